@@ -2,7 +2,8 @@
  *     f'(x) = (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h + O(h^4),
  * of a loss that weighs every output with a random cotangent. A plain sum would hide errors of
  * softmax and layer norm, whose outputs sum to a constant. */
-#include <weft/autograd.h>
+#include "check.h"
+
 #include <weft/session.h>
 
 #include "base/number.h"
@@ -38,6 +39,7 @@ static double distinct_value(const weft_sample_input *input, uint64_t seed, int6
 
 void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed, void *data)
 {
+    if (!input || !data) return;
     int64_t n = weft_shape_numel(input->shape);
     weft_dtype d = input->dtype == WEFT_FLOAT ? dtype : input->dtype;
     for (int64_t i = 0; i < n; i++) {
@@ -237,6 +239,7 @@ weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_v
                                 size_t per_value, uint64_t seed, weft_check_result *result,
                                 weft_error *error)
 {
+    weft_error_clear(error);
     if ((!wrt && n) || !result || (n_feeds && !feeds))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_check_gradient",
                               "a list or the result is NULL");
@@ -290,6 +293,7 @@ static weft_value weigh(weft_graph *g, const weft_value *values, size_t n, uint6
 weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int flip,
                           uint64_t seed, weft_check_result *result, weft_error *error)
 {
+    weft_error_clear(error);
     if (!op || !result || !op->samples || sample_index >= op->n_samples || order < 1 || order > 2)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "no such op, sample or order");
     const weft_sample *sample = &op->samples[sample_index];
@@ -302,6 +306,10 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
     size_t n_wrt = 0;
     int flip_wrt = -1;
     memset(result, 0, sizeof *result);
+    if (order == 1 && flip < 0) {
+        const weft_status laid = check_layouts(op, sample, seed, result, error);
+        if (laid != WEFT_OK || result->worst_error > 0) return laid;
+    }
     if (op->gradient != WEFT_GRADIENT_VJP) return WEFT_OK;
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();

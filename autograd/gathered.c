@@ -96,7 +96,7 @@ static void find_order(weft_gathered *x, const weft_graph *whole)
 
 static void declare_pieces(weft_gathered *x)
 {
-    char name[1024]; /* longer than any that a graph takes */
+    char name[1024]; /* weft_train_step takes no longer names: WEFT_MAX_TRAINED_NAME */
     int64_t first, end;
     for (size_t i = 0; i < x->s->n; i++) {
         const shard_param *p = &x->s->params[i];
@@ -158,6 +158,7 @@ static size_t count_values(const weft_graph *whole, size_t *max_in)
 weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *shards,
                                  weft_error *error)
 {
+    weft_error_clear(error);
     size_t max_in = 1;
     if (!whole || !shards) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_gathered_new",
@@ -219,19 +220,19 @@ weft_graph *weft_gathered_graph(weft_gathered *gathered)
 
 weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value)
 {
-    return value.id < gathered->n_map ? gathered->map[value.id] : WEFT_NO_VALUE;
+    return gathered && value.id < gathered->n_map ? gathered->map[value.id] : WEFT_NO_VALUE;
 }
 
 size_t weft_gathered_params(const weft_gathered *gathered, weft_value *params, size_t capacity)
 {
-    const size_t n = gathered->s->n;
+    const size_t n = gathered ? gathered->s->n : 0;
     for (size_t i = 0; params && i < n && i < capacity; i++) params[i] = gathered->whole[n - 1 - i];
     return n;
 }
 
 weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param)
 {
-    const shard_param *p = shards_find(gathered->s, param);
+    const shard_param *p = gathered && param ? shards_find(gathered->s, param) : NULL;
     return p ? gathered->pieces[p - gathered->s->params] : WEFT_NO_VALUE;
 }
 
@@ -240,7 +241,7 @@ weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param)
 weft_value weft_gathered_again(weft_gathered *gathered, weft_value value)
 {
     weft_gathered *x = gathered;
-    for (size_t i = 0; i < x->s->n; i++) {
+    for (size_t i = 0; x && i < x->s->n; i++) {
         if (x->whole[i].id != value.id || !value.id) continue;
         const size_t b = x->s->params[i].bucket;
         if (x->at_hand != b) end_fetch(x, b, -1);

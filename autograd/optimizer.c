@@ -1,5 +1,5 @@
 /* The training step as nodes: gradients, clipping by their global norm, updates. */
-#include "shards.h"
+#include "step.h"
 
 #include <weft/op.h>
 
@@ -19,59 +19,12 @@ bool weft_name_matches(const char *patterns, const char *name)
     }
 }
 
-/* A step that is being built. The lists have room for n values each; frozen parameters are removed
- * from params, grads and counted. Running averages (weft_track) are at the end of params; their
- * gradients are the values that they move towards. */
-typedef struct train_step {
-    weft_graph *g;
-    const weft_optimizer *o;
-    const char *name;        /* of its states */
-    weft_value lr, t, scale; /* t: the number of the step; scale: of the gradients */
-    weft_value *params, *grads;
-    weft_value *updates; /* and one more */
-    bool *counted;       /* in the norm of a split model; else NULL */
-    size_t n, n_trained; /* all; without the running averages */
-    weft_tracked *tracked;
-    size_t n_tracked;
-    uint8_t *written; /* by value: an update node of the graph writes it */
-    size_t n_written;
-} train_step;
-
 static void fail(const train_step *s, weft_status status, const char *what, const char *detail)
 {
     weft_graph_fail_in(s->g, "weft_train_step", status, "step \"%s\": %s%s", s->name, what, detail);
 }
 
-/* The name of a parameter, also if this is a piece of it (weft_gathered_piece). */
-static const char *name_of(const train_step *s, weft_value param)
-{
-    const char *name = weft_name_of(s->g, param);
-    const shard_param *p = s->o->shards ? shards_find(s->o->shards, name) : NULL;
-    return p ? p->name : name;
-}
-
-static bool is_piece(const train_step *s, weft_value param)
-{
-    return strcmp(name_of(s, param), weft_name_of(s->g, param)) != 0;
-}
-
 /* ---- Groups ---- */
-
-/* The first group that matches a name; one without settings if there is none. */
-static const weft_param_group *group_of(const weft_optimizer *o, const char *name)
-{
-    static const weft_param_group none = {0};
-    for (size_t i = 0; i < o->n_groups; i++)
-        if (weft_name_matches(o->groups[i].names, name)) return &o->groups[i];
-    return &none;
-}
-
-static double decay_of(const weft_optimizer *o, const weft_param_group *group, const char *name)
-{
-    double decay = o->kind == WEFT_SGD ? o->sgd.weight_decay : o->adam.weight_decay;
-    if (weft_name_matches(o->no_decay, name)) decay = 0;
-    return weft_option(group->weight_decay, decay);
-}
 
 /* Every group must match some state of the graph, unless another process may have it. */
 static bool check_groups(const train_step *s, const weft_value *all, size_t n)
@@ -84,7 +37,7 @@ static bool check_groups(const train_step *s, const weft_value *all, size_t n)
         for (size_t k = 0; k < n && !used; k++)
             used = weft_name_matches(group->names, weft_name_of(s->g, all[k]));
         for (size_t k = 0; k < s->n && !used; k++)
-            used = weft_name_matches(group->names, name_of(s, s->params[k]));
+            used = weft_name_matches(group->names, step_param_name(s, s->params[k]));
         if (!group->names || !*group->names)
             fail(s, WEFT_BAD_ARGUMENT, "a group needs patterns of names", "");
         else if (!used)
@@ -155,13 +108,13 @@ static bool check_rate(const train_step *s)
 
 bool weft_is_frozen(const weft_optimizer *optimizer, const char *name)
 {
-    return optimizer && optimizer->groups && group_of(optimizer, name)->frozen;
+    return optimizer && optimizer->groups && step_group(optimizer, name)->frozen;
 }
 
 /* The running average that a state is; NULL if it is none. */
 static const weft_tracked *tracked_as(const train_step *s, weft_value state)
 {
-    const char *name = name_of(s, state);
+    const char *name = step_param_name(s, state);
     for (size_t i = 0; i < s->n_tracked; i++)
         if (!strcmp(weft_name_of(s->g, s->tracked[i].state), name)) return &s->tracked[i];
     return NULL;
@@ -184,7 +137,7 @@ static void drop_frozen(train_step *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
-        if (group_of(s->o, name_of(s, s->params[i]))->frozen) continue;
+        if (step_group(s->o, step_param_name(s, s->params[i]))->frozen) continue;
         s->params[n] = s->params[i];
         if (s->counted) s->counted[n] = s->counted[i];
         s->grads[n++] = s->grads[i];
@@ -250,6 +203,19 @@ static bool check_names(const train_step *s)
     return good;
 }
 
+/* The states of a step are named after it and its parameters, so names have a limit. */
+static bool check_lengths(const train_step *s)
+{
+    if (strlen(s->name) > WEFT_MAX_STEP_NAME)
+        fail(s, WEFT_TOO_LARGE, "its name is longer than WEFT_MAX_STEP_NAME bytes", "");
+    for (size_t i = 0; i < s->n; i++) {
+        const char *name = weft_name_of(s->g, s->params[i]);
+        if (name && strlen(name) > WEFT_MAX_TRAINED_NAME)
+            fail(s, WEFT_TOO_LARGE, "a name is longer than WEFT_MAX_TRAINED_NAME bytes: ", name);
+    }
+    return weft_graph_status(s->g) == WEFT_OK;
+}
+
 /* Opens a step on n parameters, or on all if the list is NULL. False after failing; close_step
  * frees the lists in either case. */
 static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
@@ -261,7 +227,10 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     *s = (train_step){.g = g, .o = o, .lr = lr, .n = params ? n : weft_graph_params(g, NULL, 0)};
     s->name = o->name && *o->name ? o->name : WEFT_OPTIMIZER_STATES;
     if (weft_graph_status(g) != WEFT_OK) return false;
-    if ((unsigned)o->kind > WEFT_ADAMW) fail(s, WEFT_BAD_ARGUMENT, "no such kind of optimiser", "");
+    if ((unsigned)o->kind > WEFT_LAMB) fail(s, WEFT_BAD_ARGUMENT, "no such kind of optimiser", "");
+    if (o->kind == WEFT_LAMB && (o->shards || o->model))
+        fail(s, WEFT_BAD_ARGUMENT, "LAMB needs the whole of each parameter on one process",
+             ", for the norms of its trust ratio");
     if (!(o->max_norm >= 0)) fail(s, WEFT_BAD_ARGUMENT, "max_norm must not be negative", "");
     if (!s->n || (!params && n))
         fail(s, WEFT_BAD_ARGUMENT, "there are no parameters: ",
@@ -272,7 +241,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
         !allocate(s, s->n + (params ? 0 : weft_graph_tracked(g, NULL, 0))))
         return false;
     fill_lists(s, params, grads);
-    if (!copy_counted(s) || !check_names(s)) return false;
+    if (!copy_counted(s) || !check_lengths(s) || !check_names(s)) return false;
     drop_frozen(s);
     count_trained(s);
     if (o->shards && !grads)
@@ -292,33 +261,10 @@ static void close_step(train_step *s)
 
 /* ---- Its nodes ---- */
 
-/* A zeroed state beside a parameter, STEP.PREFIX.NAME, or beside this rank's piece of it. */
-static weft_value moment(const train_step *s, const char *prefix, weft_value param, weft_value grad)
-{
-    char name[1024], both[1024]; /* longer than any that a graph takes */
-    weft_graph *g = s->g;
-    snprintf(both, sizeof both, "%s.%s", s->name, prefix);
-    if (s->o->shards)
-        weft_shards_state(s->o->shards, both, name_of(s, param), name, sizeof name);
-    else
-        snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
-    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, grad), WEFT_INIT_ZEROS);
-}
-
-/* The first element, in the parameter that is given, of this rank's piece. */
-static int64_t first_element(const train_step *s, weft_value param)
-{
-    int64_t first = 0, end;
-    const weft_shards *shards = s->o->shards;
-    if (shards && !is_piece(s, param))
-        weft_shards_piece(shards, name_of(s, param), shards->ranks.rank, &first, &end);
-    return first;
-}
-
 /* The number of steps done, STEP.step: steps that count have names of their own. */
 static weft_value counter(const train_step *s, weft_dtype dtype)
 {
-    char name[1024]; /* longer than any that a graph takes */
+    char name[STEP_NAME_BYTES];
     snprintf(name, sizeof name, "%s.step", s->name);
     weft_value step = weft_state(s->g, name, dtype, WEFT_SCALAR, WEFT_INIT_ZEROS);
     if (step.id < s->n_written && s->written[step.id])
@@ -335,30 +281,6 @@ static weft_value clip_scale(weft_graph *g, weft_value norm, double max_norm)
     return weft_minimum(g, ratio, weft_scalar(g, dtype, 1.0));
 }
 
-/* Parameters of one group share the node of their learning rate once equal nodes are merged. */
-static weft_value update(const train_step *s, weft_value param, weft_value grad)
-{
-    const weft_optimizer *o = s->o;
-    const char *name = name_of(s, param);
-    const weft_param_group *group = group_of(o, name);
-    double lr_scale = weft_option(group->lr_scale, 1), decay = decay_of(o, group, name);
-    weft_value lr = lr_scale == 1 ? s->lr : weft_scale(s->g, s->lr, lr_scale);
-    if (o->kind == WEFT_SGD) {
-        weft_sgd_options sgd = o->sgd;
-        sgd.weight_decay = decay;
-        sgd.first = first_element(s, param);
-        bool has_buffer = weft_option(sgd.momentum, 0) != 0;
-        weft_value buf = has_buffer ? moment(s, "buf", param, grad) : WEFT_NO_VALUE;
-        return weft_sgd_update(s->g, param, buf, grad, lr, s->scale, &sgd);
-    }
-    weft_adam_options adam = o->adam;
-    adam.decoupled = o->kind == WEFT_ADAMW;
-    adam.weight_decay = decay;
-    adam.first = first_element(s, param);
-    weft_value m = moment(s, "m", param, grad), v = moment(s, "v", param, grad);
-    return weft_adam_update(s->g, param, m, v, grad, lr, s->t, s->scale, &adam);
-}
-
 /* x; the run fails unless the norm and the loss are finite. */
 static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_value loss)
 {
@@ -370,19 +292,16 @@ static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_val
 static weft_value update_average(const train_step *s, weft_value state, weft_value value,
                                  weft_value rate)
 {
-    const weft_sgd_options plain = {.first = first_element(s, state)};
-    weft_value old = state;
-    if (s->o->shards && !is_piece(s, state))
-        old = weft_shards_slice(s->g, s->o->shards, name_of(s, state), state);
-    return weft_sgd_update(s->g, state, WEFT_NO_VALUE, weft_sub(s->g, old, value), rate,
-                           WEFT_NO_VALUE, &plain);
+    const weft_sgd_options plain = {.first = step_first(s, state)};
+    const weft_value difference = weft_sub(s->g, step_piece(s, state), value);
+    return weft_sgd_update(s->g, state, WEFT_NO_VALUE, difference, rate, WEFT_NO_VALUE, &plain);
 }
 
 /* The norm of the gradients, named `gradient_norm`, or STEP.gradient_norm. On several processes
  * *loss becomes the sum of their losses, so that all of them see the same. */
 static weft_value named_norm(const train_step *s, weft_value *loss)
 {
-    char name[1024] = "gradient_norm";
+    char name[STEP_NAME_BYTES] = "gradient_norm";
     const weft_optimizer *o = s->o;
     weft_value norm = o->shards || o->model
                           ? shards_norm(s->g, o->shards, o->model, s->counted, s->params, s->grads,
@@ -405,22 +324,25 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
     if (o->max_norm > 0 || o->guard) total = named_norm(s, &loss);
     /* Every update reads the learning rate, so none runs before the guard. */
     if (o->guard) s->lr = guarded(g, s->lr, total, loss);
+    s->one = weft_scalar(g, dtype, 1.0);
+    if (o->guard) s->one = guarded(g, s->one, total, loss);
     if (o->max_norm > 0) s->scale = clip_scale(g, total, o->max_norm);
     if (norm) *norm = total;
-    if (o->kind != WEFT_SGD) {
+    if (step_counts(o)) {
         weft_value step = counter(s, dtype);
         s->t = weft_add_scalar(g, step, 1.0);
         if (o->guard) s->t = guarded(g, s->t, total, loss);
         s->updates[n_updates++] = weft_assign(g, step, s->t);
     }
-    for (size_t i = 0; i < s->n_trained; i++) s->updates[i] = update(s, s->params[i], s->grads[i]);
+    for (size_t i = 0; i < s->n_trained; i++)
+        s->updates[i] = step_update(s, s->params[i], s->grads[i]);
     for (size_t i = s->n_trained; i < s->n; i++) {
         weft_value rate =
             weft_scalar(g, weft_dtype_of(g, s->params[i]), tracked_as(s, s->params[i])->momentum);
         if (o->guard) rate = guarded(g, rate, total, loss);
         s->updates[i] = update_average(s, s->params[i], s->grads[i], rate);
     }
-    if (o->shards && !is_piece(s, s->params[0]))
+    if (o->shards && !step_has_piece(s, s->params[0]))
         shards_gather(g, o->shards, s->params, s->updates, s->n);
     const weft_value updated = weft_group(g, s->updates, n_updates);
     weft_set_role(g, role);

@@ -29,6 +29,8 @@ const char *weft_shards_state(const weft_shards *shards, const char *prefix, con
                               char *name, size_t size)
 {
     int64_t first = 0, end = 0;
+    if (size) name[0] = 0;
+    if (!shards || !prefix || !param) return name;
     const shard_param *p = shards_find(shards, param);
     weft_shards_piece(shards, param, shards->ranks.rank, &first, &end);
     int n = snprintf(name, size, "%s.%s[%" PRId64 ":%" PRId64 "]", prefix, param, first, end);
@@ -81,6 +83,7 @@ static int64_t rest_of(const weft_piece *p, int64_t e)
 int64_t weft_piece_copy(const weft_piece *to, void *to_data, const weft_piece *from,
                         const void *from_data, size_t bytes)
 {
+    if (!to || !from) return 0;
     int64_t t = to->first, f = from->first, copied = 0;
     while (t < to->end && f < from->end) {
         const int64_t ahead = place_of(to, t) - place_of(from, f);

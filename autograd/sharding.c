@@ -8,6 +8,7 @@
 
 weft_sum_node weft_rank_batches(uint32_t n, int rank, int size)
 {
+    if (size < 1 || rank < 0 || rank >= size) return (weft_sum_node){0, 0};
     return (weft_sum_node){(uint32_t)((uint64_t)n * (uint64_t)rank / (uint64_t)size),
                            (uint32_t)((uint64_t)n * ((uint64_t)rank + 1) / (uint64_t)size)};
 }
@@ -126,6 +127,7 @@ weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, 
                              size_t n, const weft_optimizer *optimizer, weft_ranks ranks,
                              size_t bucket_bytes, weft_error *error)
 {
+    weft_error_clear(error);
     if (!graph || !params || ranks.size < 1 || ranks.rank < 0 || ranks.rank >= ranks.size) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_shards_new",
                        "a pointer is NULL, or rank %d is outside [0, %d)", ranks.rank, ranks.size);

@@ -300,6 +300,7 @@ weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, s
 weft_stage *weft_stage_new_like(const weft_graph *whole, const weft_value *targets, size_t n,
                                 bool training, const weft_stage *like, weft_error *error)
 {
+    weft_error_clear(error);
     if (like) return new_stage(whole, targets, n, training, like->ranks, like, error);
     weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new_like", "the stage is NULL");
     return NULL;

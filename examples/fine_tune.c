@@ -125,13 +125,12 @@ int main(int argc, char **argv)
     }
     weft_error error = WEFT_NO_ERROR;
     weft_params *data = weft_params_new(), *trained = weft_params_new();
-    weft_params *params =
-        weft_params_new(); /* the tensors of `trained`, not its training's state */
+    weft_params *params = weft_params_new(); /* the tensors of `trained`, not its metadata */
     weft_arrays *train = NULL, *valid = NULL;
     weft_tensor xy[2];
     weft_fit fit = WEFT_DEFAULTS(weft_fit);
     weft_onnx *model = weft_onnx_load(argv[1], NULL, &error);
-    if (model && weft_params_load(trained, argv[2], &error) == WEFT_OK &&
+    if (model && weft_params_load_some(trained, argv[2], &weft_model_states, &error) == WEFT_OK &&
         weft_params_share(params, trained, &error) == WEFT_OK &&
         load_data(data, argv + 3, xy, &error)) {
         fit.model = weft_onnx_builder(model);

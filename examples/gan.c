@@ -106,6 +106,7 @@ int main(void)
 {
     static float noise[BATCH * NOISE], points[BATCH][2];
     weft_graph *g = weft_graph_new();
+    weft_share(g, true);
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(BATCH, 2));
     weft_value z = weft_input(g, "z", WEFT_F32, WEFT_SHAPE(BATCH, NOISE));
     weft_value lr = weft_scalar(g, WEFT_F32, 5e-4);
@@ -123,7 +124,6 @@ int main(void)
     if (sampling) weft_params_init(store, g, 1, &error);
     weft_session *train = sampling ? weft_session_new(training, store, NULL, &error) : NULL;
     weft_session *sample = train ? weft_session_new(sampling, store, NULL, &error) : NULL;
-
     int modes_before, modes;
     const double before = judge(sample, z, fake, &modes_before, &error);
     uint32_t state = 1;

@@ -43,8 +43,7 @@ static void observe(void)
     }
 }
 
-/* f: [batch, 2] to [batch, 2]. The cube is given, as there; a quarter of it is in the range
- * in which tanh bends. */
+/* f: [batch, 2] to [batch, 2], of the cube, of which a quarter is where tanh bends. */
 static weft_value network(weft_graph *g, weft_value u)
 {
     weft_value cube = weft_mul(g, u, weft_square(g, u));
@@ -72,6 +71,7 @@ static weft_value runge_kutta(weft_graph *g, weft_value u)
 static weft_value solve(weft_graph *g, weft_value start)
 {
     weft_value path[SEGMENT], u = start;
+    weft_share(g, true); /* all steps have the same weights */
     for (int i = 0; i < SEGMENT; i++) path[i] = u = runge_kutta(g, u);
     return weft_stack(g, path, SEGMENT, 0);
 }

@@ -107,6 +107,7 @@ static void compare(void)
 int main(void)
 {
     weft_graph *g = weft_graph_new();
+    weft_share(g, true); /* both policies have the same weights */
     weft_value now = weft_input(g, "now", WEFT_F32, WEFT_SHAPE(CARTS, STATE));
     weft_value chances = weft_softmax(g, policy(g, now), -1);
     weft_value state = weft_input(g, "state", WEFT_F32, WEFT_SHAPE(ROWS, STATE));
@@ -118,7 +119,6 @@ int main(void)
     weft_value lr = weft_scalar(g, WEFT_F32, 0.01);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
-
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
     weft_plan *acting = weft_plan_new(g, &chances, 1, NULL, &error);

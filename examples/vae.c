@@ -117,12 +117,12 @@ int main(void)
 {
     static float pixels[BATCH][PIXELS];
     weft_graph *g = weft_graph_new();
+    weft_share(g, true); /* both decoders have the same weights */
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(BATCH, PIXELS));
     weft_value loss = bound(g, x), lr = weft_scalar(g, WEFT_F32, 1e-3);
     weft_value drawn = network(g, "decoder", normal(g), PIXELS); /* logits */
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
-
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
     weft_plan *training = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, &error);

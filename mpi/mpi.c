@@ -72,7 +72,7 @@ static void fail(void *context, const weft_error *error)
 {
     family *f = ((member *)context)->family;
     pthread_mutex_lock(&f->lock);
-    /* If another rank failed first, it has told everyone. */
+    /* If another rank failed first, it has notified all ranks. */
     if (f->failure.status == WEFT_OK) {
         weft_error_set(&f->own, WEFT_PEER, error ? error->where : "weft", "%s",
                        error ? error->message : "failed");

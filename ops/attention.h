@@ -43,7 +43,7 @@ typedef struct sizes {
 /* The elements of a row of keys or values, which may be one of narrow_rows. */
 static inline int64_t elements_of_row(weft_dtype dtype, weft_shape shape)
 {
-    return shape.dim[3] - (dtype == WEFT_U8 ? WEFT_NARROW_SCALE : 0);
+    return shape.dim[3] - (dtype == WEFT_U8 ? NARROW_SCALE : 0);
 }
 
 static inline sizes sizes_of(const weft_call *call)

@@ -87,13 +87,13 @@ static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, 
     }
     if (t->dtype == WEFT_U8) {
         const uint8_t *x = (const uint8_t *)t->data + batch * t->stride[0] + head * t->stride[2];
-        const int64_t elements = dim - WEFT_NARROW_SCALE;
+        const int64_t elements = dim - NARROW_SCALE;
         for (int64_t i = 0; i < n; i++) {
             const uint8_t *at = x + (first + i) * row, *ahead = at + n * row;
             for (int64_t c = 0; c < dim; c += 64) __builtin_prefetch(ahead + c);
             const float scale = narrow_scale(at);
             SIMD for (int64_t c = 0; c < elements; c++) space[i * elements + c] =
-                scale * (float)(at[WEFT_NARROW_SCALE + c] - NARROW_ZERO);
+                scale * (float)(at[NARROW_SCALE + c] - NARROW_ZERO);
         }
         return (rows){space, elements};
     }

@@ -57,7 +57,7 @@ static int64_t tiles_batch_norm_grad(const weft_call *call)
 static size_t scratch_batch_norm(const weft_call *call)
 {
     const batch_norm_sizes z = sizes_of(call);
-    return (size_t)(2 * z.channels * z.pieces) * sizeof(double);
+    return (size_t)(NUMBERS * z.channels * z.pieces) * sizeof(double);
 }
 
 /* Packed rows of x, and of dy, or up to four numbers of each channel of a block. */
@@ -72,7 +72,12 @@ static size_t workspace_batch_norm(const weft_call *call)
 static void block_batch_norm(const weft_call *call, int64_t tile, weft_block *block)
 {
     const batch_norm_sizes z = sizes_of(call);
+    const weft_shape *x = &call->in[0].shape;
     *block = batch_norm_block(&z, tile);
+    /* Images of one position, in the rows of one element that the other nodes know. */
+    if (x->rank > 2 && z.volume == 1)
+        *block =
+            (weft_block){block->row * z.width + block->column, block->rows * block->columns, 0, 1};
 }
 
 static void cost_batch_norm(const weft_call *call, weft_cost *cost)

@@ -15,6 +15,7 @@ typedef struct batch_norm_attr {
 
 #define WANTED_TILES 32   /* channels are cut into pieces to reach so many */
 #define BLOCK        4096 /* elements of a channel that are added up together */
+#define NUMBERS      3    /* of a piece of a channel, in scratch */
 #define MIN_VOLUME   16   /* of a channel of an image, to be walked through by channels */
 
 typedef struct batch_norm_sizes {
@@ -34,18 +35,26 @@ static inline batch_norm_sizes batch_norm_sizes_of(const weft_shape *x)
     z.width = x->dim[x->rank - 1];
     z.height = x->rank > 2 && z.width ? z.volume / z.width : 0;
     z.count = x->dim[0] * z.volume;
+    if (z.volume == 1) { /* a row for an image */
+        z.rows = x->dim[0];
+        z.width = z.channels;
+        z.height = 0;
+    }
 
     z.each = TILE / (z.count ? z.count : 1);
     if (z.each < 1) z.each = 1;
-    if (z.each < 16 && z.volume < MIN_VOLUME) z.each = 16; /* they share lines of the cache */
+    const int64_t together = z.volume == 1 ? 64 : z.volume < MIN_VOLUME ? 16 : 1;
+    if (z.each < together) z.each = together; /* they share lines of the cache */
     const int64_t groups = ceil_div(z.channels, z.each), by_size = z.count / TILE;
     z.pieces = groups ? ceil_div(WANTED_TILES, groups) : 1;
     if (z.pieces > by_size) z.pieces = by_size;
     if (z.pieces < 1) z.pieces = 1;
     z.whole = z.pieces == 1 && z.volume >= MIN_VOLUME;
 
-    z.tile_columns = z.width < TILE ? z.width : TILE;
-    z.tile_rows = z.width && z.width < TILE ? TILE / z.width : 1;
+    /* Where columns are channels, many rows share the computation of a channel's numbers. */
+    const int64_t max_columns = z.height ? TILE : TILE / 64;
+    z.tile_columns = z.width < max_columns ? z.width : max_columns;
+    z.tile_rows = z.tile_columns ? TILE / z.tile_columns : 1;
     if (z.height && z.tile_rows > z.height) z.tile_rows -= z.tile_rows % z.height;
     z.across = z.tile_columns ? ceil_div(z.width, z.tile_columns) : 0;
     return z;

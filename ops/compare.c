@@ -1,10 +1,14 @@
 /* Comparisons and logic: bool results, gradients zero. */
 #include "kernels/kernel.h"
 
+/* name, doc, the op of ONNX (NULL: the opposite of Equal), expression, takes bool? */
 #define COMPARE_OPS(X)                                                                             \
     X(equal, "y = a == b; NaN equals nothing", "Equal", x == y, true)                              \
+    X(not_equal, "y = a != b, true where either is NaN", NULL, x != y, true)                       \
     X(less, "y = a < b", "Less", x < y, false)                                                     \
-    X(greater, "y = a > b", "Greater", x > y, false)
+    X(less_equal, "y = a <= b", "LessOrEqual", x <= y, false)                                      \
+    X(greater, "y = a > b", "Greater", x > y, false)                                               \
+    X(greater_equal, "y = a >= b", "GreaterOrEqual", x >= y, false)
 
 #define LOGIC_OPS(X)                                                                               \
     X(logical_and, "y = a and b", "And", x &y)                                                     \
@@ -73,6 +77,12 @@ static bool infer_not(weft_infer *infer)
     return weft_infer_dtype(infer, 0, WEFT_BOOL);
 }
 
+static void onnx_pair(weft_export *e, const char *type)
+{
+    weft_export_same(e, type ? type : "Equal");
+    if (!type) e->out[0] = weft_export_unary(e, "Not", e->out[0]);
+}
+
 #define SAMPLES(op, kind, from, to)                                                                \
     static const weft_sample samples_##op[] = {                                                    \
         {NULL, 2, {{kind, {2, {3, 5}}, from, to, false}, {kind, {2, {3, 5}}, from, to, false}}},   \
@@ -85,7 +95,7 @@ static bool infer_not(weft_infer *infer)
 #define BOOL_OP(op, text, type, shape_rule, kernels, n)                                            \
     static void onnx_##op(weft_export *e)                                                          \
     {                                                                                              \
-        weft_export_same(e, type);                                                                 \
+        onnx_pair(e, type);                                                                        \
     }                                                                                              \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \

@@ -1,7 +1,7 @@
 /* Convolution: gradients, descriptors and builders of conv, conv_grad_input and conv_grad_weight;
  * the kernels are in conv_kernels.c, the shape rules in conv_shape.c. All three are linear in each
  * of their two operands, and the three are each other's gradients, so that every order follows. */
-#include "conv.h"
+#include "conv_path.h"
 
 #include "samples.h"
 
@@ -34,7 +34,12 @@ static conv_sizes sizes_of_weight(const weft_call *call)
 
 static int64_t tiles_of(conv_sizes z, bool transposed, int phase)
 {
-    if (conv_is_direct(&z, transposed)) return phase ? conv_planes_of(&z, transposed).tiles : 0;
+    const conv_path path = conv_path_of(&z, transposed);
+    if (path == CONV_BY_PLANES) return phase ? conv_planes_of(&z, transposed).tiles : 0;
+    if (path == CONV_BY_COLUMNS) {
+        const conv_columns c = conv_columns_of(&z);
+        return conv_columns_tiles(&c, phase);
+    }
     const conv_product p = conv_product_of(z, transposed);
     return phase ? p.n_classes * z.groups * p.tiles_m * p.tiles_n
                  : conv_weight_packs(&p) + conv_shared_patches(&p);
@@ -42,17 +47,24 @@ static int64_t tiles_of(conv_sizes z, bool transposed, int phase)
 
 static size_t scratch_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
-    if (conv_is_direct(&z, transposed)) return 0;
+    const size_t size = weft_dtype_bytes(dtype);
+    const conv_path path = conv_path_of(&z, transposed);
+    if (path == CONV_BY_PLANES) return 0;
+    if (path == CONV_BY_COLUMNS) {
+        const conv_columns c = conv_columns_of(&z);
+        return (size_t)(z.groups * conv_columns_area(&c)) * size;
+    }
     const conv_product p = conv_product_of(z, transposed);
-    return (size_t)(conv_weight_area(&p) + conv_shared_patches(&p) * p.patch) *
-           weft_dtype_bytes(dtype);
+    return (size_t)(conv_weight_area(&p) + conv_shared_patches(&p) * p.patch + conv_findings(&p)) *
+           size;
 }
 
 static size_t workspace_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
     const size_t size = weft_dtype_bytes(dtype);
-    if (!conv_is_direct(&z, transposed))
-        return (size_t)(CONV_COLUMNS * GEMM_DEPTH + 15 * 32) * size;
+    const conv_path path = conv_path_of(&z, transposed);
+    if (path == CONV_BY_PRODUCT) return (size_t)(CONV_COLUMNS * GEMM_DEPTH + 15 * 32) * size;
+    if (path == CONV_BY_COLUMNS) return (size_t)((z.out_channels + 15) * 32) * size;
     const conv_planes p = conv_planes_of(&z, transposed);
     return (size_t)z.taps * sizeof(int64_t) + (size_t)(p.slab_rows * p.slab_width + 16) * size;
 }
@@ -101,7 +113,7 @@ static int64_t tiles_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
     const int64_t channels = z.groups * z.out_channels;
-    if (conv_is_direct(&z, false)) return call->phase ? channels : 0;
+    if (conv_weight_is_direct(&z)) return call->phase ? channels : 0;
     const conv_reduction r = conv_reduction_of(z);
     if (call->phase) return r.chunks == 1 ? 0 : channels;
     return r.chunks * z.groups * r.tiles_m * r.tiles_n * r.tiles_t;
@@ -110,7 +122,7 @@ static int64_t tiles_conv_grad_weight(const weft_call *call)
 static size_t scratch_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
-    if (conv_is_direct(&z, false)) return 0;
+    if (conv_weight_is_direct(&z)) return 0;
     const conv_reduction r = conv_reduction_of(z);
     if (r.chunks == 1) return 0;
     return (size_t)(r.chunks * weft_shape_numel(call->out[0].shape)) *
@@ -121,7 +133,7 @@ static size_t workspace_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
     const size_t size = weft_dtype_bytes(call->out[0].dtype);
-    if (!conv_is_direct(&z, false)) {
+    if (!conv_weight_is_direct(&z)) {
         const conv_reduction r = conv_reduction_of(z);
         return (size_t)r.piece * sizeof(conv_run) +
                (size_t)(r.tile_n * (r.tile_m * r.tile_t + r.piece)) * size;

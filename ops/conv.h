@@ -79,64 +79,6 @@ static inline conv_sizes conv_sizes_of(const conv_attr *a, const weft_shape *x, 
     return z;
 }
 
-/* ---- Sums over taps alone, block by block of a plane (one channel of one image) ----
- *
- * conv_grad_input is the same with the flipped kernel, and with dy spread out by the stride. */
-#define CONV_PLANE_COLUMNS 1024 /* of a block at most */
-#define CONV_PLANE_BLOCK   3072 /* elements of a tile, about */
-#define CONV_PLANE_TAPS    768  /* whose products are added one after the other, at most */
-#define CONV_PLANE_SLAB    1e6  /* elements that a block may read */
-
-typedef struct conv_planes {
-    int64_t planes, height, width; /* of the result */
-    int64_t step[2], taps[2], dilation[2], begin[2];
-    int64_t source[2], spread[2];
-    int64_t rows, columns;                 /* of a block */
-    int64_t down, across;                  /* blocks of a plane */
-    int64_t each, tiles;                   /* blocks of a tile */
-    int64_t slab_rows, slab_width, padded; /* what a block reads; columns in whole vectors */
-} conv_planes;
-
-static inline conv_planes conv_planes_of(const conv_sizes *z, bool transposed)
-{
-    const int64_t *result = transposed ? z->in : z->out, *source = transposed ? z->out : z->in;
-    conv_planes p = {.planes = z->images * z->groups * (transposed ? 1 : z->out_channels),
-                     .height = result[1],
-                     .width = result[2]};
-    for (int d = 0; d < 2; d++) {
-        p.taps[d] = z->kernel[d + 1];
-        p.dilation[d] = z->dilation[d + 1];
-        p.step[d] = transposed ? 1 : z->stride[d + 1];
-        p.spread[d] = transposed ? z->stride[d + 1] : 1;
-        p.begin[d] =
-            transposed ? (p.taps[d] - 1) * p.dilation[d] - z->begin[d + 1] : z->begin[d + 1];
-        p.source[d] = source[d + 1];
-    }
-    if (p.planes == 0 || p.height == 0 || p.width == 0) return p;
-    p.across = ceil_div(p.width, CONV_PLANE_COLUMNS);
-    p.columns = ceil_div(p.width, p.across);
-    p.rows = CONV_PLANE_BLOCK / p.columns;
-    if (p.rows > p.height) p.rows = p.height;
-    p.down = ceil_div(p.height, p.rows);
-    p.each = CONV_PLANE_BLOCK / (p.rows * p.columns);
-    p.tiles = ceil_div(p.planes * p.down * p.across, p.each);
-    p.padded = ceil_div(p.columns, 16) * 16;
-    p.slab_rows = (p.rows - 1) * p.step[0] + (p.taps[0] - 1) * p.dilation[0] + 1;
-    p.slab_width = p.padded * p.step[1] + (p.taps[1] - 1) * p.dilation[1];
-    return p;
-}
-
-/* Whether one channel of the image and one of the result belong together: for a product of matrices
- * such sums are too short. */
-static inline bool conv_is_direct(const conv_sizes *z, bool transposed)
-{
-    if (z->in_channels != 1 || (transposed && z->out_channels != 1) || z->in[0] != 1 ||
-        z->out[0] != 1 || z->kernel[0] != 1 || z->taps > CONV_PLANE_TAPS)
-        return false;
-    const conv_planes p = conv_planes_of(z, transposed);
-    return (double)p.slab_rows * (double)p.slab_width <= CONV_PLANE_SLAB;
-}
-
 /* ---- conv and conv_grad_input: products of packed weights and patches ----
  *
  * The result is cut into blocks of rows (channels) and columns (pixels of all images). Phase 0
@@ -157,11 +99,12 @@ static inline bool conv_is_direct(const conv_sizes *z, bool transposed)
 
 typedef struct conv_product {
     conv_sizes z;
-    bool transposed;           /* conv_grad_input */
-    int64_t rows;              /* of a group: channels of the result */
-    int64_t channels;          /* of a group, of the source */
-    int64_t source, result;    /* volumes */
-    int64_t every[PATCH_DIMS]; /* taps of a class are so far apart */
+    bool transposed;                             /* conv_grad_input */
+    int64_t rows;                                /* of a group: channels of the result */
+    int64_t channels;                            /* of a group, of the source */
+    int64_t source, result;                      /* volumes */
+    int64_t first[PATCH_DIMS], taps[PATCH_DIMS]; /* those that any window reads in the image */
+    int64_t every[PATCH_DIMS];                   /* taps of a class are so far apart */
     int64_t classes[PATCH_DIMS], n_classes;
     int64_t columns, depth; /* of the largest class */
     int64_t tile_m, tiles_m, tile_n, tiles_n, packs;
@@ -169,6 +112,8 @@ typedef struct conv_product {
     int64_t pieces, patch; /* of the depth; elements of the patches of a tile and piece */
     bool shared;           /* phase 0 packs the patches */
     bool own_weights;      /* a tile packs its weights, which no other tile needs */
+    bool padded;           /* some windows reach outside of the source */
+    bool few_weights;      /* fewer than results */
     bool whole;            /* a tile is a group of one image, block of columns by block */
 } conv_product;
 
@@ -182,6 +127,18 @@ static inline int64_t conv_gcd(int64_t a, int64_t b)
     return a;
 }
 
+/* Taps [*first, *first + *n) of dimension d: those before lie in the padding in all windows, as do
+ * those after, as where the dilation is larger than the image. At least one. */
+static inline void conv_used_taps(const conv_sizes *z, int d, int64_t *first, int64_t *n)
+{
+    const int64_t before = z->begin[d] - (z->out[d] - 1) * z->stride[d];
+    int64_t end = ceil_div(z->in[d] + z->begin[d], z->dilation[d]);
+    *first = before > 0 ? ceil_div(before, z->dilation[d]) : 0;
+    if (*first >= z->kernel[d]) *first = z->kernel[d] - 1;
+    if (end > z->kernel[d]) end = z->kernel[d];
+    *n = end > *first ? end - *first : 1;
+}
+
 static inline conv_product conv_product_of(conv_sizes z, bool transposed)
 {
     conv_product p = {.z = z,
@@ -192,15 +149,20 @@ static inline conv_product conv_product_of(conv_sizes z, bool transposed)
                       .result = transposed ? z.in_volume : z.out_volume,
                       .n_classes = 1,
                       .columns = z.images,
-                      .depth = transposed ? z.out_channels : z.in_channels};
+                      .depth = transposed ? z.out_channels : z.in_channels,
+                      .padded = transposed && !z.pointwise};
     for (int d = 0; d < PATCH_DIMS; d++) {
         p.every[d] = transposed ? z.stride[d] / conv_gcd(z.stride[d], z.dilation[d]) : 1;
-        p.classes[d] = !transposed ? 1 : z.kernel[d] < p.every[d] ? z.kernel[d] : p.every[d];
+        conv_used_taps(&z, d, &p.first[d], &p.taps[d]);
+        p.classes[d] = !transposed ? 1 : p.taps[d] < p.every[d] ? p.taps[d] : p.every[d];
         p.n_classes *= p.classes[d];
         p.columns *= transposed ? ceil_div(z.in[d], z.stride[d]) : z.out[d];
-        p.depth *= ceil_div(z.kernel[d], p.every[d]);
+        p.depth *= ceil_div(p.taps[d], p.every[d]);
+        const int64_t last = (z.out[d] - 1) * z.stride[d] + (z.kernel[d] - 1) * z.dilation[d];
+        p.padded |= z.begin[d] > 0 || last - z.begin[d] >= z.in[d];
     }
     if (p.rows == 0 || p.columns == 0 || z.groups == 0) return p;
+    p.few_weights = p.channels * z.taps < z.images * p.result;
     p.tiles_n = ceil_div(p.columns, CONV_COLUMNS);
     p.tile_n = ceil_div(ceil_div(p.columns, p.tiles_n), 32) * 32;
     /* Many images: then other nodes can run on the tiles. Panels end with the image. */
@@ -225,7 +187,15 @@ static inline conv_product conv_product_of(conv_sizes z, bool transposed)
     return p;
 }
 
-/* Elements of the packed weights in the scratch memory; the shared patches lie behind them. */
+/* Whether the weights of a class, which has `some` of all taps, are transposed at all taps to be
+ * packed, instead of read one by one. */
+static inline bool conv_packs_dense(int64_t taps, int64_t some)
+{
+    return taps <= 4 * some;
+}
+
+/* Elements of the packed weights in the scratch memory; the shared patches follow, then the
+ * findings. */
 static inline int64_t conv_weight_area(const conv_product *p)
 {
     return p->n_classes * p->z.groups * p->tiles_m * p->area;
@@ -241,6 +211,13 @@ static inline int64_t conv_weight_packs(const conv_product *p)
 static inline int64_t conv_shared_patches(const conv_product *p)
 {
     return p->shared ? p->n_classes * p->z.groups * p->tiles_n * p->pieces : 0;
+}
+
+/* Findings: whether a tile of phase 0 that packs weights has found one that is not finite, in its
+ * share of all weights. Without them each tile of phase 1 looks by itself. */
+static inline int64_t conv_findings(const conv_product *p)
+{
+    return p->padded && p->few_weights ? conv_weight_packs(p) : 0;
 }
 
 /* The grid of a class, and the places of its pixels in the result and of its taps in the kernel. */
@@ -260,11 +237,12 @@ static inline conv_class conv_class_at(const conv_product *p, int64_t index)
     patch_coordinates(index, p->classes, c.first);
     for (int d = 0; d < PATCH_DIMS; d++) {
         const int64_t stride = z->stride[d], dilation = z->dilation[d];
+        c.first[d] += p->first[d];
         if (!p->transposed) {
             g->source[d] = z->in[d];
             g->grid[d] = z->out[d];
-            g->taps[d] = z->kernel[d];
-            g->start[d] = -z->begin[d];
+            g->taps[d] = p->taps[d];
+            g->start[d] = c.first[d] * dilation - z->begin[d];
             g->grid_step[d] = stride;
             g->tap_step[d] = dilation;
             c.spacing[d] = 1;
@@ -275,7 +253,7 @@ static inline conv_class conv_class_at(const conv_product *p, int64_t index)
         c.spacing[d] = stride;
         g->source[d] = z->out[d];
         g->grid[d] = c.origin[d] < z->in[d] ? ceil_div(z->in[d] - c.origin[d], stride) : 0;
-        g->taps[d] = ceil_div(z->kernel[d] - c.first[d], p->every[d]);
+        g->taps[d] = ceil_div(p->first[d] + p->taps[d] - c.first[d], p->every[d]);
         g->start[d] = (c.origin[d] - shift) / stride;
         g->grid_step[d] = 1;
         g->tap_step[d] = -(p->every[d] * dilation / stride);
@@ -358,5 +336,35 @@ static inline conv_reduction conv_reduction_of(conv_sizes z)
     if (r.piece > most) r.piece = most / row * row;
     return r;
 }
+
+#ifdef WEFT_KERNEL_ISA
+/* ---- Padding ----
+ *
+ * Zeros of the padding are multiplied where that is faster than to leave them out. That adds
+ * nothing, unless a weight is infinite or NaN: then the sum is NaN. So a kernel that multiplies
+ * padding looks for such weights or, where there are fewer results or some weights are not finite,
+ * for NaN in its results, and computes those sums again from what lies inside of the image. */
+static inline bool conv_all_finite(const T *x, int64_t n)
+{
+    int found = 0;
+    for (int64_t i = 0; i < n; i++) found |= !(x[i] - x[i] == 0);
+    return !found;
+}
+
+static inline bool conv_has_nan(const T *x, int64_t n)
+{
+    int found = 0;
+    for (int64_t i = 0; i < n; i++) found |= x[i] != x[i];
+    return found;
+}
+
+/* Does a window along one dimension reach outside? It reads elements first, first + step, ... of
+ * `size`. */
+static inline bool conv_reaches_out(int64_t first, int64_t step, int64_t taps, int64_t size)
+{
+    const int64_t last = first + (taps - 1) * step;
+    return first < 0 || first >= size || last < 0 || last >= size;
+}
+#endif
 
 #endif

@@ -2,7 +2,7 @@
  * the image (kernels/patches.h). O(result x taps x channels of a group). Tiles follow from shapes,
  * and each sum runs over pieces of its terms in order, so that the bits do not depend on threads.
  */
-#include "conv_planes.h"
+#include "conv_path.h"
 
 /* ---- conv and conv_grad_input ---- */
 
@@ -72,14 +72,15 @@ static weight_block transposed(const weight_block *x, int64_t taps, int64_t c, i
     return (weight_block){out, 1, taps * GEMM_STEP, GEMM_STEP, x->rows};
 }
 
-/* Of a kernel of one tap the weights are a matrix, which is packed like any other. */
-static void pack_matrix(const row_block *b, const weight_block *x, int64_t i)
+/* Of a kernel of one tap, or of one channel, the weights are a matrix, which is packed like any
+ * other. Its steps are `outer` apart. */
+static void pack_matrix(const row_block *b, const weight_block *x, int64_t outer, int64_t i)
 {
     for (int64_t k = 0; k < b->depth; k += GEMM_DEPTH) {
         const int64_t depth = b->depth - k < GEMM_DEPTH ? b->depth - k : GEMM_DEPTH;
-        gemm_pack(&(gemm_packing){.x = x->w + k * x->across,
+        gemm_pack(&(gemm_packing){.x = x->w + k * outer,
                                   .inner = x->down,
-                                  .outer = x->across,
+                                  .outer = outer,
                                   .rows = x->rows,
                                   .height = x->rows,
                                   .k = depth,
@@ -100,8 +101,8 @@ static void pack_weights(const conv_product *p, const row_block *b, const T *w, 
                       .each = 1,
                       .rows = left < b->height ? left : b->height};
     x.w = w + b->group * p->z.out_channels * wide + first * x.down;
-    if (taps == 1) {
-        pack_matrix(b, &x, i);
+    if (taps == 1 || (p->channels == 1 && volume == taps)) {
+        pack_matrix(b, &x, taps == 1 ? x.across : 1, i);
         return;
     }
     int64_t at_once = PACK_STEPS / taps;
@@ -110,7 +111,8 @@ static void pack_weights(const conv_product *p, const row_block *b, const T *w, 
         n = p->channels - c < at_once ? p->channels - c : at_once;
         weight_block y = x;
         y.w += c * x.across;
-        if (taps <= PACK_STEPS) y = transposed(&x, taps, c, n, space);
+        if (taps <= PACK_STEPS && conv_packs_dense(taps, volume))
+            y = transposed(&x, taps, c, n, space);
         for (int64_t t = 0; t < volume; t++) {
             int64_t at[PATCH_DIMS], tap = 0;
             patch_coordinates(t, b->class.grid.taps, at);
@@ -166,6 +168,35 @@ static void pack_shared(const weft_call *call, const conv_product *p, const oper
                      shared_panels(call, p, tile) + index % p->pieces * p->patch);
 }
 
+/* Where phase 0 writes what its tiles have found: 1 for a weight that is not finite, or 0. */
+static T *findings(const weft_call *call, const conv_product *p)
+{
+    return (T *)call->scratch + conv_weight_area(p) + conv_shared_patches(p) * p->patch;
+}
+
+/* Share `index` of the search for weights that are not finite. */
+static void search_weights(const weft_call *call, const conv_product *p, const weft_tensor *w,
+                           int64_t index)
+{
+    const int64_t n = numel_of(&w->shape), each = ceil_div(n, conv_findings(p));
+    const int64_t begin = index * each < n ? index * each : n;
+    const int64_t left = n - begin < each ? n - begin : each;
+    findings(call, p)[index] = !conv_all_finite((const T *)w->data + begin, left);
+}
+
+/* Whether the weights of a block are known to be finite. */
+static bool weights_are_finite(const weft_call *call, const conv_product *p, const row_block *b)
+{
+    if (!p->few_weights) return false;
+    T found = 0;
+    const T *each = findings(call, p);
+    for (int64_t i = 0; i < conv_findings(p); i++) found += each[i];
+    if (!p->own_weights) return found == 0;
+    const int64_t wide = p->channels * p->z.taps;
+    const T *w = (const T *)call->in[1].data + (b->group * p->rows + b->row) * wide;
+    return conv_all_finite(w, b->rows * wide);
+}
+
 /* A share of the packing and, where some pixels are in no class, of the zeros for them. */
 static void prepare(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
 {
@@ -177,6 +208,7 @@ static void prepare(const weft_call *call, const conv_product *p, const operands
         const int64_t share = (tile - shared) % p->packs;
         for (int64_t i = share * b.blocks / p->packs; i < (share + 1) * b.blocks / p->packs; i++)
             pack_weights(p, &b, o->w->data, i, weft_call_workspace(call));
+        if (conv_findings(p)) search_weights(call, p, o->w, tile - shared);
     }
     bool covered = true;
     for (int d = 0; d < PATCH_DIMS; d++)
@@ -227,9 +259,66 @@ static void write_block(gemm_kernels sums, gemm_block o, int64_t rows, int64_t c
         }
 }
 
-/* The product of a block of rows and a block of columns. */
+/* Does the window of a column? */
+static bool reads_padding(const patches *g, int64_t column)
+{
+    int64_t at[PATCH_DIMS];
+    bool out = false;
+    patch_coordinates(column % patch_volume(g->grid), g->grid, at);
+    for (int d = 0; d < PATCH_DIMS; d++)
+        out |= conv_reaches_out(g->start[d] + at[d] * g->grid_step[d], g->tap_step[d], g->taps[d],
+                                g->source[d]);
+    return out;
+}
+
+/* An element of a row of the block, without the padding. */
+static T sum_inside(const conv_product *p, const operands *o, const row_block *b, int64_t row,
+                    int64_t column)
+{
+    const patches *g = &b->class.grid;
+    const int64_t wide = p->z.in_channels * p->z.taps, points = patch_volume(g->grid);
+    const int64_t down = p->transposed ? p->z.taps : wide;
+    const int64_t across = p->transposed ? wide : p->z.taps;
+    const T *w = (const T *)o->w->data + b->group * p->z.out_channels * wide + row * down;
+    const T *x = (const T *)o->source->data + b->group * p->channels * p->source +
+                 column / points * g->image_step;
+    T sum = o->bias ? ((const T *)o->bias->data)[b->group * p->rows + row] : 0;
+    int64_t at[PATCH_DIMS], tap[PATCH_DIMS];
+    patch_coordinates(column % points, g->grid, at);
+    for (int64_t t = 0; t < patch_volume(g->taps); t++) {
+        int64_t pixel = 0, place = 0;
+        bool inside = true;
+        patch_coordinates(t, g->taps, tap);
+        for (int d = 0; d < PATCH_DIMS; d++) {
+            const int64_t i = g->start[d] + at[d] * g->grid_step[d] + tap[d] * g->tap_step[d];
+            inside &= i >= 0 && i < g->source[d];
+            pixel = pixel * g->source[d] + i;
+            place = place * p->z.kernel[d] + b->class.first[d] + tap[d] * p->every[d];
+        }
+        for (int64_t c = 0; inside && c < p->channels; c++)
+            sum += w[c * across + place] * x[c * p->source + pixel];
+    }
+    return sum;
+}
+
+/* Computes the NaN of a product again (conv.h). offset[j] is that of column j in a row of c. */
+static void mend(const conv_product *p, const operands *o, const row_block *b,
+                 const column_block *columns, const int64_t *offset, T *c)
+{
+    const int64_t n = columns->n;
+    const bool dense = offset[n - 1] - offset[0] == n - 1;
+    for (int64_t r = 0; r < b->rows; r++, c += p->result) {
+        if (dense && !conv_has_nan(c + offset[0], n)) continue;
+        for (int64_t j = 0; j < n; j++)
+            if (c[offset[j]] != c[offset[j]] && reads_padding(&b->class.grid, columns->first + j))
+                c[offset[j]] = sum_inside(p, o, b, b->row + r, columns->first + j);
+    }
+}
+
+/* The product of a block of rows and a block of columns. If no padding is multiplied, or only by
+ * weights that are `finite`, sums are right as they are. */
 static void multiply(const weft_call *call, const conv_product *p, const operands *o,
-                     const row_block *b, const column_block *columns, T *shared)
+                     const row_block *b, const column_block *columns, T *shared, bool finite)
 {
     const int64_t n = columns->n, channel = b->group * p->rows + b->row;
     int64_t offset[CONV_COLUMNS];
@@ -266,6 +355,7 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
         }
         k += GEMM_DEPTH;
     } while (k < b->depth);
+    if (!finite) mend(p, o, b, columns, offset, c);
 }
 
 static void compute(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
@@ -275,22 +365,29 @@ static void compute(const weft_call *call, const conv_product *p, const operands
     column_block c = column_block_at(p, o, &b.class, b.group, p->whole ? 0 : rest % p->tiles_n);
     for (int64_t i = 0; p->own_weights && i < b.blocks; i++)
         pack_weights(p, &b, o->w->data, i, weft_call_workspace(call));
+    const bool finite = !p->padded || weights_are_finite(call, p, &b);
     if (!p->whole) {
-        if (c.n > 0) multiply(call, p, o, &b, &c, p->shared ? shared_panels(call, p, rest) : NULL);
+        if (c.n > 0)
+            multiply(call, p, o, &b, &c, p->shared ? shared_panels(call, p, rest) : NULL, finite);
         return;
     }
     const int64_t first = rest % p->tiles_n * p->result;
     for (int64_t j = 0; j < p->result; j += p->tile_n) {
         c.first = first + j;
         c.n = p->result - j < p->tile_n ? p->result - j : p->tile_n;
-        multiply(call, p, o, &b, &c, NULL);
+        multiply(call, p, o, &b, &c, NULL, finite);
     }
 }
 
 static void run_product(const weft_call *call, conv_sizes z, bool transposed, int64_t tile)
 {
-    if (conv_is_direct(&z, transposed)) {
+    const conv_path path = conv_path_of(&z, transposed);
+    if (path == CONV_BY_PLANES) {
         KERNEL_NAME(conv_planes)(call, tile);
+        return;
+    }
+    if (path == CONV_BY_COLUMNS) {
+        KERNEL_NAME(conv_columns)(call, tile);
         return;
     }
     const conv_product p = conv_product_of(z, transposed);

@@ -137,6 +137,43 @@ SIMD_INLINE void sum_block(const int step, const plane_sum *o, const plane_block
     }
 }
 
+/* Element [row, column] of the plane of the result, without the padding; `from` is the plane of the
+ * source. */
+static T sum_inside(const plane_sum *o, const T *from, int64_t row, int64_t column)
+{
+    const conv_planes *p = o->p;
+    T sum = o->bias;
+    for (int64_t t = 0; t < o->taps; t++) {
+        const int64_t at[2] = {row * p->step[0] + t / p->taps[1] * p->dilation[0] - p->begin[0],
+                               column * p->step[1] + t % p->taps[1] * p->dilation[1] - p->begin[1]};
+        bool inside = true;
+        for (int d = 0; d < 2; d++)
+            inside &=
+                at[d] >= 0 && at[d] % p->spread[d] == 0 && at[d] / p->spread[d] < p->source[d];
+        if (inside)
+            sum += o->w[t * o->w_step] *
+                   from[at[0] / p->spread[0] * p->source[1] + at[1] / p->spread[1]];
+    }
+    return sum;
+}
+
+/* Computes the NaN of a block again (conv.h). */
+static void mend(const plane_sum *o, const plane_block *b, const T *from, T *y)
+{
+    for (int64_t r = 0; r < b->rows; r++, y += o->p->width)
+        for (int64_t c = 0; c < b->columns; c++)
+            if (y[c] != y[c]) y[c] = sum_inside(o, from, b->row + r, b->column + c);
+}
+
+/* Whether the weights of planes [first, end) are finite. */
+static bool weights_are_finite(const T *w, int64_t channels, int64_t taps, int64_t first,
+                               int64_t end)
+{
+    const bool all = first % channels + end - first > channels;
+    const int64_t from = all ? 0 : first % channels, n = all ? channels : end - first;
+    return conv_all_finite(w + from * taps, n * taps);
+}
+
 void KERNEL_NAME(conv_planes)(const weft_call *call, int64_t tile)
 {
     const conv_attr *attr = call->attr;
@@ -151,12 +188,16 @@ void KERNEL_NAME(conv_planes)(const weft_call *call, int64_t tile)
     int64_t *offset = weft_call_workspace(call);
     T *slab = (T *)(offset + z.taps);
     tap_offsets(&p, offset);
-    for (int64_t i = tile * p.each; i < (tile + 1) * p.each; i++) {
+    const int64_t first = tile * p.each, blocks = p.down * p.across;
+    const bool finite = weights_are_finite(w->data, channels, z.taps, first / blocks,
+                                           (first + p.each - 1) / blocks + 1);
+    for (int64_t i = first; i < (tile + 1) * p.each; i++) {
         const plane_block b = block_at(&p, i);
         if (b.plane >= p.planes) return;
         const int64_t image = b.plane / channels, channel = b.plane % channels;
         const int64_t from = image * z.groups + channel / (channels / z.groups);
-        fill_slab(&p, &b, (const T *)source->data + from * area, slab);
+        const T *x = (const T *)source->data + from * area;
+        fill_slab(&p, &b, x, slab);
         const plane_sum o = {.p = &p,
                              .slab = slab,
                              .w = (const T *)w->data + channel * z.taps +
@@ -172,6 +213,7 @@ void KERNEL_NAME(conv_planes)(const weft_call *call, int64_t tile)
             sum_block(2, &o, &b, y);
         else
             sum_block(0, &o, &b, y);
+        if (!finite) mend(&o, &b, x, y);
     }
 }
 
@@ -213,6 +255,25 @@ SIMD_INLINE void dot_block(const int step, const plane_sum *o, int64_t rows, con
         for (int64_t l = 0; l < SIMD_LANES; l++) total[first + t] += (double)sum[t][l];
 }
 
+/* The sum of a tap, without the padding; x and dy are the first planes of the channel. */
+static double tap_inside(const conv_sizes *z, const conv_planes *p, const T *x, int64_t x_image,
+                         const T *dy, int64_t dy_image, int64_t tap)
+{
+    double sum = 0;
+    for (int64_t n = 0; n < z->images; n++, x += x_image, dy += dy_image)
+        for (int64_t i = 0; i < p->height; i++) {
+            const int64_t row = i * p->step[0] + tap / p->taps[1] * p->dilation[0] - p->begin[0];
+            if (row < 0 || row >= p->source[0]) continue;
+            for (int64_t j = 0; j < p->width; j++) {
+                const int64_t column =
+                    j * p->step[1] + tap % p->taps[1] * p->dilation[1] - p->begin[1];
+                if (column >= 0 && column < p->source[1])
+                    sum += (double)(x[row * p->source[1] + column] * dy[i * p->width + j]);
+            }
+        }
+    return sum;
+}
+
 void KERNEL_NAME(conv_planes_weight)(const weft_call *call, int64_t tile)
 {
     const weft_tensor *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
@@ -239,5 +300,11 @@ void KERNEL_NAME(conv_planes_weight)(const weft_call *call, int64_t tile)
                 dot_block(0, &o, b.rows, block, t, sum);
     }
     T *out = (T *)dw->data + tile * z.taps;
-    for (int64_t t = 0; t < z.taps; t++) out[t] = (T)sum[t];
+    for (int64_t t = 0; t < z.taps; t++) {
+        if (isnan(sum[t])) /* perhaps of the padding alone (conv.h) */
+            sum[t] =
+                tap_inside(&z, &p, (const T *)x->data + group * z.in_volume, z.groups * z.in_volume,
+                           (const T *)dy->data + tile * z.out_volume, channels * z.out_volume, t);
+        out[t] = (T)sum[t];
+    }
 }

@@ -152,6 +152,69 @@ static void copy_images(const rows_product *p, const rows_tile *t, const T *x, T
         }
 }
 
+/* Windows [*begin, *end) along one dimension lie inside of the image. */
+static void windows_inside(const conv_rows_sizes *z, int d, int64_t *begin, int64_t *end)
+{
+    const int64_t last = z->in[d] - 1 - (z->kernel[d] - 1) * z->dilation[d] + z->begin[d];
+    *begin = ceil_div(z->begin[d], z->stride[d]);
+    *end = last < 0 ? 0 : last / z->stride[d] + 1;
+    if (*begin > z->out[d]) *begin = z->out[d];
+    if (*end > z->out[d]) *end = z->out[d];
+    if (*end < *begin) *end = *begin;
+}
+
+/* Element [row, column] of the result, without the padding. */
+static T sum_inside(const weft_call *call, const rows_product *p, int64_t row, int64_t column)
+{
+    const conv_rows_sizes *z = &p->z;
+    const int64_t image = row / (z->out[0] * z->out[1]);
+    const int64_t at[2] = {row / z->out[1] % z->out[0], row % z->out[1]};
+    const T *w = (const T *)call->in[1].data + column / PANEL * p->depth * PANEL + column % PANEL;
+    T sum = call->n_in > 2 ? ((const T *)call->in[2].data)[column] : 0;
+    for (int64_t i = 0; i < z->kernel[0]; i++)
+        for (int64_t j = 0; j < z->kernel[1]; j++, w += z->channels * PANEL) {
+            const int64_t line = at[0] * z->stride[0] + i * z->dilation[0] - z->begin[0];
+            const int64_t pixel = at[1] * z->stride[1] + j * z->dilation[1] - z->begin[1];
+            if (line < 0 || line >= z->in[0] || pixel < 0 || pixel >= z->in[1]) continue;
+            const T *x = (const T *)call->in[0].data +
+                         ((image * z->in[0] + line) * z->in[1] + pixel) * z->channels;
+            for (int64_t c = 0; c < z->channels; c++) sum += x[c] * w[c * PANEL];
+        }
+    return sum;
+}
+
+/* Computes the NaN of a row of a tile again. */
+static void mend_row(const weft_call *call, const rows_product *p, int64_t row, const rows_tile *t)
+{
+    const conv_rows_attr *a = call->attr;
+    T *y = (T *)call->out[0].data + row * p->z.columns + t->column;
+    if (!conv_has_nan(y, t->columns)) return;
+    for (int64_t i = 0; i < t->columns; i++) {
+        if (y[i] == y[i]) continue;
+        const T sum = sum_inside(call, p, row, t->column + i);
+        const T low = (T)a->low, high = (T)a->high;
+        y[i] = !a->bounded ? sum : sum < low ? low : sum > high ? high : sum;
+    }
+}
+
+/* Computes the NaN of a tile again (conv.h), where windows reach outside of the image. */
+static void mend(const weft_call *call, const rows_product *p, const rows_tile *t)
+{
+    int64_t begin[2], end[2], row = first_row(p, t);
+    for (int d = 0; d < 2; d++) windows_inside(&p->z, d, &begin[d], &end[d]);
+    for (int64_t l = 0; l < t->images * t->lines; l++, row += t->width) {
+        const int64_t line = t->line + l % t->lines;
+        const bool inside = line >= begin[0] && line < end[0];
+        for (int64_t i = 0; i < t->width; i++) {
+            const int64_t pixel = t->pixel + i;
+            if (inside && pixel >= begin[1] && pixel < end[1])
+                i = end[1] - 1 - t->pixel; /* the last one inside */
+            else
+                mend_row(call, p, row + i, t);
+        }
+    }
+}
+
 KERNEL(conv_rows)
 {
     const rows_product p = rows_product_of(call);
@@ -195,6 +258,7 @@ KERNEL(conv_rows)
                       .bounds = a->bounded ? bounds : NULL,
                       .c = (T *)call->out[0].data + first_row(&p, &t) * z->columns + t.column,
                       .c_row = z->columns});
+    if (p.copied) mend(call, &p, &t);
 }
 
 #else

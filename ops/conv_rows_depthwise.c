@@ -132,7 +132,8 @@ static void sum_line(const conv_rows_sizes *z, int64_t line, const T *x, const T
         n = 1;
         if (left >= 0) { /* so many pixels have all taps */
             const int64_t reach = (z->kernel[1] - 1) * z->dilation[1] + left;
-            const int64_t inside = reach < z->in[1] ? (z->in[1] - 1 - reach) / z->stride[1] + 1 : 1;
+            int64_t inside = reach < z->in[1] ? (z->in[1] - 1 - reach) / z->stride[1] + 1 : 1;
+            if (inside > z->out[1] - i) inside = z->out[1] - i;
             while (2 * n <= SIDE && 2 * n <= inside) n *= 2;
         }
         run.taps[0] = end[0] - begin[0];

@@ -2,7 +2,7 @@
  * summed over pixels (conv.h describes the tiles). One operand is transposed into panels, the other
  * is read where it lies. O(pixels x weights). Tiles and pieces follow from shapes, and each sum
  * runs over runs of pixels in order, so that the bits do not depend on threads. */
-#include "conv_planes.h"
+#include "conv_path.h"
 
 /* ---- The micro-kernel ---- */
 
@@ -308,7 +308,7 @@ KERNEL(conv_grad_weight)
 {
     const weft_tensor *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
     const conv_sizes z = conv_sizes_of(call->attr, &x->shape, &dw->shape, &dy->shape);
-    if (conv_is_direct(&z, false)) {
+    if (conv_weight_is_direct(&z)) {
         KERNEL_NAME(conv_planes_weight)(call, tile);
         return;
     }

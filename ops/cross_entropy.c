@@ -442,6 +442,26 @@ const weft_op weft_op_cross_entropy_grad = {
     .n_samples = sizeof samples_cross_entropy_grad / sizeof *samples_cross_entropy_grad,
 };
 
+/* A loss for each row: -(1 - e) log p[target] - e mean log p, 0 where the target is ignored. */
+static weft_value rows_of(weft_graph *graph, weft_value logits, weft_value targets,
+                          const weft_cross_entropy_options *o)
+{
+    const double e = o->label_smoothing;
+    weft_value log_p = weft_log_softmax(graph, logits, -1), ignored = WEFT_NO_VALUE;
+    if (o->has_ignore_index) {
+        const weft_value index = weft_scalar(graph, WEFT_I32, (double)o->ignore_index);
+        ignored = weft_equal(graph, targets, index);
+        targets = weft_masked_fill(graph, targets, ignored, 0);
+    }
+    weft_value picked = weft_gather(graph, log_p, weft_expand_dims(graph, targets, -1), -1);
+    weft_value loss = weft_neg(graph, weft_squeeze(graph, picked, -1));
+    if (e != 0) {
+        weft_value mean = weft_mean(graph, log_p, WEFT_AXES(-1), false);
+        loss = weft_sub(graph, weft_scale(graph, loss, 1 - e), weft_scale(graph, mean, e));
+    }
+    return weft_is_value(ignored) ? weft_masked_fill(graph, loss, ignored, 0) : loss;
+}
+
 weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
                               const weft_cross_entropy_options *options)
 {
@@ -453,6 +473,7 @@ weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value t
                            (long long)o->ignore_index);
         return WEFT_NO_VALUE;
     }
+    if (o->reduction == WEFT_REDUCE_NONE) return rows_of(graph, logits, targets, o);
     cross_entropy_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.ignore_index = o->has_ignore_index ? o->ignore_index : INT64_MIN; /* no target is that */

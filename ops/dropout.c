@@ -35,8 +35,7 @@ KERNEL(dropout)
 
 #else
 
-#include "onnx.h"
-
+#include <weft/export.h>
 #include <weft/ops.h>
 
 extern const weft_op weft_op_dropout;
@@ -69,10 +68,12 @@ static const weft_sample samples_dropout[] = {
     {&drop_none, 1, {{WEFT_FLOAT, {1, {5}}, -2, 2, false}}},
     {&drop_some, 1, {{WEFT_FLOAT, {2, {0, 2}}, -2, 2, false}}},
 };
-/* As in a model that is used. */
+/* Without `training_mode`, it passes its input through, as in a model that is used. */
 static void onnx_dropout(weft_export *e)
 {
-    onnx_identity(e);
+    const double p = ((const dropout_attr *)e->attr)->p;
+    const weft_operand ratio = weft_export_scalar(e, WEFT_F64, p);
+    e->out[0] = weft_export_binary(e, "Dropout", e->in[0], ratio);
     e->inexact = true;
 }
 

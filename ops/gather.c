@@ -16,21 +16,6 @@ static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_
     for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
 }
 
-#if !defined WEFT_KERNEL_ISA || KERNEL_IS_FLOAT
-/* Bytes of the lists of a tile of scatter_add. 0 where at most SUM_BLOCK terms can meet, or the
- * positions overflow i32: then terms are added one after the other. */
-static inline size_t scatter_room(const weft_call *call)
-{
-    const int axis = ((const gather_attr *)call->attr)->axis;
-    const weft_tensor *y = &call->out[0], *updates = &call->in[2];
-    int64_t outer, inner;
-    around(y, axis, &outer, &inner);
-    const int64_t count = updates->shape.dim[axis], cells = y->shape.dim[axis] * inner;
-    if (count <= SUM_BLOCK || cells > INT32_MAX || (inner && count > INT32_MAX / inner)) return 0;
-    return (size_t)(cells + count * inner) * sizeof(int32_t);
-}
-#endif
-
 #ifdef WEFT_KERNEL_ISA
 
 /* One check for many indices, so that the loops that read need none. */
@@ -77,30 +62,41 @@ KERNEL(gather)
 }
 
 #if KERNEL_IS_FLOAT
-/* Adds from [count, inner] to out [size, inner], each element to the cell that its index names: the
- * elements of a cell form a list, and are added in order, in blocks. */
-static void scatter_lists(const weft_call *call, const int32_t *index, const T *from, T *out,
-                          int64_t size, int64_t count, int64_t inner)
+/* Adds from [count, inner] to out [size, inner], each element to the cell that its index names: in
+ * the order of the indices, and for each cell in blocks of SUM_BLOCK terms. */
+static void scatter_blocks(const weft_call *call, const int32_t *index, const T *from, T *out,
+                           int64_t size, int64_t count, int64_t inner)
 {
-    int32_t *head = weft_call_workspace(call), *next = head + size * inner;
-    for (int64_t cell = 0; cell < size * inner; cell++) head[cell] = -1;
-    for (int64_t k = count - 1; k >= 0; k--)
+    T *block = weft_call_workspace(call);
+    uint8_t *terms = (uint8_t *)(block + size * inner);
+    memset(terms, 0, (size_t)(size * inner));
+    for (int64_t k = 0; k < count; k++, index += inner, from += inner)
         for (int64_t i = 0; i < inner; i++) {
-            const int64_t at = k * inner + i, to = index[at];
+            const int64_t to = index[i], cell = to * inner + i;
             if (to < 0 || to >= size) {
                 weft_call_fail(call, to, size);
                 continue;
             }
-            next[at] = head[to * inner + i];
-            head[to * inner + i] = (int32_t)at;
+            block[cell] = terms[cell] ? block[cell] + from[i] : from[i];
+            if (++terms[cell] < SUM_BLOCK) continue;
+            out[cell] += block[cell];
+            terms[cell] = 0;
         }
     for (int64_t cell = 0; cell < size * inner; cell++)
-        for (int32_t at = head[cell]; at >= 0;) {
-            T block = from[at];
-            at = next[at];
-            for (int left = SUM_BLOCK - 1; at >= 0 && left; at = next[at], left--)
-                block += from[at];
-            out[cell] += block;
+        out[cell] = terms[cell] ? out[cell] + block[cell] : out[cell];
+}
+
+/* The same without blocks. */
+static void scatter_terms(const weft_call *call, const int32_t *index, const T *from, T *out,
+                          int64_t size, int64_t count, int64_t inner)
+{
+    for (int64_t k = 0; k < count; k++, index += inner, from += inner)
+        for (int64_t i = 0; i < inner; i++) {
+            const int64_t to = index[i];
+            if (to < 0 || to >= size)
+                weft_call_fail(call, to, size);
+            else
+                out[to * inner + i] += from[i];
         }
 }
 
@@ -120,16 +116,8 @@ KERNEL(scatter_add)
     index += tile * count * inner;
     from += tile * count * inner;
     out += tile * size * inner;
-    if (scatter_room(call))
-        scatter_lists(call, index, from, out, size, count, inner);
-    else
-        for (int64_t at = 0; at < count * inner; at++) {
-            const int64_t to = index[at];
-            if (to < 0 || to >= size)
-                weft_call_fail(call, to, size);
-            else
-                out[to * inner + at % inner] += from[at];
-        }
+    (count > SUM_BLOCK ? scatter_blocks : scatter_terms)(call, index, from, out, size, count,
+                                                         inner);
 }
 #endif
 
@@ -249,6 +237,19 @@ const weft_op weft_op_gather = {
     .n_samples = sizeof samples_gather / sizeof *samples_gather,
 };
 DECLARE_KERNELS(scatter_add);
+
+/* Bytes of the blocks of a tile of scatter_add: an unfinished sum and its number of terms for each
+ * cell. 0 where at most SUM_BLOCK terms can meet: then terms are added one after the other. */
+static size_t scatter_room(const weft_call *call)
+{
+    const int axis = ((const gather_attr *)call->attr)->axis;
+    const weft_tensor *y = &call->out[0];
+    int64_t outer, inner;
+    around(y, axis, &outer, &inner);
+    if (call->in[2].shape.dim[axis] <= SUM_BLOCK) return 0;
+    return (size_t)(y->shape.dim[axis] * inner) * (weft_dtype_bytes(y->dtype) + 1);
+}
+
 const weft_op weft_op_scatter_add = {
     .name = "scatter_add",
     .doc =

@@ -20,6 +20,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
@@ -80,7 +81,7 @@ static void *open_first(const char *const *names)
 /* What loading a library found out. */
 typedef struct loaded {
     pthread_once_t once;
-    bool good, core_chosen;
+    bool good, core_chosen, no_room;
     char path[256], version[TEXT], core[TEXT];
 } loaded;
 static loaded openblas = {.once = PTHREAD_ONCE_INIT}, onednn = {.once = PTHREAD_ONCE_INIT};
@@ -92,11 +93,26 @@ static void note_path(loaded *l, void *function)
         snprintf(l->path, sizeof l->path, "%s", info.dli_fname);
 }
 
+/* Whether OpenBLAS finds room for itself and the 128 MiB that it takes for each thread when it is
+ * loaded. Without that, under a limit of the address space, its loading never ends. */
+static bool has_room(void)
+{
+    const int threads = omp_get_max_threads(), processors = omp_get_num_procs();
+    const size_t MiB = (size_t)1 << 20;
+    const size_t bytes =
+        64 * MiB + 128 * MiB * (size_t)(threads < processors ? threads : processors);
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return room != MAP_FAILED && munmap(room, bytes) == 0;
+}
+
 static void load_openblas(void)
 {
     static const char *const names[] = {WEFT_OPENBLAS_PATH, "libopenblas.so.0", "libopenblas.so",
                                         NULL};
     static const char variable[] = "OPENBLAS_CORETYPE";
+    openblas.no_room = !has_room();
+    if (openblas.no_room) return;
     bool steer = weft_isa_best() >= WEFT_ISA_V4 && !getenv(variable);
     if (steer) setenv(variable, "SkylakeX", 1);
     void *library = open_first(names);
@@ -180,6 +196,10 @@ static weft_status load_backend(weft_gemm_backend backend, weft_error *error)
     if (!backends[backend].load) return WEFT_OK;
     pthread_once(&backends[backend].loaded->once, backends[backend].load);
     if (backends[backend].loaded->good) return WEFT_OK;
+    if (backends[backend].loaded->no_room)
+        return weft_error_set(error, WEFT_NO_BACKEND, "gemm",
+                              "OpenBLAS was not loaded: it takes 128 MiB of address space for each "
+                              "thread, more than this process may have");
     return weft_error_set(error, WEFT_NO_BACKEND, "gemm", "%s", backends[backend].missing);
 }
 
@@ -226,6 +246,7 @@ bool gemm_is_own(weft_dtype dtype)
 
 weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_error *error)
 {
+    weft_error_clear(error);
     if (!weft_dtype_is_float(dtype) && dtype != WEFT_BF16)
         return weft_error_set(error, WEFT_BAD_DTYPE, "gemm",
                               "products are of f32, f64 or bf16, not %s", weft_dtype_name(dtype));
@@ -240,6 +261,7 @@ weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_
 
 weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info, weft_error *error)
 {
+    weft_error_clear(error);
     if ((unsigned)backend >= WEFT_GEMM_BACKENDS || !info)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "gemm",
                               "there is no such backend, or the result is NULL");

@@ -22,10 +22,18 @@ KERNEL(arange)
 KERNEL(tril_mask)
 {
     const generate_attr *attr = call->attr;
-    const weft_shape *s = &call->out[0].shape;
-    int64_t n = numel_of(s), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
-    for (int64_t i = tile * TILE; i < end; i++)
-        ((T *)call->out[0].data)[i] = i % s->dim[1] <= i / s->dim[1] + (int64_t)attr->start;
+    const int64_t columns = call->out[0].shape.dim[1], n = numel_of(&call->out[0].shape);
+    const int64_t begin = tile * TILE, end = begin + TILE < n ? begin + TILE : n;
+    for (int64_t at = begin, low = begin % columns; at < end; low = 0) {
+        /* Columns [low, high) of a row, true before the edge. */
+        const int64_t high = columns - low < end - at ? columns : low + end - at;
+        const int64_t row = at / columns, trues = row + (int64_t)attr->start + 1;
+        const int64_t edge = trues < low ? low : trues < high ? trues : high;
+        T *y = (T *)call->out[0].data + at;
+        memset(y, 1, (size_t)(edge - low));
+        memset(y + (edge - low), 0, (size_t)(high - edge));
+        at += high - low;
+    }
 }
 #endif
 

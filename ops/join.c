@@ -56,6 +56,47 @@ KERNEL(concat)
     }
 }
 
+/* A row of y: its index in the dimensions before the last, and where x has it. */
+typedef struct pad_row {
+    int64_t index[WEFT_MAX_RANK], from;
+    int outside; /* indices that lie in the padding */
+} pad_row;
+
+/* Sets index d, of a row whose other indices stay. */
+static inline void pad_set(const weft_call *call, pad_row *r, int d, int64_t index)
+{
+    const weft_tensor *x = &call->in[0];
+    const int64_t before = ((const pad_attr *)call->attr)->before.dim[d], size = x->shape.dim[d];
+    const int64_t old = r->index[d] - before, new = index - before;
+    r->from += (new - old) * x->stride[d];
+    r->outside += (new < 0 || new >= size) - (old < 0 || old >= size);
+    r->index[d] = index;
+}
+
+static inline pad_row pad_first(const weft_call *call, int64_t row)
+{
+    pad_row r = {.from = 0};
+    for (int d = call->out[0].shape.rank - 2; d >= 0; d--) {
+        const int64_t size = call->out[0].shape.dim[d];
+        const int64_t before = ((const pad_attr *)call->attr)->before.dim[d];
+        r.index[d] = before; /* the first element of x, which is inside unless x is empty */
+        r.outside += call->in[0].shape.dim[d] == 0;
+        pad_set(call, &r, d, row % size);
+        row /= size;
+    }
+    return r;
+}
+
+static inline void pad_next(const weft_call *call, pad_row *r)
+{
+    for (int d = call->out[0].shape.rank - 2; d >= 0; d--) {
+        const int64_t next = r->index[d] + 1;
+        const bool carries = next == call->out[0].shape.dim[d];
+        pad_set(call, r, d, carries ? 0 : next);
+        if (!carries) return;
+    }
+}
+
 /* Row by row of y: the elements in front of x, those of x, and those behind. */
 KERNEL(pad)
 {
@@ -67,25 +108,19 @@ KERNEL(pad)
                   width = last < 0 ? 1 : x->shape.dim[last];
     const int64_t before = last < 0 ? 0 : attr->before.dim[last],
                   step = last < 0 ? 1 : x->stride[last];
-    const int64_t n = numel_of(&y->shape), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
-    for (int64_t at = tile * TILE; at < end;) {
-        int64_t rest = at / row, from = 0;
-        bool inside = true;
-        for (int d = last - 1; d >= 0; d--) {
-            const int64_t i = rest % y->shape.dim[d] - attr->before.dim[d];
-            rest /= y->shape.dim[d];
-            inside &= i >= 0 && i < x->shape.dim[d];
-            from += i * x->stride[d];
-        }
+    const int64_t n = numel_of(&y->shape), begin = tile * TILE;
+    const int64_t end = begin + TILE < n ? begin + TILE : n;
+    pad_row r = pad_first(call, begin / row);
+    for (int64_t at = begin, low = begin % row; at < end; low = 0, pad_next(call, &r)) {
         /* Elements [low, high) of the row, of which those in [first, behind) are x's. */
-        const int64_t low = at % row, high = row - low < end - at ? row : low + end - at;
+        const int64_t high = row - low < end - at ? row : low + end - at;
         int64_t first = before > low ? before : low;
         int64_t behind = before + width < high ? before + width : high;
-        if (!inside || first >= behind) first = behind = high;
+        if (r.outside || first >= behind) first = behind = high;
         T *to = (T *)y->data + (at - low);
         for (int64_t i = low; i < first; i++) to[i] = value;
         for (int64_t i = first; i < behind; i++)
-            to[i] = ((const T *)x->data)[from + (i - before) * step];
+            to[i] = ((const T *)x->data)[r.from + (i - before) * step];
         for (int64_t i = behind; i < high; i++) to[i] = value;
         at += high - low;
     }

@@ -64,7 +64,7 @@ KERNEL(matmul)
         for (int64_t i = 0; i < m; i++) memset(c + i * p.n, 0, (size_t)n * sizeof *c);
     else if (!gemm_is_own(tc->dtype))
         call_library(&p, m, n, &a, &b, c);
-    else if (!p.shared && m < PACKING_ROWS && b.row == 1 && b.column != 1 && a.column == 1)
+    else if (product_by_dots(&p, m, &a, &b))
         gemm_dots(m, n, p.k, &a, &b, c, p.n);
     else
         gemm_tile(

@@ -57,6 +57,7 @@ static void fill(weft_session *session, weft_value input)
 weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_second,
                               weft_error *error)
 {
+    weft_error_clear(error);
     weft_error own = {0};
     double seconds = 0;
     if (!flops_per_second || threads < 0 || !weft_dtype_is_float(dtype))
@@ -162,6 +163,7 @@ static size_t last_level_cache(int threads)
 
 weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error *error)
 {
+    weft_error_clear(error);
     double seconds = 0;
     if (!bytes_per_second || threads < 0 || threads > WEFT_MAX_THREADS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "measure",
@@ -195,6 +197,7 @@ weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error
 
 weft_status weft_measure_peaks(weft_dtype dtype, int threads, weft_peaks *peaks, weft_error *error)
 {
+    weft_error_clear(error);
     if (!peaks) return weft_error_set(error, WEFT_BAD_ARGUMENT, "measure", "the result is NULL");
     weft_peaks found;
     weft_status status = weft_measure_gemm(dtype, threads, &found.flops_per_second, error);

@@ -45,7 +45,7 @@ static inline void to_bytes(const T *x, uint8_t *y, int64_t n)
     memcpy(y, &scale, sizeof scale);
     for (int64_t i = 0; i < n; i++) {
         const float whole = ((zero ? 0 : (float)x[i]) * by + rounder) - rounder;
-        y[WEFT_NARROW_SCALE + i] = (uint8_t)(NARROW_ZERO + (int32_t)whole);
+        y[NARROW_SCALE + i] = (uint8_t)(NARROW_ZERO + (int32_t)whole);
     }
 }
 
@@ -73,7 +73,7 @@ KERNEL(widen_rows)
             const uint8_t *from = (const uint8_t *)x->data + r * width;
             const float scale = narrow_scale(from);
             for (int64_t i = 0; i < n; i++)
-                to[i] = (T)(scale * (float)(from[WEFT_NARROW_SCALE + i] - NARROW_ZERO));
+                to[i] = (T)(scale * (float)(from[NARROW_SCALE + i] - NARROW_ZERO));
         } else {
             for (int64_t i = 0; i < n; i++)
                 to[i] = (T)half_from_bf16(((const uint16_t *)x->data)[r * n + i]);
@@ -87,6 +87,8 @@ KERNEL(widen_rows)
 
 #include <weft/ops.h>
 
+_Static_assert(NARROW_SCALE == WEFT_NARROW_SCALE, "two names of one number");
+
 static bool infer_narrow_rows(weft_infer *infer)
 {
     const narrow_rows_attr *attr = infer->attr;
@@ -95,7 +97,7 @@ static bool infer_narrow_rows(weft_infer *infer)
         return weft_infer_fail(infer, WEFT_BAD_DTYPE, "rows of %s, expected bf16 or u8",
                                weft_dtype_name(attr->dtype));
     weft_shape y = infer->in[0].shape;
-    if (attr->dtype == WEFT_U8) y.dim[y.rank - 1] += WEFT_NARROW_SCALE;
+    if (attr->dtype == WEFT_U8) y.dim[y.rank - 1] += NARROW_SCALE;
     infer->out[0] = (weft_type){attr->dtype, y};
     return true;
 }
@@ -112,10 +114,10 @@ static bool infer_widen_rows(weft_infer *infer)
     if (!weft_dtype_is_float(attr->dtype))
         return weft_infer_fail(infer, WEFT_BAD_DTYPE, "rows as %s, expected f32 or f64",
                                weft_dtype_name(attr->dtype));
-    if (from == WEFT_U8) y.dim[y.rank - 1] -= WEFT_NARROW_SCALE;
+    if (from == WEFT_U8) y.dim[y.rank - 1] -= NARROW_SCALE;
     if (y.dim[y.rank - 1] < 0)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "rows of %lld bytes, expected %d or more",
-                               (long long)y.dim[y.rank - 1] + WEFT_NARROW_SCALE, WEFT_NARROW_SCALE);
+                               (long long)y.dim[y.rank - 1] + NARROW_SCALE, NARROW_SCALE);
     infer->out[0] = (weft_type){attr->dtype, y};
     return true;
 }

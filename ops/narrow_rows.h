@@ -5,13 +5,12 @@
 
 #include "base/half.h"
 
-#include <weft/ops.h>
-
 #include <stdint.h>
 #include <string.h>
 
-#define NARROW_ZERO 128
-#define NARROW_MAX  127
+#define NARROW_SCALE 4 /* bytes: WEFT_NARROW_SCALE of <weft/ops.h> */
+#define NARROW_ZERO  128
+#define NARROW_MAX   127
 
 static inline float narrow_scale(const uint8_t *row)
 {

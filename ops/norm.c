@@ -8,8 +8,8 @@
  * SUM_ROWS rows at a time in the thread's workspace. Then tiles of columns add these in order. Time
  * O(elements). */
 #include "kernels/kernel.h"
+#include "kernels/moments.h"
 #include "kernels/narrow.h"
-#include "kernels/sums.h"
 
 typedef struct norm_attr {
     double eps;
@@ -38,13 +38,12 @@ static inline int64_t rows_per_tile(const weft_call *call)
 
 #ifdef WEFT_KERNEL_ISA
 
-/* The sum of (x - mean)^2 over a row. */
-static inline double squares_of(const T *x, int64_t n, T mean)
+/* Writes x - mean - low, which has the mean 0, to y, and returns it. Rare: moments.h. */
+__attribute__((noinline)) static const T *centre_row(const T *x, int64_t n, T mean, double low,
+                                                     T *y)
 {
-#define TERM(i) ((x[i] - mean) * (x[i] - mean))
-    SUM_ROW(sum, n, TERM)
-#undef TERM
-    return sum;
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) - (T)low;
+    return y;
 }
 
 /* Normalises tile `tile` of the rows. mean_out is NULL for RMS. */
@@ -58,9 +57,16 @@ static inline void normalise(const weft_call *call, int64_t tile, T *mean_out, T
     for (int64_t r = tile * each; r < rows && r < (tile + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n;
         T *y = (T *)call->out[0].data + r * n;
-        const T mean = mean_out ? (T)(sum_of(x, n) * share) : 0;
+        T mean = mean_out ? (T)(sum_of(x, n) * share) : 0;
+        double square = squares_of(x, n, mean);
+        const bool far = mean_out && mean_is_far(mean, square, n);
+        const double low = far ? moments_correct(x, n, &mean, &square) : 0;
         if (mean_out) mean_out[r] = mean;
-        const T rstd = (T)(1 / sqrt(squares_of(x, n, mean) * share + attr->eps));
+        if (far) {
+            x = centre_row(x, n, mean, low, y);
+            mean = 0;
+        }
+        const T rstd = (T)(1 / sqrt(square * share + attr->eps));
         rstd_out[r] = rstd;
         if (gamma && beta)
             for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
@@ -91,6 +97,10 @@ static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gam
 {
     T *dx = d.x, *dgamma = d.gamma, *dbeta = d.beta;
     double sum = 0, product = 0;
+    if (centred && mean_is_far(mean, 1 / ((double)rstd * (double)rstd), 1)) {
+        x = centre_row(x, n, mean, mean_rounding(mean, deviation_of(x, n, mean)), dx);
+        mean = 0;
+    }
     EACH_STRETCH(from, to, n)
     {
         T partial = 0, partial_product = 0;

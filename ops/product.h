@@ -30,6 +30,11 @@
 #define MAX_TILE_SUMS (1 << 17)
 /* With fewer rows, packing B costs more than it gains. */
 #define PACKING_ROWS 48
+/* Dot products of fewer elements take longer to add up the lanes of their sums than packing takes;
+ * of few columns, which fill no panel, less than packing. */
+#define MIN_DOT     128
+#define MIN_FEW_DOT 48
+#define DOT_COLUMNS 16
 
 /* The operand that is packed in the first phase, for all tiles. */
 typedef enum product_shared { SHARED_NONE, SHARED_A, SHARED_B } product_shared;
@@ -222,6 +227,16 @@ static inline gemm_call library_call(int64_t m, int64_t n, int64_t k, const gemm
                        .lda = trans_a ? a->column : a->row,
                        .b = b->data,
                        .ldb = trans_b ? b->column : b->row};
+}
+
+/* Whether elements of a tile of m rows are dot products of the rows of A and columns of B, which
+ * lie dense. A single column is dense whatever its stride. */
+static inline bool product_by_dots(const product *p, int64_t m, const gemm_matrix *a,
+                                   const gemm_matrix *b)
+{
+    const bool long_enough = p->k >= (p->n < DOT_COLUMNS ? MIN_FEW_DOT : MIN_DOT);
+    if (p->shared || !long_enough || a->column != 1 || b->row != 1) return false;
+    return p->n == 1 || (m < PACKING_ROWS && b->column != 1);
 }
 
 /* Offset of batch `index` of c's batch dimensions in operand t, which broadcasts to them. */

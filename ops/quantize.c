@@ -119,6 +119,7 @@ static void quantize_nibbles(const float *w, int n, float *room, uint8_t *q, flo
 weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bits, int group,
                           uint8_t *q, float *scale, uint8_t *zero, weft_error *error)
 {
+    weft_error_clear(error);
     const weft_status status =
         check(w, rows, columns, bits, group, q, scale, zero, "weft_quantize", error);
     if (status != WEFT_OK) return status;
@@ -145,6 +146,7 @@ weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bit
 weft_status weft_dequantize(const uint8_t *q, const float *scale, const uint8_t *zero, int64_t rows,
                             int64_t columns, int bits, int group, float *w, weft_error *error)
 {
+    weft_error_clear(error);
     const weft_status status =
         check(w, rows, columns, bits, group, q, scale, zero, "weft_dequantize", error);
     if (status != WEFT_OK) return status;

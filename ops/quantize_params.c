@@ -287,7 +287,7 @@ weft_params *weft_params_quantize(const weft_params *params, const weft_graph *g
                    .group = o->group ? o->group : 32,
                    .filter = o->filter,
                    .error = error};
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!params || !graph) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, WHERE, "the store or the graph is NULL");
         return NULL;

@@ -5,6 +5,8 @@
 
 #include <weft/ops.h>
 
+extern const weft_op weft_op_prod_grad;
+
 static bool infer_reduce(weft_infer *infer)
 {
     const reduce_attr *attr = infer->attr;
@@ -51,7 +53,9 @@ static size_t workspace_reduce(const weft_call *call)
     const split s = split_of(call);
     const bool narrow = call->in[0].dtype == WEFT_BF16;
     int64_t elements = narrow ? BLOCK : 0;
-    if (by_columns(&s))
+    if (by_packed_columns(&s))
+        elements = FEW_FOLDED * COLUMNS;
+    else if (by_columns(&s))
         elements = narrow ? BLOCK_ROWS * COLUMNS : 0;
     else if (!by_dense_rows(&s))
         elements = PACKED;
@@ -104,6 +108,24 @@ static void vjp_mean(weft_vjp *v)
     v->grad_in[0] = weft_scale(v->graph, v->grad_in[0], 1.0 / folded_count(v));
 }
 
+/* The reduced axes become the last one, in which prod_grad multiplies the others of each element.
+ */
+static void vjp_prod(weft_vjp *v)
+{
+    weft_graph *g = v->graph;
+    const weft_shape shape = weft_shape_of(g, v->in[0]);
+    weft_axes order = {0, {0}}, back = {shape.rank, {0}};
+    for (int reduced = 0; reduced < 2; reduced++)
+        for (int d = 0; d < shape.rank; d++)
+            if (is_reduced(v->attr, d) == reduced) order.axis[order.count++] = d;
+    for (int d = 0; d < shape.rank; d++) back.axis[order.axis[d]] = d;
+    weft_value x = weft_permute(g, v->in[0], order);
+    weft_value dy = weft_reshape(g, v->grad_out[0], WEFT_SHAPE(-1));
+    weft_value rows = weft_reshape(g, x, WEFT_SHAPE(weft_dim(g, dy, 0), (int64_t)folded_count(v)));
+    weft_value dx = weft_apply(g, &weft_op_prod_grad, NULL, (weft_value[]){rows, dy}, 2, NULL);
+    v->grad_in[0] = weft_permute(g, weft_reshape(g, dx, weft_shape_of(g, x)), back);
+}
+
 static void vjp_extreme(weft_vjp *v)
 {
     weft_graph *g = v->graph;
@@ -115,26 +137,32 @@ static void vjp_extreme(weft_vjp *v)
 #define vjp_max vjp_extreme
 #define vjp_min vjp_extreme
 
-/* 2 (x - mean) / max(n - correction, 0) */
+/* 2 (x - mean) / max(n - correction, 0). Subtracting the mean of the differences removes the error
+ * of a mean that is far from zero. */
 static void vjp_variance(weft_vjp *v)
 {
     weft_graph *g = v->graph;
     const reduce_attr *attr = v->attr;
-    weft_value mean = weft_mean(g, v->in[0], axes_of(attr), true);
+    const weft_axes axes = axes_of(attr);
     const double divisor = fmax(0, folded_count(v) - attr->correction);
+    weft_value apart = weft_sub(g, v->in[0], weft_mean(g, v->in[0], axes, true));
+    apart = weft_sub(g, apart, weft_mean(g, apart, axes, true));
     weft_value scaled = weft_scale(g, kept(v, v->grad_out[0]), 2.0 / divisor);
-    v->grad_in[0] = weft_mul(g, weft_sub(g, v->in[0], mean), scaled);
+    v->grad_in[0] = weft_mul(g, apart, scaled);
 }
 
-/* e^(x - y) / sum e^(x - y): the sum is 1 but for the rounding of y. Where y is -inf every x is,
- * and 0 stands in for y, 1 for the sum, so that the result is 0. */
+/* e^(x - y) / sum e^(x - y): the sum is 1 but for the rounding of y. Where y is infinite, 1 stands
+ * in for the sum: of a y of inf, the result is NaN where x is inf, and else 0. Where y is -inf
+ * every x is, and 0 stands in for y, so that the result is 0. */
 static void vjp_logsumexp(weft_vjp *v)
 {
     weft_graph *g = v->graph;
     weft_value y = kept(v, v->out[0]), low = weft_scalar(g, weft_dtype_of(g, y), -INFINITY);
     weft_value none = weft_equal(g, y, low);
     weft_value e = weft_exp(g, weft_sub(g, v->in[0], weft_masked_fill(g, y, none, 0.0)));
-    weft_value sum = weft_masked_fill(g, weft_sum(g, e, axes_of(v->attr), true), none, 1.0);
+    weft_value high = weft_equal(g, y, weft_scalar(g, weft_dtype_of(g, y), INFINITY));
+    weft_value sum = weft_sum(g, e, axes_of(v->attr), true);
+    sum = weft_masked_fill(g, sum, weft_logical_or(g, none, high), 1.0);
     v->grad_in[0] = weft_mul(g, e, weft_div(g, kept(v, v->grad_out[0]), sum));
 }
 
@@ -232,6 +260,8 @@ REDUCE_OP(sum, "y = sum of x over the axes; 0 over no elements.", reduce_fields,
           onnx_reduction(e, "ReduceSum", true))
 REDUCE_OP(mean, "y = sum of x over the axes / their number.", reduce_fields,
           onnx_reduction(e, "ReduceMean", false))
+REDUCE_OP(prod, "y = product of x over the axes, in f64; 1 over no elements.", reduce_fields,
+          onnx_reduction(e, "ReduceProd", false))
 REDUCE_OP(max, "y = largest x over the axes; NaN if one is; ties share the gradient evenly.",
           reduce_fields, onnx_reduction(e, "ReduceMax", false))
 REDUCE_OP(min, "y = smallest x over the axes; NaN if one is; ties share the gradient evenly.",
@@ -262,6 +292,7 @@ static weft_value reduce(weft_graph *graph, const weft_op *op, weft_value x, wef
     }
 REDUCE_BUILDER(sum)
 REDUCE_BUILDER(mean)
+REDUCE_BUILDER(prod)
 REDUCE_BUILDER(max)
 REDUCE_BUILDER(min)
 REDUCE_BUILDER(logsumexp)

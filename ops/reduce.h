@@ -75,6 +75,16 @@ static inline bool by_dense_rows(const split *s)
     return !s->n_folded || s->folded_stride[s->n_folded - 1] == 1;
 }
 
+/* Whether outputs of so few elements are folded that a loop over those of one would hardly begin:
+ * then elements of up to COLUMNS outputs are packed into columns. */
+#define FEW_FOLDED 32
+#define SHORT_RUN  8
+static inline bool by_packed_columns(const split *s)
+{
+    return s->count <= FEW_FOLDED && s->n_kept > 0 &&
+           (!by_columns(s) || s->kept[s->n_kept - 1] < SHORT_RUN);
+}
+
 /* How the work is cut: tiles are stretches of outputs times pieces of their blocks. */
 typedef struct cut {
     int64_t outputs, width, stretches; /* all, of a stretch, and how many stretches */

@@ -91,6 +91,28 @@ static void mean_finish(const double *state, int64_t count, const reduce_attr *a
     EACH_COLUMN y[c] = (T)(state[c] / (double)count);
 }
 
+/* ---- prod: the product ---- */
+
+static void prod_row(const T *x, int64_t n, double *state)
+{
+    double product = 1;
+    SIMD_FOLD(* : product) for (int64_t i = 0; i < n; i++) product *= (double)x[i];
+    state[0] = product;
+}
+
+static void prod_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
+{
+    EACH_COLUMN state[c] = 1;
+    for (int64_t i = 0; i < rows; i++) EACH_COLUMN state[c] *= (double)ELEMENT(i);
+}
+
+static void prod_merge(double *state, int64_t before, const double *more, int64_t count, int64_t n)
+{
+    (void)before;
+    (void)count;
+    EACH_COLUMN state[c] *= more[c];
+}
+
 /* ---- max, min: the extreme, NaN once there was one ---- */
 
 #define EXTREME(name, kind, beats, worst)                                                          \
@@ -136,21 +158,6 @@ EXTREME(max, max, >, (T)-INFINITY)
 EXTREME(min, min, <, (T)INFINITY)
 
 /* ---- variance: mean and sum of squared deviations ---- */
-
-#define SQUARE(i) ((ELEMENT(i) - mean[c]) * (ELEMENT(i) - mean[c]))
-static void moments_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
-{
-    T mean[COLUMNS];
-    double *square = state + n;
-    sum_columns(x, rows, step, n, state);
-    EACH_COLUMN
-    {
-        mean[c] = rows ? (T)(state[c] / (double)rows) : 0;
-        square[c] = 0;
-    }
-    SUM_COLUMNS(square, rows, n, SQUARE)
-    EACH_COLUMN moments_state(state[c], mean[c], square[c], rows, state + c, n);
-}
 
 /* As PyTorch has it: NaN over no elements, x / 0 where the correction takes all of them. */
 static void variance_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
@@ -320,10 +327,49 @@ static void merge_pieces(const weft_call *call, const fold *f, const split *s, c
     f->finish(state, s->count, call->attr, n, (T *)call->out[0].data + first);
 }
 
+/* Offsets of the first elements of n outputs from `index` on. */
+static void bases_of(const split *s, int64_t index, int64_t n, int64_t *offset)
+{
+    const int last = s->n_kept - 1;
+    const int64_t run = s->kept[last], step = s->kept_stride[last];
+    for (int64_t i = 0, within = index % run; i < n; within = 0) {
+        const int64_t first = base_of(s, index + i) - within * step;
+        for (; within < run && i < n; within++) offset[i++] = first + within * step;
+    }
+}
+
+/* Outputs [begin, end), whose few elements are packed side by side. */
+static void fold_packed(const weft_call *call, const fold *f, const split *s, int64_t begin,
+                        int64_t end)
+{
+    const weft_tensor *x = &call->in[0];
+    T *packed = weft_call_workspace(call);
+    const int64_t length = s->n_folded ? s->folded[s->n_folded - 1] : 1;
+    const int64_t step = s->n_folded ? s->folded_stride[s->n_folded - 1] : 0;
+    for (int64_t o = begin, n; o < end; o += n) {
+        int64_t offset[COLUMNS];
+        double state[NUMBERS * COLUMNS];
+        n = end - o < COLUMNS ? end - o : COLUMNS;
+        bases_of(s, o, n, offset);
+        for (int64_t i = 0; i < s->count; i++) {
+            const int64_t at = row_of(s, i / length) + i % length * step;
+            for (int64_t c = 0; c < n; c++)
+                packed[i * n + c] = *narrow_row(x, offset[c] + at, 1, packed + i * n + c);
+        }
+        f->columns(packed, s->count, n, n, state);
+        f->finish(state, s->count, call->attr, n, (T *)call->out[0].data + o);
+    }
+}
+
 static void reduce_tile(const weft_call *call, int64_t tile, const fold *f)
 {
     const split s = split_of(call);
     const cut c = cut_of(&s, numel_of(&call->out[0].shape));
+    if (by_packed_columns(&s) && c.pieces == 1) {
+        const int64_t first = tile * c.width, rest = c.outputs - first;
+        fold_packed(call, f, &s, first, first + (rest < c.width ? rest : c.width));
+        return;
+    }
     const int64_t each = call->phase ? COLUMNS : c.width;
     const int64_t begin = (call->phase ? tile : tile / c.pieces) * each, piece = tile % c.pieces;
     const int64_t end = begin + each < c.outputs ? begin + each : c.outputs;
@@ -357,6 +403,7 @@ static void reduce_tile(const weft_call *call, int64_t tile, const fold *f)
     }
 REDUCE_KERNEL(sum, sum, sum)
 REDUCE_KERNEL(mean, sum, mean)
+REDUCE_KERNEL(prod, prod, sum)
 REDUCE_KERNEL(max, max, sum)
 REDUCE_KERNEL(min, min, sum)
 REDUCE_KERNEL(variance, moments, variance)

@@ -1,6 +1,6 @@
-/* Along one axis, O(elements): argmax and cumsum. A tile is some lines. */
+/* Along one axis, O(elements): argmax, argmin and cumsum. A tile is some lines. */
 #include "kernels/extreme.h"
-#include "kernels/kernel.h"
+#include "kernels/lines.h"
 
 typedef struct scan_attr {
     int32_t axis;
@@ -9,82 +9,100 @@ typedef struct scan_attr {
 
 static inline lines lines_of_scan(const weft_call *call)
 {
-    return lines_of(&call->in[0], ((const scan_attr *)call->attr)->axis);
+    const weft_tensor *x = &call->in[0], *all[] = {x, &call->out[0]};
+    const bool same_rank = x->shape.rank == call->out[0].shape.rank;
+    return lines_along(all, same_rank ? 2 : 1, ((const scan_attr *)call->attr)->axis);
 }
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Along the last dimension: the first position of the largest element, which is searched block by
- * block once it is known. */
-static inline __attribute__((always_inline)) int32_t argmax_any(const T *x, int64_t length,
-                                                                int64_t step)
-{
-    T best = (T)-INFINITY;
-    int nan = 0;
-    int64_t at = 0;
-    _Pragma("omp simd reduction(max : best) reduction(| : nan)") for (int64_t i = 0; i < length;
-                                                                      i++)
-    {
-        const T v = x[i * step];
-        best = v > best ? v : best;
-        nan |= v != v;
-    }
-    best = extreme_of(best, (T)-INFINITY, x, length, step);
-    for (int64_t from = 0, hits = 0; from < length && !hits; from += 64) {
-        const int64_t to = from + 64 < length ? from + 64 : length;
-        _Pragma("omp simd reduction(+ : hits)") for (int64_t i = from; i < to; i++)
-        {
-            const T v = x[i * step];
-            hits += nan ? v != v : v == best;
-        }
-        at = from;
-    }
-    while (nan ? x[at * step] == x[at * step] : x[at * step] != best) at++;
-    return (int32_t)at;
-}
+#define PRAGMA(text) _Pragma(#text)
 
-/* Neighbours have a loop of their own, which can be vectorised. */
-static inline int32_t argmax_row(const T *x, int64_t length, int64_t step)
-{
-    return step == 1 ? argmax_any(x, length, 1) : argmax_any(x, length, step);
-}
-
-/* n neighbouring columns, their elements `step` apart. */
-static inline void argmax_columns(const T *x, int64_t length, int64_t step, int64_t n,
-                                  int32_t *index)
-{
-    T best[MAX_COLUMNS];
-    for (int64_t c = 0; c < n; c++) {
-        best[c] = x[c];
-        index[c] = 0;
+/* name, OpenMP's reduction, what beats the best so far, what loses against everything. A NaN beats
+ * all numbers.
+ *
+ * In a row: the first position of the best element, which is searched block by block once it is
+ * known. Neighbours have a loop of their own, which can be vectorised. Then n neighbouring columns,
+ * their elements `step` apart. */
+#define BEST_OF(name, kind, beats, worst)                                                          \
+    static inline __attribute__((always_inline))                                                   \
+    int32_t name##_any(const T *x, int64_t length, int64_t step)                                   \
+    {                                                                                              \
+        T best = worst;                                                                            \
+        int nan = 0;                                                                               \
+        int64_t at = 0;                                                                            \
+        PRAGMA(omp simd reduction(kind : best) reduction(| : nan))                                 \
+        for (int64_t i = 0; i < length; i++) {                                                     \
+            const T v = x[i * step];                                                               \
+            best = v beats best ? v : best;                                                        \
+            nan |= v != v;                                                                         \
+        }                                                                                          \
+        best = extreme_of(best, worst, x, length, step);                                           \
+        for (int64_t from = 0, hits = 0; from < length && !hits; from += 64) {                     \
+            const int64_t to = from + 64 < length ? from + 64 : length;                            \
+            PRAGMA(omp simd reduction(+ : hits))                                                   \
+            for (int64_t i = from; i < to; i++) {                                                  \
+                const T v = x[i * step];                                                           \
+                hits += nan ? v != v : v == best;                                                  \
+            }                                                                                      \
+            at = from;                                                                             \
+        }                                                                                          \
+        while (nan ? x[at * step] == x[at * step] : x[at * step] != best) at++;                    \
+        return (int32_t)at;                                                                        \
+    }                                                                                              \
+    static inline int32_t name##_row(const T *x, int64_t length, int64_t step)                     \
+    {                                                                                              \
+        return step == 1 ? name##_any(x, length, 1) : name##_any(x, length, step);                 \
+    }                                                                                              \
+    static inline void name##_columns(const T *x, int64_t length, int64_t step, int64_t n,         \
+                                      int32_t *index)                                              \
+    {                                                                                              \
+        T best[MAX_COLUMNS];                                                                       \
+        for (int64_t c = 0; c < n; c++) {                                                          \
+            best[c] = x[c];                                                                        \
+            index[c] = 0;                                                                          \
+        }                                                                                          \
+        for (int32_t i = 1; i < length; i++) {                                                     \
+            const T *row = x + i * step;                                                           \
+            PRAGMA(omp simd)                                                                       \
+            for (int64_t c = 0; c < n; c++) {                                                      \
+                const T v = row[c];                                                                \
+                const bool wins = (v beats best[c]) | ((v != v) & (best[c] == best[c]));           \
+                best[c] = wins ? v : best[c];                                                      \
+                index[c] = wins ? i : index[c];                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static inline void name##_short(const weft_call *call, const lines *l, int64_t tile)           \
+    {                                                                                              \
+        T packed[SHORT_LINE * SHORT_LINES];                                                        \
+        EACH_SHORT_LINES(*l, tile, line, n)                                                        \
+        {                                                                                          \
+            lines_pack(&call->in[0], l, line, n, packed);                                          \
+            name##_columns(packed, l->length, n, n, (int32_t *)call->out[0].data + line);          \
+        }                                                                                          \
+    }                                                                                              \
+    KERNEL(name)                                                                                   \
+    {                                                                                              \
+        const lines l = lines_of_scan(call);                                                       \
+        const weft_tensor *x = &call->in[0];                                                       \
+        const int64_t step = x->stride[l.axis];                                                    \
+        if (lines_are_short(&l)) {                                                                 \
+            name##_short(call, &l, tile);                                                          \
+            return;                                                                                \
+        }                                                                                          \
+        EACH_LINES(l, tile, line, n)                                                               \
+        {                                                                                          \
+            const T *in = (const T *)x->data + line_offset(x, l.axis, line);                       \
+            int32_t *out = (int32_t *)call->out[0].data + line;                                    \
+            if (l.columns)                                                                         \
+                name##_columns(in, l.length, step, n, out);                                        \
+            else                                                                                   \
+                *out = name##_row(in, l.length, step);                                             \
+        }                                                                                          \
     }
-    for (int32_t i = 1; i < length; i++) {
-        const T *row = x + i * step;
-        _Pragma("omp simd") for (int64_t c = 0; c < n; c++)
-        {
-            const T v = row[c];
-            const bool wins = (v > best[c]) | ((v != v) & (best[c] == best[c]));
-            best[c] = wins ? v : best[c];
-            index[c] = wins ? i : index[c];
-        }
-    }
-}
-
-KERNEL(argmax)
-{
-    const lines l = lines_of_scan(call);
-    const weft_tensor *x = &call->in[0];
-    const int64_t step = x->stride[l.axis];
-    EACH_LINES(l, tile, line, n)
-    {
-        const T *in = (const T *)x->data + line_offset(x, l.axis, line);
-        int32_t *out = (int32_t *)call->out[0].data + line;
-        if (l.columns)
-            argmax_columns(in, l.length, step, n, out);
-        else
-            *out = argmax_row(in, l.length, step);
-    }
-}
+BEST_OF(argmax, max, >, (T)-INFINITY)
+BEST_OF(argmin, min, <, (T)INFINITY)
 
 static inline void cumsum_row(const T *x, T *y, int64_t length, int64_t step, int64_t out_step)
 {
@@ -108,6 +126,18 @@ static inline void cumsum_columns(const T *x, T *y, int64_t length, int64_t step
     }
 }
 
+static inline void cumsum_short(const weft_call *call, const lines *l, int64_t tile, int64_t first,
+                                int64_t sign)
+{
+    T packed[SHORT_LINE * SHORT_LINES];
+    EACH_SHORT_LINES(*l, tile, line, n)
+    {
+        lines_pack(&call->in[0], l, line, n, packed);
+        cumsum_columns(packed + first * n, packed + first * n, l->length, sign * n, sign * n, n);
+        lines_unpack(packed, &call->out[0], l, line, n);
+    }
+}
+
 KERNEL(cumsum)
 {
     const lines l = lines_of_scan(call);
@@ -115,6 +145,10 @@ KERNEL(cumsum)
     const bool reverse = ((const scan_attr *)call->attr)->reverse;
     const int64_t first = reverse && l.length ? l.length - 1 : 0, sign = reverse ? -1 : 1;
     const int64_t step = x->stride[l.axis], out_step = y->stride[l.axis];
+    if (lines_are_short(&l)) {
+        cumsum_short(call, &l, tile, first, sign);
+        return;
+    }
     EACH_LINES(l, tile, line, n)
     {
         const T *in = (const T *)x->data + line_offset(x, l.axis, line) + first * step;
@@ -140,7 +174,7 @@ static bool infer_cumsum(weft_infer *infer)
                            &ignored);
 }
 
-static bool infer_argmax(weft_infer *infer)
+static bool infer_index(weft_infer *infer)
 {
     const scan_attr *attr = infer->attr;
     weft_shape in = infer->in[0].shape, out = {0, {0}};
@@ -176,14 +210,24 @@ static const weft_sample samples_scan[] = {
     {&scan_first, 1, {{WEFT_FLOAT, {3, {4, 2, 3}}, -2, 2, true}}},
     {&scan_last, 1, {{WEFT_FLOAT, {2, {0, 2}}, -2, 2, true}}},
 };
-static void onnx_argmax(weft_export *e)
+static void onnx_index(weft_export *e, const char *type)
 {
     const scan_attr *attr = e->attr;
-    weft_operand index = weft_export_unary(e, "ArgMax", e->in[0]);
+    weft_operand index = weft_export_unary(e, type, e->in[0]);
     weft_export_int(e, "axis", attr->axis);
     weft_export_int(e, "keepdims", attr->keepdims);
     e->out[0] = weft_export_unary(e, "Cast", index);
     weft_export_int(e, "to", WEFT_ONNX_INT32);
+}
+
+static void onnx_argmax(weft_export *e)
+{
+    onnx_index(e, "ArgMax");
+}
+
+static void onnx_argmin(weft_export *e)
+{
+    onnx_index(e, "ArgMin");
 }
 
 static void onnx_cumsum(weft_export *e)
@@ -201,7 +245,7 @@ static const weft_attr_field scan_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define SCAN_OP(op, text, ...)                                                                     \
+#define SCAN_OP(op, text, shape_rule, ...)                                                         \
     DECLARE_KERNELS(op);                                                                           \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {.name = #op,                                                     \
@@ -211,7 +255,7 @@ static const weft_attr_field scan_fields[] = {
                                   .n_out = 1,                                                      \
                                   .attr_size = sizeof(scan_attr),                                  \
                                   .attrs = scan_fields,                                            \
-                                  .infer = infer_##op,                                             \
+                                  .infer = shape_rule,                                             \
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_ANY,                                         \
                                   .tiles = tiles_scan,                                             \
@@ -219,8 +263,11 @@ static const weft_attr_field scan_fields[] = {
                                   .n_samples = sizeof samples_scan / sizeof *samples_scan,         \
                                   __VA_ARGS__};
 SCAN_OP(argmax, "y = index of the first largest x along the axis (the first NaN, if there is one).",
-        .gradient = WEFT_GRADIENT_ZERO, .onnx = onnx_argmax)
-SCAN_OP(cumsum, "y[i] = x[0] + ... + x[i] along the axis, or from the end (reverse).",
+        infer_index, .gradient = WEFT_GRADIENT_ZERO, .onnx = onnx_argmax)
+SCAN_OP(argmin,
+        "y = index of the first smallest x along the axis (the first NaN, if there is one).",
+        infer_index, .gradient = WEFT_GRADIENT_ZERO, .onnx = onnx_argmin)
+SCAN_OP(cumsum, "y[i] = x[0] + ... + x[i] along the axis, or from the end (reverse).", infer_cumsum,
         .vjp = vjp_cumsum, .onnx = onnx_cumsum)
 
 static weft_value scan(weft_graph *graph, const weft_op *op, weft_value x, int axis, bool keepdims,
@@ -237,6 +284,11 @@ static weft_value scan(weft_graph *graph, const weft_op *op, weft_value x, int a
 weft_value weft_argmax(weft_graph *graph, weft_value x, int axis, bool keepdims)
 {
     return scan(graph, &weft_op_argmax, x, axis, keepdims, false);
+}
+
+weft_value weft_argmin(weft_graph *graph, weft_value x, int axis, bool keepdims)
+{
+    return scan(graph, &weft_op_argmin, x, axis, keepdims, false);
 }
 
 weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse)

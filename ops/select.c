@@ -44,26 +44,49 @@ static inline void select_run(T *out, const uint8_t *mask, int64_t mask_step, st
     }
 }
 
-static inline strided operand_of(const weft_call *call, const weft_walk *w, int input)
+/* walk_operand for the mask. */
+static inline const uint8_t *walk_mask(const weft_walk *w, int k, const void *data, uint8_t *packed,
+                                       int64_t *step)
 {
-    return (strided){(const T *)call->in[input].data + w->offset[input + 1], w->step[input + 1]};
+    const int last = w->rank - 1;
+    const int64_t row = w->dim[last], each = w->step[k];
+    const uint8_t *mask = (const uint8_t *)data + w->offset[k];
+    *step = each;
+    if (w->rows == 1 || w->stride[k][last - 1] == row * each) return mask;
+    *step = 1;
+    for (int64_t r = 0; r < w->rows; r++)
+        for (int64_t c = 0; c < row; c++)
+            packed[r * row + c] = mask[r * w->stride[k][last - 1] + c * each];
+    return packed;
 }
 
 KERNEL(where)
 {
-    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);)
-        select_run((T *)call->out[0].data + w.offset[0],
-                   (const uint8_t *)call->in[0].data + w.offset[1], w.step[1],
-                   operand_of(call, &w, 1), operand_of(call, &w, 2), w.count);
+    T packed[2][PACKED_RUN];
+    uint8_t packed_mask[PACKED_RUN];
+    for (weft_walk w = walk_begin_narrow(call, tile); weft_walk_next(&w);) {
+        int64_t step;
+        strided a, b;
+        const uint8_t *mask = walk_mask(&w, 1, call->in[0].data, packed_mask, &step);
+        a.x = walk_operand(&w, 2, call->in[1].data, packed[0], &a.step);
+        b.x = walk_operand(&w, 3, call->in[2].data, packed[1], &b.step);
+        select_run((T *)call->out[0].data + w.offset[0], mask, step, a, b, w.count);
+    }
 }
 
 KERNEL(masked_fill)
 {
     const T value = (T)((const masked_fill_attr *)call->attr)->value;
-    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);)
-        select_run((T *)call->out[0].data + w.offset[0],
-                   (const uint8_t *)call->in[1].data + w.offset[2], w.step[2], (strided){&value, 0},
-                   operand_of(call, &w, 0), w.count);
+    T packed[PACKED_RUN];
+    uint8_t packed_mask[PACKED_RUN];
+    for (weft_walk w = walk_begin_narrow(call, tile); weft_walk_next(&w);) {
+        int64_t step;
+        strided x;
+        const uint8_t *mask = walk_mask(&w, 2, call->in[1].data, packed_mask, &step);
+        x.x = walk_operand(&w, 1, call->in[0].data, packed, &x.step);
+        select_run((T *)call->out[0].data + w.offset[0], mask, step, (strided){&value, 0}, x,
+                   w.count);
+    }
 }
 
 #else

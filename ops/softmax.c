@@ -1,7 +1,7 @@
 /* softmax and log_softmax along one axis, and their backward passes as ops of their own. A tile is
  * a stretch of lines: rows along the last dimension, else columns that are walked together. */
 #include "kernels/extreme.h"
-#include "kernels/kernel.h"
+#include "kernels/lines.h"
 #include "kernels/sums.h"
 
 typedef struct softmax_attr {
@@ -10,8 +10,8 @@ typedef struct softmax_attr {
 
 static inline lines lines_of_softmax(const weft_call *call)
 {
-    const weft_tensor *y = &call->out[0];
-    return lines_of(y, y->shape.rank - 1 - ((const softmax_attr *)call->attr)->back);
+    const weft_tensor *y = &call->out[0], *all[] = {y, &call->in[0], &call->in[call->n_in - 1]};
+    return lines_along(all, 3, y->shape.rank - 1 - ((const softmax_attr *)call->attr)->back);
 }
 
 #ifdef WEFT_KERNEL_ISA
@@ -185,16 +185,31 @@ static inline void log_softmax_grad_columns(strided y, strided dy, T *dx, int64_
     EACH_ROW(dx[i * dxs + c] = dy.x[i * dy.step + c] - vm_exp(y.x[i * y.step + c]) * sum[c])
 }
 
+/* Short lines are columns of a packed block, each with the sums of a column. */
 #define FORWARD_KERNEL(name)                                                                       \
+    static void name##_short(const weft_call *call, const lines *l, int64_t tile)                  \
+    {                                                                                              \
+        T packed[SHORT_LINE * SHORT_LINES];                                                        \
+        EACH_SHORT_LINES(*l, tile, line, n)                                                        \
+        {                                                                                          \
+            lines_pack(&call->in[0], l, line, n, packed);                                          \
+            name##_columns(packed, n, packed, n, l->length, n);                                    \
+            lines_unpack(packed, &call->out[0], l, line, n);                                       \
+        }                                                                                          \
+    }                                                                                              \
     KERNEL(name)                                                                                   \
     {                                                                                              \
         const lines l = lines_of_softmax(call);                                                    \
-        const weft_tensor *in = &call->in[0], *out = &call->out[0];                                \
+        const weft_tensor *in = &call->in[0], *out = &call->out[0], *all[] = {in, out};            \
+        if (lines_are_short(&l)) {                                                                 \
+            name##_short(call, &l, tile);                                                          \
+            return;                                                                                \
+        }                                                                                          \
         EACH_LINES(l, tile, line, n)                                                               \
         {                                                                                          \
             const T *x = line_at(in, &l, line);                                                    \
             T *y = line_at(out, &l, line);                                                         \
-            if (l.columns)                                                                         \
+            if (l.columns || !lines_are_dense(&l, all, 2))                                         \
                 name##_columns(x, in->stride[l.axis], y, out->stride[l.axis], l.length, n);        \
             else                                                                                   \
                 name##_row(x, y, l.length);                                                        \
@@ -204,15 +219,31 @@ FORWARD_KERNEL(softmax)
 FORWARD_KERNEL(log_softmax)
 
 #define BACKWARD_KERNEL(name)                                                                      \
+    static void name##_short(const weft_call *call, const lines *l, int64_t tile)                  \
+    {                                                                                              \
+        T packed[2][SHORT_LINE * SHORT_LINES];                                                     \
+        EACH_SHORT_LINES(*l, tile, line, n)                                                        \
+        {                                                                                          \
+            lines_pack(&call->in[0], l, line, n, packed[0]);                                       \
+            lines_pack(&call->in[1], l, line, n, packed[1]);                                       \
+            name##_columns((strided){packed[0], n}, (strided){packed[1], n}, packed[0], n,         \
+                           l->length, n);                                                          \
+            lines_unpack(packed[0], &call->out[0], l, line, n);                                    \
+        }                                                                                          \
+    }                                                                                              \
     KERNEL(name)                                                                                   \
     {                                                                                              \
         const lines l = lines_of_softmax(call);                                                    \
-        const weft_tensor *in = call->in, *out = &call->out[0];                                    \
+        const weft_tensor *in = call->in, *out = &call->out[0], *all[] = {in, in + 1, out};        \
+        if (lines_are_short(&l)) {                                                                 \
+            name##_short(call, &l, tile);                                                          \
+            return;                                                                                \
+        }                                                                                          \
         EACH_LINES(l, tile, line, n)                                                               \
         {                                                                                          \
             const T *y = line_at(&in[0], &l, line), *dy = line_at(&in[1], &l, line);               \
             T *dx = line_at(out, &l, line);                                                        \
-            if (l.columns)                                                                         \
+            if (l.columns || !lines_are_dense(&l, all, 3))                                         \
                 name##_columns((strided){y, in[0].stride[l.axis]},                                 \
                                (strided){dy, in[1].stride[l.axis]}, dx, out->stride[l.axis],       \
                                l.length, n);                                                       \

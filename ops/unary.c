@@ -56,6 +56,12 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
     X(log, PLAIN, "y = ln x", NODE("Log"), \
       vm_log(x), \
       weft_div(graph, g, x), 0.5, 3, false) \
+    X(expm1, PLAIN, "y = e^x - 1, accurate near 0", onnx_expm1_of(e, x), \
+      vm_expm1(x), \
+      weft_mul(graph, g, weft_add_scalar(graph, y, 1)), -2, 2, false) \
+    X(log1p, PLAIN, "y = ln(1 + x), accurate near 0", onnx_log1p_of(e, x), \
+      vm_log1p(x), \
+      weft_div(graph, g, weft_add_scalar(graph, x, 1)), -0.7, 3, false) \
     X(sqrt, PLAIN, "y = x^(1/2)", NODE("Sqrt"), \
       T_(sqrt((T)x)), \
       weft_scale(graph, weft_div(graph, g, y), 0.5), 0.5, 3, false) \
@@ -91,7 +97,7 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
       x * vm_sigmoid(x), \
       silu_gradient(graph, g, x), -4, 4, false) \
     X(softplus, PLAIN, "y = ln(1 + e^x), computed as max(x, 0) + ln(1 + e^-|x|)", NODE("Softplus"), \
-      (x > 0 ? x : 0) + vm_log1p(vm_exp(x > 0 ? -x : x)), \
+      (x > 0 ? x : 0) + vm_log1p_unit(vm_exp(x > 0 ? -x : x)), \
       weft_mul(graph, g, weft_sigmoid(graph, x)), -4, 4, false) \
     X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", NODE("Erf"), \
       vm_erf(x), \
@@ -267,6 +273,19 @@ static weft_value clamp_gradient(weft_graph *graph, weft_value g, weft_value x, 
 }
 
 /* ---- ONNX ---- */
+
+/* ONNX has no op that is accurate near 0. */
+static weft_operand onnx_expm1_of(weft_export *e, weft_operand x)
+{
+    const weft_operand one = weft_export_scalar(e, e->in_type[0].dtype, 1);
+    return weft_export_binary(e, "Sub", weft_export_unary(e, "Exp", x), one);
+}
+
+static weft_operand onnx_log1p_of(weft_export *e, weft_operand x)
+{
+    const weft_operand one = weft_export_scalar(e, e->in_type[0].dtype, 1);
+    return weft_export_unary(e, "Log", weft_export_binary(e, "Add", x, one));
+}
 
 static weft_operand onnx_slope(weft_export *e, weft_operand x, double slope)
 {

@@ -4,7 +4,7 @@
 /* As weft_sgd_options and weft_adam_options; scaled: the last input scales the gradient. */
 typedef struct sgd_attr {
     int64_t first; /* of the piece of the parameter that is updated */
-    double momentum, weight_decay;
+    double momentum, dampening, weight_decay;
     bool nesterov, scaled;
 } sgd_attr;
 typedef struct adam_attr {
@@ -68,10 +68,12 @@ KERNEL(momentum_update)
     T *param = (T *)call->out[0].data + attr->first, *buf = call->out[1].data;
     const T *grad = call->in[2].data, lr = scalar_in(call, 3), decay = (T)attr->weight_decay;
     const T scale = attr->scaled ? scalar_in(call, 4) : 1, momentum = (T)attr->momentum;
-    const bool nesterov = attr->nesterov;
+    const bool nesterov = attr->nesterov, dampened = attr->dampening != 0;
+    const T share = (T)(1 - attr->dampening);
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
     {
-        const T g = scale * grad[i] + decay * param[i], b = momentum * buf[i] + g;
+        const T g = scale * grad[i] + decay * param[i],
+                b = momentum * buf[i] + (dampened ? share * g : g);
         buf[i] = b;
         param[i] -= lr * (nesterov ? g + momentum * b : b);
     }
@@ -172,11 +174,12 @@ static void cost_update(const weft_call *call, weft_cost *cost)
     {                                                                                              \
         WEFT_FLOAT, {0, {0}}, 3, 3, false                                                          \
     }
-static const sgd_attr sgd_plain = {0, 0, 0.1, false, true}, sgd_bare = {0, 0, 0, false, false},
-                      sgd_heavy = {0, 0.8, 0.1, false, true},
-                      sgd_nesterov = {0, 0.9, 0.1, true, false},
-                      sgd_piece = {2, 0, 0.1, false, true},
-                      sgd_heavy_piece = {1, 0.8, 0.1, false, true};
+static const sgd_attr sgd_plain = {0, 0, 0, 0.1, false, true},
+                      sgd_bare = {0, 0, 0, 0, false, false},
+                      sgd_heavy = {0, 0.8, 0, 0.1, false, true},
+                      sgd_nesterov = {0, 0.9, 0, 0.1, true, false},
+                      sgd_piece = {2, 0, 0, 0.1, false, true},
+                      sgd_dampened_piece = {1, 0.8, 0.3, 0.1, false, true};
 static const adam_attr adam_plain = {0, 0.9, 0.98, 1e-9, 0.01, false, true},
                        adam_decoupled = {0, 0.9, 0.999, 1e-8, 0.1, true, false},
                        adam_piece = {7, 0.9, 0.98, 1e-9, 0.01, false, true};
@@ -214,7 +217,7 @@ static const weft_sample samples_momentum_update[] = {
      5,
      {UNIT_FLOATS({2, {3, 2}}), UNIT_FLOATS({2, {3, 2}}), UNIT_FLOATS({2, {3, 2}}),
       POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
-    {&sgd_heavy_piece,
+    {&sgd_dampened_piece,
      5,
      {UNIT_FLOATS({2, {3, 2}}), UNIT_FLOATS({1, {4}}), UNIT_FLOATS({1, {4}}), POSITIVE({0, {0}}),
       POSITIVE({0, {0}})}},
@@ -236,6 +239,7 @@ static const weft_sample samples_adam_update[] = {
 static const weft_attr_field sgd_fields[] = {
     {"first", WEFT_ATTR_INT64, offsetof(sgd_attr, first)},
     {"momentum", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, momentum)},
+    {"dampening", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, dampening)},
     {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, weight_decay)},
     {"nesterov", WEFT_ATTR_BOOL, offsetof(sgd_attr, nesterov)},
     {NULL, WEFT_ATTR_INT, 0},
@@ -284,7 +288,8 @@ UPDATE_OP(blend, "state = decay state + share value.", "state value decay share"
 UPDATE_OP(sgd_update, "param -= lr (scale grad + weight_decay param).", "param grad lr scale", 1, 3,
           4, sizeof(sgd_attr), sgd_fields, infer_piece_update, FLOAT_KERNELS(sgd_update))
 UPDATE_OP(momentum_update,
-          "buf = momentum buf + g, param -= lr buf (or lr (g + momentum buf), Nesterov), with g = "
+          "buf = momentum buf + (1 - dampening) g, param -= lr buf (or lr (g + momentum buf), "
+          "Nesterov), with g = "
           "scale grad + weight_decay param.",
           "param buf grad lr scale", 2, 4, 5, sizeof(sgd_attr), sgd_fields, infer_piece_update,
           FLOAT_KERNELS(momentum_update))
@@ -326,9 +331,11 @@ weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf, 
     memset(&attr, 0, sizeof attr);
     attr.first = o->first;
     attr.momentum = weft_option(o->momentum, 0);
+    attr.dampening = weft_option(o->dampening, 0);
     attr.weight_decay = weft_option(o->weight_decay, 0);
     attr.nesterov = o->nesterov;
     if (!in_range(graph, "sgd_update", "momentum", attr.momentum, INFINITY) ||
+        !in_range(graph, "sgd_update", "dampening", attr.dampening, 1) ||
         !in_range(graph, "sgd_update", "weight_decay", attr.weight_decay, INFINITY))
         return WEFT_NO_VALUE;
     if (attr.momentum != 0 && !weft_is_value(buf)) {

@@ -29,7 +29,8 @@ trap 'rm -rf "$work"' EXIT
 echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n > 99; }' >"$work/a.c"
 clang -fsanitize=fuzzer,address "$work/a.c" -o "$work/a" 2>/dev/null ||
     skip "clang has no libFuzzer (Debian: libclang-rt-dev)"
-CC=clang CXX=clang++ configure build-fuzz -Dfuzz=true -Dbuildtype=debugoptimized \
+cache=$(command -v ccache || true)
+CC="${cache:+ccache }clang" CXX="${cache:+ccache }clang++" configure build-fuzz -Dfuzz=true -Dbuildtype=debugoptimized \
     -Db_sanitize=address,undefined -Db_lundef=false
 ninja -C build-fuzz --quiet fuzzers || exit 1
 

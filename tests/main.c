@@ -3,9 +3,16 @@
 
 #include <CUnit/Basic.h>
 
-#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+static const char usage[] =
+    "usage: %s [--list] [-k PATTERN] [SUITE...]\n"
+    "--list   prints the tests, each as SUITE: TEST, in place of running them\n"
+    "-k       runs the tests whose line in that list contains PATTERN, in any case (default:\n"
+    "         WEFT_TEST_PATTERN)\n";
 
 static int skipped;
 
@@ -13,76 +20,6 @@ void test_skip(const char *what, const char *reason)
 {
     skipped++;
     printf("\n    skipped: %s: %s\n", what, reason);
-}
-
-typedef struct small_thread {
-    void (*run)(void *data);
-    void *data;
-} small_thread;
-
-static void *run_small(void *data)
-{
-    const small_thread *t = data;
-    t->run(t->data);
-    return NULL;
-}
-
-bool test_with_stack(size_t bytes, void (*run)(void *data), void *data)
-{
-    small_thread t = {run, data};
-    pthread_attr_t attr;
-    pthread_t thread;
-    if (pthread_attr_init(&attr) != 0) return false;
-    bool good = pthread_attr_setstacksize(&attr, TEST_SANITIZED ? 8 * bytes : bytes) == 0 &&
-                pthread_create(&thread, &attr, run_small, &t) == 0;
-    pthread_attr_destroy(&attr);
-    if (good) pthread_join(thread, NULL);
-    return good;
-}
-
-void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io)
-{
-    char copy[512], *rest = NULL;
-    const char *options[WEFT_MODEL_OPTIONS];
-    size_t n = 0;
-    weft_error error = {0};
-    CU_ASSERT_TRUE_FATAL(strlen(text) < sizeof copy);
-    memcpy(copy, text, strlen(text) + 1);
-    const weft_model *model = weft_model_find(strtok_r(copy, " ", &rest));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(model);
-    for (char *o; (o = strtok_r(NULL, " ", &rest));) {
-        CU_ASSERT_TRUE_FATAL(n < WEFT_MODEL_OPTIONS);
-        options[n++] = o;
-    }
-    weft_status status = weft_model_build_text(graph, model, options, n, training, io, &error);
-    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", text, error.where, error.message);
-    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
-}
-
-weft_builder test_builder(const char *model, const char *const *texts, size_t n)
-{
-    static weft_model_config configs[16];
-    static size_t next;
-    weft_model_config *config = &configs[next++ % 16];
-    weft_error error = {0};
-    weft_status status = weft_model_parse(weft_model_find(model), texts, n, config, &error);
-    if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
-    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
-    return weft_model_builder(config);
-}
-
-weft_trainer *test_new_trainer(const weft_trainer_options *options, weft_batches *batches,
-                               weft_params *params, weft_error *error)
-{
-    const weft_batch_source source = weft_batches_source(batches);
-    return weft_trainer_new(options, &source, params, error);
-}
-
-weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t limit, double *nll,
-                          size_t *tokens)
-{
-    const weft_batch_source source = weft_batches_source(batches);
-    return weft_trainer_evaluate(trainer, &source, limit, nll, tokens);
 }
 
 static const struct {
@@ -94,27 +31,87 @@ static const struct {
 #undef ROW
 };
 
-int main(int argc, char **argv)
+static bool add_suite(const char *name)
 {
-    if (CU_initialize_registry() != CUE_SUCCESS) return 1;
-    size_t n = sizeof suites / sizeof *suites, known = 0;
+    const size_t n = sizeof suites / sizeof *suites;
     for (size_t i = 0; i < n; i++) {
-        bool wanted = argc < 2;
-        for (int a = 1; a < argc; a++)
-            if (!strcmp(argv[a], suites[i].name)) wanted = true;
-        if (wanted) suites[i].add();
-        known += wanted;
+        if (strcmp(suites[i].name, name) != 0) continue;
+        suites[i].add();
+        return true;
     }
-    if (!known) {
-        fprintf(stderr, "usage: %s [suite ...]; suites:", argv[0]);
-        for (size_t i = 0; i < n; i++) fprintf(stderr, " %s", suites[i].name);
-        fprintf(stderr, "\n");
-        return 2;
+    fprintf(stderr, "there is no suite \"%s\"; suites:", name);
+    for (size_t i = 0; i < n; i++) fprintf(stderr, " %s", suites[i].name);
+    fprintf(stderr, "\n");
+    return false;
+}
+
+/* Leaves the tests active whose lines contain the pattern, and lists them if that is asked for;
+ * returns how many they are. */
+static size_t choose(const char *pattern, bool list)
+{
+    size_t n = 0;
+    char line[256];
+    for (CU_pSuite s = CU_get_registry()->pSuite; s; s = s->pNext) {
+        bool any = false;
+        for (CU_pTest t = s->pTest; t; t = t->pNext) {
+            snprintf(line, sizeof line, "%s: %s", s->pName, t->pName);
+            t->fActive = strcasestr(line, pattern) != NULL;
+            any |= t->fActive;
+            n += t->fActive;
+            if (list && t->fActive) puts(line);
+        }
+        s->fActive = any;
     }
+    return n;
+}
+
+/* Status 0 if there were tests, and none failed. */
+static int run(void)
+{
+    CU_set_fail_on_inactive(CU_FALSE);
     CU_basic_set_mode(CU_BRM_VERBOSE);
     CU_basic_run_tests();
-    bool failed = CU_get_number_of_failures() > 0 || CU_get_number_of_tests_run() == 0;
+    const bool failed = CU_get_number_of_failures() > 0 || CU_get_number_of_tests_run() == 0;
     printf("skipped: %d\n", skipped);
-    CU_cleanup_registry();
     return failed;
+}
+
+/* Adds what the arguments name; false after a message. */
+static bool parse(int argc, char **argv, const char **pattern, bool *list)
+{
+    size_t named = 0;
+    for (int a = 1; a < argc; a++) {
+        if (!strcmp(argv[a], "--list")) {
+            *list = true;
+        } else if (!strcmp(argv[a], "-k") && a + 1 < argc) {
+            *pattern = argv[++a];
+        } else if (argv[a][0] == '-') {
+            fprintf(stderr, usage, argv[0]);
+            return false;
+        } else if (!add_suite(argv[a])) {
+            return false;
+        } else {
+            named++;
+        }
+    }
+    for (size_t i = 0; !named && i < sizeof suites / sizeof *suites; i++) suites[i].add();
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    const char *pattern = getenv("WEFT_TEST_PATTERN");
+    bool list = false;
+    if (!pattern) pattern = "";
+    if (CU_initialize_registry() != CUE_SUCCESS) return 1;
+    int status = 2;
+    if (parse(argc, argv, &pattern, &list)) {
+        const size_t n = choose(pattern, list);
+        if (n == 0)
+            fprintf(stderr, "no test contains \"%s\"\n", pattern);
+        else
+            status = list ? 0 : run();
+    }
+    CU_cleanup_registry();
+    return status;
 }

@@ -1,6 +1,9 @@
 /* Checkpoints: the file of a run, the model that it names, and that model as inputs and outputs. */
 #include "tool.h"
 
+#include "base/match.h"
+#include "quantize.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -36,13 +39,135 @@ weft_status tool_checkpoint_model(const weft_params *params, const char *path, c
     return weft_model_parse(model, options, n, config, error);
 }
 
+/* ---- The tensors of a model ---- */
+
+/* Makes rows no longer than the model has positions. */
+static void cap_lengths(weft_model_config *config)
+{
+    weft_batch_shape *shape = &config->build.shape;
+    const int64_t longest = weft_model_get_traits(config).max_positions;
+    if (shape->source_len > longest) shape->source_len = longest;
+    if (shape->target_len > longest) shape->target_len = longest;
+}
+
+/* Names of tensors. */
+typedef struct name_list {
+    const char **at;
+    char (*forms)[QUANTIZED_NAME]; /* those of quantised forms */
+    size_t n, n_forms;
+} name_list;
+
+/* Adds the three names of a state's quantised form if the store has one of them; false if it has
+ * none. */
+static bool add_form(name_list *l, const weft_params *params, const char *state, bool by_rows)
+{
+    static const char *const tensors[] = {"q", "scale", "zero"};
+    bool has = false;
+    for (size_t i = 0; i < 3; i++)
+        has |= quantized_name(l->forms[l->n_forms + i], state, by_rows, tensors[i]) &&
+               weft_params_get(params, l->forms[l->n_forms + i], NULL);
+    if (!has) return false;
+    for (size_t i = 0; i < 3; i++) l->at[l->n++] = l->forms[l->n_forms++];
+    return true;
+}
+
+/* Lists the tensors that a store with the model's parameters has: a state may be quantised, by
+ * columns, by rows or both. */
+static void list_wanted(name_list *l, const weft_params *params, const weft_graph *g,
+                        const weft_value *states, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *name = weft_name_of(g, states[i]);
+        bool has = weft_params_get(params, name, NULL);
+        if (has) l->at[l->n++] = name;
+        has |= add_form(l, params, name, false);
+        has |= add_form(l, params, name, true);
+        if (!has) l->at[l->n++] = name;
+    }
+}
+
+static void list_found(name_list *l, const weft_params *params)
+{
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        const char *name = weft_params_name(params, i);
+        if (!weft_is_training_state(name)) l->at[l->n++] = name;
+    }
+}
+
+static weft_status judge(const name_match *match, const char *path, weft_error *error)
+{
+    char text[300];
+    if (!match->n_missing && !match->n_unexpected) return WEFT_OK;
+    match_text(match, "tensors of the model", text, sizeof text);
+    return weft_error_set(error, WEFT_BAD_FILE, path, "%s", text);
+}
+
+weft_status tool_check_states(const weft_params *params, const weft_graph *graph, const char *path,
+                              weft_error *error)
+{
+    name_match match = {NULL, NULL, NULL, 0, 0, 0};
+    if (tool_take_error(weft_graph_error(graph), error) != WEFT_OK) return error->status;
+    const size_t n = weft_graph_states(graph, NULL, 0);
+    weft_value *states = calloc(n + 1, sizeof *states);
+    name_list wanted = {.at = calloc(7 * n + 1, sizeof *wanted.at),
+                        .forms = calloc(6 * n + 6, QUANTIZED_NAME)};
+    name_list found = {.at = calloc(weft_params_count(params) + 1, sizeof *found.at)};
+    bool good = states && wanted.at && wanted.forms && found.at;
+    if (good) {
+        weft_graph_states(graph, states, n);
+        list_wanted(&wanted, params, graph, states, n);
+        list_found(&found, params);
+        good = match_names(&match, wanted.at, wanted.n, found.at, found.n);
+    }
+    if (!good) weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    if (good) judge(&match, path, error);
+    match_free(&match);
+    free(states);
+    free(wanted.at);
+    free(wanted.forms);
+    free(found.at);
+    return error->status;
+}
+
+weft_status tool_check_model(const weft_params *params, const weft_model_config *config,
+                             const char *path, weft_error *error)
+{
+    weft_model_io io;
+    weft_model_config any = *config;
+    weft_graph *g = weft_graph_new();
+    if (!g) return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    cap_lengths(&any);
+    weft_model_build(g, &any, &io);
+    const weft_status status = tool_check_states(params, g, path, error);
+    weft_graph_free(g);
+    return status;
+}
+
+weft_status tool_load_states(weft_params *params, const weft_graph *graph, const char *path,
+                             weft_error *error)
+{
+    const weft_load_options o = {graph, &weft_model_states, true, true};
+    weft_load_report r;
+    weft_status status = weft_params_load_with(params, path, &o, &r, error);
+    const name_match match = {(const char **)r.loaded,
+                              (const char **)r.missing,
+                              (const char **)r.unexpected,
+                              r.n_loaded,
+                              r.n_missing,
+                              r.n_unexpected};
+    if (status == WEFT_OK) status = judge(&match, path, error);
+    weft_load_report_free(&r);
+    return status;
+}
+
 weft_status tool_load_checkpoint(const char *run, weft_params *params, weft_model_config *config,
                                  weft_error *error)
 {
     char path[4096];
     weft_status status = tool_checkpoint_path(run, path, error);
     if (status == WEFT_OK) status = weft_params_load_some(params, path, &weft_model_states, error);
-    return status == WEFT_OK ? tool_checkpoint_model(params, path, NULL, config, error) : status;
+    if (status == WEFT_OK) status = tool_checkpoint_model(params, path, NULL, config, error);
+    return status == WEFT_OK ? tool_check_model(params, config, path, error) : status;
 }
 
 /* ---- Inputs and outputs ---- */
@@ -93,8 +218,7 @@ weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *si
     const weft_model_traits traits = weft_model_get_traits(config);
     weft_model_io io;
     *out = (checkpoint_graph){.graph = weft_graph_new()};
-    if (shape->source_len > traits.max_positions) shape->source_len = traits.max_positions;
-    if (shape->target_len > traits.max_positions) shape->target_len = traits.max_positions;
+    cap_lengths(config);
     if (set_sizes(config, sizes, error) != WEFT_OK) return error->status;
     if (traits.source_vocab) take_sizes(arrays, "source", &shape->rows, &shape->source_len);
     take_sizes(arrays, "memory", &shape->rows, &shape->source_len);

@@ -89,7 +89,7 @@ static cJSON *entry_json(const entry *e)
         cJSON_AddStringToObject(json, "short", name);
     }
     if (o->name) cJSON_AddStringToObject(json, "long", o->name);
-    if (o->arg) cJSON_AddStringToObject(json, "argument", o->arg);
+    if (o->arg) add_text(json, "argument", e->argp, o->key + TOOL_HELP_ARGUMENT, o->arg);
     if (o->flags & OPTION_ARG_OPTIONAL) cJSON_AddTrueToObject(json, "optional");
     add_text(json, "doc", e->argp, o->key, o->doc);
     return json;
@@ -133,58 +133,93 @@ static bool begins(const char *name, const char *text, size_t length)
     return name && !strncmp(name, text, length);
 }
 
-/* Whether an option is known; *takes: its argument is the next word, unless it has an equals sign.
- */
-static bool knows(const entries *list, const char *text, size_t length, bool *takes)
+/* Whether an option is known; *found is the one, NULL if argp adds it. */
+static bool knows(const entries *list, const char *text, size_t length,
+                  const struct argp_option **found)
 {
     bool known = false;
+    *found = NULL;
     for (size_t i = 0; i < N_OWN; i++) known |= begins(own_options[i], text, length);
     for (size_t i = 0; i < list->n; i++) {
         const struct argp_option *o = list->at[i].option;
         if (!o || !begins(o->name, text, length)) continue;
         known = true;
-        *takes = o->arg && !(o->flags & OPTION_ARG_OPTIONAL);
+        *found = o;
         if (!o->name[length]) break; /* the whole name */
     }
     return known;
 }
 
-/* Whether the last letter of "-xyz" is an option whose argument is the next word. */
-static bool short_takes(const entries *list, const char *word)
+/* Whether the argument of an option is the next word, unless it is in the same word. */
+static bool takes_next(const struct argp_option *o)
+{
+    return o && o->arg && !(o->flags & OPTION_ARG_OPTIONAL);
+}
+
+/* The option of "-xyz" whose argument is the next word, or NULL. */
+static const struct argp_option *last_short(const entries *list, const char *word)
 {
     for (const char *at = word + 1; *at; at++)
         for (size_t i = 0; i < list->n; i++) {
             const struct argp_option *o = list->at[i].option;
-            if (!o || o->key != *at || !o->arg) continue;
-            return !at[1] && !(o->flags & OPTION_ARG_OPTIONAL);
+            if (o && o->key == *at && o->arg) return !at[1] && takes_next(o) ? o : NULL;
         }
-    return false;
+    return NULL;
 }
 
-/* Ends the program if an option is not known and another one is near; argp refuses the rest. */
+static void end_with_help(const char *command)
+{
+    tool_print_line(stderr, "Try `%s --help' for more information.", command);
+    exit(EXIT_USAGE);
+}
+
+/* Ends the program if the argument of an option is the name of something, but empty. `value` may be
+ * NULL. */
+static void check_value(const char *command, const struct argp_option *o, const char *value)
+{
+    static const char *const files[] = {"FILE", "FOLDER", "DIR", "OUT", "NAME"};
+    if (!o || !o->arg || !value || value[0] || (o->flags & TOOL_MAY_BE_EMPTY)) return;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (!strstr(o->arg, files[i])) continue;
+        const char name[] = {(char)o->key, 0};
+        tool_print_line(stderr, "%s: %s%s expects %s, not an empty text", command,
+                        o->name ? "--" : "-", o->name ? o->name : name, o->arg);
+        end_with_help(command);
+    }
+}
+
+/* Ends the program with the option that was probably meant; argp refuses the others. */
+static void suggest(const entries *list, const char *command, const char *text, size_t length)
+{
+    guess g = guess_of(text, length);
+    for (size_t k = 0; k < list->n; k++)
+        if (list->at[k].option && list->at[k].option->name) guess_try(&g, list->at[k].option->name);
+    if (!g.name) return;
+    tool_print_line(stderr, "%s: unrecognized option '--%.*s'; did you mean '--%s'?", command,
+                    (int)length, text, g.name);
+    end_with_help(command);
+}
+
+/* Ends the program if an option is not known and another one is near, or if the name of a file is
+ * empty. */
 static void check_options(const entries *list, int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        bool takes = false;
+        const struct argp_option *o = NULL;
         if (strncmp(argv[i], "--", 2) != 0) {
-            if (argv[i][0] == '-') i += short_takes(list, argv[i]);
+            if (argv[i][0] == '-') o = last_short(list, argv[i]);
+            if (o) check_value(argv[0], o, argv[++i]);
             continue;
         }
         const char *text = argv[i] + 2;
         const size_t length = strcspn(text, "=");
-        if (knows(list, text, length, &takes)) {
-            i += takes && !text[length];
+        if (!knows(list, text, length, &o)) {
+            suggest(list, argv[0], text, length);
             continue;
         }
-        guess g = guess_of(text, length);
-        for (size_t k = 0; k < list->n; k++)
-            if (list->at[k].option && list->at[k].option->name)
-                guess_try(&g, list->at[k].option->name);
-        if (!g.name) continue;
-        tool_print_line(stderr, "%s: unrecognized option '--%.*s'; did you mean '--%s'?", argv[0],
-                        (int)length, text, g.name);
-        tool_print_line(stderr, "Try `%s --help' for more information.", argv[0]);
-        exit(EXIT_USAGE);
+        const bool next = takes_next(o) && !text[length];
+        check_value(argv[0], o, next ? argv[i + 1] : text[length] ? text + length + 1 : NULL);
+        i += next;
     }
 }
 

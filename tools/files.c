@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- JSON ---- */
 
@@ -57,16 +58,12 @@ bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error
 
 /* ---- Files ---- */
 
-char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
+/* The whole of a stream, with a zero byte behind it; closes it. */
+static char *read_all(FILE *file, const char *path, size_t *bytes, weft_error *error)
 {
-    FILE *file = fopen(path, "rb");
     char *data = NULL;
     size_t capacity = 0;
     *bytes = 0;
-    if (!file) {
-        weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", strerror(errno));
-        return NULL;
-    }
     while (!feof(file) && !ferror(file)) {
         if (capacity - *bytes < 2) {
             capacity = capacity ? 2 * capacity : 65536;
@@ -90,9 +87,19 @@ char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
     return NULL;
 }
 
+char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
+{
+    const int descriptor = file_open_once(path);
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
+    if (file) return read_all(file, path, bytes, error);
+    weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", file_error(errno));
+    if (descriptor >= 0) close(descriptor);
+    return NULL;
+}
+
 static bool cannot_write(const char *path, weft_error *error)
 {
-    weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+    weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
     return false;
 }
 
@@ -101,13 +108,18 @@ bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_er
     return file_replace(path, data, bytes) || cannot_write(path, error);
 }
 
+bool tool_write_output(const char *path, const char *data, size_t bytes, weft_error *error)
+{
+    return file_replace_stream(path, data, bytes) || cannot_write(path, error);
+}
+
 bool tool_copy_file(const char *from, const char *to, weft_error *error)
 {
     char chunk[65536];
     file_writer w;
-    FILE *file = fopen(from, "rb");
+    FILE *file = file_open_stdio(from);
     if (!file) {
-        weft_error_set(error, WEFT_IO, from, "cannot be opened: %s", strerror(errno));
+        weft_error_set(error, WEFT_IO, from, "cannot be opened: %s", file_error(errno));
         return false;
     }
     if (!file_begin(&w, to)) {

@@ -125,6 +125,23 @@ static bool open_standard_streams(void)
     return true;
 }
 
+/* Whether what was printed no longer decides the exit status: it is known to be good, or the status
+ * is that of another error. */
+static bool output_judged;
+
+static int judge_output(int status)
+{
+    const bool good = fflush(stdout) == 0 && !ferror(stdout);
+    output_judged = true;
+    return good || status != EXIT_GOOD ? status : tool_fail_text("output", "cannot be written");
+}
+
+/* Runs at every exit: argp ends the program itself after --help. */
+static void judge_at_exit(void)
+{
+    if (!output_judged && judge_output(EXIT_GOOD) != EXIT_GOOD) _exit(EXIT_ERROR);
+}
+
 /* Runs a command and returns the exit status. */
 static int run_command(size_t command, int argc, char **argv)
 {
@@ -135,16 +152,16 @@ static int run_command(size_t command, int argc, char **argv)
         return EXIT_USAGE;
     }
     argv[0] = name;
-    int status = commands[command].run(argc, argv);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_GOOD)
-        return tool_fail_text("output", "cannot be written");
-    return status;
+    weft_error error = {0};
+    if (tool_check_environment(&error) != WEFT_OK) return judge_output(tool_fail(&error));
+    return judge_output(commands[command].run(argc, argv));
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
     if (!open_standard_streams()) return tool_fail_text("/dev/null", "cannot be opened");
     argp_err_exit_status = EXIT_USAGE;
+    if (atexit(judge_at_exit) != 0) return tool_fail_text("weft", "out of memory");
     tool_watch_json();
     if (!tool_world_begin()) return EXIT_ERROR;
     argp_program_version = "weft " WEFT_VERSION;
@@ -164,4 +181,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (!strcmp(argv[1], commands[i].name)) return run_command(i, argc - 1, argv + 1);
     return no_command(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    return tool_with_stack(run_program, argc, argv);
 }

@@ -9,12 +9,33 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Bytes of a message with its path. Longer texts are cut. */
+/* Bytes of a message with its path. From the middle of longer texts, bytes are left out. */
 #define LINE_BYTES 8192
 
 const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES])
 {
     return text_printable(buffer, TOOL_NAME_BYTES, text);
+}
+
+/* Formats a line. Of a long one, the beginning and the end remain: names are long, not what is said
+ * of them. Without memory, the end is cut. */
+static void format_line(char line[LINE_BYTES], const char *format, va_list arguments)
+{
+    static const char gap[] = " ... ";
+    enum { HALF = (LINE_BYTES - sizeof gap) / 2 };
+    va_list again;
+    va_copy(again, arguments);
+    const int n = text_vformat(line, LINE_BYTES, format, arguments);
+    char *whole = n >= LINE_BYTES ? malloc((size_t)n + 1) : NULL;
+    if (whole) {
+        text_vformat(whole, (size_t)n + 1, format, again);
+        const char *end = whole + n - HALF;
+        while (((unsigned char)*end & 0xC0) == 0x80) end++;
+        text_format(line, HALF + 1, "%s", whole);
+        snprintf(line + strlen(line), HALF + sizeof gap, "%s%s", gap, end);
+    }
+    free(whole);
+    va_end(again);
 }
 
 static void print_line(FILE *file, const char *text)
@@ -28,7 +49,7 @@ void tool_print_line(FILE *file, const char *format, ...)
     char text[LINE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    text_vformat(text, sizeof text, format, arguments);
+    format_line(text, format, arguments);
     va_end(arguments);
     print_line(file, text);
 }
@@ -78,16 +99,26 @@ int tool_fail(const weft_error *error)
                           error->message[0] ? error->message : weft_status_text(error->status));
 }
 
-int tool_fail_text(const char *where, const char *format, ...)
+static void print_failure(const char *format, ...) WEFT_PRINTF(1, 2);
+static void print_failure(const char *format, ...)
 {
-    char text[LINE_BYTES], what[1024], rank[32] = "";
+    char line[LINE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    text_vformat(what, sizeof what, format, arguments);
+    format_line(line, format, arguments);
+    va_end(arguments);
+    print_line(failures ? failures : stderr, line);
+}
+
+int tool_fail_text(const char *where, const char *format, ...)
+{
+    char what[LINE_BYTES], rank[32] = "";
+    va_list arguments;
+    va_start(arguments, format);
+    format_line(what, format, arguments);
     va_end(arguments);
     if (own_rank) snprintf(rank, sizeof rank, "rank %d: ", own_rank);
-    text_format(text, sizeof text, "weft: %s%s%s%s", rank, where, where[0] ? ": " : "", what);
-    print_line(failures ? failures : stderr, text);
+    print_failure("weft: %s%s%s%s", rank, where, where[0] ? ": " : "", what);
     return EXIT_ERROR;
 }
 
@@ -113,7 +144,7 @@ void tool_usage_error(struct argp_state *state, const char *format, ...)
     char text[LINE_BYTES], shown[4 * LINE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    text_vformat(text, sizeof text, format, arguments);
+    format_line(text, format, arguments);
     va_end(arguments);
     argp_error(state, "%s", text_printable(shown, sizeof shown, text));
     exit(EXIT_USAGE);

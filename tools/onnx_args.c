@@ -38,7 +38,7 @@ void tool_take_named_file(named_files *files, char *text, bool archives, struct 
     if (!archives || !tool_ends_with(text, ".npz") || strchr(text, '=')) {
         f.name = text;
         f.path = split(text);
-        if (!f.path) tool_usage_error(state, "expected NAME=FILE, got \"%s\"", text);
+        if (!f.path || !f.path[0]) tool_usage_error(state, "expected NAME=FILE, got \"%s\"", text);
     }
     if (files->n == TOOL_MAX_NAMED)
         tool_usage_error(state, "more than %d files of arrays", TOOL_MAX_NAMED);
@@ -89,16 +89,21 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 const struct argp onnx_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
 
+bool tool_array_archive(const char *path, char archive[4096])
+{
+    const char *colon = strrchr(path, ':');
+    const size_t length = colon ? (size_t)(colon - path) : 0;
+    if (length < 4 || length >= 4096 || memcmp(colon - 4, ".npz", 4) != 0) return false;
+    snprintf(archive, 4096, "%.*s", (int)length, path);
+    return true;
+}
+
 weft_status tool_read_array(weft_params *into, const char *name, const char *path,
                             weft_error *error)
 {
     char archive[4096];
-    const char *colon = strrchr(path, ':');
-    const size_t length = colon ? (size_t)(colon - path) : 0;
-    if (length < 4 || length >= sizeof archive || memcmp(colon - 4, ".npz", 4) != 0)
-        return weft_npy_load(into, name, path, error);
-    snprintf(archive, sizeof archive, "%.*s", (int)length, path);
-    return weft_npz_load_array(into, name, archive, colon + 1, error);
+    if (!tool_array_archive(path, archive)) return weft_npy_load(into, name, path, error);
+    return weft_npz_load_array(into, name, archive, strrchr(path, ':') + 1, error);
 }
 
 bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *error)
@@ -154,5 +159,9 @@ weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)
                                error);
     }
     weft_params_free(arrays);
+    if (model && a->out && tool_check_onnx_output(a->out, a, model, error) != WEFT_OK) {
+        weft_onnx_free(model);
+        return NULL;
+    }
     return model;
 }

@@ -2,7 +2,6 @@
  * no launcher can be reached. */
 #include "parallel.h"
 
-#include "base/text.h"
 #include "tool.h"
 
 #ifdef WEFT_HAVE_MPI
@@ -10,13 +9,10 @@
 #endif
 
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Of an exchange, unless WEFT_TIMEOUT sets another limit. */
-#define TIMEOUT_SECONDS 600
 /* How long the process waits for the other ranks to end as it does. */
 #define END_SECONDS 2
 
@@ -54,16 +50,6 @@ static long launched(long *rank)
     }
     *rank = 0;
     return 1;
-}
-
-static weft_status read_timeout(double *seconds, weft_error *error)
-{
-    const char *text = getenv("WEFT_TIMEOUT");
-    *seconds = TIMEOUT_SECONDS;
-    if (!text || (text_to_double(text, seconds) && isfinite(*seconds) && *seconds >= 0))
-        return WEFT_OK;
-    return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_TIMEOUT",
-                          "\"%s\" is not a number of seconds (0: no limit)", text);
 }
 
 #ifdef WEFT_HAVE_MPI
@@ -115,7 +101,7 @@ static weft_status be_quiet(weft_error *error)
 static weft_status open_world(long size, weft_error *error)
 {
     double seconds;
-    if (read_timeout(&seconds, error) != WEFT_OK || weft_mpi_open(&world, error) != WEFT_OK)
+    if (tool_timeout(&seconds, error) != WEFT_OK || weft_mpi_open(&world, error) != WEFT_OK)
         return error->status;
     world->seconds = seconds;
     if (world->size != size) {
@@ -135,7 +121,7 @@ static weft_status open_world(long size, weft_error *error)
 static weft_status open_world(long size, weft_error *error)
 {
     double seconds;
-    if (read_timeout(&seconds, error) != WEFT_OK) return error->status;
+    if (tool_timeout(&seconds, error) != WEFT_OK) return error->status;
     return weft_error_set(error, WEFT_BAD_ARGUMENT, "MPI",
                           "this is one of %ld processes, but weft was built without MPI", size);
 }

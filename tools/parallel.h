@@ -17,6 +17,8 @@ bool tool_world_begin(void);
 /* All processes; NULL if there is only one. An exchange fails after WEFT_TIMEOUT seconds (default
  * 600, 0: no limit). */
 weft_communicator *tool_world(void);
+/* That number; WEFT_BAD_ARGUMENT if WEFT_TIMEOUT is not one. */
+weft_status tool_timeout(double *seconds, weft_error *error);
 /* Whether this is rank 0, or the only process. */
 bool tool_is_first(void);
 

@@ -11,6 +11,10 @@
 
 enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
 
+/* Returns run(argc, argv), called on a thread with a large stack if the limit of the process is too
+ * small. */
+int tool_with_stack(int (*run)(int argc, char **argv), int argc, char **argv);
+
 /* Each command: its arguments are argv[0] = "weft NAME", argv[1 ..]. Returns the exit status. */
 int cmd_ops(int argc, char **argv);
 int cmd_models(int argc, char **argv);
@@ -62,6 +66,9 @@ void tool_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3
 void tool_usage_error(struct argp_state *state, const char *format, ...) WEFT_PRINTF(2, 3);
 /* argp_parse, where -h is --help; ends the program if it fails. `argp` has at most 4 children. */
 #define TOOL_HELP_JSON "--help-json" /* alone: prints the description as JSON, and ends */
+/* Added to the key of an option: help_filter is asked for its argument, for --help-json. */
+#define TOOL_HELP_ARGUMENT 0x10000
+#define TOOL_MAY_BE_EMPTY  0x10000 /* a flag of options whose FILE may be "": none */
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Copies the error of a graph or session, if it has one. Returns its status. */
 weft_status tool_take_error(const weft_error *from, weft_error *error);
@@ -78,10 +85,20 @@ int tool_print_json(cJSON *json);
  * `where`. */
 bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error);
 
-/* The bytes of a file, followed by a zero; the caller frees them. NULL after an error. */
+/* The bytes of a file, or of a pipe that is open already (/dev/fd/N), followed by a zero; the
+ * caller frees them. NULL after an error. */
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
-/* Writes a file whole or leaves it as it was; a pipe or device gets the bytes (base/file.h). */
+/* Writes a file whole or leaves it as it was (base/file.h). */
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error);
+/* The same for a path that the user names: a pipe or device gets the bytes. */
+bool tool_write_output(const char *path, const char *data, size_t bytes, weft_error *error);
+/* Fails if `out` is the file `input`, which a command reads, or a run's own file in the folder
+ * `input`: no command writes over what it reads. */
+weft_status tool_check_output(const char *out, const char *input, weft_error *error);
+/* NULL after the last: the files that weft writes into the folder of each run. */
+extern const char *const tool_run_files[];
+/* Whether a run writes files of this name, in whatever folder. */
+bool tool_is_run_file(const char *path);
 /* Replaces the file `to` by a copy of `from`. */
 bool tool_copy_file(const char *from, const char *to, weft_error *error);
 
@@ -106,6 +123,10 @@ void tool_take_named_file(named_files *files, char *text, bool archives, struct 
 weft_status tool_read_array(weft_params *into, const char *name, const char *path,
                             weft_error *error);
 bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *error);
+/* Copies FILE.npz of "FILE.npz:ARRAY"; false if the path is not of this form. */
+bool tool_array_archive(const char *path, char archive[4096]);
+/* As tool_check_output, for inputs that are arrays. */
+weft_status tool_check_array_output(const char *out, const named_files *files, weft_error *error);
 
 /* An ONNX file, and what determines its shapes. */
 typedef struct onnx_args {
@@ -114,6 +135,7 @@ typedef struct onnx_args {
     size_t n_dims;
     int64_t batch;
     named_files constants;
+    const char *out; /* that the command writes: tool_load_onnx refuses to read it; NULL: none */
 } onnx_args;
 /* Adds "NAME=N" or "INPUT:AXIS=N", which `text` becomes part of; false if it is none. */
 bool tool_add_dim(onnx_args *args, char *text);
@@ -124,6 +146,10 @@ extern const struct argp onnx_argp;
     "The loss of FILE.onnx with --train is the mean of squares of its first floating-point "       \
     "output."
 weft_onnx *tool_load_onnx(const onnx_args *args, weft_error *error);
+/* As tool_check_output, for the file, its external data (`model` NULL: before they are known) and
+ * the constants. */
+weft_status tool_check_onnx_output(const char *out, const onnx_args *args, const weft_onnx *model,
+                                   weft_error *error);
 /* The folder of a run of `weft fit`: finds its model.onnx, and the checkpoint that weights are to
  * be read from, the best one if there is one, unless RUN names a checkpoint in it. False if it is
  * no such folder. */
@@ -138,7 +164,18 @@ weft_status tool_checkpoint_path(const char *run, char path[4096], weft_error *e
  * more option, "key=value". */
 weft_status tool_checkpoint_model(const weft_params *params, const char *path, const char *more,
                                   weft_model_config *config, weft_error *error);
-/* Reads both, without the states of training. */
+/* Fails unless the store has the tensors that the graph of a whole model declares, quantised or
+ * not, and no others but states of training. The message has the first names. */
+weft_status tool_check_states(const weft_params *params, const weft_graph *graph, const char *path,
+                              weft_error *error);
+/* The same for the model of a checkpoint. */
+weft_status tool_check_model(const weft_params *params, const weft_model_config *config,
+                             const char *path, weft_error *error);
+/* Adds to the store the states of a graph, from a checkpoint that must have all of them and no
+ * others but states of training. */
+weft_status tool_load_states(weft_params *params, const weft_graph *graph, const char *path,
+                             weft_error *error);
+/* Reads model and tensors, without the states of training, and checks them. */
 weft_status tool_load_checkpoint(const char *run, weft_params *params, weft_model_config *config,
                                  weft_error *error);
 
@@ -190,6 +227,13 @@ size_t tool_split_options(char *text, const char **options);
 /* Takes MODEL, then options, or FILE.onnx; for the key ARGP_KEY_ARG. Ends the program on a usage
  * error. */
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state);
+
+/* The largest batch of a training on texts, of at most `tokens` tokens: rows of the longest length,
+ * of source and target alike. */
+static inline weft_batch_shape tool_largest_batch(int64_t tokens, int64_t longest)
+{
+    return (weft_batch_shape){tokens > longest ? tokens / longest : 1, longest, longest};
+}
 
 /* Packs every NAME.CAPACITY.csv of a folder (columns lower, upper, size); prints a row for each.
  * 0 seconds: no time limit. EXIT_GOOD only if all fit. */
@@ -264,6 +308,9 @@ weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seco
 
 /* Measures the peaks of the machine, of products in the dtype of the model's output. */
 weft_status trial_peaks(const trial *trial, int threads, weft_peaks *peaks, weft_error *error);
+
+/* Checks the variables WEFT_* of the environment. */
+weft_status tool_check_environment(weft_error *error);
 
 bool tool_ends_with(const char *text, const char *end);
 /* Whether a path names a file beside a checkpoint of several processes (weft_trainer_save). */

@@ -69,7 +69,10 @@ WEFT_API weft_status weft_check_gradient(weft_graph *graph, weft_value loss, con
                                          size_t per_value, uint64_t seed, weft_check_result *result,
                                          weft_error *error);
 
-/* Checks an op on one of its samples, in f64. Order 1 checks the gradient of sum(output *
+/* Checks an op on one of its samples, in f64. First, of order 1, its outputs for transposed,
+ * stepped, reversed and broadcast views of the inputs, and for large inputs on whose blocks it may
+ * run, against those for dense inputs: if they differ, result->worst_error is infinite, and the
+ * gradient is not checked. Then order 1 checks the gradient of sum(output *
  * cotangent) with a random cotangent; order 2 the gradient of such a sum of those gradients.
  * result->checked is 0 if the op has no floating input or no gradient. `flip`, the index of a
  * sample input or -1, negates the analytic gradient of that input, to prove that the check notices.
@@ -87,7 +90,40 @@ WEFT_API void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype,
 /* States of an optimiser are named PREFIX.NAME after the parameter; the prefix by default: */
 #define WEFT_OPTIMIZER_STATES "opt"
 
-typedef enum weft_optimizer_kind { WEFT_SGD, WEFT_ADAM, WEFT_ADAMW } weft_optimizer_kind;
+typedef enum weft_optimizer_kind {
+    WEFT_SGD,
+    WEFT_ADAM,
+    WEFT_ADAMW,
+    WEFT_ADAGRAD,
+    WEFT_RMSPROP,
+    WEFT_LAMB
+} weft_optimizer_kind;
+
+/* With g = scale grad + weight_decay param, where scale clips the norm:
+ *
+ *     Adagrad (Duchi et al. 2011):
+ *         v += g^2;  param -= lr g / (sqrt(v) + eps)
+ *     RMSprop (Tieleman & Hinton 2012):
+ *         v = alpha v + (1 - alpha) g^2;  d = g / (sqrt(v) + eps);  param -= lr d
+ *     centered (Graves 2013), the variance replaces v:
+ *         m = alpha m + (1 - alpha) g;  d = g / (sqrt(v - m^2) + eps)
+ *     with momentum:
+ *         buf = momentum buf + d;  param -= lr buf
+ *
+ * LAMB (You et al. 2019) has the moments m and v of Adam, of scale grad, and for each parameter a
+ * trust ratio, 1 if one of the norms is 0:
+ *
+ *         d = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay param
+ *         param -= lr (|param| / |d|) d
+ *
+ * It needs the whole of each parameter: shards and split models are an error. */
+typedef struct weft_rms_options {
+    double alpha;        /* RMSprop: in [0, 1); 0: 0.99; WEFT_ZERO: 0 */
+    double eps;          /* not negative; 0: 1e-8, Adagrad 1e-10; WEFT_ZERO: 0 */
+    double momentum;     /* RMSprop: not negative */
+    double weight_decay; /* not negative */
+    bool centered;       /* RMSprop */
+} weft_rms_options;
 
 /* Settings of the parameters whose names match one of the comma-separated patterns, such as
  * "embedding,enc.*.bias", in place of the optimiser's: `*` stands for any text, `?` for one byte.
@@ -106,7 +142,8 @@ typedef struct weft_param_group {
 typedef struct weft_optimizer {
     weft_optimizer_kind kind; /* 0: WEFT_SGD */
     weft_sgd_options sgd;     /* for WEFT_SGD */
-    weft_adam_options adam;   /* for the others; `decoupled` is set by the kind */
+    weft_adam_options adam;   /* for Adam, AdamW and LAMB, whose defaults are beta2 0.999 and eps
+                                 1e-6; `decoupled` is set by the kind */
     double max_norm;          /* clips the global norm of the gradients to this; 0: no clipping */
     bool guard;               /* a step whose loss or gradient norm is not finite ends with
                                  WEFT_NOT_FINITE before any update */
@@ -119,8 +156,9 @@ typedef struct weft_optimizer {
     const struct weft_shards *shards;
     /* Not NULL: each of several processes has some parameters of one model (weft/sharding.h). */
     const struct weft_model_split *model;
-    const char *name; /* prefix of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Two
-                         steps of one graph need different names */
+    const char *name;     /* prefix of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Two
+                             steps of one graph need different names */
+    weft_rms_options rms; /* for Adagrad and RMSprop */
 } weft_optimizer;
 
 /* Biases, gamma and beta of norms, embedding tables and learned positions. */
@@ -130,7 +168,7 @@ typedef struct weft_optimizer {
  * guarded. */
 #define WEFT_ADAM_DEFAULT                                                                          \
     (WEFT_LITERAL(weft_optimizer){WEFT_ADAM,                                                       \
-                                  {0, 0, false, 0},                                                \
+                                  {0, 0, false, 0, 0},                                             \
                                   {0.9, 0.98, 1e-9, 0, false, 0},                                  \
                                   1.0,                                                             \
                                   true,                                                            \
@@ -139,11 +177,12 @@ typedef struct weft_optimizer {
                                   0,                                                               \
                                   NULL,                                                            \
                                   NULL,                                                            \
-                                  NULL})
+                                  NULL,                                                            \
+                                  {0, 0, 0, 0, false}})
 /* The same with a decoupled weight decay of 0.01 for all but WEFT_NO_DECAY_DEFAULT. */
 #define WEFT_ADAMW_DEFAULT                                                                         \
     (WEFT_LITERAL(weft_optimizer){WEFT_ADAMW,                                                      \
-                                  {0, 0, false, 0},                                                \
+                                  {0, 0, false, 0, 0},                                             \
                                   {0.9, 0.98, 1e-9, 0.01, false, 0},                               \
                                   1.0,                                                             \
                                   true,                                                            \
@@ -152,8 +191,11 @@ typedef struct weft_optimizer {
                                   0,                                                               \
                                   NULL,                                                            \
                                   NULL,                                                            \
-                                  NULL})
+                                  NULL,                                                            \
+                                  {0, 0, 0, 0, false}})
 
+#define WEFT_MAX_TRAINED_NAME 384
+#define WEFT_MAX_STEP_NAME    128
 /* Adds a training step: the gradients of the loss, clipping, and the updates of params[0..n-1], or
  * of all trainable parameters declared so far if they are NULL and 0. Returns one target for the
  * whole step. A parameter that the loss does not depend on has a gradient of zeros: decay and
@@ -162,7 +204,8 @@ typedef struct weft_optimizer {
  * or WEFT_NO_VALUE if neither clipping nor the guard needs it. Errors are the graph's.
  *
  * Moments are states named `opt.m.NAME`, `opt.v.NAME` and `opt.buf.NAME`, the counter is
- * `opt.step`, where `opt` is the optimiser's name.
+ * `opt.step`, where `opt` is the optimiser's name. A longer name than these is WEFT_TOO_LARGE:
+ * WEFT_MAX_TRAINED_NAME bytes of a parameter, WEFT_MAX_STEP_NAME of the optimiser.
  *
  * Running averages (weft_track) move in the same step, without a part in norm, clipping and decay:
  * all of the graph if params are NULL, else those whose states are in the list, behind the

@@ -1,4 +1,5 @@
-/* Files that are written under a temporary name, synced, and renamed: see file.h. */
+/* Files that are read, and files that are written under a temporary name, synced, and renamed: see
+ * file.h. */
 #include "file.h"
 
 #include <dirent.h>
@@ -6,8 +7,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,14 +21,72 @@
 #define SUFFIX_BYTES  (1 + UNIQUE_DIGITS + 4) /* ".XXXXXXXXXXXX.tmp" */
 #define MAX_ATTEMPTS  100
 
-bool file_is_stream(const char *path)
+/* Whether a path names what is open already: /dev/stdout, /dev/fd/N. */
+static bool is_open_already(const char *path)
 {
-    /* These may resolve to regular files, but their names must not be replaced. */
     static const char *const descriptors[] = {"/dev/std", "/dev/fd/", "/proc/"};
-    struct stat info;
     for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++)
         if (!strncmp(path, descriptors[i], strlen(descriptors[i]))) return true;
-    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+    return false;
+}
+
+bool file_is_stream(const char *path)
+{
+    struct stat info;
+    /* The first may resolve to regular files, but their names must not be replaced. */
+    return is_open_already(path) || (stat(path, &info) == 0 && !S_ISREG(info.st_mode));
+}
+
+/* ---- Reading ---- */
+
+/* Without O_NONBLOCK, the opening of a pipe would wait for a writer. A regular file has no use for
+ * it. */
+static int open_checked(const char *path, bool once)
+{
+    struct stat info;
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0) return -1;
+    int problem = 0;
+    if (fstat(descriptor, &info) != 0)
+        problem = errno;
+    else if (S_ISDIR(info.st_mode))
+        problem = EISDIR;
+    else if (!S_ISREG(info.st_mode) && !once)
+        problem = FILE_NOT_REGULAR;
+    else if (fcntl(descriptor, F_SETFL, O_RDONLY) != 0)
+        problem = errno;
+    if (!problem) return descriptor;
+    close(descriptor);
+    errno = problem;
+    return -1;
+}
+
+int file_open(const char *path)
+{
+    return open_checked(path, false);
+}
+
+int file_open_once(const char *path)
+{
+    return open_checked(path, is_open_already(path));
+}
+
+FILE *file_open_stdio(const char *path)
+{
+    const int descriptor = file_open(path);
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
+    if (!file && descriptor >= 0) close(descriptor);
+    return file;
+}
+
+weft_status file_status(int number)
+{
+    return number == ENOENT ? WEFT_NOT_FOUND : number == FILE_NOT_REGULAR ? WEFT_BAD_FILE : WEFT_IO;
+}
+
+const char *file_error(int number)
+{
+    return number == FILE_NOT_REGULAR ? "not a regular file" : strerror(number);
 }
 
 /* ---- Names ---- */
@@ -75,16 +134,60 @@ static bool is_leftover(const char *entry, const char *name)
            !strcmp(digits + UNIQUE_DIGITS, ".tmp");
 }
 
+/* Removes a temporary file if nobody holds its lock, which makes sure that its writer is gone. */
+static void remove_unlocked(int folder, const char *entry)
+{
+    const int descriptor = openat(folder, entry, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0) return;
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) (void)unlinkat(folder, entry, 0);
+    close(descriptor);
+}
+
 void file_remove_leftovers(const char *folder, const char *name)
 {
     DIR *entries = opendir(folder);
     if (!entries) return;
     for (const struct dirent *e = readdir(entries); e; e = readdir(entries))
-        if (is_leftover(e->d_name, name)) (void)unlinkat(dirfd(entries), e->d_name, 0);
+        if (is_leftover(e->d_name, name)) remove_unlocked(dirfd(entries), e->d_name);
     closedir(entries);
 }
 
 /* ---- Writing ---- */
+
+/* Locks a new temporary file. False if another process found it before it was locked, and removes
+ * or has removed it. Where the file system has no locks, nobody removes it. */
+static bool lock_new(int descriptor)
+{
+    struct stat info;
+    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+    return fstat(descriptor, &info) == 0 && info.st_nlink > 0;
+}
+
+/* Makes the temporary file of a name that nobody has. False with errno set on failure. */
+static bool make_temporary(file_writer *w, int folder_bytes, int stem)
+{
+    for (uint64_t attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        snprintf(w->temporary, sizeof w->temporary, "%.*s%.*s.%0*llx.tmp", folder_bytes, w->path,
+                 stem, name_of(w->path), UNIQUE_DIGITS,
+                 (unsigned long long)(unique_number(w, attempt) >> (64 - 4 * UNIQUE_DIGITS)));
+        w->descriptor =
+            open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (w->descriptor < 0 && errno != EEXIST && errno != EINTR) return false;
+        if (w->descriptor < 0) continue;
+        if (lock_new(w->descriptor)) return true;
+        close(w->descriptor);
+        w->descriptor = -1;
+        errno = EEXIST;
+    }
+    return false;
+}
+
+/* Writes the folder of a path to `text`, "." if the path has none. */
+static void folder_of(const char *path, char *text, size_t size)
+{
+    const size_t length = (size_t)(name_of(path) - path);
+    snprintf(text, size, "%.*s", length ? (int)length : 1, length ? path : ".");
+}
 
 bool file_begin(file_writer *w, const char *path)
 {
@@ -92,22 +195,16 @@ bool file_begin(file_writer *w, const char *path)
     size_t folder = (size_t)(name - path), stem = stem_bytes(name);
     *w = (file_writer){.path = path, .descriptor = -1};
     if (!*name || file_is_stream(path)) {
-        errno = EINVAL;
+        errno = *name ? FILE_NOT_REGULAR : EINVAL;
         return false;
     }
     if (strlen(path) >= FILE_PATH_BYTES || folder + stem + SUFFIX_BYTES >= FILE_PATH_BYTES) {
         errno = ENAMETOOLONG;
         return false;
     }
-    for (uint64_t attempt = 0; w->descriptor < 0 && attempt < MAX_ATTEMPTS; attempt++) {
-        snprintf(w->temporary, sizeof w->temporary, "%.*s%.*s.%0*llx.tmp", (int)folder, path,
-                 (int)stem, name, UNIQUE_DIGITS,
-                 (unsigned long long)(unique_number(w, attempt) >> (64 - 4 * UNIQUE_DIGITS)));
-        w->descriptor =
-            open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (w->descriptor < 0 && errno != EEXIST && errno != EINTR) break;
-    }
-    return w->descriptor >= 0;
+    folder_of(path, w->temporary, sizeof w->temporary);
+    file_remove_leftovers(w->temporary, name);
+    return make_temporary(w, (int)folder, (int)stem);
 }
 
 bool file_begin_stream(file_writer *w, const char *path)
@@ -135,9 +232,7 @@ void file_write(file_writer *w, const void *data, size_t bytes)
 /* Makes the rename itself durable. A failure is ignored: the file already has its name. */
 static void sync_folder(file_writer *w)
 {
-    size_t length = (size_t)(name_of(w->path) - w->path);
-    snprintf(w->temporary, sizeof w->temporary, "%.*s", length ? (int)length : 1,
-             length ? w->path : ".");
+    folder_of(w->path, w->temporary, sizeof w->temporary);
     int folder = open(w->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) return;
     (void)fsync(folder);
@@ -153,10 +248,15 @@ static void record_error(file_writer *w, int result)
 bool file_commit(file_writer *w)
 {
     bool stream = !w->temporary[0];
+    /* Closing may fail, which must be known before the renaming. This keeps the lock until then. */
+    int lock = -1;
     if (!stream && !w->error) record_error(w, fsync(w->descriptor));
+    if (!stream && !w->error)
+        record_error(w, (lock = fcntl(w->descriptor, F_DUPFD_CLOEXEC, 0)) < 0);
     record_error(w, close(w->descriptor));
     w->descriptor = -1;
     if (!stream && !w->error) record_error(w, rename(w->temporary, w->path));
+    if (lock >= 0) close(lock);
     if (w->error) {
         errno = w->error;
         file_abandon(w);
@@ -175,10 +275,21 @@ void file_abandon(file_writer *w)
     errno = before;
 }
 
+static bool replace(file_writer *w, bool begun, const void *data, size_t bytes)
+{
+    if (!begun) return false;
+    file_write(w, data, bytes);
+    return file_commit(w);
+}
+
 bool file_replace(const char *path, const void *data, size_t bytes)
 {
     file_writer w;
-    if (!file_begin_stream(&w, path)) return false;
-    file_write(&w, data, bytes);
-    return file_commit(&w);
+    return replace(&w, file_begin(&w, path), data, bytes);
+}
+
+bool file_replace_stream(const char *path, const void *data, size_t bytes)
+{
+    file_writer w;
+    return replace(&w, file_begin_stream(&w, path), data, bytes);
 }

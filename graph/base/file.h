@@ -1,17 +1,23 @@
-/* base/file.h - files that are written whole, or not at all.
+/* base/file.h - the one opener of files that are read, and files that are written whole, or not at
+ * all.
  *
  * The bytes go into a temporary file of a unique name in the folder of PATH: NAME.XXXXXXXXXXXX.tmp,
  * where NAME is the last component of PATH and each X a hexadecimal digit. When they are complete
  * and on the disk, the temporary file is renamed to PATH. A reader of PATH sees the old file or the
  * new one, however many writers there are; the last one to finish wins. If PATH is a symbolic link,
- * the link is replaced and its target does not change. A process that is killed leaves its
- * temporary file behind: see file_remove_leftovers. Not installed.
+ * the link is replaced and its target does not change. A writer holds a lock (flock) on its
+ * temporary file. A process that is killed leaves the file without its lock, and the next writer of
+ * the same name removes it. Not installed.
  */
 #ifndef WEFT_BASE_FILE_H
 #define WEFT_BASE_FILE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+
+#include <weft/graph.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,6 +25,25 @@ extern "C" {
 
 /* Bytes of the longest path, with its final NUL. */
 #define FILE_PATH_BYTES 4096
+
+/* ---- Reading ---- */
+
+/* Opens a regular file to read it; -1 with errno set on failure. Never waits: a pipe, device or
+ * socket is refused with FILE_NOT_REGULAR, a folder with EISDIR. */
+int file_open(const char *path);
+/* The same as a stream of stdio; NULL on failure. */
+FILE *file_open_stdio(const char *path);
+/* For a reader that needs its bytes only once and in order: file_open, which also accepts what is
+ * open already, such as a pipe: /dev/stdin, /dev/fd/N, and names in /proc. */
+int file_open_once(const char *path);
+#define FILE_NOT_REGULAR ESPIPE
+/* The status of an errno of these functions: WEFT_NOT_FOUND, WEFT_BAD_FILE for what is not a
+ * regular file, and else WEFT_IO, also for a folder. */
+weft_status file_status(int number);
+/* strerror for these functions. */
+const char *file_error(int number);
+
+/* ---- Writing ---- */
 
 typedef struct file_writer {
     const char *path;                /* the caller's; must live until commit or abandon */
@@ -32,7 +57,7 @@ typedef struct file_writer {
 bool file_is_stream(const char *path);
 
 /* Opens the temporary file, with mode 0666 less the umask. Returns false with errno set on failure
- * (EINVAL if PATH is a stream); there is nothing to abandon then. Never blocks. */
+ * (FILE_NOT_REGULAR if PATH is a stream); there is nothing to abandon then. Never blocks. */
 bool file_begin(file_writer *w, const char *path);
 /* The same, but accepts a stream, which receives the bytes as they are written. Opening a pipe
  * blocks until it has a reader. */
@@ -44,11 +69,14 @@ void file_write(file_writer *w, const void *data, size_t bytes);
 bool file_commit(file_writer *w);
 /* Removes the temporary file; PATH does not change, nor does errno. */
 void file_abandon(file_writer *w);
-/* file_begin_stream, file_write and file_commit in one call. */
+/* file_begin, file_write and file_commit in one call. */
 bool file_replace(const char *path, const void *data, size_t bytes);
+/* The same with file_begin_stream. */
+bool file_replace_stream(const char *path, const void *data, size_t bytes);
 
-/* Removes the temporary files of `name` that killed processes left in a folder. The caller must
- * know that nobody is writing this file. */
+/* Removes the temporary files of `name` that killed processes left in a folder, those whose lock is
+ * free; none where the file system has no locks. file_begin does so for its own name. O(entries of
+ * the folder). */
 void file_remove_leftovers(const char *folder, const char *name);
 
 #ifdef __cplusplus

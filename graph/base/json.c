@@ -56,12 +56,30 @@ cJSON *json_parse(const char *text, size_t length, json_failure *why)
     return NULL;
 }
 
+/* The text with U+FFFD instead of each byte that is not UTF-8. It is outside strings plain ASCII.
+ */
+static char *as_utf8(char *text)
+{
+    if (!text || text_is_utf8(text)) return text;
+    const size_t longest = strlen(TEXT_REPLACEMENT);
+    char *valid = cJSON_malloc(longest * strlen(text) + 1), *to = valid;
+    for (const char *at = text; valid && *at;) {
+        const size_t n = text_character_bytes(at);
+        memcpy(to, n ? at : TEXT_REPLACEMENT, n ? n : longest);
+        to += n ? n : longest;
+        at += n ? n : 1;
+    }
+    if (valid) *to = 0;
+    cJSON_free(text);
+    return valid;
+}
+
 char *json_print(const cJSON *json, bool lines)
 {
     text_locale locale = text_enter_c_locale();
     char *text = lines ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
     text_leave_c_locale(locale);
-    return text;
+    return as_utf8(text);
 }
 
 /* ---- Members ---- */

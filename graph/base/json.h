@@ -20,7 +20,8 @@ typedef struct json_failure {
  * more than 100 levels of brackets are refused. A tree takes up to forty times the memory of its
  * text. */
 cJSON *json_parse(const char *text, size_t length, json_failure *why);
-/* The text of a tree, on several lines or on one; cJSON_free frees it. NULL when memory is out. */
+/* The text of a tree, on several lines or on one; cJSON_free frees it. Bytes that are not UTF-8
+ * become U+FFFD, because readers of JSON refuse them. NULL when memory is out. */
 char *json_print(const cJSON *json, bool lines);
 
 /* ---- Objects of any size, member by member ---- */

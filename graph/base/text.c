@@ -105,20 +105,50 @@ int text_print(FILE *file, const char *format, ...)
 
 /* ---- Names in messages ---- */
 
-/* Length of the UTF-8 character at the beginning of `text`; 0 if it is a control character or not
- * valid (overlong, a surrogate, above U+10FFFF). */
-static size_t printable_bytes(const unsigned char *text)
+/* Reads the character at the beginning of a text; returns its bytes, 0 if they are not UTF-8. */
+static size_t read_character(const char *text, uint32_t *character)
 {
-    uint32_t c = text[0];
+    const unsigned char *at = (const unsigned char *)text;
+    uint32_t c = at[0];
     size_t n = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
-    if (n < 2) return n && c >= ' ' && c != 0x7F ? 1 : 0;
-    c &= 0x7Fu >> n;
+    if (n > 1) c &= 0x7Fu >> n;
     for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xC0) != 0x80) return 0;
-        c = c << 6 | (text[i] & 0x3F);
+        if ((at[i] & 0xC0) != 0x80) return 0;
+        c = c << 6 | (at[i] & 0x3F);
     }
+    *character = c;
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (c < smallest[n] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return 0;
+    const bool bad = c < smallest[n] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000);
+    return bad ? 0 : n;
+}
+
+size_t text_character_bytes(const char *text)
+{
+    uint32_t c;
+    return *text ? read_character(text, &c) : 0;
+}
+
+size_t text_put_character(FILE *file, const char *text)
+{
+    const size_t n = text_character_bytes(text);
+    fwrite(n ? text : TEXT_REPLACEMENT, 1, n ? n : strlen(TEXT_REPLACEMENT), file);
+    return n ? n : 1;
+}
+
+bool text_is_utf8(const char *text)
+{
+    for (size_t n; *text; text += n)
+        if (!(n = text_character_bytes(text))) return false;
+    return true;
+}
+
+/* Length of the character at the beginning of `text`; 0 if it is a control character or not UTF-8.
+ */
+static size_t printable_bytes(const char *text)
+{
+    uint32_t c;
+    const size_t n = read_character(text, &c);
+    if (n < 2) return n && c >= ' ' && c != 0x7F ? 1 : 0;
     /* C1 controls, line and paragraph separators, marks that change the direction of writing. */
     bool control = c < 0xA0 || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
     return control ? 0 : n;
@@ -131,7 +161,7 @@ const char *text_printable(char *buffer, size_t size, const char *text)
     if (!size) return buffer;
     for (const unsigned char *at = (const unsigned char *)text; *at;) {
         char escape[5] = {'\\', 'x', hex[*at >> 4], hex[*at & 15], 0};
-        size_t n = printable_bytes(at), length = n;
+        size_t n = printable_bytes((const char *)at), length = n;
         if (!n) {
             const char *known = *at == '\n'   ? "\\n"
                                 : *at == '\t' ? "\\t"
@@ -175,6 +205,17 @@ bool text_match(const char *pattern, size_t pattern_length, const char *text)
 
 /* ---- Tables ---- */
 
+const char *text_from_bytes(double bytes, char buffer[TEXT_SIZE_BYTES])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t unit = 0;
+    /* 999.5 is written as 1.00 of the next unit. */
+    for (; bytes >= 999.5 && unit < 4; unit++) bytes /= 1000;
+    text_format(buffer, TEXT_SIZE_BYTES, "%.*f %s", unit ? text_decimals(bytes) : 0, bytes,
+                units[unit]);
+    return buffer;
+}
+
 int text_decimals(double x)
 {
     return x >= 99.95 ? 0 : x >= 9.995 ? 1 : x >= 0.9995 ? 2 : 3;
@@ -212,6 +253,14 @@ void text_print_left(FILE *file, const char *text, int width)
     }
     const int head = (width - 3) / 2, tail = width - 3 - head;
     fprintf(file, "%.*s...%s", (int)byte_of(shown, head), shown, shown + byte_of(shown, n - tail));
+}
+
+size_t text_component(const char *scope)
+{
+    size_t n = strspn(scope, ".");
+    n += strcspn(scope + n, ".");
+    const size_t dots = strspn(scope + n, ".");
+    return scope[n + dots] ? n : n + dots;
 }
 
 bool text_in_scopes(const char *list, const char *name)

@@ -51,11 +51,23 @@ typedef struct text_locale {
 text_locale text_enter_c_locale(void);
 void text_leave_c_locale(text_locale locale);
 
+/* Bytes of the UTF-8 character (RFC 3629) at the beginning of a text; 0 if it is not valid, or at
+ * the end. A byte that is not part of one is written as U+FFFD into JSON, SVG and DOT. */
+size_t text_character_bytes(const char *text);
+#define TEXT_REPLACEMENT "\xEF\xBF\xBD"
+/* Writes the character at the beginning of a text, or U+FFFD, and returns its bytes, at least 1. */
+size_t text_put_character(FILE *file, const char *text);
+bool text_is_utf8(const char *text);
+
 /* Copies `text` into `buffer` as one line that is safe to print on a terminal: control characters
  * and bytes that are not UTF-8 become \n, \t, \r or \xNN. Text that does not fit in `size` bytes is
  * truncated, never within a character. Returns `buffer`, which must not overlap `text`. */
 const char *text_printable(char *buffer, size_t size, const char *text);
 
+/* Writes a number of bytes with three digits and a decimal unit ("12.3 MB", "512 B"), as all output
+ * for people has them, and returns `buffer`. */
+#define TEXT_SIZE_BYTES 40
+const char *text_from_bytes(double bytes, char buffer[TEXT_SIZE_BYTES]);
 /* Decimals with which a number of a table has three digits: 3 to 0. */
 int text_decimals(double x);
 /* Characters of a text in UTF-8. */
@@ -67,6 +79,10 @@ void text_print_left(FILE *file, const char *text, int width);
 /* Whether the whole of `text` matches a pattern, in which `*` matches any characters and `?` one
  * byte. O(pattern length x text length). */
 bool text_match(const char *pattern, size_t pattern_length, const char *text);
+/* The bytes of the component that a scope begins with. Components are separated by single dots;
+ * more dots, and dots at the ends of the scope, belong to a component ("a..b" is "a" and ".b", and
+ * "a." is one), so each is followed by a dot or the end, and only that of "" is empty. */
+size_t text_component(const char *scope);
 /* Whether a comma-separated list of scopes, or NULL, has `name` or a scope around it. */
 bool text_in_scopes(const char *list, const char *name);
 

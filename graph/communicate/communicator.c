@@ -38,6 +38,7 @@ static bool is_valid(const weft_communicator *c, const weft_exchange *x)
 weft_status weft_exchange_start(weft_communicator *communicator, const weft_exchange *exchange,
                                 void **request, weft_error *error)
 {
+    weft_error_clear(error);
     if (!communicator || !exchange || !request || !is_valid(communicator, exchange))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_exchange_start",
                               "a pointer is NULL, or peer or tag is out of range");
@@ -77,6 +78,7 @@ static void pause_after(unsigned polls)
 
 weft_status weft_exchange_wait(weft_communicator *communicator, void *request, weft_error *error)
 {
+    weft_error_clear(error);
     if (!communicator)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_exchange_wait",
                               "the communicator is NULL");
@@ -107,6 +109,7 @@ static weft_status no_memory(weft_communicator *c, const char *where, weft_error
 weft_status weft_exchange_run(weft_communicator *communicator, const weft_exchange *exchange,
                               weft_error *error)
 {
+    weft_error_clear(error);
     void *request = NULL;
     const double begin = clock_seconds();
     weft_status status = weft_exchange_start(communicator, exchange, &request, error);
@@ -119,6 +122,7 @@ weft_status weft_exchange_run(weft_communicator *communicator, const weft_exchan
 weft_status weft_gather_all(weft_communicator *communicator, const void *own, size_t bytes,
                             void *all, weft_error *error)
 {
+    weft_error_clear(error);
     if (!communicator)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_gather_all",
                               "the communicator is NULL");
@@ -145,8 +149,9 @@ static int first_error(const weft_error *all, int n)
 
 weft_status weft_agree(weft_communicator *communicator, const weft_error *own, weft_error *error)
 {
-    static const weft_error none = {WEFT_OK, "", ""};
-    if (!own) own = &none;
+    const weft_error mine = own ? *own : WEFT_NO_ERROR; /* `own` may be `error` */
+    weft_error_clear(error);
+    own = &mine;
     if (!communicator || communicator->size == 1) return weft_error_copy(error, own);
     weft_error *all = calloc((size_t)communicator->size, sizeof *all);
     if (!all) return no_memory(communicator, "weft_agree", error);

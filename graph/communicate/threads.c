@@ -373,6 +373,7 @@ static weft_status split(void *context, int part, weft_communicator **communicat
 weft_status weft_communicator_threads(int size, double seconds, weft_communicator **all,
                                       weft_error *error)
 {
+    weft_error_clear(error);
     if (size < 1 || !all)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_communicator_threads",
                               "%d ranks, or no array for them; expected 1 or more", size);

@@ -44,6 +44,8 @@ static void print_ints(const void *at, bool wide, char *text, size_t size)
 
 const char *weft_attr_text(const weft_attr_field *field, const void *attr, char *text, size_t size)
 {
+    if (size) text[0] = 0;
+    if (!field || !attr) return text;
     const void *at = (const char *)attr + field->offset;
     switch (field->kind) {
     case WEFT_ATTR_INT:

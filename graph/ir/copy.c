@@ -45,6 +45,7 @@ weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t ind
 weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cost)
 {
     const weft_node_info node = weft_graph_node(graph, index);
+    if (!graph || !cost) return WEFT_BAD_ARGUMENT;
     *cost = (weft_cost){0, 0};
     if (!node.op || op_is_leaf(node.op) || node.op->alias || node.op == &weft_op_group)
         return WEFT_OK;
@@ -52,8 +53,8 @@ weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cos
     if (!tensors) return WEFT_NO_MEMORY;
     for (size_t i = 0; i < node.n_in + node.n_out; i++) {
         const uint32_t id = i < node.n_in ? node.in[i] : node.first_out + (uint32_t)(i - node.n_in);
-        const weft_type *type = &graph->values[id].type;
-        tensors[i] = weft_tensor_dense(NULL, type->dtype, type->shape);
+        const value_record *value = &graph->values[id];
+        tensors[i] = weft_tensor_dense(NULL, value->stored, value->type.shape);
     }
     const weft_call call = {.attr = node.attr,
                             .in = tensors,

@@ -5,6 +5,7 @@
 
 #include <weft/pass.h>
 
+#include <inttypes.h>
 #include <string.h>
 
 static bool same_part(const weft_part *a, const weft_part *b)
@@ -12,13 +13,39 @@ static bool same_part(const weft_part *a, const weft_part *b)
     return a->whole == b->whole && (!a->whole || (a->axis == b->axis && a->first == b->first));
 }
 
-/* Finds the state of that scoped name, which must be equal, or adds a node for it. */
-static weft_value state_of(weft_graph *graph, const char *name, const weft_state_attr *attr)
+/* The first node that reads a value; SIZE_MAX if none does yet. */
+static size_t first_reader(const weft_graph *graph, uint32_t id)
 {
-    const char *function = attr->trainable ? "weft_param" : "weft_state";
-    char full[2 * SCOPE_BYTES], have[128], want[128];
-    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    if (!graph_full_name(graph, name, function, full, sizeof full)) return WEFT_NO_VALUE;
+    for (size_t n = graph->values[id].node + 1; n < graph->n_nodes; n++)
+        for (uint32_t i = 0; i < graph->nodes[n].n_in; i++)
+            if (graph->nodes[n].in[i] == id) return n;
+    return SIZE_MAX;
+}
+
+/* Fails because a parameter is declared again. */
+static void fail_twice(weft_graph *graph, uint32_t id, const char *full)
+{
+    char where[256];
+    const size_t reader = first_reader(graph, id);
+    weft_graph_fail_in(
+        graph, "weft_param", WEFT_BAD_ARGUMENT,
+        "\"%s\" is declared again: it is node %" PRIu32 ", read by %s, and this would be node "
+        "%zu; expected another name or scope, or weft_share for shared weights",
+        full, graph->values[id].node,
+        reader == SIZE_MAX ? "no node yet" : graph_node_where(graph, reader, where, sizeof where),
+        graph->n_nodes);
+}
+
+static const char *function_of(bool trainable)
+{
+    return trainable ? "weft_param" : "weft_state";
+}
+
+/* Finds the state of that full name, which must be equal, or adds a node for it. */
+static weft_value state_of(weft_graph *graph, const char *full, const weft_state_attr *attr)
+{
+    const char *function = function_of(attr->trainable);
+    char have[128], want[128];
     weft_value old = weft_find(graph, full);
     if (!old.id) {
         weft_value value = weft_apply(graph, &weft_op_state, attr, NULL, 0, NULL);
@@ -29,6 +56,10 @@ static weft_value state_of(weft_graph *graph, const char *name, const weft_state
     const weft_state_attr *other = node->attr;
     if (node->op == &weft_op_state && other->dtype == attr->dtype &&
         other->trainable == attr->trainable && weft_shape_equal(other->shape, attr->shape)) {
+        if (attr->trainable && !graph->shares) {
+            fail_twice(graph, old.id, full);
+            return WEFT_NO_VALUE;
+        }
         if (same_part(&other->part, &attr->part)) return old;
         weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
                            "\"%s\" is declared again as another part of the whole", full);
@@ -46,10 +77,11 @@ static weft_value state_of(weft_graph *graph, const char *name, const weft_state
     return WEFT_NO_VALUE;
 }
 
-static weft_value declare_state(weft_graph *graph, const char *name, weft_dtype dtype,
+static weft_value declare_state(weft_graph *graph, const char *full, weft_dtype dtype,
                                 weft_shape shape, weft_init init, weft_part part, bool trainable)
 {
     weft_state_attr attr;
+    if (!full) return WEFT_NO_VALUE;
     memset(&attr, 0, sizeof attr);
     attr.dtype = dtype;
     attr.shape = shape;
@@ -58,19 +90,47 @@ static weft_value declare_state(weft_graph *graph, const char *name, weft_dtype 
     attr.part.first = part.first;
     attr.part.whole = part.whole;
     attr.trainable = trainable;
-    return state_of(graph, name, &attr);
+    return state_of(graph, full, &attr);
+}
+
+/* The full name of a state in the current scope; NULL after a failure. */
+static const char *name_in_scope(weft_graph *graph, const char *name, bool trainable)
+{
+    if (!graph || graph->error.status != WEFT_OK) return NULL;
+    return graph_full_name(graph, name, function_of(trainable));
+}
+
+weft_value weft_state_named(weft_graph *graph, const char *whole_name, weft_dtype dtype,
+                            weft_shape shape, weft_init init, bool trainable)
+{
+    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
+    if (!whole_name || !whole_name[0]) {
+        weft_graph_fail_in(graph, "weft_state_named", WEFT_BAD_ARGUMENT,
+                           "the name is NULL or empty");
+        return WEFT_NO_VALUE;
+    }
+    return declare_state(graph, whole_name, dtype, shape, init, (weft_part){0, 0, 0}, trainable);
 }
 
 weft_value weft_param(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
                       weft_init init)
 {
-    return declare_state(graph, name, dtype, shape, init, (weft_part){0, 0, 0}, true);
+    return declare_state(graph, name_in_scope(graph, name, true), dtype, shape, init,
+                         (weft_part){0, 0, 0}, true);
+}
+
+bool weft_share(weft_graph *graph, bool on)
+{
+    if (!graph) return false;
+    const bool was = graph->shares;
+    graph->shares = on;
+    return was;
 }
 
 weft_value weft_param_part(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
                            weft_init init, weft_part part)
 {
-    return declare_state(graph, name, dtype, shape, init, part, true);
+    return declare_state(graph, name_in_scope(graph, name, true), dtype, shape, init, part, true);
 }
 
 weft_part weft_part_of(const weft_graph *graph, weft_value value)
@@ -83,28 +143,26 @@ weft_part weft_part_of(const weft_graph *graph, weft_value value)
 weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
                       weft_init init)
 {
-    return declare_state(graph, name, dtype, shape, init, (weft_part){0, 0, 0}, false);
+    return declare_state(graph, name_in_scope(graph, name, false), dtype, shape, init,
+                         (weft_part){0, 0, 0}, false);
 }
 
 weft_value weft_rewrite_state(weft_rewrite *rewrite, const char *scoped_name, weft_dtype dtype,
                               weft_shape shape, weft_init init)
 {
     if (!rewrite || !rewrite->graph) return WEFT_NO_VALUE;
-    graph_set_scope(rewrite->graph, "");
-    const weft_value state = weft_state(rewrite->graph, scoped_name, dtype, shape, init);
-    graph_set_scope(rewrite->graph, rewrite->node.scope);
-    return state;
+    return weft_state_named(rewrite->graph, scoped_name, dtype, shape, init, false);
 }
 
 weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape)
 {
-    char full[2 * SCOPE_BYTES];
     weft_input_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.dtype = dtype;
     attr.shape = shape;
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    if (!graph_full_name(graph, name, "weft_input", full, sizeof full)) return WEFT_NO_VALUE;
+    const char *full = graph_full_name(graph, name, "weft_input");
+    if (!full) return WEFT_NO_VALUE;
     weft_value value = weft_apply(graph, &weft_op_input, &attr, NULL, 0, NULL);
     return value.id && graph_name_value(graph, value.id, full, "weft_input") ? value
                                                                              : WEFT_NO_VALUE;

@@ -2,18 +2,22 @@
  * scopes as boxes (dot_boxes.c). */
 #include "dot_boxes.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <string.h>
 
 /* The first n bytes of a text, for inside a quoted string. */
 static void quoted_part(FILE *file, const char *text, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n;) {
         if (text[i] == '"' || text[i] == '\\') fputc('\\', file);
-        if (text[i] == '\n')
-            fputs("\\n", file);
-        else
-            fputc(text[i], file);
+        if (text[i] != '\n') {
+            i += text_put_character(file, text + i);
+            continue;
+        }
+        fputs("\\n", file);
+        i++;
     }
 }
 
@@ -111,17 +115,17 @@ static void change_scope(FILE *file, const char *from, const char *to)
     const char *whole = to;
     /* Past the components that both have. */
     for (;;) {
-        size_t n = strcspn(from, "."), m = strcspn(to, ".");
+        size_t n = text_component(from), m = text_component(to);
         if (n == 0 || n != m || strncmp(from, to, n) != 0) break;
         from += n + (from[n] == '.');
         to += n + (to[n] == '.');
     }
     for (; *from; from += *from == '.') {
         fputs("}\n", file);
-        from += strcspn(from, ".");
+        from += text_component(from);
     }
     for (; *to; to += *to == '.') {
-        size_t n = strcspn(to, ".");
+        size_t n = text_component(to);
         fputs("subgraph \"cluster_", file);
         quoted_part(file, whole, (size_t)(to - whole) + n);
         fputs("\" { color=\"#999999\"; label=\"", file);
@@ -209,6 +213,7 @@ static void draw_boxes(FILE *file, const weft_graph *g, const dot_boxes *b,
 weft_status weft_graph_dot(const weft_graph *graph, FILE *file, const weft_dot_options *options,
                            weft_error *error)
 {
+    weft_error_clear(error);
     static const weft_dot_options defaults = {0};
     const weft_dot_options *o = options ? options : &defaults;
     const weft_error *e = weft_graph_error(graph);

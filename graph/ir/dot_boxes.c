@@ -4,6 +4,7 @@
 #include "dot_boxes.h"
 
 #include "base/hash.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static size_t box_length(const char *scope, int depth)
 {
     const char *at = scope;
     for (int i = 0; i < depth; i++) {
-        const size_t n = strcspn(at, ".");
+        const size_t n = text_component(at);
         if (!n) return 0;
         at += n;
         if (i + 1 < depth && *at == '.') at++;

@@ -37,7 +37,7 @@ void weft_graph_free(weft_graph *graph)
     arena_free(&graph->arena);
     free(graph->nodes);
     free(graph->values);
-    free(graph->names);
+    name_table_free(&graph->names);
     free(graph->types);
     free(graph->type_names);
     free(graph);

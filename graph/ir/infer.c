@@ -8,7 +8,7 @@
 
 bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, ...)
 {
-    if (infer->error && infer->error->status == WEFT_OK) {
+    if (infer && infer->error && infer->error->status == WEFT_OK) {
         infer->error->status = status;
         va_list arguments;
         va_start(arguments, format);
@@ -20,6 +20,8 @@ bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, 
 
 const char *weft_infer_input(const weft_infer *infer, size_t i, char *buffer, size_t size)
 {
+    if (size) buffer[0] = 0;
+    if (!infer) return buffer;
     const char *word = infer->op->inputs, *name = infer->names ? infer->names[i] : NULL;
     for (size_t k = 0; word && k < i; k++) word = (word = strchr(word, ' ')) ? word + 1 : NULL;
     char number[32];
@@ -32,6 +34,7 @@ const char *weft_infer_input(const weft_infer *infer, size_t i, char *buffer, si
 bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j)
 {
     char a[128], b[128];
+    if (!infer) return false;
     weft_dtype wanted = infer->in[i].dtype, got = infer->in[j].dtype;
     return wanted == got ||
            weft_infer_fail(infer, WEFT_BAD_DTYPE, "%s must be %s like %s, got %s",
@@ -42,6 +45,7 @@ bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j)
 bool weft_infer_float(weft_infer *infer, size_t i)
 {
     char name[128];
+    if (!infer) return false;
     weft_dtype d = infer->in[i].dtype;
     return weft_dtype_is_float(d) ||
            weft_infer_fail(infer, WEFT_BAD_DTYPE, "%s must be f32 or f64, got %s",
@@ -51,6 +55,7 @@ bool weft_infer_float(weft_infer *infer, size_t i)
 bool weft_infer_dtype(weft_infer *infer, size_t i, weft_dtype dtype)
 {
     char name[128];
+    if (!infer) return false;
     weft_dtype d = infer->in[i].dtype;
     return d == dtype || weft_infer_fail(infer, WEFT_BAD_DTYPE, "%s must be %s, got %s",
                                          weft_infer_input(infer, i, name, sizeof name),
@@ -60,6 +65,7 @@ bool weft_infer_dtype(weft_infer *infer, size_t i, weft_dtype dtype)
 bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank)
 {
     char name[128], text[128];
+    if (!infer) return false;
     weft_shape shape = infer->in[i].shape;
     return shape.rank >= rank ||
            weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s needs rank %d or more, got %s",
@@ -96,6 +102,6 @@ bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out)
     if (axis < 0 || axis >= rank)
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "axis %d is outside [-%d, %d)", axis, rank,
                                rank);
-    *out = axis;
+    if (out) *out = axis;
     return true;
 }

@@ -3,6 +3,7 @@
 #define WEFT_GRAPH_IR_H
 
 #include "base/arena.h"
+#include "base/name_table.h"
 
 #include <weft/op.h>
 
@@ -41,8 +42,7 @@ struct weft_graph {
     size_t n_nodes, node_capacity;
     value_record *values; /* [0] stands for WEFT_NO_VALUE */
     size_t n_values, value_capacity;
-    uint32_t *names; /* hash table of value ids by name; 0: an empty slot */
-    size_t n_names, name_capacity;
+    name_table names; /* value ids */
     weft_type *types; /* of the inputs of one node, for its shape rule; and their names */
     const char **type_names;
     size_t type_capacity;
@@ -54,6 +54,7 @@ struct weft_graph {
     weft_role role;   /* of the following nodes */
     uint32_t sources; /* numbered so far */
     uint32_t copied;  /* the source of the following nodes; 0: each has a new one */
+    bool shares;      /* a parameter may be declared again: see weft_share */
     bool (*frozen)(void *context, const char *name); /* see weft_graph_freeze; NULL: none */
     void *frozen_context;
     weft_error error;
@@ -116,11 +117,11 @@ void graph_set_origin(weft_graph *graph, const node_record *node);
 /* Numbers that the graph makes from now on, of random keys and of sources, differ from those of
  * the other graph. */
 void graph_count_on(weft_graph *graph, const weft_graph *other);
-/* Writes "SCOPE.NAME" to `buffer`. False, with the graph's error, if the name is empty or too long.
- */
-bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,
-                     size_t size);
-/* Names a value by its full name; an error, in the name of `function`, if another value has it. */
+/* "SCOPE.NAME", of any length, in the graph's arena. NULL, with the graph's error, if the name is
+ * empty, or memory is out. */
+const char *graph_full_name(weft_graph *graph, const char *name, const char *function);
+/* Names a value by a copy of its full name; an error, in the name of `function`, if another value
+ * has it. */
 bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function);
 /* Writes "name (op)", or "scope/op" if output 0 has no name, and returns `buffer`. */
 const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size);

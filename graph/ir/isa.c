@@ -34,10 +34,11 @@ weft_isa weft_isa_best(void)
 
 weft_status weft_isa_check(weft_error *error)
 {
+    weft_error_clear(error);
     const char *wanted = getenv("WEFT_ISA");
     for (int i = 0; wanted && i < WEFT_ISAS; i++)
         if (!strcmp(wanted, names[i])) return WEFT_OK;
-    if (!wanted) return WEFT_OK;
+    if (!wanted || !*wanted) return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_ISA",
                           "\"%s\" is not an instruction set, expected base, v3, v4 or v4_bf16",
                           wanted);

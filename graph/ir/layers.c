@@ -3,6 +3,7 @@
 #include "ir/ir.h"
 
 #include "base/hash.h"
+#include "base/text.h"
 
 #include <weft/summary.h>
 
@@ -56,7 +57,7 @@ static size_t branch_of(tree *t, const char *scope)
     size_t index = 0, length = 0;
     do {
         length += length > 0; /* the dot */
-        length += strcspn(scope + length, ".");
+        length += text_component(scope + length);
         index = find_branch(t, index, scope, length);
     } while (scope[length]);
     return index;
@@ -168,6 +169,7 @@ static bool make_rows(tree *t, weft_layers *layers)
 
 weft_status weft_layers_find(const weft_graph *graph, weft_layers *layers, weft_error *error)
 {
+    weft_error_clear(error);
     tree t;
     const weft_error *e = weft_graph_error(graph);
     if (!layers) return weft_error_set(error, WEFT_BAD_ARGUMENT, "layers", "the result is NULL");

@@ -16,6 +16,13 @@ static bool part_fits(const weft_part *part, weft_shape shape)
     return part->first <= part->whole - n && weft_shape_numel(shape) >= 0;
 }
 
+/* Whether the shape has the dimensions that the kind's fans are taken from. */
+static bool init_fits(weft_init_kind kind, weft_shape shape)
+{
+    if (kind < WEFT_INIT_XAVIER_UNIFORM) return true;
+    return kind < WEFT_INIT_CONV_XAVIER_UNIFORM ? shape.rank <= 2 : shape.rank >= 2;
+}
+
 static bool infer_state(weft_infer *infer)
 {
     const weft_state_attr *attr = infer->attr;
@@ -29,6 +36,16 @@ static bool infer_state(weft_infer *infer)
                 ? (long long)attr->shape.dim[part->axis]
                 : 0,
             (long long)part->first, part->axis, (long long)part->whole);
+    if ((unsigned)attr->init.kind > WEFT_INIT_CONV_KAIMING_NORMAL)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%d is not a weft_init_kind",
+                               (int)attr->init.kind);
+    if (!init_fits(attr->init.kind, attr->shape))
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                               "the fans of an initialisation need %s, the rank is %d",
+                               attr->init.kind < WEFT_INIT_CONV_XAVIER_UNIFORM
+                                   ? "[in, out], or a CONV_ kind for [out, in, kernel...]"
+                                   : "[out, in, kernel...]",
+                               attr->shape.rank);
     return attr->init.kind != WEFT_INIT_CONSTANT ||
            weft_infer_scalar(infer, "init", attr->init.a, attr->dtype);
 }

@@ -1,5 +1,5 @@
-/* Scopes and names: a value's name is its scope and its own name, joined by a dot. Names are found
- * through a hash table with linear probing, which doubles when half full. O(length) a name. */
+/* Scopes and names: a value's name is its scope and its own name, joined by a dot. O(length) a
+ * name. */
 #include "ir/ir.h"
 
 #include "base/text.h"
@@ -58,83 +58,56 @@ const char *graph_scope(weft_graph *graph)
 
 /* ---- Names ---- */
 
-/* Where the id of the value of that name is, or would be; the table must not be empty. */
-static uint32_t *name_slot(const weft_graph *graph, const char *name)
-{
-    size_t mask = graph->name_capacity - 1, i = weft_hash_text(name) & mask;
-    while (graph->names[i] && strcmp(graph->values[graph->names[i]].name, name) != 0)
-        i = (i + 1) & mask;
-    return &graph->names[i];
-}
-
-/* Makes room for one more name; false when memory is out. */
-static bool names_grow(weft_graph *graph)
-{
-    if (2 * (graph->n_names + 1) <= graph->name_capacity) return true;
-    size_t old_capacity = graph->name_capacity, capacity = old_capacity ? 2 * old_capacity : 64;
-    uint32_t *old = graph->names, *grown = calloc(capacity, sizeof *grown);
-    if (!grown) return false;
-    graph->names = grown;
-    graph->name_capacity = capacity;
-    for (size_t i = 0; i < old_capacity; i++)
-        if (old[i]) *name_slot(graph, graph->values[old[i]].name) = old[i];
-    free(old);
-    return true;
-}
-
 bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function)
 {
     if (graph->error.status != WEFT_OK) return false;
-    char *name = names_grow(graph) ? arena_text(&graph->arena, full_name) : NULL;
-    if (!name) {
+    char *name = arena_text(&graph->arena, full_name);
+    const size_t *own = name ? name_table_put(&graph->names, name, id) : NULL;
+    if (!own) {
         weft_graph_fail_in(graph, function, WEFT_NO_MEMORY, "no memory for the name \"%s\"",
                            full_name);
         return false;
     }
-    uint32_t *slot = name_slot(graph, name);
-    if (*slot && *slot != id) {
+    if (*own != id) {
         weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
                            "the name \"%s\" is taken by another value", full_name);
         return false;
     }
-    if (*slot == id) return true;
-    graph->values[id].name = name;
-    *slot = id;
-    graph->n_names++;
+    if (!graph->values[id].name) graph->values[id].name = name;
     return true;
 }
 
 weft_value weft_find(const weft_graph *graph, const char *scoped_name)
 {
-    if (!graph || !scoped_name || !graph->name_capacity) return WEFT_NO_VALUE;
-    return graph_value(graph, *name_slot(graph, scoped_name));
+    const size_t *id = graph && scoped_name ? name_table_find(&graph->names, scoped_name) : NULL;
+    return id ? graph_value(graph, (uint32_t)*id) : WEFT_NO_VALUE;
 }
 
-bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,
-                     size_t size)
+const char *graph_full_name(weft_graph *graph, const char *name, const char *function)
 {
     if (!name || !name[0]) {
         weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT, "the name is NULL or empty");
-        return false;
+        return NULL;
     }
-    int n = snprintf(buffer, size, "%s%s%s", graph->scope, graph->scope[0] ? "." : "", name);
-    if (n < 0 || (size_t)n >= size) {
-        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
-                           "the name has %d bytes with its scope, expected less than %zu", n, size);
-        return false;
+    const size_t room = strlen(graph->scope) + strlen(name) + 2;
+    char *text = arena_alloc(&graph->arena, room);
+    if (!text) {
+        weft_graph_fail_in(graph, function, WEFT_NO_MEMORY, "no memory for the name \"%s\"", name);
+        return NULL;
     }
-    return true;
+    snprintf(text, room, "%s%s%s", graph->scope, graph->scope[0] ? "." : "", name);
+    return text;
 }
 
 weft_value weft_name(weft_graph *graph, weft_value value, const char *name)
 {
-    char text[2 * SCOPE_BYTES];
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
     if (!graph_owns(graph, value)) {
         weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT, "not a value of this graph");
         return WEFT_NO_VALUE;
     }
-    if (!graph_full_name(graph, name, "weft_name", text, sizeof text)) return WEFT_NO_VALUE;
+    const char *text = graph_full_name(graph, name, "weft_name");
+    if (!text) return WEFT_NO_VALUE;
     const char *own = graph->values[value.id].name;
     if (own && strcmp(own, text) != 0) {
         weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT,

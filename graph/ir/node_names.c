@@ -6,50 +6,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct entry {
-    const char *name; /* NULL: empty */
-    size_t last;      /* the greatest number behind this name */
-} entry;
-
-static entry *find(entry *table, size_t slots, const char *name)
-{
-    size_t slot = weft_hash_text(name) & (slots - 1);
-    while (table[slot].name && strcmp(table[slot].name, name) != 0) slot = (slot + 1) & (slots - 1);
-    return &table[slot];
-}
-
 static const char *value_name(const weft_graph *g, const node_record *node)
 {
     return node->op->n_out ? g->values[node->first_out].name : NULL;
 }
 
 /* NULL if there is no memory. */
-static const char *distinct_name(arena *texts, entry *table, size_t slots, const char *plain)
+static const char *distinct_name(arena *texts, name_table *table, const char *plain)
 {
-    char numbered[SCOPE_BYTES + 96];
-    entry *first = find(table, slots, plain), *own = first;
-    while (own->name) {
-        if (!first->last) first->last = 1;
-        snprintf(numbered, sizeof numbered, "%s#%zu", plain, ++first->last);
-        own = find(table, slots, numbered);
-    }
-    own->name = arena_text(texts, own == first ? plain : numbered);
-    return own->name;
+    const size_t room = strlen(plain) + 24;
+    char *name = arena_alloc(texts, room);
+    if (!name || !name_table_reserve(table, 1)) return NULL;
+    snprintf(name, room, "%s", plain);
+    size_t *last = name_table_find(table, plain); /* the greatest number behind this name */
+    while (last && name_table_find(table, name)) snprintf(name, room, "%s#%zu", plain, ++*last);
+    name_table_put(table, name, 1);
+    return name;
 }
 
 bool node_names_make(node_names *names, const weft_graph *g)
 {
     char text[SCOPE_BYTES + 64];
-    size_t slots = 64, i = 0;
-    while (slots < 2 * g->n_nodes) slots *= 2;
-    entry *table = calloc(slots, sizeof *table);
+    size_t i = 0;
+    name_table table = {.memory = NULL};
     *names = (node_names){.at = calloc(g->n_nodes + 1, sizeof *names->at)};
-    bool good = table && names->at;
+    bool good = names->at;
     /* Names of values first: the graph keeps them distinct, so they get no numbers. */
     for (; good && i < g->n_nodes; i++) {
         const char *name = value_name(g, &g->nodes[i]);
         if (!name) continue;
-        names->at[i] = distinct_name(&names->texts, table, slots, name);
+        names->at[i] = distinct_name(&names->texts, &table, name);
         good = names->at[i];
     }
     for (i = 0; good && i < g->n_nodes; i++) {
@@ -57,10 +43,10 @@ bool node_names_make(node_names *names, const weft_graph *g)
         if (names->at[i]) continue;
         snprintf(text, sizeof text, "%s%s%s", node->scope, node->scope[0] ? "/" : "",
                  node->op->name);
-        names->at[i] = distinct_name(&names->texts, table, slots, text);
+        names->at[i] = distinct_name(&names->texts, &table, text);
         good = names->at[i];
     }
-    free(table);
+    name_table_free(&table);
     return good;
 }
 

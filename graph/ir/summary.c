@@ -17,19 +17,19 @@
 #define WORK_WIDTH       11
 
 /* The name of a layer: the last component of its scope, indented by its depth. */
-static void layer_name(const weft_layer *layer, char *name, size_t size)
+static void layer_name(const weft_layers *all, const weft_layer *layer, char *name, size_t size)
 {
-    const char *dot = strrchr(layer->scope, '.');
-    snprintf(name, size, "%*s%s", 2 * layer->depth, "",
-             dot               ? dot + 1
-             : layer->scope[0] ? layer->scope
-                               : "(no scope)");
+    const char *own = layer->scope;
+    if (layer->parent != SIZE_MAX) own += strlen(all->layer[layer->parent].scope) + 1;
+    snprintf(name, size, "%*s%s", 2 * layer->depth, "", own[0] ? own : "(no scope)");
 }
 
-static void print_layer(FILE *file, const weft_graph *g, const weft_layer *layer, int name_width)
+static void print_layer(FILE *file, const weft_graph *g, const weft_layers *all, size_t index,
+                        int name_width)
 {
+    const weft_layer *layer = &all->layer[index];
     char text[SCOPE_BYTES + 64], shape[128];
-    layer_name(layer, text, sizeof text);
+    layer_name(all, layer, text, sizeof text);
     text_print_left(file, text, name_width);
     snprintf(text, sizeof text, "%s", "");
     if (weft_is_value(layer->output))
@@ -50,7 +50,7 @@ static void print_table(FILE *file, const weft_graph *g, const weft_layers *laye
     for (size_t i = 0; i < layers->n; i++) {
         char name[SCOPE_BYTES + 64];
         if (o->depth && layers->layer[i].depth >= o->depth) continue;
-        layer_name(&layers->layer[i], name, sizeof name);
+        layer_name(layers, &layers->layer[i], name, sizeof name);
         if (text_length(name) > longest) longest = text_length(name);
     }
     if (longest > width - rest) longest = width - rest;
@@ -59,7 +59,7 @@ static void print_table(FILE *file, const weft_graph *g, const weft_layers *laye
             WORK_WIDTH, "MFLOP");
     for (size_t i = 0; i < layers->n; i++)
         if (!o->depth || layers->layer[i].depth < o->depth)
-            print_layer(file, g, &layers->layer[i], longest);
+            print_layer(file, g, layers, i, longest);
 }
 
 /* Of the whole graph. */
@@ -89,11 +89,12 @@ static weft_status add_totals(const weft_graph *g, totals *t)
 static void print_totals(FILE *file, const totals *t)
 {
     static const char *const phases[] = {"forward pass", "backward pass", "updates"};
-    text_print(file, "\n%-16s%14.0f   %.4g MB\n", "parameters", t->parameters,
-               1e-6 * t->parameter_bytes);
+    char size[TEXT_SIZE_BYTES];
+    text_print(file, "\n%-16s%14.0f   %s\n", "parameters", t->parameters,
+               text_from_bytes(t->parameter_bytes, size));
     if (t->states > 0)
-        text_print(file, "%-16s%14.0f   %.4g MB, not trainable\n", "other states", t->states,
-                   1e-6 * t->state_bytes);
+        text_print(file, "%-16s%14.0f   %s, not trainable\n", "other states", t->states,
+                   text_from_bytes(t->state_bytes, size));
     for (int i = 0; i <= WEFT_UPDATE; i++)
         if (t->flops[i] > 0)
             text_print(file, "%-16s%14.*f MFLOP\n", phases[i], text_decimals(1e-6 * t->flops[i]),
@@ -103,6 +104,7 @@ static void print_totals(FILE *file, const totals *t)
 weft_status weft_graph_summary(const weft_graph *graph, const weft_summary_options *options,
                                FILE *file, weft_error *error)
 {
+    weft_error_clear(error);
     static const weft_summary_options defaults = {0};
     const weft_summary_options *o = options ? options : &defaults;
     weft_layers layers;

@@ -72,7 +72,7 @@ bool weft_shape_broadcast(weft_shape a, weft_shape b, weft_shape *out)
         if (x != y && x != 1 && y != 1) return false;
         r.dim[r.rank - i] = x == 1 ? y : x;
     }
-    *out = r;
+    if (out) *out = r;
     return true;
 }
 
@@ -122,6 +122,7 @@ void normalise_bools(weft_dtype dtype, void *data, size_t n)
 
 double weft_tensor_element(const weft_tensor *tensor, int64_t i)
 {
+    if (!tensor || !tensor->data) return 0;
     switch (tensor->dtype) {
     case WEFT_F32:
         return (double)((const float *)tensor->data)[i];

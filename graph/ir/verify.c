@@ -73,6 +73,7 @@ static const char *check_node(const weft_graph *graph, size_t index, weft_type *
 
 weft_status weft_graph_verify(const weft_graph *graph, weft_error *error)
 {
+    weft_error_clear(error);
     if (weft_graph_status(graph) != WEFT_OK) return weft_error_copy(error, weft_graph_error(graph));
     size_t max_in = 1;
     for (size_t i = 0; i < graph->n_nodes; i++)

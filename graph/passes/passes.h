@@ -10,7 +10,8 @@
 enum {
     VALUE_INPUT = 1,
     VALUE_STATE = 2, /* lies in a state: the state itself, or what an update made of it */
-    VALUE_TARGET = 4
+    VALUE_TARGET = 4,
+    VALUE_STORED = 8 /* a state itself or a constant, which has contents before any run */
 };
 
 /* A value that the program can read when a run has ended. */

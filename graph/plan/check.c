@@ -520,6 +520,7 @@ static bool make_room(checker *c)
 
 weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
 {
+    weft_error_clear(error);
     if (!plan) return weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "the plan is NULL");
     checker c = {.plan = plan, .error = error};
     weft_status status = WEFT_OK;

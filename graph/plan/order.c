@@ -90,24 +90,33 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n)
 
 /* ---- What a node frees ---- */
 
-/* Those that have not run yet and read a storage: how many operands, and the sum of their nodes, so
- * that the last one is known without a search. */
+/* The nodes that have not run yet and read a storage: how many, and their sum, so that the last one
+ * is known without a search. */
 typedef struct readers {
     uint64_t sum;
     uint32_t n;
-    bool stays; /* not in the arena, or alive after the run */
+    uint32_t seen; /* node + 1: the last one that a loop over operands has counted here */
+    bool stays;    /* not in the arena, or alive after the run */
 } readers;
 
 typedef struct ordering {
     const weft_graph *g;
     edges e;
     readers *readers; /* by value id of the owner of a storage */
+    size_t *freed;    /* by node: bytes of the storages that it alone has yet to read */
     uint32_t *heap, *urgent;
     size_t n_heap, n_urgent;
     uint8_t *state; /* by node: READY | DONE */
 } ordering;
 
 enum { READY = 1, DONE = 2, URGENT = 4 };
+
+/* Counts the bytes of a storage whose last reader is known. */
+static void count_freed(ordering *o, uint32_t root)
+{
+    const readers *r = &o->readers[root];
+    if (r->n == 1 && !r->stays) o->freed[r->sum] += storage_bytes(o->g, root);
+}
 
 static void count_readers(ordering *o, const plan_target *targets, size_t n_targets)
 {
@@ -121,12 +130,18 @@ static void count_readers(ordering *o, const plan_target *targets, size_t n_targ
         if (!graph_node_runs(g, node)) continue;
         for (uint32_t i = 0; i < node->n_in; i++) {
             readers *r = &o->readers[g->values[node->in[i]].root];
+            if (r->seen == n + 1) continue;
+            r->seen = n + 1;
             r->n++;
             r->sum += n;
         }
     }
     for (size_t i = 0; i < n_targets; i++)
         o->readers[g->values[targets[i].value.id].root].stays = true;
+    for (uint32_t v = 1; v < g->n_values; v++) {
+        o->readers[v].seen = 0;
+        count_freed(o, v);
+    }
 }
 
 /* Whether the node would free more bytes than it writes. What orders processes, or changes a state,
@@ -135,23 +150,11 @@ static bool frees_more(const ordering *o, uint32_t n)
 {
     const weft_graph *g = o->g;
     const node_record *node = &g->nodes[n];
-    size_t freed = 0, written = 0;
+    size_t written = 0;
     if (node->op->updates || node->op->exchanges || !graph_node_runs(g, node)) return false;
-    for (uint32_t i = 0; i < node->n_in; i++) {
-        const uint32_t root = g->values[node->in[i]].root;
-        uint32_t own = 0;
-        bool seen = false;
-        for (uint32_t k = 0; k < node->n_in; k++) {
-            const bool same = g->values[node->in[k]].root == root;
-            own += same;
-            seen |= same && k < i;
-        }
-        if (!seen && !o->readers[root].stays && o->readers[root].n == own)
-            freed += storage_bytes(g, root);
-    }
-    for (uint32_t i = 0; i < node->op->n_out && freed; i++)
+    for (uint32_t i = 0; i < node->op->n_out && o->freed[n]; i++)
         written += storage_bytes(g, node->first_out + i);
-    return freed > written;
+    return o->freed[n] > written;
 }
 
 static void consider(ordering *o, uint32_t n)
@@ -161,21 +164,21 @@ static void consider(ordering *o, uint32_t n)
     heap_push(o->urgent, &o->n_urgent, n);
 }
 
-/* Takes the node's operands off the lists of readers. */
+/* Takes the node off the lists of readers of its operands. */
 static void finish_reading(ordering *o, uint32_t n)
 {
     const weft_graph *g = o->g;
     const node_record *node = &g->nodes[n];
     if (!graph_node_runs(g, node)) return;
     for (uint32_t i = 0; i < node->n_in; i++) {
-        readers *r = &o->readers[g->values[node->in[i]].root];
+        const uint32_t root = g->values[node->in[i]].root;
+        readers *r = &o->readers[root];
+        if (r->seen == n + 1) continue;
+        r->seen = n + 1;
         r->n--;
         r->sum -= n;
-    }
-    /* If one node is left, it is the average of those that are. */
-    for (uint32_t i = 0; i < node->n_in; i++) {
-        const readers *r = &o->readers[g->values[node->in[i]].root];
-        if (r->n) consider(o, (uint32_t)(r->sum / r->n));
+        count_freed(o, root);
+        if (r->n == 1) consider(o, (uint32_t)r->sum);
     }
 }
 
@@ -220,13 +223,14 @@ bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targe
                   .e = {calloc(g->n_nodes + 1, 4), calloc(capacity, 4), calloc(capacity, 4),
                         calloc(g->n_nodes + 1, 4), 0, (uint32_t)capacity},
                   .readers = calloc(g->n_values, sizeof *o.readers),
+                  .freed = calloc(g->n_nodes + 1, sizeof *o.freed),
                   .heap = calloc(g->n_nodes + 1, sizeof *o.heap),
                   .urgent = calloc(g->n_nodes + 1, sizeof *o.urgent),
                   .state = calloc(g->n_nodes + 1, 1)};
-    bool good =
-        o.e.first && o.e.next && o.e.to && o.e.waits && o.readers && o.heap && o.urgent && o.state
-            ? true
-            : plan_no_memory(error);
+    bool good = o.e.first && o.e.next && o.e.to && o.e.waits && o.readers && o.freed && o.heap &&
+                        o.urgent && o.state
+                    ? true
+                    : plan_no_memory(error);
     if (good) count_readers(&o, targets, n_targets);
     good = good && collect_edges(g, &o.e, error) && topological_order(&o, s, error);
     free(o.e.first);
@@ -234,6 +238,7 @@ bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targe
     free(o.e.to);
     free(o.e.waits);
     free(o.readers);
+    free(o.freed);
     free(o.heap);
     free(o.urgent);
     free(o.state);

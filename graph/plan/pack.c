@@ -275,7 +275,7 @@ weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_options *
                       weft_pack_result *result, weft_error *error)
 {
     static const weft_pack_options defaults = {0};
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!result || (!items && n))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "pack", "there are no %s",
                               result ? "items" : "results to fill");

@@ -3,6 +3,7 @@
  * O(nodes + groups + buffers x scopes). */
 #include "plan.h"
 
+#include "base/text.h"
 #include "ir/node_names.h"
 
 #include <errno.h>
@@ -47,8 +48,8 @@ static scope_part part_of(const char *scope)
 {
     if (!strncmp(scope, "grad", 4) && (scope[4] == '.' || !scope[4]))
         scope += 4 + (scope[4] == '.');
-    size_t length = strcspn(scope, ".");
-    if (scope[length]) length += 1 + strcspn(scope + length + 1, ".");
+    size_t length = text_component(scope);
+    if (scope[length]) length += 1 + text_component(scope + length + 1);
     return (scope_part){scope, length};
 }
 
@@ -123,19 +124,12 @@ static bool find_peak(picture *d)
 
 static void escaped(FILE *file, const char *text, size_t length)
 {
-    for (size_t i = 0; i < length; i++) switch (text[i]) {
-        case '<':
-            fputs("&lt;", file);
-            break;
-        case '>':
-            fputs("&gt;", file);
-            break;
-        case '&':
-            fputs("&amp;", file);
-            break;
-        default:
-            fputc(text[i], file);
-        }
+    for (size_t i = 0; i < length;) {
+        const char c = text[i];
+        const char *entity = c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : NULL;
+        if (entity) fputs(entity, file);
+        i += entity ? 1 : text_put_character(file, text + i);
+    }
 }
 
 static double across(const picture *d, double group)
@@ -180,25 +174,15 @@ static void label(const picture *d, double x, double y, const char *anchor, cons
             text);
 }
 
-/* "12.3 MB" */
-static const char *megabytes(double bytes, char text[32])
-{
-    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-    size_t unit = 0;
-    for (; bytes >= 1000 && unit < 4; unit++) bytes /= 1000;
-    snprintf(text, 32, "%.4g %s", bytes, units[unit]);
-    return text;
-}
-
 static void draw_axes(const picture *d)
 {
-    char text[160], number[2][32];
+    char text[160], number[2][TEXT_SIZE_BYTES];
     /* 1, 2 or 5 times a power of ten, for about five marks. */
     double step = pow(10, floor(log10(d->bytes / 4)));
     step *= step * 5 <= d->bytes / 4 ? 5 : step * 2 <= d->bytes / 4 ? 2 : 1;
     for (double bytes = 0; bytes <= d->bytes; bytes += step) {
         fprintf(d->file, "<path d=\"M%d %.2fh-5\" stroke=\"#555\"/>\n", LEFT, up(d, bytes));
-        label(d, LEFT - 8, up(d, bytes) + 4, "end", megabytes(bytes, number[0]));
+        label(d, LEFT - 8, up(d, bytes) + 4, "end", text_from_bytes(bytes, number[0]));
     }
     for (int i = 0; i <= 4; i++) {
         const double group = (double)(size_t)(d->groups * i / 4);
@@ -211,23 +195,23 @@ static void draw_axes(const picture *d)
           "groups of nodes, in the order in which they run");
     snprintf(text, sizeof text,
              "%zu buffers in an arena of %s; no packing of these buffers takes less than %s",
-             d->n_buffers, megabytes((double)d->plan->stats.arena_bytes, number[0]),
-             megabytes((double)d->plan->stats.lower_bound_bytes, number[1]));
+             d->n_buffers, text_from_bytes((double)d->plan->stats.arena_bytes, number[0]),
+             text_from_bytes((double)d->plan->stats.lower_bound_bytes, number[1]));
     label(d, LEFT, TOP - 30, "start", text);
 }
 
 /* The bound as a line across, the peak as one from bottom to top. */
 static void draw_marks(const picture *d)
 {
-    char text[96], number[32];
+    char text[96], number[TEXT_SIZE_BYTES];
     const double bound = up(d, (double)d->plan->stats.lower_bound_bytes);
     const double peak = across(d, (double)d->peak + 0.5);
     fprintf(d->file,
             "<path d=\"M%d %.2fh%d\" stroke=\"#cc3311\" stroke-dasharray=\"6 4\"/>\n"
             "<path d=\"M%.2f %dv%d\" stroke=\"#222\" stroke-dasharray=\"2 3\"/>\n",
             LEFT, bound, WIDTH, peak, TOP, HEIGHT);
-    snprintf(text, sizeof text, "peak: %s alive in group %zu", megabytes((double)d->live, number),
-             d->peak);
+    snprintf(text, sizeof text, "peak: %s alive in group %zu",
+             text_from_bytes((double)d->live, number), d->peak);
     label(d, peak, TOP - 8, peak < LEFT + 100 ? "start" : "middle", text);
     fprintf(d->file, "<text x=\"%d\" y=\"%.1f\" fill=\"#cc3311\">lower bound</text>\n",
             LEFT + WIDTH + 8, bound + 4);
@@ -277,6 +261,7 @@ static void draw(picture *d)
 
 weft_status weft_plan_svg(const weft_plan *plan, FILE *file, weft_error *error)
 {
+    weft_error_clear(error);
     picture d = {.file = file, .plan = plan};
     if (!file) return weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "the file is NULL");
     d.n_buffers = weft_plan_buffers(plan, &d.buffers);

@@ -83,6 +83,8 @@ static bool record_user_values(weft_plan *plan, const weft_graph *graph, const w
         const weft_op *root = graph->nodes[graph->values[value->root].node].op;
         if (node->op == &weft_op_input) plan->kinds[v] |= VALUE_INPUT;
         if (root == &weft_op_state && !node->op->alias) plan->kinds[v] |= VALUE_STATE;
+        if (node->op == &weft_op_state || node->op == &weft_op_constant)
+            plan->kinds[v] |= VALUE_STORED;
     }
     for (size_t i = 0; i < count; i++) {
         const uint32_t v = targets[i].id;
@@ -254,7 +256,7 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
                          const weft_plan_options *options, weft_error *error)
 {
     static const weft_plan_options defaults = {0};
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!options) options = &defaults;
     if (!check_targets(graph, targets, count, error) || !passes_check(options, error) ||
         weft_isa_check(error) != WEFT_OK)

@@ -52,6 +52,7 @@ void exchanges_progress(exchanges *e)
 void exchanges_begin(exchanges *e)
 {
     atomic_store(&e->ended, 0);
+    atomic_store(&e->failed, false);
 }
 
 void exchanges_abandon(exchanges *e, const weft_error *error)
@@ -83,6 +84,8 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
         call_fail_with(call, &error);
         return -1;
     }
+    /* The other processes would take the next exchange for the one that failed. */
+    if (atomic_load(&e->failed)) return -1;
     flight *f = &e->flights[call->node];
     f->start = clock_seconds();
     f->communicator = e->communicators[group];
@@ -96,6 +99,7 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
         return (int32_t)call->node;
     }
     f->communicator = NULL;
+    atomic_store(&e->failed, true);
     call_fail_with(call, &error);
     return -1;
 }

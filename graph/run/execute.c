@@ -3,28 +3,35 @@
  * The tiles of a group form one sequence in which each takes up its estimated work. A short
  * sequence is split evenly among the threads. From a long one, threads claim slices, which shrink
  * towards the end, so that all threads finish at about the same time. A barrier separates two
- * barrier intervals (groups that need none between them), and the two phases of a group. Tiles
- * depend on shapes alone and compute the same wherever they run, so results do not depend on the
- * number of threads. A run allocates nothing. */
+ * barrier intervals (groups that need none between them), and the two phases of a group. It opens
+ * when the work before it is finished, by whichever threads (progress.h). Tiles depend on shapes
+ * alone and compute the same wherever they run, so results do not depend on the number of threads.
+ * A run allocates nothing. */
 #include "execute.h"
 
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Slots of progress for each group: its two phases, and one for the poison of its buffers. */
+#define N_PHASES 3
+#define POISON   2
+
 bool executor_init(executor *e, const weft_plan *plan)
 {
     *e = (executor){
         .plan = plan, .state = {.fault = &e->fault}, .convert = convert_for(weft_isa_best())};
     e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
-    e->claimed = calloc(2 * plan->n_groups + 1, sizeof *e->claimed);
-    return e->calls && e->claimed && exchanges_init(&e->exchanges, plan);
+    e->progress = calloc(N_PHASES * plan->n_groups + 1, sizeof *e->progress);
+    e->can_sleep = sleepers_init(&e->sleepers);
+    return e->calls && e->progress && e->can_sleep && exchanges_init(&e->exchanges, plan);
 }
 
 void executor_free(executor *e)
 {
     free(e->calls);
-    free(e->claimed);
+    free(e->progress);
+    if (e->can_sleep) sleepers_free(&e->sleepers);
     exchanges_free(&e->exchanges);
 }
 
@@ -261,28 +268,106 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_grou
 #define SLICED_WORK 200000
 #define MIN_SLICE   10000
 
-/* One thread's share of a phase of a group. */
-INLINE void run_share(executor *e, profile_thread *record, uint32_t g, int phase, int thread,
-                      int threads)
+/* A thread of a run, and what it works on. */
+typedef struct worker {
+    executor *e;
+    profile_thread *record; /* NULL unless a profile is on */
+    int thread, threads;
+    uint64_t spin_ns;  /* how long it spins when it waits: see progress_spin */
+    uint64_t slept_ns; /* how long it has slept in this run */
+} worker;
+
+static inline phase_progress *progress_of(executor *e, uint32_t g, int phase)
 {
+    return &e->progress[N_PHASES * (size_t)g + (size_t)phase];
+}
+
+/* Parts of a short phase: a serial group is one, which belongs to thread 0. */
+static inline int parts_of(const worker *w, const plan_group *group)
+{
+    if (group->serial) return 1;
+    return w->threads < MAX_PARTS ? w->threads : MAX_PARTS;
+}
+
+static inline bool is_sliced(const plan_group *group, int phase)
+{
+    return group->work[phase] >= SLICED_WORK && !group->serial;
+}
+
+/* Runs part `part` of a short phase, unless another thread has taken it. */
+INLINE bool run_part(const worker *w, uint32_t g, int phase, int part)
+{
+    executor *e = w->e;
     const plan_group *group = &e->plan->groups[g];
-    const int64_t total = group->work[phase];
-    if (total < SLICED_WORK || threads == 1) {
-        run_tiles(e, record, group, phase, total * thread / threads,
-                  total * (thread + 1) / threads);
-        return;
-    }
-    atomic_llong *claimed = &e->claimed[2 * (size_t)g + (size_t)phase];
-    long long begin = atomic_load_explicit(claimed, memory_order_relaxed);
+    const int64_t total = group->work[phase], parts = parts_of(w, group);
+    const int64_t begin = total * part / parts, end = total * (part + 1) / parts;
+    phase_progress *p = progress_of(e, g, phase);
+    if (!progress_take(p, part)) return false;
+    run_tiles(e, w->record, group, phase, begin, end);
+    progress_add(&e->sleepers, &p->finished, (uint64_t)(end - begin), (uint64_t)total);
+    return true;
+}
+
+/* Runs slices of a long phase until none is left. */
+INLINE void run_slices(const worker *w, uint32_t g, int phase)
+{
+    executor *e = w->e;
+    const plan_group *group = &e->plan->groups[g];
+    const uint64_t total = (uint64_t)group->work[phase];
+    phase_progress *p = progress_of(e, g, phase);
+    unsigned long long begin = atomic_load_explicit(&p->taken, memory_order_relaxed);
     while (begin < total) {
-        long long slice = (total - begin) / (2 * threads), end;
-        end = slice > MIN_SLICE ? begin + slice : begin + MIN_SLICE;
-        if (!atomic_compare_exchange_weak_explicit(claimed, &begin, end, memory_order_relaxed,
+        uint64_t slice = (total - begin) / (2 * (unsigned)w->threads);
+        uint64_t end = begin + (slice > MIN_SLICE ? slice : MIN_SLICE);
+        if (end > total) end = total;
+        if (!atomic_compare_exchange_weak_explicit(&p->taken, &begin, end, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
-        run_tiles(e, record, group, phase, begin, end < total ? end : total);
-        begin = atomic_load_explicit(claimed, memory_order_relaxed);
+        run_tiles(e, w->record, group, phase, (int64_t)begin, (int64_t)end);
+        progress_add(&e->sleepers, &p->finished, end - begin, total);
+        begin = atomic_load_explicit(&p->taken, memory_order_relaxed);
     }
+}
+
+/* Runs one part of a phase that its thread has not begun. False if there is none; while a profile
+ * is on, each part is its thread's, so that runs are alike and a step has one event on a thread. */
+static __attribute__((noinline)) bool run_left_part(const worker *w, uint32_t g, int phase)
+{
+    const plan_group *group = &w->e->plan->groups[g];
+    const int parts = parts_of(w, group);
+    if (w->record || is_sliced(group, phase)) return false;
+    for (int part = 0; part < parts; part++)
+        if (run_part(w, g, phase, part)) return true;
+    return false;
+}
+
+/* Returns when a phase is finished. */
+INLINE void wait_for_phase(worker *w, uint32_t g, int phase)
+{
+    const uint64_t total = (uint64_t)w->e->plan->groups[g].work[phase];
+    const atomic_ullong *finished = &progress_of(w->e, g, phase)->finished;
+    while (!progress_reached(finished, total) && !progress_spin(finished, total, &w->spin_ns))
+        if (!run_left_part(w, g, phase))
+            w->slept_ns += progress_sleep(&w->e->sleepers, finished, total);
+}
+
+/* Returns when a group is finished. */
+INLINE void wait_for_group(worker *w, uint32_t g)
+{
+    if (w->threads == 1) return;
+    for (int phase = 0; phase < w->e->plan->groups[g].phases; phase++) wait_for_phase(w, g, phase);
+}
+
+/* One thread's part of a phase of a group. */
+INLINE void run_phase(const worker *w, uint32_t g, int phase)
+{
+    const plan_group *group = &w->e->plan->groups[g];
+    if (w->threads == 1)
+        run_tiles(w->e, w->record, group, phase, 0, group->work[phase]);
+    else if (is_sliced(group, phase))
+        run_slices(w, g, phase);
+    else if (w->thread < parts_of(w, group))
+        run_part(w, g, phase, w->thread);
 }
 
 /* ---- Groups ---- */
@@ -298,42 +383,71 @@ static void poison_group(const executor *e, uint32_t g)
     }
 }
 
-/* What each thread does. All threads pass the same barriers, because they decide whether to stop
- * only after one, and only on faults of the barrier intervals before it. */
+/* The same once for all threads, none of which begins the group before. */
+static void poison_once(const worker *w, uint32_t g)
+{
+    phase_progress *p = progress_of(w->e, g, POISON);
+    if (progress_take(p, 0)) {
+        poison_group(w->e, g);
+        progress_add(&w->e->sleepers, &p->finished, 1, 1);
+    }
+    progress_sleep(&w->e->sleepers, &p->finished, 1);
+}
+
+/* Whether the run ends before group g: an earlier barrier interval has failed. All threads find the
+ * same, because each waits for those intervals first. */
+static inline bool has_failed(const executor *e, uint32_t g)
+{
+    const weft_plan *plan = e->plan;
+    const unsigned failed = atomic_load(&e->fault.step);
+    return failed != NO_FAULT && plan->steps[failed].interval < plan->groups[g].interval;
+}
+
+/* Thread 0 leaves the region last, so that it does not spin in OpenMP for a thread that the system
+ * has put aside. */
+static void leave(worker *w)
+{
+    const uint64_t others = (uint64_t)w->threads - 1;
+    atomic_ullong *left = &w->e->left;
+    if (w->thread)
+        progress_add(&w->e->sleepers, left, 1, others);
+    else if (!progress_spin(left, others, &w->spin_ns))
+        w->slept_ns += progress_sleep(&w->e->sleepers, left, others);
+    if (!w->thread) w->e->slept_ns = w->slept_ns;
+}
+
+/* What each thread does. A thread enters a group when all groups before it are finished. */
 INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *record)
 {
     const weft_plan *plan = e->plan;
-    int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    if (threads == 1) omp_set_num_threads(1); /* see team_alone */
-    for (uint32_t g = e->begin; g < e->end; g++) {
+    worker w = {e, record, omp_get_thread_num(), omp_get_num_threads(), e->spin_ns, 0};
+    if (w.threads == 1) omp_set_num_threads(1); /* see team_alone */
+    uint32_t g = e->begin;
+    for (; g < e->end; g++) {
         const plan_group *group = &plan->groups[g];
-        if (g > e->begin && group->interval != plan->groups[g - 1].interval) {
-#pragma omp barrier
+        if (g > e->begin) {
+            wait_for_group(&w, g - 1);
             if (record) profile_waited(record);
-            if (thread == 0 && e->state.exchanges) exchanges_progress(&e->exchanges);
-            unsigned failed = atomic_load(&e->fault.step);
-            if (failed != NO_FAULT && plan->steps[failed].interval < group->interval) break;
+        }
+        if (g > e->begin && group->interval != plan->groups[g - 1].interval) {
+            if (w.thread == 0 && e->state.exchanges) exchanges_progress(&e->exchanges);
+            if (has_failed(e, g)) break;
         }
         if (e->poison) {
-#pragma omp barrier
-            if (thread == 0) poison_group(e, g);
-#pragma omp barrier
+            poison_once(&w, g);
             if (record) profile_waited(record);
         }
         if (record) profile_enter_group(record, profile, g);
         for (int phase = 0; phase < group->phases; phase++) {
-            if (group->serial) {
-                if (thread == 0) run_tiles(e, record, group, phase, 0, group->work[phase]);
-                continue;
-            }
-            int64_t total = group->work[phase];
-            if (phase && total && group->work[0]) {
-#pragma omp barrier
+            if (phase && w.threads > 1 && group->work[phase] && group->work[0]) {
+                if (!group->serial || w.thread == 0) wait_for_phase(&w, g, 0);
                 if (record) profile_waited(record);
             }
-            run_share(e, record, g, phase, thread, threads);
+            run_phase(&w, g, phase);
         }
     }
+    if (g == e->end && g > e->begin) wait_for_group(&w, g - 1);
+    leave(&w);
 }
 
 /* ---- A run ---- */
@@ -385,17 +499,25 @@ weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *pr
                          weft_error *error)
 {
     const bool resumed = executor_paused(e);
+    /* A profile shows the team. */
+    const bool whole = !resumed && until == e->plan->n_groups && !profile;
+    const bool alone = team > 1 && pace_team(&e->pace, team) == 1;
+    const uint64_t begin = clock_ns();
+    if (whole && alone) team = 1;
     e->begin = resumed ? e->end : e->first;
     e->end = until;
     atomic_store(&e->fault.step, NO_FAULT);
     e->fault.index = e->fault.limit = 0;
     if (!resumed) exchanges_begin(&e->exchanges);
-    for (size_t i = 2 * (size_t)e->begin; i < 2 * (size_t)e->end; i++)
-        atomic_init(&e->claimed[i], 0);
+    e->spin_ns = team > omp_get_num_procs() ? MIN_SPIN_NS : SPIN_NS;
+    atomic_init(&e->left, 0);
+    for (size_t i = N_PHASES * (size_t)e->begin; i < N_PHASES * (size_t)e->end; i++)
+        e->progress[i] = (phase_progress){0};
     if (profile)
         run_team_profiled(e, team, profile);
     else
         run_team(e, team);
+    if (whole && (alone || team > 1)) pace_record(&e->pace, alone, clock_ns() - begin, e->slept_ns);
     const unsigned failed = atomic_load(&e->fault.step);
     if (failed == NO_FAULT) return WEFT_OK;
     e->end = 0;

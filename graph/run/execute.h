@@ -6,7 +6,9 @@
 #include "ir/convert.h"
 #include "plan/plan.h"
 #include "exchanges.h"
+#include "pace.h"
 #include "profile.h"
+#include "progress.h"
 
 typedef struct executor {
     const weft_plan *plan;
@@ -15,9 +17,15 @@ typedef struct executor {
     fault fault;          /* of the last run */
     convert convert;      /* of blocks that are stored as bf16 */
     exchanges exchanges;
-    atomic_llong *claimed; /* by group and phase: nanoseconds of work that threads have taken */
-    uint32_t begin, end;   /* of the groups that the last call ran */
-    uint32_t first;        /* group of a run: those before it have run once for all runs */
+    phase_progress *progress; /* three for each group: its phases, and the poison of its buffers */
+    sleepers sleepers;
+    bool can_sleep;     /* sleepers exist */
+    atomic_ullong left; /* threads that have left the last run */
+    uint64_t spin_ns;   /* how long its threads spin when they wait */
+    uint64_t slept_ns;  /* how long thread 0 slept in the last run */
+    pace pace;
+    uint32_t begin, end; /* of the groups that the last call ran */
+    uint32_t first;      /* group of a run: those before it have run once for all runs */
     char *arena;
     bool poison; /* fill buffers with 0xFF before their first writer */
 } executor;

@@ -1,4 +1,5 @@
-/* What each input of a session holds: nothing yet, its default, or data of the program. */
+/* What each input of a session holds: its default, data of the program, or nothing yet or any more.
+ */
 #ifndef WEFT_GRAPH_FEEDS_H
 #define WEFT_GRAPH_FEEDS_H
 
@@ -6,18 +7,33 @@
 
 #include <weft/session.h>
 
+typedef enum feed_state {
+    FEED_NONE,    /* never fed */
+    FEED_REFUSED, /* the last feed was refused, so the data before it are out of date */
+    FEED_LOST,    /* another session has overwritten it in a shared arena */
+    FEED_DEFAULT,
+    FEED_DATA
+} feed_state;
+
 typedef struct feeds {
-    uint8_t *state; /* [value id of the plan's graph], of inputs only */
-    size_t n_missing, n_default;
+    uint32_t *inputs; /* ids in the plan's graph */
+    uint8_t *state;   /* feed_state of each */
+    size_t n, n_missing, n_default;
 } feeds;
 
 bool feeds_init(feeds *f, const weft_plan *plan); /* false when memory is out */
+void feeds_free(feeds *f);
 /* Writes the default of every input that still holds one; `memory` is the session's arena. */
 void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory);
 /* Call before the program writes input `id`. The input counts as fed from now on, and holds its
  * default, if it has one, until the program writes. */
 void feeds_mark_fed(feeds *f, const weft_plan *plan, uint32_t id, char *memory);
-/* WEFT_NOT_FOUND, with the name of the first input that holds nothing, if there is one. */
-weft_status feeds_check(const feeds *f, const weft_plan *plan, weft_error *error);
+/* A feed of input `id` was refused. */
+void feeds_mark_refused(feeds *f, uint32_t id);
+/* Another session has used the arena. */
+void feeds_lose(feeds *f, const weft_plan *plan);
+/* WEFT_NOT_FOUND, with the name of the first input that holds nothing, if there is one; of input
+ * `id` alone, if that is not 0. */
+weft_status feeds_check(const feeds *f, const weft_plan *plan, uint32_t id, weft_error *error);
 
 #endif

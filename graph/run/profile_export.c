@@ -15,14 +15,11 @@
 static void json_text(FILE *file, const char *text)
 {
     fputc('"', file);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < 0x20)
-            fprintf(file, "\\u%04x", c);
-        else if (c == '"' || c == '\\')
-            fprintf(file, "\\%c", c);
-        else
-            fputc(c, file);
+    while (*text) {
+        const bool control = (unsigned char)*text < 0x20;
+        if (*text == '"' || *text == '\\') fputc('\\', file);
+        if (control) fprintf(file, "\\u%04x", (unsigned)*text);
+        text += control ? 1 : text_put_character(file, text);
     }
     fputc('"', file);
 }
@@ -84,6 +81,7 @@ static void trace_event(void *context, const weft_profile_event *e)
 
 weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *error)
 {
+    weft_error_clear(error);
     if (!p || !file)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "trace", "the profile or the file is NULL");
     if (!p->trace_runs)
@@ -137,6 +135,7 @@ static void decorate(void *user, const weft_graph *graph, size_t index, weft_dot
 
 weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error)
 {
+    weft_error_clear(error);
     weft_profile_row *rows;
     size_t n;
     weft_status status =

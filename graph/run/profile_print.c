@@ -214,6 +214,7 @@ weft_status weft_profile_print(const weft_profile *profile,
                                const weft_profile_print_options *options, FILE *file,
                                weft_error *error)
 {
+    weft_error_clear(error);
     static const weft_profile_print_options defaults = {.width = 0};
     const weft_profile_print_options *o = options ? options : &defaults;
     weft_profile_row *rows;

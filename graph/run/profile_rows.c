@@ -5,6 +5,7 @@
  * scopes to rows, so rows take O(threads x steps). */
 #include "profile.h"
 
+#include "base/text.h"
 #include "ir/node_names.h"
 
 #include <math.h>
@@ -57,7 +58,7 @@ static size_t scope_prefix(const char *scope, int depth)
     size_t n = 0;
     for (; depth > 0 && scope[n]; depth--) {
         if (n) n++; /* the dot */
-        n += strcspn(scope + n, ".");
+        n += text_component(scope + n);
     }
     return n;
 }
@@ -192,6 +193,7 @@ weft_status weft_profile_rows(const weft_profile *profile, weft_profile_by by, i
                               const weft_peaks *peaks, weft_profile_row **rows, size_t *count,
                               weft_error *error)
 {
+    weft_error_clear(error);
     if (rows) *rows = NULL;
     if (count) *count = 0;
     if (!profile || !rows || !count)

@@ -10,17 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char has_not_run[] = "the session has not run";
+static const char run_failed[] = "the session's last run failed";
+static const char run_stopped[] = "the session has stopped in the middle of a run";
+static const char was_searched[] = "weft_session_find_nonfinite has overwritten the results";
+static const char arena_taken[] = "another session has used the shared arena since the last run";
+
 struct weft_session {
     const weft_plan *plan;
     weft_params *params;
     weft_tensor *tensors; /* the plan's, with data */
     char *arena;
     bool owns_arena, owns_workspace;
-    int threads; /* of a run, if the system grants them */
+    const void *
+        *arena_user; /* where the sessions of a shared arena say whose data it has; or NULL */
+    int threads;     /* of a run, if the system grants them */
     executor executor;
     weft_profile *profile; /* NULL if it was never switched on */
     bool profiling;
     feeds feeds;
+    const char *no_results; /* why the targets have none; NULL: those of the last run */
     watches watches;
     weft_error error;
 };
@@ -97,6 +106,7 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     size_t bytes = s->plan->stats.arena_bytes;
     if (o->arena) {
         s->arena = o->arena;
+        s->arena_user = o->arena_user;
         if (o->arena_bytes >= bytes && (uintptr_t)o->arena % 64 == 0) return true;
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
                        "the arena given has %zu bytes at %p; the plan needs %zu, 64-byte aligned",
@@ -149,7 +159,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
 {
     static const weft_session_options defaults = {0};
     const weft_session_options *o = options ? options : &defaults;
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!plan || o->threads < 0 || o->threads > WEFT_MAX_THREADS) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
                        plan ? "%d threads; expected 0 (the default) to %d" : "the plan is NULL",
@@ -178,7 +188,8 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                weft_team(s->threads, &team, error) == WEFT_OK;
     if (good) {
         s->executor.arena = s->arena;
-        feeds_fill_defaults(&s->feeds, plan, s->arena);
+        s->no_results = has_not_run;
+        if (!s->arena_user) feeds_fill_defaults(&s->feeds, plan, s->arena);
         return s;
     }
     weft_session_free(s);
@@ -189,10 +200,11 @@ void weft_session_free(weft_session *session)
 {
     if (!session) return;
     if (session->owns_arena) free(session->arena);
+    if (session->arena_user && *session->arena_user == session) *session->arena_user = NULL;
     if (session->owns_workspace) free(session->executor.state.workspace);
     free(session->tensors);
     executor_free(&session->executor);
-    free(session->feeds.state);
+    feeds_free(&session->feeds);
     profile_free(session->profile);
     watches_free(&session->watches);
     free(session);
@@ -245,7 +257,40 @@ static bool find_tensor(const weft_session *session, weft_value value, weft_tens
     return true;
 }
 
-/* The same, with an error in the name of `function`. */
+/* Whether the arena has the data of this session; notices it if another one has used it since. */
+static bool has_arena(weft_session *s)
+{
+    if (!s->arena_user || *s->arena_user == s) return true;
+    feeds_lose(&s->feeds, s->plan);
+    if (!s->no_results) s->no_results = arena_taken;
+    return false;
+}
+
+/* Takes over the arena before this session writes it. */
+static void claim_arena(weft_session *s)
+{
+    if (has_arena(s)) return;
+    feeds_fill_defaults(&s->feeds, s->plan, s->arena);
+    *s->arena_user = s;
+}
+
+/* Whether a value that can be read has contents: an input its feed or default, a state those of the
+ * store, a result those of a run that succeeded. */
+static bool has_contents(weft_session *s, weft_value value, const char *function)
+{
+    const unsigned kinds = s->plan->kinds[value.id];
+    const char *reason = has_arena(s) ? NULL : arena_taken;
+    if (kinds & VALUE_STORED) return true;
+    if (!(kinds & VALUE_INPUT)) reason = s->no_results;
+    if (reason)
+        weft_error_set(&s->error, WEFT_NOT_FOUND, function,
+                       "%s: expected a weft_run that succeeds before the value is read", reason);
+    else if (kinds & VALUE_INPUT)
+        feeds_check(&s->feeds, s->plan, planned_id(s, value), &s->error);
+    return s->error.status == WEFT_OK;
+}
+
+/* The same as find_tensor, with an error in the name of `function`. */
 static bool tensor_for(weft_session *session, weft_value value, weft_tensor *tensor,
                        const char *function)
 {
@@ -262,10 +307,12 @@ static bool tensor_for(weft_session *session, weft_value value, weft_tensor *ten
 
 bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor)
 {
-    if (!session || !tensor || !tensor_for(session, value, tensor, "weft_session_tensor"))
-        return false;
-    if (session->plan->kinds[value.id] & VALUE_INPUT)
-        feeds_mark_fed(&session->feeds, session->plan, planned_id(session, value), session->arena);
+    static const char function[] = "weft_session_tensor";
+    if (!session || !tensor || !tensor_for(session, value, tensor, function)) return false;
+    if (!(session->plan->kinds[value.id] & VALUE_INPUT))
+        return has_contents(session, value, function);
+    claim_arena(session);
+    feeds_mark_fed(&session->feeds, session->plan, planned_id(session, value), session->arena);
     return true;
 }
 
@@ -300,8 +347,11 @@ weft_status weft_feed(weft_session *session, weft_value input, const void *data,
     weft_tensor tensor;
     if (!id) return WEFT_OK;
     if (!tensor_for(session, input, &tensor, "weft_feed")) return WEFT_INTERNAL;
-    if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes))
+    claim_arena(session);
+    if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes)) {
+        feeds_mark_refused(&session->feeds, id);
         return wrong_bytes(session, input, &tensor, data, bytes, "weft_feed");
+    }
     feeds_mark_fed(&session->feeds, plan, id, session->arena);
     if (bytes) memcpy(tensor.data, data, bytes);
     normalise_bools(tensor.dtype, tensor.data, bytes);
@@ -315,6 +365,7 @@ weft_status weft_fetch(weft_session *session, weft_value target, void *data, siz
     if (!tensor_for(session, target, &tensor, "weft_fetch")) return WEFT_NOT_FOUND;
     if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes))
         return wrong_bytes(session, target, &tensor, data, bytes, "weft_fetch");
+    if (!has_contents(session, target, "weft_fetch")) return WEFT_NOT_FOUND;
     if (bytes) memcpy(data, tensor.data, bytes);
     return WEFT_OK;
 }
@@ -390,12 +441,17 @@ size_t weft_session_unwatch(weft_session *session, weft_value value)
 
 /* ---- Runs ---- */
 
-/* Another session may have overwritten the defaults in a shared arena, so they are written again.
- */
-static weft_status prepare_inputs(const weft_session *s, weft_error *error)
+/* Another session may have overwritten the defaults in a shared arena, so they are written again,
+ * unless the run goes on. */
+static weft_status prepare_inputs(weft_session *s, weft_error *error)
 {
-    if (!s->owns_arena) feeds_fill_defaults(&s->feeds, s->plan, s->arena);
-    return feeds_check(&s->feeds, s->plan, error);
+    const bool goes_on = executor_paused(&s->executor);
+    if (!has_arena(s) && goes_on)
+        return weft_error_set(error, WEFT_NOT_FOUND, "weft_run",
+                              "another session has used the shared arena in the middle of the run");
+    claim_arena(s);
+    if (!s->owns_arena && !goes_on) feeds_fill_defaults(&s->feeds, s->plan, s->arena);
+    return feeds_check(&s->feeds, s->plan, 0, error);
 }
 
 /* Runs, or goes on, up to a group. */
@@ -404,8 +460,8 @@ static weft_status run_until(weft_session *session, uint32_t until)
     weft_error *e = &session->error;
     executor *x = &session->executor;
     int team;
-    if (weft_team(session->threads, &team, e) != WEFT_OK ||
-        (!executor_paused(x) && prepare_inputs(session, e) != WEFT_OK)) {
+    session->no_results = run_failed;
+    if (weft_team(session->threads, &team, e) != WEFT_OK || prepare_inputs(session, e) != WEFT_OK) {
         exchanges_abandon(&x->exchanges, e);
         x->end = 0;
         return e->status;
@@ -416,6 +472,7 @@ static weft_status run_until(weft_session *session, uint32_t until)
     else if (watches_run(&session->watches, x, until, team, profile, e) == WEFT_OK)
         memset(e, 0, sizeof *e); /* of what a callback asked of the session */
     if (!executor_paused(x)) x->state.step++;
+    if (e->status == WEFT_OK) session->no_results = executor_paused(x) ? run_stopped : NULL;
     if (e->status == WEFT_OK && x->end == session->plan->n_groups && session->owns_arena)
         x->first = session->plan->fixed_groups;
     return e->status;
@@ -464,12 +521,14 @@ static void find_nonfinite(void *data)
 
 weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found)
 {
-    if (!session) return WEFT_BAD_ARGUMENT;
-    weft_error none = {0};
+    weft_error_clear(found);
+    if (!session)
+        return weft_error_set(found, WEFT_BAD_ARGUMENT, "weft_session_find_nonfinite",
+                              "the session is NULL");
     nonfinite_run r = {session, found, WEFT_OK};
-    if (found) *found = none;
     weft_status status = prepare_inputs(session, found);
     if (status != WEFT_OK) return status;
+    session->no_results = was_searched;
     session->executor.state.step--; /* the failed run has already counted */
     team_alone(find_nonfinite, &r);
     session->executor.state.step++;

@@ -193,7 +193,9 @@ static size_t open_team(int threads)
 
 weft_status weft_team(int threads, int *team, weft_error *error)
 {
+    weft_error_clear(error);
     bool nested = omp_get_level() > 0;
+    if (!team) return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_team", "the result is NULL");
     *team = 1;
     if (threads > max_threads) threads = max_threads;
     if (threads <= 1 || !forks_watched) return WEFT_OK;

@@ -18,13 +18,20 @@ static void uniforms(uint64_t key, uint64_t i, double u[2])
     u[1] = weft_uniform(&r[2]);
 }
 
-/* Fans of a weight [receptive..., in, out]; a vector [n] counts as [1, n]. */
-static void fans(weft_shape shape, double *fan_in, double *fan_out)
+typedef struct fans {
+    double in, out;
+} fans;
+
+/* Of a weight [in, out], where a vector [n] counts as [1, n]; or, of the kinds CONV_, of
+ * [out, in / groups, kernel...]. */
+static fans fans_of(weft_init_kind kind, weft_shape shape)
 {
-    double receptive = 1;
-    for (int d = 0; d < shape.rank - 2; d++) receptive *= (double)shape.dim[d];
-    *fan_in = receptive * (shape.rank > 1 ? (double)shape.dim[shape.rank - 2] : 1);
-    *fan_out = receptive * (shape.rank > 0 ? (double)shape.dim[shape.rank - 1] : 1);
+    const double first = shape.rank > 0 ? (double)shape.dim[0] : 1;
+    if (kind < WEFT_INIT_CONV_XAVIER_UNIFORM)
+        return shape.rank > 1 ? (fans){first, (double)shape.dim[1]} : (fans){1, first};
+    double kernel = 1;
+    for (int d = 2; d < shape.rank; d++) kernel *= (double)shape.dim[d];
+    return (fans){(double)shape.dim[1] * kernel, first * kernel};
 }
 
 /* Box & Muller 1958: N(0, 1) from two uniform numbers. */
@@ -33,10 +40,9 @@ static double normal(const double u[2])
     return sqrt(-2 * log(1 - u[0])) * cos(6.283185307179586 * u[1]);
 }
 
-static double element(const weft_init *init, double fan_in, double fan_out, uint64_t key,
-                      uint64_t i)
+static double element(const weft_init *init, fans fan, uint64_t key, uint64_t i)
 {
-    double u[2], spread = init->a, sum = fan_in + fan_out;
+    double u[2], spread = init->a, sum = fan.in + fan.out;
     if (init->kind == WEFT_INIT_CONSTANT) return init->a;
     uniforms(key, i, u);
     switch (init->kind) {
@@ -45,13 +51,16 @@ static double element(const weft_init *init, double fan_in, double fan_out, uint
     case WEFT_INIT_NORMAL:
         return init->a + init->b * normal(u);
     case WEFT_INIT_XAVIER_UNIFORM:
+    case WEFT_INIT_CONV_XAVIER_UNIFORM:
         return spread * sqrt(6 / sum) * (2 * u[0] - 1);
     case WEFT_INIT_XAVIER_NORMAL:
+    case WEFT_INIT_CONV_XAVIER_NORMAL:
         return spread * sqrt(2 / sum) * normal(u);
     case WEFT_INIT_KAIMING_UNIFORM:
-        return spread * sqrt(3 / fan_in) * (2 * u[0] - 1);
+    case WEFT_INIT_CONV_KAIMING_UNIFORM:
+        return spread * sqrt(3 / fan.in) * (2 * u[0] - 1);
     default:
-        return spread / sqrt(fan_in) * normal(u);
+        return spread / sqrt(fan.in) * normal(u);
     }
 }
 
@@ -78,11 +87,10 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape,
     const part_runs runs = part_runs_of(part, shape);
     const int64_t n = weft_shape_numel(shape);
     uint64_t key = weft_hash_text(name) ^ (seed * 0x9E3779B97F4A7C15u);
-    double fan_in, fan_out;
-    fans(part_whole(part, shape), &fan_in, &fan_out);
+    const fans fan = fans_of(init->kind, part_whole(part, shape));
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = i / runs.length * runs.stride + runs.offset + i % runs.length;
-        double x = element(init, fan_in, fan_out, key, (uint64_t)at);
+        double x = element(init, fan, key, (uint64_t)at);
         switch (dtype) {
         case WEFT_F32:
             ((float *)data)[i] = (float)x;

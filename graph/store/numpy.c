@@ -238,7 +238,7 @@ static int64_t transposed(const weft_shape *shape, int64_t i)
 weft_status array_read_data(const array_source *from, const array_header *h, void *data,
                             weft_error *error)
 {
-    enum { CHUNK = 8192 };
+    enum { CHUNK = 512 };
     unsigned char chunk[8 * CHUNK], element[8];
     const int64_t n = weft_shape_numel(h->shape);
     for (int64_t first = 0; first < n; first += CHUNK) {
@@ -287,19 +287,18 @@ static bool read_file(void *context, void *data, size_t n)
 weft_status weft_npy_load(weft_params *params, const char *name, const char *path,
                           weft_error *error)
 {
+    weft_error_clear(error);
     struct stat about;
     if (!params || !name || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npy_load",
                               "the store, the name or the path is NULL");
-    FILE *file = fopen(path, "rb");
+    FILE *file = file_open_stdio(path);
     if (!file || fstat(fileno(file), &about) != 0) {
         const int was = errno;
         if (file) fclose(file);
-        return weft_error_set(error, was == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, path,
-                              "cannot be read: %s", strerror(was));
+        return weft_error_set(error, file_status(was), path, "cannot be read: %s", file_error(was));
     }
-    const array_source from = {path, S_ISREG(about.st_mode) ? (uint64_t)about.st_size : 0,
-                               read_file, file};
+    const array_source from = {path, (uint64_t)about.st_size, read_file, file};
     const weft_status status = array_read(params, name, &from, error);
     fclose(file);
     return status;
@@ -327,15 +326,16 @@ size_t array_make_header(const weft_tensor *tensor, char text[ARRAY_HEADER_BYTES
 
 weft_status weft_npy_save(const weft_tensor *tensor, const char *path, weft_error *error)
 {
+    weft_error_clear(error);
     char header[ARRAY_HEADER_BYTES];
     file_writer file;
     if (!tensor || !path || (unsigned)tensor->dtype >= WEFT_DTYPES)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npy_save",
                               "the tensor or the path is NULL, or the dtype is none");
     if (!file_begin(&file, path))
-        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
     file_write(&file, header, array_make_header(tensor, header));
     file_write(&file, tensor->data, weft_tensor_bytes(tensor->dtype, tensor->shape));
     if (file_commit(&file)) return WEFT_OK;
-    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef WEFT_HAVE_LIBZIP
 #include <zip.h>
@@ -87,18 +88,26 @@ static zip_t *open_archive(const char *path, weft_status *status, weft_error *er
 {
     int code = 0;
     zip_error_t about;
-    zip_t *archive = zip_open(path, ZIP_RDONLY, &code);
+    const int descriptor = file_open(path);
+    if (descriptor < 0) {
+        *status = weft_error_set(error, file_status(errno), path, "cannot be read: %s",
+                                 file_error(errno));
+        return NULL;
+    }
+    zip_t *archive = zip_fdopen(descriptor, 0, &code);
     *status = WEFT_OK;
     if (archive) return archive;
+    close(descriptor);
     zip_error_init_with_code(&about, code);
-    *status = weft_error_set(error, code == ZIP_ER_NOENT ? WEFT_NOT_FOUND : WEFT_BAD_FILE, path,
-                             "cannot be read: %s", zip_error_strerror(&about));
+    *status = weft_error_set(error, WEFT_BAD_FILE, path, "cannot be read: %s",
+                             zip_error_strerror(&about));
     zip_error_fini(&about);
     return NULL;
 }
 
 weft_status weft_npz_load(weft_params *params, const char *path, weft_error *error)
 {
+    weft_error_clear(error);
     weft_status status;
     if (!params || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npz_load",
@@ -119,6 +128,7 @@ weft_status weft_npz_load(weft_params *params, const char *path, weft_error *err
 weft_status weft_npz_load_array(weft_params *params, const char *name, const char *path,
                                 const char *array, weft_error *error)
 {
+    weft_error_clear(error);
     weft_status status;
     char member[NAME_BYTES + SUFFIX_BYTES];
     if (!params || !name || !path || !array)
@@ -193,10 +203,10 @@ static weft_status make_archive(const weft_params *params, const weft_params_fil
 
 static weft_status write_archive(zip_source_t *buffer, const char *path, weft_error *error)
 {
-    char chunk[16384];
+    char chunk[4096];
     file_writer file;
     if (!file_begin(&file, path))
-        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
     bool good = zip_source_open(buffer) == 0;
     zip_int64_t n = 0;
     while (good && (n = zip_source_read(buffer, chunk, sizeof chunk)) > 0)
@@ -207,12 +217,13 @@ static weft_status write_archive(zip_source_t *buffer, const char *path, weft_er
         return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the archive");
     }
     if (file_commit(&file)) return WEFT_OK;
-    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
 }
 
 weft_status weft_npz_save(const weft_params *params, const char *path,
                           const weft_params_filter *filter, weft_error *error)
 {
+    weft_error_clear(error);
     /* The end of an archive, which is all of one without members. */
     static const char no_members[22] = {'P', 'K', 5, 6};
     zip_error_t about;
@@ -228,7 +239,7 @@ weft_status weft_npz_save(const weft_params *params, const char *path,
     weft_status status = make_archive(params, filter, buffer, &members, path, error);
     if (status == WEFT_OK && members) status = write_archive(buffer, path, error);
     if (status == WEFT_OK && !members && !file_replace(path, no_members, sizeof no_members))
-        status = weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+        status = weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
     zip_source_free(buffer);
     return status;
 }

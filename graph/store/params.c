@@ -1,7 +1,9 @@
-/* The parameter store: tensors in order of addition, found by name through a hash table with linear
- * probing, which doubles when half full. O(1) a look-up; data never move. */
+/* The parameter store: tensors in order of addition, found by name. O(1) a look-up; data never
+ * move. */
 #include "params.h"
 #include "init.h"
+
+#include "base/match.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +23,10 @@ void weft_params_free(weft_params *params)
         free(params->metas[i].text);
     }
     free(params->params);
-    free(params->names.slots);
-    free(params->keys.slots);
+    name_table_free(&params->names);
+    name_table_free(&params->keys);
     free(params->metas);
+    free(params->source);
     free(params);
 }
 
@@ -34,44 +37,7 @@ char *params_copy_text(const char *text)
     return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
-/* ---- Elements by name ---- */
-
-static const char *name_at(const void *items, size_t stride, size_t i)
-{
-    return *(char *const *)(const void *)((const char *)items + i * stride);
-}
-
-/* The slot of a name, or the empty one that it would take; the index must have slots. */
-static uint32_t *slot_of(const name_index *index, const void *items, size_t stride,
-                         const char *name)
-{
-    size_t mask = index->capacity - 1, i = weft_hash_text(name) & mask;
-    while (index->slots[i] && strcmp(name_at(items, stride, index->slots[i] - 1), name) != 0)
-        i = (i + 1) & mask;
-    return &index->slots[i];
-}
-
-static void rebuild(name_index *index, const void *items, size_t stride, size_t n)
-{
-    if (!index->slots) return;
-    memset(index->slots, 0, index->capacity * sizeof *index->slots);
-    for (size_t i = 0; i < n; i++)
-        *slot_of(index, items, stride, name_at(items, stride, i)) = (uint32_t)i + 1;
-}
-
-/* Grows an index of the first n elements until `wanted` fit; false when memory is out. */
-static bool grow_index(name_index *index, const void *items, size_t stride, size_t n, size_t wanted)
-{
-    size_t capacity = index->capacity ? index->capacity : 64;
-    while (capacity / 2 < wanted) capacity *= 2;
-    if (capacity == index->capacity) return true;
-    uint32_t *slots = wanted < UINT32_MAX ? calloc(capacity, sizeof *slots) : NULL;
-    if (!slots) return false;
-    free(index->slots);
-    *index = (name_index){slots, capacity};
-    rebuild(index, items, stride, n);
-    return true;
-}
+/* ---- Room and removal ---- */
 
 /* Grows an array, whose capacity doubles, until `wanted` elements fit; NULL when memory is out. */
 static void *grow_array(void *items, size_t stride, size_t *capacity, size_t wanted)
@@ -84,16 +50,6 @@ static void *grow_array(void *items, size_t stride, size_t *capacity, size_t wan
     return grown;
 }
 
-static uint32_t *param_slot(const weft_params *params, const char *name)
-{
-    return slot_of(&params->names, params->params, sizeof *params->params, name);
-}
-
-static uint32_t *meta_slot(const weft_params *params, const char *key)
-{
-    return slot_of(&params->keys, params->metas, sizeof *params->metas, key);
-}
-
 void params_truncate(weft_params *params, size_t n)
 {
     while (params->n > n) {
@@ -101,7 +57,10 @@ void params_truncate(weft_params *params, size_t n)
         free(p->name);
         if (!p->shared) arena_truncate(&params->data, p->tensor.data);
     }
-    rebuild(&params->names, params->params, sizeof *params->params, params->n);
+    /* There is room for them: there was for more. */
+    name_table_clear(&params->names);
+    for (size_t i = 0; i < params->n; i++)
+        name_table_put(&params->names, params->params[i].name, i);
 }
 
 void params_swap_tensors(weft_params *a, weft_params *b)
@@ -126,7 +85,7 @@ static bool grow(weft_params *params)
         grow_array(params->params, sizeof *params->params, &params->capacity, params->n + 1);
     if (!grown) return false;
     params->params = grown;
-    return grow_index(&params->names, grown, sizeof *grown, params->n, params->n + 1);
+    return name_table_reserve(&params->names, 1);
 }
 
 /* ---- Tensors ---- */
@@ -134,6 +93,7 @@ static bool grow(weft_params *params)
 weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dtype,
                             weft_shape shape, weft_tensor *tensor, weft_error *error)
 {
+    weft_error_clear(error);
     char have[128], want[128];
     int64_t numel = weft_shape_numel(shape);
     /* In files, __metadata__ is the name of the metadata. */
@@ -160,13 +120,14 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
         return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
     }
     params->params[params->n] = (param){copy, weft_tensor_dense(data, dtype, shape), false};
-    *param_slot(params, copy) = (uint32_t)++params->n;
+    name_table_put(&params->names, copy, params->n++);
     if (tensor) *tensor = params->params[params->n - 1].tensor;
     return WEFT_OK;
 }
 
 weft_status weft_params_share(weft_params *params, const weft_params *from, weft_error *error)
 {
+    weft_error_clear(error);
     if (!params || !from || params == from)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "params", "two stores are needed");
     size_t before = params->n;
@@ -180,17 +141,16 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
                          : weft_error_set(error, WEFT_NO_MEMORY, name, "no memory");
         }
         params->params[params->n] = (param){copy, from->params[i].tensor, true};
-        *param_slot(params, copy) = (uint32_t)++params->n;
+        name_table_put(&params->names, copy, params->n++);
     }
     return WEFT_OK;
 }
 
 bool weft_params_get(const weft_params *params, const char *name, weft_tensor *tensor)
 {
-    if (!params || !name || !params->names.capacity) return false;
-    uint32_t at = *param_slot(params, name);
-    if (at && tensor) *tensor = params->params[at - 1].tensor;
-    return at != 0;
+    const size_t *at = params && name ? name_table_find(&params->names, name) : NULL;
+    if (at && tensor) *tensor = params->params[*at].tensor;
+    return at != NULL;
 }
 
 size_t weft_params_count(const weft_params *params)
@@ -203,32 +163,96 @@ const char *weft_params_name(const weft_params *params, size_t index)
     return params && index < params->n ? params->params[index].name : NULL;
 }
 
-weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint64_t seed,
-                             weft_error *error)
+const char *weft_params_source(const weft_params *params)
 {
+    return params ? params->source : NULL;
+}
+
+/* ---- First contents ---- */
+
+/* Adds one state, unless it is there. */
+static weft_status add_state(weft_params *params, const char *name, const weft_state_attr *attr,
+                             uint64_t seed, weft_error *error)
+{
+    weft_tensor tensor;
+    const size_t n = params->n;
+    weft_status status = weft_params_add(params, name, attr->dtype, attr->shape, &tensor, error);
+    const bool zeros = attr->init.kind == WEFT_INIT_CONSTANT && attr->init.a == 0;
+    if (status == WEFT_OK && params->n > n && !zeros)
+        weft_init_fill(&attr->init, attr->dtype, attr->shape, &attr->part, seed, name, tensor.data);
+    return status;
+}
+
+/* Fails with the names of the states that the store lacks and the filter does not select. */
+static weft_status check_states(const weft_params *params, const weft_value *states, size_t n,
+                                const weft_graph *graph, const weft_params_filter *filter,
+                                weft_error *error)
+{
+    char text[300];
+    name_match lacks;
+    size_t n_wanted = 0, n_found = 0;
+    const char **wanted = malloc((2 * n + 1) * sizeof *wanted), **found = wanted + n;
+    for (size_t i = 0; wanted && i < n; i++) {
+        const char *name = weft_name_of(graph, states[i]);
+        const bool has = weft_params_get(params, name, NULL);
+        if (!has && params_selects(filter, name)) continue;
+        wanted[n_wanted++] = name;
+        if (has) found[n_found++] = name;
+    }
+    const bool good = wanted && match_names(&lacks, wanted, n_wanted, found, n_found);
+    weft_status status =
+        good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "params", "no memory");
+    if (good && lacks.n_missing) {
+        match_text(&lacks, "states", text, sizeof text);
+        status = weft_error_set(error, WEFT_NOT_FOUND, params->source ? params->source : "params",
+                                "%s", text);
+    }
+    if (good) match_free(&lacks);
+    free(wanted);
+    return status;
+}
+
+static weft_status add_states(weft_params *params, const weft_graph *graph,
+                              const weft_params_filter *filter, uint64_t seed, weft_error *error)
+{
+    const size_t before = params->n, n = weft_graph_states(graph, NULL, 0);
+    weft_value *states = malloc((n + 1) * sizeof *states);
+    if (!states) return weft_error_set(error, WEFT_NO_MEMORY, "params", "no memory");
+    weft_graph_states(graph, states, n);
+    weft_status status = filter ? check_states(params, states, n, graph, filter, error) : WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && i < n; i++) {
+        const weft_state_attr *attr = graph->nodes[weft_producer(graph, states[i])].attr;
+        status = add_state(params, weft_name_of(graph, states[i]), attr, seed, error);
+    }
+    if (status != WEFT_OK) params_truncate(params, before);
+    free(states);
+    return status;
+}
+
+static bool selects_none(void *context, const char *name)
+{
+    (void)context;
+    (void)name;
+    return false;
+}
+
+weft_status weft_params_init_some(weft_params *params, const weft_graph *graph,
+                                  const weft_params_filter *filter, uint64_t seed,
+                                  weft_error *error)
+{
+    weft_error_clear(error);
     const weft_error *e = weft_graph_error(graph);
     if (e->status != WEFT_OK) return weft_error_copy(error, e);
     if (!params) return weft_error_set(error, WEFT_BAD_ARGUMENT, "params", "the store is NULL");
-    size_t before = params->n;
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        const node_record *node = &graph->nodes[i];
-        if (node->op != &weft_op_state) continue;
-        const weft_state_attr *attr = node->attr;
-        const char *name = graph->values[node->first_out].name;
-        weft_tensor tensor;
-        size_t n = params->n;
-        weft_status status =
-            weft_params_add(params, name, attr->dtype, attr->shape, &tensor, error);
-        if (status != WEFT_OK) {
-            params_truncate(params, before);
-            return status;
-        }
-        bool zeros = attr->init.kind == WEFT_INIT_CONSTANT && attr->init.a == 0;
-        if (params->n > n && !zeros)
-            weft_init_fill(&attr->init, attr->dtype, attr->shape, &attr->part, seed, name,
-                           tensor.data);
-    }
-    return WEFT_OK;
+    return add_states(params, graph, filter, seed, error);
+}
+
+weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint64_t seed,
+                             weft_error *error)
+{
+    static const weft_params_filter nothing = {.selects = selects_none};
+    return weft_params_init_some(params, graph, weft_params_source(params) ? &nothing : NULL, seed,
+                                 error);
 }
 
 /* ---- Metadata ---- */
@@ -239,21 +263,24 @@ bool params_reserve_metas(weft_params *params, size_t more)
     meta *grown = grow_array(params->metas, sizeof *params->metas, &params->meta_capacity, wanted);
     if (!grown) return false;
     params->metas = grown;
-    return grow_index(&params->keys, grown, sizeof *grown, params->n_meta, wanted);
+    return name_table_reserve(&params->keys, more);
 }
 
 void params_move_metas(weft_params *to, weft_params *from)
 {
     for (size_t i = 0; i < from->n_meta; i++) {
         meta *m = &from->metas[i];
-        uint32_t *at = meta_slot(to, m->key);
-        if (!*at) {
-            to->metas[to->n_meta] = (meta){NULL, NULL};
-            *at = (uint32_t)++to->n_meta;
+        const size_t at = *name_table_put(&to->keys, m->key, to->n_meta);
+        meta *own = &to->metas[at];
+        if (at == to->n_meta) {
+            to->n_meta++;
+            *own = *m;
+            *m = (meta){NULL, NULL};
+        } else { /* the text alone: the table has the key */
+            char *text = own->text;
+            own->text = m->text;
+            m->text = text;
         }
-        meta old = to->metas[*at - 1];
-        to->metas[*at - 1] = *m;
-        *m = old;
     }
 }
 
@@ -265,10 +292,10 @@ weft_status weft_params_set_meta(weft_params *params, const char *key, const cha
         free(new_text);
         return WEFT_NO_MEMORY;
     }
-    uint32_t *at = meta_slot(params, key);
-    if (*at) {
-        free(params->metas[*at - 1].text);
-        params->metas[*at - 1].text = new_text;
+    const size_t *at = name_table_find(&params->keys, key);
+    if (at) {
+        free(params->metas[*at].text);
+        params->metas[*at].text = new_text;
         return WEFT_OK;
     }
     char *new_key = params_copy_text(key);
@@ -277,15 +304,14 @@ weft_status weft_params_set_meta(weft_params *params, const char *key, const cha
         return WEFT_NO_MEMORY;
     }
     params->metas[params->n_meta] = (meta){new_key, new_text};
-    *at = (uint32_t)++params->n_meta;
+    name_table_put(&params->keys, new_key, params->n_meta++);
     return WEFT_OK;
 }
 
 const char *weft_params_meta(const weft_params *params, const char *key)
 {
-    if (!params || !key || !params->keys.capacity) return NULL;
-    uint32_t at = *meta_slot(params, key);
-    return at ? params->metas[at - 1].text : NULL;
+    const size_t *at = params && key ? name_table_find(&params->keys, key) : NULL;
+    return at ? params->metas[*at].text : NULL;
 }
 
 weft_status weft_params_copy_meta(weft_params *to, const weft_params *from)

@@ -16,21 +16,22 @@ typedef struct meta {
     char *key, *text;
 } meta;
 
-/* A hash table by name of an array whose elements begin with a pointer to their name. */
-typedef struct name_index {
-    uint32_t *slots; /* positions + 1; 0: an empty slot */
-    size_t capacity; /* a power of two, or 0 */
-} name_index;
-
 struct weft_params {
     param *params;
     size_t n, capacity;
     arena data;
-    name_index names; /* of params */
+    name_table names; /* positions in params */
     meta *metas;
     size_t n_meta, meta_capacity;
-    name_index keys; /* of metas */
+    name_table keys; /* positions in metas */
+    char *source;    /* the file that it was loaded from; NULL: none, or it may lack states */
 };
+
+/* Whether a filter, or none, selects a tensor. */
+static inline bool params_selects(const weft_params_filter *filter, const char *name)
+{
+    return !filter || !filter->selects || filter->selects(filter->context, name);
+}
 
 static inline size_t param_bytes(const param *p)
 {

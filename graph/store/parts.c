@@ -53,6 +53,7 @@ static weft_status find_whole(const weft_params *whole, const char *name, const 
 weft_status weft_params_take_parts(weft_params *params, const weft_graph *graph,
                                    const weft_params *whole, weft_error *error)
 {
+    weft_error_clear(error);
     const char *name;
     const weft_state_attr *a;
     weft_tensor from, to;
@@ -86,6 +87,7 @@ static weft_status copy_selected(weft_params *to, const weft_params *from,
 weft_status weft_params_keep_parts(weft_params *params, const weft_graph *graph,
                                    const weft_params_filter *also, weft_error *error)
 {
+    weft_error_clear(error);
     weft_params *own = weft_params_new();
     if (!own) return weft_error_set(error, WEFT_NO_MEMORY, "weft_params_keep_parts", "no memory");
     weft_status status = weft_params_take_parts(own, graph, params, error);
@@ -207,6 +209,7 @@ weft_status weft_params_join_parts(weft_params *whole, const weft_graph *graph,
                                    const weft_params *params, weft_communicator *communicator,
                                    weft_error *error)
 {
+    weft_error_clear(error);
     weft_error own = WEFT_NO_ERROR;
     joining j = {.communicator = communicator};
     if (!communicator)

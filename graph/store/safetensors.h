@@ -25,6 +25,10 @@ weft_status safetensors_open(const char *path, weft_safetensors **file, weft_err
  */
 weft_status safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
                              weft_dtype dtype, void *data, weft_error *error);
+/* weft_safetensors_write; tensors of dtype BF16 are named `half`, such as "F16", in the file. */
+weft_status safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
+                              const weft_params *metadata, weft_safetensors_data data,
+                              void *context, const char *half, weft_error *error);
 /* The metadata of an open file, in a store without tensors. */
 weft_params *safetensors_metadata(const weft_safetensors *file);
 

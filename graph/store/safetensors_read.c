@@ -4,11 +4,12 @@
 #include "safetensors.h"
 #include "params.h"
 
+#include "base/file.h"
 #include "base/half.h"
 #include "base/json.h"
+#include "base/text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +239,7 @@ static weft_status read_header(reader *r, json_span text)
     json_span key, value;
     bool has_metadata = false;
     const char *first = text.at + strspn(text.at, " \t\n\r");
+    if (!text_is_utf8(text.at)) return bad(r, NULL, "the header is not UTF-8, as JSON is");
     if (*first == '[' || *first == '"') return bad(r, NULL, "the header is not a JSON object");
     for (;;) {
         char *name = NULL;
@@ -309,8 +311,8 @@ static weft_status read_file(reader *r)
     struct stat info;
     unsigned char prefix[8];
     uint64_t length = 0;
-    if (fstat(f->descriptor, &info) != 0 || !S_ISREG(info.st_mode))
-        return weft_error_set(r->error, WEFT_IO, r->path, "is not a regular file");
+    if (fstat(f->descriptor, &info) != 0)
+        return weft_error_set(r->error, WEFT_IO, r->path, "cannot be read: %s", strerror(errno));
     uint64_t size = (uint64_t)info.st_size;
     if (size < 8 || !read_at(f->descriptor, prefix, 8, 0))
         return bad(r, NULL, "is too short for a safetensors file");
@@ -336,10 +338,10 @@ weft_status safetensors_open(const char *path, weft_safetensors **file, weft_err
 {
     *file = NULL;
     if (!path) return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors", "the path is NULL");
-    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const int descriptor = file_open(path);
     if (descriptor < 0)
-        return weft_error_set(error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, path,
-                              "cannot be opened: %s", strerror(errno));
+        return weft_error_set(error, file_status(errno), path, "cannot be opened: %s",
+                              file_error(errno));
     weft_safetensors *f = calloc(1, sizeof *f);
     if (!f) {
         close(descriptor);
@@ -359,6 +361,7 @@ weft_status safetensors_open(const char *path, weft_safetensors **file, weft_err
 
 weft_safetensors *weft_safetensors_open(const char *path, weft_error *error)
 {
+    weft_error_clear(error);
     weft_safetensors *file;
     safetensors_open(path, &file, error);
     return file;
@@ -432,6 +435,7 @@ weft_status safetensors_read(const weft_safetensors *file, const weft_file_tenso
 weft_status weft_safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
                                   void *data, weft_error *error)
 {
+    weft_error_clear(error);
     if (!file || !tensor)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors",
                               "the file or the tensor is NULL");

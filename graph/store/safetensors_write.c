@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ typedef struct contents {
     const weft_file_tensor *tensors;
     size_t n;
     const weft_params *meta; /* NULL: none */
+    const char *half;        /* the dtype of 16-bit floats in the file */
 } contents;
 
 static size_t bytes_of(const weft_file_tensor *t)
@@ -23,11 +25,11 @@ static size_t bytes_of(const weft_file_tensor *t)
     return weft_tensor_bytes(t->dtype, t->shape);
 }
 
-static bool describe(cJSON *root, const weft_file_tensor *t, size_t begin)
+static bool describe(cJSON *root, const weft_file_tensor *t, const char *half, size_t begin)
 {
+    const char *dtype = t->dtype == WEFT_BF16 ? half : safetensors_dtype_name(t->dtype);
     cJSON *entry = cJSON_AddObjectToObject(root, t->name);
-    if (!entry || !cJSON_AddStringToObject(entry, "dtype", safetensors_dtype_name(t->dtype)))
-        return false;
+    if (!entry || !cJSON_AddStringToObject(entry, "dtype", dtype)) return false;
     cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
     cJSON *offsets = shape ? cJSON_AddArrayToObject(entry, "data_offsets") : NULL;
     if (!offsets) return false;
@@ -49,7 +51,7 @@ static char *make_header(const contents *c)
             good = cJSON_AddStringToObject(metas, c->meta->metas[i].key, c->meta->metas[i].text);
     }
     for (size_t i = 0; good && i < c->n; i++) {
-        good = describe(root, &c->tensors[i], begin);
+        good = describe(root, &c->tensors[i], c->half, begin);
         begin += bytes_of(&c->tensors[i]);
     }
     char *text = good ? json_print(root, false) : NULL;
@@ -87,6 +89,17 @@ static size_t names_bytes(const contents *c)
     return bytes;
 }
 
+/* A file with other names than the store's would load into nothing. */
+static weft_status check_names(const contents *c, const char *path, weft_error *error)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (!text_is_utf8(c->tensors[i].name))
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                                  "\"%s\" is not UTF-8, as the names of tensors in a file are",
+                                  c->tensors[i].name);
+    return WEFT_OK;
+}
+
 static weft_status check_limits(const contents *c, size_t header_bytes, const char *path,
                                 weft_error *error)
 {
@@ -107,7 +120,16 @@ weft_status weft_safetensors_write(const char *path, const weft_file_tensor *ten
                                    const weft_params *metadata, weft_safetensors_data data,
                                    void *context, weft_error *error)
 {
-    const contents c = {tensors, n, metadata};
+    weft_error_clear(error);
+    return safetensors_write(path, tensors, n, metadata, data, context,
+                             safetensors_dtype_name(WEFT_BF16), error);
+}
+
+weft_status safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
+                              const weft_params *metadata, weft_safetensors_data data,
+                              void *context, const char *half, weft_error *error)
+{
+    const contents c = {tensors, n, metadata, half};
     file_writer file;
     if (!path || !path[0] || (n && (!tensors || !data)))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "safetensors",
@@ -117,6 +139,7 @@ weft_status weft_safetensors_write(const char *path, const weft_file_tensor *ten
                               "is not a regular file: checkpoints are not written into folders, "
                               "pipes or devices");
     weft_status status = check_limits(&c, names_bytes(&c), path, error);
+    if (status == WEFT_OK) status = check_names(&c, path, error);
     if (status != WEFT_OK) return status;
     char *header = make_header(&c);
     if (!header) return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the header");
@@ -136,5 +159,5 @@ weft_status weft_safetensors_write(const char *path, const weft_file_tensor *ten
     int problem = errno;
     cJSON_free(header);
     if (good) return status;
-    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(problem));
+    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(problem));
 }

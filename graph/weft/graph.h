@@ -83,8 +83,18 @@ typedef struct weft_error {
 
 #define WEFT_NO_ERROR (WEFT_LITERAL(weft_error){WEFT_OK, "", ""})
 
-/* Fills *error unless it already holds an error; `error` may be NULL. Returns `status`. An empty or
- * NULL `where` becomes "weft"; the format is printf's. */
+/* Empties a record; `error` may be NULL. Every function of weft that takes a record, except the two
+ * below, does this first. So after a call the record holds the error of that call, whatever it held
+ * before, and none if the call succeeded. */
+static inline void weft_error_clear(weft_error *error)
+{
+    if (!error) return;
+    error->status = WEFT_OK;
+    error->where[0] = error->message[0] = '\0';
+}
+/* Fills *error unless it already holds an error: within one call the first error is the cause.
+ * `error` may be NULL. Returns `status`. An empty or NULL `where` becomes "weft"; the format is
+ * printf's. */
 WEFT_API weft_status weft_error_set(weft_error *error, weft_status status, const char *where,
                                     const char *format, ...) WEFT_PRINTF(4, 5);
 /* Copies *from to *error unless that already holds an error. Either may be NULL. Returns the status
@@ -166,16 +176,30 @@ WEFT_API weft_value weft_input(weft_graph *graph, const char *name, weft_dtype d
  * represent the value: for i32 a whole number in its range, for bool 0 or 1. */
 WEFT_API void weft_input_default(weft_graph *graph, weft_value input, double value);
 
-/* The initial contents of a state. The formulas take their fans from the shape [receptive..., in,
- * out]: fan_in = in x receptive, fan_out = out x receptive; a vector [n] counts as [1, n]. */
+/* The initial contents of a state. The kind says how the weights lie, from which the fans follow:
+ *
+ *   XAVIER_*, KAIMING_*            [in, out], as of weft_layer_linear: fan_in = in, fan_out = out.
+ *                                  A vector [n] counts as [1, n]; a rank above 2 is WEFT_BAD_SHAPE
+ *   CONV_XAVIER_*, CONV_KAIMING_*  [out, in / groups, kernel...], as of weft_conv:
+ *                                  fan_in = in / groups x kernel, fan_out = out x kernel, where
+ *                                  `kernel` is the number of its elements. A rank below 2 is
+ *                                  WEFT_BAD_SHAPE
+ *
+ * The second row has the fans of PyTorch, also for matrices [out, in], embeddings [vocabulary,
+ * features], and weights [in, out / groups, kernel...] of weft_conv_transpose: PyTorch too computes
+ * fan_in from dimension 1 of any weight, and fan_out from dimension 0. */
 typedef enum weft_init_kind {
-    WEFT_INIT_CONSTANT,        /* a, which the dtype must be able to represent */
-    WEFT_INIT_UNIFORM,         /* U[a, b) */
-    WEFT_INIT_NORMAL,          /* N(mean a, standard deviation b) */
-    WEFT_INIT_XAVIER_UNIFORM,  /* U(+-a sqrt(6 / (fan_in + fan_out))), Glorot & Bengio 2010 */
-    WEFT_INIT_XAVIER_NORMAL,   /* N(0, a sqrt(2 / (fan_in + fan_out))) */
-    WEFT_INIT_KAIMING_UNIFORM, /* U(+-a sqrt(3 / fan_in)), gain a, He et al. 2015 */
-    WEFT_INIT_KAIMING_NORMAL   /* N(0, a / sqrt(fan_in)) */
+    WEFT_INIT_CONSTANT,            /* a, which the dtype must be able to represent */
+    WEFT_INIT_UNIFORM,             /* U[a, b) */
+    WEFT_INIT_NORMAL,              /* N(mean a, standard deviation b) */
+    WEFT_INIT_XAVIER_UNIFORM,      /* U(+-a sqrt(6 / (fan_in + fan_out))), Glorot & Bengio 2010 */
+    WEFT_INIT_XAVIER_NORMAL,       /* N(0, a sqrt(2 / (fan_in + fan_out))) */
+    WEFT_INIT_KAIMING_UNIFORM,     /* U(+-a sqrt(3 / fan_in)), gain a, He et al. 2015 */
+    WEFT_INIT_KAIMING_NORMAL,      /* N(0, a / sqrt(fan_in)) */
+    WEFT_INIT_CONV_XAVIER_UNIFORM, /* the same four of weights [out, in / groups, kernel...] */
+    WEFT_INIT_CONV_XAVIER_NORMAL,
+    WEFT_INIT_CONV_KAIMING_UNIFORM,
+    WEFT_INIT_CONV_KAIMING_NORMAL
 } weft_init_kind;
 
 typedef struct weft_init {
@@ -188,12 +212,17 @@ typedef struct weft_init {
 #define WEFT_INIT_XAVIER (WEFT_LITERAL(weft_init){WEFT_INIT_XAVIER_UNIFORM, 1, 0})
 
 /* Declares a trainable tensor, which the parameter store holds under its scoped name. Declaring a
- * scoped name again with the same dtype and shape returns the same value (shared weights); with
- * another dtype or shape it is an error. */
+ * scoped name again is WEFT_BAD_ARGUMENT, except while weft_share is on. */
 WEFT_API weft_value weft_param(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
+/* Shared weights: while sharing is on, declaring the scoped name of a parameter again, with the
+ * same dtype and shape, returns the value declared before, and so a layer that is built again under
+ * its name has the same weights. With another dtype or shape it is an error. Returns whether
+ * sharing was on, false at first, so that a function can restore it. */
+WEFT_API bool weft_share(weft_graph *graph, bool on);
 /* Declares a tensor of the store that is not trainable: an optimiser's moment, a step counter, a
- * cache, a running statistic. */
+ * cache, a running statistic. Declaring a scoped name again with the same dtype and shape returns
+ * the same value. */
 WEFT_API weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
 /* Tracks a running average: a training step of the graph (<weft/autograd.h>) also sets `state` to

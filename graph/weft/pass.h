@@ -51,6 +51,11 @@ typedef struct weft_pass {
  * the one of that name: see weft_state. */
 WEFT_API weft_value weft_rewrite_state(weft_rewrite *rewrite, const char *scoped_name,
                                        weft_dtype dtype, weft_shape shape, weft_init init);
+/* weft_param, or with `trainable` false weft_state, by its whole name, from which the current scope
+ * may differ: the node lies in the current scope, and the store holds the tensor under
+ * `whole_name`. For importers, whose files name parameters. */
+WEFT_API weft_value weft_state_named(weft_graph *graph, const char *whole_name, weft_dtype dtype,
+                                     weft_shape shape, weft_init init, bool trainable);
 
 #ifdef __cplusplus
 }

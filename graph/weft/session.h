@@ -50,8 +50,8 @@ typedef struct weft_session_options {
     /* Memory for buffers, 64-byte aligned, with at least the arena_bytes of the plan's statistics.
      * NULL: the session allocates and frees its own. Sessions may share one arena if only one runs
      * at a time. Then the results of a run last until another session is fed or runs, and so do
-     * feeds. In an arena of the program's own, each run computes what a plan with fixed_states
-     * computes in the first run only. */
+     * feeds; see arena_user. In an arena of the program's own, each run computes what a plan with
+     * fixed_states computes in the first run only. */
     void *arena;
     size_t arena_bytes;
     /* Memory for the kernels, 64-byte aligned, with at least weft_session_workspace bytes. NULL:
@@ -63,6 +63,11 @@ typedef struct weft_session_options {
     weft_communicator *const *communicators;
     size_t n_communicators;
     bool poison; /* for tests: fill buffers with 0xFF before their first writer */
+    /* A pointer of the program's, NULL at first, the same for all sessions that share `arena`:
+     * there they record which of them has used it last. So reading results, and running on feeds,
+     * that another session has overwritten is an error. It must outlive the sessions. NULL: the
+     * sessions do not notice. */
+    const void **arena_user;
 } weft_session_options;
 
 /* Creates a session: binds a plan to memory and to the states of `params`, which must have all that
@@ -75,11 +80,13 @@ WEFT_API void weft_session_free(weft_session *session);
 WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
 
 /* Copies contiguous row-major data into an input; `bytes` must be its size. An input that the
- * targets do not need is accepted and ignored. */
+ * targets do not need is accepted and ignored. If the feed is refused, the input counts as not fed,
+ * even if an earlier feed or a default was there: a run fails until a feed succeeds. */
 WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const void *data,
                                size_t bytes);
 /* Runs the plan once, and adds 1 to the step. If an input that the plan needs was never fed and has
- * no default, the result is WEFT_NOT_FOUND with its name, and nothing runs. If a kernel reports a
+ * no default, or its last feed was refused, the result is WEFT_NOT_FOUND with its name, and nothing
+ * runs. If a kernel reports a
  * fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the run ends at the next barrier; states are unchanged
  * unless an update ran before. WEFT_PEER: another process failed, or did not take part in an
  * exchange; its communicator cannot be used any more. The same is true for the other processes if
@@ -94,12 +101,14 @@ WEFT_API weft_status weft_run(weft_session *session);
  * plan runs. */
 WEFT_API weft_status weft_run_before(weft_session *session, weft_value value);
 /* Copies a target, an input, or a state that the plan uses to `data`, contiguous and row-major;
- * `bytes` must be its size. A state has the contents that the store holds. WEFT_NOT_FOUND for other
- * values. */
+ * `bytes` must be its size. A state has the contents that the store holds. A target has those of
+ * the last run: if there was none, or it failed or has stopped (weft_run_before), the result is
+ * WEFT_NOT_FOUND. So it is for an input that was not fed and has no default, and for other values.
+ */
 WEFT_API weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes);
 /* The same without a copy: *tensor points into the session or the store, and its contents are valid
  * until the next run. Asking for an input marks it as fed: the program may write the feed there.
- * False for other values. */
+ * False where weft_fetch would fail. */
 WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor);
 /* Finds the first node that computes a number that is not finite. For use after a run that went
  * wrong: it repeats that run, with the same feeds and step, node by node and without its updates,

@@ -18,7 +18,9 @@ WEFT_API weft_params *weft_params_new(void);
 WEFT_API void weft_params_free(weft_params *params);
 /* Adds every state that the graph declares and the store lacks. Its weft_init, the seed and its
  * name determine the contents, so the order of declarations does not matter. WEFT_BAD_SHAPE if the
- * store has a state with another dtype or shape; nothing is added then. */
+ * store has a state with another dtype or shape. WEFT_NOT_FOUND if the store was loaded from a file
+ * (weft_params_source) and lacks a state: it does not make up what the file should have. Nothing is
+ * added on failure. */
 WEFT_API weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint64_t seed,
                                       weft_error *error);
 /* Adds a tensor of zeros, or finds the one of that name; WEFT_BAD_SHAPE if that one has another
@@ -63,6 +65,13 @@ WEFT_API weft_status weft_params_join_parts(weft_params *whole, const weft_graph
                                             const weft_params *params,
                                             weft_communicator *communicator, weft_error *error);
 
+/* The same as weft_params_init, also for a store that was loaded, for the states that `filter`
+ * selects (NULL: all), such as a new head or the states of an optimiser. WEFT_NOT_FOUND if the
+ * store lacks another state that the graph declares; the message has the first names. */
+WEFT_API weft_status weft_params_init_some(weft_params *params, const weft_graph *graph,
+                                           const weft_params_filter *filter, uint64_t seed,
+                                           weft_error *error);
+
 /* Metadata: texts by key, which the store's files contain too. Both are copied. Setting a key again
  * replaces its text. weft_params_meta returns NULL if there is no such key. */
 WEFT_API weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text);
@@ -79,17 +88,60 @@ WEFT_API weft_status weft_params_copy_meta(weft_params *to, const weft_params *f
  * which may be deleted. */
 WEFT_API weft_status weft_params_save(const weft_params *params, const char *path,
                                       const weft_params_filter *filter, weft_error *error);
+
+/* What loading found: names, which weft_load_report_free frees. */
+typedef struct weft_load_report {
+    size_t n_loaded, n_missing, n_unexpected;
+    char **loaded;     /* expected, and in the file */
+    char **missing;    /* expected, but not in the file */
+    char **unexpected; /* in the file, but not expected */
+} weft_load_report;
+WEFT_API void weft_load_report_free(weft_load_report *report);
+
+typedef struct weft_load_options {
+    const weft_graph *graph; /* its states are expected; NULL: the tensors of the store, or,
+                              * if that is empty, whatever the file has */
+    const weft_params_filter *filter; /* the tensors that count, expected or not; NULL: all */
+    bool allow_missing;    /* the store keeps its own; weft_params_init adds what it then lacks */
+    bool allow_unexpected; /* with a graph they are not loaded, otherwise they are added */
+} weft_load_options;
+
+/* The numbers of a file. */
+typedef enum weft_save_format {
+    WEFT_SAVE_EXACT, /* each tensor in its own dtype */
+    WEFT_SAVE_BF16,  /* f32 as bf16 */
+    WEFT_SAVE_F16    /* f32 and bf16 as f16 (IEEE 754 binary16) */
+} weft_save_format;
+/* The same in a file of half the size: each f32 becomes the nearest number of 16 bits, of two the
+ * one with an even fraction. Other dtypes do not change. weft_params_load widens the numbers to f32
+ * again. WEFT_BAD_ARGUMENT if a finite number exceeds the format's range, which is that of f32 for
+ * bf16, and -65504 to 65504 for f16. */
+WEFT_API weft_status weft_params_save_as(const weft_params *params, const char *path,
+                                         const weft_params_filter *filter, weft_save_format format,
+                                         weft_error *error);
 /* Loads a safetensors file. Numbers of 16 bits (F16, BF16) become f32. Its tensors replace the
- * contents of those of the same name, whose dtype and shape must be equal; others are added. Every
- * number in the header is checked against the file. On failure the store does not change:
- * WEFT_NOT_FOUND if there is no such file, WEFT_BAD_FILE if it is malformed, WEFT_BAD_SHAPE if a
- * tensor does not fit the store's. Limits: 100,000,000 bytes of header, the limit of the format,
- * and 65,536 bytes for the description of one tensor (WEFT_BAD_FILE); 1,048,576 entries of metadata
- * (WEFT_TOO_LARGE). */
+ * contents of those of the same name, whose dtype and shape must be equal; a graph's states that
+ * the store lacks are added, and an empty store takes all. Every number in the header is checked
+ * against the file. `options` may be NULL: then the file must have exactly the tensors that the
+ * store has, unless that is empty. `report` may be NULL; otherwise it is filled as soon as the file
+ * could be read, also if the load then fails.
+ *
+ * On failure the store does not change: WEFT_NOT_FOUND if there is no such file, WEFT_BAD_FILE if
+ * it is malformed, or if tensors are missing or unexpected that the options do not allow,
+ * WEFT_BAD_SHAPE if a tensor does not fit the graph's or the store's. Limits: 100,000,000 bytes of
+ * header, the limit of the format, and 65,536 bytes for the description of one tensor
+ * (WEFT_BAD_FILE); 1,048,576 entries of metadata (WEFT_TOO_LARGE). */
+WEFT_API weft_status weft_params_load_with(weft_params *params, const char *path,
+                                           const weft_load_options *options,
+                                           weft_load_report *report, weft_error *error);
+/* The same without options. */
 WEFT_API weft_status weft_params_load(weft_params *params, const char *path, weft_error *error);
 /* The same for the tensors that `filter` selects, and all metadata. */
 WEFT_API weft_status weft_params_load_some(weft_params *params, const char *path,
                                            const weft_params_filter *filter, weft_error *error);
+/* The path of the file that the store was loaded from last; NULL if there is none, or it was loaded
+ * with allow_missing. The store owns it. */
+WEFT_API const char *weft_params_source(const weft_params *params);
 
 #ifdef __cplusplus
 }

@@ -231,6 +231,7 @@ weft_search_result *weft_search_beam(const weft_search_model *model,
                                      const weft_search_input *inputs, size_t n,
                                      const weft_search_options *options, weft_error *error)
 {
+    weft_error_clear(error);
     if (options && options->found) {
         search_refuse(error, "beam search has no `found`: its rows are reordered at each token");
         return NULL;

@@ -112,6 +112,7 @@ static bool make(weft_decoder *d, const weft_params *params)
 weft_decoder *weft_decoder_new(const weft_model_config *config, const weft_params *params,
                                const weft_decoder_options *options, weft_error *error)
 {
+    weft_error_clear(error);
     if (!config || !config->model || !params) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "decoder",
                        "the model's configuration or the parameters are NULL");

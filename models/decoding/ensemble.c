@@ -62,6 +62,7 @@ static void set_weights(weft_ensemble *e, const double *weights)
 weft_ensemble *weft_ensemble_new(const weft_search_model *models, size_t n, const double *weights,
                                  weft_error *error)
 {
+    weft_error_clear(error);
     if (!check(models, n, weights, error)) return NULL;
     const weft_search_model *first = &models[0];
     const int64_t cells =

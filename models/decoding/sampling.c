@@ -42,7 +42,7 @@ size_t weft_sample_candidates(const double *log_probs, size_t n, double temperat
         ids[count++] = (int32_t)i;
         if (log_probs[i] > max) max = log_probs[i];
     }
-    if (top_k > 0 || top_p < 1)
+    if (count > 1 && (top_k > 0 || top_p < 1))
         qsort_r(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
     if (top_k > 0 && count > (size_t)top_k) count = (size_t)top_k;
     for (size_t i = 0; i < count; i++)
@@ -175,6 +175,7 @@ weft_search_result *weft_search_greedy(const weft_search_model *model,
                                        const weft_search_input *inputs, size_t n,
                                        const weft_search_options *options, weft_error *error)
 {
+    weft_error_clear(error);
     return search_rows(model, inputs, n, options, false, error);
 }
 
@@ -182,6 +183,7 @@ weft_search_result *weft_search_sample(const weft_search_model *model,
                                        const weft_search_input *inputs, size_t n,
                                        const weft_search_options *options, weft_error *error)
 {
+    weft_error_clear(error);
     if (options && (!(options->temperature >= 0) || !isfinite(options->temperature) ||
                     !(options->top_p >= 0) || options->top_p > 1 || options->top_k < 0)) {
         search_refuse(

@@ -118,6 +118,7 @@ static weft_status check_options(const weft_model *m, const weft_model_traits *t
 weft_scorer *weft_scorer_new(const weft_model_config *config, const weft_params *params,
                              const weft_scorer_options *options, weft_error *error)
 {
+    weft_error_clear(error);
     static const weft_scorer_options none = {.rows = 0};
     const weft_scorer_options *o = options ? options : &none;
     if (!config || !config->model || !params) {
@@ -338,6 +339,7 @@ static bool run_windows(weft_scorer *s, const weft_scorer_row *rows, const windo
 weft_status weft_scorer_run(weft_scorer *scorer, const weft_scorer_row *rows, size_t n,
                             weft_error *error)
 {
+    weft_error_clear(error);
     weft_scorer *s = scorer;
     if (!s || (n && !rows))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "scorer", "the scorer or rows are NULL");

@@ -2,6 +2,7 @@
  * read one at a time. O(bytes). */
 #include "tables.h"
 
+#include "base/file.h"
 #include "base/json.h"
 
 #include <weft/safetensors.h>
@@ -49,15 +50,15 @@ static bool join(const loader *l, const char *name, char path[PATH_BYTES])
 static weft_status read_text(loader *l, const char *path, char **text)
 {
     struct stat info;
-    FILE *file = fopen(path, "rb");
+    FILE *file = file_open_stdio(path);
     *text = NULL;
     if (!file)
-        return weft_error_set(l->error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, path,
-                              "cannot be opened: %s", strerror(errno));
+        return weft_error_set(l->error, file_status(errno), path, "cannot be opened: %s",
+                              file_error(errno));
     weft_status status = WEFT_OK;
-    if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > MAX_JSON)
-        status = weft_error_set(l->error, WEFT_BAD_FILE, path,
-                                "is not a regular file of at most %ld bytes", MAX_JSON);
+    if (fstat(fileno(file), &info) != 0 || info.st_size > MAX_JSON)
+        status = weft_error_set(l->error, WEFT_BAD_FILE, path, "is not a file of at most %ld bytes",
+                                MAX_JSON);
     else if (!(*text = calloc(1, (size_t)info.st_size + 1)))
         status = no_memory(l);
     else if (fread(*text, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
@@ -346,6 +347,7 @@ static weft_status load(loader *l)
 weft_status weft_huggingface_load(weft_params *params, weft_model_config *config,
                                   const char *folder, weft_error *error)
 {
+    weft_error_clear(error);
     if (!params || !config || !folder || !folder[0] || weft_params_count(params))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
                               "needs an empty store, a configuration to fill and a folder");

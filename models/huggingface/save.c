@@ -223,8 +223,8 @@ static bool is_text_of(json_span text, const cJSON *item)
     return same;
 }
 
-/* Makes floats recognisable, which transformers tells from integers: 0.0, not 0. What did not
- * change keeps its text. */
+/* Makes floats recognisable, which transformers distinguishes from integers: 0.0, not 0. What did
+ * not change keeps its text. */
 static weft_status keep_texts(saver *s, cJSON *json)
 {
     const char *before = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);
@@ -261,7 +261,7 @@ static weft_status write_config(saver *s, cJSON *json)
     cJSON_free(text);
     return good ? WEFT_OK
                 : weft_error_set(s->error, WEFT_IO, path, "cannot be written: %s",
-                                 strerror(problem));
+                                 file_error(problem));
 }
 
 static weft_status save(saver *s, cJSON *json)
@@ -277,10 +277,12 @@ static weft_status save(saver *s, cJSON *json)
 weft_status weft_huggingface_save(const weft_params *params, const weft_model_config *config,
                                   const char *folder, const char *architecture, weft_error *error)
 {
-    if (!params || !config || !config->model || !folder || !folder[0] ||
-        strlen(folder) > FILE_PATH_BYTES - 32)
+    weft_error_clear(error);
+    if (!params || !config || !config->model || !folder || !folder[0])
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
                               "needs a store, a configured model and a folder");
+    if (strlen(folder) > FILE_PATH_BYTES - 32)
+        return weft_error_set(error, WEFT_TOO_LARGE, folder, "the path is too long");
     weft_error problem = {0};
     if (quantized_refuse(params, "the run", &problem) != WEFT_OK)
         return weft_error_copy(error, &problem);

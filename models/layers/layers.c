@@ -166,8 +166,8 @@ static weft_value constant_of(weft_graph *g, weft_dtype dtype, weft_shape shape,
 }
 
 /* [length, features]. Sine and cosine of a frequency are neighbours, or half a row apart. */
-static weft_value sinusoids(weft_graph *g, const char *layer, weft_dtype dtype, int64_t length,
-                            int64_t features, bool halves)
+static weft_value sinusoidal_positions(weft_graph *g, const char *layer, weft_dtype dtype,
+                                       int64_t length, int64_t features, bool halves)
 {
     if (features < 2 || features % 2) {
         weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT,
@@ -189,13 +189,15 @@ static weft_value sinusoids(weft_graph *g, const char *layer, weft_dtype dtype, 
 weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, int64_t length,
                                            int64_t features)
 {
-    return sinusoids(graph, "weft_layer_sinusoidal_positions", dtype, length, features, false);
+    return sinusoidal_positions(graph, "weft_layer_sinusoidal_positions", dtype, length, features,
+                                false);
 }
 
 weft_value weft_layer_sinusoidal_halves(weft_graph *graph, weft_dtype dtype, int64_t length,
                                         int64_t features)
 {
-    return sinusoids(graph, "weft_layer_sinusoidal_halves", dtype, length, features, true);
+    return sinusoidal_positions(graph, "weft_layer_sinusoidal_halves", dtype, length, features,
+                                true);
 }
 
 weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,

@@ -41,8 +41,15 @@ weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name, weft_
     return layer;
 }
 
+static bool has_layer(weft_graph *g, const weft_recurrent *layer, const char *function)
+{
+    if (!layer) weft_graph_fail_in(g, function, WEFT_BAD_ARGUMENT, "the layer is NULL");
+    return layer;
+}
+
 weft_value weft_recurrent_project(weft_graph *graph, const weft_recurrent *layer, weft_value x)
 {
+    if (!has_layer(graph, layer, "weft_recurrent_project")) return WEFT_NO_VALUE;
     weft_value product = weft_rank(graph, x) == 2 ? weft_matmul_shared(graph, x, layer->weight_x)
                                                   : weft_matmul(graph, x, layer->weight_x);
     return weft_add(graph, product, layer->bias);
@@ -77,8 +84,9 @@ static weft_value gru_step(weft_graph *g, const weft_recurrent *layer, weft_valu
 weft_recurrent_state weft_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
                                          weft_value projected, weft_recurrent_state state)
 {
+    weft_recurrent_state next = {.h = WEFT_NO_VALUE, .c = WEFT_NO_VALUE};
+    if (!has_layer(graph, layer, "weft_recurrent_step")) return next;
     weft_value hw = weft_matmul_shared(graph, state.h, layer->weight_h);
-    weft_recurrent_state next = {.c = WEFT_NO_VALUE};
     if (layer->kind == WEFT_LSTM)
         next = lstm_step(graph, projected, hw, state.c);
     else if (layer->kind == WEFT_GRU)

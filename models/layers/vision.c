@@ -1,30 +1,42 @@
-/* Layers of images: convolution, batch norm, group norm, and the linear layer behind them.
- * Parameters have PyTorch's names and layouts, so that its files can be loaded as they are. */
+/* Layers of images: convolution, upsampling, batch norm, group norm, and the linear layer behind
+ * them. Parameters have PyTorch's names and layouts, so that its files can be loaded as they are.
+ */
 #include <weft/models.h>
 
 #include <math.h>
 
 /* ---- Convolution ---- */
 
-static weft_status check_conv(weft_graph *g, const char *name, weft_value x,
+static weft_status check_conv(weft_graph *g, const char *layer, const char *name, weft_value x,
                               const weft_conv_layer_options *o)
 {
     const int64_t groups = o && o->conv.groups ? o->conv.groups : 1;
     if (weft_graph_status(g) != WEFT_OK) return weft_graph_status(g);
     if (!o || o->channels < 1)
-        weft_graph_fail_in(g, "weft_layer_conv", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT,
                            "\"%s\": channels is required: 1 or more, got %lld", name,
                            o ? (long long)o->channels : 0);
     else if (weft_rank(g, x) < 3 || weft_rank(g, x) > 5)
-        weft_graph_fail_in(g, "weft_layer_conv", WEFT_BAD_SHAPE,
+        weft_graph_fail_in(g, layer, WEFT_BAD_SHAPE,
                            "\"%s\": x must be [images, channels, 1 to 3 spatial dimensions], its "
                            "rank is %d",
                            name, weft_rank(g, x));
     else if (groups < 1 || weft_dim(g, x, 1) % groups || o->channels % groups)
-        weft_graph_fail_in(g, "weft_layer_conv", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT,
                            "\"%s\": %lld groups must divide %lld channels in and %lld out", name,
                            (long long)groups, (long long)weft_dim(g, x, 1), (long long)o->channels);
     return weft_graph_status(g);
+}
+
+/* Adds the dimensions of the kernel to the shape of a weight, and returns its elements. */
+static double add_kernel(weft_shape *shape, const weft_conv_layer_options *o)
+{
+    double elements = 1;
+    for (int d = 2; d < shape->rank; d++) {
+        shape->dim[d] = o->kernel[d - 2] ? o->kernel[d - 2] : 1;
+        elements *= (double)shape->dim[d];
+    }
+    return elements;
 }
 
 weft_value weft_layer_conv(weft_graph *graph, const char *name, weft_value x,
@@ -32,15 +44,11 @@ weft_value weft_layer_conv(weft_graph *graph, const char *name, weft_value x,
 {
     weft_graph *g = graph;
     const weft_conv_layer_options *o = options;
-    if (check_conv(g, name, x, o) != WEFT_OK) return WEFT_NO_VALUE;
+    if (check_conv(g, "weft_layer_conv", name, x, o) != WEFT_OK) return WEFT_NO_VALUE;
     const int64_t groups = o->conv.groups ? o->conv.groups : 1;
     const weft_dtype dtype = weft_dtype_of(g, x);
     weft_shape shape = {.rank = weft_rank(g, x), .dim = {o->channels, weft_dim(g, x, 1) / groups}};
-    double fan_out = (double)(o->channels / groups);
-    for (int d = 2; d < shape.rank; d++) {
-        shape.dim[d] = o->kernel[d - 2] ? o->kernel[d - 2] : 1;
-        fan_out *= (double)shape.dim[d];
-    }
+    const double fan_out = (double)(o->channels / groups) * add_kernel(&shape, o);
     const weft_init he = {WEFT_INIT_NORMAL, 0, fan_out > 0 ? sqrt(2 / fan_out) : 0};
     weft_scope_push(g, "%s", name);
     weft_value weight = weft_param(g, "weight", dtype, shape, he), bias = WEFT_NO_VALUE;
@@ -48,6 +56,49 @@ weft_value weft_layer_conv(weft_graph *graph, const char *name, weft_value x,
     weft_value y = weft_conv(g, x, weight, bias, &o->conv);
     weft_scope_pop(g);
     return y;
+}
+
+weft_value weft_layer_conv_transpose(weft_graph *graph, const char *name, weft_value x,
+                                     const weft_conv_layer_options *options)
+{
+    weft_graph *g = graph;
+    const weft_conv_layer_options *o = options;
+    if (check_conv(g, "weft_layer_conv_transpose", name, x, o) != WEFT_OK) return WEFT_NO_VALUE;
+    const int64_t groups = o->conv.groups ? o->conv.groups : 1;
+    const weft_dtype dtype = weft_dtype_of(g, x);
+    weft_shape shape = {.rank = weft_rank(g, x), .dim = {weft_dim(g, x, 1), o->channels / groups}};
+    const double fan = (double)(o->channels / groups) * add_kernel(&shape, o);
+    const double bound = fan > 0 ? 1 / sqrt(fan) : 0;
+    const weft_init init = {WEFT_INIT_UNIFORM, -bound, bound};
+    weft_scope_push(g, "%s", name);
+    weft_value weight = weft_param(g, "weight", dtype, shape, init), bias = WEFT_NO_VALUE;
+    if (o->bias) bias = weft_param(g, "bias", dtype, WEFT_SHAPE(o->channels), init);
+    weft_value y = weft_conv_transpose(g, x, weight, bias, &o->conv);
+    weft_scope_pop(g);
+    return y;
+}
+
+/* ---- Upsampling ---- */
+
+weft_value weft_layer_upsample(weft_graph *graph, weft_value x, double factor,
+                               weft_resize_mode mode)
+{
+    const int rank = weft_rank(graph, x);
+    const bool picks = mode == WEFT_RESIZE_NEAREST;
+    weft_resize_options o = {
+        .mode = mode,
+        .coordinates = picks ? WEFT_RESIZE_ASYMMETRIC : WEFT_RESIZE_HALF_PIXEL,
+        .rounding = WEFT_RESIZE_FLOOR,
+    };
+    if (rank < 3 || rank > 5) {
+        weft_graph_fail_in(graph, "weft_layer_upsample", WEFT_BAD_SHAPE,
+                           "x must be [images, channels, 1 to 3 spatial dimensions], its rank is "
+                           "%d",
+                           rank);
+        return WEFT_NO_VALUE;
+    }
+    for (int d = 0; d < rank - 2; d++) o.scale[d] = factor;
+    return weft_resize(graph, x, &o);
 }
 
 /* ---- Norms over channels ---- */

@@ -90,10 +90,15 @@ void map_If(onnx_node *n)
 /* A node whose op the model defines: its nodes, on the inputs of this one. */
 void map_function(onnx_node *n)
 {
-    const WeftOnnx__FunctionProto *f = n->function;
+    const WeftOnnx__FunctionProto *f = n->function->proto;
     onnx_scope *scope = body_scope(n);
     if (!scope) return;
-    *scope = (onnx_scope){.function = f, .call = n->proto, .caller = n->scope};
+    *scope = (onnx_scope){.function = n->function, .caller = n->scope};
+    if (!onnx_add_attributes(&n->import->memory, &scope->attributes, n->proto->attribute,
+                             n->proto->n_attribute)) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a function");
+        return;
+    }
     if (n->n_in > f->n_input || n->n_out > f->n_output) {
         node_fail(n, WEFT_BAD_FILE, "has %zu inputs and %zu outputs, its function %zu and %zu",
                   n->n_in, n->n_out, f->n_input, f->n_output);

@@ -8,7 +8,7 @@ static const char reason[] = "weft was built without protobuf-c (-Donnx)";
 weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, weft_error *error)
 {
     (void)options;
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     weft_error_set(error, WEFT_NO_BACKEND, path, "%s", reason);
     return NULL;
 }
@@ -59,7 +59,7 @@ weft_builder weft_onnx_builder(const weft_onnx *model)
 weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params, weft_error *error)
 {
     (void)model, (void)params;
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_weights", "%s", reason);
 }
 
@@ -68,6 +68,6 @@ weft_status weft_onnx_save(const char *path, const weft_graph *graph, const weft
                            const weft_onnx_save_options *options, weft_error *error)
 {
     (void)graph, (void)outputs, (void)n_outputs, (void)params, (void)options;
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     return weft_error_set(error, WEFT_NO_BACKEND, path, "%s", reason);
 }

@@ -102,8 +102,7 @@ static weft_value shrink(onnx_node *n, weft_value x)
 {
     weft_graph *g = n->graph;
     const double lambda = attr_float(n, "lambd", 0.5), bias = attr_float(n, "bias", 0);
-    weft_value zero = weft_scale(g, x, 0);
-    weft_value low = above(g, weft_neg(g, x), lambda, weft_add_scalar(g, x, bias), zero);
+    weft_value low = above(g, weft_neg(g, x), lambda, weft_add_scalar(g, x, bias), zero_like(g, x));
     return above(g, x, lambda, weft_add_scalar(g, x, -bias), low);
 }
 
@@ -159,7 +158,7 @@ void map_Identity(onnx_node *n)
 void map_IsNaN(onnx_node *n)
 {
     const weft_value x = in_value(n, 0);
-    set_out(n, 0, weft_logical_not(n->graph, weft_equal(n->graph, x, x)));
+    set_out(n, 0, weft_not_equal(n->graph, x, x));
 }
 
 void map_IsInf(onnx_node *n)
@@ -190,17 +189,12 @@ static weft_value second(onnx_node *n)
 
 typedef weft_value binary(weft_graph *g, weft_value a, weft_value b);
 
-static weft_value truncate(weft_graph *g, weft_value x)
-{
-    return weft_mul(g, weft_sign(g, x), weft_floor(g, weft_abs(g, x)));
-}
-
 /* f(a, b) in the dtype of a. */
 static weft_value arithmetic(onnx_node *n, binary *f, weft_value a, weft_value b)
 {
     if (weft_dtype_is_float(weft_dtype_of(n->graph, a))) return f(n->graph, a, b);
     weft_value y = f(n->graph, widen(n, a), widen(n, b));
-    if (f == weft_div && in_type(n, 0) != ONNX_BOOL) y = truncate(n->graph, y);
+    if (f == weft_div && in_type(n, 0) != ONNX_BOOL) y = towards_zero(n->graph, y);
     return narrow(n, y, in_type(n, 0));
 }
 
@@ -214,6 +208,19 @@ BINARY(Add, weft_add)
 BINARY(Sub, weft_sub)
 BINARY(Mul, weft_mul)
 BINARY(Div, weft_div)
+
+/* a sigmoid(alpha a) b */
+void map_SwiGLU(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value a = in_value(n, 0), b = in_value(n, 1);
+    if (!node_failed(n) && !weft_shape_equal(in_shape(n, 0), in_shape(n, 1))) {
+        node_fail(n, WEFT_BAD_SHAPE, "its inputs must have the same shape");
+        return;
+    }
+    weft_value gate = weft_sigmoid(g, weft_scale(g, a, attr_float(n, "alpha", 1)));
+    set_out(n, 0, weft_mul(g, weft_mul(g, a, gate), b));
+}
 
 /* The result has the dtype of the base, whatever the exponent's. */
 void map_Pow(onnx_node *n)
@@ -254,7 +261,7 @@ void map_Mod(onnx_node *n)
     const weft_value a = in_value(n, 0);
     const weft_value x = weft_cast(g, a, WEFT_F64), y = weft_cast(g, in_value(n, 1), WEFT_F64);
     const weft_value quotient = weft_div(g, x, y);
-    weft_value whole = attr_int(n, "fmod", 0) ? truncate(g, quotient) : weft_floor(g, quotient);
+    weft_value whole = attr_int(n, "fmod", 0) ? towards_zero(g, quotient) : weft_floor(g, quotient);
     weft_value r = weft_sub(g, x, weft_mul(g, y, whole));
     if (weft_dtype_is_float(weft_dtype_of(g, a))) r = float_remainder(n, x, y, r);
     set_typed(n, 0, weft_cast(g, r, weft_dtype_of(g, a)), in_type(n, 0));
@@ -303,22 +310,6 @@ void map_PRelu(onnx_node *n)
 
 /* ---- Comparisons, logic and choice ---- */
 
-static weft_value not_equal(weft_graph *g, weft_value a, weft_value b)
-{
-    return weft_logical_not(g, weft_equal(g, a, b));
-}
-
-/* With NaN neither is smaller, and the result is false. */
-static weft_value less_or_equal(weft_graph *g, weft_value a, weft_value b)
-{
-    return weft_logical_or(g, weft_less(g, a, b), weft_equal(g, a, b));
-}
-
-static weft_value greater_or_equal(weft_graph *g, weft_value a, weft_value b)
-{
-    return less_or_equal(g, b, a);
-}
-
 #define COMPARISON(op, function)                                                                   \
     void map_##op(onnx_node *n)                                                                    \
     {                                                                                              \
@@ -328,11 +319,11 @@ static weft_value greater_or_equal(weft_graph *g, weft_value a, weft_value b)
 COMPARISON(Equal, weft_equal)
 COMPARISON(Less, weft_less)
 COMPARISON(Greater, weft_greater)
-COMPARISON(LessOrEqual, less_or_equal)
-COMPARISON(GreaterOrEqual, greater_or_equal)
+COMPARISON(LessOrEqual, weft_less_equal)
+COMPARISON(GreaterOrEqual, weft_greater_equal)
 COMPARISON(And, weft_logical_and)
 COMPARISON(Or, weft_logical_or)
-COMPARISON(Xor, not_equal)
+COMPARISON(Xor, weft_not_equal)
 
 void map_Not(onnx_node *n)
 {
@@ -392,12 +383,7 @@ static void cast_to(onnx_node *n, int type)
                   onnx_type_name(type));
         return;
     }
-    const bool small =
-        type == ONNX_INT8 || type == ONNX_UINT8 || type == ONNX_INT16 || type == ONNX_UINT16;
-    set_typed(n, 0,
-              small ? narrow(n, weft_cast(n->graph, x, WEFT_F64), type)
-                    : weft_cast(n->graph, x, dtype),
-              type);
+    set_typed(n, 0, dtype == WEFT_I32 ? narrow(n, x, type) : weft_cast(n->graph, x, dtype), type);
 }
 
 void map_Cast(onnx_node *n)

@@ -314,7 +314,7 @@ static void append(ProtobufCBuffer *buffer, size_t bytes, const uint8_t *data)
 
 static weft_status io_error(saving *s, const char *path)
 {
-    return weft_error_set(s->error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+    return weft_error_set(s->error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
 }
 
 /* Packed messages come in pieces of a few bytes, which are gathered here. */

@@ -2,43 +2,34 @@
  * that the caller wants. Others are called after the scope and the op: "enc.0.attn/matmul_12". */
 #include "onnx/export.h"
 
+#include "base/name_table.h"
 #include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest name that is made up, without its NUL; a longer scope is cut. */
+/* The longest name that is made up, without its NUL. */
 #define NAME_BYTES 400
 
 typedef struct naming {
     export_record *record;
     export_names *names;
-    const char **slots; /* the hash table of names that are taken */
-    size_t n_slots;
+    name_table taken; /* by name: the first number that was not yet behind it */
 } naming;
 
 /* ---- Names that are taken ---- */
 
-static bool is_taken(const naming *n, const char *name, size_t *slot)
-{
-    size_t i = weft_hash_text(name) & (n->n_slots - 1);
-    for (; n->slots[i]; i = (i + 1) & (n->n_slots - 1))
-        if (!strcmp(n->slots[i], name)) return true;
-    *slot = i;
-    return false;
-}
-
-static bool take(naming *n, const char *name)
-{
-    size_t slot;
-    if (is_taken(n, name, &slot)) return false;
-    n->slots[slot] = name;
-    return true;
-}
-
 static weft_status no_memory(export_record *r)
 {
     return weft_error_set(r->error, WEFT_NO_MEMORY, "export", "no memory for the names");
+}
+
+/* False if the name is taken, or memory is out (which the record's error says). */
+static bool take(naming *n, const char *name)
+{
+    const size_t before = n->taken.count;
+    if (!name_table_put(&n->taken, name, 1)) no_memory(n->record);
+    return n->taken.count > before;
 }
 
 /* A copy of the name in the record's memory, with a number behind it if it is taken. */
@@ -46,20 +37,23 @@ static const char *take_unique(naming *n, const char *name)
 {
     const size_t room = strlen(name) + TEXT_NUMBER_BYTES;
     char *copy = arena_alloc(&n->record->memory, room);
-    if (!copy) return no_memory(n->record), NULL;
+    if (!copy || !name_table_reserve(&n->taken, 1)) return no_memory(n->record), NULL;
     snprintf(copy, room, "%s", name);
-    for (size_t k = 1; !take(n, copy); k++) snprintf(copy, room, "%s_%zu", name, k);
+    size_t *next = name_table_find(&n->taken, name); /* the number that is tried next */
+    while (next && name_table_find(&n->taken, copy))
+        snprintf(copy, room, "%s_%zu", name, (*next)++);
+    take(n, copy);
     return copy;
 }
 
 /* ---- Outputs ---- */
 
-/* The operand of an output: one that only a node computes, and that is no other output. */
-static weft_operand own_operand(export_record *r, weft_operand operand, const weft_operand *others,
-                                size_t n_others)
+/* The operand of an output, which a node computes and which differs from all other outputs.
+ * is_output: by operand of the graph. */
+static weft_operand own_operand(export_record *r, weft_operand operand, bool *is_output)
 {
-    bool own = r->operands[operand.id].kind == EXPORT_OUTPUT;
-    for (size_t i = 0; i < n_others; i++) own &= others[i].id != operand.id;
+    const bool own = r->operands[operand.id].kind == EXPORT_OUTPUT && !is_output[operand.id];
+    is_output[operand.id] = true;
     return own ? operand : export_add_node(r, "Identity", &operand, 1, 1);
 }
 
@@ -110,20 +104,13 @@ static void name_constants(naming *n)
     }
 }
 
-/* "SCOPE/OP_NUMBER" of the graph's node. A scope that is already such a name, of an imported graph,
- * loses its last part, so that a name does not grow with every round. */
+/* "SCOPE/OP_NUMBER" of the graph's node. An import leaves out what is behind the scope (labels.c),
+ * so that a name does not grow with every round. */
 static void source_name(const export_record *r, size_t source, char name[NAME_BYTES + 1])
 {
     const weft_node_info node = weft_graph_node(r->graph, source);
-    const char *op = node.op->name, *slash = strrchr(node.scope, '/');
-    const char *last = slash ? slash + 1 : node.scope;
-    const size_t n = strlen(op);
-    size_t length = strlen(node.scope);
-    if (!strncmp(last, op, n) && last[n] == '_' && last[n + 1] &&
-        strspn(last + n + 1, "0123456789") == strlen(last + n + 1))
-        length = slash ? (size_t)(slash - node.scope) : 0;
-    snprintf(name, NAME_BYTES + 1, "%.*s%s%s_%zu", (int)(length < 300 ? length : 300), node.scope,
-             length ? "/" : "", op, source);
+    text_format(name, NAME_BYTES + 1, "%s%s%s_%zu", node.scope, node.scope[0] ? "/" : "",
+                node.op->name, source);
 }
 
 /* Names a node after its source, and with its type and number if the source has several nodes. */
@@ -165,14 +152,14 @@ weft_status export_name(export_record *r, const weft_value *outputs, size_t n_ou
                         const char *const *output_names, weft_operand *operands,
                         export_names *names)
 {
-    naming n = {.record = r, .names = names, .n_slots = 64};
+    naming n = {.record = r, .names = names, .taken.memory = &r->memory};
+    bool *is_output = arena_alloc(&r->memory, r->n_operands * sizeof *is_output);
+    if (!is_output) return no_memory(r);
     for (size_t i = 0; i < n_outputs && r->error->status == WEFT_OK; i++)
-        operands[i] = own_operand(r, r->of_value[outputs[i].id], operands, i);
-    while (n.n_slots < 2 * (r->n_operands + n_outputs)) n.n_slots *= 2;
+        operands[i] = own_operand(r, r->of_value[outputs[i].id], is_output);
     names->operand = arena_alloc(&r->memory, r->n_operands * sizeof *names->operand);
     names->node = arena_alloc(&r->memory, (r->n_nodes + 1) * sizeof *names->node);
-    n.slots = arena_alloc(&r->memory, n.n_slots * sizeof *n.slots);
-    if (!names->operand || !names->node || !n.slots) return no_memory(r);
+    if (!names->operand || !names->node) return no_memory(r);
     if (r->error->status == WEFT_OK) name_leaves(&n);
     for (size_t i = 0; i < n_outputs && r->error->status == WEFT_OK; i++)
         name_output(&n, outputs[i], i, n_outputs, output_names ? output_names[i] : NULL,

@@ -2,8 +2,9 @@
  * is a relative path that stays within the model's folder, also through symbolic links. */
 #include "onnx/tensor.h"
 
+#include "base/file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ static int open_inside(const char *folder, const char *location)
         errno = EACCES;
         return -1;
     }
-    return open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return file_open(real);
 }
 
 static weft_status map_file(mapped_file *f, const char *folder, const char *where,
@@ -80,12 +81,9 @@ static weft_status map_file(mapped_file *f, const char *folder, const char *wher
     const bool good = file >= 0 && fstat(file, &info) == 0;
     weft_status status = WEFT_OK;
     if (!good) {
-        status = weft_error_set(error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, where,
+        status = weft_error_set(error, file_status(errno), where,
                                 "its data are in \"%s\", which cannot be opened: %s", f->location,
-                                strerror(errno));
-    } else if (!S_ISREG(info.st_mode)) {
-        status = weft_error_set(error, WEFT_BAD_FILE, where,
-                                "its data are in \"%s\", which is not a regular file", f->location);
+                                file_error(errno));
     } else if (info.st_size > 0) {
         f->bytes = (size_t)info.st_size;
         f->data = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, file, 0);

@@ -5,6 +5,8 @@
 
 #include "base/text.h"
 
+#include <weft/pass.h>
+
 #include <string.h>
 
 /* The most bodies within each other, and the most nodes that are computed again for one value. */
@@ -41,13 +43,6 @@ bool import_failed(onnx_import *import)
     return true;
 }
 
-void import_label(onnx_import *import, const char *label)
-{
-    if (import->label[0]) weft_scope_pop(import->graph);
-    if (label != import->label) text_printable(import->label, sizeof import->label, label);
-    if (import->label[0]) weft_scope_push(import->graph, "%s", import->label);
-}
-
 /* ---- Values ---- */
 
 bool import_contents(onnx_import *import, onnx_value *value)
@@ -61,14 +56,20 @@ bool import_contents(onnx_import *import, onnx_value *value)
     return value->known || !import_failed(import);
 }
 
+/* Declares a parameter in the scope of its name or, without one, in that of the node that reads it.
+ */
 static weft_value declare(onnx_import *import, onnx_value *value)
 {
-    char label[sizeof import->label];
-    memcpy(label, import->label, sizeof label);
-    import_label(import, "");
+    char label[ONNX_SCOPE_BYTES], own[ONNX_SCOPE_BYTES];
     onnx_weight *w = value->weight;
-    value->value = (w->statistic ? weft_state : weft_param)(import->graph, w->name, w->tensor.dtype,
-                                                            w->tensor.shape, WEFT_INIT_ZEROS);
+    memcpy(label, import->label, sizeof label);
+    onnx_weight_scope(value->name, own);
+    if (own[0]) import_label(import, own);
+    /* Each pass through the body of a loop declares the weights of the body. */
+    const bool shared = weft_share(import->graph, true);
+    value->value = weft_state_named(import->graph, w->name, w->tensor.dtype, w->tensor.shape,
+                                    WEFT_INIT_ZEROS, !w->statistic);
+    weft_share(import->graph, shared);
     w->used = true;
     import_label(import, label);
     return value->value;
@@ -77,6 +78,17 @@ static weft_value declare(onnx_import *import, onnx_value *value)
 static bool map_in_graph(onnx_import *import, onnx_node *n);
 static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
                        onnx_node *n);
+
+/* Gives a value, and all other outputs of its node, what the node computed. */
+static void take_values(onnx_value *value, const onnx_node *n)
+{
+    for (size_t i = 0; i < n->n_out; i++) {
+        onnx_value *own = n->out[i].name[0] ? scope_find(value->scope, n->out[i].name) : NULL;
+        if (!strcmp(n->out[i].name, value->output)) value->value = n->out[i].value;
+        if (own && own->node == n->proto && own->scope == n->scope && !weft_is_value(own->value))
+            own->value = n->out[i].value;
+    }
+}
 
 /* Computes the node of a value that follows from parameters in the model's graph. */
 static weft_value compute_again(onnx_import *import, onnx_value *value)
@@ -92,9 +104,7 @@ static weft_value compute_again(onnx_import *import, onnx_value *value)
         n.n_out = n.proto->n_output;
         n.out = arena_alloc(&import->memory, (n.n_out + 1) * sizeof *n.out);
         for (size_t i = 0; n.out && i < n.n_out; i++) n.out[i].name = n.proto->output[i];
-        if (n.out && map_in_graph(import, &n))
-            for (size_t i = 0; i < n.n_out; i++)
-                if (!strcmp(n.out[i].name, value->output)) value->value = n.out[i].value;
+        if (n.out && map_in_graph(import, &n)) take_values(value, &n);
         if (!n.out) import_fail(import, WEFT_NO_MEMORY, value->name, "no memory for a node");
     }
     import->depth--;
@@ -119,35 +129,6 @@ weft_value import_value(onnx_import *import, onnx_value *value)
 }
 
 /* ---- Nodes ---- */
-
-/* The domain of ops of ONNX itself has two names. */
-static const char *domain_of(const char *domain)
-{
-    return strcmp(onnx_text(domain), "ai.onnx") ? onnx_text(domain) : "";
-}
-
-int64_t import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain)
-{
-    const WeftOnnx__ModelProto *m = import->model->proto;
-    const onnx_scope *body = scope_function(scope);
-    WeftOnnx__OperatorSetIdProto **list = body ? body->function->opset_import : m->opset_import;
-    const size_t n = body ? body->function->n_opset_import : m->n_opset_import;
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(domain_of(list[i]->domain), domain)) return list[i]->version;
-    return 1;
-}
-
-/* The function of the model for a node's op; NULL if there is none. */
-static const WeftOnnx__FunctionProto *function_of(const onnx_import *import, const char *domain,
-                                                  const char *name)
-{
-    const WeftOnnx__ModelProto *m = import->model->proto;
-    for (size_t i = 0; i < m->n_functions; i++)
-        if (!strcmp(onnx_text(m->functions[i]->name), name) &&
-            !strcmp(domain_of(m->functions[i]->domain), domain))
-            return m->functions[i];
-    return NULL;
-}
 
 static bool find_inputs(onnx_import *import, onnx_node *n)
 {
@@ -183,14 +164,15 @@ static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__N
                        onnx_node *n)
 {
     static const onnx_op call = {"", "", map_function, 0, SIZE_MAX, SIZE_MAX, true};
-    const char *domain = domain_of(proto->domain);
+    const char *domain = onnx_domain(proto->domain);
     *n = (onnx_node){.import = import, .scope = scope, .proto = proto, .graph = import->graph};
     n->op = onnx_op_find(domain, onnx_text(proto->op_type));
     n->opset = import_opset(import, scope, domain);
     if (!n->op) {
-        n->function = function_of(import, domain, onnx_text(proto->op_type));
+        n->function = import_function(import, domain, onnx_text(proto->op_type));
         if (n->function) n->op = &call;
     }
+    if (!n->op && import_failed(import)) return false;
     if (!n->op)
         return node_fail(n, WEFT_NO_KERNEL, "weft does not know the op \"%s\" of the domain \"%s\"",
                          onnx_text(proto->op_type), domain[0] ? domain : "ai.onnx"),
@@ -204,30 +186,35 @@ static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__N
 
 static bool map_in_graph(onnx_import *import, onnx_node *n)
 {
-    char label[sizeof import->label];
+    char label[ONNX_SCOPE_BYTES], own[ONNX_SCOPE_BYTES] = "";
     memcpy(label, import->label, sizeof label);
-    const char *name = onnx_text(n->proto->name);
+    if (!n->op->controls) onnx_node_scope(import->model, n->proto, own);
     n->graph = import->graph;
     n->folding = false;
-    import_label(import, n->op->controls ? "" : name[0] ? name : onnx_text(n->proto->op_type));
+    import_label(import, own);
     n->op->map(n);
     import_label(import, label);
     return !import_failed(import);
 }
 
-/* Whether the contents of all inputs are known and few; *trainable: whether some are parameters. */
-static bool can_fold(onnx_import *import, onnx_node *n, bool *trainable)
+/* Whether the contents of all inputs are known and few. */
+static bool can_fold(onnx_import *import, onnx_node *n)
 {
     bool known = n->n_in > 0 && !n->op->controls;
-    *trainable = false;
     for (size_t i = 0; known && i < n->n_in; i++) {
         onnx_value *v = n->in[i];
         if (!v) continue;
         known = import_contents(import, v) && v->known &&
                 weft_shape_numel(v->tensor.shape) <= ONNX_MAX_FOLDED;
-        *trainable |= v->trainable;
     }
     return known;
+}
+
+static bool has_trainable(const onnx_node *n)
+{
+    for (size_t i = 0; i < n->n_in; i++)
+        if (n->in[i] && n->in[i]->trainable) return true;
+    return false;
 }
 
 /* Runs a graph of constants and reads the outputs that are not known. */
@@ -257,16 +244,16 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
     return error->status;
 }
 
-/* Builds and runs the node on constants. False if it failed, or if its outputs are too large
- * (*large). */
-static bool fold(onnx_import *import, onnx_node *n, bool *large)
+/* Builds and runs the node on constants. False if it failed, or if it is not to be folded
+ * (*unfolded): its outputs are too large, or new in each step. */
+static bool fold(onnx_import *import, onnx_node *n, bool *unfolded)
 {
     weft_error error = {0};
     weft_value *targets = arena_alloc(&import->memory, (n->n_out + 1) * sizeof *targets);
     size_t n_targets = 0;
     n->graph = weft_graph_new();
     n->folding = true;
-    *large = false;
+    *unfolded = false;
     if (!n->graph || !targets) {
         weft_graph_free(n->graph);
         n->graph = import->graph;
@@ -274,27 +261,28 @@ static bool fold(onnx_import *import, onnx_node *n, bool *large)
     }
     n->op->map(n);
     weft_error_copy(&error, weft_graph_error(n->graph));
+    *unfolded = n->random;
     for (size_t i = 0; i < n->n_out; i++) {
         if (!weft_is_value(n->out[i].value)) continue;
         targets[n_targets++] = n->out[i].value;
-        *large |= weft_shape_numel(weft_shape_of(n->graph, n->out[i].value)) > ONNX_MAX_FOLDED;
+        *unfolded |= weft_shape_numel(weft_shape_of(n->graph, n->out[i].value)) > ONNX_MAX_FOLDED;
     }
-    if (n_targets && !*large && error.status == WEFT_OK && !import_failed(import))
+    if (n_targets && !*unfolded && error.status == WEFT_OK && !import_failed(import))
         run_folded(n, targets, n_targets, &error);
     if (error.status != WEFT_OK) node_fail(n, error.status, "%s: %s", error.where, error.message);
     for (size_t i = 0; i < n->n_out; i++) n->out[i].value = WEFT_NO_VALUE;
     weft_graph_free(n->graph);
     n->graph = import->graph;
-    return !*large && import->error.status == WEFT_OK;
+    return !*unfolded && import->error.status == WEFT_OK;
 }
 
 static bool run_node(onnx_import *import, onnx_node *n)
 {
-    bool trainable, large;
-    if (!can_fold(import, n, &trainable)) return !import_failed(import) && map_in_graph(import, n);
-    if (!fold(import, n, &large)) return large && map_in_graph(import, n);
+    bool unfolded;
+    if (!can_fold(import, n)) return !import_failed(import) && map_in_graph(import, n);
+    if (!fold(import, n, &unfolded)) return unfolded && map_in_graph(import, n);
     for (size_t i = 0; i < n->n_out; i++) {
-        n->out[i].trainable = trainable;
+        n->out[i].trainable = n->trainable;
         n->out[i].output = n->out[i].name;
         n->out[i].node = n->proto;
         n->out[i].scope = n->scope;
@@ -314,10 +302,10 @@ bool import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodePro
     n.n_in = n_in;
     n.out = out;
     n.n_out = n_out;
-    bool trainable, large;
+    bool unfolded;
     if (!check_counts(&n, n_in, n_out)) return false;
-    if (can_fold(import, &n, &trainable) && !trainable)
-        return fold(import, &n, &large) || (large && map_in_graph(import, &n));
+    if (!has_trainable(&n) && can_fold(import, &n))
+        return fold(import, &n, &unfolded) || (unfolded && map_in_graph(import, &n));
     return !import_failed(import) && map_in_graph(import, &n);
 }
 

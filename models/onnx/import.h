@@ -11,6 +11,8 @@
 #include <weft/onnx.h>
 #include <weft/ops.h>
 
+#include "base/name_table.h"
+
 #include "onnx/tensor.h"
 
 /* The most nodes of an import, before and after they become operations of weft; and the most
@@ -22,6 +24,9 @@
  * file and of its external data. */
 #define ONNX_MEMORY       ((size_t)256 << 20)
 #define ONNX_MEMORY_RATIO 16
+
+/* The bytes of a scope, with its NUL: less than weft_scope_push takes. */
+#define ONNX_SCOPE_BYTES 255
 
 /* An initializer of the main graph that becomes a parameter. */
 typedef struct onnx_weight {
@@ -54,15 +59,21 @@ typedef struct onnx_value {
     int axis;
 } onnx_value;
 
+/* A function that the model defines. */
+typedef struct onnx_function {
+    const WeftOnnx__FunctionProto *proto;
+    name_table opsets;   /* versions by domain */
+    name_table defaults; /* of attributes that a call leaves out, addresses of their messages */
+} onnx_function;
+
 /* The values of a graph or of a body, by name; a body sees those of the graph around it. The body
  * of a function sees none, but its nodes refer to attributes of the node that calls it. */
 typedef struct onnx_scope {
     struct onnx_scope *outer;
-    const WeftOnnx__FunctionProto *function; /* NULL: a graph */
-    const WeftOnnx__NodeProto *call;
+    const onnx_function *function;   /* NULL: a graph */
+    name_table attributes;           /* of the call, addresses of their messages */
     const struct onnx_scope *caller; /* of the call */
-    onnx_value **slots;
-    size_t count, capacity;
+    name_table values;               /* addresses of onnx_value */
 } onnx_scope;
 
 /* What normalisations and dropouts compute: what the file says, or what its use asks for. */
@@ -74,10 +85,11 @@ typedef struct onnx_import {
     weft_graph *graph;
     weft_error error;
     arena memory;
-    size_t nodes;    /* mapped so far */
-    size_t budget;   /* bytes that may still be computed to recognise ops */
-    int depth;       /* of bodies and of nodes that are computed again */
-    char label[128]; /* the scope of the node that is being built, "" outside */
+    size_t nodes;  /* mapped so far */
+    size_t budget; /* bytes that may still be computed to recognise ops */
+    int depth;     /* of bodies and of nodes that are computed again */
+    /* The scope of the node that is being built, "" outside. */
+    char label[ONNX_SCOPE_BYTES];
 } onnx_import;
 
 typedef struct onnx_op onnx_op;
@@ -88,10 +100,12 @@ typedef struct onnx_node {
     onnx_scope *scope;
     const WeftOnnx__NodeProto *proto;
     const onnx_op *op;
-    const WeftOnnx__FunctionProto *function; /* that the node calls, or NULL */
+    const onnx_function *function; /* that the node calls, or NULL */
     int64_t opset;
     weft_graph *graph; /* to build in: the model's, or one of constants */
     bool folding;
+    bool random;     /* set by the mapping: results are new in each run, so they are not folded */
+    bool trainable;  /* read the contents of an input that follows from parameters */
     onnx_value **in; /* NULL where the node has no such input */
     size_t n_in, n_out;
     onnx_value *out;
@@ -116,12 +130,39 @@ struct weft_onnx {
     char *path;
     arena memory;
     onnx_files files;
+    name_table opsets; /* versions by domain */
+    onnx_function *functions;
+    name_table function_index; /* in functions */
     weft_onnx_options options;
     onnx_weight *weights; /* one for each initializer of floats, in their order */
     size_t n_weights;
     weft_onnx_value *inputs, *outputs, *params;
     size_t n_inputs, n_outputs, n_params;
 };
+
+/* ---- Functions and op sets (functions.c) ---- */
+
+/* The domain, "" for "ai.onnx". */
+const char *onnx_domain(const char *domain);
+/* Finds the functions and op sets of a model. False when memory is out. */
+bool onnx_index_functions(weft_onnx *m);
+/* Adds attributes by name; the first of a name counts. False when memory is out. */
+bool onnx_add_attributes(arena *memory, name_table *attributes,
+                         WeftOnnx__AttributeProto *const *list, size_t n);
+/* The version of a domain that the model, or the function whose body this is, imports. */
+int64_t import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain);
+/* The function of the model for an op; NULL if there is none, or after a failure. */
+const onnx_function *import_function(onnx_import *import, const char *domain, const char *name);
+
+/* ---- Scopes of names (labels.c) ---- */
+
+/* The scope in weft's graph of a node: of its metadata, else of its name, else of its op. */
+void onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
+                     char scope[ONNX_SCOPE_BYTES]);
+/* That of an initializer: its name without the part behind the last dot or slash. */
+void onnx_weight_scope(const char *name, char scope[ONNX_SCOPE_BYTES]);
+/* Makes `label` the only name scope of the model's graph, "" for none. */
+void import_label(onnx_import *import, const char *label);
 
 /* ---- Options (options.c) ---- */
 
@@ -155,10 +196,6 @@ bool import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodePro
                  onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
 /* Reads an initializer whose contents are needed; false if it cannot be read. */
 bool import_contents(onnx_import *import, onnx_value *value);
-/* The version of a domain that the model, or the function whose body this is, imports. */
-int64_t import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain);
-/* Makes `label` the only name scope of the model's graph, "" for none. */
-void import_label(onnx_import *import, const char *label);
 /* The value in the model's graph. */
 weft_value import_value(onnx_import *import, onnx_value *value);
 
@@ -217,7 +254,12 @@ void set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *d
 
 /* Floats stay; integers and bools become f64, in which all arithmetic on i32 is exact. */
 weft_value widen(onnx_node *n, weft_value x);
-/* f64 results as integers of a type, wrapped around if it has 8 or 16 bits. */
+/* Whole numbers: x without its fraction. */
+weft_value towards_zero(weft_graph *g, weft_value x);
+/* f64 results within the bounds of an integer type. */
+weft_value saturate(onnx_node *n, weft_value x, int type);
+/* Numbers as integers of a type: without their fraction, and then wrapped around if the type
+ * has at most 16 bits. */
 weft_value narrow(onnx_node *n, weft_value x, int type);
 /* Quantized numbers (matrix.c), in f64. Input i, a number or a vector along an axis of `rank`
  * dimensions; the default without it. */
@@ -228,9 +270,6 @@ weft_value quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis
 weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type);
 /* Indices of which negative ones count from the end of `size` elements. */
 weft_value wrap_index(onnx_node *n, weft_value index, int64_t size);
-/* The product along an axis, which stays as a dimension of size 1 (reduce.c), by halves: log n
- * multiplications of shrinking tensors. */
-weft_value multiply_axis(weft_graph *g, weft_value x, int axis);
 /* A constant of small integers or of doubles, in a dtype. */
 weft_value ints_value(onnx_node *n, const int64_t *values, weft_shape shape);
 weft_value doubles_value(onnx_node *n, const double *values, weft_shape shape, weft_dtype dtype);

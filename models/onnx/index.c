@@ -196,9 +196,9 @@ static weft_value join_updates(onnx_node *n, weft_value indices, weft_value upda
     *first = weft_equal(g, earlier, weft_scalar(g, WEFT_F32, 0));
     weft_value x = weft_where(g, same, weft_expand_dims(g, updates, axis),
                               weft_scalar(g, weft_dtype_of(g, updates), neutral[how]));
-    if (how == REDUCE_MUL) return weft_squeeze(g, multiply_axis(g, x, axis + 1), axis + 1);
-    return how == REDUCE_MIN ? weft_min(g, x, WEFT_AXES(axis + 1), false)
-                             : weft_max(g, x, WEFT_AXES(axis + 1), false);
+    return how == REDUCE_MUL   ? weft_prod(g, x, WEFT_AXES(axis + 1), false)
+           : how == REDUCE_MIN ? weft_min(g, x, WEFT_AXES(axis + 1), false)
+                               : weft_max(g, x, WEFT_AXES(axis + 1), false);
 }
 
 /* Joins updates with elements of x along an axis, or replaces the elements by them. */
@@ -357,19 +357,17 @@ void map_NonZero(onnx_node *n)
 {
     const onnx_tensor *t = in_tensor(n, 0, "elements to be counted");
     if (!t) return;
-    const int64_t numel = weft_shape_numel(t->shape), bytes = (int64_t)weft_dtype_bytes(t->dtype);
+    const int64_t numel = weft_shape_numel(t->shape);
     int64_t count = 0;
     int32_t *found = arena_alloc(&n->import->memory, ((size_t)numel + 1) * sizeof *found);
     int32_t *positions =
         arena_alloc(&n->import->memory, ((size_t)(numel * t->shape.rank) + 1) * sizeof *positions);
-    static const char zero[8];
     if (!found || !positions) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for positions");
         return;
     }
     for (int64_t i = 0; i < numel; i++)
-        if (memcmp((const char *)t->data + i * bytes, zero, (size_t)bytes) != 0)
-            found[count++] = (int32_t)i;
+        if (onnx_tensor_element(t, i) != 0) found[count++] = (int32_t)i;
     int64_t stride = 1;
     for (int axis = t->shape.rank - 1; axis >= 0; axis--) {
         for (int64_t i = 0; i < count; i++)

@@ -123,24 +123,45 @@ static weft_value along(weft_graph *g, weft_value x, int axis, int rank)
     return weft_reshape(g, x, shape);
 }
 
+/* x with each element as often along the axis as a block has elements; the last block is cut off at
+ * the size of input 0. */
+static weft_value of_blocks(onnx_node *n, weft_value x, int axis, int64_t block)
+{
+    weft_graph *g = n->graph;
+    weft_shape shape = weft_shape_of(g, x), wide = {.rank = shape.rank + 1};
+    const int64_t size = in_shape(n, 0).dim[axis], blocks = shape.dim[axis];
+    if (block < 1 || size < 1 || blocks != (size - 1) / block + 1) {
+        node_fail(n, WEFT_BAD_SHAPE,
+                  "%lld blocks of %lld elements do not fit axis %d, which has %lld elements",
+                  (long long)blocks, (long long)block, axis, (long long)size);
+        return x;
+    }
+    for (int i = 0; i < wide.rank; i++)
+        wide.dim[i] = i <= axis ? shape.dim[i] : i == axis + 1 ? block : shape.dim[i - 1];
+    shape.dim[axis] *= block;
+    x = weft_broadcast_to(g, weft_expand_dims(g, x, axis + 1), wide);
+    return weft_slice(g, weft_reshape(g, x, shape), axis, 0, size, 1);
+}
+
 weft_value quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value)
 {
-    return has_in(n, i) ? along(n->graph, in_value(n, i), axis, rank)
-                        : weft_scalar(n->graph, WEFT_F64, default_value);
+    weft_graph *g = n->graph;
+    if (!has_in(n, i)) return weft_scalar(g, WEFT_F64, default_value);
+    const weft_value x = along(g, in_value(n, i), axis, rank);
+    const int64_t block = attr_int(n, "block_size", 0);
+    if (node_failed(n) || block == 0 || rank < 2 || weft_rank(g, x) != rank) return x;
+    return of_blocks(n, x, axis, block);
 }
 
 /* Rounds x, adds the zero point and clips to the type. */
-static weft_value quantized_clip(weft_graph *g, weft_value x, weft_value zero, int type)
+static weft_value quantized_clip(onnx_node *n, weft_value x, weft_value zero, int type)
 {
-    const bool is_signed = type == ONNX_INT8 || type == ONNX_INT16;
-    const double range = type == ONNX_INT16 || type == ONNX_UINT16 ? 65536 : 256;
-    const double low = is_signed ? -range / 2 : 0;
-    return weft_clamp(g, weft_add(g, weft_round(g, x), zero), low, low + range - 1);
+    return saturate(n, weft_add(n->graph, weft_round(n->graph, x), zero), type);
 }
 
 weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type)
 {
-    return weft_cast(n->graph, quantized_clip(n->graph, x, zero, type), WEFT_I32);
+    return weft_cast(n->graph, quantized_clip(n, x, zero, type), WEFT_I32);
 }
 
 /* Sets output 0 to quantized numbers, given in f32. */
@@ -150,9 +171,16 @@ static void set_quantized(onnx_node *n, weft_value whole, int type)
     if (n->n_out && !n->folding) n->out[0].whole = whole;
 }
 
-static int quantized_type(const onnx_node *n, size_t zero_point)
+/* That of the zero point, or of an attribute. */
+static int quantized_type(onnx_node *n, size_t zero_point)
 {
-    return has_in(n, zero_point) ? in_type(n, zero_point) : ONNX_UINT8;
+    double low, high;
+    const int given = (int)attr_int(n, "output_dtype", 0);
+    const int type = has_in(n, zero_point) ? in_type(n, zero_point) : given ? given : ONNX_UINT8;
+    if (!onnx_type_bounds(type, &low, &high))
+        node_fail(n, WEFT_BAD_DTYPE, "quantizes to %s, expected an integer type",
+                  onnx_type_name(type));
+    return type;
 }
 
 /* In f64 a quotient that is halfway in f32 is not; so the division is one of f32. What the zero
@@ -165,7 +193,7 @@ void map_QuantizeLinear(onnx_node *n)
     weft_value x = weft_cast(g, in_value(n, 0), WEFT_F32);
     x = weft_div(g, x, weft_cast(g, quantized_along(n, 1, axis, rank, 1), WEFT_F32));
     weft_value zero = weft_cast(g, quantized_along(n, 2, axis, rank, 0), WEFT_F32);
-    set_quantized(n, quantized_clip(g, x, zero, type), type);
+    set_quantized(n, quantized_clip(n, x, zero, type), type);
 }
 
 /* A value of a type of few bits in floats. */
@@ -204,7 +232,7 @@ void map_DynamicQuantizeLinear(onnx_node *n)
     weft_value low = weft_minimum(g, weft_min(g, x, WEFT_ALL_AXES, false), nothing);
     weft_value scale = weft_div(g, weft_sub(g, high, low), weft_scalar(g, WEFT_F32, 255));
     weft_value zero = weft_round(g, weft_clamp(g, weft_neg(g, weft_div(g, low, scale)), 0, 255));
-    set_quantized(n, quantized_clip(g, weft_div(g, x, scale), zero, ONNX_UINT8), ONNX_UINT8);
+    set_quantized(n, quantized_clip(n, weft_div(g, x, scale), zero, ONNX_UINT8), ONNX_UINT8);
     set_typed(n, 1, scale, ONNX_FLOAT);
     set_typed(n, 2, weft_cast(g, zero, WEFT_I32), ONNX_UINT8);
 }

@@ -2,8 +2,9 @@
 #include "onnx/import.h"
 #include "onnx/wire.h"
 
+#include "base/file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -51,14 +52,14 @@ static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_err
 static weft_status read_model(weft_onnx *m, weft_error *error)
 {
     struct stat info;
-    const int file = open(m->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int file = file_open(m->path);
     weft_status status = WEFT_OK;
     if (file < 0 || fstat(file, &info) != 0)
-        status = weft_error_set(error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, m->path,
-                                "cannot be opened: %s", strerror(errno));
-    else if (!S_ISREG(info.st_mode) || info.st_size == 0 || info.st_size > INT32_MAX)
-        status = weft_error_set(error, WEFT_BAD_FILE, m->path,
-                                "is not a regular file of 1 to %d bytes", INT32_MAX);
+        status = weft_error_set(error, file_status(errno), m->path, "cannot be opened: %s",
+                                file_error(errno));
+    else if (info.st_size == 0 || info.st_size > INT32_MAX)
+        status = weft_error_set(error, WEFT_BAD_FILE, m->path, "is not a file of 1 to %d bytes",
+                                INT32_MAX);
     if (status == WEFT_OK) {
         void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
         if (data == MAP_FAILED) {
@@ -90,64 +91,52 @@ static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
 
 /* ---- Weights ---- */
 
-/* Names that are taken: a hash table. */
-typedef struct name_set {
-    const char **slots;
-    size_t capacity;
-} name_set;
-
-static bool take_name(name_set *set, const char *name)
+/* A name for weft, with a number from `number` on behind it if it is taken. In `taken` is, by name,
+ * the first number that was not yet tried behind it. */
+static const char *weight_name(weft_onnx *m, name_table *taken, const char *from, size_t number)
 {
-    size_t i = weft_hash_text(name) & (set->capacity - 1);
-    for (; set->slots[i]; i = (i + 1) & (set->capacity - 1))
-        if (!strcmp(set->slots[i], name)) return false;
-    set->slots[i] = name;
-    return true;
-}
-
-/* Names are at most this long; longer ones are cut. */
-#define NAME_BYTES 200
-
-/* A name for weft, with a number from `number` on behind it if it is taken. */
-static const char *weight_name(weft_onnx *m, name_set *set, const char *from, size_t number)
-{
-    char *name = arena_alloc(&m->memory, NAME_BYTES + 24);
-    if (!name) return NULL;
+    char *name = arena_alloc(&m->memory, strlen(from) + 24);
+    if (!name || !name_table_reserve(taken, 1)) return NULL;
     size_t n = 0;
-    for (; n < NAME_BYTES && from[n]; n++) {
+    for (; from[n]; n++) {
         const char c = from[n];
         const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                            (c >= '0' && c <= '9') || strchr("._-/", c);
         name[n] = plain ? c : '_';
     }
     if (n == 0) name[n++] = '_';
-    for (; !take_name(set, name); number++) snprintf(name + n, 24, "_%zu", number);
+    size_t *next = name_table_find(taken, name);
+    if (next && *next < number) *next = number;
+    while (next && name_table_find(taken, name)) snprintf(name + n, 24, "_%zu", (*next)++);
+    name_table_put(taken, name, 0);
     return name;
 }
 
-/* Marks the running statistics of batch normalisations. */
-static void find_statistics(weft_onnx *m)
+/* Marks the running statistics of batch normalisations. False when memory is out. */
+static bool find_statistics(weft_onnx *m)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
+    name_table weights = {.memory = &m->memory};
+    for (size_t w = 0; w < m->n_weights; w++)
+        if (!name_table_put(&weights, onnx_text(m->weights[w].proto->name), w)) return false;
     for (size_t k = 0; k < g->n_node; k++) {
         const WeftOnnx__NodeProto *node = g->node[k];
         if (strcmp(onnx_text(node->op_type), "BatchNormalization") != 0) continue;
+        const size_t *w;
         for (size_t i = 3; i < node->n_input && i < 5; i++)
-            for (size_t w = 0; w < m->n_weights; w++)
-                m->weights[w].statistic |=
-                    !strcmp(onnx_text(m->weights[w].proto->name), node->input[i]);
+            if ((w = name_table_find(&weights, node->input[i]))) m->weights[*w].statistic = true;
     }
+    return true;
 }
 
 static weft_status find_weights(weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
-    name_set set = {.capacity = 16};
-    while (set.capacity < 4 * (g->n_initializer + g->n_input)) set.capacity *= 2;
-    set.slots = arena_alloc(&m->memory, set.capacity * sizeof *set.slots);
+    name_table taken = {.memory = &m->memory};
     m->weights = arena_alloc(&m->memory, (g->n_initializer + 1) * sizeof *m->weights);
-    if (!set.slots || !m->weights) return no_memory(m, error);
-    for (size_t i = 0; i < g->n_input; i++) take_name(&set, onnx_text(g->input[i]->name));
+    if (!m->weights) return no_memory(m, error);
+    for (size_t i = 0; i < g->n_input; i++)
+        if (!name_table_put(&taken, onnx_text(g->input[i]->name), 0)) return no_memory(m, error);
     for (size_t i = 0; i < g->n_initializer; i++) {
         const WeftOnnx__TensorProto *proto = g->initializer[i];
         weft_dtype dtype;
@@ -157,14 +146,13 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
             continue;
         onnx_weight *w = &m->weights[m->n_weights++];
         w->proto = proto;
-        w->name = weight_name(m, &set, onnx_text(proto->name), i);
+        w->name = weight_name(m, &taken, onnx_text(proto->name), i);
         if (!w->name) return no_memory(m, error);
         const weft_status status = onnx_tensor_read(proto, onnx_text(proto->name), &m->memory,
                                                     &m->files, &w->tensor, error);
         if (status != WEFT_OK) return status;
     }
-    find_statistics(m);
-    return WEFT_OK;
+    return find_statistics(m) ? WEFT_OK : no_memory(m, error);
 }
 
 /* ---- Inputs ---- */
@@ -423,7 +411,7 @@ const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t *count)
 
 weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params, weft_error *error)
 {
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!model || !params)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_weights",
                               "the model or the store is NULL");
@@ -455,6 +443,7 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
     }
     if (set_paths(m, path, error) == WEFT_OK && onnx_set_options(m, options, error) == WEFT_OK &&
         read_model(m, error) == WEFT_OK && onnx_check_dims(m, error) == WEFT_OK &&
+        (onnx_index_functions(m) || no_memory(m, error) == WEFT_OK) &&
         find_weights(m, error) == WEFT_OK && list_values(m, error) == WEFT_OK)
         return m;
     weft_onnx_free(m);

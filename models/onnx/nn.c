@@ -158,7 +158,9 @@ void map_MeanVarianceNormalization(onnx_node *n)
     weft_axes axes = {.count = count > 0 ? count : 0};
     for (int i = 0; i < axes.count; i++) axes.axis[i] = node_axis(n, list[i], rank);
     if (node_failed(n)) return;
+    /* The second mean is the rounding error of the first one. */
     weft_value centered = weft_sub(g, x, weft_mean(g, x, axes, true));
+    centered = weft_sub(g, centered, weft_mean(g, centered, axes, true));
     weft_value deviation = weft_sqrt(g, weft_variance(g, x, axes, true, 0));
     set_out(n, 0, weft_div(g, centered, weft_add_scalar(g, deviation, 1e-9)));
 }
@@ -199,28 +201,6 @@ void map_LRN(onnx_node *n)
     sum = weft_scale(g, sum, attr_float(n, "alpha", 1e-4) / (double)size);
     sum = weft_add_scalar(g, sum, attr_float(n, "bias", 1));
     set_out(n, 0, weft_div(g, x, weft_pow_scalar(g, sum, attr_float(n, "beta", 0.75))));
-}
-
-/* ---- Dropout ---- */
-
-/* Passes its input through, as a model in use does, except in training. */
-void map_Dropout(onnx_node *n)
-{
-    const onnx_mode mode = n->folding ? ONNX_AS_FILE : n->import->mode;
-    const bool asked = n->opset >= 12 && in_number(n, 2, "training_mode", 0) != 0;
-    const bool training = mode == ONNX_AS_FILE ? asked : mode == ONNX_TRAINING;
-    const double ratio = !training        ? 0
-                         : n->opset >= 12 ? in_number(n, 1, "ratio", 0.5)
-                                          : attr_float(n, "ratio", 0.5);
-    if (ratio != 0 && (mode == ONNX_AS_FILE || has_out(n, 1))) {
-        node_fail(n, WEFT_NO_KERNEL,
-                  mode == ONNX_AS_FILE ? "drops elements at random in every use of the model"
-                                       : "returns the mask of what it drops in training");
-        return;
-    }
-    const weft_value x = in_value(n, 0);
-    set_typed(n, 0, ratio != 0 ? weft_dropout(n->graph, x, ratio) : x, in_type(n, 0));
-    if (has_out(n, 1)) set_out(n, 1, weft_fill(n->graph, WEFT_BOOL, in_shape(n, 0), 1));
 }
 
 /* ---- Losses ---- */

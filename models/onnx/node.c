@@ -38,6 +38,7 @@ weft_value in_value(onnx_node *n, size_t i)
     if (!has_in(n, i) || node_failed(n)) return WEFT_NO_VALUE;
     onnx_value *v = n->in[i];
     if (!n->folding) return import_value(n->import, v);
+    n->trainable |= v->trainable;
     return weft_constant_data(n->graph, v->tensor.dtype, v->tensor.shape, v->tensor.data);
 }
 
@@ -60,6 +61,7 @@ const onnx_tensor *in_tensor(onnx_node *n, size_t i, const char *what)
         return NULL;
     }
     if (!import_contents(n->import, n->in[i])) return NULL;
+    n->trainable |= n->in[i]->trainable;
     if (n->in[i]->known) return &n->in[i]->tensor;
     node_fail(n, WEFT_BAD_ARGUMENT,
               "needs the contents of \"%s\" (%s) during the import, but they depend on data",
@@ -94,26 +96,24 @@ double in_number(onnx_node *n, size_t i, const char *what, double default_value)
 
 /* ---- Attributes ---- */
 
-static const WeftOnnx__AttributeProto *find_in(WeftOnnx__AttributeProto *const *list, size_t n,
-                                               const char *name)
+static const WeftOnnx__AttributeProto *find_in(const name_table *attributes, const char *name)
 {
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(onnx_text(list[i]->name), name)) return list[i];
-    return NULL;
+    const size_t *address = name_table_find(attributes, name);
+    return address ? (const WeftOnnx__AttributeProto *)(uintptr_t)*address : NULL;
 }
 
 const WeftOnnx__AttributeProto *attr_find(const onnx_node *n, const char *name)
 {
     const onnx_scope *scope = n->scope;
-    const WeftOnnx__AttributeProto *a = find_in(n->proto->attribute, n->proto->n_attribute, name);
+    const WeftOnnx__AttributeProto *a = NULL;
+    for (size_t i = 0; i < n->proto->n_attribute && !a; i++)
+        if (!strcmp(onnx_text(n->proto->attribute[i]->name), name)) a = n->proto->attribute[i];
     while (a && onnx_text(a->ref_attr_name)[0]) {
         const char *of_call = a->ref_attr_name;
         scope = scope_function(scope);
         if (!scope) return NULL;
-        a = find_in(scope->call->attribute, scope->call->n_attribute, of_call);
-        if (!a)
-            return find_in(scope->function->attribute_proto, scope->function->n_attribute_proto,
-                           of_call);
+        a = find_in(&scope->attributes, of_call);
+        if (!a) return find_in(&scope->function->defaults, of_call);
         scope = scope->caller;
     }
     return a;
@@ -230,18 +230,28 @@ weft_value widen(onnx_node *n, weft_value x)
     return weft_dtype_is_float(weft_dtype_of(n->graph, x)) ? x : weft_cast(n->graph, x, WEFT_F64);
 }
 
+weft_value towards_zero(weft_graph *g, weft_value x)
+{
+    return weft_mul(g, weft_sign(g, x), weft_floor(g, weft_abs(g, x)));
+}
+
+weft_value saturate(onnx_node *n, weft_value x, int type)
+{
+    double low, high;
+    return onnx_type_bounds(type, &low, &high) ? weft_clamp(n->graph, x, low, high) : x;
+}
+
 weft_value narrow(onnx_node *n, weft_value x, int type)
 {
-    const double low = type == ONNX_INT8 ? -128 : type == ONNX_INT16 ? -32768 : 0;
-    const double range = type == ONNX_INT8 || type == ONNX_UINT8     ? 256
-                         : type == ONNX_INT16 || type == ONNX_UINT16 ? 65536
-                                                                     : 0;
-    if (range != 0) {
-        weft_value turns = weft_floor(
-            n->graph, weft_scale(n->graph, weft_add_scalar(n->graph, x, -low), 1 / range));
-        x = weft_sub(n->graph, x, weft_scale(n->graph, turns, range));
+    weft_graph *g = n->graph;
+    double low, high;
+    if (onnx_type_bounds(type, &low, &high) && high - low < INT32_MAX) {
+        const double range = high - low + 1;
+        x = towards_zero(g, weft_cast(g, x, WEFT_F64));
+        weft_value turns = weft_floor(g, weft_scale(g, weft_add_scalar(g, x, -low), 1 / range));
+        x = weft_sub(g, x, weft_scale(g, turns, range));
     }
-    return weft_cast(n->graph, x, WEFT_I32);
+    return weft_cast(g, x, WEFT_I32);
 }
 
 weft_value wrap_index(onnx_node *n, weft_value index, int64_t size)

@@ -22,7 +22,7 @@
     X(Celu, 1, 1, 1) X(Selu, 1, 1, 1) X(ThresholdedRelu, 1, 1, 1) X(HardSigmoid, 1, 1, 1) \
     X(HardSwish, 1, 1, 1) X(Mish, 1, 1, 1) X(Swish, 1, 1, 1) X(Gelu, 1, 1, 1) X(Shrink, 1, 1, 1) \
     X(Identity, 1, 1, 1) X(IsNaN, 1, 1, 1) X(IsInf, 1, 1, 1) X(Not, 1, 1, 1) X(Cast, 1, 1, 1) \
-    X(Add, 2, 2, 1) X(Sub, 2, 2, 1) X(Mul, 2, 2, 1) X(Div, 2, 2, 1) X(Pow, 2, 2, 1) \
+    X(Add, 2, 2, 1) X(Sub, 2, 2, 1) X(Mul, 2, 2, 1) X(Div, 2, 2, 1) X(Pow, 2, 2, 1) X(SwiGLU, 2, 2, 1) \
     X(Mod, 2, 2, 1) X(PRelu, 2, 2, 1) X(Equal, 2, 2, 1) X(Less, 2, 2, 1) \
     X(Greater, 2, 2, 1) X(LessOrEqual, 2, 2, 1) X(GreaterOrEqual, 2, 2, 1) X(And, 2, 2, 1) \
     X(Or, 2, 2, 1) X(Xor, 2, 2, 1) X(CastLike, 2, 2, 1) X(Max, 1, ANY, 1) X(Min, 1, ANY, 1) \
@@ -68,8 +68,12 @@
     X(Softmax, 1, 1, 1) X(LogSoftmax, 1, 1, 1) X(MeanVarianceNormalization, 1, 1, 1) \
     X(LpNormalization, 1, 1, 1) X(LRN, 1, 1, 1) X(LayerNormalization, 2, 3, 3) \
     X(RMSNormalization, 2, 2, 1) \
-    X(InstanceNormalization, 3, 3, 1) X(GroupNormalization, 3, 3, 1) X(Dropout, 1, 3, 2) \
+    X(InstanceNormalization, 3, 3, 1) X(GroupNormalization, 3, 3, 1) \
     X(NegativeLogLikelihoodLoss, 2, 3, 1) X(SoftmaxCrossEntropyLoss, 2, 3, 2)
+/* random.c */
+#define ONNX_RANDOM(X) \
+    X(RandomUniform, 0, 0, 1) X(RandomNormal, 0, 0, 1) X(RandomUniformLike, 1, 1, 1) \
+    X(RandomNormalLike, 1, 1, 1) X(Bernoulli, 1, 1, 1) X(Dropout, 1, 3, 2)
 /* attention.c */
 #define ONNX_ATTENTION(X) \
     X(Attention, 3, 7, 4) X(RotaryEmbedding, 3, 4, 1)
@@ -112,6 +116,7 @@
     ONNX_EINSUM(X)                                                                                 \
     ONNX_ATTENTION(X)                                                                              \
     ONNX_NN(X)                                                                                     \
+    ONNX_RANDOM(X)                                                                                 \
     ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_SAMPLE(X) ONNX_SIGNAL(X)
 
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);

@@ -169,11 +169,9 @@ static bool build(noted *n, const export_record *r, const weft_operand *operands
 {
     onnx_import *import = n->import;
     weft_value in[EXPORT_NOTE_INPUTS], out[WEFT_MAX_OUTPUTS] = {{0, 0}};
-    char label[sizeof import->label], own[sizeof import->label];
+    char label[ONNX_SCOPE_BYTES], own[ONNX_SCOPE_BYTES];
     memcpy(label, import->label, sizeof label);
-    snprintf(own, sizeof own, "%s", onnx_text(n->nodes[0]->name));
-    char *part = n->note.n_nodes > 1 ? strrchr(own, '/') : NULL;
-    if (part) *part = 0; /* "SCOPE/OP_NUMBER" of "SCOPE/OP_NUMBER/TYPE_0" */
+    onnx_node_scope(import->model, n->nodes[0], own);
     import_label(import, own);
     for (size_t i = 0; i < n->note.n_in; i++) in[i] = import_value(import, n->in[i]);
     if (!import_failed(import))

@@ -28,99 +28,86 @@ static weft_value reduce_log_sum(weft_graph *g, weft_value x, weft_axes axes, bo
     return weft_log(g, weft_sum(g, x, axes, keepdims));
 }
 
-weft_value multiply_axis(weft_graph *g, weft_value x, int axis)
-{
-    for (int64_t n = weft_dim(g, x, axis); n > 1;) {
-        const int64_t half = n / 2;
-        weft_value low = weft_slice(g, x, axis, 0, half, 1);
-        weft_value parts[2] = {
-            weft_mul(g, low, weft_slice(g, x, axis, half, 2 * half, 1)),
-            weft_slice(g, x, axis, 2 * half, n, 1),
-        };
-        x = n % 2 ? weft_concat(g, parts, 2, axis) : parts[0];
-        n = n % 2 ? half + 1 : half;
-    }
-    return x;
-}
+/* A reduction, what it does to a single element (NULL: nothing), and the opset since which the axes
+ * are an input. */
+typedef struct reduction_row {
+    reduction *reduce;
+    weft_value (*single)(weft_graph *g, weft_value x);
+    int64_t input_since;
+} reduction_row;
 
-static weft_value reduce_prod(weft_graph *g, weft_value x, weft_axes axes, bool keepdims)
-{
-    const weft_shape s = weft_shape_of(g, x);
-    bool reduced[WEFT_MAX_RANK] = {false};
-    weft_shape shape = {.rank = 0};
-    for (int i = 0; i < s.rank; i++) reduced[i] = axes.count == 0;
-    for (int i = 0; i < axes.count; i++) reduced[axes.axis[i]] = true;
-    for (int i = 0; i < s.rank; i++) {
-        if (!reduced[i]) {
-            shape.dim[shape.rank++] = s.dim[i];
-            continue;
-        }
-        if (keepdims) shape.dim[shape.rank++] = 1;
-        weft_shape one = weft_shape_of(g, x);
-        one.dim[i] = 1;
-        x = s.dim[i] ? multiply_axis(g, x, i) : weft_fill(g, weft_dtype_of(g, x), one, 1);
-    }
-    return weft_reshape(g, x, shape);
-}
-
-static void map_reduction(onnx_node *n, reduction *f, int64_t input_since)
+/* The reduced input, in f64 if it has no floats. Without axes all are reduced, or none. */
+static weft_value reduce(onnx_node *n, const reduction_row *row)
 {
     weft_value x = in_value(n, 0);
-    const int rank = in_shape(n, 0).rank;
-    const weft_dtype dtype = weft_dtype_of(n->graph, x);
     int64_t list[WEFT_MAX_RANK];
-    const int count = in_or_attr_ints(n, input_since, 1, "axes", list, WEFT_MAX_RANK);
+    const int count = in_or_attr_ints(n, row->input_since, 1, "axes", list, WEFT_MAX_RANK);
     weft_axes axes = {.count = count > 0 ? count : 0};
-    for (int i = 0; i < axes.count; i++) axes.axis[i] = node_axis(n, list[i], rank);
-    if (count < 0 || node_failed(n)) return;
-    if (count > 0 || !attr_int(n, "noop_with_empty_axes", 0))
-        x = f(n->graph, widen(n, x), axes, attr_int(n, "keepdims", 1));
-    if (dtype == WEFT_I32) x = narrow(n, widen(n, x), in_type(n, 0));
-    if (dtype == WEFT_BOOL) /* the largest of no bools is -inf */
-        x = weft_greater(n->graph, widen(n, x), weft_scalar(n->graph, WEFT_F64, 0));
-    set_typed(n, 0, x, in_type(n, 0));
+    for (int i = 0; i < axes.count; i++) axes.axis[i] = node_axis(n, list[i], in_shape(n, 0).rank);
+    if (count < 0 || node_failed(n)) return WEFT_NO_VALUE;
+    x = widen(n, x);
+    if (count == 0 && attr_int(n, "noop_with_empty_axes", 0))
+        return row->single ? row->single(n->graph, x) : x;
+    return row->reduce(n->graph, x, axes, attr_int(n, "keepdims", 1));
 }
 
-#define REDUCTION(op, function, since)                                                             \
+static void map_reduction(onnx_node *n, const reduction_row *row)
+{
+    const weft_dtype dtype = weft_dtype_of(n->graph, in_value(n, 0));
+    const int type = in_type(n, 0);
+    weft_value x = reduce(n, row);
+    if (row->reduce == weft_max || row->reduce == weft_min) /* of nothing, an infinity */
+        x = saturate(n, x, type);
+    if (dtype == WEFT_I32) x = narrow(n, x, type);
+    if (dtype == WEFT_BOOL) x = weft_greater(n->graph, x, weft_scalar(n->graph, WEFT_F64, 0));
+    set_typed(n, 0, x, type);
+}
+
+#define REDUCTION(op, function, single, since)                                                     \
     void map_##op(onnx_node *n)                                                                    \
     {                                                                                              \
-        map_reduction(n, function, since);                                                         \
+        map_reduction(n, &(reduction_row){function, single, since});                               \
     }
-REDUCTION(ReduceSum, weft_sum, 13)
-REDUCTION(ReduceMean, weft_mean, 18)
-REDUCTION(ReduceMax, weft_max, 18)
-REDUCTION(ReduceMin, weft_min, 18)
-REDUCTION(ReduceProd, reduce_prod, 18)
-REDUCTION(ReduceL1, reduce_l1, 18)
-REDUCTION(ReduceL2, reduce_l2, 18)
-REDUCTION(ReduceSumSquare, reduce_square, 18)
-REDUCTION(ReduceLogSum, reduce_log_sum, 18)
-REDUCTION(ReduceLogSumExp, weft_logsumexp, 18)
+REDUCTION(ReduceSum, weft_sum, NULL, 13)
+REDUCTION(ReduceMean, weft_mean, NULL, 18)
+REDUCTION(ReduceMax, weft_max, NULL, 18)
+REDUCTION(ReduceMin, weft_min, NULL, 18)
+REDUCTION(ReduceProd, weft_prod, NULL, 18)
+REDUCTION(ReduceL1, reduce_l1, weft_abs, 18)
+REDUCTION(ReduceL2, reduce_l2, weft_abs, 18)
+REDUCTION(ReduceSumSquare, reduce_square, weft_square, 18)
+REDUCTION(ReduceLogSum, reduce_log_sum, weft_log, 18)
+REDUCTION(ReduceLogSumExp, weft_logsumexp, NULL, 18)
 
 /* ---- The largest elements ---- */
 
-/* The first or last index of the largest element. */
-static weft_value index_of_largest(onnx_node *n, weft_value x, bool last)
+typedef weft_value search(weft_graph *g, weft_value x, int axis, bool keepdims);
+
+/* The first index of the best element, or the last with select_last_index. */
+static void map_search(onnx_node *n, search *f)
 {
     weft_graph *g = n->graph;
-    const int rank = weft_rank(g, x), axis = attr_axis(n, "axis", 0, rank);
-    const bool keepdims = attr_int(n, "keepdims", 1);
-    if (!last) return weft_argmax(g, x, axis, keepdims);
-    weft_value index = weft_argmax(g, weft_flip(g, x, axis), axis, keepdims);
-    weft_value from_end = weft_neg(g, weft_cast(g, index, WEFT_F64));
-    return weft_cast(g, weft_add_scalar(g, from_end, (double)weft_dim(g, x, axis) - 1), WEFT_I32);
+    weft_value x = widen(n, in_value(n, 0));
+    const int rank = in_shape(n, 0).rank, axis = attr_axis(n, "axis", 0, rank);
+    const bool last = attr_int(n, "select_last_index", 0), keepdims = attr_int(n, "keepdims", 1);
+    if (node_failed(n)) return;
+    weft_value index = f(g, last ? weft_flip(g, x, axis) : x, axis, keepdims);
+    if (last) {
+        weft_value from_end = weft_neg(g, weft_cast(g, index, WEFT_F64));
+        from_end = weft_add_scalar(g, from_end, (double)weft_dim(g, x, axis) - 1);
+        index = weft_cast(g, from_end, WEFT_I32);
+    }
+    set_typed(n, 0, index, ONNX_INT64);
 }
 
 void map_ArgMax(onnx_node *n)
 {
-    const weft_value x = widen(n, in_value(n, 0));
-    set_typed(n, 0, index_of_largest(n, x, attr_int(n, "select_last_index", 0)), ONNX_INT64);
+    map_search(n, weft_argmax);
 }
 
 void map_ArgMin(onnx_node *n)
 {
-    const weft_value x = weft_neg(n->graph, widen(n, in_value(n, 0)));
-    set_typed(n, 0, index_of_largest(n, x, attr_int(n, "select_last_index", 0)), ONNX_INT64);
+    map_search(n, weft_argmin);
 }
 
 /* True where an index along the axis, whose size it has, is `index`. */
@@ -151,34 +138,18 @@ void map_Hardmax(onnx_node *n)
     set_out(n, 0, weft_reshape(g, weft_cast(g, y, weft_dtype_of(g, x)), in_shape(n, 0)));
 }
 
-/* The most elements that TopK takes: it takes them one by one. */
-#define MAX_TOP 256
-
+/* Values and indices in their order, which `sorted` = 0 does not rule out. */
 void map_TopK(onnx_node *n)
 {
-    weft_graph *g = n->graph;
-    const weft_value input = in_value(n, 0);
-    const int rank = in_shape(n, 0).rank, axis = attr_axis(n, "axis", -1, rank);
-    const bool largest = attr_int(n, "largest", 1);
+    const int axis = attr_axis(n, "axis", -1, in_shape(n, 0).rank);
     const int64_t k = n->opset >= 10 ? (int64_t)in_number(n, 1, "k", 0) : attr_int(n, "k", 0);
-    weft_value indices[MAX_TOP], x = widen(n, input);
     if (node_failed(n)) return;
-    if (k < 1 || k > MAX_TOP || k > in_shape(n, 0).dim[axis]) {
-        node_fail(n, WEFT_TOO_LARGE,
-                  "takes %lld elements, expected 1 to %d and no more than the "
-                  "axis has",
-                  (long long)k, MAX_TOP);
-        return;
-    }
-    if (!largest) x = weft_neg(g, x);
-    for (int64_t i = 0; i < k; i++) {
-        indices[i] = weft_argmax(g, x, axis, true);
-        weft_value taken = at_index(g, indices[i], axis, weft_dim(g, x, axis));
-        x = weft_masked_fill(g, x, taken, -INFINITY);
-    }
-    weft_value all = weft_concat(g, indices, (size_t)k, axis);
-    set_typed(n, 0, weft_gather(g, input, all, axis), in_type(n, 0));
-    set_typed(n, 1, all, ONNX_INT64);
+    weft_value indices, x = widen(n, in_value(n, 0));
+    weft_value values = weft_top_k(n->graph, x, k, axis, attr_int(n, "largest", 1), &indices);
+    if (weft_dtype_of(n->graph, in_value(n, 0)) == WEFT_I32)
+        values = narrow(n, values, in_type(n, 0));
+    set_typed(n, 0, values, in_type(n, 0));
+    set_typed(n, 1, indices, ONNX_INT64);
 }
 
 /* ---- Running sums and products ---- */

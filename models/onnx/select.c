@@ -192,15 +192,15 @@ static int by_score(const void *a, const void *b, void *context)
     return x > y ? -1 : x < y ? 1 : i < j ? -1 : i > j;
 }
 
-/* Puts the numbers of at most `most` chosen boxes into order[]; returns how many. order[] has
+/* Puts the numbers of at most `max_count` chosen boxes into order[]; returns how many. order[] has
  * n_boxes numbers. */
-static int64_t choose(candidates *c, int32_t *order, int64_t most, double least_score)
+static int64_t choose(candidates *c, int32_t *order, int64_t max_count, double min_score)
 {
     int64_t count = 0, chosen = 0;
     for (int32_t i = 0; i < c->n_boxes; i++)
-        if (onnx_tensor_element(c->scores, c->first_score + i) > least_score) order[count++] = i;
+        if (onnx_tensor_element(c->scores, c->first_score + i) > min_score) order[count++] = i;
     qsort_r(order, (size_t)count, sizeof *order, by_score, c);
-    for (int64_t i = 0; i < count && chosen < most; i++) {
+    for (int64_t i = 0; i < count && chosen < max_count; i++) {
         bool free = true;
         for (int64_t k = 0; free && k < chosen; k++) free = !overlap(c, order[i], order[k]);
         if (free) order[chosen++] = order[i];
@@ -208,7 +208,7 @@ static int64_t choose(candidates *c, int32_t *order, int64_t most, double least_
     return chosen;
 }
 
-static bool check_boxes(onnx_node *n, const candidates *c, int64_t most)
+static bool check_boxes(onnx_node *n, const candidates *c, int64_t max_count)
 {
     const weft_shape b = c->boxes->shape, s = c->scores->shape;
     const bool floats =
@@ -218,7 +218,7 @@ static bool check_boxes(onnx_node *n, const candidates *c, int64_t most)
         return node_fail(n, WEFT_BAD_SHAPE,
                          "needs boxes [images, boxes, 4] and scores [images, classes, boxes]"),
                false;
-    if (weft_shape_numel(s) > MAX_COMPARISONS / (most + 1))
+    if (weft_shape_numel(s) > MAX_COMPARISONS / (max_count + 1))
         return node_fail(n, WEFT_TOO_LARGE, "compares too many boxes"), false;
     return true;
 }
@@ -229,17 +229,19 @@ void map_NonMaxSuppression(onnx_node *n)
 {
     candidates c = {in_tensor(n, 0, "boxes"), in_tensor(n, 1, "scores"), .centred = false};
     const double limit = in_number(n, 2, "number of boxes", 0);
-    const double least_score = in_number(n, 4, "score threshold", -INFINITY);
+    const double min_score = in_number(n, 4, "score threshold", -INFINITY);
     c.threshold = in_number(n, 3, "threshold", 0);
     c.centred = attr_int(n, "center_point_box", 0);
     if (node_failed(n)) return;
     c.n_boxes = c.boxes->shape.rank == 3 ? c.boxes->shape.dim[1] : 0;
-    const int64_t most = limit < 1 ? 0 : limit < (double)c.n_boxes ? (int64_t)limit : c.n_boxes;
-    if (!check_boxes(n, &c, most)) return;
+    const int64_t max_count = limit < 1                   ? 0
+                              : limit < (double)c.n_boxes ? (int64_t)limit
+                                                          : c.n_boxes;
+    if (!check_boxes(n, &c, max_count)) return;
     const int64_t images = c.scores->shape.dim[0], classes = c.scores->shape.dim[1];
     int32_t *order = arena_alloc(&n->import->memory, ((size_t)c.n_boxes + 1) * sizeof *order);
-    int32_t *chosen =
-        arena_alloc(&n->import->memory, (size_t)(images * classes * most * 3 + 1) * sizeof *chosen);
+    int32_t *chosen = arena_alloc(&n->import->memory,
+                                  (size_t)(images * classes * max_count * 3 + 1) * sizeof *chosen);
     if (!order || !chosen) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for its boxes");
         return;
@@ -248,7 +250,7 @@ void map_NonMaxSuppression(onnx_node *n)
     for (int64_t i = 0; i < images * classes; i++) {
         c.first_box = i / classes * c.n_boxes;
         c.first_score = i * c.n_boxes;
-        const int64_t count = choose(&c, order, most, least_score);
+        const int64_t count = choose(&c, order, max_count, min_score);
         for (int64_t k = 0; k < count; k++, total++) {
             chosen[3 * total] = (int32_t)(i / classes);
             chosen[3 * total + 1] = (int32_t)(i % classes);

@@ -72,14 +72,15 @@ void map_Squeeze(onnx_node *n)
     weft_shape shape = {.rank = 0};
     bool marked[WEFT_MAX_RANK];
     int64_t axes[WEFT_MAX_RANK];
+    const bool given = n->opset >= 13 ? has_in(n, 1) : has_attr(n, "axes");
     const int count = in_or_attr_ints(n, 13, 1, "axes", axes, WEFT_MAX_RANK);
     if (!mark_axes(n, axes, count, s.rank, marked)) return;
     for (int i = 0; i < s.rank; i++) {
-        if (count > 0 && marked[i] && s.dim[i] != 1) {
+        if (marked[i] && s.dim[i] != 1) {
             node_fail(n, WEFT_BAD_SHAPE, "removes axis %d of size %lld", i, (long long)s.dim[i]);
             return;
         }
-        if (count > 0 ? !marked[i] : s.dim[i] != 1) shape.dim[shape.rank++] = s.dim[i];
+        if (given ? !marked[i] : s.dim[i] != 1) shape.dim[shape.rank++] = s.dim[i];
     }
     set_typed(n, 0, weft_reshape(n->graph, x, shape), in_type(n, 0));
 }

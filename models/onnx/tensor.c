@@ -12,12 +12,13 @@
 
 typedef struct type_row {
     const char *name;
-    size_t bytes;
+    size_t bits;
     weft_dtype dtype;
+    double low, high;
 } type_row;
 
-static const type_row types[] = {{"?", 0, WEFT_DTYPES},
-#define ROW(name, number, bytes, dtype) {#name, bytes, dtype},
+static const type_row types[] = {{"?", 0, WEFT_DTYPES, 0, 0},
+#define ROW(name, number, bits, dtype, low, high) {#name, bits, dtype, low, high},
                                  ONNX_TYPES(ROW)
 #undef ROW
 };
@@ -28,9 +29,23 @@ static const type_row *type_of(int type)
     return &types[type > 0 && type < N_TYPES ? type : 0];
 }
 
+/* Numbers of less than 8 bits share bytes, the first in the lowest bits. */
+static size_t bytes_of(int type, size_t n)
+{
+    const size_t bits = type_of(type)->bits, each = bits && bits < 8 ? 8 / bits : 1;
+    return bits < 8 ? n / each + (n % each != 0) : n * (bits / 8);
+}
+
 const char *onnx_type_name(int type)
 {
     return type_of(type)->name;
+}
+
+bool onnx_type_bounds(int type, double *low, double *high)
+{
+    *low = type_of(type)->low;
+    *high = type_of(type)->high;
+    return *low < *high;
 }
 
 weft_status onnx_type_dtype(int type, const char *where, weft_dtype *dtype, weft_error *error)
@@ -92,8 +107,19 @@ typedef struct source {
     const uint64_t *unsigned_longs;
 } source;
 
+/* Element i of numbers of less than 8 bits; a list has a byte in each of its integers. */
+static int64_t part_of_byte(const source *from, int type, size_t i)
+{
+    const size_t bits = type_of(type)->bits, each = 8 / bits, at = i / each;
+    const int range = 1 << bits;
+    const int byte = from->raw ? ((const uint8_t *)from->raw)[at] : from->ints[at] & 255;
+    const int value = byte >> (i % each * bits) & (range - 1);
+    return value > type_of(type)->high ? value - range : value;
+}
+
 static int64_t integer_at(const source *from, int type, size_t i)
 {
+    if (type_of(type)->bits < 8) return part_of_byte(from, type, i);
     if (from->raw) return raw_integer(type, from->raw, i);
     if (from->ints) return from->ints[i];
     return from->longs ? from->longs[i] : (int64_t)from->unsigned_longs[i];
@@ -150,7 +176,7 @@ static weft_status convert_halves(const source *from, int type, size_t n, const 
 }
 
 /* The list of numbers that the type uses, if it has n of them. */
-static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, source *from,
+static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, size_t bytes, source *from,
                       const void **floats)
 {
     switch (proto->data_type) {
@@ -169,7 +195,7 @@ static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, source *from
         return proto->n_uint64_data == n;
     default:
         from->ints = proto->int32_data;
-        return proto->n_int32_data == n;
+        return proto->n_int32_data == (type_of(proto->data_type)->bits < 8 ? bytes : n);
     }
 }
 
@@ -180,7 +206,7 @@ weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *whe
     weft_status status = onnx_tensor_type(proto, where, tensor, error);
     if (status != WEFT_OK) return status;
     const size_t n = (size_t)weft_shape_numel(tensor->shape);
-    const size_t bytes = n * type_of(proto->data_type)->bytes;
+    const size_t bytes = bytes_of(proto->data_type, n);
     source from = {.raw = NULL};
     tensor->data = &nothing;
     if (proto->data_location == 1) {
@@ -194,7 +220,8 @@ weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *whe
         from.raw = proto->raw_data.data;
     }
     const void *floats = from.raw;
-    if (!from.raw && !(n == 0 && proto->has_raw_data) && !take_list(proto, n, &from, &floats))
+    if (!from.raw && !(n == 0 && proto->has_raw_data) &&
+        !take_list(proto, n, bytes, &from, &floats))
         return weft_error_set(error, WEFT_BAD_FILE, where,
                               "has another number of elements than the %zu of its shape", n);
     if (n == 0) return WEFT_OK;

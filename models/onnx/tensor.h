@@ -23,33 +23,46 @@ static inline double onnx_tensor_element(const onnx_tensor *tensor, int64_t i)
     return weft_tensor_element(&dense, i);
 }
 
-/* ONNX's element types. Columns: name, number, bytes, weft's dtype (WEFT_DTYPES: none). */
+/* ONNX's element types. Columns: name, number, bits, weft's dtype (WEFT_DTYPES: none), and the
+ * smallest and the largest integer of the type that weft has; 0 and 0 for all others. */
 #define ONNX_TYPES(X)                                                                              \
-    X(FLOAT, 1, 4, WEFT_F32)                                                                       \
-    X(UINT8, 2, 1, WEFT_I32)                                                                       \
-    X(INT8, 3, 1, WEFT_I32)                                                                        \
-    X(UINT16, 4, 2, WEFT_I32)                                                                      \
-    X(INT16, 5, 2, WEFT_I32)                                                                       \
-    X(INT32, 6, 4, WEFT_I32)                                                                       \
-    X(INT64, 7, 8, WEFT_I32)                                                                       \
-    X(STRING, 8, 0, WEFT_DTYPES)                                                                   \
-    X(BOOL, 9, 1, WEFT_BOOL)                                                                       \
-    X(FLOAT16, 10, 2, WEFT_F32)                                                                    \
-    X(DOUBLE, 11, 8, WEFT_F64)                                                                     \
-    X(UINT32, 12, 4, WEFT_I32)                                                                     \
-    X(UINT64, 13, 8, WEFT_I32)                                                                     \
-    X(COMPLEX64, 14, 8, WEFT_DTYPES)                                                               \
-    X(COMPLEX128, 15, 16, WEFT_DTYPES)                                                             \
-    X(BFLOAT16, 16, 2, WEFT_F32)
+    X(FLOAT, 1, 32, WEFT_F32, 0, 0)                                                                \
+    X(UINT8, 2, 8, WEFT_I32, 0, UINT8_MAX)                                                         \
+    X(INT8, 3, 8, WEFT_I32, INT8_MIN, INT8_MAX)                                                    \
+    X(UINT16, 4, 16, WEFT_I32, 0, UINT16_MAX)                                                      \
+    X(INT16, 5, 16, WEFT_I32, INT16_MIN, INT16_MAX)                                                \
+    X(INT32, 6, 32, WEFT_I32, INT32_MIN, INT32_MAX)                                                \
+    X(INT64, 7, 64, WEFT_I32, INT32_MIN, INT32_MAX)                                                \
+    X(STRING, 8, 0, WEFT_DTYPES, 0, 0)                                                             \
+    X(BOOL, 9, 8, WEFT_BOOL, 0, 1)                                                                 \
+    X(FLOAT16, 10, 16, WEFT_F32, 0, 0)                                                             \
+    X(DOUBLE, 11, 64, WEFT_F64, 0, 0)                                                              \
+    X(UINT32, 12, 32, WEFT_I32, 0, INT32_MAX)                                                      \
+    X(UINT64, 13, 64, WEFT_I32, 0, INT32_MAX)                                                      \
+    X(COMPLEX64, 14, 64, WEFT_DTYPES, 0, 0)                                                        \
+    X(COMPLEX128, 15, 128, WEFT_DTYPES, 0, 0)                                                      \
+    X(BFLOAT16, 16, 16, WEFT_F32, 0, 0)                                                            \
+    X(FLOAT8E4M3FN, 17, 8, WEFT_DTYPES, 0, 0)                                                      \
+    X(FLOAT8E4M3FNUZ, 18, 8, WEFT_DTYPES, 0, 0)                                                    \
+    X(FLOAT8E5M2, 19, 8, WEFT_DTYPES, 0, 0)                                                        \
+    X(FLOAT8E5M2FNUZ, 20, 8, WEFT_DTYPES, 0, 0)                                                    \
+    X(UINT4, 21, 4, WEFT_I32, 0, 15)                                                               \
+    X(INT4, 22, 4, WEFT_I32, -8, 7)                                                                \
+    X(FLOAT4E2M1, 23, 4, WEFT_DTYPES, 0, 0)                                                        \
+    X(FLOAT8E8M0, 24, 8, WEFT_DTYPES, 0, 0)                                                        \
+    X(UINT2, 25, 2, WEFT_I32, 0, 3)                                                                \
+    X(INT2, 26, 2, WEFT_I32, -2, 1)
 
 enum onnx_type {
     ONNX_UNTYPED,
-#define ONNX_TYPE_ENUM(name, number, bytes, dtype) ONNX_##name = number,
+#define ONNX_TYPE_ENUM(name, number, bits, dtype, low, high) ONNX_##name = number,
     ONNX_TYPES(ONNX_TYPE_ENUM)
 #undef ONNX_TYPE_ENUM
 };
 
 const char *onnx_type_name(int type); /* "int64"; "?" if unknown */
+/* The bounds of an integer type; false for a type of floats. */
+bool onnx_type_bounds(int type, double *low, double *high);
 /* Sets *dtype to weft's; fails with WEFT_BAD_DTYPE if there is none. */
 weft_status onnx_type_dtype(int type, const char *where, weft_dtype *dtype, weft_error *error);
 

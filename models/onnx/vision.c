@@ -227,7 +227,7 @@ void map_MaxPool(onnx_node *n)
     if (weft_dtype_is_float(weft_dtype_of(n->graph, in_value(n, 0))))
         set_out(n, 0, y);
     else
-        set_typed(n, 0, narrow(n, y, in_type(n, 0)), in_type(n, 0));
+        set_typed(n, 0, narrow(n, saturate(n, y, in_type(n, 0)), in_type(n, 0)), in_type(n, 0));
     if (has_out(n, 1))
         set_typed(n, 1, weft_cast(n->graph, places(n, indices, &x), WEFT_I32), ONNX_INT64);
 }
@@ -241,6 +241,24 @@ void map_AveragePool(onnx_node *n)
     set_out(n, 0, weft_average_pool(n->graph, in_value(n, 0), &o));
 }
 
+/* Pads such that the windows are those of ceil_mode, and each lies inside of the padded image. Pads
+ * out of range stay what they are; the pooling refuses them. */
+static void pad_last_window(window *w, const weft_shape *x)
+{
+    for (int i = 0; i < w->rank; i++) {
+        const int64_t in = x->dim[2 + i], reach = (w->kernel[i] - 1) * w->dilation[i] + 1;
+        if (w->begin[i] < 0 || w->end[i] < 0 || w->begin[i] > INT32_MAX || w->end[i] > INT32_MAX ||
+            in + w->begin[i] + w->end[i] < reach)
+            continue;
+        const int64_t free = in + w->begin[i] + w->end[i] - reach;
+        int64_t last = (free + w->stride[i] - 1) / w->stride[i] * w->stride[i];
+        /* A last window that begins after the image is left out. */
+        if (last >= in + w->begin[i]) last -= w->stride[i];
+        const int64_t needed = last + reach - in - w->begin[i];
+        w->end[i] = needed > 0 ? needed : 0;
+    }
+}
+
 /* (sum |x|^p)^(1/p) of each window: a mean that counts the padding, times the window's size. */
 void map_LpPool(onnx_node *n)
 {
@@ -250,8 +268,10 @@ void map_LpPool(onnx_node *n)
     const double p = (double)attr_int(n, "p", 2);
     double size = 1;
     if (!read_window(n, &x, NULL, &w)) return;
+    if (attr_int(n, "ceil_mode", 0)) pad_last_window(&w, &x);
     weft_pool_options o = pool_options(n, &w);
     o.count_pad = true;
+    o.ceil_mode = false; /* every window has all of its elements */
     for (int i = 0; i < w.rank; i++) size *= (double)w.kernel[i];
     const weft_dtype dtype = weft_dtype_of(g, in_value(n, 0));
     const weft_value power = weft_pow(g, weft_abs(g, in_value(n, 0)), weft_scalar(g, dtype, p));
@@ -297,7 +317,7 @@ static onnx_mode mode_of(const onnx_node *n)
     return n->folding ? ONNX_AS_FILE : n->import->mode;
 }
 
-/* Whether the node computes its own mean and variance: as its use asks, or told by an attribute
+/* Whether the node computes its own mean and variance: as its use asks, or given by an attribute
  * from opset 14 on, by more than one output before. */
 static bool normalises_by_batch(onnx_node *n)
 {

@@ -29,7 +29,7 @@ struct weft_forward {
 weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *params, int threads,
                                weft_error *error)
 {
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!builder || !builder->build || !params || threads < 0) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_forward_new",
                        "needs a builder, parameters and threads of at least 0");

@@ -45,7 +45,11 @@ static weft_status reserve_lane(plan_list *plans, int lane, weft_error *error)
     plan_lane *lanes = realloc(plans->lanes, bytes);
     if (!lanes) return no_memory(error, bytes);
     plans->lanes = lanes;
-    while (plans->n_lanes <= lane) lanes[plans->n_lanes++] = (plan_lane){.arena = NULL};
+    while (plans->n_lanes <= lane) {
+        const plan_lane new = {.arena_user = calloc(1, sizeof *new.arena_user)};
+        if (!new.arena_user) return no_memory(error, sizeof *new.arena_user);
+        lanes[plans->n_lanes++] = new;
+    }
     return WEFT_OK;
 }
 
@@ -67,6 +71,7 @@ weft_status plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
                                           .n_communicators = plans->n_communicators,
                                           .arena = lane->arena,
                                           .arena_bytes = lane->arena_bytes,
+                                          .arena_user = lane->arena_user,
                                           .workspace = lane->workspace,
                                           .workspace_bytes = lane->workspace_bytes};
     entry->session = weft_session_new(entry->plan, entry->store, &options, error);
@@ -94,6 +99,7 @@ void plans_free(plan_list *plans)
     for (int i = 0; i < plans->n_lanes; i++) {
         free(plans->lanes[i].arena);
         free(plans->lanes[i].workspace);
+        free(plans->lanes[i].arena_user);
     }
     free(plans->lanes);
     *plans = (plan_list){.first = NULL};

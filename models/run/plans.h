@@ -22,6 +22,7 @@ typedef struct plan_entry {
 /* What the sessions of a lane share. */
 typedef struct plan_lane {
     void *arena, *workspace;
+    const void **arena_user; /* the session that has used the arena last; lanes move, it stays */
     size_t arena_bytes, workspace_bytes;
 } plan_lane;
 

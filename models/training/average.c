@@ -2,6 +2,7 @@
  * memory at once. */
 #include "trainer.h"
 
+#include "base/match.h"
 #include "quantize.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ bool weft_is_training_state(const char *name)
 {
     static const char *const prefixes[] = {WEFT_OPTIMIZER_STATES ".", WEFT_SUM_STATES ".",
                                            WEFT_SUM_STATES "@", WEFT_AVERAGE_STATES "."};
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; name && i < 4; i++)
         if (!strncmp(name, prefixes[i], strlen(prefixes[i]))) return true;
     return false;
 }
@@ -61,31 +62,60 @@ static void average(weft_tensor *to, const char *name, weft_params *const *files
             ((double *)to->data)[i] = sum[i] / (double)n;
 }
 
+/* The names of a store's tensors without the states of training, which the caller frees; NULL when
+ * memory is out. */
+static const char **model_names(const weft_params *params, size_t *n)
+{
+    const char **names = malloc((weft_params_count(params) + 1) * sizeof *names);
+    *n = 0;
+    for (size_t i = 0; names && i < weft_params_count(params); i++) {
+        const char *name = weft_params_name(params, i);
+        if (!weft_is_training_state(name)) names[(*n)++] = name;
+    }
+    return names;
+}
+
+/* Fails unless a file has the tensors of the last one. */
+static weft_status compare_names(const weft_params *file, const weft_params *last, const char *path,
+                                 weft_error *error)
+{
+    char text[256];
+    size_t n_wanted, n_found;
+    name_match match = {NULL, NULL, NULL, 0, 0, 0};
+    const char **wanted = model_names(last, &n_wanted), **found = model_names(file, &n_found);
+    if (!wanted || !found || !match_names(&match, wanted, n_wanted, found, n_found))
+        weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
+    if (match.n_missing || match.n_unexpected) {
+        match_text(&match, "tensors of the last file", text, sizeof text);
+        weft_error_set(error, WEFT_BAD_ARGUMENT, path, "%s", text);
+    }
+    const bool same = match.matched && !match.n_missing && !match.n_unexpected;
+    match_free(&match);
+    free(wanted);
+    free(found);
+    return same ? WEFT_OK : WEFT_BAD_ARGUMENT;
+}
+
 /* Fails unless a file has the same model as the last: the same options, and tensors of the same
  * shapes. */
 static weft_status compare(const weft_params *file, const weft_params *last, const char *path,
                            weft_error *error)
 {
-    size_t count = 0, wanted = 0;
     if (!same_model(file, last))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
                               "is of another model than the last file");
-    for (size_t i = 0; i < weft_params_count(file); i++)
-        count += !weft_is_training_state(weft_params_name(file, i));
-    for (size_t i = 0; i < weft_params_count(last); i++) {
+    weft_status status = compare_names(file, last, path, error);
+    for (size_t i = 0; status == WEFT_OK && i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);
         weft_tensor a, b;
         if (weft_is_training_state(name)) continue;
-        wanted++;
         weft_params_get(last, name, &a);
-        if (!weft_params_get(file, name, &b) || a.dtype != b.dtype ||
-            !weft_shape_equal(a.shape, b.shape))
-            return weft_error_set(error, WEFT_BAD_SHAPE, path, "%s is not as in the last file",
-                                  name);
+        weft_params_get(file, name, &b);
+        if (a.dtype != b.dtype || !weft_shape_equal(a.shape, b.shape))
+            status =
+                weft_error_set(error, WEFT_BAD_SHAPE, path, "%s is not as in the last file", name);
     }
-    if (count == wanted) return WEFT_OK;
-    return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                          "has %zu tensors of the model, the last file %zu", count, wanted);
+    return status;
 }
 
 static weft_status average_all(weft_params *params, weft_params *const *files, size_t n,
@@ -117,6 +147,7 @@ static weft_status average_all(weft_params *params, weft_params *const *files, s
 weft_status weft_params_average(weft_params *params, const char *const *paths, size_t n,
                                 weft_error *error)
 {
+    weft_error_clear(error);
     if (!params || !paths || !n)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "average", "there is no file");
     weft_params **files = calloc(n, sizeof *files);

@@ -176,7 +176,7 @@ weft_batches *weft_batches_new(const weft_corpus *corpus, const weft_batch_optio
 {
     static const weft_batch_options defaults = {0};
     const weft_batch_options *o = options ? options : &defaults;
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!check_options(corpus, o, error) || !check_ids(corpus, o->vocab, error)) return NULL;
     weft_batches *b = calloc(1, sizeof *b);
     if (b) {

@@ -141,6 +141,28 @@ static weft_status check_same(weft_trainer *t, const char *name, uint64_t was, u
                           "was trained with %s %" PRIu64 ", not %" PRIu64, name, was, is);
 }
 
+/* Whether the store has states of a training. */
+static bool has_training(const weft_params *params)
+{
+    for (size_t i = 0; i < weft_params_count(params); i++)
+        if (weft_is_training_state(weft_params_name(params, i))) return true;
+    return false;
+}
+
+/* Fails if the store has some of what a checkpoint consists of, but not all. A file of a model has
+ * no more than "step". */
+static weft_status check_progress(weft_trainer *t, const char *state, const char *step)
+{
+    const bool states = t->states = has_training(t->params);
+    const char *path = weft_params_source(t->params);
+    const char *lacks = !state && states             ? "train.state"
+                        : !step && (state || states) ? "step"
+                                                     : NULL;
+    if (!lacks) return WEFT_OK;
+    return weft_error_set(&t->error, WEFT_BAD_FILE, path ? path : "checkpoint",
+                          "has no \"%s\", the progress of its training", lacks);
+}
+
 weft_status checkpoint_resume(weft_trainer *t)
 {
     const char *model = weft_params_meta(t->params, "model");
@@ -151,7 +173,9 @@ weft_status checkpoint_resume(weft_trainer *t)
     *s = (weft_trainer_state){.smoothed = NAN, .best = NAN};
     weft_status status = WEFT_OK;
     if (model) status = compare_model(t, model, weft_params_meta(t->params, "model_options"));
-    if (status != WEFT_OK || !text || !step) return status;
+    if (status == WEFT_OK) status = check_progress(t, text, step);
+    if (status != WEFT_OK || !text) return status;
+    t->resumed = true;
     if (!read_number(text, "epoch", 10, &s->epoch) || !read_number(text, "batch", 10, &s->batch) ||
         !read_real(text, "smoothed", &s->smoothed) || !read_real(text, "best", &s->best) ||
         !read_number(text, "best_step", 10, &s->best_step) ||

@@ -60,7 +60,8 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
     weft_status status = made && alone ? WEFT_OK : trainer_no_memory(t);
     if (status == WEFT_OK && !weft_params_get(t->params, name, &whole)) {
         weft_copy_node(alone, g, weft_producer(g, param), NULL, (weft_value[1]){{0, 0}});
-        status = weft_params_init(made, alone, t->o.seed, &t->error);
+        const weft_params_filter anew = {trainer_may_begin, t};
+        status = weft_params_init_some(made, alone, &anew, t->o.seed, &t->error);
         if (status == WEFT_OK) weft_params_get(made, name, &whole);
     }
     if (status == WEFT_OK)

@@ -56,7 +56,7 @@ static weft_status add_average(weft_trainer *t, weft_batch_shape shape, weft_tra
 weft_status weft_trainer_get_estimate(const weft_trainer_options *options, weft_batch_shape shape,
                                       weft_trainer_estimate *estimate, weft_error *error)
 {
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!estimate)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer",
                               "an estimate needs a model and room for the result");

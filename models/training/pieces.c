@@ -84,7 +84,7 @@ void weft_checkpoint_remove(const char *path)
 
 /* ---- Saving ---- */
 
-static bool is_sum(const char *name)
+bool pieces_is_sum(const char *name)
 {
     const size_t length = strlen(WEFT_SUM_STATES);
     return !strncmp(name, WEFT_SUM_STATES, length) && (name[length] == '.' || name[length] == '@');
@@ -95,7 +95,8 @@ static bool is_piece(void *context, const char *name)
     size_t length;
     weft_piece piece;
     (void)context;
-    return weft_is_training_state(name) && !is_sum(name) && weft_piece_parse(name, &length, &piece);
+    return weft_is_training_state(name) && !pieces_is_sum(name) &&
+           weft_piece_parse(name, &length, &piece);
 }
 
 /* Whether the store has a piece of a state. */
@@ -115,7 +116,7 @@ static bool is_common(void *context, const char *name)
 {
     const weft_trainer *t = context;
     if (!weft_is_training_state(name)) return true;
-    if (is_sum(name)) return false;
+    if (pieces_is_sum(name)) return false;
     return !t->communicator || (!is_piece(NULL, name) && !has_pieces(t->params, name));
 }
 
@@ -263,7 +264,7 @@ static void take_all(const weft_params *from, own_state *own, size_t n)
         const char *name = weft_params_name(from, i);
         weft_tensor tensor;
         own_state s;
-        if (!weft_is_training_state(name) || is_sum(name)) continue;
+        if (!weft_is_training_state(name) || pieces_is_sum(name)) continue;
         weft_params_get(from, name, &tensor);
         if (read_state(name, &tensor, &s)) take(&s, own, n);
     }
@@ -281,7 +282,7 @@ static bool is_wanted(void *context, const char *name)
     const wanted_states *w = context;
     size_t length;
     weft_piece piece;
-    if (!weft_is_training_state(name) || is_sum(name)) return false;
+    if (!weft_is_training_state(name) || pieces_is_sum(name)) return false;
     read_name(name, &length, &piece);
     for (size_t i = 0; i < w->n; i++)
         if (w->own[i].length == length && !strncmp(w->own[i].name, name, length) &&
@@ -293,7 +294,7 @@ static bool is_wanted(void *context, const char *name)
 static bool is_state(void *context, const char *name)
 {
     (void)context;
-    return weft_is_training_state(name) && !is_sum(name);
+    return weft_is_training_state(name) && !pieces_is_sum(name);
 }
 
 static bool same_meta(const weft_params *a, const weft_params *b, const char *key)
@@ -343,22 +344,44 @@ static weft_status take_files(weft_trainer *t, const char *list, own_state *own,
     return status;
 }
 
-static weft_status check_covered(weft_trainer *t, const own_state *own, size_t n)
+bool pieces_is_average(const char *name)
 {
+    return !strncmp(name, WEFT_AVERAGE_STATES ".", strlen(WEFT_AVERAGE_STATES "."));
+}
+
+/* Fails unless all states that follow were loaded whole. A checkpoint may be without averages. */
+static weft_status check_covered(weft_trainer *t, const own_state *own, size_t n, bool averages)
+{
+    const char *path = t->o.checkpoint ? t->o.checkpoint : weft_params_source(t->params);
     for (size_t i = 0; i < n; i++) {
         const int64_t elements = own[i].piece.end - own[i].piece.first;
-        if (own[i].covered && own[i].covered != elements)
-            return weft_error_set(&t->error, WEFT_BAD_FILE, "checkpoint",
-                                  "has %" PRId64 " of the %" PRId64 " elements of %s",
-                                  own[i].covered, elements, own[i].name);
+        if (own[i].covered == elements || (pieces_is_average(own[i].name) && !averages)) continue;
+        if (!own[i].covered && !pieces_follow(t, own[i].name)) continue;
+        return weft_error_set(&t->error, WEFT_BAD_FILE, path ? path : "checkpoint",
+                              "has %" PRId64 " of the %" PRId64 " elements of %s", own[i].covered,
+                              elements, own[i].name);
     }
     return WEFT_OK;
+}
+
+static bool is_sharded(const weft_trainer *t)
+{
+    const char *list = weft_params_meta(t->params, "shards");
+    return list && *list;
+}
+
+bool pieces_follow(const weft_trainer *t, const char *name)
+{
+    size_t length;
+    weft_piece piece;
+    if (is_sharded(t) || !t->communicator) return is_sharded(t);
+    return !t->states || weft_piece_parse(name, &length, &piece);
 }
 
 weft_status pieces_load(weft_trainer *t, bool *averages)
 {
     const char *list = weft_params_meta(t->params, "shards");
-    const bool sharded = list && *list;
+    const bool sharded = is_sharded(t);
     if (!t->state.step || (!sharded && !t->communicator)) return WEFT_OK;
     size_t n = 0, count = weft_params_count(t->params);
     own_state *own = calloc(count + 1, sizeof *own);
@@ -378,10 +401,8 @@ weft_status pieces_load(weft_trainer *t, bool *averages)
         status = take_files(t, list ? list : "", own, n);
     else if (!whole && n)
         status = no_path(t);
-    if (status == WEFT_OK) status = check_covered(t, own, n);
-    for (size_t i = 0; i < n; i++)
-        *averages |= own[i].covered && !strncmp(own[i].name, WEFT_AVERAGE_STATES ".",
-                                                strlen(WEFT_AVERAGE_STATES "."));
+    for (size_t i = 0; i < n; i++) *averages |= own[i].covered && pieces_is_average(own[i].name);
+    if (status == WEFT_OK) status = check_covered(t, own, n, *averages);
     free(own);
     return status;
 }

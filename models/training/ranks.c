@@ -136,11 +136,25 @@ static uint64_t hash_options(const weft_trainer *t)
 {
     const weft_trainer_options *o = &t->o;
     const weft_optimizer *p = &o->optimizer;
-    const double numbers[] = {
-        p->sgd.momentum, p->sgd.weight_decay, p->sgd.nesterov,   p->adam.beta1,
-        p->adam.beta2,   p->adam.eps,         p->max_norm,       p->adam.weight_decay,
-        (double)p->kind, o->schedule.peak,    o->schedule.floor, (double)o->schedule.kind,
-        o->ema};
+    const double numbers[] = {p->sgd.momentum,
+                              p->sgd.dampening,
+                              p->rms.alpha,
+                              p->rms.eps,
+                              p->rms.momentum,
+                              p->rms.weight_decay,
+                              p->rms.centered,
+                              p->sgd.weight_decay,
+                              p->sgd.nesterov,
+                              p->adam.beta1,
+                              p->adam.beta2,
+                              p->adam.eps,
+                              p->max_norm,
+                              p->adam.weight_decay,
+                              (double)p->kind,
+                              o->schedule.peak,
+                              o->schedule.floor,
+                              (double)o->schedule.kind,
+                              o->ema};
     uint64_t hash = hash_bytes(HASH_START, numbers, sizeof numbers);
     hash = hash_number(hash, o->schedule.warmup);
     hash = hash_number(hash, o->schedule.total);

@@ -24,6 +24,14 @@ static double progress(const weft_schedule *s, double steps, double share)
     return p > 0 ? fmin(p, 1) : 0;
 }
 
+static const double pi = 3.14159265358979323846;
+
+/* From `begin` to `end` by half a cosine, as p goes from 0 to 1. */
+static double half_cosine(double begin, double end, double p)
+{
+    return end + (begin - end) * (1 + cos(pi * p)) / 2;
+}
+
 static double decayed(const weft_schedule *s, double steps, double share)
 {
     double warmup = s->warmup ? (double)s->warmup : 1;
@@ -31,8 +39,12 @@ static double decayed(const weft_schedule *s, double steps, double share)
     case WEFT_SCHEDULE_LINEAR:
         return s->floor + (s->peak - s->floor) * (1 - progress(s, steps, share));
     case WEFT_SCHEDULE_COSINE:
-        return s->floor + (s->peak - s->floor) *
-                              (1 + cos(3.14159265358979323846 * progress(s, steps, share))) / 2;
+    case WEFT_SCHEDULE_ONE_CYCLE:
+        return half_cosine(s->peak, s->floor, progress(s, steps, share));
+    case WEFT_SCHEDULE_STEP:
+        return fmax(s->floor, s->peak / pow(10, floor(3 * progress(s, steps, share))));
+    case WEFT_SCHEDULE_EXPONENTIAL:
+        return s->peak * pow(s->floor / s->peak, progress(s, steps, share));
     case WEFT_SCHEDULE_INVERSE_SQRT:
         return fmax(s->floor, s->peak * fmin(1, sqrt(warmup / (steps + 1))));
     default:
@@ -45,7 +57,15 @@ double weft_schedule_rate(const weft_schedule *schedule, uint64_t steps, double 
     if (!schedule) return 0;
     double rate = decayed(schedule, (double)steps, share);
     if (steps + 1 >= schedule->warmup) return rate;
-    return fmin(rate, schedule->peak * (double)(steps + 1) / (double)schedule->warmup);
+    if (schedule->kind == WEFT_SCHEDULE_ONE_CYCLE) {
+        const double done = (double)steps / (double)(schedule->warmup - 1);
+        const double q = fmin(1, fmax(done, share / WEFT_WARMUP_SHARE));
+        return fmin(rate, half_cosine(schedule->peak / 25, schedule->peak, q));
+    }
+    double warm = schedule->peak * (double)(steps + 1) / (double)schedule->warmup;
+    if (schedule->kind != WEFT_SCHEDULE_INVERSE_SQRT)
+        warm = fmax(warm, schedule->peak * share / WEFT_WARMUP_SHARE);
+    return fmin(rate, warm);
 }
 
 double weft_schedule_paper_peak(int64_t d_model, uint64_t warmup)

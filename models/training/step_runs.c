@@ -101,6 +101,22 @@ static train_step *borrow_step(weft_trainer *t, const train_step *from)
     return s;
 }
 
+bool trainer_may_begin(void *context, const char *name)
+{
+    const weft_trainer *t = context;
+    if (!weft_is_training_state(name)) return !t->resumed && !weft_params_source(t->params);
+    if (pieces_is_average(name) && !t->averages) return true;
+    return !t->state.step || pieces_is_sum(name) || pieces_follow(t, name);
+}
+
+/* Adds to the store what the step's graph declares. */
+static weft_status begin_states(weft_trainer *t, const train_step *s)
+{
+    const weft_params_filter anew = {trainer_may_begin, t};
+    return weft_params_init_some(s->plan.store, s->plan.graph,
+                                 s->plan.store == t->params ? &anew : NULL, t->o.seed, &t->error);
+}
+
 static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
 {
     train_step *s = calloc(1, sizeof *s);
@@ -115,8 +131,7 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     s->plan.store = kind == STEP_EVALUATE && t->averaged ? t->averaged : t->params;
     weft_status status = step_build(t, s);
     if (status == WEFT_OK) status = step_plan(t, s);
-    if (status == WEFT_OK)
-        status = weft_params_init(s->plan.store, s->plan.graph, t->o.seed, &t->error);
+    if (status == WEFT_OK) status = begin_states(t, s);
     if (status != WEFT_OK) {
         step_free(s);
         return NULL;

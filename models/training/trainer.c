@@ -112,6 +112,9 @@ static weft_status check_options(weft_trainer *t)
     if (!(o->schedule.peak > 0))
         return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
                             "schedule.peak, the learning rate, is required");
+    if (o->schedule.kind == WEFT_SCHEDULE_EXPONENTIAL && !(o->schedule.floor > 0))
+        return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
+                            "schedule.floor must be above 0 for an exponential decay");
     if (!(o->ema >= 0 && o->ema < 1))
         return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
                             "the decay of the average must be at least 0 and below 1");
@@ -170,7 +173,8 @@ static weft_status bind_store(weft_trainer *t)
     start_epoch(&t->batches, 0);
     if (t->error.status == WEFT_OK) divided_begin(t, shape_at(&t->batches, 0));
     start_epoch(&t->batches, t->state.epoch);
-    bool averages = has_averages(t->params);
+    t->averages = has_averages(t->params);
+    bool averages = t->averages;
     if (whole_split_store(t) == WEFT_OK && plan_first(t) == WEFT_OK &&
         pieces_load(t, &averages) == WEFT_OK && t->state.step && !averages)
         begin_averages(t);
@@ -191,7 +195,7 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options,
                                const weft_batch_source *batches, weft_params *params,
                                weft_error *error)
 {
-    if (error) memset(error, 0, sizeof *error);
+    weft_error_clear(error);
     if (!options || !batches || !batches->batches || !batches->shape || !batches->fill || !params) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer",
                        "a trainer needs a model, batches and a parameter store");
@@ -303,9 +307,10 @@ static weft_status sum_batch(weft_trainer *t, uint32_t k, uint32_t i, size_t ind
     const sum_action *a = &t->sums.actions[k];
     train_step *s = step_for(t, STEP_SUM, shape_at(&t->batches, index), 0);
     weft_status status = s ? step_run(t, s, t->state.step * t->o.accumulate + i) : t->error.status;
+    /* Moving sums runs another session in the arena, so the loss is read before it. */
+    if (status == WEFT_OK) numbers[BATCH_LOSS] = step_fetch_scalar(s, s->built.loss);
     for (int pop = 1; status == WEFT_OK && pop <= a->pops; pop++)
         status = trainer_move_sums(t, STEP_ADD, a->slots - pop, 0);
-    if (status == WEFT_OK) numbers[BATCH_LOSS] = step_fetch_scalar(s, s->built.loss);
     return status;
 }
 
@@ -409,6 +414,14 @@ static void count_traffic(weft_traffic *step, const weft_traffic *before, const 
                            .waited = now->waited - before->waited};
 }
 
+/* The exponential mean of n losses, given that of the first n - 1. It begins at zero and is divided
+ * by 1 - decay^n, the sum of the weights (Kingma & Ba 2015, section 3); here both are one step. */
+static double smooth(double mean, double loss, uint64_t n)
+{
+    const double decay = 0.98, weight = (1 - decay) / (1 - pow(decay, (double)n));
+    return isnan(mean) ? loss : mean + weight * (loss - mean);
+}
+
 weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_report *report)
 {
     weft_trainer *t = trainer;
@@ -430,7 +443,7 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
         return status;
     }
     s.step++;
-    s.smoothed = isnan(s.smoothed) ? r.loss : 0.98 * s.smoothed + 0.02 * r.loss;
+    s.smoothed = smooth(s.smoothed, r.loss, s.step);
     t->state = s;
     return WEFT_OK;
 }

@@ -63,6 +63,8 @@ struct weft_trainer {
     plan_list plans;
     const train_step *updated; /* whose run has the gradients of the last update; NULL: none */
     bool planned;              /* a plan was made in this step */
+    bool resumed;              /* the store had the progress of a training */
+    bool states, averages;     /* the store had states of a training; averages among them */
     double accuracy;           /* of the last evaluation */
     void *inputs[WEFT_BUILT_VALUES];
     size_t input_capacity[WEFT_BUILT_VALUES]; /* bytes */
@@ -112,6 +114,10 @@ weft_status step_plan(weft_trainer *t, train_step *s);
  * failure. The graphs of store and add are built from a shape, too, but only for its parameters:
  * they take that of the first batch. */
 train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot);
+/* Whether a state begins anew if the store lacks it: in a new training all do, except what the file
+ * of a loaded store should have; in a resumed one averages if its checkpoint has none, sums, and
+ * states that other files have. The context is the trainer. */
+bool trainer_may_begin(void *context, const char *name);
 /* The same in another lane than 0. Lanes share graphs and plans, but no memory, so steps in
  * different lanes can be under way at a time. */
 train_step *step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
@@ -257,6 +263,12 @@ weft_status pieces_save(weft_trainer *t, const char *path);
  * process from the pieces of several. The store has the states already. Sets *averages if there
  * were some. */
 weft_status pieces_load(weft_trainer *t, bool *averages);
+/* Whether pieces_load reads a state of the training, so that the store may lack it. */
+bool pieces_follow(const weft_trainer *t, const char *name);
+/* Whether a state is a sum of gradients, which no checkpoint has. */
+bool pieces_is_sum(const char *name);
+/* Whether a state is a moving average of a parameter. */
+bool pieces_is_average(const char *name);
 /* Removes the files of ranks beside PATH that the lines of `list` do not name. */
 void pieces_clean(const char *path, const char *list);
 

@@ -11,6 +11,15 @@ extern "C" {
 
 /* ---- Layers --------------------------------------------------------------------------------- */
 
+/* Building a layer again under a name that its scope already has is WEFT_BAD_ARGUMENT. While
+ * weft_share is on, it has the same weights instead:
+ *
+ *     y = weft_layer_linear(g, "project", x, 64, true);
+ *     const bool shared = weft_share(g, true);
+ *     z = weft_layer_linear(g, "project", y, 64, true);
+ *     weft_share(g, shared);
+ */
+
 /* Returns x weight + bias, [..., features], for x [..., in]. Parameters: NAME.weight [in, features]
  * (Glorot uniform) and NAME.bias [features] (zeros). */
 WEFT_API weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x,
@@ -282,6 +291,13 @@ typedef struct weft_conv_layer_options {
 WEFT_API weft_value weft_layer_conv(weft_graph *graph, const char *name, weft_value x,
                                     const weft_conv_layer_options *options);
 
+/* weft_conv_transpose of x with 1 to 3 spatial dimensions, as PyTorch's ConvTranspose. Parameters:
+ * NAME.weight [in, channels / groups, kernel...] and NAME.bias [channels], both uniform in
+ * [-b, b) with b = (channels / groups times the kernel's elements)^(-1/2), as PyTorch draws them.
+ * Options are those of weft_layer_conv. */
+WEFT_API weft_value weft_layer_conv_transpose(weft_graph *graph, const char *name, weft_value x,
+                                              const weft_conv_layer_options *options);
+
 typedef struct weft_batch_norm_options {
     double eps;      /* 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
     double momentum; /* by how much training moves the running statistics; 0: 0.1; WEFT_ZERO: 0 */
@@ -302,6 +318,13 @@ WEFT_API weft_value weft_layer_batch_norm(weft_graph *graph, const char *name, w
  * channels. `groups` divides the channels. Parameters NAME.weight (ones) and NAME.bias (zeros). */
 WEFT_API weft_value weft_layer_group_norm(weft_graph *graph, const char *name, weft_value x,
                                           int64_t groups, double eps);
+/* x [images, channels, spatial...] with each spatial size times `factor`, rounded down, as
+ * PyTorch's Upsample: nearest by the coordinate i / factor, rounded down; linear (bilinear,
+ * trilinear) and cubic with half-pixel coordinates, or weft_resize with align_corners. 1 to 3
+ * spatial dimensions. A factor that is not finite, or leads to a size below 1, is
+ * WEFT_BAD_ARGUMENT. No parameters. */
+WEFT_API weft_value weft_layer_upsample(weft_graph *graph, weft_value x, double factor,
+                                        weft_resize_mode mode);
 /* The mean of each channel: [images, channels] for x [images, channels, ...]. */
 WEFT_API weft_value weft_layer_global_average_pool(weft_graph *graph, weft_value x);
 /* weft_layer_linear with the weight as PyTorch stores it: NAME.weight [features, in]. It and

@@ -22,7 +22,10 @@ extern "C" {
     X(CONSTANT, "constant")                                                                        \
     X(LINEAR, "linear")                                                                            \
     X(COSINE, "cosine")                                                                            \
-    X(INVERSE_SQRT, "inverse-sqrt")
+    X(INVERSE_SQRT, "inverse-sqrt")                                                                \
+    X(STEP, "step")                                                                                \
+    X(EXPONENTIAL, "exponential")                                                                  \
+    X(ONE_CYCLE, "one-cycle")
 
 typedef enum weft_schedule_kind {
 #define WEFT_SCHEDULE_ENUM(name, text) WEFT_SCHEDULE_##name,
@@ -33,18 +36,29 @@ typedef enum weft_schedule_kind {
 /* With s = 1, 2, ... the number of the update, w = warmup, and p in [0, 1] the progress of the
  * decay:
  *
- *     warm-up:      lr = peak s / w, while s < w
+ *     warm-up:      lr = peak max(s / w, share / WEFT_WARMUP_SHARE), while s < w
+ *                   (inverse-sqrt: peak s / w)
  *     constant:     lr = peak
  *     linear:       lr = floor + (peak - floor) (1 - p)
  *     cosine:       lr = floor + (peak - floor) (1 + cos(pi p)) / 2
  *     inverse-sqrt: lr = max(floor, peak sqrt(w / s))
+ *     step:         lr = max(floor, peak / 10^k), where k is 3 p, rounded down
+ *     exponential:  lr = peak (floor / peak)^p, with floor > 0
+ *     one-cycle:    lr = floor + (peak - floor) (1 + cos(pi p)) / 2; its warm-up is
+ *                   lr = peak / 25 + (peak - peak / 25) (1 - cos(pi q)) / 2, where
+ *                   q = min(1, max((s - 1) / (w - 1), share / WEFT_WARMUP_SHARE))
+ *
+ * A schedule is a value: a program without a trainer calls weft_schedule_rate before each update,
+ * and feeds the rate to its training step.
  *
  * The cosine is that of Loshchilov & Hutter 2017, the inverse square root that of "Attention Is All
- * You Need", 5.3. The rate is the minimum of warm-up and decay.
+ * You Need", 5.3. One cycle is that of Smith & Topin 2018, with cosines. The rate is the minimum of
+ * warm-up and decay.
  *
  * `share` is the spent share of the caller's time budget, in [0, 1]; 0 without a budget. If total
  * is 0, p = share. Else p = (max(s - 1, share total) - w) / (total - w), clamped to [0, 1]: the
  * decay ends with the steps or with the time, whichever is first. */
+#define WEFT_WARMUP_SHARE 0.25 /* of a time budget, at most, is warm-up */
 typedef struct weft_schedule {
     weft_schedule_kind kind; /* 0: constant */
     double peak;             /* required by a trainer: with 0, nothing would be trained */
@@ -230,10 +244,11 @@ typedef struct weft_trainer_options {
 
 /* The progress of a training. Checkpoints contain all of it. */
 typedef struct weft_trainer_state {
-    uint64_t step;             /* updates done */
-    uint64_t epoch, batch;     /* the next batch */
-    double smoothed;           /* exponential mean of the loss, decay 0.98; NAN at first */
-    double best;               /* metric of the best evaluation; NAN if there is none */
+    uint64_t step;         /* updates done */
+    uint64_t epoch, batch; /* the next batch */
+    double smoothed;       /* exponential mean of the loss, decay 0.98, whose weights are divided
+                            * by their sum; NAN at first */
+    double best;           /* metric of the best evaluation; NAN if there is none */
     uint64_t best_step, stale; /* stale: evaluations since the best */
     uint64_t judged_step;      /* step of the last call of weft_trainer_judge; 0: none */
 } weft_trainer_state;
@@ -272,7 +287,9 @@ typedef struct weft_trainer weft_trainer;
  * The contexts of the builder and of `batches`, and `params`, must outlive the trainer; it copies
  * everything else. Returns NULL on failure. WEFT_BAD_ARGUMENT: an option is invalid, or the
  * checkpoint has another model, seed, data or batches (without hashes: another number of batches).
- * WEFT_BAD_FILE: the checkpoint's training state is damaged. */
+ * WEFT_BAD_FILE: the checkpoint's training state is damaged, or it lacks "step", "train.state" or
+ * some of the optimiser's states. WEFT_NOT_FOUND: it lacks a state; the message has the first
+ * names. A file of a model alone begins a new training, if it has all parameters. */
 WEFT_API weft_trainer *weft_trainer_new(const weft_trainer_options *options,
                                         const weft_batch_source *batches, weft_params *params,
                                         weft_error *error);

@@ -10,6 +10,7 @@
 #include <weft/summary.h>
 #include <weft/export.h>
 #include <weft/kernel.h>
+#include <weft/losses.h>
 #include <weft/ops.h>
 #include <weft/communicator.h>
 #include <weft/parallel.h>

@@ -163,6 +163,7 @@ static weft_status parse_text(weft_model_config *config, const char *text, weft_
 weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                              weft_model_config *config, weft_error *error)
 {
+    weft_error_clear(error);
     if (!model || !config || (n && !texts) || model->n_options > WEFT_MODEL_OPTIONS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "model", "the model or a list is NULL");
     *config = (weft_model_config){.model = model};
@@ -191,9 +192,10 @@ const char *weft_model_value_text(const weft_model *model, size_t i, double valu
 
 bool weft_model_options_text(const weft_model_config *config, char *text, size_t capacity)
 {
-    const weft_model *m = config->model;
+    const weft_model *m = config ? config->model : NULL;
     size_t used = 0;
     if (capacity) text[0] = 0;
+    if (!m) return false;
     for (size_t i = 0; i < m->n_options; i++) {
         char value[64];
         int n = snprintf(text + used, capacity - used, "%s%s=%s", i ? " " : "", m->options[i].name,
@@ -228,6 +230,7 @@ weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
                                   const char *const *texts, size_t n, bool training,
                                   weft_model_io *io, weft_error *error)
 {
+    weft_error_clear(error);
     weft_model_config config;
     weft_status status = weft_model_parse(model, texts, n, &config, error);
     if (status != WEFT_OK) return status;

@@ -80,7 +80,9 @@ static weft_value attend_before(seq2seq *m, const additive *a, weft_value state,
 {
     weft_graph *g = m->g;
     const int64_t hidden = m->c->hidden, queries = m->rows / m->sentences;
+    const bool shared = weft_share(g, true); /* all steps have one matrix */
     weft_value query = weft_layer_linear(g, "attn.query", state, hidden, false);
+    weft_share(g, shared);
     weft_value keys = a->keys;
     if (queries == 1) {
         query = weft_expand_dims(g, query, 1);
@@ -223,8 +225,8 @@ weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c,
         weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(shape->rows, shape->target_len));
     io->target_out =
         weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(shape->rows, shape->target_len));
-    weft_value source_embeddings = source_embeddings_of(g, c),
-               target_embeddings = target_embeddings_of(g, c);
+    const weft_value source_embeddings = source_embeddings_of(g, c),
+                     target_embeddings = c->tied ? source_embeddings : target_embeddings_of(g, c);
     m.padding = padding_of(&m, io->source);
     encode(&m, weft_dropout(g, recurrent_embed(g, source_embeddings, io->source), m.dropout));
     weft_value x = weft_dropout(g, recurrent_embed(g, target_embeddings, io->target_in), m.dropout);

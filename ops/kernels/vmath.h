@@ -3,16 +3,19 @@
  * exp: x = n ln 2 + r, |r| <= ln(2)/2 (Cody & Waite), a Taylor polynomial in r, and 2^n in two
  * factors, so that results below the smallest normal number come out too.
  * log: x = 2^n m with m in [sqrt(1/2), sqrt 2), log m = 2 artanh((m-1)/(m+1)) by its series.
- * tanh: from e^2|x| - 1, so that small arguments stay exact.
- * log1p, of [0, 1] only: the same series, from 1 + x or (1 + x) / 2.
+ * expm1: 2^n (e^r - 1) + (2^n - 1). tanh: from e^2|x| - 1. So small arguments stay exact.
+ * log1p: the logarithm of u = 1 + x, corrected by what rounding removed from u, divided by u; with
+ * f = m - 1 (x itself where n is 0) it is f - s (f - 2 (artanh(s) - s) / s), whose f is exact.
+ * log1p_unit, of [0, 1] only, for softplus: the series of log, from 1 + x or (1 + x) / 2.
  * erf: x + x P(x^2) up to 1, and 1 - e^Q(|x| - 1) beyond, Q approximating ln erfc; P and Q are
  * minimax polynomials found by Remez exchange, their errors in erf below 2e-9 (f32), 1e-17 (f64).
  * sin, cos: x = n pi/2 + r, |r| <= pi/4 (Cody & Waite; f32 in double), Taylor polynomials in r;
  * only up to VM_SIN_LIMIT, beyond which callers ask libm.
- * tests/vmath_test.c compares each with libm over the whole range; the errors it allows, in units
- * in the last place of f32 and f64 alike: exp 1.2, log 2, tanh 3, sigmoid 2.5, erf 1.3, sin and cos
- * 2.5, softplus by exp and log1p 3 (the largest found: 1.05, 1.92, 2.46, 2.34, 1.23, 2.34, 2.69).
- * Infinities, NaN, overflow and subnormal results behave as in libm. */
+ * tests/ops/vmath_test.c compares each with libm over the whole range; the errors it allows, in
+ * units in the last place of f32 and f64 alike: exp 1.2, log 2, expm1 2, log1p 1.5, tanh 3,
+ * sigmoid 2.5, erf 1.3, sin and cos 2.5, softplus by exp and log1p_unit 3 (the largest
+ * found: 1.05, 1.92, 1.93, 0.91, 2.46, 2.34, 1.23, 2.34, 2.69). Infinities, NaN, overflow and
+ * subnormal results behave as in libm. */
 #ifndef WEFT_OPS_KERNELS_VMATH_H
 #define WEFT_OPS_KERNELS_VMATH_H
 
@@ -211,14 +214,71 @@ static inline double vm_sigmoid_f64(double x)
     return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-/* ln(1 + x) for 0 <= x <= 1. */
+/* e^x - 1. 2^n is halved, since 2^n - 1 may be too large where the result is not; numbers that are
+ * too small to be halved are the result. */
+static inline float vm_expm1_f32(float x)
+{
+    float a = x < -20.0f ? -20.0f : x;
+    a = a > 89.0f ? 89.0f : a;
+    float k = a * 1.44269504f + VM_MAGIC_F32, n = k - VM_MAGIC_F32;
+    float p = vm_expm1_poly_f32((a - n * 0.693145752f) - n * 1.42860677e-6f);
+    int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32);
+    float half = vm_from_bits_f32((int32_t)((uint32_t)(e + 126) << 23));
+    float y = (half * p + (half - 0.5f)) * 2.0f;
+    return (x < 0 ? -x : x) < 1e-30f ? x : y;
+}
+static inline double vm_expm1_f64(double x)
+{
+    double a = x < -40.0 ? -40.0 : x;
+    a = a > 710.0 ? 710.0 : a;
+    double k = a * 1.4426950408889634 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
+    double r = (a - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double p = vm_expm1_poly_f64(r);
+    int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64);
+    double half = vm_from_bits_f64((int64_t)((uint64_t)(e + 1022) << 52));
+    double y = (half * p + (half - 0.5)) * 2.0;
+    return (x < 0 ? -x : x) < 1e-300 ? x : y;
+}
+
+/* ln(1 + x). */
 static inline float vm_log1p_f32(float x)
+{
+    float u = 1.0f + x, lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
+    int32_t bits = vm_bits_f32(u);
+    int32_t e = (int32_t)((uint32_t)bits - 0x3f3504f3u) >> 23;
+    float f = vm_from_bits_f32((int32_t)((uint32_t)bits - ((uint32_t)e << 23))) - 1.0f;
+    float n = (float)e, c = e ? lost / u : 0.0f;
+    f = e ? f : x;
+    float s = f / (f + 2.0f), p = 2.0f * vm_artanh_poly_f32(s * s);
+    float y = n * 0.693145752f + (f - (s * (f - p) - (n * 1.42860677e-6f + c)));
+    y = x == 0.0f ? x : x == -1.0f ? -INFINITY : y;
+    y = x < -1.0f ? NAN : y;
+    return x > 3.40282347e38f || x != x ? x + x : y;
+}
+static inline double vm_log1p_f64(double x)
+{
+    double u = 1.0 + x, lost = x < 1.0 ? x - (u - 1.0) : 1.0 - (u - x);
+    int64_t bits = vm_bits_f64(u);
+    int64_t e = (int64_t)((uint64_t)bits - 0x3fe6a09e667f3bcdu) >> 52;
+    double f = vm_from_bits_f64((int64_t)((uint64_t)bits - ((uint64_t)e << 52))) - 1.0;
+    double n = (double)e, c = e ? lost / u : 0.0;
+    f = e ? f : x;
+    double s = f / (f + 2.0), p = 2.0 * vm_artanh_poly_f64(s * s);
+    double y =
+        n * 6.93147180369123816490e-01 + (f - (s * (f - p) - (n * 1.90821492927058770002e-10 + c)));
+    y = x == 0.0 ? x : x == -1.0 ? -INFINITY : y;
+    y = x < -1.0 ? NAN : y;
+    return x > 1.7976931348623157e308 || x != x ? x + x : y;
+}
+
+/* ln(1 + x) for 0 <= x <= 1. */
+static inline float vm_log1p_unit_f32(float x)
 {
     const float n = x > 0.41421356f ? 1.0f : 0.0f;
     const float s = (x - n) / (x + 2.0f + n);
     return 2.0f * (s + s * vm_artanh_poly_f32(s * s)) + n * 0.693147181f;
 }
-static inline double vm_log1p_f64(double x)
+static inline double vm_log1p_unit_f64(double x)
 {
     const double n = x > 0.41421356237309505 ? 1.0 : 0.0;
     const double s = (x - n) / (x + 2.0 + n);
@@ -358,7 +418,9 @@ static inline double vm_sin_quarters_f64(double x, int64_t quarters)
 #define vm_log                 VM_JOIN_(vm_log, WEFT_KERNEL_DTYPE)
 #define vm_tanh                VM_JOIN_(vm_tanh, WEFT_KERNEL_DTYPE)
 #define vm_sigmoid             VM_JOIN_(vm_sigmoid, WEFT_KERNEL_DTYPE)
+#define vm_expm1               VM_JOIN_(vm_expm1, WEFT_KERNEL_DTYPE)
 #define vm_log1p               VM_JOIN_(vm_log1p, WEFT_KERNEL_DTYPE)
+#define vm_log1p_unit          VM_JOIN_(vm_log1p_unit, WEFT_KERNEL_DTYPE)
 #define vm_erf                 VM_JOIN_(vm_erf, WEFT_KERNEL_DTYPE)
 #define vm_sin_quarters        VM_JOIN_(vm_sin_quarters, WEFT_KERNEL_DTYPE)
 

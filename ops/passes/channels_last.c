@@ -52,6 +52,30 @@ static weft_shape last_two(weft_shape s)
     return (weft_shape){2, {s.dim[s.rank - 2], s.dim[s.rank - 1]}};
 }
 
+/* The weights without the taps that lie in the padding in all windows; `a` becomes the attribute of
+ * the smaller kernel. */
+static weft_value used_weights(const weft_rewrite *r, conv_rows_attr *a)
+{
+    const weft_value y = weft_value_from_id(r->source, r->node.first_out);
+    const weft_shape shape[3] = {weft_shape_of(r->graph, r->in[0]),
+                                 weft_shape_of(r->graph, r->in[1]), weft_shape_of(r->source, y)};
+    const conv_sizes z = conv_sizes_of(r->node.attr, &shape[0], &shape[1], &shape[2]);
+    weft_value w = r->in[1];
+    for (int d = 0; d < 2; d++) {
+        int64_t first, n;
+        conv_used_taps(&z, d + 1, &first, &n);
+        const int64_t after = a->kernel.dim[d] - first - n;
+        const int64_t begin = a->pad_begin.dim[d] - first * a->dilation.dim[d];
+        const int64_t end = a->pad_end.dim[d] - after * a->dilation.dim[d];
+        if (first + after == 0 || begin < 0 || end < 0) continue;
+        w = weft_slice(r->graph, w, 2 + d, first, first + n, 1);
+        a->kernel.dim[d] = n;
+        a->pad_begin.dim[d] = begin;
+        a->pad_end.dim[d] = end;
+    }
+    return w;
+}
+
 static bool visit_conv(weft_rewrite *r)
 {
     weft_graph *g = r->graph;
@@ -61,21 +85,22 @@ static bool visit_conv(weft_rewrite *r)
         return false;
     const bool depthwise = a->groups == x.dim[1] && a->groups == w.dim[0] && a->groups > 1;
     if (a->groups != 1 && !depthwise) return false;
-    const conv_rows_attr attr = {.kernel = last_two(w),
-                                 .stride = a->stride,
-                                 .dilation = a->dilation,
-                                 .pad_begin = a->pad_begin,
-                                 .pad_end = a->pad_end,
-                                 .columns = w.dim[0]};
+    conv_rows_attr attr = {.kernel = last_two(w),
+                           .stride = a->stride,
+                           .dilation = a->dilation,
+                           .pad_begin = a->pad_begin,
+                           .pad_end = a->pad_end,
+                           .columns = w.dim[0]};
     weft_value in[3] = {to_last(g, r->in[0]), WEFT_NO_VALUE,
                         r->node.n_in > 2 ? r->in[2] : r->in[0]};
     if (depthwise) {
         in[1] = weft_reshape(g, weft_permute(g, r->in[1], (weft_axes){4, {2, 3, 0, 1}}),
                              WEFT_SHAPE(w.dim[2], w.dim[3], w.dim[0]));
     } else {
-        const weft_value taps = weft_permute(g, r->in[1], (weft_axes){4, {2, 3, 1, 0}});
-        const weft_value matrix =
-            weft_reshape(g, taps, WEFT_SHAPE(w.dim[2] * w.dim[3] * w.dim[1], w.dim[0]));
+        const weft_value taps =
+            weft_permute(g, used_weights(r, &attr), (weft_axes){4, {2, 3, 1, 0}});
+        const weft_value matrix = weft_reshape(
+            g, taps, WEFT_SHAPE(attr.kernel.dim[0] * attr.kernel.dim[1] * w.dim[1], w.dim[0]));
         in[1] = weft_apply(g, &weft_op_panels, NULL, &matrix, 1, NULL);
     }
     r->out[0] =

@@ -31,6 +31,7 @@
 #define WEFT_OPS_H
 
 #include <weft/graph.h>
+#include <weft/losses.h>
 #include <weft/op.h>
 
 #ifdef __cplusplus
@@ -50,13 +51,15 @@ WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);  /* |x|; gradient
 WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x); /* -1, 0 or 1; 0 of NaN */
 WEFT_API weft_value weft_floor(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_ceil(weft_graph *graph, weft_value x);
-WEFT_API weft_value weft_round(weft_graph *graph, weft_value x);      /* ties to even */
-WEFT_API weft_value weft_atan(weft_graph *graph, weft_value x);       /* radians */
-WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);        /* e^x */
-WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);        /* natural logarithm */
-WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);       /* x^(1/2) */
-WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);      /* x^(-1/2) */
-WEFT_API weft_value weft_square(weft_graph *graph, weft_value x);     /* x^2 */
+WEFT_API weft_value weft_round(weft_graph *graph, weft_value x);  /* ties to even */
+WEFT_API weft_value weft_atan(weft_graph *graph, weft_value x);   /* radians */
+WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);    /* e^x */
+WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);    /* natural logarithm */
+WEFT_API weft_value weft_expm1(weft_graph *graph, weft_value x);  /* e^x - 1, within 2 ulp */
+WEFT_API weft_value weft_log1p(weft_graph *graph, weft_value x);  /* ln(1 + x), within 1.5 ulp */
+WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);   /* x^(1/2) */
+WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);  /* x^(-1/2) */
+WEFT_API weft_value weft_square(weft_graph *graph, weft_value x); /* x^2 */
 WEFT_API weft_value weft_reciprocal(weft_graph *graph, weft_value x); /* 1 / x */
 WEFT_API weft_value weft_sin(weft_graph *graph, weft_value x);        /* radians */
 WEFT_API weft_value weft_cos(weft_graph *graph, weft_value x);        /* radians */
@@ -102,11 +105,15 @@ WEFT_API weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double expo
 /* The sum of n >= 1 values of one shape, added in this order. */
 WEFT_API weft_value weft_add_n(weft_graph *graph, const weft_value *x, size_t n);
 
-/* Comparisons take f32, f64 or i32 (equal: also bool) and return bool; logic takes and returns
- * bool. Their gradient is zero. */
+/* Comparisons take f32, f64 or i32 (equal and not_equal: also bool, of which not_equal is the
+ * exclusive or) and return bool; logic takes and returns bool. Beside a NaN not_equal is true, and
+ * the others are false. Their gradient is zero. */
 WEFT_API weft_value weft_equal(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_less(weft_graph *graph, weft_value a, weft_value b);    /* a < b */
-WEFT_API weft_value weft_greater(weft_graph *graph, weft_value a, weft_value b); /* a > b */
+WEFT_API weft_value weft_not_equal(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_less(weft_graph *graph, weft_value a, weft_value b);          /* a < b */
+WEFT_API weft_value weft_less_equal(weft_graph *graph, weft_value a, weft_value b);    /* a <= b */
+WEFT_API weft_value weft_greater(weft_graph *graph, weft_value a, weft_value b);       /* a > b */
+WEFT_API weft_value weft_greater_equal(weft_graph *graph, weft_value a, weft_value b); /* a >= b */
 WEFT_API weft_value weft_logical_and(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_logical_or(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_logical_not(weft_graph *graph, weft_value a);
@@ -139,10 +146,13 @@ template <typename... Axis> inline weft_axes weft_axes_from(Axis... axis)
 #define WEFT_ALL_AXES (WEFT_LITERAL(weft_axes){0, {0}})
 
 /* Each takes the given axes; with `keepdims` they stay as dimensions of size 1. An axis outside the
- * rank, or named twice, is WEFT_BAD_ARGUMENT. Over no elements: sum 0, max -inf, min inf,
+ * rank, or named twice, is WEFT_BAD_ARGUMENT. Over no elements: sum 0, prod 1, max -inf, min inf,
  * logsumexp -inf, mean and variance NaN. */
 WEFT_API weft_value weft_sum(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
 WEFT_API weft_value weft_mean(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
+/* The product, multiplied in f64. The gradient of an element is the product of the others, computed
+ * without a division: it is exact where elements are 0. */
+WEFT_API weft_value weft_prod(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
 /* Ties share the gradient evenly. */
 WEFT_API weft_value weft_max(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
 WEFT_API weft_value weft_min(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
@@ -154,11 +164,27 @@ WEFT_API weft_value weft_variance(weft_graph *graph, weft_value x, weft_axes axe
  * a zero gradient, as softmax has it (PyTorch: NaN). To subtract it from x, use
  * weft_log_softmax: it does not lose the digits that rounding removes from a large result here. */
 WEFT_API weft_value weft_logsumexp(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-/* Index (i32) of the first largest element along an axis of 1 to 2^31 - 1 elements; a NaN is larger
- * than all numbers. */
+/* Index (i32) of the first largest or smallest element along an axis of 1 to 2^31 - 1 elements; a
+ * NaN is the result wherever there is one: the first NaN. */
 WEFT_API weft_value weft_argmax(weft_graph *graph, weft_value x, int axis, bool keepdims);
+WEFT_API weft_value weft_argmin(weft_graph *graph, weft_value x, int axis, bool keepdims);
 /* y[i] = x[0] + ... + x[i] along an axis; `reverse` sums from the end. */
 WEFT_API weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse);
+/* The k largest elements along an axis, largest first, or the k smallest, smallest first: x [...,
+ * n,
+ * ...] becomes [..., k, ...], 0 <= k <= n. Sets *indices (i32, the same shape), unless it is NULL,
+ * to their indices along the axis. Of equal elements, such as 0 and -0, the lower index comes
+ * first. A NaN is larger than all numbers, here also where the smallest elements are wanted (as in
+ * PyTorch). Each gradient goes to the element that was taken. O(n log k) for a
+ * small k, else O(n). */
+WEFT_API weft_value weft_top_k(weft_graph *graph, weft_value x, int64_t k, int axis, bool largest,
+                               weft_value *indices);
+/* All elements along an axis in ascending or descending order, and their indices: weft_top_k with
+ * k = n. So the sort is stable both ways, and NaNs are last in ascending order. */
+WEFT_API weft_value weft_sort(weft_graph *graph, weft_value x, int axis, bool descending,
+                              weft_value *indices);
+/* The indices of weft_sort. */
+WEFT_API weft_value weft_argsort(weft_graph *graph, weft_value x, int axis, bool descending);
 /* Sums x to `shape`, which must broadcast to the shape of x: the gradient of broadcasting. */
 WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shape);
 
@@ -236,13 +262,15 @@ typedef struct weft_sdpa_options {
 WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                               const weft_sdpa_options *options);
 
-/* ---- Convolution and pooling -----------------------------------------------------------------
+/* ---- Convolution, pooling, resizing ----------------------------------------------------------
  *
  * Images are [images, channels, spatial...] with 1 to 3 spatial dimensions (NCHW), as in PyTorch
  * and ONNX. The arrays of the options have one number for each spatial dimension, in their order;
  * those behind are ignored. Numbers out of range are WEFT_BAD_ARGUMENT; shapes that do not fit, or
  * a kernel that reaches over more than the padded image, WEFT_BAD_SHAPE. The sums are weft's own,
- * whatever WEFT_GEMM names. */
+ * whatever WEFT_GEMM names. Padding adds nothing to a sum, in results and gradients: an infinite
+ * weight times the padding is not NaN. (So do ONNX Runtime's convolutions and PyTorch's transposed
+ * and grouped ones; others of PyTorch multiply zeros.) */
 
 typedef struct weft_conv_options {
     int64_t stride[3];                /* 0: 1 */
@@ -284,6 +312,65 @@ WEFT_API weft_value weft_max_pool(weft_graph *graph, weft_value x, const weft_po
 /* The mean of each window: a sum of products with 1 / elements. */
 WEFT_API weft_value weft_average_pool(weft_graph *graph, weft_value x,
                                       const weft_pool_options *options);
+
+typedef enum weft_resize_mode {
+    WEFT_RESIZE_NEAREST, /* the element that is nearest */
+    WEFT_RESIZE_LINEAR,  /* k(t) = max(0, 1 - |t|); over two axes bilinear, over three trilinear */
+    WEFT_RESIZE_CUBIC    /* Keys 1981: k(t) = (a+2)|t|^3 - (a+3)|t|^2 + 1 for |t| <= 1,
+                            a|t|^3 - 5a|t|^2 + 8a|t| - 4a for |t| < 2, else 0 */
+} weft_resize_mode;
+/* Where output i of an axis lies among the inputs 0 .. in-1, under ONNX's names. */
+typedef enum weft_resize_coordinates {
+    WEFT_RESIZE_HALF_PIXEL,           /* (i + 1/2) / scale - 1/2 */
+    WEFT_RESIZE_ALIGN_CORNERS,        /* i (in - 1) / (in scale - 1); 0 if in scale = 1 */
+    WEFT_RESIZE_ASYMMETRIC,           /* i / scale */
+    WEFT_RESIZE_PYTORCH_HALF_PIXEL,   /* half_pixel; 0 if the size is 1 */
+    WEFT_RESIZE_HALF_PIXEL_SYMMETRIC, /* in/2 (1 - size / (in scale)) + (i + 1/2) / scale - 1/2 */
+    WEFT_RESIZE_TF_HALF_PIXEL,        /* (i + 1/2) / scale */
+    WEFT_RESIZE_CROP /* from begin (in - 1) to end (in - 1), in size - 1 steps; the middle of the
+                        two if the size is 1. ONNX's tf_crop_and_resize */
+} weft_resize_coordinates;
+/* Of a coordinate, to the nearest element. */
+typedef enum weft_resize_rounding {
+    WEFT_RESIZE_PREFER_FLOOR, /* to the nearest integer, halves down */
+    WEFT_RESIZE_PREFER_CEIL,  /* to the nearest integer, halves up */
+    WEFT_RESIZE_FLOOR,
+    WEFT_RESIZE_CEIL
+} weft_resize_rounding;
+typedef struct weft_resize_options {
+    weft_resize_mode mode;               /* 0: nearest */
+    weft_resize_coordinates coordinates; /* 0: half_pixel */
+    weft_resize_rounding rounding;       /* 0: prefer floor; nearest mode only */
+    weft_axes axes;                      /* count 0: the spatial ones, from 2 on */
+    /* Of each of the axes, in their order: its size, its scale, or both. Size 0: floor(scale in);
+     * scale 0: size / in. With both, coordinates follow from the scale, and the size must be
+     * floor(scale in) or floor(scale in + 1/2). */
+    int64_t size[WEFT_MAX_RANK];
+    double scale[WEFT_MAX_RANK];
+    bool antialias;            /* an axis of a scale below 1 has weights k(scale t), divided by
+                                  their sum; linear and cubic */
+    bool exclude_outside;      /* elements beyond the edges have no weight, and the other weights
+                                  are divided by their sum; false: they equal those at the edges */
+    const double *cubic_coeff; /* a of the cubic kernel; NULL: -0.75, as in PyTorch and ONNX */
+    const double *crop;        /* WEFT_RESIZE_CROP only: begin of each of the axes, then end of
+                                  each, in [0, 1] as fractions of in - 1 */
+    double outside;            /* the value where such a coordinate lies outside of the input */
+} weft_resize_options;
+/* x with other sizes along some axes, as PyTorch's interpolate and ONNX's Resize compute it. Along
+ * an axis, y[i] = sum over t of k(t - c) x[t], where c is the coordinate of output i and t runs
+ * over the whole numbers around it; or, in the nearest mode, x[c rounded and moved into 0 .. in-1].
+ * An axis of scale 1 that is not cropped stays as it is, whatever the coordinates.
+ * The zero of the options is ONNX's default, and a size or a scale is required for each axis.
+ * PyTorch's modes: "nearest" is asymmetric with floor, "nearest-exact" half_pixel with prefer_ceil
+ * (for scales that are whole numbers, the default is equal to both); "bilinear" and "bicubic" are
+ * linear and cubic, with align_corners or half_pixel.
+ *
+ * x is f32 or f64; in the nearest mode of any dtype. O(taps) operations an output and axis, and at
+ * most 2^26 weights an axis, else WEFT_TOO_LARGE. WEFT_BAD_ARGUMENT for sizes that are not positive
+ * or do not fit the scale, and axes out of range or named twice; WEFT_BAD_SHAPE without `axes` for
+ * x of rank below 3. It is built from other ops, so gradients of any order exist. */
+WEFT_API weft_value weft_resize(weft_graph *graph, weft_value x,
+                                const weft_resize_options *options);
 
 /* ---- Normalisation -------------------------------------------------------------------------- */
 
@@ -374,34 +461,38 @@ WEFT_API weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64
 /* x with zeros above the diagonal of its last two dimensions. */
 WEFT_API weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal);
 
+/* ---- Random values --------------------------------------------------------------------------- */
+
+/* Numbers that are new in each step. They follow from the seed and step of the run, the node (each
+ * call of a builder makes a node with a key of its own) and the element's index alone, so they have
+ * the same bits on every processor and for any number of threads. dtype is f32 or f64. Nothing is
+ * differentiable here: a sample of N(m, s^2) whose gradient reaches m and s is m + s times
+ * weft_random_normal(graph, dtype, shape, 0, 1).
+ *
+ * Word w of a node is word w % 4 of weft_philox with the counter (w / 4, step), 64 bits each, and
+ * the key (the node's key) ^ seed 0xD1342543DE82EF95. Element i takes word i in f32, and words 2i
+ * and 2i + 1 in f64. */
+
+/* low + (high - low) u for u in [0, 1): the upper 24 bits of the word (f32), or weft_uniform of
+ * both words (f64). low <= high, both finite; a result that rounds to `high` is the number below
+ * it. */
+WEFT_API weft_value weft_random_uniform(weft_graph *graph, weft_dtype dtype, weft_shape shape,
+                                        double low, double high);
+/* Normal numbers of a mean and a standard deviation >= 0 (Box & Muller 1958, in f64): elements 2p
+ * and 2p + 1 are mean + deviation sqrt(-2 ln u) times cos(2 pi v) and sin(2 pi v), where u in (0,
+ * 1] and v in [0, 1) come from the first and the second half of their words. */
+WEFT_API weft_value weft_random_normal(weft_graph *graph, weft_dtype dtype, weft_shape shape,
+                                       double mean, double deviation);
+/* 1 where word i is less than 2^32 p[i], else 0: so 1 with probability p, always for p >= 1 and
+ * never for p <= 0. The result has the shape and dtype of p; its gradient is zero. */
+WEFT_API weft_value weft_bernoulli(weft_graph *graph, weft_value p);
+
 /* ---- Training ------------------------------------------------------------------------------- */
 
 /* Zeroes each element with probability p, 0 <= p < 1, and scales the others by 1/(1-p)
  * (Srivastava et al. 2014). The backward pass computes the same mask again from (seed, key, step).
  * p = 0 returns x. */
 WEFT_API weft_value weft_dropout(weft_graph *graph, weft_value x, double p);
-
-typedef enum weft_reduction { WEFT_REDUCE_MEAN, WEFT_REDUCE_SUM } weft_reduction;
-
-typedef struct weft_cross_entropy_options {
-    int64_t ignore_index;     /* targets of this value are ignored if has_ignore_index is set;
-                                 without it no target is, and this must not be above 0 */
-    double label_smoothing;   /* e: target (1-e) one_hot + e/classes (Szegedy et al. 2016) */
-    weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
-    bool has_ignore_index;
-} weft_cross_entropy_options;
-/* The cross entropy, a scalar in nats, of logits [..., classes] and targets i32 [...], which are
- * class indices. A row whose logits hold a NaN has a loss and a gradient of NaN; a row of -inf only
- * has an infinite loss and a gradient of 0. An ignored row has a loss and a gradient of 0, whatever
- * it holds. Any other target outside [0, classes) ends the run with WEFT_BAD_INDEX. */
-WEFT_API weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
-                                       const weft_cross_entropy_options *options);
-/* (a - b)^2, mean or sum over all elements; equal shapes. */
-WEFT_API weft_value weft_mse(weft_graph *graph, weft_value a, weft_value b,
-                             weft_reduction reduction);
-/* max(x,0) - x t + log(1 + e^-|x|), mean or sum; targets in [0, 1], of the shape of logits. */
-WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, weft_value targets,
-                                         weft_reduction reduction);
 
 /* The square root of the sum of squares of all elements of all values: one pass, in a fixed order.
  */
@@ -439,7 +530,7 @@ WEFT_API weft_value weft_cache_write(weft_graph *graph, weft_value state, weft_v
  * Rows that are their own parents cost nothing. */
 WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft_value parents,
                                        weft_value length);
-/* SGD with momentum (Sutskever et al. 2013): buf = momentum buf + g;
+/* SGD with momentum (Sutskever et al. 2013): buf = momentum buf + (1 - dampening) g;
  * param -= lr (nesterov ? g + momentum buf : buf),
  * where g = scale grad + weight_decay param. lr and scale are scalars of the parameter's dtype;
  * buf may be WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). */
@@ -449,6 +540,8 @@ typedef struct weft_sgd_options {
     /* If buf and grad have one dimension and fewer elements than param, they are of the piece of it
      * that begins at this element, and the rest of param does not change. The same for Adam. */
     int64_t first;
+    double dampening; /* in [0, 1); has no effect without momentum. Of the first gradient as well,
+                         while torch.optim.SGD begins with buf = g */
 } weft_sgd_options;
 WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf,
                                     weft_value grad, weft_value lr, weft_value scale,

@@ -179,7 +179,7 @@ class Bench:
             found = json.loads(call([self.hosts, str(HOSTS), "--latency", f"{latency:g}", "--gbit", f"{gbit:g}", "--",
                                      "mpirun", "-n", str(HOSTS), pingpong, "--json"], self.env))
             less, more = found["all_to_all"][-2:]
-            rates.append((HOSTS - 1) * (more["bytes"] - less["bytes"]) / (more["least_s"] - less["least_s"]))
+            rates.append((HOSTS - 1) * (more["bytes"] - less["bytes"]) / (more["min_s"] - less["min_s"]))
         return max(rates)
 
     def measure_links(self):
@@ -250,7 +250,7 @@ class Bench:
         if row and network and network[1]:
             row["link_bytes_per_s"] = self.links[network[1]]
         if row and ranks > 1:
-            row["least_bytes"] = 2 * (ranks - 1) / ranks * 4 * self.count
+            row["min_bytes"] = 2 * (ranks - 1) / ranks * 4 * self.count
             if row["exchange_seconds"] > 0:
                 row["hidden"] = 1 - row["waiting_seconds"] / row["exchange_seconds"]
         return row
@@ -315,7 +315,7 @@ def table(rows):
             f"{r['seconds'] / r['alone_seconds']:.3f}" if r["ranks"] > 1 else "-",
             f"{1e3 * r['waiting_seconds']:.1f}" if "waiting_seconds" in r else "-",
             f"{hidden:.2f}" if hidden is not None else "-", f"{1e-6 * sent:.1f}" if sent else "-",
-            f"{sent / r['least_bytes']:.3f}" if sent else "-",
+            f"{sent / r['min_bytes']:.3f}" if sent else "-",
             megabytes(r["peak_bytes"]) if "peak_bytes" in r else "-", megabytes([max(moments)]) if moments else "-",
             f"{max(moments) / r['zero_bytes']:.3f}" if moments else "-"])
     return head, cells

@@ -22,7 +22,7 @@
 
 typedef struct result {
     int bytes;
-    double least_s, median_s;
+    double min_s, median_s;
 } result;
 
 typedef struct results {
@@ -86,20 +86,20 @@ static void measure(const bench *b, void (*exchange)(const bench *, int), int by
 static void print_text(const bench *b, const results *messages, const results *pieces,
                        double bandwidth)
 {
-    printf("latency %.1f us, bandwidth %.3f Gbit/s\n\n", messages->at[0].least_s * 1e6,
+    printf("latency %.1f us, bandwidth %.3f Gbit/s\n\n", messages->at[0].min_s * 1e6,
            bandwidth * 8e-9);
     printf("message, bytes   least, us  median, us  Gbit/s\n");
     for (int i = 0; i < messages->n; i++) {
         const result *r = &messages->at[i];
-        printf("%14d %11.1f %11.1f %7.3f\n", r->bytes, r->least_s * 1e6, r->median_s * 1e6,
-               8e-9 * r->bytes / r->least_s);
+        printf("%14d %11.1f %11.1f %7.3f\n", r->bytes, r->min_s * 1e6, r->median_s * 1e6,
+               8e-9 * r->bytes / r->min_s);
     }
     printf("\nall-to-all of %d ranks; Gbit/s that each sends\n", b->n_ranks);
     printf("  piece, bytes   least, us  median, us  Gbit/s\n");
     for (int i = 0; i < pieces->n; i++) {
         const result *r = &pieces->at[i];
-        printf("%14d %11.1f %11.1f %7.3f\n", r->bytes, r->least_s * 1e6, r->median_s * 1e6,
-               8e-9 * r->bytes * (b->n_ranks - 1) / r->least_s);
+        printf("%14d %11.1f %11.1f %7.3f\n", r->bytes, r->min_s * 1e6, r->median_s * 1e6,
+               8e-9 * r->bytes * (b->n_ranks - 1) / r->min_s);
     }
 }
 
@@ -107,8 +107,8 @@ static void print_list(const char *name, const results *list)
 {
     printf(", \"%s\": [", name);
     for (int i = 0; i < list->n; i++)
-        printf("%s{\"bytes\": %d, \"least_s\": %.9f, \"median_s\": %.9f}", i ? ", " : "",
-               list->at[i].bytes, list->at[i].least_s, list->at[i].median_s);
+        printf("%s{\"bytes\": %d, \"min_s\": %.9f, \"median_s\": %.9f}", i ? ", " : "",
+               list->at[i].bytes, list->at[i].min_s, list->at[i].median_s);
     printf("]");
 }
 
@@ -116,7 +116,7 @@ static void print_json(const bench *b, const results *messages, const results *p
                        double bandwidth)
 {
     printf("{\"ranks\": %d, \"latency_s\": %.9f, \"bytes_per_s\": %.0f", b->n_ranks,
-           messages->at[0].least_s, bandwidth);
+           messages->at[0].min_s, bandwidth);
     print_list("messages", messages);
     print_list("all_to_all", pieces);
     printf("}\n");
@@ -130,7 +130,7 @@ static void run(const bench *b, bool json)
     for (int bytes = 1024; bytes <= MAX_PIECE && bytes <= MAX_BYTES / b->n_ranks; bytes *= 4)
         measure(b, all_to_all, bytes, &pieces);
     const result *last = &messages.at[messages.n - 1];
-    double bandwidth = (last[0].bytes - last[-1].bytes) / (last[0].least_s - last[-1].least_s);
+    double bandwidth = (last[0].bytes - last[-1].bytes) / (last[0].min_s - last[-1].min_s);
     if (b->rank == 0) (json ? print_json : print_text)(b, &messages, &pieces, bandwidth);
 }
 

@@ -100,7 +100,7 @@ def make_buckets(model, ranks, limit):
 
 
 @lru_cache(maxsize=None)
-def most_owned(model, ranks, limit):
+def max_owned(model, ranks, limit):
     """Elements of the rank that owns most."""
     return max(map(sum, zip(*(pieces(b.elements, ranks) for b in make_buckets(model, ranks, limit)))))
 
@@ -151,7 +151,7 @@ def step_seconds(model, host, network, ranks, batches, limit):
     ready = [t + backward * b.ready for b in buckets]
     t += backward
     t = max(t, simulate(flights_of(buckets, ranks, ready), ranks, network, t, poll))
-    t += norm + host.update * most_owned(model, ranks, limit) / model.count
+    t += norm + host.update * max_owned(model, ranks, limit) / model.count
     gather = sent * host.byte + messages
     ready = [t + gather * (i + 1) / len(buckets) for i in range(len(buckets))]
     t = max(t + gather, simulate(flights_of(buckets, ranks, ready), ranks, network, t, 0))
@@ -164,7 +164,7 @@ def memory_bytes(model, ranks, batches, activations, limit):
     activations of a batch."""
     n = 4 * model.count
     levels = math.ceil(math.log2(batches)) if batches > 1 else 0
-    owned = most_owned(model, ranks, limit)
+    owned = max_owned(model, ranks, limit)
     largest = 4 * max(b.elements for b in make_buckets(model, ranks, limit))
     gradients = 4 * owned + 2 * min(n, UNDER_WAY * largest) if ranks > 1 else n
     return n * (1 + levels) + gradients + 8 * owned + activations
@@ -373,7 +373,7 @@ class Cluster:
         return memory_bytes(self.model, ranks // d.processes, self.batches(tokens),
                             per_token * self.batch_tokens(tokens), bucket_bytes(o, ranks // d.processes))
 
-    def least_tokens(self, ranks, wanted):
+    def min_tokens(self, ranks, wanted):
         """Fewest whole batches, or parts of one, with the wanted efficiency: by doubling, then by halves."""
         low, high = 0, 64
         while self.efficiency(ranks, high) < wanted:
@@ -401,7 +401,7 @@ DIVIDED_HOSTS = (64, 1024)
 
 def row_of(cluster, ranks, gbit, o):
     memory = cluster.memory(ranks, o.tokens)
-    least = cluster.least_tokens(ranks, o.efficiency) if ranks > 1 else None
+    least = cluster.min_tokens(ranks, o.efficiency) if ranks > 1 else None
     return [cluster.size.name, f"{gbit:g}", f"{ranks}", f"{cluster.seconds(ranks, o.tokens):.2f}",
             f"{cluster.efficiency(ranks, o.tokens):.3f}", f"{memory / GB:.1f}",
             "no" if memory > o.memory_gb * GB else "yes", f"{least}" if least else "-"]

@@ -3,13 +3,20 @@
 and for a small Transformer restated here in plain tensor operations. Run it with a Python that has
 torch; the files are kept in the repository, so that the tests need neither.
 
+Usage: make_golden.py [CASE...]. With names of cases, only these change in ops.safetensors; without
+names, all files are written anew.
+
 ops.safetensors holds for each case its inputs CASE.x0, CASE.x1, ..., the output CASE.out, a random
 CASE.cotangent, and the gradients CASE.grad0, ... of the floating inputs. The transformer files hold
-weights by weft's names, inputs, logits, loss, nll, grad.NAME, and losses and norms of Adam steps."""
+weights by weft's names, inputs, logits, loss, nll, grad.NAME, and losses and norms of Adam steps.
+optimizers.safetensors holds x, y and the first w and b of a small regression, and for each optimiser w
+and b after each of ten steps."""
 import json
 import math
 import os
 import struct
+import sys
+import zlib
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +40,22 @@ def save(name, tensors, metadata=None):
     text += b" " * (-len(text) % 8)
     with open(os.path.join(HERE, name), "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def load(name):
+    """The tensors of a file that save wrote."""
+    with open(os.path.join(HERE, name), "rb") as f:
+        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        data = f.read()
+    tensors = {}
+    for key, entry in header.items():
+        begin, end = entry["data_offsets"]
+        dtype = torch.float32 if entry["dtype"] == "F32" else torch.int32
+        flat = torch.empty((end - begin) // 4, dtype=dtype)
+        if end > begin:
+            flat = torch.frombuffer(bytearray(data[begin:end]), dtype=dtype)
+        tensors[key] = flat.reshape(entry["shape"])
+    return tensors
 
 
 def rounded(t):
@@ -135,15 +158,85 @@ def op_cases():
             uniform(3, 4, 2, 3), uniform(4), uniform(4)]
 
 
-def make_ops():
-    file = {}
-    for name, function, inputs in op_cases():
+def later_cases():
+    """Each has a generator of its own, so that a new case leaves the others as they are."""
+    tiny = torch.tensor([[1e-3, 1e-5, -1e-6, 0.5], [-0.6, 2.0, 1e-12, -1e-3]])
+    yield "expm1", torch.expm1, lambda: [tiny]
+    yield "log1p", torch.log1p, lambda: [tiny]
+    yield "top_k", lambda a: a.topk(3, 1).values, lambda: [distinct(4, 7)]
+    yield "sort", lambda a: a.sort(0).values, lambda: [distinct(5, 3)]
+    yield "cross_entropy_none", lambda a, t: F.cross_entropy(
+        a, t.long(), ignore_index=3, label_smoothing=0.1, reduction="none"), lambda: [
+            uniform(6, 7), torch.tensor([0, 6, 3, 2, 2, 5])]
+    pair = lambda: [distinct(3, 5), distinct(3, 5) + 0.05]
+    yield "mse_none", lambda a, b: F.mse_loss(a, b, reduction="none"), pair
+    yield "bce_none", lambda a, t: F.binary_cross_entropy_with_logits(a, t, reduction="none"), lambda: [
+        uniform(3, 5, low=-9.0, high=9.0), uniform(3, 5, low=0.0, high=1.0)]
+    yield "l1_loss", F.l1_loss, pair
+    yield "huber_loss", lambda a, b: F.huber_loss(a, b, delta=0.7, reduction="sum"), pair
+    yield "smooth_l1_loss", lambda a, b: F.smooth_l1_loss(a, b, beta=0.7, reduction="none"), pair
+    yield "kl_divergence", lambda a, p: F.kl_div(a.log_softmax(-1), p, reduction="sum"), lambda: [
+        uniform(3, 5), uniform(3, 5, low=0.1, high=1.0)]
+    yield "hinge_loss", lambda a, t: (1 - a * t).clamp(min=0).mean(), lambda: [
+        distinct(3, 5), rounded(torch.randint(0, 2, (3, 5)) * 2.0 - 1)]
+    yield "cosine_similarity", lambda a, b: F.cosine_similarity(a, b, dim=-1, eps=1e-8), lambda: [
+        uniform(2, 3, 4), uniform(2, 1, 4)]
+    yield "cosine_embedding_loss", lambda a, b, t: F.cosine_embedding_loss(a, b, t, margin=0.2), lambda: [
+        uniform(6, 4), uniform(6, 4), rounded(torch.tensor([1.0, -1, -1, 1, -1, -1]))]
+    triplet = lambda: [uniform(6, 4), uniform(6, 4), uniform(6, 4)]
+    yield "triplet_margin_loss", lambda a, p, n: F.triplet_margin_loss(a, p, n, margin=0.5), triplet
+    yield "triplet_margin_loss_swap", lambda a, p, n: F.triplet_margin_loss(
+        a, p, n, margin=0.5, p=3, swap=True), triplet
+    # A repeated label; labels after the end; too few frames, whose loss becomes 0; no labels.
+    sequences = lambda: [
+        uniform(8, 4, 5), torch.tensor([[2, 2, 0], [4, 0, 0], [3, 3, 3], [0, 0, 0]]),
+        torch.tensor([8, 5, 4, 7]), torch.tensor([3, 1, 3, 0])]
+    yield "ctc", lambda a, t, i, n: ctc(a, t, i, n, "none"), sequences
+    yield "ctc_loss", lambda a, t, i, n: ctc(a, t, i, n, "mean"), sequences
+    yield "prod", products, lambda: [with_zeros(uniform(2, 3, 4))]
+
+
+def ctc(logits, targets, frames, lengths, reduction):
+    return F.ctc_loss(logits.log_softmax(-1), targets.long(), frames.long(), lengths.long(), blank=1,
+                      reduction=reduction, zero_infinity=True)
+
+
+def products(a):
+    """Over axes 0 and 2."""
+    return a.prod(2, keepdim=True).prod(0, keepdim=True)
+
+
+def with_zeros(a):
+    """No zero in column 0, one in column 1, two in column 2."""
+    a[0, 1, 2] = a[1, 2, 0] = a[0, 2, 3] = 0
+    return a
+
+
+def all_cases():
+    yield from op_cases()
+    for name, function, inputs in later_cases():
+        with torch.random.fork_rng():
+            torch.manual_seed(zlib.crc32(name.encode()))
+            yield name, function, inputs()
+
+
+def make_ops(wanted_cases):
+    """Writes all cases, or changes the wanted ones in the file."""
+    file = load("ops.safetensors") if wanted_cases else {}
+    state = torch.get_rng_state()
+    unknown = wanted_cases - {name for name, _, _ in all_cases()}
+    torch.set_rng_state(state)
+    if unknown:
+        sys.exit(f"make_golden.py: no case {', '.join(sorted(unknown))} in op_cases or later_cases")
+    for name, function, inputs in all_cases():
+        if wanted_cases and name not in wanted_cases:
+            continue
         inputs = [rounded(t) if t.is_floating_point() else t for t in inputs]
         inputs = [t.clone().requires_grad_(t.is_floating_point()) for t in inputs]
         out = function(*inputs)
         cotangent = uniform(*out.shape) if out.dim() else rounded(torch.tensor(1.7))
         wanted = [i for i, t in enumerate(inputs) if t.requires_grad]
-        grads = torch.autograd.grad(out, [inputs[i] for i in wanted], cotangent)
+        grads = torch.autograd.grad(out, [inputs[i] for i in wanted], cotangent, materialize_grads=True)
         for i, t in enumerate(inputs):
             file[f"{name}.x{i}"] = t
         file[f"{name}.out"] = out
@@ -263,9 +356,79 @@ def make_transformer(file_name, pre_norm, tied, steps):
     save(file_name, file)
 
 
+# ---- Optimisers ----
+
+
+class Lamb(torch.optim.Optimizer):
+    """Algorithm 2 of You et al. 2019 with phi(z) = z, which PyTorch lacks."""
+
+    def __init__(self, params, lr, betas, eps, weight_decay):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (beta1, beta2), decay = group["betas"], group["weight_decay"]
+            for p in group["params"]:
+                s = self.state[p]
+                s["t"] = s.get("t", 0) + 1
+                s["m"] = beta1 * s.get("m", 0) + (1 - beta1) * p.grad
+                s["v"] = beta2 * s.get("v", 0) + (1 - beta2) * p.grad**2
+                m, v = s["m"] / (1 - beta1 ** s["t"]), s["v"] / (1 - beta2 ** s["t"])
+                d = m / (v.sqrt() + group["eps"]) + decay * p
+                above, below = p.norm().item(), d.norm().item()
+                ratio = above / below if above > 0 and below > 0 else 1
+                p -= group["lr"] * ratio * d
+
+
+def dampened(params):
+    """weft dampens the first gradient as well, so the buffers begin with zeros."""
+    sgd = torch.optim.SGD(params, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01)
+    for p in params:
+        sgd.state[p]["momentum_buffer"] = torch.zeros_like(p)
+    return sgd
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05, weight_decay=0.01),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
+    "nesterov": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    "dampened": dampened,
+    "adam": lambda p: torch.optim.Adam(p, lr=0.05, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.05, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.1),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05, weight_decay=0.01),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.05, weight_decay=0.01),
+    "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=0.05, alpha=0.9, momentum=0.5),
+    "rmsprop_centered": lambda p: torch.optim.RMSprop(p, lr=0.05, alpha=0.9, eps=1e-2, centered=True),
+    "rmsprop_all": lambda p: torch.optim.RMSprop(
+        p, lr=0.05, alpha=0.9, eps=1e-2, momentum=0.5, weight_decay=0.01, centered=True),
+    "lamb": lambda p: Lamb(p, lr=0.05, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.1),
+}
+
+
+def make_optimizers():
+    torch.manual_seed(20191003)
+    x, y, w, b = uniform(6, 4), uniform(6, 3), uniform(4, 3), torch.zeros(3, dtype=torch.float64)
+    file = {"x": x, "y": y, "w": w, "b": b}
+    for name, make in OPTIMIZERS.items():
+        params = [w.clone().requires_grad_(), b.clone().requires_grad_()]
+        optimizer, after = make(params), ([], [])
+        for _ in range(10):
+            optimizer.zero_grad()
+            F.mse_loss(torch.tanh(x @ params[0] + params[1]), y).backward()
+            optimizer.step()
+            for list_, p in zip(after, params):
+                list_.append(p.detach().clone())
+        file[f"{name}.w"], file[f"{name}.b"] = torch.stack(after[0]), torch.stack(after[1])
+    save("optimizers.safetensors", file)
+
+
 if __name__ == "__main__":
     torch.manual_seed(20170612)
     torch.set_num_threads(1)
-    make_ops()
+    make_ops(set(sys.argv[1:]))
+    if len(sys.argv) > 1:
+        sys.exit()
     make_transformer("transformer.safetensors", pre_norm=False, tied=True, steps=50)
     make_transformer("transformer_pre_norm.safetensors", pre_norm=True, tied=False, steps=50)
+    make_optimizers()

@@ -1,6 +1,6 @@
 """Writes tests/data/languages: a BERT classifier of transformers as an ONNX file, and data to fine-tune it on.
 
-The classifier tells English from Spanish by 8 to 24 bytes of a verse, and is trained here, in PyTorch, on the verses
+The classifier distinguishes English from Spanish by 8 to 24 bytes of a verse, and is trained here, in PyTorch, on the verses
 as they are. The new data are other fragments in capital letters without accents, which it has never seen. With
 --train the script also fine-tunes the classifier in PyTorch, with the settings of docs/onnx.md, and prints its
 accuracies.

@@ -3,6 +3,8 @@
 #include "quantize.h"
 #include "tool.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -123,8 +125,9 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
             parameters += (size_t)weft_shape_numel(t.shape);
     }
     const double bytes = stat(a->out, &info) == 0 ? (double)info.st_size : 0;
-    tool_print_line(stdout, "%s: opset %d, %zu parameters, %.3g MB", a->out,
-                    a->save.opset ? a->save.opset : 17, parameters, 1e-6 * bytes);
+    char size[TEXT_SIZE_BYTES];
+    tool_print_line(stdout, "%s: opset %d, %zu parameters, %s", a->out,
+                    a->save.opset ? a->save.opset : 17, parameters, text_from_bytes(bytes, size));
     return WEFT_OK;
 }
 
@@ -162,8 +165,8 @@ static weft_status export_model(const arguments *a, weft_error *error)
     if (status == WEFT_OK) {
         if (m.file) status = weft_onnx_weights(m.file, params, error);
         if (status == WEFT_OK && a->model.evaluated)
-            status = weft_params_load_some(params, a->checkpoint ? a->checkpoint : a->fitted,
-                                           &weft_model_states, error);
+            status =
+                tool_load_states(params, m.graph, a->checkpoint ? a->checkpoint : a->fitted, error);
         if (status == WEFT_OK) status = weft_params_init(params, m.graph, a->seed, error);
         if (status == WEFT_OK)
             status = m.file ? save_file(a, &m, params, error)
@@ -215,6 +218,17 @@ static weft_status export_run(const arguments *a, weft_error *error)
 
 /* ---- The command ---- */
 
+/* Fails if -o names a file that is read. */
+static weft_status check_output(const arguments *a, weft_error *error)
+{
+    char of_run[4096] = "";
+    const char *inputs[] = {a->fitted, a->checkpoint, of_run};
+    if (a->run) tool_checkpoint_path(a->run, of_run, NULL);
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (inputs[i] && tool_check_output(a->out, inputs[i], error) != WEFT_OK) break;
+    return error->status;
+}
+
 int cmd_export(int argc, char **argv)
 {
     static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 3}, {0}};
@@ -233,6 +247,8 @@ int cmd_export(int argc, char **argv)
     arguments a = {.seed = 1};
     weft_error error = {0};
     tool_parse(&argp, argc, argv, &a);
-    const weft_status status = a.run ? export_run(&a, &error) : export_model(&a, &error);
+    a.model.onnx.out = a.out;
+    weft_status status = check_output(&a, &error);
+    if (status == WEFT_OK) status = a.run ? export_run(&a, &error) : export_model(&a, &error);
     return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }

@@ -78,8 +78,8 @@ static bool check_memory(training *t)
 static bool prepare(training *t)
 {
     return training_open_watch(t) && fit_check(t) && recipe_resolve(&t->r, &t->error) &&
-           fit_load_model(t) && fit_read_data(t) && check_memory(t) && training_prepare_folder(t) &&
-           fit_copy_model(t) &&
+           fit_load_model(t) && fit_read_data(t) && check_memory(t) && fit_check_from(t) &&
+           training_prepare_folder(t) && fit_copy_model(t) &&
            (!t->validates || training_note_validation(t, t->valid_source.hashes)) &&
            training_print_recipe(t) && fit_begin(t);
 }

@@ -137,7 +137,7 @@ static int write_file(const char *path, const char *data, size_t bytes)
         fwrite(data, 1, bytes, stdout); /* main reports a failed flush */
         return EXIT_GOOD;
     }
-    return tool_replace_file(path, data, bytes, &error) ? EXIT_GOOD : tool_fail(&error);
+    return tool_write_output(path, data, bytes, &error) ? EXIT_GOOD : tool_fail(&error);
 }
 
 /* Renders into memory, because libgvc ends the program if it cannot write a file. */
@@ -232,6 +232,7 @@ int cmd_dot(int argc, char **argv)
         fprintf(stderr, "weft dot: -o FILE is missing\n");
         return EXIT_USAGE;
     }
+    a.model.onnx.out = a.output;
     weft_error error = {0};
     bool picture = picture_kind_of(a.output) != PICTURE_NONE;
     char *text = NULL;
@@ -309,6 +310,7 @@ int cmd_plan(int argc, char **argv)
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);
+    a.model.onnx.out = a.svg;
     if (a.instances) return tool_pack_instances(a.instances, a.seconds, a.json);
     if (a.pass) return plan_before_after(&a.model, a.train, a.pass, a.json);
     weft_error error = {0};

@@ -103,6 +103,10 @@ int cmd_plot(int argc, char **argv)
     plot_series series[2 * MAX_RUNS];
     size_t n = 0;
     int status = curves ? EXIT_GOOD : tool_fail_text("plot", "out of memory");
+    for (size_t i = 0; i < a.n && status == EXIT_GOOD; i++) {
+        weft_error error = {0};
+        if (tool_check_output(a.out, a.runs[i], &error) != WEFT_OK) status = tool_fail(&error);
+    }
     for (size_t i = 0; i < a.n && status == EXIT_GOOD; i++)
         status = read_run(a.runs[i], &curves[2 * i], &curves[2 * i + 1]);
     for (size_t i = 0; i < 2 * a.n && status == EXIT_GOOD; i++)

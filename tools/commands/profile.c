@@ -273,6 +273,7 @@ int cmd_profile(int argc, char **argv)
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);
+    a.model.onnx.out = a.trace;
     if (a.pass) {
         const profile_request request = {a.train, a.json, a.runs, a.threads,
                                          a.depth, a.rows, a.by,   a.by_name};

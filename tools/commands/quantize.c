@@ -148,20 +148,22 @@ static int print_result(const arguments *a, const weft_quantize_report *r)
     if (r->kept)
         tool_print_line(stdout, "%zu are kept in f32, too, for other nodes that read them",
                         r->kept);
-    tool_print_line(stdout, "%.1f MB, %.2f of the %.1f MB before, saved in %s",
-                    1e-6 * r->bytes_after, r->bytes_after / r->bytes_before, 1e-6 * r->bytes_before,
-                    a->out);
+    char after[TEXT_SIZE_BYTES], before[TEXT_SIZE_BYTES];
+    tool_print_line(stdout, "%s, %.2f of the %s before, saved in %s",
+                    text_from_bytes(r->bytes_after, after), r->bytes_after / r->bytes_before,
+                    text_from_bytes(r->bytes_before, before), a->out);
     return EXIT_GOOD;
 }
 
 static weft_status quantize(const arguments *a, weft_params *params, weft_quantize_report *report,
                             weft_error *error)
 {
-    char path[4096];
+    char path[4096], from[4096];
     weft_model_config config;
     weft_model_io io;
     choice c = {.a = a, .terminal = isatty(STDERR_FILENO) == 1};
-    if (!find_out(a, path, error) ||
+    if (!find_out(a, path, error) || tool_checkpoint_path(a->from, from, error) != WEFT_OK ||
+        tool_check_output(path, from, error) != WEFT_OK ||
         tool_load_checkpoint(a->from, params, &config, error) != WEFT_OK ||
         quantized_refuse(params, a->from, error) != WEFT_OK)
         return error->status;

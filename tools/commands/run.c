@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include "base/guess.h"
+#include "base/text.h"
 #include "ir/node_names.h"
 
 #include <weft/numpy.h>
@@ -159,8 +160,7 @@ static bool load_file(run *r)
     return tool_take_error(weft_graph_error(r->graph), &r->error) == WEFT_OK &&
            weft_onnx_weights(r->model, r->params, &r->error) == WEFT_OK &&
            (!r->a->checkpoint[0] ||
-            weft_params_load_some(r->params, r->a->checkpoint, &weft_model_states, &r->error) ==
-                WEFT_OK);
+            tool_load_states(r->params, r->graph, r->a->checkpoint, &r->error) == WEFT_OK);
 }
 
 static bool load_checkpoint(run *r)
@@ -315,6 +315,36 @@ static void file_of(const char *folder, const char *name, char path[4096])
         if (path[i] == '/') path[i] = '_';
 }
 
+/* Fails if a file is read, be it a reference of --check. */
+static bool may_write(run *r, const char *path)
+{
+    const arguments *a = r->a;
+    char reference[4096];
+    weft_error *e = &r->error;
+    if (tool_check_onnx_output(path, &a->file, r->model, e) != WEFT_OK ||
+        tool_check_array_output(path, &a->inputs, e) != WEFT_OK ||
+        (a->checkpoint[0] && tool_check_output(path, a->checkpoint, e) != WEFT_OK))
+        return false;
+    for (size_t i = 0; i < r->n_out && a->check; i++) {
+        file_of(a->check, r->outputs_of[i].name, reference);
+        if (tool_check_output(path, reference, e) != WEFT_OK) return false;
+    }
+    return true;
+}
+
+/* Before anything is written. */
+static bool may_write_all(run *r)
+{
+    char path[4096];
+    for (size_t i = 0; i < r->a->dumps.n; i++)
+        if (!may_write(r, r->a->dumps.at[i].path)) return false;
+    for (size_t i = 0; i < r->n_out && r->a->out; i++) {
+        file_of(r->a->out, r->outputs_of[i].name, path);
+        if (!may_write(r, path)) return false;
+    }
+    return true;
+}
+
 static bool save_output(run *r, const weft_onnx_value *v, const weft_tensor *t)
 {
     char path[4096];
@@ -406,9 +436,10 @@ static bool run_once(run *r)
         weft_params_get(r->params, weft_params_name(r->params, i), &t);
         parameters += (size_t)weft_shape_numel(t.shape);
     }
-    tool_print_line(stdout, "%s: %zu parameters, %.3g GFLOP, arena %.3g MB, %.3f ms",
-                    r->a->file.path, parameters, 1e-9 * stats.flops,
-                    1e-6 * (double)stats.arena_bytes, 1e3 * seconds);
+    char size[TEXT_SIZE_BYTES];
+    tool_print_line(stdout, "%s: %zu parameters, %.3g GFLOP, arena %s, %.3f ms", r->a->file.path,
+                    parameters, 1e-9 * stats.flops,
+                    text_from_bytes((double)stats.arena_bytes, size), 1e3 * seconds);
     return true;
 }
 
@@ -447,8 +478,9 @@ int cmd_run(int argc, char **argv)
              .references = weft_params_new()};
     size_t differs = 0;
     bool good = (r.inputs && r.params && r.references) || no_memory(&r);
-    good = good && tool_read_arrays(r.inputs, &a.inputs, &r.error) && prepare(&r) && feed_all(&r) &&
-           run_once(&r) && take_outputs(&r, &differs) && take_dumps(&r);
+    good = good && tool_read_arrays(r.inputs, &a.inputs, &r.error) && prepare(&r) &&
+           may_write_all(&r) && feed_all(&r) && run_once(&r) && take_outputs(&r, &differs) &&
+           take_dumps(&r);
     if (!good) tool_fail(&r.error);
     close_run(&r);
     return good && !differs ? EXIT_GOOD : EXIT_ERROR;

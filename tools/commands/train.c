@@ -101,11 +101,11 @@ static bool fix_model_options(training *t)
 static bool check_memory(training *t)
 {
     const recipe *r = &t->r;
-    const int64_t longest = r->batches_lengths.at[r->batches_lengths.n - 1];
     const char *texts[2 * WEFT_MODEL_OPTIONS + 1];
     char vocab[32];
-    int64_t rows = r->batches_tokens / longest;
-    weft_batch_shape shape = {rows ? rows : 1, t->mode == WEFT_BATCH_PAIRS ? longest : 0, longest};
+    weft_batch_shape shape =
+        tool_largest_batch(r->batches_tokens, r->batches_lengths.at[r->batches_lengths.n - 1]);
+    if (t->mode != WEFT_BATCH_PAIRS) shape.source_len = 0;
     memcpy(texts, r->model_options, r->n_model_options * sizeof *texts);
     snprintf(vocab, sizeof vocab, "vocab=%lld", (long long)r->vocabulary_size);
     texts[r->n_model_options] = vocab;

@@ -73,10 +73,11 @@ static const struct argp_option options[] = {
      3},
     {0}};
 
-static int one_of(const char *choices, const char *text, struct argp_state *state)
+static int one_of(const char *option, const char *choices, const char *text,
+                  struct argp_state *state)
 {
     int choice = tool_choice(choices, text);
-    if (choice < 0) tool_usage_error(state, "\"%s\" is none of %s", text, choices);
+    if (choice < 0) tool_usage_error(state, "%s is one of %s, not \"%s\"", option, choices, text);
     return choice;
 }
 
@@ -94,10 +95,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->alpha = tool_real(text, "--length-penalty", -100, 100, state);
         return 0;
     case KEY_PENALTY_KIND:
-        a->penalty = (weft_length_penalty)one_of(PENALTIES, text, state);
+        a->penalty = (weft_length_penalty)one_of("--penalty", PENALTIES, text, state);
         return 0;
     case KEY_STOP:
-        a->stop = (weft_beam_stop)one_of(STOPS, text, state);
+        a->stop = (weft_beam_stop)one_of("--stop", STOPS, text, state);
         return 0;
     case KEY_NBEST:
         a->nbest = tool_number(text, "--nbest", 1, 1024, state);
@@ -135,7 +136,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         if (a->beams && a->nbest > a->beams) argp_error(state, "--nbest is larger than --beam");
         if (a->beams && a->sample) argp_error(state, "--sample and --beam exclude each other");
         if (a->shared.draws && !a->sample)
-            argp_error(state, "temperature, top-k, top-p and seed need --sample");
+            argp_error(state, "--temperature, --top-k, --top-p and --seed need --sample");
         if (a->sample && a->shared.temperature == 0)
             argp_error(state, "--sample needs a temperature over 0");
         if (a->picture && a->shared.n_with)
@@ -243,11 +244,30 @@ static bool show_attention(void *context, const text_lines *lines)
     return !t->a->alignments || alignment_write(&t->aligned, lines);
 }
 
+/* Fails if an output is a file of the models. */
+static bool check_outputs(translator *t)
+{
+    const decoding_args *shared = &t->a->shared;
+    const char *outputs[] = {t->a->picture, t->a->alignments};
+    for (size_t i = 0; i < 2; i++) {
+        weft_status status = WEFT_OK;
+        if (!outputs[i]) continue;
+        if (shared->checkpoint)
+            status = tool_check_output(outputs[i], shared->checkpoint, &t->d.error);
+        if (status == WEFT_OK) status = tool_check_output(outputs[i], shared->folder, &t->d.error);
+        for (size_t k = 0; k < shared->n_with && status == WEFT_OK; k++)
+            status = tool_check_output(outputs[i], shared->with[k], &t->d.error);
+        if (status != WEFT_OK) return false;
+    }
+    return true;
+}
+
 static bool open_attention(translator *t)
 {
     const arguments *a = t->a;
     int threads = a->shared.threads;
-    return (!a->picture || alignment_open(&t->pictured, &t->d.run, a->layer, a->head, threads, NULL,
+    return check_outputs(t) &&
+           (!a->picture || alignment_open(&t->pictured, &t->d.run, a->layer, a->head, threads, NULL,
                                           &t->d.error)) &&
            (!a->alignments || alignment_open(&t->aligned, &t->d.run, a->layer, a->head, threads,
                                              a->alignments, &t->d.error));

@@ -85,9 +85,13 @@ static int train(const train_arguments *a)
     size_t bytes;
     if (!a->force && access(a->out, F_OK) == 0 && !file_is_stream(a->out))
         return tool_fail_text(a->out, "exists already: --force replaces it");
-    weft_status status = vocabulary_make(a->files, a->n, &a->options, &data, &bytes, &error);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < a->n && status == WEFT_OK; i++)
+        status = tool_check_output(a->out, a->files[i], &error);
+    if (status == WEFT_OK)
+        status = vocabulary_make(a->files, a->n, &a->options, &data, &bytes, &error);
     spm *made = status == WEFT_OK ? spm_parse(data, bytes, a->out, &error) : NULL;
-    bool good = made && tool_replace_file(a->out, data, bytes, &error);
+    bool good = made && tool_write_output(a->out, data, bytes, &error);
     if (good && spm_size(made) < a->options.size)
         tool_print_line(stderr, "%s: the text has %d pieces only, not %d", a->out, spm_size(made),
                         a->options.size);

@@ -6,6 +6,8 @@
 #include "text/texts.h"
 #include "text/vocabulary.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -413,12 +415,14 @@ void decoding_print_notes(const decoding *d)
 void decoding_print_stats(const decoding *d)
 {
     weft_decoder_info info = decoding_info(d);
+    char sizes[2][TEXT_SIZE_BYTES];
     fprintf(stderr,
-            "%zu lines, %zu tokens in %.2f s: %.0f tokens/s; %zu plans, arena %.1f MB, "
-            "parameters and caches %.1f MB\n",
+            "%zu lines, %zu tokens in %.2f s: %.0f tokens/s; %zu plans, arena %s, "
+            "parameters and caches %s\n",
             d->lines, d->counts.tokens, d->counts.seconds,
             d->counts.seconds > 0 ? (double)d->counts.tokens / d->counts.seconds : 0.0, info.plans,
-            1e-6 * (double)info.arena_bytes, 1e-6 * (double)info.state_bytes);
+            text_from_bytes((double)info.arena_bytes, sizes[0]),
+            text_from_bytes((double)info.state_bytes, sizes[1]));
     if (!info.has_steps && !d->a->recompute)
         fprintf(stderr, "%s has no steps over caches: the whole model is run for each token\n",
                 d->run.model->name);

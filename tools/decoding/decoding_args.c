@@ -79,7 +79,7 @@ static weft_dtype cache_dtype(const char *text, struct argp_state *state)
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_U8};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (!strcmp(text, weft_dtype_name(dtypes[i]))) return dtypes[i];
-    argp_error(state, "--cache is \"%s\", expected f32, bf16 or u8", text);
+    tool_usage_error(state, "--cache is \"%s\", expected f32, bf16 or u8", text);
     return WEFT_F32;
 }
 

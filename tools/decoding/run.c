@@ -94,16 +94,17 @@ bool trained_open(trained_run *run, const char *folder, const char *checkpoint, 
         weft_error_set(error, WEFT_NO_MEMORY, folder, "out of memory");
         return false;
     }
-    if (!load_vocabularies(run, folder, error)) return false;
     if (checkpoint)
         snprintf(path, sizeof path, "%s", checkpoint);
     else if (!there(folder, "best.safetensors", path, sizeof path))
         there(folder, "model.safetensors", path, sizeof path);
     if (weft_params_load(run->params, path, error) != WEFT_OK ||
+        !load_vocabularies(run, folder, error) ||
         !vocabulary_fits(run->params, run->shared ? NULL : run->vocabulary_path[0],
                          run->vocabulary_path[1], path, error) ||
         !find_model(run, path, error))
         return false;
+    if (tool_check_model(run->params, &run->config, path, error) != WEFT_OK) return false;
     const char *trained = weft_params_meta(run->params, "trained_length");
     run->documents = of_documents(run->params);
     run->trained_len = trained ? strtoll(trained, NULL, 10) : 0;

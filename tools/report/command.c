@@ -2,6 +2,7 @@
 #include "subject.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -114,9 +115,9 @@ static const struct argp report_argp = {
     parse,
     "MODEL [OPTION=VALUE...]\nFILE.onnx\nRUN...\nFILE.json",
     "Writes one HTML page, which needs no network: a summary with the layers; the graph after the "
-    "passes, by scopes; where the time goes, measured on made-up inputs, by op, scope and node, "
+    "passes, by scopes; where the time goes, measured on synthetic inputs, by op, scope and node, "
     "with a timeline and the roofline; the buffers of the arena; and of RUN, the folder of `weft "
-    "train` or `weft fit`, the curves, histograms, samples and attention weights, beside the plan "
+    "train` or `weft fit`, the curves, histograms, samples and attention weights, next to the plan "
     "of a training step of its model. Several runs are drawn over each other. FILE.json is what "
     "--json has written before.\v" TOOL_FILE_LOSS,
     onnx_options,
@@ -162,10 +163,10 @@ static bool write_document(const arguments *a, FILE *file, const char *where, cJ
 
 static int write_output(const arguments *a, cJSON *document)
 {
-    char name[4096], *text = NULL;
+    char size[TEXT_SIZE_BYTES], *text = NULL;
+    const char *path = a->output;
     size_t bytes = 0;
     weft_error error = {0};
-    const char *path = a->output ? a->output : a->json ? "-" : output_name(&a->sides[0], name);
     if (!strcmp(path, "-"))
         return write_document(a, stdout, "output", document, &error) ? EXIT_GOOD
                                                                      : tool_fail(&error);
@@ -179,16 +180,16 @@ static int write_output(const arguments *a, cJSON *document)
         weft_error_set(&error, WEFT_NO_MEMORY, path, "out of memory");
         good = false;
     }
-    good = good && tool_replace_file(path, text, bytes, &error);
+    good = good && tool_write_output(path, text, bytes, &error);
     free(text);
     if (!good) return tool_fail(&error);
-    tool_print_line(stdout, "%s: %.2f MB", path, 1e-6 * (double)bytes);
+    tool_print_line(stdout, "%s: %s", path, text_from_bytes((double)bytes, size));
     return EXIT_GOOD;
 }
 
 int cmd_report(int argc, char **argv)
 {
-    char title[2 * REPORT_LABEL_BYTES + 16], label[REPORT_LABEL_BYTES];
+    char title[2 * REPORT_LABEL_BYTES + 16], label[REPORT_LABEL_BYTES], name[4096];
     arguments a = {.runs = 0};
     weft_error error = {0};
     read_arguments(argc, argv, &a);
@@ -199,6 +200,9 @@ int cmd_report(int argc, char **argv)
                               .threads = (int)a.threads};
     snprintf(title, sizeof title, "%s", report_label(&a.sides[0], label));
     if (compares) tool_append(title, sizeof title, " against %s", report_label(&a.sides[1], label));
+    if (!a.output) a.output = a.json ? "-" : output_name(&a.sides[0], name);
+    for (size_t i = 0; i <= a.side; i++)
+        if (report_check_output(&a.sides[i], a.output, &error) != WEFT_OK) return tool_fail(&error);
     if (!a.json && !report_has_page(&error)) return tool_fail(&error);
     if (a.sides[0].saved && !compares) {
         cJSON *saved = report_load(a.sides[0].saved, &error);

@@ -1,6 +1,7 @@
 /* The nodes of a report, and the ops that occur. O(nodes + edges). */
 #include "report.h"
 
+#include "ir/ir.h"
 #include "ir/node_names.h"
 
 /* ---- Nodes ---- */
@@ -25,13 +26,14 @@ static void add_outputs(const report_plan *p, const weft_node_info *node, cJSON 
     char text[REPORT_TYPE_BYTES];
     cJSON *outputs = cJSON_AddArrayToObject(json, "outputs");
     for (size_t k = 0; k < node->n_out; k++) {
-        const weft_value value = weft_value_from_id(p->graph, node->first_out + (uint32_t)k);
+        const uint32_t id = node->first_out + (uint32_t)k;
+        const weft_value value = weft_value_from_id(p->graph, id);
         const size_t buffer = weft_plan_buffer_of(p->plan, value);
         cJSON *output = cJSON_CreateObject();
         cJSON_AddStringToObject(output, "shape", report_type(p->graph, value, text));
-        cJSON_AddNumberToObject(output, "bytes",
-                                (double)weft_tensor_bytes(weft_dtype_of(p->graph, value),
-                                                          weft_shape_of(p->graph, value)));
+        cJSON_AddNumberToObject(
+            output, "bytes",
+            (double)weft_tensor_bytes(p->graph->values[id].stored, weft_shape_of(p->graph, value)));
         if (buffer != SIZE_MAX) cJSON_AddNumberToObject(output, "buffer", (double)buffer);
         cJSON_AddItemToArray(outputs, output);
     }

@@ -1,5 +1,6 @@
 /* The document of `weft report`: what a plan, its profile and a run consist of, as one JSON text
- * that the page shows. DESIGN.md names its parts; tests/report_data.py checks that they agree. */
+ * that the page shows. DESIGN.md names its parts; tests/tools/report_data.py checks that they
+ * agree. */
 #ifndef WEFT_TOOLS_REPORT_H
 #define WEFT_TOOLS_REPORT_H
 

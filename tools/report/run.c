@@ -91,7 +91,7 @@ weft_status report_add_run(const char *folder, cJSON *subject, weft_error *error
     if (!join(path, folder, "metrics.jsonl") && !join(path, folder, "recipe.json") &&
         !join(path, folder, "model.safetensors"))
         return weft_error_set(error, WEFT_NOT_FOUND, folder,
-                              "is no folder of a run: it has no metrics.jsonl, recipe.json or "
+                              "is not the folder of a run: it has no metrics.jsonl, recipe.json or "
                               "model.safetensors");
     cJSON *run = cJSON_AddObjectToObject(subject, "run");
     cJSON_AddStringToObject(run, "folder", folder);

@@ -69,7 +69,12 @@ static const member subject_members[] = {
     {"name", TEXT, true},        {"kind", TEXT, true},      {"command", TEXT, true},
     {"summary", OBJECT, false},  {"layers", ARRAY, false},  {"nodes", ARRAY, false},
     {"ops", OBJECT, false},      {"buffers", ARRAY, false}, {"group_seconds", ARRAY, false},
-    {"timeline", OBJECT, false}, {"run", OBJECT, false},    {NULL, TEXT, false}};
+    {"timeline", OBJECT, false}, {"run", OBJECT, false},    {"batch", OBJECT, false},
+    {NULL, TEXT, false}};
+static const member batch_members[] = {{"rows", NUMBER, true},
+                                       {"source_len", NUMBER, true},
+                                       {"target_len", NUMBER, true},
+                                       {NULL, TEXT, false}};
 static const member layer_members[] = {{"scope", TEXT, true},      {"depth", NUMBER, true},
                                        {"ops", TEXT, false},       {"input", TEXT, false},
                                        {"output", TEXT, false},    {"parameters", NUMBER, true},
@@ -107,10 +112,10 @@ static const member timeline_members[] = {{"threads", NUMBER, true},
                                           {"seconds", NUMBER, true},
                                           {"events", ARRAY, true},
                                           {NULL, TEXT, false}};
-static const member run_members[] = {{"folder", TEXT, true},    {"recipe", OBJECT, false},
-                                     {"log", ARRAY, false},     {"histograms", ARRAY, false},
-                                     {"samples", ARRAY, false}, {"attention", ARRAY, false},
-                                     {NULL, TEXT, false}};
+static const member run_members[] = {{"folder", TEXT, true},       {"step", NUMBER, false},
+                                     {"recipe", OBJECT, false},    {"log", ARRAY, false},
+                                     {"histograms", ARRAY, false}, {"samples", ARRAY, false},
+                                     {"attention", ARRAY, false},  {NULL, TEXT, false}};
 
 /* ---- References ---- */
 
@@ -204,7 +209,10 @@ static bool check_timeline(const reader *r, const cJSON *timeline)
 static bool check_subject(reader *r, const cJSON *subject)
 {
     const cJSON *layer, *run = cJSON_GetObjectItemCaseSensitive(subject, "run");
-    if (!check_members(r, subject, "it", subject_members)) return false;
+    const cJSON *batch = cJSON_GetObjectItemCaseSensitive(subject, "batch");
+    if (!check_members(r, subject, "it", subject_members) ||
+        (batch && !check_members(r, batch, "the batch", batch_members)))
+        return false;
     const cJSON *nodes = cJSON_GetObjectItemCaseSensitive(subject, "nodes");
     const cJSON *buffers = cJSON_GetObjectItemCaseSensitive(subject, "buffers");
     r->n_buffers = (size_t)cJSON_GetArraySize(buffers);
@@ -227,7 +235,7 @@ static bool check_document(reader *r, const cJSON *document)
     if (!cJSON_IsString(format) || strcmp(format->valuestring, REPORT_FORMAT) != 0 ||
         !cJSON_IsArray(subjects) || !cJSON_GetArraySize(subjects)) {
         weft_error_set(r->error, WEFT_BAD_FILE, r->path,
-                       "is no report of `weft report --json` (format \"%s\")", REPORT_FORMAT);
+                       "is not a report of `weft report --json` (format \"%s\")", REPORT_FORMAT);
         return false;
     }
     cJSON_ArrayForEach(subject, subjects)

@@ -1,5 +1,8 @@
 /* Subjects of a report. See subject.h. */
 #include "subject.h"
+#include "run_model.h"
+
+#include "base/text.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +22,7 @@ void report_take_arg(report_side *side, const char *text, struct argp_state *sta
     if (first && tool_ends_with(text, ".json")) {
         side->saved = text;
     } else if (side->n_runs || (first && !weft_model_find(text) && is_folder(text))) {
-        if (!is_folder(text)) tool_usage_error(state, "\"%s\" is no folder of a run", text);
+        if (!is_folder(text)) tool_usage_error(state, "\"%s\" is not the folder of a run", text);
         if (side->n_runs == REPORT_MAX_RUNS) argp_error(state, "%d runs at most", REPORT_MAX_RUNS);
         side->runs[side->n_runs++] = text;
     } else {
@@ -30,6 +33,15 @@ void report_take_arg(report_side *side, const char *text, struct argp_state *sta
 bool report_has_subject(const report_side *side)
 {
     return side->saved || side->n_runs || tool_model_name(&side->model);
+}
+
+weft_status report_check_output(report_side *side, const char *out, weft_error *error)
+{
+    weft_status status = side->saved ? tool_check_output(out, side->saved, error) : WEFT_OK;
+    for (size_t i = 0; i < side->n_runs && status == WEFT_OK; i++)
+        status = tool_check_output(out, side->runs[i], error);
+    side->model.onnx.out = out;
+    return status;
 }
 
 const char *report_label(const report_side *side, char text[REPORT_LABEL_BYTES])
@@ -89,58 +101,43 @@ static weft_status add_model(const model_args *model, bool train, bool timed,
 
 /* ---- Runs ---- */
 
-static bool selects_none(void *context, const char *name)
+/* Adds what the checkpoint says of the run: its step. */
+static void add_checkpoint(const run_model *m, cJSON *run)
 {
-    (void)context;
-    (void)name;
-    return false;
+    const char *step = weft_params_meta(m->meta, "step");
+    double at;
+    if (step && text_to_double(step, &at)) cJSON_AddNumberToObject(run, "step", at);
 }
 
-/* What names the model of a run: the metadata of its checkpoint, or its ONNX file. */
-typedef struct run_model {
-    weft_params *meta;
-    char options[TOOL_OPTIONS_TEXT], onnx[4096], checkpoint[4096];
-    model_args args;
-} run_model;
-
-/* False if the run has no checkpoint yet, or after an error. */
-static bool find_model(const char *folder, run_model *m, weft_error *error)
+static void add_batch(const weft_batch_shape *shape, cJSON *subject)
 {
-    static const weft_params_filter nothing = {.selects = selects_none};
-    *m = (run_model){.meta = weft_params_new()};
-    if (!m->meta) {
-        weft_error_set(error, WEFT_NO_MEMORY, folder, "out of memory");
-        return false;
-    }
-    if (tool_find_fit(folder, m->onnx, m->checkpoint)) {
-        m->args.onnx.path = m->onnx;
-        return true;
-    }
-    if (tool_checkpoint_path(folder, m->checkpoint, NULL) != WEFT_OK ||
-        weft_params_load_some(m->meta, m->checkpoint, &nothing, error) != WEFT_OK)
-        return false;
-    const char *options = weft_params_meta(m->meta, "model_options");
-    m->args.model = weft_model_find(weft_params_meta(m->meta, "model"));
-    if (!m->args.model) return false; /* a folder of another program's checkpoint */
-    snprintf(m->options, sizeof m->options, "%s", options ? options : "");
-    m->args.n_options = tool_split_options(m->options, m->args.options);
-    return true;
+    if (!shape->rows) return;
+    cJSON *batch = cJSON_AddObjectToObject(subject, "batch");
+    cJSON_AddNumberToObject(batch, "rows", (double)shape->rows);
+    cJSON_AddNumberToObject(batch, "source_len", (double)shape->source_len);
+    cJSON_AddNumberToObject(batch, "target_len", (double)shape->target_len);
 }
 
-/* Adds the plan of a training step of the run's model, with the batch that the model has by
- * default. */
+/* Adds the plan of a training step of the run's model, with the largest batch that its recipe
+ * allows; without a recipe, with the batch that the model has by default. */
 static weft_status add_run_plan(const char *folder, const report_side *side,
                                 const report_options *o, cJSON *subject, weft_error *error)
 {
     run_model m;
-    const bool found = find_model(folder, &m, error);
-    m.args.plan.fixed_states = side->model.plan.fixed_states;
-    m.args.plan.skip = side->model.plan.skip;
+    cJSON *run = cJSON_GetObjectItemCaseSensitive(subject, "run");
+    const bool found =
+        run_model_open(&m, folder, cJSON_GetObjectItemCaseSensitive(run, "recipe"), error);
+    const bool fixed = side->model.plan.fixed_states;
     weft_status status = error->status;
-    if (found)
-        status =
-            add_model(&m.args, !side->model.plan.fixed_states, o->runs_timed, o, subject, error);
-    weft_params_free(m.meta);
+    if (found) {
+        m.args.plan.fixed_states = fixed;
+        m.args.plan.skip = side->model.plan.skip;
+        if (fixed) m.args.plan.memory_budget = 0;
+        add_checkpoint(&m, run);
+        add_batch(&m.shape, subject);
+        status = add_model(&m.args, !fixed, o->runs_timed, o, subject, error);
+    }
+    run_model_close(&m);
     return status;
 }
 

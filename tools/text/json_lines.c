@@ -1,9 +1,11 @@
 /* See json_lines.h. */
 #include "json_lines.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "streams.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 bool json_lines_read(const char *path, json_line_taker *take, void *context, weft_error *error)
@@ -11,8 +13,11 @@ bool json_lines_read(const char *path, json_line_taker *take, void *context, wef
     char *line = NULL;
     size_t size = 0, number = 0;
     ssize_t n;
-    FILE *file = stream_open(path, error);
-    if (!file) return false;
+    FILE *file = file_open_stdio(path);
+    if (!file) {
+        weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", file_error(errno));
+        return false;
+    }
     bool good = true, is_json = true;
     while (good && is_json && (n = getline(&line, &size, file)) > 0) {
         json_failure why;
@@ -26,6 +31,6 @@ bool json_lines_read(const char *path, json_line_taker *take, void *context, wef
     if (!good) weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     const bool ended = good && is_json && stream_at_end(file, path, error);
     free(line);
-    stream_close(file);
+    fclose(file);
     return ended;
 }

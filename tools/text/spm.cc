@@ -1,5 +1,6 @@
 // The C interface to SentencePiece. No exception and no log line leaves this file.
 #include "spm.h"
+#include "reserve.h"
 #include "streams.h"
 #include "texts.h"
 
@@ -42,12 +43,27 @@ weft_status fail(weft_error *error, weft_status status, const char *where,
     return status;
 }
 
-// Runs `work`, which returns a weft_status.
+// Bytes in reserve for the work on a few ids, on a model, on a text, and for training: tests fail
+// all allocations from any one on. A reserve that is not used costs address space only.
+constexpr size_t for_ids = 65536, for_training = (size_t)64 << 20;
+size_t for_model(size_t bytes)
+{
+    return for_ids + 64 * bytes;
+}
+size_t for_text(size_t bytes)
+{
+    return for_ids + 1024 * bytes;
+}
+
+// Runs `work`, which returns a weft_status, with `bytes` in reserve: SentencePiece and its protobuf
+// end the process if some of their allocations fail.
 template <typename Work>
-weft_status guarded(weft_error *error, const char *where, Work work) noexcept
+weft_status guarded(weft_error *error, const char *where, size_t bytes, Work work) noexcept
 {
     try {
-        return work();
+        Reserve reserve(bytes);
+        const weft_status status = work();
+        return reserve.used() ? fail(error, WEFT_NO_MEMORY, where, "out of memory") : status;
     } catch (const std::bad_alloc &) {
         return fail(error, WEFT_NO_MEMORY, where, "out of memory");
     } catch (const std::length_error &) {
@@ -125,10 +141,10 @@ std::unordered_map<std::string, std::string> training_arguments(const spm_option
 // The bytes of a file.
 weft_status read_file(const char *path, std::string *bytes, weft_error *error)
 {
-    const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path, "rbe"), std::fclose);
-    char block[65536];
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(file_open_stdio(path), std::fclose);
+    char block[4096];
     if (!file)
-        return weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", std::strerror(errno));
+        return weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", file_error(errno));
     while (const size_t n = std::fread(block, 1, sizeof block, file.get())) bytes->append(block, n);
     if (!std::ferror(file.get())) return WEFT_OK;
     return weft_error_set(error, WEFT_IO, path, "cannot be read: %s", std::strerror(errno));
@@ -298,7 +314,7 @@ weft_status spm_train(const char *const *files, size_t n, const spm_options *opt
 {
     *model = nullptr;
     *counts = {0, 0, 0};
-    return guarded(error, "vocabulary", [&] {
+    const weft_status trained = guarded(error, "vocabulary", for_training, [&] {
         const int errors_only = 2;
         sentencepiece::logging::SetMinLogLevel(errors_only);
         std::string made;
@@ -322,12 +338,15 @@ weft_status spm_train(const char *const *files, size_t n, const spm_options *opt
         std::memcpy(*model, made.data(), made.size());
         return WEFT_OK;
     });
+    if (trained != WEFT_OK) std::free(*model);
+    if (trained != WEFT_OK) *model = nullptr;
+    return trained;
 }
 
 spm *spm_parse(const char *model, size_t bytes, const char *where, weft_error *error)
 {
     spm *loaded = nullptr;
-    guarded(error, where, [&] {
+    const weft_status status = guarded(error, where, for_model(bytes), [&] {
         auto s = std::make_unique<spm>();
         const auto status = s->processor.LoadFromSerializedProto({model, bytes});
         if (status.code() == sentencepiece::util::StatusCode::kResourceExhausted)
@@ -336,19 +355,23 @@ spm *spm_parse(const char *model, size_t bytes, const char *where, weft_error *e
         loaded = s.release();
         return WEFT_OK;
     });
-    return loaded;
+    if (status == WEFT_OK) return loaded;
+    delete loaded;
+    return nullptr;
 }
 
 spm *spm_load(const char *path, weft_error *error)
 {
     spm *loaded = nullptr;
-    guarded(error, path, [&] {
+    const weft_status done = guarded(error, path, for_ids, [&] {
         std::string bytes;
         const weft_status status = read_file(path, &bytes, error);
         if (status == WEFT_OK) loaded = spm_parse(bytes.data(), bytes.size(), path, error);
         return status;
     });
-    return loaded;
+    if (done == WEFT_OK) return loaded;
+    delete loaded;
+    return nullptr;
 }
 
 void spm_free(spm *s)
@@ -386,7 +409,7 @@ spm_specials spm_special_ids(const spm *s)
 spm_kind spm_get_kind(const spm *s)
 {
     spm_kind kind = {"unknown", "unknown"};
-    guarded(nullptr, "vocabulary", [&] {
+    guarded(nullptr, "vocabulary", for_model(0), [&] {
         // ModelProto of sentencepiece_model.proto: trainer_spec = 2, in it model_type = 3;
         // normalizer_spec = 3, in it name = 1. An absent type is 1.
         static const char *const types[] = {"unknown", "unigram", "bpe", "word", "char"};
@@ -403,7 +426,7 @@ spm_kind spm_get_kind(const spm *s)
 
 weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *error)
 {
-    return guarded(error, "vocabulary", [&] {
+    return guarded(error, "vocabulary", for_ids, [&] {
         *id = s->processor.PieceToId(piece);
         return WEFT_OK;
     });
@@ -413,7 +436,7 @@ weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capa
                        weft_error *error)
 {
     *n = 0;
-    return guarded(error, "vocabulary", [&] {
+    return guarded(error, "vocabulary", for_text(std::strlen(text)), [&] {
         std::vector<int> found;
         const weft_status status =
             take(error, "vocabulary", s->processor.Encode(text, &found), WEFT_INTERNAL);
@@ -426,7 +449,7 @@ weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capa
 weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error *error)
 {
     *n = 0;
-    return guarded(error, "vocabulary", [&] {
+    return guarded(error, "vocabulary", for_text(std::strlen(text)), [&] {
         const auto &p = s->processor;
         std::vector<std::string> pieces, probe;
         weft_status status = take(error, "vocabulary", p.Encode(text, &pieces), WEFT_INTERNAL);
@@ -454,8 +477,10 @@ weft_status spm_encode_spans(const spm *s, const char *text, size_t (*spans)[2],
                              size_t *n, weft_error *error)
 {
     *n = 0;
-    return guarded(error, "vocabulary", [&] {
-        const auto pieces = s->processor.EncodeAsImmutableProto(text).pieces();
+    return guarded(error, "vocabulary", for_text(std::strlen(text)), [&] {
+        const auto encoded =
+            s->processor.EncodeAsImmutableProto(text); // has what the pieces point to
+        const auto pieces = encoded.pieces();
         for (size_t i = 0; i < pieces.size() && i < capacity; i++) {
             spans[i][0] = pieces[i].begin();
             spans[i][1] = pieces[i].end();
@@ -471,11 +496,20 @@ static bool is_text(const spm *s, int32_t id)
     return id >= 0 && id < s->processor.GetPieceSize() && !spm_is_special(s, id);
 }
 
+/* A text that was decoded; without one, *text is NULL. */
+static weft_status text_or_nothing(weft_status status, char **text)
+{
+    if (status == WEFT_OK) return WEFT_OK;
+    std::free(*text);
+    *text = nullptr;
+    return status;
+}
+
 weft_status spm_decode_spans(const spm *s, const int32_t *ids, size_t n, char **text,
                              size_t (*spans)[2], weft_error *error)
 {
     *text = nullptr;
-    return guarded(error, "vocabulary", [&] {
+    const weft_status done = guarded(error, "vocabulary", for_text(64 * n), [&] {
         std::vector<int> kept;
         for (size_t i = 0; i < n; i++)
             if (is_text(s, ids[i])) kept.push_back(ids[i]);
@@ -493,12 +527,13 @@ weft_status spm_decode_spans(const spm *s, const int32_t *ids, size_t n, char **
         *text = strdup(out.c_str());
         return *text ? WEFT_OK : fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
     });
+    return text_or_nothing(done, text);
 }
 
 weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error)
 {
     *text = nullptr;
-    return guarded(error, "vocabulary", [&] {
+    const weft_status done = guarded(error, "vocabulary", for_text(64 * n), [&] {
         std::vector<int> kept;
         for (size_t i = 0; i < n; i++)
             if (is_text(s, ids[i])) kept.push_back(ids[i]);
@@ -510,12 +545,13 @@ weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, 
         *text = strdup(out.c_str());
         return *text ? WEFT_OK : fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
     });
+    return text_or_nothing(done, text);
 }
 
 const char *spm_piece(const spm *s, int32_t id)
 {
     const char *piece = "";
-    guarded(nullptr, "vocabulary", [&] {
+    guarded(nullptr, "vocabulary", for_ids, [&] {
         if (id >= 0 && id < s->processor.GetPieceSize()) piece = s->processor.IdToPiece(id).c_str();
         return WEFT_OK;
     });

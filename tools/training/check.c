@@ -71,7 +71,10 @@ static bool check_effects(training *t)
 {
     const recipe *r = &t->r;
     bool pairs = t->mode == WEFT_BATCH_PAIRS, masked = t->mode == WEFT_BATCH_MASKED;
-    bool sgd = r->optimizer_kind == WEFT_SGD, validated = pairs && r->data_valid_source.n;
+    const int kind = r->optimizer_kind;
+    bool sgd = kind == WEFT_SGD, rmsprop = kind == WEFT_RMSPROP;
+    bool moments = kind == WEFT_ADAM || kind == WEFT_ADAMW || kind == WEFT_LAMB;
+    bool validated = pairs && r->data_valid_source.n;
     const struct {
         recipe_key key;
         bool effective;
@@ -90,11 +93,15 @@ static bool check_effects(training *t)
         {RECIPE_run_valid_bleu, validated, "there are no pairs to validate with"},
         {RECIPE_run_valid_samples, r->run_valid_bleu > 0, "it needs --valid-bleu"},
         {RECIPE_run_best_by, r->run_best_by == 1 && r->run_valid_bleu > 0, "it needs --valid-bleu"},
-        {RECIPE_optimizer_momentum, sgd, "the optimizer is not sgd"},
+        {RECIPE_optimizer_momentum, sgd || rmsprop, "the optimizer is not sgd or rmsprop"},
         {RECIPE_optimizer_nesterov, sgd && r->optimizer_momentum > 0,
          "it needs --optimizer sgd and --momentum"},
-        {RECIPE_optimizer_beta1, !sgd, "the optimizer is sgd"},
-        {RECIPE_optimizer_beta2, !sgd, "the optimizer is sgd"},
+        {RECIPE_optimizer_dampening, sgd && r->optimizer_momentum > 0,
+         "it needs --optimizer sgd and --momentum"},
+        {RECIPE_optimizer_alpha, rmsprop, "the optimizer is not rmsprop"},
+        {RECIPE_optimizer_centered, rmsprop, "the optimizer is not rmsprop"},
+        {RECIPE_optimizer_beta1, moments, "the optimizer is not adam, adamw or lamb"},
+        {RECIPE_optimizer_beta2, moments, "the optimizer is not adam, adamw or lamb"},
         {RECIPE_optimizer_eps, !sgd, "the optimizer is sgd"}};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (rules[i].effective || !recipe_is_set(r, rules[i].key)) continue;

@@ -108,6 +108,13 @@ static bool make_vocabulary(training *t, const char *given, const recipe_files *
     size_t bytes;
     if (given[0]) {
         data = tool_read_file(given, &bytes, &t->error);
+        spm *parsed = data ? spm_parse(data, bytes, given, &t->error) : NULL;
+        const bool is_vocabulary = parsed != NULL;
+        spm_free(parsed);
+        if (!is_vocabulary) {
+            free(data);
+            return false;
+        }
     } else {
         spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
                          t->mode == WEFT_BATCH_MASKED, t->r.vocabulary_normalization == 1};

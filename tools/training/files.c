@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "quantize.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -67,23 +68,10 @@ static void remove_step_leftovers(const char *folder)
     if (entries) closedir(entries);
 }
 
-static const char *const own_files[] = {"model.safetensors",  "best.safetensors",   "vocab.model",
-                                        "vocab.source.model", "vocab.target.model", "recipe.json",
-                                        "metrics.jsonl",      "histograms.jsonl",   "model.onnx"};
-enum { N_OWN_FILES = sizeof own_files / sizeof *own_files };
-
-bool training_is_own(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    for (size_t i = 0; i < N_OWN_FILES; i++)
-        if (!strcmp(name, own_files[i])) return true;
-    return strncmp(name, "step-", 5) == 0 || tool_is_rank_file(name);
-}
-
 /* Removes the half-written files of a killed run. */
 static void remove_leftovers(const char *folder)
 {
-    for (size_t i = 0; i < N_OWN_FILES; i++) file_remove_leftovers(folder, own_files[i]);
+    for (size_t i = 0; tool_run_files[i]; i++) file_remove_leftovers(folder, tool_run_files[i]);
     remove_step_leftovers(folder);
 }
 
@@ -151,6 +139,14 @@ bool training_prepare_folder(training *t)
     if (weft_params_load_some(t->params, t->model_path, tool_world() ? &weft_model_states : NULL,
                               &t->error) != WEFT_OK)
         return false;
+    static const char *const metas[] = {"step", "train.state"};
+    if (quantized_refuse(t->params, t->model_path, &t->error) != WEFT_OK) return false;
+    for (size_t i = 0; i < 2; i++) {
+        if (weft_params_meta(t->params, metas[i])) continue;
+        weft_error_set(&t->error, WEFT_BAD_FILE, t->model_path,
+                       "has no \"%s\", the progress of its training", metas[i]);
+        return false;
+    }
     warn_without_hashes(t);
     return true;
 }

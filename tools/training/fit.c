@@ -74,7 +74,7 @@ static bool check_data_files(training *t, const training_fit *f)
 {
     const char *name;
     for (size_t i = 0; (name = weft_onnx_data_file(f->file, i)); i++)
-        if (training_is_own(name)) {
+        if (tool_is_run_file(name)) {
             weft_error_set(&t->error, WEFT_BAD_FILE, f->onnx.path,
                            "has weights in \"%s\", but the run writes a file of this name", name);
             return false;
@@ -352,6 +352,30 @@ static bool take_from(training *t, const weft_params *from)
     return true;
 }
 
+/* The checkpoint of --from, which has exactly the tensors of the model unless --partial is given;
+ * the caller frees it. */
+static weft_params *load_from(training *t)
+{
+    const char *path = t->r.run_from;
+    weft_params *from = weft_params_new();
+    if (!from)
+        no_memory(t);
+    else if (weft_params_load_some(from, path, &weft_model_states, &t->error) == WEFT_OK &&
+             !t->r.fit_partial)
+        tool_check_states(from, t->fit->graph, path, &t->error);
+    if (t->error.status == WEFT_OK) return from;
+    weft_params_free(from);
+    return NULL;
+}
+
+bool fit_check_from(training *t)
+{
+    if (t->resume || !t->r.run_from[0]) return true;
+    weft_params *from = load_from(t);
+    weft_params_free(from);
+    return from != NULL;
+}
+
 bool fit_begin(training *t)
 {
     training_fit *f = t->fit;
@@ -360,11 +384,8 @@ bool fit_begin(training *t)
         weft_params_init(t->params, f->graph, (uint64_t)t->r.run_seed, &t->error) != WEFT_OK)
         return false;
     if (!t->r.run_from[0]) return true;
-    weft_params *from = weft_params_new();
-    const bool good =
-        (from || no_memory(t)) &&
-        weft_params_load_some(from, t->r.run_from, &weft_model_states, &t->error) == WEFT_OK &&
-        take_from(t, from);
+    weft_params *from = load_from(t);
+    const bool good = from && take_from(t, from);
     weft_params_free(from);
     return good;
 }

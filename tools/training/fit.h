@@ -27,6 +27,8 @@ bool fit_load_model(training *t);
 bool fit_read_data(training *t);
 /* Copies the file into the folder of a new run. */
 bool fit_copy_model(training *t);
+/* Checks the checkpoint of --from, before anything is written. */
+bool fit_check_from(training *t);
 /* Fills the parameters of a new run. */
 bool fit_begin(training *t);
 void fit_free(training_fit *fit);

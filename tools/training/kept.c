@@ -2,6 +2,7 @@
  * to the run if its metadata "run" agree (weft_trainer_save). */
 #include "training.h"
 
+#include "base/file.h"
 #include "base/json.h"
 
 #include <dirent.h>
@@ -106,7 +107,7 @@ bool training_may_begin(training *t)
 /* Reads the metadata of a safetensors file, not its tensors; NULL if it is none. */
 static cJSON *read_metadata(const char *path)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = file_open_stdio(path);
     unsigned char prefix[8];
     uint64_t length = 0;
     bool good = file && fread(prefix, 1, 8, file) == 8;

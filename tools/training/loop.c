@@ -6,6 +6,7 @@
 #include <weft/measure.h>
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -111,34 +112,59 @@ static int columns(const loop *l)
     return ioctl(fileno(l->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 400;
 }
 
+/* A line of fields with two blanks between them. On a terminal, fields that do not fit are left
+ * out, from the first of them on. */
+typedef struct progress_line {
+    char text[400];
+    int columns; /* that are free */
+    bool full;
+} progress_line;
+
+__attribute__((format(printf, 2, 3))) static void add_field(progress_line *to, const char *format,
+                                                            ...)
+{
+    char field[128];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(field, sizeof field, format, arguments);
+    va_end(arguments);
+    const char *gap = to->text[0] ? "  " : "";
+    const int needed = text_length(gap) + text_length(field);
+    to->full = to->full || needed > to->columns;
+    if (to->full) return;
+    to->columns -= needed;
+    tool_append(to->text, sizeof to->text, "%s%s", gap, field);
+}
+
 static void progress(loop *l, bool end)
 {
     weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
     int left = (int)fmin(seconds_left(l), 1e8);
     if (end && !l->terminal && l->shown_step == s.step) return;
     l->shown_step = s.step;
-    char line[400] = "";
+    progress_line to = {.columns = l->terminal ? columns(l) : INT_MAX};
     if (l->computing > 0) {
         l->rate = (double)l->since / l->computing;
         l->share = l->gemm > 0 ? l->flops / l->computing / l->gemm : 0;
     }
     l->computing = l->flops = 0;
     l->since = 0;
-    tool_append(line, sizeof line, "step %" PRIu64 "  loss %.3f (%.3f)", s.step, l->report.loss,
-                s.smoothed);
-    if (isfinite(l->valid)) tool_append(line, sizeof line, "  validation %.3f", l->valid);
-    if (isfinite(l->accuracy))
-        tool_append(line, sizeof line, "  accuracy %.2f %%", 100 * l->accuracy);
-    if (isfinite(l->scores.bleu)) tool_append(line, sizeof line, "  BLEU %.2f", l->scores.bleu);
-    tool_append(line, sizeof line, "  %d:%02d:%02d left", left / 3600, left / 60 % 60, left % 60);
-    if (l->rate > 0) tool_append(line, sizeof line, "  %.0f %s/s", l->rate, l->t->unit);
+    add_field(&to, "step %" PRIu64, s.step);
+    add_field(&to, "loss %.3f (%.3f)", l->report.loss, s.smoothed);
+    if (isfinite(l->valid)) add_field(&to, "validation %.3f", l->valid);
+    if (isfinite(l->accuracy)) add_field(&to, "accuracy %.2f %%", 100 * l->accuracy);
+    if (isfinite(l->scores.bleu)) add_field(&to, "BLEU %.2f", l->scores.bleu);
+    add_field(&to, "%d:%02d:%02d left", left / 3600, left / 60 % 60, left % 60);
     if (l->rate > 0 && l->gemm > 0)
-        tool_append(line, sizeof line, " (%.0f %% of GEMM)", 100 * l->share);
-    tool_append(line, sizeof line, "  lr %.2e  norm %.2f", l->report.lr, l->report.norm);
+        add_field(&to, "%.0f %s/s (%.0f %% of GEMM)", l->rate, l->t->unit, 100 * l->share);
+    else if (l->rate > 0)
+        add_field(&to, "%.0f %s/s", l->rate, l->t->unit);
+    add_field(&to, "lr %.2e", l->report.lr);
+    add_field(&to, "norm %.2f", l->report.norm);
     if (l->terminal)
-        fprintf(l->out, "\r\033[K%.*s%s", columns(l), line, end ? "\n" : "");
+        fprintf(l->out, "\r\033[K%s%s", to.text, end ? "\n" : "");
     else
-        fprintf(l->out, "%s\n", line);
+        fprintf(l->out, "%s\n", to.text);
     fflush(l->out);
     l->last_line = elapsed(l);
 }

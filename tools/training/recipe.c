@@ -224,6 +224,14 @@ static const char *heading(const char *section)
     return section;
 }
 
+/* Whether the choices are too long for the argument in --help: argp of glibc writes beyond its
+ * buffer if an option and its argument are wider than a line. They follow the documentation then.
+ */
+static bool is_wide(const recipe_row *row)
+{
+    return row->kind == CHOICE && strlen(row->choices) > 48;
+}
+
 size_t recipe_argp(struct argp_option *options, size_t capacity, bool fits)
 {
     size_t n = 0;
@@ -238,31 +246,49 @@ size_t recipe_argp(struct argp_option *options, size_t capacity, bool fits)
         options[n++] = (struct argp_option){
             .name = fits && i == RECIPE_optimizer_frozen ? "freeze" : o->option,
             .key = RECIPE_FIRST_KEY + (int)i,
-            .arg = o->kind == FLAG                                ? "true|false"
-                   : o->kind == CHOICE                            ? o->choices
+            .arg = o->kind == FLAG     ? "true|false"
+                   : o->kind == CHOICE ? (is_wide(o) ? "KIND" : o->choices)
                    : o->kind == FILE_NAME || o->kind == FILE_LIST ? "FILE"
                    : o->kind == TEXT || o->kind == LIST           ? "TEXT"
                                                                   : "N",
-            .flags = o->kind == FLAG ? OPTION_ARG_OPTIONAL : 0,
+            .flags = o->kind == FLAG ? OPTION_ARG_OPTIONAL : TOOL_MAY_BE_EMPTY,
             .doc = o->doc,
             .group = group};
     }
     return n;
 }
 
+/* "TEXT: ONE, OTHER (default VALUE)"; NULL when memory is out. */
+static char *help_text(const recipe_row *row, const char *text, const char *value)
+{
+    char *whole = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&whole, &size);
+    if (!f) return NULL;
+    fputs(text, f);
+    if (is_wide(row)) fputs(": ", f);
+    for (const char *c = is_wide(row) ? row->choices : ""; *c; c++)
+        fputs(*c == '|' ? ", " : (char[]){*c, 0}, f);
+    if (value[0] && strcmp(value, "[]") != 0) fprintf(f, " (default %s)", value);
+    if (fclose(f) == 0) return whole;
+    free(whole);
+    return NULL;
+}
+
 char *recipe_help(int key, const char *text, void *input)
 {
     (void)input;
     recipe defaults;
+    const bool argument = key >= TOOL_HELP_ARGUMENT;
+    const int row = key - RECIPE_FIRST_KEY - (argument ? TOOL_HELP_ARGUMENT : 0);
     char *whole = NULL;
-    if (key < RECIPE_FIRST_KEY || key >= RECIPE_FIRST_KEY + (int)n_recipe_rows ||
-        !recipe_init(&defaults))
-        return (char *)(uintptr_t)text;
-    cJSON *json = recipe_value_json(&defaults, &recipe_rows[key - RECIPE_FIRST_KEY]);
+    if (row < 0 || row >= (int)n_recipe_rows) return (char *)(uintptr_t)text;
+    const recipe_row *o = &recipe_rows[row];
+    if (argument) return is_wide(o) ? strdup(o->choices) : (char *)(uintptr_t)text;
+    if (!recipe_init(&defaults)) return (char *)(uintptr_t)text;
+    cJSON *json = recipe_value_json(&defaults, o);
     char *value = cJSON_IsString(json) ? strdup(json->valuestring) : cJSON_PrintUnformatted(json);
-    bool none = !value || !value[0] || !strcmp(value, "[]");
-    size_t size = strlen(text) + (value ? strlen(value) : 0) + 16;
-    if (!none && (whole = malloc(size))) snprintf(whole, size, "%s (default %s)", text, value);
+    if (value) whole = help_text(o, text, value);
     free(value);
     cJSON_Delete(json);
     recipe_free(&defaults);

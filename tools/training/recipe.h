@@ -5,15 +5,16 @@
 
 #include "tool.h"
 
-#define RECIPE_MODES      "auto|pairs|blocks|lines|masked"
-#define RECIPE_VOCABS     "bpe|unigram|char"
-#define RECIPE_NORMS      "nfkc|identity"
-#define RECIPE_UNITS      "line|document"
-#define RECIPE_OPTIMIZERS "sgd|adam|adamw"
-#define RECIPE_PRECISION  "f32|bf16" /* as TOOL_PRECISIONS */
-#define RECIPE_BEST       "loss|bleu|accuracy"
-#define RECIPE_LOSSES     "model|cross-entropy|mse|bce|l1|huber" /* as weft_loss_kind */
-#define RECIPE_SCHEDULES  "constant|linear|cosine|inverse-sqrt"
+#define RECIPE_MODES                "auto|pairs|blocks|lines|masked"
+#define RECIPE_VOCABS               "bpe|unigram|char"
+#define RECIPE_NORMS                "nfkc|identity"
+#define RECIPE_UNITS                "line|document"
+#define RECIPE_OPTIMIZERS           "sgd|adam|adamw|adagrad|rmsprop|lamb"
+#define RECIPE_PRECISION            "f32|bf16" /* as TOOL_PRECISIONS */
+#define RECIPE_BEST                 "loss|bleu|accuracy"
+#define RECIPE_LOSSES               "model|cross-entropy|mse|bce|l1|huber" /* as weft_loss_kind */
+#define RECIPE_SCHEDULE(name, text) "|" text
+#define RECIPE_SCHEDULES            (&("" WEFT_SCHEDULE_MAP(RECIPE_SCHEDULE))[1])
 
 /* section, key, kind, default, min, max, choices, name on the command line, documentation.
  * FILE: a text that names a file, FILES: one or several of them, WHOLE: a whole number, LIST:
@@ -49,11 +50,19 @@
     X(batches, accumulate, WHOLE, 1, 1, 1e4, "", "accumulate", "batches summed for one update")    \
     X(batches, mask_share, REAL, 0.15, 0.001, 1, "", "mask-share", "share of tokens to mask")      \
     X(optimizer, kind, CHOICE, 1, 0, 0, RECIPE_OPTIMIZERS, "optimizer", "rule of the updates")     \
-    X(optimizer, beta1, REAL, 0.9, 0, 0.999999, "", "beta1", "decay of Adam's first moment")       \
-    X(optimizer, beta2, REAL, 0.98, 0, 0.999999, "", "beta2", "decay of Adam's second moment")     \
-    X(optimizer, eps, REAL, 1e-9, 0, 1, "", "eps", "epsilon of Adam")                              \
-    X(optimizer, momentum, REAL, 0, 0, 0.999999, "", "momentum", "momentum of SGD")                \
+    X(optimizer, beta1, REAL, 0.9, 0, 0.999999, "", "beta1",                                       \
+      "decay of the first moment of Adam and LAMB")                                                \
+    X(optimizer, beta2, REAL, 0.98, 0, 0.999999, "", "beta2",                                      \
+      "decay of the second moment of Adam and LAMB")                                               \
+    X(optimizer, eps, REAL, 1e-9, 0, 1, "", "eps", "epsilon of all optimizers but sgd")            \
+    X(optimizer, momentum, REAL, 0, 0, 0.999999, "", "momentum", "momentum of SGD and RMSprop")    \
     X(optimizer, nesterov, FLAG, false, 0, 0, "", "nesterov", "use Nesterov's momentum")           \
+    X(optimizer, dampening, REAL, 0, 0, 0.999999, "", "dampening",                                 \
+      "share of each gradient that SGD's momentum leaves out")                                     \
+    X(optimizer, alpha, REAL, 0.99, 0, 0.999999, "", "alpha",                                      \
+      "decay of RMSprop's mean of squared gradients")                                              \
+    X(optimizer, centered, FLAG, false, 0, 0, "", "centered",                                      \
+      "RMSprop divides by the root of the variance, instead of the mean square")                   \
     X(optimizer, weight_decay, REAL, 0, 0, 1, "", "weight-decay",                                  \
       "for all parameters but no_decay")                                                           \
     X(optimizer, no_decay, TEXT, WEFT_NO_DECAY_DEFAULT, 0, 0, "", "no-decay",                      \
@@ -63,7 +72,8 @@
       "patterns of parameters not to train, such as embedding,enc.*")                              \
     X(optimizer, ema, REAL, 0, 0, 0.9999999, "", "ema",                                            \
       "decay of averaged parameters; 0: no average")                                               \
-    X(schedule, kind, CHOICE, 1, 0, 0, RECIPE_SCHEDULES, "schedule", "shape of the learning rate") \
+    X(schedule, kind, CHOICE, 1, 0, 0, RECIPE_SCHEDULES, "schedule",                               \
+      "shape of the learning rate over the steps")                                                 \
     X(schedule, lr, REAL, 1.5e-3, 0, 100, "", "lr",                                                \
       "peak of the learning rate; 0: (d_model warmup)^-1/2, as in the paper")                      \
     X(schedule, floor, REAL, 3e-5, 0, 100, "", "floor", "learning rate at the end of the decay")   \
@@ -136,6 +146,9 @@
     X(fit, drop_last, FLAG, false, 0, 0, "", "drop-last",                                          \
       "leave out the last rows of an epoch if they do not fill a batch")                           \
     X(fit, epochs, WHOLE, 0, 0, 1e6, "", "epochs", "length of the training, instead of steps")     \
+    X(fit, partial, FLAG, false, 0, 0, "", "partial",                                              \
+      "with --from: take what the checkpoint has, though it lacks tensors of the model or has "    \
+      "others")                                                                                    \
     X(fit, train, TEXT, "", 0, 0, "", "train",                                                     \
       "patterns of the only parameters and running statistics to train, such as classifier.*")
 

@@ -310,6 +310,12 @@ cJSON *recipe_json(const recipe *r, bool place)
     return NULL;
 }
 
+/* An empty text or list. */
+static bool is_unset(const cJSON *item)
+{
+    return cJSON_IsString(item) ? !item->valuestring[0] : cJSON_IsArray(item) && !item->child;
+}
+
 void recipe_print(const recipe *r, FILE *file)
 {
     cJSON *json = recipe_json(r, true);
@@ -321,6 +327,7 @@ void recipe_print(const recipe *r, FILE *file)
         if (cJSON_IsString(item)) fprintf(file, " %s", tool_printable(item->valuestring, shown));
         cJSON_ArrayForEach(member, item)
         {
+            if (is_unset(member)) continue;
             char *text = json_print(member, false);
             fprintf(file, " %s=%s", member->string,
                     cJSON_IsString(member) ? tool_printable(member->valuestring, shown)

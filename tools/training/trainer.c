@@ -1,7 +1,10 @@
 /* The trainer of a run: its options from the recipe, and the memory that it needs. */
 #include "training.h"
 
+#include "base/text.h"
+
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -25,6 +28,14 @@ static void name_data(const training *t, weft_trainer_options *o)
     o->target_name = recipe_files_name(pairs ? &r->data_target : &r->data_text);
 }
 
+uint64_t training_warmup(const recipe *r)
+{
+    const int64_t steps = r->schedule_steps, warmup = r->schedule_warmup;
+    const int64_t most = (int64_t)ceil(WEFT_WARMUP_SHARE * (double)steps);
+    const bool scales = steps && r->schedule_kind != WEFT_SCHEDULE_INVERSE_SQRT;
+    return (uint64_t)(scales && warmup > most ? most : warmup);
+}
+
 weft_trainer_options training_trainer_options(const training *t)
 {
     const recipe *r = &t->r;
@@ -32,17 +43,23 @@ weft_trainer_options training_trainer_options(const training *t)
                               .optimizer = {.kind = (weft_optimizer_kind)r->optimizer_kind,
                                             .sgd = {.momentum = r->optimizer_momentum,
                                                     .weight_decay = r->optimizer_weight_decay,
-                                                    .nesterov = r->optimizer_nesterov},
+                                                    .nesterov = r->optimizer_nesterov,
+                                                    .dampening = r->optimizer_dampening},
                                             .adam = {.beta1 = exactly(r->optimizer_beta1),
                                                      .beta2 = exactly(r->optimizer_beta2),
                                                      .eps = exactly(r->optimizer_eps),
                                                      .weight_decay = r->optimizer_weight_decay},
+                                            .rms = {.alpha = exactly(r->optimizer_alpha),
+                                                    .eps = exactly(r->optimizer_eps),
+                                                    .momentum = r->optimizer_momentum,
+                                                    .weight_decay = r->optimizer_weight_decay,
+                                                    .centered = r->optimizer_centered},
                                             .max_norm = r->optimizer_clip,
                                             .no_decay = r->optimizer_no_decay,
                                             .groups = t->n_groups ? t->groups : NULL,
                                             .n_groups = t->n_groups},
                               .schedule = {(weft_schedule_kind)r->schedule_kind, r->schedule_lr,
-                                           r->schedule_floor, (uint64_t)r->schedule_warmup,
+                                           r->schedule_floor, training_warmup(r),
                                            (uint64_t)r->schedule_steps},
                               .accumulate = (uint32_t)r->batches_accumulate,
                               .ema = r->optimizer_ema,
@@ -76,8 +93,8 @@ bool training_make_trainer(training *t)
     weft_trainer_options o = training_trainer_options(t);
     if (!set_memory(t, &o)) return false;
     if (o.schedule.peak == 0 && !t->r.fits)
-        o.schedule.peak =
-            weft_schedule_paper_peak(weft_model_get_traits(&t->config).d_model, o.schedule.warmup);
+        o.schedule.peak = weft_schedule_paper_peak(weft_model_get_traits(&t->config).d_model,
+                                                   (uint64_t)t->r.schedule_warmup);
     t->trainer = weft_trainer_new(&o, &t->train_source, t->params, &t->error);
     return t->trainer != NULL;
 }
@@ -87,30 +104,43 @@ bool training_check_memory(training *t, const weft_builder *builder, weft_batch_
 {
     weft_trainer_estimate *e = &t->estimate;
     weft_trainer_options o = training_trainer_options(t);
-    char size[64], available[64] = "";
+    char size[64], available[64] = "", needed[2][TEXT_SIZE_BYTES], left[TEXT_SIZE_BYTES];
     if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; any value does here */
     o.builder = *builder;
     if (!set_memory(t, &o)) return false;
     if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
     double states = (double)e->state_bytes, rest = tool_memory_available();
     double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
-    if (isfinite(rest)) snprintf(available, sizeof available, "; %.2f GB are free", 1e-9 * rest);
+    text_from_bytes(states, needed[0]);
+    text_from_bytes(computing, needed[1]);
+    if (isfinite(rest))
+        snprintf(available, sizeof available, "; %s are free", text_from_bytes(rest, left));
     snprintf(size, sizeof size, shape.target_len ? "%lld x %lld tokens" : "%lld rows",
              (long long)shape.rows, (long long)shape.target_len);
     if (states + computing > rest) {
-        weft_error_set(
-            &t->error, WEFT_NO_MEMORY, builder->name,
-            "%.1f million parameters need %.2f GB with the optimiser's states, and steps "
-            "of %s %.2f GB%s; choose a smaller model, %s",
-            1e-6 * (double)e->parameters, 1e-9 * states, size, 1e-9 * computing, available, advice);
+        weft_error_set(&t->error, WEFT_NO_MEMORY, builder->name,
+                       "%.1f million parameters need %s with the optimiser's states, and steps "
+                       "of %s %s%s; choose a smaller model, %s",
+                       1e-6 * (double)e->parameters, needed[0], size, needed[1], available, advice);
         return false;
     }
-    fprintf(
-        stderr,
-        "%.2f million parameters; memory: %.3f GB for them and the optimiser's states, %.3f GB for "
-        "steps%s; %.3g GFLOP a step\n",
-        1e-6 * (double)e->parameters, 1e-9 * states, 1e-9 * computing, available, 1e-9 * e->flops);
+    fprintf(stderr,
+            "%.2f million parameters; memory: %s for them and the optimiser's states, %s for "
+            "steps%s; %.3g GFLOP a step\n",
+            1e-6 * (double)e->parameters, needed[0], needed[1], available, 1e-9 * e->flops);
     return true;
+}
+
+/* Says how the budget limits the warm-up. */
+static void print_warmup(const recipe *r)
+{
+    const uint64_t warmup = training_warmup(r);
+    if (warmup < (uint64_t)r->schedule_warmup)
+        printf("the warm-up takes %" PRIu64 " steps instead of %lld, a quarter of the training\n",
+               warmup, (long long)r->schedule_warmup);
+    else if (warmup && training_is_timed(r) && r->schedule_kind != WEFT_SCHEDULE_INVERSE_SQRT)
+        printf("the warm-up takes %" PRIu64 " steps, or a quarter of the time if that is less\n",
+               warmup);
 }
 
 bool training_print_recipe(training *t)
@@ -121,6 +151,7 @@ bool training_print_recipe(training *t)
         return tool_write_json_line(json, stdout, "output", &t->error);
     }
     recipe_print(&t->r, stdout);
+    print_warmup(&t->r);
     return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
 }
 

@@ -84,6 +84,8 @@ static inline bool training_agree(training *t, bool good)
 }
 
 /* trainer.c: what a recipe says of a trainer. The groups of the optimiser are t->groups. */
+/* Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_SHARE of a training by steps. */
+uint64_t training_warmup(const recipe *r);
 weft_trainer_options training_trainer_options(const training *t);
 /* Makes the trainer of t->builder and t->train_source. */
 bool training_make_trainer(training *t);
@@ -145,8 +147,6 @@ bool training_translate(training *t, training_scores *scores);
 bool training_path(training *t, char *path, size_t size, const char *name);
 /* Makes the folders that a file is to be in. */
 bool training_make_parents(training *t, const char *path);
-/* Whether a run writes files of this name, in whatever folder. */
-bool training_is_own(const char *path);
 /* Makes the folder, or loads its checkpoint if t->resume, which becomes false if there is none yet.
  * Refuses a folder with files of another run. */
 bool training_prepare_folder(training *t);

@@ -11,7 +11,7 @@ const compare = (() => {
 
     function summaryTable(a, b) {
         const rows = figures.filter(([key]) => format.known(a.summary[key]) || format.known(b.summary[key]));
-        return el("div", { class: "scroll" }, el("table", { class: "compare", "aria-label": "Figures of both" }, el("thead", {}, el("tr", {}, ["", `A: ${a.subject.name}`, `B: ${b.subject.name}`, "Difference"].map((t, i) => el("th", { scope: "col", class: i ? "number" : "" }, t)))),
+        return ui.scroll(el("table", { class: "compare", "aria-label": "Figures of both" }, el("thead", {}, el("tr", {}, ["", `A: ${a.subject.name}`, `B: ${b.subject.name}`, "Difference"].map((t, i) => el("th", { scope: "col", class: i ? "number" : "" }, t)))),
             el("tbody", {}, rows.map(([key, label, text, less]) => {
                 const x = a.summary[key], y = b.summary[key], cls = mark(x, y, less);
                 return el("tr", {}, el("th", { scope: "row" }, label), el("td", { class: "number" }, text(x)), el("td", { class: "number" }, text(y)),

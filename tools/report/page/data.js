@@ -5,6 +5,9 @@ const data = (() => {
     // Backward nodes lie in "grad.SCOPE"; the phase says that already.
     const scopeOf = (node) => (node.scope || "").replace(/^grad(\.|$)/, "");
 
+    // The components of a scope are separated by single dots; other dots belong to a component.
+    const components = (scope) => scope.split(/(?<=[^.])\.(?=\.*[^.])/);
+
     function group(key, name, path, phase, parent) {
         return { key, name, path, phase, parent, children: [], nodes: 0, seconds: 0, waiting: 0, flops: 0, bytes: 0, parameters: 0 };
     }
@@ -15,8 +18,9 @@ const data = (() => {
         const scope = (phase, path) => {
             const key = `${phase}:${path}`;
             if (items.has(key)) return items.get(key);
-            const dot = path.lastIndexOf("."), parent = path ? scope(phase, path.slice(0, Math.max(0, dot))) : null;
-            const item = group(key, path ? path.slice(dot + 1) : ui.phaseName[phase], path, phase, parent);
+            const own = components(path).pop();
+            const parent = path ? scope(phase, path.slice(0, Math.max(0, path.length - own.length - 1))) : null;
+            const item = group(key, path ? own : ui.phaseName[phase], path, phase, parent);
             if (parent) parent.children.push(item);
             else roots[phase] = item;
             items.set(key, item);
@@ -125,7 +129,7 @@ const data = (() => {
 
     // The first `depth` components of a node's scope; 0: all.
     function scopeName(node, depth) {
-        const parts = scopeOf(node).split(".");
+        const parts = components(scopeOf(node));
         return (depth ? parts.slice(0, depth) : parts).join(".") || "(no scope)";
     }
 
@@ -134,5 +138,5 @@ const data = (() => {
         return { document: document_, models: document_.subjects.map(model) };
     }
 
-    return { load, model, index, phaseOf, scopeOf, scopeName, rowsBy, opsByTime, busy, elements };
+    return { load, model, index, phaseOf, scopeOf, scopeName, components, rowsBy, opsByTime, busy, elements };
 })();

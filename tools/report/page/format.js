@@ -20,12 +20,12 @@ const format = (() => {
 
     const decimal = (unit) => [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]
         .map(([f, prefix]) => [f, prefix + unit]);
-    const binary = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
     const durations = [[3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
 
     const integer = (x) => known(x) ? Math.round(x).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",") : absent;
     const count = (x) => known(x) && Math.abs(x) < 1e4 ? integer(x) : scaled(x, decimal(""));
-    const bytes = (x) => known(x) && Math.abs(x) < 1024 ? `${integer(x)} B` : scaled(x, binary);
+    // Decimal, as the program prints them.
+    const bytes = (x) => known(x) && Math.abs(x) < 999.5 ? `${integer(x)} B` : scaled(x, decimal("B"));
     const seconds = (x) => x === 0 ? "0" : scaled(x, durations);
     const flops = (x) => x === 0 ? "0" : scaled(x, decimal("FLOP"));
     const flopRate = (x) => scaled(x, decimal("FLOP/s"));

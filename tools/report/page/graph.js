@@ -100,12 +100,15 @@ const graph = (() => {
             if (focus) focus.focus({ preventScroll: true });
         }
 
+        // Opens a scope, and with it a scope that is all that it holds.
         function openItem(item) {
-            s.open.add(item.key);
+            const opened = [item];
+            while (opened.at(-1).children.length === 1 && !opened.at(-1).children[0].node) opened.push(opened.at(-1).children[0]);
+            for (const scope of opened) s.open.add(scope.key);
             const count = scopes.visible(m, s.open, s.phases, s.quiet).items.length;
             s.note = "";
             if (count > most) {
-                s.open.delete(item.key);
+                for (const scope of opened) s.open.delete(scope.key);
                 s.note = `${item.name} has too many nodes to draw (${count}): close other scopes, or search for a node.`;
             }
             s.selected = item.key;

@@ -7,11 +7,11 @@ const app = (() => {
 
     const withNodes = (m) => m.nodes.length > 0;
     const sections = [
+        { id: "run", name: "Run", render: run.render, has: () => models.some((m) => m.subject.run) },
         { id: "summary", name: "Summary", render: summary.render, has: () => true },
         { id: "graph", name: "Graph", render: graph.render, has: withNodes },
         { id: "time", name: "Time", render: time.render, has: (m) => m.nodes.some((n) => n.seconds !== undefined || n.flops) },
         { id: "memory", name: "Memory", render: memory.render, has: (m) => (m.subject.buffers || []).length > 0 },
-        { id: "run", name: "Run", render: run.render, has: () => models.some((m) => m.subject.run) },
         { id: "compare", name: "Compare", render: compare.render, has: () => state.compare },
     ];
     const shown = () => sections.filter((s) => s.has(state.model));
@@ -50,7 +50,8 @@ const app = (() => {
         if (!again) scrollTo(0, 0);
     }
 
-    const firstSection = () => state.compare ? sections[5] : sections[0];
+    // A comparison opens on the differences, a run on its curves.
+    const firstSection = () => sections.find((s) => s.id === "compare" && s.has(state.model)) || shown()[0];
 
     function tabs() {
         byId("tabs").replaceChildren(...shown().map((s) => el("a", { href: `#${s.id}`, "data-id": s.id }, s.name)));

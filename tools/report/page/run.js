@@ -4,6 +4,9 @@ const run = (() => {
     const runsOf = (app) => app.models.filter((m) => m.subject.run).map((m, i) => ({ name: m.subject.run.folder || m.subject.name, run: m.subject.run, colour: i }));
     const hue = (i) => ui.palette[[0, 1, 2, 5, 6, 4, 3, 7, 8][i % 9]];
 
+    // Steps between two lines of losses are in no such line: the last validation and the checkpoint count as well.
+    const stepOf = (r) => d3.max([r.step, ...(r.log || []).map((l) => l.step)]);
+
     function curves(app, log, by) {
         const runs = runsOf(app), one = runs.length === 1, at = (l) => by === "time" ? l.seconds : l.step;
         const points = (r, key) => (r.run.log || []).filter((l) => format.known(l[key]) && format.known(at(l))).map((l) => [at(l), l[key]]);
@@ -24,10 +27,10 @@ const run = (() => {
     }
 
     function status(app) {
-        return el("dl", { class: "tiles" }, runsOf(app).map(({ name, run: r }) => {
+        return ui.grid("dl", { class: "tiles" }, 300, runsOf(app).map(({ name, run: r }) => {
             const log = r.log || [], steps = log.filter((l) => format.known(l.loss)), last = steps[steps.length - 1] || {}, valid = log.filter((l) => format.known(l.validation_loss));
             const best = valid.length ? valid[d3.minIndex(valid, (l) => l.validation_loss)] : undefined;
-            return el("div", { class: "tile wide" }, el("dt", {}, name), el("dd", {}, `step ${format.integer(last.step)}`),
+            return el("div", { class: "tile wide" }, el("dt", {}, name), el("dd", {}, `step ${format.integer(stepOf(r))}`),
                 el("small", {}, [format.known(last.smoothed) && `loss ${format.value(last.smoothed)}`, best && `best validation ${format.value(best.validation_loss)} at step ${format.integer(best.step)}`,
                     r.running ? "running" : "", format.known(last.seconds) && `${format.seconds(last.seconds)} of training`].filter(Boolean).join(" · ")));
         }));
@@ -99,7 +102,7 @@ const run = (() => {
                 (w[i] || []).forEach((p, j) => picture.append(ui.svg("rect", { x: left + j * cell, y: top + i * cell, width: cell - 1, height: cell - 1, rx: 2, style: { fill: "var(--forward)", "fill-opacity": Math.max(0.03, Math.min(1, p)) },
                     onpointermove: (event) => ui.showTip(event, [`${t} → ${a.source[j]}`, `weight ${p.toFixed(3)}`]), onpointerleave: ui.hideTip })));
             });
-            box.replaceChildren(el("div", { class: "scroll" }, picture));
+            box.replaceChildren(ui.scroll(picture));
         }
         draw();
         const select = el("select", { "aria-label": "Layer and sentence", onchange: (event) => { at = +event.target.value; draw(); } },

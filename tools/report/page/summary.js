@@ -9,14 +9,14 @@ const summary = (() => {
         const s = m.summary;
         const rate = s.seconds && s.flops ? s.flops / s.seconds : undefined;
         const arenaNote = s.lower_bound_bytes ? `${format.bytes(s.lower_bound_bytes)} is the least possible` : "";
-        return el("dl", { class: "tiles" },
+        return ui.grid("dl", { class: "tiles" }, 168,
             tile("Parameters", format.count(s.parameters), [s.trainable !== undefined && s.trainable !== s.parameters && `${format.count(s.trainable)} trainable`,
                 s.parameter_bytes && format.bytes(s.parameter_bytes)].filter(Boolean).join(", ")),
             tile("Time of one run", format.seconds(s.seconds), s.threads && `${s.threads} threads, mean of ${s.runs} runs`),
             rate && s.peak_flops && tile("Of the matrix peak", format.percent(rate / s.peak_flops), `${format.flopRate(rate)} of ${format.flopRate(s.peak_flops)}`),
             s.seconds && s.roofline_seconds && tile("Of the roofline", format.percent(s.roofline_seconds / s.seconds), `at least ${format.seconds(s.roofline_seconds)} on this machine`),
             tile("Arena", format.bytes(s.arena_bytes), arenaNote),
-            tile("Work of one run", format.flops(s.flops), s.bytes && `${format.bytes(s.bytes)} read and written`),
+            tile(m.subject.run ? "Work of a step" : "Work of one run", format.flops(s.flops), s.bytes && `${format.bytes(s.bytes)} read and written`),
             tile("Nodes", format.integer(s.nodes), s.groups && `${format.integer(s.groups)} groups, ${format.integer(s.fused)} fused`));
     }
 
@@ -51,7 +51,7 @@ const summary = (() => {
     function layerRows(layers) {
         const byScope = new Map(), rows = [];
         for (const layer of layers) {
-            const parts = layer.scope.split(".");
+            const parts = data.components(layer.scope);
             const row = { layer, name: parts[parts.length - 1] || "(no scope)", depth: parts.length, children: 0 };
             row.parent = parts.length > 1 ? byScope.get(parts.slice(0, -1).join(".")) : undefined;
             if (row.parent) row.parent.children++;
@@ -115,7 +115,7 @@ const summary = (() => {
         return ui.section("Layers", timed ? "Forward pass. Sums include inner scopes; time is compute time, averaged over the threads." : "Sums include inner scopes.",
             el("div", { class: "bar-of-tools" }, el("span", { class: "label" }, "Depth"),
                 ui.choice("Depth of layers", depths, first, (d) => { closeAt(d); draw(); })),
-            el("div", { class: "scroll" }, el("table", { class: "layers", "aria-label": "Layers" },
+            ui.scroll(el("table", { class: "layers", "aria-label": "Layers" },
                 el("thead", {}, el("tr", {}, ["Layer", "Output", "Parameters", "Work", timed && "Time", timed && "Share of forward"].filter(Boolean)
                     .map((t, i) => el("th", { scope: "col", class: i > 1 ? "number" : "" }, t)))), body)));
     }
@@ -125,13 +125,22 @@ const summary = (() => {
         const pairs = [["Command", m.subject.command], ["Processor", machine.processor], ["Threads", m.summary.threads], ["Instructions", machine.isa],
             ["Matrix products by", machine.gemm_f32], ["Memory bandwidth", s.peak_bytes && format.byteRate(s.peak_bytes)], ["Packing of the arena", s.packing], ["weft", machine.version],
             ["Run", m.subject.run && m.subject.run.folder]];
-        return ui.section("Measured with", null, el("dl", { class: "facts" }, pairs.filter(([, v]) => v !== undefined && v !== "")
+        return ui.section("Measured with", null, ui.grid("dl", { class: "facts" }, 240, pairs.filter(([, v]) => v !== undefined && v !== "")
             .map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, v)))));
+    }
+
+    // The batch that the figures of a run's plan are of.
+    function batch(m) {
+        const b = m.subject.batch;
+        if (!m.subject.run || !m.nodes.length) return null;
+        if (!b) return el("p", { class: "note" }, "Work, arena and layers are those of a training step with the model's default batch.");
+        const rows = `${format.integer(b.rows)} ${b.rows === 1 ? "row" : "rows"}`, of = b.target_len ? ` of ${format.integer(b.target_len)} tokens` : "";
+        return el("p", { class: "note" }, `Work, arena and layers are those of a training step with the run's largest batch: ${rows}${of}.`);
     }
 
     function render(app) {
         const m = app.model;
-        return [tiles(m), el("div", { class: "halves" }, memory(m), time(m)), layers(m), facts(m, app.document.machine || {})];
+        return [el("div", { class: "block tiles-block" }, tiles(m), batch(m)), el("div", { class: "halves" }, memory(m), time(m)), layers(m), facts(m, app.document.machine || {})];
     }
 
     return { render, tiles };

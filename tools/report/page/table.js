@@ -10,7 +10,7 @@ const table = (() => {
         let rows = options.rows, sort = options.sort ?? -1, ascending = !!options.ascending, limit = options.limit || step, wanted = "";
         const head = el("tr"), body = el("tbody"), more = el("button", { type: "button", class: "more" });
         const box = el("div", { class: "table-box" },
-            el("div", { class: "scroll" }, el("table", { "aria-label": options.label }, el("thead", {}, head), body)), more);
+            ui.scroll(el("table", { "aria-label": options.label }, el("thead", {}, head), body)), more);
         const headers = columns.map((column, i) => {
             const button = el("button", { type: "button", title: column.title, onclick: () => sortBy(i) }, column.label);
             const th = el("th", { scope: "col", class: column.numeric ? "number" : "" }, button);

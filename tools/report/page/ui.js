@@ -30,6 +30,37 @@ const ui = (() => {
 
     const section = (title, note, ...content) =>
         el("section", { class: "block" }, title && el("h2", {}, title), note && el("p", { class: "note" }, note), ...content);
+    // A grid of equal cells. Its number of columns follows from its width, and no row has one cell only; where that
+    // cannot be, with two columns, the last cell takes the whole row.
+    function grid(tag, attributes, least, ...children) {
+        const box = el(tag, attributes, ...children), gap = () => parseFloat(getComputedStyle(box).columnGap) || 0;
+        new ResizeObserver(() => {
+            const cells = box.children.length, room = Math.max(1, Math.floor((box.clientWidth + gap()) / (least + gap())));
+            let columns = Math.ceil(cells / Math.ceil(cells / room));
+            while (columns > 2 && cells > columns && cells % columns === 1) columns--;
+            box.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+            box.classList.toggle("last-alone", columns === 2 && cells % 2 === 1);
+        }).observe(box);
+        return box;
+    }
+
+    // A box that scrolls sideways. Where columns are out of sight, its edges fade and a line says so.
+    function scroll(...children) {
+        const box = el("div", { class: "scroll", tabindex: -1 }, ...children), note = el("p", { class: "sideways", hidden: true });
+        const mark = () => {
+            const left = box.scrollLeft > 1, right = box.scrollLeft + box.clientWidth < box.scrollWidth - 1;
+            box.classList.toggle("more-left", left);
+            box.classList.toggle("more-right", right);
+            box.tabIndex = left || right ? 0 : -1;
+            note.hidden = !left && !right;
+            note.textContent = right ? "More columns to the right: scroll sideways →" : "← More columns to the left";
+        };
+        box.addEventListener("scroll", mark);
+        const watch = new ResizeObserver(mark);
+        [box, ...box.children].forEach((node) => watch.observe(node));
+        return el("div", { class: "sideways-box" }, note, box);
+    }
+
     const empty = (text) => el("p", { class: "empty" }, text);
     const link = (text, hash, attributes) => el("a", { href: hash, ...attributes }, text);
 
@@ -65,7 +96,7 @@ const ui = (() => {
             el("div", { class: "parts-bar", role: "img", "aria-label": `${label}: ${shown.map((p) => `${p.name} ${p.text}`).join(", ")}` },
                 shown.map((p) => el("div", { class: "part", title: `${p.name}: ${p.text}`,
                     style: { width: `${100 * p.value / total}%`, background: p.colour } }))),
-            el("dl", { class: "parts-list" }, shown.map((p) => el("div", {},
+            grid("dl", { class: "parts-list" }, 140, shown.map((p) => el("div", {},
                 el("dt", {}, el("i", { class: "swatch", style: { background: p.colour } }), p.name),
                 el("dd", {}, p.text, el("small", {}, format.percent(p.value / total)))))));
     }
@@ -144,6 +175,6 @@ const ui = (() => {
         return node;
     }
 
-    return { el, svg, clear, section, empty, link, choice, toggle, legend, partsBar, showTip, hideTip, variable, phases,
+    return { el, svg, clear, grid, scroll, section, empty, link, choice, toggle, legend, partsBar, showTip, hideTip, variable, phases,
         phaseColour, phaseName, palette, otherColour, colours, resolved, placer, stillness, canvas };
 })();

@@ -1,0 +1,235 @@
+/* The rules of the optimisers: the nodes that update one parameter. SGD and Adam are ops; the
+ * others are moving averages (weft_blend) and elementwise nodes, which end in an update of SGD. */
+#include "step.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- What a rule reads ---- */
+
+const char *step_param_name(const train_step *s, weft_value param)
+{
+    const char *name = weft_name_of(s->g, param);
+    const shard_param *p = s->o->shards ? shards_find(s->o->shards, name) : NULL;
+    return p ? p->name : name;
+}
+
+bool step_has_piece(const train_step *s, weft_value param)
+{
+    return strcmp(step_param_name(s, param), weft_name_of(s->g, param)) != 0;
+}
+
+const weft_param_group *step_group(const weft_optimizer *o, const char *name)
+{
+    static const weft_param_group none = {0};
+    for (size_t i = 0; i < o->n_groups; i++)
+        if (weft_name_matches(o->groups[i].names, name)) return &o->groups[i];
+    return &none;
+}
+
+int64_t step_first(const train_step *s, weft_value param)
+{
+    int64_t first = 0, end;
+    const weft_shards *shards = s->o->shards;
+    if (shards && !step_has_piece(s, param))
+        weft_shards_piece(shards, step_param_name(s, param), shards->ranks.rank, &first, &end);
+    return first;
+}
+
+weft_value step_piece(const train_step *s, weft_value param)
+{
+    if (!s->o->shards || step_has_piece(s, param)) return param;
+    return weft_shards_slice(s->g, s->o->shards, step_param_name(s, param), param);
+}
+
+/* A zeroed state beside a parameter, STEP.PREFIX.NAME, or beside this rank's piece of it. */
+static weft_value moment(const train_step *s, const char *prefix, weft_value param, weft_value grad)
+{
+    char name[STEP_NAME_BYTES], both[STEP_NAME_BYTES];
+    weft_graph *g = s->g;
+    snprintf(both, sizeof both, "%s.%s", s->name, prefix);
+    if (s->o->shards)
+        weft_shards_state(s->o->shards, both, step_param_name(s, param), name, sizeof name);
+    else
+        snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
+    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, grad), WEFT_INIT_ZEROS);
+}
+
+/* One update. */
+typedef struct rule {
+    const train_step *s;
+    weft_value param, grad, lr;
+    double decay; /* of weights */
+} rule;
+
+/* scale grad + decay param. */
+static weft_value whole_gradient(const rule *r, double decay)
+{
+    weft_graph *g = r->s->g;
+    weft_value grad = r->grad;
+    if (weft_is_value(r->s->scale)) grad = weft_mul(g, grad, r->s->scale);
+    if (decay == 0) return grad;
+    return weft_add(g, grad, weft_scale(g, step_piece(r->s, r->param), decay));
+}
+
+/* A state becomes decay state + share x. */
+static weft_value moving(const rule *r, const char *prefix, weft_value x, double decay,
+                         double share)
+{
+    weft_graph *g = r->s->g;
+    const weft_value state = moment(r->s, prefix, r->param, r->grad);
+    return weft_blend(g, state, x, weft_scale(g, r->s->one, decay),
+                      weft_scale(g, r->s->one, share));
+}
+
+/* x / (sqrt(v) + eps) */
+static weft_value over_root(weft_graph *g, weft_value x, weft_value v, double eps)
+{
+    return weft_div(g, x, weft_add_scalar(g, weft_sqrt(g, v), eps));
+}
+
+/* param -= lr direction, with momentum if it is not 0. */
+static weft_value descend(const rule *r, weft_value direction, weft_value lr, double momentum)
+{
+    const weft_sgd_options o = {.momentum = momentum, .first = step_first(r->s, r->param)};
+    const weft_value buf = momentum == 0 ? WEFT_NO_VALUE : moment(r->s, "buf", r->param, r->grad);
+    return weft_sgd_update(r->s->g, r->param, buf, direction, lr, WEFT_NO_VALUE, &o);
+}
+
+/* Fails unless x is in [0, end). */
+static bool in_range(const rule *r, const char *option, double x, double end)
+{
+    if (x >= 0 && x < end) return true;
+    weft_graph_fail_in(r->s->g, "weft_train_step", WEFT_BAD_ARGUMENT,
+                       "step \"%s\": %s is %g, it must be in [0, %g)", r->s->name, option, x, end);
+    return false;
+}
+
+/* ---- Rules ---- */
+
+static weft_value update_sgd(const rule *r)
+{
+    weft_sgd_options o = r->s->o->sgd;
+    o.weight_decay = r->decay;
+    o.first = step_first(r->s, r->param);
+    const bool has_buffer = weft_option(o.momentum, 0) != 0;
+    const weft_value buf = has_buffer ? moment(r->s, "buf", r->param, r->grad) : WEFT_NO_VALUE;
+    return weft_sgd_update(r->s->g, r->param, buf, r->grad, r->lr, r->s->scale, &o);
+}
+
+static weft_value update_adam(const rule *r)
+{
+    const train_step *s = r->s;
+    weft_adam_options o = s->o->adam;
+    o.decoupled = s->o->kind == WEFT_ADAMW;
+    o.weight_decay = r->decay;
+    o.first = step_first(s, r->param);
+    const weft_value m = moment(s, "m", r->param, r->grad), v = moment(s, "v", r->param, r->grad);
+    return weft_adam_update(s->g, r->param, m, v, r->grad, r->lr, s->t, s->scale, &o);
+}
+
+static weft_value update_adagrad(const rule *r)
+{
+    weft_graph *g = r->s->g;
+    const double eps = weft_option(r->s->o->rms.eps, 1e-10);
+    if (!in_range(r, "eps", eps, INFINITY)) return WEFT_NO_VALUE;
+    const weft_value grad = whole_gradient(r, r->decay);
+    const weft_value v = moving(r, "v", weft_square(g, grad), 1, 1);
+    return descend(r, over_root(g, grad, v, eps), r->lr, 0);
+}
+
+static weft_value update_rmsprop(const rule *r)
+{
+    weft_graph *g = r->s->g;
+    const weft_rms_options *o = &r->s->o->rms;
+    const double alpha = weft_option(o->alpha, 0.99), eps = weft_option(o->eps, 1e-8);
+    if (!in_range(r, "alpha", alpha, 1) || !in_range(r, "eps", eps, INFINITY)) return WEFT_NO_VALUE;
+    const weft_value grad = whole_gradient(r, r->decay);
+    weft_value v = moving(r, "v", weft_square(g, grad), alpha, 1 - alpha);
+    if (o->centered) {
+        const weft_value mean = moving(r, "m", grad, alpha, 1 - alpha);
+        /* Rounding can make the variance of equal gradients negative. */
+        v = weft_relu(g, weft_sub(g, v, weft_square(g, mean)));
+    }
+    return descend(r, over_root(g, grad, v, eps), r->lr, weft_option(o->momentum, 0));
+}
+
+/* x / (1 - beta^t): computed in f64, since f32 would lose digits of 1 - beta^t. */
+static weft_value corrected(const rule *r, weft_value x, double beta)
+{
+    weft_graph *g = r->s->g;
+    const weft_value t = weft_cast(g, r->s->t, WEFT_F64);
+    const weft_value power = beta > 0 ? weft_exp(g, weft_scale(g, t, log(beta)))
+                                      : weft_fill(g, WEFT_F64, WEFT_SCALAR, 0);
+    const weft_value rest = weft_sub(g, weft_scalar(g, WEFT_F64, 1), power);
+    return weft_mul(g, x, weft_cast(g, weft_reciprocal(g, rest), weft_dtype_of(g, x)));
+}
+
+/* |param| / |direction|; 1 if either is 0. */
+static weft_value trust_ratio(const rule *r, weft_value direction)
+{
+    weft_graph *g = r->s->g;
+    const weft_value zero = weft_scalar(g, weft_dtype_of(g, direction), 0);
+    const weft_value one = weft_scalar(g, weft_dtype_of(g, direction), 1);
+    const weft_value above = weft_global_norm(g, &r->param, 1);
+    const weft_value below = weft_global_norm(g, &direction, 1);
+    const weft_value both = weft_greater(g, weft_minimum(g, above, below), zero);
+    const weft_value divisor = weft_where(g, both, below, one);
+    return weft_where(g, both, weft_div(g, above, divisor), one);
+}
+
+static weft_value update_lamb(const rule *r)
+{
+    weft_graph *g = r->s->g;
+    const weft_adam_options *o = &r->s->o->adam;
+    const double beta1 = weft_option(o->beta1, 0.9), beta2 = weft_option(o->beta2, 0.999);
+    const double eps = weft_option(o->eps, 1e-6);
+    if (!in_range(r, "beta1", beta1, 1) || !in_range(r, "beta2", beta2, 1) ||
+        !in_range(r, "eps", eps, INFINITY))
+        return WEFT_NO_VALUE;
+    const weft_value grad = whole_gradient(r, 0);
+    const weft_value m = moving(r, "m", grad, beta1, 1 - beta1);
+    const weft_value v = moving(r, "v", weft_square(g, grad), beta2, 1 - beta2);
+    weft_value direction = over_root(g, corrected(r, m, beta1), corrected(r, v, beta2), eps);
+    if (r->decay != 0) direction = weft_add(g, direction, weft_scale(g, r->param, r->decay));
+    return descend(r, direction, weft_mul(g, r->lr, trust_ratio(r, direction)), 0);
+}
+
+/* By weft_optimizer_kind. */
+static const struct {
+    weft_value (*update)(const rule *r);
+    bool counts;  /* reads the number of the step */
+    size_t decay; /* where weft_optimizer has its weight decay */
+} rules[] = {
+    {update_sgd, false, offsetof(weft_optimizer, sgd.weight_decay)},
+    {update_adam, true, offsetof(weft_optimizer, adam.weight_decay)},
+    {update_adam, true, offsetof(weft_optimizer, adam.weight_decay)},
+    {update_adagrad, false, offsetof(weft_optimizer, rms.weight_decay)},
+    {update_rmsprop, false, offsetof(weft_optimizer, rms.weight_decay)},
+    {update_lamb, true, offsetof(weft_optimizer, adam.weight_decay)},
+};
+
+bool step_counts(const weft_optimizer *o)
+{
+    return rules[o->kind].counts;
+}
+
+static double decay_of(const weft_optimizer *o, const weft_param_group *group, const char *name)
+{
+    double decay;
+    memcpy(&decay, (const char *)o + rules[o->kind].decay, sizeof decay);
+    if (weft_name_matches(o->no_decay, name)) decay = 0;
+    return weft_option(group->weight_decay, decay);
+}
+
+/* Parameters of one group share the node of their learning rate once equal nodes are merged. */
+weft_value step_update(const train_step *s, weft_value param, weft_value grad)
+{
+    const char *name = step_param_name(s, param);
+    const weft_param_group *group = step_group(s->o, name);
+    const double lr_scale = weft_option(group->lr_scale, 1), decay = decay_of(s->o, group, name);
+    const rule r = {s, param, grad, lr_scale == 1 ? s->lr : weft_scale(s->g, s->lr, lr_scale),
+                    decay};
+    if (!in_range(&r, "weight_decay", decay, INFINITY)) return WEFT_NO_VALUE;
+    return rules[s->o->kind].update(&r);
+}

@@ -1,0 +1,45 @@
+/* A training step inside: what optimizer.c builds, and the rules of its updates (rules.c). */
+#ifndef WEFT_STEP_H
+#define WEFT_STEP_H
+
+#include "shards.h"
+
+/* A step that is being built. The lists have room for n values each; frozen parameters are removed
+ * from params, grads and counted. Running averages (weft_track) are at the end of params; their
+ * gradients are the values that they move towards. */
+typedef struct train_step {
+    weft_graph *g;
+    const weft_optimizer *o;
+    const char *name;        /* of its states */
+    weft_value lr, t, scale; /* t: the number of the step; scale: of the gradients */
+    weft_value one; /* 1; with a guard, the run ends before it is computed if the step fails */
+    weft_value *params, *grads;
+    weft_value *updates; /* and one more */
+    bool *counted;       /* in the norm of a split model; else NULL */
+    size_t n, n_trained; /* all; without the running averages */
+    weft_tracked *tracked;
+    size_t n_tracked;
+    uint8_t *written; /* by value: an update node of the graph writes it */
+    size_t n_written;
+} train_step;
+
+/* The bytes of the name of a state: those of the step, of a moment and of the parameter, and of the
+ * piece (weft_shards_state). */
+#define STEP_NAME_BYTES (WEFT_MAX_STEP_NAME + WEFT_MAX_TRAINED_NAME + 160)
+
+/* The name of a parameter, also if this is a piece of it (weft_gathered_piece). */
+const char *step_param_name(const train_step *step, weft_value param);
+/* Whether the value itself is a piece, and not the whole parameter. */
+bool step_has_piece(const train_step *step, weft_value param);
+/* The first group that matches a name; one without settings if there is none. */
+const weft_param_group *step_group(const weft_optimizer *optimizer, const char *name);
+/* The first element, in the parameter that is given, of this rank's piece. */
+int64_t step_first(const train_step *step, weft_value param);
+/* The parameter, or this rank's piece of it: the elements that `grads` has. */
+weft_value step_piece(const train_step *step, weft_value param);
+/* Whether the updates read the number of the step. */
+bool step_counts(const weft_optimizer *optimizer);
+/* Adds the update of a parameter. */
+weft_value step_update(const train_step *step, weft_value param, weft_value grad);
+
+#endif

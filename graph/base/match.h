@@ -1,0 +1,31 @@
+/* base/match.h - the names that two lists have in common, and those that one of them lacks. Not
+ * installed. */
+#ifndef WEFT_BASE_MATCH_H
+#define WEFT_BASE_MATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The names themselves belong to the lists that were compared. */
+typedef struct name_match {
+    const char **matched, **missing, **unexpected; /* in the order of their lists */
+    size_t n_matched, n_missing, n_unexpected;
+} name_match;
+
+/* Compares the names that are wanted with those that were found: one that is wanted only is
+ * missing, one that was found only is unexpected. False when memory is out. O(n log n). */
+bool match_names(name_match *m, const char *const *wanted, size_t n_wanted,
+                 const char *const *found, size_t n_found);
+void match_free(name_match *m);
+/* Says how many are missing and unexpected, the first of them, and the nearest unexpected name to
+ * one that is missing; `what` is the plural of what has the names. Cuts what does not fit. */
+void match_text(const name_match *m, const char *what, char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

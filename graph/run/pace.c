@@ -1,0 +1,37 @@
+/* Trials of runs on one thread: see pace.h. */
+#include "pace.h"
+
+#define MAX_SERIES 63
+#define BETWEEN    16 /* runs of the team after a trial that was not faster */
+
+static void record_alone(pace *p, uint64_t ns)
+{
+    const bool trial = p->series == 0;
+    p->alone--;
+    if (!trial) return;
+    if (ns < p->team_ns)
+        p->series = p->alone = 1;
+    else
+        p->together = BETWEEN;
+}
+
+static void record_team(pace *p, uint64_t ns, uint64_t slept_ns)
+{
+    p->team_ns = ns;
+    if (p->together) {
+        p->together--;
+    } else if (slept_ns < ns / 4) {
+        p->series = 0;
+    } else {
+        if (p->series) p->series = p->series < MAX_SERIES ? 2 * p->series + 1 : MAX_SERIES;
+        p->alone = p->series ? p->series : 1;
+    }
+}
+
+void pace_record(pace *p, bool alone, uint64_t ns, uint64_t slept_ns)
+{
+    if (alone)
+        record_alone(p, ns);
+    else
+        record_team(p, ns, slept_ns);
+}

@@ -1,0 +1,69 @@
+/* Waiting for threads: see progress.h. */
+#include "progress.h"
+
+#include "base/clock.h"
+
+bool sleepers_init(sleepers *s)
+{
+    atomic_init(&s->count, 0);
+    if (pthread_mutex_init(&s->lock, NULL) != 0) return false;
+    if (pthread_cond_init(&s->changed, NULL) == 0) return true;
+    pthread_mutex_destroy(&s->lock);
+    return false;
+}
+
+void sleepers_free(sleepers *s)
+{
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* Either this thread sees the sleeper's count, or the sleeper sees the new value: both write before
+ * they read, in one order for all threads. */
+void progress_add(sleepers *s, atomic_ullong *value, uint64_t amount, uint64_t target)
+{
+    if (atomic_fetch_add(value, amount) + amount < target || !atomic_load(&s->count)) return;
+    pthread_mutex_lock(&s->lock);
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+uint64_t progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target)
+{
+    const uint64_t begin = clock_ns();
+    pthread_mutex_lock(&s->lock);
+    atomic_fetch_add(&s->count, 1);
+    while (atomic_load(value) < target) pthread_cond_wait(&s->changed, &s->lock);
+    atomic_fetch_sub(&s->count, 1);
+    pthread_mutex_unlock(&s->lock);
+    return clock_ns() - begin;
+}
+
+/* Lets another thread of the same core run for some cycles. */
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+bool progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *spin_ns)
+{
+    uint64_t end = 0;
+    for (;;) {
+        for (int i = 0; i < 16; i++) {
+            if (progress_reached(value, target)) {
+                *spin_ns = SPIN_NS;
+                return true;
+            }
+            relax();
+        }
+        const uint64_t now = clock_ns();
+        if (!end) end = now + *spin_ns;
+        if (now >= end) break;
+    }
+    if (*spin_ns > MIN_SPIN_NS) *spin_ns /= 2;
+    return false;
+}

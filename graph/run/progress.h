@@ -1,0 +1,64 @@
+/* How far the threads of a run are in each phase of a group, and how they wait for each other.
+ *
+ * A phase is finished when its work is done, not when all threads have come by. So a thread that
+ * the system has put aside delays the others only if it is in the middle of a tile: they run what
+ * it has not begun. A thread spins for a short time, in which most waits end on an idle machine,
+ * and then sleeps: on a busy one, spinning would take the processor from the thread that it waits
+ * for. */
+#ifndef WEFT_GRAPH_PROGRESS_H
+#define WEFT_GRAPH_PROGRESS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Parts of a short phase: one for each thread, as far as there are bits. */
+#define MAX_PARTS 64
+
+typedef struct phase_progress {
+    atomic_ullong taken;    /* of a long phase: nanoseconds of work; of a short one: a bit a part */
+    atomic_ullong finished; /* nanoseconds of work */
+} phase_progress;
+
+/* Threads that sleep until some progress is made. */
+typedef struct sleepers {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    atomic_int count;
+} sleepers;
+
+/* False if the system has no more of them. */
+bool sleepers_init(sleepers *s);
+void sleepers_free(sleepers *s);
+
+/* Adds `amount` to *value and wakes the sleepers if it has reached `target`. What the calling
+ * thread wrote before is visible to threads that see the target reached. */
+void progress_add(sleepers *s, atomic_ullong *value, uint64_t amount, uint64_t target);
+
+static inline bool progress_reached(const atomic_ullong *value, uint64_t target)
+{
+    return atomic_load_explicit(value, memory_order_acquire) >= target;
+}
+
+/* How long a thread spins: the first wait of a run, and the shortest one. On an idle machine waking
+ * a thread takes about 15 us, and a thread that is late by more than that is late by milliseconds.
+ */
+#define SPIN_NS     50000
+#define MIN_SPIN_NS 1000
+
+/* Spins until *value reaches `target`; false if it has not after *spin_ns. A wait in vain shortens
+ * the next ones, for the thread that it waited for may be put aside for long. */
+bool progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *spin_ns);
+/* Sleeps until *value reaches `target`. Returns for how long, in nanoseconds. */
+uint64_t progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target);
+
+/* Takes part `part` of a short phase. False if another thread has taken it. */
+static inline bool progress_take(phase_progress *p, int part)
+{
+    const unsigned long long bit = 1ull << part;
+    if (atomic_load_explicit(&p->taken, memory_order_relaxed) & bit) return false;
+    return !(atomic_fetch_or_explicit(&p->taken, bit, memory_order_relaxed) & bit);
+}
+
+#endif

@@ -1,0 +1,11 @@
+/* What the import of ONNX asks of resize.c beside weft_resize. */
+#ifndef WEFT_OPS_RESIZE_H
+#define WEFT_OPS_RESIZE_H
+
+#include <weft/ops.h>
+
+/* The bytes of the constants that weft_resize adds for these options; 0 after a failure, which the
+ * graph records. */
+size_t resize_constant_bytes(weft_graph *graph, weft_value x, const weft_resize_options *options);
+
+#endif

@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# The programs of examples/ do what they claim, and print the same on one thread and on two; what they print is in
+# examples/README.md.
+# shellcheck source=tests/support/cases.sh
+. "$(dirname "$0")/../support/cases.sh"
+page=$root/examples/README.md
+unset WEFT_GEMM
+same_bits=false
+
+prepare()
+{
+    local fit
+    mkdir -p tools/data/bible-en-es
+    cp "$data/valid.en" tools/data/bible-en-es/
+    # Training magnifies the rounding, which depends on the instruction set and the compiler. The page is
+    # of AVX-512 and gcc.
+    if "$weft" info | grep '^isa  *v4' >/dev/null && ! readelf -p .comment "$weft" | grep clang >/dev/null; then
+        same_bits=true
+    fi
+    # The page's run of a model of ONNX.
+    [ -x "$build/tests/make_onnx" ] || return
+    cp "$root"/tests/data/digits/*.npy "$root/tests/data/digits/digits.onnx" .
+    read -ra fit <<<"$(sed -n 's/^    \$ weft \(fit .*\)$/\1/p' "$page")"
+    "$weft" "${fit[@]}" --measure=false >fit.txt 2>&1 || { fail "weft ${fit[*]}"; cat fit.txt; }
+}
+
+# block COMMAND: what the page says that "$ COMMAND" prints.
+block()
+{
+    awk -v wanted="    \$ $1" '$0 == wanted { inside = 1; next }
+        inside && !/^    / && NF { exit }
+        inside && /^    \$ / { exit }
+        inside { sub(/^    /, ""); print }' "$page" | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+}
+
+# words_only: numbers become N.
+words_only()
+{
+    sed -E 's/ *-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/ N/g'
+}
+
+# matches COMMAND FILE: the file is what the page says; where bits differ, its first line has the
+# page's words.
+matches()
+{
+    block "$1" >page.txt
+    [ -s page.txt ] || { fail "examples/README.md has no \"\$ $1\""; return; }
+    if $same_bits; then
+        diff -Z page.txt "$2" >difference || { fail "$1 prints other numbers than the page (if kernels round differently on purpose, update it):"; cat difference; }
+    elif [ "$(head -n 1 page.txt | words_only)" != "$(head -n 1 "$2" | words_only)" ]; then
+        fail "$1 prints \"$(head -n 1 "$2")\", other words than the page"
+    fi
+}
+
+# example COMMAND...: runs a program on one thread and on two.
+example()
+{
+    local threads
+    for threads in 1 2; do
+        OMP_NUM_THREADS=$threads "$build/examples/$1" "${@:2}" >"$threads.txt" 2>errors.txt ||
+            { fail "$* fails on $threads threads:"; cat "$threads.txt" errors.txt; }
+    done
+    cmp -s 1.txt 2.txt || { fail "$* prints other numbers on two threads:"; diff 1.txt 2.txt; }
+    matches "./$*" 1.txt
+}
+
+# The examples that run without a file of the reader's, one a line.
+quick_examples()
+{
+    local name
+    for name in "$root"/examples/*.c; do
+        name=$(basename "$name" .c)
+        case $name in train | fine_tune | onnx_service) ;; *) echo "$name" ;; esac
+    done
+}
+
+case_they_are_short()
+{
+    local file
+    for file in "$root"/examples/*.c; do
+        [ "$(wc -l <"$file")" -lt 150 ] || fail "examples/$(basename "$file") has 150 lines or more"
+    done
+}
+
+case_what_they_print()
+{
+    local name
+    for name in $(quick_examples); do example "$name"; done
+}
+
+# Elsewhere the other cases compare words only.
+case_numbers_are_those_of_the_page()
+{
+    $same_bits || skip "the numbers of examples/README.md are those of AVX-512 and gcc"
+    example first
+}
+
+case_an_unknown_pass_is_refused()
+{
+    local name
+    for name in $(quick_examples); do
+        expect 1 '"none" is no optional pass' env WEFT_SKIP=none "$build/examples/$name"
+    done
+}
+
+case_texts_that_char_gpt_refuses()
+{
+    expect 1 "nothing: No such file" "$build/examples/char_gpt" nothing
+    head -n 99 tools/data/bible-en-es/valid.en >short.txt
+    expect 1 "expected a text of at least 100 lines" "$build/examples/char_gpt" short.txt
+}
+
+# The first run trains, the second resumes and finds nothing left to do.
+case_training_is_resumed()
+{
+    "$build/examples/train" counting.safetensors >first.txt || fail "train"
+    "$build/examples/train" counting.safetensors >second.txt || fail "train, resumed"
+    cmp first.txt second.txt || fail "train prints something else when it is resumed"
+    matches "./train" first.txt
+}
+
+case_fine_tuning()
+{
+    need_program make_onnx
+    example fine_tune digits/model.onnx digits/model.safetensors valid_x.npy valid_y.npy digits/mirrored.safetensors
+    expect 0 "f32 [3, 10]" "$weft" run digits/mirrored.safetensors --batch 3 --random
+    expect 2 "usage: fine_tune" "$build/examples/fine_tune"
+    expect 1 "nothing: cannot be opened" "$build/examples/fine_tune" digits.onnx nothing x.npy y.npy out
+    expect 1 "expected at least 128 rows" "$build/examples/fine_tune" digits.onnx digits/model.safetensors \
+        "$root/tests/data/languages/reference/logits.npy" y.npy out
+}
+
+case_a_service()
+{
+    [ -x "$build/examples/onnx_service" ] || skip "libmicrohttpd or protobuf-c is missing"
+    "$weft" export digits -o trained.onnx >export.txt || { fail "weft export"; cat export.txt; }
+    "$build/examples/onnx_service" trained.onnx >address.txt 2>errors.txt &
+    service=$!
+    trap '[ -z "$service" ] || kill "$service"' EXIT
+    python3 "$tests/onnx/onnx_service.py" "$weft" trained.onnx address.txt >served.txt 2>&1 ||
+        { fail "the service:"; cat served.txt errors.txt; }
+    kill -TERM $service
+    wait $service || fail "the service ends with status $?"
+    service=
+    expect 2 "usage: onnx_service" "$build/examples/onnx_service"
+    expect 1 "nothing: cannot be opened" "$build/examples/onnx_service" nothing
+}
+
+run_cases

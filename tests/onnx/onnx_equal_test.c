@@ -1,0 +1,121 @@
+/* Nodes of ONNX that must compute what other nodes, or their definition, compute: attention with a
+ * past, products that broadcast, recurrent layers with activations of their own. */
+#include "onnx_writer.h"
+#include "tests.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_COUNT = 64 };
+
+static const float *numbers(float *out, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++) out[i] = (float)test_uniform(&seed, -1, 1);
+    return out;
+}
+
+/* The outputs `first` and `second` of a file without inputs, of `count` floats, must be equal but
+ * for rounding: some operations on numbers of about 1. */
+static void expect_equal(arena *p, written_graph *g, int64_t opset, size_t count)
+{
+    weft_error error = {0};
+    weft_value in[1], out[2];
+    float x[2][MAX_COUNT];
+    write_output(p, g, "first");
+    write_output(p, g, "second");
+    weft_onnx *m = must_load_written(p, g, opset, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    weft_graph *graph = weft_graph_new();
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, graph, 0, in, out), WEFT_OK);
+    weft_plan *plan = weft_plan_new(graph, out, 2, NULL, &error);
+    weft_params *params = weft_params_new();
+    CU_ASSERT_EQUAL(weft_onnx_weights(m, params, &error), WEFT_OK);
+    weft_session *s = weft_session_new(plan, params, NULL, &error);
+    CU_ASSERT_TRUE_FATAL(s && weft_run(s) == WEFT_OK);
+    for (int k = 0; k < 2; k++)
+        CU_ASSERT_EQUAL_FATAL(weft_fetch(s, out[k], x[k], count * sizeof **x), WEFT_OK);
+    for (size_t i = 0; i < count; i++) CU_ASSERT_DOUBLE_EQUAL(x[0][i], x[1][i], 1e-6);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(graph);
+    weft_onnx_free(m);
+}
+
+/* Two queries after a past of three keys. The causal mask of ONNX lets query i see the past and the
+ * keys up to its own; all keys at once and a mask of that give the same. */
+static void test_attention_past(void)
+{
+    enum { HEADS = 2, QUERIES = 2, PAST = 3, KEYS = PAST + QUERIES, DIM = 4 };
+    static const weft_shape own = {4, {1, HEADS, QUERIES, DIM}}, old = {4, {1, HEADS, PAST, DIM}};
+    static const char *const names[] = {"q", "k", "v", "past_k", "past_v"};
+    float data[HEADS * PAST * DIM], mask[QUERIES * KEYS];
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    for (int i = 0; i < 5; i++) {
+        const weft_shape shape = i < 3 ? own : old;
+        write_floats(&p, g, names[i], shape,
+                     numbers(data, (size_t)weft_shape_numel(shape), 7 + (uint64_t)i));
+    }
+    for (int i = 0; i < QUERIES * KEYS; i++) mask[i] = i % KEYS <= PAST + i / KEYS ? 0 : -INFINITY;
+    write_floats(&p, g, "mask", WEFT_SHAPE(QUERIES, KEYS), mask);
+    write_int(&p,
+              write_node(&p, g, "Attention", "q k v - past_k past_v", "first present_k present_v"),
+              "is_causal", 1);
+    write_int(&p, write_node(&p, g, "Concat", "past_k k", "all_k"), "axis", 2);
+    write_int(&p, write_node(&p, g, "Concat", "past_v v", "all_v"), "axis", 2);
+    write_node(&p, g, "Attention", "q all_k all_v mask", "second");
+    expect_equal(&p, g, 23, HEADS * QUERIES * DIM);
+    arena_free(&p);
+}
+
+/* A batch of one matrix, and of four. */
+static void test_einsum_broadcast(void)
+{
+    float data[4 * 3 * 2];
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    write_floats(&p, g, "x", WEFT_SHAPE(1, 2, 3), numbers(data, 6, 1));
+    write_floats(&p, g, "y", WEFT_SHAPE(4, 3, 2), numbers(data, 24, 2));
+    write_text(&p, write_node(&p, g, "Einsum", "x y", "first"), "equation", "...ij,...jk->...ik");
+    write_node(&p, g, "MatMul", "x y", "second");
+    expect_equal(&p, g, 17, 16);
+    arena_free(&p);
+}
+
+/* One step of an LSTM with one number, whose three activations differ; c begins at 0. The gates are
+ * in the order i, o, f, c. */
+static void test_activations(void)
+{
+    static const float weights[4] = {0.3f, -0.4f, 0.5f, 0.7f}, x = 2, recurrent[4] = {0};
+    static const char *const names[] = {"Sigmoid", "Relu", "Tanh"};
+    ProtobufCBinaryData strings[3];
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    write_floats(&p, g, "x", WEFT_SHAPE(1, 1, 1), &x);
+    write_floats(&p, g, "w", WEFT_SHAPE(1, 4, 1), weights);
+    write_floats(&p, g, "r", WEFT_SHAPE(1, 4, 1), recurrent);
+    WeftOnnx__NodeProto *node = write_node(&p, g, "LSTM", "x w r", "y");
+    write_int(&p, node, "hidden_size", 1);
+    for (int i = 0; i < 3; i++)
+        strings[i] = (ProtobufCBinaryData){strlen(names[i]), (uint8_t *)(uintptr_t)names[i]};
+    WeftOnnx__AttributeProto *a = write_attribute(&p, node, "activations");
+    a->strings = strings;
+    a->n_strings = 3;
+    write_int(&p, write_node(&p, g, "Flatten", "y", "first"), "axis", 0);
+    const double i = 1 / (1 + exp(-0.6)), o = 1 / (1 + exp(0.8)), c = 1.4;
+    const float wanted = (float)(o * tanh(i * c));
+    write_floats(&p, g, "wanted", WEFT_SHAPE(1, 1), &wanted);
+    write_node(&p, g, "Identity", "wanted", "second");
+    expect_equal(&p, g, 17, 1);
+    arena_free(&p);
+}
+
+void onnx_equal_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("onnx_equal", NULL, NULL);
+    CU_add_test(suite, "attention with a past", test_attention_past);
+    CU_add_test(suite, "Einsum that broadcasts", test_einsum_broadcast);
+    CU_add_test(suite, "activations of an LSTM", test_activations);
+}

@@ -1,0 +1,455 @@
+/* Ops of ONNX that are compositions of several ops: their gradients against differences. Functions
+ * that a model defines. Models whose import would take far more memory than their files. */
+#include "onnx_writer.h"
+#include "tests.h"
+
+#include <weft/autograd.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Gradients ---- */
+
+#define MAX_INPUTS 4
+
+/* Inputs of doubles in [low, high); integers and bools are what a case says. */
+static void fill(const weft_onnx_value *input, double low, double high, double *data)
+{
+    uint64_t random = 7;
+    for (int64_t i = 0; i < weft_shape_numel(input->shape); i++)
+        data[i] = test_uniform(&random, low, high);
+}
+
+/* Compares the gradients of sum(y^2) of all inputs of doubles, in [low, high), with differences. */
+static void check_gradients(written_graph *g, arena *memory, int64_t opset, double low, double high)
+{
+    weft_error error = {0};
+    weft_value in[MAX_INPUTS], out;
+    weft_check_feed feeds[MAX_INPUTS];
+    weft_check_result result;
+    size_t n;
+    write_output(memory, g, "y");
+    weft_onnx *m = must_load_written(memory, g, opset, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    weft_graph *graph = weft_graph_new();
+    weft_params *store = weft_params_new();
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, graph, 0, in, &out), WEFT_OK);
+    const weft_onnx_value *inputs = weft_onnx_inputs(m, &n);
+    CU_ASSERT_TRUE_FATAL(n <= MAX_INPUTS);
+    for (size_t i = 0; i < n; i++) {
+        const size_t bytes = weft_tensor_bytes(inputs[i].dtype, inputs[i].shape);
+        double *data = arena_alloc(memory, bytes);
+        fill(&inputs[i], low, high, data);
+        feeds[i] = (weft_check_feed){in[i], data, bytes};
+    }
+    weft_value loss = weft_sum(graph, weft_square(graph, out), WEFT_ALL_AXES, false);
+    const weft_status status =
+        weft_check_gradient(graph, loss, in, n, store, feeds, n, 0, 1, &result, &error);
+    if (status != WEFT_OK || !(result.worst_error < 1e-6))
+        fprintf(stderr, "\n    %s: %g at %s; %s: %s\n", g->nodes[0]->op_type, result.worst_error,
+                result.where, error.where, error.message);
+    CU_ASSERT_EQUAL(status, WEFT_OK);
+    CU_ASSERT_TRUE(result.checked > 0 && result.worst_error < 1e-6);
+    weft_params_free(store);
+    weft_graph_free(graph);
+    weft_onnx_free(m);
+}
+
+static void test_grid_sample(void)
+{
+    static const char *const modes[] = {"linear", "cubic"};
+    static const char *const paddings[] = {"zeros", "border", "reflection"};
+    for (int k = 0; k < 12; k++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(2, 2, 3, 4));
+        write_input(&p, g, "grid", ONNX_DOUBLE, WEFT_SHAPE(2, 2, 3, 2));
+        WeftOnnx__NodeProto *node = write_node(&p, g, "GridSample", "x grid", "y");
+        write_text(&p, node, "mode", modes[k % 2]);
+        write_text(&p, node, "padding_mode", paddings[k / 2 % 3]);
+        write_int(&p, node, "align_corners", k / 6);
+        check_gradients(g, &p, 20, -1.3, 1.3);
+        arena_free(&p);
+    }
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(1, 2, 2, 3, 2));
+    write_input(&p, g, "grid", ONNX_DOUBLE, WEFT_SHAPE(1, 1, 2, 2, 3));
+    write_node(&p, g, "GridSample", "x grid", "y");
+    check_gradients(g, &p, 20, -1.3, 1.3);
+    arena_free(&p);
+}
+
+static void test_roi_align(void)
+{
+    static const int64_t images[3] = {1, 0, 1};
+    static const char *const modes[] = {"avg", "max"};
+    for (int k = 0; k < 2; k++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(2, 3, 5, 4));
+        write_input(&p, g, "boxes", ONNX_DOUBLE, WEFT_SHAPE(3, 4));
+        write_longs(&p, g, "images", WEFT_SHAPE(3), images);
+        WeftOnnx__NodeProto *node = write_node(&p, g, "RoiAlign", "x boxes images", "y");
+        write_text(&p, node, "mode", modes[k]);
+        write_int(&p, node, "sampling_ratio", 2);
+        write_int(&p, node, "output_height", 2);
+        write_int(&p, node, "output_width", 3);
+        check_gradients(g, &p, 16, 0.1, 4);
+        arena_free(&p);
+    }
+}
+
+static void test_determinant(void)
+{
+    for (int64_t m = 1; m <= 5; m++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(3, m, m));
+        write_node(&p, g, "Det", "x", "y");
+        check_gradients(g, &p, 11, -2, 2);
+        arena_free(&p);
+    }
+}
+
+/* Updates at equal indices, too. */
+static void test_scatter(void)
+{
+    static const char *const reductions[] = {"none", "add", "mul", "min", "max"};
+    static const int64_t indices[6] = {1, 0, 1, 2, 1, -1}, without_repeats[6] = {0, 1, 2, 2, 0, 1};
+    for (int k = 0; k < 5; k++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(2, 3));
+        write_input(&p, g, "updates", ONNX_DOUBLE, WEFT_SHAPE(2, 3));
+        write_longs(&p, g, "at", WEFT_SHAPE(2, 3), k ? indices : without_repeats);
+        WeftOnnx__NodeProto *node = write_node(&p, g, "ScatterElements", "x at updates", "y");
+        write_text(&p, node, "reduction", reductions[k]);
+        write_int(&p, node, "axis", 1);
+        check_gradients(g, &p, 18, -2, 2);
+        arena_free(&p);
+    }
+}
+
+static void test_attention(void)
+{
+    for (int k = 0; k < 4; k++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        write_input(&p, g, "q", ONNX_DOUBLE, WEFT_SHAPE(2, 3, 8));
+        write_input(&p, g, "k", ONNX_DOUBLE, WEFT_SHAPE(2, 4, 4));
+        write_input(&p, g, "v", ONNX_DOUBLE, WEFT_SHAPE(2, 4, 6));
+        write_input(&p, g, "mask", ONNX_DOUBLE, WEFT_SHAPE(3, 4));
+        WeftOnnx__NodeProto *node =
+            write_node(&p, g, "Attention", k == 3 ? "q k v mask" : "q k v", "y");
+        if (k != 3) write_node(&p, g, "Identity", "mask", "unused");
+        write_int(&p, node, "q_num_heads", 4);
+        write_int(&p, node, "kv_num_heads", 2);
+        if (k == 1) write_int(&p, node, "is_causal", 1);
+        if (k == 2) write_float(&p, node, "softcap", 0.5);
+        check_gradients(g, &p, 23, -1, 1);
+        arena_free(&p);
+    }
+}
+
+static void test_signals(void)
+{
+    static const int64_t step = 2, length = 4;
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(2, 9, 1));
+    write_input(&p, g, "window", ONNX_DOUBLE, WEFT_SHAPE(4));
+    write_longs(&p, g, "step", WEFT_SCALAR, &step);
+    write_longs(&p, g, "length", WEFT_SCALAR, &length);
+    write_node(&p, g, "STFT", "x step window length", "y");
+    check_gradients(g, &p, 17, -1, 1);
+    arena_free(&p);
+}
+
+/* ---- Functions ---- */
+
+/* y = own.scaled(x), whose body multiplies by the attribute "factor" of the call. */
+static written_graph *calling(arena *p, bool recursive)
+{
+    written_graph *g = write_graph(p), *body = write_graph(p);
+    WeftOnnx__NodeProto *factor = write_node(p, body, "Constant", "", "f");
+    write_attribute(p, factor, "value_float")->ref_attr_name = (char *)(uintptr_t) "factor";
+    WeftOnnx__NodeProto *node =
+        write_node(p, body, recursive ? "scaled" : "Mul", recursive ? "a -" : "a f", "b");
+    if (recursive) {
+        node->domain = (char *)(uintptr_t) "own";
+        write_attribute(p, node, "factor")->ref_attr_name = (char *)(uintptr_t) "factor";
+    }
+    write_function(p, g, "scaled", "a left_out", "b", body);
+    write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(2));
+    node = write_node(p, g, "scaled", "x", "y");
+    node->domain = (char *)(uintptr_t) "own";
+    write_float(p, node, "factor", 2.5);
+    write_output(p, g, "y");
+    return g;
+}
+
+static void test_function(void)
+{
+    static const float x[2] = {2, -4};
+    const void *inputs[] = {x};
+    arena p = {.blocks = NULL};
+    weft_error error = {0};
+    weft_onnx *m = must_load_written(&p, calling(&p, false), 17, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    const weft_builder builder = weft_onnx_builder(m);
+    const weft_build_options o = {.shape.rows = 1};
+    weft_params *store = weft_params_new();
+    weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
+    weft_tensor y;
+    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, 0, &y));
+    CU_ASSERT_EQUAL(((const float *)y.data)[0], 5);
+    CU_ASSERT_EQUAL(((const float *)y.data)[1], -10);
+    weft_forward_free(forward);
+    weft_params_free(store);
+    weft_onnx_free(m);
+    arena_free(&p);
+}
+
+/* ---- Products of bytes ---- */
+
+enum { BYTE_ROWS = 3, BYTE_COLUMNS = 7 };
+
+/* How many nodes multiply with a matrix of bytes. */
+static int byte_products(const weft_onnx *m)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value in[MAX_INPUTS], out[MAX_INPUTS];
+    int n = 0;
+    CU_ASSERT_EQUAL(weft_onnx_build(m, g, 0, in, out), WEFT_OK);
+    for (size_t i = 0; i < weft_graph_node_count(g); i++)
+        n += !strcmp(weft_graph_node(g, i).op->name, "matmul_quantized");
+    weft_graph_free(g);
+    return n;
+}
+
+/* x is quantised as the run computes, and multiplied with a matrix of the file: every element is
+ * the sum of whole numbers. `way` 0: one zero point; 1: one for each column; 2: none. `extreme`:
+ * all elements are the largest. */
+static void check_bytes(int64_t k, int type, int way, bool extreme)
+{
+    arena p = {.blocks = NULL};
+    weft_error error = {0};
+    written_graph *g = write_graph(&p);
+    const weft_shape shape = WEFT_SHAPE(k, BYTE_COLUMNS);
+    const bool is_signed = type == ONNX_INT8;
+    int8_t *b = malloc((size_t)(k * BYTE_COLUMNS)), zero[BYTE_COLUMNS];
+    float *x = malloc((size_t)(BYTE_ROWS * k) * sizeof *x);
+    uint64_t random = 9;
+    for (int64_t i = 0; i < k * BYTE_COLUMNS; i++)
+        b[i] = extreme ? is_signed ? -128 : -1 : (int8_t)(test_random(&random) & 255);
+    for (int i = 0; i < BYTE_COLUMNS; i++) zero[i] = (int8_t)(extreme ? 0 : 17 * i - 50);
+    for (int64_t i = 0; i < BYTE_ROWS * k; i++)
+        x[i] = extreme ? 5.0f : (float)test_uniform(&random, -1, 3);
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(BYTE_ROWS, k));
+    write_bytes(&p, g, "b", type, shape, b);
+    if (way < 2)
+        write_bytes(&p, g, "zero", type, way ? WEFT_SHAPE(BYTE_COLUMNS) : WEFT_SCALAR, zero);
+    write_node(&p, g, "DynamicQuantizeLinear", "x", "a a_scale a_zero");
+    write_node(&p, g, "MatMulInteger", way < 2 ? "a b a_zero zero" : "a b a_zero", "y");
+    for (int i = 0; i < 3; i++) write_output(&p, g, i == 0 ? "y" : i == 1 ? "a" : "a_zero");
+    weft_onnx *m = must_load_written(&p, g, 17, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    CU_ASSERT_EQUAL(byte_products(m), 1);
+    const weft_builder builder = weft_onnx_builder(m);
+    const weft_build_options o = {.shape.rows = BYTE_ROWS};
+    weft_params *store = weft_params_new();
+    weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
+    weft_tensor t[3];
+    const void *inputs[] = {x};
+    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
+    for (size_t i = 0; i < 3; i++) CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, i, &t[i]));
+    const int32_t *y = t[0].data, *a = t[1].data, a_zero = *(const int32_t *)t[2].data;
+    int wrong = 0;
+    for (int64_t i = 0; i < BYTE_ROWS * BYTE_COLUMNS; i++) {
+        int64_t sum = 0;
+        for (int64_t c = 0; c < k; c++) {
+            const int8_t bits = b[c * BYTE_COLUMNS + i % BYTE_COLUMNS];
+            const int8_t off = way == 2 ? 0 : zero[way ? i % BYTE_COLUMNS : 0];
+            sum += (a[i / BYTE_COLUMNS * k + c] - a_zero) *
+                   (is_signed ? bits - off : (uint8_t)bits - (uint8_t)off);
+        }
+        wrong += y[i] != sum;
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    weft_forward_free(forward);
+    weft_params_free(store);
+    weft_onnx_free(m);
+    arena_free(&p);
+    free(b);
+    free(x);
+}
+
+static void test_bytes(void)
+{
+    static const int64_t lengths[] = {1, 32, 45, 300};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int way = 0; way < 6; way++)
+            check_bytes(lengths[i], way < 3 ? ONNX_INT8 : ONNX_UINT8, way % 3, false);
+    check_bytes(5000, ONNX_INT8, 2, true); /* sums of 1.6e8, which f32 does not hold */
+    check_bytes(5000, ONNX_UINT8, 0, true);
+}
+
+/* x and a matrix, which the file has transposed for Gemm, are dequantized and then multiplied: as
+ * bytes, unless x has 16 bits (`wide`). */
+static void check_dequantized(bool gemm, bool by_column, bool wide)
+{
+    enum { LENGTH = 70 };
+    arena p = {.blocks = NULL};
+    weft_error error = {0};
+    written_graph *g = write_graph(&p);
+    int8_t b[LENGTH * BYTE_COLUMNS], zero[BYTE_COLUMNS];
+    const uint16_t x_zero = wide ? 30000 : 101;
+    float x[BYTE_ROWS * LENGTH], scale[BYTE_COLUMNS], bias[BYTE_COLUMNS];
+    const float x_scale = wide ? 1e-4f : 0.02f;
+    uint64_t random = 3;
+    for (int i = 0; i < LENGTH * BYTE_COLUMNS; i++) b[i] = (int8_t)(test_random(&random) & 255);
+    for (int i = 0; i < BYTE_ROWS * LENGTH; i++) x[i] = (float)test_uniform(&random, -2, 3);
+    for (int i = 0; i < BYTE_COLUMNS; i++) {
+        scale[i] = 0.01f * (float)(i + 1);
+        zero[i] = (int8_t)(9 * i - 20);
+        bias[i] = (float)i;
+    }
+    const weft_shape several = by_column ? WEFT_SHAPE(BYTE_COLUMNS) : WEFT_SCALAR;
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(BYTE_ROWS, LENGTH));
+    write_floats(&p, g, "x_scale", WEFT_SCALAR, &x_scale);
+    write_bytes(&p, g, "x_zero", wide ? ONNX_UINT16 : ONNX_UINT8, WEFT_SCALAR, &x_zero);
+    write_bytes(&p, g, "b", ONNX_INT8,
+                gemm ? WEFT_SHAPE(BYTE_COLUMNS, LENGTH) : WEFT_SHAPE(LENGTH, BYTE_COLUMNS), b);
+    write_floats(&p, g, "b_scale", several, scale);
+    write_bytes(&p, g, "b_zero", ONNX_INT8, several, zero);
+    write_node(&p, g, "QuantizeLinear", "x x_scale x_zero", "xq");
+    write_node(&p, g, "DequantizeLinear", "xq x_scale x_zero", "xd");
+    write_int(&p, write_node(&p, g, "DequantizeLinear", "b b_scale b_zero", "bd"), "axis",
+              gemm ? 0 : 1);
+    if (gemm) {
+        write_floats(&p, g, "bias", WEFT_SHAPE(BYTE_COLUMNS), bias);
+        write_int(&p, write_node(&p, g, "Gemm", "xd bd bias", "y"), "transB", 1);
+    } else {
+        write_node(&p, g, "MatMul", "xd bd", "y");
+    }
+    write_output(&p, g, "y");
+    write_output(&p, g, "xq");
+    weft_onnx *m = must_load_written(&p, g, 21, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    CU_ASSERT_EQUAL(byte_products(m), !wide);
+    const weft_builder builder = weft_onnx_builder(m);
+    const weft_build_options o = {.shape.rows = BYTE_ROWS};
+    weft_params *store = weft_params_new();
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_weights(m, store, &error), WEFT_OK);
+    weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
+    weft_tensor t[2];
+    const void *inputs[] = {x};
+    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
+    for (size_t i = 0; i < 2; i++) CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, i, &t[i]));
+    for (int i = 0; i < BYTE_ROWS * BYTE_COLUMNS; i++) {
+        const int column = i % BYTE_COLUMNS, which = by_column ? column : 0;
+        double sum = 0, sizes = 0;
+        for (int c = 0; c < LENGTH; c++) {
+            const int32_t xq = ((const int32_t *)t[1].data)[i / BYTE_COLUMNS * LENGTH + c];
+            const double term =
+                (xq - x_zero) *
+                (b[gemm ? column * LENGTH + c : c * BYTE_COLUMNS + column] - zero[which]);
+            sum += term;
+            sizes += fabs(term);
+        }
+        const double each = (double)x_scale * (double)scale[which];
+        const double want = sum * each + (gemm ? column : 0);
+        /* Products of f32 round each of LENGTH sums, by 2^-24 of the terms at most. */
+        CU_ASSERT_DOUBLE_EQUAL((double)((const float *)t[0].data)[i], want,
+                               1e-5 + 1e-6 * fabs(want) +
+                                   (wide ? LENGTH * 0x1p-24 * sizes * each : 0));
+    }
+    weft_forward_free(forward);
+    weft_params_free(store);
+    weft_onnx_free(m);
+    arena_free(&p);
+}
+
+static void test_dequantized(void)
+{
+    for (int k = 0; k < 8; k++) check_dequantized(k & 4, k & 2, k & 1);
+}
+
+/* ---- Memory ---- */
+
+static void refuse(arena *p, written_graph *g, weft_status status, const char *text)
+{
+    weft_error error = {0};
+    CU_ASSERT_PTR_NULL(load_written(p, g, 17, NULL, &error));
+    CU_ASSERT_EQUAL(error.status, status);
+    if (!strstr(error.message, text)) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_TRUE(strstr(error.message, text) != NULL);
+}
+
+/* Determinants are of matrices. */
+static void test_no_matrix(void)
+{
+    static const weft_shape shapes[] = {{1, {1}}, {2, {2, 3}}, {3, {2, 3, 1}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        write_input(&p, g, "x", ONNX_DOUBLE, shapes[i]);
+        write_node(&p, g, "Det", "x", "y");
+        write_output(&p, g, "y");
+        refuse(&p, g, WEFT_BAD_SHAPE, "needs square matrices");
+        arena_free(&p);
+    }
+}
+
+/* A function that calls itself. */
+static void test_recursion(void)
+{
+    arena p = {.blocks = NULL};
+    refuse(&p, calling(&p, true), WEFT_TOO_LARGE, "bodies are more than");
+    arena_free(&p);
+}
+
+/* A loop of a million iterations, each of which makes another constant of a quarter of a MB. */
+static void test_many_constants(void)
+{
+    static const int64_t trips = 1000000, shape = 65536;
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p), *body = write_graph(&p);
+    write_input(&p, body, "i", ONNX_INT64, WEFT_SCALAR);
+    write_input(&p, body, "go_on", ONNX_BOOL, WEFT_SCALAR);
+    write_input(&p, body, "before", ONNX_FLOAT, WEFT_SHAPE(65536));
+    write_longs(&p, body, "shape", WEFT_SHAPE(1), &shape);
+    write_node(&p, body, "ConstantOfShape", "shape", "zeros");
+    write_node(&p, body, "Add", "before zeros", "after");
+    write_node(&p, body, "Identity", "go_on", "next");
+    write_output(&p, body, "next");
+    write_output(&p, body, "after");
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(65536));
+    write_longs(&p, g, "trips", WEFT_SCALAR, &trips);
+    WeftOnnx__NodeProto *loop = write_node(&p, g, "Loop", "trips - x", "last");
+    write_attribute(&p, loop, "body")->g = &body->proto;
+    write_output(&p, g, "last");
+    refuse(&p, g, WEFT_TOO_LARGE, "the import of the model takes more than");
+    arena_free(&p);
+}
+
+void onnx_ops_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("onnx_ops", NULL, NULL);
+    CU_add_test(suite, "gradients of GridSample", test_grid_sample);
+    CU_add_test(suite, "gradients of RoiAlign", test_roi_align);
+    CU_add_test(suite, "gradients of Det", test_determinant);
+    CU_add_test(suite, "gradients of ScatterElements", test_scatter);
+    CU_add_test(suite, "gradients of Attention", test_attention);
+    CU_add_test(suite, "gradients of STFT", test_signals);
+    CU_add_test(suite, "products of bytes", test_bytes);
+    CU_add_test(suite, "products of dequantized bytes", test_dequantized);
+    CU_add_test(suite, "functions of a model", test_function);
+    CU_add_test(suite, "determinants of what is not square", test_no_matrix);
+    CU_add_test(suite, "functions that call themselves", test_recursion);
+    CU_add_test(suite, "loops that take too much memory", test_many_constants);
+}

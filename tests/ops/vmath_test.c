@@ -1,0 +1,202 @@
+/* The kernels of the elementary functions, of each instruction set that runs here, against libm
+ * in the next wider type: a quarter of the points lie evenly among all bit patterns, so that every
+ * exponent, subnormal numbers and NaNs come up, and the others where the functions bend. Every
+ * second call has only the latter: sin and cos take another path if there is a huge number. */
+#include "tests.h"
+
+#include <weft/op.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Points of one call of a kernel: odd, so that vectorised loops have a rest. */
+#define CHUNK  4097
+#define CHUNKS 512
+
+static long double sigmoid_exact(long double x)
+{
+    return 1 / (1 + expl(-x));
+}
+/* f32 is held against double: long double would be slower, not stricter. */
+static double sigmoid_exact_f32(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static long double softplus_exact(long double x)
+{
+    return (x > 0 ? x : 0) + log1pl(expl(-fabsl(x)));
+}
+static double softplus_exact_f32(double x)
+{
+    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
+
+/* The errors that ops/kernels/vmath.h states, in units in the last place. */
+static const struct function {
+    const char *op;
+    double (*exact_f32)(double);
+    long double (*exact_f64)(long double);
+    double ulp[WEFT_DTYPES];
+} functions[] = {
+    {"exp", exp, expl, {[WEFT_F32] = 1.2, [WEFT_F64] = 1.2}},
+    {"log", log, logl, {[WEFT_F32] = 2, [WEFT_F64] = 2}},
+    {"expm1", expm1, expm1l, {[WEFT_F32] = 2, [WEFT_F64] = 2}},
+    {"log1p", log1p, log1pl, {[WEFT_F32] = 1.5, [WEFT_F64] = 1.5}},
+    {"tanh", tanh, tanhl, {[WEFT_F32] = 3, [WEFT_F64] = 3}},
+    {"sigmoid", sigmoid_exact_f32, sigmoid_exact, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
+    {"softplus", softplus_exact_f32, softplus_exact, {[WEFT_F32] = 3, [WEFT_F64] = 3}},
+    {"erf", erf, erfl, {[WEFT_F32] = 1.3, [WEFT_F64] = 1.3}},
+    {"sin", sin, sinl, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
+    {"cos", cos, cosl, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
+};
+
+static const double specials[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 1e5, -1e5};
+#define SPECIALS (sizeof specials / sizeof *specials)
+
+/* Point `i` of f32 (exact in f64 too) or of f64. */
+static double point(weft_dtype dtype, uint64_t i, uint64_t *random)
+{
+    static const double range[] = {1e6, 1000, 100, 10, 4, 2};
+    if (i < SPECIALS) return specials[i];
+    if (i % 2 || i / CHUNK % 2) {
+        double x = test_uniform(random, -range[i / 2 % 6], range[i / 2 % 6]);
+        return dtype == WEFT_F32 ? (double)(float)x : x;
+    }
+    if (dtype == WEFT_F32) {
+        uint32_t bits = (uint32_t)(i / 2 * 0x9E3779B1);
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        return x;
+    }
+    uint64_t bits = i / 2 * 0x9E3779B97F4A7C15;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The distance of a result from the exact value, in units in the last place of the exact value's
+ * exponent; infinite where one is NaN, infinite or zero (of either sign) and the other is not. An
+ * exact value too large for the dtype counts as the power of two above its largest number. */
+static double error_ulp(weft_dtype dtype, double got, long double exact)
+{
+    const int digits = dtype == WEFT_F32 ? 24 : 53, top = dtype == WEFT_F32 ? 128 : 1024;
+    if (isnan(exact) || isnan(got)) return isnan(exact) && isnan(got) ? 0 : INFINITY;
+    if (isinf(exact) || exact == 0)
+        return got == (double)exact && !signbit(got) == !signbit(exact) ? 0 : INFINITY;
+    const long double limit = ldexpl(1, top), a = fminl(fmaxl(got, -limit), limit);
+    exact = fminl(fmaxl(exact, -limit), limit);
+    int exponent = ilogbl(exact);
+    if (exponent > top - 1) exponent = top - 1;
+    if (exponent < 2 - top) exponent = 2 - top;
+    return (double)(fabsl(a - exact) / ldexpl(1, exponent - (digits - 1)));
+}
+
+typedef struct buffers {
+    double x[CHUNK];
+    long double exact[CHUNK];
+    union {
+        float f32[CHUNK];
+        double f64[CHUNK];
+    } in, out;
+} buffers;
+
+static void fill(buffers *b, const struct function *f, weft_dtype dtype, uint64_t first,
+                 uint64_t *random)
+{
+    for (uint64_t i = 0; i < CHUNK; i++) {
+        double x = b->x[i] = point(dtype, first + i, random);
+        if (dtype == WEFT_F32) {
+            b->in.f32[i] = (float)x;
+            b->exact[i] = f->exact_f32(x);
+        } else {
+            b->in.f64[i] = x;
+            b->exact[i] = f->exact_f64(x);
+        }
+    }
+}
+
+static void check(const struct function *f, weft_dtype dtype)
+{
+    static buffers b;
+    const weft_op *op = weft_op_find(f->op);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(op);
+    weft_tensor in = weft_tensor_dense(&b.in, dtype, WEFT_SHAPE(CHUNK));
+    weft_tensor out = weft_tensor_dense(&b.out, dtype, WEFT_SHAPE(CHUNK));
+    weft_call call = {.in = &in, .out = &out, .n_in = 1, .n_out = 1, .tiles = 1};
+    double worst[WEFT_ISAS] = {0}, where[WEFT_ISAS] = {0};
+    uint64_t random = 1;
+    for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {
+        fill(&b, f, dtype, chunk * CHUNK, &random);
+        for (int isa = 0; isa <= (int)weft_isa_best(); isa++) {
+            if (!op->kernel[isa][dtype]) continue;
+            op->kernel[isa][dtype](&call, 0);
+            for (int i = 0; i < CHUNK; i++) {
+                double got = dtype == WEFT_F32 ? (double)b.out.f32[i] : b.out.f64[i];
+                double error = error_ulp(dtype, got, b.exact[i]);
+                if (error <= worst[isa]) continue;
+                worst[isa] = error;
+                where[isa] = b.x[i];
+            }
+        }
+    }
+    for (int isa = 0; isa <= (int)weft_isa_best(); isa++) {
+        if (worst[isa] > f->ulp[dtype])
+            printf("\n    %s %s %s: %.3g ulp at %.17g (%a), %g allowed\n", f->op,
+                   weft_dtype_name(dtype), weft_isa_name((weft_isa)isa), worst[isa], where[isa],
+                   where[isa], f->ulp[dtype]);
+        CU_ASSERT_TRUE(worst[isa] <= f->ulp[dtype]);
+    }
+}
+
+static void test_f32(void)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        check(&functions[i], WEFT_F32);
+}
+
+static void test_f64(void)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        check(&functions[i], WEFT_F64);
+}
+
+/* gelu in f32 tends to 0 on the left, where no error in units in the last place is promised. */
+static void test_gelu(void)
+{
+    const weft_op *op = weft_op_find("gelu");
+    static float x[CHUNK], y[CHUNK];
+    weft_tensor in = weft_tensor_dense(x, WEFT_F32, WEFT_SHAPE(CHUNK));
+    weft_tensor out = weft_tensor_dense(y, WEFT_F32, WEFT_SHAPE(CHUNK));
+    weft_call call = {.in = &in, .out = &out, .n_in = 1, .n_out = 1, .tiles = 1};
+    static const float far[] = {-1e6f, -100, -14, 0, 14, 100, 1e6f, INFINITY};
+    for (int isa = 0; isa <= (int)weft_isa_best(); isa++) {
+        if (!op->kernel[isa][WEFT_F32]) continue;
+        uint64_t random = 2;
+        double worst = 0;
+        for (int chunk = 0; chunk < 64; chunk++) {
+            for (int i = 0; i < CHUNK; i++) x[i] = (float)test_uniform(&random, -12, 12);
+            op->kernel[isa][WEFT_F32](&call, 0);
+            for (int i = 0; i < CHUNK; i++) {
+                const double v = (double)x[i], exact = v / 2 * erfc(-v / sqrt(2));
+                worst = fmax(worst, fabs((double)y[i] - exact) / fmax(1, fabs(exact)));
+            }
+        }
+        CU_ASSERT_TRUE(worst <= 1.2e-7);
+        if (worst > 1.2e-7)
+            printf("\n    gelu %s: an error of %g\n", weft_isa_name((weft_isa)isa), worst);
+        for (size_t i = 0; i < CHUNK; i++) x[i] = i < 8 ? far[i] : NAN;
+        op->kernel[isa][WEFT_F32](&call, 0);
+        for (size_t i = 0; i < 8; i++) CU_ASSERT_EQUAL(y[i], far[i] < 0 ? 0 : far[i]);
+        CU_ASSERT_TRUE(isnan(y[8]) && isnan(y[CHUNK - 1]));
+    }
+}
+
+void vmath_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("vmath", NULL, NULL);
+    CU_add_test(suite, "f32 functions over the whole range", test_f32);
+    CU_add_test(suite, "f64 functions over the whole range", test_f64);
+    CU_add_test(suite, "gelu of f32", test_gelu);
+}

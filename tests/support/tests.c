@@ -1,0 +1,77 @@
+/* What several suites do: threads with small stacks, models of the list, the trainer on batches of
+ * tokens. */
+#include "tests.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct small_thread {
+    void (*run)(void *data);
+    void *data;
+} small_thread;
+
+static void *run_small(void *data)
+{
+    const small_thread *t = data;
+    t->run(t->data);
+    return NULL;
+}
+
+bool test_with_stack(size_t bytes, void (*run)(void *data), void *data)
+{
+    small_thread t = {run, data};
+    pthread_attr_t attr;
+    pthread_t thread;
+    if (pthread_attr_init(&attr) != 0) return false;
+    bool good = pthread_attr_setstacksize(&attr, TEST_SANITIZED ? 8 * bytes : bytes) == 0 &&
+                pthread_create(&thread, &attr, run_small, &t) == 0;
+    pthread_attr_destroy(&attr);
+    if (good) pthread_join(thread, NULL);
+    return good;
+}
+
+void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io)
+{
+    char copy[512], *rest = NULL;
+    const char *options[WEFT_MODEL_OPTIONS];
+    size_t n = 0;
+    weft_error error = {0};
+    CU_ASSERT_TRUE_FATAL(strlen(text) < sizeof copy);
+    memcpy(copy, text, strlen(text) + 1);
+    const weft_model *model = weft_model_find(strtok_r(copy, " ", &rest));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(model);
+    for (char *o; (o = strtok_r(NULL, " ", &rest));) {
+        CU_ASSERT_TRUE_FATAL(n < WEFT_MODEL_OPTIONS);
+        options[n++] = o;
+    }
+    weft_status status = weft_model_build_text(graph, model, options, n, training, io, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", text, error.where, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+}
+
+weft_builder test_builder(const char *model, const char *const *texts, size_t n)
+{
+    static weft_model_config configs[16];
+    static size_t next;
+    weft_model_config *config = &configs[next++ % 16];
+    weft_error error = {0};
+    weft_status status = weft_model_parse(weft_model_find(model), texts, n, config, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    return weft_model_builder(config);
+}
+
+weft_trainer *test_new_trainer(const weft_trainer_options *options, weft_batches *batches,
+                               weft_params *params, weft_error *error)
+{
+    const weft_batch_source source = weft_batches_source(batches);
+    return weft_trainer_new(options, &source, params, error);
+}
+
+weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t limit, double *nll,
+                          size_t *tokens)
+{
+    const weft_batch_source source = weft_batches_source(batches);
+    return weft_trainer_evaluate(trainer, &source, limit, nll, tokens);
+}

@@ -1,0 +1,312 @@
+#!/usr/bin/env bash
+# The program from outside: exit statuses, messages, JSON, what it says of ops, models, plans and profiles, a small
+# training run from corpus to translation, resuming, SIGINT.
+# shellcheck source=tests/support/cases.sh
+. "$(dirname "$0")/../support/cases.sh"
+small=(transformer vocab=50 d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1 batch=2)
+train=("$weft" train --source a.en --target a.es --valid-source a.en --valid-target a.es --vocab 500
+    --batch-tokens 256 --warmup 5 d_model=32 heads=2 d_ff=64 encoder_layers=1 decoder_layers=1)
+
+prepare()
+{
+    head -n 400 "$data/train.en" >a.en
+    head -n 400 "$data/train.es" >a.es
+    mkdir lists
+}
+
+# command_names: those that the usage lists, one a line
+command_names()
+{
+    "$weft" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'
+}
+
+# model_names: one a line
+model_names()
+{
+    "$weft" models --json | sed -n 's/^\t*"name":\t"\(.*\)",$/\1/p'
+}
+
+# bad_list TEXT MESSAGE: the list as printf would write it, what is said about it
+bad_list()
+{
+    # shellcheck disable=SC2059
+    printf "$1" >lists/bad.csv
+    expect 1 "bad.csv: $2" "$weft" plan --instances lists
+    expect 1 "bad.csv: $2" "$weft" plan --instances lists --json
+}
+
+case_usage()
+{
+    expect 2 "Usage: weft" "$weft"
+    expect 0 "Usage: weft" "$weft" --help
+    "$weft" -h 2>&1 >help | grep . && fail "weft -h prints on standard error"
+    cmp help <("$weft" --help) || fail "weft -h is not weft --help"
+    expect 0 "-h " "$weft" vocab train -h
+    expect 1 "cannot be opened" "$weft" score -- -h a # a file by that name
+}
+
+case_every_command_has_help()
+{
+    mapfile -t commands < <(command_names)
+    [ ${#commands[@]} -ge 23 ] || fail "the usage lists ${#commands[@]} commands only"
+    for command in "${commands[@]}"; do
+        expect 0 "Usage: weft $command" "$weft" "$command" --help
+        "$weft" "$command" -h >help 2>errors || fail "weft $command -h is an error"
+        cmp help <("$weft" "$command" --help) || fail "$command -h is not --help"
+        [ ! -s errors ] || fail "$command -h prints on standard error"
+        expect 2 "unrecognized option" "$weft" "$command" --no-such-option
+    done
+}
+
+case_wrong_names_get_a_suggestion()
+{
+    expect 2 'no command "nonsense"' "$weft" nonsense
+    expect 2 'did you mean "train"?' "$weft" trian
+    expect 2 'no model "transfomer" (see `weft models`); did you mean "transformer"?' "$weft" plan transfomer
+    expect 1 'has no option "drpoout"; did you mean "dropout"?' "$weft" plan transformer drpoout=0
+    expect 2 "unrecognized option '--resme'; did you mean '--resume'?" "$weft" train --resme
+    expect 2 "unrecognized option '--bem'; did you mean '--beam'?" "$weft" generate --prompt --resme --bem 3 run
+    expect 1 "WEFT_ISA: \"avx2\" is not an instruction set, expected base, v3, v4 or v4_bf16" \
+        env WEFT_ISA=avx2 "$weft" plan gpt
+}
+
+case_ops_and_models_are_listed()
+{
+    expect 0 '"name":	"matmul"' "$weft" ops --json
+    expect 0 "layer_norm" "$weft" ops
+    expect 0 "parameters" "$weft" models
+    equal "weft models and weft models --json list other models" "$(model_names | wc -l)" \
+        "$("$weft" models | grep -c '^[a-z].*parameters$')"
+    equal "weft models and weft models gpt count other parameters" "$("$weft" models gpt | sed -n '2s/ .*//p')" \
+        "$("$weft" models | sed -n 's/^gpt: .*; \(.*\) parameters/\1/p')"
+}
+
+case_a_model_names_its_commands()
+{
+    expect 0 "commands: dot, plan, profile, bench, check, export, train, generate" "$weft" models gpt
+    expect 0 "commands: dot, plan, profile, bench, check, export, train, translate" "$weft" models seq2seq
+    expect 0 "commands: dot, plan, profile, bench, check, export, fit" "$weft" models resnet
+    expect 0 "export, train (a masked language model)" "$weft" models bert
+    expect 0 '"masked":	true' "$weft" models bert --json
+    "$weft" models attention --json | grep -q '"train"' && fail "a model of vectors is trained on text"
+    expect 2 'no model "none"' "$weft" models none
+    expect 2 "one model at a time" "$weft" models gpt lstm
+}
+
+case_a_model_names_its_options()
+{
+    expect 0 "    d_model            512          width" "$weft" models attention
+    expect 0 "(none|sinusoidal|learned|sinusoidal-halves)" "$weft" models gpt
+    expect 0 '"choices":	["none", "additive", "dot", "general"]' "$weft" models seq2seq --json
+    expect 0 '"kind":	"flag"' "$weft" models gpt --json
+}
+
+case_options_of_models_are_checked()
+{
+    expect 2 'no model "none"' "$weft" plan none
+    expect 1 'no option "colour"' "$weft" plan transformer colour=3
+    expect 1 'heads: "2.5" is not a whole number' "$weft" plan transformer heads=2.5
+    expect 1 "weft: gpt: f64 is 0 or 1, not 2" "$weft" plan gpt f64=2
+    expect 1 "must divide d_model" "$weft" plan transformer heads=7
+}
+
+case_models_that_are_too_large_are_refused_at_once()
+{
+    expect 1 "at most 1000" timeout 60 "$weft" plan gpt heads=7 layers=1000000000
+    expect 1 "must divide d_model" timeout 60 "$weft" plan gpt heads=7 layers=1000
+    expect 1 "the graph has 1048576 nodes" timeout 60 "$weft" plan lstm length=1000000
+}
+
+case_summaries_of_models()
+{
+    expect 0 "updates " "$weft" models transformer --summary --train --depth 1 encoder_layers=1
+    expect 2 "need --summary" "$weft" models transformer encoder_layers=1
+}
+
+case_plans()
+{
+    expect 0 '"ratio"' "$weft" plan transformer --train --json
+    expect 0 "proved optimal" "$weft" plan transformer
+}
+
+case_every_model_is_planned()
+{
+    for model in $(model_names); do
+        expect 0 "arena" "$weft" plan "$model"
+        expect 0 "arena" "$weft" plan "$model" --train
+    done
+}
+
+# What a pass changes.
+case_plans_with_and_without_a_pass()
+{
+    "$weft" plan gpt --train --before-after fuse | grep -Eq "^fused +0 +[1-9]" ||
+        fail "--before-after fuse shows no fused nodes"
+    expect 0 '"without":' "$weft" plan gpt --before-after fuse --json
+    expect 0 "(the rest)" "$weft" profile gpt --before-after fuse --runs 2 --rows 3
+    expect 1 '"fuze" is no optional pass' "$weft" plan gpt --before-after fuze
+    expect 1 '"fuze" is no optional pass' "$weft" profile gpt --before-after fuze
+}
+
+case_lists_of_buffers_are_planned()
+{
+    printf 'size,id,upper,lower\r\n3,a,5,0\r\n\r\n4,b,9,5\n' >lists/two.4.csv
+    expect 0 "two.4.csv                 2            4            4            4  1.000000  yes" \
+        "$weft" plan --instances lists
+    expect 0 '"fits":	true' "$weft" plan --instances lists --json --seconds 5
+    mv lists/two.4.csv lists/two.3.csv
+    expect 1 "  no " "$weft" plan --instances lists
+    expect 1 '"fits":	false' "$weft" plan --instances lists --json
+}
+
+case_options_of_lists()
+{
+    expect 1 "there are no .csv files" "$weft" plan --instances lists
+    expect 1 "none: cannot be read" "$weft" plan --instances none
+    expect 2 "takes no model" "$weft" plan --instances lists transformer
+    expect 2 "needs --instances" "$weft" plan --seconds 3 transformer
+    expect 2 "--seconds must be a number" "$weft" plan --instances lists --seconds 3x
+}
+
+case_damaged_lists()
+{
+    bad_list '' 'empty'
+    bad_list 'id,lower,size\n1,2,3\n' 'there is no column "upper"'
+    bad_list 'lower,upper,size\n0,4,1\n1,2\n' 'line 3: 2 cells, the header has 3'
+    bad_list 'lower,upper,size\n0,4,-1\n' 'line 2: size is "-1", expected a whole number from 0'
+    bad_list 'lower,upper,size\n0,4x,1\n' 'line 2: upper is "4x"'
+    bad_list 'lower,upper,size\n0,4,99999999999999999999\n' 'line 2: size is "99999999999999999999"'
+    bad_list 'lower,upper,size\n0,4,\n' 'line 2: size is ""'
+    bad_list 'lower,upper,size\n4,4,1\n' 'line 2: upper is 4, not above lower, 4'
+    bad_list 'lower,upper,size\n0,4,9000000000000000000\n' 'the sum of the sizes overflows at item 0'
+    bad_list 'lower,upper,size\n0,4,1\0,9\n' 'line 2: a zero byte, expected text'
+    mv lists/bad.csv lists/bad.99999999999999999999.csv
+    expect 1 "the capacity in its name overflows" "$weft" plan --instances lists
+}
+
+case_benchmarks()
+{
+    expect 0 "gpt  " "$weft" bench gpt d_model=32 d_ff=64 --train --runs 1 --rounds 1
+    expect 2 'no workload or model "none"' "$weft" bench none
+    expect 2 'no workload "gpt"' "$weft" bench small-forward gpt
+    expect 2 "--train needs MODEL or FILE.onnx" "$weft" bench small-forward --train
+    expect 2 "--dump takes one workload" "$weft" bench gpt --dump file
+}
+
+case_gradients_of_an_op_are_checked()
+{
+    expect 0 "ok" "$weft" check --op softmax
+    expect 2 'no op "none"' "$weft" check --op none
+    expect 0 "nothing to check" "$weft" check --op track
+}
+
+# At the model's own small size.
+case_gradients_of_every_model_are_checked()
+{
+    for model in $(model_names); do expect 0 ": ok" "$weft" check "$model"; done
+    expect 0 ": ok" "$weft" check seq2seq attention=dot cell=lstm
+    expect 0 ": ok" "$weft" check transformer projection=fused
+}
+
+case_threads_change_no_bits_of_a_training_step()
+{
+    "$weft" check --bits --threads 1 >bits || fail "check --bits"
+    "$weft" check --bits --threads 3 >other || fail "check --bits with three threads"
+    cmp bits other || fail "a training step has other bits with another number of threads"
+    [ "$(wc -l <bits)" -eq "$("$weft" models | grep -c '^[a-z]')" ] || fail "not every model has its bits: $(cat bits)"
+    expect 0 "gpt" "$weft" check --bits gpt layers=3
+    expect 2 "--bits takes models" "$weft" check --bits --op softmax
+}
+
+# The examples' data travel in the program.
+case_worked_examples()
+{
+    cp "$weft" copy || fail "the program cannot be copied"
+    expect 0 "every number as in the documents" ./copy reproduce
+    expect 0 '"verdict":	"ok"' "$weft" reproduce --json 000 003
+    expect 2 'no document "005"' "$weft" reproduce 005
+}
+
+case_profiles()
+{
+    expect 0 "matmul" "$weft" profile "${small[@]}" --runs 2
+    expect 0 " others)" "$weft" profile "${small[@]}" --runs 2 --rows 3
+    expect 0 "Peaks measured" "$weft" profile "${small[@]}" --train --runs 2 --by scope --depth 1
+    expect 0 "dec.0.norm_ffn/layer_norm" "$weft" profile "${small[@]}" --runs 1 --by node --threads 1
+    expect 0 '"waiting_seconds"' "$weft" profile "${small[@]}" --runs 2 --json --trace trace.json
+    grep -q '"thread_name"' trace.json || fail "no trace"
+    expect 2 'not "colour"' "$weft" profile transformer --by colour
+    expect 2 "--runs must be" "$weft" profile transformer --runs 0
+    expect 2 "MODEL is missing" "$weft" profile --runs 1
+    expect 1 "cannot be written" "$weft" profile "${small[@]}" --runs 1 --trace /no/such/folder/x
+}
+
+case_profiles_are_as_wide_as_the_terminal()
+{
+    for columns in "" 32 60 120; do
+        COLUMNS=$columns "$weft" profile "${small[@]}" --train --runs 1 --by node >table.txt
+        # The lines after the table are of 80 columns.
+        [ "$(sed '/^$/,$d' table.txt | wc -L)" -le "${columns:-80}" ] ||
+            fail "weft profile is wider than ${columns:-80} columns"
+        [ "$(wc -l <table.txt)" -ge 50 ] || fail "weft profile prints $(wc -l <table.txt) lines with COLUMNS=$columns"
+    done
+}
+
+# The gradient vanishes in the RNN and lives in the LSTM whose gates are open.
+case_vanishing_gradients()
+{
+    expect 0 "vanishing" "$weft" demo --help
+    expect 2 "name a demonstration" "$weft" demo
+    expect 2 'no demonstration "nothing"' "$weft" demo nothing
+    expect 2 "--len must be a whole number from 1" "$weft" demo vanishing --len 0
+    expect 0 '"steps_back":	4' "$weft" demo vanishing --len 5 --hidden 3 --json
+    "$weft" demo vanishing --hidden 12 --seed 3 | awk '
+        $2 == 0 && NF == 9 { rnn = $3; gates = $7 }
+        $2 == 100 && NF == 9 { seen = $3 < 1e-5 * rnn && $7 > 1e-3 * gates && $9 == "2.10e-35" }
+        END { exit !seen }' || fail "the table of demo vanishing"
+}
+
+case_a_run_from_corpus_to_translation()
+{
+    expect 0 "unigram entropy" "${train[@]}" --out run --steps 12
+    expect 1 "exists already" "${train[@]}" --out run --steps 12
+    expect 0 "after 20 steps" "${train[@]}" --out run --steps 20 --resume
+    equal "11 lines in, another number out" "$(head -n 11 a.en | "$weft" translate run | wc -l)" 11
+    mkdir cut
+    cp run/vocab.model cut
+    head -c 1000 run/model.safetensors >cut/model.safetensors
+    expect 1 "longer than the file" "$weft" translate cut
+    expect 1 "none/model.safetensors" "$weft" translate none
+}
+
+case_training_prints_JSON()
+{
+    expect 0 '"validation_loss"' "${train[@]}" --out run --steps 3 --json
+}
+
+case_texts_that_are_refused()
+{
+    head -n 399 a.es >short.es
+    : >empty.en
+    expect 1 "missing.en: cannot be read" "${train[@]/#a.en/missing.en}" --out run --steps 3
+    expect 1 "ends after 399 lines" "${train[@]/a.es/short.es}" --valid-target "" --valid-source "" --out run --steps 3
+    expect 1 "empty.en" "${train[@]}" --valid-source "" --valid-source empty.en --valid-target "" \
+        --valid-target empty.en --out run --steps 3
+    expect 1 "cannot be made" "${train[@]}" --out a.en/run --steps 3
+}
+
+# SIGINT finishes the step, saves and leaves with 130.
+case_SIGINT_saves_and_ends()
+{
+    "${train[@]}" --out run --minutes 5 >log 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do grep -q "^step" log && break; sleep 0.1; done
+    kill -INT $pid
+    wait $pid
+    status=$?
+    [ $status -eq 130 ] || fail "SIGINT gave status $status: $(cat log)"
+    grep -q "stopped by a signal after" log || fail "SIGINT is not named: $(cat log)"
+    [ -s run/model.safetensors ] || fail "SIGINT leaves no checkpoint"
+}
+
+run_cases
