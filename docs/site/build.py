@@ -27,6 +27,8 @@ BANNER = re.compile(r"/\* -{3,} (.*?) -{3,} \*/$")
 # What a header's page calls a member of each kind, and the directive that shows it.
 DIRECTIVES = {"function": "doxygenfunction", "define": "doxygendefine", "typedef": "doxygentypedef",
               "enum": "doxygenenum", "variable": "doxygenvariable"}
+# An import of a style by an address outside the site.
+IMPORT = re.compile(r"@import\s+url\(['\"]?/[^)]*\);?")
 # Macros that only the headers themselves need.
 INTERNAL = re.compile(r"_H$|^WEFT_(API|PRINTF)$|_ENUM$")
 
@@ -171,7 +173,8 @@ def ops(book, weft):
     """The table of the ops."""
     rows = json.loads(subprocess.run([weft, "ops", "--json"], check=True, capture_output=True, text=True).stdout)
     out = ["# The ops", "", f"The {len(rows)} ops of the library, as `weft ops` lists them. Ops of the graph, such as "
-           "`matmul`, have a function of the same name in [<weft/ops.h>](headers/ops.h.rst); others, such as "
+           "`matmul`, have a function of the same name in [<weft/ops.h>](headers/ops.h.rst), losses in "
+           "[<weft/losses.h>](headers/losses.h.rst); others, such as "
            "`matmul`'s gradients, are made by autodiff and by passes.", "",
            "| op | inputs | outputs | gradient | |", "|---|---|---|---|---|"]
     out += [f"| `{op['name']}` | {op['inputs']} | {op['outputs']} | {op['gradient']} | {cell(op['doc'])} |"
@@ -199,6 +202,16 @@ def doxygen(book, folder):
     return folder / "xml"
 
 
+def repair_styles(folder):
+    """Removes the imports of the theme's styles: Debian's have one of a file of its web servers, which no page of files
+    finds. weft.css has what it would set."""
+    for path in folder.rglob("*.css"):
+        text = path.read_text(encoding="utf-8")
+        without = IMPORT.sub("", text)
+        if without != text:
+            path.write_text(without, encoding="utf-8")
+
+
 def main():
     root, weft, version, output = sys.argv[1:5]
     output = pathlib.Path(output).resolve()
@@ -222,6 +235,7 @@ def main():
     shutil.rmtree(output, ignore_errors=True)
     subprocess.run(["sphinx-build", "-q", "-W", "--keep-going", "-b", "html", "-d", output.with_name("doctrees"), "-j", "2",
                     work, output], check=True, env=dict(os.environ, WEFT_VERSION=version, WEFT_XML=str(xml_folder)))
+    repair_styles(output / "_static")
     if len(sys.argv) > 5:
         inputs = [*book.pages, *book.headers, *(root_file for root_file in pathlib.Path(root).glob("docs/*.svg"))]
         pathlib.Path(sys.argv[5]).write_text(f"{output}: " + " ".join(str(path).replace(" ", "\\ ") for path in inputs))
