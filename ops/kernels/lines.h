@@ -10,7 +10,7 @@
 #include "kernel.h"
 
 #define SHORT_LINE  16
-#define SHORT_LINES 128
+#define SHORT_LINES 64 /* two blocks of f64 fill 16 KiB of a stack that may have only 64 */
 
 /* The lines of t[0 .. n-1]. How they are cut into tiles depends on the shape alone. */
 static inline lines lines_along(const weft_tensor *const *t, int n, int axis)
