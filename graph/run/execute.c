@@ -421,7 +421,7 @@ INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *recor
 {
     const weft_plan *plan = e->plan;
     worker w = {e, record, omp_get_thread_num(), omp_get_num_threads(), e->spin_ns, 0};
-    if (w.threads == 1) omp_set_num_threads(1); /* see team_alone */
+    if (w.threads == 1 && omp_get_level() > 0) omp_set_num_threads(1); /* see team_alone */
     uint32_t g = e->begin;
     for (; g < e->end; g++) {
         const plan_group *group = &plan->groups[g];
@@ -463,8 +463,14 @@ static void run_thread_profiled(executor *e, weft_profile *profile)
                profile_thread_begin(profile, omp_get_thread_num(), omp_get_num_threads()));
 }
 
+/* One thread needs no region, for which clang's OpenMP allocates memory, except within a region of
+ * the program, where it may have another number than 0. */
 static void run_team(executor *e, int team)
 {
+    if (team == 1 && omp_get_level() == 0) {
+        run_thread(e);
+        return;
+    }
 #pragma omp parallel num_threads(team)
     run_thread(e);
 }

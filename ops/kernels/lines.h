@@ -9,8 +9,7 @@
 
 #include "kernel.h"
 
-#define SHORT_LINE  16
-#define SHORT_LINES 64 /* two blocks of f64 fill 16 KiB of a stack that may have only 64 */
+#define SHORT_LINE 16
 
 /* The lines of t[0 .. n-1]. How they are cut into tiles depends on the shape alone. */
 static inline lines lines_along(const weft_tensor *const *t, int n, int axis)
@@ -44,6 +43,11 @@ static inline bool lines_are_short(const lines *l)
     return l->length <= SHORT_LINE && l->run < SHORT_LINE;
 }
 
+#ifdef WEFT_KERNEL_ISA
+
+/* Two blocks of short lines take 8 KiB of a stack that may have only 32. */
+#define SHORT_LINES (int64_t)(256 / sizeof(T))
+
 #define EACH_SHORT_LINES(l, tile, line, n)                                                         \
     for (int64_t line = (tile) * (l).each, n; (n = short_lines_together(&(l), tile, line)) > 0;    \
          line += n)
@@ -53,8 +57,6 @@ static inline int64_t short_lines_together(const lines *l, int64_t tile, int64_t
     const int64_t end = (tile + 1) * l->each < l->count ? (tile + 1) * l->each : l->count;
     return end - line < SHORT_LINES ? end - line : SHORT_LINES;
 }
-
-#ifdef WEFT_KERNEL_ISA
 
 /* Offsets of the first elements of n lines from `line` on. */
 static inline void lines_offsets(const weft_tensor *t, const lines *l, int64_t line, int64_t n,

@@ -54,14 +54,14 @@ void *allocate(size_t bytes, size_t align)
     return p || !active ? p : take(active, bytes);
 }
 
-void *allocate_or_throw(size_t bytes, size_t align)
+[[maybe_unused]] void *allocate_or_throw(size_t bytes, size_t align)
 {
     void *p = allocate(bytes, align);
     if (!p) throw std::bad_alloc();
     return p;
 }
 
-void release(void *p) noexcept
+[[maybe_unused]] void release(void *p) noexcept
 {
     if (p && !in_reserve(p)) std::free(p);
 }
@@ -86,7 +86,14 @@ bool Reserve::used() const
     return memory->taken > 0;
 }
 
-// The libraries of the program use these instead of those of libstdc++.
+// The libraries of the program use these instead of those of libstdc++. ThreadSanitizer has its own,
+// which cannot be replaced: with it, reserves are never used.
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+#define OTHER_OPERATORS
+#endif
+#endif
+#if !defined(OTHER_OPERATORS) && !defined(__SANITIZE_THREAD__)
 #pragma GCC visibility push(default)
 
 void *operator new(size_t bytes)
@@ -155,3 +162,4 @@ void operator delete[](void *p, const std::nothrow_t &) noexcept
 }
 
 #pragma GCC visibility pop
+#endif
