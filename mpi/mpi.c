@@ -6,10 +6,11 @@
 
 #include <stdlib.h>
 
-/* How long a rank that failed waits until MPI has taken its messages to the others. */
+/* How long a rank that failed waits until MPI has taken its messages to the others, and then for
+ * these to fail as well. */
 #define FAIL_SECONDS 1.0
-/* How long the other ranks wait for that rank to end all processes, before they do so. MPI prints a
- * few lines for each rank that does. */
+/* How long a rank waits for another one to end all processes, before it does so itself. MPI prints
+ * a few lines for each rank that does, and Open MPI's launcher may crash on those of the second. */
 #define PEER_SECONDS 2.0
 
 weft_status mpi_check(int code, const char *call, weft_error *error)
@@ -249,12 +250,32 @@ weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
     return status;
 }
 
+static void nap(void)
+{
+    nanosleep(&(struct timespec){0, 10000000}, NULL);
+}
+
+/* Whether all ranks end with an error. */
+static bool all_failed(const family *f, double seconds)
+{
+    const double begin = clock_seconds();
+    MPI_Request barrier;
+    int done = 0, code = MPI_Ibarrier(f->control, &barrier);
+    while (code == MPI_SUCCESS && !done && clock_seconds() - begin < seconds) {
+        code = MPI_Test(&barrier, &done, MPI_STATUS_IGNORE);
+        if (!done) nap();
+    }
+    return done;
+}
+
+/* Rank 0 ends all processes if all ranks have failed, and otherwise the rank that failed first. */
 static void end_all(const family *f)
 {
-    const struct timespec nap = {0, 10000000};
-    const double begin = clock_seconds();
     const bool other = f->failure.status != WEFT_OK && f->own.status == WEFT_OK;
-    while (other && clock_seconds() - begin < PEER_SECONDS) nanosleep(&nap, NULL);
+    if (all_failed(f, other ? PEER_SECONDS : FAIL_SECONDS) && f->rank > 0) {
+        const double begin = clock_seconds();
+        while (clock_seconds() - begin < PEER_SECONDS) nap();
+    }
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 

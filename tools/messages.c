@@ -68,17 +68,11 @@ int tool_width(void)
 /* Set by tool_fail_as; one process has rank 0. */
 static int own_rank;
 static FILE *failures;
-static bool silent;
 
 void tool_fail_as(int rank, FILE *file)
 {
     own_rank = rank;
     failures = file;
-}
-
-bool tool_failed_silently(void)
-{
-    return silent;
 }
 
 /* Whether another rank prints this error: "rank 2: WHERE: MESSAGE" is one of rank 2's. What all
@@ -93,8 +87,7 @@ static bool another_prints(const weft_error *error)
 
 int tool_fail(const weft_error *error)
 {
-    silent = another_prints(error);
-    if (silent) return EXIT_ERROR;
+    if (another_prints(error)) return EXIT_ERROR;
     return tool_fail_text(error->where, "%s",
                           error->message[0] ? error->message : weft_status_text(error->status));
 }

@@ -75,10 +75,8 @@ static void end_world(int status, void *unused)
     (void)unused;
     fflush(stdout);
     bool good = status == EXIT_GOOD || status > 128 || (status == EXIT_USAGE && all_refuse());
-    /* The rank whose error this is prints it, and ends all processes. mpirun does so by SIGTERM,
-     * which a command may have caught. */
+    /* mpirun ends the processes by SIGTERM, which a command may have caught. */
     if (!good) signal(SIGTERM, SIG_DFL);
-    if (!good && tool_failed_silently()) sleep(END_SECONDS);
     weft_mpi_close(world, good ? WEFT_OK : WEFT_PEER);
 }
 
