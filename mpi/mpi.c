@@ -7,11 +7,10 @@
 #include <stdlib.h>
 
 /* How long a rank that failed waits until MPI has taken its messages to the others, and then for
- * these to fail as well. */
+ * messages of lower ranks that failed at the same time. */
 #define FAIL_SECONDS 1.0
-/* How long a rank waits for another one to end all processes, before it does so itself. MPI prints
- * a few lines for each rank that does, and Open MPI's launcher may crash on those of the second. */
-#define PEER_SECONDS 2.0
+/* How long a rank waits for another one to end all processes, before it does so itself. */
+#define PEER_SECONDS 20.0
 
 weft_status mpi_check(int code, const char *call, weft_error *error)
 {
@@ -24,23 +23,31 @@ weft_status mpi_check(int code, const char *call, weft_error *error)
 
 /* ---- Failures ---- */
 
-void family_look(family *f)
+/* Receives a message of a rank that failed; false if there is none. */
+static bool receive_failure(family *f, weft_error *other, int *from)
 {
-    if (f->failure.status != WEFT_OK) return;
     int found = 0, bytes = 0;
     MPI_Status s;
-    weft_error other = {0};
     const int code = MPI_Iprobe(MPI_ANY_SOURCE, 0, f->control, &found, &s);
-    if (mpi_check(code, "MPI_Iprobe", &f->failure) != WEFT_OK || !found) return;
+    if (mpi_check(code, "MPI_Iprobe", &f->failure) != WEFT_OK || !found) return false;
     /* It is there, so this does not wait. */
-    if (mpi_check(MPI_Recv(&other, sizeof other, MPI_BYTE, s.MPI_SOURCE, 0, f->control, &s),
+    if (mpi_check(MPI_Recv(other, sizeof *other, MPI_BYTE, s.MPI_SOURCE, 0, f->control, &s),
                   "MPI_Recv", &f->failure) != WEFT_OK)
-        return;
+        return false;
     MPI_Get_count(&s, MPI_BYTE, &bytes);
-    if (bytes != (int)sizeof other)
-        weft_error_set(&other, WEFT_PEER, "MPI", "%d bytes instead of an error", bytes);
-    other.where[sizeof other.where - 1] = other.message[sizeof other.message - 1] = 0;
-    exchange_peer_failed(&f->failure, s.MPI_SOURCE, &other);
+    if (bytes != (int)sizeof *other)
+        weft_error_set(other, WEFT_PEER, "MPI", "%d bytes instead of an error", bytes);
+    other->where[sizeof other->where - 1] = other->message[sizeof other->message - 1] = 0;
+    *from = s.MPI_SOURCE;
+    return true;
+}
+
+void family_look(family *f)
+{
+    weft_error other = {0};
+    int from;
+    if (f->failure.status == WEFT_OK && receive_failure(f, &other, &from))
+        exchange_peer_failed(&f->failure, from, &other);
 }
 
 static void progress(void *context)
@@ -74,6 +81,7 @@ static void fail(void *context, const weft_error *error)
     family *f = ((member *)context)->family;
     pthread_mutex_lock(&f->lock);
     /* If another rank failed first, it has notified all ranks. */
+    family_look(f);
     if (f->failure.status == WEFT_OK) {
         weft_error_set(&f->own, WEFT_PEER, error ? error->where : "weft", "%s",
                        error ? error->message : "failed");
@@ -255,24 +263,23 @@ static void nap(void)
     nanosleep(&(struct timespec){0, 10000000}, NULL);
 }
 
-/* Whether all ranks end with an error. */
-static bool all_failed(const family *f, double seconds)
+/* Whether a lower rank failed at the same time as this one, and has notified it. */
+static bool lower_failed(family *f)
 {
     const double begin = clock_seconds();
-    MPI_Request barrier;
-    int done = 0, code = MPI_Ibarrier(f->control, &barrier);
-    while (code == MPI_SUCCESS && !done && clock_seconds() - begin < seconds) {
-        code = MPI_Test(&barrier, &done, MPI_STATUS_IGNORE);
-        if (!done) nap();
-    }
-    return done;
+    weft_error other = {0};
+    int from = f->rank;
+    while (from >= f->rank && f->rank > 0 && clock_seconds() - begin < FAIL_SECONDS)
+        if (!receive_failure(f, &other, &from)) nap();
+    return from < f->rank;
 }
 
-/* Rank 0 ends all processes if all ranks have failed, and otherwise the rank that failed first. */
-static void end_all(const family *f)
+/* Ends all processes. One rank does: MPI prints a few lines for each that does, and Open MPI's
+ * launcher may crash on those of the second. It is the lowest of the ranks that failed by
+ * themselves, which have notified all others. */
+static void end_all(family *f)
 {
-    const bool other = f->failure.status != WEFT_OK && f->own.status == WEFT_OK;
-    if (all_failed(f, other ? PEER_SECONDS : FAIL_SECONDS) && f->rank > 0) {
+    if (f->own.status == WEFT_OK || lower_failed(f)) {
         const double begin = clock_seconds();
         while (clock_seconds() - begin < PEER_SECONDS) nap();
     }
@@ -284,9 +291,12 @@ void weft_mpi_close(weft_communicator *world, weft_status status)
     if (!world) return;
     family *f = ((member *)world->context)->family;
     const bool began = f->began;
-    if (began && status != WEFT_OK) end_all(f);
+    if (status != WEFT_OK) {
+        const weft_error error = {status, "weft_mpi_close", "this process has failed"};
+        fail(world->context, &error);
+        if (began) end_all(f);
+    }
     /* After a failure, member_free does not wait for other ranks. */
-    weft_error_set(&f->failure, status, "weft_mpi_close", "this process has failed");
     weft_communicator_free(world);
     if (began) MPI_Finalize();
 }
