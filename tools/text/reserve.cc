@@ -86,8 +86,8 @@ bool Reserve::used() const
     return memory->taken > 0;
 }
 
-// The libraries of the program use these instead of those of libstdc++. ThreadSanitizer has its own,
-// which cannot be replaced: with it, reserves are never used.
+// The libraries of the program use these instead of those of libstdc++. ThreadSanitizer has its
+// own, which cannot be replaced: with it, reserves are never used.
 #ifdef __has_feature
 #if __has_feature(thread_sanitizer)
 #define OTHER_OPERATORS
