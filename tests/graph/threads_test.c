@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SECONDS 30 /* after which a child counts as hanging */
+#define SECONDS 120 /* after which a child counts as hanging */
 #define ROWS    1200
 #define COLUMNS 200
 

@@ -2,9 +2,8 @@
 # Exchanges over MPI: all kinds among two and four processes, and what happens if one of them fails.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
-# For Open MPI: more processes than cores, and root in a container.
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# shellcheck source=tests/support/mpirun.sh
+. "$tests/support/mpirun.sh"
 # A run that hangs ends with status 124.
 limit=60
 

@@ -3,6 +3,10 @@
 # clean root, where README's program is compiled and run, and the commands of the program.
 # Usage: debian_test.sh FOLDER, which is made; needs root and a mirror.
 set -euo pipefail
+if [ $# -ne 1 ] || [ -e "$1/build.ninja" ]; then
+    echo "usage: debian_test.sh FOLDER, which is not a folder of meson: old packages in it are removed" >&2
+    exit 2
+fi
 source=$(realpath "$(dirname "$0")/../..")
 mkdir -p "$1"
 folder=$(realpath "$1")

@@ -138,7 +138,7 @@ class Coverage:
             place = pathlib.Path(folder + str(build))
             shutil.copytree(build, place, ignore=lambda d, names: [
                 n for n in names if not n.endswith(".gcno") and not os.path.isdir(f"{d}/{n}")])
-            _, _, seconds = run_suite(build / "tests", suite, 3600, dict(ENVIRONMENT, GCOV_PREFIX=folder))
+            _, _, seconds = run_suite(build / "tests", suite, 3600, dict(ENVIRONMENT, GCOV_PREFIX=folder), whole=True)
             data = [str(place / f"{o[:-2]}.gcda") for o in tree.objects() if (place / f"{o[:-2]}.gcda").exists()]
             out = call(["gcov", "--json-format", "--stdout", *data], folder)
         lines, known = collections.defaultdict(set), collections.defaultdict(set)
@@ -167,8 +167,8 @@ def command_of(suite):
     return PROGRAMS.get(suite, ["weft_tests", suite])
 
 
-def run_suite(programs, suite, seconds, environment=ENVIRONMENT):
-    """passed, failed or timeout, what was printed, and the processor's seconds; ends at the first failure.
+def run_suite(programs, suite, seconds, environment=ENVIRONMENT, whole=False):
+    """passed, failed or timeout, what was printed, and the processor's seconds; ends at the first failure unless `whole`.
     A suite has `seconds` of the processor, and a multiple of the clock."""
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
@@ -185,12 +185,14 @@ def run_suite(programs, suite, seconds, environment=ENVIRONMENT):
             late.append(True)
             os.killpg(process.pid, signal.SIGKILL)
 
-        timer = threading.Timer(60 + 8 * seconds, stop)
+        timer = threading.Timer(60 + 30 * seconds, stop)
         timer.start()
         for line in process.stdout:
             printed.append(line)
             if line.endswith("FAILED\n"):
                 failed = True
+                if whole:
+                    continue
                 os.killpg(process.pid, signal.SIGKILL)
                 break
         process.stdout.close()

@@ -1,7 +1,7 @@
-# What the tests of trainings by several processes share; they source it behind cases.sh.
-# For Open MPI: more processes than cores, root in a container, and a stopped process in time.
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_btl_base_warn_component_unused=0
+# What the tests of trainings by several processes share; they source it after cases.sh.
+# shellcheck source=tests/support/mpirun.sh
+. "$tests/support/mpirun.sh"
+# A process that was stopped is noticed in time.
 export WEFT_TIMEOUT=60
 # By this name the processes of a case are found.
 program=$weft

@@ -61,9 +61,9 @@ refuse()
 # need_mpi: skips where weft fit cannot be several processes.
 need_mpi()
 {
-    # For Open MPI: more processes than cores, and root in a container.
-    export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe WEFT_TIMEOUT=60
+    # shellcheck source=tests/support/mpirun.sh
+    . "$tests/support/mpirun.sh"
+    export WEFT_TIMEOUT=60
     # What Open MPI's modules leave allocated is not weft's.
     export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
     command -v mpirun >/dev/null || skip "there is no mpirun"

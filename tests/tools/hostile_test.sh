@@ -41,7 +41,7 @@ pipes()
     shift
     for file in $(cd "$folder" && find . -type f); do
         rm -rf hostile made && mkdir made && cp -r "$folder" hostile && rm "hostile/$file" && mkfifo "hostile/$file"
-        timeout 20 "$@" >printed 2>&1 </dev/null
+        timeout 120 "$@" >printed 2>&1 </dev/null
         status=$?
         [ $status -lt 124 ] || fail "$* gave status $status with a pipe instead of $folder/$file"
         # A file that the command writes, or does not need, may be one.

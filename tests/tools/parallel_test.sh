@@ -5,9 +5,8 @@
 make_run=$build/tests/make_run
 make_vocabulary=$build/tests/make_vocabulary
 version=
-# For Open MPI: more processes than cores, and root in a container.
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# shellcheck source=tests/support/mpirun.sh
+. "$tests/support/mpirun.sh"
 export OMP_NUM_THREADS=1
 
 # Runs, and texts to translate.
