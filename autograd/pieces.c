@@ -1,8 +1,10 @@
 /* Pieces of tensors: their names, and what two of them have in common. O(runs). */
 #include "shards.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 weft_piece weft_piece_of(const weft_graph *graph, weft_value state)
@@ -48,18 +50,28 @@ static bool is_sound(const weft_piece *p)
            p->end / p->length < INT64_MAX / p->stride;
 }
 
+/* Reads a number that follows the character `before`; returns what is after it, or NULL. */
+static const char *read_number(const char *text, char before, int64_t *value)
+{
+    char *end;
+    if (!text || *text != before) return NULL;
+    errno = 0;
+    const long long number = strtoll(text + 1, &end, 10);
+    *value = number;
+    return errno || end == text + 1 ? NULL : end;
+}
+
 bool weft_piece_parse(const char *name, size_t *length, weft_piece *piece)
 {
     const char *bracket = name ? strrchr(name, '[') : NULL;
     weft_piece p = {.length = INT64_MAX, .stride = INT64_MAX};
-    int read = 0, more = 0;
-    if (!bracket || sscanf(bracket, "[%" SCNd64 ":%" SCNd64 "]%n", &p.first, &p.end, &read) != 2 ||
-        !read)
-        return false;
-    if (bracket[read] == '@' && sscanf(bracket + read, "@%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n",
-                                       &p.length, &p.stride, &p.offset, &more) != 3)
-        return false;
-    if (bracket[read + more] || !is_sound(&p)) return false;
+    const char *at = read_number(read_number(bracket, '[', &p.first), ':', &p.end);
+    if (!at || *at++ != ']') return false;
+    if (*at == '@') {
+        at = read_number(at, '@', &p.length);
+        at = read_number(read_number(at, ',', &p.stride), ',', &p.offset);
+    }
+    if (!at || *at || !is_sound(&p)) return false;
     *length = (size_t)(bracket - name);
     *piece = p;
     return true;

@@ -44,8 +44,7 @@ weft_status mpi_check(int code, const char *call, weft_error *error);
 void family_look(family *f);
 
 /* The functions of the table. */
-weft_status request_start(void *context, const weft_exchange *exchange, void **handle,
-                          weft_error *error);
+weft_status request_start(void *context, const weft_exchange *x, void **handle, weft_error *error);
 weft_status request_test(void *context, void *handle, bool *done, weft_error *error);
 void request_missing(void *context, void *handle, char *text, size_t size);
 /* Gives up all open requests. The caller holds the lock. */

@@ -23,7 +23,7 @@ typedef struct gemm_call {
 /* The product by the library that is chosen for the dtype, on the calling thread alone. Only after
  * weft_gemm_chosen has returned WEFT_OK for it. */
 void gemm_f32(const gemm_call *call);
-void gemm_f64(const gemm_call *call);
-void gemm_bf16(const gemm_call *call);
+void gemm_f64(const gemm_call *p);
+void gemm_bf16(const gemm_call *p);
 
 #endif

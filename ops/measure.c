@@ -136,13 +136,14 @@ static void touch(const arrays *w)
 static long cache_number(long cpu, const char *name)
 {
     char path[96];
+    char text[32], *end = text;
     long number = -1;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/cache/index3/%s", cpu, name);
     FILE *file = fopen(path, "r");
     if (!file) return -1;
-    if (fscanf(file, "%ld", &number) != 1) number = -1;
+    if (fgets(text, sizeof text, file)) number = strtol(text, &end, 10);
     fclose(file);
-    return number;
+    return end > text ? number : -1;
 }
 
 /* Bytes of all the last-level caches that `threads` threads can use. (sysconf reports caches that a

@@ -103,9 +103,9 @@ bool tool_ends_with(const char *text, const char *end)
 bool tool_is_rank_file(const char *path)
 {
     const char *slash = strrchr(path, '/'), *at = strstr(slash ? slash : path, ".rank-");
-    int rank, size;
-    return at && sscanf(at, ".rank-%d-of-%d", &rank, &size) == 2 &&
-           tool_ends_with(path, ".safetensors");
+    int read = 0;
+    if (at) (void)sscanf(at, ".rank-%*d-of-%*d%n", &read);
+    return read > 0 && tool_ends_with(path, ".safetensors");
 }
 
 double tool_seconds(void)

@@ -3,6 +3,7 @@
 #include "tool.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -14,9 +15,10 @@ static double number_of(const char *path, const char *key)
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof line, file)) {
         size_t length = key ? strlen(key) : 0;
-        unsigned long long value;
         if (key && strncmp(line, key, length) != 0) continue;
-        if (sscanf(line + length, "%llu", &value) == 1) number = (double)value;
+        char *end;
+        const unsigned long long value = strtoull(line + length, &end, 10);
+        if (end > line + length) number = (double)value;
         break;
     }
     if (file) fclose(file);

@@ -15,11 +15,11 @@ text_locale text_enter_c_locale(void)
     return c;
 }
 
-void text_leave_c_locale(text_locale c)
+void text_leave_c_locale(text_locale locale)
 {
-    if (!c.own) return;
-    uselocale(c.before);
-    freelocale(c.own);
+    if (!locale.own) return;
+    uselocale(locale.before);
+    freelocale(locale.own);
 }
 
 /* ---- Numbers ---- */

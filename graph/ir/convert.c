@@ -9,9 +9,10 @@
 
 #ifdef WEFT_KERNEL_ISA
 
-void CONVERT_JOIN(convert_widen, WEFT_KERNEL_ISA)(const convert_block *, const uint16_t *, float *);
-void CONVERT_JOIN(convert_narrow, WEFT_KERNEL_ISA)(const convert_block *, const float *,
-                                                   uint16_t *);
+void CONVERT_JOIN(convert_widen, WEFT_KERNEL_ISA)(const convert_block *b, const uint16_t *narrow,
+                                                  float *wide);
+void CONVERT_JOIN(convert_narrow, WEFT_KERNEL_ISA)(const convert_block *b, const float *wide,
+                                                   uint16_t *narrow);
 
 void CONVERT_JOIN(convert_widen, WEFT_KERNEL_ISA)(const convert_block *b, const uint16_t *narrow,
                                                   float *wide)

@@ -218,7 +218,7 @@ bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targe
                  weft_error *error)
 {
     size_t capacity = 2;
-    for (size_t n = 0; n < g->n_nodes; n++) capacity += 2 * g->nodes[n].n_in;
+    for (size_t n = 0; n < g->n_nodes; n++) capacity += 2 * (size_t)g->nodes[n].n_in;
     ordering o = {.g = g,
                   .e = {calloc(g->n_nodes + 1, 4), calloc(capacity, 4), calloc(capacity, 4),
                         calloc(g->n_nodes + 1, 4), 0, (uint32_t)capacity},

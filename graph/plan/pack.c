@@ -46,8 +46,8 @@ static uint32_t cut_time(const weft_pack_item *items, pack_item *packed, size_t 
     uint32_t sections = 0;
     bool births = false;
     for (uint32_t i = 0; i < n; i++) {
-        events[2 * i] = (event){items[packed[i].id].lower, i, true};
-        events[2 * i + 1] = (event){items[packed[i].id].upper, i, false};
+        events[2 * (size_t)i] = (event){items[packed[i].id].lower, i, true};
+        events[2 * (size_t)i + 1] = (event){items[packed[i].id].upper, i, false};
     }
     qsort(events, 2 * n, sizeof *events, compare_events);
     for (size_t k = 0; k < 2 * n; k++) {

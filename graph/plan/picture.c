@@ -180,7 +180,8 @@ static void draw_axes(const picture *d)
     /* 1, 2 or 5 times a power of ten, for about five marks. */
     double step = pow(10, floor(log10(d->bytes / 4)));
     step *= step * 5 <= d->bytes / 4 ? 5 : step * 2 <= d->bytes / 4 ? 2 : 1;
-    for (double bytes = 0; bytes <= d->bytes; bytes += step) {
+    for (int i = 0; i * step <= d->bytes; i++) {
+        const double bytes = i * step;
         fprintf(d->file, "<path d=\"M%d %.2fh-5\" stroke=\"#555\"/>\n", LEFT, up(d, bytes));
         label(d, LEFT - 8, up(d, bytes) + 4, "end", text_from_bytes(bytes, number[0]));
     }

@@ -317,7 +317,7 @@ INLINE void run_slices(const worker *w, uint32_t g, int phase)
     phase_progress *p = progress_of(e, g, phase);
     unsigned long long begin = atomic_load_explicit(&p->taken, memory_order_relaxed);
     while (begin < total) {
-        uint64_t slice = (total - begin) / (2 * (unsigned)w->threads);
+        uint64_t slice = (total - begin) / (2 * (uint64_t)w->threads);
         uint64_t end = begin + (slice > MIN_SLICE ? slice : MIN_SLICE);
         if (end > total) end = total;
         if (!atomic_compare_exchange_weak_explicit(&p->taken, &begin, end, memory_order_relaxed,

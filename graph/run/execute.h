@@ -44,7 +44,7 @@ int executor_threads(const weft_plan *plan, int threads);
 weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
                          weft_error *error);
 /* Runs one step on the calling thread. */
-void executor_run_step(const executor *e, uint32_t step);
+void executor_run_step(const executor *e, uint32_t index);
 /* Whether the last run stopped before the end of the plan. */
 static inline bool executor_paused(const executor *e)
 {

@@ -252,7 +252,7 @@ weft_status array_read_data(const array_source *from, const array_header *h, voi
             if (!store(h, h->swapped ? element : at, data, to))
                 return weft_error_set(error, WEFT_TOO_LARGE, from->where,
                                       "element %lld does not fit into an i32",
-                                      (long long)(first + i));
+                                      (long long)first + (long long)i);
         }
     }
     return WEFT_OK;

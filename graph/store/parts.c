@@ -154,8 +154,8 @@ static weft_status gather_parts(joining *j, const char *name, const weft_state_a
                                   "rank %d has elements %lld to %lld of axis %d, expected from "
                                   "%lld on and %lld at most",
                                   r, (long long)j->parts[r].first,
-                                  (long long)(j->parts[r].first + j->parts[r].count), a->part.axis,
-                                  (long long)end, (long long)a->part.whole);
+                                  (long long)j->parts[r].first + (long long)j->parts[r].count,
+                                  a->part.axis, (long long)end, (long long)a->part.whole);
         end += j->parts[r].count;
     }
     if (status == WEFT_OK && end != a->part.whole)

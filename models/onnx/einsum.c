@@ -99,7 +99,8 @@ static bool imply_result(equation *e, int ellipsis)
 {
     size_t n = 0;
     for (int i = 0; i < ellipsis; i++) e->result.letters[n++] = e->spare[ellipsis - 1 - i];
-    for (char c = 'A'; c <= 'z'; c++) {
+    for (int letter = 'A'; letter <= 'z'; letter++) {
+        const char c = (char)letter;
         int times = 0;
         if (!is_letter(c) || !strchr(e->text, c)) continue;
         for (size_t k = 0; k < e->count; k++)

@@ -187,7 +187,8 @@ static bool take_field(const weft_attr_field *f, const char *text, char *attr)
 static const char *pass(const char *text, const char *name)
 {
     const size_t n = strlen(name);
-    if (!text || text[0] != ' ' || strncmp(text + 1, name, n) || text[n + 1] != '=') return NULL;
+    if (!text || text[0] != ' ' || strncmp(text + 1, name, n) != 0 || text[n + 1] != '=')
+        return NULL;
     return text + n + 2;
 }
 
@@ -211,7 +212,7 @@ bool export_read_note(const char *text, arena *memory, export_note *note)
 {
     int64_t a, b;
     *note = (export_note){.op = NULL};
-    if (!text || strncmp(text, prefix, sizeof prefix - 1)) return false;
+    if (!text || strncmp(text, prefix, sizeof prefix - 1) != 0) return false;
     text += sizeof prefix - 1;
     note->op = take_op(&text);
     if (!note->op) return false;

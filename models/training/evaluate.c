@@ -64,7 +64,7 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
     t->error = WEFT_NO_ERROR;
     weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, EVALUATED_NUMBERS);
     for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
-        const double *batch = &numbers[EVALUATED_NUMBERS * i];
+        const double *batch = &numbers[EVALUATED_NUMBERS * (size_t)i];
         sum += batch[BATCH_WEIGHT] * batch[BATCH_LOSS];
         right += batch[BATCH_WEIGHT] * batch[BATCH_ACCURACY];
         *weight += (size_t)batch[BATCH_WEIGHT];

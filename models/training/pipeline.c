@@ -36,7 +36,7 @@ static void walk_to_end(pipeline *p)
 static double *numbers_of(const pipeline *p, uint32_t k)
 {
     const uint32_t number = ranks_batch(p->t, ranks_share(p->t), ranks_own(p->t), k);
-    return &p->numbers[BATCH_NUMBERS * number];
+    return &p->numbers[BATCH_NUMBERS * (size_t)number];
 }
 
 static train_step *step_of(const pipeline *p, uint32_t k, size_t index)

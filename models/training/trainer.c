@@ -344,7 +344,7 @@ static bool compute_batches(weft_trainer *t, weft_trainer_state *state, double *
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
         const size_t index = trainer_next_batch(t, state);
         if (k == t->sums.n || ranks_batch(t, share, ranks_own(t), k) != i) continue;
-        double *own = &numbers[BATCH_NUMBERS * i];
+        double *own = &numbers[BATCH_NUMBERS * (size_t)i];
         if (t->error.status == WEFT_OK) feed_batch(t, k, index, own, report, last);
         const bool sums = ++k < t->sums.n;
         if (sums && share.in_turn && checkpoint_agree(t) != WEFT_OK) return false;
@@ -396,7 +396,7 @@ static weft_status make_update(weft_trainer *t, weft_trainer_state *state, doubl
                                    : update_whole(t, state, &r, numbers, report, &last);
     if (status != WEFT_OK) return status;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
-        const double *batch = &numbers[BATCH_NUMBERS * i];
+        const double *batch = &numbers[BATCH_NUMBERS * (size_t)i];
         report->loss +=
             t->o.accumulate > 1 ? batch[BATCH_LOSS] * batch[BATCH_WEIGHT] : batch[BATCH_LOSS];
     }
@@ -431,7 +431,7 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     memset(&t->error, 0, sizeof t->error);
     t->planned = false;
     t->updated = NULL;
-    memset(t->numbers, 0, t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
+    memset(t->numbers, 0, (size_t)t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
     const weft_traffic before = mesh_traffic(&t->mesh);
     weft_status status = make_update(t, &s, share, t->numbers, &r);
     const weft_traffic after = mesh_traffic(&t->mesh);

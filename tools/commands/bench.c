@@ -125,11 +125,12 @@ static void forget_peak(void)
 
 static double peak_bytes(void)
 {
+    static const char key[] = "VmHWM:";
     char line[128];
     double kib = -1;
     FILE *file = fopen("/proc/self/status", "r");
     while (file && kib < 0 && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %lf kB", &kib) != 1) kib = -1;
+        if (!strncmp(line, key, strlen(key))) kib = (double)strtoull(line + strlen(key), NULL, 10);
     if (file) fclose(file);
     struct rusage usage;
     if (kib < 0 && getrusage(RUSAGE_SELF, &usage) == 0) kib = (double)usage.ru_maxrss;

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* glibc declares it, POSIX does not. NOLINTNEXTLINE(readability-redundant-declaration) */
 extern char **environ;
 
 /* A text in gnuplot's double quotes, with special characters escaped. (Single quotes lose a text

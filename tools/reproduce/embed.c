@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     for (int c, n = 0; (c = getc(file)) != EOF; n++)
         printf(c < 128 ? "%s%d," : "%s'\\%o',", n % 20 ? "" : "\n", c);
     printf("0};\n");
-    int failed = ferror(file) || ferror(stdout);
+    int failed = ferror(file) || fflush(stdout) != 0 || ferror(stdout);
     fclose(file);
     return failed;
 }

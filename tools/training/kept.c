@@ -21,12 +21,20 @@ static bool no_memory(training *t)
     return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }
 
+/* Reads the step of a name that begins with "step-N"; false for any other name. */
+static bool read_step(const char *name, uint64_t *step)
+{
+    char *end;
+    if (strncmp(name, "step-", 5) != 0) return false;
+    *step = strtoull(name + 5, &end, 10);
+    return end > name + 5;
+}
+
 /* Reads the step of "step-N.safetensors"; false for any other name. */
 static bool step_of(const char *name, uint64_t *step)
 {
-    char *end, again[64];
-    if (strncmp(name, "step-", 5) != 0) return false;
-    *step = strtoull(name + 5, &end, 10);
+    char again[64];
+    if (!read_step(name, step)) return false;
     snprintf(again, sizeof again, "step-%" PRIu64 ".safetensors", *step);
     return !strcmp(name, again);
 }
@@ -211,7 +219,7 @@ static void remove_orphans(training *t)
     for (const struct dirent *e; folder && (e = readdir(folder));) {
         char path[4096];
         uint64_t step;
-        if (!tool_is_rank_file(e->d_name) || sscanf(e->d_name, "step-%" SCNu64 ".", &step) != 1 ||
+        if (!tool_is_rank_file(e->d_name) || !read_step(e->d_name, &step) ||
             (named && strstr(named, e->d_name)) || !step_path(t, path, sizeof path, step) ||
             access(path, F_OK) == 0)
             continue;
