@@ -167,7 +167,8 @@ static bool counts_hold(const weft_plan *plan)
                 if (step->tiles[phase] && !step->tile_work[phase]) return false;
                 sum += (double)step->tiles[phase] * (double)step->tile_work[phase];
             }
-            if (!(fabs((double)group->work[phase] - sum) <= sum * 1e-9)) return false;
+            /* The counts are whole numbers, whose sum f64 rounds. */
+            if (!(fabs((double)group->work[phase] - sum) <= sum * ROUNDING_F64)) return false;
         }
     }
     const weft_plan_stats s = weft_plan_get_stats(plan);

@@ -53,7 +53,7 @@ static void expect_same(weft_graph *g, weft_value a, weft_value b)
     compute(g, b, y);
     double largest = 0;
     for (int64_t i = 0; i < n; i++) {
-        CU_ASSERT_DOUBLE_EQUAL(x[i], y[i], 1e-12);
+        CU_ASSERT_DOUBLE_EQUAL(x[i], y[i], ROUNDING_F64);
         largest = fmax(largest, fabs(x[i]));
     }
     CU_ASSERT_TRUE(largest > 1e-3);
@@ -347,8 +347,8 @@ static void test_positions(void)
     for (int p = 0; p < LENGTH; p++)
         for (int i = 0; i < WIDTH / 2; i++) {
             const double angle = p / pow(10000, 2.0 * i / WIDTH);
-            CU_ASSERT_DOUBLE_EQUAL(halves[p * WIDTH + i], sin(angle), 1e-12);
-            CU_ASSERT_DOUBLE_EQUAL(halves[p * WIDTH + WIDTH / 2 + i], cos(angle), 1e-12);
+            CU_ASSERT_DOUBLE_EQUAL(halves[p * WIDTH + i], sin(angle), ROUNDING_F64);
+            CU_ASSERT_DOUBLE_EQUAL(halves[p * WIDTH + WIDTH / 2 + i], cos(angle), ROUNDING_F64);
         }
     compute(g, weft_cast(g, weft_layer_positions_at(g, integer(g, 7), 3), WEFT_F64), halves);
     CU_ASSERT_TRUE(halves[0] == 7 && halves[1] == 8 && halves[2] == 9);
@@ -394,7 +394,7 @@ static void test_cross_attention(void)
         weft_plan_free(plan);
         weft_graph_free(g);
     }
-    for (int i = 0; i < SOURCES * WIDTH; i++) CU_ASSERT_DOUBLE_EQUAL(y[i], wanted[i], 1e-12);
+    for (int i = 0; i < SOURCES * WIDTH; i++) CU_ASSERT_DOUBLE_EQUAL(y[i], wanted[i], ROUNDING_F64);
     CU_ASSERT_TRUE(fabs(wanted[0]) > 1e-3);
     weft_params_free(store);
 

@@ -30,7 +30,7 @@ static void test_orders(void)
     for (int i = 0; i < 4; i++) {
         double got = 0;
         CU_ASSERT_TRUE(evaluate(g, x, &at, 1, d[i], &got, 1));
-        CU_ASSERT_DOUBLE_EQUAL(got, expected[i], 1e-12);
+        CU_ASSERT_DOUBLE_EQUAL(got, expected[i], ROUNDING_F64);
     }
     weft_graph_free(g);
 }
@@ -49,9 +49,9 @@ static void test_sums(void)
     double got[2];
     CU_ASSERT_TRUE(evaluate(g, x, at, 2, grads[0], got, 2));
     for (int i = 0; i < 2; i++)
-        CU_ASSERT_DOUBLE_EQUAL(got[i], 2 * exp(2 * at[i]) + exp(at[i]) + 1, 1e-12);
+        CU_ASSERT_DOUBLE_EQUAL(got[i], 2 * exp(2 * at[i]) + exp(at[i]) + 1, ROUNDING_F64);
     CU_ASSERT_TRUE(evaluate(g, x, at, 2, grads[1], got, 2));
-    for (int i = 0; i < 2; i++) CU_ASSERT_DOUBLE_EQUAL(got[i], 2 * exp(at[i]) + 1, 1e-12);
+    for (int i = 0; i < 2; i++) CU_ASSERT_DOUBLE_EQUAL(got[i], 2 * exp(at[i]) + 1, ROUNDING_F64);
     CU_ASSERT_TRUE(evaluate(g, x, at, 2, grads[2], got, 2));
     CU_ASSERT_EQUAL(got[0], 0);
     weft_graph_free(g);
@@ -80,7 +80,7 @@ static void test_outputs(void)
     for (int i = 0; i < 3; i++) {
         double got = 0;
         CU_ASSERT_TRUE(evaluate(g, x, &at, 1, grads[i], &got, 1));
-        CU_ASSERT_DOUBLE_EQUAL(got, expected[i], 1e-12);
+        CU_ASSERT_DOUBLE_EQUAL(got, expected[i], ROUNDING_F64);
     }
     weft_graph_free(g);
 }
@@ -103,7 +103,7 @@ static void test_dropped_relu(void)
             double before = fmax(at[i], 0) + (twice ? at[i] : 0);
             double factor = dropped[i] != 0 ? 2 : 0, slope = (at[i] > 0) + twice;
             if (before != 0)
-                CU_ASSERT_DOUBLE_EQUAL(got[i], dropped[i] + factor * slope * at[i], 1e-12);
+                CU_ASSERT_DOUBLE_EQUAL(got[i], dropped[i] + factor * slope * at[i], ROUNDING_F64);
         }
         weft_graph_free(g);
     }
@@ -172,7 +172,8 @@ static void check_optimizer(const weft_optimizer *o)
             p[i] -= lr * m[i] / (1 - pow(o->adam.beta1, k)) /
                     (sqrt(v[i] / (1 - pow(o->adam.beta2, k))) + o->adam.eps);
         }
-        for (int i = 0; i < 2; i++) CU_ASSERT_DOUBLE_EQUAL(((double *)t.data)[i], p[i], 1e-12);
+        for (int i = 0; i < 2; i++)
+            CU_ASSERT_DOUBLE_EQUAL(((double *)t.data)[i], p[i], ROUNDING_F64);
     }
     weft_session_free(s);
     weft_plan_free(plan);

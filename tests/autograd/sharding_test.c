@@ -34,7 +34,8 @@ static void run_exchange(rank *r)
         const weft_profile *p = weft_session_get_profile(s);
         const weft_profile_totals t = weft_profile_get_totals(p);
         const double parts = t.compute_seconds + t.waiting_seconds + t.start_seconds;
-        if (parts < t.thread_seconds - 1e-8 || parts > t.thread_seconds + 1e-8) *sum = -1;
+        /* Times are whole nanoseconds, so only the sum of the parts in f64 rounds. */
+        if (fabs(parts - t.thread_seconds) > ROUNDING_F64 * t.thread_seconds) *sum = -1;
         weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, &r->error);
         for (size_t i = 0; i < n; i++)
             if (!strcmp(rows[i].op, "exchange_wait") && !(rows[i].waiting_seconds > 0)) *sum = -2;

@@ -149,7 +149,7 @@ static void test_split_norm(void)
             const double expected = whole_norm(models);
             run_ranks(size, run_split, &c, ranks);
             expect_good(ranks, size);
-            CU_ASSERT_TRUE(fabs(c.norm[0] - expected) <= 1e-6 * expected && expected > 100);
+            CU_ASSERT_TRUE(fabs(c.norm[0] - expected) <= ROUNDING_F32 * expected && expected > 100);
             for (int r = 0; r < size; r++) {
                 CU_ASSERT_EQUAL(c.status[r], WEFT_OK);
                 CU_ASSERT_EQUAL(c.norm[r], c.norm[0]);

@@ -273,9 +273,9 @@ static int check(const comparison *c, int size, const results *whole)
     for (size_t i = 0; i < whole->n; i++) {
         int holders;
         const double off = difference(c, size, whole, i, &holders);
-        if (!(off <= 1e-12))
+        if (!(off <= ROUNDING_F64))
             printf("\n    %s in %d stages: %s: %g\n", c->sample->text, size, whole->name[i], off);
-        CU_ASSERT_TRUE(off <= 1e-12);
+        CU_ASSERT_TRUE(off <= ROUNDING_F64);
         shared += holders > 1;
     }
     return shared;

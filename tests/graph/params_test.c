@@ -334,8 +334,12 @@ static void test_init(void)
         sum += ((double *)x.data)[i];
         square += pow(((double *)x.data)[i] - 2, 2);
     }
+    /* Four standard errors of the mean, 0.5 / sqrt(10000) = 0.005, and more than five of the
+     * deviation, 0.5 / sqrt(20000) = 0.0035. */
     CU_ASSERT_DOUBLE_EQUAL(sum / 10000, 2, 0.02);
     CU_ASSERT_DOUBLE_EQUAL(sqrt(square / 10000), 0.5, 0.02);
+    /* Of 5000 uniform numbers none is above 0.99 of the bound with probability 0.99^5000 = e^-50.
+     */
     for (int i = 0; i < 5000; i++) largest = fmax(largest, fabs(((double *)z.data)[i]));
     CU_ASSERT_TRUE(largest <= sqrt(6.0 / 150) && largest > 0.99 * sqrt(6.0 / 150));
 

@@ -64,7 +64,8 @@ static void test_trace(void)
         }
         CU_ASSERT_STRING_EQUAL(text_of(event, "ph"), "X");
         CU_ASSERT_PTR_NOT_NULL(weft_op_find(text_of(event, "name")));
-        /* Times have three decimals. */
+        /* Times are whole nanoseconds, as microseconds with three decimals; a tenth of the last one
+         * is room for the rounding of sums in f64. */
         CU_ASSERT_TRUE(number(event, "ts") >= end[thread] - 1e-4 && number(event, "dur") >= 0);
         end[thread] = number(event, "ts") + number(event, "dur");
         CU_ASSERT_TRUE(number(args, "run") == RUNS - 2 || number(args, "run") == RUNS - 1);

@@ -380,7 +380,7 @@ static void test_two_parts(void)
             const double sum = t.compute_seconds + t.waiting_seconds + t.start_seconds;
             CU_ASSERT_EQUAL(t.runs, 2 * RUNS);
             CU_ASSERT_EQUAL(t.flops, RUNS * weft_plan_get_stats(parts.plan).flops);
-            CU_ASSERT_TRUE(fabs(sum - t.thread_seconds) <= 1e-9 * t.thread_seconds);
+            CU_ASSERT_TRUE(fabs(sum - t.thread_seconds) <= ROUNDING_F64 * t.thread_seconds);
         }
         halves_free(&once);
         halves_free(&parts);

@@ -113,7 +113,7 @@ static void test_layers(void)
         CU_ASSERT_TRUE(weft_is_value(l->input));
     }
     CU_ASSERT_EQUAL(top, parameters);
-    CU_ASSERT_TRUE(fabs(top_flops - flops) <= 1e-9 * flops);
+    CU_ASSERT_TRUE(fabs(top_flops - flops) <= ROUNDING_F64 * flops);
     weft_layers_free(&all);
     weft_graph_free(g);
 }

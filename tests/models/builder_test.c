@@ -296,7 +296,8 @@ static void test_forward(void)
             CU_ASSERT_EQUAL(weft_forward_run(f, &some, inputs, &error), WEFT_OK);
             CU_ASSERT_TRUE_FATAL(weft_forward_output(f, 0, &out));
             for (int64_t i = 0; i < rows; i++)
-                CU_ASSERT_TRUE(fabs((double)((float *)out.data)[i] - (double)results[i]) < 1e-6);
+                CU_ASSERT_TRUE(fabs((double)((float *)out.data)[i] - (double)results[i]) <
+                               ROUNDING_F32);
         }
     size_t bytes;
     CU_ASSERT_EQUAL(weft_forward_plans(f, &bytes), 7);

@@ -213,7 +213,8 @@ static void test_steps(void)
             subject s;
             if (make_subject(&s, cases[i].model, texts, n)) {
                 double e = worst_step_error(&s, false, WEFT_F32);
-                if (!(e < (wide ? 1e-12 : 2e-4))) {
+                /* Logits near 1, after some 300 roundings of f32: 300 * 2^-24 = 2e-5. */
+                if (!(e < (wide ? ROUNDING_F64 : 2e-5))) {
                     char text[128];
                     snprintf(text, sizeof text, "case %zu, f64 %d: %g", i, wide, e);
                     CU_FAIL(text);
@@ -250,7 +251,9 @@ static void test_narrow_caches(void)
         CU_ASSERT_TRUE(bytes[0] - bytes[2] >= 3 * numbers - numbers / 4);
         for (int k = 0; k < 2; k++) {
             const double e = worst_step_error(&s, false, dtypes[k]);
-            CU_ASSERT_TRUE(e > 1e-4 && e < 0.6); /* logits are about 20 */
+            /* The largest error seen is 0.38, of bytes, which round by up to 0.4 %, in logits
+             * of 20. */
+            CU_ASSERT_TRUE(e > 1e-4 && e < 0.6);
         }
         weft_params_free(s.params);
     }
@@ -268,7 +271,7 @@ static void test_whole_passes(void)
         subject s;
         if (!weft_model_find(names[i])) continue;
         if (make_subject(&s, names[i], texts, 5))
-            CU_ASSERT(worst_step_error(&s, true, WEFT_F32) < 1e-12);
+            CU_ASSERT(worst_step_error(&s, true, WEFT_F32) < ROUNDING_F64);
         weft_params_free(s.params);
     }
 }
@@ -387,9 +390,9 @@ static void test_step_cost(void)
     /* Lengths of 32, 48, 64, 96, 128: flat within each, and a straight line over them. */
     for (int at = 1; at < 128; at++)
         if (at != 32 && at != 48 && at != 64 && at != 96) CU_ASSERT_EQUAL(flops[at], flops[at - 1]);
-    CU_ASSERT_DOUBLE_EQUAL(flops[127] - flops[95], flops[95] - flops[63], 1e-6);
-    CU_ASSERT_DOUBLE_EQUAL(flops[63] - flops[47], flops[47] - flops[31], 1e-6);
-    CU_ASSERT_DOUBLE_EQUAL(flops[127] - flops[63], 2 * (flops[63] - flops[31]), 1e-6);
+    CU_ASSERT_EQUAL(flops[127] - flops[95], flops[95] - flops[63]);
+    CU_ASSERT_EQUAL(flops[63] - flops[47], flops[47] - flops[31]);
+    CU_ASSERT_EQUAL(flops[127] - flops[63], 2 * (flops[63] - flops[31]));
     CU_ASSERT(flops[127] < 4 * flops[0]);
     CU_ASSERT(weft_decoder_get_info(d).plans ==
               7); /* five lengths, the encoder, the transposed embedding matrix */

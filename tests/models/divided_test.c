@@ -87,6 +87,11 @@ static job make_job(const model *m, int tensor, int stages, uint32_t accumulate)
     return j;
 }
 
+/* Relative. Four steps magnify the roundings of f32, 6e-8 each: the largest difference seen
+ * is 1.3e-7 of a loss and 1.4e-6 of a norm. These are more than ten times as much. */
+#define LOSS_OFF 2e-6
+#define NORM_OFF 5e-5
+
 static bool near(double a, double b, double tolerance)
 {
     return fabs(a - b) <= tolerance * fmax(fabs(a), fabs(b));
@@ -103,11 +108,11 @@ static void expect_whole(const model *m, const job *whole, int tensor, int stage
     expect_good(ranks, size);
     for (int r = 0; r < size; r++) {
         for (int i = 0; i < STEPS; i++) {
-            CU_ASSERT_TRUE(near(j->loss[r][i], whole->loss[0][i], 1e-5));
-            CU_ASSERT_TRUE(near(j->norm[r][i], whole->norm[0][i], 1e-3));
+            CU_ASSERT_TRUE(near(j->loss[r][i], whole->loss[0][i], LOSS_OFF));
+            CU_ASSERT_TRUE(near(j->norm[r][i], whole->norm[0][i], NORM_OFF));
             CU_ASSERT_TRUE(j->loss[r][i] == j->loss[0][i] && j->norm[r][i] == j->norm[0][i]);
         }
-        CU_ASSERT_TRUE(near(j->metric[r], whole->metric[0], 1e-5));
+        CU_ASSERT_TRUE(near(j->metric[r], whole->metric[0], LOSS_OFF));
         CU_ASSERT_TRUE(j->metric[r] == j->metric[0]);
     }
 }

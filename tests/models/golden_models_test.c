@@ -83,7 +83,7 @@ static void check_case(const char *path, const char *name, const char *what, boo
     snprintf(prefix, sizeof prefix, "%s/", name);
     rig_build(&r, what, training, p.dtype);
     r.store = golden_load(path, prefix, p.dtype);
-    double floor = 1e-3 * p.limit * golden_gradient_norm(r.store, r.n);
+    double floor = GOLDEN_FLOOR * p.limit * golden_gradient_norm(r.store, r.n);
     check_states(&r, name);
     weft_grad(r.g, r.io.loss, r.wrt, r.n, grads);
     for (size_t i = 0; i < r.n; i++) targets[i] = weft_contiguous(r.g, grads[i]);

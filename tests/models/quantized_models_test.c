@@ -62,6 +62,7 @@ static weft_params *quantized(const subject *s, int bits)
     if (!small) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(small);
     CU_ASSERT_TRUE(report.matrices > 2 && report.bytes_after < report.bytes_before);
+    /* The largest errors of a matrix that were seen: 0.0055 and 0.079 of its norm. */
     CU_ASSERT_TRUE(report.max_error > 0 && report.max_error < (bits == 8 ? 0.01 : 0.12));
     CU_ASSERT_TRUE(weft_params_are_quantized(small) && !weft_params_are_quantized(s->params));
     return small;
@@ -129,6 +130,8 @@ static void test_models(void)
         decode(&s, small, logits[1]);
         const double of_scores = distance(scores[1], scores[0], LENGTH - 1);
         const double of_logits = distance(logits[1], logits[0], VOCAB);
+        /* The largest differences seen: 0.0084 and 0.064 of the scores, 0.020 and 0.20 of the
+         * logits. */
         const bool good = of_scores < (bits == 8 ? 0.01 : 0.1) && of_scores > 0 &&
                           of_logits < (bits == 8 ? 0.03 : 0.3) && of_logits > 0;
         if (!good)

@@ -125,7 +125,7 @@ static void test_against_steps(void)
             double e = step_error(s, &s->rows[k], 0, s->rows[k].length - 1, 0);
             if (!(e <= worst)) worst = e;
         }
-        CU_ASSERT(worst < 1e-12);
+        CU_ASSERT(worst < ROUNDING_F64);
         free_subject(s);
     }
 }
@@ -145,7 +145,7 @@ static void test_windows(void)
         for (size_t skip = 0; done < LENGTH - 1; skip = prefix - 1) {
             size_t first = done - skip, count = LENGTH - 1 - first;
             if (count > context) count = context;
-            CU_ASSERT(step_error(s, row, first, count, skip) < 1e-12);
+            CU_ASSERT(step_error(s, row, first, count, skip) < ROUNDING_F64);
             done = first + count;
         }
     }
@@ -200,7 +200,7 @@ static void test_weights(void)
     for (size_t i = 0; i < LENGTH - 1; i++) {
         double all = 0;
         for (size_t k = 0; k < row->source_len; k++) all += mean[i * row->source_len + k];
-        CU_ASSERT_DOUBLE_EQUAL(all, 1, 1e-12);
+        CU_ASSERT_DOUBLE_EQUAL(all, 1, ROUNDING_F64);
     }
     for (o.head = 1; o.head <= 4; o.head++) {
         CU_ASSERT_TRUE(score(s, &o, 0, TEXTS, &error));
@@ -208,7 +208,7 @@ static void test_weights(void)
     }
     double worst = 0, change = 0;
     for (size_t i = 0; i < n; i++) worst = fmax(worst, fabs(sum[i] - mean[i]));
-    CU_ASSERT(worst < 1e-12);
+    CU_ASSERT(worst < ROUNDING_F64);
     o.head = 0;
     o.layer = 0; /* the last, which is another one */
     CU_ASSERT_TRUE(score(s, &o, 0, TEXTS, &error));

@@ -71,8 +71,8 @@ static void test_exhaustive(void)
             CU_ASSERT_EQUAL(r->first[1], 20);
             for (size_t i = 0; i < r->first[1]; i++) {
                 const weft_hypothesis *h = &r->hypotheses[i];
-                CU_ASSERT_DOUBLE_EQUAL(h->score, all[i].score, 1e-12);
-                CU_ASSERT_DOUBLE_EQUAL(h->log_prob, all[i].log_prob, 1e-12);
+                CU_ASSERT_DOUBLE_EQUAL(h->score, all[i].score, ROUNDING_F64);
+                CU_ASSERT_DOUBLE_EQUAL(h->log_prob, all[i].log_prob, ROUNDING_F64);
                 CU_ASSERT_EQUAL(h->length, all[i].length);
                 EXPECT_SAME_BITS(WEFT_I32, h->tokens, all[i].token, h->length);
                 CU_ASSERT_EQUAL(h->ended, h->length < 5);
@@ -86,8 +86,8 @@ static void test_exhaustive(void)
             r = weft_search_beam(&model, &in, 1, &o, &error);
             CU_ASSERT_PTR_NOT_NULL_FATAL(r);
             CU_ASSERT(r->first[1] >= 1 && r->first[1] <= 4);
-            CU_ASSERT(r->hypotheses[0].score <= all[0].score + 1e-12);
-            found_by_four += r->hypotheses[0].score > all[0].score - 1e-12;
+            CU_ASSERT(r->hypotheses[0].score <= all[0].score + ROUNDING_F64);
+            found_by_four += r->hypotheses[0].score > all[0].score - ROUNDING_F64;
             trials++;
             for (size_t i = 1; i < r->first[1]; i++) {
                 const weft_hypothesis *h = &r->hypotheses[i];
@@ -235,12 +235,12 @@ static void test_repetition_penalty(void)
                 for (size_t i = 0; i < r[way]->first[1]; i++) {
                     const weft_hypothesis *h = &r[way]->hypotheses[i];
                     sums_by_hand(&m, seed, begin, h, 3, penalties[p], &own, &penalised);
-                    CU_ASSERT_DOUBLE_EQUAL(h->log_prob, own, 1e-12);
-                    CU_ASSERT_DOUBLE_EQUAL(h->score, penalised, 1e-12);
+                    CU_ASSERT_DOUBLE_EQUAL(h->log_prob, own, ROUNDING_F64);
+                    CU_ASSERT_DOUBLE_EQUAL(h->score, penalised, ROUNDING_F64);
                     changed += fabs(own - penalised) > 1e-3;
                 }
             }
-            CU_ASSERT_DOUBLE_EQUAL(r[0]->hypotheses[0].score, best, 1e-12);
+            CU_ASSERT_DOUBLE_EQUAL(r[0]->hypotheses[0].score, best, ROUNDING_F64);
             for (int way = 0; way < 3; way++) weft_search_result_free(r[way]);
             free(m.logs);
         }
@@ -406,24 +406,24 @@ static void test_candidates(void)
     double probs[6];
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 1, 0, 1, ids, probs), 5);
     CU_ASSERT(ids[0] == 0 && ids[1] == 1 && ids[2] == 3 && ids[3] == 4 && ids[4] == 5);
-    CU_ASSERT_DOUBLE_EQUAL(probs[3], 0.2, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(probs[3], 0.2, ROUNDING_F64);
     /* The three most likely, ties to the lower id. */
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 1, 3, 1, ids, probs), 3);
     CU_ASSERT(ids[0] == 1 && ids[1] == 3 && ids[2] == 4);
-    CU_ASSERT_DOUBLE_EQUAL(probs[0], 0.375, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(probs[0], 0.375, ROUNDING_F64);
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 1, 4, 1, ids, probs), 4);
     CU_ASSERT_EQUAL(ids[3], 0);
     /* 0.3 + 0.3 is 0.6: 0.59 needs two, 0.61 three, 0.29 one. */
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 1, 0, 0.59, ids, probs), 2);
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 1, 0, 0.61, ids, probs), 3);
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 1, 0, 0.29, ids, probs), 1);
-    CU_ASSERT_DOUBLE_EQUAL(probs[0], 1, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(probs[0], 1, ROUNDING_F64);
     /* After top_k: of three, 0.375 + 0.375 reaches 0.7. */
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 1, 3, 0.7, ids, probs), 2);
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 1, 3, 0.76, ids, probs), 3);
     /* A temperature of 1/2 squares: 0.09 of 0.24. */
     CU_ASSERT_EQUAL(weft_sample_candidates(logs, 6, 0.5, 0, 1, ids, probs), 5);
-    CU_ASSERT_DOUBLE_EQUAL(probs[1], 0.09 / 0.24, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(probs[1], 0.09 / 0.24, ROUNDING_F64);
 }
 
 /* Counts of 16,384 draws against their probabilities: sum (n - e)^2 / e stays below the value that

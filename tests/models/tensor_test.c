@@ -236,13 +236,13 @@ static void check(const comparison *c, const rank *ranks)
     expect_good(ranks, s->size);
     for (int r = 0; r < s->size; r++) {
         for (size_t k = 0; k < c->whole->n + 2; k++) {
-            if (!(c->difference[r][k] <= 1e-12))
+            if (!(c->difference[r][k] <= ROUNDING_F64))
                 printf("\n    %s on %d ranks: rank %d, %s: %g\n", s->text, s->size, r,
                        k == 0   ? "output"
                        : k == 1 ? "loss"
                                 : weft_name_of(c->whole->g, c->whole->params[k - 2]),
                        c->difference[r][k]);
-            CU_ASSERT_TRUE(c->difference[r][k] <= 1e-12);
+            CU_ASSERT_TRUE(c->difference[r][k] <= ROUNDING_F64);
         }
         CU_ASSERT_TRUE(c->parts[r] > 0);
         CU_ASSERT_EQUAL(c->sums[r], (size_t)(s->forward + s->backward));
@@ -382,7 +382,8 @@ static void test_layers(void)
     run_ranks(2, run_split_layers, &l, ranks);
     expect_good(ranks, 2);
     for (int r = 0; r < 2; r++)
-        for (int i = 0; i < 96; i++) CU_ASSERT_DOUBLE_EQUAL(l.split[r][i], l.whole[i], 1e-12);
+        for (int i = 0; i < 96; i++)
+            CU_ASSERT_DOUBLE_EQUAL(l.split[r][i], l.whole[i], ROUNDING_F64);
 }
 
 /* ---- What cannot be split ---- */

@@ -338,7 +338,8 @@ static void test_stages(void)
         for (int r = 0; r < size; r++)
             for (int i = 0; i < 2; i++)
                 for (int k = 0; k < HIDDEN; k++)
-                    CU_ASSERT_DOUBLE_EQUAL(several.states[r][i][k], alone.states[0][i][k], 1e-12);
+                    CU_ASSERT_DOUBLE_EQUAL(several.states[r][i][k], alone.states[0][i][k],
+                                           ROUNDING_F64);
     }
 }
 

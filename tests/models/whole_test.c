@@ -193,9 +193,10 @@ static void test_files(void)
 
 /* ---- Resuming ---- */
 
+/* Some steps magnify the roundings of f32, 6e-8 each: the largest difference seen is 5e-8. */
 static bool near(double a, double b)
 {
-    return fabs(a - b) <= 1e-5 * fabs(b);
+    return fabs(a - b) <= 2e-6 * fabs(b);
 }
 
 /* Half of the steps on one division, the rest on another. */

@@ -35,7 +35,7 @@ static void expect_equal(arena *p, written_graph *g, int64_t opset, size_t count
     CU_ASSERT_TRUE_FATAL(s && weft_run(s) == WEFT_OK);
     for (int k = 0; k < 2; k++)
         CU_ASSERT_EQUAL_FATAL(weft_fetch(s, out[k], x[k], count * sizeof **x), WEFT_OK);
-    for (size_t i = 0; i < count; i++) CU_ASSERT_DOUBLE_EQUAL(x[0][i], x[1][i], 1e-6);
+    for (size_t i = 0; i < count; i++) CU_ASSERT_DOUBLE_EQUAL(x[0][i], x[1][i], ROUNDING_F32);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);

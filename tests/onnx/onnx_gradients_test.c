@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Norm-wise, in f32: 170 roundings of 2^-24 = 6e-8 each. Gradients that are zero but for rounding
+ * may be off by FLOOR of the norm of all, two roundings. */
 #define LIMIT      1e-5
-#define FLOOR      1e-7 /* of the norm of all gradients */
+#define FLOOR      1e-7
 #define MAX_INPUTS 4
 #define MAX_PARAMS 128
 #define PATH       512

@@ -47,11 +47,11 @@ static void check_gradients(written_graph *g, arena *memory, int64_t opset, doub
     weft_value loss = weft_sum(graph, weft_square(graph, out), WEFT_ALL_AXES, false);
     const weft_status status =
         weft_check_gradient(graph, loss, in, n, store, feeds, n, 0, 1, &result, &error);
-    if (status != WEFT_OK || !(result.worst_error < 1e-6))
+    if (status != WEFT_OK || !(result.worst_error < DIFFERENCES))
         fprintf(stderr, "\n    %s: %g at %s; %s: %s\n", g->nodes[0]->op_type, result.worst_error,
                 result.where, error.where, error.message);
     CU_ASSERT_EQUAL(status, WEFT_OK);
-    CU_ASSERT_TRUE(result.checked > 0 && result.worst_error < 1e-6);
+    CU_ASSERT_TRUE(result.checked > 0 && result.worst_error < DIFFERENCES);
     weft_params_free(store);
     weft_graph_free(graph);
     weft_onnx_free(m);
@@ -363,7 +363,8 @@ static void check_dequantized(bool gemm, bool by_column, bool wide)
         }
         const double each = (double)x_scale * (double)scale[which];
         const double want = sum * each + (gemm ? column : 0);
-        /* Products of f32 round each of LENGTH sums, by 2^-24 of the terms at most. */
+        /* The scales, the bias and the result round a few times, of 2^-24 each. Products of f32
+         * also round each of LENGTH sums, by 2^-24 of the terms at most. */
         CU_ASSERT_DOUBLE_EQUAL((double)((const float *)t[0].data)[i], want,
                                1e-5 + 1e-6 * fabs(want) +
                                    (wide ? LENGTH * 0x1p-24 * sizes * each : 0));

@@ -102,7 +102,7 @@ static void test_dropout(void)
     CU_ASSERT_TRUE(fabs(mean_of(first + DRAWN) - 0.75) < 0.034);
     CU_ASSERT_NOT_EQUAL(memcmp(first, second, sizeof ones), 0);
     for (int i = 0; i < DRAWN; i++)
-        CU_ASSERT_TRUE(fabsf(first[i] - first[DRAWN + i] / 0.75f) < 1e-6f);
+        CU_ASSERT_TRUE(fabsf(first[i] - first[DRAWN + i] / 0.75f) < (float)ROUNDING_F32);
     arena_free(&p);
 }
 

@@ -21,6 +21,7 @@ except ImportError as error:
     print(f"skipped: exported files in ONNX Runtime: {error}")
     sys.exit(0)
 
+# Norm-wise. Some 170 roundings of 6e-8 in f32; in f64 the attributes of an op still have the digits of f32.
 TOLERANCE = {"float32": 1e-5, "float64": 1e-6}
 
 
@@ -126,7 +127,7 @@ def check_model(weft, model, opset, folder):
     subprocess.run([weft, "run", path, "--out", out, *arguments], check=True, stdout=subprocess.DEVNULL)
     wanted = [np.load(out / f"{o.name.replace('/', '_')}.npy") for o in runner.get_outputs()]
     error = distance(got, wanted)
-    good = error <= 1e-5
+    good = error <= TOLERANCE["float32"]
     print(f"{name}, opset {opset}: {path.stat().st_size} bytes, differs by {error:.3g} of the norm: "
           f"{'ok' if good else 'FAILED'}")
     return not good

@@ -156,8 +156,8 @@ static void test_forms(void)
             const bool both_nan = isnan(expected[i]) && f == SINGLE_HEAD_MASK;
             worst = fmax(worst, both_nan ? fabs(got[i]) : fabs(got[i] - expected[i]));
         }
-        if (!(worst < 1e-13)) printf("\n    form %d: %g\n", (int)f, worst);
-        CU_ASSERT_TRUE(worst < 1e-13);
+        if (!(worst < ROUNDING_F64)) printf("\n    form %d: %g\n", (int)f, worst);
+        CU_ASSERT_TRUE(worst < ROUNDING_F64);
         weft_graph_free(g);
     }
 }

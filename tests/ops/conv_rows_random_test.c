@@ -108,7 +108,8 @@ static void check(const layer *l, weft_dtype dtype, int threads, uint64_t *state
         const double off = same ? 0 : fabs(got - wanted);
         if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
     }
-    /* Each term of a sum is below 1 and rounds once or twice. */
+    /* Each term of a sum is below 1 and rounds a few times; in f32 4e-7 is seven roundings of
+     * 2^-24, in f64 1e-15 is nine of 2^-53. */
     const bool good = worst <= (dtype == WEFT_F32 ? 4e-7 : 1e-15) * (double)(4 + l->terms);
     char shapes[2][128];
     if (!good)

@@ -206,6 +206,8 @@ static void check(kind k, const layer *l, weft_dtype dtype, const char *what,
             if (memcmp(one[t].data, two[t].data, weft_tensor_bytes(one[t].dtype, one[t].shape)))
                 describe(l, "other bits with two threads", t, 0);
             if (!want[t].data) want[t] = expected(k, &b, in, t, &want[t + 1]);
+            /* Each term of a sum is below 1 and rounds a few times; in f32 4e-7 is seven roundings
+             * of 2^-24, in f64 1e-15 is nine of 2^-53. */
             const double limit = (dtype == WEFT_F32 ? 4e-7 : 1e-15) * (4 + terms_of(k, l, &b, t));
             const double off = worst_of(&one[t], &want[t]);
             if (!(off <= limit)) describe(l, what, t, off);

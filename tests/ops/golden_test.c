@@ -297,7 +297,7 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
     for (size_t i = 0; i < r.n; i++) {
         snprintf(name, sizeof name, "grad.%s", weft_name_of(r.g, r.params[i]));
         golden_target(r.session, r.store, targets[i], name, limit,
-                      1e-3 * limit * golden_element(&norms, 0));
+                      GOLDEN_FLOOR * limit * golden_element(&norms, 0));
     }
     rig_close(&r);
 }
@@ -331,6 +331,8 @@ static void check_training(const char *path, bool post_norm, weft_dtype dtype, d
     CU_ASSERT_TRUE(golden_element(&wanted, STEPS - 1) < golden_element(&wanted, 0) / 2);
     got.data = norms;
     CU_ASSERT_TRUE(weft_params_get(r.store, "norms", &wanted));
+    /* Errors of the parameters grow faster in gradients than in the loss, which is near a minimum.
+     */
     CU_ASSERT_TRUE(golden_agrees("norms", &got, &wanted, limit * 10, 0));
     rig_close(&r);
 }

@@ -132,7 +132,7 @@ static void expect_near(const char *what, double mean, const float *got, const d
     CU_ASSERT_TRUE(worst <= limit);
 }
 
-/* The bound: some roundings of f32 (6e-8) of a number near 1. */
+/* Eight roundings of f32, of 2^-24 = 6e-8 each, of a number near 1. */
 #define LIMIT 5e-7
 
 /* Of rows, and of columns side by side. */

@@ -65,6 +65,12 @@ static double *evaluate(const subject *c, weft_dtype dtype, const char *skip, in
 
 static const char *const skips[] = {NULL, "fuse", "fuse,cse,fold"};
 
+/* Sixteen roundings. */
+static double rounding(weft_dtype dtype)
+{
+    return 16 * (dtype == WEFT_F64 ? 0x1p-53 : 0x1p-24);
+}
+
 /* Whether two numbers are equal up to rounding, or both the same infinity, or both NaN; with
  * `signs`, zeros must have the same sign. */
 static bool same(double got, double want, double limit, bool signs)
@@ -83,7 +89,7 @@ static void expect_as(const char *what, const subject *c, weft_dtype dtype, cons
         double *got = evaluate(c, dtype, skips[k], 2, data, &n);
         CU_ASSERT_EQUAL_FATAL(n, n_expected);
         size_t at = 0;
-        while (at < n && same(got[at], expected[at], dtype == WEFT_F64 ? 1e-14 : 1e-6, signs)) at++;
+        while (at < n && same(got[at], expected[at], rounding(dtype), signs)) at++;
         if (at < n)
             fprintf(stderr, "\n    %s, %s, without %s: element %zu is %g, expected %g\n", what,
                     weft_dtype_name(dtype), skips[k] ? skips[k] : "nothing", at, got[at],

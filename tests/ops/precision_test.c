@@ -278,10 +278,14 @@ static void check_product(const product_case *p)
                 const double slack = p->narrow_c ? fabs(sum) * 2 * EPSILON : 0;
                 worst = fmax(worst, fabs(got - want) - slack);
             }
-    if (worst > 2e-5 * sqrt((double)p->k + 1))
+    /* An addition rounds by 2^-24 of a partial sum, which is below sqrt(k + 1): the products have a
+     * variance of 1/9. 2e-5 is 335 such roundings of one sign. Of k roundings with either sign some
+     * sqrt(k) remain, so it is enough for k up to 10^5. */
+    const double limit = 2e-5 * sqrt((double)p->k + 1);
+    if (worst > limit)
         fprintf(stderr, "\n    [%d, %d, %d, %d]: off by %g\n", (int)p->batch, (int)p->m, (int)p->k,
                 (int)p->n, worst);
-    CU_ASSERT_TRUE(worst <= 2e-5 * sqrt((double)p->k + 1));
+    CU_ASSERT_TRUE(worst <= limit);
     free(xa);
     free(xb);
     free(xc);
@@ -538,6 +542,8 @@ static void check_model(const char *text, double share)
     CU_ASSERT_TRUE((double)after.arena_bytes <= share * (double)before.arena_bytes);
     const double loss = train(&t, p, 2, STEPS, &other);
     CU_ASSERT_NOT_EQUAL(hash, other);
+    /* Rounding to bf16 is 2^-9 = 0.2 %, some ten times in a row. The largest difference seen is a
+     * fourteenth of the limit. */
     if (!(fabs(loss - expected) <= 0.02 * expected + 0.01))
         fprintf(stderr, "\n    %s: loss %g, in f32 %g\n", text, loss, expected);
     CU_ASSERT_TRUE(fabs(loss - expected) <= 0.02 * expected + 0.01);

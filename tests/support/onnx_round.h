@@ -42,8 +42,8 @@ bool same_results(const weft_params *a, const weft_params *b, size_t n);
 bool run_file(fixture *f, const weft_params *inputs, size_t n, int threads, weft_params *results,
               size_t *nodes);
 void edit_file(const fixture *f, edit *change);
-/* Whether results differ by at most 2e-6 of the norm of all; ONNX's attributes have the digits of
- * f32. */
+/* Whether results differ by at most 2e-6 of the norm of all. ONNX's attributes have the digits of
+ * f32, so even in f64 each rounds by 2^-24 = 6e-8: 2e-6 is 33 of these. */
 bool near_results(const weft_params *a, const weft_params *b, size_t n);
 /* Whether values of a graph, written and read, have the same bits, and the same values when the
  * notes are removed. `label` is for files that are kept; it may be NULL. */

@@ -68,10 +68,30 @@ static inline double test_uniform(uint64_t *state, double low, double high)
     return low + (high - low) * (double)(test_random(state) >> 11) * 0x1p-53;
 }
 
-/* Whether a equals the expected b but for rounding: relative 1e-12, absolute 1e-15. */
+/* Tolerances that several suites share. An operation rounds its result by at most 2^-53 = 1.1e-16
+ * of it in f64, and by 2^-24 = 6.0e-8 of it in f32.
+ *
+ * ROUNDING_F64: 900 roundings of numbers near 1. The small cases that use it have sums of at most
+ * some hundred terms.
+ * ROUNDING_F32: 16 roundings of numbers near 1, for a few operations one after another. */
+#define ROUNDING_F64 1e-13
+#define ROUNDING_F32 1e-6
+
+/* Errors of weft_check_gradient for a correct gradient. A step is h >= 2.5e-4. Its difference is
+ * off by h^4 / 30 <= 3e-14 of the fifth derivative, for values up to 1, and by 1.5 * 2^-53 / h =
+ * 7e-13 of the loss for each rounding of the loss.
+ *
+ * SMOOTH_DIFFERENCES: 1500 such roundings of a loss near 1.
+ * DIFFERENCES: with kinks, where the check accepts an error of 1e-7, or else tries steps down to
+ * h / 256, which round by 2e-10 of the loss. 1e-6 is ten times the one, and 6000 of the other. */
+#define SMOOTH_DIFFERENCES 1e-9
+#define DIFFERENCES        1e-6
+
+/* Whether a equals the expected b but for rounding: relative to b, or to 0.01 where b is smaller.
+ */
 static inline bool test_near(double a, double b)
 {
-    return fabs(a - b) <= 1e-12 * fmax(fabs(b), 1e-3);
+    return fabs(a - b) <= ROUNDING_F64 * fmax(fabs(b), 0.01);
 }
 
 /* A builder for a model of the list; 16 of them can be in use at a time. */

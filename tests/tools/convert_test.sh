@@ -23,7 +23,8 @@ inputs_of()
     done
 }
 
-# as_recorded MODEL RUN: the run computes from MODEL's recorded inputs what transformers did.
+# as_recorded MODEL RUN: the run computes from MODEL's recorded inputs what transformers did, in f64. In f32, weft rounds
+# some 300 times by 6e-8 of numbers near 1: 2e-5.
 as_recorded()
 {
     local file inputs

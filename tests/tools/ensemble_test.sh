@@ -41,7 +41,7 @@ scores()
 }
 
 # means FILE W: whether the scores of the file are the log of the mean of those in a.scores, with the weight W, and
-# in b.scores
+# in b.scores. The three are printed with six decimals, so each is off by up to 5e-7, and the mean by as much: 1e-6.
 means()
 {
     LC_ALL=C join -t $'\t' <(LC_ALL=C join -t $'\t' a.scores b.scores) "$1" | LC_ALL=C awk -F '\t' -v w="$2" '

@@ -43,6 +43,7 @@ case_the_total_is_what_weft_train_validates()
     "$weft" logprob lm <v.en >lines 2>total
     equal "the total is what weft train validates" "$(as_validated <total)" "$(validated lm)"
     equal "the text is printed again" "$(cut -f 3 lines)" "$(cat v.en)"
+    # The mean is printed with three decimals: 0.0005, and 0.00001 for those of the lines.
     equal "the lines add up" "$(awk -F '\t' 'NR == FNR {s -= $1; n += $2; next}
         {d = s / n - $2; if (n != $1 || d * d > 0.00051 ^ 2) print s / n, n, $0}' \
         lines <(sed 's/.* \([0-9]*\) tokens: \([0-9.]*\) nats.*/\1\t\2/' total))" ""
@@ -144,6 +145,8 @@ case_hypotheses_have_the_log_probabilities_of_the_search()
     "$weft" translate copies --beam 4 --nbest 3 --length-penalty 0 <new >list
     quiet "$weft" logprob copies --nbest --source new <list >again
     equal "each hypothesis again" "$(sed 's/ ||| [^|]*$//' again)" "$(cat list)"
+    # Both are printed with six decimals, 5e-7 each. The rest is rounding of f32 in logits near 10, one token at a time or
+    # all at once: 6e-7 a rounding.
     equal "the search has other log probabilities" \
         "$(awk -F ' [|][|][|] ' '{d = $3 - $4; if (d > 1e-4 || d < -1e-4) print}' again)" ""
     [ "$(awk -F ' [|][|][|] ' '{n += $3 < -0.5} END {print n + 0}' again)" -ge 10 ] || fail "all hypotheses are certain"

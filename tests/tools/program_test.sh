@@ -252,7 +252,8 @@ case_profiles_are_as_wide_as_the_terminal()
     done
 }
 
-# The gradient vanishes in the RNN and lives in the LSTM whose gates are open.
+# The gradient vanishes in the RNN and lives in the LSTM whose gates are open. After 100
+# steps less than 1e-5 of the RNN's is left and more than 1e-3 of the LSTM's: far from the 1e-12 and 0.8 that it prints.
 case_vanishing_gradients()
 {
     expect 0 "vanishing" "$weft" demo --help

@@ -29,7 +29,8 @@ refused()
     rm -rf refused
 }
 
-# bits_of FILE RATIO: of the bits a character to the bits a token, in every line of metrics that has them
+# bits_of FILE RATIO: of the bits a character to the bits a token, in every line of metrics that has them.
+# Both are printed in full, and the ratios below are rounded to ten digits.
 bits_of()
 {
     awk 'match($0, /"validation_loss":[0-9.]+/) {
@@ -37,7 +38,7 @@ bits_of()
         if (!match($0, /"bits_per_character":[0-9.]+/)) exit 1
         bits = substr($0, RSTART + 21, RLENGTH - 21)
         ratio = bits * log(2) / nll
-        if (ratio < '"$2"' - 1e-5 || ratio > '"$2"' + 1e-5) { print ratio; exit 1 }
+        if (ratio < '"$2"' - 1e-8 || ratio > '"$2"' + 1e-8) { print ratio; exit 1 }
         found++
     } END { if (!found) exit 1 }' "$1" || fail "bits a character in $1"
 }
