@@ -103,7 +103,7 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
 {
     if (!same_model(file, last))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                              "is of another model than the last file");
+                              "has another model than the last file");
     weft_status status = compare_names(file, last, path, error);
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);

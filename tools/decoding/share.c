@@ -1,4 +1,4 @@
-/* See share.h. A rank that fails alone need not tell the others: when the program ends, all
+/* See share.h. A rank that fails alone need not notify the others: when its program ends, all
  * processes end. */
 #include "share.h"
 
@@ -89,7 +89,7 @@ static bool unpack(text_lines *lines, const stretch *own, const char *texts)
     return lines->line != NULL;
 }
 
-/* Sends the texts of each stretch but the first to its rank. */
+/* Sends each rank but the first the texts of its share. */
 static bool send_texts(text_lines *lines, const stretch *of, weft_error *error)
 {
     const size_t ranks = (size_t)tool_world()->size, rank = (size_t)tool_world()->rank;
@@ -128,7 +128,7 @@ bool share_lines(text_lines *lines, size_t *all, weft_error *error)
 
 /* ---- Results ---- */
 
-/* Exchanges the text for those of the ranks, of x->receive_bytes, one behind the other. */
+/* Exchanges the text for those of all ranks, concatenated, of x->receive_bytes. */
 static bool gather_text(char **text, size_t *bytes, weft_exchange *x, weft_error *error)
 {
     weft_communicator *world = tool_world();

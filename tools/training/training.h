@@ -42,7 +42,7 @@ typedef struct training {
     size_t n_groups;
     weft_model_config config; /* of the model, with the vocabulary's size; the trainer reads it */
     weft_builder builder;     /* what is trained */
-    /* What it is trained and validated on; made of `train` and `valid`, or of arrays. */
+    /* The training and validation data; made of `train` and `valid`, or of arrays. */
     weft_batch_source train_source, valid_source;
     bool validates;
     const char *unit; /* what the weights of batches count: "tokens" or "rows" */
@@ -75,7 +75,7 @@ static inline bool training_take_error(training *t)
     return false;
 }
 
-/* Makes the failure of one process one of all: `good`, or an error in t->error. */
+/* Spreads the failure of one process to all: `good`, or an error in t->error. */
 static inline bool training_agree(training *t, bool good)
 {
     const weft_error own = good ? WEFT_NO_ERROR : t->error;
@@ -83,7 +83,8 @@ static inline bool training_agree(training *t, bool good)
     return weft_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
 
-/* trainer.c: what a recipe says of a trainer. The groups of the optimiser are t->groups. */
+/* trainer.c: the options of a trainer from the recipe. The groups of the optimiser are
+ * t->groups. */
 /* Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_SHARE of a training by steps. */
 uint64_t training_warmup(const recipe *r);
 weft_trainer_options training_trainer_options(const training *t);
