@@ -1,16 +1,16 @@
 /* The plan checker. It shares no code with the planner and trusts none of its lifetimes. It replays
- * the schedule group by group over a picture of the arena, in which each stretch of bytes holds one
+ * the schedule group by group over a picture of the arena, in which each range of bytes holds one
  * version of one value. It proves that
  * - every node reads what its producer wrote;
  * - no node writes what another node of its group reads or writes, unless both are fused;
  * - what can be read after a run is still there: in the arena, or in a state of the right version;
- * - all this holds for later runs, too, which leave out what only the first one computes, and that
- *   is the same in every run.
+ * - all this also holds for later runs, which leave out what only the first run computes; what that
+ *   computes is the same in every run.
  *
  *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after group 1
  *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after group 2, which wrote d over b
  *
- * The stretches are in a treap, ordered by their begin (Seidel and Aragon 1996). O(n log n) for n
+ * The ranges are in a treap, ordered by their begin (Seidel and Aragon 1996). O(n log n) for n
  * operands. */
 #include "plan/plan.h"
 
@@ -22,7 +22,7 @@ typedef struct stretch {
     uint32_t owner; /* value id that wrote it; UINT32_MAX for scratch */
 } stretch;
 
-/* A node of the treap; 0 is no node. No node has a smaller priority than its parent. */
+/* A node of the treap; 0 means none. No node has a smaller priority than its parent. */
 typedef struct held {
     stretch s;
     uint32_t left, right, priority;
@@ -94,7 +94,7 @@ static bool meets(stretch a, stretch b)
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* Splits a treap into the stretches that begin before `begin` and the others. */
+/* Splits a treap into the ranges that begin before `begin` and the others. */
 static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uint32_t *after)
 {
     while (tree) {
@@ -112,7 +112,7 @@ static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uin
     *before = *after = 0;
 }
 
-/* Joins two treaps; the first has the earlier stretches. */
+/* Joins two treaps; the first has the earlier ranges. */
 static uint32_t join(checker *c, uint32_t first, uint32_t second)
 {
     uint32_t tree, *to = &tree;
@@ -137,7 +137,7 @@ static uint32_t last_of(const checker *c, uint32_t tree)
     return tree;
 }
 
-/* Writes a stretch: those that it overlaps are gone. Stretches of the treap never overlap. */
+/* Writes a range, which replaces those that it overlaps. Ranges of the treap never overlap. */
 static void write_stretch(checker *c, stretch s)
 {
     uint32_t before, within, after, last;
@@ -176,7 +176,7 @@ static bool check_reads(checker *c, const plan_step *step)
         if (at->kind == STORAGE_CONSTANT) continue;
         if (at->kind == STORAGE_STATE) {
             if (c->state_version[at->root] != g->values[writer].version)
-                return wrong(c, step->node, "reads another version of a state than it means");
+                return wrong(c, step->node, "reads the wrong version of a state");
             continue;
         }
         stretch s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
@@ -187,7 +187,7 @@ static bool check_reads(checker *c, const plan_step *step)
     return true;
 }
 
-/* Stretches that a step writes: its outputs in the arena and its scratch. */
+/* Ranges that a step writes: its outputs in the arena and its scratch. */
 static size_t step_writes(const checker *c, const plan_step *step, stretch *out)
 {
     const weft_plan *plan = c->plan;
@@ -232,7 +232,8 @@ static reach reach_of(const checker *c, const plan_step *step, size_t operand)
     const weft_tensor *t = &c->plan->tensors[step->first_operand + operand];
     const weft_shape *out = &c->plan->tensors[step->first_operand + node->n_in].shape;
     const bool written = operand >= node->n_in;
-    /* A head with blocks of its own reads beyond them, and describes those of output 0 only. */
+    /* A head with blocks of its own also reads outside them, and describes those of output 0
+     * only. */
     if (op->block ? operand != node->n_in
                   : !written && !op->elementwise &&
                         !(op->rowwise && op->rowwise(node->attr) >> operand & 1))
@@ -371,7 +372,7 @@ static bool check_fused(checker *c, const plan_step *steps, uint32_t n)
             end = i + steps[i].n_fused;
         }
         if (i > end || end >= n)
-            return wrong(c, steps[i].node, "is fused with no node of its group");
+            return wrong(c, steps[i].node, "is fused with a node outside its group");
         c->head[i] = begin;
     }
     return true;
@@ -436,7 +437,7 @@ static bool check_targets(checker *c)
         const plan_target *t = &plan->targets[i];
         const value_record *v = &g->values[t->value.id];
         if (plan->map[t->user] != t->value.id)
-            return wrong(c, v->node, "a target is not read where it lies");
+            return wrong(c, v->node, "a target does not lie where it is read");
         if (g->nodes[g->values[v->root].node].op != &weft_op_state) continue;
         if (t->is_state ? g->nodes[v->node].op != &weft_op_state
                         : c->state_version[v->root] != v->version)
@@ -455,7 +456,7 @@ static bool check_cut(checker *c)
         next += plan->groups[i].n_steps;
         if (i && plan->groups[i].interval == plan->groups[i - 1].interval &&
             !(plan->groups[i].serial && plan->groups[i - 1].serial))
-            return wrong(c, plan->steps[next - 1].node, "no barrier in front of its group");
+            return wrong(c, plan->steps[next - 1].node, "no barrier before its group");
     }
     return next == plan->n_steps || wrong(c, 0, "a step is in no group");
 }
@@ -497,7 +498,7 @@ static bool check_all(checker *c)
     return !plan->fixed_groups || check_run(c, plan->fixed_groups);
 }
 
-/* Every operand is at most one access of a group, and in each of two runs one stretch of the treap.
+/* Every operand is at most one access of a group, and in each of two runs one range of the treap.
  */
 static bool make_room(checker *c)
 {

@@ -32,7 +32,8 @@ weft_status watches_add(watches *all, const weft_plan *plan, const watch *w, wef
 size_t watches_remove(watches *all, weft_value value);
 void watches_free(watches *all);
 
-/* executor_run in stretches, with the callbacks in between. WEFT_CANCELLED if one returns false. */
+/* executor_run in several calls, with the callbacks in between. WEFT_CANCELLED if one returns
+ * false. */
 weft_status watches_run(watches *all, executor *e, uint32_t until, int team, weft_profile *profile,
                         weft_error *error);
 
