@@ -316,7 +316,7 @@ bool tool_is_rank_file(const char *path);
 /* For the message about a name that no model has: "; did you mean \"NAME\"?", or "". */
 #define TOOL_GUESS_BYTES 96
 const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES]);
-/* The index of a text in "one|other|..."; -1 if it is none of them. */
+/* The index of a text in "one|other|..."; -1 if it is not one of them. */
 int tool_choice(const char *choices, const char *text);
 
 /* Seconds of the monotonic clock. */

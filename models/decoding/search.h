@@ -54,7 +54,7 @@ int64_t search_found(const search *s, int64_t sentence);
 /* Marks in s->barred the tokens that the row may not choose. */
 void search_bar(search *s, int64_t row);
 /* Finds the maximum of each block of the row's log probabilities, into s->top. False if one is NaN
- * or above what a probability can be. */
+ * or too large for a probability. */
 bool search_scan_row(search *s, int64_t row);
 /* Writes the row's penalised log probabilities into s->log_probs, -inf where barred. */
 bool search_read_row(search *s, int64_t row);

@@ -411,7 +411,7 @@ static void normalise(weft_model_config *c)
         c->values[offset] = 0;
 }
 
-/* Compares what a written configuration means with the options. */
+/* Compares a written configuration, as it is read, with the options. */
 static weft_status compare(const hf_architecture *a, const weft_model_config *wanted,
                            const weft_model_config *got, weft_error *error)
 {

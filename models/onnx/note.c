@@ -1,6 +1,6 @@
 /* Notes: the text on the first node of an op that became several nodes, or that has attributes of
- * more digits than ONNX's. It says which op of weft the nodes stand for, so that an import can find
- * it again:
+ * more digits than ONNX's. It names the op of weft that the nodes implement, so that an import can
+ * find it again:
  *
  *     weft: rms_norm eps=1e-06 rms=true gamma=true nodes=6 inputs=0.0,5.1 outputs=0
  *

@@ -149,7 +149,7 @@ weft_status weft_params_average(weft_params *params, const char *const *paths, s
 {
     weft_error_clear(error);
     if (!params || !paths || !n)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "average", "there is no file");
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "average", "expected at least one file");
     weft_params **files = calloc(n, sizeof *files);
     weft_status status =
         files ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");

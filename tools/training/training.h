@@ -99,8 +99,8 @@ bool training_print_recipe(training *t);
 /* Opens the server of --watch, if it is wanted, before anything is written: a port that is in use
  * is an error then. */
 bool training_open_watch(training *t);
-/* Opens what a run writes, and begins to serve it, if `ready` says that the trainer is made. True
- * if all processes are ready; each must call it. */
+/* Opens the files that a run writes, and begins to serve them, if `ready` says that the trainer is
+ * made. True if all processes are ready; each must call it. */
 bool training_open_run(training *t, bool ready);
 
 /* compare.c: fail if another process has other options, or another text for validation. The
