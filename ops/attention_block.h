@@ -403,9 +403,9 @@ static inline void scores(const block *b, int64_t key, int64_t n, int hidden, ro
 
 /* ---- Dropout ---- */
 
-/* Where the words of the block's queries begin: the plain op numbers the places of
- * [batch, heads, queries, keys] in order and draws four words at a time, and a row of keys may
- * begin within a four. */
+/* Where the words of the block's queries begin. The plain op draws four words at a time, for the
+ * places of [batch, heads, queries, keys] in order; a row of keys may begin within a group of
+ * four. */
 typedef struct draws {
     uint64_t four[LANES];               /* of key 0 */
     uint32_t odd[LANES], second[LANES]; /* all ones where it is word 1 or 3, word 2 or 3 */

@@ -143,8 +143,8 @@ static void count_readers(ordering *o, const plan_target *targets, size_t n_targ
     }
 }
 
-/* Whether the node would free more bytes than it writes. What orders processes, or changes a state,
- * keeps its place. */
+/* Whether the node would free more bytes than it writes. Nodes that order processes, or change a
+ * state, are not moved. */
 static bool frees_more(const ordering *o, uint32_t n)
 {
     const weft_graph *g = o->g;

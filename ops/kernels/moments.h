@@ -2,10 +2,10 @@
  * of a row are computed in two passes, those of several rows by the rule of Chan, Golub & LeVeque
  * (1983).
  *
- * The error of a sum is in proportion to the elements, so a mean that is far from zero, compared
- * with the deviations, is too far off to subtract. Then its own deviation, which differences of
- * neighbouring numbers have without error, is added to it. The mean of equal numbers is that
- * number. */
+ * The error of a sum is in proportion to the elements. So a mean that is far from zero, compared
+ * with the deviations, is not exact enough to subtract. Then the mean of the differences x - mean
+ * is added to it; differences of neighbouring numbers have no error. The mean of equal numbers is
+ * that number. */
 #ifndef WEFT_OPS_KERNELS_MOMENTS_H
 #define WEFT_OPS_KERNELS_MOMENTS_H
 
