@@ -293,7 +293,7 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_params_load(params, "/nowhere", e), NOT_FOUND, "/nowhere", NULL)                        \
     X(weft_params_load(params, "/", e), IO, "/", NULL)                                             \
     X(weft_params_average(params, NULL, 0, e), BAD_ARGUMENT, NULL, "file")                         \
-    X(weft_pack(NULL, 1, NULL, NULL, e), BAD_ARGUMENT, NULL, "no ")                                \
+    X(weft_pack(NULL, 1, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                               \
     X(weft_pack((&(weft_pack_item){5, 5, 1, 0}), 1, NULL, &packed, e), BAD_ARGUMENT, NULL, "5")    \
     X(weft_graph_dot(g, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                                \
     X(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, e), BAD_ARGUMENT, NULL,      \
