@@ -37,7 +37,7 @@ static int64_t tiles_reduce(const weft_call *call)
     const split s = split_of(call);
     const cut c = cut_of(&s, numel_of(&call->out[0].shape));
     if (call->phase) return c.pieces == 1 ? 0 : ceil_div(c.outputs, COLUMNS);
-    return c.stretches * c.pieces;
+    return c.ranges * c.pieces;
 }
 
 static size_t scratch_reduce(const weft_call *call)

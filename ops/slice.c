@@ -6,8 +6,8 @@
 #ifdef WEFT_KERNEL_ISA
 
 /* Copies elements [from, to) of a row, laid out in runs of `inner`, from the slice's row. */
-static inline void put_stretches(const slice_attr *attr, int64_t inner, const T *dy, T *row,
-                                 int64_t from, int64_t to)
+static inline void put_ranges(const slice_attr *attr, int64_t inner, const T *dy, T *row,
+                              int64_t from, int64_t to)
 {
     if (attr->step == 1) { /* one run */
         int64_t low = attr->begin * inner, high = low + attr->count * inner;
@@ -36,8 +36,8 @@ KERNEL(slice_scatter)
     memset((T *)dx->data + tile * TILE, 0, (size_t)(end - tile * TILE) * sizeof(T));
     for (int64_t at = tile * TILE; at < end;) {
         const int64_t r = at / row, from = at % row, to = row < end - r * row ? row : end - r * row;
-        put_stretches(attr, inner, (const T *)call->in[0].data + r * dy_row,
-                      (T *)dx->data + r * row, from, to);
+        put_ranges(attr, inner, (const T *)call->in[0].data + r * dy_row, (T *)dx->data + r * row,
+                   from, to);
         at = r * row + to;
     }
 }

@@ -17,20 +17,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct stretch {
+typedef struct range {
     size_t begin, end;
     uint32_t owner; /* value id that wrote it; UINT32_MAX for scratch */
-} stretch;
+} range;
 
 /* A node of the treap; 0 means none. No node has a smaller priority than its parent. */
 typedef struct held {
-    stretch s;
+    range s;
     uint32_t left, right, priority;
 } held;
 
 /* An access of a step of a group to the arena. */
 typedef struct access {
-    stretch s;
+    range s;
     size_t reach; /* the greatest end of this and those sorted before it */
     uint32_t step;
 } access;
@@ -76,20 +76,20 @@ static size_t dense_bytes(const weft_graph *g, uint32_t id)
 }
 
 /* The bytes that an operand can touch, from its offset and strides. */
-static stretch extent(const weft_tensor *t, size_t offset)
+static range extent(const weft_tensor *t, size_t offset)
 {
     int64_t low = 0, high = 0;
-    if (weft_shape_numel(t->shape) == 0) return (stretch){offset, offset, 0};
+    if (weft_shape_numel(t->shape) == 0) return (range){offset, offset, 0};
     for (int d = 0; d < t->shape.rank; d++) {
         int64_t reach = (t->shape.dim[d] - 1) * t->stride[d];
         *(reach < 0 ? &low : &high) += reach;
     }
     int64_t bytes = (int64_t)weft_dtype_bytes(t->dtype);
-    return (stretch){(size_t)((int64_t)offset + low * bytes),
-                     (size_t)((int64_t)offset + (high + 1) * bytes), 0};
+    return (range){(size_t)((int64_t)offset + low * bytes),
+                   (size_t)((int64_t)offset + (high + 1) * bytes), 0};
 }
 
-static bool meets(stretch a, stretch b)
+static bool meets(range a, range b)
 {
     return a.begin < b.end && b.begin < a.end;
 }
@@ -138,7 +138,7 @@ static uint32_t last_of(const checker *c, uint32_t tree)
 }
 
 /* Writes a range, which replaces those that it overlaps. Ranges of the treap never overlap. */
-static void write_stretch(checker *c, stretch s)
+static void write_range(checker *c, range s)
 {
     uint32_t before, within, after, last;
     if (s.begin == s.end) return;
@@ -153,7 +153,7 @@ static void write_stretch(checker *c, stretch s)
     c->root = join(c, join(c, before, new), after);
 }
 
-static bool holds(const checker *c, stretch s, uint32_t owner)
+static bool holds(const checker *c, range s, uint32_t owner)
 {
     uint32_t at = 0;
     if (s.begin == s.end) return true;
@@ -179,7 +179,7 @@ static bool check_reads(checker *c, const plan_step *step)
                 return wrong(c, step->node, "reads the wrong version of a state");
             continue;
         }
-        stretch s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
+        range s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
         if (s.end > c->plan->stats.arena_bytes) return wrong(c, step->node, "reads past the arena");
         if (!holds(c, s, writer))
             return wrong(c, step->node, "reads an input that is not (or no longer) there");
@@ -188,7 +188,7 @@ static bool check_reads(checker *c, const plan_step *step)
 }
 
 /* Ranges that a step writes: its outputs in the arena and its scratch. */
-static size_t step_writes(const checker *c, const plan_step *step, stretch *out)
+static size_t step_writes(const checker *c, const plan_step *step, range *out)
 {
     const weft_plan *plan = c->plan;
     const node_record *node = &plan->graph->nodes[step->node];
@@ -206,7 +206,7 @@ static size_t step_writes(const checker *c, const plan_step *step, stretch *out)
                           .n_in = node->n_in,
                           .n_out = node->op->n_out};
         size_t bytes = node->op->scratch(&call);
-        if (bytes) out[n++] = (stretch){step->scratch, step->scratch + bytes, UINT32_MAX};
+        if (bytes) out[n++] = (range){step->scratch, step->scratch + bytes, UINT32_MAX};
     }
     return n;
 }
@@ -305,7 +305,7 @@ static void collect(checker *c, const plan_step *steps, uint32_t n)
     c->n_writes = c->n_reads = c->n_states = 0;
     for (uint32_t i = 0; i < n; i++) {
         const node_record *node = &g->nodes[steps[i].node];
-        stretch writes[WEFT_MAX_OUTPUTS + 1];
+        range writes[WEFT_MAX_OUTPUTS + 1];
         size_t n_writes = step_writes(c, &steps[i], writes);
         for (size_t k = 0; k < n_writes; k++)
             if (writes[k].begin < writes[k].end)
@@ -380,7 +380,7 @@ static bool check_fused(checker *c, const plan_step *steps, uint32_t n)
 
 static bool check_writes(checker *c, const plan_step *step)
 {
-    stretch writes[WEFT_MAX_OUTPUTS + 1];
+    range writes[WEFT_MAX_OUTPUTS + 1];
     size_t n = step_writes(c, step, writes);
     for (size_t k = 0; k < n; k++) {
         if (writes[k].end > c->plan->stats.arena_bytes)
@@ -388,7 +388,7 @@ static bool check_writes(checker *c, const plan_step *step)
         for (size_t j = 0; j < k; j++)
             if (meets(writes[j], writes[k]))
                 return wrong(c, step->node, "two of its outputs overlap");
-        write_stretch(c, writes[k]);
+        write_range(c, writes[k]);
     }
     return true;
 }
@@ -474,7 +474,7 @@ static bool check_run(checker *c, uint32_t first)
         if (!plan->readable[v] || !plan->buffer_of[v]) continue;
         size_t begin = plan->buffers[plan->buffer_of[v] - 1].offset +
                        (size_t)g->values[v].layout.offset * weft_dtype_bytes(g->values[v].stored);
-        if (!holds(c, (stretch){begin, begin + dense_bytes(g, v), 0}, writer_of(g, v)))
+        if (!holds(c, (range){begin, begin + dense_bytes(g, v), 0}, writer_of(g, v)))
             return wrong(c, g->values[v].node, "is overwritten before it can be fetched");
     }
     return true;
@@ -487,7 +487,7 @@ static bool check_all(checker *c)
     for (uint32_t v = 1; v < g->n_values; v++) {
         if (g->nodes[g->values[v].node].op != &weft_op_input) continue;
         size_t begin = plan->buffers[plan->buffer_of[v] - 1].offset;
-        write_stretch(c, (stretch){begin, begin + dense_bytes(g, v), v});
+        write_range(c, (range){begin, begin + dense_bytes(g, v), v});
     }
     for (size_t n = 0; n < g->n_nodes; n++)
         for (size_t k = 0; k < g->nodes[n].op->updates; k++)

@@ -1,5 +1,5 @@
 /* Sums whose error does not grow with the number of terms. Terms are added in T a few at a time:
- * along a row over ranges of SUM_STRETCH terms, which the lanes of a vector share, down columns
+ * along a row over ranges of SUM_RANGE terms, which the lanes of a vector share, down columns
  * over eight rows in pairs. The sums of these are added in f64. weft/ops.h states the bound. */
 #ifndef WEFT_OPS_KERNELS_SUMS_H
 #define WEFT_OPS_KERNELS_SUMS_H
@@ -12,18 +12,18 @@
 
 #ifdef WEFT_KERNEL_ISA
 
-#define SUM_STRETCH 512
+#define SUM_RANGE 512
 /* Rows that may be added to an array in T one after the other. */
 #define SUM_ROWS 32
 
 /* The ranges [from, to) of n terms. */
-static inline int64_t sum_stretch_end(int64_t from, int64_t n)
+static inline int64_t sum_range_end(int64_t from, int64_t n)
 {
-    return n - from < SUM_STRETCH ? n : from + SUM_STRETCH;
+    return n - from < SUM_RANGE ? n : from + SUM_RANGE;
 }
 #define EACH_STRETCH(from, to, n)                                                                  \
-    for (int64_t from = 0, to = sum_stretch_end(0, n); from < (n);                                 \
-         from = to, to = sum_stretch_end(to, n))
+    for (int64_t from = 0, to = sum_range_end(0, n); from < (n);                                   \
+         from = to, to = sum_range_end(to, n))
 
 #define SUM_EIGHT(TERM, i, step)                                                                   \
     (((TERM(i) + TERM((i) + (step))) + (TERM((i) + 2 * (step)) + TERM((i) + 3 * (step)))) +        \

@@ -114,7 +114,7 @@ case_architectures()
 {
     expect 0 "LlamaForCausalLM" "$weft" convert --list
     expect 1 "config.json names the one that is read" "$weft" convert "$golden/gpt2" -o new --architecture OPTForCausalLM
-    expect 1 "GPT2LMHeadModel, which is gpt" "$weft" convert llama -o new --architecture GPT2LMHeadModel
+    expect 1 "GPT2LMHeadModel, which is a gpt" "$weft" convert llama -o new --architecture GPT2LMHeadModel
     expect 1 "unsupported architecture" "$weft" convert llama -o new --architecture Nothing
     [ ! -e new ] || fail "a failed conversion left a folder"
 }
