@@ -347,7 +347,7 @@ static void test_copy(void)
     weft_value later = weft_name(copy, weft_exp(copy, out), "z");
     CU_ASSERT_STRING_EQUAL(weft_name_of(copy, later), "mine.z");
     CU_ASSERT_NOT_EQUAL(weft_random_key(copy), key);
-    weft_graph_free(g); /* the constant's data are copied, too */
+    weft_graph_free(g); /* the constant's data are also copied */
     CU_ASSERT_EQUAL(weft_graph_params(copy, NULL, 0), 1);
     CU_ASSERT_EQUAL(weft_graph_verify(copy, NULL), WEFT_OK);
     float got[2] = {0, 0};

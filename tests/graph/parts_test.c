@@ -127,7 +127,7 @@ static void test_keeping(void)
     CU_ASSERT_EQUAL(memcmp(t.data, expected, sizeof expected), 0);
     CU_ASSERT_TRUE(weft_params_get(store, "opt.m.w", &t) && ((double *)t.data)[2] == 1);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(store, "key"), "text");
-    /* The part is none of a whole. */
+    /* The part does not say of which whole. */
     CU_ASSERT_EQUAL(weft_params_keep_parts(store, g, NULL, &error), WEFT_BAD_SHAPE);
     CU_ASSERT_EQUAL(weft_params_count(store), 2);
     CU_ASSERT_EQUAL(weft_params_keep_parts(NULL, g, NULL, &error), WEFT_BAD_ARGUMENT);

@@ -630,7 +630,7 @@ void pass_tests(void)
     CU_add_test(suite, "the same by the environment", test_replace_env);
     CU_add_test(suite, "a copy on other inputs", test_other_inputs);
     CU_add_test(suite, "a required pass, and a state of its own", test_required);
-    CU_add_test(suite, "a leaf in the place of a target", test_leaf_targets);
+    CU_add_test(suite, "a leaf instead of a target", test_leaf_targets);
     CU_add_test(suite, "state, context and what is shown", test_state);
     CU_add_test(suite, "results of another type", test_wrong_results);
     CU_add_test(suite, "passes that are incomplete or have a name that is taken", test_bad_passes);

@@ -324,7 +324,7 @@ static void test_training(void)
 }
 
 /* Nodes and memory are linear in the number of steps: no step's gradient has the size of all steps.
- * Additive attention attends to a source that is twice as long, too, so its memory is quadratic. */
+ * Additive attention attends to a source that also doubles, so its memory is quadratic. */
 static void test_linear_size(void)
 {
     for (size_t m = 0; m < N_LONG; m++) {

@@ -93,7 +93,7 @@ case_sizes_and_inputs()
     expect 1 "is neither a checkpoint nor a folder with a model.safetensors" "$weft" run "$work" --random
 }
 
-# A run of `weft train` goes to transformers' format, and its checkpoints, too.
+# A run of `weft train`, and its checkpoints, can be converted to transformers' format.
 case_a_run_of_train()
 {
     local run
