@@ -122,8 +122,8 @@ static bool difference(checker *c, double *x, double part, double *out)
     return true;
 }
 
-/* The numeric derivative beside an analytic one. Where they differ, the steps may straddle a kink,
- * as of relu: smaller ones do not, and a wrong gradient is wrong for all of them. */
+/* The numeric derivative to compare with an analytic one. Where they differ, the steps may straddle
+ * a kink, such as relu's; smaller steps do not. A wrong gradient is wrong for every step. */
 static bool closest_difference(checker *c, double *x, double analytic, double *out)
 {
     double off = INFINITY;
@@ -295,7 +295,7 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
 {
     weft_error_clear(error);
     if (!op || !result || !op->samples || sample_index >= op->n_samples || order < 1 || order > 2)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "no such op, sample or order");
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "unknown op, sample or order");
     const weft_sample *sample = &op->samples[sample_index];
     if (sample->n_in > WEFT_SAMPLE_INPUTS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, op->name ? op->name : "weft_check_op",

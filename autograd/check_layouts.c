@@ -1,8 +1,8 @@
 /* Checks that an op computes the same whatever the layout of its operands: an op that declares
- * layouts that its kernel does not read computes rubbish without any error. Each variant of the
- * sample's inputs is a view of a parameter; the expected outputs are those of dense copies, in a
- * plan without optional passes. In the last two a node computes the inputs, so that the op runs in
- * place if it may; the last is large, so that an elementwise op also runs block by block.
+ * layouts that its kernel does not read computes wrong results without any error. Each variant of
+ * the sample's inputs is a view of a parameter; the expected outputs are those of dense copies, in
+ * a plan without optional passes. In the last two a node computes the inputs, so that the op runs
+ * in place if it may; the last is large, so that an elementwise op also runs block by block.
  * O(elements) a variant. */
 #include "check.h"
 

@@ -12,7 +12,7 @@ typedef struct fetch {
     size_t place;       /* in the order of first readers */
     bool begun;         /* an exchange is under way */
     weft_flight flight; /* valid if it is */
-    weft_value all;     /* what the last one received; none: it is no longer at hand */
+    weft_value all;     /* what the last one received; none: no longer available */
 } fetch;
 
 struct weft_gathered {
@@ -43,7 +43,7 @@ static void begin_fetch(weft_gathered *x, size_t b)
                                                &x->pieces[bucket->first], bucket->n);
 }
 
-/* Gathers a bucket, and begins with its neighbour in the order, `step` places on, so that it
+/* Gathers a bucket, and begins to gather its neighbour, `step` places on in the order, so that it
  * travels meanwhile. */
 static void end_fetch(weft_gathered *x, size_t b, int step)
 {
@@ -57,7 +57,7 @@ static void end_fetch(weft_gathered *x, size_t b, int step)
     weft_scope_pop(x->g);
 }
 
-/* A parameter out of its bucket, which is at hand. */
+/* A parameter out of its gathered bucket. */
 static weft_value take(const weft_gathered *x, size_t param, weft_shape shape)
 {
     const shard_param *p = &x->s->params[param];
@@ -68,7 +68,7 @@ static weft_value take(const weft_gathered *x, size_t param, weft_shape shape)
 
 /* ---- Copying ---- */
 
-/* The parameter of the shards that a value of the whole graph is; -1 if it is none. */
+/* The index among the shards' parameters of a value of the whole graph; -1 if it is not one. */
 static ptrdiff_t param_of(const weft_gathered *x, const weft_graph *whole, uint32_t id)
 {
     const weft_value value = weft_value_from_id(whole, id);
@@ -78,7 +78,7 @@ static ptrdiff_t param_of(const weft_gathered *x, const weft_graph *whole, uint3
     return p ? p - x->s->params : -1;
 }
 
-/* Notes the buckets in the order of their first readers. */
+/* Lists the buckets in the order of their first readers. */
 static void find_order(weft_gathered *x, const weft_graph *whole)
 {
     for (size_t b = 0; b < x->s->n_buckets; b++) x->fetches[b].place = SIZE_MAX;
@@ -136,7 +136,8 @@ static void copy_nodes(weft_gathered *x, const weft_graph *whole, weft_value *in
         weft_copy_node(x->g, whole, k, in, out);
         for (size_t i = 0; i < node.n_out; i++) x->map[node.first_out + i] = out[i];
     }
-    /* Those without a reader: gradients of zeros are of their whole, too. */
+    /* Parameters without a reader are also gathered: their gradients, zeros, have the shape of the
+     * whole. */
     for (size_t k = 0; k < weft_graph_node_count(whole); k++) {
         const uint32_t id = weft_graph_node(whole, k).first_out;
         const ptrdiff_t i = param_of(x, whole, id);

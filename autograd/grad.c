@@ -240,7 +240,7 @@ static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft
             weft_dtype_is_float(weft_dtype_of(g, v)))
             continue;
         weft_graph_fail_in(g, "weft_grad", WEFT_BAD_ARGUMENT,
-                           "%s %zu is no f32 or f64 value of this graph",
+                           "%s %zu must be an f32 or f64 value of this graph",
                            i < n_outputs ? "output" : "wrt", i < n_outputs ? i : i - n_outputs);
         return false;
     }

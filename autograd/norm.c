@@ -1,5 +1,5 @@
-/* The norm of gradients that several processes have in pieces, and the norm of a model whose
- * parameters several processes have: sums of squares in f64, gathered and added in one order. */
+/* Norms over several processes: of gradients in pieces, and of models whose parameters are divided
+ * among processes. Sums of squares in f64 are gathered and added in one order. */
 #include "shards.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static weft_value gather_tiles(gathered *w, const weft_value *pieces, weft_value
     *order = weft_constant_data(g, WEFT_I32, WEFT_SHAPE(w->tiles), w->order);
     *losses = WEFT_NO_VALUE;
     for (int r = 0; has_loss && r < size; r++) {
-        /* at[r] is behind the rank's tiles: its loss. */
+        /* at[r] is now past the rank's tiles, at its loss. */
         const weft_value one = element(g, all, w->at[r]);
         *losses = r ? weft_add(g, *losses, one) : one;
     }

@@ -67,8 +67,8 @@ static bool find_written(train_step *s)
     return s->written;
 }
 
-/* Refuses a second step on the same parameters: a state is updated once in a graph. Planning would
- * fail, too, but far from the mistake. */
+/* Refuses a second step on the same parameters: a graph may update a state only once. Planning
+ * would also fail, but far from the mistake. */
 static bool check_written(train_step *s)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -90,7 +90,7 @@ static bool check_rate(const train_step *s)
     const weft_dtype rate = weft_dtype_of(g, s->lr);
     const char *name = weft_name_of(g, s->lr);
     if (!weft_is_value(s->lr) || weft_value_from_id(g, s->lr.id).graph != s->lr.graph)
-        fail(s, WEFT_BAD_ARGUMENT, "the learning rate is no value of this graph", "");
+        fail(s, WEFT_BAD_ARGUMENT, "the learning rate does not belong to this graph", "");
     for (size_t i = 0; i < s->n && weft_graph_status(g) == WEFT_OK; i++) {
         const weft_dtype dtype = weft_dtype_of(g, s->params[i]);
         char text[128];
@@ -111,7 +111,7 @@ bool weft_is_frozen(const weft_optimizer *optimizer, const char *name)
     return optimizer && optimizer->groups && step_group(optimizer, name)->frozen;
 }
 
-/* The running average that a state is; NULL if it is none. */
+/* The running average of a state; NULL if it is not tracked. */
 static const weft_tracked *tracked_as(const train_step *s, weft_value state)
 {
     const char *name = step_param_name(s, state);
@@ -126,7 +126,8 @@ static void count_trained(train_step *s)
     for (size_t i = 0; i < s->n; i++) {
         if (tracked_as(s, s->params[i])) continue;
         if (s->n_trained++ < i)
-            fail(s, WEFT_BAD_ARGUMENT, "running averages must be behind the parameters: ",
+            fail(s, WEFT_BAD_ARGUMENT,
+                 "running averages must come after all parameters, got one before ",
                  weft_name_of(s->g, s->params[i]));
     }
     if (!s->n_trained) fail(s, WEFT_BAD_ARGUMENT, "every parameter is frozen", "");
@@ -227,7 +228,8 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     *s = (train_step){.g = g, .o = o, .lr = lr, .n = params ? n : weft_graph_params(g, NULL, 0)};
     s->name = o->name && *o->name ? o->name : WEFT_OPTIMIZER_STATES;
     if (weft_graph_status(g) != WEFT_OK) return false;
-    if ((unsigned)o->kind > WEFT_LAMB) fail(s, WEFT_BAD_ARGUMENT, "no such kind of optimiser", "");
+    if ((unsigned)o->kind > WEFT_LAMB)
+        fail(s, WEFT_BAD_ARGUMENT, "unknown kind of optimiser; expected a weft_optimizer_kind", "");
     if (o->kind == WEFT_LAMB && (o->shards || o->model))
         fail(s, WEFT_BAD_ARGUMENT, "LAMB needs the whole of each parameter on one process",
              ", for the norms of its trust ratio");

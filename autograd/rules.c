@@ -42,7 +42,7 @@ weft_value step_piece(const train_step *s, weft_value param)
     return weft_shards_slice(s->g, s->o->shards, step_param_name(s, param), param);
 }
 
-/* A zeroed state beside a parameter, STEP.PREFIX.NAME, or beside this rank's piece of it. */
+/* A zeroed state for a parameter, STEP.PREFIX.NAME, or for this rank's piece of it. */
 static weft_value moment(const train_step *s, const char *prefix, weft_value param, weft_value grad)
 {
     char name[STEP_NAME_BYTES], both[STEP_NAME_BYTES];

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many buckets travel at a time; then the first of them must have arrived. This bounds the
- * memory of exchanges. */
+/* At most this many buckets travel at a time; before the next one, the first must have arrived.
+ * This bounds the memory of exchanges. */
 #define BUCKETS_UNDER_WAY 4
 
 /* A bucket's exchanges under way. Ranks may have several sums, each with an exchange of its own. */

@@ -42,13 +42,12 @@ void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t 
  * gradients are in pieces: the same bits as weft_global_norm of the whole gradients. With a split
  * model, counted[i] says whether the norm has grads[i]. Either may be NULL, but not both. *losses
  * is WEFT_NO_VALUE if `loss` is and the model is whole, and `loss` itself if no other process has
- * one.
- */
+ * one. */
 weft_value shards_norm(weft_graph *g, const weft_shards *s, const weft_model_split *model,
                        const bool *counted, const weft_value *params, const weft_value *grads,
                        size_t n, weft_value loss, weft_value *losses);
-/* Gives every rank the updated pieces: replaces updated[i], of which this rank's piece is new, by
- * the whole new parameter. */
+/* Distributes the updated pieces to all ranks: replaces updated[i], of which this rank's piece is
+ * new, by the whole new parameter. */
 void shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
                    weft_value *updated, size_t n);
 

@@ -14,8 +14,8 @@
 
 /* The flops that one byte of an exchange costs. */
 #define FLOPS_PER_BYTE 100.0
-/* If there are more places than this, and so many for each stage, every few of them are left out.
- */
+/* If there are more places than MAX_PLACES and PLACES_PER_STAGE for each stage, only every k-th is
+ * considered. */
 #define MAX_PLACES       1024
 #define PLACES_PER_STAGE 4
 
@@ -46,7 +46,7 @@ static double stage_cost(const growing_stage *s)
     return s->flops + FLOPS_PER_BYTE * (s->received + s->sent);
 }
 
-/* Adds the node at a position behind the stage. */
+/* Adds the node at a position to the end of the stage. */
 static void grow(cutter *c, growing_stage *s, uint32_t at)
 {
     const weft_node_info node = weft_graph_node(c->d->whole, c->node[at]);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* While the pass is built. Lists end with what crosses, behind the caller's. */
+/* State while the pass is built. In the lists, the values that cross follow the caller's. */
 typedef struct backward {
     weft_stage *s;
     weft_value *outputs, *cotangents, *wrt, *grads, *ends;
@@ -15,8 +15,8 @@ typedef struct backward {
     const weft_grad_hooks *ready;
 } backward;
 
-/* Ends the receives of gradients, then the sends. Returns the first result, WEFT_NO_VALUE if there
- * is none. */
+/* Ends the receives of gradients, then the sends. Returns the first result; WEFT_NO_VALUE without
+ * exchanges. */
 static weft_value end_exchanges(backward *b)
 {
     weft_stage *s = b->s;

@@ -36,7 +36,7 @@ static bool mark_trained(const stage_division *d, uint8_t *trained)
     return true;
 }
 
-/* Whether the node records a running average, which training needs beside the targets. */
+/* Whether the node records a running average, which training needs in addition to the targets. */
 static bool is_record(const stage_division *d, size_t k)
 {
     return weft_graph_node(d->whole, k).op == &weft_op_track;
@@ -71,7 +71,7 @@ static bool sort_nodes(stage_division *d)
 
 /* ---- Where states begin ---- */
 
-/* The state that a copied node is, or a view of; -1 if it is none. */
+/* The state that a copied node declares or views; -1 if there is none. */
 static ptrdiff_t state_of(const stage_division *d, uint32_t id)
 {
     for (size_t k = producer(d, id);; k = producer(d, id)) {
@@ -89,7 +89,7 @@ static int32_t begins_like(const weft_stage *like, const char *state)
     return -1;
 }
 
-/* Notes the stage of the first reader of each state, by the cuts or as in `like`. */
+/* Records the stage of the first reader of each state, by the cuts or as in `like`. */
 static void note_begins(stage_division *d, const weft_stage *like)
 {
     for (size_t k = 0; k < d->n_nodes; k++) {
@@ -200,7 +200,7 @@ static bool check_arguments(const weft_graph *whole, const weft_value *targets, 
     for (size_t i = 0; targets && i < n; i++)
         if (!targets[i].id || weft_value_from_id(whole, targets[i].id).graph != targets[i].graph) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new",
-                           "target %zu is no value of the graph", i);
+                           "target %zu does not belong to the graph", i);
             return false;
         }
     if (targets && n) return true;

@@ -2,9 +2,9 @@
  * in stage_grad.c.
  *
  * Exchanges advance while other nodes run, so each begins as early as it can. All receives of
- * values begin at the start of the graph, and end before their first reader. A send begins behind
- * the node that computes its value, and behind it begins the receive of the gradient. No send ends
- * before the backward pass: the receiving stage may work on an earlier batch, and waits for it. */
+ * values begin at the start of the graph, and end before their first reader. A send begins right
+ * after the node that computes its value; then the receive of its gradient begins. No send ends
+ * before the backward pass, because the receiving stage may still work on an earlier batch. */
 #include "stages.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static bool reads(const stage_division *d, int32_t stage, uint32_t id)
     return d->reads[(size_t)stage * d->n_values + id];
 }
 
-/* Numbers the values that cross: stages agree on them without a word. */
+/* Numbers the values that cross: stages agree on them without communication. */
 static bool number_tags(builder *b)
 {
     for (uint32_t id = 1; id < b->d.n_values; id++) {

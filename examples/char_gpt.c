@@ -1,15 +1,14 @@
 /* A GPT of characters: trains a small Transformer decoder (Vaswani et al. 2017; Radford et al.
- * 2018) on a text file, byte by byte, and writes some text of its own. The model is the library's
- * `gpt`, batches, trainer and decoder are the library's, too; the vocabulary is the bytes of the
- * file.
+ * 2018) on a text file, byte by byte, and writes some text of its own. Model (`gpt`), batches,
+ * trainer and decoder are the library's; the vocabulary is the bytes of the file.
  *
  *     cc char_gpt.c $(pkg-config --cflags --libs weft) -lm -o char_gpt
  *     ./char_gpt [FILE]
  *
  * FILE has at least 100 lines; without it, the program reads the Bible of weft's source tree, and
  * must be started there. Prints the loss on every tenth line, which is not trained on, in nats a
- * byte, that of bytes without context, and the lines that it writes. The exit status is 1 unless
- * the loss is at least 30 % below that of bytes without context. */
+ * byte, the loss of bytes without context, and the lines that it writes. The exit status is 1
+ * unless the loss is at least 30 % below that of bytes without context. */
 #include <weft/weft.h>
 
 #include <stdio.h>
@@ -40,7 +39,7 @@ static bool read_text(const char *path, weft_corpus *corpus, weft_corpus *valid)
 static weft_batches *make_batches(const weft_corpus *corpus, weft_error *error)
 {
     weft_batch_options options = WEFT_DEFAULTS(weft_batch_options);
-    options.mode = WEFT_BATCH_BLOCKS; /* all lines behind each other, cut into rows of one length */
+    options.mode = WEFT_BATCH_BLOCKS; /* all lines concatenated, cut into rows of one length */
     options.tokens = 8 * LENGTH;
     options.lengths[0] = LENGTH;
     options.n_lengths = 1;

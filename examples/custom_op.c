@@ -1,6 +1,6 @@
-/* An op of a program's own, with kernels, a shape rule and a gradient: squared ReLU, y = max(x,
- * 0)^2 (So et al. 2021, "Primer"). A network of it learns to multiply two numbers: since 4 a b =
- * (a + b)^2 - (a - b)^2, a few squares are all it needs.
+/* A user-defined op, with kernels, a shape rule and a gradient: squared ReLU, y = max(x, 0)^2 (So
+ * et al. 2021, "Primer"). A network with it learns to multiply two numbers: since 4 a b = (a + b)^2
+ * - (a - b)^2, a few squares are all it needs.
  *
  *     cc custom_op.c $(pkg-config --cflags --libs weft) -lm -o custom_op
  *
@@ -45,7 +45,7 @@ static void vjp(weft_vjp *v)
 /* A small node for tests: uniform in [-2, 2), away from zero, where the slope has a kink. */
 static const weft_sample samples[] = {{NULL, 1, {{WEFT_FLOAT, {2, {3, 5}}, -2, 2, true}}}};
 
-/* All that weft knows of an op is its descriptor, which must outlive the graphs that use it. */
+/* An op is defined by its descriptor, which must outlive the graphs that use it. */
 static weft_op make_op(void)
 {
     weft_op op = WEFT_DEFAULTS(weft_op);

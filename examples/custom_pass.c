@@ -1,7 +1,7 @@
-/* A pass of a program's own: it rewrites a graph before it is planned, so that the code of the
- * model stays as it is. This one answers how many bits the weights of a trained network need. Every
- * matrix product with a parameter gets the parameter rounded to b bits, with one scale for each
- * (symmetric quantisation; Jacob et al. 2018, section 2):
+/* A user-defined pass: it rewrites a graph before planning, so the code of the model does not
+ * change. This one shows how many bits the weights of a trained network need. Every matrix product
+ * with a parameter gets the parameter rounded to b bits, with one scale for each (symmetric
+ * quantisation; Jacob et al. 2018, section 2):
  *
  *     scale = max |w| / (2^(b - 1) - 1),  w' = scale round(w / scale)
  *

@@ -4,7 +4,7 @@
  * them.
  *
  * The new data are the images of X.npy, mirrored, as from a camera that faces its user. Three
- * quarters of them are trained on, the others measure the accuracy.
+ * quarters of them are for training, the others measure the accuracy.
  *
  *     cc fine_tune.c $(pkg-config --cflags --libs weft) -lm -o fine_tune
  *     ./fine_tune MODEL.onnx MODEL.safetensors X.npy Y.npy OUT.safetensors

@@ -4,9 +4,8 @@
  *     u'' + u = 0,  u(0) = 1,  u'(0) = 0,  for 0 <= t <= 6,
  *
  * without ever seeing its solution, cos t. The loss is the mean square of u'' + u at points of the
- * interval. weft_grad of u gives u', weft_grad of u' gives u'', and the training step
- * differentiates a third time. The form u = 1 + t^2 N(t) satisfies the initial conditions (Lagaris
- * et al. 1998).
+ * interval. weft_grad of u is u', weft_grad of u' is u'', and the training step differentiates a
+ * third time. The form u = 1 + t^2 N(t) satisfies the initial conditions (Lagaris et al. 1998).
  *
  *     cc physics.c $(pkg-config --cflags --libs weft) -lm -o physics
  *

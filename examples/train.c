@@ -1,5 +1,5 @@
-/* Trains a small language model on sequences that count modulo 7, keeps the best, and resumes from
- * the file that an earlier run of this program has left, if there is one. */
+/* Trains a small language model on sequences that count modulo 7, retains the best, and resumes
+ * from the file of an earlier run of this program, if there is one. */
 #include <weft/weft.h>
 
 #include <stdio.h>

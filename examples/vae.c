@@ -9,8 +9,8 @@
  *
  *     cc vae.c $(pkg-config --cflags --libs weft) -lm -o vae
  *
- * Prints the loss on new images, beside that of a model of independent pixels, and draws images
- * from random numbers. The exit status is 1 unless the loss is less than half of the other. */
+ * Prints the loss on new images and that of a model of independent pixels, and draws images from
+ * random numbers. The exit status is 1 unless the loss is less than half of the other. */
 #include <weft/weft.h>
 
 #include <math.h>

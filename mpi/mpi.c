@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* How long a rank that failed waits until MPI has taken its messages to the others, and then for
- * messages of lower ranks that failed at the same time. */
+/* How long a rank that failed waits until MPI has delivered its messages to the others, and then
+ * for messages of lower ranks that failed at the same time. */
 #define FAIL_SECONDS 1.0
 /* How long a rank waits for another one to end all processes, before it does so itself. */
 #define PEER_SECONDS 20.0
@@ -72,7 +72,7 @@ static void report(family *f)
             code = MPI_Test(&send, &done, MPI_STATUS_IGNORE);
         left |= !done;
     }
-    /* MPI still reads from the family, which therefore stays. */
+    /* MPI still reads from the family, which is therefore not freed. */
     if (left) f->members++;
 }
 
@@ -135,7 +135,7 @@ static weft_status member_init(member *m, family *f, double seconds, weft_error 
     if (mpi_check(MPI_Comm_rank(m->collective, &c->rank), "MPI_Comm_rank", error) != WEFT_OK ||
         mpi_check(MPI_Comm_size(m->collective, &c->size), "MPI_Comm_size", error) != WEFT_OK)
         return WEFT_PEER;
-    /* MPI promises tags up to 32767 at least. */
+    /* MPI guarantees tags up to 32767 at least. */
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
     m->tags = found && *bound > 32767 ? *bound : 32767;
     f->members++;
@@ -235,7 +235,7 @@ weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
 {
     if (!world)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_mpi_open",
-                              "the place for the communicator is NULL");
+                              "the pointer to the communicator is NULL");
     *world = NULL;
     family *f = calloc(1, sizeof *f);
     member *m = calloc(1, sizeof *m);

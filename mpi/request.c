@@ -1,5 +1,5 @@
-/* Exchanges as messages of MPI: each piece is one message, or several if it is long; a piece
- * without bytes is none. Rank r sends to r+1, r+2, ..., so that not all send to the same. */
+/* Exchanges as messages of MPI: each piece is one message, or several if it is long; an empty piece
+ * sends none. Rank r sends to r+1, r+2, ..., so that not all send to the same. */
 #include "member.h"
 
 #include "base/exchange.h"
@@ -11,7 +11,7 @@
 #ifndef WEFT_MPI_MAX_BYTES
 #define WEFT_MPI_MAX_BYTES ((size_t)1 << 30)
 #endif
-/* How many tests of exchanges pass between two looks for a rank that failed. */
+/* Tests of exchanges between two checks for a rank that failed. */
 #define POLLS_PER_LOOK 16
 
 typedef struct message {

@@ -1,19 +1,22 @@
 /* Scaled dot-product attention that never stores the score matrix, and its backward pass.
  *
- *     S = scale Q K^T, -inf where masked out;  lse = ln sum e^S over keys;  P = e^(S - lse -
- * lse_low) O = drop(P) V D = rowsum(dO O) - dlse;  dS = P (drop(dO V^T) - D) dQ = scale dS K,  dK =
- * scale dS^T Q,  dV = drop(P)^T dO
+ *     S = scale Q K^T, -inf where masked out;  lse = ln sum e^S over keys
+ *     P = e^(S - lse - lse_low),  O = drop(P) V
+ *     D = rowsum(dO O) - dlse,  dS = P (drop(dO V^T) - D)
+ *     dQ = scale dS K,  dK = scale dS^T Q,  dV = drop(P)^T dO
  *
  * Forward walks the keys in blocks for each block of queries, with a running maximum and sum
- * (Milakov & Gimelshein 2018); backward recomputes the weights from lse (Dao et al. 2022) and, so
- * that a large offset of all scores costs no digits, from what rounding took from it, which is
- * lse_low = ln sum e^(S - lse), as good as constant and without a gradient (as cross_entropy). A
- * block of scores is held transposed, [keys, queries]: queries lie in the lanes of vectors, so that
- * maxima, sums and the causal bound need no step across lanes, and every product reads K and V as
- * they lie (ops/kernels/tile.h). Time O(queries keys), memory O(queries + keys).
+ * (Milakov & Gimelshein 2018). Backward recomputes the weights from lse (Dao et al. 2022) and
+ * lse_low = ln sum e^(S - lse), the part that rounding removed from lse. With it, adding a large
+ * constant to all scores loses no precision. lse_low is nearly constant and has no gradient (as in
+ * cross_entropy). A block of scores is stored transposed, [keys, queries]: queries lie in the lanes
+ * of vectors, so that maxima, sums and the causal bound need no step across lanes, and every matrix
+ * product reads K and V where they lie (ops/kernels/tile.h). Time is O(queries keys), memory
+ * O(queries + keys).
  *
  * Q, K, V and dO may be stored as bf16. O may not: D = rowsum(dO O) must agree with dO V^T to more
- * digits, since their difference is all that is left where the weights are nearly equal. */
+ * digits, since dS depends on their difference, which is small where the weights are nearly
+ * equal. */
 #include "attention.h"
 
 #include "attention_expand.h"
@@ -50,8 +53,7 @@ static bool check_mask(weft_infer *infer, size_t i, weft_shape full)
 }
 
 /* The scores are never stored, but their number must not overflow, nor that of the dq of all
- * chunks.
- */
+ * chunks. */
 static bool check_sizes(weft_infer *infer, weft_shape q, int64_t keys, int64_t value_dim)
 {
     char text[128];
@@ -60,7 +62,7 @@ static bool check_sizes(weft_infer *infer, weft_shape q, int64_t keys, int64_t v
     if (q.dim[3] > INT32_MAX || value_dim > INT32_MAX)
         return weft_infer_fail(infer, WEFT_TOO_LARGE, "head_dim or value_dim is over 2^31 - 1");
     return (weft_shape_numel(all) >= 0 && weft_shape_numel(partial) >= 0) ||
-           weft_infer_fail(infer, WEFT_TOO_LARGE, "scores of %s are too many",
+           weft_infer_fail(infer, WEFT_TOO_LARGE, "too many scores: %s",
                            weft_shape_text(all, text, sizeof text));
 }
 
@@ -297,7 +299,7 @@ static const weft_attr_field sdpa_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-/* Products of bf16 by the processor. */
+/* Dot products of bf16 by the processor. */
 #ifdef WEFT_KERNEL_BF16
 void WEFT_JOIN(sdpa, f32, v4_bf16)(const weft_call *, int64_t);
 void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
@@ -325,13 +327,12 @@ void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
                                   __VA_ARGS__};
-SDPA_OP(
-    sdpa,
-    "out = dropout(softmax(scale q k^T)) v for each head, masked scores left out; also "
-    "lse = ln sum e^(scale q k^T) of each query, and lse_low, what rounding took from it. Scores "
-    "are never stored.",
-    3, 4, 3, .vjp = vjp_sdpa, .inputs = "query key value mask",
-    .narrow_in = 1 << Q | 1 << K | 1 << V)
+SDPA_OP(sdpa,
+        "out = dropout(softmax(scale q k^T)) v for each head, masked scores left out; also lse = "
+        "ln sum e^(scale q k^T) of each query, and lse_low, the part that rounding removed. Scores "
+        "are never stored.",
+        3, 4, 3, .vjp = vjp_sdpa, .inputs = "query key value mask",
+        .narrow_in = 1 << Q | 1 << K | 1 << V)
 SDPA_OP(
     sdpa_grad,
     "dq, dk, dv from q, k, v, out, lse, lse_low, dout, the mask and dlse, the weights recomputed: "

@@ -9,7 +9,7 @@
 typedef struct sdpa_attr {
     double scale, p; /* p: of dropout */
     uint64_t key;    /* of dropout */
-    int64_t window;  /* keys that a query attends to, its own position the last; 0: all */
+    int64_t window;  /* a query attends to the last `window` positions, itself included; 0: all */
     bool causal, mask, dlse;
 } sdpa_attr;
 
@@ -20,12 +20,12 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 #define KEY_BLOCK  64
 #define DRAW_KEYS  32 /* whose random words are held at a time */
 #define WORD_ROWS  (DRAW_KEYS + 4)
-/* Forward, blocks of queries go through many keys in groups of so many; with fewer keys these stay
- * in the second-level cache from one block to the next. */
+/* Forward, with GROUP_KEYS keys or more, up to MAX_GROUP blocks of queries pass over the keys
+ * together; fewer keys stay in the second-level cache from one block to the next. */
 #define MAX_GROUP  4
 #define GROUP_KEYS 2048
-/* Forward, a block of at most so many queries has its keys in the lanes of vectors, on processors
- * whose vectors are twice as wide; in steps of decoding most lanes would be idle otherwise. */
+/* Forward, a block of at most this many queries has its keys in the lanes of vectors, on processors
+ * whose vectors are twice as wide; otherwise most lanes would be idle in decoding steps. */
 #define MAX_FEW 8
 /* Backward cuts the keys of a head into chunks where there are few heads; each chunk has its own
  * dQ, and a second phase adds them. */
@@ -84,8 +84,8 @@ static inline int64_t tiles_backward(const sizes *z)
 
 /* Rows of LANE_BYTES that a tile works in: transposed blocks of q, out, dout or dq and three
  * statistics, of each block of queries, one or two blocks of scores, a few queries as they lie, and
- * the random words of a block. Behind them lie blocks of operands that are stored as bf16, in f32:
- * see wide_rows. */
+ * the random words of a block. Blocks in f32 of operands that are stored as bf16 follow: see
+ * wide_rows. */
 static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool backward)
 {
     const int64_t words = attr->p > 0 ? WORD_ROWS : 0;

@@ -15,7 +15,7 @@
 #define LANES ((int64_t)(LANE_BYTES / sizeof(T)))
 #define SIMD  _Pragma("omp simd")
 
-/* On AVX512_BF16, products whose operands are both stored as bf16 multiply pairs of numbers: a pair
+/* On AVX512_BF16, matrix products of two operands stored as bf16 multiply pairs of numbers: a pair
  * is moved as a T. */
 #ifdef __AVX512BF16__
 #include <immintrin.h>
@@ -54,8 +54,8 @@ typedef struct rows {
     int64_t row;
 } rows;
 
-/* At least so many rows are copied together: apart, many of them share the same few sets of the
- * first-level cache. */
+/* At least this many rows are copied together: where they lie, many of them share the same few sets
+ * of the first-level cache. */
 #define MIN_COPIED 16
 
 /* n rows of a head from `first` on: where they lie, or in `space`, if they are stored as bf16 or
@@ -77,8 +77,8 @@ static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, 
     if (t->dtype == WEFT_BF16) {
         const uint16_t *x = (const uint16_t *)t->data + batch * t->stride[0] + head * t->stride[2];
         for (int64_t i = 0; i < n; i++) {
-            /* The rows behind these are likely to be next, and too far apart for the processor to
-             * guess. */
+            /* The following rows are likely to be read next, and too far apart for the hardware
+             * prefetcher. */
             const uint16_t *ahead = x + (first + n + i) * row;
             for (int64_t c = 0; c < dim; c += 32) __builtin_prefetch(ahead + c);
             half_widen(x + (first + i) * row, space + i * dim, dim);
@@ -147,7 +147,7 @@ static inline int64_t end_of_keys(const block *b)
     return end;
 }
 
-/* The first key that some query of the block attends to, but for the mask. */
+/* The first key that some query of the block attends to, ignoring the mask. */
 static inline int64_t start_of_keys(const block *b)
 {
     const int64_t first = b->first + b->z.keys - b->z.queries - b->attr->window + 1;
@@ -403,9 +403,9 @@ static inline void scores(const block *b, int64_t key, int64_t n, int hidden, ro
 
 /* ---- Dropout ---- */
 
-/* Where the words of the block's queries begin: the plain op numbers the places of
- * [batch, heads, queries, keys] in order and draws four words at a time, and a row of keys may
- * begin within a four. */
+/* Where the words of the block's queries begin. The plain op draws four words at a time, for the
+ * places of [batch, heads, queries, keys] in order; a row of keys may begin within a group of
+ * four. */
 typedef struct draws {
     uint64_t four[LANES];               /* of key 0 */
     uint32_t odd[LANES], second[LANES]; /* all ones where it is word 1 or 3, word 2 or 3 */

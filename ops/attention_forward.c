@@ -60,7 +60,7 @@ static inline void drop_weights(const block *b, int64_t key, int64_t n, T *s)
 }
 
 /* Writes lse and lse_low of the block's query i; returns what its sums are multiplied by. A query
- * that attends to no key is zero, also where the value of a masked key is not finite. */
+ * that attends to no key gets zero, even if the value of a masked key is not finite. */
 static inline T finish_row(const weft_call *call, const block *b, int64_t i, const running *r)
 {
     const int64_t query = (b->batch * b->z.heads + b->head) * b->z.queries + b->first + i;
@@ -169,7 +169,7 @@ static inline void forward_group(const weft_call *call, const sizes *z, const bl
  * The same sums in the same order, so the same bits, with keys in the lanes of vectors: k is
  * transposed block by block, and rows of v are added up as they lie. */
 
-/* The last columns of v would be summed without vectors, where the compiler rounds otherwise. */
+/* The last columns of v would be summed without vectors, where compilers round differently. */
 static inline bool are_few(const block *b)
 {
     return b->n <= SIMD_LANES / 2 && b->z.value_dim % SIMD_LANES == 0 && !b->paired &&

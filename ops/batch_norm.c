@@ -22,7 +22,7 @@ static bool check_shape(weft_infer *infer, size_t i, weft_shape want)
                            weft_shape_text(infer->in[i].shape, b, sizeof b));
 }
 
-/* y or dx is like x; all else is [channels], but for dy, which is input 3 of backward. */
+/* y or dx is like x; all else is [channels], except dy, which is input 3 of backward. */
 static bool infer_batch_norm(weft_infer *infer)
 {
     if (!weft_infer_float(infer, 0) || !weft_infer_min_rank(infer, 0, 2)) return false;
@@ -74,7 +74,7 @@ static void block_batch_norm(const weft_call *call, int64_t tile, weft_block *bl
     const batch_norm_sizes z = sizes_of(call);
     const weft_shape *x = &call->in[0].shape;
     *block = batch_norm_block(&z, tile);
-    /* Images of one position, in the rows of one element that the other nodes know. */
+    /* Images of one position: other nodes see rows of one element. */
     if (x->rank > 2 && z.volume == 1)
         *block =
             (weft_block){block->row * z.width + block->column, block->rows * block->columns, 0, 1};
@@ -175,7 +175,7 @@ static void vjp_batch_norm(weft_vjp *v)
 
 /* ---- ONNX ---- */
 
-/* Plain nodes: ONNX Runtime's BatchNormalization does not train on processors. */
+/* Plain nodes: ONNX Runtime's BatchNormalization does not train on CPUs. */
 static void onnx_batch_norm(weft_export *e)
 {
     const batch_norm_attr *attr = e->attr;
@@ -256,7 +256,7 @@ static const weft_attr_field batch_norm_fields[] = {
                                   __VA_ARGS__};
 BATCH_NORM_OP(batch_norm, 3, "x gamma beta",
               "y = (x - mean) (variance + eps)^(-1/2) gamma + beta for each channel of x [images, "
-              "channels, ...]; also gives mean and population variance, [channels].",
+              "channels, ...]; also returns mean and population variance, [channels].",
               .block = block_batch_norm, .inplace = 1, .vjp = vjp_batch_norm,
               .onnx = onnx_batch_norm)
 BATCH_NORM_OP(batch_norm_grad, 5, "x mean variance dy gamma",

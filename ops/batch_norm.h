@@ -13,7 +13,7 @@ typedef struct batch_norm_attr {
     double eps;
 } batch_norm_attr;
 
-#define WANTED_TILES 32   /* channels are cut into pieces to reach so many */
+#define WANTED_TILES 32   /* channels are cut into pieces to reach this number */
 #define BLOCK        4096 /* elements of a channel that are added up together */
 #define NUMBERS      3    /* of a piece of a channel, in scratch */
 #define MIN_VOLUME   16   /* of a channel of an image, to be walked through by channels */
@@ -24,7 +24,7 @@ typedef struct batch_norm_sizes {
     int64_t rows, width;             /* of the matrix */
     int64_t height;                  /* rows of a channel of an image; 0: columns are channels */
     int64_t tile_rows, tile_columns, across; /* of a block; blocks side by side */
-    bool whole; /* a tile of sums has all elements of its channels, and writes dx, too */
+    bool whole; /* a tile of sums has all elements of its channels, and also writes dx */
 } batch_norm_sizes;
 
 static inline batch_norm_sizes batch_norm_sizes_of(const weft_shape *x)

@@ -143,7 +143,7 @@ static inline int64_t channels_together(const batch_norm_sizes *z, int64_t tile,
 
 /* ---- Forward ---- */
 
-/* Keeps the moments of a piece of channel c. */
+/* Stores the moments of a piece of channel c. */
 static inline void put_moments(const weft_call *call, const batch_norm_sizes *z, int64_t c,
                                int64_t piece, double mean, double squares)
 {
@@ -192,8 +192,8 @@ static inline void sum_moments(const weft_call *call, const batch_norm_sizes *z,
     }
 }
 
-/* Mean and variance of channel c. Returns what the mean is above `mean`, which is rounded, if it is
- * far from zero, and else 0. */
+/* Mean and variance of channel c. Returns how far it is above `mean`, its rounded value, if it is
+ * far from zero; else 0. */
 static inline double moments_of_channel(const weft_call *call, const batch_norm_sizes *z, int64_t c,
                                         T *mean, T *variance)
 {

@@ -136,7 +136,7 @@ static void vjp_pow(weft_vjp *v)
     }
 }
 
-/* The operand that is not the result gets no gradient; at a tie each gets half; beside a NaN both
+/* The operand that was not chosen gets no gradient; at a tie each gets half; if either is NaN, both
  * get all of it. */
 static void pass_extreme(weft_vjp *v, weft_value (*loses)(weft_graph *, weft_value, weft_value))
 {

@@ -102,11 +102,11 @@ static bool infer_cache_write(weft_infer *infer)
                 value->dim[1] <= state->dim[1];
     for (int d = 2; fits && d < state->rank; d++) fits = state->dim[d] == value->dim[d];
     if (!fits)
-        return weft_infer_fail(
-            infer, WEFT_BAD_SHAPE,
-            "the value must have at max_len the rows and positions of the state, and its other "
-            "dimensions: a state %s, a value %s",
-            weft_shape_text(*state, a, sizeof a), weft_shape_text(*value, b, sizeof b));
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                               "the value must have at most the rows and positions of the state, "
+                               "and its other dimensions: a state %s, a value %s",
+                               weft_shape_text(*state, a, sizeof a),
+                               weft_shape_text(*value, b, sizeof b));
     infer->out[0] = infer->in[0];
     return true;
 }
@@ -119,11 +119,10 @@ static bool infer_cache_reorder(weft_infer *infer)
         !infer_scalar_index(infer, 2))
         return false;
     if (parents->rank != 1 || parents->dim[0] > infer->in[0].shape.dim[0])
-        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
-                               "parents must be one for each of the first rows, at max_len %lld, "
-                               "got %s",
-                               (long long)infer->in[0].shape.dim[0],
-                               weft_shape_text(*parents, text, sizeof text));
+        return weft_infer_fail(
+            infer, WEFT_BAD_SHAPE,
+            "parents must be one for each of the first rows, at most %lld, got %s",
+            (long long)infer->in[0].shape.dim[0], weft_shape_text(*parents, text, sizeof text));
     infer->out[0] = infer->in[0];
     return true;
 }
@@ -152,7 +151,7 @@ static void cost_cache_write(const weft_call *call, weft_cost *cost)
     cost->bytes = 2.0 * (double)weft_tensor_bytes(call->in[1].dtype, call->in[1].shape);
 }
 
-/* The max_len that it can move: the length is not known before the run. */
+/* The most that it can move: the length is not known before the run. */
 static void cost_cache_reorder(const weft_call *call, weft_cost *cost)
 {
     const weft_tensor *state = &call->in[0];

@@ -59,7 +59,8 @@ static bool infer_cast(weft_infer *infer)
     const cast_attr *attr = infer->attr;
     infer->out[0] = (weft_type){attr->dtype, infer->in[0].shape};
     if ((size_t)attr->dtype >= WEFT_DTYPES)
-        return weft_infer_fail(infer, WEFT_BAD_DTYPE, "there is no dtype %d", (int)attr->dtype);
+        return weft_infer_fail(infer, WEFT_BAD_DTYPE, "invalid dtype %d; expected a weft_dtype",
+                               (int)attr->dtype);
     return (attr->dtype != WEFT_BF16 && attr->dtype != WEFT_U8) ||
            weft_infer_fail(infer, WEFT_BAD_DTYPE,
                            "%s is for storing only (see narrow_rows): expected f32, f64, i32 or "

@@ -70,7 +70,8 @@ static bool infer_all_gather(weft_infer *infer)
     if (!infer_same(infer) || !weft_infer_min_rank(infer, 0, 1)) return false;
     int64_t *rows = &infer->out[0].shape.dim[0];
     if (*rows > INT64_MAX / size)
-        return weft_infer_fail(infer, WEFT_TOO_LARGE, "%d times %lld rows", size, (long long)*rows);
+        return weft_infer_fail(infer, WEFT_TOO_LARGE, "%d ranks times %lld rows overflow", size,
+                               (long long)*rows);
     *rows *= size;
     return true;
 }

@@ -1,6 +1,7 @@
 /* Convolution: gradients, descriptors and builders of conv, conv_grad_input and conv_grad_weight;
  * the kernels are in conv_kernels.c, the shape rules in conv_shape.c. All three are linear in each
- * of their two operands, and the three are each other's gradients, so that every order follows. */
+ * of their two operands, and the three are each other's gradients, so that gradients of every order
+ * exist. */
 #include "conv_path.h"
 
 #include "samples.h"
@@ -347,7 +348,7 @@ static void onnx_conv(weft_export *e)
     weft_export_int(e, "group", a->groups);
 }
 
-/* The elements behind the last window are output_padding, below the stride. */
+/* The elements after the last window are output_padding, below the stride. */
 static void onnx_conv_grad_input(weft_export *e)
 {
     const conv_attr *a = e->attr;

@@ -30,7 +30,7 @@ void conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_e
 /* Sets *y to the shape of the result, from those of the image x and the weights w. */
 bool conv_infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, weft_shape w,
                        weft_shape *y);
-/* Is input 2 a bias of so many channels? */
+/* Is input 2 a bias of this many channels? */
 bool conv_infer_bias(weft_infer *infer, int64_t channels);
 bool conv_infer_conv(weft_infer *infer);
 bool conv_infer_conv_grad_input(weft_infer *infer);
@@ -83,12 +83,11 @@ static inline conv_sizes conv_sizes_of(const conv_attr *a, const weft_shape *x, 
  *
  * The result is cut into blocks of rows (channels) and columns (pixels of all images). Phase 0
  * packs the weights of each block of rows once, unless one tile needs them only; phase 1 computes
- * the tiles. Each tile packs the
- * patches of its columns; of a small image, whose tiles are blocks of rows that share their
- * columns, phase 0 packs them, too. conv_grad_input reads dy at (pixel + pad - tap dilation) /
- * stride where that is whole. Pixels of one remainder of the division read at the same taps, so
- * each remainder is a class with a grid and a product of its own; a pixel in no class gets zero.
- * conv has one class. */
+ * the tiles. Each tile packs the patches of its columns; of a small image, whose tiles are blocks
+ * of rows that share their columns, phase 0 also packs them. The patches of conv_grad_input read dy
+ * at (pixel + pad - tap dilation) / stride where that is whole. Pixels of one remainder of the
+ * division read at the same taps, so each remainder is a class with a grid and a product of its
+ * own; a pixel in no class gets zero. conv has one class. */
 #define CONV_COLUMNS   128 /* of a tile: panels of GEMM_DEPTH rows stay in the second-level cache */
 #define CONV_TILES     16  /* wanted */
 #define CONV_MIN_FLOPS 1e6 /* of a tile */
@@ -104,7 +103,7 @@ typedef struct conv_product {
     int64_t channels;                            /* of a group, of the source */
     int64_t source, result;                      /* volumes */
     int64_t first[PATCH_DIMS], taps[PATCH_DIMS]; /* those that any window reads in the image */
-    int64_t every[PATCH_DIMS];                   /* taps of a class are so far apart */
+    int64_t every[PATCH_DIMS];                   /* the distance of the taps of a class */
     int64_t classes[PATCH_DIMS], n_classes;
     int64_t columns, depth; /* of the largest class */
     int64_t tile_m, tiles_m, tile_n, tiles_n, packs;
@@ -214,7 +213,7 @@ static inline int64_t conv_shared_patches(const conv_product *p)
 }
 
 /* Findings: whether a tile of phase 0 that packs weights has found one that is not finite, in its
- * share of all weights. Without them each tile of phase 1 looks by itself. */
+ * share of all weights. Without them each tile of phase 1 searches its own weights. */
 static inline int64_t conv_findings(const conv_product *p)
 {
     return p->padded && p->few_weights ? conv_weight_packs(p) : 0;
@@ -266,9 +265,9 @@ static inline conv_class conv_class_at(const conv_product *p, int64_t index)
  * At each tap the sum over pixels is a product of dy's channels and the image's. The pixels of one
  * operand, the columns, are transposed into panels; those of the other, the rows, are read where
  * they lie, as runs of pixels that dy and the image have in common. So no patch is ever copied, and
- * zeros of the padding are left out. The columns are dy's channels; where the kernel is one point,
- * they can be the image's, too. They are, if dy has more channels, or so many that packing pays:
- * then the sums have the order of the weights.
+ * zeros of the padding are left out. The columns are dy's channels. Where the kernel is one point,
+ * they are the image's channels if dy has more channels, or enough for packing to pay: then the
+ * sums have the order of the weights.
  *
  * A tile is a block of the weights of a group and a chunk of the pixels, which it reads piece by
  * piece; its sums stay in the second-level cache. Where the weights alone make few tiles, chunks
@@ -276,7 +275,7 @@ static inline conv_class conv_class_at(const conv_product *p, int64_t index)
 #define CONV_PIECE       512    /* pixels of a piece, at most */
 #define CONV_SUMS        147456 /* weights of a tile, about, at most: 9 taps of 128 by 128 channels */
 #define CONV_SHORT_ROWS  128    /* rows of images that are not longer are not cut */
-#define CONV_PIXELS_EVEN 16     /* other pieces have a multiple of so many pixels */
+#define CONV_PIXELS_EVEN 16     /* other pieces have a multiple of this many pixels */
 
 typedef struct conv_reduction {
     conv_sizes z;
@@ -340,10 +339,11 @@ static inline conv_reduction conv_reduction_of(conv_sizes z)
 #ifdef WEFT_KERNEL_ISA
 /* ---- Padding ----
  *
- * Zeros of the padding are multiplied where that is faster than to leave them out. That adds
+ * Zeros of the padding are multiplied where that is faster than leaving them out. That adds
  * nothing, unless a weight is infinite or NaN: then the sum is NaN. So a kernel that multiplies
- * padding looks for such weights or, where there are fewer results or some weights are not finite,
- * for NaN in its results, and computes those sums again from what lies inside of the image. */
+ * padding searches for such weights. Where there are fewer results, or some weights are not finite,
+ * it searches for NaN in its results and computes those sums again from what lies inside of the
+ * image. */
 static inline bool conv_all_finite(const T *x, int64_t n)
 {
     int found = 0;

@@ -11,8 +11,8 @@
 
 #include "conv.h"
 
-/* A slab is at least so many times as long as what two slabs share; and it is reached by so many
- * pixels of dy. */
+/* A slab is at least CONV_SLAB_REACH times as long as the part that two slabs share, and at least
+ * CONV_SLAB_PIXELS pixels of dy reach it. */
 #define CONV_SLAB_REACH  4
 #define CONV_SLAB_PIXELS 32
 

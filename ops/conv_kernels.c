@@ -64,7 +64,7 @@ static void pack_tap(const conv_product *p, const row_block *b, const weight_blo
 /* Channels [c, c + n) of the block, transposed, so that the rows of a step lie side by side. */
 static weight_block transposed(const weight_block *x, int64_t taps, int64_t c, int64_t n, T *out)
 {
-    const bool dense = x->across == taps; /* channels lie behind each other */
+    const bool dense = x->across == taps; /* channels are contiguous */
     const int64_t at_once = dense ? n : 1;
     for (int64_t q = 0; q < n; q += at_once)
         gemm_transpose(x->w + (c + q) * x->across, x->down, x->rows, at_once * taps,
@@ -259,7 +259,7 @@ static void write_block(gemm_kernels sums, gemm_block o, int64_t rows, int64_t c
         }
 }
 
-/* Does the window of a column? */
+/* Does the window of a column reach outside of the source? */
 static bool reads_padding(const patches *g, int64_t column)
 {
     int64_t at[PATCH_DIMS];
@@ -329,7 +329,7 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
                        last = gemm_of_height(b->rows - (b->blocks - 1) * b->height);
     const T *bias = o->bias ? (const T *)o->bias->data + channel : NULL;
     int64_t k = 0;
-    do { /* once for a depth of 0, too */
+    do { /* also once for a depth of 0 */
         const int64_t depth = b->depth - k < GEMM_DEPTH ? b->depth - k : GEMM_DEPTH;
         if (shared)
             panels = shared + k / GEMM_DEPTH * p->patch;

@@ -30,7 +30,8 @@ static double conv_panel_work(const conv_sizes *z)
             rows * CONV_PACK_ROW);
 }
 
-/* Products with the padding are left out: about the part of what the windows reach over. */
+/* Products with the padding are left out: estimated by the part of the windows' reach that lies
+ * inside. */
 static double conv_run_work(const conv_sizes *z)
 {
     double inside = 1;

@@ -93,8 +93,8 @@ typedef struct plane_sum {
 /* Vectors whose sums are computed side by side, so that one does not wait for another. */
 #define SIDE 4
 
-/* A block of the result, y. Vectors are numbered row by row; at the end the first of four stands in
- * for those that are not there. */
+/* A block of the result, y. Vectors are numbered row by row; at the end the first of four replaces
+ * missing ones. */
 SIMD_INLINE void sum_block(const int step, const plane_sum *o, const plane_block *b, T *y)
 {
     const conv_planes *p = o->p;
@@ -220,7 +220,7 @@ void KERNEL_NAME(conv_planes)(const weft_call *call, int64_t tile)
 /* ---- The gradient of the kernel: for each tap, the product of dy and the plane at that tap ----
  */
 
-/* dy's block in rows of whole vectors, with zeros behind each row. */
+/* dy's block in rows of whole vectors, with zeros after each row. */
 static void copy_block(const conv_planes *p, const plane_block *b, const T *dy, T *out)
 {
     memset(out, 0, (size_t)(b->rows * p->padded) * sizeof *out);
@@ -240,7 +240,7 @@ SIMD_INLINE void dot_block(const int step, const plane_sum *o, int64_t rows, con
     const int n = o->taps - first < TAPS ? (int)(o->taps - first) : TAPS;
     const T *x[TAPS];
     simd_vector sum[TAPS];
-    for (int t = 0; t < TAPS; t++) { /* the last tap stands in for those that are not there */
+    for (int t = 0; t < TAPS; t++) { /* the last tap replaces missing ones */
         x[t] = o->slab + o->offset[first + (t < n ? t : n - 1)];
         sum[t] = (simd_vector){0};
     }

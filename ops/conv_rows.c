@@ -11,8 +11,8 @@
 
 /* Elements of an image that a tile copies at most, except for a few pixels. */
 #define MAX_COPY (128 << 10)
-/* Where pixels lie a multiple of so many elements apart, their lines of the cache displace each
- * other; the copy has a gap of GAP elements between pixels then. */
+/* Pixels that lie a multiple of CONFLICT elements apart evict each other from the cache; then the
+ * copy has a gap of GAP elements between pixels. */
 #define CONFLICT 256
 #define GAP      16
 
@@ -236,7 +236,7 @@ KERNEL(conv_rows)
     }
     const conv_rows_attr *a = call->attr;
     const T bounds[2] = {(T)a->low, (T)a->high};
-    /* The taps of a line lie behind each other, unless there are gaps. */
+    /* The taps of a line are contiguous, unless there are gaps. */
     const bool joined = z->dilation[1] == 1 && p.pixel == z->channels;
     const int64_t line = width * p.pixel;
     panel_tile(
@@ -381,10 +381,9 @@ static const weft_sample samples_conv_rows[] = {
 DECLARE_KERNELS(conv_rows);
 const weft_op weft_op_conv_rows = {
     .name = "conv_rows",
-    .doc =
-        "y [n, h, w, o] = conv of x [n, h, w, c], channels innermost, with weights [(tap row, "
-        "tap column, c), o] as panels, and bias [o]; bounded: min(max(y, low), high). What passes "
-        "make of conv; the same sums.",
+    .doc = "y [n, h, w, o] = conv of x [n, h, w, c], channels innermost, with weights [(tap row, "
+           "tap column, c), o] as panels, and bias [o]; bounded: min(max(y, low), high). Passes "
+           "replace conv by this op; the sums are the same.",
     .inputs = "x panels bias",
     .min_in = 2,
     .max_in = 3,

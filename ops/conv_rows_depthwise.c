@@ -130,7 +130,7 @@ static void sum_line(const conv_rows_sizes *z, int64_t line, const T *x, const T
         const int64_t left = i * z->stride[1] - z->begin[1];
         taps_inside(left, z->in[1], z->kernel[1], z->dilation[1], &begin[1], &end[1]);
         n = 1;
-        if (left >= 0) { /* so many pixels have all taps */
+        if (left >= 0) { /* how many pixels have all taps */
             const int64_t reach = (z->kernel[1] - 1) * z->dilation[1] + left;
             int64_t inside = reach < z->in[1] ? (z->in[1] - 1 - reach) / z->stride[1] + 1 : 1;
             if (inside > z->out[1] - i) inside = z->out[1] - i;
@@ -185,7 +185,8 @@ static bool infer_depthwise(weft_infer *infer)
     const conv_rows_attr *a = infer->attr;
     const weft_shape x = infer->in[0].shape, w = infer->in[1].shape;
     if (x.rank == 4 && a->columns != x.dim[3])
-        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%lld columns of %lld channels",
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                               "columns is %lld, expected the number of channels, %lld",
                                (long long)a->columns, (long long)x.dim[3]);
     if (!conv_rows_infer(infer, a->columns > 0 ? a->columns : 1)) return false;
     const weft_shape wanted = WEFT_SHAPE(a->kernel.dim[0], a->kernel.dim[1], x.dim[3]);
@@ -241,8 +242,8 @@ DECLARE_KERNELS(conv_rows_depthwise);
 const weft_op weft_op_conv_rows_depthwise = {
     .name = "conv_rows_depthwise",
     .doc = "y [n, h, w, c] = depthwise conv of x [n, h, w, c], channels innermost, with weights "
-           "[tap row, tap column, c] and bias [c]; bounded: min(max(y, low), high). What passes "
-           "make of conv; the same sums, but taps outside of the image are skipped.",
+           "[tap row, tap column, c] and bias [c]; bounded: min(max(y, low), high). Passes replace "
+           "conv by this op; the sums are the same, but taps outside of the image are skipped.",
     .inputs = "x w bias",
     .min_in = 2,
     .max_in = 3,

@@ -2,15 +2,14 @@
  *
  * With p = softmax(logits), C classes, smoothing e and target t, a row's loss is
  *     lse - (1 - e) logits[t] - e / C sum logits,    lse = ln sum e^logits
- * and its gradient p - (1 - e) onehot(t) - e / C. Forward stores lse, so that backward needs
- * no second pass for the sum. An offset common to all logits must not cost digits: the loss is
- * computed from differences to the largest logit, and lse is stored as two numbers, itself rounded
- * and
+ * and its gradient p - (1 - e) onehot(t) - e / C. Forward stores lse, so that backward needs no
+ * second pass for the sum. Adding a constant to all logits must not lose precision: the loss is
+ * computed from differences to the largest logit, and lse is stored as two numbers, lse rounded and
  *     lse_low = ln sum e^(logits - lse),
- * the part that rounding removed. The second is as good as constant, and has no gradient. Row
- * losses are summed in row order in a second phase; backward counts the rows in a first one. A row
- * whose every logit is -inf has no probabilities: its lse is -inf, its loss inf and its gradient
- * zero, as softmax has it. */
+ * the part that rounding removed. lse_low is nearly constant and has no gradient. Row losses are
+ * summed in row order in a second phase; backward counts the rows in a first one. A row whose every
+ * logit is -inf has no probabilities: its lse is -inf, its loss inf and its gradient zero, as
+ * softmax has it. */
 #include "kernels/extreme.h"
 #include "kernels/kernel.h"
 #include "kernels/narrow.h"
@@ -335,7 +334,7 @@ static const weft_attr_field cross_entropy_fields[] = {
 };
 /* ---- ONNX ---- */
 
-/* x [...] with a dimension of size 1 behind it. */
+/* x [...] with a last dimension of size 1 added. */
 static weft_operand onnx_column(weft_export *e, weft_operand x)
 {
     weft_shape shape = e->in_type[1].shape;

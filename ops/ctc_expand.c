@@ -1,6 +1,6 @@
 /* ctc_grad as plain ops, for its own gradient: alpha and beta of ctc.c, a frame after the other.
- * All sequences of the batch go through all frames and states; masks take away what is not theirs.
- */
+ * All sequences of the batch go through all frames and states; masks exclude those that a sequence
+ * lacks. */
 #include "ctc.h"
 
 #include <weft/losses.h>

@@ -68,7 +68,7 @@ static const weft_sample samples_dropout[] = {
     {&drop_none, 1, {{WEFT_FLOAT, {1, {5}}, -2, 2, false}}},
     {&drop_some, 1, {{WEFT_FLOAT, {2, {0, 2}}, -2, 2, false}}},
 };
-/* Without `training_mode`, it passes its input through, as in a model that is used. */
+/* Without `training_mode`, it passes its input through, as in inference. */
 static void onnx_dropout(weft_export *e)
 {
     const double p = ((const dropout_attr *)e->attr)->p;

@@ -86,7 +86,8 @@ static bool infer_einsum(weft_infer *infer)
     for (int i = 0; i < out.rank; i++) {
         out.dim[i] = size_of(&t, a, b, t.out[i]);
         if (out.dim[i] < 0)
-            return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "\"%s\": '%c' is in no operand", text,
+            return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                                   "\"%s\": '%c' of the result is in neither operand", text,
                                    t.out[i]);
     }
     infer->out[0] = (weft_type){infer->in[0].dtype, out};

@@ -87,7 +87,7 @@ KERNEL(embedding_grad)
                    attr->padding_index, head, head + attr->rows);
         return;
     }
-    if (call->phase == 0) { /* zeros, in whole stretches */
+    if (call->phase == 0) { /* zeros, in contiguous ranges */
         const int64_t from = tile * GRAD_ZEROS, left = numel_of(&call->out[0].shape) - from;
         memset((T *)call->out[0].data + from, 0,
                (size_t)(left < GRAD_ZEROS ? left : GRAD_ZEROS) * sizeof(T));

@@ -1,6 +1,6 @@
 /* Exchanges of data with other processes, in two nodes: exchange_start packs its inputs and begins,
- * exchange_wait ends. Nodes between them run while the data travel. The planner sees what is true
- * of the buffers: both live from the first node to the second. */
+ * exchange_wait ends. Nodes between them run while the data travel. So the planner knows the
+ * lifetimes of both buffers: from the first node to the second. */
 #include "kernels/kernel.h"
 
 #include <weft/parallel.h>
@@ -18,7 +18,7 @@ extern const weft_op weft_op_exchange_start, weft_op_exchange_wait;
 /* ---- exchange_start: inputs are counts [2, size] and what is packed; outputs are the received and
  * the sent elements and the number of the exchange ---- */
 
-/* Copies the elements [begin, end) of the inputs, one behind the other. */
+/* Copies the elements [begin, end) of the concatenated inputs. */
 static void pack(const weft_call *call, int64_t begin, int64_t end)
 {
     const size_t bytes = weft_dtype_bytes(call->out[1].dtype);
@@ -147,7 +147,7 @@ static const weft_attr_field start_fields[] = {
 };
 const weft_op weft_op_exchange_start = {
     .name = "exchange_start",
-    .doc = "Packs its inputs one behind the other and begins an exchange with other processes.",
+    .doc = "Packs its inputs one after another and begins an exchange with other processes.",
     .inputs = "counts",
     .min_in = 2,
     .max_in = WEFT_VARIADIC,

@@ -172,8 +172,7 @@ static void load_onednn(void)
 #define ONEDNN_MISSING                                                                             \
     "oneDNN could not be loaded (libdnnl.so.3 or libdnnl.so.2); on Debian it is in libdnnl2"
 #else
-#define ONEDNN_MISSING                                                                             \
-    "this build of weft is without oneDNN (it was configured with -Donednn=disabled)"
+#define ONEDNN_MISSING "weft was built without oneDNN (configured with -Donednn=disabled)"
 #endif
 
 static const struct {
@@ -249,7 +248,8 @@ weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_
     weft_error_clear(error);
     if (!weft_dtype_is_float(dtype) && dtype != WEFT_BF16)
         return weft_error_set(error, WEFT_BAD_DTYPE, "gemm",
-                              "products are of f32, f64 or bf16, not %s", weft_dtype_name(dtype));
+                              "invalid dtype %s; expected f32, f64 or bf16",
+                              weft_dtype_name(dtype));
     if (choice() == WEFT_GEMM_BACKENDS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "gemm",
                               "WEFT_GEMM is \"%s\"; expected weft, openblas or onednn", unknown);
@@ -264,7 +264,7 @@ weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info, 
     weft_error_clear(error);
     if ((unsigned)backend >= WEFT_GEMM_BACKENDS || !info)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "gemm",
-                              "there is no such backend, or the result is NULL");
+                              "the backend is unknown, or the result is NULL");
     *info = (weft_gemm_info){.name = backends[backend].name, .path = "", .version = "", .core = ""};
     weft_status status = load_backend(backend, error);
     const loaded *l = backends[backend].loaded;

@@ -193,7 +193,7 @@ DECLARE_KERNELS(root_of_sum);
 extern const weft_op weft_op_square_sums, weft_op_root_of_sum;
 const weft_op weft_op_square_sums = {
     .name = "square_sums",
-    .doc = "The sum of x^2 of each stretch of WEFT_TILE elements of each input, in f64.",
+    .doc = "The sum of x^2 of each block of WEFT_TILE elements of each input, in f64.",
     .min_in = 1,
     .max_in = WEFT_VARIADIC,
     .n_out = 1,

@@ -43,7 +43,7 @@ static bool infer_require_finite(weft_infer *infer)
     return true;
 }
 
-/* At least one tile, so that the scalars are checked beside an empty x, too. */
+/* At least one tile, so that the scalars are checked even if x is empty. */
 static int64_t tiles_require_finite(const weft_call *call)
 {
     int64_t tiles = ceil_div(numel_of(&call->out[0].shape), TILE);
@@ -63,7 +63,7 @@ DECLARE_KERNELS(require_finite);
 extern const weft_op weft_op_require_finite;
 const weft_op weft_op_require_finite = {
     .name = "require_finite",
-    .doc = "y = x, while every further input is a finite number; else the run ends here.",
+    .doc = "y = x if every further input is finite; else the run ends here.",
     .min_in = 2,
     .max_in = WEFT_VARIADIC,
     .n_out = 1,

@@ -1,4 +1,4 @@
-/* concat and pad: copies of whole stretches, of any dtype. */
+/* concat and pad: copies of contiguous ranges, of any dtype. */
 #include "kernels/kernel.h"
 
 #include "base/half.h"
@@ -7,7 +7,7 @@ typedef struct concat_attr {
     int32_t axis;
 } concat_attr;
 typedef struct pad_attr {
-    weft_shape before, after; /* elements in front of each dimension and behind it */
+    weft_shape before, after; /* elements before and after each dimension */
     double value;
 } pad_attr;
 
@@ -32,7 +32,7 @@ static void copy_elements(const weft_tensor *x, int64_t from, const weft_tensor 
            (size_t)n * size);
 }
 
-/* Tile p copies a share of every input's stretches: outer index by outer index. */
+/* A tile copies a share of every input's contiguous ranges: outer index by outer index. */
 KERNEL(concat)
 {
     const int axis = ((const concat_attr *)call->attr)->axis;
@@ -43,7 +43,7 @@ KERNEL(concat)
     int64_t row = y->shape.dim[axis] * inner;
     int64_t begin = tile * TILE, total = outer * row;
     int64_t end = begin + TILE < total ? begin + TILE : total;
-    int64_t before = 0; /* elements of a row of y in front of input i */
+    int64_t before = 0; /* elements of a row of y before input i */
     for (size_t i = 0; i < call->n_in; i++) {
         const weft_tensor *x = &call->in[i];
         int64_t width = x->shape.dim[axis] * inner;
@@ -97,7 +97,7 @@ static inline void pad_next(const weft_call *call, pad_row *r)
     }
 }
 
-/* Row by row of y: the elements in front of x, those of x, and those behind. */
+/* Row by row of y: the elements before x, those of x, and those after. */
 KERNEL(pad)
 {
     const pad_attr *attr = call->attr;
@@ -147,8 +147,7 @@ static bool infer_concat(weft_infer *infer)
         if (!weft_infer_same_dtype(infer, 0, i)) return false;
         if (s.rank == out.rank) joined.dim[axis] = out.dim[axis];
         if (!weft_shape_equal(joined, out) || out.dim[axis] > INT64_MAX - s.dim[axis])
-            return weft_infer_fail(infer, WEFT_BAD_SHAPE,
-                                   "%s and %s differ elsewhere than in axis %d",
+            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s and %s differ outside axis %d",
                                    weft_shape_text(infer->in[0].shape, a, sizeof a),
                                    weft_shape_text(s, b, sizeof b), axis);
         out.dim[axis] += s.dim[axis];
@@ -190,7 +189,7 @@ DECLARE_ANY_KERNELS(concat);
 extern const weft_op weft_op_concat;
 const weft_op weft_op_concat = {
     .name = "concat",
-    .doc = "The inputs one after the other along an axis.",
+    .doc = "The inputs concatenated along an axis.",
     .min_in = 1,
     .max_in = WEFT_VARIADIC,
     .n_out = 1,

@@ -135,7 +135,8 @@ static size_t scratch_matmul(const weft_call *call)
            (narrow ? sizeof(float) : weft_dtype_bytes(call->out[0].dtype));
 }
 
-/* What a library's product of bf16 needs beside its operands: see call_library in matmul_bf16.c. */
+/* What a library's product of bf16 needs in addition to its operands: see call_library in
+ * matmul_bf16.c. */
 static size_t library_workspace(const weft_call *call, const product *p)
 {
     const int64_t sums = call->out[0].dtype == WEFT_BF16 ? p->tile_m * p->tile_n : 0;

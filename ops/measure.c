@@ -61,9 +61,9 @@ weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_s
     weft_error own = {0};
     double seconds = 0;
     if (!flops_per_second || threads < 0 || !weft_dtype_is_float(dtype))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "measure",
-                              "products are measured in f32 or f64, into a number, on 0 threads "
-                              "or more");
+        return weft_error_set(
+            error, WEFT_BAD_ARGUMENT, "measure",
+            "expected f32 or f64, a result that is not NULL, and 0 threads or more");
     weft_graph *g = weft_graph_new();
     weft_value a = weft_input(g, "a", dtype, WEFT_SHAPE(ROWS, INNER));
     weft_value b = weft_input(g, "b", dtype, WEFT_SHAPE(INNER, COLUMNS)), c = weft_matmul(g, a, b);
@@ -168,7 +168,7 @@ weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error
     double seconds = 0;
     if (!bytes_per_second || threads < 0 || threads > WEFT_MAX_THREADS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "measure",
-                              "the triad is measured into a number, on 0 to %d threads",
+                              "expected a result that is not NULL, and 0 to %d threads",
                               WEFT_MAX_THREADS);
     arrays w = {0};
     weft_status status = weft_team(threads ? threads : weft_default_threads(), &w.threads, error);

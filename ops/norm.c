@@ -453,11 +453,11 @@ static void onnx_rms_norm(weft_export *e)
                                   __VA_ARGS__};
 NORM_OP(layer_norm,
         "y = (x - mean) rstd gamma + beta over the last dimension, rstd = (variance + eps)^(-1/2); "
-        "also gives mean and rstd.",
+        "also returns mean and rstd.",
         1, 3, 3, infer_norm, .kernel = FLOAT_KERNELS(layer_norm), .narrow_out = 1,
         .onnx = onnx_layer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma beta")
 NORM_OP(rms_norm,
-        "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2,
+        "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also returns r.", 1, 2,
         2, infer_norm, .kernel = FLOAT_KERNELS(rms_norm), .narrow_out = 1, .onnx = onnx_rms_norm,
         .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",

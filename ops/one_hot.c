@@ -32,8 +32,10 @@ static bool infer_one_hot(weft_infer *infer)
     weft_shape shape = infer->in[0].shape;
     if (!weft_infer_dtype(infer, 0, WEFT_I32)) return false;
     if (shape.rank == WEFT_MAX_RANK || attr->classes < 0)
-        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%lld classes on rank %d",
-                               (long long)attr->classes, shape.rank);
+        return weft_infer_fail(
+            infer, WEFT_BAD_ARGUMENT,
+            "%lld classes for indices of rank %d; expected 0 or more, and a rank below 8",
+            (long long)attr->classes, shape.rank);
     shape.dim[shape.rank++] = attr->classes;
     infer->out[0] = (weft_type){attr->dtype, shape};
     return true;
@@ -75,7 +77,7 @@ DECLARE_ANY_KERNELS(one_hot);
 extern const weft_op weft_op_one_hot;
 const weft_op weft_op_one_hot = {
     .name = "one_hot",
-    .doc = "y[..., c] = 1 if indices[...] = c, else 0; a row of zeros for an index outside.",
+    .doc = "y[..., c] = 1 if indices[...] = c, else 0; a row of zeros for an index out of range.",
     .inputs = "indices",
     .min_in = 1,
     .max_in = 1,

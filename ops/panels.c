@@ -2,10 +2,10 @@
  *
  *     panels[p, i, j] = w[i, p PANEL + j], zeros beyond the last column.
  *
- * Packing the matrix does not pay for one product of few rows, but for the hundred that the steps
- * of a recurrent layer compute, or where the matrix is a parameter that many runs share: so it is a
- * node of its own. The product is that of kernels/panel_kernel.h, whose bits depend on neither
- * threads nor rows, and are those of matmul. */
+ * Packing the matrix does not pay for one product of few rows. It pays for the hundred products of
+ * a recurrent layer's steps, or for a parameter that many runs share. So it is a node of its own.
+ * The product is that of kernels/panel_kernel.h, whose bits depend on neither threads nor rows, and
+ * are those of matmul. */
 #include "panels.h"
 
 #include "kernels/panel_kernel.h"
@@ -150,7 +150,7 @@ static bool infer_shared(weft_infer *infer)
     weft_shape a = infer->in[0].shape, w = infer->in[1].shape;
     if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1)) return false;
     if (a.rank != 2 || w.rank != 2 || a.dim[1] != w.dim[0])
-        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s times %s: takes two matrices that fit",
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s times %s: expected [m, k] times [k, n]",
                                weft_shape_text(a, ta, sizeof ta),
                                weft_shape_text(w, tb, sizeof tb));
     infer->out[0] = (weft_type){infer->in[0].dtype, WEFT_SHAPE(a.dim[0], w.dim[1])};
@@ -199,8 +199,8 @@ static const weft_attr_field matmul_panels_fields[] = {
 DECLARE_KERNELS(panels);
 const weft_op weft_op_panels = {
     .name = "panels",
-    .doc = "y [panels, k, 32] from w [k, n]: 32 columns side by side, zeros beyond the last; what "
-           "matmul_shared becomes.",
+    .doc = "y [panels, k, 32] from w [k, n]: 32 columns side by side, zeros beyond the last; part "
+           "of the expansion of matmul_shared.",
     .min_in = 1,
     .max_in = 1,
     .n_out = 1,

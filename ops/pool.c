@@ -12,7 +12,7 @@ static inline conv_sizes pool_sizes(const weft_call *call)
     return conv_sizes_of(&a->window, &call->in[0].shape, &w, &call->out[0].shape);
 }
 
-/* A tile is some rows of y: about so many elements. */
+/* A tile is some rows of y, with about POOL_TILE elements. */
 #define POOL_TILE    4096
 #define POOL_COLUMNS 256 /* that are compared side by side */
 
@@ -108,8 +108,8 @@ static bool in_range(weft_infer *infer, const char *name, int64_t value, int64_t
                            (long long)least);
 }
 
-/* Does each window along dimension d see a pixel? Only those that begin in the padding, and the
- * last one, may not. */
+/* Does each window along dimension d contain a pixel? Only windows that begin in the padding, and
+ * the last one, may have none. */
 static bool windows_see(const pool_attr *a, int d, int64_t in, int64_t out)
 {
     const int64_t stride = a->window.stride.dim[d], dilation = a->window.dilation.dim[d];
@@ -142,7 +142,7 @@ static bool pooled_size(weft_infer *infer, int d, int64_t in, int64_t *out)
                                "over %lld",
                                d, (long long)padded, (long long)reach);
     *out = (a->ceil_mode ? ceil_div(padded - reach, stride) : (padded - reach) / stride) + 1;
-    /* A last window that begins behind the image and the padding before it is left out. */
+    /* A last window that begins after the leading padding and the image is left out. */
     if (a->ceil_mode && (*out - 1) * stride >= in + begin) (*out)--;
     return windows_see(a, d, in, *out) ||
            weft_infer_fail(infer, WEFT_BAD_SHAPE,

@@ -6,32 +6,33 @@
 #include "gemm.h"
 #include "kernels/gemm_kernel.h"
 
-/* Tiles for a library: about so many flops each, which outweigh the packing of each call; at most
- * so many tiles. */
+/* Tiles for a library have about LIBRARY_TILE_FLOPS flops each, which outweigh the packing of each
+ * call; there are at most LIBRARY_TILES. */
 #define LIBRARY_TILE_FLOPS 8e6
 #define LIBRARY_TILES      32
-/* Tiles for weft's own kernels: at least so many flops each; the number of tiles to aim for;
- * columns whose sums stay in the second-level cache where k is above GEMM_DEPTH. */
+/* Tiles for weft's own kernels have at least MIN_TILE_FLOPS flops each; WANTED_TILES is the number
+ * to aim for. Where k is above GEMM_DEPTH, the sums of DEEP_COLUMNS columns stay in the
+ * second-level cache. */
 #define MIN_TILE_FLOPS 1e6
-/* Fewer rows take as long as so many: as B takes to be read, so many columns at a time. */
+/* Fewer than FEW_ROWS rows take no less time: that of reading B, FEW_COLUMNS columns at a time. */
 #define FEW_ROWS     8
 #define FEW_COLUMNS  128
 #define WANTED_TILES 20
 #define DEEP_COLUMNS 512
 /* The smaller operand is packed once for all tiles, in a phase of its own, if it has at most
- * MAX_SHARED elements and the product has the flops that pay for the barrier. A tile of that phase
- * packs so many columns of B or rows of A. */
+ * MAX_SHARED elements and the product has enough flops to pay for the barrier. A tile of that phase
+ * packs SHARED_WIDTH columns of B or SHARED_ROWS rows of A. */
 #define MAX_SHARED       (4 << 20)
 #define MIN_SHARED_FLOPS 5e7
 #define SHARED_WIDTH     128
 #define SHARED_ROWS      84
-/* Where A is packed once, a tile has most rows: so many at most, and so many sums. */
+/* Where A is packed once, tiles are tall: at most MAX_TILE_ROWS rows and MAX_TILE_SUMS sums. */
 #define MAX_TILE_ROWS 588
 #define MAX_TILE_SUMS (1 << 17)
 /* With fewer rows, packing B costs more than it gains. */
 #define PACKING_ROWS 48
-/* Dot products of fewer elements take longer to add up the lanes of their sums than packing takes;
- * of few columns, which fill no panel, less than packing. */
+/* In shorter dot products, adding up the lanes of the sums takes longer than packing. With fewer
+ * than DOT_COLUMNS columns, which do not fill a panel, dot products pay from MIN_FEW_DOT on. */
 #define MIN_DOT     128
 #define MIN_FEW_DOT 48
 #define DOT_COLUMNS 16
@@ -96,7 +97,7 @@ static inline product_shared shared_of(const product *p)
     return p->m < p->n ? SHARED_A : SHARED_B;
 }
 
-/* Each tile packs its own columns of B: if it has all rows, B is packed but once, too. */
+/* Each tile packs its own columns of B: if it has all rows, B is also packed only once. */
 static inline void cut_for_shared_rows(product *p)
 {
     const int64_t rows = ceil_div(p->m, MAX_TILE_ROWS);

@@ -126,8 +126,8 @@ static float *rows_of(const quantizer *z, const quantized_use *use, const weft_t
     return rows;
 }
 
-/* The square root of the sum of squares of the errors over that of the elements. `rows` becomes
- * what the quantised form stands for. */
+/* The square root of the sum of squares of the errors over that of the elements. Fills `rows` with
+ * the dequantised elements. */
 static double error_of(const quantizer *z, const quantized_use *use, const weft_tensor *w, int bits,
                        const weft_tensor t[3], float *rows)
 {
@@ -232,7 +232,7 @@ static bool take_use(quantizer *z, const quantized_use *use)
     return true;
 }
 
-/* Copies what is not replaced, in front of which the quantised forms are. */
+/* Copies the tensors that are not replaced, after the quantised forms. */
 static bool copy_others(quantizer *z)
 {
     weft_tensor from, to;

@@ -98,7 +98,7 @@ static quantized_panel_function *panel_function_of(const quantized_attr *attr, i
 #endif
 
 /* Multiplies as many rows and columns of the block as fill panels and their functions; *b becomes
- * the columns that are left. */
+ * the remaining columns. */
 static void multiply_panels(const weft_call *call, const product *p, const quantized_rows *x,
                             const quantized_matrix *m, weft_block *b)
 {

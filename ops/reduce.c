@@ -37,7 +37,7 @@ static int64_t tiles_reduce(const weft_call *call)
     const split s = split_of(call);
     const cut c = cut_of(&s, numel_of(&call->out[0].shape));
     if (call->phase) return c.pieces == 1 ? 0 : ceil_div(c.outputs, COLUMNS);
-    return c.stretches * c.pieces;
+    return c.ranges * c.pieces;
 }
 
 static size_t scratch_reduce(const weft_call *call)
@@ -151,9 +151,9 @@ static void vjp_variance(weft_vjp *v)
     v->grad_in[0] = weft_mul(g, apart, scaled);
 }
 
-/* e^(x - y) / sum e^(x - y): the sum is 1 but for the rounding of y. Where y is infinite, 1 stands
- * in for the sum: of a y of inf, the result is NaN where x is inf, and else 0. Where y is -inf
- * every x is, and 0 stands in for y, so that the result is 0. */
+/* e^(x - y) / sum e^(x - y): the sum is 1 but for the rounding of y. Where y is infinite, 1
+ * replaces the sum: for y = inf, the result is NaN where x is inf, else 0. Where y is -inf every x
+ * is, and 0 replaces y, so that the result is 0. */
 static void vjp_logsumexp(weft_vjp *v)
 {
     weft_graph *g = v->graph;

@@ -16,7 +16,7 @@ typedef struct reduce_attr {
 #define BLOCK_ROWS   256  /* elements of each in a block there */
 #define BLOCK        4096 /* elements of a block of the row path */
 #define PACKED       1024 /* of one whose elements lie apart */
-#define WANTED_TILES 64   /* outputs are cut into pieces to reach so many */
+#define WANTED_TILES 64   /* outputs are cut into pieces to reach this number */
 #define NUMBERS      2    /* of a state */
 
 /* The dimensions of x, kept and reduced, outermost first. */
@@ -75,8 +75,8 @@ static inline bool by_dense_rows(const split *s)
     return !s->n_folded || s->folded_stride[s->n_folded - 1] == 1;
 }
 
-/* Whether outputs of so few elements are folded that a loop over those of one would hardly begin:
- * then elements of up to COLUMNS outputs are packed into columns. */
+/* Whether so few elements are folded into each output that a loop over them would be too short to
+ * pay: then elements of up to COLUMNS outputs are packed into columns. */
 #define FEW_FOLDED 32
 #define SHORT_RUN  8
 static inline bool by_packed_columns(const split *s)
@@ -85,10 +85,10 @@ static inline bool by_packed_columns(const split *s)
            (!by_columns(s) || s->kept[s->n_kept - 1] < SHORT_RUN);
 }
 
-/* How the work is cut: tiles are stretches of outputs times pieces of their blocks. */
+/* How the work is cut: tiles are ranges of outputs times pieces of their blocks. */
 typedef struct cut {
-    int64_t outputs, width, stretches; /* all, of a stretch, and how many stretches */
-    int64_t length, block, per_row;    /* of a row of folded elements, of a block; blocks a row */
+    int64_t outputs, width, ranges; /* all, of a range, and how many ranges */
+    int64_t length, block, per_row; /* of a row of folded elements, of a block; blocks a row */
     int64_t blocks, pieces;
 } cut;
 
@@ -98,12 +98,12 @@ static inline cut cut_of(const split *s, int64_t outputs)
     const int64_t count = s->count ? s->count : 1, min_width = columns ? COLUMNS : 1;
     cut c = {.outputs = outputs, .width = TILE / count, .length = 1};
     if (c.width < min_width) c.width = min_width;
-    c.stretches = ceil_div(outputs, c.width);
+    c.ranges = ceil_div(outputs, c.width);
     if (s->n_folded) c.length = s->folded[s->n_folded - 1];
     c.block = columns ? BLOCK_ROWS : by_dense_rows(s) ? BLOCK : PACKED;
     c.per_row = ceil_div(c.length, c.block);
     c.blocks = s->count ? s->count / c.length * c.per_row : 0;
-    c.pieces = c.stretches ? ceil_div(WANTED_TILES, c.stretches) : 1;
+    c.pieces = c.ranges ? ceil_div(WANTED_TILES, c.ranges) : 1;
     const int64_t by_size = (outputs < c.width ? outputs : c.width) * s->count / TILE;
     if (c.pieces > by_size) c.pieces = by_size;
     if (c.pieces > c.blocks) c.pieces = c.blocks;

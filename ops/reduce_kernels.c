@@ -1,7 +1,7 @@
 /* The kernels of reductions over any axes of any layout, O(elements). The dimensions are split into
- * kept and reduced ones, and dimensions that lie behind each other are joined. If the last kept
- * dimension has stride 1 and the last reduced one has not, neighbouring outputs are folded
- * together, row by row (column path); else each output folds its own elements (row path).
+ * kept and reduced ones, and contiguous dimensions are joined. If the last kept dimension has
+ * stride 1 and the last reduced one has not, neighbouring outputs are folded together, row by row
+ * (column path); else each output folds its own elements (row path).
  *
  * Elements are folded in blocks, which stay in the second-level cache, so that an op may pass over
  * one twice. A block whose elements lie apart is packed, one that is stored as bf16 is widened. A

@@ -1,4 +1,4 @@
-/* What the import of ONNX asks of resize.c beside weft_resize. */
+/* What the ONNX import needs of resize.c besides weft_resize. */
 #ifndef WEFT_OPS_RESIZE_H
 #define WEFT_OPS_RESIZE_H
 

@@ -5,11 +5,11 @@
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Copies elements [from, to) of a row, laid out in stretches of `inner`, from the slice's row. */
-static inline void put_stretches(const slice_attr *attr, int64_t inner, const T *dy, T *row,
-                                 int64_t from, int64_t to)
+/* Copies elements [from, to) of a row, laid out in runs of `inner`, from the slice's row. */
+static inline void put_ranges(const slice_attr *attr, int64_t inner, const T *dy, T *row,
+                              int64_t from, int64_t to)
 {
-    if (attr->step == 1) { /* one stretch */
+    if (attr->step == 1) { /* one run */
         int64_t low = attr->begin * inner, high = low + attr->count * inner;
         low = from > low ? from : low;
         high = to < high ? to : high;
@@ -24,8 +24,7 @@ static inline void put_stretches(const slice_attr *attr, int64_t inner, const T 
     }
 }
 
-/* Row by row (an index of the dimensions in front of the axis): zeros, then the slice's elements.
- */
+/* Row by row (an index of the dimensions before the axis): zeros, then the slice's elements. */
 KERNEL(slice_scatter)
 {
     const slice_attr *attr = call->attr;
@@ -37,8 +36,8 @@ KERNEL(slice_scatter)
     memset((T *)dx->data + tile * TILE, 0, (size_t)(end - tile * TILE) * sizeof(T));
     for (int64_t at = tile * TILE; at < end;) {
         const int64_t r = at / row, from = at % row, to = row < end - r * row ? row : end - r * row;
-        put_stretches(attr, inner, (const T *)call->in[0].data + r * dy_row,
-                      (T *)dx->data + r * row, from, to);
+        put_ranges(attr, inner, (const T *)call->in[0].data + r * dy_row, (T *)dx->data + r * row,
+                   from, to);
         at = r * row + to;
     }
 }
@@ -117,7 +116,7 @@ static void vjp_slice_scatter(weft_vjp *v)
     v->grad_in[0] = weft_apply(v->graph, &weft_op_slice, v->attr, v->grad_out, 1, NULL);
 }
 
-/* An end in front of element 0, which a negative one would not be, is -size - 1. */
+/* An end before element 0 is written as -size - 1, since -1 would be the last element. */
 static void onnx_slice(weft_export *e)
 {
     const slice_attr *attr = e->attr;
@@ -248,7 +247,8 @@ void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count, weft_va
     for (size_t i = 0; pieces && i < count; i++) pieces[i] = WEFT_NO_VALUE;
     if (!pieces || count == 0 || count > INT64_MAX || size % (int64_t)count) {
         weft_graph_fail_in(graph, "chunk", WEFT_BAD_SHAPE,
-                           "%lld elements do not make %zu equal pieces", (long long)size, count);
+                           "%lld elements cannot be split into %zu equal pieces", (long long)size,
+                           count);
         return;
     }
     int64_t each = size / (int64_t)count;

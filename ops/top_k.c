@@ -1,11 +1,11 @@
 /* The k largest or smallest elements along an axis, in their order, with their indices. k may be
  * the whole axis, which sorts it.
  *
- * An element becomes an unsigned key, in whose order bits of floats lie as the numbers do; of equal
- * keys the lower index comes first. If k is a small part of the axis, a heap of the best k elements
- * so far has the worst of them on top: O(n log k), and near O(n) in random order. Otherwise all
- * elements are sorted by their bytes (a radix sort from the last byte on, which is stable): O(n). A
- * tile is some lines. */
+ * An element becomes an unsigned key whose order is that of the numbers; of equal keys the lower
+ * index comes first. If k is a small part of the axis, a heap of the best k elements so far has the
+ * worst of them on top: O(n log k), and near O(n) in random order. Otherwise all elements are
+ * sorted by their bytes (a radix sort from the last byte on, which is stable): O(n). A tile is some
+ * lines. */
 #include "kernels/kernel.h"
 
 typedef struct top_k_attr {

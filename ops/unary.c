@@ -25,8 +25,7 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
  * ONNX is an expression of operands of weft/export.h, of the operand x and the attributes;
  * NODE("Op") is the standard op that is the same. The formula of y is C on elements of type T, with
  * the attributes as T. The gradient of x is an expression of graph nodes: g is the gradient of y;
- * x, y and the attributes (as double) are known.
- */
+ * x, y and the attributes (as double) are known. */
 /* clang-format off */
 #define UNARY_OPS(X) \
     X(neg, PLAIN, "y = -x", NODE("Neg"), \
@@ -294,7 +293,7 @@ static weft_operand onnx_slope(weft_export *e, weft_operand x, double slope)
     return y;
 }
 
-/* An infinite bound is none. */
+/* An infinite bound does not limit. */
 static weft_operand onnx_clip(weft_export *e, weft_operand x, double low, double high)
 {
     const weft_dtype dtype = e->in_type[0].dtype;

@@ -15,7 +15,8 @@ typedef struct adam_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Elements of the gradient, or the value, behind the states: all of the state, or of a piece. */
+/* Elements of the input after the states, the gradient or the value: all of the state, or a
+ * piece. */
 #define TILE_RANGE                                                                                 \
     const int64_t n = numel_of(&call->in[call->n_out].shape), begin = tile * TILE;                 \
     const int64_t end = begin + TILE < n ? begin + TILE : n;
@@ -110,7 +111,8 @@ KERNEL(adam_update)
 
 #include <weft/ops.h>
 
-/* Inputs behind the first have the shape `shape`, up to the gradient, and are scalars after it. */
+/* Inputs after the first have the shape `shape` up to the gradient; the ones after it are
+ * scalars. */
 static bool infer_shapes(weft_infer *infer, weft_shape shape)
 {
     char a[128], b[128], name[128];

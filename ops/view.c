@@ -70,7 +70,7 @@ static bool infer_reshape(weft_infer *infer)
 }
 
 /* Matches groups of dimensions of equal product from the left; within a group the input must lie
- * like one dense stretch, whose stride the new dimensions then divide among them. */
+ * like one dimension of constant stride, which the new dimensions then divide among them. */
 static bool alias_reshape(const void *attr, const weft_type *in, const weft_layout *in_layout,
                           const weft_type *out, weft_layout *out_layout)
 {
@@ -151,7 +151,8 @@ weft_value weft_expand_dims(weft_graph *graph, weft_value x, int axis)
     weft_shape s = weft_shape_of(graph, x), r = {s.rank + 1, {0}};
     const int at = axis_from_front(axis, r.rank);
     if (at < 0 || at > s.rank || r.rank > WEFT_MAX_RANK) {
-        weft_graph_fail_in(graph, "expand_dims", WEFT_BAD_ARGUMENT, "no axis %d in rank %d", axis,
+        weft_graph_fail_in(graph, "expand_dims", WEFT_BAD_ARGUMENT,
+                           "axis %d is outside rank %d, or the rank exceeds the maximum", axis,
                            r.rank);
         return WEFT_NO_VALUE;
     }
@@ -182,8 +183,9 @@ static bool infer_permute(weft_infer *infer)
     weft_shape in = infer->in[0].shape, out = {in.rank, {0}};
     unsigned seen = 0;
     if (attr->count != in.rank)
-        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "an order of %d dimensions for %s",
-                               attr->count, weft_shape_text(in, text, sizeof text));
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                               "%d axes for %s, expected one for each dimension", attr->count,
+                               weft_shape_text(in, text, sizeof text));
     for (int i = 0; i < in.rank; i++) {
         const int axis = attr->axes[i];
         if (axis < 0 || axis >= in.rank || seen >> axis & 1)
@@ -252,8 +254,8 @@ weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_
     weft_axes order = {weft_rank(graph, x), {0}};
     const int a = axis_from_front(axis_a, order.count), b = axis_from_front(axis_b, order.count);
     if (a < 0 || a >= order.count || b < 0 || b >= order.count) {
-        weft_graph_fail_in(graph, "transpose", WEFT_BAD_ARGUMENT, "axes %d and %d in rank %d",
-                           axis_a, axis_b, order.count);
+        weft_graph_fail_in(graph, "transpose", WEFT_BAD_ARGUMENT,
+                           "axis %d or %d is outside rank %d", axis_a, axis_b, order.count);
         return WEFT_NO_VALUE;
     }
     for (int i = 0; i < order.count; i++) order.axis[i] = i == a ? b : i == b ? a : i;

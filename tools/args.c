@@ -62,7 +62,7 @@ size_t tool_bytes(const char *text, const char *what, struct argp_state *state)
 weft_precision tool_precision(const char *text, struct argp_state *state)
 {
     const int precision = tool_choice(TOOL_PRECISIONS, text);
-    if (precision < 0) tool_usage_error(state, "--precision is f32 or bf16, not \"%s\"", text);
+    if (precision < 0) tool_usage_error(state, "--precision must be f32 or bf16, not \"%s\"", text);
     return (weft_precision)precision;
 }
 

@@ -1,4 +1,5 @@
-/* Checkpoints: the file of a run, the model that it names, and that model as inputs and outputs. */
+/* Checkpoints: finds the file of a run and the model that it names, and builds that model's graph
+ * with inputs and outputs. */
 #include "tool.h"
 
 #include "base/match.h"
@@ -21,7 +22,7 @@ weft_status tool_checkpoint_path(const char *run, char path[4096], weft_error *e
     }
     if (found && n < 4096) return WEFT_OK;
     return weft_error_set(error, WEFT_NOT_FOUND, run,
-                          "is no checkpoint, and no folder with a model.safetensors");
+                          "is neither a checkpoint nor a folder with a model.safetensors");
 }
 
 weft_status tool_checkpoint_model(const weft_params *params, const char *path, const char *more,

@@ -1,6 +1,6 @@
-/* The command line of a command: argp, with -h for --help, a description of its options as JSON
- * (--help-json), from which manual pages and completions are made (tools/man), and the option that
- * was probably meant by a mistyped one. */
+/* The command line of a command: argp, with -h for --help, a description of the options as JSON
+ * (--help-json), from which manual pages and completions are made (tools/man), and suggestions for
+ * mistyped options. */
 #include "tool.h"
 
 #include "base/guess.h"
@@ -127,7 +127,7 @@ static int print_description(const struct argp *argp, const char *name, const en
 static const char *const own_options[] = {"help", "usage", "version"};
 #define N_OWN (sizeof own_options / sizeof *own_options)
 
-/* Names like getopt's: the beginning of a name will do. */
+/* Compares names as getopt does: a prefix is enough. */
 static bool begins(const char *name, const char *text, size_t length)
 {
     return name && !strncmp(name, text, length);
@@ -173,7 +173,7 @@ static void end_with_help(const char *command)
     exit(EXIT_USAGE);
 }
 
-/* Ends the program if the argument of an option is the name of something, but empty. `value` may be
+/* Ends the program if the argument of an option must be a name, but is empty. `value` may be
  * NULL. */
 static void check_value(const char *command, const struct argp_option *o, const char *value)
 {
@@ -188,7 +188,7 @@ static void check_value(const char *command, const struct argp_option *o, const 
     }
 }
 
-/* Ends the program with the option that was probably meant; argp refuses the others. */
+/* Ends the program with a suggestion for a mistyped option; argp refuses the others. */
 static void suggest(const entries *list, const char *command, const char *text, size_t length)
 {
     guess g = guess_of(text, length);

@@ -1,5 +1,5 @@
-/* The variables of the environment that weft reads, WEFT_*. A wrong value is an error of every
- * command, also of one that has no use for it. */
+/* The variables of the environment that weft reads, WEFT_*. A wrong value is an error in every
+ * command, even in one that does not use it. */
 #include "parallel.h"
 #include "tool.h"
 

@@ -58,7 +58,7 @@ bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error
 
 /* ---- Files ---- */
 
-/* The whole of a stream, with a zero byte behind it; closes it. */
+/* The whole of a stream, followed by a zero byte; closes it. */
 static char *read_all(FILE *file, const char *path, size_t *bytes, weft_error *error)
 {
     char *data = NULL;

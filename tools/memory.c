@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* The number behind a key, or of the whole file if that is NULL; NAN if there is none ("max"). */
+/* The number after a key, or of the whole file if that is NULL; NAN if there is none ("max"). */
 static double number_of(const char *path, const char *key)
 {
     char line[512];

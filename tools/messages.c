@@ -17,8 +17,8 @@ const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES])
     return text_printable(buffer, TOOL_NAME_BYTES, text);
 }
 
-/* Formats a line. Of a long one, the beginning and the end remain: names are long, not what is said
- * of them. Without memory, the end is cut. */
+/* Formats a line. A long one is cut in the middle, since the long part is a name. Without memory,
+ * the end is cut. */
 static void format_line(char line[LINE_BYTES], const char *format, va_list arguments)
 {
     static const char gap[] = " ... ";

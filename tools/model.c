@@ -109,7 +109,7 @@ static weft_status build_file(built_model *m, bool evaluated, weft_error *error)
         status = tool_take_error(weft_graph_error(m->graph), error);
     free(inputs);
     if (status != WEFT_OK) return status;
-    m->io.vocab = 2; /* made-up integers are 0 and 1, valid as indices and as sizes */
+    m->io.vocab = 2; /* synthetic integers are 0 and 1, valid as indices and as sizes */
     m->io.output = m->outputs[0];
     for (size_t i = m->n_outputs; i-- > 0;)
         if (weft_dtype_is_float(weft_dtype_of(m->graph, m->outputs[i])))

@@ -14,7 +14,7 @@ enum { KEY_CONSTANT = 256, KEY_DIM, KEY_BATCH };
 
 static const struct argp_option options[] = {
     {"dim", KEY_DIM, "NAME=N", 0,
-     "size of the dimensions called NAME, or INPUT:AXIS=N of one, which FILE.onnx leaves open", 0},
+     "size of the open dimensions called NAME in FILE.onnx, or of one: INPUT:AXIS=N", 0},
     {"batch", KEY_BATCH, "N", 0, "size of other open first dimensions (default 1)", 0},
     {"constant", KEY_CONSTANT, "NAME=FILE", 0,
      "contents, from FILE.npy or FILE.npz:ARRAY, of an input that shapes depend on: it is fixed "
@@ -23,7 +23,7 @@ static const struct argp_option options[] = {
      0},
     {0}};
 
-/* Splits "NAME=REST" in place; NULL if it is no such text. */
+/* Splits "NAME=REST" in place; NULL if the text has another form. */
 static char *split(char *text)
 {
     char *equals = strchr(text, '=');

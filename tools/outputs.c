@@ -1,4 +1,4 @@
-/* What a command must not write over: the files that it reads. */
+/* Checks that a command does not overwrite the files that it reads. */
 #include "tool.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
-/* See parallel.h. MPI is not touched in a single process: beginning it takes long, and fails where
- * no launcher can be reached. */
+/* See parallel.h. A single process does not start MPI: that takes long, and fails where no launcher
+ * can be reached. */
 #include "parallel.h"
 
 #include "tool.h"
@@ -16,8 +16,8 @@
 /* How long the process waits for the other ranks to end as it does. */
 #define END_SECONDS 2
 
-/* What launchers set for each process: the number of processes and the rank. Slurm sets its number
- * in any job step, but the rank of PMIx only in one that starts processes for MPI. */
+/* Variables that launchers set for each process: the number of processes and the rank. Slurm sets
+ * its number in any job step, but the rank of PMIx only in one that starts processes for MPI. */
 static const struct {
     const char *size, *rank;
 } launchers[] = {

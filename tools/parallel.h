@@ -1,4 +1,4 @@
-/* The program as one of several processes that MPI has started. */
+/* Runs the program as one of several processes that MPI has started. */
 #ifndef WEFT_TOOLS_PARALLEL_H
 #define WEFT_TOOLS_PARALLEL_H
 

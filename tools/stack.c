@@ -1,6 +1,6 @@
-/* The stack of the program. Commands and the libraries that they use need more than the 64 KiB with
- * which weft's own library does, so under a smaller limit (ulimit -s) everything runs on a thread
- * whose stack is large enough. */
+/* The stack of the program. weft's own library needs 64 KiB, but commands and the libraries that
+ * they use need more. Under a smaller limit (ulimit -s) everything runs on a thread whose stack is
+ * large enough. */
 #include "tool.h"
 
 #include <pthread.h>

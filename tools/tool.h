@@ -50,7 +50,7 @@ const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES]);
  * calls setlocale, so the decimal point is a point. */
 void tool_print_line(FILE *file, const char *format, ...) WEFT_PRINTF(2, 3);
 /* Columns of the lines on standard output: those that the environment variable COLUMNS gives, or of
- * the terminal; 80 if it is none. At least 32. */
+ * the terminal; 80 if it is not a terminal. At least 32. */
 int tool_width(void);
 /* The same as tool_print_line for "weft: WHERE: MESSAGE" on stderr; return EXIT_ERROR. */
 int tool_fail(const weft_error *error);
@@ -104,7 +104,7 @@ bool tool_copy_file(const char *from, const char *to, weft_error *error);
  * the backends of matrix products. Fails if the backend named by WEFT_GEMM is not available. */
 weft_status tool_machine_json(cJSON *json, weft_error *error);
 
-/* At most so many --dim, --constant or --input. */
+/* The maximum number of --dim, --constant or --input. */
 #define TOOL_MAX_NAMED 64
 
 /* Files of NumPy arrays: NAME=FILE, or a whole archive, whose name is NULL. */
@@ -135,7 +135,7 @@ typedef struct onnx_args {
     named_files constants;
     const char *out; /* that the command writes: tool_load_onnx refuses to read it; NULL: none */
 } onnx_args;
-/* Adds "NAME=N" or "INPUT:AXIS=N", which `text` becomes part of; false if it is none. */
+/* Adds "NAME=N" or "INPUT:AXIS=N", which `text` becomes part of; false if the text is neither. */
 bool tool_add_dim(onnx_args *args, char *text);
 /* The options --dim, --batch and --constant, for a child whose input is an onnx_args. */
 extern const struct argp onnx_argp;
@@ -150,7 +150,7 @@ weft_status tool_check_onnx_output(const char *out, const onnx_args *args, const
                                    weft_error *error);
 /* The folder of a run of `weft fit`: finds its model.onnx, and the checkpoint that weights are to
  * be read from, the best one if there is one, unless RUN names a checkpoint in it. False if it is
- * no such folder. */
+ * not such a folder. */
 bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096]);
 
 /* ---- Checkpoints ---- */
@@ -197,26 +197,26 @@ typedef struct model_args {
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n_options;
     onnx_args onnx;
-    bool evaluated;         /* the file is that of a run of weft fit: as it is evaluated */
+    bool evaluated;         /* the file belongs to a run of weft fit: build it for evaluation */
     weft_plan_options plan; /* fixed_states is not for training */
 } model_args;
-/* What --precision and --keep-f32 do, for --help. */
+/* The help of --precision and --keep-f32. */
 #define TOOL_PRECISION                                                                             \
-    "f32, or bf16: values are stored as bf16, in half the bytes, products multiply bf16, and "     \
+    "f32, or bf16: values are stored as bf16, in half the bytes; matrix products multiply bf16, "  \
     "everything else computes in f32 (f32)"
 #define TOOL_KEEP_F32                                                                              \
     "with --precision bf16, nodes of these scopes, such as dec.out,enc.0, store f32"
 #define TOOL_PRECISIONS "f32|bf16" /* in the order of weft_precision */
 /* Reads one of them for --precision; ends the program on another text. */
 weft_precision tool_precision(const char *text, struct argp_state *state);
-/* What --fixed does, for --help. */
+/* The help of --fixed. */
 #define TOOL_FIXED                                                                                 \
-    "parameters do not change from run to run: what depends on them alone is computed in the "     \
-    "first run only (not with --train)"
-/* What --memory SIZE does, for --help. */
+    "parameters do not change between runs: values that depend only on them are computed once, "   \
+    "in the first run (not with --train)"
+/* The help of --memory SIZE. */
 #define TOOL_MEMORY                                                                                \
-    "maximum of the arena, such as 500M or 2G bytes (10^9): with --train the backward pass "       \
-    "computes values again to keep to it"
+    "maximum of the arena, such as 500M or 2G bytes (10^9); with --train the backward pass "       \
+    "recomputes values to stay below it"
 /* For messages: the model's name or the file's path; NULL if neither was given. */
 const char *tool_model_name(const model_args *args);
 /* Splits "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
@@ -257,7 +257,7 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
 weft_status tool_build_args(const model_args *args, bool training, built_model *out,
                             weft_error *error);
 void tool_free_model(built_model *model);
-/* Adds the loss that stands for a file's own: the mean of squares of io.output. */
+/* Adds a loss for a file, which has none of its own: the mean of squares of io.output. */
 weft_status tool_add_loss(built_model *model, weft_error *error);
 /* The targets of a run: loss and step if training, else the output. Returns how many. */
 size_t tool_targets(const built_model *model, weft_value targets[2]);
@@ -270,12 +270,12 @@ typedef struct plan_fact {
 } plan_fact;
 #define TOOL_PLAN_FACTS 17
 void tool_plan_facts(const weft_plan_stats *stats, plan_fact facts[TOOL_PLAN_FACTS]);
-/* Copies a file's graph and weights, with f64 in the place of f32. `out` has no file and is freed
- * by tool_free_model, whether that fails or not. */
+/* Copies a file's graph and weights, with f64 instead of f32. `out` has no file and is freed by
+ * tool_free_model, whether that fails or not. */
 weft_status tool_widen(const built_model *model, built_model *out, weft_params *weights,
                        weft_error *error);
 
-/* Made-up data for every input of a model's graph; the caller frees them. */
+/* Synthetic data for every input of a model's graph; the caller frees them. */
 typedef struct sample_inputs {
     weft_check_feed *feed;
     size_t n;
@@ -284,7 +284,7 @@ weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_er
 weft_status sample_inputs_feed(const sample_inputs *e, weft_session *session, weft_error *error);
 void sample_inputs_free(sample_inputs *e);
 
-/* A model with its first parameters (a file's weights) and made-up inputs, ready to run. */
+/* A model with its first parameters (a file's weights) and synthetic inputs, ready to run. */
 typedef struct trial {
     built_model m;
     weft_plan *plan;
@@ -311,12 +311,12 @@ weft_status trial_peaks(const trial *trial, int threads, weft_peaks *peaks, weft
 weft_status tool_check_environment(weft_error *error);
 
 bool tool_ends_with(const char *text, const char *end);
-/* Whether a path names a file beside a checkpoint of several processes (weft_trainer_save). */
+/* Whether a path names a rank's file of a checkpoint of several processes (weft_trainer_save). */
 bool tool_is_rank_file(const char *path);
 /* For the message about a name that no model has: "; did you mean \"NAME\"?", or "". */
 #define TOOL_GUESS_BYTES 96
 const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES]);
-/* The index of a text in "one|other|..."; -1 if it is none of them. */
+/* The index of a text in "one|other|..."; -1 if it is not one of them. */
 int tool_choice(const char *choices, const char *text);
 
 /* Seconds of the monotonic clock. */
@@ -324,14 +324,14 @@ double tool_seconds(void);
 /* Bytes that this process may still allocate (machine, control groups, limits); NAN if unknown. */
 double tool_memory_available(void);
 
-/* A number of bytes: digits, which K, M, G or T may follow (10^3, 10^6, 10^9, 10^12); false if it
- * is none or less than 1. */
+/* A number of bytes: digits, which K, M, G or T may follow (10^3, 10^6, 10^9, 10^12); false if the
+ * text is not a number or is less than 1. */
 bool tool_read_bytes(const char *text, size_t *bytes);
-/* The same of the argument of an option `what`; ends the program with a usage error if it is none.
- */
+/* The same of the argument of an option `what`; ends the program with a usage error if it is
+ * invalid. */
 size_t tool_bytes(const char *text, const char *what, struct argp_state *state);
 /* A whole number of [min, max] from an argument of the command line; ends the program with a usage
- * error if the text is none. */
+ * error if the text is invalid. */
 long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state);
 /* The same for a number of any kind. */
 double tool_real(const char *text, const char *what, double min, double max,

@@ -1,5 +1,5 @@
 /* A graph in f64, for checks of gradients. The nodes of a graph are copied one by one; their dtypes
- * follow from their inputs. What still has f32, such as a constant, is cast. O(nodes). */
+ * follow from their inputs. Values that still have f32, such as constants, are cast. O(nodes). */
 #include "tool.h"
 
 #include <stdlib.h>

@@ -27,18 +27,20 @@ WEFT_API void weft_grad_of(weft_graph *graph, const weft_value *outputs,
                            const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
                            size_t n, weft_value *grads);
 
-/* Hears of each gradient as soon as it is complete, and says what the backward pass reads. */
+/* Callbacks: `ready` gets each gradient as soon as it is complete, `again` chooses what the
+ * backward pass reads. */
 typedef struct weft_grad_hooks {
-    void (*ready)(void *context, size_t i, weft_value gradient); /* NULL: it does not hear */
+    void (*ready)(void *context, size_t i, weft_value gradient); /* NULL: not called */
     void *context;
-    /* A value with the same contents as one of the forward pass that the backward pass is about to
-     * read, such as the same nodes once more, so that the first need not live that long; or the
-     * value itself. Called where the reader is differentiated. NULL: always itself. */
+    /* Returns what the backward pass reads instead of a value of the forward pass: a value with the
+     * same contents, such as the same nodes once more, so that the first need not live that long;
+     * or the value itself. Called where the reader is differentiated. NULL: always the value
+     * itself. */
     weft_value (*again)(void *context, weft_value value);
 } weft_grad_hooks;
-/* As weft_grad_of. `ready` is called for each i, those that are complete first first: nodes that it
- * adds come in the order of the graph right behind those that compute gradient i, and so run before
- * the rest of the backward pass. */
+/* As weft_grad_of. `ready` is called for each i, in the order in which gradients are complete.
+ * Nodes that it adds come right after those that compute gradient i, and so run before the rest of
+ * the backward pass. */
 WEFT_API void weft_grad_each(weft_graph *graph, const weft_value *outputs,
                              const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
                              size_t n, weft_value *grads, const weft_grad_hooks *ready);
@@ -59,10 +61,10 @@ typedef struct weft_check_feed {
 } weft_check_feed;
 
 /* Compares the gradients of `loss` that weft_grad computes with central differences, in f64, at the
- * contents of `params` and `feeds`. wrt[0..n-1] are f64 parameters or inputs; NULL and 0 stand for
- * all trainable parameters declared so far. Of each, `per_value` elements at most are checked,
- * chosen by the seed (0: all). The check passes if result->worst_error is small; the status only
- * says whether it could be made. */
+ * contents of `params` and `feeds`. wrt[0..n-1] are f64 parameters or inputs; NULL and 0 mean all
+ * trainable parameters declared so far. At most `per_value` elements of each are checked, chosen by
+ * the seed (0: all). The check passes if result->worst_error is small; the status only says whether
+ * it could be made. */
 WEFT_API weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_value *wrt,
                                          size_t n, weft_params *params,
                                          const weft_check_feed *feeds, size_t n_feeds,
@@ -72,16 +74,15 @@ WEFT_API weft_status weft_check_gradient(weft_graph *graph, weft_value loss, con
 /* Checks an op on one of its samples, in f64. First, of order 1, its outputs for transposed,
  * stepped, reversed and broadcast views of the inputs, and for large inputs on whose blocks it may
  * run, against those for dense inputs: if they differ, result->worst_error is infinite, and the
- * gradient is not checked. Then order 1 checks the gradient of sum(output *
- * cotangent) with a random cotangent; order 2 the gradient of such a sum of those gradients.
- * result->checked is 0 if the op has no floating input or no gradient. `flip`, the index of a
- * sample input or -1, negates the analytic gradient of that input, to prove that the check notices.
- */
+ * gradient is not checked. Then order 1 checks the gradient of sum(output * cotangent) with a
+ * random cotangent; order 2 checks the gradient of such a sum of those gradients. result->checked
+ * is 0 if the op has no floating input or no gradient. `flip`, the index of a sample input or -1,
+ * negates the analytic gradient of that input, to prove that the check notices. */
 WEFT_API weft_status weft_check_op(const weft_op *op, size_t sample, int order, int flip,
                                    uint64_t seed, weft_check_result *result, weft_error *error);
 
-/* Fills contiguous `data` with random values as the sample input describes; `dtype` is what
- * WEFT_FLOAT stands for. */
+/* Fills contiguous `data` with random values as the sample input describes; `dtype` replaces
+ * WEFT_FLOAT. */
 WEFT_API void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed,
                                void *data);
 
@@ -126,8 +127,8 @@ typedef struct weft_rms_options {
 } weft_rms_options;
 
 /* Settings of the parameters whose names match one of the comma-separated patterns, such as
- * "embedding,enc.*.bias", in place of the optimiser's: `*` stands for any text, `?` for one byte.
- * Of several groups that match a parameter, the first applies. */
+ * "embedding,enc.*.bias", instead of the optimiser's: `*` matches any text, `?` one byte. Of
+ * several groups that match a parameter, the first applies. */
 typedef struct weft_param_group {
     const char *names;   /* required; an error if no state of the graph matches, unless the model is
                             split */
@@ -208,8 +209,7 @@ typedef struct weft_optimizer {
  * WEFT_MAX_TRAINED_NAME bytes of a parameter, WEFT_MAX_STEP_NAME of the optimiser.
  *
  * Running averages (weft_track) move in the same step, without a part in norm, clipping and decay:
- * all of the graph if params are NULL, else those whose states are in the list, behind the
- * parameters.
+ * all of the graph if params are NULL, else those whose states follow the parameters in the list.
  *
  * A graph may have several steps with different names and parameters, such as the two sides of a
  * GAN. One plan of both computes both updates from the old parameters; a plan of each lets them
@@ -220,7 +220,7 @@ WEFT_API weft_value weft_train_step(weft_graph *graph, weft_value loss, const we
 /* Adds a training step that takes gradients, such as sums over several batches: clipping and the
  * updates of params[0..n-1], n >= 1. The guard also watches `loss`, unless it is WEFT_NO_VALUE.
  * updated[0..n-1] (may be NULL) become the updated parameters, for further computation; a frozen
- * parameter's is the parameter itself. Running averages are behind the parameters; their gradients
+ * parameter's is the parameter itself. Running averages come after the parameters; their gradients
  * are the values that they move towards. With optimizer->shards, grads are those of this rank's
  * pieces (weft_reducer_finish), and every rank must add the same step. */
 WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,

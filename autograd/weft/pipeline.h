@@ -2,9 +2,9 @@
  *
  * Every process builds the whole graph, which costs no memory for parameters, and cuts out its
  * stage: a graph of its own that receives values from lower stages and sends values to higher ones.
- * Its backward pass receives the gradients of what it sent, and sends those of what it received. A
- * stage works on one batch while the next stage works on the batch before, if the program runs
- * several sessions in turn and each stops between its forward and backward pass (weft_run_before).
+ * Its backward pass receives the gradients of what it sent, and sends those of what it received.
+ * Stages can work on different batches at the same time: the program runs several sessions in turn,
+ * each of which stops between its forward and backward pass (weft_run_before).
  */
 #ifndef WEFT_PIPELINE_H
 #define WEFT_PIPELINE_H
@@ -20,20 +20,20 @@ extern "C" {
 typedef struct weft_stage weft_stage;
 
 /* Cuts the nodes that targets[0..n-1] need into ranks.size stages, and makes the graph of stage
- * ranks.rank. Stages are contiguous in the order of declaration, and chosen such that the one with
- * most work (flops, and bytes to exchange) has as little as possible; the same on all ranks. Nodes
- * that depend on no trainable parameter, such as masks, are part of every stage that needs them, as
- * are views of parameters; the last stage has those that are targets. A parameter that several
- * stages read is a parameter of each (weft_stage_holds). Values keep their names and scopes, and
- * random ops their numbers. `training`: weft_stage_grad will be called, so gradients of the values
- * that are sent come back. The whole graph may be freed afterwards; its values are still names for
- * the functions below. NULL on failure: for example if there are fewer nodes to divide than ranks,
- * or if a stage reads a state that only another one updates. */
+ * ranks.rank. Stages are contiguous in the order of declaration, and chosen to minimise the work
+ * (flops, and bytes to exchange) of the most expensive one; the choice is the same on all ranks.
+ * Nodes that depend on no trainable parameter, such as masks, are part of every stage that needs
+ * them, as are views of parameters; the last stage has those that are targets. A parameter that
+ * several stages read is a parameter of each (weft_stage_holds). Values keep their names and
+ * scopes, and random ops their numbers. `training`: weft_stage_grad will be called, so gradients of
+ * the values that are sent come back. The whole graph may be freed afterwards; its values are still
+ * names for the functions below. NULL on failure: for example if there are fewer nodes to divide
+ * than ranks, or if a stage reads a state that only another one updates. */
 WEFT_API weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, size_t n,
                                     bool training, weft_ranks ranks, weft_error *error);
-/* The same, but a stage begins at the first reader of a parameter that begins in that stage of
- * `like`, which is of the same model and rank: so the parameters of a stage are the same for all
- * shapes of a model. */
+/* The same, but cut as `like`, a stage of the same model and rank: each stage begins at the first
+ * reader of a parameter that begins in that stage of `like`. So the parameters of a stage are the
+ * same for all shapes of a model. */
 WEFT_API weft_stage *weft_stage_new_like(const weft_graph *whole, const weft_value *targets,
                                          size_t n, bool training, const weft_stage *like,
                                          weft_error *error);
@@ -41,8 +41,8 @@ WEFT_API weft_stage *weft_stage_new_like(const weft_graph *whole, const weft_val
 WEFT_API void weft_stage_free(weft_stage *stage);
 /* The graph, which the caller owns from the first call on. */
 WEFT_API weft_graph *weft_stage_graph(weft_stage *stage);
-/* What became of a value of the whole graph; WEFT_NO_VALUE if this stage does not compute it. A
- * value that a lower stage sends is found, too. */
+/* The stage's value for a value of the whole graph, whether the stage computes it or receives it
+ * from a lower stage; else WEFT_NO_VALUE. */
 WEFT_API weft_value weft_stage_value(const weft_stage *stage, weft_value value);
 /* The stage that computes a value of the whole graph, the lowest one if several do; -1 if none. */
 WEFT_API int weft_stage_of(const weft_stage *stage, weft_value value);

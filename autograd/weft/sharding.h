@@ -96,8 +96,8 @@ WEFT_API weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_sh
 WEFT_API void weft_gathered_free(weft_gathered *gathered);
 /* The copy, which the caller owns from the first call on. */
 WEFT_API weft_graph *weft_gathered_graph(weft_gathered *gathered);
-/* What became of a value of the graph: of a parameter that is cut, the gathered one, which
- * gradients are of. */
+/* The copy's value for a value of the graph; for a parameter that is cut, the gathered value, with
+ * respect to which weft_grad differentiates. */
 WEFT_API weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value);
 /* Writes at most `capacity` of the gathered parameters, in order of declaration, and returns how
  * many there are. */

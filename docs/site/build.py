@@ -3,8 +3,7 @@
 
     build.py SOURCE_ROOT WEFT VERSION OUTPUT [DEPFILE]
 
-SOURCE_ROOT is the source tree and WEFT the program. The site is written to the folder OUTPUT; what it is made of lies
-beside it, in OUTPUT.source. It consists of
+SOURCE_ROOT is the source tree and WEFT the program. The site is written to the folder OUTPUT; its sources lie in OUTPUT.source. It consists of
 
 - the pages docs/*.md, README.md and DESIGN.md. The sections of docs/index.md are the sections of the book, and each
   list of links there is a part of its table of contents. Pages that index.md does not name follow at the end
@@ -44,7 +43,7 @@ class Book:
                 self.pages[root / name] = page
 
     def link(self, source, page, target):
-        """A link of the file `source`, the page `page`, as a link of the site; None if nothing there stands for it."""
+        """A link of the file `source`, the page `page`, as a link of the site; None if the site has no such page."""
         path, hash_sign, anchor = target.partition("#")
         if re.match(r"[a-z]+:", target) or not path:
             return target

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Doxygen's filter for weft's headers: prints the header FILE with its plain comments as Doxygen's.
 
-A comment in front of a declaration documents it, one behind a field or a constant documents that, and the first
+A comment in front of a declaration documents it, one after a field or a constant documents that, and the first
 comment documents the file. A comment in front of several declarations without a line between them documents the first;
 the others refer to it. Lines that are indented within a comment are set as they are, and `code` as code. Comments in
 the bodies of functions and macros stay as they are."""

@@ -21,8 +21,8 @@ char *arena_text(arena *a, const char *text);
 void arena_truncate(arena *a, const void *memory);
 void arena_free(arena *a);
 
-/* Memory of its own with any contents, 64-byte aligned, in huge pages if it is large; NULL if there
- * is none. */
+/* A separate allocation with undefined contents, 64-byte aligned, in huge pages if it is large;
+ * NULL when memory is out. */
 void *arena_memory(size_t bytes);
 
 #endif

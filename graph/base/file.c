@@ -39,8 +39,7 @@ bool file_is_stream(const char *path)
 
 /* ---- Reading ---- */
 
-/* Without O_NONBLOCK, the opening of a pipe would wait for a writer. A regular file has no use for
- * it. */
+/* Without O_NONBLOCK, the opening of a pipe would wait for a writer. Regular files ignore it. */
 static int open_checked(const char *path, bool once)
 {
     struct stat info;

@@ -113,7 +113,7 @@ static size_t string_bytes(const char *text, size_t length)
 }
 
 /* Length of the value at the beginning of a text, up to its closing bracket if it has one; 0 if
- * there is no value, or if it does not end. */
+ * none begins there, or if it does not end. */
 static size_t value_bytes(const char *text, size_t length)
 {
     size_t i = 0, depth = 0;

@@ -1,6 +1,6 @@
-/* base/json.h - cJSON with what it lacks: out of memory is distinguished from malformed text,
- * numbers do not depend on the locale, and large objects can be read member by member, without a
- * tree of the whole. Not installed.
+/* base/json.h - cJSON with three additions: it distinguishes out of memory from malformed text, its
+ * numbers do not depend on the locale, and it reads large objects member by member, without a tree
+ * of the whole. Not installed.
  */
 #ifndef WEFT_BASE_JSON_H
 #define WEFT_BASE_JSON_H

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of each kind that a text lists, and missing names that it searches a near name for. */
+/* Names of each kind that a message lists; missing names for which a similar one is searched. */
 enum { MAX_LISTED = 3, MAX_GUESSED = 16 };
 
 static int by_name(const void *left, const void *right)

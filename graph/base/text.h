@@ -21,8 +21,8 @@ extern "C" {
 #endif
 
 /* Reads the number at the beginning of `text`, in any form of strtod ("0.5", "1e-3", "0x1p-2",
- * "inf", "nan"), and returns a pointer behind it; NULL if there is none. Leading white space is
- * refused. */
+ * "inf", "nan"), and returns a pointer to what follows; NULL if no number begins there. Leading
+ * white space is refused. */
 const char *text_read_double(const char *text, double *value);
 /* Reads the whole of `text` as a number; false if it is not one, or if anything follows it. */
 bool text_to_double(const char *text, double *value);
@@ -64,8 +64,8 @@ bool text_is_utf8(const char *text);
  * truncated, never within a character. Returns `buffer`, which must not overlap `text`. */
 const char *text_printable(char *buffer, size_t size, const char *text);
 
-/* Writes a number of bytes with three digits and a decimal unit ("12.3 MB", "512 B"), as all output
- * for people has them, and returns `buffer`. */
+/* Writes a number of bytes with three digits and a decimal unit ("12.3 MB", "512 B"), as in all
+ * human-readable output, and returns `buffer`. */
 #define TEXT_SIZE_BYTES 40
 const char *text_from_bytes(double bytes, char buffer[TEXT_SIZE_BYTES]);
 /* Decimals with which a number of a table has three digits: 3 to 0. */
@@ -79,9 +79,9 @@ void text_print_left(FILE *file, const char *text, int width);
 /* Whether the whole of `text` matches a pattern, in which `*` matches any characters and `?` one
  * byte. O(pattern length x text length). */
 bool text_match(const char *pattern, size_t pattern_length, const char *text);
-/* The bytes of the component that a scope begins with. Components are separated by single dots;
- * more dots, and dots at the ends of the scope, belong to a component ("a..b" is "a" and ".b", and
- * "a." is one), so each is followed by a dot or the end, and only that of "" is empty. */
+/* The bytes of the first component of a scope. Single dots separate components. Further dots, and
+ * dots at the ends of the scope, belong to a component: "a..b" is "a" and ".b", and "a." is one. So
+ * each is followed by a dot or the end, and only that of "" is empty. */
 size_t text_component(const char *scope);
 /* Whether a comma-separated list of scopes, or NULL, has `name` or a scope around it. */
 bool text_in_scopes(const char *list, const char *name);

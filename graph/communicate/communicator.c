@@ -1,4 +1,4 @@
-/* Waiting for exchanges, and the exchanges that programs need beside those of graphs. */
+/* Waiting for exchanges, and the exchanges that programs need besides those of graphs. */
 #include <weft/communicator.h>
 
 #include "base/clock.h"
@@ -48,8 +48,8 @@ weft_status weft_exchange_start(weft_communicator *communicator, const weft_exch
 }
 
 /* Gives an exchange up, and with it the communicator, unless it is done now or another rank has
- * failed. This is tested after the ranks are listed: one that has just given up is no longer in
- * its exchange and would be listed too. */
+ * failed. This is tested after the ranks are listed: one that has just given up is no longer in its
+ * exchange and would be listed as well. */
 static weft_status too_long(weft_communicator *c, void *request, bool *done, weft_error *error)
 {
     weft_error late = WEFT_NO_ERROR;

@@ -1,9 +1,9 @@
 /* A communicator whose ranks are threads of one process, for tests.
  *
  * One mutex guards everything. Each rank has a list of its open requests. The call of `start` that
- * completes an exchange (the last rank of a collective one, the second side of a message) checks it
- * and copies the bytes of all ranks, so no data is stored in between. A request therefore costs a
- * search through the open requests of the other ranks. */
+ * completes an exchange (by the last rank, or the second side of a message) checks it and copies
+ * the bytes of all ranks, so no data is stored in between. A request therefore costs a search
+ * through the open requests of the other ranks. */
 #include <weft/communicator.h>
 
 #include "base/exchange.h"
@@ -376,7 +376,7 @@ weft_status weft_communicator_threads(int size, double seconds, weft_communicato
     weft_error_clear(error);
     if (size < 1 || !all)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_communicator_threads",
-                              "%d ranks, or no array for them; expected 1 or more", size);
+                              "%d ranks, or a NULL array; expected 1 rank or more", size);
     world *w = calloc(1, sizeof *w);
     if (!w || pthread_mutex_init(&w->lock, NULL) != 0) {
         free(w);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Bytes of a field of attributes; of a text at least. */
+/* Bytes of a field of attributes; for a text, the minimum. */
 static const size_t field_bytes[] = {
     [WEFT_ATTR_INT] = sizeof(int32_t),
     [WEFT_ATTR_INT64] = sizeof(int64_t),

@@ -6,7 +6,7 @@
 
 #define DOT_HIDDEN UINT32_MAX
 
-/* A box stands for the nodes of one role in one scope, by the name of the first of them. */
+/* A box: the nodes of one role in one scope, under the name of the first of them. */
 typedef struct dot_box {
     uint32_t nodes;    /* 0: the node is drawn by itself, or in the box of another */
     const char *scope; /* its first `length` bytes */

@@ -298,7 +298,7 @@ static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value 
         if (graph_owns(graph, inputs[i])) continue;
         weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT, "%s %s",
                            weft_infer_input(&names, i, name, sizeof name),
-                           !inputs[i].id                   ? "is no value"
+                           !inputs[i].id                   ? "is WEFT_NO_VALUE, expected a value"
                            : inputs[i].graph != graph->tag ? "belongs to another graph"
                                                            : "is an unknown value");
         return false;
@@ -393,8 +393,8 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         return WEFT_NO_VALUE;
     }
     if (graph->n_nodes == WEFT_MAX_NODES) {
-        weft_graph_fail_in(graph, op->name, WEFT_TOO_LARGE,
-                           "the graph has %d nodes, as many as it may", WEFT_MAX_NODES);
+        weft_graph_fail_in(graph, op->name, WEFT_TOO_LARGE, "the graph has %d nodes, the maximum",
+                           WEFT_MAX_NODES);
         return WEFT_NO_VALUE;
     }
     if (!check_inputs(graph, op, inputs, count)) return WEFT_NO_VALUE;

@@ -40,7 +40,7 @@ struct weft_graph {
     uint32_t tag;
     node_record *nodes;
     size_t n_nodes, node_capacity;
-    value_record *values; /* [0] stands for WEFT_NO_VALUE */
+    value_record *values; /* [0] is WEFT_NO_VALUE */
     size_t n_values, value_capacity;
     name_table names; /* value ids */
     weft_type *types; /* of the inputs of one node, for its shape rule; and their names */

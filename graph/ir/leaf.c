@@ -29,13 +29,12 @@ static bool infer_state(weft_infer *infer)
     const weft_part *part = &attr->part;
     infer->out[0] = (weft_type){attr->dtype, attr->shape};
     if (part->whole && !part_fits(part, attr->shape))
-        return weft_infer_fail(
-            infer, WEFT_BAD_SHAPE,
-            "%lld elements from %lld on are no part of axis %d with %lld of them",
-            part->axis >= 0 && part->axis < attr->shape.rank
-                ? (long long)attr->shape.dim[part->axis]
-                : 0,
-            (long long)part->first, part->axis, (long long)part->whole);
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                               "%lld elements from %lld on lie outside axis %d with %lld elements",
+                               part->axis >= 0 && part->axis < attr->shape.rank
+                                   ? (long long)attr->shape.dim[part->axis]
+                                   : 0,
+                               (long long)part->first, part->axis, (long long)part->whole);
     if ((unsigned)attr->init.kind > WEFT_INIT_CONV_KAIMING_NORMAL)
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%d is not a weft_init_kind",
                                (int)attr->init.kind);

@@ -1,6 +1,6 @@
-/* The name of a node is that of its output 0, or else "scope/op". The second node of one name and
- * those behind it have a number: "scope/op#2". The names follow from the graph alone. A hash table
- * finds names that are taken; O(nodes) expected. */
+/* The name of a node is that of its output 0, or else "scope/op". From the second node of a name
+ * on, a number follows: "scope/op#2". The names follow from the graph alone. A hash table finds
+ * names that are taken; O(nodes) expected. */
 #include "node_names.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static const char *distinct_name(arena *texts, name_table *table, const char *pl
     char *name = arena_alloc(texts, room);
     if (!name || !name_table_reserve(table, 1)) return NULL;
     snprintf(name, room, "%s", plain);
-    size_t *last = name_table_find(table, plain); /* the greatest number behind this name */
+    size_t *last = name_table_find(table, plain); /* the greatest number of this name */
     while (last && name_table_find(table, name)) snprintf(name, room, "%s#%zu", plain, ++*last);
     name_table_put(table, name, 1);
     return name;

@@ -11,7 +11,7 @@
 #define DEFAULT_WIDTH 80
 #define MIN_WIDTH     48
 
-/* Widths of the columns behind the name. */
+/* Widths of the columns after the name. */
 #define OUTPUT_WIDTH     24
 #define PARAMETERS_WIDTH 14
 #define WORK_WIDTH       11

@@ -59,7 +59,7 @@ static const char *check_state(const weft_graph *graph, weft_value state)
 {
     const weft_node_info node = weft_graph_node(graph, weft_producer(graph, state));
     if (!graph_owns(graph, state) || node.op != &weft_op_state)
-        return "the value is no state of this graph";
+        return "the value is not a state of this graph";
     if (((const weft_state_attr *)node.attr)->trainable)
         return "the state is a trainable parameter: declare it with weft_state";
     for (size_t i = 0; i < graph->n_nodes; i++)

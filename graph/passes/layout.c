@@ -1,5 +1,5 @@
-/* layout: inserts a dense copy in front of an op that cannot take a view, and behind a target that
- * cannot be read where it lies. O(nodes). */
+/* layout: inserts a dense copy before an op that cannot take a view, and after a target that cannot
+ * be read where it lies. O(nodes). */
 #include "rewrite.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static bool visit(weft_rewrite *r)
 
 /* Copies each target that is not dense, or is a view of a state or a constant, which have no
  * buffer. After a run a state holds only the version that no update overwrites: a target of another
- * version is copied, too, unless the program asked for the state itself. overwritten[] is by
+ * version is also copied, unless the program asked for the state itself. overwritten[] is by
  * version. */
 static void settle_targets(weft_graph *graph, plan_target *targets, size_t n_targets,
                            const uint8_t *overwritten)
@@ -68,6 +68,5 @@ void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets)
     free(overwritten);
 }
 
-const weft_pass pass_layout = {.name = "layout",
-                               .doc = "dense copies in front of ops that cannot take a view",
-                               .visit = visit};
+const weft_pass pass_layout = {
+    .name = "layout", .doc = "dense copies before ops that cannot take a view", .visit = visit};

@@ -27,7 +27,7 @@ static bool within_budget(const weft_plan_options *options)
     return options->memory_budget > 0;
 }
 
-/* In this order, behind the program's own passes. */
+/* In this order, after the program's own passes. */
 static const pass passes[] = {
     {.rule = &pass_join_slices},
     {.rule = &pass_join_products, .joined = true},
@@ -49,7 +49,7 @@ static const pass passes[] = {
 };
 #define N_PASSES (sizeof passes / sizeof *passes)
 #define ALL      "all"
-/* The most rounds of a pass that repeats: deeper expansions are taken for endless ones. */
+/* The most rounds of a pass that repeats: deeper expansions count as endless. */
 #define MAX_ROUNDS 17
 
 /* ---- Skipping ---- */
@@ -102,7 +102,7 @@ static bool check_names(const weft_plan_options *options, const char *list, cons
                                                       : options->passes[p - N_PASSES].name);
             }
             weft_error_set(error, WEFT_BAD_ARGUMENT, where,
-                           "\"%.*s\" is no optional pass, expected %s" ALL, (int)n, at, names);
+                           "unknown optional pass \"%.*s\"; expected %s" ALL, (int)n, at, names);
             return false;
         }
         at += n;
@@ -115,7 +115,8 @@ static const char *wrong_pass(const weft_plan_options *options, size_t index)
     const weft_pass *rule = &options->passes[index];
     if (!rule->name || !*rule->name) return "needs a name";
     if (!rule->visit) return "needs a visit function";
-    if (strchr(rule->name, ',') || !strcmp(rule->name, ALL)) return "has a name that is taken";
+    if (strchr(rule->name, ',') || !strcmp(rule->name, ALL))
+        return "has a name that is reserved or contains a comma";
     for (size_t p = 0; p < N_PASSES; p++)
         if (!strcmp(rule->name, passes[p].rule->name)) return "has a name that is taken";
     for (size_t p = 0; p < index; p++)
@@ -141,7 +142,7 @@ bool passes_check(const weft_plan_options *options, weft_error *error)
     }
     if ((unsigned)options->precision > WEFT_PRECISION_BF16) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_options.precision",
-                       "%d is none, expected WEFT_PRECISION_F32 or WEFT_PRECISION_BF16",
+                       "invalid precision %d; expected WEFT_PRECISION_F32 or WEFT_PRECISION_BF16",
                        (int)options->precision);
         return false;
     }
@@ -206,17 +207,17 @@ static void check_output(const pass *p, weft_rewrite *r, size_t i)
     if (weft_graph_status(r->graph) != WEFT_OK) return;
     const weft_type *old = &r->source->values[r->node.first_out + i].type;
     if (!graph_owns(r->graph, r->out[i])) {
-        weft_graph_fail_in(r->graph, r->node.op->name, WEFT_BAD_ARGUMENT,
-                           "the pass \"%s\" put no value of the new graph in the place of output "
-                           "%zu",
-                           p->rule->name, i);
+        weft_graph_fail_in(
+            r->graph, r->node.op->name, WEFT_BAD_ARGUMENT,
+            "the pass \"%s\" returned a value for output %zu that does not belong to the new graph",
+            p->rule->name, i);
         return;
     }
     const weft_type *new = &r->graph->values[r->out[i].id].type;
     const bool same_dtype = new->dtype == old->dtype;
     if (same_dtype && weft_shape_equal(new->shape, old->shape)) return;
     weft_graph_fail_in(r->graph, r->node.op->name, same_dtype ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
-                       "the pass \"%s\" put %s %s in the place of output %zu, expected %s %s",
+                       "the pass \"%s\" returned %s %s for output %zu, expected %s %s",
                        p->rule->name, weft_dtype_name(new->dtype),
                        weft_shape_text(new->shape, have, sizeof have), i,
                        weft_dtype_name(old->dtype), weft_shape_text(old->shape, want, sizeof want));

@@ -25,12 +25,12 @@ typedef struct plan_target {
 typedef struct schedule {
     uint32_t *order; /* nodes with kernels */
     size_t n;
-    uint32_t *n_fused; /* by position, of a head: how many positions behind it are fused with it */
-    size_t n_fixed;    /* the first so many positions run in the first run only */
+    uint32_t *n_fused; /* by position of a head: how many of the next positions are fused with it */
+    size_t n_fixed;    /* the first n_fixed positions run in the first run only */
 } schedule;
 
-/* About how long a core takes for some work, from the peak rates of one: it weighs nodes against
- * each other, and is too little for small ones. */
+/* About how long a core takes for some work, from the peak rates of one: it compares nodes with
+ * each other, and underestimates small ones. */
 static inline double passes_nanoseconds(weft_cost cost)
 {
     return cost.flops / 150.0 + cost.bytes / 15.0;
@@ -38,13 +38,13 @@ static inline double passes_nanoseconds(weft_cost cost)
 
 /* Whether the options name optional passes to skip, and no others, and have complete passes. */
 bool passes_check(const weft_plan_options *options, weft_error *error);
-/* Runs all passes that rewrite graphs, but for skipped ones. Returns a new graph, and in map[id of
+/* Runs all passes that rewrite graphs, except skipped ones. Returns a new graph, and in map[id of
  * `graph`] the ids of its values there (0: not needed). Nodes that no target needs are left out. */
 weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
                            const weft_plan_options *options, uint32_t *map, weft_error *error);
 /* Marks by node what need not be computed again while states stay as they are: views and nodes that
  * depend on states and constants alone, none of which the graph updates, or on nothing, and that
- * cannot fail. Leaves that never change are marked, too. O(nodes). */
+ * cannot fail. Leaves that never change are also marked. O(nodes). */
 void passes_mark_fixed(const weft_graph *graph, uint8_t *fixed);
 /* Runs the passes over the schedule of a rewritten graph. False if there is no memory. */
 bool passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options);

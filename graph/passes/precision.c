@@ -1,11 +1,11 @@
 /* precision: which values of f32 are stored as bf16, in half the bytes.
  *
- * The type of a value stays f32; only its storage changes. So no rule of an op, and no gradient,
- * knows of it. A value is stored as bf16 if the node that computes it can write bf16 and all that
- * read it can read it: products and attention have kernels for that, and elementwise and row-wise
- * nodes run on blocks that the executor widens and rounds (run/narrow.c). The pass puts a copy in
- * f32 in front of any other reader. precision_mark then settles the storage of the graph that it
- * has written, and of what later passes make of it. O(operands). */
+ * The type of a value stays f32; only its storage changes. So the rules and gradients of ops do not
+ * depend on it. A value is stored as bf16 if the node that computes it can write bf16 and all that
+ * read it can read it: matrix products and attention have kernels for that, and elementwise and
+ * row-wise nodes run on blocks that the executor widens and rounds (run/execute.c). The pass
+ * inserts a copy in f32 before any other reader. precision_mark then settles the storage of the
+ * graph that it has written, and of what later passes make of it. O(operands). */
 #include "rewrite.h"
 
 #include "base/text.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Smaller values would save nothing that counts, unless the program sets another number. */
+/* Storing smaller values as bf16 saves too little. The program can set another limit. */
 #define MIN_ELEMENTS 1024
 
 static bool can_write(const weft_graph *g, uint32_t node, size_t output)
@@ -105,6 +105,7 @@ bool precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targ
     return true;
 }
 
-const weft_pass pass_precision = {.name = "precision",
-                                  .doc = "values are stored as bf16, and multiplied as such",
-                                  .visit = visit};
+const weft_pass pass_precision = {
+    .name = "precision",
+    .doc = "values are stored as bf16, and matrix products multiply bf16",
+    .visit = visit};

@@ -2,8 +2,8 @@
  * that were retained, so that the arena fits a budget (weft_plan_options.memory_budget).
  *
  * recompute_choose.c decides which. The copy of a node is made before the first node that reads it,
- * so it runs then. It has the attributes and inputs of the original, and random numbers come from
- * counters, so it has the same bits. O(nodes), after the choice. */
+ * so it runs then. It has the same bits, because it has the attributes and inputs of the original,
+ * and random numbers come from counters. O(nodes), after the choice. */
 #include "recompute.h"
 
 #include "rewrite.h"

@@ -7,8 +7,8 @@
 /* What the choice and the rewriting know of a graph's values and nodes. */
 typedef struct recompute {
     const weft_graph *graph;
-    uint8_t *retained; /* by root: readers in the backward pass read the value itself. Of a value
-                          without, they read a copy, which is computed again */
+    uint8_t *retained; /* by root: readers in the backward pass read the value itself. If not set,
+                          they read a copy, which is computed again */
     uint8_t *fixed;    /* by root: it must be retained */
     uint8_t *done;     /* by node: its copy has been made */
     uint32_t *list;    /* room for nodes */

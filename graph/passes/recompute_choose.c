@@ -1,12 +1,12 @@
 /* Chooses which values of the forward pass are retained for the backward pass.
  *
- * At first all that the backward pass reads are. A simulation walks through the nodes in the order
- * in which they will run, with the copies of dropped values where they are first read, and sums up
- * by how many bytes the arena exceeds the target at each of them: the excess. Values are then
- * dropped one after another, those first that save most bytes for the time that computing them
- * again takes; a value stays dropped if that lowers the excess. (Checkpointing: Chen et al. 2016;
- * by cost: Jain et al. 2020, "Checkmate".) At last, those whose bytes turn out not to be needed are
- * retained again.
+ * At first it retains all that the backward pass reads. A simulation walks through the nodes in the
+ * order in which they will run, with the copies of dropped values where they are first read, and
+ * sums up by how many bytes the arena exceeds the target at each of them: the excess. Values are
+ * then dropped one after another, starting with those that save most bytes for the time of
+ * computing them again; a value stays dropped if that lowers the excess. (Checkpointing: Chen et
+ * al. 2016; by cost: Jain et al. 2020, "Checkmate".) Finally, values whose bytes turn out not to be
+ * needed are retained again.
  *
  * O(candidates x operands); where that is much, candidates are tried in batches. */
 #include "recompute.h"

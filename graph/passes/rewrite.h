@@ -1,4 +1,4 @@
-/* The passes of the library: what the list of passes (passes.c) says of each. */
+/* The library's passes, as described in the list of passes (passes.c). */
 #ifndef WEFT_GRAPH_REWRITE_H
 #define WEFT_GRAPH_REWRITE_H
 

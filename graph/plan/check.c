@@ -1,36 +1,36 @@
 /* The plan checker. It shares no code with the planner and trusts none of its lifetimes. It replays
- * the schedule group by group over a picture of the arena, in which each stretch of bytes holds one
+ * the schedule group by group over a picture of the arena, in which each range of bytes holds one
  * version of one value. It proves that
  * - every node reads what its producer wrote;
  * - no node writes what another node of its group reads or writes, unless both are fused;
  * - what can be read after a run is still there: in the arena, or in a state of the right version;
- * - all this holds for later runs, too, which leave out what only the first one computes, and that
- *   is the same in every run.
+ * - all this also holds for later runs, which leave out what only the first run computes; what that
+ *   computes is the same in every run.
  *
  *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after group 1
  *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after group 2, which wrote d over b
  *
- * The stretches are in a treap, ordered by their begin (Seidel and Aragon 1996). O(n log n) for n
+ * The ranges are in a treap, ordered by their begin (Seidel and Aragon 1996). O(n log n) for n
  * operands. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct stretch {
+typedef struct range {
     size_t begin, end;
     uint32_t owner; /* value id that wrote it; UINT32_MAX for scratch */
-} stretch;
+} range;
 
-/* A node of the treap; 0 is no node. No node has a smaller priority than its parent. */
+/* A node of the treap; 0 means none. No node has a smaller priority than its parent. */
 typedef struct held {
-    stretch s;
+    range s;
     uint32_t left, right, priority;
 } held;
 
 /* An access of a step of a group to the arena. */
 typedef struct access {
-    stretch s;
+    range s;
     size_t reach; /* the greatest end of this and those sorted before it */
     uint32_t step;
 } access;
@@ -76,25 +76,25 @@ static size_t dense_bytes(const weft_graph *g, uint32_t id)
 }
 
 /* The bytes that an operand can touch, from its offset and strides. */
-static stretch extent(const weft_tensor *t, size_t offset)
+static range extent(const weft_tensor *t, size_t offset)
 {
     int64_t low = 0, high = 0;
-    if (weft_shape_numel(t->shape) == 0) return (stretch){offset, offset, 0};
+    if (weft_shape_numel(t->shape) == 0) return (range){offset, offset, 0};
     for (int d = 0; d < t->shape.rank; d++) {
         int64_t reach = (t->shape.dim[d] - 1) * t->stride[d];
         *(reach < 0 ? &low : &high) += reach;
     }
     int64_t bytes = (int64_t)weft_dtype_bytes(t->dtype);
-    return (stretch){(size_t)((int64_t)offset + low * bytes),
-                     (size_t)((int64_t)offset + (high + 1) * bytes), 0};
+    return (range){(size_t)((int64_t)offset + low * bytes),
+                   (size_t)((int64_t)offset + (high + 1) * bytes), 0};
 }
 
-static bool meets(stretch a, stretch b)
+static bool meets(range a, range b)
 {
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* Splits a treap into the stretches that begin before `begin` and the others. */
+/* Splits a treap into the ranges that begin before `begin` and the others. */
 static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uint32_t *after)
 {
     while (tree) {
@@ -112,7 +112,7 @@ static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uin
     *before = *after = 0;
 }
 
-/* Joins two treaps; the first has the earlier stretches. */
+/* Joins two treaps; the first has the earlier ranges. */
 static uint32_t join(checker *c, uint32_t first, uint32_t second)
 {
     uint32_t tree, *to = &tree;
@@ -137,8 +137,8 @@ static uint32_t last_of(const checker *c, uint32_t tree)
     return tree;
 }
 
-/* Writes a stretch: those that it overlaps are gone. Stretches of the treap never overlap. */
-static void write_stretch(checker *c, stretch s)
+/* Writes a range, which replaces those that it overlaps. Ranges of the treap never overlap. */
+static void write_range(checker *c, range s)
 {
     uint32_t before, within, after, last;
     if (s.begin == s.end) return;
@@ -153,7 +153,7 @@ static void write_stretch(checker *c, stretch s)
     c->root = join(c, join(c, before, new), after);
 }
 
-static bool holds(const checker *c, stretch s, uint32_t owner)
+static bool holds(const checker *c, range s, uint32_t owner)
 {
     uint32_t at = 0;
     if (s.begin == s.end) return true;
@@ -176,10 +176,10 @@ static bool check_reads(checker *c, const plan_step *step)
         if (at->kind == STORAGE_CONSTANT) continue;
         if (at->kind == STORAGE_STATE) {
             if (c->state_version[at->root] != g->values[writer].version)
-                return wrong(c, step->node, "reads another version of a state than it means");
+                return wrong(c, step->node, "reads the wrong version of a state");
             continue;
         }
-        stretch s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
+        range s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
         if (s.end > c->plan->stats.arena_bytes) return wrong(c, step->node, "reads past the arena");
         if (!holds(c, s, writer))
             return wrong(c, step->node, "reads an input that is not (or no longer) there");
@@ -187,8 +187,8 @@ static bool check_reads(checker *c, const plan_step *step)
     return true;
 }
 
-/* Stretches that a step writes: its outputs in the arena and its scratch. */
-static size_t step_writes(const checker *c, const plan_step *step, stretch *out)
+/* Ranges that a step writes: its outputs in the arena and its scratch. */
+static size_t step_writes(const checker *c, const plan_step *step, range *out)
 {
     const weft_plan *plan = c->plan;
     const node_record *node = &plan->graph->nodes[step->node];
@@ -206,7 +206,7 @@ static size_t step_writes(const checker *c, const plan_step *step, stretch *out)
                           .n_in = node->n_in,
                           .n_out = node->op->n_out};
         size_t bytes = node->op->scratch(&call);
-        if (bytes) out[n++] = (stretch){step->scratch, step->scratch + bytes, UINT32_MAX};
+        if (bytes) out[n++] = (range){step->scratch, step->scratch + bytes, UINT32_MAX};
     }
     return n;
 }
@@ -232,7 +232,8 @@ static reach reach_of(const checker *c, const plan_step *step, size_t operand)
     const weft_tensor *t = &c->plan->tensors[step->first_operand + operand];
     const weft_shape *out = &c->plan->tensors[step->first_operand + node->n_in].shape;
     const bool written = operand >= node->n_in;
-    /* A head with blocks of its own reads beyond them, and describes those of output 0 only. */
+    /* A head with blocks of its own also reads outside them, and describes those of output 0
+     * only. */
     if (op->block ? operand != node->n_in
                   : !written && !op->elementwise &&
                         !(op->rowwise && op->rowwise(node->attr) >> operand & 1))
@@ -304,7 +305,7 @@ static void collect(checker *c, const plan_step *steps, uint32_t n)
     c->n_writes = c->n_reads = c->n_states = 0;
     for (uint32_t i = 0; i < n; i++) {
         const node_record *node = &g->nodes[steps[i].node];
-        stretch writes[WEFT_MAX_OUTPUTS + 1];
+        range writes[WEFT_MAX_OUTPUTS + 1];
         size_t n_writes = step_writes(c, &steps[i], writes);
         for (size_t k = 0; k < n_writes; k++)
             if (writes[k].begin < writes[k].end)
@@ -371,7 +372,7 @@ static bool check_fused(checker *c, const plan_step *steps, uint32_t n)
             end = i + steps[i].n_fused;
         }
         if (i > end || end >= n)
-            return wrong(c, steps[i].node, "is fused with no node of its group");
+            return wrong(c, steps[i].node, "is fused with a node outside its group");
         c->head[i] = begin;
     }
     return true;
@@ -379,7 +380,7 @@ static bool check_fused(checker *c, const plan_step *steps, uint32_t n)
 
 static bool check_writes(checker *c, const plan_step *step)
 {
-    stretch writes[WEFT_MAX_OUTPUTS + 1];
+    range writes[WEFT_MAX_OUTPUTS + 1];
     size_t n = step_writes(c, step, writes);
     for (size_t k = 0; k < n; k++) {
         if (writes[k].end > c->plan->stats.arena_bytes)
@@ -387,7 +388,7 @@ static bool check_writes(checker *c, const plan_step *step)
         for (size_t j = 0; j < k; j++)
             if (meets(writes[j], writes[k]))
                 return wrong(c, step->node, "two of its outputs overlap");
-        write_stretch(c, writes[k]);
+        write_range(c, writes[k]);
     }
     return true;
 }
@@ -436,7 +437,7 @@ static bool check_targets(checker *c)
         const plan_target *t = &plan->targets[i];
         const value_record *v = &g->values[t->value.id];
         if (plan->map[t->user] != t->value.id)
-            return wrong(c, v->node, "a target is not read where it lies");
+            return wrong(c, v->node, "a target does not lie where it is read");
         if (g->nodes[g->values[v->root].node].op != &weft_op_state) continue;
         if (t->is_state ? g->nodes[v->node].op != &weft_op_state
                         : c->state_version[v->root] != v->version)
@@ -455,7 +456,7 @@ static bool check_cut(checker *c)
         next += plan->groups[i].n_steps;
         if (i && plan->groups[i].interval == plan->groups[i - 1].interval &&
             !(plan->groups[i].serial && plan->groups[i - 1].serial))
-            return wrong(c, plan->steps[next - 1].node, "no barrier in front of its group");
+            return wrong(c, plan->steps[next - 1].node, "no barrier before its group");
     }
     return next == plan->n_steps || wrong(c, 0, "a step is in no group");
 }
@@ -473,7 +474,7 @@ static bool check_run(checker *c, uint32_t first)
         if (!plan->readable[v] || !plan->buffer_of[v]) continue;
         size_t begin = plan->buffers[plan->buffer_of[v] - 1].offset +
                        (size_t)g->values[v].layout.offset * weft_dtype_bytes(g->values[v].stored);
-        if (!holds(c, (stretch){begin, begin + dense_bytes(g, v), 0}, writer_of(g, v)))
+        if (!holds(c, (range){begin, begin + dense_bytes(g, v), 0}, writer_of(g, v)))
             return wrong(c, g->values[v].node, "is overwritten before it can be fetched");
     }
     return true;
@@ -486,7 +487,7 @@ static bool check_all(checker *c)
     for (uint32_t v = 1; v < g->n_values; v++) {
         if (g->nodes[g->values[v].node].op != &weft_op_input) continue;
         size_t begin = plan->buffers[plan->buffer_of[v] - 1].offset;
-        write_stretch(c, (stretch){begin, begin + dense_bytes(g, v), v});
+        write_range(c, (range){begin, begin + dense_bytes(g, v), v});
     }
     for (size_t n = 0; n < g->n_nodes; n++)
         for (size_t k = 0; k < g->nodes[n].op->updates; k++)
@@ -497,7 +498,7 @@ static bool check_all(checker *c)
     return !plan->fixed_groups || check_run(c, plan->fixed_groups);
 }
 
-/* Every operand is at most one access of a group, and in each of two runs one stretch of the treap.
+/* Every operand is at most one access of a group, and in each of two runs one range of the treap.
  */
 static bool make_room(checker *c)
 {

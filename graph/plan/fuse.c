@@ -9,7 +9,7 @@
  * which block of its output a tile writes, or an elementwise or row-wise op. Elementwise ops with
  * as many rows and columns can follow it, and row-wise ones if the tiles are whole rows. A fused
  * group lies within one group of the schedule. The outputs of its nodes are planned like any other,
- * so an output that other nodes need, too, is simply retained.
+ * so an output that other nodes also need is simply retained.
  *
  * Greedy, in the order of the schedule: each head takes the nearest reader that may follow, until
  * there is none. O(nodes x MAX_FUSED). */
@@ -21,7 +21,8 @@
 #include <string.h>
 
 #define MAX_FUSED 12
-/* The farthest that a node moves up, in nodes: what is computed early is alive for longer. */
+/* The farthest that a node moves up, in nodes: a value that is computed early is alive for
+ * longer. */
 #define MAX_MOVE 48
 
 /* ---- Operands as matrices ---- */

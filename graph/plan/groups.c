@@ -1,4 +1,4 @@
-/* Which nodes run side by side. A group is a stretch of the order whose nodes run side by side,
+/* Which nodes run side by side. A group is a run of consecutive nodes that may run in parallel,
  * because none touches a storage that another one writes; fused nodes count as one. A barrier
  * interval is one or more groups between two barriers: neighbouring groups that one thread runs
  * need no barrier between them. O(n) for n operands. */
@@ -171,7 +171,8 @@ static void number_intervals(weft_plan *plan)
     plan->stats.barriers += interval;
 }
 
-/* sort_group is an insertion sort. Larger groups are updates, many and alike: not worth sorting. */
+/* sort_group is an insertion sort. Larger groups are many similar updates, for which sorting does
+ * not pay. */
 #define MAX_SORTED 255
 
 bool groups_finish(weft_plan *plan, weft_error *error)

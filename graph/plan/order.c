@@ -1,8 +1,7 @@
 /* The order of the nodes: topological, by id among the nodes that are ready (a heap); an update of
- * a state comes after every reader of the old version. But a node runs as soon as it can if it
- * frees more bytes than it writes: the mask of a clamp, which is for the backward pass, runs in the
- * forward pass, where it takes the place of a tensor four times its size. O(n log n) for n
- * operands.
+ * a state comes after every reader of the old version. But a node that frees more bytes than it
+ * writes runs as soon as it can: the mask of a clamp, which the backward pass reads, is computed in
+ * the forward pass, where it replaces a tensor four times its size. O(n log n) for n operands.
  */
 #include "plan/plan.h"
 
@@ -144,8 +143,8 @@ static void count_readers(ordering *o, const plan_target *targets, size_t n_targ
     }
 }
 
-/* Whether the node would free more bytes than it writes. What orders processes, or changes a state,
- * keeps its place. */
+/* Whether the node would free more bytes than it writes. Nodes that order processes, or change a
+ * state, are not moved. */
 static bool frees_more(const ordering *o, uint32_t n)
 {
     const weft_graph *g = o->g;

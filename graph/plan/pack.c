@@ -1,8 +1,8 @@
 /* Offsets for buffers with lifetimes: dynamic storage allocation with all lifetimes known. It is
  * NP-hard: rectangles that may only slide up and down are packed into a strip.
  *
- * Time is first cut into sections. The only instants that matter are those whose set of alive items
- * is part of no other's: the maximal cliques of the lifetimes.
+ * Time is first cut into sections. Only those instants matter whose set of alive items is not
+ * contained in another one's: the maximal cliques of the lifetimes.
  *
  *     lifetimes   aaaaaaaa              sections   0: a b c      (b starts, c starts | b ends)
  *                  bbbb                            1: a c d
@@ -277,8 +277,8 @@ weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_options *
     static const weft_pack_options defaults = {0};
     weft_error_clear(error);
     if (!result || (!items && n))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "pack", "there are no %s",
-                              result ? "items" : "results to fill");
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "pack", "%s is NULL",
+                              result ? "the array of items" : "the result");
     *result = (weft_pack_result){0};
     if (n > UINT32_MAX / 4)
         return weft_error_set(error, WEFT_TOO_LARGE, "pack", "%zu items are too many", n);

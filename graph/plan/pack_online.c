@@ -1,6 +1,6 @@
 /* Offsets in the order of birth, as an allocator would choose them. An item takes the smallest free
- * gap that holds it, or the end of the arena. When it dies, its bytes are merged with the gaps
- * beside them.
+ * gap that holds it, or the end of the arena. When it dies, its bytes are merged with the adjacent
+ * gaps.
  *
  * Gaps are in lists by size class, eight to each power of two (Masmano et al. 2004, "TLSF"),
  * so that n items take O(n log n), and O(n) memory. */
@@ -12,10 +12,10 @@
 #define CLASSES  (64 << SUB_BITS)
 #define NONE     UINT32_MAX
 
-/* A stretch of the arena, free or held by an item. */
+/* A piece of the arena, free or held by an item. */
 typedef struct chunk {
     size_t offset, size;
-    uint32_t before, after;  /* chunks beside it */
+    uint32_t before, after;  /* adjacent chunks */
     uint32_t previous, next; /* free chunks of its class */
     bool free;
 } chunk;

@@ -15,9 +15,9 @@
  * - every item has a height that it cannot begin below, the skyline over its lifetime; the items
  *   of a section, taken in order of that height, must end in time one after the other (as jobs with
  *   release times on one machine), which also bounds the waste;
- * - stretches of time that no waiting item connects are solved one after the other; one without a
- *   solution ends both;
- * - an item over the whole of such a stretch goes first; equal items go in order of their index;
+ * - intervals of time that no waiting item connects are solved one after the other; if one has no
+ *   solution, neither is explored further;
+ * - an item over the whole of such an interval goes first; equal items go in order of their index;
  * - the search branches on the section with the fewest candidates for its weight. The weight of a
  *   section grows whenever its bounds end a branch.
  * A trail holds what each change has overwritten, so that backtracking undoes it. A node takes
@@ -75,7 +75,7 @@ static void set_height(search *s, uint32_t at, size_t height, bool solid)
 }
 
 /* Raises sections to one height, and with them the items alive in them. The lifetimes of these
- * items cover a stretch of time without a gap, whose bounds have to be checked. */
+ * items cover an interval of time without a gap, whose bounds have to be checked. */
 static void raise_sections(search *s, uint32_t first, uint32_t last, size_t height, bool solid)
 {
     uint32_t from = first, to = last;
@@ -93,7 +93,7 @@ static void raise_sections(search *s, uint32_t first, uint32_t last, size_t heig
         }
     }
     for (uint32_t t = from; t <= to; t++) {
-        /* In the raised sections all that was lower is now equal, so their order holds. */
+        /* In the raised sections all lower items are now equal, so their order still holds. */
         if (t < first || t > last) s->sections[t].sorted = false;
         tree_enqueue(s, t);
     }
@@ -311,7 +311,7 @@ static bool settle_valley(search *s, uint32_t first, uint32_t last)
     return risen;
 }
 
-/* Finds the branch with the fewest candidates in a stretch; false if a section has none. */
+/* Finds the branch with the fewest candidates in an interval; false if a section has none. */
 static bool best_branch(search *s, uint32_t first, uint32_t last, branch *best)
 {
     best->at = NONE;
@@ -347,7 +347,7 @@ static uint32_t next_candidate(const search *s, const section *c, uint32_t previ
 
 /* ---- The tree ---- */
 
-/* Opens a frame for a stretch of time, unless its bounds show that it has no solution. */
+/* Opens a frame for an interval of time, unless its bounds show that it has no solution. */
 static bool enter(search *s, uint32_t first, uint32_t last)
 {
     if (!all_hold(s)) return false;

@@ -18,7 +18,7 @@ typedef struct search_item {
 typedef struct section {
     uint32_t *items;   /* alive in it: first those that wait, then the placed ones, latest first */
     uint32_t waiting;  /* items that are not placed yet */
-    uint32_t crossing; /* of which are alive in the next section, too */
+    uint32_t crossing; /* of these, alive in the next section as well */
     size_t waiting_bytes;
     size_t height;
     bool solid;  /* an item or the floor ends at this height: something may lie on it */
@@ -47,8 +47,8 @@ typedef struct branch {
     double cost;
 } branch;
 
-/* A stretch of time that is being solved, part after part. A part is a stretch connected by waiting
- * items; each candidate of its branch opens a frame of its own. */
+/* An interval of time that is being solved, part by part. A part is an interval connected by
+ * waiting items; each candidate of its branch opens a frame of its own. */
 typedef struct frame {
     uint32_t last, next; /* its last section; where the parts that are not solved yet begin */
     uint32_t begin, end; /* the part */
@@ -82,7 +82,7 @@ typedef struct search {
 /* Searches depth first for offsets of all items that wait in sections first..last. True when it has
  * found them. False: there are none, or s->stopped. */
 bool tree_solve(search *s, uint32_t first, uint32_t last);
-/* Undoes the changes behind the first n_changes of the trail. */
+/* Undoes the changes after the first n_changes of the trail. */
 void tree_undo(search *s, size_t n_changes);
 /* Queues a section for a check of its bounds, unless all its items could begin at the top. */
 void tree_enqueue(search *s, uint32_t at);

@@ -14,7 +14,7 @@
 /* The picture's measures, in its own units. */
 enum { WIDTH = 960, HEIGHT = 480, LEFT = 80, TOP = 52, LEGEND = 190, BOTTOM = 48, LINES = 24 };
 
-/* Hues that colour-blind readers can tell apart. Scopes take turns. */
+/* Hues that colour-blind readers can distinguish, assigned to scopes in rotation. */
 static const char *const strong[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
                                      "#66ccee", "#aa3377", "#ee8866", "#999933"};
 static const char *const pale[] = {"#b3c6dc", "#f8cdd2", "#abd3b3", "#ebe5bd",

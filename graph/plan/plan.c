@@ -18,14 +18,14 @@ bool plan_no_memory(weft_error *error)
     return false;
 }
 
-/* Sums that may be beyond all sizes, as of states that no store holds yet. */
+/* Saturating sums: sizes may overflow, as those of states that no store holds yet. */
 static void add_bytes(size_t *sum, size_t bytes)
 {
     *sum = bytes > SIZE_MAX - *sum ? SIZE_MAX : *sum + bytes;
 }
 
-/* Counts the nodes of the forward pass that run again: those of the backward pass that are no
- * gradient and share the source of a node of the forward pass. False if there is no memory. */
+/* Counts the nodes of the forward pass that run again: those of the backward pass that are not
+ * gradients and share the source of a node of the forward pass. False if there is no memory. */
 static bool count_recomputed(weft_plan *plan)
 {
     const weft_graph *g = plan->graph;
@@ -70,7 +70,7 @@ static void fill_stats(weft_plan *plan)
 }
 
 /* Records the targets, each once, and what each value of the program's graph is to the program: the
- * plan's graph no longer shows it. */
+ * plan's graph no longer has this information. */
 static bool record_user_values(weft_plan *plan, const weft_graph *graph, const weft_value *targets,
                                size_t count)
 {
@@ -112,8 +112,8 @@ static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
     return steps_make(plan, s, error);
 }
 
-/* Steps of one group have their outputs and their scratch at the same time. Where that makes the
- * peak of live bytes, they run one after another, for the price of a barrier. */
+/* The outputs and scratch of all steps of a group are alive at the same time. Where that causes the
+ * peak of live bytes, the steps run one after another, at the cost of a barrier. */
 #define MAX_SPLITS 64
 
 /* Marks the nodes of a group that can be split; false if it cannot. */
@@ -190,7 +190,7 @@ static bool check_targets(const weft_graph *graph, const weft_value *targets, si
     for (size_t i = 0; i < count; i++)
         if (!graph_owns(graph, targets[i])) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_new",
-                           "target %zu is no value of this graph", i);
+                           "target %zu does not belong to this graph", i);
             return false;
         }
     return true;
@@ -208,8 +208,8 @@ static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, 
     return NULL;
 }
 
-/* The pass recompute only estimates the arena. So it gets a target, which is corrected by what the
- * last one led to. */
+/* The pass recompute only estimates the arena. So its target is corrected by the arena that the
+ * last target led to. */
 #define MAX_TARGETS_TRIED 6
 
 /* Replaces a plan that exceeds the budget by the cheapest one that does not, of those tried. */

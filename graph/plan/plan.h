@@ -24,7 +24,7 @@ typedef struct plan_matrix {
  * value] is what the value lies in. */
 bool fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head, uint32_t position,
                          const uint32_t *storage, uint32_t overwritten);
-/* Sets what the executor needs to run a head and the n_fused steps behind it tile by tile. */
+/* Sets what the executor needs to run a head and the next n_fused steps tile by tile. */
 void fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused);
 
 /* ---- The plan (plan.c) ------------------------------------------------------------------------
@@ -49,7 +49,7 @@ typedef struct plan_step {
     uint32_t first_operand;  /* of plan->tensors and ->places: inputs, then outputs */
     size_t scratch;          /* offset in the arena */
     uint32_t scratch_buffer; /* index + 1; 0: the step has no scratch */
-    /* Of the head of a fused group: how many of the steps behind it run on each of its tiles, right
+    /* Of the head of a fused group: how many of the next steps run on each of its tiles, right
      * after the tile; they have no tiles of their own. */
     uint32_t n_fused;
     bool fused;      /* runs on the tiles of a head */
@@ -76,7 +76,7 @@ struct weft_plan {
     size_t n_steps;
     plan_group *groups;
     size_t n_groups;
-    uint32_t fixed_groups; /* the first so many run in a session's first run only */
+    uint32_t fixed_groups; /* the first fixed_groups run in a session's first run only */
     weft_tensor *tensors;  /* data NULL */
     place *places;
     plan_matrix *matrices; /* of the operands of fused steps */
@@ -91,7 +91,7 @@ struct weft_plan {
     uint8_t *readable; /* by value id: a target or an input */
     plan_target *targets;
     size_t n_targets;
-    size_t op_workspace; /* of each thread, for kernels; behind it lie the blocks in f32 */
+    size_t op_workspace; /* of each thread, for kernels; the blocks in f32 follow it */
     weft_plan_stats stats;
 };
 
@@ -103,9 +103,9 @@ bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targe
                  weft_error *error);
 /* Moves what only the first run computes to the beginning of the order. False: no memory. */
 bool order_fixed(const weft_graph *g, schedule *s);
-/* groups.c: cuts the plan's steps, whose tiles are known, into groups, the longest stretches that
- * may run side by side, and counts their work. The first n_fixed steps run in the first run only.
- * The nodes of alone[] (by node; may be NULL) share no group. May be called again. */
+/* groups.c: cuts the plan's steps, whose tiles are known, into groups, the longest runs of steps
+ * that may run in parallel, and counts their work. The first n_fixed steps run in the first run
+ * only. The nodes of alone[] (by node; may be NULL) share no group. May be called again. */
 bool groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed, const uint8_t *alone,
                 weft_error *error);
 /* Then puts the steps of each group in the order in which threads take them, and counts barriers.

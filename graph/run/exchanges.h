@@ -22,7 +22,7 @@ typedef struct exchanges {
     weft_communicator **communicators; /* by group */
     size_t n_communicators;
     atomic_int under_way, ended; /* of this run */
-    atomic_bool failed;          /* one of this run has not begun, so no other one does */
+    atomic_bool failed;          /* one of this run could not begin, so none begins after it */
 } exchanges;
 
 /* Allocates for a plan. False when memory is out. */
@@ -35,9 +35,10 @@ weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators
 void exchanges_begin(exchanges *e);
 /* Advances exchanges under way. */
 void exchanges_progress(exchanges *e);
-/* After a failed run of a plan with exchanges: warns the other processes, which wait for those that
- * this one did not begin, and gives up those under way. Only a number that is not finite and came
- * by exchanges that have all ended is known to the others, whose runs end at the same node. */
+/* After a failed run of a plan with exchanges: warns the other processes, which wait for exchanges
+ * that this one did not begin, and gives up those under way. No warning is sent if a number is not
+ * finite after all exchanges under way have ended: the other processes found the same number, and
+ * their runs end at the same node. */
 void exchanges_abandon(exchanges *e, const weft_error *error);
 
 #endif

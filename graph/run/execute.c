@@ -102,7 +102,7 @@ static void run_plain_block(const executor *e, const plan_step *step, const weft
 }
 
 /* The operand of a step on a block: where it lies, or, if it is stored as bf16, in f32 at *wide,
- * which moves on behind it. An operand that repeats rows or columns is widened once. */
+ * which is advanced past it. An operand that repeats rows or columns is widened once. */
 static weft_tensor wide_operand(const executor *e, const weft_tensor *whole, plan_matrix m,
                                 const weft_block *b, bool read, float **wide)
 {
@@ -263,8 +263,8 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_grou
     }
 }
 
-/* Nanoseconds of work from which on threads claim slices of a group, so that none waits long for
- * one that met slower tiles; and the work of the smallest slice. */
+/* From this many nanoseconds of work on, threads claim slices of a group, so that none waits long
+ * for one that got slower tiles; and the work of the smallest slice. */
 #define SLICED_WORK 200000
 #define MIN_SLICE   10000
 
@@ -329,8 +329,9 @@ INLINE void run_slices(const worker *w, uint32_t g, int phase)
     }
 }
 
-/* Runs one part of a phase that its thread has not begun. False if there is none; while a profile
- * is on, each part is its thread's, so that runs are alike and a step has one event on a thread. */
+/* Runs one part of a phase that its own thread has not begun; false if there is none. While a
+ * profile is on, threads run only their own parts, so that runs are alike and a step has one event
+ * on each thread. */
 static __attribute__((noinline)) bool run_left_part(const worker *w, uint32_t g, int phase)
 {
     const plan_group *group = &w->e->plan->groups[g];
@@ -403,8 +404,7 @@ static inline bool has_failed(const executor *e, uint32_t g)
     return failed != NO_FAULT && plan->steps[failed].interval < plan->groups[g].interval;
 }
 
-/* Thread 0 leaves the region last, so that it does not spin in OpenMP for a thread that the system
- * has put aside. */
+/* Thread 0 leaves the region last, so that it does not spin in OpenMP for a preempted thread. */
 static void leave(worker *w)
 {
     const uint64_t others = (uint64_t)w->threads - 1;

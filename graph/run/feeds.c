@@ -1,6 +1,6 @@
-/* What each input of a session holds: its default, data of the program, or nothing yet or any more.
- * A feed searches its input, O(log inputs); a run takes one comparison, unless defaults must be
- * written again into a shared arena. */
+/* What each input of a session holds: its default, data of the program, or nothing (never fed,
+ * refused or lost). A feed searches its input, O(log inputs); a run takes one comparison, unless
+ * defaults must be written again into a shared arena. */
 #include "feeds.h"
 
 #include "store/init.h"

@@ -1,5 +1,5 @@
-/* What each input of a session holds: its default, data of the program, or nothing yet or any more.
- */
+/* What each input of a session holds: its default, data of the program, or nothing (never fed,
+ * refused or lost). */
 #ifndef WEFT_GRAPH_FEEDS_H
 #define WEFT_GRAPH_FEEDS_H
 

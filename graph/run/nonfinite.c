@@ -3,9 +3,8 @@
  * It runs the steps of the plan again, one by one in schedule order, and inspects the outputs of
  * each before a later step may reuse their memory. It leaves updates out, so states do not change.
  * NaN is always reported: the first one comes from the node that computed it. An infinity is
- * reported only if all inputs of its node are finite and no attribute of the node is infinite,
- * because an attribute may ask for infinities (masked scores) and results of infinities may be
- * infinite. O(elements). */
+ * reported only if all inputs and attributes of its node are finite: an attribute may ask for
+ * infinities (masked scores), and results of infinities may be infinite. O(elements). */
 #include "nonfinite.h"
 
 #include <math.h>
@@ -13,7 +12,7 @@
 
 /* The first NaN of a tensor; without any, its first infinity. */
 typedef struct finding {
-    bool nan, infinite; /* infinite: true for NaN, too */
+    bool nan, infinite; /* infinite: also true for NaN */
     int64_t index[WEFT_MAX_RANK];
 } finding;
 

@@ -1,11 +1,10 @@
 /* Whether the next run of a session uses its threads, or thread 0 alone.
  *
- * On a busy machine a run waits for threads that the system has put aside; a short one may take
- * longer than it would on one thread. So after a run in which thread 0 slept for a quarter of the
- * time, the next run is made by one thread. If that was faster, so are the next ones: 1, 3, 7, ...
- * up to 63, with a run of the team after each series. Otherwise the team runs 16 times before the
- * next trial. On an idle machine threads wait less, and no run is a trial. The results do not
- * depend on it. */
+ * On a busy machine a run waits for preempted threads, so a short run may take longer than on one
+ * thread. After a run in which thread 0 slept for a quarter of the time, the next run uses one
+ * thread. If that was faster, so are the next ones: 1, 3, 7, ... up to 63, with a run of the team
+ * after each series. Otherwise the team runs 16 times before the next trial. On an idle machine
+ * threads wait less, and no run is a trial. Results do not depend on the choice. */
 #ifndef WEFT_GRAPH_PACE_H
 #define WEFT_GRAPH_PACE_H
 

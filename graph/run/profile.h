@@ -26,7 +26,7 @@ typedef struct profile_thread {
     uint64_t now_ns; /* the last reading */
     uint64_t start_ns;
     uint64_t *compute_ns; /* by step */
-    uint64_t *waiting_ns; /* by barrier interval: at the barriers inside it and behind it */
+    uint64_t *waiting_ns; /* by barrier interval: at the barriers inside it and after it */
     profile_run *runs;    /* a ring of [trace_runs], for the trace */
     profile_run *run;     /* the current one; NULL without a trace */
     uint32_t interval;    /* the current one; PROFILE_START before the first */

@@ -78,7 +78,7 @@ static double get_roofline(const table *t, const weft_profile_row *row)
     return 100 * ratio(row->roofline_seconds * t->total.threads, row->compute_seconds);
 }
 
-/* The columns behind the name, each with a space before it. A column of a lower rank is left out
+/* The columns after the name, each with a space before it. A column of a lower rank is left out
  * before one of a higher rank. Decimals -1: as many as make three digits, up to three. */
 static const struct column {
     const char *name, *unit;

@@ -203,7 +203,7 @@ weft_status weft_profile_rows(const weft_profile *profile, weft_profile_by by, i
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "profile",
                               "rows are by node, op or scope, and depth is at least 0");
     if (peaks && !(peaks->flops_per_second > 0 && peaks->bytes_per_second > 0))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "profile", "a peak is not above 0");
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "profile", "the peaks must be above 0");
     *rows = make_rows(profile, by, depth, peaks, count);
     if (*rows) return WEFT_OK;
     *count = 0;

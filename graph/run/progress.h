@@ -1,10 +1,9 @@
 /* How far the threads of a run are in each phase of a group, and how they wait for each other.
  *
- * A phase is finished when its work is done, not when all threads have come by. So a thread that
- * the system has put aside delays the others only if it is in the middle of a tile: they run what
- * it has not begun. A thread spins for a short time, in which most waits end on an idle machine,
- * and then sleeps: on a busy one, spinning would take the processor from the thread that it waits
- * for. */
+ * A phase is finished when its work is done, whichever threads did it. So a preempted thread delays
+ * the others only if it is in the middle of a tile: they run what it has not begun. A thread spins
+ * for a short time, in which most waits end on an idle machine, and then sleeps: on a busy one,
+ * spinning would take the processor from the thread that it waits for. */
 #ifndef WEFT_GRAPH_PROGRESS_H
 #define WEFT_GRAPH_PROGRESS_H
 
@@ -13,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Parts of a short phase: one for each thread, as far as there are bits. */
+/* Parts of a short phase: one for each thread, up to the number of bits. */
 #define MAX_PARTS 64
 
 typedef struct phase_progress {
@@ -48,7 +47,7 @@ static inline bool progress_reached(const atomic_ullong *value, uint64_t target)
 #define MIN_SPIN_NS 1000
 
 /* Spins until *value reaches `target`; false if it has not after *spin_ns. A wait in vain shortens
- * the next ones, for the thread that it waited for may be put aside for long. */
+ * the next ones, because the awaited thread may stay preempted for long. */
 bool progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *spin_ns);
 /* Sleeps until *value reaches `target`. Returns for how long, in nanoseconds. */
 uint64_t progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target);

@@ -470,7 +470,7 @@ static weft_status run_until(weft_session *session, uint32_t until)
     if (!session->watches.n)
         executor_run(x, until, team, profile, e);
     else if (watches_run(&session->watches, x, until, team, profile, e) == WEFT_OK)
-        memset(e, 0, sizeof *e); /* of what a callback asked of the session */
+        memset(e, 0, sizeof *e); /* errors of calls by callbacks */
     if (!executor_paused(x)) x->state.step++;
     if (e->status == WEFT_OK) session->no_results = executor_paused(x) ? run_stopped : NULL;
     if (e->status == WEFT_OK && x->end == session->plan->n_groups && session->owns_arena)

@@ -224,8 +224,8 @@ void team_alone(void (*run)(void *), void *data)
 {
 #pragma omp parallel num_threads(1)
     {
-        /* A BLAS creates threads unless it is called from a parallel region, and one of a single
-         * thread does not count as such. The setting ends with the region. */
+        /* A BLAS creates threads unless it is called from a parallel region; a region of a single
+         * thread does not count. The setting ends with the region. */
         omp_set_num_threads(1);
         run(data);
     }

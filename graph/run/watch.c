@@ -1,8 +1,8 @@
-/* Watches of values. A value is seen before the group behind its own begins: there the executor has
- * ended a stretch of groups, so no kernel runs, and the buffer of the value is still its own, since
- * lifetimes are counted in groups. Only the nodes that are fused with the value's node may have
- * overwritten it by then, tile by tile. Finding the group is O(steps), a run O(1) a watch beside
- * the barriers of its stretches, and the copy of a value that is not contiguous. */
+/* Watches of values. A value is seen after its group and before the next one: the executor stops
+ * there, so no kernel runs. The value's buffer is not reused yet, since lifetimes are counted in
+ * groups. Only nodes fused with the value's node may have overwritten it by then, tile by tile.
+ * Finding the group is O(steps). A run costs O(1) a watch, the barriers where it stops, and a copy
+ * of each value that is not contiguous. */
 #include "watch.h"
 
 #include <stdlib.h>
@@ -137,8 +137,8 @@ static void copy_value(const executor *e, watch *w)
     call_run(op, weft_op_kernel(op, weft_isa_best(), w->bound.dtype), &call);
 }
 
-/* Calls watch `i` and those behind it that are of the same group; *i becomes the next one. False if
- * a callback ends the run. */
+/* Calls watch `i` and the following ones of the same group; *i becomes the next one. False if a
+ * callback ends the run. */
 static bool call_watches(watches *all, const executor *e, size_t *i)
 {
     const uint32_t group = all->list[*i].group;

@@ -23,8 +23,8 @@ typedef struct watches {
     bool calling; /* a callback is running */
 } watches;
 
-/* Sets the group before which the watch of w->id is called. False, with the error, if the value is
- * not what its node computed at any such time. */
+/* Sets the group before which the watch of w->id is called. False, with the error, if at no time
+ * the buffer holds what the value's node computed. */
 bool watch_when(const weft_plan *plan, watch *w, weft_error *error);
 /* Adds a watch whose id, group, bound, seen.value, callback and context are set. */
 weft_status watches_add(watches *all, const weft_plan *plan, const watch *w, weft_error *error);
@@ -32,7 +32,8 @@ weft_status watches_add(watches *all, const weft_plan *plan, const watch *w, wef
 size_t watches_remove(watches *all, weft_value value);
 void watches_free(watches *all);
 
-/* executor_run in stretches, with the callbacks in between. WEFT_CANCELLED if one returns false. */
+/* executor_run in several calls, with the callbacks in between. WEFT_CANCELLED if one returns
+ * false. */
 weft_status watches_run(watches *all, executor *e, uint32_t until, int team, weft_profile *profile,
                         weft_error *error);
 

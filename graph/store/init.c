@@ -1,5 +1,5 @@
-/* Initial contents of states. Element i of a tensor depends only on the seed, the tensor's name and
- * i, through a counter-based generator, so the order of declarations does not matter, and a part of
+/* Initial contents of states. A counter-based generator computes element i of a tensor from the
+ * seed, the tensor's name and i alone. So the order of declarations does not matter, and a part of
  * a tensor is made without the rest. O(elements).
  */
 #include "init.h"

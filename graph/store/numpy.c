@@ -143,7 +143,7 @@ static weft_status read_prefix(const array_source *from, uint32_t *length, uint6
     unsigned char prefix[12] = {0};
     if (from->bytes < 10 || !from->read(from->context, prefix, 10) ||
         memcmp(prefix, MAGIC, MAGIC_BYTES) != 0)
-        return damaged(from, "is no array of NumPy: it does not begin with \\x93NUMPY", error);
+        return damaged(from, "is not a .npy file: it does not begin with \\x93NUMPY", error);
     const int version = prefix[6];
     if (version < 1 || version > 3)
         return weft_error_set(error, WEFT_BAD_FILE, from->where,
@@ -172,7 +172,9 @@ weft_status array_read_header(const array_source *from, array_header *h, weft_er
     const bool good =
         read && strlen(text) == length && read_literal(text, descr, &h->fortran, &h->shape);
     free(text);
-    if (!good) return damaged(from, "has a header that is no description of an array", error);
+    if (!good)
+        return damaged(from, "has a malformed header, expected descr, fortran_order and shape",
+                       error);
     const weft_status status = read_descr(from, descr, h, error);
     if (status != WEFT_OK) return status;
     const int64_t elements = weft_shape_numel(h->shape);
@@ -265,7 +267,7 @@ weft_status array_read(weft_params *params, const char *name, const array_source
     weft_tensor to;
     weft_status status = array_read_header(from, &h, error);
     if (status != WEFT_OK) return status;
-    /* Read beside the store first, which a failure must not change. */
+    /* Read into separate memory first: a failure must not change the store. */
     void *data = malloc(weft_tensor_bytes(h.dtype, h.shape) + 1);
     if (!data)
         return weft_error_set(error, WEFT_NO_MEMORY, from->where, "no memory for %llu bytes",
@@ -331,7 +333,7 @@ weft_status weft_npy_save(const weft_tensor *tensor, const char *path, weft_erro
     file_writer file;
     if (!tensor || !path || (unsigned)tensor->dtype >= WEFT_DTYPES)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npy_save",
-                              "the tensor or the path is NULL, or the dtype is none");
+                              "the tensor or the path is NULL, or the dtype is invalid");
     if (!file_begin(&file, path))
         return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
     file_write(&file, header, array_make_header(tensor, header));

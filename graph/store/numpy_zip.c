@@ -49,7 +49,8 @@ static weft_status read_array(weft_params *params, const char *name, zip_t *arch
     const size_t length = strlen(about.name);
     if (length < SUFFIX_BYTES || length - SUFFIX_BYTES >= sizeof own ||
         strcmp(about.name + length - SUFFIX_BYTES, SUFFIX) != 0)
-        return weft_error_set(error, WEFT_BAD_FILE, where, "is no member NAME.npy");
+        return weft_error_set(error, WEFT_BAD_FILE, where,
+                              "is not a member NAME.npy, or NAME is too long");
     if (about.size / MAX_RATIO > about.comp_size)
         return weft_error_set(error, WEFT_BAD_FILE, where, "claims to be %llu bytes",
                               (unsigned long long)about.size);
@@ -168,8 +169,8 @@ static bool add_array(zip_t *archive, const char *name, const weft_tensor *tenso
     return false;
 }
 
-/* Makes the archive in memory, so that the file is replaced as all others are. libzip makes nothing
- * of an archive without members. */
+/* Makes the archive in memory, so that the file is replaced as all others are. libzip writes
+ * nothing for an archive without members. */
 static weft_status make_archive(const weft_params *params, const weft_params_filter *filter,
                                 zip_source_t *buffer, size_t *members, const char *path,
                                 weft_error *error)
@@ -194,7 +195,7 @@ static weft_status make_archive(const weft_params *params, const weft_params_fil
     }
     if (status == WEFT_OK && zip_close(archive) != 0) status = WEFT_IO;
     if (status != WEFT_OK)
-        weft_error_set(error, status, path, "cannot be made: %s",
+        weft_error_set(error, status, path, "cannot be created: %s",
                        archive ? zip_strerror(archive) : zip_error_strerror(&about));
     if (status != WEFT_OK && archive) zip_discard(archive);
     zip_error_fini(&about);

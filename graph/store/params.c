@@ -106,7 +106,7 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
     if (weft_params_get(params, name, &old)) {
         if (old.dtype != dtype || !weft_shape_equal(old.shape, shape))
             return weft_error_set(
-                error, WEFT_BAD_SHAPE, name, "is %s %s in the store, wanted is %s %s",
+                error, WEFT_BAD_SHAPE, name, "is %s %s in the store, expected %s %s",
                 weft_dtype_name(old.dtype), weft_shape_text(old.shape, have, sizeof have),
                 weft_dtype_name(dtype), weft_shape_text(shape, want, sizeof want));
         if (tensor) *tensor = old;

@@ -1,11 +1,12 @@
-/* Parts of wholes, taken from a store and joined to one. O(elements). */
+/* Parts of states: cut out of the whole states in a store, and joined to whole states again.
+ * O(elements). */
 #include "init.h"
 #include "params.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* State i of a graph's nodes; false if the node is none. */
+/* The state that node i of a graph declares; false if the node is not a state. */
 static bool state_at(const weft_graph *g, size_t i, const char **name, const weft_state_attr **attr)
 {
     const node_record *node = &g->nodes[i];
@@ -45,7 +46,7 @@ static weft_status find_whole(const weft_params *whole, const char *name, const 
     if (!weft_params_get(whole, name, t) ||
         (t->dtype == a->dtype && weft_shape_equal(t->shape, shape)))
         return WEFT_OK;
-    return weft_error_set(error, WEFT_BAD_SHAPE, name, "is %s %s in the store, wanted is %s %s",
+    return weft_error_set(error, WEFT_BAD_SHAPE, name, "is %s %s in the store, expected %s %s",
                           weft_dtype_name(t->dtype), weft_shape_text(t->shape, have, sizeof have),
                           weft_dtype_name(a->dtype), weft_shape_text(shape, want, sizeof want));
 }
@@ -140,8 +141,8 @@ static weft_status prepare(joining *j, weft_params *whole, const weft_graph *gra
     return weft_error_set(error, WEFT_NO_MEMORY, "weft_params_join_parts", "out of memory");
 }
 
-/* Gathers where the parts of a state lie: one behind the other, from the first element of the whole
- * to its last. */
+/* Gathers where the parts of a state lie, and checks that they follow each other from the first
+ * element of the whole to its last. */
 static weft_status gather_parts(joining *j, const char *name, const weft_state_attr *a,
                                 weft_error *error)
 {

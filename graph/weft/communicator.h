@@ -22,8 +22,8 @@ typedef enum weft_exchange_kind {
     WEFT_RECEIVE     /* `receive` comes from rank `peer` */
 } weft_exchange_kind;
 
-/* One exchange, as one rank sees it. Pieces lie one behind the other, in the order of the ranks;
- * each may have 0 bytes. Both sides of a piece must give the same size. */
+/* One exchange, as one rank sees it. Pieces are contiguous, in the order of the ranks; each may
+ * have 0 bytes. Both sides of a piece must pass the same size. */
 typedef struct weft_exchange {
     weft_exchange_kind kind;
     const void *send;            /* NULL if nothing is sent */
@@ -47,9 +47,8 @@ typedef struct weft_traffic {
     double waited;       /* seconds of these in which a thread waited for it */
 } weft_traffic;
 
-/* Any thread may call the functions, several at a time.
- * All-to-alls, all-gathers and broadcasts are matched by their order, which must be the same on all
- * ranks. */
+/* Any thread may call the functions, several at a time. All-to-alls, all-gathers and broadcasts are
+ * matched by their order, which must therefore be the same on all ranks. */
 struct weft_communicator {
     int rank, size;
     double seconds; /* an exchange that takes longer fails; 0: no limit. The program may set it */
@@ -67,15 +66,15 @@ struct weft_communicator {
     void (*missing)(void *context, void *request, char *text, size_t size);
     /* Advances exchanges that were started. NULL: they need no help. */
     void (*progress)(void *context);
-    /* Makes the communicator of the ranks that give the same `part`, in the order of their ranks.
+    /* Makes the communicator of the ranks that pass the same `part`, in the order of their ranks.
      * Every rank must call it. */
     weft_status (*split)(void *context, int part, weft_communicator **communicator,
                          weft_error *error);
-    /* Tells all ranks that this one cannot go on: their exchanges fail with WEFT_PEER. */
+    /* Reports to all ranks that this one cannot go on: their exchanges fail with WEFT_PEER. */
     void (*fail)(void *context, const weft_error *error);
     void (*free)(weft_communicator *communicator);
-    /* Counted by the functions below, which therefore one thread at a time may call, and by graphs.
-     */
+    /* Counted by graphs and by the functions below, which only one thread at a time may therefore
+     * call. */
     weft_traffic traffic;
 };
 
@@ -89,17 +88,18 @@ WEFT_API weft_status weft_exchange_start(weft_communicator *communicator,
  * communicator->seconds since this call; the message says which ranks are missing. */
 WEFT_API weft_status weft_exchange_wait(weft_communicator *communicator, void *request,
                                         weft_error *error);
-/* Both. A rank without memory for it fails, and so do the others. */
+/* Starts an exchange and waits for it. If one rank is out of memory, all ranks fail. */
 WEFT_API weft_status weft_exchange_run(weft_communicator *communicator,
                                        const weft_exchange *exchange, weft_error *error);
-/* Gathers `bytes` bytes from every rank into all[rank * bytes]. A rank without memory for this, or
- * for weft_agree, fails, and so do the others. */
+/* Gathers `bytes` bytes from every rank into all[rank * bytes]. If one rank is out of memory, here
+ * or in weft_agree, all ranks fail. */
 WEFT_API weft_status weft_gather_all(weft_communicator *communicator, const void *own, size_t bytes,
                                      void *all, weft_error *error);
 /* Every rank calls it with its own error, WEFT_OK if it has none. Returns WEFT_OK on all ranks if
- * no rank has one. Else all ranks return the error of the lowest rank that has one, which in
- * *error names that rank, unless it is the caller's own. An error that is not WEFT_PEER comes
- * first: others may already know of it. */
+ * no rank has one. Otherwise all ranks return the status of the lowest rank that has an error;
+ * *error is that error on the rank itself, and a WEFT_PEER that names the rank on the others.
+ * Errors other than WEFT_PEER take precedence, since a WEFT_PEER only reports another rank's
+ * error. */
 WEFT_API weft_status weft_agree(weft_communicator *communicator, const weft_error *own,
                                 weft_error *error);
 /* Frees a communicator; NULL is accepted. */
@@ -110,7 +110,7 @@ WEFT_API void weft_communicator_free(weft_communicator *communicator);
 /* A single process: every exchange is a copy. NULL if memory is out. */
 WEFT_API weft_communicator *weft_communicator_self(void);
 /* `size` ranks in one process, for tests: sets all[r] to the communicator that the thread of rank r
- * uses. Each is freed by itself. `seconds` as in the table. */
+ * uses. Free each of them. `seconds` as in the table. */
 WEFT_API weft_status weft_communicator_threads(int size, double seconds, weft_communicator **all,
                                                weft_error *error);
 

@@ -1,11 +1,10 @@
 /* weft/export.h - how an op writes itself as nodes of ONNX, for authors of ops.
  *
  * An op's function weft_op.onnx receives a weft_export: its attribute, and its inputs as operands.
- * It adds nodes of ONNX's default domain and constants, and fills out[]. An operand stands for a
- * tensor of the file: an input of the op, a constant, or an output of a node. Errors are sticky as
- * in a graph: after the first one, functions return WEFT_NO_OPERAND.
- * An op that adds nothing and fills nothing, as one may that needs a later opset, is exported as
- * its expansion.
+ * It adds nodes of ONNX's default domain and constants, and fills out[]. An operand is a tensor of
+ * the file: an input of the op, a constant, or an output of a node. Errors are sticky as in a
+ * graph: after the first one, functions return WEFT_NO_OPERAND. An op that adds and fills nothing,
+ * for example because it needs a later opset, is exported as its expansion.
  *
  *     static void onnx_silu(weft_export *e)
  *     {

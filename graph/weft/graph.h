@@ -215,10 +215,10 @@ typedef struct weft_init {
  * scoped name again is WEFT_BAD_ARGUMENT, except while weft_share is on. */
 WEFT_API weft_value weft_param(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
-/* Shared weights: while sharing is on, declaring the scoped name of a parameter again, with the
- * same dtype and shape, returns the value declared before, and so a layer that is built again under
- * its name has the same weights. With another dtype or shape it is an error. Returns whether
- * sharing was on, false at first, so that a function can restore it. */
+/* Shared weights: while sharing is on, declaring a parameter's scoped name again returns the value
+ * declared before; another dtype or shape is an error. So a layer that is built again under its
+ * name has the same weights. Returns whether sharing was on, false at first, so that a function can
+ * restore it. */
 WEFT_API bool weft_share(weft_graph *graph, bool on);
 /* Declares a tensor of the store that is not trainable: an optimiser's moment, a step counter, a
  * cache, a running statistic. Declaring a scoped name again with the same dtype and shape returns
@@ -315,12 +315,12 @@ typedef struct weft_dot_options {
      * drawn as one box ("enc.0" of "enc.0.attn.q" for 2), with the number of nodes and of
      * parameters, and with shapes on the edges between boxes. 0: every node is drawn. */
     int depth;
-    bool no_update;   /* leaves out the optimiser: nodes of role WEFT_UPDATE */
-    bool no_backward; /* leaves out gradients, and the optimiser */
+    bool no_update;   /* omits the optimiser: nodes of role WEFT_UPDATE */
+    bool no_backward; /* omits gradients and the optimiser */
 } weft_dot_options;
 
-/* Writes the graph as DOT text for Graphviz, with name scopes as clusters. Colours tell forward,
- * backward and update nodes, inputs and states apart. `options` may be NULL. WEFT_IO if the file
+/* Writes the graph as DOT text for Graphviz, with name scopes as clusters. Colours distinguish
+ * forward, backward and update nodes, inputs and states. `options` may be NULL. WEFT_IO if the file
  * cannot be written. */
 WEFT_API weft_status weft_graph_dot(const weft_graph *graph, FILE *file,
                                     const weft_dot_options *options, weft_error *error);

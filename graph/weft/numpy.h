@@ -2,7 +2,7 @@
  *
  * The arrays of a file are tensors of a store (weft/store.h). weft's dtypes are NumPy's float32,
  * float64, int32 and bool. bf16 is V2, which the Python package ml_dtypes views as bfloat16, and u8
- * is written as uint8. On reading, other dtypes become one that has all their numbers:
+ * is written as uint8. On reading, other dtypes become one that can represent all their numbers:
  *
  *     float16                          f32
  *     int8, int16, uint8, uint16       i32
@@ -30,13 +30,13 @@ WEFT_API weft_status weft_npy_load(weft_params *params, const char *name, const 
 /* The same for all arrays of a .npz file, each under its name there without ".npy". Needs a weft
  * that was built with libzip: otherwise WEFT_BAD_ARGUMENT. */
 WEFT_API weft_status weft_npz_load(weft_params *params, const char *path, weft_error *error);
-/* Adds the one that is called `array`, as weft_npy_load does; WEFT_NOT_FOUND if there is none. */
+/* Adds the array named `array`, as weft_npy_load does; WEFT_NOT_FOUND if there is none. */
 WEFT_API weft_status weft_npz_load_array(weft_params *params, const char *name, const char *path,
                                          const char *array, weft_error *error);
 
 /* Writes a tensor as a .npy file. PATH is replaced as weft_params_save does it. */
 WEFT_API weft_status weft_npy_save(const weft_tensor *tensor, const char *path, weft_error *error);
-/* Writes the tensors that `filter` selects (NULL: all) as a .npz file. Needs libzip, too. */
+/* Writes the tensors that `filter` selects (NULL: all) as a .npz file. Also needs libzip. */
 WEFT_API weft_status weft_npz_save(const weft_params *params, const char *path,
                                    const weft_params_filter *filter, weft_error *error);
 

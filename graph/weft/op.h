@@ -208,8 +208,8 @@ struct weft_op {
 
     /* Fusion: the node may run on a block of its output right after the node before it has computed
      * that block of an input, while the block is in the cache. */
-    /* An element of the output depends on the same element of the inputs, which broadcast. The
-     * kernel must accept inputs and an output of any layout: see <weft/kernel.h>. */
+    /* An output element depends only on the same element of the inputs, which broadcast. The kernel
+     * must accept inputs and an output of any layout: see <weft/kernel.h>. */
     bool elementwise;
     /* Bit i: a row of the outputs (their last dimension) depends on the same row of input i, and on
      * the whole of the inputs without a bit. NULL, or 0: the op does not work row by row. */
@@ -221,9 +221,9 @@ struct weft_op {
     /* Precision: which operands of f32 may be stored as bf16 (weft_plan_options.precision). Bit i
      * of narrow_out: output i. Bit i of narrow_in: input i, or WEFT_NARROW_ALL: every input, which
      * the kernels of the column WEFT_BF16 read; these take any mixture of both. An op without such
-     * kernels works on blocks that are widened to f32 before it and rounded behind it: all operands
-     * of an elementwise op, and of a row-wise one the inputs that it reads row by row and the
-     * outputs of narrow_out. */
+     * kernels works on blocks that the executor widens to f32 before it and rounds after it: all
+     * operands of an elementwise op, and of a row-wise one the inputs that it reads row by row and
+     * the outputs of narrow_out. */
     uint8_t narrow_in, narrow_out;
 
     uint8_t inplace; /* bit i: output 0 may overwrite input i, if shape and dtype are equal */
@@ -291,8 +291,8 @@ WEFT_API weft_node_info weft_graph_node(const weft_graph *graph, size_t index);
 WEFT_API weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t index,
                                    const weft_value *in, weft_value *outputs);
 /* Sets *cost to the work of a node on dense inputs; zeros if nothing runs, as for leaves, views and
- * groups. An op without kernels counts a flop for each element of output 0. WEFT_NO_MEMORY if there
- * is none. */
+ * groups. An op without kernels counts a flop for each element of output 0. WEFT_NO_MEMORY when
+ * memory is out. */
 WEFT_API weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cost);
 /* Whether a value is a constant; *tensor then has its data, which belong to the graph and must not
  * be changed. */

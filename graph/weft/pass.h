@@ -1,9 +1,9 @@
 /* weft/pass.h - passes of a program's own: they rewrite the graph before it is planned.
  *
  * A pass is one function. The planner walks the graph in topological order and writes a new one;
- * for each node the function may put other nodes in its place, and all nodes that it leaves alone
- * are copied. Nodes that no target needs are never copied, so a pass does not remove what it
- * replaced. The library's passes have the same form. */
+ * for each node the function may add other nodes instead; nodes that it leaves alone are copied.
+ * Nodes that no target needs are never copied, so a pass does not remove what it replaced. The
+ * library's passes have the same form. */
 #ifndef WEFT_PASS_H
 #define WEFT_PASS_H
 
@@ -33,15 +33,16 @@ typedef struct weft_pass {
     const char *doc;  /* one line; may be NULL */
     /* Fills rewrite->out and returns true, or returns false: then the node is copied. Each output
      * must have the dtype and the shape of the output that it replaces; else weft_plan_new fails
-     * with WEFT_BAD_DTYPE or WEFT_BAD_SHAPE, and with WEFT_BAD_ARGUMENT if it is no value of the
-     * new graph. Errors of builders and weft_graph_fail end the pass; weft_plan_new returns them.
-     * A program's own pass is not called for inputs, states, constants, groups and updates. */
+     * with WEFT_BAD_DTYPE or WEFT_BAD_SHAPE, and with WEFT_BAD_ARGUMENT if it does not belong to
+     * the new graph. Errors of builders and weft_graph_fail end the pass; weft_plan_new returns
+     * them. A program's own pass is not called for inputs, states, constants, groups and
+     * updates. */
     bool (*visit)(weft_rewrite *rewrite);
     void *context; /* the program's; may be NULL */
-    /* Whether the graph has anything for the pass, which is left out if not; NULL: it always runs.
-     */
+    /* Whether the pass has anything to do in the graph; if not, it is left out. NULL: it always
+     * runs. */
     bool (*needed)(const weft_graph *source);
-    /* The size of rewrite->state, which is zero at the first node and freed behind the last. NULL:
+    /* The size of rewrite->state, which is zero at the first node and freed after the last. NULL:
      * the pass needs none. */
     size_t (*state_bytes)(const weft_graph *source);
     bool required; /* results depend on it: neither options nor WEFT_SKIP leave it out */
@@ -51,9 +52,9 @@ typedef struct weft_pass {
  * the one of that name: see weft_state. */
 WEFT_API weft_value weft_rewrite_state(weft_rewrite *rewrite, const char *scoped_name,
                                        weft_dtype dtype, weft_shape shape, weft_init init);
-/* weft_param, or with `trainable` false weft_state, by its whole name, from which the current scope
- * may differ: the node lies in the current scope, and the store holds the tensor under
- * `whole_name`. For importers, whose files name parameters. */
+/* weft_param (weft_state if `trainable` is false) by its whole name, whatever the current scope:
+ * the node lies in the current scope, and the store holds the tensor under `whole_name`. For
+ * importers, whose files name parameters. */
 WEFT_API weft_value weft_state_named(weft_graph *graph, const char *whole_name, weft_dtype dtype,
                                      weft_shape shape, weft_init init, bool trainable);
 

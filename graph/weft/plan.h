@@ -72,11 +72,11 @@ typedef struct weft_plan_options {
      * WEFT_SKIP adds to them. A name that is not listed here, nor in `passes`, is an error.
      *     join_slices     a sum of slices put back among zeros becomes one concat
      *     join_products   a sum of thin matrix products becomes one product
-     *     reuse_dropout   relu's gradient reads the output of a dropout behind relu
+     *     reuse_dropout   relu's gradient reads the output of a dropout that follows relu
      *     cse             equal ops on equal inputs are computed once
      *     fold_conv       scales and shifts of channels move into the convolution before them
      *     fold            what depends on constants only is computed when planning
-     *     attention       products and a softmax that are attention become sdpa
+     *     attention       matrix products and a softmax that form attention become sdpa
      *     precision       see precision
      *     recompute       see memory_budget
      *     fuse            nodes run on the tiles of another, while these are in the cache
@@ -88,27 +88,27 @@ typedef struct weft_plan_options {
      * passes. The array need not outlive the call; contexts are used during the call only. */
     const weft_pass *passes;
     size_t n_passes;
-    /* No state changes after a session's first run, but for those that the plan updates: what
-     * depends on the others alone (packed weights, batch norms folded into convolutions) is
-     * computed in that run only, and its buffers are kept, beside the states themselves. If a
-     * program does change such a state, it calls weft_session_renew. Two more passes then run:
-     *     pack_weights    products with a parameter, whose panels are packed in the first run; not
+    /* Promises that no state changes after a session's first run, except those that the plan
+     * updates. Values that depend on the other states alone (packed weights, batch norms folded
+     * into convolutions) are then computed in that run only, and stay in the arena. A program that
+     * does change such a state must call weft_session_renew. Two more passes then run:
+     *     pack_weights    matrix products with a parameter pack its panels in the first run; not
      *                     with WEFT_PRECISION_BF16
      *     channels_last   images of convolutions have their channels innermost, where that pays */
     bool fixed_states;
     /* The most bytes that the arena may take; 0: any number. If it would take more, the backward
-     * pass computes values of the forward pass again instead of retaining them, those first that
-     * save most for their time. Results have the same bits. If that is not enough, weft_plan_new
-     * fails with WEFT_TOO_LARGE, and the message says how many bytes would do. The pass is called
-     * "recompute" in `skip`. */
+     * pass computes values of the forward pass again instead of retaining them, starting with those
+     * that save most bytes for their time. Results have the same bits. If that is not enough,
+     * weft_plan_new fails with WEFT_TOO_LARGE, and the message says how many bytes would do. The
+     * pass is called "recompute" in `skip`. */
     size_t memory_budget;
     /* WEFT_PRECISION_BF16: values of f32 that nodes compute are stored as bf16, in half the bytes,
-     * and products multiply bf16 and add in f32. Everything else computes in f32. Stored as f32
-     * remain: inputs, states, constants and targets, so a program sees no difference in types;
-     * results that an op needs whole, such as the sums of norms and softmaxes (weft_op.narrow_out);
-     * gradients of parameters and all that updates compute; values of fewer than `min_narrow`
-     * elements (0: 1,024). An op that cannot read bf16 gets a copy in f32. The pass is called
-     * "precision" in `skip`. */
+     * and matrix products multiply bf16 and add in f32. Everything else computes in f32. These are
+     * still stored as f32: inputs, states, constants and targets, so a program sees no difference
+     * in types; results that an op needs whole, such as the sums of norms and softmaxes
+     * (weft_op.narrow_out); gradients of parameters and all that updates compute; values of fewer
+     * than `min_narrow` elements (0: 1,024). An op that cannot read bf16 gets a copy in f32. The
+     * pass is called "precision" in `skip`. */
     weft_precision precision;
     int64_t min_narrow;
     /* Scopes and names of nodes whose outputs are stored as they are declared, comma separated,
@@ -131,10 +131,10 @@ typedef struct weft_plan_stats {
     size_t arena_bytes;       /* with reuse */
     size_t lower_bound_bytes; /* peak of live bytes: no arena for this schedule is smaller */
     size_t state_bytes;       /* parameters and other state that the plan uses */
-    size_t workspace_bytes;   /* of each thread of a session, beside the arena */
+    size_t workspace_bytes;   /* of each thread of a session, in addition to the arena */
     double ratio;             /* arena_bytes / lower_bound_bytes; 1 if there are no buffers */
     weft_pack_end packed;     /* how the packing of the arena ended */
-    double flops;             /* of one run, but for what only the first computes */
+    double flops;             /* of one run, without what only the first run computes */
     double bytes;             /* read and written by one run, at least; likewise */
 } weft_plan_stats;
 
@@ -186,9 +186,9 @@ WEFT_API size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, si
  * WEFT_IO if the file cannot be written, WEFT_NO_MEMORY. */
 WEFT_API weft_status weft_plan_svg(const weft_plan *plan, FILE *file, weft_error *error);
 
-/* Proves, sharing no code with the planner, that every node reads what its producer wrote, that no
- * two nodes of a group disturb each other, and that after a run every target is what its node
- * computed. WEFT_INTERNAL, with the node's name, if that does not hold. */
+/* Proves, without code shared with the planner, that every node reads what its producer wrote, that
+ * no node of a group writes what another one touches, and that after a run every target is what its
+ * node computed. WEFT_INTERNAL, with the node's name, if that does not hold. */
 WEFT_API weft_status weft_plan_check(const weft_plan *plan, weft_error *error);
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ extern "C" {
  * all sessions of the calling thread run on fewer threads from then on.
  *
  * Stack: every function here needs at most WEFT_STACK_BYTES of its caller's stack, and up to 256
- * bytes more for each thread that it creates. OpenMP's threads need WEFT_STACK_BYTES, too: if
+ * bytes more for each thread that it creates. OpenMP's threads also need WEFT_STACK_BYTES: if
  * OMP_STACKSIZE is smaller, weft_session_new and weft_run fail with WEFT_NO_MEMORY.
  *
  * fork: the child may run sessions of the parent, and new ones. If the parent had several threads,
@@ -59,14 +59,15 @@ typedef struct weft_session_options {
     void *workspace;
     size_t workspace_bytes;
     /* The processes that the nodes of a graph exchange data with: group i is communicators[i]. They
-     * must outlive the session; the array need not. NULL: none, also as an element. */
+     * must outlive the session; the array need not. The array and its elements may be NULL:
+     * none. */
     weft_communicator *const *communicators;
     size_t n_communicators;
     bool poison; /* for tests: fill buffers with 0xFF before their first writer */
-    /* A pointer of the program's, NULL at first, the same for all sessions that share `arena`:
-     * there they record which of them has used it last. So reading results, and running on feeds,
-     * that another session has overwritten is an error. It must outlive the sessions. NULL: the
-     * sessions do not notice. */
+    /* A pointer of the program's, NULL at first, the same for all sessions that share `arena`: the
+     * sessions record in it which of them used the arena last. Then it is an error to read results,
+     * or to run on feeds, that another session has overwritten. It must outlive the sessions. NULL:
+     * this is not detected. */
     const void **arena_user;
 } weft_session_options;
 
@@ -85,13 +86,13 @@ WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
 WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const void *data,
                                size_t bytes);
 /* Runs the plan once, and adds 1 to the step. If an input that the plan needs was never fed and has
- * no default, or its last feed was refused, the result is WEFT_NOT_FOUND with its name, and nothing
- * runs. If a kernel reports a
- * fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the run ends at the next barrier; states are unchanged
- * unless an update ran before. WEFT_PEER: another process failed, or did not take part in an
- * exchange; its communicator cannot be used any more. The same is true for the other processes if
- * this run fails, whatever the error, and the plan has exchanges; unless it fails because a number
- * that all processes received is not finite (weft_require_finite), so that all of them fail. */
+ * no default, or its last feed was refused, nothing runs and the result is WEFT_NOT_FOUND with its
+ * name. If a kernel reports a fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the run ends at the next
+ * barrier; states are unchanged unless an update ran before. WEFT_PEER: another process failed, or
+ * did not take part in an exchange; its communicator cannot be used any more. If this run fails and
+ * the plan has exchanges, the runs of the other processes fail with WEFT_PEER, whatever the error.
+ * Exception: a number that all processes received is not finite (weft_require_finite); then all
+ * runs fail with the same error. */
 WEFT_API weft_status weft_run(weft_session *session);
 /* The same, but stops before the node that computes `value`, and those that run side by side with
  * it. The next weft_run goes on from there, and inputs that only the rest reads may be fed again in
@@ -103,8 +104,8 @@ WEFT_API weft_status weft_run_before(weft_session *session, weft_value value);
 /* Copies a target, an input, or a state that the plan uses to `data`, contiguous and row-major;
  * `bytes` must be its size. A state has the contents that the store holds. A target has those of
  * the last run: if there was none, or it failed or has stopped (weft_run_before), the result is
- * WEFT_NOT_FOUND. So it is for an input that was not fed and has no default, and for other values.
- */
+ * WEFT_NOT_FOUND. The same holds for an input that was not fed and has no default, and for all
+ * other values. */
 WEFT_API weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes);
 /* The same without a copy: *tensor points into the session or the store, and its contents are valid
  * until the next run. Asking for an input marks it as fed: the program may write the feed there.
@@ -117,11 +118,11 @@ WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_
  * *found; `found` may be NULL. WEFT_NOT_FOUND if an input was never fed. An infinity is allowed if
  * an attribute asks for it, and in results of infinities; NaN never is. */
 WEFT_API weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found);
-/* Says that states have changed which the plan takes as fixed (weft_plan_options.fixed_states): the
- * next run computes again what depends on them alone. */
+/* Call this after changing states that the plan takes as fixed (weft_plan_options.fixed_states):
+ * the next run computes again what depends on them alone. */
 WEFT_API void weft_session_renew(weft_session *session);
-/* Sets the step, which with the seed selects the numbers of random ops: 0 at first, and 1 more
- * after each run. */
+/* Sets the step, which with the seed selects the numbers of random ops. It is 0 at first; each run
+ * adds 1. */
 WEFT_API void weft_session_set_step(weft_session *session, uint64_t step);
 /* The error of the last weft_feed, weft_run, weft_fetch, weft_session_tensor, weft_session_watch or
  * weft_session_profile, with status WEFT_OK if it succeeded. Valid until the next of these calls.
@@ -139,23 +140,24 @@ typedef struct weft_watched {
 } weft_watched;
 /* Called on the thread that runs the session, while no kernel runs. False ends the run with
  * WEFT_CANCELLED: states are unchanged unless an update ran before. It may run other sessions, but
- * not use this one: runs and new watches fail with WEFT_BAD_ARGUMENT, and none is removed. */
+ * not use this one: runs and new watches fail with WEFT_BAD_ARGUMENT, and no watch is removed. */
 typedef bool (*weft_watch_fn)(void *context, const weft_watched *watched);
 
-/* Calls `callback` in each run of the session, right after the nodes that run side by side with the
- * one that computes `value` have ended. `value` is any of the program's graph: weft_find returns
- * one by its name. Inputs, constants and states are seen before the first node runs, and the output
- * of an update after the update. What only the first run computes (weft_plan_options.fixed_states)
- * is seen in that run only. Watches of one moment are called in the order in which they were added.
+/* Calls `callback` in each run of the session, right after the group of nodes that computes `value`
+ * has ended. `value` is any value of the program's graph; weft_find returns one by its name.
+ * Inputs, constants and states are seen before the first node runs, and the output of an update
+ * after the update. What only the first run computes (weft_plan_options.fixed_states) is seen in
+ * that run only. Watches that are called at the same point are called in the order in which they
+ * were added.
  *
  * A watch costs the barriers around its calls; the bits of all results stay the same. Memory is
- * allocated here, and none in a run. A profile counts each stretch of a run between two calls as a
+ * allocated here, and none in a run. A profile counts each part of a run between two calls as a
  * run, without the time of the calls.
  *
  * Fails with WEFT_NOT_FOUND if the value cannot be seen: no target needs it, a pass has replaced
  * it, or a node that is fused with its own overwrites each tile of it. The message says which and
  * what to do: a target of the plan can always be seen. WEFT_BAD_ARGUMENT if the session has stopped
- * (weft_run_before). The status is in weft_session_error, too. */
+ * (weft_run_before). weft_session_error also returns the status. */
 WEFT_API weft_status weft_session_watch(weft_session *session, weft_value value,
                                         weft_watch_fn callback, void *context);
 /* Removes all watches of a value; of WEFT_NO_VALUE, those of all values. Returns how many. */
@@ -164,10 +166,10 @@ WEFT_API size_t weft_session_unwatch(weft_session *session, weft_value value);
 /* ---- The profile ---------------------------------------------------------------------------- */
 
 /* Where the time of a session's runs went. Every nanosecond of a thread, from the call of weft_run
- * to its end, is counted as one of
+ * to its end, counts as one of
  *
  *   compute: inside the kernels of a step;
- *   waiting: inside a step that ends an exchange, for other processes; and at the barrier behind a
+ *   waiting: inside a step that ends an exchange, for other processes; and at the barrier after a
  *            step, until the last thread arrives. The end of the run is a barrier. Steps without a
  *            barrier between them share it in proportion to the rest of their time;
  *   start:   from the call of weft_run until the thread reaches the first step.
@@ -213,9 +215,9 @@ typedef enum weft_profile_by {
 } weft_profile_by;
 
 typedef struct weft_profile_row {
-    /* By node: the name of output 0, or scope/op; from the second of a name on with its number
-     * behind it, "enc.0.ffn/matmul#2", in the order of the nodes of weft_plan_graph. By op: the op.
-     * By scope: the scope, or "". */
+    /* By node: the name of output 0, or scope/op; from the second node of a name on followed by a
+     * number, "enc.0.ffn/matmul#2", in the order of the nodes of weft_plan_graph. By op: the op. By
+     * scope: the scope, or "". */
     const char *name;
     const char *op;    /* by node and by op; else "" */
     const char *scope; /* by node and by scope; else "" */

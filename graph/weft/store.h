@@ -19,8 +19,8 @@ WEFT_API void weft_params_free(weft_params *params);
 /* Adds every state that the graph declares and the store lacks. Its weft_init, the seed and its
  * name determine the contents, so the order of declarations does not matter. WEFT_BAD_SHAPE if the
  * store has a state with another dtype or shape. WEFT_NOT_FOUND if the store was loaded from a file
- * (weft_params_source) and lacks a state: it does not make up what the file should have. Nothing is
- * added on failure. */
+ * (weft_params_source) and lacks a state: it does not invent what the file should contain. Nothing
+ * is added on failure. */
 WEFT_API weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint64_t seed,
                                       weft_error *error);
 /* Adds a tensor of zeros, or finds the one of that name; WEFT_BAD_SHAPE if that one has another
@@ -28,8 +28,8 @@ WEFT_API weft_status weft_params_init(weft_params *params, const weft_graph *gra
 WEFT_API weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dtype,
                                      weft_shape shape, weft_tensor *tensor, weft_error *error);
 /* Adds all tensors of `from` without copying their data, which `from` still owns: it must outlive
- * `params`. Use it for a store that has states of its own, such as caches, beside the parameters of
- * another. A name that both stores have is an error; nothing is added then. */
+ * `params`. Use it for a store that has states of its own, such as caches, in addition to another
+ * store's parameters. A name that both stores have is an error; nothing is added then. */
 WEFT_API weft_status weft_params_share(weft_params *params, const weft_params *from,
                                        weft_error *error);
 /* Sets *tensor to the tensor of that name; false if there is none. `tensor` may be NULL. The data
@@ -46,21 +46,22 @@ typedef struct weft_params_filter {
 } weft_params_filter;
 
 /* Copies from `whole`, the store of a model that is not split, to `params`, the store of one that
- * is: every state that the graph declares and `whole` has, of a state that is a part (weft_part)
- * this part. States that `params` lacks are added. WEFT_BAD_SHAPE if a tensor of `whole` has
- * another dtype or shape than the whole of the state. */
+ * is: every state that the graph declares and `whole` has; of a state declared as a part
+ * (weft_part), only this part. States that `params` lacks are added. WEFT_BAD_SHAPE if a tensor of
+ * `whole` has another dtype or shape than the whole of the state. */
 WEFT_API weft_status weft_params_take_parts(weft_params *params, const weft_graph *graph,
                                             const weft_params *whole, weft_error *error);
-/* The same in one store, which may be that of a whole model: takes the parts, and removes all
- * tensors that the graph does not declare, except those that `also` selects (NULL: none). Tensors
- * of the store have other addresses afterwards. On failure the store does not change. */
+/* The same within one store, such as that of a whole model: cuts its tensors to the parts, and
+ * removes all tensors that the graph does not declare, except those that `also` selects (NULL:
+ * none). Tensors of the store have other addresses afterwards. On failure the store does not
+ * change. */
 WEFT_API weft_status weft_params_keep_parts(weft_params *params, const weft_graph *graph,
                                             const weft_params_filter *also, weft_error *error);
 /* The inverse of weft_params_take_parts, which all ranks of the communicator must call with their
  * graphs and stores: copies every state that the graph declares to `whole`, and gathers the ranks'
  * parts, so that every rank has the store of the model that is not split. Fails on all ranks if it
  * fails on one: WEFT_NOT_FOUND if `params` lacks a state, WEFT_BAD_SHAPE if the ranks' parts, in
- * their order, do not make up the whole. */
+ * their order, do not form the whole. */
 WEFT_API weft_status weft_params_join_parts(weft_params *whole, const weft_graph *graph,
                                             const weft_params *params,
                                             weft_communicator *communicator, weft_error *error);
@@ -126,8 +127,8 @@ WEFT_API weft_status weft_params_save_as(const weft_params *params, const char *
  * store has, unless that is empty. `report` may be NULL; otherwise it is filled as soon as the file
  * could be read, also if the load then fails.
  *
- * On failure the store does not change: WEFT_NOT_FOUND if there is no such file, WEFT_BAD_FILE if
- * it is malformed, or if tensors are missing or unexpected that the options do not allow,
+ * On failure the store does not change: WEFT_NOT_FOUND if there is no such file; WEFT_BAD_FILE if
+ * it is malformed, or has missing or unexpected tensors that the options do not allow;
  * WEFT_BAD_SHAPE if a tensor does not fit the graph's or the store's. Limits: 100,000,000 bytes of
  * header, the limit of the format, and 65,536 bytes for the description of one tensor
  * (WEFT_BAD_FILE); 1,048,576 entries of metadata (WEFT_TOO_LARGE). */

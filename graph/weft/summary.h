@@ -13,7 +13,7 @@ typedef struct weft_layer {
     const char *scope; /* "enc.0.attn"; "" for what has no scope */
     int depth;         /* of inner scopes around it: 2 for "enc.0.attn" */
     size_t parent;     /* the index of the scope around it; SIZE_MAX if there is none */
-    weft_value input;  /* the first value of another scope that it reads, no state or constant */
+    weft_value input;  /* the first value of another scope that it reads, not a state or constant */
     /* The last value that another scope reads; if none does, the last that it computes. */
     weft_value output;
     double parameters; /* numbers of its trainable states */
@@ -34,7 +34,7 @@ WEFT_API weft_status weft_layers_find(const weft_graph *graph, weft_layers *laye
 WEFT_API void weft_layers_free(weft_layers *layers);
 
 typedef struct weft_summary_options {
-    int depth; /* scopes of at most so many components have rows; 0: all */
+    int depth; /* rows are for scopes of at most this many components; 0: all */
     int width; /* columns of a line, at least 48; 0: 80 */
 } weft_summary_options;
 

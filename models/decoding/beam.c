@@ -62,7 +62,7 @@ static double min_sum(const beam_search *b)
     return b->n_best == 2 * b->beams ? b->best[b->n_best - 1].sum.penalised : -INFINITY;
 }
 
-/* An upper bound of the penalised log probabilities of a block: a penalty below 1 raises them. */
+/* An upper bound of the penalised log probabilities of a block. A penalty below 1 raises them. */
 static double top_of_block(const search *s, int64_t block)
 {
     double top = s->top[block], raised = top * s->o->repetition_penalty;

@@ -1,8 +1,8 @@
 /* The decoder: setup, sources, and retained sentences.
  *
  * The states hold the maximum numbers of positions and rows. A plan attends to the first 32, 48,
- * 64, ... positions and has rows for 1 to 8, 10, 12, 14, 16, 20, ... sentences, so a step costs
- * little more than its position and the remaining sentences need. */
+ * 64, ... positions and has rows for 1 to 8, 10, 12, 14, 16, 20, ... sentences. So a step computes
+ * few positions and rows beyond those in use. */
 #include "decoder.h"
 
 #include "zoo/text.h"
@@ -67,7 +67,7 @@ static weft_status check_options(const weft_model *model, const weft_model_trait
         o->max_len > INT32_MAX / (o->sentences * o->beams) ||
         (has_source && (o->max_source_len < 1 || o->max_source_len > INT32_MAX)))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "decoder",
-                              "needs sentences, beams and lengths of at least 1 and not too many, "
+                              "sentences, beams and lengths must be 1 or more and fit into memory, "
                               "got %lld, %lld, %lld positions, %lld of a source",
                               (long long)o->sentences, (long long)o->beams, (long long)o->max_len,
                               (long long)o->max_source_len);

@@ -1,5 +1,5 @@
 /* Graphs and plans of a decoder: one for each used combination of lengths and numbers of rows, all
- * over the same states. Plans are found by a linear search over a few dozen. */
+ * over the same states. A plan is found by a linear search over a few dozen. */
 #include "decoder.h"
 
 #include <weft/ops.h>
@@ -124,8 +124,8 @@ static bool has_params(weft_decoder *d, const weft_graph *g)
     return good;
 }
 
-/* Builds and plans p->sizes; false on failure. The store gets the states that the plan needs, which
- * are not the parameters whose quantised forms it has. */
+/* Builds and plans p->sizes; false on failure. Adds the states that the plan needs to the store,
+ * but no parameter that the store holds in quantised form. */
 static bool make_plan(weft_decoder *d, decode_plan *p)
 {
     weft_graph *g = weft_graph_new();

@@ -1,8 +1,8 @@
-/* Several models as one, whose probabilities are the weighted mean of theirs.
+/* Ensembles: several models as one, whose probabilities are the weighted mean of theirs.
  *
  * A step costs the steps of all models and, for each row and id, an exponential per model and a
  * logarithm. The maximum is subtracted from log probabilities first, so nothing overflows, and the
- * mean of equal ones has their bits. */
+ * mean of equal log probabilities is bit-identical to them. */
 #include <weft/decode.h>
 
 #include <weft/op.h>

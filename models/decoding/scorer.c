@@ -2,8 +2,8 @@
  * each.
  *
  * The whole model runs over rows of tokens; a row longer than the context is split into windows.
- * Windows are sorted by padded length, O(n log n), and run in small batches. Padded lengths depend
- * on the row only, so a row has the same scores, to the bit, whatever the other rows are. */
+ * Windows are sorted by padded length, O(n log n), and run in small batches. The padded length
+ * depends on the row only, so its scores are bit-identical whatever the other rows are. */
 #include <weft/decode.h>
 
 #include "zoo/text.h"
@@ -107,7 +107,7 @@ static weft_status check_options(const weft_model *m, const weft_model_traits *t
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "scorer", "an option is below 0");
     if (o->weights && !has_source)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
-                              "has no source, and no weights of one");
+                              "has no source, so there are no attention weights over one");
     if (!has_source && o->context > traits->max_positions)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
                               "has learned %lld positions, asked for %lld",

@@ -45,8 +45,8 @@ static bool check(const weft_search_model *model, const weft_search_input *input
         return search_refuse(error, "the model or the inputs are NULL");
     if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 || model->max_len < 1 ||
         n > (size_t)model->sentences)
-        return search_refuse(error, "needs at least one sentence, beam, id and position, and at "
-                                    "most as many inputs as sentences");
+        return search_refuse(error, "needs at least one sentence, beam, id and position, and no "
+                                    "more inputs than sentences");
     if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab || (o->n_banned && !o->banned))
         return search_refuse(error, "eos is outside the vocabulary, or the banned ids are NULL");
     if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || o->nbest > model->beams)
@@ -104,7 +104,7 @@ static void search_end(search *s)
     free(s->top);
 }
 
-/* Removes sentences that are done from the model; those of the last slots move to their slots. */
+/* Removes finished sentences from the model; sentences of the last slots move to their slots. */
 static bool retain_open(search *s)
 {
     int64_t n = s->n_slots;

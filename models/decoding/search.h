@@ -1,8 +1,8 @@
 /* The common part of the searches: options and sequences, a step of the model for all rows, the log
  * probabilities of a row, the result.
  *
- * The model holds its sentences in slots 0 .. n_slots - 1. A sentence that is done is removed from
- * the model, and the last slot's sentence moves to its slot. The search's own rows do not move. */
+ * The model holds its sentences in slots 0 .. n_slots - 1. A finished sentence is removed from the
+ * model, and the last slot's sentence moves to its slot. The search's own rows do not move. */
 #ifndef WEFT_MODELS_SEARCH_H
 #define WEFT_MODELS_SEARCH_H
 
@@ -42,8 +42,8 @@ typedef struct search {
 bool search_refuse(weft_error *error, const char *message);
 /* calloc, of one element at least. */
 void *search_zeros(size_t count, size_t size);
-/* Checks options and inputs, allocates, and reads the prefixes as far as all have tokens before
- * their last. False after an error. Call search_finish in either case. */
+/* Checks options and inputs, allocates, and reads the tokens that every prefix has before its last.
+ * False after an error. Call search_finish in either case. */
 bool search_begin(search *s, const weft_search_model *model, const weft_search_input *inputs,
                   size_t n, const weft_search_options *options, weft_error *error);
 /* Steps the model with the tokens of all rows at the current position; idle rows read token 0. */
@@ -54,7 +54,7 @@ int64_t search_found(const search *s, int64_t sentence);
 /* Marks in s->barred the tokens that the row may not choose. */
 void search_bar(search *s, int64_t row);
 /* Finds the maximum of each block of the row's log probabilities, into s->top. False if one is NaN
- * or above what a probability can be. */
+ * or too large for a probability. */
 bool search_scan_row(search *s, int64_t row);
 /* Writes the row's penalised log probabilities into s->log_probs, -inf where barred. */
 bool search_read_row(search *s, int64_t row);

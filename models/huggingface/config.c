@@ -1,6 +1,6 @@
 /* Configurations of transformers as options of models, and back. Both directions read the same rows
- * (tables.c). What is written is read again and compared with the options, so an option that an
- * architecture lacks is found whatever it is. O(keys x rows). */
+ * (tables.c). After writing, the configuration is read again and compared with the options, so any
+ * option that an architecture lacks is found. O(keys x rows). */
 #include "tables.h"
 
 #include "base/json.h"
@@ -251,7 +251,7 @@ static weft_status refuse_unknown(config_reader *r)
     {
         if (!cJSON_IsNull(item) && !is_known(r->a, NULL, item->string))
             return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->path,
-                                  "%s is %s: weft knows no such key of %s; remove it if "
+                                  "%s is %s: unsupported key for %s; remove it if "
                                   "results do not depend on it",
                                   item->string, value_text(item, text), r->a->name);
         if (!cJSON_IsObject(item) || strcmp(item->string, "rope_parameters") != 0) continue;
@@ -259,8 +259,8 @@ static weft_status refuse_unknown(config_reader *r)
         {
             if (cJSON_IsNull(inner) || is_known(r->a, item->string, inner->string)) continue;
             return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->path,
-                                  "%s.%s is %s: weft knows no such key", item->string,
-                                  inner->string, value_text(inner, text));
+                                  "%s.%s is %s: unsupported key", item->string, inner->string,
+                                  value_text(inner, text));
         }
     }
     return WEFT_OK;
@@ -305,8 +305,7 @@ const hf_architecture *hf_find_architecture(const cJSON *json, const char *path,
             return a;
     }
     weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                   name || type ? "its architecture is %s, which no model of weft has (see `weft "
-                                  "convert --list`)"
+                   name || type ? "unsupported architecture %s (see `weft convert --list`)"
                                 : "names no architecture%s",
                    name   ? name
                    : type ? type
@@ -412,7 +411,7 @@ static void normalise(weft_model_config *c)
         c->values[offset] = 0;
 }
 
-/* Compares what a written configuration means with the options. */
+/* Compares a written configuration, as it is read, with the options. */
 static weft_status compare(const hf_architecture *a, const weft_model_config *wanted,
                            const weft_model_config *got, weft_error *error)
 {

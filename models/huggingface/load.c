@@ -1,5 +1,5 @@
-/* Folders of transformers as stores of parameters. The tensors of each file are found by name and
- * read one at a time. O(bytes). */
+/* Reads folders of transformers into parameter stores. Tensors are found by name and read one at a
+ * time. O(bytes). */
 #include "tables.h"
 
 #include "base/file.h"
@@ -161,8 +161,8 @@ static const weft_file_tensor *find(const loader *l, const char *name,
     return t;
 }
 
-/* Writes the name that old files of BERT have for the weight or bias of a norm; false if it is none
- * of these. */
+/* Writes the name that old BERT files use for the weight or bias of a norm; false for other
+ * tensors. */
 static bool old_name(const char *name, char old[HF_NAME_BYTES])
 {
     static const char *const ends[][2] = {{".LayerNorm.weight", ".LayerNorm.gamma"},
@@ -289,9 +289,10 @@ static weft_status check_rest(loader *l)
             const char *name = weft_safetensors_at(l->files[f], i)->name;
             if (is_expected(l, name)) continue;
             if (!l->a->left_out || !hf_is_one_of(l->a->left_out, name))
-                status = weft_error_set(l->error, WEFT_BAD_FILE, l->folder,
-                                        "%s is no tensor of %s as config.json describes it", name,
-                                        l->a->name);
+                status = weft_error_set(
+                    l->error, WEFT_BAD_FILE, l->folder,
+                    "unexpected tensor %s: %s with this config.json does not have it", name,
+                    l->a->name);
             else if (!(left = append_word(left, name)))
                 status = no_memory(l);
         }

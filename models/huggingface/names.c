@@ -1,5 +1,5 @@
-/* Names and layouts of tensors: theirs of parameters, and parameters of theirs. O(rows) for a name,
- * O(elements) for a copy. */
+/* Maps names and layouts between parameters of weft and tensors of transformers, both ways. O(rows)
+ * for a name, O(elements) for a copy. */
 #include "tables.h"
 
 #include <stdio.h>

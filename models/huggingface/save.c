@@ -1,5 +1,5 @@
-/* Stores of parameters as folders of transformers. Tensors are converted one at a time, as the file
- * is written. O(bytes). */
+/* Writes parameter stores as folders of transformers. Tensors are converted one at a time, while
+ * the file is written. O(bytes). */
 #include "tables.h"
 
 #include "base/file.h"
@@ -58,12 +58,12 @@ static cJSON *write_as(saver *s, const char *name, const cJSON *before)
         if (strcmp(a->name, name) != 0) continue;
         s->a = a;
         if (fits(a, s->config->model)) return hf_write_config(a, s->config, before, s->error);
-        weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name, "is no %s, which is %s",
-                       name, a->model);
+        weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
+                       "cannot be written as %s, which is a %s", name, a->model);
         return NULL;
     }
     weft_error_set(s->error, WEFT_NOT_FOUND, name,
-                   "is no architecture that weft knows (see `weft convert --list`)");
+                   "unsupported architecture (see `weft convert --list`)");
     return NULL;
 }
 
@@ -81,7 +81,7 @@ static cJSON *write_first(saver *s)
     }
     if (first.status == WEFT_OK)
         weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
-                       "is in no architecture of transformers");
+                       "cannot be converted: no architecture of transformers has all its options");
     else
         weft_error_copy(s->error, &first);
     return NULL;
@@ -118,7 +118,7 @@ static weft_status add_tensor(saver *s, weft_value value)
     *e = (entry){hf_name_of(s->a, ours), ours};
     if (!e->name.row)
         return weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
-                              "has the parameter %s, but %s has none such", ours, s->a->name);
+                              "has the parameter %s, but %s does not", ours, s->a->name);
     if (!weft_params_get(s->params, ours, &t))
         return weft_error_set(s->error, WEFT_NOT_FOUND, ours, "is not in the store");
     if (t.dtype != WEFT_F32 || !weft_shape_equal(t.shape, shape))
@@ -223,8 +223,8 @@ static bool is_text_of(json_span text, const cJSON *item)
     return same;
 }
 
-/* Makes floats recognisable, which transformers distinguishes from integers: 0.0, not 0. What did
- * not change keeps its text. */
+/* Writes floats as 0.0, not 0, since transformers distinguishes them from integers. Unchanged
+ * values keep their text. */
 static weft_status keep_texts(saver *s, cJSON *json)
 {
     const char *before = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);

@@ -1,5 +1,4 @@
-/* What the architectures of transformers have in common with models of weft: the tables, and how
- * they are read. */
+/* Tables that map architectures of transformers to models of weft, and functions that read them. */
 #ifndef WEFT_MODELS_TABLES_H
 #define WEFT_MODELS_TABLES_H
 
@@ -56,7 +55,7 @@ typedef struct hf_architecture {
     const char *type;    /* model_type */
     const char *model;   /* a listed model; on writing, all whose names begin so */
     const char *fixed;   /* options that all its configurations have: "key=value key=value" */
-    const char *prefix;  /* of tensors behind the model's head, "bert." */
+    const char *prefix;  /* of tensors below the model's head, "bert." */
     bool headless;       /* written without the prefix */
     const hf_key *keys[HF_TABLES];       /* each ends with a key NULL */
     const hf_tensor *tensors[HF_TABLES]; /* each ends with theirs NULL */
@@ -71,7 +70,7 @@ const hf_architecture *hf_architecture_at(size_t index);
 bool hf_is_one_of(const char *patterns, const char *text);
 /* Keys of configurations that no computation depends on. */
 extern const char hf_inert[];
-/* The flag `pooler` is 1 if this tensor, behind the prefix, is there. */
+/* The flag `pooler` is 1 if this tensor, after the prefix, is there. */
 #define HF_POOLER "pooler.dense.weight"
 
 /* ---- config.c ---- */

@@ -105,8 +105,8 @@ static weft_value activate(weft_graph *g, weft_value x, weft_activation activati
     case WEFT_TANH:
         return weft_tanh(g, x);
     }
-    weft_graph_fail_in(g, "weft_layer_feed_forward", WEFT_BAD_ARGUMENT, "%d is no weft_activation",
-                       (int)activation);
+    weft_graph_fail_in(g, "weft_layer_feed_forward", WEFT_BAD_ARGUMENT,
+                       "invalid weft_activation %d", (int)activation);
     return WEFT_NO_VALUE;
 }
 

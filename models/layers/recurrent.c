@@ -156,7 +156,7 @@ weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurr
     if (weft_rank(g, x) != 3 || len < 1 || batch < 1) {
         char text[128];
         weft_graph_fail_in(g, "weft_layer_recurrent", WEFT_BAD_SHAPE,
-                           "\"%s\": takes [batch, len, in] with at least one step, got %s", name,
+                           "\"%s\": expected [batch, len, in] with at least one step, got %s", name,
                            weft_shape_text(weft_shape_of(g, x), text, sizeof text));
         return WEFT_NO_VALUE;
     }
@@ -231,8 +231,8 @@ weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_
     int64_t layers = o->layers ? o->layers : 1;
     if (layers < 1 || layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
         weft_graph_fail_in(graph, "weft_layer_recurrent_stack", WEFT_BAD_ARGUMENT,
-                           "\"%s\": takes 1 to %d layers, of an even width if "
-                           "bidirectional, got %lld layers of width %lld",
+                           "\"%s\": expected 1 to %d layers, of an even width if bidirectional, "
+                           "got %lld layers of width %lld",
                            name, WEFT_RECURRENT_LAYERS, (long long)layers, (long long)hidden);
         return WEFT_NO_VALUE;
     }

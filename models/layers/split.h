@@ -6,7 +6,7 @@
 #include <weft/parallel.h>
 
 /* Called before and after a random op on a rank's own values. Each rank skips the keys of the
- * others, so the ranks' keys differ here and are equal again for the ops behind it. */
+ * others, so the ranks' keys differ here and are equal again for the ops that follow. */
 static inline void split_keys_before(weft_graph *g, weft_ranks ranks)
 {
     for (int32_t r = 0; r < ranks.rank; r++) weft_random_key(g);

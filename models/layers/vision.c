@@ -1,6 +1,6 @@
-/* Layers of images: convolution, upsampling, batch norm, group norm, and the linear layer behind
- * them. Parameters have PyTorch's names and layouts, so that its files can be loaded as they are.
- */
+/* Layers of images: convolution, upsampling, batch norm, group norm, and the linear layer that
+ * follows them. Parameters have PyTorch's names and layouts, so that its files can be loaded as
+ * they are. */
 #include <weft/models.h>
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Attention and RotaryEmbedding of ONNX (opset 23 on). Queries, keys and values are [batch, heads,
  * length, head_dim], or [batch, length, heads head_dim] with the numbers of heads as attributes.
- * Masks of bools become weft_sdpa, which never stores the scores; masks of numbers, a soft cap or
- * an output of the scores need them all. */
+ * Attention with a mask of bools becomes weft_sdpa, which never stores the scores. A mask of
+ * numbers, a soft cap or an output of the scores needs all of them. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
@@ -35,7 +35,7 @@ static weft_value split_heads(onnx_node *n, size_t i, const char *heads_attr)
                         WEFT_AXES(0, 2, 1, 3));
 }
 
-/* Behind the past keys or values, which an input has. */
+/* Appends to the past keys or values, which are an input. */
 static weft_value behind_past(onnx_node *n, size_t past, weft_value x)
 {
     const weft_value parts[2] = {in_value(n, past), x};
@@ -48,7 +48,7 @@ static weft_value or_hidden(weft_graph *g, weft_value a, weft_value b)
     return weft_is_value(a) ? weft_logical_or(g, a, b) : b;
 }
 
-/* Adds input MASK, whose missing last keys are hidden. */
+/* Adds input MASK; keys that it lacks at the end are masked. */
 static void add_mask(onnx_node *n, attention *a)
 {
     weft_graph *g = n->graph;
@@ -71,8 +71,8 @@ static void add_mask(onnx_node *n, attention *a)
         a->bias = mask;
 }
 
-/* Hides keys by their distance from the query: causal attention and sliding windows; and keys
- * behind the length of each row of the batch. Query i is at position i + offset. */
+/* Masks keys by their distance from the query (causal attention, sliding windows), and keys after
+ * the length of each row of the batch. Query i is at position i + offset. */
 static void hide_keys(onnx_node *n, attention *a)
 {
     weft_graph *g = n->graph;

@@ -305,7 +305,8 @@ static bool scan_start(onnx_node *n, scan *s)
     const int64_t scanned = attr_int(n, "num_scan_inputs", 0);
     s->body = body_of(n, "body");
     if (!s->body) return false;
-    if (n->opset < 9) return node_fail(n, WEFT_NO_KERNEL, "weft knows Scan from opset 9 on"), false;
+    if (n->opset < 9)
+        return node_fail(n, WEFT_NO_KERNEL, "Scan is supported from opset 9 on"), false;
     if (scanned < 1 || (size_t)scanned > n->n_in || s->body->n_input != n->n_in ||
         s->body->n_output != n->n_out)
         return node_fail(n, WEFT_BAD_FILE, "its inputs and outputs do not fit its body"), false;

@@ -1,4 +1,4 @@
-/* Stands for the import and export of ONNX files in a build without protobuf-c. */
+/* Replaces the import and export of ONNX files in a build without protobuf-c: every call fails. */
 #include <weft/onnx.h>
 
 #include <string.h>

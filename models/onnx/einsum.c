@@ -1,5 +1,5 @@
 /* Einsum of ONNX. Operands lose repeated letters (diagonals), then are contracted from left to
- * right, two at a time. An ellipsis stands for letters that the equation does not use. */
+ * right, two at a time. An ellipsis means letters that the equation does not use. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 

@@ -240,7 +240,7 @@ void map_Pow(onnx_node *n)
 
 /* a - b floor(a / b), or truncated as in C; in f64, in which quotients of i32 and f32 are exact
  * enough. */
-/* The remainder r of x / y, for infinite y and signed zeros, too. */
+/* The remainder r of x / y, also for infinite y and signed zeros. */
 static weft_value float_remainder(onnx_node *n, weft_value x, weft_value y, weft_value r)
 {
     weft_graph *g = n->graph;
@@ -345,7 +345,8 @@ static weft_value bound(onnx_node *n, weft_value x, size_t i, const char *name, 
              weft_scalar(n->graph, weft_dtype_of(n->graph, x), attr_float(n, name, 0)));
 }
 
-/* Is a bound of Clip a number of the file? It is then no parameter, even as an initializer. */
+/* Whether a bound of Clip is a number in the file. It is then not a parameter, even as an
+ * initializer. */
 static bool known_bound(onnx_node *n, size_t i, const char *name, double *number)
 {
     if (n->opset < 11) {

@@ -298,7 +298,7 @@ static weft_operand compute(export_record *r, const weft_graph *from, size_t ind
     return operand;
 }
 
-/* Whether the op wrote itself; it leaves itself to its expansion by adding nothing. */
+/* Whether the op wrote its own nodes; an op that adds none is written as its expansion. */
 static bool wrote_itself(const export_record *r, const weft_op *op, weft_export *e)
 {
     const size_t before = r->n_nodes;

@@ -1,9 +1,9 @@
 /* Export of a graph to ONNX: what its parts share.
  *
  * export_graph walks through the nodes of a graph that the outputs need, and records nodes of ONNX:
- * an op's own way (weft_op.onnx), else its expansion, else, for an op without inputs, what it
- * computes. export_file.c writes a record as a file. An import records single ops again, to
- * recognise them (recognise.c). */
+ * those that the op writes (weft_op.onnx), else those of its expansion, else, for an op without
+ * inputs, its computed value. export_file.c writes a record as a file. An import records single ops
+ * again, to recognise them (recognise.c). */
 #ifndef WEFT_ONNX_EXPORT_H
 #define WEFT_ONNX_EXPORT_H
 
@@ -75,7 +75,7 @@ int export_ir_version(int opset);
  * freed in any case. */
 weft_status export_graph(export_record *r, const weft_graph *graph, const weft_value *outputs,
                          size_t n_outputs, int opset, size_t max_bytes, weft_error *error);
-/* Adds a node without attributes behind all others, or returns none with the record's error. */
+/* Appends a node without attributes, or returns none with the record's error. */
 weft_operand export_add_node(export_record *r, const char *type, const weft_operand *in,
                              size_t n_in, size_t n_out);
 void export_free(export_record *r);
@@ -93,11 +93,11 @@ typedef struct export_note {
     bool no_memory; /* for the attribute: it was not read */
 } export_note;
 
-/* Writes the note of nodes [first, r->n_nodes), which stand for a node of the graph, or leaves it
- * out where it cannot say all. False when memory is out. */
+/* Writes the note of nodes [first, r->n_nodes), which represent one node of the graph. Omits a note
+ * that cannot describe the op completely. False when memory is out. */
 bool export_write_note(export_record *r, size_t first, const weft_node_info *node,
                        const weft_operand *in, const bool *wanted);
-/* Reads a note; false if the text is none. Attributes are in `memory`. */
+/* Reads a note; false if the text is not a note. Attributes are in `memory`. */
 bool export_read_note(const char *text, arena *memory, export_note *note);
 
 /* ---- Names (export_names.c) ---- */

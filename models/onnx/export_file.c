@@ -16,7 +16,7 @@
 /* A message of protobuf has less than 2 GiB; this many bytes of contents leave room for the rest.
  */
 #define MAX_CONTENTS ((uint64_t)1900 << 20)
-/* Tensors in a file beside the model begin at multiples of this. */
+/* Tensors in the external data file begin at multiples of this. */
 #define ALIGNMENT 64
 
 enum { INT_ATTRIBUTE = 2, INTS_ATTRIBUTE = 7, FLOAT_ATTRIBUTE = 1, STRING_ATTRIBUTE = 3 };
@@ -31,7 +31,7 @@ typedef struct saving {
     weft_operand *outputs; /* [n_outputs] */
     size_t n_outputs;
     bool external;
-    uint64_t offset; /* of the next tensor in the file beside the model */
+    uint64_t offset; /* of the next tensor in the external data file */
     weft_error *error;
 } saving;
 
@@ -89,7 +89,7 @@ static bool add_entry(saving *s, WeftOnnx__TensorProto *t, const char *key, cons
     return entry->value != NULL;
 }
 
-/* Moves the contents of a tensor to the file beside the model. */
+/* Moves the contents of a tensor to the external data file. */
 static bool place_outside(saving *s, WeftOnnx__TensorProto *t)
 {
     const char *slash = strrchr(s->path, '/');

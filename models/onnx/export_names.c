@@ -1,5 +1,5 @@
 /* Names of an exported file. Leaves and named values keep the graph's names, and outputs have those
- * that the caller wants. Others are called after the scope and the op: "enc.0.attn/matmul_12". */
+ * that the caller wants. Others are named after the scope and the op: "enc.0.attn/matmul_12". */
 #include "onnx/export.h"
 
 #include "base/name_table.h"
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest name that is made up, without its NUL. */
+/* The longest generated name, without its NUL. */
 #define NAME_BYTES 400
 
 typedef struct naming {
     export_record *record;
     export_names *names;
-    name_table taken; /* by name: the first number that was not yet behind it */
+    name_table taken; /* by name: the first number not yet appended to it */
 } naming;
 
 /* ---- Names that are taken ---- */
@@ -32,7 +32,7 @@ static bool take(naming *n, const char *name)
     return n->taken.count > before;
 }
 
-/* A copy of the name in the record's memory, with a number behind it if it is taken. */
+/* A copy of the name in the record's memory, with a number appended if it is taken. */
 static const char *take_unique(naming *n, const char *name)
 {
     const size_t room = strlen(name) + TEXT_NUMBER_BYTES;
@@ -69,8 +69,8 @@ static weft_status name_output(naming *n, weft_value value, size_t i, size_t n_o
         if (!copy) return no_memory(r);
         if (!wanted[0] || !take(n, copy))
             return weft_error_set(r->error, WEFT_BAD_ARGUMENT, wanted,
-                                  "is no name for an output: it is empty, or an input, a state or "
-                                  "another output has it");
+                                  "is not a valid output name: it is empty, or an input, a state "
+                                  "or another output has it");
         n->names->operand[operand.id] = copy;
         return WEFT_OK;
     }
@@ -104,8 +104,8 @@ static void name_constants(naming *n)
     }
 }
 
-/* "SCOPE/OP_NUMBER" of the graph's node. An import leaves out what is behind the scope (labels.c),
- * so that a name does not grow with every round. */
+/* "SCOPE/OP_NUMBER" of the graph's node. An import removes what follows the scope (labels.c), so
+ * that a name does not grow with every round. */
 static void source_name(const export_record *r, size_t source, char name[NAME_BYTES + 1])
 {
     const weft_node_info node = weft_graph_node(r->graph, source);

@@ -1,5 +1,6 @@
-/* Files beside a model that hold the contents of its tensors. Each is mapped once, whole. Its name
- * is a relative path that stays within the model's folder, also through symbolic links. */
+/* External data: files that hold the contents of a model's tensors. Each is mapped once, whole. Its
+ * name is a relative path, which must not leave the model's folder, not even through symbolic
+ * links. */
 #include "onnx/tensor.h"
 
 #include "base/file.h"

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* The most bodies within each other, and the most nodes that are computed again for one value. */
+/* The maximum depth of nested bodies, and the maximum number of nodes that are computed again for
+ * one value. */
 #define MAX_DEPTH 64
 
 /* ---- Errors and scopes of names ---- */

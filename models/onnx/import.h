@@ -15,13 +15,13 @@
 
 #include "onnx/tensor.h"
 
-/* The most nodes of an import, before and after they become operations of weft; and the most
- * elements of an input or output of a node that is computed during it. */
+/* The maximum number of nodes of an import, before and after they become operations of weft; and
+ * the maximum number of elements of an input or output of a node that is computed during it. */
 #define ONNX_MAX_NODES       262144
 #define ONNX_MAX_GRAPH_NODES (4 * ONNX_MAX_NODES)
 #define ONNX_MAX_FOLDED      65536
-/* The memory that an import may take, beside that of its nodes: so much, and for each byte of the
- * file and of its external data. */
+/* The memory that an import may take, besides its nodes: a constant, and so much for each byte of
+ * the file and its external data. */
 #define ONNX_MEMORY       ((size_t)256 << 20)
 #define ONNX_MEMORY_RATIO 16
 
@@ -76,7 +76,7 @@ typedef struct onnx_scope {
     name_table values;               /* addresses of onnx_value */
 } onnx_scope;
 
-/* What normalisations and dropouts compute: what the file says, or what its use asks for. */
+/* Whether normalisations and dropouts compute what the file says, or what the caller chose. */
 typedef enum onnx_mode { ONNX_AS_FILE, ONNX_EVALUATION, ONNX_TRAINING } onnx_mode;
 
 typedef struct onnx_import {
@@ -159,7 +159,7 @@ const onnx_function *import_function(onnx_import *import, const char *domain, co
 /* The scope in weft's graph of a node: of its metadata, else of its name, else of its op. */
 void onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
                      char scope[ONNX_SCOPE_BYTES]);
-/* That of an initializer: its name without the part behind the last dot or slash. */
+/* The scope of an initializer: its name up to the last dot or slash. */
 void onnx_weight_scope(const char *name, char scope[ONNX_SCOPE_BYTES]);
 /* Makes `label` the only name scope of the model's graph, "" for none. */
 void import_label(onnx_import *import, const char *label);
@@ -201,8 +201,8 @@ weft_value import_value(onnx_import *import, onnx_value *value);
 
 /* ---- Ops of weft (recognise.c) ---- */
 
-/* Builds the op of weft that the first n of these nodes stand for, as a note on the first one says.
- * Returns n; 0 if there is no note or the nodes are others than weft's. */
+/* Builds the op of weft that the first n of these nodes represent, according to a note on the first
+ * one. Returns n; 0 if there is no note or the nodes differ from those that weft writes. */
 size_t import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
                     size_t count);
 

@@ -14,7 +14,8 @@ static int64_t size_of(weft_shape shape, int begin, int end)
     return size;
 }
 
-/* The dimensions [begin, end) of a shape behind those of another; false above the largest rank. */
+/* Appends the dimensions [begin, end) of a shape to those of another; false above the largest
+ * rank. */
 static bool append(onnx_node *n, weft_shape *to, weft_shape from, int begin, int end)
 {
     for (int i = begin; i < end; i++) {
@@ -159,7 +160,7 @@ void map_GatherND(onnx_node *n)
 
 /* ---- Scatter ---- */
 
-/* The most pairs of updates that a reduction of updates at equal indices compares. */
+/* The maximum number of pairs of updates that a reduction of updates at equal indices compares. */
 #define MAX_PAIRS ((int64_t)1 << 26)
 
 static const char *const reductions[] = {"none", "add", "mul", "min", "max"};
@@ -258,7 +259,7 @@ void map_ScatterND(onnx_node *n)
     set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, 0), s), in_type(n, 0));
 }
 
-/* Writes updates into a cache along an axis, from the place on that input 2 has for each row. */
+/* Writes updates into a cache along an axis, starting at the position in input 2 for each row. */
 void map_TensorScatter(onnx_node *n)
 {
     weft_graph *g = n->graph;
@@ -268,7 +269,7 @@ void map_TensorScatter(onnx_node *n)
     if (node_failed(n)) return;
     if (s.rank < 2 || t.rank != s.rank || axis < 1 ||
         (has_in(n, 2) && !weft_shape_equal(in_shape(n, 2), WEFT_SHAPE(s.dim[0])))) {
-        node_fail(n, WEFT_BAD_SHAPE, "its updates or places do not fit the cache");
+        node_fail(n, WEFT_BAD_SHAPE, "its updates or positions do not fit the cache");
         return;
     }
     weft_shape rows = {.rank = s.rank}, along = {.rank = s.rank};

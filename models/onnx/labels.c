@@ -1,9 +1,9 @@
 /* Scopes of weft from names of an ONNX file. The components of "/encoder/layer.0/self/MatMul" lie
- * between slashes: its scope is "encoder.layer.0.self.MatMul". Names that weft's export has made up
- * end in "/OP_NUMBER" or "/OP_NUMBER/TYPE_NUMBER", which is not part of the scope. PyTorch's
- * exporter of torch.export writes the modules of a node, from the outermost on, in its metadata:
- * "['', 'encoder', 'encoder.layer.0', 'linear_3']" lies in "encoder.layer.0.linear_3". O(length).
- */
+ * between slashes: its scope is "encoder.layer.0.self.MatMul". Names that weft's export has
+ * generated end in "/OP_NUMBER" or "/OP_NUMBER/TYPE_NUMBER", which is not part of the scope.
+ * PyTorch's exporter of torch.export writes the modules of a node, from the outermost on, in its
+ * metadata: "['', 'encoder', 'encoder.layer.0', 'linear_3']" lies in "encoder.layer.0.linear_3".
+ * O(length). */
 #include "onnx/import.h"
 
 #include "base/hash.h"
@@ -86,7 +86,7 @@ static size_t component_before(const char *name, size_t end)
     return end;
 }
 
-/* The length of a name of weft's export without what it has made up. */
+/* The length of a name of weft's export without its generated part. */
 static size_t without_made_up(const char *name)
 {
     size_t end = strlen(name);

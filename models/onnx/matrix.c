@@ -72,7 +72,7 @@ static weft_value eliminate(weft_graph *g, weft_value x, weft_value *det)
     weft_value at = weft_argmax(g, weft_abs(g, column), 1, true);
     weft_value pivots = weft_gather(g, x, weft_broadcast_to(g, at, WEFT_SHAPE(batch, 1, m)), 1);
     weft_value pivot = weft_slice(g, pivots, 2, 0, 1, 1);
-    /* The first row takes the place of the pivot's, which changes the sign. */
+    /* The first row replaces the pivot's, which changes the sign. */
     weft_value stays = weft_equal(g, at, weft_scalar(g, WEFT_I32, 0));
     *det = weft_mul(g, *det, weft_where(g, stays, pivot, weft_neg(g, pivot)));
     weft_value number =
@@ -261,8 +261,8 @@ static bool is_known(onnx_node *n, onnx_value *v)
     return import_contents(n->import, v) && v->known;
 }
 
-/* Reads a matrix to multiply x with; `transposed`: the file has it as [n, k]. False if it is none,
- * or after a failure. */
+/* Reads a matrix to multiply x with; `transposed`: the file has it as [n, k]. False if it is not a
+ * matrix, or after a failure. */
 static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool transposed,
                        weft_shape x, byte_matrix *m)
 {

@@ -19,7 +19,8 @@ static weft_status no_memory(const weft_onnx *m, weft_error *error)
                           "no memory for the model");
 }
 
-/* Allocators of protobuf-c, which does not say whether a message is malformed or memory is out. */
+/* Allocators for protobuf-c, which does not report whether a message is malformed or memory is
+ * out. */
 static void *unpack_alloc(void *failed, size_t bytes)
 {
     void *data = malloc(bytes ? bytes : 1);
@@ -91,8 +92,8 @@ static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
 
 /* ---- Weights ---- */
 
-/* A name for weft, with a number from `number` on behind it if it is taken. In `taken` is, by name,
- * the first number that was not yet tried behind it. */
+/* A name for weft; if it is taken, a number is appended, from `number` on. `taken` has, by name,
+ * the first number that was not yet tried. */
 static const char *weight_name(weft_onnx *m, name_table *taken, const char *from, size_t number)
 {
     char *name = arena_alloc(&m->memory, strlen(from) + 24);

@@ -1,10 +1,10 @@
 /* Notes: the text on the first node of an op that became several nodes, or that has attributes of
- * more digits than ONNX's. It says which op of weft the nodes stand for, so that an import can find
- * it again:
+ * more digits than ONNX's. It names the op of weft that the nodes implement, so that an import can
+ * find it again:
  *
  *     weft: rms_norm eps=1e-06 rms=true gamma=true nodes=6 inputs=0.0,5.1 outputs=0
  *
- * inputs: node and place at which each input of the op is read. outputs: those that are wanted. */
+ * inputs: node and position at which each input of the op is read. outputs: those that are used. */
 #include "onnx/export.h"
 
 #include "base/text.h"
@@ -125,7 +125,7 @@ bool export_write_note(export_record *r, size_t first, const weft_node_info *nod
 
 /* ---- Reading ---- */
 
-/* Reads "N" up to a separator, which it passes; false if there is none. */
+/* Reads "N" up to a separator and skips that; false if there is none. */
 static bool take_integer(const char **at, int64_t *value)
 {
     char *end;

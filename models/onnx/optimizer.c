@@ -141,7 +141,7 @@ void map_Gradient(onnx_node *n)
         good = xs->strings[i].len == strlen(n->proto->input[i]) &&
                !memcmp(xs->strings[i].data, n->proto->input[i], xs->strings[i].len);
     if (!good) {
-        node_fail(n, WEFT_NO_KERNEL, "weft knows gradients at the inputs xs themselves");
+        node_fail(n, WEFT_NO_KERNEL, "supported only are gradients at the inputs xs themselves");
         return;
     }
     weft_value *wrt = arena_alloc(&n->import->memory, count * sizeof *wrt);

@@ -56,7 +56,7 @@ weft_status onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_erro
     return weft_error_set(error, WEFT_NO_MEMORY, "weft_onnx_load", "no memory for the options");
 }
 
-/* Whether a dimension of an input is the one that `d` gives a size. */
+/* Whether a dimension of an input is the one whose size `d` sets. */
 static bool fits_dimension(const weft_onnx_dim *d, const WeftOnnx__ValueInfoProto *input)
 {
     if (!input->type || !input->type->tensor_type || !input->type->tensor_type->shape) return false;
@@ -77,10 +77,10 @@ weft_status onnx_check_dims(const weft_onnx *m, weft_error *error)
         if (k < g->n_input) continue;
         if (d->input)
             return weft_error_set(error, WEFT_NOT_FOUND, d->input,
-                                  "is no input with a dimension %d, for which a size is given",
+                                  "is not an input with a dimension %d, for which a size is given",
                                   d->axis);
         return weft_error_set(error, WEFT_NOT_FOUND, d->name,
-                              "is no open dimension of an input, but a size is given for it");
+                              "is not an open dimension of an input, but a size is given for it");
     }
     return WEFT_OK;
 }

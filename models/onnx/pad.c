@@ -2,9 +2,9 @@
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
-/* x[.., begin : end : step, ..] of an axis, where nothing is left of it for begin == end. */
-static weft_value stretch(weft_graph *g, weft_value x, int axis, int64_t begin, int64_t count,
-                          bool reversed)
+/* `count` elements of an axis from `begin` on, in order or reversed. */
+static weft_value border(weft_graph *g, weft_value x, int axis, int64_t begin, int64_t count,
+                         bool reversed)
 {
     weft_value y = weft_slice(g, x, axis, begin, begin + count, 1);
     return reversed ? weft_flip(g, y, axis) : y;
@@ -32,11 +32,11 @@ static weft_value pad_axis(onnx_node *n, weft_value x, int axis, int64_t before,
     size_t count = 0;
     if (before > 0)
         parts[count++] = edge ? repeat_edge(g, x, axis, 0, before)
-                              : stretch(g, x, axis, reflect ? 1 : size - before, before, reflect);
+                              : border(g, x, axis, reflect ? 1 : size - before, before, reflect);
     parts[count++] = x;
     if (after > 0)
         parts[count++] = edge ? repeat_edge(g, x, axis, size - 1, after)
-                              : stretch(g, x, axis, reflect ? size - 1 - after : 0, after, reflect);
+                              : border(g, x, axis, reflect ? size - 1 - after : 0, after, reflect);
     return weft_concat(g, parts, count, axis);
 }
 

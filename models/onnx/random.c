@@ -69,7 +69,7 @@ void map_Bernoulli(onnx_node *n)
     set_typed(n, 0, weft_dtype_of(n->graph, p) == dtype ? y : weft_cast(n->graph, y, dtype), type);
 }
 
-/* Drops elements of x, and sets output 1, which elements stay. */
+/* Drops elements of x, and sets output 1, the mask of elements that stay. */
 static weft_value drop_with_mask(onnx_node *n, weft_value x, double ratio)
 {
     weft_graph *g = n->graph;
@@ -81,7 +81,7 @@ static weft_value drop_with_mask(onnx_node *n, weft_value x, double ratio)
     return weft_where(g, mask, weft_scale(g, x, 1 / (1 - ratio)), weft_scalar(g, dtype, 0));
 }
 
-/* Passes its input through, as a model in use does, except in training. */
+/* Passes its input through, except in training. */
 void map_Dropout(onnx_node *n)
 {
     const onnx_mode mode = n->import->mode;

@@ -1,7 +1,7 @@
-/* Finds ops of weft again in nodes that weft exported (note.c). A note is a hint only: the op is
- * built from it on a graph of its own and exported again, and counts if that gives the same nodes,
- * attributes and constants as the file. So the model is computed with the op's own bits, and a file
- * that a tool has changed means what its nodes say. O(nodes of the op). */
+/* Finds ops of weft again in nodes that weft exported (note.c). A note is a hint only. The op is
+ * built from it on a graph of its own and exported again; it is used if the export has the same
+ * nodes, attributes and constants as the file. So results are bit-identical to those of the op, and
+ * a file that a tool has changed means what its nodes say. O(nodes of the op). */
 #include "onnx/export.h"
 #include "onnx/import.h"
 

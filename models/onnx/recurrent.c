@@ -119,7 +119,8 @@ static void choose_activations(layer *l, size_t count)
                 !memcmp(a->strings[at].data, activations[i].name, a->strings[at].len))
                 l->act[k] = activations[i].function;
         if (!l->act[k]) {
-            node_fail(l->n, WEFT_NO_KERNEL, "weft knows the activations Tanh, Sigmoid and Relu");
+            node_fail(l->n, WEFT_NO_KERNEL,
+                      "unsupported activation; expected Tanh, Sigmoid or Relu");
             return;
         }
     }
@@ -245,7 +246,7 @@ static void map_recurrent(onnx_node *n, layer l)
     l.reverse = attr_is(n, "direction", "reverse", "forward");
     if (batch_first) x = weft_transpose(n->graph, x, 0, 1);
     if ((l.reverse || both) && has_in(n, LENGTHS)) {
-        node_fail(n, WEFT_NO_KERNEL, "weft does not know reversed sequences of unlike lengths");
+        node_fail(n, WEFT_NO_KERNEL, "reversed sequences of unequal lengths are not supported");
         return;
     }
     if (l.time < 1 || l.time > ONNX_MAX_NODES / 64 || r.dim[0] != l.directions) {

@@ -1,4 +1,4 @@
-/* Reductions of ONNX, and what ranks or sums along an axis. Integers are reduced in f64. */
+/* Reductions of ONNX, and ops that rank or sum along an axis. Integers are reduced in f64. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
@@ -154,8 +154,8 @@ void map_TopK(onnx_node *n)
 
 /* ---- Running sums and products ---- */
 
-/* x without its last elements along an axis (the first, if `reverse`), behind as many of `value`.
- */
+/* x shifted along an axis: its last elements (the first, if `reverse`) are dropped and as many of
+ * `value` enter. */
 static weft_value shift(weft_graph *g, weft_value x, int axis, int64_t by, bool reverse,
                         double value)
 {

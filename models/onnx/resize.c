@@ -36,7 +36,7 @@ static const choice roundings[] = {
     {NULL, WEFT_RESIZE_PREFER_FLOOR},
 };
 
-/* What an attribute chooses; the last choice of a list stands for all other words. */
+/* The choice of an attribute; the last choice of a list covers all other words. */
 static int choose(const onnx_node *n, const char *attr, const char *by_default, const choice *list)
 {
     while (list->name && !attr_is(n, attr, list->name, by_default)) list++;
@@ -50,9 +50,7 @@ static bool read_options(onnx_node *n, weft_resize_options *o, double *cubic_coe
     const int c =
         choose(n, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel", coordinates);
     if (c < 0)
-        return node_fail(n, WEFT_NO_KERNEL,
-                         "weft does not know its coordinate_transformation_mode"),
-               false;
+        return node_fail(n, WEFT_NO_KERNEL, "unsupported coordinate_transformation_mode"), false;
     *cubic_coeff = attr_float(n, "cubic_coeff_a", -0.75);
     *o = (weft_resize_options){
         .mode = (weft_resize_mode)choose(n, "mode", "nearest", modes),

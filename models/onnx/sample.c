@@ -1,10 +1,10 @@
-/* Ops of ONNX that read an image at places between its pixels, or write pixels to places:
+/* Ops of ONNX that read an image at positions between its pixels, or write pixels to positions:
  * GridSample, AffineGrid, RoiAlign, MaxUnpool, Col2Im.
  *
- * A sample is a weighted sum over taps, the pixels around a place: along each axis one (nearest),
- * two (linear) or four (cubic), whose weights multiply. For each combination of taps the rows
- * [channels] of the pixels are gathered and added, so gradients reach the image and, through the
- * weights, the places. O(taps^dimensions) nodes. */
+ * A sample is a weighted sum over taps, the pixels around a position: along each axis one
+ * (nearest), two (linear) or four (cubic), whose weights multiply. For each combination of taps the
+ * rows [channels] of the pixels are gathered and added, so gradients reach the image and, through
+ * the weights, the positions. O(taps^dimensions) nodes. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
@@ -123,7 +123,7 @@ static weft_value sample(onnx_node *n, const sampler *s, weft_value image, const
     return y;
 }
 
-/* Puts the last dimension, the channels, behind the first. */
+/* Moves the last dimension, the channels, to axis 1. */
 static weft_value channels_second(weft_graph *g, weft_value x)
 {
     weft_axes axes = {.count = weft_rank(g, x)};
@@ -292,10 +292,9 @@ void map_RoiAlign(onnx_node *n)
         return;
     }
     if (ratio < 1 || ratio > 64 || bins[0] < 1 || bins[0] > 4096 || bins[1] < 1 || bins[1] > 4096) {
-        node_fail(
-            n, WEFT_NO_KERNEL,
-            "needs a sampling_ratio of 1 to 64 (0, where their number depends on data, is not "
-            "known to weft), and 1 to 4096 bins");
+        node_fail(n, WEFT_NO_KERNEL,
+                  "needs a sampling_ratio of 1 to 64 (0, for a number that depends on data, is not "
+                  "supported), and 1 to 4096 bins");
         return;
     }
     const int64_t rows = bins[0] * ratio, columns = bins[1] * ratio, count = boxes.dim[0];

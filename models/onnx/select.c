@@ -22,7 +22,7 @@ static double element_of(const slices *s, int64_t slice, int64_t i)
     return onnx_tensor_element(&s->tensor, at);
 }
 
-/* The order of two slices; NaN is equal to itself and behind all numbers. */
+/* The order of two slices; NaN is equal to itself and sorts after all numbers. */
 static int compare_slices(const slices *s, int64_t i, int64_t j)
 {
     for (int64_t k = 0; k < s->before * s->after; k++) {
@@ -137,7 +137,7 @@ void map_Unique(onnx_node *n)
 
 /* ---- NonMaxSuppression ---- */
 
-/* The most comparisons of two boxes. */
+/* The maximum number of comparisons of two boxes. */
 #define MAX_COMPARISONS ((int64_t)1 << 28)
 
 /* The boxes of an image and their scores of a class. */

@@ -164,8 +164,8 @@ void map_Split(onnx_node *n)
     }
 }
 
-/* One axis of a slice. ONNX cuts bounds as Python does; a bound of INT32_MIN stands for the
- * beginning of a reversed axis. */
+/* One axis of a slice. ONNX cuts bounds as Python does; a bound of INT32_MIN means the beginning of
+ * a reversed axis. */
 static weft_value slice_axis(weft_graph *g, weft_value x, int axis, int64_t begin, int64_t end,
                              int64_t step)
 {

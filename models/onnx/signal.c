@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* The most elements of a constant. */
+/* The maximum number of elements of a constant. */
 #define MAX_LENGTH ((int64_t)1 << 22)
 
 /* ---- Windows ---- */

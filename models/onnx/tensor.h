@@ -1,4 +1,4 @@
-/* Tensors of ONNX files as weft's: dtypes, and contents inside the file or beside it. */
+/* Converts tensors of ONNX files: dtypes, and contents inside the file or in external data. */
 #ifndef WEFT_ONNX_TENSOR_H
 #define WEFT_ONNX_TENSOR_H
 
@@ -66,7 +66,7 @@ bool onnx_type_bounds(int type, double *low, double *high);
 /* Sets *dtype to weft's; fails with WEFT_BAD_DTYPE if there is none. */
 weft_status onnx_type_dtype(int type, const char *where, weft_dtype *dtype, weft_error *error);
 
-/* Files beside the model, for tensors whose contents are in one. */
+/* External data files, for tensors whose contents are in one. */
 typedef struct onnx_files {
     const char *folder;
     struct mapped_file *first;
@@ -82,7 +82,7 @@ weft_status onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *whe
 /* Reads its contents too. They lie in the message, in a mapped file or, converted, in `memory`. */
 weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where, arena *memory,
                              onnx_files *files, onnx_tensor *tensor, weft_error *error);
-/* Maps the bytes that a tensor has in a file beside the model, which must be `bytes` long. */
+/* Maps the bytes that a tensor has in an external data file, which must be `bytes` long. */
 weft_status files_map(onnx_files *files, const WeftOnnx__TensorProto *proto, const char *where,
                       size_t bytes, const void **data, weft_error *error);
 

@@ -43,7 +43,8 @@ static bool read_payload(reader *r, unsigned wire_type, reader *payload)
     return true;
 }
 
-/* What unpacking keeps for a field, apart from its bytes, and lists of scanned fields. */
+/* The memory that unpacking takes for a field, apart from its bytes, and lists of scanned
+ * fields. */
 #define FIELD_BYTES 64
 
 static weft_status walk(const ProtobufCMessageDescriptor *message, reader r, int depth,

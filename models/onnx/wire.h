@@ -6,8 +6,8 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-/* The most levels of nested messages, and of memory for the unpacked messages: a multiple of the
- * file's size and a constant. */
+/* The maximum depth of nested messages, and the maximum memory for the unpacked messages: a
+ * multiple of the file's size plus a constant. */
 #define WIRE_MAX_DEPTH    64
 #define WIRE_MEMORY_RATIO 64
 #define WIRE_SPARE_BYTES  ((uint64_t)1 << 20)

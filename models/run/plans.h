@@ -1,9 +1,9 @@
 /* Plans of one model for several shapes, on one parameter store.
  *
- * The user builds a graph for each new shape and adds its plan to a list. Entries of the list have
- * `plan_entry` as their first member. Only one session of a lane runs at a time, so all of a lane
- * share one arena and one workspace; data that must outlive a run is in the store. Sessions of
- * several lanes may be under way at a time (weft_run_before); most users have one lane, 0. */
+ * The caller builds a graph for each new shape and adds its plan to a list. Entries of the list
+ * have `plan_entry` as their first member. Only one session of a lane runs at a time, so all of a
+ * lane share one arena and one workspace; data that must outlive a run is in the store. Sessions of
+ * several lanes may be in progress at a time (weft_run_before); most callers have one lane, 0. */
 #ifndef WEFT_MODELS_PLANS_H
 #define WEFT_MODELS_PLANS_H
 

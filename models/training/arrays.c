@@ -77,7 +77,7 @@ static bool check_rows(const array_check *c, const weft_array_options *o, int64_
     return false;
 }
 
-/* Builds the graph of a batch of so many rows. */
+/* Builds the graph of a batch of `rows` rows. */
 static bool build_graph(array_check *c, const weft_array_options *o, int64_t rows)
 {
     const weft_build_options options = {.shape = {rows, o->source_len, o->target_len},
@@ -94,7 +94,7 @@ static bool build_graph(array_check *c, const weft_array_options *o, int64_t row
     return weft_error_copy(c->error, weft_graph_error(c->g)) == WEFT_OK;
 }
 
-/* The dimensions behind the first, without those of size 1. */
+/* The dimensions after the first, without those of size 1. */
 static weft_shape row_shape(weft_shape s)
 {
     weft_shape row = {.rank = 0};

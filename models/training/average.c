@@ -103,7 +103,7 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
 {
     if (!same_model(file, last))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                              "is of another model than the last file");
+                              "has another model than the last file");
     weft_status status = compare_names(file, last, path, error);
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);
@@ -149,7 +149,7 @@ weft_status weft_params_average(weft_params *params, const char *const *paths, s
 {
     weft_error_clear(error);
     if (!params || !paths || !n)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "average", "there is no file");
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "average", "expected at least one file");
     weft_params **files = calloc(n, sizeof *files);
     weft_status status =
         files ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");

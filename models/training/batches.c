@@ -1,8 +1,8 @@
 /* Batches of equal shape from the rows of a corpus.
  *
  * Rows are sorted by class of length, in O(classes * sequences), and each class is cut into
- * batches. A class whose last batch is not full has rows of padding there, so an epoch has every
- * row once. */
+ * batches. A last batch that is not full is filled with rows of padding, so an epoch has every row
+ * once. */
 #include "batches.h"
 
 #include "base/hash.h"

@@ -1,5 +1,5 @@
-/* Checkpoints: the state of a training and the identity of its run, as metadata of the store.
- * Resuming compares the identity. */
+/* Checkpoints: the state of a training and the identity of its run, as metadata of the store. A
+ * resumed training must have the same identity. */
 #include "trainer.h"
 
 #include "base/hash.h"
@@ -58,7 +58,7 @@ static const char *read_whole(const char *text, int base, uint64_t *value)
     return !errno && end > text && (size_t)(end - text) == strspn(text, digits) ? end : NULL;
 }
 
-/* The value behind "key=" in a text of "key=value key=value ..."; NULL if there is none. */
+/* The value after "key=" in a text of "key=value key=value ..."; NULL if there is none. */
 static const char *find_field(const char *text, const char *key)
 {
     size_t length = strlen(key);
@@ -149,8 +149,8 @@ static bool has_training(const weft_params *params)
     return false;
 }
 
-/* Fails if the store has some of what a checkpoint consists of, but not all. A file of a model has
- * no more than "step". */
+/* Fails if the store has only some of a checkpoint's metadata. A file of a model alone has "step"
+ * at most. */
 static weft_status check_progress(weft_trainer *t, const char *state, const char *step)
 {
     const bool states = t->states = has_training(t->params);
@@ -187,7 +187,7 @@ weft_status checkpoint_resume(weft_trainer *t)
                             "\"train.state\" is incomplete or damaged");
     const char *end = read_whole(step, 10, &s->step);
     if (!end || *end)
-        return trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"step\" is no whole number");
+        return trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"step\" is not a whole number");
     status = check_same(t, "seed", seed, t->o.seed);
     if (status == WEFT_OK) status = check_data(t);
     if (status == WEFT_OK)

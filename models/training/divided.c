@@ -1,5 +1,5 @@
-/* The graphs of a divided model: this process's stage of it, and what its parameters have in common
- * with those of other processes. */
+/* The graphs of a divided model: this process's stage, and parameters that other processes
+ * share. */
 #include "trainer.h"
 
 #include <weft/op.h>
@@ -172,7 +172,8 @@ static weft_flight tied_receive(const tied_sum *x, int peer, int64_t *counts)
     return flight;
 }
 
-/* Adds the gradients of all holders in the order of the stages, so that all have the same bits. */
+/* Adds the gradients of all holders in the order of the stages, so that the sums are bit-identical
+ * on all. */
 static weft_value add_tied(const weft_trainer *t, const train_step *s, const tied_sum *x,
                            const char *param, weft_flight *flights, int64_t *counts,
                            weft_value *sent, size_t *n_sent)

@@ -1,4 +1,4 @@
-/* The processes that one works with: see mesh.h. */
+/* The groups of processes: see mesh.h. */
 #include "mesh.h"
 
 static int32_t size_of(const mesh *m, mesh_group group)
@@ -55,7 +55,8 @@ bool mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages)
     return true;
 }
 
-/* Processes with the same number are in the same group: what the others do not differ in. */
+/* Processes with the same number are in the same group: it combines the coordinates in which a
+ * group's members agree. */
 static int32_t part_of(const mesh *m, mesh_group group)
 {
     const int32_t t = mesh_place(m, MESH_TENSOR, m->rank), p = mesh_place(m, MESH_STAGES, m->rank);

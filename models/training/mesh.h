@@ -1,4 +1,4 @@
-/* The processes that this one works with. Their ranks count, in this order, the parts of a layer
+/* The groups of processes that train together. Ranks count, in this order, the parts of a layer
  * (fastest), the stages of the model, and the shares of the batches. */
 #ifndef WEFT_MODELS_MESH_H
 #define WEFT_MODELS_MESH_H
@@ -29,11 +29,11 @@ weft_status mesh_open(mesh *m, weft_communicator *world, weft_error *error);
 void mesh_close(mesh *m);
 /* This process in a group. */
 weft_ranks mesh_ranks(const mesh *m, mesh_group group);
-/* The place of a process of the world in a group. */
+/* The rank in a group of a process of the world. */
 int32_t mesh_place(const mesh *m, mesh_group group, int32_t rank);
 /* Whether the model is divided. */
 bool mesh_divides(const mesh *m);
-/* Tells the processes of all groups that this one cannot go on. */
+/* Signals the processes of all groups that this one cannot go on. */
 void mesh_fail(mesh *m, const weft_error *error);
 /* What all communicators have done. */
 weft_traffic mesh_traffic(const mesh *m);

@@ -1,6 +1,6 @@
-/* Checkpoints of several processes. PATH has what all of them have, and in its metadata `shards`
- * the names of the ranks' files beside it, STEM.step-S.rank-R-of-N.safetensors, with the states of
- * their pieces (weft_shards_state). These files are written before PATH replaces its
+/* Checkpoints of several processes. PATH has the replicated states, and in its metadata `shards`
+ * the names of the ranks' files in the same folder, STEM.step-S.rank-R-of-N.safetensors, with the
+ * states of their pieces (weft_shards_state). These files are written before PATH replaces its
  * predecessor, so PATH always names a whole set. Any number of processes can resume: each reads
  * what it needs. */
 #include "trainer.h"
@@ -108,7 +108,8 @@ static bool has_pieces(const weft_params *params, const char *state)
     return false;
 }
 
-/* What PATH has: sums are meaningless between updates, and pieces are in the ranks' files. */
+/* Whether PATH has a state. Sums are meaningless between updates, and pieces are in the ranks'
+ * files. */
 static bool is_common(void *context, const char *name)
 {
     const weft_trainer *t = context;
@@ -319,8 +320,8 @@ static weft_status take_file(weft_trainer *t, const char *file, own_state *own, 
 static weft_status no_path(weft_trainer *t)
 {
     return trainer_fail(t, WEFT_BAD_ARGUMENT, "checkpoint",
-                        "the states of the optimiser are in the file, or in files beside it: "
-                        "weft_trainer_options.checkpoint must give its path");
+                        "the states of the optimiser are in the file, or in files of the same "
+                        "folder: weft_trainer_options.checkpoint must be its path");
 }
 
 /* Reads the checkpoint and the files that it names, one at a time. */

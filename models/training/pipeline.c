@@ -1,10 +1,10 @@
 /* The update of a divided model.
  *
- * Several forward passes are under way, each in a lane of its own, and stop where the gradients of
+ * Several forward passes are pending, each in a lane of its own; each stops where the gradients of
  * the next stage arrive. The process of stage p of S runs S - 1 - p forward passes ahead, and then
- * a forward and a backward pass in turn, "one forward, one backward" (Narayanan et al. 2021): so
- * it keeps the activations of at most S - p batches. The weights of all batches are needed before
- * the last one is done, so the processes exchange them first. */
+ * alternates forward and backward passes, "one forward, one backward" (Narayanan et al. 2021). So
+ * it retains the activations of at most S - p batches. The last batch needs the weights of all
+ * batches, so the processes exchange weights first. */
 #include "trainer.h"
 
 #include <stdlib.h>

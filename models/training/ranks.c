@@ -1,5 +1,5 @@
-/* What the processes of a training say to each other beside the exchanges of their graphs. All of
- * them take the same decisions, so that none waits for another that has left. */
+/* Messages between the processes of a training, besides the exchanges of their graphs. All
+ * processes take the same decisions, so that none waits for another that has left. */
 #include "trainer.h"
 
 #include "base/hash.h"

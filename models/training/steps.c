@@ -2,7 +2,8 @@
  *
  * Each shape of batch has its own graph, plan and session, made when the shape first occurs. All
  * use one parameter store and one arena. A step depends only on its feeds, the states, its number
- * and the seed. A checkpoint holds all of these, so a resumed training computes the same bits. */
+ * and the seed. A checkpoint holds all of these, so a resumed training is bit-identical to an
+ * uninterrupted one. */
 #include "trainer.h"
 
 #include <stdio.h>
@@ -145,8 +146,8 @@ static void add_tracked(const train_step *s, const lists *l, weft_value weight, 
     }
 }
 
-/* x, in a node that runs behind the backward pass of a stage: fusion must not move a sum into the
- * forward pass, which runs ahead of other batches. */
+/* x, in a node that runs after the backward pass of a stage. Fusion must not move a sum into the
+ * forward pass, which runs ahead for other batches. */
 static weft_value behind_backward(weft_graph *g, weft_value x, weft_value gradient)
 {
     const weft_value flat = weft_reshape(g, gradient, WEFT_SHAPE(-1));
@@ -286,7 +287,7 @@ static bool allocate_lists(lists *l, size_t all, size_t n_tracked)
     return true;
 }
 
-/* Lists the parameters that are trained; those of a gathered graph have running averages, too. */
+/* Lists the parameters that are trained, and for a gathered graph their running averages. */
 static void list_trained(const weft_trainer *t, const train_step *s, lists *l, size_t all)
 {
     weft_graph *g = s->plan.graph;

@@ -123,7 +123,8 @@ static weft_status check_options(weft_trainer *t)
     const rank_share share = ranks_share(t);
     const uint32_t count = ranks_count(t, share, ranks_own(t));
     const weft_sum_node own = weft_rank_batches(share.total, ranks_own(t), ranks_size(t));
-    /* In turn, the processes add up each round before, so their sums are those of rounds. */
+    /* If batches are dealt in turn, each round is summed among the processes first, so a process
+     * sums rounds. */
     if (!(share.in_turn ? sums_schedule(&t->sums, count, (weft_sum_node){0, count})
                         : sums_schedule(&t->sums, share.total, own)))
         return trainer_no_memory(t);
@@ -385,7 +386,7 @@ static weft_status update_divided(weft_trainer *t, weft_trainer_state *state, ra
     return ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
 }
 
-/* One update. A failure of one process is one of all. */
+/* One update. If one process fails, all fail. */
 static weft_status make_update(weft_trainer *t, weft_trainer_state *state, double share,
                                double *numbers, weft_step_report *report)
 {

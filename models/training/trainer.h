@@ -111,15 +111,15 @@ weft_status step_build(weft_trainer *t, train_step *s);
 /* Plans a built step. */
 weft_status step_plan(weft_trainer *t, train_step *s);
 /* The step of a kind, shape and slot (0 for steps without one), with an open session; NULL on
- * failure. The graphs of store and add are built from a shape, too, but only for its parameters:
- * they take that of the first batch. */
+ * failure. The graphs of store and add need a shape only to declare parameters: they take that of
+ * the first batch. */
 train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot);
 /* Whether a state begins anew if the store lacks it: in a new training all do, except what the file
  * of a loaded store should have; in a resumed one averages if its checkpoint has none, sums, and
  * states that other files have. The context is the trainer. */
 bool trainer_may_begin(void *context, const char *name);
-/* The same in another lane than 0. Lanes share graphs and plans, but no memory, so steps in
- * different lanes can be under way at a time. */
+/* The same in another lane than 0. Lanes share graphs and plans, but no memory, so steps of
+ * different lanes can be in progress at a time. */
 train_step *step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
                          int lane);
 void step_free(train_step *s);
@@ -140,7 +140,7 @@ weft_status step_run_forward(weft_trainer *t, train_step *s, uint64_t number);
 
 /* ---- Several processes (ranks.c) ---- */
 
-/* What the processes say to each other before an update, and after it. */
+/* The message of a process to the others before an update, and after it. */
 typedef struct rank_report {
     weft_error error;
     double share;    /* of the time; that of rank 0 counts */
@@ -163,8 +163,8 @@ uint32_t ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t
 int ranks_own(const weft_trainer *t);
 int ranks_size(const weft_trainer *t);
 /* Exchanges reports, and `n` numbers of each batch, of which every rank has those of its own on
- * entry and all on return. Of a divided model the process that has the loss gives them. Fails with
- * the error of the lowest rank that has one. report->share becomes that of rank 0. */
+ * entry and all on return. In a divided model the process that has the loss provides them. Fails
+ * with the error of the lowest rank that has one. report->share becomes that of rank 0. */
 weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
                         size_t n);
 /* Fails for all processes, because this one has no memory for its part of an exchange. */
@@ -202,8 +202,8 @@ weft_value divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *pa
 /* ---- The whole of a divided model (whole.c) ----
  * Every process must call these functions, except for whole_saves and whole_free. */
 
-/* Finds out which process has what of a divided model, and replaces the whole model in the store by
- * this process's share of it. Sets t->whole. An error that this process has is one of all. */
+/* Finds which process has which states of a divided model, and replaces the whole model in the
+ * store by this process's share of it. Sets t->whole. If one process fails, all fail. */
 weft_status whole_split_store(weft_trainer *t);
 void whole_free(whole_model *w);
 /* Whether this process saves its states of a parameter, rather than another one that has the same.
@@ -217,7 +217,7 @@ weft_status whole_averaged(weft_trainer *t, weft_params *to, bool everyone);
 
 /* ---- Updates (trainer.c, pipeline.c) ---- */
 
-/* What is known of a batch: its loss and its weight. */
+/* The numbers of a batch: its loss and its weight. */
 enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
 /* The same, and its accuracy, of an evaluation. */
 enum { BATCH_ACCURACY = BATCH_NUMBERS, EVALUATED_NUMBERS };
@@ -230,7 +230,7 @@ uint64_t trainer_batch_number(const weft_trainer *t, uint32_t k);
 bool trainer_stopped(weft_trainer *t);
 /* Runs a step that moves sums, in a lane. */
 weft_status trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane);
-/* Feeds what the update depends on beside its batch; `numbers` are those of all its batches. */
+/* Feeds what the update depends on besides its batch; `numbers` are those of all its batches. */
 weft_status trainer_feed_update(weft_trainer *t, train_step *s, double share, const double *numbers,
                                 weft_step_report *report);
 /* One update of a divided model. Sets *last to its last step. */
@@ -251,9 +251,9 @@ weft_status checkpoint_resume(weft_trainer *t);
  * must call it. */
 weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to);
 
-/* Whether this process writes what all have. */
+/* Whether this process writes the replicated state. */
 bool checkpoint_is_first(const weft_trainer *t);
-/* Makes the error of one process, in t->error, one of all. */
+/* Spreads the error of one process, in t->error, to all. */
 weft_status checkpoint_agree(weft_trainer *t);
 
 /* ---- Checkpoints of several processes (pieces.c) ---- */
@@ -269,7 +269,7 @@ bool pieces_follow(const weft_trainer *t, const char *name);
 bool pieces_is_sum(const char *name);
 /* Whether a state is a moving average of a parameter. */
 bool pieces_is_average(const char *name);
-/* Removes the files of ranks beside PATH that the lines of `list` do not name. */
+/* Removes the files of ranks in the folder of PATH that the lines of `list` do not name. */
 void pieces_clean(const char *path, const char *list);
 
 /* ---- Texts of options (options_text.c) ---- */

@@ -1,11 +1,11 @@
-/* The whole of a model that several processes have in parts and stages, or in pieces (zero 3):
- * which of them has what of it, and how one or all of them get all of it. */
+/* Gathers a model that several processes have in parts and stages, or in pieces (zero 3): records
+ * which process has which states, and sends them to one process or to all. */
 #include "trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* States travel in groups of about so many bytes, or one by one if they are larger. */
+/* States travel in groups of about this many bytes, or one by one if they are larger. */
 #define GROUP_BYTES ((size_t)4 << 20)
 
 struct whole_model {

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Sizes of one batch, and so of one graph. Their meaning is the builder's choice: a model of images
+/* Sizes of one batch, and so of one graph. The builder decides what they mean: a model of images
  * may use `rows` only; token models have rows of source_len and target_len tokens. */
 typedef struct weft_batch_shape {
     int64_t rows, source_len, target_len; /* source_len 0: no source */
@@ -27,9 +27,9 @@ typedef struct weft_build_options {
     bool training;       /* with dropout; false: all dropout probabilities are 0 */
     bool expose_weights; /* attention weights are values, NAME.weights */
     int64_t layer;       /* the layer, from 1, of weft_model_io.weights; 0: the last */
-    /* The ranks among whom attention and feed-forward layers are split, as their options `tensor`
-     * say; all other layers are computed by every rank. Outputs and loss are the same on all ranks.
-     * Zeros: not split. */
+    /* The ranks that split attention and feed-forward layers (the layers' options `tensor`);
+     * every rank computes all other layers. Outputs and loss are the same on all ranks. Zeros:
+     * not split. */
     weft_ranks tensor;
 } weft_build_options;
 
@@ -45,8 +45,8 @@ typedef struct weft_built {
         loss; /* scalar, f32 or f64, to be minimised: a mean over the batch. Needed to train */
     weft_value metric; /* scalar of the loss's dtype that evaluation averages; WEFT_NO_VALUE: the
                           loss */
-    /* Scalar of the loss's dtype that evaluation averages, too: the share of right answers.
-     * WEFT_NO_VALUE: none. */
+    /* The accuracy, a scalar of the loss's dtype, which evaluation also averages. WEFT_NO_VALUE:
+     * none. */
     weft_value accuracy;
 } weft_built;
 

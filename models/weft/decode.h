@@ -55,7 +55,7 @@ typedef struct weft_decoder_info {
 WEFT_API weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder);
 
 /* The length to which a source of `length` tokens is padded. If all sources of a start have the
- * same padded length, no sentence's bits depend on the others. */
+ * same padded length, no sentence's results depend on the others. */
 WEFT_API int64_t weft_decoder_padded(const weft_decoder *decoder, int64_t length);
 
 /* Restarts at position 0 with n <= sentences sources; sources[i] has lengths[i] tokens. A model
@@ -132,7 +132,7 @@ typedef enum weft_beam_stop {
     WEFT_STOP_FIRST, /* once `beams` hypotheses have ended */
     WEFT_STOP_BOUND  /* once no open hypothesis can beat the `nbest` best. The bound of a hypothesis
                         is its log probability, which can only fall, divided by the larger penalty:
-                        that of max_len or of one more token. WEFT_STOP_FIRST stops then, too. */
+                        that of max_len or of one more token. WEFT_STOP_FIRST also stops then. */
 } weft_beam_stop;
 
 typedef struct weft_search_options {
@@ -263,7 +263,7 @@ WEFT_API weft_scorer *weft_scorer_new(const weft_model_config *config, const wef
 WEFT_API void weft_scorer_free(weft_scorer *scorer);
 /* Fills rows[i].scores. Errors:
  * - WEFT_BAD_ARGUMENT: a row has no tokens, source or scores; the model has no such head
- * - WEFT_TOO_LARGE: a source, or a row beside one, is longer than the model has positions
+ * - WEFT_TOO_LARGE: a source, or a row that has one, is longer than the model has positions
  * - WEFT_BAD_INDEX: an id is outside the vocabulary
  * - WEFT_NOT_FOUND: a parameter or the layer of the weights is missing
  * - WEFT_NOT_FINITE: a score is NaN

@@ -3,7 +3,7 @@
  *
  * A table for each architecture (models/huggingface/tables.c) maps the keys of config.json to the
  * options of a listed model, and the names of tensors to names of parameters. Both directions use
- * it. What a model of weft cannot represent is an error that names the key and its value; nothing
+ * it. If a model of weft cannot represent a key, the error names the key and its value. Nothing
  * that changes the results is ignored. */
 #ifndef WEFT_HUGGINGFACE_H
 #define WEFT_HUGGINGFACE_H
@@ -22,8 +22,8 @@ typedef struct weft_huggingface_architecture {
 /* The architecture `index`; false beyond the end. */
 WEFT_API bool weft_huggingface_at(size_t index, weft_huggingface_architecture *architecture);
 
-/* Metadata that weft_huggingface_load sets, beside `model` and `model_options`: the text of
- * config.json, and names of tensors that the model has no use for, separated by spaces. */
+/* Metadata that weft_huggingface_load sets, besides `model` and `model_options`: the text of
+ * config.json, and names of tensors that the model does not use, separated by spaces. */
 #define WEFT_HUGGINGFACE_CONFIG   "huggingface.config"
 #define WEFT_HUGGINGFACE_LEFT_OUT "huggingface.left_out"
 

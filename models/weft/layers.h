@@ -26,8 +26,8 @@ WEFT_API weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_
                                       int64_t features, bool bias);
 /* The same, split among ranks as in Shoeybi et al., "Megatron-LM", 2019; ranks of size 0 or 1: not
  * split. Each rank has a part of the parameters (weft_part), whose names stay. By columns: x is a
- * shared value behind weft_copy_to_ranks, and the result has this rank's part of the features,
- * which size must divide. By rows: x [..., in / size] is such a part, and the result [...,
+ * shared value, the result of weft_copy_to_ranks; the result has this rank's part of the features,
+ * whose number size must divide. By rows: x [..., in / size] is such a part, and the result [...,
  * features] is shared: the sum over ranks, to which the bias is added once. */
 WEFT_API weft_value weft_layer_linear_columns(weft_graph *graph, const char *name, weft_value x,
                                               int64_t features, bool bias, weft_ranks ranks);
@@ -145,10 +145,10 @@ typedef struct weft_attention_options {
      * results with dropout differ from those of attention that is not split. All ranks need the
      * same seed, so that dropout of shared values is the same on all of them. */
     weft_ranks tensor;
-    bool copied_memory; /* split cross-attention: memory is behind weft_copy_to_ranks already, so
+    bool copied_memory; /* split cross-attention: memory is already copied (weft_copy_to_ranks), so
                            that several attentions sum their gradients of it before the ranks do */
-    /* query i attends to no key j <= i + key_len - query_len - window: with `causal` to so many
-     * keys, its own position the last (Beltagy et al. 2020, "Longformer"); 0: to all */
+    /* query i attends only to keys j > i + key_len - query_len - window: with `causal`, to the last
+     * `window` positions, itself included (Beltagy et al. 2020, "Longformer"); 0: to all */
     int64_t window;
 } weft_attention_options;
 
@@ -396,7 +396,7 @@ typedef struct weft_recurrent_stack_options {
     const weft_recurrent_state *initial; /* [layers]; NULL: zeros. Halves for the two directions */
 } weft_recurrent_stack_options;
 /* A stack of layers, from x [batch, len, in] to [batch, len, hidden]. Fills last[layers], if not
- * NULL; the last states of a pair are concatenated, too. */
+ * NULL; the last states of a pair are concatenated like its outputs. */
 WEFT_API weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name,
                                                weft_recurrent_kind kind, weft_value x,
                                                int64_t hidden,

@@ -34,7 +34,7 @@ typedef struct weft_model_io {
                            source_len] without heads */
     weft_value token_types; /* i32 [rows, target_len], input; 0 where it is not fed */
     weft_value hidden;      /* [rows, target_len, d_model]: the output of a Transformer's last block
-                               and the norm behind it, if there is one */
+                               and of the norm after it, if there is one */
     weft_value pooled;      /* [rows, d_model] */
 } weft_model_io;
 

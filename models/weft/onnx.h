@@ -5,12 +5,12 @@
  * parameter store. Floating-point initializers of the main graph become trainable parameters,
  * except for the running statistics of BatchNormalization, which become states. They have the
  * initializers' names, in which characters other than ASCII letters, digits and . _ - / become '_',
- * with a number behind names that occur twice.
+ * with a number appended to names that occur twice.
  *
- * Shapes are fixed when a graph is built. So the caller gives sizes for dimensions that the file
- * leaves open. Whatever follows from shapes and constants is computed during the import, and If,
- * Loop and Scan are unrolled, and functions of the model are
- * replaced by their nodes. A shape, condition or trip count that depends on data is an error.
+ * Shapes are fixed when a graph is built. So the caller sets sizes for dimensions that the file
+ * leaves open. The import computes whatever follows from shapes and constants, unrolls If, Loop and
+ * Scan, and replaces functions of the model by their nodes. A shape, condition or trip count that
+ * depends on data is an error.
  *
  * Dtypes: float is f32, double is f64 and bool is bool. float16 and bfloat16 become f32, and are
  * computed as such: results are not rounded to 16 bits. All integers become i32. One outside i32 is
@@ -20,7 +20,7 @@
  *
  * Limits: files of less than 2 GiB without their external data; 64 levels of nested messages;
  * 262144 nodes, counting those of unrolled bodies and of functions each time. The memory of an
- * import, beside its nodes: 256 MiB and 16 bytes for each byte of the file and its external data.
+ * import, besides its nodes: 256 MiB and 16 bytes for each byte of the file and its external data.
  *
  * A weft that was built without protobuf-c (`-Donnx=disabled`) fails in weft_onnx_load and
  * weft_onnx_save with WEFT_NO_BACKEND. */
@@ -36,7 +36,7 @@ extern "C" {
 typedef struct weft_onnx weft_onnx;
 
 /* The size of a dimension that the file leaves open: of all dimensions called `name`, or of one
- * axis of an input. A size that the file itself gives prevails. */
+ * axis of an input. A size in the file prevails. */
 typedef struct weft_onnx_dim {
     const char *name;  /* NULL: `input` and `axis` say which */
     const char *input; /* NULL: `name` says which */
@@ -56,7 +56,7 @@ typedef struct weft_onnx_constant {
 typedef struct weft_onnx_options {
     const weft_onnx_dim *dims;
     size_t n_dims;
-    int64_t batch; /* of open first dimensions that `dims` does not give; 0: 1 */
+    int64_t batch; /* of open first dimensions that `dims` does not set; 0: 1 */
     const weft_onnx_constant *constants;
     size_t n_constants;
 } weft_onnx_options;
@@ -121,8 +121,8 @@ WEFT_API weft_status weft_onnx_weights(const weft_onnx *model, weft_params *para
  * weft, and results of reductions over NaN are as the reader of the file defines them.
  *
  * The first node of an op that became several has a doc_string beginning with "weft: ", which names
- * the op and its options. An import finds the op again where the nodes are still those that weft
- * writes for it, and so computes the same bits. This concerns ops of the library; a program's own
+ * the op and its options. An import finds the op again if the nodes are still those that weft
+ * writes for it, so results are bit-identical. This applies to ops of the library; a program's own
  * op is imported as the nodes that it wrote.
  *
  * Equal graphs and contents make equal files. */

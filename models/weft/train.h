@@ -203,11 +203,11 @@ typedef struct weft_trainer_options {
      * communicator must outlive the trainer. */
     weft_communicator *communicator;
     /* The file that `params` was loaded from. Needed to resume a training of several processes,
-     * whose optimiser's states are in files beside it. On several processes weft_params_load_some
-     * with weft_model_states is enough: the trainer reads the rest. Read by weft_trainer_new only.
-     */
+     * whose optimiser's states are in files of the same folder. On several processes
+     * weft_params_load_some with weft_model_states is enough: the trainer reads the rest. Read by
+     * weft_trainer_new only. */
     const char *checkpoint;
-    /* What each of several processes has only its part of (ZeRO: Rajbhandari et al. 2020). 1: the
+    /* What the processes shard: each holds only its part (ZeRO: Rajbhandari et al. 2020). 1: the
      * optimiser's states. 2: also the sums of gradients; then the processes exchange the gradients
      * of every batch instead of their sums, and their number must be a power of two that divides
      * `accumulate`. The results are the same. 0: 1. */
@@ -224,14 +224,14 @@ typedef struct weft_trainer_options {
                             if that is more */
     uint64_t seed;       /* of parameters and dropout */
     int threads;         /* 0: OpenMP's default. The results do not depend on it. */
-    /* The most bytes of the arena of a step (weft_plan_options.memory_budget); 0: any number. The
-     * backward pass then computes values again where needed; results have the same bits. */
+    /* The maximum bytes of the arena of a step (weft_plan_options.memory_budget); 0: no limit. The
+     * backward pass then computes values again where needed; results are bit-identical. */
     size_t memory_budget;
     /* Of all values that a step computes (weft_plan_options.precision). Parameters, moments and
      * checkpoints stay f32. keep_f32 is read while the trainer lives; NULL: none. */
     weft_precision precision;
     const char *keep_f32;
-    bool retain_gradients; /* for weft_trainer_gradient; results have the same bits */
+    bool retain_gradients; /* for weft_trainer_gradient; results are bit-identical */
     /* If not NULL, called before each batch of an accumulated update or an evaluation. True ends
      * the call with WEFT_CANCELLED, and the training is as before the call. An update of one batch
      * does not call it. */
@@ -281,7 +281,7 @@ WEFT_API weft_status weft_trainer_get_estimate(const weft_trainer_options *optio
 
 typedef struct weft_trainer weft_trainer;
 /* Trains `params`: a new store, or one that weft_params_load filled from a checkpoint. From a
- * checkpoint the training continues with the same bits as an uninterrupted run. The trainer makes a
+ * checkpoint the training continues bit-identically to an uninterrupted run. The trainer makes a
  * plan for each shape of batch at its first use; all share one arena.
  *
  * The contexts of the builder and of `batches`, and `params`, must outlive the trainer; it copies
@@ -328,14 +328,14 @@ WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
 
 /* Saves everything that training needs to continue (weft_params_save). Metadata: "model",
  * "model_options" (all of them), "step", "trained_length" (tokens of the longest training row),
- * "train.state", "train.data" (hashes of the batches), "run" (a hash of model, seed, accumulate and
- * data, equal for all checkpoints of a run), and the program's own. On several processes PATH has
- * the whole model, and the states of their pieces are in files beside it,
- * STEM.step-S.rank-R-of-N.safetensors, which the metadata "shards" list; all are written before
- * PATH is replaced, and those of its predecessor are removed then. The folder must be the same one
- * on all machines. */
+ * "train.state", "train.data" (hashes of the batches), "run" (a hash of model, seed, accumulate
+ * and data, equal for all checkpoints of a run), and the program's own. On several processes
+ * PATH has the whole model, and files of the same folder, STEM.step-S.rank-R-of-N.safetensors,
+ * have the states of their pieces. The metadata "shards" list them; all are written before PATH
+ * is replaced, and those of its predecessor are removed then. The folder must be the same one on
+ * all machines. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
-/* Removes a checkpoint, and the files of processes beside it. */
+/* Removes a checkpoint and the files of its processes. */
 WEFT_API void weft_checkpoint_remove(const char *path);
 /* Saves the model without the states of training: its parameters, averaged if there are averages,
  * and the metadata "model", "model_options", "step", "run", "trained_length", and "recipe" and

@@ -7,8 +7,8 @@ static weft_status check_source(weft_graph *g, const weft_model_config *c,
     const weft_model_traits t = weft_model_get_traits(c);
     if (t.vocab && (o->shape.source_len != 0) != (t.source_vocab != 0))
         weft_graph_fail_in(g, c->model->name, WEFT_BAD_ARGUMENT,
-                           t.source_vocab ? "has a source, the batches have none"
-                                          : "has no source, the batches have");
+                           t.source_vocab ? "has a source, but the batches have none"
+                                          : "has no source, but the batches have one");
     return weft_graph_status(g);
 }
 

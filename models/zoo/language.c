@@ -120,21 +120,21 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(norm, 1, 0, 0, NORM_POSITIONS,                                                               \
       "before each sub-layer, after it, or after it and dropped out")                              \
     X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
-    X(tied, 1, 1, 0, FLAG, "1: the embedding matrix computes the logits, too")                     \
+    X(tied, 1, 1, 0, FLAG, "1: the embedding matrix also computes the logits")                     \
     X(positions, 2, 2, 0, POSITIONS, "positions that are added to the embeddings")                 \
     X(max_positions, 512, 512, 512, WHOLE, "number of learned positions")                          \
     X(position_offset, 0, 0, 0, WHOLE, "rows of the learned positions before that of position 0")  \
     X(token_types, 0, 0, 0, WHOLE, "embeddings of the input token_types; 0: no such input")        \
     X(eps, 1e-12, 1e-5, 1e-5, REAL, "added to the variances of norms")                             \
     X(qkv_bias, 1, 1, 0, FLAG, "1: the projections to q, k and v have biases")                     \
-    X(out_bias, 1, 1, 0, FLAG, "1: the projection behind attention has one")                       \
+    X(out_bias, 1, 1, 0, FLAG, "1: the projection after attention has one")                        \
     X(ffn_bias, 1, 1, 0, FLAG, "1: the feed-forward layers have biases")                           \
     X(output_bias, 0, 0, 0, OUTPUT_BIASES, "of the logits; untied: unless the output is tied")     \
     X(transform_head, 1, 0, 0, FLAG, "1: linear, GELU and layer norm before the logits")           \
     X(pooler, 0, 0, 0, FLAG, "1: the value `pooled`, tanh of a linear layer of position 0")        \
     X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
-    X(window, 0, 0, 0, WHOLE, "positions that one attends back to, itself included; 0: all")       \
-    X(pad_id, 0, 0, 0, WHOLE, "token that fills up, and target that counts nothing")               \
+    X(window, 0, 0, 0, WHOLE, "attends to the last N positions, itself included; 0: all")          \
+    X(pad_id, 0, 0, 0, WHOLE, "padding token id, ignored in the loss")                             \
     X(f64, 0, 0, 0, FLAG, "1: in double precision")
 
 enum {

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* The stages of table 2: how many times as many channels inside a block, channels, blocks, stride
- * of the first block. */
+/* The stages of table 2: expansion factor inside a block, channels, blocks, stride of the first
+ * block. */
 static const struct {
     int64_t expansion, channels, blocks, stride;
 } stages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},

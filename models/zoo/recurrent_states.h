@@ -28,8 +28,8 @@ weft_value recurrent_store_states(weft_graph *g, const weft_decode_io *io, weft_
     X(layers, 2, WHOLE, "recurrent layers one on another")                                         \
     X(dropout, 0.1, REAL, "probability of dropping between layers, while training")                \
     X(label_smoothing, 0, REAL, "share of the target spread over all tokens")                      \
-    X(tied, 1, FLAG, "1: the embedding matrix computes the logits, too; width = hidden")           \
-    X(pad_id, 0, WHOLE, "token that fills up, and target that counts nothing")                     \
+    X(tied, 1, FLAG, "1: the embedding matrix also computes the logits; width = hidden")           \
+    X(pad_id, 0, WHOLE, "padding token id, ignored in the loss")                                   \
     X(f64, 0, FLAG, "1: in double precision")
 #define RECURRENT_SMALL "vocab=13 width=6 hidden=6 layers=2 batch=2"
 

@@ -161,7 +161,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(encoder_layers, 3, 6, 6, WHOLE, "layers of the encoder, at most 1000")                       \
     X(decoder_layers, 3, 6, 6, WHOLE, "layers of the decoder, at most 1000")                       \
     X(dropout, 0.1, 0.1, 0.1, REAL, "probability of dropping, while training")                     \
-    X(inner_dropout, 1, 1, 0, FLAG, "1: attention weights and hidden units are dropped, too")      \
+    X(inner_dropout, 1, 1, 0, FLAG, "1: also drops attention weights and hidden units")            \
     X(label_smoothing, 0.1, 0.1, 0, REAL, "share of the target spread over all tokens")            \
     X(norm, 0, 1, 2, NORM_POSITIONS,                                                               \
       "before each sub-layer, after it, or after it and dropped out")                              \
@@ -170,7 +170,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(positions, 1, 1, 2, POSITIONS, "positions that are added to the embeddings")                 \
     X(max_positions, 1024, 1024, 100, WHOLE, "number of learned positions")                        \
     X(position_offset, 0, 0, 0, WHOLE, "rows of the learned positions before that of position 0")  \
-    X(norm_embeddings, 0, 0, 0, FLAG, "1: a layer norm behind embeddings and positions")           \
+    X(norm_embeddings, 0, 0, 0, FLAG, "1: a layer norm after embeddings and positions")            \
     X(activation, 0, 0, 0, ACTIVATIONS, "of the feed-forward layers")                              \
     X(eps, 1e-5, 1e-5, 1e-5, REAL, "added to the variances of layer norms")                        \
     X(output_bias, 0, 0, 0, OUTPUT_BIASES, "of the logits; untied: unless the output is tied")     \

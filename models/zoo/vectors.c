@@ -46,7 +46,7 @@ static void traits_of(double f64, weft_model_traits *traits)
     X(mask, 0, MASKS,                                                                              \
       "positions that are masked out; padding is the bool input `hidden` [batch, keys]")           \
     X(rotary_base, 0, REAL, "of rotary positions; 0: none")                                        \
-    X(window, 0, WHOLE, "keys that a query attends back to, its own position included; 0: all")    \
+    X(window, 0, WHOLE, "attends to the last N keys, its own position included; 0: all")           \
     X(dropout, 0.1, REAL, "of the weights, while training")                                        \
     X(f64, 0, FLAG, "1: in double precision")
 

@@ -25,7 +25,7 @@ WEFT_API weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
  * program.
  *
  * After an exchange has failed, MPI may still read what it could not cancel. So close the world
- * with an error then, before freeing what was sent. */
+ * with an error before freeing what was sent. */
 WEFT_API void weft_mpi_close(weft_communicator *world, weft_status status);
 
 #ifdef __cplusplus

@@ -11,7 +11,7 @@
 
 #include "base/half.h"
 
-/* Elements of the workspace of bf16_tile, beside a tile of C. */
+/* Elements of the workspace of bf16_tile, in addition to a tile of C. */
 #define BF16_WORKSPACE GEMM_WORKSPACE
 
 /* Elements of packed operands for k numbers, where an element is a pair or not. */

@@ -13,7 +13,7 @@
 /* Rows of a tile that fill the second-level cache with GEMM_DEPTH columns of A. */
 #define GEMM_TILE_ROWS 84
 #define GEMM_DEEP_ROWS 168
-/* Tiles have multiples of so many rows, which the kernels of the widest vectors take whole. */
+/* The rows of a tile are a multiple of this, the height of the kernel with the widest vectors. */
 #define GEMM_EVEN_ROWS 14
 #define GEMM_DEPTH     768
 /* Elements of the workspace of gemm_tile: the packed block of A at the height that wastes most, a
@@ -21,8 +21,7 @@
 #define GEMM_PACKED    ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 1) * 8 * GEMM_DEPTH)
 #define GEMM_WORKSPACE (GEMM_PACKED + 32 * GEMM_DEPTH + 14 * 32)
 
-/* Elements that so many rows of A take for each step of k, packed at the height that wastes most.
- */
+/* Elements that `rows` rows of A take for each step of k, packed at the height that wastes most. */
 static inline int64_t gemm_packed_rows(int64_t rows)
 {
     return (rows / 6 + 1) * 8;
@@ -30,8 +29,8 @@ static inline int64_t gemm_packed_rows(int64_t rows)
 
 #ifdef WEFT_KERNEL_ISA
 
-/* A file that defines GEMM_PAIRS multiplies pairs of bf16, packed in the place of a T each: a step
- * of k is two numbers, which the processor multiplies and adds to sums of f32. */
+/* A file that defines GEMM_PAIRS multiplies pairs of bf16, each packed as one T: a step of k is two
+ * numbers, which the processor multiplies and adds to sums of f32. */
 #ifdef GEMM_PAIRS
 #include <immintrin.h>
 #endif
@@ -153,7 +152,7 @@ typedef struct gemm_kernels {
     gemm_function *whole, *narrow;
 } gemm_kernels;
 
-/* The kernels of the smallest height that takes so many rows, and its height. */
+/* The kernels of the smallest height that takes `rows` rows, and its height. */
 static inline gemm_kernels gemm_of_height(int64_t rows)
 {
 #define GEMM_FIND(height)                                                                          \
@@ -172,7 +171,7 @@ static inline int64_t gemm_height(int64_t rows)
     return 0;
 }
 
-/* Of blocks of about equal height that cover so many rows: a height that has a kernel, so that
+/* The height of blocks of about equal height that cover `rows` rows. It has a kernel, so that
  * blocks are written straight to C. */
 static inline int64_t gemm_even_height(int64_t rows)
 {
@@ -271,7 +270,7 @@ typedef struct gemm_region {
     int64_t row, rows, column, columns;
 } gemm_region;
 
-/* Prefetches the share [from, to) of `all` of so many lists of `bytes` bytes, `apart` bytes apart,
+/* Prefetches the share [from, to) of `all` of `lists` lists of `bytes` bytes, `apart` bytes apart,
  * so that they arrive while sums are computed. */
 static inline void gemm_prefetch_lists(const char *data, int64_t lists, int64_t apart,
                                        int64_t bytes, int64_t from, int64_t to, int64_t all)
@@ -304,7 +303,7 @@ static inline void gemm_prefetch(const gemm_matrix *x, gemm_region region, int64
 /* ---- Products ---- */
 
 /* C [m, n] = A [m, k] B [k, n] where rows of A and columns of B are dense: each element is a dot
- * product of two of them, summed over pieces of GEMM_DEPTH, too. For so few rows that packing B
+ * product of two of them, also summed over pieces of GEMM_DEPTH. For so few rows that packing B
  * would cost more than it gains. Not inlined: inside a larger function the sums do not stay in
  * registers. */
 static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, int64_t k,
@@ -316,7 +315,7 @@ static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, in
             const T *rows[GEMM_DOTS], *columns[GEMM_DOTS];
             simd_vector total[GEMM_DOTS][GEMM_DOTS];
             const int64_t whole = k - k % SIMD_LANES;
-            /* At the edges the last row or column stands in for those that are not there. */
+            /* At the edges the last row or column replaces missing ones. */
             for (int q = 0; q < GEMM_DOTS; q++) {
                 rows[q] = a->data + (i + q < m ? i + q : m - 1) * a->row;
                 columns[q] = b->data + (j + q < n ? j + q : n - 1) * b->column;

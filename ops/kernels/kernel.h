@@ -9,7 +9,7 @@
  *     #endif
  *
  * Files under `float` in ops/meson.build are compiled for f32 and f64, those under `any` for i32
- * and bool too. Kernels never run faster by reading another element's NaN away: no -ffast-math. */
+ * and bool too. No kernel is compiled with -ffast-math, which would lose NaNs. */
 #ifndef WEFT_OPS_KERNELS_KERNEL_H
 #define WEFT_OPS_KERNELS_KERNEL_H
 
@@ -43,9 +43,8 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 }
 
 /* Lines of a tensor along one axis, for ops that walk an axis in order. Where the last dimension is
- * another and has stride 1, neighbouring lines are columns: a tile walks a stretch of them
- * together, row by row, so that memory is read in its own order. Else lines are walked one by one.
- */
+ * another and has stride 1, neighbouring lines are columns: a tile walks a range of them together,
+ * row by row, so that memory is read in its own order. Else lines are walked one by one. */
 #define MIN_COLUMNS 128
 #define MAX_COLUMNS 256
 
@@ -103,7 +102,7 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
     return offset;
 }
 
-/* The stretches of lines of one tile: `n` lines from `line` on. */
+/* The ranges of lines of one tile: `n` lines from `line` on. */
 #define EACH_LINES(l, tile, line, n)                                                               \
     for (int64_t line = (tile) * (l).each, n;                                                      \
          line < (l).count && line < ((tile) + 1) * (l).each &&                                     \
@@ -144,7 +143,7 @@ typedef struct strided {
     int64_t step;
 } strided;
 
-/* Rows of at most NARROW_ROW elements are hardly worth a loop each. A kernel that begins with
+/* Rows of at most NARROW_ROW elements are too short for a loop each. A kernel that begins with
  * walk_begin_narrow walks many of them as one run, and gets each operand from walk_operand: where
  * it lies, or packed into a buffer of PACKED_RUN elements. */
 #define NARROW_ROW 32
@@ -177,7 +176,7 @@ static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *pa
     w->packed_offset[k] = w->offset[k];
     for (int64_t r = 0; r < w->rows; r++) {
         T *to = packed + r * row;
-        if (each == 0) /* beyond the row, too: the next row comes after */
+        if (each == 0) /* also beyond the row: the next row overwrites that */
             for (int64_t c = 0; c < NARROW_ROW; c++) to[c] = x[r * down];
         else
             for (int64_t c = 0; c < row; c++) to[c] = x[r * down + c * each];

@@ -1,8 +1,8 @@
 /* Lines of several tensors of one shape along one axis, for kernels that walk them (kernel.h has
  * those of one tensor).
  *
- * Neighbouring lines are columns, also across several dimensions if these lie behind each other in
- * all tensors. Where lines are short, and few are neighbours, a loop over them would hardly begin:
+ * Neighbouring lines are columns, also across several dimensions if these are contiguous in all
+ * tensors. Where lines are short and few are neighbours, loops over them would be too short to pay:
  * SHORT_LINES of them are packed into columns first. */
 #ifndef WEFT_OPS_KERNELS_LINES_H
 #define WEFT_OPS_KERNELS_LINES_H

@@ -2,10 +2,10 @@
  * of a row are computed in two passes, those of several rows by the rule of Chan, Golub & LeVeque
  * (1983).
  *
- * The error of a sum is in proportion to the elements, so a mean that is far from zero, compared
- * with the deviations, is too far off to subtract. Then its own deviation, which differences of
- * neighbouring numbers have without error, is added to it. The mean of equal numbers is that
- * number. */
+ * The error of a sum is in proportion to the elements. So a mean that is far from zero, compared
+ * with the deviations, is not exact enough to subtract. Then the mean of the differences x - mean
+ * is added to it; differences of neighbouring numbers have no error. The mean of equal numbers is
+ * that number. */
 #ifndef WEFT_OPS_KERNELS_MOMENTS_H
 #define WEFT_OPS_KERNELS_MOMENTS_H
 
@@ -13,8 +13,8 @@
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Of n elements with this sum and this sum of squared deviations from `mean`, the mean rounded.
- * What rounding added to the squares is taken away, but never more than there is. */
+/* Of n elements with this sum and this sum of squared deviations from `mean`, the rounded mean.
+ * Subtracts what rounding added to the squares, but never more than there is. */
 static inline void moments_state(double sum, T mean, double square, int64_t n, double *state,
                                  int64_t next)
 {
@@ -48,8 +48,8 @@ static inline bool mean_is_far(T mean, double square, int64_t n)
     return 16 * square < (double)n * (double)mean * (double)mean;
 }
 
-/* Corrects a mean that is far from zero, and its sum of squared deviations. Returns what the mean
- * is above the corrected one, which is rounded. Rare, so the loops that call it stay small. */
+/* Corrects a mean that is far from zero, and its sum of squared deviations. Returns how far the
+ * mean is above the corrected one, which is rounded. Rare, so the loops that call it stay small. */
 __attribute__((noinline)) static double moments_correct(const T *x, int64_t n, T *mean,
                                                         double *square)
 {

@@ -213,7 +213,7 @@ static inline panel_kernels panel_of_height(int64_t height)
 
 /* ---- A tile ---- */
 
-/* C [images * lines * width, columns] = A B; C is dense but for the distance of its rows. */
+/* C [images * lines * width, columns] = A B; C is dense except for the distance of its rows. */
 typedef struct panel_task {
     const T *a;
     int64_t images, lines, width;
@@ -222,7 +222,7 @@ typedef struct panel_task {
     int64_t depth;
     const T *panels;
     int64_t columns;
-    bool more;       /* panels behind these, which are likely to be read next */
+    bool more;       /* more panels follow, which are likely to be read next */
     const T *bias;   /* NULL: none */
     const T *bounds; /* of C: the least and the greatest; NULL: none */
     T *c;
@@ -281,7 +281,7 @@ static void panel_multiply(const panel_task *o, panel_block block, int64_t colum
 static void panel_tile(const panel_task *o)
 {
     int64_t k = 0;
-    do { /* once for a depth of 0, too */
+    do { /* also once for a depth of 0 */
         const int64_t left = o->depth - k, depth = left < GEMM_DEPTH ? left : GEMM_DEPTH;
         const panel_piece piece = panel_piece_at(&o->runs, k, depth);
         for (int64_t j = 0; j < o->columns; j += PANEL) {

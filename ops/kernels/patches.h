@@ -16,7 +16,7 @@
 
 typedef struct patches {
     int64_t images, channels;
-    int64_t image_step; /* from image to image; channels lie behind each other */
+    int64_t image_step; /* from image to image; channels are contiguous */
     int64_t source[PATCH_DIMS], grid[PATCH_DIMS], taps[PATCH_DIMS];
     int64_t start[PATCH_DIMS], grid_step[PATCH_DIMS], tap_step[PATCH_DIMS];
 } patches;
@@ -138,7 +138,7 @@ static inline void patch_list(const patch_segments *s, patch_copies *c)
 #define PATCH_EVEN(lane, unused) (2 * (lane))
 
 /* Rows of a panel, `channels` of them, whose channels are `area` apart. The step is a constant at
- * every call, 1 or 2: so many vectors are read for one that is written. */
+ * every call: 1 or 2 vectors are read for each one written. */
 SIMD_INLINE void patch_rows(const patch_copies *c, const int step, int64_t area, int64_t channels,
                             T *to, int64_t to_row)
 {

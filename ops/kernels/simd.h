@@ -28,9 +28,9 @@
 #define SIMD_LANES  ((int64_t)(SIMD_BYTES / sizeof(T)))
 #define SIMD_INLINE static inline __attribute__((always_inline))
 
-/* Unrolls the loop behind it, whose count is a constant of at most n once it has been inlined. Then
- * an array of vectors that it indexes can be kept in registers: with clang only if it unrolls at
- * once, wherefore the count is not given. */
+/* Unrolls the loop that follows, whose count is a constant of at most n after inlining. Then an
+ * array of vectors that it indexes can stay in registers: with clang only if it unrolls at once, so
+ * the count is omitted. */
 #ifdef __clang__
 #define SIMD_UNROLL(n) _Pragma("clang loop unroll(full)")
 #else

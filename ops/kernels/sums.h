@@ -1,29 +1,29 @@
 /* Sums whose error does not grow with the number of terms. Terms are added in T a few at a time:
- * along a row over stretches of SUM_STRETCH terms, which the lanes of a vector share, down columns
+ * along a row over ranges of SUM_RANGE terms, which the lanes of a vector share, down columns
  * over eight rows in pairs. The sums of these are added in f64. weft/ops.h states the bound. */
 #ifndef WEFT_OPS_KERNELS_SUMS_H
 #define WEFT_OPS_KERNELS_SUMS_H
 
 #include "kernel.h"
 
-/* At most so many terms of one element are added one after the other, more in blocks of so many. So
- * the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
+/* At most SUM_BLOCK terms of one element are added one after the other, more of them in blocks of
+ * this size. So the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
 #define SUM_BLOCK 32
 
 #ifdef WEFT_KERNEL_ISA
 
-#define SUM_STRETCH 512
+#define SUM_RANGE 512
 /* Rows that may be added to an array in T one after the other. */
 #define SUM_ROWS 32
 
-/* The stretches [from, to) of n terms. */
-static inline int64_t sum_stretch_end(int64_t from, int64_t n)
+/* The ranges [from, to) of n terms. */
+static inline int64_t sum_range_end(int64_t from, int64_t n)
 {
-    return n - from < SUM_STRETCH ? n : from + SUM_STRETCH;
+    return n - from < SUM_RANGE ? n : from + SUM_RANGE;
 }
 #define EACH_STRETCH(from, to, n)                                                                  \
-    for (int64_t from = 0, to = sum_stretch_end(0, n); from < (n);                                 \
-         from = to, to = sum_stretch_end(to, n))
+    for (int64_t from = 0, to = sum_range_end(0, n); from < (n);                                   \
+         from = to, to = sum_range_end(to, n))
 
 #define SUM_EIGHT(TERM, i, step)                                                                   \
     (((TERM(i) + TERM((i) + (step))) + (TERM((i) + 2 * (step)) + TERM((i) + 3 * (step)))) +        \
@@ -41,7 +41,7 @@ static inline int64_t sum_stretch_end(int64_t from, int64_t n)
             _Pragma("omp simd") for (int64_t c = 0; c < (n); c++)(total)[c] += (double)TERM(row_); \
     }
 
-/* total = the sum of TERM(i) for i in [0, n): as so many columns as stay in registers, and a rest
+/* total = the sum of TERM(i) for i in [0, n): in as many columns as stay in registers, and a rest
  * that is too short for them. */
 #define SUM_LANES 16
 #define SUM_ROW(total, n, TERM)                                                                    \

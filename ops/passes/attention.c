@@ -1,4 +1,4 @@
-/* attention: attention that is written as products and a softmax, as models from files have it,
+/* attention: attention that is written as matrix products and a softmax, as in imported models,
  * becomes sdpa, which never stores the scores:
  *
  *     softmax(q k^T [c] [+ mask]) v
@@ -6,7 +6,7 @@
  * q [batch, heads, query, width], k^T [batch, heads, width, keys], v [batch, heads, keys, width]. A
  * number c may multiply q, k^T or their product. A mask is where(seen, 0, -inf), or a constant of
  * zeros and large negative numbers with a zero in each row. where(isnan(softmax), 0, softmax) may
- * stand for the softmax: sdpa gives zeros where nothing is seen. Left out in graphs that
+ * replace the softmax: sdpa returns zeros where everything is masked out. Left out in graphs that
  * differentiate a softmax: they need the weights anyway. It rounds differently. O(nodes), and the
  * elements of constant masks. */
 #include "terms.h"
@@ -64,10 +64,10 @@ static bool mask_of_where(weft_graph *g, weft_value v, weft_value *mask)
     return true;
 }
 
-/* Below it, what is added to a score leaves nothing of it. */
+/* A number at or below this, added to a score, masks it out. */
 #define UNSEEN (-1e30)
 
-/* Reads a constant of zeros and numbers below UNSEEN; without the latter, there is no mask. */
+/* Reads a constant of zeros and numbers up to UNSEEN; of zeros alone, there is no mask. */
 static bool mask_of_constant(weft_graph *g, weft_value v, weft_value *mask)
 {
     weft_tensor t;
@@ -169,7 +169,7 @@ static bool needed(const weft_graph *graph)
 
 const weft_pass pass_attention = {
     .name = "attention",
-    .doc = "attention written as products and a softmax becomes sdpa",
+    .doc = "attention written as matrix products and a softmax becomes sdpa",
     .visit = visit,
     .needed = needed,
 };

@@ -1,13 +1,13 @@
 /* channels_last: convolutions by weights that stay the same in all runs become conv_rows and
- * conv_rows_depthwise, whose images have the channels innermost. There the patches of a pixel lie
- * in the image in a few stretches, so that nothing is packed but the weights, in the first run.
+ * conv_rows_depthwise, whose images have the channels innermost. There the patch of a pixel is a
+ * few contiguous runs of the image, so that only the weights are packed, in the first run.
  *
  *     conv(x, w)    [images, channels, height, width]
  *         = permute(conv_rows(permute(x), panels(w)))
  *
  * permute is a view. Elementwise nodes, max_pool and concat between such convolutions are moved
- * inside the permutations, so that no data are: one that has an image of the other layout is left
- * alone. A relu or clamp of a convolution becomes its bounds. O(nodes). */
+ * inside the permutations, so that no data are moved. A node with an image of the other layout is
+ * left alone. A relu or clamp of a convolution becomes its bounds. O(nodes). */
 #include "../conv.h"
 #include "../conv_rows.h"
 #include "../gemm.h"
@@ -109,7 +109,7 @@ static bool visit_conv(weft_rewrite *r)
     return true;
 }
 
-/* Makes a relu or clamp behind such a convolution, which nothing else reads, part of it. */
+/* Merges a relu or clamp into such a convolution, if it is the only reader. */
 static bool visit_bounds(weft_rewrite *r)
 {
     weft_graph *g = r->graph;

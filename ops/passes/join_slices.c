@@ -1,7 +1,7 @@
 /* join_slices: a sum of slices that were put back among zeros becomes one concat.
  *
  * The gradient of a value of which T slices are used is a sum of T terms (slice_scatter), each of
- * them zero but for one piece. Added up they cost T times the whole tensor; laid side by side,
+ * them zero but for one piece. Adding them costs T times the whole tensor; concatenating them,
  * once. Pieces that overlap stay terms of the sum. A zero that was added may change the sign of a
  * zero. O(terms log terms) for each sum. */
 #include "slice.h"

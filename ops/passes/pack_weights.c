@@ -1,5 +1,5 @@
-/* pack_weights: a product with a matrix that stays the same in all runs reads its panels, which the
- * first run packs. O(nodes). */
+/* pack_weights: a matrix product with a matrix that stays the same in all runs reads its panels,
+ * which the first run packs. O(nodes). */
 #include "../gemm.h"
 #include "../panels.h"
 #include "terms.h"
@@ -33,6 +33,6 @@ static bool visit(weft_rewrite *r)
 
 const weft_pass pass_pack_weights = {
     .name = "pack_weights",
-    .doc = "products with a parameter, whose panels are packed in the first run",
+    .doc = "matrix products with a parameter pack its panels in the first run",
     .visit = visit,
 };

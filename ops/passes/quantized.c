@@ -1,5 +1,5 @@
-/* quantized: products with matrices, and lookups in tables, read the quantised forms that a store
- * has. O(nodes). */
+/* quantized: matrix products and embedding lookups read the quantised forms that a store has.
+ * O(nodes). */
 #include "../quantize.h"
 
 #include <weft/ops.h>
@@ -31,7 +31,7 @@ static bool visit(weft_rewrite *r)
     const weft_value scales = declare(r, state, use.by_rows, "scale", &scale);
     const weft_value zeros = declare(r, state, use.by_rows, "zero", &zero);
     if (weft_graph_status(r->graph) != WEFT_OK) return true;
-    /* What the shapes do not say right, the op refuses. */
+    /* The op refuses shapes that do not fit. */
     const int64_t width = q.shape.rank == 2 ? q.shape.dim[1] : 0;
     const int64_t groups = scale.shape.rank == 2 ? scale.shape.dim[1] : 0;
     const int bits = width == use.k ? 8 : 4, group = groups ? (int)(use.k / groups) : 0;
@@ -47,7 +47,8 @@ weft_pass weft_quantized_pass(const weft_params *params)
 {
     return (weft_pass){
         .name = "quantized",
-        .doc = "products with matrices, and lookups in tables, that the store has in 8 or 4 bits",
+        .doc =
+            "matrix products and embedding lookups with matrices that the store has in 8 or 4 bits",
         .visit = visit,
         .context = (void *)(uintptr_t)params,
         .required = true};

@@ -1,5 +1,5 @@
-/* reuse_dropout: relu's gradient reads the output of a dropout behind relu instead of relu's own,
- * so that the latter need not be retained until the backward pass.
+/* reuse_dropout: relu's gradient reads the output of a dropout that follows relu instead of relu's
+ * own, so that the latter need not be retained until the backward pass.
  *
  *     y = relu(x), d = dropout(y):   relu_grad(y, dropout(g)) = relu_grad(d, dropout(g))
  *
@@ -79,7 +79,7 @@ static bool needed(const weft_graph *graph)
 
 const weft_pass pass_reuse_dropout = {
     .name = "reuse_dropout",
-    .doc = "relu's gradient reads the output of a dropout behind relu",
+    .doc = "relu's gradient reads the output of a dropout that follows relu",
     .visit = visit,
     .state_bytes = table_bytes,
     .needed = needed,

@@ -45,7 +45,7 @@ static inline bool terms_one_reader(weft_rewrite *r, uint32_t id)
     return counts->of[id] == 1;
 }
 
-/* Removes terms that are no values, in order; returns how many stay. */
+/* Removes terms that are WEFT_NO_VALUE, in order; returns how many stay. */
 static inline size_t terms_compact(weft_value *terms, size_t n)
 {
     size_t used = 0;

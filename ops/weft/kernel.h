@@ -30,9 +30,9 @@ extern "C" {
 #define WEFT_WALK_OPERANDS 6
 
 /* One tile as runs of `count` elements along the last dimension. The inputs broadcast to the shape
- * of the output. Dimensions that lie behind each other in every operand are joined first. Within a
- * run the output's elements are contiguous: where they are not, as in a column of a larger tensor,
- * each run has one element. Offsets and steps count elements from the operand's `data`. */
+ * of the output. Dimensions that are contiguous in every operand are joined first. Within a run the
+ * output's elements are contiguous: where they are not, as in a column of a larger tensor, each run
+ * has one element. Offsets and steps count elements from the operand's `data`. */
 typedef struct weft_walk {
     int64_t count;                      /* elements of this run */
     int64_t offset[WEFT_WALK_OPERANDS]; /* of the run's first element */

@@ -13,10 +13,9 @@ extern "C" {
 
 /* Whose kernels compute weft_matmul: weft's own, or those of a library that is loaded when first
  * needed. The environment variable WEFT_GEMM (weft, openblas, onednn) chooses once for the process;
- * the default is weft. weft's own kernels multiply what the library does not: f64 of oneDNN, bf16
- * of OpenBLAS, and bf16 of a oneDNN that has no such product for this processor.
- * OpenBLAS allocates about 128 MiB of buffers when it first multiplies, and hangs if there is no
- * memory for them. */
+ * the default is weft. weft's own kernels multiply what the library cannot: f64 of oneDNN, bf16 of
+ * OpenBLAS, and bf16 of a oneDNN that has no such product for this processor. OpenBLAS allocates
+ * about 128 MiB of buffers when it first multiplies, and hangs if there is no memory for them. */
 typedef enum weft_gemm_backend {
     WEFT_GEMM_WEFT,
     WEFT_GEMM_OPENBLAS,

@@ -95,7 +95,7 @@ WEFT_API weft_value weft_pow(weft_graph *graph, weft_value a, weft_value b); /* 
 /* y <= 0 ? 0 : dy, the gradient of relu, where y is relu's output. */
 WEFT_API weft_value weft_relu_grad(weft_graph *graph, weft_value y, weft_value dy);
 /* The larger and the smaller operand, NaN if either is NaN. At a tie each operand gets half of the
- * gradient; beside a NaN both get all of it. */
+ * gradient; if either is NaN, both get all of it. */
 WEFT_API weft_value weft_maximum(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_minimum(weft_graph *graph, weft_value a, weft_value b);
 /* x factor, x + addend, x^exponent. */
@@ -106,8 +106,8 @@ WEFT_API weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double expo
 WEFT_API weft_value weft_add_n(weft_graph *graph, const weft_value *x, size_t n);
 
 /* Comparisons take f32, f64 or i32 (equal and not_equal: also bool, of which not_equal is the
- * exclusive or) and return bool; logic takes and returns bool. Beside a NaN not_equal is true, and
- * the others are false. Their gradient is zero. */
+ * exclusive or) and return bool; logic takes and returns bool. With a NaN operand, not_equal is
+ * true and the others are false. Their gradient is zero. */
 WEFT_API weft_value weft_equal(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_not_equal(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_less(weft_graph *graph, weft_value a, weft_value b);          /* a < b */
@@ -170,13 +170,12 @@ WEFT_API weft_value weft_argmax(weft_graph *graph, weft_value x, int axis, bool 
 WEFT_API weft_value weft_argmin(weft_graph *graph, weft_value x, int axis, bool keepdims);
 /* y[i] = x[0] + ... + x[i] along an axis; `reverse` sums from the end. */
 WEFT_API weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse);
-/* The k largest elements along an axis, largest first, or the k smallest, smallest first: x [...,
- * n,
- * ...] becomes [..., k, ...], 0 <= k <= n. Sets *indices (i32, the same shape), unless it is NULL,
- * to their indices along the axis. Of equal elements, such as 0 and -0, the lower index comes
- * first. A NaN is larger than all numbers, here also where the smallest elements are wanted (as in
- * PyTorch). Each gradient goes to the element that was taken. O(n log k) for a
- * small k, else O(n). */
+/* The k largest elements along an axis, largest first, or with `largest` false the k smallest,
+ * smallest first. x [..., n, ...] becomes [..., k, ...], k from 0 to n. Sets *indices (i32, the
+ * same shape), unless it is NULL, to their indices along the axis. Of equal elements, such as 0 and
+ * -0, the lower index comes first. A NaN is larger than all numbers, here also where the smallest
+ * elements are wanted (as in PyTorch). Each gradient goes to the element that was taken. O(n log k)
+ * for a small k, else O(n). */
 WEFT_API weft_value weft_top_k(weft_graph *graph, weft_value x, int64_t k, int axis, bool largest,
                                weft_value *indices);
 /* All elements along an axis in ascending or descending order, and their indices: weft_top_k with
@@ -188,8 +187,7 @@ WEFT_API weft_value weft_argsort(weft_graph *graph, weft_value x, int axis, bool
 /* Sums x to `shape`, which must broadcast to the shape of x: the gradient of broadcasting. */
 WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shape);
 
-/* ---- Matrix products
- * ------------------------------------------------------------------------------- */
+/* ---- Matrix products ------------------------------------------------------------------------- */
 
 /* a [..., m, k] times b [..., k, n]: [..., m, n]. Leading dimensions broadcast. Transposed operands
  * (weft_transpose) cost nothing. WEFT_BAD_SHAPE if the inner dimensions differ. */
@@ -201,10 +199,10 @@ WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_val
  * bits, or [n, k / 2] of 4 bits, where the even element of a pair has the low half of the byte.
  * Groups of `group` elements of a row, a multiple of 32 that divides k, have a scale and a zero
  * point: `scale` [n, k / group], of x's dtype, and `zero` (u8) of the same shape; an element is
- * scale (q - zero). x is rounded, too: to whole numbers in [-127, 127] times the largest of 32
+ * scale (q - zero). x is also rounded: to whole numbers in [-127, 127] times the largest of 32
  * elements / 127. Sums of 32 products are exact, and results have the same bits on every
- * instruction set and for any number of rows. A row of x that has an infinity or a NaN has a result
- * of NaN. For inference: there is no gradient. WEFT_BAD_ARGUMENT for other bits or groups.
+ * instruction set and for any number of rows. The result is NaN for a row of x that has an infinity
+ * or a NaN. For inference: there is no gradient. WEFT_BAD_ARGUMENT for other bits or groups.
  * weft/quantize.h makes such matrices. */
 WEFT_API weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
                                           weft_value scale, weft_value zero, int bits, int group);
@@ -222,7 +220,7 @@ WEFT_API weft_value weft_embedding_quantized(weft_graph *graph, weft_value table
 #define WEFT_NARROW_SCALE 4 /* bytes of the scale of a row of u8 */
 /* x [..., n] in fewer bits, to store it: WEFT_BF16, rounded to the nearest; or WEFT_U8, where a row
  * takes n + WEFT_NARROW_SCALE bytes: its scale max |x| / 127, an f32, then 128 + x / scale rounded
- * to the nearest whole number. A row of u8 with an infinity or a NaN becomes one of NaN. weft_sdpa
+ * to the nearest whole number. In u8, a row with an infinity or a NaN becomes all NaN. weft_sdpa
  * reads keys and values of either form. For inference: there is no gradient. WEFT_BAD_DTYPE for
  * other dtypes. */
 WEFT_API weft_value weft_narrow_rows(weft_graph *graph, weft_value x, weft_dtype dtype);
@@ -242,22 +240,21 @@ typedef struct weft_sdpa_options {
     weft_value mask; /* bool, broadcasts to [batch, heads, query_len, key_len]: true where attention
                         is masked out; or WEFT_NO_VALUE */
     int64_t window;  /* query i attends to no key j <= i + key_len - query_len - window: with
-                        `causal` to `window` keys, its own position the last; 0: to all. Time is
-                        O(query_len window) with `causal` */
+                        `causal`, to the last `window` positions, itself included; 0: to all. Time
+                        is O(query_len window) with `causal` */
 } weft_sdpa_options;
 /* Scaled dot-product attention, softmax(scale q k^T) v for each head (Vaswani et al. 2017), without
  * ever storing the scores: memory is linear in query_len + key_len, forward and backward.
  *
- * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim] and
- * v [batch, key_len, kv_heads, value_dim], all f32 or all f64: [batch, query_len, heads,
- * value_dim]. kv_heads divides heads; head h of the queries reads head h kv_heads / heads of keys
- * and values. k and v may also be rows of weft_narrow_rows, where q is f32. Other shapes are
- * WEFT_BAD_SHAPE. Heads split out of a projection [batch, len, heads
- * head_dim] by weft_reshape, or sliced from a larger one, are read as they lie. `options` may be
- * NULL: no mask, no dropout.
+ * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim] and v [batch,
+ * key_len, kv_heads, value_dim], all f32 or all f64: [batch, query_len, heads, value_dim]. kv_heads
+ * divides heads; head h of the queries reads head h kv_heads / heads of keys and values. k and v
+ * may also be rows of weft_narrow_rows, where q is f32. Other shapes are WEFT_BAD_SHAPE. Heads that
+ * weft_reshape splits out of a projection [batch, len, heads head_dim], or slices of a larger one,
+ * are read where they lie. `options` may be NULL: no mask, no dropout.
  *
- * A query that attends to no key has a result and a gradient of zero, whatever k and v hold. For a
- * query that attends to some keys, the masked keys must be finite, too: a NaN or an infinity in
+ * A query that attends to no key gets a result and a gradient of zero, whatever k and v hold. For a
+ * query that attends to some keys, the masked keys must also be finite: a NaN or an infinity in
  * their v may reach the query's result, and one in their k its gradient (PyTorch: always does). */
 WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                               const weft_sdpa_options *options);
@@ -266,8 +263,8 @@ WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, wef
  *
  * Images are [images, channels, spatial...] with 1 to 3 spatial dimensions (NCHW), as in PyTorch
  * and ONNX. The arrays of the options have one number for each spatial dimension, in their order;
- * those behind are ignored. Numbers out of range are WEFT_BAD_ARGUMENT; shapes that do not fit, or
- * a kernel that reaches over more than the padded image, WEFT_BAD_SHAPE. The sums are weft's own,
+ * the rest are ignored. Numbers out of range are WEFT_BAD_ARGUMENT; shapes that do not fit, or a
+ * kernel that reaches over more than the padded image, WEFT_BAD_SHAPE. The sums are weft's own,
  * whatever WEFT_GEMM names. Padding adds nothing to a sum, in results and gradients: an infinite
  * weight times the padding is not NaN. (So do ONNX Runtime's convolutions and PyTorch's transposed
  * and grouped ones; others of PyTorch multiply zeros.) */
@@ -306,7 +303,7 @@ typedef struct weft_pool_options {
  * than all numbers. Fills *indices, which may be NULL, with the places (i32) of the maxima among
  * the elements of a channel of x. Of equal elements the first one counts, and gets the gradient. A
  * window that lies in the padding alone is WEFT_BAD_SHAPE. Sizes as weft_conv's; with ceil_mode
- * rounded up, without windows that begin behind the image (as in PyTorch). */
+ * rounded up, without windows that begin after the image (as in PyTorch). */
 WEFT_API weft_value weft_max_pool(weft_graph *graph, weft_value x, const weft_pool_options *options,
                                   weft_value *indices);
 /* The mean of each window: a sum of products with 1 / elements. */
@@ -444,8 +441,7 @@ WEFT_API weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value
 WEFT_API weft_value weft_one_hot(weft_graph *graph, weft_value indices, int64_t classes,
                                  weft_dtype dtype);
 
-/* ---- Values from attributes alone
- * ---------------------------------------------------------------------- */
+/* ---- Values from attributes alone ------------------------------------------------------------ */
 
 WEFT_API weft_value weft_fill(weft_graph *graph, weft_dtype dtype, weft_shape shape, double value);
 WEFT_API weft_value weft_scalar(weft_graph *graph, weft_dtype dtype, double value);
@@ -463,8 +459,8 @@ WEFT_API weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)
 
 /* ---- Random values --------------------------------------------------------------------------- */
 
-/* Numbers that are new in each step. They follow from the seed and step of the run, the node (each
- * call of a builder makes a node with a key of its own) and the element's index alone, so they have
+/* Numbers that are new in each step. They depend only on the seed and step of the run, the node
+ * (each call of a builder makes a node with a key of its own) and the element's index. So they have
  * the same bits on every processor and for any number of threads. dtype is f32 or f64. Nothing is
  * differentiable here: a sample of N(m, s^2) whose gradient reaches m and s is m + s times
  * weft_random_normal(graph, dtype, shape, 0, 1).
@@ -497,9 +493,9 @@ WEFT_API weft_value weft_dropout(weft_graph *graph, weft_value x, double p);
 /* The square root of the sum of squares of all elements of all values: one pass, in a fixed order.
  */
 WEFT_API weft_value weft_global_norm(weft_graph *graph, const weft_value *x, size_t n);
-/* The norm in two parts, for values in pieces: f64 sums of squares [tiles], one of each stretch of
+/* The norm in two parts, for values in pieces: f64 sums of squares [tiles], one of each block of
  * WEFT_TILE elements of each value; and the square root of their sum, added in the order of the i32
- * indices `order` [n]. weft_global_norm adds them in the order of its values and stretches. */
+ * indices `order` [n]. weft_global_norm adds them in the order of its values and blocks. */
 WEFT_API weft_value weft_square_sums(weft_graph *graph, const weft_value *x, size_t n);
 WEFT_API weft_value weft_root_of_sum(weft_graph *graph, weft_value sums, weft_value order,
                                      weft_dtype dtype);
@@ -537,8 +533,8 @@ WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft
 typedef struct weft_sgd_options {
     double momentum, weight_decay; /* not negative */
     bool nesterov;
-    /* If buf and grad have one dimension and fewer elements than param, they are of the piece of it
-     * that begins at this element, and the rest of param does not change. The same for Adam. */
+    /* If buf and grad have one dimension and fewer elements than param, they belong to the piece of
+     * it that begins at this element; the rest of param does not change. The same for Adam. */
     int64_t first;
     double dampening; /* in [0, 1); has no effect without momentum. Of the first gradient as well,
                          while torch.optim.SGD begins with buf = g */

@@ -34,8 +34,8 @@ typedef struct weft_exchange_sizes {
     int32_t peer, tag;      /* as in weft_exchange */
 } weft_exchange_sizes;
 
-/* Packs the elements of x[0..n-1], all of one dtype, one behind the other, and begins an exchange
- * of them. A receive sends nothing, but takes its dtype from x[0], which may be empty. */
+/* Packs the elements of x[0..n-1], all of one dtype, one after another, and begins an exchange of
+ * them. A receive sends nothing, but takes its dtype from x[0], which may be empty. */
 WEFT_API weft_flight weft_exchange_begin(weft_graph *graph, weft_ranks ranks,
                                          weft_exchange_kind kind, const weft_exchange_sizes *sizes,
                                          const weft_value *x, size_t n);
@@ -63,7 +63,8 @@ WEFT_API weft_value weft_sum_over_ranks(weft_graph *graph, weft_ranks ranks, wef
 /* A shared x for use with ranks' own values. The gradient is weft_sum_over_ranks. ("f" of the same
  * paper.) */
 WEFT_API weft_value weft_copy_to_ranks(weft_graph *graph, weft_ranks ranks, weft_value x);
-/* Both: the sum, for use with ranks' own values; the gradient is the same of the gradients. */
+/* The sum, for use with ranks' own values: weft_sum_over_ranks and then weft_copy_to_ranks. The
+ * gradient is the same op on the gradients. */
 WEFT_API weft_value weft_all_reduce(weft_graph *graph, weft_ranks ranks, weft_value x);
 
 /* From here on x and the result are ranks' own values. */
@@ -75,8 +76,7 @@ WEFT_API weft_value weft_reduce_scatter(weft_graph *graph, weft_ranks ranks, wef
  * weft_reduce_scatter. */
 WEFT_API weft_value weft_all_gather(weft_graph *graph, weft_ranks ranks, weft_value x);
 /* x of rank `root`; the others' x have its shape and are not read. The gradient is
- * weft_sum_to_rank.
- */
+ * weft_sum_to_rank. */
 WEFT_API weft_value weft_broadcast_ranks(weft_graph *graph, weft_ranks ranks, weft_value x,
                                          int32_t root);
 /* The sum over ranks of x, f32 or f64, on rank `root`, and zeros on the others. The gradient is

@@ -48,7 +48,7 @@ typedef struct weft_quantize_options {
 typedef struct weft_quantize_report {
     size_t matrices;                  /* that are quantised, tables included */
     size_t left;                      /* that are not, because groups do not divide their rows */
-    size_t kept;                      /* quantised ones whose f32 are needed, too */
+    size_t kept;                      /* quantised ones whose f32 form is also needed */
     double bytes_before, bytes_after; /* of all tensors of the stores */
     double parameters;                /* elements of the quantised matrices */
     double max_error;                 /* the largest of their errors: the square root of the sum
@@ -61,9 +61,9 @@ typedef struct weft_quantize_report {
  * inference, multiplies with on the right becomes NAME.q, NAME.scale and NAME.zero, of n rows of k
  * elements. A state [n, k] that is looked up in, or multiplied with transposed as a tied embedding
  * matrix is, becomes NAME.rows.q, .scale and .zero, with the same rows; one that is looked up in
- * only has 8 bits, whatever `bits` is. If other nodes read the state, NAME stays beside them. A
- * matrix stays as it is if `group` does not divide k. The metadata "quantization" becomes
- * "bits=8 group=32".
+ * only has 8 bits, whatever `bits` is. If other nodes read the state, NAME stays as well. A matrix
+ * stays as it is if `group` does not divide k. The metadata entry "quantization" of the new store
+ * is "bits=8 group=32".
  *
  * `options` and `report` may be NULL. NULL on failure: WEFT_BAD_ARGUMENT for other bits or groups,
  * or a store that is quantised already; WEFT_NOT_FOUND if the store lacks a matrix, WEFT_BAD_SHAPE

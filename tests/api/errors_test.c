@@ -55,7 +55,7 @@ static weft_value got[4];
 
 /* call, status, where, part of the message; all in the scope "at" */
 #define BUILDERS(X)                                                                                \
-    X(weft_add(g, v.x, v.none), BAD_ARGUMENT, "at/add", "input 1 is no value")                     \
+    X(weft_add(g, v.x, v.none), BAD_ARGUMENT, "at/add", "input 1 is WEFT_NO_VALUE")                \
     X(weft_add(g, v.x, v.other), BAD_ARGUMENT, "at/add", "another graph")                          \
     X(weft_add(g, v.x, ((weft_value){999, v.x.graph})), BAD_ARGUMENT, "at/add", "unknown value")   \
     X(weft_add(g, v.x, v.y), BAD_SHAPE, "at/add", "[2, 3]")                                        \
@@ -137,7 +137,7 @@ static weft_value got[4];
     X(weft_train_step(g, v.scalar, &v.w, 1, v.x, &sgd, NULL), BAD_SHAPE, "at/weft_train_step",     \
       "\"x\" is f32 [2, 3], expected f32 []")                                                      \
     X(weft_train_step(g, v.scalar, &v.w, 1, v.none, &sgd, NULL), BAD_ARGUMENT,                     \
-      "at/weft_train_step", "the learning rate is no value")                                       \
+      "at/weft_train_step", "the learning rate does not belong")                                   \
     X(weft_adam_update(g, v.w, v.w, v.w, v.x, v.whole, v.scalar, v.none, &adam.adam), BAD_DTYPE,   \
       "at/adam_update", "lr \"lr\" must be f32 like param \"w\", got i32")                         \
     X(weft_sgd_update(g, v.w, v.none, v.x, v.x, v.none, &sgd.sgd), BAD_SHAPE, "at/sgd_update",     \
@@ -293,7 +293,7 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_params_load(params, "/nowhere", e), NOT_FOUND, "/nowhere", NULL)                        \
     X(weft_params_load(params, "/", e), IO, "/", NULL)                                             \
     X(weft_params_average(params, NULL, 0, e), BAD_ARGUMENT, NULL, "file")                         \
-    X(weft_pack(NULL, 1, NULL, NULL, e), BAD_ARGUMENT, NULL, "no ")                                \
+    X(weft_pack(NULL, 1, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                               \
     X(weft_pack((&(weft_pack_item){5, 5, 1, 0}), 1, NULL, &packed, e), BAD_ARGUMENT, NULL, "5")    \
     X(weft_graph_dot(g, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                                \
     X(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, e), BAD_ARGUMENT, NULL,      \

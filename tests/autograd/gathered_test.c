@@ -178,7 +178,7 @@ static weft_status fill_store(weft_params *store, const weft_graph *whole,
             snprintf(piece, sizeof piece, "%s[%lld:%lld]", name, (long long)first, (long long)end);
         const weft_value state = weft_find(g, piece);
         if (!weft_is_value(state)) {
-            status = weft_error_set(error, WEFT_NOT_FOUND, piece, "is no state of the graph");
+            status = weft_error_set(error, WEFT_NOT_FOUND, piece, "is not a state of the graph");
             break;
         }
         status = weft_params_add(store, piece, from.dtype, weft_shape_of(g, state), &to, error);
@@ -406,7 +406,7 @@ static void plan_layers(bool again, results *of)
  * ends. With it the backward pass gathers them another time, one after the other. */
 static void test_memory(void)
 {
-    enum { BUCKETS = LAYERS - 1 }; /* one has `unused`, too */
+    enum { BUCKETS = LAYERS - 1 }; /* one also has `unused` */
     results once, twice;
     plan_layers(false, &once);
     plan_layers(true, &twice);

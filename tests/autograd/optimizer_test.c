@@ -141,7 +141,7 @@ static void test_lists(void)
     refused(g, "the learning rate is f32 [], expected f64 [] for the parameter layer.0.weight");
     g = weft_graph_new();
     weft_train_step(g, network(g, "layer", ones(g), 2), NULL, 0, WEFT_NO_VALUE, NULL, NULL);
-    refused(g, "the learning rate is no value of this graph");
+    refused(g, "the learning rate does not belong to this graph");
 }
 
 /* ---- Groups ---- */

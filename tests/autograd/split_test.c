@@ -14,7 +14,7 @@ enum { ELEMENTS = 2 * WEFT_TILE + 77 };
  * parameters and own pieces of them. */
 typedef struct split_case {
     int shares;
-    int bad_rank; /* in the world: its loss or gradient is no number; -1: none */
+    int bad_rank; /* in the world: its loss or gradient is NaN; -1: none */
     bool bad_loss;
     double norm[MAX_RANKS];
     float shared[MAX_RANKS][100];

@@ -318,8 +318,8 @@ static void test_refusals(void)
     const weft_value wrong[2] = {n.y, other.y};
     expect_refused(n.g, &n.y, 1, rank_of(0, 9), "9 stages need as many nodes");
     expect_refused(n.g, &n.x, 1, rank_of(0, 2), "the graph has 0");
-    expect_refused(n.g, wrong, 2, rank_of(0, 2), "target 1 is no value");
-    expect_refused(n.g, WEFT_VALUES(WEFT_NO_VALUE), rank_of(0, 2), "target 0 is no value");
+    expect_refused(n.g, wrong, 2, rank_of(0, 2), "target 1 does not belong");
+    expect_refused(n.g, WEFT_VALUES(WEFT_NO_VALUE), rank_of(0, 2), "target 0 does not belong");
     expect_refused(n.g, NULL, 0, rank_of(0, 2), "no targets");
     expect_refused(n.g, &n.y, 1, rank_of(2, 2), "rank 2 is outside [0, 2)");
     expect_refused(n.g, &n.y, 1, rank_of(0, 0), "rank 0 is outside [0, 0)");

@@ -401,7 +401,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="in which every program runs once (5)")
     parser.add_argument("--runs", type=int, default=3, help="of a program in a round, at least (3)")
     parser.add_argument("--threads", type=int, default=2, help="of every program (2)")
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON, too")
+    parser.add_argument("--json", metavar="FILE", help="also write everything as JSON")
     parser.add_argument("--markdown", action="store_true", help="print the tables of docs/benchmarks.md")
     parser.add_argument("--build", default="build", help=argparse.SUPPRESS)
     parser.add_argument("--cache", default=".", help=argparse.SUPPRESS)

@@ -352,7 +352,7 @@ def read_options():
     parser.add_argument("--model", nargs="+", default=[], metavar="OPTION=VALUE", help="of the transformer")
     parser.add_argument("--steps", type=int, metavar="N", help=f"of a run, the first {SKIPPED} do not count (20)")
     parser.add_argument("--rounds", type=int, metavar="N", help="runs of a case (3)")
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON, too: for step_model.py")
+    parser.add_argument("--json", metavar="FILE", help="also write everything as JSON, for step_model.py")
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/distributed.md")
     parser.add_argument("--build", default="build", help=argparse.SUPPRESS)
     parser.add_argument("--torch", default=sys.executable, help=argparse.SUPPRESS)

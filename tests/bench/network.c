@@ -77,7 +77,7 @@ static size_t bytes_on_wire(const network_packet *packet)
     return bytes + (segments - 1) * HEADERS + segments * FRAMING;
 }
 
-/* The receiving host, or -1 if it is none of the network. */
+/* The receiving host, or -1 if it is outside the network. */
 static int receiver(const network *net, const network_packet *packet)
 {
     const unsigned char *ip = packet->data + sizeof(struct virtio_net_hdr);

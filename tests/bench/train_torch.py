@@ -88,7 +88,7 @@ def rate(schedule, width, steps):
 
 
 def make_rate(recipe, metrics, width):
-    """The learning rate after so many steps; in a run by time that which was logged, or between two such."""
+    """The learning rate by step; in a run by time it is the logged one, interpolated between log lines."""
     if recipe["schedule"]["steps"]:
         return lambda steps: rate(recipe["schedule"], width, steps)
     logged = [(line["step"], line["lr"]) for line in metrics if "lr" in line]

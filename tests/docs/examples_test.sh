@@ -99,7 +99,7 @@ case_an_unknown_pass_is_refused()
 {
     local name
     for name in $(quick_examples); do
-        expect 1 '"none" is no optional pass' env WEFT_SKIP=none "$build/examples/$name"
+        expect 1 'unknown optional pass "none"' env WEFT_SKIP=none "$build/examples/$name"
     done
 }
 

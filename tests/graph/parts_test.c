@@ -88,7 +88,7 @@ static void test_joining(void)
     CU_ASSERT_EQUAL(weft_params_count(own), 0);
     CU_ASSERT_EQUAL(weft_params_add(whole, "w", WEFT_F32, WEFT_SHAPE(3, 4), NULL, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_take_parts(own, g, whole, &error), WEFT_BAD_SHAPE);
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "[3, 4] in the store, wanted is f32 [3, 5]"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "[3, 4] in the store, expected f32 [3, 5]"));
     CU_ASSERT_EQUAL(weft_params_take_parts(NULL, g, whole, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_params_join_parts(whole, g, own, NULL, NULL), WEFT_BAD_ARGUMENT);
     weft_params_free(own);
@@ -127,7 +127,7 @@ static void test_keeping(void)
     CU_ASSERT_EQUAL(memcmp(t.data, expected, sizeof expected), 0);
     CU_ASSERT_TRUE(weft_params_get(store, "opt.m.w", &t) && ((double *)t.data)[2] == 1);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(store, "key"), "text");
-    /* The part is none of a whole. */
+    /* The part does not say of which whole. */
     CU_ASSERT_EQUAL(weft_params_keep_parts(store, g, NULL, &error), WEFT_BAD_SHAPE);
     CU_ASSERT_EQUAL(weft_params_count(store), 2);
     CU_ASSERT_EQUAL(weft_params_keep_parts(NULL, g, NULL, &error), WEFT_BAD_ARGUMENT);

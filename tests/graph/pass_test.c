@@ -291,11 +291,13 @@ static void test_wrong_results(void)
         const char *text;
     } cases[] = {
         {put_shape, WEFT_BAD_SHAPE,
-         "the pass \"bad\" put f32 [3, 1] in the place of output 0, expected f32 [3]"},
+         "the pass \"bad\" returned f32 [3, 1] for output 0, expected f32 [3]"},
         {put_dtype, WEFT_BAD_DTYPE,
-         "the pass \"bad\" put f64 [3] in the place of output 0, expected f32 [3]"},
-        {put_nothing, WEFT_BAD_ARGUMENT, "the pass \"bad\" put no value of the new graph"},
-        {put_old, WEFT_BAD_ARGUMENT, "the pass \"bad\" put no value of the new graph"},
+         "the pass \"bad\" returned f64 [3] for output 0, expected f32 [3]"},
+        {put_nothing, WEFT_BAD_ARGUMENT,
+         "the pass \"bad\" returned a value for output 0 that does not belong"},
+        {put_old, WEFT_BAD_ARGUMENT,
+         "the pass \"bad\" returned a value for output 0 that does not belong"},
         {put_error, WEFT_TOO_LARGE, "no tanh today"},
         {copy_wrong, WEFT_BAD_SHAPE, "expected f32 [3]"},
     };
@@ -631,7 +633,7 @@ void pass_tests(void)
     CU_add_test(suite, "the same by the environment", test_replace_env);
     CU_add_test(suite, "a copy on other inputs", test_other_inputs);
     CU_add_test(suite, "a required pass, and a state of its own", test_required);
-    CU_add_test(suite, "a leaf in the place of a target", test_leaf_targets);
+    CU_add_test(suite, "a leaf instead of a target", test_leaf_targets);
     CU_add_test(suite, "state, context and what is shown", test_state);
     CU_add_test(suite, "results of another type", test_wrong_results);
     CU_add_test(suite, "passes that are incomplete or have a name that is taken", test_bad_passes);

@@ -348,8 +348,8 @@ static void test_versions(void)
     weft_graph_free(g);
 }
 
-/* What a pass would do that put the state w in the place of w * 1: the target would read the
- * updated parameter. */
+/* A plan of a pass that replaced w * 1 by the state w: the target would read the updated
+ * parameter. */
 static void test_wrong_version(void)
 {
     weft_graph *g = weft_graph_new();

@@ -149,7 +149,7 @@ static void test_guesses(void)
     expect_guess("\xff\xfe\xfd", "");
     memset(longest, 'a', sizeof longest - 1);
     expect_guess(longest, "");
-    guess g = guess_of(&"--beem=3"[2], 4); /* only so many bytes */
+    guess g = guess_of(&"--beem=3"[2], 4); /* only 4 bytes */
     guess_try(&g, "beam");
     CU_ASSERT_STRING_EQUAL(g.name, "beam");
 }

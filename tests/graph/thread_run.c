@@ -1,4 +1,4 @@
-/* Runs a small plan on so many threads, and prints how many it had and a hash of the results: for
+/* Runs a small plan on THREADS threads, and prints how many it had and a hash of the results: for
  * threads_test.sh, which runs it in hostile environments. Usage: thread_run THREADS [HOW]
  *
  *   here      in this process (the default)

@@ -253,8 +253,8 @@ static void test_own_models(void)
     } cases[] = {
         {"gpt", NULL, NULL},
         {"gpt activation=relu position_offset=2", NULL, NULL},
-        {"gpt", "LlamaForCausalLM", "is no LlamaForCausalLM, which is llama"},
-        {"gpt", "Nobody", "is no architecture that weft knows"},
+        {"gpt", "LlamaForCausalLM", "cannot be written as LlamaForCausalLM, which is a llama"},
+        {"gpt", "Nobody", "unsupported architecture"},
         {"gpt qkv_bias=0", NULL, "has qkv_bias=0, but GPT2LMHeadModel has 1"},
         {"llama", NULL, "has output_bias=always, but LlamaForCausalLM has none"},
         {"llama output_bias=none", NULL, NULL},
@@ -266,7 +266,7 @@ static void test_own_models(void)
         {"bert output_bias=always", NULL, NULL},
         {"bert output_bias=always token_types=2 pooler=1", NULL, NULL},
         {"transformer", NULL, "has "},
-        {"lstm", NULL, "is in no architecture of transformers"},
+        {"lstm", NULL, "cannot be converted: no architecture of transformers has all its options"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char copy[128], *rest = NULL;
@@ -349,14 +349,14 @@ static void test_configurations(void)
         const char *message;
     } cases[] = {
         {"gpt2", "\"GPT2LMHeadModel\"", "\"T5ForConditionalGeneration\"", WEFT_BAD_ARGUMENT,
-         "its architecture is T5ForConditionalGeneration, which no model of weft has"},
+         "unsupported architecture T5ForConditionalGeneration"},
         {"gpt2", "\"gelu_new\"", "\"quick_gelu\"", WEFT_BAD_ARGUMENT,
          "activation_function is \"quick_gelu\": weft has no such activation"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": false",
          "\"scale_attn_by_inverse_layer_idx\": true", WEFT_BAD_ARGUMENT,
          "scale_attn_by_inverse_layer_idx is true: weft's gpt needs false"},
         {"gpt2", "\"use_cache\": true", "\"attn_logit_softcapping\": 50.0", WEFT_BAD_ARGUMENT,
-         "attn_logit_softcapping is 50: weft knows no such key of GPT2LMHeadModel"},
+         "attn_logit_softcapping is 50: unsupported key for GPT2LMHeadModel"},
         {"gpt2", "\"use_cache\": true", "\"quantization_config\": {\"bits\": 4}", WEFT_BAD_ARGUMENT,
          "quantization_config is {\"bits\":4}: weft's gpt needs null"},
         {"gpt2", "\"n_head\": 3", "\"n_head\": \"3\"", WEFT_BAD_ARGUMENT,
@@ -370,7 +370,7 @@ static void test_configurations(void)
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": 3", WEFT_NOT_FOUND,
          "has no tensor transformer.h.2.ln_1.weight, for layer.2.norm_attn.gamma"},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1", WEFT_BAD_FILE,
-         "is no tensor of GPT2LMHeadModel as config.json describes it"},
+         "GPT2LMHeadModel with this config.json does not have it"},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1000000", WEFT_TOO_LARGE, "layers, at most 1000"},
         {"gpt2", "\"n_embd\": 24", "\"n_embd\": 27", WEFT_BAD_SHAPE,
          "transformer.wte.weight is [59, 24], but config.json makes it [59, 27]"},
@@ -383,7 +383,7 @@ static void test_configurations(void)
         {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", WEFT_BAD_ARGUMENT,
          "is \"yarn\": weft's llama needs \"default\""},
         {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"default\", \"factor\": 2",
-         WEFT_BAD_ARGUMENT, "rope_parameters.factor is 2: weft knows no such key"},
+         WEFT_BAD_ARGUMENT, "rope_parameters.factor is 2: unsupported key"},
         {"llama-tied", "\"head_dim\": 6", "\"head_dim\": 8", WEFT_BAD_ARGUMENT,
          "head_dim is 8: weft needs the width divided by the heads"},
         {"llama-tied", "\"use_cache\": true", "\"rope_scaling\": {\"factor\": 8.0}",
@@ -524,7 +524,7 @@ static void test_names(void)
     CU_ASSERT_PTR_NULL(weft_params_meta(p, WEFT_HUGGINGFACE_LEFT_OUT));
     weft_params_free(p);
     write_old_bert("classifier.bias");
-    refuse(WEFT_BAD_FILE, "classifier.bias is no tensor of BertForMaskedLM");
+    refuse(WEFT_BAD_FILE, "unexpected tensor classifier.bias: BertForMaskedLM");
 }
 
 static bool is_no_bias(void *context, const char *name)

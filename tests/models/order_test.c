@@ -4,7 +4,7 @@
  * could have run, as long as their own ancestors have. Each such set of nodes leaves values alive:
  * those that it computed and that a node outside of it reads. The least bytes that any set leaves
  * alive are a minimum cut. With the node's own outputs and scratch they are a lower bound of the
- * arena for every order, so the largest bound of several nodes is one, too. */
+ * arena for every order, and so is the largest bound of several nodes. */
 #include "tests.h"
 
 #include "plan/plan.h"

@@ -18,7 +18,7 @@ typedef struct job {
     weft_trainer_options o;
     int steps, threads;
     const char *load, *save; /* checkpoints; NULL: none */
-    bool load_all; /* loads states of a training, too, which the trainer would read itself */
+    bool load_all; /* also loads states of a training, which the trainer would read itself */
     int odd_rank;  /* is changed by `change` before its trainer is made; -1: none */
     void (*change)(weft_trainer_options *o, weft_batch_source *source);
     uint64_t hash[MAX_RANKS];  /* of the parameters, by rank; 0 if ranks have pieces of them */
@@ -126,7 +126,7 @@ static void same_bits(weft_optimizer optimizer, uint32_t accumulate, int zero)
         }
         /* Together they have the states once, but for the counter of steps. */
         CU_ASSERT_TRUE(states <= one.state_bytes[0] + (size_t)size * sizeof(float));
-        /* So they have the sums, if the gradients are in pieces, too. */
+        /* So have the sums, if the gradients are also in pieces. */
         if (zero == 2) CU_ASSERT_TRUE(j.sum_bytes[0] * (size_t)size <= 2 * one.sum_bytes[0]);
         free_rank_batches(&j.batches);
     }

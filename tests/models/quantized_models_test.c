@@ -331,7 +331,7 @@ void quantized_models_tests(void)
     CU_pSuite suite = CU_add_suite("quantized_models", NULL, NULL);
     CU_add_test(suite, "scores and logits are near those of f32", test_models);
     CU_add_test(suite, "names of the tensors", test_names);
-    CU_add_test(suite, "a matrix that is read in f32, too", test_kept);
+    CU_add_test(suite, "a matrix that is also read in f32", test_kept);
     CU_add_test(suite, "a filter, and rows that groups do not divide", test_filter);
     CU_add_test(suite, "a file", test_file);
     CU_add_test(suite, "the pass", test_pass);

@@ -324,7 +324,7 @@ static void test_training(void)
 }
 
 /* Nodes and memory are linear in the number of steps: no step's gradient has the size of all steps.
- * Additive attention attends to a source that is twice as long, too, so its memory is quadratic. */
+ * Additive attention attends to a source that also doubles, so its memory is quadratic. */
 static void test_linear_size(void)
 {
     for (size_t m = 0; m < N_LONG; m++) {
@@ -476,7 +476,7 @@ static void test_refusals(void)
     refused("lstm", "hidden=100", "the width of the states");
     refused("lstm", "layers=0", "1 to 16 layers");
     refused("gru", "layers=17", "1 to 16 layers");
-    refused("rnn", "length=0", "takes [batch, len, in]");
+    refused("rnn", "length=0", "expected [batch, len, in]");
     refused("seq2seq", "layers=99", "1 to 16 layers");
     refused("seq2seq", "layers=0", "1 to 16 layers");
     refused("seq2seq", "target_len=0", "must be 1 to 1048576, got 0");

@@ -180,8 +180,8 @@ static void test_metadata(void)
                  {"train.state", " batch=", "x batch=", "\"train.state\" is incomplete or damaged"},
                  {"train.state", " best=", "* best=", "\"train.state\" is incomplete or damaged"},
                  {"train.state", " stale=", " stall=", "\"train.state\" is incomplete or damaged"},
-                 {"step", "2", "2nd", "\"step\" is no whole number"},
-                 {"step", "2", " 2", "\"step\" is no whole number"}};
+                 {"step", "2", "2nd", "\"step\" is not a whole number"},
+                 {"step", "2", " 2", "\"step\" is not a whole number"}};
     const char *path = checkpoint();
     weft_batch_options o = batch_options();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -394,7 +394,8 @@ static void test_order(void)
     CU_ASSERT_TRUE(weft_track(g, s, one, 0.5));
     weft_apply_gradients(g, (weft_value[2]){s, p}, (weft_value[2]){one, one}, 2, WEFT_NO_VALUE, lr,
                          NULL, NULL, NULL);
-    refused(g, WEFT_BAD_ARGUMENT, "running averages must be behind the parameters: p");
+    refused(g, WEFT_BAD_ARGUMENT,
+            "running averages must come after all parameters, got one before p");
 }
 
 /* A training with a running average: every allocation fails once. */

@@ -23,7 +23,7 @@ typedef struct job {
     weft_trainer_options o;
     int first, end; /* steps */
     const char *load, *save, *save_model;
-    bool load_all; /* the states of training, too */
+    bool load_all; /* also the states of training */
     rank_batches batches;
     double loss[STEPS], metric; /* of the first rank */
     uint64_t model[MAX_RANKS];  /* hashes of the whole model, by rank */

@@ -4,7 +4,7 @@
  * [N, 3]; logits = h W2 + b2 [N, 4], class = argmax. `other` has other weights. `length` has an
  * open dimension "T" in place of the 3 of x, over which x is summed. `reshape`: y = Reshape(x,
  * shape) with an input for the shape. `integers`: y = a + a, without floats. `external LOCATION`:
- * mlp, whose table is in the file LOCATION, which is written, too. */
+ * mlp, whose table is in the file LOCATION, which is also written. */
 #include <weft/weft.h>
 
 #include "onnx_writer.h"

@@ -275,7 +275,7 @@ static void test_refused(void)
     refuse(&f, WEFT_BAD_ARGUMENT, "opset is 16");
     o = (weft_onnx_save_options){.output_names = taken};
     weft_onnx_save(f.path, s.g, &s.y, 1, s.params, &o, &f.error);
-    refuse(&f, WEFT_BAD_ARGUMENT, "is no name for an output");
+    refuse(&f, WEFT_BAD_ARGUMENT, "is not a valid output name");
     weft_onnx_save(f.path, s.g, &s.y, 1, NULL, NULL, &f.error);
     refuse(&f, WEFT_NOT_FOUND, "norm.gamma");
     weft_onnx_save(f.path, s.g, &WEFT_NO_VALUE, 1, NULL, NULL, &f.error);

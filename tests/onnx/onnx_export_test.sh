@@ -78,7 +78,7 @@ case_a_run()
     expect 0 "f32 [3, " "$weft" run run.onnx --random
     expect 0 "again.onnx" "$weft" export run.onnx -o again.onnx
     same_bits run.onnx again.onnx
-    expect 1 "is no size of a batch" "$weft" export run d_model=32 -o x.onnx
+    expect 1 "is not a batch size" "$weft" export run d_model=32 -o x.onnx
     expect 1 "none.safetensors" "$weft" export run --checkpoint none.safetensors -o x.onnx
 }
 

@@ -114,7 +114,7 @@ static void test_determinant(void)
     }
 }
 
-/* Updates at equal indices, too. */
+/* Also updates at equal indices. */
 static void test_scatter(void)
 {
     static const char *const reductions[] = {"none", "add", "mul", "min", "max"};

@@ -1,7 +1,7 @@
 /* Every op of the list is complete: it has a doc, samples, a builder that a public header declares,
  * a naive reference (a tests/support/reference_*.c) and a case computed by PyTorch (tests/golden).
  * The tables below name the ops without one of these, with the reason; an entry that is out of date
- * fails, too. Every descriptor that the library defines is in ops/list.h, and every model in
+ * also fails. Every descriptor that the library defines is in ops/list.h, and every model in
  * models/zoo/registry.h. */
 #include "golden.h"
 #include "reference.h"

@@ -409,7 +409,8 @@ static void test_errors(void)
     refuse("conv_rows", &a, x, WEFT_SHAPE(1, 35, 32), five, "expected [1, 36, 32]");
     refuse("conv_rows", &a, x, panels, four, "bias [4], expected [5]");
     refuse("conv_rows", &a, WEFT_SHAPE(1, 6, 0, 4), panels, five, "the kernel reaches over 3");
-    refuse("conv_rows_depthwise", &a, x, WEFT_SHAPE(3, 3, 4), four, "5 columns of 4 channels");
+    refuse("conv_rows_depthwise", &a, x, WEFT_SHAPE(3, 3, 4), four,
+           "columns is 5, expected the number of channels, 4");
     refuse("conv_rows_depthwise", &d, x, WEFT_SHAPE(3, 3, 5), four, "expected [3, 3, 4]");
     refuse("conv_rows_depthwise", &d, x, WEFT_SHAPE(3, 3, 4), five, "bias [5], expected [4]");
 }

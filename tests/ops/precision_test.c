@@ -316,7 +316,7 @@ static void products(void)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int bits = 0; bits < 32; bits++) {
             const int64_t *z = sizes[i];
-            if ((bits & 12) == 12) continue; /* a product of f32 alone is none of bf16 */
+            if ((bits & 12) == 12) continue; /* both operands in f32 */
             if (z[2] > 1000 && bits % 5) continue;
             if (z[2] == 0 && bits != 16) continue;
             check_product(&(product_case){z[0], z[1], z[2], z[3], bits & 1, bits & 2, bits & 4,
@@ -605,7 +605,7 @@ static void test_unknown(void)
     weft_graph_free(g);
 }
 
-/* The search for the first number that is not finite runs blocks, too. */
+/* The search for the first number that is not finite also runs blocks. */
 static void test_not_finite(void)
 {
     weft_graph *g = weft_graph_new();

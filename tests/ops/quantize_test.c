@@ -390,7 +390,7 @@ static void check_whole(int m, int n, int k)
 }
 
 /* Whole numbers, in f32 and f64: exact, also where x is not between -128 and 127, with few rows and
- * with so many that weights are packed. */
+ * with enough rows that weights are packed. */
 static void test_whole(void)
 {
     check_whole(3, 5, 96);

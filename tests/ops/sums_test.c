@@ -1,5 +1,5 @@
 /* Checks the error bounds that weft/ops.h states for sums. Each case runs in f32 and in f64 on the
- * same numbers; the results may differ by so many units of 2^-24 times the sum of the terms'
+ * same numbers; the bounds count units of 2^-24 times the sum of the terms'
  * magnitudes. ops_test.c compares the f64 kernels with naive references. */
 #include "sums_cases.h"
 #include "tests.h"

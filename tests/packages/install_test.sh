@@ -2,8 +2,8 @@
 # Installs into a prefix of its own, then builds programs there with nothing but what pkg-config
 # says, as C11 and as C++17: a small one, those that stand in documents, as they stand there, and the
 # examples. Runs them built by one compiler of each language; clang, if it is here, compiles them
-# as well. Each public header is compiled alone. README's program is built by CMake and with the
-# static library, too.
+# as well. Each public header is compiled alone. README's program is also built by CMake and with the
+# static library.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 prefix=$work/prefix

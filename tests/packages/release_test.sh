@@ -62,7 +62,7 @@ case_meson_sets_up_the_tree_of_the_tarball()
 
 case_what_is_refused()
 {
-    expect 1 "tools/release: $root/none is no folder" tree/tools/release --output "$root/none"
+    expect 1 "tools/release: $root/none is not a folder" tree/tools/release --output "$root/none"
     expect 1 "GnuPG cannot sign by nobody" tree/tools/release --output one --key nobody
     expect 2 "--key needs a value" tree/tools/release --key
     expect 2 "Usage: tools/release" tree/tools/release --none

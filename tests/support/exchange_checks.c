@@ -349,7 +349,7 @@ int exchange_checks_of_silence(weft_communicator *communicator)
                      "the rank that did not answer");
     } else {
         trial *open = start_all_gather(&k, 10, 3);
-        /* The time begins when all others have started, so that none of them is late, too. */
+        /* The time begins when all others have started, so that none of them is late as well. */
         check inner = {.c = others};
         check_gather_all(&inner);
         k.failures += inner.failures;

@@ -67,7 +67,7 @@ static weft_value laid_out(weft_graph *g, weft_dtype dtype, weft_shape shape, la
 REDUCTIONS(sum)
 REDUCTIONS(mean)
 REDUCTIONS(logsumexp)
-/* Of 0.1 everywhere it is 0: a thousandth of the squares' mean counts as magnitude, too. */
+/* Of 0.1 everywhere it is 0: a thousandth of the squares' mean also counts as magnitude. */
 static outcome variance_of(weft_graph *g, weft_value x, weft_axes axes)
 {
     weft_value y = weft_variance(g, x, axes, false, 0);

@@ -87,14 +87,14 @@ case_sizes_and_inputs()
     expect 0 "logits  f32 [2, 4, 47]" "$weft" run marian --random --dim batch=2 --dim source_len=3 --dim target_len=4
     expect 1 'gpt: has no size "rows"' "$weft" run gpt2 --random --dim rows=3
     expect 1 "target_in: is not given" "$weft" run gpt2
-    expect 1 "is no input of the model" "$weft" run gpt2 --input target_in="$golden/gpt2/inputs/target_in.npy" \
+    expect 1 "is not an input of the model" "$weft" run gpt2 --input target_in="$golden/gpt2/inputs/target_in.npy" \
         --input source="$golden/marian/inputs/source.npy"
     expect 1 "none: has no NAME.npy of an output" "$weft" run gpt2 --random --check none
     expect 1 "max_positions is 16" "$weft" run gpt2 --random --dim length=17
-    expect 1 "is no checkpoint, and no folder with a model.safetensors" "$weft" run "$work" --random
+    expect 1 "is neither a checkpoint nor a folder with a model.safetensors" "$weft" run "$work" --random
 }
 
-# A run of `weft train` goes to transformers' format, and its checkpoints, too.
+# A run of `weft train`, and its checkpoints, can be converted to transformers' format.
 case_a_run_of_train()
 {
     local run
@@ -115,8 +115,8 @@ case_architectures()
 {
     expect 0 "LlamaForCausalLM" "$weft" convert --list
     expect 1 "config.json names the one that is read" "$weft" convert "$golden/gpt2" -o new --architecture OPTForCausalLM
-    expect 1 "GPT2LMHeadModel, which is gpt" "$weft" convert llama -o new --architecture GPT2LMHeadModel
-    expect 1 "is no architecture that weft knows" "$weft" convert llama -o new --architecture Nothing
+    expect 1 "GPT2LMHeadModel, which is a gpt" "$weft" convert llama -o new --architecture GPT2LMHeadModel
+    expect 1 "unsupported architecture" "$weft" convert llama -o new --architecture Nothing
     [ ! -e new ] || fail "a failed conversion left a folder"
 }
 
@@ -125,7 +125,7 @@ case_errors_are_one_line()
     expect 0 "saved in gpt2-back" "$weft" convert gpt2 -o gpt2-back
     expect 1 "has a model already: choose another -o" "$weft" convert "$golden/gpt2" -o gpt2
     expect 1 "has a model already: choose another -o" "$weft" convert gpt2 -o gpt2-back
-    expect 1 "is no checkpoint" "$weft" convert "$work" -o new
+    expect 1 "is neither a checkpoint" "$weft" convert "$work" -o new
     expect 1 "cannot be made" "$weft" convert "$golden/gpt2" -o none/new
     expect 2 "expected DIR or RUN, and -o" "$weft" convert gpt2
     expect 2 "one DIR or RUN only" "$weft" convert a b -o c

@@ -73,7 +73,7 @@ case_caches_of_fewer_bits()
             "$(translate --beam 2 --cache $cache)"
     done
     expect 2 "--cache is \"f16\", expected f32, bf16 or u8" "$weft" translate run --cache f16
-    expect 2 "--recompute has no caches" "$weft" translate run --recompute --cache u8
+    expect 2 "--cache has no effect with --recompute" "$weft" translate run --recompute --cache u8
 }
 
 case_beams_and_lists_of_the_best()

@@ -84,7 +84,7 @@ case_lines_that_are_not_UTF8_are_left_out()
 
 case_recipes_and_runs_that_are_not_there()
 {
-    expect 1 "there is no run to resume" "$weft" train --resume --out nowhere
+    expect 1 "has no run to resume" "$weft" train --resume --out nowhere
     cp one/recipe.json recipe-of-mine
     expect 0 "after 1 steps" "$weft" train recipe-of-mine --steps 1 --out named
     printf '{"model": "gpt",\n "data" 2}' >bad.json

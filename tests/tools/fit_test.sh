@@ -235,7 +235,7 @@ case_data_that_are_refused()
     refuse "has 1437 rows, fewer than a batch of 1438" "${short[@]}" "${both[@]}" --batch 1438
     refuse "a batch of the input image [29, 1, 8, 8]" "${short[@]}" --x y.npy --y y.npy
     refuse "a batch of the input fit.target [29, 10]" "${short[@]}" "${both[@]}" --loss mse
-    refuse '"img" is no input of the model' "${short[@]}" --x img=x.npy --y y.npy
+    refuse '"img" is not an input of the model' "${short[@]}" --x img=x.npy --y y.npy
     refuse "has 1 inputs, but there are 2 arrays" "${short[@]}" "${both[@]}" --x y.npy
     npy labels.npy '|u1' '4,' '\x01\x00\x0a\x03'
     npy images.npy '|u1' '4, 8, 8' "$(printf '\\x01%.0s' {1..256})"
@@ -246,15 +246,15 @@ case_data_that_are_refused()
 case_options_that_are_refused()
 {
     refuse "has no loss of its own: choose a --loss" "${unlost[@]}" "${both[@]}"
-    refuse "a model is expected" "$weft" fit "${both[@]}"
-    refuse "data are expected: --x and --y" "${short[@]}"
+    refuse "expected a model" "$weft" fit "${both[@]}"
+    refuse "expected data: --x and --y" "${short[@]}"
     refuse "validation needs both" "${short[@]}" "${both[@]}" --valid-x x.npy
     refuse '--train: "clasifier.*" matches no parameter' "${short[@]}" "${both[@]}" --train 'clasifier.*'
     refuse '--freeze: "nothing" matches no parameter' "${short[@]}" "${both[@]}" --freeze 'encoder.0.*,nothing'
     refuse "every parameter is frozen" "${short[@]}" "${both[@]}" --freeze '*'
     refuse "has no output probabilities" "${short[@]}" "${both[@]}" --output probabilities
     refuse "exclude each other" "${short[@]}" "${both[@]}" --epochs 3
-    refuse "--best-by is loss or accuracy" "${short[@]}" "${both[@]}" --best-by bleu
+    refuse "--best-by must be loss or accuracy" "${short[@]}" "${both[@]}" --best-by bleu
     refuse "only cross-entropy and bce have an accuracy" "${short[@]}" "${both[@]}" --loss mse --best-by accuracy
     refuse "--dim expects NAME=N" "${short[@]}" "${both[@]}" --dim batch
     expect 2 "no model" "$weft" fit nothing "${both[@]}" --out refused
@@ -262,7 +262,7 @@ case_options_that_are_refused()
 
 case_runs_that_are_refused()
 {
-    expect 1 "there is no run to resume" "$weft" fit --resume --out refused
+    expect 1 "has no run to resume" "$weft" fit --resume --out refused
     expect 1 "exists already: continue it with --resume" "${digits[@]}" --out whole
     expect 1 "was trained on other" "$weft" fit --resume --out whole --x valid_x.npy --y valid_y.npy
     expect 1 "in a recipe of weft train" "$weft" train --resume --out whole

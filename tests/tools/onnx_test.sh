@@ -61,7 +61,7 @@ case_what_nodes_compute()
     expect 0 "logits" "$weft" run mlp.onnx --random --batch 4 --dump logits=logits.npy --dump "$node=node.npy"
     cmp logits.npy one/logits.npy || fail "--dump logits is not the output"
     [ -s node.npy ] || fail "--dump $node wrote nothing"
-    refuse 'logit: is no value of the model; did you mean "logits"?' "$weft" run mlp.onnx --random --dump logit=x.npy
+    refuse 'logit: is not a value of the model; did you mean "logits"?' "$weft" run mlp.onnx --random --dump logit=x.npy
     expect 0 "W1  f32 [3, 6]" "$weft" run mlp.onnx --random --dump W1=weight.npy
     refuse "none/x.npy: cannot be written" "$weft" run mlp.onnx --random --dump logits=none/x.npy
 }
@@ -73,10 +73,10 @@ case_inputs_from_files()
         "$weft" run mlp.onnx --input x=x.npy --input ids=other.npy --check given
     expect 0 "logits  f32 [1, 4]" "$weft" run mlp.onnx --input x=x.npy --random
     refuse "ids: is not given" "$weft" run mlp.onnx --input x=x.npy
-    refuse "y: is no input of the model" "$weft" run mlp.onnx --random --input y=x.npy
-    refuse "x: is given as f32 [1, 3], the model takes f32 [2, 3]" \
+    refuse "y: is not an input of the model" "$weft" run mlp.onnx --random --input y=x.npy
+    refuse "x: is f32 [1, 3], but the model expects f32 [2, 3]" \
         "$weft" run mlp.onnx --random --batch 2 --input x=x.npy
-    refuse "x: is given as i32 [1, 2], the model takes f32 [1, 3]" \
+    refuse "x: is i32 [1, 2], but the model expects f32 [1, 3]" \
         "$weft" run mlp.onnx --random --input x=ids.npy
     refuse "none.npy" "$weft" run mlp.onnx --random --input x=none.npy
     refuse "mlp.onnx" "$weft" run mlp.onnx --random --input x=mlp.onnx
@@ -103,9 +103,9 @@ case_shapes()
     refuse 'x: has an open dimension 1 ("T"): its size must be given' "$weft" run length.onnx --random
     expect 0 "logits  f32 [2, 4]" "$weft" run length.onnx --random --dim T=7 --batch 2
     expect 0 "logits  f32 [1, 4]" "$weft" run length.onnx --random --dim x:1=7
-    refuse "M: is no open dimension" "$weft" run mlp.onnx --random --dim M=3
-    refuse "x: is no input with a dimension 2" "$weft" plan mlp.onnx --dim x:2=3
-    refuse "z: is no input with a dimension 0" "$weft" plan mlp.onnx --dim z:0=3
+    refuse "M: is not an open dimension" "$weft" run mlp.onnx --random --dim M=3
+    refuse "x: is not an input with a dimension 2" "$weft" plan mlp.onnx --dim x:2=3
+    refuse "z: is not an input with a dimension 0" "$weft" plan mlp.onnx --dim z:0=3
 }
 
 case_constant_contents_of_inputs()
@@ -148,7 +148,7 @@ case_command_lines_that_are_wrong()
     expect 2 "FILE.onnx takes no option \"batch=3\"" "$weft" plan mlp.onnx batch=3
     expect 2 "need FILE.onnx" "$weft" plan gpt --batch 3
     expect 2 "one model at a time" "$weft" models mlp.onnx mlp.onnx
-    expect 2 "--instances takes no model" "$weft" plan mlp.onnx --instances .
+    expect 2 "--instances excludes a model" "$weft" plan mlp.onnx --instances .
 }
 
 case_models_plan_profile_and_bench()

@@ -60,7 +60,7 @@ case_graphs_with_times()
     grep -q " ms, " times.dot || fail "no times in the graph"
     grep -q " ms, " planned.dot && fail "times in a graph without them"
     expect 2 "--overlay draws every node" "$weft" dot "${small[@]}" --overlay time --depth 2 -o -
-    expect 2 'no overlay "heat"' "$weft" dot transformer --overlay heat -o x.dot
+    expect 2 'unknown overlay "heat"' "$weft" dot transformer --overlay heat -o x.dot
 }
 
 # Written through: standard output is a pipe here.

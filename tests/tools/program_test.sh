@@ -144,8 +144,8 @@ case_plans_with_and_without_a_pass()
         fail "--before-after fuse shows no fused nodes"
     expect 0 '"without":' "$weft" plan gpt --before-after fuse --json
     expect 0 "(the rest)" "$weft" profile gpt --before-after fuse --runs 2 --rows 3
-    expect 1 '"fuze" is no optional pass' "$weft" plan gpt --before-after fuze
-    expect 1 '"fuze" is no optional pass' "$weft" profile gpt --before-after fuze
+    expect 1 'unknown optional pass "fuze"' "$weft" plan gpt --before-after fuze
+    expect 1 'unknown optional pass "fuze"' "$weft" profile gpt --before-after fuze
 }
 
 case_lists_of_buffers_are_planned()
@@ -161,9 +161,9 @@ case_lists_of_buffers_are_planned()
 
 case_options_of_lists()
 {
-    expect 1 "there are no .csv files" "$weft" plan --instances lists
+    expect 1 "has no .csv files" "$weft" plan --instances lists
     expect 1 "none: cannot be read" "$weft" plan --instances none
-    expect 2 "takes no model" "$weft" plan --instances lists transformer
+    expect 2 "--instances excludes a model" "$weft" plan --instances lists transformer
     expect 2 "needs --instances" "$weft" plan --seconds 3 transformer
     expect 2 "--seconds must be a number" "$weft" plan --instances lists --seconds 3x
 }
@@ -171,7 +171,7 @@ case_options_of_lists()
 case_damaged_lists()
 {
     bad_list '' 'empty'
-    bad_list 'id,lower,size\n1,2,3\n' 'there is no column "upper"'
+    bad_list 'id,lower,size\n1,2,3\n' 'has no column "upper"'
     bad_list 'lower,upper,size\n0,4,1\n1,2\n' 'line 3: 2 cells, the header has 3'
     bad_list 'lower,upper,size\n0,4,-1\n' 'line 2: size is "-1", expected a whole number from 0'
     bad_list 'lower,upper,size\n0,4x,1\n' 'line 2: upper is "4x"'

@@ -110,17 +110,17 @@ case_damaged_documents()
     damaged 'is not a report of `weft report --json`' 'd["subjects"] = []'
     damaged 'is not a report of `weft report --json`' 'd = []'
     damaged 'subject 1: it has no "name"' 'del s["name"]'
-    damaged 'subject 1: it has a "nodes" that is no list' 's["nodes"] = 3'
+    damaged 'subject 1: it has a "nodes" that is not a list' 's["nodes"] = 3'
     damaged 'subject 1: a node has no "outputs"' 'del s["nodes"][4]["outputs"]'
-    damaged 'subject 1: a node has an id that is no index, or that another node has' \
+    damaged 'subject 1: a node has an id that is not an index, or that another node has' \
         's["nodes"][4]["id"] = 3'
     damaged 'subject 1: a node has an id' 's["nodes"][4]["id"] = 1e300'
     damaged 'subject 1: source has an output in a buffer that is not listed' \
         's["nodes"][0]["outputs"][0]["buffer"] = 100000'
-    damaged 'subject 1: a buffer has a "node" that is the id of no node' 's["buffers"][0]["node"] = -1'
+    damaged 'subject 1: a buffer has a "node" that is not the id of a node' 's["buffers"][0]["node"] = -1'
     damaged 'subject 1: an event of the timeline is not' 's["timeline"]["events"][1] = [1, 2]'
     damaged 'subject 1: the batch has no "target_len"' 's["batch"] = {"rows": 1, "source_len": 2}'
-    damaged 'subject 1: a layer has a "scope" that is no text' 's["layers"][0]["scope"] = {}'
+    damaged 'subject 1: a layer has a "scope" that is not a text' 's["layers"][0]["scope"] = {}'
     printf '{"format": ' >damaged.json
     expect 1 "damaged.json: is not JSON" "$weft" report damaged.json --json
     expect 1 "none.json: cannot be opened" "$weft" report none.json --json
@@ -217,13 +217,13 @@ case_command_lines()
     expect 2 'no model "nothing"' "$weft" report nothing --json
     expect 2 "MODEL, FILE.onnx, RUN or FILE.json is missing" "$weft" report
     expect 2 "--against needs a MODEL" "$weft" report gru --against
-    expect 2 "--fixed is not for --train" "$weft" report gru --train --against gru --fixed
+    expect 2 "--fixed and --train exclude each other" "$weft" report gru --train --against gru --fixed
     expect 2 "--runs and --no-time exclude each other" "$weft" report gru --runs 2 --no-time
     unfinished
     expect 2 "--against compares one run with another" "$weft" report partial partial --against gru
     expect 2 '"gru" is not the folder of a run' "$weft" report partial gru
     expect 2 "write --against once" "$weft" report gru --against=gru
-    expect 1 '"nothing" is no optional pass' "$weft" report gru --skip nothing --no-time --json
+    expect 1 'unknown optional pass "nothing"' "$weft" report gru --skip nothing --no-time --json
     expect 1 "cannot be written" "$weft" report gru vocab=50 --no-time --json -o nowhere/x.json
 }
 

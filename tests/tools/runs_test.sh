@@ -250,7 +250,7 @@ case_a_run_without_hashes_goes_on()
         LC_ALL=C sed 's/"train.data":"/"xrain.data":"/; s/"vocabulary":"/"xocabulary":"/; s/"run":"/"xun":"/;
             s/"train.valid":"/"xrain.valid":"/' "$file" >older && mv older "$file"
     done
-    expect 0 "has no hashes of its texts and vocabulary" "$weft" train --resume --steps 14 --text swapped.en --out aged
+    expect 0 "texts and vocabulary are not compared" "$weft" train --resume --steps 14 --text swapped.en --out aged
     kept aged "step-10.safetensors step-12.safetensors step-14.safetensors"
     cmp whole/vocab.model aged/vocab.model || fail "a vocabulary was made again"
 }
@@ -259,7 +259,7 @@ case_a_damaged_number_in_the_metadata()
 {
     cp -r whole texts
     LC_ALL=C sed 's/"step":"12"/"step":"1x"/' whole/model.safetensors >texts/model.safetensors
-    left_alone texts '"step" is no whole number' "$weft" train --resume
+    left_alone texts '"step" is not a whole number' "$weft" train --resume
 }
 
 run_cases

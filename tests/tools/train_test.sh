@@ -153,7 +153,7 @@ case_options_that_are_refused()
     refused "--source has no effect" "${text[@]}" gpt --source train.en
     refused "--mask-share has no effect" "${text[@]}" gpt --mask-share 0.5
     expect 2 'f32|bf16' "${pair[@]}" --precision f16 --out never
-    expect 1 'run.memory: "much" is no number of bytes' "${pair[@]}" --memory much --out never
+    expect 1 'run.memory: "much" is not a number of bytes' "${pair[@]}" --memory much --out never
     expect 1 "the arena would take" "${pair[@]}" --memory 1K --out never
 }
 

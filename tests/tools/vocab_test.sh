@@ -13,7 +13,7 @@ prepare()
     expect 0 "finished" "$weft" train --source a.en --target a.es --vocab 400 --vocab-type unigram \
         encoder_layers=1 decoder_layers=1 "${small[@]}" --out pairs
     expect 0 "" "$weft" vocab train a.en -o masked.model --size 400 --mask --normalization identity
-    expect 0 "short.model: the text has 7 pieces only, not 100" \
+    expect 0 "short.model: the text has only 7 pieces, not 100" \
         "$weft" vocab train <(echo abab) -o short.model --size 100 --type char
 }
 
@@ -56,7 +56,7 @@ case_usage()
 {
     expect 0 "Usage: weft vocab train" "$weft" vocab train --help
     expect 2 "name a subcommand: train, encode, decode or show" "$weft" vocab
-    expect 2 'no subcommand "make"' "$weft" vocab make a.en
+    expect 2 'unknown subcommand "make"' "$weft" vocab make a.en
     expect 2 "unrecognized option" "$weft" vocab show --no-such-option
     expect 2 "name FILE.model or the folder of a run" "$weft" vocab encode
     expect 2 "one vocabulary at a time" "$weft" vocab encode pairs one.model
@@ -109,8 +109,8 @@ case_only_force_replaces_a_vocabulary()
 case_train_refuses_options_and_files()
 {
     expect 2 "name a TEXT and -o FILE.model" "$weft" vocab train a.en
-    expect 2 "--type is one of bpe|unigram|char, not \"word\"" "$weft" vocab train a.en -o x --type word
-    expect 2 "--normalization is one of" "$weft" vocab train a.en -o x --normalization nfd
+    expect 2 "--type must be one of bpe|unigram|char, not \"word\"" "$weft" vocab train a.en -o x --type word
+    expect 2 "--normalization must be one of" "$weft" vocab train a.en -o x --normalization nfd
     expect 2 "--size must be a whole number from 10" "$weft" vocab train a.en -o x --size 5
     expect 2 "one TEXT only" "$weft" vocab train - - -o x
     expect 1 "missing: cannot be opened" "$weft" vocab train missing -o x
@@ -188,7 +188,7 @@ case_ids_and_pieces_that_are_refused()
     refuses '-1' "1: id -1 is not in" decode pairs
     refuses $'4\n5x' '2: "5x" is not an id' decode pairs
     refuses '99999999999999999999' "1: id 99999999999999999999 is not in" decode pairs
-    refuses '▁the nonsense' '1: "nonsense" is no piece' decode pairs --pieces
+    refuses '▁the nonsense' '1: "nonsense" is not a piece' decode pairs --pieces
     refuses $'good\na\xff' "2: is not UTF-8" encode pairs
 }
 

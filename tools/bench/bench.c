@@ -1,4 +1,4 @@
-/* The workloads that weft is measured by, and the timing of one. */
+/* The benchmark workloads, and the timing of one. */
 #include "bench.h"
 
 #include <stdlib.h>

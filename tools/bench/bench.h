@@ -9,8 +9,8 @@
 /* What a run computes. */
 typedef enum bench_kind {
     BENCH_FORWARD,  /* the output, without dropout */
-    BENCH_BACKWARD, /* the loss and the gradients of it for all parameters; with a cotangent in
-                       place of a loss also that of the input */
+    BENCH_BACKWARD, /* the loss and the gradients of it for all parameters; with a cotangent instead
+                       of a loss, also that of the input */
     BENCH_STEP      /* gradients, clipping, Adam */
 } bench_kind;
 
@@ -27,10 +27,10 @@ size_t workload_count(void);
 const workload *workload_at(size_t index);
 const workload *workload_find(const char *name); /* NULL if there is none */
 
-/* Settings beside those of the workload. */
+/* Settings besides those of the workload. */
 typedef struct bench_request {
     const model_args
-        *given;                 /* a model in place of the workload's; NULL: none. Its kind is
+        *given;                 /* a model instead of the workload's; NULL: none. Its kind is
                                    BENCH_FORWARD or BENCH_STEP, and `options` and `exact` do not count */
     const char *const *options; /* of the model, after the workload's own; may be NULL */
     size_t n_options;
@@ -71,7 +71,7 @@ weft_status bench_dump(bench *b, const char *path, weft_error *error);
 /* How time and arena grow with batch, length, layers and threads; returns the exit status. */
 int bench_growth(long runs, bool json);
 
-/* Prints what is being measured on stderr: one line that updates itself on a terminal. NULL ends
+/* Prints the current measurement on stderr: one line that updates itself on a terminal. NULL ends
  * it. */
 void bench_progress(const char *format, ...) WEFT_PRINTF(1, 2);
 

@@ -1,4 +1,4 @@
-/* Made-up data for the inputs of any model, to check, profile and time it. */
+/* Synthetic data for the inputs of any model, to check, profile and time it. */
 #include "tool.h"
 
 #include <stdlib.h>

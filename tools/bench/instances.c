@@ -48,7 +48,7 @@ static bool read_header(const char *path, char *line, size_t *columns, size_t *n
         for (size_t i = 0; i < *n_cells; i++)
             if (!strcmp(cells[i], column_names[c])) columns[c] = i;
         if (columns[c] == SIZE_MAX)
-            return tool_fail_text(path, "there is no column \"%s\"", column_names[c]), false;
+            return tool_fail_text(path, "has no column \"%s\"", column_names[c]), false;
     }
     return true;
 }
@@ -209,7 +209,7 @@ int tool_pack_instances(const char *folder, double seconds, bool json)
     if (n < 0) return tool_fail_text(folder, "cannot be read: %s", strerror(errno));
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     bool good = n > 0, fits = true;
-    if (!n) tool_fail_text(folder, "there are no .csv files");
+    if (!n) tool_fail_text(folder, "has no .csv files");
     if (good && !json)
         printf("%-20s %6s %12s %12s %12s %9s  %-4s %8s %9s\n", "name", "items", "lower bound",
                "capacity", "arena", "ratio", "fits", "seconds", "nodes");

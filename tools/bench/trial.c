@@ -1,4 +1,4 @@
-/* Runs models on made-up inputs, for profiles and pictures with times. */
+/* Runs models on synthetic inputs, for profiles and pictures with times. */
 #include "tool.h"
 
 #include <string.h>

@@ -43,7 +43,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* Fails if the files, which have the same tensors, lack some of the model that they name. */
+/* Fails if the files, which have the same tensors, lack tensors of the model that they name. */
 static weft_status check_model(const weft_params *mean, const char *path, weft_error *error)
 {
     weft_model_config config;
@@ -55,18 +55,18 @@ static weft_status check_model(const weft_params *mean, const char *path, weft_e
 int cmd_average(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"output", 'o', "FILE", 0, "where the mean is written", 0},
+        {"output", 'o', "FILE", 0, "file to write", 0},
         {"dtype", 'd', "f32|bf16|f16", 0,
-         "numbers of the file; bf16 and f16 halve it: each f32 is rounded to the nearest, and all "
-         "commands read it as f32 again (default: f32)",
+         "dtype of the file; bf16 and f16 halve its size: each f32 is rounded to the nearest, and "
+         "all commands read it as f32 again (default: f32)",
          0},
         {0}};
     struct argp argp = {options,
                         parse,
                         "CHECKPOINT...",
                         "Writes the mean of the parameters of several checkpoints of one model, "
-                        "such as the step-N files of a run. The files of ranks beside them, "
-                        "*.rank-R-of-N.safetensors, have no parameters and are left out.",
+                        "such as the step-N files of a run. Skips the files of ranks, "
+                        "*.rank-R-of-N.safetensors, which have no parameters.",
                         NULL,
                         NULL,
                         NULL};

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The change in percent, or "" where there is none to speak of. */
+/* The change in percent, or "" if there is none or `without` is 0. */
 static void print_change(const char *name, int width, double without, double with, int decimals)
 {
     char change[32] = "";

@@ -1,6 +1,4 @@
-/* What an optional pass of the planner changes: a model's plan or its times, without it and with
- * it.
- */
+/* --before-after: a model's plan or times, without and with an optional pass of the planner. */
 #ifndef WEFT_TOOLS_BEFORE_AFTER_H
 #define WEFT_TOOLS_BEFORE_AFTER_H
 
@@ -10,7 +8,7 @@
 #define BEFORE_AFTER_OPTION(key)                                                                   \
     {                                                                                              \
         "before-after", key, "PASS", 0,                                                            \
-            "print what an optional pass of the planner changes, such as fuse: every figure "      \
+            "print the effect of an optional pass of the planner, such as fuse: every figure "     \
             "without it and with it",                                                              \
             0                                                                                      \
     }

@@ -293,7 +293,7 @@ int cmd_bench(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"train", KEY_TRAIN, NULL, 0,
-         "of MODEL or FILE.onnx: the whole training step: gradients, clipping, Adam", 0},
+         "with MODEL or FILE.onnx: the whole training step (gradients, clipping, Adam)", 0},
         {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
         {"runs", KEY_RUNS, "N", 0,
          "runs in a round, after one for warm-up (3; more if they are short)", 0},
@@ -312,10 +312,10 @@ int cmd_bench(int argc, char **argv)
     struct argp argp = {options,
                         parse,
                         "[WORKLOAD...]\nMODEL [OPTION=VALUE...]\nFILE.onnx",
-                        "Times the workloads that weft is measured by, or a model, on made-up "
-                        "inputs: the median and the minimum time of a run, its rate and the share "
-                        "of the rate that matrix products reach on the same threads, memory, and "
-                        "the size of the plan. Models of images count images as tokens.\v-",
+                        "Times weft's benchmark workloads, or a model, on synthetic inputs. Prints "
+                        "the median and the minimum time of a run, its rate, also as a share of "
+                        "the rate of matrix products on the same threads, memory, and the size of "
+                        "the plan. Models of images count images as tokens.\v-",
                         onnx_options,
                         help,
                         NULL};

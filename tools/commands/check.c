@@ -121,7 +121,7 @@ static bool is_checked(const built_model *m, bool file, weft_value input)
     return input.id == m->io.input.id || input.id == m->io.memory.id;
 }
 
-/* The store has a file's weights; parameters of a listed model are made up. */
+/* The store has a file's weights; parameters of a listed model are random. */
 static weft_status run_model_check(built_model *m, bool file, weft_params *store,
                                    weft_check_result *result, weft_error *error)
 {
@@ -295,9 +295,9 @@ int cmd_check(int argc, char **argv)
         options,
         parse,
         "[MODEL [OPTION=VALUE...]]\nFILE.onnx",
-        "Checks gradients in f64 against central differences, weighing outputs with "
-        "random cotangents: of all ops, first and second order, or of a whole model "
-        "at a small size. Errors are relative; the limits are 1e-6 and 1e-4.\v"
+        "Checks gradients in f64 against central differences: of all ops, first and second order, "
+        "or of a whole model at a small size. Outputs are weighted with random cotangents. Errors "
+        "are relative; the limits are 1e-6 and 1e-4.\v"
         "The loss of FILE.onnx is the mean of squares of its first floating-point output. Its "
         "weights are the file's, in f64.",
         onnx_options,

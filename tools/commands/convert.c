@@ -70,7 +70,7 @@ static void print_result(const arguments *a, const weft_params *params,
     tool_print_line(stdout, "%s %s", config->model->name, options);
     tool_print_line(stdout, "%s: %.0f parameters in %zu tensors, saved in %s", a->from, parameters,
                     weft_params_count(params), a->out);
-    if (left) tool_print_line(stdout, "left out, no model of weft has them: %s", left);
+    if (left) tool_print_line(stdout, "ignored, no model of weft has them: %s", left);
 }
 
 /* Reads a folder of transformers and writes a run. */
@@ -111,8 +111,8 @@ int cmd_convert(int argc, char **argv)
         parse,
         "DIR|RUN",
         "Converts a model of Hugging Face's transformers (a folder with config.json and "
-        "model.safetensors) to a run, or a run, or a checkpoint file, to such a folder. What the "
-        "other side cannot represent is an error. Tokenisers are not converted: `weft run RUN` "
+        "model.safetensors) to a run, or a run, or a checkpoint file, to such a folder. Fails if "
+        "the other side cannot represent the model. Tokenisers are not converted: `weft run RUN` "
         "takes token ids.",
         NULL,
         NULL,

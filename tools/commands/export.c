@@ -188,10 +188,10 @@ static weft_status take_sizes(const arguments *a, trained_run *run, weft_error *
              s < run->model->sizes + WEFT_MODEL_SIZES && s->name; s++)
             found |= strlen(s->name) == length && !strncmp(s->name, a->sizes[i], length);
         if (!found)
-            return weft_error_set(error, WEFT_NOT_FOUND, a->sizes[i],
-                                  "is no size of a batch of \"%s\": all other options are those "
-                                  "of the run",
-                                  run->model->name);
+            return weft_error_set(
+                error, WEFT_NOT_FOUND, a->sizes[i],
+                "is not a batch size of \"%s\"; all other options are those of the run",
+                run->model->name);
     }
     if (weft_model_parse(run->model, a->sizes, a->n_sizes, &sizes, error) == WEFT_OK)
         run->config.build.shape = sizes.build.shape;

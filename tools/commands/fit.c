@@ -123,8 +123,8 @@ int cmd_fit(int argc, char **argv)
         parse,
         "FILE.onnx\nMODEL [OPTION=VALUE...]",
         "Trains a model on arrays of NumPy: FILE.onnx from its weights, or a model of the list. "
-        "Running statistics of batch normalisations are updated, too; those that are frozen are "
-        "used as in evaluation. Ctrl-C finishes the step, saves and ends with status 130 "
+        "Also updates the running statistics of batch normalisations; frozen ones are used as in "
+        "evaluation. Ctrl-C finishes the step, saves and ends with status 130 "
         "(SIGTERM: 143, SIGHUP: 129).",
         watched,
         recipe_help,

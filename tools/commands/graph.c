@@ -81,7 +81,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_OVERLAY:
         if (strcmp(text, "time") != 0)
-            tool_usage_error(state, "no overlay \"%s\": the only one is time", text);
+            tool_usage_error(state, "unknown overlay \"%s\"; expected time", text);
         a->overlay = true;
         return 0;
     case KEY_RUNS:
@@ -110,12 +110,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->instances && (tool_model_name(&a->model) || a->train || a->pass || a->svg))
-            argp_error(state, "--instances takes no model, --train, --before-after or --svg");
-        if (a->pass && a->svg) argp_error(state, "--svg draws one plan: not with --before-after");
+            argp_error(state, "--instances excludes a model, --train, --before-after and --svg");
+        if (a->pass && a->svg)
+            argp_error(state, "--svg draws one plan, so it excludes --before-after");
         if (a->train && a->model.plan.fixed_states)
-            argp_error(state, "--fixed is not for --train, which changes the parameters");
+            argp_error(state,
+                       "--fixed and --train exclude each other: training changes the parameters");
         if (a->overlay && (a->drawing.depth || a->drawing.no_update || a->drawing.no_backward))
-            argp_error(state, "--overlay draws every node: without --depth, --no-update and "
+            argp_error(state, "--overlay draws every node, so it excludes --depth, --no-update and "
                               "--no-backward");
         if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds needs --instances");
         if (!tool_model_name(&a->model) && !a->instances) argp_error(state, "MODEL is missing");
@@ -215,8 +217,7 @@ int cmd_dot(int argc, char **argv)
         {"keep-f32", KEY_KEEP_F32, "SCOPES", 0, TOOL_KEEP_F32, 0},
         {"planned", KEY_PLANNED, NULL, 0, "draw the graph after the passes, as it is run", 0},
         {"overlay", KEY_OVERLAY, "time", 0,
-         "run it, and colour the nodes that compute by their share of the time (implies --planned)",
-         0},
+         "run it, and colour nodes by their share of the time (implies --planned)", 0},
         {"runs", KEY_RUNS, "N", 0, "runs to measure for the overlay, after one for warm-up (5)", 0},
         {0}};
     arguments a = {.runs = 5};
@@ -304,8 +305,8 @@ int cmd_plan(int argc, char **argv)
         options,
         parse,
         "MODEL [OPTION=VALUE...]\nFILE.onnx\n--instances DIR",
-        "Plans a model and prints the sum of its buffers, the arena that they share (arena), "
-        "the peak of live bytes, below which no arena can be, and arena / peak.\v" TOOL_FILE_LOSS,
+        "Plans a model and prints the sum of its buffers, the arena that they share (arena), the "
+        "peak of live bytes (a lower bound of the arena), and arena / peak.\v" TOOL_FILE_LOSS,
         onnx_options,
         NULL,
         NULL};

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The format that the ending of a file's name stands for, in any case. */
+/* The format that the extension of a file's name determines, in any case. */
 typedef enum picture_kind {
     PICTURE_NONE, /* no known picture format */
     PICTURE_SVG,

@@ -1,5 +1,4 @@
-/* weft profile: where the time of a model's runs goes, and how near that is to the machine's peaks.
- */
+/* weft profile: where the time of a model's runs goes, compared with the machine's peaks. */
 #include "commands/before_after.h"
 #include "tool.h"
 
@@ -69,7 +68,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_BY: {
         int by = tool_choice(BY, text);
-        if (by < 0) tool_usage_error(state, "rows are by op, scope or node, not \"%s\"", text);
+        if (by < 0) tool_usage_error(state, "--by must be op, scope or node, not \"%s\"", text);
         a->by = (weft_profile_by)by;
         a->by_name = text;
         return 0;
@@ -98,11 +97,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (!tool_model_name(&a->model)) argp_error(state, "MODEL is missing");
         if (a->train && a->model.plan.fixed_states)
-            argp_error(state, "--fixed is not for --train, which changes the parameters");
+            argp_error(state,
+                       "--fixed and --train exclude each other: training changes the parameters");
         if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE)
             argp_error(state, "--depth needs --by scope");
         if (a->trace && a->pass)
-            argp_error(state, "--trace is of one profile: not with --before-after");
+            argp_error(state, "--trace writes one profile, so it excludes --before-after");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -248,7 +248,7 @@ int cmd_profile(int argc, char **argv)
         {"runs", KEY_RUNS, "N", 0, "runs to measure, after one for warm-up (10)", 0},
         {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
         {"by", KEY_BY, BY, 0, "a row for each op, scope or node (op)", 0},
-        {"depth", KEY_DEPTH, "N", 0, "components of a scope that make a row (0: all)", 0},
+        {"depth", KEY_DEPTH, "N", 0, "scope components in a row (0: all)", 0},
         {"rows", KEY_ROWS, "N", 0, "print the N longest rows, and the sum of the others (0: all)",
          0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
@@ -262,13 +262,12 @@ int cmd_profile(int argc, char **argv)
         options,
         parse,
         "MODEL [OPTION=VALUE...]\nFILE.onnx",
-        "Runs a model on made-up inputs and shows where the time goes. Milliseconds are those "
-        "of one run, averaged over the threads, so that the rows add up to the duration of a run. "
+        "Runs a model on synthetic inputs and shows where the time goes. Milliseconds are for one "
+        "run, averaged over the threads, so the rows add up to the duration of a run. "
         "compute is time in kernels, waiting is time at the barrier after a row's nodes, and "
-        "start is the time to wake the threads. Rates are the work over the compute time; roofline "
-        "is the minimum time of that work, at the peaks that are measured first, over the compute "
-        "time. The table is as wide as the terminal, or as COLUMNS says; else 80 "
-        "columns.\v" TOOL_FILE_LOSS,
+        "start is the time to wake the threads. Rates are the work over the compute time. roofline "
+        "is the minimum time of that work, at peaks measured first, over the compute time. The "
+        "table is as wide as the terminal or COLUMNS; else 80 columns.\v" TOOL_FILE_LOSS,
         onnx_options,
         NULL,
         NULL};

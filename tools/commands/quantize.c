@@ -61,7 +61,7 @@ typedef struct choice {
     double shown; /* when the line of progress was printed last */
 } choice;
 
-/* Called for each matrix before it is quantised, so it shows the progress, too. */
+/* Called for each matrix before it is quantised, so it also shows the progress. */
 static bool selects(void *context, const char *name)
 {
     choice *c = context;
@@ -81,7 +81,7 @@ static bool is_file(const arguments *a)
     return tool_ends_with(a->out, ".safetensors");
 }
 
-/* Makes the folder OUT; copies the vocabularies of the run, as far as it has them. */
+/* Makes the folder OUT and copies the vocabularies of the run, if it has any. */
 static bool make_run(const arguments *a, weft_error *error)
 {
     static const char *const names[] = {"vocab.model", "vocab.source.model", "vocab.target.model"};
@@ -143,11 +143,10 @@ static int print_result(const arguments *a, const weft_quantize_report *r)
     tool_print_line(stdout, "largest relative error of a matrix: %.4f, of %s", r->max_error,
                     r->max_error_name);
     if (r->left)
-        tool_print_line(stdout, "%zu stay in f32, whose rows groups of %ld do not divide", r->left,
+        tool_print_line(stdout, "%zu stay in f32: groups of %ld do not divide their rows", r->left,
                         a->group);
     if (r->kept)
-        tool_print_line(stdout, "%zu are kept in f32, too, for other nodes that read them",
-                        r->kept);
+        tool_print_line(stdout, "%zu also stay in f32, for other nodes that read them", r->kept);
     char after[TEXT_SIZE_BYTES], before[TEXT_SIZE_BYTES];
     tool_print_line(stdout, "%s, %.2f of the %s before, saved in %s",
                     text_from_bytes(r->bytes_after, after), r->bytes_after / r->bytes_before,
@@ -199,10 +198,10 @@ int cmd_quantize(int argc, char **argv)
         options,
         parse,
         "RUN|FILE",
-        "Writes a run or a checkpoint with the matrices of products and the tables of embeddings "
-        "in 8 or 4 bits, for inference: translate, generate, logprob and run take it as they take "
-        "the original. Products round their other operand to 8 bits as they compute. Tables that "
-        "are not multiplied with have 8 bits in any case. Everything else stays in f32.",
+        "Writes a run or a checkpoint with weight matrices and embedding tables in 8 or 4 bits, "
+        "for inference: translate, generate, logprob and run accept it like the original. Matrix "
+        "products round their other operand to 8 bits. Tables that are not multiplied with always "
+        "have 8 bits. Everything else stays in f32.",
         NULL,
         NULL,
         NULL};

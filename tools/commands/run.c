@@ -44,12 +44,12 @@ static const struct argp_option options[] = {
      "each of several inputs",
      1},
     {"random", KEY_RANDOM, NULL, 0,
-     "make up the inputs that are not given: numbers in [-1, 1), integers 0 and 1", 1},
-    {"seed", KEY_SEED, "N", 0, "of made-up inputs (default 1)", 1},
+     "fill the inputs that are not given with random numbers in [-1, 1), integers with 0 and 1", 1},
+    {"seed", KEY_SEED, "N", 0, "of random inputs (default 1)", 1},
     {"out", KEY_OUT, "DIR", 0, "write each output to DIR/NAME.npy", 3},
     {"dump", KEY_DUMP, "NAME=FILE.npy", 0,
-     "write what a node computes, by a name that `weft profile --by node` or `weft report` shows; "
-     "may be given several times",
+     "write the value of a node, by its name in `weft profile --by node` or `weft report`; may be "
+     "given several times",
      3},
     {"check", KEY_CHECK, "DIR", 0,
      "compare the outputs with DIR/NAME.npy; exit status 1 if one differs", 3},
@@ -114,7 +114,7 @@ typedef struct run {
     const arguments *a;
     weft_params *inputs, *params, *references;
     weft_onnx *model;            /* NULL: a checkpoint */
-    checkpoint_graph checkpoint; /* whose graph is `graph`, too */
+    checkpoint_graph checkpoint; /* whose graph is also `graph` */
     weft_graph *graph;
     weft_plan *plan;
     weft_session *session;
@@ -131,7 +131,7 @@ static bool no_memory(run *r)
     return false;
 }
 
-/* A run of weft fit is evaluated, a file is what it says. */
+/* A run of weft fit is evaluated; a file is computed as it says. */
 static void build(run *r)
 {
     const weft_builder b = weft_onnx_builder(r->model);
@@ -198,13 +198,13 @@ static weft_value find_value(run *r, const char *name)
     if (!good)
         no_memory(r);
     else if (!weft_is_value(found))
-        weft_error_set(&r->error, WEFT_NOT_FOUND, name, "is no value of the model%s",
+        weft_error_set(&r->error, WEFT_NOT_FOUND, name, "is not a value of the model%s",
                        guess_text(&meant, text));
     node_names_free(&names);
     return found;
 }
 
-/* All targets of the plan: values inside are targets, too, so that no pass does away with them. */
+/* All targets of the plan. Inner values are also targets, so that no pass removes them. */
 static bool list_targets(run *r)
 {
     const named_files *dumps = &r->a->dumps;
@@ -244,13 +244,13 @@ static bool feed(run *r, size_t i, const weft_tensor *t)
         weft_feed(r->session, r->in[i], t->data, weft_tensor_bytes(t->dtype, t->shape));
         return tool_take_error(weft_session_error(r->session), &r->error) == WEFT_OK;
     }
-    weft_error_set(&r->error, WEFT_BAD_SHAPE, v->name, "is given as %s %s, the model takes %s %s",
+    weft_error_set(&r->error, WEFT_BAD_SHAPE, v->name, "is %s %s, but the model expects %s %s",
                    weft_dtype_name(t->dtype), weft_shape_text(t->shape, have, sizeof have),
                    weft_dtype_name(v->dtype), weft_shape_text(v->shape, want, sizeof want));
     return false;
 }
 
-/* Numbers in [-1, 1); integers are 0 and 1, which most often are indices. */
+/* Numbers in [-1, 1). Integers are 0 and 1, since most integer inputs are indices. */
 static bool feed_random(run *r, size_t i)
 {
     const weft_onnx_value *v = &r->inputs_of[i];
@@ -273,7 +273,7 @@ static bool feed_all(run *r)
         size_t k = 0;
         while (k < r->n_in && strcmp(r->inputs_of[k].name, name) != 0) k++;
         if (k < r->n_in) continue;
-        weft_error_set(&r->error, WEFT_NOT_FOUND, name, "is no input of the model");
+        weft_error_set(&r->error, WEFT_NOT_FOUND, name, "is not an input of the model");
         return false;
     }
     for (size_t i = 0; i < r->n_in; i++) {
@@ -362,8 +362,8 @@ static bool check_output(run *r, const weft_onnx_value *v, const weft_tensor *t,
     char path[4096], want[128];
     weft_tensor ref;
     file_of(r->a->check, v->name, path);
-    /* Of a checkpoint, the references may have some of the outputs: the others are a model's own.
-     */
+    /* For a checkpoint, the references may have only some of the outputs: a model has more of its
+     * own. */
     if (!r->model && access(path, F_OK) != 0) return true;
     r->compared++;
     if (weft_npy_load(r->references, v->name, path, &r->error) != WEFT_OK) return false;
@@ -464,7 +464,8 @@ int cmd_run(int argc, char **argv)
         options,
         parse,
         "FILE.onnx\nRUN",
-        "Computes the outputs of a model, once, and prints them in short. RUN is a checkpoint, or "
+        "Computes the outputs of a model once, and prints a summary of each. RUN is a checkpoint, "
+        "or "
         "its folder, of `weft fit`, `weft train` or `weft convert`; the inputs of the latter two "
         "are token ids (source, target_in, token_types) or vectors, and determine the sizes.",
         onnx_options,

@@ -197,7 +197,8 @@ static int train(training *t)
         t->groups[t->n_groups++] =
             (weft_param_group){.names = t->r.optimizer_frozen, .frozen = true};
     if (t->validate && t->watch_args.wanted)
-        return tool_fail_text("--watch", "there is nothing to watch: --validate trains nothing");
+        return tool_fail_text("--watch",
+                              "--watch has no effect with --validate, which trains nothing");
     if (t->validate) return validate_only(t);
     bool ready = training_open_watch(t) && (has_checkpoint(t) || training_take_from(t)) &&
                  training_check(t) && check_memory(t) && training_prepare_folder(t) &&

@@ -48,8 +48,8 @@ static const struct argp_option options[] = {
     {"penalty", KEY_PENALTY_KIND, PENALTIES, 0,
      "length penalty: (5 + length) / 6 (wu, default), or the length (power)", 1},
     {"stop", KEY_STOP, STOPS, 0,
-     "stop once as many hypotheses have ended as there are beams (default), or once none can "
-     "become better",
+     "first: stop once as many hypotheses have ended as there are beams (default); bound: once "
+     "none can become better",
      1},
     {"nbest", KEY_NBEST, "N", 0,
      "print the N best texts, or N samples with --sample, as LINE ||| TEXT ||| SCORE", 1},
@@ -77,7 +77,8 @@ static int one_of(const char *option, const char *choices, const char *text,
                   struct argp_state *state)
 {
     int choice = tool_choice(choices, text);
-    if (choice < 0) tool_usage_error(state, "%s is one of %s, not \"%s\"", option, choices, text);
+    if (choice < 0)
+        tool_usage_error(state, "%s must be one of %s, not \"%s\"", option, choices, text);
     return choice;
 }
 
@@ -140,7 +141,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         if (a->sample && a->shared.temperature == 0)
             argp_error(state, "--sample needs a temperature over 0");
         if (a->picture && a->shared.n_with)
-            argp_error(state, "--attention shows one model: it does not go with --with");
+            argp_error(state, "--attention shows one model, so it excludes --with");
         if (a->shared.min_length >= a->max_length)
             argp_error(state, "--min-length must be below --max-length");
         if (!a->beams) a->beams = a->nbest ? a->nbest : 1;
@@ -180,7 +181,7 @@ static bool load(translator *t)
     d->options.stop = a->stop;
     if (weft_decoder_get_info(d->decoder).has_source) return true;
     return decoding_fail(d, WEFT_BAD_ARGUMENT, d->run.model->name,
-                         "is a language model and translates nothing (see `weft generate`)");
+                         "is a language model and cannot translate (see `weft generate`)");
 }
 
 /* Cuts a source that is too long. */

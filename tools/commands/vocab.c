@@ -52,7 +52,7 @@ static error_t parse_train(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_TYPE:
         if (tool_choice(TYPES, text) < 0)
-            tool_usage_error(state, "--type is one of " TYPES ", not \"%s\"", text);
+            tool_usage_error(state, "--type must be one of " TYPES ", not \"%s\"", text);
         a->options.type = text;
         return 0;
     case KEY_SIZE:
@@ -60,7 +60,7 @@ static error_t parse_train(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_NORMALIZATION:
         if (tool_choice(NORMALIZATIONS, text) < 0)
-            tool_usage_error(state, "--normalization is one of " NORMALIZATIONS ", not \"%s\"",
+            tool_usage_error(state, "--normalization must be one of " NORMALIZATIONS ", not \"%s\"",
                              text);
         a->options.identity = tool_choice(NORMALIZATIONS, text) == 1;
         return 0;
@@ -93,7 +93,7 @@ static int train(const train_arguments *a)
     spm *made = status == WEFT_OK ? spm_parse(data, bytes, a->out, &error) : NULL;
     bool good = made && tool_write_output(a->out, data, bytes, &error);
     if (good && spm_size(made) < a->options.size)
-        tool_print_line(stderr, "%s: the text has %d pieces only, not %d", a->out, spm_size(made),
+        tool_print_line(stderr, "%s: the text has only %d pieces, not %d", a->out, spm_size(made),
                         a->options.size);
     spm_free(made);
     free(data);
@@ -103,7 +103,7 @@ static int train(const train_arguments *a)
 static int cmd_vocab_train(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"output", 'o', "FILE.model", 0, "where the vocabulary is written", 0},
+        {"output", 'o', "FILE.model", 0, "file to write", 0},
         {"force", 'f', NULL, 0, "replace an existing file", 0},
         {"type", KEY_TYPE, TYPES, 0, "kind of pieces (bpe)", 0},
         {"size", KEY_SIZE, "N", 0, "pieces, special ones included (4000)", 0},
@@ -128,7 +128,7 @@ static int cmd_vocab_train(int argc, char **argv)
     return status;
 }
 
-/* ---- What encode, decode and show share ---- */
+/* ---- Common parts of encode, decode and show ---- */
 
 typedef struct use_arguments {
     const char *path; /* of a vocabulary, or a run's folder */
@@ -266,8 +266,8 @@ static int cmd_vocab_encode(int argc, char **argv)
     struct argp argp = {options,
                         parse_use,
                         "FILE.model|RUN",
-                        "Prints the ids of each line of standard input, a space between them, "
-                        "without those of the beginning and end of a sentence.",
+                        "Prints the ids of each line of standard input, separated by spaces, "
+                        "without begin and end of sentence.",
                         NULL,
                         NULL,
                         NULL};
@@ -295,7 +295,7 @@ static bool id_of_piece(filter *f, const char *word, int32_t *id)
 {
     if (spm_id(f->vocabulary, word, id, &f->error) != WEFT_OK) return false;
     return !strcmp(spm_piece(f->vocabulary, *id), word) ||
-           line_fails(f, WEFT_BAD_FILE, "\"%s\" is no piece of the vocabulary", word);
+           line_fails(f, WEFT_BAD_FILE, "\"%s\" is not a piece of the vocabulary", word);
 }
 
 static bool decode_line(filter *f)
@@ -319,15 +319,15 @@ static int cmd_vocab_decode(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"pieces", KEY_PIECES, NULL, 0, "the lines are of pieces, not ids", 0}, {0}};
-    struct argp argp = {options,
-                        parse_use,
-                        "FILE.model|RUN",
-                        "Prints the text of each line of standard input, which has ids with "
-                        "spaces between them. Leaves out special ids; prints control characters "
-                        "as spaces, so that a line stays one.",
-                        NULL,
-                        NULL,
-                        NULL};
+    struct argp argp = {
+        options,
+        parse_use,
+        "FILE.model|RUN",
+        "Prints the text of each line of ids, separated by spaces, on standard input. Leaves out "
+        "special ids, and prints control characters as spaces, so that a line stays one line.",
+        NULL,
+        NULL,
+        NULL};
     use_arguments a = {.path = NULL};
     tool_parse(&argp, argc, argv, &a);
     return filter_lines(&a, decode_line);
@@ -402,7 +402,7 @@ static void show(const spm *s)
 static int cmd_vocab_show(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"all", KEY_ALL, NULL, 0, "print every piece, behind its id", 0},
+        {"all", KEY_ALL, NULL, 0, "print every piece, after its id", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
     struct argp argp = {options,
@@ -439,12 +439,12 @@ static const struct {
                    {"decode", cmd_vocab_decode},
                    {"show", cmd_vocab_show}};
 
-/* Reached only if the first argument is no subcommand. */
+/* Reached only if the first argument is not a subcommand. */
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     switch (key) {
     case ARGP_KEY_ARG:
-        tool_usage_error(state, "no subcommand \"%s\": there are train, encode, decode and show",
+        tool_usage_error(state, "unknown subcommand \"%s\"; expected train, encode, decode or show",
                          text);
         return 0;
     case ARGP_KEY_NO_ARGS:

@@ -121,7 +121,7 @@ static size_t find_words(const char *text, size_t *word_at)
 }
 
 /* The word of each piece: that of its first byte that is not a blank, or the next word. `spans` are
- * the first byte of each piece and the one behind it. */
+ * the first byte of each piece and the one after its last. */
 static void words_of_pieces(const char *text, const size_t *word_at, const size_t (*spans)[2],
                             size_t n, size_t *word)
 {

@@ -27,8 +27,8 @@ static const struct argp_option options[] = {
      "parameters (default: FOLDER/best.safetensors if it exists, else FOLDER/model.safetensors)",
      0},
     {"with", KEY_WITH, "FOLDER", 0,
-     "another run, or a checkpoint in its folder, with the same vocabulary: choose tokens by the "
-     "mean of the models' probabilities; may be repeated",
+     "another run, or a checkpoint in its folder, with the same vocabulary: tokens are chosen by "
+     "the mean of the models' probabilities; may be repeated",
      0},
     {"weights", KEY_WEIGHTS, "W,W...", 0,
      "weights of the models in that mean, the one of FOLDER first (default: equal weights)", 0},
@@ -146,7 +146,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (!a->folder) argp_error(state, "FOLDER is missing");
         if (a->recompute && a->cache != WEFT_F32)
-            argp_error(state, "--cache is without use: --recompute has no caches");
+            argp_error(state, "--cache has no effect with --recompute, which has no caches");
         if (a->n_weights && a->n_weights != a->n_with + 1)
             argp_error(state, "--weights has %zu numbers for %zu models (--with adds models)",
                        a->n_weights, a->n_with + 1);

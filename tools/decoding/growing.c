@@ -2,8 +2,8 @@
  *
  * The text of a token depends on the tokens before it: the first blank of a text is left out, and
  * several tokens may make one character. So the text that a token adds is the difference of two
- * decoded texts, which begin at the same earlier id. Incomplete characters are decoded as U+FFFD,
- * and a text that ends in one waits for the next token. */
+ * decoded texts, which begin at the same earlier id. Incomplete characters are decoded as U+FFFD; a
+ * text that ends in one waits for the next token. */
 #include "growing.h"
 #include "text/texts.h"
 

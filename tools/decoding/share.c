@@ -1,4 +1,4 @@
-/* See share.h. A rank that fails alone need not tell the others: when the program ends, all
+/* See share.h. A rank that fails alone need not notify the others: when its program ends, all
  * processes end. */
 #include "share.h"
 
@@ -38,18 +38,18 @@ static bool send_all(const void *sent, const size_t *send_bytes, void *received,
 /* ---- Lines ---- */
 
 /* The lines of a rank, as texts with their zeros. */
-typedef struct stretch {
+typedef struct text_range {
     size_t first, lines; /* of those that rank 0 has read */
     size_t number;       /* of the first line */
     size_t bytes;
-} stretch;
+} text_range;
 
 /* Divides the lines among the ranks; the first ones get one more. */
-static void divide(const text_lines *lines, stretch *of, size_t ranks)
+static void divide(const text_lines *lines, text_range *of, size_t ranks)
 {
     size_t first = 0;
     for (size_t r = 0; r < ranks; r++) {
-        of[r] = (stretch){.first = first, .lines = lines->n / ranks + (r < lines->n % ranks)};
+        of[r] = (text_range){.first = first, .lines = lines->n / ranks + (r < lines->n % ranks)};
         if (of[r].lines) of[r].number = lines->line[first].number;
         for (size_t i = 0; i < of[r].lines; i++)
             of[r].bytes += strlen(lines->line[first + i].text) + 1;
@@ -58,7 +58,7 @@ static void divide(const text_lines *lines, stretch *of, size_t ranks)
 }
 
 /* Packs the texts of the other ranks and removes these lines. NULL on failure. */
-static char *pack(text_lines *lines, const stretch *of, size_t ranks)
+static char *pack(text_lines *lines, const text_range *of, size_t ranks)
 {
     size_t bytes = 0, at = 0;
     for (size_t r = 1; r < ranks; r++) bytes += of[r].bytes;
@@ -75,7 +75,7 @@ static char *pack(text_lines *lines, const stretch *of, size_t ranks)
 }
 
 /* Makes lines of the texts. */
-static bool unpack(text_lines *lines, const stretch *own, const char *texts)
+static bool unpack(text_lines *lines, const text_range *own, const char *texts)
 {
     lines->line = calloc(own->lines + 1, sizeof *lines->line);
     lines->capacity = own->lines + 1;
@@ -89,8 +89,8 @@ static bool unpack(text_lines *lines, const stretch *own, const char *texts)
     return lines->line != NULL;
 }
 
-/* Sends the texts of each stretch but the first to its rank. */
-static bool send_texts(text_lines *lines, const stretch *of, weft_error *error)
+/* Sends each rank but the first the texts of its share. */
+static bool send_texts(text_lines *lines, const text_range *of, weft_error *error)
 {
     const size_t ranks = (size_t)tool_world()->size, rank = (size_t)tool_world()->rank;
     size_t *bytes = calloc(2 * ranks, sizeof *bytes);
@@ -113,7 +113,7 @@ bool share_lines(text_lines *lines, size_t *all, weft_error *error)
     *all = lines->n;
     if (!world) return error->status == WEFT_OK;
     const size_t ranks = (size_t)world->size;
-    stretch *of = calloc(2 * ranks, sizeof *of), *sent = of ? of + ranks : NULL;
+    text_range *of = calloc(2 * ranks, sizeof *of), *sent = of ? of + ranks : NULL;
     if (!of) no_memory(error);
     if (of && world->rank == 0) divide(lines, sent, ranks);
     const weft_exchange x = {
@@ -128,7 +128,7 @@ bool share_lines(text_lines *lines, size_t *all, weft_error *error)
 
 /* ---- Results ---- */
 
-/* Exchanges the text for those of the ranks, of x->receive_bytes, one behind the other. */
+/* Exchanges the text for those of all ranks, concatenated, of x->receive_bytes. */
 static bool gather_text(char **text, size_t *bytes, weft_exchange *x, weft_error *error)
 {
     weft_communicator *world = tool_world();

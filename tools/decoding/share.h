@@ -1,5 +1,5 @@
 /* Lines and results among the processes of `weft translate`. Every rank calls these functions, in
- * the same order; a single process calls them, too. */
+ * the same order; a single process also calls them. */
 #ifndef WEFT_TOOLS_SHARE_H
 #define WEFT_TOOLS_SHARE_H
 
@@ -7,9 +7,9 @@
 
 /* False if any rank has an error, which *error then holds on every rank (weft_agree). */
 bool share_agree(weft_error *error);
-/* Hands out the lines of rank 0: each rank keeps its own of as many stretches as there are ranks,
- * of equal length as far as possible. *all becomes the number of all lines. False if any rank had
- * an error before, or on failure. */
+/* Divides the lines of rank 0 into one contiguous share for each rank, as equal in length as
+ * possible. *all becomes the number of all lines. False if any rank had an error before, or on
+ * failure. */
 bool share_lines(text_lines *lines, size_t *all, weft_error *error);
 /* Moves the texts of all ranks to rank 0, in their order, or copies them to everyone; otherwise the
  * texts of the other ranks become empty. The caller frees them. False if any rank had an error

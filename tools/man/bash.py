@@ -33,7 +33,7 @@ _weft_options()
     esac
 }
 
-# What can be an argument: words; MODEL stands for those of a model.
+# What can be an argument: words; MODEL means those of a model.
 _weft_arguments()
 {
     case $1 in
@@ -73,7 +73,7 @@ _weft()
     elif [ "$before" = = ]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
     elif [[ $before == -* && " $(_weft_options "${COMP_WORDS[1]}") " == *" $before=? "* ]]; then
-        before='' # its argument is optional: only behind =
+        before='' # its argument is optional: only after =
     fi
     command=${COMP_WORDS[1]}
     case " @PARENTS@ " in

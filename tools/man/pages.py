@@ -10,7 +10,7 @@ def escape(text):
 
 
 def exact(text):
-    """Text that is typed as it stands; it may be broken behind |."""
+    """Text that is typed as it stands; it may be broken after |."""
     return text.replace("\\", "\\e").replace("-", "\\-").replace("|", "|\\:")
 
 

@@ -12,14 +12,14 @@ class Option:
     argument: str = ""
     optional: bool = False  # the argument may be left out
     doc: str = ""
-    heading: str = ""  # of the options that follow; such an entry is no option
+    heading: str = ""  # of the options that follow; such an entry is not an option
 
     def names(self):
         """-o and --output, as typed."""
         return ["-" + self.short] * bool(self.short) + ["--" + self.long] * bool(self.long)
 
     def choices(self):
-        """The words that the argument may be: those of "op|scope|node"; an N is none."""
+        """The words that the argument may be: those of "op|scope|node"; none for an N."""
         words = self.argument.split("|")
         return words if all(re.fullmatch(r"[a-z0-9-]+", w) for w in words) else []
 

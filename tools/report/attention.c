@@ -20,7 +20,7 @@
 /* A sentence and its translation. */
 typedef struct sentence {
     text_line line;  /* the source */
-    int32_t *tokens; /* of the translation, behind the begin token, with its end; or NULL */
+    int32_t *tokens; /* of the translation, after the begin token, with its end; or NULL */
     size_t n;        /* with the begin token */
 } sentence;
 

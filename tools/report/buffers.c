@@ -41,8 +41,8 @@ static void find_users(const report_plan *p, buffer_use *uses)
     }
 }
 
-/* Why a buffer is alive until its last group; NULL if that is only because it is written there.
- * What outlives the run has a last group behind those of the plan. */
+/* Why a buffer is alive until its last group; NULL if that is only because it is written there. A
+ * buffer that outlives the run has a last group after those of the plan. */
 static const char *reason_of(const report_plan *p, const buffer_use *use, bool outlives)
 {
     const weft_plan_step *writer = report_step(p, use->writer - 1);

@@ -37,7 +37,8 @@ static void check_side(const arguments *a, struct argp_state *state)
         argp_error(state, a->side ? "--against needs a MODEL, FILE.onnx, RUN or FILE.json"
                                   : "MODEL, FILE.onnx, RUN or FILE.json is missing");
     if (s->train && s->model.plan.fixed_states)
-        argp_error(state, "--fixed is not for --train, which changes the parameters");
+        argp_error(state,
+                   "--fixed and --train exclude each other: training changes the parameters");
     if (a->side && (s->n_runs > 1 || a->sides[0].n_runs > 1))
         argp_error(state, "--against compares one run with another");
     if (a->no_time && a->runs) argp_error(state, "--runs and --no-time exclude each other");

@@ -1,5 +1,5 @@
-/* What a report knows of a plan: its summary, and the facts by node that the parts share.
- * O(nodes + steps). */
+/* The plan in a report: its summary, and the facts by node that its sections share. O(nodes +
+ * steps). */
 #include "report.h"
 
 #include <stdlib.h>

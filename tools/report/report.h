@@ -1,6 +1,5 @@
-/* The document of `weft report`: what a plan, its profile and a run consist of, as one JSON text
- * that the page shows. DESIGN.md names its parts; tests/tools/report_data.py checks that they
- * agree. */
+/* The document of `weft report`: a plan, its profile and a run as one JSON text, which the page
+ * shows. DESIGN.md names its parts; tests/tools/report_data.py checks that they agree. */
 #ifndef WEFT_TOOLS_REPORT_H
 #define WEFT_TOOLS_REPORT_H
 
@@ -30,7 +29,7 @@ cJSON *report_load(const char *path, weft_error *error);
 
 /* ---- A plan ---- */
 
-/* What is known of a node of a plan's graph. */
+/* The facts about a node of a plan's graph. */
 typedef struct report_node {
     size_t step;    /* 1 + the index of its step; 0: it has none */
     bool trainable; /* a parameter */
@@ -48,7 +47,7 @@ typedef struct report_plan {
     size_t n_steps;
 } report_plan;
 
-/* Collects what is known of the nodes of a plan. It must be closed, after an error too. */
+/* Collects the facts about the nodes of a plan. It must be closed, even after an error. */
 weft_status report_plan_open(report_plan *p, const weft_plan *plan, weft_error *error);
 void report_plan_close(report_plan *p);
 
@@ -70,14 +69,14 @@ static inline const weft_plan_step *report_step(const report_plan *p, size_t nod
 
 /* ---- Time ---- */
 
-/* Runs the model, so many runs after the first, and adds the times to p->nodes, and to the subject
- * its timeline and the facts of summary and groups. */
+/* Runs the model `runs` times after a first run. Adds the times to p->nodes, and timeline, summary
+ * and groups to the subject. */
 weft_status report_measure(report_plan *p, trial *t, long runs, int threads, cJSON *subject,
                            weft_error *error);
 
 /* ---- Runs ---- */
 
-/* Adds the member "run" to a subject: what the files of its folder say. */
+/* Adds the member "run" to a subject, from the files of its folder. */
 weft_status report_add_run(const char *folder, cJSON *subject, weft_error *error);
 /* Adds attention weights of some sentences of the validation text to the run, if its model has
  * them. */

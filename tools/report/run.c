@@ -1,4 +1,4 @@
-/* What a report says of a run of `weft train` or `weft fit`, from the files of its folder. */
+/* A run of `weft train` or `weft fit` in a report, from the files of its folder. */
 #include "report.h"
 
 #include "base/json.h"

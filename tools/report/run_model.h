@@ -1,10 +1,10 @@
-/* The model of a run, with what its recipe says of a training step. */
+/* The model of a run, and the options of its training step from the recipe. */
 #ifndef WEFT_TOOLS_REPORT_RUN_MODEL_H
 #define WEFT_TOOLS_REPORT_RUN_MODEL_H
 
 #include "report.h"
 
-/* What names the model: the metadata of the checkpoint, or the ONNX file. */
+/* The source of the model: the metadata of the checkpoint, or the ONNX file. */
 typedef struct run_model {
     weft_params *meta;
     char options[TOOL_OPTIONS_TEXT], sizes[WEFT_MODEL_SIZES][64], onnx[4096], checkpoint[4096];

@@ -1,5 +1,5 @@
-/* Documents that were saved: what is read back is checked as any file is, because the page takes
- * kinds of members and references as they are. O(length). */
+/* Reads saved documents. Checks the kinds of members and all references, because the page relies on
+ * them. O(length). */
 #include "report.h"
 
 #include "base/json.h"
@@ -52,13 +52,13 @@ static bool is_kind(const cJSON *json, kind k)
 static bool check_members(const reader *r, const cJSON *json, const char *what, const member *list)
 {
     static const char *const kinds[] = {
-        [TEXT] = "text", [NUMBER] = "number", [ARRAY] = "list", [OBJECT] = "object"};
+        [TEXT] = "a text", [NUMBER] = "a number", [ARRAY] = "a list", [OBJECT] = "an object"};
     char expected[128];
-    if (!cJSON_IsObject(json)) return fail(r, what, "is no object");
+    if (!cJSON_IsObject(json)) return fail(r, what, "is not an object");
     for (; list->name; list++) {
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, list->name);
         if (item ? is_kind(item, list->kind) : !list->required) continue;
-        snprintf(expected, sizeof expected, item ? "has a \"%s\" that is no %s" : "has no \"%s\"",
+        snprintf(expected, sizeof expected, item ? "has a \"%s\" that is not %s" : "has no \"%s\"",
                  list->name, kinds[list->kind]);
         return fail(r, what, expected);
     }
@@ -132,7 +132,7 @@ static bool check_node(const reader *r, const cJSON *json, const char *what, con
     char wrong[64];
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(json, name);
     if (!id || (is_index(id, r->n_ids) && r->nodes[(size_t)id->valuedouble])) return true;
-    snprintf(wrong, sizeof wrong, "has a \"%s\" that is the id of no node", name);
+    snprintf(wrong, sizeof wrong, "has a \"%s\" that is not the id of a node", name);
     return fail(r, what, wrong);
 }
 
@@ -151,7 +151,7 @@ static bool read_ids(reader *r, const cJSON *nodes)
         if (!check_members(r, node, "a node", node_members)) return false;
         const cJSON *id = cJSON_GetObjectItemCaseSensitive(node, "id");
         if (!is_index(id, r->n_ids) || r->nodes[(size_t)id->valuedouble])
-            return fail(r, "a node", "has an id that is no index, or that another node has");
+            return fail(r, "a node", "has an id that is not an index, or that another node has");
         r->nodes[(size_t)id->valuedouble] = true;
     }
     return true;

@@ -1,4 +1,4 @@
-/* What a report is about, on one side of --against: a model of the list, an ONNX file, runs, or a
+/* The subject of a report, on one side of --against: a model of the list, an ONNX file, runs, or a
  * document that was saved. */
 #ifndef WEFT_TOOLS_REPORT_SUBJECT_H
 #define WEFT_TOOLS_REPORT_SUBJECT_H

@@ -56,8 +56,8 @@ void expect_figure(example *ex, const char *what, weft_value value, const char *
 void expect_shape(example *ex, const char *what, weft_value value, weft_shape shape);
 void expect_number(example *ex, const char *what, weft_value value, double number,
                    double tolerance);
-/* Feeds made-up data to inputs, runs the graph, reports a row for each expectation, and frees all.
- */
+/* Feeds synthetic data to inputs, runs the graph, reports a row for each expectation, and frees
+ * all. */
 void example_run(example *ex);
 
 /* softmax(scale q k^T) v over [..., length, width], for documents with q, k and v as inputs.

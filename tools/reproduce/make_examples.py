@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes examples.json beside it: the inputs of the worked examples, drawn as the documents
+"""Writes examples.json into its own folder: the inputs of the worked examples, drawn as the documents
 draw them (NumPy's legacy generator, their seeds, their order) in full double precision, and the
 figures that the documents show, as text, which records how many digits each has.
 

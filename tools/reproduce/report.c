@@ -1,6 +1,6 @@
-/* Building and running worked examples, and comparing their values with the printed numbers. A
- * value agrees if it differs by at most half a unit of the printed number's last digit, plus a
- * millionth of that for ties. */
+/* Builds and runs worked examples, and compares their values with the printed numbers. A value
+ * agrees if it differs by at most half a unit of the printed number's last digit, plus a millionth
+ * of that for ties. */
 #include "examples.h"
 
 #include "base/json.h"
@@ -123,7 +123,7 @@ void example_load(example *ex, const char *parameter, const char *const *names, 
     weft_tensor t;
     if (!init(ex)) return;
     if (!weft_params_get(ex->store, parameter, &t) || t.dtype != WEFT_F64 || t.shape.rank != 2) {
-        weft_error_set(&ex->error, WEFT_NOT_FOUND, parameter, "is no matrix of f64 parameters");
+        weft_error_set(&ex->error, WEFT_NOT_FOUND, parameter, "is not a matrix of f64 parameters");
         return;
     }
     int64_t rows = t.shape.dim[0], columns = t.shape.dim[1];
@@ -255,7 +255,7 @@ static void check_one(example *ex, weft_session *session, const expectation *e)
     free(x);
 }
 
-/* Made-up data for inputs without data. */
+/* Synthetic data for inputs without data. */
 static weft_status run(example *ex, weft_session *session)
 {
     sample_inputs e = {NULL, 0};

@@ -1,4 +1,4 @@
-/* SentencePiece behind a C interface. */
+/* A C interface to SentencePiece. */
 #ifndef WEFT_TOOLS_SPM_H
 #define WEFT_TOOLS_SPM_H
 
@@ -78,7 +78,7 @@ weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error
  * frees it. NULL after an error. */
 weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error);
 
-/* The same, with the span of each piece in the text: its first byte and the one behind its last.
+/* The same, with the span of each piece in the text: its first byte and the one after its last.
  * When encoding, for at most `capacity` pieces; when decoding, for each id, with empty spans for
  * special ids. */
 weft_status spm_encode_spans(const spm *s, const char *text, size_t (*spans)[2], size_t capacity,

@@ -40,7 +40,7 @@ static bool check_texts(training *t)
     bool none = pairs ? !r->data_source.n || !r->data_target.n : !r->data_text.n;
     if (none && t->resume)
         return training_fail(t, WEFT_BAD_ARGUMENT, r->run_out,
-                             "there is no run to resume: the folder has no recipe.json");
+                             "has no run to resume: recipe.json is missing");
     if (none)
         return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
                              pairs ? "needs a pair of text files (--source, --target)"
@@ -66,7 +66,7 @@ static bool check_texts(training *t)
            check_file(t, r->vocabulary_target_file);
 }
 
-/* Refuses options without an effect: the user expects one. */
+/* Refuses options that have no effect: the user expects one. */
 static bool check_effects(training *t)
 {
     const recipe *r = &t->r;
@@ -161,7 +161,7 @@ bool training_check_vocab(training *t)
     return refuse_option(t, "vocab", (double)asked, instead);
 }
 
-/* Adds the options without their default values to the error: one of them is the cause. */
+/* Adds the options that differ from their defaults to the error: one of them is the cause. */
 static bool name_options(training *t)
 {
     const recipe *r = &t->r;

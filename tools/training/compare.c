@@ -65,7 +65,7 @@ static bool may_differ(size_t row)
     return row == RECIPE_data_folder || row == RECIPE_run_threads;
 }
 
-/* The hashes: of what is no part of a recipe, of the model, and of the rows of the table. */
+/* The hashes: of choices that are not in a recipe, of the model, and of the rows of the table. */
 enum { FLAGS, MODEL, ROWS };
 
 static bool hash_options(const training *t, uint64_t *own)

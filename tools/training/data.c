@@ -140,7 +140,7 @@ static spm *load_vocabulary(training *t, const char *path, bool made)
 {
     spm *s = spm_load(path, &t->error);
     if (s && made && spm_size(s) < t->r.vocabulary_size)
-        tool_print_line(stderr, "%s: the text has %d pieces only, not %lld", path, spm_size(s),
+        tool_print_line(stderr, "%s: the text has only %d pieces, not %lld", path, spm_size(s),
                         (long long)t->r.vocabulary_size);
     if (!s || spm_has_specials(s)) return s;
     training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");

@@ -53,7 +53,7 @@ bool training_make_parents(training *t, const char *path)
     return !folder[0] || make_folders(t, folder);
 }
 
-/* Removes half-written checkpoints step-N, and those of ranks beside them. */
+/* Removes half-written checkpoints step-N and their files of ranks. */
 static void remove_step_leftovers(const char *folder)
 {
     DIR *entries = opendir(folder);
@@ -105,11 +105,10 @@ static void warn_without_hashes(const training *t)
 {
     if (!weft_params_meta(t->params, "train.data") ||
         (!t->r.fits && !weft_params_meta(t->params, "vocabulary")))
-        fprintf(
-            stderr,
-            "weft: %s: has no hashes of its texts and vocabulary, like all checkpoints of older "
-            "versions: they are not compared\n",
-            t->model_path);
+        fprintf(stderr,
+                "weft: %s: texts and vocabulary are not compared: the checkpoint, of an older "
+                "version, has no hashes of them\n",
+                t->model_path);
 }
 
 /* Makes the folder, and decides whether the run is resumed. */
@@ -171,7 +170,7 @@ bool training_write_recipe(training *t)
 /* ---- Metrics ---- */
 
 /* Moves the lines of steps up to `step` to the front and returns their bytes; *seconds becomes the
- * last one's. A line that a crash cut off is not JSON and is removed, too. */
+ * last one's. A line that a crash cut off is not JSON; it is also removed. */
 static size_t retain_lines(char *text, size_t length, uint64_t step, double *seconds)
 {
     size_t kept = 0;

@@ -37,15 +37,15 @@ bool fit_check(training *t)
     if (!r->run_out[0]) return usage(t, "--out names the folder of the run");
     if (!r->model && !r->fit_file[0])
         return t->resume ? training_fail(t, WEFT_BAD_ARGUMENT, r->run_out,
-                                         "there is no run to resume: the folder has no recipe.json")
-                         : usage(t, "a model is expected: FILE.onnx, or one of `weft models`");
-    if (!r->fit_x.n || !r->fit_y[0]) return usage(t, "data are expected: --x and --y");
+                                         "has no run to resume: recipe.json is missing")
+                         : usage(t, "expected a model: FILE.onnx, or one of `weft models`");
+    if (!r->fit_x.n || !r->fit_y[0]) return usage(t, "expected data: --x and --y");
     if (any_valid && (!r->fit_valid_x.n || !r->fit_valid_y[0]))
         return usage(t, "validation needs both --valid-x and --valid-y");
     if (r->fit_file[0] && r->fit_loss == WEFT_LOSS_MODEL)
         return training_fail(t, WEFT_BAD_ARGUMENT, r->fit_file,
                              "has no loss of its own: choose a --loss");
-    if (r->run_best_by == 1) return usage(t, "--best-by is loss or accuracy here");
+    if (r->run_best_by == 1) return usage(t, "--best-by must be loss or accuracy");
     if (r->run_best_by && r->fit_loss != WEFT_LOSS_CROSS_ENTROPY && r->fit_loss != WEFT_LOSS_BCE)
         return usage(t, "only cross-entropy and bce have an accuracy for --best-by");
     if (r->schedule_lr == 0) return usage(t, "--lr must not be 0");
@@ -210,7 +210,7 @@ static bool input_of(training *t, const char *name, size_t prefix, size_t next, 
         const char *own = weft_name_of(f->graph, f->built.inputs[*input]);
         if (strlen(own) == prefix - 1 && !strncmp(own, name, prefix - 1)) return true;
     }
-    weft_error_set(&t->error, WEFT_NOT_FOUND, "fit", "\"%.*s\" is no input of the model",
+    weft_error_set(&t->error, WEFT_NOT_FOUND, "fit", "\"%.*s\" is not an input of the model",
                    (int)prefix - 1, name);
     return false;
 }
@@ -306,7 +306,7 @@ bool fit_read_data(training *t)
 
 /* ---- The beginning of a run ---- */
 
-/* Copies a file of external data to its place beside the copy of the model. */
+/* Copies a file of external data into the folder of the copy of the model. */
 static bool copy_data(training *t, const char *name)
 {
     char from[4096], to[4096];

@@ -1,4 +1,4 @@
-/* What `weft fit` trains, and on what. Functions return false after an error in t->error. */
+/* The model and the data of `weft fit`. Functions return false after an error in t->error. */
 #ifndef WEFT_TOOLS_FIT_H
 #define WEFT_TOOLS_FIT_H
 

@@ -145,8 +145,8 @@ static bool copy_param(training *t, const char *name, const weft_tensor *model)
     weft_params_get(t->from->params, name, &from);
     if (from.dtype != model->dtype || !weft_shape_equal(from.shape, model->shape)) {
         weft_error_set(&t->error, WEFT_BAD_SHAPE, t->r.run_from,
-                       "%s is %s %s there and %s %s in the model: only options that leave the "
-                       "parameters as they are can be changed",
+                       "%s is %s %s there and %s %s in the model: only options that do not change "
+                       "parameters can be changed",
                        name, weft_dtype_name(from.dtype),
                        weft_shape_text(from.shape, has, sizeof has), weft_dtype_name(model->dtype),
                        weft_shape_text(model->shape, wants, sizeof wants));

@@ -1,5 +1,5 @@
-/* histograms.jsonl: how the weights and the gradients of each parameter are distributed, every so
- * many steps (--histograms). A line is one tensor at one step. */
+/* histograms.jsonl: the distribution of each parameter's weights and gradients, every N steps
+ * (--histograms). A line is one tensor at one step. */
 #include "training.h"
 
 #include <errno.h>

@@ -112,7 +112,7 @@ bool training_may_begin(training *t)
 
 /* ---- Checkpoints of the run ---- */
 
-/* Reads the metadata of a safetensors file, not its tensors; NULL if it is none. */
+/* Reads the metadata of a safetensors file, not its tensors; NULL if it is not one. */
 static cJSON *read_metadata(const char *path)
 {
     FILE *file = file_open_stdio(path);
@@ -258,7 +258,7 @@ bool training_keep(training *t, uint64_t step)
     if (!step_path(t, path, sizeof path, step)) return false;
     if (access(path, F_OK) == 0) return refuse(t, path);
     /* A second name by a hard link, or a copy where the file system has no links, or where the
-     * checkpoint has files beside it, which the next one removes. */
+     * checkpoint has files of ranks, which the next one removes. */
     const char *beside = weft_params_meta(t->params, "shards");
     if ((tool_world() || (beside && *beside) || link(t->model_path, path) != 0) &&
         weft_trainer_save(t->trainer, path) != WEFT_OK)

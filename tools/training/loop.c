@@ -32,7 +32,8 @@ bool training_interrupted(void *unused)
     return interrupted != 0;
 }
 
-/* What all processes decide alike: rank 0's clock counts, and a signal to any of them. */
+/* Decisions that are the same on all processes: they follow rank 0's clock, and a signal to any
+ * process. */
 typedef struct decisions {
     double share; /* of the time */
     int signal;
@@ -291,7 +292,8 @@ static bool validate(loop *l)
     return good;
 }
 
-/* Whether something that happens every so many steps, or seconds if steps are 0, is due. */
+/* Whether something is due that happens every `steps` steps, or every `seconds` seconds if `steps`
+ * is 0. */
 static bool due(const loop *l, int64_t every, double seconds, double last)
 {
     uint64_t step = weft_trainer_get_state(l->t->trainer).step;

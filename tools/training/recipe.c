@@ -167,7 +167,7 @@ bool recipe_add_length(recipe_list *list, double x)
     return true;
 }
 
-/* Takes a value in the form of the command line; false if it is not one of the row's. */
+/* Takes a value in the form of the command line; false if the row does not allow it. */
 static bool set_from_text(recipe *r, const recipe_row *o, const char *text)
 {
     const char *end;
@@ -376,7 +376,7 @@ static size_t file_names(recipe *r, const recipe_row *o, char ***names)
     return o->kind == FILE_NAME && (**names)[0] ? 1 : 0;
 }
 
-/* Replaces what is behind the prefix of a name by `made`, which it takes. */
+/* Replaces the part after the prefix of a name by `made`, which it takes. */
 static bool replace_name(char **name, size_t prefix, char *made)
 {
     char *whole = malloc(prefix + strlen(made) + 1);

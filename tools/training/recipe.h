@@ -28,7 +28,7 @@
     X(data, valid_target, FILES, 0, 0, 0, "", "valid-target", "translations for validation")       \
     X(data, valid_text, FILES, 0, 0, 0, "", "valid-text", "text for validation")                   \
     X(data, unit, CHOICE, 0, 0, 0, RECIPE_UNITS, "unit",                                           \
-      "what one sequence of the text is; documents end with an empty line")                        \
+      "unit of the text that becomes one sequence; documents end with an empty line")              \
     X(vocabulary, type, CHOICE, 0, 0, 0, RECIPE_VOCABS, "vocab-type", "type of a new vocabulary")  \
     X(vocabulary, size, WHOLE, 4000, 10, 1e6, "", "vocab", "size of a new vocabulary")             \
     X(vocabulary, normalization, CHOICE, 0, 0, 0, RECIPE_NORMS, "normalization",                   \
@@ -104,22 +104,22 @@
     X(run, keep, WHOLE, 0, 0, 1e6, "", "keep",                                                     \
       "number of checkpoints step-N.safetensors to retain")                                        \
     X(run, patience, WHOLE, 0, 0, 1e9, "", "patience",                                             \
-      "end the run after so many validations without a better one; 0: never")                      \
+      "end the run after N validations without a better one; 0: never")                            \
     X(run, log_every, WHOLE, 10, 1, 1e9, "", "log-every", "steps between lines of the metrics")    \
     X(run, log_seconds, REAL, 10, 0, 1e9, "", "log-seconds", "seconds between lines of progress")  \
     X(run, histograms, WHOLE, 0, 0, 1e9, "", "histograms",                                         \
       "steps between histograms of weights and gradients (histograms.jsonl); 0: none")             \
     X(run, memory, TEXT, "", 0, 0, "", "memory",                                                   \
-      "maximum of the arena, such as 500M or 2G bytes (10^9); the backward pass computes values "  \
-      "again to keep to it")                                                                       \
+      "maximum of the arena, such as 500M or 2G bytes (10^9); the backward pass recomputes "       \
+      "values to stay below it")                                                                   \
     X(run, precision, CHOICE, 0, 0, 0, RECIPE_PRECISION, "precision",                              \
-      "f32, or bf16: what a step computes is stored as bf16, products multiply bf16; parameters, " \
-      "moments and sums stay f32")                                                                 \
+      "f32, or bf16: values of a step are stored as bf16, matrix products multiply bf16; "         \
+      "parameters, moments and sums stay f32")                                                     \
     X(run, keep_f32, TEXT, "", 0, 0, "", "keep-f32",                                               \
       "scopes of nodes that store f32 under precision bf16, comma separated")                      \
     X(run, zero, WHOLE, 1, 1, 3, "", "zero",                                                       \
-      "what several processes divide among them: 1 states of the optimiser, 2 sums of gradients, " \
-      "too, 3 parameters, too")                                                                    \
+      "what several processes shard: 1 states of the optimiser, 2 also sums of gradients, 3 also " \
+      "parameters")                                                                                \
     X(run, tensor, WHOLE, 1, 1, 1e6, "", "tensor",                                                 \
       "processes that divide attention and feed-forward layers among them")                        \
     X(run, stages, WHOLE, 1, 1, 1e6, "", "stages",                                                 \
@@ -147,8 +147,8 @@
       "leave out the last rows of an epoch if they do not fill a batch")                           \
     X(fit, epochs, WHOLE, 0, 0, 1e6, "", "epochs", "length of the training, instead of steps")     \
     X(fit, partial, FLAG, false, 0, 0, "", "partial",                                              \
-      "with --from: take what the checkpoint has, though it lacks tensors of the model or has "    \
-      "others")                                                                                    \
+      "with --from: take the tensors that the checkpoint shares with the model, even if it lacks " \
+      "some or has others")                                                                        \
     X(fit, train, TEXT, "", 0, 0, "", "train",                                                     \
       "patterns of the only parameters and running statistics to train, such as classifier.*")
 

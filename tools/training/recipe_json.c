@@ -88,7 +88,8 @@ static cJSON *read_json(const char *path, weft_error *error)
 /* More keys than any object of a recipe may have; comparing them all stays cheap. */
 #define MAX_KEYS 256
 
-/* Whether an object's keys are few and differ. `what` names the object, "" the whole file. */
+/* Whether an object's keys are distinct and not too many. `what` names the object, "" the whole
+ * file. */
 static bool check_keys(const cJSON *object, const char *what, const char *path, weft_error *error)
 {
     const char *space = what[0] ? " " : "";

@@ -1,4 +1,4 @@
-/* The trainer of a run: its options from the recipe, and the memory that it needs. */
+/* The trainer of a run: its options from the recipe, and its memory. */
 #include "training.h"
 
 #include "base/text.h"
@@ -84,7 +84,7 @@ static bool set_memory(training *t, weft_trainer_options *o)
     const char *text = t->r.run_memory;
     if (!text[0] || tool_read_bytes(text, &o->memory_budget)) return true;
     weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "run.memory",
-                   "\"%s\" is no number of bytes, such as 500M or 2G", text);
+                   "\"%s\" is not a number of bytes, such as 500M or 2G", text);
     return false;
 }
 

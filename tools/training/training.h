@@ -42,7 +42,7 @@ typedef struct training {
     size_t n_groups;
     weft_model_config config; /* of the model, with the vocabulary's size; the trainer reads it */
     weft_builder builder;     /* what is trained */
-    /* What it is trained and validated on; made of `train` and `valid`, or of arrays. */
+    /* The training and validation data; made of `train` and `valid`, or of arrays. */
     weft_batch_source train_source, valid_source;
     bool validates;
     const char *unit; /* what the weights of batches count: "tokens" or "rows" */
@@ -75,7 +75,7 @@ static inline bool training_take_error(training *t)
     return false;
 }
 
-/* Makes the failure of one process one of all: `good`, or an error in t->error. */
+/* Spreads the failure of one process to all: `good`, or an error in t->error. */
 static inline bool training_agree(training *t, bool good)
 {
     const weft_error own = good ? WEFT_NO_ERROR : t->error;
@@ -83,7 +83,8 @@ static inline bool training_agree(training *t, bool good)
     return weft_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
 
-/* trainer.c: what a recipe says of a trainer. The groups of the optimiser are t->groups. */
+/* trainer.c: the options of a trainer from the recipe. The groups of the optimiser are
+ * t->groups. */
 /* Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_SHARE of a training by steps. */
 uint64_t training_warmup(const recipe *r);
 weft_trainer_options training_trainer_options(const training *t);
@@ -98,8 +99,8 @@ bool training_print_recipe(training *t);
 /* Opens the server of --watch, if it is wanted, before anything is written: a port that is in use
  * is an error then. */
 bool training_open_watch(training *t);
-/* Opens what a run writes, and begins to serve it, if `ready` says that the trainer is made. True
- * if all processes are ready; each must call it. */
+/* Opens the files that a run writes, and begins to serve them, if `ready` says that the trainer is
+ * made. True if all processes are ready; each must call it. */
 bool training_open_run(training *t, bool ready);
 
 /* compare.c: fail if another process has other options, or another text for validation. The

@@ -170,8 +170,8 @@ static int by_length(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Translates batches of sentences of one padded length: of every so many batches the one of this
- * process. */
+/* Translates batches of sentences of one padded length: each process translates every world-size-th
+ * batch. */
 static bool translate_own(translating *x, training_sentence **sorted, size_t n)
 {
     const weft_communicator *world = tool_world();

@@ -52,7 +52,7 @@ const data = (() => {
         return inner || node.op;
     }
 
-    // Many nodes of one op beside each other become one group, so that a scope stays readable.
+    // Many adjacent nodes of one op become one group, so that a scope stays readable.
     function groupRepeated(item, items) {
         for (const child of [...item.children]) if (!child.node) groupRepeated(child, items);
         const byOp = index(item.children.filter((c) => c.node), (c) => c.node.op);

@@ -123,7 +123,7 @@ const graph = (() => {
         }
         function closePanel() { panel.hidden = true; s.selected = undefined; draw(); root.focus({ preventScroll: true }); }
 
-        // Opens the scopes around an item, closes what would be too much beside them, and goes there.
+        // Opens the scopes around an item, closes others if too many nodes would be visible, and goes there.
         function goTo(wanted) {
             const item = scopes.single(wanted), chain = scopes.chainOf(item);
             s.phases.add(item.phase);

@@ -1,4 +1,4 @@
-// What is known of one node, or of one scope.
+// The panel of one node, or of one scope.
 const node = (() => {
     const { el, link } = ui;
     const facts = (pairs) => el("dl", { class: "facts one" }, pairs.filter(([, v]) => v !== undefined && v !== "" && v !== false && v !== null)
@@ -32,7 +32,7 @@ const node = (() => {
             facts([...n.outputs.map((o, i) => [n.outputs.length > 1 ? `Output ${i}` : "Output", el("span", {}, el("span", { class: "mono" }, o.shape), ` ${format.bytes(o.bytes)}`)]),
                 ...Object.entries(n.attrs || {}).map(([k, v]) => [k, v]),
                 ["Time", n.seconds !== undefined && `${format.seconds(n.seconds / m.threads)}, ${format.percent(n.seconds / m.total)} of a run`],
-                ["Waiting behind it", n.waiting ? format.seconds(n.waiting / m.threads) : undefined],
+                ["Waiting after it", n.waiting ? format.seconds(n.waiting / m.threads) : undefined],
                 ["Work", n.flops ? format.flops(n.flops) : undefined],
                 ["Rate", n.seconds && n.flops ? `${format.flopRate(m.threads * n.flops / n.seconds)}, ${format.byteRate(m.threads * n.bytes / n.seconds)}` : undefined],
                 ["Of the roofline", n.roofline && n.seconds ? format.percent(n.roofline / n.seconds) : undefined],

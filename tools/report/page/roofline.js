@@ -35,7 +35,7 @@ const roofline = (() => {
                     onpointermove: (event) => ui.showTip(event, [d.name, `${format.flopRate(d.rate)}, ${format.byteRate(threads * d.bytes / d.seconds)}`, `${format.value(d.intensity)} FLOP for each byte`, `${format.seconds(d.seconds / threads)} of a run`]),
                     onpointerleave: ui.hideTip, onclick: () => { if (d.node) location.hash = `#node/${d.node.id}`; } }));
             if (by !== "op") return;
-            // The name of a dot stands beside, above or below it, where there is room.
+            // The name of a dot stands right of, left of, above or below it, where there is room.
             const taken = [...picture.querySelectorAll(".strong")].map((t) => t.getBBox()).map((b) => [b.x, b.y, b.x + b.width, b.y + b.height]);
             const place = ui.placer(taken.concat(list.map((d) => [x(d.intensity) - size(d.seconds), y(d.rate) - size(d.seconds), x(d.intensity) + size(d.seconds), y(d.rate) + size(d.seconds)])));
             for (const d of list) {

@@ -1,4 +1,4 @@
-// The visible part of the graph: closed scopes stand for all nodes inside them.
+// The visible part of the graph: a closed scope represents all nodes inside it.
 const scopes = (() => {
     const chainOf = (item) => { const chain = []; for (let at = item; at; at = at.parent) chain.unshift(at); return chain; };
     const isQuiet = (node) => node.kind === "parameter" || node.kind === "state" || node.kind === "constant";

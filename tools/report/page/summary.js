@@ -8,7 +8,7 @@ const summary = (() => {
     function tiles(m) {
         const s = m.summary;
         const rate = s.seconds && s.flops ? s.flops / s.seconds : undefined;
-        const arenaNote = s.lower_bound_bytes ? `${format.bytes(s.lower_bound_bytes)} is the least possible` : "";
+        const arenaNote = s.lower_bound_bytes ? `${format.bytes(s.lower_bound_bytes)} is the minimum` : "";
         return ui.grid("dl", { class: "tiles" }, 168,
             tile("Parameters", format.count(s.parameters), [s.trainable !== undefined && s.trainable !== s.parameters && `${format.count(s.trainable)} trainable`,
                 s.parameter_bytes && format.bytes(s.parameter_bytes)].filter(Boolean).join(", ")),

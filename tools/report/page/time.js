@@ -23,12 +23,12 @@ const time = (() => {
                 by !== "node" && { label: "Nodes", numeric: true, value: (r) => r.nodes, text: format.integer },
                 timed && { label: "Time", title: "computing and waiting, of one run, averaged over the threads", numeric: true, value: data.busy, text: (v) => format.seconds(v / threads), bar: most },
                 timed && { label: "Share", numeric: true, value: (r) => data.busy(r) / m.total, text: format.percent },
-                timed && { label: "Waiting", title: "at the barrier behind the nodes", numeric: true, value: (r) => r.waiting, text: (v) => format.seconds(v / threads) },
+                timed && { label: "Waiting", title: "at the barrier after the nodes", numeric: true, value: (r) => r.waiting, text: (v) => format.seconds(v / threads) },
                 { label: "Work", numeric: true, value: (r) => r.flops, text: format.flops },
                 { label: "Bytes", title: "read and written at least", numeric: true, value: (r) => r.bytes, text: format.bytes },
                 timed && { label: "FLOP/s", numeric: true, value: (r) => rate(r, "flops"), text: (v) => v ? format.flopRate(v) : format.absent },
                 timed && { label: "B/s", numeric: true, value: (r) => rate(r, "bytes"), text: format.byteRate },
-                timed && { label: "Roofline", title: "least time at the measured peaks over the time computing", numeric: true, value: (r) => r.roofline, text: format.percent },
+                timed && { label: "Roofline", title: "minimum time at the measured peaks over the time computing", numeric: true, value: (r) => r.roofline, text: format.percent },
             ].filter(Boolean);
             made = table.make(columns, { rows: list, sort: timed ? columns.findIndex((c) => c.label === "Time") : columns.findIndex((c) => c.label === "Work"), label: `Time by ${by}`,
                 open: by === "node" ? (r) => { location.hash = `#node/${r.node.id}`; } : by === "scope" ? (r) => { location.hash = `#graph/${r.name.replace(/^(backward|update) /, (_, p) => `${p}:`)}`; } : undefined });

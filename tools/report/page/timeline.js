@@ -1,4 +1,4 @@
-// The timeline of one run: a track for each thread, a box for each stretch of computing; gaps are waiting.
+// The timeline of one run: a track for each thread, a box for each interval of computing; gaps are waiting.
 const timeline = (() => {
     const { el } = ui, track = 54, top = 26;
 

@@ -1,0 +1,60 @@
+"""Finds words that the project does not use, in sources, documents and messages. Usage: words.py [ROOT].
+
+tests/style/words.txt lists them, a line each: a regular expression, " -> ", and what to say instead.
+Below them are the lines that may contain one: `FILE: PART OF THE LINE: REASON`. Prints each line that
+contains a word and may not, and each exception that excepts nothing; exit status 1 if there is one."""
+import pathlib
+import re
+import subprocess
+import sys
+
+KINDS = {".c", ".h", ".cc", ".in", ".md", ".py", ".sh", ".js", ".css", ".build", ".ini", ""}
+WITHOUT = ("tools/data/", "tests/data/", "tests/fuzz/corpus/", "tests/golden/", "abi/", "debian/copyright", "LICENSE")
+
+
+def files(root):
+    """The files with text that somebody wrote here, of the ones that git knows or, outside git, of all."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=False)
+    names = listed.stdout.splitlines() if listed.returncode == 0 else [
+        str(p.relative_to(root)) for p in root.rglob("*") if not p.relative_to(root).parts[0].startswith(("build", "."))]
+    return [n for n in names if not n.startswith(WITHOUT) and pathlib.Path(n).suffix in KINDS and (root / n).is_file()]
+
+
+def read_list(path):
+    words, exceptions = [], []
+    for line in path.read_text().splitlines():
+        if " -> " in line:
+            pattern, better = line.split(" -> ")
+            words.append((re.compile(pattern, re.I if pattern.islower() else 0), better))
+        elif line.count(": ") >= 2:
+            name, part, _ = line.split(": ", 2)
+            exceptions.append((name, part))
+    return words, exceptions
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    words, exceptions = read_list(root / "tests" / "style" / "words.txt")
+    unused, found = set(exceptions), 0
+    for name in files(root):
+        try:
+            text = (root / name).read_text()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            for pattern, better in words:
+                match = pattern.search(line)
+                if not match:
+                    continue
+                allowed = [e for e in exceptions if e[0] == name and e[1] in line]
+                unused.difference_update(allowed)
+                if not allowed:
+                    found += 1
+                    print(f"{name}:{number}: \"{match[0]}\"; say: {better}")
+    for name, part in sorted(unused):
+        print(f"tests/style/words.txt: no line of {name} needs the exception \"{part}\"")
+    return bool(found or unused)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
