@@ -180,7 +180,7 @@ static bool overlap(const candidates *c, int32_t i, int32_t j)
         if (!(both.high[k] > both.low[k])) return false;
     }
     const double shared = area(&both), all = area(&a) + area(&b) - shared;
-    return area(&a) > 0 && area(&b) > 0 && all > 0 && shared / all > c->threshold;
+    return shared / all > c->threshold;
 }
 
 static int by_score(const void *a, const void *b, void *context)

@@ -289,6 +289,23 @@ static void test_composites(void)
     weft_graph_free(g);
 }
 
+/* Shape rules name the shapes that they refuse. */
+static void test_refused_shapes(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_widen_rows(g, weft_input(g, "x", WEFT_U8, WEFT_SHAPE(2, 3)), WEFT_F32);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(weft_graph_error(g)->message, "rows of 3 bytes, expected 4 or more"));
+    weft_graph_free(g);
+    g = weft_graph_new();
+    weft_value in[2] = {weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3)),
+                        weft_input(g, "dy", WEFT_F32, WEFT_SHAPE(5))};
+    weft_apply(g, weft_op_find("prod_grad"), NULL, in, 2, NULL);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(weft_graph_error(g)->message, "expected [rows, n] and [rows], got [2, 3] and [5]"));
+    weft_graph_free(g);
+}
+
 /* Builders refuse arguments that their shape rules cannot check, or would check too late. */
 static void test_refusals(void)
 {
@@ -349,5 +366,6 @@ void ops_cases_tests(void)
     CU_add_test(suite, "edges", test_edges);
     CU_add_test(suite, "the outermost numbers of rows", test_outermost);
     CU_add_test(suite, "builders made of other ops", test_composites);
+    CU_add_test(suite, "messages name refused shapes", test_refused_shapes);
     CU_add_test(suite, "builders refuse axes outside the rank", test_refusals);
 }
