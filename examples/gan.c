@@ -1,6 +1,5 @@
 /* A generative adversarial network (Goodfellow et al. 2014): a generator learns to draw points from
- * a ring of eight Gaussians, against a discriminator that learns to distinguish them from real
- * ones.
+ * a ring of eight Gaussians, against a discriminator that learns to detect them.
  *
  *     loss of D = -mean log D(x) - mean log(1 - D(G(z)))
  *     loss of G = -mean log D(G(z))                        ("non-saturating", section 3 there)

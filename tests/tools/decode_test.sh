@@ -127,7 +127,7 @@ case_options_that_are_refused()
     expect 2 "need --sample" "$weft" translate run --top-k 3
     expect 2 "is larger than --beam" "$weft" translate run --beam 2 --nbest 3
     expect 2 "--beam must be a whole number" "$weft" translate run --beam none
-    expect 2 "--stop is one of first|bound" "$weft" translate run --stop never
+    expect 2 "--stop must be one of first|bound" "$weft" translate run --stop never
     expect 1 "no/such" "$weft" translate run --checkpoint no/such
 }
 
