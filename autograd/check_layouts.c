@@ -222,8 +222,8 @@ static weft_status compare_ways(const variant *v, weft_check_result *result, wef
     return weft_error_copy(error, &own);
 }
 
-/* Checks the layouts from `first` to before `end`. If the op does not take some of them, as when
- * it has no larger variant, each of the others is checked by itself. */
+/* Checks the layouts from `first` to before `end`, if the op takes inputs of their shapes: it may
+ * refuse larger ones. */
 static weft_status check_some(const weft_op *op, const weft_sample *sample, variety first,
                               variety end, uint64_t seed, weft_check_result *result,
                               weft_error *error)
@@ -232,16 +232,12 @@ static weft_status check_some(const weft_op *op, const weft_sample *sample, vari
     v.graph = weft_graph_new();
     v.params = weft_params_new();
     weft_status status = v.params && v.graph ? WEFT_OK : WEFT_NO_MEMORY;
-    bool built = false;
     if (status != WEFT_OK)
         weft_error_set(error, status, "weft_check_op", "no memory");
-    else if ((built = build(&v, seed, error)))
+    else if (build(&v, seed, error))
         status = compare_ways(&v, result, error);
     weft_params_free(v.params);
     weft_graph_free(v.graph);
-    for (variety one = first; !built && end - first > 1 && one < end; one++)
-        if (status == WEFT_OK && result->worst_error == 0)
-            status = check_some(op, sample, one, one + 1, seed, result, error);
     return status;
 }
 

@@ -188,11 +188,7 @@ decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes)
         }
         plans_add(&d->plans, &p->plan);
     }
-    const bool opens = !p->plan.session;
-    if (plans_open(&d->plans, &p->plan, &d->error) != WEFT_OK) return NULL;
-    /* Growing the shared memory closes sessions, so the last step's results may be gone. */
-    if (opens && d->last && !d->last->plan.session) d->last = NULL;
-    return p;
+    return plans_open(&d->plans, &p->plan, &d->error) == WEFT_OK ? p : NULL;
 }
 
 bool decoder_check_params(weft_decoder *d)

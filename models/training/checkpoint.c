@@ -228,8 +228,7 @@ bool checkpoint_is_first(const weft_trainer *t)
 
 weft_status checkpoint_agree(weft_trainer *t)
 {
-    rank_report r = {.error = t->error, .checks = t->state.step};
-    t->error = WEFT_NO_ERROR;
+    rank_report r = {.checks = t->state.step};
     return ranks_agree(t, &r, NULL, (rank_share){0}, 0);
 }
 

@@ -60,8 +60,6 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
     if (!numbers) return ranks_no_memory(t);
     if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
         evaluate_own(t, batches, n, numbers);
-    r.error = t->error;
-    t->error = WEFT_NO_ERROR;
     weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, EVALUATED_NUMBERS);
     for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
         const double *batch = &numbers[EVALUATED_NUMBERS * (size_t)i];

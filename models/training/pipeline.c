@@ -123,8 +123,6 @@ weft_status pipeline_update(weft_trainer *t, weft_trainer_state *state, rank_rep
     const uint32_t ahead = (uint32_t)(stage.size - 1 - stage.rank);
     p.lanes = 1 + (int)(ahead < t->sums.n ? ahead : t->sums.n - 1);
     if (!trainer_stopped(t)) weigh_batches(&p);
-    r->error = t->error;
-    t->error = WEFT_NO_ERROR;
     weft_status status = ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     p.share = r->share;

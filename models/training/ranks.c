@@ -94,7 +94,8 @@ static void move_numbers(const weft_trainer *t, rank_share share, int rank, doub
 weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
                         size_t n)
 {
-    if (!t->communicator) return weft_error_copy(&t->error, &report->error);
+    report->error = t->error;
+    if (!t->communicator) return t->error.status;
     const int size = t->communicator->size;
     const size_t shares = (size_t)ranks_size(t), most = (share.total + shares - 1) / shares;
     const size_t bytes = sizeof *report + n * most * sizeof *numbers;

@@ -362,16 +362,12 @@ static weft_status update_whole(weft_trainer *t, weft_trainer_state *state, rank
     /* In turn, the sums of a batch are added up among the processes at once, so all must be there.
      */
     if (!compute_batches(t, state, numbers, report, last)) return t->error.status;
-    r->error = t->error;
-    t->error = WEFT_NO_ERROR;
     weft_status status = ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     if (run_update(t, *last, r->share, numbers, report) == WEFT_OK)
         numbers[BATCH_NUMBERS * own_last + BATCH_LOSS] =
             step_fetch_scalar(*last, (*last)->built.loss);
-    r->error = t->error;
-    t->error = WEFT_NO_ERROR;
-    if (r->error.status == WEFT_PEER) return weft_error_copy(&t->error, &r->error);
+    if (t->error.status == WEFT_PEER) return WEFT_PEER;
     return ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
 }
 
@@ -381,8 +377,6 @@ static weft_status update_divided(weft_trainer *t, weft_trainer_state *state, ra
 {
     const weft_status status = pipeline_update(t, state, r, numbers, report, last);
     if (status != WEFT_OK && status != WEFT_NOT_FINITE) return status;
-    r->error = t->error;
-    t->error = WEFT_NO_ERROR;
     return ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
 }
 

@@ -162,9 +162,10 @@ uint32_t ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t
 /* This process among those that share batches; 0 of 1 if none does. */
 int ranks_own(const weft_trainer *t);
 int ranks_size(const weft_trainer *t);
-/* Exchanges reports, and `n` numbers of each batch, of which every rank has those of its own on
- * entry and all on return. In a divided model the process that has the loss provides them. Fails
- * with the error of the lowest rank that has one. report->share becomes that of rank 0. */
+/* Exchanges reports with this rank's t->error, and `n` numbers of each batch, of which every rank
+ * has those of its own on entry and all on return. In a divided model the process that has the loss
+ * provides them. t->error becomes that of the lowest rank that has one, report->share that of rank
+ * 0. */
 weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
                         size_t n);
 /* Fails for all processes, because this one has no memory for its part of an exchange. */

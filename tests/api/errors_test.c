@@ -323,7 +323,7 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_trainer_new(NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "model")                          \
     X(weft_decoder_new(NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                           \
     X(weft_decoder_new(&config, params, (&(weft_decoder_options){.beams = -1}), e), BAD_ARGUMENT,  \
-      NULL, "1 or more")                                                                          \
+      NULL, "1 or more")                                                                           \
     X(weft_search_beam(NULL, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "NULL")                     \
     X(weft_search_greedy(&model, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "eos is outside")       \
     X(weft_search_sample(&model, (&(weft_search_input){0}), 1,                                     \

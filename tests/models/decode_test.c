@@ -402,6 +402,30 @@ static void test_step_cost(void)
     weft_params_free(s.params);
 }
 
+/* A step that fails has no results, and the last step is still the one before it. The 33rd step is
+ * the first with a larger plan, for which the memory that the plans share grows. */
+static void test_failed_step(void)
+{
+    const char *const texts[] = {"vocab=13", "d_model=8", "heads=2", "d_ff=12"};
+    subject s;
+    if (!make_subject(&s, "gpt", texts, 4)) return;
+    for (int i = 0; i < 4; i++) {
+        const weft_decoder_options o = {.sentences = 1, .max_len = 64, .recompute = i % 2};
+        weft_decoder *d = weft_decoder_new(&s.config, s.params, &o, NULL);
+        weft_tensor t;
+        CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+        for (int at = 0; at < (i < 2 ? 1 : 32); at++)
+            CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1}, NULL), WEFT_OK);
+        CU_ASSERT_TRUE(weft_decoder_logits(d, &t));
+        const double flops = weft_decoder_get_info(d).step.flops;
+        CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){13}, NULL), WEFT_BAD_INDEX);
+        CU_ASSERT_FALSE(weft_decoder_logits(d, &t));
+        CU_ASSERT_EQUAL(weft_decoder_get_info(d).step.flops, flops);
+        weft_decoder_free(d);
+    }
+    weft_params_free(s.params);
+}
+
 static void test_refusals(void)
 {
     const char *const texts[] = {"vocab=13", "d_model=8", "heads=2", "d_ff=12"};
@@ -569,6 +593,7 @@ void decode_tests(void)
     CU_add_test(suite, "reading ahead and removing sentences change no bit",
                 test_reading_and_removing);
     CU_add_test(suite, "a step's cost", test_step_cost);
+    CU_add_test(suite, "a step that fails", test_failed_step);
     CU_add_test(suite, "decoders refuse what does not fit", test_refusals);
     CU_add_test(suite, "a text does not depend on the others", test_independence);
     CU_add_test(suite, "a model whose probabilities are NaN", test_nan);

@@ -248,6 +248,10 @@ static void test_damaged_set(void)
     run_ranks(1, train, &j, ranks);
     expect_good(ranks, 1);
     CU_ASSERT_EQUAL(access(part, F_OK), -1);
+    j.save = NULL;
+    j.load_all = true; /* from that file alone */
+    run_ranks(1, train, &j, ranks);
+    expect_good(ranks, 1);
     free_rank_batches(&j.batches);
     remove_folder(folder);
 }
@@ -360,6 +364,61 @@ static void test_failures(void)
     fails(change_stop, WEFT_CANCELLED, "stopped", WEFT_CANCELLED, "stopped");
 }
 
+/* Evaluates batches that no rank can read. */
+static void evaluate_unreadable(rank *r)
+{
+    job *j = r->shared;
+    weft_trainer_options o = j->o;
+    o.communicator = r->communicator;
+    o.threads = 1;
+    weft_params *params = weft_params_new();
+    weft_batch_source source = weft_batches_source(j->batches.of[r->communicator->rank]);
+    weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
+    double metric;
+    source.fill = fail_to_fill;
+    if (t) weft_trainer_evaluate(t, &source, 0, &metric, NULL);
+    if (t) r->error = *weft_trainer_error(t);
+    weft_trainer_free(t);
+    weft_params_free(params);
+}
+
+/* If each rank has a failure of its own, all report that of the first rank. */
+static void test_several_failures(void)
+{
+    rank ranks[MAX_RANKS];
+    job j = make_job(WEFT_ADAM_DEFAULT, 2);
+    run_ranks(2, evaluate_unreadable, &j, ranks);
+    CU_ASSERT_EQUAL(ranks[0].error.status, WEFT_IO);
+    CU_ASSERT_STRING_EQUAL(ranks[0].error.message, "batch 0 cannot be read");
+    CU_ASSERT_EQUAL(ranks[1].error.status, WEFT_PEER);
+    CU_ASSERT_STRING_EQUAL(ranks[1].error.message, "rank 0: disk: batch 0 cannot be read");
+    free_rank_batches(&j.batches);
+}
+
+static void count_failures(void *context, const weft_error *error)
+{
+    CU_ASSERT_EQUAL(error->status, WEFT_BAD_ARGUMENT);
+    ++*(int *)context;
+}
+
+/* A process whose options are refused reports that to the others, if there are any. */
+static void test_refused_options(void)
+{
+    for (int size = 1; size <= 2; size++) {
+        int failures = 0;
+        weft_communicator c = {.size = size, .context = &failures, .fail = count_failures};
+        weft_params *params = weft_params_new();
+        job j = make_job(WEFT_ADAM_DEFAULT, 2);
+        const weft_batch_source source = weft_batches_source(j.batches.of[0]);
+        j.o.ema = 1;
+        j.o.communicator = &c;
+        CU_ASSERT_PTR_NULL(weft_trainer_new(&j.o, &source, params, NULL));
+        CU_ASSERT_EQUAL(failures, size - 1);
+        weft_params_free(params);
+        free_rank_batches(&j.batches);
+    }
+}
+
 /* The norm of an update is not finite: all ranks have it and stop there, none gives up the others.
  */
 static void test_not_finite(void)
@@ -403,6 +462,8 @@ void parallel_tests(void)
     CU_add_test(suite, "resumed on another number of ranks", test_resume);
     CU_add_test(suite, "a damaged set of files", test_damaged_set);
     CU_add_test(suite, "failures are those of all", test_failures);
+    CU_add_test(suite, "failures of several processes", test_several_failures);
+    CU_add_test(suite, "refused options", test_refused_options);
     CU_add_test(suite, "a norm that is not finite", test_not_finite);
     CU_add_test(suite, "more ranks than batches", test_too_many);
 }

@@ -350,6 +350,38 @@ static void test_own_op(void)
     round_close(&f);
 }
 
+static bool infer_scalar(weft_infer *infer)
+{
+    infer->out[0] = (weft_type){WEFT_F32, WEFT_SCALAR};
+    return true;
+}
+
+static void kernel_never(const weft_call *call, int64_t tile)
+{
+    (void)tile;
+    *(float *)call->out[0].data = 0;
+    weft_call_fail(call, 7, 5);
+}
+
+/* An op without inputs is computed for the file. If its kernel fails, although the op does not
+ * declare it, the error is the kernel's. */
+static void test_undeclared_fault(void)
+{
+    static const weft_op never = {.name = "never",
+                                  .n_out = 1,
+                                  .infer = infer_scalar,
+                                  .kernel = {{kernel_never}},
+                                  .gradient = WEFT_GRADIENT_NONE};
+    fixture f;
+    round_open(&f);
+    weft_graph *g = weft_graph_new();
+    weft_value y = weft_apply(g, &never, NULL, NULL, 0, NULL);
+    CU_ASSERT_EQUAL(weft_onnx_save(f.path, g, &y, 1, NULL, NULL, &f.error), WEFT_BAD_INDEX);
+    refuse(&f, WEFT_BAD_INDEX, "index 7");
+    weft_graph_free(g);
+    round_close(&f);
+}
+
 /* ---- Memory ---- */
 
 static weft_status save_and_load(const char *path)
@@ -415,6 +447,7 @@ void onnx_export_tests(void)
     CU_add_test(suite, "outputs of any kind, and names", test_outputs);
     CU_add_test(suite, "what is refused", test_refused);
     CU_add_test(suite, "a program's own op", test_own_op);
+    CU_add_test(suite, "a fault that its op does not declare", test_undeclared_fault);
     CU_add_test(suite, "files that are cut off or changed", test_changed_bytes);
     CU_add_test(suite, "every allocation fails once", test_memory);
 }

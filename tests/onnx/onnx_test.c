@@ -159,6 +159,38 @@ static void test_gradient(void)
     end(&f);
 }
 
+/* Both pieces of W are computed again for the gradient, by one Split. */
+static void test_several_outputs(void)
+{
+    static const float w[4] = {1, 2, 3, 4}, x[2] = {10, 20}, wanted[2] = {13, 44};
+    fixture f;
+    weft_value in, out;
+    weft_tensor y;
+    begin(&f);
+    arena *p = &f.memory;
+    written_graph *g = write_graph(p);
+    write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(-1, 2));
+    write_floats(p, g, "W", WEFT_SHAPE(4), w);
+    write_node(p, g, "Split", "W", "a b");
+    write_node(p, g, "Mul", "x a", "h");
+    write_node(p, g, "Add", "h b", "y");
+    write_output(p, g, "y");
+    weft_onnx *m = load(&f, g, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    weft_graph *built = weft_graph_new();
+    CU_ASSERT_EQUAL(weft_onnx_build(m, built, 1, &in, &out), WEFT_OK);
+    int slices = 0;
+    for (size_t i = 0; i < weft_graph_node_count(built); i++)
+        slices += !strcmp(weft_graph_node(built, i).op->name, "slice");
+    CU_ASSERT_EQUAL(slices, 2);
+    weft_graph_free(built);
+    weft_params *store = weft_params_new();
+    weft_forward *forward = run(m, store, 1, x, &y);
+    EXPECT_SAME_BITS(WEFT_F32, y.data, wanted, 2);
+    weft_forward_free(forward), weft_params_free(store), weft_onnx_free(m);
+    end(&f);
+}
+
 /* ---- Integers ---- */
 
 /* x [4] sliced from 1 to `bound`. */
@@ -590,6 +622,7 @@ void onnx_tests(void)
     CU_pSuite suite = CU_add_suite("onnx", NULL, NULL);
     CU_add_test(suite, "a network: inputs, parameters, outputs", test_network);
     CU_add_test(suite, "gradients reach parameters", test_gradient);
+    CU_add_test(suite, "several outputs that follow from a parameter", test_several_outputs);
     CU_add_test(suite, "integers that do not fit, and absent bounds", test_integers);
     CU_add_test(suite, "loops are unrolled", test_loop);
     CU_add_test(suite, "data beside the model", test_external);
