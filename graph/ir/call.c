@@ -4,6 +4,7 @@
 #include "ir/call.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 /* ---- The work of a call ---- */
@@ -28,18 +29,19 @@ weft_cost op_cost(const weft_op *op, const weft_call *call)
 static void record_fault(const weft_call *call, int64_t index, int64_t limit,
                          const weft_error *error)
 {
+    /* Of all runs. A critical section of clang's OpenMP fails before the first parallel region. */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     fault *f = call->run ? call->run->fault : NULL;
     if (!f) return;
-#pragma omp critical(weft_fault)
-    {
-        const unsigned step = atomic_load(&f->step);
-        if (call->node < step || (call->node == step && index < f->index)) {
-            f->index = index;
-            f->limit = limit;
-            if (error) f->error = *error;
-            atomic_store(&f->step, call->node);
-        }
+    pthread_mutex_lock(&lock);
+    const unsigned step = atomic_load(&f->step);
+    if (call->node < step || (call->node == step && index < f->index)) {
+        f->index = index;
+        f->limit = limit;
+        if (error) f->error = *error;
+        atomic_store(&f->step, call->node);
     }
+    pthread_mutex_unlock(&lock);
 }
 
 void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
