@@ -10,10 +10,11 @@
 /* What a communicator shares with those made from it by split. */
 typedef struct family {
     pthread_mutex_t lock; /* around every call of MPI */
-    MPI_Comm control;     /* all ranks; its only messages are errors of ranks that failed */
+    MPI_Comm control;     /* all ranks; messages of ranks that failed or are about to end */
     int rank, size;       /* in `control` */
     int members;
     bool began;         /* MPI was begun by weft_mpi_open */
+    bool dropped;       /* an exchange was given up while MPI worked on it */
     weft_error own;     /* of this rank, in the messages that report it */
     weft_error failure; /* what every exchange returns after a rank or MPI failed */
 } family;

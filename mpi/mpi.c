@@ -6,11 +6,15 @@
 
 #include <stdlib.h>
 
-/* How long a rank that failed waits until MPI has delivered its messages to the others, and then
- * for messages of lower ranks that failed at the same time. */
+/* How long a rank that failed waits until MPI has delivered its messages to the others. */
 #define FAIL_SECONDS 1.0
+/* How long it then waits for the others to end as well, before it ends all processes. */
+#define END_SECONDS 5.0
 /* How long a rank waits for another one to end all processes, before it does so itself. */
 #define PEER_SECONDS 20.0
+
+/* Tags of the messages of `control`: the error of a rank that failed; a rank is about to end. */
+enum { FAILED, ENDS };
 
 weft_status mpi_check(int code, const char *call, weft_error *error)
 {
@@ -28,10 +32,10 @@ static bool receive_failure(family *f, weft_error *other, int *from)
 {
     int found = 0, bytes = 0;
     MPI_Status s;
-    const int code = MPI_Iprobe(MPI_ANY_SOURCE, 0, f->control, &found, &s);
+    const int code = MPI_Iprobe(MPI_ANY_SOURCE, FAILED, f->control, &found, &s);
     if (mpi_check(code, "MPI_Iprobe", &f->failure) != WEFT_OK || !found) return false;
     /* It is there, so this does not wait. */
-    if (mpi_check(MPI_Recv(other, sizeof *other, MPI_BYTE, s.MPI_SOURCE, 0, f->control, &s),
+    if (mpi_check(MPI_Recv(other, sizeof *other, MPI_BYTE, s.MPI_SOURCE, FAILED, f->control, &s),
                   "MPI_Recv", &f->failure) != WEFT_OK)
         return false;
     MPI_Get_count(&s, MPI_BYTE, &bytes);
@@ -59,14 +63,14 @@ static void progress(void *context)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Sends this rank's error to all others. */
-static void report(family *f)
+/* Sends bytes of the family to all other ranks. */
+static void notify(family *f, int tag, const void *data, int bytes)
 {
     const double begin = clock_seconds();
     bool left = false;
     for (int i = 1; i < f->size; i++) {
         MPI_Request send;
-        int done = 0, code = MPI_Isend(&f->own, sizeof f->own, MPI_BYTE, (f->rank + i) % f->size, 0,
+        int done = 0, code = MPI_Isend(data, bytes, MPI_BYTE, (f->rank + i) % f->size, tag,
                                        f->control, &send);
         while (code == MPI_SUCCESS && !done && clock_seconds() - begin < FAIL_SECONDS)
             code = MPI_Test(&send, &done, MPI_STATUS_IGNORE);
@@ -86,7 +90,7 @@ static void fail(void *context, const weft_error *error)
         weft_error_set(&f->own, WEFT_PEER, error ? error->where : "weft", "%s",
                        error ? error->message : "failed");
         exchange_peer_failed(&f->failure, f->rank, error);
-        report(f);
+        notify(f, FAILED, &f->own, sizeof f->own);
     }
     pthread_mutex_unlock(&f->lock);
 }
@@ -263,25 +267,39 @@ static void nap(void)
     nanosleep(&(struct timespec){0, 10000000}, NULL);
 }
 
-/* Whether a lower rank failed at the same time as this one, and has notified it. */
-static bool lower_failed(family *f)
+/* Receives the message of a rank that is about to end, which says whether it gave up exchanges;
+ * false if there is none. */
+static bool receive_end(family *f, bool *dropped)
 {
-    const double begin = clock_seconds();
-    weft_error other = {0};
-    int from = f->rank;
-    while (from >= f->rank && f->rank > 0 && clock_seconds() - begin < FAIL_SECONDS)
-        if (!receive_failure(f, &other, &from)) nap();
-    return from < f->rank;
+    int found = 0;
+    bool theirs = false;
+    MPI_Status s;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, ENDS, f->control, &found, &s) != MPI_SUCCESS || !found ||
+        MPI_Recv(&theirs, sizeof theirs, MPI_BYTE, s.MPI_SOURCE, ENDS, f->control, &s) !=
+            MPI_SUCCESS)
+        return false;
+    *dropped |= theirs;
+    return true;
 }
 
-/* Ends all processes. One rank does: MPI prints a few lines for each that does, and Open MPI's
- * launcher may crash on those of the second. It is the lowest of the ranks that failed by
- * themselves, which have notified all others. */
-static void end_all(family *f)
+/* Waits for all ranks to get here, and returns if MPI can then end as usual: no rank has given up
+ * an exchange, whose messages MPI might wait for. Otherwise it ends all processes. Only one rank
+ * does: MPI prints a few lines for each that does, and the launcher of Open MPI may lose output, or
+ * crash. It is the lowest of the ranks that failed by themselves, which have notified all others.
+ */
+static void end_together(family *f)
 {
-    if (f->own.status == WEFT_OK || lower_failed(f)) {
-        const double begin = clock_seconds();
-        while (clock_seconds() - begin < PEER_SECONDS) nap();
+    const double begin = clock_seconds();
+    bool first = f->own.status != WEFT_OK, dropped = f->dropped;
+    weft_error other = {0};
+    int from, ended = 1;
+    notify(f, ENDS, &f->dropped, sizeof f->dropped);
+    while (clock_seconds() - begin < (first ? END_SECONDS : PEER_SECONDS)) {
+        if (receive_failure(f, &other, &from)) first &= from > f->rank;
+        ended += receive_end(f, &dropped);
+        if (ended == f->size && !dropped) return;
+        if (ended == f->size && first) break;
+        nap();
     }
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
@@ -293,8 +311,13 @@ void weft_mpi_close(weft_communicator *world, weft_status status)
     const bool began = f->began;
     if (status != WEFT_OK) {
         const weft_error error = {status, "weft_mpi_close", "this process has failed"};
-        fail(world->context, &error);
-        if (began) end_all(f);
+        /* If it agreed with the others on an error, they may still be reading that. */
+        if (status == WEFT_PEER)
+            weft_error_copy(&f->failure, &error);
+        else
+            fail(world->context, &error);
+        requests_drop(world->context);
+        if (began) end_together(f);
     }
     /* After a failure, member_free does not wait for other ranks. */
     weft_communicator_free(world);

@@ -51,6 +51,7 @@ static void request_drop(member *m, request *q)
     request **at = &m->open;
     while (*at != q) at = &(*at)->next;
     *at = q->next;
+    if (q->done < q->n) m->family->dropped = true;
     for (int i = q->done; i < q->n; i++) {
         if (q->messages[i].received) MPI_Cancel(&q->messages[i].handle);
         MPI_Request_free(&q->messages[i].handle);

@@ -68,6 +68,13 @@ int tool_width(void)
 /* Set by tool_fail_as; one process has rank 0. */
 static int own_rank;
 static FILE *failures;
+/* The last failure is one that another rank prints. */
+static bool of_another;
+
+bool tool_failed_by_another(void)
+{
+    return of_another;
+}
 
 void tool_fail_as(int rank, FILE *file)
 {
@@ -87,7 +94,8 @@ static bool another_prints(const weft_error *error)
 
 int tool_fail(const weft_error *error)
 {
-    if (another_prints(error)) return EXIT_ERROR;
+    of_another = another_prints(error);
+    if (of_another) return EXIT_ERROR;
     return tool_fail_text(error->where, "%s",
                           error->message[0] ? error->message : weft_status_text(error->status));
 }

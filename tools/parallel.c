@@ -11,10 +11,15 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How long the process waits for the other ranks to end as it does. */
 #define END_SECONDS 2
+/* How long a process that failed waits for the launcher to read its message, in naps of 1 ms. */
+#define MAX_NAPS 500
 
 /* Variables that launchers set for each process: the number of processes and the rank. Slurm sets
  * its number in any job step, but the rank of PMIx only in one that starts processes for MPI. */
@@ -28,6 +33,8 @@ static const struct {
 };
 
 static weft_communicator *world;
+/* Where this rank prints its errors. */
+static int errors_fd = STDERR_FILENO;
 
 weft_communicator *tool_world(void)
 {
@@ -69,6 +76,19 @@ static bool all_refuse(void)
     return good;
 }
 
+/* Waits until the launcher has read the message of this rank: Open MPI's loses what is still in the
+ * pipe when it ends the processes. */
+static void wait_for_launcher(void)
+{
+    struct stat pipe;
+    int unread = 0;
+    if (fstat(errors_fd, &pipe) != 0 || !S_ISFIFO(pipe.st_mode)) return;
+    for (int i = 0; i < MAX_NAPS; i++) {
+        if (ioctl(errors_fd, FIONREAD, &unread) != 0 || unread == 0) return;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+}
+
 /* Runs when the process exits, also by a usage error. */
 static void end_world(int status, void *unused)
 {
@@ -76,8 +96,11 @@ static void end_world(int status, void *unused)
     fflush(stdout);
     bool good = status == EXIT_GOOD || status > 128 || (status == EXIT_USAGE && all_refuse());
     /* mpirun ends the processes by SIGTERM, which a command may have caught. */
-    if (!good) signal(SIGTERM, SIG_DFL);
-    weft_mpi_close(world, good ? WEFT_OK : WEFT_PEER);
+    if (!good) {
+        signal(SIGTERM, SIG_DFL);
+        wait_for_launcher();
+    }
+    weft_mpi_close(world, good ? WEFT_OK : tool_failed_by_another() ? WEFT_PEER : WEFT_IO);
 }
 
 /* Makes all ranks but 0 print nothing but errors. */
@@ -92,6 +115,7 @@ static weft_status be_quiet(weft_error *error)
         return weft_error_set(error, WEFT_IO, "/dev/null", "cannot be opened");
     setvbuf(errors, NULL, _IOLBF, 0);
     close(nowhere);
+    errors_fd = shown;
     tool_fail_as(world->rank, errors);
     return WEFT_OK;
 }
