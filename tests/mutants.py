@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Measures what the suites catch: makes mutants of weft's sources and runs the suites on each.
 
-    tests/mutants.py [-n 500] [--seed 1] [--folder FOLDER]... [-j N] [--work DIR] [--json FILE]
+    tests/mutants.py [-n 500] [--seed 1] [--skip N] [--folder FOLDER]... [-j N] [--work DIR] [--json FILE]
     tests/mutants.py --list          prints the mutants that would be drawn
     tests/mutants.py --only ID       runs one mutant and prints what the suites print
 
@@ -11,8 +11,8 @@ share of the mutants by its lines. Mutants that do not compile, or whose object 
 original's, are drawn again.
 
 The suites of a mutant are those that execute its line, as gcov says, the most specific and quickest
-first, until one fails. They run with AddressSanitizer, as in `tools/test --full`; --budget limits
-their time, in seconds of the processor. Survivors that change nothing observable are listed in
+first, until one fails. If none does, they run again with AddressSanitizer, as in `tools/test --full`;
+--budget limits the time of each, in seconds of the processor. Survivors that change nothing observable are listed in
 tests/mutants.txt with the reason, a line each as this program prints them, and do not count.
 
 Everything is built below DIR, from a copy of the files that git knows; the sources are not touched.
@@ -63,7 +63,7 @@ def places_of(job):
     finder = pathlib.Path(mutant_places.__file__).read_text()
     cache = pathlib.Path(work) / "places" / digest(finder, path, text, *commands)
     if not cache.exists():
-        os.chdir(pathlib.Path(work) / "build")
+        os.chdir(pathlib.Path(work) / mutant_builds.TRIED[0])
         found = mutant_places.find(str(pathlib.Path(work) / "source" / path), text, commands)
         cache.write_text(json.dumps([[*p[:-1], sorted(p.lines)] for p in found]))
     return path, [mutant_places.Place(*p) for p in json.loads(cache.read_text())]
@@ -82,7 +82,7 @@ def candidates(tree, folders, seed, jobs):
     """{folder: mutants in the order in which they are drawn}, and each folder's share of the lines."""
     (tree.work / "places").mkdir(exist_ok=True)
     sources = {f: paths for f, paths in tree.sources().items() if f in folders}
-    work = [(str(tree.work), p, tree.text(p), parse_arguments(tree.commands[p])) for f in sources for p in sources[f]]
+    work = [(str(tree.work), p, tree.text(p), parse_arguments(tree.commands[mutant_builds.TRIED[0]][p])) for f in sources for p in sources[f]]
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
         places = dict(pool.map(places_of, work))
     drawn, lines = {}, {}
@@ -104,61 +104,66 @@ class Trial:
         self.linker = ["-fuse-ld=" + next((l for l in ("mold", "lld", "gold") if shutil.which("ld." + l) or
                                            shutil.which(l)), "bfd")]
 
-    def mirror(self, mutant, folder):
+    def mirror(self, mutant, folder, name):
         """The sources and the build as links, so that equal code gives equal objects, names of files included."""
         tree = self.tree
         (folder / "source").mkdir()
-        (folder / "build").mkdir()
+        (folder / name).mkdir()
         for room in sorted({f.split("/")[0] for f in FOLDERS}):
             subprocess.run(["cp", "-rs", tree.source / room, folder / "source"], check=True)
-        for part in (tree.work / "build").iterdir():
-            (folder / "build" / part.name).symlink_to(part)
+        for part in (tree.work / name).iterdir():
+            (folder / name / part.name).symlink_to(part)
         (folder / "source" / mutant.path).unlink()
         (folder / "source" / mutant.path).write_text(mutant.text())
 
-    def build(self, mutant, folder):
+    def build(self, mutant, folder, name):
         """True if the program is built, or "broken" or "equal"."""
-        build, objects, differs = self.tree.work / "build", [], False
-        self.mirror(mutant, folder)
-        for output, args in self.tree.commands[mutant.path]:
+        build, objects, differs = self.tree.work / name, [], False
+        self.mirror(mutant, folder, name)
+        for output, args in self.tree.commands[name][mutant.path]:
             objects.append(str(folder / f"{len(objects)}.o"))
             command = args[:args.index("-MD")] + ["-w", "-o", objects[-1]] + args[args.index("-c"):]
-            if subprocess.run(command, cwd=folder / "build", capture_output=True).returncode != 0:
+            if subprocess.run(command, cwd=folder / name, capture_output=True).returncode != 0:
                 return "broken"
             differs |= pathlib.Path(objects[-1]).read_bytes() != (build / output).read_bytes()
-        return self.link("weft_tests", folder) or "broken" if differs else "equal"
+        return self.link("weft_tests", folder, name) or "broken" if differs else "equal"
 
-    def link(self, program, folder):
+    def link(self, program, folder, name):
         """Links a program, unless it is there. Symbols of the mutant's objects come before the library's."""
         target = str(folder / program)
         if os.path.exists(target):
             return True
-        link = list(self.tree.links[program])
+        link = list(self.tree.links[name][program])
         at = link.index("-o")
         link[at:at + 2] = ["-o", target, *self.linker, *map(str, folder.glob("*.o"))]
-        return subprocess.run(link, cwd=self.tree.work / "build", capture_output=True).returncode == 0
+        return subprocess.run(link, cwd=self.tree.work / name, capture_output=True).returncode == 0
 
     def run(self, mutant, show=False):
         """The fate of a mutant: {"fate": broken, equal, killed, timeout or survived, ...}."""
         started = time.monotonic()
-        with tempfile.TemporaryDirectory(dir=self.tree.work) as name:
-            folder = pathlib.Path(name)
-            built = self.build(mutant, folder)
-            result = {"fate": built} if built is not True else self.suites(mutant, folder, show)
+        for name in mutant_builds.TRIED:
+            with tempfile.TemporaryDirectory(dir=self.tree.work) as made:
+                folder = pathlib.Path(made)
+                built = self.build(mutant, folder, name)
+                if built is not True and name != mutant_builds.TRIED[0]:
+                    break # code that differs in the first build only
+                result = {"fate": built} if built is not True else self.suites(mutant, folder, name, show)
+            if result["fate"] != "survived":
+                break
         return dict(result, id=mutant.id, path=mutant.path, line=mutant.line, kind=mutant.place.kind,
                     before=mutant.before, after=mutant.after, seconds=round(time.monotonic() - started, 1))
 
-    def usual(self, suite):
+    def usual(self, suite, name):
         """The processor's seconds of a suite without a mutant, in the same build; None if it fails then."""
         with self.lock:
-            if suite not in self.good:
-                status, _, seconds = run_suite(self.tree.work / "build" / "tests", suite, 3600)
-                self.good[suite] = seconds if status == "passed" else None
+            if (suite, name) not in self.good:
+                status, _, seconds = run_suite(self.tree.work / name / "tests", suite, 3600)
+                self.good[suite, name] = seconds if status == "passed" else None
                 if status != "passed":
                     print(f"{suite} fails without a mutant", flush=True)
-            return self.good[suite]
+            return self.good[suite, name]
 
-    def suites(self, mutant, folder, show):
+    def suites(self, mutant, folder, name, show):
         spent, ran = 0, []
         for suite in self.coverage.suites_of(mutant.path, mutant.place.lines):
             usual = self.coverage.suites[suite]["seconds"]
@@ -166,14 +171,14 @@ class Trial:
                 continue
             spent += usual
             ran.append(suite)
-            self.link(mutant_builds.command_of(suite)[0], folder)
+            self.link(mutant_builds.command_of(suite)[0], folder, name)
             status, printed, _ = run_suite(folder, suite, 20 + 6 * usual)
             # A sanitizer may slow a suite down by more than that.
-            if status == "timeout" and self.usual(suite) is not None and self.usual(suite) > usual:
-                status, printed, _ = run_suite(folder, suite, 20 + 6 * self.usual(suite))
+            if status == "timeout" and (self.usual(suite, name) or 0) > usual:
+                status, printed, _ = run_suite(folder, suite, 20 + 6 * self.usual(suite, name))
             if show:
                 print(printed)
-            if status != "passed" and self.usual(suite) is not None:
+            if status != "passed" and self.usual(suite, name) is not None:
                 return {"fate": "killed" if status == "failed" else "timeout", "suite": suite, "suites": ran}
         return {"fate": "survived", "suites": ran}
 
@@ -185,7 +190,7 @@ class Results:
 
     def __init__(self, tree):
         self.tree, self.path = tree, tree.work / "results.jsonl"
-        self.fates, self.stamps = {}, {p: digest(tree.text(p)) for p in tree.commands if (tree.source / p).exists()}
+        self.fates, self.stamps = {}, {p: digest(tree.text(p)) for p in tree.commands[mutant_builds.TRIED[0]] if (tree.source / p).exists()}
         for line in self.path.read_text().splitlines() if self.path.exists() else []:
             fate = json.loads(line)
             if fate["stamp"] == self.stamps.get(fate["path"]):
@@ -205,8 +210,9 @@ class Results:
 
 class Campaign:
     def __init__(self, options, tree, results, drawn, shares):
-        self.options, self.tree, self.results, self.drawn = options, tree, results, drawn
+        self.options, self.tree, self.results = options, tree, results
         exact = {f: options.n * s for f, s in shares.items()}
+        self.drawn = {f: mutants[round(options.skip * shares[f]):] for f, mutants in drawn.items()}
         self.quota = {f: int(x) for f, x in exact.items()}
         for f in sorted(exact, key=lambda f: self.quota[f] - exact[f])[:options.n - sum(self.quota.values())]:
             self.quota[f] += 1
@@ -290,6 +296,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", type=int, default=500, help="mutants (default 500)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--skip", type=int, default=0, help="mutants to leave out at the beginning, which an earlier run has tried")
     parser.add_argument("--folder", action="append", choices=FOLDERS, help="only mutants of this folder")
     parser.add_argument("-j", type=int, default=os.cpu_count(), help="mutants at a time (default: processors)")
     parser.add_argument("--work", type=pathlib.Path, help="where to build, and to keep results (default: a temporary folder)")
@@ -307,13 +314,14 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     tree = mutant_builds.Tree(work)
     tree.copy()
-    tree.make("build")
+    for name in mutant_builds.TRIED:
+        tree.make(name)
     tree.load()
     drawn, shares = candidates(tree, options.folder or FOLDERS, options.seed, options.j)
     results = Results(tree)
     campaign = Campaign(options, tree, results, drawn, shares)
     if options.list:
-        for folder, mutants in drawn.items():
+        for folder, mutants in campaign.drawn.items():
             for mutant in mutants[:campaign.quota[folder]]:
                 print(f"{mutant.id} {mutant}")
         return 0

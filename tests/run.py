@@ -60,7 +60,8 @@ FULL = [
     GCC,
     Build("build-clang", clang=True, tests=["unit", "threads.sh"]),
     Build("build-asan", ["-Dbuildtype=debugoptimized", "-Db_sanitize=address,undefined", "-Db_lundef=false"]),
-    Build("build-tsan", ["-Dbuildtype=debugoptimized", "-Db_sanitize=thread", "-Db_lundef=false"], clang=True),
+    Build("build-tsan", ["-Dbuildtype=debugoptimized", "-Db_sanitize=thread", "-Db_lundef=false", "-Disa=base"],
+          clang=True),
 ]
 COVERAGE = Build("build-coverage", ["-Dbuildtype=debug", "-Db_coverage=true"])
 
@@ -125,7 +126,9 @@ def run(build, names, jobs, pattern="", prefix=""):
     """Runs tests of a folder, passing on what meson prints; returns the records of its log."""
     log = ROOT / build.folder / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
-    command = ["meson", "test", "-C", build.folder, "--no-rebuild", "--print-errorlogs", "--num-processes", str(jobs)]
+    # A limit only ends tests that hang; many run side by side.
+    command = ["meson", "test", "-C", build.folder, "--no-rebuild", "--print-errorlogs", "--num-processes", str(jobs),
+               "--timeout-multiplier", "2"]
     environment = dict(os.environ, WEFT_TEST_PATTERN=pattern)
     process = subprocess.Popen(command + names, cwd=ROOT, env=environment, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -165,6 +168,13 @@ def skips_of(record):
                     if line.strip().startswith("skipped: ") and not re.match(r"\s*skipped: \d+$", line)]
 
 
+def complaints_of(record):
+    """The lines that say why a test failed: those of its cases, or else the last ones."""
+    text = record.get("stdout") or ""
+    lines = re.findall(r"^(?:not ok|#|Bail out!).*", text, re.M)[:60]
+    return lines or (text + (record.get("stderr") or "")).splitlines()[-20:]
+
+
 def summarise(records, started):
     """Prints the longest tests, what was skipped, what failed, and a summary of all; returns the exit status."""
     def title(record):
@@ -197,9 +207,9 @@ def summarise(records, started):
         print(f"{kind:>20} {ran:6d} {ran:6d} {passed:>6} {0 if kind == 'suites' else bad:6d} {inactive:>8}")
     print(f"\nElapsed time = {time.monotonic() - started:8.3f} seconds")
     for record in failed:
-        for line in re.findall(r"^(?:not ok|#|Bail out!).*", record.get("stdout") or "", re.M)[:60]:
+        for line in complaints_of(record):
             print(f"  {line}")
-        print(f"FAILED: {title(record)}; alone: meson test -C {record['folder']} '{record['name'].split(' / ')[-1]}'")
+        print(f"FAILED: {title(record)} ({record['result'].lower()}); alone: meson test -C {record['folder']} '{record['name'].split(' / ')[-1]}'")
     return bool(failed) or not records
 
 

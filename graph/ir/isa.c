@@ -1,4 +1,5 @@
-/* The instruction set that kernels are chosen for: the processor's, limited by WEFT_ISA. */
+/* The instruction set that kernels are chosen for: the best that the processor has and weft was built
+ * for, limited by WEFT_ISA. */
 #include "ir/ir.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@ static const char *const names[WEFT_ISAS] = {"base", "v3", "v4", "v4_bf16"};
 
 static weft_isa detect(void)
 {
-#if defined(__x86_64__)
+#ifdef WEFT_KERNEL_X86
     __builtin_cpu_init();
     bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
               __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");

@@ -10,7 +10,7 @@ mkdir -p project/subprojects
 ln -s "$source" project/subprojects/weft
 awk '/^```c$/ { on = 1; next } /^```$/ { if (on) exit } on' "$source/README.md" >project/first.c
 awk '/^```meson$/ { on = 1; next } /^```$/ { if (on) exit } on' "$source/docs/install.md" >project/meson.build
-meson setup project/build project --force-fallback-for=weft >log 2>&1 || { tail -n 20 log; exit 1; }
+meson setup project/build project --force-fallback-for=weft -Dweft:isa=base >log 2>&1 || { tail -n 20 log; exit 1; }
 meson compile -C project/build first >log 2>&1 || { tail -n 20 log; exit 1; }
 for part in tools tests; do
     if ninja -C project/build -t targets all | grep "^subprojects/weft/$part/"; then

@@ -19,7 +19,9 @@ FOLDERS = ["graph", "ops", "autograd", "models/training", "models/onnx", "models
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 OPTIONS = ["--buildtype=release", "-Doptimization=1", "-Dwerror=false", "-Dwarning_level=0", "-Ddefault_library=static",
            "-Dmpi=disabled", "-Dwatch=disabled", "-Dgraphviz=disabled", "-Dman=disabled", "-Db_lundef=false"]
-BUILDS = {"build": ["-Db_sanitize=address"], "coverage": ["-Db_coverage=true", "-Dc_args=-O1"]}
+# A mutant that the suites accept in the first build, which is quick, is tried in the second.
+TRIED = ["plain", "sanitized"]
+BUILDS = {"plain": ["-Dc_args=-O1"], "sanitized": ["-Db_sanitize=address"], "coverage": ["-Db_coverage=true", "-Dc_args=-O1"]}
 # Suites are of weft_tests, and these.
 PROGRAMS = {"onnx_cases": ["onnx_conformance", "--at-least", "1004"],
             "newer_onnx_cases": ["onnx_conformance", "--at-least", "65", f"{ROOT}/tests/golden/onnx"]}
@@ -46,7 +48,7 @@ def digest(*texts):
 # ---- The copy and its builds ----
 
 class Tree:
-    """A copy of the sources, its build with a sanitizer, and one that counts lines."""
+    """A copy of the sources, its builds, and one that counts lines."""
 
     def __init__(self, work):
         self.work, self.source = work, work / "source"
@@ -68,29 +70,31 @@ class Tree:
         call(["ninja", *(f"tests/{t}" for t in TARGETS)], folder)
 
     def load(self):
-        """Commands that compile the files, by file, and those that link the programs."""
-        build = self.work / "build"
+        """Commands that compile the files, by build and file, and those that link the programs."""
         best = best_isa()
-        self.commands = collections.defaultdict(list)
-        for entry in json.loads((build / "compile_commands.json").read_text()):
-            path = os.path.normpath(build / entry["file"])
-            isa = re.search(r"-DWEFT_KERNEL_ISA=(\S+)", entry["command"])
-            if not isa or isa[1] in best:
-                args = [a for a in shlex.split(entry["command"]) if a != "ccache"]
-                self.commands[os.path.relpath(path, self.source)].append((entry["output"], args))
-        self.links = {t: shlex.split(call(["ninja", "-t", "commands", f"tests/{t}"], build).splitlines()[-1])
-                      for t in TARGETS}
-        self.suites = re.findall(r"X\((\w+)\)", (build / "tests" / "suites.h").read_text()) + list(PROGRAMS)
+        self.commands = {name: collections.defaultdict(list) for name in TRIED}
+        self.links = {}
+        for name in TRIED:
+            build = self.work / name
+            for entry in json.loads((build / "compile_commands.json").read_text()):
+                path = os.path.normpath(build / entry["file"])
+                isa = re.search(r"-DWEFT_KERNEL_ISA=(\S+)", entry["command"])
+                if not isa or isa[1] in best:
+                    args = [a for a in shlex.split(entry["command"]) if a != "ccache"]
+                    self.commands[name][os.path.relpath(path, self.source)].append((entry["output"], args))
+            self.links[name] = {t: shlex.split(call(["ninja", "-t", "commands", f"tests/{t}"], build).splitlines()[-1])
+                                for t in TARGETS}
+        self.suites = re.findall(r"X\((\w+)\)", (self.work / TRIED[0] / "tests" / "suites.h").read_text()) + list(PROGRAMS)
         # It runs every allocation's failure, for two minutes with a sanitizer, and looks at no results.
         self.suites.remove("memory")
 
     def sources(self):
         """The files that are mutated, by folder."""
-        return {f: sorted(p for p in self.commands if p.startswith(f + "/")) for f in FOLDERS}
+        return {f: sorted(p for p in self.commands[TRIED[0]] if p.startswith(f + "/")) for f in FOLDERS}
 
     def objects(self):
         """Those that are compiled from the files that are mutated."""
-        return [o for paths in self.sources().values() for p in paths for o, _ in self.commands[p]]
+        return [o for paths in self.sources().values() for p in paths for o, _ in self.commands[TRIED[0]][p]]
 
     def text(self, path):
         return (self.source / path).read_bytes().decode()
