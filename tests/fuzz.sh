@@ -45,8 +45,8 @@ for kind in "${kinds[@]}"; do
         continue
     fi
     mkdir -p "$work/$kind"
-    # An input may take 10 seconds and 2 GB, and one allocation half a GB.
-    if "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 \
+    # An input may take 30 seconds on a busy machine and 2 GB, and one allocation half a GB.
+    if "$fuzzer" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 -malloc_limit_mb=512 \
         -max_len=4096 -print_final_stats=1 \
         -artifact_prefix="build-fuzz/findings/$kind-" "$work/$kind" "tests/fuzz/corpus/$kind" \
         >"$work/log" 2>&1; then
