@@ -4,6 +4,7 @@
 
 #include <weft/decode.h>
 #include <weft/measure.h>
+#include <weft/pipeline.h>
 #include <weft/train.h>
 
 #include <math.h>
@@ -86,6 +87,15 @@ static weft_value got[4];
     X(weft_cast(g, v.x, (weft_dtype)9), BAD_DTYPE, "at/cast", "dtype 9")                           \
     X(weft_einsum(g, NULL, v.x, v.x), BAD_ARGUMENT, "at/einsum", "NULL")                           \
     X(weft_einsum(g, "ij,jk->ik", v.x, v.x), BAD_SHAPE, "at/einsum", NULL)                         \
+    X(weft_einsum(g, "ii,jk->ik", v.x, v.x), BAD_ARGUMENT, "at/einsum", "'i'")                     \
+    X(weft_einsum(g, "i?,jk->ik", v.x, v.x), BAD_ARGUMENT, "at/einsum", "expected ','")            \
+    X(weft_einsum(g, "ij,jjk->ik", v.x, v.x), BAD_ARGUMENT, "at/einsum", "'j'")                    \
+    X(weft_einsum(g, "ij,jk-ik", v.x, v.x), BAD_ARGUMENT, "at/einsum", "expected '->'")            \
+    X(weft_einsum(g, "ij,jk+>ik", v.x, v.x), BAD_ARGUMENT, "at/einsum", "expected '->'")           \
+    X(weft_einsum(g, "ij,jk->ikk", v.x, v.x), BAD_ARGUMENT, "at/einsum", "'k'")                    \
+    X(weft_einsum(g, "ij,jk->ik.", v.x, v.x), BAD_ARGUMENT, "at/einsum", "unexpected '.'")         \
+    X(weft_einsum(g, "abcdefghi,jk->ik", v.x, v.x), BAD_ARGUMENT, "at/einsum", "more than 8")      \
+    X(weft_einsum(g, "ij,ik->jz", v.x, v.x), BAD_ARGUMENT, "at/einsum", "z")                       \
     X(weft_sdpa(g, v.x, v.x, v.x, NULL), BAD_SHAPE, "at/sdpa", NULL)                               \
     X(weft_layer_norm(g, v.x, v.flat, v.none, 1e-5), BAD_DTYPE, "at/layer_norm",                   \
       "gamma \"flat\" must be f32 like x \"x\"")                                                   \
@@ -296,6 +306,12 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_pack(NULL, 1, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                               \
     X(weft_pack((&(weft_pack_item){5, 5, 1, 0}), 1, NULL, &packed, e), BAD_ARGUMENT, NULL, "5")    \
     X(weft_graph_dot(g, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                                \
+    X(weft_exchange_wait(NULL, NULL, e), BAD_ARGUMENT, "weft_exchange_wait", "NULL")               \
+    X(weft_gather_all(NULL, &n, sizeof n, &n, e), BAD_ARGUMENT, "weft_gather_all", "NULL")         \
+    X(weft_stage_new(g, NULL, 0, false, (weft_ranks){.size = 2}, e), BAD_ARGUMENT,                 \
+      "weft_stage_new", "no targets")                                                              \
+    X(weft_stage_new_like(g, &v.x, 1, false, NULL, e), BAD_ARGUMENT, "weft_stage_new_like",        \
+      "NULL")                                                                                      \
     X(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, e), BAD_ARGUMENT, NULL,      \
       "NULL")                                                                                      \
     X(weft_profile_trace(NULL, stderr, e), BAD_ARGUMENT, NULL, "NULL")                             \
@@ -421,6 +437,19 @@ static void test_session_calls(void)
     weft_graph_free(theirs);
 }
 
+/* Each status has a text of its own; a number that is none has one as well. */
+static void test_texts(void)
+{
+    for (int i = 0; i < 64; i++)
+        for (int k = 0; k < i; k++) {
+            const char *a = weft_status_text((weft_status)i), *b = weft_status_text((weft_status)k);
+            const bool known = strcmp(a, "unknown status") != 0;
+            CU_ASSERT_TRUE(a[0] && (strcmp(a, b) != 0 || !known));
+        }
+    CU_ASSERT_STRING_EQUAL(weft_status_text(WEFT_NO_MEMORY), "out of memory");
+    CU_ASSERT_STRING_EQUAL(weft_status_text((weft_status)-1), "unknown status");
+}
+
 /* A record holds the first error, and always has a place. */
 static void test_record(void)
 {
@@ -450,6 +479,7 @@ void errors_tests(void)
 {
     CU_pSuite suite = CU_add_suite("errors", NULL, NULL);
     CU_add_test(suite, "records", test_record);
+    CU_add_test(suite, "texts of statuses", test_texts);
     CU_add_test(suite, "builders", test_builders);
     CU_add_test(suite, "ops on what they do not take", test_ops);
     CU_add_test(suite, "calls with an error to fill", test_calls);

@@ -53,7 +53,7 @@ static void expect_harmless(const null_call *c, bool with_graph)
     const pid_t child = fork();
     if (!child) {
         weft_graph *graph = with_graph ? weft_graph_new() : NULL;
-        _exit(call_with(c, graph));
+        test_exit(call_with(c, graph));
     }
     CU_ASSERT_FATAL(child > 0 && waitpid(child, &end, 0) == child);
     if (WIFEXITED(end) && WEXITSTATUS(end) == GOOD) return;

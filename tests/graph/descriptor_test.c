@@ -37,6 +37,11 @@ static bool alias_same(const void *attr, const weft_type *in, const weft_layout 
 static const weft_attr_field fields[] = {{"factor", WEFT_ATTR_DOUBLE, 0}, {NULL, WEFT_ATTR_INT, 0}};
 
 /* Complete but for what follows, which overrides. */
+static void vjp_same(weft_vjp *v)
+{
+    v->grad_in[0] = v->grad_out[0];
+}
+
 #define COPY                                                                                       \
     .name = "copy", .min_in = 1, .max_in = 1, .n_out = 1, .infer = infer_same,                     \
     .kernel = {{kernel_copy}}, .gradient = WEFT_GRADIENT_NONE
@@ -61,6 +66,8 @@ static const struct {
     {{COPY, .takes = (weft_takes)9}, WEFT_BAD_ARGUMENT, "takes"},
     {{COPY, .gradient = (weft_gradient)9}, WEFT_BAD_ARGUMENT, "gradient"},
     {{COPY, .n_samples = 1}, WEFT_BAD_ARGUMENT, "samples"},
+    {{COPY, .exchanges = true}, WEFT_BAD_ARGUMENT, "does not declare can_fail"},
+    {{COPY, .vjp = vjp_same}, WEFT_BAD_ARGUMENT, "declares that there is no gradient"},
     {{COPY, .alias = alias_same}, WEFT_BAD_ARGUMENT, "kernel"},
     {{COPY, .kernel = {{NULL}}, .alias = alias_same, .n_out = 2}, WEFT_BAD_ARGUMENT, "view"},
     {{COPY, .kernel = {{NULL}}, .alias = alias_same, .min_in = 0}, WEFT_BAD_ARGUMENT, "view"},

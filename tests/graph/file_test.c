@@ -144,7 +144,7 @@ static void test_many_writers(void)
     fflush(NULL);
     for (int i = 0; i < 2; i++) {
         processes[i] = fork();
-        if (processes[i] == 0) _exit(save_often(i) != 0);
+        if (processes[i] == 0) test_exit(save_often(i) != 0);
         CU_ASSERT_TRUE_FATAL(processes[i] > 0);
     }
     for (int i = 0; i < 2; i++) {
@@ -179,7 +179,7 @@ static int save_within_seconds(const char *to, unsigned seconds)
     CU_ASSERT_TRUE_FATAL(pid >= 0);
     if (pid == 0) {
         alarm(seconds);
-        _exit((int)weft_params_save(one_tensor(), to, NULL, NULL));
+        test_exit((int)weft_params_save(one_tensor(), to, NULL, NULL));
     }
     waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -381,10 +381,10 @@ static pid_t begin_in_child(void)
     pid_t pid = fork();
     if (pid == 0) {
         file_writer w;
-        if (!file_begin(&w, path)) _exit(1);
+        if (!file_begin(&w, path)) test_exit(1);
         file_write(&w, "half", 4);
         raise(SIGSTOP);
-        _exit(!file_commit(&w));
+        test_exit(!file_commit(&w));
     }
     CU_ASSERT_TRUE_FATAL(pid > 0);
     CU_ASSERT_EQUAL_FATAL(waitpid(pid, &status, WUNTRACED), pid);

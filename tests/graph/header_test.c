@@ -142,14 +142,14 @@ static void test_little_memory(void)
         if (pid == 0) {
             FILE *statm = fopen("/proc/self/statm", "r");
             unsigned long pages = 0;
-            if (!statm || fscanf(statm, "%lu", &pages) != 1) _exit(2);
+            if (!statm || fscanf(statm, "%lu", &pages) != 1) test_exit(2);
             rlim_t limit = pages * (rlim_t)sysconf(_SC_PAGESIZE) + 200000000;
             setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit});
             weft_error error = {0};
             weft_status was = weft_params_load(weft_params_new(), path, &error);
             bool good = was == WEFT_BAD_FILE && strstr(error.message, files[i].message);
             if (!good) fprintf(stderr, "\n    %s: %s\n", weft_status_text(was), error.message);
-            _exit(!good);
+            test_exit(!good);
         }
         waitpid(pid, &status, 0);
         CU_ASSERT_EQUAL(status, 0);

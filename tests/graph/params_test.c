@@ -354,6 +354,36 @@ static void test_init(void)
 }
 
 /* The standard deviation, or of a uniform distribution the bound, of 40,000 numbers or more. */
+/* States of few bits; numbers outside a dtype's range become its ends. */
+static void test_init_narrow(void)
+{
+    static const struct {
+        weft_init init;
+        uint16_t bf16;
+        uint8_t u8;
+        int32_t i32;
+    } rows[] = {{{WEFT_INIT_CONSTANT, 3, 0}, 0x4040, 3, 3},
+                {{WEFT_INIT_NORMAL, -1e20, 0}, 0xE0AD, 0, INT32_MIN},
+                {{WEFT_INIT_NORMAL, 1e20, 0}, 0x60AD, UINT8_MAX, INT32_MAX}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        weft_graph *g = weft_graph_new();
+        weft_params *p = weft_params_new();
+        weft_tensor narrow, bytes, whole;
+        weft_state(g, "narrow", WEFT_BF16, WEFT_SHAPE(3), rows[i].init);
+        weft_state(g, "bytes", WEFT_U8, WEFT_SHAPE(3), rows[i].init);
+        weft_state(g, "whole", WEFT_I32, WEFT_SHAPE(3), rows[i].init);
+        CU_ASSERT_EQUAL_FATAL(weft_params_init(p, g, 7, NULL), WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_params_get(p, "narrow", &narrow) &&
+                             weft_params_get(p, "bytes", &bytes) &&
+                             weft_params_get(p, "whole", &whole));
+        CU_ASSERT_EQUAL(((uint16_t *)narrow.data)[2], rows[i].bf16);
+        CU_ASSERT_EQUAL(((uint8_t *)bytes.data)[2], rows[i].u8);
+        CU_ASSERT_EQUAL(((int32_t *)whole.data)[2], rows[i].i32);
+        weft_params_free(p);
+        weft_graph_free(g);
+    }
+}
+
 static double spread_of(weft_init_kind kind, weft_shape shape, bool uniform)
 {
     weft_graph *g = weft_graph_new();
@@ -455,4 +485,5 @@ void params_tests(void)
     CU_add_test(suite, "reserved name", test_reserved_name);
     CU_add_test(suite, "read-only folder", test_read_only_folder);
     CU_add_test(suite, "first contents", test_init);
+    CU_add_test(suite, "first contents of narrow states", test_init_narrow);
 }

@@ -69,6 +69,13 @@ static void test_text(void)
         strstr(text, "\nnet                         f32 [2, 4]                      3500"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "\nbackward pass "));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "\nupdates "));
+    CU_ASSERT_PTR_NULL(strstr(text, "not trainable"));
+    weft_graph_free(g);
+    g = weft_graph_new();
+    weft_relu(g, weft_state(g, "mean", WEFT_F64, WEFT_SHAPE(5), WEFT_INIT_ZEROS));
+    print(g, NULL);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(text, "\nother states                 5   40 B, not trainable\n"));
     weft_graph_free(g);
 }
 

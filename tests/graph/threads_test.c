@@ -152,7 +152,7 @@ static bool in_child(bool (*action)(rig *r), rig *r)
     pid_t child = fork();
     if (!child) {
         alarm(SECONDS);
-        _exit(!action(r));
+        test_exit(!action(r));
     }
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }

@@ -379,6 +379,10 @@ static void test_errors(void)
     s = weft_param(g, "p", WEFT_F32, two, WEFT_INIT_ZEROS);
     CU_ASSERT_FALSE(weft_track(g, s, weft_fill(g, WEFT_F32, two, 1), 0.5));
     refused(g, WEFT_BAD_ARGUMENT, "is a trainable parameter");
+    BEGIN;
+    s = weft_input(g, "x", WEFT_F32, two);
+    CU_ASSERT_FALSE(weft_track(g, s, s, 0.5));
+    refused(g, WEFT_BAD_ARGUMENT, "the value is not a state of this graph");
     CU_ASSERT_FALSE(weft_track(NULL, s, s, 0.5));
     CU_ASSERT_EQUAL(weft_graph_tracked(NULL, NULL, 0), 0);
 #undef BEGIN

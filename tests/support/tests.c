@@ -5,6 +5,19 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#ifdef WEFT_COVERAGE
+void __gcov_dump(void);
+#endif
+
+void test_exit(int status)
+{
+#ifdef WEFT_COVERAGE
+    __gcov_dump();
+#endif
+    _exit(status);
+}
 
 typedef struct small_thread {
     void (*run)(void *data);

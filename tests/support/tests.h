@@ -18,6 +18,9 @@ TEST_SUITES(TEST_DECLARE)
 /* Says that a test, or a part of it, cannot run here and why; counted and listed at the end. */
 void test_skip(const char *what, const char *reason);
 
+/* Ends a child process of a test, which reports the lines that it ran where they are counted. */
+_Noreturn void test_exit(int status);
+
 /* Whether n elements have the same bits. If not, prints a line with the first that differs (its
  * index, and both values in decimal and hexadecimal) and how many differ. */
 bool test_same_bits(const char *what, weft_dtype dtype, const void *got, const void *wanted,
