@@ -10,12 +10,10 @@
 #include <unistd.h>
 
 /* Two runs of the outputs of a file, [count] floats each. */
-static void run_file_twice(arena *p, written_graph *g, size_t n_outputs, size_t count, float *first,
-                           float *second)
+static void run_twice(weft_onnx *m, size_t n_outputs, size_t count, float *first, float *second)
 {
     weft_error error = {0};
     weft_value in[1], out[4];
-    weft_onnx *m = must_load_written(p, g, 17, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *graph = weft_graph_new();
     CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, graph, 0, in, out), WEFT_OK);
@@ -34,6 +32,12 @@ static void run_file_twice(arena *p, written_graph *g, size_t n_outputs, size_t 
     weft_params_free(params);
     weft_graph_free(graph);
     weft_onnx_free(m);
+}
+
+static void run_file_twice(arena *p, written_graph *g, size_t n_outputs, size_t count, float *first,
+                           float *second)
+{
+    run_twice(must_load_written(p, g, 17, NULL), n_outputs, count, first, second);
 }
 
 enum { DRAWN = 4000 };
@@ -79,6 +83,32 @@ static void test_draws(void)
         CU_ASSERT_NOT_EQUAL(memcmp(x, second + k * DRAWN, sizeof(float[DRAWN])), 0);
     }
     arena_free(&p);
+}
+
+/* Random ops of a graph become nodes of ONNX, which draw numbers of the same distributions. */
+static void test_export(void)
+{
+    static float first[3 * DRAWN], second[3 * DRAWN];
+    static const float mean[3] = {3, -1, 0.25}, deviation[3] = {0.577f, 2, 0.433f};
+    const weft_shape shape = WEFT_SHAPE(DRAWN);
+    weft_error error = {0};
+    char path[] = "/tmp/weft-random-XXXXXX";
+    const int file = mkstemp(path);
+    CU_ASSERT_FATAL(file >= 0 && close(file) == 0);
+    weft_graph *g = weft_graph_new();
+    const weft_value out[3] = {weft_random_uniform(g, WEFT_F32, shape, 2, 4),
+                               weft_random_normal(g, WEFT_F32, shape, -1, 2),
+                               weft_bernoulli(g, weft_fill(g, WEFT_F32, shape, 0.25))};
+    CU_ASSERT_EQUAL(weft_onnx_save(path, g, out, 3, NULL, NULL, &error), WEFT_OK);
+    run_twice(weft_onnx_load(path, NULL, &error), 3, DRAWN, first, second);
+    for (int k = 0; k < 3; k++) {
+        const float *x = first + k * DRAWN;
+        CU_ASSERT_TRUE(fabs(mean_of(x) - (double)mean[k]) < 0.08 * (double)deviation[k]);
+        CU_ASSERT_NOT_EQUAL(memcmp(x, second + k * DRAWN, sizeof(float[DRAWN])), 0);
+    }
+    for (int i = 0; i < DRAWN; i++) CU_ASSERT_TRUE(first[i] >= 2 && first[i] < 4);
+    weft_graph_free(g);
+    unlink(path);
 }
 
 /* Dropout as the file asks for it: with the mask, elements are dropped where it is false. */
@@ -154,6 +184,7 @@ void onnx_random_tests(void)
 {
     CU_pSuite suite = CU_add_suite("onnx_random", NULL, NULL);
     CU_add_test(suite, "random numbers", test_draws);
+    CU_add_test(suite, "random numbers of an exported graph", test_export);
     CU_add_test(suite, "dropout as the file asks", test_dropout);
     CU_add_test(suite, "the largest elements", test_top_k);
     CU_add_test(suite, "one mel bin", test_mel_bin);
