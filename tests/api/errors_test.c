@@ -79,6 +79,9 @@ static weft_value got[4];
     X(weft_concat(g, NULL, 0, 0), BAD_ARGUMENT, "at/concat", "at least 1")                         \
     X(weft_stack(g, NULL, 0, 0), BAD_ARGUMENT, "at/stack", "no values")                            \
     X(weft_pad(g, v.x, NULL, NULL, 0), BAD_ARGUMENT, "at/pad", "NULL")                             \
+    X(weft_pad(g, v.x, (int64_t[]){-1, 0}, (int64_t[]){0, 0}, 0), BAD_ARGUMENT, "at/pad",          \
+      "out of range")                                                                              \
+    X(weft_sum(g, v.x, WEFT_AXES(0, 0), false), BAD_ARGUMENT, "at/sum", "named twice")             \
     X(weft_tril(g, v.flat, 0), BAD_SHAPE, "at/tril", "rank 2 or more")                             \
     X(weft_embedding(g, v.x, v.flat, -1), BAD_DTYPE, "at/embedding", "indices \"flat\"")           \
     X(weft_embedding(g, v.flat, v.ids, -1), BAD_SHAPE, "at/embedding", "[rows, features]")         \

@@ -570,6 +570,62 @@ static void test_fold_conv_fixed(void)
     }
 }
 
+/* ---- channels_last ---- */
+
+/* The bits of a convolution of two others that are joined along `axis`; *joined is the axis along
+ * which the plan joins them. */
+static void run_joined(int axis, const char *skip, float *out, size_t n, int *joined)
+{
+    weft_error error = {0};
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    const weft_init normal = {WEFT_INIT_NORMAL, 0, 1};
+    const weft_conv_options around = {.pad_begin = {1, 1}, .pad_end = {1, 1}};
+    const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, 4, 6, 6));
+    weft_value both[2];
+    for (int i = 0; i < 2; i++) {
+        const weft_value w = weft_param(g, i ? "b" : "a", WEFT_F32, WEFT_SHAPE(8, 4, 3, 3), normal);
+        both[i] = weft_relu(g, weft_conv(g, x, w, WEFT_NO_VALUE, &around));
+    }
+    const weft_value y = weft_concat(g, both, 2, axis);
+    const weft_value w =
+        weft_param(g, "c", WEFT_F32, WEFT_SHAPE(5, axis == 1 ? 16 : 8, 3, 3), normal);
+    const weft_value z = weft_conv(g, y, w, WEFT_NO_VALUE, &around);
+    const weft_plan_options options = {.skip = skip, .fixed_states = true, .verify = true};
+    weft_plan *plan = weft_plan_new(g, &z, 1, &options, &error);
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 5, &error), WEFT_OK);
+    weft_session *s = weft_session_new(plan, params, NULL, &error);
+    float in[4 * 36];
+    for (int i = 0; i < 4 * 36; i++) in[i] = sinf((float)i);
+    CU_ASSERT_TRUE_FATAL(s && weft_feed(s, x, in, sizeof in) == WEFT_OK && weft_run(s) == WEFT_OK &&
+                         weft_fetch(s, z, out, n * sizeof *out) == WEFT_OK);
+    const weft_graph *planned = weft_plan_graph(plan);
+    *joined = -1;
+    for (size_t i = 0; i < weft_graph_node_count(planned); i++) {
+        const weft_node_info node = weft_graph_node(planned, i);
+        if (!strcmp(node.op->name, "concat")) *joined = *(const int32_t *)node.attr;
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(g);
+}
+
+/* Channels that are joined stay innermost; rows that are joined go back to their layout. */
+static void test_channels_joined(void)
+{
+    static float got[2][5 * 12 * 6];
+    for (int axis = 1; axis <= 2; axis++) {
+        const size_t n = axis == 1 ? 5 * 36 : 5 * 72;
+        int with, without;
+        run_joined(axis, NULL, got[0], n, &with);
+        run_joined(axis, "channels_last", got[1], n, &without);
+        EXPECT_SAME_BITS(WEFT_F32, got[0], got[1], n);
+        CU_ASSERT_EQUAL(without, axis);
+        if (!skipped("channels_last")) CU_ASSERT_EQUAL(with, axis == 1 ? 3 : axis);
+    }
+}
+
 /* ---- reuse_dropout ---- */
 
 /* Bits of a gradient, and in *from_dropout whether a relu_grad of the plan reads a dropout. */
@@ -642,5 +698,6 @@ void pass_tests(void)
     CU_add_test(suite, "a sum of slices, products and others", test_mixed_sum);
     CU_add_test(suite, "scales and shifts move into a convolution", test_fold_conv);
     CU_add_test(suite, "fixed scales move into fixed weights", test_fold_conv_fixed);
+    CU_add_test(suite, "joined channels stay innermost", test_channels_joined);
     CU_add_test(suite, "relu's gradient reads a dropout behind relu", test_reuse_dropout);
 }
