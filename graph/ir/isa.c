@@ -1,5 +1,5 @@
-/* The instruction set that kernels are chosen for: the best that the processor has and weft was built
- * for, limited by WEFT_ISA. */
+/* The instruction set that kernels are chosen for: the best that the processor has and weft was
+ * built for, limited by WEFT_ISA. */
 #include "ir/ir.h"
 
 #include <stdlib.h>
