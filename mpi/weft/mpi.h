@@ -20,11 +20,11 @@ extern "C" {
  * fails. */
 WEFT_API weft_status weft_mpi_open(weft_communicator **world, weft_error *error);
 /* Frees it, after those split from it, and ends MPI if weft_mpi_open began it; NULL is accepted.
- * `status` is how this process ends. Unless it is WEFT_OK, all processes end: if each of them closes
- * the world within a few seconds, MPI ends as usual and this call returns; otherwise MPI ends them
- * with exit status 1, and it does not return. WEFT_PEER means that another process failed first and
- * has notified all others; any other error makes their exchanges fail. If the program began MPI,
- * ending it is left to the program.
+ * `status` is how this process ends. Unless it is WEFT_OK, all processes end: if each of them
+ * closes the world within a few seconds, MPI ends as usual and this call returns; otherwise MPI
+ * ends them with exit status 1, and it does not return. WEFT_PEER means that another process failed
+ * first and has notified all others; any other error makes their exchanges fail. If the program
+ * began MPI, ending it is left to the program.
  *
  * After an exchange has failed, MPI may still read what it could not cancel. So close the world
  * with an error before freeing what was sent. */
