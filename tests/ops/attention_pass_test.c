@@ -32,6 +32,8 @@ typedef enum form {
     SMALL_NUMBERS, /* + a constant whose numbers are not that large */
     ROW_UNSEEN,    /* + a constant with a row of -1e38 */
     SOFT,          /* + where(seen, 0, -5) */
+    UNLIKE,        /* zeros where the weights differ from the scores, which is no search for NaNs */
+    UNLIKE_FIRST,  /* the same, the scores first */
     FORMS
 } form;
 
@@ -78,6 +80,10 @@ static weft_value attention(weft_graph *g, form f, weft_value q, weft_value k, w
     if (f == SEEN || f == UNSEEN_FIRST) {
         const weft_value nan = weft_logical_not(g, weft_equal(g, weights, weights));
         weights = weft_where(g, nan, number(g, 0), weights);
+    }
+    if (f == UNLIKE || f == UNLIKE_FIRST) {
+        const weft_value same = f == UNLIKE ? weft_equal(g, weights, s) : weft_equal(g, s, weights);
+        weights = weft_where(g, weft_logical_not(g, same), number(g, 0), weights);
     }
     return weft_matmul(g, weights, v);
 }
