@@ -34,6 +34,8 @@ typedef enum form {
     SOFT,          /* + where(seen, 0, -5) */
     UNLIKE,        /* zeros where the weights differ from the scores, which is no search for NaNs */
     UNLIKE_FIRST,  /* the same, the scores first */
+    SHARED_KEYS,   /* one head of keys and values */
+    SHARED_VALUES, /* one head of values */
     FORMS
 } form;
 
@@ -136,8 +138,10 @@ static void inputs(weft_graph *g, form f, weft_value in[4])
 {
     const int64_t heads = f == SINGLE_HEAD_MASK ? 1 : HEADS;
     in[0] = weft_input(g, "q", WEFT_F64, WEFT_SHAPE(BATCH, HEADS, QUERIES, WIDTH));
-    in[1] = weft_input(g, "k", WEFT_F64, WEFT_SHAPE(BATCH, HEADS, KEYS, WIDTH));
-    in[2] = weft_input(g, "v", WEFT_F64, WEFT_SHAPE(BATCH, HEADS, KEYS, WIDTH));
+    in[1] =
+        weft_input(g, "k", WEFT_F64, WEFT_SHAPE(BATCH, f == SHARED_KEYS ? 1 : HEADS, KEYS, WIDTH));
+    in[2] =
+        weft_input(g, "v", WEFT_F64, WEFT_SHAPE(BATCH, f >= SHARED_KEYS ? 1 : HEADS, KEYS, WIDTH));
     in[3] = weft_input(g, "seen", WEFT_BOOL, WEFT_SHAPE(1, heads, QUERIES, KEYS));
 }
 
