@@ -128,8 +128,24 @@ static void test_picture(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     CU_ASSERT_EQUAL(weft_profile_dot(p, file, NULL), WEFT_OK);
     fclose(file);
-    for (const char *at = text; (at = strstr(at, " ms, ")); at++) marked++;
+    double printed = 0, measured = 0;
+    for (const char *at = text; (at = strstr(at, " ms, ")); at++) {
+        const char *number = at;
+        while (number > text && strchr("0123456789.e+-", number[-1])) number--;
+        printed += strtod(number, NULL);
+        marked++;
+    }
     CU_ASSERT_EQUAL(marked, computing_nodes(weft_plan_graph(b.plan)));
+    weft_profile_row *rows;
+    size_t n = 0;
+    CU_ASSERT_EQUAL_FATAL(weft_profile_rows(p, WEFT_PROFILE_BY_NODE, 0, NULL, &rows, &n, NULL),
+                          WEFT_OK);
+    for (size_t i = 0; i < n; i++) measured += rows[i].compute_seconds + rows[i].waiting_seconds;
+    weft_profile_free_rows(rows);
+    const weft_profile_totals total = weft_profile_get_totals(p);
+    measured *= 1e3 / ((double)total.runs * total.threads);
+    /* Each is printed with four digits. */
+    CU_ASSERT_DOUBLE_EQUAL(printed, measured, 1e-3 * measured);
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "fillcolor=\"#ff4141\"")); /* the longest */
     free(text);
     bench_close(&b);
