@@ -140,6 +140,7 @@ static void test_guesses(void)
     char longest[200] = "";
     expect_guess("trian", "; did you mean \"train\"?");
     expect_guess("trai", "; did you mean \"train\"?");
+    expect_guess("ru", "; did you mean \"run\"?");
     expect_guess("rnu", "; did you mean \"run\"?");
     expect_guess("transformr", "; did you mean \"transformer\"?");
     expect_guess("trasnlaet", "; did you mean \"translate\"?");

@@ -604,10 +604,40 @@ static void test_refusals(void)
     }
 }
 
+/* Each score costs two products and an exponential, and half of them with `causal`; operands and
+ * results are read and written once. */
+static void test_cost(void)
+{
+    weft_graph *g = weft_graph_new();
+    const weft_value q = weft_input(g, "q", WEFT_F32, WEFT_SHAPE(2, 5, 3, 4));
+    const weft_value k = weft_input(g, "k", WEFT_F32, WEFT_SHAPE(2, 7, 3, 4));
+    const weft_value v = weft_input(g, "v", WEFT_F32, WEFT_SHAPE(2, 7, 3, 6));
+    const double scores = 2 * 3 * 5 * 7, flops = scores * (2 * 4 + 2 * 6 + 14);
+    for (int causal = 0; causal < 2; causal++) {
+        weft_cost cost;
+        const weft_value y = weft_sdpa(g, q, k, v, &(weft_sdpa_options){.causal = causal});
+        const size_t index = weft_producer(g, y);
+        CU_ASSERT_EQUAL_FATAL(weft_node_cost(g, index, &cost), WEFT_OK);
+        CU_ASSERT_EQUAL(cost.flops, causal ? flops / 2 : flops);
+        double bytes = 0;
+        const weft_value in[3] = {q, k, v};
+        for (int i = 0; i < 3; i++)
+            bytes += (double)weft_tensor_bytes(WEFT_F32, weft_shape_of(g, in[i]));
+        const weft_node_info node = weft_graph_node(g, index);
+        for (uint32_t i = 0; i < node.op->n_out; i++) {
+            const weft_value out = weft_value_from_id(g, node.first_out + i);
+            bytes += (double)weft_tensor_bytes(weft_dtype_of(g, out), weft_shape_of(g, out));
+        }
+        CU_ASSERT_EQUAL(cost.bytes, bytes);
+    }
+    weft_graph_free(g);
+}
+
 void attention_tests(void)
 {
     CU_pSuite suite = CU_add_suite("attention", NULL, NULL);
     CU_add_test(suite, "f64 equals plain ops, with gradients", test_f64);
+    CU_add_test(suite, "cost", test_cost);
     CU_add_test(suite, "f32 equals plain ops, with gradients", test_f32);
     CU_add_test(suite, "same bits at 1, 2, 3, 4, 8 threads", test_threads);
     CU_add_test(suite, "queries that may attend nowhere", test_dead_rows);
