@@ -85,8 +85,6 @@ class Tree:
             self.links[name] = {t: shlex.split(call(["ninja", "-t", "commands", f"tests/{t}"], build).splitlines()[-1])
                                 for t in TARGETS}
         self.suites = re.findall(r"X\((\w+)\)", (self.work / TRIED[0] / "tests" / "suites.h").read_text()) + list(PROGRAMS)
-        # It runs every allocation's failure, for two minutes with a sanitizer, and looks at no results.
-        self.suites.remove("memory")
 
     def sources(self):
         """The files that are mutated, by folder."""
