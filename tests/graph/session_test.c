@@ -285,6 +285,16 @@ static void test_overwritten(void)
     CU_ASSERT_EQUAL(weft_feed(s, d.x, x, sizeof x), WEFT_OK);
     CU_ASSERT_EQUAL(weft_fetch(t, d.y, &got, sizeof got), WEFT_NOT_FOUND);
     expect_result(s, d.y, 6 - 10 + 1);
+    /* Of several inputs, each has to be fed again. */
+    const int32_t i[2] = {3, 4};
+    CU_ASSERT_EQUAL(weft_feed(s, d.i, i, sizeof i), WEFT_OK);
+    expect_result(s, d.y, 6 + 7 + 1);
+    expect_result(t, d.y, 0.75 - 10 + 1);
+    CU_ASSERT_EQUAL(weft_feed(s, d.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FOUND);
+    CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "i");
+    CU_ASSERT_EQUAL(weft_feed(s, d.i, i, sizeof i), WEFT_OK);
+    expect_result(s, d.y, 6 + 7 + 1);
     weft_session_free(s);
     CU_ASSERT_PTR_NULL(user);
     weft_session_free(t);
