@@ -226,6 +226,34 @@ static void test_batch_norm(void)
     for (size_t i = 0; i < sizeof means / sizeof *means; i++) check_norm(means[i], true);
 }
 
+/* Gradients through the statistics that batch norm returns, each with its own weights. */
+static void test_statistics(void)
+{
+    double x[2 * 3 * 4];
+    uint64_t seed = 9;
+    for (int i = 0; i < 2 * 3 * 4; i++) x[i] = test_uniform(&seed, -1, 1);
+    weft_graph *g = weft_graph_new();
+    const weft_shape channels = WEFT_SHAPE(3);
+    const weft_value in = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(2, 3, 4));
+    weft_value mean, variance;
+    weft_batch_norm(g, in, weft_fill(g, WEFT_F64, channels, 1), weft_fill(g, WEFT_F64, channels, 0),
+                    1e-5, &mean, &variance);
+    const double rows[2][3] = {{1, -2, 3}, {-0.5, 4, 2}};
+    const weft_value loss = weft_add(
+        g,
+        weft_sum(g, weft_mul(g, mean, weft_constant_data(g, WEFT_F64, channels, rows[0])),
+                 WEFT_ALL_AXES, false),
+        weft_sum(g, weft_mul(g, variance, weft_constant_data(g, WEFT_F64, channels, rows[1])),
+                 WEFT_ALL_AXES, false));
+    const weft_check_feed feed = {in, x, sizeof x};
+    weft_check_result result = {0};
+    CU_ASSERT_EQUAL(weft_check_gradient(g, loss, &in, 1, NULL, &feed, 1, 0, 1, &result, NULL),
+                    WEFT_OK);
+    CU_ASSERT_EQUAL(result.checked, 2 * 3 * 4);
+    CU_ASSERT_TRUE(result.worst_error < SMOOTH_DIFFERENCES);
+    weft_graph_free(g);
+}
+
 void moments_tests(void)
 {
     CU_pSuite suite = CU_add_suite("moments", NULL, NULL);
@@ -233,4 +261,5 @@ void moments_tests(void)
     CU_add_test(suite, "variance far from zero", test_variance);
     CU_add_test(suite, "layer norm far from zero", test_layer_norm);
     CU_add_test(suite, "batch norm far from zero", test_batch_norm);
+    CU_add_test(suite, "gradients of batch norm's statistics", test_statistics);
 }
