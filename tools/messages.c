@@ -94,8 +94,10 @@ static bool another_prints(const weft_error *error)
 
 int tool_fail(const weft_error *error)
 {
-    of_another = another_prints(error);
-    if (of_another) return EXIT_ERROR;
+    if (another_prints(error)) {
+        of_another = true;
+        return EXIT_ERROR;
+    }
     return tool_fail_text(error->where, "%s",
                           error->message[0] ? error->message : weft_status_text(error->status));
 }
@@ -114,6 +116,7 @@ static void print_failure(const char *format, ...)
 int tool_fail_text(const char *where, const char *format, ...)
 {
     char what[LINE_BYTES], rank[32] = "";
+    of_another = false;
     va_list arguments;
     va_start(arguments, format);
     format_line(what, format, arguments);

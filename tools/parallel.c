@@ -33,8 +33,6 @@ static const struct {
 };
 
 static weft_communicator *world;
-/* Where this rank prints its errors. */
-static int errors_fd = STDERR_FILENO;
 
 weft_communicator *tool_world(void)
 {
@@ -60,6 +58,9 @@ static long launched(long *rank)
 }
 
 #ifdef WEFT_HAVE_MPI
+/* Where this rank prints its errors. */
+static int errors_fd = STDERR_FILENO;
+
 /* Whether the command line is wrong on all ranks. It is an error for weft_agree, which ranks that
  * go on call next. */
 static bool all_refuse(void)

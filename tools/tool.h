@@ -58,7 +58,7 @@ int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3)
 /* From now on they print "weft: rank RANK: WHERE: MESSAGE" on `file`; rank 0 prints as usual. An
  * error of another rank ("rank 2: ...", WEFT_PEER) is not printed: that rank prints it. */
 void tool_fail_as(int rank, FILE *file);
-/* Whether the last error that tool_fail was given is one that another rank prints. */
+/* Whether the last failure is one that another rank prints. */
 bool tool_failed_by_another(void);
 /* Appends to the text, as printf; cuts what does not fit. */
 void tool_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
