@@ -102,6 +102,8 @@ static void end_world(int status, void *unused)
         wait_for_launcher();
     }
     weft_mpi_close(world, good ? WEFT_OK : tool_failed_by_another() ? WEFT_PEER : WEFT_IO);
+    /* The launcher ends with the status of whichever rank fails first: all have the same one. */
+    if (!good && status == EXIT_USAGE) _exit(EXIT_ERROR);
 }
 
 /* Makes all ranks but 0 print nothing but errors. */
