@@ -283,10 +283,9 @@ static bool receive_end(family *f, bool *dropped)
 }
 
 /* Waits for all ranks to get here, and returns if MPI can then end as usual: no rank has given up
- * an exchange, whose messages MPI might wait for. Otherwise it ends all processes. Only one rank
- * does: MPI prints a few lines for each that does, and the launcher of Open MPI may lose output, or
- * crash. It is the lowest of the ranks that failed by themselves, which have notified all others.
- */
+ * an exchange, whose messages MPI might wait for. Otherwise one rank ends all processes, the lowest
+ * of those that failed by themselves and so have notified the others. Only one: MPI prints a few
+ * lines for each rank that does, and the launcher of Open MPI may lose output, or crash. */
 static void end_together(family *f)
 {
     const double begin = clock_seconds();

@@ -12,8 +12,9 @@ original's, are drawn again.
 
 The suites of a mutant are those that execute its line, as gcov says, the most specific and quickest
 first, until one fails. If none does, they run again with AddressSanitizer, as in `tools/test --full`;
---budget limits the time of each, in seconds of the processor. Survivors that change nothing observable are listed in
-tests/mutants.txt with the reason, a line each as this program prints them, and do not count.
+--budget limits the time of each, in seconds of the processor. Survivors that change nothing observable
+are listed in tests/mutants.txt with the reason, a line each as this program prints them, and do not
+count.
 
 Everything is built below DIR, from a copy of the files that git knows; the sources are not touched.
 A second run in DIR goes on where the first one stopped: it repeats the survivors, and the mutants of
@@ -146,7 +147,7 @@ class Trial:
                 folder = pathlib.Path(made)
                 built = self.build(mutant, folder, name)
                 if built is not True and name != mutant_builds.TRIED[0]:
-                    break # code that differs in the first build only
+                    break  # code that differs in the first build only
                 result = {"fate": built} if built is not True else self.suites(mutant, folder, name, show)
             if result["fate"] != "survived":
                 break
@@ -221,7 +222,7 @@ class Campaign:
             self.quota[f] += 1
         self.counted = {f: [] for f in drawn}
         self.other = collections.Counter()
-        self.started, self.ran = time.monotonic(), 0
+        self.ran = 0
 
     def take(self, folder, fate):
         if fate["fate"] in ("broken", "equal"):
@@ -232,6 +233,7 @@ class Campaign:
     def run(self, trial):
         """Draws from each folder until its quota is reached; a mutant that does not count is replaced."""
         self.rest, flying = {f: iter(self.drawn[f]) for f in self.drawn}, {}
+        self.started = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(self.options.j) as pool:
             while True:
                 self.fill(trial, pool, flying)

@@ -10,9 +10,9 @@
  * nothing. From then on, all ranks but 0 print to /dev/null, except for tool_fail and
  * tool_fail_text. When the process exits, MPI ends too: with exit status 0, or above 128 for a
  * signal, after all ranks have ended; with EXIT_USAGE as well, if all ranks refuse their command
- * lines; with EXIT_ERROR it ends all ranks at once, as it does, with that status, if only some ranks
- * refuse theirs. A command that accepts its command line therefore calls weft_agree before any other
- * exchange. Returns false, after a message of rank 0, if this process cannot take part. */
+ * lines. Otherwise, also where only some refuse theirs, it ends all ranks at once with EXIT_ERROR.
+ * A command that accepts its command line therefore calls weft_agree before any other exchange.
+ * Returns false, after a message of rank 0, if this process cannot take part. */
 bool tool_world_begin(void);
 /* All processes; NULL if there is only one. An exchange fails after WEFT_TIMEOUT seconds (default
  * 600, 0: no limit). */

@@ -67,7 +67,7 @@ static const struct {
     {{COPY, .gradient = (weft_gradient)9}, WEFT_BAD_ARGUMENT, "gradient"},
     {{COPY, .n_samples = 1}, WEFT_BAD_ARGUMENT, "samples"},
     {{COPY, .exchanges = true}, WEFT_BAD_ARGUMENT, "does not declare can_fail"},
-    {{COPY, .vjp = vjp_same}, WEFT_BAD_ARGUMENT, "declares that there is no gradient"},
+    {{COPY, .vjp = vjp_same}, WEFT_BAD_ARGUMENT, "has a vjp, but declares"},
     {{COPY, .alias = alias_same}, WEFT_BAD_ARGUMENT, "kernel"},
     {{COPY, .kernel = {{NULL}}, .alias = alias_same, .n_out = 2}, WEFT_BAD_ARGUMENT, "view"},
     {{COPY, .kernel = {{NULL}}, .alias = alias_same, .min_in = 0}, WEFT_BAD_ARGUMENT, "view"},

@@ -496,15 +496,6 @@ static void test_refusals(void)
 
 /* ---- Matrix matrix products that share a matrix ---- */
 
-static size_t count_nodes(const weft_plan *plan, const char *op)
-{
-    size_t n = 0;
-    const weft_graph *g = weft_plan_graph(plan);
-    for (size_t i = 0; i < weft_graph_node_count(g); i++)
-        n += !strcmp(weft_graph_node(g, i).op->name, op);
-    return n;
-}
-
 /* weft_matmul_shared equals matmul, for every number of rows with its own kernel and on both sides
  * of a panel's edge. A row's bits do not depend on the other rows. */
 static void check_shared(weft_dtype dtype, int64_t k, int64_t n)
@@ -529,7 +520,7 @@ static void check_shared(weft_dtype dtype, int64_t k, int64_t n)
     CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 4, &error), WEFT_OK);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_TRUE_FATAL(s && weft_run(s) == WEFT_OK);
-    CU_ASSERT_EQUAL(count_nodes(plan, "panels"), 1);
+    CU_ASSERT_EQUAL(test_count_nodes(plan, "panels"), 1);
     CU_ASSERT_TRUE(weft_session_tensor(s, targets[2 * MOST - 2], &all));
     for (int64_t m = 1; m <= MOST; m++) {
         weft_tensor got, wanted;

@@ -1,5 +1,6 @@
-/* Ops of ONNX that are compositions of several ops: their gradients against differences. Functions
- * that a model defines. Models whose import would take far more memory than their files. */
+/* Ops of ONNX that are compositions of several ops: their gradients against differences. What
+ * ops refuse. Functions that a model defines. Models whose import would take far more memory than
+ * their files. */
 #include "onnx_writer.h"
 #include "tests.h"
 
@@ -380,7 +381,7 @@ static void test_dequantized(void)
     for (int k = 0; k < 8; k++) check_dequantized(k & 4, k & 2, k & 1);
 }
 
-/* ---- Memory ---- */
+/* ---- Operands, and memory ---- */
 
 static void refuse(arena *p, written_graph *g, weft_status status, const char *text)
 {
@@ -389,6 +390,17 @@ static void refuse(arena *p, written_graph *g, weft_status status, const char *t
     CU_ASSERT_EQUAL(error.status, status);
     if (!strstr(error.message, text)) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_TRUE(strstr(error.message, text) != NULL);
+}
+
+/* The model has one output, of that shape. */
+static void expect_output(arena *p, written_graph *g, weft_shape shape)
+{
+    size_t n;
+    weft_onnx *m = must_load_written(p, g, 17, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    const weft_onnx_value *outputs = weft_onnx_outputs(m, &n);
+    CU_ASSERT_TRUE(n == 1 && weft_shape_equal(outputs[0].shape, shape));
+    weft_onnx_free(m);
 }
 
 /* Determinants are of matrices. */
@@ -404,6 +416,43 @@ static void test_no_matrix(void)
         refuse(&p, g, WEFT_BAD_SHAPE, "needs square matrices");
         arena_free(&p);
     }
+}
+
+/* Compress takes bools. */
+static void test_condition(void)
+{
+    static const int64_t whole[4] = {1, 0, 1, 0};
+    static const uint8_t bools[4] = {1, 0, 1, 0};
+    for (int good = 0; good < 2; good++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(4));
+        if (good)
+            write_bytes(&p, g, "which", ONNX_BOOL, WEFT_SHAPE(4), bools);
+        else
+            write_longs(&p, g, "which", WEFT_SHAPE(4), whole);
+        write_node(&p, g, "Compress", "x which", "y");
+        write_output(&p, g, "y");
+        if (good)
+            expect_output(&p, g, WEFT_SHAPE(2));
+        else
+            refuse(&p, g, WEFT_BAD_DTYPE, "needs a condition of bools");
+        arena_free(&p);
+    }
+}
+
+/* An equation without a result implies its letters that occur once, from the first to the last of
+ * the alphabet. */
+static void test_implied(void)
+{
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 3));
+    write_input(&p, g, "y", ONNX_FLOAT, WEFT_SHAPE(3, 4));
+    write_text(&p, write_node(&p, g, "Einsum", "x y", "z"), "equation", "zi,iA");
+    write_output(&p, g, "z");
+    expect_output(&p, g, WEFT_SHAPE(4, 2));
+    arena_free(&p);
 }
 
 /* A function that calls itself. */
@@ -451,6 +500,8 @@ void onnx_ops_tests(void)
     CU_add_test(suite, "products of dequantized bytes", test_dequantized);
     CU_add_test(suite, "functions of a model", test_function);
     CU_add_test(suite, "determinants of what is not square", test_no_matrix);
+    CU_add_test(suite, "conditions are bools", test_condition);
+    CU_add_test(suite, "equations without a result", test_implied);
     CU_add_test(suite, "functions that call themselves", test_recursion);
     CU_add_test(suite, "loops that take too much memory", test_many_constants);
 }

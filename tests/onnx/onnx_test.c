@@ -220,55 +220,6 @@ static void test_integers(void)
     end(&f);
 }
 
-/* An equation without a result implies its letters that occur once, from the first to the last of
- * the alphabet. */
-static void test_implied(void)
-{
-    fixture f;
-    size_t n;
-    begin(&f);
-    written_graph *g = write_graph(&f.memory);
-    write_input(&f.memory, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 3));
-    write_input(&f.memory, g, "y", ONNX_FLOAT, WEFT_SHAPE(3, 4));
-    write_text(&f.memory, write_node(&f.memory, g, "Einsum", "x y", "first"), "equation", "zi,iA");
-    write_output(&f.memory, g, "first");
-    weft_onnx *m = load(&f, g, NULL);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
-    const weft_onnx_value *out = weft_onnx_outputs(m, &n);
-    CU_ASSERT_TRUE(n == 1 && weft_shape_equal(out[0].shape, WEFT_SHAPE(4, 2)));
-    weft_onnx_free(m);
-    end(&f);
-}
-
-/* Compress takes bools. */
-static void test_condition(void)
-{
-    static const int64_t whole[4] = {1, 0, 1, 0};
-    static const uint8_t bools[4] = {1, 0, 1, 0};
-    fixture f;
-    size_t n;
-    for (int good = 0; good < 2; good++) {
-        begin(&f);
-        written_graph *g = write_graph(&f.memory);
-        write_input(&f.memory, g, "x", ONNX_FLOAT, WEFT_SHAPE(4));
-        if (good)
-            write_bytes(&f.memory, g, "which", ONNX_BOOL, WEFT_SHAPE(4), bools);
-        else
-            write_longs(&f.memory, g, "which", WEFT_SHAPE(4), whole);
-        write_node(&f.memory, g, "Compress", "x which", "y");
-        write_output(&f.memory, g, "y");
-        if (good) {
-            weft_onnx *m = load(&f, g, NULL);
-            CU_ASSERT_PTR_NOT_NULL_FATAL(m);
-            CU_ASSERT_EQUAL(weft_onnx_outputs(m, &n)[0].shape.dim[0], 2);
-            weft_onnx_free(m);
-        } else {
-            refuse(&f, g, WEFT_BAD_DTYPE, "needs a condition of bools");
-        }
-        end(&f);
-    }
-}
-
 /* ---- Control flow ---- */
 
 /* Doubles x [2] as often as the trip count says; the second output has all values on the way. */
@@ -673,8 +624,6 @@ void onnx_tests(void)
     CU_add_test(suite, "gradients reach parameters", test_gradient);
     CU_add_test(suite, "several outputs that follow from a parameter", test_several_outputs);
     CU_add_test(suite, "integers that do not fit, and absent bounds", test_integers);
-    CU_add_test(suite, "conditions are bools", test_condition);
-    CU_add_test(suite, "equations without a result", test_implied);
     CU_add_test(suite, "loops are unrolled", test_loop);
     CU_add_test(suite, "data beside the model", test_external);
     CU_add_test(suite, "scopes follow from names", test_scopes);

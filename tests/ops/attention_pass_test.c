@@ -2,10 +2,7 @@
  * what only looks like it is left alone. */
 #include "tests.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-extern const weft_op weft_op_sdpa;
 
 enum {
     BATCH = 2,
@@ -32,7 +29,7 @@ typedef enum form {
     SMALL_NUMBERS, /* + a constant whose numbers are not that large */
     ROW_UNSEEN,    /* + a constant with a row of -1e38 */
     SOFT,          /* + where(seen, 0, -5) */
-    UNLIKE,        /* zeros where the weights differ from the scores, which is no search for NaNs */
+    UNLIKE,        /* zeros where the weights differ from the scores: this does not look for NaNs */
     UNLIKE_FIRST,  /* the same, the scores first */
     SHARED_KEYS,   /* one head of keys and values */
     SHARED_VALUES, /* one head of values */
@@ -90,15 +87,6 @@ static weft_value attention(weft_graph *g, form f, weft_value q, weft_value k, w
     return weft_matmul(g, weights, v);
 }
 
-static size_t count_sdpa(const weft_plan *plan)
-{
-    size_t count = 0;
-    const weft_graph *g = weft_plan_graph(plan);
-    for (size_t n = 0; n < weft_graph_node_count(g); n++)
-        count += weft_graph_node(g, n).op == &weft_op_sdpa;
-    return count;
-}
-
 /* Runs a plan of y, with inputs that depend on their names only; returns how many sdpa it has. */
 static size_t run(weft_graph *g, weft_value y, const char *skip, double *out)
 {
@@ -127,7 +115,7 @@ static size_t run(weft_graph *g, weft_value y, const char *skip, double *out)
     }
     CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(weft_fetch(s, y, out, NUMBERS * sizeof *out), WEFT_OK);
-    const size_t count = count_sdpa(plan);
+    const size_t count = test_count_nodes(plan, "sdpa");
     weft_session_free(s);
     weft_params_free(params);
     weft_plan_free(plan);
@@ -145,12 +133,6 @@ static void inputs(weft_graph *g, form f, weft_value in[4])
     in[3] = weft_input(g, "seen", WEFT_BOOL, WEFT_SHAPE(1, heads, QUERIES, KEYS));
 }
 
-static bool skipped(void)
-{
-    const char *skip = getenv("WEFT_SKIP");
-    return skip && (strstr(skip, "all") || strstr(skip, "attention"));
-}
-
 static void test_forms(void)
 {
     for (form f = PLAIN; f < FORMS; f++) {
@@ -161,7 +143,7 @@ static void test_forms(void)
         const weft_value y = attention(g, f, in[0], in[1], in[2], in[3]);
         CU_ASSERT_EQUAL(run(g, y, "attention", expected), 0);
         const size_t count = run(g, y, NULL, got);
-        if (!skipped()) CU_ASSERT_EQUAL(count, f < OTHER_AXIS);
+        if (!test_skips_pass("attention")) CU_ASSERT_EQUAL(count, f < OTHER_AXIS);
         for (int i = 0; i < NUMBERS; i++) {
             const bool both_nan = isnan(expected[i]) && f == SINGLE_HEAD_MASK;
             worst = fmax(worst, both_nan ? fabs(got[i]) : fabs(got[i] - expected[i]));

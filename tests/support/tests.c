@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -87,4 +88,19 @@ weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t l
 {
     const weft_batch_source source = weft_batches_source(batches);
     return weft_trainer_evaluate(trainer, &source, limit, nll, tokens);
+}
+
+size_t test_count_nodes(const weft_plan *plan, const char *op)
+{
+    size_t n = 0;
+    const weft_graph *g = weft_plan_graph(plan);
+    for (size_t i = 0; i < weft_graph_node_count(g); i++)
+        n += !strcmp(weft_graph_node(g, i).op->name, op);
+    return n;
+}
+
+bool test_skips_pass(const char *name)
+{
+    const char *skip = getenv("WEFT_SKIP");
+    return skip && (strstr(skip, name) || strstr(skip, "all"));
 }

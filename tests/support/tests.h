@@ -97,6 +97,11 @@ static inline bool test_near(double a, double b)
     return fabs(a - b) <= ROUNDING_F64 * fmax(fabs(b), 0.01);
 }
 
+/* How many nodes of an op a plan has. */
+size_t test_count_nodes(const weft_plan *plan, const char *op);
+/* Whether the environment skips a pass. */
+bool test_skips_pass(const char *name);
+
 /* A builder for a model of the list; 16 of them can be in use at a time. */
 weft_builder test_builder(const char *model, const char *const *texts, size_t n);
 /* The trainer's functions, on batches of tokens. */
