@@ -87,7 +87,8 @@ static bool alias_reshape(const void *attr, const weft_type *in, const weft_layo
             for (; o < no; o++) out_layout->stride[o] = 1; /* only ones are left */
             break;
         }
-        int64_t left = in->shape.dim[i], right = o < no ? out->shape.dim[o] : 1;
+        /* As many elements are left of the output, so o < no. */
+        int64_t left = in->shape.dim[i], right = out->shape.dim[o];
         int i_end = i + 1, o_end = o + 1;
         while (left != right) {
             if (left < right) {

@@ -97,7 +97,8 @@ typedef struct export_note {
  * that cannot describe the op completely. False when memory is out. */
 bool export_write_note(export_record *r, size_t first, const weft_node_info *node,
                        const weft_operand *in, const bool *wanted);
-/* Reads a note; false if the text is not a note. Attributes are in `memory`. */
+/* Reads a note into *note, which is all zeros; false if the text is not a note. Attributes are in
+ * `memory`. */
 bool export_read_note(const char *text, arena *memory, export_note *note);
 
 /* ---- Names (export_names.c) ---- */

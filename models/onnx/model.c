@@ -13,10 +13,9 @@
 
 /* ---- Reading ---- */
 
-static weft_status no_memory(const weft_onnx *m, weft_error *error)
+static weft_status no_memory(const char *path, weft_error *error)
 {
-    return weft_error_set(error, WEFT_NO_MEMORY, m->path ? m->path : "weft_onnx_load",
-                          "no memory for the model");
+    return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the model");
 }
 
 /* Allocators for protobuf-c, which does not report whether a message is malformed or memory is
@@ -45,7 +44,7 @@ static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_err
     ProtobufCAllocator allocator = {unpack_alloc, unpack_free, &failed};
     if (status == WEFT_OK) m->proto = weft_onnx__model_proto__unpack(&allocator, bytes, data);
     if (m->proto && m->proto->graph) return WEFT_OK;
-    if (failed) return no_memory(m, error);
+    if (failed) return no_memory(m->path, error);
     return weft_error_set(error, WEFT_BAD_FILE, m->path,
                           m->proto ? "has no graph" : "is not an ONNX model, or is cut off");
 }
@@ -80,7 +79,7 @@ static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
 {
     m->path = arena_text(&m->memory, path);
     char *folder = arena_alloc(&m->memory, strlen(path) + 2);
-    if (!m->path || !folder) return no_memory(m, error);
+    if (!m->path || !folder) return no_memory(path, error);
     const char *slash = strrchr(path, '/');
     if (slash)
         memcpy(folder, path, slash == path ? 1 : (size_t)(slash - path));
@@ -135,9 +134,10 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
     const WeftOnnx__GraphProto *g = m->proto->graph;
     name_table taken = {.memory = &m->memory};
     m->weights = arena_alloc(&m->memory, (g->n_initializer + 1) * sizeof *m->weights);
-    if (!m->weights) return no_memory(m, error);
+    if (!m->weights) return no_memory(m->path, error);
     for (size_t i = 0; i < g->n_input; i++)
-        if (!name_table_put(&taken, onnx_text(g->input[i]->name), 0)) return no_memory(m, error);
+        if (!name_table_put(&taken, onnx_text(g->input[i]->name), 0))
+            return no_memory(m->path, error);
     for (size_t i = 0; i < g->n_initializer; i++) {
         const WeftOnnx__TensorProto *proto = g->initializer[i];
         weft_dtype dtype;
@@ -148,12 +148,12 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
         onnx_weight *w = &m->weights[m->n_weights++];
         w->proto = proto;
         w->name = weight_name(m, &taken, onnx_text(proto->name), i);
-        if (!w->name) return no_memory(m, error);
+        if (!w->name) return no_memory(m->path, error);
         const weft_status status = onnx_tensor_read(proto, onnx_text(proto->name), &m->memory,
                                                     &m->files, &w->tensor, error);
         if (status != WEFT_OK) return status;
     }
-    return find_statistics(m) ? WEFT_OK : no_memory(m, error);
+    return find_statistics(m) ? WEFT_OK : no_memory(m->path, error);
 }
 
 /* ---- Inputs ---- */
@@ -360,16 +360,16 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, we
     m->inputs = arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
     m->outputs = arena_alloc(&m->memory, (proto->n_output + 1) * sizeof *m->outputs);
     m->params = arena_alloc(&m->memory, (m->n_weights + 1) * sizeof *m->params);
-    if (!m->inputs || !m->outputs || !m->params) return no_memory(m, error);
+    if (!m->inputs || !m->outputs || !m->params) return no_memory(m->path, error);
     for (; m->n_inputs < proto->n_input && weft_is_value(values[m->n_inputs]); m->n_inputs++) {
         const weft_value v = values[m->n_inputs];
         if (!describe(m, g, v, weft_name_of(g, v), &m->inputs[m->n_inputs]))
-            return no_memory(m, error);
+            return no_memory(m->path, error);
     }
     for (; m->n_outputs < proto->n_output; m->n_outputs++)
         if (!describe(m, g, outputs[m->n_outputs], onnx_text(proto->output[m->n_outputs]->name),
                       &m->outputs[m->n_outputs]))
-            return no_memory(m, error);
+            return no_memory(m->path, error);
     for (size_t i = 0; i < m->n_weights; i++) {
         const onnx_weight *w = &m->weights[i];
         if (w->used)
@@ -384,7 +384,7 @@ static weft_status list_values(weft_onnx *m, weft_error *error)
     weft_value *values =
         arena_alloc(&m->memory, (proto->n_input + proto->n_output + 1) * sizeof *values);
     weft_graph *g = values ? weft_graph_new() : NULL;
-    const weft_status status = g ? try_build(m, g, values, error) : no_memory(m, error);
+    const weft_status status = g ? try_build(m, g, values, error) : no_memory(m->path, error);
     weft_graph_free(g);
     return status;
 }
@@ -436,15 +436,18 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
     weft_error local;
     if (!error) error = &local;
     memset(error, 0, sizeof *error);
-    weft_onnx *m = path ? calloc(1, sizeof *m) : NULL;
+    if (!path) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load", "the path is NULL");
+        return NULL;
+    }
+    weft_onnx *m = calloc(1, sizeof *m);
     if (!m) {
-        weft_error_set(error, path ? WEFT_NO_MEMORY : WEFT_BAD_ARGUMENT, "weft_onnx_load",
-                       path ? "no memory for the model" : "the path is NULL");
+        no_memory(path, error);
         return NULL;
     }
     if (set_paths(m, path, error) == WEFT_OK && onnx_set_options(m, options, error) == WEFT_OK &&
         read_model(m, error) == WEFT_OK && onnx_check_dims(m, error) == WEFT_OK &&
-        (onnx_index_functions(m) || no_memory(m, error) == WEFT_OK) &&
+        (onnx_index_functions(m) || no_memory(m->path, error) == WEFT_OK) &&
         find_weights(m, error) == WEFT_OK && list_values(m, error) == WEFT_OK)
         return m;
     weft_onnx_free(m);

@@ -211,7 +211,6 @@ static const weft_op *take_op(const char **text)
 bool export_read_note(const char *text, arena *memory, export_note *note)
 {
     int64_t a, b;
-    *note = (export_note){.op = NULL};
     if (!text || strncmp(text, prefix, sizeof prefix - 1) != 0) return false;
     text += sizeof prefix - 1;
     note->op = take_op(&text);

@@ -144,6 +144,8 @@ static void test_attributes(void)
     const weft_node_info max = weft_graph_node(g, 4);
     CU_ASSERT_STRING_EQUAL(weft_attr_text(max.op->attrs, max.attr, shown, sizeof shown), "[0,2]");
     CU_ASSERT_STRING_EQUAL(weft_attr_text(max.op->attrs, max.attr, shown, 4), "[0,");
+    const weft_attr_field word = {"word", WEFT_ATTR_TEXT, 0};
+    CU_ASSERT_STRING_EQUAL(weft_attr_text(&word, "5 %d", shown, sizeof shown), "5 %d");
     weft_graph_free(g);
 }
 

@@ -187,7 +187,15 @@ static void test_ensemble_of_one(void)
         CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, (double[]){1, no_weights[i]}, NULL));
     CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 0, NULL, NULL));
     CU_ASSERT_PTR_NULL(weft_ensemble_new(NULL, 1, NULL, NULL));
+    for (long n = 1; n <= 6; n++) {
+        error = (weft_error){0};
+        test_fail_allocation(n);
+        CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, NULL, &error));
+        CU_ASSERT_EQUAL(error.status, WEFT_NO_MEMORY);
+        test_fail_allocation(0);
+    }
     models[1].max_len = 11;
+    error = (weft_error){0};
     CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, NULL, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "model 1 has 1 sentences"));
     weft_ensemble_free(NULL);

@@ -383,20 +383,20 @@ static void test_dequantized(void)
 
 /* ---- Operands, and memory ---- */
 
-static void refuse(arena *p, written_graph *g, weft_status status, const char *text)
+static void refuse(arena *p, written_graph *g, int64_t opset, weft_status status, const char *text)
 {
     weft_error error = {0};
-    CU_ASSERT_PTR_NULL(load_written(p, g, 17, NULL, &error));
+    CU_ASSERT_PTR_NULL(load_written(p, g, opset, NULL, &error));
     CU_ASSERT_EQUAL(error.status, status);
     if (!strstr(error.message, text)) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_TRUE(strstr(error.message, text) != NULL);
 }
 
 /* The model has one output, of that shape. */
-static void expect_output(arena *p, written_graph *g, weft_shape shape)
+static void expect_output(arena *p, written_graph *g, int64_t opset, weft_shape shape)
 {
     size_t n;
-    weft_onnx *m = must_load_written(p, g, 17, NULL);
+    weft_onnx *m = must_load_written(p, g, opset, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     const weft_onnx_value *outputs = weft_onnx_outputs(m, &n);
     CU_ASSERT_TRUE(n == 1 && weft_shape_equal(outputs[0].shape, shape));
@@ -413,7 +413,7 @@ static void test_no_matrix(void)
         write_input(&p, g, "x", ONNX_DOUBLE, shapes[i]);
         write_node(&p, g, "Det", "x", "y");
         write_output(&p, g, "y");
-        refuse(&p, g, WEFT_BAD_SHAPE, "needs square matrices");
+        refuse(&p, g, 17, WEFT_BAD_SHAPE, "needs square matrices");
         arena_free(&p);
     }
 }
@@ -434,9 +434,9 @@ static void test_condition(void)
         write_node(&p, g, "Compress", "x which", "y");
         write_output(&p, g, "y");
         if (good)
-            expect_output(&p, g, WEFT_SHAPE(2));
+            expect_output(&p, g, 17, WEFT_SHAPE(2));
         else
-            refuse(&p, g, WEFT_BAD_DTYPE, "needs a condition of bools");
+            refuse(&p, g, 17, WEFT_BAD_DTYPE, "needs a condition of bools");
         arena_free(&p);
     }
 }
@@ -451,7 +451,46 @@ static void test_implied(void)
     write_input(&p, g, "y", ONNX_FLOAT, WEFT_SHAPE(3, 4));
     write_text(&p, write_node(&p, g, "Einsum", "x y", "z"), "equation", "zi,iA");
     write_output(&p, g, "z");
-    expect_output(&p, g, WEFT_SHAPE(4, 2));
+    expect_output(&p, g, 17, WEFT_SHAPE(4, 2));
+    arena_free(&p);
+}
+
+/* Rotated features are an even number of each head's, with half as many sines and cosines. */
+static void test_rotated(void)
+{
+    static const struct {
+        int64_t features, columns; /* rotated of 4; of the tables */
+        bool good;
+    } cases[] = {{4, 2, true}, {2, 1, true}, {4, 1, false}, {3, 1, false}, {6, 3, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        const weft_shape table = WEFT_SHAPE(2, 3, cases[i].columns);
+        write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 5, 3, 4));
+        write_input(&p, g, "cosines", ONNX_FLOAT, table);
+        write_input(&p, g, "sines", ONNX_FLOAT, table);
+        WeftOnnx__NodeProto *n = write_node(&p, g, "RotaryEmbedding", "x cosines sines", "y");
+        write_int(&p, n, "rotary_embedding_dim", cases[i].features);
+        write_output(&p, g, "y");
+        if (cases[i].good)
+            expect_output(&p, g, 23, WEFT_SHAPE(2, 5, 3, 4));
+        else
+            refuse(&p, g, 23, WEFT_BAD_SHAPE, "do not fit an even number of rotated features");
+        arena_free(&p);
+    }
+}
+
+/* Unsqueeze to as many axes as a tensor may have. */
+static void test_most_axes(void)
+{
+    static const int64_t axes[] = {0, 7};
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 1, 3, 1, 1, 2));
+    write_longs(&p, g, "axes", WEFT_SHAPE(2), axes);
+    write_node(&p, g, "Unsqueeze", "x axes", "y");
+    write_output(&p, g, "y");
+    expect_output(&p, g, 17, WEFT_SHAPE(1, 2, 1, 3, 1, 1, 2, 1));
     arena_free(&p);
 }
 
@@ -459,7 +498,7 @@ static void test_implied(void)
 static void test_recursion(void)
 {
     arena p = {.blocks = NULL};
-    refuse(&p, calling(&p, true), WEFT_TOO_LARGE, "bodies are more than");
+    refuse(&p, calling(&p, true), 17, WEFT_TOO_LARGE, "bodies are more than");
     arena_free(&p);
 }
 
@@ -483,7 +522,7 @@ static void test_many_constants(void)
     WeftOnnx__NodeProto *loop = write_node(&p, g, "Loop", "trips - x", "last");
     write_attribute(&p, loop, "body")->g = &body->proto;
     write_output(&p, g, "last");
-    refuse(&p, g, WEFT_TOO_LARGE, "the import of the model takes more than");
+    refuse(&p, g, 17, WEFT_TOO_LARGE, "the import of the model takes more than");
     arena_free(&p);
 }
 
@@ -502,6 +541,8 @@ void onnx_ops_tests(void)
     CU_add_test(suite, "determinants of what is not square", test_no_matrix);
     CU_add_test(suite, "conditions are bools", test_condition);
     CU_add_test(suite, "equations without a result", test_implied);
+    CU_add_test(suite, "tables of rotated features", test_rotated);
+    CU_add_test(suite, "as many axes as there may be", test_most_axes);
     CU_add_test(suite, "functions that call themselves", test_recursion);
     CU_add_test(suite, "loops that take too much memory", test_many_constants);
 }
