@@ -352,6 +352,9 @@ static weft_value wrong(weft_graph *g, int k)
         return weft_receive(g, good, WEFT_F32, WEFT_SHAPE(4), 0, -1, WEFT_NO_VALUE);
     case 12:
         return weft_receive(g, good, WEFT_F32, WEFT_SHAPE(4), 0, 0, x);
+    case 13:
+        return weft_all_gather(g, (weft_ranks){0, 0, 1 << 30},
+                               weft_input(g, "long", WEFT_F32, WEFT_SHAPE(INT64_C(1) << 40)));
     default:
         return weft_receive(g, good, WEFT_F64, WEFT_SHAPE(4), 0, 0, weft_send(g, good, x, 0, 0));
     }
@@ -376,6 +379,7 @@ static void test_refusals(void)
         {WEFT_BAD_ARGUMENT, "the tag must be 0 to 32767, got 32768"},
         {WEFT_BAD_ARGUMENT, "got -1"},
         {WEFT_BAD_SHAPE, "must be empty, [0], got [4, 3]"},
+        {WEFT_TOO_LARGE, "overflow"},
         {WEFT_BAD_DTYPE, "f64"},
     };
     for (int k = 0; k < (int)(sizeof expected / sizeof *expected); k++) {

@@ -107,6 +107,10 @@ static void test_written(void)
             weft_error error = WEFT_NO_ERROR;
             weft_tensor t = add_random(params, "x", (weft_dtype)d, shapes[i]), read;
             CU_ASSERT_EQUAL(weft_npy_save(&t, path_of("a.npy"), &error), WEFT_OK);
+            /* As NumPy's format asks for, the elements begin at a multiple of 64. */
+            static char file[1 << 16];
+            const size_t length = read_bytes(path_of("a.npy"), file, sizeof file);
+            CU_ASSERT_EQUAL((length - weft_tensor_bytes(t.dtype, t.shape)) % 64, 0);
             CU_ASSERT_EQUAL(weft_npy_load(again, "y", path_of("a.npy"), &error), WEFT_OK);
             CU_ASSERT_TRUE(weft_params_get(again, "y", &read) && read_as(&t, &read));
             weft_params_free(params);

@@ -153,6 +153,10 @@ static void test_guesses(void)
     guess g = guess_of(&"--beem=3"[2], 4); /* only 4 bytes */
     guess_try(&g, "beam");
     CU_ASSERT_STRING_EQUAL(g.name, "beam");
+    g = guess_of("layers", 6);
+    guess_try(&g, "layer");
+    guess_try(&g, "lawyer"); /* two letters differ */
+    CU_ASSERT_STRING_EQUAL(g.name, "layer");
 }
 
 /* A table has what was put into it first, through growth and clearing, on the heap and in an arena.

@@ -30,6 +30,7 @@ static weft_corpus *make_corpus(uint64_t sources, uint64_t targets, bool swapped
 }
 
 typedef struct rig {
+    const char *dropout; /* as an option of the model */
     weft_corpus *corpus;
     weft_batches *batches;
     weft_params *params;
@@ -50,7 +51,7 @@ static weft_batch_options batch_options(void)
 
 static rig open_rig(weft_corpus *corpus, const weft_batch_options *options, const char *load)
 {
-    rig r = {.corpus = corpus, .params = weft_params_new()};
+    rig r = {.dropout = "dropout=0.1", .corpus = corpus, .params = weft_params_new()};
     r.batches = weft_batches_new(corpus, options, &r.error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(r.batches);
     if (load) CU_ASSERT_EQUAL_FATAL(weft_params_load(r.params, load, &r.error), WEFT_OK);
@@ -59,8 +60,9 @@ static rig open_rig(weft_corpus *corpus, const weft_batch_options *options, cons
 
 static weft_trainer *new_trainer(rig *r, const char *source_name, const char *target_name)
 {
-    static const char *const sizes[] = {"vocab=20", "d_model=8",        "heads=2",
-                                        "d_ff=8",   "encoder_layers=1", "decoder_layers=1"};
+    static const char *sizes[] = {"vocab=20",         "d_model=8",        "heads=2", "d_ff=8",
+                                  "encoder_layers=1", "decoder_layers=1", NULL};
+    sizes[6] = r->dropout;
     weft_trainer_options o = {.builder =
                                   test_builder("transformer", sizes, sizeof sizes / sizeof *sizes),
                               .optimizer = WEFT_ADAM_DEFAULT,
@@ -139,6 +141,19 @@ static void test_other_data(void)
     unlink(path);
 }
 
+/* Parameters of the same shapes, but another model. */
+static void test_other_options(void)
+{
+    const char *path = checkpoint();
+    weft_batch_options o = batch_options();
+    rig r = open_rig(make_corpus(1, 2, false), &o, path);
+    r.dropout = "dropout=0.2";
+    CU_ASSERT_PTR_NULL(new_trainer(&r, NULL, NULL));
+    CU_ASSERT_EQUAL(r.error.status, WEFT_BAD_ARGUMENT);
+    close_rig(&r);
+    unlink(path);
+}
+
 static void test_hashes(void)
 {
     weft_batch_options o = batch_options();
@@ -205,7 +220,7 @@ static void test_metadata(void)
     CU_ASSERT_EQUAL(weft_params_share(old, r.params, &r.error), WEFT_OK);
     for (size_t i = 0; i < 4; i++)
         weft_params_set_meta(old, kept[i], weft_params_meta(r.params, kept[i]));
-    rig s = {r.corpus, r.batches, old, {0}};
+    rig s = {r.dropout, r.corpus, r.batches, old, {0}};
     weft_trainer *t = new_trainer(&s, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL(t);
     CU_ASSERT_EQUAL(weft_trainer_get_state(t).step, 2);
@@ -219,6 +234,7 @@ void resume_tests(void)
 {
     CU_pSuite suite = CU_add_suite("resume", NULL, NULL);
     CU_add_test(suite, "other data are refused, by name", test_other_data);
+    CU_add_test(suite, "other options of the model are refused", test_other_options);
     CU_add_test(suite, "hashes of data", test_hashes);
     CU_add_test(suite, "old and damaged metadata", test_metadata);
 }

@@ -480,6 +480,36 @@ static void test_rotated(void)
     }
 }
 
+/* Axes are integers. */
+static void test_float_axes(void)
+{
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 3));
+    write_floats(&p, g, "axes", WEFT_SHAPE(1), (const float[]){0});
+    write_node(&p, g, "Unsqueeze", "x axes", "y");
+    write_output(&p, g, "y");
+    refuse(&p, g, 17, WEFT_BAD_SHAPE, "integers, not f32");
+    arena_free(&p);
+}
+
+/* The options say how large an open dimension is. */
+static void test_open_dimension(void)
+{
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, -1)); /* [2, N] */
+    write_node(&p, g, "Relu", "x", "y");
+    write_output(&p, g, "y");
+    size_t n;
+    const weft_onnx_dim dim = {.name = "N", .size = 5};
+    weft_onnx *m = must_load_written(&p, g, 17, &(weft_onnx_options){.dims = &dim, .n_dims = 1});
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    CU_ASSERT_TRUE(weft_shape_equal(weft_onnx_outputs(m, &n)[0].shape, WEFT_SHAPE(2, 5)));
+    weft_onnx_free(m);
+    arena_free(&p);
+}
+
 /* Unsqueeze to as many axes as a tensor may have. */
 static void test_most_axes(void)
 {
@@ -542,6 +572,8 @@ void onnx_ops_tests(void)
     CU_add_test(suite, "conditions are bools", test_condition);
     CU_add_test(suite, "equations without a result", test_implied);
     CU_add_test(suite, "tables of rotated features", test_rotated);
+    CU_add_test(suite, "axes that are no integers", test_float_axes);
+    CU_add_test(suite, "the size of an open dimension", test_open_dimension);
     CU_add_test(suite, "as many axes as there may be", test_most_axes);
     CU_add_test(suite, "functions that call themselves", test_recursion);
     CU_add_test(suite, "loops that take too much memory", test_many_constants);

@@ -266,6 +266,10 @@ static void test_matrix(void)
     /* Half a step, and the roundings of f32 of at most 255 steps: 255 * 4 * 2^-24 = 6e-5. */
     for (int i = 0; i < 64; i++)
         CU_ASSERT_DOUBLE_EQUAL(back[i], w[i], 0.5001 * (double)scale[i / 32]);
+    weft_error error = {0};
+    test_fail_allocation(1);
+    CU_ASSERT_EQUAL(weft_quantize(w, 1, 64, 8, 32, q, scale, zero, &error), WEFT_NO_MEMORY);
+    test_fail_allocation(0);
     memset(w, 0, sizeof w);
     w[40] = 1e-45f;
     for (int bits = 4; bits <= 8; bits += 4) {
@@ -309,19 +313,20 @@ static void test_matrix_errors(void)
 /* Rows of a table, and the error of an index out of range. */
 static void test_lookup(void)
 {
-    enum { ROWS = 9, FEATURES = 96, N = 5 };
-    const int32_t at[N] = {8, 0, 3, 3, 7}, wrong[N] = {0, 1, 9, 2, 3};
-    for (int bits = 4; bits <= 8; bits += 4) {
-        float w[ROWS * FEATURES], back[ROWS * FEATURES], y[N * FEATURES], scale[3 * ROWS];
-        uint8_t q[ROWS * FEATURES], zero[3 * ROWS];
+    enum { ROWS = 9, FEW = 96, MANY = WEFT_TILE + 32, N = 5 };
+    static const int32_t at[N] = {8, 0, 3, 3, 7}, wrong[N] = {0, 1, 9, 2, 3};
+    static float w[ROWS * MANY], back[ROWS * MANY], y[N * MANY], scale[ROWS * MANY / 32];
+    static uint8_t q[ROWS * MANY], zero[ROWS * MANY / 32];
+    for (int k = 0; k < 4; k++) {
+        const int bits = k % 2 ? 8 : 4, features = k < 2 ? FEW : MANY, n_groups = features / 32;
         uint64_t random = 6;
         weft_error error = {0};
-        for (int i = 0; i < ROWS * FEATURES; i++) w[i] = (float)test_uniform(&random, -1, 2);
-        CU_ASSERT_EQUAL(weft_quantize(w, ROWS, FEATURES, bits, 32, q, scale, zero, NULL), WEFT_OK);
-        weft_dequantize(q, scale, zero, ROWS, FEATURES, bits, 32, back, NULL);
+        for (int i = 0; i < ROWS * features; i++) w[i] = (float)test_uniform(&random, -1, 2);
+        CU_ASSERT_EQUAL(weft_quantize(w, ROWS, features, bits, 32, q, scale, zero, NULL), WEFT_OK);
+        weft_dequantize(q, scale, zero, ROWS, features, bits, 32, back, NULL);
         weft_graph *g = weft_graph_new();
-        const weft_shape groups = WEFT_SHAPE(ROWS, 3);
-        const weft_value table = weft_input(g, "t", WEFT_U8, WEFT_SHAPE(ROWS, FEATURES * bits / 8));
+        const weft_shape groups = WEFT_SHAPE(ROWS, n_groups);
+        const weft_value table = weft_input(g, "t", WEFT_U8, WEFT_SHAPE(ROWS, features * bits / 8));
         const weft_value scales = weft_input(g, "s", WEFT_F32, groups);
         const weft_value zeros = weft_input(g, "z", WEFT_U8, groups);
         const weft_value index = weft_input(g, "i", WEFT_I32, WEFT_SHAPE(N));
@@ -329,15 +334,15 @@ static void test_lookup(void)
         weft_plan *plan = weft_plan_new(g, &out, 1, NULL, &error);
         weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        weft_feed(s, table, q, (size_t)(ROWS * FEATURES * bits / 8));
-        weft_feed(s, scales, scale, sizeof scale);
-        weft_feed(s, zeros, zero, sizeof zero);
+        weft_feed(s, table, q, (size_t)(ROWS * features * bits / 8));
+        weft_feed(s, scales, scale, (size_t)(ROWS * n_groups) * sizeof *scale);
+        weft_feed(s, zeros, zero, (size_t)(ROWS * n_groups));
         weft_feed(s, index, at, sizeof at);
         CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, out, y, sizeof y), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_fetch(s, out, y, (size_t)(N * features) * sizeof *y), WEFT_OK);
         for (int i = 0; i < N; i++)
-            CU_ASSERT_TRUE(
-                !memcmp(y + i * FEATURES, back + at[i] * FEATURES, FEATURES * sizeof *y));
+            CU_ASSERT_EQUAL(
+                memcmp(y + i * features, back + at[i] * features, (size_t)features * sizeof *y), 0);
         weft_feed(s, index, wrong, sizeof wrong);
         CU_ASSERT_NOT_EQUAL(weft_run(s), WEFT_OK);
         CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "9"));

@@ -123,9 +123,39 @@ static void test_variance(void)
         }
 }
 
+/* The gradient of an embedding sums the rows of each index in order; a tile has 64 columns. */
+static void test_wide_embedding(void)
+{
+    enum { N = 5, ROWS = 4, WIDTH = 150 };
+    static const int32_t at[N] = {2, 0, 2, 3, 2};
+    double weights[N * WIDTH], got[ROWS * WIDTH] = {0}, want[ROWS * WIDTH] = {0};
+    weft_error error = {0};
+    uint64_t state = 3;
+    for (int i = 0; i < N * WIDTH; i++) {
+        weights[i] = test_uniform(&state, -1, 1);
+        want[at[i / WIDTH] * WIDTH + i % WIDTH] += weights[i];
+    }
+    weft_graph *g = weft_graph_new();
+    weft_value table = weft_input(g, "t", WEFT_F64, WEFT_SHAPE(ROWS, WIDTH)), gradient;
+    weft_value y = weft_embedding(g, table, weft_constant_data(g, WEFT_I32, WEFT_SHAPE(N), at), -1);
+    y = weft_mul(g, y, weft_constant_data(g, WEFT_F64, WEFT_SHAPE(N, WIDTH), weights));
+    weft_grad(g, weft_sum(g, y, WEFT_ALL_AXES, false), &table, 1, &gradient);
+    weft_plan *plan = weft_plan_new(g, &gradient, 1, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_feed(s, table, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, gradient, got, sizeof got), WEFT_OK);
+    for (int i = 0; i < ROWS * WIDTH; i++) CU_ASSERT_DOUBLE_EQUAL(got[i], want[i], ROUNDING_F64);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 void sums_tests(void)
 {
     CU_pSuite suite = CU_add_suite("sums", NULL, NULL);
     CU_add_test(suite, "the error of sums keeps within its bound", test_bounds);
     CU_add_test(suite, "variance with too few elements", test_variance);
+    CU_add_test(suite, "gradients of wide embeddings", test_wide_embedding);
 }
