@@ -150,6 +150,18 @@ static void test_other_options(void)
     r.dropout = "dropout=0.2";
     CU_ASSERT_PTR_NULL(new_trainer(&r, NULL, NULL));
     CU_ASSERT_EQUAL(r.error.status, WEFT_BAD_ARGUMENT);
+    /* Nor is it the same run, whose checkpoints could be averaged. */
+    rig other = open_rig(make_corpus(1, 2, false), &o, NULL);
+    other.dropout = r.dropout;
+    weft_trainer *t = new_trainer(&other, NULL, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+    CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
+    weft_trainer_free(t);
+    close_rig(&other);
+    other = open_rig(make_corpus(1, 2, false), &o, path);
+    CU_ASSERT_STRING_NOT_EQUAL(weft_params_meta(other.params, "run"),
+                               weft_params_meta(r.params, "run"));
+    close_rig(&other);
     close_rig(&r);
     unlink(path);
 }
