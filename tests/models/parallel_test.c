@@ -20,7 +20,7 @@ typedef struct job {
     const char *load, *save; /* checkpoints; NULL: none */
     bool load_all; /* also loads states of a training, which the trainer would read itself */
     int odd_rank;  /* is changed by `change` before its trainer is made; -1: none */
-    void (*change)(weft_trainer_options *o, weft_batch_source *source);
+    void (*change)(weft_trainer_options *o, weft_batch_source *source, weft_params *params);
     uint64_t hash[MAX_RANKS];  /* of the parameters, by rank; 0 if ranks have pieces of them */
     uint64_t model[MAX_RANKS]; /* of the averaged parameters */
     double loss[MAX_RANKS], norm[MAX_RANKS], metric[MAX_RANKS];
@@ -57,7 +57,7 @@ static void train(rank *r)
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(j->batches.of[me]);
     const weft_params_filter *only = j->load_all ? NULL : &weft_model_states;
-    if (me == j->odd_rank) j->change(&o, &source);
+    if (me == j->odd_rank) j->change(&o, &source, params);
     o.checkpoint = j->load;
     if (j->load) weft_params_load_some(params, j->load, only, &r->error);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
@@ -259,20 +259,30 @@ static void test_damaged_set(void)
 
 /* ---- Failures ---- */
 
-static void change_rate(weft_trainer_options *o, weft_batch_source *source)
+static void change_rate(weft_trainer_options *o, weft_batch_source *source, weft_params *params)
 {
+    (void)params;
     (void)source;
     o->schedule.peak = 0.02;
 }
 
-static void change_seed(weft_trainer_options *o, weft_batch_source *source)
+static void change_seed(weft_trainer_options *o, weft_batch_source *source, weft_params *params)
 {
+    (void)params;
     (void)source;
     o->seed++;
 }
 
-static void change_data(weft_trainer_options *o, weft_batch_source *source)
+static void change_params(weft_trainer_options *o, weft_batch_source *source, weft_params *params)
 {
+    (void)o;
+    (void)source;
+    weft_params_add(params, "more", WEFT_F32, WEFT_SHAPE(1), NULL, NULL);
+}
+
+static void change_data(weft_trainer_options *o, weft_batch_source *source, weft_params *params)
+{
+    (void)params;
     (void)o;
     source->hashes.source++;
 }
@@ -286,8 +296,9 @@ static weft_status fail_to_fill(void *context, size_t index, void *const *inputs
     return weft_error_set(error, WEFT_IO, "disk", "batch %zu cannot be read", index);
 }
 
-static void change_fill(weft_trainer_options *o, weft_batch_source *source)
+static void change_fill(weft_trainer_options *o, weft_batch_source *source, weft_params *params)
 {
+    (void)params;
     (void)o;
     source->fill = fail_to_fill;
 }
@@ -302,8 +313,9 @@ static weft_status fill_badly(void *context, size_t index, void *const *inputs, 
     return status;
 }
 
-static void change_token(weft_trainer_options *o, weft_batch_source *source)
+static void change_token(weft_trainer_options *o, weft_batch_source *source, weft_params *params)
 {
+    (void)params;
     (void)o;
     source->fill = fill_badly;
 }
@@ -314,8 +326,9 @@ static bool stop_now(void *context)
     return true;
 }
 
-static void change_stop(weft_trainer_options *o, weft_batch_source *source)
+static void change_stop(weft_trainer_options *o, weft_batch_source *source, weft_params *params)
 {
+    (void)params;
     (void)source;
     o->stop = stop_now;
 }
@@ -323,7 +336,7 @@ static void change_stop(weft_trainer_options *o, weft_batch_source *source)
 /* One of some ranks is changed. Rank 0 and the changed one end with these statuses, and their
  * messages have the texts. */
 static void fails_with(uint32_t accumulate,
-                       void (*change)(weft_trainer_options *, weft_batch_source *),
+                       void (*change)(weft_trainer_options *, weft_batch_source *, weft_params *),
                        weft_status status, const char *text, weft_status odd_status,
                        const char *odd_text)
 {
@@ -346,8 +359,9 @@ static void fails_with(uint32_t accumulate,
 }
 
 /* Each rank has one batch, or several. */
-static void fails(void (*change)(weft_trainer_options *, weft_batch_source *), weft_status status,
-                  const char *text, weft_status odd_status, const char *odd_text)
+static void fails(void (*change)(weft_trainer_options *, weft_batch_source *, weft_params *),
+                  weft_status status, const char *text, weft_status odd_status,
+                  const char *odd_text)
 {
     fails_with(3, change, status, text, odd_status, odd_text);
     fails_with(8, change, status, text, odd_status, odd_text);
@@ -356,9 +370,11 @@ static void fails(void (*change)(weft_trainer_options *, weft_batch_source *), w
 static void test_failures(void)
 {
     const char *options = "rank 1 has other options of the training than rank 0";
+    const char *params = "rank 1 has other parameters or another step than rank 0";
     const char *data = "rank 1 has other data than rank 0";
     fails(change_rate, WEFT_BAD_ARGUMENT, options, WEFT_BAD_ARGUMENT, options);
     fails(change_seed, WEFT_BAD_ARGUMENT, options, WEFT_BAD_ARGUMENT, options);
+    fails(change_params, WEFT_BAD_ARGUMENT, params, WEFT_BAD_ARGUMENT, params);
     fails(change_data, WEFT_BAD_ARGUMENT, data, WEFT_BAD_ARGUMENT, data);
     fails(change_fill, WEFT_PEER, "rank 1: disk: batch ", WEFT_IO, "cannot be read");
     fails(change_token, WEFT_PEER, "rank 1: ", WEFT_BAD_INDEX, "index 1000000");
