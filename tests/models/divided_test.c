@@ -128,8 +128,8 @@ static void divide(const model *m, uint32_t accumulate, int tensor, int stages)
     expect_whole(m, &whole, tensor, stages, 1, &first);
     expect_whole(m, &whole, tensor, stages, 1, &again);
     CU_ASSERT_EQUAL(memcmp(first.loss, again.loss, sizeof first.loss), 0);
-    /* Every process has less than the whole, and does a part of its work. Together they do 0.995 to
-     * 1.14 times as much: parts repeat what is between them, stages need not add up all sums. */
+    /* Every process has less than the whole, and does a part of its work. Together they were seen
+     * to do 0.995 to 1.14 times as much as one process. */
     double flops = 0;
     for (int r = 0; r < tensor * stages; r++) {
         CU_ASSERT_TRUE(first.state_bytes[r] < whole.state_bytes[0]);

@@ -187,7 +187,7 @@ static void test_ensemble_of_one(void)
         CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, (double[]){1, no_weights[i]}, NULL));
     CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 0, NULL, NULL));
     CU_ASSERT_PTR_NULL(weft_ensemble_new(NULL, 1, NULL, NULL));
-    for (long n = 1; n <= 6; n++) {
+    for (long n = 1; n <= 6; n++) { /* it makes six allocations */
         error = (weft_error){0};
         test_fail_allocation(n);
         CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, NULL, &error));

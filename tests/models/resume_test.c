@@ -60,9 +60,8 @@ static rig open_rig(weft_corpus *corpus, const weft_batch_options *options, cons
 
 static weft_trainer *new_trainer(rig *r, const char *source_name, const char *target_name)
 {
-    static const char *sizes[] = {"vocab=20",         "d_model=8",        "heads=2", "d_ff=8",
-                                  "encoder_layers=1", "decoder_layers=1", NULL};
-    sizes[6] = r->dropout;
+    const char *const sizes[] = {"vocab=20",         "d_model=8",        "heads=2", "d_ff=8",
+                                 "encoder_layers=1", "decoder_layers=1", r->dropout};
     weft_trainer_options o = {.builder =
                                   test_builder("transformer", sizes, sizeof sizes / sizeof *sizes),
                               .optimizer = WEFT_ADAM_DEFAULT,

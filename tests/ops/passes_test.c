@@ -344,7 +344,7 @@ static void test_reuse_dropout(void)
         weft_value y = weft_relu(g, x);
         weft_value d = weft_dropout(g, k == 1 ? weft_add(g, x, y) : y, 0.5);
         weft_grad(g, weft_sum(g, weft_mul(g, d, x), WEFT_ALL_AXES, false), &x, 1, &dx);
-        if (k == 2) /* two readers: what arrives at relu is no dropout but a sum */
+        if (k == 2) /* two readers: a sum arrives at relu, not a dropout */
             weft_grad(g, weft_sum(g, weft_mul(g, d, y), WEFT_ALL_AXES, false), &x, 1, &dx);
         float with[N], without[N];
         bool reused, reused_without;
