@@ -195,18 +195,12 @@ static written_graph *calling(arena *p, bool recursive)
 static void test_function(void)
 {
     static const float x[2] = {2, -4};
-    const void *inputs[] = {x};
     arena p = {.blocks = NULL};
-    weft_error error = {0};
     weft_onnx *m = must_load_written(&p, calling(&p, false), 17, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
-    const weft_builder builder = weft_onnx_builder(m);
-    const weft_build_options o = {.shape.rows = 1};
     weft_params *store = weft_params_new();
-    weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
     weft_tensor y;
-    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, 0, &y));
+    weft_forward *forward = test_run_onnx(m, store, 1, x, &y);
     CU_ASSERT_EQUAL(((const float *)y.data)[0], 5);
     CU_ASSERT_EQUAL(((const float *)y.data)[1], -10);
     weft_forward_free(forward);

@@ -4,8 +4,6 @@
 #include "onnx_writer.h"
 #include "tests.h"
 
-#include <weft/summary.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,23 +51,6 @@ static void refuse(fixture *f, written_graph *g, weft_status status, const char 
                 weft_status_text(f->error.status), f->error.where, f->error.message);
     CU_ASSERT_TRUE(good);
     weft_onnx_free(m);
-}
-
-/* Runs a model on one input of floats, and returns its first output's tensor in *output, of a
- * runner that the caller frees. */
-static weft_forward *run(weft_onnx *m, weft_params *params, int64_t rows, const float *x,
-                         weft_tensor *output)
-{
-    weft_error error = {0};
-    const weft_builder builder = weft_onnx_builder(m);
-    const void *inputs[] = {x};
-    const weft_build_options o = {.shape.rows = rows};
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_weights(m, params, &error), WEFT_OK);
-    weft_forward *forward = weft_forward_new(&builder, params, 1, &error);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(forward);
-    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, 0, output));
-    return forward;
 }
 
 /* ---- A small network ---- */
@@ -120,7 +101,7 @@ static void test_network(void)
     static const float wanted[4] = {11, -16, 15, -9};
     weft_params *store = weft_params_new();
     weft_tensor y;
-    weft_forward *forward = run(m, store, 2, x, &y);
+    weft_forward *forward = test_run_onnx(m, store, 2, x, &y);
     CU_ASSERT_TRUE(weft_shape_equal(y.shape, WEFT_SHAPE(2, 1, 2)));
     for (int i = 0; i < 4; i++) CU_ASSERT_EQUAL(((const float *)y.data)[i], wanted[i]);
     weft_forward_free(forward), weft_params_free(store), weft_onnx_free(m);
@@ -185,7 +166,7 @@ static void test_several_outputs(void)
     CU_ASSERT_EQUAL(slices, 2);
     weft_graph_free(built);
     weft_params *store = weft_params_new();
-    weft_forward *forward = run(m, store, 1, x, &y);
+    weft_forward *forward = test_run_onnx(m, store, 1, x, &y);
     EXPECT_SAME_BITS(WEFT_F32, y.data, wanted, 2);
     weft_forward_free(forward), weft_params_free(store), weft_onnx_free(m);
     end(&f);
@@ -279,7 +260,7 @@ static void test_loop(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_params *store = weft_params_new();
     weft_tensor y;
-    weft_forward *forward = run(m, store, 0, x, &y);
+    weft_forward *forward = test_run_onnx(m, store, 0, x, &y);
     CU_ASSERT_TRUE(weft_shape_equal(y.shape, WEFT_SHAPE(3, 2)));
     for (int i = 0; i < 6; i++) CU_ASSERT_EQUAL(((const float *)y.data)[i], wanted[i]);
     weft_forward_free(forward);
@@ -330,7 +311,7 @@ static void test_external(void)
     CU_ASSERT_PTR_NULL(weft_onnx_data_file(m, 1));
     weft_params *store = weft_params_new();
     weft_tensor y;
-    weft_forward *forward = run(m, store, 0, x, &y);
+    weft_forward *forward = test_run_onnx(m, store, 0, x, &y);
     for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(((const float *)y.data)[i], x[i] + data[i + 2]);
     weft_forward_free(forward);
     weft_params_free(store);
@@ -492,114 +473,6 @@ static void test_bloat(void)
     end(&f);
 }
 
-/* ---- Names ---- */
-
-/* The scope of the node that computes a named value, or of a parameter. */
-static const char *scope_of(const weft_graph *g, const char *name)
-{
-    return weft_graph_node(g, weft_producer(g, weft_find(g, name))).scope;
-}
-
-/* A node of each name, or of scopes in its metadata, from x to y, and the scopes that they have in
- * weft's graph. Weights lie in the scope of their names or, without one, in that of their node. */
-static void test_scopes(void)
-{
-    static const struct {
-        const char *node, *weight, *metadata, *scope, *weight_scope;
-    } cases[] = {
-        {"/encoder/layer.0/self/MatMul", "encoder.layer.0.self.weight", NULL,
-         "encoder.layer.0.self.MatMul", "encoder.layer.0.self"},
-        {"model/dense/MatMul", "model/dense/kernel", NULL, "model.dense.MatMul", "model.dense"},
-        {"/a/Add", "onnx::Add_12", NULL, "a.Add", "a.Add"},
-        {"Add_7", "b", NULL, "Add_7", "Add_7"},
-        {"matmul_7", "b", NULL, "matmul_7", "matmul_7"},
-        {"../../..", "b", NULL, "Add", "Add"},
-        {"", "b", NULL, "Add", "Add"},
-        {"/.hidden//x./Add", "..", NULL, ".hidden.x..Add", ".hidden.x..Add"},
-        {"node_add_1", "blocks.0.fc.bias", "['', 'blocks.0', 'blocks.0.fc', 'add_1']",
-         "blocks.0.fc.add_1", "blocks.0.fc"},
-        {"node_add_1", "b", "['', 'add_1']", "add_1", "add_1"},
-        {"node_add_1", "b", "['', \"it's\", 'add']", "it's.add", "it's.add"},
-        {"node_add_1", "b", "['', 'a\\'b', 'add']", "a\\'b.add", "a\\'b.add"},
-        {"/a/Add", "b", "", "a.Add", "a.Add"},
-        {"/a/Add", "b", "['', '']", "a.Add", "a.Add"},
-        {"/a/Add", "b", "['", "a.Add", "a.Add"},
-        {"/a/Add", "b", "['open", "a.Add", "a.Add"},
-        {"/a/Add", "b", "['open\\", "a.Add", "a.Add"},
-    };
-    static const float one[2] = {1, 1};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fixture f;
-        weft_value in, out;
-        begin(&f);
-        written_graph *g = write_graph(&f.memory);
-        char inputs[64];
-        snprintf(inputs, sizeof inputs, "x %s", cases[i].weight);
-        write_input(&f.memory, g, "x", ONNX_FLOAT, WEFT_SHAPE(2));
-        write_floats(&f.memory, g, cases[i].weight, WEFT_SHAPE(2), one);
-        WeftOnnx__NodeProto *node = write_node(&f.memory, g, "Add", inputs, "y");
-        node->name = arena_text(&f.memory, cases[i].node);
-        write_metadata(&f.memory, node, "namespace", ": Net/other: Other");
-        if (cases[i].metadata)
-            write_metadata(&f.memory, node, "pkg.torch.onnx.name_scopes", cases[i].metadata);
-        write_output(&f.memory, g, "y");
-        weft_onnx *m = load(&f, g, NULL);
-        CU_ASSERT_PTR_NOT_NULL_FATAL(m);
-        weft_graph *built = weft_graph_new();
-        weft_layers layers;
-        CU_ASSERT_EQUAL(weft_onnx_build(m, built, 1, &in, &out), WEFT_OK);
-        CU_ASSERT_STRING_EQUAL(scope_of(built, "y"), cases[i].scope);
-        CU_ASSERT_STRING_EQUAL(scope_of(built, weft_onnx_params(m, NULL)[0].name),
-                               cases[i].weight_scope);
-        CU_ASSERT_EQUAL(weft_layers_find(built, &layers, NULL), WEFT_OK);
-        weft_layers_free(&layers);
-        weft_graph_free(built);
-        weft_onnx_free(m);
-        end(&f);
-    }
-}
-
-/* Names of any length load, whole; a scope that is too long is cut, and different ones stay so. */
-static void test_long_names(void)
-{
-    enum { LENGTH = 5000 };
-    static char x[LENGTH + 1], w[LENGTH + 1], y[LENGTH + 1], node[2][LENGTH + 1];
-    static const float one[2] = {1, 2}, zero[2] = {0, 0};
-    memset(x, 'x', LENGTH), memset(w, 'w', LENGTH), memset(y, 'y', LENGTH);
-    memset(node, 'a', sizeof node);
-    for (int i = 0; i < 2; i++) node[i][LENGTH] = 0, node[i][LENGTH - 1] = (char)('a' + i);
-    for (int i = 20; i < LENGTH; i += 20) node[0][i] = node[1][i] = '/';
-    fixture f;
-    weft_value in, out;
-    begin(&f);
-    written_graph *g = write_graph(&f.memory);
-    char inputs[2 * LENGTH + 8];
-    snprintf(inputs, sizeof inputs, "%s %s", x, w);
-    write_input(&f.memory, g, x, ONNX_FLOAT, WEFT_SHAPE(2));
-    write_floats(&f.memory, g, w, WEFT_SHAPE(2), one);
-    write_node(&f.memory, g, "Add", inputs, "h")->name = node[0];
-    write_node(&f.memory, g, "Relu", "h", y)->name = node[1];
-    write_output(&f.memory, g, y);
-    weft_onnx *m = load(&f, g, NULL);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
-    weft_graph *built = weft_graph_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, built, 1, &in, &out), WEFT_OK);
-    CU_ASSERT_STRING_EQUAL(weft_name_of(built, in), x);
-    CU_ASSERT_STRING_EQUAL(weft_name_of(built, out), y);
-    CU_ASSERT_STRING_EQUAL(weft_onnx_params(m, NULL)[0].name, w);
-    const weft_node_info relu = weft_graph_node(built, weft_producer(built, out));
-    const char *add = weft_graph_node(built, weft_producer(built, out) - 1).scope;
-    CU_ASSERT_EQUAL(strncmp(add, relu.scope, 200), 0);
-    CU_ASSERT_NOT_EQUAL(strcmp(add, relu.scope), 0);
-    weft_params *store = weft_params_new();
-    weft_tensor result;
-    weft_forward *forward = run(m, store, 1, zero, &result);
-    CU_ASSERT_EQUAL(((const float *)result.data)[1], 2);
-    weft_forward_free(forward), weft_params_free(store), weft_graph_free(built);
-    weft_onnx_free(m);
-    end(&f);
-}
-
 /* ---- Memory ---- */
 
 static char model_path[96];
@@ -649,8 +522,6 @@ void onnx_tests(void)
     CU_add_test(suite, "integers that do not fit, and absent bounds", test_integers);
     CU_add_test(suite, "loops are unrolled", test_loop);
     CU_add_test(suite, "data beside the model", test_external);
-    CU_add_test(suite, "scopes follow from names", test_scopes);
-    CU_add_test(suite, "long names", test_long_names);
     CU_add_test(suite, "wrong files", test_wrong);
     CU_add_test(suite, "nested bodies", test_nesting);
     CU_add_test(suite, "a loop without end", test_endless);
