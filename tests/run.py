@@ -52,7 +52,12 @@ class Build:
         """meson's list of the tests of this folder."""
         done = subprocess.run(["meson", "introspect", "--tests", self.folder], cwd=ROOT, check=True,
                               capture_output=True, text=True)
-        return json.loads(done.stdout)
+        tests = json.loads(done.stdout)
+        # meson runs all tests of a name.
+        twice = {t["name"] for t in tests if sum(t["name"] == other["name"] for other in tests) > 1}
+        if twice:
+            sys.exit(f"tools/test: several tests are called {', '.join(sorted(twice))}")
+        return tests
 
 
 GCC = Build("build")

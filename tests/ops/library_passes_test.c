@@ -357,9 +357,9 @@ static void test_reuse_dropout(void)
     }
 }
 
-void passes_tests(void)
+void library_passes_tests(void)
 {
-    CU_pSuite suite = CU_add_suite("passes", NULL, NULL);
+    CU_pSuite suite = CU_add_suite("library_passes", NULL, NULL);
     CU_add_test(suite, "a sum of slices becomes a concat", test_slices);
     CU_add_test(suite, "a sum of products becomes one product", test_products);
     CU_add_test(suite, "a sum of slices, products and others", test_mixed_sum);
