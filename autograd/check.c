@@ -170,8 +170,9 @@ static bool check_value(checker *c, size_t i, const double *analytic, size_t per
     if (!(worst <= result->worst_error)) {
         const char *name = weft_name_of(c->graph, c->wrt[i]);
         result->worst_error = worst;
-        text_format(result->where, sizeof result->where, "%s[%lld]: analytic %.10g, numeric %.10g",
-                    name, (long long)at, worst_analytic, worst_numeric);
+        weft__text_format(result->where, sizeof result->where,
+                          "%s[%lld]: analytic %.10g, numeric %.10g", name, (long long)at,
+                          worst_analytic, worst_numeric);
     }
     return true;
 }
@@ -307,7 +308,7 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
     int flip_wrt = -1;
     memset(result, 0, sizeof *result);
     if (order == 1 && flip < 0) {
-        const weft_status laid = check_layouts(op, sample, seed, result, error);
+        const weft_status laid = weft__check_layouts(op, sample, seed, result, error);
         if (laid != WEFT_OK || result->worst_error > 0) return laid;
     }
     if (op->gradient != WEFT_GRADIENT_VJP) return WEFT_OK;

@@ -6,7 +6,7 @@
 
 /* Compares what an op computes from operands of several layouts with what it computes from dense
  * copies of them (check_layouts.c). A difference is in *result: worst_error and where. */
-weft_status check_layouts(const weft_op *op, const weft_sample *sample, uint64_t seed,
-                          weft_check_result *result, weft_error *error);
+weft_status weft__check_layouts(const weft_op *op, const weft_sample *sample, uint64_t seed,
+                                weft_check_result *result, weft_error *error);
 
 #endif

@@ -129,7 +129,7 @@ static weft_value declare(variant *v, size_t i, variety layout, uint64_t seed, w
     const weft_shape shape = input.shape;
     const weft_dtype dtype = dtype_of(&input);
     input.shape = storage_shape(v->sample, shape, layout);
-    text_format(name, sizeof name, "x%zu.%d", i, (int)layout);
+    weft__text_format(name, sizeof name, "x%zu.%d", i, (int)layout);
     if (weft_params_add(v->params, name, dtype, input.shape, &t, error) != WEFT_OK)
         return WEFT_NO_VALUE;
     weft_sample_fill(&input, WEFT_F64, seed + 100 * i, t.data);
@@ -168,9 +168,9 @@ static void compare(size_t k, variety layout, const weft_tensor *got, const weft
         const double a = weft_tensor_element(got, i), b = weft_tensor_element(wanted, i);
         if (equal(a, b)) continue;
         result->worst_error = INFINITY;
-        text_format(result->where, sizeof result->where,
-                    "output %zu[%lld] of %s inputs: %.10g, of dense inputs %.10g", k, (long long)i,
-                    names[layout], a, b);
+        weft__text_format(result->where, sizeof result->where,
+                          "output %zu[%lld] of %s inputs: %.10g, of dense inputs %.10g", k,
+                          (long long)i, names[layout], a, b);
         return;
     }
 }
@@ -241,8 +241,8 @@ static weft_status check_some(const weft_op *op, const weft_sample *sample, vari
     return status;
 }
 
-weft_status check_layouts(const weft_op *op, const weft_sample *sample, uint64_t seed,
-                          weft_check_result *result, weft_error *error)
+weft_status weft__check_layouts(const weft_op *op, const weft_sample *sample, uint64_t seed,
+                                weft_check_result *result, weft_error *error)
 {
     if (op->updates || op->exchanges || !sample->n_in) return WEFT_OK;
     const weft_status status = check_some(op, sample, TRANSPOSED, BLOCKS, seed, result, error);

@@ -74,7 +74,7 @@ static ptrdiff_t param_of(const weft_gathered *x, const weft_graph *whole, uint3
     const weft_value value = weft_value_from_id(whole, id);
     const size_t node = weft_producer(whole, value);
     if (weft_graph_node(whole, node).op != &weft_op_state) return -1;
-    const shard_param *p = shards_find(x->s, weft_name_of(whole, value));
+    const shard_param *p = weft__shards_find(x->s, weft_name_of(whole, value));
     return p ? p - x->s->params : -1;
 }
 
@@ -100,7 +100,7 @@ static void declare_pieces(weft_gathered *x)
     int64_t first, end;
     for (size_t i = 0; i < x->s->n; i++) {
         const shard_param *p = &x->s->params[i];
-        shards_range(x->s, p, x->s->ranks.rank, &first, &end);
+        weft__shards_range(x->s, p, x->s->ranks.rank, &first, &end);
         weft_piece_name(p->name, first, end, name, sizeof name);
         x->pieces[i] = weft_state(x->g, name, x->s->buckets[p->bucket].dtype,
                                   WEFT_SHAPE(end - first), WEFT_INIT_ZEROS);
@@ -233,7 +233,7 @@ size_t weft_gathered_params(const weft_gathered *gathered, weft_value *params, s
 
 weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param)
 {
-    const shard_param *p = gathered && param ? shards_find(gathered->s, param) : NULL;
+    const shard_param *p = gathered && param ? weft__shards_find(gathered->s, param) : NULL;
     return p ? gathered->pieces[p - gathered->s->params] : WEFT_NO_VALUE;
 }
 

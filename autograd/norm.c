@@ -24,9 +24,9 @@ static void count_tiles(gathered *w)
 {
     int64_t first, end;
     for (size_t i = 0; i < w->n; i++) {
-        const shard_param *p = shards_find(w->s, weft_name_of(w->g, w->params[i]));
+        const shard_param *p = weft__shards_find(w->s, weft_name_of(w->g, w->params[i]));
         for (int r = 0; r < w->s->ranks.size; r++) {
-            shards_range(w->s, p, r, &first, &end);
+            weft__shards_range(w->s, p, r, &first, &end);
             w->counts[r] += tiles_of(end - first);
             w->tiles += tiles_of(end - first);
         }
@@ -38,9 +38,9 @@ static void order_tiles(gathered *w)
     size_t k = 0;
     int64_t first, end;
     for (size_t i = 0; i < w->n; i++) {
-        const shard_param *p = shards_find(w->s, weft_name_of(w->g, w->params[i]));
+        const shard_param *p = weft__shards_find(w->s, weft_name_of(w->g, w->params[i]));
         for (int r = 0; r < w->s->ranks.size; r++) {
-            shards_range(w->s, p, r, &first, &end);
+            weft__shards_range(w->s, p, r, &first, &end);
             for (int64_t t = tiles_of(end - first); t > 0; t--) w->order[k++] = (int32_t)w->at[r]++;
         }
     }
@@ -179,9 +179,9 @@ static weft_value model_norm(weft_graph *g, const weft_shards *s, weft_ranks ran
     return split_norm(g, ranks, weft_dtype_of(g, params[0]), sum, *losses, losses);
 }
 
-weft_value shards_norm(weft_graph *g, const weft_shards *s, const weft_model_split *model,
-                       const bool *counted, const weft_value *params, const weft_value *grads,
-                       size_t n, weft_value loss, weft_value *losses)
+weft_value weft__shards_norm(weft_graph *g, const weft_shards *s, const weft_model_split *model,
+                             const bool *counted, const weft_value *params, const weft_value *grads,
+                             size_t n, weft_value loss, weft_value *losses)
 {
     weft_value norm = WEFT_NO_VALUE, order;
     weft_scope_push(g, "norm");

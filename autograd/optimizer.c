@@ -13,7 +13,7 @@ bool weft_name_matches(const char *patterns, const char *name)
     if (!patterns || !name) return false;
     for (;; patterns++) {
         size_t length = strcspn(patterns, ",");
-        if (length && text_match(patterns, length, name)) return true;
+        if (length && weft__text_match(patterns, length, name)) return true;
         patterns += length;
         if (!*patterns) return false;
     }
@@ -37,7 +37,7 @@ static bool check_groups(const train_step *s, const weft_value *all, size_t n)
         for (size_t k = 0; k < n && !used; k++)
             used = weft_name_matches(group->names, weft_name_of(s->g, all[k]));
         for (size_t k = 0; k < s->n && !used; k++)
-            used = weft_name_matches(group->names, step_param_name(s, s->params[k]));
+            used = weft_name_matches(group->names, weft__step_param_name(s, s->params[k]));
         if (!group->names || !*group->names)
             fail(s, WEFT_BAD_ARGUMENT, "a group needs patterns of names", "");
         else if (!used)
@@ -108,13 +108,13 @@ static bool check_rate(const train_step *s)
 
 bool weft_is_frozen(const weft_optimizer *optimizer, const char *name)
 {
-    return optimizer && optimizer->groups && step_group(optimizer, name)->frozen;
+    return optimizer && optimizer->groups && weft__step_group(optimizer, name)->frozen;
 }
 
 /* The running average of a state; NULL if it is not tracked. */
 static const weft_tracked *tracked_as(const train_step *s, weft_value state)
 {
-    const char *name = step_param_name(s, state);
+    const char *name = weft__step_param_name(s, state);
     for (size_t i = 0; i < s->n_tracked; i++)
         if (!strcmp(weft_name_of(s->g, s->tracked[i].state), name)) return &s->tracked[i];
     return NULL;
@@ -138,7 +138,7 @@ static void drop_frozen(train_step *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
-        if (step_group(s->o, step_param_name(s, s->params[i]))->frozen) continue;
+        if (weft__step_group(s->o, weft__step_param_name(s, s->params[i]))->frozen) continue;
         s->params[n] = s->params[i];
         if (s->counted) s->counted[n] = s->counted[i];
         s->grads[n++] = s->grads[i];
@@ -248,7 +248,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     count_trained(s);
     if (o->shards && !grads)
         fail(s, WEFT_BAD_ARGUMENT, "with shards, gradients come from weft_reducer_finish", "");
-    else if (o->shards && !shards_match(o->shards, g, s->params, s->n))
+    else if (o->shards && !weft__shards_match(o->shards, g, s->params, s->n))
         fail(s, WEFT_BAD_ARGUMENT, "the parameters are not those of the shards", "");
     return weft_graph_status(g) == WEFT_OK && check_rate(s) && find_written(s) && check_written(s);
 }
@@ -294,8 +294,8 @@ static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_val
 static weft_value update_average(const train_step *s, weft_value state, weft_value value,
                                  weft_value rate)
 {
-    const weft_sgd_options plain = {.first = step_first(s, state)};
-    const weft_value difference = weft_sub(s->g, step_piece(s, state), value);
+    const weft_sgd_options plain = {.first = weft__step_first(s, state)};
+    const weft_value difference = weft_sub(s->g, weft__step_piece(s, state), value);
     return weft_sgd_update(s->g, state, WEFT_NO_VALUE, difference, rate, WEFT_NO_VALUE, &plain);
 }
 
@@ -306,8 +306,8 @@ static weft_value named_norm(const train_step *s, weft_value *loss)
     char name[STEP_NAME_BYTES] = "gradient_norm";
     const weft_optimizer *o = s->o;
     weft_value norm = o->shards || o->model
-                          ? shards_norm(s->g, o->shards, o->model, s->counted, s->params, s->grads,
-                                        s->n_trained, *loss, loss)
+                          ? weft__shards_norm(s->g, o->shards, o->model, s->counted, s->params,
+                                              s->grads, s->n_trained, *loss, loss)
                           : weft_global_norm(s->g, s->grads, s->n_trained);
     if (strcmp(s->name, WEFT_OPTIMIZER_STATES) != 0)
         snprintf(name, sizeof name, "%s.gradient_norm", s->name);
@@ -330,22 +330,22 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
     if (o->guard) s->one = guarded(g, s->one, total, loss);
     if (o->max_norm > 0) s->scale = clip_scale(g, total, o->max_norm);
     if (norm) *norm = total;
-    if (step_counts(o)) {
+    if (weft__step_counts(o)) {
         weft_value step = counter(s, dtype);
         s->t = weft_add_scalar(g, step, 1.0);
         if (o->guard) s->t = guarded(g, s->t, total, loss);
         s->updates[n_updates++] = weft_assign(g, step, s->t);
     }
     for (size_t i = 0; i < s->n_trained; i++)
-        s->updates[i] = step_update(s, s->params[i], s->grads[i]);
+        s->updates[i] = weft__step_update(s, s->params[i], s->grads[i]);
     for (size_t i = s->n_trained; i < s->n; i++) {
         weft_value rate =
             weft_scalar(g, weft_dtype_of(g, s->params[i]), tracked_as(s, s->params[i])->momentum);
         if (o->guard) rate = guarded(g, rate, total, loss);
         s->updates[i] = update_average(s, s->params[i], s->grads[i], rate);
     }
-    if (o->shards && !step_has_piece(s, s->params[0]))
-        shards_gather(g, o->shards, s->params, s->updates, s->n);
+    if (o->shards && !weft__step_has_piece(s, s->params[0]))
+        weft__shards_gather(g, o->shards, s->params, s->updates, s->n);
     const weft_value updated = weft_group(g, s->updates, n_updates);
     weft_set_role(g, role);
     return updated;

@@ -33,7 +33,7 @@ const char *weft_shards_state(const weft_shards *shards, const char *prefix, con
     int64_t first = 0, end = 0;
     if (size) name[0] = 0;
     if (!shards || !prefix || !param) return name;
-    const shard_param *p = shards_find(shards, param);
+    const shard_param *p = weft__shards_find(shards, param);
     weft_shards_piece(shards, param, shards->ranks.rank, &first, &end);
     int n = snprintf(name, size, "%s.%s[%" PRId64 ":%" PRId64 "]", prefix, param, first, end);
     if (p && p->own.length < INT64_MAX && (size_t)n < size)

@@ -7,19 +7,19 @@
 
 /* ---- What a rule reads ---- */
 
-const char *step_param_name(const train_step *s, weft_value param)
+const char *weft__step_param_name(const train_step *s, weft_value param)
 {
     const char *name = weft_name_of(s->g, param);
-    const shard_param *p = s->o->shards ? shards_find(s->o->shards, name) : NULL;
+    const shard_param *p = s->o->shards ? weft__shards_find(s->o->shards, name) : NULL;
     return p ? p->name : name;
 }
 
-bool step_has_piece(const train_step *s, weft_value param)
+bool weft__step_has_piece(const train_step *s, weft_value param)
 {
-    return strcmp(step_param_name(s, param), weft_name_of(s->g, param)) != 0;
+    return strcmp(weft__step_param_name(s, param), weft_name_of(s->g, param)) != 0;
 }
 
-const weft_param_group *step_group(const weft_optimizer *o, const char *name)
+const weft_param_group *weft__step_group(const weft_optimizer *o, const char *name)
 {
     static const weft_param_group none = {0};
     for (size_t i = 0; i < o->n_groups; i++)
@@ -27,19 +27,20 @@ const weft_param_group *step_group(const weft_optimizer *o, const char *name)
     return &none;
 }
 
-int64_t step_first(const train_step *s, weft_value param)
+int64_t weft__step_first(const train_step *s, weft_value param)
 {
     int64_t first = 0, end;
     const weft_shards *shards = s->o->shards;
-    if (shards && !step_has_piece(s, param))
-        weft_shards_piece(shards, step_param_name(s, param), shards->ranks.rank, &first, &end);
+    if (shards && !weft__step_has_piece(s, param))
+        weft_shards_piece(shards, weft__step_param_name(s, param), shards->ranks.rank, &first,
+                          &end);
     return first;
 }
 
-weft_value step_piece(const train_step *s, weft_value param)
+weft_value weft__step_piece(const train_step *s, weft_value param)
 {
-    if (!s->o->shards || step_has_piece(s, param)) return param;
-    return weft_shards_slice(s->g, s->o->shards, step_param_name(s, param), param);
+    if (!s->o->shards || weft__step_has_piece(s, param)) return param;
+    return weft_shards_slice(s->g, s->o->shards, weft__step_param_name(s, param), param);
 }
 
 /* A zeroed state for a parameter, STEP.PREFIX.NAME, or for this rank's piece of it. */
@@ -49,7 +50,7 @@ static weft_value moment(const train_step *s, const char *prefix, weft_value par
     weft_graph *g = s->g;
     snprintf(both, sizeof both, "%s.%s", s->name, prefix);
     if (s->o->shards)
-        weft_shards_state(s->o->shards, both, step_param_name(s, param), name, sizeof name);
+        weft_shards_state(s->o->shards, both, weft__step_param_name(s, param), name, sizeof name);
     else
         snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
     return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, grad), WEFT_INIT_ZEROS);
@@ -69,7 +70,7 @@ static weft_value whole_gradient(const rule *r, double decay)
     weft_value grad = r->grad;
     if (weft_is_value(r->s->scale)) grad = weft_mul(g, grad, r->s->scale);
     if (decay == 0) return grad;
-    return weft_add(g, grad, weft_scale(g, step_piece(r->s, r->param), decay));
+    return weft_add(g, grad, weft_scale(g, weft__step_piece(r->s, r->param), decay));
 }
 
 /* A state becomes decay state + share x. */
@@ -91,7 +92,7 @@ static weft_value over_root(weft_graph *g, weft_value x, weft_value v, double ep
 /* param -= lr direction, with momentum if it is not 0. */
 static weft_value descend(const rule *r, weft_value direction, weft_value lr, double momentum)
 {
-    const weft_sgd_options o = {.momentum = momentum, .first = step_first(r->s, r->param)};
+    const weft_sgd_options o = {.momentum = momentum, .first = weft__step_first(r->s, r->param)};
     const weft_value buf = momentum == 0 ? WEFT_NO_VALUE : moment(r->s, "buf", r->param, r->grad);
     return weft_sgd_update(r->s->g, r->param, buf, direction, lr, WEFT_NO_VALUE, &o);
 }
@@ -111,7 +112,7 @@ static weft_value update_sgd(const rule *r)
 {
     weft_sgd_options o = r->s->o->sgd;
     o.weight_decay = r->decay;
-    o.first = step_first(r->s, r->param);
+    o.first = weft__step_first(r->s, r->param);
     const bool has_buffer = weft_option(o.momentum, 0) != 0;
     const weft_value buf = has_buffer ? moment(r->s, "buf", r->param, r->grad) : WEFT_NO_VALUE;
     return weft_sgd_update(r->s->g, r->param, buf, r->grad, r->lr, r->s->scale, &o);
@@ -123,7 +124,7 @@ static weft_value update_adam(const rule *r)
     weft_adam_options o = s->o->adam;
     o.decoupled = s->o->kind == WEFT_ADAMW;
     o.weight_decay = r->decay;
-    o.first = step_first(s, r->param);
+    o.first = weft__step_first(s, r->param);
     const weft_value m = moment(s, "m", r->param, r->grad), v = moment(s, "v", r->param, r->grad);
     return weft_adam_update(s->g, r->param, m, v, r->grad, r->lr, s->t, s->scale, &o);
 }
@@ -209,7 +210,7 @@ static const struct {
     {update_lamb, true, offsetof(weft_optimizer, adam.weight_decay)},
 };
 
-bool step_counts(const weft_optimizer *o)
+bool weft__step_counts(const weft_optimizer *o)
 {
     return rules[o->kind].counts;
 }
@@ -223,10 +224,10 @@ static double decay_of(const weft_optimizer *o, const weft_param_group *group, c
 }
 
 /* Parameters of one group share the node of their learning rate once equal nodes are merged. */
-weft_value step_update(const train_step *s, weft_value param, weft_value grad)
+weft_value weft__step_update(const train_step *s, weft_value param, weft_value grad)
 {
-    const char *name = step_param_name(s, param);
-    const weft_param_group *group = step_group(s->o, name);
+    const char *name = weft__step_param_name(s, param);
+    const weft_param_group *group = weft__step_group(s->o, name);
     const double lr_scale = weft_option(group->lr_scale, 1), decay = decay_of(s->o, group, name);
     const rule r = {s, param, grad, lr_scale == 1 ? s->lr : weft_scale(s->g, s->lr, lr_scale),
                     decay};

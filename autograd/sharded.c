@@ -141,7 +141,7 @@ static void receive_bucket(weft_reducer *r, size_t b)
 void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums)
 {
     weft_reducer *r = reducer;
-    const shard_param *p = r ? shards_find(r->s, weft_name_of(r->g, param)) : NULL;
+    const shard_param *p = r ? weft__shards_find(r->s, weft_name_of(r->g, param)) : NULL;
     if (!p) return;
     memcpy(r->sums + (size_t)(p - r->s->params) * r->n_own, sums, r->n_own * sizeof *sums);
     const shard_bucket *b = &r->s->buckets[p->bucket];
@@ -163,7 +163,7 @@ static weft_value piece_of(const weft_reducer *r, const shard_param *p)
     /* A single rank has one sum of each gradient, the whole. */
     if (is_alone(r->s))
         return weft_reshape(r->g, r->sums[p - r->s->params], WEFT_SHAPE(p->elements));
-    shards_range(r->s, p, rank, &first, &end);
+    weft__shards_range(r->s, p, rank, &first, &end);
     if (first == end) return weft_slice(r->g, r->reduced[p->bucket], 0, 0, 0, 1);
     const int64_t from = p->offset + first - r->s->buckets[p->bucket].cuts[rank];
     return weft_slice(r->g, r->reduced[p->bucket], 0, from, from + end - first, 1);
@@ -182,7 +182,7 @@ void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t
     while (!is_alone(r->s) && r->n_received < r->n_sent)
         receive_bucket(r, r->order[r->n_received++]);
     for (size_t i = 0; i < n; i++) {
-        const shard_param *p = shards_find(r->s, weft_name_of(r->g, params[i]));
+        const shard_param *p = weft__shards_find(r->s, weft_name_of(r->g, params[i]));
         pieces[i] = p ? piece_of(r, p) : WEFT_NO_VALUE;
     }
 }
@@ -193,14 +193,14 @@ static weft_value slice_of(weft_graph *g, const weft_shards *s, const shard_para
                            weft_value value)
 {
     int64_t first, end;
-    shards_range(s, p, s->ranks.rank, &first, &end);
+    weft__shards_range(s, p, s->ranks.rank, &first, &end);
     return weft_slice(g, weft_reshape(g, value, WEFT_SHAPE(p->elements)), 0, first, end, 1);
 }
 
 weft_value weft_shards_slice(weft_graph *graph, const weft_shards *shards, const char *param,
                              weft_value value)
 {
-    const shard_param *p = shards && param ? shards_find(shards, param) : NULL;
+    const shard_param *p = shards && param ? weft__shards_find(shards, param) : NULL;
     return p ? slice_of(graph, shards, p, value) : WEFT_NO_VALUE;
 }
 
@@ -244,8 +244,8 @@ static void receive_pieces(gathering *w, size_t b)
     weft_scope_pop(w->g);
 }
 
-void shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
-                   weft_value *updated, size_t n)
+void weft__shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
+                         weft_value *updated, size_t n)
 {
     if (is_alone(s)) return;
     gathering w = {g,
@@ -257,7 +257,7 @@ void shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params
                    calloc((size_t)s->ranks.size, sizeof *w.counts)};
     if (w.index && w.list && w.flights && w.counts) {
         for (size_t i = 0; i < n; i++)
-            w.index[shards_find(s, weft_name_of(g, params[i])) - s->params] = i;
+            w.index[weft__shards_find(s, weft_name_of(g, params[i])) - s->params] = i;
         for (size_t b = 0; b < s->n_buckets + BUCKETS_UNDER_WAY; b++) {
             if (b >= BUCKETS_UNDER_WAY) receive_pieces(&w, b - BUCKETS_UNDER_WAY);
             if (b < s->n_buckets) send_pieces(&w, b);

@@ -162,7 +162,7 @@ weft_ranks weft_shards_ranks(const weft_shards *shards)
     return shards ? shards->ranks : (weft_ranks){0, 0, 1};
 }
 
-const shard_param *shards_find(const weft_shards *s, const char *param)
+const shard_param *weft__shards_find(const weft_shards *s, const char *param)
 {
     size_t length;
     weft_piece piece;
@@ -173,21 +173,22 @@ const shard_param *shards_find(const weft_shards *s, const char *param)
     return NULL;
 }
 
-bool shards_match(const weft_shards *s, const weft_graph *g, const weft_value *params, size_t n)
+bool weft__shards_match(const weft_shards *s, const weft_graph *g, const weft_value *params,
+                        size_t n)
 {
     bool match = n == s->n;
     for (size_t i = 0; i < n && match; i++) {
-        const shard_param *p = shards_find(s, weft_name_of(g, params[i]));
+        const shard_param *p = weft__shards_find(s, weft_name_of(g, params[i]));
         const int64_t elements = weft_shape_numel(weft_shape_of(g, params[i]));
         int64_t first, end;
-        if (p) shards_range(s, p, s->ranks.rank, &first, &end);
+        if (p) weft__shards_range(s, p, s->ranks.rank, &first, &end);
         match = p && (elements == p->elements || elements == end - first);
     }
     return match;
 }
 
-void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,
-                  int64_t *end)
+void weft__shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,
+                        int64_t *end)
 {
     const int64_t *cuts = s->buckets[p->bucket].cuts;
     const int64_t low = cuts[rank] - p->offset, high = cuts[rank + 1] - p->offset;
@@ -198,8 +199,8 @@ void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t 
 bool weft_shards_piece(const weft_shards *shards, const char *param, int rank, int64_t *first,
                        int64_t *end)
 {
-    const shard_param *p = shards && param ? shards_find(shards, param) : NULL;
+    const shard_param *p = shards && param ? weft__shards_find(shards, param) : NULL;
     if (!p || rank < 0 || rank >= shards->ranks.size) return false;
-    shards_range(shards, p, rank, first, end);
+    weft__shards_range(shards, p, rank, first, end);
     return true;
 }

@@ -175,7 +175,7 @@ static bool allocate(cutter *c)
            c->bytes;
 }
 
-bool stages_cut(stage_division *d, weft_error *error)
+bool weft__stages_cut(stage_division *d, weft_error *error)
 {
     cutter c = {.d = d};
     bool good = allocate(&c);

@@ -47,7 +47,7 @@ static void gradient_ready(void *context, size_t i, weft_value gradient)
     }
     stage_crossing *c = b->received[i - b->n_own];
     weft_scope_push(b->s->graph, "pipeline");
-    c->gradient = stage_send(b->s, gradient, c->peer, b->s->first_gradient_tag + c->tag);
+    c->gradient = weft__stage_send(b->s, gradient, c->peer, b->s->first_gradient_tag + c->tag);
     weft_scope_pop(b->s->graph);
 }
 

@@ -171,7 +171,7 @@ static void mark_reads(stage_division *d)
     }
 }
 
-void stages_members(const stage_division *d, int32_t stage, uint8_t *is_part)
+void weft__stages_members(const stage_division *d, int32_t stage, uint8_t *is_part)
 {
     for (size_t k = 0; k < d->n_nodes; k++)
         is_part[k] = d->kind[k] == NODE_PLACED && d->stage[k] == stage;
@@ -208,8 +208,8 @@ static bool check_arguments(const weft_graph *whole, const weft_value *targets, 
     return false;
 }
 
-bool stages_divide(stage_division *d, const weft_graph *whole, const weft_value *targets, size_t n,
-                   int32_t size, const weft_stage *like, weft_error *error)
+bool weft__stages_divide(stage_division *d, const weft_graph *whole, const weft_value *targets,
+                         size_t n, int32_t size, const weft_stage *like, weft_error *error)
 {
     *d = (stage_division){.whole = whole, .targets = targets, .n_targets = n, .size = size};
     if (!check_arguments(whole, targets, n, error)) return false;
@@ -226,14 +226,14 @@ bool stages_divide(stage_division *d, const weft_graph *whole, const weft_value 
         weft_error_set(error, WEFT_NO_MEMORY, "weft_stage_new", "no memory to cut the graph");
         return false;
     }
-    if (!like && !stages_cut(d, error)) return false;
+    if (!like && !weft__stages_cut(d, error)) return false;
     note_begins(d, like);
     if (like && !cut_at_states(d, error)) return false;
     mark_reads(d);
     return true;
 }
 
-void stages_free(stage_division *d)
+void weft__stages_free(stage_division *d)
 {
     free(d->kind);
     free(d->stage);

@@ -29,7 +29,7 @@ static bool no_memory(weft_error *error)
 
 /* ---- Exchanges ---- */
 
-weft_flight stage_send(weft_stage *s, weft_value value, int32_t peer, int32_t tag)
+weft_flight weft__stage_send(weft_stage *s, weft_value value, int32_t peer, int32_t tag)
 {
     const weft_exchange_sizes sizes = {.peer = peer, .tag = tag};
     return weft_exchange_begin(s->graph, s->ranks, WEFT_SEND, &sizes, &value, 1);
@@ -130,7 +130,7 @@ static void begin_sends(builder *b, uint32_t id)
         stage_crossing *c = &s->sent[s->n_sent++];
         *c = crossing_of(b, id, peer);
         c->value = value;
-        c->flight = stage_send(s, value, peer, c->tag);
+        c->flight = weft__stage_send(s, value, peer, c->tag);
         if (c->returns)
             c->gradient = receive(s, weft_dtype_of(s->graph, value), weft_shape_of(s->graph, value),
                                   peer, b->n_tags + c->tag);
@@ -174,7 +174,7 @@ static bool build_graph(builder *b)
     weft_scope_push(s->graph, "pipeline");
     if (!begin_receives(b)) return false;
     weft_scope_pop(s->graph);
-    stages_members(&b->d, s->ranks.rank, b->is_part);
+    weft__stages_members(&b->d, s->ranks.rank, b->is_part);
     for (size_t k = 0; k < b->d.n_nodes && weft_graph_status(s->graph) == WEFT_OK; k++)
         if (b->is_part[k]) copy_node(b, k);
     return weft_error_copy(b->error, weft_graph_error(s->graph)) == WEFT_OK;
@@ -213,7 +213,7 @@ static bool record_stage(builder *b, int32_t stage)
 {
     weft_stage *s = b->s;
     size_t state = 0;
-    stages_members(&b->d, stage, b->is_part);
+    weft__stages_members(&b->d, stage, b->is_part);
     for (size_t k = 0; k < b->d.n_nodes; k++) {
         const weft_node_info node = weft_graph_node(b->d.whole, k);
         for (size_t i = 0; b->is_part[k] && i < node.n_out; i++)
@@ -280,9 +280,10 @@ static weft_stage *new_stage(const weft_graph *whole, const weft_value *targets,
     if (good) {
         b.s->ranks = ranks;
         b.s->training = training;
-        good = stages_divide(&b.d, whole, targets, n, ranks.size, like, error) && build_stage(&b);
+        good = weft__stages_divide(&b.d, whole, targets, n, ranks.size, like, error) &&
+               build_stage(&b);
     }
-    stages_free(&b.d);
+    weft__stages_free(&b.d);
     free(b.is_part);
     free(b.tags);
     free(b.in);

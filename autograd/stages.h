@@ -25,17 +25,17 @@ typedef struct stage_division {
     uint8_t *differentiable; /* by value: gradients of the targets may flow through it */
 } stage_division;
 
-/* Fills *d; false with the error if that fails. stages_free frees what it has in either case.
+/* Fills *d; false with the error if that fails. weft__stages_free frees what it has in either case.
  * `like`: a stage that says where states begin; NULL: the cuts say. */
-bool stages_divide(stage_division *d, const weft_graph *whole, const weft_value *targets, size_t n,
-                   int32_t size, const weft_stage *like, weft_error *error);
-void stages_free(stage_division *d);
+bool weft__stages_divide(stage_division *d, const weft_graph *whole, const weft_value *targets,
+                         size_t n, int32_t size, const weft_stage *like, weft_error *error);
+void weft__stages_free(stage_division *d);
 /* Sets is_part[node] to whether the node is part of a stage. A target that is a copied node is part
  * of the last stage, whoever else needs it. */
-void stages_members(const stage_division *d, int32_t stage, uint8_t *is_part);
+void weft__stages_members(const stage_division *d, int32_t stage, uint8_t *is_part);
 
 /* Sets d->stage of all placed nodes (stage_cuts.c). */
-bool stages_cut(stage_division *d, weft_error *error);
+bool weft__stages_cut(stage_division *d, weft_error *error);
 
 /* ---- One stage (stages.c, stage_grad.c) ---- */
 
@@ -66,6 +66,6 @@ struct weft_stage {
 };
 
 /* Begins to send a value to a stage. */
-weft_flight stage_send(weft_stage *s, weft_value value, int32_t peer, int32_t tag);
+weft_flight weft__stage_send(weft_stage *s, weft_value value, int32_t peer, int32_t tag);
 
 #endif

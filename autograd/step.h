@@ -28,18 +28,18 @@ typedef struct train_step {
 #define STEP_NAME_BYTES (WEFT_MAX_STEP_NAME + WEFT_MAX_TRAINED_NAME + 160)
 
 /* The name of a parameter, also if this is a piece of it (weft_gathered_piece). */
-const char *step_param_name(const train_step *step, weft_value param);
+const char *weft__step_param_name(const train_step *step, weft_value param);
 /* Whether the value itself is a piece, and not the whole parameter. */
-bool step_has_piece(const train_step *step, weft_value param);
+bool weft__step_has_piece(const train_step *step, weft_value param);
 /* The first group that matches a name; one without settings if there is none. */
-const weft_param_group *step_group(const weft_optimizer *optimizer, const char *name);
+const weft_param_group *weft__step_group(const weft_optimizer *optimizer, const char *name);
 /* The first element, in the parameter that is given, of this rank's piece. */
-int64_t step_first(const train_step *step, weft_value param);
+int64_t weft__step_first(const train_step *step, weft_value param);
 /* The parameter, or this rank's piece of it: the elements that `grads` has. */
-weft_value step_piece(const train_step *step, weft_value param);
+weft_value weft__step_piece(const train_step *step, weft_value param);
 /* Whether the updates read the number of the step. */
-bool step_counts(const weft_optimizer *optimizer);
+bool weft__step_counts(const weft_optimizer *optimizer);
 /* Adds the update of a parameter. */
-weft_value step_update(const train_step *step, weft_value param, weft_value grad);
+weft_value weft__step_update(const train_step *step, weft_value param, weft_value grad);
 
 #endif

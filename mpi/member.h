@@ -39,16 +39,17 @@ static inline int member_rank(const member *m, int r)
 }
 
 /* Returns WEFT_PEER with MPI's message for `code`, or WEFT_OK. */
-weft_status mpi_check(int code, const char *call, weft_error *error);
+weft_status weft__mpi_check(int code, const char *call, weft_error *error);
 
 /* Looks for a message of a rank that failed, and records it. The caller holds the lock. */
-void family_look(family *f);
+void weft__family_look(family *f);
 
 /* The functions of the table. */
-weft_status request_start(void *context, const weft_exchange *x, void **handle, weft_error *error);
-weft_status request_test(void *context, void *handle, bool *done, weft_error *error);
-void request_missing(void *context, void *handle, char *text, size_t size);
+weft_status weft__request_start(void *context, const weft_exchange *x, void **handle,
+                                weft_error *error);
+weft_status weft__request_test(void *context, void *handle, bool *done, weft_error *error);
+void weft__request_missing(void *context, void *handle, char *text, size_t size);
 /* Gives up all open requests. The caller holds the lock. */
-void requests_drop(member *m);
+void weft__requests_drop(member *m);
 
 #endif

@@ -16,7 +16,7 @@
 /* Tags of the messages of `control`: the error of a rank that failed; a rank is about to end. */
 enum { FAILED, ENDS };
 
-weft_status mpi_check(int code, const char *call, weft_error *error)
+weft_status weft__mpi_check(int code, const char *call, weft_error *error)
 {
     if (code == MPI_SUCCESS) return WEFT_OK;
     char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
@@ -33,10 +33,11 @@ static bool receive_failure(family *f, weft_error *other, int *from)
     int found = 0, bytes = 0;
     MPI_Status s;
     const int code = MPI_Iprobe(MPI_ANY_SOURCE, FAILED, f->control, &found, &s);
-    if (mpi_check(code, "MPI_Iprobe", &f->failure) != WEFT_OK || !found) return false;
+    if (weft__mpi_check(code, "MPI_Iprobe", &f->failure) != WEFT_OK || !found) return false;
     /* It is there, so this does not wait. */
-    if (mpi_check(MPI_Recv(other, sizeof *other, MPI_BYTE, s.MPI_SOURCE, FAILED, f->control, &s),
-                  "MPI_Recv", &f->failure) != WEFT_OK)
+    if (weft__mpi_check(
+            MPI_Recv(other, sizeof *other, MPI_BYTE, s.MPI_SOURCE, FAILED, f->control, &s),
+            "MPI_Recv", &f->failure) != WEFT_OK)
         return false;
     MPI_Get_count(&s, MPI_BYTE, &bytes);
     if (bytes != (int)sizeof *other)
@@ -46,7 +47,7 @@ static bool receive_failure(family *f, weft_error *other, int *from)
     return true;
 }
 
-void family_look(family *f)
+void weft__family_look(family *f)
 {
     weft_error other = {0};
     int from;
@@ -59,7 +60,7 @@ static void progress(void *context)
     family *f = ((member *)context)->family;
     /* Whoever holds the lock makes progress. */
     if (pthread_mutex_trylock(&f->lock) != 0) return;
-    family_look(f);
+    weft__family_look(f);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -85,7 +86,7 @@ static void fail(void *context, const weft_error *error)
     family *f = ((member *)context)->family;
     pthread_mutex_lock(&f->lock);
     /* If another rank failed first, it has notified all ranks. */
-    family_look(f);
+    weft__family_look(f);
     if (f->failure.status == WEFT_OK) {
         weft_error_set(&f->own, WEFT_PEER, error ? error->where : "weft", "%s",
                        error ? error->message : "failed");
@@ -102,7 +103,7 @@ static void member_free(weft_communicator *communicator)
     member *m = communicator->context;
     family *f = m->family;
     pthread_mutex_lock(&f->lock);
-    requests_drop(m);
+    weft__requests_drop(m);
     const bool last = --f->members == 0;
     /* These calls may wait for the other ranks. */
     if (f->failure.status == WEFT_OK) {
@@ -127,17 +128,18 @@ static weft_status member_init(member *m, family *f, double seconds, weft_error 
     weft_communicator *c = &m->communicator;
     *c = (weft_communicator){.seconds = seconds,
                              .context = m,
-                             .start = request_start,
-                             .test = request_test,
-                             .missing = request_missing,
+                             .start = weft__request_start,
+                             .test = weft__request_test,
+                             .missing = weft__request_missing,
                              .progress = progress,
                              .split = split,
                              .fail = fail,
                              .free = member_free};
     m->family = f;
     int *bound = NULL, found = 0;
-    if (mpi_check(MPI_Comm_rank(m->collective, &c->rank), "MPI_Comm_rank", error) != WEFT_OK ||
-        mpi_check(MPI_Comm_size(m->collective, &c->size), "MPI_Comm_size", error) != WEFT_OK)
+    if (weft__mpi_check(MPI_Comm_rank(m->collective, &c->rank), "MPI_Comm_rank", error) !=
+            WEFT_OK ||
+        weft__mpi_check(MPI_Comm_size(m->collective, &c->size), "MPI_Comm_size", error) != WEFT_OK)
         return WEFT_PEER;
     /* MPI guarantees tags up to 32767 at least. */
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
@@ -156,11 +158,11 @@ static weft_status split_mpi(member *from, member *to, const int *parts, weft_er
     for (int r = 0; r < c->size; r++)
         if (parts[r] == parts[c->rank]) to->ranks[n++] = member_rank(from, r);
     pthread_mutex_lock(&from->family->lock);
-    weft_status status = mpi_check(
+    weft_status status = weft__mpi_check(
         MPI_Comm_split(from->collective, first, c->rank, &to->collective), "MPI_Comm_split", error);
     if (status == WEFT_OK)
-        status = mpi_check(MPI_Comm_split(from->direct, first, c->rank, &to->direct),
-                           "MPI_Comm_split", error);
+        status = weft__mpi_check(MPI_Comm_split(from->direct, first, c->rank, &to->direct),
+                                 "MPI_Comm_split", error);
     if (status == WEFT_OK) status = member_init(to, from->family, c->seconds, error);
     pthread_mutex_unlock(&from->family->lock);
     return status;
@@ -205,9 +207,9 @@ static weft_status begin(family *f, weft_error *error)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_mpi_open",
                               "MPI has ended, and a process can begin it only once");
     const weft_status status =
-        begun ? mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", error)
-              : mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
-                          "MPI_Init_thread", error);
+        begun ? weft__mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", error)
+              : weft__mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
+                                "MPI_Init_thread", error);
     f->began = !begun && status == WEFT_OK;
     if (status != WEFT_OK || level >= MPI_THREAD_SERIALIZED) return status;
     return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_mpi_open",
@@ -222,9 +224,10 @@ static weft_status open_world(family *f, member *m, weft_error *error)
     if (status != WEFT_OK) return status;
     MPI_Comm *const comms[] = {&f->control, &m->collective, &m->direct};
     for (size_t i = 0; i < sizeof comms / sizeof *comms; i++)
-        if (mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, comms[i]), "MPI_Comm_dup", error) != WEFT_OK ||
-            mpi_check(MPI_Comm_set_errhandler(*comms[i], MPI_ERRORS_RETURN),
-                      "MPI_Comm_set_errhandler", error) != WEFT_OK)
+        if (weft__mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, comms[i]), "MPI_Comm_dup", error) !=
+                WEFT_OK ||
+            weft__mpi_check(MPI_Comm_set_errhandler(*comms[i], MPI_ERRORS_RETURN),
+                            "MPI_Comm_set_errhandler", error) != WEFT_OK)
             return WEFT_PEER;
     /* Some errors of requests go there instead, which one depends on the version of MPI. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -315,7 +318,7 @@ void weft_mpi_close(weft_communicator *world, weft_status status)
             weft_error_copy(&f->failure, &error);
         else
             fail(world->context, &error);
-        requests_drop(world->context);
+        weft__requests_drop(world->context);
         if (began) end_together(f);
     }
     /* After a failure, member_free does not wait for other ranks. */

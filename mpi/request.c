@@ -59,7 +59,7 @@ static void request_drop(member *m, request *q)
     free(q);
 }
 
-void requests_drop(member *m)
+void weft__requests_drop(member *m)
 {
     while (m->open) request_drop(m, m->open);
 }
@@ -88,7 +88,7 @@ static weft_status post(request *q, route to, int peer, const void *data, size_t
         q->n += code == MPI_SUCCESS;
         at += (size_t)n;
     }
-    return mpi_check(code, received ? "MPI_Irecv" : "MPI_Isend", error);
+    return weft__mpi_check(code, received ? "MPI_Irecv" : "MPI_Isend", error);
 }
 
 /* All receives first, so that what arrives finds its place. */
@@ -126,7 +126,8 @@ static weft_status copy_own(const member *m, const weft_exchange *x, weft_error 
     return WEFT_OK;
 }
 
-weft_status request_start(void *context, const weft_exchange *x, void **handle, weft_error *error)
+weft_status weft__request_start(void *context, const weft_exchange *x, void **handle,
+                                weft_error *error)
 {
     member *m = context;
     const bool collective = exchange_is_collective(x);
@@ -155,7 +156,7 @@ static weft_status check_received(const member *m, const message *x, const MPI_S
     int class = MPI_SUCCESS, bytes = 0;
     if (code != MPI_SUCCESS) MPI_Error_class(code, &class);
     if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE)
-        return mpi_check(code, "a receive", error);
+        return weft__mpi_check(code, "a receive", error);
     if (class == MPI_ERR_TRUNCATE)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "exchange",
                               "rank %d sends more than %d bytes to rank %d, which expects %d",
@@ -178,13 +179,13 @@ static weft_status advance(const member *m, request *q, weft_error *error)
         const int code = MPI_Test(&x->handle, &done, &s);
         if (code == MPI_SUCCESS && !done) break;
         q->done++;
-        status =
-            x->received ? check_received(m, x, &s, code, error) : mpi_check(code, "a send", error);
+        status = x->received ? check_received(m, x, &s, code, error)
+                             : weft__mpi_check(code, "a send", error);
     }
     return status;
 }
 
-weft_status request_test(void *context, void *handle, bool *done, weft_error *error)
+weft_status weft__request_test(void *context, void *handle, bool *done, weft_error *error)
 {
     member *m = context;
     request *q = handle;
@@ -194,7 +195,7 @@ weft_status request_test(void *context, void *handle, bool *done, weft_error *er
     weft_status status = weft_error_copy(error, &f->failure);
     if (status == WEFT_OK) status = advance(m, q, error);
     if (status == WEFT_OK && q->done < q->n && m->polls++ % POLLS_PER_LOOK == 0) {
-        family_look(f);
+        weft__family_look(f);
         status = weft_error_copy(error, &f->failure);
     }
     *done = status == WEFT_OK && q->done == q->n;
@@ -203,7 +204,7 @@ weft_status request_test(void *context, void *handle, bool *done, weft_error *er
     return status;
 }
 
-void request_missing(void *context, void *handle, char *text, size_t size)
+void weft__request_missing(void *context, void *handle, char *text, size_t size)
 {
     const member *m = context;
     const request *q = handle;

@@ -323,7 +323,7 @@ void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
                                   .workspace = workspace_sdpa,                                     \
                                   .cost = cost_sdpa,                                               \
                                   .random = true,                                                  \
-                                  .expand = expand_##op,                                           \
+                                  .expand = weft__expand_##op,                                     \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
                                   __VA_ARGS__};

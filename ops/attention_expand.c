@@ -107,7 +107,7 @@ static weft_value widened(weft_graph *g, weft_value x, weft_value like)
     return weft_dtype_of(g, x) == dtype ? x : weft_widen_rows(g, x, dtype);
 }
 
-void expand_sdpa(weft_expand *e)
+void weft__expand_sdpa(weft_expand *e)
 {
     const sdpa_attr *attr = e->attr;
     weft_graph *g = e->graph;
@@ -126,7 +126,7 @@ void expand_sdpa(weft_expand *e)
     e->out[0] = without_blind(g, attr, y, e->out[1], k.dim[1]);
 }
 
-void expand_sdpa_grad(weft_expand *e)
+void weft__expand_sdpa_grad(weft_expand *e)
 {
     const sdpa_attr *attr = e->attr;
     weft_graph *g = e->graph;

@@ -4,7 +4,7 @@
 
 #include <weft/op.h>
 
-void expand_sdpa(weft_expand *e);
-void expand_sdpa_grad(weft_expand *e);
+void weft__expand_sdpa(weft_expand *e);
+void weft__expand_sdpa_grad(weft_expand *e);
 
 #endif

@@ -35,7 +35,7 @@ static conv_sizes sizes_of_weight(const weft_call *call)
 
 static int64_t tiles_of(conv_sizes z, bool transposed, int phase)
 {
-    const conv_path path = conv_path_of(&z, transposed);
+    const conv_path path = weft__conv_path_of(&z, transposed);
     if (path == CONV_BY_PLANES) return phase ? conv_planes_of(&z, transposed).tiles : 0;
     if (path == CONV_BY_COLUMNS) {
         const conv_columns c = conv_columns_of(&z);
@@ -49,7 +49,7 @@ static int64_t tiles_of(conv_sizes z, bool transposed, int phase)
 static size_t scratch_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
     const size_t size = weft_dtype_bytes(dtype);
-    const conv_path path = conv_path_of(&z, transposed);
+    const conv_path path = weft__conv_path_of(&z, transposed);
     if (path == CONV_BY_PLANES) return 0;
     if (path == CONV_BY_COLUMNS) {
         const conv_columns c = conv_columns_of(&z);
@@ -63,7 +63,7 @@ static size_t scratch_of(conv_sizes z, bool transposed, weft_dtype dtype)
 static size_t workspace_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
     const size_t size = weft_dtype_bytes(dtype);
-    const conv_path path = conv_path_of(&z, transposed);
+    const conv_path path = weft__conv_path_of(&z, transposed);
     if (path == CONV_BY_PRODUCT) return (size_t)(CONV_COLUMNS * GEMM_DEPTH + 15 * 32) * size;
     if (path == CONV_BY_COLUMNS) return (size_t)((z.out_channels + 15) * 32) * size;
     const conv_planes p = conv_planes_of(&z, transposed);
@@ -94,7 +94,7 @@ static void block_conv(const weft_call *call, int64_t tile, weft_block *block)
     const int64_t width = y->dim[y->rank - 1];
     *block = (weft_block){0, 0, 0, width};
     if (weft_shape_numel(*y) == 0) return;
-    if (conv_is_direct(&z, false)) {
+    if (weft__conv_is_direct(&z, false)) {
         const conv_planes p = conv_planes_of(&z, false);
         if (p.across > 1 || p.width != width) return;
         const int64_t first = tile * p.each, end = first + p.each;
@@ -114,7 +114,7 @@ static int64_t tiles_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
     const int64_t channels = z.groups * z.out_channels;
-    if (conv_weight_is_direct(&z)) return call->phase ? channels : 0;
+    if (weft__conv_weight_is_direct(&z)) return call->phase ? channels : 0;
     const conv_reduction r = conv_reduction_of(z);
     if (call->phase) return r.chunks == 1 ? 0 : channels;
     return r.chunks * z.groups * r.tiles_m * r.tiles_n * r.tiles_t;
@@ -123,7 +123,7 @@ static int64_t tiles_conv_grad_weight(const weft_call *call)
 static size_t scratch_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
-    if (conv_weight_is_direct(&z)) return 0;
+    if (weft__conv_weight_is_direct(&z)) return 0;
     const conv_reduction r = conv_reduction_of(z);
     if (r.chunks == 1) return 0;
     return (size_t)(r.chunks * weft_shape_numel(call->out[0].shape)) *
@@ -134,7 +134,7 @@ static size_t workspace_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
     const size_t size = weft_dtype_bytes(call->out[0].dtype);
-    if (!conv_weight_is_direct(&z)) {
+    if (!weft__conv_weight_is_direct(&z)) {
         const conv_reduction r = conv_reduction_of(z);
         return (size_t)r.piece * sizeof(conv_run) +
                (size_t)(r.tile_n * (r.tile_m * r.tile_t + r.piece)) * size;
@@ -325,7 +325,7 @@ static const weft_attr_field conv_fields[] = {
 
 /* ---- ONNX ---- */
 
-void conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end)
+void weft__conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end)
 {
     const size_t n = (size_t)a->stride.rank;
     int64_t pads[2 * PATCH_DIMS];
@@ -344,7 +344,7 @@ static void onnx_conv(weft_export *e)
 {
     const conv_attr *a = e->attr;
     weft_export_same(e, "Conv");
-    conv_export_window(e, a, a->pad_end.dim);
+    weft__conv_export_window(e, a, a->pad_end.dim);
     weft_export_int(e, "group", a->groups);
 }
 
@@ -360,7 +360,7 @@ static void onnx_conv_grad_input(weft_export *e)
         more[d] = a->size.dim[d] + a->pad_begin.dim[d] + a->pad_end.dim[d] - reach;
     }
     weft_export_same(e, "ConvTranspose");
-    conv_export_window(e, a, a->pad_end.dim);
+    weft__conv_export_window(e, a, a->pad_end.dim);
     weft_export_ints(e, "output_padding", more, (size_t)a->stride.rank);
     weft_export_int(e, "group", a->groups);
 }
@@ -374,7 +374,7 @@ static void onnx_conv_grad_input(weft_export *e)
                                   .n_out = 1,                                                      \
                                   .attr_size = sizeof(conv_attr),                                  \
                                   .attrs = conv_fields,                                            \
-                                  .infer = conv_infer_##op,                                        \
+                                  .infer = weft__conv_infer_##op,                                  \
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .phases = 2,                                                     \
                                   .tiles = tiles_##op,                                             \

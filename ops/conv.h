@@ -24,17 +24,17 @@ typedef struct pool_attr {
 
 /* Adds the window of a convolution or a pooling to the last node of ONNX, with this padding at the
  * end (conv.c). */
-void conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end);
+void weft__conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end);
 
 /* conv_shape.c */
 /* Sets *y to the shape of the result, from those of the image x and the weights w. */
-bool conv_infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, weft_shape w,
-                       weft_shape *y);
+bool weft__conv_infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, weft_shape w,
+                             weft_shape *y);
 /* Is input 2 a bias of this many channels? */
-bool conv_infer_bias(weft_infer *infer, int64_t channels);
-bool conv_infer_conv(weft_infer *infer);
-bool conv_infer_conv_grad_input(weft_infer *infer);
-bool conv_infer_conv_grad_weight(weft_infer *infer);
+bool weft__conv_infer_bias(weft_infer *infer, int64_t channels);
+bool weft__conv_infer_conv(weft_infer *infer);
+bool weft__conv_infer_conv_grad_input(weft_infer *infer);
+bool weft__conv_infer_conv_grad_weight(weft_infer *infer);
 
 typedef struct conv_sizes {
     int64_t images, groups;

@@ -381,7 +381,7 @@ static void compute(const weft_call *call, const conv_product *p, const operands
 
 static void run_product(const weft_call *call, conv_sizes z, bool transposed, int64_t tile)
 {
-    const conv_path path = conv_path_of(&z, transposed);
+    const conv_path path = weft__conv_path_of(&z, transposed);
     if (path == CONV_BY_PLANES) {
         KERNEL_NAME(conv_planes)(call, tile);
         return;

@@ -104,17 +104,17 @@ static double conv_columns_work(const conv_sizes *z)
     return (double)z->groups * (work * (double)z->images + rows * depth * CONV_COLUMNS_WEIGHT);
 }
 
-bool conv_is_direct(const conv_sizes *z, bool transposed)
+bool weft__conv_is_direct(const conv_sizes *z, bool transposed)
 {
     conv_planes p;
     return conv_planes_fit(z, transposed, &p) &&
            (z->out_channels <= 1 || conv_direct_work(z, &p) <= conv_panel_work(z));
 }
 
-conv_path conv_path_of(const conv_sizes *z, bool transposed)
+conv_path weft__conv_path_of(const conv_sizes *z, bool transposed)
 {
     conv_planes p;
-    const bool direct = conv_is_direct(z, transposed);
+    const bool direct = weft__conv_is_direct(z, transposed);
     const conv_path path = direct ? CONV_BY_PLANES : CONV_BY_PRODUCT;
     if (!transposed || z->pointwise || z->images * z->groups == 0 || z->in_volume == 0 ||
         z->in_channels * z->out_channels == 0)
@@ -127,7 +127,7 @@ conv_path conv_path_of(const conv_sizes *z, bool transposed)
     return conv_columns_work(z) < other ? CONV_BY_COLUMNS : path;
 }
 
-bool conv_weight_is_direct(const conv_sizes *z)
+bool weft__conv_weight_is_direct(const conv_sizes *z)
 {
     conv_planes p;
     return conv_planes_fit(z, false, &p) &&

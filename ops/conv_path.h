@@ -18,11 +18,11 @@ typedef enum conv_path {
 /* Whether each channel of the result is computed from one of the image, plane by plane, instead of
  * by a matrix product, whose sums would be short. With several channels of the result for each one
  * of the image, the path of less work is taken. */
-bool conv_is_direct(const conv_sizes *z, bool transposed);
+bool weft__conv_is_direct(const conv_sizes *z, bool transposed);
 
-conv_path conv_path_of(const conv_sizes *z, bool transposed);
+conv_path weft__conv_path_of(const conv_sizes *z, bool transposed);
 
 /* The same choice for conv_grad_weight. */
-bool conv_weight_is_direct(const conv_sizes *z);
+bool weft__conv_weight_is_direct(const conv_sizes *z);
 
 #endif

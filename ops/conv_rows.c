@@ -267,7 +267,7 @@ KERNEL(conv_rows)
 
 #include <weft/ops.h>
 
-bool conv_rows_infer(weft_infer *infer, int64_t groups)
+bool weft__conv_rows_infer(weft_infer *infer, int64_t groups)
 {
     char text[128];
     const conv_rows_attr *a = infer->attr;
@@ -285,14 +285,14 @@ bool conv_rows_infer(weft_infer *infer, int64_t groups)
                             .pad_begin = a->pad_begin,
                             .pad_end = a->pad_end,
                             .groups = groups};
-    if (!conv_infer_output(
+    if (!weft__conv_infer_output(
             infer, &attr, WEFT_SHAPE(x.dim[0], x.dim[3], x.dim[1], x.dim[2]),
             WEFT_SHAPE(a->columns, groups > 1 ? 1 : x.dim[3], a->kernel.dim[0], a->kernel.dim[1]),
             &y))
         return false;
     infer->out[0] =
         (weft_type){infer->in[0].dtype, WEFT_SHAPE(y.dim[0], y.dim[2], y.dim[3], a->columns)};
-    return infer->n_in < 3 || conv_infer_bias(infer, a->columns);
+    return infer->n_in < 3 || weft__conv_infer_bias(infer, a->columns);
 }
 
 static bool infer_conv_rows(weft_infer *infer)
@@ -301,7 +301,7 @@ static bool infer_conv_rows(weft_infer *infer)
     const conv_rows_attr *a = infer->attr;
     const weft_shape panels = infer->in[1].shape;
     int64_t depth;
-    if (!conv_rows_infer(infer, 1)) return false;
+    if (!weft__conv_rows_infer(infer, 1)) return false;
     if (__builtin_mul_overflow(a->kernel.dim[0], a->kernel.dim[1], &depth) ||
         __builtin_mul_overflow(depth, infer->in[0].shape.dim[3], &depth))
         return weft_infer_fail(infer, WEFT_TOO_LARGE, "the kernel has over 2^63 - 1 elements");
@@ -341,7 +341,7 @@ static void cost_conv_rows(const weft_call *call, weft_cost *cost)
     cost->bytes = numel * (double)weft_dtype_bytes(call->out[0].dtype);
 }
 
-const weft_attr_field conv_rows_fields[] = {
+const weft_attr_field weft__conv_rows_fields[] = {
     {"kernel", WEFT_ATTR_INT64S, offsetof(conv_rows_attr, kernel)},
     {"stride", WEFT_ATTR_INT64S, offsetof(conv_rows_attr, stride)},
     {"dilation", WEFT_ATTR_INT64S, offsetof(conv_rows_attr, dilation)},
@@ -389,7 +389,7 @@ const weft_op weft_op_conv_rows = {
     .max_in = 3,
     .n_out = 1,
     .attr_size = sizeof(conv_rows_attr),
-    .attrs = conv_rows_fields,
+    .attrs = weft__conv_rows_fields,
     .infer = infer_conv_rows,
     .kernel = FLOAT_KERNELS(conv_rows),
     .tiles = tiles_conv_rows,

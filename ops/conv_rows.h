@@ -38,9 +38,9 @@ extern const weft_op weft_op_conv_rows_depthwise;
         .columns = __VA_ARGS__                                                                     \
     }
 
-extern const weft_attr_field conv_rows_fields[];
+extern const weft_attr_field weft__conv_rows_fields[];
 /* Sets the shape of output 0, for `groups` groups, and checks the bias, input 2 (conv_rows.c). */
-bool conv_rows_infer(weft_infer *infer, int64_t groups);
+bool weft__conv_rows_infer(weft_infer *infer, int64_t groups);
 
 /* The sizes of a convolution, of rank 2, without the strides and dilations that have no effect. */
 typedef struct conv_rows_sizes {

@@ -188,7 +188,7 @@ static bool infer_depthwise(weft_infer *infer)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE,
                                "columns is %lld, expected the number of channels, %lld",
                                (long long)a->columns, (long long)x.dim[3]);
-    if (!conv_rows_infer(infer, a->columns > 0 ? a->columns : 1)) return false;
+    if (!weft__conv_rows_infer(infer, a->columns > 0 ? a->columns : 1)) return false;
     const weft_shape wanted = WEFT_SHAPE(a->kernel.dim[0], a->kernel.dim[1], x.dim[3]);
     return weft_shape_equal(w, wanted) ||
            weft_infer_fail(infer, WEFT_BAD_SHAPE, "weights %s, expected %s",
@@ -249,7 +249,7 @@ const weft_op weft_op_conv_rows_depthwise = {
     .max_in = 3,
     .n_out = 1,
     .attr_size = sizeof(conv_rows_attr),
-    .attrs = conv_rows_fields,
+    .attrs = weft__conv_rows_fields,
     .infer = infer_depthwise,
     .kernel = FLOAT_KERNELS(conv_rows_depthwise),
     .tiles = tiles_depthwise,

@@ -32,8 +32,8 @@ static bool check_attr(weft_infer *infer, const conv_attr *a)
                            (long long)a->groups);
 }
 
-bool conv_infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, weft_shape w,
-                       weft_shape *y)
+bool weft__conv_infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, weft_shape w,
+                             weft_shape *y)
 {
     char tx[128], tw[128];
     weft_shape_text(x, tx, sizeof tx);
@@ -73,7 +73,7 @@ bool conv_infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, weft
     return true;
 }
 
-bool conv_infer_bias(weft_infer *infer, int64_t channels)
+bool weft__conv_infer_bias(weft_infer *infer, int64_t channels)
 {
     char text[128];
     if (!weft_infer_same_dtype(infer, 0, 2)) return false;
@@ -83,13 +83,13 @@ bool conv_infer_bias(weft_infer *infer, int64_t channels)
                            (long long)channels);
 }
 
-bool conv_infer_conv(weft_infer *infer)
+bool weft__conv_infer_conv(weft_infer *infer)
 {
     weft_shape y = {0, {0}};
     if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1) ||
-        !conv_infer_output(infer, infer->attr, infer->in[0].shape, infer->in[1].shape, &y))
+        !weft__conv_infer_output(infer, infer->attr, infer->in[0].shape, infer->in[1].shape, &y))
         return false;
-    if (infer->n_in > 2 && !conv_infer_bias(infer, y.dim[1])) return false;
+    if (infer->n_in > 2 && !weft__conv_infer_bias(infer, y.dim[1])) return false;
     infer->out[0] = (weft_type){infer->in[0].dtype, y};
     return true;
 }
@@ -108,14 +108,14 @@ static bool check_gradient(weft_infer *infer, weft_shape x, weft_shape w, size_t
     char got[128], expected[128];
     const weft_shape dy = infer->in[i].shape;
     weft_shape y;
-    if (!conv_infer_output(infer, infer->attr, x, w, &y)) return false;
+    if (!weft__conv_infer_output(infer, infer->attr, x, w, &y)) return false;
     return weft_shape_equal(dy, y) ||
            weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s, but the convolution returns %s",
                            weft_shape_text(dy, got, sizeof got),
                            weft_shape_text(y, expected, sizeof expected));
 }
 
-bool conv_infer_conv_grad_input(weft_infer *infer)
+bool weft__conv_infer_conv_grad_input(weft_infer *infer)
 {
     const conv_attr *a = infer->attr;
     const weft_shape dy = infer->in[0].shape, w = infer->in[1].shape;
@@ -131,7 +131,7 @@ bool conv_infer_conv_grad_input(weft_infer *infer)
     return check_gradient(infer, x, w, 0);
 }
 
-bool conv_infer_conv_grad_weight(weft_infer *infer)
+bool weft__conv_infer_conv_grad_weight(weft_infer *infer)
 {
     const conv_attr *a = infer->attr;
     const weft_shape x = infer->in[0].shape, dy = infer->in[1].shape;

@@ -308,7 +308,7 @@ KERNEL(conv_grad_weight)
 {
     const weft_tensor *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
     const conv_sizes z = conv_sizes_of(call->attr, &x->shape, &dw->shape, &dy->shape);
-    if (conv_weight_is_direct(&z)) {
+    if (weft__conv_weight_is_direct(&z)) {
         KERNEL_NAME(conv_planes_weight)(call, tile);
         return;
     }

@@ -301,7 +301,7 @@ CTC_OP(ctc,
 CTC_OP(ctc_grad,
        "The gradient of ctc: minus the probability of each label in each frame, given the "
        "target; 0 where the loss is infinite.",
-       "log_probs targets frames lengths dy", 5, .expand = expand_ctc_grad)
+       "log_probs targets frames lengths dy", 5, .expand = weft__expand_ctc_grad)
 
 weft_value weft_ctc(weft_graph *graph, weft_value log_probs, weft_value targets, weft_value frames,
                     weft_value lengths, int32_t blank)

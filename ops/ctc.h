@@ -10,6 +10,6 @@ typedef struct ctc_attr {
 
 struct weft_expand;
 /* ctc_grad by plainer ops (ctc_expand.c). */
-void expand_ctc_grad(struct weft_expand *e);
+void weft__expand_ctc_grad(struct weft_expand *e);
 
 #endif

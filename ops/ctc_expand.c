@@ -133,7 +133,7 @@ static weft_value frame_gradient(const lattice *l, weft_value both, weft_value d
     return weft_scatter_add(g, zeros, l->labels, weft_neg(g, weft_mul(g, p, dy)), 1);
 }
 
-void expand_ctc_grad(weft_expand *e)
+void weft__expand_ctc_grad(weft_expand *e)
 {
     weft_graph *g = e->graph;
     const lattice l = lattice_of(e);

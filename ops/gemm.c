@@ -238,7 +238,7 @@ static weft_gemm_backend backend_of(weft_dtype dtype)
     return lacks ? WEFT_GEMM_WEFT : wanted;
 }
 
-bool gemm_is_own(weft_dtype dtype)
+bool weft__gemm_is_own(weft_dtype dtype)
 {
     return backend_of(dtype) == WEFT_GEMM_WEFT;
 }
@@ -311,19 +311,19 @@ static void library_f32(const gemm_call *p)
         plain(p, false);
 }
 
-void gemm_f32(const gemm_call *call)
+void weft__gemm_f32(const gemm_call *call)
 {
     ON_ONE_THREAD(library_f32(call))
 }
 
-void gemm_f64(const gemm_call *p)
+void weft__gemm_f64(const gemm_call *p)
 {
     ON_ONE_THREAD(cblas_dgemm(ROW_MAJOR, order(p->trans_a), order(p->trans_b), (int)p->m, (int)p->n,
                               (int)p->k, 1.0, p->a, (int)p->lda, p->b, (int)p->ldb, 0.0, p->c,
                               (int)p->ldc))
 }
 
-void gemm_bf16(const gemm_call *p)
+void weft__gemm_bf16(const gemm_call *p)
 {
     int refused = 0;
     ON_ONE_THREAD(refused = dnnl_bf16(p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n,

@@ -13,9 +13,9 @@ static void call_library(const product *p, int64_t m, int64_t n, const gemm_matr
     call.c = c;
     call.ldc = p->n;
 #if KERNEL_IS(f32)
-    gemm_f32(&call);
+    weft__gemm_f32(&call);
 #else
-    gemm_f64(&call);
+    weft__gemm_f64(&call);
 #endif
 }
 
@@ -62,7 +62,7 @@ KERNEL(matmul)
     T *c = (T *)tc->data + (batch * p.m + row) * p.n + column;
     if (p.k == 0)
         for (int64_t i = 0; i < m; i++) memset(c + i * p.n, 0, (size_t)n * sizeof *c);
-    else if (!gemm_is_own(tc->dtype))
+    else if (!weft__gemm_is_own(tc->dtype))
         call_library(&p, m, n, &a, &b, c);
     else if (product_by_dots(&p, m, &a, &b))
         gemm_dots(m, n, p.k, &a, &b, c, p.n);

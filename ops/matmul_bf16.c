@@ -41,7 +41,7 @@ static void call_library(const bf16_task *o)
     gemm_call call = library_call(o->m, o->n, o->k, &a, &b);
     call.c = sums;
     call.ldc = o->wide ? o->c_row : o->n;
-    gemm_bf16(&call);
+    weft__gemm_bf16(&call);
     for (int64_t i = 0; !o->wide && i < o->m; i++)
         half_narrow(sums + i * o->n, (uint16_t *)o->c + i * o->c_row, o->n);
 }

@@ -135,7 +135,7 @@ static void cost_matmul_panels(const weft_call *call, weft_cost *cost)
     cost->bytes = (m * k + k * n + m * n) * (double)weft_dtype_bytes(call->out[0].dtype);
 }
 
-weft_value panels_matmul(weft_graph *graph, weft_value a, weft_value w)
+weft_value weft__panels_matmul(weft_graph *graph, weft_value a, weft_value w)
 {
     const panels_attr attr = {weft_dim(graph, w, 1)};
     weft_value in[2] = {a, weft_apply(graph, &weft_op_panels, NULL, &w, 1, NULL)};
@@ -165,7 +165,7 @@ static void expand_shared(weft_expand *e)
         e->out[0] = weft_matmul(g, a, w);
         return;
     }
-    e->out[0] = panels_matmul(g, a, w);
+    e->out[0] = weft__panels_matmul(g, a, w);
 }
 
 static void vjp_shared(weft_vjp *v)

@@ -11,6 +11,6 @@ typedef struct panels_attr {
 extern const weft_op weft_op_panels, weft_op_matmul_panels;
 
 /* a [m, k] w [k, n], with w in panels, as two nodes. */
-weft_value panels_matmul(weft_graph *graph, weft_value a, weft_value w);
+weft_value weft__panels_matmul(weft_graph *graph, weft_value a, weft_value w);
 
 #endif

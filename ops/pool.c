@@ -351,7 +351,7 @@ static weft_operand onnx_pool_node(weft_export *e, const char *type, size_t n_ou
     }
     const weft_operand y = weft_export_node(e, type, e->in, 1, n_out);
     weft_export_ints(e, "kernel_shape", a->kernel.dim, (size_t)a->kernel.rank);
-    conv_export_window(e, &a->window, pad_end);
+    weft__conv_export_window(e, &a->window, pad_end);
     return y;
 }
 

@@ -153,7 +153,7 @@ static inline bool product_is_narrow(const weft_call *call)
 /* Whether weft's own kernels compute the product. */
 static inline bool product_is_own(const weft_call *call)
 {
-    return gemm_is_own(product_is_narrow(call) ? WEFT_BF16 : call->out[0].dtype);
+    return weft__gemm_is_own(product_is_narrow(call) ? WEFT_BF16 : call->out[0].dtype);
 }
 
 static inline product product_of(const weft_call *call)

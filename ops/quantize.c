@@ -12,7 +12,7 @@
 #define MIDDLE     128 /* the zero point of 8 bits */
 #define MAX_BYTE   127 /* steps from it */
 
-weft_status quantized_check(int bits, int group, const char *where, weft_error *error)
+weft_status weft__quantized_check(int bits, int group, const char *where, weft_error *error)
 {
     if (bits != 8 && bits != 4)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, where, "%d bits, expected 8 or 4", bits);
@@ -26,7 +26,7 @@ static weft_status check(const void *w, int64_t rows, int64_t columns, int bits,
                          const void *q, const void *scale, const void *zero, const char *where,
                          weft_error *error)
 {
-    const weft_status status = quantized_check(bits, group, where, error);
+    const weft_status status = weft__quantized_check(bits, group, where, error);
     if (status != WEFT_OK) return status;
     if (rows < 0 || columns < 0 || weft_shape_numel(WEFT_SHAPE(rows, columns)) < 0 ||
         columns % group)

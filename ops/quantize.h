@@ -15,18 +15,19 @@ typedef struct quantized_use {
 } quantized_use;
 
 /* Whether the node is one. */
-bool quantized_use_of(const weft_graph *graph, const weft_node_info *node, quantized_use *use);
+bool weft__quantized_use_of(const weft_graph *graph, const weft_node_info *node,
+                            quantized_use *use);
 
 #define QUANTIZED_NAME 640 /* bytes */
 /* Writes the name of one of the three tensors, "q", "scale" or "zero", of a state's quantised form;
  * returns `name`, or NULL if it is too long. */
-const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
-                           const char *tensor);
+const char *weft__quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
+                                 const char *tensor);
 
 /* Fails if the store is quantised, in the name of `where`: for what needs parameters in f32. */
-weft_status quantized_refuse(const weft_params *params, const char *where, weft_error *error);
+weft_status weft__quantized_refuse(const weft_params *params, const char *where, weft_error *error);
 
 /* Checks bits and groups; fails in the name of `where`. */
-weft_status quantized_check(int bits, int group, const char *where, weft_error *error);
+weft_status weft__quantized_check(int bits, int group, const char *where, weft_error *error);
 
 #endif

@@ -18,7 +18,7 @@ static weft_node_info producer_of(const weft_graph *graph, weft_value value)
     return weft_graph_node(graph, weft_producer(graph, value));
 }
 
-bool quantized_use_of(const weft_graph *graph, const weft_node_info *node, quantized_use *use)
+bool weft__quantized_use_of(const weft_graph *graph, const weft_node_info *node, quantized_use *use)
 {
     const bool lookup = node->op == &weft_op_embedding;
     if (!lookup && node->op != &weft_op_matmul && node->op != &weft_op_matmul_shared) return false;
@@ -53,7 +53,8 @@ static readers readers_of(const weft_graph *graph, uint32_t id)
         quantized_use use;
         for (size_t k = 0; k < node.n_in; k++) {
             if (node.in[k] != id) continue;
-            const bool used = quantized_use_of(graph, &node, &use) && k == (use.lookup ? 0 : 1);
+            const bool used =
+                weft__quantized_use_of(graph, &node, &use) && k == (use.lookup ? 0 : 1);
             if (used) {
                 r.product_with_rows |= use.by_rows && !use.lookup;
             } else if (node.op == &weft_op_permute) {
@@ -68,8 +69,8 @@ static readers readers_of(const weft_graph *graph, uint32_t id)
     return r;
 }
 
-const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
-                           const char *tensor)
+const char *weft__quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
+                                 const char *tensor)
 {
     const int n = snprintf(name, QUANTIZED_NAME, "%s%s.%s", state, by_rows ? ".rows" : "", tensor);
     return n > 0 && n < QUANTIZED_NAME ? name : NULL;
@@ -91,7 +92,7 @@ bool weft_params_are_quantized(const weft_params *params)
     return false;
 }
 
-weft_status quantized_refuse(const weft_params *params, const char *where, weft_error *error)
+weft_status weft__quantized_refuse(const weft_params *params, const char *where, weft_error *error)
 {
     if (!weft_params_are_quantized(params)) return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_ARGUMENT, where,
@@ -157,7 +158,7 @@ static bool add_tensors(quantizer *z, const char *name, const quantized_use *use
                   {"scale", WEFT_F32, WEFT_SHAPE(use->n, groups)},
                   {"zero", WEFT_U8, WEFT_SHAPE(use->n, groups)}};
     for (int i = 0; i < 3; i++) {
-        if (!quantized_name(full, name, use->by_rows, parts[i].tensor)) {
+        if (!weft__quantized_name(full, name, use->by_rows, parts[i].tensor)) {
             weft_error_set(z->error, WEFT_TOO_LARGE, name, "the name is too long");
             return false;
         }
@@ -206,7 +207,7 @@ static bool take_use(quantizer *z, const quantized_use *use)
     weft_tensor w;
     if (z->filter && z->filter->selects && !z->filter->selects(z->filter->context, name))
         return true;
-    if (quantized_name(full, name, use->by_rows, "q") && weft_params_get(z->out, full, NULL))
+    if (weft__quantized_name(full, name, use->by_rows, "q") && weft_params_get(z->out, full, NULL))
         return true;
     if (!weft_params_get(z->params, name, &w)) {
         weft_error_set(z->error, WEFT_NOT_FOUND, name, "is not in the parameter store");
@@ -270,7 +271,7 @@ static bool run(quantizer *z)
     for (size_t i = 0; good && i < weft_graph_node_count(z->graph); i++) {
         const weft_node_info node = weft_graph_node(z->graph, i);
         quantized_use use;
-        if (quantized_use_of(z->graph, &node, &use)) good = take_use(z, &use);
+        if (weft__quantized_use_of(z->graph, &node, &use)) good = take_use(z, &use);
     }
     return good && copy_others(z) && set_metadata(z);
 }
@@ -296,8 +297,8 @@ weft_params *weft_params_quantize(const weft_params *params, const weft_graph *g
         weft_error_copy(error, weft_graph_error(graph));
         return NULL;
     }
-    if (quantized_check(z.bits, z.group, WHERE, error) != WEFT_OK) return NULL;
-    if (quantized_refuse(params, "the store", error) != WEFT_OK) return NULL;
+    if (weft__quantized_check(z.bits, z.group, WHERE, error) != WEFT_OK) return NULL;
+    if (weft__quantized_refuse(params, "the store", error) != WEFT_OK) return NULL;
     z.out = weft_params_new();
     z.replaced = calloc(weft_params_count(params) + 1, sizeof *z.replaced);
     bool good = z.out && z.replaced;

@@ -369,7 +369,8 @@ static int64_t count_constants(const axis_plan *p)
     return p->options->mode == WEFT_RESIZE_NEAREST ? p->out : count_weights(p);
 }
 
-size_t resize_constant_bytes(weft_graph *graph, weft_value x, const weft_resize_options *options)
+size_t weft__resize_constant_bytes(weft_graph *graph, weft_value x,
+                                   const weft_resize_options *options)
 {
     axis_plan plans[WEFT_MAX_RANK];
     size_t n = 0;

@@ -6,6 +6,7 @@
 
 /* The bytes of the constants that weft_resize adds for these options; 0 after a failure, which the
  * graph records. */
-size_t resize_constant_bytes(weft_graph *graph, weft_value x, const weft_resize_options *options);
+size_t weft__resize_constant_bytes(weft_graph *graph, weft_value x,
+                                   const weft_resize_options *options);
 
 #endif

@@ -21,9 +21,9 @@ int tool_choice(const char *choices, const char *text)
 
 const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES])
 {
-    guess g = guess_of(name, strlen(name));
-    for (size_t i = 0; i < weft_model_count(); i++) guess_try(&g, weft_model_at(i)->name);
-    return guess_text(&g, text);
+    guess g = weft__guess_of(name, strlen(name));
+    for (size_t i = 0; i < weft_model_count(); i++) weft__guess_try(&g, weft_model_at(i)->name);
+    return weft__guess_text(&g, text);
 }
 
 long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state)
@@ -70,7 +70,7 @@ double tool_real(const char *text, const char *what, double min, double max,
                  struct argp_state *state)
 {
     double x = 0;
-    if (!text_to_double(text, &x) || !(x >= min && x <= max))
+    if (!weft__text_to_double(text, &x) || !(x >= min && x <= max))
         tool_usage_error(state, "%s must be a number from %g to %g, not \"%s\"", what, min, max,
                          text);
     return x;

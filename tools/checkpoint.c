@@ -65,7 +65,7 @@ static bool add_form(name_list *l, const weft_params *params, const char *state,
     static const char *const tensors[] = {"q", "scale", "zero"};
     bool has = false;
     for (size_t i = 0; i < 3; i++)
-        has |= quantized_name(l->forms[l->n_forms + i], state, by_rows, tensors[i]) &&
+        has |= weft__quantized_name(l->forms[l->n_forms + i], state, by_rows, tensors[i]) &&
                weft_params_get(params, l->forms[l->n_forms + i], NULL);
     if (!has) return false;
     for (size_t i = 0; i < 3; i++) l->at[l->n++] = l->forms[l->n_forms++];
@@ -99,7 +99,7 @@ static weft_status judge(const name_match *match, const char *path, weft_error *
 {
     char text[300];
     if (!match->n_missing && !match->n_unexpected) return WEFT_OK;
-    match_text(match, "tensors of the model", text, sizeof text);
+    weft__match_text(match, "tensors of the model", text, sizeof text);
     return weft_error_set(error, WEFT_BAD_FILE, path, "%s", text);
 }
 
@@ -118,11 +118,11 @@ weft_status tool_check_states(const weft_params *params, const weft_graph *graph
         weft_graph_states(graph, states, n);
         list_wanted(&wanted, params, graph, states, n);
         list_found(&found, params);
-        good = match_names(&match, wanted.at, wanted.n, found.at, found.n);
+        good = weft__match_names(&match, wanted.at, wanted.n, found.at, found.n);
     }
     if (!good) weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     if (good) judge(&match, path, error);
-    match_free(&match);
+    weft__match_free(&match);
     free(states);
     free(wanted.at);
     free(wanted.forms);

@@ -191,9 +191,10 @@ static void check_value(const char *command, const struct argp_option *o, const 
 /* Ends the program with a suggestion for a mistyped option; argp refuses the others. */
 static void suggest(const entries *list, const char *command, const char *text, size_t length)
 {
-    guess g = guess_of(text, length);
+    guess g = weft__guess_of(text, length);
     for (size_t k = 0; k < list->n; k++)
-        if (list->at[k].option && list->at[k].option->name) guess_try(&g, list->at[k].option->name);
+        if (list->at[k].option && list->at[k].option->name)
+            weft__guess_try(&g, list->at[k].option->name);
     if (!g.name) return;
     tool_print_line(stderr, "%s: unrecognized option '--%.*s'; did you mean '--%s'?", command,
                     (int)length, text, g.name);

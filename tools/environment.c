@@ -15,7 +15,8 @@ weft_status tool_timeout(double *seconds, weft_error *error)
 {
     const char *text = getenv("WEFT_TIMEOUT");
     *seconds = TIMEOUT_SECONDS;
-    if (!text || !*text || (text_to_double(text, seconds) && isfinite(*seconds) && *seconds >= 0))
+    if (!text || !*text ||
+        (weft__text_to_double(text, seconds) && isfinite(*seconds) && *seconds >= 0))
         return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_TIMEOUT",
                           "\"%s\" is not a number of seconds (0: no limit)", text);

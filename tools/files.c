@@ -30,7 +30,7 @@ void tool_watch_json(void)
 
 char *tool_json_text(cJSON *json, bool lines)
 {
-    char *text = json && !json_lost ? json_print(json, lines) : NULL;
+    char *text = json && !json_lost ? weft__json_print(json, lines) : NULL;
     cJSON_Delete(json);
     return text;
 }
@@ -89,49 +89,49 @@ static char *read_all(FILE *file, const char *path, size_t *bytes, weft_error *e
 
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
 {
-    const int descriptor = file_open_once(path);
+    const int descriptor = weft__file_open_once(path);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
     if (file) return read_all(file, path, bytes, error);
-    weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", file_error(errno));
+    weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", weft__file_error(errno));
     if (descriptor >= 0) close(descriptor);
     return NULL;
 }
 
 static bool cannot_write(const char *path, weft_error *error)
 {
-    weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
+    weft_error_set(error, WEFT_IO, path, "cannot be written: %s", weft__file_error(errno));
     return false;
 }
 
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error)
 {
-    return file_replace(path, data, bytes) || cannot_write(path, error);
+    return weft__file_replace(path, data, bytes) || cannot_write(path, error);
 }
 
 bool tool_write_output(const char *path, const char *data, size_t bytes, weft_error *error)
 {
-    return file_replace_stream(path, data, bytes) || cannot_write(path, error);
+    return weft__file_replace_stream(path, data, bytes) || cannot_write(path, error);
 }
 
 bool tool_copy_file(const char *from, const char *to, weft_error *error)
 {
     char chunk[65536];
     file_writer w;
-    FILE *file = file_open_stdio(from);
+    FILE *file = weft__file_open_stdio(from);
     if (!file) {
-        weft_error_set(error, WEFT_IO, from, "cannot be opened: %s", file_error(errno));
+        weft_error_set(error, WEFT_IO, from, "cannot be opened: %s", weft__file_error(errno));
         return false;
     }
-    if (!file_begin(&w, to)) {
+    if (!weft__file_begin(&w, to)) {
         fclose(file);
         return cannot_write(to, error);
     }
-    for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;) file_write(&w, chunk, n);
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;) weft__file_write(&w, chunk, n);
     const bool read = !ferror(file);
     if (!read) {
         weft_error_set(error, WEFT_IO, from, "cannot be read: %s", strerror(errno));
-        file_abandon(&w);
+        weft__file_abandon(&w);
     }
     fclose(file);
-    return read && (file_commit(&w) || cannot_write(to, error));
+    return read && (weft__file_commit(&w) || cannot_write(to, error));
 }

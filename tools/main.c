@@ -87,10 +87,10 @@ static int usage_json(void)
 static int no_command(const char *name)
 {
     char meant[GUESS_BYTES];
-    guess g = guess_of(name, strlen(name));
-    for (size_t i = 0; i < N_COMMANDS; i++) guess_try(&g, commands[i].name);
+    guess g = weft__guess_of(name, strlen(name));
+    for (size_t i = 0; i < N_COMMANDS; i++) weft__guess_try(&g, commands[i].name);
     tool_print_line(stderr, "weft: no command \"%s\" (see `weft --help`)%s", name,
-                    guess_text(&g, meant));
+                    weft__guess_text(&g, meant));
     return EXIT_USAGE;
 }
 

@@ -14,7 +14,7 @@
 
 const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES])
 {
-    return text_printable(buffer, TOOL_NAME_BYTES, text);
+    return weft__text_printable(buffer, TOOL_NAME_BYTES, text);
 }
 
 /* Formats a line. A long one is cut in the middle, since the long part is a name. Without memory,
@@ -25,13 +25,13 @@ static void format_line(char line[LINE_BYTES], const char *format, va_list argum
     enum { HALF = (LINE_BYTES - sizeof gap) / 2 };
     va_list again;
     va_copy(again, arguments);
-    const int n = text_vformat(line, LINE_BYTES, format, arguments);
+    const int n = weft__text_vformat(line, LINE_BYTES, format, arguments);
     char *whole = n >= LINE_BYTES ? malloc((size_t)n + 1) : NULL;
     if (whole) {
-        text_vformat(whole, (size_t)n + 1, format, again);
+        weft__text_vformat(whole, (size_t)n + 1, format, again);
         const char *end = whole + n - HALF;
         while (((unsigned char)*end & 0xC0) == 0x80) end++;
-        text_format(line, HALF + 1, "%s", whole);
+        weft__text_format(line, HALF + 1, "%s", whole);
         snprintf(line + strlen(line), HALF + sizeof gap, "%s%s", gap, end);
     }
     free(whole);
@@ -41,7 +41,7 @@ static void format_line(char line[LINE_BYTES], const char *format, va_list argum
 static void print_line(FILE *file, const char *text)
 {
     char shown[4 * LINE_BYTES];
-    fprintf(file, "%s\n", text_printable(shown, sizeof shown, text));
+    fprintf(file, "%s\n", weft__text_printable(shown, sizeof shown, text));
 }
 
 void tool_print_line(FILE *file, const char *format, ...)
@@ -150,6 +150,6 @@ void tool_usage_error(struct argp_state *state, const char *format, ...)
     va_start(arguments, format);
     format_line(text, format, arguments);
     va_end(arguments);
-    argp_error(state, "%s", text_printable(shown, sizeof shown, text));
+    argp_error(state, "%s", weft__text_printable(shown, sizeof shown, text));
     exit(EXIT_USAGE);
 }

@@ -50,7 +50,7 @@ bool tool_add_dim(onnx_args *a, char *text)
     double n;
     char *equals = strchr(text, '=');
     if (!equals || equals == text || a->n_dims == TOOL_MAX_NAMED ||
-        !text_to_double(equals + 1, &n) || !(n >= 0 && n <= 0x1p40) || n != floor(n))
+        !weft__text_to_double(equals + 1, &n) || !(n >= 0 && n <= 0x1p40) || n != floor(n))
         return false;
     *equals = 0;
     char *colon = strrchr(text, ':');

@@ -43,7 +43,7 @@ int cmd_vocab(int argc, char **argv);
 
 /* Bytes for a name of any sensible length, with every byte written as an escape. */
 #define TOOL_NAME_BYTES 16384
-/* The text, made safe for a terminal (text_printable); returns `buffer`. */
+/* The text, made safe for a terminal (weft__text_printable); returns `buffer`. */
 const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES]);
 /* Prints one line, made safe for a terminal; `format` must not end with \n. Every line with a name
  * from a file or the command line goes through it. printf serves for other lines: the program never

@@ -33,7 +33,7 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-void *arena_memory(size_t bytes)
+void *weft__arena_memory(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) return NULL;
     size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
@@ -50,22 +50,22 @@ static size_t header_bytes(void)
     return round_up(sizeof(arena_block), ALIGNMENT);
 }
 
-bool arena_count(arena *a, size_t bytes)
+bool weft__arena_count(arena *a, size_t bytes)
 {
     const bool fits = !a->limit || bytes <= a->limit - a->counted;
     if (a->limit) a->counted = fits ? a->counted + bytes : a->limit;
     return fits;
 }
 
-void *arena_alloc(arena *a, size_t bytes)
+void *weft__arena_alloc(arena *a, size_t bytes)
 {
-    if (bytes > SIZE_MAX / 4 || !arena_count(a, bytes)) return NULL;
+    if (bytes > SIZE_MAX / 4 || !weft__arena_count(a, bytes)) return NULL;
     size_t need = round_up(bytes + !bytes, ALIGNMENT);
     if (!a->blocks || a->blocks->bytes - a->blocks->used < need) {
         size_t size = a->blocks ? 2 * a->blocks->bytes : FIRST_BLOCK;
         if (size > MAX_BLOCK) size = MAX_BLOCK;
         if (FIRST_BLOCK == 1 || size < header_bytes() + need) size = header_bytes() + need;
-        arena_block *block = arena_memory(size);
+        arena_block *block = weft__arena_memory(size);
         if (!block) return NULL;
         *block = (arena_block){a->blocks, header_bytes(), size};
         a->blocks = block;
@@ -75,7 +75,7 @@ void *arena_alloc(arena *a, size_t bytes)
     return memset(memory, 0, bytes);
 }
 
-void arena_truncate(arena *a, const void *memory)
+void weft__arena_truncate(arena *a, const void *memory)
 {
     const char *at = memory, *begin;
     while ((begin = (const char *)a->blocks, at < begin || at >= begin + a->blocks->bytes)) {
@@ -86,14 +86,14 @@ void arena_truncate(arena *a, const void *memory)
     a->blocks->used = (size_t)(at - begin);
 }
 
-char *arena_text(arena *a, const char *text)
+char *weft__arena_text(arena *a, const char *text)
 {
     size_t bytes = strlen(text) + 1;
-    char *copy = arena_alloc(a, bytes);
+    char *copy = weft__arena_alloc(a, bytes);
     return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
-void arena_free(arena *a)
+void weft__arena_free(arena *a)
 {
     while (a->blocks) {
         arena_block *block = a->blocks;

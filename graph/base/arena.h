@@ -12,17 +12,17 @@ typedef struct arena {
 } arena;
 
 /* Zeroed, 64-byte aligned memory; NULL when memory is out, or the limit is reached. */
-void *arena_alloc(arena *a, size_t bytes);
+void *weft__arena_alloc(arena *a, size_t bytes);
 /* Counts memory that the owner takes elsewhere. Once this returns false, the limit is reached for
  * good: `counted` equals it. */
-bool arena_count(arena *a, size_t bytes);
-char *arena_text(arena *a, const char *text);
+bool weft__arena_count(arena *a, size_t bytes);
+char *weft__arena_text(arena *a, const char *text);
 /* Frees `memory` and everything that was allocated after it. */
-void arena_truncate(arena *a, const void *memory);
-void arena_free(arena *a);
+void weft__arena_truncate(arena *a, const void *memory);
+void weft__arena_free(arena *a);
 
 /* A separate allocation with undefined contents, 64-byte aligned, in huge pages if it is large;
  * NULL when memory is out. */
-void *arena_memory(size_t bytes);
+void *weft__arena_memory(size_t bytes);
 
 #endif

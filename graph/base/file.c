@@ -30,7 +30,7 @@ static bool is_open_already(const char *path)
     return false;
 }
 
-bool file_is_stream(const char *path)
+bool weft__file_is_stream(const char *path)
 {
     struct stat info;
     /* The first may resolve to regular files, but their names must not be replaced. */
@@ -60,30 +60,30 @@ static int open_checked(const char *path, bool once)
     return -1;
 }
 
-int file_open(const char *path)
+int weft__file_open(const char *path)
 {
     return open_checked(path, false);
 }
 
-int file_open_once(const char *path)
+int weft__file_open_once(const char *path)
 {
     return open_checked(path, is_open_already(path));
 }
 
-FILE *file_open_stdio(const char *path)
+FILE *weft__file_open_stdio(const char *path)
 {
-    const int descriptor = file_open(path);
+    const int descriptor = weft__file_open(path);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
     if (!file && descriptor >= 0) close(descriptor);
     return file;
 }
 
-weft_status file_status(int number)
+weft_status weft__file_status(int number)
 {
     return number == ENOENT ? WEFT_NOT_FOUND : number == FILE_NOT_REGULAR ? WEFT_BAD_FILE : WEFT_IO;
 }
 
-const char *file_error(int number)
+const char *weft__file_error(int number)
 {
     return number == FILE_NOT_REGULAR ? "not a regular file" : strerror(number);
 }
@@ -142,7 +142,7 @@ static void remove_unlocked(int folder, const char *entry)
     close(descriptor);
 }
 
-void file_remove_leftovers(const char *folder, const char *name)
+void weft__file_remove_leftovers(const char *folder, const char *name)
 {
     DIR *entries = opendir(folder);
     if (!entries) return;
@@ -188,12 +188,12 @@ static void folder_of(const char *path, char *text, size_t size)
     snprintf(text, size, "%.*s", length ? (int)length : 1, length ? path : ".");
 }
 
-bool file_begin(file_writer *w, const char *path)
+bool weft__file_begin(file_writer *w, const char *path)
 {
     const char *name = name_of(path);
     size_t folder = (size_t)(name - path), stem = stem_bytes(name);
     *w = (file_writer){.path = path, .descriptor = -1};
-    if (!*name || file_is_stream(path)) {
+    if (!*name || weft__file_is_stream(path)) {
         errno = *name ? FILE_NOT_REGULAR : EINVAL;
         return false;
     }
@@ -202,19 +202,19 @@ bool file_begin(file_writer *w, const char *path)
         return false;
     }
     folder_of(path, w->temporary, sizeof w->temporary);
-    file_remove_leftovers(w->temporary, name);
+    weft__file_remove_leftovers(w->temporary, name);
     return make_temporary(w, (int)folder, (int)stem);
 }
 
-bool file_begin_stream(file_writer *w, const char *path)
+bool weft__file_begin_stream(file_writer *w, const char *path)
 {
-    if (!file_is_stream(path)) return file_begin(w, path);
+    if (!weft__file_is_stream(path)) return weft__file_begin(w, path);
     *w = (file_writer){.path = path};
     w->descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     return w->descriptor >= 0;
 }
 
-void file_write(file_writer *w, const void *data, size_t bytes)
+void weft__file_write(file_writer *w, const void *data, size_t bytes)
 {
     for (const char *at = data; bytes && !w->error;) {
         ssize_t n = write(w->descriptor, at, bytes);
@@ -244,7 +244,7 @@ static void record_error(file_writer *w, int result)
     if (result != 0 && !w->error) w->error = errno;
 }
 
-bool file_commit(file_writer *w)
+bool weft__file_commit(file_writer *w)
 {
     bool stream = !w->temporary[0];
     /* Closing may fail, which must be known before the renaming. This keeps the lock until then. */
@@ -258,14 +258,14 @@ bool file_commit(file_writer *w)
     if (lock >= 0) close(lock);
     if (w->error) {
         errno = w->error;
-        file_abandon(w);
+        weft__file_abandon(w);
         return false;
     }
     if (!stream) sync_folder(w);
     return true;
 }
 
-void file_abandon(file_writer *w)
+void weft__file_abandon(file_writer *w)
 {
     int before = errno;
     if (w->descriptor >= 0) close(w->descriptor);
@@ -277,18 +277,18 @@ void file_abandon(file_writer *w)
 static bool replace(file_writer *w, bool begun, const void *data, size_t bytes)
 {
     if (!begun) return false;
-    file_write(w, data, bytes);
-    return file_commit(w);
+    weft__file_write(w, data, bytes);
+    return weft__file_commit(w);
 }
 
-bool file_replace(const char *path, const void *data, size_t bytes)
+bool weft__file_replace(const char *path, const void *data, size_t bytes)
 {
     file_writer w;
-    return replace(&w, file_begin(&w, path), data, bytes);
+    return replace(&w, weft__file_begin(&w, path), data, bytes);
 }
 
-bool file_replace_stream(const char *path, const void *data, size_t bytes)
+bool weft__file_replace_stream(const char *path, const void *data, size_t bytes)
 {
     file_writer w;
-    return replace(&w, file_begin_stream(&w, path), data, bytes);
+    return replace(&w, weft__file_begin_stream(&w, path), data, bytes);
 }

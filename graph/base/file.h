@@ -30,18 +30,18 @@ extern "C" {
 
 /* Opens a regular file to read it; -1 with errno set on failure. Never waits: a pipe, device or
  * socket is refused with FILE_NOT_REGULAR, a folder with EISDIR. */
-int file_open(const char *path);
+int weft__file_open(const char *path);
 /* The same as a stream of stdio; NULL on failure. */
-FILE *file_open_stdio(const char *path);
-/* For a reader that needs its bytes only once and in order: file_open, which also accepts what is
- * open already, such as a pipe: /dev/stdin, /dev/fd/N, and names in /proc. */
-int file_open_once(const char *path);
+FILE *weft__file_open_stdio(const char *path);
+/* For a reader that needs its bytes only once and in order: weft__file_open, which also accepts
+ * what is open already, such as a pipe: /dev/stdin, /dev/fd/N, and names in /proc. */
+int weft__file_open_once(const char *path);
 #define FILE_NOT_REGULAR ESPIPE
 /* The status of an errno of these functions: WEFT_NOT_FOUND, WEFT_BAD_FILE for what is not a
  * regular file, and else WEFT_IO, also for a folder. */
-weft_status file_status(int number);
+weft_status weft__file_status(int number);
 /* strerror for these functions. */
-const char *file_error(int number);
+const char *weft__file_error(int number);
 
 /* ---- Writing ---- */
 
@@ -54,30 +54,30 @@ typedef struct file_writer {
 
 /* Whether PATH, or the target of the link PATH, cannot be replaced by a file: a device, a pipe, a
  * socket, a folder, or the name of an open file (/dev/stdout, /dev/fd/N, anything in /proc). */
-bool file_is_stream(const char *path);
+bool weft__file_is_stream(const char *path);
 
 /* Opens the temporary file, with mode 0666 less the umask. Returns false with errno set on failure
  * (FILE_NOT_REGULAR if PATH is a stream); there is nothing to abandon then. Never blocks. */
-bool file_begin(file_writer *w, const char *path);
+bool weft__file_begin(file_writer *w, const char *path);
 /* The same, but accepts a stream, which receives the bytes as they are written. Opening a pipe
  * blocks until it has a reader. */
-bool file_begin_stream(file_writer *w, const char *path);
-/* Appends bytes. After a failure, which file_commit reports, further bytes are ignored. */
-void file_write(file_writer *w, const void *data, size_t bytes);
-/* Syncs the temporary file and renames it to PATH. After any failure since file_begin it abandons
- * the file instead and returns false with errno set. */
-bool file_commit(file_writer *w);
+bool weft__file_begin_stream(file_writer *w, const char *path);
+/* Appends bytes. After a failure, which weft__file_commit reports, further bytes are ignored. */
+void weft__file_write(file_writer *w, const void *data, size_t bytes);
+/* Syncs the temporary file and renames it to PATH. After any failure since weft__file_begin it
+ * abandons the file instead and returns false with errno set. */
+bool weft__file_commit(file_writer *w);
 /* Removes the temporary file; PATH does not change, nor does errno. */
-void file_abandon(file_writer *w);
-/* file_begin, file_write and file_commit in one call. */
-bool file_replace(const char *path, const void *data, size_t bytes);
-/* The same with file_begin_stream. */
-bool file_replace_stream(const char *path, const void *data, size_t bytes);
+void weft__file_abandon(file_writer *w);
+/* weft__file_begin, weft__file_write and weft__file_commit in one call. */
+bool weft__file_replace(const char *path, const void *data, size_t bytes);
+/* The same with weft__file_begin_stream. */
+bool weft__file_replace_stream(const char *path, const void *data, size_t bytes);
 
 /* Removes the temporary files of `name` that killed processes left in a folder, those whose lock is
- * free; none where the file system has no locks. file_begin does so for its own name. O(entries of
- * the folder). */
-void file_remove_leftovers(const char *folder, const char *name);
+ * free; none where the file system has no locks. weft__file_begin does so for its own name.
+ * O(entries of the folder). */
+void weft__file_remove_leftovers(const char *folder, const char *name);
 
 #ifdef __cplusplus
 }

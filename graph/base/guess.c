@@ -34,13 +34,13 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m)
     return row[m];
 }
 
-guess guess_of(const char *text, size_t length)
+guess weft__guess_of(const char *text, size_t length)
 {
     const size_t wrong = length / 3 ? length / 3 : 1;
     return (guess){.text = text, .length = length, .distance = wrong + 1};
 }
 
-void guess_try(guess *g, const char *name)
+void weft__guess_try(guess *g, const char *name)
 {
     const size_t length = strlen(name);
     if (g->length < 2 || g->length > MAX_BYTES || length > MAX_BYTES) return;
@@ -50,7 +50,7 @@ void guess_try(guess *g, const char *name)
     g->name = name;
 }
 
-const char *guess_text(const guess *g, char buffer[GUESS_BYTES])
+const char *weft__guess_text(const guess *g, char buffer[GUESS_BYTES])
 {
     buffer[0] = 0;
     if (g->name) snprintf(buffer, GUESS_BYTES, "; did you mean \"%s\"?", g->name);

@@ -8,20 +8,20 @@
 extern "C" {
 #endif
 
-/* A search for the known name that is nearest to `text`. Begin with guess_of, call guess_try for
- * each known name, then read `name`: NULL if none is near. */
+/* A search for the known name that is nearest to `text`. Begin with weft__guess_of, call
+ * weft__guess_try for each known name, then read `name`: NULL if none is near. */
 typedef struct guess {
     const char *text, *name;
     size_t length, distance; /* of `text`; of `name` to it, or the first one that is too far */
 } guess;
 
 /* For a text that ends after `length` bytes. A third of its letters may be wrong. */
-guess guess_of(const char *text, size_t length);
-void guess_try(guess *g, const char *name);
+guess weft__guess_of(const char *text, size_t length);
+void weft__guess_try(guess *g, const char *name);
 
 #define GUESS_BYTES 96
 /* "; did you mean \"NAME\"?", or "" if no name is near. Returns `buffer`. */
-const char *guess_text(const guess *g, char buffer[GUESS_BYTES]);
+const char *weft__guess_text(const guess *g, char buffer[GUESS_BYTES]);
 
 #ifdef __cplusplus
 }

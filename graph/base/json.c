@@ -34,21 +34,21 @@ static size_t find_forbidden(const char *text, size_t length)
     return length;
 }
 
-cJSON *json_parse(const char *text, size_t length, json_failure *why)
+cJSON *weft__json_parse(const char *text, size_t length, json_failure *why)
 {
     json_failure unused;
     if (!why) why = &unused;
     *why = (json_failure){false, find_forbidden(text, length)};
     if (why->position < length) return NULL;
     const char *end = text;
-    text_locale locale = text_enter_c_locale();
+    text_locale locale = weft__text_enter_c_locale();
     int before = errno;
     errno = 0;
     cJSON *json = cJSON_ParseWithLengthOpts(text, length, &end, false);
     /* cJSON does not report it, but allocators of POSIX set errno. */
     why->no_memory = !json && errno == ENOMEM;
     errno = before;
-    text_leave_c_locale(locale);
+    weft__text_leave_c_locale(locale);
     why->position = end ? (size_t)(end - text) : 0;
     while (json && why->position < length && is_blank(text[why->position])) why->position++;
     if (!json || why->position == length) return json;
@@ -60,11 +60,11 @@ cJSON *json_parse(const char *text, size_t length, json_failure *why)
  */
 static char *as_utf8(char *text)
 {
-    if (!text || text_is_utf8(text)) return text;
+    if (!text || weft__text_is_utf8(text)) return text;
     const size_t longest = strlen(TEXT_REPLACEMENT);
     char *valid = cJSON_malloc(longest * strlen(text) + 1), *to = valid;
     for (const char *at = text; valid && *at;) {
-        const size_t n = text_character_bytes(at);
+        const size_t n = weft__text_character_bytes(at);
         memcpy(to, n ? at : TEXT_REPLACEMENT, n ? n : longest);
         to += n ? n : longest;
         at += n ? n : 1;
@@ -74,11 +74,11 @@ static char *as_utf8(char *text)
     return valid;
 }
 
-char *json_print(const cJSON *json, bool lines)
+char *weft__json_print(const cJSON *json, bool lines)
 {
-    text_locale locale = text_enter_c_locale();
+    text_locale locale = weft__text_enter_c_locale();
     char *text = lines ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
-    text_leave_c_locale(locale);
+    weft__text_leave_c_locale(locale);
     return as_utf8(text);
 }
 
@@ -141,7 +141,7 @@ static bool take(json_span *rest, json_span *value)
     return value->length > 0;
 }
 
-json_step json_next(json_members *members, json_span *key, json_span *value)
+json_step weft__json_next(json_members *members, json_span *key, json_span *value)
 {
     json_span *rest = &members->rest;
     if (!members->begun && !skip(rest, '{')) return JSON_MALFORMED;

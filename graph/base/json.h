@@ -19,10 +19,10 @@ typedef struct json_failure {
  * failure returns NULL and fills *why; `why` may be NULL. Zero bytes, escaped ones (\u0000) and
  * more than 100 levels of brackets are refused. A tree takes up to forty times the memory of its
  * text. */
-cJSON *json_parse(const char *text, size_t length, json_failure *why);
+cJSON *weft__json_parse(const char *text, size_t length, json_failure *why);
 /* The text of a tree, on several lines or on one; cJSON_free frees it. Bytes that are not UTF-8
  * become U+FFFD, because readers of JSON refuse them. NULL when memory is out. */
-char *json_print(const cJSON *json, bool lines);
+char *weft__json_print(const cJSON *json, bool lines);
 
 /* ---- Objects of any size, member by member ---- */
 
@@ -40,7 +40,7 @@ typedef struct json_members {
 
 /* Finds the next member of an object. Begin with `members` = {.rest = the object's text}. `key` and
  * `value` become the spans of the two JSON values, which are not checked: parse them with
- * json_parse. After JSON_MALFORMED, rest.at is approximately where the error is. */
-json_step json_next(json_members *members, json_span *key, json_span *value);
+ * weft__json_parse. After JSON_MALFORMED, rest.at is approximately where the error is. */
+json_step weft__json_next(json_members *members, json_span *key, json_span *value);
 
 #endif

@@ -29,8 +29,8 @@ static void sort(const char **sorted, const char *const *names, size_t n)
     qsort(sorted, n, sizeof *sorted, by_name);
 }
 
-bool match_names(name_match *m, const char *const *wanted, size_t n_wanted,
-                 const char *const *found, size_t n_found)
+bool weft__match_names(name_match *m, const char *const *wanted, size_t n_wanted,
+                       const char *const *found, size_t n_found)
 {
     const size_t n = n_wanted + n_found;
     const char **sorted = malloc((n + 1) * sizeof *sorted), **sorted_found = sorted + n_wanted;
@@ -38,7 +38,7 @@ bool match_names(name_match *m, const char *const *wanted, size_t n_wanted,
     *m = (name_match){.matched = at};
     if (!sorted || !at) {
         free(sorted);
-        match_free(m);
+        weft__match_free(m);
         return false;
     }
     m->missing = at + n_wanted;
@@ -56,7 +56,7 @@ bool match_names(name_match *m, const char *const *wanted, size_t n_wanted,
     return true;
 }
 
-void match_free(name_match *m)
+void weft__match_free(name_match *m)
 {
     free(m->matched);
     *m = (name_match){NULL, NULL, NULL, 0, 0, 0};
@@ -84,16 +84,16 @@ static void append_names(const char *const *names, size_t n, char *text, size_t 
 static void append_guess(const name_match *m, char *text, size_t size)
 {
     for (size_t i = 0; i < m->n_missing && i < MAX_GUESSED; i++) {
-        guess g = guess_of(m->missing[i], strlen(m->missing[i]));
+        guess g = weft__guess_of(m->missing[i], strlen(m->missing[i]));
         for (size_t k = 0; k < m->n_unexpected && k < MAX_GUESSED; k++)
-            guess_try(&g, m->unexpected[k]);
+            weft__guess_try(&g, m->unexpected[k]);
         if (!g.name) continue;
         append(text, size, "; is \"%s\" meant to be \"%s\"?", g.name, m->missing[i]);
         return;
     }
 }
 
-void match_text(const name_match *m, const char *what, char *text, size_t size)
+void weft__match_text(const name_match *m, const char *what, char *text, size_t size)
 {
     text[0] = 0;
     if (m->n_missing) {

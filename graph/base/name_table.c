@@ -66,7 +66,7 @@ static void choose_key(name_table *table)
     table->key[1] = (uint64_t)(uintptr_t)&table * 0xC2B2AE3D27D4EB4Fu ^ table->key[0] >> 32;
 }
 
-bool name_table_reserve(name_table *table, size_t more)
+bool weft__name_table_reserve(name_table *table, size_t more)
 {
     const name_table old = *table;
     const size_t wanted = old.count + more;
@@ -75,7 +75,7 @@ bool name_table_reserve(name_table *table, size_t more)
     while (capacity / 2 < wanted) capacity *= 2;
     if (capacity == old.capacity) return true;
     const size_t bytes = capacity * sizeof *old.entries;
-    name_entry *entries = old.memory ? arena_alloc(old.memory, bytes) : calloc(1, bytes);
+    name_entry *entries = old.memory ? weft__arena_alloc(old.memory, bytes) : calloc(1, bytes);
     if (!entries) return false;
     table->entries = entries;
     table->capacity = capacity;
@@ -91,16 +91,16 @@ bool name_table_reserve(name_table *table, size_t more)
     return true;
 }
 
-size_t *name_table_find(const name_table *table, const char *name)
+size_t *weft__name_table_find(const name_table *table, const char *name)
 {
     if (!table->count) return NULL;
     name_entry *e = find(table, name, hash_of(table->key, name));
     return e->name ? &e->number : NULL;
 }
 
-size_t *name_table_put(name_table *table, const char *name, size_t number)
+size_t *weft__name_table_put(name_table *table, const char *name, size_t number)
 {
-    if (!name_table_reserve(table, 1)) return NULL;
+    if (!weft__name_table_reserve(table, 1)) return NULL;
     const uint64_t hash = hash_of(table->key, name);
     name_entry *e = find(table, name, hash);
     if (e->name) return &e->number;
@@ -109,13 +109,13 @@ size_t *name_table_put(name_table *table, const char *name, size_t number)
     return &e->number;
 }
 
-void name_table_clear(name_table *table)
+void weft__name_table_clear(name_table *table)
 {
     if (table->entries) memset(table->entries, 0, table->capacity * sizeof *table->entries);
     table->count = 0;
 }
 
-void name_table_free(name_table *table)
+void weft__name_table_free(name_table *table)
 {
     if (!table->memory) free(table->entries);
     *table = (name_table){.memory = table->memory};

@@ -15,22 +15,22 @@ typedef struct name_entry {
 
 /* Zeros are an empty table. Names are not copied: they must outlive the table. */
 typedef struct name_table {
-    arena *memory; /* where the table lies; NULL: name_table_free frees it */
+    arena *memory; /* where the table lies; NULL: weft__name_table_free frees it */
     name_entry *entries;
     size_t count, capacity; /* the capacity is a power of two, or 0 */
     uint64_t key[2];
 } name_table;
 
 /* The number of a name; NULL if it is not in the table. The pointer holds until the next
- * name_table_put. */
-size_t *name_table_find(const name_table *table, const char *name);
+ * weft__name_table_put. */
+size_t *weft__name_table_find(const name_table *table, const char *name);
 /* The number of a name, which is put into the table with this one if it is new; NULL when memory is
  * out. */
-size_t *name_table_put(name_table *table, const char *name, size_t number);
+size_t *weft__name_table_put(name_table *table, const char *name, size_t number);
 /* Makes room for `more` names; false when memory is out. */
-bool name_table_reserve(name_table *table, size_t more);
+bool weft__name_table_reserve(name_table *table, size_t more);
 /* Removes all names and keeps the room. */
-void name_table_clear(name_table *table);
-void name_table_free(name_table *table);
+void weft__name_table_clear(name_table *table);
+void weft__name_table_free(name_table *table);
 
 #endif

@@ -8,14 +8,14 @@
 /* ---- Locale ---- */
 
 /* Without memory for the C locale, the program's own stays in force. */
-text_locale text_enter_c_locale(void)
+text_locale weft__text_enter_c_locale(void)
 {
     text_locale c = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
     if (c.own) c.before = uselocale(c.own);
     return c;
 }
 
-void text_leave_c_locale(text_locale locale)
+void weft__text_leave_c_locale(text_locale locale)
 {
     if (!locale.own) return;
     uselocale(locale.before);
@@ -24,33 +24,33 @@ void text_leave_c_locale(text_locale locale)
 
 /* ---- Numbers ---- */
 
-const char *text_read_double(const char *text, double *value)
+const char *weft__text_read_double(const char *text, double *value)
 {
     char *end;
     if (isspace((unsigned char)*text)) return NULL;
-    text_locale c = text_enter_c_locale();
+    text_locale c = weft__text_enter_c_locale();
     double x = strtod(text, &end);
-    text_leave_c_locale(c);
+    weft__text_leave_c_locale(c);
     if (end == text) return NULL;
     *value = x;
     return end;
 }
 
-bool text_to_double(const char *text, double *value)
+bool weft__text_to_double(const char *text, double *value)
 {
     double x;
-    const char *end = text_read_double(text, &x);
+    const char *end = weft__text_read_double(text, &x);
     if (!end || *end) return false;
     *value = x;
     return true;
 }
 
-const char *text_from_double(double value, char buffer[TEXT_NUMBER_BYTES])
+const char *weft__text_from_double(double value, char buffer[TEXT_NUMBER_BYTES])
 {
     double back;
     for (int digits = 15; digits <= 17; digits++) {
-        text_format(buffer, TEXT_NUMBER_BYTES, "%.*g", digits, value);
-        if (text_to_double(buffer, &back) && back == value) break;
+        weft__text_format(buffer, TEXT_NUMBER_BYTES, "%.*g", digits, value);
+        if (weft__text_to_double(buffer, &back) && back == value) break;
     }
     return buffer;
 }
@@ -68,37 +68,37 @@ static void trim_cut_character(char *text)
     if (n - (begin - 1) < needed) text[begin - 1] = 0;
 }
 
-int text_vformat(char *buffer, size_t size, const char *format, va_list arguments)
+int weft__text_vformat(char *buffer, size_t size, const char *format, va_list arguments)
 {
-    text_locale c = text_enter_c_locale();
+    text_locale c = weft__text_enter_c_locale();
     int n = vsnprintf(buffer, size, format, arguments);
-    text_leave_c_locale(c);
+    weft__text_leave_c_locale(c);
     if (size && n >= 0 && (size_t)n >= size) trim_cut_character(buffer);
     return n;
 }
 
-int text_format(char *buffer, size_t size, const char *format, ...)
+int weft__text_format(char *buffer, size_t size, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    int n = text_vformat(buffer, size, format, arguments);
+    int n = weft__text_vformat(buffer, size, format, arguments);
     va_end(arguments);
     return n;
 }
 
-int text_vprint(FILE *file, const char *format, va_list arguments)
+int weft__text_vprint(FILE *file, const char *format, va_list arguments)
 {
-    text_locale c = text_enter_c_locale();
+    text_locale c = weft__text_enter_c_locale();
     int n = vfprintf(file, format, arguments);
-    text_leave_c_locale(c);
+    weft__text_leave_c_locale(c);
     return n;
 }
 
-int text_print(FILE *file, const char *format, ...)
+int weft__text_print(FILE *file, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    int n = text_vprint(file, format, arguments);
+    int n = weft__text_vprint(file, format, arguments);
     va_end(arguments);
     return n;
 }
@@ -122,23 +122,23 @@ static size_t read_character(const char *text, uint32_t *character)
     return bad ? 0 : n;
 }
 
-size_t text_character_bytes(const char *text)
+size_t weft__text_character_bytes(const char *text)
 {
     uint32_t c;
     return *text ? read_character(text, &c) : 0;
 }
 
-size_t text_put_character(FILE *file, const char *text)
+size_t weft__text_put_character(FILE *file, const char *text)
 {
-    const size_t n = text_character_bytes(text);
+    const size_t n = weft__text_character_bytes(text);
     fwrite(n ? text : TEXT_REPLACEMENT, 1, n ? n : strlen(TEXT_REPLACEMENT), file);
     return n ? n : 1;
 }
 
-bool text_is_utf8(const char *text)
+bool weft__text_is_utf8(const char *text)
 {
     for (size_t n; *text; text += n)
-        if (!(n = text_character_bytes(text))) return false;
+        if (!(n = weft__text_character_bytes(text))) return false;
     return true;
 }
 
@@ -154,7 +154,7 @@ static size_t printable_bytes(const char *text)
     return control ? 0 : n;
 }
 
-const char *text_printable(char *buffer, size_t size, const char *text)
+const char *weft__text_printable(char *buffer, size_t size, const char *text)
 {
     static const char hex[] = "0123456789abcdef";
     size_t used = 0;
@@ -181,7 +181,7 @@ const char *text_printable(char *buffer, size_t size, const char *text)
 
 /* ---- Patterns ---- */
 
-bool text_match(const char *pattern, size_t pattern_length, const char *text)
+bool weft__text_match(const char *pattern, size_t pattern_length, const char *text)
 {
     /* After a mismatch the search resumes at the last star, which then matches one more character.
      */
@@ -205,18 +205,18 @@ bool text_match(const char *pattern, size_t pattern_length, const char *text)
 
 /* ---- Tables ---- */
 
-const char *text_from_bytes(double bytes, char buffer[TEXT_SIZE_BYTES])
+const char *weft__text_from_bytes(double bytes, char buffer[TEXT_SIZE_BYTES])
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     size_t unit = 0;
     /* 999.5 is written as 1.00 of the next unit. */
     for (; bytes >= 999.5 && unit < 4; unit++) bytes /= 1000;
-    text_format(buffer, TEXT_SIZE_BYTES, "%.*f %s", unit ? text_decimals(bytes) : 0, bytes,
-                units[unit]);
+    weft__text_format(buffer, TEXT_SIZE_BYTES, "%.*f %s", unit ? weft__text_decimals(bytes) : 0,
+                      bytes, units[unit]);
     return buffer;
 }
 
-int text_decimals(double x)
+int weft__text_decimals(double x)
 {
     return x >= 99.95 ? 0 : x >= 9.995 ? 1 : x >= 0.9995 ? 2 : 3;
 }
@@ -226,7 +226,7 @@ static bool continues(char c)
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-int text_length(const char *text)
+int weft__text_length(const char *text)
 {
     int n = 0;
     for (; *text; text++) n += !continues(*text);
@@ -242,11 +242,11 @@ static size_t byte_of(const char *text, int n)
     return at;
 }
 
-void text_print_left(FILE *file, const char *text, int width)
+void weft__text_print_left(FILE *file, const char *text, int width)
 {
     char shown[2048];
-    text_printable(shown, sizeof shown, text);
-    const int n = text_length(shown);
+    weft__text_printable(shown, sizeof shown, text);
+    const int n = weft__text_length(shown);
     if (n <= width) {
         fprintf(file, "%s%*s", shown, width - n, "");
         return;
@@ -255,7 +255,7 @@ void text_print_left(FILE *file, const char *text, int width)
     fprintf(file, "%.*s...%s", (int)byte_of(shown, head), shown, shown + byte_of(shown, n - tail));
 }
 
-size_t text_component(const char *scope)
+size_t weft__text_component(const char *scope)
 {
     size_t n = strspn(scope, ".");
     n += strcspn(scope + n, ".");
@@ -263,7 +263,7 @@ size_t text_component(const char *scope)
     return scope[n + dots] ? n : n + dots;
 }
 
-bool text_in_scopes(const char *list, const char *name)
+bool weft__text_in_scopes(const char *list, const char *name)
 {
     for (const char *at = list; at && *at; at += *at == ',') {
         const size_t n = strcspn(at, ",");

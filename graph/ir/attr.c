@@ -19,7 +19,7 @@ static const size_t field_bytes[] = {
     [WEFT_ATTR_INT64S] = sizeof(weft_shape),
 };
 
-size_t attr_field_bytes(weft_attr_kind kind)
+size_t weft__attr_field_bytes(weft_attr_kind kind)
 {
     return (size_t)kind < sizeof field_bytes / sizeof *field_bytes ? field_bytes[kind] : 0;
 }
@@ -58,7 +58,7 @@ const char *weft_attr_text(const weft_attr_field *field, const void *attr, char 
         snprintf(text, size, "%s", *(const bool *)at ? "yes" : "no");
         break;
     case WEFT_ATTR_DOUBLE:
-        text_format(text, size, "%g", *(const double *)at);
+        weft__text_format(text, size, "%g", *(const double *)at);
         break;
     case WEFT_ATTR_TEXT:
         snprintf(text, size, "%s", (const char *)at);
@@ -77,20 +77,21 @@ const char *weft_attr_text(const weft_attr_field *field, const void *attr, char 
     return text;
 }
 
-const char *attr_field_text(const weft_attr_field *field, const void *attr, char *text, size_t size)
+const char *weft__attr_field_text(const weft_attr_field *field, const void *attr, char *text,
+                                  size_t size)
 {
     const size_t used = (size_t)snprintf(text, size, "%s=", field->name);
     if (used < size) weft_attr_text(field, attr, text + used, size - used);
     return text;
 }
 
-const char *attr_text(const weft_op *op, const void *attr, char *text, size_t size)
+const char *weft__attr_text(const weft_op *op, const void *attr, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = 0;
     for (const weft_attr_field *f = op->attrs; f && f->name && used + 2 < size; f++) {
         if (used) text[used++] = ' ';
-        attr_field_text(f, attr, text + used, size - used);
+        weft__attr_field_text(f, attr, text + used, size - used);
         used += strlen(text + used);
     }
     return text;

@@ -9,7 +9,7 @@
 
 /* ---- The work of a call ---- */
 
-weft_cost op_cost(const weft_op *op, const weft_call *call)
+weft_cost weft__op_cost(const weft_op *op, const weft_call *call)
 {
     weft_cost cost = {0, 0};
     if (op->cost) {
@@ -54,7 +54,7 @@ void weft_call_not_finite(const weft_call *call, size_t input)
     record_fault(call, (int64_t)input, FAULT_NOT_FINITE, NULL);
 }
 
-void call_fail_with(const weft_call *call, const weft_error *error)
+void weft__call_fail_with(const weft_call *call, const weft_error *error)
 {
     record_fault(call, 0, FAULT_ERROR, error);
 }
@@ -72,7 +72,7 @@ void *weft_call_workspace(const weft_call *call)
 
 /* ---- One node ---- */
 
-void call_run(const weft_op *op, weft_kernel kernel, const weft_call *call)
+void weft__call_run(const weft_op *op, weft_kernel kernel, const weft_call *call)
 {
     weft_call own = *call;
     const int phases = op->phases ? op->phases : 1;
@@ -83,7 +83,7 @@ void call_run(const weft_op *op, weft_kernel kernel, const weft_call *call)
     }
 }
 
-weft_status call_run_alone(const weft_op *op, weft_kernel kernel, const weft_call *call)
+weft_status weft__call_run_alone(const weft_op *op, weft_kernel kernel, const weft_call *call)
 {
     weft_call own = *call;
     fault failed = {.step = NO_FAULT};
@@ -93,7 +93,7 @@ weft_status call_run_alone(const weft_op *op, weft_kernel kernel, const weft_cal
     own.run = &run;
     own.scratch = weft_alloc(op->scratch ? op->scratch(call) : 0);
     const bool good = own.scratch && run.workspace;
-    if (good) call_run(op, kernel, &own);
+    if (good) weft__call_run(op, kernel, &own);
     free(own.scratch);
     free(run.workspace);
     if (!good) return WEFT_NO_MEMORY;

@@ -17,7 +17,7 @@ typedef struct fault {
 #define FAULT_ERROR      (-2)
 
 /* Reports an error of a kernel; the run returns it with the node's name. */
-void call_fail_with(const weft_call *call, const weft_error *error);
+void weft__call_fail_with(const weft_call *call, const weft_error *error);
 
 /* Bytes in front of each thread's workspace, for the tag; see weft_call_panel_tag. */
 #define PANEL_TAG_BYTES 64
@@ -29,13 +29,13 @@ static inline int64_t op_tiles(const weft_op *op, const weft_call *call)
                      : (weft_shape_numel(call->out[0].shape) + WEFT_TILE - 1) / WEFT_TILE;
 }
 /* The work of a call, all phases together. */
-weft_cost op_cost(const weft_op *op, const weft_call *call);
+weft_cost weft__op_cost(const weft_op *op, const weft_call *call);
 
 /* Runs all tiles of all phases on the calling thread. `call` is one of the node's calls, with data,
  * scratch and run state; its phase and tiles are ignored. */
-void call_run(const weft_op *op, weft_kernel kernel, const weft_call *call);
+void weft__call_run(const weft_op *op, weft_kernel kernel, const weft_call *call);
 /* The same for a call without scratch and run state: allocates both, and frees them. WEFT_NO_MEMORY
  * if that fails; WEFT_BAD_INDEX if the kernel reports a fault. */
-weft_status call_run_alone(const weft_op *op, weft_kernel kernel, const weft_call *call);
+weft_status weft__call_run_alone(const weft_op *op, weft_kernel kernel, const weft_call *call);
 
 #endif

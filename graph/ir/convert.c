@@ -9,13 +9,13 @@
 
 #ifdef WEFT_KERNEL_ISA
 
-void CONVERT_JOIN(convert_widen, WEFT_KERNEL_ISA)(const convert_block *b, const uint16_t *narrow,
-                                                  float *wide);
-void CONVERT_JOIN(convert_narrow, WEFT_KERNEL_ISA)(const convert_block *b, const float *wide,
-                                                   uint16_t *narrow);
+void CONVERT_JOIN(weft__convert_widen, WEFT_KERNEL_ISA)(const convert_block *b,
+                                                        const uint16_t *narrow, float *wide);
+void CONVERT_JOIN(weft__convert_narrow, WEFT_KERNEL_ISA)(const convert_block *b, const float *wide,
+                                                         uint16_t *narrow);
 
-void CONVERT_JOIN(convert_widen, WEFT_KERNEL_ISA)(const convert_block *b, const uint16_t *narrow,
-                                                  float *wide)
+void CONVERT_JOIN(weft__convert_widen, WEFT_KERNEL_ISA)(const convert_block *b,
+                                                        const uint16_t *narrow, float *wide)
 {
     if (b->column == 1 && b->row == b->columns) {
         half_widen(narrow, wide, b->rows * b->columns);
@@ -29,8 +29,8 @@ void CONVERT_JOIN(convert_widen, WEFT_KERNEL_ISA)(const convert_block *b, const 
                 wide[c] = half_from_bf16(narrow[c * b->column]);
 }
 
-void CONVERT_JOIN(convert_narrow, WEFT_KERNEL_ISA)(const convert_block *b, const float *wide,
-                                                   uint16_t *narrow)
+void CONVERT_JOIN(weft__convert_narrow, WEFT_KERNEL_ISA)(const convert_block *b, const float *wide,
+                                                         uint16_t *narrow)
 {
     if (b->column == 1 && b->row == b->columns) {
         half_narrow(wide, narrow, b->rows * b->columns);
@@ -46,11 +46,11 @@ void CONVERT_JOIN(convert_narrow, WEFT_KERNEL_ISA)(const convert_block *b, const
 #else
 
 #define DECLARE(isa)                                                                               \
-    void convert_widen_##isa(const convert_block *, const uint16_t *, float *);                    \
-    void convert_narrow_##isa(const convert_block *, const float *, uint16_t *)
+    void weft__convert_widen_##isa(const convert_block *, const uint16_t *, float *);              \
+    void weft__convert_narrow_##isa(const convert_block *, const float *, uint16_t *)
 #define ROW(isa)                                                                                   \
     {                                                                                              \
-        convert_widen_##isa, convert_narrow_##isa                                                  \
+        weft__convert_widen_##isa, weft__convert_narrow_##isa                                      \
     }
 
 DECLARE(base);
@@ -59,7 +59,7 @@ DECLARE(v3);
 DECLARE(v4);
 #endif
 
-convert convert_for(weft_isa isa)
+convert weft__convert_for(weft_isa isa)
 {
 #ifdef WEFT_KERNEL_X86
     static const convert all[] = {ROW(base), ROW(v3), ROW(v4)};

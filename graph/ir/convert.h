@@ -14,6 +14,6 @@ typedef struct convert {
     void (*widen)(const convert_block *block, const uint16_t *narrow, float *wide);
     void (*narrow)(const convert_block *block, const float *wide, uint16_t *narrow);
 } convert;
-convert convert_for(weft_isa isa);
+convert weft__convert_for(weft_isa isa);
 
 #endif

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void graph_copy_node(weft_graph *graph, const weft_node_info *node, const weft_value *in,
-                     weft_value *out)
+void weft__graph_copy_node(weft_graph *graph, const weft_node_info *node, const weft_value *in,
+                           weft_value *out)
 {
     if (node->op == &weft_op_constant) { /* its data are in the arena of its graph */
         const weft_constant_attr *attr = node->attr;
@@ -29,16 +29,16 @@ weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t ind
     }
     memcpy(scope, graph->scope, sizeof scope);
     const weft_role role = graph->role;
-    graph_set_origin(graph, &other->nodes[index]);
-    graph_copy_node(graph, &node, in, out);
+    weft__graph_set_origin(graph, &other->nodes[index]);
+    weft__graph_copy_node(graph, &node, in, out);
     for (size_t i = 0; i < node.n_out && graph->error.status == WEFT_OK; i++) {
         const char *name = other->values[node.first_out + i].name;
-        if (name) graph_name_value(graph, out[i].id, name, "weft_copy_node");
+        if (name) weft__graph_name_value(graph, out[i].id, name, "weft_copy_node");
     }
-    graph_set_origin(graph, NULL);
-    graph_set_scope(graph, scope);
+    weft__graph_set_origin(graph, NULL);
+    weft__graph_set_scope(graph, scope);
     graph->role = role;
-    graph_count_on(graph, other);
+    weft__graph_count_on(graph, other);
     return graph->error.status == WEFT_OK ? out[0] : WEFT_NO_VALUE;
 }
 
@@ -47,7 +47,7 @@ weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cos
     const weft_node_info node = weft_graph_node(graph, index);
     if (!graph || !cost) return WEFT_BAD_ARGUMENT;
     *cost = (weft_cost){0, 0};
-    if (!node.op || op_is_leaf(node.op) || node.op->alias || node.op == &weft_op_group)
+    if (!node.op || weft__op_is_leaf(node.op) || node.op->alias || node.op == &weft_op_group)
         return WEFT_OK;
     weft_tensor *tensors = malloc((node.n_in + node.n_out) * sizeof *tensors);
     if (!tensors) return WEFT_NO_MEMORY;
@@ -61,7 +61,7 @@ weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cos
                             .out = tensors + node.n_in,
                             .n_in = node.n_in,
                             .n_out = node.n_out};
-    *cost = op_cost(node.op, &call);
+    *cost = weft__op_cost(node.op, &call);
     free(tensors);
     return WEFT_OK;
 }

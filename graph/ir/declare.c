@@ -32,7 +32,8 @@ static void fail_twice(weft_graph *graph, uint32_t id, const char *full)
         "\"%s\" is declared again: it is node %" PRIu32 ", read by %s, and this would be node "
         "%zu; expected another name or scope, or weft_share for shared weights",
         full, graph->values[id].node,
-        reader == SIZE_MAX ? "no node yet" : graph_node_where(graph, reader, where, sizeof where),
+        reader == SIZE_MAX ? "no node yet"
+                           : weft__graph_node_where(graph, reader, where, sizeof where),
         graph->n_nodes);
 }
 
@@ -49,8 +50,8 @@ static weft_value state_of(weft_graph *graph, const char *full, const weft_state
     weft_value old = weft_find(graph, full);
     if (!old.id) {
         weft_value value = weft_apply(graph, &weft_op_state, attr, NULL, 0, NULL);
-        return value.id && graph_name_value(graph, value.id, full, function) ? value
-                                                                             : WEFT_NO_VALUE;
+        return value.id && weft__graph_name_value(graph, value.id, full, function) ? value
+                                                                                   : WEFT_NO_VALUE;
     }
     const node_record *node = &graph->nodes[graph->values[old.id].node];
     const weft_state_attr *other = node->attr;
@@ -97,7 +98,7 @@ static weft_value declare_state(weft_graph *graph, const char *full, weft_dtype 
 static const char *name_in_scope(weft_graph *graph, const char *name, bool trainable)
 {
     if (!graph || graph->error.status != WEFT_OK) return NULL;
-    return graph_full_name(graph, name, function_of(trainable));
+    return weft__graph_full_name(graph, name, function_of(trainable));
 }
 
 weft_value weft_state_named(weft_graph *graph, const char *whole_name, weft_dtype dtype,
@@ -136,7 +137,7 @@ weft_value weft_param_part(weft_graph *graph, const char *name, weft_dtype dtype
 weft_part weft_part_of(const weft_graph *graph, weft_value value)
 {
     const weft_node_info node = weft_graph_node(graph, weft_producer(graph, value));
-    if (!graph_owns(graph, value) || node.op != &weft_op_state) return (weft_part){0, 0, 0};
+    if (!weft__graph_owns(graph, value) || node.op != &weft_op_state) return (weft_part){0, 0, 0};
     return ((const weft_state_attr *)node.attr)->part;
 }
 
@@ -161,11 +162,11 @@ weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype, wef
     attr.dtype = dtype;
     attr.shape = shape;
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    const char *full = graph_full_name(graph, name, "weft_input");
+    const char *full = weft__graph_full_name(graph, name, "weft_input");
     if (!full) return WEFT_NO_VALUE;
     weft_value value = weft_apply(graph, &weft_op_input, &attr, NULL, 0, NULL);
-    return value.id && graph_name_value(graph, value.id, full, "weft_input") ? value
-                                                                             : WEFT_NO_VALUE;
+    return value.id && weft__graph_name_value(graph, value.id, full, "weft_input") ? value
+                                                                                   : WEFT_NO_VALUE;
 }
 
 void weft_input_default(weft_graph *graph, weft_value input, double value)
@@ -173,18 +174,18 @@ void weft_input_default(weft_graph *graph, weft_value input, double value)
     char text[TEXT_NUMBER_BYTES];
     if (!graph || graph->error.status != WEFT_OK) return;
     const node_record *node =
-        graph_owns(graph, input) ? &graph->nodes[graph->values[input.id].node] : NULL;
+        weft__graph_owns(graph, input) ? &graph->nodes[graph->values[input.id].node] : NULL;
     if (!node || node->op != &weft_op_input) {
         weft_graph_fail_in(graph, "weft_input_default", WEFT_BAD_ARGUMENT,
                            "the value is not an input of this graph");
         return;
     }
     weft_input_attr *attr = (weft_input_attr *)(uintptr_t)node->attr;
-    const char *range = dtype_range(attr->dtype, value);
+    const char *range = weft__dtype_range(attr->dtype, value);
     if (range) {
         weft_graph_fail_in(graph, "weft_input_default", WEFT_BAD_ARGUMENT,
                            "the default of \"%s\" is %s, but %s takes %s",
-                           weft_name_of(graph, input), text_from_double(value, text),
+                           weft_name_of(graph, input), weft__text_from_double(value, text),
                            weft_dtype_name(attr->dtype), range);
         return;
     }
@@ -204,14 +205,14 @@ weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape sh
             numel < 0 ? "a size of the shape overflows or is negative" : "the data are NULL");
         return WEFT_NO_VALUE;
     }
-    void *copy = arena_alloc(&graph->arena, bytes);
+    void *copy = weft__arena_alloc(&graph->arena, bytes);
     if (!copy) {
         weft_graph_fail_in(graph, "weft_constant_data", WEFT_NO_MEMORY,
                            "no memory for a constant of %zu bytes", bytes);
         return WEFT_NO_VALUE;
     }
     if (bytes) memcpy(copy, data, bytes);
-    normalise_bools(dtype, copy, bytes);
+    weft__normalise_bools(dtype, copy, bytes);
     weft_constant_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.dtype = dtype;
@@ -234,7 +235,7 @@ static size_t list_states(const weft_graph *graph, bool trainable, weft_value *s
         if (node->op != &weft_op_state ||
             (trainable && !((const weft_state_attr *)node->attr)->trainable))
             continue;
-        if (states && n < capacity) states[n] = graph_value(graph, node->first_out);
+        if (states && n < capacity) states[n] = weft__graph_value(graph, node->first_out);
         n++;
     }
     return n;

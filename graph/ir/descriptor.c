@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-bool op_is_leaf(const weft_op *op)
+bool weft__op_is_leaf(const weft_op *op)
 {
     return op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant;
 }
 
-bool op_has_kernel(const weft_op *op, weft_dtype dtype)
+bool weft__op_has_kernel(const weft_op *op, weft_dtype dtype)
 {
     return weft_op_kernel(op, (weft_isa)(WEFT_ISAS - 1), dtype) != NULL;
 }
@@ -16,7 +16,7 @@ bool op_has_kernel(const weft_op *op, weft_dtype dtype)
 static bool has_any_kernel(const weft_op *op)
 {
     for (int d = 0; d < WEFT_DTYPES; d++)
-        if (op_has_kernel(op, (weft_dtype)d)) return true;
+        if (weft__op_has_kernel(op, (weft_dtype)d)) return true;
     return false;
 }
 
@@ -50,7 +50,7 @@ static const char *check_counts(const weft_op *op, char *text, size_t size)
 static const char *check_attributes(const weft_op *op, char *text, size_t size)
 {
     for (const weft_attr_field *f = op->attrs; f && f->name; f++) {
-        const size_t bytes = attr_field_bytes(f->kind);
+        const size_t bytes = weft__attr_field_bytes(f->kind);
         if (bytes && f->offset <= op->attr_size && bytes <= op->attr_size - f->offset) continue;
         snprintf(text, size,
                  "attribute \"%s\", of kind %d at byte %zu, is not in the %zu bytes of "
@@ -72,7 +72,7 @@ static const char *check_rules(const weft_op *op)
     return NULL;
 }
 
-weft_status op_check(const weft_op *op, char *text, size_t size)
+weft_status weft__op_check(const weft_op *op, char *text, size_t size)
 {
     const char *wrong = NULL;
     if (!op)
@@ -88,18 +88,19 @@ weft_status op_check(const weft_op *op, char *text, size_t size)
         if (wrong != text) snprintf(text, size, "%s", wrong);
         return WEFT_BAD_ARGUMENT;
     }
-    if (op_is_leaf(op) || op == &weft_op_group || op->alias || op->expand || has_any_kernel(op))
+    if (weft__op_is_leaf(op) || op == &weft_op_group || op->alias || op->expand ||
+        has_any_kernel(op))
         return WEFT_OK;
     snprintf(text, size, "has no kernel, expand or alias: nothing computes it");
     return WEFT_NO_KERNEL;
 }
 
-weft_status op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size_t size)
+weft_status weft__op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size_t size)
 {
-    if (!has_any_kernel(op) || op->expand || op_has_kernel(op, dtype)) return WEFT_OK;
+    if (!has_any_kernel(op) || op->expand || weft__op_has_kernel(op, dtype)) return WEFT_OK;
     char known[64] = "";
     for (int d = 0; d < WEFT_DTYPES; d++) {
-        if (!op_has_kernel(op, (weft_dtype)d)) continue;
+        if (!weft__op_has_kernel(op, (weft_dtype)d)) continue;
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
                  weft_dtype_name((weft_dtype)d));

@@ -13,7 +13,7 @@ static void quoted_part(FILE *file, const char *text, size_t n)
     for (size_t i = 0; i < n;) {
         if (text[i] == '"' || text[i] == '\\') fputc('\\', file);
         if (text[i] != '\n') {
-            i += text_put_character(file, text + i);
+            i += weft__text_put_character(file, text + i);
             continue;
         }
         fputs("\\n", file);
@@ -65,7 +65,7 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
     const node_style *look = look_of(node);
     /* Those of a leaf are its type. */
     const weft_attr_field *attrs =
-        op_is_leaf(node->op) || options->depth > 0 ? NULL : node->op->attrs;
+        weft__op_is_leaf(node->op) || options->depth > 0 ? NULL : node->op->attrs;
     char text[192];
     if (options->decorate) options->decorate(options->user, g, index, &extra);
     fprintf(file, "n%zu [shape=%s, color=\"%s\", fillcolor=\"", index, look->shape, look->line);
@@ -73,13 +73,13 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
     fputs("\", label=\"", file);
     if (value->name) {
         quoted(file, value->name);
-        if (!op_is_leaf(node->op)) fprintf(file, "\\n%s", node->op->name);
+        if (!weft__op_is_leaf(node->op)) fprintf(file, "\\n%s", node->op->name);
     } else {
         quoted(file, node->op->name);
     }
     for (const weft_attr_field *f = attrs; f && f->name; f++) {
         fputs("\\n", file);
-        quoted(file, attr_field_text(f, node->attr, text, sizeof text));
+        quoted(file, weft__attr_field_text(f, node->attr, text, sizeof text));
     }
     for (int k = 0; k < node->op->n_out; k++)
         fprintf(file, "\\n%s %s", weft_dtype_name(value[k].stored),
@@ -115,17 +115,17 @@ static void change_scope(FILE *file, const char *from, const char *to)
     const char *whole = to;
     /* Past the components that both have. */
     for (;;) {
-        size_t n = text_component(from), m = text_component(to);
+        size_t n = weft__text_component(from), m = weft__text_component(to);
         if (n == 0 || n != m || strncmp(from, to, n) != 0) break;
         from += n + (from[n] == '.');
         to += n + (to[n] == '.');
     }
     for (; *from; from += *from == '.') {
         fputs("}\n", file);
-        from += text_component(from);
+        from += weft__text_component(from);
     }
     for (; *to; to += *to == '.') {
-        size_t n = text_component(to);
+        size_t n = weft__text_component(to);
         fputs("subgraph \"cluster_", file);
         quoted_part(file, whole, (size_t)(to - whole) + n);
         fputs("\" { color=\"#999999\"; label=\"", file);
@@ -225,13 +225,13 @@ weft_status weft_graph_dot(const weft_graph *graph, FILE *file, const weft_dot_o
     fputs("digraph weft {\nrankdir=TB;\nnode [style=filled, fontname=\"Helvetica\", fontsize=10];\n"
           "edge [color=\"#666666\", fontname=\"Helvetica\", fontsize=8];\n",
           file);
-    const bool good = dot_boxes_make(&b, graph, o);
+    const bool good = weft__dot_boxes_make(&b, graph, o);
     if (good && o->depth > 0)
         draw_boxes(file, graph, &b, o);
     else if (good)
         draw_clusters(file, graph, &b, o);
     fputs("}\n", file);
-    dot_boxes_free(&b);
+    weft__dot_boxes_free(&b);
     if (!good) return weft_error_set(error, WEFT_NO_MEMORY, "dot", "out of memory");
     /* A full disk is noticed only when the file is flushed. */
     if (fflush(file) != 0 || ferror(file))

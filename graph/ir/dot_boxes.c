@@ -25,7 +25,7 @@ static bool hide_nodes(const weft_graph *g, const weft_dot_options *o, uint32_t 
             (phase == WEFT_BACKWARD && o->no_backward))
             of[i] = DOT_HIDDEN;
         /* Readers follow what they read. */
-        if (read[i] == BY_HIDDEN && op_is_leaf(node->op)) of[i] = DOT_HIDDEN;
+        if (read[i] == BY_HIDDEN && weft__op_is_leaf(node->op)) of[i] = DOT_HIDDEN;
         for (size_t k = 0; k < node->n_in; k++)
             read[g->values[node->in[k]].node] |= of[i] == DOT_HIDDEN ? BY_HIDDEN : BY_SHOWN;
     }
@@ -53,7 +53,7 @@ static size_t box_length(const char *scope, int depth)
 {
     const char *at = scope;
     for (int i = 0; i < depth; i++) {
-        const size_t n = text_component(at);
+        const size_t n = weft__text_component(at);
         if (!n) return 0;
         at += n;
         if (i + 1 < depth && *at == '.') at++;
@@ -153,7 +153,7 @@ static void find_edges(dot_boxes *b, const weft_graph *g, bool join)
             b->edges[b->n_edges++] = b->edges[i];
 }
 
-bool dot_boxes_make(dot_boxes *b, const weft_graph *g, const weft_dot_options *o)
+bool weft__dot_boxes_make(dot_boxes *b, const weft_graph *g, const weft_dot_options *o)
 {
     size_t n_edges = 0;
     for (size_t i = 0; i < g->n_nodes; i++) n_edges += g->nodes[i].n_in;
@@ -167,7 +167,7 @@ bool dot_boxes_make(dot_boxes *b, const weft_graph *g, const weft_dot_options *o
     return true;
 }
 
-void dot_boxes_free(dot_boxes *b)
+void weft__dot_boxes_free(dot_boxes *b)
 {
     free(b->of);
     free(b->box);

@@ -26,8 +26,8 @@ typedef struct dot_boxes {
     size_t n_edges;
 } dot_boxes;
 
-/* False if there is no memory. dot_boxes_free accepts what it left. */
-bool dot_boxes_make(dot_boxes *boxes, const weft_graph *g, const weft_dot_options *options);
-void dot_boxes_free(dot_boxes *boxes);
+/* False if there is no memory. weft__dot_boxes_free accepts what it left. */
+bool weft__dot_boxes_make(dot_boxes *boxes, const weft_graph *g, const weft_dot_options *options);
+void weft__dot_boxes_free(dot_boxes *boxes);
 
 #endif

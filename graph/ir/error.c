@@ -21,14 +21,14 @@ weft_status weft_error_set(weft_error *error, weft_status status, const char *wh
 {
     if (!error || error->status != WEFT_OK) return status;
     error->status = status;
-    text_printable(error->where, sizeof error->where, where && where[0] ? where : "weft");
+    weft__text_printable(error->where, sizeof error->where, where && where[0] ? where : "weft");
     /* Names from files may contain any bytes; the message stays one printable line. */
     char message[sizeof error->message];
     va_list arguments;
     va_start(arguments, format);
-    text_vformat(message, sizeof message, format, arguments);
+    weft__text_vformat(message, sizeof message, format, arguments);
     va_end(arguments);
-    text_printable(error->message, sizeof error->message, message);
+    weft__text_printable(error->message, sizeof error->message, message);
     return status;
 }
 

@@ -34,10 +34,10 @@ weft_graph *weft_graph_new(void)
 void weft_graph_free(weft_graph *graph)
 {
     if (!graph) return;
-    arena_free(&graph->arena);
+    weft__arena_free(&graph->arena);
     free(graph->nodes);
     free(graph->values);
-    name_table_free(&graph->names);
+    weft__name_table_free(&graph->names);
     free(graph->types);
     free(graph->type_names);
     free(graph);
@@ -61,7 +61,7 @@ static void fail_with(weft_graph *graph, const char *name, weft_status status, c
     const char *slash = graph->scope[0] && name[0] ? "/" : "";
     char where[SCOPE_BYTES + 64], message[sizeof graph->error.message];
     snprintf(where, sizeof where, "%s%s%s", graph->scope, slash, name);
-    text_vformat(message, sizeof message, format, arguments);
+    weft__text_vformat(message, sizeof message, format, arguments);
     weft_error_set(&graph->error, status == WEFT_OK ? WEFT_INTERNAL : status,
                    where[0] ? where : "graph", "%s", message);
 }
@@ -85,24 +85,24 @@ void weft_graph_fail(weft_graph *graph, weft_status status, const char *format, 
 
 /* ---- Values ---- */
 
-weft_value graph_value(const weft_graph *graph, uint32_t id)
+weft_value weft__graph_value(const weft_graph *graph, uint32_t id)
 {
     return id && id < graph->n_values ? (weft_value){id, graph->tag} : WEFT_NO_VALUE;
 }
 
-bool graph_owns(const weft_graph *graph, weft_value value)
+bool weft__graph_owns(const weft_graph *graph, weft_value value)
 {
     return graph && value.id && value.graph == graph->tag && value.id < graph->n_values;
 }
 
 weft_shape weft_shape_of(const weft_graph *graph, weft_value value)
 {
-    return graph_owns(graph, value) ? graph->values[value.id].type.shape : WEFT_SCALAR;
+    return weft__graph_owns(graph, value) ? graph->values[value.id].type.shape : WEFT_SCALAR;
 }
 
 weft_dtype weft_dtype_of(const weft_graph *graph, weft_value value)
 {
-    return graph_owns(graph, value) ? graph->values[value.id].type.dtype : WEFT_F32;
+    return weft__graph_owns(graph, value) ? graph->values[value.id].type.dtype : WEFT_F32;
 }
 
 int weft_rank(const weft_graph *graph, weft_value value)
@@ -119,18 +119,18 @@ int64_t weft_dim(const weft_graph *graph, weft_value value, int axis)
 
 const char *weft_name_of(const weft_graph *graph, weft_value value)
 {
-    const char *name = graph_owns(graph, value) ? graph->values[value.id].name : NULL;
+    const char *name = weft__graph_owns(graph, value) ? graph->values[value.id].name : NULL;
     return name ? name : "";
 }
 
 weft_layout weft_layout_of(const weft_graph *graph, weft_value value)
 {
-    return graph_owns(graph, value) ? graph->values[value.id].layout : (weft_layout){{0}, 0};
+    return weft__graph_owns(graph, value) ? graph->values[value.id].layout : (weft_layout){{0}, 0};
 }
 
 bool weft_constant_tensor(const weft_graph *graph, weft_value value, weft_tensor *tensor)
 {
-    if (!graph_owns(graph, value)) return false;
+    if (!weft__graph_owns(graph, value)) return false;
     const node_record *node = &graph->nodes[graph->values[value.id].node];
     const weft_constant_attr *c = node->attr;
     if (node->op != &weft_op_constant) return false;
@@ -140,12 +140,12 @@ bool weft_constant_tensor(const weft_graph *graph, weft_value value, weft_tensor
 
 weft_value weft_value_from_id(const weft_graph *graph, uint32_t id)
 {
-    return graph ? graph_value(graph, id) : WEFT_NO_VALUE;
+    return graph ? weft__graph_value(graph, id) : WEFT_NO_VALUE;
 }
 
 size_t weft_producer(const weft_graph *graph, weft_value value)
 {
-    return graph_owns(graph, value) ? graph->values[value.id].node : 0;
+    return weft__graph_owns(graph, value) ? graph->values[value.id].node : 0;
 }
 
 size_t weft_graph_node_count(const weft_graph *graph)
@@ -176,21 +176,21 @@ weft_role weft_set_role(weft_graph *graph, weft_role role)
     return before;
 }
 
-void graph_set_origin(weft_graph *graph, const node_record *node)
+void weft__graph_set_origin(weft_graph *graph, const node_record *node)
 {
     graph->copied = node ? node->source : 0;
     if (!node) return;
     graph->role = node->role;
-    graph_set_scope(graph, node->scope);
+    weft__graph_set_scope(graph, node->scope);
 }
 
-void graph_count_on(weft_graph *graph, const weft_graph *other)
+void weft__graph_count_on(weft_graph *graph, const weft_graph *other)
 {
     if (graph->random_keys < other->random_keys) graph->random_keys = other->random_keys;
     if (graph->sources < other->sources) graph->sources = other->sources;
 }
 
-const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size)
+const char *weft__graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size)
 {
     const node_record *n = &graph->nodes[node];
     const char *name = n->op->n_out ? graph->values[n->first_out].name : NULL;
@@ -201,7 +201,7 @@ const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer,
     return buffer;
 }
 
-size_t graph_value_bytes(const weft_graph *graph, uint32_t id)
+size_t weft__graph_value_bytes(const weft_graph *graph, uint32_t id)
 {
     const value_record *v = &graph->values[id];
     return weft_tensor_bytes(v->stored, v->type.shape);
@@ -212,7 +212,7 @@ static bool is_narrow(const value_record *v)
     return v->stored != v->type.dtype;
 }
 
-bool graph_node_is_narrow(const weft_graph *graph, const node_record *node)
+bool weft__graph_node_is_narrow(const weft_graph *graph, const node_record *node)
 {
     for (size_t i = 0; i < node->n_in; i++)
         if (is_narrow(&graph->values[node->in[i]])) return true;
@@ -221,13 +221,13 @@ bool graph_node_is_narrow(const weft_graph *graph, const node_record *node)
     return false;
 }
 
-weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node)
+weft_dtype weft__graph_key_dtype(const weft_graph *graph, const node_record *node)
 {
     uint32_t id = node->op->key_output || !node->n_in ? node->first_out : node->in[0];
     return graph->values[id].type.dtype;
 }
 
-weft_tensor graph_tensor(const weft_graph *g, uint32_t id)
+weft_tensor weft__graph_tensor(const weft_graph *g, uint32_t id)
 {
     const value_record *v = &g->values[id];
     weft_tensor t = {NULL, v->stored, v->type.shape, {0}};
@@ -235,9 +235,9 @@ weft_tensor graph_tensor(const weft_graph *g, uint32_t id)
     return t;
 }
 
-bool graph_node_runs(const weft_graph *graph, const node_record *node)
+bool weft__graph_node_runs(const weft_graph *graph, const node_record *node)
 {
-    return !node->op->alias && op_has_kernel(node->op, graph_key_dtype(graph, node));
+    return !node->op->alias && weft__op_has_kernel(node->op, weft__graph_key_dtype(graph, node));
 }
 
 uint64_t weft_random_key(weft_graph *graph)
@@ -295,7 +295,7 @@ static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value 
     }
     const weft_infer names = {.op = op};
     for (size_t i = 0; i < count; i++) {
-        if (graph_owns(graph, inputs[i])) continue;
+        if (weft__graph_owns(graph, inputs[i])) continue;
         weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT, "%s %s",
                            weft_infer_input(&names, i, name, sizeof name),
                            !inputs[i].id                   ? "is WEFT_NO_VALUE, expected a value"
@@ -308,8 +308,8 @@ static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value 
         if (graph->nodes[graph->values[root].node].op == &weft_op_state &&
             weft_shape_equal(graph->values[root].type.shape,
                              graph->values[inputs[i].id].type.shape) &&
-            layout_taken(WEFT_TAKES_DENSE, graph->values[inputs[i].id].type.shape,
-                         &graph->values[inputs[i].id].layout))
+            weft__layout_taken(WEFT_TAKES_DENSE, graph->values[inputs[i].id].type.shape,
+                               &graph->values[inputs[i].id].layout))
             continue;
         weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT,
                            "%s is updated: it must be a whole state",
@@ -332,7 +332,7 @@ static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
     weft_infer infer = {op, attr, count, op->n_out, graph->types, out, &error, graph->type_names};
     if (!op->infer(&infer)) {
         char text[192];
-        const char *attributes = attr_text(op, attr, text, sizeof text);
+        const char *attributes = weft__attr_text(op, attr, text, sizeof text);
         weft_graph_fail_in(graph, op->name, error.status ? error.status : WEFT_INTERNAL, "%s%s%s%s",
                            error.status ? error.message : "the shape rule failed without a message",
                            attributes[0] ? " (" : "", attributes, attributes[0] ? ")" : "");
@@ -355,7 +355,7 @@ static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
     }
     char text[160];
     const weft_dtype key = op->key_output || !count ? out[0].dtype : graph->types[0].dtype;
-    weft_status status = op_check_dtype(op, key, text, sizeof text);
+    weft_status status = weft__op_check_dtype(op, key, text, sizeof text);
     if (status != WEFT_OK) weft_graph_fail_in(graph, op->name, status, "%s", text);
     return status == WEFT_OK;
 }
@@ -364,7 +364,7 @@ static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
 static void place_output(weft_graph *graph, const node_record *node, size_t index,
                          value_record *value, uint32_t id)
 {
-    value->layout = layout_dense(value->type.shape);
+    value->layout = weft__layout_dense(value->type.shape);
     value->root = value->version = id;
     if (node->op->alias && index == 0) {
         const value_record *in = &graph->values[node->in[0]];
@@ -386,7 +386,7 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         outputs[i] = WEFT_NO_VALUE;
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
     char wrong[256];
-    weft_status status = op_check(op, wrong, sizeof wrong);
+    weft_status status = weft__op_check(op, wrong, sizeof wrong);
     if (status != WEFT_OK) {
         weft_graph_fail_in(graph, op && op->name && op->name[0] ? op->name : "weft_apply", status,
                            "%s", wrong);
@@ -398,9 +398,9 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         return WEFT_NO_VALUE;
     }
     if (!check_inputs(graph, op, inputs, count)) return WEFT_NO_VALUE;
-    const char *scope = graph_scope(graph);
-    void *attr_copy = arena_alloc(&graph->arena, op->attr_size);
-    uint32_t *in = arena_alloc(&graph->arena, count * sizeof *in);
+    const char *scope = weft__graph_scope(graph);
+    void *attr_copy = weft__arena_alloc(&graph->arena, op->attr_size);
+    uint32_t *in = weft__arena_alloc(&graph->arena, count * sizeof *in);
     if (!scope || !attr_copy || !in || !reserve(graph, count, op->n_out)) {
         weft_graph_fail_in(graph, op->name, WEFT_NO_MEMORY, "no memory for the node");
         return WEFT_NO_VALUE;
@@ -426,7 +426,7 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         *value = (value_record){.type = types[i], .node = node_index, .stored = types[i].dtype};
         graph->n_values++;
         place_output(graph, node, i, value, id);
-        if (outputs) outputs[i] = graph_value(graph, id);
+        if (outputs) outputs[i] = weft__graph_value(graph, id);
     }
-    return graph_value(graph, first);
+    return weft__graph_value(graph, first);
 }

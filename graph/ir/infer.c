@@ -12,7 +12,7 @@ bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, 
         infer->error->status = status;
         va_list arguments;
         va_start(arguments, format);
-        text_vformat(infer->error->message, sizeof infer->error->message, format, arguments);
+        weft__text_vformat(infer->error->message, sizeof infer->error->message, format, arguments);
         va_end(arguments);
     }
     return false;
@@ -76,7 +76,7 @@ bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank)
 /* Halfway between the largest f32 and 2^128: numbers from here on round to an infinity. */
 #define F32_LIMIT 0x1.ffffffp127
 
-const char *dtype_range(weft_dtype dtype, double value)
+const char *weft__dtype_range(weft_dtype dtype, double value)
 {
     if (dtype == WEFT_BOOL && !(value == 0 || value == 1)) return "0 and 1";
     if (dtype == WEFT_I32 && !(value >= INT32_MIN && value <= INT32_MAX && value == floor(value)))
@@ -90,11 +90,11 @@ const char *dtype_range(weft_dtype dtype, double value)
 
 bool weft_infer_scalar(weft_infer *infer, const char *name, double value, weft_dtype dtype)
 {
-    const char *range = dtype_range(dtype, value);
+    const char *range = weft__dtype_range(dtype, value);
     char text[TEXT_NUMBER_BYTES];
     return !range ||
            weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%s: %s does not fit %s, which takes %s", name,
-                           text_from_double(value, text), weft_dtype_name(dtype), range);
+                           weft__text_from_double(value, text), weft_dtype_name(dtype), range);
 }
 
 bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out)

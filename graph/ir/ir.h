@@ -84,20 +84,20 @@ typedef struct weft_constant_attr {
 /* ---- Descriptors (descriptor.c) ---- */
 
 /* WEFT_OK if a descriptor is complete; else writes what is wrong with it to `text`. */
-weft_status op_check(const weft_op *op, char *text, size_t size);
+weft_status weft__op_check(const weft_op *op, char *text, size_t size);
 /* WEFT_OK if a node whose kernel is chosen by this dtype can be computed, by a kernel of some
  * instruction set or by an expansion; else writes what is missing to `text`. */
-weft_status op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size_t size);
+weft_status weft__op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size_t size);
 /* Whether some instruction set has a kernel for the dtype. */
-bool op_has_kernel(const weft_op *op, weft_dtype dtype);
+bool weft__op_has_kernel(const weft_op *op, weft_dtype dtype);
 /* Bytes that a field of this kind takes at least; 0 for an unknown kind. */
-size_t attr_field_bytes(weft_attr_kind kind);
+size_t weft__attr_field_bytes(weft_attr_kind kind);
 /* One field as `name=value`; all fields of a node, separated by spaces. Both return `text`. */
-const char *attr_field_text(const weft_attr_field *field, const void *attr, char *text,
-                            size_t size);
-const char *attr_text(const weft_op *op, const void *attr, char *text, size_t size);
+const char *weft__attr_field_text(const weft_attr_field *field, const void *attr, char *text,
+                                  size_t size);
+const char *weft__attr_text(const weft_op *op, const void *attr, char *text, size_t size);
 /* Whether the op is an input, a state or a constant. */
-bool op_is_leaf(const weft_op *op);
+bool weft__op_is_leaf(const weft_op *op);
 
 /* Bit i: rows of the outputs need only those of input i; see weft_op.rowwise. */
 static inline unsigned node_rows(const node_record *node)
@@ -108,45 +108,46 @@ static inline unsigned node_rows(const node_record *node)
 /* ---- Nodes and values (graph.c, copy.c, name.c, infer.c, type.c) ---- */
 
 /* The scope as a text in the graph's arena; NULL when memory is out. */
-const char *graph_scope(weft_graph *graph);
+const char *weft__graph_scope(weft_graph *graph);
 /* Sets the scope of the following nodes, as a text. */
-void graph_set_scope(weft_graph *graph, const char *scope);
+void weft__graph_set_scope(weft_graph *graph, const char *scope);
 /* The following nodes of the graph come from a node of another one: they have its scope, its role
  * and its source. NULL: they have sources of their own again. */
-void graph_set_origin(weft_graph *graph, const node_record *node);
+void weft__graph_set_origin(weft_graph *graph, const node_record *node);
 /* Numbers that the graph makes from now on, of random keys and of sources, differ from those of
  * the other graph. */
-void graph_count_on(weft_graph *graph, const weft_graph *other);
+void weft__graph_count_on(weft_graph *graph, const weft_graph *other);
 /* "SCOPE.NAME", of any length, in the graph's arena. NULL, with the graph's error, if the name is
  * empty, or memory is out. */
-const char *graph_full_name(weft_graph *graph, const char *name, const char *function);
+const char *weft__graph_full_name(weft_graph *graph, const char *name, const char *function);
 /* Names a value by a copy of its full name; an error, in the name of `function`, if another value
  * has it. */
-bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function);
+bool weft__graph_name_value(weft_graph *graph, uint32_t id, const char *full_name,
+                            const char *function);
 /* Writes "name (op)", or "scope/op" if output 0 has no name, and returns `buffer`. */
-const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size);
+const char *weft__graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size);
 /* Adds a copy of a node of any graph on the inputs `in`, in the current scope and without names. */
-void graph_copy_node(weft_graph *graph, const weft_node_info *node, const weft_value *in,
-                     weft_value *out);
+void weft__graph_copy_node(weft_graph *graph, const weft_node_info *node, const weft_value *in,
+                           weft_value *out);
 /* The value of an id; WEFT_NO_VALUE if there is none. */
-weft_value graph_value(const weft_graph *graph, uint32_t id);
-bool graph_owns(const weft_graph *graph, weft_value value);
+weft_value weft__graph_value(const weft_graph *graph, uint32_t id);
+bool weft__graph_owns(const weft_graph *graph, weft_value value);
 /* The bytes of a value in memory, if it is dense. */
-size_t graph_value_bytes(const weft_graph *graph, uint32_t id);
+size_t weft__graph_value_bytes(const weft_graph *graph, uint32_t id);
 /* Whether an operand of the node is an f32 that is stored as bf16. */
-bool graph_node_is_narrow(const weft_graph *graph, const node_record *node);
+bool weft__graph_node_is_narrow(const weft_graph *graph, const node_record *node);
 /* The dtype that chooses a node's kernel. */
-weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
+weft_dtype weft__graph_key_dtype(const weft_graph *graph, const node_record *node);
 /* Whether the node runs a kernel; others are leaves, views, groups, or expand into other nodes. */
-bool graph_node_runs(const weft_graph *graph, const node_record *node);
-weft_layout layout_dense(weft_shape shape);
+bool weft__graph_node_runs(const weft_graph *graph, const node_record *node);
+weft_layout weft__layout_dense(weft_shape shape);
 /* NULL if a dtype can represent a number; else the numbers that it can, for a message. */
-const char *dtype_range(weft_dtype dtype, double value);
+const char *weft__dtype_range(weft_dtype dtype, double value);
 /* Makes `n` elements from outside valid: in bools every byte other than 0 becomes 1. */
-void normalise_bools(weft_dtype dtype, void *data, size_t n);
+void weft__normalise_bools(weft_dtype dtype, void *data, size_t n);
 /* The value as an operand; data is NULL. */
-weft_tensor graph_tensor(const weft_graph *graph, uint32_t id);
+weft_tensor weft__graph_tensor(const weft_graph *graph, uint32_t id);
 /* Whether an op that takes such layouts takes this one. */
-bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout);
+bool weft__layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout);
 
 #endif

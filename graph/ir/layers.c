@@ -57,7 +57,7 @@ static size_t branch_of(tree *t, const char *scope)
     size_t index = 0, length = 0;
     do {
         length += length > 0; /* the dot */
-        length += text_component(scope + length);
+        length += weft__text_component(scope + length);
         index = find_branch(t, index, scope, length);
     } while (scope[length]);
     return index;
@@ -102,7 +102,8 @@ static weft_status add_node(tree *t, size_t index)
         b->row.parameters += parameters;
         b->row.cost.flops += cost.flops;
         b->row.cost.bytes += cost.bytes;
-        if (!op_is_leaf(node->op) && node->op->n_out) b->last = graph_value(t->g, node->first_out);
+        if (!weft__op_is_leaf(node->op) && node->op->n_out)
+            b->last = weft__graph_value(t->g, node->first_out);
     }
     return status;
 }
@@ -127,7 +128,7 @@ static void add_edges(tree *t, size_t index)
         const uint32_t producer = t->g->values[node->in[i]].node;
         const weft_op *op = t->g->nodes[producer].op;
         if (t->of[producer] && op != &weft_op_state && op != &weft_op_constant)
-            add_edge(t, t->of[producer], t->of[index], graph_value(t->g, node->in[i]));
+            add_edge(t, t->of[producer], t->of[index], weft__graph_value(t->g, node->in[i]));
     }
 }
 

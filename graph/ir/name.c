@@ -16,7 +16,7 @@ void weft_scope_push(weft_graph *graph, const char *format, ...)
     char name[SCOPE_BYTES] = "";
     va_list arguments;
     va_start(arguments, format);
-    int length = text_vformat(name, sizeof name, format, arguments);
+    int length = weft__text_vformat(name, sizeof name, format, arguments);
     va_end(arguments);
     if (length < 0 || used + (size_t)length + 2 > SCOPE_BYTES ||
         graph->scope_depth == SCOPE_DEPTH) {
@@ -43,26 +43,27 @@ void weft_scope_pop(weft_graph *graph)
     graph->scope_text = NULL;
 }
 
-void graph_set_scope(weft_graph *graph, const char *scope)
+void weft__graph_set_scope(weft_graph *graph, const char *scope)
 {
     if (!strcmp(graph->scope, scope)) return;
     snprintf(graph->scope, sizeof graph->scope, "%s", scope);
     graph->scope_text = NULL;
 }
 
-const char *graph_scope(weft_graph *graph)
+const char *weft__graph_scope(weft_graph *graph)
 {
-    if (!graph->scope_text) graph->scope_text = arena_text(&graph->arena, graph->scope);
+    if (!graph->scope_text) graph->scope_text = weft__arena_text(&graph->arena, graph->scope);
     return graph->scope_text;
 }
 
 /* ---- Names ---- */
 
-bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function)
+bool weft__graph_name_value(weft_graph *graph, uint32_t id, const char *full_name,
+                            const char *function)
 {
     if (graph->error.status != WEFT_OK) return false;
-    char *name = arena_text(&graph->arena, full_name);
-    const size_t *own = name ? name_table_put(&graph->names, name, id) : NULL;
+    char *name = weft__arena_text(&graph->arena, full_name);
+    const size_t *own = name ? weft__name_table_put(&graph->names, name, id) : NULL;
     if (!own) {
         weft_graph_fail_in(graph, function, WEFT_NO_MEMORY, "no memory for the name \"%s\"",
                            full_name);
@@ -79,18 +80,19 @@ bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, con
 
 weft_value weft_find(const weft_graph *graph, const char *scoped_name)
 {
-    const size_t *id = graph && scoped_name ? name_table_find(&graph->names, scoped_name) : NULL;
-    return id ? graph_value(graph, (uint32_t)*id) : WEFT_NO_VALUE;
+    const size_t *id =
+        graph && scoped_name ? weft__name_table_find(&graph->names, scoped_name) : NULL;
+    return id ? weft__graph_value(graph, (uint32_t)*id) : WEFT_NO_VALUE;
 }
 
-const char *graph_full_name(weft_graph *graph, const char *name, const char *function)
+const char *weft__graph_full_name(weft_graph *graph, const char *name, const char *function)
 {
     if (!name || !name[0]) {
         weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT, "the name is NULL or empty");
         return NULL;
     }
     const size_t room = strlen(graph->scope) + strlen(name) + 2;
-    char *text = arena_alloc(&graph->arena, room);
+    char *text = weft__arena_alloc(&graph->arena, room);
     if (!text) {
         weft_graph_fail_in(graph, function, WEFT_NO_MEMORY, "no memory for the name \"%s\"", name);
         return NULL;
@@ -102,11 +104,11 @@ const char *graph_full_name(weft_graph *graph, const char *name, const char *fun
 weft_value weft_name(weft_graph *graph, weft_value value, const char *name)
 {
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    if (!graph_owns(graph, value)) {
+    if (!weft__graph_owns(graph, value)) {
         weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT, "not a value of this graph");
         return WEFT_NO_VALUE;
     }
-    const char *text = graph_full_name(graph, name, "weft_name");
+    const char *text = weft__graph_full_name(graph, name, "weft_name");
     if (!text) return WEFT_NO_VALUE;
     const char *own = graph->values[value.id].name;
     if (own && strcmp(own, text) != 0) {
@@ -114,5 +116,5 @@ weft_value weft_name(weft_graph *graph, weft_value value, const char *name)
                            "\"%s\" has a name already, it cannot become \"%s\"", own, text);
         return WEFT_NO_VALUE;
     }
-    return graph_name_value(graph, value.id, text, "weft_name") ? value : WEFT_NO_VALUE;
+    return weft__graph_name_value(graph, value.id, text, "weft_name") ? value : WEFT_NO_VALUE;
 }

@@ -15,16 +15,17 @@ static const char *value_name(const weft_graph *g, const node_record *node)
 static const char *distinct_name(arena *texts, name_table *table, const char *plain)
 {
     const size_t room = strlen(plain) + 24;
-    char *name = arena_alloc(texts, room);
-    if (!name || !name_table_reserve(table, 1)) return NULL;
+    char *name = weft__arena_alloc(texts, room);
+    if (!name || !weft__name_table_reserve(table, 1)) return NULL;
     snprintf(name, room, "%s", plain);
-    size_t *last = name_table_find(table, plain); /* the greatest number of this name */
-    while (last && name_table_find(table, name)) snprintf(name, room, "%s#%zu", plain, ++*last);
-    name_table_put(table, name, 1);
+    size_t *last = weft__name_table_find(table, plain); /* the greatest number of this name */
+    while (last && weft__name_table_find(table, name))
+        snprintf(name, room, "%s#%zu", plain, ++*last);
+    weft__name_table_put(table, name, 1);
     return name;
 }
 
-bool node_names_make(node_names *names, const weft_graph *g)
+bool weft__node_names_make(node_names *names, const weft_graph *g)
 {
     char text[SCOPE_BYTES + 64];
     size_t i = 0;
@@ -46,12 +47,12 @@ bool node_names_make(node_names *names, const weft_graph *g)
         names->at[i] = distinct_name(&names->texts, &table, text);
         good = names->at[i];
     }
-    name_table_free(&table);
+    weft__name_table_free(&table);
     return good;
 }
 
-void node_names_free(node_names *names)
+void weft__node_names_free(node_names *names)
 {
     free(names->at);
-    arena_free(&names->texts);
+    weft__arena_free(&names->texts);
 }

@@ -30,15 +30,15 @@ static void print_layer(FILE *file, const weft_graph *g, const weft_layers *all,
     const weft_layer *layer = &all->layer[index];
     char text[SCOPE_BYTES + 64], shape[128];
     layer_name(all, layer, text, sizeof text);
-    text_print_left(file, text, name_width);
+    weft__text_print_left(file, text, name_width);
     snprintf(text, sizeof text, "%s", "");
     if (weft_is_value(layer->output))
         snprintf(text, sizeof text, "%s %s", weft_dtype_name(weft_dtype_of(g, layer->output)),
                  weft_shape_text(weft_shape_of(g, layer->output), shape, sizeof shape));
     fputs("  ", file);
-    text_print_left(file, text, OUTPUT_WIDTH - 2);
-    text_print(file, "%*.0f%*.*f\n", PARAMETERS_WIDTH, layer->parameters, WORK_WIDTH,
-               text_decimals(1e-6 * layer->cost.flops), 1e-6 * layer->cost.flops);
+    weft__text_print_left(file, text, OUTPUT_WIDTH - 2);
+    weft__text_print(file, "%*.0f%*.*f\n", PARAMETERS_WIDTH, layer->parameters, WORK_WIDTH,
+                     weft__text_decimals(1e-6 * layer->cost.flops), 1e-6 * layer->cost.flops);
 }
 
 static void print_table(FILE *file, const weft_graph *g, const weft_layers *layers,
@@ -51,10 +51,10 @@ static void print_table(FILE *file, const weft_graph *g, const weft_layers *laye
         char name[SCOPE_BYTES + 64];
         if (o->depth && layers->layer[i].depth >= o->depth) continue;
         layer_name(layers, &layers->layer[i], name, sizeof name);
-        if (text_length(name) > longest) longest = text_length(name);
+        if (weft__text_length(name) > longest) longest = weft__text_length(name);
     }
     if (longest > width - rest) longest = width - rest;
-    text_print_left(file, "layer", longest);
+    weft__text_print_left(file, "layer", longest);
     fprintf(file, "  %-*s%*s%*s\n", OUTPUT_WIDTH - 2, "output", PARAMETERS_WIDTH, "parameters",
             WORK_WIDTH, "MFLOP");
     for (size_t i = 0; i < layers->n; i++)
@@ -90,15 +90,15 @@ static void print_totals(FILE *file, const totals *t)
 {
     static const char *const phases[] = {"forward pass", "backward pass", "updates"};
     char size[TEXT_SIZE_BYTES];
-    text_print(file, "\n%-16s%14.0f   %s\n", "parameters", t->parameters,
-               text_from_bytes(t->parameter_bytes, size));
+    weft__text_print(file, "\n%-16s%14.0f   %s\n", "parameters", t->parameters,
+                     weft__text_from_bytes(t->parameter_bytes, size));
     if (t->states > 0)
-        text_print(file, "%-16s%14.0f   %s, not trainable\n", "other states", t->states,
-                   text_from_bytes(t->state_bytes, size));
+        weft__text_print(file, "%-16s%14.0f   %s, not trainable\n", "other states", t->states,
+                         weft__text_from_bytes(t->state_bytes, size));
     for (int i = 0; i <= WEFT_UPDATE; i++)
         if (t->flops[i] > 0)
-            text_print(file, "%-16s%14.*f MFLOP\n", phases[i], text_decimals(1e-6 * t->flops[i]),
-                       1e-6 * t->flops[i]);
+            weft__text_print(file, "%-16s%14.*f MFLOP\n", phases[i],
+                             weft__text_decimals(1e-6 * t->flops[i]), 1e-6 * t->flops[i]);
 }
 
 weft_status weft_graph_summary(const weft_graph *graph, const weft_summary_options *options,

@@ -58,7 +58,7 @@ void weft_graph_freeze(weft_graph *graph, bool (*frozen)(void *context, const ch
 static const char *check_state(const weft_graph *graph, weft_value state)
 {
     const weft_node_info node = weft_graph_node(graph, weft_producer(graph, state));
-    if (!graph_owns(graph, state) || node.op != &weft_op_state)
+    if (!weft__graph_owns(graph, state) || node.op != &weft_op_state)
         return "the value is not a state of this graph";
     if (((const weft_state_attr *)node.attr)->trainable)
         return "the state is a trainable parameter: declare it with weft_state";
@@ -92,9 +92,10 @@ size_t weft_graph_tracked(const weft_graph *graph, weft_tracked *tracked, size_t
         const node_record *node = &graph->nodes[i];
         if (node->op != &weft_op_track) continue;
         if (tracked && n < capacity)
-            tracked[n] = (weft_tracked){
-                graph_value(graph, node->in[0]), graph_value(graph, node->in[1]),
-                graph_value(graph, node->first_out), ((const track_attr *)node->attr)->momentum};
+            tracked[n] = (weft_tracked){weft__graph_value(graph, node->in[0]),
+                                        weft__graph_value(graph, node->in[1]),
+                                        weft__graph_value(graph, node->first_out),
+                                        ((const track_attr *)node->attr)->momentum};
         n++;
     }
     return n;

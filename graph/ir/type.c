@@ -76,7 +76,7 @@ bool weft_shape_broadcast(weft_shape a, weft_shape b, weft_shape *out)
     return true;
 }
 
-weft_layout layout_dense(weft_shape shape)
+weft_layout weft__layout_dense(weft_shape shape)
 {
     weft_layout layout = {{0}, 0};
     int64_t stride = 1;
@@ -89,11 +89,11 @@ weft_layout layout_dense(weft_shape shape)
 
 bool weft_layout_is_dense(weft_shape shape, const weft_layout *layout)
 {
-    return layout_taken(WEFT_TAKES_DENSE, shape, layout);
+    return weft__layout_taken(WEFT_TAKES_DENSE, shape, layout);
 }
 
 /* The stride of a dimension of size 1 does not matter, because nothing steps along it. */
-bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout)
+bool weft__layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout)
 {
     if (takes == WEFT_TAKES_ANY || weft_shape_numel(shape) == 0) return true;
     int last = shape.rank - 1;
@@ -114,7 +114,7 @@ bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout)
     return (row && (m == 1 || sm >= n)) || ((m == 1 || sm == 1) && (n == 1 || sn >= m));
 }
 
-void normalise_bools(weft_dtype dtype, void *data, size_t n)
+void weft__normalise_bools(weft_dtype dtype, void *data, size_t n)
 {
     uint8_t *bytes = data;
     for (size_t i = 0; dtype == WEFT_BOOL && i < n; i++) bytes[i] = bytes[i] != 0;
@@ -139,14 +139,14 @@ double weft_tensor_element(const weft_tensor *tensor, int64_t i)
 
 void *weft_alloc(size_t bytes)
 {
-    void *memory = arena_memory(bytes);
+    void *memory = weft__arena_memory(bytes);
     return memory ? memset(memory, 0, bytes) : NULL;
 }
 
 weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape)
 {
     weft_tensor tensor = {data, dtype, shape, {0}};
-    weft_layout layout = layout_dense(shape);
+    weft_layout layout = weft__layout_dense(shape);
     memcpy(tensor.stride, layout.stride, sizeof tensor.stride);
     return tensor;
 }

@@ -8,8 +8,9 @@
 static weft_status broken(weft_error *error, const weft_graph *graph, size_t node, const char *what)
 {
     char where[256];
-    return weft_error_set(error, WEFT_INTERNAL, graph_node_where(graph, node, where, sizeof where),
-                          "node %zu: %s", node, what);
+    return weft_error_set(error, WEFT_INTERNAL,
+                          weft__graph_node_where(graph, node, where, sizeof where), "node %zu: %s",
+                          node, what);
 }
 
 /* Compares root, version and layout of an output with what its op declares: storage of its own, the
@@ -20,7 +21,7 @@ static const char *check_storage(const weft_graph *graph, const node_record *nod
     const uint32_t id = node->first_out + i;
     const value_record *out = &graph->values[id];
     const value_record *in = &graph->values[i < node->n_in ? node->in[i] : 0];
-    weft_layout layout = layout_dense(out->type.shape), viewed = {{0}, 0};
+    weft_layout layout = weft__layout_dense(out->type.shape), viewed = {{0}, 0};
     uint32_t root = id, version = id;
     if (node->op->alias &&
         node->op->alias(node->attr, &in->type, &in->layout, &out->type, &viewed)) {
@@ -45,7 +46,7 @@ static const char *check_node(const weft_graph *graph, size_t index, weft_type *
     const node_record *node = &graph->nodes[index];
     const weft_op *op = node->op;
     char text[256];
-    if (op_check(op, text, sizeof text) != WEFT_OK) return "its descriptor is incomplete";
+    if (weft__op_check(op, text, sizeof text) != WEFT_OK) return "its descriptor is incomplete";
     if (node->n_in < op->min_in || (op->max_in != WEFT_VARIADIC && node->n_in > op->max_in))
         return "wrong number of inputs";
     for (size_t i = 0; i < node->n_in; i++) {
@@ -62,7 +63,7 @@ static const char *check_node(const weft_graph *graph, size_t index, weft_type *
         if (value->type.dtype != out[i].dtype || !weft_shape_equal(value->type.shape, out[i].shape))
             return "an output's type is not what the shape rule returns";
     }
-    if (op_check_dtype(op, graph_key_dtype(graph, node), text, sizeof text) != WEFT_OK)
+    if (weft__op_check_dtype(op, weft__graph_key_dtype(graph, node), text, sizeof text) != WEFT_OK)
         return "it has no kernel";
     for (uint32_t i = 0; i < op->n_out; i++) {
         const char *wrong = check_storage(graph, node, i);

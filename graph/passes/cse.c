@@ -50,15 +50,15 @@ static bool visit(weft_rewrite *r)
         const node_record *other = &r->graph->nodes[table->slot[slot] - 1];
         if (!same_node(r, other)) continue;
         for (size_t i = 0; i < op->n_out; i++)
-            r->out[i] = graph_value(r->graph, other->first_out + (uint32_t)i);
+            r->out[i] = weft__graph_value(r->graph, other->first_out + (uint32_t)i);
         return true;
     }
-    rewrite_copy(r);
+    weft__rewrite_copy(r);
     if (weft_graph_status(r->graph) == WEFT_OK) table->slot[slot] = (uint32_t)r->graph->n_nodes;
     return true;
 }
 
-const weft_pass pass_cse = {.name = "cse",
-                            .doc = "equal ops on equal inputs are computed once",
-                            .visit = visit,
-                            .state_bytes = table_bytes};
+const weft_pass weft__pass_cse = {.name = "cse",
+                                  .doc = "equal ops on equal inputs are computed once",
+                                  .visit = visit,
+                                  .state_bytes = table_bytes};

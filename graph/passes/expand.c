@@ -4,7 +4,7 @@
 
 static bool is_expanded(const weft_graph *graph, const node_record *node)
 {
-    return node->op->expand && !node->op->alias && !graph_node_runs(graph, node);
+    return node->op->expand && !node->op->alias && !weft__graph_node_runs(graph, node);
 }
 
 static bool visit(weft_rewrite *r)
@@ -16,7 +16,7 @@ static bool visit(weft_rewrite *r)
     for (size_t i = 0; i < op->n_out; i++) {
         const value_record *old = &r->source->values[r->node.first_out + i];
         if (weft_graph_status(r->graph) != WEFT_OK) break;
-        if (!graph_owns(r->graph, r->out[i]) ||
+        if (!weft__graph_owns(r->graph, r->out[i]) ||
             !weft_shape_equal(weft_shape_of(r->graph, r->out[i]), old->type.shape) ||
             weft_dtype_of(r->graph, r->out[i]) != old->type.dtype)
             weft_graph_fail_in(r->graph, op->name, WEFT_INTERNAL,
@@ -32,7 +32,7 @@ static bool needed(const weft_graph *graph)
     return false;
 }
 
-const weft_pass pass_expand = {.name = "expand",
-                               .doc = "ops without a kernel become plainer ones",
-                               .visit = visit,
-                               .needed = needed};
+const weft_pass weft__pass_expand = {.name = "expand",
+                                     .doc = "ops without a kernel become plainer ones",
+                                     .visit = visit,
+                                     .needed = needed};

@@ -23,7 +23,7 @@ static bool is_constant(const weft_graph *g, uint32_t id, const weft_op *op)
 {
     const value_record *v = &g->values[id];
     return g->nodes[g->values[v->root].node].op == &weft_op_constant &&
-           layout_taken(op->takes, v->type.shape, &v->layout);
+           weft__layout_taken(op->takes, v->type.shape, &v->layout);
 }
 
 static bool may_fold(const weft_graph *g, const weft_op *op, const weft_value *in, size_t n_in,
@@ -33,7 +33,7 @@ static bool may_fold(const weft_graph *g, const weft_op *op, const weft_value *i
     if (op->alias || op->can_fail || op->random || op->updates || n_in + op->n_out > MAX_OPERANDS)
         return false;
     for (size_t i = 0; i < n_in; i++) {
-        if (!graph_owns(g, in[i]) || !is_constant(g, in[i].id, op)) return false;
+        if (!weft__graph_owns(g, in[i]) || !is_constant(g, in[i].id, op)) return false;
         const weft_type *root = &g->values[g->values[in[i].id].root].type;
         bytes_in += weft_tensor_bytes(root->dtype, root->shape);
     }
@@ -49,7 +49,7 @@ static void find_operands(folding *f, const weft_graph *g, const weft_value *in,
     for (size_t i = 0; i < f->n_in; i++) {
         const value_record *v = &g->values[in[i].id];
         const weft_constant_attr *c = g->nodes[g->values[v->root].node].attr;
-        f->t[i] = graph_tensor(g, in[i].id);
+        f->t[i] = weft__graph_tensor(g, in[i].id);
         f->t[i].data = (char *)(uintptr_t)c->data +
                        v->layout.offset * (int64_t)weft_dtype_bytes(v->type.dtype);
     }
@@ -66,7 +66,7 @@ static weft_status compute(folding *f, const weft_op *op, weft_kernel kernel, co
         t->data = weft_alloc(weft_tensor_bytes(t->dtype, t->shape));
         if (!t->data) return WEFT_NO_MEMORY;
     }
-    return call_run_alone(op, kernel, call);
+    return weft__call_run_alone(op, kernel, call);
 }
 
 /* Computes a node whose inputs in[] are constants, and sets out[] to constants of these types.
@@ -84,7 +84,7 @@ static bool fold_node(weft_graph *g, const node_record *node, const weft_type *t
     find_operands(&f, g, in, types);
     const weft_call call = {
         .attr = node->attr, .in = f.t, .out = f.t + f.n_in, .n_in = f.n_in, .n_out = f.n_out};
-    const weft_cost cost = op_cost(op, &call);
+    const weft_cost cost = weft__op_cost(op, &call);
     if (!(cost.flops + cost.bytes <= MAX_WORK)) return false;
     const weft_status status = compute(&f, op, kernel, &call);
     if (status == WEFT_NO_MEMORY)
@@ -106,6 +106,7 @@ static bool visit(weft_rewrite *r)
     return fold_node(r->graph, node, types, r->in, r->out);
 }
 
-const weft_pass pass_fold = {.name = "fold",
-                             .doc = "what depends on constants only is computed when planning",
-                             .visit = visit};
+const weft_pass weft__pass_fold = {.name = "fold",
+                                   .doc =
+                                       "what depends on constants only is computed when planning",
+                                   .visit = visit};

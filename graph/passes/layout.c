@@ -21,9 +21,9 @@ static bool visit(weft_rewrite *r)
     } else if (op != &weft_op_group) {
         for (size_t i = 0; i < r->node.n_in; i++) {
             const value_record *in = &r->graph->values[r->in[i].id];
-            if (!layout_taken(op->takes, in->type.shape, &in->layout))
+            if (!weft__layout_taken(op->takes, in->type.shape, &in->layout))
                 r->in[i] = dense(r->graph, r->in[i]);
-            if (!graph_owns(r->graph, r->in[i])) break;
+            if (!weft__graph_owns(r->graph, r->in[i])) break;
         }
     }
     return false;
@@ -41,7 +41,7 @@ static void settle_targets(weft_graph *graph, plan_target *targets, size_t n_tar
         const node_record *node = &graph->nodes[v->node];
         const weft_op *root = graph->nodes[graph->values[v->root].node].op;
         bool outside = root == &weft_op_state || root == &weft_op_constant;
-        graph_set_origin(graph, node);
+        weft__graph_set_origin(graph, node);
         if (!weft_layout_is_dense(v->type.shape, &v->layout) || (outside && node->op->alias) ||
             (overwritten[v->version] && !targets[i].is_state))
             targets[i].value = dense(graph, targets[i].value);
@@ -56,7 +56,7 @@ static void mark_overwritten(const weft_graph *graph, uint8_t *overwritten)
             overwritten[graph->values[graph->nodes[n].in[i]].version] = 1;
 }
 
-void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets)
+void weft__layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets)
 {
     uint8_t *overwritten = calloc(graph->n_values, 1);
     if (!overwritten) {
@@ -68,5 +68,5 @@ void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets)
     free(overwritten);
 }
 
-const weft_pass pass_layout = {
+const weft_pass weft__pass_layout = {
     .name = "layout", .doc = "dense copies before ops that cannot take a view", .visit = visit};

@@ -29,23 +29,23 @@ static bool within_budget(const weft_plan_options *options)
 
 /* In this order, after the program's own passes. */
 static const pass passes[] = {
-    {.rule = &pass_join_slices},
-    {.rule = &pass_join_products, .joined = true},
-    {.rule = &pass_reuse_dropout, .joined = true},
-    {.rule = &pass_expand, .required = true, .repeats = true},
-    {.rule = &pass_cse},
-    {.rule = &pass_fold_conv},
-    {.rule = &pass_fold},
-    {.rule = &pass_attention},
-    {.rule = &pass_channels_last, .wanted = with_fixed_states},
-    {.rule = &pass_pack_weights, .wanted = with_panels},
-    {.rule = &pass_layout, .required = true, .finish = layout_finish},
-    {.rule = &pass_precision, .wanted = in_bf16, .open = precision_open, .close = free},
-    {.rule = &pass_recompute,
+    {.rule = &weft__pass_join_slices},
+    {.rule = &weft__pass_join_products, .joined = true},
+    {.rule = &weft__pass_reuse_dropout, .joined = true},
+    {.rule = &weft__pass_expand, .required = true, .repeats = true},
+    {.rule = &weft__pass_cse},
+    {.rule = &weft__pass_fold_conv},
+    {.rule = &weft__pass_fold},
+    {.rule = &weft__pass_attention},
+    {.rule = &weft__pass_channels_last, .wanted = with_fixed_states},
+    {.rule = &weft__pass_pack_weights, .wanted = with_panels},
+    {.rule = &weft__pass_layout, .required = true, .finish = weft__layout_finish},
+    {.rule = &weft__pass_precision, .wanted = in_bf16, .open = weft__precision_open, .close = free},
+    {.rule = &weft__pass_recompute,
      .wanted = within_budget,
-     .open = recompute_open,
-     .close = recompute_close},
-    {.rule = &pass_fuse, .schedule = fuse_schedule},
+     .open = weft__recompute_open,
+     .close = weft__recompute_close},
+    {.rule = &weft__pass_fuse, .schedule = weft__fuse_schedule},
 };
 #define N_PASSES (sizeof passes / sizeof *passes)
 #define ALL      "all"
@@ -124,7 +124,7 @@ static const char *wrong_pass(const weft_plan_options *options, size_t index)
     return NULL;
 }
 
-bool passes_check(const weft_plan_options *options, weft_error *error)
+bool weft__passes_check(const weft_plan_options *options, weft_error *error)
 {
     const char *where = "weft_plan_options.passes";
     if (options->n_passes && !options->passes) {
@@ -152,12 +152,12 @@ bool passes_check(const weft_plan_options *options, weft_error *error)
 
 /* ---- What is fixed ---- */
 
-void passes_mark_fixed(const weft_graph *graph, uint8_t *fixed)
+void weft__passes_mark_fixed(const weft_graph *graph, uint8_t *fixed)
 {
     for (size_t n = 0; n < graph->n_nodes; n++) {
         const weft_op *op = graph->nodes[n].op;
         fixed[n] = op == &weft_op_state || op == &weft_op_constant ||
-                   (!op_is_leaf(op) && op != &weft_op_group && !op->updates && !op->random &&
+                   (!weft__op_is_leaf(op) && op != &weft_op_group && !op->updates && !op->random &&
                     !op->can_fail && !op->exchanges);
     }
     for (size_t n = 0; n < graph->n_nodes; n++)
@@ -179,9 +179,9 @@ typedef struct walk {
     size_t n;
 } walk;
 
-void rewrite_copy(weft_rewrite *r)
+void weft__rewrite_copy(weft_rewrite *r)
 {
-    graph_copy_node(r->graph, &r->node, r->in, r->out);
+    weft__graph_copy_node(r->graph, &r->node, r->in, r->out);
 }
 
 /* Marks in alive[] the nodes that the targets need, by walking back through them all. */
@@ -197,7 +197,7 @@ static void mark_alive(const weft_graph *graph, const plan_target *targets, size
 /* A program's own pass may not replace nodes that the planner or the session relies on. */
 static bool may_visit(const pass *p, const weft_op *op)
 {
-    return !p->own || (!op_is_leaf(op) && op != &weft_op_group && !op->updates);
+    return !p->own || (!weft__op_is_leaf(op) && op != &weft_op_group && !op->updates);
 }
 
 /* Fails unless output i of the node has been replaced by a value of the same type. */
@@ -206,7 +206,7 @@ static void check_output(const pass *p, weft_rewrite *r, size_t i)
     char have[128], want[128];
     if (weft_graph_status(r->graph) != WEFT_OK) return;
     const weft_type *old = &r->source->values[r->node.first_out + i].type;
-    if (!graph_owns(r->graph, r->out[i])) {
+    if (!weft__graph_owns(r->graph, r->out[i])) {
         weft_graph_fail_in(
             r->graph, r->node.op->name, WEFT_BAD_ARGUMENT,
             "the pass \"%s\" returned a value for output %zu that does not belong to the new graph",
@@ -229,33 +229,34 @@ static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
     weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     r->node = weft_graph_node(r->source, r->index);
     r->out = out;
-    for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->graph, map[node->in[i]]);
-    graph_set_origin(r->graph, node);
+    for (size_t i = 0; i < node->n_in; i++)
+        r->in[i] = weft__graph_value(r->graph, map[node->in[i]]);
+    weft__graph_set_origin(r->graph, node);
     bool replaced = false;
     for (size_t p = 0; p < w->n && !replaced; p++) {
         r->state = w->states[p];
         r->context = w->passes[p]->rule->context;
         replaced = may_visit(w->passes[p], node->op) && w->passes[p]->rule->visit(r);
     }
-    if (!replaced) rewrite_copy(r);
+    if (!replaced) weft__rewrite_copy(r);
     for (size_t i = 0; i < node->op->n_out; i++) {
         const value_record *old = &r->source->values[node->first_out + i];
         check_output(w->passes[0], r, i);
         if (weft_graph_status(r->graph) != WEFT_OK) return;
         map[node->first_out + i] = out[i].id;
         if (old->name && !r->graph->values[out[i].id].name)
-            graph_name_value(r->graph, out[i].id, old->name, "weft_plan_new");
+            weft__graph_name_value(r->graph, out[i].id, old->name, "weft_plan_new");
     }
 }
 
 static void rewrite_all(const walk *w, weft_rewrite *r, plan_target *targets, size_t n_targets,
                         const uint8_t *alive, uint32_t *map)
 {
-    graph_count_on(r->graph, r->source);
+    weft__graph_count_on(r->graph, r->source);
     for (; r->index < r->source->n_nodes && weft_graph_status(r->graph) == WEFT_OK; r->index++)
         if (alive[r->index]) rewrite_node(w, r, map);
     for (size_t i = 0; i < n_targets; i++)
-        targets[i].value = graph_value(r->graph, map[targets[i].value.id]);
+        targets[i].value = weft__graph_value(r->graph, map[targets[i].value.id]);
     for (size_t p = 0; p < w->n && weft_graph_status(r->graph) == WEFT_OK; p++)
         if (w->passes[p]->finish) w->passes[p]->finish(r->graph, targets, n_targets);
 }
@@ -288,7 +289,7 @@ static weft_graph *run_walk(walk *w, const weft_graph *source, plan_target *targ
     } else {
         mark_alive(source, targets, n_targets, alive);
         if (fixed_states) {
-            passes_mark_fixed(source, fixed);
+            weft__passes_mark_fixed(source, fixed);
             r.fixed = fixed;
         }
         rewrite_all(w, &r, targets, n_targets, alive, map);
@@ -370,8 +371,8 @@ static bool run_opened(compilation *c, const pass *p)
     return good;
 }
 
-weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
-                           const weft_plan_options *options, uint32_t *map, weft_error *error)
+weft_graph *weft__passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
+                                 const weft_plan_options *options, uint32_t *map, weft_error *error)
 {
     compilation c = {.graph = graph,
                      .source = graph,
@@ -387,9 +388,10 @@ weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t
     for (size_t i = 0, n = 1; good && i < N_PASSES; i += n, n = 1) {
         while (i + n < N_PASSES && passes[i + n].joined) n++;
         good = passes[i].open ? run_opened(&c, &passes[i]) : run(&c, &passes[i], n);
-        if (passes[i].rule == &pass_precision) stores = good && !is_skipped(&passes[i], options);
+        if (passes[i].rule == &weft__pass_precision)
+            stores = good && !is_skipped(&passes[i], options);
         /* Again after each pass that writes the graph again. */
-        if (stores && !precision_mark(c.owned, targets, n_targets, options)) {
+        if (stores && !weft__precision_mark(c.owned, targets, n_targets, options)) {
             weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
             good = false;
         }
@@ -399,7 +401,7 @@ weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t
     return NULL;
 }
 
-bool passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options)
+bool weft__passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options)
 {
     for (size_t i = 0; i < N_PASSES; i++)
         if (passes[i].schedule && !is_skipped(&passes[i], options) && !passes[i].schedule(graph, s))

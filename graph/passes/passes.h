@@ -37,16 +37,17 @@ static inline double passes_nanoseconds(weft_cost cost)
 }
 
 /* Whether the options name optional passes to skip, and no others, and have complete passes. */
-bool passes_check(const weft_plan_options *options, weft_error *error);
+bool weft__passes_check(const weft_plan_options *options, weft_error *error);
 /* Runs all passes that rewrite graphs, except skipped ones. Returns a new graph, and in map[id of
  * `graph`] the ids of its values there (0: not needed). Nodes that no target needs are left out. */
-weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
-                           const weft_plan_options *options, uint32_t *map, weft_error *error);
+weft_graph *weft__passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
+                                 const weft_plan_options *options, uint32_t *map,
+                                 weft_error *error);
 /* Marks by node what need not be computed again while states stay as they are: views and nodes that
  * depend on states and constants alone, none of which the graph updates, or on nothing, and that
  * cannot fail. Leaves that never change are also marked. O(nodes). */
-void passes_mark_fixed(const weft_graph *graph, uint8_t *fixed);
+void weft__passes_mark_fixed(const weft_graph *graph, uint8_t *fixed);
 /* Runs the passes over the schedule of a rewritten graph. False if there is no memory. */
-bool passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options);
+bool weft__passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options);
 
 #endif

@@ -4,8 +4,8 @@
  * depend on it. A value is stored as bf16 if the node that computes it can write bf16 and all that
  * read it can read it: matrix products and attention have kernels for that, and elementwise and
  * row-wise nodes run on blocks that the executor widens and rounds (run/execute.c). The pass
- * inserts a copy in f32 before any other reader. precision_mark then settles the storage of the
- * graph that it has written, and of what later passes make of it. O(operands). */
+ * inserts a copy in f32 before any other reader. weft__precision_mark then settles the storage of
+ * the graph that it has written, and of what later passes make of it. O(operands). */
 #include "rewrite.h"
 
 #include "base/text.h"
@@ -20,16 +20,16 @@ static bool can_write(const weft_graph *g, uint32_t node, size_t output)
 {
     const weft_op *op = g->nodes[node].op;
     const bool allowed = op->narrow_out >> output & 1;
-    if (op_has_kernel(op, WEFT_BF16)) return allowed;
-    return (op->elementwise || allowed) && fuse_runs_by_blocks(g, node);
+    if (weft__op_has_kernel(op, WEFT_BF16)) return allowed;
+    return (op->elementwise || allowed) && weft__fuse_runs_by_blocks(g, node);
 }
 
 static bool can_read(const weft_graph *g, uint32_t node, size_t input)
 {
     const node_record *n = &g->nodes[node];
-    if (op_has_kernel(n->op, WEFT_BF16))
+    if (weft__op_has_kernel(n->op, WEFT_BF16))
         return n->op->narrow_in == WEFT_NARROW_ALL || (input < 8 && n->op->narrow_in >> input & 1);
-    return (n->op->elementwise || node_rows(n) >> input & 1) && fuse_runs_by_blocks(g, node);
+    return (n->op->elementwise || node_rows(n) >> input & 1) && weft__fuse_runs_by_blocks(g, node);
 }
 
 /* Whether a node may compute a value that is stored as bf16, as far as its readers agree. */
@@ -39,8 +39,8 @@ static bool may_compute(const weft_graph *g, uint32_t id, const weft_plan_option
     const node_record *node = &g->nodes[v->node];
     const int64_t least = options->min_narrow ? options->min_narrow : MIN_ELEMENTS;
     return v->root == id && v->type.dtype == WEFT_F32 && weft_shape_numel(v->type.shape) >= least &&
-           graph_node_runs(g, node) && node->role.phase != WEFT_UPDATE &&
-           !text_in_scopes(options->keep_f32, node->scope) &&
+           weft__graph_node_runs(g, node) && node->role.phase != WEFT_UPDATE &&
+           !weft__text_in_scopes(options->keep_f32, node->scope) &&
            can_write(g, v->node, id - node->first_out);
 }
 
@@ -64,7 +64,7 @@ static void choose(const weft_graph *g, const plan_target *targets, size_t n_tar
         for (size_t i = 0; i < node->n_in; i++) {
             const uint32_t root = g->values[node->in[i]].root;
             if (!narrow[root]) continue;
-            if (node->role.phase == WEFT_UPDATE || !graph_node_runs(g, node))
+            if (node->role.phase == WEFT_UPDATE || !weft__graph_node_runs(g, node))
                 narrow[root] = 0;
             else if (can_read(g, n, i))
                 narrow[root] |= SERVED;
@@ -75,8 +75,8 @@ static void choose(const weft_graph *g, const plan_target *targets, size_t n_tar
     for (uint32_t v = 1; v < g->n_values; v++) narrow[v] = narrow[v] & SERVED ? narrow[v] & 3 : 0;
 }
 
-void *precision_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                     const weft_plan_options *options)
+void *weft__precision_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                           const weft_plan_options *options)
 {
     uint8_t *narrow = calloc(graph->n_values, 1);
     if (narrow) choose(graph, targets, n_targets, options, narrow);
@@ -94,10 +94,10 @@ static bool visit(weft_rewrite *r)
     return false;
 }
 
-bool precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
-                    const weft_plan_options *options)
+bool weft__precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
+                          const weft_plan_options *options)
 {
-    uint8_t *narrow = precision_open(graph, targets, n_targets, options);
+    uint8_t *narrow = weft__precision_open(graph, targets, n_targets, options);
     if (!narrow) return false;
     for (uint32_t v = 1; v < graph->n_values; v++)
         if (narrow[graph->values[v].root] == 2) graph->values[v].stored = WEFT_BF16;
@@ -105,7 +105,7 @@ bool precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targ
     return true;
 }
 
-const weft_pass pass_precision = {
+const weft_pass weft__pass_precision = {
     .name = "precision",
     .doc = "values are stored as bf16, and matrix products multiply bf16",
     .visit = visit};

@@ -27,7 +27,7 @@ static size_t add_missing(recompute *r, uint32_t value, size_t n)
     return n + 1;
 }
 
-size_t recompute_missing(recompute *r, uint32_t value)
+size_t weft__recompute_missing(recompute *r, uint32_t value)
 {
     size_t n = add_missing(r, value, 0);
     for (size_t at = 0; at < n; at++) {
@@ -48,7 +48,7 @@ typedef struct rewriting {
 static weft_value read_value(const rewriting *w, const weft_graph *to, uint32_t value)
 {
     const bool copied = recompute_is_copied(&w->r, value);
-    return graph_value(to, copied ? w->copy[value] : w->original[value]);
+    return weft__graph_value(to, copied ? w->copy[value] : w->original[value]);
 }
 
 static void copy_node(rewriting *w, weft_graph *to, uint32_t index, weft_value *in)
@@ -56,10 +56,10 @@ static void copy_node(rewriting *w, weft_graph *to, uint32_t index, weft_value *
     const weft_graph *g = w->r.graph;
     const weft_node_info node = weft_graph_node(g, index);
     weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
-    graph_set_origin(to, &g->nodes[index]);
+    weft__graph_set_origin(to, &g->nodes[index]);
     weft_set_role(to, (weft_role){WEFT_BACKWARD, 0});
     for (size_t i = 0; i < node.n_in; i++) in[i] = read_value(w, to, node.in[i]);
-    graph_copy_node(to, &node, in, out);
+    weft__graph_copy_node(to, &node, in, out);
     for (size_t i = 0; i < node.n_out; i++) w->copy[node.first_out + i] = out[i].id;
 }
 
@@ -70,21 +70,21 @@ static bool visit(weft_rewrite *rewrite)
     weft_value *in = rewrite->in;
     if (!recompute_is_forward(g, (uint32_t)rewrite->index)) {
         for (size_t i = 0; i < rewrite->node.n_in; i++) {
-            const size_t n = recompute_missing(&w->r, rewrite->node.in[i]);
+            const size_t n = weft__recompute_missing(&w->r, rewrite->node.in[i]);
             for (size_t k = 0; k < n; k++) copy_node(w, rewrite->graph, w->r.list[k], in);
         }
-        graph_set_origin(rewrite->graph, &g->nodes[rewrite->index]);
+        weft__graph_set_origin(rewrite->graph, &g->nodes[rewrite->index]);
         for (size_t i = 0; i < rewrite->node.n_in; i++)
             in[i] = read_value(w, rewrite->graph, rewrite->node.in[i]);
     }
-    rewrite_copy(rewrite);
+    weft__rewrite_copy(rewrite);
     for (size_t i = 0; i < rewrite->node.n_out; i++)
         w->original[rewrite->node.first_out + i] = rewrite->out[i].id;
     return true;
 }
 
-void *recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                     const weft_plan_options *options)
+void *weft__recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                           const weft_plan_options *options)
 {
     rewriting *w = calloc(1, sizeof *w);
     if (!w) return NULL;
@@ -96,15 +96,15 @@ void *recompute_open(const weft_graph *graph, const plan_target *targets, size_t
     w->original = calloc(graph->n_values, sizeof *w->original);
     w->copy = calloc(graph->n_values, sizeof *w->copy);
     if (w->r.retained && w->r.fixed && w->r.done && w->r.list && w->original && w->copy &&
-        recompute_choose(&w->r, targets, n_targets, options->memory_budget)) {
+        weft__recompute_choose(&w->r, targets, n_targets, options->memory_budget)) {
         memset(w->r.done, 0, graph->n_nodes);
         return w;
     }
-    recompute_close(w);
+    weft__recompute_close(w);
     return NULL;
 }
 
-void recompute_close(void *opened)
+void weft__recompute_close(void *opened)
 {
     rewriting *w = opened;
     if (!w) return;
@@ -117,6 +117,7 @@ void recompute_close(void *opened)
     free(w);
 }
 
-const weft_pass pass_recompute = {.name = "recompute",
-                                  .doc = "the backward pass computes values again, to fit a budget",
-                                  .visit = visit};
+const weft_pass weft__pass_recompute = {
+    .name = "recompute",
+    .doc = "the backward pass computes values again, to fit a budget",
+    .visit = visit};

@@ -30,15 +30,16 @@ static inline bool recompute_is_copied(const recompute *r, uint32_t value)
 
 /* Lists in r->list, in ascending order, the nodes whose copies are missing for a copy of a value,
  * marks them as done, and returns how many there are: none if the value is retained. */
-size_t recompute_missing(recompute *r, uint32_t value);
+size_t weft__recompute_missing(recompute *r, uint32_t value);
 
 /* Chooses r->retained so that about `target` bytes of the arena are alive at most, at little cost.
  * False if there is no memory. */
-bool recompute_choose(recompute *r, const plan_target *targets, size_t n_targets, size_t target);
+bool weft__recompute_choose(recompute *r, const plan_target *targets, size_t n_targets,
+                            size_t target);
 
 /* Measures r->retained as the choice does: the sum over all nodes that run of the bytes above the
  * target, and the time of all copies. For tests. */
-bool recompute_measure(recompute *r, const plan_target *targets, size_t n_targets, size_t target,
-                       double *excess_bytes, double *nanoseconds);
+bool weft__recompute_measure(recompute *r, const plan_target *targets, size_t n_targets,
+                             size_t target, double *excess_bytes, double *nanoseconds);
 
 #endif

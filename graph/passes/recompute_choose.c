@@ -51,7 +51,7 @@ static double bytes_of(const weft_graph *g, uint32_t root)
 static bool has_buffer(const weft_graph *g, uint32_t root)
 {
     const weft_op *op = g->nodes[g->values[root].node].op;
-    return !op_is_leaf(op) && op != &weft_op_group;
+    return !weft__op_is_leaf(op) && op != &weft_op_group;
 }
 
 static void touch(lifetime *l, uint32_t position)
@@ -87,12 +87,12 @@ static uint32_t walk(chooser *c)
     for (uint32_t n = 0; n < g->n_nodes; n++) {
         const node_record *node = &g->nodes[n];
         for (uint32_t i = 0; i < node->n_in && !recompute_is_forward(g, n); i++) {
-            const size_t n_copies = recompute_missing(c->r, node->in[i]);
+            const size_t n_copies = weft__recompute_missing(c->r, node->in[i]);
             for (size_t k = 0; k < n_copies; k++)
-                if (graph_node_runs(g, &g->nodes[c->r->list[k]]))
+                if (weft__graph_node_runs(g, &g->nodes[c->r->list[k]]))
                     run_node(c, c->r->list[k], true, ++position);
         }
-        if (graph_node_runs(g, node)) run_node(c, n, false, ++position);
+        if (weft__graph_node_runs(g, node)) run_node(c, n, false, ++position);
     }
     return position;
 }
@@ -128,7 +128,7 @@ static double excess(chooser *c)
 
 static bool can_copy(const node_record *node)
 {
-    return !op_is_leaf(node->op) && !node->op->updates && !node->op->exchanges &&
+    return !weft__op_is_leaf(node->op) && !node->op->updates && !node->op->exchanges &&
            node->op != &weft_op_group && node->op != &weft_op_track;
 }
 
@@ -159,7 +159,7 @@ static double cost_of(chooser *c, uint32_t root)
 {
     double cost = 0;
     c->r->retained[root] = 0;
-    const size_t n = recompute_missing(c->r, root);
+    const size_t n = weft__recompute_missing(c->r, root);
     for (size_t k = 0; k < n; k++) {
         cost += c->node_cost[c->r->list[k]];
         c->r->done[c->r->list[k]] = 0;
@@ -306,7 +306,8 @@ static void close_chooser(chooser *c)
     free(c->candidates);
 }
 
-bool recompute_choose(recompute *r, const plan_target *targets, size_t n_targets, size_t target)
+bool weft__recompute_choose(recompute *r, const plan_target *targets, size_t n_targets,
+                            size_t target)
 {
     chooser c;
     const bool good = open_chooser(&c, r, targets, n_targets, target);
@@ -321,8 +322,8 @@ bool recompute_choose(recompute *r, const plan_target *targets, size_t n_targets
     return good;
 }
 
-bool recompute_measure(recompute *r, const plan_target *targets, size_t n_targets, size_t target,
-                       double *excess_bytes, double *nanoseconds)
+bool weft__recompute_measure(recompute *r, const plan_target *targets, size_t n_targets,
+                             size_t target, double *excess_bytes, double *nanoseconds)
 {
     chooser c;
     const bool good = open_chooser(&c, r, targets, n_targets, target);

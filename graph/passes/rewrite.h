@@ -29,28 +29,30 @@ typedef struct pass {
 } pass;
 
 /* Those that know ops by their identity are in ops/passes/. */
-extern const weft_pass pass_join_slices, pass_join_products, pass_reuse_dropout, pass_fold_conv;
-extern const weft_pass pass_attention, pass_pack_weights, pass_channels_last;
-extern const weft_pass pass_expand, pass_cse, pass_fold, pass_layout, pass_precision;
-extern const weft_pass pass_recompute, pass_fuse;
+extern const weft_pass weft__pass_join_slices, weft__pass_join_products, weft__pass_reuse_dropout,
+    weft__pass_fold_conv;
+extern const weft_pass weft__pass_attention, weft__pass_pack_weights, weft__pass_channels_last;
+extern const weft_pass weft__pass_expand, weft__pass_cse, weft__pass_fold, weft__pass_layout,
+    weft__pass_precision;
+extern const weft_pass weft__pass_recompute, weft__pass_fuse;
 
 /* Whether a node can run on one block of its outputs after another: an elementwise or row-wise one
  * whose operands are matrices. */
-bool fuse_runs_by_blocks(const weft_graph *graph, uint32_t node);
+bool weft__fuse_runs_by_blocks(const weft_graph *graph, uint32_t node);
 /* Sets which values of a graph, in which every reader of such a value can read it, are stored as
  * bf16. False if there is no memory. */
-bool precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
-                    const weft_plan_options *options);
+bool weft__precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
+                          const weft_plan_options *options);
 
-void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);
-void *precision_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                     const weft_plan_options *options);
-void *recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                     const weft_plan_options *options);
-void recompute_close(void *opened);
-bool fuse_schedule(const weft_graph *graph, schedule *s);
+void weft__layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);
+void *weft__precision_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                           const weft_plan_options *options);
+void *weft__recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                           const weft_plan_options *options);
+void weft__recompute_close(void *opened);
+bool weft__fuse_schedule(const weft_graph *graph, schedule *s);
 
 /* Copies the node on the inputs rewrite->in. */
-void rewrite_copy(weft_rewrite *rewrite);
+void weft__rewrite_copy(weft_rewrite *rewrite);
 
 #endif

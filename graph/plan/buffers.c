@@ -17,7 +17,7 @@ static void make_buffers(weft_plan *plan, const uint32_t *storage, bool no_reuse
         if (op == &weft_op_state || op == &weft_op_constant || op == &weft_op_group) continue;
         if (!plan->buffer_of[s]) {
             plan->buffers[plan->n_buffers++] =
-                (weft_plan_buffer){0, storage_bytes(g, s), last_group, 0};
+                (weft_plan_buffer){0, weft__storage_bytes(g, s), last_group, 0};
             plan->buffer_of[s] = (uint32_t)plan->n_buffers;
         }
         plan->buffer_of[v] = plan->buffer_of[s];
@@ -66,16 +66,16 @@ static void extend_lifetimes(weft_plan *plan, bool no_reuse)
     }
 }
 
-bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error)
+bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error)
 {
     const size_t n_values = plan->graph->n_values;
     if (!plan->buffers) {
         plan->buffers =
-            arena_alloc(&plan->arena, (n_values + plan->n_steps) * sizeof *plan->buffers);
-        plan->buffer_of = arena_alloc(&plan->arena, n_values * sizeof *plan->buffer_of);
-        plan->readable = arena_alloc(&plan->arena, n_values);
+            weft__arena_alloc(&plan->arena, (n_values + plan->n_steps) * sizeof *plan->buffers);
+        plan->buffer_of = weft__arena_alloc(&plan->arena, n_values * sizeof *plan->buffer_of);
+        plan->readable = weft__arena_alloc(&plan->arena, n_values);
     }
-    if (!plan->buffers || !plan->buffer_of || !plan->readable) return plan_no_memory(error);
+    if (!plan->buffers || !plan->buffer_of || !plan->readable) return weft__plan_no_memory(error);
     plan->n_buffers = 0;
     memset(plan->buffer_of, 0, n_values * sizeof *plan->buffer_of);
     make_buffers(plan, storage, no_reuse);
@@ -83,7 +83,7 @@ bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_
     return true;
 }
 
-bool buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes)
+bool weft__buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes)
 {
     const uint32_t n = (uint32_t)plan->n_groups;
     size_t *born = calloc(2 * ((size_t)n + 2), sizeof *born), *gone = born + n + 2, alive = 0;
@@ -107,7 +107,7 @@ bool buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes)
     return true;
 }
 
-place plan_place(const weft_plan *plan, uint32_t id)
+place weft__plan_place(const weft_plan *plan, uint32_t id)
 {
     const weft_graph *g = plan->graph;
     const value_record *v = &g->values[id];
@@ -138,7 +138,7 @@ static bool pack_buffers(weft_plan *plan, weft_error *error)
 {
     weft_plan_stats *stats = &plan->stats;
     weft_pack_item *items = calloc(plan->n_buffers + 1, sizeof *items);
-    if (!items) return plan_no_memory(error);
+    if (!items) return weft__plan_no_memory(error);
     for (size_t i = 0; i < plan->n_buffers; i++) {
         const weft_plan_buffer *b = &plan->buffers[i];
         items[i] = (weft_pack_item){b->first, (int64_t)b->last + 1, b->bytes, 0};
@@ -157,7 +157,7 @@ static bool pack_buffers(weft_plan *plan, weft_error *error)
     return good;
 }
 
-bool buffers_place(weft_plan *plan, weft_error *error)
+bool weft__buffers_place(weft_plan *plan, weft_error *error)
 {
     weft_plan_stats *stats = &plan->stats;
     for (size_t i = 0; i < plan->n_buffers; i++) {
@@ -173,9 +173,9 @@ bool buffers_place(weft_plan *plan, weft_error *error)
         const node_record *node = &plan->graph->nodes[step->node];
         if (step->scratch) step->scratch = plan->buffers[step->scratch_buffer - 1].offset;
         place *at = plan->places + step->first_operand;
-        for (size_t k = 0; k < node->n_in; k++) *at++ = plan_place(plan, node->in[k]);
+        for (size_t k = 0; k < node->n_in; k++) *at++ = weft__plan_place(plan, node->in[k]);
         for (size_t k = 0; k < node->op->n_out; k++)
-            *at++ = plan_place(plan, node->first_out + (uint32_t)k);
+            *at++ = weft__plan_place(plan, node->first_out + (uint32_t)k);
     }
     return true;
 }

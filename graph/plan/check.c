@@ -58,7 +58,8 @@ static bool wrong(checker *c, uint32_t node, const char *what)
 {
     char where[256];
     weft_error_set(c->error, WEFT_INTERNAL,
-                   graph_node_where(c->plan->graph, node, where, sizeof where), "plan: %s", what);
+                   weft__graph_node_where(c->plan->graph, node, where, sizeof where), "plan: %s",
+                   what);
     return false;
 }
 
@@ -72,7 +73,7 @@ static uint32_t writer_of(const weft_graph *g, uint32_t id)
 
 static size_t dense_bytes(const weft_graph *g, uint32_t id)
 {
-    return graph_value_bytes(g, id);
+    return weft__graph_value_bytes(g, id);
 }
 
 /* The bytes that an operand can touch, from its offset and strides. */

@@ -121,7 +121,7 @@ static bool outputs_fit(const weft_graph *g, const fusion *f, uint32_t node)
     return true;
 }
 
-bool fuse_runs_by_blocks(const weft_graph *g, uint32_t index)
+bool weft__fuse_runs_by_blocks(const weft_graph *g, uint32_t index)
 {
     const node_record *node = &g->nodes[index];
     fusion f = {.node = {index}, .n = 1};
@@ -143,8 +143,8 @@ static bool first_block(const weft_graph *g, const node_record *node, weft_block
                       .n_out = node->op->n_out,
                       .phase = node->op->phases ? node->op->phases - 1 : 0};
     for (size_t i = 0; i < n; i++)
-        t[i] = graph_tensor(g, i < node->n_in ? node->in[i]
-                                              : node->first_out + (uint32_t)(i - node->n_in));
+        t[i] = weft__graph_tensor(g, i < node->n_in ? node->in[i]
+                                                    : node->first_out + (uint32_t)(i - node->n_in));
     node->op->block(&call, 0, block);
     return block->rows > 0;
 }
@@ -174,7 +174,7 @@ static bool may_read(const fuser *m, const fusion *f, const node_record *node, s
     const weft_graph *g = m->g;
     const value_record *v = &g->values[node->in[i]];
     uint32_t producer = g->values[v->version].node;
-    if (!graph_node_runs(g, &g->nodes[producer])) return true;
+    if (!weft__graph_node_runs(g, &g->nodes[producer])) return true;
     if (!m->placed[producer]) return false;
     for (size_t k = 0; k < f->n; k++) {
         if (f->node[k] != producer) continue;
@@ -197,7 +197,7 @@ static bool may_follow(const fuser *m, const fusion *f, uint32_t index)
     const weft_graph *g = m->g;
     const node_record *node = &g->nodes[index];
     int64_t rows, columns;
-    if (m->placed[index] || !graph_node_runs(g, node) || !one_phase(node->op)) return false;
+    if (m->placed[index] || !weft__graph_node_runs(g, node) || !one_phase(node->op)) return false;
     if (!node->op->elementwise && !(node_rows(node) && f->whole_rows)) return false;
     size_of(g, index, &rows, &columns);
     if (rows != f->rows || columns != f->columns) return false;
@@ -208,8 +208,8 @@ static bool may_follow(const fuser *m, const fusion *f, uint32_t index)
 }
 
 /* A tile may overwrite only data that the same tile has already read. */
-bool fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head, uint32_t position,
-                         const uint32_t *storage, uint32_t overwritten)
+bool weft__fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head,
+                               uint32_t position, const uint32_t *storage, uint32_t overwritten)
 {
     int64_t rows, columns;
     size_of(g, s->order[head], &rows, &columns);
@@ -273,7 +273,7 @@ static void fuse_all(fuser *m, schedule *s)
     }
 }
 
-bool fuse_schedule(const weft_graph *g, schedule *s)
+bool weft__fuse_schedule(const weft_graph *g, schedule *s)
 {
     size_t n_uses = 1;
     for (size_t i = 0; i < s->n; i++) n_uses += g->nodes[s->order[i]].n_in;
@@ -308,7 +308,7 @@ bool fuse_schedule(const weft_graph *g, schedule *s)
     return good;
 }
 
-const weft_pass pass_fuse = {
+const weft_pass weft__pass_fuse = {
     .name = "fuse", .doc = "nodes run on the tiles of another, while these are in the cache"};
 
 /* ---- Steps of a fused group ---- */
@@ -328,7 +328,7 @@ static void set_matrices(weft_plan *plan, const plan_step *step, int64_t columns
     }
 }
 
-void fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused)
+void weft__fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused)
 {
     plan_step *steps = plan->steps, *first = &steps[head];
     const weft_graph *g = plan->graph;

@@ -16,7 +16,7 @@
  * flops. */
 static double count_work(weft_plan *plan, const plan_step *step, bool fixed)
 {
-    weft_cost cost = plan_step_cost(plan, step);
+    weft_cost cost = weft__plan_step_cost(plan, step);
     plan->stats.flops += fixed ? 0 : cost.flops;
     plan->stats.bytes += fixed ? 0 : cost.bytes;
     return cost.bytes + cost.flops;
@@ -66,12 +66,12 @@ static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
         double ns = 0;
         if (step->fused) continue;
         for (uint32_t k = 0; k <= step->n_fused; k++)
-            ns += passes_nanoseconds(plan_step_cost(plan, step + k));
+            ns += passes_nanoseconds(weft__plan_step_cost(plan, step + k));
         total += ns + (double)step->tiles[0] + (double)step->tiles[1];
         if (!(total <= MAX_WORK)) {
             char where[256];
             weft_error_set(error, WEFT_TOO_LARGE,
-                           graph_node_where(plan->graph, step->node, where, sizeof where),
+                           weft__graph_node_where(plan->graph, step->node, where, sizeof where),
                            "would take some %.0g years of one core: more than a run can count",
                            total / 3.2e16);
             return false;
@@ -106,8 +106,8 @@ static bool joins_group(const weft_plan *plan, const uint32_t *storage, const pl
     return true;
 }
 
-bool groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed, const uint8_t *alone,
-                weft_error *error)
+bool weft__groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed,
+                      const uint8_t *alone, weft_error *error)
 {
     uint32_t *written = calloc(plan->graph->n_values, sizeof *written);
     uint32_t *read = calloc(plan->graph->n_values, sizeof *read), since = 0;
@@ -116,11 +116,11 @@ bool groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed, const 
     bool updates = false, exchanges = false, last_alone = false;
     plan_group *group = NULL;
     if (!plan->groups)
-        plan->groups = arena_alloc(&plan->arena, (plan->n_steps + 1) * sizeof *plan->groups);
+        plan->groups = weft__arena_alloc(&plan->arena, (plan->n_steps + 1) * sizeof *plan->groups);
     if (!good || !plan->groups) {
         free(written);
         free(read);
-        return plan_no_memory(error);
+        return weft__plan_no_memory(error);
     }
     plan->n_groups = 0;
     plan->stats.flops = plan->stats.bytes = 0;
@@ -175,13 +175,13 @@ static void number_intervals(weft_plan *plan)
  * not pay. */
 #define MAX_SORTED 255
 
-bool groups_finish(weft_plan *plan, weft_error *error)
+bool weft__groups_finish(weft_plan *plan, weft_error *error)
 {
     for (size_t g = 0; g < plan->n_groups; g++) {
         plan_group *group = &plan->groups[g];
         if (!weigh_group(plan, group, error)) return false;
         if (group->n_steps > 1 && group->n_steps <= MAX_SORTED && !sort_group(plan, group))
-            return plan_no_memory(error);
+            return weft__plan_no_memory(error);
     }
     number_intervals(plan);
     return true;

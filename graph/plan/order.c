@@ -30,7 +30,7 @@ static bool collect_edges(const weft_graph *g, edges *e, weft_error *error)
 {
     uint32_t *overwriter = /* by version: node + 1 of the update */
         calloc(g->n_values, sizeof *overwriter);
-    if (!overwriter) return plan_no_memory(error);
+    if (!overwriter) return weft__plan_no_memory(error);
     bool good = true;
     for (uint32_t n = 0; n < g->n_nodes; n++) {
         const node_record *node = &g->nodes[n];
@@ -39,9 +39,9 @@ static bool collect_edges(const weft_graph *g, edges *e, weft_error *error)
             if (overwriter[version]) {
                 char where[256];
                 weft_error_set(error, WEFT_BAD_ARGUMENT,
-                               graph_node_where(g, n, where, sizeof where),
+                               weft__graph_node_where(g, n, where, sizeof where),
                                "two updates of the same state \"%s\" in one plan",
-                               weft_name_of(g, graph_value(g, g->values[version].root)));
+                               weft_name_of(g, weft__graph_value(g, g->values[version].root)));
                 good = false;
             }
             overwriter[version] = n + 1;
@@ -114,7 +114,7 @@ enum { READY = 1, DONE = 2, URGENT = 4 };
 static void count_freed(ordering *o, uint32_t root)
 {
     const readers *r = &o->readers[root];
-    if (r->n == 1 && !r->stays) o->freed[r->sum] += storage_bytes(o->g, root);
+    if (r->n == 1 && !r->stays) o->freed[r->sum] += weft__storage_bytes(o->g, root);
 }
 
 static void count_readers(ordering *o, const plan_target *targets, size_t n_targets)
@@ -124,9 +124,9 @@ static void count_readers(ordering *o, const plan_target *targets, size_t n_targ
         const node_record *node = &g->nodes[n];
         for (uint32_t i = 0; i < node->op->n_out; i++) {
             const uint32_t v = node->first_out + i;
-            o->readers[v].stays = op_is_leaf(node->op) || g->values[v].root != v;
+            o->readers[v].stays = weft__op_is_leaf(node->op) || g->values[v].root != v;
         }
-        if (!graph_node_runs(g, node)) continue;
+        if (!weft__graph_node_runs(g, node)) continue;
         for (uint32_t i = 0; i < node->n_in; i++) {
             readers *r = &o->readers[g->values[node->in[i]].root];
             if (r->seen == n + 1) continue;
@@ -150,9 +150,9 @@ static bool frees_more(const ordering *o, uint32_t n)
     const weft_graph *g = o->g;
     const node_record *node = &g->nodes[n];
     size_t written = 0;
-    if (node->op->updates || node->op->exchanges || !graph_node_runs(g, node)) return false;
+    if (node->op->updates || node->op->exchanges || !weft__graph_node_runs(g, node)) return false;
     for (uint32_t i = 0; i < node->op->n_out && o->freed[n]; i++)
-        written += storage_bytes(g, node->first_out + i);
+        written += weft__storage_bytes(g, node->first_out + i);
     return o->freed[n] > written;
 }
 
@@ -168,7 +168,7 @@ static void finish_reading(ordering *o, uint32_t n)
 {
     const weft_graph *g = o->g;
     const node_record *node = &g->nodes[n];
-    if (!graph_node_runs(g, node)) return;
+    if (!weft__graph_node_runs(g, node)) return;
     for (uint32_t i = 0; i < node->n_in; i++) {
         const uint32_t root = g->values[node->in[i]].root;
         readers *r = &o->readers[root];
@@ -196,7 +196,7 @@ static bool topological_order(ordering *o, schedule *s, weft_error *error)
         if (o->state[n] & DONE) continue; /* it was urgent */
         o->state[n] = DONE;
         done++;
-        if (graph_node_runs(g, &g->nodes[n])) s->order[s->n++] = n;
+        if (weft__graph_node_runs(g, &g->nodes[n])) s->order[s->n++] = n;
         for (uint32_t k = o->e.first[n]; k; k = o->e.next[k]) {
             const uint32_t to = o->e.to[k];
             if (--o->e.waits[to]) continue;
@@ -213,8 +213,8 @@ static bool topological_order(ordering *o, schedule *s, weft_error *error)
     return false;
 }
 
-bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targets, schedule *s,
-                 weft_error *error)
+bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targets,
+                       schedule *s, weft_error *error)
 {
     size_t capacity = 2;
     for (size_t n = 0; n < g->n_nodes; n++) capacity += 2 * (size_t)g->nodes[n].n_in;
@@ -229,7 +229,7 @@ bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targe
     bool good = o.e.first && o.e.next && o.e.to && o.e.waits && o.readers && o.freed && o.heap &&
                         o.urgent && o.state
                     ? true
-                    : plan_no_memory(error);
+                    : weft__plan_no_memory(error);
     if (good) count_readers(&o, targets, n_targets);
     good = good && collect_edges(g, &o.e, error) && topological_order(&o, s, error);
     free(o.e.first);
@@ -244,13 +244,13 @@ bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targe
     return good;
 }
 
-bool order_fixed(const weft_graph *g, schedule *s)
+bool weft__order_fixed(const weft_graph *g, schedule *s)
 {
     uint8_t *fixed = calloc(g->n_nodes + 1, 1);
     uint32_t *order = malloc((s->n + 1) * sizeof *order);
     const bool good = fixed && order;
     if (good) {
-        passes_mark_fixed(g, fixed);
+        weft__passes_mark_fixed(g, fixed);
         memcpy(order, s->order, s->n * sizeof *order);
         for (size_t i = 0; i < s->n; i++)
             if (fixed[order[i]]) s->order[s->n_fixed++] = order[i];

@@ -187,7 +187,7 @@ static pack_outcome try_height(packing *p, size_t height, double share)
         limits.deadline = now + (p->deadline - now) * share;
     }
     uint64_t nodes = 0;
-    pack_outcome outcome = pack_search(p->packed, p->n, p->sections, height, &limits, &nodes);
+    pack_outcome outcome = weft__pack_search(p->packed, p->n, p->sections, height, &limits, &nodes);
     p->result->nodes += nodes;
     p->nodes_left -= nodes < p->nodes_left ? nodes : p->nodes_left;
     if (outcome == PACK_FOUND) retain(p);
@@ -255,7 +255,7 @@ static weft_status pack(packing *p, size_t n, const weft_pack_options *options, 
     result->lower_bound_bytes = p->possible;
     result->arena_bytes = SIZE_MAX;
     size_t wanted = options->capacity > p->possible ? options->capacity : p->possible;
-    if (!pack_online(p->packed, p->n))
+    if (!weft__pack_online(p->packed, p->n))
         return weft_error_set(error, WEFT_NO_MEMORY, "pack", "no memory for %zu items", p->n);
     retain(p);
     best_fit(p, wanted);

@@ -21,10 +21,10 @@ typedef struct pack_limits {
 } pack_limits;
 
 /* Sets offsets in the order of birth (pack_online.c). False if there is no memory. */
-bool pack_online(pack_item *items, size_t n);
+bool weft__pack_online(pack_item *items, size_t n);
 /* Searches for offsets with which no item ends above `height`, and sets them if it finds some.
  * *nodes becomes the number of nodes that it has visited. */
-pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
-                         const pack_limits *limits, uint64_t *nodes);
+pack_outcome weft__pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
+                               const pack_limits *limits, uint64_t *nodes);
 
 #endif

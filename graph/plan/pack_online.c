@@ -168,7 +168,7 @@ static int compare(const void *a, const void *b)
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-bool pack_online(pack_item *items, size_t n)
+bool weft__pack_online(pack_item *items, size_t n)
 {
     arena_map m = {.spare = NONE, .last = NONE, .chunks = calloc(2 * n + 2, sizeof *m.chunks)};
     entry *births = calloc(2 * n + 1, sizeof *births), *deaths = births ? births + n : NULL;

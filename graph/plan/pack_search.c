@@ -55,13 +55,13 @@ static pack_outcome run_all(search *s)
         s->run_end = s->nodes + (nodes < left ? nodes : left);
         s->stopped = false;
         s->top = 0;
-        for (uint32_t t = 0; t < s->n_sections; t++) tree_enqueue(s, t);
-        if (tree_solve(s, 0, s->n_sections - 1)) return PACK_FOUND;
+        for (uint32_t t = 0; t < s->n_sections; t++) weft__tree_enqueue(s, t);
+        if (weft__tree_solve(s, 0, s->n_sections - 1)) return PACK_FOUND;
         if (!s->stopped) return PACK_IMPOSSIBLE;
         if (s->why == PACK_NO_MEMORY) return s->why;
         if (s->nodes >= s->limits->nodes) return PACK_SPENT;
         if (s->limits->deadline > 0 && clock_seconds() >= s->limits->deadline) return PACK_SPENT;
-        tree_undo(s, 0);
+        weft__tree_undo(s, 0);
     }
 }
 
@@ -121,8 +121,8 @@ static void fill_sections(search *s)
     }
 }
 
-pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
-                         const pack_limits *limits, uint64_t *nodes)
+pack_outcome weft__pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
+                               const pack_limits *limits, uint64_t *nodes)
 {
     size_t cells = 0;
     for (size_t i = 0; i < n; i++) cells += items[i].last - items[i].first + 1;

@@ -53,7 +53,7 @@ static void push_change(search *s, change c)
     s->trail[s->n_changes++] = c;
 }
 
-void tree_enqueue(search *s, uint32_t at)
+void weft__tree_enqueue(search *s, uint32_t at)
 {
     section *c = &s->sections[at];
     if (c->queued || !c->waiting || s->top + c->waiting_bytes <= s->height) return;
@@ -95,7 +95,7 @@ static void raise_sections(search *s, uint32_t first, uint32_t last, size_t heig
     for (uint32_t t = from; t <= to; t++) {
         /* In the raised sections all lower items are now equal, so their order still holds. */
         if (t < first || t > last) s->sections[t].sorted = false;
-        tree_enqueue(s, t);
+        weft__tree_enqueue(s, t);
     }
 }
 
@@ -128,7 +128,7 @@ static void place_item(search *s, uint32_t i)
     raise_sections(s, item->first, item->last, item->offset + item->size, true);
 }
 
-void tree_undo(search *s, size_t n_changes)
+void weft__tree_undo(search *s, size_t n_changes)
 {
     uint32_t from = s->n_sections, to = 0;
     while (s->n_changes > n_changes) {
@@ -422,7 +422,7 @@ static bool try_candidate(search *s, frame *f)
 
 /* Without recursion: the tree may be as deep as there are items. `good`: what was entered last is
  * not refuted. */
-bool tree_solve(search *s, uint32_t first, uint32_t last)
+bool weft__tree_solve(search *s, uint32_t first, uint32_t last)
 {
     s->n_frames = 0;
     bool good = enter(s, first, last);
@@ -434,7 +434,7 @@ bool tree_solve(search *s, uint32_t first, uint32_t last)
             if (open) open = good = choose_branch(s, f);
         } else {
             empty_queue(s);
-            tree_undo(s, f->n_changes);
+            weft__tree_undo(s, f->n_changes);
         }
         if (open) open = good = try_candidate(s, f);
         if (open)

@@ -81,10 +81,10 @@ typedef struct search {
 
 /* Searches depth first for offsets of all items that wait in sections first..last. True when it has
  * found them. False: there are none, or s->stopped. */
-bool tree_solve(search *s, uint32_t first, uint32_t last);
+bool weft__tree_solve(search *s, uint32_t first, uint32_t last);
 /* Undoes the changes after the first n_changes of the trail. */
-void tree_undo(search *s, size_t n_changes);
+void weft__tree_undo(search *s, size_t n_changes);
 /* Queues a section for a check of its bounds, unless all its items could begin at the top. */
-void tree_enqueue(search *s, uint32_t at);
+void weft__tree_enqueue(search *s, uint32_t at);
 
 #endif

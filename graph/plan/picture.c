@@ -48,8 +48,8 @@ static scope_part part_of(const char *scope)
 {
     if (!strncmp(scope, "grad", 4) && (scope[4] == '.' || !scope[4]))
         scope += 4 + (scope[4] == '.');
-    size_t length = text_component(scope);
-    if (scope[length]) length += 1 + text_component(scope + length + 1);
+    size_t length = weft__text_component(scope);
+    if (scope[length]) length += 1 + weft__text_component(scope + length + 1);
     return (scope_part){scope, length};
 }
 
@@ -128,7 +128,7 @@ static void escaped(FILE *file, const char *text, size_t length)
         const char c = text[i];
         const char *entity = c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : NULL;
         if (entity) fputs(entity, file);
-        i += entity ? 1 : text_put_character(file, text + i);
+        i += entity ? 1 : weft__text_put_character(file, text + i);
     }
 }
 
@@ -183,7 +183,7 @@ static void draw_axes(const picture *d)
     for (int i = 0; i * step <= d->bytes; i++) {
         const double bytes = i * step;
         fprintf(d->file, "<path d=\"M%d %.2fh-5\" stroke=\"#555\"/>\n", LEFT, up(d, bytes));
-        label(d, LEFT - 8, up(d, bytes) + 4, "end", text_from_bytes(bytes, number[0]));
+        label(d, LEFT - 8, up(d, bytes) + 4, "end", weft__text_from_bytes(bytes, number[0]));
     }
     for (int i = 0; i <= 4; i++) {
         const double group = (double)(size_t)(d->groups * i / 4);
@@ -196,8 +196,8 @@ static void draw_axes(const picture *d)
           "groups of nodes, in the order in which they run");
     snprintf(text, sizeof text,
              "%zu buffers in an arena of %s; no packing of these buffers takes less than %s",
-             d->n_buffers, text_from_bytes((double)d->plan->stats.arena_bytes, number[0]),
-             text_from_bytes((double)d->plan->stats.lower_bound_bytes, number[1]));
+             d->n_buffers, weft__text_from_bytes((double)d->plan->stats.arena_bytes, number[0]),
+             weft__text_from_bytes((double)d->plan->stats.lower_bound_bytes, number[1]));
     label(d, LEFT, TOP - 30, "start", text);
 }
 
@@ -212,7 +212,7 @@ static void draw_marks(const picture *d)
             "<path d=\"M%.2f %dv%d\" stroke=\"#222\" stroke-dasharray=\"2 3\"/>\n",
             LEFT, bound, WIDTH, peak, TOP, HEIGHT);
     snprintf(text, sizeof text, "peak: %s alive in group %zu",
-             text_from_bytes((double)d->live, number), d->peak);
+             weft__text_from_bytes((double)d->live, number), d->peak);
     label(d, peak, TOP - 8, peak < LEFT + 100 ? "start" : "middle", text);
     fprintf(d->file, "<text x=\"%d\" y=\"%.1f\" fill=\"#cc3311\">lower bound</text>\n",
             LEFT + WIDTH + 8, bound + 4);
@@ -270,13 +270,13 @@ weft_status weft_plan_svg(const weft_plan *plan, FILE *file, weft_error *error)
     d.bytes = plan->stats.arena_bytes ? (double)plan->stats.arena_bytes : 1;
     d.writer = malloc((d.n_buffers + 1) * sizeof *d.writer);
     d.scopes = calloc(d.n_buffers + 1, sizeof *d.scopes);
-    const bool good = d.writer && d.scopes && node_names_make(&d.names, plan->graph) &&
+    const bool good = d.writer && d.scopes && weft__node_names_make(&d.names, plan->graph) &&
                       find_writers(&d) && find_peak(&d);
     if (good) {
         find_scopes(&d);
         draw(&d);
     }
-    node_names_free(&d.names);
+    weft__node_names_free(&d.names);
     free(d.writer);
     free(d.scopes);
     if (!good) return weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for a picture");

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool plan_no_memory(weft_error *error)
+bool weft__plan_no_memory(weft_error *error)
 {
     weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the plan");
     return false;
@@ -39,7 +39,7 @@ static bool count_recomputed(weft_plan *plan)
     }
     for (size_t i = 0; i < plan->n_steps; i++) {
         const node_record *node = &g->nodes[plan->steps[i].node];
-        const weft_cost cost = plan_step_cost(plan, &plan->steps[i]);
+        const weft_cost cost = weft__plan_step_cost(plan, &plan->steps[i]);
         all += passes_nanoseconds(cost);
         if (node->role.phase != WEFT_BACKWARD || node->role.gradient_of || !forward[node->source])
             continue;
@@ -66,7 +66,7 @@ static void fill_stats(weft_plan *plan)
     s->ratio = s->lower_bound_bytes ? (double)s->arena_bytes / (double)s->lower_bound_bytes : 1.0;
     for (size_t n = 0; n < g->n_nodes; n++)
         if (g->nodes[n].op == &weft_op_state)
-            add_bytes(&s->state_bytes, storage_bytes(g, g->nodes[n].first_out));
+            add_bytes(&s->state_bytes, weft__storage_bytes(g, g->nodes[n].first_out));
 }
 
 /* Records the targets, each once, and what each value of the program's graph is to the program: the
@@ -74,8 +74,8 @@ static void fill_stats(weft_plan *plan)
 static bool record_user_values(weft_plan *plan, const weft_graph *graph, const weft_value *targets,
                                size_t count)
 {
-    plan->kinds = arena_alloc(&plan->arena, graph->n_values);
-    plan->targets = arena_alloc(&plan->arena, graph->n_values * sizeof *plan->targets);
+    plan->kinds = weft__arena_alloc(&plan->arena, graph->n_values);
+    plan->targets = weft__arena_alloc(&plan->arena, graph->n_values * sizeof *plan->targets);
     if (!plan->kinds || !plan->targets) return false;
     for (size_t v = 1; v < graph->n_values; v++) {
         const value_record *value = &graph->values[v];
@@ -104,12 +104,13 @@ static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
     s->order = calloc(g->n_nodes + 1, sizeof *s->order);
     s->n_fused = calloc(g->n_nodes + 1, sizeof *s->n_fused);
     *storage = calloc(g->n_values, sizeof **storage);
-    if (!s->order || !s->n_fused || !*storage) return plan_no_memory(error);
-    if (!order_nodes(g, plan->targets, plan->n_targets, s, error)) return false;
-    if ((options->fixed_states && !order_fixed(g, s)) || !passes_schedule(g, s, options) ||
-        !storage_assign(g, s, plan->targets, plan->n_targets, options->no_reuse, *storage))
-        return plan_no_memory(error);
-    return steps_make(plan, s, error);
+    if (!s->order || !s->n_fused || !*storage) return weft__plan_no_memory(error);
+    if (!weft__order_nodes(g, plan->targets, plan->n_targets, s, error)) return false;
+    if ((options->fixed_states && !weft__order_fixed(g, s)) ||
+        !weft__passes_schedule(g, s, options) ||
+        !weft__storage_assign(g, s, plan->targets, plan->n_targets, options->no_reuse, *storage))
+        return weft__plan_no_memory(error);
+    return weft__steps_make(plan, s, error);
 }
 
 /* The outputs and scratch of all steps of a group are alive at the same time. Where that causes the
@@ -134,21 +135,21 @@ static bool group_steps(weft_plan *plan, const schedule *s, const uint32_t *stor
 {
     uint8_t *alone = calloc(plan->graph->n_nodes + 1, 1);
     size_t first = 0, bytes = 0;
-    bool good = alone || plan_no_memory(error), split = true;
+    bool good = alone || weft__plan_no_memory(error), split = true;
     for (int i = 0; good && split && i <= MAX_SPLITS; i++) {
         uint32_t peak = 0;
-        good = groups_cut(plan, storage, s->n_fixed, alone, error) &&
-               buffers_make(plan, storage, no_reuse, error) &&
-               (buffers_peak(plan, &peak, &bytes) || plan_no_memory(error));
+        good = weft__groups_cut(plan, storage, s->n_fixed, alone, error) &&
+               weft__buffers_make(plan, storage, no_reuse, error) &&
+               (weft__buffers_peak(plan, &peak, &bytes) || weft__plan_no_memory(error));
         if (!i) first = bytes;
         split = good && !no_reuse && plan->n_groups && mark_alone(plan, peak, alone);
     }
     /* Barriers that save next to nothing are not worth their time. */
     if (good && (double)bytes > 0.99 * (double)first)
-        good = groups_cut(plan, storage, s->n_fixed, NULL, error) &&
-               buffers_make(plan, storage, no_reuse, error);
+        good = weft__groups_cut(plan, storage, s->n_fixed, NULL, error) &&
+               weft__buffers_make(plan, storage, no_reuse, error);
     free(alone);
-    return good && groups_finish(plan, error);
+    return good && weft__groups_finish(plan, error);
 }
 
 static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *targets,
@@ -156,10 +157,11 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
 {
     plan->n_map = graph->n_values;
     plan->user_tag = graph->tag;
-    plan->map = arena_alloc(&plan->arena, graph->n_values * sizeof *plan->map);
+    plan->map = weft__arena_alloc(&plan->arena, graph->n_values * sizeof *plan->map);
     if (!plan->map || !record_user_values(plan, graph, targets, count))
-        return plan_no_memory(error);
-    plan->graph = passes_rewrite(graph, plan->targets, plan->n_targets, options, plan->map, error);
+        return weft__plan_no_memory(error);
+    plan->graph =
+        weft__passes_rewrite(graph, plan->targets, plan->n_targets, options, plan->map, error);
     if (!plan->graph) return false;
     /* The pass layout may have made a dense copy of a target: then reading the target reads that.
      */
@@ -169,12 +171,12 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
     uint32_t *storage = NULL;
     bool good = schedule_nodes(plan, &s, &storage, options, error) &&
                 group_steps(plan, &s, storage, options->no_reuse, error) &&
-                buffers_place(plan, error);
+                weft__buffers_place(plan, error);
     free(s.order);
     free(s.n_fused);
     free(storage);
     if (good) fill_stats(plan);
-    if (good && !count_recomputed(plan)) good = plan_no_memory(error);
+    if (good && !count_recomputed(plan)) good = weft__plan_no_memory(error);
     return good;
 }
 
@@ -188,7 +190,7 @@ static bool check_targets(const weft_graph *graph, const weft_value *targets, si
         return false;
     }
     for (size_t i = 0; i < count; i++)
-        if (!graph_owns(graph, targets[i])) {
+        if (!weft__graph_owns(graph, targets[i])) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_new",
                            "target %zu does not belong to this graph", i);
             return false;
@@ -201,7 +203,8 @@ static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, 
                             const weft_plan_options *options, weft_error *error)
 {
     weft_plan *plan = calloc(1, sizeof *plan);
-    bool good = plan ? compile(plan, graph, targets, count, options, error) : plan_no_memory(error);
+    bool good =
+        plan ? compile(plan, graph, targets, count, options, error) : weft__plan_no_memory(error);
     if (good && options->verify) good = weft_plan_check(plan, error) == WEFT_OK;
     if (good) return plan;
     weft_plan_free(plan);
@@ -258,7 +261,7 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
     static const weft_plan_options defaults = {0};
     weft_error_clear(error);
     if (!options) options = &defaults;
-    if (!check_targets(graph, targets, count, error) || !passes_check(options, error) ||
+    if (!check_targets(graph, targets, count, error) || !weft__passes_check(options, error) ||
         weft_isa_check(error) != WEFT_OK)
         return NULL;
     weft_plan_options first = *options;
@@ -273,7 +276,7 @@ void weft_plan_free(weft_plan *plan)
 {
     if (!plan) return;
     weft_graph_free(plan->graph);
-    arena_free(&plan->arena);
+    weft__arena_free(&plan->arena);
     free(plan);
 }
 
@@ -289,7 +292,7 @@ const weft_graph *weft_plan_graph(const weft_plan *plan)
 
 size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value)
 {
-    const bool known = plan && graph_owns(plan->graph, value);
+    const bool known = plan && weft__graph_owns(plan->graph, value);
     const uint32_t buffer = known ? plan->buffer_of[value.id] : 0;
     return buffer ? buffer - 1 : SIZE_MAX;
 }

@@ -22,10 +22,10 @@ typedef struct plan_matrix {
 
 /* May the node at `position`, in the fused group of `head`, overwrite a storage? storage[root of a
  * value] is what the value lies in. */
-bool fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head, uint32_t position,
-                         const uint32_t *storage, uint32_t overwritten);
+bool weft__fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head,
+                               uint32_t position, const uint32_t *storage, uint32_t overwritten);
 /* Sets what the executor needs to run a head and the next n_fused steps tile by tile. */
-void fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused);
+void weft__fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused);
 
 /* ---- The plan (plan.c) ------------------------------------------------------------------------
  */
@@ -99,41 +99,41 @@ struct weft_plan {
  */
 
 /* order.c: fills in the nodes with kernels in an order in which they can run. */
-bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targets, schedule *s,
-                 weft_error *error);
+bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targets,
+                       schedule *s, weft_error *error);
 /* Moves what only the first run computes to the beginning of the order. False: no memory. */
-bool order_fixed(const weft_graph *g, schedule *s);
+bool weft__order_fixed(const weft_graph *g, schedule *s);
 /* groups.c: cuts the plan's steps, whose tiles are known, into groups, the longest runs of steps
  * that may run in parallel, and counts their work. The first n_fixed steps run in the first run
  * only. The nodes of alone[] (by node; may be NULL) share no group. May be called again. */
-bool groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed, const uint8_t *alone,
-                weft_error *error);
+bool weft__groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed,
+                      const uint8_t *alone, weft_error *error);
 /* Then puts the steps of each group in the order in which threads take them, and counts barriers.
  */
-bool groups_finish(weft_plan *plan, weft_error *error);
+bool weft__groups_finish(weft_plan *plan, weft_error *error);
 
 /* storage.c: fills in storage[value id], the value in whose storage the value lies. False if there
  * is no memory. */
-bool storage_assign(const weft_graph *g, const schedule *order, const plan_target *targets,
-                    size_t n_targets, bool no_reuse, uint32_t *storage);
+bool weft__storage_assign(const weft_graph *g, const schedule *order, const plan_target *targets,
+                          size_t n_targets, bool no_reuse, uint32_t *storage);
 /* The bytes of a value of its own storage, rounded up to an alignment of 64. */
-size_t storage_bytes(const weft_graph *g, uint32_t id);
+size_t weft__storage_bytes(const weft_graph *g, uint32_t id);
 
 /* steps.c: makes a step of each node of the schedule. */
-bool steps_make(weft_plan *plan, const schedule *s, weft_error *error);
+bool weft__steps_make(weft_plan *plan, const schedule *s, weft_error *error);
 /* The work of one call of a step. */
-weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
+weft_cost weft__plan_step_cost(const weft_plan *plan, const plan_step *step);
 
 /* buffers.c: makes the buffers of storages and scratch, with lifetimes in groups. */
-bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);
+bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);
 /* The first group in which most bytes are alive, and how many. False if there is no memory. */
-bool buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes);
+bool weft__buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes);
 /* Packs the buffers into an arena, and fills in where each operand lies. */
-bool buffers_place(weft_plan *plan, weft_error *error);
+bool weft__buffers_place(weft_plan *plan, weft_error *error);
 /* Where a value lies; offset 0 of the arena if it has no buffer. */
-place plan_place(const weft_plan *plan, uint32_t id);
+place weft__plan_place(const weft_plan *plan, uint32_t id);
 
 /* plan.c: sets the error that there is no memory; returns false. */
-bool plan_no_memory(weft_error *error);
+bool weft__plan_no_memory(weft_error *error);
 
 #endif

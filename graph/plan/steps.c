@@ -38,18 +38,21 @@ static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
     const weft_op *op = node->op;
     const weft_isa isa = weft_isa_best();
     weft_tensor *tensor = plan->tensors + step->first_operand;
-    for (size_t k = 0; k < node->n_in; k++) *tensor++ = graph_tensor(g, node->in[k]);
+    for (size_t k = 0; k < node->n_in; k++) *tensor++ = weft__graph_tensor(g, node->in[k]);
     for (size_t k = 0; k < op->n_out; k++)
-        *tensor++ = graph_tensor(g, node->first_out + (uint32_t)k);
-    const bool narrow = graph_node_is_narrow(g, node), native = op_has_kernel(op, WEFT_BF16);
-    step->kernel = weft_op_kernel(op, isa, narrow && native ? WEFT_BF16 : graph_key_dtype(g, node));
+        *tensor++ = weft__graph_tensor(g, node->first_out + (uint32_t)k);
+    const bool narrow = weft__graph_node_is_narrow(g, node),
+               native = weft__op_has_kernel(op, WEFT_BF16);
+    step->kernel =
+        weft_op_kernel(op, isa, narrow && native ? WEFT_BF16 : weft__graph_key_dtype(g, node));
     step->widens = narrow && !native;
     step->phases = op->phases ? op->phases : 1;
     if (!step->kernel) {
         char where[256];
-        weft_error_set(error, WEFT_NO_KERNEL, graph_node_where(g, step->node, where, sizeof where),
+        weft_error_set(error, WEFT_NO_KERNEL,
+                       weft__graph_node_where(g, step->node, where, sizeof where),
                        "no kernel for %s on this processor, or below WEFT_ISA: %s",
-                       weft_dtype_name(graph_key_dtype(g, node)), weft_isa_name(isa));
+                       weft_dtype_name(weft__graph_key_dtype(g, node)), weft_isa_name(isa));
         return false;
     }
     weft_call call;
@@ -65,18 +68,19 @@ static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
     return true;
 }
 
-bool steps_make(weft_plan *plan, const schedule *s, weft_error *error)
+bool weft__steps_make(weft_plan *plan, const schedule *s, weft_error *error)
 {
     const weft_graph *g = plan->graph;
     for (size_t i = 0; i < s->n; i++)
         plan->n_operands += g->nodes[s->order[i]].n_in + g->nodes[s->order[i]].op->n_out;
     plan->n_steps = s->n;
-    plan->steps = arena_alloc(&plan->arena, (s->n + 1) * sizeof *plan->steps);
-    plan->tensors = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->tensors);
-    plan->places = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->places);
-    plan->matrices = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->matrices);
+    plan->steps = weft__arena_alloc(&plan->arena, (s->n + 1) * sizeof *plan->steps);
+    plan->tensors = weft__arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->tensors);
+    plan->places = weft__arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->places);
+    plan->matrices =
+        weft__arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->matrices);
     if (!plan->steps || !plan->tensors || !plan->places || !plan->matrices)
-        return plan_no_memory(error);
+        return weft__plan_no_memory(error);
     uint32_t operand = 0;
     for (size_t i = 0; i < s->n; i++) {
         const node_record *node = &g->nodes[s->order[i]];
@@ -86,14 +90,15 @@ bool steps_make(weft_plan *plan, const schedule *s, weft_error *error)
     }
     if (plan->stats.workspace_bytes && !plan->op_workspace) plan->op_workspace = PANEL_TAG_BYTES;
     plan->stats.workspace_bytes += plan->op_workspace;
-    for (uint32_t i = 0; i < s->n; i += s->n_fused[i] + 1) fused_set_steps(plan, i, s->n_fused[i]);
+    for (uint32_t i = 0; i < s->n; i += s->n_fused[i] + 1)
+        weft__fused_set_steps(plan, i, s->n_fused[i]);
     return true;
 }
 
-weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step)
+weft_cost weft__plan_step_cost(const weft_plan *plan, const plan_step *step)
 {
     const weft_op *op = plan->graph->nodes[step->node].op;
     weft_call call;
     fill_call(plan, step, &call);
-    return op_cost(op, &call);
+    return weft__op_cost(op, &call);
 }

@@ -7,7 +7,7 @@
 typedef struct planner {
     const weft_graph *g;
     const schedule *schedule;
-    uint32_t *storage;   /* by value: see storage_assign */
+    uint32_t *storage;   /* by value: see weft__storage_assign */
     uint32_t *last_read; /* by storage: position + 1 of its last reader so far */
     uint8_t *pinned;     /* by storage: it must not be taken over */
 } planner;
@@ -18,9 +18,9 @@ static uint32_t storage_of(const planner *p, uint32_t id)
     return p->storage[p->g->values[id].root];
 }
 
-size_t storage_bytes(const weft_graph *g, uint32_t id)
+size_t weft__storage_bytes(const weft_graph *g, uint32_t id)
 {
-    return (graph_value_bytes(g, id) + 63) / 64 * 64;
+    return (weft__graph_value_bytes(g, id) + 63) / 64 * 64;
 }
 
 /* May output 0 of a node take over the storage of input i? */
@@ -32,7 +32,7 @@ static bool fits_in_place(const planner *p, const node_record *node, size_t i)
     if (in->type.dtype != out->type.dtype || in->stored != out->stored || in->layout.offset != 0 ||
         !weft_shape_equal(in->type.shape, out->type.shape) ||
         !weft_layout_is_dense(in->type.shape, &in->layout) ||
-        storage_bytes(g, s) != storage_bytes(g, node->first_out))
+        weft__storage_bytes(g, s) != weft__storage_bytes(g, node->first_out))
         return false;
     for (size_t k = 0; k < node->n_in; k++) /* another input may read the same storage */
         if (k != i && storage_of(p, node->in[k]) == s) return false;
@@ -49,7 +49,7 @@ static int inplace_input(const planner *p, uint32_t head, uint32_t position)
         uint32_t s = storage_of(p, node->in[i]);
         if (node->op->inplace >> i & 1 && !p->pinned[s] && p->last_read[s] <= position + 1 &&
             fits_in_place(p, node, i) &&
-            fused_may_overwrite(p->g, p->schedule, head, position, p->storage, s))
+            weft__fused_may_overwrite(p->g, p->schedule, head, position, p->storage, s))
             return (int)i;
     }
     return -1;
@@ -61,7 +61,7 @@ static void pin_storages(planner *p, const plan_target *targets, size_t n_target
     const weft_graph *g = p->g;
     for (uint32_t v = 1; v < g->n_values; v++) {
         p->storage[v] = g->values[v].root;
-        if (op_is_leaf(g->nodes[g->values[g->values[v].root].node].op))
+        if (weft__op_is_leaf(g->nodes[g->values[g->values[v].root].node].op))
             p->pinned[p->storage[v]] = 1;
     }
     for (size_t i = 0; i < n_targets; i++) p->pinned[g->values[targets[i].value.id].root] = 1;
@@ -100,8 +100,8 @@ static void take_over(planner *p)
     }
 }
 
-bool storage_assign(const weft_graph *g, const schedule *order, const plan_target *targets,
-                    size_t n_targets, bool no_reuse, uint32_t *storage)
+bool weft__storage_assign(const weft_graph *g, const schedule *order, const plan_target *targets,
+                          size_t n_targets, bool no_reuse, uint32_t *storage)
 {
     planner p = {.g = g,
                  .schedule = order,

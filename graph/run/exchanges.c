@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool exchanges_init(exchanges *e, const weft_plan *plan)
+bool weft__exchanges_init(exchanges *e, const weft_plan *plan)
 {
     bool any = false;
     for (size_t i = 0; i < plan->n_steps; i++)
@@ -19,15 +19,15 @@ bool exchanges_init(exchanges *e, const weft_plan *plan)
     return e->flights && e->waited_ns;
 }
 
-void exchanges_free(exchanges *e)
+void weft__exchanges_free(exchanges *e)
 {
     free(e->flights);
     free(e->waited_ns);
     free(e->communicators);
 }
 
-weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators, size_t n,
-                           weft_error *error)
+weft_status weft__exchanges_bind(exchanges *e, weft_communicator *const *communicators, size_t n,
+                                 weft_error *error)
 {
     if (!e->flights || !n) return WEFT_OK;
     if (!communicators)
@@ -41,7 +41,7 @@ weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators
     return WEFT_OK;
 }
 
-void exchanges_progress(exchanges *e)
+void weft__exchanges_progress(exchanges *e)
 {
     if (!atomic_load_explicit(&e->under_way, memory_order_relaxed)) return;
     for (size_t i = 0; i < e->n_communicators; i++)
@@ -49,13 +49,13 @@ void exchanges_progress(exchanges *e)
             e->communicators[i]->progress(e->communicators[i]->context);
 }
 
-void exchanges_begin(exchanges *e)
+void weft__exchanges_begin(exchanges *e)
 {
     atomic_store(&e->ended, 0);
     atomic_store(&e->failed, false);
 }
 
-void exchanges_abandon(exchanges *e, const weft_error *error)
+void weft__exchanges_abandon(exchanges *e, const weft_error *error)
 {
     const bool common =
         error->status == WEFT_NOT_FINITE && atomic_load(&e->ended) && !atomic_load(&e->under_way);
@@ -81,7 +81,7 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
         weft_error_set(&error, WEFT_BAD_ARGUMENT, "exchange",
                        "the session has no communicator %d (weft_session_options.communicators)",
                        group);
-        call_fail_with(call, &error);
+        weft__call_fail_with(call, &error);
         return -1;
     }
     /* The other processes would take the next exchange for the one that failed. */
@@ -100,7 +100,7 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
     }
     f->communicator = NULL;
     atomic_store(&e->failed, true);
-    call_fail_with(call, &error);
+    weft__call_fail_with(call, &error);
     return -1;
 }
 
@@ -119,5 +119,5 @@ void weft_call_wait_exchange(const weft_call *call, int32_t number)
     f->communicator = NULL;
     atomic_fetch_sub(&e->under_way, 1);
     atomic_fetch_add(&e->ended, 1);
-    if (status != WEFT_OK) call_fail_with(call, &error);
+    if (status != WEFT_OK) weft__call_fail_with(call, &error);
 }

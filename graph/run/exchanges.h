@@ -26,19 +26,19 @@ typedef struct exchanges {
 } exchanges;
 
 /* Allocates for a plan. False when memory is out. */
-bool exchanges_init(exchanges *e, const weft_plan *plan);
-void exchanges_free(exchanges *e);
+bool weft__exchanges_init(exchanges *e, const weft_plan *plan);
+void weft__exchanges_free(exchanges *e);
 /* Copies the list of communicators. */
-weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators, size_t n,
-                           weft_error *error);
+weft_status weft__exchanges_bind(exchanges *e, weft_communicator *const *communicators, size_t n,
+                                 weft_error *error);
 /* Before a run. */
-void exchanges_begin(exchanges *e);
+void weft__exchanges_begin(exchanges *e);
 /* Advances exchanges under way. */
-void exchanges_progress(exchanges *e);
+void weft__exchanges_progress(exchanges *e);
 /* After a failed run of a plan with exchanges: warns the other processes, which wait for exchanges
  * that this one did not begin, and gives up those under way. No warning is sent if a number is not
  * finite after all exchanges under way have ended: the other processes found the same number, and
  * their runs end at the same node. */
-void exchanges_abandon(exchanges *e, const weft_error *error);
+void weft__exchanges_abandon(exchanges *e, const weft_error *error);
 
 #endif

@@ -17,22 +17,22 @@
 #define N_PHASES 3
 #define POISON   2
 
-bool executor_init(executor *e, const weft_plan *plan)
+bool weft__executor_init(executor *e, const weft_plan *plan)
 {
     *e = (executor){
-        .plan = plan, .state = {.fault = &e->fault}, .convert = convert_for(weft_isa_best())};
+        .plan = plan, .state = {.fault = &e->fault}, .convert = weft__convert_for(weft_isa_best())};
     e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
     e->progress = calloc(N_PHASES * plan->n_groups + 1, sizeof *e->progress);
-    e->can_sleep = sleepers_init(&e->sleepers);
-    return e->calls && e->progress && e->can_sleep && exchanges_init(&e->exchanges, plan);
+    e->can_sleep = weft__sleepers_init(&e->sleepers);
+    return e->calls && e->progress && e->can_sleep && weft__exchanges_init(&e->exchanges, plan);
 }
 
-void executor_free(executor *e)
+void weft__executor_free(executor *e)
 {
     free(e->calls);
     free(e->progress);
-    if (e->can_sleep) sleepers_free(&e->sleepers);
-    exchanges_free(&e->exchanges);
+    if (e->can_sleep) weft__sleepers_free(&e->sleepers);
+    weft__exchanges_free(&e->exchanges);
 }
 
 /* ---- How many threads have work ---- */
@@ -49,7 +49,7 @@ static int64_t group_tiles(const weft_plan *plan, const plan_group *group, int p
 
 /* One thread if every group is serial: waking others would take longer than the plan. More threads
  * than processors only if some phase has a tile for each. */
-int executor_threads(const weft_plan *plan, int threads)
+int weft__executor_threads(const weft_plan *plan, int threads)
 {
     int64_t useful = 1, processors = omp_get_num_procs();
     if (threads <= 0) threads = weft_default_threads();
@@ -177,13 +177,13 @@ static void run_block(const executor *e, const plan_step *step, const weft_block
         }
 }
 
-void executor_run_step(const executor *e, uint32_t index)
+void weft__executor_run_step(const executor *e, uint32_t index)
 {
     const plan_step *step = &e->plan->steps[index];
     const node_record *node = &e->plan->graph->nodes[step->node];
     const weft_tensor *out = &e->calls[2 * (size_t)index].out[0];
     if (!step->widens) {
-        call_run(node->op, step->kernel, &e->calls[2 * (size_t)index]);
+        weft__call_run(node->op, step->kernel, &e->calls[2 * (size_t)index]);
         return;
     }
     weft_block all = {0, 1, 0, out->shape.rank ? out->shape.dim[out->shape.rank - 1] : 1};
@@ -273,7 +273,7 @@ typedef struct worker {
     executor *e;
     profile_thread *record; /* NULL unless a profile is on */
     int thread, threads;
-    uint64_t spin_ns;  /* how long it spins when it waits: see progress_spin */
+    uint64_t spin_ns;  /* how long it spins when it waits: see weft__progress_spin */
     uint64_t slept_ns; /* how long it has slept in this run */
 } worker;
 
@@ -304,7 +304,7 @@ INLINE bool run_part(const worker *w, uint32_t g, int phase, int part)
     phase_progress *p = progress_of(e, g, phase);
     if (!progress_take(p, part)) return false;
     run_tiles(e, w->record, group, phase, begin, end);
-    progress_add(&e->sleepers, &p->finished, (uint64_t)(end - begin), (uint64_t)total);
+    weft__progress_add(&e->sleepers, &p->finished, (uint64_t)(end - begin), (uint64_t)total);
     return true;
 }
 
@@ -324,7 +324,7 @@ INLINE void run_slices(const worker *w, uint32_t g, int phase)
                                                    memory_order_relaxed))
             continue;
         run_tiles(e, w->record, group, phase, (int64_t)begin, (int64_t)end);
-        progress_add(&e->sleepers, &p->finished, end - begin, total);
+        weft__progress_add(&e->sleepers, &p->finished, end - begin, total);
         begin = atomic_load_explicit(&p->taken, memory_order_relaxed);
     }
 }
@@ -347,9 +347,9 @@ INLINE void wait_for_phase(worker *w, uint32_t g, int phase)
 {
     const uint64_t total = (uint64_t)w->e->plan->groups[g].work[phase];
     const atomic_ullong *finished = &progress_of(w->e, g, phase)->finished;
-    while (!progress_reached(finished, total) && !progress_spin(finished, total, &w->spin_ns))
+    while (!progress_reached(finished, total) && !weft__progress_spin(finished, total, &w->spin_ns))
         if (!run_left_part(w, g, phase))
-            w->slept_ns += progress_sleep(&w->e->sleepers, finished, total);
+            w->slept_ns += weft__progress_sleep(&w->e->sleepers, finished, total);
 }
 
 /* Returns when a group is finished. */
@@ -390,9 +390,9 @@ static void poison_once(const worker *w, uint32_t g)
     phase_progress *p = progress_of(w->e, g, POISON);
     if (progress_take(p, 0)) {
         poison_group(w->e, g);
-        progress_add(&w->e->sleepers, &p->finished, 1, 1);
+        weft__progress_add(&w->e->sleepers, &p->finished, 1, 1);
     }
-    progress_sleep(&w->e->sleepers, &p->finished, 1);
+    weft__progress_sleep(&w->e->sleepers, &p->finished, 1);
 }
 
 /* Whether the run ends before group g: an earlier barrier interval has failed. All threads find the
@@ -410,9 +410,9 @@ static void leave(worker *w)
     const uint64_t others = (uint64_t)w->threads - 1;
     atomic_ullong *left = &w->e->left;
     if (w->thread)
-        progress_add(&w->e->sleepers, left, 1, others);
-    else if (!progress_spin(left, others, &w->spin_ns))
-        w->slept_ns += progress_sleep(&w->e->sleepers, left, others);
+        weft__progress_add(&w->e->sleepers, left, 1, others);
+    else if (!weft__progress_spin(left, others, &w->spin_ns))
+        w->slept_ns += weft__progress_sleep(&w->e->sleepers, left, others);
     if (!w->thread) w->e->slept_ns = w->slept_ns;
 }
 
@@ -421,7 +421,7 @@ INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *recor
 {
     const weft_plan *plan = e->plan;
     worker w = {e, record, omp_get_thread_num(), omp_get_num_threads(), e->spin_ns, 0};
-    if (w.threads == 1 && omp_get_level() > 0) omp_set_num_threads(1); /* see team_alone */
+    if (w.threads == 1 && omp_get_level() > 0) omp_set_num_threads(1); /* see weft__team_alone */
     uint32_t g = e->begin;
     for (; g < e->end; g++) {
         const plan_group *group = &plan->groups[g];
@@ -430,7 +430,7 @@ INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *recor
             if (record) profile_waited(record);
         }
         if (g > e->begin && group->interval != plan->groups[g - 1].interval) {
-            if (w.thread == 0 && e->state.exchanges) exchanges_progress(&e->exchanges);
+            if (w.thread == 0 && e->state.exchanges) weft__exchanges_progress(&e->exchanges);
             if (has_failed(e, g)) break;
         }
         if (e->poison) {
@@ -460,7 +460,7 @@ static void run_thread(executor *e)
 static void run_thread_profiled(executor *e, weft_profile *profile)
 {
     run_groups(e, profile,
-               profile_thread_begin(profile, omp_get_thread_num(), omp_get_num_threads()));
+               weft__profile_thread_begin(profile, omp_get_thread_num(), omp_get_num_threads()));
 }
 
 /* One thread needs no region, for which clang's OpenMP allocates memory, except within a region of
@@ -477,10 +477,10 @@ static void run_team(executor *e, int team)
 
 static void run_team_profiled(executor *e, int team, weft_profile *profile)
 {
-    profile_run_begin(profile);
+    weft__profile_run_begin(profile);
 #pragma omp parallel num_threads(team)
     run_thread_profiled(e, profile);
-    profile_run_end(profile);
+    weft__profile_run_end(profile);
 }
 
 static weft_status report_fault(const executor *e, unsigned step, weft_error *error)
@@ -489,7 +489,7 @@ static weft_status report_fault(const executor *e, unsigned step, weft_error *er
     const size_t node = e->plan->steps[step].node;
     const fault *f = &e->fault;
     char where[256], producer[256];
-    graph_node_where(g, node, where, sizeof where);
+    weft__graph_node_where(g, node, where, sizeof where);
     if (f->limit == FAULT_ERROR)
         return weft_error_set(error, f->error.status, where, "%s", f->error.message);
     if (f->limit >= 0)
@@ -497,12 +497,12 @@ static weft_status report_fault(const executor *e, unsigned step, weft_error *er
                               (long long)f->index, (long long)f->limit);
     const value_record *input = &g->values[g->nodes[node].in[f->index]];
     const char *name = input->name;
-    if (!name) name = graph_node_where(g, input->node, producer, sizeof producer);
+    if (!name) name = weft__graph_node_where(g, input->node, producer, sizeof producer);
     return weft_error_set(error, WEFT_NOT_FINITE, where, "%s is not finite", name);
 }
 
-weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
-                         weft_error *error)
+weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
+                               weft_error *error)
 {
     const bool resumed = executor_paused(e);
     /* A profile shows the team. */
@@ -514,7 +514,7 @@ weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *pr
     e->end = until;
     atomic_store(&e->fault.step, NO_FAULT);
     e->fault.index = e->fault.limit = 0;
-    if (!resumed) exchanges_begin(&e->exchanges);
+    if (!resumed) weft__exchanges_begin(&e->exchanges);
     e->spin_ns = team > omp_get_num_procs() ? MIN_SPIN_NS : SPIN_NS;
     atomic_init(&e->left, 0);
     for (size_t i = N_PHASES * (size_t)e->begin; i < N_PHASES * (size_t)e->end; i++)
@@ -523,11 +523,12 @@ weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *pr
         run_team_profiled(e, team, profile);
     else
         run_team(e, team);
-    if (whole && (alone || team > 1)) pace_record(&e->pace, alone, clock_ns() - begin, e->slept_ns);
+    if (whole && (alone || team > 1))
+        weft__pace_record(&e->pace, alone, clock_ns() - begin, e->slept_ns);
     const unsigned failed = atomic_load(&e->fault.step);
     if (failed == NO_FAULT) return WEFT_OK;
     e->end = 0;
     const weft_status status = report_fault(e, failed, error);
-    exchanges_abandon(&e->exchanges, error);
+    weft__exchanges_abandon(&e->exchanges, error);
     return status;
 }

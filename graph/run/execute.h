@@ -32,19 +32,19 @@ typedef struct executor {
 
 /* Allocates what a run needs. The caller binds calls and sets arena and workspaces. False when
  * memory is out. */
-bool executor_init(executor *e, const weft_plan *plan);
-void executor_free(executor *e);
+bool weft__executor_init(executor *e, const weft_plan *plan);
+void weft__executor_free(executor *e);
 
 /* The threads that can have work in a run of the plan, `threads` at most; 0 is the default. */
-int executor_threads(const weft_plan *plan, int threads);
+int weft__executor_threads(const weft_plan *plan, int threads);
 
 /* Runs the plan's groups before `until`, and only the rest of them if the last call did not reach
  * the end, on `team` threads, which weft_team has granted. `profile` may be NULL. Returns
  * WEFT_BAD_INDEX or WEFT_NOT_FINITE, with the node's name, if a kernel reports a fault. */
-weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
-                         weft_error *error);
+weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
+                               weft_error *error);
 /* Runs one step on the calling thread. */
-void executor_run_step(const executor *e, uint32_t index);
+void weft__executor_run_step(const executor *e, uint32_t index);
 /* Whether the last run stopped before the end of the plan. */
 static inline bool executor_paused(const executor *e)
 {

@@ -40,7 +40,7 @@ static feed_state initial_state(const weft_plan *plan, uint32_t id)
     return input_attr(plan, id)->has_default ? FEED_DEFAULT : FEED_NONE;
 }
 
-bool feeds_init(feeds *f, const weft_plan *plan)
+bool weft__feeds_init(feeds *f, const weft_plan *plan)
 {
     const weft_graph *g = plan->graph;
     *f = (feeds){.n = 0};
@@ -58,7 +58,7 @@ bool feeds_init(feeds *f, const weft_plan *plan)
     return true;
 }
 
-void feeds_free(feeds *f)
+void weft__feeds_free(feeds *f)
 {
     free(f->inputs);
     free(f->state);
@@ -72,7 +72,7 @@ static void fill_default(const weft_plan *plan, uint32_t id, char *memory)
     weft_init_fill(&value, attr->dtype, attr->shape, NULL, 0, "", data);
 }
 
-void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory)
+void weft__feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory)
 {
     for (size_t i = 0; f->n_default && i < f->n; i++)
         if (f->state[i] == FEED_DEFAULT) fill_default(plan, f->inputs[i], memory);
@@ -92,25 +92,25 @@ static size_t index_of(const feeds *f, uint32_t id)
     return low;
 }
 
-void feeds_mark_fed(feeds *f, const weft_plan *plan, uint32_t id, char *memory)
+void weft__feeds_mark_fed(feeds *f, const weft_plan *plan, uint32_t id, char *memory)
 {
     const size_t i = index_of(f, id);
     if (f->state[i] == FEED_DEFAULT) fill_default(plan, id, memory);
     set_state(f, i, FEED_DATA);
 }
 
-void feeds_mark_refused(feeds *f, uint32_t id)
+void weft__feeds_mark_refused(feeds *f, uint32_t id)
 {
     set_state(f, index_of(f, id), FEED_REFUSED);
 }
 
-void feeds_lose(feeds *f, const weft_plan *plan)
+void weft__feeds_lose(feeds *f, const weft_plan *plan)
 {
     for (size_t i = 0; i < f->n; i++)
         if (f->state[i] == FEED_DATA && !is_empty(plan, f->inputs[i])) set_state(f, i, FEED_LOST);
 }
 
-weft_status feeds_check(const feeds *f, const weft_plan *plan, uint32_t id, weft_error *error)
+weft_status weft__feeds_check(const feeds *f, const weft_plan *plan, uint32_t id, weft_error *error)
 {
     static const char *const reasons[] = {
         [FEED_NONE] = "the input was never fed",

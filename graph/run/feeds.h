@@ -21,19 +21,20 @@ typedef struct feeds {
     size_t n, n_missing, n_default;
 } feeds;
 
-bool feeds_init(feeds *f, const weft_plan *plan); /* false when memory is out */
-void feeds_free(feeds *f);
+bool weft__feeds_init(feeds *f, const weft_plan *plan); /* false when memory is out */
+void weft__feeds_free(feeds *f);
 /* Writes the default of every input that still holds one; `memory` is the session's arena. */
-void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory);
+void weft__feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory);
 /* Call before the program writes input `id`. The input counts as fed from now on, and holds its
  * default, if it has one, until the program writes. */
-void feeds_mark_fed(feeds *f, const weft_plan *plan, uint32_t id, char *memory);
+void weft__feeds_mark_fed(feeds *f, const weft_plan *plan, uint32_t id, char *memory);
 /* A feed of input `id` was refused. */
-void feeds_mark_refused(feeds *f, uint32_t id);
+void weft__feeds_mark_refused(feeds *f, uint32_t id);
 /* Another session has used the arena. */
-void feeds_lose(feeds *f, const weft_plan *plan);
+void weft__feeds_lose(feeds *f, const weft_plan *plan);
 /* WEFT_NOT_FOUND, with the name of the first input that holds nothing, if there is one; of input
  * `id` alone, if that is not 0. */
-weft_status feeds_check(const feeds *f, const weft_plan *plan, uint32_t id, weft_error *error);
+weft_status weft__feeds_check(const feeds *f, const weft_plan *plan, uint32_t id,
+                              weft_error *error);
 
 #endif

@@ -93,7 +93,7 @@ static weft_status check_outputs(const weft_plan *plan, const weft_call *call, b
     for (size_t i = 0; i < call->n_out; i++) {
         finding f = inspect(&call->out[i]);
         if (f.nan || (f.infinite && !infinite && !asks_for_infinity(node)))
-            return report(&f, &call->out[i], graph_node_where(g, index, where, sizeof where),
+            return report(&f, &call->out[i], weft__graph_node_where(g, index, where, sizeof where),
                           "produced", error);
     }
     return WEFT_OK;
@@ -109,7 +109,7 @@ static bool is_unknown(const weft_graph *g, const node_record *node, uint8_t *un
     return depends;
 }
 
-weft_status nonfinite_find(const executor *e, weft_error *error)
+weft_status weft__nonfinite_find(const executor *e, weft_error *error)
 {
     const weft_plan *plan = e->plan;
     const weft_call *calls = e->calls;
@@ -128,7 +128,7 @@ weft_status nonfinite_find(const executor *e, weft_error *error)
             infinite = f.nan || f.infinite;
         }
         if (status != WEFT_OK || node->op->updates) continue;
-        executor_run_step(e, (uint32_t)i);
+        weft__executor_run_step(e, (uint32_t)i);
         status = check_outputs(plan, &calls[2 * i], infinite, error);
     }
     free(unknown);

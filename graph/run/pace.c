@@ -28,7 +28,7 @@ static void record_team(pace *p, uint64_t ns, uint64_t slept_ns)
     }
 }
 
-void pace_record(pace *p, bool alone, uint64_t ns, uint64_t slept_ns)
+void weft__pace_record(pace *p, bool alone, uint64_t ns, uint64_t slept_ns)
 {
     if (alone)
         record_alone(p, ns);

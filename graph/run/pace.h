@@ -25,6 +25,6 @@ static inline int pace_team(const pace *p, int team)
 }
 
 /* Records a whole run: its duration, and for how long thread 0 slept. */
-void pace_record(pace *p, bool alone, uint64_t ns, uint64_t slept_ns);
+void weft__pace_record(pace *p, bool alone, uint64_t ns, uint64_t slept_ns);
 
 #endif

@@ -34,7 +34,7 @@ static profile_thread *thread_new(const weft_profile *p)
     return t;
 }
 
-weft_profile *profile_new(const weft_plan *plan, int threads, size_t trace_runs)
+weft_profile *weft__profile_new(const weft_plan *plan, int threads, size_t trace_runs)
 {
     weft_profile *p = calloc(1, sizeof *p);
     if (!p) return NULL;
@@ -50,11 +50,11 @@ weft_profile *profile_new(const weft_plan *plan, int threads, size_t trace_runs)
         good = p->threads[t] != NULL;
     }
     if (good) return p;
-    profile_free(p);
+    weft__profile_free(p);
     return NULL;
 }
 
-void profile_free(weft_profile *profile)
+void weft__profile_free(weft_profile *profile)
 {
     if (!profile) return;
     for (int t = 0; t < profile->capacity; t++) free(profile->threads[t]);
@@ -63,12 +63,12 @@ void profile_free(weft_profile *profile)
     free(profile);
 }
 
-void profile_run_begin(weft_profile *p)
+void weft__profile_run_begin(weft_profile *p)
 {
     p->begin_ns = clock_ns();
 }
 
-profile_thread *profile_thread_begin(weft_profile *p, int thread, int team)
+profile_thread *weft__profile_thread_begin(weft_profile *p, int thread, int team)
 {
     profile_thread *t = p->threads[thread];
     if (thread == 0) p->team = team;
@@ -80,7 +80,7 @@ profile_thread *profile_thread_begin(weft_profile *p, int thread, int team)
     return t;
 }
 
-void profile_run_end(weft_profile *p)
+void weft__profile_run_end(weft_profile *p)
 {
     uint64_t now = clock_ns();
     for (int t = 0; t < p->team; t++) profile_waited_until(p->threads[t], now);
@@ -94,19 +94,19 @@ void profile_run_end(weft_profile *p)
 
 /* ---- Sums ---- */
 
-uint64_t profile_step_exchange(const weft_profile *p, size_t step)
+uint64_t weft__profile_step_exchange(const weft_profile *p, size_t step)
 {
     return p->exchange_ns ? p->exchange_ns[step] : 0;
 }
 
-uint64_t profile_step_compute(const weft_profile *p, size_t step)
+uint64_t weft__profile_step_compute(const weft_profile *p, size_t step)
 {
     uint64_t sum = 0;
     for (int t = 0; t < p->capacity; t++) sum += p->threads[t]->compute_ns[step];
-    return sum - profile_step_exchange(p, step);
+    return sum - weft__profile_step_exchange(p, step);
 }
 
-uint64_t profile_interval_waiting(const weft_profile *p, size_t interval)
+uint64_t weft__profile_interval_waiting(const weft_profile *p, size_t interval)
 {
     uint64_t sum = 0;
     for (int t = 0; t < p->capacity; t++) sum += p->threads[t]->waiting_ns[interval];
@@ -119,15 +119,15 @@ weft_profile_totals weft_profile_get_totals(const weft_profile *p)
     if (!p) return total;
     uint64_t compute = 0, waiting = 0, start = 0;
     for (size_t i = 0; i < p->plan->n_steps; i++) {
-        compute += profile_step_compute(p, i);
-        waiting += profile_step_exchange(p, i);
+        compute += weft__profile_step_compute(p, i);
+        waiting += weft__profile_step_exchange(p, i);
     }
-    for (size_t i = 0; i < p->n_intervals; i++) waiting += profile_interval_waiting(p, i);
+    for (size_t i = 0; i < p->n_intervals; i++) waiting += weft__profile_interval_waiting(p, i);
     for (int t = 0; t < p->capacity; t++) start += p->threads[t]->start_ns;
     for (size_t g = 0; g < p->plan->n_groups; g++) {
         const plan_group *group = &p->plan->groups[g];
         for (uint32_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
-            weft_cost cost = plan_step_cost(p->plan, &p->plan->steps[i]);
+            weft_cost cost = weft__plan_step_cost(p->plan, &p->plan->steps[i]);
             total.flops += cost.flops * (double)p->group_runs[g];
             total.bytes += cost.bytes * (double)p->group_runs[g];
         }

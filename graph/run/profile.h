@@ -46,20 +46,20 @@ struct weft_profile {
 };
 
 /* Allocates everything that measuring needs; NULL when memory is out. */
-weft_profile *profile_new(const weft_plan *plan, int threads, size_t trace_runs);
-void profile_free(weft_profile *profile);
+weft_profile *weft__profile_new(const weft_plan *plan, int threads, size_t trace_runs);
+void weft__profile_free(weft_profile *profile);
 
 /* Before and after the parallel region. */
-void profile_run_begin(weft_profile *profile);
-void profile_run_end(weft_profile *profile);
+void weft__profile_run_begin(weft_profile *profile);
+void weft__profile_run_end(weft_profile *profile);
 /* On each thread, at the beginning of the region. */
-profile_thread *profile_thread_begin(weft_profile *profile, int thread, int team);
+profile_thread *weft__profile_thread_begin(weft_profile *profile, int thread, int team);
 
 /* Sums over all threads, in nanoseconds. What a step waited for other processes is not computing.
  */
-uint64_t profile_step_compute(const weft_profile *profile, size_t step);
-uint64_t profile_step_exchange(const weft_profile *profile, size_t step);
-uint64_t profile_interval_waiting(const weft_profile *profile, size_t interval);
+uint64_t weft__profile_step_compute(const weft_profile *profile, size_t step);
+uint64_t weft__profile_step_exchange(const weft_profile *profile, size_t step);
+uint64_t weft__profile_interval_waiting(const weft_profile *profile, size_t interval);
 
 /* On each thread, when it reaches a group. */
 static inline void profile_enter_group(profile_thread *t, weft_profile *p, uint32_t group)

@@ -19,7 +19,7 @@ static void json_text(FILE *file, const char *text)
         const bool control = (unsigned char)*text < 0x20;
         if (*text == '"' || *text == '\\') fputc('\\', file);
         if (control) fprintf(file, "\\u%04x", (unsigned)*text);
-        text += control ? 1 : text_put_character(file, text);
+        text += control ? 1 : weft__text_put_character(file, text);
     }
     fputc('"', file);
 }
@@ -88,8 +88,8 @@ weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *er
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "trace",
                               "no run was recorded: switch measuring on with trace_runs above 0");
     node_names names;
-    if (!node_names_make(&names, p->plan->graph)) {
-        node_names_free(&names);
+    if (!weft__node_names_make(&names, p->plan->graph)) {
+        weft__node_names_free(&names);
         return weft_error_set(error, WEFT_NO_MEMORY, "trace", "no memory for the names");
     }
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
@@ -101,7 +101,7 @@ weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *er
                 "\"args\":{\"name\":\"thread %d\"}}",
                 t, t);
     weft_profile_events(p, trace_event, &(trace){file, p->plan->graph, names.at});
-    node_names_free(&names);
+    weft__node_names_free(&names);
     fputs("\n]}\n", file);
     /* A full disk shows only when the stream is flushed. */
     if (fflush(file) != 0 || ferror(file))
@@ -128,9 +128,9 @@ static void decorate(void *user, const weft_graph *graph, size_t index, weft_dot
     int rest = 255 - (int)(190 * heat);
     snprintf(node->color, sizeof node->color, "#ff%02x%02x", (unsigned)rest & 255,
              (unsigned)rest & 255);
-    text_format(node->line, sizeof node->line, "%.4g ms, %.2g %%",
-                1e3 * o->seconds[index] / (o->runs * o->threads),
-                100 * o->seconds[index] / o->whole);
+    weft__text_format(node->line, sizeof node->line, "%.4g ms, %.2g %%",
+                      1e3 * o->seconds[index] / (o->runs * o->threads),
+                      100 * o->seconds[index] / o->whole);
 }
 
 weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error)

@@ -119,10 +119,10 @@ static void lay_out(table *t, weft_profile_row *const *rows, size_t n)
     int longest = 12;
     for (size_t i = 0; i < n; i++) {
         char text[256];
-        if (text_length(rows[i]->name) > longest) longest = text_length(rows[i]->name);
+        if (weft__text_length(rows[i]->name) > longest) longest = weft__text_length(rows[i]->name);
         if (t->options->by != WEFT_PROFILE_BY_NODE) continue;
         row_text(rows[i], text, sizeof text);
-        if (text_length(text) > t->text_width) t->text_width = text_length(text);
+        if (weft__text_length(text) > t->text_width) t->text_width = weft__text_length(text);
     }
     const int least = longest < NAME_WIDTH ? longest : NAME_WIDTH;
     t->shown = (1u << N_COLUMNS) - 1;
@@ -140,7 +140,7 @@ static void lay_out(table *t, weft_profile_row *const *rows, size_t n)
 static void print_head(const table *t)
 {
     static const char *const by[] = {"node", "op", "scope"};
-    text_print_left(t->file, by[t->options->by], t->name_width);
+    weft__text_print_left(t->file, by[t->options->by], t->name_width);
     for (size_t i = 0; i < N_COLUMNS; i++)
         if (t->shown >> i & 1) fprintf(t->file, "%*s", columns[i].width, columns[i].name);
     fprintf(t->file, "\n%*s", t->name_width, "");
@@ -152,12 +152,13 @@ static void print_head(const table *t)
 static void print_row(const table *t, const char *name, const weft_profile_row *row)
 {
     char text[256];
-    text_print_left(t->file, name, t->name_width);
+    weft__text_print_left(t->file, name, t->name_width);
     for (size_t i = 0; i < N_COLUMNS; i++) {
         const struct column *c = &columns[i];
         if (!(t->shown >> i & 1)) continue;
         const double x = c->get(t, row);
-        text_print(t->file, "%*.*f", c->width, c->decimals < 0 ? text_decimals(x) : c->decimals, x);
+        weft__text_print(t->file, "%*.*f", c->width,
+                         c->decimals < 0 ? weft__text_decimals(x) : c->decimals, x);
     }
     if (t->text_width && row->op && row->shape && row->shape[0]) {
         row_text(row, text, sizeof text);

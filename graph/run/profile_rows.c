@@ -25,11 +25,12 @@ typedef struct step_sample {
 static void measure_interval(const weft_profile *p, step_sample *steps, size_t first, size_t end)
 {
     double busy = 0, waiting;
-    waiting = PROFILE_NS * (double)profile_interval_waiting(p, p->plan->steps[first].interval);
+    waiting =
+        PROFILE_NS * (double)weft__profile_interval_waiting(p, p->plan->steps[first].interval);
     for (size_t i = first; i < end; i++) {
-        steps[i].compute = PROFILE_NS * (double)profile_step_compute(p, i);
-        steps[i].cost = plan_step_cost(p->plan, &p->plan->steps[i]);
-        steps[i].waiting = PROFILE_NS * (double)profile_step_exchange(p, i);
+        steps[i].compute = PROFILE_NS * (double)weft__profile_step_compute(p, i);
+        steps[i].cost = weft__plan_step_cost(p->plan, &p->plan->steps[i]);
+        steps[i].waiting = PROFILE_NS * (double)weft__profile_step_exchange(p, i);
         busy += steps[i].compute + steps[i].waiting;
     }
     for (size_t i = first; i < end; i++) {
@@ -58,7 +59,7 @@ static size_t scope_prefix(const char *scope, int depth)
     size_t n = 0;
     for (; depth > 0 && scope[n]; depth--) {
         if (n) n++; /* the dot */
-        n += text_component(scope + n);
+        n += weft__text_component(scope + n);
     }
     return n;
 }
@@ -171,7 +172,7 @@ static weft_profile_row *make_rows(const weft_profile *p, weft_profile_by by, in
     weft_profile_row *rows = NULL, unused;
     node_names names = {.at = NULL};
     if (steps && first && table &&
-        (by != WEFT_PROFILE_BY_NODE || node_names_make(&names, p->plan->graph))) {
+        (by != WEFT_PROFILE_BY_NODE || weft__node_names_make(&names, p->plan->graph))) {
         measure_steps(p, steps);
         *count = number_rows(p, by, depth, steps, first, table, slots);
         texts t = {NULL, 0};
@@ -185,7 +186,7 @@ static weft_profile_row *make_rows(const weft_profile *p, weft_profile_by by, in
     free(steps);
     free(first);
     free(table);
-    node_names_free(&names);
+    weft__node_names_free(&names);
     return rows;
 }
 

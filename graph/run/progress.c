@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-bool sleepers_init(sleepers *s)
+bool weft__sleepers_init(sleepers *s)
 {
     atomic_init(&s->count, 0);
     if (pthread_mutex_init(&s->lock, NULL) != 0) return false;
@@ -12,7 +12,7 @@ bool sleepers_init(sleepers *s)
     return false;
 }
 
-void sleepers_free(sleepers *s)
+void weft__sleepers_free(sleepers *s)
 {
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
@@ -20,7 +20,7 @@ void sleepers_free(sleepers *s)
 
 /* Either this thread sees the sleeper's count, or the sleeper sees the new value: both write before
  * they read, in one order for all threads. */
-void progress_add(sleepers *s, atomic_ullong *value, uint64_t amount, uint64_t target)
+void weft__progress_add(sleepers *s, atomic_ullong *value, uint64_t amount, uint64_t target)
 {
     if (atomic_fetch_add(value, amount) + amount < target || !atomic_load(&s->count)) return;
     pthread_mutex_lock(&s->lock);
@@ -28,7 +28,7 @@ void progress_add(sleepers *s, atomic_ullong *value, uint64_t amount, uint64_t t
     pthread_mutex_unlock(&s->lock);
 }
 
-uint64_t progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target)
+uint64_t weft__progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target)
 {
     const uint64_t begin = clock_ns();
     pthread_mutex_lock(&s->lock);
@@ -49,7 +49,7 @@ static inline void relax(void)
 #endif
 }
 
-bool progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *spin_ns)
+bool weft__progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *spin_ns)
 {
     uint64_t end = 0;
     for (;;) {

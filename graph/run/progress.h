@@ -28,12 +28,12 @@ typedef struct sleepers {
 } sleepers;
 
 /* False if the system has no more of them. */
-bool sleepers_init(sleepers *s);
-void sleepers_free(sleepers *s);
+bool weft__sleepers_init(sleepers *s);
+void weft__sleepers_free(sleepers *s);
 
 /* Adds `amount` to *value and wakes the sleepers if it has reached `target`. What the calling
  * thread wrote before is visible to threads that see the target reached. */
-void progress_add(sleepers *s, atomic_ullong *value, uint64_t amount, uint64_t target);
+void weft__progress_add(sleepers *s, atomic_ullong *value, uint64_t amount, uint64_t target);
 
 static inline bool progress_reached(const atomic_ullong *value, uint64_t target)
 {
@@ -48,9 +48,9 @@ static inline bool progress_reached(const atomic_ullong *value, uint64_t target)
 
 /* Spins until *value reaches `target`; false if it has not after *spin_ns. A wait in vain shortens
  * the next ones, because the awaited thread may stay preempted for long. */
-bool progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *spin_ns);
+bool weft__progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *spin_ns);
 /* Sleeps until *value reaches `target`. Returns for how long, in nanoseconds. */
-uint64_t progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target);
+uint64_t weft__progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target);
 
 /* Takes part `part` of a short phase. False if another thread has taken it. */
 static inline bool progress_take(phase_progress *p, int part)

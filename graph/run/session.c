@@ -126,7 +126,7 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
 size_t weft_session_workspace(const weft_plan *plan, int threads)
 {
     if (!plan) return 0;
-    size_t each = plan->stats.workspace_bytes, n = (size_t)executor_threads(plan, threads);
+    size_t each = plan->stats.workspace_bytes, n = (size_t)weft__executor_threads(plan, threads);
     return each <= SIZE_MAX / n ? each * n : SIZE_MAX;
 }
 
@@ -172,9 +172,10 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
     if (good) {
         s->plan = plan;
         s->params = params;
-        s->threads = executor_threads(plan, o->threads);
+        s->threads = weft__executor_threads(plan, o->threads);
         s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
-        good = s->tensors && executor_init(&s->executor, plan) && feeds_init(&s->feeds, plan);
+        good = s->tensors && weft__executor_init(&s->executor, plan) &&
+               weft__feeds_init(&s->feeds, plan);
         s->executor.state.seed = o->seed;
         s->executor.poison = o->poison;
         if (s->executor.exchanges.flights) s->executor.state.exchanges = &s->executor.exchanges;
@@ -182,14 +183,14 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
     if (!good)
         weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "no memory for the session");
     else
-        good = exchanges_bind(&s->executor.exchanges, o->communicators, o->n_communicators,
-                              error) == WEFT_OK &&
+        good = weft__exchanges_bind(&s->executor.exchanges, o->communicators, o->n_communicators,
+                                    error) == WEFT_OK &&
                take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error) &&
                weft_team(s->threads, &team, error) == WEFT_OK;
     if (good) {
         s->executor.arena = s->arena;
         s->no_results = has_not_run;
-        if (!s->arena_user) feeds_fill_defaults(&s->feeds, plan, s->arena);
+        if (!s->arena_user) weft__feeds_fill_defaults(&s->feeds, plan, s->arena);
         return s;
     }
     weft_session_free(s);
@@ -203,10 +204,10 @@ void weft_session_free(weft_session *session)
     if (session->arena_user && *session->arena_user == session) *session->arena_user = NULL;
     if (session->owns_workspace) free(session->executor.state.workspace);
     free(session->tensors);
-    executor_free(&session->executor);
-    feeds_free(&session->feeds);
-    profile_free(session->profile);
-    watches_free(&session->watches);
+    weft__executor_free(&session->executor);
+    weft__feeds_free(&session->feeds);
+    weft__profile_free(session->profile);
+    weft__watches_free(&session->watches);
     free(session);
 }
 
@@ -261,7 +262,7 @@ static bool find_tensor(const weft_session *session, weft_value value, weft_tens
 static bool has_arena(weft_session *s)
 {
     if (!s->arena_user || *s->arena_user == s) return true;
-    feeds_lose(&s->feeds, s->plan);
+    weft__feeds_lose(&s->feeds, s->plan);
     if (!s->no_results) s->no_results = arena_taken;
     return false;
 }
@@ -270,7 +271,7 @@ static bool has_arena(weft_session *s)
 static void claim_arena(weft_session *s)
 {
     if (has_arena(s)) return;
-    feeds_fill_defaults(&s->feeds, s->plan, s->arena);
+    weft__feeds_fill_defaults(&s->feeds, s->plan, s->arena);
     *s->arena_user = s;
 }
 
@@ -286,7 +287,7 @@ static bool has_contents(weft_session *s, weft_value value, const char *function
         weft_error_set(&s->error, WEFT_NOT_FOUND, function,
                        "%s: expected a weft_run that succeeds before the value is read", reason);
     else if (kinds & VALUE_INPUT)
-        feeds_check(&s->feeds, s->plan, planned_id(s, value), &s->error);
+        weft__feeds_check(&s->feeds, s->plan, planned_id(s, value), &s->error);
     return s->error.status == WEFT_OK;
 }
 
@@ -312,7 +313,8 @@ bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *t
     if (!(session->plan->kinds[value.id] & VALUE_INPUT))
         return has_contents(session, value, function);
     claim_arena(session);
-    feeds_mark_fed(&session->feeds, session->plan, planned_id(session, value), session->arena);
+    weft__feeds_mark_fed(&session->feeds, session->plan, planned_id(session, value),
+                         session->arena);
     return true;
 }
 
@@ -320,7 +322,7 @@ static weft_status wrong_bytes(weft_session *session, weft_value value, const we
                                const void *data, size_t bytes, const char *function)
 {
     const weft_graph *g = session->plan->graph;
-    const char *name = weft_name_of(g, graph_value(g, planned_id(session, value)));
+    const char *name = weft_name_of(g, weft__graph_value(g, planned_id(session, value)));
     char text[128];
     return weft_error_set(
         &session->error, WEFT_BAD_ARGUMENT, function, "\"%s\" is %s %s, %zu bytes; got %zu bytes%s",
@@ -340,7 +342,7 @@ weft_status weft_feed(weft_session *session, weft_value input, const void *data,
                               "the value does not belong to the planned graph");
     uint32_t id = plan->map[input.id];
     if (!(plan->kinds[input.id] & VALUE_INPUT)) {
-        const char *name = id ? weft_name_of(plan->graph, graph_value(plan->graph, id)) : "";
+        const char *name = id ? weft_name_of(plan->graph, weft__graph_value(plan->graph, id)) : "";
         return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_feed",
                               "\"%s\" is not an input of the graph", name[0] ? name : "the value");
     }
@@ -349,12 +351,12 @@ weft_status weft_feed(weft_session *session, weft_value input, const void *data,
     if (!tensor_for(session, input, &tensor, "weft_feed")) return WEFT_INTERNAL;
     claim_arena(session);
     if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes)) {
-        feeds_mark_refused(&session->feeds, id);
+        weft__feeds_mark_refused(&session->feeds, id);
         return wrong_bytes(session, input, &tensor, data, bytes, "weft_feed");
     }
-    feeds_mark_fed(&session->feeds, plan, id, session->arena);
+    weft__feeds_mark_fed(&session->feeds, plan, id, session->arena);
     if (bytes) memcpy(tensor.data, data, bytes);
-    normalise_bools(tensor.dtype, tensor.data, bytes);
+    weft__normalise_bools(tensor.dtype, tensor.data, bytes);
     return WEFT_OK;
 }
 
@@ -379,14 +381,14 @@ weft_status weft_session_profile(weft_session *session, bool on,
     memset(&session->error, 0, sizeof session->error);
     if (on) {
         size_t trace_runs = options ? options->trace_runs : 0;
-        weft_profile *profile = profile_new(session->plan, session->threads, trace_runs);
+        weft_profile *profile = weft__profile_new(session->plan, session->threads, trace_runs);
         if (!profile)
             return weft_error_set(&session->error, WEFT_NO_MEMORY, "profile",
                                   "no memory for a profile with %zu runs traced", trace_runs);
         exchanges *e = &session->executor.exchanges;
         if (e->waited_ns) memset(e->waited_ns, 0, e->n_flights * sizeof *e->waited_ns);
         profile->exchange_ns = e->waited_ns;
-        profile_free(session->profile);
+        weft__profile_free(session->profile);
         session->profile = profile;
     }
     session->profiling = on;
@@ -427,16 +429,17 @@ weft_status weft_session_watch(weft_session *session, weft_value value, weft_wat
                               "the value does not belong to the planned graph");
     watch w = {.id = plan->map[value.id], .callback = callback, .context = context};
     w.seen.value = value;
-    if (!watch_when(plan, &w, e)) return e->status;
-    const place at = plan_place(plan, w.id);
-    w.bound = graph_tensor(plan->graph, w.id);
+    if (!weft__watch_when(plan, &w, e)) return e->status;
+    const place at = weft__plan_place(plan, w.id);
+    w.bound = weft__graph_tensor(plan->graph, w.id);
     if (!bind_tensor(session, &at, &w.bound, e)) return e->status;
-    return watches_add(&session->watches, plan, &w, e);
+    return weft__watches_add(&session->watches, plan, &w, e);
 }
 
 size_t weft_session_unwatch(weft_session *session, weft_value value)
 {
-    return session && !session->watches.calling ? watches_remove(&session->watches, value) : 0;
+    return session && !session->watches.calling ? weft__watches_remove(&session->watches, value)
+                                                : 0;
 }
 
 /* ---- Runs ---- */
@@ -450,8 +453,8 @@ static weft_status prepare_inputs(weft_session *s, weft_error *error)
         return weft_error_set(error, WEFT_NOT_FOUND, "weft_run",
                               "another session has used the shared arena in the middle of the run");
     claim_arena(s);
-    if (!s->owns_arena && !goes_on) feeds_fill_defaults(&s->feeds, s->plan, s->arena);
-    return feeds_check(&s->feeds, s->plan, 0, error);
+    if (!s->owns_arena && !goes_on) weft__feeds_fill_defaults(&s->feeds, s->plan, s->arena);
+    return weft__feeds_check(&s->feeds, s->plan, 0, error);
 }
 
 /* Runs, or goes on, up to a group. */
@@ -462,14 +465,14 @@ static weft_status run_until(weft_session *session, uint32_t until)
     int team;
     session->no_results = run_failed;
     if (weft_team(session->threads, &team, e) != WEFT_OK || prepare_inputs(session, e) != WEFT_OK) {
-        exchanges_abandon(&x->exchanges, e);
+        weft__exchanges_abandon(&x->exchanges, e);
         x->end = 0;
         return e->status;
     }
     weft_profile *profile = session->profiling ? session->profile : NULL;
     if (!session->watches.n)
-        executor_run(x, until, team, profile, e);
-    else if (watches_run(&session->watches, x, until, team, profile, e) == WEFT_OK)
+        weft__executor_run(x, until, team, profile, e);
+    else if (weft__watches_run(&session->watches, x, until, team, profile, e) == WEFT_OK)
         memset(e, 0, sizeof *e); /* errors of calls by callbacks */
     if (!executor_paused(x)) x->state.step++;
     if (e->status == WEFT_OK) session->no_results = executor_paused(x) ? run_stopped : NULL;
@@ -516,7 +519,7 @@ typedef struct nonfinite_run {
 static void find_nonfinite(void *data)
 {
     nonfinite_run *r = data;
-    r->status = nonfinite_find(&r->session->executor, r->found);
+    r->status = weft__nonfinite_find(&r->session->executor, r->found);
 }
 
 weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found)
@@ -530,7 +533,7 @@ weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found
     if (status != WEFT_OK) return status;
     session->no_results = was_searched;
     session->executor.state.step--; /* the failed run has already counted */
-    team_alone(find_nonfinite, &r);
+    weft__team_alone(find_nonfinite, &r);
     session->executor.state.step++;
     return r.status;
 }

@@ -220,7 +220,7 @@ weft_status weft_team(int threads, int *team, weft_error *error)
     return WEFT_OK;
 }
 
-void team_alone(void (*run)(void *), void *data)
+void weft__team_alone(void (*run)(void *), void *data)
 {
 #pragma omp parallel num_threads(1)
     {

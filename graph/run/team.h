@@ -3,6 +3,6 @@
 #define WEFT_GRAPH_TEAM_H
 
 /* Calls run(data) in a parallel region of one thread, in which libraries create no threads. */
-void team_alone(void (*run)(void *), void *data);
+void weft__team_alone(void (*run)(void *), void *data);
 
 #endif

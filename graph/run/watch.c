@@ -37,7 +37,7 @@ static bool is_overwritten(const weft_plan *plan, uint32_t at, uint32_t id)
     return false;
 }
 
-bool watch_when(const weft_plan *plan, watch *w, weft_error *error)
+bool weft__watch_when(const weft_plan *plan, watch *w, weft_error *error)
 {
     const weft_graph *g = plan->graph;
     if (!w->id) {
@@ -48,7 +48,7 @@ bool watch_when(const weft_plan *plan, watch *w, weft_error *error)
     }
     const uint32_t node = writer_of(g, w->id);
     w->group = 0;
-    if (op_is_leaf(g->nodes[node].op)) return true;
+    if (weft__op_is_leaf(g->nodes[node].op)) return true;
     for (uint32_t group = 0; group < plan->n_groups; group++) {
         const plan_group *p = &plan->groups[group];
         for (uint32_t i = p->first_step; i < p->first_step + p->n_steps; i++) {
@@ -78,7 +78,7 @@ static bool fill_watch(watch *w, const weft_graph *g)
 {
     char where[256];
     const value_record *v = &g->values[w->id];
-    w->name = strdup(v->name ? v->name : graph_node_where(g, v->node, where, sizeof where));
+    w->name = strdup(v->name ? v->name : weft__graph_node_where(g, v->node, where, sizeof where));
     w->seen.name = w->name;
     w->seen.tensor = w->bound;
     if (!w->name || weft_layout_is_dense(v->type.shape, &v->layout)) return w->name;
@@ -88,7 +88,8 @@ static bool fill_watch(watch *w, const weft_graph *g)
     return w->copy;
 }
 
-weft_status watches_add(watches *all, const weft_plan *plan, const watch *w, weft_error *error)
+weft_status weft__watches_add(watches *all, const weft_plan *plan, const watch *w,
+                              weft_error *error)
 {
     watch new = *w;
     watch *list = realloc(all->list, (all->n + 1) * sizeof *list);
@@ -103,7 +104,7 @@ weft_status watches_add(watches *all, const weft_plan *plan, const watch *w, wef
     return WEFT_OK;
 }
 
-size_t watches_remove(watches *all, weft_value value)
+size_t weft__watches_remove(watches *all, weft_value value)
 {
     size_t left = 0;
     for (size_t i = 0; i < all->n; i++) {
@@ -118,9 +119,9 @@ size_t watches_remove(watches *all, weft_value value)
     return removed;
 }
 
-void watches_free(watches *all)
+void weft__watches_free(watches *all)
 {
-    watches_remove(all, WEFT_NO_VALUE);
+    weft__watches_remove(all, WEFT_NO_VALUE);
     free(all->list);
 }
 
@@ -134,7 +135,7 @@ static void copy_value(const executor *e, watch *w)
                       .n_in = 1,
                       .n_out = 1,
                       .run = (weft_run_state *)(uintptr_t)&e->state};
-    call_run(op, weft_op_kernel(op, weft_isa_best(), w->bound.dtype), &call);
+    weft__call_run(op, weft_op_kernel(op, weft_isa_best(), w->bound.dtype), &call);
 }
 
 /* Calls watch `i` and the following ones of the same group; *i becomes the next one. False if a
@@ -159,12 +160,12 @@ static weft_status cancel(executor *e, const watch *w, weft_error *error)
     e->end = 0;
     const weft_status status =
         weft_error_set(error, WEFT_CANCELLED, w->name, "its watch has ended the run");
-    exchanges_abandon(&e->exchanges, error);
+    weft__exchanges_abandon(&e->exchanges, error);
     return status;
 }
 
-weft_status watches_run(watches *all, executor *e, uint32_t until, int team, weft_profile *profile,
-                        weft_error *error)
+weft_status weft__watches_run(watches *all, executor *e, uint32_t until, int team,
+                              weft_profile *profile, weft_error *error)
 {
     const bool resumed = executor_paused(e);
     uint32_t at = resumed ? e->end : e->first;
@@ -176,9 +177,9 @@ weft_status watches_run(watches *all, executor *e, uint32_t until, int team, wef
     while (i < all->n && all->list[i].group <= until) {
         at = all->list[i].group;
         ran = true;
-        const weft_status status = executor_run(e, at, team, profile, error);
+        const weft_status status = weft__executor_run(e, at, team, profile, error);
         if (status != WEFT_OK) return status;
         if (!call_watches(all, e, &i)) return cancel(e, &all->list[i - 1], error);
     }
-    return !ran || at < until ? executor_run(e, until, team, profile, error) : WEFT_OK;
+    return !ran || at < until ? weft__executor_run(e, until, team, profile, error) : WEFT_OK;
 }

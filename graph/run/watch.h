@@ -25,16 +25,17 @@ typedef struct watches {
 
 /* Sets the group before which the watch of w->id is called. False, with the error, if at no time
  * the buffer holds what the value's node computed. */
-bool watch_when(const weft_plan *plan, watch *w, weft_error *error);
+bool weft__watch_when(const weft_plan *plan, watch *w, weft_error *error);
 /* Adds a watch whose id, group, bound, seen.value, callback and context are set. */
-weft_status watches_add(watches *all, const weft_plan *plan, const watch *w, weft_error *error);
+weft_status weft__watches_add(watches *all, const weft_plan *plan, const watch *w,
+                              weft_error *error);
 /* Removes the watches of a value, or of all values for WEFT_NO_VALUE; returns how many. */
-size_t watches_remove(watches *all, weft_value value);
-void watches_free(watches *all);
+size_t weft__watches_remove(watches *all, weft_value value);
+void weft__watches_free(watches *all);
 
-/* executor_run in several calls, with the callbacks in between. WEFT_CANCELLED if one returns
+/* weft__executor_run in several calls, with the callbacks in between. WEFT_CANCELLED if one returns
  * false. */
-weft_status watches_run(watches *all, executor *e, uint32_t until, int team, weft_profile *profile,
-                        weft_error *error);
+weft_status weft__watches_run(watches *all, executor *e, uint32_t until, int team,
+                              weft_profile *profile, weft_error *error);
 
 #endif

@@ -64,7 +64,7 @@ static double element(const weft_init *init, fans fan, uint64_t key, uint64_t i)
     }
 }
 
-part_runs part_runs_of(const weft_part *part, weft_shape shape)
+part_runs weft__part_runs_of(const weft_part *part, weft_shape shape)
 {
     part_runs runs = {1, weft_shape_numel(shape), 0, 0};
     if (!part || !part->whole) return runs;
@@ -75,7 +75,7 @@ part_runs part_runs_of(const weft_part *part, weft_shape shape)
                        part->first * inner};
 }
 
-weft_shape part_whole(const weft_part *part, weft_shape shape)
+weft_shape weft__part_whole(const weft_part *part, weft_shape shape)
 {
     if (part && part->whole) shape.dim[part->axis] = part->whole;
     return shape;
@@ -84,10 +84,10 @@ weft_shape part_whole(const weft_part *part, weft_shape shape)
 void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape,
                     const weft_part *part, uint64_t seed, const char *name, void *data)
 {
-    const part_runs runs = part_runs_of(part, shape);
+    const part_runs runs = weft__part_runs_of(part, shape);
     const int64_t n = weft_shape_numel(shape);
     uint64_t key = weft_hash_text(name) ^ (seed * 0x9E3779B97F4A7C15u);
-    const fans fan = fans_of(init->kind, part_whole(part, shape));
+    const fans fan = fans_of(init->kind, weft__part_whole(part, shape));
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = i / runs.length * runs.stride + runs.offset + i % runs.length;
         double x = element(init, fan, key, (uint64_t)at);

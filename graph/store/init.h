@@ -11,9 +11,9 @@
 typedef struct part_runs {
     int64_t rows, length, stride, offset;
 } part_runs;
-part_runs part_runs_of(const weft_part *part, weft_shape shape);
+part_runs weft__part_runs_of(const weft_part *part, weft_shape shape);
 /* The shape of the whole. */
-weft_shape part_whole(const weft_part *part, weft_shape shape);
+weft_shape weft__part_whole(const weft_part *part, weft_shape shape);
 
 /* Fills dense `data` of `shape` as `init` describes; `part` NULL: it is a whole. Random numbers
  * depend on `name`, the seed and the element of the whole. */

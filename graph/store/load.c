@@ -33,14 +33,14 @@ static weft_status merge(weft_params *params, weft_params *from, const char *pat
         weft_status status =
             weft_params_add(params, p->name, p->tensor.dtype, p->tensor.shape, NULL, error);
         if (status == WEFT_OK) continue;
-        params_truncate(params, before);
+        weft__params_truncate(params, before);
         return status;
     }
-    if (!params_reserve_metas(params, from->n_meta)) {
-        params_truncate(params, before);
+    if (!weft__params_reserve_metas(params, from->n_meta)) {
+        weft__params_truncate(params, before);
         return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
     }
-    params_move_metas(params, from);
+    weft__params_move_metas(params, from);
     for (size_t i = 0; i < from->n; i++) {
         weft_tensor to;
         weft_params_get(params, from->params[i].name, &to);
@@ -57,7 +57,7 @@ static weft_status read_some(const weft_safetensors *file, const char *path,
                              const weft_params_filter *filter, const weft_params *like,
                              weft_params *into, weft_error *error)
 {
-    weft_params *metas = safetensors_metadata(file);
+    weft_params *metas = weft__safetensors_metadata(file);
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < weft_safetensors_count(file); i++) {
         const weft_file_tensor *t = weft_safetensors_at(file, i);
@@ -65,16 +65,16 @@ static weft_status read_some(const weft_safetensors *file, const char *path,
         weft_dtype dtype = t->dtype;
         if (!params_selects(filter, t->name)) continue;
         if (like && weft_params_get(like, t->name, &old) && old.dtype == WEFT_BF16 &&
-            safetensors_dtype_find(t->stored)->dtype == WEFT_BF16)
+            weft__safetensors_dtype_find(t->stored)->dtype == WEFT_BF16)
             dtype = WEFT_BF16;
         if (dtype != WEFT_DTYPES)
             status = weft_params_add(into, t->name, dtype, t->shape, &to, error);
-        if (status == WEFT_OK) status = safetensors_read(file, t, dtype, to.data, error);
+        if (status == WEFT_OK) status = weft__safetensors_read(file, t, dtype, to.data, error);
     }
     if (status != WEFT_OK) return status;
-    if (!params_reserve_metas(into, metas->n_meta))
+    if (!weft__params_reserve_metas(into, metas->n_meta))
         return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
-    params_move_metas(into, metas);
+    weft__params_move_metas(into, metas);
     return WEFT_OK;
 }
 
@@ -153,7 +153,7 @@ static weft_status judge(const loading *l, weft_error *error)
     const bool missing = m->n_missing && !l->o->allow_missing;
     const bool unexpected = m->n_unexpected && !l->o->allow_unexpected;
     if (!missing && !unexpected) return WEFT_OK;
-    match_text(m, "tensors", text, sizeof text);
+    weft__match_text(m, "tensors", text, sizeof text);
     return weft_error_set(error, WEFT_BAD_FILE, l->path, "%s (weft_load_options.%s)", text,
                           missing ? "allow_missing" : "allow_unexpected");
 }
@@ -242,7 +242,7 @@ static weft_status read_file(loading *l, weft_error *error)
 {
     const weft_params_filter taken = {is_taken, l};
     const size_t before = l->params->n;
-    char *source = l->o->allow_missing ? NULL : params_copy_text(l->path);
+    char *source = l->o->allow_missing ? NULL : weft__params_copy_text(l->path);
     weft_status status;
     if (!l->o->allow_missing && !source) {
         status = weft_error_set(error, WEFT_NO_MEMORY, l->path, "no memory");
@@ -250,7 +250,7 @@ static weft_status read_file(loading *l, weft_error *error)
         status = replace(l->params, l->file, l->path, &taken, error);
     } else {
         status = read_some(l->file, l->path, &taken, NULL, l->params, error);
-        if (status != WEFT_OK) params_truncate(l->params, before);
+        if (status != WEFT_OK) weft__params_truncate(l->params, before);
     }
     free(status == WEFT_OK ? l->params->source : source);
     if (status == WEFT_OK) l->params->source = source;
@@ -260,13 +260,14 @@ static weft_status read_file(loading *l, weft_error *error)
 static weft_status compare_and_read(loading *l, weft_load_report *report, weft_error *error)
 {
     weft_status status = list_names(l, error);
-    if (status == WEFT_OK && !match_names(&l->match, l->wanted, l->n_wanted, l->found, l->n_found))
+    if (status == WEFT_OK &&
+        !weft__match_names(&l->match, l->wanted, l->n_wanted, l->found, l->n_found))
         status = weft_error_set(error, WEFT_NO_MEMORY, l->path, "no memory");
     if (status == WEFT_OK) status = fill_report(l, report, error);
     if (status == WEFT_OK) status = judge(l, error);
     if (status == WEFT_OK) status = check_types(l, error);
     if (status == WEFT_OK) status = read_file(l, error);
-    match_free(&l->match);
+    weft__match_free(&l->match);
     free(l->wanted);
     free(l->found);
     return status;
@@ -285,7 +286,7 @@ weft_status weft_params_load_with(weft_params *params, const char *path,
     if (options && options->graph && weft_graph_status(options->graph) != WEFT_OK)
         return weft_error_copy(error, weft_graph_error(options->graph));
     weft_safetensors *file;
-    weft_status status = safetensors_open(path, &file, error);
+    weft_status status = weft__safetensors_open(path, &file, error);
     if (status != WEFT_OK) return status;
     loading l = {.params = params, .path = path, .file = file, .o = options ? options : &strict};
     status = compare_and_read(&l, report, error);

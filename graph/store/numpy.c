@@ -158,7 +158,7 @@ static weft_status read_prefix(const array_source *from, uint32_t *length, uint6
     return WEFT_OK;
 }
 
-weft_status array_read_header(const array_source *from, array_header *h, weft_error *error)
+weft_status weft__array_read_header(const array_source *from, array_header *h, weft_error *error)
 {
     uint32_t length = 0;
     uint64_t used = 0;
@@ -237,8 +237,8 @@ static int64_t transposed(const weft_shape *shape, int64_t i)
     return at;
 }
 
-weft_status array_read_data(const array_source *from, const array_header *h, void *data,
-                            weft_error *error)
+weft_status weft__array_read_data(const array_source *from, const array_header *h, void *data,
+                                  weft_error *error)
 {
     enum { CHUNK = 512 };
     unsigned char chunk[8 * CHUNK], element[8];
@@ -260,19 +260,19 @@ weft_status array_read_data(const array_source *from, const array_header *h, voi
     return WEFT_OK;
 }
 
-weft_status array_read(weft_params *params, const char *name, const array_source *from,
-                       weft_error *error)
+weft_status weft__array_read(weft_params *params, const char *name, const array_source *from,
+                             weft_error *error)
 {
     array_header h;
     weft_tensor to;
-    weft_status status = array_read_header(from, &h, error);
+    weft_status status = weft__array_read_header(from, &h, error);
     if (status != WEFT_OK) return status;
     /* Read into separate memory first: a failure must not change the store. */
     void *data = malloc(weft_tensor_bytes(h.dtype, h.shape) + 1);
     if (!data)
         return weft_error_set(error, WEFT_NO_MEMORY, from->where, "no memory for %llu bytes",
                               (unsigned long long)h.data_bytes);
-    status = array_read_data(from, &h, data, error);
+    status = weft__array_read_data(from, &h, data, error);
     if (status == WEFT_OK) status = weft_params_add(params, name, h.dtype, h.shape, &to, error);
     if (status == WEFT_OK) memcpy(to.data, data, weft_tensor_bytes(h.dtype, h.shape));
     free(data);
@@ -294,19 +294,20 @@ weft_status weft_npy_load(weft_params *params, const char *name, const char *pat
     if (!params || !name || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npy_load",
                               "the store, the name or the path is NULL");
-    FILE *file = file_open_stdio(path);
+    FILE *file = weft__file_open_stdio(path);
     if (!file || fstat(fileno(file), &about) != 0) {
         const int was = errno;
         if (file) fclose(file);
-        return weft_error_set(error, file_status(was), path, "cannot be read: %s", file_error(was));
+        return weft_error_set(error, weft__file_status(was), path, "cannot be read: %s",
+                              weft__file_error(was));
     }
     const array_source from = {path, (uint64_t)about.st_size, read_file, file};
-    const weft_status status = array_read(params, name, &from, error);
+    const weft_status status = weft__array_read(params, name, &from, error);
     fclose(file);
     return status;
 }
 
-size_t array_make_header(const weft_tensor *tensor, char text[ARRAY_HEADER_BYTES])
+size_t weft__array_make_header(const weft_tensor *tensor, char text[ARRAY_HEADER_BYTES])
 {
     static const char *const descrs[] = {[WEFT_F32] = "f4",  [WEFT_F64] = "f8",  [WEFT_I32] = "i4",
                                          [WEFT_BOOL] = "b1", [WEFT_BF16] = "V2", [WEFT_U8] = "u1"};
@@ -334,10 +335,11 @@ weft_status weft_npy_save(const weft_tensor *tensor, const char *path, weft_erro
     if (!tensor || !path || (unsigned)tensor->dtype >= WEFT_DTYPES)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npy_save",
                               "the tensor or the path is NULL, or the dtype is invalid");
-    if (!file_begin(&file, path))
-        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
-    file_write(&file, header, array_make_header(tensor, header));
-    file_write(&file, tensor->data, weft_tensor_bytes(tensor->dtype, tensor->shape));
-    if (file_commit(&file)) return WEFT_OK;
-    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
+    if (!weft__file_begin(&file, path))
+        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s",
+                              weft__file_error(errno));
+    weft__file_write(&file, header, weft__array_make_header(tensor, header));
+    weft__file_write(&file, tensor->data, weft_tensor_bytes(tensor->dtype, tensor->shape));
+    if (weft__file_commit(&file)) return WEFT_OK;
+    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", weft__file_error(errno));
 }

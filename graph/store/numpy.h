@@ -24,16 +24,16 @@ typedef struct array_header {
 } array_header;
 
 /* Reads a header, and checks it against the bytes that follow. */
-weft_status array_read_header(const array_source *from, array_header *h, weft_error *error);
+weft_status weft__array_read_header(const array_source *from, array_header *h, weft_error *error);
 /* Reads the elements of an array into contiguous `data`. */
-weft_status array_read_data(const array_source *from, const array_header *h, void *data,
-                            weft_error *error);
+weft_status weft__array_read_data(const array_source *from, const array_header *h, void *data,
+                                  weft_error *error);
 /* Adds an array to a store as a tensor of that name. */
-weft_status array_read(weft_params *params, const char *name, const array_source *from,
-                       weft_error *error);
+weft_status weft__array_read(weft_params *params, const char *name, const array_source *from,
+                             weft_error *error);
 
 #define ARRAY_HEADER_BYTES 512 /* enough for every header that is written */
 /* Writes the header of a tensor to `text`; returns its bytes, a multiple of 64. */
-size_t array_make_header(const weft_tensor *tensor, char text[ARRAY_HEADER_BYTES]);
+size_t weft__array_make_header(const weft_tensor *tensor, char text[ARRAY_HEADER_BYTES]);
 
 #endif

@@ -62,7 +62,7 @@ static weft_status read_array(weft_params *params, const char *name, zip_t *arch
         return weft_error_set(error, WEFT_BAD_FILE, where, "cannot be read: %s",
                               zip_strerror(archive));
     const array_source from = {where, about.size, read_member, file};
-    const weft_status status = array_read(params, name ? name : own, &from, error);
+    const weft_status status = weft__array_read(params, name ? name : own, &from, error);
     zip_fclose(file);
     return status;
 }
@@ -89,10 +89,10 @@ static zip_t *open_archive(const char *path, weft_status *status, weft_error *er
 {
     int code = 0;
     zip_error_t about;
-    const int descriptor = file_open(path);
+    const int descriptor = weft__file_open(path);
     if (descriptor < 0) {
-        *status = weft_error_set(error, file_status(errno), path, "cannot be read: %s",
-                                 file_error(errno));
+        *status = weft_error_set(error, weft__file_status(errno), path, "cannot be read: %s",
+                                 weft__file_error(errno));
         return NULL;
     }
     zip_t *archive = zip_fdopen(descriptor, 0, &code);
@@ -152,7 +152,7 @@ weft_status weft_npz_load_array(weft_params *params, const char *name, const cha
 static bool add_array(zip_t *archive, const char *name, const weft_tensor *tensor)
 {
     char header[ARRAY_HEADER_BYTES], member[NAME_BYTES + SUFFIX_BYTES];
-    const size_t head = array_make_header(tensor, header);
+    const size_t head = weft__array_make_header(tensor, header);
     const size_t bytes = weft_tensor_bytes(tensor->dtype, tensor->shape);
     char *data = malloc(head + bytes);
     if (!data) return false;
@@ -206,19 +206,20 @@ static weft_status write_archive(zip_source_t *buffer, const char *path, weft_er
 {
     char chunk[4096];
     file_writer file;
-    if (!file_begin(&file, path))
-        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
+    if (!weft__file_begin(&file, path))
+        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s",
+                              weft__file_error(errno));
     bool good = zip_source_open(buffer) == 0;
     zip_int64_t n = 0;
     while (good && (n = zip_source_read(buffer, chunk, sizeof chunk)) > 0)
-        file_write(&file, chunk, (size_t)n);
+        weft__file_write(&file, chunk, (size_t)n);
     if (good) zip_source_close(buffer);
     if (!good || n < 0) {
-        file_abandon(&file);
+        weft__file_abandon(&file);
         return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the archive");
     }
-    if (file_commit(&file)) return WEFT_OK;
-    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
+    if (weft__file_commit(&file)) return WEFT_OK;
+    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", weft__file_error(errno));
 }
 
 weft_status weft_npz_save(const weft_params *params, const char *path,
@@ -239,8 +240,9 @@ weft_status weft_npz_save(const weft_params *params, const char *path,
     size_t members;
     weft_status status = make_archive(params, filter, buffer, &members, path, error);
     if (status == WEFT_OK && members) status = write_archive(buffer, path, error);
-    if (status == WEFT_OK && !members && !file_replace(path, no_members, sizeof no_members))
-        status = weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
+    if (status == WEFT_OK && !members && !weft__file_replace(path, no_members, sizeof no_members))
+        status =
+            weft_error_set(error, WEFT_IO, path, "cannot be written: %s", weft__file_error(errno));
     zip_source_free(buffer);
     return status;
 }

@@ -17,20 +17,20 @@ void weft_params_free(weft_params *params)
 {
     if (!params) return;
     for (size_t i = 0; i < params->n; i++) free(params->params[i].name);
-    arena_free(&params->data);
+    weft__arena_free(&params->data);
     for (size_t i = 0; i < params->n_meta; i++) {
         free(params->metas[i].key);
         free(params->metas[i].text);
     }
     free(params->params);
-    name_table_free(&params->names);
-    name_table_free(&params->keys);
+    weft__name_table_free(&params->names);
+    weft__name_table_free(&params->keys);
     free(params->metas);
     free(params->source);
     free(params);
 }
 
-char *params_copy_text(const char *text)
+char *weft__params_copy_text(const char *text)
 {
     size_t bytes = strlen(text) + 1;
     char *copy = malloc(bytes);
@@ -50,20 +50,20 @@ static void *grow_array(void *items, size_t stride, size_t *capacity, size_t wan
     return grown;
 }
 
-void params_truncate(weft_params *params, size_t n)
+void weft__params_truncate(weft_params *params, size_t n)
 {
     while (params->n > n) {
         param *p = &params->params[--params->n];
         free(p->name);
-        if (!p->shared) arena_truncate(&params->data, p->tensor.data);
+        if (!p->shared) weft__arena_truncate(&params->data, p->tensor.data);
     }
     /* There is room for them: there was for more. */
-    name_table_clear(&params->names);
+    weft__name_table_clear(&params->names);
     for (size_t i = 0; i < params->n; i++)
-        name_table_put(&params->names, params->params[i].name, i);
+        weft__name_table_put(&params->names, params->params[i].name, i);
 }
 
-void params_swap_tensors(weft_params *a, weft_params *b)
+void weft__params_swap_tensors(weft_params *a, weft_params *b)
 {
     const weft_params was = *a;
     a->params = b->params;
@@ -85,7 +85,7 @@ static bool grow(weft_params *params)
         grow_array(params->params, sizeof *params->params, &params->capacity, params->n + 1);
     if (!grown) return false;
     params->params = grown;
-    return name_table_reserve(&params->names, 1);
+    return weft__name_table_reserve(&params->names, 1);
 }
 
 /* ---- Tensors ---- */
@@ -113,14 +113,14 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
         return WEFT_OK;
     }
     size_t bytes = weft_tensor_bytes(dtype, shape);
-    char *copy = grow(params) ? params_copy_text(name) : NULL;
-    void *data = copy ? arena_alloc(&params->data, bytes) : NULL;
+    char *copy = grow(params) ? weft__params_copy_text(name) : NULL;
+    void *data = copy ? weft__arena_alloc(&params->data, bytes) : NULL;
     if (!data) {
         free(copy);
         return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
     }
     params->params[params->n] = (param){copy, weft_tensor_dense(data, dtype, shape), false};
-    name_table_put(&params->names, copy, params->n++);
+    weft__name_table_put(&params->names, copy, params->n++);
     if (tensor) *tensor = params->params[params->n - 1].tensor;
     return WEFT_OK;
 }
@@ -134,21 +134,21 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
     for (size_t i = 0; i < from->n; i++) {
         const char *name = from->params[i].name;
         bool there = weft_params_get(params, name, NULL);
-        char *copy = !there && grow(params) ? params_copy_text(name) : NULL;
+        char *copy = !there && grow(params) ? weft__params_copy_text(name) : NULL;
         if (!copy) {
-            params_truncate(params, before);
+            weft__params_truncate(params, before);
             return there ? weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in both stores")
                          : weft_error_set(error, WEFT_NO_MEMORY, name, "no memory");
         }
         params->params[params->n] = (param){copy, from->params[i].tensor, true};
-        name_table_put(&params->names, copy, params->n++);
+        weft__name_table_put(&params->names, copy, params->n++);
     }
     return WEFT_OK;
 }
 
 bool weft_params_get(const weft_params *params, const char *name, weft_tensor *tensor)
 {
-    const size_t *at = params && name ? name_table_find(&params->names, name) : NULL;
+    const size_t *at = params && name ? weft__name_table_find(&params->names, name) : NULL;
     if (at && tensor) *tensor = params->params[*at].tensor;
     return at != NULL;
 }
@@ -199,15 +199,15 @@ static weft_status check_states(const weft_params *params, const weft_value *sta
         wanted[n_wanted++] = name;
         if (has) found[n_found++] = name;
     }
-    const bool good = wanted && match_names(&lacks, wanted, n_wanted, found, n_found);
+    const bool good = wanted && weft__match_names(&lacks, wanted, n_wanted, found, n_found);
     weft_status status =
         good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "params", "no memory");
     if (good && lacks.n_missing) {
-        match_text(&lacks, "states", text, sizeof text);
+        weft__match_text(&lacks, "states", text, sizeof text);
         status = weft_error_set(error, WEFT_NOT_FOUND, params->source ? params->source : "params",
                                 "%s", text);
     }
-    if (good) match_free(&lacks);
+    if (good) weft__match_free(&lacks);
     free(wanted);
     return status;
 }
@@ -224,7 +224,7 @@ static weft_status add_states(weft_params *params, const weft_graph *graph,
         const weft_state_attr *attr = graph->nodes[weft_producer(graph, states[i])].attr;
         status = add_state(params, weft_name_of(graph, states[i]), attr, seed, error);
     }
-    if (status != WEFT_OK) params_truncate(params, before);
+    if (status != WEFT_OK) weft__params_truncate(params, before);
     free(states);
     return status;
 }
@@ -257,20 +257,20 @@ weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint6
 
 /* ---- Metadata ---- */
 
-bool params_reserve_metas(weft_params *params, size_t more)
+bool weft__params_reserve_metas(weft_params *params, size_t more)
 {
     size_t wanted = params->n_meta + more;
     meta *grown = grow_array(params->metas, sizeof *params->metas, &params->meta_capacity, wanted);
     if (!grown) return false;
     params->metas = grown;
-    return name_table_reserve(&params->keys, more);
+    return weft__name_table_reserve(&params->keys, more);
 }
 
-void params_move_metas(weft_params *to, weft_params *from)
+void weft__params_move_metas(weft_params *to, weft_params *from)
 {
     for (size_t i = 0; i < from->n_meta; i++) {
         meta *m = &from->metas[i];
-        const size_t at = *name_table_put(&to->keys, m->key, to->n_meta);
+        const size_t at = *weft__name_table_put(&to->keys, m->key, to->n_meta);
         meta *own = &to->metas[at];
         if (at == to->n_meta) {
             to->n_meta++;
@@ -287,30 +287,30 @@ void params_move_metas(weft_params *to, weft_params *from)
 weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text)
 {
     if (!params || !key || !text) return WEFT_BAD_ARGUMENT;
-    char *new_text = params_copy_text(text);
-    if (!new_text || !params_reserve_metas(params, 1)) {
+    char *new_text = weft__params_copy_text(text);
+    if (!new_text || !weft__params_reserve_metas(params, 1)) {
         free(new_text);
         return WEFT_NO_MEMORY;
     }
-    const size_t *at = name_table_find(&params->keys, key);
+    const size_t *at = weft__name_table_find(&params->keys, key);
     if (at) {
         free(params->metas[*at].text);
         params->metas[*at].text = new_text;
         return WEFT_OK;
     }
-    char *new_key = params_copy_text(key);
+    char *new_key = weft__params_copy_text(key);
     if (!new_key) {
         free(new_text);
         return WEFT_NO_MEMORY;
     }
     params->metas[params->n_meta] = (meta){new_key, new_text};
-    name_table_put(&params->keys, new_key, params->n_meta++);
+    weft__name_table_put(&params->keys, new_key, params->n_meta++);
     return WEFT_OK;
 }
 
 const char *weft_params_meta(const weft_params *params, const char *key)
 {
-    const size_t *at = params && key ? name_table_find(&params->keys, key) : NULL;
+    const size_t *at = params && key ? weft__name_table_find(&params->keys, key) : NULL;
     return at ? params->metas[*at].text : NULL;
 }
 

@@ -39,15 +39,15 @@ static inline size_t param_bytes(const param *p)
 }
 
 /* A copy of a text, which the caller frees; NULL when memory is out. */
-char *params_copy_text(const char *text);
+char *weft__params_copy_text(const char *text);
 /* Makes room for `more` entries of metadata; false when memory is out. */
-bool params_reserve_metas(weft_params *params, size_t more);
+bool weft__params_reserve_metas(weft_params *params, size_t more);
 /* Moves the metadata of one store into another, which must have room; entries of equal keys are
  * replaced. */
-void params_move_metas(weft_params *to, weft_params *from);
+void weft__params_move_metas(weft_params *to, weft_params *from);
 /* Exchanges the tensors of two stores, but not their metadata. */
-void params_swap_tensors(weft_params *a, weft_params *b);
+void weft__params_swap_tensors(weft_params *a, weft_params *b);
 /* Removes the tensors from position n on, to undo an addition that failed half-way. */
-void params_truncate(weft_params *params, size_t n);
+void weft__params_truncate(weft_params *params, size_t n);
 
 #endif

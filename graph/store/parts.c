@@ -21,7 +21,7 @@ static void copy_part(const weft_state_attr *a, const weft_part *part, weft_shap
                       char *whole, bool into)
 {
     const size_t each = weft_dtype_bytes(a->dtype);
-    const part_runs runs = part_runs_of(part, shape);
+    const part_runs runs = weft__part_runs_of(part, shape);
     const size_t bytes = (size_t)runs.length * each;
     for (int64_t i = 0; bytes && i < runs.rows; i++) {
         char *at = whole + (size_t)(i * runs.stride + runs.offset) * each;
@@ -41,7 +41,7 @@ static weft_status find_whole(const weft_params *whole, const char *name, const 
                               weft_tensor *t, weft_error *error)
 {
     char have[128], want[128];
-    const weft_shape shape = part_whole(&a->part, a->shape);
+    const weft_shape shape = weft__part_whole(&a->part, a->shape);
     *t = (weft_tensor){.data = NULL};
     if (!weft_params_get(whole, name, t) ||
         (t->dtype == a->dtype && weft_shape_equal(t->shape, shape)))
@@ -93,7 +93,7 @@ weft_status weft_params_keep_parts(weft_params *params, const weft_graph *graph,
     if (!own) return weft_error_set(error, WEFT_NO_MEMORY, "weft_params_keep_parts", "no memory");
     weft_status status = weft_params_take_parts(own, graph, params, error);
     if (status == WEFT_OK) status = copy_selected(own, params, also, error);
-    if (status == WEFT_OK) params_swap_tensors(params, own);
+    if (status == WEFT_OK) weft__params_swap_tensors(params, own);
     weft_params_free(own);
     return status;
 }
@@ -123,7 +123,7 @@ static weft_status prepare(joining *j, weft_params *whole, const weft_graph *gra
     for (size_t i = 0; i < graph->n_nodes; i++) {
         weft_tensor own;
         if (!state_at(graph, i, &name, &a)) continue;
-        const weft_shape shape = part_whole(&a->part, a->shape);
+        const weft_shape shape = weft__part_whole(&a->part, a->shape);
         if (!weft_params_get(params, name, &own))
             return weft_error_set(error, WEFT_NOT_FOUND, name, "is not in the store of the parts");
         if (own.dtype != a->dtype || !weft_shape_equal(own.shape, a->shape))

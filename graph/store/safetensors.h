@@ -15,21 +15,21 @@ typedef struct safetensors_dtype {
     weft_dtype dtype; /* WEFT_DTYPES: none */
 } safetensors_dtype;
 /* NULL if the format has no such dtype. */
-const safetensors_dtype *safetensors_dtype_find(const char *name);
+const safetensors_dtype *weft__safetensors_dtype_find(const char *name);
 /* The name of weft's dtype in files. */
-const char *safetensors_dtype_name(weft_dtype dtype);
+const char *weft__safetensors_dtype_name(weft_dtype dtype);
 
 /* weft_safetensors_open, with the status. *file is NULL on failure. */
-weft_status safetensors_open(const char *path, weft_safetensors **file, weft_error *error);
+weft_status weft__safetensors_open(const char *path, weft_safetensors **file, weft_error *error);
 /* weft_safetensors_read, as another dtype: BF16, which weft_safetensors_read makes f32, as it is.
  */
-weft_status safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
-                             weft_dtype dtype, void *data, weft_error *error);
+weft_status weft__safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
+                                   weft_dtype dtype, void *data, weft_error *error);
 /* weft_safetensors_write; tensors of dtype BF16 are named `half`, such as "F16", in the file. */
-weft_status safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
-                              const weft_params *metadata, weft_safetensors_data data,
-                              void *context, const char *half, weft_error *error);
+weft_status weft__safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
+                                    const weft_params *metadata, weft_safetensors_data data,
+                                    void *context, const char *half, weft_error *error);
 /* The metadata of an open file, in a store without tensors. */
-weft_params *safetensors_metadata(const weft_safetensors *file);
+weft_params *weft__safetensors_metadata(const weft_safetensors *file);
 
 #endif

@@ -37,14 +37,14 @@ static const safetensors_dtype dtypes[] = {
     {"F8_E5M2", 1, WEFT_DTYPES},
 };
 
-const safetensors_dtype *safetensors_dtype_find(const char *name)
+const safetensors_dtype *weft__safetensors_dtype_find(const char *name)
 {
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (!strcmp(dtypes[i].name, name)) return &dtypes[i];
     return NULL;
 }
 
-const char *safetensors_dtype_name(weft_dtype dtype)
+const char *weft__safetensors_dtype_name(weft_dtype dtype)
 {
     return dtypes[dtype].name;
 }
@@ -98,7 +98,7 @@ static weft_status not_json(reader *r, const char *at)
 static weft_status parse(reader *r, json_span text, cJSON **json)
 {
     json_failure why;
-    *json = json_parse(text.at, text.length, &why);
+    *json = weft__json_parse(text.at, text.length, &why);
     if (*json) return WEFT_OK;
     return why.no_memory ? no_memory(r) : not_json(r, text.at + why.position);
 }
@@ -138,7 +138,7 @@ static weft_status check_entry(reader *r, const cJSON *json, entry *e)
     if (!cJSON_IsObject(json)) return bad(r, name, "is not an object");
     if (!name[0]) return bad(r, "a tensor", "has no name");
     if (!cJSON_IsString(dtype)) return bad(r, name, "dtype is missing");
-    e->stored = safetensors_dtype_find(dtype->valuestring);
+    e->stored = weft__safetensors_dtype_find(dtype->valuestring);
     if (!e->stored) return bad(r, name, "its dtype is not supported");
     t->dtype = e->stored->dtype == WEFT_BF16 ? WEFT_F32 : e->stored->dtype;
     t->stored = e->stored->name;
@@ -213,7 +213,7 @@ static weft_status read_metadata(reader *r, json_span text)
     json_span key, value;
     if (*text.at != '{') return bad(r, "__metadata__", "is not an object");
     for (;;) {
-        json_step step = json_next(&members, &key, &value);
+        json_step step = weft__json_next(&members, &key, &value);
         if (step == JSON_MALFORMED) return not_json(r, members.rest.at);
         if (step == JSON_END) return WEFT_OK;
         weft_status status = read_meta(r, key, value);
@@ -227,7 +227,7 @@ static weft_status read_name(reader *r, json_span text, char **name)
     cJSON *json;
     weft_status status = parse(r, text, &json);
     if (status != WEFT_OK) return status;
-    *name = params_copy_text(json->valuestring);
+    *name = weft__params_copy_text(json->valuestring);
     cJSON_Delete(json);
     return *name ? WEFT_OK : no_memory(r);
 }
@@ -239,11 +239,11 @@ static weft_status read_header(reader *r, json_span text)
     json_span key, value;
     bool has_metadata = false;
     const char *first = text.at + strspn(text.at, " \t\n\r");
-    if (!text_is_utf8(text.at)) return bad(r, NULL, "the header is not UTF-8, as JSON is");
+    if (!weft__text_is_utf8(text.at)) return bad(r, NULL, "the header is not UTF-8, as JSON is");
     if (*first == '[' || *first == '"') return bad(r, NULL, "the header is not a JSON object");
     for (;;) {
         char *name = NULL;
-        json_step step = json_next(&members, &key, &value);
+        json_step step = weft__json_next(&members, &key, &value);
         if (step == JSON_MALFORMED) return not_json(r, members.rest.at);
         if (step == JSON_END) return WEFT_OK;
         weft_status status = read_name(r, key, &name);
@@ -334,21 +334,21 @@ static weft_status read_file(reader *r)
     return status;
 }
 
-weft_status safetensors_open(const char *path, weft_safetensors **file, weft_error *error)
+weft_status weft__safetensors_open(const char *path, weft_safetensors **file, weft_error *error)
 {
     *file = NULL;
     if (!path) return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors", "the path is NULL");
-    const int descriptor = file_open(path);
+    const int descriptor = weft__file_open(path);
     if (descriptor < 0)
-        return weft_error_set(error, file_status(errno), path, "cannot be opened: %s",
-                              file_error(errno));
+        return weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
+                              weft__file_error(errno));
     weft_safetensors *f = calloc(1, sizeof *f);
     if (!f) {
         close(descriptor);
         return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
     }
     f->descriptor = descriptor;
-    f->path = params_copy_text(path);
+    f->path = weft__params_copy_text(path);
     f->meta = weft_params_new();
     reader r = {.file = f, .path = path, .error = error};
     weft_status status = f->path && f->meta ? read_file(&r) : no_memory(&r);
@@ -363,7 +363,7 @@ weft_safetensors *weft_safetensors_open(const char *path, weft_error *error)
 {
     weft_error_clear(error);
     weft_safetensors *file;
-    safetensors_open(path, &file, error);
+    weft__safetensors_open(path, &file, error);
     return file;
 }
 
@@ -399,13 +399,13 @@ const weft_file_tensor *weft_safetensors_find(const weft_safetensors *file, cons
     return found ? &(*found)->tensor : NULL;
 }
 
-weft_params *safetensors_metadata(const weft_safetensors *file)
+weft_params *weft__safetensors_metadata(const weft_safetensors *file)
 {
     return file->meta;
 }
 
 /* Widens n numbers of 16 bits, which are the upper half of the memory of n floats, in place. */
-static void widen(float *data, size_t n, float (*number)(uint16_t bits))
+static void weft__widen(float *data, size_t n, float (*number)(uint16_t bits))
 {
     const char *from = (const char *)data + 2 * n;
     for (size_t i = 0; i < n; i++) {
@@ -415,8 +415,8 @@ static void widen(float *data, size_t n, float (*number)(uint16_t bits))
     }
 }
 
-weft_status safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
-                             weft_dtype dtype, void *data, weft_error *error)
+weft_status weft__safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
+                                   weft_dtype dtype, void *data, weft_error *error)
 {
     const entry *e = (const entry *)(const void *)tensor; /* its first field */
     const size_t bytes = (size_t)(e->end - e->begin), n = bytes / e->stored->bytes;
@@ -427,8 +427,8 @@ weft_status safetensors_read(const weft_safetensors *file, const weft_file_tenso
     if (!read_at(file->descriptor, (char *)data + (narrow ? bytes : 0), bytes,
                  file->data_begin + e->begin))
         return weft_error_set(error, WEFT_IO, file->path, "%s cannot be read", tensor->name);
-    if (narrow) widen(data, n, *e->stored->name == 'B' ? half_from_bf16 : half_from_f16);
-    normalise_bools(dtype, data, bytes);
+    if (narrow) weft__widen(data, n, *e->stored->name == 'B' ? half_from_bf16 : half_from_f16);
+    weft__normalise_bools(dtype, data, bytes);
     return WEFT_OK;
 }
 
@@ -439,5 +439,5 @@ weft_status weft_safetensors_read(const weft_safetensors *file, const weft_file_
     if (!file || !tensor)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors",
                               "the file or the tensor is NULL");
-    return safetensors_read(file, tensor, tensor->dtype, data, error);
+    return weft__safetensors_read(file, tensor, tensor->dtype, data, error);
 }

@@ -27,7 +27,7 @@ static size_t bytes_of(const weft_file_tensor *t)
 
 static bool describe(cJSON *root, const weft_file_tensor *t, const char *half, size_t begin)
 {
-    const char *dtype = t->dtype == WEFT_BF16 ? half : safetensors_dtype_name(t->dtype);
+    const char *dtype = t->dtype == WEFT_BF16 ? half : weft__safetensors_dtype_name(t->dtype);
     cJSON *entry = cJSON_AddObjectToObject(root, t->name);
     if (!entry || !cJSON_AddStringToObject(entry, "dtype", dtype)) return false;
     cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
@@ -54,7 +54,7 @@ static char *make_header(const contents *c)
         good = describe(root, &c->tensors[i], c->half, begin);
         begin += bytes_of(&c->tensors[i]);
     }
-    char *text = good ? json_print(root, false) : NULL;
+    char *text = good ? weft__json_print(root, false) : NULL;
     cJSON_Delete(root);
     return text;
 }
@@ -66,15 +66,15 @@ static weft_status write_contents(file_writer *file, const contents *c, const ch
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;
     unsigned char prefix[8];
     for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    file_write(file, prefix, sizeof prefix);
-    file_write(file, header, length);
-    file_write(file, "        ", padded - length);
+    weft__file_write(file, prefix, sizeof prefix);
+    weft__file_write(file, header, length);
+    weft__file_write(file, "        ", padded - length);
     for (size_t i = 0; i < c->n; i++) {
         weft_error problem = {0};
         const size_t bytes = bytes_of(&c->tensors[i]);
         const void *from = bytes ? data(context, i, &problem) : NULL;
         if (bytes && !from) return weft_error_copy(error, &problem);
-        file_write(file, from, bytes);
+        weft__file_write(file, from, bytes);
     }
     return WEFT_OK;
 }
@@ -93,7 +93,7 @@ static size_t names_bytes(const contents *c)
 static weft_status check_names(const contents *c, const char *path, weft_error *error)
 {
     for (size_t i = 0; i < c->n; i++)
-        if (!text_is_utf8(c->tensors[i].name))
+        if (!weft__text_is_utf8(c->tensors[i].name))
             return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
                                   "\"%s\" is not UTF-8, as the names of tensors in a file are",
                                   c->tensors[i].name);
@@ -121,20 +121,20 @@ weft_status weft_safetensors_write(const char *path, const weft_file_tensor *ten
                                    void *context, weft_error *error)
 {
     weft_error_clear(error);
-    return safetensors_write(path, tensors, n, metadata, data, context,
-                             safetensors_dtype_name(WEFT_BF16), error);
+    return weft__safetensors_write(path, tensors, n, metadata, data, context,
+                                   weft__safetensors_dtype_name(WEFT_BF16), error);
 }
 
-weft_status safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
-                              const weft_params *metadata, weft_safetensors_data data,
-                              void *context, const char *half, weft_error *error)
+weft_status weft__safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
+                                    const weft_params *metadata, weft_safetensors_data data,
+                                    void *context, const char *half, weft_error *error)
 {
     const contents c = {tensors, n, metadata, half};
     file_writer file;
     if (!path || !path[0] || (n && (!tensors || !data)))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "safetensors",
                               "writing needs a path, tensors and their data");
-    if (file_is_stream(path))
+    if (weft__file_is_stream(path))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
                               "is not a regular file: checkpoints are not written into folders, "
                               "pipes or devices");
@@ -148,16 +148,16 @@ weft_status safetensors_write(const char *path, const weft_file_tensor *tensors,
         cJSON_free(header);
         return status;
     }
-    bool good = file_begin(&file, path);
+    bool good = weft__file_begin(&file, path);
     if (good) {
         status = write_contents(&file, &c, header, data, context, error);
         if (status == WEFT_OK)
-            good = file_commit(&file);
+            good = weft__file_commit(&file);
         else
-            file_abandon(&file);
+            weft__file_abandon(&file);
     }
     int problem = errno;
     cJSON_free(header);
     if (good) return status;
-    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", file_error(problem));
+    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", weft__file_error(problem));
 }

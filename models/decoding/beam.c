@@ -76,8 +76,8 @@ static bool extend_rows(beam_search *b, int64_t sentence)
     for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++) {
         const sums open = b->open[row];
         if (!(open.penalised > -INFINITY)) continue;
-        if (!search_scan_row(s, row)) return false;
-        search_bar(s, row);
+        if (!weft__search_scan_row(s, row)) return false;
+        weft__search_bar(s, row);
         double threshold = min_sum(b);
         for (int64_t from = 0; from < s->vocab; from += BLOCK) {
             if (!(open.penalised + top_of_block(s, from / BLOCK) > threshold)) continue;
@@ -151,7 +151,7 @@ static void advance(beam_search *b, int64_t sentence)
 {
     search *s = &b->s;
     const weft_search_input *in = &s->inputs[sentence];
-    int64_t before = search_found(s, sentence), length = before + 1, filled = 0;
+    int64_t before = weft__search_found(s, sentence), length = before + 1, filled = 0;
     int64_t first = sentence * b->beams;
     for (int64_t row = first; row < first + b->beams; row++) b->next[row] = not_open;
     for (int64_t i = 0; i < b->n_best && filled < b->beams; i++) {
@@ -188,9 +188,9 @@ static bool run_beams(beam_search *b)
     for (int64_t row = 0; row < s->rows; row++)
         b->open[row] = row % b->beams ? not_open : (sums){0, 0};
     for (int64_t n_open = s->n; n_open > 0;) {
-        if (!search_step(s)) return false;
+        if (!weft__search_step(s)) return false;
         for (int64_t i = 0; i < s->n; i++) {
-            if (s->done[i] || search_found(s, i) < 0) continue;
+            if (s->done[i] || weft__search_found(s, i) < 0) continue;
             if (!extend_rows(b, i)) return false;
             advance(b, i);
             n_open -= s->done[i];
@@ -202,8 +202,8 @@ static bool run_beams(beam_search *b)
         s->result->first[i + 1] = s->result->first[i];
         for (int64_t k = 0; k < each; k++) {
             const finished *f = &b->ends[i * b->beams + k];
-            if (!search_add(s, i, b->tokens + (i * b->beams + k) * s->width, f->length, f->log_prob,
-                            f->score, f->ended))
+            if (!weft__search_add(s, i, b->tokens + (i * b->beams + k) * s->width, f->length,
+                                  f->log_prob, f->score, f->ended))
                 return false;
         }
     }
@@ -214,13 +214,13 @@ static bool make_beams(beam_search *b)
 {
     search *s = &b->s;
     size_t rows = (size_t)s->rows, n = (size_t)s->n, retained = n * (size_t)b->beams;
-    b->open = search_zeros(rows, sizeof *b->open);
-    b->next = search_zeros(rows, sizeof *b->next);
-    b->ends = search_zeros(retained, sizeof *b->ends);
-    b->tokens = search_zeros(retained * (size_t)s->width, sizeof *b->tokens);
-    b->n_ends = search_zeros(n, sizeof *b->n_ends);
-    b->n_ended = search_zeros(n, sizeof *b->n_ended);
-    b->best = search_zeros(2 * (size_t)b->beams, sizeof *b->best);
+    b->open = weft__search_zeros(rows, sizeof *b->open);
+    b->next = weft__search_zeros(rows, sizeof *b->next);
+    b->ends = weft__search_zeros(retained, sizeof *b->ends);
+    b->tokens = weft__search_zeros(retained * (size_t)s->width, sizeof *b->tokens);
+    b->n_ends = weft__search_zeros(n, sizeof *b->n_ends);
+    b->n_ended = weft__search_zeros(n, sizeof *b->n_ended);
+    b->best = weft__search_zeros(2 * (size_t)b->beams, sizeof *b->best);
     if (b->open && b->next && b->ends && b->tokens && b->n_ends && b->n_ended && b->best)
         return true;
     weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
@@ -233,12 +233,13 @@ weft_search_result *weft_search_beam(const weft_search_model *model,
 {
     weft_error_clear(error);
     if (options && options->found) {
-        search_refuse(error, "beam search has no `found`: its rows are reordered at each token");
+        weft__search_refuse(error,
+                            "beam search has no `found`: its rows are reordered at each token");
         return NULL;
     }
     beam_search b = {.beams = model ? model->beams : 0};
-    bool good =
-        search_begin(&b.s, model, inputs, n, options, error) && make_beams(&b) && run_beams(&b);
+    bool good = weft__search_begin(&b.s, model, inputs, n, options, error) && make_beams(&b) &&
+                run_beams(&b);
     free(b.open);
     free(b.next);
     free(b.ends);
@@ -246,5 +247,5 @@ weft_search_result *weft_search_beam(const weft_search_model *model,
     free(b.n_ends);
     free(b.n_ended);
     free(b.best);
-    return search_finish(&b.s, good);
+    return weft__search_finish(&b.s, good);
 }

@@ -17,19 +17,19 @@
 
 /* ---- Lengths ---- */
 
-int64_t decoder_keys_for(const weft_decoder *d, int64_t length)
+int64_t weft__decoder_keys_for(const weft_decoder *d, int64_t length)
 {
-    return text_bucket(MIN_KEYS, length, d->o.max_len);
+    return weft__text_bucket(MIN_KEYS, length, d->o.max_len);
 }
 
 static int64_t source_for(const weft_decoder *d, int64_t length)
 {
-    return d->has_source ? text_bucket(MIN_SOURCE, length, d->o.max_source_len) : 0;
+    return d->has_source ? weft__text_bucket(MIN_SOURCE, length, d->o.max_source_len) : 0;
 }
 
-int64_t decoder_sentences_for(const weft_decoder *d, int64_t n)
+int64_t weft__decoder_sentences_for(const weft_decoder *d, int64_t n)
 {
-    n = text_rows(n);
+    n = weft__text_rows(n);
     return d->has_steps && n < d->o.sentences ? n : d->o.sentences;
 }
 
@@ -97,16 +97,16 @@ static bool make(weft_decoder *d, const weft_params *params)
     }
     if (!d->store || !d->parents || !d->step_tokens || (d->has_source && !d->source) ||
         (!d->has_steps && (!d->tokens || !d->fed)))
-        return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+        return weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
     if (weft_params_share(d->store, params, &d->error) != WEFT_OK) return false;
     d->quantized = weft_params_are_quantized(d->store);
-    if (!decoder_check_params(d)) return false;
-    if (d->has_steps && d->config.model->prepare && !decoder_prepare(d)) return false;
+    if (!weft__decoder_check_params(d)) return false;
+    if (d->has_steps && d->config.model->prepare && !weft__decoder_prepare(d)) return false;
     decode_sizes first = {.source_len = source_for(d, 1),
-                          .key_len = decoder_keys_for(d, 1),
+                          .key_len = weft__decoder_keys_for(d, 1),
                           .sentences = d->o.sentences,
                           .beams = d->o.beams};
-    return decoder_plan(d, first) != NULL;
+    return weft__decoder_plan(d, first) != NULL;
 }
 
 weft_decoder *weft_decoder_new(const weft_model_config *config, const weft_params *params,
@@ -144,7 +144,7 @@ weft_decoder *weft_decoder_new(const weft_model_config *config, const weft_param
 void weft_decoder_free(weft_decoder *decoder)
 {
     if (!decoder) return;
-    plans_free(&decoder->plans);
+    weft__plans_free(&decoder->plans);
     weft_params_free(decoder->store);
     free(decoder->states);
     free(decoder->source);
@@ -165,7 +165,7 @@ weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder)
     info.has_steps = decoder->has_steps;
     info.position = decoder->position;
     info.plans = decoder->plans.count;
-    info.arena_bytes = plans_arena_bytes(&decoder->plans);
+    info.arena_bytes = weft__plans_arena_bytes(&decoder->plans);
     if (decoder->last) info.step = weft_plan_get_stats(decoder->last->plan.plan);
     info.state_bytes = info.step.state_bytes;
     return info;
@@ -220,10 +220,11 @@ weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sour
     d->source_len = source_for(d, (int64_t)longest);
     pad_sources(d, sources, lengths, n);
     if (!d->has_steps) return WEFT_OK;
-    int64_t sentences = decoder_sentences_for(d, n ? (int64_t)n : 1);
-    decode_plan *p = decoder_plan(
+    int64_t sentences = weft__decoder_sentences_for(d, n ? (int64_t)n : 1);
+    decode_plan *p = weft__decoder_plan(
         d, (decode_sizes){.source_len = d->source_len, .sentences = sentences, .beams = 1});
-    if (p && decoder_feed(d, p, p->source, d->source, sentences * d->source_len)) decoder_run(d, p);
+    if (p && weft__decoder_feed(d, p, p->source, d->source, sentences * d->source_len))
+        weft__decoder_run(d, p);
     return d->error.status;
 }
 

@@ -53,22 +53,23 @@ struct weft_decoder {
 /* ---- Sizes of plans (decoder.c) ---- */
 
 /* The number of positions that the plan for `length` positions attends to. */
-int64_t decoder_keys_for(const weft_decoder *d, int64_t length);
+int64_t weft__decoder_keys_for(const weft_decoder *d, int64_t length);
 /* The number of sentences of the plan for n sentences. Models without steps always run all. */
-int64_t decoder_sentences_for(const weft_decoder *d, int64_t n);
+int64_t weft__decoder_sentences_for(const weft_decoder *d, int64_t n);
 
 /* ---- Graphs and plans (decoder_plans.c) ---- */
 
 /* Each sets the decoder's error if it returns false or NULL. */
-bool decoder_fail(weft_decoder *d, weft_status status, const char *where, const char *message);
+bool weft__decoder_fail(weft_decoder *d, weft_status status, const char *where,
+                        const char *message);
 /* Fails if a parameter of the model is not in the store. */
-bool decoder_check_params(weft_decoder *d);
+bool weft__decoder_check_params(weft_decoder *d);
 /* Computes the states that depend on parameters only. */
-bool decoder_prepare(weft_decoder *d);
+bool weft__decoder_prepare(weft_decoder *d);
 /* The plan of these sizes with an open session. */
-decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes);
-bool decoder_feed(weft_decoder *d, decode_plan *p, weft_value input, const int32_t *data,
-                  int64_t n);
-bool decoder_run(weft_decoder *d, decode_plan *p);
+decode_plan *weft__decoder_plan(weft_decoder *d, decode_sizes sizes);
+bool weft__decoder_feed(weft_decoder *d, decode_plan *p, weft_value input, const int32_t *data,
+                        int64_t n);
+bool weft__decoder_run(weft_decoder *d, decode_plan *p);
 
 #endif

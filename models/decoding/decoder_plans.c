@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool decoder_fail(weft_decoder *d, weft_status status, const char *where, const char *message)
+bool weft__decoder_fail(weft_decoder *d, weft_status status, const char *where, const char *message)
 {
     weft_error_set(&d->error, status, where, "%s", message);
     return false;
@@ -32,12 +32,12 @@ static void declare_state(void *context, const weft_graph *g, weft_value state,
     for (size_t i = 0; i < d->n_states; i++)
         if (!strcmp(d->states[i].name, name)) return;
     if (strlen(name) >= sizeof d->states->name) {
-        decoder_fail(d, WEFT_TOO_LARGE, name, "the name of a decoding state is too long");
+        weft__decoder_fail(d, WEFT_TOO_LARGE, name, "the name of a decoding state is too long");
         return;
     }
     decode_state *grown = realloc(d->states, (d->n_states + 1) * sizeof *grown);
     if (!grown) {
-        decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+        weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
         return;
     }
     d->states = grown;
@@ -113,12 +113,12 @@ static bool has_params(weft_decoder *d, const weft_graph *g)
     bool good = true;
     const size_t n = weft_graph_params(g, NULL, 0);
     weft_value *values = calloc(n + 1, sizeof *values);
-    if (!values) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+    if (!values) return weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
     weft_graph_params(g, values, n);
     for (size_t i = 0; good && i < n; i++) {
         const char *name = weft_name_of(g, values[i]);
         if (!weft_params_get(d->store, name, NULL))
-            good = decoder_fail(d, WEFT_NOT_FOUND, name, "is not in the parameter store");
+            good = weft__decoder_fail(d, WEFT_NOT_FOUND, name, "is not in the parameter store");
     }
     free(values);
     return good;
@@ -129,7 +129,7 @@ static bool has_params(weft_decoder *d, const weft_graph *g)
 static bool make_plan(weft_decoder *d, decode_plan *p)
 {
     weft_graph *g = weft_graph_new();
-    if (!g) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a graph");
+    if (!g) return weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a graph");
     if (d->has_steps)
         build_steps(d, g, p);
     else
@@ -171,13 +171,13 @@ static decode_plan *find_plan(const weft_decoder *d, const decode_sizes *sizes)
     return NULL;
 }
 
-decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes)
+decode_plan *weft__decoder_plan(weft_decoder *d, decode_sizes sizes)
 {
     decode_plan *p = find_plan(d, &sizes);
     if (!p) {
         p = calloc(1, sizeof *p);
         if (!p) {
-            decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a plan");
+            weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a plan");
             return NULL;
         }
         p->sizes = sizes;
@@ -186,16 +186,16 @@ decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes)
             free(p);
             return NULL;
         }
-        plans_add(&d->plans, &p->plan);
+        weft__plans_add(&d->plans, &p->plan);
     }
-    return plans_open(&d->plans, &p->plan, &d->error) == WEFT_OK ? p : NULL;
+    return weft__plans_open(&d->plans, &p->plan, &d->error) == WEFT_OK ? p : NULL;
 }
 
-bool decoder_check_params(weft_decoder *d)
+bool weft__decoder_check_params(weft_decoder *d)
 {
     weft_graph *g = weft_graph_new();
     decode_plan p = {.sizes = {.source_len = d->has_source ? 1 : 0, .key_len = 1}};
-    if (!g) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+    if (!g) return weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
     build_whole(d, g, &p);
     weft_plan *plan = NULL;
     bool good = weft_graph_status(g) == WEFT_OK || copy_error(d, weft_graph_error(g));
@@ -209,24 +209,25 @@ bool decoder_check_params(weft_decoder *d)
     return good;
 }
 
-bool decoder_feed(weft_decoder *d, decode_plan *p, weft_value input, const int32_t *data, int64_t n)
+bool weft__decoder_feed(weft_decoder *d, decode_plan *p, weft_value input, const int32_t *data,
+                        int64_t n)
 {
-    return plan_feed(&p->plan, input, data, (size_t)n * sizeof *data, &d->error) == WEFT_OK;
+    return weft__plan_feed(&p->plan, input, data, (size_t)n * sizeof *data, &d->error) == WEFT_OK;
 }
 
-bool decoder_run(weft_decoder *d, decode_plan *p)
+bool weft__decoder_run(weft_decoder *d, decode_plan *p)
 {
-    return plan_run(&p->plan, &d->error) == WEFT_OK;
+    return weft__plan_run(&p->plan, &d->error) == WEFT_OK;
 }
 
-bool decoder_prepare(weft_decoder *d)
+bool weft__decoder_prepare(weft_decoder *d)
 {
     weft_graph *g = weft_graph_new();
     decode_plan p = {.sizes = {.sentences = 1}};
-    if (!g) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a graph");
+    if (!g) return weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a graph");
     build_steps(d, g, &p);
     const bool empty = !weft_is_value(p.updated) && weft_graph_status(g) == WEFT_OK;
     weft_graph_free(g);
-    decode_plan *made = empty ? NULL : decoder_plan(d, p.sizes);
-    return empty || (made && decoder_run(d, made));
+    decode_plan *made = empty ? NULL : weft__decoder_plan(d, p.sizes);
+    return empty || (made && weft__decoder_run(d, made));
 }

@@ -24,10 +24,10 @@ static bool feed_whole(weft_decoder *d, decode_plan *p, const int32_t *tokens)
         row[d->position] = tokens[i];
         for (int64_t j = 0; j < p->sizes.key_len; j++) to[j] = j <= d->position ? row[j] : 0;
     }
-    if (!decoder_feed(d, p, p->token, d->fed, rows * p->sizes.key_len)) return false;
+    if (!weft__decoder_feed(d, p, p->token, d->fed, rows * p->sizes.key_len)) return false;
     for (int64_t i = 0; i < rows; i++) d->fed[i] = (int32_t)(i * p->sizes.key_len + d->position);
-    if (!decoder_feed(d, p, p->position, d->fed, rows)) return false;
-    return !d->has_source || decoder_feed(d, p, p->source, d->source, rows * d->source_len);
+    if (!weft__decoder_feed(d, p, p->position, d->fed, rows)) return false;
+    return !d->has_source || weft__decoder_feed(d, p, p->source, d->source, rows * d->source_len);
 }
 
 /* Feeds tokens[rows of the plan][count] and d->parents. */
@@ -35,9 +35,9 @@ static bool feed_step(weft_decoder *d, decode_plan *p, const int32_t *tokens, in
 {
     int32_t position = (int32_t)d->position;
     int64_t rows = p->sizes.sentences * p->sizes.beams;
-    return decoder_feed(d, p, p->token, tokens, rows * count) &&
-           decoder_feed(d, p, p->position, &position, 1) &&
-           decoder_feed(d, p, p->parents, d->parents, rows);
+    return weft__decoder_feed(d, p, p->token, tokens, rows * count) &&
+           weft__decoder_feed(d, p, p->position, &position, 1) &&
+           weft__decoder_feed(d, p, p->parents, d->parents, rows);
 }
 
 /* Sets d->parents for a narrow plan, whose rows continue themselves. */
@@ -106,12 +106,13 @@ static weft_status step(weft_decoder *d, const int32_t *tokens, const int32_t *p
 {
     if (!has_room(d, tokens, 1) || !set_parents(d, parents)) return d->error.status;
     narrow = narrow && d->narrow && same_tokens(d, tokens);
-    decode_plan *p = decoder_plan(d, (decode_sizes){.source_len = d->source_len,
-                                                    .key_len = decoder_keys_for(d, d->position + 1),
-                                                    .sentences = decoder_sentences_for(d, d->live),
-                                                    .beams = narrow ? 1 : d->o.beams});
+    decode_plan *p =
+        weft__decoder_plan(d, (decode_sizes){.source_len = d->source_len,
+                                             .key_len = weft__decoder_keys_for(d, d->position + 1),
+                                             .sentences = weft__decoder_sentences_for(d, d->live),
+                                             .beams = narrow ? 1 : d->o.beams});
     if (!p || !(d->has_steps ? feed_tokens(d, p, tokens) : feed_whole(d, p, tokens)) ||
-        !decoder_run(d, p))
+        !weft__decoder_run(d, p))
         return d->error.status;
     d->last = p;
     d->narrow = narrow;
@@ -128,19 +129,19 @@ weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens, cons
 static bool read_chunk(weft_decoder *d, const int32_t *tokens, size_t length, size_t at,
                        int64_t count)
 {
-    const int64_t sentences = decoder_sentences_for(d, d->live);
+    const int64_t sentences = weft__decoder_sentences_for(d, d->live);
     int32_t *chunk = calloc((size_t)(sentences * count), sizeof *chunk);
-    if (!chunk) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+    if (!chunk) return weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
     for (int64_t i = 0; i < d->live; i++)
         memcpy(chunk + i * count, tokens + (size_t)i * length + at, (size_t)count * sizeof *chunk);
     continue_themselves(d);
-    decode_plan *p =
-        decoder_plan(d, (decode_sizes){.source_len = d->source_len,
-                                       .key_len = decoder_keys_for(d, d->position + count),
-                                       .sentences = sentences,
-                                       .beams = 1,
-                                       .reads = count});
-    bool good = p && feed_step(d, p, chunk, count) && decoder_run(d, p);
+    decode_plan *p = weft__decoder_plan(
+        d, (decode_sizes){.source_len = d->source_len,
+                          .key_len = weft__decoder_keys_for(d, d->position + count),
+                          .sentences = sentences,
+                          .beams = 1,
+                          .reads = count});
+    bool good = p && feed_step(d, p, chunk, count) && weft__decoder_run(d, p);
     free(chunk);
     if (good) d->position += count;
     return good;
@@ -199,8 +200,8 @@ static weft_status copy_error(const weft_decoder *d, weft_error *error)
                           "%s", d->error.message);
 }
 
-static weft_status search_step(void *context, const int32_t *tokens, const int32_t *parents,
-                               weft_tensor *log_probs, weft_error *error)
+static weft_status weft__search_step(void *context, const int32_t *tokens, const int32_t *parents,
+                                     weft_tensor *log_probs, weft_error *error)
 {
     weft_decoder *d = context;
     if (step(d, tokens, parents, true) == WEFT_OK && weft_decoder_log_probs(d, log_probs))
@@ -224,7 +225,7 @@ static weft_status search_read(void *context, const int32_t *tokens, size_t leng
 
 weft_search_model weft_decoder_search_model(weft_decoder *decoder)
 {
-    weft_search_model model = {.step = search_step, .read = search_read, .context = decoder};
+    weft_search_model model = {.step = weft__search_step, .read = search_read, .context = decoder};
     if (!decoder) return model;
     if (decoder->has_steps) model.retain = search_retain;
     model.sentences = decoder->o.sentences;

@@ -69,7 +69,7 @@ static int64_t draw(const search *s, int64_t row, int32_t *ids, double *probs)
 {
     size_t n = weft_sample_candidates(s->log_probs, (size_t)s->vocab, s->o->temperature,
                                       s->o->top_k, s->o->top_p, ids, probs);
-    double u = uniform(s, row, search_found(s, row / s->model->beams)), sum = 0;
+    double u = uniform(s, row, weft__search_found(s, row / s->model->beams)), sum = 0;
     for (size_t i = 0; i < n; i++) {
         sum += probs[i];
         if (u < sum) return ids[i];
@@ -100,7 +100,7 @@ static bool choose(row_search *r, int64_t row)
 {
     search *s = &r->s;
     row_state *q = &r->rows[row];
-    if (!search_read_row(s, row)) return false;
+    if (!weft__search_read_row(s, row)) return false;
     int64_t token = r->samples ? draw(s, row, r->ids, r->probs) : argmax(s->log_probs, s->vocab);
     if (token < 0) {
         q->over = true;
@@ -122,9 +122,9 @@ static bool run_rows(row_search *r)
 {
     search *s = &r->s;
     for (int64_t n_open = s->n; n_open > 0;) {
-        if (!search_step(s)) return false;
+        if (!weft__search_step(s)) return false;
         for (int64_t i = 0; i < s->n; i++) {
-            if (s->done[i] || search_found(s, i) < 0) continue;
+            if (s->done[i] || weft__search_found(s, i) < 0) continue;
             bool open = false;
             for (int64_t row = i * s->model->beams; row < i * s->model->beams + r->each; row++) {
                 if (!r->rows[row].over && !choose(r, row)) return false;
@@ -142,7 +142,7 @@ static bool run_rows(row_search *r)
             double penalty = weft_length_penalty_value(s->o->penalty, s->o->alpha,
                                                        (size_t)(q->length + q->ended));
             const int32_t *tokens = s->sequences + row * s->width + s->inputs[i].prefix_len;
-            if (!search_add(s, i, tokens, q->length, q->log_prob, q->sum / penalty, q->ended))
+            if (!weft__search_add(s, i, tokens, q->length, q->log_prob, q->sum / penalty, q->ended))
                 return false;
         }
     }
@@ -155,12 +155,12 @@ static weft_search_result *search_rows(const weft_search_model *model,
                                        weft_error *error)
 {
     row_search r = {.samples = samples};
-    bool good = search_begin(&r.s, model, inputs, n, o, error);
+    bool good = weft__search_begin(&r.s, model, inputs, n, o, error);
     if (good) {
         r.each = samples ? r.s.o->nbest : 1;
-        r.rows = search_zeros((size_t)r.s.rows, sizeof *r.rows);
-        r.ids = search_zeros((size_t)r.s.vocab, sizeof *r.ids);
-        r.probs = search_zeros((size_t)r.s.vocab, sizeof *r.probs);
+        r.rows = weft__search_zeros((size_t)r.s.rows, sizeof *r.rows);
+        r.ids = weft__search_zeros((size_t)r.s.vocab, sizeof *r.ids);
+        r.probs = weft__search_zeros((size_t)r.s.vocab, sizeof *r.probs);
         good = r.rows && r.ids && r.probs;
         if (!good) weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
     }
@@ -168,7 +168,7 @@ static weft_search_result *search_rows(const weft_search_model *model,
     free(r.rows);
     free(r.ids);
     free(r.probs);
-    return search_finish(&r.s, good);
+    return weft__search_finish(&r.s, good);
 }
 
 weft_search_result *weft_search_greedy(const weft_search_model *model,
@@ -186,7 +186,7 @@ weft_search_result *weft_search_sample(const weft_search_model *model,
     weft_error_clear(error);
     if (options && (!(options->temperature >= 0) || !isfinite(options->temperature) ||
                     !(options->top_p >= 0) || options->top_p > 1 || options->top_k < 0)) {
-        search_refuse(
+        weft__search_refuse(
             error, "sampling needs a temperature above 0, top_p in (0, 1] and top_k of 0 or more");
         return NULL;
     }

@@ -184,16 +184,17 @@ static size_t cut_windows(const weft_scorer *s, const weft_scorer_row *rows, siz
 {
     const size_t inputs = inputs_of(&rows[row]), prefix = prefix_of(s);
     const size_t context = (size_t)s->o.context;
-    int64_t source_len = s->has_source ? text_bucket(MIN_LENGTH, (int64_t)rows[row].source_len,
-                                                     s->traits.max_positions)
-                                       : 0;
+    int64_t source_len =
+        s->has_source
+            ? weft__text_bucket(MIN_LENGTH, (int64_t)rows[row].source_len, s->traits.max_positions)
+            : 0;
     size_t n = 0;
     for (size_t done = 0; done < inputs; n++) {
         size_t skip = done ? prefix - 1 : 0, first = done - skip;
         size_t count = inputs - first < context ? inputs - first : context;
         windows[n] =
             (window){row,  first,      count,
-                     skip, source_len, text_bucket(MIN_LENGTH, (int64_t)count, s->o.context)};
+                     skip, source_len, weft__text_bucket(MIN_LENGTH, (int64_t)count, s->o.context)};
         done = first + count;
     }
     return n;
@@ -299,7 +300,7 @@ static bool run_pass(weft_scorer *s, const weft_scorer_row *rows, const window *
 {
     int64_t min_rows = (MIN_POSITIONS + windows->target_len - 1) / windows->target_len;
     weft_build_options options = {
-        .shape = {text_rows((int64_t)n), windows->source_len, windows->target_len},
+        .shape = {weft__text_rows((int64_t)n), windows->source_len, windows->target_len},
         .expose_weights = s->o.weights,
         .layer = s->o.layer};
     weft_batch_shape *z = &options.shape;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool search_refuse(weft_error *error, const char *message)
+bool weft__search_refuse(weft_error *error, const char *message)
 {
     weft_error_set(error, WEFT_BAD_ARGUMENT, "search", "%s", message);
     return false;
@@ -42,17 +42,19 @@ static bool check(const weft_search_model *model, const weft_search_input *input
                   const weft_search_options *o, weft_error *error)
 {
     if (!model || !model->step || (n && !inputs))
-        return search_refuse(error, "the model or the inputs are NULL");
+        return weft__search_refuse(error, "the model or the inputs are NULL");
     if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 || model->max_len < 1 ||
         n > (size_t)model->sentences)
-        return search_refuse(error, "needs at least one sentence, beam, id and position, and no "
-                                    "more inputs than sentences");
+        return weft__search_refuse(error,
+                                   "needs at least one sentence, beam, id and position, and no "
+                                   "more inputs than sentences");
     if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab || (o->n_banned && !o->banned))
-        return search_refuse(error, "eos is outside the vocabulary, or the banned ids are NULL");
+        return weft__search_refuse(error,
+                                   "eos is outside the vocabulary, or the banned ids are NULL");
     if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || o->nbest > model->beams)
-        return search_refuse(
+        return weft__search_refuse(
             error, "min_len, no_repeat_ngram or nbest is negative, or nbest exceeds the beams");
-    if (!isfinite(o->alpha)) return search_refuse(error, "alpha is not finite");
+    if (!isfinite(o->alpha)) return weft__search_refuse(error, "alpha is not finite");
     if (!(o->repetition_penalty > 0) || !isfinite(o->repetition_penalty)) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
                        "the repetition penalty must be finite and above 0, got %g",
@@ -61,15 +63,15 @@ static bool check(const weft_search_model *model, const weft_search_input *input
     }
     for (size_t i = 0; i < o->n_banned; i++)
         if (o->banned[i] < 0 || o->banned[i] >= model->vocab)
-            return search_refuse(error, "a banned id is outside the vocabulary");
+            return weft__search_refuse(error, "a banned id is outside the vocabulary");
     for (size_t i = 0; i < n; i++) {
         const weft_search_input *in = &inputs[i];
         if (!in->prefix || !in->prefix_len || in->max_len < 1)
-            return search_refuse(
+            return weft__search_refuse(
                 error, "an input needs a prefix of at least one token, and max_len of at least 1");
         for (size_t k = 0; k < in->prefix_len; k++)
             if (in->prefix[k] < 0 || in->prefix[k] >= model->vocab)
-                return search_refuse(error, "a token of a prefix is outside the vocabulary");
+                return weft__search_refuse(error, "a token of a prefix is outside the vocabulary");
         if (in->prefix_len > (size_t)model->max_len ||
             in->max_len - 1 > model->max_len - (int64_t)in->prefix_len) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
@@ -82,7 +84,7 @@ static bool check(const weft_search_model *model, const weft_search_input *input
     return true;
 }
 
-void *search_zeros(size_t count, size_t size)
+void *weft__search_zeros(size_t count, size_t size)
 {
     return calloc(count ? count : 1, size);
 }
@@ -134,7 +136,7 @@ static bool read_prefixes(search *s)
         if (s->inputs[i].prefix_len <= length) length = s->inputs[i].prefix_len - 1;
     if (!length || !s->model->read) return true;
     if (!retain_open(s)) return false;
-    int32_t *tokens = search_zeros((size_t)s->n_slots * length, sizeof *tokens);
+    int32_t *tokens = weft__search_zeros((size_t)s->n_slots * length, sizeof *tokens);
     if (!tokens) {
         weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
@@ -172,8 +174,8 @@ static bool set_sizes(search *s)
     return false;
 }
 
-bool search_begin(search *s, const weft_search_model *model, const weft_search_input *inputs,
-                  size_t n, const weft_search_options *options, weft_error *error)
+bool weft__search_begin(search *s, const weft_search_model *model, const weft_search_input *inputs,
+                        size_t n, const weft_search_options *options, weft_error *error)
 {
     *s = (search){.model = model, .inputs = inputs, .error = error};
     if (!fill_options(s, options, error)) return false;
@@ -183,23 +185,23 @@ bool search_begin(search *s, const weft_search_model *model, const weft_search_i
     if (!set_sizes(s)) return false;
     size_t rows = (size_t)s->rows, vocab = (size_t)s->vocab, cells = rows * (size_t)s->width;
     size_t each = (size_t)o->nbest;
-    s->sequences = search_zeros(cells, sizeof *s->sequences);
-    s->spare = search_zeros(cells, sizeof *s->spare);
-    s->parents = search_zeros(rows, sizeof *s->parents);
-    s->fed = search_zeros(2 * rows, sizeof *s->fed);
-    s->slot = search_zeros(n, sizeof *s->slot);
-    s->in_slot = search_zeros((size_t)model->sentences, sizeof *s->in_slot);
-    s->retained = search_zeros((size_t)model->sentences, sizeof *s->retained);
-    s->done = search_zeros(n, sizeof *s->done);
-    s->banned = search_zeros(vocab, 1);
-    s->barred = search_zeros(vocab, 1);
-    s->held = search_zeros(vocab, 1);
-    s->log_probs = search_zeros(vocab, sizeof *s->log_probs);
-    s->top = search_zeros(vocab / BLOCK + 1, sizeof *s->top);
-    s->result = search_zeros(1, sizeof *s->result);
+    s->sequences = weft__search_zeros(cells, sizeof *s->sequences);
+    s->spare = weft__search_zeros(cells, sizeof *s->spare);
+    s->parents = weft__search_zeros(rows, sizeof *s->parents);
+    s->fed = weft__search_zeros(2 * rows, sizeof *s->fed);
+    s->slot = weft__search_zeros(n, sizeof *s->slot);
+    s->in_slot = weft__search_zeros((size_t)model->sentences, sizeof *s->in_slot);
+    s->retained = weft__search_zeros((size_t)model->sentences, sizeof *s->retained);
+    s->done = weft__search_zeros(n, sizeof *s->done);
+    s->banned = weft__search_zeros(vocab, 1);
+    s->barred = weft__search_zeros(vocab, 1);
+    s->held = weft__search_zeros(vocab, 1);
+    s->log_probs = weft__search_zeros(vocab, sizeof *s->log_probs);
+    s->top = weft__search_zeros(vocab / BLOCK + 1, sizeof *s->top);
+    s->result = weft__search_zeros(1, sizeof *s->result);
     if (s->result) {
-        s->result->first = search_zeros(n + 1, sizeof *s->result->first);
-        s->result->hypotheses = search_zeros(n * each, sizeof *s->result->hypotheses);
+        s->result->first = weft__search_zeros(n + 1, sizeof *s->result->first);
+        s->result->hypotheses = weft__search_zeros(n * each, sizeof *s->result->hypotheses);
     }
     if (!s->sequences || !s->spare || !s->parents || !s->fed || !s->slot || !s->in_slot ||
         !s->retained || !s->done || !s->banned || !s->barred || !s->held || !s->log_probs ||
@@ -219,7 +221,7 @@ bool search_begin(search *s, const weft_search_model *model, const weft_search_i
     return read_prefixes(s);
 }
 
-bool search_step(search *s)
+bool weft__search_step(search *s)
 {
     if (!retain_open(s)) return false;
     const int64_t beams = s->model->beams, rows = s->n_slots * beams;
@@ -236,13 +238,13 @@ bool search_step(search *s)
     if (!weft_dtype_is_float(t->dtype) || t->shape.rank != 2 ||
         (t->shape.dim[0] != rows && t->shape.dim[0] != s->n_slots) || t->shape.dim[1] != s->vocab ||
         t->stride[1] != 1)
-        return search_refuse(s->error, "a step must return log probabilities [rows, vocab]");
+        return weft__search_refuse(s->error, "a step must return log probabilities [rows, vocab]");
     for (int64_t row = 0; row < s->rows; row++) s->parents[row] = (int32_t)row;
     s->position++;
     return true;
 }
 
-int64_t search_found(const search *s, int64_t sentence)
+int64_t weft__search_found(const search *s, int64_t sentence)
 {
     return s->position - (int64_t)s->inputs[sentence].prefix_len;
 }
@@ -265,12 +267,12 @@ static void mark_held(search *s, int64_t row)
     for (int64_t i = 0; i < s->position; i++) s->held[x[i]] = 1;
 }
 
-void search_bar(search *s, int64_t row)
+void weft__search_bar(search *s, int64_t row)
 {
     memcpy(s->barred, s->banned, (size_t)s->vocab);
     bar_repeats(s, row);
     if (s->o->repetition_penalty != 1) mark_held(s, row);
-    if (s->o->eos >= 0 && search_found(s, row / s->model->beams) < s->o->min_len)
+    if (s->o->eos >= 0 && weft__search_found(s, row / s->model->beams) < s->o->min_len)
         s->barred[s->o->eos] = 1;
 }
 
@@ -304,7 +306,7 @@ void search_bar(search *s, int64_t row)
 DEFINE_TOP(float, int32_t)
 DEFINE_TOP(double, int64_t)
 
-bool search_scan_row(search *s, int64_t row)
+bool weft__search_scan_row(search *s, int64_t row)
 {
     const int64_t sentence = row / s->model->beams, first = search_log_row(s, row);
     const float *narrow = (const float *)s->logs.data + first;
@@ -322,15 +324,15 @@ bool search_scan_row(search *s, int64_t row)
     weft_error_set(s->error, WEFT_BAD_ARGUMENT, "search",
                    "sentence %lld, token %lld: the log probability of id %lld is %g; the model is "
                    "damaged or diverged in training",
-                   (long long)sentence, (long long)search_found(s, sentence), (long long)bad,
+                   (long long)sentence, (long long)weft__search_found(s, sentence), (long long)bad,
                    search_log_prob(s, row, bad));
     return false;
 }
 
-bool search_read_row(search *s, int64_t row)
+bool weft__search_read_row(search *s, int64_t row)
 {
-    if (!search_scan_row(s, row)) return false;
-    search_bar(s, row);
+    if (!weft__search_scan_row(s, row)) return false;
+    weft__search_bar(s, row);
     for (int64_t i = 0; i < s->vocab; i++)
         s->log_probs[i] =
             s->barred[i] ? -INFINITY : search_penalised(s, search_log_prob(s, row, i), i);
@@ -344,11 +346,11 @@ double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size
     return pow(x, alpha);
 }
 
-bool search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length, double log_prob,
-                double score, bool ended)
+bool weft__search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length,
+                      double log_prob, double score, bool ended)
 {
     weft_search_result *r = s->result;
-    int32_t *copy = search_zeros((size_t)length, sizeof *copy);
+    int32_t *copy = weft__search_zeros((size_t)length, sizeof *copy);
     if (!copy) {
         weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
@@ -369,7 +371,7 @@ void weft_search_result_free(weft_search_result *result)
     free(result);
 }
 
-weft_search_result *search_finish(search *s, bool good)
+weft_search_result *weft__search_finish(search *s, bool good)
 {
     weft_search_result *result = s->result;
     search_end(s);

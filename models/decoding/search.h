@@ -39,31 +39,31 @@ typedef struct search {
 } search;
 
 /* Sets an error about the arguments; returns false. */
-bool search_refuse(weft_error *error, const char *message);
+bool weft__search_refuse(weft_error *error, const char *message);
 /* calloc, of one element at least. */
-void *search_zeros(size_t count, size_t size);
+void *weft__search_zeros(size_t count, size_t size);
 /* Checks options and inputs, allocates, and reads the tokens that every prefix has before its last.
- * False after an error. Call search_finish in either case. */
-bool search_begin(search *s, const weft_search_model *model, const weft_search_input *inputs,
-                  size_t n, const weft_search_options *options, weft_error *error);
+ * False after an error. Call weft__search_finish in either case. */
+bool weft__search_begin(search *s, const weft_search_model *model, const weft_search_input *inputs,
+                        size_t n, const weft_search_options *options, weft_error *error);
 /* Steps the model with the tokens of all rows at the current position; idle rows read token 0. */
-bool search_step(search *s);
+bool weft__search_step(search *s);
 /* The number of new tokens that a sentence has before the one that the last step predicts. Below 0:
  * the next token is in the prefix. */
-int64_t search_found(const search *s, int64_t sentence);
+int64_t weft__search_found(const search *s, int64_t sentence);
 /* Marks in s->barred the tokens that the row may not choose. */
-void search_bar(search *s, int64_t row);
+void weft__search_bar(search *s, int64_t row);
 /* Finds the maximum of each block of the row's log probabilities, into s->top. False if one is NaN
  * or too large for a probability. */
-bool search_scan_row(search *s, int64_t row);
+bool weft__search_scan_row(search *s, int64_t row);
 /* Writes the row's penalised log probabilities into s->log_probs, -inf where barred. */
-bool search_read_row(search *s, int64_t row);
+bool weft__search_read_row(search *s, int64_t row);
 /* Appends a hypothesis, with a copy of the tokens, to the result. Call in the order of sentences.
  */
-bool search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length, double log_prob,
-                double score, bool ended);
+bool weft__search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length,
+                      double log_prob, double score, bool ended);
 /* Frees the search. Returns the result if `good`, else frees it and returns NULL. */
-weft_search_result *search_finish(search *s, bool good);
+weft_search_result *weft__search_finish(search *s, bool good);
 
 /* Where the log probabilities of a row begin, in elements. */
 static inline int64_t search_log_row(const search *s, int64_t row)

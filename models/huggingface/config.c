@@ -68,7 +68,8 @@ static bool is_known(const hf_architecture *a, const char *in, const char *name)
     for (int t = 0; t < HF_TABLES && a->keys[t]; t++)
         for (const hf_key *row = a->keys[t]; row->key; row++)
             if (is_key(row, in, name)) return true;
-    return hf_is_one_of(hf_inert, name) || (a->inert && hf_is_one_of(a->inert, name));
+    return weft__hf_is_one_of(weft__hf_inert, name) ||
+           (a->inert && weft__hf_is_one_of(a->inert, name));
 }
 
 /* ---- Values ---- */
@@ -85,7 +86,7 @@ static const struct {
 /* A value as text, cut if it is long. */
 static const char *value_text(const cJSON *item, char text[WORD_BYTES])
 {
-    char *whole = json_print(item, false);
+    char *whole = weft__json_print(item, false);
     snprintf(text, WORD_BYTES, "%.100s%s", whole ? whole : "?",
              whole && strlen(whole) > 100 ? "..." : "");
     cJSON_free(whole);
@@ -136,8 +137,8 @@ static weft_status set_option(config_reader *r, const hf_key *row, const cJSON *
         return refuse(r, row, item, why);
     }
     if (r->set[i] && r->config->values[i] != one.values[i]) {
-        text_format(why, sizeof why, "weft's %s has one %s, and another key says %.9g",
-                    r->config->model->name, row->option, r->config->values[i]);
+        weft__text_format(why, sizeof why, "weft's %s has one %s, and another key says %.9g",
+                          r->config->model->name, row->option, r->config->values[i]);
         return refuse(r, row, item, why);
     }
     r->set[i] = true;
@@ -148,7 +149,7 @@ static weft_status set_option(config_reader *r, const hf_key *row, const cJSON *
 static weft_status set_number(config_reader *r, const hf_key *row, const cJSON *item, double x)
 {
     char number[TEXT_NUMBER_BYTES];
-    return set_option(r, row, item, text_from_double(x, number));
+    return set_option(r, row, item, weft__text_from_double(x, number));
 }
 
 static weft_status read_activation(config_reader *r, const hf_key *row, const cJSON *item)
@@ -233,7 +234,7 @@ static weft_status read_row(config_reader *r, const hf_key *row)
     if (!item && !row->value && row->kind != HF_PAD)
         return weft_error_set(r->error, WEFT_NOT_FOUND, r->path, "has no %s", row->key);
     cJSON *usual =
-        row->value && *row->value ? json_parse(row->value, strlen(row->value), NULL) : NULL;
+        row->value && *row->value ? weft__json_parse(row->value, strlen(row->value), NULL) : NULL;
     if (row->value && *row->value && !usual)
         return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory");
     weft_status status = WEFT_OK;
@@ -280,8 +281,8 @@ static weft_status start_options(const hf_architecture *a, weft_model_config *co
     return weft_model_parse(weft_model_find(a->model), words, n, config, error);
 }
 
-weft_status hf_read_config(const hf_architecture *a, const cJSON *json, const char *path,
-                           weft_model_config *config, weft_error *error)
+weft_status weft__hf_read_config(const hf_architecture *a, const cJSON *json, const char *path,
+                                 weft_model_config *config, weft_error *error)
 {
     config_reader r = {.a = a, .json = json, .path = path, .config = config, .error = error};
     weft_status status = start_options(a, config, error);
@@ -293,14 +294,15 @@ weft_status hf_read_config(const hf_architecture *a, const cJSON *json, const ch
 
 /* ---- Architectures ---- */
 
-const hf_architecture *hf_find_architecture(const cJSON *json, const char *path, weft_error *error)
+const hf_architecture *weft__hf_find_architecture(const cJSON *json, const char *path,
+                                                  weft_error *error)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "architectures");
     const char *name = cJSON_GetStringValue(cJSON_GetArrayItem(list, 0));
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "model_type"));
     const hf_architecture *a;
-    for (size_t i = 0; (a = hf_architecture_at(i)); i++) {
-        if (name ? !strcmp(a->name, name) || (a->aliases && hf_is_one_of(a->aliases, name))
+    for (size_t i = 0; (a = weft__hf_architecture_at(i)); i++) {
+        if (name ? !strcmp(a->name, name) || (a->aliases && weft__hf_is_one_of(a->aliases, name))
                  : type && !strcmp(a->type, type))
             return a;
     }
@@ -315,7 +317,7 @@ const hf_architecture *hf_find_architecture(const cJSON *json, const char *path,
 
 /* ---- Writing ---- */
 
-bool hf_is_real(const hf_architecture *a, const weft_model *model, const char *key)
+bool weft__hf_is_real(const hf_architecture *a, const weft_model *model, const char *key)
 {
     for (int t = 0; t < HF_TABLES && a->keys[t]; t++)
         for (const hf_key *row = a->keys[t]; row->key; row++) {
@@ -423,7 +425,7 @@ static weft_status compare(const hf_architecture *a, const weft_model_config *wa
         const char *name = x.model->options[i].name;
         const size_t k = option_index(y.model, name);
         /* Only training depends on these; the tensors show whether there is a pooler. */
-        if (hf_is_one_of("dropout|inner_dropout|label_smoothing|pooler", name)) continue;
+        if (weft__hf_is_one_of("dropout|inner_dropout|label_smoothing|pooler", name)) continue;
         if (k < y.model->n_options && x.values[i] == y.values[k]) continue;
         return weft_error_set(
             error, WEFT_BAD_ARGUMENT, x.model->name, "has %s=%s, but %s has %s", name,
@@ -435,18 +437,18 @@ static weft_status compare(const hf_architecture *a, const weft_model_config *wa
     return WEFT_OK;
 }
 
-cJSON *hf_write_config(const hf_architecture *a, const weft_model_config *config,
-                       const cJSON *before, weft_error *error)
+cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *config,
+                             const cJSON *before, weft_error *error)
 {
     weft_model_config again, was;
-    const bool had = before && hf_read_config(a, before, a->name, &was, NULL) == WEFT_OK;
+    const bool had = before && weft__hf_read_config(a, before, a->name, &was, NULL) == WEFT_OK;
     cJSON *json = had ? cJSON_Duplicate(before, true) : cJSON_CreateObject();
     bool good = json && put_texts(json, a);
     for (int t = 0; good && t < HF_TABLES && a->keys[t]; t++)
         for (const hf_key *row = a->keys[t]; good && row->key; row++)
             good = put_row(json, row, config, had ? &was : NULL);
     weft_status status =
-        good ? hf_read_config(a, json, a->name, &again, error)
+        good ? weft__hf_read_config(a, json, a->name, &again, error)
              : weft_error_set(error, WEFT_NO_MEMORY, a->name, "no memory for the configuration");
     if (status == WEFT_OK) status = compare(a, config, &again, error);
     if (status == WEFT_OK) return json;

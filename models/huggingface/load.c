@@ -50,11 +50,11 @@ static bool join(const loader *l, const char *name, char path[PATH_BYTES])
 static weft_status read_text(loader *l, const char *path, char **text)
 {
     struct stat info;
-    FILE *file = file_open_stdio(path);
+    FILE *file = weft__file_open_stdio(path);
     *text = NULL;
     if (!file)
-        return weft_error_set(l->error, file_status(errno), path, "cannot be opened: %s",
-                              file_error(errno));
+        return weft_error_set(l->error, weft__file_status(errno), path, "cannot be opened: %s",
+                              weft__file_error(errno));
     weft_status status = WEFT_OK;
     if (fstat(fileno(file), &info) != 0 || info.st_size > MAX_JSON)
         status = weft_error_set(l->error, WEFT_BAD_FILE, path, "is not a file of at most %ld bytes",
@@ -72,7 +72,7 @@ static weft_status read_object(loader *l, const char *path, char **text, cJSON *
     json_failure why;
     weft_status status = read_text(l, path, text);
     if (status != WEFT_OK) return status;
-    *json = json_parse(*text, strlen(*text), &why);
+    *json = weft__json_parse(*text, strlen(*text), &why);
     if (!*json && why.no_memory) return no_memory(l);
     if (!cJSON_IsObject(*json))
         return weft_error_set(l->error, WEFT_BAD_FILE, path, "is not a JSON object, near byte %zu",
@@ -207,7 +207,7 @@ static weft_status load_param(loader *l, const weft_graph *g, weft_value value)
 {
     const char *ours = weft_name_of(g, value);
     const weft_safetensors *file = NULL;
-    const hf_name name = hf_name_of(l->a, ours);
+    const hf_name name = weft__hf_name_of(l->a, ours);
     const weft_file_tensor *t = name.row ? find_any(l, &name, &file) : NULL;
     weft_tensor to;
     if (!t && name.row && name.row->layout == HF_ROW)
@@ -215,7 +215,8 @@ static weft_status load_param(loader *l, const weft_graph *g, weft_value value)
     if (!t)
         return weft_error_set(l->error, WEFT_NOT_FOUND, l->folder, "has no tensor %s, for %s",
                               name.row ? name.full : "", ours);
-    weft_status status = check_tensor(l, t, hf_their_shape(name.row, weft_shape_of(g, value)));
+    weft_status status =
+        check_tensor(l, t, weft__hf_their_shape(name.row, weft_shape_of(g, value)));
     if (status == WEFT_OK)
         status = weft_params_add(l->params, ours, WEFT_F32, weft_shape_of(g, value), &to, l->error);
     if (status != WEFT_OK) return status;
@@ -224,7 +225,7 @@ static weft_status load_param(loader *l, const weft_graph *g, weft_value value)
     float *theirs = malloc(weft_tensor_bytes(t->dtype, t->shape) + 1);
     if (!theirs) return no_memory(l);
     status = weft_safetensors_read(file, t, theirs, l->error);
-    if (status == WEFT_OK) hf_copy(name.row, to.shape, to.data, theirs, true);
+    if (status == WEFT_OK) weft__hf_copy(name.row, to.shape, to.data, theirs, true);
     free(theirs);
     return status;
 }
@@ -232,8 +233,8 @@ static weft_status load_param(loader *l, const weft_graph *g, weft_value value)
 static weft_status load_params(loader *l)
 {
     size_t n = 0;
-    weft_graph *g = hf_graph(l->config, l->error);
-    weft_value *values = g ? hf_params(g, &n, l->error) : NULL;
+    weft_graph *g = weft__hf_graph(l->config, l->error);
+    weft_value *values = g ? weft__hf_params(g, &n, l->error) : NULL;
     weft_status status = values ? WEFT_OK : l->error->status;
     for (size_t i = 0; status == WEFT_OK && i < n; i++) status = load_param(l, g, values[i]);
     free(values);
@@ -248,7 +249,7 @@ static bool is_used(const loader *l, const char *theirs)
 {
     char ours[HF_NAME_BYTES];
     size_t at = 0;
-    while (hf_param_of(l->a, theirs, &at, ours))
+    while (weft__hf_param_of(l->a, theirs, &at, ours))
         if (weft_params_get(l->params, ours, NULL)) return true;
     return false;
 }
@@ -257,7 +258,7 @@ static bool is_expected(const loader *l, const char *name)
 {
     char copy[HF_NAME_BYTES], *dot;
     snprintf(copy, sizeof copy, "%s", name);
-    if (is_used(l, name) || hf_is_one_of(l->a->computed, name)) return true;
+    if (is_used(l, name) || weft__hf_is_one_of(l->a->computed, name)) return true;
     dot = strrchr(copy, '.');
     if (!dot || (strcmp(dot, ".gamma") != 0 && strcmp(dot, ".beta") != 0)) return false;
     snprintf(dot, sizeof copy - (size_t)(dot - copy), "%s",
@@ -288,7 +289,7 @@ static weft_status check_rest(loader *l)
         for (size_t i = 0; status == WEFT_OK && i < weft_safetensors_count(l->files[f]); i++) {
             const char *name = weft_safetensors_at(l->files[f], i)->name;
             if (is_expected(l, name)) continue;
-            if (!l->a->left_out || !hf_is_one_of(l->a->left_out, name))
+            if (!l->a->left_out || !weft__hf_is_one_of(l->a->left_out, name))
                 status = weft_error_set(
                     l->error, WEFT_BAD_FILE, l->folder,
                     "unexpected tensor %s: %s with this config.json does not have it", name,
@@ -324,7 +325,7 @@ static void look_at_tensors(loader *l)
     const weft_model *m = l->config->model;
     snprintf(pooler.full, sizeof pooler.full, "%s" HF_POOLER, l->a->prefix);
     for (size_t i = 0; i < m->n_options; i++)
-        if (!strcmp(m->options[i].name, "pooler") && hf_name_of(l->a, "pooler.weight").row)
+        if (!strcmp(m->options[i].name, "pooler") && weft__hf_name_of(l->a, "pooler.weight").row)
             l->config->values[i] = find_any(l, &pooler, &file) != NULL;
 }
 
@@ -334,9 +335,9 @@ static weft_status load(loader *l)
         return weft_error_set(l->error, WEFT_BAD_ARGUMENT, l->folder, "the path is too long");
     weft_status status = read_object(l, l->path, &l->text, &l->json);
     if (status != WEFT_OK) return status;
-    l->a = hf_find_architecture(l->json, l->path, l->error);
+    l->a = weft__hf_find_architecture(l->json, l->path, l->error);
     if (!l->a) return WEFT_BAD_ARGUMENT;
-    status = hf_read_config(l->a, l->json, l->path, l->config, l->error);
+    status = weft__hf_read_config(l->a, l->json, l->path, l->config, l->error);
     if (status == WEFT_OK) status = open_tensors(l);
     if (status != WEFT_OK) return status;
     look_at_tensors(l);

@@ -39,7 +39,7 @@ static void fill(const char *pattern, const char *layer, const char *prefix,
              pattern[before] ? pattern + before + 1 : "");
 }
 
-hf_name hf_name_of(const hf_architecture *a, const char *ours)
+hf_name weft__hf_name_of(const hf_architecture *a, const char *ours)
 {
     char layer[16];
     hf_name n = {.row = NULL};
@@ -52,8 +52,8 @@ hf_name hf_name_of(const hf_architecture *a, const char *ours)
     return n;
 }
 
-const hf_tensor *hf_param_of(const hf_architecture *a, const char *theirs, size_t *at,
-                             char ours[HF_NAME_BYTES])
+const hf_tensor *weft__hf_param_of(const hf_architecture *a, const char *theirs, size_t *at,
+                                   char ours[HF_NAME_BYTES])
 {
     const size_t prefix = strlen(a->prefix);
     const bool prefixed = !strncmp(theirs, a->prefix, prefix);
@@ -72,7 +72,7 @@ const hf_tensor *hf_param_of(const hf_architecture *a, const char *theirs, size_
 
 /* ---- Layouts ---- */
 
-weft_shape hf_their_shape(const hf_tensor *row, weft_shape s)
+weft_shape weft__hf_their_shape(const hf_tensor *row, weft_shape s)
 {
     switch (row->layout) {
     case HF_SAME:
@@ -100,7 +100,7 @@ static void copy_matrix(int64_t rows, int64_t columns, float *to, int64_t to_row
                     to[r * to_row + c * to_column] = from[r * from_row + c * from_column];
 }
 
-void hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs, bool to_ours)
+void weft__hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs, bool to_ours)
 {
     const int64_t columns = shape.rank ? shape.dim[shape.rank - 1] : 1;
     const int64_t rows = columns ? weft_shape_numel(shape) / columns : 0;
@@ -120,7 +120,7 @@ void hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs,
 
 /* ---- Parameters ---- */
 
-weft_graph *hf_graph(const weft_model_config *config, weft_error *error)
+weft_graph *weft__hf_graph(const weft_model_config *config, weft_error *error)
 {
     weft_model_config one = *config;
     weft_model_io io;
@@ -137,7 +137,7 @@ weft_graph *hf_graph(const weft_model_config *config, weft_error *error)
     return NULL;
 }
 
-weft_value *hf_params(const weft_graph *graph, size_t *n, weft_error *error)
+weft_value *weft__hf_params(const weft_graph *graph, size_t *n, weft_error *error)
 {
     *n = weft_graph_params(graph, NULL, 0);
     weft_value *params = malloc((*n + 1) * sizeof *params);

@@ -54,10 +54,10 @@ static bool fits(const hf_architecture *a, const weft_model *m)
 static cJSON *write_as(saver *s, const char *name, const cJSON *before)
 {
     const hf_architecture *a;
-    for (size_t i = 0; (a = hf_architecture_at(i)); i++) {
+    for (size_t i = 0; (a = weft__hf_architecture_at(i)); i++) {
         if (strcmp(a->name, name) != 0) continue;
         s->a = a;
-        if (fits(a, s->config->model)) return hf_write_config(a, s->config, before, s->error);
+        if (fits(a, s->config->model)) return weft__hf_write_config(a, s->config, before, s->error);
         weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
                        "cannot be written as %s, which is a %s", name, a->model);
         return NULL;
@@ -72,11 +72,11 @@ static cJSON *write_first(saver *s)
 {
     const hf_architecture *a;
     weft_error first = {0};
-    for (size_t i = 0; (a = hf_architecture_at(i)); i++) {
+    for (size_t i = 0; (a = weft__hf_architecture_at(i)); i++) {
         weft_error *error = first.status == WEFT_OK ? &first : NULL;
         if (!fits(a, s->config->model)) continue;
         s->a = a;
-        cJSON *json = hf_write_config(a, s->config, NULL, error);
+        cJSON *json = weft__hf_write_config(a, s->config, NULL, error);
         if (json) return json;
     }
     if (first.status == WEFT_OK)
@@ -91,8 +91,8 @@ static cJSON *write_first(saver *s)
 static cJSON *make_config(saver *s, const char *architecture)
 {
     const char *text = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);
-    cJSON *before = text ? json_parse(text, strlen(text), NULL) : NULL, *json;
-    const hf_architecture *was = before ? hf_find_architecture(before, "", NULL) : NULL;
+    cJSON *before = text ? weft__json_parse(text, strlen(text), NULL) : NULL, *json;
+    const hf_architecture *was = before ? weft__hf_find_architecture(before, "", NULL) : NULL;
     if (!architecture && was) architecture = was->name;
     const bool same = was && architecture && !strcmp(was->name, architecture);
     json = architecture ? write_as(s, architecture, same ? before : NULL) : write_first(s);
@@ -115,7 +115,7 @@ static weft_status add_tensor(saver *s, weft_value value)
     const weft_shape shape = weft_shape_of(s->graph, value);
     entry *e = &s->entries[s->n];
     weft_tensor t;
-    *e = (entry){hf_name_of(s->a, ours), ours};
+    *e = (entry){weft__hf_name_of(s->a, ours), ours};
     if (!e->name.row)
         return weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
                               "has the parameter %s, but %s does not", ours, s->a->name);
@@ -127,8 +127,8 @@ static weft_status add_tensor(saver *s, weft_value value)
                               weft_shape_text(shape, want, sizeof want));
     if (e->name.row->layout == HF_PART && e->name.row->part > 0) return WEFT_OK;
     weft_file_tensor *to = &s->tensors[s->n++];
-    *to =
-        (weft_file_tensor){written_name(s, e), WEFT_F32, hf_their_shape(e->name.row, shape), NULL};
+    *to = (weft_file_tensor){written_name(s, e), WEFT_F32, weft__hf_their_shape(e->name.row, shape),
+                             NULL};
     const size_t bytes = weft_tensor_bytes(WEFT_F32, to->shape);
     if (bytes > s->buffer_bytes) s->buffer_bytes = bytes;
     return WEFT_OK;
@@ -141,8 +141,9 @@ static void gather(saver *s, const entry *e)
     size_t at = 0;
     const hf_tensor *row;
     weft_tensor t;
-    while ((row = hf_param_of(s->a, written_name(s, e), &at, ours)))
-        if (weft_params_get(s->params, ours, &t)) hf_copy(row, t.shape, t.data, s->buffer, false);
+    while ((row = weft__hf_param_of(s->a, written_name(s, e), &at, ours)))
+        if (weft_params_get(s->params, ours, &t))
+            weft__hf_copy(row, t.shape, t.data, s->buffer, false);
 }
 
 static const void *data_of(void *context, size_t index, weft_error *error)
@@ -159,9 +160,9 @@ static const void *data_of(void *context, size_t index, weft_error *error)
 static weft_status list_tensors(saver *s)
 {
     weft_status status = WEFT_OK;
-    s->graph = hf_graph(s->config, s->error);
+    s->graph = weft__hf_graph(s->config, s->error);
     if (!s->graph) return s->error->status;
-    s->values = hf_params(s->graph, &s->n_values, s->error);
+    s->values = weft__hf_params(s->graph, &s->n_values, s->error);
     if (!s->values) return s->error->status;
     s->entries = calloc(s->n_values + 1, sizeof *s->entries);
     s->tensors = calloc(s->n_values + 1, sizeof *s->tensors);
@@ -205,8 +206,8 @@ static json_span find_text(const char *object, const char *wanted)
 {
     json_members members = {.rest = {object, strlen(object)}};
     json_span key, value;
-    while (json_next(&members, &key, &value) == JSON_MEMBER) {
-        cJSON *name = json_parse(key.at, key.length, NULL);
+    while (weft__json_next(&members, &key, &value) == JSON_MEMBER) {
+        cJSON *name = weft__json_parse(key.at, key.length, NULL);
         const bool found = name && !strcmp(cJSON_GetStringValue(name), wanted);
         cJSON_Delete(name);
         if (found) return value;
@@ -217,7 +218,7 @@ static json_span find_text(const char *object, const char *wanted)
 /* Whether a text is that of this value. */
 static bool is_text_of(json_span text, const cJSON *item)
 {
-    cJSON *json = text.length ? json_parse(text.at, text.length, NULL) : NULL;
+    cJSON *json = text.length ? weft__json_parse(text.at, text.length, NULL) : NULL;
     const bool same = json && cJSON_Compare(json, item, true);
     cJSON_Delete(json);
     return same;
@@ -233,9 +234,9 @@ static weft_status keep_texts(saver *s, cJSON *json)
         json_span text = before ? find_text(before, item->string) : (json_span){NULL, 0};
         next = item->next;
         if (!is_text_of(text, item)) {
-            if (!cJSON_IsNumber(item) || !hf_is_real(s->a, s->config->model, item->string))
+            if (!cJSON_IsNumber(item) || !weft__hf_is_real(s->a, s->config->model, item->string))
                 continue;
-            text_from_double(item->valuedouble, number);
+            weft__text_from_double(item->valuedouble, number);
             if (!strpbrk(number, ".e")) memcpy(number + strlen(number), ".0", 3);
             text = (json_span){number, strlen(number)};
         }
@@ -253,15 +254,15 @@ static weft_status write_config(saver *s, cJSON *json)
 {
     char path[FILE_PATH_BYTES];
     if (keep_texts(s, json) != WEFT_OK) return WEFT_NO_MEMORY;
-    char *text = json_print(json, true);
+    char *text = weft__json_print(json, true);
     if (!text) return no_memory(s);
     snprintf(path, sizeof path, "%s/config.json", s->folder);
-    const bool good = file_replace(path, text, strlen(text));
+    const bool good = weft__file_replace(path, text, strlen(text));
     const int problem = errno;
     cJSON_free(text);
     return good ? WEFT_OK
                 : weft_error_set(s->error, WEFT_IO, path, "cannot be written: %s",
-                                 file_error(problem));
+                                 weft__file_error(problem));
 }
 
 static weft_status save(saver *s, cJSON *json)
@@ -284,7 +285,7 @@ weft_status weft_huggingface_save(const weft_params *params, const weft_model_co
     if (strlen(folder) > FILE_PATH_BYTES - 32)
         return weft_error_set(error, WEFT_TOO_LARGE, folder, "the path is too long");
     weft_error problem = {0};
-    if (quantized_refuse(params, "the run", &problem) != WEFT_OK)
+    if (weft__quantized_refuse(params, "the run", &problem) != WEFT_OK)
         return weft_error_copy(error, &problem);
     saver s = {.params = params, .config = config, .folder = folder, .error = &problem};
     cJSON *json = make_config(&s, architecture);

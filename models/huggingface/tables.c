@@ -60,7 +60,7 @@
 
 /* ---- All architectures ---- */
 
-const char hf_inert[] =
+const char weft__hf_inert[] =
     "_name_or_path|name_or_path|architectures|model_type|transformers_version|torch_dtype|dtype|"
     "bos_token_id|eos_token_id|sep_token_id|cls_token_id|mask_token_id|decoder_start_token_id|"
     "forced_*|begin_suppress_tokens|suppress_tokens|bad_words_ids|use_cache|initializer_*|init_std|"
@@ -508,23 +508,23 @@ static const hf_architecture architectures[] = {
      .computed = SEQ2SEQ_COMPUTED},
 };
 
-const hf_architecture *hf_architecture_at(size_t index)
+const hf_architecture *weft__hf_architecture_at(size_t index)
 {
     return index < sizeof architectures / sizeof *architectures ? &architectures[index] : NULL;
 }
 
 bool weft_huggingface_at(size_t index, weft_huggingface_architecture *architecture)
 {
-    const hf_architecture *a = hf_architecture_at(index);
+    const hf_architecture *a = weft__hf_architecture_at(index);
     if (a && architecture) *architecture = (weft_huggingface_architecture){a->name, a->model};
     return a != NULL;
 }
 
-bool hf_is_one_of(const char *patterns, const char *text)
+bool weft__hf_is_one_of(const char *patterns, const char *text)
 {
     for (const char *p = patterns; p; p = strchr(p, '|')) {
         p += *p == '|';
-        if (text_match(p, strcspn(p, "|"), text)) return true;
+        if (weft__text_match(p, strcspn(p, "|"), text)) return true;
     }
     return false;
 }

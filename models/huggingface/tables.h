@@ -65,28 +65,29 @@ typedef struct hf_architecture {
 } hf_architecture;
 
 /* NULL beyond the end. */
-const hf_architecture *hf_architecture_at(size_t index);
+const hf_architecture *weft__hf_architecture_at(size_t index);
 /* Whether one of the patterns "a*|b" matches the text. */
-bool hf_is_one_of(const char *patterns, const char *text);
+bool weft__hf_is_one_of(const char *patterns, const char *text);
 /* Keys of configurations that no computation depends on. */
-extern const char hf_inert[];
+extern const char weft__hf_inert[];
 /* The flag `pooler` is 1 if this tensor, after the prefix, is there. */
 #define HF_POOLER "pooler.dense.weight"
 
 /* ---- config.c ---- */
 
 /* The architecture that a configuration names. NULL on failure. */
-const hf_architecture *hf_find_architecture(const cJSON *json, const char *path, weft_error *error);
+const hf_architecture *weft__hf_find_architecture(const cJSON *json, const char *path,
+                                                  weft_error *error);
 /* Converts a configuration to options. */
-weft_status hf_read_config(const hf_architecture *a, const cJSON *json, const char *path,
-                           weft_model_config *config, weft_error *error);
+weft_status weft__hf_read_config(const hf_architecture *a, const cJSON *json, const char *path,
+                                 weft_model_config *config, weft_error *error);
 /* Converts options to a configuration, which the caller deletes. `before`, may be NULL: an earlier
  * one of the same architecture. NULL on failure. */
-cJSON *hf_write_config(const hf_architecture *a, const weft_model_config *config,
-                       const cJSON *before, weft_error *error);
+cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *config,
+                             const cJSON *before, weft_error *error);
 
 /* Whether a key on top of the configuration sets an option that may be a fraction. */
-bool hf_is_real(const hf_architecture *a, const weft_model *model, const char *key);
+bool weft__hf_is_real(const hf_architecture *a, const weft_model *model, const char *key);
 
 /* ---- names.c ---- */
 
@@ -96,19 +97,20 @@ typedef struct hf_name {
     const hf_tensor *row; /* NULL: none */
     char full[HF_NAME_BYTES], bare[HF_NAME_BYTES];
 } hf_name;
-hf_name hf_name_of(const hf_architecture *a, const char *ours);
+hf_name weft__hf_name_of(const hf_architecture *a, const char *ours);
 /* The next parameter, from row *at on, to which their tensor belongs, and its row; NULL if there is
  * none. `theirs` may have the prefix or not, and the names of norms in old files. */
-const hf_tensor *hf_param_of(const hf_architecture *a, const char *theirs, size_t *at,
-                             char ours[HF_NAME_BYTES]);
+const hf_tensor *weft__hf_param_of(const hf_architecture *a, const char *theirs, size_t *at,
+                                   char ours[HF_NAME_BYTES]);
 /* The shape of their tensor. */
-weft_shape hf_their_shape(const hf_tensor *row, weft_shape ours);
+weft_shape weft__hf_their_shape(const hf_tensor *row, weft_shape ours);
 /* Copies their contents to ours, or part of theirs from ours; f32, ours of shape `shape`. */
-void hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs, bool to_ours);
+void weft__hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs,
+                   bool to_ours);
 
 /* A graph of the model, which declares its parameters; NULL on failure. */
-weft_graph *hf_graph(const weft_model_config *config, weft_error *error);
+weft_graph *weft__hf_graph(const weft_model_config *config, weft_error *error);
 /* The parameters of a graph, which the caller frees; NULL on failure. */
-weft_value *hf_params(const weft_graph *graph, size_t *n, weft_error *error);
+weft_value *weft__hf_params(const weft_graph *graph, size_t *n, weft_error *error);
 
 #endif

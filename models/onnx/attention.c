@@ -22,23 +22,23 @@ typedef struct attention {
 /* Input i as [batch, heads, length, head_dim]. */
 static weft_value split_heads(onnx_node *n, size_t i, const char *heads_attr)
 {
-    const weft_shape s = in_shape(n, i);
-    const int64_t heads = attr_int(n, heads_attr, 0);
-    if (node_failed(n) || s.rank == 4) return in_value(n, i);
+    const weft_shape s = weft__in_shape(n, i);
+    const int64_t heads = weft__attr_int(n, heads_attr, 0);
+    if (weft__node_failed(n) || s.rank == 4) return weft__in_value(n, i);
     if (s.rank != 3 || heads < 1 || s.dim[2] % heads)
-        return node_fail(n, WEFT_BAD_SHAPE,
-                         "input %zu is neither [batch, heads, length, head_dim] "
-                         "nor [batch, length, %s head_dim]",
-                         i, heads_attr);
+        return weft__node_fail(n, WEFT_BAD_SHAPE,
+                               "input %zu is neither [batch, heads, length, head_dim] "
+                               "nor [batch, length, %s head_dim]",
+                               i, heads_attr);
     const weft_shape split = WEFT_SHAPE(s.dim[0], s.dim[1], heads, s.dim[2] / heads);
-    return weft_permute(n->graph, weft_reshape(n->graph, in_value(n, i), split),
+    return weft_permute(n->graph, weft_reshape(n->graph, weft__in_value(n, i), split),
                         WEFT_AXES(0, 2, 1, 3));
 }
 
 /* Appends to the past keys or values, which are an input. */
 static weft_value behind_past(onnx_node *n, size_t past, weft_value x)
 {
-    const weft_value parts[2] = {in_value(n, past), x};
+    const weft_value parts[2] = {weft__in_value(n, past), x};
     return has_in(n, past) ? weft_concat(n->graph, parts, 2, 2) : x;
 }
 
@@ -53,12 +53,12 @@ static void add_mask(onnx_node *n, attention *a)
 {
     weft_graph *g = n->graph;
     if (!has_in(n, MASK)) return;
-    weft_value mask = in_value(n, MASK);
+    weft_value mask = weft__in_value(n, MASK);
     const int rank = weft_rank(g, mask);
     const bool bools = weft_dtype_of(g, mask) == WEFT_BOOL;
-    if (node_failed(n)) return;
+    if (weft__node_failed(n)) return;
     if (rank < 1 || rank > 4 || weft_dim(g, mask, -1) > a->key_len) {
-        node_fail(n, WEFT_BAD_SHAPE, "its mask does not fit [query_len, key_len]");
+        weft__node_fail(n, WEFT_BAD_SHAPE, "its mask does not fit [query_len, key_len]");
         return;
     }
     int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
@@ -76,15 +76,15 @@ static void add_mask(onnx_node *n, attention *a)
 static void hide_keys(onnx_node *n, attention *a)
 {
     weft_graph *g = n->graph;
-    const bool causal = attr_int(n, "is_causal", 0), lengths = has_in(n, KEY_LENGTHS);
-    const int64_t left = attr_int(n, "left_window_size", -1);
-    const int64_t right = causal ? 0 : attr_int(n, "right_window_size", -1);
+    const bool causal = weft__attr_int(n, "is_causal", 0), lengths = has_in(n, KEY_LENGTHS);
+    const int64_t left = weft__attr_int(n, "left_window_size", -1);
+    const int64_t right = causal ? 0 : weft__attr_int(n, "right_window_size", -1);
     weft_value key = weft_arange(g, WEFT_F64, a->key_len, 0, 1);
     weft_value query =
         weft_reshape(g, weft_arange(g, WEFT_F64, a->query_len, (double)a->past_len, 1),
                      WEFT_SHAPE(a->query_len, 1));
     if (lengths) {
-        weft_value length = weft_reshape(g, weft_cast(g, in_value(n, KEY_LENGTHS), WEFT_F64),
+        weft_value length = weft_reshape(g, weft_cast(g, weft__in_value(n, KEY_LENGTHS), WEFT_F64),
                                          WEFT_SHAPE(a->batch, 1, 1, 1));
         weft_value beyond = weft_logical_not(g, weft_less(g, key, length));
         a->hidden = or_hidden(g, a->hidden, beyond);
@@ -104,27 +104,28 @@ static void hide_keys(onnx_node *n, attention *a)
 static bool read_attention(onnx_node *n, attention *a)
 {
     weft_graph *g = n->graph;
-    a->joined = in_shape(n, QUERY).rank == 3;
+    a->joined = weft__in_shape(n, QUERY).rank == 3;
     a->q = split_heads(n, QUERY, "q_num_heads");
     a->k = behind_past(n, PAST_KEY, split_heads(n, KEY, "kv_num_heads"));
     a->v = behind_past(n, PAST_VALUE, split_heads(n, VALUE, "kv_num_heads"));
-    if (node_failed(n)) return false;
+    if (weft__node_failed(n)) return false;
     a->batch = weft_dim(g, a->q, 0);
     a->heads = weft_dim(g, a->q, 1);
     a->query_len = weft_dim(g, a->q, 2);
     a->key_len = weft_dim(g, a->k, 2);
-    a->past_len = has_in(n, PAST_KEY) ? in_shape(n, PAST_KEY).dim[2] : 0;
-    a->scale = attr_float(n, "scale", 1 / sqrt((double)weft_dim(g, a->q, 3)));
-    a->softcap = attr_float(n, "softcap", 0);
+    a->past_len = has_in(n, PAST_KEY) ? weft__in_shape(n, PAST_KEY).dim[2] : 0;
+    a->scale = weft__attr_float(n, "scale", 1 / sqrt((double)weft_dim(g, a->q, 3)));
+    a->softcap = weft__attr_float(n, "softcap", 0);
     const int64_t kv_heads = weft_dim(g, a->k, 1);
     if (kv_heads < 1 || a->heads % kv_heads || weft_dim(g, a->v, 1) != kv_heads ||
         weft_dim(g, a->v, 2) != a->key_len) {
-        node_fail(n, WEFT_BAD_SHAPE, "its keys and values do not fit its queries or each other");
+        weft__node_fail(n, WEFT_BAD_SHAPE,
+                        "its keys and values do not fit its queries or each other");
         return false;
     }
     add_mask(n, a);
     hide_keys(n, a);
-    return !node_failed(n);
+    return !weft__node_failed(n);
 }
 
 /* Heads of keys or values as often as queries share them. */
@@ -142,7 +143,7 @@ static weft_value repeat_heads(weft_graph *g, weft_value x, int64_t heads)
 static weft_value attend_with_scores(onnx_node *n, const attention *a)
 {
     weft_graph *g = n->graph;
-    const int64_t mode = attr_int(n, "qk_matmul_output_mode", 0);
+    const int64_t mode = weft__attr_int(n, "qk_matmul_output_mode", 0);
     weft_value keys = weft_transpose(g, repeat_heads(g, a->k, a->heads), 2, 3), stage[4];
     stage[0] = weft_scale(g, weft_matmul(g, a->q, keys), a->scale);
     stage[1] = stage[0];
@@ -153,7 +154,7 @@ static weft_value attend_with_scores(onnx_node *n, const attention *a)
     stage[2] = weft_is_value(a->bias) ? weft_add(g, stage[1], a->bias) : stage[1];
     if (weft_is_value(a->hidden)) stage[2] = weft_masked_fill(g, stage[2], a->hidden, -INFINITY);
     stage[3] = weft_softmax(g, stage[2], -1);
-    if (has_out(n, 3) && mode >= 0 && mode < 4) set_out(n, 3, stage[mode]);
+    if (has_out(n, 3) && mode >= 0 && mode < 4) weft__set_out(n, 3, stage[mode]);
     return weft_matmul(g, stage[3], repeat_heads(g, a->v, a->heads));
 }
 
@@ -168,7 +169,7 @@ static weft_value attend(weft_graph *g, const attention *a)
 }
 
 /* Outputs: the result, keys and values with the past ones, and scores. (Vaswani et al. 2017.) */
-void map_Attention(onnx_node *n)
+void weft__map_Attention(onnx_node *n)
 {
     weft_graph *g = n->graph;
     attention a = {.bias = WEFT_NO_VALUE, .hidden = WEFT_NO_VALUE};
@@ -178,9 +179,9 @@ void map_Attention(onnx_node *n)
     if (a.joined)
         y = weft_reshape(g, weft_permute(g, y, WEFT_AXES(0, 2, 1, 3)),
                          WEFT_SHAPE(a.batch, a.query_len, -1));
-    set_out(n, 0, y);
-    if (has_out(n, 1)) set_out(n, 1, a.k);
-    if (has_out(n, 2)) set_out(n, 2, a.v);
+    weft__set_out(n, 0, y);
+    if (has_out(n, 1)) weft__set_out(n, 1, a.k);
+    if (has_out(n, 2)) weft__set_out(n, 2, a.v);
 }
 
 /* ---- Rotary positions ---- */
@@ -189,25 +190,28 @@ void map_Attention(onnx_node *n)
 static weft_value rotary_table(onnx_node *n, size_t i)
 {
     weft_graph *g = n->graph;
-    weft_value table = in_value(n, i);
-    if (has_in(n, 3)) table = weft_embedding(g, table, in_value(n, 3), -1);
+    weft_value table = weft__in_value(n, i);
+    if (has_in(n, 3)) table = weft_embedding(g, table, weft__in_value(n, 3), -1);
     return weft_expand_dims(g, table, 2);
 }
 
 /* Rotates pairs of features by angles that grow with the position (Su et al. 2021). Inputs: x,
  * cosines, sines [positions, half], or [batch, length, half] without input 3, the positions. */
-void map_RotaryEmbedding(onnx_node *n)
+void weft__map_RotaryEmbedding(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const bool four = in_shape(n, 0).rank == 4, interleaved = attr_int(n, "interleaved", 0);
+    const bool four = weft__in_shape(n, 0).rank == 4,
+               interleaved = weft__attr_int(n, "interleaved", 0);
     weft_value x = weft_permute(g, split_heads(n, 0, "num_heads"), WEFT_AXES(0, 2, 1, 3));
-    if (node_failed(n)) return;
+    if (weft__node_failed(n)) return;
     const weft_shape s = weft_shape_of(g, x); /* [batch, length, heads, head_dim] */
-    const int64_t given = attr_int(n, "rotary_embedding_dim", 0), dim = given ? given : s.dim[3];
-    const weft_shape table = in_shape(n, 1);
+    const int64_t given = weft__attr_int(n, "rotary_embedding_dim", 0),
+                  dim = given ? given : s.dim[3];
+    const weft_shape table = weft__in_shape(n, 1);
     if (dim < 2 || dim % 2 || dim > s.dim[3] || table.rank != (has_in(n, 3) ? 2 : 3) ||
         table.dim[table.rank - 1] != dim / 2) {
-        node_fail(n, WEFT_BAD_SHAPE, "its tables do not fit an even number of rotated features");
+        weft__node_fail(n, WEFT_BAD_SHAPE,
+                        "its tables do not fit an even number of rotated features");
         return;
     }
     weft_value rotated = weft_slice(g, x, 3, 0, dim, 1), pair[2];
@@ -221,6 +225,7 @@ void map_RotaryEmbedding(onnx_node *n)
                            weft_slice(g, x, 3, dim, WEFT_END, 1)};
     parts[0] = weft_reshape(g, parts[0], WEFT_SHAPE(s.dim[0], s.dim[1], s.dim[2], dim));
     weft_value y = dim < s.dim[3] ? weft_concat(g, parts, 2, 3) : parts[0];
-    set_out(n, 0,
-            four ? weft_permute(g, y, WEFT_AXES(0, 2, 1, 3)) : weft_reshape(g, y, in_shape(n, 0)));
+    weft__set_out(n, 0,
+                  four ? weft_permute(g, y, WEFT_AXES(0, 2, 1, 3))
+                       : weft_reshape(g, y, weft__in_shape(n, 0)));
 }

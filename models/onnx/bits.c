@@ -28,22 +28,22 @@ static weft_value wrap(onnx_node *n, weft_value x, int type)
 
 /* Numbers of 64 bits are not wrapped, but end at the bounds of i32. A count of bits below 0, or as
  * many as the type has, leaves the sign only. */
-void map_BitShift(onnx_node *n)
+void weft__map_BitShift(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const int type = in_type(n, 0);
-    const bool left = attr_is(n, "direction", "LEFT", "");
+    const int type = weft__in_type(n, 0);
+    const bool left = weft__attr_is(n, "direction", "LEFT", "");
     const bool wraps = left && type != ONNX_INT64 && type != ONNX_UINT64;
     const double bits = type == ONNX_INT64 || type == ONNX_UINT64 ? 64 : bits_of(type);
-    const weft_value x = weft_cast(g, in_value(n, 0), WEFT_F64);
-    const weft_value count = weft_cast(g, in_value(n, 1), WEFT_F64);
+    const weft_value x = weft_cast(g, weft__in_value(n, 0), WEFT_F64);
+    const weft_value count = weft_cast(g, weft__in_value(n, 1), WEFT_F64);
     weft_value valid = weft_equal(g, weft_clamp(g, count, 0, bits - 1), count);
     weft_value power = weft_pow(g, weft_scalar(g, WEFT_F64, 2), left ? count : weft_neg(g, count));
     weft_value zero = weft_scalar(g, WEFT_F64, 0);
     weft_value sign = weft_cast(g, weft_less(g, x, zero), WEFT_F64);
     weft_value y = weft_where(g, valid, weft_floor(g, weft_mul(g, x, power)),
                               left ? weft_scale(g, sign, 0) : weft_neg(g, sign));
-    set_typed(n, 0, wraps ? wrap(n, y, type) : weft_cast(g, y, WEFT_I32), type);
+    weft__set_typed(n, 0, wraps ? wrap(n, y, type) : weft_cast(g, y, WEFT_I32), type);
 }
 
 /* The bits [..., bits] of an input, lowest first. */
@@ -51,15 +51,15 @@ static weft_value split_bits(onnx_node *n, size_t i)
 {
     weft_graph *g = n->graph;
     double power[32], next[32];
-    const int bits = bits_of(in_type(n, 0));
+    const int bits = bits_of(weft__in_type(n, 0));
     for (int k = 0; k < bits; k++) {
         power[k] = ldexp(1, -k);
         next[k] = ldexp(1, -k - 1);
     }
     const weft_shape shape = WEFT_SHAPE(bits);
-    weft_value x = weft_expand_dims(g, weft_cast(g, in_value(n, i), WEFT_F64), -1);
-    weft_value from = weft_floor(g, weft_mul(g, x, doubles_value(n, power, shape, WEFT_F64)));
-    weft_value above = weft_floor(g, weft_mul(g, x, doubles_value(n, next, shape, WEFT_F64)));
+    weft_value x = weft_expand_dims(g, weft_cast(g, weft__in_value(n, i), WEFT_F64), -1);
+    weft_value from = weft_floor(g, weft_mul(g, x, weft__doubles_value(n, power, shape, WEFT_F64)));
+    weft_value above = weft_floor(g, weft_mul(g, x, weft__doubles_value(n, next, shape, WEFT_F64)));
     return weft_sub(g, from, weft_scale(g, above, 2));
 }
 
@@ -74,31 +74,32 @@ static void map_bits(onnx_node *n, binary *f)
 {
     weft_graph *g = n->graph;
     double power[32];
-    const int type = in_type(n, 0), bits = bits_of(type);
+    const int type = weft__in_type(n, 0), bits = bits_of(type);
     for (int k = 0; k < bits; k++) power[k] = ldexp(1, k);
     weft_value y = f(g, split_bits(n, 0), split_bits(n, 1));
-    y = weft_mul(g, y, doubles_value(n, power, WEFT_SHAPE(bits), WEFT_F64));
-    set_typed(n, 0, wrap(n, weft_sum(g, y, WEFT_AXES(-1), false), type), type);
+    y = weft_mul(g, y, weft__doubles_value(n, power, WEFT_SHAPE(bits), WEFT_F64));
+    weft__set_typed(n, 0, wrap(n, weft_sum(g, y, WEFT_AXES(-1), false), type), type);
 }
 
-void map_BitwiseAnd(onnx_node *n)
+void weft__map_BitwiseAnd(onnx_node *n)
 {
     map_bits(n, weft_mul);
 }
 
-void map_BitwiseOr(onnx_node *n)
+void weft__map_BitwiseOr(onnx_node *n)
 {
     map_bits(n, weft_maximum);
 }
 
-void map_BitwiseXor(onnx_node *n)
+void weft__map_BitwiseXor(onnx_node *n)
 {
     map_bits(n, differ);
 }
 
-void map_BitwiseNot(onnx_node *n)
+void weft__map_BitwiseNot(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = weft_cast(g, in_value(n, 0), WEFT_F64);
-    set_typed(n, 0, wrap(n, weft_add_scalar(g, weft_neg(g, x), -1), in_type(n, 0)), in_type(n, 0));
+    const weft_value x = weft_cast(g, weft__in_value(n, 0), WEFT_F64);
+    weft__set_typed(n, 0, wrap(n, weft_add_scalar(g, weft_neg(g, x), -1), weft__in_type(n, 0)),
+                    weft__in_type(n, 0));
 }

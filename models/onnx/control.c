@@ -7,15 +7,15 @@
 
 static const WeftOnnx__GraphProto *body_of(onnx_node *n, const char *name)
 {
-    const WeftOnnx__AttributeProto *a = attr_find(n, name);
-    if (!a || !a->g) node_fail(n, WEFT_BAD_FILE, "has no body \"%s\"", name);
+    const WeftOnnx__AttributeProto *a = weft__attr_find(n, name);
+    if (!a || !a->g) weft__node_fail(n, WEFT_BAD_FILE, "has no body \"%s\"", name);
     return a ? a->g : NULL;
 }
 
 static onnx_scope *body_scope(onnx_node *n)
 {
-    onnx_scope *scope = arena_alloc(&n->import->memory, sizeof *scope);
-    if (!scope) node_fail(n, WEFT_NO_MEMORY, "no memory for a body");
+    onnx_scope *scope = weft__arena_alloc(&n->import->memory, sizeof *scope);
+    if (!scope) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a body");
     if (scope) scope->outer = n->scope;
     return scope;
 }
@@ -24,8 +24,9 @@ static onnx_scope *body_scope(onnx_node *n)
 static onnx_value *body_output(onnx_node *n, const onnx_scope *scope,
                                const WeftOnnx__GraphProto *body, size_t i)
 {
-    onnx_value *v = i < body->n_output ? scope_find(scope, onnx_text(body->output[i]->name)) : NULL;
-    if (!v) node_fail(n, WEFT_BAD_FILE, "no node of its body computes output %zu", i);
+    onnx_value *v =
+        i < body->n_output ? weft__scope_find(scope, onnx_text(body->output[i]->name)) : NULL;
+    if (!v) weft__node_fail(n, WEFT_BAD_FILE, "no node of its body computes output %zu", i);
     return v;
 }
 
@@ -40,7 +41,7 @@ static void copy_value(onnx_value *to, const onnx_value *from)
 static bool add_input(onnx_node *n, onnx_scope *scope, const WeftOnnx__GraphProto *body, size_t i,
                       const onnx_value *value)
 {
-    onnx_value *v = scope_add(n->import, scope, onnx_text(body->input[i]->name));
+    onnx_value *v = weft__scope_add(n->import, scope, onnx_text(body->input[i]->name));
     if (v) copy_value(v, value);
     return v != NULL;
 }
@@ -48,10 +49,10 @@ static bool add_input(onnx_node *n, onnx_scope *scope, const WeftOnnx__GraphProt
 static onnx_value known_number(onnx_node *n, weft_dtype dtype, int64_t number)
 {
     onnx_value v = {.name = "", .known = true, .type = dtype == WEFT_I32 ? ONNX_INT64 : ONNX_BOOL};
-    int32_t *data = arena_alloc(&n->import->memory, sizeof *data);
+    int32_t *data = weft__arena_alloc(&n->import->memory, sizeof *data);
     v.tensor = (onnx_tensor){dtype, WEFT_SCALAR, data};
     if (!data)
-        node_fail(n, WEFT_NO_MEMORY, "no memory for a number");
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a number");
     else if (dtype == WEFT_I32)
         *data = (int32_t)number;
     else
@@ -62,22 +63,23 @@ static onnx_value known_number(onnx_node *n, weft_dtype dtype, int64_t number)
 /* The truth of a value that must be known. */
 static bool known_truth(onnx_node *n, onnx_value *value, const char *what)
 {
-    if (!import_contents(n->import, value)) return false;
+    if (!weft__import_contents(n->import, value)) return false;
     const bool good = value->known && value->tensor.dtype == WEFT_BOOL &&
                       weft_shape_numel(value->tensor.shape) == 1;
     if (!good)
-        node_fail(n, WEFT_BAD_ARGUMENT,
-                  "needs its %s during the import, but it depends on data or is not a bool", what);
+        weft__node_fail(n, WEFT_BAD_ARGUMENT,
+                        "needs its %s during the import, but it depends on data or is not a bool",
+                        what);
     return good && *(const uint8_t *)value->tensor.data;
 }
 
-void map_If(onnx_node *n)
+void weft__map_If(onnx_node *n)
 {
     const bool chosen = known_truth(n, n->in[0], "condition");
-    if (node_failed(n)) return;
+    if (weft__node_failed(n)) return;
     const WeftOnnx__GraphProto *body = body_of(n, chosen ? "then_branch" : "else_branch");
     onnx_scope *scope = body ? body_scope(n) : NULL;
-    if (!scope || !import_graph(n->import, scope, body)) return;
+    if (!scope || !weft__import_graph(n->import, scope, body)) return;
     for (size_t i = 0; i < n->n_out; i++) {
         const onnx_value *v = body_output(n, scope, body, i);
         if (!v) return;
@@ -88,33 +90,34 @@ void map_If(onnx_node *n)
 /* ---- Functions ---- */
 
 /* A node whose op the model defines: its nodes, on the inputs of this one. */
-void map_function(onnx_node *n)
+void weft__map_function(onnx_node *n)
 {
     const WeftOnnx__FunctionProto *f = n->function->proto;
     onnx_scope *scope = body_scope(n);
     if (!scope) return;
     *scope = (onnx_scope){.function = n->function, .caller = n->scope};
-    if (!onnx_add_attributes(&n->import->memory, &scope->attributes, n->proto->attribute,
-                             n->proto->n_attribute)) {
-        node_fail(n, WEFT_NO_MEMORY, "no memory for a function");
+    if (!weft__onnx_add_attributes(&n->import->memory, &scope->attributes, n->proto->attribute,
+                                   n->proto->n_attribute)) {
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a function");
         return;
     }
     if (n->n_in > f->n_input || n->n_out > f->n_output) {
-        node_fail(n, WEFT_BAD_FILE, "has %zu inputs and %zu outputs, its function %zu and %zu",
-                  n->n_in, n->n_out, f->n_input, f->n_output);
+        weft__node_fail(n, WEFT_BAD_FILE,
+                        "has %zu inputs and %zu outputs, its function %zu and %zu", n->n_in,
+                        n->n_out, f->n_input, f->n_output);
         return;
     }
     static const onnx_value absent = {.absent = true};
     for (size_t i = 0; i < f->n_input; i++) {
-        onnx_value *v = scope_add(n->import, scope, onnx_text(f->input[i]));
+        onnx_value *v = weft__scope_add(n->import, scope, onnx_text(f->input[i]));
         if (!v) return;
         copy_value(v, has_in(n, i) ? n->in[i] : &absent);
     }
-    if (!import_nodes(n->import, scope, f->node, f->n_node)) return;
+    if (!weft__import_nodes(n->import, scope, f->node, f->n_node)) return;
     for (size_t i = 0; i < n->n_out; i++) {
-        const onnx_value *v = scope_find(scope, onnx_text(f->output[i]));
+        const onnx_value *v = weft__scope_find(scope, onnx_text(f->output[i]));
         if (has_out(n, i) && (!v || v->absent)) {
-            node_fail(n, WEFT_BAD_FILE, "no node of its function computes output %zu", i);
+            weft__node_fail(n, WEFT_BAD_FILE, "no node of its function computes output %zu", i);
             return;
         }
         if (v && !v->absent) copy_value(&n->out[i], v);
@@ -138,7 +141,7 @@ static bool apply(onnx_node *n, const char *domain, const char *op, int64_t axis
     node.name = n->proto->name;
     node.attribute = &list;
     node.n_attribute = 1;
-    return import_node(n->import, n->scope, &node, in, n_in, out, 1);
+    return weft__import_node(n->import, n->scope, &node, in, n_in, out, 1);
 }
 
 /* Elements along an axis that a body makes one by one. */
@@ -151,8 +154,8 @@ static bool push(onnx_node *n, stack *s, onnx_value *value)
 {
     if (s->count == s->capacity) {
         const size_t capacity = s->capacity ? 2 * s->capacity : 16;
-        onnx_value **grown = arena_alloc(&n->import->memory, capacity * sizeof *grown);
-        if (!grown) return node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
+        onnx_value **grown = weft__arena_alloc(&n->import->memory, capacity * sizeof *grown);
+        if (!grown) return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
         if (s->count) memcpy(grown, s->values, s->count * sizeof *grown);
         s->values = grown;
         s->capacity = capacity;
@@ -166,12 +169,13 @@ static bool join(onnx_node *n, const stack *s, int64_t axis, bool reverse, onnx_
 {
     stack joined = {.values = NULL};
     if (!s->count)
-        return node_fail(n, WEFT_BAD_SHAPE, "has no iterations, so the shape of an output is open"),
+        return weft__node_fail(n, WEFT_BAD_SHAPE,
+                               "has no iterations, so the shape of an output is open"),
                false;
     for (size_t i = 0; i < s->count; i++) {
-        onnx_value *one = arena_alloc(&n->import->memory, sizeof *one);
+        onnx_value *one = weft__arena_alloc(&n->import->memory, sizeof *one);
         onnx_value *from = s->values[reverse ? s->count - 1 - i : i];
-        if (!one) return node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
+        if (!one) return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
         one->name = "";
         if (!apply(n, "weft", "ExpandDims", axis, &from, 1, one) || !push(n, &joined, one))
             return false;
@@ -184,7 +188,7 @@ static bool join(onnx_node *n, const stack *s, int64_t axis, bool reverse, onnx_
 /* The number of iterations, INT32_MAX without a limit. */
 static int64_t trip_count(onnx_node *n)
 {
-    return has_in(n, 0) ? (int64_t)in_number(n, 0, "trip count", 0) : INT32_MAX;
+    return has_in(n, 0) ? (int64_t)weft__in_number(n, 0, "trip count", 0) : INT32_MAX;
 }
 
 /* One iteration: replaces *condition and carried[], and adds to the stacks. */
@@ -194,18 +198,18 @@ static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iter
     onnx_scope *scope = body_scope(n);
     const onnx_value number = known_number(n, WEFT_I32, iteration);
     const onnx_value truth = known_number(n, WEFT_BOOL, *condition);
-    if (!scope || node_failed(n) || !add_input(n, scope, body, 0, &number) ||
+    if (!scope || weft__node_failed(n) || !add_input(n, scope, body, 0, &number) ||
         !add_input(n, scope, body, 1, &truth))
         return false;
     for (size_t i = 0; i < n_carried; i++)
         if (!add_input(n, scope, body, 2 + i, &carried[i])) return false;
-    if (!import_graph(n->import, scope, body)) return false;
+    if (!weft__import_graph(n->import, scope, body)) return false;
     onnx_value *next = body_output(n, scope, body, 0);
     if (!next) return false;
     *condition = known_truth(n, next, "condition");
     for (size_t i = 1; i < body->n_output; i++) {
         onnx_value *v = body_output(n, scope, body, i);
-        if (!v || node_failed(n)) return false;
+        if (!v || weft__node_failed(n)) return false;
         if (i <= n_carried)
             copy_value(&carried[i - 1], v);
         else if (!push(n, &stacks[i - 1 - n_carried], v))
@@ -214,36 +218,37 @@ static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iter
     return true;
 }
 
-void map_Loop(onnx_node *n)
+void weft__map_Loop(onnx_node *n)
 {
     const WeftOnnx__GraphProto *body = body_of(n, "body");
     const int64_t trips = trip_count(n);
     const size_t n_carried = n->n_in > 2 ? n->n_in - 2 : 0;
     bool condition = !has_in(n, 1) || known_truth(n, n->in[1], "condition");
-    if (!body || node_failed(n)) return;
+    if (!body || weft__node_failed(n)) return;
     if (body->n_input != 2 + n_carried || body->n_output < 1 + n_carried ||
         n->n_out > body->n_output - 1) {
-        node_fail(n, WEFT_BAD_FILE, "its body has %zu inputs and %zu outputs for %zu values",
-                  body->n_input, body->n_output, n_carried);
+        weft__node_fail(n, WEFT_BAD_FILE, "its body has %zu inputs and %zu outputs for %zu values",
+                        body->n_input, body->n_output, n_carried);
         return;
     }
-    onnx_value *carried = arena_alloc(&n->import->memory, (n_carried + 1) * sizeof *carried);
-    stack *stacks = arena_alloc(&n->import->memory, body->n_output * sizeof *stacks);
+    onnx_value *carried = weft__arena_alloc(&n->import->memory, (n_carried + 1) * sizeof *carried);
+    stack *stacks = weft__arena_alloc(&n->import->memory, body->n_output * sizeof *stacks);
     if (!carried || !stacks) {
-        node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
         return;
     }
     for (size_t i = 0; i < n_carried; i++) {
         if (!has_in(n, 2 + i)) {
-            node_fail(n, WEFT_BAD_FILE, "has no input %zu", 2 + i);
+            weft__node_fail(n, WEFT_BAD_FILE, "has no input %zu", 2 + i);
             return;
         }
         carried[i] = *n->in[2 + i];
     }
     for (int64_t i = 0; i < trips && condition; i++) {
         if (++n->import->nodes > ONNX_MAX_NODES)
-            node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES);
-        if (node_failed(n) || !iterate(n, body, i, &condition, carried, n_carried, stacks)) return;
+            weft__node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES);
+        if (weft__node_failed(n) || !iterate(n, body, i, &condition, carried, n_carried, stacks))
+            return;
     }
     for (size_t i = 0; i < n->n_out; i++) {
         if (i < n_carried)
@@ -267,7 +272,7 @@ typedef struct scan {
 /* Number i of a list attribute; 0 without it. */
 static int64_t listed(const onnx_node *n, const char *name, size_t i)
 {
-    const WeftOnnx__AttributeProto *a = attr_find(n, name);
+    const WeftOnnx__AttributeProto *a = weft__attr_find(n, name);
     return a && i < a->n_ints ? a->ints[i] : 0;
 }
 
@@ -284,11 +289,11 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
         onnx_value at = known_number(n, WEFT_I32, reverse ? s->length - 1 - step : step);
         onnx_value *in[2] = {n->in[s->first + s->n_states + i], &at};
         onnx_value element = {.name = ""};
-        if (node_failed(n) || !apply(n, "", "Gather", axis, in, 2, &element) ||
+        if (weft__node_failed(n) || !apply(n, "", "Gather", axis, in, 2, &element) ||
             !add_input(n, scope, s->body, s->n_states + i, &element))
             return false;
     }
-    if (!import_graph(n->import, scope, s->body)) return false;
+    if (!weft__import_graph(n->import, scope, s->body)) return false;
     for (size_t i = 0; i < s->body->n_output; i++) {
         onnx_value *v = body_output(n, scope, s->body, i);
         if (!v) return false;
@@ -302,31 +307,32 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
 
 static bool scan_start(onnx_node *n, scan *s)
 {
-    const int64_t scanned = attr_int(n, "num_scan_inputs", 0);
+    const int64_t scanned = weft__attr_int(n, "num_scan_inputs", 0);
     s->body = body_of(n, "body");
     if (!s->body) return false;
     if (n->opset < 9)
-        return node_fail(n, WEFT_NO_KERNEL, "Scan is supported from opset 9 on"), false;
+        return weft__node_fail(n, WEFT_NO_KERNEL, "Scan is supported from opset 9 on"), false;
     if (scanned < 1 || (size_t)scanned > n->n_in || s->body->n_input != n->n_in ||
         s->body->n_output != n->n_out)
-        return node_fail(n, WEFT_BAD_FILE, "its inputs and outputs do not fit its body"), false;
+        return weft__node_fail(n, WEFT_BAD_FILE, "its inputs and outputs do not fit its body"),
+               false;
     s->n_scanned = (size_t)scanned;
     s->n_states = n->n_in - s->n_scanned;
     for (size_t i = 0; i < n->n_in; i++)
-        if (!has_in(n, i)) return node_fail(n, WEFT_BAD_FILE, "has no input %zu", i), false;
+        if (!has_in(n, i)) return weft__node_fail(n, WEFT_BAD_FILE, "has no input %zu", i), false;
     if (s->n_states > n->n_out)
-        return node_fail(n, WEFT_BAD_FILE, "has fewer outputs than states"), false;
-    const weft_shape shape = in_shape(n, s->n_states);
-    s->length = shape.dim[node_axis(n, listed(n, "scan_input_axes", 0), shape.rank)];
-    s->states = arena_alloc(&n->import->memory, (s->n_states + 1) * sizeof *s->states);
-    s->stacks = arena_alloc(&n->import->memory, (n->n_out + 1) * sizeof *s->stacks);
+        return weft__node_fail(n, WEFT_BAD_FILE, "has fewer outputs than states"), false;
+    const weft_shape shape = weft__in_shape(n, s->n_states);
+    s->length = shape.dim[weft__node_axis(n, listed(n, "scan_input_axes", 0), shape.rank)];
+    s->states = weft__arena_alloc(&n->import->memory, (s->n_states + 1) * sizeof *s->states);
+    s->stacks = weft__arena_alloc(&n->import->memory, (n->n_out + 1) * sizeof *s->stacks);
     if (!s->states || !s->stacks)
-        return node_fail(n, WEFT_NO_MEMORY, "no memory for a scan"), false;
+        return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a scan"), false;
     for (size_t i = 0; i < s->n_states; i++) s->states[i] = *n->in[i];
-    return !node_failed(n);
+    return !weft__node_failed(n);
 }
 
-void map_Scan(onnx_node *n)
+void weft__map_Scan(onnx_node *n)
 {
     scan s = {.first = 0};
     if (!scan_start(n, &s)) return;
@@ -345,10 +351,10 @@ void map_Scan(onnx_node *n)
 }
 
 /* The op that joins iterations: a new axis of size 1. Not part of ONNX. */
-void map_ExpandDims(onnx_node *n)
+void weft__map_ExpandDims(onnx_node *n)
 {
-    const weft_value x = in_value(n, 0);
-    const int axis = attr_axis(n, "axis", 0, in_shape(n, 0).rank + 1);
-    if (node_failed(n)) return;
-    set_typed(n, 0, weft_expand_dims(n->graph, x, axis), in_type(n, 0));
+    const weft_value x = weft__in_value(n, 0);
+    const int axis = weft__attr_axis(n, "axis", 0, weft__in_shape(n, 0).rank + 1);
+    if (weft__node_failed(n)) return;
+    weft__set_typed(n, 0, weft_expand_dims(n->graph, x, axis), weft__in_type(n, 0));
 }

@@ -30,7 +30,7 @@ static bool is_letter(char c)
 
 static bool take_text(const onnx_node *n, equation *e)
 {
-    const WeftOnnx__AttributeProto *a = attr_find(n, "equation");
+    const WeftOnnx__AttributeProto *a = weft__attr_find(n, "equation");
     size_t length = 0;
     if (!a || !a->has_s) return false;
     for (size_t i = 0; i < a->s.len; i++) {
@@ -117,7 +117,7 @@ static bool expand_ellipses(onnx_node *n, equation *e)
     int most = 0;
     for (size_t k = 0; k < e->count; k++) {
         term *t = &e->operand[k];
-        const int count = in_shape(n, k).rank - (int)strlen(t->letters);
+        const int count = weft__in_shape(n, k).rank - (int)strlen(t->letters);
         if (count < 0 || (count > 0 && t->ellipsis < 0) || !spell_out(e, t, count)) return false;
         if (count > most) most = count;
     }
@@ -154,13 +154,14 @@ static weft_value simplify(onnx_node *n, equation *e, size_t k)
 {
     weft_graph *g = n->graph;
     char *letters = e->operand[k].letters;
-    weft_value x = widen(n, in_value(n, k));
+    weft_value x = weft__widen(n, weft__in_value(n, k));
     for (int i = 0; letters[i]; i++)
         for (const char *same; (same = strchr(letters + i + 1, letters[i]));) {
             const int j = (int)(same - letters);
             if (weft_dim(g, x, i) != weft_dim(g, x, j) || weft_dim(g, x, i) < 1)
-                return node_fail(n, WEFT_BAD_SHAPE,
-                                 "the letter '%c' has several sizes in operand %zu", letters[i], k);
+                return weft__node_fail(n, WEFT_BAD_SHAPE,
+                                       "the letter '%c' has several sizes in operand %zu",
+                                       letters[i], k);
             x = diagonal(g, x, i, j);
             remove_letter(letters, j);
         }
@@ -194,7 +195,8 @@ static weft_value contract(onnx_node *n, equation *e, weft_value x, char *letter
         for (const char *at = lists[i]; *at; at++)
             if (is_needed(e, k + 1, *at) && !strchr(kept, *at)) kept[count++] = *at;
     if (count > WEFT_MAX_RANK)
-        return node_fail(n, WEFT_BAD_SHAPE, "makes a tensor of a rank above %d", WEFT_MAX_RANK);
+        return weft__node_fail(n, WEFT_BAD_SHAPE, "makes a tensor of a rank above %d",
+                               WEFT_MAX_RANK);
     snprintf(text, sizeof text, "%s,%s->%s", letters, e->operand[k].letters, kept);
     memcpy(letters, kept, count + 1);
     return weft_einsum(n->graph, text, x, operand);
@@ -217,8 +219,8 @@ static weft_value arrange(onnx_node *n, const equation *e, weft_value x, char *l
     for (const char *at = e->result.letters; *at; at++) {
         const char *found = strchr(letters, *at);
         if (strchr(at + 1, *at) || (!found && !strchr(e->spare, *at)))
-            return node_fail(n, WEFT_BAD_FILE, "its result has '%c' twice, or no operand has it",
-                             *at);
+            return weft__node_fail(n, WEFT_BAD_FILE,
+                                   "its result has '%c' twice, or no operand has it", *at);
         if (!found) {
             const size_t length = strlen(letters);
             x = weft_expand_dims(g, x, (int)length);
@@ -231,29 +233,30 @@ static weft_value arrange(onnx_node *n, const equation *e, weft_value x, char *l
     return order.count ? weft_permute(g, x, order) : x;
 }
 
-void map_Einsum(onnx_node *n)
+void weft__map_Einsum(onnx_node *n)
 {
     equation e;
     char letters[2 * WEFT_MAX_RANK + 2];
     for (size_t i = 0; i < n->n_in; i++)
         if (!has_in(n, i)) {
-            node_fail(n, WEFT_BAD_FILE, "has no input %zu", i);
+            weft__node_fail(n, WEFT_BAD_FILE, "has no input %zu", i);
             return;
         }
     if (!parse(n, &e) || !expand_ellipses(n, &e)) {
-        node_fail(n, WEFT_BAD_FILE,
-                  "its equation is malformed, or does not fit the ranks of its inputs");
+        weft__node_fail(n, WEFT_BAD_FILE,
+                        "its equation is malformed, or does not fit the ranks of its inputs");
         return;
     }
     weft_value operands[MAX_OPERANDS];
     for (size_t k = 0; k < e.count; k++) operands[k] = simplify(n, &e, k);
-    if (node_failed(n)) return;
+    if (weft__node_failed(n)) return;
     weft_value y = operands[0];
     memcpy(letters, e.operand[0].letters, sizeof e.operand[0].letters);
-    for (size_t k = 1; k < e.count && !node_failed(n); k++)
+    for (size_t k = 1; k < e.count && !weft__node_failed(n); k++)
         y = contract(n, &e, y, letters, k, operands[k]);
-    if (node_failed(n)) return;
+    if (weft__node_failed(n)) return;
     y = arrange(n, &e, y, letters);
-    if (weft_dtype_of(n->graph, in_value(n, 0)) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
-    set_typed(n, 0, y, in_type(n, 0));
+    if (weft_dtype_of(n->graph, weft__in_value(n, 0)) == WEFT_I32)
+        y = weft__narrow(n, y, weft__in_type(n, 0));
+    weft__set_typed(n, 0, y, weft__in_type(n, 0));
 }

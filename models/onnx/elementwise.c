@@ -11,18 +11,18 @@ typedef weft_value unary(onnx_node *n, weft_value x);
 /* y = f(x) in the dtype of x. */
 static void map_unary(onnx_node *n, unary *f)
 {
-    const weft_value x = in_value(n, 0);
-    weft_value y = f(n, widen(n, x));
-    if (weft_dtype_of(n->graph, x) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
-    set_typed(n, 0, y, in_type(n, 0));
+    const weft_value x = weft__in_value(n, 0);
+    weft_value y = f(n, weft__widen(n, x));
+    if (weft_dtype_of(n->graph, x) == WEFT_I32) y = weft__narrow(n, y, weft__in_type(n, 0));
+    weft__set_typed(n, 0, y, weft__in_type(n, 0));
 }
 
 /* The same, computed in f64: formulas that would lose digits in f32. */
 static void map_precise(onnx_node *n, unary *f)
 {
-    const weft_value x = in_value(n, 0);
+    const weft_value x = weft__in_value(n, 0);
     const weft_dtype dtype = weft_dtype_of(n->graph, x);
-    set_out(n, 0, weft_cast(n->graph, f(n, weft_cast(n->graph, x, WEFT_F64)), dtype));
+    weft__set_out(n, 0, weft_cast(n->graph, f(n, weft_cast(n->graph, x, WEFT_F64)), dtype));
 }
 
 #define UNARY(op, how, expression)                                                                 \
@@ -32,7 +32,7 @@ static void map_precise(onnx_node *n, unary *f)
         (void)g;                                                                                   \
         return expression;                                                                         \
     }                                                                                              \
-    void map_##op(onnx_node *n)                                                                    \
+    void weft__map_##op(onnx_node *n)                                                              \
     {                                                                                              \
         how(n, compute_##op);                                                                      \
     }
@@ -101,7 +101,7 @@ static weft_value hard_sigmoid(weft_graph *g, weft_value x, double alpha, double
 static weft_value shrink(onnx_node *n, weft_value x)
 {
     weft_graph *g = n->graph;
-    const double lambda = attr_float(n, "lambd", 0.5), bias = attr_float(n, "bias", 0);
+    const double lambda = weft__attr_float(n, "lambd", 0.5), bias = weft__attr_float(n, "bias", 0);
     weft_value low = above(g, weft_neg(g, x), lambda, weft_add_scalar(g, x, bias), zero_like(g, x));
     return above(g, x, lambda, weft_add_scalar(g, x, -bias), low);
 }
@@ -133,44 +133,45 @@ UNARY(Sigmoid, map_unary, weft_sigmoid(g, x))
 UNARY(Relu, map_unary, weft_relu(g, x))
 UNARY(Softplus, map_unary, weft_softplus(g, x))
 UNARY(Softsign, map_unary, weft_div(g, x, weft_add_scalar(g, weft_abs(g, x), 1)))
-UNARY(LeakyRelu, map_unary, weft_leaky_relu(g, x, attr_float(n, "alpha", 0.01)))
-UNARY(Elu, map_unary, elu(g, x, attr_float(n, "alpha", 1), 1, 1))
-UNARY(Celu, map_unary, elu(g, x, attr_float(n, "alpha", 1), attr_float(n, "alpha", 1), 1))
+UNARY(LeakyRelu, map_unary, weft_leaky_relu(g, x, weft__attr_float(n, "alpha", 0.01)))
+UNARY(Elu, map_unary, elu(g, x, weft__attr_float(n, "alpha", 1), 1, 1))
+UNARY(Celu, map_unary,
+      elu(g, x, weft__attr_float(n, "alpha", 1), weft__attr_float(n, "alpha", 1), 1))
 UNARY(Selu, map_unary,
-      elu(g, x, attr_float(n, "alpha", 1.67326319217681884765625), 1,
-          attr_float(n, "gamma", 1.05070102214813232421875)))
-UNARY(ThresholdedRelu, map_unary, above(g, x, attr_float(n, "alpha", 1), x, zero_like(g, x)))
+      elu(g, x, weft__attr_float(n, "alpha", 1.67326319217681884765625), 1,
+          weft__attr_float(n, "gamma", 1.05070102214813232421875)))
+UNARY(ThresholdedRelu, map_unary, above(g, x, weft__attr_float(n, "alpha", 1), x, zero_like(g, x)))
 UNARY(HardSigmoid, map_unary,
-      hard_sigmoid(g, x, attr_float(n, "alpha", 0.2), attr_float(n, "beta", 0.5)))
+      hard_sigmoid(g, x, weft__attr_float(n, "alpha", 0.2), weft__attr_float(n, "beta", 0.5)))
 UNARY(HardSwish, map_unary, weft_mul(g, x, hard_sigmoid(g, x, 1.0 / 6, 0.5)))
 UNARY(Swish, map_unary,
-      weft_mul(g, x, weft_sigmoid(g, weft_scale(g, x, attr_float(n, "alpha", 1)))))
+      weft_mul(g, x, weft_sigmoid(g, weft_scale(g, x, weft__attr_float(n, "alpha", 1)))))
 UNARY(Mish, map_unary, weft_mul(g, x, weft_tanh(g, weft_softplus(g, x))))
 UNARY(Gelu, map_unary,
-      attr_is(n, "approximate", "tanh", "none") ? weft_gelu_tanh(g, x) : weft_gelu(g, x))
+      weft__attr_is(n, "approximate", "tanh", "none") ? weft_gelu_tanh(g, x) : weft_gelu(g, x))
 UNARY(Shrink, map_unary, shrink(n, x))
 
-void map_Identity(onnx_node *n)
+void weft__map_Identity(onnx_node *n)
 {
-    set_typed(n, 0, in_value(n, 0), in_type(n, 0));
+    weft__set_typed(n, 0, weft__in_value(n, 0), weft__in_type(n, 0));
 }
 
-void map_IsNaN(onnx_node *n)
+void weft__map_IsNaN(onnx_node *n)
 {
-    const weft_value x = in_value(n, 0);
-    set_out(n, 0, weft_not_equal(n->graph, x, x));
+    const weft_value x = weft__in_value(n, 0);
+    weft__set_out(n, 0, weft_not_equal(n->graph, x, x));
 }
 
-void map_IsInf(onnx_node *n)
+void weft__map_IsInf(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = in_value(n, 0);
+    const weft_value x = weft__in_value(n, 0);
     const weft_dtype dtype = weft_dtype_of(g, x);
-    const double up = attr_int(n, "detect_positive", 1) ? INFINITY : NAN;
-    const double down = attr_int(n, "detect_negative", 1) ? -INFINITY : NAN;
-    set_out(n, 0,
-            weft_logical_or(g, weft_equal(g, x, weft_scalar(g, dtype, up)),
-                            weft_equal(g, x, weft_scalar(g, dtype, down))));
+    const double up = weft__attr_int(n, "detect_positive", 1) ? INFINITY : NAN;
+    const double down = weft__attr_int(n, "detect_negative", 1) ? -INFINITY : NAN;
+    weft__set_out(n, 0,
+                  weft_logical_or(g, weft_equal(g, x, weft_scalar(g, dtype, up)),
+                                  weft_equal(g, x, weft_scalar(g, dtype, down))));
 }
 
 /* ---- Two operands ---- */
@@ -178,10 +179,11 @@ void map_IsInf(onnx_node *n)
 /* Input 1, placed at the axis that opsets before 7 name. */
 static weft_value second(onnx_node *n)
 {
-    const weft_value b = in_value(n, 1);
-    weft_shape shape = in_shape(n, 1);
-    if (n->opset >= 7 || !attr_int(n, "broadcast", 0) || !has_attr(n, "axis")) return b;
-    const int rank = in_shape(n, 0).rank, end = attr_axis(n, "axis", 0, rank) + shape.rank;
+    const weft_value b = weft__in_value(n, 1);
+    weft_shape shape = weft__in_shape(n, 1);
+    if (n->opset >= 7 || !weft__attr_int(n, "broadcast", 0) || !weft__has_attr(n, "axis")) return b;
+    const int rank = weft__in_shape(n, 0).rank,
+              end = weft__attr_axis(n, "axis", 0, rank) + shape.rank;
     for (; shape.rank < rank - end + weft_rank(n->graph, b) && shape.rank < WEFT_MAX_RANK;)
         shape.dim[shape.rank++] = 1;
     return weft_reshape(n->graph, b, shape);
@@ -193,16 +195,16 @@ typedef weft_value binary(weft_graph *g, weft_value a, weft_value b);
 static weft_value arithmetic(onnx_node *n, binary *f, weft_value a, weft_value b)
 {
     if (weft_dtype_is_float(weft_dtype_of(n->graph, a))) return f(n->graph, a, b);
-    weft_value y = f(n->graph, widen(n, a), widen(n, b));
-    if (f == weft_div && in_type(n, 0) != ONNX_BOOL) y = towards_zero(n->graph, y);
-    return narrow(n, y, in_type(n, 0));
+    weft_value y = f(n->graph, weft__widen(n, a), weft__widen(n, b));
+    if (f == weft_div && weft__in_type(n, 0) != ONNX_BOOL) y = weft__towards_zero(n->graph, y);
+    return weft__narrow(n, y, weft__in_type(n, 0));
 }
 
 #define BINARY(op, function)                                                                       \
-    void map_##op(onnx_node *n)                                                                    \
+    void weft__map_##op(onnx_node *n)                                                              \
     {                                                                                              \
-        const weft_value a = in_value(n, 0);                                                       \
-        set_typed(n, 0, arithmetic(n, function, a, second(n)), in_type(n, 0));                     \
+        const weft_value a = weft__in_value(n, 0);                                                 \
+        weft__set_typed(n, 0, arithmetic(n, function, a, second(n)), weft__in_type(n, 0));         \
     }
 BINARY(Add, weft_add)
 BINARY(Sub, weft_sub)
@@ -210,32 +212,34 @@ BINARY(Mul, weft_mul)
 BINARY(Div, weft_div)
 
 /* a sigmoid(alpha a) b */
-void map_SwiGLU(onnx_node *n)
+void weft__map_SwiGLU(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value a = in_value(n, 0), b = in_value(n, 1);
-    if (!node_failed(n) && !weft_shape_equal(in_shape(n, 0), in_shape(n, 1))) {
-        node_fail(n, WEFT_BAD_SHAPE, "its inputs must have the same shape");
+    const weft_value a = weft__in_value(n, 0), b = weft__in_value(n, 1);
+    if (!weft__node_failed(n) && !weft_shape_equal(weft__in_shape(n, 0), weft__in_shape(n, 1))) {
+        weft__node_fail(n, WEFT_BAD_SHAPE, "its inputs must have the same shape");
         return;
     }
-    weft_value gate = weft_sigmoid(g, weft_scale(g, a, attr_float(n, "alpha", 1)));
-    set_out(n, 0, weft_mul(g, weft_mul(g, a, gate), b));
+    weft_value gate = weft_sigmoid(g, weft_scale(g, a, weft__attr_float(n, "alpha", 1)));
+    weft__set_out(n, 0, weft_mul(g, weft_mul(g, a, gate), b));
 }
 
 /* The result has the dtype of the base, whatever the exponent's. */
-void map_Pow(onnx_node *n)
+void weft__map_Pow(onnx_node *n)
 {
-    const weft_value a = in_value(n, 0);
+    const weft_value a = weft__in_value(n, 0);
     const weft_dtype dtype = weft_dtype_of(n->graph, a);
     weft_value b = second(n);
     if (weft_dtype_is_float(dtype) && weft_dtype_of(n->graph, b) == dtype) {
-        set_out(n, 0, weft_pow(n->graph, a, b));
+        weft__set_out(n, 0, weft_pow(n->graph, a, b));
         return;
     }
     weft_value y =
         weft_pow(n->graph, weft_cast(n->graph, a, WEFT_F64), weft_cast(n->graph, b, WEFT_F64));
-    set_typed(n, 0, dtype == WEFT_I32 ? narrow(n, y, in_type(n, 0)) : weft_cast(n->graph, y, dtype),
-              in_type(n, 0));
+    weft__set_typed(n, 0,
+                    dtype == WEFT_I32 ? weft__narrow(n, y, weft__in_type(n, 0))
+                                      : weft_cast(n->graph, y, dtype),
+                    weft__in_type(n, 0));
 }
 
 /* a - b floor(a / b), or truncated as in C; in f64, in which quotients of i32 and f32 are exact
@@ -244,7 +248,7 @@ void map_Pow(onnx_node *n)
 static weft_value float_remainder(onnx_node *n, weft_value x, weft_value y, weft_value r)
 {
     weft_graph *g = n->graph;
-    const bool toward_zero = attr_int(n, "fmod", 0);
+    const bool toward_zero = weft__attr_int(n, "fmod", 0);
     weft_value infinity = weft_scalar(g, WEFT_F64, INFINITY), zero = weft_scalar(g, WEFT_F64, 0);
     weft_value only_y = weft_logical_and(g, weft_equal(g, weft_abs(g, y), infinity),
                                          weft_less(g, weft_abs(g, x), infinity));
@@ -255,33 +259,36 @@ static weft_value float_remainder(onnx_node *n, weft_value x, weft_value y, weft
     return weft_where(g, weft_equal(g, r, zero), signed_zero, r);
 }
 
-void map_Mod(onnx_node *n)
+void weft__map_Mod(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value a = in_value(n, 0);
-    const weft_value x = weft_cast(g, a, WEFT_F64), y = weft_cast(g, in_value(n, 1), WEFT_F64);
+    const weft_value a = weft__in_value(n, 0);
+    const weft_value x = weft_cast(g, a, WEFT_F64),
+                     y = weft_cast(g, weft__in_value(n, 1), WEFT_F64);
     const weft_value quotient = weft_div(g, x, y);
-    weft_value whole = attr_int(n, "fmod", 0) ? towards_zero(g, quotient) : weft_floor(g, quotient);
+    weft_value whole =
+        weft__attr_int(n, "fmod", 0) ? weft__towards_zero(g, quotient) : weft_floor(g, quotient);
     weft_value r = weft_sub(g, x, weft_mul(g, y, whole));
     if (weft_dtype_is_float(weft_dtype_of(g, a))) r = float_remainder(n, x, y, r);
-    set_typed(n, 0, weft_cast(g, r, weft_dtype_of(g, a)), in_type(n, 0));
+    weft__set_typed(n, 0, weft_cast(g, r, weft_dtype_of(g, a)), weft__in_type(n, 0));
 }
 
 static weft_value fold_inputs(onnx_node *n, binary *f)
 {
-    weft_value y = widen(n, in_value(n, 0));
-    for (size_t i = 1; i < n->n_in; i++) y = f(n->graph, y, widen(n, in_value(n, i)));
+    weft_value y = weft__widen(n, weft__in_value(n, 0));
+    for (size_t i = 1; i < n->n_in; i++) y = f(n->graph, y, weft__widen(n, weft__in_value(n, i)));
     return y;
 }
 
 static void set_like_first(onnx_node *n, weft_value y)
 {
-    if (weft_dtype_of(n->graph, in_value(n, 0)) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
-    set_typed(n, 0, y, in_type(n, 0));
+    if (weft_dtype_of(n->graph, weft__in_value(n, 0)) == WEFT_I32)
+        y = weft__narrow(n, y, weft__in_type(n, 0));
+    weft__set_typed(n, 0, y, weft__in_type(n, 0));
 }
 
 #define VARIADIC(op, function)                                                                     \
-    void map_##op(onnx_node *n)                                                                    \
+    void weft__map_##op(onnx_node *n)                                                              \
     {                                                                                              \
         set_like_first(n, fold_inputs(n, function));                                               \
     }
@@ -289,17 +296,17 @@ VARIADIC(Max, weft_maximum)
 VARIADIC(Min, weft_minimum)
 VARIADIC(Sum, weft_add)
 
-void map_Mean(onnx_node *n)
+void weft__map_Mean(onnx_node *n)
 {
     set_like_first(n, weft_scale(n->graph, fold_inputs(n, weft_add), 1.0 / (double)n->n_in));
 }
 
 /* Before opset 7 a vector of slopes is one of channels. */
-void map_PRelu(onnx_node *n)
+void weft__map_PRelu(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = widen(n, in_value(n, 0));
-    weft_value slope = widen(n, in_value(n, 1));
+    const weft_value x = weft__widen(n, weft__in_value(n, 0));
+    weft_value slope = weft__widen(n, weft__in_value(n, 1));
     const int rank = weft_rank(g, x);
     if (n->opset < 7 && rank > 2 && weft_rank(g, slope) == 1) {
         weft_shape shape = {rank - 1, {weft_dim(g, slope, 0), 1, 1, 1, 1, 1, 1, 1}};
@@ -311,10 +318,10 @@ void map_PRelu(onnx_node *n)
 /* ---- Comparisons, logic and choice ---- */
 
 #define COMPARISON(op, function)                                                                   \
-    void map_##op(onnx_node *n)                                                                    \
+    void weft__map_##op(onnx_node *n)                                                              \
     {                                                                                              \
-        const weft_value a = in_value(n, 0);                                                       \
-        set_out(n, 0, function(n->graph, a, second(n)));                                           \
+        const weft_value a = weft__in_value(n, 0);                                                 \
+        weft__set_out(n, 0, function(n->graph, a, second(n)));                                     \
     }
 COMPARISON(Equal, weft_equal)
 COMPARISON(Less, weft_less)
@@ -325,24 +332,26 @@ COMPARISON(And, weft_logical_and)
 COMPARISON(Or, weft_logical_or)
 COMPARISON(Xor, weft_not_equal)
 
-void map_Not(onnx_node *n)
+void weft__map_Not(onnx_node *n)
 {
-    set_out(n, 0, weft_logical_not(n->graph, in_value(n, 0)));
+    weft__set_out(n, 0, weft_logical_not(n->graph, weft__in_value(n, 0)));
 }
 
-void map_Where(onnx_node *n)
+void weft__map_Where(onnx_node *n)
 {
-    const weft_value condition = in_value(n, 0), a = in_value(n, 1);
-    set_typed(n, 0, weft_where(n->graph, condition, a, in_value(n, 2)), in_type(n, 1));
+    const weft_value condition = weft__in_value(n, 0), a = weft__in_value(n, 1);
+    weft__set_typed(n, 0, weft_where(n->graph, condition, a, weft__in_value(n, 2)),
+                    weft__in_type(n, 1));
 }
 
 /* A bound of Clip that is a number: an attribute before opset 11, then an input. */
 static weft_value bound(onnx_node *n, weft_value x, size_t i, const char *name, binary *f)
 {
-    if (n->opset >= 11) return has_in(n, i) ? f(n->graph, x, widen(n, in_value(n, i))) : x;
-    if (!has_attr(n, name)) return x;
+    if (n->opset >= 11)
+        return has_in(n, i) ? f(n->graph, x, weft__widen(n, weft__in_value(n, i))) : x;
+    if (!weft__has_attr(n, name)) return x;
     return f(n->graph, x,
-             weft_scalar(n->graph, weft_dtype_of(n->graph, x), attr_float(n, name, 0)));
+             weft_scalar(n->graph, weft_dtype_of(n->graph, x), weft__attr_float(n, name, 0)));
 }
 
 /* Whether a bound of Clip is a number in the file. It is then not a parameter, even as an
@@ -350,25 +359,25 @@ static weft_value bound(onnx_node *n, weft_value x, size_t i, const char *name, 
 static bool known_bound(onnx_node *n, size_t i, const char *name, double *number)
 {
     if (n->opset < 11) {
-        *number = attr_float(n, name, *number);
+        *number = weft__attr_float(n, name, *number);
         return true;
     }
     if (!has_in(n, i)) return true;
-    if ((n->in[i]->trainable && !n->in[i]->weight) || !import_contents(n->import, n->in[i]) ||
+    if ((n->in[i]->trainable && !n->in[i]->weight) || !weft__import_contents(n->import, n->in[i]) ||
         !n->in[i]->known)
         return false;
-    *number = in_number(n, i, name, *number);
+    *number = weft__in_number(n, i, name, *number);
     return true;
 }
 
-void map_Clip(onnx_node *n)
+void weft__map_Clip(onnx_node *n)
 {
     double low = -INFINITY, high = INFINITY;
     if (known_bound(n, 1, "min", &low) && known_bound(n, 2, "max", &high) && low <= high) {
-        set_like_first(n, weft_clamp(n->graph, widen(n, in_value(n, 0)), low, high));
+        set_like_first(n, weft_clamp(n->graph, weft__widen(n, weft__in_value(n, 0)), low, high));
         return;
     }
-    weft_value x = bound(n, widen(n, in_value(n, 0)), 1, "min", weft_maximum);
+    weft_value x = bound(n, weft__widen(n, weft__in_value(n, 0)), 1, "min", weft_maximum);
     set_like_first(n, bound(n, x, 2, "max", weft_minimum));
 }
 
@@ -377,22 +386,23 @@ void map_Clip(onnx_node *n)
 static void cast_to(onnx_node *n, int type)
 {
     weft_dtype dtype;
-    weft_value x = in_value(n, 0);
-    if (node_failed(n)) return;
-    if (onnx_type_dtype(type, "a cast", &dtype, NULL) != WEFT_OK) {
-        node_fail(n, WEFT_BAD_DTYPE, "converts to %s, which weft does not have",
-                  onnx_type_name(type));
+    weft_value x = weft__in_value(n, 0);
+    if (weft__node_failed(n)) return;
+    if (weft__onnx_type_dtype(type, "a cast", &dtype, NULL) != WEFT_OK) {
+        weft__node_fail(n, WEFT_BAD_DTYPE, "converts to %s, which weft does not have",
+                        weft__onnx_type_name(type));
         return;
     }
-    set_typed(n, 0, dtype == WEFT_I32 ? narrow(n, x, type) : weft_cast(n->graph, x, dtype), type);
+    weft__set_typed(
+        n, 0, dtype == WEFT_I32 ? weft__narrow(n, x, type) : weft_cast(n->graph, x, dtype), type);
 }
 
-void map_Cast(onnx_node *n)
+void weft__map_Cast(onnx_node *n)
 {
-    cast_to(n, (int)attr_int(n, "to", 0));
+    cast_to(n, (int)weft__attr_int(n, "to", 0));
 }
 
-void map_CastLike(onnx_node *n)
+void weft__map_CastLike(onnx_node *n)
 {
-    cast_to(n, in_type(n, 1));
+    cast_to(n, weft__in_type(n, 1));
 }

@@ -49,7 +49,7 @@ static void *grown(export_record *r, void *array, size_t n, size_t *capacity, si
 {
     if (n < *capacity) return array;
     const size_t more = *capacity ? 2 * *capacity : 64;
-    void *larger = arena_alloc(&r->memory, more * size);
+    void *larger = weft__arena_alloc(&r->memory, more * size);
     if (!larger) {
         no_memory(r);
         return NULL;
@@ -61,7 +61,7 @@ static void *grown(export_record *r, void *array, size_t n, size_t *capacity, si
 
 static void *copied(export_record *r, const void *data, size_t bytes)
 {
-    void *copy = arena_alloc(&r->memory, bytes + 1);
+    void *copy = weft__arena_alloc(&r->memory, bytes + 1);
     if (!copy)
         no_memory(r);
     else if (bytes)
@@ -86,8 +86,8 @@ static weft_operand add_operand(export_record *r, export_operand operand)
     return (weft_operand){(uint32_t)r->n_operands++};
 }
 
-weft_operand export_add_node(export_record *r, const char *type, const weft_operand *in,
-                             size_t n_in, size_t n_out)
+weft_operand weft__export_add_node(export_record *r, const char *type, const weft_operand *in,
+                                   size_t n_in, size_t n_out)
 {
     if (failed(r)) return WEFT_NO_OPERAND;
     export_node *all = grown(r, r->nodes, r->n_nodes, &r->node_capacity, sizeof *r->nodes);
@@ -110,7 +110,7 @@ weft_operand export_add_node(export_record *r, const char *type, const weft_oper
 static weft_operand receive_node(weft_export *e, const char *type, const weft_operand *in,
                                  size_t n_in, size_t n_out)
 {
-    return export_add_node(e->context, type, in, n_in, n_out);
+    return weft__export_add_node(e->context, type, in, n_in, n_out);
 }
 
 static void receive_attribute(weft_export *e, const weft_onnx_attr *attr)
@@ -118,7 +118,7 @@ static void receive_attribute(weft_export *e, const weft_onnx_attr *attr)
     export_record *r = e->context;
     if (failed(r) || !r->n_nodes) return;
     export_node *node = &r->nodes[r->n_nodes - 1];
-    weft_onnx_attr *more = arena_alloc(&r->memory, (node->n_attrs + 1) * sizeof *more);
+    weft_onnx_attr *more = weft__arena_alloc(&r->memory, (node->n_attrs + 1) * sizeof *more);
     if (!more) {
         no_memory(r);
         return;
@@ -156,7 +156,7 @@ static bool grow_slots(export_record *r)
 {
     if (4 * (r->n_constants + 1) <= 3 * r->n_slots) return true;
     const size_t n = r->n_slots ? 2 * r->n_slots : 64;
-    uint32_t *slots = arena_alloc(&r->memory, n * sizeof *slots);
+    uint32_t *slots = weft__arena_alloc(&r->memory, n * sizeof *slots);
     if (!slots) return no_memory(r), false;
     for (size_t k = 0; k < r->n_constants; k++) {
         size_t i = hash_constant(&r->constants[k]) & (n - 1);
@@ -222,8 +222,8 @@ static bool open_frame(export_record *r, frame *f, const weft_graph *g, const we
 {
     const size_t n = value_count(g);
     *f = (frame){.graph = g};
-    f->of_value = arena_alloc(&r->memory, n * sizeof *f->of_value);
-    f->needed = arena_alloc(&r->memory, n * sizeof *f->needed);
+    f->of_value = weft__arena_alloc(&r->memory, n * sizeof *f->of_value);
+    f->needed = weft__arena_alloc(&r->memory, n * sizeof *f->needed);
     if (!f->of_value || !f->needed) return no_memory(r), false;
     for (size_t i = 0; i < n_outputs; i++)
         if (weft_is_value(outputs[i])) f->needed[outputs[i].id] = true;
@@ -243,7 +243,7 @@ static bool record_expansion(export_record *r, const weft_node_info *node, const
                              weft_export *e)
 {
     weft_graph *g = weft_graph_new();
-    weft_value *in = arena_alloc(&r->memory, (node->n_in + 1) * sizeof *in);
+    weft_value *in = weft__arena_alloc(&r->memory, (node->n_in + 1) * sizeof *in);
     weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}}, wanted[WEFT_MAX_OUTPUTS];
     frame f;
     char name[24];
@@ -352,8 +352,8 @@ static bool record_node(export_record *r, frame *f, size_t index)
     const weft_node_info node = weft_graph_node(f->graph, index);
     const bool top = f->graph == r->graph;
     const size_t first = r->n_nodes;
-    weft_type *types = arena_alloc(&r->memory, (node.n_in + node.n_out) * sizeof *types);
-    weft_operand *in = arena_alloc(&r->memory, (node.n_in + 1) * sizeof *in);
+    weft_type *types = weft__arena_alloc(&r->memory, (node.n_in + node.n_out) * sizeof *types);
+    weft_operand *in = weft__arena_alloc(&r->memory, (node.n_in + 1) * sizeof *in);
     if (!types || !in) return no_memory(r), false;
     for (size_t i = 0; i < node.n_in + node.n_out; i++) {
         const uint32_t id = i < node.n_in ? node.in[i] : node.first_out + (uint32_t)(i - node.n_in);
@@ -381,7 +381,7 @@ static bool record_node(export_record *r, frame *f, size_t index)
     }
     const size_t n = r->n_nodes - first;
     if (!top || r->inexact || n == 0 || (n == 1 && !has_double(node.op) && !r->noted)) return true;
-    return export_write_note(r, first, &node, in, e.wanted);
+    return weft__export_write_note(r, first, &node, in, e.wanted);
 }
 
 static bool record_nodes(export_record *r, frame *f)
@@ -405,13 +405,13 @@ static bool record_nodes(export_record *r, frame *f)
 
 /* ---- Graphs ---- */
 
-int export_ir_version(int opset)
+int weft__export_ir_version(int opset)
 {
     return opset < 19 ? 8 : opset < 21 ? 9 : opset < 23 ? 10 : 11;
 }
 
-weft_status export_graph(export_record *r, const weft_graph *graph, const weft_value *outputs,
-                         size_t n_outputs, int opset, size_t max_bytes, weft_error *error)
+weft_status weft__export_graph(export_record *r, const weft_graph *graph, const weft_value *outputs,
+                               size_t n_outputs, int opset, size_t max_bytes, weft_error *error)
 {
     frame f;
     *r = (export_record){.graph = graph, .opset = opset, .max_bytes = max_bytes, .error = error};
@@ -423,8 +423,8 @@ weft_status export_graph(export_record *r, const weft_graph *graph, const weft_v
     return error->status;
 }
 
-void export_free(export_record *r)
+void weft__export_free(export_record *r)
 {
-    arena_free(&r->memory);
+    weft__arena_free(&r->memory);
     *r = (export_record){.graph = NULL};
 }

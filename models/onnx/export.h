@@ -1,9 +1,9 @@
 /* Export of a graph to ONNX: what its parts share.
  *
- * export_graph walks through the nodes of a graph that the outputs need, and records nodes of ONNX:
- * those that the op writes (weft_op.onnx), else those of its expansion, else, for an op without
- * inputs, its computed value. export_file.c writes a record as a file. An import records single ops
- * again, to recognise them (recognise.c). */
+ * weft__export_graph walks through the nodes of a graph that the outputs need, and records nodes of
+ * ONNX: those that the op writes (weft_op.onnx), else those of its expansion, else, for an op
+ * without inputs, its computed value. export_file.c writes a record as a file. An import records
+ * single ops again, to recognise them (recognise.c). */
 #ifndef WEFT_ONNX_EXPORT_H
 #define WEFT_ONNX_EXPORT_H
 
@@ -69,16 +69,16 @@ typedef struct export_record {
 /* Element types and opsets. The IR version of a file of that opset. */
 #define EXPORT_MIN_OPSET 17
 #define EXPORT_MAX_OPSET 23
-int export_ir_version(int opset);
+int weft__export_ir_version(int opset);
 
 /* Records the nodes that the outputs need. On failure the error says which node; the record must be
  * freed in any case. */
-weft_status export_graph(export_record *r, const weft_graph *graph, const weft_value *outputs,
-                         size_t n_outputs, int opset, size_t max_bytes, weft_error *error);
+weft_status weft__export_graph(export_record *r, const weft_graph *graph, const weft_value *outputs,
+                               size_t n_outputs, int opset, size_t max_bytes, weft_error *error);
 /* Appends a node without attributes, or returns none with the record's error. */
-weft_operand export_add_node(export_record *r, const char *type, const weft_operand *in,
-                             size_t n_in, size_t n_out);
-void export_free(export_record *r);
+weft_operand weft__export_add_node(export_record *r, const char *type, const weft_operand *in,
+                                   size_t n_in, size_t n_out);
+void weft__export_free(export_record *r);
 
 /* ---- Notes (note.c) ---- */
 
@@ -95,11 +95,11 @@ typedef struct export_note {
 
 /* Writes the note of nodes [first, r->n_nodes), which represent one node of the graph. Omits a note
  * that cannot describe the op completely. False when memory is out. */
-bool export_write_note(export_record *r, size_t first, const weft_node_info *node,
-                       const weft_operand *in, const bool *wanted);
+bool weft__export_write_note(export_record *r, size_t first, const weft_node_info *node,
+                             const weft_operand *in, const bool *wanted);
 /* Reads a note into *note, which is all zeros; false if the text is not a note. Attributes are in
  * `memory`. */
-bool export_read_note(const char *text, arena *memory, export_note *note);
+bool weft__export_read_note(const char *text, arena *memory, export_note *note);
 
 /* ---- Names (export_names.c) ---- */
 
@@ -111,8 +111,8 @@ typedef struct export_names {
 
 /* Adds nodes Identity for outputs that no node of their own computes, and names everything. Sets
  * operands[i], the operand of output i. */
-weft_status export_name(export_record *r, const weft_value *outputs, size_t n_outputs,
-                        const char *const *output_names, weft_operand *operands,
-                        export_names *names);
+weft_status weft__export_name(export_record *r, const weft_value *outputs, size_t n_outputs,
+                              const char *const *output_names, weft_operand *operands,
+                              export_names *names);
 
 #endif

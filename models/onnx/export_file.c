@@ -38,7 +38,7 @@ typedef struct saving {
 /* Memory of the record; the sticky error when it is out. */
 static void *room(saving *s, size_t bytes)
 {
-    void *memory = arena_alloc(&s->record.memory, bytes + 1);
+    void *memory = weft__arena_alloc(&s->record.memory, bytes + 1);
     if (!memory) weft_error_set(s->error, WEFT_NO_MEMORY, s->path, "no memory for its messages");
     return memory;
 }
@@ -84,7 +84,7 @@ static bool add_entry(saving *s, WeftOnnx__TensorProto *t, const char *key, cons
     if (!entry) return false;
     weft_onnx__string_string_entry_proto__init(entry);
     entry->key = text(key);
-    entry->value = arena_text(&s->record.memory, value);
+    entry->value = weft__arena_text(&s->record.memory, value);
     t->external_data[t->n_external_data++] = entry;
     return entry->value != NULL;
 }
@@ -309,12 +309,13 @@ typedef struct file_buffer {
 
 static void append(ProtobufCBuffer *buffer, size_t bytes, const uint8_t *data)
 {
-    file_write(&((file_buffer *)(void *)buffer)->file, data, bytes);
+    weft__file_write(&((file_buffer *)(void *)buffer)->file, data, bytes);
 }
 
 static weft_status io_error(saving *s, const char *path)
 {
-    return weft_error_set(s->error, WEFT_IO, path, "cannot be written: %s", file_error(errno));
+    return weft_error_set(s->error, WEFT_IO, path, "cannot be written: %s",
+                          weft__file_error(errno));
 }
 
 /* Packed messages come in pieces of a few bytes, which are gathered here. */
@@ -347,10 +348,10 @@ static weft_status write_model(saving *s, const WeftOnnx__ModelProto *model)
     piece_buffer *b = room(s, sizeof *b);
     if (!b) return s->error->status;
     b->to.base.append = gather;
-    if (!file_begin(&b->to.file, s->path)) return io_error(s, s->path);
+    if (!weft__file_begin(&b->to.file, s->path)) return io_error(s, s->path);
     weft_onnx__model_proto__pack_to_buffer(model, &b->to.base);
     flush(b);
-    return file_commit(&b->to.file) ? WEFT_OK : io_error(s, s->path);
+    return weft__file_commit(&b->to.file) ? WEFT_OK : io_error(s, s->path);
 }
 
 /* The contents of the initializers, at their offsets. */
@@ -360,13 +361,13 @@ static weft_status write_data(saving *s, const WeftOnnx__GraphProto *g)
     char path[FILE_PATH_BYTES + 8];
     file_writer w;
     snprintf(path, sizeof path, "%.*s.data", FILE_PATH_BYTES, s->path);
-    if (!file_begin(&w, path)) return io_error(s, path);
+    if (!weft__file_begin(&w, path)) return io_error(s, path);
     for (size_t i = 0; i < g->n_initializer; i++) {
         const ProtobufCBinaryData *data = &g->initializer[i]->raw_data;
-        file_write(&w, data->data, data->len);
-        if (data->len % ALIGNMENT) file_write(&w, zeros, ALIGNMENT - data->len % ALIGNMENT);
+        weft__file_write(&w, data->data, data->len);
+        if (data->len % ALIGNMENT) weft__file_write(&w, zeros, ALIGNMENT - data->len % ALIGNMENT);
     }
-    return file_commit(&w) ? WEFT_OK : io_error(s, path);
+    return weft__file_commit(&w) ? WEFT_OK : io_error(s, path);
 }
 
 static weft_status write_files(saving *s, const weft_value *outputs)
@@ -378,7 +379,7 @@ static weft_status write_files(saving *s, const weft_value *outputs)
     weft_onnx__graph_proto__init(&graph);
     weft_onnx__operator_set_id_proto__init(&opset);
     model.has_ir_version = opset.has_version = true;
-    model.ir_version = export_ir_version(s->record.opset);
+    model.ir_version = weft__export_ir_version(s->record.opset);
     opset.domain = text("");
     opset.version = s->record.opset;
     model.producer_name = text("weft");
@@ -426,10 +427,11 @@ weft_status weft_onnx_save(const char *path, const weft_graph *graph, const weft
     if (check(path, graph, outputs, n_outputs, opset, error) != WEFT_OK) return error->status;
     saving s = {.path = path, .graph = graph, .params = params, .n_outputs = n_outputs};
     s.error = error;
-    if (export_graph(&s.record, graph, outputs, n_outputs, opset, MAX_CONTENTS, error) == WEFT_OK)
+    if (weft__export_graph(&s.record, graph, outputs, n_outputs, opset, MAX_CONTENTS, error) ==
+        WEFT_OK)
         s.outputs = room(&s, n_outputs * sizeof *s.outputs);
-    if (s.outputs && export_name(&s.record, outputs, n_outputs, o->output_names, s.outputs,
-                                 &s.names) == WEFT_OK) {
+    if (s.outputs && weft__export_name(&s.record, outputs, n_outputs, o->output_names, s.outputs,
+                                       &s.names) == WEFT_OK) {
         const uint64_t states = content_bytes(&s, &constants);
         s.external = o->external || states + constants > MAX_CONTENTS;
         if (constants > MAX_CONTENTS)
@@ -439,6 +441,6 @@ weft_status weft_onnx_save(const char *path, const weft_graph *graph, const weft
         else
             write_files(&s, outputs);
     }
-    export_free(&s.record);
+    weft__export_free(&s.record);
     return error->status;
 }

@@ -28,7 +28,7 @@ static weft_status no_memory(export_record *r)
 static bool take(naming *n, const char *name)
 {
     const size_t before = n->taken.count;
-    if (!name_table_put(&n->taken, name, 1)) no_memory(n->record);
+    if (!weft__name_table_put(&n->taken, name, 1)) no_memory(n->record);
     return n->taken.count > before;
 }
 
@@ -36,11 +36,11 @@ static bool take(naming *n, const char *name)
 static const char *take_unique(naming *n, const char *name)
 {
     const size_t room = strlen(name) + TEXT_NUMBER_BYTES;
-    char *copy = arena_alloc(&n->record->memory, room);
-    if (!copy || !name_table_reserve(&n->taken, 1)) return no_memory(n->record), NULL;
+    char *copy = weft__arena_alloc(&n->record->memory, room);
+    if (!copy || !weft__name_table_reserve(&n->taken, 1)) return no_memory(n->record), NULL;
     snprintf(copy, room, "%s", name);
-    size_t *next = name_table_find(&n->taken, name); /* the number that is tried next */
-    while (next && name_table_find(&n->taken, copy))
+    size_t *next = weft__name_table_find(&n->taken, name); /* the number that is tried next */
+    while (next && weft__name_table_find(&n->taken, copy))
         snprintf(copy, room, "%s_%zu", name, (*next)++);
     take(n, copy);
     return copy;
@@ -54,7 +54,7 @@ static weft_operand own_operand(export_record *r, weft_operand operand, bool *is
 {
     const bool own = r->operands[operand.id].kind == EXPORT_OUTPUT && !is_output[operand.id];
     is_output[operand.id] = true;
-    return own ? operand : export_add_node(r, "Identity", &operand, 1, 1);
+    return own ? operand : weft__export_add_node(r, "Identity", &operand, 1, 1);
 }
 
 static weft_status name_output(naming *n, weft_value value, size_t i, size_t n_outputs,
@@ -65,7 +65,7 @@ static weft_status name_output(naming *n, weft_value value, size_t i, size_t n_o
     char name[32] = "output";
     if (n_outputs > 1) snprintf(name, sizeof name, "output_%zu", i);
     if (wanted) {
-        const char *copy = arena_text(&r->memory, wanted);
+        const char *copy = weft__arena_text(&r->memory, wanted);
         if (!copy) return no_memory(r);
         if (!wanted[0] || !take(n, copy))
             return weft_error_set(r->error, WEFT_BAD_ARGUMENT, wanted,
@@ -87,7 +87,7 @@ static weft_status name_leaves(naming *n)
         const export_operand *operand = &r->operands[i];
         if (operand->kind != EXPORT_LEAF) continue;
         const weft_value v = weft_value_from_id(r->graph, operand->value);
-        n->names->operand[i] = arena_text(&r->memory, weft_name_of(r->graph, v));
+        n->names->operand[i] = weft__arena_text(&r->memory, weft_name_of(r->graph, v));
         if (!n->names->operand[i]) return no_memory(r);
         take(n, n->names->operand[i]);
     }
@@ -109,8 +109,8 @@ static void name_constants(naming *n)
 static void source_name(const export_record *r, size_t source, char name[NAME_BYTES + 1])
 {
     const weft_node_info node = weft_graph_node(r->graph, source);
-    text_format(name, NAME_BYTES + 1, "%s%s%s_%zu", node.scope, node.scope[0] ? "/" : "",
-                node.op->name, source);
+    weft__text_format(name, NAME_BYTES + 1, "%s%s%s_%zu", node.scope, node.scope[0] ? "/" : "",
+                      node.op->name, source);
 }
 
 /* Names a node after its source, and with its type and number if the source has several nodes. */
@@ -124,7 +124,7 @@ static void name_node(naming *n, size_t index, size_t first, bool several)
         snprintf(name, sizeof name, "%s/%.24s_%zu", base, node->type, index - first);
     else
         snprintf(name, sizeof name, "%s", base);
-    n->names->node[index] = arena_text(&r->memory, name);
+    n->names->node[index] = weft__arena_text(&r->memory, name);
     if (!n->names->node[index]) {
         no_memory(r);
         return;
@@ -148,17 +148,17 @@ static void name_nodes(naming *n)
     }
 }
 
-weft_status export_name(export_record *r, const weft_value *outputs, size_t n_outputs,
-                        const char *const *output_names, weft_operand *operands,
-                        export_names *names)
+weft_status weft__export_name(export_record *r, const weft_value *outputs, size_t n_outputs,
+                              const char *const *output_names, weft_operand *operands,
+                              export_names *names)
 {
     naming n = {.record = r, .names = names, .taken.memory = &r->memory};
-    bool *is_output = arena_alloc(&r->memory, r->n_operands * sizeof *is_output);
+    bool *is_output = weft__arena_alloc(&r->memory, r->n_operands * sizeof *is_output);
     if (!is_output) return no_memory(r);
     for (size_t i = 0; i < n_outputs && r->error->status == WEFT_OK; i++)
         operands[i] = own_operand(r, r->of_value[outputs[i].id], is_output);
-    names->operand = arena_alloc(&r->memory, r->n_operands * sizeof *names->operand);
-    names->node = arena_alloc(&r->memory, (r->n_nodes + 1) * sizeof *names->node);
+    names->operand = weft__arena_alloc(&r->memory, r->n_operands * sizeof *names->operand);
+    names->node = weft__arena_alloc(&r->memory, (r->n_nodes + 1) * sizeof *names->node);
     if (!names->operand || !names->node) return no_memory(r);
     if (r->error->status == WEFT_OK) name_leaves(&n);
     for (size_t i = 0; i < n_outputs && r->error->status == WEFT_OK; i++)

@@ -20,7 +20,7 @@ typedef struct mapped_file {
     char location[];
 } mapped_file;
 
-void files_close(onnx_files *files)
+void weft__files_close(onnx_files *files)
 {
     while (files->first) {
         mapped_file *f = files->first;
@@ -30,14 +30,14 @@ void files_close(onnx_files *files)
     }
 }
 
-const char *files_location(const onnx_files *files, size_t index)
+const char *weft__files_location(const onnx_files *files, size_t index)
 {
     const mapped_file *f = files->first;
     while (f && index--) f = f->next;
     return f ? f->location : NULL;
 }
 
-size_t files_bytes(const onnx_files *files)
+size_t weft__files_bytes(const onnx_files *files)
 {
     size_t bytes = 0;
     for (const mapped_file *f = files->first; f; f = f->next) bytes += f->bytes;
@@ -71,7 +71,7 @@ static int open_inside(const char *folder, const char *location)
         errno = EACCES;
         return -1;
     }
-    return file_open(real);
+    return weft__file_open(real);
 }
 
 static weft_status map_file(mapped_file *f, const char *folder, const char *where,
@@ -82,9 +82,9 @@ static weft_status map_file(mapped_file *f, const char *folder, const char *wher
     const bool good = file >= 0 && fstat(file, &info) == 0;
     weft_status status = WEFT_OK;
     if (!good) {
-        status = weft_error_set(error, file_status(errno), where,
+        status = weft_error_set(error, weft__file_status(errno), where,
                                 "its data are in \"%s\", which cannot be opened: %s", f->location,
-                                file_error(errno));
+                                weft__file_error(errno));
     } else if (info.st_size > 0) {
         f->bytes = (size_t)info.st_size;
         f->data = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, file, 0);
@@ -141,8 +141,8 @@ static bool entry_number(const WeftOnnx__TensorProto *proto, const char *key, si
     return true;
 }
 
-weft_status files_map(onnx_files *files, const WeftOnnx__TensorProto *proto, const char *where,
-                      size_t bytes, const void **data, weft_error *error)
+weft_status weft__files_map(onnx_files *files, const WeftOnnx__TensorProto *proto,
+                            const char *where, size_t bytes, const void **data, weft_error *error)
 {
     const char *location = "";
     const mapped_file *file = NULL;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The domain of ops of ONNX itself has two names. */
-const char *onnx_domain(const char *domain)
+const char *weft__onnx_domain(const char *domain)
 {
     return strcmp(onnx_text(domain), "ai.onnx") ? onnx_text(domain) : "";
 }
@@ -15,7 +15,7 @@ const char *onnx_domain(const char *domain)
 static const char *function_key(arena *memory, const char *domain, const char *name)
 {
     const size_t room = strlen(domain) + strlen(name) + 32;
-    char *key = arena_alloc(memory, room);
+    char *key = weft__arena_alloc(memory, room);
     if (key) snprintf(key, room, "%zu:%s %s", strlen(domain), domain, name);
     return key;
 }
@@ -26,55 +26,59 @@ static bool add_opsets(arena *memory, name_table *opsets, WeftOnnx__OperatorSetI
 {
     opsets->memory = memory;
     for (size_t i = 0; i < n; i++)
-        if (!name_table_put(opsets, onnx_domain(list[i]->domain), (size_t)list[i]->version))
+        if (!weft__name_table_put(opsets, weft__onnx_domain(list[i]->domain),
+                                  (size_t)list[i]->version))
             return false;
     return true;
 }
 
-bool onnx_add_attributes(arena *memory, name_table *attributes,
-                         WeftOnnx__AttributeProto *const *list, size_t n)
+bool weft__onnx_add_attributes(arena *memory, name_table *attributes,
+                               WeftOnnx__AttributeProto *const *list, size_t n)
 {
     attributes->memory = memory;
     for (size_t i = 0; i < n; i++)
-        if (!name_table_put(attributes, onnx_text(list[i]->name), (uintptr_t)list[i])) return false;
+        if (!weft__name_table_put(attributes, onnx_text(list[i]->name), (uintptr_t)list[i]))
+            return false;
     return true;
 }
 
-bool onnx_index_functions(weft_onnx *m)
+bool weft__onnx_index_functions(weft_onnx *m)
 {
     const WeftOnnx__ModelProto *proto = m->proto;
-    m->functions = arena_alloc(&m->memory, (proto->n_functions + 1) * sizeof *m->functions);
+    m->functions = weft__arena_alloc(&m->memory, (proto->n_functions + 1) * sizeof *m->functions);
     m->function_index.memory = &m->memory;
     bool good = m->functions &&
                 add_opsets(&m->memory, &m->opsets, proto->opset_import, proto->n_opset_import);
     for (size_t i = 0; good && i < proto->n_functions; i++) {
         onnx_function *f = &m->functions[i];
         f->proto = proto->functions[i];
-        const char *key =
-            function_key(&m->memory, onnx_domain(f->proto->domain), onnx_text(f->proto->name));
+        const char *key = function_key(&m->memory, weft__onnx_domain(f->proto->domain),
+                                       onnx_text(f->proto->name));
         good =
-            key && name_table_put(&m->function_index, key, i) &&
+            key && weft__name_table_put(&m->function_index, key, i) &&
             add_opsets(&m->memory, &f->opsets, f->proto->opset_import, f->proto->n_opset_import) &&
-            onnx_add_attributes(&m->memory, &f->defaults, f->proto->attribute_proto,
-                                f->proto->n_attribute_proto);
+            weft__onnx_add_attributes(&m->memory, &f->defaults, f->proto->attribute_proto,
+                                      f->proto->n_attribute_proto);
     }
     return good;
 }
 
-int64_t import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain)
+int64_t weft__import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain)
 {
-    const onnx_scope *body = scope_function(scope);
+    const onnx_scope *body = weft__scope_function(scope);
     const size_t *version =
-        name_table_find(body ? &body->function->opsets : &import->model->opsets, domain);
+        weft__name_table_find(body ? &body->function->opsets : &import->model->opsets, domain);
     return version ? (int64_t)*version : 1;
 }
 
-const onnx_function *import_function(onnx_import *import, const char *domain, const char *name)
+const onnx_function *weft__import_function(onnx_import *import, const char *domain,
+                                           const char *name)
 {
     const weft_onnx *m = import->model;
     if (!m->function_index.count) return NULL;
     const char *key = function_key(&import->memory, domain, name);
-    if (!key) import_fail(import, WEFT_NO_MEMORY, name, "no memory for the name of a function");
-    const size_t *index = key ? name_table_find(&m->function_index, key) : NULL;
+    if (!key)
+        weft__import_fail(import, WEFT_NO_MEMORY, name, "no memory for the name of a function");
+    const size_t *index = key ? weft__name_table_find(&m->function_index, key) : NULL;
     return index ? &m->functions[*index] : NULL;
 }

@@ -120,7 +120,7 @@ struct onnx_op {
     bool controls; /* works on values of the model; its body may have known contents */
 };
 /* The mapping of an op; NULL if there is none. */
-const onnx_op *onnx_op_find(const char *domain, const char *name);
+const onnx_op *weft__onnx_op_find(const char *domain, const char *name);
 
 /* ---- The model (model.c) ---- */
 
@@ -143,73 +143,75 @@ struct weft_onnx {
 /* ---- Functions and op sets (functions.c) ---- */
 
 /* The domain, "" for "ai.onnx". */
-const char *onnx_domain(const char *domain);
+const char *weft__onnx_domain(const char *domain);
 /* Finds the functions and op sets of a model. False when memory is out. */
-bool onnx_index_functions(weft_onnx *m);
+bool weft__onnx_index_functions(weft_onnx *m);
 /* Adds attributes by name; the first of a name counts. False when memory is out. */
-bool onnx_add_attributes(arena *memory, name_table *attributes,
-                         WeftOnnx__AttributeProto *const *list, size_t n);
+bool weft__onnx_add_attributes(arena *memory, name_table *attributes,
+                               WeftOnnx__AttributeProto *const *list, size_t n);
 /* The version of a domain that the model, or the function whose body this is, imports. */
-int64_t import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain);
+int64_t weft__import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain);
 /* The function of the model for an op; NULL if there is none, or after a failure. */
-const onnx_function *import_function(onnx_import *import, const char *domain, const char *name);
+const onnx_function *weft__import_function(onnx_import *import, const char *domain,
+                                           const char *name);
 
 /* ---- Scopes of names (labels.c) ---- */
 
 /* The scope in weft's graph of a node: of its metadata, else of its name, else of its op. */
-void onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
-                     char scope[ONNX_SCOPE_BYTES]);
+void weft__onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
+                           char scope[ONNX_SCOPE_BYTES]);
 /* The scope of an initializer: its name up to the last dot or slash. */
-void onnx_weight_scope(const char *name, char scope[ONNX_SCOPE_BYTES]);
+void weft__onnx_weight_scope(const char *name, char scope[ONNX_SCOPE_BYTES]);
 /* Makes `label` the only name scope of the model's graph, "" for none. */
-void import_label(onnx_import *import, const char *label);
+void weft__import_label(onnx_import *import, const char *label);
 
 /* ---- Options (options.c) ---- */
 
 /* Checks and copies the options of an import, which may be NULL. */
-weft_status onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error);
+weft_status weft__onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error);
 /* Fails if a size is given for a dimension that no input has. */
-weft_status onnx_check_dims(const weft_onnx *m, weft_error *error);
+weft_status weft__onnx_check_dims(const weft_onnx *m, weft_error *error);
 
 /* ---- Values and scopes (scope.c) ---- */
 
 /* A new value of that name; an error if the scope has one, or memory is out (NULL). */
-onnx_value *scope_add(onnx_import *import, onnx_scope *scope, const char *name);
+onnx_value *weft__scope_add(onnx_import *import, onnx_scope *scope, const char *name);
 /* The value of that name in the scope or around it; NULL if there is none. */
-onnx_value *scope_find(const onnx_scope *scope, const char *name);
+onnx_value *weft__scope_find(const onnx_scope *scope, const char *name);
 /* The innermost body of a function around a scope; NULL if there is none. */
-const onnx_scope *scope_function(const onnx_scope *scope);
+const onnx_scope *weft__scope_function(const onnx_scope *scope);
 
 /* ---- The walk (import.c) ---- */
 
 /* Records an error; the first one counts. */
-void import_fail(onnx_import *import, weft_status status, const char *where, const char *format,
-                 ...) WEFT_PRINTF(4, 5);
-bool import_failed(onnx_import *import);
+void weft__import_fail(onnx_import *import, weft_status status, const char *where,
+                       const char *format, ...) WEFT_PRINTF(4, 5);
+bool weft__import_failed(onnx_import *import);
 /* Adds a graph's initializers to a scope, and maps its nodes. False on failure. */
-bool import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph);
+bool weft__import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph);
 /* Maps nodes in their order. False on failure. */
-bool import_nodes(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
-                  size_t count);
+bool weft__import_nodes(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                        size_t count);
 /* Maps a node that is not part of the file, on values, to out[0..n_out-1]. False on failure. */
-bool import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
-                 onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
+bool weft__import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
+                       onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
 /* Reads an initializer whose contents are needed; false if it cannot be read. */
-bool import_contents(onnx_import *import, onnx_value *value);
+bool weft__import_contents(onnx_import *import, onnx_value *value);
 /* The value in the model's graph. */
-weft_value import_value(onnx_import *import, onnx_value *value);
+weft_value weft__import_value(onnx_import *import, onnx_value *value);
 
 /* ---- Ops of weft (recognise.c) ---- */
 
 /* Builds the op of weft that the first n of these nodes represent, according to a note on the first
  * one. Returns n; 0 if there is no note or the nodes differ from those that weft writes. */
-size_t import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
-                    size_t count);
+size_t weft__import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                          size_t count);
 
 /* ---- For mappings (node.c) ---- */
 
-weft_value node_fail(onnx_node *n, weft_status status, const char *format, ...) WEFT_PRINTF(3, 4);
-bool node_failed(const onnx_node *n);
+weft_value weft__node_fail(onnx_node *n, weft_status status, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+bool weft__node_failed(const onnx_node *n);
 
 static inline bool has_in(const onnx_node *n, size_t i)
 {
@@ -220,58 +222,60 @@ static inline bool has_out(const onnx_node *n, size_t i)
     return i < n->n_out && n->out[i].name[0];
 }
 /* Input i in the graph; WEFT_NO_VALUE if the node does not have it. */
-weft_value in_value(onnx_node *n, size_t i);
-weft_shape in_shape(onnx_node *n, size_t i);
-int in_type(const onnx_node *n, size_t i);
+weft_value weft__in_value(onnx_node *n, size_t i);
+weft_shape weft__in_shape(onnx_node *n, size_t i);
+int weft__in_type(const onnx_node *n, size_t i);
 /* The contents of input i, which must be known; NULL after a failure. `what` is its word. */
-const onnx_tensor *in_tensor(onnx_node *n, size_t i, const char *what);
+const onnx_tensor *weft__in_tensor(onnx_node *n, size_t i, const char *what);
 /* Reads the integers of such an input; -1 after a failure, 0 without the input. */
-int in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capacity);
+int weft__in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capacity);
 /* The number of an input with one element, or the default if the node does not have it. */
-double in_number(onnx_node *n, size_t i, const char *what, double default_value);
+double weft__in_number(onnx_node *n, size_t i, const char *what, double default_value);
 
 /* Attributes: their value, or the default. In the body of a function they may be the call's. */
-bool has_attr(const onnx_node *n, const char *name);
-int64_t attr_int(const onnx_node *n, const char *name, int64_t default_value);
-double attr_float(const onnx_node *n, const char *name, double default_value);
-bool attr_is(const onnx_node *n, const char *name, const char *text, const char *default_text);
-const WeftOnnx__AttributeProto *attr_find(const onnx_node *n, const char *name);
+bool weft__has_attr(const onnx_node *n, const char *name);
+int64_t weft__attr_int(const onnx_node *n, const char *name, int64_t default_value);
+double weft__attr_float(const onnx_node *n, const char *name, double default_value);
+bool weft__attr_is(const onnx_node *n, const char *name, const char *text,
+                   const char *default_text);
+const WeftOnnx__AttributeProto *weft__attr_find(const onnx_node *n, const char *name);
 /* Copies at most `capacity` integers and returns their number; -1 after a failure. */
-int attr_ints(onnx_node *n, const char *name, int64_t *values, int capacity);
+int weft__attr_ints(onnx_node *n, const char *name, int64_t *values, int capacity);
 /* An axis of an attribute, from 0; fails outside of [-rank, rank). */
-int attr_axis(onnx_node *n, const char *name, int64_t default_value, int rank);
-int node_axis(onnx_node *n, int64_t axis, int rank);
+int weft__attr_axis(onnx_node *n, const char *name, int64_t default_value, int rank);
+int weft__node_axis(onnx_node *n, int64_t axis, int rank);
 /* Integers that are an attribute before opset `since` and input i from then on: axes, splits. */
-int in_or_attr_ints(onnx_node *n, int64_t since, size_t i, const char *name, int64_t *values,
-                    int capacity);
+int weft__in_or_attr_ints(onnx_node *n, int64_t since, size_t i, const char *name, int64_t *values,
+                          int capacity);
 
-void set_out(onnx_node *n, size_t i, weft_value value);
+void weft__set_out(onnx_node *n, size_t i, weft_value value);
 /* The same for a type of ONNX that is not the default: that of the first integer input, or int64.
  */
-void set_typed(onnx_node *n, size_t i, weft_value value, int type);
+void weft__set_typed(onnx_node *n, size_t i, weft_value value, int type);
 /* An output whose contents are known; they are copied. */
-void set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *data);
+void weft__set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *data);
 
 /* Floats stay; integers and bools become f64, in which all arithmetic on i32 is exact. */
-weft_value widen(onnx_node *n, weft_value x);
+weft_value weft__widen(onnx_node *n, weft_value x);
 /* Whole numbers: x without its fraction. */
-weft_value towards_zero(weft_graph *g, weft_value x);
+weft_value weft__towards_zero(weft_graph *g, weft_value x);
 /* f64 results within the bounds of an integer type. */
-weft_value saturate(onnx_node *n, weft_value x, int type);
+weft_value weft__saturate(onnx_node *n, weft_value x, int type);
 /* Numbers as integers of a type: without their fraction, and then wrapped around if the type
  * has at most 16 bits. */
-weft_value narrow(onnx_node *n, weft_value x, int type);
+weft_value weft__narrow(onnx_node *n, weft_value x, int type);
 /* Quantized numbers (matrix.c), in f64. Input i, a number or a vector along an axis of `rank`
  * dimensions; the default without it. */
-weft_value quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value);
+weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value);
 /* Input i less its zero point; `axis` counts from the end. */
-weft_value quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis);
+weft_value weft__quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis);
 /* Rounds x, adds the zero point and clips to the type. */
-weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type);
+weft_value weft__quantized_round(onnx_node *n, weft_value x, weft_value zero, int type);
 /* Indices of which negative ones count from the end of `size` elements. */
-weft_value wrap_index(onnx_node *n, weft_value index, int64_t size);
+weft_value weft__wrap_index(onnx_node *n, weft_value index, int64_t size);
 /* A constant of small integers or of doubles, in a dtype. */
-weft_value ints_value(onnx_node *n, const int64_t *values, weft_shape shape);
-weft_value doubles_value(onnx_node *n, const double *values, weft_shape shape, weft_dtype dtype);
+weft_value weft__ints_value(onnx_node *n, const int64_t *values, weft_shape shape);
+weft_value weft__doubles_value(onnx_node *n, const double *values, weft_shape shape,
+                               weft_dtype dtype);
 
 #endif

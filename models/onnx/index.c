@@ -20,7 +20,7 @@ static bool append(onnx_node *n, weft_shape *to, weft_shape from, int begin, int
 {
     for (int i = begin; i < end; i++) {
         if (to->rank == WEFT_MAX_RANK) {
-            node_fail(n, WEFT_BAD_SHAPE, "makes a tensor of a rank above %d", WEFT_MAX_RANK);
+            weft__node_fail(n, WEFT_BAD_SHAPE, "makes a tensor of a rank above %d", WEFT_MAX_RANK);
             return false;
         }
         to->dim[to->rank++] = from.dim[i];
@@ -52,30 +52,30 @@ static bool single_index(const onnx_node *n, int64_t size, int64_t *index)
     return *index >= 0 && *index < size;
 }
 
-void map_Gather(onnx_node *n)
+void weft__map_Gather(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    weft_value x = in_value(n, 0);
-    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
-    const int axis = attr_axis(n, "axis", 0, s.rank);
+    weft_value x = weft__in_value(n, 0);
+    const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
+    const int axis = weft__attr_axis(n, "axis", 0, s.rank);
     weft_shape shape = {.rank = 0}, rows = t;
     int64_t index;
-    if (node_failed(n) || !append(n, &shape, s, 0, axis) || !append(n, &shape, t, 0, t.rank) ||
-        !append(n, &shape, s, axis + 1, s.rank))
+    if (weft__node_failed(n) || !append(n, &shape, s, 0, axis) ||
+        !append(n, &shape, t, 0, t.rank) || !append(n, &shape, s, axis + 1, s.rank))
         return;
     if (single_index(n, s.dim[axis], &index)) {
         x = weft_slice(g, x, axis, index, index + 1, 1);
-        set_typed(n, 0, weft_reshape(g, x, shape), in_type(n, 0));
+        weft__set_typed(n, 0, weft_reshape(g, x, shape), weft__in_type(n, 0));
         return;
     }
     const int64_t before = size_of(s, 0, axis), after = size_of(s, axis + 1, s.rank);
     const int64_t count = size_of(t, 0, t.rank);
-    weft_value indices = wrap_index(n, in_value(n, 1), s.dim[axis]);
+    weft_value indices = weft__wrap_index(n, weft__in_value(n, 1), s.dim[axis]);
     x = weft_reshape(g, move_axis(g, x, axis, 0), WEFT_SHAPE(s.dim[axis], before * after));
     x = weft_embedding(g, x, weft_reshape(g, indices, WEFT_SHAPE(count)), -1);
     rows = WEFT_SHAPE(count, before, after);
     x = weft_permute(g, weft_reshape(g, x, rows), WEFT_AXES(1, 0, 2));
-    set_typed(n, 0, weft_reshape(g, x, shape), in_type(n, 0));
+    weft__set_typed(n, 0, weft_reshape(g, x, shape), weft__in_type(n, 0));
 }
 
 /* Cuts x to the shape of the indices outside the axis. */
@@ -87,19 +87,20 @@ static weft_value cut_to(weft_graph *g, weft_value x, weft_shape shape, int axis
     return x;
 }
 
-void map_GatherElements(onnx_node *n)
+void weft__map_GatherElements(onnx_node *n)
 {
-    const weft_value x = in_value(n, 0);
-    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
-    const int axis = attr_axis(n, "axis", 0, s.rank);
-    if (node_failed(n)) return;
+    const weft_value x = weft__in_value(n, 0);
+    const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
+    const int axis = weft__attr_axis(n, "axis", 0, s.rank);
+    if (weft__node_failed(n)) return;
     if (s.rank != t.rank) {
-        node_fail(n, WEFT_BAD_SHAPE, "indices of rank %d for an input of rank %d", t.rank, s.rank);
+        weft__node_fail(n, WEFT_BAD_SHAPE, "indices of rank %d for an input of rank %d", t.rank,
+                        s.rank);
         return;
     }
-    weft_value indices = wrap_index(n, in_value(n, 1), s.dim[axis]);
-    set_typed(n, 0, weft_gather(n->graph, cut_to(n->graph, x, t, axis), indices, axis),
-              in_type(n, 0));
+    weft_value indices = weft__wrap_index(n, weft__in_value(n, 1), s.dim[axis]);
+    weft__set_typed(n, 0, weft_gather(n->graph, cut_to(n->graph, x, t, axis), indices, axis),
+                    weft__in_type(n, 0));
 }
 
 /* Indices [..., k] into the dimensions [batch, batch + k) as positions [...] in the rows of a
@@ -115,13 +116,13 @@ static weft_value row_positions(onnx_node *n, weft_value indices, weft_shape s, 
     }
     const int last = weft_rank(g, indices) - 1;
     weft_value zero = weft_scalar(g, WEFT_F64, 0), x = weft_cast(g, indices, WEFT_F64);
-    weft_value size = doubles_value(n, dims, WEFT_SHAPE(k), WEFT_F64);
+    weft_value size = weft__doubles_value(n, dims, WEFT_SHAPE(k), WEFT_F64);
     x = weft_add(g, x, weft_where(g, weft_less(g, x, zero), size, zero));
     weft_value good =
         weft_logical_and(g, weft_logical_not(g, weft_less(g, x, zero)), weft_less(g, x, size));
     weft_value bad = weft_cast(g, weft_logical_not(g, good), WEFT_F64);
     bad = weft_sum(g, bad, WEFT_AXES(last), false);
-    x = weft_mul(g, x, doubles_value(n, strides, WEFT_SHAPE(k), WEFT_F64));
+    x = weft_mul(g, x, weft__doubles_value(n, strides, WEFT_SHAPE(k), WEFT_F64));
     x = weft_sum(g, x, WEFT_AXES(last), false);
     if (batch > 0) { /* each batch has `stride` rows */
         weft_shape per_batch = weft_shape_of(g, x);
@@ -139,23 +140,25 @@ static int index_depth(onnx_node *n, weft_shape s, weft_shape t, int batch)
 {
     const int64_t k = t.rank ? t.dim[t.rank - 1] : 0;
     if (k >= 1 && batch >= 0 && batch + k <= s.rank && batch < t.rank) return (int)k;
-    node_fail(n, WEFT_BAD_SHAPE, "indices of %lld dimensions for an input of rank %d", (long long)k,
-              s.rank);
+    weft__node_fail(n, WEFT_BAD_SHAPE, "indices of %lld dimensions for an input of rank %d",
+                    (long long)k, s.rank);
     return -1;
 }
 
-void map_GatherND(onnx_node *n)
+void weft__map_GatherND(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
-    const int batch = (int)attr_int(n, "batch_dims", 0), k = index_depth(n, s, t, batch);
+    const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
+    const int batch = (int)weft__attr_int(n, "batch_dims", 0), k = index_depth(n, s, t, batch);
     weft_shape shape = {.rank = 0};
     if (k < 0 || !append(n, &shape, t, 0, t.rank - 1) || !append(n, &shape, s, batch + k, s.rank))
         return;
-    weft_value rows = row_positions(n, in_value(n, 1), s, batch, k);
-    weft_value table = weft_reshape(
-        g, in_value(n, 0), WEFT_SHAPE(size_of(s, 0, batch + k), size_of(s, batch + k, s.rank)));
-    set_typed(n, 0, weft_reshape(g, weft_embedding(g, table, rows, -1), shape), in_type(n, 0));
+    weft_value rows = row_positions(n, weft__in_value(n, 1), s, batch, k);
+    weft_value table =
+        weft_reshape(g, weft__in_value(n, 0),
+                     WEFT_SHAPE(size_of(s, 0, batch + k), size_of(s, batch + k, s.rank)));
+    weft__set_typed(n, 0, weft_reshape(g, weft_embedding(g, table, rows, -1), shape),
+                    weft__in_type(n, 0));
 }
 
 /* ---- Scatter ---- */
@@ -169,8 +172,8 @@ typedef enum reduction { REDUCE_NONE, REDUCE_ADD, REDUCE_MUL, REDUCE_MIN, REDUCE
 static reduction reduction_of(onnx_node *n)
 {
     for (int i = 0; i < (int)(sizeof reductions / sizeof *reductions); i++)
-        if (attr_is(n, "reduction", reductions[i], "none")) return (reduction)i;
-    node_fail(n, WEFT_BAD_FILE, "has an unknown reduction");
+        if (weft__attr_is(n, "reduction", reductions[i], "none")) return (reduction)i;
+    weft__node_fail(n, WEFT_BAD_FILE, "has an unknown reduction");
     return REDUCE_NONE;
 }
 
@@ -185,7 +188,7 @@ static weft_value join_updates(onnx_node *n, weft_value indices, weft_value upda
     const weft_shape s = weft_shape_of(g, updates);
     const int64_t count = s.dim[axis];
     if (s.rank == WEFT_MAX_RANK || weft_shape_numel(s) > MAX_PAIRS / (count + 1))
-        return node_fail(n, WEFT_TOO_LARGE, "joins too many updates");
+        return weft__node_fail(n, WEFT_TOO_LARGE, "joins too many updates");
     /* [..., i, j, ...]: whether updates i and j have the same index. */
     weft_value same =
         weft_equal(g, weft_expand_dims(g, indices, axis + 1), weft_expand_dims(g, indices, axis));
@@ -209,9 +212,9 @@ static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_v
     weft_graph *g = n->graph;
     const weft_dtype dtype = weft_dtype_of(g, x);
     const reduction how = reduction_of(n);
-    x = widen(n, x);
-    updates = widen(n, updates);
-    if (node_failed(n)) return WEFT_NO_VALUE;
+    x = weft__widen(n, x);
+    updates = weft__widen(n, updates);
+    if (weft__node_failed(n)) return WEFT_NO_VALUE;
     const weft_dtype wide = weft_dtype_of(g, x);
     weft_value y;
     if (how == REDUCE_ADD) {
@@ -221,7 +224,7 @@ static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_v
         weft_value counted = weft_fill(g, wide, weft_shape_of(g, updates), 1), first;
         if (how != REDUCE_NONE && weft_shape_numel(weft_shape_of(g, updates)) > 0) {
             updates = join_updates(n, indices, updates, axis, how, &first);
-            if (node_failed(n)) return WEFT_NO_VALUE;
+            if (weft__node_failed(n)) return WEFT_NO_VALUE;
             counted = weft_cast(g, first, wide);
             updates = weft_where(g, first, updates, weft_scalar(g, wide, 0));
         }
@@ -232,44 +235,45 @@ static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_v
         if (how == REDUCE_MAX) placed = weft_maximum(g, x, placed);
         y = weft_where(g, weft_greater(g, counts, weft_scalar(g, wide, 0)), placed, x);
     }
-    return dtype == WEFT_I32 ? narrow(n, y, in_type(n, 0)) : weft_cast(g, y, dtype);
+    return dtype == WEFT_I32 ? weft__narrow(n, y, weft__in_type(n, 0)) : weft_cast(g, y, dtype);
 }
 
-void map_ScatterElements(onnx_node *n)
+void weft__map_ScatterElements(onnx_node *n)
 {
-    const weft_shape s = in_shape(n, 0);
-    const int axis = attr_axis(n, "axis", 0, s.rank);
-    if (node_failed(n)) return;
-    weft_value indices = wrap_index(n, in_value(n, 1), s.dim[axis]);
-    set_typed(n, 0, scatter(n, in_value(n, 0), indices, in_value(n, 2), axis), in_type(n, 0));
+    const weft_shape s = weft__in_shape(n, 0);
+    const int axis = weft__attr_axis(n, "axis", 0, s.rank);
+    if (weft__node_failed(n)) return;
+    weft_value indices = weft__wrap_index(n, weft__in_value(n, 1), s.dim[axis]);
+    weft__set_typed(n, 0, scatter(n, weft__in_value(n, 0), indices, weft__in_value(n, 2), axis),
+                    weft__in_type(n, 0));
 }
 
-void map_ScatterND(onnx_node *n)
+void weft__map_ScatterND(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
+    const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
     const int k = index_depth(n, s, t, 0);
     if (k < 0) return;
     const int64_t count = size_of(t, 0, t.rank - 1), rest = size_of(s, k, s.rank);
     weft_value rows =
-        weft_reshape(g, row_positions(n, in_value(n, 1), s, 0, k), WEFT_SHAPE(count, 1));
+        weft_reshape(g, row_positions(n, weft__in_value(n, 1), s, 0, k), WEFT_SHAPE(count, 1));
     rows = weft_broadcast_to(g, rows, WEFT_SHAPE(count, rest));
-    weft_value x = weft_reshape(g, in_value(n, 0), WEFT_SHAPE(size_of(s, 0, k), rest));
-    weft_value updates = weft_reshape(g, in_value(n, 2), WEFT_SHAPE(count, rest));
-    set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, 0), s), in_type(n, 0));
+    weft_value x = weft_reshape(g, weft__in_value(n, 0), WEFT_SHAPE(size_of(s, 0, k), rest));
+    weft_value updates = weft_reshape(g, weft__in_value(n, 2), WEFT_SHAPE(count, rest));
+    weft__set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, 0), s), weft__in_type(n, 0));
 }
 
 /* Writes updates into a cache along an axis, starting at the position in input 2 for each row. */
-void map_TensorScatter(onnx_node *n)
+void weft__map_TensorScatter(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value cache = in_value(n, 0);
-    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
-    const int axis = attr_axis(n, "axis", -2, s.rank);
-    if (node_failed(n)) return;
+    const weft_value cache = weft__in_value(n, 0);
+    const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
+    const int axis = weft__attr_axis(n, "axis", -2, s.rank);
+    if (weft__node_failed(n)) return;
     if (s.rank < 2 || t.rank != s.rank || axis < 1 ||
-        (has_in(n, 2) && !weft_shape_equal(in_shape(n, 2), WEFT_SHAPE(s.dim[0])))) {
-        node_fail(n, WEFT_BAD_SHAPE, "its updates or positions do not fit the cache");
+        (has_in(n, 2) && !weft_shape_equal(weft__in_shape(n, 2), WEFT_SHAPE(s.dim[0])))) {
+        weft__node_fail(n, WEFT_BAD_SHAPE, "its updates or positions do not fit the cache");
         return;
     }
     weft_shape rows = {.rank = s.rank}, along = {.rank = s.rank};
@@ -277,70 +281,72 @@ void map_TensorScatter(onnx_node *n)
         rows.dim[i] = i ? 1 : s.dim[0];
         along.dim[i] = i == axis ? t.dim[axis] : 1;
     }
-    weft_value first = has_in(n, 2) ? weft_cast(g, in_value(n, 2), WEFT_F64)
+    weft_value first = has_in(n, 2) ? weft_cast(g, weft__in_value(n, 2), WEFT_F64)
                                     : weft_fill(g, WEFT_F64, WEFT_SHAPE(s.dim[0]), 0);
     weft_value at = weft_reshape(g, weft_arange(g, WEFT_F64, t.dim[axis], 0, 1), along);
     at = weft_add(g, weft_reshape(g, first, rows), at);
-    if (attr_is(n, "mode", "circular", "linear") && s.dim[axis] > 0) {
+    if (weft__attr_is(n, "mode", "circular", "linear") && s.dim[axis] > 0) {
         const double size = (double)s.dim[axis];
         weft_value turns = weft_floor(g, weft_scale(g, weft_add_scalar(g, at, 0.5), 1 / size));
         at = weft_sub(g, at, weft_scale(g, turns, size));
     }
     at = weft_broadcast_to(g, weft_cast(g, at, WEFT_I32), t);
-    set_typed(n, 0, scatter(n, cache, at, in_value(n, 1), axis), in_type(n, 0));
+    weft__set_typed(n, 0, scatter(n, cache, at, weft__in_value(n, 1), axis), weft__in_type(n, 0));
 }
 
 /* ---- Others ---- */
 
-void map_OneHot(onnx_node *n)
+void weft__map_OneHot(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const int64_t depth = (int64_t)in_number(n, 1, "depth", 0);
-    const int rank = in_shape(n, 0).rank, axis = attr_axis(n, "axis", -1, rank + 1);
-    if (node_failed(n)) return;
-    weft_value indices = weft_cast(g, in_value(n, 0), WEFT_I32), values = in_value(n, 2);
-    weft_value hot = weft_one_hot(g, wrap_index(n, indices, depth), depth, WEFT_BOOL);
+    const int64_t depth = (int64_t)weft__in_number(n, 1, "depth", 0);
+    const int rank = weft__in_shape(n, 0).rank, axis = weft__attr_axis(n, "axis", -1, rank + 1);
+    if (weft__node_failed(n)) return;
+    weft_value indices = weft_cast(g, weft__in_value(n, 0), WEFT_I32),
+               values = weft__in_value(n, 2);
+    weft_value hot = weft_one_hot(g, weft__wrap_index(n, indices, depth), depth, WEFT_BOOL);
     weft_value off = weft_squeeze(g, weft_slice(g, values, 0, 0, 1, 1), 0);
     weft_value on = weft_squeeze(g, weft_slice(g, values, 0, 1, 2, 1), 0);
-    set_typed(n, 0, weft_where(g, move_axis(g, hot, rank, axis), on, off), in_type(n, 2));
+    weft__set_typed(n, 0, weft_where(g, move_axis(g, hot, rank, axis), on, off),
+                    weft__in_type(n, 2));
 }
 
 /* Reverses the first elements of each row, as many as the row's length. */
-void map_ReverseSequence(onnx_node *n)
+void weft__map_ReverseSequence(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = in_value(n, 0);
-    const weft_shape s = in_shape(n, 0);
-    const int batch = attr_axis(n, "batch_axis", 1, s.rank);
-    const int time = attr_axis(n, "time_axis", 0, s.rank);
-    if (node_failed(n)) return;
+    const weft_value x = weft__in_value(n, 0);
+    const weft_shape s = weft__in_shape(n, 0);
+    const int batch = weft__attr_axis(n, "batch_axis", 1, s.rank);
+    const int time = weft__attr_axis(n, "time_axis", 0, s.rank);
+    if (weft__node_failed(n)) return;
     weft_shape along_batch = {.rank = s.rank}, along_time = {.rank = s.rank};
     for (int i = 0; i < s.rank; i++) {
         along_batch.dim[i] = i == batch ? s.dim[i] : 1;
         along_time.dim[i] = i == time ? s.dim[i] : 1;
     }
     weft_value at = weft_reshape(g, weft_arange(g, WEFT_F64, s.dim[time], 0, 1), along_time);
-    weft_value length = weft_reshape(g, weft_cast(g, in_value(n, 1), WEFT_F64), along_batch);
+    weft_value length = weft_reshape(g, weft_cast(g, weft__in_value(n, 1), WEFT_F64), along_batch);
     weft_value back = weft_add_scalar(g, weft_sub(g, length, at), -1);
     weft_value index = weft_where(g, weft_less(g, at, length), back, at);
     index = weft_broadcast_to(g, weft_cast(g, index, WEFT_I32), s);
-    set_typed(n, 0, weft_gather(g, x, index, time), in_type(n, 0));
+    weft__set_typed(n, 0, weft_gather(g, x, index, time), weft__in_type(n, 0));
 }
 
 /* The elements whose condition, which must be known, is true. */
-void map_Compress(onnx_node *n)
+void weft__map_Compress(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const onnx_tensor *condition = in_tensor(n, 1, "condition");
-    weft_value x = in_value(n, 0);
-    if (!condition || node_failed(n)) return;
-    if (!has_attr(n, "axis")) x = weft_reshape(g, x, WEFT_SHAPE(-1));
-    const int axis = attr_axis(n, "axis", 0, weft_rank(g, x));
+    const onnx_tensor *condition = weft__in_tensor(n, 1, "condition");
+    weft_value x = weft__in_value(n, 0);
+    if (!condition || weft__node_failed(n)) return;
+    if (!weft__has_attr(n, "axis")) x = weft_reshape(g, x, WEFT_SHAPE(-1));
+    const int axis = weft__attr_axis(n, "axis", 0, weft_rank(g, x));
     const int64_t size = weft_shape_numel(condition->shape);
-    int64_t *chosen = arena_alloc(&n->import->memory, ((size_t)size + 1) * sizeof *chosen);
+    int64_t *chosen = weft__arena_alloc(&n->import->memory, ((size_t)size + 1) * sizeof *chosen);
     int64_t count = 0;
-    if (!chosen || condition->dtype != WEFT_BOOL || node_failed(n)) {
-        node_fail(n, WEFT_BAD_DTYPE, "needs a condition of bools");
+    if (!chosen || condition->dtype != WEFT_BOOL || weft__node_failed(n)) {
+        weft__node_fail(n, WEFT_BAD_DTYPE, "needs a condition of bools");
         return;
     }
     for (int64_t i = 0; i < size; i++)
@@ -349,22 +355,22 @@ void map_Compress(onnx_node *n)
     weft_shape shape = s, rows = {.rank = s.rank};
     shape.dim[axis] = count;
     for (int i = 0; i < s.rank; i++) rows.dim[i] = i == axis ? count : 1;
-    weft_value index = weft_broadcast_to(g, ints_value(n, chosen, rows), shape);
-    set_typed(n, 0, weft_gather(g, x, index, axis), in_type(n, 0));
+    weft_value index = weft_broadcast_to(g, weft__ints_value(n, chosen, rows), shape);
+    weft__set_typed(n, 0, weft_gather(g, x, index, axis), weft__in_type(n, 0));
 }
 
 /* The positions [rank, count] of elements other than zero, of a known input. */
-void map_NonZero(onnx_node *n)
+void weft__map_NonZero(onnx_node *n)
 {
-    const onnx_tensor *t = in_tensor(n, 0, "elements to be counted");
+    const onnx_tensor *t = weft__in_tensor(n, 0, "elements to be counted");
     if (!t) return;
     const int64_t numel = weft_shape_numel(t->shape);
     int64_t count = 0;
-    int32_t *found = arena_alloc(&n->import->memory, ((size_t)numel + 1) * sizeof *found);
-    int32_t *positions =
-        arena_alloc(&n->import->memory, ((size_t)(numel * t->shape.rank) + 1) * sizeof *positions);
+    int32_t *found = weft__arena_alloc(&n->import->memory, ((size_t)numel + 1) * sizeof *found);
+    int32_t *positions = weft__arena_alloc(
+        &n->import->memory, ((size_t)(numel * t->shape.rank) + 1) * sizeof *positions);
     if (!found || !positions) {
-        node_fail(n, WEFT_NO_MEMORY, "no memory for positions");
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for positions");
         return;
     }
     for (int64_t i = 0; i < numel; i++)
@@ -375,5 +381,5 @@ void map_NonZero(onnx_node *n)
             positions[axis * count + i] = (int32_t)(found[i] / stride % t->shape.dim[axis]);
         stride *= t->shape.dim[axis];
     }
-    set_known(n, 0, ONNX_INT64, WEFT_SHAPE(t->shape.rank, count), positions);
+    weft__set_known(n, 0, ONNX_INT64, WEFT_SHAPE(t->shape.rank, count), positions);
 }

@@ -21,9 +21,9 @@ static bool append(char *scope, const char *component, size_t length)
     char raw[KEPT_BYTES + 1] = "", safe[4 * KEPT_BYTES + 1];
     const size_t used = strlen(scope), n = length < KEPT_BYTES ? length : KEPT_BYTES;
     memcpy(raw, component, n);
-    text_printable(safe, sizeof safe, raw);
+    weft__text_printable(safe, sizeof safe, raw);
     const bool whole = n == length && used + (used > 0) + strlen(safe) <= KEPT_BYTES;
-    text_format(scope + used, KEPT_BYTES + 1 - used, "%s%s", used ? "." : "", safe);
+    weft__text_format(scope + used, KEPT_BYTES + 1 - used, "%s%s", used ? "." : "", safe);
     return whole;
 }
 
@@ -122,8 +122,8 @@ static void scope_of_metadata(const WeftOnnx__NodeProto *node, char scope[ONNX_S
     join(last, 2, scope);
 }
 
-void onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
-                     char scope[ONNX_SCOPE_BYTES])
+void weft__onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
+                           char scope[ONNX_SCOPE_BYTES])
 {
     const char *name = onnx_text(node->name), *op = onnx_text(node->op_type);
     const bool own = !strcmp(onnx_text(m->proto->producer_name), "weft");
@@ -134,16 +134,16 @@ void onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
         join(&(part){op, strlen(op)}, 1, scope);
 }
 
-void onnx_weight_scope(const char *name, char scope[ONNX_SCOPE_BYTES])
+void weft__onnx_weight_scope(const char *name, char scope[ONNX_SCOPE_BYTES])
 {
     size_t end = strlen(name);
     while (end && name[end - 1] != '/' && name[end - 1] != '.') end--;
     join(&(part){name, end ? end - 1 : 0}, 1, scope);
 }
 
-void import_label(onnx_import *import, const char *label)
+void weft__import_label(onnx_import *import, const char *label)
 {
     if (import->label[0]) weft_scope_pop(import->graph);
-    if (label != import->label) text_format(import->label, sizeof import->label, "%s", label);
+    if (label != import->label) weft__text_format(import->label, sizeof import->label, "%s", label);
     if (import->label[0]) weft_scope_push(import->graph, "%s", import->label);
 }

@@ -21,16 +21,18 @@ static weft_value product(weft_graph *g, weft_value a, weft_value b)
     return row ? weft_squeeze(g, y, column ? -1 : -2) : y;
 }
 
-void map_MatMul(onnx_node *n)
+void weft__map_MatMul(onnx_node *n)
 {
     weft_value bytes = dequantized_product(n, false);
     if (weft_is_value(bytes)) {
-        set_out(n, 0, bytes);
+        weft__set_out(n, 0, bytes);
         return;
     }
-    weft_value y = product(n->graph, widen(n, in_value(n, 0)), widen(n, in_value(n, 1)));
-    if (weft_dtype_of(n->graph, in_value(n, 0)) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
-    set_typed(n, 0, y, in_type(n, 0));
+    weft_value y = product(n->graph, weft__widen(n, weft__in_value(n, 0)),
+                           weft__widen(n, weft__in_value(n, 1)));
+    if (weft_dtype_of(n->graph, weft__in_value(n, 0)) == WEFT_I32)
+        y = weft__narrow(n, y, weft__in_type(n, 0));
+    weft__set_typed(n, 0, y, weft__in_type(n, 0));
 }
 
 static weft_value scaled(weft_graph *g, weft_value x, double factor)
@@ -39,22 +41,25 @@ static weft_value scaled(weft_graph *g, weft_value x, double factor)
 }
 
 /* alpha A' B' + beta C */
-void map_Gemm(onnx_node *n)
+void weft__map_Gemm(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const double alpha = attr_float(n, "alpha", 1), beta = attr_float(n, "beta", 1);
-    const bool trans_a = attr_int(n, "transA", 0), trans_b = attr_int(n, "transB", 0);
+    const double alpha = weft__attr_float(n, "alpha", 1), beta = weft__attr_float(n, "beta", 1);
+    const bool trans_a = weft__attr_int(n, "transA", 0), trans_b = weft__attr_int(n, "transB", 0);
     weft_value y = trans_a ? WEFT_NO_VALUE : dequantized_product(n, trans_b);
     if (!weft_is_value(y)) {
-        weft_value a = widen(n, in_value(n, 0)), b = widen(n, in_value(n, 1));
+        weft_value a = weft__widen(n, weft__in_value(n, 0)),
+                   b = weft__widen(n, weft__in_value(n, 1));
         if (trans_a) a = weft_transpose(g, a, 0, 1);
         if (trans_b) b = weft_transpose(g, b, 0, 1);
         y = weft_matmul(g, a, b);
     }
     y = scaled(g, y, alpha);
-    if (has_in(n, 2) && beta != 0) y = weft_add(g, y, scaled(g, widen(n, in_value(n, 2)), beta));
-    if (weft_dtype_of(g, in_value(n, 0)) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
-    set_typed(n, 0, y, in_type(n, 0));
+    if (has_in(n, 2) && beta != 0)
+        y = weft_add(g, y, scaled(g, weft__widen(n, weft__in_value(n, 2)), beta));
+    if (weft_dtype_of(g, weft__in_value(n, 0)) == WEFT_I32)
+        y = weft__narrow(n, y, weft__in_type(n, 0));
+    weft__set_typed(n, 0, y, weft__in_type(n, 0));
 }
 
 /* ---- Determinants ---- */
@@ -88,21 +93,22 @@ static weft_value eliminate(weft_graph *g, weft_value x, weft_value *det)
 }
 
 /* The determinants of matrices [..., m, m]. */
-void map_Det(onnx_node *n)
+void weft__map_Det(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    weft_shape s = in_shape(n, 0);
+    weft_shape s = weft__in_shape(n, 0);
     const int64_t m = s.rank < 2 ? 0 : s.dim[s.rank - 1];
-    if (node_failed(n)) return;
+    if (weft__node_failed(n)) return;
     if (m < 1 || m > MAX_DETERMINANT || s.dim[s.rank - 2] != m) {
-        node_fail(n, WEFT_BAD_SHAPE, "needs square matrices of 1 to %d rows", MAX_DETERMINANT);
+        weft__node_fail(n, WEFT_BAD_SHAPE, "needs square matrices of 1 to %d rows",
+                        MAX_DETERMINANT);
         return;
     }
-    weft_value x = weft_reshape(g, in_value(n, 0), WEFT_SHAPE(-1, m, m));
+    weft_value x = weft_reshape(g, weft__in_value(n, 0), WEFT_SHAPE(-1, m, m));
     weft_value det = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(weft_dim(g, x, 0), 1, 1), 1);
     for (int64_t left = m; left > 1; left--) x = eliminate(g, x, &det);
     s.rank -= 2;
-    set_out(n, 0, weft_reshape(g, weft_mul(g, det, x), s));
+    weft__set_out(n, 0, weft_reshape(g, weft_mul(g, det, x), s));
 }
 
 /* ---- Quantized numbers ---- */
@@ -129,11 +135,11 @@ static weft_value of_blocks(onnx_node *n, weft_value x, int axis, int64_t block)
 {
     weft_graph *g = n->graph;
     weft_shape shape = weft_shape_of(g, x), wide = {.rank = shape.rank + 1};
-    const int64_t size = in_shape(n, 0).dim[axis], blocks = shape.dim[axis];
+    const int64_t size = weft__in_shape(n, 0).dim[axis], blocks = shape.dim[axis];
     if (block < 1 || size < 1 || blocks != (size - 1) / block + 1) {
-        node_fail(n, WEFT_BAD_SHAPE,
-                  "%lld blocks of %lld elements do not fit axis %d, which has %lld elements",
-                  (long long)blocks, (long long)block, axis, (long long)size);
+        weft__node_fail(n, WEFT_BAD_SHAPE,
+                        "%lld blocks of %lld elements do not fit axis %d, which has %lld elements",
+                        (long long)blocks, (long long)block, axis, (long long)size);
         return x;
     }
     for (int i = 0; i < wide.rank; i++)
@@ -143,23 +149,23 @@ static weft_value of_blocks(onnx_node *n, weft_value x, int axis, int64_t block)
     return weft_slice(g, weft_reshape(g, x, shape), axis, 0, size, 1);
 }
 
-weft_value quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value)
+weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value)
 {
     weft_graph *g = n->graph;
     if (!has_in(n, i)) return weft_scalar(g, WEFT_F64, default_value);
-    const weft_value x = along(g, in_value(n, i), axis, rank);
-    const int64_t block = attr_int(n, "block_size", 0);
-    if (node_failed(n) || block == 0 || rank < 2 || weft_rank(g, x) != rank) return x;
+    const weft_value x = along(g, weft__in_value(n, i), axis, rank);
+    const int64_t block = weft__attr_int(n, "block_size", 0);
+    if (weft__node_failed(n) || block == 0 || rank < 2 || weft_rank(g, x) != rank) return x;
     return of_blocks(n, x, axis, block);
 }
 
 /* Rounds x, adds the zero point and clips to the type. */
 static weft_value quantized_clip(onnx_node *n, weft_value x, weft_value zero, int type)
 {
-    return saturate(n, weft_add(n->graph, weft_round(n->graph, x), zero), type);
+    return weft__saturate(n, weft_add(n->graph, weft_round(n->graph, x), zero), type);
 }
 
-weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type)
+weft_value weft__quantized_round(onnx_node *n, weft_value x, weft_value zero, int type)
 {
     return weft_cast(n->graph, quantized_clip(n, x, zero, type), WEFT_I32);
 }
@@ -167,7 +173,7 @@ weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type
 /* Sets output 0 to quantized numbers, given in f32. */
 static void set_quantized(onnx_node *n, weft_value whole, int type)
 {
-    set_typed(n, 0, weft_cast(n->graph, whole, WEFT_I32), type);
+    weft__set_typed(n, 0, weft_cast(n->graph, whole, WEFT_I32), type);
     if (n->n_out && !n->folding) n->out[0].whole = whole;
 }
 
@@ -175,47 +181,49 @@ static void set_quantized(onnx_node *n, weft_value whole, int type)
 static int quantized_type(onnx_node *n, size_t zero_point)
 {
     double low, high;
-    const int given = (int)attr_int(n, "output_dtype", 0);
-    const int type = has_in(n, zero_point) ? in_type(n, zero_point) : given ? given : ONNX_UINT8;
-    if (!onnx_type_bounds(type, &low, &high))
-        node_fail(n, WEFT_BAD_DTYPE, "quantizes to %s, expected an integer type",
-                  onnx_type_name(type));
+    const int given = (int)weft__attr_int(n, "output_dtype", 0);
+    const int type = has_in(n, zero_point) ? weft__in_type(n, zero_point)
+                     : given               ? given
+                                           : ONNX_UINT8;
+    if (!weft__onnx_type_bounds(type, &low, &high))
+        weft__node_fail(n, WEFT_BAD_DTYPE, "quantizes to %s, expected an integer type",
+                        weft__onnx_type_name(type));
     return type;
 }
 
 /* In f64 a quotient that is halfway in f32 is not; so the division is one of f32. What the zero
  * point is added to in f32 is exact, or outside of the type's range. */
-void map_QuantizeLinear(onnx_node *n)
+void weft__map_QuantizeLinear(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const int rank = in_shape(n, 0).rank, type = quantized_type(n, 2);
-    const int axis = rank > 1 ? attr_axis(n, "axis", 1, rank) : 0;
-    weft_value x = weft_cast(g, in_value(n, 0), WEFT_F32);
-    x = weft_div(g, x, weft_cast(g, quantized_along(n, 1, axis, rank, 1), WEFT_F32));
-    weft_value zero = weft_cast(g, quantized_along(n, 2, axis, rank, 0), WEFT_F32);
+    const int rank = weft__in_shape(n, 0).rank, type = quantized_type(n, 2);
+    const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
+    weft_value x = weft_cast(g, weft__in_value(n, 0), WEFT_F32);
+    x = weft_div(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), WEFT_F32));
+    weft_value zero = weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), WEFT_F32);
     set_quantized(n, quantized_clip(n, x, zero, type), type);
 }
 
 /* A value of a type of few bits in floats. */
 static weft_value whole_of(onnx_node *n, onnx_value *v)
 {
-    return weft_is_value(v->whole) ? v->whole : import_value(n->import, v);
+    return weft_is_value(v->whole) ? v->whole : weft__import_value(n->import, v);
 }
 
 /* The difference of numbers of few bits is exact in f32, so that only the product with a scale in
  * f32 is rounded. */
-void map_DequantizeLinear(onnx_node *n)
+void weft__map_DequantizeLinear(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const int rank = in_shape(n, 0).rank, type = in_type(n, 0);
-    const int axis = rank > 1 ? attr_axis(n, "axis", 1, rank) : 0;
-    const weft_dtype out = weft_dtype_of(g, in_value(n, 1));
+    const int rank = weft__in_shape(n, 0).rank, type = weft__in_type(n, 0);
+    const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
+    const weft_dtype out = weft_dtype_of(g, weft__in_value(n, 1));
     const bool few_bits = has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16;
     const weft_dtype dtype = few_bits && out == WEFT_F32 ? WEFT_F32 : WEFT_F64;
-    weft_value x = weft_cast(g, n->folding ? in_value(n, 0) : whole_of(n, n->in[0]), dtype);
-    x = weft_sub(g, x, weft_cast(g, quantized_along(n, 2, axis, rank, 0), dtype));
-    x = weft_mul(g, x, weft_cast(g, quantized_along(n, 1, axis, rank, 1), dtype));
-    set_out(n, 0, weft_cast(g, x, out));
+    weft_value x = weft_cast(g, n->folding ? weft__in_value(n, 0) : whole_of(n, n->in[0]), dtype);
+    x = weft_sub(g, x, weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), dtype));
+    x = weft_mul(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), dtype));
+    weft__set_out(n, 0, weft_cast(g, x, out));
     if (!n->n_out) return;
     n->out[0].quantized = n->in[0];
     n->out[0].scale = n->in[1];
@@ -224,24 +232,24 @@ void map_DequantizeLinear(onnx_node *n)
 }
 
 /* Scale and zero point that map [min(x, 0), max(x, 0)] to 0..255. */
-void map_DynamicQuantizeLinear(onnx_node *n)
+void weft__map_DynamicQuantizeLinear(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = in_value(n, 0), nothing = weft_scalar(g, WEFT_F32, 0);
+    const weft_value x = weft__in_value(n, 0), nothing = weft_scalar(g, WEFT_F32, 0);
     weft_value high = weft_maximum(g, weft_max(g, x, WEFT_ALL_AXES, false), nothing);
     weft_value low = weft_minimum(g, weft_min(g, x, WEFT_ALL_AXES, false), nothing);
     weft_value scale = weft_div(g, weft_sub(g, high, low), weft_scalar(g, WEFT_F32, 255));
     weft_value zero = weft_round(g, weft_clamp(g, weft_neg(g, weft_div(g, low, scale)), 0, 255));
     set_quantized(n, quantized_clip(n, weft_div(g, x, scale), zero, ONNX_UINT8), ONNX_UINT8);
-    set_typed(n, 1, scale, ONNX_FLOAT);
-    set_typed(n, 2, weft_cast(g, zero, WEFT_I32), ONNX_UINT8);
+    weft__set_typed(n, 1, scale, ONNX_FLOAT);
+    weft__set_typed(n, 2, weft_cast(g, zero, WEFT_I32), ONNX_UINT8);
 }
 
-weft_value quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis)
+weft_value weft__quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis)
 {
-    weft_value x = weft_cast(n->graph, in_value(n, i), WEFT_F64);
-    const int rank = in_shape(n, i).rank;
-    return weft_sub(n->graph, x, quantized_along(n, zero_point, rank + axis, rank, 0));
+    weft_value x = weft_cast(n->graph, weft__in_value(n, i), WEFT_F64);
+    const int rank = weft__in_shape(n, i).rank;
+    return weft_sub(n->graph, x, weft__quantized_along(n, zero_point, rank + axis, rank, 0));
 }
 
 /* A matrix [k, n] of bytes, with known contents and zero points, as weft_matmul_whole reads it:
@@ -258,7 +266,7 @@ typedef struct byte_matrix {
 /* Whether the contents are known, now that they are needed. */
 static bool is_known(onnx_node *n, onnx_value *v)
 {
-    return import_contents(n->import, v) && v->known;
+    return weft__import_contents(n->import, v) && v->known;
 }
 
 /* Reads a matrix to multiply x with; `transposed`: the file has it as [n, k]. False if it is not a
@@ -299,7 +307,7 @@ static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool 
         m->zero = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(m->n, 1), z);
         m->sums = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(m->n), sums);
     } else {
-        node_fail(n, WEFT_NO_MEMORY, "no memory for a matrix");
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a matrix");
     }
     free(q);
     free(z);
@@ -329,21 +337,21 @@ static weft_value byte_product(weft_graph *g, weft_value a, int type, weft_value
  * multiplied as it lies. */
 static weft_value integer_product(onnx_node *n, size_t a, size_t a_zero, size_t b, size_t b_zero)
 {
-    const int rank = in_shape(n, a).rank;
+    const int rank = weft__in_shape(n, a).rank;
     onnx_value *const zero = has_in(n, b_zero) ? n->in[b_zero] : NULL;
     byte_matrix m;
-    if (n->folding || !has_bytes(in_type(n, a)) || rank < 2 ||
-        !read_bytes(n, n->in[b], zero, false, in_shape(n, a), &m))
-        return product(n->graph, quantized_centred(n, a, a_zero, -2),
-                       quantized_centred(n, b, b_zero, -1));
-    return byte_product(n->graph, whole_of(n, n->in[a]), in_type(n, a),
-                        quantized_along(n, a_zero, rank - 2, rank, 0), &m);
+    if (n->folding || !has_bytes(weft__in_type(n, a)) || rank < 2 ||
+        !read_bytes(n, n->in[b], zero, false, weft__in_shape(n, a), &m))
+        return product(n->graph, weft__quantized_centred(n, a, a_zero, -2),
+                       weft__quantized_centred(n, b, b_zero, -1));
+    return byte_product(n->graph, whole_of(n, n->in[a]), weft__in_type(n, a),
+                        weft__quantized_along(n, a_zero, rank - 2, rank, 0), &m);
 }
 
 /* Whether a factor is scaled by one number, or along the axis given. */
 static bool scaled_along(onnx_node *n, const onnx_value *v, int axis)
 {
-    const weft_shape shape = weft_shape_of(n->graph, import_value(n->import, v->scale));
+    const weft_shape shape = weft_shape_of(n->graph, weft__import_value(n->import, v->scale));
     return shape.rank <= 1 && (weft_shape_numel(shape) == 1 || v->axis == axis);
 }
 
@@ -362,33 +370,36 @@ static weft_value dequantized_product(onnx_node *n, bool transposed)
     const weft_value x = whole_of(n, a->quantized);
     const weft_shape shape = weft_shape_of(g, x);
     if (shape.rank < 2 || !scaled_along(n, a, -1) || !scaled_along(n, b, transposed ? 0 : 1) ||
-        weft_dtype_of(g, import_value(n->import, a->scale)) != WEFT_F32 ||
+        weft_dtype_of(g, weft__import_value(n->import, a->scale)) != WEFT_F32 ||
         !read_bytes(n, b->quantized, b->zero, transposed, shape, &m))
         return WEFT_NO_VALUE;
-    const weft_value zero = a->zero ? along(g, import_value(n->import, a->zero), -1, shape.rank)
-                                    : weft_scalar(g, WEFT_F64, 0);
-    weft_value scale = along(g, import_value(n->import, a->scale), -1, shape.rank);
-    scale =
-        weft_mul(g, scale, along(g, import_value(n->import, b->scale), shape.rank - 1, shape.rank));
+    const weft_value zero = a->zero
+                                ? along(g, weft__import_value(n->import, a->zero), -1, shape.rank)
+                                : weft_scalar(g, WEFT_F64, 0);
+    weft_value scale = along(g, weft__import_value(n->import, a->scale), -1, shape.rank);
+    scale = weft_mul(g, scale,
+                     along(g, weft__import_value(n->import, b->scale), shape.rank - 1, shape.rank));
     return weft_cast(g, weft_mul(g, byte_product(g, x, a->quantized->type, zero, &m), scale),
                      WEFT_F32);
 }
 
-void map_MatMulInteger(onnx_node *n)
+void weft__map_MatMulInteger(onnx_node *n)
 {
     weft_value y = integer_product(n, 0, 2, 1, 3);
-    set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
+    weft__set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
 }
 
 /* Inputs: a, its scale and zero point, b, its scale and zero point, scale and zero point of y. */
-void map_QLinearMatMul(onnx_node *n)
+void weft__map_QLinearMatMul(onnx_node *n)
 {
     weft_graph *g = n->graph;
     weft_value y = integer_product(n, 0, 2, 3, 5);
     const int rank = weft_rank(g, y);
-    weft_value scale = weft_mul(g, quantized_along(n, 1, rank - 2, rank, 1),
-                                quantized_along(n, 4, rank - 1, rank, 1));
-    y = weft_div(g, weft_mul(g, y, scale), quantized_along(n, 6, rank - 1, rank, 1));
-    set_typed(n, 0, quantized_round(n, y, quantized_along(n, 7, rank - 1, rank, 0), in_type(n, 7)),
-              in_type(n, 7));
+    weft_value scale = weft_mul(g, weft__quantized_along(n, 1, rank - 2, rank, 1),
+                                weft__quantized_along(n, 4, rank - 1, rank, 1));
+    y = weft_div(g, weft_mul(g, y, scale), weft__quantized_along(n, 6, rank - 1, rank, 1));
+    weft__set_typed(n, 0,
+                    weft__quantized_round(n, y, weft__quantized_along(n, 7, rank - 1, rank, 0),
+                                          weft__in_type(n, 7)),
+                    weft__in_type(n, 7));
 }

@@ -35,7 +35,7 @@ static void unpack_free(void *failed, void *data)
 
 static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_error *error)
 {
-    const weft_status status = wire_check(&weft_onnx__model_proto__descriptor, data, bytes);
+    const weft_status status = weft__wire_check(&weft_onnx__model_proto__descriptor, data, bytes);
     if (status == WEFT_TOO_LARGE)
         return weft_error_set(error, status, m->path,
                               "its messages are over %d levels deep, or too many for its size",
@@ -52,11 +52,11 @@ static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_err
 static weft_status read_model(weft_onnx *m, weft_error *error)
 {
     struct stat info;
-    const int file = file_open(m->path);
+    const int file = weft__file_open(m->path);
     weft_status status = WEFT_OK;
     if (file < 0 || fstat(file, &info) != 0)
-        status = weft_error_set(error, file_status(errno), m->path, "cannot be opened: %s",
-                                file_error(errno));
+        status = weft_error_set(error, weft__file_status(errno), m->path, "cannot be opened: %s",
+                                weft__file_error(errno));
     else if (info.st_size == 0 || info.st_size > INT32_MAX)
         status = weft_error_set(error, WEFT_BAD_FILE, m->path, "is not a file of 1 to %d bytes",
                                 INT32_MAX);
@@ -77,8 +77,8 @@ static weft_status read_model(weft_onnx *m, weft_error *error)
 
 static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
 {
-    m->path = arena_text(&m->memory, path);
-    char *folder = arena_alloc(&m->memory, strlen(path) + 2);
+    m->path = weft__arena_text(&m->memory, path);
+    char *folder = weft__arena_alloc(&m->memory, strlen(path) + 2);
     if (!m->path || !folder) return no_memory(path, error);
     const char *slash = strrchr(path, '/');
     if (slash)
@@ -95,8 +95,8 @@ static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
  * the first number that was not yet tried. */
 static const char *weight_name(weft_onnx *m, name_table *taken, const char *from, size_t number)
 {
-    char *name = arena_alloc(&m->memory, strlen(from) + 24);
-    if (!name || !name_table_reserve(taken, 1)) return NULL;
+    char *name = weft__arena_alloc(&m->memory, strlen(from) + 24);
+    if (!name || !weft__name_table_reserve(taken, 1)) return NULL;
     size_t n = 0;
     for (; from[n]; n++) {
         const char c = from[n];
@@ -105,10 +105,10 @@ static const char *weight_name(weft_onnx *m, name_table *taken, const char *from
         name[n] = plain ? c : '_';
     }
     if (n == 0) name[n++] = '_';
-    size_t *next = name_table_find(taken, name);
+    size_t *next = weft__name_table_find(taken, name);
     if (next && *next < number) *next = number;
-    while (next && name_table_find(taken, name)) snprintf(name + n, 24, "_%zu", (*next)++);
-    name_table_put(taken, name, 0);
+    while (next && weft__name_table_find(taken, name)) snprintf(name + n, 24, "_%zu", (*next)++);
+    weft__name_table_put(taken, name, 0);
     return name;
 }
 
@@ -118,13 +118,14 @@ static bool find_statistics(weft_onnx *m)
     const WeftOnnx__GraphProto *g = m->proto->graph;
     name_table weights = {.memory = &m->memory};
     for (size_t w = 0; w < m->n_weights; w++)
-        if (!name_table_put(&weights, onnx_text(m->weights[w].proto->name), w)) return false;
+        if (!weft__name_table_put(&weights, onnx_text(m->weights[w].proto->name), w)) return false;
     for (size_t k = 0; k < g->n_node; k++) {
         const WeftOnnx__NodeProto *node = g->node[k];
         if (strcmp(onnx_text(node->op_type), "BatchNormalization") != 0) continue;
         const size_t *w;
         for (size_t i = 3; i < node->n_input && i < 5; i++)
-            if ((w = name_table_find(&weights, node->input[i]))) m->weights[*w].statistic = true;
+            if ((w = weft__name_table_find(&weights, node->input[i])))
+                m->weights[*w].statistic = true;
     }
     return true;
 }
@@ -133,24 +134,24 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
     name_table taken = {.memory = &m->memory};
-    m->weights = arena_alloc(&m->memory, (g->n_initializer + 1) * sizeof *m->weights);
+    m->weights = weft__arena_alloc(&m->memory, (g->n_initializer + 1) * sizeof *m->weights);
     if (!m->weights) return no_memory(m->path, error);
     for (size_t i = 0; i < g->n_input; i++)
-        if (!name_table_put(&taken, onnx_text(g->input[i]->name), 0))
+        if (!weft__name_table_put(&taken, onnx_text(g->input[i]->name), 0))
             return no_memory(m->path, error);
     for (size_t i = 0; i < g->n_initializer; i++) {
         const WeftOnnx__TensorProto *proto = g->initializer[i];
         weft_dtype dtype;
         /* A tensor without dimensions is a number of a formula, such as a scale or a bound. */
-        if (onnx_type_dtype(proto->data_type, "", &dtype, NULL) != WEFT_OK ||
+        if (weft__onnx_type_dtype(proto->data_type, "", &dtype, NULL) != WEFT_OK ||
             !weft_dtype_is_float(dtype) || proto->n_dims == 0)
             continue;
         onnx_weight *w = &m->weights[m->n_weights++];
         w->proto = proto;
         w->name = weight_name(m, &taken, onnx_text(proto->name), i);
         if (!w->name) return no_memory(m->path, error);
-        const weft_status status = onnx_tensor_read(proto, onnx_text(proto->name), &m->memory,
-                                                    &m->files, &w->tensor, error);
+        const weft_status status = weft__onnx_tensor_read(proto, onnx_text(proto->name), &m->memory,
+                                                          &m->files, &w->tensor, error);
         if (status != WEFT_OK) return status;
     }
     return find_statistics(m) ? WEFT_OK : no_memory(m->path, error);
@@ -177,14 +178,15 @@ static bool input_type(onnx_import *import, const WeftOnnx__ValueInfoProto *info
 {
     const char *name = onnx_text(info->name);
     if (!info->type || !info->type->tensor_type) {
-        import_fail(import, WEFT_BAD_DTYPE, name, "is an input that is not a tensor");
+        weft__import_fail(import, WEFT_BAD_DTYPE, name, "is an input that is not a tensor");
         return false;
     }
     const WeftOnnx__TypeProto__Tensor *type = info->type->tensor_type;
-    if (onnx_type_dtype(type->elem_type, name, dtype, &import->error) != WEFT_OK) return false;
+    if (weft__onnx_type_dtype(type->elem_type, name, dtype, &import->error) != WEFT_OK)
+        return false;
     if (!type->shape || type->shape->n_dim > WEFT_MAX_RANK) {
-        import_fail(import, WEFT_BAD_SHAPE, name, "is an input without a rank of 0 to %d",
-                    WEFT_MAX_RANK);
+        weft__import_fail(import, WEFT_BAD_SHAPE, name, "is an input without a rank of 0 to %d",
+                          WEFT_MAX_RANK);
         return false;
     }
     *shape = (weft_shape){.rank = (int32_t)type->shape->n_dim};
@@ -194,9 +196,9 @@ static bool input_type(onnx_import *import, const WeftOnnx__ValueInfoProto *info
         if (d->has_dim_value && d->dim_value >= 0) continue;
         if (!open_dimension(import->model, name, i, onnx_text(d->dim_param), batch,
                             &shape->dim[i])) {
-            import_fail(import, WEFT_BAD_ARGUMENT, name,
-                        "has an open dimension %d (\"%s\"): its size must be given", i,
-                        onnx_text(d->dim_param));
+            weft__import_fail(import, WEFT_BAD_ARGUMENT, name,
+                              "has an open dimension %d (\"%s\"): its size must be given", i,
+                              onnx_text(d->dim_param));
             return false;
         }
     }
@@ -205,7 +207,7 @@ static bool input_type(onnx_import *import, const WeftOnnx__ValueInfoProto *info
 
 static bool is_initializer(const onnx_scope *scope, const char *name)
 {
-    const onnx_value *v = scope_find(scope, name);
+    const onnx_value *v = weft__scope_find(scope, name);
     return v && (v->initializer || v->weight);
 }
 
@@ -221,7 +223,7 @@ static bool initializer_names(onnx_import *import, onnx_scope *names)
 {
     const WeftOnnx__GraphProto *g = import->model->proto->graph;
     for (size_t i = 0; i < g->n_initializer; i++) {
-        onnx_value *v = scope_add(import, names, onnx_text(g->initializer[i]->name));
+        onnx_value *v = weft__scope_add(import, names, onnx_text(g->initializer[i]->name));
         if (!v) return false;
         v->initializer = g->initializer[i];
     }
@@ -240,15 +242,17 @@ static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, we
         weft_dtype dtype;
         weft_shape shape;
         if (is_initializer(&names, name)) continue;
-        onnx_value *v = scope_add(import, scope, name);
+        onnx_value *v = weft__scope_add(import, scope, name);
         if (!v) return false;
         if (g->input[i]->type && g->input[i]->type->tensor_type)
             v->type = g->input[i]->type->tensor_type->elem_type;
         if (constant) {
-            if (onnx_type_dtype(v->type, name, &dtype, &import->error) != WEFT_OK) return false;
+            if (weft__onnx_type_dtype(v->type, name, &dtype, &import->error) != WEFT_OK)
+                return false;
             if (dtype != constant->dtype) {
-                import_fail(import, WEFT_BAD_DTYPE, name, "is %s, its constant contents are %s",
-                            weft_dtype_name(dtype), weft_dtype_name(constant->dtype));
+                weft__import_fail(import, WEFT_BAD_DTYPE, name,
+                                  "is %s, its constant contents are %s", weft_dtype_name(dtype),
+                                  weft_dtype_name(constant->dtype));
                 return false;
             }
             v->known = true;
@@ -258,7 +262,7 @@ static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, we
         if (!input_type(import, g->input[i], batch, &dtype, &shape)) return false;
         v->value = inputs[n++] = weft_input(import->graph, name, dtype, shape);
     }
-    return !import_failed(import);
+    return !weft__import_failed(import);
 }
 
 /* ---- Building ---- */
@@ -271,18 +275,18 @@ static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_valu
     const WeftOnnx__GraphProto *g = import->model->proto->graph;
     for (size_t i = 0; i < g->n_output; i++) {
         const char *name = onnx_text(g->output[i]->name);
-        onnx_value *v = scope_find(scope, name);
+        onnx_value *v = weft__scope_find(scope, name);
         if (!v) {
-            import_fail(import, WEFT_BAD_FILE, name, "is an output that no node computes");
+            weft__import_fail(import, WEFT_BAD_FILE, name, "is an output that no node computes");
             return false;
         }
-        outputs[i] = import_value(import, v);
-        if (import_failed(import)) return false;
+        outputs[i] = weft__import_value(import, v);
+        if (weft__import_failed(import)) return false;
         if (!weft_name_of(import->graph, outputs[i])[0] && name[0] &&
             !weft_is_value(weft_find(import->graph, name)))
             outputs[i] = weft_name(import->graph, outputs[i], name);
     }
-    return !import_failed(import);
+    return !weft__import_failed(import);
 }
 
 static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, int64_t batch,
@@ -291,12 +295,13 @@ static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, 
     onnx_import import = {
         .model = m, .mode = mode, .graph = graph, .budget = RECOGNISED_BYTES + 16 * m->bytes};
     onnx_scope scope = {.outer = NULL};
-    import.memory.limit = ONNX_MEMORY + ONNX_MEMORY_RATIO * (m->bytes + files_bytes(&m->files));
-    if (!import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&
-        import_graph(&import, &scope, m->proto->graph))
+    import.memory.limit =
+        ONNX_MEMORY + ONNX_MEMORY_RATIO * (m->bytes + weft__files_bytes(&m->files));
+    if (!weft__import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&
+        weft__import_graph(&import, &scope, m->proto->graph))
         take_outputs(&import, &scope, outputs);
-    import_failed(&import);
-    arena_free(&import.memory);
+    weft__import_failed(&import);
+    weft__arena_free(&import.memory);
     return weft_graph_status(graph);
 }
 
@@ -345,7 +350,7 @@ weft_builder weft_onnx_builder(const weft_onnx *model)
 static bool describe(weft_onnx *m, const weft_graph *g, weft_value value, const char *name,
                      weft_onnx_value *out)
 {
-    *out = (weft_onnx_value){arena_text(&m->memory, name), weft_dtype_of(g, value),
+    *out = (weft_onnx_value){weft__arena_text(&m->memory, name), weft_dtype_of(g, value),
                              weft_shape_of(g, value)};
     return out->name != NULL;
 }
@@ -357,9 +362,9 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, we
     weft_value *outputs = values + proto->n_input;
     if (build(m, g, ONNX_AS_FILE, m->options.batch, values, outputs) != WEFT_OK)
         return weft_error_copy(error, weft_graph_error(g));
-    m->inputs = arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
-    m->outputs = arena_alloc(&m->memory, (proto->n_output + 1) * sizeof *m->outputs);
-    m->params = arena_alloc(&m->memory, (m->n_weights + 1) * sizeof *m->params);
+    m->inputs = weft__arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
+    m->outputs = weft__arena_alloc(&m->memory, (proto->n_output + 1) * sizeof *m->outputs);
+    m->params = weft__arena_alloc(&m->memory, (m->n_weights + 1) * sizeof *m->params);
     if (!m->inputs || !m->outputs || !m->params) return no_memory(m->path, error);
     for (; m->n_inputs < proto->n_input && weft_is_value(values[m->n_inputs]); m->n_inputs++) {
         const weft_value v = values[m->n_inputs];
@@ -382,7 +387,7 @@ static weft_status list_values(weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *proto = m->proto->graph;
     weft_value *values =
-        arena_alloc(&m->memory, (proto->n_input + proto->n_output + 1) * sizeof *values);
+        weft__arena_alloc(&m->memory, (proto->n_input + proto->n_output + 1) * sizeof *values);
     weft_graph *g = values ? weft_graph_new() : NULL;
     const weft_status status = g ? try_build(m, g, values, error) : no_memory(m->path, error);
     weft_graph_free(g);
@@ -445,9 +450,10 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
         no_memory(path, error);
         return NULL;
     }
-    if (set_paths(m, path, error) == WEFT_OK && onnx_set_options(m, options, error) == WEFT_OK &&
-        read_model(m, error) == WEFT_OK && onnx_check_dims(m, error) == WEFT_OK &&
-        (onnx_index_functions(m) || no_memory(m->path, error) == WEFT_OK) &&
+    if (set_paths(m, path, error) == WEFT_OK &&
+        weft__onnx_set_options(m, options, error) == WEFT_OK && read_model(m, error) == WEFT_OK &&
+        weft__onnx_check_dims(m, error) == WEFT_OK &&
+        (weft__onnx_index_functions(m) || no_memory(m->path, error) == WEFT_OK) &&
         find_weights(m, error) == WEFT_OK && list_values(m, error) == WEFT_OK)
         return m;
     weft_onnx_free(m);
@@ -456,7 +462,7 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
 
 const char *weft_onnx_data_file(const weft_onnx *model, size_t index)
 {
-    return model ? files_location(&model->files, index) : NULL;
+    return model ? weft__files_location(&model->files, index) : NULL;
 }
 
 void weft_onnx_free(weft_onnx *model)
@@ -464,7 +470,7 @@ void weft_onnx_free(weft_onnx *model)
     if (!model) return;
     ProtobufCAllocator allocator = {unpack_alloc, unpack_free, NULL};
     if (model->proto) weft_onnx__model_proto__free_unpacked(model->proto, &allocator);
-    files_close(&model->files);
-    arena_free(&model->memory);
+    weft__files_close(&model->files);
+    weft__arena_free(&model->memory);
     free(model);
 }

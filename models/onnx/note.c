@@ -30,7 +30,7 @@ static void WEFT_PRINTF(2, 3) append(note_text *t, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     const size_t room = sizeof t->text - t->length;
-    const int n = text_vformat(t->text + t->length, room, format, arguments);
+    const int n = weft__text_vformat(t->text + t->length, room, format, arguments);
     va_end(arguments);
     if (n < 0 || (size_t)n >= room)
         t->full = true;
@@ -73,7 +73,7 @@ static void append_field(note_text *t, const weft_attr_field *f, const void *att
         append(t, "%s", *(const bool *)at ? "true" : "false");
         break;
     case WEFT_ATTR_DOUBLE:
-        append(t, "%s", text_from_double(*(const double *)(const void *)at, number));
+        append(t, "%s", weft__text_from_double(*(const double *)(const void *)at, number));
         break;
     case WEFT_ATTR_DTYPE:
         append(t, "%s", weft_dtype_name(*(const weft_dtype *)(const void *)at));
@@ -99,8 +99,8 @@ static bool find_reader(const export_record *r, size_t first, weft_operand opera
     return false;
 }
 
-bool export_write_note(export_record *r, size_t first, const weft_node_info *node,
-                       const weft_operand *in, const bool *wanted)
+bool weft__export_write_note(export_record *r, size_t first, const weft_node_info *node,
+                             const weft_operand *in, const bool *wanted)
 {
     note_text t = {.length = 0};
     size_t reader, slot;
@@ -117,7 +117,7 @@ bool export_write_note(export_record *r, size_t first, const weft_node_info *nod
     for (size_t k = 0, n = 0; k < node->n_out; k++)
         if (wanted[k]) append(&t, "%s%zu", n++ ? "," : "", k);
     if (t.full) return true;
-    r->nodes[first].note = arena_text(&r->memory, t.text);
+    r->nodes[first].note = weft__arena_text(&r->memory, t.text);
     if (!r->nodes[first].note)
         weft_error_set(r->error, WEFT_NO_MEMORY, "export", "no memory for the nodes");
     return r->nodes[first].note != NULL;
@@ -151,7 +151,7 @@ static bool take_field(const weft_attr_field *f, const char *text, char *attr)
     int64_t values[WEFT_MAX_RANK] = {0};
     const size_t length = strcspn(text, " ");
     if (length < sizeof word) memcpy(word, text, length);
-    if (f->kind == WEFT_ATTR_DOUBLE) return text_to_double(word, (double *)(void *)at);
+    if (f->kind == WEFT_ATTR_DOUBLE) return weft__text_to_double(word, (double *)(void *)at);
     if (f->kind == WEFT_ATTR_BOOL) {
         *(bool *)at = !strcmp(word, "true");
         return *(bool *)at || !strcmp(word, "false");
@@ -208,14 +208,14 @@ static const weft_op *take_op(const char **text)
     return weft_op_find(name);
 }
 
-bool export_read_note(const char *text, arena *memory, export_note *note)
+bool weft__export_read_note(const char *text, arena *memory, export_note *note)
 {
     int64_t a, b;
     if (!text || strncmp(text, prefix, sizeof prefix - 1) != 0) return false;
     text += sizeof prefix - 1;
     note->op = take_op(&text);
     if (!note->op) return false;
-    note->attr = arena_alloc(memory, note->op->attr_size + 1);
+    note->attr = weft__arena_alloc(memory, note->op->attr_size + 1);
     note->no_memory = !note->attr;
     if (!note->attr) return false;
     for (const weft_attr_field *f = note->op->attrs; f && f->name; f++) {

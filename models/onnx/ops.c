@@ -4,22 +4,24 @@
 #include <string.h>
 
 static const onnx_op table[] = {
-#define ROW(name, min_in, max_in, max_out) {"", #name, map_##name, min_in, max_in, max_out, false},
+#define ROW(name, min_in, max_in, max_out)                                                         \
+    {"", #name, weft__map_##name, min_in, max_in, max_out, false},
     ONNX_OPS(ROW)
 #undef ROW
-#define ROW(name, min_in, max_in, max_out) {"", #name, map_##name, min_in, max_in, max_out, true},
+#define ROW(name, min_in, max_in, max_out)                                                         \
+    {"", #name, weft__map_##name, min_in, max_in, max_out, true},
         ONNX_CONTROL(ROW)
 #undef ROW
 #define ROW(name, min_in, max_in, max_out)                                                         \
-    {"ai.onnx.preview.training", #name, map_##name, min_in, max_in, max_out, false},
+    {"ai.onnx.preview.training", #name, weft__map_##name, min_in, max_in, max_out, false},
             ONNX_OPTIMIZER(ROW)
 #undef ROW
-                {"ai.onnx.preview.training", "Gradient", map_Gradient, 1, ANY, ANY, true},
-    {"", "Scatter", map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
-    {"weft", "ExpandDims", map_ExpandDims, 1, 1, 1, false},
+                {"ai.onnx.preview.training", "Gradient", weft__map_Gradient, 1, ANY, ANY, true},
+    {"", "Scatter", weft__map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
+    {"weft", "ExpandDims", weft__map_ExpandDims, 1, 1, 1, false},
 };
 
-const onnx_op *onnx_op_find(const char *domain, const char *name)
+const onnx_op *weft__onnx_op_find(const char *domain, const char *name)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(table[i].name, name) && !strcmp(table[i].domain, domain)) return &table[i];

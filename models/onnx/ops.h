@@ -119,13 +119,13 @@
     ONNX_RANDOM(X)                                                                                 \
     ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_SAMPLE(X) ONNX_SIGNAL(X)
 
-#define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);
+#define ONNX_DECLARE(name, min_in, max_in, max_out) void weft__map_##name(onnx_node *n);
 ONNX_OPS(ONNX_DECLARE)
 ONNX_CONTROL(ONNX_DECLARE)
 ONNX_OPTIMIZER(ONNX_DECLARE)
 #undef ONNX_DECLARE
-void map_ExpandDims(onnx_node *n);
-void map_Gradient(onnx_node *n);
-void map_function(onnx_node *n);
+void weft__map_ExpandDims(onnx_node *n);
+void weft__map_Gradient(onnx_node *n);
+void weft__map_function(onnx_node *n);
 
 #endif

@@ -5,12 +5,14 @@
 
 static bool copy_dims(weft_onnx *m, const weft_onnx_options *o)
 {
-    weft_onnx_dim *dims = arena_alloc(&m->memory, (o->n_dims + 1) * sizeof *dims);
+    weft_onnx_dim *dims = weft__arena_alloc(&m->memory, (o->n_dims + 1) * sizeof *dims);
     if (!dims) return false;
     for (size_t i = 0; i < o->n_dims; i++) {
         dims[i] = o->dims[i];
-        if (dims[i].name && !(dims[i].name = arena_text(&m->memory, dims[i].name))) return false;
-        if (dims[i].input && !(dims[i].input = arena_text(&m->memory, dims[i].input))) return false;
+        if (dims[i].name && !(dims[i].name = weft__arena_text(&m->memory, dims[i].name)))
+            return false;
+        if (dims[i].input && !(dims[i].input = weft__arena_text(&m->memory, dims[i].input)))
+            return false;
     }
     m->options.dims = dims;
     m->options.n_dims = o->n_dims;
@@ -20,14 +22,14 @@ static bool copy_dims(weft_onnx *m, const weft_onnx_options *o)
 static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
 {
     weft_onnx_constant *constants =
-        arena_alloc(&m->memory, (o->n_constants + 1) * sizeof *constants);
+        weft__arena_alloc(&m->memory, (o->n_constants + 1) * sizeof *constants);
     if (!constants) return false;
     for (size_t i = 0; i < o->n_constants; i++) {
         const weft_onnx_constant *from = &o->constants[i];
         const size_t bytes = weft_tensor_bytes(from->dtype, from->shape);
-        void *data = arena_alloc(&m->memory, bytes);
+        void *data = weft__arena_alloc(&m->memory, bytes);
         constants[i] = *from;
-        constants[i].input = arena_text(&m->memory, from->input);
+        constants[i].input = weft__arena_text(&m->memory, from->input);
         if (!data || !constants[i].input) return false;
         constants[i].data = bytes ? memcpy(data, from->data, bytes) : data;
     }
@@ -36,7 +38,7 @@ static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
     return true;
 }
 
-weft_status onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error)
+weft_status weft__onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error)
 {
     m->options.batch = o && o->batch ? o->batch : 1;
     for (size_t i = 0; o && i < o->n_dims; i++)
@@ -67,7 +69,7 @@ static bool fits_dimension(const weft_onnx_dim *d, const WeftOnnx__ValueInfoProt
     return false;
 }
 
-weft_status onnx_check_dims(const weft_onnx *m, weft_error *error)
+weft_status weft__onnx_check_dims(const weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
     for (size_t i = 0; i < m->options.n_dims; i++) {

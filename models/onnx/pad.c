@@ -23,11 +23,12 @@ static weft_value pad_axis(onnx_node *n, weft_value x, int axis, int64_t before,
 {
     weft_graph *g = n->graph;
     const int64_t size = weft_dim(g, x, axis);
-    const bool edge = attr_is(n, "mode", "edge", "constant");
-    const bool wrap = attr_is(n, "mode", "wrap", "constant"), reflect = !edge && !wrap;
+    const bool edge = weft__attr_is(n, "mode", "edge", "constant");
+    const bool wrap = weft__attr_is(n, "mode", "wrap", "constant"), reflect = !edge && !wrap;
     const int64_t most = edge ? INT32_MAX : reflect ? size - 1 : size;
     if (before > most || after > most || size == 0)
-        return node_fail(n, WEFT_BAD_SHAPE, "pads axis %d by more elements than it has", axis);
+        return weft__node_fail(n, WEFT_BAD_SHAPE, "pads axis %d by more elements than it has",
+                               axis);
     weft_value parts[3];
     size_t count = 0;
     if (before > 0)
@@ -44,28 +45,28 @@ static weft_value pad_axis(onnx_node *n, weft_value x, int axis, int64_t before,
 static bool read_pads(onnx_node *n, int rank, int64_t *before, int64_t *after)
 {
     int64_t pads[2 * WEFT_MAX_RANK], axes[WEFT_MAX_RANK];
-    int count = n->opset >= 2 ? in_or_attr_ints(n, 11, 1, "pads", pads, 2 * WEFT_MAX_RANK)
-                              : attr_ints(n, "paddings", pads, 2 * WEFT_MAX_RANK);
-    const int n_axes = n->opset >= 18 ? in_ints(n, 3, "axes", axes, WEFT_MAX_RANK) : 0;
+    int count = n->opset >= 2 ? weft__in_or_attr_ints(n, 11, 1, "pads", pads, 2 * WEFT_MAX_RANK)
+                              : weft__attr_ints(n, "paddings", pads, 2 * WEFT_MAX_RANK);
+    const int n_axes = n->opset >= 18 ? weft__in_ints(n, 3, "axes", axes, WEFT_MAX_RANK) : 0;
     const int padded = n_axes > 0 ? n_axes : rank;
-    if (node_failed(n)) return false;
+    if (weft__node_failed(n)) return false;
     if (count != 2 * padded) {
-        node_fail(n, WEFT_BAD_SHAPE, "has %d pads, expected %d", count, 2 * padded);
+        weft__node_fail(n, WEFT_BAD_SHAPE, "has %d pads, expected %d", count, 2 * padded);
         return false;
     }
     for (int i = 0; i < rank; i++) before[i] = after[i] = 0;
     for (int i = 0; i < padded; i++) {
-        const int axis = node_axis(n, n_axes > 0 ? axes[i] : i, rank);
+        const int axis = weft__node_axis(n, n_axes > 0 ? axes[i] : i, rank);
         before[axis] = pads[i];
         after[axis] = pads[padded + i];
     }
-    return !node_failed(n);
+    return !weft__node_failed(n);
 }
 
-void map_Pad(onnx_node *n)
+void weft__map_Pad(onnx_node *n)
 {
-    weft_value x = in_value(n, 0);
-    const int rank = in_shape(n, 0).rank;
+    weft_value x = weft__in_value(n, 0);
+    const int rank = weft__in_shape(n, 0).rank;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
     if (!read_pads(n, rank, before, after)) return;
     for (int i = 0; i < rank; i++) {
@@ -75,38 +76,39 @@ void map_Pad(onnx_node *n)
         if (before[i] < 0) before[i] = 0;
         if (after[i] < 0) after[i] = 0;
     }
-    if (attr_is(n, "mode", "constant", "constant")) {
+    if (weft__attr_is(n, "mode", "constant", "constant")) {
         const double value =
-            n->opset >= 11 ? in_number(n, 2, "value", 0) : attr_float(n, "value", 0);
+            n->opset >= 11 ? weft__in_number(n, 2, "value", 0) : weft__attr_float(n, "value", 0);
         x = weft_pad(n->graph, x, before, after, value);
     } else {
         for (int i = 0; i < rank; i++)
             if (before[i] || after[i]) x = pad_axis(n, x, i, before[i], after[i]);
     }
-    set_typed(n, 0, x, in_type(n, 0));
+    weft__set_typed(n, 0, x, weft__in_type(n, 0));
 }
 
 /* Cuts or pads axes with zeros to a size, evenly at both ends, the end first. */
-void map_CenterCropPad(onnx_node *n)
+void weft__map_CenterCropPad(onnx_node *n)
 {
-    weft_value x = in_value(n, 0);
-    const int rank = in_shape(n, 0).rank;
+    weft_value x = weft__in_value(n, 0);
+    const int rank = weft__in_shape(n, 0).rank;
     int64_t sizes[WEFT_MAX_RANK], axes[WEFT_MAX_RANK];
     int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
-    const int count = in_ints(n, 1, "shape", sizes, WEFT_MAX_RANK);
-    const int n_axes = attr_ints(n, "axes", axes, WEFT_MAX_RANK);
-    if (node_failed(n)) return;
+    const int count = weft__in_ints(n, 1, "shape", sizes, WEFT_MAX_RANK);
+    const int n_axes = weft__attr_ints(n, "axes", axes, WEFT_MAX_RANK);
+    if (weft__node_failed(n)) return;
     if (count != (n_axes ? n_axes : rank)) {
-        node_fail(n, WEFT_BAD_SHAPE, "has %d sizes for %d axes", count, n_axes ? n_axes : rank);
+        weft__node_fail(n, WEFT_BAD_SHAPE, "has %d sizes for %d axes", count,
+                        n_axes ? n_axes : rank);
         return;
     }
-    for (int i = 0; i < count && !node_failed(n); i++) {
-        const int axis = n_axes ? node_axis(n, axes[i], rank) : i;
+    for (int i = 0; i < count && !weft__node_failed(n); i++) {
+        const int axis = n_axes ? weft__node_axis(n, axes[i], rank) : i;
         const int64_t size = weft_dim(n->graph, x, axis), less = size - sizes[i];
-        if (sizes[i] < 0) node_fail(n, WEFT_BAD_SHAPE, "has a negative size");
+        if (sizes[i] < 0) weft__node_fail(n, WEFT_BAD_SHAPE, "has a negative size");
         if (less > 0) x = weft_slice(n->graph, x, axis, less / 2, less / 2 + sizes[i], 1);
         before[axis] = less < 0 ? -less / 2 : 0;
         after[axis] = less < 0 ? -less - before[axis] : 0;
     }
-    set_typed(n, 0, weft_pad(n->graph, x, before, after, 0), in_type(n, 0));
+    weft__set_typed(n, 0, weft_pad(n->graph, x, before, after, 0), weft__in_type(n, 0));
 }

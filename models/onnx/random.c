@@ -11,9 +11,9 @@ typedef weft_value distribution(weft_graph *g, weft_dtype dtype, weft_shape shap
 static int result_type(onnx_node *n, int type, weft_dtype *dtype)
 {
     weft_error error = {0};
-    type = (int)attr_int(n, "dtype", type);
-    if (onnx_type_dtype(type, "dtype", dtype, &error) != WEFT_OK || *dtype == WEFT_DTYPES)
-        node_fail(n, WEFT_BAD_DTYPE, "its dtype %s", error.message);
+    type = (int)weft__attr_int(n, "dtype", type);
+    if (weft__onnx_type_dtype(type, "dtype", dtype, &error) != WEFT_OK || *dtype == WEFT_DTYPES)
+        weft__node_fail(n, WEFT_BAD_DTYPE, "its dtype %s", error.message);
     return type;
 }
 
@@ -23,50 +23,53 @@ static void set_random(onnx_node *n, distribution *draw, weft_shape shape, int t
 {
     weft_dtype dtype;
     type = result_type(n, type, &dtype);
-    if (node_failed(n)) return;
+    if (weft__node_failed(n)) return;
     n->random = true;
     const weft_dtype drawn = dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
-    weft_value y = draw(n->graph, drawn, shape, attr_float(n, a, default_a), attr_float(n, b, 1));
-    set_typed(n, 0, drawn == dtype ? y : weft_cast(n->graph, y, dtype), type);
+    weft_value y =
+        draw(n->graph, drawn, shape, weft__attr_float(n, a, default_a), weft__attr_float(n, b, 1));
+    weft__set_typed(n, 0, drawn == dtype ? y : weft_cast(n->graph, y, dtype), type);
 }
 
 static weft_shape shape_attribute(onnx_node *n)
 {
     weft_shape shape = {.rank = 0};
-    const int rank = attr_ints(n, "shape", shape.dim, WEFT_MAX_RANK);
+    const int rank = weft__attr_ints(n, "shape", shape.dim, WEFT_MAX_RANK);
     shape.rank = rank > 0 ? rank : 0;
     return shape;
 }
 
-void map_RandomUniform(onnx_node *n)
+void weft__map_RandomUniform(onnx_node *n)
 {
     set_random(n, weft_random_uniform, shape_attribute(n), ONNX_FLOAT, "low", "high", 0);
 }
 
-void map_RandomNormal(onnx_node *n)
+void weft__map_RandomNormal(onnx_node *n)
 {
     set_random(n, weft_random_normal, shape_attribute(n), ONNX_FLOAT, "mean", "scale", 0);
 }
 
-void map_RandomUniformLike(onnx_node *n)
+void weft__map_RandomUniformLike(onnx_node *n)
 {
-    set_random(n, weft_random_uniform, in_shape(n, 0), in_type(n, 0), "low", "high", 0);
+    set_random(n, weft_random_uniform, weft__in_shape(n, 0), weft__in_type(n, 0), "low", "high", 0);
 }
 
-void map_RandomNormalLike(onnx_node *n)
+void weft__map_RandomNormalLike(onnx_node *n)
 {
-    set_random(n, weft_random_normal, in_shape(n, 0), in_type(n, 0), "mean", "scale", 0);
+    set_random(n, weft_random_normal, weft__in_shape(n, 0), weft__in_type(n, 0), "mean", "scale",
+               0);
 }
 
-void map_Bernoulli(onnx_node *n)
+void weft__map_Bernoulli(onnx_node *n)
 {
     weft_dtype dtype;
-    const weft_value p = in_value(n, 0);
-    const int type = result_type(n, in_type(n, 0), &dtype);
-    if (node_failed(n)) return;
+    const weft_value p = weft__in_value(n, 0);
+    const int type = result_type(n, weft__in_type(n, 0), &dtype);
+    if (weft__node_failed(n)) return;
     n->random = true;
     weft_value y = weft_bernoulli(n->graph, p);
-    set_typed(n, 0, weft_dtype_of(n->graph, p) == dtype ? y : weft_cast(n->graph, y, dtype), type);
+    weft__set_typed(n, 0, weft_dtype_of(n->graph, p) == dtype ? y : weft_cast(n->graph, y, dtype),
+                    type);
 }
 
 /* Drops elements of x, and sets output 1, the mask of elements that stay. */
@@ -76,24 +79,24 @@ static weft_value drop_with_mask(onnx_node *n, weft_value x, double ratio)
     const weft_dtype dtype = weft_dtype_of(g, x);
     weft_value kept = weft_bernoulli(g, weft_fill(g, dtype, weft_shape_of(g, x), 1 - ratio));
     weft_value mask = weft_cast(g, kept, WEFT_BOOL);
-    set_out(n, 1, mask);
+    weft__set_out(n, 1, mask);
     if (ratio == 1) return weft_scale(g, x, 0);
     return weft_where(g, mask, weft_scale(g, x, 1 / (1 - ratio)), weft_scalar(g, dtype, 0));
 }
 
 /* Passes its input through, except in training. */
-void map_Dropout(onnx_node *n)
+void weft__map_Dropout(onnx_node *n)
 {
     const onnx_mode mode = n->import->mode;
-    const bool asked = n->opset >= 12 && in_number(n, 2, "training_mode", 0) != 0;
+    const bool asked = n->opset >= 12 && weft__in_number(n, 2, "training_mode", 0) != 0;
     const bool training = mode == ONNX_AS_FILE ? asked : mode == ONNX_TRAINING;
     const double ratio = !training        ? 0
-                         : n->opset >= 12 ? in_number(n, 1, "ratio", 0.5)
-                                          : attr_float(n, "ratio", 0.5);
-    weft_value x = in_value(n, 0);
-    if (node_failed(n)) return;
+                         : n->opset >= 12 ? weft__in_number(n, 1, "ratio", 0.5)
+                                          : weft__attr_float(n, "ratio", 0.5);
+    weft_value x = weft__in_value(n, 0);
+    if (weft__node_failed(n)) return;
     if (!(ratio >= 0 && ratio <= 1)) {
-        node_fail(n, WEFT_BAD_ARGUMENT, "its ratio must be in [0, 1], got %g", ratio);
+        weft__node_fail(n, WEFT_BAD_ARGUMENT, "its ratio must be in [0, 1], got %g", ratio);
         return;
     }
     n->random = ratio != 0;
@@ -101,7 +104,8 @@ void map_Dropout(onnx_node *n)
         x = drop_with_mask(n, x, ratio);
     } else {
         x = weft_dropout(n->graph, x, ratio);
-        if (has_out(n, 1)) set_out(n, 1, weft_fill(n->graph, WEFT_BOOL, in_shape(n, 0), 1));
+        if (has_out(n, 1))
+            weft__set_out(n, 1, weft_fill(n->graph, WEFT_BOOL, weft__in_shape(n, 0), 1));
     }
-    set_typed(n, 0, x, in_type(n, 0));
+    weft__set_typed(n, 0, x, weft__in_type(n, 0));
 }

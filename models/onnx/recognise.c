@@ -20,14 +20,14 @@ typedef struct noted {
 
 static void no_memory(onnx_import *import)
 {
-    import_fail(import, WEFT_NO_MEMORY, "weft_onnx", "no memory for an op of weft");
+    weft__import_fail(import, WEFT_NO_MEMORY, "weft_onnx", "no memory for an op of weft");
 }
 
 /* ---- Inputs ---- */
 
 static bool input_type(noted *n, onnx_value *v, weft_type *type)
 {
-    if (!import_contents(n->import, v)) return false;
+    if (!weft__import_contents(n->import, v)) return false;
     if (v->known || v->weight)
         *type = (weft_type){v->tensor.dtype, v->tensor.shape};
     else
@@ -42,7 +42,7 @@ static bool find_inputs(noted *n, weft_type *types)
         const uint32_t node = n->note.node[i], slot = n->note.slot[i];
         if (node >= n->note.n_nodes || slot >= n->nodes[node]->n_input) return false;
         n->names[i] = n->nodes[node]->input[slot];
-        n->in[i] = scope_find(n->scope, n->names[i]);
+        n->in[i] = weft__scope_find(n->scope, n->names[i]);
         if (!n->in[i] || !input_type(n, n->in[i], &types[i])) return false;
     }
     return true;
@@ -53,8 +53,8 @@ static bool find_inputs(noted *n, weft_type *types)
 /* Whether a value of the file is a constant with these contents. */
 static bool same_constant(noted *n, const char *name, const export_constant *c)
 {
-    onnx_value *v = scope_find(n->scope, name);
-    if (!v || v->weight || v->trainable || !import_contents(n->import, v) || !v->known)
+    onnx_value *v = weft__scope_find(n->scope, name);
+    if (!v || v->weight || v->trainable || !weft__import_contents(n->import, v) || !v->known)
         return false;
     const onnx_tensor *t = &v->tensor;
     if (v->type != (int)c->type || !weft_shape_equal(t->shape, c->shape)) return false;
@@ -124,13 +124,14 @@ static bool record_op(noted *n, const weft_type *types, weft_graph *g, export_re
     weft_apply(g, n->note.op, n->note.attr, in, n->note.n_in, out);
     for (size_t k = 0; k < n->note.op->n_out; k++)
         if (n->note.wanted[k]) wanted[n_wanted++] = out[k];
-    const int64_t opset = import_opset(n->import, n->scope, "");
+    const int64_t opset = weft__import_opset(n->import, n->scope, "");
     if (weft_graph_status(g) == WEFT_NO_MEMORY) no_memory(n->import);
     if (weft_graph_status(g) != WEFT_OK || !n_wanted || opset < EXPORT_MIN_OPSET ||
         opset > EXPORT_MAX_OPSET)
         return false;
     size_t *budget = &n->import->budget;
-    const weft_status status = export_graph(r, g, wanted, n_wanted, (int)opset, *budget, &ignored);
+    const weft_status status =
+        weft__export_graph(r, g, wanted, n_wanted, (int)opset, *budget, &ignored);
     *budget -= r->computed < *budget ? r->computed : *budget;
     if (status == WEFT_NO_MEMORY) no_memory(n->import);
     for (size_t k = 0; status == WEFT_OK && k < n->note.op->n_out; k++)
@@ -147,7 +148,7 @@ static void add_outputs(noted *n, const export_record *r, const weft_operand *op
         WeftOnnx__NodeProto *node = n->nodes[i];
         for (size_t k = 0; k < node->n_output; k++) {
             if (!node->output[k][0]) continue;
-            onnx_value *v = scope_add(n->import, n->scope, node->output[k]);
+            onnx_value *v = weft__scope_add(n->import, n->scope, node->output[k]);
             if (!v) return;
             v->trainable = true;
             v->output = v->name;
@@ -171,25 +172,25 @@ static bool build(noted *n, const export_record *r, const weft_operand *operands
     weft_value in[EXPORT_NOTE_INPUTS], out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     char label[ONNX_SCOPE_BYTES], own[ONNX_SCOPE_BYTES];
     memcpy(label, import->label, sizeof label);
-    onnx_node_scope(import->model, n->nodes[0], own);
-    import_label(import, own);
-    for (size_t i = 0; i < n->note.n_in; i++) in[i] = import_value(import, n->in[i]);
-    if (!import_failed(import))
+    weft__onnx_node_scope(import->model, n->nodes[0], own);
+    weft__import_label(import, own);
+    for (size_t i = 0; i < n->note.n_in; i++) in[i] = weft__import_value(import, n->in[i]);
+    if (!weft__import_failed(import))
         weft_apply(import->graph, n->note.op, n->note.attr, in, n->note.n_in, out);
-    import_label(import, label);
-    if (!import_failed(import)) add_outputs(n, r, operands, out);
-    return !import_failed(import);
+    weft__import_label(import, label);
+    if (!weft__import_failed(import)) add_outputs(n, r, operands, out);
+    return !weft__import_failed(import);
 }
 
-size_t import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
-                    size_t count)
+size_t weft__import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                          size_t count)
 {
     noted n = {.import = import, .scope = scope, .nodes = nodes};
     weft_type types[EXPORT_NOTE_INPUTS];
     weft_operand operands[WEFT_MAX_OUTPUTS] = {{0}};
     const char *text = nodes[0]->doc_string;
     if (!text) return 0;
-    const bool is_note = export_read_note(text, &import->memory, &n.note);
+    const bool is_note = weft__export_read_note(text, &import->memory, &n.note);
     if (n.note.no_memory) no_memory(import);
     if (!is_note || n.note.n_nodes > count || !find_inputs(&n, types)) return 0;
     weft_graph *g = weft_graph_new();
@@ -199,7 +200,7 @@ size_t import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto 
     for (size_t i = 0; same && i < n.note.n_nodes; i++) same = same_node(&n, &r, i);
     if (same) same = build(&n, &r, operands);
     import->nodes += n.note.n_nodes;
-    export_free(&r);
+    weft__export_free(&r);
     weft_graph_free(g);
     return same ? n.note.n_nodes : 0;
 }

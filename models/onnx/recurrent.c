@@ -35,7 +35,7 @@ struct layer {
 
 static weft_value activate(layer *l, int which, weft_value x)
 {
-    const double clip = attr_float(l->n, "clip", 0);
+    const double clip = weft__attr_float(l->n, "clip", 0);
     return l->act[which](l->g, clip > 0 ? weft_clamp(l->g, x, -clip, clip) : x);
 }
 
@@ -67,7 +67,7 @@ static void step_gru(layer *l, const weft_value *xw)
     weft_graph *g = l->g;
     weft_value z = activate(l, 0, gate_sum(l, xw, 0, l->h));
     weft_value r = activate(l, 0, gate_sum(l, xw, 1, l->h)), sum;
-    if (attr_int(l->n, "linear_before_reset", 0)) {
+    if (weft__attr_int(l->n, "linear_before_reset", 0)) {
         weft_value linear = add_bias(l, weft_matmul_shared(g, l->h, l->r[2]), l->rb[2]);
         sum = weft_add(g, add_bias(l, xw[2], l->wb[2]), weft_mul(g, r, linear));
     } else {
@@ -88,7 +88,7 @@ static void step_lstm(layer *l, const weft_value *xw)
 {
     weft_graph *g = l->g;
     weft_value i = activate(l, 0, peek(l, gate_sum(l, xw, 0, l->h), 0, l->c)), f;
-    if (attr_int(l->n, "input_forget", 0))
+    if (weft__attr_int(l->n, "input_forget", 0))
         f = one_less(g, i);
     else
         f = activate(l, 0, peek(l, gate_sum(l, xw, 2, l->h), 2, l->c));
@@ -109,7 +109,7 @@ static const struct {
 /* Activations that the node names, `count` for each direction, instead of the defaults. */
 static void choose_activations(layer *l, size_t count)
 {
-    const WeftOnnx__AttributeProto *a = attr_find(l->n, "activations");
+    const WeftOnnx__AttributeProto *a = weft__attr_find(l->n, "activations");
     if (!a) return;
     for (size_t k = 0; k < count; k++) {
         const size_t at = (size_t)l->direction * count + k;
@@ -119,8 +119,8 @@ static void choose_activations(layer *l, size_t count)
                 !memcmp(a->strings[at].data, activations[i].name, a->strings[at].len))
                 l->act[k] = activations[i].function;
         if (!l->act[k]) {
-            node_fail(l->n, WEFT_NO_KERNEL,
-                      "unsupported activation; expected Tanh, Sigmoid or Relu");
+            weft__node_fail(l->n, WEFT_NO_KERNEL,
+                            "unsupported activation; expected Tanh, Sigmoid or Relu");
             return;
         }
     }
@@ -129,7 +129,8 @@ static void choose_activations(layer *l, size_t count)
 /* Part `index` of the direction's rows of an input, each of `hidden` elements along axis 1. */
 static weft_value part_of(layer *l, size_t input, int index)
 {
-    weft_value all = weft_slice(l->g, in_value(l->n, input), 0, l->direction, l->direction + 1, 1);
+    weft_value all =
+        weft_slice(l->g, weft__in_value(l->n, input), 0, l->direction, l->direction + 1, 1);
     all = weft_squeeze(l->g, all, 0);
     return weft_slice(l->g, all, 0, index * l->hidden, (index + 1) * l->hidden, 1);
 }
@@ -138,9 +139,9 @@ static weft_value part_of(layer *l, size_t input, int index)
 static weft_value initial(layer *l, size_t input, weft_dtype dtype)
 {
     if (!has_in(l->n, input)) return weft_fill(l->g, dtype, WEFT_SHAPE(l->batch, l->hidden), 0);
-    const int axis = attr_int(l->n, "layout", 0) ? 1 : 0;
+    const int axis = weft__attr_int(l->n, "layout", 0) ? 1 : 0;
     weft_value all =
-        weft_slice(l->g, in_value(l->n, input), axis, l->direction, l->direction + 1, 1);
+        weft_slice(l->g, weft__in_value(l->n, input), axis, l->direction, l->direction + 1, 1);
     return weft_squeeze(l->g, all, axis);
 }
 
@@ -163,7 +164,7 @@ static void take_parameters(layer *l, weft_dtype dtype)
 static weft_value unless_ended(layer *l, int64_t t, weft_value value, weft_value old)
 {
     if (!has_in(l->n, LENGTHS)) return value;
-    weft_value lengths = weft_reshape(l->g, in_value(l->n, LENGTHS), WEFT_SHAPE(l->batch, 1));
+    weft_value lengths = weft_reshape(l->g, weft__in_value(l->n, LENGTHS), WEFT_SHAPE(l->batch, 1));
     weft_value runs = weft_greater(l->g, lengths, weft_scalar(l->g, WEFT_I32, (double)t));
     return weft_where(l->g, runs, value, old);
 }
@@ -181,7 +182,7 @@ static void run_direction(layer *l, weft_value x, weft_value *y)
         gates[i] = weft_matmul(g, flat, weft_transpose(g, part_of(l, W, i), 0, 1));
         gates[i] = weft_reshape(g, gates[i], WEFT_SHAPE(l->time, l->batch, l->hidden));
     }
-    for (int64_t k = 0; k < l->time && !node_failed(l->n); k++) {
+    for (int64_t k = 0; k < l->time && !weft__node_failed(l->n); k++) {
         const int64_t t = l->reverse ? l->time - 1 - k : k;
         const weft_value h = l->h, c = l->c;
         for (int i = 0; i < l->gates; i++)
@@ -199,80 +200,83 @@ static void set_final(layer *l, size_t output, const weft_value *states)
 {
     if (!has_out(l->n, output)) return;
     weft_value all = weft_stack(l->g, states, (size_t)l->directions, 0);
-    set_out(l->n, output, attr_int(l->n, "layout", 0) ? weft_transpose(l->g, all, 0, 1) : all);
+    weft__set_out(l->n, output,
+                  weft__attr_int(l->n, "layout", 0) ? weft_transpose(l->g, all, 0, 1) : all);
 }
 
 static void run_all(layer *l, weft_value x, weft_value *y)
 {
     weft_graph *g = l->g;
     weft_value all[2], h[2], c[2];
-    const bool batch_first = attr_int(l->n, "layout", 0);
+    const bool batch_first = weft__attr_int(l->n, "layout", 0);
     activation *const defaults[3] = {l->act[0], l->act[1], l->act[2]};
     for (l->direction = 0; l->direction < l->directions; l->direction++) {
         const int d = l->direction;
         memcpy(l->act, defaults, sizeof defaults);
         choose_activations(l, l->gates == 1 ? 1 : (size_t)l->gates - 1);
         if (d == 1) l->reverse = true;
-        if (node_failed(l->n)) return;
+        if (weft__node_failed(l->n)) return;
         run_direction(l, x, y);
-        if (node_failed(l->n)) return;
+        if (weft__node_failed(l->n)) return;
         all[d] = weft_concat(g, y, (size_t)l->time, 0);
         h[d] = l->h;
         c[d] = l->c;
     }
     weft_value joined = weft_concat(g, all, (size_t)l->directions, 1);
     if (has_out(l->n, 0))
-        set_out(l->n, 0, batch_first ? weft_permute(g, joined, WEFT_AXES(2, 0, 1, 3)) : joined);
+        weft__set_out(l->n, 0,
+                      batch_first ? weft_permute(g, joined, WEFT_AXES(2, 0, 1, 3)) : joined);
     set_final(l, 1, h);
     if (l->gates == 4) set_final(l, 2, c);
 }
 
 static void map_recurrent(onnx_node *n, layer l)
 {
-    weft_value x = in_value(n, X);
-    const weft_shape s = in_shape(n, X), r = in_shape(n, R);
-    const bool both = attr_is(n, "direction", "bidirectional", "forward");
+    weft_value x = weft__in_value(n, X);
+    const weft_shape s = weft__in_shape(n, X), r = weft__in_shape(n, R);
+    const bool both = weft__attr_is(n, "direction", "bidirectional", "forward");
     l.n = n;
     l.g = n->graph;
-    if (s.rank != 3 || r.rank != 3 || in_shape(n, W).rank != 3) {
-        node_fail(n, WEFT_BAD_SHAPE, "needs x, W and R of rank 3");
+    if (s.rank != 3 || r.rank != 3 || weft__in_shape(n, W).rank != 3) {
+        weft__node_fail(n, WEFT_BAD_SHAPE, "needs x, W and R of rank 3");
         return;
     }
-    const bool batch_first = attr_int(n, "layout", 0);
+    const bool batch_first = weft__attr_int(n, "layout", 0);
     l.time = s.dim[batch_first ? 1 : 0];
     l.batch = s.dim[batch_first ? 0 : 1];
     l.hidden = r.dim[2];
     l.directions = both ? 2 : 1;
-    l.reverse = attr_is(n, "direction", "reverse", "forward");
+    l.reverse = weft__attr_is(n, "direction", "reverse", "forward");
     if (batch_first) x = weft_transpose(n->graph, x, 0, 1);
     if ((l.reverse || both) && has_in(n, LENGTHS)) {
-        node_fail(n, WEFT_NO_KERNEL, "reversed sequences of unequal lengths are not supported");
+        weft__node_fail(n, WEFT_NO_KERNEL,
+                        "reversed sequences of unequal lengths are not supported");
         return;
     }
     if (l.time < 1 || l.time > ONNX_MAX_NODES / 64 || r.dim[0] != l.directions) {
-        node_fail(n, WEFT_BAD_SHAPE, "has %lld steps and parameters of %lld directions",
-                  (long long)l.time, (long long)r.dim[0]);
+        weft__node_fail(n, WEFT_BAD_SHAPE, "has %lld steps and parameters of %lld directions",
+                        (long long)l.time, (long long)r.dim[0]);
         return;
     }
-    weft_value *y = arena_alloc(&n->import->memory, (size_t)l.time * sizeof *y);
+    weft_value *y = weft__arena_alloc(&n->import->memory, (size_t)l.time * sizeof *y);
     if (!y) {
-        node_fail(n, WEFT_NO_MEMORY, "no memory for the steps");
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for the steps");
         return;
     }
     run_all(&l, x, y);
 }
 
-void map_RNN(onnx_node *n)
+void weft__map_RNN(onnx_node *n)
 {
     map_recurrent(n, (layer){.gates = 1, .step = step_rnn, .act = {weft_tanh}});
 }
 
-void map_GRU(onnx_node *n)
+void weft__map_GRU(onnx_node *n)
 {
     map_recurrent(n, (layer){.gates = 3, .step = step_gru, .act = {weft_sigmoid, weft_tanh}});
 }
 
-void map_LSTM(onnx_node *n)
+void weft__map_LSTM(onnx_node *n)
 {
     map_recurrent(
         n, (layer){.gates = 4, .step = step_lstm, .act = {weft_sigmoid, weft_tanh, weft_tanh}});

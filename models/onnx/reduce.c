@@ -39,32 +39,33 @@ typedef struct reduction_row {
 /* The reduced input, in f64 if it has no floats. Without axes all are reduced, or none. */
 static weft_value reduce(onnx_node *n, const reduction_row *row)
 {
-    weft_value x = in_value(n, 0);
+    weft_value x = weft__in_value(n, 0);
     int64_t list[WEFT_MAX_RANK];
-    const int count = in_or_attr_ints(n, row->input_since, 1, "axes", list, WEFT_MAX_RANK);
+    const int count = weft__in_or_attr_ints(n, row->input_since, 1, "axes", list, WEFT_MAX_RANK);
     weft_axes axes = {.count = count > 0 ? count : 0};
-    for (int i = 0; i < axes.count; i++) axes.axis[i] = node_axis(n, list[i], in_shape(n, 0).rank);
-    if (count < 0 || node_failed(n)) return WEFT_NO_VALUE;
-    x = widen(n, x);
-    if (count == 0 && attr_int(n, "noop_with_empty_axes", 0))
+    for (int i = 0; i < axes.count; i++)
+        axes.axis[i] = weft__node_axis(n, list[i], weft__in_shape(n, 0).rank);
+    if (count < 0 || weft__node_failed(n)) return WEFT_NO_VALUE;
+    x = weft__widen(n, x);
+    if (count == 0 && weft__attr_int(n, "noop_with_empty_axes", 0))
         return row->single ? row->single(n->graph, x) : x;
-    return row->reduce(n->graph, x, axes, attr_int(n, "keepdims", 1));
+    return row->reduce(n->graph, x, axes, weft__attr_int(n, "keepdims", 1));
 }
 
 static void map_reduction(onnx_node *n, const reduction_row *row)
 {
-    const weft_dtype dtype = weft_dtype_of(n->graph, in_value(n, 0));
-    const int type = in_type(n, 0);
+    const weft_dtype dtype = weft_dtype_of(n->graph, weft__in_value(n, 0));
+    const int type = weft__in_type(n, 0);
     weft_value x = reduce(n, row);
     if (row->reduce == weft_max || row->reduce == weft_min) /* of nothing, an infinity */
-        x = saturate(n, x, type);
-    if (dtype == WEFT_I32) x = narrow(n, x, type);
+        x = weft__saturate(n, x, type);
+    if (dtype == WEFT_I32) x = weft__narrow(n, x, type);
     if (dtype == WEFT_BOOL) x = weft_greater(n->graph, x, weft_scalar(n->graph, WEFT_F64, 0));
-    set_typed(n, 0, x, type);
+    weft__set_typed(n, 0, x, type);
 }
 
 #define REDUCTION(op, function, single, since)                                                     \
-    void map_##op(onnx_node *n)                                                                    \
+    void weft__map_##op(onnx_node *n)                                                              \
     {                                                                                              \
         map_reduction(n, &(reduction_row){function, single, since});                               \
     }
@@ -87,25 +88,26 @@ typedef weft_value search(weft_graph *g, weft_value x, int axis, bool keepdims);
 static void map_search(onnx_node *n, search *f)
 {
     weft_graph *g = n->graph;
-    weft_value x = widen(n, in_value(n, 0));
-    const int rank = in_shape(n, 0).rank, axis = attr_axis(n, "axis", 0, rank);
-    const bool last = attr_int(n, "select_last_index", 0), keepdims = attr_int(n, "keepdims", 1);
-    if (node_failed(n)) return;
+    weft_value x = weft__widen(n, weft__in_value(n, 0));
+    const int rank = weft__in_shape(n, 0).rank, axis = weft__attr_axis(n, "axis", 0, rank);
+    const bool last = weft__attr_int(n, "select_last_index", 0),
+               keepdims = weft__attr_int(n, "keepdims", 1);
+    if (weft__node_failed(n)) return;
     weft_value index = f(g, last ? weft_flip(g, x, axis) : x, axis, keepdims);
     if (last) {
         weft_value from_end = weft_neg(g, weft_cast(g, index, WEFT_F64));
         from_end = weft_add_scalar(g, from_end, (double)weft_dim(g, x, axis) - 1);
         index = weft_cast(g, from_end, WEFT_I32);
     }
-    set_typed(n, 0, index, ONNX_INT64);
+    weft__set_typed(n, 0, index, ONNX_INT64);
 }
 
-void map_ArgMax(onnx_node *n)
+void weft__map_ArgMax(onnx_node *n)
 {
     map_search(n, weft_argmax);
 }
 
-void map_ArgMin(onnx_node *n)
+void weft__map_ArgMin(onnx_node *n)
 {
     map_search(n, weft_argmin);
 }
@@ -119,37 +121,39 @@ static weft_value at_index(weft_graph *g, weft_value index, int axis, int64_t si
     return weft_equal(g, all, index);
 }
 
-void map_Hardmax(onnx_node *n)
+void weft__map_Hardmax(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = in_value(n, 0);
-    const int rank = in_shape(n, 0).rank;
-    const int axis = attr_axis(n, "axis", n->opset >= 13 ? -1 : 1, rank);
-    if (node_failed(n)) return;
+    const weft_value x = weft__in_value(n, 0);
+    const int rank = weft__in_shape(n, 0).rank;
+    const int axis = weft__attr_axis(n, "axis", n->opset >= 13 ? -1 : 1, rank);
+    if (weft__node_failed(n)) return;
     weft_value flat = x;
     if (n->opset < 13) { /* the axes from `axis` on are one */
         int64_t rows = 1;
-        for (int i = 0; i < axis; i++) rows *= in_shape(n, 0).dim[i];
+        for (int i = 0; i < axis; i++) rows *= weft__in_shape(n, 0).dim[i];
         flat = weft_reshape(g, x, WEFT_SHAPE(rows, -1));
     }
     const int along = n->opset < 13 ? 1 : axis;
     weft_value index = weft_argmax(g, flat, along, true);
     weft_value y = at_index(g, index, along, weft_dim(g, flat, along));
-    set_out(n, 0, weft_reshape(g, weft_cast(g, y, weft_dtype_of(g, x)), in_shape(n, 0)));
+    weft__set_out(n, 0,
+                  weft_reshape(g, weft_cast(g, y, weft_dtype_of(g, x)), weft__in_shape(n, 0)));
 }
 
 /* Values and indices in their order, which `sorted` = 0 does not rule out. */
-void map_TopK(onnx_node *n)
+void weft__map_TopK(onnx_node *n)
 {
-    const int axis = attr_axis(n, "axis", -1, in_shape(n, 0).rank);
-    const int64_t k = n->opset >= 10 ? (int64_t)in_number(n, 1, "k", 0) : attr_int(n, "k", 0);
-    if (node_failed(n)) return;
-    weft_value indices, x = widen(n, in_value(n, 0));
-    weft_value values = weft_top_k(n->graph, x, k, axis, attr_int(n, "largest", 1), &indices);
-    if (weft_dtype_of(n->graph, in_value(n, 0)) == WEFT_I32)
-        values = narrow(n, values, in_type(n, 0));
-    set_typed(n, 0, values, in_type(n, 0));
-    set_typed(n, 1, indices, ONNX_INT64);
+    const int axis = weft__attr_axis(n, "axis", -1, weft__in_shape(n, 0).rank);
+    const int64_t k =
+        n->opset >= 10 ? (int64_t)weft__in_number(n, 1, "k", 0) : weft__attr_int(n, "k", 0);
+    if (weft__node_failed(n)) return;
+    weft_value indices, x = weft__widen(n, weft__in_value(n, 0));
+    weft_value values = weft_top_k(n->graph, x, k, axis, weft__attr_int(n, "largest", 1), &indices);
+    if (weft_dtype_of(n->graph, weft__in_value(n, 0)) == WEFT_I32)
+        values = weft__narrow(n, values, weft__in_type(n, 0));
+    weft__set_typed(n, 0, values, weft__in_type(n, 0));
+    weft__set_typed(n, 1, indices, ONNX_INT64);
 }
 
 /* ---- Running sums and products ---- */
@@ -179,23 +183,24 @@ static void map_running(onnx_node *n, weft_value (*f)(weft_graph *, weft_value, 
                         double neutral)
 {
     weft_graph *g = n->graph;
-    const weft_value input = in_value(n, 0);
-    const int axis = node_axis(n, (int64_t)in_number(n, 1, "axis", 0), in_shape(n, 0).rank);
-    const bool reverse = attr_int(n, "reverse", 0);
-    weft_value x = widen(n, input);
-    if (node_failed(n)) return;
-    if (attr_int(n, "exclusive", 0)) x = shift(g, x, axis, 1, reverse, neutral);
+    const weft_value input = weft__in_value(n, 0);
+    const int axis =
+        weft__node_axis(n, (int64_t)weft__in_number(n, 1, "axis", 0), weft__in_shape(n, 0).rank);
+    const bool reverse = weft__attr_int(n, "reverse", 0);
+    weft_value x = weft__widen(n, input);
+    if (weft__node_failed(n)) return;
+    if (weft__attr_int(n, "exclusive", 0)) x = shift(g, x, axis, 1, reverse, neutral);
     x = f(g, x, axis, reverse);
-    if (weft_dtype_of(g, input) == WEFT_I32) x = narrow(n, x, in_type(n, 0));
-    set_typed(n, 0, x, in_type(n, 0));
+    if (weft_dtype_of(g, input) == WEFT_I32) x = weft__narrow(n, x, weft__in_type(n, 0));
+    weft__set_typed(n, 0, x, weft__in_type(n, 0));
 }
 
-void map_CumSum(onnx_node *n)
+void weft__map_CumSum(onnx_node *n)
 {
     map_running(n, weft_cumsum, 0);
 }
 
-void map_CumProd(onnx_node *n)
+void weft__map_CumProd(onnx_node *n)
 {
     map_running(n, running_product, 1);
 }

@@ -109,7 +109,7 @@ static weft_value sample(onnx_node *n, const sampler *s, weft_value image, const
     weft_value table =
         weft_reshape(g, weft_permute(g, s->image, channels_last), WEFT_SHAPE(-1, channels));
     weft_value y = WEFT_NO_VALUE;
-    for (int c = 0; c < combinations && !node_failed(n); c++) {
+    for (int c = 0; c < combinations && !weft__node_failed(n); c++) {
         weft_value row = image, weight = WEFT_NO_VALUE;
         for (int d = 0, rest = c; d < rank; d++, rest /= s->taps) {
             const int k = rest % s->taps;
@@ -143,10 +143,10 @@ static weft_value numbers(weft_graph *g, int64_t count, int rank)
 /* Whether the input is an image [images, channels, spatial...] with pixels. */
 static bool check_image(onnx_node *n, weft_shape s)
 {
-    if (node_failed(n)) return false;
+    if (weft__node_failed(n)) return false;
     const int64_t pixels = weft_shape_numel(s);
     if (s.rank >= 3 && s.rank <= 2 + MAX_SPATIAL && pixels > 0 && pixels <= INT32_MAX) return true;
-    node_fail(
+    weft__node_fail(
         n, WEFT_BAD_SHAPE,
         "needs an image [images, channels, ...] with 1 to 3 spatial dimensions and 1 to 2^31 - "
         "1 pixels");
@@ -157,38 +157,39 @@ static bool check_image(onnx_node *n, weft_shape s)
 
 static bool read_grid_options(onnx_node *n, sampler *s)
 {
-    s->align_corners = attr_int(n, "align_corners", 0) != 0;
-    s->taps = attr_is(n, "mode", "nearest", "linear") ? 1
-              : attr_is(n, "mode", "cubic", "linear") || attr_is(n, "mode", "bicubic", "linear")
+    s->align_corners = weft__attr_int(n, "align_corners", 0) != 0;
+    s->taps = weft__attr_is(n, "mode", "nearest", "linear") ? 1
+              : weft__attr_is(n, "mode", "cubic", "linear") ||
+                      weft__attr_is(n, "mode", "bicubic", "linear")
                   ? 4
                   : 2;
-    s->padding = attr_is(n, "padding_mode", "border", "zeros")       ? PAD_BORDER
-                 : attr_is(n, "padding_mode", "reflection", "zeros") ? PAD_REFLECTION
-                                                                     : PAD_ZEROS;
-    const bool known = s->taps != 2 || attr_is(n, "mode", "linear", "linear") ||
-                       attr_is(n, "mode", "bilinear", "linear");
-    if (!known || (s->padding == PAD_ZEROS && !attr_is(n, "padding_mode", "zeros", "zeros")))
-        node_fail(n, WEFT_BAD_FILE, "has an unknown mode or padding_mode");
-    return !node_failed(n);
+    s->padding = weft__attr_is(n, "padding_mode", "border", "zeros")       ? PAD_BORDER
+                 : weft__attr_is(n, "padding_mode", "reflection", "zeros") ? PAD_REFLECTION
+                                                                           : PAD_ZEROS;
+    const bool known = s->taps != 2 || weft__attr_is(n, "mode", "linear", "linear") ||
+                       weft__attr_is(n, "mode", "bilinear", "linear");
+    if (!known || (s->padding == PAD_ZEROS && !weft__attr_is(n, "padding_mode", "zeros", "zeros")))
+        weft__node_fail(n, WEFT_BAD_FILE, "has an unknown mode or padding_mode");
+    return !weft__node_failed(n);
 }
 
 /* Inputs: the image and places [images, out..., spatial dimensions], of which -1 and 1 are the
  * ends of the image, the last axis first. Taps outside of the image are padded, as in PyTorch, also
  * those of cubic samples at the border. (Jaderberg et al. 2015.) */
-void map_GridSample(onnx_node *n)
+void weft__map_GridSample(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    sampler s = {.image = in_value(n, 0), .shape = in_shape(n, 0)};
-    const weft_shape places = in_shape(n, 1);
+    sampler s = {.image = weft__in_value(n, 0), .shape = weft__in_shape(n, 0)};
+    const weft_shape places = weft__in_shape(n, 1);
     weft_value at[MAX_SPATIAL];
     if (!check_image(n, s.shape) || !read_grid_options(n, &s)) return;
     const int rank = s.shape.rank - 2;
     if (places.rank != s.shape.rank || places.dim[0] != s.shape.dim[0] ||
         places.dim[rank + 1] != rank) {
-        node_fail(n, WEFT_BAD_SHAPE, "its grid does not fit the image");
+        weft__node_fail(n, WEFT_BAD_SHAPE, "its grid does not fit the image");
         return;
     }
-    const weft_value grid = weft_cast(g, in_value(n, 1), weft_dtype_of(g, s.image));
+    const weft_value grid = weft_cast(g, weft__in_value(n, 1), weft_dtype_of(g, s.image));
     for (int d = 0; d < rank; d++) {
         const double size = (double)s.shape.dim[2 + d];
         weft_value x = weft_slice(g, grid, -1, rank - 1 - d, rank - d, 1);
@@ -196,7 +197,7 @@ void map_GridSample(onnx_node *n)
         at[d] = s.align_corners ? weft_scale(g, x, (size - 1) / 2)
                                 : weft_add_scalar(g, weft_scale(g, x, size / 2), -0.5);
     }
-    set_out(n, 0, channels_second(g, sample(n, &s, numbers(g, places.dim[0], rank + 1), at)));
+    weft__set_out(n, 0, channels_second(g, sample(n, &s, numbers(g, places.dim[0], rank + 1), at)));
 }
 
 /* Coordinates from -1 to 1 of the pixels of an axis. */
@@ -207,16 +208,16 @@ static weft_value even_places(weft_graph *g, weft_dtype dtype, int64_t size, boo
 }
 
 /* The grid [images, out..., k] of places theta [images, k, k + 1] times (x, y, .., 1). */
-void map_AffineGrid(onnx_node *n)
+void weft__map_AffineGrid(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value theta = in_value(n, 0);
-    const weft_shape t = in_shape(n, 0);
+    const weft_value theta = weft__in_value(n, 0);
+    const weft_shape t = weft__in_shape(n, 0);
     int64_t size[2 + MAX_SPATIAL];
-    const int k = in_ints(n, 1, "size", size, 2 + MAX_SPATIAL) - 2;
-    if (node_failed(n)) return;
+    const int k = weft__in_ints(n, 1, "size", size, 2 + MAX_SPATIAL) - 2;
+    if (weft__node_failed(n)) return;
     if (k < 2 || t.rank != 3 || t.dim[0] != size[0] || t.dim[1] != k || t.dim[2] != k + 1) {
-        node_fail(n, WEFT_BAD_SHAPE, "its matrices do not fit the size of its image");
+        weft__node_fail(n, WEFT_BAD_SHAPE, "its matrices do not fit the size of its image");
         return;
     }
     weft_shape all = {.rank = k + 1}, grid = {.rank = k + 2};
@@ -230,17 +231,18 @@ void map_AffineGrid(onnx_node *n)
         weft_shape along = {.rank = k + 1};
         for (int i = 0; i <= k; i++) along.dim[i] = i == d ? size[2 + d] : 1;
         if (size[2 + d] < 1) {
-            node_fail(n, WEFT_BAD_SHAPE, "its size is not positive");
+            weft__node_fail(n, WEFT_BAD_SHAPE, "its size is not positive");
             return;
         }
-        weft_value places = even_places(g, dtype, size[2 + d], attr_int(n, "align_corners", 0));
+        weft_value places =
+            even_places(g, dtype, size[2 + d], weft__attr_int(n, "align_corners", 0));
         parts[k - 1 - d] = weft_broadcast_to(g, weft_reshape(g, places, along), all);
     }
     parts[k] = weft_fill(g, dtype, all, 1);
     weft_value base =
         weft_reshape(g, weft_concat(g, parts, (size_t)k + 1, -1), WEFT_SHAPE(-1, k + 1));
     weft_value y = weft_matmul(g, base, weft_transpose(g, theta, 1, 2));
-    set_out(n, 0, weft_reshape(g, y, grid));
+    weft__set_out(n, 0, weft_reshape(g, y, grid));
 }
 
 /* ---- RoiAlign ---- */
@@ -250,10 +252,10 @@ static weft_value box_places(onnx_node *n, int first, int last, int64_t bins, in
                              int64_t size)
 {
     weft_graph *g = n->graph;
-    const double scale = attr_float(n, "spatial_scale", 1);
-    const bool half_pixel =
-        n->opset >= 16 && attr_is(n, "coordinate_transformation_mode", "half_pixel", "half_pixel");
-    const weft_value boxes = in_value(n, 1);
+    const double scale = weft__attr_float(n, "spatial_scale", 1);
+    const bool half_pixel = n->opset >= 16 && weft__attr_is(n, "coordinate_transformation_mode",
+                                                            "half_pixel", "half_pixel");
+    const weft_value boxes = weft__in_value(n, 1);
     const weft_dtype dtype = weft_dtype_of(g, boxes);
     weft_value begin = weft_scale(g, weft_slice(g, boxes, 1, first, first + 1, 1), scale);
     weft_value end = weft_scale(g, weft_slice(g, boxes, 1, last, last + 1, 1), scale);
@@ -270,31 +272,33 @@ static weft_value box_places(onnx_node *n, int first, int last, int64_t bins, in
                                          weft_greater(g, at, weft_scalar(g, dtype, (double)size)));
     at = weft_clamp(g, at, 0, (double)size - 1);
     at = weft_masked_fill(g, at, outside, -2);
-    return weft_cast(g, at, weft_dtype_of(g, in_value(n, 0)));
+    return weft_cast(g, at, weft_dtype_of(g, weft__in_value(n, 0)));
 }
 
 /* Inputs: the image, boxes [boxes, 4] as x1, y1, x2, y2, and their images [boxes]. The mean or the
  * largest of sampling_ratio^2 samples in each of output_height x output_width bins. (He et al.
  * 2017.) */
-void map_RoiAlign(onnx_node *n)
+void weft__map_RoiAlign(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    sampler s = {.image = in_value(n, 0), .shape = in_shape(n, 0), .taps = 2};
-    const weft_shape boxes = in_shape(n, 1), of = in_shape(n, 2);
-    const int64_t ratio = attr_int(n, "sampling_ratio", 0);
-    const int64_t bins[2] = {attr_int(n, "output_height", 1), attr_int(n, "output_width", 1)};
+    sampler s = {.image = weft__in_value(n, 0), .shape = weft__in_shape(n, 0), .taps = 2};
+    const weft_shape boxes = weft__in_shape(n, 1), of = weft__in_shape(n, 2);
+    const int64_t ratio = weft__attr_int(n, "sampling_ratio", 0);
+    const int64_t bins[2] = {weft__attr_int(n, "output_height", 1),
+                             weft__attr_int(n, "output_width", 1)};
     if (!check_image(n, s.shape)) return;
-    s.largest = attr_is(n, "mode", "max", "avg");
+    s.largest = weft__attr_is(n, "mode", "max", "avg");
     if (s.shape.rank != 4 || boxes.rank != 2 || boxes.dim[1] != 4 || of.rank != 1 ||
         of.dim[0] != boxes.dim[0]) {
-        node_fail(n, WEFT_BAD_SHAPE,
-                  "needs an image with two spatial dimensions, and boxes [n, 4]");
+        weft__node_fail(n, WEFT_BAD_SHAPE,
+                        "needs an image with two spatial dimensions, and boxes [n, 4]");
         return;
     }
     if (ratio < 1 || ratio > 64 || bins[0] < 1 || bins[0] > 4096 || bins[1] < 1 || bins[1] > 4096) {
-        node_fail(n, WEFT_NO_KERNEL,
-                  "needs a sampling_ratio of 1 to 64 (0, for a number that depends on data, is not "
-                  "supported), and 1 to 4096 bins");
+        weft__node_fail(
+            n, WEFT_NO_KERNEL,
+            "needs a sampling_ratio of 1 to 64 (0, for a number that depends on data, is not "
+            "supported), and 1 to 4096 bins");
         return;
     }
     const int64_t rows = bins[0] * ratio, columns = bins[1] * ratio, count = boxes.dim[0];
@@ -303,12 +307,12 @@ void map_RoiAlign(onnx_node *n)
                               weft_reshape(g, box_places(n, 0, 2, bins[1], ratio, s.shape.dim[3]),
                                            WEFT_SHAPE(count, 1, columns))};
     weft_value image =
-        weft_reshape(g, weft_cast(g, in_value(n, 2), WEFT_F64), WEFT_SHAPE(count, 1, 1));
+        weft_reshape(g, weft_cast(g, weft__in_value(n, 2), WEFT_F64), WEFT_SHAPE(count, 1, 1));
     weft_value y = weft_reshape(g, sample(n, &s, image, at),
                                 WEFT_SHAPE(count, bins[0], ratio, bins[1], ratio, s.shape.dim[1]));
     y = s.largest ? weft_max(g, y, WEFT_AXES(2, 4), false)
                   : weft_mean(g, y, WEFT_AXES(2, 4), false);
-    set_out(n, 0, channels_second(g, y));
+    weft__set_out(n, 0, channels_second(g, y));
 }
 
 /* ---- Writing pixels ---- */
@@ -318,7 +322,7 @@ static bool read_sizes(onnx_node *n, const char *name, int rank, int64_t value, 
                        int64_t *sizes)
 {
     int64_t list[2 * MAX_SPATIAL];
-    const int count = attr_ints(n, name, list, 2 * MAX_SPATIAL);
+    const int count = weft__attr_ints(n, name, list, 2 * MAX_SPATIAL);
     if (count < 0) return false;
     bool good = count == 0 || count == rank;
     for (int i = 0; good && i < rank; i++) {
@@ -326,21 +330,23 @@ static bool read_sizes(onnx_node *n, const char *name, int rank, int64_t value, 
         good = sizes[i] >= least && sizes[i] < 1 << 30;
     }
     if (!good)
-        node_fail(n, WEFT_BAD_ARGUMENT, "%s must be %d numbers from %d on", name, rank, (int)least);
+        weft__node_fail(n, WEFT_BAD_ARGUMENT, "%s must be %d numbers from %d on", name, rank,
+                        (int)least);
     return good;
 }
 
 /* Puts each element where MaxPool found it, among zeros. The indices count the elements of the
  * shape that the attributes imply; output_shape may be larger. */
-void map_MaxUnpool(onnx_node *n)
+void weft__map_MaxUnpool(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = in_value(n, 0);
-    const weft_shape s = in_shape(n, 0);
+    const weft_value x = weft__in_value(n, 0);
+    const weft_shape s = weft__in_shape(n, 0);
     int64_t kernel[MAX_SPATIAL], stride[MAX_SPATIAL], pads[2 * MAX_SPATIAL], wanted[WEFT_MAX_RANK];
     int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
     if (!check_image(n, s)) return;
-    const int rank = s.rank - 2, n_wanted = in_ints(n, 2, "output_shape", wanted, WEFT_MAX_RANK);
+    const int rank = s.rank - 2,
+              n_wanted = weft__in_ints(n, 2, "output_shape", wanted, WEFT_MAX_RANK);
     if (n_wanted < 0 || !read_sizes(n, "kernel_shape", rank, 1, 1, kernel) ||
         !read_sizes(n, "strides", rank, 1, 1, stride) ||
         !read_sizes(n, "pads", 2 * rank, 0, 0, pads))
@@ -348,17 +354,17 @@ void map_MaxUnpool(onnx_node *n)
     weft_shape full = s;
     for (int d = 0; d < rank; d++)
         full.dim[2 + d] = (s.dim[2 + d] - 1) * stride[d] + kernel[d] - pads[d] - pads[rank + d];
-    bool good = weft_shape_equal(in_shape(n, 1), s) && (!n_wanted || n_wanted == s.rank);
+    bool good = weft_shape_equal(weft__in_shape(n, 1), s) && (!n_wanted || n_wanted == s.rank);
     for (int i = 0; i < s.rank; i++) {
         if (n_wanted && good) after[i] = wanted[i] - full.dim[i];
         good = good && full.dim[i] >= 1 && after[i] >= 0;
     }
     if (!good) {
-        node_fail(n, WEFT_BAD_SHAPE, "its indices or output_shape do not fit the image");
+        weft__node_fail(n, WEFT_BAD_SHAPE, "its indices or output_shape do not fit the image");
         return;
     }
     weft_value flat = weft_reshape(g, x, WEFT_SHAPE(-1));
-    weft_value index = weft_reshape(g, in_value(n, 1), WEFT_SHAPE(-1));
+    weft_value index = weft_reshape(g, weft__in_value(n, 1), WEFT_SHAPE(-1));
     const weft_dtype dtype = weft_dtype_of(g, x);
     const weft_value zeros = weft_fill(g, dtype, WEFT_SHAPE(weft_shape_numel(full)), 0);
     /* Windows that overlap may have found the same element: it is written once. */
@@ -366,7 +372,7 @@ void map_MaxUnpool(onnx_node *n)
     weft_value times =
         weft_maximum(g, weft_scatter_add(g, zeros, index, ones, 0), weft_scalar(g, dtype, 1));
     weft_value y = weft_div(g, weft_scatter_add(g, zeros, index, flat, 0), times);
-    set_out(n, 0, weft_pad(g, weft_reshape(g, y, full), before, after, 0));
+    weft__set_out(n, 0, weft_pad(g, weft_reshape(g, y, full), before, after, 0));
 }
 
 /* One pixel for each place of a block of `size` pixels: [channels size, 1, block...]. */
@@ -383,17 +389,17 @@ static weft_value one_pixel_blocks(weft_graph *g, weft_dtype dtype, int64_t chan
 
 /* Adds blocks [images, channels block, blocks] up to an image: a transposed convolution, of which
  * each channel's kernels have one pixel. */
-void map_Col2Im(onnx_node *n)
+void weft__map_Col2Im(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = in_value(n, 0);
-    const weft_shape s = in_shape(n, 0);
+    const weft_value x = weft__in_value(n, 0);
+    const weft_shape s = weft__in_shape(n, 0);
     int64_t image[MAX_SPATIAL], block[MAX_SPATIAL], stride[MAX_SPATIAL], dilation[MAX_SPATIAL];
     int64_t pads[2 * MAX_SPATIAL], size = 1, blocks = 1;
-    const int rank = in_ints(n, 1, "image_shape", image, MAX_SPATIAL);
+    const int rank = weft__in_ints(n, 1, "image_shape", image, MAX_SPATIAL);
     bool good =
-        in_ints(n, 2, "block_shape", block, MAX_SPATIAL) == rank && rank >= 1 && s.rank == 3;
-    if (node_failed(n)) return;
+        weft__in_ints(n, 2, "block_shape", block, MAX_SPATIAL) == rank && rank >= 1 && s.rank == 3;
+    if (weft__node_failed(n)) return;
     if (good && (!read_sizes(n, "strides", rank, 1, 1, stride) ||
                  !read_sizes(n, "dilations", rank, 1, 1, dilation) ||
                  !read_sizes(n, "pads", 2 * rank, 0, 0, pads)))
@@ -416,12 +422,13 @@ void map_Col2Im(onnx_node *n)
         o.output_pad[d] = room % stride[d];
     }
     if (!good || s.dim[1] % size || s.dim[2] != blocks || s.dim[1] == 0) {
-        node_fail(n, WEFT_BAD_SHAPE, "its image_shape and block_shape do not fit its input");
+        weft__node_fail(n, WEFT_BAD_SHAPE, "its image_shape and block_shape do not fit its input");
         return;
     }
     rows.dim[0] = s.dim[0];
     rows.dim[1] = s.dim[1];
     o.groups = s.dim[1] / size;
     weft_value kernels = one_pixel_blocks(g, weft_dtype_of(g, x), o.groups, size, block, rank);
-    set_out(n, 0, weft_conv_transpose(g, weft_reshape(g, x, rows), kernels, WEFT_NO_VALUE, &o));
+    weft__set_out(n, 0,
+                  weft_conv_transpose(g, weft_reshape(g, x, rows), kernels, WEFT_NO_VALUE, &o));
 }

@@ -60,8 +60,9 @@ static bool find_groups(onnx_node *n, slices *s, bool sorted, groups *found)
     int32_t **const lists[] = {&found->first, &found->times, &found->group, &found->order,
                                &found->rank};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        *lists[i] = arena_alloc(&n->import->memory, bytes);
-        if (!*lists[i]) return node_fail(n, WEFT_NO_MEMORY, "no memory for its groups"), false;
+        *lists[i] = weft__arena_alloc(&n->import->memory, bytes);
+        if (!*lists[i])
+            return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its groups"), false;
     }
     for (int32_t i = 0; i < s->count; i++) found->order[i] = i;
     qsort_r(found->order, (size_t)s->count, sizeof *found->order, by_contents, s);
@@ -83,20 +84,22 @@ static bool find_groups(onnx_node *n, slices *s, bool sorted, groups *found)
 /* Output i: `from`[order[k]] for each group k. */
 static void set_group_list(onnx_node *n, size_t i, const groups *found, const int32_t *from)
 {
-    int32_t *list = arena_alloc(&n->import->memory, ((size_t)found->count + 1) * sizeof *list);
+    int32_t *list =
+        weft__arena_alloc(&n->import->memory, ((size_t)found->count + 1) * sizeof *list);
     for (int64_t k = 0; list && k < found->count; k++) list[k] = from[found->order[k]];
     if (list)
-        set_known(n, i, ONNX_INT64, WEFT_SHAPE(found->count), list);
+        weft__set_known(n, i, ONNX_INT64, WEFT_SHAPE(found->count), list);
     else
-        node_fail(n, WEFT_NO_MEMORY, "no memory for its groups");
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its groups");
 }
 
 static void set_unique(onnx_node *n, const slices *s, const groups *found, weft_shape shape)
 {
     const size_t run = (size_t)s->after * weft_dtype_bytes(s->tensor.dtype);
-    char *data = arena_alloc(&n->import->memory, (size_t)s->before * (size_t)found->count * run);
+    char *data =
+        weft__arena_alloc(&n->import->memory, (size_t)s->before * (size_t)found->count * run);
     if (!data) {
-        node_fail(n, WEFT_NO_MEMORY, "no memory for its elements");
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its elements");
         return;
     }
     for (int64_t b = 0; b < s->before; b++)
@@ -105,33 +108,33 @@ static void set_unique(onnx_node *n, const slices *s, const groups *found, weft_
                    (const char *)s->tensor.data +
                        (size_t)(b * s->count + found->first[found->order[k]]) * run,
                    run);
-    set_known(n, 0, in_type(n, 0), shape, data);
+    weft__set_known(n, 0, weft__in_type(n, 0), shape, data);
 }
 
 /* The different elements, or slices along an axis, and outputs 1 to 3: where each is first, which
  * one each element is, and how often each is there. */
-void map_Unique(onnx_node *n)
+void weft__map_Unique(onnx_node *n)
 {
-    const onnx_tensor *x = in_tensor(n, 0, "elements to be compared");
+    const onnx_tensor *x = weft__in_tensor(n, 0, "elements to be compared");
     if (!x) return;
     slices s = {*x, 1, 1, 1};
     weft_shape shape = x->shape;
-    if (!has_attr(n, "axis")) shape = WEFT_SHAPE(weft_shape_numel(x->shape));
-    const int axis = attr_axis(n, "axis", 0, shape.rank);
-    if (node_failed(n)) return;
+    if (!weft__has_attr(n, "axis")) shape = WEFT_SHAPE(weft_shape_numel(x->shape));
+    const int axis = weft__attr_axis(n, "axis", 0, shape.rank);
+    if (weft__node_failed(n)) return;
     for (int i = 0; i < shape.rank; i++)
         *(i < axis ? &s.before : i == axis ? &s.count : &s.after) *= shape.dim[i];
     if (weft_shape_numel(shape) > INT32_MAX || s.count > INT32_MAX) {
-        node_fail(n, WEFT_TOO_LARGE, "compares more than 2^31 - 1 elements");
+        weft__node_fail(n, WEFT_TOO_LARGE, "compares more than 2^31 - 1 elements");
         return;
     }
     groups found = {.count = 0};
-    if (!find_groups(n, &s, attr_int(n, "sorted", 1), &found)) return;
+    if (!find_groups(n, &s, weft__attr_int(n, "sorted", 1), &found)) return;
     shape.dim[axis] = found.count;
     set_unique(n, &s, &found, shape);
     set_group_list(n, 1, &found, found.first);
     for (int64_t i = 0; i < s.count; i++) found.group[i] = found.rank[found.group[i]];
-    set_known(n, 2, ONNX_INT64, WEFT_SHAPE(s.count), found.group);
+    weft__set_known(n, 2, ONNX_INT64, WEFT_SHAPE(s.count), found.group);
     set_group_list(n, 3, &found, found.times);
 }
 
@@ -215,35 +218,37 @@ static bool check_boxes(onnx_node *n, const candidates *c, int64_t max_count)
         weft_dtype_is_float(c->boxes->dtype) && weft_dtype_is_float(c->scores->dtype);
     if (!floats || b.rank != 3 || s.rank != 3 || b.dim[2] != 4 || b.dim[0] != s.dim[0] ||
         b.dim[1] != s.dim[2])
-        return node_fail(n, WEFT_BAD_SHAPE,
-                         "needs boxes [images, boxes, 4] and scores [images, classes, boxes]"),
+        return weft__node_fail(
+                   n, WEFT_BAD_SHAPE,
+                   "needs boxes [images, boxes, 4] and scores [images, classes, boxes]"),
                false;
     if (weft_shape_numel(s) > MAX_COMPARISONS / (max_count + 1))
-        return node_fail(n, WEFT_TOO_LARGE, "compares too many boxes"), false;
+        return weft__node_fail(n, WEFT_TOO_LARGE, "compares too many boxes"), false;
     return true;
 }
 
 /* For each image and class the boxes [chosen, 3], best first, that overlap none before them: the
  * numbers of image, class and box. */
-void map_NonMaxSuppression(onnx_node *n)
+void weft__map_NonMaxSuppression(onnx_node *n)
 {
-    candidates c = {in_tensor(n, 0, "boxes"), in_tensor(n, 1, "scores"), .centred = false};
-    const double limit = in_number(n, 2, "number of boxes", 0);
-    const double min_score = in_number(n, 4, "score threshold", -INFINITY);
-    c.threshold = in_number(n, 3, "threshold", 0);
-    c.centred = attr_int(n, "center_point_box", 0);
-    if (node_failed(n)) return;
+    candidates c = {weft__in_tensor(n, 0, "boxes"), weft__in_tensor(n, 1, "scores"),
+                    .centred = false};
+    const double limit = weft__in_number(n, 2, "number of boxes", 0);
+    const double min_score = weft__in_number(n, 4, "score threshold", -INFINITY);
+    c.threshold = weft__in_number(n, 3, "threshold", 0);
+    c.centred = weft__attr_int(n, "center_point_box", 0);
+    if (weft__node_failed(n)) return;
     c.n_boxes = c.boxes->shape.rank == 3 ? c.boxes->shape.dim[1] : 0;
     const int64_t max_count = limit < 1                   ? 0
                               : limit < (double)c.n_boxes ? (int64_t)limit
                                                           : c.n_boxes;
     if (!check_boxes(n, &c, max_count)) return;
     const int64_t images = c.scores->shape.dim[0], classes = c.scores->shape.dim[1];
-    int32_t *order = arena_alloc(&n->import->memory, ((size_t)c.n_boxes + 1) * sizeof *order);
-    int32_t *chosen = arena_alloc(&n->import->memory,
-                                  (size_t)(images * classes * max_count * 3 + 1) * sizeof *chosen);
+    int32_t *order = weft__arena_alloc(&n->import->memory, ((size_t)c.n_boxes + 1) * sizeof *order);
+    int32_t *chosen = weft__arena_alloc(
+        &n->import->memory, (size_t)(images * classes * max_count * 3 + 1) * sizeof *chosen);
     if (!order || !chosen) {
-        node_fail(n, WEFT_NO_MEMORY, "no memory for its boxes");
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its boxes");
         return;
     }
     int64_t total = 0;
@@ -257,7 +262,7 @@ void map_NonMaxSuppression(onnx_node *n)
             chosen[3 * total + 2] = order[k];
         }
     }
-    set_known(n, 0, ONNX_INT64, WEFT_SHAPE(total, 3), chosen);
+    weft__set_known(n, 0, ONNX_INT64, WEFT_SHAPE(total, 3), chosen);
 }
 
 /* ---- TfIdfVectorizer ---- */
@@ -270,7 +275,7 @@ static weft_value count_grams(onnx_node *n, weft_value x, const int64_t *grams, 
     weft_graph *g = n->graph;
     const int64_t rows = weft_dim(g, x, 0), places = weft_dim(g, x, 1) - (length - 1) * distance;
     if (places < 1) return weft_fill(g, WEFT_F32, WEFT_SHAPE(rows, count), 0);
-    weft_value table = ints_value(n, grams, WEFT_SHAPE(count, length)), all = WEFT_NO_VALUE;
+    weft_value table = weft__ints_value(n, grams, WEFT_SHAPE(count, length)), all = WEFT_NO_VALUE;
     for (int64_t k = 0; k < length; k++) {
         weft_value at = weft_slice(g, x, 1, k * distance, k * distance + places, 1);
         weft_value same = weft_equal(g, weft_expand_dims(g, at, 2),
@@ -301,15 +306,15 @@ static bool in_order(const vocabulary *v)
 
 static bool read_vocabulary(onnx_node *n, vocabulary *v)
 {
-    v->pool = attr_find(n, "pool_int64s");
-    v->starts = attr_find(n, "ngram_counts");
-    v->columns = attr_find(n, "ngram_indexes");
-    v->weights = attr_find(n, "weights");
-    v->min = attr_int(n, "min_gram_length", 1);
-    v->max = attr_int(n, "max_gram_length", 1);
-    v->skips = attr_int(n, "max_skip_count", 0);
+    v->pool = weft__attr_find(n, "pool_int64s");
+    v->starts = weft__attr_find(n, "ngram_counts");
+    v->columns = weft__attr_find(n, "ngram_indexes");
+    v->weights = weft__attr_find(n, "weights");
+    v->min = weft__attr_int(n, "min_gram_length", 1);
+    v->max = weft__attr_int(n, "max_gram_length", 1);
+    v->skips = weft__attr_int(n, "max_skip_count", 0);
     if (!v->pool || !v->starts || !v->columns || !v->columns->n_ints)
-        return node_fail(n, WEFT_BAD_FILE, "has no lists of integer n-grams"), false;
+        return weft__node_fail(n, WEFT_BAD_FILE, "has no lists of integer n-grams"), false;
     for (size_t i = 0; i < v->columns->n_ints; i++) {
         const int64_t column = v->columns->ints[i];
         if (column < 0 || column > ONNX_MAX_FOLDED) v->width = INT32_MAX;
@@ -317,8 +322,8 @@ static bool read_vocabulary(onnx_node *n, vocabulary *v)
     }
     if (!in_order(v) || v->min < 1 || v->max > 64 || v->skips < 0 || v->skips > 1024 ||
         v->width > ONNX_MAX_FOLDED || (v->weights && (int64_t)v->weights->n_floats < v->width))
-        return node_fail(n, WEFT_BAD_FILE,
-                         "its lists of n-grams contradict each other, or are too large"),
+        return weft__node_fail(n, WEFT_BAD_FILE,
+                               "its lists of n-grams contradict each other, or are too large"),
                false;
     return true;
 }
@@ -338,10 +343,10 @@ static weft_value count_all(onnx_node *n, const vocabulary *v, weft_value x)
         before += count;
         if (!count || length < v->min || length > v->max) continue;
         if (before > (int64_t)v->columns->n_ints)
-            return node_fail(n, WEFT_BAD_FILE, "has fewer columns than n-grams");
-        weft_value columns = ints_value(n, v->columns->ints + first, WEFT_SHAPE(1, count));
+            return weft__node_fail(n, WEFT_BAD_FILE, "has fewer columns than n-grams");
+        weft_value columns = weft__ints_value(n, v->columns->ints + first, WEFT_SHAPE(1, count));
         columns = weft_broadcast_to(g, columns, WEFT_SHAPE(rows, count));
-        for (int64_t skip = 0; skip <= (length > 1 ? v->skips : 0) && !node_failed(n); skip++)
+        for (int64_t skip = 0; skip <= (length > 1 ? v->skips : 0) && !weft__node_failed(n); skip++)
             y = weft_scatter_add(g, y, columns,
                                  count_grams(n, x, v->pool->ints + begin, count, length, skip + 1),
                                  1);
@@ -351,23 +356,23 @@ static weft_value count_all(onnx_node *n, const vocabulary *v, weft_value x)
 
 /* Numbers [size] or [rows, size] as how often each n-gram of a list occurs, its numbers up to
  * max_skip_count + 1 apart; or as the weights of those that occur. */
-void map_TfIdfVectorizer(onnx_node *n)
+void weft__map_TfIdfVectorizer(onnx_node *n)
 {
     weft_graph *g = n->graph;
     vocabulary v = {.width = 0};
-    weft_shape s = in_shape(n, 0);
-    if (node_failed(n) || !read_vocabulary(n, &v)) return;
-    if (s.rank < 1 || s.rank > 2 || weft_dtype_of(g, in_value(n, 0)) != WEFT_I32) {
-        node_fail(n, WEFT_BAD_SHAPE, "needs integers [size] or [rows, size]");
+    weft_shape s = weft__in_shape(n, 0);
+    if (weft__node_failed(n) || !read_vocabulary(n, &v)) return;
+    if (s.rank < 1 || s.rank > 2 || weft_dtype_of(g, weft__in_value(n, 0)) != WEFT_I32) {
+        weft__node_fail(n, WEFT_BAD_SHAPE, "needs integers [size] or [rows, size]");
         return;
     }
-    weft_value x =
-        weft_reshape(g, in_value(n, 0), WEFT_SHAPE(s.rank == 2 ? s.dim[0] : 1, s.dim[s.rank - 1]));
+    weft_value x = weft_reshape(g, weft__in_value(n, 0),
+                                WEFT_SHAPE(s.rank == 2 ? s.dim[0] : 1, s.dim[s.rank - 1]));
     weft_value y = count_all(n, &v, x);
-    if (attr_is(n, "mode", "IDF", "TF"))
+    if (weft__attr_is(n, "mode", "IDF", "TF"))
         y = weft_cast(g, weft_greater(g, y, weft_scalar(g, WEFT_F32, 0)), WEFT_F32);
-    if (v.weights && !attr_is(n, "mode", "TF", "TF"))
+    if (v.weights && !weft__attr_is(n, "mode", "TF", "TF"))
         y = weft_mul(g, y, weft_constant_data(g, WEFT_F32, WEFT_SHAPE(v.width), v.weights->floats));
     s.dim[s.rank - 1] = v.width;
-    set_out(n, 0, weft_reshape(g, y, s));
+    weft__set_out(n, 0, weft_reshape(g, y, s));
 }

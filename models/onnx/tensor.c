@@ -36,32 +36,33 @@ static size_t bytes_of(int type, size_t n)
     return bits < 8 ? n / each + (n % each != 0) : n * (bits / 8);
 }
 
-const char *onnx_type_name(int type)
+const char *weft__onnx_type_name(int type)
 {
     return type_of(type)->name;
 }
 
-bool onnx_type_bounds(int type, double *low, double *high)
+bool weft__onnx_type_bounds(int type, double *low, double *high)
 {
     *low = type_of(type)->low;
     *high = type_of(type)->high;
     return *low < *high;
 }
 
-weft_status onnx_type_dtype(int type, const char *where, weft_dtype *dtype, weft_error *error)
+weft_status weft__onnx_type_dtype(int type, const char *where, weft_dtype *dtype, weft_error *error)
 {
     *dtype = type_of(type)->dtype;
     if (*dtype != WEFT_DTYPES) return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_DTYPE, where,
                           "has elements of type %s (%d), which weft does not have",
-                          onnx_type_name(type), type);
+                          weft__onnx_type_name(type), type);
 }
 
-weft_status onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,
-                             onnx_tensor *tensor, weft_error *error)
+weft_status weft__onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,
+                                   onnx_tensor *tensor, weft_error *error)
 {
     *tensor = (onnx_tensor){.shape.rank = 0};
-    const weft_status status = onnx_type_dtype(proto->data_type, where, &tensor->dtype, error);
+    const weft_status status =
+        weft__onnx_type_dtype(proto->data_type, where, &tensor->dtype, error);
     if (status != WEFT_OK) return status;
     if (proto->n_dims > WEFT_MAX_RANK)
         return weft_error_set(error, WEFT_BAD_SHAPE, where, "has rank %zu, weft has at most %d",
@@ -141,7 +142,7 @@ static weft_status convert(const source *from, int type, size_t n, const char *w
                            onnx_tensor *tensor, weft_error *error)
 {
     const bool is_bool = tensor->dtype == WEFT_BOOL;
-    void *data = arena_alloc(memory, n * weft_dtype_bytes(tensor->dtype));
+    void *data = weft__arena_alloc(memory, n * weft_dtype_bytes(tensor->dtype));
     if (!data) return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu elements", n);
     for (size_t i = 0; i < n; i++) {
         const int64_t value = integer_at(from, type, i);
@@ -150,7 +151,7 @@ static weft_status convert(const source *from, int type, size_t n, const char *w
         else if (!to_i32(value, type, (int32_t *)data + i))
             return weft_error_set(error, WEFT_BAD_DTYPE, where,
                                   "element %zu of type %s is %lld, which does not fit i32", i,
-                                  onnx_type_name(type), (long long)value);
+                                  weft__onnx_type_name(type), (long long)value);
     }
     tensor->data = data;
     return WEFT_OK;
@@ -164,7 +165,7 @@ static bool is_half(int type)
 static weft_status convert_halves(const source *from, int type, size_t n, const char *where,
                                   arena *memory, onnx_tensor *tensor, weft_error *error)
 {
-    float *data = arena_alloc(memory, n * sizeof *data);
+    float *data = weft__arena_alloc(memory, n * sizeof *data);
     if (!data) return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu elements", n);
     for (size_t i = 0; i < n; i++) {
         uint16_t bits = from->raw ? 0 : (uint16_t)from->ints[i];
@@ -199,18 +200,19 @@ static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, size_t bytes
     }
 }
 
-weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where, arena *memory,
-                             onnx_files *files, onnx_tensor *tensor, weft_error *error)
+weft_status weft__onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where,
+                                   arena *memory, onnx_files *files, onnx_tensor *tensor,
+                                   weft_error *error)
 {
     static const double nothing; /* the address of tensors without elements */
-    weft_status status = onnx_tensor_type(proto, where, tensor, error);
+    weft_status status = weft__onnx_tensor_type(proto, where, tensor, error);
     if (status != WEFT_OK) return status;
     const size_t n = (size_t)weft_shape_numel(tensor->shape);
     const size_t bytes = bytes_of(proto->data_type, n);
     source from = {.raw = NULL};
     tensor->data = &nothing;
     if (proto->data_location == 1) {
-        status = files_map(files, proto, where, bytes, &from.raw, error);
+        status = weft__files_map(files, proto, where, bytes, &from.raw, error);
         if (status != WEFT_OK) return status;
     } else if (proto->has_raw_data) {
         if (proto->raw_data.len != bytes)
@@ -233,7 +235,7 @@ weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *whe
         tensor->data = floats;
         return WEFT_OK;
     }
-    void *copy = arena_alloc(memory, bytes);
+    void *copy = weft__arena_alloc(memory, bytes);
     if (!copy)
         return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu bytes", bytes);
     tensor->data = memcpy(copy, floats, bytes);

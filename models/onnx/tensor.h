@@ -60,31 +60,33 @@ enum onnx_type {
 #undef ONNX_TYPE_ENUM
 };
 
-const char *onnx_type_name(int type); /* "int64"; "?" if unknown */
+const char *weft__onnx_type_name(int type); /* "int64"; "?" if unknown */
 /* The bounds of an integer type; false for a type of floats. */
-bool onnx_type_bounds(int type, double *low, double *high);
+bool weft__onnx_type_bounds(int type, double *low, double *high);
 /* Sets *dtype to weft's; fails with WEFT_BAD_DTYPE if there is none. */
-weft_status onnx_type_dtype(int type, const char *where, weft_dtype *dtype, weft_error *error);
+weft_status weft__onnx_type_dtype(int type, const char *where, weft_dtype *dtype,
+                                  weft_error *error);
 
 /* External data files, for tensors whose contents are in one. */
 typedef struct onnx_files {
     const char *folder;
     struct mapped_file *first;
 } onnx_files;
-void files_close(onnx_files *files);
-size_t files_bytes(const onnx_files *files);
+void weft__files_close(onnx_files *files);
+size_t weft__files_bytes(const onnx_files *files);
 /* The path of a mapped file in the folder; NULL past the last one. */
-const char *files_location(const onnx_files *files, size_t index);
+const char *weft__files_location(const onnx_files *files, size_t index);
 
 /* Reads dtype and shape of a tensor. */
-weft_status onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,
-                             onnx_tensor *tensor, weft_error *error);
+weft_status weft__onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,
+                                   onnx_tensor *tensor, weft_error *error);
 /* Reads its contents too. They lie in the message, in a mapped file or, converted, in `memory`. */
-weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where, arena *memory,
-                             onnx_files *files, onnx_tensor *tensor, weft_error *error);
+weft_status weft__onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where,
+                                   arena *memory, onnx_files *files, onnx_tensor *tensor,
+                                   weft_error *error);
 /* Maps the bytes that a tensor has in an external data file, which must be `bytes` long. */
-weft_status files_map(onnx_files *files, const WeftOnnx__TensorProto *proto, const char *where,
-                      size_t bytes, const void **data, weft_error *error);
+weft_status weft__files_map(onnx_files *files, const WeftOnnx__TensorProto *proto,
+                            const char *where, size_t bytes, const void **data, weft_error *error);
 
 /* A text of a message, which may be absent. */
 static inline const char *onnx_text(const char *text)

@@ -20,15 +20,15 @@ typedef struct window {
 static bool read_list(onnx_node *n, const char *name, int rank, int per, int64_t *values)
 {
     int64_t list[2 * MAX_SPATIAL];
-    if (!has_attr(n, name)) return true;
-    const int count = attr_ints(n, name, list, 2 * MAX_SPATIAL);
+    if (!weft__has_attr(n, name)) return true;
+    const int count = weft__attr_ints(n, name, list, 2 * MAX_SPATIAL);
     if (count == rank * per) {
         memcpy(values, list, (size_t)count * sizeof *list);
         return true;
     }
     if (count >= 0)
-        node_fail(n, WEFT_BAD_ARGUMENT, "%s has %d numbers for %d spatial dimensions", name, count,
-                  rank);
+        weft__node_fail(n, WEFT_BAD_ARGUMENT, "%s has %d numbers for %d spatial dimensions", name,
+                        count, rank);
     return false;
 }
 
@@ -50,10 +50,10 @@ static bool read_window(onnx_node *n, const weft_shape *x, const int64_t *kernel
     int64_t pads[2 * MAX_SPATIAL] = {0};
     *w = (window){.rank = x->rank - 2};
     if (w->rank < 1 || w->rank > MAX_SPATIAL) {
-        node_fail(n, WEFT_BAD_SHAPE,
-                  "needs an image [batch, channels, ...] with 1 to 3 spatial "
-                  "dimensions, got %d dimensions",
-                  x->rank);
+        weft__node_fail(n, WEFT_BAD_SHAPE,
+                        "needs an image [batch, channels, ...] with 1 to 3 spatial "
+                        "dimensions, got %d dimensions",
+                        x->rank);
         return false;
     }
     for (int i = 0; i < w->rank; i++) {
@@ -71,19 +71,19 @@ static bool read_window(onnx_node *n, const weft_shape *x, const int64_t *kernel
         if (w->kernel[i] >= 1 && w->kernel[i] < 1 << 30 && w->stride[i] >= 1 &&
             w->stride[i] < 1 << 30 && w->dilation[i] >= 1 && w->dilation[i] < 1 << 30)
             continue;
-        node_fail(n, WEFT_BAD_ARGUMENT, "kernel, strides and dilations must be 1 or more");
+        weft__node_fail(n, WEFT_BAD_ARGUMENT, "kernel, strides and dilations must be 1 or more");
         return false;
     }
-    if (attr_is(n, "auto_pad", "SAME_UPPER", "NOTSET")) pad_same(w, x, true);
-    if (attr_is(n, "auto_pad", "SAME_LOWER", "NOTSET")) pad_same(w, x, false);
-    return !node_failed(n);
+    if (weft__attr_is(n, "auto_pad", "SAME_UPPER", "NOTSET")) pad_same(w, x, true);
+    if (weft__attr_is(n, "auto_pad", "SAME_LOWER", "NOTSET")) pad_same(w, x, false);
+    return !weft__node_failed(n);
 }
 
 /* ---- Convolution ---- */
 
 static weft_conv_options conv_options(onnx_node *n, const window *w)
 {
-    weft_conv_options o = {.groups = attr_int(n, "group", 1)};
+    weft_conv_options o = {.groups = weft__attr_int(n, "group", 1)};
     for (int i = 0; i < w->rank; i++) {
         o.stride[i] = w->stride[i];
         o.dilation[i] = w->dilation[i];
@@ -96,19 +96,22 @@ static weft_conv_options conv_options(onnx_node *n, const window *w)
 /* The kernel's sizes are those of input `i`, whose rank must be the image's. */
 static bool read_conv(onnx_node *n, size_t i, window *w)
 {
-    const weft_shape x = in_shape(n, 0), k = in_shape(n, i);
+    const weft_shape x = weft__in_shape(n, 0), k = weft__in_shape(n, i);
     if (k.rank == x.rank) return read_window(n, &x, k.dim + 2, w);
-    if (!node_failed(n))
-        node_fail(n, WEFT_BAD_SHAPE, "the weight has %d dimensions, the image %d", k.rank, x.rank);
+    if (!weft__node_failed(n))
+        weft__node_fail(n, WEFT_BAD_SHAPE, "the weight has %d dimensions, the image %d", k.rank,
+                        x.rank);
     return false;
 }
 
-void map_Conv(onnx_node *n)
+void weft__map_Conv(onnx_node *n)
 {
     window w;
     if (!read_conv(n, 1, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
-    set_out(n, 0, weft_conv(n->graph, in_value(n, 0), in_value(n, 1), in_value(n, 2), &o));
+    weft__set_out(
+        n, 0,
+        weft_conv(n->graph, weft__in_value(n, 0), weft__in_value(n, 1), weft__in_value(n, 2), &o));
 }
 
 /* Padding such that the result has the sizes of output_shape, or stride times those of the image.
@@ -116,10 +119,10 @@ void map_Conv(onnx_node *n)
 static bool pad_transposed(onnx_node *n, window *w, int64_t *output_pad)
 {
     int64_t wanted[MAX_SPATIAL];
-    const weft_shape x = in_shape(n, 0);
-    const bool upper = attr_is(n, "auto_pad", "SAME_UPPER", "NOTSET");
-    const bool same = upper || attr_is(n, "auto_pad", "SAME_LOWER", "NOTSET");
-    if (!same && !has_attr(n, "output_shape")) return true;
+    const weft_shape x = weft__in_shape(n, 0);
+    const bool upper = weft__attr_is(n, "auto_pad", "SAME_UPPER", "NOTSET");
+    const bool same = upper || weft__attr_is(n, "auto_pad", "SAME_LOWER", "NOTSET");
+    if (!same && !weft__has_attr(n, "output_shape")) return true;
     for (int i = 0; i < w->rank; i++) wanted[i] = x.dim[2 + i] * w->stride[i];
     if (!read_list(n, "output_shape", w->rank, 1, wanted)) return false;
     for (int i = 0; i < w->rank; i++) {
@@ -133,7 +136,7 @@ static bool pad_transposed(onnx_node *n, window *w, int64_t *output_pad)
     return true;
 }
 
-void map_ConvTranspose(onnx_node *n)
+void weft__map_ConvTranspose(onnx_node *n)
 {
     window w;
     int64_t output_pad[MAX_SPATIAL] = {0};
@@ -142,45 +145,48 @@ void map_ConvTranspose(onnx_node *n)
         return;
     weft_conv_options o = conv_options(n, &w);
     memcpy(o.output_pad, output_pad, sizeof output_pad);
-    set_out(n, 0,
-            weft_conv_transpose(n->graph, in_value(n, 0), in_value(n, 1), in_value(n, 2), &o));
+    weft__set_out(n, 0,
+                  weft_conv_transpose(n->graph, weft__in_value(n, 0), weft__in_value(n, 1),
+                                      weft__in_value(n, 2), &o));
 }
 
-void map_ConvInteger(onnx_node *n)
+void weft__map_ConvInteger(onnx_node *n)
 {
     window w;
     if (!read_conv(n, 1, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
     const weft_value y =
-        weft_conv(n->graph, quantized_centred(n, 0, 2, -1),
-                  quantized_centred(n, 1, 3, -in_shape(n, 1).rank), WEFT_NO_VALUE, &o);
-    set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
+        weft_conv(n->graph, weft__quantized_centred(n, 0, 2, -1),
+                  weft__quantized_centred(n, 1, 3, -weft__in_shape(n, 1).rank), WEFT_NO_VALUE, &o);
+    weft__set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
 }
 
 /* Inputs: x, its scale and zero point, w, its scale and zero point, scale and zero point of y,
  * perhaps a bias in units of both scales. */
-void map_QLinearConv(onnx_node *n)
+void weft__map_QLinearConv(onnx_node *n)
 {
     window w;
     weft_graph *g = n->graph;
     if (!read_conv(n, 3, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
-    const int rank = in_shape(n, 0).rank, type = in_type(n, 7);
-    const weft_value bias = has_in(n, 8) ? weft_cast(g, in_value(n, 8), WEFT_F64) : WEFT_NO_VALUE;
-    weft_value y =
-        weft_conv(g, quantized_centred(n, 0, 2, -1), quantized_centred(n, 3, 5, -rank), bias, &o);
-    const weft_value scale =
-        weft_mul(g, quantized_along(n, 1, 1, rank, 1), quantized_along(n, 4, 1, rank, 1));
-    y = weft_div(g, weft_mul(g, y, scale), quantized_along(n, 6, 1, rank, 1));
-    set_typed(n, 0, quantized_round(n, y, quantized_along(n, 7, 1, rank, 0), type), type);
+    const int rank = weft__in_shape(n, 0).rank, type = weft__in_type(n, 7);
+    const weft_value bias =
+        has_in(n, 8) ? weft_cast(g, weft__in_value(n, 8), WEFT_F64) : WEFT_NO_VALUE;
+    weft_value y = weft_conv(g, weft__quantized_centred(n, 0, 2, -1),
+                             weft__quantized_centred(n, 3, 5, -rank), bias, &o);
+    const weft_value scale = weft_mul(g, weft__quantized_along(n, 1, 1, rank, 1),
+                                      weft__quantized_along(n, 4, 1, rank, 1));
+    y = weft_div(g, weft_mul(g, y, scale), weft__quantized_along(n, 6, 1, rank, 1));
+    weft__set_typed(
+        n, 0, weft__quantized_round(n, y, weft__quantized_along(n, 7, 1, rank, 0), type), type);
 }
 
 /* ---- Pooling ---- */
 
 static weft_pool_options pool_options(onnx_node *n, const window *w)
 {
-    weft_pool_options o = {.ceil_mode = attr_int(n, "ceil_mode", 0) != 0,
-                           .count_pad = attr_int(n, "count_include_pad", 0) != 0};
+    weft_pool_options o = {.ceil_mode = weft__attr_int(n, "ceil_mode", 0) != 0,
+                           .count_pad = weft__attr_int(n, "count_include_pad", 0) != 0};
     for (int i = 0; i < w->rank; i++) {
         o.kernel[i] = w->kernel[i];
         o.stride[i] = w->stride[i];
@@ -199,7 +205,7 @@ static weft_value places(onnx_node *n, weft_value indices, const weft_shape *x)
     int64_t elements = 1;
     for (int d = 2; d < x->rank; d++) elements *= x->dim[d];
     weft_value at = weft_cast(g, indices, WEFT_F64), rest = at;
-    if (attr_int(n, "storage_order", 0)) {
+    if (weft__attr_int(n, "storage_order", 0)) {
         int64_t stride = 1, behind = elements;
         at = weft_scalar(g, WEFT_F64, 0);
         for (int d = 2; d < x->rank; d++) {
@@ -216,29 +222,32 @@ static weft_value places(onnx_node *n, weft_value indices, const weft_shape *x)
     return weft_add(g, at, weft_reshape(g, first, channels));
 }
 
-void map_MaxPool(onnx_node *n)
+void weft__map_MaxPool(onnx_node *n)
 {
     window w;
     weft_value indices;
-    const weft_shape x = in_shape(n, 0);
+    const weft_shape x = weft__in_shape(n, 0);
     if (!read_window(n, &x, NULL, &w)) return;
     const weft_pool_options o = pool_options(n, &w);
-    const weft_value y = weft_max_pool(n->graph, widen(n, in_value(n, 0)), &o, &indices);
-    if (weft_dtype_is_float(weft_dtype_of(n->graph, in_value(n, 0))))
-        set_out(n, 0, y);
+    const weft_value y =
+        weft_max_pool(n->graph, weft__widen(n, weft__in_value(n, 0)), &o, &indices);
+    if (weft_dtype_is_float(weft_dtype_of(n->graph, weft__in_value(n, 0))))
+        weft__set_out(n, 0, y);
     else
-        set_typed(n, 0, narrow(n, saturate(n, y, in_type(n, 0)), in_type(n, 0)), in_type(n, 0));
+        weft__set_typed(
+            n, 0, weft__narrow(n, weft__saturate(n, y, weft__in_type(n, 0)), weft__in_type(n, 0)),
+            weft__in_type(n, 0));
     if (has_out(n, 1))
-        set_typed(n, 1, weft_cast(n->graph, places(n, indices, &x), WEFT_I32), ONNX_INT64);
+        weft__set_typed(n, 1, weft_cast(n->graph, places(n, indices, &x), WEFT_I32), ONNX_INT64);
 }
 
-void map_AveragePool(onnx_node *n)
+void weft__map_AveragePool(onnx_node *n)
 {
     window w;
-    const weft_shape x = in_shape(n, 0);
+    const weft_shape x = weft__in_shape(n, 0);
     if (!read_window(n, &x, NULL, &w)) return;
     const weft_pool_options o = pool_options(n, &w);
-    set_out(n, 0, weft_average_pool(n->graph, in_value(n, 0), &o));
+    weft__set_out(n, 0, weft_average_pool(n->graph, weft__in_value(n, 0), &o));
 }
 
 /* Pads such that the windows are those of ceil_mode, and each lies inside of the padded image. Pads
@@ -260,54 +269,58 @@ static void pad_last_window(window *w, const weft_shape *x)
 }
 
 /* (sum |x|^p)^(1/p) of each window: a mean that counts the padding, times the window's size. */
-void map_LpPool(onnx_node *n)
+void weft__map_LpPool(onnx_node *n)
 {
     window w;
     weft_graph *g = n->graph;
-    const weft_shape x = in_shape(n, 0);
-    const double p = (double)attr_int(n, "p", 2);
+    const weft_shape x = weft__in_shape(n, 0);
+    const double p = (double)weft__attr_int(n, "p", 2);
     double size = 1;
     if (!read_window(n, &x, NULL, &w)) return;
-    if (attr_int(n, "ceil_mode", 0)) pad_last_window(&w, &x);
+    if (weft__attr_int(n, "ceil_mode", 0)) pad_last_window(&w, &x);
     weft_pool_options o = pool_options(n, &w);
     o.count_pad = true;
     o.ceil_mode = false; /* every window has all of its elements */
     for (int i = 0; i < w.rank; i++) size *= (double)w.kernel[i];
-    const weft_dtype dtype = weft_dtype_of(g, in_value(n, 0));
-    const weft_value power = weft_pow(g, weft_abs(g, in_value(n, 0)), weft_scalar(g, dtype, p));
+    const weft_dtype dtype = weft_dtype_of(g, weft__in_value(n, 0));
+    const weft_value power =
+        weft_pow(g, weft_abs(g, weft__in_value(n, 0)), weft_scalar(g, dtype, p));
     const weft_value sum = weft_scale(g, weft_average_pool(g, power, &o), size);
-    set_out(n, 0, weft_pow(g, sum, weft_scalar(g, dtype, 1 / p)));
+    weft__set_out(n, 0, weft_pow(g, sum, weft_scalar(g, dtype, 1 / p)));
 }
 
 static weft_axes spatial_axes(onnx_node *n)
 {
     weft_axes axes = {.count = 0};
-    for (int d = 2; d < in_shape(n, 0).rank; d++) axes.axis[axes.count++] = d;
-    if (!axes.count) node_fail(n, WEFT_BAD_SHAPE, "needs an image with spatial dimensions");
+    for (int d = 2; d < weft__in_shape(n, 0).rank; d++) axes.axis[axes.count++] = d;
+    if (!axes.count) weft__node_fail(n, WEFT_BAD_SHAPE, "needs an image with spatial dimensions");
     return axes;
 }
 
-void map_GlobalAveragePool(onnx_node *n)
+void weft__map_GlobalAveragePool(onnx_node *n)
 {
     const weft_axes axes = spatial_axes(n);
-    if (!node_failed(n)) set_out(n, 0, weft_mean(n->graph, in_value(n, 0), axes, true));
+    if (!weft__node_failed(n))
+        weft__set_out(n, 0, weft_mean(n->graph, weft__in_value(n, 0), axes, true));
 }
 
-void map_GlobalMaxPool(onnx_node *n)
+void weft__map_GlobalMaxPool(onnx_node *n)
 {
     const weft_axes axes = spatial_axes(n);
-    if (!node_failed(n)) set_out(n, 0, weft_max(n->graph, in_value(n, 0), axes, true));
+    if (!weft__node_failed(n))
+        weft__set_out(n, 0, weft_max(n->graph, weft__in_value(n, 0), axes, true));
 }
 
-void map_GlobalLpPool(onnx_node *n)
+void weft__map_GlobalLpPool(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const weft_axes axes = spatial_axes(n);
-    const double p = (double)attr_int(n, "p", 2);
-    if (node_failed(n)) return;
-    const weft_dtype dtype = weft_dtype_of(g, in_value(n, 0));
-    const weft_value power = weft_pow(g, weft_abs(g, in_value(n, 0)), weft_scalar(g, dtype, p));
-    set_out(n, 0, weft_pow(g, weft_sum(g, power, axes, true), weft_scalar(g, dtype, 1 / p)));
+    const double p = (double)weft__attr_int(n, "p", 2);
+    if (weft__node_failed(n)) return;
+    const weft_dtype dtype = weft_dtype_of(g, weft__in_value(n, 0));
+    const weft_value power =
+        weft_pow(g, weft_abs(g, weft__in_value(n, 0)), weft_scalar(g, dtype, p));
+    weft__set_out(n, 0, weft_pow(g, weft_sum(g, power, axes, true), weft_scalar(g, dtype, 1 / p)));
 }
 
 /* ---- Batch normalisation ---- */
@@ -322,15 +335,15 @@ static onnx_mode mode_of(const onnx_node *n)
 static bool normalises_by_batch(onnx_node *n)
 {
     if (mode_of(n) != ONNX_AS_FILE) return mode_of(n) == ONNX_TRAINING;
-    return n->opset >= 14 ? attr_int(n, "training_mode", 0) != 0 : has_out(n, 1);
+    return n->opset >= 14 ? weft__attr_int(n, "training_mode", 0) != 0 : has_out(n, 1);
 }
 
 /* The running statistic: momentum old + (1 - momentum) of this batch. */
 static weft_value running(onnx_node *n, size_t old, weft_value batch, double momentum)
 {
     weft_graph *g = n->graph;
-    return weft_add(g, weft_scale(g, in_value(n, old), momentum),
-                    weft_scale(g, weft_reshape(g, batch, in_shape(n, old)), 1 - momentum));
+    return weft_add(g, weft_scale(g, weft__in_value(n, old), momentum),
+                    weft_scale(g, weft_reshape(g, batch, weft__in_shape(n, old)), 1 - momentum));
 }
 
 /* In training, tracks statistic i of the batch. False if it is frozen, so that it is used itself.
@@ -340,11 +353,11 @@ static bool uses_batch(onnx_node *n, size_t i, weft_value batch, double momentum
     const onnx_weight *w = n->in[i]->weight;
     if (mode_of(n) != ONNX_TRAINING) return true;
     if (w && w->statistic)
-        return weft_track(n->graph, in_value(n, i), weft_reshape(n->graph, batch, in_shape(n, i)),
-                          1 - momentum);
-    node_fail(n, WEFT_BAD_ARGUMENT,
-              "computes its running statistics from other values; training can only update "
-              "initializers");
+        return weft_track(n->graph, weft__in_value(n, i),
+                          weft_reshape(n->graph, batch, weft__in_shape(n, i)), 1 - momentum);
+    weft__node_fail(n, WEFT_BAD_ARGUMENT,
+                    "computes its running statistics from other values; training can only update "
+                    "initializers");
     return false;
 }
 
@@ -353,51 +366,52 @@ static bool uses_batch(onnx_node *n, size_t i, weft_value batch, double momentum
 static weft_value normalise_batch(onnx_node *n, weft_value used[2])
 {
     weft_graph *g = n->graph;
-    const double momentum = attr_float(n, "momentum", 0.9), eps = attr_float(n, "epsilon", 1e-5);
-    const weft_shape vector = WEFT_SHAPE(in_shape(n, 0).dim[1]);
+    const double momentum = weft__attr_float(n, "momentum", 0.9),
+                 eps = weft__attr_float(n, "epsilon", 1e-5);
+    const weft_shape vector = WEFT_SHAPE(weft__in_shape(n, 0).dim[1]);
     weft_value batch[2];
     const weft_value y =
-        weft_batch_norm(g, in_value(n, 0), weft_reshape(g, in_value(n, 1), vector),
-                        weft_reshape(g, in_value(n, 2), vector), eps, &batch[0], &batch[1]);
+        weft_batch_norm(g, weft__in_value(n, 0), weft_reshape(g, weft__in_value(n, 1), vector),
+                        weft_reshape(g, weft__in_value(n, 2), vector), eps, &batch[0], &batch[1]);
     bool fused = true;
     for (size_t i = 0; i < 2; i++) {
         if (uses_batch(n, 3 + i, batch[i], momentum))
             used[i] = batch[i];
         else
             fused = false;
-        if (has_out(n, 1 + i)) set_out(n, 1 + i, running(n, 3 + i, batch[i], momentum));
+        if (has_out(n, 1 + i)) weft__set_out(n, 1 + i, running(n, 3 + i, batch[i], momentum));
     }
     return fused ? y : WEFT_NO_VALUE;
 }
 
 /* Inputs: x, scale, bias, mean, variance, each of a channel. (Ioffe & Szegedy 2015.) */
-void map_BatchNormalization(onnx_node *n)
+void weft__map_BatchNormalization(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    weft_shape shape = in_shape(n, 0);
-    weft_value used[2] = {in_value(n, 3), in_value(n, 4)};
+    weft_shape shape = weft__in_shape(n, 0);
+    weft_value used[2] = {weft__in_value(n, 3), weft__in_value(n, 4)};
     if (shape.rank < 2) {
-        node_fail(n, WEFT_BAD_SHAPE, "needs an input [batch, channels, ...]");
+        weft__node_fail(n, WEFT_BAD_SHAPE, "needs an input [batch, channels, ...]");
         return;
     }
     if (normalises_by_batch(n)) {
         const weft_value y = normalise_batch(n, used);
         if (weft_is_value(y)) {
-            set_out(n, 0, y);
+            weft__set_out(n, 0, y);
             return;
         }
     }
     if (mode_of(n) == ONNX_EVALUATION) {
-        if (has_out(n, 1)) set_out(n, 1, in_value(n, 3));
-        if (has_out(n, 2)) set_out(n, 2, in_value(n, 4));
+        if (has_out(n, 1)) weft__set_out(n, 1, weft__in_value(n, 3));
+        if (has_out(n, 2)) weft__set_out(n, 2, weft__in_value(n, 4));
     }
     for (int d = 0; d < shape.rank; d++)
         if (d != 1) shape.dim[d] = 1;
-    const double eps = attr_float(n, "epsilon", 1e-5);
+    const double eps = weft__attr_float(n, "epsilon", 1e-5);
     const weft_value variance = weft_reshape(g, used[1], shape);
     const weft_value deviation = weft_rsqrt(g, weft_add_scalar(g, variance, eps));
-    const weft_value scale = weft_mul(g, deviation, weft_reshape(g, in_value(n, 1), shape));
+    const weft_value scale = weft_mul(g, deviation, weft_reshape(g, weft__in_value(n, 1), shape));
     const weft_value shift = weft_mul(g, weft_reshape(g, used[0], shape), scale);
-    const weft_value bias = weft_sub(g, weft_reshape(g, in_value(n, 2), shape), shift);
-    set_out(n, 0, weft_add(g, weft_mul(g, in_value(n, 0), scale), bias));
+    const weft_value bias = weft_sub(g, weft_reshape(g, weft__in_value(n, 2), shape), shift);
+    weft__set_out(n, 0, weft_add(g, weft_mul(g, weft__in_value(n, 0), scale), bias));
 }

@@ -69,7 +69,8 @@ static weft_status walk(const ProtobufCMessageDescriptor *message, reader r, int
     return WEFT_OK;
 }
 
-weft_status wire_check(const ProtobufCMessageDescriptor *message, const void *data, size_t bytes)
+weft_status weft__wire_check(const ProtobufCMessageDescriptor *message, const void *data,
+                             size_t bytes)
 {
     const uint8_t *at = data;
     uint64_t memory = WIRE_SPARE_BYTES + WIRE_MEMORY_RATIO * (uint64_t)bytes;

@@ -14,6 +14,7 @@
 
 /* WEFT_BAD_FILE if the bytes are not a message of that type, WEFT_TOO_LARGE if it exceeds a limit.
  */
-weft_status wire_check(const ProtobufCMessageDescriptor *message, const void *data, size_t bytes);
+weft_status weft__wire_check(const ProtobufCMessageDescriptor *message, const void *data,
+                             size_t bytes);
 
 #endif

@@ -52,7 +52,7 @@ weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *p
 void weft_forward_free(weft_forward *forward)
 {
     if (!forward) return;
-    plans_free(&forward->plans);
+    weft__plans_free(&forward->plans);
     weft_params_free(forward->store);
     free(forward);
 }
@@ -106,7 +106,7 @@ static pass *pass_for(weft_forward *f, const weft_build_options *options, weft_e
         free(p);
         return NULL;
     }
-    plans_add(&f->plans, &p->plan);
+    weft__plans_add(&f->plans, &p->plan);
     return p;
 }
 
@@ -122,11 +122,11 @@ weft_status weft_forward_run(weft_forward *forward, const weft_build_options *op
     forward->last = NULL;
     pass *p = pass_for(forward, options, error);
     if (!p) return error->status;
-    weft_status status = plans_open(&forward->plans, &p->plan, error);
+    weft_status status = weft__plans_open(&forward->plans, &p->plan, error);
     for (size_t i = 0; status == WEFT_OK && i < p->built.n_inputs; i++) {
         const void *data = inputs ? inputs[i] : NULL;
         if (data)
-            status = plan_feed(&p->plan, p->built.inputs[i], data, p->input_bytes[i], error);
+            status = weft__plan_feed(&p->plan, p->built.inputs[i], data, p->input_bytes[i], error);
         else if (p->fed[i])
             status = weft_error_set(error, WEFT_BAD_ARGUMENT, forward->builder.name,
                                     "the data of input %zu are NULL, in an earlier pass of this "
@@ -134,7 +134,7 @@ weft_status weft_forward_run(weft_forward *forward, const weft_build_options *op
                                     i);
         p->fed[i] = p->fed[i] || data;
     }
-    if (status == WEFT_OK) status = plan_run(&p->plan, error);
+    if (status == WEFT_OK) status = weft__plan_run(&p->plan, error);
     if (status == WEFT_OK) forward->last = p;
     return status;
 }
@@ -148,6 +148,6 @@ bool weft_forward_output(const weft_forward *forward, size_t i, weft_tensor *out
 
 size_t weft_forward_plans(const weft_forward *forward, size_t *arena_bytes)
 {
-    if (arena_bytes) *arena_bytes = forward ? plans_arena_bytes(&forward->plans) : 0;
+    if (arena_bytes) *arena_bytes = forward ? weft__plans_arena_bytes(&forward->plans) : 0;
     return forward ? forward->plans.count : 0;
 }

@@ -12,7 +12,7 @@ static void close_sessions(plan_list *plans, int lane)
     }
 }
 
-void plans_add(plan_list *plans, plan_entry *entry)
+void weft__plans_add(plan_list *plans, plan_entry *entry)
 {
     entry->next = plans->first;
     plans->first = entry;
@@ -53,7 +53,7 @@ static weft_status reserve_lane(plan_list *plans, int lane, weft_error *error)
     return WEFT_OK;
 }
 
-weft_status plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
+weft_status weft__plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
 {
     const size_t arena = weft_plan_get_stats(entry->plan).arena_bytes;
     const size_t workspace = weft_session_workspace(entry->plan, plans->threads);
@@ -78,14 +78,14 @@ weft_status plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
     return entry->session ? WEFT_OK : error->status;
 }
 
-size_t plans_arena_bytes(const plan_list *plans)
+size_t weft__plans_arena_bytes(const plan_list *plans)
 {
     size_t bytes = 0;
     for (int i = 0; i < plans->n_lanes; i++) bytes += plans->lanes[i].arena_bytes;
     return bytes;
 }
 
-void plans_free(plan_list *plans)
+void weft__plans_free(plan_list *plans)
 {
     for (plan_entry *e = plans->first, *next; e; e = next) {
         next = e->next;
@@ -111,20 +111,20 @@ static weft_status copy_error(const plan_entry *entry, weft_error *error)
     return weft_error_copy(error, e);
 }
 
-weft_status plan_feed(plan_entry *entry, weft_value input, const void *data, size_t bytes,
-                      weft_error *error)
+weft_status weft__plan_feed(plan_entry *entry, weft_value input, const void *data, size_t bytes,
+                            weft_error *error)
 {
     weft_status status = weft_feed(entry->session, input, data, bytes);
     return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
 }
 
-weft_status plan_run_before(plan_entry *entry, weft_value value, weft_error *error)
+weft_status weft__plan_run_before(plan_entry *entry, weft_value value, weft_error *error)
 {
     weft_status status = weft_run_before(entry->session, value);
     return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
 }
 
-weft_status plan_run(plan_entry *entry, weft_error *error)
+weft_status weft__plan_run(plan_entry *entry, weft_error *error)
 {
     weft_status status = weft_run(entry->session);
     return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);

@@ -38,19 +38,19 @@ typedef struct plan_list {
 } plan_list;
 
 /* Adds an entry with plan and store. The list owns the entry. */
-void plans_add(plan_list *plans, plan_entry *entry);
+void weft__plans_add(plan_list *plans, plan_entry *entry);
 /* Makes the entry's session, if it has none, and grows the memory of its lane as needed. Growing
  * closes all sessions of the lane; each is remade at its next use. */
-weft_status plans_open(plan_list *plans, plan_entry *entry, weft_error *error);
+weft_status weft__plans_open(plan_list *plans, plan_entry *entry, weft_error *error);
 /* Bytes of the arenas of all lanes. */
-size_t plans_arena_bytes(const plan_list *plans);
+size_t weft__plans_arena_bytes(const plan_list *plans);
 /* Frees sessions, plans, entries and memory. */
-void plans_free(plan_list *plans);
+void weft__plans_free(plan_list *plans);
 
 /* Feed contiguous data, and run. A failure is copied to *error. */
-weft_status plan_feed(plan_entry *entry, weft_value input, const void *data, size_t bytes,
-                      weft_error *error);
-weft_status plan_run(plan_entry *entry, weft_error *error);
-weft_status plan_run_before(plan_entry *entry, weft_value value, weft_error *error);
+weft_status weft__plan_feed(plan_entry *entry, weft_value input, const void *data, size_t bytes,
+                            weft_error *error);
+weft_status weft__plan_run(plan_entry *entry, weft_error *error);
+weft_status weft__plan_run_before(plan_entry *entry, weft_value value, weft_error *error);
 
 #endif

@@ -195,7 +195,7 @@ static void source_start(void *context, uint64_t epoch)
 {
     weft_arrays *a = context;
     for (size_t i = 0; i < a->n_order; i++) a->order[i] = (uint32_t)i;
-    if (!a->o.in_order) batches_shuffle(a->order, a->n_order, a->o.seed, DRAW_ROWS, epoch);
+    if (!a->o.in_order) weft__batches_shuffle(a->order, a->n_order, a->o.seed, DRAW_ROWS, epoch);
 }
 
 /* Copies one row to the input's dtype. */

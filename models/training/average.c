@@ -32,8 +32,8 @@ static bool same_model(const weft_params *a, const weft_params *b)
     const char *model = weft_params_meta(a, "model"), *other = weft_params_meta(b, "model");
     const char *x = weft_params_meta(a, "model_options"), *y = weft_params_meta(b, "model_options");
     if (!model != !other || !x != !y || (model && strcmp(model, other) != 0)) return false;
-    return !x || !options_differ(options_current(model, x, current[0]),
-                                 options_current(model, y, current[1]), &x, &y);
+    return !x || !weft__options_differ(weft__options_current(model, x, current[0]),
+                                       weft__options_current(model, y, current[1]), &x, &y);
 }
 
 /* Writes the mean of a floating-point tensor over the files into `to`; `sum` is scratch of its
@@ -83,14 +83,14 @@ static weft_status compare_names(const weft_params *file, const weft_params *las
     size_t n_wanted, n_found;
     name_match match = {NULL, NULL, NULL, 0, 0, 0};
     const char **wanted = model_names(last, &n_wanted), **found = model_names(file, &n_found);
-    if (!wanted || !found || !match_names(&match, wanted, n_wanted, found, n_found))
+    if (!wanted || !found || !weft__match_names(&match, wanted, n_wanted, found, n_found))
         weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
     if (match.n_missing || match.n_unexpected) {
-        match_text(&match, "tensors of the last file", text, sizeof text);
+        weft__match_text(&match, "tensors of the last file", text, sizeof text);
         weft_error_set(error, WEFT_BAD_ARGUMENT, path, "%s", text);
     }
     const bool same = match.matched && !match.n_missing && !match.n_unexpected;
-    match_free(&match);
+    weft__match_free(&match);
     free(wanted);
     free(found);
     return same ? WEFT_OK : WEFT_BAD_ARGUMENT;
@@ -157,7 +157,7 @@ weft_status weft_params_average(weft_params *params, const char *const *paths, s
         files[i] = weft_params_new();
         status = files[i] ? weft_params_load(files[i], paths[i], error)
                           : weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
-        if (status == WEFT_OK) status = quantized_refuse(files[i], paths[i], error);
+        if (status == WEFT_OK) status = weft__quantized_refuse(files[i], paths[i], error);
     }
     for (size_t i = 0; status == WEFT_OK && i + 1 < n; i++)
         status = compare(files[i], files[n - 1], paths[i], error);

@@ -55,8 +55,10 @@ enum { DRAW_ROWS, DRAW_BATCHES = 64, DRAW_MASKS };
 
 /* A number in [0, n) for index i of a purpose in an epoch; probabilities differ by less than
  * n / 2^64. (epoch.c) */
-size_t batches_draw_below(uint64_t seed, uint32_t purpose, uint64_t epoch, uint32_t i, size_t n);
+size_t weft__batches_draw_below(uint64_t seed, uint32_t purpose, uint64_t epoch, uint32_t i,
+                                size_t n);
 /* Shuffles the n rows of an order (Fisher-Yates). */
-void batches_shuffle(uint32_t *order, size_t n, uint64_t seed, uint32_t purpose, uint64_t epoch);
+void weft__batches_shuffle(uint32_t *order, size_t n, uint64_t seed, uint32_t purpose,
+                           uint64_t epoch);
 
 #endif

@@ -46,9 +46,10 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     return found;
 }
 
-uint64_t build_id(void)
+uint64_t weft__build_id(void)
 {
-    search s = {(uintptr_t)&build_id, hash_bytes(HASH_START, WEFT_VERSION, strlen(WEFT_VERSION))};
+    search s = {(uintptr_t)&weft__build_id,
+                hash_bytes(HASH_START, WEFT_VERSION, strlen(WEFT_VERSION))};
     dl_iterate_phdr(visit, &s);
     return s.hash;
 }

@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_status checkpoint_describe(weft_trainer *t)
+weft_status weft__checkpoint_describe(weft_trainer *t)
 {
     const weft_builder *b = &t->o.builder;
     if (!b->describe || b->describe(b->context, t->options, sizeof t->options)) return WEFT_OK;
-    return trainer_fail(t, WEFT_TOO_LARGE, b->name, "its options are too long for a checkpoint");
+    return weft__trainer_fail(t, WEFT_TOO_LARGE, b->name,
+                              "its options are too long for a checkpoint");
 }
 
 /* Fails unless the checkpoint has the builder's model and options. */
@@ -27,7 +28,8 @@ static weft_status compare_model(weft_trainer *t, const char *name, const char *
                               name, t->o.builder.name);
     char current[WEFT_OPTIONS_TEXT];
     const char *was, *is, *where = "checkpoint";
-    if (!stored || !options_differ(options_current(name, stored, current), t->options, &was, &is))
+    if (!stored ||
+        !weft__options_differ(weft__options_current(name, stored, current), t->options, &was, &is))
         return WEFT_OK;
     int was_length = was ? (int)strcspn(was, " ") : 0, is_length = is ? (int)strcspn(is, " ") : 0;
     if (!was)
@@ -83,7 +85,7 @@ static bool read_number(const char *text, const char *key, int base, uint64_t *v
 static bool read_real(const char *text, const char *key, double *value)
 {
     const char *at = find_field(text, key);
-    return at && ends_field(text_read_double(at, value));
+    return at && ends_field(weft__text_read_double(at, value));
 }
 
 /* Fails unless the data has the hashes in the metadata; old checkpoints have none. */
@@ -97,7 +99,7 @@ static weft_status check_data(weft_trainer *t)
     if (!read_number(text, "source", 16, &was.source) ||
         !read_number(text, "target", 16, &was.target) ||
         !read_number(text, "batches", 16, &was.batches))
-        return trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.data\" is damaged");
+        return weft__trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.data\" is damaged");
     if (was.target != t->batches.hashes.target)
         other = o->target_name ? o->target_name : "these targets";
     if (was.source != t->batches.hashes.source)
@@ -113,7 +115,7 @@ static weft_status check_batches(weft_trainer *t)
     uint64_t was;
     if (!text || !read_number(text, "batches", 16, &was) || was == t->batches.hashes.batches)
         return WEFT_OK;
-    return trainer_fail(
+    return weft__trainer_fail(
         t, WEFT_BAD_ARGUMENT, "checkpoint",
         "was trained with other batches: mode, tokens, lengths, truncation, special tokens, "
         "share of masks or seed differ");
@@ -163,7 +165,7 @@ static weft_status check_progress(weft_trainer *t, const char *state, const char
                           "has no \"%s\", the progress of its training", lacks);
 }
 
-weft_status checkpoint_resume(weft_trainer *t)
+weft_status weft__checkpoint_resume(weft_trainer *t)
 {
     const char *model = weft_params_meta(t->params, "model");
     const char *text = weft_params_meta(t->params, "train.state");
@@ -183,11 +185,11 @@ weft_status checkpoint_resume(weft_trainer *t)
         !read_number(text, "judged_step", 10, &s->judged_step) ||
         !read_number(text, "seed", 10, &seed) || !read_number(text, "batches", 10, &batches) ||
         !read_number(text, "accumulate", 10, &accumulate))
-        return trainer_fail(t, WEFT_BAD_FILE, "checkpoint",
-                            "\"train.state\" is incomplete or damaged");
+        return weft__trainer_fail(t, WEFT_BAD_FILE, "checkpoint",
+                                  "\"train.state\" is incomplete or damaged");
     const char *end = read_whole(step, 10, &s->step);
     if (!end || *end)
-        return trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"step\" is not a whole number");
+        return weft__trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"step\" is not a whole number");
     status = check_same(t, "seed", seed, t->o.seed);
     if (status == WEFT_OK) status = check_data(t);
     if (status == WEFT_OK)
@@ -204,9 +206,9 @@ static weft_status write_meta(weft_trainer *t)
     const weft_trainer_state *s = &t->state;
     char step[32], text[512], longest[32], data[128], run[32];
     snprintf(step, sizeof step, "%" PRIu64, s->step);
-    text_format(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
-                s->best_step, s->stale, s->judged_step, t->o.seed, (uint64_t)t->batches.batches,
-                (uint64_t)t->o.accumulate);
+    weft__text_format(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
+                      s->best_step, s->stale, s->judged_step, t->o.seed,
+                      (uint64_t)t->batches.batches, (uint64_t)t->o.accumulate);
     snprintf(data, sizeof data, DATA_FORMAT, t->batches.hashes.source, t->batches.hashes.target,
              t->batches.hashes.batches);
     snprintf(run, sizeof run, "%016" PRIx64, run_hash(t));
@@ -217,41 +219,42 @@ static weft_status write_meta(weft_trainer *t)
         {"trained_length", longest}};
     for (size_t i = 0; i < sizeof metas / sizeof *metas; i++)
         if (weft_params_set_meta(t->params, metas[i][0], metas[i][1]) != WEFT_OK)
-            return trainer_no_memory(t);
+            return weft__trainer_no_memory(t);
     return WEFT_OK;
 }
 
-bool checkpoint_is_first(const weft_trainer *t)
+bool weft__checkpoint_is_first(const weft_trainer *t)
 {
     return !t->communicator || t->communicator->rank == 0;
 }
 
-weft_status checkpoint_agree(weft_trainer *t)
+weft_status weft__checkpoint_agree(weft_trainer *t)
 {
     rank_report r = {.checks = t->state.step};
-    return ranks_agree(t, &r, NULL, (rank_share){0}, 0);
+    return weft__ranks_agree(t, &r, NULL, (rank_share){0}, 0);
 }
 
 weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
 {
     if (!trainer) return WEFT_BAD_ARGUMENT;
     memset(&trainer->error, 0, sizeof trainer->error);
-    if (!path) return trainer_fail(trainer, WEFT_BAD_ARGUMENT, "weft_trainer_save", "no path");
-    if (write_meta(trainer) != WEFT_OK) return checkpoint_agree(trainer);
-    return pieces_save(trainer, path);
+    if (!path)
+        return weft__trainer_fail(trainer, WEFT_BAD_ARGUMENT, "weft_trainer_save", "no path");
+    if (write_meta(trainer) != WEFT_OK) return weft__checkpoint_agree(trainer);
+    return weft__pieces_save(trainer, path);
 }
 
 /* Gathers the pieces of a parameter's average from all ranks into `into`. */
 static weft_status gather_average(weft_trainer *t, const char *name, const weft_tensor *into)
 {
     weft_communicator *c = t->mesh.groups[MESH_DATA];
-    const int size = ranks_size(t);
+    const int size = weft__ranks_size(t);
     const size_t each = weft_dtype_bytes(into->dtype);
     char state[512];
     weft_tensor own;
     size_t *bytes = malloc((size_t)size * sizeof *bytes);
     if (!bytes) {
-        trainer_no_memory(t);
+        weft__trainer_no_memory(t);
         t->communicator->fail(t->communicator->context, &t->error);
         return t->error.status;
     }
@@ -272,7 +275,7 @@ static weft_status gather_average(weft_trainer *t, const char *name, const weft_
     return status;
 }
 
-weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to)
+weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
 {
     /* Before the first update there is no average. */
     const bool averages = t->o.ema > 0 && t->state.step;
@@ -299,11 +302,12 @@ weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to)
 /* Adds to `to` the model as weft_trainer_save_model saves it. */
 static weft_status copy_whole(weft_trainer *t, weft_params *to)
 {
-    if (t->whole) return whole_averaged(t, to, false);
-    const train_step *s = step_for(t, STEP_EVALUATE, shape_at(&t->batches, 0), 0);
+    if (t->whole) return weft__whole_averaged(t, to, false);
+    const train_step *s = weft__step_for(t, STEP_EVALUATE, shape_at(&t->batches, 0), 0);
     if (s) weft_params_init(to, s->plan.graph, t->o.seed, &t->error);
     /* Copying averages takes all processes. */
-    return checkpoint_agree(t) == WEFT_OK ? checkpoint_copy_model(t, to) : t->error.status;
+    return weft__checkpoint_agree(t) == WEFT_OK ? weft__checkpoint_copy_model(t, to)
+                                                : t->error.status;
 }
 
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
@@ -314,15 +318,16 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
     if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
     weft_params *copy = weft_params_new();
-    weft_status status = copy ? write_meta(t) : trainer_no_memory(t);
+    weft_status status = copy ? write_meta(t) : weft__trainer_no_memory(t);
     for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++) {
         const char *text = weft_params_meta(t->params, metas[i]);
         if (text && weft_params_set_meta(copy, metas[i], text) != WEFT_OK)
-            status = trainer_no_memory(t);
+            status = weft__trainer_no_memory(t);
     }
-    status = checkpoint_agree(t);
+    status = weft__checkpoint_agree(t);
     if (status == WEFT_OK) status = copy_whole(t, copy);
-    if (status == WEFT_OK && checkpoint_is_first(t)) weft_params_save(copy, path, NULL, &t->error);
+    if (status == WEFT_OK && weft__checkpoint_is_first(t))
+        weft_params_save(copy, path, NULL, &t->error);
     weft_params_free(copy);
-    return checkpoint_agree(t);
+    return weft__checkpoint_agree(t);
 }

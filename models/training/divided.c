@@ -7,19 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_status divided_begin(weft_trainer *t, weft_batch_shape shape)
+weft_status weft__divided_begin(weft_trainer *t, weft_batch_shape shape)
 {
     weft_built built;
     if (t->mesh.stages == 1 || t->stage) return WEFT_OK;
-    weft_graph *whole = step_build_model(t, shape, true, mesh_ranks(&t->mesh, MESH_TENSOR), &built);
+    weft_graph *whole =
+        weft__step_build_model(t, shape, true, weft__mesh_ranks(&t->mesh, MESH_TENSOR), &built);
     if (!whole) return t->error.status;
-    t->stage =
-        weft_stage_new(whole, &built.loss, 1, true, mesh_ranks(&t->mesh, MESH_STAGES), &t->error);
+    t->stage = weft_stage_new(whole, &built.loss, 1, true, weft__mesh_ranks(&t->mesh, MESH_STAGES),
+                              &t->error);
     weft_graph_free(whole);
     return t->error.status;
 }
 
-weft_status divided_cut(weft_trainer *t, train_step *s)
+weft_status weft__divided_cut(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
     const weft_value whole_metric = weft_is_value(b->metric) ? b->metric : b->loss;
@@ -28,7 +29,7 @@ weft_status divided_cut(weft_trainer *t, train_step *s)
     const size_t n = training ? 1 : weft_is_value(b->accuracy) ? 3 : 2;
     s->loss = b->loss;
     if (t->mesh.stages == 1) return WEFT_OK;
-    if (divided_begin(t, s->shape) != WEFT_OK) return t->error.status;
+    if (weft__divided_begin(t, s->shape) != WEFT_OK) return t->error.status;
     s->stage = weft_stage_new_like(s->plan.graph, targets, n, training, t->stage, &t->error);
     if (!s->stage) return t->error.status;
     for (size_t i = 0; i < b->n_inputs; i++)
@@ -41,9 +42,9 @@ weft_status divided_cut(weft_trainer *t, train_step *s)
     return WEFT_OK;
 }
 
-bool divided_has_parts(const weft_trainer *t)
+bool weft__divided_has_parts(const weft_trainer *t)
 {
-    return mesh_divides(&t->mesh) || (t->communicator && t->o.zero == 3);
+    return weft__mesh_divides(&t->mesh) || (t->communicator && t->o.zero == 3);
 }
 
 /* Adds this process's piece of a parameter to the store: of the whole that was loaded, or of the
@@ -54,13 +55,13 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
     char piece[STATE_NAME];
     int64_t first, end;
     weft_tensor whole, own;
-    if (!weft_shards_piece(t->shards, name, ranks_own(t), &first, &end)) return WEFT_OK;
+    if (!weft_shards_piece(t->shards, name, weft__ranks_own(t), &first, &end)) return WEFT_OK;
     weft_params *made = weft_params_new();
     weft_graph *alone = weft_graph_new();
-    weft_status status = made && alone ? WEFT_OK : trainer_no_memory(t);
+    weft_status status = made && alone ? WEFT_OK : weft__trainer_no_memory(t);
     if (status == WEFT_OK && !weft_params_get(t->params, name, &whole)) {
         weft_copy_node(alone, g, weft_producer(g, param), NULL, (weft_value[1]){{0, 0}});
-        const weft_params_filter anew = {trainer_may_begin, t};
+        const weft_params_filter anew = {weft__trainer_may_begin, t};
         status = weft_params_init_some(made, alone, &anew, t->o.seed, &t->error);
         if (status == WEFT_OK) weft_params_get(made, name, &whole);
     }
@@ -76,12 +77,13 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
     return status;
 }
 
-weft_status divided_shard(weft_trainer *t, const weft_graph *g, const weft_value *params,
-                          const bool *tied, size_t n)
+weft_status weft__divided_shard(weft_trainer *t, const weft_graph *g, const weft_value *params,
+                                const bool *tied, size_t n)
 {
     if (!t->communicator || t->shards) return WEFT_OK;
-    t->shards = weft_shards_new(g, params, tied, n, &t->o.optimizer,
-                                mesh_ranks(&t->mesh, MESH_DATA), t->o.bucket_bytes, &t->error);
+    t->shards =
+        weft_shards_new(g, params, tied, n, &t->o.optimizer, weft__mesh_ranks(&t->mesh, MESH_DATA),
+                        t->o.bucket_bytes, &t->error);
     return t->error.status;
 }
 
@@ -92,12 +94,12 @@ static weft_status take_pieces(weft_trainer *t, const weft_graph *g)
     const size_t n = weft_graph_params(g, NULL, 0), n_tracked = weft_graph_tracked(g, NULL, 0);
     weft_value *params = calloc(n + n_tracked + 1, sizeof *params);
     weft_tracked *tracked = calloc(n_tracked + 1, sizeof *tracked);
-    weft_status status = params && tracked ? WEFT_OK : trainer_no_memory(t);
+    weft_status status = params && tracked ? WEFT_OK : weft__trainer_no_memory(t);
     if (status == WEFT_OK) {
         weft_graph_params(g, params, n);
         weft_graph_tracked(g, tracked, n_tracked);
         for (size_t i = 0; i < n_tracked; i++) params[n + i] = tracked[i].state;
-        status = divided_shard(t, g, params, NULL, n + n_tracked);
+        status = weft__divided_shard(t, g, params, NULL, n + n_tracked);
     }
     for (size_t i = 0; t->params && status == WEFT_OK && i < n + n_tracked; i++)
         status = begin_piece(t, g, params[i]);
@@ -106,7 +108,7 @@ static weft_status take_pieces(weft_trainer *t, const weft_graph *g)
     return status;
 }
 
-weft_status divided_gather(weft_trainer *t, train_step *s)
+weft_status weft__divided_gather(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
     if (t->o.zero < 3 || !t->communicator) return WEFT_OK;
@@ -131,17 +133,17 @@ static int next_holder(const train_step *s, const mesh *m, const char *param, in
     return from;
 }
 
-bool divided_is_tied(const weft_trainer *t, const train_step *s, const char *param)
+bool weft__divided_is_tied(const weft_trainer *t, const train_step *s, const char *param)
 {
     const int first = s->stage ? next_holder(s, &t->mesh, param, 0) : t->mesh.stages;
     return first < t->mesh.stages && next_holder(s, &t->mesh, param, first + 1) < t->mesh.stages;
 }
 
-bool divided_counts(const weft_trainer *t, const train_step *s, weft_value param)
+bool weft__divided_counts(const weft_trainer *t, const train_step *s, weft_value param)
 {
     const weft_graph *g = s->plan.graph;
-    const weft_ranks part = mesh_ranks(&t->mesh, MESH_TENSOR);
-    const weft_ranks stage = mesh_ranks(&t->mesh, MESH_STAGES);
+    const weft_ranks part = weft__mesh_ranks(&t->mesh, MESH_TENSOR);
+    const weft_ranks stage = weft__mesh_ranks(&t->mesh, MESH_STAGES);
     return (!part.rank || weft_part_of(g, param).whole) &&
            (!s->stage || next_holder(s, &t->mesh, weft_name_of(g, param), 0) == stage.rank);
 }
@@ -199,8 +201,8 @@ static weft_value add_tied(const weft_trainer *t, const train_step *s, const tie
     return sum;
 }
 
-weft_value divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params, size_t n,
-                            weft_value *grads)
+weft_value weft__divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params,
+                                  size_t n, weft_value *grads)
 {
     weft_graph *g = s->plan.graph;
     const size_t stages = (size_t)t->mesh.stages;
@@ -212,8 +214,8 @@ weft_value divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *pa
         weft_graph_fail_in(g, "trainer", WEFT_NO_MEMORY, "out of memory");
     for (size_t i = 0; sent && flights && counts && i < n; i++) {
         const char *name = weft_name_of(g, params[i]);
-        if (!divided_is_tied(t, s, name)) continue;
-        const tied_sum x = {g, mesh_ranks(&t->mesh, MESH_STAGES), grads[i],
+        if (!weft__divided_is_tied(t, s, name)) continue;
+        const tied_sum x = {g, weft__mesh_ranks(&t->mesh, MESH_STAGES), grads[i],
                             weft_shape_numel(weft_shape_of(g, grads[i]))};
         grads[i] = add_tied(t, s, &x, name, flights, counts, sent, &n_sent);
     }

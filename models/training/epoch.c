@@ -15,17 +15,19 @@ static void draw(uint64_t seed, uint32_t purpose, uint64_t epoch, uint32_t i, ui
     weft_philox(counter, seed ^ 0x7472616e696e67ull, out);
 }
 
-size_t batches_draw_below(uint64_t seed, uint32_t purpose, uint64_t epoch, uint32_t i, size_t n)
+size_t weft__batches_draw_below(uint64_t seed, uint32_t purpose, uint64_t epoch, uint32_t i,
+                                size_t n)
 {
     uint32_t r[4];
     draw(seed, purpose, epoch, i, r);
     return (size_t)(((uint64_t)r[1] << 32 | r[0]) % n);
 }
 
-void batches_shuffle(uint32_t *order, size_t n, uint64_t seed, uint32_t purpose, uint64_t epoch)
+void weft__batches_shuffle(uint32_t *order, size_t n, uint64_t seed, uint32_t purpose,
+                           uint64_t epoch)
 {
     for (size_t i = n; i > 1; i--) {
-        const size_t k = batches_draw_below(seed, purpose, epoch, (uint32_t)i, i);
+        const size_t k = weft__batches_draw_below(seed, purpose, epoch, (uint32_t)i, i);
         const uint32_t old = order[k];
         order[k] = order[i - 1];
         order[i - 1] = old;
@@ -41,11 +43,11 @@ void weft_batches_start(weft_batches *batches, uint64_t epoch)
     memcpy(b->batch_order, b->batches, b->n_batches * sizeof *b->batches);
     for (size_t class = 0; class < b->o.n_lengths; class ++) {
         uint32_t *order = b->order + b->class_first[class];
-        batches_shuffle(order, b->class_first[class + 1] - b->class_first[class], b->o.seed,
-                        DRAW_ROWS + (uint32_t) class, epoch);
+        weft__batches_shuffle(order, b->class_first[class + 1] - b->class_first[class], b->o.seed,
+                              DRAW_ROWS + (uint32_t) class, epoch);
     }
     for (size_t i = b->n_batches; i > 1; i--) {
-        size_t k = batches_draw_below(b->o.seed, DRAW_BATCHES, epoch, (uint32_t)i, i);
+        size_t k = weft__batches_draw_below(b->o.seed, DRAW_BATCHES, epoch, (uint32_t)i, i);
         data_batch old = b->batch_order[k];
         b->batch_order[k] = b->batch_order[i - 1];
         b->batch_order[i - 1] = old;
@@ -80,7 +82,8 @@ static void hide(const weft_batches *b, uint32_t row, int64_t n, int32_t *in, in
 {
     const weft_batch_options *o = &b->o;
     uint64_t seed = o->seed + 0x9E3779B97F4A7C15u * ((uint64_t)row + 1);
-    int64_t fallback = 1 + (int64_t)batches_draw_below(seed, DRAW_MASKS, b->epoch, 0, (size_t)n);
+    int64_t fallback =
+        1 + (int64_t)weft__batches_draw_below(seed, DRAW_MASKS, b->epoch, 0, (size_t)n);
     uint32_t limit = threshold(o->mask_share), r[4];
     bool any = false;
     for (int64_t i = 1; i <= n; i++) {

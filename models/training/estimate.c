@@ -9,11 +9,11 @@ static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
                             weft_trainer_estimate *e)
 {
     train_step *s = calloc(1, sizeof *s);
-    if (!s) return trainer_no_memory(t);
+    if (!s) return weft__trainer_no_memory(t);
     s->kind = kind;
     s->shape = shape;
-    weft_status status = step_build(t, s);
-    if (status == WEFT_OK) status = step_plan(t, s);
+    weft_status status = weft__step_build(t, s);
+    if (status == WEFT_OK) status = weft__step_plan(t, s);
     if (status == WEFT_OK) {
         weft_plan_stats stats = weft_plan_get_stats(s->plan.plan);
         size_t workspace = weft_session_workspace(s->plan.plan, t->o.threads);
@@ -22,7 +22,7 @@ static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
         if (workspace > e->workspace_bytes) e->workspace_bytes = workspace;
         e->flops += times * stats.flops;
     }
-    step_free(s);
+    weft__step_free(s);
     return status;
 }
 
@@ -30,11 +30,11 @@ static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
 static weft_status add_parameters(weft_trainer *t, weft_batch_shape shape, weft_trainer_estimate *e)
 {
     weft_built built;
-    weft_graph *g = step_build_model(t, shape, false, (weft_ranks){0, 0, 1}, &built);
+    weft_graph *g = weft__step_build_model(t, shape, false, (weft_ranks){0, 0, 1}, &built);
     if (!g) return t->error.status;
     const size_t n = weft_graph_params(g, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
-    if (!params) trainer_no_memory(t);
+    if (!params) weft__trainer_no_memory(t);
     if (params) weft_graph_params(g, params, n);
     for (size_t i = 0; params && i < n; i++)
         e->parameters += (size_t)weft_shape_numel(weft_shape_of(g, params[i]));
@@ -61,7 +61,7 @@ weft_status weft_trainer_get_estimate(const weft_trainer_options *options, weft_
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer",
                               "an estimate needs a model and room for the result");
     *estimate = (weft_trainer_estimate){0};
-    weft_trainer *t = trainer_unbound(options, error);
+    weft_trainer *t = weft__trainer_unbound(options, error);
     if (!t) return error ? error->status : WEFT_BAD_ARGUMENT;
     weft_status status = WEFT_OK;
     if (t->sums.n > 1) status = add_step(t, STEP_SUM, shape, t->sums.n - 1, estimate);

@@ -10,9 +10,9 @@
 static weft_status update_averages(weft_trainer *t, weft_batch_shape shape)
 {
     if (!t->averaged) return WEFT_OK;
-    step_for(t, STEP_EVALUATE, shape, 0);
-    if (checkpoint_agree(t) != WEFT_OK) return t->error.status;
-    return checkpoint_copy_model(t, t->averaged);
+    weft__step_for(t, STEP_EVALUATE, shape, 0);
+    if (weft__checkpoint_agree(t) != WEFT_OK) return t->error.status;
+    return weft__checkpoint_copy_model(t, t->averaged);
 }
 
 /* Evaluates one batch. `numbers` NULL: the result does not count. */
@@ -20,14 +20,15 @@ static weft_status evaluate_batch(weft_trainer *t, const weft_batch_source *batc
                                   double *numbers)
 {
     size_t weight = 0;
-    train_step *s = step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
-    weft_status status = s ? step_feed(t, s, batches, i, &weight) : t->error.status;
-    if (status == WEFT_OK) status = step_run(t, s, 0);
+    train_step *s = weft__step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
+    weft_status status = s ? weft__step_feed(t, s, batches, i, &weight) : t->error.status;
+    if (status == WEFT_OK) status = weft__step_run(t, s, 0);
     if (status != WEFT_OK || !numbers) return status;
     numbers += (size_t)EVALUATED_NUMBERS * i;
     numbers[BATCH_WEIGHT] = (double)weight;
-    numbers[BATCH_LOSS] = step_fetch_scalar(s, s->metric);
-    numbers[BATCH_ACCURACY] = weft_is_value(s->accuracy) ? step_fetch_scalar(s, s->accuracy) : NAN;
+    numbers[BATCH_LOSS] = weft__step_fetch_scalar(s, s->metric);
+    numbers[BATCH_ACCURACY] =
+        weft_is_value(s->accuracy) ? weft__step_fetch_scalar(s, s->accuracy) : NAN;
     return WEFT_OK;
 }
 
@@ -36,16 +37,16 @@ static weft_status evaluate_batch(weft_trainer *t, const weft_batch_source *batc
 static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batches, uint32_t n,
                                 double *numbers)
 {
-    const uint32_t size = (uint32_t)ranks_size(t);
-    const weft_sum_node own = weft_rank_batches(n, ranks_own(t), ranks_size(t));
-    const uint32_t most = divided_has_parts(t) ? (n + size - 1) / size : own.end - own.first;
+    const uint32_t size = (uint32_t)weft__ranks_size(t);
+    const weft_sum_node own = weft_rank_batches(n, weft__ranks_own(t), weft__ranks_size(t));
+    const uint32_t most = weft__divided_has_parts(t) ? (n + size - 1) / size : own.end - own.first;
     weft_status status = WEFT_OK;
     for (uint32_t k = 0; status == WEFT_OK && k < most; k++) {
         const bool counts = own.first + k < own.end;
-        if (!divided_has_parts(t) && trainer_stopped(t)) return t->error.status;
+        if (!weft__divided_has_parts(t) && weft__trainer_stopped(t)) return t->error.status;
         status = evaluate_batch(t, batches, counts ? own.first + k : 0, counts ? numbers : NULL);
     }
-    if (status != WEFT_OK && divided_has_parts(t)) mesh_fail(&t->mesh, &t->error);
+    if (status != WEFT_OK && weft__divided_has_parts(t)) weft__mesh_fail(&t->mesh, &t->error);
     return status;
 }
 
@@ -57,10 +58,11 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
     rank_report r = {.checks = n};
     double sum = 0, right = 0;
     double *numbers = calloc((size_t)n + 1, EVALUATED_NUMBERS * sizeof *numbers);
-    if (!numbers) return ranks_no_memory(t);
+    if (!numbers) return weft__ranks_no_memory(t);
     if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
         evaluate_own(t, batches, n, numbers);
-    weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, EVALUATED_NUMBERS);
+    weft_status status =
+        weft__ranks_agree(t, &r, numbers, (rank_share){n, false}, EVALUATED_NUMBERS);
     for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
         const double *batch = &numbers[EVALUATED_NUMBERS * (size_t)i];
         sum += batch[BATCH_WEIGHT] * batch[BATCH_LOSS];
@@ -83,13 +85,13 @@ weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source
     t->updated = NULL;
     memset(&t->error, 0, sizeof t->error);
     if (!batches || !batches->shape || !batches->fill || !metric)
-        return trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
-                            "the batches or the metric are NULL");
+        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
+                                  "the batches or the metric are NULL");
     if (batches->n_inputs != t->batches.n_inputs ||
         memcmp(batches->input_dtypes, t->batches.input_dtypes,
                batches->n_inputs * sizeof *batches->input_dtypes) != 0)
-        return trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
-                            "the batches fill other inputs than those trained on");
+        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
+                                  "the batches fill other inputs than those trained on");
     start_epoch(batches, 0);
     weft_status status = evaluate_all(t, batches, limit, &mean, &sum);
     if (batches->context == t->batches.context) start_epoch(&t->batches, t->state.epoch);
@@ -109,8 +111,8 @@ const weft_params *weft_trainer_model(weft_trainer *trainer)
     if (!t) return NULL;
     memset(&t->error, 0, sizeof t->error);
     if (t->whole) {
-        if (!t->whole_store && !(t->whole_store = weft_params_new())) trainer_no_memory(t);
-        return whole_averaged(t, t->whole_store, true) == WEFT_OK ? t->whole_store : NULL;
+        if (!t->whole_store && !(t->whole_store = weft_params_new())) weft__trainer_no_memory(t);
+        return weft__whole_averaged(t, t->whole_store, true) == WEFT_OK ? t->whole_store : NULL;
     }
     if (!t->averaged) return t->params;
     return update_averages(t, shape_at(&t->batches, 0)) == WEFT_OK ? t->averaged : NULL;

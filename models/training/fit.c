@@ -156,10 +156,10 @@ static bool describe(void *context, char *text, size_t capacity)
     if (m->describe && !m->describe(m->context, text, capacity)) return false;
     if (fit->loss == WEFT_LOSS_MODEL) return true;
     used = strlen(text);
-    const int n =
-        text_format(text + used, capacity - used,
-                    "%sloss=%s output=%zu class_axis=%d label_smoothing=%g", used ? " " : "",
-                    weft_loss_name(fit->loss), fit->output, fit->class_axis, fit->label_smoothing);
+    const int n = weft__text_format(text + used, capacity - used,
+                                    "%sloss=%s output=%zu class_axis=%d label_smoothing=%g",
+                                    used ? " " : "", weft_loss_name(fit->loss), fit->output,
+                                    fit->class_axis, fit->label_smoothing);
     return n > 0 && (size_t)n < capacity - used;
 }
 

@@ -17,7 +17,7 @@ static int32_t size_of(const mesh *m, mesh_group group)
     }
 }
 
-int32_t mesh_place(const mesh *m, mesh_group group, int32_t rank)
+int32_t weft__mesh_place(const mesh *m, mesh_group group, int32_t rank)
 {
     const int32_t model = m->tensor * m->stages;
     switch (group) {
@@ -34,17 +34,17 @@ int32_t mesh_place(const mesh *m, mesh_group group, int32_t rank)
     }
 }
 
-weft_ranks mesh_ranks(const mesh *m, mesh_group group)
+weft_ranks weft__mesh_ranks(const mesh *m, mesh_group group)
 {
-    return (weft_ranks){(int32_t)group, mesh_place(m, group, m->rank), size_of(m, group)};
+    return (weft_ranks){(int32_t)group, weft__mesh_place(m, group, m->rank), size_of(m, group)};
 }
 
-bool mesh_divides(const mesh *m)
+bool weft__mesh_divides(const mesh *m)
 {
     return m->tensor * m->stages > 1;
 }
 
-bool mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages)
+bool weft__mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages)
 {
     const int size = world ? world->size : 1;
     *m = (mesh){.tensor = tensor, .stages = stages, .rank = world ? world->rank : 0};
@@ -59,8 +59,9 @@ bool mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages)
  * group's members agree. */
 static int32_t part_of(const mesh *m, mesh_group group)
 {
-    const int32_t t = mesh_place(m, MESH_TENSOR, m->rank), p = mesh_place(m, MESH_STAGES, m->rank);
-    const int32_t d = mesh_place(m, MESH_DATA, m->rank);
+    const int32_t t = weft__mesh_place(m, MESH_TENSOR, m->rank),
+                  p = weft__mesh_place(m, MESH_STAGES, m->rank);
+    const int32_t d = weft__mesh_place(m, MESH_DATA, m->rank);
     switch (group) {
     case MESH_DATA:
         return p * m->tensor + t;
@@ -73,11 +74,11 @@ static int32_t part_of(const mesh *m, mesh_group group)
     }
 }
 
-weft_status mesh_open(mesh *m, weft_communicator *world, weft_error *error)
+weft_status weft__mesh_open(mesh *m, weft_communicator *world, weft_error *error)
 {
     if (!world || world->size == 1) return WEFT_OK;
     m->groups[MESH_WORLD] = world;
-    if (!mesh_divides(m)) {
+    if (!weft__mesh_divides(m)) {
         m->groups[MESH_DATA] = world;
         return WEFT_OK;
     }
@@ -88,23 +89,23 @@ weft_status mesh_open(mesh *m, weft_communicator *world, weft_error *error)
         status = world->split(world->context, part_of(m, (mesh_group)g), &m->groups[g], error);
         if (status == WEFT_OK) m->groups[g]->seconds = world->seconds;
     }
-    if (status != WEFT_OK) mesh_fail(m, error);
+    if (status != WEFT_OK) weft__mesh_fail(m, error);
     return status;
 }
 
-void mesh_close(mesh *m)
+void weft__mesh_close(mesh *m)
 {
     for (int g = 0; m->owns && g < MESH_WORLD; g++) weft_communicator_free(m->groups[g]);
     m->owns = false;
 }
 
-void mesh_fail(mesh *m, const weft_error *error)
+void weft__mesh_fail(mesh *m, const weft_error *error)
 {
     for (int g = m->owns ? 0 : MESH_WORLD; g < MESH_GROUPS; g++)
         if (m->groups[g]) m->groups[g]->fail(m->groups[g]->context, error);
 }
 
-weft_traffic mesh_traffic(const mesh *m)
+weft_traffic weft__mesh_traffic(const mesh *m)
 {
     weft_traffic sum = {0};
     for (int g = m->owns ? 0 : MESH_WORLD; g < MESH_GROUPS; g++) {

@@ -23,19 +23,19 @@ typedef struct mesh {
 } mesh;
 
 /* False if the sizes do not divide the number of processes. The world may be NULL: one process. */
-bool mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages);
+bool weft__mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages);
 /* Makes the communicators. Every process must call it. */
-weft_status mesh_open(mesh *m, weft_communicator *world, weft_error *error);
-void mesh_close(mesh *m);
+weft_status weft__mesh_open(mesh *m, weft_communicator *world, weft_error *error);
+void weft__mesh_close(mesh *m);
 /* This process in a group. */
-weft_ranks mesh_ranks(const mesh *m, mesh_group group);
+weft_ranks weft__mesh_ranks(const mesh *m, mesh_group group);
 /* The rank in a group of a process of the world. */
-int32_t mesh_place(const mesh *m, mesh_group group, int32_t rank);
+int32_t weft__mesh_place(const mesh *m, mesh_group group, int32_t rank);
 /* Whether the model is divided. */
-bool mesh_divides(const mesh *m);
+bool weft__mesh_divides(const mesh *m);
 /* Signals the processes of all groups that this one cannot go on. */
-void mesh_fail(mesh *m, const weft_error *error);
+void weft__mesh_fail(mesh *m, const weft_error *error);
 /* What all communicators have done. */
-weft_traffic mesh_traffic(const mesh *m);
+weft_traffic weft__mesh_traffic(const mesh *m);
 
 #endif

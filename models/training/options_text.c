@@ -18,7 +18,8 @@ static size_t split(char *text, const char **words, size_t capacity)
     return n;
 }
 
-const char *options_current(const char *model, const char *text, char current[WEFT_OPTIONS_TEXT])
+const char *weft__options_current(const char *model, const char *text,
+                                  char current[WEFT_OPTIONS_TEXT])
 {
     char copy[WEFT_OPTIONS_TEXT];
     const char *words[WEFT_OPTIONS_TEXT / 4]; /* a word has at least "k=v " */
@@ -40,8 +41,8 @@ static bool same_word(const char *a, const char *b, size_t key)
     size_t a_length = strcspn(a, " "), b_length = strcspn(b, " ");
     double x, y;
     if (a_length == b_length && !strncmp(a, b, a_length)) return true;
-    return text_read_double(a + key, &x) == a + a_length &&
-           text_read_double(b + key, &y) == b + b_length && x == y;
+    return weft__text_read_double(a + key, &x) == a + a_length &&
+           weft__text_read_double(b + key, &y) == b + b_length && x == y;
 }
 
 /* The word after `word`; NULL at the end. */
@@ -64,7 +65,7 @@ static const char *first(const char *text)
     return text && *text ? text : NULL;
 }
 
-bool options_differ(const char *a, const char *b, const char **was, const char **is)
+bool weft__options_differ(const char *a, const char *b, const char **was, const char **is)
 {
     for (*was = first(a); *was; *was = next_word(*was)) {
         size_t key = strcspn(*was, "= ") + 1;

@@ -58,7 +58,7 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
-void pieces_clean(const char *path, const char *list)
+void weft__pieces_clean(const char *path, const char *list)
 {
     const path_parts p = split_path(path);
     char folder[4096], other[4096 + 256];
@@ -76,12 +76,12 @@ void weft_checkpoint_remove(const char *path)
 {
     if (!path) return;
     unlink(path);
-    pieces_clean(path, "");
+    weft__pieces_clean(path, "");
 }
 
 /* ---- Saving ---- */
 
-bool pieces_is_sum(const char *name)
+bool weft__pieces_is_sum(const char *name)
 {
     const size_t length = strlen(WEFT_SUM_STATES);
     return !strncmp(name, WEFT_SUM_STATES, length) && (name[length] == '.' || name[length] == '@');
@@ -92,7 +92,7 @@ static bool is_piece(void *context, const char *name)
     size_t length;
     weft_piece piece;
     (void)context;
-    return weft_is_training_state(name) && !pieces_is_sum(name) &&
+    return weft_is_training_state(name) && !weft__pieces_is_sum(name) &&
            weft_piece_parse(name, &length, &piece);
 }
 
@@ -114,7 +114,7 @@ static bool is_common(void *context, const char *name)
 {
     const weft_trainer *t = context;
     if (!weft_is_training_state(name)) return true;
-    if (pieces_is_sum(name)) return false;
+    if (weft__pieces_is_sum(name)) return false;
     return !t->communicator || (!is_piece(NULL, name) && !has_pieces(t->params, name));
 }
 
@@ -134,7 +134,7 @@ static bool is_saved(void *context, const char *name)
     weft_piece piece;
     if (!is_piece(NULL, name) || !weft_piece_parse(name, &length, &piece)) return false;
     const char *param = param_of(name);
-    return whole_saves(context, param, length - (size_t)(param - name));
+    return weft__whole_saves(context, param, length - (size_t)(param - name));
 }
 
 /* Writes this rank's file. */
@@ -145,7 +145,7 @@ static weft_status save_own(weft_trainer *t, const char *path)
     char file[4096], name[512];
     shard_name(t, path, t->communicator->rank, name, sizeof name);
     if (snprintf(file, sizeof file, "%.*s%s", p.folder, path, name) >= (int)sizeof file)
-        return trainer_fail(t, WEFT_TOO_LARGE, path, "the path is too long");
+        return weft__trainer_fail(t, WEFT_TOO_LARGE, path, "the path is too long");
     return weft_params_save(t->params, file, &pieces, &t->error);
 }
 
@@ -154,7 +154,7 @@ static char *list_shards(weft_trainer *t, const char *path)
 {
     char name[512];
     char *list = malloc((size_t)t->communicator->size * sizeof name), *at = list;
-    if (!list) trainer_no_memory(t);
+    if (!list) weft__trainer_no_memory(t);
     for (int r = 0; list && r < t->communicator->size; r++) {
         shard_name(t, path, r, name, sizeof name);
         at += sprintf(at, "%s%s", r ? "\n" : "", name);
@@ -173,7 +173,7 @@ static weft_status add_common(weft_trainer *t, weft_params *whole)
         if (weft_params_add(whole, name, from.dtype, from.shape, &to, &t->error) == WEFT_OK)
             memcpy(to.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
-    if (weft_params_copy_meta(whole, t->params) != WEFT_OK) trainer_no_memory(t);
+    if (weft_params_copy_meta(whole, t->params) != WEFT_OK) weft__trainer_no_memory(t);
     return t->error.status;
 }
 
@@ -181,36 +181,36 @@ static weft_status add_common(weft_trainer *t, weft_params *whole)
 static weft_status save_common(weft_trainer *t, const char *path)
 {
     const weft_params_filter common = {is_common, t};
-    const bool first = checkpoint_is_first(t);
+    const bool first = weft__checkpoint_is_first(t);
     if (!t->whole && first && t->error.status == WEFT_OK)
         return weft_params_save(t->params, path, &common, &t->error);
     if (!t->whole) return t->error.status;
     weft_params *whole = weft_params_new();
-    if (!whole) trainer_no_memory(t);
-    if (whole_gather(t, t->params, whole, false) == WEFT_OK && first &&
+    if (!whole) weft__trainer_no_memory(t);
+    if (weft__whole_gather(t, t->params, whole, false) == WEFT_OK && first &&
         add_common(t, whole) == WEFT_OK)
         weft_params_save(whole, path, NULL, &t->error);
     weft_params_free(whole);
     return t->error.status;
 }
 
-weft_status pieces_save(weft_trainer *t, const char *path)
+weft_status weft__pieces_save(weft_trainer *t, const char *path)
 {
     char *list = NULL;
     if (t->communicator) {
         save_own(t, path);
-        if (checkpoint_agree(t) != WEFT_OK) return t->error.status;
+        if (weft__checkpoint_agree(t) != WEFT_OK) return t->error.status;
         list = list_shards(t, path);
     }
     /* A single process that resumed the training of several no longer has their files. */
     if (list || (!t->communicator && weft_params_meta(t->params, "shards")))
         if (weft_params_set_meta(t->params, "shards", list ? list : "") != WEFT_OK)
-            trainer_no_memory(t);
+            weft__trainer_no_memory(t);
     /* The next save begins when all have agreed, so its files are not in the folder yet. */
-    if (save_common(t, path) == WEFT_OK && checkpoint_is_first(t))
-        pieces_clean(path, list ? list : "");
+    if (save_common(t, path) == WEFT_OK && weft__checkpoint_is_first(t))
+        weft__pieces_clean(path, list ? list : "");
     free(list);
-    return checkpoint_agree(t);
+    return weft__checkpoint_agree(t);
 }
 
 /* ---- Loading ---- */
@@ -262,7 +262,7 @@ static void take_all(const weft_params *from, own_state *own, size_t n)
         const char *name = weft_params_name(from, i);
         weft_tensor tensor;
         own_state s;
-        if (!weft_is_training_state(name) || pieces_is_sum(name)) continue;
+        if (!weft_is_training_state(name) || weft__pieces_is_sum(name)) continue;
         weft_params_get(from, name, &tensor);
         if (read_state(name, &tensor, &s)) take(&s, own, n);
     }
@@ -280,7 +280,7 @@ static bool is_wanted(void *context, const char *name)
     const wanted_states *w = context;
     size_t length;
     weft_piece piece;
-    if (!weft_is_training_state(name) || pieces_is_sum(name)) return false;
+    if (!weft_is_training_state(name) || weft__pieces_is_sum(name)) return false;
     read_name(name, &length, &piece);
     for (size_t i = 0; i < w->n; i++)
         if (w->own[i].length == length && !strncmp(w->own[i].name, name, length) &&
@@ -292,7 +292,7 @@ static bool is_wanted(void *context, const char *name)
 static bool is_state(void *context, const char *name)
 {
     (void)context;
-    return weft_is_training_state(name) && !pieces_is_sum(name);
+    return weft_is_training_state(name) && !weft__pieces_is_sum(name);
 }
 
 static bool same_meta(const weft_params *a, const weft_params *b, const char *key)
@@ -307,11 +307,11 @@ static weft_status take_file(weft_trainer *t, const char *file, own_state *own, 
     const weft_params_filter states = {is_wanted, &wanted};
     weft_params *from = weft_params_new();
     weft_status status =
-        from ? weft_params_load_some(from, file, &states, &t->error) : trainer_no_memory(t);
+        from ? weft_params_load_some(from, file, &states, &t->error) : weft__trainer_no_memory(t);
     if (status == WEFT_OK &&
         (!same_meta(from, t->params, "step") || !same_meta(from, t->params, "run")))
-        status =
-            trainer_fail(t, WEFT_BAD_FILE, file, "is of another step or run than the checkpoint");
+        status = weft__trainer_fail(t, WEFT_BAD_FILE, file,
+                                    "is of another step or run than the checkpoint");
     if (status == WEFT_OK) take_all(from, own, n);
     weft_params_free(from);
     return status;
@@ -319,9 +319,10 @@ static weft_status take_file(weft_trainer *t, const char *file, own_state *own, 
 
 static weft_status no_path(weft_trainer *t)
 {
-    return trainer_fail(t, WEFT_BAD_ARGUMENT, "checkpoint",
-                        "the states of the optimiser are in the file, or in files of the same "
-                        "folder: weft_trainer_options.checkpoint must be its path");
+    return weft__trainer_fail(
+        t, WEFT_BAD_ARGUMENT, "checkpoint",
+        "the states of the optimiser are in the file, or in files of the same "
+        "folder: weft_trainer_options.checkpoint must be its path");
 }
 
 /* Reads the checkpoint and the files that it names, one at a time. */
@@ -335,14 +336,14 @@ static weft_status take_files(weft_trainer *t, const char *list, own_state *own,
         const size_t length = strcspn(list, "\n");
         if (snprintf(file, sizeof file, "%.*s%.*s", split_path(path).folder, path, (int)length,
                      list) >= (int)sizeof file)
-            return trainer_fail(t, WEFT_TOO_LARGE, path, "the path is too long");
+            return weft__trainer_fail(t, WEFT_TOO_LARGE, path, "the path is too long");
         status = take_file(t, file, own, n);
         list += length;
     }
     return status;
 }
 
-bool pieces_is_average(const char *name)
+bool weft__pieces_is_average(const char *name)
 {
     return !strncmp(name, WEFT_AVERAGE_STATES ".", strlen(WEFT_AVERAGE_STATES "."));
 }
@@ -353,8 +354,9 @@ static weft_status check_covered(weft_trainer *t, const own_state *own, size_t n
     const char *path = t->o.checkpoint ? t->o.checkpoint : weft_params_source(t->params);
     for (size_t i = 0; i < n; i++) {
         const int64_t elements = own[i].piece.end - own[i].piece.first;
-        if (own[i].covered == elements || (pieces_is_average(own[i].name) && !averages)) continue;
-        if (!own[i].covered && !pieces_follow(t, own[i].name)) continue;
+        if (own[i].covered == elements || (weft__pieces_is_average(own[i].name) && !averages))
+            continue;
+        if (!own[i].covered && !weft__pieces_follow(t, own[i].name)) continue;
         return weft_error_set(&t->error, WEFT_BAD_FILE, path ? path : "checkpoint",
                               "has %" PRId64 " of the %" PRId64 " elements of %s", own[i].covered,
                               elements, own[i].name);
@@ -368,7 +370,7 @@ static bool is_sharded(const weft_trainer *t)
     return list && *list;
 }
 
-bool pieces_follow(const weft_trainer *t, const char *name)
+bool weft__pieces_follow(const weft_trainer *t, const char *name)
 {
     size_t length;
     weft_piece piece;
@@ -376,14 +378,14 @@ bool pieces_follow(const weft_trainer *t, const char *name)
     return !t->states || weft_piece_parse(name, &length, &piece);
 }
 
-weft_status pieces_load(weft_trainer *t, bool *averages)
+weft_status weft__pieces_load(weft_trainer *t, bool *averages)
 {
     const char *list = weft_params_meta(t->params, "shards");
     const bool sharded = is_sharded(t);
     if (!t->state.step || (!sharded && !t->communicator)) return WEFT_OK;
     size_t n = 0, count = weft_params_count(t->params);
     own_state *own = calloc(count + 1, sizeof *own);
-    if (!own) return trainer_no_memory(t);
+    if (!own) return weft__trainer_no_memory(t);
     for (size_t i = 0; i < count; i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor tensor;
@@ -399,7 +401,8 @@ weft_status pieces_load(weft_trainer *t, bool *averages)
         status = take_files(t, list ? list : "", own, n);
     else if (!whole && n)
         status = no_path(t);
-    for (size_t i = 0; i < n; i++) *averages |= own[i].covered && pieces_is_average(own[i].name);
+    for (size_t i = 0; i < n; i++)
+        *averages |= own[i].covered && weft__pieces_is_average(own[i].name);
     if (status == WEFT_OK) status = check_covered(t, own, n, *averages);
     free(own);
     return status;

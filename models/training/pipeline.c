@@ -22,20 +22,22 @@ typedef struct pipeline {
 /* The index of this process's k-th batch, which is the next one. */
 static size_t walk_to(pipeline *p, uint32_t k)
 {
-    const uint32_t number = ranks_batch(p->t, ranks_share(p->t), ranks_own(p->t), k);
+    const uint32_t number =
+        weft__ranks_batch(p->t, weft__ranks_share(p->t), weft__ranks_own(p->t), k);
     size_t index = 0;
-    for (; p->batch <= number; p->batch++) index = trainer_next_batch(p->t, &p->state);
+    for (; p->batch <= number; p->batch++) index = weft__trainer_next_batch(p->t, &p->state);
     return index;
 }
 
 static void walk_to_end(pipeline *p)
 {
-    for (; p->batch < p->t->o.accumulate; p->batch++) trainer_next_batch(p->t, &p->state);
+    for (; p->batch < p->t->o.accumulate; p->batch++) weft__trainer_next_batch(p->t, &p->state);
 }
 
 static double *numbers_of(const pipeline *p, uint32_t k)
 {
-    const uint32_t number = ranks_batch(p->t, ranks_share(p->t), ranks_own(p->t), k);
+    const uint32_t number =
+        weft__ranks_batch(p->t, weft__ranks_share(p->t), weft__ranks_own(p->t), k);
     return &p->numbers[BATCH_NUMBERS * (size_t)number];
 }
 
@@ -43,7 +45,8 @@ static train_step *step_of(const pipeline *p, uint32_t k, size_t index)
 {
     weft_trainer *t = p->t;
     const step_kind kind = k + 1 == t->sums.n ? STEP_UPDATE : STEP_SUM;
-    return step_in_lane(t, kind, shape_at(&t->batches, index), 0, (int)(k % (uint32_t)p->lanes));
+    return weft__step_in_lane(t, kind, shape_at(&t->batches, index), 0,
+                              (int)(k % (uint32_t)p->lanes));
 }
 
 /* Learns the weights of this process's batches, and plans what they need. */
@@ -56,7 +59,7 @@ static weft_status weigh_batches(pipeline *p)
         const size_t index = walk_to(p, k);
         const train_step *s = step_of(p, k, index);
         size_t weight = 0;
-        status = s ? step_fill(t, s, &t->batches, index, &weight) : t->error.status;
+        status = s ? weft__step_fill(t, s, &t->batches, index, &weight) : t->error.status;
         numbers_of(p, k)[BATCH_WEIGHT] = (double)weight;
     }
     walk_to_end(p);
@@ -74,14 +77,15 @@ static weft_status run_forward(pipeline *p, uint32_t k, train_step **running)
     size_t weight = 0;
     running[k % (uint32_t)p->lanes] = s;
     if (!s) return t->error.status;
-    weft_status status = step_feed(t, s, &t->batches, index, &weight);
+    weft_status status = weft__step_feed(t, s, &t->batches, index, &weight);
     if (status == WEFT_OK)
-        status = step_feed_scalar(t, s, s->old_share, t->sums.actions[k].adds ? 1 : 0);
-    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->weight, (double)weight);
+        status = weft__step_feed_scalar(t, s, s->old_share, t->sums.actions[k].adds ? 1 : 0);
+    if (status == WEFT_OK) status = weft__step_feed_scalar(t, s, s->weight, (double)weight);
     if (status == WEFT_OK && s->kind == STEP_UPDATE)
-        status = trainer_feed_update(t, s, p->share, p->numbers, p->report);
+        status = weft__trainer_feed_update(t, s, p->share, p->numbers, p->report);
     p->report->flops += weft_plan_get_stats(s->plan.plan).flops;
-    return status == WEFT_OK ? step_run_forward(t, s, trainer_batch_number(t, k)) : status;
+    return status == WEFT_OK ? weft__step_run_forward(t, s, weft__trainer_batch_number(t, k))
+                             : status;
 }
 
 static weft_status run_backward(pipeline *p, uint32_t k, train_step *const *running)
@@ -90,11 +94,11 @@ static weft_status run_backward(pipeline *p, uint32_t k, train_step *const *runn
     const sum_action *a = &t->sums.actions[k];
     train_step *s = running[k % (uint32_t)p->lanes];
     weft_status status =
-        a->store >= 0 ? trainer_move_sums(t, STEP_STORE, a->store, p->lanes) : WEFT_OK;
-    if (status == WEFT_OK) status = step_run(t, s, trainer_batch_number(t, k));
+        a->store >= 0 ? weft__trainer_move_sums(t, STEP_STORE, a->store, p->lanes) : WEFT_OK;
+    if (status == WEFT_OK) status = weft__step_run(t, s, weft__trainer_batch_number(t, k));
     for (int pop = 1; status == WEFT_OK && s->kind == STEP_SUM && pop <= a->pops; pop++)
-        status = trainer_move_sums(t, STEP_ADD, a->slots - pop, p->lanes);
-    if (status == WEFT_OK) numbers_of(p, k)[BATCH_LOSS] = step_fetch_scalar(s, s->built.loss);
+        status = weft__trainer_move_sums(t, STEP_ADD, a->slots - pop, p->lanes);
+    if (status == WEFT_OK) numbers_of(p, k)[BATCH_LOSS] = weft__step_fetch_scalar(s, s->built.loss);
     return status;
 }
 
@@ -103,7 +107,7 @@ static weft_status run_batches(pipeline *p, train_step **last)
     weft_trainer *t = p->t;
     const uint32_t n = t->sums.n, ahead = (uint32_t)p->lanes - 1;
     train_step **running = calloc((size_t)p->lanes, sizeof *running);
-    if (!running) return trainer_no_memory(t);
+    if (!running) return weft__trainer_no_memory(t);
     weft_status status = WEFT_OK;
     for (uint32_t k = 0; status == WEFT_OK && k < n + ahead; k++) {
         if (k < n) status = run_forward(p, k, running);
@@ -115,21 +119,21 @@ static weft_status run_batches(pipeline *p, train_step **last)
     return status;
 }
 
-weft_status pipeline_update(weft_trainer *t, weft_trainer_state *state, rank_report *r,
-                            double *numbers, weft_step_report *report, train_step **last)
+weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_state *state, rank_report *r,
+                                  double *numbers, weft_step_report *report, train_step **last)
 {
-    const weft_ranks stage = mesh_ranks(&t->mesh, MESH_STAGES);
+    const weft_ranks stage = weft__mesh_ranks(&t->mesh, MESH_STAGES);
     pipeline p = {.t = t, .numbers = numbers, .report = report, .state = *state};
     const uint32_t ahead = (uint32_t)(stage.size - 1 - stage.rank);
     p.lanes = 1 + (int)(ahead < t->sums.n ? ahead : t->sums.n - 1);
-    if (!trainer_stopped(t)) weigh_batches(&p);
-    weft_status status = ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
+    if (!weft__trainer_stopped(t)) weigh_batches(&p);
+    weft_status status = weft__ranks_agree(t, r, numbers, weft__ranks_share(t), BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     p.share = r->share;
     status = run_batches(&p, last);
     *state = p.state;
     /* The others wait for this process in the middle of their passes, unless all of them have found
      * that the norm or the loss of the update is not finite. */
-    if (status != WEFT_OK && status != WEFT_NOT_FINITE) mesh_fail(&t->mesh, &t->error);
+    if (status != WEFT_OK && status != WEFT_NOT_FINITE) weft__mesh_fail(&t->mesh, &t->error);
     return status;
 }

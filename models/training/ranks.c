@@ -11,32 +11,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ranks_own(const weft_trainer *t)
+int weft__ranks_own(const weft_trainer *t)
 {
-    return mesh_place(&t->mesh, MESH_DATA, t->mesh.rank);
+    return weft__mesh_place(&t->mesh, MESH_DATA, t->mesh.rank);
 }
 
-int ranks_size(const weft_trainer *t)
+int weft__ranks_size(const weft_trainer *t)
 {
     return t->mesh.shares;
 }
 
-rank_share ranks_share(const weft_trainer *t)
+rank_share weft__ranks_share(const weft_trainer *t)
 {
     return (rank_share){t->o.accumulate, t->communicator && t->o.zero >= 2};
 }
 
-uint32_t ranks_count(const weft_trainer *t, rank_share share, int rank)
+uint32_t weft__ranks_count(const weft_trainer *t, rank_share share, int rank)
 {
-    const uint32_t size = (uint32_t)ranks_size(t);
+    const uint32_t size = (uint32_t)weft__ranks_size(t);
     const weft_sum_node own = weft_rank_batches(share.total, rank, (int)size);
     return share.in_turn ? share.total / size : own.end - own.first;
 }
 
-uint32_t ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k)
+uint32_t weft__ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k)
 {
-    return share.in_turn ? k * (uint32_t)ranks_size(t) + (uint32_t)rank
-                         : weft_rank_batches(share.total, rank, ranks_size(t)).first + k;
+    return share.in_turn ? k * (uint32_t)weft__ranks_size(t) + (uint32_t)rank
+                         : weft_rank_batches(share.total, rank, weft__ranks_size(t)).first + k;
 }
 
 /* Makes the error of a rank this one's. */
@@ -72,9 +72,9 @@ static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
     return WEFT_OK;
 }
 
-weft_status ranks_no_memory(weft_trainer *t)
+weft_status weft__ranks_no_memory(weft_trainer *t)
 {
-    trainer_no_memory(t);
+    weft__trainer_no_memory(t);
     if (t->communicator) t->communicator->fail(t->communicator->context, &t->error);
     return t->error.status;
 }
@@ -84,25 +84,25 @@ static void move_numbers(const weft_trainer *t, rank_share share, int rank, doub
                          size_t n, char *message, bool out)
 {
     const size_t bytes = n * sizeof *numbers;
-    for (uint32_t k = 0; k < ranks_count(t, share, rank); k++) {
-        double *own = numbers + n * ranks_batch(t, share, rank, k);
+    for (uint32_t k = 0; k < weft__ranks_count(t, share, rank); k++) {
+        double *own = numbers + n * weft__ranks_batch(t, share, rank, k);
         char *there = message + sizeof(rank_report) + k * bytes;
         memcpy(out ? (char *)own : there, out ? there : (char *)own, bytes);
     }
 }
 
-weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
-                        size_t n)
+weft_status weft__ranks_agree(weft_trainer *t, rank_report *report, double *numbers,
+                              rank_share share, size_t n)
 {
     report->error = t->error;
     if (!t->communicator) return t->error.status;
     const int size = t->communicator->size;
-    const size_t shares = (size_t)ranks_size(t), most = (share.total + shares - 1) / shares;
+    const size_t shares = (size_t)weft__ranks_size(t), most = (share.total + shares - 1) / shares;
     const size_t bytes = sizeof *report + n * most * sizeof *numbers;
     char *sent = calloc((size_t)size + 1, bytes), *all = sent ? sent + bytes : NULL;
-    if (!sent) return ranks_no_memory(t);
+    if (!sent) return weft__ranks_no_memory(t);
     memcpy(sent, report, sizeof *report);
-    if (n) move_numbers(t, share, ranks_own(t), numbers, n, sent, false);
+    if (n) move_numbers(t, share, weft__ranks_own(t), numbers, n, sent, false);
     weft_status status = weft_gather_all(t->communicator, sent, bytes, all, &t->error);
     if (status != WEFT_OK && report->error.status != WEFT_OK)
         t->error = report->error; /* which is why the others do not answer */
@@ -191,7 +191,7 @@ static uint64_t hash_state(const weft_trainer *t)
     return hash;
 }
 
-weft_status ranks_compare(weft_trainer *t)
+weft_status weft__ranks_compare(weft_trainer *t)
 {
     if (!t->communicator) return WEFT_OK;
     const weft_communicator *c = t->communicator;
@@ -199,8 +199,8 @@ weft_status ranks_compare(weft_trainer *t)
     const uint64_t batches[] = {data->source, data->target, data->batches, t->batches.batches};
     const char *isa = weft_isa_name(weft_isa_best());
     uint64_t own[SAMES], *all = malloc((size_t)c->size * sizeof own);
-    if (!all) return ranks_no_memory(t);
-    own[SAME_BUILD] = build_id();
+    if (!all) return weft__ranks_no_memory(t);
+    own[SAME_BUILD] = weft__build_id();
     own[SAME_ISA] = hash_bytes(HASH_START, isa, strlen(isa));
     own[SAME_MODEL] = hash_bytes(HASH_START, t->o.builder.name, strlen(t->o.builder.name) + 1);
     own[SAME_MODEL] = hash_bytes(own[SAME_MODEL], t->options, strlen(t->options));

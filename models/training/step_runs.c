@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where,
-                         const char *message)
+weft_status weft__trainer_fail(weft_trainer *t, weft_status status, const char *where,
+                               const char *message)
 {
     return weft_error_set(&t->error, status, where, "%s", message);
 }
 
-weft_status trainer_no_memory(weft_trainer *t)
+weft_status weft__trainer_no_memory(weft_trainer *t)
 {
-    return trainer_fail(t, WEFT_NO_MEMORY, "trainer", "out of memory");
+    return weft__trainer_fail(t, WEFT_NO_MEMORY, "trainer", "out of memory");
 }
 
 /* ---- Plans ---- */
@@ -37,7 +37,7 @@ bool weft_trainer_gradient(const weft_trainer *trainer, const char *name, weft_t
     return true;
 }
 
-weft_status step_plan(weft_trainer *t, train_step *s)
+weft_status weft__step_plan(weft_trainer *t, train_step *s)
 {
     const bool computes = s->kind == STEP_UPDATE || s->kind == STEP_SUM;
     const weft_plan_options o = {.memory_budget = t->o.memory_budget,
@@ -47,7 +47,7 @@ weft_status step_plan(weft_trainer *t, train_step *s)
     const size_t n_params = weft_graph_params(g, NULL, 0);
     weft_value *params = calloc(2 * n_params + 5, sizeof *params), *targets = params + n_params;
     size_t n = 0;
-    if (!params) return trainer_no_memory(t);
+    if (!params) return weft__trainer_no_memory(t);
     targets[n++] = s->target;
     if (computes && weft_is_value(s->built.loss)) targets[n++] = s->built.loss;
     if (s->kind == STEP_UPDATE) targets[n++] = s->norm;
@@ -63,7 +63,7 @@ weft_status step_plan(weft_trainer *t, train_step *s)
     return s->plan.plan ? WEFT_OK : t->error.status;
 }
 
-void step_free(train_step *s)
+void weft__step_free(train_step *s)
 {
     if (!s) return;
     weft_plan_free(s->plan.plan);
@@ -91,28 +91,28 @@ static train_step *borrow_step(weft_trainer *t, const train_step *from)
 {
     train_step *s = malloc(sizeof *s);
     if (!s) {
-        trainer_no_memory(t);
+        weft__trainer_no_memory(t);
         return NULL;
     }
     *s = *from;
     s->plan.session = NULL;
     s->plan.borrowed = true;
-    plans_add(&t->plans, &s->plan);
+    weft__plans_add(&t->plans, &s->plan);
     return s;
 }
 
-bool trainer_may_begin(void *context, const char *name)
+bool weft__trainer_may_begin(void *context, const char *name)
 {
     const weft_trainer *t = context;
     if (!weft_is_training_state(name)) return !t->resumed && !weft_params_source(t->params);
-    if (pieces_is_average(name) && !t->averages) return true;
-    return !t->state.step || pieces_is_sum(name) || pieces_follow(t, name);
+    if (weft__pieces_is_average(name) && !t->averages) return true;
+    return !t->state.step || weft__pieces_is_sum(name) || weft__pieces_follow(t, name);
 }
 
 /* Adds to the store what the step's graph declares. */
 static weft_status begin_states(weft_trainer *t, const train_step *s)
 {
-    const weft_params_filter anew = {trainer_may_begin, t};
+    const weft_params_filter anew = {weft__trainer_may_begin, t};
     return weft_params_init_some(s->plan.store, s->plan.graph,
                                  s->plan.store == t->params ? &anew : NULL, t->o.seed, &t->error);
 }
@@ -121,7 +121,7 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
 {
     train_step *s = calloc(1, sizeof *s);
     if (!s) {
-        trainer_no_memory(t);
+        weft__trainer_no_memory(t);
         return NULL;
     }
     s->kind = kind;
@@ -129,24 +129,24 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     s->slot = slot;
     /* Evaluations read averaged parameters, if there are any. */
     s->plan.store = kind == STEP_EVALUATE && t->averaged ? t->averaged : t->params;
-    weft_status status = step_build(t, s);
-    if (status == WEFT_OK) status = step_plan(t, s);
+    weft_status status = weft__step_build(t, s);
+    if (status == WEFT_OK) status = weft__step_plan(t, s);
     if (status == WEFT_OK) status = begin_states(t, s);
     if (status != WEFT_OK) {
-        step_free(s);
+        weft__step_free(s);
         return NULL;
     }
     weft_stage_free(s->stage);
     weft_gathered_free(s->gathered);
     s->stage = NULL;
     s->gathered = NULL;
-    plans_add(&t->plans, &s->plan);
+    weft__plans_add(&t->plans, &s->plan);
     t->planned = true;
     return s;
 }
 
-train_step *step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
-                         int lane)
+train_step *weft__step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
+                               int lane)
 {
     train_step *s = find_step(t, kind, shape, slot, lane);
     if (!s) {
@@ -154,25 +154,26 @@ train_step *step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape
         s = other ? borrow_step(t, other) : new_step(t, kind, shape, slot);
         if (s) s->plan.lane = lane;
     }
-    return s && plans_open(&t->plans, &s->plan, &t->error) == WEFT_OK ? s : NULL;
+    return s && weft__plans_open(&t->plans, &s->plan, &t->error) == WEFT_OK ? s : NULL;
 }
 
-train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
+train_step *weft__step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
 {
-    return step_in_lane(t, kind, shape, slot, 0);
+    return weft__step_in_lane(t, kind, shape, slot, 0);
 }
 
 /* ---- Feeding and running ---- */
 
-weft_status step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x)
+weft_status weft__step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x)
 {
     float narrow = (float)x;
     if (!weft_is_value(input)) return WEFT_OK;
-    return s->dtype == WEFT_F64 ? plan_feed(&s->plan, input, &x, sizeof x, &t->error)
-                                : plan_feed(&s->plan, input, &narrow, sizeof narrow, &t->error);
+    return s->dtype == WEFT_F64
+               ? weft__plan_feed(&s->plan, input, &x, sizeof x, &t->error)
+               : weft__plan_feed(&s->plan, input, &narrow, sizeof narrow, &t->error);
 }
 
-double step_fetch_scalar(const train_step *s, weft_value value)
+double weft__step_fetch_scalar(const train_step *s, weft_value value)
 {
     float narrow = 0;
     double x = 0;
@@ -189,11 +190,11 @@ static weft_status reserve_input(weft_trainer *t, size_t i, size_t bytes)
     free(t->inputs[i]);
     t->inputs[i] = weft_alloc(bytes);
     t->input_capacity[i] = t->inputs[i] ? bytes : 0;
-    return t->inputs[i] ? WEFT_OK : trainer_no_memory(t);
+    return t->inputs[i] ? WEFT_OK : weft__trainer_no_memory(t);
 }
 
-weft_status step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
-                      size_t index, size_t *weight)
+weft_status weft__step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
+                            size_t index, size_t *weight)
 {
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
@@ -201,31 +202,31 @@ weft_status step_fill(weft_trainer *t, const train_step *s, const weft_batch_sou
     if (status == WEFT_OK)
         status = source->fill(source->context, index, t->inputs, weight, &t->error);
     return status == WEFT_OK ? status
-                             : trainer_fail(t, status, "trainer", "a batch cannot be filled");
+                             : weft__trainer_fail(t, status, "trainer", "a batch cannot be filled");
 }
 
-weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
-                      size_t *weight)
+weft_status weft__step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source,
+                            size_t index, size_t *weight)
 {
-    weft_status status = step_fill(t, s, source, index, weight);
+    weft_status status = weft__step_fill(t, s, source, index, weight);
     for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
         if (weft_is_value(s->built.inputs[i]))
-            status =
-                plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i], &t->error);
+            status = weft__plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i],
+                                     &t->error);
     return status;
 }
 
-weft_status step_run_forward(weft_trainer *t, train_step *s, uint64_t number)
+weft_status weft__step_run_forward(weft_trainer *t, train_step *s, uint64_t number)
 {
     weft_session_set_step(s->plan.session, number);
-    return weft_is_value(s->pause) ? plan_run_before(&s->plan, s->pause, &t->error) : WEFT_OK;
+    return weft_is_value(s->pause) ? weft__plan_run_before(&s->plan, s->pause, &t->error) : WEFT_OK;
 }
 
-weft_status step_run(weft_trainer *t, train_step *s, uint64_t number)
+weft_status weft__step_run(weft_trainer *t, train_step *s, uint64_t number)
 {
     weft_error e = {.status = WEFT_OK}, first;
     weft_session_set_step(s->plan.session, number);
-    if (plan_run(&s->plan, &e) == WEFT_OK) return WEFT_OK;
+    if (weft__plan_run(&s->plan, &e) == WEFT_OK) return WEFT_OK;
     if (e.status != WEFT_NOT_FINITE ||
         weft_session_find_nonfinite(s->plan.session, &first) != WEFT_NOT_FINITE)
         return weft_error_copy(&t->error, &e);

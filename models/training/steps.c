@@ -21,7 +21,7 @@ static weft_value state_for(const weft_trainer *t, weft_graph *g, const char *pr
     weft_shape shape = weft_shape_of(g, param);
     int64_t first, end;
     snprintf(name, sizeof name, "%s.%s", prefix, of);
-    if (piece && weft_shards_piece(t->shards, of, ranks_own(t), &first, &end)) {
+    if (piece && weft_shards_piece(t->shards, of, weft__ranks_own(t), &first, &end)) {
         weft_shards_state(t->shards, prefix, of, name, sizeof name);
         shape = WEFT_SHAPE(end - first);
     }
@@ -90,9 +90,9 @@ static void add_update(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_optimizer optimizer = t->o.optimizer;
-    const weft_model_split split = {mesh_ranks(&t->mesh, MESH_MODEL), l->counted};
+    const weft_model_split split = {weft__mesh_ranks(&t->mesh, MESH_MODEL), l->counted};
     optimizer.shards = t->shards;
-    if (mesh_divides(&t->mesh)) optimizer.model = &split;
+    if (weft__mesh_divides(&t->mesh)) optimizer.model = &split;
     s->lr = weft_input(g, "lr", s->dtype, WEFT_SCALAR);
     l->group[0] = weft_apply_gradients(g, l->owned, l->grads, l->n, s->built.loss, s->lr,
                                        &optimizer, &s->norm, l->updated);
@@ -184,8 +184,8 @@ static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces
         .ready = gradient_ready, .context = l, .again = s->gathered ? read_again : NULL};
     weft_value *whole = calloc(l->n, sizeof *whole);
     if (!whole) no_memory_in(g);
-    l->reducer =
-        weft_reducer_new(g, t->shards, sums_pieces(t) ? (uint32_t)ranks_size(t) : t->o.accumulate);
+    l->reducer = weft_reducer_new(g, t->shards,
+                                  sums_pieces(t) ? (uint32_t)weft__ranks_size(t) : t->o.accumulate);
     if (whole && l->reducer) {
         differentiate(s, l, weight, whole, &ready);
         weft_reducer_finish(l->reducer, l->params, l->n, l->grads);
@@ -200,7 +200,7 @@ static void add_sum(weft_trainer *t, train_step *s, lists *l)
     weft_value one = l->one;
     add_gradients(t, s, l, sums_pieces(t));
     /* Of several processes all must see that one is not finite: the norm of the update shows it. */
-    if (!sums_pieces(t) && !mesh_divides(&t->mesh)) {
+    if (!sums_pieces(t) && !weft__mesh_divides(&t->mesh)) {
         weft_value watched[2] = {weft_global_norm(g, l->grads, l->n_trained), s->built.loss};
         weft_name(g, watched[0], "gradient_norm");
         one = weft_require_finite(g, l->one, watched, 2);
@@ -223,7 +223,7 @@ static void add_moves(const weft_trainer *t, train_step *s, lists *l)
     s->target = weft_group(g, l->group, l->n);
 }
 
-/* Names views of the gradients, so that they become targets (step_plan). One value may be the
+/* Names views of the gradients, so that they become targets (weft__step_plan). One value may be the
  * gradient of two parameters, so it cannot have the name itself. */
 static void name_gradients(const train_step *s, const lists *l)
 {
@@ -253,7 +253,7 @@ static void add_last(weft_trainer *t, train_step *s, lists *l)
     }
     if (t->o.retain_gradients) name_gradients(s, l);
     const weft_value tied =
-        s->stage ? divided_sum_tied(t, s, l->params, l->n, l->grads) : WEFT_NO_VALUE;
+        s->stage ? weft__divided_sum_tied(t, s, l->params, l->n, l->grads) : WEFT_NO_VALUE;
     add_update(t, s, l);
     if (weft_is_value(tied)) s->target = weft_group(g, (weft_value[]){s->target, tied}, 2);
 }
@@ -314,8 +314,8 @@ static bool list_params(weft_trainer *t, train_step *s, lists *l)
     list_trained(t, s, l, all);
     for (size_t i = 0; i < l->n_tracked; i++) l->params[l->n++] = l->tracked[i].state;
     for (size_t i = 0; i < l->n; i++) {
-        l->tied[i] = divided_is_tied(t, s, weft_name_of(g, l->params[i]));
-        l->counted[i] = divided_counts(t, s, l->params[i]);
+        l->tied[i] = weft__divided_is_tied(t, s, weft_name_of(g, l->params[i]));
+        l->counted[i] = weft__divided_counts(t, s, l->params[i]);
         if (s->gathered)
             l->owned[i] = weft_gathered_piece(s->gathered, weft_name_of(g, l->params[i]));
     }
@@ -332,7 +332,7 @@ static void add_training(weft_trainer *t, train_step *s)
     weft_graph *g = s->plan.graph;
     lists l = {.t = t, .s = s};
     const weft_role role = weft_set_role(g, (weft_role){WEFT_UPDATE, 0});
-    if (list_params(t, s, &l) && divided_shard(t, g, l.params, l.tied, l.n) == WEFT_OK) {
+    if (list_params(t, s, &l) && weft__divided_shard(t, g, l.params, l.tied, l.n) == WEFT_OK) {
         l.one = weft_scalar(g, s->dtype, 1);
         if (s->kind == STEP_SUM) s->old_share = weft_input(g, "old_share", s->dtype, WEFT_SCALAR);
         if ((s->kind == STEP_SUM || s->kind == STEP_UPDATE) && t->o.accumulate > 1)
@@ -393,15 +393,15 @@ static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_
     return weft_graph_status(g);
 }
 
-weft_graph *step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
-                             weft_ranks tensor, weft_built *built)
+weft_graph *weft__step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
+                                   weft_ranks tensor, weft_built *built)
 {
     const weft_builder *builder = &t->o.builder;
     const weft_build_options options = {.shape = shape, .training = training, .tensor = tensor};
     weft_graph *g = weft_graph_new();
     *built = (weft_built){.n_inputs = 0};
     if (!g) {
-        trainer_no_memory(t);
+        weft__trainer_no_memory(t);
         return NULL;
     }
     weft_graph_freeze(g, is_frozen, t);
@@ -412,10 +412,10 @@ weft_graph *step_build_model(weft_trainer *t, weft_batch_shape shape, bool train
     return NULL;
 }
 
-weft_status step_build(weft_trainer *t, train_step *s)
+weft_status weft__step_build(weft_trainer *t, train_step *s)
 {
-    weft_graph *g = step_build_model(t, s->shape, s->kind != STEP_EVALUATE,
-                                     mesh_ranks(&t->mesh, MESH_TENSOR), &s->built);
+    weft_graph *g = weft__step_build_model(t, s->shape, s->kind != STEP_EVALUATE,
+                                           weft__mesh_ranks(&t->mesh, MESH_TENSOR), &s->built);
     s->plan.graph = g;
     if (!g) return t->error.status;
     if (check_built(t, g, &s->built) == WEFT_OK) {
@@ -423,7 +423,8 @@ weft_status step_build(weft_trainer *t, train_step *s)
         for (size_t i = 0; i < s->built.n_inputs; i++)
             s->input_bytes[i] = weft_tensor_bytes(weft_dtype_of(g, s->built.inputs[i]),
                                                   weft_shape_of(g, s->built.inputs[i]));
-        if (divided_cut(t, s) != WEFT_OK || divided_gather(t, s) != WEFT_OK) return t->error.status;
+        if (weft__divided_cut(t, s) != WEFT_OK || weft__divided_gather(t, s) != WEFT_OK)
+            return t->error.status;
         if (s->kind != STEP_EVALUATE)
             add_training(t, s);
         else

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-bool sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own)
+bool weft__sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own)
 {
     weft_sum_node stack[WEFT_SUM_NODES];
     int n = 0;
@@ -28,7 +28,7 @@ bool sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own)
     return true;
 }
 
-void sums_free(sum_schedule *s)
+void weft__sums_free(sum_schedule *s)
 {
     free(s->actions);
 }

@@ -40,8 +40,8 @@ static void begin_averages(weft_trainer *t)
 static weft_status plan_first(weft_trainer *t)
 {
     weft_batch_shape shape = shape_at(&t->batches, 0);
-    if (t->sums.n > 1 && !step_for(t, STEP_SUM, shape, 0)) return t->error.status;
-    return step_for(t, STEP_UPDATE, shape, 0) ? WEFT_OK : t->error.status;
+    if (t->sums.n > 1 && !weft__step_for(t, STEP_SUM, shape, 0)) return t->error.status;
+    return weft__step_for(t, STEP_UPDATE, shape, 0) ? WEFT_OK : t->error.status;
 }
 
 /* Copies the optimiser's groups and texts, since every later graph reads them. */
@@ -51,7 +51,7 @@ static weft_status copy_optimizer(weft_trainer *t)
     size_t n = o->groups ? o->n_groups : 0, bytes = o->no_decay ? strlen(o->no_decay) + 1 : 0;
     for (size_t i = 0; i < n; i++) bytes += o->groups[i].names ? strlen(o->groups[i].names) + 1 : 0;
     t->groups = malloc(n * sizeof *t->groups + bytes + 1);
-    if (!t->groups) return trainer_no_memory(t);
+    if (!t->groups) return weft__trainer_no_memory(t);
     char *text = (char *)(t->groups + n);
     if (o->no_decay) {
         size_t length = strlen(o->no_decay) + 1;
@@ -78,12 +78,12 @@ static weft_status check_share(weft_trainer *t)
     if (!t->o.zero) t->o.zero = 1;
     if (!t->o.tensor) t->o.tensor = 1;
     if (!t->o.stages) t->o.stages = 1;
-    if (!mesh_init(&t->mesh, c, t->o.tensor, t->o.stages))
+    if (!weft__mesh_init(&t->mesh, c, t->o.tensor, t->o.stages))
         return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
                               "%d processes cannot divide a model into %d stages of %d parts",
                               c ? c->size : 1, t->o.stages, t->o.tensor);
-    const uint32_t n = t->o.accumulate, size = (uint32_t)ranks_size(t);
-    if (t->o.zero >= 2 && mesh_divides(&t->mesh))
+    const uint32_t n = t->o.accumulate, size = (uint32_t)weft__ranks_size(t);
+    if (t->o.zero >= 2 && weft__mesh_divides(&t->mesh))
         return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
                               "zero %d is for whole models, not for one in parts or stages",
                               t->o.zero);
@@ -110,30 +110,31 @@ static weft_status check_options(weft_trainer *t)
     if (!o->accumulate) o->accumulate = 1;
     if (copy_optimizer(t) != WEFT_OK) return t->error.status;
     if (!(o->schedule.peak > 0))
-        return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
-                            "schedule.peak, the learning rate, is required");
+        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
+                                  "schedule.peak, the learning rate, is required");
     if (o->schedule.kind == WEFT_SCHEDULE_EXPONENTIAL && !(o->schedule.floor > 0))
-        return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
-                            "schedule.floor must be above 0 for an exponential decay");
+        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
+                                  "schedule.floor must be above 0 for an exponential decay");
     if (!(o->ema >= 0 && o->ema < 1))
-        return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
-                            "the decay of the average must be at least 0 and below 1");
+        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
+                                  "the decay of the average must be at least 0 and below 1");
     if (c && c->size > 1) t->communicator = o->communicator;
     if (check_share(t) != WEFT_OK) return t->error.status;
-    const rank_share share = ranks_share(t);
-    const uint32_t count = ranks_count(t, share, ranks_own(t));
-    const weft_sum_node own = weft_rank_batches(share.total, ranks_own(t), ranks_size(t));
+    const rank_share share = weft__ranks_share(t);
+    const uint32_t count = weft__ranks_count(t, share, weft__ranks_own(t));
+    const weft_sum_node own =
+        weft_rank_batches(share.total, weft__ranks_own(t), weft__ranks_size(t));
     /* If batches are dealt in turn, each round is summed among the processes first, so a process
      * sums rounds. */
-    if (!(share.in_turn ? sums_schedule(&t->sums, count, (weft_sum_node){0, count})
-                        : sums_schedule(&t->sums, share.total, own)))
-        return trainer_no_memory(t);
+    if (!(share.in_turn ? weft__sums_schedule(&t->sums, count, (weft_sum_node){0, count})
+                        : weft__sums_schedule(&t->sums, share.total, own)))
+        return weft__trainer_no_memory(t);
     t->numbers = calloc(o->accumulate, BATCH_NUMBERS * sizeof *t->numbers);
-    if (!t->numbers) return trainer_no_memory(t);
-    return checkpoint_describe(t);
+    if (!t->numbers) return weft__trainer_no_memory(t);
+    return weft__checkpoint_describe(t);
 }
 
-weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *error)
+weft_trainer *weft__trainer_unbound(const weft_trainer_options *options, weft_error *error)
 {
     weft_error local;
     if (!error) error = &local;
@@ -164,23 +165,23 @@ weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *e
 static weft_status bind_store(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
-    checkpoint_resume(t);
-    if (t->error.status == WEFT_OK) quantized_refuse(t->params, "the checkpoint", &t->error);
+    weft__checkpoint_resume(t);
+    if (t->error.status == WEFT_OK) weft__quantized_refuse(t->params, "the checkpoint", &t->error);
     o->source_name = o->target_name = NULL;
-    if (checkpoint_agree(t) != WEFT_OK || ranks_compare(t) != WEFT_OK ||
-        mesh_open(&t->mesh, t->communicator, &t->error) != WEFT_OK)
+    if (weft__checkpoint_agree(t) != WEFT_OK || weft__ranks_compare(t) != WEFT_OK ||
+        weft__mesh_open(&t->mesh, t->communicator, &t->error) != WEFT_OK)
         return t->error.status;
-    if (o->ema > 0 && !(t->averaged = weft_params_new())) trainer_no_memory(t);
+    if (o->ema > 0 && !(t->averaged = weft_params_new())) weft__trainer_no_memory(t);
     start_epoch(&t->batches, 0);
-    if (t->error.status == WEFT_OK) divided_begin(t, shape_at(&t->batches, 0));
+    if (t->error.status == WEFT_OK) weft__divided_begin(t, shape_at(&t->batches, 0));
     start_epoch(&t->batches, t->state.epoch);
     t->averages = has_averages(t->params);
     bool averages = t->averages;
-    if (whole_split_store(t) == WEFT_OK && plan_first(t) == WEFT_OK &&
-        pieces_load(t, &averages) == WEFT_OK && t->state.step && !averages)
+    if (weft__whole_split_store(t) == WEFT_OK && plan_first(t) == WEFT_OK &&
+        weft__pieces_load(t, &averages) == WEFT_OK && t->state.step && !averages)
         begin_averages(t);
     o->checkpoint = NULL;
-    return checkpoint_agree(t);
+    return weft__checkpoint_agree(t);
 }
 
 /* Options may be wrong on this process only; the others wait for it. */
@@ -202,7 +203,7 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options,
                        "a trainer needs a model, batches and a parameter store");
         return NULL;
     }
-    weft_trainer *t = trainer_unbound(options, error);
+    weft_trainer *t = weft__trainer_unbound(options, error);
     if (!t) {
         tell_others(options->communicator);
         return NULL;
@@ -218,9 +219,9 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options,
 void weft_trainer_free(weft_trainer *trainer)
 {
     if (!trainer) return;
-    plans_free(&trainer->plans);
-    mesh_close(&trainer->mesh);
-    sums_free(&trainer->sums);
+    weft__plans_free(&trainer->plans);
+    weft__mesh_close(&trainer->mesh);
+    weft__sums_free(&trainer->sums);
     free(trainer->numbers);
     weft_shards_free(trainer->shards);
     weft_stage_free(trainer->stage);
@@ -228,7 +229,7 @@ void weft_trainer_free(weft_trainer *trainer)
     free(trainer->groups);
     weft_params_free(trainer->averaged);
     weft_params_free(trainer->whole_store);
-    whole_free(trainer->whole);
+    weft__whole_free(trainer->whole);
     free(trainer);
 }
 
@@ -243,7 +244,7 @@ weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer)
     return trainer ? trainer->state : (weft_trainer_state){0};
 }
 
-size_t trainer_next_batch(weft_trainer *t, weft_trainer_state *s)
+size_t weft__trainer_next_batch(weft_trainer *t, weft_trainer_state *s)
 {
     if (s->batch >= t->batches.batches) {
         s->batch = 0;
@@ -257,28 +258,29 @@ static weft_status feed_rates(weft_trainer *t, train_step *s, double share,
 {
     double steps = (double)t->state.step;
     report->lr = weft_schedule_rate(&t->o.schedule, t->state.step, share);
-    weft_status status = step_feed_scalar(t, s, s->lr, report->lr);
+    weft_status status = weft__step_feed_scalar(t, s, s->lr, report->lr);
     if (status == WEFT_OK)
-        status = step_feed_scalar(t, s, s->ema_decay, fmin(t->o.ema, steps / (steps + 10)));
+        status = weft__step_feed_scalar(t, s, s->ema_decay, fmin(t->o.ema, steps / (steps + 10)));
     return status;
 }
 
-bool trainer_stopped(weft_trainer *t)
+bool weft__trainer_stopped(weft_trainer *t)
 {
     if (!t->o.stop || !t->o.stop(t->o.stop_context)) return false;
-    trainer_fail(t, WEFT_CANCELLED, "trainer", "stopped on request");
+    weft__trainer_fail(t, WEFT_CANCELLED, "trainer", "stopped on request");
     return true;
 }
 
-uint64_t trainer_batch_number(const weft_trainer *t, uint32_t k)
+uint64_t weft__trainer_batch_number(const weft_trainer *t, uint32_t k)
 {
-    return t->state.step * t->o.accumulate + ranks_batch(t, ranks_share(t), ranks_own(t), k);
+    return t->state.step * t->o.accumulate +
+           weft__ranks_batch(t, weft__ranks_share(t), weft__ranks_own(t), k);
 }
 
-weft_status trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane)
+weft_status weft__trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane)
 {
-    train_step *s = step_in_lane(t, kind, shape_at(&t->batches, 0), slot, lane);
-    return s ? step_run(t, s, 0) : t->error.status;
+    train_step *s = weft__step_in_lane(t, kind, shape_at(&t->batches, 0), slot, lane);
+    return s ? weft__step_run(t, s, 0) : t->error.status;
 }
 
 /* Feeds the process's k-th batch of an update. */
@@ -288,14 +290,15 @@ static weft_status feed_batch(weft_trainer *t, uint32_t k, size_t index, double 
     const sum_action *a = &t->sums.actions[k];
     const bool ends = k + 1 == t->sums.n;
     size_t weight = 0;
-    if ((t->o.accumulate > 1 && trainer_stopped(t)) ||
-        (a->store >= 0 && trainer_move_sums(t, STEP_STORE, a->store, 0) != WEFT_OK))
+    if ((t->o.accumulate > 1 && weft__trainer_stopped(t)) ||
+        (a->store >= 0 && weft__trainer_move_sums(t, STEP_STORE, a->store, 0) != WEFT_OK))
         return t->error.status;
-    train_step *s = step_for(t, ends ? STEP_UPDATE : STEP_SUM, shape_at(&t->batches, index), 0);
+    train_step *s =
+        weft__step_for(t, ends ? STEP_UPDATE : STEP_SUM, shape_at(&t->batches, index), 0);
     if (!s) return t->error.status;
-    weft_status status = step_feed(t, s, &t->batches, index, &weight);
-    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->old_share, a->adds ? 1 : 0);
-    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->weight, (double)weight);
+    weft_status status = weft__step_feed(t, s, &t->batches, index, &weight);
+    if (status == WEFT_OK) status = weft__step_feed_scalar(t, s, s->old_share, a->adds ? 1 : 0);
+    if (status == WEFT_OK) status = weft__step_feed_scalar(t, s, s->weight, (double)weight);
     numbers[BATCH_WEIGHT] = (double)weight;
     report->flops += weft_plan_get_stats(s->plan.plan).flops;
     if (ends) *last = s;
@@ -306,24 +309,26 @@ static weft_status feed_batch(weft_trainer *t, uint32_t k, size_t index, double 
 static weft_status sum_batch(weft_trainer *t, uint32_t k, uint32_t i, size_t index, double *numbers)
 {
     const sum_action *a = &t->sums.actions[k];
-    train_step *s = step_for(t, STEP_SUM, shape_at(&t->batches, index), 0);
-    weft_status status = s ? step_run(t, s, t->state.step * t->o.accumulate + i) : t->error.status;
+    train_step *s = weft__step_for(t, STEP_SUM, shape_at(&t->batches, index), 0);
+    weft_status status =
+        s ? weft__step_run(t, s, t->state.step * t->o.accumulate + i) : t->error.status;
     /* Moving sums runs another session in the arena, so the loss is read before it. */
-    if (status == WEFT_OK) numbers[BATCH_LOSS] = step_fetch_scalar(s, s->built.loss);
+    if (status == WEFT_OK) numbers[BATCH_LOSS] = weft__step_fetch_scalar(s, s->built.loss);
     for (int pop = 1; status == WEFT_OK && pop <= a->pops; pop++)
-        status = trainer_move_sums(t, STEP_ADD, a->slots - pop, 0);
+        status = weft__trainer_move_sums(t, STEP_ADD, a->slots - pop, 0);
     return status;
 }
 
-weft_status trainer_feed_update(weft_trainer *t, train_step *s, double share, const double *numbers,
-                                weft_step_report *report)
+weft_status weft__trainer_feed_update(weft_trainer *t, train_step *s, double share,
+                                      const double *numbers, weft_step_report *report)
 {
     double weight = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++)
         weight += numbers[BATCH_NUMBERS * i + BATCH_WEIGHT];
     report->tokens = (size_t)weight;
     weft_status status = feed_rates(t, s, share, report);
-    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->inverse, 1 / (weight ? weight : 1));
+    if (status == WEFT_OK)
+        status = weft__step_feed_scalar(t, s, s->inverse, 1 / (weight ? weight : 1));
     return status;
 }
 
@@ -331,8 +336,9 @@ weft_status trainer_feed_update(weft_trainer *t, train_step *s, double share, co
 static weft_status run_update(weft_trainer *t, train_step *s, double share, const double *numbers,
                               weft_step_report *report)
 {
-    const weft_status status = trainer_feed_update(t, s, share, numbers, report);
-    return status == WEFT_OK ? step_run(t, s, trainer_batch_number(t, t->sums.n - 1)) : status;
+    const weft_status status = weft__trainer_feed_update(t, s, share, numbers, report);
+    return status == WEFT_OK ? weft__step_run(t, s, weft__trainer_batch_number(t, t->sums.n - 1))
+                             : status;
 }
 
 /* Computes this process's batches of an update up to the last, which it feeds. All processes walk
@@ -340,15 +346,15 @@ static weft_status run_update(weft_trainer *t, train_step *s, double share, cons
 static bool compute_batches(weft_trainer *t, weft_trainer_state *state, double *numbers,
                             weft_step_report *report, train_step **last)
 {
-    const rank_share share = ranks_share(t);
+    const rank_share share = weft__ranks_share(t);
     uint32_t k = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
-        const size_t index = trainer_next_batch(t, state);
-        if (k == t->sums.n || ranks_batch(t, share, ranks_own(t), k) != i) continue;
+        const size_t index = weft__trainer_next_batch(t, state);
+        if (k == t->sums.n || weft__ranks_batch(t, share, weft__ranks_own(t), k) != i) continue;
         double *own = &numbers[BATCH_NUMBERS * (size_t)i];
         if (t->error.status == WEFT_OK) feed_batch(t, k, index, own, report, last);
         const bool sums = ++k < t->sums.n;
-        if (sums && share.in_turn && checkpoint_agree(t) != WEFT_OK) return false;
+        if (sums && share.in_turn && weft__checkpoint_agree(t) != WEFT_OK) return false;
         if (sums && t->error.status == WEFT_OK) sum_batch(t, k - 1, i, index, own);
     }
     return true;
@@ -358,26 +364,27 @@ static bool compute_batches(weft_trainer *t, weft_trainer_state *state, double *
 static weft_status update_whole(weft_trainer *t, weft_trainer_state *state, rank_report *r,
                                 double *numbers, weft_step_report *report, train_step **last)
 {
-    const uint32_t own_last = ranks_batch(t, ranks_share(t), ranks_own(t), t->sums.n - 1);
+    const uint32_t own_last =
+        weft__ranks_batch(t, weft__ranks_share(t), weft__ranks_own(t), t->sums.n - 1);
     /* In turn, the sums of a batch are added up among the processes at once, so all must be there.
      */
     if (!compute_batches(t, state, numbers, report, last)) return t->error.status;
-    weft_status status = ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
+    weft_status status = weft__ranks_agree(t, r, numbers, weft__ranks_share(t), BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     if (run_update(t, *last, r->share, numbers, report) == WEFT_OK)
         numbers[BATCH_NUMBERS * own_last + BATCH_LOSS] =
-            step_fetch_scalar(*last, (*last)->built.loss);
+            weft__step_fetch_scalar(*last, (*last)->built.loss);
     if (t->error.status == WEFT_PEER) return WEFT_PEER;
-    return ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
+    return weft__ranks_agree(t, r, numbers, weft__ranks_share(t), BATCH_NUMBERS);
 }
 
 /* The same for a divided model, which agrees on the weights first. */
 static weft_status update_divided(weft_trainer *t, weft_trainer_state *state, rank_report *r,
                                   double *numbers, weft_step_report *report, train_step **last)
 {
-    const weft_status status = pipeline_update(t, state, r, numbers, report, last);
+    const weft_status status = weft__pipeline_update(t, state, r, numbers, report, last);
     if (status != WEFT_OK && status != WEFT_NOT_FINITE) return status;
-    return ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
+    return weft__ranks_agree(t, r, numbers, weft__ranks_share(t), BATCH_NUMBERS);
 }
 
 /* One update. If one process fails, all fail. */
@@ -386,7 +393,7 @@ static weft_status make_update(weft_trainer *t, weft_trainer_state *state, doubl
 {
     rank_report r = {.share = share, .checks = state->step};
     train_step *last = NULL;
-    const weft_status status = mesh_divides(&t->mesh)
+    const weft_status status = weft__mesh_divides(&t->mesh)
                                    ? update_divided(t, state, &r, numbers, report, &last)
                                    : update_whole(t, state, &r, numbers, report, &last);
     if (status != WEFT_OK) return status;
@@ -396,7 +403,7 @@ static weft_status make_update(weft_trainer *t, weft_trainer_state *state, doubl
             t->o.accumulate > 1 ? batch[BATCH_LOSS] * batch[BATCH_WEIGHT] : batch[BATCH_LOSS];
     }
     if (t->o.accumulate > 1) report->loss /= report->tokens ? (double)report->tokens : 1;
-    report->norm = step_fetch_scalar(last, last->norm);
+    report->norm = weft__step_fetch_scalar(last, last->norm);
     t->updated = last;
     return WEFT_OK;
 }
@@ -427,9 +434,9 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     t->planned = false;
     t->updated = NULL;
     memset(t->numbers, 0, (size_t)t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
-    const weft_traffic before = mesh_traffic(&t->mesh);
+    const weft_traffic before = weft__mesh_traffic(&t->mesh);
     weft_status status = make_update(t, &s, share, t->numbers, &r);
-    const weft_traffic after = mesh_traffic(&t->mesh);
+    const weft_traffic after = weft__mesh_traffic(&t->mesh);
     count_traffic(&r.traffic, &before, &after);
     r.planned = t->planned;
     if (report) *report = r;

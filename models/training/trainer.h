@@ -73,14 +73,14 @@ struct weft_trainer {
 };
 
 /* Each sets the trainer's error and returns its status. */
-weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where,
-                         const char *message);
-weft_status trainer_no_memory(weft_trainer *t);
+weft_status weft__trainer_fail(weft_trainer *t, weft_status status, const char *where,
+                               const char *message);
+weft_status weft__trainer_no_memory(weft_trainer *t);
 
 /* ---- Trainers (trainer.c) ---- */
 
 /* Makes a trainer with checked options, without batches and store; NULL on failure. */
-weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *error);
+weft_trainer *weft__trainer_unbound(const weft_trainer_options *options, weft_error *error);
 
 /* ---- Steps (steps.c, step_runs.c) ---- */
 
@@ -96,8 +96,8 @@ static inline void start_epoch(const weft_batch_source *source, uint64_t epoch)
 
 /* Builds the graph of the whole model, in whole layers if `tensor` has one rank. NULL on failure.
  */
-weft_graph *step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
-                             weft_ranks tensor, weft_built *built);
+weft_graph *weft__step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
+                                   weft_ranks tensor, weft_built *built);
 /* The name of the value that is the gradient of a parameter, with options.retain_gradients. False
  * if it would be too long. */
 #define TRAINER_GRADIENT_BYTES 256
@@ -107,36 +107,36 @@ static inline bool trainer_gradient_name(const char *param, char name[TRAINER_GR
     return n > 0 && n < TRAINER_GRADIENT_BYTES;
 }
 /* Builds the graph of a step from its kind and shape. */
-weft_status step_build(weft_trainer *t, train_step *s);
+weft_status weft__step_build(weft_trainer *t, train_step *s);
 /* Plans a built step. */
-weft_status step_plan(weft_trainer *t, train_step *s);
+weft_status weft__step_plan(weft_trainer *t, train_step *s);
 /* The step of a kind, shape and slot (0 for steps without one), with an open session; NULL on
  * failure. The graphs of store and add need a shape only to declare parameters: they take that of
  * the first batch. */
-train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot);
+train_step *weft__step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot);
 /* Whether a state begins anew if the store lacks it: in a new training all do, except what the file
  * of a loaded store should have; in a resumed one averages if its checkpoint has none, sums, and
  * states that other files have. The context is the trainer. */
-bool trainer_may_begin(void *context, const char *name);
+bool weft__trainer_may_begin(void *context, const char *name);
 /* The same in another lane than 0. Lanes share graphs and plans, but no memory, so steps of
  * different lanes can be in progress at a time. */
-train_step *step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
-                         int lane);
-void step_free(train_step *s);
+train_step *weft__step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
+                               int lane);
+void weft__step_free(train_step *s);
 /* Fills t->inputs with batch `index` of a source, and sets *weight to its weight. */
-weft_status step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
-                      size_t index, size_t *weight);
+weft_status weft__step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
+                            size_t index, size_t *weight);
 /* The same, and feeds them. */
-weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
-                      size_t *weight);
+weft_status weft__step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source,
+                            size_t index, size_t *weight);
 /* Feeds a scalar; does nothing for WEFT_NO_VALUE. */
-weft_status step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x);
-double step_fetch_scalar(const train_step *s, weft_value value);
+weft_status weft__step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x);
+double weft__step_fetch_scalar(const train_step *s, weft_value value);
 /* Runs the step as update `number`. If a result is not finite, the error names the first such node.
  */
-weft_status step_run(weft_trainer *t, train_step *s, uint64_t number);
-/* Runs the forward pass of a stage; step_run goes on from there. */
-weft_status step_run_forward(weft_trainer *t, train_step *s, uint64_t number);
+weft_status weft__step_run(weft_trainer *t, train_step *s, uint64_t number);
+/* Runs the forward pass of a stage; weft__step_run goes on from there. */
+weft_status weft__step_run_forward(weft_trainer *t, train_step *s, uint64_t number);
 
 /* ---- Several processes (ranks.c) ---- */
 
@@ -155,66 +155,67 @@ typedef struct rank_share {
 } rank_share;
 
 /* The share of the batches of an update. */
-rank_share ranks_share(const weft_trainer *t);
+rank_share weft__ranks_share(const weft_trainer *t);
 /* How many batches a rank of those that share them has, and the number of its k-th. */
-uint32_t ranks_count(const weft_trainer *t, rank_share share, int rank);
-uint32_t ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k);
+uint32_t weft__ranks_count(const weft_trainer *t, rank_share share, int rank);
+uint32_t weft__ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k);
 /* This process among those that share batches; 0 of 1 if none does. */
-int ranks_own(const weft_trainer *t);
-int ranks_size(const weft_trainer *t);
+int weft__ranks_own(const weft_trainer *t);
+int weft__ranks_size(const weft_trainer *t);
 /* Exchanges reports with this rank's t->error, and `n` numbers of each batch, of which every rank
  * has those of its own on entry and all on return. In a divided model the process that has the loss
  * provides them. t->error becomes that of the lowest rank that has one, report->share that of rank
  * 0. */
-weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
-                        size_t n);
+weft_status weft__ranks_agree(weft_trainer *t, rank_report *report, double *numbers,
+                              rank_share share, size_t n);
 /* Fails for all processes, because this one has no memory for its part of an exchange. */
-weft_status ranks_no_memory(weft_trainer *t);
+weft_status weft__ranks_no_memory(weft_trainer *t);
 /* Fails unless all processes have the same model, data and options. */
-weft_status ranks_compare(weft_trainer *t);
+weft_status weft__ranks_compare(weft_trainer *t);
 
 /* ---- Divided models (divided.c) ---- */
 
 /* Whether this process has only a part of the model: parts of layers, a stage, or pieces. */
-bool divided_has_parts(const weft_trainer *t);
+bool weft__divided_has_parts(const weft_trainer *t);
 /* Bytes for the name of a state, longer than any that a graph takes. */
 enum { STATE_NAME = 1024 };
 /* Cuts the model into stages, by the shape of the first batch of all. */
-weft_status divided_begin(weft_trainer *t, weft_batch_shape shape);
+weft_status weft__divided_begin(weft_trainer *t, weft_batch_shape shape);
 /* On several processes the first graph decides how its parameters are cut; those that are tied are
  * cut alone. */
-weft_status divided_shard(weft_trainer *t, const weft_graph *g, const weft_value *params,
-                          const bool *tied, size_t n);
+weft_status weft__divided_shard(weft_trainer *t, const weft_graph *g, const weft_value *params,
+                                const bool *tied, size_t n);
 /* Replaces the whole model in the graph of a step, which is built, by this process's stage. */
-weft_status divided_cut(weft_trainer *t, train_step *s);
+weft_status weft__divided_cut(weft_trainer *t, train_step *s);
 /* With zero 3, replaces the parameters in the graph of a step, which is built, by this process's
  * pieces, gathered where they are read. */
-weft_status divided_gather(weft_trainer *t, train_step *s);
+weft_status weft__divided_gather(weft_trainer *t, train_step *s);
 /* Whether several stages read the parameter of that name. */
-bool divided_is_tied(const weft_trainer *t, const train_step *s, const char *param);
+bool weft__divided_is_tied(const weft_trainer *t, const train_step *s, const char *param);
 /* Whether this process counts the gradient of a parameter, which others may have too, in the norm.
  */
-bool divided_counts(const weft_trainer *t, const train_step *s, weft_value param);
+bool weft__divided_counts(const weft_trainer *t, const train_step *s, weft_value param);
 /* Replaces the gradients of parameters that several stages read, or this process's pieces of them,
  * by the sums over these stages. Returns a target that is complete when all are sent, or none. */
-weft_value divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params, size_t n,
-                            weft_value *grads);
+weft_value weft__divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params,
+                                  size_t n, weft_value *grads);
 
 /* ---- The whole of a divided model (whole.c) ----
- * Every process must call these functions, except for whole_saves and whole_free. */
+ * Every process must call these functions, except for weft__whole_saves and weft__whole_free. */
 
 /* Finds which process has which states of a divided model, and replaces the whole model in the
  * store by this process's share of it. Sets t->whole. If one process fails, all fail. */
-weft_status whole_split_store(weft_trainer *t);
-void whole_free(whole_model *w);
+weft_status weft__whole_split_store(weft_trainer *t);
+void weft__whole_free(whole_model *w);
 /* Whether this process saves its states of a parameter, rather than another one that has the same.
  */
-bool whole_saves(const weft_trainer *t, const char *param, size_t length);
+bool weft__whole_saves(const weft_trainer *t, const char *param, size_t length);
 /* Gathers the model of which each process has its states in `own`: all states of all stages, parts
  * joined, into the stores `to` of everyone, or only into that of the first process. */
-weft_status whole_gather(weft_trainer *t, const weft_params *own, weft_params *to, bool everyone);
+weft_status weft__whole_gather(weft_trainer *t, const weft_params *own, weft_params *to,
+                               bool everyone);
 /* The same of the averaged model, if there are averages. */
-weft_status whole_averaged(weft_trainer *t, weft_params *to, bool everyone);
+weft_status weft__whole_averaged(weft_trainer *t, weft_params *to, bool everyone);
 
 /* ---- Updates (trainer.c, pipeline.c) ---- */
 
@@ -224,64 +225,65 @@ enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
 enum { BATCH_ACCURACY = BATCH_NUMBERS, EVALUATED_NUMBERS };
 
 /* The index of the next batch; starts the next epoch after the last batch. */
-size_t trainer_next_batch(weft_trainer *t, weft_trainer_state *s);
+size_t weft__trainer_next_batch(weft_trainer *t, weft_trainer_state *s);
 /* The number of this process's k-th batch of an update among those of all updates. */
-uint64_t trainer_batch_number(const weft_trainer *t, uint32_t k);
+uint64_t weft__trainer_batch_number(const weft_trainer *t, uint32_t k);
 /* Whether the program's `stop` ends the call, which becomes the trainer's error. */
-bool trainer_stopped(weft_trainer *t);
+bool weft__trainer_stopped(weft_trainer *t);
 /* Runs a step that moves sums, in a lane. */
-weft_status trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane);
+weft_status weft__trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane);
 /* Feeds what the update depends on besides its batch; `numbers` are those of all its batches. */
-weft_status trainer_feed_update(weft_trainer *t, train_step *s, double share, const double *numbers,
-                                weft_step_report *report);
+weft_status weft__trainer_feed_update(weft_trainer *t, train_step *s, double share,
+                                      const double *numbers, weft_step_report *report);
 /* One update of a divided model. Sets *last to its last step. */
-weft_status pipeline_update(weft_trainer *t, weft_trainer_state *state, rank_report *r,
-                            double *numbers, weft_step_report *report, train_step **last);
+weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_state *state, rank_report *r,
+                                  double *numbers, weft_step_report *report, train_step **last);
 
 /* A hash of the compiled library (build_id.c). */
-uint64_t build_id(void);
+uint64_t weft__build_id(void);
 
 /* ---- Checkpoints (checkpoint.c) ---- */
 
 /* Writes the builder's options into t->options. */
-weft_status checkpoint_describe(weft_trainer *t);
+weft_status weft__checkpoint_describe(weft_trainer *t);
 /* Reads the training state from the store's metadata and checks that model, data and options are
  * the same. Without metadata the training starts at step 0. */
-weft_status checkpoint_resume(weft_trainer *t);
+weft_status weft__checkpoint_resume(weft_trainer *t);
 /* Copies the model's states, averaged if there are averages, into the states of `to`. Every process
  * must call it. */
-weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to);
+weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to);
 
 /* Whether this process writes the replicated state. */
-bool checkpoint_is_first(const weft_trainer *t);
+bool weft__checkpoint_is_first(const weft_trainer *t);
 /* Spreads the error of one process, in t->error, to all. */
-weft_status checkpoint_agree(weft_trainer *t);
+weft_status weft__checkpoint_agree(weft_trainer *t);
 
 /* ---- Checkpoints of several processes (pieces.c) ---- */
 
-weft_status pieces_save(weft_trainer *t, const char *path);
+weft_status weft__pieces_save(weft_trainer *t, const char *path);
 /* Fills the states of this process's pieces from the checkpoint, or the whole states of a single
  * process from the pieces of several. The store has the states already. Sets *averages if there
  * were some. */
-weft_status pieces_load(weft_trainer *t, bool *averages);
-/* Whether pieces_load reads a state of the training, so that the store may lack it. */
-bool pieces_follow(const weft_trainer *t, const char *name);
+weft_status weft__pieces_load(weft_trainer *t, bool *averages);
+/* Whether weft__pieces_load reads a state of the training, so that the store may lack it. */
+bool weft__pieces_follow(const weft_trainer *t, const char *name);
 /* Whether a state is a sum of gradients, which no checkpoint has. */
-bool pieces_is_sum(const char *name);
+bool weft__pieces_is_sum(const char *name);
 /* Whether a state is a moving average of a parameter. */
-bool pieces_is_average(const char *name);
+bool weft__pieces_is_average(const char *name);
 /* Removes the files of ranks in the folder of PATH that the lines of `list` do not name. */
-void pieces_clean(const char *path, const char *list);
+void weft__pieces_clean(const char *path, const char *list);
 
 /* ---- Texts of options (options_text.c) ---- */
 
 /* The options of a checkpoint as this version writes them: with today's names and every option, for
  * those that a listed model gained since. Returns `current`, or `text` if `model` is not listed or
  * does not have these options. */
-const char *options_current(const char *model, const char *text, char current[WEFT_OPTIONS_TEXT]);
+const char *weft__options_current(const char *model, const char *text,
+                                  char current[WEFT_OPTIONS_TEXT]);
 /* Whether two texts of "key=value key=value ..." have other keys or values; their order does not
  * count, and numbers are compared by value. Sets *was and *is to the first words that differ, or to
  * NULL where the text has no such key. Words end at a space or NUL. */
-bool options_differ(const char *a, const char *b, const char **was, const char **is);
+bool weft__options_differ(const char *a, const char *b, const char **was, const char **is);
 
 #endif

@@ -16,7 +16,7 @@ struct whole_model {
     weft_piece *held; /* [processes of the group][n]; no elements: a process does not have it */
 };
 
-void whole_free(whole_model *w)
+void weft__whole_free(whole_model *w)
 {
     if (!w) return;
     weft_graph_free(w->graph);
@@ -64,7 +64,7 @@ static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, we
     int64_t first, end;
     char piece[STATE_NAME];
     return weft_params_get(own, name, tensor) ||
-           (weft_shards_piece(t->shards, name, ranks_own(t), &first, &end) &&
+           (weft_shards_piece(t->shards, name, weft__ranks_own(t), &first, &end) &&
             weft_params_get(own, weft_piece_name(name, first, end, piece, sizeof piece), tensor));
 }
 
@@ -73,12 +73,13 @@ static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, we
 static weft_status build_whole(weft_trainer *t, whole_model *w, weft_batch_shape shape)
 {
     weft_built built;
-    w->graph = step_build_model(t, shape, true, (weft_ranks){0, 0, 1}, &built);
+    w->graph = weft__step_build_model(t, shape, true, (weft_ranks){0, 0, 1}, &built);
     if (!w->graph) return t->error.status;
     w->n = weft_graph_states(w->graph, NULL, 0);
     w->states = calloc(w->n + 1, sizeof *w->states);
-    w->held = calloc(w->n * ((size_t)mesh_ranks(&t->mesh, w->group).size + 1) + 1, sizeof *w->held);
-    if (!w->states || !w->held) return trainer_no_memory(t);
+    w->held =
+        calloc(w->n * ((size_t)weft__mesh_ranks(&t->mesh, w->group).size + 1) + 1, sizeof *w->held);
+    if (!w->states || !w->held) return weft__trainer_no_memory(t);
     weft_graph_states(w->graph, w->states, w->n);
     return WEFT_OK;
 }
@@ -92,7 +93,8 @@ static void list_own(const weft_trainer *t, const weft_graph *own, weft_piece *h
         held[i] = (weft_piece){0};
         if (weft_is_value(state)) held[i] = weft_piece_of(own, state);
         if (w->group == MESH_DATA)
-            weft_shards_piece(t->shards, name_of(w, i), ranks_own(t), &held[i].first, &held[i].end);
+            weft_shards_piece(t->shards, name_of(w, i), weft__ranks_own(t), &held[i].first,
+                              &held[i].end);
     }
 }
 
@@ -100,7 +102,7 @@ static void list_own(const weft_trainer *t, const weft_graph *own, weft_piece *h
  * divided, some must be. */
 static weft_status check_whole(weft_trainer *t, const whole_model *w)
 {
-    const int size = mesh_ranks(&t->mesh, w->group).size;
+    const int size = weft__mesh_ranks(&t->mesh, w->group).size;
     bool parts = false;
     for (size_t i = 0; i < w->n; i++) {
         const int64_t elements = weft_shape_numel(weft_shape_of(w->graph, w->states[i]));
@@ -129,41 +131,41 @@ static bool is_training(void *context, const char *name)
     return weft_is_training_state(name);
 }
 
-weft_status whole_split_store(weft_trainer *t)
+weft_status weft__whole_split_store(weft_trainer *t)
 {
-    if (!divided_has_parts(t)) return t->error.status;
+    if (!weft__divided_has_parts(t)) return t->error.status;
     const weft_params_filter training = {.selects = is_training};
     const weft_batch_shape shape = shape_at(&t->batches, 0);
-    const mesh_group group = mesh_divides(&t->mesh) ? MESH_MODEL : MESH_DATA;
+    const mesh_group group = weft__mesh_divides(&t->mesh) ? MESH_MODEL : MESH_DATA;
     weft_communicator *model = t->mesh.groups[group];
     train_step *own = calloc(1, sizeof *own);
     whole_model *w = t->whole = calloc(1, sizeof *w);
     if (!own || !w) {
-        trainer_no_memory(t);
+        weft__trainer_no_memory(t);
     } else if (t->error.status == WEFT_OK) {
         w->group = group;
         own->kind = STEP_UPDATE;
         own->shape = shape;
-        if (step_build(t, own) == WEFT_OK) build_whole(t, w, shape);
+        if (weft__step_build(t, own) == WEFT_OK) build_whole(t, w, shape);
     }
-    if (checkpoint_agree(t) == WEFT_OK) {
+    if (weft__checkpoint_agree(t) == WEFT_OK) {
         weft_piece *held = w->held + (size_t)model->size * w->n;
         list_own(t, own->plan.graph, held);
         if (weft_gather_all(model, held, w->n * sizeof *held, w->held, &t->error) == WEFT_OK &&
             check_whole(t, w) == WEFT_OK)
             weft_params_keep_parts(t->params, own->plan.graph, &training, &t->error);
     }
-    step_free(own);
+    weft__step_free(own);
     return t->error.status;
 }
 
-bool whole_saves(const weft_trainer *t, const char *param, size_t length)
+bool weft__whole_saves(const weft_trainer *t, const char *param, size_t length)
 {
     const whole_model *w = t->whole;
     for (size_t i = 0; w && i < w->n; i++) {
         const char *name = name_of(w, i);
         if (!strncmp(name, param, length) && !name[length])
-            return is_source(w, mesh_place(&t->mesh, w->group, t->mesh.rank), i);
+            return is_source(w, weft__mesh_place(&t->mesh, w->group, t->mesh.rank), i);
     }
     return true;
 }
@@ -219,7 +221,7 @@ static weft_status make_room(gathering *g)
     g->send = malloc(most + 1);
     g->receive = g->to ? malloc(most + 1) : NULL;
     g->sent = calloc(2 * size, sizeof *g->sent);
-    if (!g->send || !g->sent || (g->to && !g->receive)) return trainer_no_memory(g->t);
+    if (!g->send || !g->sent || (g->to && !g->receive)) return weft__trainer_no_memory(g->t);
     g->received = g->sent + size;
     return add_wholes(g);
 }
@@ -277,19 +279,20 @@ static weft_status gather_group(gathering *g)
     return status;
 }
 
-weft_status whole_gather(weft_trainer *t, const weft_params *own, weft_params *to, bool everyone)
+weft_status weft__whole_gather(weft_trainer *t, const weft_params *own, weft_params *to,
+                               bool everyone)
 {
     size_t bytes;
     gathering g = {.t = t,
                    .w = t->whole,
                    .own = own,
-                   .to = everyone || checkpoint_is_first(t) ? to : NULL,
+                   .to = everyone || weft__checkpoint_is_first(t) ? to : NULL,
                    .model = t->mesh.groups[t->whole->group],
                    .everyone = everyone};
     /* The processes of one share have the whole model, unless they have pieces of it. */
-    const bool takes_part = everyone || g.w->group == MESH_DATA || ranks_own(t) == 0;
+    const bool takes_part = everyone || g.w->group == MESH_DATA || weft__ranks_own(t) == 0;
     if (t->error.status == WEFT_OK && takes_part) make_room(&g);
-    if (checkpoint_agree(t) == WEFT_OK && takes_part)
+    if (weft__checkpoint_agree(t) == WEFT_OK && takes_part)
         for (; g.first < g.w->n && t->error.status == WEFT_OK; g.first = g.end) {
             g.end = group_end(g.w, g.first, &bytes);
             gather_group(&g);
@@ -309,20 +312,20 @@ static void add_own(weft_trainer *t, weft_params *own, size_t i)
     weft_tensor state;
     if (!find_own(t, t->params, i, &state)) return;
     if (!weft_params_get(t->params, name, NULL) &&
-        weft_shards_piece(t->shards, name, ranks_own(t), &first, &end))
+        weft_shards_piece(t->shards, name, weft__ranks_own(t), &first, &end))
         name = weft_piece_name(name, first, end, piece, sizeof piece);
     weft_params_add(own, name, state.dtype, state.shape, NULL, &t->error);
 }
 
-weft_status whole_averaged(weft_trainer *t, weft_params *to, bool everyone)
+weft_status weft__whole_averaged(weft_trainer *t, weft_params *to, bool everyone)
 {
     const whole_model *w = t->whole;
-    if (!(t->o.ema > 0)) return whole_gather(t, t->params, to, everyone);
+    if (!(t->o.ema > 0)) return weft__whole_gather(t, t->params, to, everyone);
     weft_params *own = weft_params_new();
-    if (!own) trainer_no_memory(t);
+    if (!own) weft__trainer_no_memory(t);
     for (size_t i = 0; own && t->error.status == WEFT_OK && i < w->n; i++) add_own(t, own, i);
-    if (checkpoint_agree(t) == WEFT_OK) checkpoint_copy_model(t, own);
-    whole_gather(t, own, to, everyone);
+    if (weft__checkpoint_agree(t) == WEFT_OK) weft__checkpoint_copy_model(t, own);
+    weft__whole_gather(t, own, to, everyone);
     weft_params_free(own);
     return t->error.status;
 }

@@ -1,8 +1,8 @@
 /* Inputs, losses and convolutions of the models of images. */
 #include "image.h"
 
-bool image_begin(weft_graph *g, const char *function, const void *config,
-                 const weft_build_options *build, weft_model_io *io)
+bool weft__image_begin(weft_graph *g, const char *function, const void *config,
+                       const weft_build_options *build, weft_model_io *io)
 {
     if (io) *io = (weft_model_io){.source = WEFT_NO_VALUE};
     if (!config || !build || !io)
@@ -11,8 +11,8 @@ bool image_begin(weft_graph *g, const char *function, const void *config,
     return weft_graph_status(g) == WEFT_OK;
 }
 
-weft_value image_input(weft_graph *g, const weft_image_config *c, const weft_build_options *build,
-                       weft_model_io *io)
+weft_value weft__image_input(weft_graph *g, const weft_image_config *c,
+                             const weft_build_options *build, weft_model_io *io)
 {
     const weft_shape shape =
         WEFT_SHAPE(build->shape.rows, c->channels, c->image_size, c->image_size);
@@ -20,8 +20,8 @@ weft_value image_input(weft_graph *g, const weft_image_config *c, const weft_bui
     return io->input;
 }
 
-weft_status image_losses(weft_graph *g, const weft_image_config *c, weft_value logits,
-                         weft_model_io *io)
+weft_status weft__image_losses(weft_graph *g, const weft_image_config *c, weft_value logits,
+                               weft_model_io *io)
 {
     const weft_cross_entropy_options smooth = {.label_smoothing = c->label_smoothing};
     io->vocab = c->classes;
@@ -34,13 +34,13 @@ weft_status image_losses(weft_graph *g, const weft_image_config *c, weft_value l
     return weft_graph_status(g);
 }
 
-void image_traits(const weft_image_config *c, weft_model_traits *traits)
+void weft__image_traits(const weft_image_config *c, weft_model_traits *traits)
 {
     *traits =
         (weft_model_traits){.dtype = c->dtype, .classes = c->classes, .max_positions = INT64_MAX};
 }
 
-weft_value image_conv_norm(weft_graph *g, weft_value x, const image_conv *c, bool training)
+weft_value weft__image_conv_norm(weft_graph *g, weft_value x, const image_conv *c, bool training)
 {
     const int64_t pad = (c->kernel - 1) / 2;
     const weft_conv_layer_options conv = {.channels = c->channels,

@@ -26,17 +26,17 @@
     }
 
 /* Fails the graph and returns false if the configuration or the values to fill are NULL. */
-bool image_begin(weft_graph *g, const char *function, const void *config,
-                 const weft_build_options *build, weft_model_io *io);
+bool weft__image_begin(weft_graph *g, const char *function, const void *config,
+                       const weft_build_options *build, weft_model_io *io);
 /* Declares the images, [rows, channels, image_size, image_size], and sets io->input to them. */
-weft_value image_input(weft_graph *g, const weft_image_config *c, const weft_build_options *build,
-                       weft_model_io *io);
+weft_value weft__image_input(weft_graph *g, const weft_image_config *c,
+                             const weft_build_options *build, weft_model_io *io);
 /* Declares the labels and sets output, losses and vocab of io from the logits [rows, classes].
  * Returns the graph's status. */
-weft_status image_losses(weft_graph *g, const weft_image_config *c, weft_value logits,
-                         weft_model_io *io);
+weft_status weft__image_losses(weft_graph *g, const weft_image_config *c, weft_value logits,
+                               weft_model_io *io);
 /* The traits of a model of images. */
-void image_traits(const weft_image_config *c, weft_model_traits *traits);
+void weft__image_traits(const weft_image_config *c, weft_model_traits *traits);
 
 /* What follows a convolution and its batch norm. */
 typedef enum image_activation { IMAGE_LINEAR, IMAGE_RELU, IMAGE_RELU6 } image_activation;
@@ -47,6 +47,6 @@ typedef struct image_conv {
     image_activation activation;
 } image_conv;
 /* A square convolution without bias, padded by half its kernel, batch norm, activation. */
-weft_value image_conv_norm(weft_graph *g, weft_value x, const image_conv *c, bool training);
+weft_value weft__image_conv_norm(weft_graph *g, weft_value x, const image_conv *c, bool training);
 
 #endif

@@ -40,10 +40,10 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
                                 const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !build || !io) return text_no_config(graph, "weft_language_model");
+    if (!config || !build || !io) return weft__text_no_config(graph, "weft_language_model");
     const weft_language_config *c = config;
     const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
-    weft_text_config text = text_config(&c->text, build);
+    weft_text_config text = weft__text_config(&c->text, build);
     weft_block_options block = text.block;
     *io = (weft_model_io){.target_in = weft_input(g, "target_in", WEFT_I32, shape),
                           .target_out = weft_input(g, "target_out", WEFT_I32, shape),
@@ -51,25 +51,25 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
     if (build->expose_weights) block.attention.expose_weights = true;
     weft_value embeddings =
         weft_layer_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
-    weft_value x = finish_embedding(g, c, io->target_in,
-                                    text_embed(g, &text, embeddings, io->target_in, "positions"),
-                                    &io->token_types);
-    if (!block.attention.causal) block.attention.mask = text_padding(g, &text, io->target_in);
+    weft_value x = finish_embedding(
+        g, c, io->target_in, weft__text_embed(g, &text, embeddings, io->target_in, "positions"),
+        &io->token_types);
+    if (!block.attention.causal) block.attention.mask = weft__text_padding(g, &text, io->target_in);
     x = weft_layer_stack(g, "layer", c->layers, weft_dropout(g, x, text.dropout), WEFT_NO_VALUE,
                          WEFT_NO_VALUE, &block);
     io->hidden = x;
     if (c->pooler) io->pooled = weft_name(g, pool(g, &text, x), "pooled");
     if (c->transform_head) x = transform(g, &text, x);
-    text_losses(g, &text, text_logits(g, &text, "output", x, embeddings, c->vocab), io);
+    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab), io);
     return weft_graph_status(g);
 }
 
 weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
                                   weft_decode_io *io)
 {
-    if (!config || !io) return text_no_config(graph, "weft_language_prepare");
+    if (!config || !io) return weft__text_no_config(graph, "weft_language_prepare");
     const weft_text_config *text = &config->text;
-    text_prepare(
+    weft__text_prepare(
         graph, text,
         weft_layer_embedding_table(graph, "embedding", text->dtype, config->vocab, text->d_model),
         io);
@@ -80,20 +80,20 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
                                weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return text_no_config(graph, "weft_language_step");
+    if (!config || !io) return weft__text_no_config(graph, "weft_language_step");
     const weft_language_config *c = config;
-    weft_text_config text = text_config(&c->text, NULL);
+    weft_text_config text = weft__text_config(&c->text, NULL);
     weft_block_options block = text.block;
     if (!block.attention.causal)
         weft_graph_fail_in(g, "weft_language_step", WEFT_BAD_ARGUMENT,
                            "the attention is not causal: a bidirectional model has no steps");
-    text_step_inputs(g, io);
-    weft_cache cache = text_cache(io);
+    weft__text_step_inputs(g, io);
+    weft_cache cache = weft__text_cache(io);
     block.cache = &cache;
     weft_value embeddings =
         weft_layer_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
-    weft_value x =
-        text_embed_at(g, &text, embeddings, io->token, "positions", io->position, io->key_len);
+    weft_value x = weft__text_embed_at(g, &text, embeddings, io->token, "positions", io->position,
+                                       io->key_len);
     weft_value types = WEFT_NO_VALUE;
     x = finish_embedding(g, c, io->token, x, &types);
     x = weft_layer_stack(g, "layer", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
@@ -101,7 +101,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     x = weft_slice(g, x, 1, io->count - 1, io->count, 1);
     if (c->transform_head) x = transform(g, &text, x);
     io->logits =
-        text_step_logits(g, &text, io, "output", weft_squeeze(g, x, 1), embeddings, c->vocab);
+        weft__text_step_logits(g, &text, io, "output", weft_squeeze(g, x, 1), embeddings, c->vocab);
     return weft_graph_status(g);
 }
 
@@ -205,7 +205,7 @@ static weft_language_config configure_llama(const double *v)
 static void traits_gpt(const double *v, weft_model_traits *t)
 {
     const weft_language_config c = configure_gpt(v);
-    text_traits(&c.text, c.vocab, t);
+    weft__text_traits(&c.text, c.vocab, t);
 }
 
 static void traits_bert(const double *v, weft_model_traits *t)
@@ -224,7 +224,7 @@ LISTED_DECODE(prepare, weft_language_config, configure_gpt, weft_language_prepar
 
 #define SMALL "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 length=5 layers=1 max_positions=8"
 
-const weft_model model_bert = {
+const weft_model weft__model_bert = {
     .name = "bert",
     .doc = "encoder with a head that predicts masked tokens: post-norm, GELU, learned positions",
     .options = bert_options,
@@ -235,7 +235,7 @@ const weft_model model_bert = {
     .traits = traits_bert,
     .build = build_bert,
 };
-const weft_model model_gpt = {
+const weft_model weft__model_gpt = {
     .name = "gpt",
     .doc = "decoder-only language model: pre-norm, GELU, learned positions, tied embeddings",
     .options = gpt_options,
@@ -248,7 +248,7 @@ const weft_model model_gpt = {
     .step = step_gpt,
     .prepare = prepare,
 };
-const weft_model model_llama = {
+const weft_model weft__model_llama = {
     .name = "llama",
     .doc = "decoder-only language model: RMS norm, rotary positions, SwiGLU, grouped-query "
            "attention",

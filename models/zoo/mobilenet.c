@@ -46,7 +46,7 @@ static weft_value conv_relu6(weft_graph *g, const char *scope, weft_value x, int
 {
     const image_conv conv = {"0", "1", channels, kernel, stride, groups, IMAGE_RELU6};
     weft_scope_push(g, "%s", scope);
-    x = image_conv_norm(g, x, &conv, training);
+    x = weft__image_conv_norm(g, x, &conv, training);
     weft_scope_pop(g);
     return x;
 }
@@ -62,7 +62,7 @@ static weft_value block(weft_graph *g, weft_value x, int64_t expansion, int64_t 
     weft_value y = x;
     if (expands) y = conv_relu6(g, "conv.0", y, inside, 1, 1, 0, training);
     y = conv_relu6(g, expands ? "conv.1" : "conv.0", y, inside, 3, stride, inside, training);
-    y = image_conv_norm(g, y, expands ? &wide : &plain, training);
+    y = weft__image_conv_norm(g, y, expands ? &wide : &plain, training);
     return stride == 1 && in == channels ? weft_add(g, x, y) : y;
 }
 
@@ -80,14 +80,14 @@ weft_status weft_mobilenet(weft_graph *graph, const weft_mobilenet_config *confi
                            const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!image_begin(g, "weft_mobilenet", config, build, io) || !good_config(g, config))
+    if (!weft__image_begin(g, "weft_mobilenet", config, build, io) || !good_config(g, config))
         return weft_graph_status(g);
     const weft_mobilenet_config *c = config;
     const bool training = build->training;
     const double last = (double)(c->last ? c->last : 1280);
     const double most = weft_option(c->width, 1) > 1 ? last : last / weft_option(c->width, 1);
     int64_t at = 0;
-    weft_value x = image_input(g, &c->image, build, io);
+    weft_value x = weft__image_input(g, &c->image, build, io);
     weft_scope_push(g, "features");
     x = conv_relu6(g, "0", x, scaled(c, FIRST_CHANNELS), 3, 2, 0, training);
     for (int s = 0; s < STAGES; s++) {
@@ -104,9 +104,9 @@ weft_status weft_mobilenet(weft_graph *graph, const weft_mobilenet_config *confi
     x = conv_relu6(g, name, x, scaled(c, most), 1, 1, 0, training);
     weft_scope_pop(g);
     x = weft_dropout(g, weft_layer_global_average_pool(g, x), training ? c->dropout : 0);
-    return image_losses(g, &c->image,
-                        weft_layer_linear_transposed(g, "classifier.1", x, c->image.classes, true),
-                        io);
+    return weft__image_losses(
+        g, &c->image, weft_layer_linear_transposed(g, "classifier.1", x, c->image.classes, true),
+        io);
 }
 
 /* ---- In the list of models ---- */
@@ -141,12 +141,12 @@ static weft_mobilenet_config configure(const double *v)
 static void traits(const double *v, weft_model_traits *t)
 {
     const weft_mobilenet_config c = configure(v);
-    image_traits(&c.image, t);
+    weft__image_traits(&c.image, t);
 }
 
 LISTED_BUILD(build_mobilenet, weft_mobilenet_config, configure, weft_mobilenet)
 
-const weft_model model_mobilenet = {
+const weft_model weft__model_mobilenet = {
     .name = "mobilenet",
     .doc = "MobileNetV2 over images: inverted residuals of depthwise convolutions",
     .options = options,

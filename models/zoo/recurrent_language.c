@@ -8,11 +8,11 @@ weft_status weft_recurrent_language_model(weft_graph *graph,
                                           const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !build || !io) return text_no_config(graph, "weft_recurrent_language_model");
+    if (!c || !build || !io) return weft__text_no_config(graph, "weft_recurrent_language_model");
     const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
     *io = (weft_model_io){.vocab = c->vocab};
-    if (!recurrent_tied_fits(g, c->tied, c->width, c->hidden) ||
-        !recurrent_layers_fit(g, c->layers))
+    if (!weft__recurrent_tied_fits(g, c->tied, c->width, c->hidden) ||
+        !weft__recurrent_layers_fit(g, c->layers))
         return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype,
                              .tied = c->tied,
@@ -24,10 +24,10 @@ weft_status weft_recurrent_language_model(weft_graph *graph,
     io->target_out = weft_input(g, "target_out", WEFT_I32, shape);
     weft_value embeddings =
         weft_layer_embedding_table(g, "embedding", c->dtype, c->vocab, c->width);
-    weft_value x = weft_dropout(g, recurrent_embed(g, embeddings, io->target_in), dropout);
+    weft_value x = weft_dropout(g, weft__recurrent_embed(g, embeddings, io->target_in), dropout);
     x = weft_layer_recurrent_stack(g, "rnn", c->kind, x, c->hidden, &o, NULL);
     x = weft_contiguous(g, weft_dropout(g, x, dropout));
-    text_losses(g, &text, text_logits(g, &text, "output", x, embeddings, c->vocab), io);
+    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab), io);
     return weft_graph_status(g);
 }
 
@@ -35,10 +35,11 @@ weft_status weft_recurrent_language_prepare(weft_graph *graph,
                                             const weft_recurrent_language_config *c,
                                             weft_decode_io *io)
 {
-    if (!c || !io) return text_no_config(graph, "weft_recurrent_language_prepare");
+    if (!c || !io) return weft__text_no_config(graph, "weft_recurrent_language_prepare");
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
-    text_prepare(graph, &text,
-                 weft_layer_embedding_table(graph, "embedding", c->dtype, c->vocab, c->width), io);
+    weft__text_prepare(graph, &text,
+                       weft_layer_embedding_table(graph, "embedding", c->dtype, c->vocab, c->width),
+                       io);
     return weft_graph_status(graph);
 }
 
@@ -46,22 +47,23 @@ weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent
                                          weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return text_no_config(graph, "weft_recurrent_language_step");
-    if (!recurrent_layers_fit(g, c->layers) ||
-        !recurrent_tied_fits(g, c->tied, c->width, c->hidden))
+    if (!c || !io) return weft__text_no_config(graph, "weft_recurrent_language_step");
+    if (!weft__recurrent_layers_fit(g, c->layers) ||
+        !weft__recurrent_tied_fits(g, c->tied, c->width, c->hidden))
         return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     weft_recurrent_state states[WEFT_RECURRENT_LAYERS];
     weft_recurrent_stack_options o = {.layers = c->layers, .initial = states};
-    text_step_inputs(g, io);
-    recurrent_load_states(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
+    weft__text_step_inputs(g, io);
+    weft__recurrent_load_states(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
     weft_value embeddings =
         weft_layer_embedding_table(g, "embedding", c->dtype, c->vocab, c->width);
     weft_value x = weft_layer_recurrent_stack(
-        g, "rnn", c->kind, recurrent_embed(g, embeddings, io->token), c->hidden, &o, states);
-    io->updated = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
+        g, "rnn", c->kind, weft__recurrent_embed(g, embeddings, io->token), c->hidden, &o, states);
+    io->updated =
+        weft__recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
     x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
-    io->logits = text_step_logits(g, &text, io, "output", x, embeddings, c->vocab);
+    io->logits = weft__text_step_logits(g, &text, io, "output", x, embeddings, c->vocab);
     return weft_graph_status(g);
 }
 
@@ -98,7 +100,7 @@ static void traits(const double *v, weft_model_traits *t)
 {
     const weft_recurrent_language_config c = configure(WEFT_RNN, v);
     const weft_text_config text = {.dtype = c.dtype, .tied = c.tied, .pad_id = c.pad_id};
-    text_traits(&text, c.vocab, t);
+    weft__text_traits(&text, c.vocab, t);
     t->recurrent = true;
 }
 
@@ -114,7 +116,7 @@ static void traits(const double *v, weft_model_traits *t)
                   weft_recurrent_language_prepare)                                                 \
     LISTED_DECODE(step_##name_, weft_recurrent_language_config, configure_##name_,                 \
                   weft_recurrent_language_step)                                                    \
-    const weft_model model_##name_ = {                                                             \
+    const weft_model weft__model_##name_ = {                                                       \
         .name = #name_,                                                                            \
         .doc = doc_,                                                                               \
         .options = options,                                                                        \

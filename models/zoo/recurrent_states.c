@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-bool recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
+bool weft__recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
 {
     if (tied && width != hidden)
         weft_graph_fail_in(
@@ -14,7 +14,7 @@ bool recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden
     return weft_graph_status(g) == WEFT_OK;
 }
 
-bool recurrent_layers_fit(weft_graph *g, int64_t layers)
+bool weft__recurrent_layers_fit(weft_graph *g, int64_t layers)
 {
     if (layers < 1 || layers > WEFT_RECURRENT_LAYERS)
         weft_graph_fail_in(g, "recurrent model", WEFT_BAD_ARGUMENT,
@@ -23,7 +23,7 @@ bool recurrent_layers_fit(weft_graph *g, int64_t layers)
     return weft_graph_status(g) == WEFT_OK;
 }
 
-weft_value recurrent_embed(weft_graph *g, weft_value embeddings, weft_value ids)
+weft_value weft__recurrent_embed(weft_graph *g, weft_value embeddings, weft_value ids)
 {
     return weft_transpose(g, weft_embedding(g, embeddings, weft_transpose(g, ids, 0, 1), -1), 0, 1);
 }
@@ -38,7 +38,7 @@ static weft_value state_of(weft_graph *g, const weft_decode_io *io, weft_dtype d
     snprintf(name, sizeof name, "cache.%lld.%c", (long long)layer, suffix);
     int64_t rows = weft_shape_numel(WEFT_SHAPE(io->max_sentences, io->max_beams));
     weft_value state = weft_state(g, name, dtype, WEFT_SHAPE(rows, 1, hidden), WEFT_INIT_ZEROS);
-    return text_declare(g, io, state, (weft_cache_layout){true, WEFT_CACHE_WHOLE});
+    return weft__text_declare(g, io, state, (weft_cache_layout){true, WEFT_CACHE_WHOLE});
 }
 
 /* The rows of a state that the rows of this step continue, [rows, hidden]. Without a source, zeros
@@ -48,17 +48,17 @@ static weft_value load_state(weft_graph *g, const weft_decode_io *io, weft_value
     weft_value x = weft_embedding(g, weft_squeeze(g, state, 1), io->parents, -1);
     if (io->max_source_len) return x;
     weft_value zeros = weft_fill(g, weft_dtype_of(g, x), weft_shape_of(g, x), 0.0);
-    return weft_where(g, weft_equal(g, io->position, text_int(g, 0)), zeros, x);
+    return weft_where(g, weft_equal(g, io->position, weft__text_int(g, 0)), zeros, x);
 }
 
 static weft_value store_state(weft_graph *g, weft_value state, weft_value x)
 {
-    return weft_cache_write(g, state, weft_expand_dims(g, x, 1), text_int(g, 0));
+    return weft_cache_write(g, state, weft_expand_dims(g, x, 1), weft__text_int(g, 0));
 }
 
-void recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
-                           weft_dtype dtype, int64_t hidden, int64_t layers,
-                           weft_recurrent_state *states)
+void weft__recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
+                                 weft_dtype dtype, int64_t hidden, int64_t layers,
+                                 weft_recurrent_state *states)
 {
     for (int64_t i = 0; i < layers; i++) {
         states[i] = (weft_recurrent_state){WEFT_NO_VALUE, WEFT_NO_VALUE};
@@ -68,9 +68,9 @@ void recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurre
     }
 }
 
-weft_value recurrent_store_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
-                                  weft_dtype dtype, int64_t hidden, int64_t layers,
-                                  const weft_recurrent_state *states)
+weft_value weft__recurrent_store_states(weft_graph *g, const weft_decode_io *io,
+                                        weft_recurrent_kind kind, weft_dtype dtype, int64_t hidden,
+                                        int64_t layers, const weft_recurrent_state *states)
 {
     weft_value done[2 * WEFT_RECURRENT_LAYERS];
     size_t n = 0;

@@ -5,20 +5,20 @@
 #include <weft/models.h>
 
 /* Each fails the graph and returns false if the sizes are invalid. */
-bool recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden);
-bool recurrent_layers_fit(weft_graph *g, int64_t layers);
+bool weft__recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden);
+bool weft__recurrent_layers_fit(weft_graph *g, int64_t layers);
 /* Embeds ids [rows, length]: returns [rows, length, width], time-major in memory as the recurrent
  * layers read it. */
-weft_value recurrent_embed(weft_graph *g, weft_value embeddings, weft_value ids);
+weft_value weft__recurrent_embed(weft_graph *g, weft_value embeddings, weft_value ids);
 
 /* Sets states[layers] to the states [rows, hidden] that the rows of this step continue. */
-void recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
-                           weft_dtype dtype, int64_t hidden, int64_t layers,
-                           weft_recurrent_state *states);
+void weft__recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
+                                 weft_dtype dtype, int64_t hidden, int64_t layers,
+                                 weft_recurrent_state *states);
 /* Writes the states [rows, hidden] of all layers; returns the group of the updates. */
-weft_value recurrent_store_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
-                                  weft_dtype dtype, int64_t hidden, int64_t layers,
-                                  const weft_recurrent_state *states);
+weft_value weft__recurrent_store_states(weft_graph *g, const weft_decode_io *io,
+                                        weft_recurrent_kind kind, weft_dtype dtype, int64_t hidden,
+                                        int64_t layers, const weft_recurrent_state *states);
 
 /* Common options of the recurrent models: name, default, kind, documentation. */
 #define RECURRENT_OPTIONS(X)                                                                       \

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const weft_model *const models[] = {
-#define ROW(name) &model_##name,
+#define ROW(name) &weft__model_##name,
     MODELS(ROW)
 #undef ROW
 };
@@ -46,7 +46,7 @@ static const char *choice_at(const char *choices, double i, size_t *length)
 static bool parse_value(const weft_model_option *o, const char *text, double *value)
 {
     if (!o->choices)
-        return text_to_double(text, value) && *value >= 0 && *value <= (o->flag ? 1 : 1e9) &&
+        return weft__text_to_double(text, value) && *value >= 0 && *value <= (o->flag ? 1 : 1e9) &&
                (o->real || floor(*value) == *value);
     size_t length;
     const char *choice;
@@ -133,11 +133,12 @@ static weft_status refuse_name(const weft_model *m, const char *text, size_t len
                                weft_error *error)
 {
     char meant[GUESS_BYTES];
-    guess g = guess_of(text, length);
-    for (size_t i = 0; i < m->n_options; i++) guess_try(&g, m->options[i].name);
-    for (int i = 0; i < WEFT_MODEL_SIZES && m->sizes[i].name; i++) guess_try(&g, m->sizes[i].name);
+    guess g = weft__guess_of(text, length);
+    for (size_t i = 0; i < m->n_options; i++) weft__guess_try(&g, m->options[i].name);
+    for (int i = 0; i < WEFT_MODEL_SIZES && m->sizes[i].name; i++)
+        weft__guess_try(&g, m->sizes[i].name);
     return weft_error_set(error, WEFT_NOT_FOUND, m->name, "has no option \"%.*s\"%s", (int)length,
-                          text, guess_text(&g, meant));
+                          text, weft__guess_text(&g, meant));
 }
 
 static weft_status parse_text(weft_model_config *config, const char *text, weft_error *error)
@@ -186,7 +187,7 @@ const char *weft_model_value_text(const weft_model *model, size_t i, double valu
     if (choice)
         snprintf(text, capacity, "%.*s", (int)length, choice);
     else
-        snprintf(text, capacity, "%s", text_from_double(value, number));
+        snprintf(text, capacity, "%s", weft__text_from_double(value, number));
     return text;
 }
 

@@ -67,7 +67,7 @@
         return function(graph, &config, io);                                                       \
     }
 
-#define DECLARE_MODEL(name) extern const weft_model model_##name;
+#define DECLARE_MODEL(name) extern const weft_model weft__model_##name;
 MODELS(DECLARE_MODEL)
 #undef DECLARE_MODEL
 

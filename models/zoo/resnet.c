@@ -40,7 +40,7 @@ static weft_value shortcut(weft_graph *g, weft_value x, int64_t channels, int64_
     const image_conv project = {"downsample.0", "downsample.1", channels, 1, stride, 0,
                                 IMAGE_LINEAR};
     if (stride == 1 && weft_dim(g, x, 1) == channels) return x;
-    return image_conv_norm(g, x, &project, training);
+    return weft__image_conv_norm(g, x, &project, training);
 }
 
 /* Two convolutions of 3x3, the first one with the stride. */
@@ -49,8 +49,8 @@ static weft_value basic_block(weft_graph *g, weft_value x, int64_t width, int64_
 {
     const image_conv first = {"conv1", "bn1", width, 3, stride, 0, IMAGE_RELU};
     const image_conv second = {"conv2", "bn2", width, 3, 1, 0, IMAGE_LINEAR};
-    weft_value y = image_conv_norm(g, x, &first, training);
-    y = image_conv_norm(g, y, &second, training);
+    weft_value y = weft__image_conv_norm(g, x, &first, training);
+    y = weft__image_conv_norm(g, y, &second, training);
     return weft_relu(g, weft_add(g, y, shortcut(g, x, width, stride, training)));
 }
 
@@ -62,7 +62,7 @@ static weft_value bottleneck_block(weft_graph *g, weft_value x, int64_t width, i
                                 {"conv2", "bn2", width, 3, stride, 0, IMAGE_RELU},
                                 {"conv3", "bn3", 4 * width, 1, 1, 0, IMAGE_LINEAR}};
     weft_value y = x;
-    for (int i = 0; i < 3; i++) y = image_conv_norm(g, y, &convs[i], training);
+    for (int i = 0; i < 3; i++) y = weft__image_conv_norm(g, y, &convs[i], training);
     return weft_relu(g, weft_add(g, y, shortcut(g, x, 4 * width, stride, training)));
 }
 
@@ -70,15 +70,15 @@ weft_status weft_resnet(weft_graph *graph, const weft_resnet_config *config,
                         const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!image_begin(g, "weft_resnet", config, build, io)) return weft_graph_status(g);
+    if (!weft__image_begin(g, "weft_resnet", config, build, io)) return weft_graph_status(g);
     const resnet_depth *depth = find_depth(g, config->depth, config->width);
     if (!depth) return weft_graph_status(g);
     const bool training = build->training;
     const image_conv stem = {"conv1", "bn1", config->width, 7, 2, 0, IMAGE_RELU};
     const weft_pool_options pool = {
         .kernel = {3, 3}, .stride = {2, 2}, .pad_begin = {1, 1}, .pad_end = {1, 1}};
-    weft_value x = image_input(g, &config->image, build, io);
-    x = weft_max_pool(g, image_conv_norm(g, x, &stem, training), &pool, NULL);
+    weft_value x = weft__image_input(g, &config->image, build, io);
+    x = weft_max_pool(g, weft__image_conv_norm(g, x, &stem, training), &pool, NULL);
     for (int stage = 0; stage < 4; stage++)
         for (int64_t i = 0; i < depth->blocks[stage] && weft_graph_status(g) == WEFT_OK; i++) {
             const int64_t width = config->width << stage, stride = i == 0 && stage > 0 ? 2 : 1;
@@ -88,8 +88,9 @@ weft_status weft_resnet(weft_graph *graph, const weft_resnet_config *config,
             weft_scope_pop(g);
         }
     x = weft_layer_global_average_pool(g, x);
-    return image_losses(g, &config->image,
-                        weft_layer_linear_transposed(g, "fc", x, config->image.classes, true), io);
+    return weft__image_losses(g, &config->image,
+                              weft_layer_linear_transposed(g, "fc", x, config->image.classes, true),
+                              io);
 }
 
 /* ---- In the list of models ---- */
@@ -118,12 +119,12 @@ static weft_resnet_config configure(const double *v)
 static void traits(const double *v, weft_model_traits *t)
 {
     const weft_resnet_config c = configure(v);
-    image_traits(&c.image, t);
+    weft__image_traits(&c.image, t);
 }
 
 LISTED_BUILD(build_resnet, weft_resnet_config, configure, weft_resnet)
 
-const weft_model model_resnet = {
+const weft_model weft__model_resnet = {
     .name = "resnet",
     .doc = "residual network over images, with torchvision's parameter names",
     .options = options,

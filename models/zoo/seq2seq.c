@@ -173,12 +173,12 @@ static bool target_fits(weft_graph *g, int64_t length)
 
 static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
 {
-    recurrent_layers_fit(g, c->layers);
+    weft__recurrent_layers_fit(g, c->layers);
     if (c->tied && c->source_vocab != c->target_vocab)
         weft_graph_fail_in(g, "weft_seq2seq", WEFT_BAD_ARGUMENT,
                            "tied embeddings need one vocabulary, got %lld and %lld",
                            (long long)c->source_vocab, (long long)c->target_vocab);
-    return recurrent_tied_fits(g, c->tied, c->width, c->hidden);
+    return weft__recurrent_tied_fits(g, c->tied, c->width, c->hidden);
 }
 
 static weft_value source_embeddings_of(weft_graph *g, const weft_seq2seq_config *c)
@@ -196,7 +196,7 @@ static weft_value target_embeddings_of(weft_graph *g, const weft_seq2seq_config 
 static weft_value padding_of(seq2seq *m, weft_value source)
 {
     weft_text_config text = {.pad_id = m->c->pad_id};
-    return weft_reshape(m->g, text_padding(m->g, &text, source),
+    return weft_reshape(m->g, weft__text_padding(m->g, &text, source),
                         WEFT_SHAPE(m->sentences, m->source_len));
 }
 
@@ -204,7 +204,7 @@ weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c,
                          const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !build || !io) return text_no_config(graph, "weft_seq2seq");
+    if (!c || !build || !io) return weft__text_no_config(graph, "weft_seq2seq");
     const weft_batch_shape *shape = &build->shape;
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
@@ -228,13 +228,14 @@ weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c,
     const weft_value source_embeddings = source_embeddings_of(g, c),
                      target_embeddings = c->tied ? source_embeddings : target_embeddings_of(g, c);
     m.padding = padding_of(&m, io->source);
-    encode(&m, weft_dropout(g, recurrent_embed(g, source_embeddings, io->source), m.dropout));
-    weft_value x = weft_dropout(g, recurrent_embed(g, target_embeddings, io->target_in), m.dropout);
+    encode(&m, weft_dropout(g, weft__recurrent_embed(g, source_embeddings, io->source), m.dropout));
+    weft_value x =
+        weft_dropout(g, weft__recurrent_embed(g, target_embeddings, io->target_in), m.dropout);
     x = c->attention == WEFT_ALIGN_ADDITIVE ? decode_attending(&m, x) : decode_first(&m, x);
     if (build->expose_weights && build->layer <= 1) io->weights = m.weights;
     x = weft_dropout(g, x, m.dropout);
-    text_losses(g, &text, text_logits(g, &text, "output", x, target_embeddings, c->target_vocab),
-                io);
+    weft__text_losses(
+        g, &text, weft__text_logits(g, &text, "output", x, target_embeddings, c->target_vocab), io);
     return weft_graph_status(g);
 }
 
@@ -243,9 +244,9 @@ weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c,
 weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *c,
                                  weft_decode_io *io)
 {
-    if (!c || !io) return text_no_config(graph, "weft_seq2seq_prepare");
+    if (!c || !io) return weft__text_no_config(graph, "weft_seq2seq_prepare");
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
-    text_prepare(graph, &text, target_embeddings_of(graph, c), io);
+    weft__text_prepare(graph, &text, target_embeddings_of(graph, c), io);
     return weft_graph_status(graph);
 }
 
@@ -254,16 +255,17 @@ weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *c
 static weft_value source_ids(weft_graph *g, const weft_decode_io *io)
 {
     weft_shape shape = WEFT_SHAPE(io->max_sentences, io->max_source_len);
-    return text_declare(g, io, weft_state(g, "cache.source", WEFT_I32, shape, WEFT_INIT_ZEROS),
-                        (weft_cache_layout){false, WEFT_CACHE_SOURCE});
+    return weft__text_declare(g, io,
+                              weft_state(g, "cache.source", WEFT_I32, shape, WEFT_INIT_ZEROS),
+                              (weft_cache_layout){false, WEFT_CACHE_SOURCE});
 }
 
 static weft_value source_state(weft_graph *g, const char *name, const weft_seq2seq_config *c,
                                const weft_decode_io *io)
 {
     weft_shape shape = WEFT_SHAPE(io->max_sentences, io->max_source_len, c->hidden);
-    return text_declare(g, io, weft_state(g, name, c->dtype, shape, WEFT_INIT_ZEROS),
-                        (weft_cache_layout){false, WEFT_CACHE_SOURCE});
+    return weft__text_declare(g, io, weft_state(g, name, c->dtype, shape, WEFT_INIT_ZEROS),
+                              (weft_cache_layout){false, WEFT_CACHE_SOURCE});
 }
 
 static weft_value first_of(weft_graph *g, weft_value state, const weft_decode_io *io)
@@ -284,15 +286,16 @@ static seq2seq decoding(weft_graph *g, const weft_seq2seq_config *c, const weft_
 weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return text_no_config(graph, "weft_seq2seq_encode");
+    if (!c || !io) return weft__text_no_config(graph, "weft_seq2seq_encode");
     if (!config_fits(g, c)) return weft_graph_status(g);
     seq2seq m = decoding(g, c, io);
-    weft_value done[4] = {WEFT_NO_VALUE}, zero = text_int(g, 0);
+    weft_value done[4] = {WEFT_NO_VALUE}, zero = weft__text_int(g, 0);
     size_t n = 0;
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
     m.padding = padding_of(&m, io->source);
-    encode(&m, recurrent_embed(g, source_embeddings_of(g, c), io->source));
-    done[n++] = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    encode(&m, weft__recurrent_embed(g, source_embeddings_of(g, c), io->source));
+    done[n++] =
+        weft__recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     if (c->attention != WEFT_ALIGN_NONE) {
         done[n++] = weft_cache_write(g, source_ids(g, io), io->source, zero);
         done[n++] = weft_cache_write(g, source_state(g, "cache.memory", c, io), m.memory, zero);
@@ -305,7 +308,7 @@ weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c,
 }
 
 /* The vectors [rows, hidden] that the logits are computed from, with attention after the steps. */
-static weft_value step_first(seq2seq *m, weft_value x)
+static weft_value weft__step_first(seq2seq *m, weft_value x)
 {
     weft_graph *g = m->g;
     const weft_seq2seq_config *c = m->c;
@@ -342,21 +345,22 @@ static weft_value step_attending(seq2seq *m, const weft_decode_io *io, weft_valu
 weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return text_no_config(graph, "weft_seq2seq_step");
+    if (!c || !io) return weft__text_no_config(graph, "weft_seq2seq_step");
     if (!config_fits(g, c)) return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     seq2seq m = decoding(g, c, io);
-    text_step_inputs(g, io);
-    recurrent_load_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    weft__text_step_inputs(g, io);
+    weft__recurrent_load_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     if (c->attention != WEFT_ALIGN_NONE) {
         m.padding = padding_of(&m, first_of(g, source_ids(g, io), io));
         m.memory = first_of(g, source_state(g, "cache.memory", c, io), io);
     }
     const weft_value embeddings = target_embeddings_of(g, c);
-    weft_value x = recurrent_embed(g, embeddings, io->token);
-    x = c->attention == WEFT_ALIGN_ADDITIVE ? step_attending(&m, io, x) : step_first(&m, x);
-    io->updated = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
-    io->logits = text_step_logits(g, &text, io, "output", x, embeddings, c->target_vocab);
+    weft_value x = weft__recurrent_embed(g, embeddings, io->token);
+    x = c->attention == WEFT_ALIGN_ADDITIVE ? step_attending(&m, io, x) : weft__step_first(&m, x);
+    io->updated =
+        weft__recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    io->logits = weft__text_step_logits(g, &text, io, "output", x, embeddings, c->target_vocab);
     return weft_graph_status(g);
 }
 
@@ -404,7 +408,7 @@ static void traits(const double *v, weft_model_traits *t)
 {
     const weft_seq2seq_config c = configure(v);
     const weft_text_config text = {.dtype = c.dtype, .tied = c.tied, .pad_id = c.pad_id};
-    text_traits(&text, c.target_vocab, t);
+    weft__text_traits(&text, c.target_vocab, t);
     t->source_vocab = c.source_vocab;
     t->recurrent = true;
 }
@@ -414,7 +418,7 @@ LISTED_DECODE(prepare, weft_seq2seq_config, configure, weft_seq2seq_prepare)
 LISTED_DECODE(encode_sources, weft_seq2seq_config, configure, weft_seq2seq_encode)
 LISTED_DECODE(step, weft_seq2seq_config, configure, weft_seq2seq_step)
 
-const weft_model model_seq2seq = {
+const weft_model weft__model_seq2seq = {
     .name = "seq2seq",
     .doc = "recurrent encoder and decoder with additive, dot, general or no attention",
     .options = seq2seq_options,

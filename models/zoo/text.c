@@ -3,14 +3,14 @@
 
 #include <math.h>
 
-weft_status text_no_config(weft_graph *g, const char *function)
+weft_status weft__text_no_config(weft_graph *g, const char *function)
 {
     weft_graph_fail_in(g, function, WEFT_BAD_ARGUMENT,
                        "the configuration or the values to fill are NULL");
     return weft_graph_status(g);
 }
 
-void text_traits(const weft_text_config *c, int64_t vocab, weft_model_traits *traits)
+void weft__text_traits(const weft_text_config *c, int64_t vocab, weft_model_traits *traits)
 {
     *traits = (weft_model_traits){
         .dtype = c->dtype,
@@ -22,7 +22,7 @@ void text_traits(const weft_text_config *c, int64_t vocab, weft_model_traits *tr
         .causal = true};
 }
 
-weft_text_config text_config(const weft_text_config *config, const weft_build_options *build)
+weft_text_config weft__text_config(const weft_text_config *config, const weft_build_options *build)
 {
     weft_text_config c = *config;
     if (!build || !build->training) {
@@ -60,8 +60,8 @@ static weft_value position_rows(weft_graph *g, const weft_text_config *c, const 
     return WEFT_NO_VALUE;
 }
 
-weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value embeddings,
-                      weft_value ids, const char *positions)
+weft_value weft__text_embed(weft_graph *g, const weft_text_config *c, weft_value embeddings,
+                            weft_value ids, const char *positions)
 {
     weft_value x = weft_embedding(g, embeddings, ids, -1);
     if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
@@ -69,8 +69,9 @@ weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value embed
     return weft_add(g, x, position_rows(g, c, positions, weft_dim(g, ids, 1)));
 }
 
-weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value embeddings,
-                         weft_value ids, const char *positions, weft_value position, int64_t limit)
+weft_value weft__text_embed_at(weft_graph *g, const weft_text_config *c, weft_value embeddings,
+                               weft_value ids, const char *positions, weft_value position,
+                               int64_t limit)
 {
     int64_t count = weft_dim(g, ids, 1);
     weft_value x = weft_embedding(g, embeddings, ids, -1);
@@ -80,7 +81,7 @@ weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value em
     return weft_add(g, x, weft_embedding(g, rows, weft_layer_positions_at(g, position, count), -1));
 }
 
-void text_step_inputs(weft_graph *g, weft_decode_io *io)
+void weft__text_step_inputs(weft_graph *g, weft_decode_io *io)
 {
     int64_t rows = weft_shape_numel(WEFT_SHAPE(io->sentences, io->beams));
     io->token = weft_input(g, "token", WEFT_I32, WEFT_SHAPE(rows, io->count));
@@ -88,7 +89,7 @@ void text_step_inputs(weft_graph *g, weft_decode_io *io)
     io->parents = weft_input(g, "parents", WEFT_I32, WEFT_SHAPE(rows));
 }
 
-weft_cache text_cache(const weft_decode_io *io)
+weft_cache weft__text_cache(const weft_decode_io *io)
 {
     return (weft_cache){.position = io->position,
                         .parents = io->parents,
@@ -104,21 +105,21 @@ weft_cache text_cache(const weft_decode_io *io)
                         .dtype = io->cache};
 }
 
-weft_value text_declare(weft_graph *g, const weft_decode_io *io, weft_value state,
-                        weft_cache_layout layout)
+weft_value weft__text_declare(weft_graph *g, const weft_decode_io *io, weft_value state,
+                              weft_cache_layout layout)
 {
     if (io->declare) io->declare(io->declare_context, g, state, layout);
     return state;
 }
 
-weft_value text_int(weft_graph *g, int64_t x)
+weft_value weft__text_int(weft_graph *g, int64_t x)
 {
     return weft_cast(g, weft_scalar(g, WEFT_F64, (double)x), WEFT_I32);
 }
 
-weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids)
+weft_value weft__text_padding(weft_graph *g, const weft_text_config *c, weft_value ids)
 {
-    return weft_reshape(g, weft_equal(g, ids, text_int(g, c->pad_id)),
+    return weft_reshape(g, weft_equal(g, ids, weft__text_int(g, c->pad_id)),
                         WEFT_SHAPE(weft_dim(g, ids, 0), 1, 1, weft_dim(g, ids, 1)));
 }
 
@@ -143,8 +144,8 @@ static weft_value output(weft_graph *g, const weft_text_config *c, const char *n
     return y;
 }
 
-weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
-                       weft_value embeddings, int64_t vocab)
+weft_value weft__text_logits(weft_graph *g, const weft_text_config *c, const char *name,
+                             weft_value x, weft_value embeddings, int64_t vocab)
 {
     weft_value matrix = c->tied ? weft_transpose(g, embeddings, 0, 1) : WEFT_NO_VALUE;
     return output(g, c, name, x, matrix, vocab);
@@ -157,8 +158,9 @@ static weft_value transposed_embeddings(weft_graph *g, weft_dtype dtype, int64_t
     return weft_state(g, "cache.output", dtype, WEFT_SHAPE(d_model, vocab), WEFT_INIT_ZEROS);
 }
 
-weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const weft_decode_io *io,
-                            const char *name, weft_value x, weft_value embeddings, int64_t vocab)
+weft_value weft__text_step_logits(weft_graph *g, const weft_text_config *c,
+                                  const weft_decode_io *io, const char *name, weft_value x,
+                                  weft_value embeddings, int64_t vocab)
 {
     weft_value matrix = WEFT_NO_VALUE;
     if (c->tied && !io->quantized)
@@ -168,16 +170,18 @@ weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const weft
     return weft_name(g, output(g, c, name, x, matrix, vocab), "logits");
 }
 
-void text_prepare(weft_graph *g, const weft_text_config *c, weft_value embeddings,
-                  weft_decode_io *io)
+void weft__text_prepare(weft_graph *g, const weft_text_config *c, weft_value embeddings,
+                        weft_decode_io *io)
 {
     if (!c->tied || io->quantized) return;
     weft_value state =
         transposed_embeddings(g, c->dtype, weft_dim(g, embeddings, 1), weft_dim(g, embeddings, 0));
-    io->updated = weft_cache_write(g, state, weft_transpose(g, embeddings, 0, 1), text_int(g, 0));
+    io->updated =
+        weft_cache_write(g, state, weft_transpose(g, embeddings, 0, 1), weft__text_int(g, 0));
 }
 
-void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, weft_model_io *io)
+void weft__text_losses(weft_graph *g, const weft_text_config *c, weft_value logits,
+                       weft_model_io *io)
 {
     weft_cross_entropy_options o = {.ignore_index = c->pad_id, .has_ignore_index = true};
     io->output = weft_name(g, logits, "logits");
@@ -188,7 +192,7 @@ void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, we
         io->loss = weft_name(g, weft_cross_entropy(g, io->output, io->target_out, &o), "loss");
 }
 
-int64_t text_bucket(int64_t n, int64_t length, int64_t limit)
+int64_t weft__text_bucket(int64_t n, int64_t length, int64_t limit)
 {
     int64_t size = n;
     while (size < length && size < limit) {
@@ -200,7 +204,7 @@ int64_t text_bucket(int64_t n, int64_t length, int64_t limit)
     return size < limit ? size : limit;
 }
 
-int64_t text_rows(int64_t n)
+int64_t weft__text_rows(int64_t n)
 {
     int64_t step = 1;
     while (8 * step < n) step *= 2;

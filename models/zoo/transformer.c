@@ -33,7 +33,7 @@ static weft_value encode(weft_graph *g, const weft_transformer_config *c,
     weft_block_options encoder = text->block;
     encoder.attention.mask = padding;
     weft_value x = embed_norm(g, c, text, "source_norm_embedding",
-                              text_embed(g, text, embeddings, source, "source_positions"));
+                              weft__text_embed(g, text, embeddings, source, "source_positions"));
     return weft_layer_stack(g, "enc", c->encoder_layers, weft_dropout(g, x, text->dropout),
                             WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
 }
@@ -42,11 +42,11 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
                              const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !build || !io) return text_no_config(graph, "weft_transformer");
+    if (!config || !build || !io) return weft__text_no_config(graph, "weft_transformer");
     const weft_transformer_config *c = config;
     const weft_batch_shape *shape = &build->shape;
     weft_value cross_weights[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
-    weft_text_config text = text_config(&c->text, build);
+    weft_text_config text = weft__text_config(&c->text, build);
     if (build->expose_weights) text.block.attention.expose_weights = true;
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
@@ -64,12 +64,12 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     weft_value from, to;
     declare_embeddings(g, c, &from, &to);
     weft_block_options decoder = text.block;
-    weft_value padding = text_padding(g, &text, io->source);
+    weft_value padding = weft__text_padding(g, &text, io->source);
     decoder.attention.causal = true;
     decoder.cross_weights = cross_weights;
     weft_value memory = encode(g, c, &text, from, io->source, padding);
     weft_value x = embed_norm(g, c, &text, "target_norm_embedding",
-                              text_embed(g, &text, to, io->target_in, "target_positions"));
+                              weft__text_embed(g, &text, to, io->target_in, "target_positions"));
     x = weft_layer_stack(g, "dec", c->decoder_layers, weft_dropout(g, x, text.dropout), memory,
                          padding, &decoder);
     if (build->expose_weights && c->decoder_layers > 0) {
@@ -77,7 +77,7 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
         if (layer >= 1 && layer <= c->decoder_layers) io->weights = cross_weights[layer - 1];
     }
     io->hidden = x;
-    text_losses(g, &text, text_logits(g, &text, "output", x, to, c->target_vocab), io);
+    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, to, c->target_vocab), io);
     return weft_graph_status(g);
 }
 
@@ -86,17 +86,18 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
 static weft_value source_state(weft_graph *g, const weft_decode_io *io)
 {
     weft_shape shape = WEFT_SHAPE(io->max_sentences, io->max_source_len);
-    return text_declare(g, io, weft_state(g, "cache.source", WEFT_I32, shape, WEFT_INIT_ZEROS),
-                        (weft_cache_layout){false, WEFT_CACHE_SOURCE});
+    return weft__text_declare(g, io,
+                              weft_state(g, "cache.source", WEFT_I32, shape, WEFT_INIT_ZEROS),
+                              (weft_cache_layout){false, WEFT_CACHE_SOURCE});
 }
 
 weft_status weft_transformer_prepare(weft_graph *graph, const weft_transformer_config *config,
                                      weft_decode_io *io)
 {
-    if (!config || !io) return text_no_config(graph, "weft_transformer_prepare");
+    if (!config || !io) return weft__text_no_config(graph, "weft_transformer_prepare");
     weft_value from, to;
     declare_embeddings(graph, config, &from, &to);
-    text_prepare(graph, &config->text, to, io);
+    weft__text_prepare(graph, &config->text, to, io);
     return weft_graph_status(graph);
 }
 
@@ -104,18 +105,19 @@ weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_co
                                     weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return text_no_config(graph, "weft_transformer_encode");
+    if (!config || !io) return weft__text_no_config(graph, "weft_transformer_encode");
     const weft_transformer_config *c = config;
-    weft_text_config text = text_config(&c->text, NULL);
-    weft_cache cache = text_cache(io);
+    weft_text_config text = weft__text_config(&c->text, NULL);
+    weft_cache cache = weft__text_cache(io);
     weft_block_options decoder = text.block;
     decoder.cache = &cache;
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
     weft_value from, to;
     declare_embeddings(g, c, &from, &to);
-    weft_value memory = encode(g, c, &text, from, io->source, text_padding(g, &text, io->source));
+    weft_value memory =
+        encode(g, c, &text, from, io->source, weft__text_padding(g, &text, io->source));
     weft_value done[2] = {
-        weft_cache_write(g, source_state(g, io), io->source, text_int(g, 0)),
+        weft_cache_write(g, source_state(g, io), io->source, weft__text_int(g, 0)),
         weft_layer_stack_prefill_cross_cache(g, "dec", c->decoder_layers, memory, &decoder)};
     io->updated = weft_group(g, done, 2);
     return weft_graph_status(g);
@@ -125,11 +127,11 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
                                   weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return text_no_config(graph, "weft_transformer_step");
+    if (!config || !io) return weft__text_no_config(graph, "weft_transformer_step");
     const weft_transformer_config *c = config;
-    weft_text_config text = text_config(&c->text, NULL);
-    text_step_inputs(g, io);
-    weft_cache cache = text_cache(io);
+    weft_text_config text = weft__text_config(&c->text, NULL);
+    weft__text_step_inputs(g, io);
+    weft_cache cache = weft__text_cache(io);
     weft_block_options decoder = text.block;
     decoder.cache = &cache;
     weft_value from, to;
@@ -137,13 +139,13 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     weft_value source = weft_slice(g, source_state(g, io), 0, 0, io->sentences, 1);
     source = weft_slice(g, source, 1, 0, io->source_len, 1);
     weft_value x =
-        text_embed_at(g, &text, to, io->token, "target_positions", io->position, io->key_len);
+        weft__text_embed_at(g, &text, to, io->token, "target_positions", io->position, io->key_len);
     x = embed_norm(g, c, &text, "target_norm_embedding", x);
     x = weft_layer_stack(g, "dec", c->decoder_layers, x, WEFT_NO_VALUE,
-                         text_padding(g, &text, source), &decoder);
+                         weft__text_padding(g, &text, source), &decoder);
     io->updated = x;
     x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
-    io->logits = text_step_logits(g, &text, io, "output", x, to, c->target_vocab);
+    io->logits = weft__text_step_logits(g, &text, io, "output", x, to, c->target_vocab);
     return weft_graph_status(g);
 }
 
@@ -234,7 +236,7 @@ static weft_transformer_config configure(const double *v)
 static void traits(const double *v, weft_model_traits *t)
 {
     const weft_transformer_config c = configure(v);
-    text_traits(&c.text, c.target_vocab, t);
+    weft__text_traits(&c.text, c.target_vocab, t);
     t->source_vocab = c.source_vocab;
 }
 
@@ -247,7 +249,7 @@ LISTED_DECODE(step, weft_transformer_config, configure, weft_transformer_step)
     "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 source_len=5 target_len=4 encoder_layers=1 "       \
     "decoder_layers=1 max_positions=8"
 
-const weft_model model_transformer = {
+const weft_model weft__model_transformer = {
     .name = "transformer",
     .doc = "encoder-decoder Transformer, small: 3+3 layers, width 256, pre-norm",
     .options = small_options,
@@ -261,7 +263,7 @@ const weft_model model_transformer = {
     .encode = encode_sources,
     .prepare = prepare,
 };
-const weft_model model_transformer_base = {
+const weft_model weft__model_transformer_base = {
     .name = "transformer-base",
     .doc = "encoder-decoder Transformer, the paper's base: 6+6 layers, width 512",
     .options = base_options,
@@ -275,7 +277,7 @@ const weft_model model_transformer_base = {
     .encode = encode_sources,
     .prepare = prepare,
 };
-const weft_model model_transformer_shared = {
+const weft_model weft__model_transformer_shared = {
     .name = "transformer-shared",
     .doc = "encoder-decoder Transformer whose heads share one projection, with learned positions",
     .options = shared_options,

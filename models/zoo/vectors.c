@@ -101,7 +101,7 @@ static weft_status build_attention(weft_graph *g, const double *v, const weft_bu
     return finish(g, weft_layer_attention(g, "attn", io->input, memory, &o, NULL), io);
 }
 
-const weft_model model_attention = {
+const weft_model weft__model_attention = {
     .name = "attention",
     .doc = "one multi-head attention over vectors: self or cross, any mask, any projection",
     .options = attention_options,
@@ -155,7 +155,7 @@ static weft_status build_feed_forward(weft_graph *g, const double *v,
     return finish(g, weft_layer_feed_forward(g, "ffn", io->input, &o), io);
 }
 
-const weft_model model_feed_forward = {
+const weft_model weft__model_feed_forward = {
     .name = "feed-forward",
     .doc = "one position-wise feed-forward layer over vectors",
     .options = feed_forward_options,
@@ -219,7 +219,7 @@ static weft_status build_encoder(weft_graph *g, const double *v, const weft_buil
     return finish(g, y, io);
 }
 
-const weft_model model_encoder = {
+const weft_model weft__model_encoder = {
     .name = "encoder",
     .doc = "Transformer encoder over vectors: fused q, k, v, post-norm, ReLU",
     .options = encoder_options,

@@ -69,15 +69,15 @@ weft_status weft_vit(weft_graph *graph, const weft_vit_config *config,
                      const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!image_begin(g, "weft_vit", config, build, io) || !good_config(g, config))
+    if (!weft__image_begin(g, "weft_vit", config, build, io) || !good_config(g, config))
         return weft_graph_status(g);
     const weft_vit_config *c = config;
     const weft_block_options block = block_options(c, build);
-    weft_value x = embed_patches(g, image_input(g, &c->image, build, io), c);
+    weft_value x = embed_patches(g, weft__image_input(g, &c->image, build, io), c);
     x = weft_dropout(g, add_class_and_positions(g, x, c), block.dropout);
     x = weft_layer_stack(g, "encoder.layers", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
     x = weft_squeeze(g, weft_slice(g, x, 1, 0, 1, 1), 1);
-    return image_losses(
+    return weft__image_losses(
         g, &c->image, weft_layer_linear_transposed(g, "heads.head", x, c->image.classes, true), io);
 }
 
@@ -117,13 +117,13 @@ static weft_vit_config configure(const double *v)
 static void traits(const double *v, weft_model_traits *t)
 {
     const weft_vit_config c = configure(v);
-    image_traits(&c.image, t);
+    weft__image_traits(&c.image, t);
     t->d_model = c.d_model;
 }
 
 LISTED_BUILD(build_vit, weft_vit_config, configure, weft_vit)
 
-const weft_model model_vit = {
+const weft_model weft__model_vit = {
     .name = "vit",
     .doc = "Vision Transformer: an encoder over patches of an image and a class token",
     .options = options,

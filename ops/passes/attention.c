@@ -17,7 +17,7 @@
 
 extern const weft_op weft_op_matmul, weft_op_softmax, weft_op_softmax_grad, weft_op_add;
 extern const weft_op weft_op_mul, weft_op_where, weft_op_equal, weft_op_logical_not;
-extern const weft_pass pass_attention;
+extern const weft_pass weft__pass_attention;
 
 /* What has been found, walking up from the weights. */
 typedef struct found {
@@ -167,7 +167,7 @@ static bool needed(const weft_graph *graph)
     return any;
 }
 
-const weft_pass pass_attention = {
+const weft_pass weft__pass_attention = {
     .name = "attention",
     .doc = "attention written as matrix products and a softmax becomes sdpa",
     .visit = visit,

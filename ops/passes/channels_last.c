@@ -19,7 +19,7 @@
 #include <math.h>
 
 extern const weft_op weft_op_conv, weft_op_max_pool, weft_op_concat, weft_op_relu, weft_op_clamp;
-extern const weft_pass pass_channels_last;
+extern const weft_pass weft__pass_channels_last;
 
 /* ---- Layouts ---- */
 
@@ -81,7 +81,8 @@ static bool visit_conv(weft_rewrite *r)
     weft_graph *g = r->graph;
     const conv_attr *a = r->node.attr;
     const weft_shape x = weft_shape_of(g, r->in[0]), w = weft_shape_of(g, r->in[1]);
-    if (x.rank != 4 || !terms_fixed(r, r->node.in[1]) || !gemm_is_own(weft_dtype_of(g, r->in[0])))
+    if (x.rank != 4 || !terms_fixed(r, r->node.in[1]) ||
+        !weft__gemm_is_own(weft_dtype_of(g, r->in[0])))
         return false;
     const bool depthwise = a->groups == x.dim[1] && a->groups == w.dim[0] && a->groups > 1;
     if (a->groups != 1 && !depthwise) return false;
@@ -223,7 +224,7 @@ static bool needed(const weft_graph *graph)
     return false;
 }
 
-const weft_pass pass_channels_last = {
+const weft_pass weft__pass_channels_last = {
     .name = "channels_last",
     .doc = "convolutions by parameters read images whose channels lie innermost",
     .visit = visit,

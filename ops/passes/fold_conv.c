@@ -11,7 +11,7 @@
 #include <weft/ops.h>
 
 extern const weft_op weft_op_conv, weft_op_add, weft_op_sub, weft_op_mul;
-extern const weft_pass pass_fold_conv;
+extern const weft_pass weft__pass_fold_conv;
 
 /* Has t one number for each channel of y, and broadcasts to y? */
 static bool is_per_channel(const weft_graph *g, weft_value t, weft_value y)
@@ -106,7 +106,7 @@ static bool needed(const weft_graph *graph)
     return false;
 }
 
-const weft_pass pass_fold_conv = {
+const weft_pass weft__pass_fold_conv = {
     .name = "fold_conv",
     .doc = "scales and shifts of channels move into the convolution before them",
     .visit = visit,

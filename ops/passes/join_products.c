@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 extern const weft_op weft_op_add_n, weft_op_matmul;
-extern const weft_pass pass_join_products;
+extern const weft_pass weft__pass_join_products;
 
 /* The cost of one more node, in elements that could be copied meanwhile. */
 #define NODE_ELEMENTS 4096
@@ -90,7 +90,7 @@ static bool needed(const weft_graph *graph)
     return terms_any(graph, &weft_op_add_n, &weft_op_matmul);
 }
 
-const weft_pass pass_join_products = {
+const weft_pass weft__pass_join_products = {
     .name = "join_products",
     .doc = "a sum of thin matrix products becomes one product",
     .visit = visit,

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 extern const weft_op weft_op_add_n, weft_op_slice_scatter;
-extern const weft_pass pass_join_slices;
+extern const weft_pass weft__pass_join_slices;
 
 /* A term that is zero outside [begin, end) of its axis, where it is `inside`. */
 typedef struct piece {
@@ -106,7 +106,7 @@ static bool needed(const weft_graph *graph)
     return terms_any(graph, &weft_op_add_n, &weft_op_slice_scatter);
 }
 
-const weft_pass pass_join_slices = {
+const weft_pass weft__pass_join_slices = {
     .name = "join_slices",
     .doc = "a sum of slices put back among zeros becomes one concat",
     .visit = visit,

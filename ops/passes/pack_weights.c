@@ -7,7 +7,7 @@
 #include <weft/ops.h>
 
 extern const weft_op weft_op_matmul;
-extern const weft_pass pass_pack_weights;
+extern const weft_pass weft__pass_pack_weights;
 
 /* With more rows, packing in each run costs nearly nothing. With fewer columns, much of the panel
  * would be padding. */
@@ -20,18 +20,18 @@ static bool visit(weft_rewrite *r)
     if (r->node.op != &weft_op_matmul) return false;
     const weft_shape a = weft_shape_of(g, r->in[0]), w = weft_shape_of(g, r->in[1]);
     if (w.rank != 2 || !terms_fixed(r, r->node.in[1]) || w.dim[1] < MIN_COLUMNS || w.dim[0] == 0 ||
-        !gemm_is_own(weft_dtype_of(g, r->in[0])))
+        !weft__gemm_is_own(weft_dtype_of(g, r->in[0])))
         return false;
     const int64_t rows = weft_shape_numel(a) / w.dim[0];
     if (rows == 0 || rows > MAX_ROWS) return false;
     const weft_value matrix = weft_reshape(g, r->in[0], WEFT_SHAPE(rows, w.dim[0]));
     weft_shape out = a;
     out.dim[out.rank - 1] = w.dim[1];
-    r->out[0] = weft_reshape(g, panels_matmul(g, matrix, r->in[1]), out);
+    r->out[0] = weft_reshape(g, weft__panels_matmul(g, matrix, r->in[1]), out);
     return true;
 }
 
-const weft_pass pass_pack_weights = {
+const weft_pass weft__pass_pack_weights = {
     .name = "pack_weights",
     .doc = "matrix products with a parameter pack its panels in the first run",
     .visit = visit,

@@ -14,7 +14,7 @@
 #include <string.h>
 
 extern const weft_op weft_op_dropout, weft_op_relu_grad;
-extern const weft_pass pass_reuse_dropout;
+extern const weft_pass weft__pass_reuse_dropout;
 
 /* Ids of the outputs of dropouts by hash, 0 where empty; open addressing. */
 typedef struct dropout_table {
@@ -77,7 +77,7 @@ static bool needed(const weft_graph *graph)
     return false;
 }
 
-const weft_pass pass_reuse_dropout = {
+const weft_pass weft__pass_reuse_dropout = {
     .name = "reuse_dropout",
     .doc = "relu's gradient reads the output of a dropout that follows relu",
     .visit = visit,

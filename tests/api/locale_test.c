@@ -68,10 +68,10 @@ static void test_numbers(void)
     speak(true);
     snprintf(text, sizeof text, "%.1f", 0.5);
     CU_ASSERT_STRING_EQUAL(text, "0,5"); /* the locale is at work */
-    CU_ASSERT_STRING_EQUAL(text_from_double(0.1, text), "0.1");
-    CU_ASSERT_TRUE(text_to_double("2.5e-3", &x) && x == 2.5e-3);
-    CU_ASSERT_FALSE(text_to_double("2,5", &x));
-    text_format(text, sizeof text, "%g %.2f %a", 0.5, 1.25, 1.5);
+    CU_ASSERT_STRING_EQUAL(weft__text_from_double(0.1, text), "0.1");
+    CU_ASSERT_TRUE(weft__text_to_double("2.5e-3", &x) && x == 2.5e-3);
+    CU_ASSERT_FALSE(weft__text_to_double("2,5", &x));
+    weft__text_format(text, sizeof text, "%g %.2f %a", 0.5, 1.25, 1.5);
     CU_ASSERT_STRING_EQUAL(text, "0.5 1.25 0x1.8p+0");
 
     size_t i = 0;
@@ -90,8 +90,8 @@ static void test_json(void)
 {
     if (!german_is_there("JSON")) return;
     speak(true);
-    cJSON *json = json_parse("[0.1,1e-3,2.5]", 14, NULL);
-    char *text = json ? json_print(json, false) : NULL;
+    cJSON *json = weft__json_parse("[0.1,1e-3,2.5]", 14, NULL);
+    char *text = json ? weft__json_print(json, false) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
     CU_ASSERT_STRING_EQUAL(text, "[0.1,0.001,2.5]");
     CU_ASSERT_EQUAL(cJSON_GetNumberValue(cJSON_GetArrayItem(json, 1)), 1e-3);

@@ -164,7 +164,7 @@ static char *recipe_text(const char *path, weft_error *error)
     if (!recipe_init(&r)) return NULL;
     if (recipe_load(&r, path, NULL, error)) {
         cJSON *json = recipe_json(&r, true);
-        text = json_print(json, true);
+        text = weft__json_print(json, true);
         cJSON_Delete(json);
         if (!text) weft_error_set(error, WEFT_BAD_FILE, "recipe", "cannot be written");
     }

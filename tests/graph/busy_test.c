@@ -151,7 +151,7 @@ static void *reach(void *data)
 {
     meeting *m = data;
     while (!atomic_load(&m->sleepers.count)) usleep(10);
-    for (int i = 0; i < 3; i++) progress_add(&m->sleepers, &m->value, 1, 3);
+    for (int i = 0; i < 3; i++) weft__progress_add(&m->sleepers, &m->value, 1, 3);
     return data;
 }
 
@@ -160,17 +160,17 @@ static void test_waiting(void)
     static meeting m;
     pthread_t other;
     uint64_t spin_ns = SPIN_NS;
-    CU_ASSERT_TRUE_FATAL(sleepers_init(&m.sleepers));
-    for (int i = 0; i < 20; i++) CU_ASSERT_FALSE(progress_spin(&m.value, 3, &spin_ns));
+    CU_ASSERT_TRUE_FATAL(weft__sleepers_init(&m.sleepers));
+    for (int i = 0; i < 20; i++) CU_ASSERT_FALSE(weft__progress_spin(&m.value, 3, &spin_ns));
     CU_ASSERT_TRUE(spin_ns <= MIN_SPIN_NS);
     CU_ASSERT_EQUAL_FATAL(pthread_create(&other, NULL, reach, &m), 0);
-    progress_sleep(&m.sleepers, &m.value, 3);
+    weft__progress_sleep(&m.sleepers, &m.value, 3);
     CU_ASSERT_EQUAL(atomic_load(&m.value), 3);
     pthread_join(other, NULL);
-    CU_ASSERT_TRUE(progress_spin(&m.value, 3, &spin_ns));
+    CU_ASSERT_TRUE(weft__progress_spin(&m.value, 3, &spin_ns));
     CU_ASSERT_EQUAL(spin_ns, SPIN_NS);
     CU_ASSERT_EQUAL(atomic_load(&m.sleepers.count), 0);
-    sleepers_free(&m.sleepers);
+    weft__sleepers_free(&m.sleepers);
 }
 
 /* A part has one taker. */
@@ -191,7 +191,7 @@ static void runs(char *text, size_t n, uint64_t team_ns, uint64_t slept_ns, uint
     for (size_t i = 0; i < n; i++) {
         const bool alone = pace_team(&p, 2) == 1;
         text[i] = alone ? 'a' : 't';
-        pace_record(&p, alone, alone ? alone_ns : team_ns, alone ? 0 : slept_ns);
+        weft__pace_record(&p, alone, alone ? alone_ns : team_ns, alone ? 0 : slept_ns);
     }
     text[n] = 0;
 }

@@ -230,11 +230,11 @@ static void test_no_regular_file(void)
     refuse(folder);
     /* These are not saved to: a save that is not refused would replace them if tests run as root.
      */
-    CU_ASSERT_TRUE(file_is_stream("/dev/null"));
-    CU_ASSERT_TRUE(file_is_stream("/dev/stdout"));
-    CU_ASSERT_TRUE(file_is_stream("/proc/self/fd/1"));
-    CU_ASSERT_FALSE(file_is_stream("/dev/shm/x"));
-    CU_ASSERT_FALSE(file_is_stream("/no/such/file"));
+    CU_ASSERT_TRUE(weft__file_is_stream("/dev/null"));
+    CU_ASSERT_TRUE(weft__file_is_stream("/dev/stdout"));
+    CU_ASSERT_TRUE(weft__file_is_stream("/proc/self/fd/1"));
+    CU_ASSERT_FALSE(weft__file_is_stream("/dev/shm/x"));
+    CU_ASSERT_FALSE(weft__file_is_stream("/no/such/file"));
     CU_ASSERT_TRUE(lstat(fifo, &info) == 0 && S_ISFIFO(info.st_mode));
     CU_ASSERT_TRUE(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
     CU_ASSERT_EQUAL(entries(".tmp", false), 0);
@@ -273,21 +273,21 @@ static void test_reading(void)
     snprintf(other, sizeof other, "%s/other", folder);
     CU_ASSERT_EQUAL_FATAL(mkfifo(other, 0600), 0);
     alarm(60);
-    CU_ASSERT_EQUAL(file_open(other), -1);
+    CU_ASSERT_EQUAL(weft__file_open(other), -1);
     CU_ASSERT_EQUAL(errno, FILE_NOT_REGULAR);
-    CU_ASSERT_EQUAL(file_open_once(other), -1);
+    CU_ASSERT_EQUAL(weft__file_open_once(other), -1);
     CU_ASSERT_EQUAL(errno, FILE_NOT_REGULAR);
     CU_ASSERT_EQUAL(weft_safetensors_open(other, NULL), NULL);
     alarm(0);
     unlink(other);
-    CU_ASSERT_EQUAL(file_open("/dev/null"), -1);
+    CU_ASSERT_EQUAL(weft__file_open("/dev/null"), -1);
     CU_ASSERT_EQUAL(errno, FILE_NOT_REGULAR);
-    CU_ASSERT_EQUAL(file_open(folder), -1);
+    CU_ASSERT_EQUAL(weft__file_open(folder), -1);
     CU_ASSERT_EQUAL(errno, EISDIR);
-    CU_ASSERT_EQUAL(file_open_stdio(other), NULL);
+    CU_ASSERT_EQUAL(weft__file_open_stdio(other), NULL);
     CU_ASSERT_EQUAL(errno, ENOENT);
     write_text(other, "text");
-    FILE *file = file_open_stdio(other);
+    FILE *file = weft__file_open_stdio(other);
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     CU_ASSERT_EQUAL(fgetc(file), 't');
     fclose(file);
@@ -296,8 +296,8 @@ static void test_reading(void)
     char c = 0;
     CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
     snprintf(other, sizeof other, "/dev/fd/%d", ends[0]);
-    CU_ASSERT_EQUAL(file_open(other), -1);
-    const int again = file_open_once(other);
+    CU_ASSERT_EQUAL(weft__file_open(other), -1);
+    const int again = weft__file_open_once(other);
     CU_ASSERT_EQUAL(fcntl(again, F_GETFL) & O_NONBLOCK, 0);
     CU_ASSERT_EQUAL(write(ends[1], "x", 1), 1);
     CU_ASSERT_EQUAL(read(again, &c, 1), 1);
@@ -315,22 +315,22 @@ static void test_long_names(void)
     char name[400];
     size_t before = strlen(folder) + 1;
     snprintf(name, sizeof name, "%s/%0255d", folder, 0);
-    CU_ASSERT_TRUE(file_replace(name, "a", 1));
+    CU_ASSERT_TRUE(weft__file_replace(name, "a", 1));
     CU_ASSERT_TRUE(holds(name, "a"));
     unlink(name);
     for (size_t i = 0; i < 85; i++) memcpy(name + before + 3 * i, "\xe6\x97\xa5", 4);
-    CU_ASSERT_TRUE(file_replace(name, "b", 1));
+    CU_ASSERT_TRUE(weft__file_replace(name, "b", 1));
     CU_ASSERT_TRUE(holds(name, "b"));
     unlink(name);
     memcpy(name + before + 255, "xy", 3);
-    CU_ASSERT_FALSE(file_replace(name, "c", 1));
+    CU_ASSERT_FALSE(weft__file_replace(name, "c", 1));
     CU_ASSERT_EQUAL(errno, ENAMETOOLONG);
     char endless[5000];
     memset(endless, 'x', sizeof endless);
     endless[sizeof endless - 1] = 0;
-    CU_ASSERT_FALSE(file_replace(endless, "c", 1));
+    CU_ASSERT_FALSE(weft__file_replace(endless, "c", 1));
     CU_ASSERT_EQUAL(errno, ENAMETOOLONG);
-    CU_ASSERT_FALSE(file_replace("", "c", 1));
+    CU_ASSERT_FALSE(weft__file_replace("", "c", 1));
     CU_ASSERT_EQUAL(entries(".tmp", false), 0);
 }
 
@@ -338,24 +338,24 @@ static void test_mode(void)
 {
     struct stat info;
     mode_t before = umask(027);
-    CU_ASSERT_TRUE(file_replace(path, "a", 1));
+    CU_ASSERT_TRUE(weft__file_replace(path, "a", 1));
     umask(before);
     CU_ASSERT_TRUE(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
 }
 
-/* file_commit reports a write that failed, and PATH does not change. */
+/* weft__file_commit reports a write that failed, and PATH does not change. */
 static void test_failures(void)
 {
     file_writer w;
-    CU_ASSERT_TRUE(file_replace(path, "old", 3));
-    CU_ASSERT_TRUE_FATAL(file_begin(&w, path));
-    file_write(&w, "new", 3);
-    file_abandon(&w);
+    CU_ASSERT_TRUE(weft__file_replace(path, "old", 3));
+    CU_ASSERT_TRUE_FATAL(weft__file_begin(&w, path));
+    weft__file_write(&w, "new", 3);
+    weft__file_abandon(&w);
     CU_ASSERT_TRUE(holds(path, "old"));
-    CU_ASSERT_TRUE_FATAL(file_begin(&w, path));
+    CU_ASSERT_TRUE_FATAL(weft__file_begin(&w, path));
     w.error = ENOSPC;
-    file_write(&w, "new", 3);
-    CU_ASSERT_FALSE(file_commit(&w));
+    weft__file_write(&w, "new", 3);
+    CU_ASSERT_FALSE(weft__file_commit(&w));
     CU_ASSERT_EQUAL(errno, ENOSPC);
     CU_ASSERT_TRUE(holds(path, "old"));
     CU_ASSERT_EQUAL(entries(".tmp", false), 0);
@@ -366,9 +366,9 @@ static void test_failures(void)
     char link_path[128];
     snprintf(link_path, sizeof link_path, "%s/full", folder);
     CU_ASSERT_EQUAL_FATAL(symlink("/dev/full", link_path), 0);
-    CU_ASSERT_FALSE(file_replace(link_path, "new", 3));
+    CU_ASSERT_FALSE(weft__file_replace(link_path, "new", 3));
     CU_ASSERT_EQUAL(errno, FILE_NOT_REGULAR);
-    CU_ASSERT_FALSE(file_replace_stream(link_path, "new", 3));
+    CU_ASSERT_FALSE(weft__file_replace_stream(link_path, "new", 3));
     CU_ASSERT_EQUAL(errno, ENOSPC);
     unlink(link_path);
 }
@@ -381,10 +381,10 @@ static pid_t begin_in_child(void)
     pid_t pid = fork();
     if (pid == 0) {
         file_writer w;
-        if (!file_begin(&w, path)) test_exit(1);
-        file_write(&w, "half", 4);
+        if (!weft__file_begin(&w, path)) test_exit(1);
+        weft__file_write(&w, "half", 4);
         raise(SIGSTOP);
-        test_exit(!file_commit(&w));
+        test_exit(!weft__file_commit(&w));
     }
     CU_ASSERT_TRUE_FATAL(pid > 0);
     CU_ASSERT_EQUAL_FATAL(waitpid(pid, &status, WUNTRACED), pid);
@@ -407,7 +407,7 @@ static void test_leftovers(void)
         snprintf(other, sizeof other, "%s/%s", folder, others[i]);
         write_text(other, "mine");
     }
-    file_remove_leftovers(folder, "x.safetensors");
+    weft__file_remove_leftovers(folder, "x.safetensors");
     CU_ASSERT_EQUAL(entries("x.safetensors.", true), 3);
     CU_ASSERT_EQUAL(entries("y.safetensors.", true), 1);
 }
@@ -420,7 +420,7 @@ static void test_leftovers_of_the_living(void)
     CU_ASSERT_EQUAL(entries("x.safetensors.", false), 2);
     kill(killed, SIGKILL);
     waitpid(killed, NULL, 0);
-    CU_ASSERT_TRUE(file_replace(path, "whole", 5));
+    CU_ASSERT_TRUE(weft__file_replace(path, "whole", 5));
     CU_ASSERT_EQUAL(entries("x.safetensors.", false), 1);
     kill(living, SIGCONT);
     CU_ASSERT_EQUAL(waitpid(living, &status, 0), living);

@@ -154,11 +154,11 @@ static void test_many(void)
         snprintf(text + i * BYTES, BYTES, "n%zu", i);
         names[i] = text + i * BYTES;
     }
-    CU_ASSERT_TRUE_FATAL(match_names(&m, names, N, names + HALF, N));
+    CU_ASSERT_TRUE_FATAL(weft__match_names(&m, names, N, names + HALF, N));
     CU_ASSERT_TRUE(m.n_matched == HALF && m.n_missing == HALF && m.n_unexpected == HALF);
     CU_ASSERT_TRUE(m.matched[0] == names[HALF] && m.missing[0] == names[0] &&
                    m.unexpected[0] == names[N]);
-    match_free(&m);
+    weft__match_free(&m);
     free(names);
     free(text);
 }

@@ -243,7 +243,8 @@ static void test_folding(void)
         CU_ASSERT_EQUAL(weft_fetch(s, y, got[i], sizeof got[i]), WEFT_OK);
         size_t kernels = 0;
         for (size_t n = 0; n < weft_plan_graph(plan)->n_nodes; n++)
-            kernels += graph_node_runs(weft_plan_graph(plan), &weft_plan_graph(plan)->nodes[n]);
+            kernels +=
+                weft__graph_node_runs(weft_plan_graph(plan), &weft_plan_graph(plan)->nodes[n]);
         CU_ASSERT_EQUAL(kernels, i ? 2 : 5);
         weft_session_free(s);
         weft_plan_free(plan);

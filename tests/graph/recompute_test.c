@@ -193,7 +193,8 @@ static double best_time(recompute *r, const plan_target *targets, size_t n_targe
     for (uint32_t set = 0; set < 1u << n; set++) {
         double excess, time;
         for (size_t i = 0; i < n; i++) r->retained[free_roots[i]] = set >> i & 1;
-        CU_ASSERT_TRUE_FATAL(recompute_measure(r, targets, n_targets, target, &excess, &time));
+        CU_ASSERT_TRUE_FATAL(
+            weft__recompute_measure(r, targets, n_targets, target, &excess, &time));
         if (excess <= 0) best = fmin(best, time);
     }
     return best;
@@ -212,17 +213,18 @@ static void test_best_choice(void)
         double all, excess, time, best;
         weft_graph *g = network(nets[k], 5, targets, &n_targets);
         open_recompute(&r, g);
-        CU_ASSERT_TRUE(recompute_choose(&r, targets, n_targets, SIZE_MAX / 2));
-        CU_ASSERT_TRUE(recompute_measure(&r, targets, n_targets, SIZE_MAX / 2, &excess, &time));
+        CU_ASSERT_TRUE(weft__recompute_choose(&r, targets, n_targets, SIZE_MAX / 2));
+        CU_ASSERT_TRUE(
+            weft__recompute_measure(&r, targets, n_targets, SIZE_MAX / 2, &excess, &time));
         CU_ASSERT_EQUAL(time, 0);
         for (all = 1 << 25; excess <= 0 && all > 0;
              all -= 16384) /* the peak without recomputation */
-            recompute_measure(&r, targets, n_targets, (size_t)all, &excess, &time);
+            weft__recompute_measure(&r, targets, n_targets, (size_t)all, &excess, &time);
         for (double share = 0.95; share > 0.3; share -= 0.1) {
             const size_t target = (size_t)(share * all);
             memset(r.retained, 0, g->n_values);
-            CU_ASSERT_TRUE(recompute_choose(&r, targets, n_targets, target));
-            CU_ASSERT_TRUE(recompute_measure(&r, targets, n_targets, target, &excess, &time));
+            CU_ASSERT_TRUE(weft__recompute_choose(&r, targets, n_targets, target));
+            CU_ASSERT_TRUE(weft__recompute_measure(&r, targets, n_targets, target, &excess, &time));
             best = best_time(&r, targets, n_targets, target);
             CU_ASSERT_EQUAL(excess <= 0, isfinite(best));
             if (!isfinite(best)) break;

@@ -145,7 +145,7 @@ static void test_dots(void)
         weft_scope_pop(g);
         char pattern[64];
         snprintf(pattern, sizeof pattern, "*%s\nparameters*", cases[i].rows);
-        CU_ASSERT_TRUE(text_match(pattern, strlen(pattern), print(g, NULL)));
+        CU_ASSERT_TRUE(weft__text_match(pattern, strlen(pattern), print(g, NULL)));
         weft_graph_free(g);
     }
 }

@@ -14,28 +14,28 @@ static void test_numbers(void)
 {
     char text[TEXT_NUMBER_BYTES];
     double x = -1;
-    CU_ASSERT_STRING_EQUAL(text_from_double(0.1, text), "0.1");
-    CU_ASSERT_STRING_EQUAL(text_from_double(-3, text), "-3");
-    CU_ASSERT_STRING_EQUAL(text_from_double(1e-9, text), "1e-09");
-    CU_ASSERT_STRING_EQUAL(text_from_double(-INFINITY, text), "-inf");
+    CU_ASSERT_STRING_EQUAL(weft__text_from_double(0.1, text), "0.1");
+    CU_ASSERT_STRING_EQUAL(weft__text_from_double(-3, text), "-3");
+    CU_ASSERT_STRING_EQUAL(weft__text_from_double(1e-9, text), "1e-09");
+    CU_ASSERT_STRING_EQUAL(weft__text_from_double(-INFINITY, text), "-inf");
     const double hard[] = {0.1 + 0.2, 1.0 / 3, DBL_MAX, DBL_MIN, 4.9e-324, -0.0};
     for (size_t i = 0; i < sizeof hard / sizeof *hard; i++) {
-        CU_ASSERT_TRUE(text_to_double(text_from_double(hard[i], text), &x));
+        CU_ASSERT_TRUE(weft__text_to_double(weft__text_from_double(hard[i], text), &x));
         CU_ASSERT_EQUAL(memcmp(&x, &hard[i], sizeof x), 0);
     }
-    CU_ASSERT_TRUE(text_to_double("0x1.8p1", &x) && x == 3);
+    CU_ASSERT_TRUE(weft__text_to_double("0x1.8p1", &x) && x == 3);
     const char *const none[] = {"", " 1", "1 ", "1,5", "one", "0.1x", "."};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-        CU_ASSERT_FALSE(text_to_double(none[i], &x));
+        CU_ASSERT_FALSE(weft__text_to_double(none[i], &x));
     const char *list = "1.5,2";
-    CU_ASSERT_PTR_EQUAL(text_read_double(list, &x), list + 3);
+    CU_ASSERT_PTR_EQUAL(weft__text_read_double(list, &x), list + 3);
     CU_ASSERT_EQUAL(x, 1.5);
 }
 
 static void expect_printable(const char *text, const char *expected)
 {
     char buffer[128];
-    CU_ASSERT_STRING_EQUAL(text_printable(buffer, sizeof buffer, text), expected);
+    CU_ASSERT_STRING_EQUAL(weft__text_printable(buffer, sizeof buffer, text), expected);
 }
 
 /* Three digits and a decimal unit; what rounds to 1000 has the next unit. */
@@ -50,7 +50,7 @@ static void test_sizes(void)
                  {2.5e9, "2.50 GB"},   {1e12, "1.00 TB"},  {1.5e15, "1500 TB"}};
     char text[TEXT_SIZE_BYTES];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        CU_ASSERT_STRING_EQUAL(text_from_bytes(cases[i].bytes, text), cases[i].text);
+        CU_ASSERT_STRING_EQUAL(weft__text_from_bytes(cases[i].bytes, text), cases[i].text);
 }
 
 static void test_printable(void)
@@ -63,14 +63,14 @@ static void test_printable(void)
                      "1m\xe2\x80\xae",
                      "\\xc2\\x9b1m\\xe2\\x80\\xae");
     expect_printable("cut \xe6\x97", "cut \\xe6\\x97");
-    CU_ASSERT_STRING_EQUAL(text_printable(small, sizeof small, "1234567890"), "1234567");
-    CU_ASSERT_STRING_EQUAL(text_printable(small, sizeof small, "12345日"), "12345");
-    CU_ASSERT_STRING_EQUAL(text_printable(small, sizeof small, "12345\n678"), "12345\\n");
+    CU_ASSERT_STRING_EQUAL(weft__text_printable(small, sizeof small, "1234567890"), "1234567");
+    CU_ASSERT_STRING_EQUAL(weft__text_printable(small, sizeof small, "12345日"), "12345");
+    CU_ASSERT_STRING_EQUAL(weft__text_printable(small, sizeof small, "12345\n678"), "12345\\n");
 }
 
 static bool match(const char *pattern, const char *text)
 {
-    return text_match(pattern, strlen(pattern), text);
+    return weft__text_match(pattern, strlen(pattern), text);
 }
 
 static void test_patterns(void)
@@ -83,7 +83,7 @@ static void test_patterns(void)
     CU_ASSERT_TRUE(match("*ab*ab", "ababab"));
     CU_ASSERT_FALSE(match("?", ""));
     CU_ASSERT_FALSE(match("", "a"));
-    CU_ASSERT_FALSE(text_match("abc", 2, "abc"));
+    CU_ASSERT_FALSE(weft__text_match("abc", 2, "abc"));
     /* Thirty stars took for ever when each tried every rest of the text. */
     char pattern[64], text[5000];
     for (int i = 0; i < 30; i++) memcpy(pattern + 2 * i, "*a", 3);
@@ -116,11 +116,12 @@ static void test_messages(void)
             weft_error_set(&error, WEFT_IO, text, "%s", text);
             CU_ASSERT_TRUE(strlen(error.where) >= sizeof error.where - 4);
             CU_ASSERT_TRUE(strlen(error.message) >= sizeof error.message - 4);
-            CU_ASSERT_STRING_EQUAL(text_printable(shown, sizeof shown, error.where), error.where);
-            CU_ASSERT_STRING_EQUAL(text_printable(shown, sizeof shown, error.message),
+            CU_ASSERT_STRING_EQUAL(weft__text_printable(shown, sizeof shown, error.where),
+                                   error.where);
+            CU_ASSERT_STRING_EQUAL(weft__text_printable(shown, sizeof shown, error.message),
                                    error.message);
             if (c < 3) CU_ASSERT_PTR_NULL(strchr(error.message, '\\'));
-            text_format(shown, 100, "%s", text);
+            weft__text_format(shown, 100, "%s", text);
             CU_ASSERT_TRUE(strlen(shown) >= 96 && !strncmp(shown, text, strlen(shown)));
             if (c < 3) CU_ASSERT_TRUE((text[strlen(shown)] & 0xC0) != 0x80);
         }
@@ -130,9 +131,9 @@ static void expect_guess(const char *text, const char *expected)
 {
     static const char *const names[] = {"train", "translate", "transformer", "run", "beam"};
     char meant[GUESS_BYTES];
-    guess g = guess_of(text, strlen(text));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) guess_try(&g, names[i]);
-    CU_ASSERT_STRING_EQUAL(guess_text(&g, meant), expected);
+    guess g = weft__guess_of(text, strlen(text));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) weft__guess_try(&g, names[i]);
+    CU_ASSERT_STRING_EQUAL(weft__guess_text(&g, meant), expected);
 }
 
 static void test_guesses(void)
@@ -150,12 +151,12 @@ static void test_guesses(void)
     expect_guess("\xff\xfe\xfd", "");
     memset(longest, 'a', sizeof longest - 1);
     expect_guess(longest, "");
-    guess g = guess_of(&"--beem=3"[2], 4); /* only 4 bytes */
-    guess_try(&g, "beam");
+    guess g = weft__guess_of(&"--beem=3"[2], 4); /* only 4 bytes */
+    weft__guess_try(&g, "beam");
     CU_ASSERT_STRING_EQUAL(g.name, "beam");
-    g = guess_of("layers", 6);
-    guess_try(&g, "layer");
-    guess_try(&g, "lawyer"); /* two letters differ */
+    g = weft__guess_of("layers", 6);
+    weft__guess_try(&g, "layer");
+    weft__guess_try(&g, "lawyer"); /* two letters differ */
     CU_ASSERT_STRING_EQUAL(g.name, "layer");
 }
 
@@ -169,20 +170,20 @@ static void test_name_table(void)
     for (size_t i = 0; i < 3000; i++) snprintf(texts[i], sizeof texts[i], "%zu", i * i);
     for (size_t k = 0; k < 2; k++) {
         name_table *t = &tables[k];
-        CU_ASSERT_PTR_NULL(name_table_find(t, "0"));
-        for (size_t i = 0; i < 3000; i++) CU_ASSERT_EQUAL(*name_table_put(t, texts[i], i), i);
-        CU_ASSERT_EQUAL(*name_table_put(t, "4", 77), 2);
-        CU_ASSERT_EQUAL(*name_table_put(t, "", 78), 78);
+        CU_ASSERT_PTR_NULL(weft__name_table_find(t, "0"));
+        for (size_t i = 0; i < 3000; i++) CU_ASSERT_EQUAL(*weft__name_table_put(t, texts[i], i), i);
+        CU_ASSERT_EQUAL(*weft__name_table_put(t, "4", 77), 2);
+        CU_ASSERT_EQUAL(*weft__name_table_put(t, "", 78), 78);
         CU_ASSERT_EQUAL(t->count, 3001);
-        for (size_t i = 0; i < 3000; i++) CU_ASSERT_EQUAL(*name_table_find(t, texts[i]), i);
-        CU_ASSERT_PTR_NULL(name_table_find(t, "2"));
-        CU_ASSERT_FALSE(name_table_reserve(t, SIZE_MAX / 2));
-        name_table_clear(t);
-        CU_ASSERT_PTR_NULL(name_table_find(t, "4"));
-        CU_ASSERT_EQUAL(*name_table_put(t, "4", 5), 5);
-        name_table_free(t);
+        for (size_t i = 0; i < 3000; i++) CU_ASSERT_EQUAL(*weft__name_table_find(t, texts[i]), i);
+        CU_ASSERT_PTR_NULL(weft__name_table_find(t, "2"));
+        CU_ASSERT_FALSE(weft__name_table_reserve(t, SIZE_MAX / 2));
+        weft__name_table_clear(t);
+        CU_ASSERT_PTR_NULL(weft__name_table_find(t, "4"));
+        CU_ASSERT_EQUAL(*weft__name_table_put(t, "4", 5), 5);
+        weft__name_table_free(t);
     }
-    arena_free(&memory);
+    weft__arena_free(&memory);
 }
 
 void text_tests(void)

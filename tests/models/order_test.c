@@ -144,7 +144,7 @@ static size_t own_bytes(const bounds *b, uint32_t node)
     }
     for (uint32_t i = 0; i < g->nodes[node].op->n_out && !g->nodes[node].op->inplace; i++) {
         const uint32_t v = g->nodes[node].first_out + i;
-        if (g->values[v].root == v && b->plan->buffer_of[v]) bytes += storage_bytes(g, v);
+        if (g->values[v].root == v && b->plan->buffer_of[v]) bytes += weft__storage_bytes(g, v);
     }
     return bytes;
 }
@@ -172,7 +172,7 @@ static size_t bound_of(bounds *b, uint32_t node)
         }
         for (uint32_t v = record->first_out; v < record->first_out + record->op->n_out; v++)
             if (b->runs[k] && g->values[v].root == v && plan->buffer_of[v])
-                add_edge(w, k, values + v, (int64_t)storage_bytes(g, v));
+                add_edge(w, k, values + v, (int64_t)weft__storage_bytes(g, v));
     }
     for (size_t i = 0; i < plan->n_targets; i++)
         add_edge(w, values + g->values[plan->targets[i].value.id].root, sink, FOREVER);

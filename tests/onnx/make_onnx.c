@@ -27,7 +27,7 @@ static void open_last(written_graph *g, arena *p, const char *name)
     WeftOnnx__TypeProto *type = g->inputs[g->proto.n_input - 1]->type;
     WeftOnnx__TensorShapeProto *shape = type->tensor_type->shape;
     shape->dim[shape->n_dim - 1]->has_dim_value = false;
-    shape->dim[shape->n_dim - 1]->dim_param = arena_text(p, name);
+    shape->dim[shape->n_dim - 1]->dim_param = weft__arena_text(p, name);
 }
 
 static void attribute(arena *p, WeftOnnx__NodeProto *node, const char *name, int64_t value)
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     }
     const uint8_t *data = write_model(&memory, g, 17, &bytes);
     good = good && write_file(argv[1], data, bytes);
-    arena_free(&memory);
+    weft__arena_free(&memory);
     if (!good) fprintf(stderr, "%s: cannot be written\n", argv[1]);
     return !good;
 }

@@ -42,7 +42,7 @@ static void *read_message(const char *path, const ProtobufCMessageDescriptor *ty
 {
     size_t bytes = 0;
     void *data = read_file(path, &bytes), *message = NULL;
-    if (data && wire_check(type, data, bytes) == WEFT_OK)
+    if (data && weft__wire_check(type, data, bytes) == WEFT_OK)
         message = protobuf_c_message_unpack(type, NULL, bytes, data);
     free(data);
     return message;
@@ -71,7 +71,7 @@ static void free_case(test_case *c)
     for (size_t i = 0; i < c->n_messages; i++)
         protobuf_c_message_free_unpacked(&c->messages[i]->base, NULL);
     if (c->proto) protobuf_c_message_free_unpacked(&c->proto->base, NULL);
-    arena_free(&c->memory);
+    weft__arena_free(&c->memory);
 }
 
 /* Whether all values are tensors. */
@@ -103,8 +103,8 @@ static size_t read_tensors(test_case *c, const char *set, const char *kind, onnx
             break;
         }
         c->messages[c->n_messages++] = message;
-        onnx_tensor_read(message, kind, &c->memory, &(onnx_files){NULL, NULL}, &tensors[n],
-                         &c->error);
+        weft__onnx_tensor_read(message, kind, &c->memory, &(onnx_files){NULL, NULL}, &tensors[n],
+                               &c->error);
     }
     return n;
 }
@@ -178,7 +178,7 @@ static weft_status fetch_all(test_case *c, weft_session *s, const weft_graph *g,
                                   weft_dtype_name(t->dtype),
                                   weft_shape_text(t->shape, wanted, sizeof wanted));
         }
-        results[i] = arena_alloc(&c->memory, tensor_bytes(t));
+        results[i] = weft__arena_alloc(&c->memory, tensor_bytes(t));
         if (!results[i]) return weft_error_set(&c->error, WEFT_NO_MEMORY, "output", "no memory");
         const weft_status status = weft_fetch(s, values[i], results[i], tensor_bytes(t));
         if (status != WEFT_OK) return status;

@@ -67,7 +67,7 @@ static void test_attention_past(void)
     write_int(&p, write_node(&p, g, "Concat", "past_v v", "all_v"), "axis", 2);
     write_node(&p, g, "Attention", "q all_k all_v mask", "second");
     expect_equal(&p, g, 23, HEADS * QUERIES * DIM);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* A batch of one matrix, and of four. */
@@ -81,7 +81,7 @@ static void test_einsum_broadcast(void)
     write_text(&p, write_node(&p, g, "Einsum", "x y", "first"), "equation", "...ij,...jk->...ik");
     write_node(&p, g, "MatMul", "x y", "second");
     expect_equal(&p, g, 17, 16);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* One step of an LSTM with one number, whose three activations differ; c begins at 0. The gates are
@@ -109,7 +109,7 @@ static void test_activations(void)
     write_floats(&p, g, "wanted", WEFT_SHAPE(1, 1), &wanted);
     write_node(&p, g, "Identity", "wanted", "second");
     expect_equal(&p, g, 17, 1);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 void onnx_equal_tests(void)

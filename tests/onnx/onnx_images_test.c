@@ -83,7 +83,7 @@ static void check_lp(int64_t p_norm, int64_t dilation, int64_t begin, int64_t en
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(graph);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 static void test_lp_pool(void)
@@ -183,7 +183,7 @@ static void check_resize(bool cubic, const int64_t in[2], const int64_t size[2])
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* Axes of one block of weights and of several, made larger and smaller, down to one element. */
@@ -215,7 +215,7 @@ static void test_work(void)
         flops[k] = weft_plan_get_stats(plan).flops / (double)(n * n);
         weft_plan_free(plan);
         weft_graph_free(g);
-        arena_free(&p);
+        weft__arena_free(&p);
     }
     if (!(flops[1] < 1.1 * flops[0]))
         fprintf(stderr, "\n    %g operations for an element, then %g\n", flops[0], flops[1]);

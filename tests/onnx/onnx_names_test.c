@@ -50,7 +50,7 @@ static void test_scopes(void)
         write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(2));
         write_floats(&p, g, cases[i].weight, WEFT_SHAPE(2), one);
         WeftOnnx__NodeProto *node = write_node(&p, g, "Add", inputs, "y");
-        node->name = arena_text(&p, cases[i].node);
+        node->name = weft__arena_text(&p, cases[i].node);
         write_metadata(&p, node, "namespace", ": Net/other: Other");
         if (cases[i].metadata)
             write_metadata(&p, node, "pkg.torch.onnx.name_scopes", cases[i].metadata);
@@ -67,7 +67,7 @@ static void test_scopes(void)
         weft_layers_free(&layers);
         weft_graph_free(built);
         weft_onnx_free(m);
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -108,7 +108,7 @@ static void test_long_names(void)
     CU_ASSERT_EQUAL(((const float *)result.data)[1], 2);
     weft_forward_free(forward), weft_params_free(store), weft_graph_free(built);
     weft_onnx_free(m);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 void onnx_names_tests(void)

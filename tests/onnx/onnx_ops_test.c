@@ -41,7 +41,7 @@ static void check_gradients(written_graph *g, arena *memory, int64_t opset, doub
     CU_ASSERT_TRUE_FATAL(n <= MAX_INPUTS);
     for (size_t i = 0; i < n; i++) {
         const size_t bytes = weft_tensor_bytes(inputs[i].dtype, inputs[i].shape);
-        double *data = arena_alloc(memory, bytes);
+        double *data = weft__arena_alloc(memory, bytes);
         fill(&inputs[i], low, high, data);
         feeds[i] = (weft_check_feed){in[i], data, bytes};
     }
@@ -72,7 +72,7 @@ static void test_grid_sample(void)
         write_text(&p, node, "padding_mode", paddings[k / 2 % 3]);
         write_int(&p, node, "align_corners", k / 6);
         check_gradients(g, &p, 20, -1.3, 1.3);
-        arena_free(&p);
+        weft__arena_free(&p);
     }
     arena p = {.blocks = NULL};
     written_graph *g = write_graph(&p);
@@ -80,7 +80,7 @@ static void test_grid_sample(void)
     write_input(&p, g, "grid", ONNX_DOUBLE, WEFT_SHAPE(1, 1, 2, 2, 3));
     write_node(&p, g, "GridSample", "x grid", "y");
     check_gradients(g, &p, 20, -1.3, 1.3);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 static void test_roi_align(void)
@@ -99,7 +99,7 @@ static void test_roi_align(void)
         write_int(&p, node, "output_height", 2);
         write_int(&p, node, "output_width", 3);
         check_gradients(g, &p, 16, 0.1, 4);
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -111,7 +111,7 @@ static void test_determinant(void)
         write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(3, m, m));
         write_node(&p, g, "Det", "x", "y");
         check_gradients(g, &p, 11, -2, 2);
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -130,7 +130,7 @@ static void test_scatter(void)
         write_text(&p, node, "reduction", reductions[k]);
         write_int(&p, node, "axis", 1);
         check_gradients(g, &p, 18, -2, 2);
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -151,7 +151,7 @@ static void test_attention(void)
         if (k == 1) write_int(&p, node, "is_causal", 1);
         if (k == 2) write_float(&p, node, "softcap", 0.5);
         check_gradients(g, &p, 23, -1, 1);
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -166,7 +166,7 @@ static void test_signals(void)
     write_longs(&p, g, "length", WEFT_SCALAR, &length);
     write_node(&p, g, "STFT", "x step window length", "y");
     check_gradients(g, &p, 17, -1, 1);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* ---- Functions ---- */
@@ -206,7 +206,7 @@ static void test_function(void)
     weft_forward_free(forward);
     weft_params_free(store);
     weft_onnx_free(m);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* ---- Products of bytes ---- */
@@ -278,7 +278,7 @@ static void check_bytes(int64_t k, int type, int way, bool extreme)
     weft_forward_free(forward);
     weft_params_free(store);
     weft_onnx_free(m);
-    arena_free(&p);
+    weft__arena_free(&p);
     free(b);
     free(x);
 }
@@ -367,7 +367,7 @@ static void check_dequantized(bool gemm, bool by_column, bool wide)
     weft_forward_free(forward);
     weft_params_free(store);
     weft_onnx_free(m);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 static void test_dequantized(void)
@@ -408,7 +408,7 @@ static void test_no_matrix(void)
         write_node(&p, g, "Det", "x", "y");
         write_output(&p, g, "y");
         refuse(&p, g, 17, WEFT_BAD_SHAPE, "needs square matrices");
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -431,7 +431,7 @@ static void test_condition(void)
             expect_output(&p, g, 17, WEFT_SHAPE(2));
         else
             refuse(&p, g, 17, WEFT_BAD_DTYPE, "needs a condition of bools");
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -446,7 +446,7 @@ static void test_implied(void)
     write_text(&p, write_node(&p, g, "Einsum", "x y", "z"), "equation", "zi,iA");
     write_output(&p, g, "z");
     expect_output(&p, g, 17, WEFT_SHAPE(4, 2));
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* Rotated features are an even number of each head's, with half as many sines and cosines. */
@@ -470,7 +470,7 @@ static void test_rotated(void)
             expect_output(&p, g, 23, WEFT_SHAPE(2, 5, 3, 4));
         else
             refuse(&p, g, 23, WEFT_BAD_SHAPE, "do not fit an even number of rotated features");
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -484,7 +484,7 @@ static void test_float_axes(void)
     write_node(&p, g, "Unsqueeze", "x axes", "y");
     write_output(&p, g, "y");
     refuse(&p, g, 17, WEFT_BAD_SHAPE, "integers, not f32");
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* The options say how large an open dimension is. */
@@ -501,7 +501,7 @@ static void test_open_dimension(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     CU_ASSERT_TRUE(weft_shape_equal(weft_onnx_outputs(m, &n)[0].shape, WEFT_SHAPE(2, 5)));
     weft_onnx_free(m);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* Unsqueeze to as many axes as a tensor may have. */
@@ -515,7 +515,7 @@ static void test_most_axes(void)
     write_node(&p, g, "Unsqueeze", "x axes", "y");
     write_output(&p, g, "y");
     expect_output(&p, g, 17, WEFT_SHAPE(1, 2, 1, 3, 1, 1, 2, 1));
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* A function that calls itself. */
@@ -523,7 +523,7 @@ static void test_recursion(void)
 {
     arena p = {.blocks = NULL};
     refuse(&p, calling(&p, true), 17, WEFT_TOO_LARGE, "bodies are more than");
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* A loop of a million iterations, each of which makes another constant of a quarter of a MB. */
@@ -547,7 +547,7 @@ static void test_many_constants(void)
     write_attribute(&p, loop, "body")->g = &body->proto;
     write_output(&p, g, "last");
     refuse(&p, g, 17, WEFT_TOO_LARGE, "the import of the model takes more than");
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 void onnx_ops_tests(void)

@@ -82,7 +82,7 @@ static void test_draws(void)
         CU_ASSERT_TRUE(fabs(mean_of(x) - (double)mean[k]) < 0.08 * (double)deviation[k]);
         CU_ASSERT_NOT_EQUAL(memcmp(x, second + k * DRAWN, sizeof(float[DRAWN])), 0);
     }
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* Random ops of a graph become nodes of ONNX, which draw numbers of the same distributions. */
@@ -133,7 +133,7 @@ static void test_dropout(void)
     CU_ASSERT_NOT_EQUAL(memcmp(first, second, sizeof ones), 0);
     for (int i = 0; i < DRAWN; i++)
         CU_ASSERT_TRUE(fabsf(first[i] - first[DRAWN + i] / 0.75f) < (float)ROUNDING_F32);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* The values and indices of more elements than a heap holds, and of integers; ties by index. */
@@ -154,7 +154,7 @@ static void test_top_k(void)
     run_file_twice(&p, g, 2, 4, first, second);
     CU_ASSERT_EQUAL(memcmp(first, values, sizeof values), 0);
     CU_ASSERT_EQUAL(memcmp(first + 4, indices, sizeof indices), 0);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* The triangle of one mel bin over the frequencies of a transform, by ONNX's definition: its three
@@ -177,7 +177,7 @@ static void test_mel_bin(void)
     write_output(&p, g, "y");
     run_file_twice(&p, g, 1, 9, first, second);
     for (int i = 0; i < 9; i++) CU_ASSERT_EQUAL(first[i], wanted[i]);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 void onnx_random_tests(void)

@@ -29,7 +29,7 @@ static void end(fixture *f)
 {
     unlink(f->path);
     CU_ASSERT_EQUAL(rmdir(f->folder), 0);
-    arena_free(&f->memory);
+    weft__arena_free(&f->memory);
 }
 
 static weft_onnx *load(fixture *f, written_graph *g, const weft_onnx_options *options)
@@ -371,12 +371,12 @@ static void test_wrong(void)
     refuse(&f, g, WEFT_BAD_FILE, "negative dimension");
     g->initializers[0]->dims[0] = 2;
     g->initializers[0]->n_dims = 9;
-    g->initializers[0]->dims = arena_alloc(p, 9 * sizeof(int64_t));
+    g->initializers[0]->dims = weft__arena_alloc(p, 9 * sizeof(int64_t));
     refuse(&f, g, WEFT_BAD_SHAPE, "rank 9");
     g->initializers[0]->data_type = ONNX_STRING;
     g->nodes[0]->input[1] = g->nodes[0]->input[0];
     g->nodes[0]->n_input = 1;
-    g->nodes[0]->op_type = arena_text(p, "Relu");
+    g->nodes[0]->op_type = weft__arena_text(p, "Relu");
     weft_onnx *m = load(&f, g, NULL); /* nothing reads the initializer */
     CU_ASSERT_PTR_NOT_NULL(m);
     weft_onnx_free(m);
@@ -462,7 +462,7 @@ static void test_bloat(void)
     fixture f;
     const size_t bytes = (size_t)1 << 22;
     begin(&f);
-    uint8_t *data = arena_alloc(&f.memory, bytes + 16);
+    uint8_t *data = weft__arena_alloc(&f.memory, bytes + 16);
     size_t n = 0;
     data[n++] = 7 << 3 | 2; /* the graph, of `bytes` bytes */
     for (size_t left = bytes; left; left >>= 7)

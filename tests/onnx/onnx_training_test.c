@@ -141,7 +141,7 @@ static void test_normalisation(void)
         weft_params_free(params);
         weft_params_free(trained);
         weft_onnx_free(m);
-        arena_free(&memory);
+        weft__arena_free(&memory);
     }
 }
 
@@ -159,7 +159,7 @@ static void refused(arena *memory, written_graph *written, const char *message)
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
     weft_graph_free(g);
     weft_onnx_free(m);
-    arena_free(memory);
+    weft__arena_free(memory);
 }
 
 /* Statistics that training cannot update. */
@@ -203,7 +203,7 @@ static void test_dropout(void)
         weft_graph_free(g);
     }
     weft_onnx_free(m);
-    arena_free(&memory);
+    weft__arena_free(&memory);
 }
 
 void onnx_training_tests(void)

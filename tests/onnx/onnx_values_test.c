@@ -57,7 +57,7 @@ static result run(arena *memory, written_graph *g, int64_t opset, const numbers 
     weft_error error = {0};
     weft_dtype dtype = WEFT_F32;
     weft_value in[1], out;
-    onnx_type_dtype(x->type, "x", &dtype, NULL);
+    weft__onnx_type_dtype(x->type, "x", &dtype, NULL);
     store(x, dtype, data);
     const weft_onnx_constant value = {"x", dtype, x->shape, data};
     const weft_onnx_options options = {.constants = &value, .n_constants = constant};
@@ -95,7 +95,7 @@ static void expect(const char *what, const result *got, const numbers *want, dou
 {
     char is[80], wanted[80];
     weft_dtype dtype = WEFT_F32;
-    onnx_type_dtype(want->type, "y", &dtype, NULL);
+    weft__onnx_type_dtype(want->type, "y", &dtype, NULL);
     const bool good = got->dtype == dtype && weft_shape_equal(got->shape, want->shape);
     if (!good)
         fprintf(stderr, "\n    %s: %s %s, expected %s %s\n", what, weft_dtype_name(got->dtype),
@@ -134,7 +134,7 @@ static void check(const char *op, int64_t opset, const attribute *attributes, co
         write_output(&p, g, "y");
         const result r = run(&p, g, opset, x, constant);
         expect(op, &r, y, limit);
-        arena_free(&p);
+        weft__arena_free(&p);
     }
 }
 
@@ -265,7 +265,7 @@ static void test_packed(void)
             write_output(&p, g, "y");
             const result r = run(&p, g, 25, &zero, false);
             expect(list ? "a list" : "raw bytes", &r, &rows[i].y, 0);
-            arena_free(&p);
+            weft__arena_free(&p);
         }
 }
 
@@ -291,7 +291,7 @@ static void test_non_zero(void)
     write_output(&p, g, "y");
     const result r = run(&p, g, 13, &x, true);
     expect("NonZero", &r, &y, 0);
-    arena_free(&p);
+    weft__arena_free(&p);
 }
 
 /* Equal numbers deviate by nothing. */
@@ -329,7 +329,7 @@ static void test_shape_of_parameter(void)
             write_output(&p, g, "y");
             const result r = run(&p, g, 13, &x, false);
             expect(rows[i].op, &r, add ? &rows[i].sum : &rows[i].y, 0);
-            arena_free(&p);
+            weft__arena_free(&p);
         }
 }
 
@@ -355,7 +355,7 @@ static void test_squeeze(void)
                 write_output(&p, g, "y");
                 const result r = run(&p, g, opset, &x, constant);
                 expect("Squeeze", &r, empty ? &x : &all, 0);
-                arena_free(&p);
+                weft__arena_free(&p);
             }
 }
 

@@ -9,12 +9,12 @@
 /* Protobuf-c takes texts and lists that are not const. */
 static char *text(arena *memory, const char *from)
 {
-    return arena_text(memory, from);
+    return weft__arena_text(memory, from);
 }
 
 written_graph *write_graph(arena *memory)
 {
-    written_graph *g = arena_alloc(memory, sizeof *g);
+    written_graph *g = weft__arena_alloc(memory, sizeof *g);
     weft_onnx__graph_proto__init(&g->proto);
     g->proto.node = g->nodes;
     g->proto.input = g->inputs;
@@ -25,11 +25,11 @@ written_graph *write_graph(arena *memory)
 
 static WeftOnnx__TensorShapeProto *shape_proto(arena *memory, weft_shape shape)
 {
-    WeftOnnx__TensorShapeProto *s = arena_alloc(memory, sizeof *s);
+    WeftOnnx__TensorShapeProto *s = weft__arena_alloc(memory, sizeof *s);
     weft_onnx__tensor_shape_proto__init(s);
-    s->dim = arena_alloc(memory, WEFT_MAX_RANK * sizeof *s->dim);
+    s->dim = weft__arena_alloc(memory, WEFT_MAX_RANK * sizeof *s->dim);
     for (; s->n_dim < (size_t)shape.rank; s->n_dim++) {
-        WeftOnnx__TensorShapeProto__Dimension *d = arena_alloc(memory, sizeof *d);
+        WeftOnnx__TensorShapeProto__Dimension *d = weft__arena_alloc(memory, sizeof *d);
         weft_onnx__tensor_shape_proto__dimension__init(d);
         if (shape.dim[s->n_dim] < 0) d->dim_param = text(memory, "N");
         d->has_dim_value = shape.dim[s->n_dim] >= 0;
@@ -41,12 +41,12 @@ static WeftOnnx__TensorShapeProto *shape_proto(arena *memory, weft_shape shape)
 
 void write_input(arena *memory, written_graph *g, const char *name, int type, weft_shape shape)
 {
-    WeftOnnx__ValueInfoProto *v = arena_alloc(memory, sizeof *v);
+    WeftOnnx__ValueInfoProto *v = weft__arena_alloc(memory, sizeof *v);
     weft_onnx__value_info_proto__init(v);
     v->name = text(memory, name);
-    v->type = arena_alloc(memory, sizeof *v->type);
+    v->type = weft__arena_alloc(memory, sizeof *v->type);
     weft_onnx__type_proto__init(v->type);
-    v->type->tensor_type = arena_alloc(memory, sizeof *v->type->tensor_type);
+    v->type->tensor_type = weft__arena_alloc(memory, sizeof *v->type->tensor_type);
     weft_onnx__type_proto__tensor__init(v->type->tensor_type);
     v->type->tensor_type->has_elem_type = true;
     v->type->tensor_type->elem_type = type;
@@ -56,7 +56,7 @@ void write_input(arena *memory, written_graph *g, const char *name, int type, we
 
 void write_output(arena *memory, written_graph *g, const char *name)
 {
-    WeftOnnx__ValueInfoProto *v = arena_alloc(memory, sizeof *v);
+    WeftOnnx__ValueInfoProto *v = weft__arena_alloc(memory, sizeof *v);
     weft_onnx__value_info_proto__init(v);
     v->name = text(memory, name);
     if (g->proto.n_output < WRITER_LIST) g->outputs[g->proto.n_output++] = v;
@@ -65,12 +65,12 @@ void write_output(arena *memory, written_graph *g, const char *name)
 WeftOnnx__TensorProto *write_initializer(arena *memory, written_graph *g, const char *name,
                                          int type, weft_shape shape)
 {
-    WeftOnnx__TensorProto *t = arena_alloc(memory, sizeof *t);
+    WeftOnnx__TensorProto *t = weft__arena_alloc(memory, sizeof *t);
     weft_onnx__tensor_proto__init(t);
     t->name = text(memory, name);
     t->has_data_type = true;
     t->data_type = type;
-    t->dims = arena_alloc(memory, sizeof shape.dim);
+    t->dims = weft__arena_alloc(memory, sizeof shape.dim);
     memcpy(t->dims, shape.dim, sizeof shape.dim);
     t->n_dims = (size_t)shape.rank;
     if (g->proto.n_initializer < WRITER_LIST) g->initializers[g->proto.n_initializer++] = t;
@@ -82,12 +82,12 @@ void write_external(arena *p, WeftOnnx__TensorProto *t, const char *location, co
     const char *const keys[] = {"location", "offset"}, *const values[] = {location, offset};
     t->has_data_location = true;
     t->data_location = 1;
-    t->external_data = arena_alloc(p, 2 * sizeof *t->external_data);
+    t->external_data = weft__arena_alloc(p, 2 * sizeof *t->external_data);
     for (t->n_external_data = 0; t->n_external_data < 2; t->n_external_data++) {
-        WeftOnnx__StringStringEntryProto *e = arena_alloc(p, sizeof *e);
+        WeftOnnx__StringStringEntryProto *e = weft__arena_alloc(p, sizeof *e);
         weft_onnx__string_string_entry_proto__init(e);
-        e->key = arena_text(p, keys[t->n_external_data]);
-        e->value = arena_text(p, values[t->n_external_data]);
+        e->key = weft__arena_text(p, keys[t->n_external_data]);
+        e->value = weft__arena_text(p, values[t->n_external_data]);
         t->external_data[t->n_external_data] = e;
     }
 }
@@ -99,7 +99,7 @@ void write_floats(arena *memory, written_graph *g, const char *name, weft_shape 
     WeftOnnx__TensorProto *t = write_initializer(memory, g, name, ONNX_FLOAT, shape);
     t->has_raw_data = true;
     t->raw_data.len = n * sizeof *data;
-    t->raw_data.data = arena_alloc(memory, t->raw_data.len);
+    t->raw_data.data = weft__arena_alloc(memory, t->raw_data.len);
     memcpy(t->raw_data.data, data, t->raw_data.len);
 }
 
@@ -109,7 +109,7 @@ void write_bytes(arena *memory, written_graph *g, const char *name, int type, we
     WeftOnnx__TensorProto *t = write_initializer(memory, g, name, type, shape);
     t->has_raw_data = true;
     t->raw_data.len = (size_t)weft_shape_numel(shape) * (type == ONNX_UINT16 ? 2 : 1);
-    t->raw_data.data = arena_alloc(memory, t->raw_data.len);
+    t->raw_data.data = weft__arena_alloc(memory, t->raw_data.len);
     memcpy(t->raw_data.data, data, t->raw_data.len);
 }
 
@@ -119,14 +119,14 @@ void write_longs(arena *memory, written_graph *g, const char *name, weft_shape s
     const size_t n = (size_t)weft_shape_numel(shape);
     WeftOnnx__TensorProto *t = write_initializer(memory, g, name, ONNX_INT64, shape);
     t->n_int64_data = n;
-    t->int64_data = arena_alloc(memory, n * sizeof *data);
+    t->int64_data = weft__arena_alloc(memory, n * sizeof *data);
     if (n) memcpy(t->int64_data, data, n * sizeof *data);
 }
 
 /* The words of a list. */
 static char **words(arena *memory, const char *list, size_t *n)
 {
-    char **all = arena_alloc(memory, WRITER_LIST * sizeof *all), *rest = NULL;
+    char **all = weft__arena_alloc(memory, WRITER_LIST * sizeof *all), *rest = NULL;
     for (char *word = strtok_r(text(memory, list), " ", &rest); word && *n < WRITER_LIST;
          word = strtok_r(NULL, " ", &rest))
         all[(*n)++] = strcmp(word, "-") ? word : word + 1;
@@ -136,12 +136,12 @@ static char **words(arena *memory, const char *list, size_t *n)
 WeftOnnx__NodeProto *write_node(arena *memory, written_graph *g, const char *op, const char *inputs,
                                 const char *outputs)
 {
-    WeftOnnx__NodeProto *node = arena_alloc(memory, sizeof *node);
+    WeftOnnx__NodeProto *node = weft__arena_alloc(memory, sizeof *node);
     weft_onnx__node_proto__init(node);
     node->op_type = text(memory, op);
     node->input = words(memory, inputs, &node->n_input);
     node->output = words(memory, outputs, &node->n_output);
-    node->attribute = arena_alloc(memory, WRITER_LIST * sizeof *node->attribute);
+    node->attribute = weft__arena_alloc(memory, WRITER_LIST * sizeof *node->attribute);
     if (g->proto.n_node < WRITER_LIST) g->nodes[g->proto.n_node++] = node;
     return node;
 }
@@ -149,7 +149,7 @@ WeftOnnx__NodeProto *write_node(arena *memory, written_graph *g, const char *op,
 WeftOnnx__AttributeProto *write_attribute(arena *memory, WeftOnnx__NodeProto *node,
                                           const char *name)
 {
-    WeftOnnx__AttributeProto *a = arena_alloc(memory, sizeof *a);
+    WeftOnnx__AttributeProto *a = weft__arena_alloc(memory, sizeof *a);
     weft_onnx__attribute_proto__init(a);
     a->name = text(memory, name);
     node->attribute[node->n_attribute++] = a;
@@ -179,12 +179,13 @@ void write_text(arena *memory, WeftOnnx__NodeProto *node, const char *name, cons
 
 void write_metadata(arena *memory, WeftOnnx__NodeProto *node, const char *key, const char *value)
 {
-    WeftOnnx__StringStringEntryProto *e = arena_alloc(memory, sizeof *e);
+    WeftOnnx__StringStringEntryProto *e = weft__arena_alloc(memory, sizeof *e);
     weft_onnx__string_string_entry_proto__init(e);
     e->key = text(memory, key);
     e->value = text(memory, value);
     if (!node->n_metadata_props)
-        node->metadata_props = arena_alloc(memory, WRITER_LIST * sizeof *node->metadata_props);
+        node->metadata_props =
+            weft__arena_alloc(memory, WRITER_LIST * sizeof *node->metadata_props);
     if (node->n_metadata_props < WRITER_LIST) node->metadata_props[node->n_metadata_props++] = e;
 }
 
@@ -192,7 +193,7 @@ WeftOnnx__FunctionProto *write_function(arena *memory, written_graph *g, const c
                                         const char *inputs, const char *outputs,
                                         written_graph *body)
 {
-    WeftOnnx__FunctionProto *f = g->function = arena_alloc(memory, sizeof *f);
+    WeftOnnx__FunctionProto *f = g->function = weft__arena_alloc(memory, sizeof *f);
     weft_onnx__function_proto__init(f);
     f->name = text(memory, name);
     f->domain = text(memory, "own");
@@ -219,7 +220,7 @@ uint8_t *write_model(arena *memory, written_graph *g, int64_t opset, size_t *byt
         g->function->n_opset_import = 1;
     }
     *bytes = weft_onnx__model_proto__get_packed_size(&model);
-    uint8_t *data = arena_alloc(memory, *bytes);
+    uint8_t *data = weft__arena_alloc(memory, *bytes);
     weft_onnx__model_proto__pack(&model, data);
     return data;
 }

@@ -29,8 +29,7 @@ const workload *workload_find(const char *name); /* NULL if there is none */
 
 /* Settings besides those of the workload. */
 typedef struct bench_request {
-    const model_args
-        *given;                 /* a model instead of the workload's; NULL: none. Its kind is
+    const model_args *given;    /* a model instead of the workload's; NULL: none. Its kind is
                                    BENCH_FORWARD or BENCH_STEP, and `options` and `exact` do not count */
     const char *const *options; /* of the model, after the workload's own; may be NULL */
     size_t n_options;

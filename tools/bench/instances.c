@@ -176,8 +176,8 @@ static bool pack_file(const char *folder, const char *name, double seconds, cJSO
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (!capacity_of(name, &in.bytes))
         return tool_fail_text(path, "the capacity in its name overflows"), false;
-    FILE *file = file_open_stdio(path);
-    if (!file) return tool_fail_text(path, "cannot be read: %s", file_error(errno)), false;
+    FILE *file = weft__file_open_stdio(path);
+    if (!file) return tool_fail_text(path, "cannot be read: %s", weft__file_error(errno)), false;
     bool good = read_lines(path, file, &in);
     fclose(file);
     weft_pack_options options = {0};

@@ -127,7 +127,8 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
     const double bytes = stat(a->out, &info) == 0 ? (double)info.st_size : 0;
     char size[TEXT_SIZE_BYTES];
     tool_print_line(stdout, "%s: opset %d, %zu parameters, %s", a->out,
-                    a->save.opset ? a->save.opset : 17, parameters, text_from_bytes(bytes, size));
+                    a->save.opset ? a->save.opset : 17, parameters,
+                    weft__text_from_bytes(bytes, size));
     return WEFT_OK;
 }
 
@@ -205,7 +206,7 @@ static weft_status export_run(const arguments *a, weft_error *error)
     weft_graph *g = weft_graph_new();
     if (!g) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
     if (trained_open(&run, a->run, a->checkpoint, error) &&
-        quantized_refuse(run.params, a->run, error) == WEFT_OK &&
+        weft__quantized_refuse(run.params, a->run, error) == WEFT_OK &&
         take_sizes(a, &run, error) == WEFT_OK) {
         weft_model_build(g, &run.config, &io);
         if (tool_take_error(weft_graph_error(g), error) == WEFT_OK)

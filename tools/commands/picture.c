@@ -61,7 +61,7 @@ static void write_lines(const void *picture, const char *terminal, FILE *f)
         fprintf(f, "$series%zu << END\n", i);
         for (size_t k = 0; k < s->n; k++)
             if (isfinite(s->x[k]) && isfinite(s->y[k]) && (!p->log_y || s->y[k] > 0))
-                text_print(f, "%.9g %.9g\n", s->x[k], s->y[k]);
+                weft__text_print(f, "%.9g %.9g\n", s->x[k], s->y[k]);
         fprintf(f, "END\n");
     }
     for (size_t i = 0; i < p->n_series; i++) {
@@ -99,7 +99,7 @@ static void write_heat(const void *picture, const char *terminal, FILE *f)
     fprintf(f, "$cells << END\n");
     for (size_t r = 0; r < m->n_rows; r++)
         for (size_t c = 0; c < m->n_columns; c++)
-            text_print(f, "%zu %zu %.6g\n", c, r, m->values[r * m->n_columns + c]);
+            weft__text_print(f, "%zu %zu %.6g\n", c, r, m->values[r * m->n_columns + c]);
     fprintf(f, "END\nplot $cells using 1:2:(0.5):(0.5):3 with boxxyerror fillcolor palette "
                "fillstyle solid noborder\n");
 }
@@ -151,7 +151,7 @@ static bool receive(int end, file_writer *file)
         ssize_t n = read(end, block, sizeof block);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return n == 0;
-        file_write(file, block, (size_t)n);
+        weft__file_write(file, block, (size_t)n);
     }
 }
 
@@ -193,12 +193,12 @@ static int draw_file(script *write_script, const void *picture, const char *path
     file_writer file;
     bool standard = !strcmp(path, "-");
     if (standard) file = (file_writer){.path = path, .descriptor = dup(STDOUT_FILENO)};
-    if (standard ? file.descriptor < 0 : !file_begin_stream(&file, path))
+    if (standard ? file.descriptor < 0 : !weft__file_begin_stream(&file, path))
         return tool_fail_text(path, "cannot be written: %s", strerror(errno));
     int status = draw(write_script, picture, path, &file);
     if (status != EXIT_GOOD)
-        file_abandon(&file);
-    else if (!file_commit(&file))
+        weft__file_abandon(&file);
+    else if (!weft__file_commit(&file))
         status =
             tool_fail_text(standard ? "output" : path, "cannot be written: %s", strerror(errno));
     return status;

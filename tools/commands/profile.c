@@ -207,7 +207,7 @@ static int write_trace(const weft_profile *profile, const char *path)
     weft_error error = {0};
     file_writer writer;
     FILE *file = NULL;
-    if (!file_begin_stream(&writer, path))
+    if (!weft__file_begin_stream(&writer, path))
         return tool_fail_text(path, "cannot be written: %s", strerror(errno));
     int descriptor = dup(writer.descriptor);
     if (descriptor >= 0) file = fdopen(descriptor, "w");
@@ -217,10 +217,10 @@ static int write_trace(const weft_profile *profile, const char *path)
     if (file && fclose(file) != 0)
         weft_error_set(&error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
     if (error.status != WEFT_OK) {
-        file_abandon(&writer);
+        weft__file_abandon(&writer);
         return tool_fail_text(path, "%s", error.message);
     }
-    if (file_commit(&writer)) return EXIT_GOOD;
+    if (weft__file_commit(&writer)) return EXIT_GOOD;
     return tool_fail_text(path, "cannot be written: %s", strerror(errno));
 }
 

@@ -70,7 +70,7 @@ static bool selects(void *context, const char *name)
         fprintf(stderr, "\r\033[Kquantising %s", tool_printable(name, safe));
         c->shown = tool_seconds();
     }
-    return !text_in_scopes(c->a->keep, name);
+    return !weft__text_in_scopes(c->a->keep, name);
 }
 
 /* ---- Files ---- */
@@ -149,8 +149,8 @@ static int print_result(const arguments *a, const weft_quantize_report *r)
         tool_print_line(stdout, "%zu also stay in f32, for other nodes that read them", r->kept);
     char after[TEXT_SIZE_BYTES], before[TEXT_SIZE_BYTES];
     tool_print_line(stdout, "%s, %.2f of the %s before, saved in %s",
-                    text_from_bytes(r->bytes_after, after), r->bytes_after / r->bytes_before,
-                    text_from_bytes(r->bytes_before, before), a->out);
+                    weft__text_from_bytes(r->bytes_after, after), r->bytes_after / r->bytes_before,
+                    weft__text_from_bytes(r->bytes_before, before), a->out);
     return EXIT_GOOD;
 }
 
@@ -164,7 +164,7 @@ static weft_status quantize(const arguments *a, weft_params *params, weft_quanti
     if (!find_out(a, path, error) || tool_checkpoint_path(a->from, from, error) != WEFT_OK ||
         tool_check_output(path, from, error) != WEFT_OK ||
         tool_load_checkpoint(a->from, params, &config, error) != WEFT_OK ||
-        quantized_refuse(params, a->from, error) != WEFT_OK)
+        weft__quantized_refuse(params, a->from, error) != WEFT_OK)
         return error->status;
     weft_graph *g = weft_graph_new();
     weft_model_build(g, &config, &io);

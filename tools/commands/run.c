@@ -184,23 +184,23 @@ static bool load_checkpoint(run *r)
 static weft_value find_value(run *r, const char *name)
 {
     weft_value found = weft_find(r->graph, name);
-    guess meant = guess_of(name, strlen(name));
+    guess meant = weft__guess_of(name, strlen(name));
     char text[GUESS_BYTES];
     node_names names;
     if (weft_is_value(found)) return found;
-    const bool good = node_names_make(&names, r->graph);
+    const bool good = weft__node_names_make(&names, r->graph);
     for (size_t i = 0; good && i < weft_graph_node_count(r->graph); i++) {
         const weft_node_info node = weft_graph_node(r->graph, i);
         if (!node.n_out) continue;
         if (!strcmp(names.at[i], name)) found = weft_value_from_id(r->graph, node.first_out);
-        guess_try(&meant, names.at[i]);
+        weft__guess_try(&meant, names.at[i]);
     }
     if (!good)
         no_memory(r);
     else if (!weft_is_value(found))
         weft_error_set(&r->error, WEFT_NOT_FOUND, name, "is not a value of the model%s",
-                       guess_text(&meant, text));
-    node_names_free(&names);
+                       weft__guess_text(&meant, text));
+    weft__node_names_free(&names);
     return found;
 }
 
@@ -439,7 +439,7 @@ static bool run_once(run *r)
     char size[TEXT_SIZE_BYTES];
     tool_print_line(stdout, "%s: %zu parameters, %.3g GFLOP, arena %s, %.3f ms", r->a->file.path,
                     parameters, 1e-9 * stats.flops,
-                    text_from_bytes((double)stats.arena_bytes, size), 1e3 * seconds);
+                    weft__text_from_bytes((double)stats.arena_bytes, size), 1e3 * seconds);
     return true;
 }
 

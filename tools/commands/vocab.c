@@ -83,7 +83,7 @@ static int train(const train_arguments *a)
     weft_error error = {0};
     char *data = NULL;
     size_t bytes;
-    if (!a->force && access(a->out, F_OK) == 0 && !file_is_stream(a->out))
+    if (!a->force && access(a->out, F_OK) == 0 && !weft__file_is_stream(a->out))
         return tool_fail_text(a->out, "exists already: --force replaces it");
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < a->n && status == WEFT_OK; i++)
@@ -197,7 +197,7 @@ static bool line_fails(filter *f, weft_status status, const char *format, ...)
     char what[1024];
     va_list arguments;
     va_start(arguments, format);
-    text_vformat(what, sizeof what, format, arguments);
+    weft__text_vformat(what, sizeof what, format, arguments);
     va_end(arguments);
     weft_error_set(&f->error, status, STANDARD_INPUT, "line %zu: %s", f->number, what);
     return false;

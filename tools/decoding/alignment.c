@@ -48,13 +48,13 @@ bool alignment_open(aligner *a, const trained_run *run, int64_t layer, int64_t h
     a->scorer = weft_scorer_new(&run->config, run->params, &o, error);
     if (!a->scorer || !try_weights(a)) return false;
     if (!path || !tool_is_first()) return true;
-    a->writes = file_begin_stream(&a->writer, path);
+    a->writes = weft__file_begin_stream(&a->writer, path);
     return a->writes || cannot_write(a);
 }
 
 bool alignment_close(aligner *a)
 {
-    bool good = !a->writes || file_commit(&a->writer) || cannot_write(a);
+    bool good = !a->writes || weft__file_commit(&a->writer) || cannot_write(a);
     a->writes = false;
     weft_scorer_free(a->scorer);
     a->scorer = NULL;
@@ -249,7 +249,7 @@ bool alignment_write(aligner *a, const text_lines *lines)
         good = write_lines(a, lines->line + i, lines->n - i < LINES ? lines->n - i : LINES);
     if (a->file && fclose(a->file) != 0 && good) good = no_memory(a);
     good = share_text(&text, &bytes, false, a->error) && good;
-    if (good && a->writes) file_write(&a->writer, text, bytes);
+    if (good && a->writes) weft__file_write(&a->writer, text, bytes);
     free(text);
     a->file = NULL;
     return good;

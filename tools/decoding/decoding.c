@@ -421,8 +421,8 @@ void decoding_print_stats(const decoding *d)
             "parameters and caches %s\n",
             d->lines, d->counts.tokens, d->counts.seconds,
             d->counts.seconds > 0 ? (double)d->counts.tokens / d->counts.seconds : 0.0, info.plans,
-            text_from_bytes((double)info.arena_bytes, sizes[0]),
-            text_from_bytes((double)info.state_bytes, sizes[1]));
+            weft__text_from_bytes((double)info.arena_bytes, sizes[0]),
+            weft__text_from_bytes((double)info.state_bytes, sizes[1]));
     if (!info.has_steps && !d->a->recompute)
         fprintf(stderr, "%s has no steps over caches: the whole model is run for each token\n",
                 d->run.model->name);

@@ -184,7 +184,7 @@ static int write_output(const arguments *a, cJSON *document)
     good = good && tool_write_output(path, text, bytes, &error);
     free(text);
     if (!good) return tool_fail(&error);
-    tool_print_line(stdout, "%s: %s", path, text_from_bytes((double)bytes, size));
+    tool_print_line(stdout, "%s: %s", path, weft__text_from_bytes((double)bytes, size));
     return EXIT_GOOD;
 }
 

@@ -113,13 +113,13 @@ static void add_op(const weft_op *op, cJSON *ops)
 weft_status report_add_nodes(const report_plan *p, cJSON *subject, weft_error *error)
 {
     node_names names;
-    const bool good = node_names_make(&names, p->graph);
+    const bool good = weft__node_names_make(&names, p->graph);
     cJSON *nodes = cJSON_AddArrayToObject(subject, "nodes");
     cJSON *ops = cJSON_AddObjectToObject(subject, "ops");
     for (size_t i = 0; good && i < p->n_nodes; i++) {
         cJSON_AddItemToArray(nodes, node_json(p, i, names.at[i]));
         add_op(weft_graph_node(p->graph, i).op, ops);
     }
-    node_names_free(&names);
+    weft__node_names_free(&names);
     return good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
 }

@@ -37,7 +37,7 @@ static weft_status add_recipe(const char *folder, cJSON *run, weft_error *error)
     if (!join(path, folder, "recipe.json")) return WEFT_OK;
     char *text = tool_read_file(path, &bytes, error);
     if (!text) return error->status;
-    cJSON *recipe = json_parse(text, bytes, &why);
+    cJSON *recipe = weft__json_parse(text, bytes, &why);
     free(text);
     if (!recipe)
         return weft_error_set(error, why.no_memory ? WEFT_NO_MEMORY : WEFT_BAD_FILE, path,

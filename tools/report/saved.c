@@ -253,7 +253,7 @@ cJSON *report_load(const char *path, weft_error *error)
     reader r = {.path = path, .error = error};
     char *text = tool_read_file(path, &bytes, error);
     if (!text) return NULL;
-    cJSON *document = json_parse(text, bytes, &why);
+    cJSON *document = weft__json_parse(text, bytes, &why);
     free(text);
     if (!document)
         weft_error_set(error, why.no_memory ? WEFT_NO_MEMORY : WEFT_BAD_FILE, path,

@@ -106,7 +106,7 @@ static void add_checkpoint(const run_model *m, cJSON *run)
 {
     const char *step = weft_params_meta(m->meta, "step");
     double at;
-    if (step && text_to_double(step, &at)) cJSON_AddNumberToObject(run, "step", at);
+    if (step && weft__text_to_double(step, &at)) cJSON_AddNumberToObject(run, "step", at);
 }
 
 static void add_batch(const weft_batch_shape *shape, cJSON *subject)

@@ -173,7 +173,7 @@ void expect_number(example *ex, const char *what, weft_value value, double numbe
 static double number(const char *text)
 {
     double x = NAN;
-    text_read_double(text, &x);
+    weft__text_read_double(text, &x);
     return x;
 }
 

@@ -13,9 +13,9 @@ bool json_lines_read(const char *path, json_line_taker *take, void *context, wef
     char *line = NULL;
     size_t size = 0, number = 0;
     ssize_t n;
-    FILE *file = file_open_stdio(path);
+    FILE *file = weft__file_open_stdio(path);
     if (!file) {
-        weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", file_error(errno));
+        weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", weft__file_error(errno));
         return false;
     }
     bool good = true, is_json = true;
@@ -23,7 +23,7 @@ bool json_lines_read(const char *path, json_line_taker *take, void *context, wef
         json_failure why;
         number++;
         if (line[n - 1] != '\n') break;
-        cJSON *json = json_parse(line, (size_t)n, &why);
+        cJSON *json = weft__json_parse(line, (size_t)n, &why);
         is_json = json || why.no_memory;
         good = json ? take(context, json) : !why.no_memory;
     }

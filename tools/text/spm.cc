@@ -39,7 +39,7 @@ weft_status fail(weft_error *error, weft_status status, const char *where,
                  const char *what) noexcept
 {
     char line[sizeof error->message];
-    weft_error_set(error, status, where, "%s", text_printable(line, sizeof line, what));
+    weft_error_set(error, status, where, "%s", weft__text_printable(line, sizeof line, what));
     return status;
 }
 
@@ -141,10 +141,11 @@ std::unordered_map<std::string, std::string> training_arguments(const spm_option
 // The bytes of a file.
 weft_status read_file(const char *path, std::string *bytes, weft_error *error)
 {
-    const std::unique_ptr<FILE, int (*)(FILE *)> file(file_open_stdio(path), std::fclose);
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(weft__file_open_stdio(path), std::fclose);
     char block[4096];
     if (!file)
-        return weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", file_error(errno));
+        return weft_error_set(error, WEFT_IO, path, "cannot be opened: %s",
+                              weft__file_error(errno));
     while (const size_t n = std::fread(block, 1, sizeof block, file.get())) bytes->append(block, n);
     if (!std::ferror(file.get())) return WEFT_OK;
     return weft_error_set(error, WEFT_IO, path, "cannot be read: %s", std::strerror(errno));

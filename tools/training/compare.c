@@ -36,7 +36,7 @@ static bool compare(training *t, const uint64_t *own, size_t n, int *rank, size_
 
 static bool hash_json(uint64_t *hash, cJSON *json)
 {
-    char *text = json ? json_print(json, false) : NULL;
+    char *text = json ? weft__json_print(json, false) : NULL;
     if (text) *hash = hash_bytes(*hash, text, strlen(text));
     cJSON_free(text);
     cJSON_Delete(json);

@@ -63,7 +63,7 @@ static void remove_step_leftovers(const char *folder)
         snprintf(name, sizeof name, "%.*s", (int)(strlen(e->d_name) - 4), e->d_name);
         char *digits = strrchr(name, '.');
         if (digits) *digits = 0;
-        file_remove_leftovers(folder, name);
+        weft__file_remove_leftovers(folder, name);
     }
     if (entries) closedir(entries);
 }
@@ -71,7 +71,8 @@ static void remove_step_leftovers(const char *folder)
 /* Removes the half-written files of a killed run. */
 static void remove_leftovers(const char *folder)
 {
-    for (size_t i = 0; tool_run_files[i]; i++) file_remove_leftovers(folder, tool_run_files[i]);
+    for (size_t i = 0; tool_run_files[i]; i++)
+        weft__file_remove_leftovers(folder, tool_run_files[i]);
     remove_step_leftovers(folder);
 }
 
@@ -139,7 +140,7 @@ bool training_prepare_folder(training *t)
                               &t->error) != WEFT_OK)
         return false;
     static const char *const metas[] = {"step", "train.state"};
-    if (quantized_refuse(t->params, t->model_path, &t->error) != WEFT_OK) return false;
+    if (weft__quantized_refuse(t->params, t->model_path, &t->error) != WEFT_OK) return false;
     for (size_t i = 0; i < 2; i++) {
         if (weft_params_meta(t->params, metas[i])) continue;
         weft_error_set(&t->error, WEFT_BAD_FILE, t->model_path,
@@ -154,8 +155,8 @@ bool training_write_recipe(training *t)
 {
     char path[4096];
     cJSON *json = recipe_json(&t->r, true), *kept = recipe_json(&t->r, false);
-    char *text = json ? json_print(json, true) : NULL,
-         *meta = kept ? json_print(kept, false) : NULL;
+    char *text = json ? weft__json_print(json, true) : NULL,
+         *meta = kept ? weft__json_print(kept, false) : NULL;
     bool good = text && meta && weft_params_set_meta(t->params, "recipe", meta) == WEFT_OK;
     if (!good) training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     good = good && training_path(t, path, sizeof path, "recipe.json") &&
@@ -177,7 +178,7 @@ static size_t retain_lines(char *text, size_t length, uint64_t step, double *sec
     for (char *line = text, *end; (end = memchr(line, '\n', length - (size_t)(line - text)));
          line = end + 1) {
         size_t bytes = (size_t)(end - line);
-        cJSON *json = json_parse(line, bytes, NULL);
+        cJSON *json = weft__json_parse(line, bytes, NULL);
         const cJSON *at = cJSON_GetObjectItemCaseSensitive(json, "step");
         const cJSON *time = cJSON_GetObjectItemCaseSensitive(json, "seconds");
         bool good = cJSON_IsNumber(at) && at->valuedouble <= (double)step;
@@ -244,7 +245,7 @@ bool training_save(training *t)
     if (!training_agree(t, t->error.status == WEFT_OK)) return false;
     if (training_is_timed(&t->r)) {
         char text[64];
-        text_format(text, sizeof text, "%.3f", t->spent);
+        weft__text_format(text, sizeof text, "%.3f", t->spent);
         weft_params_set_meta(t->params, "train.seconds", text);
     }
     if (weft_trainer_save(t->trainer, t->model_path) != WEFT_OK) {

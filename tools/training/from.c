@@ -101,7 +101,7 @@ static bool take_rows(training *t)
                                       RECIPE_batches_lengths};
     const char *text = weft_params_meta(t->from->params, "recipe");
     if (!text) return true;
-    cJSON *json = json_parse(text, strlen(text), NULL);
+    cJSON *json = weft__json_parse(text, strlen(text), NULL);
     for (size_t i = 0; json && i < sizeof keys / sizeof *keys; i++)
         if (!recipe_is_set(&t->r, keys[i])) recipe_take_json(&t->r, keys[i], json);
     cJSON_Delete(json);
@@ -113,8 +113,8 @@ bool training_take_from(training *t)
     recipe *r = &t->r;
     if (!r->run_from[0]) return true;
     return recipe_resolve(r, &t->error) && open_run(t) &&
-           quantized_refuse(t->from->params, r->run_from, &t->error) == WEFT_OK && take_model(t) &&
-           take_vocabularies(t) && take_rows(t);
+           weft__quantized_refuse(t->from->params, r->run_from, &t->error) == WEFT_OK &&
+           take_model(t) && take_vocabularies(t) && take_rows(t);
 }
 
 /* ---- Parameters ---- */

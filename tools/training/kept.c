@@ -115,7 +115,7 @@ bool training_may_begin(training *t)
 /* Reads the metadata of a safetensors file, not its tensors; NULL if it is not one. */
 static cJSON *read_metadata(const char *path)
 {
-    FILE *file = file_open_stdio(path);
+    FILE *file = weft__file_open_stdio(path);
     unsigned char prefix[8];
     uint64_t length = 0;
     bool good = file && fread(prefix, 1, 8, file) == 8;
@@ -123,7 +123,7 @@ static cJSON *read_metadata(const char *path)
     char *text = good && length <= MAX_HEADER ? malloc(length + 1) : NULL;
     good = text && fread(text, 1, length, file) == length;
     if (text) text[good ? length : 0] = 0;
-    cJSON *json = good ? json_parse(text, length, NULL) : NULL;
+    cJSON *json = good ? weft__json_parse(text, length, NULL) : NULL;
     cJSON *metadata = cJSON_DetachItemFromObjectCaseSensitive(json, "__metadata__");
     cJSON_Delete(json);
     free(text);

@@ -127,10 +127,10 @@ __attribute__((format(printf, 2, 3))) static void add_field(progress_line *to, c
     char field[128];
     va_list arguments;
     va_start(arguments, format);
-    text_vformat(field, sizeof field, format, arguments);
+    weft__text_vformat(field, sizeof field, format, arguments);
     va_end(arguments);
     const char *gap = to->text[0] ? "  " : "";
-    const int needed = text_length(gap) + text_length(field);
+    const int needed = weft__text_length(gap) + weft__text_length(field);
     to->full = to->full || needed > to->columns;
     if (to->full) return;
     to->columns -= needed;
@@ -414,7 +414,7 @@ static bool run_loop(loop *l)
     const char *spent = weft_params_meta(t->params, "train.seconds");
     weft_trainer_state s = weft_trainer_get_state(t->trainer);
     l->spent_before = t->spent;
-    if (spent && training_is_timed(&t->r)) text_read_double(spent, &l->spent_before);
+    if (spent && training_is_timed(&t->r)) weft__text_read_double(spent, &l->spent_before);
     l->begin = tool_seconds();
     l->first_step = s.step;
     l->valid = l->accuracy = NAN;

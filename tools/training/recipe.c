@@ -104,8 +104,8 @@ const char *recipe_wanted(const recipe_row *o, char *text, size_t size)
     switch (o->kind) {
     case WHOLE:
     case REAL:
-        text_format(text, size, "a %snumber from %.10g to %.10g", o->kind == WHOLE ? "whole " : "",
-                    o->min, o->max);
+        weft__text_format(text, size, "a %snumber from %.10g to %.10g",
+                          o->kind == WHOLE ? "whole " : "", o->min, o->max);
         break;
     case FLAG:
         snprintf(text, size, "true or false");
@@ -186,7 +186,7 @@ static bool set_from_text(recipe *r, const recipe_row *o, const char *text)
     case WHOLE:
     case REAL: {
         double x;
-        return text_to_double(text, &x) && recipe_set_number(r, o, x);
+        return weft__text_to_double(text, &x) && recipe_set_number(r, o, x);
     }
     case FLAG:
         if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) return false;
@@ -197,7 +197,7 @@ static bool set_from_text(recipe *r, const recipe_row *o, const char *text)
     case LIST:
         for (;; text = end + 1) {
             double x;
-            end = text_read_double(text, &x);
+            end = weft__text_read_double(text, &x);
             if (!end || (*end && *end != ',') || !recipe_add_length(&list, x)) return false;
             if (!*end) break;
         }

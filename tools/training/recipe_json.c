@@ -60,7 +60,7 @@ static bool refuse(weft_error *error, const char *path, const char *format, ...)
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    text_vformat(text, sizeof text, format, arguments);
+    weft__text_vformat(text, sizeof text, format, arguments);
     va_end(arguments);
     weft_error_set(error, WEFT_BAD_FILE, path, "%s", text);
     return false;
@@ -72,7 +72,7 @@ static cJSON *read_json(const char *path, weft_error *error)
     char *text = tool_read_file(path, &bytes, error);
     if (!text) return NULL;
     json_failure why;
-    cJSON *json = json_parse(text, bytes, &why);
+    cJSON *json = weft__json_parse(text, bytes, &why);
     if (!json && why.no_memory) {
         weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     } else if (!json) {
@@ -123,7 +123,7 @@ static bool load_model_options(recipe *r, const cJSON *json, const char *path, w
         char text[256], number[TEXT_NUMBER_BYTES];
         if (cJSON_IsNumber(item))
             snprintf(text, sizeof text, "%s=%s", item->string,
-                     text_from_double(item->valuedouble, number));
+                     weft__text_from_double(item->valuedouble, number));
         else if (cJSON_IsString(item))
             snprintf(text, sizeof text, "%s=%s", item->string, item->valuestring);
         else
@@ -329,7 +329,7 @@ void recipe_print(const recipe *r, FILE *file)
         cJSON_ArrayForEach(member, item)
         {
             if (is_unset(member)) continue;
-            char *text = json_print(member, false);
+            char *text = weft__json_print(member, false);
             fprintf(file, " %s=%s", member->string,
                     cJSON_IsString(member) ? tool_printable(member->valuestring, shown)
                     : text                 ? tool_printable(text, shown)

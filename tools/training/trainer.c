@@ -111,10 +111,10 @@ bool training_check_memory(training *t, const weft_builder *builder, weft_batch_
     if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
     double states = (double)e->state_bytes, rest = tool_memory_available();
     double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
-    text_from_bytes(states, needed[0]);
-    text_from_bytes(computing, needed[1]);
+    weft__text_from_bytes(states, needed[0]);
+    weft__text_from_bytes(computing, needed[1]);
     if (isfinite(rest))
-        snprintf(available, sizeof available, "; %s are free", text_from_bytes(rest, left));
+        snprintf(available, sizeof available, "; %s are free", weft__text_from_bytes(rest, left));
     snprintf(size, sizeof size, shape.target_len ? "%lld x %lld tokens" : "%lld rows",
              (long long)shape.rows, (long long)shape.target_len);
     if (states + computing > rest) {
