@@ -6,66 +6,11 @@
 
 #include <weft/session.h>
 
-#include "base/number.h"
 #include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static double uniform(uint64_t key, uint64_t i)
-{
-    const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), 0x63686563u, 0};
-    uint32_t r[4];
-    weft_philox(counter, key, r);
-    return weft_uniform(r);
-}
-
-/* ---- Samples ---- */
-
-/* Value i of n. Each value has a cell of [low, high) of its own, in an order that the seed chooses,
- * and is rounded to a grid of 0.05. The grid is shifted by 1/4 or 3/4 of its width, as the hundreds
- * of the seed say, so that no value equals one of another input or a round number. */
-static double distinct_value(const weft_sample_input *input, uint64_t seed, int64_t i, int64_t n)
-{
-    int64_t stride = 1 + 2 * (int64_t)(seed % 7);
-    /* A stride without a common divisor with n visits every cell. */
-    while (n > 1 && number_gcd((uint64_t)n, (uint64_t)stride) != 1) stride += 2;
-    int64_t cell = (i * stride + (int64_t)(seed % 1000)) % (n ? n : 1);
-    double width = (input->high - input->low) / (double)(n ? n : 1);
-    double x = input->low + width * ((double)cell + 0.25 + 0.5 * uniform(seed, (uint64_t)i));
-    return 0.05 * (floor(x / 0.05) + (seed / 100 % 2 ? 0.75 : 0.25));
-}
-
-void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed, void *data)
-{
-    if (!input || !data) return;
-    int64_t n = weft_shape_numel(input->shape);
-    weft_dtype d = input->dtype == WEFT_FLOAT ? dtype : input->dtype;
-    for (int64_t i = 0; i < n; i++) {
-        double u = uniform(seed, (uint64_t)i), x = input->low + (input->high - input->low) * u;
-        if (input->distinct) x = distinct_value(input, seed, i, n);
-        switch (d) {
-        case WEFT_F32:
-            ((float *)data)[i] = (float)x;
-            break;
-        case WEFT_F64:
-            ((double *)data)[i] = x;
-            break;
-        case WEFT_I32:
-            ((int32_t *)data)[i] = (int32_t)floor(x);
-            break;
-        case WEFT_U8:
-            ((uint8_t *)data)[i] = (uint8_t)floor(x);
-            break;
-        default:
-            ((uint8_t *)data)[i] = u < input->high;
-            break;
-        }
-    }
-}
-
-/* ---- The check ---- */
 
 typedef struct checker {
     weft_graph *graph;
@@ -154,7 +99,8 @@ static bool check_value(checker *c, size_t i, const double *analytic, size_t per
     int64_t count = per_value && (int64_t)per_value < numel ? (int64_t)per_value : numel;
     double numeric = 0, worst_analytic = 0, worst_numeric = 0;
     for (int64_t k = 0; k < count; k++) {
-        int64_t e = count == numel ? k : (int64_t)(uniform(seed + i, (uint64_t)k) * (double)numel);
+        int64_t e =
+            count == numel ? k : (int64_t)(check_uniform(seed + i, (uint64_t)k) * (double)numel);
         if (!closest_difference(c, &data[e], analytic[e], &numeric)) return false;
         double off = fabs(analytic[e] - numeric);
         scale = fmax(scale, fabs(numeric));

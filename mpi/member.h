@@ -38,9 +38,14 @@ static inline int member_rank(const member *m, int r)
     return m->ranks ? m->ranks[r] : r;
 }
 
+/* Tags of the messages of `control`: the error of a rank that failed; a rank is about to end. */
+enum { FAILED, ENDS };
+
 /* Returns WEFT_PEER with MPI's message for `code`, or WEFT_OK. */
 weft_status weft__mpi_check(int code, const char *call, weft_error *error);
 
+/* Receives a message of a rank that failed; false if there is none. */
+bool weft__failure_receive(family *f, weft_error *other, int *from);
 /* Looks for a message of a rank that failed, and records it. The caller holds the lock. */
 void weft__family_look(family *f);
 

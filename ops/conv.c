@@ -4,6 +4,7 @@
  * exist. */
 #include "conv_path.h"
 
+#include "passes.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -389,7 +390,8 @@ CONV_OP(conv, "x w bias",
         "y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i stride + t dilation - pad], "
         "zero outside of x; c runs over the channels of o's group. The matrix product of w and of "
         "patches that are packed straight from the image.",
-        .max_in = 3, .block = block_conv, .onnx = onnx_conv)
+        .max_in = 3, .block = block_conv, .onnx = onnx_conv,
+        PASSES(&weft__pass_fold_conv, &weft__pass_channels_last))
 CONV_OP(conv_grad_input, "dy w",
         "The gradient of conv with respect to x, and transposed convolution: dx[n, c, j] = sum of "
         "w[o, c, t] dy[n, o, i] over o, t and i with i stride + t dilation - pad = j.",

@@ -35,6 +35,8 @@ KERNEL(dropout)
 
 #else
 
+#include "passes.h"
+
 #include <weft/export.h>
 #include <weft/ops.h>
 
@@ -98,6 +100,7 @@ const weft_op weft_op_dropout = {
     .inplace = 1,
     .random = true,
     .onnx = onnx_dropout,
+    PASSES(&weft__pass_reuse_dropout),
     .vjp = vjp_dropout,
     .samples = samples_dropout,
     .n_samples = sizeof samples_dropout / sizeof *samples_dropout,

@@ -89,6 +89,7 @@ KERNEL(matmul)
 #else
 
 #include <weft/measure.h>
+#include "passes.h"
 #include "samples.h"
 
 #include "kernels/bf16_kernel.h"
@@ -248,6 +249,7 @@ const weft_op weft_op_matmul = {
     .takes = WEFT_TAKES_MATRIX,
     .narrow_in = 3,
     .narrow_out = 1,
+    PASSES(&weft__pass_join_products, &weft__pass_pack_weights),
     .phases = 2,
     .tiles = tiles_matmul,
     .scratch = scratch_matmul,

@@ -44,6 +44,7 @@ KERNEL(slice_scatter)
 
 #else
 
+#include "passes.h"
 #include "samples.h"
 
 #include <weft/export.h>
@@ -180,6 +181,7 @@ const weft_op weft_op_slice_scatter = {
     .kernel = ANY_KERNELS(slice_scatter),
     .takes = WEFT_TAKES_DENSE,
     .vjp = vjp_slice_scatter,
+    PASSES(&weft__pass_join_slices),
     .samples = samples_slice_scatter,
     .n_samples = sizeof samples_slice_scatter / sizeof *samples_slice_scatter,
 };

@@ -256,6 +256,8 @@ BACKWARD_KERNEL(log_softmax_grad)
 
 #else
 
+#include "passes.h"
+
 #include <weft/export.h>
 #include <weft/ops.h>
 
@@ -388,7 +390,7 @@ static void onnx_log_softmax(weft_export *e)
                                   .n_samples = sizeof sample_list / sizeof *sample_list,           \
                                   __VA_ARGS__};
 ROW_OP(softmax, "y = e^x / sum e^x along the axis; zeros where every x is -inf.", 1, infer_rows,
-       samples_rows, .vjp = vjp_softmax, .onnx = onnx_softmax)
+       samples_rows, .vjp = vjp_softmax, .onnx = onnx_softmax, PASSES(&weft__pass_attention))
 ROW_OP(log_softmax, "y = x - ln sum e^x along the axis.", 1, infer_rows, samples_rows,
        .vjp = vjp_log_softmax, .onnx = onnx_log_softmax)
 ROW_OP(softmax_grad, "dx = y (dy - sum y dy) along the axis: softmax backward.", 2, infer_grad,

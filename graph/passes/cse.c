@@ -58,7 +58,7 @@ static bool visit(weft_rewrite *r)
     return true;
 }
 
-const weft_pass weft__pass_cse = {.name = "cse",
-                                  .doc = "equal ops on equal inputs are computed once",
-                                  .visit = visit,
-                                  .state_bytes = table_bytes};
+const pass weft__pass_cse = {.rule = {.name = "cse",
+                                      .doc = "equal ops on equal inputs are computed once",
+                                      .visit = visit,
+                                      .state_bytes = table_bytes}};

@@ -32,7 +32,9 @@ static bool needed(const weft_graph *graph)
     return false;
 }
 
-const weft_pass weft__pass_expand = {.name = "expand",
-                                     .doc = "ops without a kernel become plainer ones",
-                                     .visit = visit,
-                                     .needed = needed};
+const pass weft__pass_expand = {.rule = {.name = "expand",
+                                         .doc = "ops without a kernel become plainer ones",
+                                         .visit = visit,
+                                         .needed = needed,
+                                         .required = true},
+                                .repeats = true};

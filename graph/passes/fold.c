@@ -106,7 +106,7 @@ static bool visit(weft_rewrite *r)
     return fold_node(r->graph, node, types, r->in, r->out);
 }
 
-const weft_pass weft__pass_fold = {.name = "fold",
-                                   .doc =
-                                       "what depends on constants only is computed when planning",
-                                   .visit = visit};
+const pass weft__pass_fold = {
+    .rule = {.name = "fold",
+             .doc = "what depends on constants only is computed when planning",
+             .visit = visit}};

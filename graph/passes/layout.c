@@ -56,7 +56,7 @@ static void mark_overwritten(const weft_graph *graph, uint8_t *overwritten)
             overwritten[graph->values[graph->nodes[n].in[i]].version] = 1;
 }
 
-void weft__layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets)
+static void finish(weft_graph *graph, plan_target *targets, size_t n_targets)
 {
     uint8_t *overwritten = calloc(graph->n_values, 1);
     if (!overwritten) {
@@ -68,5 +68,8 @@ void weft__layout_finish(weft_graph *graph, plan_target *targets, size_t n_targe
     free(overwritten);
 }
 
-const weft_pass weft__pass_layout = {
-    .name = "layout", .doc = "dense copies before ops that cannot take a view", .visit = visit};
+const pass weft__pass_layout = {.rule = {.name = "layout",
+                                         .doc = "dense copies before ops that cannot take a view",
+                                         .visit = visit,
+                                         .required = true},
+                                .finish = finish};

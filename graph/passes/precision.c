@@ -4,8 +4,9 @@
  * depend on it. A value is stored as bf16 if the node that computes it can write bf16 and all that
  * read it can read it: matrix products and attention have kernels for that, and elementwise and
  * row-wise nodes run on blocks that the executor widens and rounds (run/execute.c). The pass
- * inserts a copy in f32 before any other reader. weft__precision_mark then settles the storage of
- * the graph that it has written, and of what later passes make of it. O(operands). */
+ * inserts a copy in f32 before any other reader. `mark` then sets the storage of the values of the
+ * graph that it has written, and of what later passes make of it. O(operands). */
+#include "fuse.h"
 #include "rewrite.h"
 
 #include "base/text.h"
@@ -75,8 +76,8 @@ static void choose(const weft_graph *g, const plan_target *targets, size_t n_tar
     for (uint32_t v = 1; v < g->n_values; v++) narrow[v] = narrow[v] & SERVED ? narrow[v] & 3 : 0;
 }
 
-void *weft__precision_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                           const weft_plan_options *options)
+static void *open_choice(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                         const weft_plan_options *options)
 {
     uint8_t *narrow = calloc(graph->n_values, 1);
     if (narrow) choose(graph, targets, n_targets, options, narrow);
@@ -94,10 +95,10 @@ static bool visit(weft_rewrite *r)
     return false;
 }
 
-bool weft__precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
-                          const weft_plan_options *options)
+static bool mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
+                 const weft_plan_options *options)
 {
-    uint8_t *narrow = weft__precision_open(graph, targets, n_targets, options);
+    uint8_t *narrow = open_choice(graph, targets, n_targets, options);
     if (!narrow) return false;
     for (uint32_t v = 1; v < graph->n_values; v++)
         if (narrow[graph->values[v].root] == 2) graph->values[v].stored = WEFT_BF16;
@@ -105,7 +106,16 @@ bool weft__precision_mark(weft_graph *graph, const plan_target *targets, size_t 
     return true;
 }
 
-const weft_pass weft__pass_precision = {
-    .name = "precision",
-    .doc = "values are stored as bf16, and matrix products multiply bf16",
-    .visit = visit};
+static bool wanted(const weft_plan_options *options)
+{
+    return options->precision == WEFT_PRECISION_BF16;
+}
+
+const pass weft__pass_precision = {
+    .rule = {.name = "precision",
+             .doc = "values are stored as bf16, and matrix products multiply bf16",
+             .visit = visit,
+             .wanted = wanted},
+    .open = open_choice,
+    .close = free,
+    .settle = mark};

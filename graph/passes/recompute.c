@@ -11,33 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_nodes(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Adds the node of a value to the list, unless the value is retained or the copy exists. */
-static size_t add_missing(recompute *r, uint32_t value, size_t n)
-{
-    const value_record *v = &r->graph->values[value];
-    if (!recompute_is_copied(r, value) || r->done[v->node]) return n;
-    r->done[v->node] = 1;
-    r->list[n] = v->node;
-    return n + 1;
-}
-
-size_t weft__recompute_missing(recompute *r, uint32_t value)
-{
-    size_t n = add_missing(r, value, 0);
-    for (size_t at = 0; at < n; at++) {
-        const node_record *node = &r->graph->nodes[r->list[at]];
-        for (uint32_t i = 0; i < node->n_in; i++) n = add_missing(r, node->in[i], n);
-    }
-    if (n > 1) qsort(r->list, n, sizeof *r->list, compare_nodes);
-    return n;
-}
-
 /* What the rewriting knows besides: ids of the new graph by ids of the old. */
 typedef struct rewriting {
     recompute r;
@@ -83,8 +56,21 @@ static bool visit(weft_rewrite *rewrite)
     return true;
 }
 
-void *weft__recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                           const weft_plan_options *options)
+static void close_rewriting(void *opened)
+{
+    rewriting *w = opened;
+    if (!w) return;
+    free(w->r.retained);
+    free(w->r.fixed);
+    free(w->r.done);
+    free(w->r.list);
+    free(w->original);
+    free(w->copy);
+    free(w);
+}
+
+static void *open_rewriting(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                            const weft_plan_options *options)
 {
     rewriting *w = calloc(1, sizeof *w);
     if (!w) return NULL;
@@ -100,24 +86,19 @@ void *weft__recompute_open(const weft_graph *graph, const plan_target *targets, 
         memset(w->r.done, 0, graph->n_nodes);
         return w;
     }
-    weft__recompute_close(w);
+    close_rewriting(w);
     return NULL;
 }
 
-void weft__recompute_close(void *opened)
+static bool wanted(const weft_plan_options *options)
 {
-    rewriting *w = opened;
-    if (!w) return;
-    free(w->r.retained);
-    free(w->r.fixed);
-    free(w->r.done);
-    free(w->r.list);
-    free(w->original);
-    free(w->copy);
-    free(w);
+    return options->memory_budget > 0;
 }
 
-const weft_pass weft__pass_recompute = {
-    .name = "recompute",
-    .doc = "the backward pass computes values again, to fit a budget",
-    .visit = visit};
+const pass weft__pass_recompute = {
+    .rule = {.name = "recompute",
+             .doc = "the backward pass computes values again, to fit a budget",
+             .visit = visit,
+             .wanted = wanted},
+    .open = open_rewriting,
+    .close = close_rewriting};

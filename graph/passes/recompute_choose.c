@@ -42,6 +42,33 @@ typedef struct chooser {
     uint8_t *undo; /* by root: what was retained before a change */
 } chooser;
 
+static int compare_nodes(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Adds the node of a value to the list, unless the value is retained or the copy exists. */
+static size_t add_missing(recompute *r, uint32_t value, size_t n)
+{
+    const value_record *v = &r->graph->values[value];
+    if (!recompute_is_copied(r, value) || r->done[v->node]) return n;
+    r->done[v->node] = 1;
+    r->list[n] = v->node;
+    return n + 1;
+}
+
+size_t weft__recompute_missing(recompute *r, uint32_t value)
+{
+    size_t n = add_missing(r, value, 0);
+    for (size_t at = 0; at < n; at++) {
+        const node_record *node = &r->graph->nodes[r->list[at]];
+        for (uint32_t i = 0; i < node->n_in; i++) n = add_missing(r, node->in[i], n);
+    }
+    if (n > 1) qsort(r->list, n, sizeof *r->list, compare_nodes);
+    return n;
+}
+
 static double bytes_of(const weft_graph *g, uint32_t root)
 {
     const value_record *v = &g->values[root];

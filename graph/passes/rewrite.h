@@ -6,19 +6,19 @@
 
 #include <weft/pass.h>
 
-/* There are two kinds of pass. Most rewrite the graph node by node, by rule->visit. Those with
- * `schedule` run after them and change the order in which the nodes of the rewritten graph run;
- * their rule has a name and no visit. */
+/* A pass of this folder. There are two kinds: most rewrite the graph node by node, by rule.visit.
+ * Those with `schedule` run after them and change the order in which the nodes of the rewritten
+ * graph run; their rule has a name and no visit. Passes that know ops by their identity are those
+ * of the ops: weft_op.passes. */
 typedef struct pass {
-    const weft_pass *rule;
-    bool own;      /* of the program: see weft_plan_options.passes */
-    bool required; /* it cannot be skipped */
-    bool joined; /* it shares the walk of the pass before it, and sees what that one leaves alone */
-    bool repeats; /* it runs until rule->needed says no */
-    /* Whether the options ask for the pass; NULL: always. */
-    bool (*wanted)(const weft_plan_options *options);
+    weft_pass rule;
+    bool repeats; /* it runs until rule.needed says no */
     /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
+    /* Called after the pass, and again after each later one, which writes the graph again; NULL:
+     * nothing is. False if there is no memory. */
+    bool (*settle)(weft_graph *graph, const plan_target *targets, size_t n_targets,
+                   const weft_plan_options *options);
     /* Make and free the context of the rule; NULL: it has none. open returns NULL if there is no
      * memory. */
     void *(*open)(const weft_graph *graph, const plan_target *targets, size_t n_targets,
@@ -28,30 +28,24 @@ typedef struct pass {
     bool (*schedule)(const weft_graph *graph, schedule *s);
 } pass;
 
-/* Those that know ops by their identity are in ops/passes/. */
-extern const weft_pass weft__pass_join_slices, weft__pass_join_products, weft__pass_reuse_dropout,
-    weft__pass_fold_conv;
-extern const weft_pass weft__pass_attention, weft__pass_pack_weights, weft__pass_channels_last;
-extern const weft_pass weft__pass_expand, weft__pass_cse, weft__pass_fold, weft__pass_layout,
-    weft__pass_precision;
-extern const weft_pass weft__pass_recompute, weft__pass_fuse;
+extern const pass weft__pass_expand, weft__pass_cse, weft__pass_fold, weft__pass_layout,
+    weft__pass_precision, weft__pass_recompute, weft__pass_fuse;
 
-/* Whether a node can run on one block of its outputs after another: an elementwise or row-wise one
- * whose operands are matrices. */
-bool weft__fuse_runs_by_blocks(const weft_graph *graph, uint32_t node);
-/* Sets which values of a graph, in which every reader of such a value can read it, are stored as
- * bf16. False if there is no memory. */
-bool weft__precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
-                          const weft_plan_options *options);
+/* ---- A walk (walk.c) ---- */
 
-void weft__layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);
-void *weft__precision_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                           const weft_plan_options *options);
-void *weft__recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                           const weft_plan_options *options);
-void weft__recompute_close(void *opened);
-bool weft__fuse_schedule(const weft_graph *graph, schedule *s);
+#define MAX_JOINED 4
+/* The passes that share a walk, nearly always one. */
+typedef struct walk {
+    const weft_pass *passes[MAX_JOINED];
+    void *states[MAX_JOINED];
+    size_t n;
+    bool own; /* of the program: see weft_plan_options.passes */
+    void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets); /* may be NULL */
+} walk;
 
+/* Rewrites `source`, and returns the new graph or NULL; map[id of source] becomes the id there. */
+weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targets,
+                           size_t n_targets, bool fixed_states, uint32_t *map, weft_error *error);
 /* Copies the node on the inputs rewrite->in. */
 void weft__rewrite_copy(weft_rewrite *rewrite);
 

@@ -75,7 +75,7 @@ bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse,
         plan->buffer_of = weft__arena_alloc(&plan->arena, n_values * sizeof *plan->buffer_of);
         plan->readable = weft__arena_alloc(&plan->arena, n_values);
     }
-    if (!plan->buffers || !plan->buffer_of || !plan->readable) return weft__plan_no_memory(error);
+    if (!plan->buffers || !plan->buffer_of || !plan->readable) return plan_no_memory(error);
     plan->n_buffers = 0;
     memset(plan->buffer_of, 0, n_values * sizeof *plan->buffer_of);
     make_buffers(plan, storage, no_reuse);
@@ -138,7 +138,7 @@ static bool pack_buffers(weft_plan *plan, weft_error *error)
 {
     weft_plan_stats *stats = &plan->stats;
     weft_pack_item *items = calloc(plan->n_buffers + 1, sizeof *items);
-    if (!items) return weft__plan_no_memory(error);
+    if (!items) return plan_no_memory(error);
     for (size_t i = 0; i < plan->n_buffers; i++) {
         const weft_plan_buffer *b = &plan->buffers[i];
         items[i] = (weft_pack_item){b->first, (int64_t)b->last + 1, b->bytes, 0};

@@ -120,7 +120,7 @@ bool weft__groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed,
     if (!good || !plan->groups) {
         free(written);
         free(read);
-        return weft__plan_no_memory(error);
+        return plan_no_memory(error);
     }
     plan->n_groups = 0;
     plan->stats.flops = plan->stats.bytes = 0;
@@ -181,7 +181,7 @@ bool weft__groups_finish(weft_plan *plan, weft_error *error)
         plan_group *group = &plan->groups[g];
         if (!weigh_group(plan, group, error)) return false;
         if (group->n_steps > 1 && group->n_steps <= MAX_SORTED && !sort_group(plan, group))
-            return weft__plan_no_memory(error);
+            return plan_no_memory(error);
     }
     number_intervals(plan);
     return true;

@@ -30,7 +30,7 @@ static bool collect_edges(const weft_graph *g, edges *e, weft_error *error)
 {
     uint32_t *overwriter = /* by version: node + 1 of the update */
         calloc(g->n_values, sizeof *overwriter);
-    if (!overwriter) return weft__plan_no_memory(error);
+    if (!overwriter) return plan_no_memory(error);
     bool good = true;
     for (uint32_t n = 0; n < g->n_nodes; n++) {
         const node_record *node = &g->nodes[n];
@@ -229,7 +229,7 @@ bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n
     bool good = o.e.first && o.e.next && o.e.to && o.e.waits && o.readers && o.freed && o.heap &&
                         o.urgent && o.state
                     ? true
-                    : weft__plan_no_memory(error);
+                    : plan_no_memory(error);
     if (good) count_readers(&o, targets, n_targets);
     good = good && collect_edges(g, &o.e, error) && topological_order(&o, s, error);
     free(o.e.first);

@@ -12,12 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool weft__plan_no_memory(weft_error *error)
-{
-    weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the plan");
-    return false;
-}
-
 /* Saturating sums: sizes may overflow, as those of states that no store holds yet. */
 static void add_bytes(size_t *sum, size_t bytes)
 {
@@ -104,12 +98,12 @@ static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
     s->order = calloc(g->n_nodes + 1, sizeof *s->order);
     s->n_fused = calloc(g->n_nodes + 1, sizeof *s->n_fused);
     *storage = calloc(g->n_values, sizeof **storage);
-    if (!s->order || !s->n_fused || !*storage) return weft__plan_no_memory(error);
+    if (!s->order || !s->n_fused || !*storage) return plan_no_memory(error);
     if (!weft__order_nodes(g, plan->targets, plan->n_targets, s, error)) return false;
     if ((options->fixed_states && !weft__order_fixed(g, s)) ||
         !weft__passes_schedule(g, s, options) ||
         !weft__storage_assign(g, s, plan->targets, plan->n_targets, options->no_reuse, *storage))
-        return weft__plan_no_memory(error);
+        return plan_no_memory(error);
     return weft__steps_make(plan, s, error);
 }
 
@@ -135,12 +129,12 @@ static bool group_steps(weft_plan *plan, const schedule *s, const uint32_t *stor
 {
     uint8_t *alone = calloc(plan->graph->n_nodes + 1, 1);
     size_t first = 0, bytes = 0;
-    bool good = alone || weft__plan_no_memory(error), split = true;
+    bool good = alone || plan_no_memory(error), split = true;
     for (int i = 0; good && split && i <= MAX_SPLITS; i++) {
         uint32_t peak = 0;
         good = weft__groups_cut(plan, storage, s->n_fixed, alone, error) &&
                weft__buffers_make(plan, storage, no_reuse, error) &&
-               (weft__buffers_peak(plan, &peak, &bytes) || weft__plan_no_memory(error));
+               (weft__buffers_peak(plan, &peak, &bytes) || plan_no_memory(error));
         if (!i) first = bytes;
         split = good && !no_reuse && plan->n_groups && mark_alone(plan, peak, alone);
     }
@@ -159,7 +153,7 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
     plan->user_tag = graph->tag;
     plan->map = weft__arena_alloc(&plan->arena, graph->n_values * sizeof *plan->map);
     if (!plan->map || !record_user_values(plan, graph, targets, count))
-        return weft__plan_no_memory(error);
+        return plan_no_memory(error);
     plan->graph =
         weft__passes_rewrite(graph, plan->targets, plan->n_targets, options, plan->map, error);
     if (!plan->graph) return false;
@@ -176,7 +170,7 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
     free(s.n_fused);
     free(storage);
     if (good) fill_stats(plan);
-    if (good && !count_recomputed(plan)) good = weft__plan_no_memory(error);
+    if (good && !count_recomputed(plan)) good = plan_no_memory(error);
     return good;
 }
 
@@ -203,8 +197,7 @@ static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, 
                             const weft_plan_options *options, weft_error *error)
 {
     weft_plan *plan = calloc(1, sizeof *plan);
-    bool good =
-        plan ? compile(plan, graph, targets, count, options, error) : weft__plan_no_memory(error);
+    bool good = plan ? compile(plan, graph, targets, count, options, error) : plan_no_memory(error);
     if (good && options->verify) good = weft_plan_check(plan, error) == WEFT_OK;
     if (good) return plan;
     weft_plan_free(plan);

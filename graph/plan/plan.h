@@ -2,20 +2,12 @@
 #ifndef WEFT_GRAPH_PLAN_H
 #define WEFT_GRAPH_PLAN_H
 
+#include "passes/fuse.h"
 #include "passes/passes.h"
 
 #include <weft/plan.h>
 
-/* ---- Fusion (fuse.c) --------------------------------------------------------------------------
- */
-
-/* An operand of a fused step as a matrix: element [r, c] lies at r row + c column. */
-typedef struct plan_matrix {
-    int64_t row, column;
-} plan_matrix;
-
-/* The most inputs and outputs of a fused node together. */
-#define MAX_FUSED_OPERANDS 8
+/* ---- Fused groups (fused.c) ---- */
 
 /* Elements of a block in f32 of an operand that is stored as bf16, or a row if that is longer. */
 #define NARROW_BLOCK 4096
@@ -27,8 +19,7 @@ bool weft__fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t 
 /* Sets what the executor needs to run a head and the next n_fused steps tile by tile. */
 void weft__fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused);
 
-/* ---- The plan (plan.c) ------------------------------------------------------------------------
- */
+/* ---- The plan (plan.c) ---- */
 
 typedef enum storage_kind { STORAGE_ARENA, STORAGE_STATE, STORAGE_CONSTANT } storage_kind;
 
@@ -79,7 +70,7 @@ struct weft_plan {
     uint32_t fixed_groups; /* the first fixed_groups run in a session's first run only */
     weft_tensor *tensors;  /* data NULL */
     place *places;
-    plan_matrix *matrices; /* of the operands of fused steps */
+    operand_matrix *matrices; /* of the operands of fused steps */
     size_t n_operands;
     weft_plan_buffer *buffers;
     size_t n_buffers;
@@ -95,8 +86,7 @@ struct weft_plan {
     weft_plan_stats stats;
 };
 
-/* ---- What makes it ----------------------------------------------------------------------------
- */
+/* ---- What makes it ---- */
 
 /* order.c: fills in the nodes with kernels in an order in which they can run. */
 bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targets,
@@ -133,7 +123,11 @@ bool weft__buffers_place(weft_plan *plan, weft_error *error);
 /* Where a value lies; offset 0 of the arena if it has no buffer. */
 place weft__plan_place(const weft_plan *plan, uint32_t id);
 
-/* plan.c: sets the error that there is no memory; returns false. */
-bool weft__plan_no_memory(weft_error *error);
+/* Sets the error that there is no memory; returns false. */
+static inline bool plan_no_memory(weft_error *error)
+{
+    weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the plan");
+    return false;
+}
 
 #endif

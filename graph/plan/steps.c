@@ -80,7 +80,7 @@ bool weft__steps_make(weft_plan *plan, const schedule *s, weft_error *error)
     plan->matrices =
         weft__arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->matrices);
     if (!plan->steps || !plan->tensors || !plan->places || !plan->matrices)
-        return weft__plan_no_memory(error);
+        return plan_no_memory(error);
     uint32_t operand = 0;
     for (size_t i = 0; i < s->n; i++) {
         const node_record *node = &g->nodes[s->order[i]];

@@ -78,7 +78,7 @@ static void run_plain_block(const executor *e, const plan_step *step, const weft
     const node_record *node = &plan->graph->nodes[step->node];
     const weft_op *op = node->op;
     const unsigned by_row = op->elementwise ? ~0u : node_rows(node);
-    const plan_matrix *m = plan->matrices + step->first_operand;
+    const operand_matrix *m = plan->matrices + step->first_operand;
     weft_call call = e->calls[2 * (step - plan->steps)];
     weft_tensor t[MAX_FUSED_OPERANDS];
     for (size_t i = 0; i < call.n_in + call.n_out; i++) {
@@ -103,7 +103,7 @@ static void run_plain_block(const executor *e, const plan_step *step, const weft
 
 /* The operand of a step on a block: where it lies, or, if it is stored as bf16, in f32 at *wide,
  * which is advanced past it. An operand that repeats rows or columns is widened once. */
-static weft_tensor wide_operand(const executor *e, const weft_tensor *whole, plan_matrix m,
+static weft_tensor wide_operand(const executor *e, const weft_tensor *whole, operand_matrix m,
                                 const weft_block *b, bool read, float **wide)
 {
     const int64_t at = b->row * m.row + b->column * m.column;
@@ -128,7 +128,7 @@ static void run_wide_block(const executor *e, const plan_step *step, const weft_
 {
     const node_record *node = &e->plan->graph->nodes[step->node];
     const unsigned by_row = node->op->elementwise ? ~0u : node_rows(node);
-    const plan_matrix *m = e->plan->matrices + step->first_operand;
+    const operand_matrix *m = e->plan->matrices + step->first_operand;
     weft_call call = e->calls[2 * (step - e->plan->steps)];
     weft_tensor t[MAX_FUSED_OPERANDS];
     float *wide = (float *)(void *)((char *)weft_call_panel_tag(&call) + e->plan->op_workspace);
@@ -145,7 +145,7 @@ static void run_wide_block(const executor *e, const plan_step *step, const weft_
     for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
     for (size_t k = 0; k < call.n_out; k++) {
         if (out[k].dtype != WEFT_BF16) continue;
-        const plan_matrix to = m[call.n_in + k];
+        const operand_matrix to = m[call.n_in + k];
         const int64_t at = b->row * to.row + b->column * to.column;
         e->convert.narrow(&(convert_block){b->rows, to.column ? b->columns : 1, to.row, to.column},
                           call.out[k].data, (uint16_t *)out[k].data + at);

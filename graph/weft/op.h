@@ -20,6 +20,7 @@ extern "C" {
 
 typedef struct weft_op weft_op;
 typedef struct weft_export weft_export; /* <weft/export.h> */
+typedef struct weft_pass weft_pass;     /* <weft/pass.h> */
 
 /* The type of a value. */
 typedef struct weft_type {
@@ -234,6 +235,10 @@ struct weft_op {
                         the plan's order. They need can_fail too */
     bool random;     /* results depend on the run's seed and step */
     bool broadcasts; /* inputs broadcast; autodiff sums their gradients back to their shapes */
+
+    /* Passes of the library that need an op of this identity, ended by NULL: they run on graphs that
+     * have such a node, at the place of their name in the order of passes. NULL: none. */
+    const weft_pass *const *passes;
 
     weft_gradient gradient;
     void (*vjp)(weft_vjp *vjp);

@@ -9,6 +9,8 @@
 
 #include <weft/op.h>
 
+struct weft_plan_options; /* <weft/plan.h> */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -28,7 +30,7 @@ typedef struct weft_rewrite {
     void *context;            /* of the pass */
 } weft_rewrite;
 
-typedef struct weft_pass {
+struct weft_pass {
     const char *name; /* for weft_plan_options.skip and messages; without commas */
     const char *doc;  /* one line; may be NULL */
     /* Fills rewrite->out and returns true, or returns false: then the node is copied. Each output
@@ -46,7 +48,9 @@ typedef struct weft_pass {
      * the pass needs none. */
     size_t (*state_bytes)(const weft_graph *source);
     bool required; /* results depend on it: neither options nor WEFT_SKIP leave it out */
-} weft_pass;
+    /* Whether the options of the plan (weft/plan.h) ask for the pass. NULL: always. */
+    bool (*wanted)(const struct weft_plan_options *options);
+};
 
 /* Declares a state in the new graph by its scoped name, whatever the scope of the node is, or finds
  * the one of that name: see weft_state. */

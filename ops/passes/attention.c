@@ -9,6 +9,7 @@
  * replace the softmax: sdpa returns zeros where everything is masked out. Left out in graphs that
  * differentiate a softmax: they need the weights anyway. It rounds differently. O(nodes), and the
  * elements of constant masks. */
+#include "../passes.h"
 #include "terms.h"
 
 #include <weft/ops.h>
@@ -17,7 +18,6 @@
 
 extern const weft_op weft_op_matmul, weft_op_softmax, weft_op_softmax_grad, weft_op_add;
 extern const weft_op weft_op_mul, weft_op_where, weft_op_equal, weft_op_logical_not;
-extern const weft_pass weft__pass_attention;
 
 /* What has been found, walking up from the weights. */
 typedef struct found {

@@ -12,14 +12,15 @@
 #include "../conv_rows.h"
 #include "../gemm.h"
 #include "../panels.h"
+#include "../passes.h"
 #include "terms.h"
 
 #include <weft/ops.h>
+#include <weft/plan.h>
 
 #include <math.h>
 
 extern const weft_op weft_op_conv, weft_op_max_pool, weft_op_concat, weft_op_relu, weft_op_clamp;
-extern const weft_pass weft__pass_channels_last;
 
 /* ---- Layouts ---- */
 
@@ -224,10 +225,16 @@ static bool needed(const weft_graph *graph)
     return false;
 }
 
+static bool wanted(const weft_plan_options *options)
+{
+    return options->fixed_states;
+}
+
 const weft_pass weft__pass_channels_last = {
     .name = "channels_last",
     .doc = "convolutions by parameters read images whose channels lie innermost",
     .visit = visit,
     .state_bytes = terms_readers_bytes,
     .needed = needed,
+    .wanted = wanted,
 };

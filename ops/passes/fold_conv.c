@@ -6,12 +6,12 @@
  * for s and t with one number a channel, if nothing else reads the convolution. Scaling moves only
  * if the convolution has no more weights than results, or if s w is computed in a session's first
  * run only. It rounds differently. O(nodes). */
+#include "../passes.h"
 #include "terms.h"
 
 #include <weft/ops.h>
 
 extern const weft_op weft_op_conv, weft_op_add, weft_op_sub, weft_op_mul;
-extern const weft_pass weft__pass_fold_conv;
 
 /* Has t one number for each channel of y, and broadcasts to y? */
 static bool is_per_channel(const weft_graph *g, weft_value t, weft_value y)

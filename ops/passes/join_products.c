@@ -6,6 +6,7 @@
  * one product that sums inside GEMM, in the order of the terms; it rounds differently. The pass
  * joins products only if the factors are smaller than what joining them saves. O(terms) for each
  * sum. */
+#include "../passes.h"
 #include "terms.h"
 
 #include <weft/ops.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 
 extern const weft_op weft_op_add_n, weft_op_matmul;
-extern const weft_pass weft__pass_join_products;
 
 /* The cost of one more node, in elements that could be copied meanwhile. */
 #define NODE_ELEMENTS 4096

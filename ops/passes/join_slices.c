@@ -5,6 +5,7 @@
  * once. Pieces that overlap stay terms of the sum. A zero that was added may change the sign of a
  * zero. O(terms log terms) for each sum. */
 #include "slice.h"
+#include "../passes.h"
 #include "terms.h"
 
 #include <weft/ops.h>
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 
 extern const weft_op weft_op_add_n, weft_op_slice_scatter;
-extern const weft_pass weft__pass_join_slices;
 
 /* A term that is zero outside [begin, end) of its axis, where it is `inside`. */
 typedef struct piece {

@@ -2,12 +2,13 @@
  * which the first run packs. O(nodes). */
 #include "../gemm.h"
 #include "../panels.h"
+#include "../passes.h"
 #include "terms.h"
 
 #include <weft/ops.h>
+#include <weft/plan.h>
 
 extern const weft_op weft_op_matmul;
-extern const weft_pass weft__pass_pack_weights;
 
 /* With more rows, packing in each run costs nearly nothing. With fewer columns, much of the panel
  * would be padding. */
@@ -31,8 +32,15 @@ static bool visit(weft_rewrite *r)
     return true;
 }
 
+/* Panels are of f32. */
+static bool wanted(const weft_plan_options *options)
+{
+    return options->fixed_states && options->precision == WEFT_PRECISION_F32;
+}
+
 const weft_pass weft__pass_pack_weights = {
     .name = "pack_weights",
     .doc = "matrix products with a parameter pack its panels in the first run",
     .visit = visit,
+    .wanted = wanted,
 };

@@ -7,6 +7,7 @@
  * elsewhere the gradient is 0 either way. The bits are the same. Dropouts are found by a hash of
  * input and attributes; O(nodes) expected. */
 #include "dropout.h"
+#include "../passes.h"
 #include "terms.h"
 
 #include "base/hash.h"
@@ -14,7 +15,6 @@
 #include <string.h>
 
 extern const weft_op weft_op_dropout, weft_op_relu_grad;
-extern const weft_pass weft__pass_reuse_dropout;
 
 /* Ids of the outputs of dropouts by hash, 0 where empty; open addressing. */
 typedef struct dropout_table {

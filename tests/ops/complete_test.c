@@ -174,6 +174,25 @@ static void test_descriptors(void)
     check_exemptions(without_samples, "is not in the list, but in without_samples");
 }
 
+/* A pass that an op names has a place in the order: otherwise it would never run, and its
+ * name could not be skipped. */
+static void test_passes(void)
+{
+    size_t n_passes = 0;
+    weft_graph *g = weft_graph_new();
+    const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1));
+    for (size_t i = 0; i < weft_op_count(); i++)
+        for (const weft_pass *const *p = weft_op_at(i)->passes; p && *p; p++, n_passes++) {
+            const weft_plan_options options = {.skip = (*p)->name};
+            weft_error error = WEFT_NO_ERROR;
+            weft_plan *plan = weft_plan_new(g, &x, 1, &options, &error);
+            if (!plan) missing((*p)->name, error.message);
+            weft_plan_free(plan);
+        }
+    weft_graph_free(g);
+    CU_ASSERT(n_passes > 0);
+}
+
 static void test_references(void)
 {
     for (size_t i = 0; i < weft_op_count(); i++) {
@@ -250,7 +269,8 @@ static void expect_built(const char *folder, const char *file)
 
 static void test_models_listed(void)
 {
-    expect_listed("model_", model_is_listed, weft_model_count(), "is not in models/zoo/registry.h");
+    expect_listed("weft__model_", model_is_listed, weft_model_count(),
+                  "is not in models/zoo/registry.h");
     DIR *folder = opendir(WEFT_SOURCE_DIR "/models/zoo");
     CU_ASSERT_PTR_NOT_NULL_FATAL(folder);
     for (const struct dirent *e; (e = readdir(folder));) {
@@ -264,6 +284,7 @@ void complete_tests(void)
 {
     CU_pSuite suite = CU_add_suite("complete", NULL, NULL);
     CU_add_test(suite, "docs and samples", test_descriptors);
+    CU_add_test(suite, "passes", test_passes);
     CU_add_test(suite, "builders", test_builders);
     CU_add_test(suite, "references", test_references);
     CU_add_test(suite, "golden cases", test_golden);

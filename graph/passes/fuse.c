@@ -13,9 +13,9 @@
  *
  * Greedy, in the order of the schedule: each head takes the nearest reader that may follow, until
  * there is none. O(nodes x MAX_FUSED). */
-#include "plan/plan.h"
+#include "fuse.h"
 
-#include "passes/rewrite.h"
+#include "rewrite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@
 
 /* ---- Operands as matrices ---- */
 
-static void size_of(const weft_graph *g, uint32_t node, int64_t *rows, int64_t *columns)
+void weft__fuse_size(const weft_graph *g, uint32_t node, int64_t *rows, int64_t *columns)
 {
     const weft_shape *s = &g->values[g->nodes[node].first_out].type.shape;
     *rows = 1;
@@ -35,12 +35,12 @@ static void size_of(const weft_graph *g, uint32_t node, int64_t *rows, int64_t *
     for (int d = 0; d < s->rank - 1; d++) *rows *= s->dim[d];
 }
 
-static bool matrix_of(const weft_graph *g, uint32_t id, weft_shape out, plan_matrix *matrix)
+bool weft__fuse_matrix(const weft_graph *g, uint32_t id, weft_shape out, operand_matrix *matrix)
 {
     const value_record *v = &g->values[id];
     const weft_shape *s = &v->type.shape;
     int64_t count = 1;
-    *matrix = (plan_matrix){0, 0};
+    *matrix = (operand_matrix){0, 0};
     if (s->rank > out.rank) return false;
     for (int d = out.rank - 1; d >= 0; d--) {
         int axis = d - (out.rank - s->rank);
@@ -56,11 +56,6 @@ static bool matrix_of(const weft_graph *g, uint32_t id, weft_shape out, plan_mat
         count *= out.dim[d];
     }
     return true;
-}
-
-static bool is_dense(const plan_matrix *matrix, int64_t rows, int64_t columns)
-{
-    return (rows == 1 || matrix->row == columns) && (columns == 1 || matrix->column == 1);
 }
 
 /* ---- Legality: which nodes may be fused, and what they may overwrite ---- */
@@ -85,12 +80,6 @@ static bool one_phase(const weft_op *op)
     return op->phases < 2 && !op->updates && !op->scratch;
 }
 
-/* Bit i: a tile of the node needs only the same tile of input i; without it, the whole input. */
-static unsigned inputs_by_tile(const node_record *node)
-{
-    return node->op->elementwise ? ~0u : node_rows(node);
-}
-
 /* Is every input that is read by tiles a matrix of the output's size? */
 static bool inputs_fit(const weft_graph *g, uint32_t index)
 {
@@ -98,24 +87,25 @@ static bool inputs_fit(const weft_graph *g, uint32_t index)
     weft_shape out = g->values[node->first_out].type.shape;
     if (node->n_in + node->op->n_out > MAX_FUSED_OPERANDS) return false;
     for (size_t i = 0; i < node->n_in; i++) {
-        plan_matrix m;
-        if (inputs_by_tile(node) >> i & 1 && !matrix_of(g, node->in[i], out, &m)) return false;
+        operand_matrix m;
+        if (fuse_by_tile(node) >> i & 1 && !weft__fuse_matrix(g, node->in[i], out, &m))
+            return false;
     }
     return weft_shape_numel(out) > 0;
 }
 
 /* Where output k of a fused node lies: a dense matrix, or one number a row. */
 static bool output_matrix(const weft_graph *g, const fusion *f, uint32_t node, size_t k,
-                          plan_matrix *out)
+                          operand_matrix *out)
 {
     int64_t n = weft_shape_numel(g->values[g->nodes[node].first_out + k].type.shape);
-    *out = n == f->rows * f->columns ? (plan_matrix){f->columns, 1} : (plan_matrix){1, 0};
+    *out = n == f->rows * f->columns ? (operand_matrix){f->columns, 1} : (operand_matrix){1, 0};
     return n == f->rows * f->columns || n == f->rows;
 }
 
 static bool outputs_fit(const weft_graph *g, const fusion *f, uint32_t node)
 {
-    plan_matrix out;
+    operand_matrix out;
     for (size_t k = 0; k < g->nodes[node].op->n_out; k++)
         if (!output_matrix(g, f, node, k, &out)) return false;
     return true;
@@ -126,7 +116,7 @@ bool weft__fuse_runs_by_blocks(const weft_graph *g, uint32_t index)
     const node_record *node = &g->nodes[index];
     fusion f = {.node = {index}, .n = 1};
     if (!(node->op->elementwise || node_rows(node)) || !one_phase(node->op)) return false;
-    size_of(g, index, &f.rows, &f.columns);
+    weft__fuse_size(g, index, &f.rows, &f.columns);
     return inputs_fit(g, index) && outputs_fit(g, &f, index);
 }
 
@@ -155,7 +145,7 @@ static bool may_lead(const weft_graph *g, uint32_t index, fusion *f)
     const node_record *node = &g->nodes[index];
     const weft_op *op = node->op;
     *f = (fusion){.node = {index}, .n = 1, .whole_rows = true};
-    size_of(g, index, &f->rows, &f->columns);
+    weft__fuse_size(g, index, &f->rows, &f->columns);
     if (f->rows * f->columns == 0 || op->updates) return false;
     if (op->block) {
         weft_block b = {0, 0, 0, 0};
@@ -178,13 +168,13 @@ static bool may_read(const fuser *m, const fusion *f, const node_record *node, s
     if (!m->placed[producer]) return false;
     for (size_t k = 0; k < f->n; k++) {
         if (f->node[k] != producer) continue;
-        plan_matrix written, read;
+        operand_matrix written, read;
         uint32_t output = v->version - g->nodes[producer].first_out;
-        if (!(inputs_by_tile(node) >> i & 1)) return false;
+        if (!(fuse_by_tile(node) >> i & 1)) return false;
         /* An op describes the blocks of its first output only. */
         if (g->nodes[producer].op->block && output > 0) return false;
         return v->layout.offset == 0 && output_matrix(g, f, producer, output, &written) &&
-               matrix_of(g, node->in[i], g->values[node->first_out].type.shape, &read) &&
+               weft__fuse_matrix(g, node->in[i], g->values[node->first_out].type.shape, &read) &&
                (f->rows == 1 || written.row == read.row) &&
                (f->columns == 1 || written.column == read.column);
     }
@@ -199,32 +189,11 @@ static bool may_follow(const fuser *m, const fusion *f, uint32_t index)
     int64_t rows, columns;
     if (m->placed[index] || !weft__graph_node_runs(g, node) || !one_phase(node->op)) return false;
     if (!node->op->elementwise && !(node_rows(node) && f->whole_rows)) return false;
-    size_of(g, index, &rows, &columns);
+    weft__fuse_size(g, index, &rows, &columns);
     if (rows != f->rows || columns != f->columns) return false;
     if (!inputs_fit(g, index) || !outputs_fit(g, f, index)) return false;
     for (size_t i = 0; i < node->n_in; i++)
         if (!may_read(m, f, node, i)) return false;
-    return true;
-}
-
-/* A tile may overwrite only data that the same tile has already read. */
-bool weft__fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head,
-                               uint32_t position, const uint32_t *storage, uint32_t overwritten)
-{
-    int64_t rows, columns;
-    size_of(g, s->order[head], &rows, &columns);
-    for (uint32_t at = head; at < position; at++) {
-        const node_record *node = &g->nodes[s->order[at]];
-        weft_shape out = g->values[node->first_out].type.shape;
-        for (size_t i = 0; i < node->n_in; i++) {
-            plan_matrix m;
-            if (storage[g->values[node->in[i]].root] != overwritten) continue;
-            if (node->op->block || !(inputs_by_tile(node) >> i & 1) ||
-                g->values[node->in[i]].layout.offset != 0 || !matrix_of(g, node->in[i], out, &m) ||
-                !is_dense(&m, rows, columns))
-                return false;
-        }
-    }
     return true;
 }
 
@@ -273,7 +242,7 @@ static void fuse_all(fuser *m, schedule *s)
     }
 }
 
-bool weft__fuse_schedule(const weft_graph *g, schedule *s)
+static bool fuse_schedule(const weft_graph *g, schedule *s)
 {
     size_t n_uses = 1;
     for (size_t i = 0; i < s->n; i++) n_uses += g->nodes[s->order[i]].n_in;
@@ -308,49 +277,8 @@ bool weft__fuse_schedule(const weft_graph *g, schedule *s)
     return good;
 }
 
-const weft_pass weft__pass_fuse = {
-    .name = "fuse", .doc = "nodes run on the tiles of another, while these are in the cache"};
-
-/* ---- Steps of a fused group ---- */
-
-/* Records each operand of a step as a matrix, from which the executor cuts blocks. */
-static void set_matrices(weft_plan *plan, const plan_step *step, int64_t columns)
-{
-    const weft_graph *g = plan->graph;
-    const node_record *node = &g->nodes[step->node];
-    weft_shape out = g->values[node->first_out].type.shape;
-    plan_matrix *m = plan->matrices + step->first_operand;
-    for (size_t i = 0; i < node->n_in; i++, m++) matrix_of(g, node->in[i], out, m);
-    for (size_t k = 0; k < node->op->n_out; k++, m++) {
-        weft_shape shape = g->values[node->first_out + k].type.shape;
-        bool whole = weft_shape_numel(shape) == weft_shape_numel(out);
-        *m = whole ? (plan_matrix){columns, 1} : (plan_matrix){1, 0};
-    }
-}
-
-void weft__fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused)
-{
-    plan_step *steps = plan->steps, *first = &steps[head];
-    const weft_graph *g = plan->graph;
-    const weft_op *op = g->nodes[first->node].op;
-    first->n_fused = n_fused;
-    first->by_block = n_fused || first->widens;
-    if (!first->by_block) return;
-    size_of(g, first->node, &first->rows, &first->columns);
-    for (uint32_t i = head; i <= head + n_fused; i++) {
-        if (i > head || !op->block || steps[i].widens)
-            set_matrices(plan, &steps[i], first->columns);
-        if (i == head) continue;
-        steps[i].fused = true;
-        plan->stats.fused++;
-        steps[i].tiles[0] = 0;
-        if (node_rows(&g->nodes[steps[i].node])) first->whole_rows = true;
-    }
-    if (op->block) return;
-    bool wide =
-        !node_rows(&g->nodes[first->node]) && !first->whole_rows && first->columns > WEFT_TILE;
-    first->block_columns = wide ? WEFT_TILE : first->columns;
-    first->block_rows = first->columns < WEFT_TILE ? WEFT_TILE / first->columns : 1;
-    first->tiles[0] = (first->rows + first->block_rows - 1) / first->block_rows *
-                      ((first->columns + first->block_columns - 1) / first->block_columns);
-}
+const pass weft__pass_fuse = {
+    .rule = {.name = "fuse",
+             .doc = "nodes run on the tiles of another, while these are in the cache"},
+    .schedule = fuse_schedule,
+};

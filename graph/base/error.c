@@ -1,7 +1,7 @@
 /* Statuses and error records. */
-#include "ir/ir.h"
+#include "text.h"
 
-#include "base/text.h"
+#include <weft/graph.h>
 
 #include <string.h>
 

@@ -1,0 +1,151 @@
+/* One walk of a pass, or of some that share it: it reads a graph in topological order and writes a new
+ * one, node by node; what the passes leave alone is copied. Nodes that no target needs are never
+ * copied, so every pass removes dead code. O(nodes). */
+#include "rewrite.h"
+
+#include <stdlib.h>
+
+/* ---- What is fixed ---- */
+
+void weft__passes_mark_fixed(const weft_graph *graph, uint8_t *fixed)
+{
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        const weft_op *op = graph->nodes[n].op;
+        fixed[n] = op == &weft_op_state || op == &weft_op_constant ||
+                   (!weft__op_is_leaf(op) && op != &weft_op_group && !op->updates && !op->random &&
+                    !op->can_fail && !op->exchanges);
+    }
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        for (size_t i = 0; i < graph->nodes[n].op->updates; i++)
+            fixed[graph->values[graph->values[graph->nodes[n].in[i]].root].node] = 0;
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        for (size_t i = 0; i < graph->nodes[n].n_in; i++)
+            fixed[n] &= fixed[graph->values[graph->nodes[n].in[i]].node];
+}
+
+/* ---- The walk ---- */
+
+void weft__rewrite_copy(weft_rewrite *r)
+{
+    weft__graph_copy_node(r->graph, &r->node, r->in, r->out);
+}
+
+/* Marks in alive[] the nodes that the targets need, by walking back through them all. */
+static void mark_alive(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                       uint8_t *alive)
+{
+    for (size_t i = 0; i < n_targets; i++) alive[graph->values[targets[i].value.id].node] = 1;
+    for (size_t n = graph->n_nodes; n-- > 0;)
+        for (size_t i = 0; alive[n] && i < graph->nodes[n].n_in; i++)
+            alive[graph->values[graph->nodes[n].in[i]].node] = 1;
+}
+
+/* A program's own pass may not replace nodes that the planner or the session relies on. */
+static bool may_visit(const walk *w, const weft_op *op)
+{
+    return !w->own || (!weft__op_is_leaf(op) && op != &weft_op_group && !op->updates);
+}
+
+/* Fails unless output i of the node has been replaced by a value of the same type. */
+static void check_output(const weft_pass *p, weft_rewrite *r, size_t i)
+{
+    char have[128], want[128];
+    if (weft_graph_status(r->graph) != WEFT_OK) return;
+    const weft_type *old = &r->source->values[r->node.first_out + i].type;
+    if (!weft__graph_owns(r->graph, r->out[i])) {
+        weft_graph_fail_in(
+            r->graph, r->node.op->name, WEFT_BAD_ARGUMENT,
+            "the pass \"%s\" returned a value for output %zu that does not belong to the new graph",
+            p->name, i);
+        return;
+    }
+    const weft_type *new = &r->graph->values[r->out[i].id].type;
+    const bool same_dtype = new->dtype == old->dtype;
+    if (same_dtype && weft_shape_equal(new->shape, old->shape)) return;
+    weft_graph_fail_in(r->graph, r->node.op->name, same_dtype ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
+                       "the pass \"%s\" returned %s %s for output %zu, expected %s %s", p->name,
+                       weft_dtype_name(new->dtype), weft_shape_text(new->shape, have, sizeof have),
+                       i, weft_dtype_name(old->dtype),
+                       weft_shape_text(old->shape, want, sizeof want));
+}
+
+static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
+{
+    const node_record *node = &r->source->nodes[r->index];
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    r->node = weft_graph_node(r->source, r->index);
+    r->out = out;
+    for (size_t i = 0; i < node->n_in; i++)
+        r->in[i] = weft__graph_value(r->graph, map[node->in[i]]);
+    weft__graph_set_origin(r->graph, node);
+    bool replaced = false;
+    for (size_t p = 0; p < w->n && !replaced; p++) {
+        r->state = w->states[p];
+        r->context = w->passes[p]->context;
+        replaced = may_visit(w, node->op) && w->passes[p]->visit(r);
+    }
+    if (!replaced) weft__rewrite_copy(r);
+    for (size_t i = 0; i < node->op->n_out; i++) {
+        const value_record *old = &r->source->values[node->first_out + i];
+        check_output(w->passes[0], r, i);
+        if (weft_graph_status(r->graph) != WEFT_OK) return;
+        map[node->first_out + i] = out[i].id;
+        if (old->name && !r->graph->values[out[i].id].name)
+            weft__graph_name_value(r->graph, out[i].id, old->name, "weft_plan_new");
+    }
+}
+
+static void rewrite_all(const walk *w, weft_rewrite *r, plan_target *targets, size_t n_targets,
+                        const uint8_t *alive, uint32_t *map)
+{
+    weft__graph_count_on(r->graph, r->source);
+    for (; r->index < r->source->n_nodes && weft_graph_status(r->graph) == WEFT_OK; r->index++)
+        if (alive[r->index]) rewrite_node(w, r, map);
+    for (size_t i = 0; i < n_targets; i++)
+        targets[i].value = weft__graph_value(r->graph, map[targets[i].value.id]);
+    if (w->finish && weft_graph_status(r->graph) == WEFT_OK)
+        w->finish(r->graph, targets, n_targets);
+}
+
+static bool make_states(walk *w, const weft_graph *source)
+{
+    bool good = true;
+    for (size_t p = 0; p < w->n; p++) {
+        const weft_pass *rule = w->passes[p];
+        w->states[p] = calloc(1, rule->state_bytes ? rule->state_bytes(source) + 1 : 1);
+        good = good && w->states[p];
+    }
+    return good;
+}
+
+weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targets,
+                           size_t n_targets, bool fixed_states, uint32_t *map, weft_error *error)
+{
+    size_t max_in = 1;
+    for (size_t i = 0; i < source->n_nodes; i++)
+        if (source->nodes[i].n_in > max_in) max_in = source->nodes[i].n_in;
+    weft_rewrite r = {
+        .source = source, .graph = weft_graph_new(), .in = calloc(max_in, sizeof(weft_value))};
+    uint8_t *alive = calloc(source->n_nodes + 1, 1), *fixed = calloc(source->n_nodes + 1, 1);
+    bool good = make_states(w, source) && r.graph && r.in && alive && fixed;
+    if (!good) {
+        weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
+                       w->passes[0]->name);
+    } else {
+        mark_alive(source, targets, n_targets, alive);
+        if (fixed_states) {
+            weft__passes_mark_fixed(source, fixed);
+            r.fixed = fixed;
+        }
+        rewrite_all(w, &r, targets, n_targets, alive, map);
+        good = r.graph->error.status == WEFT_OK;
+        if (!good) weft_error_copy(error, &r.graph->error);
+    }
+    for (size_t p = 0; p < w->n; p++) free(w->states[p]);
+    free(r.in);
+    free(alive);
+    free(fixed);
+    if (good) return r.graph;
+    weft_graph_free(r.graph);
+    return NULL;
+}
