@@ -8,17 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool weft_name_matches(const char *patterns, const char *name)
-{
-    if (!patterns || !name) return false;
-    for (;; patterns++) {
-        size_t length = strcspn(patterns, ",");
-        if (length && weft__text_match(patterns, length, name)) return true;
-        patterns += length;
-        if (!*patterns) return false;
-    }
-}
-
 static void fail(const train_step *s, weft_status status, const char *what, const char *detail)
 {
     weft_graph_fail_in(s->g, "weft_train_step", status, "step \"%s\": %s%s", s->name, what, detail);
@@ -149,13 +138,18 @@ static void drop_frozen(train_step *s)
 /* Copies what a split model counts. */
 static bool copy_counted(train_step *s)
 {
-    const weft_model_split *model = s->o->model;
+    const struct weft_model_split *model = s->o->model;
     if (!model) return true;
+    if (!processes_of(model)) {
+        fail(s, WEFT_BAD_ARGUMENT, "a split model comes from weft_model_split_of", "");
+        return false;
+    }
+    const bool *counted = processes_of(model)->counted(model);
     s->counted = malloc(s->n);
-    if (!model->counted) fail(s, WEFT_BAD_ARGUMENT, "the list of a split model is NULL", "");
+    if (!counted) fail(s, WEFT_BAD_ARGUMENT, "the list of a split model is NULL", "");
     if (!s->counted) fail(s, WEFT_NO_MEMORY, "no memory", "");
     if (weft_graph_status(s->g) != WEFT_OK) return false;
-    memcpy(s->counted, model->counted, s->n);
+    memcpy(s->counted, counted, s->n);
     return true;
 }
 
@@ -248,7 +242,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     count_trained(s);
     if (o->shards && !grads)
         fail(s, WEFT_BAD_ARGUMENT, "with shards, gradients come from weft_reducer_finish", "");
-    else if (o->shards && !weft__shards_match(o->shards, g, s->params, s->n))
+    else if (o->shards && !processes_of(o->shards)->match(o->shards, g, s->params, s->n))
         fail(s, WEFT_BAD_ARGUMENT, "the parameters are not those of the shards", "");
     return weft_graph_status(g) == WEFT_OK && check_rate(s) && find_written(s) && check_written(s);
 }
@@ -305,10 +299,11 @@ static weft_value named_norm(const train_step *s, weft_value *loss)
 {
     char name[STEP_NAME_BYTES] = "gradient_norm";
     const weft_optimizer *o = s->o;
-    weft_value norm = o->shards || o->model
-                          ? weft__shards_norm(s->g, o->shards, o->model, s->counted, s->params,
-                                              s->grads, s->n_trained, *loss, loss)
-                          : weft_global_norm(s->g, s->grads, s->n_trained);
+    const step_gradients all = {o->shards, o->model,     s->counted, s->params,
+                                s->grads,  s->n_trained, *loss};
+    weft_value norm = o->model    ? processes_of(o->model)->norm(s->g, &all, loss)
+                      : o->shards ? processes_of(o->shards)->norm(s->g, &all, loss)
+                                  : weft_global_norm(s->g, s->grads, s->n_trained);
     if (strcmp(s->name, WEFT_OPTIMIZER_STATES) != 0)
         snprintf(name, sizeof name, "%s.gradient_norm", s->name);
     if (s->o->guard && !weft_is_value(weft_find(s->g, name))) weft_name(s->g, norm, name);
@@ -345,7 +340,7 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
         s->updates[i] = update_average(s, s->params[i], s->grads[i], rate);
     }
     if (o->shards && !weft__step_has_piece(s, s->params[0]))
-        weft__shards_gather(g, o->shards, s->params, s->updates, s->n);
+        processes_of(o->shards)->gather(g, o->shards, s->params, s->updates, s->n);
     const weft_value updated = weft_group(g, s->updates, n_updates);
     weft_set_role(g, role);
     return updated;

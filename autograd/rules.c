@@ -2,6 +2,8 @@
  * others are moving averages (weft_blend) and elementwise nodes, which end in an update of SGD. */
 #include "step.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -10,13 +12,25 @@
 const char *weft__step_param_name(const train_step *s, weft_value param)
 {
     const char *name = weft_name_of(s->g, param);
-    const shard_param *p = s->o->shards ? weft__shards_find(s->o->shards, name) : NULL;
-    return p ? p->name : name;
+    const struct weft_shards *shards = s->o->shards;
+    const char *whole = shards ? processes_of(shards)->param(shards, name) : NULL;
+    return whole ? whole : name;
 }
 
 bool weft__step_has_piece(const train_step *s, weft_value param)
 {
     return strcmp(weft__step_param_name(s, param), weft_name_of(s->g, param)) != 0;
+}
+
+bool weft_name_matches(const char *patterns, const char *name)
+{
+    if (!patterns || !name) return false;
+    for (;; patterns++) {
+        size_t length = strcspn(patterns, ",");
+        if (length && weft__text_match(patterns, length, name)) return true;
+        patterns += length;
+        if (!*patterns) return false;
+    }
 }
 
 const weft_param_group *weft__step_group(const weft_optimizer *o, const char *name)
@@ -29,18 +43,16 @@ const weft_param_group *weft__step_group(const weft_optimizer *o, const char *na
 
 int64_t weft__step_first(const train_step *s, weft_value param)
 {
-    int64_t first = 0, end;
-    const weft_shards *shards = s->o->shards;
-    if (shards && !weft__step_has_piece(s, param))
-        weft_shards_piece(shards, weft__step_param_name(s, param), shards->ranks.rank, &first,
-                          &end);
-    return first;
+    const struct weft_shards *shards = s->o->shards;
+    if (!shards || weft__step_has_piece(s, param)) return 0;
+    return processes_of(shards)->first(shards, weft__step_param_name(s, param));
 }
 
 weft_value weft__step_piece(const train_step *s, weft_value param)
 {
-    if (!s->o->shards || weft__step_has_piece(s, param)) return param;
-    return weft_shards_slice(s->g, s->o->shards, weft__step_param_name(s, param), param);
+    const struct weft_shards *shards = s->o->shards;
+    if (!shards || weft__step_has_piece(s, param)) return param;
+    return processes_of(shards)->slice(s->g, shards, weft__step_param_name(s, param), param);
 }
 
 /* A zeroed state for a parameter, STEP.PREFIX.NAME, or for this rank's piece of it. */
@@ -49,8 +61,10 @@ static weft_value moment(const train_step *s, const char *prefix, weft_value par
     char name[STEP_NAME_BYTES], both[STEP_NAME_BYTES];
     weft_graph *g = s->g;
     snprintf(both, sizeof both, "%s.%s", s->name, prefix);
-    if (s->o->shards)
-        weft_shards_state(s->o->shards, both, weft__step_param_name(s, param), name, sizeof name);
+    const struct weft_shards *shards = s->o->shards;
+    if (shards)
+        processes_of(shards)->state(shards, both, weft__step_param_name(s, param), name,
+                                    sizeof name);
     else
         snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
     return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, grad), WEFT_INIT_ZEROS);

@@ -2,7 +2,9 @@
 #ifndef WEFT_STEP_H
 #define WEFT_STEP_H
 
-#include "shards.h"
+#include <weft/autograd.h>
+
+#include "processes.h"
 
 /* A step that is being built. The lists have room for n values each; frozen parameters are removed
  * from params, grads and counted. Running averages (weft_track) are at the end of params; their

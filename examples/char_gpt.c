@@ -2,13 +2,15 @@
  * 2018) on a text file, byte by byte, and writes some text of its own. Model (`gpt`), batches,
  * trainer and decoder are the library's; the vocabulary is the bytes of the file.
  *
- *     cc char_gpt.c $(pkg-config --cflags --libs weft) -lm -o char_gpt
+ *     cc char_gpt.c $(pkg-config --cflags --libs weft-models) -lm -o char_gpt
  *     ./char_gpt [FILE]
  *
  * FILE has at least 100 lines; without it, the program reads the Bible of weft's source tree, and
  * must be started there. Prints the loss on every tenth line, which is not trained on, in nats a
  * byte, the loss of bytes without context, and the lines that it writes. The exit status is 1
  * unless the loss is at least 30 % below that of bytes without context. */
+#include <weft/decode.h>
+#include <weft/train.h>
 #include <weft/weft.h>
 
 #include <stdio.h>

@@ -2,11 +2,12 @@
  * et al. 2021, "Primer"). A network with it learns to multiply two numbers: since 4 a b = (a + b)^2
  * - (a - b)^2, a few squares are all it needs.
  *
- *     cc custom_op.c $(pkg-config --cflags --libs weft) -lm -o custom_op
+ *     cc custom_op.c $(pkg-config --cflags --libs weft-models) -lm -o custom_op
  *
  * Prints the largest difference between the gradient and central differences, of the first and the
  * second order, and the error of the product before and after training. The exit status is 1 if a
  * gradient is wrong, or if the error does not fall to a tenth. */
+#include <weft/models.h>
 #include <weft/weft.h>
 
 #include <stdio.h>

@@ -5,10 +5,11 @@
  *
  *     scale = max |w| / (2^(b - 1) - 1),  w' = scale round(w / scale)
  *
- *     cc custom_pass.c $(pkg-config --cflags --libs weft) -lm -o custom_pass
+ *     cc custom_pass.c $(pkg-config --cflags --libs weft-models) -lm -o custom_pass
  *
  * Prints the error of a network that computes sin(3x), for several numbers of bits. The exit status
  * is 1 unless 8 bits are nearly as good as all 32, and 2 bits are worse. */
+#include <weft/train.h>
 #include <weft/weft.h>
 
 #include <math.h>

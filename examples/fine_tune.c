@@ -6,13 +6,16 @@
  * The new data are the images of X.npy, mirrored, as from a camera that faces its user. Three
  * quarters of them are for training, the others measure the accuracy.
  *
- *     cc fine_tune.c $(pkg-config --cflags --libs weft) -lm -o fine_tune
+ *     cc fine_tune.c $(pkg-config --cflags --libs weft-formats) -lm -o fine_tune
  *     ./fine_tune MODEL.onnx MODEL.safetensors X.npy Y.npy OUT.safetensors
  *
  * MODEL.onnx and MODEL.safetensors are in the folder of a run of `weft fit`; OUT.safetensors gets
  * the new weights. Prints the memory of training all layers and of training the last one, and the
  * accuracy before and after. The exit status is 1 unless the arena is a quarter smaller and half of
  * the errors disappear. */
+#include <weft/fit.h>
+#include <weft/numpy.h>
+#include <weft/onnx.h>
 #include <weft/weft.h>
 
 #include <stdio.h>

@@ -1,13 +1,25 @@
 #include <weft/weft.h>
 
+/* x W + b, with `features` columns. */
+static weft_value linear(weft_graph *g, const char *name, weft_value x, int64_t features)
+{
+    weft_scope_push(g, "%s", name);
+    weft_shape shape = WEFT_SHAPE(weft_dim(g, x, -1), features);
+    weft_value w = weft_param(g, "weight", WEFT_F32, shape, WEFT_INIT_XAVIER);
+    weft_value b = weft_param(g, "bias", WEFT_F32, WEFT_SHAPE(features), WEFT_INIT_ZEROS);
+    weft_value y = weft_add(g, weft_matmul(g, x, w), b);
+    weft_scope_pop(g);
+    return y;
+}
+
 int main(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(4, 2));
     weft_value y = weft_input(g, "y", WEFT_F32, WEFT_SHAPE(4, 1));
     weft_value lr = weft_input(g, "lr", WEFT_F32, WEFT_SCALAR);
-    weft_value h = weft_tanh(g, weft_layer_linear(g, "hidden", x, 8, true));
-    weft_value out = weft_layer_linear(g, "out", h, 1, true);
+    weft_value h = weft_tanh(g, linear(g, "hidden", x, 8));
+    weft_value out = linear(g, "out", h, 1);
     weft_value loss = weft_bce_with_logits(g, out, y, WEFT_REDUCE_MEAN);
 
     weft_optimizer adam = WEFT_ADAM_DEFAULT;

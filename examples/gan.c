@@ -6,10 +6,11 @@
  *
  * Both training steps are in one graph. Each has its own parameters, and one run does both.
  *
- *     cc gan.c $(pkg-config --cflags --libs weft) -lm -o gan
+ *     cc gan.c $(pkg-config --cflags --libs weft-models) -lm -o gan
  *
  * Prints the share of generated points within three standard deviations of a mode, and how many
  * modes have at least 2 % of them. The exit status is 1 unless these are 70 % and all modes. */
+#include <weft/models.h>
 #include <weft/weft.h>
 
 #include <math.h>

@@ -6,10 +6,11 @@
  * differentiates through all of them. The true motion is du/dt = A u^3 with
  * an elementwise cube, as in the authors' torchdiffeq.
  *
- *     cc neural_ode.c $(pkg-config --cflags --libs weft) -lm -o neural_ode
+ *     cc neural_ode.c $(pkg-config --cflags --libs weft-models) -lm -o neural_ode
  *
  * Prints the mean distance between the learned and the true orbit over TRACK steps from the start.
  * The exit status is 1 if it is above 0.1. */
+#include <weft/train.h>
 #include <weft/weft.h>
 
 #include <math.h>

@@ -3,12 +3,14 @@
  * order, {"NAME": [0.1, ...], ...}, or {"error": "..."}. The service listens on the loopback
  * interface only, reads at most 4 MiB of a request, and writes no files.
  *
- *     cc onnx_service.c $(pkg-config --cflags --libs weft libmicrohttpd libcjson) -o onnx_service
+ *     cc onnx_service.c $(pkg-config --cflags --libs weft-formats libmicrohttpd libcjson) -o onnx_service
  *     ./onnx_service FILE.onnx
  *
  * Prints the address, and ends at SIGINT or SIGTERM. One thread answers all requests, one after
  * another, so they can share a runner. */
 #define _POSIX_C_SOURCE 200809L
+#include <weft/models.h>
+#include <weft/onnx.h>
 #include <weft/weft.h>
 
 #include <arpa/inet.h>

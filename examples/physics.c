@@ -7,9 +7,10 @@
  * interval. weft_grad of u is u', weft_grad of u' is u'', and the training step differentiates a
  * third time. The form u = 1 + t^2 N(t) satisfies the initial conditions (Lagaris et al. 1998).
  *
- *     cc physics.c $(pkg-config --cflags --libs weft) -lm -o physics
+ *     cc physics.c $(pkg-config --cflags --libs weft-models) -lm -o physics
  *
  * Prints the largest error against cos t. The exit status is 1 if it is above 0.01. */
+#include <weft/train.h>
 #include <weft/weft.h>
 
 #include <math.h>

@@ -8,9 +8,10 @@
  *
  * Two plans of a graph share the parameters: one chooses pushes, one trains.
  *
- *     cc reinforcement.c $(pkg-config --cflags --libs weft) -lm -o reinforcement
+ *     cc reinforcement.c $(pkg-config --cflags --libs weft-models) -lm -o reinforcement
  *
  * Prints the mean steps of an episode before and after. The exit status is 1 if these are < 150. */
+#include <weft/models.h>
 #include <weft/weft.h>
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* Trains a small language model on sequences that count modulo 7, retains the best, and resumes
  * from the file of an earlier run of this program, if there is one. */
+#include <weft/train.h>
 #include <weft/weft.h>
 
 #include <stdio.h>

@@ -7,10 +7,11 @@
  * The loss is an upper bound of -log p(x) in nats. The graph makes eps: dropout of ones is a random
  * bit, 24 bits are a uniform number, and two of these a normal one (Box & Muller 1958).
  *
- *     cc vae.c $(pkg-config --cflags --libs weft) -lm -o vae
+ *     cc vae.c $(pkg-config --cflags --libs weft-models) -lm -o vae
  *
  * Prints the loss on new images and that of a model of independent pixels, and draws images from
  * random numbers. The exit status is 1 unless the loss is less than half of the other. */
+#include <weft/models.h>
 #include <weft/weft.h>
 
 #include <math.h>

@@ -5,6 +5,8 @@
 
 #include <weft/quantize.h>
 
+#include "base/private.h"
+
 /* A node that can read the quantised form of a state of f32: a product with the state [k, n] on the
  * right, whose form has the state's columns as rows; or a product with the transpose of the state
  * [n, k], or a lookup in it, whose form has its rows. */
@@ -25,7 +27,8 @@ const char *weft__quantized_name(char name[QUANTIZED_NAME], const char *state, b
                                  const char *tensor);
 
 /* Fails if the store is quantised, in the name of `where`: for what needs parameters in f32. */
-weft_status weft__quantized_refuse(const weft_params *params, const char *where, weft_error *error);
+WEFT_PRIVATE_API weft_status weft__quantized_refuse(const weft_params *params, const char *where,
+                                                    weft_error *error);
 
 /* Checks bits and groups; fails in the name of `where`. */
 weft_status weft__quantized_check(int bits, int group, const char *where, weft_error *error);

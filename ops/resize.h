@@ -4,9 +4,11 @@
 
 #include <weft/ops.h>
 
+#include "base/private.h"
+
 /* The bytes of the constants that weft_resize adds for these options; 0 after a failure, which the
  * graph records. */
-size_t weft__resize_constant_bytes(weft_graph *graph, weft_value x,
-                                   const weft_resize_options *options);
+WEFT_PRIVATE_API size_t weft__resize_constant_bytes(weft_graph *graph, weft_value x,
+                                                    const weft_resize_options *options);
 
 #endif

@@ -245,7 +245,7 @@ def full(jobs):
 
 # ---- Coverage ----
 
-ROOMS = ["graph", "ops", "autograd"]
+ROOMS = ["graph", "ops", "autograd", "distributed"]
 
 
 def coverage(jobs):

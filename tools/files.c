@@ -2,7 +2,7 @@
 #include "tool.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "json/tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,11 @@
 #ifndef WEFT_TOOLS_TOOL_H
 #define WEFT_TOOLS_TOOL_H
 
-#include <weft/onnx.h>
+#include <weft/decode.h>
+#include <weft/distributed.h>
+#include <weft/fit.h>
+#include <weft/formats.h>
+#include <weft/inspect.h>
 #include <weft/weft.h>
 
 #include <argp.h>

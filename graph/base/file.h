@@ -19,6 +19,8 @@
 
 #include <weft/graph.h>
 
+#include "private.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -30,18 +32,18 @@ extern "C" {
 
 /* Opens a regular file to read it; -1 with errno set on failure. Never waits: a pipe, device or
  * socket is refused with FILE_NOT_REGULAR, a folder with EISDIR. */
-int weft__file_open(const char *path);
+WEFT_PRIVATE_API int weft__file_open(const char *path);
 /* The same as a stream of stdio; NULL on failure. */
-FILE *weft__file_open_stdio(const char *path);
+WEFT_PRIVATE_API FILE *weft__file_open_stdio(const char *path);
 /* For a reader that needs its bytes only once and in order: weft__file_open, which also accepts
  * what is open already, such as a pipe: /dev/stdin, /dev/fd/N, and names in /proc. */
 int weft__file_open_once(const char *path);
 #define FILE_NOT_REGULAR ESPIPE
 /* The status of an errno of these functions: WEFT_NOT_FOUND, WEFT_BAD_FILE for what is not a
  * regular file, and else WEFT_IO, also for a folder. */
-weft_status weft__file_status(int number);
+WEFT_PRIVATE_API weft_status weft__file_status(int number);
 /* strerror for these functions. */
-const char *weft__file_error(int number);
+WEFT_PRIVATE_API const char *weft__file_error(int number);
 
 /* ---- Writing ---- */
 
@@ -58,19 +60,19 @@ bool weft__file_is_stream(const char *path);
 
 /* Opens the temporary file, with mode 0666 less the umask. Returns false with errno set on failure
  * (FILE_NOT_REGULAR if PATH is a stream); there is nothing to abandon then. Never blocks. */
-bool weft__file_begin(file_writer *w, const char *path);
+WEFT_PRIVATE_API bool weft__file_begin(file_writer *w, const char *path);
 /* The same, but accepts a stream, which receives the bytes as they are written. Opening a pipe
  * blocks until it has a reader. */
 bool weft__file_begin_stream(file_writer *w, const char *path);
 /* Appends bytes. After a failure, which weft__file_commit reports, further bytes are ignored. */
-void weft__file_write(file_writer *w, const void *data, size_t bytes);
+WEFT_PRIVATE_API void weft__file_write(file_writer *w, const void *data, size_t bytes);
 /* Syncs the temporary file and renames it to PATH. After any failure since weft__file_begin it
  * abandons the file instead and returns false with errno set. */
-bool weft__file_commit(file_writer *w);
+WEFT_PRIVATE_API bool weft__file_commit(file_writer *w);
 /* Removes the temporary file; PATH does not change, nor does errno. */
-void weft__file_abandon(file_writer *w);
+WEFT_PRIVATE_API void weft__file_abandon(file_writer *w);
 /* weft__file_begin, weft__file_write and weft__file_commit in one call. */
-bool weft__file_replace(const char *path, const void *data, size_t bytes);
+WEFT_PRIVATE_API bool weft__file_replace(const char *path, const void *data, size_t bytes);
 /* The same with weft__file_begin_stream. */
 bool weft__file_replace_stream(const char *path, const void *data, size_t bytes);
 

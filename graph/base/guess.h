@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "private.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -16,12 +18,12 @@ typedef struct guess {
 } guess;
 
 /* For a text that ends after `length` bytes. A third of its letters may be wrong. */
-guess weft__guess_of(const char *text, size_t length);
-void weft__guess_try(guess *g, const char *name);
+WEFT_PRIVATE_API guess weft__guess_of(const char *text, size_t length);
+WEFT_PRIVATE_API void weft__guess_try(guess *g, const char *name);
 
 #define GUESS_BYTES 96
 /* "; did you mean \"NAME\"?", or "" if no name is near. Returns `buffer`. */
-const char *weft__guess_text(const guess *g, char buffer[GUESS_BYTES]);
+WEFT_PRIVATE_API const char *weft__guess_text(const guess *g, char buffer[GUESS_BYTES]);
 
 #ifdef __cplusplus
 }

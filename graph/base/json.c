@@ -1,88 +1,17 @@
-/* cJSON in the C locale, and objects read member by member. All of it takes O(length). */
+/* JSON read value by value, and written character by character. All of it takes O(length). */
 #include "json.h"
 
 #include "text.h"
 
-#include <errno.h>
+#include <math.h>
 #include <string.h>
 
-/* The white space of JSON; cJSON accepts every control character as such. */
+/* ---- Members and items ---- */
+
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
-
-/* Levels of brackets; cJSON recurses, with about 100 bytes of stack a level. */
-#define MAX_DEPTH 100
-
-/* Position of the first byte that cJSON would accept and JSON, or weft, does not: a control
- * character other than white space between values, an escaped zero, which would end a C string, or
- * a bracket that opens one level too many. `length` if there is none. */
-static size_t find_forbidden(const char *text, size_t length)
-{
-    bool quoted = false;
-    int depth = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > MAX_DEPTH) return i;
-        if (!quoted && (text[i] == ']' || text[i] == '}')) depth--;
-        if ((unsigned char)text[i] < ' ' && (quoted || !is_blank(text[i]))) return i;
-        if (text[i] == '"') quoted = !quoted;
-        if (!quoted || text[i] != '\\') continue;
-        if (length - i >= 6 && !memcmp(text + i, "\\u0000", 6)) return i;
-        i++; /* the escaped character */
-    }
-    return length;
-}
-
-cJSON *weft__json_parse(const char *text, size_t length, json_failure *why)
-{
-    json_failure unused;
-    if (!why) why = &unused;
-    *why = (json_failure){false, find_forbidden(text, length)};
-    if (why->position < length) return NULL;
-    const char *end = text;
-    text_locale locale = weft__text_enter_c_locale();
-    int before = errno;
-    errno = 0;
-    cJSON *json = cJSON_ParseWithLengthOpts(text, length, &end, false);
-    /* cJSON does not report it, but allocators of POSIX set errno. */
-    why->no_memory = !json && errno == ENOMEM;
-    errno = before;
-    weft__text_leave_c_locale(locale);
-    why->position = end ? (size_t)(end - text) : 0;
-    while (json && why->position < length && is_blank(text[why->position])) why->position++;
-    if (!json || why->position == length) return json;
-    cJSON_Delete(json);
-    return NULL;
-}
-
-/* The text with U+FFFD instead of each byte that is not UTF-8. It is outside strings plain ASCII.
- */
-static char *as_utf8(char *text)
-{
-    if (!text || weft__text_is_utf8(text)) return text;
-    const size_t longest = strlen(TEXT_REPLACEMENT);
-    char *valid = cJSON_malloc(longest * strlen(text) + 1), *to = valid;
-    for (const char *at = text; valid && *at;) {
-        const size_t n = weft__text_character_bytes(at);
-        memcpy(to, n ? at : TEXT_REPLACEMENT, n ? n : longest);
-        to += n ? n : longest;
-        at += n ? n : 1;
-    }
-    if (valid) *to = 0;
-    cJSON_free(text);
-    return valid;
-}
-
-char *weft__json_print(const cJSON *json, bool lines)
-{
-    text_locale locale = weft__text_enter_c_locale();
-    char *text = lines ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
-    weft__text_leave_c_locale(locale);
-    return as_utf8(text);
-}
-
-/* ---- Members ---- */
 
 static void skip_blanks(json_span *rest)
 {
@@ -141,17 +70,202 @@ static bool take(json_span *rest, json_span *value)
     return value->length > 0;
 }
 
-json_step weft__json_next(json_members *members, json_span *key, json_span *value)
+/* Moves to the next value of an object or array: JSON_MEMBER if there is one. */
+static json_step step_on(json_members *m, char opening, char closing)
 {
-    json_span *rest = &members->rest;
-    if (!members->begun && !skip(rest, '{')) return JSON_MALFORMED;
-    if (skip(rest, '}')) {
+    json_span *rest = &m->rest;
+    if (!m->begun && !skip(rest, opening)) return JSON_MALFORMED;
+    if (skip(rest, closing)) {
         skip_blanks(rest);
         return rest->length ? JSON_MALFORMED : JSON_END;
     }
-    if (members->begun && !skip(rest, ',')) return JSON_MALFORMED;
-    members->begun = true;
+    if (m->begun && !skip(rest, ',')) return JSON_MALFORMED;
+    m->begun = true;
     skip_blanks(rest);
-    bool good = rest->length && *rest->at == '"' && take(rest, key) && skip(rest, ':');
+    return JSON_MEMBER;
+}
+
+json_step weft__json_next(json_members *members, json_span *key, json_span *value)
+{
+    json_span *rest = &members->rest;
+    const json_step step = step_on(members, '{', '}');
+    if (step != JSON_MEMBER) return step;
+    const bool good = rest->length && *rest->at == '"' && take(rest, key) && skip(rest, ':');
     return good && take(rest, value) ? JSON_MEMBER : JSON_MALFORMED;
+}
+
+json_step weft__json_item(json_members *items, json_span *value)
+{
+    const json_step step = step_on(items, '[', ']');
+    if (step != JSON_MEMBER) return step;
+    return take(&items->rest, value) ? JSON_MEMBER : JSON_MALFORMED;
+}
+
+/* ---- Values ---- */
+
+/* The code of \uXXXX at a text of `length` bytes; -1 if there is none. */
+static int32_t read_code(const char *at, size_t length)
+{
+    int32_t code = 0;
+    if (length < 6 || at[0] != '\\' || at[1] != 'u') return -1;
+    for (int i = 2; i < 6; i++) {
+        const char c = at[i];
+        const bool letter = (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+        if (!letter && !(c >= '0' && c <= '9')) return -1;
+        code = 16 * code + (letter ? (c | 0x20) - 'a' + 10 : c - '0');
+    }
+    return code;
+}
+
+static bool is_half(int32_t code, int32_t first)
+{
+    return code >= first && code < first + 0x400;
+}
+
+/* Reads an escaped code point, or a pair of halves; returns the bytes of the escape, 0 if it is
+ * wrong. */
+static size_t read_point(const char *at, size_t length, int32_t *point)
+{
+    const int32_t high = read_code(at, length);
+    *point = high;
+    if (high <= 0 || is_half(high, 0xDC00)) return 0;
+    if (!is_half(high, 0xD800)) return 6;
+    const int32_t low = read_code(at + 6, length - 6);
+    *point = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+    return is_half(low, 0xDC00) ? 12 : 0;
+}
+
+/* Writes a code point as UTF-8, and returns its bytes. */
+static size_t put_point(int32_t point, char *to)
+{
+    const int more = point < 0x80 ? 0 : point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+    static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
+    to[0] = (char)(lead[more] | (point >> (6 * more)));
+    for (int i = 1; i <= more; i++) to[i] = (char)(0x80 | ((point >> (6 * (more - i))) & 0x3F));
+    return (size_t)more + 1;
+}
+
+/* The escapes of one letter, and what they stand for. */
+static const char letters[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
+
+const char *weft__json_text(json_span string, char *text)
+{
+    const char *at = string.at + 1, *end = string.at + string.length - 1;
+    char character[JSON_CHARACTER];
+    if (string.length < 2 || *string.at != '"' || *end != '"') return string.at;
+    while (at < end) {
+        const char *letter = NULL;
+        size_t taken = 1, n = 1;
+        int32_t point;
+        if ((unsigned char)*at < ' ') return at;
+        if (*at == '\\') {
+            letter = at + 1 < end ? strchr(letters, at[1]) : NULL;
+            taken = letter ? 2 : read_point(at, (size_t)(end - at), &point);
+            if (!taken) return at;
+            if (!letter) n = put_point(point, character);
+        }
+        if (letter || taken == 1) character[0] = letter ? characters[letter - letters] : *at;
+        if (text) {
+            memcpy(text, character, n);
+            text += n;
+        }
+        at += taken;
+    }
+    if (text) *text = 0;
+    return NULL;
+}
+
+/* The bytes of the digits at the beginning of a text. */
+static size_t digits(const char *at, const char *end)
+{
+    size_t n = 0;
+    while (at + n < end && at[n] >= '0' && at[n] <= '9') n++;
+    return n;
+}
+
+/* Whether a span is a number: -? (0 | [1-9] digits) (. digits)? ([eE] [+-]? digits)? */
+static bool is_number(json_span s)
+{
+    const char *at = s.at, *end = s.at + s.length;
+    at += at < end && *at == '-';
+    size_t n = digits(at, end);
+    if (!n || (n > 1 && *at == '0')) return false;
+    at += n;
+    if (at < end && *at == '.') {
+        n = digits(++at, end);
+        if (!n) return false;
+        at += n;
+    }
+    if (at < end && (*at | 0x20) == 'e') {
+        at++;
+        at += at < end && (*at == '+' || *at == '-');
+        n = digits(at, end);
+        if (!n) return false;
+        at += n;
+    }
+    return at == end;
+}
+
+bool weft__json_whole(json_span number, uint64_t *value)
+{
+    double x;
+    if (!is_number(number) || !weft__text_read_double(number.at, &x)) return false;
+    if (!(x >= 0 && x < 9007199254740992.0) || floor(x) != x) return false;
+    *value = (uint64_t)x;
+    return true;
+}
+
+#define MAX_DEPTH 100
+
+static const char *check_value(json_span value, int depth)
+{
+    json_members members = {.rest = value};
+    const bool object = *value.at == '{';
+    if (*value.at == '"') return weft__json_text(value, NULL);
+    if (!object && *value.at != '[') {
+        static const char *const words[] = {"true", "false", "null"};
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            if (value.length == strlen(words[i]) && !memcmp(value.at, words[i], value.length))
+                return NULL;
+        return is_number(value) ? NULL : value.at;
+    }
+    if (depth == MAX_DEPTH) return value.at;
+    for (;;) {
+        json_span key = {NULL, 0}, item;
+        const json_step step =
+            object ? weft__json_next(&members, &key, &item) : weft__json_item(&members, &item);
+        if (step == JSON_MALFORMED) return members.rest.at;
+        if (step == JSON_END) return NULL;
+        const char *wrong = object ? weft__json_text(key, NULL) : NULL;
+        if (!wrong) wrong = check_value(item, depth + 1);
+        if (wrong) return wrong;
+    }
+}
+
+const char *weft__json_check(json_span value)
+{
+    return check_value(value, 0);
+}
+
+/* ---- Writing ---- */
+
+size_t weft__json_put(const char **text, char to[JSON_CHARACTER])
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = *text, *special = *at == '/' ? NULL : strchr(characters, *at);
+    const size_t bytes = weft__text_character_bytes(at), longest = strlen(TEXT_REPLACEMENT);
+    *text += bytes ? bytes : 1;
+    if (special) {
+        to[0] = '\\';
+        to[1] = letters[special - characters];
+        return 2;
+    }
+    if ((unsigned char)*at < ' ') {
+        memcpy(to, "\\u00", 4);
+        to[4] = digits[*at >> 4];
+        to[5] = digits[*at & 15];
+        return 6;
+    }
+    memcpy(to, bytes ? at : TEXT_REPLACEMENT, bytes ? bytes : longest);
+    return bytes ? bytes : longest;
 }

@@ -1,30 +1,16 @@
-/* base/json.h - cJSON with three additions: it distinguishes out of memory from malformed text, its
- * numbers do not depend on the locale, and it reads large objects member by member, without a tree
- * of the whole. Not installed.
+/* base/json.h - JSON texts read value by value, without a tree, and written character by character:
+ * what the headers of safetensors files need. Not installed.
  */
 #ifndef WEFT_BASE_JSON_H
 #define WEFT_BASE_JSON_H
 
-#include <cjson/cJSON.h>
-
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-typedef struct json_failure {
-    bool no_memory;
-    size_t position; /* of malformed text: approximately the first byte that is wrong */
-} json_failure;
+#include "private.h"
 
-/* Parses a whole text, which need not end with a zero byte, into a tree; cJSON_Delete frees it. On
- * failure returns NULL and fills *why; `why` may be NULL. Zero bytes, escaped ones (\u0000) and
- * more than 100 levels of brackets are refused. A tree takes up to forty times the memory of its
- * text. */
-cJSON *weft__json_parse(const char *text, size_t length, json_failure *why);
-/* The text of a tree, on several lines or on one; cJSON_free frees it. Bytes that are not UTF-8
- * become U+FFFD, because readers of JSON refuse them. NULL when memory is out. */
-char *weft__json_print(const cJSON *json, bool lines);
-
-/* ---- Objects of any size, member by member ---- */
+/* ---- Reading ---- */
 
 typedef struct json_span {
     const char *at;
@@ -33,14 +19,36 @@ typedef struct json_span {
 
 typedef enum json_step { JSON_MEMBER, JSON_END, JSON_MALFORMED } json_step;
 
+/* A walk over the members of an object or the items of an array. Begin with {.rest = its text}. */
 typedef struct json_members {
     json_span rest;
     bool begun;
 } json_members;
 
-/* Finds the next member of an object. Begin with `members` = {.rest = the object's text}. `key` and
- * `value` become the spans of the two JSON values, which are not checked: parse them with
- * weft__json_parse. After JSON_MALFORMED, rest.at is approximately where the error is. */
-json_step weft__json_next(json_members *members, json_span *key, json_span *value);
+/* Finds the next member of an object. `key` and `value` become the spans of the two JSON values,
+ * which are not checked: read them with the functions below. After JSON_MALFORMED, rest.at is
+ * approximately where the error is. */
+WEFT_PRIVATE_API json_step weft__json_next(json_members *members, json_span *key, json_span *value);
+/* The same for the next item of an array. */
+json_step weft__json_item(json_members *items, json_span *value);
+
+/* The first byte of a value, to the end of the span, that is not JSON; NULL if there is none. More
+ * than 100 levels of brackets are refused. O(length x levels). */
+const char *weft__json_check(json_span value);
+/* Writes the text of a JSON string, which ends with NUL, to `text`: room for string.length bytes;
+ * NULL: it is only checked. Returns NULL; or the first byte that is wrong: control characters, zero bytes and escaped ones
+ * (\u0000) are refused, as are halves of surrogate pairs. */
+const char *weft__json_text(json_span string, char *text);
+/* Reads a number, which must be whole and in [0, 2^53); false for another value. */
+bool weft__json_whole(json_span number, uint64_t *value);
+
+/* ---- Writing ---- */
+
+/* The most bytes of a character in a JSON string. */
+#define JSON_CHARACTER 6
+/* Writes the character at `text`, which is not NUL, as it stands in a JSON string, without NUL; a
+ * byte that is not UTF-8 becomes U+FFFD, because readers of JSON refuse it. Returns the bytes, and
+ * moves `*text` behind the character. */
+WEFT_PRIVATE_API size_t weft__json_put(const char **text, char to[JSON_CHARACTER]);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "private.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,12 +20,13 @@ typedef struct name_match {
 
 /* Compares the names that are wanted with those that were found: one that is wanted only is
  * missing, one that was found only is unexpected. False when memory is out. O(n log n). */
-bool weft__match_names(name_match *m, const char *const *wanted, size_t n_wanted,
-                       const char *const *found, size_t n_found);
-void weft__match_free(name_match *m);
+WEFT_PRIVATE_API bool weft__match_names(name_match *m, const char *const *wanted, size_t n_wanted,
+                                        const char *const *found, size_t n_found);
+WEFT_PRIVATE_API void weft__match_free(name_match *m);
 /* Says how many are missing and unexpected, the first of them, and the nearest unexpected name to
  * one that is missing; `what` is the plural of what has the names. Cuts what does not fit. */
-void weft__match_text(const name_match *m, const char *what, char *text, size_t size);
+WEFT_PRIVATE_API void weft__match_text(const name_match *m, const char *what, char *text,
+                                       size_t size);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "private.h"
+
 typedef struct name_entry {
     const char *name; /* NULL: empty */
     uint64_t hash;
@@ -23,14 +25,14 @@ typedef struct name_table {
 
 /* The number of a name; NULL if it is not in the table. The pointer holds until the next
  * weft__name_table_put. */
-size_t *weft__name_table_find(const name_table *table, const char *name);
+WEFT_PRIVATE_API size_t *weft__name_table_find(const name_table *table, const char *name);
 /* The number of a name, which is put into the table with this one if it is new; NULL when memory is
  * out. */
-size_t *weft__name_table_put(name_table *table, const char *name, size_t number);
+WEFT_PRIVATE_API size_t *weft__name_table_put(name_table *table, const char *name, size_t number);
 /* Makes room for `more` names; false when memory is out. */
-bool weft__name_table_reserve(name_table *table, size_t more);
+WEFT_PRIVATE_API bool weft__name_table_reserve(name_table *table, size_t more);
 /* Removes all names and keeps the room. */
 void weft__name_table_clear(name_table *table);
-void weft__name_table_free(name_table *table);
+WEFT_PRIVATE_API void weft__name_table_free(name_table *table);
 
 #endif

@@ -9,6 +9,8 @@
 
 #include <stdarg.h>
 
+#include "base/private.h"
+
 /* ---- The graph (graph.c) ---- */
 
 typedef struct value_record {
@@ -93,11 +95,11 @@ bool weft__op_has_kernel(const weft_op *op, weft_dtype dtype);
 /* Bytes that a field of this kind takes at least; 0 for an unknown kind. */
 size_t weft__attr_field_bytes(weft_attr_kind kind);
 /* One field as `name=value`; all fields of a node, separated by spaces. Both return `text`. */
-const char *weft__attr_field_text(const weft_attr_field *field, const void *attr, char *text,
-                                  size_t size);
+WEFT_PRIVATE_API const char *weft__attr_field_text(const weft_attr_field *field, const void *attr,
+                                                   char *text, size_t size);
 const char *weft__attr_text(const weft_op *op, const void *attr, char *text, size_t size);
 /* Whether the op is an input, a state or a constant. */
-bool weft__op_is_leaf(const weft_op *op);
+WEFT_PRIVATE_API bool weft__op_is_leaf(const weft_op *op);
 
 /* Bit i: rows of the outputs need only those of input i; see weft_op.rowwise. */
 static inline unsigned node_rows(const node_record *node)
@@ -130,7 +132,7 @@ const char *weft__graph_node_where(const weft_graph *graph, size_t node, char *b
 void weft__graph_copy_node(weft_graph *graph, const weft_node_info *node, const weft_value *in,
                            weft_value *out);
 /* The value of an id; WEFT_NO_VALUE if there is none. */
-weft_value weft__graph_value(const weft_graph *graph, uint32_t id);
+WEFT_PRIVATE_API weft_value weft__graph_value(const weft_graph *graph, uint32_t id);
 bool weft__graph_owns(const weft_graph *graph, weft_value value);
 /* The bytes of a value in memory, if it is dense. */
 size_t weft__graph_value_bytes(const weft_graph *graph, uint32_t id);

@@ -7,6 +7,8 @@
 
 #include <weft/plan.h>
 
+#include "base/private.h"
+
 /* ---- Fused groups (fused.c) ---- */
 
 /* Elements of a block in f32 of an operand that is stored as bf16, or a row if that is longer. */
@@ -112,7 +114,7 @@ size_t weft__storage_bytes(const weft_graph *g, uint32_t id);
 /* steps.c: makes a step of each node of the schedule. */
 bool weft__steps_make(weft_plan *plan, const schedule *s, weft_error *error);
 /* The work of one call of a step. */
-weft_cost weft__plan_step_cost(const weft_plan *plan, const plan_step *step);
+WEFT_PRIVATE_API weft_cost weft__plan_step_cost(const weft_plan *plan, const plan_step *step);
 
 /* buffers.c: makes the buffers of storages and scratch, with lifetimes in groups. */
 bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);

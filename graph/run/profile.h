@@ -7,6 +7,8 @@
 
 #include <weft/session.h>
 
+#include "base/private.h"
+
 /* An interval that one thread spent on one phase of a step. */
 typedef struct profile_event {
     uint64_t begin_ns, end_ns;
@@ -57,9 +59,10 @@ profile_thread *weft__profile_thread_begin(weft_profile *profile, int thread, in
 
 /* Sums over all threads, in nanoseconds. What a step waited for other processes is not computing.
  */
-uint64_t weft__profile_step_compute(const weft_profile *profile, size_t step);
-uint64_t weft__profile_step_exchange(const weft_profile *profile, size_t step);
-uint64_t weft__profile_interval_waiting(const weft_profile *profile, size_t interval);
+WEFT_PRIVATE_API uint64_t weft__profile_step_compute(const weft_profile *profile, size_t step);
+WEFT_PRIVATE_API uint64_t weft__profile_step_exchange(const weft_profile *profile, size_t step);
+WEFT_PRIVATE_API uint64_t weft__profile_interval_waiting(const weft_profile *profile,
+                                                         size_t interval);
 
 /* On each thread, when it reaches a group. */
 static inline void profile_enter_group(profile_thread *t, weft_profile *p, uint32_t group)

@@ -6,6 +6,8 @@
 
 #include <weft/store.h>
 
+#include "base/private.h"
+
 typedef struct param {
     char *name;
     weft_tensor tensor; /* dense; data are 64-byte aligned and never move */
@@ -46,7 +48,7 @@ bool weft__params_reserve_metas(weft_params *params, size_t more);
  * replaced. */
 void weft__params_move_metas(weft_params *to, weft_params *from);
 /* Exchanges the tensors of two stores, but not their metadata. */
-void weft__params_swap_tensors(weft_params *a, weft_params *b);
+WEFT_PRIVATE_API void weft__params_swap_tensors(weft_params *a, weft_params *b);
 /* Removes the tensors from position n on, to undo an addition that failed half-way. */
 void weft__params_truncate(weft_params *params, size_t n);
 

@@ -10,13 +10,12 @@
 #include "base/text.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of the description of one tensor. Its tree takes up to forty times as much memory. */
+/* Bytes of the description of one tensor. */
 #define MAX_ENTRY_BYTES (64u << 10)
 
 /* ---- Dtypes ---- */
@@ -94,15 +93,6 @@ static weft_status not_json(reader *r, const char *at)
                           (size_t)(at - r->header) + 8);
 }
 
-/* Parses a span of the header into a tree, which the caller deletes. */
-static weft_status parse(reader *r, json_span text, cJSON **json)
-{
-    json_failure why;
-    *json = weft__json_parse(text.at, text.length, &why);
-    if (*json) return WEFT_OK;
-    return why.no_memory ? no_memory(r) : not_json(r, text.at + why.position);
-}
-
 static bool read_at(int file, void *data, size_t bytes, uint64_t offset)
 {
     for (char *at = data; bytes;) {
@@ -116,48 +106,116 @@ static bool read_at(int file, void *data, size_t bytes, uint64_t offset)
     return true;
 }
 
-/* Whether an item is a whole number in [0, 2^53), which *out becomes. */
-static bool whole(const cJSON *item, uint64_t *out)
+/* The text of a JSON string, which the caller frees. */
+static weft_status read_text(reader *r, json_span string, char **text)
 {
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
-        item->valuedouble >= 9007199254740992.0 || floor(item->valuedouble) != item->valuedouble)
-        return false;
-    *out = (uint64_t)item->valuedouble;
-    return true;
+    *text = malloc(string.length + 1);
+    if (!*text) return no_memory(r);
+    const char *wrong = weft__json_text(string, *text);
+    if (!wrong) return WEFT_OK;
+    free(*text);
+    *text = NULL;
+    return not_json(r, wrong);
+}
+
+/* Reads an array of at most `most` whole numbers. `what` is wrong if it is something else. */
+static weft_status read_wholes(reader *r, const char *tensor, json_span array, uint64_t *numbers,
+                               size_t most, size_t *n, const char *what)
+{
+    json_members items = {.rest = array};
+    json_span item;
+    *n = 0;
+    if (*array.at != '[') return bad(r, tensor, what);
+    for (;;) {
+        const json_step step = weft__json_item(&items, &item);
+        if (step == JSON_MALFORMED) return not_json(r, items.rest.at);
+        if (step == JSON_END) return WEFT_OK;
+        if (*n == most || !weft__json_whole(item, &numbers[(*n)++])) return bad(r, tensor, what);
+    }
+}
+
+/* The members of an entry; `at` is NULL for one that is missing. */
+typedef struct entry_members {
+    json_span dtype, shape, offsets;
+} entry_members;
+
+static weft_status find_members(reader *r, const char *tensor, json_span text, entry_members *found)
+{
+    json_members walk = {.rest = text};
+    json_span key, value;
+    memset(found, 0, sizeof *found);
+    if (*text.at != '{') return bad(r, tensor, "is not an object");
+    for (;;) {
+        const json_step step = weft__json_next(&walk, &key, &value);
+        if (step == JSON_MALFORMED) return not_json(r, walk.rest.at);
+        if (step == JSON_END) return WEFT_OK;
+        char *name;
+        const weft_status status = read_text(r, key, &name);
+        if (status != WEFT_OK) return status;
+        if (!strcmp(name, "dtype")) found->dtype = value;
+        if (!strcmp(name, "shape")) found->shape = value;
+        if (!strcmp(name, "data_offsets")) found->offsets = value;
+        free(name);
+    }
+}
+
+static weft_status read_dtype(reader *r, json_span text, entry *e)
+{
+    char *name;
+    if (!text.at || *text.at != '"') return bad(r, e->tensor.name, "dtype is missing");
+    const weft_status status = read_text(r, text, &name);
+    if (status != WEFT_OK) return status;
+    e->stored = weft__safetensors_dtype_find(name);
+    free(name);
+    if (!e->stored) return bad(r, e->tensor.name, "its dtype is not supported");
+    e->tensor.dtype = e->stored->dtype == WEFT_BF16 ? WEFT_F32 : e->stored->dtype;
+    e->tensor.stored = e->stored->name;
+    return WEFT_OK;
+}
+
+static weft_status read_shape(reader *r, json_span text, entry *e)
+{
+    uint64_t dim[WEFT_MAX_RANK];
+    size_t rank;
+    weft_shape *shape = &e->tensor.shape;
+    *shape = WEFT_SCALAR;
+    if (!text.at || *text.at != '[') return bad(r, e->tensor.name, "shape is missing");
+    const weft_status status = read_wholes(r, e->tensor.name, text, dim, WEFT_MAX_RANK, &rank,
+                                           "shape has a bad number, or too many");
+    if (status != WEFT_OK) return status;
+    for (size_t d = 0; d < rank; d++) shape->dim[shape->rank++] = (int64_t)dim[d];
+    return weft_shape_numel(*shape) < 0 ? bad(r, e->tensor.name, "its shape overflows") : WEFT_OK;
+}
+
+static weft_status read_offsets(reader *r, json_span text, entry *e)
+{
+    static const char *const what = "data_offsets are not two whole numbers";
+    uint64_t ends[2];
+    size_t n;
+    if (!text.at) return bad(r, e->tensor.name, what);
+    const weft_status status = read_wholes(r, e->tensor.name, text, ends, 2, &n, what);
+    if (status != WEFT_OK) return status;
+    if (n != 2) return bad(r, e->tensor.name, what);
+    e->begin = ends[0];
+    e->end = ends[1];
+    return WEFT_OK;
 }
 
 /* Reads dtype, shape and offsets of one entry and checks that they agree. */
-static weft_status check_entry(reader *r, const cJSON *json, entry *e)
+static weft_status check_entry(reader *r, json_span text, entry *e)
 {
     const char *name = e->tensor.name;
-    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(json, "dtype");
-    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(json, "shape");
-    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(json, "data_offsets"), *item;
-    weft_file_tensor *t = &e->tensor;
-    uint64_t number;
-    if (!cJSON_IsObject(json)) return bad(r, name, "is not an object");
+    entry_members m;
+    weft_status status = find_members(r, name, text, &m);
+    if (status != WEFT_OK) return status;
     if (!name[0]) return bad(r, "a tensor", "has no name");
-    if (!cJSON_IsString(dtype)) return bad(r, name, "dtype is missing");
-    e->stored = weft__safetensors_dtype_find(dtype->valuestring);
-    if (!e->stored) return bad(r, name, "its dtype is not supported");
-    t->dtype = e->stored->dtype == WEFT_BF16 ? WEFT_F32 : e->stored->dtype;
-    t->stored = e->stored->name;
-    if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > WEFT_MAX_RANK)
-        return bad(r, name, "shape is missing or of too high a rank");
-    t->shape = WEFT_SCALAR;
-    cJSON_ArrayForEach(item, shape)
-    {
-        if (!whole(item, &number)) return bad(r, name, "shape has a bad number");
-        t->shape.dim[t->shape.rank++] = (int64_t)number;
-    }
-    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
-        !whole(cJSON_GetArrayItem(offsets, 0), &e->begin) ||
-        !whole(cJSON_GetArrayItem(offsets, 1), &e->end))
-        return bad(r, name, "data_offsets are not two whole numbers");
-    if (weft_shape_numel(t->shape) < 0) return bad(r, name, "its shape overflows");
+    status = read_dtype(r, m.dtype, e);
+    if (status == WEFT_OK) status = read_shape(r, m.shape, e);
+    if (status == WEFT_OK) status = read_offsets(r, m.offsets, e);
+    if (status != WEFT_OK) return status;
     if (e->begin > e->end || e->end > r->file->data_bytes)
         return bad(r, name, "its data lie outside the file");
-    if (e->end - e->begin != (uint64_t)weft_shape_numel(t->shape) * e->stored->bytes)
+    if (e->end - e->begin != (uint64_t)weft_shape_numel(e->tensor.shape) * e->stored->bytes)
         return bad(r, name, "its data do not have the size of its dtype and shape");
     return WEFT_OK;
 }
@@ -180,27 +238,23 @@ static weft_status read_entry(reader *r, char *name, json_span text)
     *e = (entry){.tensor.name = name, .position = f->n};
     f->n++;
     if (text.length > MAX_ENTRY_BYTES) return bad(r, name, "its description is over 64 KiB long");
-    cJSON *json;
-    weft_status status = parse(r, text, &json);
-    if (status != WEFT_OK) return status;
-    status = check_entry(r, json, e);
-    cJSON_Delete(json);
-    return status;
+    const char *wrong = weft__json_check(text);
+    if (wrong) return not_json(r, wrong);
+    return check_entry(r, text, e);
 }
 
-static weft_status read_meta(reader *r, json_span key, json_span text)
+static weft_status read_meta(reader *r, json_span key, json_span value)
 {
-    cJSON *keys, *texts;
+    char *name, *text;
     weft_params *into = r->file->meta;
-    if (*text.at != '"') return bad(r, "__metadata__", "has a value that is not text");
-    weft_status status = parse(r, key, &keys);
+    if (*value.at != '"') return bad(r, "__metadata__", "has a value that is not text");
+    weft_status status = read_text(r, key, &name);
     if (status != WEFT_OK) return status;
-    status = parse(r, text, &texts);
-    if (status == WEFT_OK &&
-        weft_params_set_meta(into, keys->valuestring, texts->valuestring) != WEFT_OK)
+    status = read_text(r, value, &text);
+    if (status == WEFT_OK && weft_params_set_meta(into, name, text) != WEFT_OK)
         status = no_memory(r);
-    cJSON_Delete(keys);
-    cJSON_Delete(texts);
+    free(name);
+    free(text);
     if (status == WEFT_OK && into->n_meta > SAFETENSORS_MAX_METAS)
         return weft_error_set(r->error, WEFT_TOO_LARGE, r->path,
                               "__metadata__: has more than %u entries", SAFETENSORS_MAX_METAS);
@@ -221,17 +275,6 @@ static weft_status read_metadata(reader *r, json_span text)
     }
 }
 
-/* A copy of the text of a JSON string. */
-static weft_status read_name(reader *r, json_span text, char **name)
-{
-    cJSON *json;
-    weft_status status = parse(r, text, &json);
-    if (status != WEFT_OK) return status;
-    *name = weft__params_copy_text(json->valuestring);
-    cJSON_Delete(json);
-    return *name ? WEFT_OK : no_memory(r);
-}
-
 /* Reads the header, member by member. */
 static weft_status read_header(reader *r, json_span text)
 {
@@ -246,7 +289,7 @@ static weft_status read_header(reader *r, json_span text)
         json_step step = weft__json_next(&members, &key, &value);
         if (step == JSON_MALFORMED) return not_json(r, members.rest.at);
         if (step == JSON_END) return WEFT_OK;
-        weft_status status = read_name(r, key, &name);
+        weft_status status = read_text(r, key, &name);
         if (status != WEFT_OK) return status;
         if (strcmp(name, "__metadata__") != 0) {
             status = read_entry(r, name, value);

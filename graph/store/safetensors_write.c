@@ -9,6 +9,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,38 +26,84 @@ static size_t bytes_of(const weft_file_tensor *t)
     return weft_tensor_bytes(t->dtype, t->shape);
 }
 
-static bool describe(cJSON *root, const weft_file_tensor *t, const char *half, size_t begin)
+/* A header that grows, or is only counted: `at` NULL. */
+typedef struct header_text {
+    char *at;
+    size_t n;
+} header_text;
+
+static void put(header_text *h, const char *bytes, size_t n)
 {
-    const char *dtype = t->dtype == WEFT_BF16 ? half : weft__safetensors_dtype_name(t->dtype);
-    cJSON *entry = cJSON_AddObjectToObject(root, t->name);
-    if (!entry || !cJSON_AddStringToObject(entry, "dtype", dtype)) return false;
-    cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
-    cJSON *offsets = shape ? cJSON_AddArrayToObject(entry, "data_offsets") : NULL;
-    if (!offsets) return false;
-    for (int d = 0; d < t->shape.rank; d++)
-        if (!cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->shape.dim[d]))) return false;
-    return cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin)) &&
-           cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + bytes_of(t))));
+    if (h->at) memcpy(h->at + h->n, bytes, n);
+    h->n += n;
 }
 
-static char *make_header(const contents *c)
+static void put_word(header_text *h, const char *word)
 {
-    cJSON *root = cJSON_CreateObject();
-    bool good = root != NULL;
-    size_t begin = 0;
-    if (good && c->meta && c->meta->n_meta) {
-        cJSON *metas = cJSON_AddObjectToObject(root, "__metadata__");
-        good = metas != NULL;
-        for (size_t i = 0; good && i < c->meta->n_meta; i++)
-            good = cJSON_AddStringToObject(metas, c->meta->metas[i].key, c->meta->metas[i].text);
+    put(h, word, strlen(word));
+}
+
+static void put_text(header_text *h, const char *text)
+{
+    char character[JSON_CHARACTER];
+    put_word(h, "\"");
+    while (*text) {
+        const size_t n = weft__json_put(&text, character);
+        put(h, character, n);
     }
-    for (size_t i = 0; good && i < c->n; i++) {
-        good = describe(root, &c->tensors[i], c->half, begin);
+    put_word(h, "\"");
+}
+
+static void put_number(header_text *h, uint64_t number, const char *before)
+{
+    char text[TEXT_NUMBER_BYTES];
+    snprintf(text, sizeof text, "%s%" PRIu64, before, number);
+    put_word(h, text);
+}
+
+static void put_tensor(header_text *h, const weft_file_tensor *t, const char *half, size_t begin)
+{
+    put_text(h, t->name);
+    put_word(h, ":{\"dtype\":");
+    put_text(h, t->dtype == WEFT_BF16 ? half : weft__safetensors_dtype_name(t->dtype));
+    put_word(h, ",\"shape\":[");
+    for (int d = 0; d < t->shape.rank; d++) put_number(h, (uint64_t)t->shape.dim[d], d ? "," : "");
+    put_word(h, "],\"data_offsets\":[");
+    put_number(h, begin, "");
+    put_number(h, begin + bytes_of(t), ",");
+    put_word(h, "]}");
+}
+
+static void put_header(header_text *h, const contents *c)
+{
+    size_t begin = 0, metas = c->meta ? c->meta->n_meta : 0;
+    put_word(h, "{");
+    if (metas) put_word(h, "\"__metadata__\":{");
+    for (size_t i = 0; i < metas; i++) {
+        if (i) put_word(h, ",");
+        put_text(h, c->meta->metas[i].key);
+        put_word(h, ":");
+        put_text(h, c->meta->metas[i].text);
+    }
+    if (metas) put_word(h, c->n ? "}," : "}");
+    for (size_t i = 0; i < c->n; i++) {
+        if (i) put_word(h, ",");
+        put_tensor(h, &c->tensors[i], c->half, begin);
         begin += bytes_of(&c->tensors[i]);
     }
-    char *text = good ? weft__json_print(root, false) : NULL;
-    cJSON_Delete(root);
-    return text;
+    put_word(h, "}");
+}
+
+/* NULL when memory is out. */
+static char *make_header(const contents *c)
+{
+    header_text counted = {NULL, 0}, header = {NULL, 0};
+    put_header(&counted, c);
+    header.at = malloc(counted.n + 1);
+    if (!header.at) return NULL;
+    put_header(&header, c);
+    header.at[header.n] = 0;
+    return header.at;
 }
 
 /* Writes everything; an error of `data` ends it. */
@@ -145,7 +192,7 @@ weft_status weft__safetensors_write(const char *path, const weft_file_tensor *te
     if (!header) return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the header");
     status = check_limits(&c, strlen(header), path, error);
     if (status != WEFT_OK) {
-        cJSON_free(header);
+        free(header);
         return status;
     }
     bool good = weft__file_begin(&file, path);
@@ -157,7 +204,7 @@ weft_status weft__safetensors_write(const char *path, const weft_file_tensor *te
             weft__file_abandon(&file);
     }
     int problem = errno;
-    cJSON_free(header);
+    free(header);
     if (good) return status;
     return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", weft__file_error(problem));
 }

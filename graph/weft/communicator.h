@@ -105,14 +105,10 @@ WEFT_API weft_status weft_agree(weft_communicator *communicator, const weft_erro
 /* Frees a communicator; NULL is accepted. */
 WEFT_API void weft_communicator_free(weft_communicator *communicator);
 
-/* ---- Communicators without a network -------------------------------------------------------- */
+/* ---- A communicator without a network ------------------------------------------------------- */
 
 /* A single process: every exchange is a copy. NULL if memory is out. */
 WEFT_API weft_communicator *weft_communicator_self(void);
-/* `size` ranks in one process, for tests: sets all[r] to the communicator that the thread of rank r
- * uses. Free each of them. `seconds` as in the table. */
-WEFT_API weft_status weft_communicator_threads(int size, double seconds, weft_communicator **all,
-                                               weft_error *error);
 
 #ifdef __cplusplus
 }

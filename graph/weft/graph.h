@@ -299,32 +299,6 @@ WEFT_API size_t weft_graph_node_count(const weft_graph *graph);
  * versions derived again from the ops' descriptors. For tests. WEFT_INTERNAL if one is broken. */
 WEFT_API weft_status weft_graph_verify(const weft_graph *graph, weft_error *error);
 
-/* ---- DOT export ----------------------------------------------------------------------------- */
-
-/* How one node is drawn. An empty field leaves the usual drawing. */
-typedef struct weft_dot_node {
-    char color[16]; /* of its area, "#rrggbb" */
-    char line[96];  /* an additional line of its label */
-} weft_dot_node;
-
-typedef struct weft_dot_options {
-    /* Called for each node, by index, with a zeroed *node; may be NULL. */
-    void (*decorate)(void *user, const weft_graph *graph, size_t index, weft_dot_node *node);
-    void *user;
-    /* More than 0: the nodes of one role whose scopes begin with the same `depth` components are
-     * drawn as one box ("enc.0" of "enc.0.attn.q" for 2), with the number of nodes and of
-     * parameters, and with shapes on the edges between boxes. 0: every node is drawn. */
-    int depth;
-    bool no_update;   /* omits the optimiser: nodes of role WEFT_UPDATE */
-    bool no_backward; /* omits gradients and the optimiser */
-} weft_dot_options;
-
-/* Writes the graph as DOT text for Graphviz, with name scopes as clusters. Colours distinguish
- * forward, backward and update nodes, inputs and states. `options` may be NULL. WEFT_IO if the file
- * cannot be written. */
-WEFT_API weft_status weft_graph_dot(const weft_graph *graph, FILE *file,
-                                    const weft_dot_options *options, weft_error *error);
-
 #ifdef __cplusplus
 }
 #endif

@@ -181,11 +181,6 @@ typedef struct weft_plan_step {
  * there are. */
 WEFT_API size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity);
 
-/* Writes a picture of the arena as SVG: groups across, bytes up, a rectangle for each buffer in the
- * colour of the scope whose node writes it, the lower bound and the group with most live bytes.
- * WEFT_IO if the file cannot be written, WEFT_NO_MEMORY. */
-WEFT_API weft_status weft_plan_svg(const weft_plan *plan, FILE *file, weft_error *error);
-
 /* Proves, without code shared with the planner, that every node reads what its producer wrote, that
  * no node of a group writes what another one touches, and that after a run every target is what its
  * node computed. WEFT_INTERNAL, with the node's name, if that does not hold. */

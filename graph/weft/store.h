@@ -45,27 +45,6 @@ typedef struct weft_params_filter {
     void *context;
 } weft_params_filter;
 
-/* Copies from `whole`, the store of a model that is not split, to `params`, the store of one that
- * is: every state that the graph declares and `whole` has; of a state declared as a part
- * (weft_part), only this part. States that `params` lacks are added. WEFT_BAD_SHAPE if a tensor of
- * `whole` has another dtype or shape than the whole of the state. */
-WEFT_API weft_status weft_params_take_parts(weft_params *params, const weft_graph *graph,
-                                            const weft_params *whole, weft_error *error);
-/* The same within one store, such as that of a whole model: cuts its tensors to the parts, and
- * removes all tensors that the graph does not declare, except those that `also` selects (NULL:
- * none). Tensors of the store have other addresses afterwards. On failure the store does not
- * change. */
-WEFT_API weft_status weft_params_keep_parts(weft_params *params, const weft_graph *graph,
-                                            const weft_params_filter *also, weft_error *error);
-/* The inverse of weft_params_take_parts, which all ranks of the communicator must call with their
- * graphs and stores: copies every state that the graph declares to `whole`, and gathers the ranks'
- * parts, so that every rank has the store of the model that is not split. Fails on all ranks if it
- * fails on one: WEFT_NOT_FOUND if `params` lacks a state, WEFT_BAD_SHAPE if the ranks' parts, in
- * their order, do not form the whole. */
-WEFT_API weft_status weft_params_join_parts(weft_params *whole, const weft_graph *graph,
-                                            const weft_params *params,
-                                            weft_communicator *communicator, weft_error *error);
-
 /* The same as weft_params_init, also for a store that was loaded, for the states that `filter`
  * selects (NULL: all), such as a new head or the states of an optimiser. WEFT_NOT_FOUND if the
  * store lacks another state that the graph declares; the message has the first names. */

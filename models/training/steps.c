@@ -90,7 +90,8 @@ static void add_update(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_optimizer optimizer = t->o.optimizer;
-    const weft_model_split split = {weft__mesh_ranks(&t->mesh, MESH_MODEL), l->counted};
+    const weft_model_split split =
+        weft_model_split_of(weft__mesh_ranks(&t->mesh, MESH_MODEL), l->counted);
     optimizer.shards = t->shards;
     if (weft__mesh_divides(&t->mesh)) optimizer.model = &split;
     s->lr = weft_input(g, "lr", s->dtype, WEFT_SCALAR);

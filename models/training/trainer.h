@@ -5,8 +5,7 @@
 #define WEFT_MODELS_TRAINER_H
 
 #include <weft/models.h>
-#include <weft/pipeline.h>
-#include <weft/sharding.h>
+#include <weft/distributed.h>
 #include <weft/train.h>
 
 #include "run/plans.h"

@@ -43,6 +43,11 @@ WEFT_API weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_inf
 
 /* ---- Peak rates of the machine --------------------------------------------------------------- */
 
+/* The highest rates of the machine on all threads. */
+typedef struct weft_peaks {
+    double flops_per_second, bytes_per_second;
+} weft_peaks;
+
 /* These functions measure on `threads` threads (0: weft_default_threads()), take about half a
  * second each, and return the best of several repetitions. Do not call them from a parallel region.
  * On an error the result is unchanged. */

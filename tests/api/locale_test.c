@@ -3,7 +3,7 @@
  * test by localedef (Debian package locales). */
 #include "tests.h"
 
-#include <base/json.h>
+#include <json/tree.h>
 #include <base/text.h>
 
 #include <dirent.h>

@@ -243,7 +243,7 @@ static weft_status small_split(const char *path)
     (void)path;
     weft_error error = {0};
     const bool counted[2] = {true, false};
-    const weft_model_split model = {{1, 1, 2}, counted};
+    const weft_model_split model = weft_model_split_of((weft_ranks){1, 1, 2}, counted);
     weft_optimizer o = {.max_norm = 1, .guard = true, .model = &model};
     weft_value p[2], grads[2], step;
     weft_graph *g = weft_graph_new();

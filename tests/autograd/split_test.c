@@ -50,7 +50,7 @@ static void split_step(const split_case *c, weft_graph *g, int m, int models, in
     weft_value params[2], grads[2], lr = weft_scalar(g, WEFT_F32, 0.1), loss = WEFT_NO_VALUE;
     const size_t n = split_params(g, m, params, grads);
     const bool counted[2] = {m < 3, m == 0}; /* the fourth has `shared` only */
-    const weft_model_split split = {{1, m, models}, counted};
+    const weft_model_split split = weft_model_split_of((weft_ranks){1, m, models}, counted);
     static const weft_param_group elsewhere = {.names = "own.2", .lr_scale = 2};
     weft_optimizer o = {.max_norm = 0.5, .guard = true, .groups = &elsewhere, .n_groups = 1};
     weft_shards *s = NULL;

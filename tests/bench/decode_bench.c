@@ -7,6 +7,7 @@
  * line of JSON: for each kind of weights the seconds of a token, mean and least, and the bytes of
  * the parameters and of the keys and values. tests/bench/decode_ggml.py does the same with
  * llama.cpp. Not a test: nothing here fails because it is slow. */
+#include <weft/decode.h>
 #include <weft/weft.h>
 
 #include "base/clock.h"

@@ -84,7 +84,7 @@ def bucket_bytes(o, ranks):
 
 @lru_cache(maxsize=None)
 def make_buckets(model, ranks, limit):
-    """As autograd/sharding.c. Work of the backward pass is proportional to elements, except that the table of
+    """As distributed/sharding.c. Work of the backward pass is proportional to elements, except that the table of
     embeddings has work only at the output."""
     buckets, elements = [], 0
     done = model.params[0] if model.tied else 0

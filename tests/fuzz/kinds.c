@@ -3,7 +3,7 @@
 
 #include "training/recipe.h"
 
-#include "base/json.h"
+#include "json/tree.h"
 
 #include <weft/numpy.h>
 #include <weft/onnx.h>

@@ -2,8 +2,6 @@
  * memory while they are read or written. */
 #include "tests.h"
 
-#include <cjson/cJSON.h>
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +111,7 @@ static char *repeated(const char *begin, const char *middle, size_t bytes, const
     return text;
 }
 
-/* Headers of 20 MB of brackets and numbers are loaded in 200 MB of address space. As a tree they
- * would take 800 MB. */
+/* Headers of 20 MB of brackets and numbers are loaded in 200 MB of address space. */
 static void test_little_memory(void)
 {
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
@@ -248,7 +245,7 @@ static void test_no_json(void)
         write_header(headers[i], strlen(headers[i]), 4);
         refuse(WEFT_BAD_FILE, "the header is not JSON");
     }
-    /* A zero byte ends a text for cJSON, but not a file. */
+    /* A zero byte does not end a file. */
     write_header("{\"a\":" ENTRY "}\0garbage", sizeof ENTRY + 13, 4);
     refuse(WEFT_BAD_FILE, "the header is not JSON");
 }
@@ -265,54 +262,6 @@ static void test_names(void)
     refuse(WEFT_BAD_FILE, "the header is not UTF-8");
 }
 
-/* ---- Memory that runs out in cJSON ---- */
-
-static long allocations, fails_at, alive;
-
-static void *failing_malloc(size_t bytes)
-{
-    if (++allocations == fails_at) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    void *memory = malloc(bytes);
-    if (memory) alive++;
-    return memory;
-}
-
-static void counting_free(void *memory)
-{
-    if (memory) alive--;
-    free(memory);
-}
-
-/* A failed allocation in cJSON is not reported as a malformed file. */
-static void test_no_memory(void)
-{
-    weft_params *p = weft_params_new();
-    weft_params_add(p, "a", WEFT_F32, WEFT_SHAPE(2), NULL, NULL);
-    weft_params_set_meta(p, "key", "text");
-    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, NULL), WEFT_OK);
-    cJSON_InitHooks(&(cJSON_Hooks){failing_malloc, counting_free});
-    for (int saving = 0; saving < 2; saving++) {
-        weft_status status = WEFT_NO_MEMORY;
-        for (fails_at = 1; status != WEFT_OK && fails_at < 1000; fails_at++) {
-            weft_error error = {0};
-            weft_params *q = weft_params_new();
-            allocations = 0;
-            status = saving ? weft_params_save(p, path, NULL, &error)
-                            : weft_params_load(q, path, &error);
-            if (allocations >= fails_at) CU_ASSERT_EQUAL(status, WEFT_NO_MEMORY);
-            if (status != WEFT_OK) CU_ASSERT_EQUAL(weft_params_count(q), 0);
-            CU_ASSERT_EQUAL(alive, 0);
-            weft_params_free(q);
-        }
-        CU_ASSERT_TRUE(fails_at > 10 && fails_at < 1000);
-    }
-    cJSON_InitHooks(NULL);
-    weft_params_free(p);
-}
-
 void header_tests(void)
 {
     CU_pSuite suite = CU_add_suite("header", make_path, remove_path);
@@ -323,5 +272,4 @@ void header_tests(void)
     CU_add_test(suite, "JSON", test_valid_json);
     CU_add_test(suite, "no JSON", test_no_json);
     CU_add_test(suite, "names", test_names);
-    CU_add_test(suite, "out of memory", test_no_memory);
 }

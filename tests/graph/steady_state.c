@@ -1,6 +1,7 @@
 /* After the first run, running a plan allocates nothing, with a profile or without: not the
  * library, not OpenMP's, not BLAS. The program's own malloc counts every allocation of the process.
  */
+#include <weft/models.h>
 #include <weft/weft.h>
 
 #include <stdatomic.h>

@@ -6,6 +6,9 @@
 #include <weft/numpy.h>
 #include <weft/safetensors.h>
 
+#include "json/tree.h"
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -628,9 +631,51 @@ static void test_memory(void)
     test_fail_all(convert_llama);
 }
 
+/* ---- Memory that runs out in cJSON ---- */
+
+static long allocations, fails_at, alive;
+
+static void *failing_malloc(size_t bytes)
+{
+    if (++allocations == fails_at) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    void *memory = malloc(bytes);
+    if (memory) alive++;
+    return memory;
+}
+
+static void counting_free(void *memory)
+{
+    if (memory) alive--;
+    free(memory);
+}
+
+/* A failed allocation in cJSON is not reported as malformed JSON. */
+static void test_json_memory(void)
+{
+    static const char text[] = "{\"a\": [1, 2, {\"b\": \"c\"}], \"d\": null}";
+    cJSON *json = NULL;
+    cJSON_InitHooks(&(cJSON_Hooks){failing_malloc, counting_free});
+    for (fails_at = 1; !json && fails_at < 100; fails_at++) {
+        json_failure why = {0};
+        allocations = 0;
+        json = weft__json_parse(text, sizeof text - 1, &why);
+        if (json) break;
+        CU_ASSERT_TRUE(why.no_memory);
+        CU_ASSERT_EQUAL(alive, 0);
+    }
+    CU_ASSERT(fails_at > 10 && json);
+    cJSON_Delete(json);
+    CU_ASSERT_EQUAL(alive, 0);
+    cJSON_InitHooks(NULL);
+}
+
 void huggingface_tests(void)
 {
     CU_pSuite suite = CU_add_suite("huggingface", make_scratch, remove_scratch);
+    CU_add_test(suite, "memory that runs out in cJSON", test_json_memory);
     CU_add_test(suite, "outputs as transformers has them", test_outputs);
     CU_add_test(suite, "back, bit for bit", test_back);
     CU_add_test(suite, "models of weft's own", test_own_models);

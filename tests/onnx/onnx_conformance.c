@@ -6,6 +6,7 @@
  * 2 threads. Outputs of 16 bits are rounded to the type that the model declares. Some models need
  * the contents of an input when their graph is built, such as the shape of a Reshape. So a model
  * that is refused is tried with its integer and bool inputs as constants, then with all of them. */
+#include <weft/onnx.h>
 #include <weft/weft.h>
 
 #include "onnx/tensor.h"

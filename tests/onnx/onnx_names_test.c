@@ -2,7 +2,7 @@
 #include "onnx_writer.h"
 #include "tests.h"
 
-#include <weft/summary.h>
+#include <weft/inspect.h>
 
 #include <stdio.h>
 #include <string.h>

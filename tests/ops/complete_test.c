@@ -232,13 +232,13 @@ static bool model_is_listed(const char *name)
     return weft_model_find(dashed);
 }
 
-/* Every data symbol PREFIXname of the library must be listed, and the list must have no others. */
+/* Every data symbol PREFIXname of the libraries must be listed, and the list must have no others. */
 static void expect_listed(const char *prefix, bool (*is_listed)(const char *name), size_t count,
                           const char *problem)
 {
     char line[512], kind, symbol[128];
     size_t found = 0;
-    FILE *symbols = popen("nm --defined-only '" WEFT_LIBRARY "' 2>/dev/null", "r");
+    FILE *symbols = popen("nm --defined-only " WEFT_LIBRARIES " 2>/dev/null", "r");
     CU_ASSERT_PTR_NOT_NULL_FATAL(symbols);
     while (fgets(line, sizeof line, symbols)) {
         if (sscanf(line, "%*x %c %127s", &kind, symbol) != 2 || strchr("Tt", kind) ||

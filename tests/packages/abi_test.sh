@@ -18,7 +18,7 @@ command -v abidw >/dev/null && command -v abidiff >/dev/null || skip "abigail-to
 [ "$(uname -m)" = x86_64 ] || skip "it was recorded on x86_64"
 
 failed=0 compared=0
-for library in "$build/libweft.so" "$build/mpi/libweft-mpi.so"; do
+for library in "$build"/libweft{,-inspect,-distributed,-models,-formats,-mpi}.so; do
     name=$(basename "$library" .so)
     [ -f "$library" ] || { echo "skipped: the ABI of $name: it was not built"; continue; }
     readelf -S "$library" | grep '\.debug_info' >/dev/null ||
@@ -26,7 +26,7 @@ for library in "$build/libweft.so" "$build/mpi/libweft-mpi.so"; do
     compared=1
     # Every public symbol has a version, that of the soname.
     number=$(readelf -d "$library" | sed -n 's/.*soname: \[.*\.so\.\([0-9]*\)\].*/\1/p')
-    if nm -D --defined-only "$library" | grep ' weft_' | grep -v "@@WEFT_$number$"; then
+    if nm -D --defined-only "$library" | grep ' weft_' | grep -vE " weft_[^_].*@@WEFT_$number$| weft__.*@@WEFT_PRIVATE$"; then
         echo "$name: these symbols lack the version WEFT_$number"
         failed=1
     fi

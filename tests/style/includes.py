@@ -21,12 +21,18 @@ ORDER = [
     ["ops/passes"],
     ["autograd/weft"],
     ["autograd"],
+    ["inspect/weft"],
+    ["inspect"],
+    ["distributed/weft"],
+    ["distributed"],
     ["models/weft"],
     ["models/run"],
-    ["models/layers", "models/onnx"],
+    ["models/layers"],
     ["models/zoo"],
-    ["models/huggingface"],
     ["models/training", "models/decoding"],
+    ["formats/weft"],
+    ["formats/json"],
+    ["formats/numpy", "formats/onnx", "formats/huggingface"],
     ["mpi/weft"],
     ["mpi"],
     ["tools"],
@@ -36,7 +42,7 @@ ORDER = [
     ["tools/training"],
     ["tools/commands"],
 ]
-ROOMS = ["graph", "ops", "autograd", "models", "mpi", "tools"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "distributed", "models", "formats", "mpi", "tools"]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 
 

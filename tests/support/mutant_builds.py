@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 
-FOLDERS = ["graph", "ops", "autograd", "models/training", "models/onnx", "models/decoding"]
+FOLDERS = ["graph", "ops", "autograd", "distributed", "models/training", "formats/onnx", "models/decoding"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 OPTIONS = ["--buildtype=release", "-Doptimization=1", "-Dwerror=false", "-Dwarning_level=0", "-Ddefault_library=static",
            "-Dmpi=disabled", "-Dwatch=disabled", "-Dgraphviz=disabled", "-Dman=disabled", "-Db_lundef=false"]

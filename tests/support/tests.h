@@ -2,6 +2,11 @@
 #ifndef WEFT_TESTS_TESTS_H
 #define WEFT_TESTS_TESTS_H
 
+#include <weft/decode.h>
+#include <weft/distributed.h>
+#include <weft/fit.h>
+#include <weft/formats.h>
+#include <weft/inspect.h>
 #include <weft/weft.h>
 
 #include "suites.h"

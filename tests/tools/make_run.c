@@ -1,5 +1,6 @@
 /* Writes a checkpoint of a model with its first, random parameters: make_run FILE MODEL
  * [option=value...]. For tests of what reads checkpoints. */
+#include <weft/models.h>
 #include <weft/weft.h>
 
 #include <string.h>

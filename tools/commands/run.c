@@ -3,7 +3,7 @@
 
 #include "base/guess.h"
 #include "base/text.h"
-#include "ir/node_names.h"
+#include "node_names.h"
 
 #include <weft/numpy.h>
 #include <weft/onnx.h>

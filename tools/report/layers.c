@@ -3,7 +3,7 @@
  */
 #include "report.h"
 
-#include <weft/summary.h>
+#include <weft/inspect.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "report.h"
 
 #include "ir/ir.h"
-#include "ir/node_names.h"
+#include "node_names.h"
 
 /* ---- Nodes ---- */
 

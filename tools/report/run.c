@@ -1,7 +1,7 @@
 /* A run of `weft train` or `weft fit` in a report, from the files of its folder. */
 #include "report.h"
 
-#include "base/json.h"
+#include "json/tree.h"
 #include "text/json_lines.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * them. O(length). */
 #include "report.h"
 
-#include "base/json.h"
+#include "json/tree.h"
 
 #include <math.h>
 #include <stdlib.h>

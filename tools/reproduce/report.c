@@ -3,7 +3,7 @@
  * of that for ties. */
 #include "examples.h"
 
-#include "base/json.h"
+#include "json/tree.h"
 #include "base/text.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "json_lines.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "json/tree.h"
 #include "streams.h"
 
 #include <errno.h>

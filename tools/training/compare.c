@@ -5,7 +5,7 @@
 #include "recipe_table.h"
 
 #include "base/hash.h"
-#include "base/json.h"
+#include "json/tree.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "training.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "json/tree.h"
 #include "base/text.h"
 #include "quantize.h"
 

@@ -4,7 +4,7 @@
 #include "decoding/run.h"
 #include "training.h"
 
-#include "base/json.h"
+#include "json/tree.h"
 #include "quantize.h"
 
 #include <errno.h>

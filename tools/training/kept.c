@@ -3,7 +3,7 @@
 #include "training.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "json/tree.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Recipes: the table of options, and the command line. recipe_json.c reads and writes JSON. */
 #include "recipe_table.h"
 
-#include "base/json.h"
+#include "json/tree.h"
 #include "base/text.h"
 
 #include <errno.h>

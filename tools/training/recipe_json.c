@@ -1,7 +1,7 @@
 /* Reading and writing recipes as JSON. */
 #include "recipe_table.h"
 
-#include "base/json.h"
+#include "json/tree.h"
 #include "base/text.h"
 
 #include <stdlib.h>

@@ -1,0 +1,48 @@
+/* weft/distributed.h - training on several processes: all of the library weft-distributed. */
+#ifndef WEFT_DISTRIBUTED_H
+#define WEFT_DISTRIBUTED_H
+
+#include <weft/communicator.h>
+#include <weft/parallel.h>
+#include <weft/pipeline.h>
+#include <weft/sharding.h>
+#include <weft/store.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Ranks in one process ------------------------------------------------------------------- */
+
+/* `size` ranks in one process, for tests: sets all[r] to the communicator that the thread of rank r
+ * uses. Free each of them. `seconds` as in the table. */
+WEFT_API weft_status weft_communicator_threads(int size, double seconds, weft_communicator **all,
+                                               weft_error *error);
+
+/* ---- Stores of split models ----------------------------------------------------------------- */
+
+/* Copies from `whole`, the store of a model that is not split, to `params`, the store of one that
+ * is: every state that the graph declares and `whole` has; of a state declared as a part
+ * (weft_part), only this part. States that `params` lacks are added. WEFT_BAD_SHAPE if a tensor of
+ * `whole` has another dtype or shape than the whole of the state. */
+WEFT_API weft_status weft_params_take_parts(weft_params *params, const weft_graph *graph,
+                                            const weft_params *whole, weft_error *error);
+/* The same within one store, such as that of a whole model: cuts its tensors to the parts, and
+ * removes all tensors that the graph does not declare, except those that `also` selects (NULL:
+ * none). Tensors of the store have other addresses afterwards. On failure the store does not
+ * change. */
+WEFT_API weft_status weft_params_keep_parts(weft_params *params, const weft_graph *graph,
+                                            const weft_params_filter *also, weft_error *error);
+/* The inverse of weft_params_take_parts, which all ranks of the communicator must call with their
+ * graphs and stores: copies every state that the graph declares to `whole`, and gathers the ranks'
+ * parts, so that every rank has the store of the model that is not split. Fails on all ranks if it
+ * fails on one: WEFT_NOT_FOUND if `params` lacks a state, WEFT_BAD_SHAPE if the ranks' parts, in
+ * their order, do not form the whole. */
+WEFT_API weft_status weft_params_join_parts(weft_params *whole, const weft_graph *graph,
+                                            const weft_params *params,
+                                            weft_communicator *communicator, weft_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

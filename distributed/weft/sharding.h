@@ -1,0 +1,152 @@
+/* weft/sharding.h - the parts of a training step on several processes: the order of sums, the
+ * pieces of parameters that each process updates, and the exchanges of gradients and parameters.
+ *
+ * Every process computes gradients of some batches of an update. The gradient of a piece of a
+ * parameter is summed on the process that owns the piece, which alone has its moments and updates
+ * it; then all processes get the updated pieces (ZeRO, stage 1: Rajbhandari et al. 2020). Sums are
+ * made in an order over batches and never over processes, and pieces begin at multiples of
+ * WEFT_TILE, so the bits do not depend on the number of processes.
+ */
+#ifndef WEFT_SHARDING_H
+#define WEFT_SHARDING_H
+
+#include <weft/autograd.h>
+#include <weft/parallel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The order of sums ---------------------------------------------------------------------- */
+
+/* The n batches of an update are added as a binary tree over their numbers: 0 + 1, 2 + 3, ..., then
+ * (0 + 1) + (2 + 3), .... A node of the tree is the sum of the batches [first, end). */
+typedef struct weft_sum_node {
+    uint32_t first, end;
+} weft_sum_node;
+#define WEFT_SUM_NODES 64
+/* The batches of a rank: n / size of them, one more or less. */
+WEFT_API weft_sum_node weft_rank_batches(uint32_t n, int rank, int size);
+/* Fills nodes[] with the fewest nodes that make up `batches`, in order, and returns their number.
+ */
+WEFT_API size_t weft_sum_nodes(uint32_t n, weft_sum_node batches,
+                               weft_sum_node nodes[WEFT_SUM_NODES]);
+/* Whether a and b are the two halves of a node. */
+WEFT_API bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b);
+
+/* ---- Pieces of parameters ------------------------------------------------------------------- */
+
+/* The pieces of all ranks. */
+typedef struct weft_shards weft_shards;
+
+/* Cuts params[0..n-1], as declared in the graph, into pieces, except those that the optimiser (may
+ * be NULL) does not train. Parameters form buckets of about `bucket_bytes` (0: 4 MiB, or 256 KiB
+ * for each rank if that is more), the last declared first, since their gradients are complete
+ * first; of each bucket every rank owns a contiguous part. A parameter with alone[i] (NULL: none)
+ * is a bucket of its own, which is cut the same whatever the other parameters are. NULL on failure.
+ */
+WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params,
+                                      const bool *alone, size_t n, const weft_optimizer *optimizer,
+                                      weft_ranks ranks, size_t bucket_bytes, weft_error *error);
+WEFT_API void weft_shards_free(weft_shards *shards);
+WEFT_API weft_ranks weft_shards_ranks(const weft_shards *shards);
+/* The elements [*first, *end) of a parameter that a rank owns, perhaps none; false if the parameter
+ * is not cut. */
+WEFT_API bool weft_shards_piece(const weft_shards *shards, const char *param, int rank,
+                                int64_t *first, int64_t *end);
+/* The name of a state for this rank's piece of a parameter: `PREFIX.PARAM[first:end]`; of a
+ * parameter that is a part of a whole (weft_part) with the runs of the part:
+ * `PREFIX.PARAM[first:end]@length,stride,offset`. Returns `name`; the parameter must be cut. */
+WEFT_API const char *weft_shards_state(const weft_shards *shards, const char *prefix,
+                                       const char *param, char *name, size_t size);
+
+/* Elements of a whole tensor: those from `first` to `end` of a part of it, which is runs of
+ * `length` elements. Element e of the part is element e / length * stride + offset + e % length of
+ * the whole. A part that is the whole has one run, of INT64_MAX elements. */
+typedef struct weft_piece {
+    int64_t first, end;
+    int64_t length, stride, offset;
+} weft_piece;
+/* The whole of a state, or the part of a whole that it is. */
+WEFT_API weft_piece weft_piece_of(const weft_graph *graph, weft_value state);
+/* The name of a piece of a parameter: `PARAM[first:end]`. Returns `name`. */
+WEFT_API const char *weft_piece_name(const char *param, int64_t first, int64_t end, char *name,
+                                     size_t size);
+/* Reads the name of a state of a piece: sets *length to that of `PREFIX.PARAM`. False if it names
+ * no piece. */
+WEFT_API bool weft_piece_parse(const char *name, size_t *length, weft_piece *piece);
+/* Copies the elements that both pieces have from the data of one to that of the other, and returns
+ * how many they are. The data, of `bytes` bytes an element, begin with element `first`; with NULL
+ * the elements are only counted. */
+WEFT_API int64_t weft_piece_copy(const weft_piece *to, void *to_data, const weft_piece *from,
+                                 const void *from_data, size_t bytes);
+
+/* ---- Parameters in pieces -------------------------------------------------------------------- */
+
+/* A graph in which a process has its pieces of the parameters only, as states PARAM[first:end]
+ * (ZeRO, stage 3). A bucket of parameters is gathered before its first reader, and again in the
+ * backward pass, so that not all of them are there at a time. */
+typedef struct weft_gathered weft_gathered;
+/* Copies a graph, such as a forward pass; the parameters that are cut become gathered values of
+ * their names. The graph may be freed afterwards; its values are still names for
+ * weft_gathered_value. The shards must outlive the result. NULL on failure. */
+WEFT_API weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *shards,
+                                          weft_error *error);
+/* Frees the copy, but not a graph that the caller has taken; NULL is accepted. */
+WEFT_API void weft_gathered_free(weft_gathered *gathered);
+/* The copy, which the caller owns from the first call on. */
+WEFT_API weft_graph *weft_gathered_graph(weft_gathered *gathered);
+/* The copy's value for a value of the graph; for a parameter that is cut, the gathered value, with
+ * respect to which weft_grad differentiates. */
+WEFT_API weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value);
+/* Writes at most `capacity` of the gathered parameters, in order of declaration, and returns how
+ * many there are. */
+WEFT_API size_t weft_gathered_params(const weft_gathered *gathered, weft_value *params,
+                                     size_t capacity);
+/* This rank's piece of a parameter. */
+WEFT_API weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param);
+/* For weft_grad_hooks.again: a parameter of the copy, gathered another time; any other value
+ * itself. */
+WEFT_API weft_value weft_gathered_again(weft_gathered *gathered, weft_value value);
+
+/* ---- Models of several processes ------------------------------------------------------------ */
+
+/* Processes that together have one model, each with parameters of its own (weft_optimizer.model).
+ * Norm, clipping and guard are those of the whole model, with the same bits on all of them. */
+typedef struct weft_model_split {
+    const void *functions; /* of the library: weft_model_split_of sets it */
+    weft_ranks ranks;
+    /* By index in the list of parameters that the step is given: whether this process counts the
+     * gradient in the norm. Exactly one process counts each. Processes that share the gradients of
+     * the same parameters in pieces must count the same. */
+    const bool *counted;
+} weft_model_split;
+/* The split, whose list must live as long as the graph is built. */
+WEFT_API weft_model_split weft_model_split_of(weft_ranks ranks, const bool *counted);
+
+/* ---- Sums of gradients ---------------------------------------------------------------------- */
+
+/* The exchanges of one training step, while its graph is built. */
+typedef struct weft_reducer weft_reducer;
+
+/* `batches`: of the update, on all ranks; at least one on each. Errors are the graph's. */
+WEFT_API weft_reducer *weft_reducer_new(weft_graph *graph, const weft_shards *shards,
+                                        uint32_t batches);
+WEFT_API void weft_reducer_free(weft_reducer *reducer);
+/* Takes the gradient of a parameter: its sums over each of weft_sum_nodes of this rank's batches.
+ * As soon as a bucket is complete, its exchange begins; so call it from weft_grad_each. Parameters
+ * that are not cut are ignored. */
+WEFT_API void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums);
+/* Ends the exchanges, and sets pieces[i] to the sum over all batches of this rank's piece of the
+ * gradient of params[i]: one dimension, WEFT_NO_VALUE if it is not cut. For weft_apply_gradients
+ * with optimizer.shards. */
+WEFT_API void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t n,
+                                  weft_value *pieces);
+/* This rank's piece of a parameter, or of a value of its shape, in one dimension. */
+WEFT_API weft_value weft_shards_slice(weft_graph *graph, const weft_shards *shards,
+                                      const char *param, weft_value value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

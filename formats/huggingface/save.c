@@ -1,0 +1,301 @@
+/* Writes parameter stores as folders of transformers. Tensors are converted one at a time, while
+ * the file is written. O(bytes). */
+#include "tables.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "json/tree.h"
+#include "base/text.h"
+#include "quantize.h"
+
+#include <weft/safetensors.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A tensor of the file: the parameter that it begins with, and its name. */
+typedef struct entry {
+    hf_name name;
+    const char *ours;
+} entry;
+
+typedef struct saver {
+    const weft_params *params;
+    const weft_model_config *config;
+    const char *folder;
+    const hf_architecture *a;
+    weft_graph *graph;
+    weft_value *values; /* the graph's parameters */
+    entry *entries;
+    weft_file_tensor *tensors;
+    size_t n_values, n;
+    float *buffer; /* for the largest tensor */
+    size_t buffer_bytes;
+    weft_error *error;
+} saver;
+
+static weft_status no_memory(saver *s)
+{
+    return weft_error_set(s->error, WEFT_NO_MEMORY, s->folder, "no memory");
+}
+
+/* ---- Configuration ---- */
+
+/* Whether the model's name begins with that of the architecture's model: all transformer* have the
+ * same options. */
+static bool fits(const hf_architecture *a, const weft_model *m)
+{
+    return !strncmp(a->model, m->name, strlen(a->model));
+}
+
+/* Finds the architecture of that name, and its configuration. */
+static cJSON *write_as(saver *s, const char *name, const cJSON *before)
+{
+    const hf_architecture *a;
+    for (size_t i = 0; (a = weft__hf_architecture_at(i)); i++) {
+        if (strcmp(a->name, name) != 0) continue;
+        s->a = a;
+        if (fits(a, s->config->model)) return weft__hf_write_config(a, s->config, before, s->error);
+        weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
+                       "cannot be written as %s, which is a %s", name, a->model);
+        return NULL;
+    }
+    weft_error_set(s->error, WEFT_NOT_FOUND, name,
+                   "unsupported architecture (see `weft convert --list`)");
+    return NULL;
+}
+
+/* Finds the first architecture that has all options of the model. */
+static cJSON *write_first(saver *s)
+{
+    const hf_architecture *a;
+    weft_error first = {0};
+    for (size_t i = 0; (a = weft__hf_architecture_at(i)); i++) {
+        weft_error *error = first.status == WEFT_OK ? &first : NULL;
+        if (!fits(a, s->config->model)) continue;
+        s->a = a;
+        cJSON *json = weft__hf_write_config(a, s->config, NULL, error);
+        if (json) return json;
+    }
+    if (first.status == WEFT_OK)
+        weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
+                       "cannot be converted: no architecture of transformers has all its options");
+    else
+        weft_error_copy(s->error, &first);
+    return NULL;
+}
+
+/* Makes the configuration and chooses the architecture. */
+static cJSON *make_config(saver *s, const char *architecture)
+{
+    const char *text = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);
+    cJSON *before = text ? weft__json_parse(text, strlen(text), NULL) : NULL, *json;
+    const hf_architecture *was = before ? weft__hf_find_architecture(before, "", NULL) : NULL;
+    if (!architecture && was) architecture = was->name;
+    const bool same = was && architecture && !strcmp(was->name, architecture);
+    json = architecture ? write_as(s, architecture, same ? before : NULL) : write_first(s);
+    cJSON_Delete(before);
+    return json;
+}
+
+/* ---- Tensors ---- */
+
+/* The name of a tensor in the file. */
+static const char *written_name(const saver *s, const entry *e)
+{
+    return s->a->headless ? e->name.bare : e->name.full;
+}
+
+static weft_status add_tensor(saver *s, weft_value value)
+{
+    char has[128], want[128];
+    const char *ours = weft_name_of(s->graph, value);
+    const weft_shape shape = weft_shape_of(s->graph, value);
+    entry *e = &s->entries[s->n];
+    weft_tensor t;
+    *e = (entry){weft__hf_name_of(s->a, ours), ours};
+    if (!e->name.row)
+        return weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
+                              "has the parameter %s, but %s does not", ours, s->a->name);
+    if (!weft_params_get(s->params, ours, &t))
+        return weft_error_set(s->error, WEFT_NOT_FOUND, ours, "is not in the store");
+    if (t.dtype != WEFT_F32 || !weft_shape_equal(t.shape, shape))
+        return weft_error_set(s->error, WEFT_BAD_SHAPE, ours, "is %s %s, expected f32 %s",
+                              weft_dtype_name(t.dtype), weft_shape_text(t.shape, has, sizeof has),
+                              weft_shape_text(shape, want, sizeof want));
+    if (e->name.row->layout == HF_PART && e->name.row->part > 0) return WEFT_OK;
+    weft_file_tensor *to = &s->tensors[s->n++];
+    *to = (weft_file_tensor){written_name(s, e), WEFT_F32, weft__hf_their_shape(e->name.row, shape),
+                             NULL};
+    const size_t bytes = weft_tensor_bytes(WEFT_F32, to->shape);
+    if (bytes > s->buffer_bytes) s->buffer_bytes = bytes;
+    return WEFT_OK;
+}
+
+/* Copies all parameters that make up their tensor to the buffer. */
+static void gather(saver *s, const entry *e)
+{
+    char ours[HF_NAME_BYTES];
+    size_t at = 0;
+    const hf_tensor *row;
+    weft_tensor t;
+    while ((row = weft__hf_param_of(s->a, written_name(s, e), &at, ours)))
+        if (weft_params_get(s->params, ours, &t))
+            weft__hf_copy(row, t.shape, t.data, s->buffer, false);
+}
+
+static const void *data_of(void *context, size_t index, weft_error *error)
+{
+    saver *s = context;
+    const entry *e = &s->entries[index];
+    weft_tensor t;
+    (void)error;
+    if (e->name.row->layout == HF_SAME && weft_params_get(s->params, e->ours, &t)) return t.data;
+    gather(s, e);
+    return s->buffer;
+}
+
+static weft_status list_tensors(saver *s)
+{
+    weft_status status = WEFT_OK;
+    s->graph = weft__hf_graph(s->config, s->error);
+    if (!s->graph) return s->error->status;
+    s->values = weft__hf_params(s->graph, &s->n_values, s->error);
+    if (!s->values) return s->error->status;
+    s->entries = calloc(s->n_values + 1, sizeof *s->entries);
+    s->tensors = calloc(s->n_values + 1, sizeof *s->tensors);
+    if (!s->entries || !s->tensors) return no_memory(s);
+    for (size_t i = 0; status == WEFT_OK && i < s->n_values; i++)
+        status = add_tensor(s, s->values[i]);
+    if (status != WEFT_OK) return status;
+    s->buffer = malloc(s->buffer_bytes + 1);
+    return s->buffer ? WEFT_OK : no_memory(s);
+}
+
+/* ---- The folder ---- */
+
+static weft_status write_tensors(saver *s)
+{
+    char path[FILE_PATH_BYTES];
+    weft_params *format = weft_params_new(); /* transformers wants to know who wrote the file */
+    weft_status status = WEFT_OK;
+    snprintf(path, sizeof path, "%s/model.safetensors", s->folder);
+    if (!format || weft_params_set_meta(format, "format", "pt") != WEFT_OK) status = no_memory(s);
+    if (status == WEFT_OK)
+        status = weft_safetensors_write(path, s->tensors, s->n, format, data_of, s, s->error);
+    weft_params_free(format);
+    return status;
+}
+
+/* JSON that prints a span as it is; NULL when memory is out. */
+static cJSON *raw(json_span span)
+{
+    char *text = malloc(span.length + 1);
+    if (!text) return NULL;
+    memcpy(text, span.at, span.length);
+    text[span.length] = 0;
+    cJSON *json = cJSON_CreateRaw(text);
+    free(text);
+    return json;
+}
+
+/* Finds the text of the value that a key has in an object; length 0 if there is none. */
+static json_span find_text(const char *object, const char *wanted)
+{
+    json_members members = {.rest = {object, strlen(object)}};
+    json_span key, value;
+    while (weft__json_next(&members, &key, &value) == JSON_MEMBER) {
+        cJSON *name = weft__json_parse(key.at, key.length, NULL);
+        const bool found = name && !strcmp(cJSON_GetStringValue(name), wanted);
+        cJSON_Delete(name);
+        if (found) return value;
+    }
+    return (json_span){NULL, 0};
+}
+
+/* Whether a text is that of this value. */
+static bool is_text_of(json_span text, const cJSON *item)
+{
+    cJSON *json = text.length ? weft__json_parse(text.at, text.length, NULL) : NULL;
+    const bool same = json && cJSON_Compare(json, item, true);
+    cJSON_Delete(json);
+    return same;
+}
+
+/* Writes floats as 0.0, not 0, since transformers distinguishes them from integers. Unchanged
+ * values keep their text. */
+static weft_status keep_texts(saver *s, cJSON *json)
+{
+    const char *before = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);
+    for (cJSON *item = json->child, *next; item; item = next) {
+        char number[TEXT_NUMBER_BYTES + 2];
+        json_span text = before ? find_text(before, item->string) : (json_span){NULL, 0};
+        next = item->next;
+        if (!is_text_of(text, item)) {
+            if (!cJSON_IsNumber(item) || !weft__hf_is_real(s->a, s->config->model, item->string))
+                continue;
+            weft__text_from_double(item->valuedouble, number);
+            if (!strpbrk(number, ".e")) memcpy(number + strlen(number), ".0", 3);
+            text = (json_span){number, strlen(number)};
+        }
+        cJSON *kept = raw(text);
+        if (!kept) return no_memory(s);
+        if (!cJSON_ReplaceItemInObjectCaseSensitive(json, item->string, kept)) {
+            cJSON_Delete(kept);
+            return no_memory(s);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status write_config(saver *s, cJSON *json)
+{
+    char path[FILE_PATH_BYTES];
+    if (keep_texts(s, json) != WEFT_OK) return WEFT_NO_MEMORY;
+    char *text = weft__json_print(json, true);
+    if (!text) return no_memory(s);
+    snprintf(path, sizeof path, "%s/config.json", s->folder);
+    const bool good = weft__file_replace(path, text, strlen(text));
+    const int problem = errno;
+    cJSON_free(text);
+    return good ? WEFT_OK
+                : weft_error_set(s->error, WEFT_IO, path, "cannot be written: %s",
+                                 weft__file_error(problem));
+}
+
+static weft_status save(saver *s, cJSON *json)
+{
+    weft_status status = list_tensors(s);
+    if (status != WEFT_OK) return status;
+    if (mkdir(s->folder, 0777) != 0 && errno != EEXIST)
+        return weft_error_set(s->error, WEFT_IO, s->folder, "cannot be made: %s", strerror(errno));
+    status = write_tensors(s);
+    return status == WEFT_OK ? write_config(s, json) : status;
+}
+
+weft_status weft_huggingface_save(const weft_params *params, const weft_model_config *config,
+                                  const char *folder, const char *architecture, weft_error *error)
+{
+    weft_error_clear(error);
+    if (!params || !config || !config->model || !folder || !folder[0])
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
+                              "needs a store, a configured model and a folder");
+    if (strlen(folder) > FILE_PATH_BYTES - 32)
+        return weft_error_set(error, WEFT_TOO_LARGE, folder, "the path is too long");
+    weft_error problem = {0};
+    if (weft__quantized_refuse(params, "the run", &problem) != WEFT_OK)
+        return weft_error_copy(error, &problem);
+    saver s = {.params = params, .config = config, .folder = folder, .error = &problem};
+    cJSON *json = make_config(&s, architecture);
+    if (json) save(&s, json);
+    cJSON_Delete(json);
+    weft_graph_free(s.graph);
+    free(s.values);
+    free(s.entries);
+    free(s.tensors);
+    free(s.buffer);
+    return weft_error_copy(error, &problem);
+}

@@ -1,0 +1,285 @@
+/* Import of an ONNX model: what its parts share.
+ *
+ * An import walks through the nodes of a graph in their order. A node's mapping, a function of
+ * ops.h, builds it from operations of weft. If the contents of all its inputs are known, the
+ * mapping builds a graph of constants instead, which runs at once; so constants are computed by the
+ * same mappings and kernels as data. Control flow (control.c) walks through the bodies of its
+ * nodes. */
+#ifndef WEFT_ONNX_IMPORT_H
+#define WEFT_ONNX_IMPORT_H
+
+#include <weft/onnx.h>
+#include <weft/ops.h>
+
+#include "base/name_table.h"
+
+#include "onnx/tensor.h"
+
+/* The maximum number of nodes of an import, before and after they become operations of weft; and
+ * the maximum number of elements of an input or output of a node that is computed during it. */
+#define ONNX_MAX_NODES       262144
+#define ONNX_MAX_GRAPH_NODES (4 * ONNX_MAX_NODES)
+#define ONNX_MAX_FOLDED      65536
+/* The memory that an import may take, besides its nodes: a constant, and so much for each byte of
+ * the file and its external data. */
+#define ONNX_MEMORY       ((size_t)256 << 20)
+#define ONNX_MEMORY_RATIO 16
+
+/* The bytes of a scope, with its NUL: less than weft_scope_push takes. */
+#define ONNX_SCOPE_BYTES 255
+
+/* An initializer of the main graph that becomes a parameter. */
+typedef struct onnx_weight {
+    const WeftOnnx__TensorProto *proto;
+    const char *name; /* weft's */
+    onnx_tensor tensor;
+    bool used;
+    bool statistic; /* a running mean or variance: a state, which is not trained */
+} onnx_weight;
+
+/* A value of the model. Contents that are known and values in the graph follow from each other. */
+typedef struct onnx_value {
+    const char *name;
+    int type;         /* enum onnx_type, for integers of few bits */
+    weft_value value; /* in the graph that is being built; none before a node needs it */
+    bool known;       /* during the import */
+    bool absent;      /* an optional input that the call of a function leaves out */
+    onnx_tensor tensor;
+    const WeftOnnx__TensorProto *initializer; /* that has not been read yet */
+    onnx_weight *weight;
+    /* It follows from parameters: its contents serve as shapes, but where data depend on it, this
+     * output of this node is computed in the graph. */
+    bool trainable;
+    const char *output;
+    const WeftOnnx__NodeProto *node;
+    struct onnx_scope *scope;
+    weft_value whole; /* of quantized numbers: the same in f32; or none */
+    /* Of an output of DequantizeLinear: what it was computed from. The zero point may be NULL. */
+    struct onnx_value *quantized, *scale, *zero;
+    int axis;
+} onnx_value;
+
+/* A function that the model defines. */
+typedef struct onnx_function {
+    const WeftOnnx__FunctionProto *proto;
+    name_table opsets;   /* versions by domain */
+    name_table defaults; /* of attributes that a call leaves out, addresses of their messages */
+} onnx_function;
+
+/* The values of a graph or of a body, by name; a body sees those of the graph around it. The body
+ * of a function sees none, but its nodes refer to attributes of the node that calls it. */
+typedef struct onnx_scope {
+    struct onnx_scope *outer;
+    const onnx_function *function;   /* NULL: a graph */
+    name_table attributes;           /* of the call, addresses of their messages */
+    const struct onnx_scope *caller; /* of the call */
+    name_table values;               /* addresses of onnx_value */
+} onnx_scope;
+
+/* Whether normalisations and dropouts compute what the file says, or what the caller chose. */
+typedef enum onnx_mode { ONNX_AS_FILE, ONNX_EVALUATION, ONNX_TRAINING } onnx_mode;
+
+typedef struct onnx_mappings onnx_mappings;
+
+typedef struct onnx_import {
+    const onnx_mappings *mappings;
+    const weft_onnx *model;
+    onnx_mode mode;
+    weft_graph *graph;
+    weft_error error;
+    arena memory;
+    size_t nodes;  /* mapped so far */
+    size_t budget; /* bytes that may still be computed to recognise ops */
+    int depth;     /* of bodies and of nodes that are computed again */
+    /* The scope of the node that is being built, "" outside. */
+    char label[ONNX_SCOPE_BYTES];
+} onnx_import;
+
+typedef struct onnx_op onnx_op;
+
+/* One node while its mapping runs. */
+typedef struct onnx_node {
+    onnx_import *import;
+    onnx_scope *scope;
+    const WeftOnnx__NodeProto *proto;
+    const onnx_op *op;
+    const onnx_function *function; /* that the node calls, or NULL */
+    int64_t opset;
+    weft_graph *graph; /* to build in: the model's, or one of constants */
+    bool folding;
+    bool random;     /* set by the mapping: results are new in each run, so they are not folded */
+    bool trainable;  /* read the contents of an input that follows from parameters */
+    onnx_value **in; /* NULL where the node has no such input */
+    size_t n_in, n_out;
+    onnx_value *out;
+} onnx_node;
+
+typedef void onnx_mapping(onnx_node *node);
+
+struct onnx_op {
+    const char *domain, *name;
+    onnx_mapping *map;
+    size_t min_in, max_in, max_out;
+    bool controls; /* works on values of the model; its body may have known contents */
+};
+
+/* What an import knows of ops, so that the walk through the nodes calls no mapping by name. */
+struct onnx_mappings {
+    /* The mapping of an op; NULL if there is none. */
+    const onnx_op *(*find)(const char *domain, const char *name);
+    const onnx_op *call; /* of a function of the model */
+    /* weft__import_noted. */
+    size_t (*noted)(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                    size_t count);
+};
+
+/* ---- The model (model.c) ---- */
+
+struct weft_onnx {
+    WeftOnnx__ModelProto *proto;
+    size_t bytes; /* of the file */
+    char *path;
+    arena memory;
+    onnx_files files;
+    name_table opsets; /* versions by domain */
+    onnx_function *functions;
+    name_table function_index; /* in functions */
+    weft_onnx_options options;
+    onnx_weight *weights; /* one for each initializer of floats, in their order */
+    size_t n_weights;
+    weft_onnx_value *inputs, *outputs, *params;
+    size_t n_inputs, n_outputs, n_params;
+};
+
+/* ---- Functions and op sets (functions.c) ---- */
+
+/* The domain, "" for "ai.onnx". */
+const char *weft__onnx_domain(const char *domain);
+/* Finds the functions and op sets of a model. False when memory is out. */
+bool weft__onnx_index_functions(weft_onnx *m);
+/* Adds attributes by name; the first of a name counts. False when memory is out. */
+bool weft__onnx_add_attributes(arena *memory, name_table *attributes,
+                               WeftOnnx__AttributeProto *const *list, size_t n);
+/* The version of a domain that the model, or the function whose body this is, imports. */
+int64_t weft__import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain);
+/* The function of the model for an op; NULL if there is none, or after a failure. */
+const onnx_function *weft__import_function(onnx_import *import, const char *domain,
+                                           const char *name);
+
+/* ---- Scopes of names (labels.c) ---- */
+
+/* The scope in weft's graph of a node: of its metadata, else of its name, else of its op. */
+void weft__onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
+                           char scope[ONNX_SCOPE_BYTES]);
+/* The scope of an initializer: its name up to the last dot or slash. */
+void weft__onnx_weight_scope(const char *name, char scope[ONNX_SCOPE_BYTES]);
+/* Makes `label` the only name scope of the model's graph, "" for none. */
+void weft__import_label(onnx_import *import, const char *label);
+
+/* ---- Options (options.c) ---- */
+
+/* Checks and copies the options of an import, which may be NULL. */
+weft_status weft__onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error);
+/* Fails if a size is given for a dimension that no input has. */
+weft_status weft__onnx_check_dims(const weft_onnx *m, weft_error *error);
+
+/* ---- Values and scopes (scope.c) ---- */
+
+/* A new value of that name; an error if the scope has one, or memory is out (NULL). */
+onnx_value *weft__scope_add(onnx_import *import, onnx_scope *scope, const char *name);
+/* The value of that name in the scope or around it; NULL if there is none. */
+onnx_value *weft__scope_find(const onnx_scope *scope, const char *name);
+/* The innermost body of a function around a scope; NULL if there is none. */
+const onnx_scope *weft__scope_function(const onnx_scope *scope);
+
+/* ---- The walk (import.c) ---- */
+
+/* Records an error; the first one counts. */
+void weft__import_fail(onnx_import *import, weft_status status, const char *where,
+                       const char *format, ...) WEFT_PRINTF(4, 5);
+bool weft__import_failed(onnx_import *import);
+/* Adds a graph's initializers to a scope, and maps its nodes. False on failure. */
+bool weft__import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph);
+/* Maps nodes in their order. False on failure. */
+bool weft__import_nodes(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                        size_t count);
+/* Maps a node that is not part of the file, on values, to out[0..n_out-1]. False on failure. */
+bool weft__import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
+                       onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
+/* Reads an initializer whose contents are needed; false if it cannot be read. */
+bool weft__import_contents(onnx_import *import, onnx_value *value);
+/* The value in the model's graph. */
+weft_value weft__import_value(onnx_import *import, onnx_value *value);
+
+/* ---- For mappings (node.c) ---- */
+
+weft_value weft__node_fail(onnx_node *n, weft_status status, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+bool weft__node_failed(const onnx_node *n);
+
+static inline bool has_in(const onnx_node *n, size_t i)
+{
+    return i < n->n_in && n->in[i];
+}
+static inline bool has_out(const onnx_node *n, size_t i)
+{
+    return i < n->n_out && n->out[i].name[0];
+}
+/* Input i in the graph; WEFT_NO_VALUE if the node does not have it. */
+weft_value weft__in_value(onnx_node *n, size_t i);
+weft_shape weft__in_shape(onnx_node *n, size_t i);
+int weft__in_type(const onnx_node *n, size_t i);
+/* The contents of input i, which must be known; NULL after a failure. `what` is its word. */
+const onnx_tensor *weft__in_tensor(onnx_node *n, size_t i, const char *what);
+/* Reads the integers of such an input; -1 after a failure, 0 without the input. */
+int weft__in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capacity);
+/* The number of an input with one element, or the default if the node does not have it. */
+double weft__in_number(onnx_node *n, size_t i, const char *what, double default_value);
+
+/* Attributes: their value, or the default. In the body of a function they may be the call's. */
+bool weft__has_attr(const onnx_node *n, const char *name);
+int64_t weft__attr_int(const onnx_node *n, const char *name, int64_t default_value);
+double weft__attr_float(const onnx_node *n, const char *name, double default_value);
+bool weft__attr_is(const onnx_node *n, const char *name, const char *text,
+                   const char *default_text);
+const WeftOnnx__AttributeProto *weft__attr_find(const onnx_node *n, const char *name);
+/* Copies at most `capacity` integers and returns their number; -1 after a failure. */
+int weft__attr_ints(onnx_node *n, const char *name, int64_t *values, int capacity);
+/* An axis of an attribute, from 0; fails outside of [-rank, rank). */
+int weft__attr_axis(onnx_node *n, const char *name, int64_t default_value, int rank);
+int weft__node_axis(onnx_node *n, int64_t axis, int rank);
+/* Integers that are an attribute before opset `since` and input i from then on: axes, splits. */
+int weft__in_or_attr_ints(onnx_node *n, int64_t since, size_t i, const char *name, int64_t *values,
+                          int capacity);
+
+void weft__set_out(onnx_node *n, size_t i, weft_value value);
+/* The same for a type of ONNX that is not the default: that of the first integer input, or int64.
+ */
+void weft__set_typed(onnx_node *n, size_t i, weft_value value, int type);
+/* An output whose contents are known; they are copied. */
+void weft__set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *data);
+
+/* Floats stay; integers and bools become f64, in which all arithmetic on i32 is exact. */
+weft_value weft__widen(onnx_node *n, weft_value x);
+/* Whole numbers: x without its fraction. */
+weft_value weft__towards_zero(weft_graph *g, weft_value x);
+/* f64 results within the bounds of an integer type. */
+weft_value weft__saturate(onnx_node *n, weft_value x, int type);
+/* Numbers as integers of a type: without their fraction, and then wrapped around if the type
+ * has at most 16 bits. */
+weft_value weft__narrow(onnx_node *n, weft_value x, int type);
+/* Quantized numbers (matrix.c), in f64. Input i, a number or a vector along an axis of `rank`
+ * dimensions; the default without it. */
+weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value);
+/* Input i less its zero point; `axis` counts from the end. */
+weft_value weft__quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis);
+/* Rounds x, adds the zero point and clips to the type. */
+weft_value weft__quantized_round(onnx_node *n, weft_value x, weft_value zero, int type);
+/* Indices of which negative ones count from the end of `size` elements. */
+weft_value weft__wrap_index(onnx_node *n, weft_value index, int64_t size);
+/* A constant of small integers or of doubles, in a dtype. */
+weft_value weft__ints_value(onnx_node *n, const int64_t *values, weft_shape shape);
+weft_value weft__doubles_value(onnx_node *n, const double *values, weft_shape shape,
+                               weft_dtype dtype);
+
+#endif

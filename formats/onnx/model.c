@@ -1,0 +1,480 @@
+/* ONNX files: reading and checking them, their inputs, outputs and weights, and their graphs. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+#include "onnx/wire.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Reading ---- */
+
+static weft_status no_memory(const char *path, weft_error *error)
+{
+    return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the model");
+}
+
+/* Allocators for protobuf-c, which does not report whether a message is malformed or memory is
+ * out. */
+static void *unpack_alloc(void *failed, size_t bytes)
+{
+    void *data = malloc(bytes ? bytes : 1);
+    if (!data) *(bool *)failed = true;
+    return data;
+}
+
+static void unpack_free(void *failed, void *data)
+{
+    (void)failed;
+    free(data);
+}
+
+static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_error *error)
+{
+    const weft_status status = weft__wire_check(&weft_onnx__model_proto__descriptor, data, bytes);
+    if (status == WEFT_TOO_LARGE)
+        return weft_error_set(error, status, m->path,
+                              "its messages are over %d levels deep, or too many for its size",
+                              WIRE_MAX_DEPTH);
+    bool failed = false;
+    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, &failed};
+    if (status == WEFT_OK) m->proto = weft_onnx__model_proto__unpack(&allocator, bytes, data);
+    if (m->proto && m->proto->graph) return WEFT_OK;
+    if (failed) return no_memory(m->path, error);
+    return weft_error_set(error, WEFT_BAD_FILE, m->path,
+                          m->proto ? "has no graph" : "is not an ONNX model, or is cut off");
+}
+
+static weft_status read_model(weft_onnx *m, weft_error *error)
+{
+    struct stat info;
+    const int file = weft__file_open(m->path);
+    weft_status status = WEFT_OK;
+    if (file < 0 || fstat(file, &info) != 0)
+        status = weft_error_set(error, weft__file_status(errno), m->path, "cannot be opened: %s",
+                                weft__file_error(errno));
+    else if (info.st_size == 0 || info.st_size > INT32_MAX)
+        status = weft_error_set(error, WEFT_BAD_FILE, m->path, "is not a file of 1 to %d bytes",
+                                INT32_MAX);
+    if (status == WEFT_OK) {
+        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+        if (data == MAP_FAILED) {
+            status =
+                weft_error_set(error, WEFT_IO, m->path, "cannot be mapped: %s", strerror(errno));
+        } else {
+            m->bytes = (size_t)info.st_size;
+            status = unpack(m, data, m->bytes, error);
+            munmap(data, (size_t)info.st_size);
+        }
+    }
+    if (file >= 0) close(file);
+    return status;
+}
+
+static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
+{
+    m->path = weft__arena_text(&m->memory, path);
+    char *folder = weft__arena_alloc(&m->memory, strlen(path) + 2);
+    if (!m->path || !folder) return no_memory(path, error);
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        memcpy(folder, path, slash == path ? 1 : (size_t)(slash - path));
+    else
+        folder[0] = '.';
+    m->files.folder = folder;
+    return WEFT_OK;
+}
+
+/* ---- Weights ---- */
+
+/* A name for weft; if it is taken, a number is appended, from `number` on. `taken` has, by name,
+ * the first number that was not yet tried. */
+static const char *weight_name(weft_onnx *m, name_table *taken, const char *from, size_t number)
+{
+    char *name = weft__arena_alloc(&m->memory, strlen(from) + 24);
+    if (!name || !weft__name_table_reserve(taken, 1)) return NULL;
+    size_t n = 0;
+    for (; from[n]; n++) {
+        const char c = from[n];
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || strchr("._-/", c);
+        name[n] = plain ? c : '_';
+    }
+    if (n == 0) name[n++] = '_';
+    size_t *next = weft__name_table_find(taken, name);
+    if (next && *next < number) *next = number;
+    while (next && weft__name_table_find(taken, name)) snprintf(name + n, 24, "_%zu", (*next)++);
+    weft__name_table_put(taken, name, 0);
+    return name;
+}
+
+/* Marks the running statistics of batch normalisations. False when memory is out. */
+static bool find_statistics(weft_onnx *m)
+{
+    const WeftOnnx__GraphProto *g = m->proto->graph;
+    name_table weights = {.memory = &m->memory};
+    for (size_t w = 0; w < m->n_weights; w++)
+        if (!weft__name_table_put(&weights, onnx_text(m->weights[w].proto->name), w)) return false;
+    for (size_t k = 0; k < g->n_node; k++) {
+        const WeftOnnx__NodeProto *node = g->node[k];
+        if (strcmp(onnx_text(node->op_type), "BatchNormalization") != 0) continue;
+        const size_t *w;
+        for (size_t i = 3; i < node->n_input && i < 5; i++)
+            if ((w = weft__name_table_find(&weights, node->input[i])))
+                m->weights[*w].statistic = true;
+    }
+    return true;
+}
+
+static weft_status find_weights(weft_onnx *m, weft_error *error)
+{
+    const WeftOnnx__GraphProto *g = m->proto->graph;
+    name_table taken = {.memory = &m->memory};
+    m->weights = weft__arena_alloc(&m->memory, (g->n_initializer + 1) * sizeof *m->weights);
+    if (!m->weights) return no_memory(m->path, error);
+    for (size_t i = 0; i < g->n_input; i++)
+        if (!weft__name_table_put(&taken, onnx_text(g->input[i]->name), 0))
+            return no_memory(m->path, error);
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        const WeftOnnx__TensorProto *proto = g->initializer[i];
+        weft_dtype dtype;
+        /* A tensor without dimensions is a number of a formula, such as a scale or a bound. */
+        if (weft__onnx_type_dtype(proto->data_type, "", &dtype, NULL) != WEFT_OK ||
+            !weft_dtype_is_float(dtype) || proto->n_dims == 0)
+            continue;
+        onnx_weight *w = &m->weights[m->n_weights++];
+        w->proto = proto;
+        w->name = weight_name(m, &taken, onnx_text(proto->name), i);
+        if (!w->name) return no_memory(m->path, error);
+        const weft_status status = weft__onnx_tensor_read(proto, onnx_text(proto->name), &m->memory,
+                                                          &m->files, &w->tensor, error);
+        if (status != WEFT_OK) return status;
+    }
+    return find_statistics(m) ? WEFT_OK : no_memory(m->path, error);
+}
+
+/* ---- Inputs ---- */
+
+static bool open_dimension(const weft_onnx *m, const char *input, int axis, const char *param,
+                           int64_t batch, int64_t *size)
+{
+    for (size_t i = 0; i < m->options.n_dims; i++) {
+        const weft_onnx_dim *d = &m->options.dims[i];
+        if (d->input ? !strcmp(d->input, input) && d->axis == axis : !strcmp(d->name, param)) {
+            *size = d->size;
+            return true;
+        }
+    }
+    *size = batch;
+    return axis == 0;
+}
+
+static bool input_type(onnx_import *import, const WeftOnnx__ValueInfoProto *info, int64_t batch,
+                       weft_dtype *dtype, weft_shape *shape)
+{
+    const char *name = onnx_text(info->name);
+    if (!info->type || !info->type->tensor_type) {
+        weft__import_fail(import, WEFT_BAD_DTYPE, name, "is an input that is not a tensor");
+        return false;
+    }
+    const WeftOnnx__TypeProto__Tensor *type = info->type->tensor_type;
+    if (weft__onnx_type_dtype(type->elem_type, name, dtype, &import->error) != WEFT_OK)
+        return false;
+    if (!type->shape || type->shape->n_dim > WEFT_MAX_RANK) {
+        weft__import_fail(import, WEFT_BAD_SHAPE, name, "is an input without a rank of 0 to %d",
+                          WEFT_MAX_RANK);
+        return false;
+    }
+    *shape = (weft_shape){.rank = (int32_t)type->shape->n_dim};
+    for (int i = 0; i < shape->rank; i++) {
+        const WeftOnnx__TensorShapeProto__Dimension *d = type->shape->dim[i];
+        shape->dim[i] = d->dim_value;
+        if (d->has_dim_value && d->dim_value >= 0) continue;
+        if (!open_dimension(import->model, name, i, onnx_text(d->dim_param), batch,
+                            &shape->dim[i])) {
+            weft__import_fail(import, WEFT_BAD_ARGUMENT, name,
+                              "has an open dimension %d (\"%s\"): its size must be given", i,
+                              onnx_text(d->dim_param));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_initializer(const onnx_scope *scope, const char *name)
+{
+    const onnx_value *v = weft__scope_find(scope, name);
+    return v && (v->initializer || v->weight);
+}
+
+static const weft_onnx_constant *constant_of(const weft_onnx *m, const char *name)
+{
+    for (size_t i = 0; i < m->options.n_constants; i++)
+        if (!strcmp(m->options.constants[i].input, name)) return &m->options.constants[i];
+    return NULL;
+}
+
+/* The names of initializers, which older files list among the inputs. */
+static bool initializer_names(onnx_import *import, onnx_scope *names)
+{
+    const WeftOnnx__GraphProto *g = import->model->proto->graph;
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        onnx_value *v = weft__scope_add(import, names, onnx_text(g->initializer[i]->name));
+        if (!v) return false;
+        v->initializer = g->initializer[i];
+    }
+    return true;
+}
+
+static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, weft_value *inputs)
+{
+    const WeftOnnx__GraphProto *g = import->model->proto->graph;
+    onnx_scope names = {.outer = NULL};
+    size_t n = 0;
+    if (!initializer_names(import, &names)) return false;
+    for (size_t i = 0; i < g->n_input; i++) {
+        const char *name = onnx_text(g->input[i]->name);
+        const weft_onnx_constant *constant = constant_of(import->model, name);
+        weft_dtype dtype;
+        weft_shape shape;
+        if (is_initializer(&names, name)) continue;
+        onnx_value *v = weft__scope_add(import, scope, name);
+        if (!v) return false;
+        if (g->input[i]->type && g->input[i]->type->tensor_type)
+            v->type = g->input[i]->type->tensor_type->elem_type;
+        if (constant) {
+            if (weft__onnx_type_dtype(v->type, name, &dtype, &import->error) != WEFT_OK)
+                return false;
+            if (dtype != constant->dtype) {
+                weft__import_fail(import, WEFT_BAD_DTYPE, name,
+                                  "is %s, its constant contents are %s", weft_dtype_name(dtype),
+                                  weft_dtype_name(constant->dtype));
+                return false;
+            }
+            v->known = true;
+            v->tensor = (onnx_tensor){constant->dtype, constant->shape, constant->data};
+            continue;
+        }
+        if (!input_type(import, g->input[i], batch, &dtype, &shape)) return false;
+        v->value = inputs[n++] = weft_input(import->graph, name, dtype, shape);
+    }
+    return !weft__import_failed(import);
+}
+
+/* ---- Building ---- */
+
+/* Bytes of constants that may be computed to recognise ops, besides a multiple of the file's. */
+#define RECOGNISED_BYTES ((size_t)1 << 26)
+
+static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_value *outputs)
+{
+    const WeftOnnx__GraphProto *g = import->model->proto->graph;
+    for (size_t i = 0; i < g->n_output; i++) {
+        const char *name = onnx_text(g->output[i]->name);
+        onnx_value *v = weft__scope_find(scope, name);
+        if (!v) {
+            weft__import_fail(import, WEFT_BAD_FILE, name, "is an output that no node computes");
+            return false;
+        }
+        outputs[i] = weft__import_value(import, v);
+        if (weft__import_failed(import)) return false;
+        if (!weft_name_of(import->graph, outputs[i])[0] && name[0] &&
+            !weft_is_value(weft_find(import->graph, name)))
+            outputs[i] = weft_name(import->graph, outputs[i], name);
+    }
+    return !weft__import_failed(import);
+}
+
+static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, int64_t batch,
+                         weft_value *inputs, weft_value *outputs)
+{
+    onnx_import import = {.mappings = &weft__onnx_mappings,
+                          .model = m,
+                          .mode = mode,
+                          .graph = graph,
+                          .budget = RECOGNISED_BYTES + 16 * m->bytes};
+    onnx_scope scope = {.outer = NULL};
+    import.memory.limit =
+        ONNX_MEMORY + ONNX_MEMORY_RATIO * (m->bytes + weft__files_bytes(&m->files));
+    if (!weft__import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&
+        weft__import_graph(&import, &scope, m->proto->graph))
+        take_outputs(&import, &scope, outputs);
+    weft__import_failed(&import);
+    weft__arena_free(&import.memory);
+    return weft_graph_status(graph);
+}
+
+weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, int64_t batch,
+                            weft_value *inputs, weft_value *outputs)
+{
+    if (!model || batch < 0) {
+        weft_graph_fail_in(graph, "weft_onnx_build", WEFT_BAD_ARGUMENT,
+                           "the model is NULL, or the batch is negative");
+        return weft_graph_status(graph);
+    }
+    return build(model, graph, ONNX_AS_FILE, batch ? batch : model->options.batch, inputs, outputs);
+}
+
+static weft_status build_batch(void *context, weft_graph *graph, const weft_build_options *options,
+                               weft_built *built)
+{
+    const weft_onnx *m = context;
+    *built = (weft_built){.n_inputs = 0};
+    if (m->n_inputs > WEFT_BUILT_VALUES || m->n_outputs > WEFT_BUILT_VALUES) {
+        weft_graph_fail_in(graph, "weft_onnx_builder", WEFT_TOO_LARGE,
+                           "the model has %zu inputs and %zu outputs, a builder at most %d each",
+                           m->n_inputs, m->n_outputs, WEFT_BUILT_VALUES);
+        return weft_graph_status(graph);
+    }
+    built->n_inputs = m->n_inputs;
+    built->n_outputs = m->n_outputs;
+    if (options->shape.rows < 0) {
+        weft_graph_fail_in(graph, "weft_onnx_builder", WEFT_BAD_ARGUMENT, "the batch is negative");
+        return weft_graph_status(graph);
+    }
+    return build(m, graph, options->training ? ONNX_TRAINING : ONNX_EVALUATION,
+                 options->shape.rows ? options->shape.rows : m->options.batch, built->inputs,
+                 built->outputs);
+}
+
+weft_builder weft_onnx_builder(const weft_onnx *model)
+{
+    return (weft_builder){
+        .name = "onnx", .build = model ? build_batch : NULL, .context = (void *)(uintptr_t)model};
+}
+
+/* ---- Lists ---- */
+
+/* Lists values under their names; false when memory is out. */
+static bool describe(weft_onnx *m, const weft_graph *g, weft_value value, const char *name,
+                     weft_onnx_value *out)
+{
+    *out = (weft_onnx_value){weft__arena_text(&m->memory, name), weft_dtype_of(g, value),
+                             weft_shape_of(g, value)};
+    return out->name != NULL;
+}
+
+/* Builds the graph once, and lists what it has. */
+static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, weft_error *error)
+{
+    const WeftOnnx__GraphProto *proto = m->proto->graph;
+    weft_value *outputs = values + proto->n_input;
+    if (build(m, g, ONNX_AS_FILE, m->options.batch, values, outputs) != WEFT_OK)
+        return weft_error_copy(error, weft_graph_error(g));
+    m->inputs = weft__arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
+    m->outputs = weft__arena_alloc(&m->memory, (proto->n_output + 1) * sizeof *m->outputs);
+    m->params = weft__arena_alloc(&m->memory, (m->n_weights + 1) * sizeof *m->params);
+    if (!m->inputs || !m->outputs || !m->params) return no_memory(m->path, error);
+    for (; m->n_inputs < proto->n_input && weft_is_value(values[m->n_inputs]); m->n_inputs++) {
+        const weft_value v = values[m->n_inputs];
+        if (!describe(m, g, v, weft_name_of(g, v), &m->inputs[m->n_inputs]))
+            return no_memory(m->path, error);
+    }
+    for (; m->n_outputs < proto->n_output; m->n_outputs++)
+        if (!describe(m, g, outputs[m->n_outputs], onnx_text(proto->output[m->n_outputs]->name),
+                      &m->outputs[m->n_outputs]))
+            return no_memory(m->path, error);
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const onnx_weight *w = &m->weights[i];
+        if (w->used)
+            m->params[m->n_params++] = (weft_onnx_value){w->name, w->tensor.dtype, w->tensor.shape};
+    }
+    return WEFT_OK;
+}
+
+static weft_status list_values(weft_onnx *m, weft_error *error)
+{
+    const WeftOnnx__GraphProto *proto = m->proto->graph;
+    weft_value *values =
+        weft__arena_alloc(&m->memory, (proto->n_input + proto->n_output + 1) * sizeof *values);
+    weft_graph *g = values ? weft_graph_new() : NULL;
+    const weft_status status = g ? try_build(m, g, values, error) : no_memory(m->path, error);
+    weft_graph_free(g);
+    return status;
+}
+
+static const weft_onnx_value *list(const weft_onnx_value *values, size_t n, size_t *count)
+{
+    if (count) *count = n;
+    return values;
+}
+
+const weft_onnx_value *weft_onnx_inputs(const weft_onnx *model, size_t *count)
+{
+    return list(model ? model->inputs : NULL, model ? model->n_inputs : 0, count);
+}
+
+const weft_onnx_value *weft_onnx_outputs(const weft_onnx *model, size_t *count)
+{
+    return list(model ? model->outputs : NULL, model ? model->n_outputs : 0, count);
+}
+
+const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t *count)
+{
+    return list(model ? model->params : NULL, model ? model->n_params : 0, count);
+}
+
+weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params, weft_error *error)
+{
+    weft_error_clear(error);
+    if (!model || !params)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_weights",
+                              "the model or the store is NULL");
+    for (size_t i = 0; i < model->n_weights; i++) {
+        const onnx_weight *w = &model->weights[i];
+        weft_tensor tensor;
+        if (!w->used) continue;
+        const weft_status status =
+            weft_params_add(params, w->name, w->tensor.dtype, w->tensor.shape, &tensor, error);
+        if (status != WEFT_OK) return status;
+        const size_t bytes = weft_tensor_bytes(w->tensor.dtype, w->tensor.shape);
+        if (bytes) memcpy(tensor.data, w->tensor.data, bytes);
+    }
+    return WEFT_OK;
+}
+
+/* ---- Loading and freeing ---- */
+
+weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, weft_error *error)
+{
+    weft_error local;
+    if (!error) error = &local;
+    memset(error, 0, sizeof *error);
+    if (!path) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load", "the path is NULL");
+        return NULL;
+    }
+    weft_onnx *m = calloc(1, sizeof *m);
+    if (!m) {
+        no_memory(path, error);
+        return NULL;
+    }
+    if (set_paths(m, path, error) == WEFT_OK &&
+        weft__onnx_set_options(m, options, error) == WEFT_OK && read_model(m, error) == WEFT_OK &&
+        weft__onnx_check_dims(m, error) == WEFT_OK &&
+        (weft__onnx_index_functions(m) || no_memory(m->path, error) == WEFT_OK) &&
+        find_weights(m, error) == WEFT_OK && list_values(m, error) == WEFT_OK)
+        return m;
+    weft_onnx_free(m);
+    return NULL;
+}
+
+const char *weft_onnx_data_file(const weft_onnx *model, size_t index)
+{
+    return model ? weft__files_location(&model->files, index) : NULL;
+}
+
+void weft_onnx_free(weft_onnx *model)
+{
+    if (!model) return;
+    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, NULL};
+    if (model->proto) weft_onnx__model_proto__free_unpacked(model->proto, &allocator);
+    weft__files_close(&model->files);
+    weft__arena_free(&model->memory);
+    free(model);
+}

@@ -1,0 +1,33 @@
+/* The table of ops. */
+#include "onnx/ops.h"
+
+#include <string.h>
+
+static const onnx_op table[] = {
+#define ROW(name, min_in, max_in, max_out)                                                         \
+    {"", #name, weft__map_##name, min_in, max_in, max_out, false},
+    ONNX_OPS(ROW)
+#undef ROW
+#define ROW(name, min_in, max_in, max_out)                                                         \
+    {"", #name, weft__map_##name, min_in, max_in, max_out, true},
+        ONNX_CONTROL(ROW)
+#undef ROW
+#define ROW(name, min_in, max_in, max_out)                                                         \
+    {"ai.onnx.preview.training", #name, weft__map_##name, min_in, max_in, max_out, false},
+            ONNX_OPTIMIZER(ROW)
+#undef ROW
+                {"ai.onnx.preview.training", "Gradient", weft__map_Gradient, 1, ANY, ANY, true},
+    {"", "Scatter", weft__map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
+    {"weft", "ExpandDims", weft__map_ExpandDims, 1, 1, 1, false},
+};
+
+static const onnx_op *find(const char *domain, const char *name)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (!strcmp(table[i].name, name) && !strcmp(table[i].domain, domain)) return &table[i];
+    return NULL;
+}
+
+static const onnx_op call = {"", "", weft__map_function, 0, SIZE_MAX, SIZE_MAX, true};
+
+const onnx_mappings weft__onnx_mappings = {find, &call, weft__import_noted};

@@ -1,0 +1,54 @@
+/* weft/huggingface.h - models in the folders of Hugging Face's library transformers: config.json
+ * and model.safetensors.
+ *
+ * A table for each architecture (formats/huggingface/tables.c) maps the keys of config.json to the
+ * options of a listed model, and the names of tensors to names of parameters. Both directions use
+ * it. If a model of weft cannot represent a key, the error names the key and its value. Nothing
+ * that changes the results is ignored. */
+#ifndef WEFT_HUGGINGFACE_H
+#define WEFT_HUGGINGFACE_H
+
+#include <weft/models.h>
+#include <weft/store.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An architecture: the name of its class in transformers, and the listed model that computes it. */
+typedef struct weft_huggingface_architecture {
+    const char *name, *model;
+} weft_huggingface_architecture;
+/* The architecture `index`; false beyond the end. */
+WEFT_API bool weft_huggingface_at(size_t index, weft_huggingface_architecture *architecture);
+
+/* Metadata that weft_huggingface_load sets, besides `model` and `model_options`: the text of
+ * config.json, and names of tensors that the model does not use, separated by spaces. */
+#define WEFT_HUGGINGFACE_CONFIG   "huggingface.config"
+#define WEFT_HUGGINGFACE_LEFT_OUT "huggingface.left_out"
+
+/* Reads FOLDER/config.json and the tensors of FOLDER/model.safetensors, or of the files that
+ * FOLDER/model.safetensors.index.json names, into an empty store, and sets *config to the model and
+ * its options. Tensors are f32 in the store and F32, F16 or BF16 in the files; memory is needed for
+ * the store and one tensor. Errors: WEFT_NOT_FOUND if a file, a key or a tensor is missing;
+ * WEFT_BAD_FILE if a file is malformed, or has a tensor that the architecture lacks;
+ * WEFT_BAD_ARGUMENT if no model of weft has this architecture or a value of its configuration;
+ * WEFT_BAD_SHAPE if a tensor has another shape than the configuration says. On failure the store
+ * may have some of the tensors. */
+WEFT_API weft_status weft_huggingface_load(weft_params *params, weft_model_config *config,
+                                           const char *folder, weft_error *error);
+
+/* Writes the parameters of a model, f32, as FOLDER/config.json and FOLDER/model.safetensors, which
+ * transformers can read. The folder is made if it is missing. `architecture`: NULL for that of
+ * WEFT_HUGGINGFACE_CONFIG, or else the first that has all options of the model. Of
+ * WEFT_HUGGINGFACE_CONFIG, keys that no option determines are kept. Errors: WEFT_NOT_FOUND if there
+ * is no such architecture, or a parameter is missing; WEFT_BAD_ARGUMENT, with the option, if the
+ * architecture does not have its value; WEFT_IO. */
+WEFT_API weft_status weft_huggingface_save(const weft_params *params,
+                                           const weft_model_config *config, const char *folder,
+                                           const char *architecture, weft_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
