@@ -3,7 +3,7 @@
 #include "tool.h"
 
 #include "base/match.h"
-#include "quantize.h"
+#include "quantize/quantize.h"
 
 #include <stdlib.h>
 #include <string.h>

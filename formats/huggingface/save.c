@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "json/tree.h"
 #include "base/text.h"
-#include "quantize.h"
+#include "quantize/quantize.h"
 
 #include <weft/safetensors.h>
 

@@ -2,7 +2,7 @@
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
-#include "resize.h"
+#include "conv/resize.h"
 
 #include <math.h>
 #include <string.h>

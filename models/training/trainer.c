@@ -1,7 +1,7 @@
 /* The trainer: setup, updates, and the progress of a training. */
 #include "trainer.h"
 
-#include "quantize.h"
+#include "quantize/quantize.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define WEFT_OPS_ATTENTION_H
 
 #include "kernels/kernel.h"
-#include "narrow_rows.h"
+#include "quantize/narrow_rows.h"
 
 typedef struct sdpa_attr {
     double scale, p; /* p: of dropout */

@@ -1,5 +1,5 @@
 /* The kernel of sdpa_grad. It computes the weights again from lse (Dao et al. 2022); the formulas
- * are in attention.c.
+ * are in sdpa.c.
  *
  * A tile is a chunk of the keys of one head. It goes through all blocks of queries of the heads
  * that read it, once for each piece of the chunk that stays in the second-level cache. With few

@@ -5,7 +5,7 @@
 #define WEFT_OPS_KERNELS_ATTENTION_BLOCK_H
 
 #include "attention.h"
-#include "dropout.h"
+#include "random/dropout.h"
 #include "base/half.h"
 #include "kernels/tile.h"
 #include "kernels/vmath.h"

@@ -3,7 +3,7 @@
 #include "attention_expand.h"
 
 #include "attention.h"
-#include "dropout.h"
+#include "random/dropout.h"
 
 #include <weft/ops.h>
 

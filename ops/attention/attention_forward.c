@@ -1,5 +1,5 @@
 /* The kernel of sdpa: scaled dot-product attention without storing the scores. The formulas are in
- * attention.c.
+ * sdpa.c.
  *
  * Each block of queries goes through the keys block by block, with a running maximum and sum
  * (Milakov & Gimelshein 2018). Time O(queries keys), memory O(queries + keys). */

@@ -1,5 +1,5 @@
 /* Convolutions of images whose channels are innermost, [images, height, width, channels], with
- * weights that are packed apart. Passes make these ops from conv (ops/conv.c). */
+ * weights that are packed apart. Passes make these ops from conv (ops/conv/conv.c). */
 #ifndef WEFT_OPS_CONV_ROWS_H
 #define WEFT_OPS_CONV_ROWS_H
 

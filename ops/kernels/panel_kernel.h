@@ -1,4 +1,4 @@
-/* Products with a matrix B [k, n] whose columns lie in panels (ops/panels.c), C = A B, by one
+/* Products with a matrix B [k, n] whose columns lie in panels (ops/matmul/panels.c), C = A B, by one
  * thread. Time O(m n k).
  *
  * A is not packed: its rows lie at equal distances, and the micro-kernel reads an element of each

@@ -8,10 +8,10 @@
  * permute is a view. Elementwise nodes, max_pool and concat between such convolutions are moved
  * inside the permutations, so that no data are moved. A node with an image of the other layout is
  * left alone. A relu or clamp of a convolution becomes its bounds. O(nodes). */
-#include "../conv.h"
-#include "../conv_rows.h"
-#include "../gemm.h"
-#include "../panels.h"
+#include "conv/conv.h"
+#include "conv/conv_rows.h"
+#include "matmul/gemm.h"
+#include "matmul/panels.h"
 #include "../passes.h"
 #include "terms.h"
 

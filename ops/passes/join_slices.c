@@ -4,7 +4,7 @@
  * them zero but for one piece. Adding them costs T times the whole tensor; concatenating them,
  * once. Pieces that overlap stay terms of the sum. A zero that was added may change the sign of a
  * zero. O(terms log terms) for each sum. */
-#include "slice.h"
+#include "shape/slice.h"
 #include "../passes.h"
 #include "terms.h"
 

@@ -1,7 +1,7 @@
 /* pack_weights: a matrix product with a matrix that stays the same in all runs reads its panels,
  * which the first run packs. O(nodes). */
-#include "../gemm.h"
-#include "../panels.h"
+#include "matmul/gemm.h"
+#include "matmul/panels.h"
 #include "../passes.h"
 #include "terms.h"
 

@@ -1,6 +1,6 @@
 /* quantized: matrix products and embedding lookups read the quantised forms that a store has.
  * O(nodes). */
-#include "../quantize.h"
+#include "quantize/quantize.h"
 
 #include <weft/ops.h>
 

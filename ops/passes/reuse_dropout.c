@@ -6,7 +6,7 @@
  * if both dropouts have the same mask: where it retains an element, d is positive if y is;
  * elsewhere the gradient is 0 either way. The bits are the same. Dropouts are found by a hash of
  * input and attributes; O(nodes) expected. */
-#include "dropout.h"
+#include "random/dropout.h"
 #include "../passes.h"
 #include "terms.h"
 

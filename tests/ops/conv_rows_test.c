@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in ops/panels.c. */
+/* As in ops/matmul/panels.c. */
 typedef struct panels_attr {
     int64_t columns;
 } panels_attr;

@@ -10,7 +10,7 @@
 typedef void reference_function(const void *attr, const weft_tensor *in, size_t n_in,
                                 weft_tensor *out);
 
-/* As in ops/conv_rows.h: the attribute of conv_rows and conv_rows_depthwise. */
+/* As in ops/conv/conv_rows.h: the attribute of conv_rows and conv_rows_depthwise. */
 typedef struct conv_rows_attr {
     weft_shape kernel, stride, dilation, pad_begin, pad_end;
     int64_t columns;

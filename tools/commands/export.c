@@ -1,6 +1,6 @@
 /* weft export: writes a model of the list, a trained run or an ONNX file as an ONNX file. */
 #include "decoding/run.h"
-#include "quantize.h"
+#include "quantize/quantize.h"
 #include "tool.h"
 
 #include "base/text.h"

@@ -1,5 +1,5 @@
 /* weft quantize: a run or checkpoint with matrices of 8 or 4 bits, for inference. */
-#include "quantize.h"
+#include "quantize/quantize.h"
 #include "tool.h"
 
 #include "base/clock.h"

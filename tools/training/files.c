@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "json/tree.h"
 #include "base/text.h"
-#include "quantize.h"
+#include "quantize/quantize.h"
 
 #include <dirent.h>
 #include <errno.h>

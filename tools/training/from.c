@@ -5,7 +5,7 @@
 #include "training.h"
 
 #include "json/tree.h"
-#include "quantize.h"
+#include "quantize/quantize.h"
 
 #include <errno.h>
 #include <stdlib.h>
