@@ -7,7 +7,7 @@
 
 /* ---- Locale ---- */
 
-/* Without memory for the C locale, the program's own stays in force. */
+/* Without memory for the C locale, the program's own remains. */
 text_locale weft__text_enter_c_locale(void)
 {
     text_locale c = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};

@@ -179,7 +179,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(projection, 0, 0, 2, PROJECTIONS, "of q, k and v: one matrix each, or one for all heads")    \
     X(score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")                 \
     X(attention_bias, 1, 1, 0, FLAG, "1: q, k, v and out have biases")                             \
-    X(pad_id, 0, 0, 0, WHOLE, "token that fills up")                                               \
+    X(pad_id, 0, 0, 0, WHOLE, "padding token id")                                                  \
     X(f64, 0, 0, 0, FLAG, "1: in double precision")
 
 enum {

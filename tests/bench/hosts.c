@@ -172,7 +172,7 @@ static bool set_tcp(void)
     static const char *const settings[][2] = {
         {"tcp_congestion_control", "reno"},   /* always there; no pauses and pacing, as BBR has */
         {"tcp_slow_start_after_idle", "0"},   /* computing between exchanges costs no bandwidth */
-        {"tcp_early_retrans", "0"},           /* nothing is lost, so a late answer is no loss */
+        {"tcp_early_retrans", "0"},           /* nothing is lost, so a late answer is not a loss */
         {"tcp_rmem", "4096 131072 67108864"}, /* room for bandwidth x round trip */
         {"tcp_wmem", "4096 131072 67108864"},
     };

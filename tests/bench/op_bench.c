@@ -316,7 +316,7 @@ static bool feed(bench *b, weft_session *session)
         weft_sample_fill(&sample, sample.dtype, i + 1, data);
         weft_status status = weft_feed(session, b->inputs[i], data, bytes);
         free(data);
-        /* An input whose value is not needed is no failure. */
+        /* An input whose value is not needed is not a failure. */
         if (status != WEFT_OK) return false;
     }
     return true;

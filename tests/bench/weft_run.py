@@ -53,7 +53,7 @@ def load_tensors(path):
     except OSError as error:
         raise Failed(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, MemoryError, OverflowError, struct.error):
-        raise Failed(f"{path}: is no safetensors file") from None
+        raise Failed(f"{path}: is not a safetensors file") from None
     meta, tensors = header.pop("__metadata__", {}), {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]

@@ -482,7 +482,7 @@ static void test_split_groups(void)
     weft_graph_free(g);
 }
 
-/* A rectangle for each buffer, the scopes, and what is no picture. */
+/* A rectangle for each buffer, the scopes, and what is not a picture. */
 static void test_picture(void)
 {
     static char text[1 << 16];

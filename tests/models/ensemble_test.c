@@ -1,4 +1,4 @@
-/* Ensembles of made-up models against means by hand. */
+/* Ensembles of synthetic models against means by hand. */
 #include "made_up.h"
 #include "tests.h"
 

@@ -1,4 +1,4 @@
-/* Searches over made-up models, whose best hypotheses are found by trying every sequence. */
+/* Searches over synthetic models, whose best hypotheses are found by trying every sequence. */
 #include "made_up.h"
 #include "tests.h"
 

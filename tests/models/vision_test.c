@@ -303,7 +303,7 @@ static void test_statistics(void)
 
 /* ---- Training ---- */
 
-/* Made-up images of two classes: the brighter half is the left or the right one. */
+/* Synthetic images of two classes: the brighter half is the left or the right one. */
 enum { BATCHES = 8, ROWS = 16, PIXELS = 16 };
 
 static weft_batch_shape batch_shape(void *context, size_t index)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Made-up weights in [-1, 1). */
+/* Synthetic weights in [-1, 1). */
 static void weight(arena *p, written_graph *g, const char *name, weft_shape shape, uint64_t seed)
 {
     float data[64];

@@ -209,7 +209,7 @@ static void test_external(void)
     CU_ASSERT_EQUAL(run_graph(s.g, &s.y, 1, s.params, s.inputs, 1, results, &f.error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, &o, &f.error), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(stat(f.data, &info), 0);
-    CU_ASSERT_EQUAL(info.st_size, 64); /* gamma, and what fills up to the next tensor */
+    CU_ASSERT_EQUAL(info.st_size, 64); /* gamma, and padding up to the next tensor */
     CU_ASSERT_TRUE(run_file(&f, s.inputs, 1, 1, got, &nodes));
     CU_ASSERT_TRUE(same_results(results, got, 1));
     weft_params_free(results);

@@ -10,7 +10,7 @@ prepare()
     "$build/tests/make_onnx" mlp.onnx mlp || fail "make_onnx"
 }
 
-# same_bits A B: two files compute the same from the same made-up inputs, at 1 and 2 threads.
+# same_bits A B: two files compute the same from the same synthetic inputs, at 1 and 2 threads.
 same_bits()
 {
     local threads

@@ -566,7 +566,7 @@ void onnx_ops_tests(void)
     CU_add_test(suite, "conditions are bools", test_condition);
     CU_add_test(suite, "equations without a result", test_implied);
     CU_add_test(suite, "tables of rotated features", test_rotated);
-    CU_add_test(suite, "axes that are no integers", test_float_axes);
+    CU_add_test(suite, "axes that are not integers", test_float_axes);
     CU_add_test(suite, "the size of an open dimension", test_open_dimension);
     CU_add_test(suite, "as many axes as there may be", test_most_axes);
     CU_add_test(suite, "functions that call themselves", test_recursion);

@@ -1,4 +1,4 @@
-/* The made-up search model of made_up.h. */
+/* The synthetic search model of made_up.h. */
 #include "made_up.h"
 
 #include "tests.h"

@@ -1,4 +1,4 @@
-/* A made-up search model, whose probabilities follow from a hash, for tests of searches. */
+/* A synthetic search model, whose probabilities follow from a hash, for tests of searches. */
 #ifndef WEFT_TESTS_MADE_UP_H
 #define WEFT_TESTS_MADE_UP_H
 

@@ -28,7 +28,7 @@ typedef struct small {
 /* round_close removes the folder and the files of these names. */
 void round_open(fixture *f);
 void round_close(fixture *f);
-/* Adds made-up contents of the graph's inputs to a store, by name. With a sample the input "xN"
+/* Adds synthetic contents of the graph's inputs to a store, by name. With a sample the input "xN"
  * gets the values of its input N, where the floating type is `dtype`; integers are below `vocab`.
  */
 void fill_inputs(weft_params *inputs, const weft_graph *g, const weft_sample *sample,

@@ -73,7 +73,7 @@ case_texts_that_are_refused()
     expect 1 "cut.gz: is damaged or truncated gzip" "${text[@]}" --text cut.gz --out bad
     { for ((i = 0; i < 500; i++)); do printf '\xff%d\n' "$i"; done; cat a.en; } >bytes
     expect 1 "is not a text in UTF-8" "${text[@]}" --text bytes --out bad
-    [ ! -e bad/vocab.model ] || fail "a vocabulary of something that is no text was left behind"
+    [ ! -e bad/vocab.model ] || fail "a vocabulary of something that is not a text was left behind"
 }
 
 case_lines_that_are_not_UTF8_are_left_out()

@@ -113,7 +113,7 @@ case_mandoc_has_no_warnings()
 case_bash_completes_every_option()
 {
     local command options
-    bash -n "$made/completions/weft" || fail "the completion of bash is no script"
+    bash -n "$made/completions/weft" || fail "the completion of bash is not a script"
     for command in "${commands[@]}"; do
         mapfile -t options < <(options_of "$command")
         expect_all bash "$(printf '%s\n' "${options[@]}")" weft "$command" -
@@ -124,7 +124,7 @@ case_zsh_completes_every_option()
 {
     local command option
     need zsh
-    zsh -n "$made/site-functions/_weft" || fail "the completion of zsh is no script"
+    zsh -n "$made/site-functions/_weft" || fail "the completion of zsh is not a script"
     for command in "${commands[@]}"; do
         sed -n "/^    '\?$command'\?)/,/) ;;/p" "$made/site-functions/_weft" >specifications
         for option in $(options_of "$command"); do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Names that would change the terminal or look like a second message: newlines, ESC, bytes that are no UTF-8, in
+# Names that would change the terminal or look like a second message: newlines, ESC, bytes that are not UTF-8, in
 # names of files and folders, tensors, options, recipes, lists. Whatever the program says is printable, and an error
 # is one line.
 # shellcheck source=tests/support/cases.sh

@@ -12,7 +12,7 @@ prepare()
     for kind in mlp other length reshape integers; do
         "$build/tests/make_onnx" $kind.onnx $kind || fail "make_onnx $kind"
     done
-    # Outputs from made-up inputs, and from inputs in files.
+    # Outputs from synthetic inputs, and from inputs in files.
     expect 0 "logits  f32 [4, 4]" "$weft" run mlp.onnx --random --batch 4 --threads 1 --out one
     npy x.npy '<f4' '1, 3' '\0\0\0\0\0\0\x80\x3f\0\0\0\x40'
     npy ids.npy '<i4' '1, 2' '\x04\0\0\0\x01\0\0\0'

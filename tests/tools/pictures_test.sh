@@ -25,13 +25,13 @@ need_gnuplot()
 # png FILE: it is one.
 png()
 {
-    [ "$(head -c 4 "$1")" = "$(printf '\211PNG')" ] || fail "$1 is no PNG"
+    [ "$(head -c 4 "$1")" = "$(printf '\211PNG')" ] || fail "$1 is not a PNG"
 }
 
 # svg FILE: it is one.
 svg()
 {
-    grep -q "</svg>" "$1" || fail "$1 is no SVG"
+    grep -q "</svg>" "$1" || fail "$1 is not an SVG"
 }
 
 case_graphs()
@@ -173,7 +173,7 @@ case_no_room_for_a_picture()
 {
     need_gnuplot
     [ -w /dev/full ] || skip "there is no /dev/full"
-    "$weft" plot run -o - 2>log >/dev/full && fail "no room for a picture on standard output is no error"
+    "$weft" plot run -o - 2>log >/dev/full && fail "no room for a picture on standard output is not an error"
     grep -q "^weft: output: cannot be written: No space left on device" log || fail "$(cat log)"
     expect 1 "/dev/full: cannot be written: No space left on device" "$weft" plot run -o /dev/full
 }

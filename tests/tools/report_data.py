@@ -44,7 +44,7 @@ def check_nodes(subject, nodes):
         if "head" in n:
             head = by_id.get(n["head"])
             check(head and head["group"] == n["group"] and head["step"] < n["step"],
-                  n["name"], "runs on the tiles of a node that is no head")
+                  n["name"], "runs on the tiles of a node that is not a head")
         check(n["kind"] in ("input", "parameter", "state", "constant", "view", "group", "op",
                             "update"), n["name"], "has the kind", n["kind"])
         check(("step" in n) == (n["kind"] in ("op", "update")), n["name"], n["kind"], "steps")

@@ -112,7 +112,7 @@ static void test_exceptions(const char *text_file)
     }
     spm_free(s);
     unlink(path);
-    check(!spm_load(path, &error) && error.status == WEFT_IO, "a file that is not there");
+    check(!spm_load(path, &error) && error.status == WEFT_IO, "a missing file");
 }
 
 static void test_one_line()

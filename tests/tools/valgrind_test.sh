@@ -3,7 +3,7 @@
 # was freed or before it was written, and nothing is lost.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
-# valgrind knows no AVX-512.
+# valgrind does not support AVX-512.
 export WEFT_ISA=v3 OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=2
 
 prepare()

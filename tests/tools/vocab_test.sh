@@ -195,7 +195,7 @@ case_ids_and_pieces_that_are_refused()
 case_a_full_disk()
 {
     [ -w /dev/full ] || skip "there is no /dev/full"
-    "$weft" vocab encode pairs <a.en 2>log >/dev/full && fail "a full disk is no error"
+    "$weft" vocab encode pairs <a.en 2>log >/dev/full && fail "a full disk is not an error"
     grep -q "cannot be written" log || fail "a full disk: $(cat log)"
 }
 

@@ -117,7 +117,7 @@ END
     [ -s body ] && fail "HEAD has a body"
     grep -qi '^Cache-Control: no-store' head || fail "answers may be cached"
     case $(answer GET /) in
-        200) grep -qi '<html' body || fail "/ is no page" ;;
+        200) grep -qi '<html' body || fail "/ is not a page" ;;
         302) grep -q '^Location: /data.json' head || fail "without the page, / does not lead to its data" ;;
         *) fail "GET / has the answer $(cat body)" ;;
     esac
