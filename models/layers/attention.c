@@ -125,7 +125,6 @@ static weft_value whole_mask(weft_graph *g, const weft_attention_options *o, int
     return mask;
 }
 
-/* softmax(scale q k^T) v from plain ops: [batch, heads, query_len, head_dim]. */
 /* Keys or values in the dtype of the queries; states may hold them in fewer bits. */
 static weft_value widened(weft_graph *g, weft_value x, weft_value q)
 {
@@ -133,6 +132,7 @@ static weft_value widened(weft_graph *g, weft_value x, weft_value q)
     return dtype == WEFT_BF16 || dtype == WEFT_U8 ? weft_widen_rows(g, x, weft_dtype_of(g, q)) : x;
 }
 
+/* softmax(scale q k^T) v from plain ops: [batch, heads, query_len, head_dim]. */
 static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
                                       const weft_attention_options *o, double scale,
                                       weft_attention_parts *parts)

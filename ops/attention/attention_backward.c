@@ -39,6 +39,7 @@ static inline void load_statistics(const weft_call *call, const block *b, gradie
     for (int64_t i = 0; i < b->n; i++) {
         const T *a = y + i * out->stride[1], *c = g->dy.at + i * g->dy.row;
         const T lse = lane_at(&call->in[LSE], b, i);
+        double sum = 0;
 #define TERM(x) (a[x] * c[x])
         SUM_ROW(sum, b->z.value_dim, TERM)
 #undef TERM

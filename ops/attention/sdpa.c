@@ -1,9 +1,15 @@
 /* Scaled dot-product attention that never stores the score matrix, and its backward pass.
  *
- *     S = scale Q K^T, -inf where masked out;  lse = ln sum e^S over keys
- *     P = e^(S - lse - lse_low),  O = drop(P) V
- *     D = rowsum(dO O) - dlse,  dS = P (drop(dO V^T) - D)
- *     dQ = scale dS K,  dK = scale dS^T Q,  dV = drop(P)^T dO
+ *     S = scale Q K^T, -inf where masked out
+ *     lse = ln sum e^S over keys
+ *     P = e^(S - lse - lse_low)
+ *     O = drop(P) V
+ *
+ *     D = rowsum(dO O) - dlse
+ *     dS = P (drop(dO V^T) - D)
+ *     dQ = scale dS K
+ *     dK = scale dS^T Q
+ *     dV = drop(P)^T dO
  *
  * Forward walks the keys in blocks for each block of queries, with a running maximum and sum
  * (Milakov & Gimelshein 2018). Backward recomputes the weights from lse (Dao et al. 2022) and

@@ -217,8 +217,7 @@ void KERNEL_NAME(conv_planes)(const weft_call *call, int64_t tile)
     }
 }
 
-/* ---- The gradient of the kernel: for each tap, the product of dy and the plane at that tap ----
- */
+/* ---- The gradient of the kernel: at each tap, the product of dy and the plane there ---- */
 
 /* dy's block in rows of whole vectors, with zeros after each row. */
 static void copy_block(const conv_planes *p, const plane_block *b, const T *dy, T *out)

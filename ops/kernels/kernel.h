@@ -122,6 +122,9 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
 
 #define LINE (64 / (int64_t)sizeof(T)) /* elements of a line of the cache */
 
+/* A loop whose iterations the lanes of vectors share. */
+#define SIMD_FOR(i, n) _Pragma("omp simd") for (int64_t i = 0; i < (n); i++)
+
 #define KERNEL_IS_f32_f32 1
 #define KERNEL_IS_f64_f64 1
 #define KERNEL_IS_i32_i32 1

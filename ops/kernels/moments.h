@@ -27,6 +27,7 @@ static inline void moments_state(double sum, T mean, double square, int64_t n, d
 /* The sum of (x - mean)^2 over a row. */
 static inline double squares_of(const T *x, int64_t n, T mean)
 {
+    double sum = 0;
 #define TERM(i) ((x[i] - mean) * (x[i] - mean))
     SUM_ROW(sum, n, TERM)
 #undef TERM
@@ -36,6 +37,7 @@ static inline double squares_of(const T *x, int64_t n, T mean)
 /* The mean of x - mean over a row. */
 static inline double deviation_of(const T *x, int64_t n, T mean)
 {
+    double sum = 0;
 #define TERM(i) (x[i] - mean)
     SUM_ROW(sum, n, TERM)
 #undef TERM
@@ -97,7 +99,6 @@ static inline void moments_merge(double *state, int64_t before, const double *mo
 }
 
 #define MOMENT_COLUMNS 256
-#define EACH_MOMENT    _Pragma("omp simd") for (int64_t c = 0; c < n; c++)
 #define DEVIATION(i)   (x[(i)*step + c] - mean[c])
 #define SQUARE(i)      (DEVIATION(i) * DEVIATION(i))
 
@@ -107,18 +108,16 @@ correct_columns(const T *x, int64_t rows, int64_t step, int64_t n, T *mean, doub
 {
     double low[MOMENT_COLUMNS] = {0}, square[MOMENT_COLUMNS] = {0};
     T far[MOMENT_COLUMNS];
-    EACH_MOMENT far[c] = mean_is_far(mean[c], state[n + c], rows);
-    EACH_MOMENT moments_state(state[c], mean[c], state[n + c], rows, state + c, n);
+    SIMD_FOR (c, n) far[c] = mean_is_far(mean[c], state[n + c], rows);
+    SIMD_FOR (c, n) moments_state(state[c], mean[c], state[n + c], rows, state + c, n);
     SUM_COLUMNS(low, rows, n, DEVIATION)
-    EACH_MOMENT
-    {
+    SIMD_FOR (c, n) {
         mean[c] = (T)((double)mean[c] + low[c] / (double)rows);
         low[c] = 0;
     }
     SUM_COLUMNS(low, rows, n, DEVIATION)
     SUM_COLUMNS(square, rows, n, SQUARE)
-    EACH_MOMENT
-    {
+    SIMD_FOR (c, n) {
         const double miss = low[c] / (double)rows, rest = square[c] - low[c] * miss;
         state[c] = far[c] != 0 ? (double)mean[c] + miss : state[c];
         state[n + c] = far[c] == 0 ? state[n + c] : rest < 0 ? 0 : rest;
@@ -133,11 +132,10 @@ static inline void moments_columns(const T *x, int64_t rows, int64_t step, int64
     double *square = state + n;
     int far = 0;
 #define TERM(i) x[(i)*step + c]
-    EACH_MOMENT state[c] = 0;
+    SIMD_FOR (c, n) state[c] = 0;
     SUM_COLUMNS(state, rows, n, TERM)
 #undef TERM
-    EACH_MOMENT
-    {
+    SIMD_FOR (c, n) {
         mean[c] = rows ? (T)(state[c] / (double)rows) : 0;
         square[c] = 0;
     }
@@ -147,11 +145,10 @@ static inline void moments_columns(const T *x, int64_t rows, int64_t step, int64
     if (far)
         correct_columns(x, rows, step, n, mean, state);
     else
-        EACH_MOMENT moments_state(state[c], mean[c], square[c], rows, state + c, n);
+        SIMD_FOR (c, n) moments_state(state[c], mean[c], square[c], rows, state + c, n);
 }
 #undef DEVIATION
 #undef SQUARE
-#undef EACH_MOMENT
 
 #endif
 #endif

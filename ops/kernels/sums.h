@@ -16,12 +16,12 @@
 /* Rows that may be added to an array in T one after the other. */
 #define SUM_ROWS 32
 
-/* The ranges [from, to) of n terms. */
 static inline int64_t sum_range_end(int64_t from, int64_t n)
 {
     return n - from < SUM_RANGE ? n : from + SUM_RANGE;
 }
-#define EACH_STRETCH(from, to, n)                                                                  \
+/* A loop over the ranges [from, to) of n terms. */
+#define EACH_RANGE(from, to, n)                                                                    \
     for (int64_t from = 0, to = sum_range_end(0, n); from < (n);                                   \
          from = to, to = sum_range_end(to, n))
 
@@ -35,17 +35,15 @@ static inline int64_t sum_range_end(int64_t from, int64_t n)
     {                                                                                              \
         int64_t row_ = 0;                                                                          \
         for (; row_ + 8 <= (length); row_ += 8)                                                    \
-            _Pragma("omp simd") for (int64_t c = 0; c < (n); c++)(total)[c] +=                     \
-                (double)SUM_EIGHT(TERM, row_, 1);                                                  \
+            SIMD_FOR (c, n) (total)[c] += (double)SUM_EIGHT(TERM, row_, 1);                        \
         for (; row_ < (length); row_++)                                                            \
-            _Pragma("omp simd") for (int64_t c = 0; c < (n); c++)(total)[c] += (double)TERM(row_); \
+            SIMD_FOR (c, n) (total)[c] += (double)TERM(row_);                                      \
     }
 
-/* total = the sum of TERM(i) for i in [0, n): in as many columns as stay in registers, and a rest
- * that is too short for them. */
+/* total += the sum of TERM(i) for i in [0, n), for a double total: in as many columns as stay in
+ * registers, and a rest that is too short for them. */
 #define SUM_LANES 16
 #define SUM_ROW(total, n, TERM)                                                                    \
-    double total = 0;                                                                              \
     {                                                                                              \
         const int64_t rows_ = (n) / (8 * SUM_LANES) * 8;                                           \
         T rest_ = 0;                                                                               \
@@ -64,6 +62,7 @@ static inline int64_t sum_range_end(int64_t from, int64_t n)
 
 static inline double sum_of(const T *x, int64_t n)
 {
+    double sum = 0;
 #define TERM(i) x[i]
     SUM_ROW(sum, n, TERM)
 #undef TERM

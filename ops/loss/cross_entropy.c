@@ -51,7 +51,7 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
         x[i] > top ? x[i] : top;
     top = extreme_of(top, (T)-INFINITY, x, n, 1);
     const T shift = top == (T)-INFINITY ? 0 : top;
-    EACH_STRETCH(from, to, n)
+    EACH_RANGE(from, to, n)
     {
         T partial = 0, partial_total = 0;
         _Pragma("omp simd reduction(+ : partial, partial_total)") for (int64_t i = from; i < to;

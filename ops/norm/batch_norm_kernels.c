@@ -286,6 +286,7 @@ static inline void backward_row(int64_t n, const T *x, const T *dy, T *dx, backw
 /* Adds to sums the row's sums of dy, dy (x - mean) and, of a mean far from zero, x - mean. */
 static inline void add_row(const T *x, const T *dy, int64_t n, T mean, bool far, double *sums)
 {
+    double product = 0;
 #define TERM(i) (dy[i] * (x[i] - mean))
     SUM_ROW(product, n, TERM)
 #undef TERM

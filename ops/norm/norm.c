@@ -101,7 +101,7 @@ static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gam
         x = centre_row(x, n, mean, mean_rounding(mean, deviation_of(x, n, mean)), dx);
         mean = 0;
     }
-    EACH_STRETCH(from, to, n)
+    EACH_RANGE(from, to, n)
     {
         T partial = 0, partial_product = 0;
         _Pragma("omp simd reduction(+ : partial, partial_product)") for (int64_t i = from; i < to;

@@ -43,7 +43,7 @@ static inline T row_max(const T *x, int64_t n)
 static inline double exp_row(const T *x, T *y, int64_t n, T shift)
 {
     double sum = 0;
-    EACH_STRETCH(from, to, n)
+    EACH_RANGE(from, to, n)
     {
         T partial = 0;
         _Pragma("omp simd reduction(+ : partial)") for (int64_t i = from; i < to; i++)
@@ -81,7 +81,7 @@ static inline void log_softmax_row(const T *x, T *y, int64_t n)
 {
     const T shift = shift_of(row_max(x, n));
     double sum = 0;
-    EACH_STRETCH(from, to, n)
+    EACH_RANGE(from, to, n)
     {
         T partial = 0;
         _Pragma("omp simd reduction(+ : partial)") for (int64_t i = from; i < to; i++) partial +=
@@ -94,6 +94,7 @@ static inline void log_softmax_row(const T *x, T *y, int64_t n)
 
 static inline void softmax_grad_row(const T *y, const T *dy, T *dx, int64_t n)
 {
+    double total = 0;
 #define TERM(i) (y[i] * dy[i])
     SUM_ROW(total, n, TERM)
 #undef TERM
@@ -109,20 +110,15 @@ static inline void log_softmax_grad_row(const T *y, const T *dy, T *dx, int64_t 
 
 /* ---- Columns: n of them, rows xs, ys, ... apart ---- */
 
-#define EACH_COLUMN _Pragma("omp simd") for (int64_t c = 0; c < n; c++)
-#define EACH_ROW(...)                                                                              \
-    for (int64_t i = 0; i < length; i++) {                                                         \
-        EACH_COLUMN                                                                                \
-        {                                                                                          \
-            __VA_ARGS__;                                                                           \
-        }                                                                                          \
-    }
-
 static inline void column_shifts(const T *x, int64_t xs, int64_t length, int64_t n, T *shift)
 {
-    EACH_COLUMN shift[c] = (T)-INFINITY;
-    EACH_ROW(const T v = x[i * xs + c]; shift[c] = v > shift[c] ? v : shift[c])
-    EACH_COLUMN shift[c] = shift_of(shift[c]);
+    SIMD_FOR (c, n) shift[c] = (T)-INFINITY;
+    for (int64_t i = 0; i < length; i++)
+        SIMD_FOR (c, n) {
+            const T v = x[i * xs + c];
+            shift[c] = v > shift[c] ? v : shift[c];
+        }
+    SIMD_FOR (c, n) shift[c] = shift_of(shift[c]);
 }
 
 static inline void softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int64_t length,
@@ -136,13 +132,16 @@ static inline void softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int
         const T *const in = x + from * xs;
         T *const out = y + from * ys;
         for (int64_t i = 0; i < rows; i++)
-            EACH_COLUMN out[i * ys + c] = vm_exp_down(in[i * xs + c] - shift[c]);
+            SIMD_FOR (c, n) out[i * ys + c] = vm_exp_down(in[i * xs + c] - shift[c]);
 #define TERM(i) out[(i)*ys + c]
         SUM_COLUMNS(sum, rows, n, TERM)
 #undef TERM
     }
-    EACH_COLUMN scale[c] = sum[c] == 0 ? 0 : (T)(1 / sum[c]);
-    EACH_ROW(y[i * ys + c] *= scale[c])
+    SIMD_FOR (c, n) scale[c] = sum[c] == 0 ? 0 : (T)(1 / sum[c]);
+    for (int64_t i = 0; i < length; i++)
+        SIMD_FOR (c, n) {
+            y[i * ys + c] *= scale[c];
+        }
 }
 
 static inline void log_softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int64_t length,
@@ -154,11 +153,14 @@ static inline void log_softmax_columns(const T *x, int64_t xs, T *y, int64_t ys,
     for (int64_t from = 0; from < length; from += SUM_ROWS) {
         T partial[MAX_COLUMNS] = {0};
         for (int64_t i = from; i < length && i < from + SUM_ROWS; i++)
-            EACH_COLUMN partial[c] += vm_exp_down(x[i * xs + c] - shift[c]);
-        EACH_COLUMN sum[c] += (double)partial[c];
+            SIMD_FOR (c, n) partial[c] += vm_exp_down(x[i * xs + c] - shift[c]);
+        SIMD_FOR (c, n) sum[c] += (double)partial[c];
     }
-    EACH_COLUMN logarithm[c] = sum[c] == 0 ? 0 : (T)vm_log_f64(sum[c]);
-    EACH_ROW(y[i * ys + c] = (x[i * xs + c] - shift[c]) - logarithm[c])
+    SIMD_FOR (c, n) logarithm[c] = sum[c] == 0 ? 0 : (T)vm_log_f64(sum[c]);
+    for (int64_t i = 0; i < length; i++)
+        SIMD_FOR (c, n) {
+            y[i * ys + c] = (x[i * xs + c] - shift[c]) - logarithm[c];
+        }
 }
 
 static inline void softmax_grad_columns(strided y, strided dy, T *dx, int64_t dxs, int64_t length,
@@ -169,8 +171,11 @@ static inline void softmax_grad_columns(strided y, strided dy, T *dx, int64_t dx
 #define TERM(i) (y.x[(i)*y.step + c] * dy.x[(i)*dy.step + c])
     SUM_COLUMNS(total, length, n, TERM)
 #undef TERM
-    EACH_COLUMN sum[c] = (T)total[c];
-    EACH_ROW(dx[i * dxs + c] = y.x[i * y.step + c] * (dy.x[i * dy.step + c] - sum[c]))
+    SIMD_FOR (c, n) sum[c] = (T)total[c];
+    for (int64_t i = 0; i < length; i++)
+        SIMD_FOR (c, n) {
+            dx[i * dxs + c] = y.x[i * y.step + c] * (dy.x[i * dy.step + c] - sum[c]);
+        }
 }
 
 static inline void log_softmax_grad_columns(strided y, strided dy, T *dx, int64_t dxs,
@@ -181,8 +186,11 @@ static inline void log_softmax_grad_columns(strided y, strided dy, T *dx, int64_
 #define TERM(i) dy.x[(i)*dy.step + c]
     SUM_COLUMNS(total, length, n, TERM)
 #undef TERM
-    EACH_COLUMN sum[c] = (T)total[c];
-    EACH_ROW(dx[i * dxs + c] = dy.x[i * dy.step + c] - vm_exp(y.x[i * y.step + c]) * sum[c])
+    SIMD_FOR (c, n) sum[c] = (T)total[c];
+    for (int64_t i = 0; i < length; i++)
+        SIMD_FOR (c, n) {
+            dx[i * dxs + c] = dy.x[i * dy.step + c] - vm_exp(y.x[i * y.step + c]) * sum[c];
+        }
 }
 
 /* Short lines are columns of a packed block, each with the sums of a column. */

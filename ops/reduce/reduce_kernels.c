@@ -54,7 +54,6 @@ typedef struct fold {
 #define SIMD           _Pragma("omp simd")
 #define PRAGMA(text)   _Pragma(#text)
 #define SIMD_FOLD(...) PRAGMA(omp simd reduction(__VA_ARGS__))
-#define EACH_COLUMN    SIMD for (int64_t c = 0; c < n; c++)
 
 /* ---- sum, mean: the sum ---- */
 
@@ -66,7 +65,7 @@ static void sum_row(const T *x, int64_t n, double *state)
 #define ELEMENT(i) x[(i)*step + (c)]
 static void sum_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
-    EACH_COLUMN state[c] = 0;
+    SIMD_FOR (c, n) state[c] = 0;
     SUM_COLUMNS(state, rows, n, ELEMENT)
 }
 
@@ -74,21 +73,21 @@ static void sum_merge(double *state, int64_t before, const double *more, int64_t
 {
     (void)before;
     (void)count;
-    EACH_COLUMN state[c] += more[c];
+    SIMD_FOR (c, n) state[c] += more[c];
 }
 
 static void sum_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n, T *y)
 {
     (void)count;
     (void)attr;
-    EACH_COLUMN y[c] = (T)state[c];
+    SIMD_FOR (c, n) y[c] = (T)state[c];
 }
 
 static void mean_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
                         T *y)
 {
     (void)attr;
-    EACH_COLUMN y[c] = (T)(state[c] / (double)count);
+    SIMD_FOR (c, n) y[c] = (T)(state[c] / (double)count);
 }
 
 /* ---- prod: the product ---- */
@@ -102,15 +101,16 @@ static void prod_row(const T *x, int64_t n, double *state)
 
 static void prod_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
-    EACH_COLUMN state[c] = 1;
-    for (int64_t i = 0; i < rows; i++) EACH_COLUMN state[c] *= (double)ELEMENT(i);
+    SIMD_FOR (c, n) state[c] = 1;
+    for (int64_t i = 0; i < rows; i++)
+        SIMD_FOR (c, n) state[c] *= (double)ELEMENT(i);
 }
 
 static void prod_merge(double *state, int64_t before, const double *more, int64_t count, int64_t n)
 {
     (void)before;
     (void)count;
-    EACH_COLUMN state[c] *= more[c];
+    SIMD_FOR (c, n) state[c] *= more[c];
 }
 
 /* ---- max, min: the extreme, NaN once there was one ---- */
@@ -129,9 +129,9 @@ static void prod_merge(double *state, int64_t before, const double *more, int64_
     }                                                                                              \
     static void name##_of_columns(const T *x, int64_t rows, int64_t step, int64_t n, T *best)      \
     {                                                                                              \
-        EACH_COLUMN best[c] = worst;                                                               \
-        for (int64_t i = 0; i < rows; i++) EACH_COLUMN                                             \
-            {                                                                                      \
+        SIMD_FOR (c, n) best[c] = worst;                                                           \
+        for (int64_t i = 0; i < rows; i++)                                                         \
+            SIMD_FOR (c, n) {                                                                      \
                 const T v = ELEMENT(i);                                                            \
                 best[c] = ((v beats best[c]) | (v != v)) ? v : best[c];                            \
             }                                                                                      \
@@ -144,15 +144,15 @@ static void prod_merge(double *state, int64_t before, const double *more, int64_
     {                                                                                              \
         T best[COLUMNS];                                                                           \
         name##_of_columns(x, rows, step, n, best);                                                 \
-        EACH_COLUMN state[c] = (double)best[c];                                                    \
+        SIMD_FOR (c, n) state[c] = (double)best[c];                                                \
     }                                                                                              \
     static void name##_merge(double *state, int64_t before, const double *more, int64_t count,     \
                              int64_t n)                                                            \
     {                                                                                              \
         (void)before;                                                                              \
         (void)count;                                                                               \
-        EACH_COLUMN state[c] =                                                                     \
-            ((more[c] beats state[c]) | (more[c] != more[c])) ? more[c] : state[c];                \
+        SIMD_FOR (c, n)                                                                            \
+            state[c] = ((more[c] beats state[c]) | (more[c] != more[c])) ? more[c] : state[c];     \
     }
 EXTREME(max, max, >, (T)-INFINITY)
 EXTREME(min, min, <, (T)INFINITY)
@@ -164,7 +164,7 @@ static void variance_finish(const double *state, int64_t count, const reduce_att
                             T *y)
 {
     const double divisor = fmax(0, (double)count - (double)attr->correction);
-    EACH_COLUMN y[c] = (T)(state[n + c] / divisor);
+    SIMD_FOR (c, n) y[c] = (T)(state[n + c] / divisor);
 }
 
 /* ---- logsumexp: the largest element and the sum of e^(v - it) ---- */
@@ -179,7 +179,7 @@ static void logsumexp_row(const T *x, int64_t n, double *state)
 {
     const T top = max_of_row(x, n), shift = shift_of(top);
     double sum = 0;
-    EACH_STRETCH(from, to, n)
+    EACH_RANGE(from, to, n)
     {
         T partial = 0;
         SIMD_FOLD(+ : partial) for (int64_t i = from; i < to; i++) partial += vm_exp_down(x[i] - shift);
@@ -194,8 +194,7 @@ static void logsumexp_columns(const T *x, int64_t rows, int64_t step, int64_t n,
     T top[COLUMNS], shift[COLUMNS];
     double *sum = state + n;
     max_of_columns(x, rows, step, n, top);
-    EACH_COLUMN
-    {
+    SIMD_FOR (c, n) {
         shift[c] = shift_of(top[c]);
         state[c] = (double)top[c];
         sum[c] = 0;
@@ -203,8 +202,8 @@ static void logsumexp_columns(const T *x, int64_t rows, int64_t step, int64_t n,
     for (int64_t from = 0; from < rows; from += SUM_ROWS) {
         T partial[COLUMNS] = {0};
         for (int64_t i = from; i < rows && i < from + SUM_ROWS; i++)
-            EACH_COLUMN partial[c] += vm_exp_down(ELEMENT(i) - shift[c]);
-        EACH_COLUMN sum[c] += (double)partial[c];
+            SIMD_FOR (c, n) partial[c] += vm_exp_down(ELEMENT(i) - shift[c]);
+        SIMD_FOR (c, n) sum[c] += (double)partial[c];
     }
 }
 
@@ -213,8 +212,7 @@ static void logsumexp_merge(double *state, int64_t before, const double *more, i
 {
     (void)before;
     (void)count;
-    EACH_COLUMN
-    {
+    SIMD_FOR (c, n) {
         const double a = state[c], b = more[c], top = ((b > a) | (b != b)) ? b : a;
         const double shift = top - top == 0 ? top : 0;
         state[n + c] = state[n + c] * vm_exp_f64(a - shift) + more[n + c] * vm_exp_f64(b - shift);

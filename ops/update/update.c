@@ -15,15 +15,17 @@ typedef struct adam_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Elements of the input after the states, the gradient or the value: all of the state, or a
- * piece. */
-#define TILE_RANGE                                                                                 \
-    const int64_t n = numel_of(&call->in[call->n_out].shape), begin = tile * TILE;                 \
-    const int64_t end = begin + TILE < n ? begin + TILE : n;
+/* The end of a tile's elements of the input after the states, the gradient or the value: all of the
+ * state, or a piece. They begin with tile * TILE. */
+static inline int64_t tile_end(const weft_call *call, int64_t tile)
+{
+    const int64_t n = numel_of(&call->in[call->n_out].shape), begin = tile * TILE;
+    return begin + TILE < n ? begin + TILE : n;
+}
 
 KERNEL(assign)
 {
-    TILE_RANGE
+    const int64_t begin = tile * TILE, end = tile_end(call, tile);
     T *to = (T *)call->out[0].data + begin;
     const T *from = (const T *)call->in[1].data + begin;
     if (to != from) memcpy(to, from, (size_t)(end - begin) * sizeof(T));
@@ -38,7 +40,7 @@ static inline T scalar_in(const weft_call *call, size_t i)
 /* Inputs: state, value, decay, share. */
 KERNEL(blend)
 {
-    TILE_RANGE
+    const int64_t begin = tile * TILE, end = tile_end(call, tile);
     T *state = call->out[0].data;
     const T *value = call->in[1].data, decay = scalar_in(call, 2), share = scalar_in(call, 3);
     if (decay == 0) {
@@ -52,7 +54,7 @@ KERNEL(blend)
 /* Inputs: param, grad, lr[, scale]. */
 KERNEL(sgd_update)
 {
-    TILE_RANGE
+    const int64_t begin = tile * TILE, end = tile_end(call, tile);
     const sgd_attr *attr = call->attr;
     T *param = (T *)call->out[0].data + attr->first;
     const T *grad = call->in[1].data, lr = scalar_in(call, 2), decay = (T)attr->weight_decay;
@@ -64,7 +66,7 @@ KERNEL(sgd_update)
 /* Inputs: param, buf, grad, lr[, scale]. */
 KERNEL(momentum_update)
 {
-    TILE_RANGE
+    const int64_t begin = tile * TILE, end = tile_end(call, tile);
     const sgd_attr *attr = call->attr;
     T *param = (T *)call->out[0].data + attr->first, *buf = call->out[1].data;
     const T *grad = call->in[2].data, lr = scalar_in(call, 3), decay = (T)attr->weight_decay;
@@ -83,7 +85,7 @@ KERNEL(momentum_update)
 /* Inputs: param, m, v, grad, lr, t[, scale]. */
 KERNEL(adam_update)
 {
-    TILE_RANGE
+    const int64_t begin = tile * TILE, end = tile_end(call, tile);
     const adam_attr *attr = call->attr;
     T *param = (T *)call->out[0].data + attr->first, *m = call->out[1].data, *v = call->out[2].data;
     const T *grad = call->in[3].data, lr = scalar_in(call, 4);

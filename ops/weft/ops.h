@@ -160,7 +160,7 @@ WEFT_API weft_value weft_min(weft_graph *graph, weft_value x, weft_axes axes, bo
  * correction is n or more, the result is inf, or NaN if no element deviates from the mean. */
 WEFT_API weft_value weft_variance(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims,
                                   int correction);
-/* log sum e^x, shifted by the maximum so that it cannot overflow. Where every x is -inf: -inf, and
+/* ln sum e^x, shifted by the maximum so that it cannot overflow. Where every x is -inf: -inf, and
  * a zero gradient, as softmax has it (PyTorch: NaN). To subtract it from x, use
  * weft_log_softmax: it does not lose the digits that rounding removes from a large result here. */
 WEFT_API weft_value weft_logsumexp(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
@@ -278,16 +278,19 @@ typedef struct weft_conv_options {
 } weft_conv_options;
 /* x [images, channels, in...], w [out_channels, channels / groups, kernel...], bias [out_channels]
  * or WEFT_NO_VALUE: y [images, out_channels, out...], where
- * out = floor((in + pad_begin + pad_end - (kernel - 1) dilation - 1) / stride) + 1 and
- * y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i stride + t dilation - pad_begin],
- * c in the group of o (Dumoulin & Visin 2016; groups: Krizhevsky et al. 2012). A cross-correlation,
- * as everywhere: the kernel is not flipped. `options` may be NULL. */
+ *
+ *     out = floor((in + pad_begin + pad_end - (kernel - 1) dilation - 1) / stride) + 1
+ *     y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i stride + t dilation - pad_begin]
+ *
+ * with c in the group of o (Dumoulin & Visin 2016; groups: Krizhevsky et al. 2012). A
+ * cross-correlation, as everywhere: the kernel is not flipped. `options` may be NULL. */
 WEFT_API weft_value weft_conv(weft_graph *graph, weft_value x, weft_value w, weft_value bias,
                               const weft_conv_options *options);
 /* The gradient of weft_conv with respect to its image, as a layer (Zeiler et al. 2010):
  * x [images, channels, in...], w [channels, out_channels / groups, kernel...], bias [out_channels]
- * or WEFT_NO_VALUE: [images, out_channels, out...], where out = (in - 1) stride + (kernel - 1)
- * dilation + 1 + output_pad - pad_begin - pad_end. */
+ * or WEFT_NO_VALUE: [images, out_channels, out...], where
+ *
+ *     out = (in - 1) stride + (kernel - 1) dilation + 1 + output_pad - pad_begin - pad_end */
 WEFT_API weft_value weft_conv_transpose(weft_graph *graph, weft_value x, weft_value w,
                                         weft_value bias, const weft_conv_options *options);
 
@@ -354,8 +357,12 @@ typedef struct weft_resize_options {
     double outside;            /* the value where such a coordinate lies outside of the input */
 } weft_resize_options;
 /* x with other sizes along some axes, as PyTorch's interpolate and ONNX's Resize compute it. Along
- * an axis, y[i] = sum over t of k(t - c) x[t], where c is the coordinate of output i and t runs
- * over the whole numbers around it; or, in the nearest mode, x[c rounded and moved into 0 .. in-1].
+ * an axis,
+ *
+ *     y[i] = sum over t of k(t - c) x[t]
+ *     y[i] = x[c rounded and moved into 0 .. in-1]  in the nearest mode
+ *
+ * where c is the coordinate of output i and t runs over the whole numbers around it.
  * An axis of scale 1 that is not cropped stays as it is, whatever the coordinates.
  * The zero of the options is ONNX's default, and a size or a scale is required for each axis.
  * PyTorch's modes: "nearest" is asymmetric with floor, "nearest-exact" half_pixel with prefer_ceil
@@ -526,10 +533,14 @@ WEFT_API weft_value weft_cache_write(weft_graph *graph, weft_value state, weft_v
  * Rows that are their own parents cost nothing. */
 WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft_value parents,
                                        weft_value length);
-/* SGD with momentum (Sutskever et al. 2013): buf = momentum buf + (1 - dampening) g;
- * param -= lr (nesterov ? g + momentum buf : buf),
- * where g = scale grad + weight_decay param. lr and scale are scalars of the parameter's dtype;
- * buf may be WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). */
+/* SGD with momentum (Sutskever et al. 2013):
+ *
+ *     g = scale grad + weight_decay param
+ *     buf = momentum buf + (1 - dampening) g
+ *     param -= lr (nesterov ? g + momentum buf : buf)
+ *
+ * lr and scale are scalars of the parameter's dtype; buf may be WEFT_NO_VALUE if momentum is 0,
+ * scale may be WEFT_NO_VALUE (1). */
 typedef struct weft_sgd_options {
     double momentum, weight_decay; /* not negative */
     bool nesterov;
@@ -542,10 +553,19 @@ typedef struct weft_sgd_options {
 WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf,
                                     weft_value grad, weft_value lr, weft_value scale,
                                     const weft_sgd_options *options);
-/* Adam (Kingma & Ba 2015): m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
- * param -= lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps), with g = scale grad + weight_decay
- * param; or AdamW (Loshchilov & Hutter 2019) if `decoupled`: g = scale grad, and first
- * param -= lr weight_decay param. t (scalar, the parameter's dtype) counts from 1. */
+/* Adam (Kingma & Ba 2015):
+ *
+ *     g = scale grad + weight_decay param
+ *     m = b1 m + (1-b1) g
+ *     v = b2 v + (1-b2) g^2
+ *     param -= lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
+ *
+ * If `decoupled`, AdamW (Loshchilov & Hutter 2019), with these lines instead of the first:
+ *
+ *     g = scale grad
+ *     param -= lr weight_decay param
+ *
+ * t (scalar, the parameter's dtype) counts from 1. */
 typedef struct weft_adam_options {
     double beta1;        /* in [0, 1); 0: 0.9; WEFT_ZERO: 0 */
     double beta2;        /* in [0, 1); 0: 0.98; WEFT_ZERO: 0 */
