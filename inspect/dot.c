@@ -36,7 +36,7 @@ typedef struct node_style {
     const char *shape, *fill, *line;
 } node_style;
 
-static const node_style look_of_phase[] = {
+static const node_style look_of_direction[] = {
     [WEFT_FORWARD] = {"box", "#e8f0f9", "#2f74c0"},
     [WEFT_BACKWARD] = {"box", "#fbefdf", "#d07a1a"},
     [WEFT_UPDATE] = {"box", "#e2f3ed", "#1d8a6b"},
@@ -50,8 +50,8 @@ static const node_style *look_of(const node_record *node)
     return node->op == &weft_op_input      ? &look_of_input
            : node->op == &weft_op_state    ? &look_of_state
            : node->op == &weft_op_constant ? &look_of_constant
-           : node->op->updates             ? &look_of_phase[WEFT_UPDATE]
-                                           : &look_of_phase[node->role.phase];
+           : node->op->updates             ? &look_of_direction[WEFT_UPDATE]
+                                           : &look_of_direction[node->role.direction];
 }
 
 /* ---- Nodes and boxes ---- */
@@ -93,14 +93,14 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
 
 static void draw_box(FILE *file, const weft_graph *g, size_t index, const dot_box *box)
 {
-    const weft_phase phase = g->nodes[index].role.phase;
-    const node_style *look = &look_of_phase[phase];
+    const weft_direction direction = g->nodes[index].role.direction;
+    const node_style *look = &look_of_direction[direction];
     fprintf(file,
             "n%zu [shape=box, style=\"filled,rounded\", penwidth=1.5, color=\"%s\", "
             "fillcolor=\"%s\", label=\"",
             index, look->line, look->fill);
     quoted_part(file, box->scope, box->length);
-    fprintf(file, "\\n%s%u %s", phase == WEFT_BACKWARD ? "gradient, " : "", box->nodes,
+    fprintf(file, "\\n%s%u %s", direction == WEFT_BACKWARD ? "gradient, " : "", box->nodes,
             box->nodes == 1 ? "node" : "nodes");
     if (box->parameters > 0) fprintf(file, "\\n%.0f parameters", box->parameters);
     fputs("\"];\n", file);
@@ -161,10 +161,11 @@ static void draw_joined(FILE *file, const weft_graph *g, const dot_boxes *b)
 {
     for (size_t i = 0; i < b->n_edges;) {
         const dot_edge *e = &b->edges[i];
-        const weft_phase from = g->nodes[e->from].role.phase, to = g->nodes[e->to].role.phase;
+        const weft_direction from = g->nodes[e->from].role.direction,
+                             to = g->nodes[e->to].role.direction;
         if (from == WEFT_BACKWARD && to == WEFT_BACKWARD)
             fprintf(file, "n%u -> n%u [dir=back, color=\"%s\", ", e->to, e->from,
-                    look_of_phase[to].line);
+                    look_of_direction[to].line);
         else
             fprintf(file, "n%u -> n%u [", e->from, e->to);
         if (from != to) {

@@ -18,11 +18,11 @@ static bool hide_nodes(const weft_graph *g, const weft_dot_options *o, uint32_t 
     uint8_t *read = calloc(g->n_nodes + 1, sizeof *read);
     for (size_t i = g->n_nodes; read && i-- > 0;) {
         const node_record *node = &g->nodes[i];
-        const weft_phase phase = node->role.phase;
-        const bool updates = phase == WEFT_UPDATE || node->op->updates;
+        const weft_direction direction = node->role.direction;
+        const bool updates = direction == WEFT_UPDATE || node->op->updates;
         of[i] = (uint32_t)i;
         if ((updates && (o->no_update || o->no_backward)) ||
-            (phase == WEFT_BACKWARD && o->no_backward))
+            (direction == WEFT_BACKWARD && o->no_backward))
             of[i] = DOT_HIDDEN;
         /* Readers follow what they read. */
         if (read[i] == BY_HIDDEN && weft__op_is_leaf(node->op)) of[i] = DOT_HIDDEN;
@@ -67,7 +67,7 @@ static const char *scope_for_box(const weft_graph *g, const node_record *node,
                                  const uint32_t *first, uint32_t n_sources)
 {
     const uint32_t source = node->role.gradient_of;
-    if (node->role.phase != WEFT_BACKWARD || !source || source >= n_sources || !first[source])
+    if (node->role.direction != WEFT_BACKWARD || !source || source >= n_sources || !first[source])
         return node->scope;
     return g->nodes[first[source] - 1].scope;
 }
@@ -101,12 +101,12 @@ static bool find_boxes(dot_boxes *b, const weft_graph *g, int depth)
         const char *scope = scope_for_box(g, node, first, n_sources);
         const size_t length = b->of[i] == DOT_HIDDEN ? 0 : box_length(scope, depth);
         if (!length) continue;
-        const uint64_t key = hash_number(HASH_START, node->role.phase);
+        const uint64_t key = hash_number(HASH_START, node->role.direction);
         size_t slot = hash_bytes(key, scope, length) & (slots - 1);
         for (; table[slot]; slot = (slot + 1) & (slots - 1)) {
             const dot_box *box = &b->box[table[slot] - 1];
-            if (g->nodes[table[slot] - 1].role.phase == node->role.phase && box->length == length &&
-                !memcmp(box->scope, scope, length))
+            if (g->nodes[table[slot] - 1].role.direction == node->role.direction &&
+                box->length == length && !memcmp(box->scope, scope, length))
                 break;
         }
         if (!table[slot]) table[slot] = (uint32_t)i + 1;

@@ -69,7 +69,7 @@ static bool make_tree(tree *t, const weft_graph *g)
     size_t most = 1;
     *t = (tree){.g = g, .slots = 64};
     for (size_t i = 0; i < g->n_nodes; i++) {
-        if (g->nodes[i].role.phase != WEFT_FORWARD) continue;
+        if (g->nodes[i].role.direction != WEFT_FORWARD) continue;
         most++;
         for (const char *c = g->nodes[i].scope; *c; c++) most += *c == '.';
     }
@@ -79,7 +79,7 @@ static bool make_tree(tree *t, const weft_graph *g)
     t->of = calloc(g->n_nodes + 1, sizeof *t->of);
     if (!t->at || !t->table || !t->of) return false;
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].role.phase == WEFT_FORWARD) t->of[i] = branch_of(t, g->nodes[i].scope);
+        if (g->nodes[i].role.direction == WEFT_FORWARD) t->of[i] = branch_of(t, g->nodes[i].scope);
     return true;
 }
 

@@ -1,6 +1,6 @@
 /* The arena as an SVG: time across, bytes up, a rectangle for each buffer. A buffer has the hue of
  * the scope whose node writes it, and is paler if that node is not of the forward pass.
- * O(nodes + groups + buffers x scopes). */
+ * O(nodes + intervals + buffers x scopes). */
 #include <weft/inspect.h>
 
 #include "plan/plan.h"
@@ -35,12 +35,12 @@ typedef struct picture {
     const weft_plan *plan;
     const weft_plan_buffer *buffers;
     size_t n_buffers;
-    double groups, bytes; /* the axes end there; at least 1 */
+    double intervals, bytes; /* the axes end there; at least 1 */
     node_names names;
     size_t *writer; /* by buffer: the first node that writes it; SIZE_MAX: none */
     scope_part *scopes;
     size_t n_scopes;
-    size_t peak, live; /* the group in which most bytes are alive, and how many */
+    size_t peak, live; /* the interval in which most bytes are alive, and how many */
 } picture;
 
 /* ---- What the buffers are ---- */
@@ -102,16 +102,16 @@ static void find_scopes(picture *d)
 
 static bool find_peak(picture *d)
 {
-    const size_t groups = (size_t)d->groups;
-    size_t *change = calloc(2 * (groups + 2), sizeof *change), *down = change + groups + 2,
+    const size_t intervals = (size_t)d->intervals;
+    size_t *change = calloc(2 * (intervals + 2), sizeof *change), *down = change + intervals + 2,
            live = 0;
     if (!change) return false;
     for (size_t b = 0; b < d->n_buffers; b++) {
         const weft_plan_buffer *buffer = &d->buffers[b];
         change[buffer->first] += buffer->bytes;
-        down[buffer->last < groups ? buffer->last + 1 : groups + 1] += buffer->bytes;
+        down[buffer->last < intervals ? buffer->last + 1 : intervals + 1] += buffer->bytes;
     }
-    for (size_t i = 0; i < groups; i++) {
+    for (size_t i = 0; i < intervals; i++) {
         live += change[i] - down[i];
         if (live > d->live) {
             d->live = live;
@@ -134,9 +134,9 @@ static void escaped(FILE *file, const char *text, size_t length)
     }
 }
 
-static double across(const picture *d, double group)
+static double across(const picture *d, double interval)
 {
-    return LEFT + WIDTH * group / d->groups;
+    return LEFT + WIDTH * interval / d->intervals;
 }
 
 static double up(const picture *d, double bytes)
@@ -149,24 +149,24 @@ static const char *color_of(const picture *d, size_t writer)
     if (writer == SIZE_MAX) return NOBODY;
     const node_record *node = &d->plan->graph->nodes[writer];
     const size_t i = find_part(d, part_of(node->scope)) % N_COLORS;
-    return node->role.phase == WEFT_FORWARD ? strong[i] : pale[i];
+    return node->role.direction == WEFT_FORWARD ? strong[i] : pale[i];
 }
 
 static void draw_buffer(const picture *d, size_t index)
 {
     const weft_plan_buffer *b = &d->buffers[index];
     const size_t writer = d->writer[index];
-    const double last = b->last < d->groups ? b->last + 1 : d->groups;
+    const double last = b->last < d->intervals ? b->last + 1 : d->intervals;
     fprintf(d->file,
             "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"><title>",
             across(d, b->first), up(d, (double)(b->offset + b->bytes)),
-            WIDTH * (last - b->first) / d->groups, HEIGHT * (double)b->bytes / d->bytes,
+            WIDTH * (last - b->first) / d->intervals, HEIGHT * (double)b->bytes / d->bytes,
             color_of(d, writer));
     if (writer != SIZE_MAX) {
         escaped(d->file, d->names.at[writer], strlen(d->names.at[writer]));
         fputs(", ", d->file);
     }
-    fprintf(d->file, "%zu bytes at %zu, groups %u to %.0f</title></rect>\n", b->bytes, b->offset,
+    fprintf(d->file, "%zu bytes at %zu, intervals %u to %.0f</title></rect>\n", b->bytes, b->offset,
             b->first, last - 1);
 }
 
@@ -188,14 +188,14 @@ static void draw_axes(const picture *d)
         label(d, LEFT - 8, up(d, bytes) + 4, "end", weft__text_from_bytes(bytes, number[0]));
     }
     for (int i = 0; i <= 4; i++) {
-        const double group = (double)(size_t)(d->groups * i / 4);
-        fprintf(d->file, "<path d=\"M%.2f %dv5\" stroke=\"#555\"/>\n", across(d, group),
+        const double interval = (double)(size_t)(d->intervals * i / 4);
+        fprintf(d->file, "<path d=\"M%.2f %dv5\" stroke=\"#555\"/>\n", across(d, interval),
                 TOP + HEIGHT);
-        snprintf(text, sizeof text, "%.0f", group);
-        label(d, across(d, group), TOP + HEIGHT + 18, "middle", text);
+        snprintf(text, sizeof text, "%.0f", interval);
+        label(d, across(d, interval), TOP + HEIGHT + 18, "middle", text);
     }
     label(d, LEFT + WIDTH / 2.0, TOP + HEIGHT + 36, "middle",
-          "groups of nodes, in the order in which they run");
+          "intervals of nodes, in the order in which they run");
     snprintf(text, sizeof text,
              "%zu buffers in an arena of %s; no packing of these buffers takes less than %s",
              d->n_buffers, weft__text_from_bytes((double)d->plan->stats.arena_bytes, number[0]),
@@ -213,7 +213,7 @@ static void draw_marks(const picture *d)
             "<path d=\"M%d %.2fh%d\" stroke=\"#cc3311\" stroke-dasharray=\"6 4\"/>\n"
             "<path d=\"M%.2f %dv%d\" stroke=\"#222\" stroke-dasharray=\"2 3\"/>\n",
             LEFT, bound, WIDTH, peak, TOP, HEIGHT);
-    snprintf(text, sizeof text, "peak: %s alive in group %zu",
+    snprintf(text, sizeof text, "peak: %s alive in interval %zu",
              weft__text_from_bytes((double)d->live, number), d->peak);
     label(d, peak, TOP - 8, peak < LEFT + 100 ? "start" : "middle", text);
     fprintf(d->file, "<text x=\"%d\" y=\"%.1f\" fill=\"#cc3311\">lower bound</text>\n",
@@ -268,7 +268,7 @@ weft_status weft_plan_svg(const weft_plan *plan, FILE *file, weft_error *error)
     picture d = {.file = file, .plan = plan};
     if (!file) return weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "the file is NULL");
     d.n_buffers = weft_plan_buffers(plan, &d.buffers);
-    d.groups = plan->stats.groups ? (double)plan->stats.groups : 1;
+    d.intervals = plan->stats.intervals ? (double)plan->stats.intervals : 1;
     d.bytes = plan->stats.arena_bytes ? (double)plan->stats.arena_bytes : 1;
     d.writer = malloc((d.n_buffers + 1) * sizeof *d.writer);
     d.scopes = calloc(d.n_buffers + 1, sizeof *d.scopes);

@@ -22,13 +22,13 @@ typedef struct step_sample {
     size_t row; /* the row that it is added to */
 } step_sample;
 
-/* Measures the steps [first, end) of one barrier interval: their compute time, and their waiting
- * time: for other processes, and their shares of the interval's. */
-static void measure_interval(const weft_profile *p, step_sample *steps, size_t first, size_t end)
+/* Measures the steps [first, end) of one superstep: their compute time, and their waiting
+ * time: for other processes, and their shares of the superstep's. */
+static void measure_superstep(const weft_profile *p, step_sample *steps, size_t first, size_t end)
 {
     double busy = 0, waiting;
     waiting =
-        PROFILE_NS * (double)weft__profile_interval_waiting(p, p->plan->steps[first].interval);
+        PROFILE_NS * (double)weft__profile_superstep_waiting(p, p->plan->steps[first].superstep);
     for (size_t i = first; i < end; i++) {
         steps[i].compute = PROFILE_NS * (double)weft__profile_step_compute(p, i);
         steps[i].cost = weft__plan_step_cost(p->plan, &p->plan->steps[i]);
@@ -44,13 +44,13 @@ static void measure_interval(const weft_profile *p, step_sample *steps, size_t f
 static void measure_steps(const weft_profile *p, step_sample *steps)
 {
     const weft_plan *plan = p->plan;
-    for (size_t g = 0; g < plan->n_groups; g++)
-        for (uint32_t k = 0; k < plan->groups[g].n_steps; k++)
-            steps[plan->groups[g].first_step + k].calls = p->group_runs[g];
+    for (size_t g = 0; g < plan->n_intervals; g++)
+        for (uint32_t k = 0; k < plan->intervals[g].n_steps; k++)
+            steps[plan->intervals[g].first_step + k].calls = p->interval_runs[g];
     for (size_t first = 0, end; first < plan->n_steps; first = end) {
         for (end = first; end < plan->n_steps; end++)
-            if (plan->steps[end].interval != plan->steps[first].interval) break;
-        measure_interval(p, steps, first, end);
+            if (plan->steps[end].superstep != plan->steps[first].superstep) break;
+        measure_superstep(p, steps, first, end);
     }
 }
 

@@ -75,7 +75,7 @@ static weft_status add_totals(const weft_graph *g, totals *t)
         const node_record *node = &g->nodes[i];
         weft_cost cost;
         status = weft_node_cost(g, i, &cost);
-        t->flops[node->role.phase] += cost.flops;
+        t->flops[node->role.direction] += cost.flops;
         if (node->op != &weft_op_state) continue;
         const weft_type *type = &g->values[node->first_out].type;
         const bool trainable = ((const weft_state_attr *)node->attr)->trainable;
@@ -88,7 +88,7 @@ static weft_status add_totals(const weft_graph *g, totals *t)
 
 static void print_totals(FILE *file, const totals *t)
 {
-    static const char *const phases[] = {"forward pass", "backward pass", "updates"};
+    static const char *const directions[] = {"forward pass", "backward pass", "updates"};
     char size[TEXT_SIZE_BYTES];
     weft__text_print(file, "\n%-16s%14.0f   %s\n", "parameters", t->parameters,
                      weft__text_from_bytes(t->parameter_bytes, size));
@@ -97,7 +97,7 @@ static void print_totals(FILE *file, const totals *t)
                          weft__text_from_bytes(t->state_bytes, size));
     for (int i = 0; i <= WEFT_UPDATE; i++)
         if (t->flops[i] > 0)
-            weft__text_print(file, "%-16s%14.*f MFLOP\n", phases[i],
+            weft__text_print(file, "%-16s%14.*f MFLOP\n", directions[i],
                              weft__text_decimals(1e-6 * t->flops[i]), 1e-6 * t->flops[i]);
 }
 

@@ -149,7 +149,7 @@ void tool_plan_facts(const weft_plan_stats *s, plan_fact facts[TOOL_PLAN_FACTS])
 {
     const plan_fact all[TOOL_PLAN_FACTS] = {
         {"nodes", "", (double)s->nodes},
-        {"groups", "", (double)s->groups},
+        {"groups", "", (double)s->intervals},
         {"barriers", "", (double)s->barriers},
         {"fused", " nodes", (double)s->fused},
         {"fixed", " nodes", (double)s->fixed},

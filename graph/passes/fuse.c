@@ -8,8 +8,8 @@
  * A fused group is a head and the nodes that run on each of its tiles. A head is an op that says
  * which block of its output a tile writes, or an elementwise or row-wise op. Elementwise ops with
  * as many rows and columns can follow it, and row-wise ones if the tiles are whole rows. A fused
- * group lies within one group of the schedule. The outputs of its nodes are planned like any other,
- * so an output that other nodes also need is simply retained.
+ * group lies within one interval of the schedule. The outputs of its nodes are planned like any
+ * other, so an output that other nodes also need is simply retained.
  *
  * Greedy, in the order of the schedule: each head takes the nearest reader that may follow, until
  * there is none. O(nodes x MAX_FUSED). */

@@ -40,7 +40,7 @@ static bool may_compute(const weft_graph *g, uint32_t id, const weft_plan_option
     const node_record *node = &g->nodes[v->node];
     const int64_t least = options->min_narrow ? options->min_narrow : MIN_ELEMENTS;
     return v->root == id && v->type.dtype == WEFT_F32 && weft_shape_numel(v->type.shape) >= least &&
-           weft__graph_node_runs(g, node) && node->role.phase != WEFT_UPDATE &&
+           weft__graph_node_runs(g, node) && node->role.direction != WEFT_UPDATE &&
            !weft__text_in_scopes(options->keep_f32, node->scope) &&
            can_write(g, v->node, id - node->first_out);
 }
@@ -65,7 +65,7 @@ static void choose(const weft_graph *g, const plan_target *targets, size_t n_tar
         for (size_t i = 0; i < node->n_in; i++) {
             const uint32_t root = g->values[node->in[i]].root;
             if (!narrow[root]) continue;
-            if (node->role.phase == WEFT_UPDATE || !weft__graph_node_runs(g, node))
+            if (node->role.direction == WEFT_UPDATE || !weft__graph_node_runs(g, node))
                 narrow[root] = 0;
             else if (can_read(g, n, i))
                 narrow[root] |= SERVED;

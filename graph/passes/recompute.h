@@ -17,7 +17,7 @@ typedef struct recompute {
 /* Whether a node belongs to the forward pass. */
 static inline bool recompute_is_forward(const weft_graph *g, uint32_t node)
 {
-    return g->nodes[node].role.phase == WEFT_FORWARD;
+    return g->nodes[node].role.direction == WEFT_FORWARD;
 }
 
 /* Whether the backward pass reads a copy of a value: of a dropped value of the forward pass, or of

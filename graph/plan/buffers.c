@@ -1,5 +1,5 @@
-/* The buffers of a plan: their lifetimes in groups, their offsets, and the place of every operand.
- * O(operands), but for the packing (pack.c). */
+/* The buffers of a plan: their lifetimes in intervals, their offsets, and the place of every
+ * operand. O(operands), but for the packing (pack.c). */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -10,59 +10,62 @@
 static void make_buffers(weft_plan *plan, const uint32_t *storage, bool no_reuse)
 {
     const weft_graph *g = plan->graph;
-    const uint32_t last_group = (uint32_t)plan->n_groups;
+    const uint32_t last_interval = (uint32_t)plan->n_intervals;
     for (uint32_t v = 1; v < g->n_values; v++) {
         uint32_t s = storage[v];
         const weft_op *op = g->nodes[g->values[s].node].op;
         if (op == &weft_op_state || op == &weft_op_constant || op == &weft_op_group) continue;
         if (!plan->buffer_of[s]) {
             plan->buffers[plan->n_buffers++] =
-                (weft_plan_buffer){0, weft__storage_bytes(g, s), last_group, 0};
+                (weft_plan_buffer){0, weft__storage_bytes(g, s), last_interval, 0};
             plan->buffer_of[s] = (uint32_t)plan->n_buffers;
         }
         plan->buffer_of[v] = plan->buffer_of[s];
         weft_plan_buffer *b = &plan->buffers[plan->buffer_of[s] - 1];
         if (op == &weft_op_input) plan->readable[v] = g->nodes[g->values[v].node].op == op;
-        if (op == &weft_op_input || no_reuse) *b = (weft_plan_buffer){0, b->bytes, 0, last_group};
+        if (op == &weft_op_input || no_reuse)
+            *b = (weft_plan_buffer){0, b->bytes, 0, last_interval};
     }
     for (size_t i = 0; i < plan->n_targets; i++) {
         uint32_t v = plan->targets[i].value.id;
         plan->readable[v] = 1;
-        if (plan->buffer_of[v]) plan->buffers[plan->buffer_of[v] - 1].last = last_group;
+        if (plan->buffer_of[v]) plan->buffers[plan->buffer_of[v] - 1].last = last_interval;
     }
 }
 
-static void touch(weft_plan *plan, uint32_t value, uint32_t group)
+static void touch(weft_plan *plan, uint32_t value, uint32_t interval)
 {
     if (!plan->buffer_of[value]) return;
     weft_plan_buffer *b = &plan->buffers[plan->buffer_of[value] - 1];
-    if (group < b->first) b->first = group;
-    if (group > b->last) b->last = group;
+    if (interval < b->first) b->first = interval;
+    if (interval > b->last) b->last = interval;
 }
 
-/* Makes each buffer live from the first to the last group that touches it, and one more buffer for
- * each scratch. */
+/* Makes each buffer live from the first to the last interval that touches it, and one more buffer
+ * for each scratch. */
 static void extend_lifetimes(weft_plan *plan, bool no_reuse)
 {
     const weft_graph *g = plan->graph;
-    const uint32_t last_group = (uint32_t)plan->n_groups;
-    for (uint32_t group = 0; group < plan->n_groups; group++) {
-        plan_step *step = &plan->steps[plan->groups[group].first_step];
-        for (uint32_t k = 0; k < plan->groups[group].n_steps; k++, step++) {
+    const uint32_t last_interval = (uint32_t)plan->n_intervals;
+    for (uint32_t interval = 0; interval < plan->n_intervals; interval++) {
+        plan_step *step = &plan->steps[plan->intervals[interval].first_step];
+        for (uint32_t k = 0; k < plan->intervals[interval].n_steps; k++, step++) {
             const node_record *node = &g->nodes[step->node];
-            for (size_t i = 0; i < node->n_in; i++) touch(plan, node->in[i], group);
-            for (uint32_t i = 0; i < node->op->n_out; i++) touch(plan, node->first_out + i, group);
+            for (size_t i = 0; i < node->n_in; i++) touch(plan, node->in[i], interval);
+            for (uint32_t i = 0; i < node->op->n_out; i++)
+                touch(plan, node->first_out + i, interval);
             if (!step->scratch) continue;
             plan->buffers[plan->n_buffers++] =
-                (weft_plan_buffer){0, (step->scratch + 63) / 64 * 64, no_reuse ? 0 : group,
-                                   no_reuse ? last_group : group};
+                (weft_plan_buffer){0, (step->scratch + 63) / 64 * 64, no_reuse ? 0 : interval,
+                                   no_reuse ? last_interval : interval};
             step->scratch_buffer = (uint32_t)plan->n_buffers;
         }
     }
     /* What later runs read is never overwritten. */
     for (size_t i = 0; i < plan->n_buffers; i++) {
         weft_plan_buffer *b = &plan->buffers[i];
-        if (b->first < plan->fixed_groups && b->last >= plan->fixed_groups) b->last = last_group;
+        if (b->first < plan->fixed_intervals && b->last >= plan->fixed_intervals)
+            b->last = last_interval;
     }
 }
 
@@ -83,9 +86,9 @@ bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse,
     return true;
 }
 
-bool weft__buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes)
+bool weft__buffers_peak(const weft_plan *plan, uint32_t *interval, size_t *bytes)
 {
-    const uint32_t n = (uint32_t)plan->n_groups;
+    const uint32_t n = (uint32_t)plan->n_intervals;
     size_t *born = calloc(2 * ((size_t)n + 2), sizeof *born), *gone = born + n + 2, alive = 0;
     if (!born) return false;
     for (size_t i = 0; i < plan->n_buffers; i++) {
@@ -94,14 +97,14 @@ bool weft__buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes)
         born[b->first] += b->bytes;
         gone[b->last + 1] += b->bytes;
     }
-    *group = 0;
+    *interval = 0;
     *bytes = 0;
     for (uint32_t g = 0; g < n; g++) {
         alive += born[g];
         alive -= gone[g];
         if (alive <= *bytes) continue;
         *bytes = alive;
-        *group = g;
+        *interval = g;
     }
     free(born);
     return true;
@@ -120,7 +123,7 @@ place weft__plan_place(const weft_plan *plan, uint32_t id)
 }
 
 /* Limits of the search for offsets. A node of it takes about a quarter of a nanosecond for each
- * pair of a buffer and a group in which it is alive, and at least about a microsecond. */
+ * pair of a buffer and an interval in which it is alive, and at least about a microsecond. */
 #define PACK_WORK  200e6 /* pairs, over all nodes */
 #define PACK_NODES 20000
 

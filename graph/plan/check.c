@@ -1,14 +1,14 @@
 /* The plan checker. It shares no code with the planner and trusts none of its lifetimes. It replays
- * the schedule group by group over a picture of the arena, in which each range of bytes holds one
- * version of one value. It proves that
+ * the schedule interval by interval over a picture of the arena, in which each range of bytes holds
+ * one version of one value. It proves that
  * - every node reads what its producer wrote;
- * - no node writes what another node of its group reads or writes, unless both are fused;
+ * - no node writes what another node of its interval reads or writes, unless both are fused;
  * - what can be read after a run is still there: in the arena, or in a state of the right version;
  * - all this also holds for later runs, which leave out what only the first run computes; what that
  *   computes is the same in every run.
  *
- *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after group 1
- *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after group 2, which wrote d over b
+ *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after interval 1
+ *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after interval 2, which wrote d over b
  *
  * The ranges are in a treap, ordered by their begin (Seidel and Aragon 1996). O(n log n) for n
  * operands. */
@@ -28,14 +28,14 @@ typedef struct held {
     uint32_t left, right, priority;
 } held;
 
-/* An access of a step of a group to the arena. */
+/* An access of a step of an interval to the arena. */
 typedef struct access {
     range s;
     size_t reach; /* the greatest end of this and those sorted before it */
     uint32_t step;
 } access;
 
-/* An update of a state, or a read of one, by a step of a group. */
+/* An update of a state, or a read of one, by a step of an interval. */
 typedef struct state_access {
     uint32_t root, step;
     bool update;
@@ -47,7 +47,7 @@ typedef struct checker {
     uint32_t n_held, root;
     access *writes, *reads;
     state_access *states;
-    uint32_t *head; /* by step of a group: the head of its fused group, or itself */
+    uint32_t *head; /* by step of an interval: the head of its fused group, or itself */
     size_t n_writes, n_reads, n_states;
     uint32_t *state_version; /* by root of a state: the version that the store holds */
     uint8_t *updated;        /* by root of a state: a node updates it */
@@ -277,7 +277,7 @@ static bool check_pair(checker *c, const plan_step *steps, uint32_t i, uint32_t 
 {
     if (i == k) return true;
     if (c->head[i] != c->head[k])
-        return wrong(c, steps[i].node, "touches what another node of its group writes");
+        return wrong(c, steps[i].node, "touches what another node of its interval writes");
     uint32_t earlier = i < k ? i : k, later = i < k ? k : i;
     return in_step(c, &steps[earlier], &steps[later]) ||
            wrong(c, steps[later].node, "does not follow the tiles of its fused group");
@@ -298,7 +298,7 @@ static int compare_states(const void *a, const void *b)
     return x->step < y->step ? -1 : x->step > y->step;
 }
 
-/* Collects what the steps of a group read and write. */
+/* Collects what the steps of an interval read and write. */
 static void collect(checker *c, const plan_step *steps, uint32_t n)
 {
     const weft_plan *plan = c->plan;
@@ -357,13 +357,13 @@ static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
         if (first->root != then->root || !first->update) continue;
         if (then->step != first->step && c->head[then->step] != c->head[first->step])
             return wrong(c, steps[then->step].node,
-                         "touches what another node of its group writes");
+                         "touches what another node of its interval writes");
         c->states[k].update = true;
     }
     return true;
 }
 
-/* Every fused step has its head within the group. */
+/* Every fused step has its head within the interval. */
 static bool check_fused(checker *c, const plan_step *steps, uint32_t n)
 {
     uint32_t begin = 0, end = 0;
@@ -373,7 +373,7 @@ static bool check_fused(checker *c, const plan_step *steps, uint32_t n)
             end = i + steps[i].n_fused;
         }
         if (i > end || end >= n)
-            return wrong(c, steps[i].node, "is fused with a node outside its group");
+            return wrong(c, steps[i].node, "is fused with a node outside its interval");
         c->head[i] = begin;
     }
     return true;
@@ -396,11 +396,11 @@ static bool check_writes(checker *c, const plan_step *step)
 
 /* What only the first run computes must not depend on what changes: in its operands there are only
  * states that no node updates, constants, and what has been computed before. */
-static bool check_fixed(checker *c, const plan_group *group)
+static bool check_fixed(checker *c, const plan_interval *interval)
 {
     const weft_graph *g = c->plan->graph;
-    for (uint32_t i = 0; i < group->n_steps; i++) {
-        const uint32_t n = c->plan->steps[group->first_step + i].node;
+    for (uint32_t i = 0; i < interval->n_steps; i++) {
+        const uint32_t n = c->plan->steps[interval->first_step + i].node;
         const node_record *node = &g->nodes[n];
         bool fixed = !node->op->updates && !node->op->random && !node->op->exchanges;
         for (size_t k = 0; k < node->n_in; k++) {
@@ -413,13 +413,13 @@ static bool check_fixed(checker *c, const plan_group *group)
     return true;
 }
 
-static bool check_group(checker *c, const plan_group *group)
+static bool check_interval(checker *c, const plan_interval *interval)
 {
     const weft_graph *g = c->plan->graph;
-    const plan_step *steps = c->plan->steps + group->first_step;
-    if (!check_fused(c, steps, group->n_steps) || !check_apart(c, steps, group->n_steps))
+    const plan_step *steps = c->plan->steps + interval->first_step;
+    if (!check_fused(c, steps, interval->n_steps) || !check_apart(c, steps, interval->n_steps))
         return false;
-    for (uint32_t i = 0; i < group->n_steps; i++) {
+    for (uint32_t i = 0; i < interval->n_steps; i++) {
         const node_record *node = &g->nodes[steps[i].node];
         if (!check_reads(c, &steps[i]) || !check_writes(c, &steps[i])) return false;
         for (size_t k = 0; k < node->op->updates; k++)
@@ -447,29 +447,29 @@ static bool check_targets(checker *c)
     return true;
 }
 
-/* Every step is in a group, and a barrier separates groups that need one. */
+/* Every step is in an interval, and a barrier separates intervals that need one. */
 static bool check_cut(checker *c)
 {
     const weft_plan *plan = c->plan;
     uint32_t next = 0;
-    for (size_t i = 0; i < plan->n_groups; i++) {
-        if (plan->groups[i].first_step != next) return wrong(c, 0, "a step is in no group");
-        next += plan->groups[i].n_steps;
-        if (i && plan->groups[i].interval == plan->groups[i - 1].interval &&
-            !(plan->groups[i].serial && plan->groups[i - 1].serial))
-            return wrong(c, plan->steps[next - 1].node, "no barrier before its group");
+    for (size_t i = 0; i < plan->n_intervals; i++) {
+        if (plan->intervals[i].first_step != next) return wrong(c, 0, "a step is in no interval");
+        next += plan->intervals[i].n_steps;
+        if (i && plan->intervals[i].superstep == plan->intervals[i - 1].superstep &&
+            !(plan->intervals[i].serial && plan->intervals[i - 1].serial))
+            return wrong(c, plan->steps[next - 1].node, "no barrier before its interval");
     }
-    return next == plan->n_steps || wrong(c, 0, "a step is in no group");
+    return next == plan->n_steps || wrong(c, 0, "a step is in no interval");
 }
 
-/* One run, of the groups from `first` on. */
+/* One run, of the intervals from `first` on. */
 static bool check_run(checker *c, uint32_t first)
 {
     const weft_plan *plan = c->plan;
     const weft_graph *g = plan->graph;
     for (uint32_t v = 1; v < g->n_values; v++) c->state_version[v] = v;
-    for (size_t i = first; i < plan->n_groups; i++)
-        if (!check_group(c, &plan->groups[i])) return false;
+    for (size_t i = first; i < plan->n_intervals; i++)
+        if (!check_interval(c, &plan->intervals[i])) return false;
     if (!check_targets(c)) return false;
     for (uint32_t v = 1; v < g->n_values; v++) {
         if (!plan->readable[v] || !plan->buffer_of[v]) continue;
@@ -493,14 +493,14 @@ static bool check_all(checker *c)
     for (size_t n = 0; n < g->n_nodes; n++)
         for (size_t k = 0; k < g->nodes[n].op->updates; k++)
             c->updated[g->values[g->nodes[n].in[k]].root] = 1;
-    for (uint32_t i = 0; i < plan->fixed_groups; i++)
-        if (!check_fixed(c, &plan->groups[i])) return false;
+    for (uint32_t i = 0; i < plan->fixed_intervals; i++)
+        if (!check_fixed(c, &plan->intervals[i])) return false;
     if (!check_cut(c) || !check_run(c, 0)) return false;
-    return !plan->fixed_groups || check_run(c, plan->fixed_groups);
+    return !plan->fixed_intervals || check_run(c, plan->fixed_intervals);
 }
 
-/* Every operand is at most one access of a group, and in each of two runs one range of the treap.
- */
+/* Every operand is at most one access of an interval, and in each of two runs one range of the
+ * treap. */
 static bool make_room(checker *c)
 {
     const weft_plan *plan = c->plan;

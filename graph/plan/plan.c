@@ -3,8 +3,8 @@
  * 1. the passes rewrite the graph (passes/passes.c);
  * 2. its nodes are put in an order (order.c), and fused (fuse.c, a pass);
  * 3. views and ops in place share storage (storage.c);
- * 4. nodes become steps with kernels and tiles (steps.c), steps become groups (groups.c);
- * 5. buffers have lifetimes in groups, and offsets (buffers.c, pack.c).
+ * 4. nodes become steps with kernels and tiles (steps.c), steps become intervals (groups.c);
+ * 5. buffers have lifetimes in intervals, and offsets (buffers.c, pack.c).
  * O(n log n) for n operands, except best fit, which is quadratic in the buffers and left out where
  * they are many, and the search for a smaller arena, which has a budget (pack.c). */
 #include "plan/plan.h"
@@ -29,13 +29,14 @@ static bool count_recomputed(weft_plan *plan)
     if (!forward) return false;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const node_record *node = &g->nodes[plan->steps[i].node];
-        if (node->role.phase == WEFT_FORWARD) forward[node->source] = 1;
+        if (node->role.direction == WEFT_FORWARD) forward[node->source] = 1;
     }
     for (size_t i = 0; i < plan->n_steps; i++) {
         const node_record *node = &g->nodes[plan->steps[i].node];
         const weft_cost cost = weft__plan_step_cost(plan, &plan->steps[i]);
         all += passes_nanoseconds(cost);
-        if (node->role.phase != WEFT_BACKWARD || node->role.gradient_of || !forward[node->source])
+        if (node->role.direction != WEFT_BACKWARD || node->role.gradient_of ||
+            !forward[node->source])
             continue;
         again += passes_nanoseconds(cost);
         s->recomputed++;
@@ -52,8 +53,8 @@ static void fill_stats(weft_plan *plan)
     const weft_graph *g = plan->graph;
     weft_plan_stats *s = &plan->stats;
     s->nodes = g->n_nodes;
-    for (uint32_t i = 0; i < plan->fixed_groups; i++) s->fixed += plan->groups[i].n_steps;
-    s->groups = plan->n_groups;
+    for (uint32_t i = 0; i < plan->fixed_intervals; i++) s->fixed += plan->intervals[i].n_steps;
+    s->intervals = plan->n_intervals;
     s->buffers = plan->n_buffers;
     for (size_t v = 1; v < g->n_values; v++)
         s->narrow += g->values[v].root == v && g->values[v].stored != g->values[v].type.dtype;
@@ -107,14 +108,14 @@ static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
     return weft__steps_make(plan, s, error);
 }
 
-/* The outputs and scratch of all steps of a group are alive at the same time. Where that causes the
- * peak of live bytes, the steps run one after another, at the cost of a barrier. */
+/* The outputs and scratch of all steps of an interval are alive at the same time. Where that causes
+ * the peak of live bytes, the steps run one after another, at the cost of a barrier. */
 #define MAX_SPLITS 64
 
-/* Marks the nodes of a group that can be split; false if it cannot. */
-static bool mark_alone(const weft_plan *plan, uint32_t group, uint8_t *alone)
+/* Marks the nodes of an interval that can be split; false if it cannot. */
+static bool mark_alone(const weft_plan *plan, uint32_t interval, uint8_t *alone)
 {
-    const plan_group *g = &plan->groups[group];
+    const plan_interval *g = &plan->intervals[interval];
     uint32_t units = 0;
     for (uint32_t i = g->first_step; i < g->first_step + g->n_steps; i++)
         units += !plan->steps[i].fused;
@@ -123,27 +124,27 @@ static bool mark_alone(const weft_plan *plan, uint32_t group, uint8_t *alone)
     return units > 1;
 }
 
-/* Groups and lifetimes of buffers. */
-static bool group_steps(weft_plan *plan, const schedule *s, const uint32_t *storage, bool no_reuse,
-                        weft_error *error)
+/* Intervals and lifetimes of buffers. */
+static bool cut_intervals(weft_plan *plan, const schedule *s, const uint32_t *storage,
+                          bool no_reuse, weft_error *error)
 {
     uint8_t *alone = calloc(plan->graph->n_nodes + 1, 1);
     size_t first = 0, bytes = 0;
     bool good = alone || plan_no_memory(error), split = true;
     for (int i = 0; good && split && i <= MAX_SPLITS; i++) {
         uint32_t peak = 0;
-        good = weft__groups_cut(plan, storage, s->n_fixed, alone, error) &&
+        good = weft__intervals_cut(plan, storage, s->n_fixed, alone, error) &&
                weft__buffers_make(plan, storage, no_reuse, error) &&
                (weft__buffers_peak(plan, &peak, &bytes) || plan_no_memory(error));
         if (!i) first = bytes;
-        split = good && !no_reuse && plan->n_groups && mark_alone(plan, peak, alone);
+        split = good && !no_reuse && plan->n_intervals && mark_alone(plan, peak, alone);
     }
     /* Barriers that save next to nothing are not worth their time. */
     if (good && (double)bytes > 0.99 * (double)first)
-        good = weft__groups_cut(plan, storage, s->n_fixed, NULL, error) &&
+        good = weft__intervals_cut(plan, storage, s->n_fixed, NULL, error) &&
                weft__buffers_make(plan, storage, no_reuse, error);
     free(alone);
-    return good && weft__groups_finish(plan, error);
+    return good && weft__intervals_finish(plan, error);
 }
 
 static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *targets,
@@ -164,7 +165,7 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
     schedule s = {0};
     uint32_t *storage = NULL;
     bool good = schedule_nodes(plan, &s, &storage, options, error) &&
-                group_steps(plan, &s, storage, options->no_reuse, error) &&
+                cut_intervals(plan, &s, storage, options->no_reuse, error) &&
                 weft__buffers_place(plan, error);
     free(s.order);
     free(s.n_fused);
@@ -293,10 +294,10 @@ size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value)
 size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity)
 {
     if (!plan) return 0;
-    for (uint32_t g = 0; g < plan->n_groups; g++) {
-        const plan_group *group = &plan->groups[g];
+    for (uint32_t g = 0; g < plan->n_intervals; g++) {
+        const plan_interval *interval = &plan->intervals[g];
         size_t head = 0, n_fused = 0; /* of the fused group: steps that are still to come */
-        for (size_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
+        for (size_t i = interval->first_step; i < interval->first_step + interval->n_steps; i++) {
             const plan_step *step = &plan->steps[i];
             if (!n_fused) head = step->node;
             n_fused = n_fused ? n_fused - 1 : step->n_fused;
@@ -304,9 +305,9 @@ size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capa
                 steps[i] = (weft_plan_step){
                     .node = step->node,
                     .head = head,
-                    .group = g,
-                    .interval = group->interval,
-                    .fixed = g < plan->fixed_groups,
+                    .interval = g,
+                    .superstep = interval->superstep,
+                    .fixed = g < plan->fixed_intervals,
                     .scratch = step->scratch_buffer ? step->scratch_buffer - 1 : SIZE_MAX};
         }
     }

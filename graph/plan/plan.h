@@ -35,7 +35,7 @@ typedef struct place {
 typedef struct plan_step {
     uint32_t node; /* of the plan's graph */
     weft_kernel kernel;
-    uint32_t interval; /* the barrier interval of its group */
+    uint32_t superstep; /* of its interval */
     uint8_t phases;
     int64_t tiles[2];
     int64_t tile_work[2];    /* of one tile with all fused steps: about its nanoseconds */
@@ -53,24 +53,24 @@ typedef struct plan_step {
     int64_t rows, columns, block_rows, block_columns;
 } plan_step;
 
-typedef struct plan_group {
+typedef struct plan_interval {
     uint32_t first_step, n_steps;
-    uint32_t interval; /* groups of one barrier interval have no barrier between them */
+    uint32_t superstep; /* intervals of one superstep have no barrier between them */
     uint8_t phases;
     int64_t work[2]; /* nanoseconds of all tiles of a phase; a barrier separates phases that have
                         some */
     bool serial;     /* so little work that one thread runs it */
-} plan_group;
+} plan_interval;
 
 struct weft_plan {
     weft_graph *graph;
     arena arena;
     plan_step *steps;
     size_t n_steps;
-    plan_group *groups;
-    size_t n_groups;
-    uint32_t fixed_groups; /* the first fixed_groups run in a session's first run only */
-    weft_tensor *tensors;  /* data NULL */
+    plan_interval *intervals;
+    size_t n_intervals;
+    uint32_t fixed_intervals; /* the first fixed_intervals run in a session's first run only */
+    weft_tensor *tensors;     /* data NULL */
     place *places;
     operand_matrix *matrices; /* of the operands of fused steps */
     size_t n_operands;
@@ -95,14 +95,14 @@ bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n
                        schedule *s, weft_error *error);
 /* Moves what only the first run computes to the beginning of the order. False: no memory. */
 bool weft__order_fixed(const weft_graph *g, schedule *s);
-/* groups.c: cuts the plan's steps, whose tiles are known, into groups, the longest runs of steps
+/* groups.c: cuts the plan's steps, whose tiles are known, into intervals, the longest runs of steps
  * that may run in parallel, and counts their work. The first n_fixed steps run in the first run
- * only. The nodes of alone[] (by node; may be NULL) share no group. May be called again. */
-bool weft__groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed,
-                      const uint8_t *alone, weft_error *error);
-/* Then puts the steps of each group in the order in which threads take them, and counts barriers.
- */
-bool weft__groups_finish(weft_plan *plan, weft_error *error);
+ * only. The nodes of alone[] (by node; may be NULL) share no interval. May be called again. */
+bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed,
+                         const uint8_t *alone, weft_error *error);
+/* Then puts the steps of each interval in the order in which threads take them, and counts
+ * barriers. */
+bool weft__intervals_finish(weft_plan *plan, weft_error *error);
 
 /* storage.c: fills in storage[value id], the value in whose storage the value lies. False if there
  * is no memory. */
@@ -116,10 +116,10 @@ bool weft__steps_make(weft_plan *plan, const schedule *s, weft_error *error);
 /* The work of one call of a step. */
 WEFT_PRIVATE_API weft_cost weft__plan_step_cost(const weft_plan *plan, const plan_step *step);
 
-/* buffers.c: makes the buffers of storages and scratch, with lifetimes in groups. */
+/* buffers.c: makes the buffers of storages and scratch, with lifetimes in intervals. */
 bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);
-/* The first group in which most bytes are alive, and how many. False if there is no memory. */
-bool weft__buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes);
+/* The first interval in which most bytes are alive, and how many. False if there is no memory. */
+bool weft__buffers_peak(const weft_plan *plan, uint32_t *interval, size_t *bytes);
 /* Packs the buffers into an arena, and fills in where each operand lies. */
 bool weft__buffers_place(weft_plan *plan, weft_error *error);
 /* Where a value lies; offset 0 of the arena if it has no buffer. */

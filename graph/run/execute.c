@@ -1,9 +1,9 @@
-/* The executor: one parallel region a run, in which every thread walks all groups of the plan.
+/* The executor: one parallel region a run, in which every thread walks all intervals of the plan.
  *
- * The tiles of a group form one sequence in which each takes up its estimated work. A short
+ * The tiles of an interval form one sequence in which each takes up its estimated work. A short
  * sequence is split evenly among the threads. From a long one, threads claim slices, which shrink
  * towards the end, so that all threads finish at about the same time. A barrier separates two
- * barrier intervals (groups that need none between them), and the two phases of a group. It opens
+ * supersteps (intervals that need none between them), and the two phases of an interval. It opens
  * when the work before it is finished, by whichever threads (progress.h). Tiles depend on shapes
  * alone and compute the same wherever they run, so results do not depend on the number of threads.
  * A run allocates nothing. */
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slots of progress for each group: its two phases, and one for the poison of its buffers. */
+/* Slots of progress for each interval: its two phases, and one for the poison of its buffers. */
 #define N_PHASES 3
 #define POISON   2
 
@@ -22,7 +22,7 @@ bool weft__executor_init(executor *e, const weft_plan *plan)
     *e = (executor){
         .plan = plan, .state = {.fault = &e->fault}, .convert = weft__convert_for(weft_isa_best())};
     e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
-    e->progress = calloc(N_PHASES * plan->n_groups + 1, sizeof *e->progress);
+    e->progress = calloc(N_PHASES * plan->n_intervals + 1, sizeof *e->progress);
     e->can_sleep = weft__sleepers_init(&e->sleepers);
     return e->calls && e->progress && e->can_sleep && weft__exchanges_init(&e->exchanges, plan);
 }
@@ -37,28 +37,28 @@ void weft__executor_free(executor *e)
 
 /* ---- How many threads have work ---- */
 
-static int64_t group_tiles(const weft_plan *plan, const plan_group *group, int phase)
+static int64_t interval_tiles(const weft_plan *plan, const plan_interval *interval, int phase)
 {
     int64_t tiles = 0;
-    for (uint32_t i = 0; i < group->n_steps; i++) {
-        const plan_step *step = &plan->steps[group->first_step + i];
+    for (uint32_t i = 0; i < interval->n_steps; i++) {
+        const plan_step *step = &plan->steps[interval->first_step + i];
         if (phase < step->phases && !step->fused) tiles += step->tiles[phase];
     }
     return tiles;
 }
 
-/* One thread if every group is serial: waking others would take longer than the plan. More threads
- * than processors only if some phase has a tile for each. */
+/* One thread if every interval is serial: waking others would take longer than the plan. More
+ * threads than processors only if some phase has a tile for each. */
 int weft__executor_threads(const weft_plan *plan, int threads)
 {
     int64_t useful = 1, processors = omp_get_num_procs();
     if (threads <= 0) threads = weft_default_threads();
-    for (size_t g = 0; g < plan->n_groups; g++) {
-        const plan_group *group = &plan->groups[g];
-        if (group->serial) continue;
+    for (size_t g = 0; g < plan->n_intervals; g++) {
+        const plan_interval *interval = &plan->intervals[g];
+        if (interval->serial) continue;
         if (useful < processors) useful = processors;
-        for (int phase = 0; phase < group->phases && useful < threads; phase++) {
-            int64_t tiles = group_tiles(plan, group, phase);
+        for (int phase = 0; phase < interval->phases && useful < threads; phase++) {
+            int64_t tiles = interval_tiles(plan, interval, phase);
             if (useful < tiles) useful = tiles;
         }
     }
@@ -170,10 +170,10 @@ static void run_block(const executor *e, const plan_step *step, const weft_block
     if ((node->op->random || node->op->takes != WEFT_TAKES_ANY) && b->columns != last) rows = 1;
     for (int64_t r = 0; r < b->rows; r += rows)
         for (int64_t c = 0; c < b->columns; c += columns) {
-            const weft_block part = {b->row + r, b->rows - r < rows ? b->rows - r : rows,
-                                     b->column + c,
-                                     b->columns - c < columns ? b->columns - c : columns};
-            run_wide_block(e, step, &part);
+            const weft_block inner = {b->row + r, b->rows - r < rows ? b->rows - r : rows,
+                                      b->column + c,
+                                      b->columns - c < columns ? b->columns - c : columns};
+            run_wide_block(e, step, &inner);
         }
 }
 
@@ -240,13 +240,14 @@ static inline int64_t tile_after(const plan_step *step, int phase, int64_t befor
     return tile < step->tiles[phase] ? tile : step->tiles[phase];
 }
 
-/* Runs the tiles of a group that begin in [begin, end) of its sequence, in nanoseconds of work. */
-INLINE void run_tiles(const executor *e, profile_thread *record, const plan_group *group, int phase,
-                      int64_t begin, int64_t end)
+/* Runs the tiles of an interval that begin in [begin, end) of its sequence, in nanoseconds of
+ * work. */
+INLINE void run_tiles(const executor *e, profile_thread *record, const plan_interval *interval,
+                      int phase, int64_t begin, int64_t end)
 {
     int64_t before = 0;
-    for (uint32_t i = group->first_step; i < group->first_step + group->n_steps && before < end;
-         i++) {
+    for (uint32_t i = interval->first_step;
+         i < interval->first_step + interval->n_steps && before < end; i++) {
         const plan_step *step = &e->plan->steps[i];
         if (phase >= step->phases || step->fused) continue;
         int64_t from = tile_after(step, phase, before, begin);
@@ -263,8 +264,8 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_grou
     }
 }
 
-/* From this many nanoseconds of work on, threads claim slices of a group, so that none waits long
- * for one that got slower tiles; and the work of the smallest slice. */
+/* From this many nanoseconds of work on, threads claim slices of an interval, so that none waits
+ * long for one that got slower tiles; and the work of the smallest slice. */
 #define SLICED_WORK 200000
 #define MIN_SLICE   10000
 
@@ -282,28 +283,28 @@ static inline phase_progress *progress_of(executor *e, uint32_t g, int phase)
     return &e->progress[N_PHASES * (size_t)g + (size_t)phase];
 }
 
-/* Parts of a short phase: a serial group is one, which belongs to thread 0. */
-static inline int parts_of(const worker *w, const plan_group *group)
+/* Chunks of a short phase: a serial interval is one, which belongs to thread 0. */
+static inline int chunks_of(const worker *w, const plan_interval *interval)
 {
-    if (group->serial) return 1;
-    return w->threads < MAX_PARTS ? w->threads : MAX_PARTS;
+    if (interval->serial) return 1;
+    return w->threads < MAX_CHUNKS ? w->threads : MAX_CHUNKS;
 }
 
-static inline bool is_sliced(const plan_group *group, int phase)
+static inline bool is_sliced(const plan_interval *interval, int phase)
 {
-    return group->work[phase] >= SLICED_WORK && !group->serial;
+    return interval->work[phase] >= SLICED_WORK && !interval->serial;
 }
 
-/* Runs part `part` of a short phase, unless another thread has taken it. */
-INLINE bool run_part(const worker *w, uint32_t g, int phase, int part)
+/* Runs chunk `chunk` of a short phase, unless another thread has taken it. */
+INLINE bool run_chunk(const worker *w, uint32_t g, int phase, int chunk)
 {
     executor *e = w->e;
-    const plan_group *group = &e->plan->groups[g];
-    const int64_t total = group->work[phase], parts = parts_of(w, group);
-    const int64_t begin = total * part / parts, end = total * (part + 1) / parts;
+    const plan_interval *interval = &e->plan->intervals[g];
+    const int64_t total = interval->work[phase], chunks = chunks_of(w, interval);
+    const int64_t begin = total * chunk / chunks, end = total * (chunk + 1) / chunks;
     phase_progress *p = progress_of(e, g, phase);
-    if (!progress_take(p, part)) return false;
-    run_tiles(e, w->record, group, phase, begin, end);
+    if (!progress_take(p, chunk)) return false;
+    run_tiles(e, w->record, interval, phase, begin, end);
     weft__progress_add(&e->sleepers, &p->finished, (uint64_t)(end - begin), (uint64_t)total);
     return true;
 }
@@ -312,8 +313,8 @@ INLINE bool run_part(const worker *w, uint32_t g, int phase, int part)
 INLINE void run_slices(const worker *w, uint32_t g, int phase)
 {
     executor *e = w->e;
-    const plan_group *group = &e->plan->groups[g];
-    const uint64_t total = (uint64_t)group->work[phase];
+    const plan_interval *interval = &e->plan->intervals[g];
+    const uint64_t total = (uint64_t)interval->work[phase];
     phase_progress *p = progress_of(e, g, phase);
     unsigned long long begin = atomic_load_explicit(&p->taken, memory_order_relaxed);
     while (begin < total) {
@@ -323,85 +324,87 @@ INLINE void run_slices(const worker *w, uint32_t g, int phase)
         if (!atomic_compare_exchange_weak_explicit(&p->taken, &begin, end, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
-        run_tiles(e, w->record, group, phase, (int64_t)begin, (int64_t)end);
+        run_tiles(e, w->record, interval, phase, (int64_t)begin, (int64_t)end);
         weft__progress_add(&e->sleepers, &p->finished, end - begin, total);
         begin = atomic_load_explicit(&p->taken, memory_order_relaxed);
     }
 }
 
-/* Runs one part of a phase that its own thread has not begun; false if there is none. While a
- * profile is on, threads run only their own parts, so that runs are alike and a step has one event
+/* Runs one chunk of a phase that its own thread has not begun; false if there is none. While a
+ * profile is on, threads run only their own chunks, so that runs are alike and a step has one event
  * on each thread. */
-static __attribute__((noinline)) bool run_left_part(const worker *w, uint32_t g, int phase)
+static __attribute__((noinline)) bool run_left_chunk(const worker *w, uint32_t g, int phase)
 {
-    const plan_group *group = &w->e->plan->groups[g];
-    const int parts = parts_of(w, group);
-    if (w->record || is_sliced(group, phase)) return false;
-    for (int part = 0; part < parts; part++)
-        if (run_part(w, g, phase, part)) return true;
+    const plan_interval *interval = &w->e->plan->intervals[g];
+    const int chunks = chunks_of(w, interval);
+    if (w->record || is_sliced(interval, phase)) return false;
+    for (int chunk = 0; chunk < chunks; chunk++)
+        if (run_chunk(w, g, phase, chunk)) return true;
     return false;
 }
 
 /* Returns when a phase is finished. */
 INLINE void wait_for_phase(worker *w, uint32_t g, int phase)
 {
-    const uint64_t total = (uint64_t)w->e->plan->groups[g].work[phase];
+    const uint64_t total = (uint64_t)w->e->plan->intervals[g].work[phase];
     const atomic_ullong *finished = &progress_of(w->e, g, phase)->finished;
     while (!progress_reached(finished, total) && !weft__progress_spin(finished, total, &w->spin_ns))
-        if (!run_left_part(w, g, phase))
+        if (!run_left_chunk(w, g, phase))
             w->slept_ns += weft__progress_sleep(&w->e->sleepers, finished, total);
 }
 
-/* Returns when a group is finished. */
-INLINE void wait_for_group(worker *w, uint32_t g)
+/* Returns when an interval is finished. */
+INLINE void wait_for_interval(worker *w, uint32_t g)
 {
     if (w->threads == 1) return;
-    for (int phase = 0; phase < w->e->plan->groups[g].phases; phase++) wait_for_phase(w, g, phase);
+    for (int phase = 0; phase < w->e->plan->intervals[g].phases; phase++)
+        wait_for_phase(w, g, phase);
 }
 
-/* One thread's part of a phase of a group. */
+/* One thread's chunk of a phase of an interval. */
 INLINE void run_phase(const worker *w, uint32_t g, int phase)
 {
-    const plan_group *group = &w->e->plan->groups[g];
+    const plan_interval *interval = &w->e->plan->intervals[g];
     if (w->threads == 1)
-        run_tiles(w->e, w->record, group, phase, 0, group->work[phase]);
-    else if (is_sliced(group, phase))
+        run_tiles(w->e, w->record, interval, phase, 0, interval->work[phase]);
+    else if (is_sliced(interval, phase))
         run_slices(w, g, phase);
-    else if (w->thread < parts_of(w, group))
-        run_part(w, g, phase, w->thread);
+    else if (w->thread < chunks_of(w, interval))
+        run_chunk(w, g, phase, w->thread);
 }
 
-/* ---- Groups ---- */
+/* ---- Intervals ---- */
 
-/* Fills the buffers whose lifetimes begin in this group, so that a read before the write shows. */
-static void poison_group(const executor *e, uint32_t g)
+/* Fills the buffers whose lifetimes begin in this interval, so that a read before the write
+ * shows. */
+static void poison_interval(const executor *e, uint32_t g)
 {
     const weft_plan *plan = e->plan;
     for (size_t i = 0; i < plan->n_buffers; i++) {
         const weft_plan_buffer *b = &plan->buffers[i];
-        if (b->first == g && !(g == 0 && b->last == plan->n_groups))
+        if (b->first == g && !(g == 0 && b->last == plan->n_intervals))
             memset(e->arena + b->offset, 0xFF, b->bytes);
     }
 }
 
-/* The same once for all threads, none of which begins the group before. */
+/* The same once for all threads, none of which begins the interval before. */
 static void poison_once(const worker *w, uint32_t g)
 {
     phase_progress *p = progress_of(w->e, g, POISON);
     if (progress_take(p, 0)) {
-        poison_group(w->e, g);
+        poison_interval(w->e, g);
         weft__progress_add(&w->e->sleepers, &p->finished, 1, 1);
     }
     weft__progress_sleep(&w->e->sleepers, &p->finished, 1);
 }
 
-/* Whether the run ends before group g: an earlier barrier interval has failed. All threads find the
- * same, because each waits for those intervals first. */
+/* Whether the run ends before interval g: an earlier superstep has failed. All threads find the
+ * same, because each waits for those supersteps first. */
 static inline bool has_failed(const executor *e, uint32_t g)
 {
     const weft_plan *plan = e->plan;
     const unsigned failed = atomic_load(&e->fault.step);
-    return failed != NO_FAULT && plan->steps[failed].interval < plan->groups[g].interval;
+    return failed != NO_FAULT && plan->steps[failed].superstep < plan->intervals[g].superstep;
 }
 
 /* Thread 0 leaves the region last, so that it does not spin in OpenMP for a preempted thread. */
@@ -416,20 +419,20 @@ static void leave(worker *w)
     if (!w->thread) w->e->slept_ns = w->slept_ns;
 }
 
-/* What each thread does. A thread enters a group when all groups before it are finished. */
-INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *record)
+/* What each thread does. A thread enters an interval when all intervals before it are finished. */
+INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *record)
 {
     const weft_plan *plan = e->plan;
     worker w = {e, record, omp_get_thread_num(), omp_get_num_threads(), e->spin_ns, 0};
     if (w.threads == 1 && omp_get_level() > 0) omp_set_num_threads(1); /* see weft__team_alone */
     uint32_t g = e->begin;
     for (; g < e->end; g++) {
-        const plan_group *group = &plan->groups[g];
+        const plan_interval *interval = &plan->intervals[g];
         if (g > e->begin) {
-            wait_for_group(&w, g - 1);
+            wait_for_interval(&w, g - 1);
             if (record) profile_waited(record);
         }
-        if (g > e->begin && group->interval != plan->groups[g - 1].interval) {
+        if (g > e->begin && interval->superstep != plan->intervals[g - 1].superstep) {
             if (w.thread == 0 && e->state.exchanges) weft__exchanges_progress(&e->exchanges);
             if (has_failed(e, g)) break;
         }
@@ -437,16 +440,16 @@ INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *recor
             poison_once(&w, g);
             if (record) profile_waited(record);
         }
-        if (record) profile_enter_group(record, profile, g);
-        for (int phase = 0; phase < group->phases; phase++) {
-            if (phase && w.threads > 1 && group->work[phase] && group->work[0]) {
-                if (!group->serial || w.thread == 0) wait_for_phase(&w, g, 0);
+        if (record) profile_enter_interval(record, profile, g);
+        for (int phase = 0; phase < interval->phases; phase++) {
+            if (phase && w.threads > 1 && interval->work[phase] && interval->work[0]) {
+                if (!interval->serial || w.thread == 0) wait_for_phase(&w, g, 0);
                 if (record) profile_waited(record);
             }
             run_phase(&w, g, phase);
         }
     }
-    if (g == e->end && g > e->begin) wait_for_group(&w, g - 1);
+    if (g == e->end && g > e->begin) wait_for_interval(&w, g - 1);
     leave(&w);
 }
 
@@ -454,13 +457,13 @@ INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *recor
 
 static void run_thread(executor *e)
 {
-    run_groups(e, NULL, NULL);
+    run_intervals(e, NULL, NULL);
 }
 
 static void run_thread_profiled(executor *e, weft_profile *profile)
 {
-    run_groups(e, profile,
-               weft__profile_thread_begin(profile, omp_get_thread_num(), omp_get_num_threads()));
+    run_intervals(e, profile,
+                  weft__profile_thread_begin(profile, omp_get_thread_num(), omp_get_num_threads()));
 }
 
 /* One thread needs no region, for which clang's OpenMP allocates memory, except within a region of
@@ -506,7 +509,7 @@ weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profi
 {
     const bool resumed = executor_paused(e);
     /* A profile shows the team. */
-    const bool whole = !resumed && until == e->plan->n_groups && !profile;
+    const bool whole = !resumed && until == e->plan->n_intervals && !profile;
     const bool alone = team > 1 && pace_team(&e->pace, team) == 1;
     const uint64_t begin = clock_ns();
     if (whole && alone) team = 1;

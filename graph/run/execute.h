@@ -17,15 +17,16 @@ typedef struct executor {
     fault fault;          /* of the last run */
     convert convert;      /* of blocks that are stored as bf16 */
     exchanges exchanges;
-    phase_progress *progress; /* three for each group: its phases, and the poison of its buffers */
+    phase_progress
+        *progress; /* three for each interval: its phases, and the poison of its buffers */
     sleepers sleepers;
     bool can_sleep;     /* sleepers exist */
     atomic_ullong left; /* threads that have left the last run */
     uint64_t spin_ns;   /* how long its threads spin when they wait */
     uint64_t slept_ns;  /* how long thread 0 slept in the last run */
     pace pace;
-    uint32_t begin, end; /* of the groups that the last call ran */
-    uint32_t first;      /* group of a run: those before it have run once for all runs */
+    uint32_t begin, end; /* of the intervals that the last call ran */
+    uint32_t first;      /* interval of a run: those before it have run once for all runs */
     char *arena;
     bool poison; /* fill buffers with 0xFF before their first writer */
 } executor;
@@ -38,8 +39,8 @@ void weft__executor_free(executor *e);
 /* The threads that can have work in a run of the plan, `threads` at most; 0 is the default. */
 int weft__executor_threads(const weft_plan *plan, int threads);
 
-/* Runs the plan's groups before `until`, and only the rest of them if the last call did not reach
- * the end, on `team` threads, which weft_team has granted. `profile` may be NULL. Returns
+/* Runs the plan's intervals before `until`, and only the rest of them if the last call did not
+ * reach the end, on `team` threads, which weft_team has granted. `profile` may be NULL. Returns
  * WEFT_BAD_INDEX or WEFT_NOT_FINITE, with the node's name, if a kernel reports a fault. */
 weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
                                weft_error *error);
@@ -48,7 +49,7 @@ void weft__executor_run_step(const executor *e, uint32_t index);
 /* Whether the last run stopped before the end of the plan. */
 static inline bool executor_paused(const executor *e)
 {
-    return e->end > 0 && e->end < e->plan->n_groups;
+    return e->end > 0 && e->end < e->plan->n_intervals;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* Profiles: what the executor records, and its totals. Each thread sums nanoseconds by step and by
- * barrier interval (profile.h); the totals are added up when they are asked for, O(threads x
+ * superstep (profile.h); the totals are added up when they are asked for, O(threads x
  * steps). Rows are made in profile_rows.c, the trace and the picture in profile_export.c. */
 #include "profile.h"
 
@@ -19,7 +19,7 @@ static profile_thread *thread_new(const weft_profile *p)
     size_t n_events = 0;
     for (size_t i = 0; i < plan->n_steps; i++) n_events += plan->steps[i].phases;
     size_t head = padded(sizeof(profile_thread)), compute = padded(8 * plan->n_steps);
-    size_t fixed = head + compute + padded(8 * p->n_intervals);
+    size_t fixed = head + compute + padded(8 * p->n_supersteps);
     size_t ring = padded(sizeof(profile_run)), events = padded(n_events * sizeof(profile_event));
     if (p->trace_runs > (SIZE_MAX / 2 - fixed) / (ring + events)) return NULL;
     size_t bytes = fixed + p->trace_runs * (ring + events);
@@ -40,10 +40,11 @@ weft_profile *weft__profile_new(const weft_plan *plan, int threads, size_t trace
     if (!p) return NULL;
     p->plan = plan;
     p->trace_runs = trace_runs;
-    p->n_intervals = plan->n_groups ? (size_t)plan->groups[plan->n_groups - 1].interval + 1 : 0;
+    p->n_supersteps =
+        plan->n_intervals ? (size_t)plan->intervals[plan->n_intervals - 1].superstep + 1 : 0;
     p->threads = calloc((size_t)threads, sizeof(profile_thread *));
-    p->group_runs = calloc(plan->n_groups + 1, sizeof *p->group_runs);
-    bool good = p->threads && p->group_runs;
+    p->interval_runs = calloc(plan->n_intervals + 1, sizeof *p->interval_runs);
+    bool good = p->threads && p->interval_runs;
     for (int t = 0; t < threads && good; t++) {
         p->threads[t] = thread_new(p);
         p->capacity = t + 1;
@@ -59,7 +60,7 @@ void weft__profile_free(weft_profile *profile)
     if (!profile) return;
     for (int t = 0; t < profile->capacity; t++) free(profile->threads[t]);
     free(profile->threads);
-    free(profile->group_runs);
+    free(profile->interval_runs);
     free(profile);
 }
 
@@ -73,7 +74,7 @@ profile_thread *weft__profile_thread_begin(weft_profile *p, int thread, int team
     profile_thread *t = p->threads[thread];
     if (thread == 0) p->team = team;
     t->now_ns = p->begin_ns;
-    t->interval = PROFILE_START;
+    t->superstep = PROFILE_START;
     t->run = p->trace_runs ? &t->runs[p->runs % p->trace_runs] : NULL;
     if (t->run) t->run->n = 0;
     profile_waited(t);
@@ -106,10 +107,10 @@ uint64_t weft__profile_step_compute(const weft_profile *p, size_t step)
     return sum - weft__profile_step_exchange(p, step);
 }
 
-uint64_t weft__profile_interval_waiting(const weft_profile *p, size_t interval)
+uint64_t weft__profile_superstep_waiting(const weft_profile *p, size_t superstep)
 {
     uint64_t sum = 0;
-    for (int t = 0; t < p->capacity; t++) sum += p->threads[t]->waiting_ns[interval];
+    for (int t = 0; t < p->capacity; t++) sum += p->threads[t]->waiting_ns[superstep];
     return sum;
 }
 
@@ -122,14 +123,14 @@ weft_profile_totals weft_profile_get_totals(const weft_profile *p)
         compute += weft__profile_step_compute(p, i);
         waiting += weft__profile_step_exchange(p, i);
     }
-    for (size_t i = 0; i < p->n_intervals; i++) waiting += weft__profile_interval_waiting(p, i);
+    for (size_t i = 0; i < p->n_supersteps; i++) waiting += weft__profile_superstep_waiting(p, i);
     for (int t = 0; t < p->capacity; t++) start += p->threads[t]->start_ns;
-    for (size_t g = 0; g < p->plan->n_groups; g++) {
-        const plan_group *group = &p->plan->groups[g];
-        for (uint32_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
+    for (size_t g = 0; g < p->plan->n_intervals; g++) {
+        const plan_interval *interval = &p->plan->intervals[g];
+        for (uint32_t i = interval->first_step; i < interval->first_step + interval->n_steps; i++) {
             weft_cost cost = weft__plan_step_cost(p->plan, &p->plan->steps[i]);
-            total.flops += cost.flops * (double)p->group_runs[g];
-            total.bytes += cost.bytes * (double)p->group_runs[g];
+            total.flops += cost.flops * (double)p->interval_runs[g];
+            total.bytes += cost.bytes * (double)p->interval_runs[g];
         }
     }
     total.runs = p->runs;

@@ -9,7 +9,7 @@
 
 #include "base/private.h"
 
-/* An interval that one thread spent on one phase of a step. */
+/* The time that one thread spent on one phase of a step. */
 typedef struct profile_event {
     uint64_t begin_ns, end_ns;
     uint32_t step;
@@ -22,16 +22,16 @@ typedef struct profile_run {
     size_t n;
 } profile_run;
 
-/* The record of one thread, on cache lines of its own. Each reading of the clock ends one interval
+/* The record of one thread, on cache lines of its own. Each reading of the clock ends one event
  * and begins the next, so every nanosecond is counted once. */
 typedef struct profile_thread {
     uint64_t now_ns; /* the last reading */
     uint64_t start_ns;
     uint64_t *compute_ns; /* by step */
-    uint64_t *waiting_ns; /* by barrier interval: at the barriers inside it and after it */
+    uint64_t *waiting_ns; /* by superstep: at the barriers inside it and after it */
     profile_run *runs;    /* a ring of [trace_runs], for the trace */
     profile_run *run;     /* the current one; NULL without a trace */
-    uint32_t interval;    /* the current one; PROFILE_START before the first */
+    uint32_t superstep;   /* the current one; PROFILE_START before the first */
 } profile_thread;
 
 #define PROFILE_START UINT32_MAX
@@ -41,8 +41,8 @@ struct weft_profile {
     const weft_plan *plan;
     profile_thread **threads; /* [capacity] */
     int capacity, team;       /* team: threads of the last run */
-    size_t n_intervals, trace_runs, runs;
-    uint64_t *group_runs;        /* by group: how often it ran */
+    size_t n_supersteps, trace_runs, runs;
+    uint64_t *interval_runs;     /* by interval: how often it ran */
     const uint64_t *exchange_ns; /* by step: waiting for other processes; NULL: there are none */
     uint64_t wall_ns, thread_ns, begin_ns;
 };
@@ -61,14 +61,14 @@ profile_thread *weft__profile_thread_begin(weft_profile *profile, int thread, in
  */
 WEFT_PRIVATE_API uint64_t weft__profile_step_compute(const weft_profile *profile, size_t step);
 WEFT_PRIVATE_API uint64_t weft__profile_step_exchange(const weft_profile *profile, size_t step);
-WEFT_PRIVATE_API uint64_t weft__profile_interval_waiting(const weft_profile *profile,
-                                                         size_t interval);
+WEFT_PRIVATE_API uint64_t weft__profile_superstep_waiting(const weft_profile *profile,
+                                                          size_t superstep);
 
-/* On each thread, when it reaches a group. */
-static inline void profile_enter_group(profile_thread *t, weft_profile *p, uint32_t group)
+/* On each thread, when it reaches an interval. */
+static inline void profile_enter_interval(profile_thread *t, weft_profile *p, uint32_t interval)
 {
-    t->interval = p->plan->groups[group].interval;
-    if (t == p->threads[0]) p->group_runs[group]++;
+    t->superstep = p->plan->intervals[interval].superstep;
+    if (t == p->threads[0]) p->interval_runs[interval]++;
 }
 
 /* Adds the event [begin, now), or extends the last event if it is of the same phase of the step. */
@@ -105,13 +105,13 @@ static inline void profile_fused(profile_thread *t, uint32_t head, int phase, ui
     if (begin < t->now_ns) profile_add_event(t, begin, head, phase);
 }
 
-/* Charges the time since the last reading to the barriers of the current barrier interval. */
+/* Charges the time since the last reading to the barriers of the current superstep. */
 static inline void profile_waited_until(profile_thread *t, uint64_t now)
 {
-    if (t->interval == PROFILE_START)
+    if (t->superstep == PROFILE_START)
         t->start_ns += now - t->now_ns;
     else
-        t->waiting_ns[t->interval] += now - t->now_ns;
+        t->waiting_ns[t->superstep] += now - t->now_ns;
     t->now_ns = now;
 }
 

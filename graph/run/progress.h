@@ -1,4 +1,4 @@
-/* How far the threads of a run are in each phase of a group, and how they wait for each other.
+/* How far the threads of a run are in each phase of an interval, and how they wait for each other.
  *
  * A phase is finished when its work is done, whichever threads did it. So a preempted thread delays
  * the others only if it is in the middle of a tile: they run what it has not begun. A thread spins
@@ -12,11 +12,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Parts of a short phase: one for each thread, up to the number of bits. */
-#define MAX_PARTS 64
+/* Chunks of a short phase: one for each thread, up to the number of bits. */
+#define MAX_CHUNKS 64
 
 typedef struct phase_progress {
-    atomic_ullong taken;    /* of a long phase: nanoseconds of work; of a short one: a bit a part */
+    atomic_ullong taken; /* of a long phase: nanoseconds of work; of a short one: a bit a chunk */
     atomic_ullong finished; /* nanoseconds of work */
 } phase_progress;
 
@@ -52,10 +52,10 @@ bool weft__progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *
 /* Sleeps until *value reaches `target`. Returns for how long, in nanoseconds. */
 uint64_t weft__progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target);
 
-/* Takes part `part` of a short phase. False if another thread has taken it. */
-static inline bool progress_take(phase_progress *p, int part)
+/* Takes chunk `chunk` of a short phase. False if another thread has taken it. */
+static inline bool progress_take(phase_progress *p, int chunk)
 {
-    const unsigned long long bit = 1ull << part;
+    const unsigned long long bit = 1ull << chunk;
     if (atomic_load_explicit(&p->taken, memory_order_relaxed) & bit) return false;
     return !(atomic_fetch_or_explicit(&p->taken, bit, memory_order_relaxed) & bit);
 }

@@ -457,7 +457,7 @@ static weft_status prepare_inputs(weft_session *s, weft_error *error)
     return weft__feeds_check(&s->feeds, s->plan, 0, error);
 }
 
-/* Runs, or goes on, up to a group. */
+/* Runs, or goes on, up to an interval. */
 static weft_status run_until(weft_session *session, uint32_t until)
 {
     weft_error *e = &session->error;
@@ -476,8 +476,8 @@ static weft_status run_until(weft_session *session, uint32_t until)
         memset(e, 0, sizeof *e); /* errors of calls by callbacks */
     if (!executor_paused(x)) x->state.step++;
     if (e->status == WEFT_OK) session->no_results = executor_paused(x) ? run_stopped : NULL;
-    if (e->status == WEFT_OK && x->end == session->plan->n_groups && session->owns_arena)
-        x->first = session->plan->fixed_groups;
+    if (e->status == WEFT_OK && x->end == session->plan->n_intervals && session->owns_arena)
+        x->first = session->plan->fixed_intervals;
     return e->status;
 }
 
@@ -491,7 +491,7 @@ weft_status weft_run(weft_session *session)
     if (!session) return WEFT_BAD_ARGUMENT;
     if (is_watching(session, "weft_run")) return WEFT_BAD_ARGUMENT;
     memset(&session->error, 0, sizeof session->error);
-    return run_until(session, (uint32_t)session->plan->n_groups);
+    return run_until(session, (uint32_t)session->plan->n_intervals);
 }
 
 weft_status weft_run_before(weft_session *session, weft_value value)
@@ -501,9 +501,9 @@ weft_status weft_run_before(weft_session *session, weft_value value)
     const uint32_t id = planned_id(session, value), node = id ? plan->graph->values[id].node : 0;
     if (is_watching(session, "weft_run_before")) return WEFT_BAD_ARGUMENT;
     memset(&session->error, 0, sizeof session->error);
-    for (uint32_t g = 0; id && !executor_paused(&session->executor) && g < plan->n_groups; g++)
-        for (uint32_t i = 0; i < plan->groups[g].n_steps; i++)
-            if (plan->steps[plan->groups[g].first_step + i].node == node)
+    for (uint32_t g = 0; id && !executor_paused(&session->executor) && g < plan->n_intervals; g++)
+        for (uint32_t i = 0; i < plan->intervals[g].n_steps; i++)
+            if (plan->steps[plan->intervals[g].first_step + i].node == node)
                 return g > session->executor.first ? run_until(session, g) : WEFT_OK;
     return weft_error_set(&session->error, WEFT_BAD_ARGUMENT, "weft_run_before",
                           "the session has stopped before, or no node of the plan computes the "

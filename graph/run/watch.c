@@ -1,8 +1,8 @@
-/* Watches of values. A value is seen after its group and before the next one: the executor stops
+/* Watches of values. A value is seen after its interval and before the next one: the executor stops
  * there, so no kernel runs. The value's buffer is not reused yet, since lifetimes are counted in
- * groups. Only nodes fused with the value's node may have overwritten it by then, tile by tile.
- * Finding the group is O(steps). A run costs O(1) a watch, the barriers where it stops, and a copy
- * of each value that is not contiguous. */
+ * intervals. Only nodes fused with the value's node may have overwritten it by then, tile by tile.
+ * Finding the interval is O(steps). A run costs O(1) a watch, the barriers where it stops, and a
+ * copy of each value that is not contiguous. */
 #include "watch.h"
 
 #include <stdlib.h>
@@ -47,13 +47,13 @@ bool weft__watch_when(const weft_plan *plan, watch *w, weft_error *error)
         return false;
     }
     const uint32_t node = writer_of(g, w->id);
-    w->group = 0;
+    w->interval = 0;
     if (weft__op_is_leaf(g->nodes[node].op)) return true;
-    for (uint32_t group = 0; group < plan->n_groups; group++) {
-        const plan_group *p = &plan->groups[group];
+    for (uint32_t interval = 0; interval < plan->n_intervals; interval++) {
+        const plan_interval *p = &plan->intervals[interval];
         for (uint32_t i = p->first_step; i < p->first_step + p->n_steps; i++) {
             if (plan->steps[i].node != node) continue;
-            w->group = group + 1;
+            w->interval = interval + 1;
             if (!is_overwritten(plan, i, w->id)) return true;
             cannot_see(error, "a node that is fused with the value's overwrites it; make the value "
                               "a target, or skip the pass \"fuse\" (weft_plan_options.skip, "
@@ -99,7 +99,7 @@ weft_status weft__watches_add(watches *all, const weft_plan *plan, const watch *
         return weft_error_set(error, WEFT_NO_MEMORY, "weft_session_watch", "out of memory");
     }
     size_t at = all->n++;
-    for (; at > 0 && list[at - 1].group > new.group; at--) list[at] = list[at - 1];
+    for (; at > 0 && list[at - 1].interval > new.interval; at--) list[at] = list[at - 1];
     list[at] = new;
     return WEFT_OK;
 }
@@ -138,14 +138,14 @@ static void copy_value(const executor *e, watch *w)
     weft__call_run(op, weft_op_kernel(op, weft_isa_best(), w->bound.dtype), &call);
 }
 
-/* Calls watch `i` and the following ones of the same group; *i becomes the next one. False if a
+/* Calls watch `i` and the following ones of the same interval; *i becomes the next one. False if a
  * callback ends the run. */
 static bool call_watches(watches *all, const executor *e, size_t *i)
 {
-    const uint32_t group = all->list[*i].group;
+    const uint32_t interval = all->list[*i].interval;
     bool going = true;
     all->calling = true;
-    for (; going && *i < all->n && all->list[*i].group == group; ++*i) {
+    for (; going && *i < all->n && all->list[*i].interval == interval; ++*i) {
         watch *w = &all->list[*i];
         if (w->copy) copy_value(e, w);
         w->seen.step = e->state.step;
@@ -171,11 +171,11 @@ weft_status weft__watches_run(watches *all, executor *e, uint32_t until, int tea
     uint32_t at = resumed ? e->end : e->first;
     bool ran = false;
     size_t i = 0;
-    if (!resumed && !all->list[0].group && !call_watches(all, e, &i))
+    if (!resumed && !all->list[0].interval && !call_watches(all, e, &i))
         return cancel(e, &all->list[i - 1], error);
-    while (i < all->n && all->list[i].group <= at) i++; /* computed before */
-    while (i < all->n && all->list[i].group <= until) {
-        at = all->list[i].group;
+    while (i < all->n && all->list[i].interval <= at) i++; /* computed before */
+    while (i < all->n && all->list[i].interval <= until) {
+        at = all->list[i].interval;
         ran = true;
         const weft_status status = weft__executor_run(e, at, team, profile, error);
         if (status != WEFT_OK) return status;

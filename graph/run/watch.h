@@ -9,8 +9,8 @@
 typedef struct watch {
     weft_watched seen; /* tensor: `bound`, or `copy` if `bound` is not contiguous */
     char *name;
-    uint32_t id;    /* of the plan's graph */
-    uint32_t group; /* called before this group runs; 0: at the start of a run */
+    uint32_t id;       /* of the plan's graph */
+    uint32_t interval; /* called before this interval runs; 0: at the start of a run */
     weft_tensor bound;
     void *copy; /* NULL: none is needed */
     weft_watch_fn callback;
@@ -18,15 +18,15 @@ typedef struct watch {
 } watch;
 
 typedef struct watches {
-    watch *list; /* in order of their groups */
+    watch *list; /* in order of their intervals */
     size_t n;
     bool calling; /* a callback is running */
 } watches;
 
-/* Sets the group before which the watch of w->id is called. False, with the error, if at no time
+/* Sets the interval before which the watch of w->id is called. False, with the error, if at no time
  * the buffer holds what the value's node computed. */
 bool weft__watch_when(const weft_plan *plan, watch *w, weft_error *error);
-/* Adds a watch whose id, group, bound, seen.value, callback and context are set. */
+/* Adds a watch whose id, interval, bound, seen.value, callback and context are set. */
 weft_status weft__watches_add(watches *all, const weft_plan *plan, const watch *w,
                               weft_error *error);
 /* Removes the watches of a value, or of all values for WEFT_NO_VALUE; returns how many. */

@@ -236,8 +236,8 @@ struct weft_op {
     bool random;     /* results depend on the run's seed and step */
     bool broadcasts; /* inputs broadcast; autodiff sums their gradients back to their shapes */
 
-    /* Passes of the library that need an op of this identity, ended by NULL: they run on graphs that
-     * have such a node, at the place of their name in the order of passes. NULL: none. */
+    /* Passes of the library that need an op of this identity, ended by NULL: they run on graphs
+     * that have such a node, at the place of their name in the order of passes. NULL: none. */
     const weft_pass *const *passes;
 
     weft_gradient gradient;
@@ -258,15 +258,16 @@ struct weft_op {
 WEFT_API weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
                                const weft_value *inputs, size_t count, weft_value *outputs);
 
-/* What a node is for. The passes retain it, so that pictures and profiles can show it. */
-typedef enum weft_phase {
+/* What a node is for: a pass over the model in one direction, or an update. The passes of the
+ * planner retain it, so that pictures and profiles can show it. */
+typedef enum weft_direction {
     WEFT_FORWARD,
     WEFT_BACKWARD, /* gradients */
     WEFT_UPDATE    /* what reads complete gradients: sums over batches, clipping, the optimiser */
-} weft_phase;
+} weft_direction;
 
 typedef struct weft_role {
-    weft_phase phase;
+    weft_direction direction;
     uint32_t gradient_of; /* the source of the node whose gradient rule made this node; 0: none */
 } weft_role;
 

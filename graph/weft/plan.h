@@ -118,7 +118,7 @@ typedef struct weft_plan_options {
 
 typedef struct weft_plan_stats {
     size_t nodes;      /* after the passes */
-    size_t groups;     /* of nodes that run side by side */
+    size_t intervals;  /* of nodes that run side by side */
     size_t barriers;   /* of one run */
     size_t fused;      /* nodes that run on the tiles of another, right after each tile */
     size_t recomputed; /* nodes that run a second time in the backward pass: memory_budget */
@@ -154,8 +154,8 @@ WEFT_API weft_plan_stats weft_plan_get_stats(const weft_plan *plan);
 /* The graph that the plan runs, after all passes. It belongs to the plan. */
 WEFT_API const weft_graph *weft_plan_graph(const weft_plan *plan);
 
-/* One buffer of the arena: no other uses its bytes while groups first..last run. `last` is the
- * number of groups if the contents outlive the run: an input, a target, what later runs read. */
+/* One buffer of the arena: no other uses its bytes while intervals first..last run. `last` is the
+ * number of intervals if the contents outlive the run: an input, a target, what later runs read. */
 typedef struct weft_plan_buffer {
     size_t offset, bytes;
     uint32_t first, last;
@@ -167,23 +167,23 @@ WEFT_API size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer 
  * if it lies in a state or constant, or nowhere. */
 WEFT_API size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value);
 
-/* A step runs a node of weft_plan_graph. Groups run one after another; the steps of a group may run
- * side by side. Those of a fused group run on each tile of its head, right after it. */
+/* A step runs a node of weft_plan_graph. Intervals run one after another; the steps of an interval
+ * may run side by side. Those of a fused group run on each tile of its head, right after it. */
 typedef struct weft_plan_step {
     size_t node;
     size_t head; /* the node of the head of its fused group; the step's own node if it has none */
-    uint32_t group;
-    uint32_t interval; /* no barrier separates the groups of one barrier interval */
-    bool fixed;        /* runs in a session's first run only */
-    size_t scratch;    /* the index of the buffer that only the step itself uses; SIZE_MAX: none */
+    uint32_t interval;
+    uint32_t superstep; /* no barrier separates the intervals of one superstep */
+    bool fixed;         /* runs in a session's first run only */
+    size_t scratch;     /* the index of the buffer that only the step itself uses; SIZE_MAX: none */
 } weft_plan_step;
 /* Writes at most `capacity` of the steps, in the order in which they run, and returns how many
  * there are. */
 WEFT_API size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity);
 
 /* Proves, without code shared with the planner, that every node reads what its producer wrote, that
- * no node of a group writes what another one touches, and that after a run every target is what its
- * node computed. WEFT_INTERNAL, with the node's name, if that does not hold. */
+ * no node of an interval writes what another one touches, and that after a run every target is what
+ * its node computed. WEFT_INTERNAL, with the node's name, if that does not hold. */
 WEFT_API weft_status weft_plan_check(const weft_plan *plan, weft_error *error);
 
 #ifdef __cplusplus

@@ -143,7 +143,7 @@ typedef struct weft_watched {
  * not use this one: runs and new watches fail with WEFT_BAD_ARGUMENT, and no watch is removed. */
 typedef bool (*weft_watch_fn)(void *context, const weft_watched *watched);
 
-/* Calls `callback` in each run of the session, right after the group of nodes that computes `value`
+/* Calls `callback` in each run of the session, right after the interval that computes `value`
  * has ended. `value` is any value of the program's graph; weft_find returns one by its name.
  * Inputs, constants and states are seen before the first node runs, and the output of an update
  * after the update. What only the first run computes (weft_plan_options.fixed_states) is seen in

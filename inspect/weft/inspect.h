@@ -81,9 +81,9 @@ WEFT_API weft_status weft_graph_summary(const weft_graph *graph,
 
 /* ---- Plans ---------------------------------------------------------------------------------- */
 
-/* Writes a picture of the arena as SVG: groups across, bytes up, a rectangle for each buffer in the
- * colour of the scope whose node writes it, the lower bound and the group with most live bytes.
- * WEFT_IO if the file cannot be written, WEFT_NO_MEMORY. */
+/* Writes a picture of the arena as SVG: intervals across, bytes up, a rectangle for each buffer in
+ * the colour of the scope whose node writes it, the lower bound and the interval with most live
+ * bytes. WEFT_IO if the file cannot be written, WEFT_NO_MEMORY. */
 WEFT_API weft_status weft_plan_svg(const weft_plan *plan, FILE *file, weft_error *error);
 
 /* ---- Profiles ------------------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ WEFT_API weft_status weft_profile_print(const weft_profile *profile,
                                         const weft_profile_print_options *options, FILE *file,
                                         weft_error *error);
 
-/* An interval that a thread spent on a node, in a recorded run. Gaps are waiting time. */
+/* The time that a thread spent on a node, in a recorded run. Gaps are waiting time. */
 typedef struct weft_profile_event {
     size_t node; /* of weft_plan_graph; of a fused group, its head */
     size_t run;  /* from 0: the first run since the profile was switched on */
@@ -154,7 +154,7 @@ WEFT_API size_t weft_profile_events(const weft_profile *profile,
                                     void (*visit)(void *context, const weft_profile_event *event),
                                     void *context);
 /* Writes the recorded runs as a trace for Perfetto or chrome://tracing: JSON in the Trace Event
- * Format, with a track for each thread and an event for each interval that it spent on a step. Gaps
+ * Format, with a track for each thread and an event for each time that it spent on a step. Gaps
  * are waiting time. WEFT_IO if the file cannot be written. */
 WEFT_API weft_status weft_profile_trace(const weft_profile *profile, FILE *file, weft_error *error);
 /* Writes the planned graph as DOT text. Nodes that compute are redder the larger their share of the

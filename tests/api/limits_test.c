@@ -153,22 +153,22 @@ static const struct {
 #undef ROW
 };
 
-/* The plan's counts of work are positive, and those of a group are the sums of its steps'. */
+/* The plan's counts of work are positive, and those of an interval are the sums of its steps'. */
 static bool counts_hold(const weft_plan *plan)
 {
-    for (size_t i = 0; i < plan->n_groups; i++) {
-        const plan_group *group = &plan->groups[i];
-        for (int phase = 0; phase < group->phases; phase++) {
+    for (size_t i = 0; i < plan->n_intervals; i++) {
+        const plan_interval *interval = &plan->intervals[i];
+        for (int phase = 0; phase < interval->phases; phase++) {
             double sum = 0;
-            for (uint32_t k = 0; k < group->n_steps; k++) {
-                const plan_step *step = &plan->steps[group->first_step + k];
+            for (uint32_t k = 0; k < interval->n_steps; k++) {
+                const plan_step *step = &plan->steps[interval->first_step + k];
                 if (phase >= step->phases || step->fused) continue;
                 if (step->tiles[phase] < 0 || step->tile_work[phase] < 0) return false;
                 if (step->tiles[phase] && !step->tile_work[phase]) return false;
                 sum += (double)step->tiles[phase] * (double)step->tile_work[phase];
             }
             /* The counts are whole numbers, whose sum f64 rounds. */
-            if (!(fabs((double)group->work[phase] - sum) <= sum * ROUNDING_F64)) return false;
+            if (!(fabs((double)interval->work[phase] - sum) <= sum * ROUNDING_F64)) return false;
         }
     }
     const weft_plan_stats s = weft_plan_get_stats(plan);

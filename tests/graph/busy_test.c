@@ -173,12 +173,12 @@ static void test_waiting(void)
     weft__sleepers_free(&m.sleepers);
 }
 
-/* A part has one taker. */
-static void test_parts(void)
+/* A chunk has one taker. */
+static void test_chunks(void)
 {
     phase_progress p = {0};
-    CU_ASSERT_TRUE(progress_take(&p, 0) && progress_take(&p, MAX_PARTS - 1));
-    CU_ASSERT_FALSE(progress_take(&p, 0) || progress_take(&p, MAX_PARTS - 1));
+    CU_ASSERT_TRUE(progress_take(&p, 0) && progress_take(&p, MAX_CHUNKS - 1));
+    CU_ASSERT_FALSE(progress_take(&p, 0) || progress_take(&p, MAX_CHUNKS - 1));
     CU_ASSERT_TRUE(progress_take(&p, 1));
 }
 
@@ -216,6 +216,6 @@ void busy_tests(void)
     CU_pSuite suite = CU_add_suite("busy", NULL, NULL);
     CU_add_test(suite, "a thread that is put aside", test_put_aside);
     CU_add_test(suite, "waiting", test_waiting);
-    CU_add_test(suite, "parts", test_parts);
+    CU_add_test(suite, "chunks", test_chunks);
     CU_add_test(suite, "runs on one thread", test_pace);
 }

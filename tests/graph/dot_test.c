@@ -187,11 +187,11 @@ static weft_graph *trained_graph(void)
     return g;
 }
 
-static size_t nodes_of_role(const weft_graph *g, weft_phase phase)
+static size_t nodes_of_role(const weft_graph *g, weft_direction direction)
 {
     size_t n = 0;
     for (size_t i = 0; i < weft_graph_node_count(g); i++)
-        n += weft_graph_node(g, i).role.phase == phase;
+        n += weft_graph_node(g, i).role.direction == direction;
     return n;
 }
 

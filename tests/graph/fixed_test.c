@@ -129,10 +129,10 @@ static void test_stopped(void)
 static void test_corrupted(void)
 {
     small m = small_new(false);
-    CU_ASSERT_EQUAL(m.plan->fixed_groups > 0, true);
-    m.plan->fixed_groups++;
+    CU_ASSERT_EQUAL(m.plan->fixed_intervals > 0, true);
+    m.plan->fixed_intervals++;
     CU_ASSERT_EQUAL(weft_plan_check(m.plan, NULL), WEFT_INTERNAL);
-    m.plan->fixed_groups--;
+    m.plan->fixed_intervals--;
     CU_ASSERT_EQUAL(weft_plan_check(m.plan, NULL), WEFT_OK);
     const plan_step *last = &m.plan->steps[m.plan->n_steps - 1];
     const node_record *node = &m.plan->graph->nodes[last->node];

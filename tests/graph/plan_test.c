@@ -185,7 +185,7 @@ static void test_random_graphs(void)
     CU_ASSERT_TRUE(test_random_cases("planned = unplanned", 3000, planned_as_unplanned, NULL));
 }
 
-/* Moving any one operand, step or group of a tight plan must be seen. */
+/* Moving any one operand, step or interval of a tight plan must be seen. */
 static void test_corrupted_plans(void)
 {
     weft_graph *g = weft_graph_new();
@@ -450,7 +450,7 @@ static void test_order_for_memory(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     const size_t first = step_of(plan, "greater", &comparison);
     CU_ASSERT_TRUE(first < step_of(plan, "matmul", &product));
-    CU_ASSERT_TRUE(comparison.group < product.group);
+    CU_ASSERT_TRUE(comparison.interval < product.interval);
     CU_ASSERT_EQUAL(weft_plan_check(plan, NULL), WEFT_OK);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -458,7 +458,7 @@ static void test_order_for_memory(void)
 
 /* Two products that could run side by side run one after another: their packed operands, which are
  * as large as the operands, are then not there at the same time. */
-static void test_split_groups(void)
+static void test_split_intervals(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1024, 1024));
@@ -475,7 +475,7 @@ static void test_split_groups(void)
         if (buffers[i].first == buffers[i].last) scratch += buffers[i].bytes;
     const weft_plan_stats stats = weft_plan_get_stats(plan);
     /* A library of products (WEFT_GEMM) packs by itself: then nothing is saved. */
-    CU_ASSERT_EQUAL(stats.groups, scratch ? 2 : 1);
+    CU_ASSERT_EQUAL(stats.intervals, scratch ? 2 : 1);
     CU_ASSERT_EQUAL(stats.arena_bytes<stats.sum_bytes, scratch> 0);
     CU_ASSERT_EQUAL(weft_plan_check(plan, NULL), WEFT_OK);
     weft_plan_free(plan);
@@ -539,7 +539,7 @@ void plan_tests(void)
     CU_add_test(suite, "names of passes to skip", test_skipped_passes);
     CU_add_test(suite, "3000 random graphs, planned = unplanned", test_random_graphs);
     CU_add_test(suite, "nodes that free memory run early", test_order_for_memory);
-    CU_add_test(suite, "groups are split where memory is short", test_split_groups);
+    CU_add_test(suite, "intervals are split where memory is short", test_split_intervals);
     CU_add_test(suite, "a picture of the arena", test_picture);
     CU_add_test(suite, "corrupted plans fail the check", test_corrupted_plans);
 }

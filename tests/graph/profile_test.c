@@ -224,7 +224,7 @@ static void test_compute(void)
     size_t n;
     CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, NULL), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(n, 3);
-    /* The longest tiles of a group come first. */
+    /* The longest tiles of an interval come first. */
     CU_ASSERT_STRING_EQUAL(rows[0].name, slow.name);
     CU_ASSERT_STRING_EQUAL(rows[1].name, "abs");
     CU_ASSERT_STRING_EQUAL(rows[2].name, "add");
@@ -240,7 +240,7 @@ static void test_compute(void)
     weft_graph_free(g);
 }
 
-/* A run that fails ends at the next barrier: the groups behind it have no calls. */
+/* A run that fails ends at the next barrier: the intervals behind it have no calls. */
 static void test_failed_run(void)
 {
     weft_graph *g = weft_graph_new();

@@ -31,7 +31,7 @@ static void open_trained(trained *t)
         const weft_node_info node = weft_graph_node(t->g, i);
         CU_ASSERT_EQUAL_FATAL(node.source, i + 1);
         t->roles[node.source] = node.role;
-        if (i < n_forward) CU_ASSERT_EQUAL(node.role.phase, WEFT_FORWARD);
+        if (i < n_forward) CU_ASSERT_EQUAL(node.role.direction, WEFT_FORWARD);
     }
     t->n_sources = n;
     t->plan = weft_plan_new(t->g, WEFT_VALUES(io.loss, step), NULL, &error);
@@ -54,16 +54,16 @@ static void test_roles(void)
     for (size_t s = 1; s <= t.n_sources; s++) {
         const weft_role role = t.roles[s];
         CU_ASSERT_TRUE(role.gradient_of < s);
-        if (role.phase != WEFT_BACKWARD) CU_ASSERT_EQUAL(role.gradient_of, 0);
+        if (role.direction != WEFT_BACKWARD) CU_ASSERT_EQUAL(role.gradient_of, 0);
         has_gradient[role.gradient_of] = true;
-        if (weft_graph_node(t.g, s - 1).op->updates) CU_ASSERT_EQUAL(role.phase, WEFT_UPDATE);
+        if (weft_graph_node(t.g, s - 1).op->updates) CU_ASSERT_EQUAL(role.direction, WEFT_UPDATE);
     }
     for (size_t s = 1; s <= t.n_sources; s++)
         if (!strcmp(weft_graph_node(t.g, s - 1).op->name, "matmul") &&
-            t.roles[s].phase == WEFT_FORWARD)
+            t.roles[s].direction == WEFT_FORWARD)
             CU_ASSERT_TRUE(has_gradient[s]);
     const weft_role plain = weft_set_role(t.g, (weft_role){WEFT_FORWARD, 0});
-    CU_ASSERT_EQUAL(plain.phase, WEFT_FORWARD);
+    CU_ASSERT_EQUAL(plain.direction, WEFT_FORWARD);
     free(has_gradient);
     close_trained(&t);
 }
@@ -72,17 +72,18 @@ static void test_roles(void)
 static void test_passes(void)
 {
     trained t;
-    size_t phases[3] = {0};
+    size_t directions[3] = {0};
     open_trained(&t);
     const weft_graph *g = weft_plan_graph(t.plan);
     for (size_t i = 0; i < weft_graph_node_count(g); i++) {
         const weft_node_info node = weft_graph_node(g, i);
         CU_ASSERT_TRUE_FATAL(node.source >= 1 && node.source <= t.n_sources);
-        CU_ASSERT_EQUAL(node.role.phase, t.roles[node.source].phase);
+        CU_ASSERT_EQUAL(node.role.direction, t.roles[node.source].direction);
         CU_ASSERT_EQUAL(node.role.gradient_of, t.roles[node.source].gradient_of);
-        phases[node.role.phase]++;
+        directions[node.role.direction]++;
     }
-    CU_ASSERT_TRUE(phases[WEFT_FORWARD] && phases[WEFT_BACKWARD] && phases[WEFT_UPDATE]);
+    CU_ASSERT_TRUE(directions[WEFT_FORWARD] && directions[WEFT_BACKWARD] &&
+                   directions[WEFT_UPDATE]);
     close_trained(&t);
 }
 
@@ -97,14 +98,14 @@ static void test_copies(void)
     y = weft_copy_node(b, a, 1, &y, NULL);
     weft_exp(b, y);
     CU_ASSERT_EQUAL(weft_graph_node(b, 1).source, 2);
-    CU_ASSERT_EQUAL(weft_graph_node(b, 1).role.phase, WEFT_BACKWARD);
+    CU_ASSERT_EQUAL(weft_graph_node(b, 1).role.direction, WEFT_BACKWARD);
     CU_ASSERT_EQUAL(weft_graph_node(b, 2).source, 3);
-    CU_ASSERT_EQUAL(weft_graph_node(b, 2).role.phase, WEFT_FORWARD);
+    CU_ASSERT_EQUAL(weft_graph_node(b, 2).role.direction, WEFT_FORWARD);
     weft_graph_free(a);
     weft_graph_free(b);
 }
 
-/* Steps are in order, heads are in the groups of their nodes, and what a step computes lies in a
+/* Steps are in order, heads are in the intervals of their nodes, and what a step computes lies in a
  * buffer that is alive then. */
 static void test_steps(void)
 {
@@ -119,8 +120,8 @@ static void test_steps(void)
     CU_ASSERT_EQUAL(weft_plan_steps(t.plan, steps, n), n);
     for (size_t i = 0; i < n; i++) {
         const weft_node_info node = weft_graph_node(g, steps[i].node);
-        if (i) CU_ASSERT_TRUE(steps[i].group - steps[i - 1].group <= 1);
         if (i) CU_ASSERT_TRUE(steps[i].interval - steps[i - 1].interval <= 1);
+        if (i) CU_ASSERT_TRUE(steps[i].superstep - steps[i - 1].superstep <= 1);
         CU_ASSERT_FALSE(steps[i].fixed);
         if (steps[i].head == steps[i].node)
             last_head = steps[i].node;
@@ -132,16 +133,17 @@ static void test_steps(void)
             if (b == SIZE_MAX) continue;
             placed++;
             CU_ASSERT_TRUE_FATAL(b < n_buffers);
-            CU_ASSERT_TRUE(buffers[b].first <= steps[i].group && steps[i].group <= buffers[b].last);
+            CU_ASSERT_TRUE(buffers[b].first <= steps[i].interval &&
+                           steps[i].interval <= buffers[b].last);
         }
         if (steps[i].scratch == SIZE_MAX) continue;
         CU_ASSERT_TRUE(node.op->scratch != NULL);
         CU_ASSERT_TRUE_FATAL(steps[i].scratch < n_buffers);
-        CU_ASSERT_EQUAL(buffers[steps[i].scratch].first, steps[i].group);
-        CU_ASSERT_EQUAL(buffers[steps[i].scratch].last, steps[i].group);
+        CU_ASSERT_EQUAL(buffers[steps[i].scratch].first, steps[i].interval);
+        CU_ASSERT_EQUAL(buffers[steps[i].scratch].last, steps[i].interval);
     }
     CU_ASSERT_EQUAL(fused, weft_plan_get_stats(t.plan).fused);
-    CU_ASSERT_EQUAL(steps[n - 1].group + 1, weft_plan_get_stats(t.plan).groups);
+    CU_ASSERT_EQUAL(steps[n - 1].interval + 1, weft_plan_get_stats(t.plan).intervals);
     CU_ASSERT_TRUE(placed > 0);
     CU_ASSERT_EQUAL(weft_plan_buffer_of(t.plan, WEFT_NO_VALUE), SIZE_MAX);
     free(steps);

@@ -91,7 +91,7 @@ static bool is_of_update(const weft_graph *g, uint32_t id)
 {
     weft_node_info node = {0};
     for (size_t i = 0; node.first_out + node.n_out <= id; i++) node = weft_graph_node(g, i);
-    return node.role.phase == WEFT_UPDATE;
+    return node.role.direction == WEFT_UPDATE;
 }
 
 static void check_value(weft_session *reference, weft_value value, const seen *s)

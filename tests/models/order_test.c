@@ -140,7 +140,7 @@ static size_t own_bytes(const bounds *b, uint32_t node)
     size_t bytes = b->scratch[node];
     for (size_t i = 0; i < b->plan->n_buffers; i++) {
         const weft_plan_buffer *buffer = &b->plan->buffers[i];
-        if (!buffer->first && buffer->last == b->plan->n_groups) bytes += buffer->bytes;
+        if (!buffer->first && buffer->last == b->plan->n_intervals) bytes += buffer->bytes;
     }
     for (uint32_t i = 0; i < g->nodes[node].op->n_out && !g->nodes[node].op->inplace; i++) {
         const uint32_t v = g->nodes[node].first_out + i;
@@ -182,23 +182,23 @@ static size_t bound_of(bounds *b, uint32_t node)
 /* Groups whose nodes are asked, as they need most bytes: more of them can only raise the bound. */
 #define GROUPS 6
 
-/* The largest bound of the nodes of some groups, those with most live bytes. */
+/* The largest bound of the nodes of some intervals, those with most live bytes. */
 static size_t bound_of_order(const weft_plan *plan)
 {
     bounds b;
-    size_t best = 0, *alive = calloc(plan->n_groups + 1, sizeof *alive);
+    size_t best = 0, *alive = calloc(plan->n_intervals + 1, sizeof *alive);
     open_bounds(&b, plan);
     for (size_t i = 0; i < plan->n_buffers; i++)
         for (uint32_t k = plan->buffers[i].first; k <= plan->buffers[i].last; k++)
-            if (k < plan->n_groups) alive[k] += plan->buffers[i].bytes;
+            if (k < plan->n_intervals) alive[k] += plan->buffers[i].bytes;
     for (int i = 0; i < GROUPS; i++) {
         size_t most = 0;
-        for (size_t k = 1; k < plan->n_groups; k++)
+        for (size_t k = 1; k < plan->n_intervals; k++)
             if (alive[k] > alive[most]) most = k;
         alive[most] = 0;
-        const plan_group *group = &plan->groups[most];
-        for (uint32_t k = 0; k < group->n_steps; k++) {
-            const size_t bound = bound_of(&b, plan->steps[group->first_step + k].node);
+        const plan_interval *interval = &plan->intervals[most];
+        for (uint32_t k = 0; k < interval->n_steps; k++) {
+            const size_t bound = bound_of(&b, plan->steps[interval->first_step + k].node);
             if (bound > best) best = bound;
         }
     }

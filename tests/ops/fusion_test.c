@@ -313,7 +313,7 @@ typedef struct seen {
 
 static void count_fused(const weft_plan *plan, seen *s)
 {
-    uint32_t last_group = (uint32_t)plan->n_groups;
+    uint32_t last_interval = (uint32_t)plan->n_intervals;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];
@@ -327,7 +327,7 @@ static void count_fused(const weft_plan *plan, seen *s)
         const place *out = &plan->places[step->first_operand + node->n_in];
         s->fused++;
         s->rows_fused += node_rows(node) != 0;
-        s->retained += plan->buffers[plan->buffer_of[node->first_out] - 1].last == last_group;
+        s->retained += plan->buffers[plan->buffer_of[node->first_out] - 1].last == last_interval;
         for (size_t k = 0; k < node->n_in; k++) {
             const place *in = &plan->places[step->first_operand + k];
             s->taken_over += in->kind == STORAGE_ARENA && in->offset == out->offset;

@@ -296,7 +296,7 @@ int cmd_plan(int argc, char **argv)
          "(exclusive) and size, instead of a model's",
          0},
         BEFORE_AFTER_OPTION(KEY_PASS),
-        {"svg", KEY_SVG, "FILE", 0, "draw the arena: groups of nodes across, bytes up", 0},
+        {"svg", KEY_SVG, "FILE", 0, "draw the arena: intervals across, bytes up", 0},
         {"seconds", KEY_SECONDS, "S", 0, "time limit of the search for each list", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};

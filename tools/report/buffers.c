@@ -41,8 +41,8 @@ static void find_users(const report_plan *p, buffer_use *uses)
     }
 }
 
-/* Why a buffer is alive until its last group; NULL if that is only because it is written there. A
- * buffer that outlives the run has a last group after those of the plan. */
+/* Why a buffer is alive until its last interval; NULL if that is only because it is written there.
+ * A buffer that outlives the run has a last interval after those of the plan. */
 static const char *reason_of(const report_plan *p, const buffer_use *use, bool outlives)
 {
     const weft_plan_step *writer = report_step(p, use->writer - 1);
@@ -51,14 +51,14 @@ static const char *reason_of(const report_plan *p, const buffer_use *use, bool o
 }
 
 static cJSON *buffer_json(const report_plan *p, const buffer_use *use,
-                          const weft_plan_buffer *buffer, size_t n_groups)
+                          const weft_plan_buffer *buffer, size_t n_intervals)
 {
-    const bool outlives = buffer->last >= n_groups;
+    const bool outlives = buffer->last >= n_intervals;
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "offset", (double)buffer->offset);
     cJSON_AddNumberToObject(json, "bytes", (double)buffer->bytes);
     cJSON_AddNumberToObject(json, "first", buffer->first);
-    cJSON_AddNumberToObject(json, "last", outlives ? (double)n_groups - 1 : buffer->last);
+    cJSON_AddNumberToObject(json, "last", outlives ? (double)n_intervals - 1 : buffer->last);
     if (use->scratch) cJSON_AddTrueToObject(json, "scratch");
     if (use->writer) cJSON_AddNumberToObject(json, "node", (double)(use->writer - 1));
     if (use->reader) cJSON_AddNumberToObject(json, "reader", (double)(use->reader - 1));
@@ -71,14 +71,14 @@ weft_status report_add_buffers(const report_plan *p, cJSON *subject, weft_error 
 {
     const weft_plan_buffer *buffers;
     const size_t n = weft_plan_buffers(p->plan, &buffers);
-    const size_t n_groups = weft_plan_get_stats(p->plan).groups;
+    const size_t n_intervals = weft_plan_get_stats(p->plan).intervals;
     buffer_use *uses = calloc(n + 1, sizeof *uses);
     if (!uses) return weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
     find_inputs(p, uses);
     find_users(p, uses);
     cJSON *json = cJSON_AddArrayToObject(subject, "buffers");
     for (size_t i = 0; i < n; i++)
-        cJSON_AddItemToArray(json, buffer_json(p, &uses[i], &buffers[i], n_groups));
+        cJSON_AddItemToArray(json, buffer_json(p, &uses[i], &buffers[i], n_intervals));
     free(uses);
     return WEFT_OK;
 }

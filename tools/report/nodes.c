@@ -68,7 +68,7 @@ static void add_step(const report_plan *p, size_t index, cJSON *json)
     const weft_plan_step *step = report_step(p, index);
     if (!step) return;
     cJSON_AddNumberToObject(json, "step", (double)(node->step - 1));
-    cJSON_AddNumberToObject(json, "group", step->group);
+    cJSON_AddNumberToObject(json, "group", step->interval);
     if (step->head != index) cJSON_AddNumberToObject(json, "head", (double)step->head);
     if (step->fixed) cJSON_AddTrueToObject(json, "fixed");
     cJSON_AddNumberToObject(json, "flops", node->cost.flops);
@@ -81,7 +81,7 @@ static void add_step(const report_plan *p, size_t index, cJSON *json)
 
 static cJSON *node_json(const report_plan *p, size_t index, const char *name)
 {
-    static const char *const phases[] = {
+    static const char *const directions[] = {
         [WEFT_FORWARD] = "forward", [WEFT_BACKWARD] = "backward", [WEFT_UPDATE] = "update"};
     const weft_node_info node = weft_graph_node(p->graph, index);
     cJSON *json = cJSON_CreateObject();
@@ -89,7 +89,7 @@ static cJSON *node_json(const report_plan *p, size_t index, const char *name)
     cJSON_AddStringToObject(json, "name", name);
     cJSON_AddStringToObject(json, "op", node.op->name);
     cJSON_AddStringToObject(json, "scope", node.scope);
-    cJSON_AddStringToObject(json, "phase", phases[node.role.phase]);
+    cJSON_AddStringToObject(json, "phase", directions[node.role.direction]);
     cJSON_AddStringToObject(json, "kind", kind_of(p, index, node.op));
     add_outputs(p, &node, json);
     add_inputs(p, &node, json);

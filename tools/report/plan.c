@@ -64,7 +64,7 @@ static void add_parameters(const report_plan *p, cJSON *summary)
         if (node.op != &weft_op_state) continue;
         const weft_value value = weft_value_from_id(p->graph, node.first_out);
         const weft_shape shape = weft_shape_of(p->graph, value);
-        if (node.role.phase == WEFT_FORWARD) parameters += (double)weft_shape_numel(shape);
+        if (node.role.direction == WEFT_FORWARD) parameters += (double)weft_shape_numel(shape);
         if (!p->nodes[i].trainable) continue;
         trainable += (double)weft_shape_numel(shape);
         bytes += (double)weft_tensor_bytes(weft_dtype_of(p->graph, value), shape);

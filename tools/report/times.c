@@ -1,4 +1,4 @@
-/* The times of a report: of nodes, of the run, of groups, and the timeline of the last run.
+/* The times of a report: of nodes, of the run, of intervals, and the timeline of the last run.
  * O(nodes + events). */
 #include "report.h"
 
@@ -51,7 +51,7 @@ static void add_summary(const weft_profile *profile, const weft_peaks *peaks, do
 typedef struct timeline {
     const report_plan *p;
     cJSON *events;
-    uint64_t *end_ns; /* by group: when its last step ended */
+    uint64_t *end_ns; /* by interval: when its last step ended */
     uint64_t last_ns;
 } timeline;
 
@@ -65,19 +65,19 @@ static void add_event(void *context, const weft_profile_event *e)
     for (int i = 0; i < 4; i++)
         cJSON_AddItemToArray(event, cJSON_CreateNumber(round(1e3 * times[i]) / 1e3));
     cJSON_AddItemToArray(t->events, event);
-    if (step && e->end_ns > t->end_ns[step->group]) t->end_ns[step->group] = e->end_ns;
+    if (step && e->end_ns > t->end_ns[step->interval]) t->end_ns[step->interval] = e->end_ns;
     if (e->end_ns > t->last_ns) t->last_ns = e->end_ns;
 }
 
-/* Groups without a barrier between them overlap, so a group's time goes from the end of the groups
- * before it to its own end: the times add up to the run. */
-static void add_groups(const timeline *t, size_t n_groups, cJSON *subject)
+/* Intervals without a barrier between them overlap, so an interval's time goes from the end of the
+ * intervals before it to its own end: the times add up to the run. */
+static void add_intervals(const timeline *t, size_t n_intervals, cJSON *subject)
 {
-    cJSON *groups = cJSON_AddArrayToObject(subject, "group_seconds");
+    cJSON *intervals = cJSON_AddArrayToObject(subject, "group_seconds");
     uint64_t before = 0;
-    for (size_t g = 0; g < n_groups; g++) {
+    for (size_t g = 0; g < n_intervals; g++) {
         const uint64_t end = t->end_ns[g] > before ? t->end_ns[g] : before;
-        cJSON_AddItemToArray(groups, cJSON_CreateNumber(1e-9 * (double)(end - before)));
+        cJSON_AddItemToArray(intervals, cJSON_CreateNumber(1e-9 * (double)(end - before)));
         before = end;
     }
 }
@@ -85,15 +85,15 @@ static void add_groups(const timeline *t, size_t n_groups, cJSON *subject)
 static weft_status add_timeline(const report_plan *p, const weft_profile *profile, cJSON *subject,
                                 weft_error *error)
 {
-    const size_t n_groups = weft_plan_get_stats(p->plan).groups;
+    const size_t n_intervals = weft_plan_get_stats(p->plan).intervals;
     cJSON *json = cJSON_AddObjectToObject(subject, "timeline");
     timeline t = {
-        .p = p, .end_ns = calloc(n_groups + 1, sizeof *t.end_ns), .events = cJSON_CreateArray()};
+        .p = p, .end_ns = calloc(n_intervals + 1, sizeof *t.end_ns), .events = cJSON_CreateArray()};
     if (t.end_ns) weft_profile_events(profile, add_event, &t);
     cJSON_AddNumberToObject(json, "threads", weft_profile_get_totals(profile).threads);
     cJSON_AddNumberToObject(json, "seconds", 1e-9 * (double)t.last_ns);
     cJSON_AddItemToObject(json, "events", t.events);
-    if (t.end_ns) add_groups(&t, n_groups, subject);
+    if (t.end_ns) add_intervals(&t, n_intervals, subject);
     const bool good = t.end_ns;
     free(t.end_ns);
     return good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");

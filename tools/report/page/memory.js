@@ -53,7 +53,7 @@ const memory = (() => {
             c.textAlign = "right";
             c.fillText(`arena ${format.bytes(arena)}${s.lower_bound_bytes ? `, peak of live bytes ${format.bytes(s.lower_bound_bytes)}` : ""}`, width - 4, top + 2);
             c.textAlign = "left";
-            c.fillText(axis === "time" ? "time of one run →" : `groups 0 to ${groups - 1} →`, 2, height - 6);
+            c.fillText(axis === "time" ? "time of one run →" : `intervals 0 to ${groups - 1} →`, 2, height - 6);
             c.strokeStyle = ui.variable("--ink");
             c.lineWidth = 1.5;
             c.beginPath();
@@ -99,7 +99,7 @@ const memory = (() => {
             if (dragging) { setCursor(groupAt(event)); return; }
             const found = bufferAt(event);
             if (found !== hover) { hover = found; canvas.redraw(); }
-            if (found) ui.showTip(event, [nameOf(found), `${format.bytes(found.bytes)} at ${format.bytes(found.offset)}`, `groups ${found.first} to ${found.end}`, why(found)]);
+            if (found) ui.showTip(event, [nameOf(found), `${format.bytes(found.bytes)} at ${format.bytes(found.offset)}`, `intervals ${found.first} to ${found.end}`, why(found)]);
             else ui.hideTip();
         });
         canvas.addEventListener("pointerleave", () => { hover = undefined; ui.hideTip(); canvas.redraw(); });
@@ -114,7 +114,7 @@ const memory = (() => {
         drawLegend();
         listAlive();
         app.move = (next) => next.name === "memory" && (next.path[0] !== undefined && setCursor(+next.path[0]), true);
-        const timesToo = times.length >= groups && ui.choice("Axis", [["group", "By group"], ["time", "By time"]], axis, (v) => {
+        const timesToo = times.length >= groups && ui.choice("Axis", [["group", "By interval"], ["time", "By time"]], axis, (v) => {
             axis = v;
             for (let i = 0; i < groups; i++) starts[i + 1] = starts[i] + (axis === "time" ? times[i] || 0 : 1);
             canvas.redraw();
