@@ -1,4 +1,4 @@
-/* The training step as nodes: gradients, clipping by their global norm, updates. */
+/* The training update as nodes: gradients, clipping by their global norm, updates. */
 #include "step.h"
 
 #include <weft/op.h>
@@ -8,15 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fail(const train_step *s, weft_status status, const char *what, const char *detail)
+static void fail(const train_update *s, weft_status status, const char *what, const char *detail)
 {
-    weft_graph_fail_in(s->g, "weft_train_step", status, "step \"%s\": %s%s", s->name, what, detail);
+    weft_graph_fail_in(s->g, "weft_train_update", status, "update \"%s\": %s%s", s->name, what,
+                       detail);
 }
 
 /* ---- Groups ---- */
 
 /* Every group must match some state of the graph, unless another process may have it. */
-static bool check_groups(const train_step *s, const weft_value *all, size_t n)
+static bool check_groups(const train_update *s, const weft_value *all, size_t n)
 {
     const weft_optimizer *o = s->o;
     if (o->n_groups && !o->groups) fail(s, WEFT_BAD_ARGUMENT, "the groups are NULL", "");
@@ -26,7 +27,7 @@ static bool check_groups(const train_step *s, const weft_value *all, size_t n)
         for (size_t k = 0; k < n && !used; k++)
             used = weft_name_matches(group->names, weft_name_of(s->g, all[k]));
         for (size_t k = 0; k < s->n && !used; k++)
-            used = weft_name_matches(group->names, weft__step_param_name(s, s->params[k]));
+            used = weft_name_matches(group->names, weft__update_param_name(s, s->params[k]));
         if (!group->names || !*group->names)
             fail(s, WEFT_BAD_ARGUMENT, "a group needs patterns of names", "");
         else if (!used)
@@ -40,7 +41,7 @@ static bool check_groups(const train_step *s, const weft_value *all, size_t n)
 /* ---- Arguments ---- */
 
 /* Marks the values that update nodes of the graph write. */
-static bool find_written(train_step *s)
+static bool find_written(train_update *s)
 {
     size_t nodes = weft_graph_node_count(s->g);
     for (size_t k = 0; k < nodes; k++) {
@@ -56,9 +57,9 @@ static bool find_written(train_step *s)
     return s->written;
 }
 
-/* Refuses a second step on the same parameters: a graph may update a state only once. Planning
+/* Refuses a second update of the same parameters: a graph may update a state only once. Planning
  * would also fail, but far from the mistake. */
-static bool check_written(train_step *s)
+static bool check_written(train_update *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         uint8_t *written = &s->written[s->params[i].id];
@@ -73,7 +74,7 @@ static bool check_written(train_step *s)
 }
 
 /* The learning rate must be a scalar of the parameters' dtype. */
-static bool check_rate(const train_step *s)
+static bool check_rate(const train_update *s)
 {
     weft_graph *g = s->g;
     const weft_dtype rate = weft_dtype_of(g, s->lr);
@@ -84,33 +85,33 @@ static bool check_rate(const train_step *s)
         const weft_dtype dtype = weft_dtype_of(g, s->params[i]);
         char text[128];
         if (dtype == rate && weft_rank(g, s->lr) == 0) continue;
-        weft_graph_fail_in(g, "weft_train_step", dtype == rate ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
-                           "step \"%s\": the learning rate%s%s%s is %s %s, expected %s [] for the "
-                           "parameter %s",
-                           s->name, name[0] ? " \"" : "", name, name[0] ? "\"" : "",
-                           weft_dtype_name(rate),
-                           weft_shape_text(weft_shape_of(g, s->lr), text, sizeof text),
-                           weft_dtype_name(dtype), weft_name_of(g, s->params[i]));
+        weft_graph_fail_in(
+            g, "weft_train_update", dtype == rate ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
+            "update \"%s\": the learning rate%s%s%s is %s %s, expected %s [] for the "
+            "parameter %s",
+            s->name, name[0] ? " \"" : "", name, name[0] ? "\"" : "", weft_dtype_name(rate),
+            weft_shape_text(weft_shape_of(g, s->lr), text, sizeof text), weft_dtype_name(dtype),
+            weft_name_of(g, s->params[i]));
     }
     return weft_graph_status(g) == WEFT_OK;
 }
 
 bool weft_is_frozen(const weft_optimizer *optimizer, const char *name)
 {
-    return optimizer && optimizer->groups && weft__step_group(optimizer, name)->frozen;
+    return optimizer && optimizer->groups && weft__update_group(optimizer, name)->frozen;
 }
 
 /* The running average of a state; NULL if it is not tracked. */
-static const weft_tracked *tracked_as(const train_step *s, weft_value state)
+static const weft_tracked *tracked_as(const train_update *s, weft_value state)
 {
-    const char *name = weft__step_param_name(s, state);
+    const char *name = weft__update_param_name(s, state);
     for (size_t i = 0; i < s->n_tracked; i++)
         if (!strcmp(weft_name_of(s->g, s->tracked[i].state), name)) return &s->tracked[i];
     return NULL;
 }
 
 /* Counts the parameters before the running averages. */
-static void count_trained(train_step *s)
+static void count_trained(train_update *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         if (tracked_as(s, s->params[i])) continue;
@@ -123,11 +124,11 @@ static void count_trained(train_step *s)
 }
 
 /* Removes frozen parameters, and what belongs to them, from the lists. */
-static void drop_frozen(train_step *s)
+static void drop_frozen(train_update *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
-        if (weft__step_group(s->o, weft__step_param_name(s, s->params[i]))->frozen) continue;
+        if (weft__update_group(s->o, weft__update_param_name(s, s->params[i]))->frozen) continue;
         s->params[n] = s->params[i];
         if (s->counted) s->counted[n] = s->counted[i];
         s->grads[n++] = s->grads[i];
@@ -136,7 +137,7 @@ static void drop_frozen(train_step *s)
 }
 
 /* Copies what a split model counts. */
-static bool copy_counted(train_step *s)
+static bool copy_counted(train_update *s)
 {
     const struct weft_model_split *model = s->o->model;
     if (!model) return true;
@@ -154,7 +155,7 @@ static bool copy_counted(train_step *s)
 }
 
 /* Allocates the lists for `most` parameters. */
-static bool allocate(train_step *s, size_t most)
+static bool allocate(train_update *s, size_t most)
 {
     weft_graph *g = s->g;
     s->n_tracked = weft_graph_tracked(g, NULL, 0);
@@ -171,7 +172,7 @@ static bool allocate(train_step *s, size_t most)
 }
 
 /* Fills the lists with the caller's parameters, or with all and the running averages. */
-static void fill_lists(train_step *s, const weft_value *params, const weft_value *grads)
+static void fill_lists(train_update *s, const weft_value *params, const weft_value *grads)
 {
     if (params) {
         memcpy(s->params, params, s->n * sizeof *s->params);
@@ -186,7 +187,7 @@ static void fill_lists(train_step *s, const weft_value *params, const weft_value
 }
 
 /* Compares the groups with all states of the graph. */
-static bool check_names(const train_step *s)
+static bool check_names(const train_update *s)
 {
     const size_t n = weft_graph_states(s->g, NULL, 0);
     weft_value *all = s->o->n_groups ? calloc(n + 1, sizeof *all) : NULL;
@@ -198,11 +199,11 @@ static bool check_names(const train_step *s)
     return good;
 }
 
-/* The states of a step are named after it and its parameters, so names have a limit. */
-static bool check_lengths(const train_step *s)
+/* The states of an update are named after it and its parameters, so names have a limit. */
+static bool check_lengths(const train_update *s)
 {
-    if (strlen(s->name) > WEFT_MAX_STEP_NAME)
-        fail(s, WEFT_TOO_LARGE, "its name is longer than WEFT_MAX_STEP_NAME bytes", "");
+    if (strlen(s->name) > WEFT_MAX_OPTIMIZER_NAME)
+        fail(s, WEFT_TOO_LARGE, "its name is longer than WEFT_MAX_OPTIMIZER_NAME bytes", "");
     for (size_t i = 0; i < s->n; i++) {
         const char *name = weft_name_of(s->g, s->params[i]);
         if (name && strlen(name) > WEFT_MAX_TRAINED_NAME)
@@ -211,15 +212,15 @@ static bool check_lengths(const train_step *s)
     return weft_graph_status(s->g) == WEFT_OK;
 }
 
-/* Opens a step on n parameters, or on all if the list is NULL. False after failing; close_step
+/* Opens an update of n parameters, or on all if the list is NULL. False after failing; close_update
  * frees the lists in either case. */
-static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
-                      const weft_value *grads, size_t n, weft_value lr,
-                      const weft_optimizer *optimizer)
+static bool open_update(train_update *s, weft_graph *g, const weft_value *params,
+                        const weft_value *grads, size_t n, weft_value lr,
+                        const weft_optimizer *optimizer)
 {
     static const weft_optimizer defaults = {0};
     const weft_optimizer *o = optimizer ? optimizer : &defaults;
-    *s = (train_step){.g = g, .o = o, .lr = lr, .n = params ? n : weft_graph_params(g, NULL, 0)};
+    *s = (train_update){.g = g, .o = o, .lr = lr, .n = params ? n : weft_graph_params(g, NULL, 0)};
     s->name = o->name && *o->name ? o->name : WEFT_OPTIMIZER_STATES;
     if (weft_graph_status(g) != WEFT_OK) return false;
     if ((unsigned)o->kind > WEFT_LAMB)
@@ -247,7 +248,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     return weft_graph_status(g) == WEFT_OK && check_rate(s) && find_written(s) && check_written(s);
 }
 
-static void close_step(train_step *s)
+static void close_update(train_update *s)
 {
     free(s->params);
     free(s->tracked);
@@ -257,10 +258,10 @@ static void close_step(train_step *s)
 
 /* ---- Its nodes ---- */
 
-/* The number of steps done, STEP.step: steps that count have names of their own. */
-static weft_value counter(const train_step *s, weft_dtype dtype)
+/* The number of updates done, OPTIMIZER.step: updates that count have names of their own. */
+static weft_value counter(const train_update *s, weft_dtype dtype)
 {
-    char name[STEP_NAME_BYTES];
+    char name[STATE_NAME_BYTES];
     snprintf(name, sizeof name, "%s.step", s->name);
     weft_value step = weft_state(s->g, name, dtype, WEFT_SCALAR, WEFT_INIT_ZEROS);
     if (step.id < s->n_written && s->written[step.id])
@@ -285,19 +286,19 @@ static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_val
 }
 
 /* Moves a running average, or this rank's piece of it, towards a value. */
-static weft_value update_average(const train_step *s, weft_value state, weft_value value,
+static weft_value update_average(const train_update *s, weft_value state, weft_value value,
                                  weft_value rate)
 {
-    const weft_sgd_options plain = {.first = weft__step_first(s, state)};
-    const weft_value difference = weft_sub(s->g, weft__step_piece(s, state), value);
+    const weft_sgd_options plain = {.first = weft__update_first(s, state)};
+    const weft_value difference = weft_sub(s->g, weft__update_piece(s, state), value);
     return weft_sgd_update(s->g, state, WEFT_NO_VALUE, difference, rate, WEFT_NO_VALUE, &plain);
 }
 
-/* The norm of the gradients, named `gradient_norm`, or STEP.gradient_norm. On several processes
- * *loss becomes the sum of their losses, so that all of them see the same. */
-static weft_value named_norm(const train_step *s, weft_value *loss)
+/* The norm of the gradients, named `gradient_norm`, or OPTIMIZER.gradient_norm. On several
+ * processes *loss becomes the sum of their losses, so that all of them see the same. */
+static weft_value named_norm(const train_update *s, weft_value *loss)
 {
-    char name[STEP_NAME_BYTES] = "gradient_norm";
+    char name[STATE_NAME_BYTES] = "gradient_norm";
     const weft_optimizer *o = s->o;
     const step_gradients all = {o->shards, o->model,     s->counted, s->params,
                                 s->grads,  s->n_trained, *loss};
@@ -310,7 +311,7 @@ static weft_value named_norm(const train_step *s, weft_value *loss)
     return norm;
 }
 
-static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
+static weft_value apply(train_update *s, weft_value loss, weft_value *norm)
 {
     weft_graph *g = s->g;
     const weft_role role = weft_set_role(g, (weft_role){WEFT_UPDATE, 0});
@@ -325,21 +326,21 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
     if (o->guard) s->one = guarded(g, s->one, total, loss);
     if (o->max_norm > 0) s->scale = clip_scale(g, total, o->max_norm);
     if (norm) *norm = total;
-    if (weft__step_counts(o)) {
+    if (weft__update_counts(o)) {
         weft_value step = counter(s, dtype);
         s->t = weft_add_scalar(g, step, 1.0);
         if (o->guard) s->t = guarded(g, s->t, total, loss);
         s->updates[n_updates++] = weft_assign(g, step, s->t);
     }
     for (size_t i = 0; i < s->n_trained; i++)
-        s->updates[i] = weft__step_update(s, s->params[i], s->grads[i]);
+        s->updates[i] = weft__update_of(s, s->params[i], s->grads[i]);
     for (size_t i = s->n_trained; i < s->n; i++) {
         weft_value rate =
             weft_scalar(g, weft_dtype_of(g, s->params[i]), tracked_as(s, s->params[i])->momentum);
         if (o->guard) rate = guarded(g, rate, total, loss);
         s->updates[i] = update_average(s, s->params[i], s->grads[i], rate);
     }
-    if (o->shards && !weft__step_has_piece(s, s->params[0]))
+    if (o->shards && !weft__update_has_piece(s, s->params[0]))
         processes_of(o->shards)->gather(g, o->shards, s->params, s->updates, s->n);
     const weft_value updated = weft_group(g, s->updates, n_updates);
     weft_set_role(g, role);
@@ -351,35 +352,35 @@ weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
                                 const weft_optimizer *optimizer, weft_value *norm,
                                 weft_value *updated)
 {
-    train_step s;
-    weft_value step = WEFT_NO_VALUE;
+    train_update s;
+    weft_value update = WEFT_NO_VALUE;
     if (norm) *norm = WEFT_NO_VALUE;
     if (!params || !grads || !n)
         weft_graph_fail_in(graph, "weft_apply_gradients", WEFT_BAD_ARGUMENT,
                            "a list is NULL or empty");
-    else if (open_step(&s, graph, params, grads, n, lr, optimizer))
-        step = apply(&s, loss, norm);
-    if (!params || !grads || !n) return step;
+    else if (open_update(&s, graph, params, grads, n, lr, optimizer))
+        update = apply(&s, loss, norm);
+    if (!params || !grads || !n) return update;
     /* Parameters that are not frozen have the same order in both lists. */
     for (size_t i = 0, k = 0; updated && i < n; i++) {
-        updated[i] = weft_is_value(step) ? params[i] : WEFT_NO_VALUE;
-        if (weft_is_value(step) && k < s.n && s.params[k].id == params[i].id)
+        updated[i] = weft_is_value(update) ? params[i] : WEFT_NO_VALUE;
+        if (weft_is_value(update) && k < s.n && s.params[k].id == params[i].id)
             updated[i] = s.updates[k++];
     }
-    close_step(&s);
-    return step;
+    close_update(&s);
+    return update;
 }
 
-weft_value weft_train_step(weft_graph *graph, weft_value loss, const weft_value *params, size_t n,
-                           weft_value lr, const weft_optimizer *optimizer, weft_value *norm)
+weft_value weft_train_update(weft_graph *graph, weft_value loss, const weft_value *params, size_t n,
+                             weft_value lr, const weft_optimizer *optimizer, weft_value *norm)
 {
-    train_step s;
-    weft_value step = WEFT_NO_VALUE;
+    train_update s;
+    weft_value update = WEFT_NO_VALUE;
     if (norm) *norm = WEFT_NO_VALUE;
-    if (open_step(&s, graph, params, NULL, n, lr, optimizer)) {
+    if (open_update(&s, graph, params, NULL, n, lr, optimizer)) {
         weft_grad(graph, loss, s.params, s.n_trained, s.grads);
-        step = apply(&s, loss, norm);
+        update = apply(&s, loss, norm);
     }
-    close_step(&s);
-    return step;
+    close_update(&s);
+    return update;
 }

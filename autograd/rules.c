@@ -9,7 +9,7 @@
 
 /* ---- What a rule reads ---- */
 
-const char *weft__step_param_name(const train_step *s, weft_value param)
+const char *weft__update_param_name(const train_update *s, weft_value param)
 {
     const char *name = weft_name_of(s->g, param);
     const struct weft_shards *shards = s->o->shards;
@@ -17,9 +17,9 @@ const char *weft__step_param_name(const train_step *s, weft_value param)
     return whole ? whole : name;
 }
 
-bool weft__step_has_piece(const train_step *s, weft_value param)
+bool weft__update_has_piece(const train_update *s, weft_value param)
 {
-    return strcmp(weft__step_param_name(s, param), weft_name_of(s->g, param)) != 0;
+    return strcmp(weft__update_param_name(s, param), weft_name_of(s->g, param)) != 0;
 }
 
 bool weft_name_matches(const char *patterns, const char *name)
@@ -33,7 +33,7 @@ bool weft_name_matches(const char *patterns, const char *name)
     }
 }
 
-const weft_param_group *weft__step_group(const weft_optimizer *o, const char *name)
+const weft_param_group *weft__update_group(const weft_optimizer *o, const char *name)
 {
     static const weft_param_group none = {0};
     for (size_t i = 0; i < o->n_groups; i++)
@@ -41,29 +41,30 @@ const weft_param_group *weft__step_group(const weft_optimizer *o, const char *na
     return &none;
 }
 
-int64_t weft__step_first(const train_step *s, weft_value param)
+int64_t weft__update_first(const train_update *s, weft_value param)
 {
     const struct weft_shards *shards = s->o->shards;
-    if (!shards || weft__step_has_piece(s, param)) return 0;
-    return processes_of(shards)->first(shards, weft__step_param_name(s, param));
+    if (!shards || weft__update_has_piece(s, param)) return 0;
+    return processes_of(shards)->first(shards, weft__update_param_name(s, param));
 }
 
-weft_value weft__step_piece(const train_step *s, weft_value param)
+weft_value weft__update_piece(const train_update *s, weft_value param)
 {
     const struct weft_shards *shards = s->o->shards;
-    if (!shards || weft__step_has_piece(s, param)) return param;
-    return processes_of(shards)->slice(s->g, shards, weft__step_param_name(s, param), param);
+    if (!shards || weft__update_has_piece(s, param)) return param;
+    return processes_of(shards)->slice(s->g, shards, weft__update_param_name(s, param), param);
 }
 
-/* A zeroed state for a parameter, STEP.PREFIX.NAME, or for this rank's piece of it. */
-static weft_value moment(const train_step *s, const char *prefix, weft_value param, weft_value grad)
+/* A zeroed state for a parameter, OPTIMIZER.PREFIX.NAME, or for this rank's piece of it. */
+static weft_value moment(const train_update *s, const char *prefix, weft_value param,
+                         weft_value grad)
 {
-    char name[STEP_NAME_BYTES], both[STEP_NAME_BYTES];
+    char name[STATE_NAME_BYTES], both[STATE_NAME_BYTES];
     weft_graph *g = s->g;
     snprintf(both, sizeof both, "%s.%s", s->name, prefix);
     const struct weft_shards *shards = s->o->shards;
     if (shards)
-        processes_of(shards)->state(shards, both, weft__step_param_name(s, param), name,
+        processes_of(shards)->state(shards, both, weft__update_param_name(s, param), name,
                                     sizeof name);
     else
         snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
@@ -72,7 +73,7 @@ static weft_value moment(const train_step *s, const char *prefix, weft_value par
 
 /* One update. */
 typedef struct rule {
-    const train_step *s;
+    const train_update *s;
     weft_value param, grad, lr;
     double decay; /* of weights */
 } rule;
@@ -84,17 +85,17 @@ static weft_value whole_gradient(const rule *r, double decay)
     weft_value grad = r->grad;
     if (weft_is_value(r->s->scale)) grad = weft_mul(g, grad, r->s->scale);
     if (decay == 0) return grad;
-    return weft_add(g, grad, weft_scale(g, weft__step_piece(r->s, r->param), decay));
+    return weft_add(g, grad, weft_scale(g, weft__update_piece(r->s, r->param), decay));
 }
 
-/* A state becomes decay state + share x. */
+/* A state becomes decay state + weight x. */
 static weft_value moving(const rule *r, const char *prefix, weft_value x, double decay,
-                         double share)
+                         double weight)
 {
     weft_graph *g = r->s->g;
     const weft_value state = moment(r->s, prefix, r->param, r->grad);
     return weft_blend(g, state, x, weft_scale(g, r->s->one, decay),
-                      weft_scale(g, r->s->one, share));
+                      weft_scale(g, r->s->one, weight));
 }
 
 /* x / (sqrt(v) + eps) */
@@ -106,7 +107,7 @@ static weft_value over_root(weft_graph *g, weft_value x, weft_value v, double ep
 /* param -= lr direction, with momentum if it is not 0. */
 static weft_value descend(const rule *r, weft_value direction, weft_value lr, double momentum)
 {
-    const weft_sgd_options o = {.momentum = momentum, .first = weft__step_first(r->s, r->param)};
+    const weft_sgd_options o = {.momentum = momentum, .first = weft__update_first(r->s, r->param)};
     const weft_value buf = momentum == 0 ? WEFT_NO_VALUE : moment(r->s, "buf", r->param, r->grad);
     return weft_sgd_update(r->s->g, r->param, buf, direction, lr, WEFT_NO_VALUE, &o);
 }
@@ -115,8 +116,9 @@ static weft_value descend(const rule *r, weft_value direction, weft_value lr, do
 static bool in_range(const rule *r, const char *option, double x, double end)
 {
     if (x >= 0 && x < end) return true;
-    weft_graph_fail_in(r->s->g, "weft_train_step", WEFT_BAD_ARGUMENT,
-                       "step \"%s\": %s is %g, it must be in [0, %g)", r->s->name, option, x, end);
+    weft_graph_fail_in(r->s->g, "weft_train_update", WEFT_BAD_ARGUMENT,
+                       "update \"%s\": %s is %g, it must be in [0, %g)", r->s->name, option, x,
+                       end);
     return false;
 }
 
@@ -126,7 +128,7 @@ static weft_value update_sgd(const rule *r)
 {
     weft_sgd_options o = r->s->o->sgd;
     o.weight_decay = r->decay;
-    o.first = weft__step_first(r->s, r->param);
+    o.first = weft__update_first(r->s, r->param);
     const bool has_buffer = weft_option(o.momentum, 0) != 0;
     const weft_value buf = has_buffer ? moment(r->s, "buf", r->param, r->grad) : WEFT_NO_VALUE;
     return weft_sgd_update(r->s->g, r->param, buf, r->grad, r->lr, r->s->scale, &o);
@@ -134,11 +136,11 @@ static weft_value update_sgd(const rule *r)
 
 static weft_value update_adam(const rule *r)
 {
-    const train_step *s = r->s;
+    const train_update *s = r->s;
     weft_adam_options o = s->o->adam;
     o.decoupled = s->o->kind == WEFT_ADAMW;
     o.weight_decay = r->decay;
-    o.first = weft__step_first(s, r->param);
+    o.first = weft__update_first(s, r->param);
     const weft_value m = moment(s, "m", r->param, r->grad), v = moment(s, "v", r->param, r->grad);
     return weft_adam_update(s->g, r->param, m, v, r->grad, r->lr, s->t, s->scale, &o);
 }
@@ -213,7 +215,7 @@ static weft_value update_lamb(const rule *r)
 /* By weft_optimizer_kind. */
 static const struct {
     weft_value (*update)(const rule *r);
-    bool counts;  /* reads the number of the step */
+    bool counts;  /* reads the number of the update */
     size_t decay; /* where weft_optimizer has its weight decay */
 } rules[] = {
     {update_sgd, false, offsetof(weft_optimizer, sgd.weight_decay)},
@@ -224,7 +226,7 @@ static const struct {
     {update_lamb, true, offsetof(weft_optimizer, adam.weight_decay)},
 };
 
-bool weft__step_counts(const weft_optimizer *o)
+bool weft__update_counts(const weft_optimizer *o)
 {
     return rules[o->kind].counts;
 }
@@ -238,10 +240,10 @@ static double decay_of(const weft_optimizer *o, const weft_param_group *group, c
 }
 
 /* Parameters of one group share the node of their learning rate once equal nodes are merged. */
-weft_value weft__step_update(const train_step *s, weft_value param, weft_value grad)
+weft_value weft__update_of(const train_update *s, weft_value param, weft_value grad)
 {
-    const char *name = weft__step_param_name(s, param);
-    const weft_param_group *group = weft__step_group(s->o, name);
+    const char *name = weft__update_param_name(s, param);
+    const weft_param_group *group = weft__update_group(s->o, name);
     const double lr_scale = weft_option(group->lr_scale, 1), decay = decay_of(s->o, group, name);
     const rule r = {s, param, grad, lr_scale == 1 ? s->lr : weft_scale(s->g, s->lr, lr_scale),
                     decay};

@@ -1,4 +1,4 @@
-/* A training step inside: what optimizer.c builds, and the rules of its updates (rules.c). */
+/* A training update inside: what optimizer.c builds, and the rules of its updates (rules.c). */
 #ifndef WEFT_STEP_H
 #define WEFT_STEP_H
 
@@ -6,15 +6,15 @@
 
 #include "processes.h"
 
-/* A step that is being built. The lists have room for n values each; frozen parameters are removed
- * from params, grads and counted. Running averages (weft_track) are at the end of params; their
- * gradients are the values that they move towards. */
-typedef struct train_step {
+/* An update that is being built. The lists have room for n values each; frozen parameters are
+ * removed from params, grads and counted. Running averages (weft_track) are at the end of params;
+ * their gradients are the values that they move towards. */
+typedef struct train_update {
     weft_graph *g;
     const weft_optimizer *o;
     const char *name;        /* of its states */
-    weft_value lr, t, scale; /* t: the number of the step; scale: of the gradients */
-    weft_value one; /* 1; with a guard, the run ends before it is computed if the step fails */
+    weft_value lr, t, scale; /* t: the number of the update; scale: of the gradients */
+    weft_value one; /* 1; with a guard, the run ends before it is computed if the update fails */
     weft_value *params, *grads;
     weft_value *updates; /* and one more */
     bool *counted;       /* in the norm of a split model; else NULL */
@@ -23,25 +23,25 @@ typedef struct train_step {
     size_t n_tracked;
     uint8_t *written; /* by value: an update node of the graph writes it */
     size_t n_written;
-} train_step;
+} train_update;
 
-/* The bytes of the name of a state: those of the step, of a moment and of the parameter, and of the
- * piece (weft_shards_state). */
-#define STEP_NAME_BYTES (WEFT_MAX_STEP_NAME + WEFT_MAX_TRAINED_NAME + 160)
+/* The bytes of the name of a state: those of the update, of a moment and of the parameter, and of
+ * the piece (weft_shards_state). */
+#define STATE_NAME_BYTES (WEFT_MAX_OPTIMIZER_NAME + WEFT_MAX_TRAINED_NAME + 160)
 
 /* The name of a parameter, also if this is a piece of it (weft_gathered_piece). */
-const char *weft__step_param_name(const train_step *step, weft_value param);
+const char *weft__update_param_name(const train_update *update, weft_value param);
 /* Whether the value itself is a piece, and not the whole parameter. */
-bool weft__step_has_piece(const train_step *step, weft_value param);
+bool weft__update_has_piece(const train_update *update, weft_value param);
 /* The first group that matches a name; one without settings if there is none. */
-const weft_param_group *weft__step_group(const weft_optimizer *optimizer, const char *name);
+const weft_param_group *weft__update_group(const weft_optimizer *optimizer, const char *name);
 /* The first element, in the parameter that is given, of this rank's piece. */
-int64_t weft__step_first(const train_step *step, weft_value param);
+int64_t weft__update_first(const train_update *update, weft_value param);
 /* The parameter, or this rank's piece of it: the elements that `grads` has. */
-weft_value weft__step_piece(const train_step *step, weft_value param);
-/* Whether the updates read the number of the step. */
-bool weft__step_counts(const weft_optimizer *optimizer);
+weft_value weft__update_piece(const train_update *update, weft_value param);
+/* Whether the rules read the number of the update. */
+bool weft__update_counts(const weft_optimizer *optimizer);
 /* Adds the update of a parameter. */
-weft_value weft__step_update(const train_step *step, weft_value param, weft_value grad);
+weft_value weft__update_of(const train_update *update, weft_value param, weft_value grad);
 
 #endif

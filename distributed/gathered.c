@@ -96,7 +96,7 @@ static void find_order(weft_gathered *x, const weft_graph *whole)
 
 static void declare_pieces(weft_gathered *x)
 {
-    char name[1024]; /* weft_train_step takes no longer names: WEFT_MAX_TRAINED_NAME */
+    char name[1024]; /* weft_train_update takes no longer names: WEFT_MAX_TRAINED_NAME */
     int64_t first, end;
     for (size_t i = 0; i < x->s->n; i++) {
         const shard_param *p = &x->s->params[i];

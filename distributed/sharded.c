@@ -1,4 +1,4 @@
-/* The nodes of a training step on several processes: gradients to the owners of their pieces,
+/* The nodes of a training update on several processes: gradients to the owners of their pieces,
  * updated pieces to everyone. A group of one process has nothing to exchange, and adds no such
  * nodes. */
 #include "shards.h"

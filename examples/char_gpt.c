@@ -114,7 +114,7 @@ static bool train(const weft_corpus *corpus, const weft_corpus *valid, weft_erro
     }
     weft_status status = trainer ? WEFT_OK : error->status;
     for (int i = 0; i < STEPS && status == WEFT_OK; i++)
-        status = weft_trainer_step(trainer, 0, NULL);
+        status = weft_trainer_update(trainer, 0, NULL);
     if (status == WEFT_OK) {
         const weft_batch_source source = weft_batches_source(held);
         status = weft_trainer_evaluate(trainer, &source, 0, &loss, NULL);

@@ -100,9 +100,9 @@ static bool train(const weft_op *op, weft_error *error)
     weft_value loss = weft_mse(g, network(g, x, op), y, WEFT_REDUCE_MEAN);
     weft_value lr = weft_scalar(g, WEFT_F32, 0.02);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
+    weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
     weft_params *store = weft_params_new();
-    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, error);
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, update), NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     uint32_t seed = 1;

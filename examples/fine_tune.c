@@ -109,7 +109,7 @@ static bool tune(const weft_fit *fit, weft_arrays *train, weft_arrays *valid, we
     const double before = accuracy(trainer, valid);
     weft_status status = WEFT_OK;
     for (int i = 0; i < STEPS && status == WEFT_OK; i++)
-        status = weft_trainer_step(trainer, 0, NULL);
+        status = weft_trainer_update(trainer, 0, NULL);
     const double after = accuracy(trainer, valid);
     if (status == WEFT_OK) status = weft_trainer_save_model(trainer, out);
     weft_error_copy(error, weft_trainer_error(trainer));

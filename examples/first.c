@@ -23,11 +23,11 @@ int main(void)
     weft_value loss = weft_bce_with_logits(g, out, y, WEFT_REDUCE_MEAN);
 
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL); /* all parameters */
+    weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL); /* all parameters */
 
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
-    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, &error);
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, update), NULL, &error);
     if (!plan || weft_params_init(store, g, 1, &error) != WEFT_OK)
         return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
     weft_session *s = weft_session_new(plan, store, NULL, &error);

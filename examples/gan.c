@@ -73,7 +73,7 @@ static weft_value add_step(weft_graph *g, weft_value loss, weft_value lr, const 
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     adam.name = name;
     adam.adam.beta1 = 0.5; /* Radford et al. 2016 */
-    return weft_train_step(g, loss, mine, n_mine, lr, &adam, NULL);
+    return weft_train_update(g, loss, mine, n_mine, lr, &adam, NULL);
 }
 
 /* Draws SAMPLES batches. Returns the share of points within three standard deviations of a mode,

@@ -66,10 +66,10 @@ static weft_status descend(double solution[UNKNOWNS], weft_error *error)
     weft_optimizer sgd = WEFT_DEFAULTS(weft_optimizer);
     sgd.sgd.momentum = 0.8;
     weft_value lr = weft_scalar(g, WEFT_F64, 0.2);
-    weft_value step = weft_train_step(g, loss, NULL, 0, lr, &sgd, NULL);
+    weft_value update = weft_train_update(g, loss, NULL, 0, lr, &sgd, NULL);
 
     weft_params *store = weft_params_new();
-    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, error);
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, update), NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     weft_feed(s, x, xs, sizeof xs);

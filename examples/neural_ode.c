@@ -86,8 +86,8 @@ static void train(weft_params *store, weft_error *error)
     weft_value lr = weft_input(g, "lr", WEFT_F32, WEFT_SCALAR);
     weft_value loss = weft_mse(g, solve(g, start), observed, WEFT_REDUCE_MEAN);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
-    weft_plan *plan = weft_plan_new(g, &step, 1, NULL, error);
+    weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
+    weft_plan *plan = weft_plan_new(g, &update, 1, NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-4, 20, STEPS};

@@ -46,11 +46,11 @@ int main(void)
     weft_value loss = weft_mean(g, weft_square(g, residual), WEFT_ALL_AXES, false);
     weft_value lr = weft_input(g, "lr", WEFT_F64, WEFT_SCALAR);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
+    weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
 
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
-    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(u, loss, step), NULL, &error);
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(u, loss, update), NULL, &error);
     if (plan) weft_params_init(store, g, 1, &error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, &error) : NULL;
 

@@ -119,11 +119,11 @@ int main(void)
     weft_value loss = weft_neg(g, weft_sum(g, log, WEFT_ALL_AXES, false));
     weft_value lr = weft_scalar(g, WEFT_F32, 0.01);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
+    weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
     weft_plan *acting = weft_plan_new(g, &chances, 1, NULL, &error);
-    weft_plan *learning = acting ? weft_plan_new(g, &step, 1, NULL, &error) : NULL;
+    weft_plan *learning = acting ? weft_plan_new(g, &update, 1, NULL, &error) : NULL;
     if (learning) weft_params_init(store, g, 1, &error);
     weft_session *act = learning ? weft_session_new(acting, store, NULL, &error) : NULL;
     weft_session *learn = act ? weft_session_new(learning, store, NULL, &error) : NULL;

@@ -46,16 +46,17 @@ int main(int argc, char **argv)
     weft_trainer *trainer = weft_trainer_new(&options, &source, params, &error);
     if (!trainer) return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
 
-    weft_step_report report;
+    weft_update_report report;
     double nll = 0;
-    while (weft_trainer_get_state(trainer).step < 100)
-        if (weft_trainer_step(trainer, 0, &report) != WEFT_OK) {
+    while (weft_trainer_get_progress(trainer).updates < 100)
+        if (weft_trainer_update(trainer, 0, &report) != WEFT_OK) {
             const weft_error *e = weft_trainer_error(trainer);
             return fprintf(stderr, "%s: %s\n", e->where, e->message), 1;
         }
     weft_trainer_evaluate(trainer, &source, 0, &nll, NULL);
     weft_trainer_save(trainer, path);
-    printf("%.3f nats a token after %d steps\n", nll, (int)weft_trainer_get_state(trainer).step);
+    printf("%.3f nats a token after %d steps\n", nll,
+           (int)weft_trainer_get_progress(trainer).updates);
     weft_trainer_free(trainer), weft_batches_free(batches), weft_corpus_free(corpus);
     weft_params_free(params);
     return !(nll < 0.35);

@@ -123,10 +123,10 @@ int main(void)
     weft_value loss = bound(g, x), lr = weft_scalar(g, WEFT_F32, 1e-3);
     weft_value drawn = network(g, "decoder", normal(g), PIXELS); /* logits */
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
+    weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
-    weft_plan *training = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, &error);
+    weft_plan *training = weft_plan_new(g, WEFT_VALUES(loss, update), NULL, &error);
     weft_plan *testing = training ? weft_plan_new(g, WEFT_VALUES(loss, drawn), NULL, &error) : NULL;
     if (testing) weft_params_init(store, g, 1, &error);
     weft_session *train = testing ? weft_session_new(training, store, NULL, &error) : NULL;

@@ -124,8 +124,8 @@ static void decorate(void *user, const weft_graph *graph, size_t index, weft_dot
     const overlay *o = user;
     (void)graph;
     if (o->seconds[index] < 0 || o->whole <= 0) return;
-    /* From white to red by the square root of the share: on a linear scale most nodes stay white.
-     */
+    /* From white to red by the square root of the fraction: on a linear scale most nodes stay
+     * white. */
     double heat = o->largest > 0 ? sqrt(o->seconds[index] / o->largest) : 0;
     int rest = 255 - (int)(190 * heat);
     snprintf(node->color, sizeof node->color, "#ff%02x%02x", (unsigned)rest & 255,

@@ -23,7 +23,7 @@ typedef struct step_sample {
 } step_sample;
 
 /* Measures the steps [first, end) of one superstep: their compute time, and their waiting
- * time: for other processes, and their shares of the superstep's. */
+ * time: for other processes, and their parts of the superstep's. */
 static void measure_superstep(const weft_profile *p, step_sample *steps, size_t first, size_t end)
 {
     double busy = 0, waiting;

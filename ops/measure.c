@@ -94,8 +94,8 @@ typedef struct arrays {
     int threads;
 } arrays;
 
-/* A thread's share of the arrays: [*begin, *end). */
-static void share(int64_t n, int64_t *begin, int64_t *end)
+/* A thread's part of the arrays: [*begin, *end). */
+static void part_of(int64_t n, int64_t *begin, int64_t *end)
 {
     int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
     *begin = n * thread / threads;
@@ -107,7 +107,7 @@ static void triad(const arrays *w)
     int64_t begin, end;
     float *restrict a = w->a;
     const float *restrict b = w->b, *restrict c = w->c;
-    share(w->n, &begin, &end);
+    part_of(w->n, &begin, &end);
     for (int64_t i = begin; i < end; i++) a[i] = b[i] + SCALAR_OF_TRIAD * c[i];
 }
 
@@ -119,11 +119,11 @@ static weft_status run_triad(void *work)
     return WEFT_OK;
 }
 
-/* Each thread touches its share first, so that the pages are on its own memory node. */
+/* Each thread touches its part first, so that the pages are on its own memory node. */
 static void touch(const arrays *w)
 {
     int64_t begin, end;
-    share(w->n, &begin, &end);
+    part_of(w->n, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         w->a[i] = 0;
         w->b[i] = (float)(i % 7);

@@ -47,7 +47,7 @@ static weft_status build_step(built_model *m)
     weft_graph *g = m->graph;
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     m->lr = weft_input(g, "lr", weft_dtype_of(g, m->io.loss), WEFT_SCALAR);
-    m->step = weft_train_step(g, m->io.loss, NULL, 0, m->lr, &adam, &m->norm);
+    m->step = weft_train_update(g, m->io.loss, NULL, 0, m->lr, &adam, &m->norm);
     return weft_graph_status(g);
 }
 

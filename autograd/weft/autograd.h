@@ -146,7 +146,7 @@ typedef struct weft_optimizer {
     weft_adam_options adam;   /* for Adam, AdamW and LAMB, whose defaults are beta2 0.999 and eps
                                  1e-6; `decoupled` is set by the kind */
     double max_norm;          /* clips the global norm of the gradients to this; 0: no clipping */
-    bool guard;               /* a step whose loss or gradient norm is not finite ends with
+    bool guard;               /* an update whose loss or gradient norm is not finite ends with
                                  WEFT_NOT_FINITE before any update */
     /* Patterns of names, as in a group, without weight decay; NULL: none. */
     const char *no_decay;
@@ -158,7 +158,7 @@ typedef struct weft_optimizer {
     /* Not NULL: each of several processes has some parameters of one model (weft/sharding.h). */
     const struct weft_model_split *model;
     const char *name;     /* prefix of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Two
-                             steps of one graph need different names */
+                             updates of one graph need different names */
     weft_rms_options rms; /* for Adagrad and RMSprop */
 } weft_optimizer;
 
@@ -195,34 +195,35 @@ typedef struct weft_optimizer {
                                   NULL,                                                            \
                                   {0, 0, 0, 0, false}})
 
-#define WEFT_MAX_TRAINED_NAME 384
-#define WEFT_MAX_STEP_NAME    128
-/* Adds a training step: the gradients of the loss, clipping, and the updates of params[0..n-1], or
- * of all trainable parameters declared so far if they are NULL and 0. Returns one target for the
- * whole step. A parameter that the loss does not depend on has a gradient of zeros: decay and
+#define WEFT_MAX_TRAINED_NAME   384
+#define WEFT_MAX_OPTIMIZER_NAME 128
+/* Adds a training update: the gradients of the loss, clipping, and the updates of params[0..n-1],
+ * or of all trainable parameters declared so far if they are NULL and 0. Returns one target for the
+ * whole update. A parameter that the loss does not depend on has a gradient of zeros: decay and
  * moments still act on it. `lr` is a scalar of the parameters' dtype, usually a weft_input.
  * `optimizer` may be NULL. *norm (may be NULL) becomes the norm of the gradients before clipping,
  * or WEFT_NO_VALUE if neither clipping nor the guard needs it. Errors are the graph's.
  *
  * Moments are states named `opt.m.NAME`, `opt.v.NAME` and `opt.buf.NAME`, the counter is
  * `opt.step`, where `opt` is the optimiser's name. A longer name than these is WEFT_TOO_LARGE:
- * WEFT_MAX_TRAINED_NAME bytes of a parameter, WEFT_MAX_STEP_NAME of the optimiser.
+ * WEFT_MAX_TRAINED_NAME bytes of a parameter, WEFT_MAX_OPTIMIZER_NAME of the optimiser.
  *
- * Running averages (weft_track) move in the same step, without a part in norm, clipping and decay:
- * all of the graph if params are NULL, else those whose states follow the parameters in the list.
+ * Running averages (weft_track) move in the same update, without a part in norm, clipping and
+ * decay: all of the graph if params are NULL, else those whose states follow the parameters in the
+ * list.
  *
- * A graph may have several steps with different names and parameters, such as the two sides of a
- * GAN. One plan of both computes both updates from the old parameters; a plan of each lets them
+ * A graph may have several updates with different names and parameters, such as the two sides of a
+ * GAN. One plan of both computes both from the old parameters; a plan of each lets them
  * alternate. */
-WEFT_API weft_value weft_train_step(weft_graph *graph, weft_value loss, const weft_value *params,
-                                    size_t n, weft_value lr, const weft_optimizer *optimizer,
-                                    weft_value *norm);
-/* Adds a training step that takes gradients, such as sums over several batches: clipping and the
+WEFT_API weft_value weft_train_update(weft_graph *graph, weft_value loss, const weft_value *params,
+                                      size_t n, weft_value lr, const weft_optimizer *optimizer,
+                                      weft_value *norm);
+/* Adds a training update that takes gradients, such as sums over several batches: clipping and the
  * updates of params[0..n-1], n >= 1. The guard also watches `loss`, unless it is WEFT_NO_VALUE.
  * updated[0..n-1] (may be NULL) become the updated parameters, for further computation; a frozen
  * parameter's is the parameter itself. Running averages come after the parameters; their gradients
  * are the values that they move towards. With optimizer->shards, grads are those of this rank's
- * pieces (weft_reducer_finish), and every rank must add the same step. */
+ * pieces (weft_reducer_finish), and every rank must add the same update. */
 WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
                                          const weft_value *grads, size_t n, weft_value loss,
                                          weft_value lr, const weft_optimizer *optimizer,
@@ -230,7 +231,7 @@ WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *pa
 /* Whether the optimiser (may be NULL) does not train the parameter of that name. */
 WEFT_API bool weft_is_frozen(const weft_optimizer *optimizer, const char *name);
 /* Whether one of the comma-separated patterns matches the whole name. Takes at most
- * length of the pattern x length of the name steps. */
+ * length of the pattern x length of the name comparisons. */
 WEFT_API bool weft_name_matches(const char *patterns, const char *name);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* weft/sharding.h - the parts of a training step on several processes: the order of sums, the
+/* weft/sharding.h - the parts of a training update on several processes: the order of sums, the
  * pieces of parameters that each process updates, and the exchanges of gradients and parameters.
  *
  * Every process computes gradients of some batches of an update. The gradient of a piece of a
@@ -116,7 +116,7 @@ WEFT_API weft_value weft_gathered_again(weft_gathered *gathered, weft_value valu
 typedef struct weft_model_split {
     const void *functions; /* of the library: weft_model_split_of sets it */
     weft_ranks ranks;
-    /* By index in the list of parameters that the step is given: whether this process counts the
+    /* By index in the list of parameters that the update is given: whether this process counts the
      * gradient in the norm. Exactly one process counts each. Processes that share the gradients of
      * the same parameters in pieces must count the same. */
     const bool *counted;
@@ -126,7 +126,7 @@ WEFT_API weft_model_split weft_model_split_of(weft_ranks ranks, const bool *coun
 
 /* ---- Sums of gradients ---------------------------------------------------------------------- */
 
-/* The exchanges of one training step, while its graph is built. */
+/* The exchanges of one training update, while its graph is built. */
 typedef struct weft_reducer weft_reducer;
 
 /* `batches`: of the update, on all ranks; at least one on each. Errors are the graph's. */

@@ -25,18 +25,18 @@ static size_t list_length(onnx_node *n, size_t lists)
     return weft__node_fail(n, WEFT_BAD_FILE, "its %zu inputs are not %zu lists", n->n_in, lists), 0;
 }
 
-/* The gradient with the share of x that norm_coefficient adds. */
+/* The gradient with the part of x that norm_coefficient adds. */
 static weft_value gradient(onnx_node *n, weft_value x, weft_value g)
 {
-    const double share = weft__attr_float(n, "norm_coefficient", 0);
-    return share == 0 ? g : weft_add(n->graph, g, weft_scale(n->graph, x, share));
+    const double weight = weft__attr_float(n, "norm_coefficient", 0);
+    return weight == 0 ? g : weft_add(n->graph, g, weft_scale(n->graph, x, weight));
 }
 
-/* decay old + share value */
+/* decay old + weight value */
 static weft_value blended(weft_graph *g, weft_value old, double decay, weft_value value,
-                          weft_value share)
+                          weft_value weight)
 {
-    return weft_add(g, weft_scale(g, old, decay), weft_mul(g, share, value));
+    return weft_add(g, weft_scale(g, old, decay), weft_mul(g, weight, value));
 }
 
 static weft_value count_of(onnx_node *n)
@@ -99,7 +99,7 @@ void weft__map_Adam(onnx_node *n)
     }
 }
 
-/* Sutskever et al. 2013; the share of the gradient is beta, and 1 in the first update, t = 0. */
+/* Sutskever et al. 2013; the weight of the gradient is beta, and 1 in the first update, t = 0. */
 void weft__map_Momentum(onnx_node *n)
 {
     weft_graph *g = n->graph;
@@ -107,13 +107,13 @@ void weft__map_Momentum(onnx_node *n)
     const weft_value r = weft__in_value(n, 0), t = count_of(n);
     const weft_dtype dtype = weft_dtype_of(g, r);
     const double alpha = weft__attr_float(n, "alpha", 0);
-    weft_value share =
+    weft_value weight =
         weft_where(g, weft_greater(g, t, weft_scalar(g, dtype, 0)),
                    weft_scalar(g, dtype, weft__attr_float(n, "beta", 0)), weft_scalar(g, dtype, 1));
     for (size_t i = 0; i < count; i++) {
         const weft_value x = listed(n, count, 0, i);
         weft_value d = gradient(n, x, listed(n, count, 1, i));
-        weft_value v = blended(g, listed(n, count, 2, i), alpha, d, share);
+        weft_value v = blended(g, listed(n, count, 2, i), alpha, d, weight);
         const bool nesterov = weft__attr_is(n, "mode", "nesterov", "standard");
         weft_value step = nesterov ? weft_add(g, d, weft_scale(g, v, alpha)) : v;
         weft__set_out(n, i, weft_sub(g, x, weft_mul(g, r, step)));

@@ -172,7 +172,7 @@ static double area(const rectangle *r)
     return (r->high[0] - r->low[0]) * (r->high[1] - r->low[1]);
 }
 
-/* Whether the intersection of two boxes is more than the threshold's share of their union. */
+/* Whether the intersection of two boxes is more than the threshold's fraction of their union. */
 static bool overlap(const candidates *c, int32_t i, int32_t j)
 {
     const rectangle a = rectangle_of(c, i), b = rectangle_of(c, j);

@@ -1,5 +1,6 @@
 /* Running averages of a graph: states that training moves towards values of its batches. A node
- * records each, so copies of a graph keep it; training steps turn it into an update. O(nodes). */
+ * records each, so copies of a graph keep it; training updates turn it into an update of the state.
+ * O(nodes). */
 #include "ir/ir.h"
 
 typedef struct track_attr {
@@ -34,7 +35,7 @@ static const weft_attr_field track_attrs[] = {
 
 const weft_op weft_op_track = {
     .name = "track",
-    .doc = "A record for training steps: state = (1 - momentum) state + momentum value.",
+    .doc = "A record for training updates: state = (1 - momentum) state + momentum value.",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,

@@ -177,14 +177,14 @@ static void best_fit(packing *p, size_t wanted)
     }
 }
 
-/* Searches for a packing no higher than `height`, with a share of the remaining budget. */
-static pack_outcome try_height(packing *p, size_t height, double share)
+/* Searches for a packing no higher than `height`, with a fraction of the remaining budget. */
+static pack_outcome try_height(packing *p, size_t height, double fraction)
 {
     pack_limits limits = {.nodes = p->nodes_left};
-    if (share < 1) limits.nodes = (uint64_t)((double)p->nodes_left * share);
+    if (fraction < 1) limits.nodes = (uint64_t)((double)p->nodes_left * fraction);
     if (p->deadline > 0) {
         double now = clock_seconds();
-        limits.deadline = now + (p->deadline - now) * share;
+        limits.deadline = now + (p->deadline - now) * fraction;
     }
     uint64_t nodes = 0;
     pack_outcome outcome = weft__pack_search(p->packed, p->n, p->sections, height, &limits, &nodes);
@@ -202,15 +202,15 @@ static bool search(packing *p, size_t wanted)
 {
     const weft_pack_result *best = p->result;
     size_t low = wanted / p->unit * p->unit, height = low;
-    double share = 0.75;
+    double fraction = 0.75;
     while (best->arena_bytes > wanted && best->arena_bytes > p->possible && p->nodes_left > 0) {
         if (p->deadline > 0 && clock_seconds() >= p->deadline) break;
-        pack_outcome outcome = try_height(p, height, share);
+        pack_outcome outcome = try_height(p, height, fraction);
         if (outcome == PACK_NO_MEMORY) return false;
         if (outcome != PACK_FOUND) low = height + p->unit;
-        if (outcome == PACK_SPENT && share == 1) break;
+        if (outcome == PACK_SPENT && fraction == 1) break;
         bool hope = low < best->arena_bytes;
-        share = hope ? 0.25 : 1;
+        fraction = hope ? 0.25 : 1;
         height = best->arena_bytes - p->unit;
         if (hope) height = low + (height - low) / p->unit / 2 * p->unit;
     }

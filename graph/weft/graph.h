@@ -125,7 +125,7 @@ static inline bool weft_is_value(weft_value v)
 }
 
 /* Expands to two arguments, a list of values and their number, for functions that take `const
- * weft_value *values, size_t count`: weft_plan_new(graph, WEFT_VALUES(loss, step), NULL, &error).
+ * weft_value *values, size_t count`: weft_plan_new(graph, WEFT_VALUES(loss, update), NULL, &error).
  * The list lives until the end of the call. */
 #ifdef __cplusplus
 #define WEFT_VALUES(...) weft_value_list({__VA_ARGS__}), sizeof(weft_value_count(__VA_ARGS__))
@@ -225,12 +225,12 @@ WEFT_API bool weft_share(weft_graph *graph, bool on);
  * the same value. */
 WEFT_API weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
-/* Tracks a running average: a training step of the graph (<weft/autograd.h>) also sets `state` to
+/* Tracks a running average: a training update of the graph (<weft/autograd.h>) also sets `state` to
  * (1 - momentum) state + momentum value, for instance the running mean of a normalisation from the
  * mean of the batch. `state` comes from weft_state, `value` has its shape and dtype, f32 or f64,
  * and momentum is in [0, 1]. A layer calls this while it builds its part of a graph for training; a
- * plan without a training step does not change the state. If the trainer makes an update of several
- * batches (<weft/train.h>), `value` is their average, weighted as their losses are.
+ * plan without a training update does not change the state. If the trainer makes an update of
+ * several batches (<weft/train.h>), `value` is their average, weighted as their losses are.
  *
  * Returns true if training will update the state; false if it is frozen (weft_graph_freeze), so
  * that the layer can use the state itself as in evaluation, and on errors, which are the graph's:
@@ -264,8 +264,8 @@ WEFT_API weft_value weft_param_part(weft_graph *graph, const char *name, weft_dt
 /* The part that a state was declared as; zeros for every other value. */
 WEFT_API weft_part weft_part_of(const weft_graph *graph, weft_value value);
 /* Writes at most `capacity` of the trainable parameters declared so far, in order of declaration,
- * and returns how many there are: call it with NULL and 0 to find out. Training steps and gradient
- * checks of all parameters need no list: pass NULL and 0 to them. */
+ * and returns how many there are: call it with NULL and 0 to find out. Training updates and
+ * gradient checks of all parameters need no list: pass NULL and 0 to them. */
 WEFT_API size_t weft_graph_params(const weft_graph *graph, weft_value *params, size_t capacity);
 /* The same for all states, trainable or not. */
 WEFT_API size_t weft_graph_states(const weft_graph *graph, weft_value *states, size_t capacity);
@@ -274,7 +274,7 @@ WEFT_API size_t weft_graph_states(const weft_graph *graph, weft_value *states, s
 WEFT_API weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape shape,
                                        const void *data);
 /* An empty value that depends on all of `values`: one target for many, such as all updates of a
- * training step. */
+ * training update. */
 WEFT_API weft_value weft_group(weft_graph *graph, const weft_value *values, size_t count);
 
 /* Names a value: `name` inside the current scope. Returns the value. It is an error if the value

@@ -272,7 +272,7 @@ typedef struct weft_role {
 } weft_role;
 
 /* Sets the role of the nodes that are added from now on, and returns the one before. A graph begins
- * with WEFT_FORWARD; weft_grad and weft_train_step set and restore the others. */
+ * with WEFT_FORWARD; weft_grad and weft_train_update set and restore the others. */
 WEFT_API weft_role weft_set_role(weft_graph *graph, weft_role role);
 
 /* A node of a graph. Nodes 0 .. weft_graph_node_count-1 are in topological order. */

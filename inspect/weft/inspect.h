@@ -157,8 +157,8 @@ WEFT_API size_t weft_profile_events(const weft_profile *profile,
  * Format, with a track for each thread and an event for each time that it spent on a step. Gaps
  * are waiting time. WEFT_IO if the file cannot be written. */
 WEFT_API weft_status weft_profile_trace(const weft_profile *profile, FILE *file, weft_error *error);
-/* Writes the planned graph as DOT text. Nodes that compute are redder the larger their share of the
- * time (compute and waiting), and show that share and their time per run. */
+/* Writes the planned graph as DOT text. Nodes that compute are redder the larger their fraction of
+ * the time (compute and waiting), and show that fraction and their time per run. */
 WEFT_API weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* Beam search: ranks all continuations of the open hypotheses of a sentence at each step. O(rows
- * vocab) per step, plus O(beams) for each continuation that enters the list of the best. */
+ * vocab) per token step, plus O(beams) for each continuation that enters the list of the best. */
 #include "search.h"
 
 #include <weft/op.h>
@@ -146,7 +146,7 @@ static bool is_done(const beam_search *b, int64_t sentence, int64_t length)
            bound(b, sentence, length) <= b->ends[sentence * b->beams + nbest - 1].score;
 }
 
-/* Makes the beam of the next step from the best extensions. */
+/* Makes the beam of the next token step from the best extensions. */
 static void advance(beam_search *b, int64_t sentence)
 {
     search *s = &b->s;

@@ -1,8 +1,8 @@
 /* The decoder: setup, sources, and retained sentences.
  *
  * The states hold the maximum numbers of positions and rows. A plan attends to the first 32, 48,
- * 64, ... positions and has rows for 1 to 8, 10, 12, 14, 16, 20, ... sentences. So a step computes
- * few positions and rows beyond those in use. */
+ * 64, ... positions and has rows for 1 to 8, 10, 12, 14, 16, 20, ... sentences. So a token step
+ * computes few positions and rows beyond those in use. */
 #include "decoder.h"
 
 #include "zoo/text.h"
@@ -179,8 +179,8 @@ const weft_error *weft_decoder_error(const weft_decoder *decoder)
 
 /* ---- Running ---- */
 
-/* Copies the sources into d->source [sentences][source_len], padded; without steps, each row of a
- * sentence has a copy. */
+/* Copies the sources into d->source [sentences][source_len], padded; without token steps, each row
+ * of a sentence has a copy. */
 static void pad_sources(weft_decoder *d, const int32_t *const *sources, const size_t *lengths,
                         size_t n)
 {

@@ -1,4 +1,4 @@
-/* The parts of the decoder: setup, sources and retained sentences (decoder.c), steps
+/* The parts of the decoder: setup, sources and retained sentences (decoder.c), token steps
  * (decoder_steps.c), graphs and plans (decoder_plans.c). */
 #ifndef WEFT_MODELS_DECODER_H
 #define WEFT_MODELS_DECODER_H
@@ -11,7 +11,7 @@
 typedef struct decode_sizes {
     int64_t source_len, key_len; /* key_len 0: the encoder; both 0: model->prepare */
     int64_t sentences, beams;
-    int64_t reads; /* tokens per row to read without logits; 0: a step with logits */
+    int64_t reads; /* tokens per row to read without logits; 0: a token step with logits */
 } decode_sizes;
 
 typedef struct decode_plan {
@@ -41,10 +41,10 @@ struct weft_decoder {
     decode_state *states;
     size_t n_states;
     plan_list plans;
-    decode_plan *last;    /* the plan of the last step */
+    decode_plan *last;    /* the plan of the last token step */
     int32_t *source;      /* [sentences or, recomputing, rows][max_source_len] */
     int32_t *parents;     /* [rows]: rows of the states */
-    int32_t *step_tokens; /* [rows]: tokens of a step, with zeros for idle rows */
+    int32_t *step_tokens; /* [rows]: tokens of a token step, with zeros for idle rows */
     int32_t *tokens;      /* recomputing: [2][rows][max_len], the second half for reordering */
     int32_t *fed;         /* recomputing: [rows][key_len], the tokens that a pass reads */
     weft_error error;
@@ -54,7 +54,8 @@ struct weft_decoder {
 
 /* The number of positions that the plan for `length` positions attends to. */
 int64_t weft__decoder_keys_for(const weft_decoder *d, int64_t length);
-/* The number of sentences of the plan for n sentences. Models without steps always run all. */
+/* The number of sentences of the plan for n sentences. Models without token steps always run
+ * all. */
 int64_t weft__decoder_sentences_for(const weft_decoder *d, int64_t n);
 
 /* ---- Graphs and plans (decoder_plans.c) ---- */

@@ -1,8 +1,9 @@
-/* Steps of a decoder, tokens read before the first step, and the decoder as a search model.
+/* Token steps of a decoder, tokens read before the first token step, and the decoder as a search
+ * model.
  *
  * While all rows of each sentence have read the same tokens, one row per sentence is enough. The
- * decoder is `narrow`: row i of the states is sentence i. The first step whose rows differ copies
- * the state of each sentence to all of its rows. */
+ * decoder is `narrow`: row i of the states is sentence i. The first token step whose rows differ
+ * copies the state of each sentence to all of its rows. */
 #include "decoder.h"
 
 #include <stdlib.h>
@@ -53,8 +54,8 @@ static bool same_tokens(const weft_decoder *d, const int32_t *tokens)
     return true;
 }
 
-/* Feeds one token of each row; idle rows read 0. A narrow step has one row per sentence. The first
- * wide step after it continues the rows of the sentences. */
+/* Feeds one token of each row; idle rows read 0. A narrow token step has one row per sentence. The
+ * first wide token step after it continues the rows of the sentences. */
 static bool feed_tokens(weft_decoder *d, decode_plan *p, const int32_t *tokens)
 {
     const int64_t beams = d->o.beams, step = p->sizes.beams == beams ? 1 : beams;
@@ -100,7 +101,7 @@ static bool has_room(weft_decoder *d, const int32_t *tokens, size_t length)
     return false;
 }
 
-/* One step of all rows. If `narrow` allows it and the tokens of each sentence are equal, it
+/* One token step of all rows. If `narrow` allows it and the tokens of each sentence are equal, it
  * computes one row per sentence. */
 static weft_status step(weft_decoder *d, const int32_t *tokens, const int32_t *parents, bool narrow)
 {
@@ -147,7 +148,7 @@ static bool read_chunk(weft_decoder *d, const int32_t *tokens, size_t length, si
     return good;
 }
 
-/* Without steps, tokens are only stored; the next whole pass reads them. */
+/* Without token steps, tokens are only stored; the next whole pass reads them. */
 static void append_tokens(weft_decoder *d, const int32_t *tokens, size_t length)
 {
     for (int64_t row = 0; row < d->rows; row++)
@@ -173,7 +174,7 @@ weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size
     return WEFT_OK;
 }
 
-/* The used rows of the last step's logits or log probabilities. */
+/* The used rows of the last token step's logits or log probabilities. */
 static bool result(const weft_decoder *d, bool log_probs, weft_tensor *tensor)
 {
     if (!d || !d->last || !d->last->plan.session || !tensor ||

@@ -1,8 +1,8 @@
 /* Ensembles: several models as one, whose probabilities are the weighted mean of theirs.
  *
- * A step costs the steps of all models and, for each row and id, an exponential per model and a
- * logarithm. The maximum is subtracted from log probabilities first, so nothing overflows, and the
- * mean of equal log probabilities is bit-identical to them. */
+ * A token step costs the token steps of all models and, for each row and id, an exponential per
+ * model and a logarithm. The maximum is subtracted from log probabilities first, so nothing
+ * overflows, and the mean of equal log probabilities is bit-identical to them. */
 #include <weft/decode.h>
 
 #include <weft/op.h>
@@ -15,7 +15,7 @@ struct weft_ensemble {
     size_t n;
     weft_search_model *models; /* [n] */
     double *weights;           /* [n], which add up to 1 */
-    weft_tensor *logs;         /* [n], of the last step */
+    weft_tensor *logs;         /* [n], of the last token step */
     double *row;               /* [n], the log probabilities of one id */
     double *mean;              /* [rows][vocab] */
 };

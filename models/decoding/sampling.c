@@ -1,5 +1,5 @@
-/* Greedy search and sampling: each row chooses its tokens independently. O(rows vocab) per step,
- * and O(vocab log vocab) per row where sampling sorts. */
+/* Greedy search and sampling: each row chooses its tokens independently. O(rows vocab) per token
+ * step, and O(vocab log vocab) per row where sampling sorts. */
 #include "search.h"
 
 #include <weft/op.h>

@@ -1,7 +1,7 @@
-/* The common part of the searches: setup, steps of the model, rules on tokens, results.
+/* The common part of the searches: setup, token steps of the model, rules on tokens, results.
  *
- * A step costs O(rows vocab) here. Beam search passes over the continuations of a sentence and
- * retains the 2 * beams best in a sorted list. (At most `beams` of them can be ends, so `beams`
+ * A token step costs O(rows vocab) here. Beam search passes over the continuations of a sentence
+ * and retains the 2 * beams best in a sorted list. (At most `beams` of them can be ends, so `beams`
  * others remain.) It skips blocks of the vocabulary whose maximum cannot enter the list. Sampling
  * sorts its candidates. Sums are in double precision and in order, so results depend on the log
  * probabilities only. */

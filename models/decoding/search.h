@@ -1,5 +1,5 @@
-/* The common part of the searches: options and sequences, a step of the model for all rows, the log
- * probabilities of a row, the result.
+/* The common part of the searches: options and sequences, a token step of the model for all rows,
+ * the log probabilities of a row, the result.
  *
  * The model holds its sentences in slots 0 .. n_slots - 1. A finished sentence is removed from the
  * model, and the last slot's sentence moves to its slot. The search's own rows do not move. */
@@ -19,10 +19,10 @@ typedef struct search {
     weft_error *error;
     int64_t rows, vocab, n; /* n: number of inputs */
     int64_t width;          /* maximum number of tokens of a sequence, prefix included */
-    int64_t position;       /* of the tokens that the next step reads */
+    int64_t position;       /* of the tokens that the next token step reads */
     int32_t *sequences;     /* [rows][width], prefix included */
     int32_t *spare;         /* [rows][width], for reordering */
-    int32_t *parents;       /* [rows], of the next step */
+    int32_t *parents;       /* [rows], of the next token step */
     int32_t *fed;           /* [2][rows]: tokens and parents in the order of slots */
     int32_t *slot;          /* [n]: the slot of a sentence; -1: removed */
     int32_t *in_slot;       /* [n_slots]: the sentence in a slot; -1: none */
@@ -34,7 +34,7 @@ typedef struct search {
     uint8_t *held;     /* [vocab], tokens of the current row, if there is a repetition penalty */
     double *log_probs; /* [vocab], penalised, of the current row, -inf where barred */
     double *top;       /* [blocks of vocab], maxima of log probabilities */
-    weft_tensor logs;  /* of the last step */
+    weft_tensor logs;  /* of the last token step */
     weft_search_result *result;
 } search;
 
@@ -48,8 +48,8 @@ bool weft__search_begin(search *s, const weft_search_model *model, const weft_se
                         size_t n, const weft_search_options *options, weft_error *error);
 /* Steps the model with the tokens of all rows at the current position; idle rows read token 0. */
 bool weft__search_step(search *s);
-/* The number of new tokens that a sentence has before the one that the last step predicts. Below 0:
- * the next token is in the prefix. */
+/* The number of new tokens that a sentence has before the one that the last token step predicts.
+ * Below 0: the next token is in the prefix. */
 int64_t weft__search_found(const search *s, int64_t sentence);
 /* Marks in s->barred the tokens that the row may not choose. */
 void weft__search_bar(search *s, int64_t row);

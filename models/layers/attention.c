@@ -17,7 +17,7 @@ static bool is_split(const weft_attention_options *o)
     return o->tensor.size > 1;
 }
 
-/* This rank's share of heads, or of their elements. */
+/* This rank's part of the heads, or of their elements. */
 static int64_t own(const weft_attention_options *o, int64_t n)
 {
     return is_split(o) ? n / o->tensor.size : n;

@@ -144,7 +144,7 @@ static bool check_options(const weft_corpus *corpus, const weft_batch_options *o
             if (o->lengths[i] < (i ? o->lengths[i - 1] + 1 : 3) || o->lengths[i] > 1 << 20)
                 wrong = "lengths must ascend and lie from 3 to 1048576";
         if (o->tokens < 1 || o->tokens > INT32_MAX) wrong = "tokens must be 1 to 2147483647";
-        if (!(o->mask_share >= 0 && o->mask_share <= 1)) wrong = "mask_share must be 0 to 1";
+        if (!(o->mask_fraction >= 0 && o->mask_fraction <= 1)) wrong = "mask_share must be 0 to 1";
         const int32_t special[] = {o->pad, o->bos, o->eos};
         for (int i = 0; i < 3; i++)
             if (special[i] < 0 || special[i] >= o->vocab)
@@ -181,7 +181,7 @@ weft_batches *weft_batches_new(const weft_corpus *corpus, const weft_batch_optio
     weft_batches *b = calloc(1, sizeof *b);
     if (b) {
         b->o = *o;
-        if (b->o.mask_share == 0) b->o.mask_share = 0.15;
+        if (b->o.mask_fraction == 0) b->o.mask_fraction = 0.15;
         b->corpus = corpus;
     }
     bool blocks = o->mode == WEFT_BATCH_BLOCKS;
@@ -220,7 +220,7 @@ weft_batch_counts weft_batches_counts(const weft_batches *batches)
 static uint64_t hash_rows(const weft_batches *b)
 {
     const weft_batch_options *o = &b->o;
-    uint64_t share, hash = hash_number(HASH_START, o->mode);
+    uint64_t fraction, hash = hash_number(HASH_START, o->mode);
     for (size_t class = 0; class < o->n_lengths; class ++) {
         size_t first = b->class_first[class], end = b->class_first[class + 1];
         if (first == end) continue;
@@ -229,10 +229,10 @@ static uint64_t hash_rows(const weft_batches *b)
         hash = hash_number(hash, end - first);
         for (size_t i = first; i < end; i++) hash = hash_number(hash, b->rows[i]);
     }
-    memcpy(&share, &o->mask_share, sizeof share);
+    memcpy(&fraction, &o->mask_fraction, sizeof fraction);
     const uint64_t numbers[] = {
         o->seed,           (uint32_t)o->pad,      (uint32_t)o->bos,   (uint32_t)o->eos,
-        (uint32_t)o->mask, (uint32_t)o->first_id, (uint64_t)o->vocab, share};
+        (uint32_t)o->mask, (uint32_t)o->first_id, (uint64_t)o->vocab, fraction};
     size_t n = o->mode == WEFT_BATCH_MASKED ? 8 : 4;
     for (size_t i = 0; i < n; i++) hash = hash_number(hash, numbers[i]);
     return hash;

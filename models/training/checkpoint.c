@@ -170,9 +170,9 @@ weft_status weft__checkpoint_resume(weft_trainer *t)
     const char *model = weft_params_meta(t->params, "model");
     const char *text = weft_params_meta(t->params, "train.state");
     const char *step = weft_params_meta(t->params, "step");
-    weft_trainer_state *s = &t->state;
+    weft_trainer_progress *s = &t->progress;
     uint64_t seed, batches, accumulate;
-    *s = (weft_trainer_state){.smoothed = NAN, .best = NAN};
+    *s = (weft_trainer_progress){.smoothed = NAN, .best = NAN};
     weft_status status = WEFT_OK;
     if (model) status = compare_model(t, model, weft_params_meta(t->params, "model_options"));
     if (status == WEFT_OK) status = check_progress(t, text, step);
@@ -180,14 +180,14 @@ weft_status weft__checkpoint_resume(weft_trainer *t)
     t->resumed = true;
     if (!read_number(text, "epoch", 10, &s->epoch) || !read_number(text, "batch", 10, &s->batch) ||
         !read_real(text, "smoothed", &s->smoothed) || !read_real(text, "best", &s->best) ||
-        !read_number(text, "best_step", 10, &s->best_step) ||
+        !read_number(text, "best_step", 10, &s->best_update) ||
         !read_number(text, "stale", 10, &s->stale) ||
-        !read_number(text, "judged_step", 10, &s->judged_step) ||
+        !read_number(text, "judged_step", 10, &s->judged_update) ||
         !read_number(text, "seed", 10, &seed) || !read_number(text, "batches", 10, &batches) ||
         !read_number(text, "accumulate", 10, &accumulate))
         return weft__trainer_fail(t, WEFT_BAD_FILE, "checkpoint",
                                   "\"train.state\" is incomplete or damaged");
-    const char *end = read_whole(step, 10, &s->step);
+    const char *end = read_whole(step, 10, &s->updates);
     if (!end || *end)
         return weft__trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"step\" is not a whole number");
     status = check_same(t, "seed", seed, t->o.seed);
@@ -203,11 +203,11 @@ weft_status weft__checkpoint_resume(weft_trainer *t)
 
 static weft_status write_meta(weft_trainer *t)
 {
-    const weft_trainer_state *s = &t->state;
+    const weft_trainer_progress *s = &t->progress;
     char step[32], text[512], longest[32], data[128], run[32];
-    snprintf(step, sizeof step, "%" PRIu64, s->step);
+    snprintf(step, sizeof step, "%" PRIu64, s->updates);
     weft__text_format(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
-                      s->best_step, s->stale, s->judged_step, t->o.seed,
+                      s->best_update, s->stale, s->judged_update, t->o.seed,
                       (uint64_t)t->batches.batches, (uint64_t)t->o.accumulate);
     snprintf(data, sizeof data, DATA_FORMAT, t->batches.hashes.source, t->batches.hashes.target,
              t->batches.hashes.batches);
@@ -230,8 +230,8 @@ bool weft__checkpoint_is_first(const weft_trainer *t)
 
 weft_status weft__checkpoint_agree(weft_trainer *t)
 {
-    rank_report r = {.checks = t->state.step};
-    return weft__ranks_agree(t, &r, NULL, (rank_share){0}, 0);
+    rank_report r = {.checks = t->progress.updates};
+    return weft__ranks_agree(t, &r, NULL, (rank_batches){0}, 0);
 }
 
 weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
@@ -278,7 +278,7 @@ static weft_status gather_average(weft_trainer *t, const char *name, const weft_
 weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
 {
     /* Before the first update there is no average. */
-    const bool averages = t->o.ema > 0 && t->state.step;
+    const bool averages = t->o.ema > 0 && t->progress.updates;
     weft_status status = WEFT_OK;
     int64_t first, end;
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(to); i++) {
@@ -303,7 +303,8 @@ weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
 static weft_status copy_whole(weft_trainer *t, weft_params *to)
 {
     if (t->whole) return weft__whole_averaged(t, to, false);
-    const train_step *s = weft__step_for(t, STEP_EVALUATE, shape_at(&t->batches, 0), 0);
+    const trainer_graph *s =
+        weft__trainer_graph_for(t, GRAPH_EVALUATE, shape_at(&t->batches, 0), 0);
     if (s) weft_params_init(to, s->plan.graph, t->o.seed, &t->error);
     /* Copying averages takes all processes. */
     return weft__checkpoint_agree(t) == WEFT_OK ? weft__checkpoint_copy_model(t, to)

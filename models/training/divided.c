@@ -12,7 +12,7 @@ weft_status weft__divided_begin(weft_trainer *t, weft_batch_shape shape)
     weft_built built;
     if (t->mesh.stages == 1 || t->stage) return WEFT_OK;
     weft_graph *whole =
-        weft__step_build_model(t, shape, true, weft__mesh_ranks(&t->mesh, MESH_TENSOR), &built);
+        weft__trainer_build_model(t, shape, true, weft__mesh_ranks(&t->mesh, MESH_TENSOR), &built);
     if (!whole) return t->error.status;
     t->stage = weft_stage_new(whole, &built.loss, 1, true, weft__mesh_ranks(&t->mesh, MESH_STAGES),
                               &t->error);
@@ -20,12 +20,12 @@ weft_status weft__divided_begin(weft_trainer *t, weft_batch_shape shape)
     return t->error.status;
 }
 
-weft_status weft__divided_cut(weft_trainer *t, train_step *s)
+weft_status weft__divided_cut(weft_trainer *t, trainer_graph *s)
 {
     weft_built *b = &s->built;
     const weft_value whole_metric = weft_is_value(b->metric) ? b->metric : b->loss;
     const weft_value targets[3] = {b->loss, whole_metric, b->accuracy};
-    const bool training = s->kind != STEP_EVALUATE;
+    const bool training = s->kind != GRAPH_EVALUATE;
     const size_t n = training ? 1 : weft_is_value(b->accuracy) ? 3 : 2;
     s->loss = b->loss;
     if (t->mesh.stages == 1) return WEFT_OK;
@@ -108,7 +108,7 @@ static weft_status take_pieces(weft_trainer *t, const weft_graph *g)
     return status;
 }
 
-weft_status weft__divided_gather(weft_trainer *t, train_step *s)
+weft_status weft__divided_gather(weft_trainer *t, trainer_graph *s)
 {
     weft_built *b = &s->built;
     if (t->o.zero < 3 || !t->communicator) return WEFT_OK;
@@ -127,19 +127,19 @@ weft_status weft__divided_gather(weft_trainer *t, train_step *s)
 }
 
 /* The stages that read a parameter, from `from` on; the number of stages if none does. */
-static int next_holder(const train_step *s, const mesh *m, const char *param, int from)
+static int next_holder(const trainer_graph *s, const mesh *m, const char *param, int from)
 {
     while (from < m->stages && s->stage && !weft_stage_holds(s->stage, param, from)) from++;
     return from;
 }
 
-bool weft__divided_is_tied(const weft_trainer *t, const train_step *s, const char *param)
+bool weft__divided_is_tied(const weft_trainer *t, const trainer_graph *s, const char *param)
 {
     const int first = s->stage ? next_holder(s, &t->mesh, param, 0) : t->mesh.stages;
     return first < t->mesh.stages && next_holder(s, &t->mesh, param, first + 1) < t->mesh.stages;
 }
 
-bool weft__divided_counts(const weft_trainer *t, const train_step *s, weft_value param)
+bool weft__divided_counts(const weft_trainer *t, const trainer_graph *s, weft_value param)
 {
     const weft_graph *g = s->plan.graph;
     const weft_ranks part = weft__mesh_ranks(&t->mesh, MESH_TENSOR);
@@ -176,7 +176,7 @@ static weft_flight tied_receive(const tied_sum *x, int peer, int64_t *counts)
 
 /* Adds the gradients of all holders in the order of the stages, so that the sums are bit-identical
  * on all. */
-static weft_value add_tied(const weft_trainer *t, const train_step *s, const tied_sum *x,
+static weft_value add_tied(const weft_trainer *t, const trainer_graph *s, const tied_sum *x,
                            const char *param, weft_flight *flights, int64_t *counts,
                            weft_value *sent, size_t *n_sent)
 {
@@ -201,7 +201,7 @@ static weft_value add_tied(const weft_trainer *t, const train_step *s, const tie
     return sum;
 }
 
-weft_value weft__divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params,
+weft_value weft__divided_sum_tied(weft_trainer *t, trainer_graph *s, const weft_value *params,
                                   size_t n, weft_value *grads)
 {
     weft_graph *g = s->plan.graph;

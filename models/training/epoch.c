@@ -71,10 +71,10 @@ static void put(int32_t *row, int64_t length, const int32_t *ids, size_t n, int3
         row[i] = (size_t)i < n ? ids[i] : (size_t)i == n ? eos : pad;
 }
 
-/* The number below which a share of the 32-bit words lies. */
-static uint32_t threshold(double share)
+/* The number below which a fraction of the 32-bit words lies. */
+static uint32_t threshold(double fraction)
 {
-    return share >= 1 ? UINT32_MAX : (uint32_t)(share * 4294967296.0);
+    return fraction >= 1 ? UINT32_MAX : (uint32_t)(fraction * 4294967296.0);
 }
 
 /* Hides tokens of in[1 .. n] and writes the originals into out. */
@@ -84,7 +84,7 @@ static void hide(const weft_batches *b, uint32_t row, int64_t n, int32_t *in, in
     uint64_t seed = o->seed + 0x9E3779B97F4A7C15u * ((uint64_t)row + 1);
     int64_t fallback =
         1 + (int64_t)weft__batches_draw_below(seed, DRAW_MASKS, b->epoch, 0, (size_t)n);
-    uint32_t limit = threshold(o->mask_share), r[4];
+    uint32_t limit = threshold(o->mask_fraction), r[4];
     bool any = false;
     for (int64_t i = 1; i <= n; i++) {
         draw(seed, DRAW_MASKS, b->epoch, (uint32_t)i, r);

@@ -1,19 +1,19 @@
-/* Estimates a training's memory and work: plans its steps without allocating their memory. */
+/* Estimates a training's memory and work: plans its graphs without allocating their memory. */
 #include "trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds a step that runs `times` in an update. */
-static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape shape, double times,
-                            weft_trainer_estimate *e)
+/* Adds a graph that runs `times` in an update. */
+static weft_status add_graph(weft_trainer *t, graph_kind kind, weft_batch_shape shape, double times,
+                             weft_trainer_estimate *e)
 {
-    train_step *s = calloc(1, sizeof *s);
+    trainer_graph *s = calloc(1, sizeof *s);
     if (!s) return weft__trainer_no_memory(t);
     s->kind = kind;
     s->shape = shape;
-    weft_status status = weft__step_build(t, s);
-    if (status == WEFT_OK) status = weft__step_plan(t, s);
+    weft_status status = weft__trainer_graph_build(t, s);
+    if (status == WEFT_OK) status = weft__trainer_graph_plan(t, s);
     if (status == WEFT_OK) {
         weft_plan_stats stats = weft_plan_get_stats(s->plan.plan);
         size_t workspace = weft_session_workspace(s->plan.plan, t->o.threads);
@@ -22,7 +22,7 @@ static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
         if (workspace > e->workspace_bytes) e->workspace_bytes = workspace;
         e->flops += times * stats.flops;
     }
-    weft__step_free(s);
+    weft__trainer_graph_free(s);
     return status;
 }
 
@@ -30,7 +30,7 @@ static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
 static weft_status add_parameters(weft_trainer *t, weft_batch_shape shape, weft_trainer_estimate *e)
 {
     weft_built built;
-    weft_graph *g = weft__step_build_model(t, shape, false, (weft_ranks){0, 0, 1}, &built);
+    weft_graph *g = weft__trainer_build_model(t, shape, false, (weft_ranks){0, 0, 1}, &built);
     if (!g) return t->error.status;
     const size_t n = weft_graph_params(g, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
@@ -48,7 +48,7 @@ static weft_status add_average(weft_trainer *t, weft_batch_shape shape, weft_tra
 {
     weft_trainer_estimate evaluation = {0};
     if (!(t->o.ema > 0)) return WEFT_OK;
-    const weft_status status = add_step(t, STEP_EVALUATE, shape, 0, &evaluation);
+    const weft_status status = add_graph(t, GRAPH_EVALUATE, shape, 0, &evaluation);
     e->state_bytes += evaluation.state_bytes;
     return status;
 }
@@ -64,8 +64,8 @@ weft_status weft_trainer_get_estimate(const weft_trainer_options *options, weft_
     weft_trainer *t = weft__trainer_unbound(options, error);
     if (!t) return error ? error->status : WEFT_BAD_ARGUMENT;
     weft_status status = WEFT_OK;
-    if (t->sums.n > 1) status = add_step(t, STEP_SUM, shape, t->sums.n - 1, estimate);
-    if (status == WEFT_OK) status = add_step(t, STEP_UPDATE, shape, 1, estimate);
+    if (t->sums.n > 1) status = add_graph(t, GRAPH_SUM, shape, t->sums.n - 1, estimate);
+    if (status == WEFT_OK) status = add_graph(t, GRAPH_UPDATE, shape, 1, estimate);
     if (status == WEFT_OK) status = add_parameters(t, shape, estimate);
     if (status == WEFT_OK) status = add_average(t, shape, estimate);
     if (status != WEFT_OK) weft_error_set(error, status, t->error.where, "%s", t->error.message);

@@ -10,7 +10,7 @@
 static weft_status update_averages(weft_trainer *t, weft_batch_shape shape)
 {
     if (!t->averaged) return WEFT_OK;
-    weft__step_for(t, STEP_EVALUATE, shape, 0);
+    weft__trainer_graph_for(t, GRAPH_EVALUATE, shape, 0);
     if (weft__checkpoint_agree(t) != WEFT_OK) return t->error.status;
     return weft__checkpoint_copy_model(t, t->averaged);
 }
@@ -20,15 +20,15 @@ static weft_status evaluate_batch(weft_trainer *t, const weft_batch_source *batc
                                   double *numbers)
 {
     size_t weight = 0;
-    train_step *s = weft__step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
-    weft_status status = s ? weft__step_feed(t, s, batches, i, &weight) : t->error.status;
-    if (status == WEFT_OK) status = weft__step_run(t, s, 0);
+    trainer_graph *s = weft__trainer_graph_for(t, GRAPH_EVALUATE, shape_at(batches, i), 0);
+    weft_status status = s ? weft__trainer_graph_feed(t, s, batches, i, &weight) : t->error.status;
+    if (status == WEFT_OK) status = weft__trainer_graph_run(t, s, 0);
     if (status != WEFT_OK || !numbers) return status;
     numbers += (size_t)EVALUATED_NUMBERS * i;
     numbers[BATCH_WEIGHT] = (double)weight;
-    numbers[BATCH_LOSS] = weft__step_fetch_scalar(s, s->metric);
+    numbers[BATCH_LOSS] = weft__trainer_graph_fetch_scalar(s, s->metric);
     numbers[BATCH_ACCURACY] =
-        weft_is_value(s->accuracy) ? weft__step_fetch_scalar(s, s->accuracy) : NAN;
+        weft_is_value(s->accuracy) ? weft__trainer_graph_fetch_scalar(s, s->accuracy) : NAN;
     return WEFT_OK;
 }
 
@@ -62,7 +62,7 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
     if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
         evaluate_own(t, batches, n, numbers);
     weft_status status =
-        weft__ranks_agree(t, &r, numbers, (rank_share){n, false}, EVALUATED_NUMBERS);
+        weft__ranks_agree(t, &r, numbers, (rank_batches){n, false}, EVALUATED_NUMBERS);
     for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
         const double *batch = &numbers[EVALUATED_NUMBERS * (size_t)i];
         sum += batch[BATCH_WEIGHT] * batch[BATCH_LOSS];
@@ -94,7 +94,7 @@ weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source
                                   "the batches fill other inputs than those trained on");
     start_epoch(batches, 0);
     weft_status status = evaluate_all(t, batches, limit, &mean, &sum);
-    if (batches->context == t->batches.context) start_epoch(&t->batches, t->state.epoch);
+    if (batches->context == t->batches.context) start_epoch(&t->batches, t->progress.epoch);
     *metric = mean;
     if (weight) *weight = sum;
     return status;
@@ -121,12 +121,12 @@ const weft_params *weft_trainer_model(weft_trainer *trainer)
 bool weft_trainer_judge(weft_trainer *trainer, double nll)
 {
     if (!trainer) return false;
-    weft_trainer_state *s = &trainer->state;
-    s->judged_step = s->step;
+    weft_trainer_progress *s = &trainer->progress;
+    s->judged_update = s->updates;
     bool best = nll < s->best || (isnan(s->best) && !isnan(nll));
     if (best) {
         s->best = nll;
-        s->best_step = s->step;
+        s->best_update = s->updates;
         s->stale = 0;
     } else {
         s->stale++;

@@ -37,8 +37,8 @@ static void add_target(fitting *f, weft_dtype dtype, weft_shape shape)
     f->built->inputs[f->built->n_inputs++] = f->target;
 }
 
-/* The share of true elements. */
-static weft_value share_of(const fitting *f, weft_value right)
+/* The fraction of true elements. */
+static weft_value fraction_of(const fitting *f, weft_value right)
 {
     const weft_value numbers = weft_cast(f->g, right, weft_dtype_of(f->g, f->x));
     return weft_mean(f->g, numbers, WEFT_ALL_AXES, false);
@@ -69,7 +69,7 @@ static void add_cross_entropy(fitting *f)
     add_target(f, WEFT_I32, shape);
     f->built->loss = weft_cross_entropy(f->g, f->x, f->target, &options);
     const weft_value found = weft_argmax(f->g, f->x, -1, false);
-    f->built->accuracy = share_of(f, weft_equal(f->g, found, f->target));
+    f->built->accuracy = fraction_of(f, weft_equal(f->g, found, f->target));
 }
 
 static void add_bce(fitting *f)
@@ -78,7 +78,7 @@ static void add_bce(fitting *f)
     f->built->loss = weft_bce_with_logits(f->g, f->x, f->target, WEFT_REDUCE_MEAN);
     const weft_value found = weft_greater(f->g, f->x, weft_scalar(f->g, dtype, 0));
     const weft_value wanted = weft_greater(f->g, f->target, weft_scalar(f->g, dtype, 0.5));
-    f->built->accuracy = share_of(f, weft_equal(f->g, found, wanted));
+    f->built->accuracy = fraction_of(f, weft_equal(f->g, found, wanted));
 }
 
 /* d^2 / 2 up to d = 1, then the tangent: q^2 / 2 + d - q with q = min(d, 1). */

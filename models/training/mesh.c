@@ -5,7 +5,7 @@ static int32_t size_of(const mesh *m, mesh_group group)
 {
     switch (group) {
     case MESH_DATA:
-        return m->shares;
+        return m->replicas;
     case MESH_TENSOR:
         return m->tensor;
     case MESH_STAGES:
@@ -13,7 +13,7 @@ static int32_t size_of(const mesh *m, mesh_group group)
     case MESH_MODEL:
         return m->tensor * m->stages;
     default:
-        return m->tensor * m->stages * m->shares;
+        return m->tensor * m->stages * m->replicas;
     }
 }
 
@@ -51,7 +51,7 @@ bool weft__mesh_init(mesh *m, const weft_communicator *world, int tensor, int st
     if (tensor < 1 || stages < 1 || tensor > size || stages > size / tensor ||
         size % (tensor * stages))
         return false;
-    m->shares = size / (tensor * stages);
+    m->replicas = size / (tensor * stages);
     return true;
 }
 

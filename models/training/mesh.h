@@ -1,5 +1,6 @@
 /* The groups of processes that train together. Ranks count, in this order, the parts of a layer
- * (fastest), the stages of the model, and the shares of the batches. */
+ * (fastest), the stages of the model, and its replicas, each of which computes some of the
+ * batches. */
 #ifndef WEFT_MODELS_MESH_H
 #define WEFT_MODELS_MESH_H
 
@@ -8,15 +9,15 @@
 /* Groups of processes, as graphs number them (weft_ranks.group). */
 typedef enum mesh_group {
     MESH_DATA,   /* the same part and stage: they share the batches */
-    MESH_TENSOR, /* the same stage and share: they share the layers */
-    MESH_STAGES, /* the same part and share: the stages */
-    MESH_MODEL,  /* the same share: together they have the model */
+    MESH_TENSOR, /* the same stage and replica: they share the layers */
+    MESH_STAGES, /* the same part and replica: the stages */
+    MESH_MODEL,  /* the same replica: together they have the model */
     MESH_WORLD,  /* all; for errors only, no graph uses it */
     MESH_GROUPS
 } mesh_group;
 
 typedef struct mesh {
-    int32_t tensor, stages, shares;         /* sizes; their product is that of the world */
+    int32_t tensor, stages, replicas;       /* sizes; their product is that of the world */
     int32_t rank;                           /* in the world */
     weft_communicator *groups[MESH_GROUPS]; /* NULL for a group of one */
     bool owns;                              /* groups other than the world's */

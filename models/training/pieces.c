@@ -35,10 +35,10 @@ static void shard_name(const weft_trainer *t, const char *path, int rank, char *
 {
     const path_parts p = split_path(path);
     snprintf(name, size, "%.*s.step-%" PRIu64 ".rank-%d-of-%d" SUFFIX, p.stem, p.name,
-             t->state.step, rank, t->communicator->size);
+             t->progress.updates, rank, t->communicator->size);
 }
 
-/* Whether a file's name is one of a rank's, of any step, or one that was not finished. */
+/* Whether a file's name is one of a rank's, of any update, or one that was not finished. */
 static bool is_shard(const char *path, const char *name)
 {
     const path_parts p = split_path(path);
@@ -382,7 +382,7 @@ weft_status weft__pieces_load(weft_trainer *t, bool *averages)
 {
     const char *list = weft_params_meta(t->params, "shards");
     const bool sharded = is_sharded(t);
-    if (!t->state.step || (!sharded && !t->communicator)) return WEFT_OK;
+    if (!t->progress.updates || (!sharded && !t->communicator)) return WEFT_OK;
     size_t n = 0, count = weft_params_count(t->params);
     own_state *own = calloc(count + 1, sizeof *own);
     if (!own) return weft__trainer_no_memory(t);

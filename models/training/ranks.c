@@ -18,25 +18,25 @@ int weft__ranks_own(const weft_trainer *t)
 
 int weft__ranks_size(const weft_trainer *t)
 {
-    return t->mesh.shares;
+    return t->mesh.replicas;
 }
 
-rank_share weft__ranks_share(const weft_trainer *t)
+rank_batches weft__ranks_batches(const weft_trainer *t)
 {
-    return (rank_share){t->o.accumulate, t->communicator && t->o.zero >= 2};
+    return (rank_batches){t->o.accumulate, t->communicator && t->o.zero >= 2};
 }
 
-uint32_t weft__ranks_count(const weft_trainer *t, rank_share share, int rank)
+uint32_t weft__ranks_count(const weft_trainer *t, rank_batches dealt, int rank)
 {
     const uint32_t size = (uint32_t)weft__ranks_size(t);
-    const weft_sum_node own = weft_rank_batches(share.total, rank, (int)size);
-    return share.in_turn ? share.total / size : own.end - own.first;
+    const weft_sum_node own = weft_rank_batches(dealt.total, rank, (int)size);
+    return dealt.in_turn ? dealt.total / size : own.end - own.first;
 }
 
-uint32_t weft__ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k)
+uint32_t weft__ranks_batch(const weft_trainer *t, rank_batches dealt, int rank, uint32_t k)
 {
-    return share.in_turn ? k * (uint32_t)weft__ranks_size(t) + (uint32_t)rank
-                         : weft_rank_batches(share.total, rank, weft__ranks_size(t)).first + k;
+    return dealt.in_turn ? k * (uint32_t)weft__ranks_size(t) + (uint32_t)rank
+                         : weft_rank_batches(dealt.total, rank, weft__ranks_size(t)).first + k;
 }
 
 /* Makes the error of a rank this one's. */
@@ -80,38 +80,39 @@ weft_status weft__ranks_no_memory(weft_trainer *t)
 }
 
 /* Copies the numbers of a rank's batches into its message, or out of it. */
-static void move_numbers(const weft_trainer *t, rank_share share, int rank, double *numbers,
+static void move_numbers(const weft_trainer *t, rank_batches dealt, int rank, double *numbers,
                          size_t n, char *message, bool out)
 {
     const size_t bytes = n * sizeof *numbers;
-    for (uint32_t k = 0; k < weft__ranks_count(t, share, rank); k++) {
-        double *own = numbers + n * weft__ranks_batch(t, share, rank, k);
+    for (uint32_t k = 0; k < weft__ranks_count(t, dealt, rank); k++) {
+        double *own = numbers + n * weft__ranks_batch(t, dealt, rank, k);
         char *there = message + sizeof(rank_report) + k * bytes;
         memcpy(out ? (char *)own : there, out ? there : (char *)own, bytes);
     }
 }
 
 weft_status weft__ranks_agree(weft_trainer *t, rank_report *report, double *numbers,
-                              rank_share share, size_t n)
+                              rank_batches dealt, size_t n)
 {
     report->error = t->error;
     if (!t->communicator) return t->error.status;
     const int size = t->communicator->size;
-    const size_t shares = (size_t)weft__ranks_size(t), most = (share.total + shares - 1) / shares;
+    const size_t replicas = (size_t)weft__ranks_size(t),
+                 most = (dealt.total + replicas - 1) / replicas;
     const size_t bytes = sizeof *report + n * most * sizeof *numbers;
     char *sent = calloc((size_t)size + 1, bytes), *all = sent ? sent + bytes : NULL;
     if (!sent) return weft__ranks_no_memory(t);
     memcpy(sent, report, sizeof *report);
-    if (n) move_numbers(t, share, weft__ranks_own(t), numbers, n, sent, false);
+    if (n) move_numbers(t, dealt, weft__ranks_own(t), numbers, n, sent, false);
     weft_status status = weft_gather_all(t->communicator, sent, bytes, all, &t->error);
     if (status != WEFT_OK && report->error.status != WEFT_OK)
         t->error = report->error; /* which is why the others do not answer */
     if (status == WEFT_OK) status = judge(t, all, bytes);
     /* The last process of a model has its loss. */
-    const int model = size / (int)shares;
+    const int model = size / (int)replicas;
     for (int r = model - 1; status == WEFT_OK && n && r < size; r += model)
-        move_numbers(t, share, r / model, numbers, n, all + (size_t)r * bytes, true);
-    if (status == WEFT_OK) report->share = ((rank_report *)(void *)all)->share;
+        move_numbers(t, dealt, r / model, numbers, n, all + (size_t)r * bytes, true);
+    if (status == WEFT_OK) report->spent = ((rank_report *)(void *)all)->spent;
     free(sent);
     return t->error.status;
 }
@@ -180,7 +181,7 @@ static uint64_t hash_options(const weft_trainer *t)
 
 static uint64_t hash_state(const weft_trainer *t)
 {
-    uint64_t hash = hash_number(HASH_START, t->state.step);
+    uint64_t hash = hash_number(HASH_START, t->progress.updates);
     for (size_t i = 0; i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor tensor;

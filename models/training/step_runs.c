@@ -1,4 +1,4 @@
-/* Plans and sessions of a trainer's steps: see steps.c. */
+/* Plans and sessions of a trainer's graphs: see steps.c. */
 #include "trainer.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static weft_value gradient_of(const weft_graph *g, const char *param)
 bool weft_trainer_gradient(const weft_trainer *trainer, const char *name, weft_tensor *gradient)
 {
     weft_tensor param;
-    const train_step *s = trainer ? trainer->updated : NULL;
+    const trainer_graph *s = trainer ? trainer->updated : NULL;
     if (!s || !name || !gradient || !weft_params_get(trainer->params, name, &param)) return false;
     const weft_value value = gradient_of(s->plan.graph, name);
     if (!weft_is_value(value) || !weft_session_tensor(s->plan.session, value, gradient))
@@ -37,9 +37,9 @@ bool weft_trainer_gradient(const weft_trainer *trainer, const char *name, weft_t
     return true;
 }
 
-weft_status weft__step_plan(weft_trainer *t, train_step *s)
+weft_status weft__trainer_graph_plan(weft_trainer *t, trainer_graph *s)
 {
-    const bool computes = s->kind == STEP_UPDATE || s->kind == STEP_SUM;
+    const bool computes = s->kind == GRAPH_UPDATE || s->kind == GRAPH_SUM;
     const weft_plan_options o = {.memory_budget = t->o.memory_budget,
                                  .precision = t->o.precision,
                                  .keep_f32 = t->o.keep_f32};
@@ -50,11 +50,11 @@ weft_status weft__step_plan(weft_trainer *t, train_step *s)
     if (!params) return weft__trainer_no_memory(t);
     targets[n++] = s->target;
     if (computes && weft_is_value(s->built.loss)) targets[n++] = s->built.loss;
-    if (s->kind == STEP_UPDATE) targets[n++] = s->norm;
-    if (s->kind == STEP_EVALUATE && weft_is_value(s->metric)) targets[n++] = s->metric;
-    if (s->kind == STEP_EVALUATE && weft_is_value(s->accuracy)) targets[n++] = s->accuracy;
+    if (s->kind == GRAPH_UPDATE) targets[n++] = s->norm;
+    if (s->kind == GRAPH_EVALUATE && weft_is_value(s->metric)) targets[n++] = s->metric;
+    if (s->kind == GRAPH_EVALUATE && weft_is_value(s->accuracy)) targets[n++] = s->accuracy;
     weft_graph_params(g, params, n_params);
-    for (size_t i = 0; i < n_params && s->kind == STEP_UPDATE; i++) {
+    for (size_t i = 0; i < n_params && s->kind == GRAPH_UPDATE; i++) {
         targets[n] = gradient_of(g, weft_name_of(g, params[i]));
         n += weft_is_value(targets[n]);
     }
@@ -63,7 +63,7 @@ weft_status weft__step_plan(weft_trainer *t, train_step *s)
     return s->plan.plan ? WEFT_OK : t->error.status;
 }
 
-void weft__step_free(train_step *s)
+void weft__trainer_graph_free(trainer_graph *s)
 {
     if (!s) return;
     weft_plan_free(s->plan.plan);
@@ -73,12 +73,12 @@ void weft__step_free(train_step *s)
     free(s);
 }
 
-/* The step in a lane; any lane if it is -1. */
-static train_step *find_step(const weft_trainer *t, step_kind kind, weft_batch_shape shape,
-                             int slot, int lane)
+/* The graph in a lane; any lane if it is -1. */
+static trainer_graph *find_graph(const weft_trainer *t, graph_kind kind, weft_batch_shape shape,
+                                 int slot, int lane)
 {
     for (plan_entry *e = t->plans.first; e; e = e->next) {
-        train_step *s = (train_step *)(void *)e;
+        trainer_graph *s = (trainer_graph *)(void *)e;
         if (s->kind == kind && s->slot == slot && (lane < 0 || e->lane == lane) &&
             !memcmp(&s->shape, &shape, sizeof shape))
             return s;
@@ -86,10 +86,10 @@ static train_step *find_step(const weft_trainer *t, step_kind kind, weft_batch_s
     return NULL;
 }
 
-/* The same step for another lane. */
-static train_step *borrow_step(weft_trainer *t, const train_step *from)
+/* The same graph for another lane. */
+static trainer_graph *borrow_graph(weft_trainer *t, const trainer_graph *from)
 {
-    train_step *s = malloc(sizeof *s);
+    trainer_graph *s = malloc(sizeof *s);
     if (!s) {
         weft__trainer_no_memory(t);
         return NULL;
@@ -106,20 +106,20 @@ bool weft__trainer_may_begin(void *context, const char *name)
     const weft_trainer *t = context;
     if (!weft_is_training_state(name)) return !t->resumed && !weft_params_source(t->params);
     if (weft__pieces_is_average(name) && !t->averages) return true;
-    return !t->state.step || weft__pieces_is_sum(name) || weft__pieces_follow(t, name);
+    return !t->progress.updates || weft__pieces_is_sum(name) || weft__pieces_follow(t, name);
 }
 
-/* Adds to the store what the step's graph declares. */
-static weft_status begin_states(weft_trainer *t, const train_step *s)
+/* Adds to the store what the graph declares. */
+static weft_status begin_states(weft_trainer *t, const trainer_graph *s)
 {
     const weft_params_filter anew = {weft__trainer_may_begin, t};
     return weft_params_init_some(s->plan.store, s->plan.graph,
                                  s->plan.store == t->params ? &anew : NULL, t->o.seed, &t->error);
 }
 
-static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
+static trainer_graph *new_graph(weft_trainer *t, graph_kind kind, weft_batch_shape shape, int slot)
 {
-    train_step *s = calloc(1, sizeof *s);
+    trainer_graph *s = calloc(1, sizeof *s);
     if (!s) {
         weft__trainer_no_memory(t);
         return NULL;
@@ -128,12 +128,12 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     s->shape = shape;
     s->slot = slot;
     /* Evaluations read averaged parameters, if there are any. */
-    s->plan.store = kind == STEP_EVALUATE && t->averaged ? t->averaged : t->params;
-    weft_status status = weft__step_build(t, s);
-    if (status == WEFT_OK) status = weft__step_plan(t, s);
+    s->plan.store = kind == GRAPH_EVALUATE && t->averaged ? t->averaged : t->params;
+    weft_status status = weft__trainer_graph_build(t, s);
+    if (status == WEFT_OK) status = weft__trainer_graph_plan(t, s);
     if (status == WEFT_OK) status = begin_states(t, s);
     if (status != WEFT_OK) {
-        weft__step_free(s);
+        weft__trainer_graph_free(s);
         return NULL;
     }
     weft_stage_free(s->stage);
@@ -145,26 +145,28 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     return s;
 }
 
-train_step *weft__step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
-                               int lane)
+trainer_graph *weft__trainer_graph_in_lane(weft_trainer *t, graph_kind kind, weft_batch_shape shape,
+                                           int slot, int lane)
 {
-    train_step *s = find_step(t, kind, shape, slot, lane);
+    trainer_graph *s = find_graph(t, kind, shape, slot, lane);
     if (!s) {
-        const train_step *other = find_step(t, kind, shape, slot, -1);
-        s = other ? borrow_step(t, other) : new_step(t, kind, shape, slot);
+        const trainer_graph *other = find_graph(t, kind, shape, slot, -1);
+        s = other ? borrow_graph(t, other) : new_graph(t, kind, shape, slot);
         if (s) s->plan.lane = lane;
     }
     return s && weft__plans_open(&t->plans, &s->plan, &t->error) == WEFT_OK ? s : NULL;
 }
 
-train_step *weft__step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
+trainer_graph *weft__trainer_graph_for(weft_trainer *t, graph_kind kind, weft_batch_shape shape,
+                                       int slot)
 {
-    return weft__step_in_lane(t, kind, shape, slot, 0);
+    return weft__trainer_graph_in_lane(t, kind, shape, slot, 0);
 }
 
 /* ---- Feeding and running ---- */
 
-weft_status weft__step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x)
+weft_status weft__trainer_graph_feed_scalar(weft_trainer *t, trainer_graph *s, weft_value input,
+                                            double x)
 {
     float narrow = (float)x;
     if (!weft_is_value(input)) return WEFT_OK;
@@ -173,7 +175,7 @@ weft_status weft__step_feed_scalar(weft_trainer *t, train_step *s, weft_value in
                : weft__plan_feed(&s->plan, input, &narrow, sizeof narrow, &t->error);
 }
 
-double weft__step_fetch_scalar(const train_step *s, weft_value value)
+double weft__trainer_graph_fetch_scalar(const trainer_graph *s, weft_value value)
 {
     float narrow = 0;
     double x = 0;
@@ -193,8 +195,8 @@ static weft_status reserve_input(weft_trainer *t, size_t i, size_t bytes)
     return t->inputs[i] ? WEFT_OK : weft__trainer_no_memory(t);
 }
 
-weft_status weft__step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
-                            size_t index, size_t *weight)
+weft_status weft__trainer_graph_fill(weft_trainer *t, const trainer_graph *s,
+                                     const weft_batch_source *source, size_t index, size_t *weight)
 {
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
@@ -205,10 +207,10 @@ weft_status weft__step_fill(weft_trainer *t, const train_step *s, const weft_bat
                              : weft__trainer_fail(t, status, "trainer", "a batch cannot be filled");
 }
 
-weft_status weft__step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source,
-                            size_t index, size_t *weight)
+weft_status weft__trainer_graph_feed(weft_trainer *t, trainer_graph *s,
+                                     const weft_batch_source *source, size_t index, size_t *weight)
 {
-    weft_status status = weft__step_fill(t, s, source, index, weight);
+    weft_status status = weft__trainer_graph_fill(t, s, source, index, weight);
     for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
         if (weft_is_value(s->built.inputs[i]))
             status = weft__plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i],
@@ -216,13 +218,13 @@ weft_status weft__step_feed(weft_trainer *t, train_step *s, const weft_batch_sou
     return status;
 }
 
-weft_status weft__step_run_forward(weft_trainer *t, train_step *s, uint64_t number)
+weft_status weft__trainer_graph_run_forward(weft_trainer *t, trainer_graph *s, uint64_t number)
 {
     weft_session_set_step(s->plan.session, number);
     return weft_is_value(s->pause) ? weft__plan_run_before(&s->plan, s->pause, &t->error) : WEFT_OK;
 }
 
-weft_status weft__step_run(weft_trainer *t, train_step *s, uint64_t number)
+weft_status weft__trainer_graph_run(weft_trainer *t, trainer_graph *s, uint64_t number)
 {
     weft_error e = {.status = WEFT_OK}, first;
     weft_session_set_step(s->plan.session, number);
@@ -232,5 +234,5 @@ weft_status weft__step_run(weft_trainer *t, train_step *s, uint64_t number)
         return weft_error_copy(&t->error, &e);
     return weft_error_set(&t->error, WEFT_NOT_FINITE, first.where,
                           "%s, and step %" PRIu64 " was not made: %s", first.message,
-                          t->state.step + 1, e.message);
+                          t->progress.updates + 1, e.message);
 }

@@ -1,7 +1,7 @@
-/* The graphs and plans of a trainer's steps.
+/* The graphs of a trainer, each of which is run for a batch.
  *
  * Each shape of batch has its own graph, plan and session, made when the shape first occurs. All
- * use one parameter store and one arena. A step depends only on its feeds, the states, its number
+ * use one parameter store and one arena. A run depends only on its feeds, the states, its number
  * and the seed. A checkpoint holds all of these, so a resumed training is bit-identical to an
  * uninterrupted one. */
 #include "trainer.h"
@@ -54,7 +54,7 @@ static weft_value sum_state(const weft_trainer *t, weft_graph *g, int slot, weft
  * new values, and updates to group. The gradient of an average is the value that it follows. */
 typedef struct lists {
     weft_trainer *t;
-    train_step *s;
+    trainer_graph *s;
     weft_value *params, *grads, *updated, *group;
     weft_tracked *tracked;
     size_t n_tracked;
@@ -70,23 +70,23 @@ static void no_memory_in(weft_graph *g)
     weft_graph_fail_in(g, "trainer", WEFT_NO_MEMORY, "out of memory");
 }
 
-static void add_averages(weft_trainer *t, train_step *s, lists *l)
+static void add_averages(weft_trainer *t, trainer_graph *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     s->ema_decay = weft_input(g, "ema_decay", s->dtype, WEFT_SCALAR);
-    weft_value new_share = weft_sub(g, l->one, s->ema_decay);
+    weft_value new_weight = weft_sub(g, l->one, s->ema_decay);
     for (size_t i = 0; i < l->n; i++) {
         weft_value value = l->updated[i];
         weft_value average = state_for(t, g, WEFT_AVERAGE_STATES, l->params[i], t->shards != NULL);
         if (t->shards && !s->gathered)
             value = weft_shards_slice(g, t->shards, weft_name_of(g, l->params[i]), value);
-        l->group[i + 1] = weft_blend(g, average, value, s->ema_decay, new_share);
+        l->group[i + 1] = weft_blend(g, average, value, s->ema_decay, new_weight);
     }
     s->target = weft_group(g, l->group, l->n + 1);
 }
 
 /* The update by l->grads, those of the whole update or this process's pieces of them. */
-static void add_update(weft_trainer *t, train_step *s, lists *l)
+static void add_update(weft_trainer *t, trainer_graph *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_optimizer optimizer = t->o.optimizer;
@@ -137,8 +137,8 @@ static weft_value read_again(void *context, weft_value value)
 }
 
 /* The gradients of running averages. */
-static void add_tracked(const train_step *s, const lists *l, weft_value weight, weft_value *grads,
-                        const weft_grad_hooks *ready)
+static void add_tracked(const trainer_graph *s, const lists *l, weft_value weight,
+                        weft_value *grads, const weft_grad_hooks *ready)
 {
     for (size_t i = l->n_trained; i < l->n; i++) {
         grads[i] = l->tracked[i - l->n_trained].value;
@@ -157,7 +157,7 @@ static weft_value behind_backward(weft_graph *g, weft_value x, weft_value gradie
 }
 
 /* Adds the backward pass. The values of running averages are there before it. */
-static void differentiate(train_step *s, const lists *l, weft_value weight, weft_value *grads,
+static void differentiate(trainer_graph *s, const lists *l, weft_value weight, weft_value *grads,
                           const weft_grad_hooks *ready)
 {
     const size_t n = l->n_trained;
@@ -173,7 +173,7 @@ static void differentiate(train_step *s, const lists *l, weft_value weight, weft
 
 /* The gradients of a batch. On several processes, if `reduces`: of this process's pieces, summed
  * over all batches of the update, or over those of a round. */
-static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces)
+static void add_gradients(weft_trainer *t, trainer_graph *s, lists *l, bool reduces)
 {
     weft_graph *g = s->plan.graph;
     const weft_value weight = t->o.accumulate > 1 ? s->weight : l->one;
@@ -195,7 +195,7 @@ static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces
     free(whole);
 }
 
-static void add_sum(weft_trainer *t, train_step *s, lists *l)
+static void add_sum(weft_trainer *t, trainer_graph *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_value one = l->one;
@@ -208,25 +208,25 @@ static void add_sum(weft_trainer *t, train_step *s, lists *l)
     }
     for (size_t i = 0; i < l->n; i++)
         l->group[i] =
-            weft_blend(g, sum_state(t, g, RUNNING, l->params[i]), l->grads[i], s->old_share, one);
+            weft_blend(g, sum_state(t, g, RUNNING, l->params[i]), l->grads[i], s->old_weight, one);
     s->target = weft_group(g, l->group, l->n);
 }
 
-static void add_moves(const weft_trainer *t, train_step *s, lists *l)
+static void add_moves(const weft_trainer *t, trainer_graph *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     for (size_t i = 0; i < l->n; i++) {
         weft_value running = sum_state(t, g, RUNNING, l->params[i]);
         weft_value stored = sum_state(t, g, s->slot, l->params[i]);
-        l->group[i] = s->kind == STEP_STORE ? weft_assign(g, stored, running)
-                                            : weft_blend(g, running, stored, l->one, l->one);
+        l->group[i] = s->kind == GRAPH_STORE ? weft_assign(g, stored, running)
+                                             : weft_blend(g, running, stored, l->one, l->one);
     }
     s->target = weft_group(g, l->group, l->n);
 }
 
-/* Names views of the gradients, so that they become targets (weft__step_plan). One value may be the
- * gradient of two parameters, so it cannot have the name itself. */
-static void name_gradients(const train_step *s, const lists *l)
+/* Names views of the gradients, so that they become targets (weft__trainer_graph_plan). One value
+ * may be the gradient of two parameters, so it cannot have the name itself. */
+static void name_gradients(const trainer_graph *s, const lists *l)
 {
     weft_graph *g = s->plan.graph;
     if (l->t->shards || s->stage) return;
@@ -238,7 +238,7 @@ static void name_gradients(const train_step *s, const lists *l)
     }
 }
 
-static void add_last(weft_trainer *t, train_step *s, lists *l)
+static void add_last(weft_trainer *t, trainer_graph *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_value values[WEFT_SUM_NODES];
@@ -289,7 +289,7 @@ static bool allocate_lists(lists *l, size_t all, size_t n_tracked)
 }
 
 /* Lists the parameters that are trained, and for a gathered graph their running averages. */
-static void list_trained(const weft_trainer *t, const train_step *s, lists *l, size_t all)
+static void list_trained(const weft_trainer *t, const trainer_graph *s, lists *l, size_t all)
 {
     weft_graph *g = s->plan.graph;
     if (s->gathered)
@@ -304,7 +304,7 @@ static void list_trained(const weft_trainer *t, const train_step *s, lists *l, s
 }
 
 /* Lists what the update changes. */
-static bool list_params(weft_trainer *t, train_step *s, lists *l)
+static bool list_params(weft_trainer *t, trainer_graph *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     const size_t all =
@@ -328,19 +328,20 @@ static bool list_params(weft_trainer *t, train_step *s, lists *l)
     return l->n_trained > 0;
 }
 
-static void add_training(weft_trainer *t, train_step *s)
+static void add_training(weft_trainer *t, trainer_graph *s)
 {
     weft_graph *g = s->plan.graph;
     lists l = {.t = t, .s = s};
     const weft_role role = weft_set_role(g, (weft_role){WEFT_UPDATE, 0});
     if (list_params(t, s, &l) && weft__divided_shard(t, g, l.params, l.tied, l.n) == WEFT_OK) {
         l.one = weft_scalar(g, s->dtype, 1);
-        if (s->kind == STEP_SUM) s->old_share = weft_input(g, "old_share", s->dtype, WEFT_SCALAR);
-        if ((s->kind == STEP_SUM || s->kind == STEP_UPDATE) && t->o.accumulate > 1)
+        if (s->kind == GRAPH_SUM)
+            s->old_weight = weft_input(g, "old_weight", s->dtype, WEFT_SCALAR);
+        if ((s->kind == GRAPH_SUM || s->kind == GRAPH_UPDATE) && t->o.accumulate > 1)
             s->weight = weft_input(g, "weight", s->dtype, WEFT_SCALAR);
-        if (s->kind == STEP_SUM) add_sum(t, s, &l);
-        if (s->kind == STEP_UPDATE) add_last(t, s, &l);
-        if (s->kind == STEP_STORE || s->kind == STEP_ADD) add_moves(t, s, &l);
+        if (s->kind == GRAPH_SUM) add_sum(t, s, &l);
+        if (s->kind == GRAPH_UPDATE) add_last(t, s, &l);
+        if (s->kind == GRAPH_STORE || s->kind == GRAPH_ADD) add_moves(t, s, &l);
         if (weft_is_value(s->sent))
             s->target = weft_group(g, (weft_value[]){s->target, s->sent}, 2);
     }
@@ -350,7 +351,7 @@ static void add_training(weft_trainer *t, train_step *s)
     free(l.tracked);
 }
 
-static void add_evaluation(train_step *s)
+static void add_evaluation(trainer_graph *s)
 {
     s->metric = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
     s->accuracy = s->built.accuracy;
@@ -394,8 +395,8 @@ static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_
     return weft_graph_status(g);
 }
 
-weft_graph *weft__step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
-                                   weft_ranks tensor, weft_built *built)
+weft_graph *weft__trainer_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
+                                      weft_ranks tensor, weft_built *built)
 {
     const weft_builder *builder = &t->o.builder;
     const weft_build_options options = {.shape = shape, .training = training, .tensor = tensor};
@@ -413,10 +414,10 @@ weft_graph *weft__step_build_model(weft_trainer *t, weft_batch_shape shape, bool
     return NULL;
 }
 
-weft_status weft__step_build(weft_trainer *t, train_step *s)
+weft_status weft__trainer_graph_build(weft_trainer *t, trainer_graph *s)
 {
-    weft_graph *g = weft__step_build_model(t, s->shape, s->kind != STEP_EVALUATE,
-                                           weft__mesh_ranks(&t->mesh, MESH_TENSOR), &s->built);
+    weft_graph *g = weft__trainer_build_model(t, s->shape, s->kind != GRAPH_EVALUATE,
+                                              weft__mesh_ranks(&t->mesh, MESH_TENSOR), &s->built);
     s->plan.graph = g;
     if (!g) return t->error.status;
     if (check_built(t, g, &s->built) == WEFT_OK) {
@@ -426,7 +427,7 @@ weft_status weft__step_build(weft_trainer *t, train_step *s)
                                                   weft_shape_of(g, s->built.inputs[i]));
         if (weft__divided_cut(t, s) != WEFT_OK || weft__divided_gather(t, s) != WEFT_OK)
             return t->error.status;
-        if (s->kind != STEP_EVALUATE)
+        if (s->kind != GRAPH_EVALUATE)
             add_training(t, s);
         else
             add_evaluation(s);

@@ -36,12 +36,12 @@ static void begin_averages(weft_trainer *t)
     }
 }
 
-/* Plans the first batch, so that errors of the model show before the first step. */
+/* Plans the first batch, so that errors of the model show before the first update. */
 static weft_status plan_first(weft_trainer *t)
 {
     weft_batch_shape shape = shape_at(&t->batches, 0);
-    if (t->sums.n > 1 && !weft__step_for(t, STEP_SUM, shape, 0)) return t->error.status;
-    return weft__step_for(t, STEP_UPDATE, shape, 0) ? WEFT_OK : t->error.status;
+    if (t->sums.n > 1 && !weft__trainer_graph_for(t, GRAPH_SUM, shape, 0)) return t->error.status;
+    return weft__trainer_graph_for(t, GRAPH_UPDATE, shape, 0) ? WEFT_OK : t->error.status;
 }
 
 /* Copies the optimiser's groups and texts, since every later graph reads them. */
@@ -72,7 +72,7 @@ static weft_status copy_optimizer(weft_trainer *t)
 }
 
 /* Whether the processes can share the batches of an update. */
-static weft_status check_share(weft_trainer *t)
+static weft_status check_batches(weft_trainer *t)
 {
     const weft_communicator *c = t->communicator;
     if (!t->o.zero) t->o.zero = 1;
@@ -119,15 +119,14 @@ static weft_status check_options(weft_trainer *t)
         return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
                                   "the decay of the average must be at least 0 and below 1");
     if (c && c->size > 1) t->communicator = o->communicator;
-    if (check_share(t) != WEFT_OK) return t->error.status;
-    const rank_share share = weft__ranks_share(t);
-    const uint32_t count = weft__ranks_count(t, share, weft__ranks_own(t));
-    const weft_sum_node own =
-        weft_rank_batches(share.total, weft__ranks_own(t), weft__ranks_size(t));
+    if (check_batches(t) != WEFT_OK) return t->error.status;
+    const rank_batches all = weft__ranks_batches(t);
+    const uint32_t count = weft__ranks_count(t, all, weft__ranks_own(t));
+    const weft_sum_node own = weft_rank_batches(all.total, weft__ranks_own(t), weft__ranks_size(t));
     /* If batches are dealt in turn, each round is summed among the processes first, so a process
      * sums rounds. */
-    if (!(share.in_turn ? weft__sums_schedule(&t->sums, count, (weft_sum_node){0, count})
-                        : weft__sums_schedule(&t->sums, share.total, own)))
+    if (!(all.in_turn ? weft__sums_schedule(&t->sums, count, (weft_sum_node){0, count})
+                      : weft__sums_schedule(&t->sums, all.total, own)))
         return weft__trainer_no_memory(t);
     t->numbers = calloc(o->accumulate, BATCH_NUMBERS * sizeof *t->numbers);
     if (!t->numbers) return weft__trainer_no_memory(t);
@@ -174,11 +173,11 @@ static weft_status bind_store(weft_trainer *t)
     if (o->ema > 0 && !(t->averaged = weft_params_new())) weft__trainer_no_memory(t);
     start_epoch(&t->batches, 0);
     if (t->error.status == WEFT_OK) weft__divided_begin(t, shape_at(&t->batches, 0));
-    start_epoch(&t->batches, t->state.epoch);
+    start_epoch(&t->batches, t->progress.epoch);
     t->averages = has_averages(t->params);
     bool averages = t->averages;
     if (weft__whole_split_store(t) == WEFT_OK && plan_first(t) == WEFT_OK &&
-        weft__pieces_load(t, &averages) == WEFT_OK && t->state.step && !averages)
+        weft__pieces_load(t, &averages) == WEFT_OK && t->progress.updates && !averages)
         begin_averages(t);
     o->checkpoint = NULL;
     return weft__checkpoint_agree(t);
@@ -239,12 +238,12 @@ const weft_error *weft_trainer_error(const weft_trainer *trainer)
     return trainer ? &trainer->error : &none;
 }
 
-weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer)
+weft_trainer_progress weft_trainer_get_progress(const weft_trainer *trainer)
 {
-    return trainer ? trainer->state : (weft_trainer_state){0};
+    return trainer ? trainer->progress : (weft_trainer_progress){0};
 }
 
-size_t weft__trainer_next_batch(weft_trainer *t, weft_trainer_state *s)
+size_t weft__trainer_next_batch(weft_trainer *t, weft_trainer_progress *s)
 {
     if (s->batch >= t->batches.batches) {
         s->batch = 0;
@@ -253,14 +252,15 @@ size_t weft__trainer_next_batch(weft_trainer *t, weft_trainer_state *s)
     return (size_t)s->batch++;
 }
 
-static weft_status feed_rates(weft_trainer *t, train_step *s, double share,
-                              weft_step_report *report)
+static weft_status feed_rates(weft_trainer *t, trainer_graph *s, double spent,
+                              weft_update_report *report)
 {
-    double steps = (double)t->state.step;
-    report->lr = weft_schedule_rate(&t->o.schedule, t->state.step, share);
-    weft_status status = weft__step_feed_scalar(t, s, s->lr, report->lr);
+    double steps = (double)t->progress.updates;
+    report->lr = weft_schedule_rate(&t->o.schedule, t->progress.updates, spent);
+    weft_status status = weft__trainer_graph_feed_scalar(t, s, s->lr, report->lr);
     if (status == WEFT_OK)
-        status = weft__step_feed_scalar(t, s, s->ema_decay, fmin(t->o.ema, steps / (steps + 10)));
+        status = weft__trainer_graph_feed_scalar(t, s, s->ema_decay,
+                                                 fmin(t->o.ema, steps / (steps + 10)));
     return status;
 }
 
@@ -273,32 +273,34 @@ bool weft__trainer_stopped(weft_trainer *t)
 
 uint64_t weft__trainer_batch_number(const weft_trainer *t, uint32_t k)
 {
-    return t->state.step * t->o.accumulate +
-           weft__ranks_batch(t, weft__ranks_share(t), weft__ranks_own(t), k);
+    return t->progress.updates * t->o.accumulate +
+           weft__ranks_batch(t, weft__ranks_batches(t), weft__ranks_own(t), k);
 }
 
-weft_status weft__trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane)
+weft_status weft__trainer_move_sums(weft_trainer *t, graph_kind kind, int slot, int lane)
 {
-    train_step *s = weft__step_in_lane(t, kind, shape_at(&t->batches, 0), slot, lane);
-    return s ? weft__step_run(t, s, 0) : t->error.status;
+    trainer_graph *s = weft__trainer_graph_in_lane(t, kind, shape_at(&t->batches, 0), slot, lane);
+    return s ? weft__trainer_graph_run(t, s, 0) : t->error.status;
 }
 
 /* Feeds the process's k-th batch of an update. */
 static weft_status feed_batch(weft_trainer *t, uint32_t k, size_t index, double *numbers,
-                              weft_step_report *report, train_step **last)
+                              weft_update_report *report, trainer_graph **last)
 {
     const sum_action *a = &t->sums.actions[k];
     const bool ends = k + 1 == t->sums.n;
     size_t weight = 0;
     if ((t->o.accumulate > 1 && weft__trainer_stopped(t)) ||
-        (a->store >= 0 && weft__trainer_move_sums(t, STEP_STORE, a->store, 0) != WEFT_OK))
+        (a->store >= 0 && weft__trainer_move_sums(t, GRAPH_STORE, a->store, 0) != WEFT_OK))
         return t->error.status;
-    train_step *s =
-        weft__step_for(t, ends ? STEP_UPDATE : STEP_SUM, shape_at(&t->batches, index), 0);
+    trainer_graph *s = weft__trainer_graph_for(t, ends ? GRAPH_UPDATE : GRAPH_SUM,
+                                               shape_at(&t->batches, index), 0);
     if (!s) return t->error.status;
-    weft_status status = weft__step_feed(t, s, &t->batches, index, &weight);
-    if (status == WEFT_OK) status = weft__step_feed_scalar(t, s, s->old_share, a->adds ? 1 : 0);
-    if (status == WEFT_OK) status = weft__step_feed_scalar(t, s, s->weight, (double)weight);
+    weft_status status = weft__trainer_graph_feed(t, s, &t->batches, index, &weight);
+    if (status == WEFT_OK)
+        status = weft__trainer_graph_feed_scalar(t, s, s->old_weight, a->adds ? 1 : 0);
+    if (status == WEFT_OK)
+        status = weft__trainer_graph_feed_scalar(t, s, s->weight, (double)weight);
     numbers[BATCH_WEIGHT] = (double)weight;
     report->flops += weft_plan_get_stats(s->plan.plan).flops;
     if (ends) *last = s;
@@ -309,90 +311,92 @@ static weft_status feed_batch(weft_trainer *t, uint32_t k, size_t index, double 
 static weft_status sum_batch(weft_trainer *t, uint32_t k, uint32_t i, size_t index, double *numbers)
 {
     const sum_action *a = &t->sums.actions[k];
-    train_step *s = weft__step_for(t, STEP_SUM, shape_at(&t->batches, index), 0);
+    trainer_graph *s = weft__trainer_graph_for(t, GRAPH_SUM, shape_at(&t->batches, index), 0);
     weft_status status =
-        s ? weft__step_run(t, s, t->state.step * t->o.accumulate + i) : t->error.status;
+        s ? weft__trainer_graph_run(t, s, t->progress.updates * t->o.accumulate + i)
+          : t->error.status;
     /* Moving sums runs another session in the arena, so the loss is read before it. */
-    if (status == WEFT_OK) numbers[BATCH_LOSS] = weft__step_fetch_scalar(s, s->built.loss);
+    if (status == WEFT_OK) numbers[BATCH_LOSS] = weft__trainer_graph_fetch_scalar(s, s->built.loss);
     for (int pop = 1; status == WEFT_OK && pop <= a->pops; pop++)
-        status = weft__trainer_move_sums(t, STEP_ADD, a->slots - pop, 0);
+        status = weft__trainer_move_sums(t, GRAPH_ADD, a->slots - pop, 0);
     return status;
 }
 
-weft_status weft__trainer_feed_update(weft_trainer *t, train_step *s, double share,
-                                      const double *numbers, weft_step_report *report)
+weft_status weft__trainer_feed_update(weft_trainer *t, trainer_graph *s, double spent,
+                                      const double *numbers, weft_update_report *report)
 {
     double weight = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++)
         weight += numbers[BATCH_NUMBERS * i + BATCH_WEIGHT];
     report->tokens = (size_t)weight;
-    weft_status status = feed_rates(t, s, share, report);
+    weft_status status = feed_rates(t, s, spent, report);
     if (status == WEFT_OK)
-        status = weft__step_feed_scalar(t, s, s->inverse, 1 / (weight ? weight : 1));
+        status = weft__trainer_graph_feed_scalar(t, s, s->inverse, 1 / (weight ? weight : 1));
     return status;
 }
 
 /* Runs the process's last batch and the update, once the weights of all batches are known. */
-static weft_status run_update(weft_trainer *t, train_step *s, double share, const double *numbers,
-                              weft_step_report *report)
+static weft_status run_update(weft_trainer *t, trainer_graph *s, double spent,
+                              const double *numbers, weft_update_report *report)
 {
-    const weft_status status = weft__trainer_feed_update(t, s, share, numbers, report);
-    return status == WEFT_OK ? weft__step_run(t, s, weft__trainer_batch_number(t, t->sums.n - 1))
-                             : status;
+    const weft_status status = weft__trainer_feed_update(t, s, spent, numbers, report);
+    return status == WEFT_OK
+               ? weft__trainer_graph_run(t, s, weft__trainer_batch_number(t, t->sums.n - 1))
+               : status;
 }
 
 /* Computes this process's batches of an update up to the last, which it feeds. All processes walk
  * over all batches. False if they have agreed that one of them failed. */
-static bool compute_batches(weft_trainer *t, weft_trainer_state *state, double *numbers,
-                            weft_step_report *report, train_step **last)
+static bool compute_batches(weft_trainer *t, weft_trainer_progress *state, double *numbers,
+                            weft_update_report *report, trainer_graph **last)
 {
-    const rank_share share = weft__ranks_share(t);
+    const rank_batches all = weft__ranks_batches(t);
     uint32_t k = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
         const size_t index = weft__trainer_next_batch(t, state);
-        if (k == t->sums.n || weft__ranks_batch(t, share, weft__ranks_own(t), k) != i) continue;
+        if (k == t->sums.n || weft__ranks_batch(t, all, weft__ranks_own(t), k) != i) continue;
         double *own = &numbers[BATCH_NUMBERS * (size_t)i];
         if (t->error.status == WEFT_OK) feed_batch(t, k, index, own, report, last);
         const bool sums = ++k < t->sums.n;
-        if (sums && share.in_turn && weft__checkpoint_agree(t) != WEFT_OK) return false;
+        if (sums && all.in_turn && weft__checkpoint_agree(t) != WEFT_OK) return false;
         if (sums && t->error.status == WEFT_OK) sum_batch(t, k - 1, i, index, own);
     }
     return true;
 }
 
 /* Computes the batches, agrees on their weights, and runs the last one with the update. */
-static weft_status update_whole(weft_trainer *t, weft_trainer_state *state, rank_report *r,
-                                double *numbers, weft_step_report *report, train_step **last)
+static weft_status update_whole(weft_trainer *t, weft_trainer_progress *state, rank_report *r,
+                                double *numbers, weft_update_report *report, trainer_graph **last)
 {
     const uint32_t own_last =
-        weft__ranks_batch(t, weft__ranks_share(t), weft__ranks_own(t), t->sums.n - 1);
+        weft__ranks_batch(t, weft__ranks_batches(t), weft__ranks_own(t), t->sums.n - 1);
     /* In turn, the sums of a batch are added up among the processes at once, so all must be there.
      */
     if (!compute_batches(t, state, numbers, report, last)) return t->error.status;
-    weft_status status = weft__ranks_agree(t, r, numbers, weft__ranks_share(t), BATCH_NUMBERS);
+    weft_status status = weft__ranks_agree(t, r, numbers, weft__ranks_batches(t), BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
-    if (run_update(t, *last, r->share, numbers, report) == WEFT_OK)
+    if (run_update(t, *last, r->spent, numbers, report) == WEFT_OK)
         numbers[BATCH_NUMBERS * own_last + BATCH_LOSS] =
-            weft__step_fetch_scalar(*last, (*last)->built.loss);
+            weft__trainer_graph_fetch_scalar(*last, (*last)->built.loss);
     if (t->error.status == WEFT_PEER) return WEFT_PEER;
-    return weft__ranks_agree(t, r, numbers, weft__ranks_share(t), BATCH_NUMBERS);
+    return weft__ranks_agree(t, r, numbers, weft__ranks_batches(t), BATCH_NUMBERS);
 }
 
 /* The same for a divided model, which agrees on the weights first. */
-static weft_status update_divided(weft_trainer *t, weft_trainer_state *state, rank_report *r,
-                                  double *numbers, weft_step_report *report, train_step **last)
+static weft_status update_divided(weft_trainer *t, weft_trainer_progress *state, rank_report *r,
+                                  double *numbers, weft_update_report *report, trainer_graph **last)
 {
     const weft_status status = weft__pipeline_update(t, state, r, numbers, report, last);
     if (status != WEFT_OK && status != WEFT_NOT_FINITE) return status;
-    return weft__ranks_agree(t, r, numbers, weft__ranks_share(t), BATCH_NUMBERS);
+    return weft__ranks_agree(t, r, numbers, weft__ranks_batches(t), BATCH_NUMBERS);
 }
 
 /* One update. If one process fails, all fail. */
-static weft_status make_update(weft_trainer *t, weft_trainer_state *state, double share,
-                               double *numbers, weft_step_report *report)
+static weft_status make_update(weft_trainer *t, weft_trainer_progress *state, double spent,
+                               double *numbers, weft_update_report *report)
 {
-    rank_report r = {.share = share, .checks = state->step};
-    train_step *last = NULL;
+    rank_report r = {.spent = spent, .checks = state->updates};
+    trainer_graph *last = NULL;
     const weft_status status = weft__mesh_divides(&t->mesh)
                                    ? update_divided(t, state, &r, numbers, report, &last)
                                    : update_whole(t, state, &r, numbers, report, &last);
@@ -403,7 +407,7 @@ static weft_status make_update(weft_trainer *t, weft_trainer_state *state, doubl
             t->o.accumulate > 1 ? batch[BATCH_LOSS] * batch[BATCH_WEIGHT] : batch[BATCH_LOSS];
     }
     if (t->o.accumulate > 1) report->loss /= report->tokens ? (double)report->tokens : 1;
-    report->norm = weft__step_fetch_scalar(last, last->norm);
+    report->norm = weft__trainer_graph_fetch_scalar(last, last->norm);
     t->updated = last;
     return WEFT_OK;
 }
@@ -424,28 +428,28 @@ static double smooth(double mean, double loss, uint64_t n)
     return isnan(mean) ? loss : mean + weight * (loss - mean);
 }
 
-weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_report *report)
+weft_status weft_trainer_update(weft_trainer *trainer, double spent, weft_update_report *report)
 {
     weft_trainer *t = trainer;
     if (!t) return WEFT_BAD_ARGUMENT;
-    weft_step_report r = {0};
-    weft_trainer_state s = t->state;
+    weft_update_report r = {0};
+    weft_trainer_progress s = t->progress;
     memset(&t->error, 0, sizeof t->error);
     t->planned = false;
     t->updated = NULL;
     memset(t->numbers, 0, (size_t)t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
     const weft_traffic before = weft__mesh_traffic(&t->mesh);
-    weft_status status = make_update(t, &s, share, t->numbers, &r);
+    weft_status status = make_update(t, &s, spent, t->numbers, &r);
     const weft_traffic after = weft__mesh_traffic(&t->mesh);
     count_traffic(&r.traffic, &before, &after);
     r.planned = t->planned;
     if (report) *report = r;
     if (status != WEFT_OK) {
-        if (s.epoch != t->state.epoch) start_epoch(&t->batches, t->state.epoch);
+        if (s.epoch != t->progress.epoch) start_epoch(&t->batches, t->progress.epoch);
         return status;
     }
-    s.step++;
-    s.smoothed = smooth(s.smoothed, r.loss, s.step);
-    t->state = s;
+    s.updates++;
+    s.smoothed = smooth(s.smoothed, r.loss, s.updates);
+    t->progress = s;
     return WEFT_OK;
 }

@@ -1,5 +1,5 @@
 /* The parts of the trainer: updates (trainer.c, pipeline.c) and evaluations (evaluate.c), graphs
- * and plans of its steps (steps.c, step_runs.c), its processes (mesh.c, ranks.c), models that they
+ * and plans of batches (steps.c, step_runs.c), its processes (mesh.c, ranks.c), models that they
  * divide (divided.c, whole.c), checkpoints (checkpoint.c, pieces.c). */
 #ifndef WEFT_MODELS_TRAINER_H
 #define WEFT_MODELS_TRAINER_H
@@ -14,17 +14,17 @@
 
 typedef struct whole_model whole_model; /* see whole.c */
 
-typedef enum step_kind {
-    STEP_SUM,     /* adds the gradients of a batch to the running sum */
-    STEP_STORE,   /* stores the running sum in a slot; has no shape */
-    STEP_ADD,     /* adds a stored sum to the running one; has no shape */
-    STEP_UPDATE,  /* gradients of this process's last batch, and the update */
-    STEP_EVALUATE /* the metric, without dropout */
-} step_kind;
+typedef enum graph_kind {
+    GRAPH_SUM,     /* adds the gradients of a batch to the running sum */
+    GRAPH_STORE,   /* stores the running sum in a slot; has no shape */
+    GRAPH_ADD,     /* adds a stored sum to the running one; has no shape */
+    GRAPH_UPDATE,  /* gradients of this process's last batch, and the update */
+    GRAPH_EVALUATE /* the metric, without dropout */
+} graph_kind;
 
-typedef struct train_step {
+typedef struct trainer_graph {
     plan_entry plan; /* first member: the list frees it */
-    step_kind kind;
+    graph_kind kind;
     weft_batch_shape shape;
     int slot;                /* of stored sums; store and add */
     weft_stage *stage;       /* of the model; NULL if this process has all layers */
@@ -37,12 +37,12 @@ typedef struct train_step {
     weft_built built;
     size_t input_bytes[WEFT_BUILT_VALUES];
     weft_dtype dtype; /* of the loss and of the fed scalars */
-    /* Fed scalars. Sum: the running sum becomes old_share * sum + gradient of weight * loss.
+    /* Fed scalars. Sum: the running sum becomes old_weight * sum + gradient of weight * loss.
      * Update: the same with a weight; inverse = 1 / weight of all batches; lr, and ema_decay of the
      * average. Without accumulation there is no weight. */
-    weft_value lr, ema_decay, old_share, weight, inverse;
+    weft_value lr, ema_decay, old_weight, weight, inverse;
     weft_value norm, target;
-} train_step;
+} trainer_graph;
 
 struct weft_trainer {
     weft_trainer_options o;
@@ -60,14 +60,14 @@ struct weft_trainer {
     whole_model *whole;       /* of a divided model; else NULL */
     weft_params *whole_store; /* a divided model, whole; NULL before it was asked for */
     plan_list plans;
-    const train_step *updated; /* whose run has the gradients of the last update; NULL: none */
-    bool planned;              /* a plan was made in this step */
-    bool resumed;              /* the store had the progress of a training */
-    bool states, averages;     /* the store had states of a training; averages among them */
-    double accuracy;           /* of the last evaluation */
+    const trainer_graph *updated; /* whose run has the gradients of the last update; NULL: none */
+    bool planned;                 /* a plan was made in this update */
+    bool resumed;                 /* the store had the progress of a training */
+    bool states, averages;        /* the store had states of a training; averages among them */
+    double accuracy;              /* of the last evaluation */
     void *inputs[WEFT_BUILT_VALUES];
     size_t input_capacity[WEFT_BUILT_VALUES]; /* bytes */
-    weft_trainer_state state;
+    weft_trainer_progress progress;
     weft_error error;
 };
 
@@ -81,7 +81,7 @@ weft_status weft__trainer_no_memory(weft_trainer *t);
 /* Makes a trainer with checked options, without batches and store; NULL on failure. */
 weft_trainer *weft__trainer_unbound(const weft_trainer_options *options, weft_error *error);
 
-/* ---- Steps (steps.c, step_runs.c) ---- */
+/* ---- Graphs of batches (steps.c, step_runs.c) ---- */
 
 static inline weft_batch_shape shape_at(const weft_batch_source *source, size_t index)
 {
@@ -95,8 +95,8 @@ static inline void start_epoch(const weft_batch_source *source, uint64_t epoch)
 
 /* Builds the graph of the whole model, in whole layers if `tensor` has one rank. NULL on failure.
  */
-weft_graph *weft__step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
-                                   weft_ranks tensor, weft_built *built);
+weft_graph *weft__trainer_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
+                                      weft_ranks tensor, weft_built *built);
 /* The name of the value that is the gradient of a parameter, with options.retain_gradients. False
  * if it would be too long. */
 #define TRAINER_GRADIENT_BYTES 256
@@ -105,68 +105,70 @@ static inline bool trainer_gradient_name(const char *param, char name[TRAINER_GR
     const int n = snprintf(name, TRAINER_GRADIENT_BYTES, "gradient.%s", param);
     return n > 0 && n < TRAINER_GRADIENT_BYTES;
 }
-/* Builds the graph of a step from its kind and shape. */
-weft_status weft__step_build(weft_trainer *t, train_step *s);
-/* Plans a built step. */
-weft_status weft__step_plan(weft_trainer *t, train_step *s);
-/* The step of a kind, shape and slot (0 for steps without one), with an open session; NULL on
+/* Builds a graph from its kind and shape. */
+weft_status weft__trainer_graph_build(weft_trainer *t, trainer_graph *s);
+/* Plans a graph. */
+weft_status weft__trainer_graph_plan(weft_trainer *t, trainer_graph *s);
+/* The graph of a kind, shape and slot (0 for graphs without one), with an open session; NULL on
  * failure. The graphs of store and add need a shape only to declare parameters: they take that of
  * the first batch. */
-train_step *weft__step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot);
+trainer_graph *weft__trainer_graph_for(weft_trainer *t, graph_kind kind, weft_batch_shape shape,
+                                       int slot);
 /* Whether a state begins anew if the store lacks it: in a new training all do, except what the file
  * of a loaded store should have; in a resumed one averages if its checkpoint has none, sums, and
  * states that other files have. The context is the trainer. */
 bool weft__trainer_may_begin(void *context, const char *name);
-/* The same in another lane than 0. Lanes share graphs and plans, but no memory, so steps of
+/* The same in another lane than 0. Lanes share graphs and plans, but no memory, so graphs of
  * different lanes can be in progress at a time. */
-train_step *weft__step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
-                               int lane);
-void weft__step_free(train_step *s);
+trainer_graph *weft__trainer_graph_in_lane(weft_trainer *t, graph_kind kind, weft_batch_shape shape,
+                                           int slot, int lane);
+void weft__trainer_graph_free(trainer_graph *s);
 /* Fills t->inputs with batch `index` of a source, and sets *weight to its weight. */
-weft_status weft__step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
-                            size_t index, size_t *weight);
+weft_status weft__trainer_graph_fill(weft_trainer *t, const trainer_graph *s,
+                                     const weft_batch_source *source, size_t index, size_t *weight);
 /* The same, and feeds them. */
-weft_status weft__step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source,
-                            size_t index, size_t *weight);
+weft_status weft__trainer_graph_feed(weft_trainer *t, trainer_graph *s,
+                                     const weft_batch_source *source, size_t index, size_t *weight);
 /* Feeds a scalar; does nothing for WEFT_NO_VALUE. */
-weft_status weft__step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x);
-double weft__step_fetch_scalar(const train_step *s, weft_value value);
-/* Runs the step as update `number`. If a result is not finite, the error names the first such node.
- */
-weft_status weft__step_run(weft_trainer *t, train_step *s, uint64_t number);
-/* Runs the forward pass of a stage; weft__step_run goes on from there. */
-weft_status weft__step_run_forward(weft_trainer *t, train_step *s, uint64_t number);
+weft_status weft__trainer_graph_feed_scalar(weft_trainer *t, trainer_graph *s, weft_value input,
+                                            double x);
+double weft__trainer_graph_fetch_scalar(const trainer_graph *s, weft_value value);
+/* Runs the graph as update `number`. If a result is not finite, the error names the first such
+ * node. */
+weft_status weft__trainer_graph_run(weft_trainer *t, trainer_graph *s, uint64_t number);
+/* Runs the forward pass of a stage; weft__trainer_graph_run goes on from there. */
+weft_status weft__trainer_graph_run_forward(weft_trainer *t, trainer_graph *s, uint64_t number);
 
 /* ---- Several processes (ranks.c) ---- */
 
 /* The message of a process to the others before an update, and after it. */
 typedef struct rank_report {
     weft_error error;
-    double share;    /* of the time; that of rank 0 counts */
+    double spent;    /* of the time budget; that of rank 0 counts */
     uint64_t checks; /* of what must be equal: number of the update, or of batches */
 } rank_report;
 
 /* How the processes share `total` batches: neighbours each, or in turn (a round has one of each
  * process). */
-typedef struct rank_share {
+typedef struct rank_batches {
     uint32_t total;
     bool in_turn;
-} rank_share;
+} rank_batches;
 
-/* The share of the batches of an update. */
-rank_share weft__ranks_share(const weft_trainer *t);
+/* How the batches of an update are dealt. */
+rank_batches weft__ranks_batches(const weft_trainer *t);
 /* How many batches a rank of those that share them has, and the number of its k-th. */
-uint32_t weft__ranks_count(const weft_trainer *t, rank_share share, int rank);
-uint32_t weft__ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k);
+uint32_t weft__ranks_count(const weft_trainer *t, rank_batches dealt, int rank);
+uint32_t weft__ranks_batch(const weft_trainer *t, rank_batches dealt, int rank, uint32_t k);
 /* This process among those that share batches; 0 of 1 if none does. */
 int weft__ranks_own(const weft_trainer *t);
 int weft__ranks_size(const weft_trainer *t);
 /* Exchanges reports with this rank's t->error, and `n` numbers of each batch, of which every rank
  * has those of its own on entry and all on return. In a divided model the process that has the loss
- * provides them. t->error becomes that of the lowest rank that has one, report->share that of rank
+ * provides them. t->error becomes that of the lowest rank that has one, report->spent that of rank
  * 0. */
 weft_status weft__ranks_agree(weft_trainer *t, rank_report *report, double *numbers,
-                              rank_share share, size_t n);
+                              rank_batches dealt, size_t n);
 /* Fails for all processes, because this one has no memory for its part of an exchange. */
 weft_status weft__ranks_no_memory(weft_trainer *t);
 /* Fails unless all processes have the same model, data and options. */
@@ -184,26 +186,26 @@ weft_status weft__divided_begin(weft_trainer *t, weft_batch_shape shape);
  * cut alone. */
 weft_status weft__divided_shard(weft_trainer *t, const weft_graph *g, const weft_value *params,
                                 const bool *tied, size_t n);
-/* Replaces the whole model in the graph of a step, which is built, by this process's stage. */
-weft_status weft__divided_cut(weft_trainer *t, train_step *s);
-/* With zero 3, replaces the parameters in the graph of a step, which is built, by this process's
+/* Replaces the whole model in a graph, which is built, by this process's stage. */
+weft_status weft__divided_cut(weft_trainer *t, trainer_graph *s);
+/* With zero 3, replaces the parameters in a graph, which is built, by this process's
  * pieces, gathered where they are read. */
-weft_status weft__divided_gather(weft_trainer *t, train_step *s);
+weft_status weft__divided_gather(weft_trainer *t, trainer_graph *s);
 /* Whether several stages read the parameter of that name. */
-bool weft__divided_is_tied(const weft_trainer *t, const train_step *s, const char *param);
+bool weft__divided_is_tied(const weft_trainer *t, const trainer_graph *s, const char *param);
 /* Whether this process counts the gradient of a parameter, which others may have too, in the norm.
  */
-bool weft__divided_counts(const weft_trainer *t, const train_step *s, weft_value param);
+bool weft__divided_counts(const weft_trainer *t, const trainer_graph *s, weft_value param);
 /* Replaces the gradients of parameters that several stages read, or this process's pieces of them,
  * by the sums over these stages. Returns a target that is complete when all are sent, or none. */
-weft_value weft__divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params,
+weft_value weft__divided_sum_tied(weft_trainer *t, trainer_graph *s, const weft_value *params,
                                   size_t n, weft_value *grads);
 
 /* ---- The whole of a divided model (whole.c) ----
  * Every process must call these functions, except for weft__whole_saves and weft__whole_free. */
 
 /* Finds which process has which states of a divided model, and replaces the whole model in the
- * store by this process's share of it. Sets t->whole. If one process fails, all fail. */
+ * store by what this process has of it. Sets t->whole. If one process fails, all fail. */
 weft_status weft__whole_split_store(weft_trainer *t);
 void weft__whole_free(whole_model *w);
 /* Whether this process saves its states of a parameter, rather than another one that has the same.
@@ -224,19 +226,20 @@ enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
 enum { BATCH_ACCURACY = BATCH_NUMBERS, EVALUATED_NUMBERS };
 
 /* The index of the next batch; starts the next epoch after the last batch. */
-size_t weft__trainer_next_batch(weft_trainer *t, weft_trainer_state *s);
+size_t weft__trainer_next_batch(weft_trainer *t, weft_trainer_progress *s);
 /* The number of this process's k-th batch of an update among those of all updates. */
 uint64_t weft__trainer_batch_number(const weft_trainer *t, uint32_t k);
 /* Whether the program's `stop` ends the call, which becomes the trainer's error. */
 bool weft__trainer_stopped(weft_trainer *t);
-/* Runs a step that moves sums, in a lane. */
-weft_status weft__trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane);
+/* Runs a graph that moves sums, in a lane. */
+weft_status weft__trainer_move_sums(weft_trainer *t, graph_kind kind, int slot, int lane);
 /* Feeds what the update depends on besides its batch; `numbers` are those of all its batches. */
-weft_status weft__trainer_feed_update(weft_trainer *t, train_step *s, double share,
-                                      const double *numbers, weft_step_report *report);
-/* One update of a divided model. Sets *last to its last step. */
-weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_state *state, rank_report *r,
-                                  double *numbers, weft_step_report *report, train_step **last);
+weft_status weft__trainer_feed_update(weft_trainer *t, trainer_graph *s, double spent,
+                                      const double *numbers, weft_update_report *report);
+/* One update of a divided model. Sets *last to its last graph. */
+weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_progress *state, rank_report *r,
+                                  double *numbers, weft_update_report *report,
+                                  trainer_graph **last);
 
 /* A hash of the compiled library (build_id.c). */
 uint64_t weft__build_id(void);
@@ -246,7 +249,7 @@ uint64_t weft__build_id(void);
 /* Writes the builder's options into t->options. */
 weft_status weft__checkpoint_describe(weft_trainer *t);
 /* Reads the training state from the store's metadata and checks that model, data and options are
- * the same. Without metadata the training starts at step 0. */
+ * the same. Without metadata the training starts with update 0. */
 weft_status weft__checkpoint_resume(weft_trainer *t);
 /* Copies the model's states, averaged if there are averages, into the states of `to`. Every process
  * must call it. */

@@ -73,7 +73,7 @@ static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, we
 static weft_status build_whole(weft_trainer *t, whole_model *w, weft_batch_shape shape)
 {
     weft_built built;
-    w->graph = weft__step_build_model(t, shape, true, (weft_ranks){0, 0, 1}, &built);
+    w->graph = weft__trainer_build_model(t, shape, true, (weft_ranks){0, 0, 1}, &built);
     if (!w->graph) return t->error.status;
     w->n = weft_graph_states(w->graph, NULL, 0);
     w->states = calloc(w->n + 1, sizeof *w->states);
@@ -138,15 +138,15 @@ weft_status weft__whole_split_store(weft_trainer *t)
     const weft_batch_shape shape = shape_at(&t->batches, 0);
     const mesh_group group = weft__mesh_divides(&t->mesh) ? MESH_MODEL : MESH_DATA;
     weft_communicator *model = t->mesh.groups[group];
-    train_step *own = calloc(1, sizeof *own);
+    trainer_graph *own = calloc(1, sizeof *own);
     whole_model *w = t->whole = calloc(1, sizeof *w);
     if (!own || !w) {
         weft__trainer_no_memory(t);
     } else if (t->error.status == WEFT_OK) {
         w->group = group;
-        own->kind = STEP_UPDATE;
+        own->kind = GRAPH_UPDATE;
         own->shape = shape;
-        if (weft__step_build(t, own) == WEFT_OK) build_whole(t, w, shape);
+        if (weft__trainer_graph_build(t, own) == WEFT_OK) build_whole(t, w, shape);
     }
     if (weft__checkpoint_agree(t) == WEFT_OK) {
         weft_piece *held = w->held + (size_t)model->size * w->n;
@@ -155,7 +155,7 @@ weft_status weft__whole_split_store(weft_trainer *t)
             check_whole(t, w) == WEFT_OK)
             weft_params_keep_parts(t->params, own->plan.graph, &training, &t->error);
     }
-    weft__step_free(own);
+    weft__trainer_graph_free(own);
     return t->error.status;
 }
 
@@ -289,7 +289,7 @@ weft_status weft__whole_gather(weft_trainer *t, const weft_params *own, weft_par
                    .to = everyone || weft__checkpoint_is_first(t) ? to : NULL,
                    .model = t->mesh.groups[t->whole->group],
                    .everyone = everyone};
-    /* The processes of one share have the whole model, unless they have pieces of it. */
+    /* The processes of one replica have the whole model, unless they have pieces of it. */
     const bool takes_part = everyone || g.w->group == MESH_DATA || weft__ranks_own(t) == 0;
     if (t->error.status == WEFT_OK && takes_part) make_room(&g);
     if (weft__checkpoint_agree(t) == WEFT_OK && takes_part)

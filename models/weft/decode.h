@@ -1,5 +1,5 @@
-/* weft/decode.h - text from trained models: a decoder that reads one token per row and step,
- * searches over it (greedy, beam, sampling), and a scorer of given texts. */
+/* weft/decode.h - text from trained models: a decoder that reads a token of each row in a token
+ * step, searches over it (greedy, beam, sampling), and a scorer of given texts. */
 #ifndef WEFT_DECODE_H
 #define WEFT_DECODE_H
 
@@ -14,10 +14,10 @@ extern "C" {
 /* ---- The decoder ---------------------------------------------------------------------------- */
 
 /* Runs a listed model over rows = sentences * beams at once. Keys and values of earlier tokens, or
- * recurrent states, are states of the decoder's graphs, so a step computes one position. Attention
- * covers the smallest of a few lengths (32, 48, 64, 96, ...) that holds the position. Each length,
- * and each of a few numbers of sentences, has a plan of its own, made at its first use. A model
- * without steps runs as a whole for each token instead. */
+ * recurrent states, are states of the decoder's graphs, so a token step computes one position.
+ * Attention covers the smallest of a few lengths (32, 48, 64, 96, ...) that holds the position.
+ * Each length, and each of a few numbers of sentences, has a plan of its own, made at its first
+ * use. A model without token steps runs as a whole for each token instead. */
 typedef struct weft_decoder weft_decoder;
 
 typedef struct weft_decoder_options {
@@ -26,7 +26,7 @@ typedef struct weft_decoder_options {
                         positions if that is smaller */
     int64_t max_source_len; /* tokens of a source; 0: the same default; ignored without a source */
     int threads;            /* see weft_session_options; results do not depend on it */
-    bool recompute;         /* run the whole model for each token, even if it has steps */
+    bool recompute;         /* run the whole model for each token, even if it has token steps */
     /* Keys and values of attention layers are stored as the model's dtype (WEFT_F32, the default),
      * as WEFT_BF16, or as WEFT_U8: bytes with a scale for each position and head. The model must be
      * one of f32. States of other layers stay as they are. */
@@ -45,12 +45,13 @@ WEFT_API void weft_decoder_free(weft_decoder *decoder);
 typedef struct weft_decoder_info {
     int64_t rows; /* beams of the sentences that are still decoded */
     int64_t vocab;
-    bool has_source;                 /* weft_decoder_start needs sources */
-    bool has_steps;                  /* false: each token costs a pass over all earlier ones */
-    int64_t position;                /* of the next token */
-    size_t plans;                    /* number made so far */
-    size_t arena_bytes, state_bytes; /* shared arena; parameters and states of the last step */
-    weft_plan_stats step;            /* the plan of the last step */
+    bool has_source;  /* weft_decoder_start needs sources */
+    bool has_steps;   /* false: each token costs a pass over all earlier ones */
+    int64_t position; /* of the next token */
+    size_t plans;     /* number made so far */
+    size_t arena_bytes,
+        state_bytes;      /* shared arena; parameters and states of the last token step */
+    weft_plan_stats step; /* the plan of the last token step */
 } weft_decoder_info;
 WEFT_API weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder);
 
@@ -62,19 +63,19 @@ WEFT_API int64_t weft_decoder_padded(const weft_decoder *decoder, int64_t length
  * without a source takes NULL for both. The sources of missing sentences are padding. */
 WEFT_API weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sources,
                                         const size_t *lengths, size_t n);
-/* Reads tokens[rows] at the next position. Row i continues row parents[i] of the previous step,
- * which must be of the same sentence. `parents` NULL: every row continues itself. */
+/* Reads tokens[rows] at the next position. Row i continues row parents[i] of the previous token
+ * step, which must be of the same sentence. `parents` NULL: every row continues itself. */
 WEFT_API weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens,
                                        const int32_t *parents);
 /* Reads tokens[sentences][length] at the next positions, for all rows of a sentence: several tokens
- * in a run, without logits. Allowed before the first step only. Later steps return the same bits as
- * if each token had been a step. */
+ * in a run, without logits. Allowed before the first token step only. Later token steps return the
+ * same bits as if each token had been a step. */
 WEFT_API weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length);
-/* Retains n sentences until the next start, so that steps cost less: sentence i becomes the former
- * sentences[i], with sentences[i] >= i. Fails for a model without steps. */
+/* Retains n sentences until the next start, so that token steps cost less: sentence i becomes the
+ * former sentences[i], with sentences[i] >= i. Fails for a model without steps. */
 WEFT_API weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences, size_t n);
 /* Results of the last step: [rows, vocab] of the model's dtype, owned by the decoder and valid
- * until the next step or retain. False before the first step. */
+ * until the next token step or retain. False before the first token step. */
 WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
 WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs);
 /* The error of the last call that failed. */
@@ -103,8 +104,8 @@ WEFT_API weft_search_model weft_decoder_search_model(weft_decoder *decoder);
  * (finite, > 0, of any sum; NULL: equal weights). All models must have the same sentences, beams,
  * vocabulary size and positions. The caller starts the decoders among them, each with its own
  * source. The models' contexts must outlive the ensemble. The ensemble has `read` or `retain` if
- * every model has it; its steps return f64. Returns NULL on failure: the models do not match, or
- * memory is out. */
+ * every model has it; its token steps return f64. Returns NULL on failure: the models do not match,
+ * or memory is out. */
 typedef struct weft_ensemble weft_ensemble;
 WEFT_API weft_ensemble *weft_ensemble_new(const weft_search_model *models, size_t n,
                                           const double *weights, weft_error *error);
@@ -190,11 +191,12 @@ WEFT_API void weft_search_result_free(weft_search_result *result);
  * equals the lower row and id come first. A search allocates for prefix and max_len of all rows at
  * its start.
  *
- * Returns NULL on failure: invalid options, `found` in a beam search, a step that fails, a log
- * probability that is NaN or above 0, rows or ids above 2^31 - 1, or tokens that do not fit into
- * memory (WEFT_TOO_LARGE).
+ * Returns NULL on failure: invalid options, `found` in a beam search, a token step that fails, a
+ * log probability that is NaN or above 0, rows or ids above 2^31 - 1, or tokens that do not fit
+ * into memory (WEFT_TOO_LARGE).
  *
- * greedy: takes the most likely token at each step, and returns one hypothesis per sentence, from
+ * greedy: takes the most likely token at each token step, and returns one hypothesis per sentence,
+ * from
  *   its first row. A row for which no token is allowed is cut, also in sampling.
  * beam: ranks all continuations of a sentence's open hypotheses. Those by `eos` end and the others
  *   stay open, best first, until `beams` are open. Returns the nbest best scores, best first;

@@ -48,9 +48,9 @@ typedef struct weft_fit {
 
 /* A builder of the model with the loss, which must outlive it. Its last input holds the targets,
  * `fit.target`: for a cross entropy i32 of the output's shape without the classes, else of the
- * output's dtype and shape. For cross-entropy and bce it has an accuracy (weft_built): the share of
- * targets that are the class of the largest logit, or on the same side of 1/2 as the probability.
- * The name is the model's. Checkpoints carry the model's options, and the loss. */
+ * output's dtype and shape. For cross-entropy and bce it has an accuracy (weft_built): the fraction
+ * of targets that are the class of the largest logit, or on the same side of 1/2 as the
+ * probability. The name is the model's. Checkpoints carry the model's options, and the loss. */
 WEFT_API weft_builder weft_fit_builder(const weft_fit *fit);
 
 /* ---- Arrays as batches ---------------------------------------------------------------------- */

@@ -45,12 +45,12 @@ typedef struct weft_model_io {
  *
  * A graph decodes sentences * beams rows; the rows of a sentence are adjacent. Graphs of different
  * sizes share states, whose axis 0 is max_sentences or max_sentences * max_beams long; each graph
- * uses the first of these. Encoding has one beam: the first step continues from row i of the states
- * for sentence i. */
+ * uses the first of these. Encoding has one beam: the first token step continues from row i of the
+ * states for sentence i. */
 typedef struct weft_decode_io {
     int64_t sentences, beams;
     int64_t max_sentences, max_beams;
-    int64_t count;                      /* tokens per row and step */
+    int64_t count;                      /* tokens per row in a token step */
     int64_t max_len, key_len;           /* positions of the states, and the number attended to */
     int64_t max_source_len, source_len; /* the same for the source; 0: no source */
     /* Called with the layout of each state of rows (axis 0: max_sentences * max_beams) or of
@@ -61,13 +61,14 @@ typedef struct weft_decode_io {
     /* The parameters are quantised (weft/quantize.h): a tied embedding matrix is multiplied with as
      * it lies. Otherwise a state has its transpose. */
     bool quantized;
-    weft_dtype cache;    /* of keys and values: weft_cache.dtype */
-    weft_value source;   /* encoding: i32 [sentences, source_len], input */
-    weft_value token;    /* step: i32 [rows, count], input: the tokens from `position` on */
-    weft_value position; /* i32 scalar, input: 0 in the first step, then `count` more in each */
-    weft_value parents;  /* i32 [rows], input: row i continues row parents[i] of the states */
-    weft_value updated;  /* plan target: all updates of the states */
-    weft_value logits;   /* step: [rows, vocab], for the token at position + count */
+    weft_dtype cache;  /* of keys and values: weft_cache.dtype */
+    weft_value source; /* encoding: i32 [sentences, source_len], input */
+    weft_value token;  /* token step: i32 [rows, count], input: the tokens from `position` on */
+    weft_value
+        position; /* i32 scalar, input: 0 in the first token step, then `count` more in each */
+    weft_value parents; /* i32 [rows], input: row i continues row parents[i] of the states */
+    weft_value updated; /* plan target: all updates of the states */
+    weft_value logits;  /* token step: [rows, vocab], for the token at position + count */
 } weft_decode_io;
 
 /* ---- Architectures -------------------------------------------------------------------------- */
@@ -122,7 +123,7 @@ WEFT_API weft_status weft_transformer(weft_graph *graph, const weft_transformer_
 
 /* Three graphs on the parameters of weft_transformer, without dropout. `prepare` computes the
  * states that depend on parameters only (a tied embedding matrix, transposed for the logits).
- * `encode` encodes sources into states. `step` is one step of the decoder. */
+ * `encode` encodes sources into states. `step` is one token step. */
 WEFT_API weft_status weft_transformer_prepare(weft_graph *graph,
                                               const weft_transformer_config *config,
                                               weft_decode_io *io);
@@ -147,7 +148,8 @@ typedef struct weft_language_config {
 WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
                                          const weft_build_options *build, weft_model_io *io);
 
-/* Decoding on the parameters of weft_language_model, as above. The step needs a causal model. */
+/* Decoding on the parameters of weft_language_model, as above. The token step needs a causal
+ * model. */
 WEFT_API weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
                                            weft_decode_io *io);
 WEFT_API weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
@@ -299,9 +301,9 @@ typedef struct weft_model {
     void (*traits)(const double *values, weft_model_traits *traits);
     weft_status (*build)(weft_graph *graph, const double *values, const weft_build_options *build,
                          weft_model_io *io);
-    /* Graphs of decoding: a step over states, and the encoder that fills states from a source.
-     * NULL: decoding runs `build`, at the cost of a whole pass per step. `prepare`, if not NULL,
-     * fills once the states that depend on parameters only; its graph may be empty. */
+    /* Graphs of decoding: a token step over states, and the encoder that fills states from a
+     * source. NULL: decoding runs `build`, at the cost of a whole pass per token step. `prepare`,
+     * if not NULL, fills once the states that depend on parameters only; its graph may be empty. */
     weft_status (*step)(weft_graph *graph, const double *values, weft_decode_io *io);
     weft_status (*encode)(weft_graph *graph, const double *values, weft_decode_io *io);
     weft_status (*prepare)(weft_graph *graph, const double *values, weft_decode_io *io);

@@ -2,7 +2,7 @@
  * updates and evaluates it, and saves and resumes the training bit for bit.
  *
  * A program makes a weft_corpus of token ids, weft_batches from it, a parameter store and a
- * weft_trainer, and then calls weft_trainer_step for each update. See docs/training.md.
+ * weft_trainer, and then calls weft_trainer_update for each update. See docs/training.md.
  */
 #ifndef WEFT_TRAIN_H
 #define WEFT_TRAIN_H
@@ -36,7 +36,7 @@ typedef enum weft_schedule_kind {
 /* With s = 1, 2, ... the number of the update, w = warmup, and p in [0, 1] the progress of the
  * decay:
  *
- *     warm-up:      lr = peak max(s / w, share / WEFT_WARMUP_SHARE), while s < w
+ *     warm-up:      lr = peak max(s / w, spent / WEFT_WARMUP_BUDGET), while s < w
  *                   (inverse-sqrt: peak s / w)
  *     constant:     lr = peak
  *     linear:       lr = floor + (peak - floor) (1 - p)
@@ -46,19 +46,19 @@ typedef enum weft_schedule_kind {
  *     exponential:  lr = peak (floor / peak)^p, with floor > 0
  *     one-cycle:    lr = floor + (peak - floor) (1 + cos(pi p)) / 2; its warm-up is
  *                   lr = peak / 25 + (peak - peak / 25) (1 - cos(pi q)) / 2, where
- *                   q = min(1, max((s - 1) / (w - 1), share / WEFT_WARMUP_SHARE))
+ *                   q = min(1, max((s - 1) / (w - 1), spent / WEFT_WARMUP_BUDGET))
  *
  * A schedule is a value: a program without a trainer calls weft_schedule_rate before each update,
- * and feeds the rate to its training step.
+ * and feeds the rate to its training update.
  *
  * The cosine is that of Loshchilov & Hutter 2017, the inverse square root that of "Attention Is All
  * You Need", 5.3. One cycle is that of Smith & Topin 2018, with cosines. The rate is the minimum of
  * warm-up and decay.
  *
- * `share` is the spent share of the caller's time budget, in [0, 1]; 0 without a budget. If total
- * is 0, p = share. Else p = (max(s - 1, share total) - w) / (total - w), clamped to [0, 1]: the
- * decay ends with the steps or with the time, whichever is first. */
-#define WEFT_WARMUP_SHARE 0.25 /* of a time budget, at most, is warm-up */
+ * `spent` is the spent fraction of the caller's time budget, in [0, 1]; 0 without a budget. If
+ * total is 0, p = spent. Else p = (max(s - 1, spent total) - w) / (total - w), clamped to [0, 1]:
+ * the decay ends with the updates or with the time, whichever is first. */
+#define WEFT_WARMUP_BUDGET 0.25 /* of a time budget, at most, is warm-up */
 typedef struct weft_schedule {
     weft_schedule_kind kind; /* 0: constant */
     double peak;             /* required by a trainer: with 0, nothing would be trained */
@@ -67,8 +67,8 @@ typedef struct weft_schedule {
     uint64_t total;  /* updates; 0: the decay follows the time */
 } weft_schedule;
 
-/* The rate of the update after `steps` updates. */
-WEFT_API double weft_schedule_rate(const weft_schedule *schedule, uint64_t steps, double share);
+/* The rate of the update after `updates` updates. */
+WEFT_API double weft_schedule_rate(const weft_schedule *schedule, uint64_t updates, double spent);
 /* d_model^(-1/2) warmup^(-1/2): the peak of the schedule in "Attention Is All You Need". */
 WEFT_API double weft_schedule_paper_peak(int64_t d_model, uint64_t warmup);
 /* The kind's name; NULL for an invalid kind. */
@@ -115,7 +115,7 @@ typedef struct weft_batch_options {
     int32_t pad, bos, eos;  /* special tokens; eos must differ from pad, which losses ignore */
     int32_t mask, first_id; /* masked: the mask token; random tokens are first_id .. vocab-1 */
     int64_t vocab;          /* required: all ids are in [0, vocab) */
-    double mask_share;      /* share of tokens that are chosen, in [0, 1]; 0: 0.15 */
+    double mask_fraction;   /* of the tokens, which are chosen, in [0, 1]; 0: 0.15 */
     uint64_t seed;          /* of order and masks */
 } weft_batch_options;
 
@@ -217,17 +217,17 @@ typedef struct weft_trainer_options {
      * `stages` groups of these its layers (weft/pipeline.h), and only the remaining factor of the
      * number of processes shares the batches of an update. The results equal those of the whole
      * model except for rounding. The store has the whole model when the trainer is made, or nothing
-     * of it, and from then on this process's share only. Checkpoints have the whole model, and
-     * resume with any other numbers. */
+     * of it, and from then on what this process has of it only. Checkpoints have the whole model,
+     * and resume with any other numbers. */
     int tensor, stages;
     size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB, or 256 KiB for each process
                             if that is more */
     uint64_t seed;       /* of parameters and dropout */
     int threads;         /* 0: OpenMP's default. The results do not depend on it. */
-    /* The maximum bytes of the arena of a step (weft_plan_options.memory_budget); 0: no limit. The
-     * backward pass then computes values again where needed; results are bit-identical. */
+    /* The maximum bytes of the arena of an update (weft_plan_options.memory_budget); 0: no limit.
+     * The backward pass then computes values again where needed; results are bit-identical. */
     size_t memory_budget;
-    /* Of all values that a step computes (weft_plan_options.precision). Parameters, moments and
+    /* Of all values that an update computes (weft_plan_options.precision). Parameters, moments and
      * checkpoints stay f32. keep_f32 is read while the trainer lives; NULL: none. */
     weft_precision precision;
     const char *keep_f32;
@@ -243,17 +243,17 @@ typedef struct weft_trainer_options {
 } weft_trainer_options;
 
 /* The progress of a training. Checkpoints contain all of it. */
-typedef struct weft_trainer_state {
-    uint64_t step;         /* updates done */
+typedef struct weft_trainer_progress {
+    uint64_t updates;      /* done */
     uint64_t epoch, batch; /* the next batch */
     double smoothed;       /* exponential mean of the loss, decay 0.98, whose weights are divided
                             * by their sum; NAN at first */
     double best;           /* metric of the best evaluation; NAN if there is none */
-    uint64_t best_step, stale; /* stale: evaluations since the best */
-    uint64_t judged_step;      /* step of the last call of weft_trainer_judge; 0: none */
-} weft_trainer_state;
+    uint64_t best_update, stale; /* stale: evaluations since the best */
+    uint64_t judged_update;      /* that of the last call of weft_trainer_judge; 0: none */
+} weft_trainer_progress;
 
-typedef struct weft_step_report {
+typedef struct weft_update_report {
     double loss; /* weighted mean over the batches; token models: nats per target token */
     double norm; /* of the gradient before clipping */
     double lr;
@@ -262,8 +262,8 @@ typedef struct weft_step_report {
     /* Of this process's exchanges with others: weft_traffic. What was in flight and did not wait
      * was hidden by computation. */
     weft_traffic traffic;
-    bool planned; /* the step made a plan first, so it took longer than others */
-} weft_step_report;
+    bool planned; /* the update made a plan first, so it took longer than others */
+} weft_update_report;
 
 /* Memory and work of training with batches of one shape. */
 typedef struct weft_trainer_estimate {
@@ -273,7 +273,7 @@ typedef struct weft_trainer_estimate {
     size_t workspace_bytes; /* of all threads */
     double flops;           /* of an update, with all its batches on this process */
 } weft_trainer_estimate;
-/* Plans the steps of a trainer without allocating their memory. Errors are those of
+/* Plans the graphs of a trainer without allocating their memory. Errors are those of
  * weft_trainer_new. */
 WEFT_API weft_status weft_trainer_get_estimate(const weft_trainer_options *options,
                                                weft_batch_shape shape,
@@ -296,12 +296,12 @@ WEFT_API weft_trainer *weft_trainer_new(const weft_trainer_options *options,
 WEFT_API void weft_trainer_free(weft_trainer *trainer);
 /* The error of the last call that failed. */
 WEFT_API const weft_error *weft_trainer_error(const weft_trainer *trainer);
-WEFT_API weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer);
+WEFT_API weft_trainer_progress weft_trainer_get_progress(const weft_trainer *trainer);
 
-/* One update; `share` as in weft_schedule_rate. If a loss or gradient is not finite, no parameter
+/* One update; `spent` as in weft_schedule_rate. If a loss or gradient is not finite, no parameter
  * changes, and the error (WEFT_NOT_FINITE) names the first node whose result was not finite. */
-WEFT_API weft_status weft_trainer_step(weft_trainer *trainer, double share,
-                                       weft_step_report *report);
+WEFT_API weft_status weft_trainer_update(weft_trainer *trainer, double spent,
+                                         weft_update_report *report);
 /* Sets *gradient to the gradient of a parameter, by name, in the last update: that of the loss of
  * all its batches, before clipping. It belongs to the trainer, and its contents are valid until the
  * trainer's next call. False without retain_gradients, before the first update and after an

@@ -17,7 +17,7 @@ static void add_input(weft_built *built, weft_value input)
     if (weft_is_value(input)) built->inputs[built->n_inputs++] = input;
 }
 
-/* The share of images whose class has the largest logit; no value of other models. */
+/* The fraction of images whose class has the largest logit; no value of other models. */
 static weft_value accuracy(weft_graph *g, const weft_model_config *c, const weft_model_io *io)
 {
     if (!weft_model_get_traits(c).classes) return WEFT_NO_VALUE;

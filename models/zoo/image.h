@@ -9,7 +9,7 @@
     X(classes, 1000, WHOLE, "classes of the logits")                                               \
     X(image_size, 224, WHOLE, "height and width of the images")                                    \
     X(channels, 3, WHOLE, "channels of the images")                                                \
-    X(label_smoothing, 0, REAL, "share of the target spread over all classes")                     \
+    X(label_smoothing, 0, REAL, "fraction of the target spread over all classes")                  \
     X(f64, 0, FLAG, "1: in double precision")
 
 /* These options of the values `v` of a model, whose enum of options names them AT_.... */

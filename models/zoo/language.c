@@ -116,7 +116,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(d_ff, 1024, 1024, 688, WHOLE, "width inside the feed-forward layers")                        \
     X(layers, 4, 4, 4, WHOLE, "layers, at most 1000")                                              \
     X(dropout, 0.1, 0.1, 0, REAL, "probability of dropping, while training")                       \
-    X(label_smoothing, 0, 0, 0, REAL, "share of the target spread over all tokens")                \
+    X(label_smoothing, 0, 0, 0, REAL, "fraction of the target spread over all tokens")             \
     X(norm, 1, 0, 0, NORM_POSITIONS,                                                               \
       "before each sub-layer, after it, or after it and dropped out")                              \
     X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \

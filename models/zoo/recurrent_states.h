@@ -27,7 +27,7 @@ weft_value weft__recurrent_store_states(weft_graph *g, const weft_decode_io *io,
     X(hidden, 256, WHOLE, "width of the states")                                                   \
     X(layers, 2, WHOLE, "recurrent layers one on another")                                         \
     X(dropout, 0.1, REAL, "probability of dropping between layers, while training")                \
-    X(label_smoothing, 0, REAL, "share of the target spread over all tokens")                      \
+    X(label_smoothing, 0, REAL, "fraction of the target spread over all tokens")                   \
     X(tied, 1, FLAG, "1: the embedding matrix also computes the logits; width = hidden")           \
     X(pad_id, 0, WHOLE, "padding token id, ignored in the loss")                                   \
     X(f64, 0, FLAG, "1: in double precision")

@@ -164,7 +164,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(decoder_layers, 3, 6, 6, WHOLE, "layers of the decoder, at most 1000")                       \
     X(dropout, 0.1, 0.1, 0.1, REAL, "probability of dropping, while training")                     \
     X(inner_dropout, 1, 1, 0, FLAG, "1: also drops attention weights and hidden units")            \
-    X(label_smoothing, 0.1, 0.1, 0, REAL, "share of the target spread over all tokens")            \
+    X(label_smoothing, 0.1, 0.1, 0, REAL, "fraction of the target spread over all tokens")         \
     X(norm, 0, 1, 2, NORM_POSITIONS,                                                               \
       "before each sub-layer, after it, or after it and dropped out")                              \
     X(tied, 1, 1, 0, FLAG, "1: one embedding matrix for source, target and output")                \

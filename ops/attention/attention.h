@@ -25,7 +25,7 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 #define MAX_GROUP  4
 #define GROUP_KEYS 2048
 /* Forward, a block of at most this many queries has its keys in the lanes of vectors, on processors
- * whose vectors are twice as wide; otherwise most lanes would be idle in decoding steps. */
+ * whose vectors are twice as wide; otherwise most lanes would be idle in token steps. */
 #define MAX_FEW 8
 /* Backward cuts the keys of a head into chunks where there are few heads; each chunk has its own
  * dQ, and a second phase adds them. */

@@ -158,7 +158,7 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
                                  .add = true});
 }
 
-/* Adds the block's share to dk and dv of keys [begin, end), and its dq over those keys to `dq`, or
+/* Adds the block's terms to dk and dv of keys [begin, end), and its dq over those keys to `dq`, or
  * writes it there if `first`. */
 static inline void backward_block(const weft_call *call, const block *b, gradients *g,
                                   int64_t begin, int64_t end, bool first, T *dq)

@@ -213,7 +213,7 @@ static inline int64_t conv_shared_patches(const conv_product *p)
 }
 
 /* Findings: whether a tile of phase 0 that packs weights has found one that is not finite, in its
- * share of all weights. Without them each tile of phase 1 searches its own weights. */
+ * part of all weights. Without them each tile of phase 1 searches its own weights. */
 static inline int64_t conv_findings(const conv_product *p)
 {
     return p->padded && p->few_weights ? conv_weight_packs(p) : 0;

@@ -19,13 +19,13 @@ typedef struct slab {
     int64_t n_segments;
 } slab;
 
-/* Packs a share of a group's weights, transposed, in blocks of rows. */
+/* Packs a part of a group's weights, transposed, in blocks of rows. */
 static void pack_weights(const weft_call *call, const conv_columns *c, int64_t tile)
 {
-    const int64_t group = tile / c->packs, share = tile % c->packs, depth = c->z.out_channels;
+    const int64_t group = tile / c->packs, part = tile % c->packs, depth = c->z.out_channels;
     const int64_t height = gemm_even_height(c->rows), blocks = ceil_div(c->rows, height);
-    const int64_t first = share * blocks / c->packs * height;
-    const int64_t end = (share + 1) * blocks / c->packs * height;
+    const int64_t first = part * blocks / c->packs * height;
+    const int64_t end = (part + 1) * blocks / c->packs * height;
     gemm_pack(&(gemm_packing){.x = (const T *)call->in[1].data + group * depth * c->rows + first,
                               .inner = 1,
                               .outer = c->rows,

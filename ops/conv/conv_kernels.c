@@ -174,7 +174,7 @@ static T *findings(const weft_call *call, const conv_product *p)
     return (T *)call->scratch + conv_weight_area(p) + conv_shared_patches(p) * p->patch;
 }
 
-/* Share `index` of the search for weights that are not finite. */
+/* Part `index` of the search for weights that are not finite. */
 static void search_weights(const weft_call *call, const conv_product *p, const weft_tensor *w,
                            int64_t index)
 {
@@ -197,7 +197,7 @@ static bool weights_are_finite(const weft_call *call, const conv_product *p, con
     return conv_all_finite(w, b->rows * wide);
 }
 
-/* A share of the packing and, where some pixels are in no class, of the zeros for them. */
+/* A part of the packing and, where some pixels are in no class, of the zeros for them. */
 static void prepare(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
 {
     const int64_t shared = conv_shared_patches(p);
@@ -205,8 +205,8 @@ static void prepare(const weft_call *call, const conv_product *p, const operands
         pack_shared(call, p, o, tile);
     } else {
         const row_block b = row_block_at(call, p, (tile - shared) / p->packs);
-        const int64_t share = (tile - shared) % p->packs;
-        for (int64_t i = share * b.blocks / p->packs; i < (share + 1) * b.blocks / p->packs; i++)
+        const int64_t part = (tile - shared) % p->packs;
+        for (int64_t i = part * b.blocks / p->packs; i < (part + 1) * b.blocks / p->packs; i++)
             pack_weights(p, &b, o->w->data, i, weft_call_workspace(call));
         if (conv_findings(p)) search_weights(call, p, o->w, tile - shared);
     }

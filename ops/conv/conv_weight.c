@@ -134,7 +134,7 @@ static weight_tile tile_at(const weft_call *call, const conv_reduction *r, int64
     return t;
 }
 
-/* Prefetches the share [from, to) of `all` of pixels [first, first + n) of the columns. */
+/* Prefetches the part [from, to) of `all` of pixels [first, first + n) of the columns. */
 static void prefetch_columns(const weight_tile *t, int64_t first, int64_t n, int64_t from,
                              int64_t to, int64_t all)
 {

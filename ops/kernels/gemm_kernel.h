@@ -270,7 +270,7 @@ typedef struct gemm_region {
     int64_t row, rows, column, columns;
 } gemm_region;
 
-/* Prefetches the share [from, to) of `all` of `lists` lists of `bytes` bytes, `apart` bytes apart,
+/* Prefetches the part [from, to) of `all` of `lists` lists of `bytes` bytes, `apart` bytes apart,
  * so that they arrive while sums are computed. */
 static inline void gemm_prefetch_lists(const char *data, int64_t lists, int64_t apart,
                                        int64_t bytes, int64_t from, int64_t to, int64_t all)

@@ -89,12 +89,12 @@ static inline void moments_row(const T *x, int64_t n, double *state)
 static inline void moments_merge(double *state, int64_t before, const double *more, int64_t count,
                                  int64_t n)
 {
-    const double all = (double)(before + count), share = all > 0 ? (double)count / all : 0;
+    const double all = (double)(before + count), fraction = all > 0 ? (double)count / all : 0;
     _Pragma("omp simd") for (int64_t c = 0; c < n; c++)
     {
         const double apart = more[c] - state[c];
-        state[c] += apart * share;
-        state[n + c] += more[n + c] + apart * apart * ((double)before * share);
+        state[c] += apart * fraction;
+        state[n + c] += more[n + c] + apart * apart * ((double)before * fraction);
     }
 }
 

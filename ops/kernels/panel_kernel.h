@@ -1,5 +1,5 @@
-/* Products with a matrix B [k, n] whose columns lie in panels (ops/matmul/panels.c), C = A B, by one
- * thread. Time O(m n k).
+/* Products with a matrix B [k, n] whose columns lie in panels (ops/matmul/panels.c), C = A B, by
+ * one thread. Time O(m n k).
  *
  * A is not packed: its rows lie at equal distances, and the micro-kernel reads an element of each
  * row where it lies. k may run over several places of A, as it does over the taps of a kernel in an
@@ -261,7 +261,7 @@ static inline void panel_write(panel_block o, int64_t rows, int64_t columns)
 }
 
 /* All rows of a tile and one panel of which `columns` are in C. Each block of rows prefetches its
- * share of the piece of a panel that comes next. */
+ * part of the piece of a panel that comes next. */
 static void panel_multiply(const panel_task *o, panel_block block, int64_t columns, const T *next)
 {
     const int64_t across = ceil_div(o->width, GEMM_ROWS), blocks = o->images * o->lines * across;

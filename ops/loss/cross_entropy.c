@@ -370,8 +370,8 @@ static void onnx_cross_entropy(weft_export *e)
     loss = weft_export_binary(e, "Mul", loss, weft_export_scalar(e, x->dtype, smoothing - 1));
     if (smoothing > 0) {
         weft_operand all = onnx_reduce(e, "ReduceSum", log_p, &last, 1, true, true);
-        const weft_operand share = weft_export_scalar(e, x->dtype, smoothing / classes);
-        loss = weft_export_binary(e, "Sub", loss, weft_export_binary(e, "Mul", all, share));
+        const weft_operand weight = weft_export_scalar(e, x->dtype, smoothing / classes);
+        loss = weft_export_binary(e, "Sub", loss, weft_export_binary(e, "Mul", all, weight));
     }
     if (ignores) loss = weft_export_node(e, "Where", (weft_operand[]){counted, loss, zero}, 3, 1);
     e->out[0] = onnx_reduce(e, "ReduceSum", loss, NULL, 0, false, true);

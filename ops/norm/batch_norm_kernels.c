@@ -265,16 +265,16 @@ static inline backward backward_of(const weft_call *call, const batch_norm_sizes
                                    const double *sums, bool write)
 {
     const double rstd = rstd_of(call, ((const T *)call->in[2].data)[c]);
-    const double share = z->count ? 1 / (double)z->count : 0;
-    const double low = mean_rounding(((const T *)call->in[1].data)[c], sums[2] * share);
-    const double dgamma = (sums[1] - low * sums[0]) * rstd, slope = dgamma * share * rstd;
+    const double fraction = z->count ? 1 / (double)z->count : 0;
+    const double low = mean_rounding(((const T *)call->in[1].data)[c], sums[2] * fraction);
+    const double dgamma = (sums[1] - low * sums[0]) * rstd, slope = dgamma * fraction * rstd;
     if (write) {
         ((T *)call->out[1].data)[c] = (T)dgamma;
         ((T *)call->out[2].data)[c] = (T)sums[0];
     }
     return (backward){((const T *)call->in[1].data)[c],
                       (T)((double)((const T *)call->in[4].data)[c] * rstd),
-                      (T)(sums[0] * share - low * slope), (T)slope};
+                      (T)(sums[0] * fraction - low * slope), (T)slope};
 }
 
 static inline void backward_row(int64_t n, const T *x, const T *dy, T *dx, backward b)

@@ -53,11 +53,11 @@ static inline void normalise(const weft_call *call, int64_t tile, T *mean_out, T
     const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_tile(call);
     const T *gamma = attr->gamma ? call->in[1].data : NULL;
     const T *beta = attr->beta ? call->in[attr->gamma ? 2 : 1].data : NULL;
-    const double share = 1 / (double)n;
+    const double fraction = 1 / (double)n;
     for (int64_t r = tile * each; r < rows && r < (tile + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n;
         T *y = (T *)call->out[0].data + r * n;
-        T mean = mean_out ? (T)(sum_of(x, n) * share) : 0;
+        T mean = mean_out ? (T)(sum_of(x, n) * fraction) : 0;
         double square = squares_of(x, n, mean);
         const bool far = mean_out && mean_is_far(mean, square, n);
         const double low = far ? moments_correct(x, n, &mean, &square) : 0;
@@ -66,7 +66,7 @@ static inline void normalise(const weft_call *call, int64_t tile, T *mean_out, T
             x = centre_row(x, n, mean, low, y);
             mean = 0;
         }
-        const T rstd = (T)(1 / sqrt(square * share + attr->eps));
+        const T rstd = (T)(1 / sqrt(square * fraction + attr->eps));
         rstd_out[r] = rstd;
         if (gamma && beta)
             for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
@@ -91,7 +91,7 @@ typedef struct row_gradients {
     T *x, *gamma, *beta;
 } row_gradients;
 
-/* dx of a row; adds the row's share to dgamma and dbeta. */
+/* dx of a row; adds the row's terms to dgamma and dbeta. */
 static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gamma, bool centred,
                                 T mean, T rstd, row_gradients d)
 {

@@ -1,7 +1,7 @@
 /* matmul_quantized: products with a matrix of 8 or 4 bits, O(m n k); embedding_quantized: rows of
  * one, O(elements of the result).
  *
- * A product of one row or a few, as a step of decoding computes them, takes as long as its matrix
+ * A product of one row or a few, as a token step computes them, takes as long as its matrix
  * takes to be read. Quantised weights have a quarter or less of the bytes of f32. Rows of x are
  * quantised in a first phase; then threads compute tiles of columns, whose weights stay in the
  * second-level cache while all rows of x pass over them, eight at a time

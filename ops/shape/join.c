@@ -32,7 +32,7 @@ static void copy_elements(const weft_tensor *x, int64_t from, const weft_tensor 
            (size_t)n * size);
 }
 
-/* A tile copies a share of every input's contiguous ranges: outer index by outer index. */
+/* A tile copies a part of every input's contiguous ranges: outer index by outer index. */
 KERNEL(concat)
 {
     const int axis = ((const concat_attr *)call->attr)->axis;

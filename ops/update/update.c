@@ -37,18 +37,18 @@ static inline T scalar_in(const weft_call *call, size_t i)
     return *(const T *)call->in[i].data;
 }
 
-/* Inputs: state, value, decay, share. */
+/* Inputs: state, value, decay, weight. */
 KERNEL(blend)
 {
     const int64_t begin = tile * TILE, end = tile_end(call, tile);
     T *state = call->out[0].data;
-    const T *value = call->in[1].data, decay = scalar_in(call, 2), share = scalar_in(call, 3);
+    const T *value = call->in[1].data, decay = scalar_in(call, 2), weight = scalar_in(call, 3);
     if (decay == 0) {
-        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) state[i] = share * value[i];
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) state[i] = weight * value[i];
         return;
     }
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++) state[i] =
-        decay * state[i] + share * value[i];
+        decay * state[i] + weight * value[i];
 }
 
 /* Inputs: param, grad, lr[, scale]. */
@@ -72,11 +72,11 @@ KERNEL(momentum_update)
     const T *grad = call->in[2].data, lr = scalar_in(call, 3), decay = (T)attr->weight_decay;
     const T scale = attr->scaled ? scalar_in(call, 4) : 1, momentum = (T)attr->momentum;
     const bool nesterov = attr->nesterov, dampened = attr->dampening != 0;
-    const T share = (T)(1 - attr->dampening);
+    const T weight = (T)(1 - attr->dampening);
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
     {
         const T g = scale * grad[i] + decay * param[i],
-                b = momentum * buf[i] + (dampened ? share * g : g);
+                b = momentum * buf[i] + (dampened ? weight * g : g);
         buf[i] = b;
         param[i] -= lr * (nesterov ? g + momentum * b : b);
     }
@@ -287,8 +287,8 @@ DECLARE_KERNELS(momentum_update);
 DECLARE_KERNELS(adam_update);
 UPDATE_OP(assign, "state = value.", "state value", 1, 2, 2, 0, NULL, infer_update,
           ANY_KERNELS(assign))
-UPDATE_OP(blend, "state = decay state + share value.", "state value decay share", 1, 4, 4, 0, NULL,
-          infer_float_update, FLOAT_KERNELS(blend))
+UPDATE_OP(blend, "state = decay state + weight value.", "state value decay weight", 1, 4, 4, 0,
+          NULL, infer_float_update, FLOAT_KERNELS(blend))
 UPDATE_OP(sgd_update, "param -= lr (scale grad + weight_decay param).", "param grad lr scale", 1, 3,
           4, sizeof(sgd_attr), sgd_fields, infer_piece_update, FLOAT_KERNELS(sgd_update))
 UPDATE_OP(momentum_update,
@@ -309,9 +309,9 @@ weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value)
 }
 
 weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value, weft_value decay,
-                      weft_value share)
+                      weft_value weight)
 {
-    return weft_apply(graph, &weft_op_blend, NULL, (weft_value[]){state, value, decay, share}, 4,
+    return weft_apply(graph, &weft_op_blend, NULL, (weft_value[]){state, value, decay, weight}, 4,
                       NULL);
 }
 

@@ -517,11 +517,11 @@ WEFT_API weft_value weft_require_finite(weft_graph *graph, weft_value x, const w
 
 /* state becomes `value` (same dtype and shape). Returns the new state. */
 WEFT_API weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value);
-/* state = decay state + share value, element by element; decay and share are scalars of its dtype.
- * With decay 0 the old contents are not read, so they may be anything. decay 1 sums over several
- * runs; share 1 - decay makes a moving average. Returns the new state. */
+/* state = decay state + weight value, element by element; decay and weight are scalars of its
+ * dtype. With decay 0 the old contents are not read, so they may be anything. decay 1 sums over
+ * several runs; weight 1 - decay makes a moving average. Returns the new state. */
 WEFT_API weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value,
-                               weft_value decay, weft_value share);
+                               weft_value decay, weft_value weight);
 /* Writes value [n <= rows, count, ...] into state [rows, max_len, ...], at positions position ..
  * position + count - 1 of its first n rows. position is an i32 scalar; outside of
  * [0, max_len - count] it ends the run with WEFT_BAD_INDEX. Returns the new state. The cost depends

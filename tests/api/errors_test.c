@@ -143,14 +143,14 @@ static weft_value got[4];
       "cotangent 0 is f32 [4, 5], its output f32 [2, 3]")                                          \
     X(weft_grad(g, weft_sum(g, weft_assign(g, v.w, v.x), WEFT_ALL_AXES, false), &v.w, 1, got),     \
       NO_GRADIENT, NULL, "by design")                                                              \
-    X(weft_train_step(g, v.scalar, &v.w, 1, v.whole, &adam, NULL), BAD_DTYPE,                      \
-      "at/weft_train_step", "the learning rate \"lr\" is i32 [], expected f32 []")                 \
-    X(weft_train_step(g, v.scalar, &v.w, 1, v.whole, &guarded, NULL), BAD_DTYPE,                   \
-      "at/weft_train_step", "\"lr\" is i32 []")                                                    \
-    X(weft_train_step(g, v.scalar, &v.w, 1, v.x, &sgd, NULL), BAD_SHAPE, "at/weft_train_step",     \
+    X(weft_train_update(g, v.scalar, &v.w, 1, v.whole, &adam, NULL), BAD_DTYPE,                    \
+      "at/weft_train_update", "the learning rate \"lr\" is i32 [], expected f32 []")               \
+    X(weft_train_update(g, v.scalar, &v.w, 1, v.whole, &guarded, NULL), BAD_DTYPE,                 \
+      "at/weft_train_update", "\"lr\" is i32 []")                                                  \
+    X(weft_train_update(g, v.scalar, &v.w, 1, v.x, &sgd, NULL), BAD_SHAPE, "at/weft_train_update", \
       "\"x\" is f32 [2, 3], expected f32 []")                                                      \
-    X(weft_train_step(g, v.scalar, &v.w, 1, v.none, &sgd, NULL), BAD_ARGUMENT,                     \
-      "at/weft_train_step", "the learning rate does not belong")                                   \
+    X(weft_train_update(g, v.scalar, &v.w, 1, v.none, &sgd, NULL), BAD_ARGUMENT,                   \
+      "at/weft_train_update", "the learning rate does not belong")                                 \
     X(weft_adam_update(g, v.w, v.w, v.w, v.x, v.whole, v.scalar, v.none, &adam.adam), BAD_DTYPE,   \
       "at/adam_update", "lr \"lr\" must be f32 like param \"w\", got i32")                         \
     X(weft_sgd_update(g, v.w, v.none, v.x, v.x, v.none, &sgd.sgd), BAD_SHAPE, "at/sgd_update",     \

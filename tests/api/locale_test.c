@@ -224,7 +224,7 @@ enum { STEPS = 3 };
 
 /* A training of `steps` steps, from the checkpoint `from` if it is not NULL, saved as `to`. Returns
  * where it stood before its first step. */
-static weft_trainer_state train(int steps, const char *from, const char *to)
+static weft_trainer_progress train(int steps, const char *from, const char *to)
 {
     static const char *const tiny[] = {"vocab=20",   "d_model=8",        "heads=2",
                                        "d_ff=8",     "encoder_layers=1", "decoder_layers=1",
@@ -255,8 +255,8 @@ static weft_trainer_state train(int steps, const char *from, const char *to)
     weft_trainer *t = test_new_trainer(&o, batches, params, &error);
     if (!t) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-    weft_trainer_state before = weft_trainer_get_state(t);
-    for (int i = 0; i < steps; i++) CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+    weft_trainer_progress before = weft_trainer_get_progress(t);
+    for (int i = 0; i < steps; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
     if (!from) weft_trainer_judge(t, 2.9330001);
     CU_ASSERT_EQUAL(weft_trainer_save(t, to), WEFT_OK);
     weft_trainer_free(t);
@@ -276,7 +276,7 @@ static bool same_files(const char *a, const char *b)
 static void test_checkpoints(void)
 {
     char first[2][96], second[2][96];
-    weft_trainer_state states[2][2];
+    weft_trainer_progress states[2][2];
     if (!german_is_there("checkpoints")) return;
     for (int i = 0; i < 2; i++) {
         snprintf(first[i], sizeof first[i], "%s/first-%d", folder, i);
@@ -290,7 +290,7 @@ static void test_checkpoints(void)
         for (int i = 0; i < 2; i++) {
             speak(i == 1);
             states[from][i] = train(STEPS, first[from], second[i]);
-            weft_trainer_state s = states[from][i];
+            weft_trainer_progress s = states[from][i];
             CU_ASSERT_TRUE(s.smoothed > 1.5 && s.smoothed != floor(s.smoothed));
             CU_ASSERT_EQUAL(s.best, 2.9330001);
             CU_ASSERT_EQUAL(s.smoothed, states[0][0].smoothed);

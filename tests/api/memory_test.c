@@ -112,7 +112,7 @@ static weft_status small_train_step(const char *path)
     weft_value lr = weft_scalar(g, WEFT_F32, 0.01);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value params[2] = {table, w};
-    weft_value step = weft_train_step(g, loss, params, 2, lr, &adam, NULL);
+    weft_value step = weft_train_update(g, loss, params, 2, lr, &adam, NULL);
     weft_params *store = weft_params_new(), *copy = weft_params_new();
     weft_plan *plan = NULL;
     weft_session *session = NULL;

@@ -466,7 +466,7 @@ static void test_trainer(void)
     for (int way = 0; way < 2; way++) {
         weft_trainer *t = test_new_trainer(way ? &defaults : &zeros, batches, stores[way], &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(test_evaluate(t, batches, 0, &losses[way], NULL), WEFT_OK);
         weft_trainer_free(t);
     }
@@ -506,7 +506,7 @@ static void test_trainer_groups(void)
         weft_tensor table, average;
         CU_ASSERT_TRUE_FATAL(weft_params_get(store, "embedding", &table));
         float before = *(float *)table.data;
-        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(*(float *)table.data, before);
         CU_ASSERT_FALSE(weft_params_get(store, "ema.embedding", NULL));
         const weft_params *averaged = weft_trainer_model(t);

@@ -142,7 +142,7 @@ static void check_optimizer(const weft_optimizer *o)
     weft_graph *g = weft_graph_new();
     weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES);
     weft_value loss = weft_scale(g, weft_sum(g, weft_square(g, w), WEFT_ALL_AXES, false), c / 2);
-    weft_value step = weft_train_step(g, loss, &w, 1, weft_scalar(g, WEFT_F64, lr), o, NULL);
+    weft_value step = weft_train_update(g, loss, &w, 1, weft_scalar(g, WEFT_F64, lr), o, NULL);
     weft_params *store = weft_params_new();
     weft_tensor t;
     CU_ASSERT_EQUAL(weft_params_init(store, g, 1, &error), WEFT_OK);

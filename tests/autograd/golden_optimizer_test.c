@@ -59,7 +59,8 @@ static void check_optimizer(const char *name, const weft_optimizer *o, weft_dtyp
     const weft_value loss = weft_mean(
         g, weft_square(g, weft_sub(g, weft_tanh(g, weft_add(g, weft_matmul(g, x, w), b)), y)),
         WEFT_ALL_AXES, false);
-    const weft_value step = weft_train_step(g, loss, NULL, 0, weft_scalar(g, dtype, 0.05), o, NULL);
+    const weft_value step =
+        weft_train_update(g, loss, NULL, 0, weft_scalar(g, dtype, 0.05), o, NULL);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, &error), WEFT_OK);
     weft_plan *plan = weft_plan_new(g, &step, 1, &(weft_plan_options){.verify = true}, &error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, &error) : NULL;
@@ -101,7 +102,7 @@ static void test_no_gradient(void)
         const weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
         const weft_value loss = weft_sum(g, weft_square(g, w), WEFT_ALL_AXES, false);
         const weft_value step =
-            weft_train_step(g, loss, NULL, 0, weft_scalar(g, WEFT_F64, 0.1), &o, NULL);
+            weft_train_update(g, loss, NULL, 0, weft_scalar(g, WEFT_F64, 0.1), &o, NULL);
         weft_params *store = weft_params_new();
         weft_tensor t;
         CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, &error), WEFT_OK);
@@ -133,7 +134,7 @@ static void test_refused(void)
         weft_graph *g = weft_graph_new();
         const weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
         const weft_value loss = weft_sum(g, w, WEFT_ALL_AXES, false);
-        weft_train_step(g, loss, NULL, 0, weft_scalar(g, WEFT_F32, 0.1), &bad[i], NULL);
+        weft_train_update(g, loss, NULL, 0, weft_scalar(g, WEFT_F32, 0.1), &bad[i], NULL);
         CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
         weft_graph_free(g);
     }

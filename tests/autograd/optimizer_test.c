@@ -91,8 +91,8 @@ static void test_all(void)
         weft_value loss = network(g, "layer", ones(g), 6);
         CU_ASSERT_EQUAL(weft_graph_params(g, params, 8), 12); /* the number, not what was written */
         CU_ASSERT_EQUAL_FATAL(weft_graph_params(g, params, 12), 12);
-        weft_value step = weft_train_step(g, loss, listed ? params : NULL, listed ? 12 : 0,
-                                          rate(g, 0.1), &adam, NULL);
+        weft_value step = weft_train_update(g, loss, listed ? params : NULL, listed ? 12 : 0,
+                                            rate(g, 0.1), &adam, NULL);
         run(g, &step, 1, stores[listed], 3);
         weft_graph_free(g);
     }
@@ -109,7 +109,7 @@ static void test_unreached(void)
     weft_param(g, "apart", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES);
     weft_optimizer sgd = {.sgd = {.weight_decay = 0.5}};
     weft_value step =
-        weft_train_step(g, network(g, "layer", ones(g), 1), NULL, 0, rate(g, 0.1), &sgd, NULL);
+        weft_train_update(g, network(g, "layer", ones(g), 1), NULL, 0, rate(g, 0.1), &sgd, NULL);
     run(g, &step, 1, store, 1);
     CU_ASSERT_DOUBLE_EQUAL(first_of(store, "apart"), 1 - 0.1 * 0.5, STEP_ROUNDING);
     weft_params_free(store);
@@ -120,27 +120,28 @@ static void test_lists(void)
 {
     weft_value params[4];
     weft_graph *g = weft_graph_new();
-    weft_train_step(g, weft_sum(g, ones(g), WEFT_ALL_AXES, false), NULL, 0, rate(g, 1), NULL, NULL);
+    weft_train_update(g, weft_sum(g, ones(g), WEFT_ALL_AXES, false), NULL, 0, rate(g, 1), NULL,
+                      NULL);
     refused(g, "there are no parameters: the graph has none");
     g = weft_graph_new();
     weft_value loss = network(g, "layer", ones(g), 2);
-    weft_train_step(g, loss, params, 0, rate(g, 1), NULL, NULL);
+    weft_train_update(g, loss, params, 0, rate(g, 1), NULL, NULL);
     refused(g, "there are no parameters: the list is empty");
     g = weft_graph_new();
-    weft_train_step(g, network(g, "layer", ones(g), 2), NULL, 3, rate(g, 1), NULL, NULL);
+    weft_train_update(g, network(g, "layer", ones(g), 2), NULL, 3, rate(g, 1), NULL, NULL);
     refused(g, "there are no parameters: the list is NULL");
     g = weft_graph_new();
     loss = network(g, "layer", ones(g), 2);
     weft_graph_params(g, params, 4);
     params[3] = params[0];
-    weft_train_step(g, loss, params, 4, rate(g, 1), NULL, NULL);
+    weft_train_update(g, loss, params, 4, rate(g, 1), NULL, NULL);
     refused(g, "it is not the only update of layer.0.weight");
     g = weft_graph_new();
     loss = network(g, "layer", ones(g), 2);
-    weft_train_step(g, loss, NULL, 0, weft_scalar(g, WEFT_F32, 1), NULL, NULL);
+    weft_train_update(g, loss, NULL, 0, weft_scalar(g, WEFT_F32, 1), NULL, NULL);
     refused(g, "the learning rate is f32 [], expected f64 [] for the parameter layer.0.weight");
     g = weft_graph_new();
-    weft_train_step(g, network(g, "layer", ones(g), 2), NULL, 0, WEFT_NO_VALUE, NULL, NULL);
+    weft_train_update(g, network(g, "layer", ones(g), 2), NULL, 0, WEFT_NO_VALUE, NULL, NULL);
     refused(g, "the learning rate does not belong to this graph");
 }
 
@@ -155,7 +156,7 @@ static void step_of_three(const weft_optimizer *o, double after[3])
     weft_value loss = rate(g, 0);
     for (int i = 0; i < 3; i++)
         loss = weft_add(g, loss, weft_param(g, names[i], WEFT_F64, WEFT_SCALAR, WEFT_INIT_ONES));
-    weft_value step = weft_train_step(g, loss, NULL, 0, rate(g, 0.1), o, NULL);
+    weft_value step = weft_train_update(g, loss, NULL, 0, rate(g, 0.1), o, NULL);
     run(g, &step, 1, store, 1);
     for (int i = 0; i < 3; i++) after[i] = first_of(store, names[i]);
     weft_params_free(store);
@@ -208,7 +209,7 @@ static void test_group_bits(void)
         adamw.name = grouped ? "opt" : NULL;
         weft_graph *g = weft_graph_new();
         weft_value loss = network(g, "layer", ones(g), 2);
-        weft_value step = weft_train_step(g, loss, NULL, 0, rate(g, 0.1), &adamw, NULL);
+        weft_value step = weft_train_update(g, loss, NULL, 0, rate(g, 0.1), &adamw, NULL);
         run(g, &step, 1, stores[grouped], 4);
         weft_graph_free(g);
     }
@@ -250,7 +251,7 @@ static void refuse_group(const weft_param_group *groups, size_t n, const char *m
     weft_graph *g = weft_graph_new();
     weft_optimizer sgd = {.groups = groups, .n_groups = n};
     weft_value loss = network(g, "layer", ones(g), 2);
-    CU_ASSERT_FALSE(weft_is_value(weft_train_step(g, loss, NULL, 0, rate(g, 0.1), &sgd, NULL)));
+    CU_ASSERT_FALSE(weft_is_value(weft_train_update(g, loss, NULL, 0, rate(g, 0.1), &sgd, NULL)));
     refused(g, message);
 }
 
@@ -292,18 +293,18 @@ static void test_second_step(void)
         weft_optimizer adam = WEFT_ADAM_DEFAULT;
         weft_value params[4], loss = network(g, "layer", ones(g), 2);
         CU_ASSERT_EQUAL(weft_graph_params(g, params, 4), 4);
-        weft_train_step(g, loss, params, 2, rate(g, 0.1), &adam, NULL);
+        weft_train_update(g, loss, params, 2, rate(g, 0.1), &adam, NULL);
         CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
         if (!disjoint) adam.name = "other";
-        weft_train_step(g, loss, params + 1 + disjoint, 2, rate(g, 0.1), &adam, NULL);
+        weft_train_update(g, loss, params + 1 + disjoint, 2, rate(g, 0.1), &adam, NULL);
         refused(g, disjoint ? "this graph has one of that name already; set weft_optimizer.name"
                             : "it is not the only update of layer.0.bias");
     }
     /* Plain steps have no counter, so that only their parameters count. */
     weft_graph *g = weft_graph_new();
     weft_value loss = network(g, "layer", ones(g), 2);
-    weft_train_step(g, loss, NULL, 0, rate(g, 0.1), NULL, NULL);
-    weft_train_step(g, loss, NULL, 0, rate(g, 0.1), NULL, NULL);
+    weft_train_update(g, loss, NULL, 0, rate(g, 0.1), NULL, NULL);
+    weft_train_update(g, loss, NULL, 0, rate(g, 0.1), NULL, NULL);
     refused(g, "it is not the only update of layer.0.weight");
 }
 
@@ -324,10 +325,10 @@ static game make_game(int only)
     weft_optimizer adam = WEFT_ADAM_DEFAULT, momentum = {.sgd = {.momentum = 0.5}, .guard = true};
     adam.name = "generator";
     momentum.name = "critic";
-    if (only != 1) m.step[0] = weft_train_step(g, loss, params, 2, rate(g, 0.1), &adam, NULL);
+    if (only != 1) m.step[0] = weft_train_update(g, loss, params, 2, rate(g, 0.1), &adam, NULL);
     if (only != 0)
         m.step[1] =
-            weft_train_step(g, weft_neg(g, loss), params + 2, 4, rate(g, 0.05), &momentum, NULL);
+            weft_train_update(g, weft_neg(g, loss), params + 2, 4, rate(g, 0.05), &momentum, NULL);
     CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
     return m;
 }
@@ -346,7 +347,7 @@ static weft_graph *two_of_length(size_t n)
         sum = weft_is_value(sum) ? weft_add(g, sum, x) : x;
     }
     weft_value loss = weft_mean(g, weft_square(g, sum), WEFT_ALL_AXES, false);
-    weft_train_step(g, loss, NULL, 0, rate(g, 0.1), &WEFT_ADAM_DEFAULT, NULL);
+    weft_train_update(g, loss, NULL, 0, rate(g, 0.1), &WEFT_ADAM_DEFAULT, NULL);
     return g;
 }
 

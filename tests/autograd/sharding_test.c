@@ -278,7 +278,7 @@ static void test_other_params(void)
                                          (weft_ranks){0, 0, 1}, 0, NULL);
         const weft_optimizer o = {.shards = s, .max_norm = 1};
         if (way == 2)
-            weft_train_step(g, loss, params, 2, lr, &o, NULL);
+            weft_train_update(g, loss, params, 2, lr, &o, NULL);
         else
             weft_apply_gradients(g, params, params, way == 0 ? 2 : 1, loss, lr, &o, NULL, NULL);
         CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);

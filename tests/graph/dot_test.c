@@ -182,7 +182,7 @@ static weft_graph *trained_graph(void)
     weft_scope_pop(g);
     const weft_value loss = weft_name(g, weft_mean(g, x, WEFT_ALL_AXES, false), "loss");
     const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
-    weft_train_step(g, loss, NULL, 0, rate, &sgd, NULL);
+    weft_train_update(g, loss, NULL, 0, rate, &sgd, NULL);
     CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
     return g;
 }

@@ -261,7 +261,7 @@ static void test_fault(void)
     weft_value loss = weft_sum(g, rows, WEFT_ALL_AXES, false);
     weft_value lr = weft_scalar(g, WEFT_F32, 0.5);
     weft_optimizer sgd = {.kind = WEFT_SGD};
-    weft_value step = weft_train_step(g, loss, &table, 1, lr, &sgd, NULL);
+    weft_value step = weft_train_update(g, loss, &table, 1, lr, &sgd, NULL);
     weft_error error;
     weft_params *params = weft_params_new();
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);

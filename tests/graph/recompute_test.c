@@ -24,7 +24,7 @@ static void build(trained *t, const char *model, const char *const *options, siz
         weft_model_build_text(t->g, weft_model_find(model), options, n, true, &t->io, &error),
         WEFT_OK);
     t->lr = weft_input(t->g, "rate", WEFT_F32, WEFT_SCALAR);
-    t->step = weft_train_step(t->g, t->io.loss, NULL, 0, t->lr, &adam, NULL);
+    t->step = weft_train_update(t->g, t->io.loss, NULL, 0, t->lr, &adam, NULL);
 }
 
 static weft_plan *plan(const trained *t, size_t budget, const char *skip, weft_error *error)

@@ -24,7 +24,7 @@ static void open_trained(trained *t)
                     WEFT_OK);
     const size_t n_forward = weft_graph_node_count(t->g);
     const weft_value lr = weft_input(t->g, "rate", WEFT_F32, WEFT_SCALAR);
-    const weft_value step = weft_train_step(t->g, io.loss, NULL, 0, lr, &adam, NULL);
+    const weft_value step = weft_train_update(t->g, io.loss, NULL, 0, lr, &adam, NULL);
     const size_t n = weft_graph_node_count(t->g);
     t->roles = calloc(n + 1, sizeof *t->roles);
     for (size_t i = 0; i < n; i++) {

@@ -58,7 +58,7 @@ int main(void)
     const weft_value inputs[3] = {io.source, io.target_in, io.target_out};
     for (int i = 0; i < 3; i++) weft_input_default(g, inputs[i], 0);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, io.loss, NULL, 0, lr, &adam, NULL);
+    weft_value step = weft_train_update(g, io.loss, NULL, 0, lr, &adam, NULL);
     weft_params *store = weft_params_new();
     weft_value targets[2] = {io.loss, step};
     weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);

@@ -39,7 +39,7 @@ static weft_graph *small_graph(bool train)
     weft_scope_pop(g);
     const weft_value loss = weft_mean(g, x, WEFT_ALL_AXES, false);
     const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
-    if (train) weft_train_step(g, loss, NULL, 0, rate, &sgd, NULL);
+    if (train) weft_train_update(g, loss, NULL, 0, rate, &sgd, NULL);
     CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
     return g;
 }

@@ -276,7 +276,7 @@ static bool plan_training(training *t, const char *text)
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value lr = weft_scalar(t->graph, WEFT_F32, 1e-3);
     weft_value targets[2] = {t->io.loss,
-                             weft_train_step(t->graph, t->io.loss, params, n, lr, &adam, NULL)};
+                             weft_train_update(t->graph, t->io.loss, params, n, lr, &adam, NULL)};
     free(params);
     t->plan = weft_plan_new(t->graph, targets, 2, &(weft_plan_options){.verify = true}, &t->error);
     return t->plan && weft_graph_dot(t->graph, t->nothing, NULL, &t->error) == WEFT_OK;

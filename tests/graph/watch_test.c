@@ -25,7 +25,7 @@ static void build(model *m)
         weft_model_build_text(m->g, weft_model_find("gpt"), options, 4, true, &m->io, &error),
         WEFT_OK);
     m->rate = weft_input(m->g, "rate", WEFT_F32, WEFT_SCALAR);
-    m->step = weft_train_step(m->g, m->io.loss, NULL, 0, m->rate, &adam, NULL);
+    m->step = weft_train_update(m->g, m->io.loss, NULL, 0, m->rate, &adam, NULL);
 }
 
 /* Plans the targets and feeds the inputs that they need. */

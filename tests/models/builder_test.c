@@ -151,18 +151,18 @@ static void test_own_training(void)
     CU_ASSERT_TRUE(weft_trainer_judge(t, before));
     for (int i = 0; i < 400; i++) {
         if (i == 200) CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
     }
     CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &after, NULL), WEFT_OK);
     CU_ASSERT_TRUE(after < before / 4);
     CU_ASSERT_TRUE(weft_trainer_judge(t, after));
     CU_ASSERT_FALSE(weft_trainer_judge(t, before));
-    CU_ASSERT_EQUAL(weft_trainer_get_state(t).stale, 1);
+    CU_ASSERT_EQUAL(weft_trainer_get_progress(t).stale, 1);
 
     CU_ASSERT_EQUAL(weft_params_load(resumed, path, NULL), WEFT_OK);
     weft_trainer *u = own_trainer(&o, &second, resumed);
-    CU_ASSERT_EQUAL(weft_trainer_get_state(u).step, 200);
-    for (int i = 0; i < 200; i++) CU_ASSERT_EQUAL(weft_trainer_step(u, 0, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_get_progress(u).updates, 200);
+    for (int i = 0; i < 200; i++) CU_ASSERT_EQUAL(weft_trainer_update(u, 0, NULL), WEFT_OK);
     CU_ASSERT_TRUE(same_stores(whole, resumed));
 
     /* The model alone: four parameters, which are the averages. */
@@ -240,7 +240,7 @@ static void test_refusals(void)
     other.fill = failing_fill;
     CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &other, 0, &metric, NULL), WEFT_IO);
     CU_ASSERT_STRING_EQUAL(weft_trainer_error(t)->message, "batch 0 cannot be read");
-    CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
     char path[64];
     snprintf(path, sizeof path, "/tmp/weft-refused-%ld.safetensors", (long)getpid());
     CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);

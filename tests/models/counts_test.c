@@ -25,7 +25,7 @@ static weft_value training_step(weft_graph *g, weft_value loss)
 {
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value lr = weft_input(g, "lr", WEFT_F32, WEFT_SCALAR);
-    return weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
+    return weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
 }
 
 static bool within(const limit *l, const weft_plan_stats *s)

@@ -31,8 +31,8 @@ static void train(rank *r)
     o.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     for (int i = 0; t && i < STEPS && r->error.status == WEFT_OK; i++) {
-        weft_step_report report = {0};
-        if (weft_trainer_step(t, 0, &report) != WEFT_OK) r->error = *weft_trainer_error(t);
+        weft_update_report report = {0};
+        if (weft_trainer_update(t, 0, &report) != WEFT_OK) r->error = *weft_trainer_error(t);
         j->loss[me][i] = report.loss;
         j->norm[me][i] = report.norm;
         j->flops[me] = report.flops;
@@ -285,11 +285,11 @@ static void fail_once(failing_job *f, rank *r, weft_trainer *t, const weft_batch
     if (odd && what->spoils) *number = NAN;
     if (odd) test_fail_allocation(what->allocation);
     f->status[me] = what->evaluates ? weft_trainer_evaluate(t, source, 0, &metric, NULL)
-                                    : weft_trainer_step(t, 0, NULL);
+                                    : weft_trainer_update(t, 0, NULL);
     test_fail_allocation(0);
     calls_left = 0;
     *number = good;
-    f->kept[me] = hash_states(params) == before && weft_trainer_get_state(t).step == 1;
+    f->kept[me] = hash_states(params) == before && weft_trainer_get_progress(t).updates == 1;
     r->error = *weft_trainer_error(t);
 }
 
@@ -300,15 +300,15 @@ static void train_and_fail(rank *r)
     weft_trainer_options o = f->j.o;
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(f->j.batches.of[me]);
-    weft_step_report report = {0};
+    weft_update_report report = {0};
     source.fill = fill_or_fail;
     o.stop = stop_or_not;
     o.communicator = r->communicator;
     o.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
-    if (t && weft_trainer_step(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
+    if (t && weft_trainer_update(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
     if (r->error.status == WEFT_OK) fail_once(f, r, t, &source, params);
-    if (f->goes_on && weft_trainer_step(t, 0, &report) == WEFT_OK) f->loss[me] = report.loss;
+    if (f->goes_on && weft_trainer_update(t, 0, &report) == WEFT_OK) f->loss[me] = report.loss;
     weft_trainer_free(t);
     weft_params_free(params);
 }
@@ -374,7 +374,7 @@ static void open_and_fail(rank *r)
     o.threads = 1;
     if (me == f->fault.rank) test_fail_allocation(f->fault.allocation);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
-    if (t && weft_trainer_step(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
+    if (t && weft_trainer_update(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
     if (me == f->fault.rank) f->goes_on = test_allocation_pending();
     test_fail_allocation(0);
     weft_trainer_free(t);

@@ -47,7 +47,7 @@ static void rig_train(rig *r, double lr)
 {
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value rate = weft_scalar(r->g, weft_dtype_of(r->g, r->io.loss), lr);
-    r->step = weft_train_step(r->g, r->io.loss, r->params, r->n, rate, &adam, &r->norm);
+    r->step = weft_train_update(r->g, r->io.loss, r->params, r->n, rate, &adam, &r->norm);
 }
 
 static void rig_open(rig *r, const weft_value *targets, size_t n, weft_params *store, int threads)

@@ -217,7 +217,7 @@ static void check_model(const weft_model *model)
     weft_model_io io;
     test_build_model(g, model->name, true, &io);
     weft_value rate = weft_input(g, "rate", weft_dtype_of(g, io.loss), WEFT_SCALAR);
-    weft_value step = weft_train_step(g, io.loss, NULL, 0, rate, &adam, NULL);
+    weft_value step = weft_train_update(g, io.loss, NULL, 0, rate, &adam, NULL);
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(io.loss, step), NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     const size_t bound = bound_of_order(plan), bytes = weft_plan_get_stats(plan).arena_bytes;

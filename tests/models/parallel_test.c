@@ -61,9 +61,9 @@ static void train(rank *r)
     o.checkpoint = j->load;
     if (j->load) weft_params_load_some(params, j->load, only, &r->error);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
-    weft_step_report report = {0};
+    weft_update_report report = {0};
     for (int i = 0; t && i < j->steps && r->error.status == WEFT_OK; i++)
-        if (weft_trainer_step(t, 0, &report) != WEFT_OK) r->error = *weft_trainer_error(t);
+        if (weft_trainer_update(t, 0, &report) != WEFT_OK) r->error = *weft_trainer_error(t);
     if (t && j->save && r->error.status == WEFT_OK && weft_trainer_save(t, j->save) != WEFT_OK)
         r->error = *weft_trainer_error(t);
     if (t && r->error.status == WEFT_OK) {

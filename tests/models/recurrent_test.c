@@ -297,7 +297,7 @@ static void build_training(rig *r, size_t model, int length)
         snprintf(text, sizeof text, "%s length=%d", long_models[model].text, length);
     rig_build(r, text, true);
     weft_value rate = weft_scalar(r->g, WEFT_F32, 0.01);
-    r->step = weft_train_step(r->g, r->io.loss, r->params, r->n, rate, &adam, &r->norm);
+    r->step = weft_train_update(r->g, r->io.loss, r->params, r->n, rate, &adam, &r->norm);
 }
 
 /* 200 steps of unrolled graph, trained a little. */

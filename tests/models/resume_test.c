@@ -89,7 +89,7 @@ static const char *checkpoint(void)
     rig r = open_rig(make_corpus(1, 2, false), &o, NULL);
     weft_trainer *t = new_trainer(&r, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-    for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+    for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
     weft_trainer_free(t);
     close_rig(&r);
@@ -104,7 +104,7 @@ static void resume(const char *path, weft_corpus *corpus, const weft_batch_optio
     weft_trainer *t = new_trainer(&r, source_name, target_name);
     if (!text) {
         CU_ASSERT_PTR_NOT_NULL(t);
-        CU_ASSERT_EQUAL(weft_trainer_get_state(t).step, 2);
+        CU_ASSERT_EQUAL(weft_trainer_get_progress(t).updates, 2);
     } else {
         CU_ASSERT_PTR_NULL(t);
         CU_ASSERT_EQUAL(r.error.status, WEFT_BAD_ARGUMENT);
@@ -169,7 +169,7 @@ static void test_hashes(void)
 {
     weft_batch_options o = batch_options();
     rig a = open_rig(make_corpus(1, 2, false), &o, NULL);
-    o.mask_share = 0.5; /* not of masked rows: changes nothing */
+    o.mask_fraction = 0.5; /* not of masked rows: changes nothing */
     rig b = open_rig(make_corpus(1, 2, false), &o, NULL);
     weft_data_hashes x = weft_batches_hashes(a.batches), y = weft_batches_hashes(b.batches);
     CU_ASSERT_EQUAL(x.source, y.source);
@@ -234,7 +234,7 @@ static void test_metadata(void)
     rig s = {r.dropout, r.corpus, r.batches, old, {0}};
     weft_trainer *t = new_trainer(&s, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL(t);
-    CU_ASSERT_EQUAL(weft_trainer_get_state(t).step, 2);
+    CU_ASSERT_EQUAL(weft_trainer_get_progress(t).updates, 2);
     weft_trainer_free(t);
     weft_params_free(old);
     close_rig(&r);

@@ -1,4 +1,4 @@
-/* Scores of given texts: against the decoder's steps, in windows, in any company. */
+/* Scores of given texts: against the decoder's token steps, in windows, in any company. */
 #include "tests.h"
 
 #include <weft/decode.h>

@@ -146,7 +146,7 @@ static void test_by_hand(void)
     for (int step = 0; step < 3; step++) {
         double mean[HIDDEN], variance[HIDDEN];
         expected(&d, params, mean, variance);
-        CU_ASSERT_EQUAL_FATAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
         for (int k = 0; k < HIDDEN; k++) {
             CU_ASSERT_TRUE(test_near(state(params, "norm.mean")[k], mean[k]));
             CU_ASSERT_TRUE(test_near(state(params, "norm.variance")[k], variance[k]));
@@ -159,7 +159,7 @@ static void test_by_hand(void)
     weft_arrays_free(d.arrays);
 }
 
-/* The same by weft_train_step, which finds the averages itself. */
+/* The same by weft_train_update, which finds the averages itself. */
 static void test_train_step(void)
 {
     data d;
@@ -172,7 +172,7 @@ static void test_train_step(void)
     const weft_builder builder = weft_fit_builder(&fit);
     builder.build(builder.context, g, &options, &built);
     const weft_value step =
-        weft_train_step(g, built.loss, NULL, 0, weft_scalar(g, WEFT_F64, 0.1), NULL, NULL);
+        weft_train_update(g, built.loss, NULL, 0, weft_scalar(g, WEFT_F64, 0.1), NULL, NULL);
     weft_plan *plan = weft_plan_new(g, &step, 1, &(weft_plan_options){.verify = true}, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 1, &error), WEFT_OK);
@@ -243,10 +243,10 @@ static void test_frozen(void)
     o.optimizer.n_groups = 1;
     weft_trainer *t = open_trainer(&o, &d, params);
     const weft_batch_source source = weft_arrays_source(d.arrays);
-    weft_step_report report;
+    weft_update_report report;
     double loss;
     CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &source, 0, &loss, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_trainer_step(t, 0, &report), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_update(t, 0, &report), WEFT_OK);
     CU_ASSERT_TRUE(test_near(report.loss, loss));
     for (int k = 0; k < HIDDEN; k++) {
         CU_ASSERT_EQUAL(state(params, "norm.mean")[k], 0);
@@ -277,7 +277,7 @@ static void train(rank *r)
     o.communicator = r->communicator;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     for (int i = 0; t && i < 3 && r->error.status == WEFT_OK; i++)
-        if (weft_trainer_step(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
+        if (weft_trainer_update(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
     if (t && r->error.status == WEFT_OK &&
         weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL) != WEFT_OK)
         r->error = *weft_trainer_error(t);
@@ -423,7 +423,7 @@ static weft_status train_once(const char *path)
         const weft_batch_source source = weft_arrays_source(a);
         t = weft_trainer_new(&options, &source, params, &error);
         double loss;
-        if (t && (weft_trainer_step(t, 0, NULL) != WEFT_OK ||
+        if (t && (weft_trainer_update(t, 0, NULL) != WEFT_OK ||
                   weft_trainer_evaluate(t, &source, 0, &loss, NULL) != WEFT_OK))
             error = *weft_trainer_error(t);
     }
@@ -442,7 +442,7 @@ void track_tests(void)
 {
     CU_pSuite s = CU_add_suite("track", NULL, NULL);
     CU_add_test(s, "averages of batches, by hand", test_by_hand);
-    CU_add_test(s, "weft_train_step", test_train_step);
+    CU_add_test(s, "weft_train_update", test_train_step);
     CU_add_test(s, "a plan of the record", test_record);
     CU_add_test(s, "frozen", test_frozen);
     CU_add_test(s, "several processes", test_processes);

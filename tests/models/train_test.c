@@ -61,7 +61,7 @@ static void close_rig(rig *r)
 static void take_steps(rig *r, int n)
 {
     for (int i = 0; i < n; i++)
-        CU_ASSERT_EQUAL_FATAL(weft_trainer_step(r->trainer, 0, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_trainer_update(r->trainer, 0, NULL), WEFT_OK);
 }
 
 /* The maximum difference of any element, over the tensors of `a` whose names do not begin with
@@ -89,7 +89,7 @@ static void test_accumulation(void)
     weft_trainer_options o = trainer_options();
     o.builder = test_builder("transformer", still, N_TINY);
     for (int kind = 0; kind < 2; kind++) {
-        weft_step_report whole, parts;
+        weft_update_report whole, parts;
         o.optimizer.kind = kind ? WEFT_ADAMW : WEFT_SGD;
         o.optimizer.sgd.momentum = 0.9;
         o.accumulate = 0;
@@ -99,8 +99,8 @@ static void test_accumulation(void)
         CU_ASSERT_EQUAL(weft_batches_counts(once.batches).batches, 1);
         CU_ASSERT_EQUAL(weft_batches_counts(often.batches).batches, 4);
         for (int i = 0; i < 3; i++) {
-            CU_ASSERT_EQUAL_FATAL(weft_trainer_step(once.trainer, 0, &whole), WEFT_OK);
-            CU_ASSERT_EQUAL_FATAL(weft_trainer_step(often.trainer, 0, &parts), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_trainer_update(once.trainer, 0, &whole), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_trainer_update(often.trainer, 0, &parts), WEFT_OK);
             CU_ASSERT_EQUAL(whole.tokens, parts.tokens);
             CU_ASSERT_TRUE(fabs(whole.loss - parts.loss) < ROUNDING_F64);
             CU_ASSERT_TRUE(fabs(whole.norm - parts.norm) < ROUNDING_F64);
@@ -109,7 +109,7 @@ static void test_accumulation(void)
          * changes by 1e-2 * 1e-15 / 1e-9 = 1e-8, and there are three steps. */
         double off = difference(once.params, often.params, NULL);
         CU_ASSERT_TRUE(off < (kind ? 3e-8 : ROUNDING_F64));
-        CU_ASSERT_EQUAL(weft_trainer_get_state(often.trainer).step, 3);
+        CU_ASSERT_EQUAL(weft_trainer_get_progress(often.trainer).updates, 3);
         close_rig(&once);
         close_rig(&often);
     }
@@ -140,8 +140,8 @@ static void test_gradients(void)
                               WEFT_OK);
         memcpy(copy.data, x.data, weft_tensor_bytes(x.dtype, x.shape));
     }
-    weft_step_report report;
-    CU_ASSERT_EQUAL(weft_trainer_step(r.trainer, 0, &report), WEFT_OK);
+    weft_update_report report;
+    CU_ASSERT_EQUAL(weft_trainer_update(r.trainer, 0, &report), WEFT_OK);
     for (size_t i = 0; i < weft_params_count(before); i++) {
         const char *name = weft_params_name(before, i);
         weft_tensor old;
@@ -270,7 +270,7 @@ static void test_resume(void)
         take_steps(&r, 9);
         weft_trainer_judge(r.trainer, 1.5);
         CU_ASSERT_EQUAL(weft_trainer_save(r.trainer, whole), WEFT_OK);
-        weft_trainer_state wanted = weft_trainer_get_state(r.trainer);
+        weft_trainer_progress wanted = weft_trainer_get_progress(r.trainer);
         CU_ASSERT_TRUE(wanted.epoch > 0);
         close_rig(&r);
         for (int i = 0; i < 9; i++) {
@@ -317,11 +317,11 @@ static void test_smoothed(void)
     rig r = open_rig(&o, 4, 30, NULL);
     double sum = 0, weights = 0;
     for (int i = 0; i < 31; i++) {
-        weft_step_report report;
-        CU_ASSERT_EQUAL_FATAL(weft_trainer_step(r.trainer, 0, &report), WEFT_OK);
+        weft_update_report report;
+        CU_ASSERT_EQUAL_FATAL(weft_trainer_update(r.trainer, 0, &report), WEFT_OK);
         sum = 0.98 * sum + report.loss;
         weights = 0.98 * weights + 1;
-        const double smoothed = weft_trainer_get_state(r.trainer).smoothed;
+        const double smoothed = weft_trainer_get_progress(r.trainer).smoothed;
         CU_ASSERT_DOUBLE_EQUAL(smoothed, sum / weights, 1e-13);
         if (i == 0) CU_ASSERT_EQUAL(smoothed, report.loss);
     }
@@ -332,15 +332,15 @@ static void test_judging(void)
 {
     weft_trainer_options o = trainer_options();
     rig r = open_rig(&o, 4, 20, NULL);
-    CU_ASSERT_TRUE(isnan(weft_trainer_get_state(r.trainer).best));
+    CU_ASSERT_TRUE(isnan(weft_trainer_get_progress(r.trainer).best));
     CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, NAN));
     CU_ASSERT_TRUE(weft_trainer_judge(r.trainer, 2));
     CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, 2));
     CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, 3));
-    CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).stale, 2);
+    CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).stale, 2);
     CU_ASSERT_TRUE(weft_trainer_judge(r.trainer, 1));
-    CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).stale, 0);
-    CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).best, 1);
+    CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).stale, 0);
+    CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).best, 1);
     close_rig(&r);
 }
 
@@ -396,11 +396,11 @@ static void test_stop(void)
         take_steps(&r, 1);
         weft_params *before = copy_store(r.params);
         p.asked = 0;
-        CU_ASSERT_EQUAL(weft_trainer_step(r.trainer, 0, NULL), WEFT_CANCELLED);
+        CU_ASSERT_EQUAL(weft_trainer_update(r.trainer, 0, NULL), WEFT_CANCELLED);
         CU_ASSERT_EQUAL(p.asked, limit + 1);
         CU_ASSERT_EQUAL(weft_trainer_error(r.trainer)->status, WEFT_CANCELLED);
         CU_ASSERT_TRUE(same_stores(before, r.params, "sum."));
-        CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).step, 1);
+        CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).updates, 1);
         p.asked = 0;
         double nll = 0;
         CU_ASSERT_EQUAL(test_evaluate(r.trainer, r.batches, 0, &nll, NULL), WEFT_CANCELLED);
@@ -450,15 +450,15 @@ static void test_infinite_parameter(void)
         double was = ((double *)w.data)[17];
         ((double *)w.data)[17] = INFINITY;
         weft_params *before = copy_store(r.params);
-        weft_trainer_state state = weft_trainer_get_state(r.trainer);
-        CU_ASSERT_EQUAL(weft_trainer_step(r.trainer, 0, NULL), WEFT_NOT_FINITE);
+        weft_trainer_progress state = weft_trainer_get_progress(r.trainer);
+        CU_ASSERT_EQUAL(weft_trainer_update(r.trainer, 0, NULL), WEFT_NOT_FINITE);
         const weft_error *e = weft_trainer_error(r.trainer);
         CU_ASSERT_STRING_EQUAL(e->where, "enc.0.ffn.in.weight");
         CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "holds an infinity at [1, 5] of [8, 12]"));
         CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "step 4 was not made"));
         CU_ASSERT_TRUE(same_stores(before, r.params, accumulate > 1 ? "sum." : "none."));
-        CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).step, state.step);
-        CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).batch, state.batch);
+        CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).updates, state.updates);
+        CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).batch, state.batch);
         /* With the parameter restored, training continues with the bits of an undisturbed run. */
         ((double *)w.data)[17] = was;
         take_steps(&r, 5);
@@ -648,7 +648,7 @@ static void test_refusals(void)
     o.ema = 1;
     CU_ASSERT_PTR_NULL(test_new_trainer(&o, r.batches, r.params, &error));
     CU_ASSERT_PTR_NULL(test_new_trainer(NULL, r.batches, r.params, &error));
-    CU_ASSERT_EQUAL(weft_trainer_step(NULL, 0, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_trainer_update(NULL, 0, NULL), WEFT_BAD_ARGUMENT);
     b.lengths[1] = 8;
     CU_ASSERT_PTR_NULL(weft_batches_new(r.corpus, &b, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "ascend"));

@@ -207,7 +207,7 @@ static void test_vectors(void)
         weft_value loss = weft_sum(g, y, WEFT_ALL_AXES, false);
         weft_optimizer sgd = {.kind = WEFT_SGD};
         weft_value lr = weft_scalar(g, WEFT_F64, 0);
-        weft_value step = weft_train_step(g, loss, NULL, 0, lr, &sgd, NULL);
+        weft_value step = weft_train_update(g, loss, NULL, 0, lr, &sgd, NULL);
         weft_plan *plan = weft_plan_new(g, &step, 1, NULL, &error);
         CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, &error), WEFT_OK);
         weft_session *s = weft_session_new(plan, store, NULL, &error);
@@ -250,7 +250,7 @@ static void check_statistics(const char *name, const char *what, bool frozen)
     CU_ASSERT_TRUE_FATAL(n <= 128);
     CU_ASSERT_EQUAL(n > 0, !frozen);
     weft_value lr = weft_scalar(g, WEFT_F64, 0);
-    weft_value step = weft_train_step(g, io.loss, NULL, 0, lr, &sgd, NULL);
+    weft_value step = weft_train_update(g, io.loss, NULL, 0, lr, &sgd, NULL);
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(step, io.loss), NULL, &error);
     weft_session *s = NULL;
     if (plan && weft_params_init(store, g, 1, &error) == WEFT_OK)
@@ -360,7 +360,7 @@ static void check_training(const char *model, const char *const *texts, size_t n
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
     CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &before, &weight), WEFT_OK);
     CU_ASSERT_EQUAL(weight, BATCHES * ROWS);
-    for (int i = 0; i < 60; i++) CU_ASSERT_EQUAL_FATAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+    for (int i = 0; i < 60; i++) CU_ASSERT_EQUAL_FATAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &after, NULL), WEFT_OK);
     if (!(after < 0.3)) printf("\n    %s: from %g to %g\n", model, before, after);
     CU_ASSERT_TRUE(before > 0.4 && after < 0.3);

@@ -54,10 +54,10 @@ static uint64_t hash_model(const weft_params *params)
 
 static bool run_steps(job *j, weft_trainer *t, const weft_batch_source *source, int me)
 {
-    weft_step_report report = {0};
+    weft_update_report report = {0};
     bool good = true;
     for (int i = j->first; good && i < j->end; i++) {
-        good = weft_trainer_step(t, 0, &report) == WEFT_OK;
+        good = weft_trainer_update(t, 0, &report) == WEFT_OK;
         if (me == 0) j->loss[i] = report.loss;
     }
     if (good && j->save) good = weft_trainer_save(t, j->save) == WEFT_OK;

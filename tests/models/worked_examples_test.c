@@ -87,7 +87,7 @@ static void rig_train(rig *r, float rate)
 {
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     r->lr = weft_scalar(r->g, weft_dtype_of(r->g, r->io.loss), (double)rate);
-    r->step = weft_train_step(r->g, r->io.loss, r->params, r->n_params, r->lr, &adam, NULL);
+    r->step = weft_train_update(r->g, r->io.loss, r->params, r->n_params, r->lr, &adam, NULL);
     const weft_value targets[] = {r->io.loss, r->step};
     rig_open(r, targets, 2);
 }

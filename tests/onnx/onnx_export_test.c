@@ -287,7 +287,7 @@ static void test_refused(void)
     weft_onnx_save(f.path, s.g, &s.y, 1, other, NULL, &f.error);
     refuse(&f, WEFT_BAD_SHAPE, "norm.gamma");
     weft_params_free(other);
-    weft_value step = weft_train_step(s.g, loss, NULL, 0, lr, &adam, NULL);
+    weft_value step = weft_train_update(s.g, loss, NULL, 0, lr, &adam, NULL);
     weft_params_init(s.params, s.g, 3, NULL);
     weft_onnx_save(f.path, s.g, &step, 1, s.params, NULL, &f.error);
     refuse(&f, WEFT_NO_KERNEL, "cannot be exported to ONNX");

@@ -119,7 +119,7 @@ static void test_normalisation(void)
         CU_ASSERT_EQUAL(weft_graph_tracked(g, NULL, 0), 2);
         const weft_value loss = weft_mean(g, built.outputs[0], WEFT_ALL_AXES, false);
         const weft_value rate = weft_scalar(g, WEFT_F32, 0.1);
-        const weft_value step = weft_train_step(g, loss, NULL, 0, rate, NULL, NULL);
+        const weft_value step = weft_train_update(g, loss, NULL, 0, rate, NULL, NULL);
         run(m, g, (weft_value[2]){built.outputs[0], step}, 2, built.inputs[0], trained, y);
         CU_ASSERT_TRUE(is_normalised(y, batch[0], batch[1]));
         for (int c = 0; c < CHANNELS; c++) {

@@ -311,7 +311,7 @@ static void check_training(const char *path, bool post_norm, weft_dtype dtype, d
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     rig_build(&r, path, post_norm, dtype);
     r.lr = weft_input(r.g, "lr", dtype, WEFT_SCALAR);
-    r.step = weft_train_step(r.g, r.io.loss, r.params, r.n, r.lr, &adam, &r.norm);
+    r.step = weft_train_update(r.g, r.io.loss, r.params, r.n, r.lr, &adam, &r.norm);
     const weft_value targets[] = {r.io.loss, r.norm, r.step};
     rig_open(&r, targets, 3);
     weft_status fed = dtype == WEFT_F32 ? weft_feed(r.session, r.lr, &lr32, sizeof lr32)

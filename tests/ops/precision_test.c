@@ -473,7 +473,7 @@ static trained build(const char *text)
     trained t = {.g = weft_graph_new()};
     test_build_model(t.g, text, true, &t.io);
     t.lr = weft_input(t.g, "rate", WEFT_F32, WEFT_SCALAR);
-    t.step = weft_train_step(t.g, t.io.loss, NULL, 0, t.lr, &adam, NULL);
+    t.step = weft_train_update(t.g, t.io.loss, NULL, 0, t.lr, &adam, NULL);
     return t;
 }
 

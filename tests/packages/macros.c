@@ -30,7 +30,7 @@ int main(void)
     sgd.name = "sgd";
     adam.adam.beta1 = WEFT_ZERO;
     if (weft_is_value(none) || adam.kind != WEFT_ADAMW || error.status != WEFT_OK) return 1;
-    weft_value step = weft_train_step(g, y, &w, 1, weft_scalar(g, WEFT_F32, 0), &sgd, NULL);
+    weft_value step = weft_train_update(g, y, &w, 1, weft_scalar(g, WEFT_F32, 0), &sgd, NULL);
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(y, counted(step)), NULL, &error);
     weft_params *store = weft_params_new();
     if (calls != 1 || weft_params_init(store, g, 1, &error) != WEFT_OK) return 1;

@@ -18,7 +18,8 @@ bench bench_open(int threads)
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     const weft_value inputs[3] = {io.source, io.target_in, io.target_out};
     for (int i = 0; i < 3; i++) weft_input_default(b.graph, inputs[i], 0);
-    weft_value targets[2] = {io.loss, weft_train_step(b.graph, io.loss, NULL, 0, lr, &adam, NULL)};
+    weft_value targets[2] = {io.loss,
+                             weft_train_update(b.graph, io.loss, NULL, 0, lr, &adam, NULL)};
     b.loss = io.loss;
     b.plan = weft_plan_new(b.graph, targets, 2, NULL, &error);
     if (b.plan && weft_params_init(b.params, b.graph, 1, &error) == WEFT_OK)

@@ -234,7 +234,7 @@ static void set_batch_options(training *t)
                               .mask = t->mask,
                               .first_id = SPM_EOS + 1,
                               .vocab = training_vocab_size(t),
-                              .mask_share = r->batches_mask_share,
+                              .mask_fraction = r->batches_mask_share,
                               .seed = (uint64_t)r->run_seed};
     memcpy(o->lengths, r->batches_lengths.at, sizeof o->lengths);
 }

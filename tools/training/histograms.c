@@ -81,7 +81,7 @@ static bool write_one(training *t, double step, const char *name, const char *ki
 
 bool training_write_histograms(training *t)
 {
-    const double step = (double)weft_trainer_get_state(t->trainer).step;
+    const double step = (double)weft_trainer_get_progress(t->trainer).updates;
     for (size_t i = 0; t->histograms && i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor x;

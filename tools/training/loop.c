@@ -60,7 +60,7 @@ typedef struct loop {
     double rate, share;     /* of the last line: tokens/s, share of the GEMM rate */
     double valid, accuracy; /* of the last validation; NAN if there is none */
     training_scores scores; /* of the translations; NAN if there are none */
-    weft_step_report report;
+    weft_update_report report;
     const char *end; /* why it ended */
 } loop;
 
@@ -95,7 +95,8 @@ static double seconds_per_step(const loop *l, uint64_t done)
 static double seconds_left(const loop *l)
 {
     const recipe *r = &l->t->r;
-    uint64_t step = weft_trainer_get_state(l->t->trainer).step, steps = (uint64_t)r->schedule_steps;
+    uint64_t step = weft_trainer_get_progress(l->t->trainer).updates,
+             steps = (uint64_t)r->schedule_steps;
     double left = HUGE_VAL;
     if (steps)
         left =
@@ -139,10 +140,10 @@ __attribute__((format(printf, 2, 3))) static void add_field(progress_line *to, c
 
 static void progress(loop *l, bool end)
 {
-    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
+    weft_trainer_progress s = weft_trainer_get_progress(l->t->trainer);
     int left = (int)fmin(seconds_left(l), 1e8);
-    if (end && !l->terminal && l->shown_step == s.step) return;
-    l->shown_step = s.step;
+    if (end && !l->terminal && l->shown_step == s.updates) return;
+    l->shown_step = s.updates;
     progress_line to = {.columns = l->terminal ? columns(l) : INT_MAX};
     if (l->computing > 0) {
         l->rate = (double)l->since / l->computing;
@@ -150,7 +151,7 @@ static void progress(loop *l, bool end)
     }
     l->computing = l->flops = 0;
     l->since = 0;
-    add_field(&to, "step %" PRIu64, s.step);
+    add_field(&to, "step %" PRIu64, s.updates);
     add_field(&to, "loss %.3f (%.3f)", l->report.loss, s.smoothed);
     if (isfinite(l->valid)) add_field(&to, "validation %.3f", l->valid);
     if (isfinite(l->accuracy)) add_field(&to, "accuracy %.2f %%", 100 * l->accuracy);
@@ -182,14 +183,14 @@ static const char *rate_key(const loop *l)
 
 static bool log_step(loop *l, double seconds)
 {
-    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
-    const weft_step_report *r = &l->report;
-    if (s.step % (uint64_t)l->t->r.run_log_every) return true;
+    weft_trainer_progress s = weft_trainer_get_progress(l->t->trainer);
+    const weft_update_report *r = &l->report;
+    if (s.updates % (uint64_t)l->t->r.run_log_every) return true;
     cJSON *line = cJSON_CreateObject();
-    bool good = line && add(line, "step", (double)s.step) && add(line, "epoch", (double)s.epoch) &&
-                add(line, "loss", r->loss) && add(line, "smoothed", s.smoothed) &&
-                add(line, "lr", r->lr) && add(line, "norm", r->norm) &&
-                add(line, l->t->unit, (double)r->tokens) &&
+    bool good = line && add(line, "step", (double)s.updates) &&
+                add(line, "epoch", (double)s.epoch) && add(line, "loss", r->loss) &&
+                add(line, "smoothed", s.smoothed) && add(line, "lr", r->lr) &&
+                add(line, "norm", r->norm) && add(line, l->t->unit, (double)r->tokens) &&
                 add(line, "seconds", l->spent_before + elapsed(l)) &&
                 add(line, rate_key(l), (double)r->tokens / fmax(seconds, 1e-9));
     if (good && tool_world())
@@ -207,7 +208,7 @@ static bool log_step(loop *l, double seconds)
 static bool record_histograms(const loop *l)
 {
     const int64_t every = l->t->r.run_histograms;
-    const uint64_t step = weft_trainer_get_state(l->t->trainer).step;
+    const uint64_t step = weft_trainer_get_progress(l->t->trainer).updates;
     return !every || step % (uint64_t)every != 0 || training_write_histograms(l->t);
 }
 
@@ -240,8 +241,8 @@ static void print_translations(const loop *l)
     const training *t = l->t;
     if (!t->n_sentences) return;
     fprintf(l->out, "%sstep %" PRIu64 ": %zu translations, BLEU %.2f, chrF2 %.2f\n",
-            l->terminal ? "\r\033[K" : "", weft_trainer_get_state(t->trainer).step, t->n_sentences,
-            l->scores.bleu, l->scores.chrf);
+            l->terminal ? "\r\033[K" : "", weft_trainer_get_progress(t->trainer).updates,
+            t->n_sentences, l->scores.bleu, l->scores.chrf);
     for (size_t i = 0; i < samples(t); i++) {
         tool_print_line(l->out, "  source:      %s", t->sentences[i].source);
         tool_print_line(l->out, "  translation: %s", t->sentences[i].translation);
@@ -255,7 +256,7 @@ static bool write_validation(const loop *l, bool best)
     training *t = l->t;
     double bits = training_bits_per_character(t, l->valid);
     cJSON *line = cJSON_CreateObject();
-    bool good = line && add(line, "step", (double)weft_trainer_get_state(t->trainer).step) &&
+    bool good = line && add(line, "step", (double)weft_trainer_get_progress(t->trainer).updates) &&
                 add(line, "validation_loss", l->valid) &&
                 (!isfinite(bits) || add(line, "bits_per_character", bits)) &&
                 (!isfinite(l->accuracy) || add(line, "accuracy", l->accuracy)) &&
@@ -296,7 +297,7 @@ static bool validate(loop *l)
  * is 0. */
 static bool due(const loop *l, int64_t every, double seconds, double last)
 {
-    uint64_t step = weft_trainer_get_state(l->t->trainer).step;
+    uint64_t step = weft_trainer_get_progress(l->t->trainer).updates;
     if (every) return step % (uint64_t)every == 0;
     return elapsed(l) - last >= seconds;
 }
@@ -364,8 +365,8 @@ static bool one_step(loop *l)
 {
     training *t = l->t;
     double before = tool_seconds();
-    weft_step_report report;
-    weft_status status = weft_trainer_step(t->trainer, l->now.share, &report);
+    weft_update_report report;
+    weft_status status = weft_trainer_update(t->trainer, l->now.share, &report);
     if (status == WEFT_CANCELLED) return decide(l);
     if (status != WEFT_OK) return training_take_error(t);
     l->report = report;
@@ -374,7 +375,7 @@ static bool one_step(loop *l)
     if (!log_step(l, seconds) || !record_histograms(l) || !decide(l)) return false;
     if ((l->now.validates && !validate(l)) || (l->now.saves && !save(l))) return false;
     if (elapsed(l) - l->last_line >= (l->terminal ? 0.5 : t->r.run_log_seconds) ||
-        weft_trainer_get_state(t->trainer).step == l->first_step + 1)
+        weft_trainer_get_progress(t->trainer).updates == l->first_step + 1)
         progress(l, false);
     return true;
 }
@@ -383,10 +384,10 @@ static bool one_step(loop *l)
 static const char *ended(loop *l)
 {
     const recipe *r = &l->t->r;
-    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
+    weft_trainer_progress s = weft_trainer_get_progress(l->t->trainer);
     if (!tool_world()) decide(l);
     if (l->now.signal) return "stopped by a signal";
-    if (r->schedule_steps && s.step >= (uint64_t)r->schedule_steps) return "finished";
+    if (r->schedule_steps && s.updates >= (uint64_t)r->schedule_steps) return "finished";
     if (l->now.share >= 1) return r->schedule_steps ? "out of time" : "finished";
     if (r->run_patience && s.stale >= (uint64_t)r->run_patience) return "stopped early";
     return NULL;
@@ -412,11 +413,11 @@ static bool run_loop(loop *l)
 {
     training *t = l->t;
     const char *spent = weft_params_meta(t->params, "train.seconds");
-    weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    weft_trainer_progress s = weft_trainer_get_progress(t->trainer);
     l->spent_before = t->spent;
     if (spent && training_is_timed(&t->r)) weft__text_read_double(spent, &l->spent_before);
     l->begin = tool_seconds();
-    l->first_step = s.step;
+    l->first_step = s.updates;
     l->valid = l->accuracy = NAN;
     l->scores = (training_scores){NAN, NAN};
     t->saved = t->resume;
@@ -424,8 +425,8 @@ static bool run_loop(loop *l)
     if (!save(l) || !decide(l)) return false;
     while (!(l->end = ended(l)))
         if (!one_step(l)) return false;
-    s = weft_trainer_get_state(t->trainer);
-    if (!l->now.signal && s.judged_step != s.step && !validate(l)) return false;
+    s = weft_trainer_get_progress(t->trainer);
+    if (!l->now.signal && s.judged_update != s.updates && !validate(l)) return false;
     return save(l);
 }
 
@@ -448,16 +449,16 @@ static const char *const best_keys[] = {"best_validation_loss", "best_bleu", "be
 /* The best validation by its measure. */
 static double best_of(const training *t)
 {
-    const double best = weft_trainer_get_state(t->trainer).best;
+    const double best = weft_trainer_get_progress(t->trainer).best;
     return t->r.run_best_by ? -best : best;
 }
 
 static bool report_json(const loop *l, double entropy)
 {
     training *t = l->t;
-    const weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    const weft_trainer_progress s = weft_trainer_get_progress(t->trainer);
     cJSON *json = cJSON_CreateObject();
-    cJSON_AddNumberToObject(json, "steps", (double)s.step);
+    cJSON_AddNumberToObject(json, "steps", (double)s.updates);
     cJSON_AddStringToObject(json, "end", l->end);
     cJSON_AddNumberToObject(json, "seconds", l->spent_before + elapsed(l));
     cJSON_AddNumberToObject(json, rate_key(l), (double)l->tokens / fmax(l->all_computing, 1e-9));
@@ -473,7 +474,7 @@ static bool report_json(const loop *l, double entropy)
         cJSON_AddNumberToObject(json, "chrf2", l->scores.chrf);
     }
     cJSON_AddNumberToObject(json, best_keys[t->r.run_best_by], best_of(t));
-    cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
+    cJSON_AddNumberToObject(json, "best_step", (double)s.best_update);
     if (!t->r.fits) cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
     cJSON_AddStringToObject(json, "checkpoint", t->model_path);
     return tool_write_json_line(json, stdout, "output", &t->error);
@@ -482,20 +483,20 @@ static bool report_json(const loop *l, double entropy)
 static void print_best(const training *t, const char *name)
 {
     printf("%s %.3f at step %" PRIu64, name, best_of(t),
-           weft_trainer_get_state(t->trainer).best_step);
+           weft_trainer_get_progress(t->trainer).best_update);
 }
 
 static bool report(loop *l)
 {
     const training *t = l->t;
-    weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    weft_trainer_progress s = weft_trainer_get_progress(t->trainer);
     const char *best = best_names[t->r.run_best_by];
     double entropy = t->valid ? weft_unigram_entropy(t->train_text, t->valid_text,
                                                      training_vocab_size(t), SPM_EOS)
                               : NAN;
-    if (s.step != l->first_step) progress(l, true);
+    if (s.updates != l->first_step) progress(l, true);
     if (t->json) return report_json(l, entropy);
-    printf("%s after %" PRIu64 " steps", l->end, s.step);
+    printf("%s after %" PRIu64 " steps", l->end, s.updates);
     if (isfinite(s.smoothed)) printf(": loss %.3f", s.smoothed);
     if (t->validates && isfinite(l->valid)) {
         printf(", ");

@@ -31,7 +31,7 @@ static void name_data(const training *t, weft_trainer_options *o)
 uint64_t training_warmup(const recipe *r)
 {
     const int64_t steps = r->schedule_steps, warmup = r->schedule_warmup;
-    const int64_t most = (int64_t)ceil(WEFT_WARMUP_SHARE * (double)steps);
+    const int64_t most = (int64_t)ceil(WEFT_WARMUP_BUDGET * (double)steps);
     const bool scales = steps && r->schedule_kind != WEFT_SCHEDULE_INVERSE_SQRT;
     return (uint64_t)(scales && warmup > most ? most : warmup);
 }
@@ -175,6 +175,7 @@ static bool begin_watch(training *t)
 bool training_open_run(training *t, bool ready)
 {
     ready = ready && training_find_kept(t) && training_write_recipe(t) &&
-            training_open_metrics(t, weft_trainer_get_state(t->trainer).step) && begin_watch(t);
+            training_open_metrics(t, weft_trainer_get_progress(t->trainer).updates) &&
+            begin_watch(t);
     return training_agree(t, ready);
 }

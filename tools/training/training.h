@@ -85,7 +85,7 @@ static inline bool training_agree(training *t, bool good)
 
 /* trainer.c: the options of a trainer from the recipe. The groups of the optimiser are
  * t->groups. */
-/* Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_SHARE of a training by steps. */
+/* Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_BUDGET of a training by steps. */
 uint64_t training_warmup(const recipe *r);
 weft_trainer_options training_trainer_options(const training *t);
 /* Makes the trainer of t->builder and t->train_source. */
