@@ -1,4 +1,4 @@
-/* What several processes change in a training step: weft_optimizer.shards and .model. The library
+/* What several processes change in an update: weft_optimizer.shards and .model. The library
  * weft-distributed defines both, each with a pointer to its functions as its first member, so that
  * this library calls nothing of it. */
 #ifndef WEFT_AUTOGRAD_PROCESSES_H
@@ -10,16 +10,16 @@ struct weft_shards;
 struct weft_model_split;
 
 /* The gradients of a step whose norm is wanted. */
-typedef struct step_gradients {
+typedef struct update_gradients {
     const struct weft_shards *shards;     /* NULL: the gradients are whole */
     const struct weft_model_split *model; /* NULL: the model is whole; one of the two is not NULL */
     const bool *counted; /* of a split model, by gradient: whether the norm has it */
     const weft_value *params, *grads;
     size_t n;
     weft_value loss; /* WEFT_NO_VALUE: this process has none */
-} step_gradients;
+} update_gradients;
 
-typedef struct step_processes {
+typedef struct update_processes {
     /* Whether these are all parameters that are cut, or this rank's pieces of them. */
     bool (*match)(const struct weft_shards *shards, const weft_graph *graph,
                   const weft_value *params, size_t n);
@@ -38,15 +38,15 @@ typedef struct step_processes {
     /* The norm of the gradients of all processes, with the bits of weft_global_norm of the whole
      * gradients, and *losses, the sum of all losses in f64: WEFT_NO_VALUE if the loss is and the
      * model is whole, and the loss itself if no other process has one. */
-    weft_value (*norm)(weft_graph *graph, const step_gradients *gradients, weft_value *losses);
+    weft_value (*norm)(weft_graph *graph, const update_gradients *gradients, weft_value *losses);
     /* counted of a split model. */
     const bool *(*counted)(const struct weft_model_split *model);
-} step_processes;
+} update_processes;
 
 /* The functions of weft_shards or weft_model_split. */
-static inline const step_processes *processes_of(const void *shards_or_model)
+static inline const update_processes *processes_of(const void *shards_or_model)
 {
-    return *(const step_processes *const *)shards_or_model;
+    return *(const update_processes *const *)shards_or_model;
 }
 
 #endif

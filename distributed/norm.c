@@ -159,7 +159,7 @@ static weft_value split_norm(weft_graph *g, weft_ranks ranks, weft_dtype dtype, 
 }
 
 /* The same of the gradients that this process counts. */
-static weft_value model_norm(weft_graph *g, const step_gradients *all, weft_value *losses)
+static weft_value model_norm(weft_graph *g, const update_gradients *all, weft_value *losses)
 {
     const size_t n = all->n;
     weft_value *lists = malloc(2 * n * sizeof *lists);
@@ -178,7 +178,7 @@ static weft_value model_norm(weft_graph *g, const step_gradients *all, weft_valu
     return split_norm(g, all->model->ranks, weft_dtype_of(g, all->params[0]), sum, *losses, losses);
 }
 
-weft_value weft__shards_norm(weft_graph *g, const step_gradients *all, weft_value *losses)
+weft_value weft__shards_norm(weft_graph *g, const update_gradients *all, weft_value *losses)
 {
     const weft_shards *s = all->shards;
     weft_value norm = WEFT_NO_VALUE, order;

@@ -137,7 +137,7 @@ weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, 
     }
     weft_shards *s = calloc(1, sizeof *s);
     if (s) {
-        s->functions = &weft__shards_step;
+        s->functions = &weft__shards_update;
         s->ranks = ranks;
         if (collect_params(s, graph, params, alone, n, optimizer) &&
             make_buckets(s, graph, bucket_bytes) && make_cuts(s))

@@ -23,7 +23,7 @@ typedef struct shard_bucket {
 } shard_bucket;
 
 struct weft_shards {
-    const step_processes *functions; /* first member: see processes.h */
+    const update_processes *functions; /* first member: see processes.h */
     weft_ranks ranks;
     shard_param *params;
     size_t n;
@@ -42,11 +42,11 @@ bool weft__shards_match(const weft_shards *s, const weft_graph *g, const weft_va
 void weft__shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,
                         int64_t *end);
 
-/* Functions of step_processes: norm.c and sharded.c. */
-weft_value weft__shards_norm(weft_graph *g, const step_gradients *gradients, weft_value *losses);
+/* Functions of update_processes: norm.c and sharded.c. */
+weft_value weft__shards_norm(weft_graph *g, const update_gradients *gradients, weft_value *losses);
 void weft__shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
                          weft_value *updated, size_t n);
-/* What a training step calls (step.c). */
-extern const step_processes weft__shards_step;
+/* What an update calls (update.c). */
+extern const update_processes weft__shards_update;
 
 #endif

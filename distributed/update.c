@@ -1,4 +1,4 @@
-/* What a training step on several processes calls: see autograd/processes.h. */
+/* What an update on several processes calls: see autograd/processes.h. */
 #include "shards.h"
 
 static const char *param_of(const weft_shards *s, const char *name)
@@ -19,7 +19,7 @@ static const bool *counted_of(const weft_model_split *model)
     return model->counted;
 }
 
-const step_processes weft__shards_step = {
+const update_processes weft__shards_update = {
     .match = weft__shards_match,
     .param = param_of,
     .first = first_of,
@@ -32,5 +32,5 @@ const step_processes weft__shards_step = {
 
 weft_model_split weft_model_split_of(weft_ranks ranks, const bool *counted)
 {
-    return (weft_model_split){&weft__shards_step, ranks, counted};
+    return (weft_model_split){&weft__shards_update, ranks, counted};
 }
