@@ -1,10 +1,11 @@
-/* Arguments of the command line: choices, numbers and names of models. */
+/* Values of options: choices, numbers and names of models. */
 #include "tool.h"
 
 #include "base/guess.h"
 #include "base/text.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,22 +20,18 @@ int tool_choice(const char *choices, const char *text)
     return -1;
 }
 
+const char *tool_choice_at(const char *choices, int index, int *length)
+{
+    for (; index > 0; index--) choices = strchr(choices, '|') + 1;
+    *length = (int)strcspn(choices, "|");
+    return choices;
+}
+
 const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES])
 {
     guess g = weft__guess_of(name, strlen(name));
     for (size_t i = 0; i < weft_model_count(); i++) weft__guess_try(&g, weft_model_at(i)->name);
     return weft__guess_text(&g, text);
-}
-
-long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state)
-{
-    char *end;
-    errno = 0;
-    long number = strtol(text, &end, 10);
-    if (errno || end == text || *end || number < min || number > max)
-        tool_usage_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, min,
-                         max, text);
-    return number;
 }
 
 bool tool_read_bytes(const char *text, size_t *bytes)
@@ -50,28 +47,142 @@ bool tool_read_bytes(const char *text, size_t *bytes)
     return true;
 }
 
-size_t tool_bytes(const char *text, const char *what, struct argp_state *state)
+/* ---- Fields ---- */
+
+void *tool_field(const tool_option *o, void *into)
 {
-    size_t bytes = 0;
-    if (!tool_read_bytes(text, &bytes))
-        tool_usage_error(state, "%s must be a number of bytes, such as 500M or 2G, not \"%s\"",
-                         what, text);
-    return bytes;
+    return (char *)into + o->offset;
 }
 
-weft_precision tool_precision(const char *text, struct argp_state *state)
+const void *tool_value(const tool_option *o, const void *into)
 {
-    const int precision = tool_choice(TOOL_PRECISIONS, text);
-    if (precision < 0) tool_usage_error(state, "--precision must be f32 or bf16, not \"%s\"", text);
-    return (weft_precision)precision;
+    return (const char *)into + o->offset;
 }
+
+static void set_whole(const tool_option *o, void *into, int64_t x)
+{
+    if (o->size == sizeof(int32_t))
+        *(int32_t *)tool_field(o, into) = (int32_t)x;
+    else
+        *(int64_t *)tool_field(o, into) = x;
+}
+
+bool tool_set_number(const tool_option *o, void *into, double x)
+{
+    if (!(x >= o->min && x <= o->max) || (o->kind == TOOL_WHOLE && floor(x) != x)) return false;
+    if (o->kind == TOOL_WHOLE)
+        set_whole(o, into, (int64_t)x);
+    else
+        *(double *)tool_field(o, into) = x;
+    return true;
+}
+
+bool tool_set_choice(const tool_option *o, void *into, const char *text)
+{
+    const int choice = tool_choice(o->argument, text);
+    if (choice >= 0) set_whole(o, into, choice);
+    return choice >= 0;
+}
+
+double tool_get_number(const tool_option *o, const void *into)
+{
+    const void *field = tool_value(o, into);
+    switch (o->kind) {
+    case TOOL_FLAG:
+        return *(const bool *)field;
+    case TOOL_WHOLE:
+    case TOOL_CHOICE:
+        return o->size == sizeof(int32_t) ? *(const int32_t *)field
+                                          : (double)*(const int64_t *)field;
+    case TOOL_REAL:
+        return *(const double *)field;
+    default:
+        return 0;
+    }
+}
+
+/* ---- Texts ---- */
 
 double tool_real(const char *text, const char *what, double min, double max,
                  struct argp_state *state)
 {
     double x = 0;
     if (!weft__text_to_double(text, &x) || !(x >= min && x <= max))
-        tool_usage_error(state, "%s must be a number from %g to %g, not \"%s\"", what, min, max,
-                         text);
+        tool_usage_error(state, "%s must be a number from %.10g to %.10g, not \"%s\"", what, min,
+                         max, text);
     return x;
+}
+
+/* The bound as an integer; 2^63 is INT64_MAX. */
+static long bound(double x)
+{
+    return x >= 0x1p63 ? INT64_MAX : (long)x;
+}
+
+static void take_whole(const tool_option *o, void *into, const char *what, const char *text,
+                       struct argp_state *state)
+{
+    const long min = bound(o->min), max = bound(o->max);
+    char *end;
+    double x;
+    errno = 0;
+    const long number = strtol(text, &end, 10);
+    if (!errno && end != text && !*end && number >= min && number <= max)
+        set_whole(o, into, number);
+    else if (!weft__text_to_double(text, &x) || fabs(x) > 0x1p53 || !tool_set_number(o, into, x))
+        tool_usage_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, min,
+                         max, text);
+}
+
+/* The index of the choice. */
+static int read_choice(const char *choices, const char *what, const char *text,
+                       struct argp_state *state)
+{
+    const int choice = tool_choice(choices, text);
+    if (choice < 0)
+        tool_usage_error(state, "%s must be one of %s, not \"%s\"", what, choices, text);
+    return choice;
+}
+
+static void take_plain(const tool_option *o, void *into, const char *what, char *text,
+                       struct argp_state *state)
+{
+    void *field = tool_field(o, into);
+    switch (o->kind) {
+    case TOOL_TEXT:
+        *(const char **)field = text;
+        break;
+    case TOOL_WHOLE:
+        take_whole(o, into, what, text, state);
+        break;
+    case TOOL_REAL:
+        *(double *)field = tool_real(text, what, o->min, o->max, state);
+        break;
+    case TOOL_CHOICE:
+        set_whole(o, into, read_choice(o->argument, what, text, state));
+        break;
+    case TOOL_BYTES:
+        if (!tool_read_bytes(text, field))
+            tool_usage_error(state, "%s must be a number of bytes, such as 500M or 2G, not \"%s\"",
+                             what, text);
+        break;
+    case TOOL_FLAG:
+        *(bool *)field = read_choice(o->argument, what, text, state) == 0;
+        break;
+    default:
+        break;
+    }
+}
+
+void tool_take_option(const tool_option *o, void *into, char *text, struct argp_state *state)
+{
+    const char letter[] = {'-', o->letter, 0};
+    char what[64];
+    snprintf(what, sizeof what, "%s%s", o->name ? "--" : letter, o->name ? o->name : "");
+    if (o->also) ((bool *)into)[o->also - 1] = true;
+    if (text)
+        take_plain(o, into, what, text, state);
+    else if (o->kind == TOOL_FLAG)
+        *(bool *)tool_field(o, into) = true;
+    if (o->take) o->take(o, into, text, state);
 }

@@ -1,123 +1,157 @@
-/* The command line of a command: argp, with -h for --help, a description of the options as JSON
- * (--help-json), from which manual pages and completions are made (tools/man), and suggestions for
- * mistyped options. */
+/* The command line of a command, from its table of options (options.h): argp, with -h for --help, a
+ * description of the options as JSON (--help-json), from which manual pages and completions are
+ * made (tools/man), and suggestions for mistyped options. */
 #include "tool.h"
 
 #include "base/guess.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* An option or a heading, in the order of --help. */
+/* A row, with the struct of its table. */
 typedef struct entry {
-    const struct argp *argp; /* that has it */
-    const struct argp_option *option;
-    const char *heading; /* NULL: an option */
-    int group, cluster;  /* a child with a heading follows its group as a cluster */
-    size_t index;
+    const tool_option *option;
+    void *into;
+    int group;
+    double initial; /* the default, if it is a number or a choice */
 } entry;
 
-#define MAX_ENTRIES 192
-typedef struct entries {
-    entry at[MAX_ENTRIES];
+/* A command, or a table that it includes. */
+typedef struct part {
+    const tool_command *command;
+    void *into;
+} part;
+
+enum { MAX_ENTRIES = 192, MAX_PARTS = 8, FIRST_KEY = 256, WIDE = 48 };
+typedef struct parser {
+    entry at[MAX_ENTRIES]; /* options and headings by group, as in --help */
     size_t n;
-    int clusters;
-} entries;
+    entry argument; /* the row TOOL_ARGUMENT; its option is NULL if there is none */
+    part parts[MAX_PARTS];
+    size_t n_parts;
+} parser;
 
-static void add(entries *list, entry e)
+static bool is_heading(const tool_option *o)
 {
-    if (list->n == MAX_ENTRIES) return;
-    e.index = list->n;
-    list->at[list->n++] = e;
+    return o->kind == TOOL_HEADING || o->kind == TOOL_INCLUDE;
 }
 
-/* Adds options and those of children. All are in the group of `inside` if that has a cluster. */
-static void collect(entries *list, const struct argp *argp, entry inside)
+static void add(parser *p, entry e)
 {
-    const struct argp_option *o = argp->options;
-    int group = 0; /* 0 in an option: that of the one before it */
-    for (; o && (o->name || o->key || o->doc || o->group); o++) {
-        const bool heading = !o->name && !o->key;
-        group = o->group ? o->group : group + heading;
-        add(list, (entry){argp, o, heading ? o->doc : NULL, inside.cluster ? inside.group : group,
-                          inside.cluster, 0});
+    size_t at = p->n;
+    if (at == MAX_ENTRIES) return;
+    e.initial = tool_get_number(e.option, e.into);
+    for (; at > 0 && p->at[at - 1].group > e.group; at--) p->at[at] = p->at[at - 1];
+    p->at[at] = e;
+    p->n++;
+}
+
+/* Adds the rows of a table and of those that it includes, which are checked first. */
+static void collect(parser *p, const tool_command *command, void *into, int group)
+{
+    for (const tool_option *o = command->options; o && o->kind != TOOL_END; o++) {
+        const entry e = {o, into, group + o->group, 0};
+        if (o->kind == TOOL_ARGUMENT)
+            p->argument = e;
+        else if (o->kind != TOOL_INCLUDE || o->doc)
+            add(p, e);
+        if (o->kind == TOOL_INCLUDE) collect(p, o->include, (char *)into + o->offset, e.group);
     }
-    for (const struct argp_child *c = argp->children; c && c->argp; c++) {
-        entry e = inside;
-        if (!inside.cluster && (c->header || c->group)) {
-            e.cluster = ++list->clusters;
-            e.group = c->group;
-            if (c->header) add(list, (entry){argp, NULL, c->header, e.group, e.cluster, 0});
-        }
-        collect(list, c->argp, e);
+    if (p->n_parts < MAX_PARTS) p->parts[p->n_parts++] = (part){command, into};
+}
+
+/* ---- Texts ---- */
+
+/* Whether the choices are too long for the argument in --help: argp of glibc writes beyond its
+ * buffer if an option and its argument are wider than a line. They follow the documentation then.
+ */
+static bool is_wide(const tool_option *o)
+{
+    return o->argument && strlen(o->argument) > WIDE;
+}
+
+static void print_default(const entry *e, FILE *f)
+{
+    const tool_option *o = e->option;
+    char number[TEXT_NUMBER_BYTES];
+    int length;
+    const bool shown = e->initial != 0 || o->shows_zero;
+    if (o->kind == TOOL_CHOICE) {
+        const char *choice = tool_choice_at(o->argument, (int)e->initial, &length);
+        fprintf(f, " (default %.*s)", length, choice);
+    } else if (o->kind == TOOL_FLAG && shown) {
+        fprintf(f, " (default %s)", e->initial != 0 ? "true" : "false");
+    } else if ((o->kind == TOOL_WHOLE || o->kind == TOOL_REAL) && shown && e->initial >= o->min &&
+               e->initial <= o->max) {
+        fprintf(f, " (default %s)", weft__text_from_double(e->initial, number));
     }
 }
 
-/* Groups in the order 0, 1, 2, ..., -2, -1. */
-static int in_order(const void *first, const void *second)
+/* "DOC: ONE, OTHER (default ONE)"; the caller frees it. NULL when memory is out. */
+static char *describe(const entry *e)
 {
-    const entry *a = first, *b = second;
-    if (a->group != b->group)
-        return (a->group < 0) != (b->group < 0) ? (a->group < 0) - (b->group < 0)
-                                                : (a->group > b->group) - (a->group < b->group);
-    if (a->cluster != b->cluster) return a->cluster - b->cluster;
-    return (a->index > b->index) - (a->index < b->index);
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (!f) return NULL;
+    fputs(e->option->doc, f);
+    if (is_wide(e->option)) {
+        fputs(": ", f);
+        for (const char *c = e->option->argument; *c; c++)
+            fputs(*c == '|' ? ", " : (char[]){*c, 0}, f);
+    }
+    print_default(e, f);
+    if (fclose(f) == 0) return text;
+    free(text);
+    return NULL;
 }
 
 /* ---- As JSON ---- */
 
-/* Adds a text as --help prints it: the argp's filter may replace it. */
-static void add_text(cJSON *json, const char *key, const struct argp *argp, int filter_key,
-                     const char *text)
+static void add_text(cJSON *json, const char *key, const char *text)
 {
-    char *shown =
-        argp->help_filter ? argp->help_filter(filter_key, text, NULL) : (char *)(uintptr_t)text;
-    if (shown && shown[0]) cJSON_AddStringToObject(json, key, shown);
-    if (shown != text) free(shown);
+    if (text && text[0]) cJSON_AddStringToObject(json, key, text);
 }
 
 static cJSON *entry_json(const entry *e)
 {
     cJSON *json = cJSON_CreateObject();
-    const struct argp_option *o = e->option;
-    if (e->heading) {
-        cJSON_AddStringToObject(json, "heading", e->heading);
+    const tool_option *o = e->option;
+    const char letter[] = {o->letter, 0};
+    if (is_heading(o)) {
+        cJSON_AddStringToObject(json, "heading", o->doc);
         return json;
     }
-    if (o->key > 0 && o->key < 128) {
-        const char name[] = {(char)o->key, 0};
-        cJSON_AddStringToObject(json, "short", name);
-    }
-    if (o->name) cJSON_AddStringToObject(json, "long", o->name);
-    if (o->arg) add_text(json, "argument", e->argp, o->key + TOOL_HELP_ARGUMENT, o->arg);
-    if (o->flags & OPTION_ARG_OPTIONAL) cJSON_AddTrueToObject(json, "optional");
-    add_text(json, "doc", e->argp, o->key, o->doc);
+    add_text(json, "short", letter);
+    add_text(json, "long", o->name);
+    add_text(json, "argument", o->argument);
+    if (o->optional) cJSON_AddTrueToObject(json, "optional");
+    char *doc = describe(e);
+    add_text(json, "doc", doc);
+    free(doc);
     return json;
 }
 
 /* Prints {"name", "usage": [text], "doc", "notes", "options": [...]}; the notes follow the options.
  * An option is {"short", "long", "argument", "optional", "doc"} or {"heading"}. Members that would
  * be empty are left out. */
-static int print_description(const struct argp *argp, const char *name, const entries *list)
+static int print_description(const tool_command *command, const char *name, const parser *p)
 {
-    const char *doc = argp->doc ? argp->doc : "", *notes = strchr(doc, '\v');
-    char *before = notes ? strndup(doc, (size_t)(notes - doc)) : strdup(doc);
-    if (!before) return tool_fail_text(name, "out of memory");
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "name", name);
     cJSON *usage = cJSON_AddArrayToObject(json, "usage");
-    for (const char *line = argp->args_doc ? argp->args_doc : ""; line;) {
+    for (const char *line = command->usage ? command->usage : ""; line;) {
         char text[256];
         const size_t length = strcspn(line, "\n");
         snprintf(text, sizeof text, "%.*s", (int)length, line);
         cJSON_AddItemToArray(usage, cJSON_CreateString(text));
         line = line[length] ? line + length + 1 : NULL;
     }
-    add_text(json, "doc", argp, ARGP_KEY_HELP_PRE_DOC, before);
-    if (notes) add_text(json, "notes", argp, ARGP_KEY_HELP_POST_DOC, notes + 1);
+    add_text(json, "doc", command->doc);
+    add_text(json, "notes", command->notes);
     cJSON *options = cJSON_AddArrayToObject(json, "options");
-    for (size_t i = 0; i < list->n; i++) cJSON_AddItemToArray(options, entry_json(&list->at[i]));
-    free(before);
+    for (size_t i = 0; i < p->n; i++) cJSON_AddItemToArray(options, entry_json(&p->at[i]));
     return tool_print_json(json);
 }
 
@@ -134,15 +168,14 @@ static bool begins(const char *name, const char *text, size_t length)
 }
 
 /* Whether an option is known; *found is the one, NULL if argp adds it. */
-static bool knows(const entries *list, const char *text, size_t length,
-                  const struct argp_option **found)
+static bool knows(const parser *p, const char *text, size_t length, const tool_option **found)
 {
     bool known = false;
     *found = NULL;
     for (size_t i = 0; i < N_OWN; i++) known |= begins(own_options[i], text, length);
-    for (size_t i = 0; i < list->n; i++) {
-        const struct argp_option *o = list->at[i].option;
-        if (!o || !begins(o->name, text, length)) continue;
+    for (size_t i = 0; i < p->n; i++) {
+        const tool_option *o = p->at[i].option;
+        if (!begins(o->name, text, length)) continue;
         known = true;
         *found = o;
         if (!o->name[length]) break; /* the whole name */
@@ -151,18 +184,18 @@ static bool knows(const entries *list, const char *text, size_t length,
 }
 
 /* Whether the argument of an option is the next word, unless it is in the same word. */
-static bool takes_next(const struct argp_option *o)
+static bool takes_next(const tool_option *o)
 {
-    return o && o->arg && !(o->flags & OPTION_ARG_OPTIONAL);
+    return o && o->argument && !o->optional;
 }
 
 /* The option of "-xyz" whose argument is the next word, or NULL. */
-static const struct argp_option *last_short(const entries *list, const char *word)
+static const tool_option *last_short(const parser *p, const char *word)
 {
     for (const char *at = word + 1; *at; at++)
-        for (size_t i = 0; i < list->n; i++) {
-            const struct argp_option *o = list->at[i].option;
-            if (o && o->key == *at && o->arg) return !at[1] && takes_next(o) ? o : NULL;
+        for (size_t i = 0; i < p->n; i++) {
+            const tool_option *o = p->at[i].option;
+            if (o->letter == *at && o->argument) return !at[1] && takes_next(o) ? o : NULL;
         }
     return NULL;
 }
@@ -175,26 +208,25 @@ static void end_with_help(const char *command)
 
 /* Ends the program if the argument of an option must be a name, but is empty. `value` may be
  * NULL. */
-static void check_value(const char *command, const struct argp_option *o, const char *value)
+static void check_value(const char *command, const tool_option *o, const char *value)
 {
     static const char *const files[] = {"FILE", "FOLDER", "DIR", "OUT", "NAME"};
-    if (!o || !o->arg || !value || value[0] || (o->flags & TOOL_MAY_BE_EMPTY)) return;
+    if (!o || !o->argument || !value || value[0] || o->may_be_empty) return;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        if (!strstr(o->arg, files[i])) continue;
-        const char name[] = {(char)o->key, 0};
+        if (!strstr(o->argument, files[i])) continue;
+        const char name[] = {o->letter, 0};
         tool_print_line(stderr, "%s: %s%s expects %s, not an empty text", command,
-                        o->name ? "--" : "-", o->name ? o->name : name, o->arg);
+                        o->name ? "--" : "-", o->name ? o->name : name, o->argument);
         end_with_help(command);
     }
 }
 
 /* Ends the program with a suggestion for a mistyped option; argp refuses the others. */
-static void suggest(const entries *list, const char *command, const char *text, size_t length)
+static void suggest(const parser *p, const char *command, const char *text, size_t length)
 {
     guess g = weft__guess_of(text, length);
-    for (size_t k = 0; k < list->n; k++)
-        if (list->at[k].option && list->at[k].option->name)
-            weft__guess_try(&g, list->at[k].option->name);
+    for (size_t k = 0; k < p->n; k++)
+        if (p->at[k].option->name) weft__guess_try(&g, p->at[k].option->name);
     if (!g.name) return;
     tool_print_line(stderr, "%s: unrecognized option '--%.*s'; did you mean '--%s'?", command,
                     (int)length, text, g.name);
@@ -203,19 +235,19 @@ static void suggest(const entries *list, const char *command, const char *text, 
 
 /* Ends the program if an option is not known and another one is near, or if the name of a file is
  * empty. */
-static void check_options(const entries *list, int argc, char **argv)
+static void check_options(const parser *p, int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        const struct argp_option *o = NULL;
+        const tool_option *o = NULL;
         if (strncmp(argv[i], "--", 2) != 0) {
-            if (argv[i][0] == '-') o = last_short(list, argv[i]);
+            if (argv[i][0] == '-') o = last_short(p, argv[i]);
             if (o) check_value(argv[0], o, argv[++i]);
             continue;
         }
         const char *text = argv[i] + 2;
         const size_t length = strcspn(text, "=");
-        if (!knows(list, text, length, &o)) {
-            suggest(list, argv[0], text, length);
+        if (!knows(p, text, length, &o)) {
+            suggest(p, argv[0], text, length);
             continue;
         }
         const bool next = takes_next(o) && !text[length];
@@ -226,33 +258,110 @@ static void check_options(const entries *list, int argc, char **argv)
 
 /* ---- Parsing ---- */
 
-static error_t parse_help(int key, char *text, struct argp_state *state)
+/* Reports "--NAME MESSAGE" or "-X FILE MESSAGE" of a row that the command line lacks. */
+static void report_missing(const tool_option *o, struct argp_state *state)
 {
-    (void)text;
-    if (key != 'h') return ARGP_ERR_UNKNOWN;
-    argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+    if (o->letter)
+        argp_error(state, "-%c %s is missing", o->letter, o->argument);
+    else if (o->name)
+        argp_error(state, "--%s %s is missing", o->name, o->argument);
+    else
+        argp_error(state, "%s is missing", o->argument);
+}
+
+static const char **text_of(const entry *e)
+{
+    return (const char **)(void *)((char *)e->into + e->option->offset);
+}
+
+static error_t take_argument(parser *p, char *text, struct argp_state *state)
+{
+    for (size_t i = p->n_parts; i-- > 0;) {
+        if (!p->parts[i].command->argument) continue;
+        p->parts[i].command->argument(p->parts[i].into, text, state);
+        return 0;
+    }
+    if (!p->argument.option) return ARGP_ERR_UNKNOWN;
+    const char **to = text_of(&p->argument);
+    if (*to) argp_error(state, "only one %s can be given", p->argument.option->argument);
+    *to = text;
     return 0;
 }
 
-void tool_parse(const struct argp *argp, int argc, char **argv, void *input)
+/* After the last argument: what is missing, then the rules between options. */
+static void check(parser *p, struct argp_state *state)
 {
-    enum { MAX_CHILDREN = 4 };
-    static const struct argp_option options[] = {{NULL, 'h', NULL, 0, "The same as --help", -1},
-                                                 {0}};
-    static const struct argp help = {options, parse_help, NULL, NULL, NULL, NULL, NULL};
-    struct argp_child children[MAX_CHILDREN + 2] = {{0}};
-    size_t n = 0;
-    for (; argp->children && argp->children[n].argp && n < MAX_CHILDREN; n++)
-        children[n] = argp->children[n];
-    children[n] = (struct argp_child){&help, 0, NULL, 0};
-    struct argp both = *argp;
-    both.children = children;
-    entries list = {.n = 0};
-    collect(&list, argp, (entry){0});
-    qsort(list.at, list.n, sizeof *list.at, in_order);
+    if (p->argument.option && p->argument.option->required && !*text_of(&p->argument))
+        report_missing(p->argument.option, state);
+    for (size_t i = 0; i < p->n_parts; i++)
+        if (p->parts[i].command->check) p->parts[i].command->check(p->parts[i].into, state);
+    for (size_t i = 0; i < p->n; i++)
+        if (p->at[i].option->required && !*text_of(&p->at[i]))
+            report_missing(p->at[i].option, state);
+}
+
+static const entry *entry_of(const parser *p, int key)
+{
+    if (key >= FIRST_KEY && (size_t)key < FIRST_KEY + p->n) return &p->at[key - FIRST_KEY];
+    for (size_t i = 0; i < p->n; i++)
+        if (p->at[i].option->letter && p->at[i].option->letter == key) return &p->at[i];
+    return NULL;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    parser *p = state->input;
+    const entry *e = entry_of(p, key);
+    if (e) {
+        tool_take_option(e->option, e->into, text, state);
+    } else if (key == ARGP_KEY_ARG) {
+        return take_argument(p, text, state);
+    } else if (key == ARGP_KEY_END) {
+        check(p, state);
+    } else if (key == 'h') {
+        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+    } else {
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+/* Text of --help, which argp frees if it is another one. */
+static char *help(int key, const char *text, void *input)
+{
+    const entry *e = input ? entry_of(input, key) : NULL;
+    char *whole = e && text ? describe(e) : NULL;
+    return whole ? whole : (char *)(uintptr_t)text;
+}
+
+static struct argp_option row_of(const entry *e, int key)
+{
+    const tool_option *o = e->option;
+    if (is_heading(o)) return (struct argp_option){.doc = o->doc, .group = e->group};
+    return (struct argp_option){o->name,
+                                o->letter ? o->letter : key,
+                                is_wide(o) ? "KIND" : o->argument,
+                                o->optional ? OPTION_ARG_OPTIONAL : 0,
+                                o->doc,
+                                e->group};
+}
+
+void tool_parse(const tool_command *command, int argc, char **argv, void *into)
+{
+    parser p = {.n = 0};
+    struct argp_option options[MAX_ENTRIES + 2] = {{0}};
+    char *doc = NULL;
+    collect(&p, command, into, 0);
+    for (size_t i = 0; i < p.n; i++) options[i] = row_of(&p.at[i], FIRST_KEY + (int)i);
+    options[p.n] = (struct argp_option){NULL, 'h', NULL, 0, "The same as --help", -1};
     if (argc == 2 && !strcmp(argv[1], TOOL_HELP_JSON))
-        exit(print_description(argp, argv[0], &list));
-    check_options(&list, argc, argv);
-    error_t why = argp_parse(&both, argc, argv, 0, NULL, input);
+        exit(print_description(command, argv[0], &p));
+    check_options(&p, argc, argv);
+    const char *notes = command->notes ? command->notes : "";
+    if (asprintf(&doc, "%s%s%s", command->doc, notes[0] ? "\v" : "", notes) < 0)
+        exit(tool_fail_text("command line", "out of memory"));
+    const struct argp argp = {options, parse, command->usage, doc, NULL, help, NULL};
+    error_t why = argp_parse(&argp, argc, argv, 0, NULL, &p);
+    free(doc);
     if (why) exit(tool_fail_text("command line", "cannot be read: %s", strerror(why)));
 }

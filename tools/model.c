@@ -16,8 +16,9 @@ size_t tool_split_options(char *text, const char **options)
     return n;
 }
 
-void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)
+void tool_take_model_arg(void *into, char *text, struct argp_state *state)
 {
+    model_args *args = into;
     char meant[TOOL_GUESS_BYTES];
     if (args->onnx.path)
         tool_usage_error(state, "FILE.onnx takes no option \"%s\"; its sizes are --dim and --batch",
@@ -33,6 +34,30 @@ void tool_take_model_arg(model_args *args, const char *text, struct argp_state *
             tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
                              tool_guess_model(text, meant));
     }
+}
+
+static const tool_option plan_options[] = {
+    {"fixed", NULL, TOOL_FIELD(weft_plan_options, fixed_states), TOOL_FIXED},
+    {"memory", "SIZE", TOOL_SIZE(weft_plan_options, memory_budget),
+     "maximum of the arena, such as 500M or 2G bytes (10^9); with --train the backward pass "
+     "recomputes values to stay below it"},
+    {"precision", TOOL_PRECISIONS, TOOL_FIELD(weft_plan_options, precision), TOOL_PRECISION},
+    {"keep-f32", "SCOPES", TOOL_FIELD(weft_plan_options, keep_f32),
+     "with --precision bf16, nodes of these scopes, such as dec.out,enc.0, store f32"},
+    {0}};
+
+const tool_command tool_plan_options = {.options = plan_options};
+
+static const tool_option file_options[] = {
+    {TOOL_INCLUDED(model_args, onnx, tool_onnx_options), .doc = "Of FILE.onnx:", .group = 1}, {0}};
+
+const tool_command tool_model_options = {.options = file_options, .argument = tool_take_model_arg};
+
+void tool_check_fixed(bool train, const model_args *args, struct argp_state *state)
+{
+    if (train && args->plan.fixed_states)
+        argp_error(state,
+                   "--fixed and --train exclude each other: training changes the parameters");
 }
 
 const char *tool_model_name(const model_args *args)

@@ -10,19 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_CONSTANT = 256, KEY_DIM, KEY_BATCH };
-
-static const struct argp_option options[] = {
-    {"dim", KEY_DIM, "NAME=N", 0,
-     "size of the open dimensions called NAME in FILE.onnx, or of one: INPUT:AXIS=N", 0},
-    {"batch", KEY_BATCH, "N", 0, "size of other open first dimensions (default 1)", 0},
-    {"constant", KEY_CONSTANT, "NAME=FILE", 0,
-     "contents, from FILE.npy or FILE.npz:ARRAY, of an input that shapes depend on: it is fixed "
-     "when the graph is "
-     "built",
-     0},
-    {0}};
-
 /* Splits "NAME=REST" in place; NULL if the text has another form. */
 static char *split(char *text)
 {
@@ -32,14 +19,12 @@ static char *split(char *text)
     return equals + 1;
 }
 
-void tool_take_named_file(named_files *files, char *text, bool archives, struct argp_state *state)
+void tool_take_named_file(const tool_option *option, void *into, char *text,
+                          struct argp_state *state)
 {
-    named_file f = {.path = text};
-    if (!archives || !tool_ends_with(text, ".npz") || strchr(text, '=')) {
-        f.name = text;
-        f.path = split(text);
-        if (!f.path || !f.path[0]) tool_usage_error(state, "expected NAME=FILE, got \"%s\"", text);
-    }
+    named_files *files = tool_field(option, into);
+    named_file f = {.name = text, .path = split(text)};
+    if (!f.path || !f.path[0]) tool_usage_error(state, "expected NAME=FILE, got \"%s\"", text);
     if (files->n == TOOL_MAX_NAMED)
         tool_usage_error(state, "more than %d files of arrays", TOOL_MAX_NAMED);
     files->at[files->n++] = f;
@@ -63,31 +48,32 @@ bool tool_add_dim(onnx_args *a, char *text)
     return true;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static void take_dim(const tool_option *option, void *into, char *text, struct argp_state *state)
 {
-    onnx_args *a = state->input;
-    switch (key) {
-    case KEY_DIM:
-        if (!tool_add_dim(a, text))
-            tool_usage_error(state, "--dim expects NAME=N, at most %d times; got \"%s\"",
-                             TOOL_MAX_NAMED, text);
-        return 0;
-    case KEY_BATCH:
-        a->batch = tool_number(text, "--batch", 1, 1L << 40, state);
-        return 0;
-    case KEY_CONSTANT:
-        tool_take_named_file(&a->constants, text, false, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->path && (a->n_dims || a->batch || a->constants.n))
-            argp_error(state, "--dim, --batch and --constant need FILE.onnx");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    (void)option;
+    if (!tool_add_dim(into, text))
+        tool_usage_error(state, "--dim expects NAME=N, at most %d times; got \"%s\"",
+                         TOOL_MAX_NAMED, text);
 }
 
-const struct argp onnx_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
+static void check(void *into, struct argp_state *state)
+{
+    const onnx_args *a = into;
+    if (!a->path && (a->n_dims || a->batch || a->constants.n))
+        argp_error(state, "--dim, --batch and --constant need FILE.onnx");
+}
+
+static const tool_option options[] = {
+    {"dim", "NAME=N", TOOL_BY(take_dim),
+     "size of the open dimensions called NAME in FILE.onnx, or of one: INPUT:AXIS=N"},
+    {"batch", "N", TOOL_FIELD(onnx_args, batch), "size of other open first dimensions (default 1)",
+     1, 0x1p40},
+    {"constant", "NAME=FILE", TOOL_INTO(onnx_args, constants, tool_take_named_file),
+     "contents, from FILE.npy or FILE.npz:ARRAY, of an input that shapes depend on: it is fixed "
+     "when the graph is built"},
+    {0}};
+
+const tool_command tool_onnx_options = {.options = options, .check = check};
 
 bool tool_array_archive(const char *path, char archive[4096])
 {

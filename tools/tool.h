@@ -2,6 +2,8 @@
 #ifndef WEFT_TOOLS_TOOL_H
 #define WEFT_TOOLS_TOOL_H
 
+#include "options.h"
+
 #include <weft/decode.h>
 #include <weft/distributed.h>
 #include <weft/fit.h>
@@ -9,7 +11,6 @@
 #include <weft/inspect.h>
 #include <weft/weft.h>
 
-#include <argp.h>
 #include <stdarg.h>
 #include <cjson/cJSON.h>
 
@@ -66,14 +67,6 @@ void tool_fail_as(int rank, FILE *file);
 bool tool_failed_by_another(void);
 /* Appends to the text, as printf; cuts what does not fit. */
 void tool_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
-/* argp_error for messages with names in them: ends the program with EXIT_USAGE. */
-void tool_usage_error(struct argp_state *state, const char *format, ...) WEFT_PRINTF(2, 3);
-/* argp_parse, where -h is --help; ends the program if it fails. `argp` has at most 4 children. */
-#define TOOL_HELP_JSON "--help-json" /* alone: prints the description as JSON, and ends */
-/* Added to the key of an option: help_filter is asked for its argument, for --help-json. */
-#define TOOL_HELP_ARGUMENT 0x10000
-#define TOOL_MAY_BE_EMPTY  0x10000 /* a flag of options whose FILE may be "": none */
-void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Copies the error of a graph or session, if it has one. Returns its status. */
 weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Must be called before cJSON is used. From then on callers need not check what cJSON returns:
@@ -121,8 +114,9 @@ typedef struct named_files {
     named_file at[TOOL_MAX_NAMED];
     size_t n;
 } named_files;
-/* Splits an argument in place. Ends the program on a usage error. */
-void tool_take_named_file(named_files *files, char *text, bool archives, struct argp_state *state);
+/* A tool_take of a field of named_files: adds "NAME=FILE". */
+void tool_take_named_file(const tool_option *option, void *into, char *text,
+                          struct argp_state *state);
 /* Adds an array to the store: of FILE.npy, or the one of an archive that FILE.npz:ARRAY names. */
 weft_status tool_read_array(weft_params *into, const char *name, const char *path,
                             weft_error *error);
@@ -143,8 +137,8 @@ typedef struct onnx_args {
 } onnx_args;
 /* Adds "NAME=N" or "INPUT:AXIS=N", which `text` becomes part of; false if the text is neither. */
 bool tool_add_dim(onnx_args *args, char *text);
-/* The options --dim, --batch and --constant, for a child whose input is an onnx_args. */
-extern const struct argp onnx_argp;
+/* The options --dim, --batch and --constant of an onnx_args. */
+extern const tool_command tool_onnx_options;
 /* For the help of --train. */
 #define TOOL_FILE_LOSS                                                                             \
     "The loss of FILE.onnx with --train is the mean of squares of its first floating-point "       \
@@ -206,31 +200,29 @@ typedef struct model_args {
     bool evaluated;         /* the file belongs to a run of weft fit: build it for evaluation */
     weft_plan_options plan; /* fixed_states is not for training */
 } model_args;
-/* The help of --precision and --keep-f32. */
+/* The help of --precision. */
 #define TOOL_PRECISION                                                                             \
     "f32, or bf16: values are stored as bf16, in half the bytes; matrix products multiply bf16, "  \
-    "everything else computes in f32 (f32)"
-#define TOOL_KEEP_F32                                                                              \
-    "with --precision bf16, nodes of these scopes, such as dec.out,enc.0, store f32"
+    "everything else computes in f32"
 #define TOOL_PRECISIONS "f32|bf16" /* in the order of weft_precision */
-/* Reads one of them for --precision; ends the program on another text. */
-weft_precision tool_precision(const char *text, struct argp_state *state);
 /* The help of --fixed. */
 #define TOOL_FIXED                                                                                 \
     "parameters do not change between runs: values that depend only on them are computed once, "   \
     "in the first run (not with --train)"
-/* The help of --memory SIZE. */
-#define TOOL_MEMORY                                                                                \
-    "maximum of the arena, such as 500M or 2G bytes (10^9); with --train the backward pass "       \
-    "recomputes values to stay below it"
+/* The options --fixed, --memory, --precision and --keep-f32 of a weft_plan_options. */
+extern const tool_command tool_plan_options;
+/* Those of an onnx_args below a heading, and the arguments, of a model_args. */
+extern const tool_command tool_model_options;
+/* Refuses --fixed with --train. */
+void tool_check_fixed(bool train, const model_args *args, struct argp_state *state);
 /* For messages: the model's name or the file's path; NULL if neither was given. */
 const char *tool_model_name(const model_args *args);
 /* Splits "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
  * many. */
 size_t tool_split_options(char *text, const char **options);
-/* Takes MODEL, then options, or FILE.onnx; for the key ARGP_KEY_ARG. Ends the program on a usage
+/* Takes MODEL, then options, or FILE.onnx into a model_args, `into`. Ends the program on a usage
  * error. */
-void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state);
+void tool_take_model_arg(void *into, char *text, struct argp_state *state);
 
 /* The largest batch of a training on texts, of at most `tokens` tokens: rows of the longest length,
  * of source and target alike. */
@@ -322,25 +314,10 @@ bool tool_is_rank_file(const char *path);
 /* For the message about a name that no model has: "; did you mean \"NAME\"?", or "". */
 #define TOOL_GUESS_BYTES 96
 const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES]);
-/* The index of a text in "one|other|..."; -1 if it is not one of them. */
-int tool_choice(const char *choices, const char *text);
 
 /* Seconds of the monotonic clock. */
 double tool_seconds(void);
 /* Bytes that this process may still allocate (machine, control groups, limits); NAN if unknown. */
 double tool_memory_available(void);
-
-/* A number of bytes: digits, which K, M, G or T may follow (10^3, 10^6, 10^9, 10^12); false if the
- * text is not a number or is less than 1. */
-bool tool_read_bytes(const char *text, size_t *bytes);
-/* The same of the argument of an option `what`; ends the program with a usage error if it is
- * invalid. */
-size_t tool_bytes(const char *text, const char *what, struct argp_state *state);
-/* A whole number of [min, max] from an argument of the command line; ends the program with a usage
- * error if the text is invalid. */
-long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state);
-/* The same for a number of any kind. */
-double tool_real(const char *text, const char *what, double min, double max,
-                 struct argp_state *state);
 
 #endif

@@ -72,7 +72,7 @@ case_caches_of_fewer_bits()
         equal "the same at any number of threads" "$(translate --beam 2 --cache $cache --threads 1 --batch 3)" \
             "$(translate --beam 2 --cache $cache)"
     done
-    expect 2 "--cache is \"f16\", expected f32, bf16 or u8" "$weft" translate run --cache f16
+    expect 2 "--cache must be one of f32|bf16|u8, not \"f16\"" "$weft" translate run --cache f16
     expect 2 "--cache has no effect with --recompute" "$weft" translate run --recompute --cache u8
 }
 

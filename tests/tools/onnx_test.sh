@@ -138,8 +138,8 @@ case_files_that_are_wrong_for_every_command()
 
 case_command_lines_that_are_wrong()
 {
-    expect 2 "expected FILE.onnx or RUN" "$weft" run
-    expect 2 "one FILE.onnx or RUN only" "$weft" run mlp.onnx mlp.onnx
+    expect 2 "FILE.onnx or RUN is missing" "$weft" run
+    expect 2 "only one FILE.onnx or RUN can be given" "$weft" run mlp.onnx mlp.onnx
     expect 2 "expected NAME=FILE" "$weft" run mlp.onnx --input x.npy
     expect 2 "expected NAME=FILE" "$weft" plan mlp.onnx --constant both.npz
     expect 2 "--dim expects NAME=N" "$weft" plan mlp.onnx --dim 3

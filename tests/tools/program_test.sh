@@ -257,7 +257,7 @@ case_profiles_are_as_wide_as_the_terminal()
 case_vanishing_gradients()
 {
     expect 0 "vanishing" "$weft" demo --help
-    expect 2 "name a demonstration" "$weft" demo
+    expect 2 "DEMONSTRATION is missing" "$weft" demo
     expect 2 'no demonstration "nothing"' "$weft" demo nothing
     expect 2 "--len must be a whole number from 1" "$weft" demo vanishing --len 0
     expect 0 '"steps_back":	4' "$weft" demo vanishing --len 5 --hidden 3 --json

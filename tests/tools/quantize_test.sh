@@ -96,9 +96,9 @@ case_quantize_refuses_runs_options_and_files()
     expect 1 "gpt: has no matrix to quantise with groups of 1024" "$weft" quantize gpt -o again --group 1024
     [ -e again ] && fail "a refused run is left behind"
     expect 1 "nothing: is neither a checkpoint" "$weft" quantize nothing -o again
-    expect 2 'bits is "5", expected 8 or 4' "$weft" quantize gpt -o again --bits 5
+    expect 2 '--bits must be one of 8|4, not "5"' "$weft" quantize gpt -o again --bits 5
     expect 2 "a multiple of 32" "$weft" quantize gpt -o again --group 40
-    expect 2 "and -o OUT" "$weft" quantize gpt
+    expect 2 "-o OUT is missing" "$weft" quantize gpt
     expect 1 "missing/x: cannot be" "$weft" quantize gpt -o missing/x
 }
 

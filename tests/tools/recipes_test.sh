@@ -164,7 +164,7 @@ case_limits_that_are_refused()
     refused_limits 1 "--max-minutes has no effect: it limits a training by steps" --steps 0 --max-minutes 5
     refused_limits 2 "exclude each other" --minutes 5 --max-minutes 5
     refused_limits 2 "exclude each other" --max-minutes 5 --minutes 5
-    refused_limits 2 "is not a number from 0" --max-minutes soon
+    refused_limits 2 "must be a number from 0" --max-minutes soon
     expect 1 "--steps and --minutes are both 0" "${pair[@]}" --steps 0 --minutes 0 --out refused
     [ ! -e refused ] || fail "something was made before it was refused"
 }

@@ -141,7 +141,7 @@ case_options_of_the_model_that_are_refused()
 
 case_options_that_are_refused()
 {
-    expect 2 "is not a number from 0 to 100" "$weft" train --lr fast
+    expect 2 "must be a number from 0 to 100" "$weft" train --lr fast
     expect 2 'no model "gtp"' "$weft" train gtp
     expect 1 "not a model of tokens" "$weft" train attention --text train.en --out bad
     expect 1 "is above its peak, 1e-09 (--floor)" "${pair[@]}" --lr 1e-9 --out bad --steps 1

@@ -58,8 +58,8 @@ case_usage()
     expect 2 "name a subcommand: train, encode, decode or show" "$weft" vocab
     expect 2 'unknown subcommand "make"' "$weft" vocab make a.en
     expect 2 "unrecognized option" "$weft" vocab show --no-such-option
-    expect 2 "name FILE.model or the folder of a run" "$weft" vocab encode
-    expect 2 "one vocabulary at a time" "$weft" vocab encode pairs one.model
+    expect 2 "FILE.model or RUN is missing" "$weft" vocab encode
+    expect 2 "only one FILE.model or RUN can be given" "$weft" vocab encode pairs one.model
 }
 
 case_a_vocabulary_is_that_of_weft_train()
@@ -108,7 +108,7 @@ case_only_force_replaces_a_vocabulary()
 
 case_train_refuses_options_and_files()
 {
-    expect 2 "name a TEXT and -o FILE.model" "$weft" vocab train a.en
+    expect 2 "-o FILE.model is missing" "$weft" vocab train a.en
     expect 2 "--type must be one of bpe|unigram|char, not \"word\"" "$weft" vocab train a.en -o x --type word
     expect 2 "--normalization must be one of" "$weft" vocab train a.en -o x --normalization nfd
     expect 2 "--size must be a whole number from 10" "$weft" vocab train a.en -o x --size 5

@@ -10,38 +10,36 @@ typedef struct arguments {
     weft_save_format format;
 } arguments;
 
-/* By weft_save_format. */
-static const char *const formats[] = {"f32", "bf16", "f16"};
-
-static error_t choose_format(arguments *a, const char *text, struct argp_state *state)
+static void take_checkpoint(void *into, char *path, struct argp_state *state)
 {
-    for (int i = 0; i < 3; i++) {
-        a->format = (weft_save_format)i;
-        if (!strcmp(text, formats[i])) return 0;
-    }
-    tool_usage_error(state, "--dtype %s: expected f32, bf16 or f16", text);
-    return EINVAL;
+    arguments *a = into;
+    (void)state;
+    if (!tool_is_rank_file(path)) a->paths[a->n++] = path;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static void check(void *into, struct argp_state *state)
 {
-    arguments *a = state->input;
-    switch (key) {
-    case 'o':
-        a->out = text;
-        return 0;
-    case 'd':
-        return choose_format(a, text, state);
-    case ARGP_KEY_ARG:
-        if (!tool_is_rank_file(text)) a->paths[a->n++] = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->n || !a->out) argp_error(state, "name the checkpoints and -o FILE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const arguments *a = into;
+    if (!a->n) argp_error(state, "CHECKPOINT is missing");
 }
+
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {"output", "FILE", FIELD(out), "file to write", .letter = 'o', .required = true},
+    {"dtype", "f32|bf16|f16", FIELD(format), /* in the order of weft_save_format */
+     "dtype of the file; bf16 and f16 halve its size: each f32 is rounded to the nearest, and all "
+     "commands read it as f32 again",
+     .letter = 'd'},
+    {0}};
+
+static const tool_command command = {
+    .options = options,
+    .usage = "CHECKPOINT...",
+    .doc = "Writes the mean of the parameters of several checkpoints of one model, such as the "
+           "step-N files of a run. Skips the files of ranks, *.rank-R-of-N.safetensors, which have "
+           "no parameters.",
+    .argument = take_checkpoint,
+    .check = check};
 
 /* Fails if the files, which have the same tensors, lack tensors of the model that they name. */
 static weft_status check_model(const weft_params *mean, const char *path, weft_error *error)
@@ -54,26 +52,10 @@ static weft_status check_model(const weft_params *mean, const char *path, weft_e
 
 int cmd_average(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"output", 'o', "FILE", 0, "file to write", 0},
-        {"dtype", 'd', "f32|bf16|f16", 0,
-         "dtype of the file; bf16 and f16 halve its size: each f32 is rounded to the nearest, and "
-         "all commands read it as f32 again (default: f32)",
-         0},
-        {0}};
-    struct argp argp = {options,
-                        parse,
-                        "CHECKPOINT...",
-                        "Writes the mean of the parameters of several checkpoints of one model, "
-                        "such as the step-N files of a run. Skips the files of ranks, "
-                        "*.rank-R-of-N.safetensors, which have no parameters.",
-                        NULL,
-                        NULL,
-                        NULL};
     weft_error error = {0};
     arguments a = {.paths = calloc((size_t)argc + 1, sizeof *a.paths)};
     if (!a.paths) return tool_fail_text("average", "out of memory");
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     weft_params *mean = weft_params_new();
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < a.n; i++)

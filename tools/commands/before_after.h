@@ -4,14 +4,10 @@
 
 #include "tool.h"
 
-/* The option of both commands; `key` is what it parses to. */
-#define BEFORE_AFTER_OPTION(key)                                                                   \
-    {                                                                                              \
-        "before-after", key, "PASS", 0,                                                            \
-            "print the effect of an optional pass of the planner, such as fuse: every figure "     \
-            "without it and with it",                                                              \
-            0                                                                                      \
-    }
+/* The help of the option of both commands. */
+#define BEFORE_AFTER                                                                               \
+    "print the effect of an optional pass of the planner, such as fuse: every figure without it "  \
+    "and with it"
 
 /* Print the statistics of both plans, or the rows of both profiles, and return the exit status. */
 int plan_before_after(const model_args *model, bool train, const char *pass, bool json);

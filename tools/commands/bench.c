@@ -19,19 +19,9 @@ typedef struct arguments {
     const char *dump;
 } arguments;
 
-enum {
-    KEY_TRAIN = 256,
-    KEY_JSON,
-    KEY_RUNS,
-    KEY_ROUNDS,
-    KEY_THREADS,
-    KEY_GROWTH,
-    KEY_DUMP,
-    KEY_PRECISION
-};
-
-static void take_argument(arguments *a, const char *text, struct argp_state *state)
+static void take_argument(void *into, char *text, struct argp_state *state)
 {
+    arguments *a = into;
     const bool model = tool_model_name(&a->model) != NULL;
     const workload *w = model ? NULL : workload_find(text);
     if (!model && !w && (a->n || (!tool_ends_with(text, ".onnx") && !weft_model_find(text))))
@@ -45,8 +35,9 @@ static void take_argument(arguments *a, const char *text, struct argp_state *sta
 }
 
 /* What is measured: the named workloads, the model, or all workloads. */
-static void choose(arguments *a, struct argp_state *state)
+static void choose(void *into, struct argp_state *state)
 {
+    arguments *a = into;
     const char *name = tool_model_name(&a->model);
     if (a->growth && (a->n || name || a->threads || a->dump || a->model.plan.precision))
         argp_error(state, "--growth chooses workloads, threads and precision itself");
@@ -61,48 +52,6 @@ static void choose(arguments *a, struct argp_state *state)
     }
     for (size_t i = 0; !a->n && i < workload_count(); i++) a->workloads[i] = workload_at(i);
     if (!a->n) a->n = workload_count();
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case KEY_TRAIN:
-        a->train = true;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_GROWTH:
-        a->growth = true;
-        return 0;
-    case KEY_RUNS:
-        a->runs = tool_number(text, "--runs", 1, 100000, state);
-        return 0;
-    case KEY_ROUNDS:
-        a->rounds = tool_number(text, "--rounds", 1, 1000, state);
-        return 0;
-    case KEY_THREADS:
-        a->threads = tool_number(text, "--threads", 0, 1024, state);
-        return 0;
-    case KEY_DUMP:
-        a->dump = text;
-        return 0;
-    case KEY_PRECISION:
-        a->model.plan.precision = tool_precision(text, state);
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->model.onnx;
-        return 0;
-    case ARGP_KEY_ARG:
-        take_argument(a, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        choose(a, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
 }
 
 typedef struct result {
@@ -273,15 +222,13 @@ static int run(const arguments *a)
     return EXIT_GOOD;
 }
 
-/* The list of workloads, at the end of the help. */
-static char *help(int key, const char *text, void *input)
+/* The list of workloads, at the end of the help; the caller frees it. NULL when memory is out. */
+static char *list_workloads(void)
 {
-    (void)input;
-    if (key != ARGP_KEY_HELP_POST_DOC) return (char *)(uintptr_t)text;
     char *out = NULL;
     size_t bytes;
     FILE *file = open_memstream(&out, &bytes);
-    if (!file) return (char *)(uintptr_t)text;
+    if (!file) return NULL;
     fprintf(file, "Workloads (all of them if nothing is named):\n");
     for (size_t i = 0; i < workload_count(); i++)
         fprintf(file, "  %-18s %s\n", workload_at(i)->name, workload_at(i)->doc);
@@ -289,37 +236,40 @@ static char *help(int key, const char *text, void *input)
     return fclose(file) == 0 ? out : NULL;
 }
 
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {"train", NULL, FIELD(train),
+     "with MODEL or FILE.onnx: the whole training step (gradients, clipping, Adam)"},
+    {"precision", TOOL_PRECISIONS, FIELD(model.plan.precision), TOOL_PRECISION},
+    {"runs", "N", FIELD(runs), "runs in a round, after one for warm-up; more if they are short", 1,
+     1e5},
+    {"rounds", "N", FIELD(rounds), "rounds, with matrix products measured between them", 1, 1000},
+    {"threads", "N", FIELD(threads), "threads (0: OpenMP's default)", 0, 1024},
+    {"growth", NULL, FIELD(growth),
+     "measure how time and arena grow with batch, length, layers and threads"},
+    {"dump", "FILE", FIELD(dump),
+     "instead of timing, write parameters, inputs, outputs and gradients of one run, without "
+     "dropout, as a safetensors file"},
+    {"json", NULL, FIELD(json), "print JSON"},
+    {TOOL_INCLUDED(arguments, model, tool_model_options)},
+    {0}};
+
 int cmd_bench(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"train", KEY_TRAIN, NULL, 0,
-         "with MODEL or FILE.onnx: the whole training step (gradients, clipping, Adam)", 0},
-        {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
-        {"runs", KEY_RUNS, "N", 0,
-         "runs in a round, after one for warm-up (3; more if they are short)", 0},
-        {"rounds", KEY_ROUNDS, "N", 0, "rounds, with matrix products measured between them (3)", 0},
-        {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
-        {"growth", KEY_GROWTH, NULL, 0,
-         "measure how time and arena grow with batch, length, layers and threads", 0},
-        {"dump", KEY_DUMP, "FILE", 0,
-         "instead of timing, write parameters, inputs, outputs and gradients of one run, without "
-         "dropout, as a safetensors file",
-         0},
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {0}};
-    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
+    char *workloads = list_workloads();
     arguments a = {.runs = 3, .rounds = 3};
-    struct argp argp = {options,
-                        parse,
-                        "[WORKLOAD...]\nMODEL [OPTION=VALUE...]\nFILE.onnx",
-                        "Times weft's benchmark workloads, or a model, on synthetic inputs. Prints "
-                        "the median and the minimum time of a run, its rate, also as a share of "
-                        "the rate of matrix products on the same threads, memory, and the size of "
-                        "the plan. Models of images count images as tokens.\v-",
-                        onnx_options,
-                        help,
-                        NULL};
-    tool_parse(&argp, argc, argv, &a);
+    const tool_command command = {
+        .options = options,
+        .usage = "[WORKLOAD...]\nMODEL [OPTION=VALUE...]\nFILE.onnx",
+        .doc = "Times weft's benchmark workloads, or a model, on synthetic inputs. Prints "
+               "the median and the minimum time of a run, its rate, also as a share of "
+               "the rate of matrix products on the same threads, memory, and the size of "
+               "the plan. Models of images count images as tokens.",
+        .notes = workloads,
+        .argument = take_argument,
+        .check = choose};
+    tool_parse(&command, argc, argv, &a);
+    free(workloads);
     if (a.growth) return bench_growth(a.runs, a.json);
     return a.dump ? dump(&a) : run(&a);
 }

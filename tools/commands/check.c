@@ -18,41 +18,37 @@ typedef struct arguments {
     bool bits, json;
 } arguments;
 
-enum { KEY_JSON = 256, KEY_OP, KEY_BITS, KEY_THREADS };
-
-static error_t parse(int key, char *text, struct argp_state *state)
+static void check(void *into, struct argp_state *state)
 {
-    arguments *a = state->input;
-    switch (key) {
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_OP:
-        a->op = text;
-        return 0;
-    case KEY_BITS:
-        a->bits = true;
-        return 0;
-    case KEY_THREADS:
-        a->threads = (int)tool_number(text, "--threads", 1, WEFT_MAX_THREADS, state);
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->model.onnx;
-        return 0;
-    case ARGP_KEY_ARG:
-        tool_take_model_arg(&a->model, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (a->op && tool_model_name(&a->model)) argp_error(state, "give either --op or MODEL");
-        if (a->op && a->bits) argp_error(state, "--bits takes models, not ops");
-        if (a->threads && !a->bits) argp_error(state, "--threads needs --bits");
-        if (a->op && !weft_op_find(a->op))
-            tool_usage_error(state, "no op \"%s\" (see `weft ops`)", a->op);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const arguments *a = into;
+    if (a->op && tool_model_name(&a->model)) argp_error(state, "give either --op or MODEL");
+    if (a->op && a->bits) argp_error(state, "--bits takes models, not ops");
+    if (a->threads && !a->bits) argp_error(state, "--threads needs --bits");
+    if (a->op && !weft_op_find(a->op))
+        tool_usage_error(state, "no op \"%s\" (see `weft ops`)", a->op);
 }
+
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option check_options[] = {
+    {"op", "NAME", FIELD(op), "this op only"},
+    {"bits", NULL, FIELD(bits),
+     "print a hash of each model's parameters after three training steps, to compare machines, "
+     "builds and numbers of threads"},
+    {"threads", "N", FIELD(threads), "threads of --bits (default: all)", 1, WEFT_MAX_THREADS},
+    {"json", NULL, FIELD(json), "print JSON"},
+    {TOOL_INCLUDED(arguments, model, tool_model_options)},
+    {0}};
+
+static const tool_command command = {
+    .options = check_options,
+    .usage = "[MODEL [OPTION=VALUE...]]\nFILE.onnx",
+    .doc =
+        "Checks gradients in f64 against central differences: of all ops, first and second order, "
+        "or of a whole model at a small size. Outputs are weighted with random cotangents. Errors "
+        "are relative; the limits are 1e-6 and 1e-4.",
+    .notes = "The loss of FILE.onnx is the mean of squares of its first floating-point output. Its "
+             "weights are the file's, in f64.",
+    .check = check};
 
 /* The worst error of each order over all samples of an op. */
 static bool check_op(const weft_op *op, double worst[2], size_t *checked, weft_error *error)
@@ -279,31 +275,8 @@ static int check_bits(const arguments *a)
 
 int cmd_check(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"op", KEY_OP, "NAME", 0, "this op only", 0},
-        {"bits", KEY_BITS, NULL, 0,
-         "print a hash of each model's parameters after "
-         "three training steps, to compare machines, "
-         "builds and numbers of threads",
-         0},
-        {"threads", KEY_THREADS, "N", 0, "threads of --bits (default: all)", 0},
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {0}};
-    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
     arguments a = {0};
-    struct argp argp = {
-        options,
-        parse,
-        "[MODEL [OPTION=VALUE...]]\nFILE.onnx",
-        "Checks gradients in f64 against central differences: of all ops, first and second order, "
-        "or of a whole model at a small size. Outputs are weighted with random cotangents. Errors "
-        "are relative; the limits are 1e-6 and 1e-4.\v"
-        "The loss of FILE.onnx is the mean of squares of its first floating-point output. Its "
-        "weights are the file's, in f64.",
-        onnx_options,
-        NULL,
-        NULL};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     if (a.bits) return check_bits(&a);
     return tool_model_name(&a.model) ? check_model(&a) : check_ops(&a);
 }

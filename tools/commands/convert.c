@@ -13,32 +13,31 @@ typedef struct arguments {
     bool list;
 } arguments;
 
-enum { KEY_LIST = 256, KEY_ARCHITECTURE };
-
-static error_t parse(int key, char *text, struct argp_state *state)
+static void check(void *into, struct argp_state *state)
 {
-    arguments *a = state->input;
-    switch (key) {
-    case 'o':
-        a->out = text;
-        return 0;
-    case KEY_LIST:
-        a->list = true;
-        return 0;
-    case KEY_ARCHITECTURE:
-        a->architecture = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->from) argp_error(state, "one DIR or RUN only");
-        a->from = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->list && (!a->from || !a->out)) argp_error(state, "expected DIR or RUN, and -o");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const arguments *a = into;
+    if (!a->list && (!a->from || !a->out)) argp_error(state, "expected DIR or RUN, and -o");
 }
+
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option convert_options[] = {
+    {TOOL_ONE(arguments, from, "DIR or RUN")},
+    {"output", "FOLDER", FIELD(out), "the run, or the folder of transformers, to write",
+     .letter = 'o'},
+    {"architecture", "NAME", FIELD(architecture),
+     "write as this architecture (default: the one that it was read as, or the first that has all "
+     "options of the model)"},
+    {"list", NULL, FIELD(list), "list the architectures, and the model that computes each"},
+    {0}};
+
+static const tool_command command = {
+    .options = convert_options,
+    .usage = "DIR|RUN",
+    .doc = "Converts a model of Hugging Face's transformers (a folder with config.json and "
+           "model.safetensors) to a run, or a run, or a checkpoint file, to such a folder. Fails "
+           "if the other side cannot represent the model. Tokenisers are not converted: `weft run "
+           "RUN` takes token ids.",
+    .check = check};
 
 static int list(void)
 {
@@ -98,29 +97,10 @@ static weft_status export_run(const arguments *a, weft_params *params, weft_mode
 
 int cmd_convert(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"output", 'o', "FOLDER", 0, "the run, or the folder of transformers, to write", 0},
-        {"architecture", KEY_ARCHITECTURE, "NAME", 0,
-         "write as this architecture (default: the one that it was read as, or the first that has "
-         "all options of the model)",
-         0},
-        {"list", KEY_LIST, NULL, 0, "list the architectures, and the model that computes each", 0},
-        {0}};
-    const struct argp argp = {
-        options,
-        parse,
-        "DIR|RUN",
-        "Converts a model of Hugging Face's transformers (a folder with config.json and "
-        "model.safetensors) to a run, or a run, or a checkpoint file, to such a folder. Fails if "
-        "the other side cannot represent the model. Tokenisers are not converted: `weft run RUN` "
-        "takes token ids.",
-        NULL,
-        NULL,
-        NULL};
     arguments a = {.from = NULL};
     weft_error error = {0};
     weft_model_config config;
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     if (a.list) return list();
     if (is_there(a.out, "model.safetensors") || is_there(a.out, "config.json"))
         return tool_fail_text(a.out, "has a model already: choose another -o");

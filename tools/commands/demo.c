@@ -19,8 +19,6 @@ typedef struct arguments {
     bool json;
 } arguments;
 
-enum { KEY_JSON = 256, KEY_LEN, KEY_HIDDEN, KEY_SEED, KEY_FORGET_BIAS };
-
 /* name, one line about it */
 #define DEMOS(X) X(vanishing, "gradients that vanish over time, in an RNN and in an LSTM")
 
@@ -241,64 +239,38 @@ static const struct {
 };
 #define N_DEMOS (sizeof demos / sizeof *demos)
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static void check(void *into, struct argp_state *state)
 {
-    arguments *a = state->input;
-    switch (key) {
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_LEN:
-        a->len = tool_number(text, "--len", 1, 5000, state);
-        return 0;
-    case KEY_HIDDEN:
-        a->hidden = tool_number(text, "--hidden", 1, 256, state);
-        return 0;
-    case KEY_SEED:
-        a->seed = (uint64_t)tool_number(text, "--seed", 0, INT32_MAX, state);
-        return 0;
-    case KEY_FORGET_BIAS:
-        a->forget_bias = tool_real(text, "--forget-bias", -1e6, 1e6, state);
-        return 0;
-    case 'o':
-        plot_check_name(text, "-o", state);
-        if (!strcmp(text, "-")) argp_error(state, "-o needs a file: standard output has the table");
-        a->output = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->name) argp_error(state, "one demonstration at a time");
-        a->name = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->name) argp_error(state, "name a demonstration (see --help)");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const arguments *a = into;
+    if (a->output) plot_check_name(a->output, "-o", state);
+    if (a->output && !strcmp(a->output, "-"))
+        argp_error(state, "-o needs a file: standard output has the table");
 }
+
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {TOOL_ONE(arguments, name, "DEMONSTRATION"), .required = true},
+    {"len", "N", FIELD(len), "steps T of the sequence", 1, 5000},
+    {"hidden", "N", FIELD(hidden), "width of inputs and states", 1, 256},
+    {"seed", "N", FIELD(seed), "seed of weights and inputs", 0, INT32_MAX},
+    {"forget-bias", "X", FIELD(forget_bias), "bias of the open forget gates", -1e6, 1e6},
+    {"output", "FILE", FIELD(output), "also draw it with gnuplot: FILE.svg or FILE.png",
+     .letter = 'o'},
+    {"json", NULL, FIELD(json), "print JSON, all steps"},
+    {0}};
+
+#define LINE(name, doc) "  " #name "  " doc "\n"
+static const tool_command command = {.options = options,
+                                     .usage = "DEMONSTRATION",
+                                     .doc = "Runs a small demonstration and prints its numbers.",
+                                     .notes = "Demonstrations:\n" DEMOS(LINE),
+                                     .check = check};
+#undef LINE
 
 int cmd_demo(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"len", KEY_LEN, "N", 0, "steps T of the sequence (101)", 0},
-        {"hidden", KEY_HIDDEN, "N", 0, "width of inputs and states (32)", 0},
-        {"seed", KEY_SEED, "N", 0, "seed of weights and inputs (1)", 0},
-        {"forget-bias", KEY_FORGET_BIAS, "X", 0, "bias of the open forget gates (5)", 0},
-        {"output", 'o', "FILE", 0, "also draw it with gnuplot: FILE.svg or FILE.png", 0},
-        {"json", KEY_JSON, NULL, 0, "print JSON, all steps", 0},
-        {0}};
-#define LINE(name, doc) "  " #name "  " doc "\n"
     arguments a = {.len = 101, .hidden = 32, .seed = 1, .forget_bias = 5};
-    struct argp argp = {
-        options,
-        parse,
-        "DEMONSTRATION",
-        "Runs a small demonstration and prints its numbers.\vDemonstrations:\n" DEMOS(LINE),
-        NULL,
-        NULL,
-        NULL};
-#undef LINE
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     for (size_t i = 0; i < N_DEMOS; i++)
         if (!strcmp(demos[i].name, a.name)) return demos[i].run(&a);
     tool_print_line(stderr, "weft demo: no demonstration \"%s\" (see `weft demo --help`)", a.name);

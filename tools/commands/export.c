@@ -23,20 +23,6 @@ typedef struct arguments {
     bool loss;
 } arguments;
 
-enum { KEY_OPSET = 256, KEY_EXTERNAL, KEY_CHECKPOINT, KEY_SEED, KEY_LOSS };
-
-static const struct argp_option options[] = {
-    {NULL, 'o', "FILE.onnx", 0, "the file to write", 1},
-    {"opset", KEY_OPSET, "N", 0, "ONNX's version of operators, 17 to 23 (default 17)", 1},
-    {"external", KEY_EXTERNAL, NULL, 0,
-     "write the parameters to FILE.onnx.data; always done above 2 GB", 1},
-    {"loss", KEY_LOSS, NULL, 0, "export the loss too, with the targets as an input", 1},
-    {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
-     "parameters of RUN (default: RUN/best.safetensors if it exists, else RUN/model.safetensors)",
-     2},
-    {"seed", KEY_SEED, "N", 0, "of the first parameters of MODEL (default 1)", 2},
-    {0}};
-
 /* ---- Arguments ---- */
 
 static bool is_folder(const char *path)
@@ -45,8 +31,9 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static void take_argument(arguments *a, const char *text, struct argp_state *state)
+static void take_argument(void *into, char *text, struct argp_state *state)
 {
+    arguments *a = into;
     if (a->run) {
         if (a->n_sizes == MAX_SIZES) argp_error(state, "more than %d sizes", MAX_SIZES);
         a->sizes[a->n_sizes++] = text;
@@ -62,50 +49,40 @@ static void take_argument(arguments *a, const char *text, struct argp_state *sta
     }
 }
 
-static void finish(const arguments *a, struct argp_state *state)
+static void check(void *into, struct argp_state *state)
 {
+    const arguments *a = into;
     if (!a->run && !tool_model_name(&a->model)) argp_error(state, "MODEL, RUN or FILE is missing");
-    if (!a->out) argp_error(state, "-o FILE.onnx is missing");
     if (a->checkpoint && !a->run && !a->model.evaluated)
         argp_error(state, "--checkpoint needs RUN");
     if (a->loss && a->model.onnx.path) argp_error(state, "FILE.onnx has no loss");
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case 'o':
-        a->out = text;
-        return 0;
-    case KEY_OPSET:
-        a->save.opset = (int)tool_number(text, "--opset", 17, 23, state);
-        return 0;
-    case KEY_EXTERNAL:
-        a->save.external = true;
-        return 0;
-    case KEY_LOSS:
-        a->loss = true;
-        return 0;
-    case KEY_CHECKPOINT:
-        a->checkpoint = text;
-        return 0;
-    case KEY_SEED:
-        a->seed = (uint64_t)tool_number(text, "--seed", 0, 1L << 60, state);
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->model.onnx;
-        return 0;
-    case ARGP_KEY_ARG:
-        take_argument(a, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        finish(a, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {NULL, "FILE.onnx", FIELD(out), "the file to write", .letter = 'o', .required = true,
+     .group = 1},
+    {"opset", "N", FIELD(save.opset), "ONNX's version of operators, 17 to 23", 17, 23, .group = 1},
+    {"external", NULL, FIELD(save.external),
+     "write the parameters to FILE.onnx.data; always done above 2 GB", .group = 1},
+    {"loss", NULL, FIELD(loss), "export the loss too, with the targets as an input", .group = 1},
+    {"checkpoint", "FILE", FIELD(checkpoint),
+     "parameters of RUN (default: RUN/best.safetensors if it exists, else RUN/model.safetensors)",
+     .group = 2},
+    {"seed", "N", FIELD(seed), "of the first parameters of MODEL", 0, 0x1p60, .group = 2},
+    {TOOL_INCLUDED(arguments, model, tool_model_options), .group = 2},
+    {0}};
+
+static const tool_command command = {
+    .options = options,
+    .usage = "MODEL [KEY=VALUE...] -o FILE.onnx\nRUN [KEY=VALUE...] -o FILE.onnx\nFILE.onnx -o "
+             "FILE.onnx",
+    .doc = "Writes a model as an ONNX file: a model of the list with its first parameters, a "
+           "trained run (the folder of `weft train` or `weft fit`) or an ONNX file.",
+    .notes = "Shapes are fixed in the file: give the sizes of the batch as KEY=VALUE (see `weft "
+             "models`), or --batch and --dim for a FILE. Dropout is left out.",
+    .argument = take_argument,
+    .check = check};
 
 /* ---- Models ---- */
 
@@ -126,8 +103,7 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
     }
     const double bytes = stat(a->out, &info) == 0 ? (double)info.st_size : 0;
     char size[TEXT_SIZE_BYTES];
-    tool_print_line(stdout, "%s: opset %d, %zu parameters, %s", a->out,
-                    a->save.opset ? a->save.opset : 17, parameters,
+    tool_print_line(stdout, "%s: opset %d, %zu parameters, %s", a->out, a->save.opset, parameters,
                     weft__text_from_bytes(bytes, size));
     return WEFT_OK;
 }
@@ -232,22 +208,9 @@ static weft_status check_output(const arguments *a, weft_error *error)
 
 int cmd_export(int argc, char **argv)
 {
-    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 3}, {0}};
-    const struct argp argp = {
-        options,
-        parse,
-        "MODEL [KEY=VALUE...] -o FILE.onnx\nRUN [KEY=VALUE...] -o FILE.onnx\nFILE.onnx -o "
-        "FILE.onnx",
-        "Writes a model as an ONNX file: a model of the list with its first parameters, a trained "
-        "run (the folder of `weft train` or `weft fit`) or an ONNX file.\v"
-        "Shapes are fixed in the file: give the sizes of the batch as KEY=VALUE (see `weft "
-        "models`), or --batch and --dim for a FILE. Dropout is left out.",
-        onnx_options,
-        NULL,
-        NULL};
-    arguments a = {.seed = 1};
+    arguments a = {.seed = 1, .save = {.opset = 17}};
     weft_error error = {0};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     a.model.onnx.out = a.out;
     weft_status status = check_output(&a, &error);
     if (status == WEFT_OK) status = a.run ? export_run(&a, &error) : export_model(&a, &error);

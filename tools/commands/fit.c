@@ -6,64 +6,39 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_RESUME = 256, KEY_JSON, MAX_OPTIONS = 96 };
-
 /* The command line is parsed twice: first to find a run to resume, then to override its recipe. */
 typedef struct arguments {
-    training *t;
-    bool first;
-    recipe early; /* of the first pass: only run.out is used */
+    training t;
     bool has_model;
 } arguments;
 
-static error_t take_model(arguments *a, const char *text, struct argp_state *state)
+static void take_model(void *into, char *text, struct argp_state *state)
 {
+    arguments *a = into;
     char meant[TOOL_GUESS_BYTES];
-    recipe *r = a->first ? &a->early : &a->t->r;
+    recipe *r = &a->t.r;
     if (strchr(text, '=')) {
         if (!recipe_take_model_option(r, text)) argp_error(state, "too many model options");
-        return 0;
+        return;
     }
     if (a->has_model) argp_error(state, "one model only");
     a->has_model = true;
-    if (tool_ends_with(text, ".onnx"))
-        return recipe_take(r, RECIPE_FIRST_KEY + RECIPE_fit_file, text, state) ? 0 : EINVAL;
+    if (tool_ends_with(text, ".onnx")) {
+        if (!recipe_set_text(&r->fit_file, text)) exit(tool_fail_text("fit", "out of memory"));
+        return;
+    }
     r->model = weft_model_find(text);
     if (!r->model)
         tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
                          tool_guess_model(text, meant));
-    return 0;
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case KEY_RESUME:
-        a->t->resume = true;
-        return 0;
-    case KEY_JSON:
-        a->t->json = true;
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->t->watch_args;
-        a->has_model = false;
-        return 0;
-    case ARGP_KEY_ARG:
-        return take_model(a, text, state);
-    default:
-        return recipe_take(a->first ? &a->early : &a->t->r, key, text, state) ? 0
-                                                                              : ARGP_ERR_UNKNOWN;
-    }
 }
 
 /* A resumed run uses its own recipe. */
-static bool load_recipe(arguments *a)
+static bool load_recipe(const training *early, training *t)
 {
     char path[4096];
-    training *t = a->t;
-    snprintf(path, sizeof path, "%s/recipe.json", a->early.run_out);
-    if (!t->resume || !a->early.run_out[0] || access(path, F_OK) != 0) return true;
+    snprintf(path, sizeof path, "%s/recipe.json", early->r.run_out);
+    if (!early->resume || !early->r.run_out[0] || access(path, F_OK) != 0) return true;
     return recipe_load(&t->r, path, NULL, &t->error);
 }
 
@@ -109,43 +84,46 @@ static void free_training(training *t)
     recipe_free(&t->r);
 }
 
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const char doc[] =
+    "Trains a model on arrays of NumPy: FILE.onnx from its weights, or a model of the list. Also "
+    "updates the running statistics of batch normalisations; frozen ones are used as in "
+    "evaluation. Ctrl-C finishes the step, saves and ends with status 130 (SIGTERM: 143, SIGHUP: "
+    "129).";
+
 int cmd_fit(int argc, char **argv)
 {
-    struct argp_option options[MAX_OPTIONS] = {
-        {"resume", KEY_RESUME, NULL, 0, "resume from the checkpoint in the folder, if there is one",
-         0},
-        {"json", KEY_JSON, NULL, 0, "print recipe and result as lines of JSON, progress on stderr",
-         0}};
-    recipe_argp(options + 2, MAX_OPTIONS - 3, true);
-    static const struct argp_child watched[] = {{&watch_argp, 0, NULL, 0}, {0}};
-    struct argp argp = {
-        options,
-        parse,
-        "FILE.onnx\nMODEL [OPTION=VALUE...]",
-        "Trains a model on arrays of NumPy: FILE.onnx from its weights, or a model of the list. "
-        "Also updates the running statistics of batch normalisations; frozen ones are used as in "
-        "evaluation. Ctrl-C finishes the step, saves and ends with status 130 "
-        "(SIGTERM: 143, SIGHUP: 129).",
-        watched,
-        recipe_help,
-        NULL};
+    tool_option rows[RECIPE_ROWS];
+    const tool_command of_recipe = {.options = rows, .check = recipe_check};
+    const tool_option options[] = {{"resume", NULL, FIELD(t.resume),
+                                    "resume from the checkpoint in the folder, if there is one"},
+                                   {"json", NULL, FIELD(t.json),
+                                    "print recipe and result as lines of JSON, progress on stderr"},
+                                   {TOOL_INCLUDED(arguments, t.watch_args, watch_options)},
+                                   {TOOL_INCLUDED(arguments, t.r, of_recipe)},
+                                   {0}};
+    const tool_command command = {.options = options,
+                                  .usage = "FILE.onnx\nMODEL [OPTION=VALUE...]",
+                                  .doc = doc,
+                                  .argument = take_model};
     training_fit model = {.file = NULL};
-    training t = {.fit = &model, .unit = "rows"};
-    arguments a = {.t = &t, .first = true};
-    if (!recipe_init(&t.r) || !recipe_init(&a.early)) return tool_fail_text("fit", "out of memory");
-    t.r.fits = a.early.fits = true;
-    tool_parse(&argp, argc, argv, &a);
-    a.first = false;
+    arguments early = {.t = {.fit = &model, .unit = "rows"}}, a = early;
+    training *t = &a.t;
     int status = EXIT_ERROR;
-    if (training_agree(&t, load_recipe(&a))) {
-        tool_parse(&argp, argc, argv, &a);
+    recipe_options(rows, true);
+    if (!recipe_init(&t->r) || !recipe_init(&early.t.r))
+        return tool_fail_text("fit", "out of memory");
+    t->r.fits = early.t.r.fits = true;
+    tool_parse(&command, argc, argv, &early);
+    if (training_agree(t, load_recipe(&early.t, t))) {
+        tool_parse(&command, argc, argv, &a);
         struct sigaction ignore = {.sa_handler = SIG_IGN};
         sigaction(SIGXFSZ, &ignore, NULL);
-        status = fit(&t);
+        status = fit(t);
     } else {
-        tool_fail(&t.error);
+        tool_fail(&t->error);
     }
-    recipe_free(&a.early);
-    free_training(&t);
+    recipe_free(&early.t.r);
+    free_training(t);
     return status;
 }

@@ -13,38 +13,24 @@ typedef struct arguments {
     bool stream;
 } arguments;
 
-enum { KEY_PROMPT = 256, KEY_TOKENS, KEY_EACH, KEY_BEAM, KEY_CONTEXT, KEY_STOP, KEY_STREAM };
-
-static const struct argp_option options[] = {
-    {"prompt", KEY_PROMPT, "TEXT", 0, "text to continue (default: each line of standard input)", 1},
-    {"tokens", KEY_TOKENS, "N", 0, "maximum number of tokens to generate (default 64)", 1},
-    {"n", KEY_EACH, "N", 0, "texts per prompt, one a line (default 1)", 1},
-    {"context", KEY_CONTEXT, "N", 0,
-     "tokens that the model attends to, prompt included (default: as many as it was trained on); a "
-     "longer text continues from the last half of them",
-     1},
-    {"stop", KEY_STOP, "TEXT", 0,
-     "end a text before the first TEXT after the prompt; \\n, \\t and \\\\ are a line end, a tab "
-     "and a backslash; may be repeated",
-     1},
-    {"stream", KEY_STREAM, NULL, 0,
-     "print a text as it is generated, one prompt at a time (default on a terminal, with --n 1 and "
-     "without --beam, for --prompt or prompts typed in)",
-     1},
-    {"beam", KEY_BEAM, "N", 0, "beam search with N hypotheses instead of sampling", 1},
-    {0}};
-
-static void add_stop(arguments *a, char *text, struct argp_state *state)
+static void take_stop(const tool_option *option, void *into, char *text, struct argp_state *state)
 {
+    stop_texts *stops = tool_field(option, into);
     char *given = strdup(text);
     const char *wrong = given ? stop_text_read(text) : "cannot be read, memory is out";
     if (wrong) tool_usage_error(state, "--stop \"%s\" %s", given ? given : "", wrong);
     free(given);
-    a->stops.text[a->stops.n++] = text;
+    stops->text[stops->n++] = text;
 }
 
-static void check_arguments(const arguments *a, struct argp_state *state)
+static bool wants_batch(const decoding_args *shared)
 {
+    return (shared->batch_given && shared->batch > 1) || shared->chunk > 1;
+}
+
+static void check(void *into, struct argp_state *state)
+{
+    const arguments *a = into;
     const decoding_args *shared = &a->shared;
     if (a->beams && a->each > a->beams) argp_error(state, "--n is larger than --beam");
     if (a->beams && shared->draws)
@@ -59,54 +45,47 @@ static void check_arguments(const arguments *a, struct argp_state *state)
     if (a->beams && a->stream)
         argp_error(state,
                    "--stream and --beam exclude each other: a beam has its texts only at the end");
-    if (a->stream && (a->each > 1 || shared->batch > 1 || shared->chunk > 1))
+    if (a->stream && (a->each > 1 || wants_batch(shared)))
         argp_error(state, "--stream prints one text at a time: --n, --batch and --chunk must be 1");
     if (shared->min_length >= a->tokens) argp_error(state, "--min-length must be below --tokens");
 }
 
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {"prompt", "TEXT", FIELD(prompt), "text to continue (default: each line of standard input)",
+     .group = 1},
+    {"tokens", "N", FIELD(tokens), "maximum number of tokens to generate", 1, 1 << 20, .group = 1},
+    {"n", "N", FIELD(each), "texts per prompt, one a line", 1, 1024, .group = 1},
+    {"context", "N", FIELD(shared.context),
+     "tokens that the model attends to, prompt included (default: as many as it was trained on); a "
+     "longer text continues from the last half of them",
+     4, 1 << 20, .group = 1},
+    {"stop", "TEXT", TOOL_INTO(arguments, stops, take_stop),
+     "end a text before the first TEXT after the prompt; \\n, \\t and \\\\ are a line end, a tab "
+     "and a backslash; may be repeated",
+     .group = 1},
+    {"stream", NULL, FIELD(stream),
+     "print a text as it is generated, one prompt at a time (default on a terminal, with --n 1 and "
+     "without --beam, for --prompt or prompts typed in)",
+     .group = 1},
+    {"beam", "N", FIELD(beams), "beam search with N hypotheses instead of sampling", 1, 1024,
+     .group = 1},
+    {TOOL_INCLUDED(arguments, shared, decoding_options)},
+    {0}};
+
+static const tool_command command = {
+    .options = options,
+    .usage = "FOLDER",
+    .doc = "Continues prompts with the language model in FOLDER: samples tokens by their "
+           "probabilities; with temperature 0 it takes the most likely. The same seed makes the "
+           "same text.",
+    .check = check};
+
 /* By default, a text is streamed if somebody waits for it at a terminal. */
 static bool streams(const arguments *a)
 {
-    const decoding_args *shared = &a->shared;
-    if (a->stream || a->beams || a->each > 1 || shared->batch > 1 || shared->chunk > 1)
-        return a->stream;
+    if (a->stream || a->beams || a->each > 1 || wants_batch(&a->shared)) return a->stream;
     return isatty(STDOUT_FILENO) && (a->prompt || isatty(STDIN_FILENO));
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->shared;
-        return 0;
-    case KEY_PROMPT:
-        a->prompt = text;
-        return 0;
-    case KEY_TOKENS:
-        a->tokens = tool_number(text, "--tokens", 1, 1 << 20, state);
-        return 0;
-    case KEY_EACH:
-        a->each = tool_number(text, "--n", 1, 1024, state);
-        return 0;
-    case KEY_CONTEXT:
-        a->shared.context = tool_number(text, "--context", 4, 1 << 20, state);
-        return 0;
-    case KEY_BEAM:
-        a->beams = tool_number(text, "--beam", 1, 1024, state);
-        return 0;
-    case KEY_STOP:
-        add_stop(a, text, state);
-        return 0;
-    case KEY_STREAM:
-        a->stream = true;
-        return 0;
-    case ARGP_KEY_END:
-        check_arguments(a, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
 }
 
 typedef struct generator {
@@ -162,28 +141,12 @@ static bool encode(void *context, text_line *l)
 
 int cmd_generate(int argc, char **argv)
 {
-    static const struct argp_child shared[] = {{&decoding_argp, 0, NULL, 0}, {0}};
     arguments a = {.shared = DECODING_DEFAULT, .tokens = 64, .each = 1};
-    struct argp argp = {
-        options,
-        parse,
-        "FOLDER",
-        "Continues prompts with the language model in FOLDER: samples tokens by "
-        "their probabilities; with temperature 0 it takes the most likely. The same "
-        "seed makes the same text.",
-        shared,
-        NULL,
-        NULL};
-    const int64_t batch = a.shared.batch;
-    a.shared.batch = 0; /* not given */
     a.stops.text = calloc((size_t)argc, sizeof *a.stops.text);
     if (!a.stops.text) return tool_fail_text("generate", "out of memory");
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     a.stream = streams(&a);
-    if (a.prompt || a.stream)
-        a.shared.batch = 1;
-    else if (!a.shared.batch)
-        a.shared.batch = batch;
+    if (a.prompt || a.stream) a.shared.batch = 1;
     generator t = {.a = &a};
     const decoding_work work = {.context = &t, .encode = encode};
     bool good =

@@ -23,111 +23,7 @@ typedef struct arguments {
     double seconds;
 } arguments;
 
-enum {
-    KEY_JSON = 256,
-    KEY_TRAIN,
-    KEY_FIXED,
-    KEY_MEMORY,
-    KEY_PRECISION,
-    KEY_KEEP_F32,
-    KEY_PLANNED,
-    KEY_OVERLAY,
-    KEY_RUNS,
-    KEY_INSTANCES,
-    KEY_SECONDS,
-    KEY_DEPTH,
-    KEY_NO_UPDATE,
-    KEY_NO_BACKWARD,
-    KEY_PASS,
-    KEY_SVG
-};
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_TRAIN:
-        a->train = true;
-        return 0;
-    case KEY_MEMORY:
-        a->model.plan.memory_budget = tool_bytes(text, "--memory", state);
-        return 0;
-    case KEY_PRECISION:
-        a->model.plan.precision = tool_precision(text, state);
-        return 0;
-    case KEY_KEEP_F32:
-        a->model.plan.keep_f32 = text;
-        return 0;
-    case KEY_FIXED:
-        a->model.plan.fixed_states = true;
-        return 0;
-    case KEY_INSTANCES:
-        a->instances = text;
-        return 0;
-    case KEY_SECONDS:
-        a->seconds = tool_real(text, "--seconds", 1e-3, 1e9, state);
-        return 0;
-    case 'o':
-        if (picture_kind_of(text) == PICTURE_OTHER)
-            tool_usage_error(state, "-o %s: graphs are DOT, SVG or PNG: name it .dot, .svg or .png",
-                             text);
-        a->output = text;
-        return 0;
-    case KEY_PLANNED:
-        a->planned = true;
-        return 0;
-    case KEY_OVERLAY:
-        if (strcmp(text, "time") != 0)
-            tool_usage_error(state, "unknown overlay \"%s\"; expected time", text);
-        a->overlay = true;
-        return 0;
-    case KEY_RUNS:
-        a->runs = tool_number(text, "--runs", 1, 1000000, state);
-        return 0;
-    case KEY_DEPTH:
-        a->drawing.depth = (int)tool_number(text, "--depth", 1, 1000, state);
-        return 0;
-    case KEY_NO_UPDATE:
-        a->drawing.no_update = true;
-        return 0;
-    case KEY_NO_BACKWARD:
-        a->drawing.no_backward = true;
-        return 0;
-    case KEY_PASS:
-        a->pass = text;
-        return 0;
-    case KEY_SVG:
-        a->svg = text;
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->model.onnx;
-        return 0;
-    case ARGP_KEY_ARG:
-        tool_take_model_arg(&a->model, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (a->instances && (tool_model_name(&a->model) || a->train || a->pass || a->svg))
-            argp_error(state, "--instances excludes a model, --train, --before-after and --svg");
-        if (a->pass && a->svg)
-            argp_error(state, "--svg draws one plan, so it excludes --before-after");
-        if (a->train && a->model.plan.fixed_states)
-            argp_error(state,
-                       "--fixed and --train exclude each other: training changes the parameters");
-        if (a->overlay && (a->drawing.depth || a->drawing.no_update || a->drawing.no_backward))
-            argp_error(state, "--overlay draws every node, so it excludes --depth, --no-update and "
-                              "--no-backward");
-        if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds needs --instances");
-        if (!tool_model_name(&a->model) && !a->instances) argp_error(state, "MODEL is missing");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
+#define FIELD(field) TOOL_FIELD(arguments, field)
 
 /* ---- dot ---- */
 
@@ -201,38 +97,53 @@ static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
     return status;
 }
 
+static void take_overlay(const tool_option *option, void *into, char *text,
+                         struct argp_state *state)
+{
+    if (strcmp(text, "time") != 0)
+        tool_usage_error(state, "unknown overlay \"%s\"; expected time", text);
+    *(bool *)tool_field(option, into) = true;
+}
+
+static void check_dot(void *into, struct argp_state *state)
+{
+    const arguments *a = into;
+    if (a->output && picture_kind_of(a->output) == PICTURE_OTHER)
+        tool_usage_error(state, "-o %s: graphs are DOT, SVG or PNG: name it .dot, .svg or .png",
+                         a->output);
+    tool_check_fixed(a->train, &a->model, state);
+    if (a->overlay && (a->drawing.depth || a->drawing.no_update || a->drawing.no_backward))
+        argp_error(state, "--overlay draws every node, so it excludes --depth, --no-update and "
+                          "--no-backward");
+    if (!tool_model_name(&a->model)) argp_error(state, "MODEL is missing");
+}
+
+static const tool_option dot_options[] = {
+    {"output", "FILE", FIELD(output),
+     "FILE.dot, or FILE.svg or FILE.png (with Graphviz); - prints DOT", .letter = 'o',
+     .required = true},
+    {"train", NULL, FIELD(train), "the whole training step"},
+    {"depth", "N", FIELD(drawing.depth),
+     "draw scopes of N components as one box each, with shapes on the edges", 1, 1000},
+    {"no-update", NULL, FIELD(drawing.no_update), "leave out the optimiser"},
+    {"no-backward", NULL, FIELD(drawing.no_backward), "leave out the gradients and the optimiser"},
+    {TOOL_INCLUDED(arguments, model.plan, tool_plan_options)},
+    {"planned", NULL, FIELD(planned), "draw the graph after the passes, as it is run"},
+    {"overlay", "time", TOOL_INTO(arguments, overlay, take_overlay),
+     "run it, and colour nodes by their share of the time (implies --planned)"},
+    {"runs", "N", FIELD(runs), "runs to measure for the overlay, after one for warm-up", 1, 1e6},
+    {TOOL_INCLUDED(arguments, model, tool_model_options)},
+    {0}};
+
 int cmd_dot(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"output", 'o', "FILE", 0,
-         "FILE.dot, or FILE.svg or FILE.png (with Graphviz); - prints DOT", 0},
-        {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
-        {"depth", KEY_DEPTH, "N", 0,
-         "draw scopes of N components as one box each, with shapes on the edges", 0},
-        {"no-update", KEY_NO_UPDATE, NULL, 0, "leave out the optimiser", 0},
-        {"no-backward", KEY_NO_BACKWARD, NULL, 0, "leave out the gradients and the optimiser", 0},
-        {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
-        {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
-        {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
-        {"keep-f32", KEY_KEEP_F32, "SCOPES", 0, TOOL_KEEP_F32, 0},
-        {"planned", KEY_PLANNED, NULL, 0, "draw the graph after the passes, as it is run", 0},
-        {"overlay", KEY_OVERLAY, "time", 0,
-         "run it, and colour nodes by their share of the time (implies --planned)", 0},
-        {"runs", KEY_RUNS, "N", 0, "runs to measure for the overlay, after one for warm-up (5)", 0},
-        {0}};
+    static const tool_command command = {.options = dot_options,
+                                         .usage = "MODEL [OPTION=VALUE...]\nFILE.onnx",
+                                         .doc = "Draws a model's graph.",
+                                         .notes = TOOL_FILE_LOSS,
+                                         .check = check_dot};
     arguments a = {.runs = 5};
-    struct argp argp = {options,
-                        parse,
-                        "MODEL [OPTION=VALUE...]\nFILE.onnx",
-                        "Draws a model's graph.\v" TOOL_FILE_LOSS,
-                        onnx_options,
-                        NULL,
-                        NULL};
-    tool_parse(&argp, argc, argv, &a);
-    if (!a.output) {
-        fprintf(stderr, "weft dot: -o FILE is missing\n");
-        return EXIT_USAGE;
-    }
+    tool_parse(&command, argc, argv, &a);
     a.model.onnx.out = a.output;
     weft_error error = {0};
     bool picture = picture_kind_of(a.output) != PICTURE_NONE;
@@ -283,34 +194,42 @@ static int draw_plan(const weft_plan *plan, const char *path)
     return status;
 }
 
+static void check_plan(void *into, struct argp_state *state)
+{
+    const arguments *a = into;
+    if (a->instances && (tool_model_name(&a->model) || a->train || a->pass || a->svg))
+        argp_error(state, "--instances excludes a model, --train, --before-after and --svg");
+    if (a->pass && a->svg) argp_error(state, "--svg draws one plan, so it excludes --before-after");
+    tool_check_fixed(a->train, &a->model, state);
+    if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds needs --instances");
+    if (!tool_model_name(&a->model) && !a->instances) argp_error(state, "MODEL is missing");
+}
+
+static const tool_option plan_options[] = {
+    {"train", NULL, FIELD(train), "the whole training step: gradients, clipping, Adam"},
+    {TOOL_INCLUDED(arguments, model.plan, tool_plan_options)},
+    {"instances", "DIR", FIELD(instances),
+     "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
+     "(exclusive) and size, instead of a model's"},
+    {"before-after", "PASS", FIELD(pass), BEFORE_AFTER},
+    {"svg", "FILE", FIELD(svg), "draw the arena: groups of nodes across, bytes up"},
+    {"seconds", "S", FIELD(seconds), "time limit of the search for each list", 1e-3, 1e9},
+    {"json", NULL, FIELD(json), "print JSON"},
+    {TOOL_INCLUDED(arguments, model, tool_model_options)},
+    {0}};
+
 int cmd_plan(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
-        {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
-        {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
-        {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
-        {"keep-f32", KEY_KEEP_F32, "SCOPES", 0, TOOL_KEEP_F32, 0},
-        {"instances", KEY_INSTANCES, "DIR", 0,
-         "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
-         "(exclusive) and size, instead of a model's",
-         0},
-        BEFORE_AFTER_OPTION(KEY_PASS),
-        {"svg", KEY_SVG, "FILE", 0, "draw the arena: intervals across, bytes up", 0},
-        {"seconds", KEY_SECONDS, "S", 0, "time limit of the search for each list", 0},
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {0}};
+    static const tool_command command = {
+        .options = plan_options,
+        .usage = "MODEL [OPTION=VALUE...]\nFILE.onnx\n--instances DIR",
+        .doc =
+            "Plans a model and prints the sum of its buffers, the arena that they share (arena), "
+            "the peak of live bytes (a lower bound of the arena), and arena / peak.",
+        .notes = TOOL_FILE_LOSS,
+        .check = check_plan};
     arguments a = {0};
-    struct argp argp = {
-        options,
-        parse,
-        "MODEL [OPTION=VALUE...]\nFILE.onnx\n--instances DIR",
-        "Plans a model and prints the sum of its buffers, the arena that they share (arena), the "
-        "peak of live bytes (a lower bound of the arena), and arena / peak.\v" TOOL_FILE_LOSS,
-        onnx_options,
-        NULL,
-        NULL};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     a.model.onnx.out = a.svg;
     if (a.instances) return tool_pack_instances(a.instances, a.seconds, a.json);
     if (a.pass) return plan_before_after(&a.model, a.train, a.pass, a.json);

@@ -6,14 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    (void)text;
-    if (key != 'j') return key == ARGP_KEY_ARG ? ARGP_ERR_UNKNOWN : 0;
-    *(bool *)state->input = true;
-    return 0;
-}
-
 /* Reads the beginning of a file, without allocating memory; "" if it cannot be read. */
 static const char *read_beginning(const char *path, char *text, size_t capacity)
 {
@@ -146,18 +138,15 @@ static int print_text(const cJSON *json)
 
 int cmd_info(int argc, char **argv)
 {
-    static const struct argp_option options[] = {{"json", 'j', NULL, 0, "print JSON", 0}, {0}};
+    static const tool_option options[] = {
+        {"json", NULL, .kind = TOOL_FLAG, .doc = "print JSON", .letter = 'j'}, {0}};
+    static const tool_command command = {
+        .options = options,
+        .doc = "Prints what weft uses on this machine: the instruction set of its kernels "
+               "(WEFT_ISA limits it), the backend of matrix products (WEFT_GEMM), threads "
+               "(OMP_NUM_THREADS), caches, and the libraries that could be loaded."};
     bool json_wanted = false;
-    struct argp argp = {options,
-                        parse,
-                        NULL,
-                        "Prints what weft uses on this machine: the instruction set of its kernels "
-                        "(WEFT_ISA limits it), the backend of matrix products (WEFT_GEMM), threads "
-                        "(OMP_NUM_THREADS), caches, and the libraries that could be loaded.",
-                        NULL,
-                        NULL,
-                        NULL};
-    tool_parse(&argp, argc, argv, &json_wanted);
+    tool_parse(&command, argc, argv, &json_wanted);
     weft_error error = {0};
     cJSON *json = cJSON_CreateObject();
     if (tool_machine_json(json, &error) != WEFT_OK) {

@@ -4,18 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_JSON = 256, KEY_SUMMARY, KEY_DEPTH, KEY_TRAIN };
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    (void)text;
-    if (key != KEY_JSON) return ARGP_ERR_UNKNOWN;
-    *(bool *)state->input = true;
-    return 0;
-}
-
-static const struct argp_option json_option[] = {{"json", KEY_JSON, NULL, 0, "print JSON", 0}, {0}};
-
 /* ---- ops ---- */
 
 static const char *gradient_text(const weft_op *op)
@@ -24,13 +12,15 @@ static const char *gradient_text(const weft_op *op)
     return texts[op->gradient];
 }
 
+static const tool_option ops_options[] = {{"json", NULL, .kind = TOOL_FLAG, .doc = "print JSON"},
+                                          {0}};
+
 int cmd_ops(int argc, char **argv)
 {
+    static const tool_command command = {
+        .options = ops_options, .doc = "Lists the ops: name, inputs, gradient, what they compute."};
     bool json = false;
-    struct argp argp = {
-        json_option, parse, NULL, "Lists the ops: name, inputs, gradient, what they compute.",
-        NULL,        NULL,  NULL};
-    tool_parse(&argp, argc, argv, &json);
+    tool_parse(&command, argc, argv, &json);
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; i < weft_op_count(); i++) {
         const weft_op *op = weft_op_at(i);
@@ -292,40 +282,31 @@ typedef struct models_arguments {
     int depth;
 } models_arguments;
 
-static error_t parse_models(int key, char *text, struct argp_state *state)
+static void take_model(void *into, char *text, struct argp_state *state)
 {
-    models_arguments *a = state->input;
-    switch (key) {
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_SUMMARY:
-        a->summary = true;
-        return 0;
-    case KEY_DEPTH:
-        a->depth = (int)tool_number(text, "--depth", 1, 1000, state);
-        return 0;
-    case KEY_TRAIN:
-        a->train = true;
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->model.onnx;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (tool_model_name(&a->model) && !strchr(text, '='))
-            argp_error(state, "one model at a time");
-        tool_take_model_arg(&a->model, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (a->summary && (!tool_model_name(&a->model) || a->json))
-            argp_error(state, "--summary takes a model, and is a text");
-        if (!a->summary && (a->depth || a->train || a->model.n_options))
-            argp_error(state, "--depth, --train and OPTION=VALUE need --summary");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    models_arguments *a = into;
+    if (tool_model_name(&a->model) && !strchr(text, '=')) argp_error(state, "one model at a time");
+    tool_take_model_arg(&a->model, text, state);
 }
+
+static void check_models(void *into, struct argp_state *state)
+{
+    const models_arguments *a = into;
+    if (a->summary && (!tool_model_name(&a->model) || a->json))
+        argp_error(state, "--summary takes a model, and is a text");
+    if (!a->summary && (a->depth || a->train || a->model.n_options))
+        argp_error(state, "--depth, --train and OPTION=VALUE need --summary");
+}
+
+#define FIELD(field) TOOL_FIELD(models_arguments, field)
+static const tool_option models_options[] = {
+    {"json", NULL, FIELD(json), "print JSON"},
+    {"summary", NULL, FIELD(summary),
+     "print the layers of the model: outputs, parameters and work"},
+    {"depth", "N", FIELD(depth), "with --summary: layers of at most N components", 1, 1000},
+    {"train", NULL, FIELD(train), "with --summary: of the whole training step"},
+    {TOOL_INCLUDED(models_arguments, model, tool_model_options)},
+    {0}};
 
 static int print_summary(const models_arguments *a)
 {
@@ -341,26 +322,17 @@ static int print_summary(const models_arguments *a)
 
 int cmd_models(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {"summary", KEY_SUMMARY, NULL, 0,
-         "print the layers of the model: outputs, parameters and work", 0},
-        {"depth", KEY_DEPTH, "N", 0, "with --summary: layers of at most N components", 0},
-        {"train", KEY_TRAIN, NULL, 0, "with --summary: of the whole training step", 0},
-        {0}};
-    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
+    static const tool_command command = {
+        .options = models_options,
+        .usage = "[MODEL]\nMODEL --summary [OPTION=VALUE...]\nFILE.onnx",
+        .doc =
+            "Lists the models, their parameters and their options with the defaults. With MODEL, "
+            "also lists the commands that take the model. With FILE.onnx, lists its inputs, "
+            "outputs and weights.",
+        .argument = take_model,
+        .check = check_models};
     models_arguments a = {.json = false};
-    struct argp argp = {
-        options,
-        parse_models,
-        "[MODEL]\nMODEL --summary [OPTION=VALUE...]\nFILE.onnx",
-        "Lists the models, their parameters and their options with the defaults. With "
-        "MODEL, also lists the commands that take the model. With FILE.onnx, lists its inputs, "
-        "outputs and weights.",
-        onnx_options,
-        NULL,
-        NULL};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     if (a.summary) return print_summary(&a);
     if (a.model.onnx.path) return print_file(&a.model.onnx, a.json);
     return a.model.model ? print_model(a.model.model, a.json) : list_models(a.json);

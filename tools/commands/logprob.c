@@ -14,64 +14,39 @@
 
 #define CHUNK 1024 /* texts to read before the first is printed; 1 from a terminal */
 
-enum { KEY_CHECKPOINT = 256, KEY_SOURCE, KEY_BATCH, KEY_THREADS, KEY_NBEST, KEY_TOKENS, KEY_JSON };
+static void check(void *into, struct argp_state *state)
+{
+    const logprob_args *a = into;
+    if (a->nbest && a->tokens) argp_error(state, "--nbest and --tokens exclude each other");
+    if (a->source && !strcmp(a->source, "-"))
+        argp_error(state, "--source cannot be standard input, which has the lines to score");
+}
 
-static const struct argp_option options[] = {
-    {"source", KEY_SOURCE, "FILE", 0,
-     "sources of the lines, line by line, for a model that translates", 0},
-    {"nbest", KEY_NBEST, NULL, 0,
+#define FIELD(field) TOOL_FIELD(logprob_args, field)
+static const tool_option options[] = {
+    {TOOL_ONE(logprob_args, folder, "FOLDER"), .required = true},
+    {"source", "FILE", FIELD(source),
+     "sources of the lines, line by line, for a model that translates"},
+    {"nbest", NULL, FIELD(nbest),
      "lines are LINE ||| TEXT ||| SCORE, where LINE counts those of --source from 1; print each "
-     "again, followed by ||| and the log probability of TEXT",
-     0},
-    {"tokens", KEY_TOKENS, NULL, 0,
-     "print a line for each token: line number, piece, log probability", 1},
-    {"json", KEY_JSON, NULL, 0, "print lines of JSON, the last of them the total", 1},
-    {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
+     "again, followed by ||| and the log probability of TEXT"},
+    {"tokens", NULL, FIELD(tokens),
+     "print a line for each token: line number, piece, log probability", .group = 1},
+    {"json", NULL, FIELD(json), "print lines of JSON, the last of them the total", .group = 1},
+    {"checkpoint", "FILE", FIELD(checkpoint),
      "parameters (default: FOLDER/best.safetensors if it exists, else FOLDER/model.safetensors)",
-     2},
-    {"batch", KEY_BATCH, "N", 0, "maximum number of lines in a batch (default 16)", 2},
-    {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 2},
+     .group = 2},
+    {"batch", "N", FIELD(batch), "maximum number of lines in a batch", 1, 65536, .group = 2},
+    {"threads", "N", FIELD(threads), "threads (default: all)", 0, 1024, .group = 2},
     {0}};
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    logprob_args *a = state->input;
-    switch (key) {
-    case KEY_SOURCE:
-        a->source = text;
-        return 0;
-    case KEY_NBEST:
-        a->nbest = true;
-        return 0;
-    case KEY_TOKENS:
-        a->tokens = true;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_CHECKPOINT:
-        a->checkpoint = text;
-        return 0;
-    case KEY_BATCH:
-        a->batch = tool_number(text, "--batch", 1, 65536, state);
-        return 0;
-    case KEY_THREADS:
-        a->threads = (int)tool_number(text, "--threads", 0, 1024, state);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->folder) argp_error(state, "one folder only");
-        a->folder = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->folder) argp_error(state, "FOLDER is missing");
-        if (a->nbest && a->tokens) argp_error(state, "--nbest and --tokens exclude each other");
-        if (a->source && !strcmp(a->source, "-"))
-            argp_error(state, "--source cannot be standard input, which has the lines to score");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const tool_command command = {
+    .options = options,
+    .usage = "FOLDER",
+    .doc = "Prints three columns for each line of standard input, separated by tabs: its log "
+           "probability in nats under the model that `weft train --out FOLDER` made, the number "
+           "of its tokens with the end token, and the line. Prints the total on standard error.",
+    .check = check};
 
 /* ---- Scoring and printing ---- */
 
@@ -273,18 +248,8 @@ static void close_all(logprob *p)
 
 int cmd_logprob(int argc, char **argv)
 {
-    struct argp argp = {
-        options,
-        parse,
-        "FOLDER",
-        "Prints three columns for each line of standard input, separated by tabs: its log "
-        "probability in nats under the model that `weft train --out FOLDER` made, the number "
-        "of its tokens with the end token, and the line. Prints the total on standard error.",
-        NULL,
-        NULL,
-        NULL};
     logprob_args a = {.batch = 16};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     logprob p = {.a = &a};
     bool good = load(&p) && open_files(&p) && score_input(&p);
     if (good) print_notes(&p);

@@ -13,25 +13,31 @@ typedef struct arguments {
     size_t n;
 } arguments;
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static void take_run(void *into, char *text, struct argp_state *state)
 {
-    arguments *a = state->input;
-    switch (key) {
-    case 'o':
-        plot_check_name(text, "-o", state);
-        a->out = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->n == MAX_RUNS) argp_error(state, "%d runs at most", MAX_RUNS);
-        a->runs[a->n++] = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->n || !a->out) argp_error(state, "name the folder of a run and -o FILE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    arguments *a = into;
+    if (a->n == MAX_RUNS) argp_error(state, "%d runs at most", MAX_RUNS);
+    a->runs[a->n++] = text;
 }
+
+static void check(void *into, struct argp_state *state)
+{
+    const arguments *a = into;
+    if (a->out) plot_check_name(a->out, "-o", state);
+    if (!a->n) argp_error(state, "RUN is missing");
+}
+
+static const tool_option options[] = {{"output", "FILE", TOOL_FIELD(arguments, out),
+                                       "the picture, FILE.svg or FILE.png; - prints SVG",
+                                       .letter = 'o', .required = true},
+                                      {0}};
+
+static const tool_command command = {
+    .options = options,
+    .usage = "RUN...",
+    .doc = "Draws the losses of training runs, from RUN/metrics.jsonl, with gnuplot.",
+    .argument = take_run,
+    .check = check};
 
 /* A growing list of points. */
 typedef struct curve {
@@ -90,15 +96,8 @@ static int read_run(const char *run, curve *training, curve *validation)
 
 int cmd_plot(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"output", 'o', "FILE", 0, "the picture, FILE.svg or FILE.png; - prints SVG", 0}, {0}};
-    struct argp argp = {
-        options,  parse,
-        "RUN...", "Draws the losses of training runs, from RUN/metrics.jsonl, with gnuplot.",
-        NULL,     NULL,
-        NULL};
     arguments a = {.n = 0};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     curve *curves = calloc(2 * a.n, sizeof *curves);
     plot_series series[2 * MAX_RUNS];
     size_t n = 0;

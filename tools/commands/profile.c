@@ -22,92 +22,48 @@ typedef struct arguments {
     const char *pass; /* of --before-after */
 } arguments;
 
-enum {
-    KEY_TRAIN = 256,
-    KEY_FIXED,
-    KEY_MEMORY,
-    KEY_PRECISION,
-    KEY_KEEP_F32,
-    KEY_RUNS,
-    KEY_THREADS,
-    KEY_BY,
-    KEY_DEPTH,
-    KEY_ROWS,
-    KEY_JSON,
-    KEY_TRACE,
-    KEY_PASS
-};
-
 /* In the order of weft_profile_by. */
 #define BY "node|op|scope"
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static void check(void *into, struct argp_state *state)
 {
-    arguments *a = state->input;
-    switch (key) {
-    case KEY_TRAIN:
-        a->train = true;
-        return 0;
-    case KEY_MEMORY:
-        a->model.plan.memory_budget = tool_bytes(text, "--memory", state);
-        return 0;
-    case KEY_PRECISION:
-        a->model.plan.precision = tool_precision(text, state);
-        return 0;
-    case KEY_KEEP_F32:
-        a->model.plan.keep_f32 = text;
-        return 0;
-    case KEY_FIXED:
-        a->model.plan.fixed_states = true;
-        return 0;
-    case KEY_RUNS:
-        a->runs = tool_number(text, "--runs", 1, 1000000, state);
-        return 0;
-    case KEY_THREADS:
-        a->threads = tool_number(text, "--threads", 0, 1024, state);
-        return 0;
-    case KEY_BY: {
-        int by = tool_choice(BY, text);
-        if (by < 0) tool_usage_error(state, "--by must be op, scope or node, not \"%s\"", text);
-        a->by = (weft_profile_by)by;
-        a->by_name = text;
-        return 0;
-    }
-    case KEY_DEPTH:
-        a->depth = tool_number(text, "--depth", 0, 64, state);
-        return 0;
-    case KEY_ROWS:
-        a->rows = tool_number(text, "--rows", 0, 1000000, state);
-        return 0;
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_TRACE:
-        a->trace = text;
-        return 0;
-    case KEY_PASS:
-        a->pass = text;
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->model.onnx;
-        return 0;
-    case ARGP_KEY_ARG:
-        tool_take_model_arg(&a->model, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (!tool_model_name(&a->model)) argp_error(state, "MODEL is missing");
-        if (a->train && a->model.plan.fixed_states)
-            argp_error(state,
-                       "--fixed and --train exclude each other: training changes the parameters");
-        if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE)
-            argp_error(state, "--depth needs --by scope");
-        if (a->trace && a->pass)
-            argp_error(state, "--trace writes one profile, so it excludes --before-after");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const arguments *a = into;
+    if (!tool_model_name(&a->model)) argp_error(state, "MODEL is missing");
+    tool_check_fixed(a->train, &a->model, state);
+    if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE) argp_error(state, "--depth needs --by scope");
+    if (a->trace && a->pass)
+        argp_error(state, "--trace writes one profile, so it excludes --before-after");
 }
+
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {"train", NULL, FIELD(train), "the whole training step: gradients, clipping, Adam"},
+    {TOOL_INCLUDED(arguments, model.plan, tool_plan_options)},
+    {"runs", "N", FIELD(runs), "runs to measure, after one for warm-up", 1, 1e6},
+    {"threads", "N", FIELD(threads), "threads (0: OpenMP's default)", 0, 1024},
+    {"by", BY, FIELD(by), "a row for each op, scope or node"},
+    {"depth", "N", FIELD(depth), "scope components in a row (0: all)", 0, 64},
+    {"rows", "N", FIELD(rows), "print the N longest rows, and the sum of the others (0: all)", 0,
+     1e6},
+    {"json", NULL, FIELD(json), "print JSON"},
+    {"trace", "FILE", FIELD(trace),
+     "write a trace of the last runs, 50 at most, for Perfetto or chrome://tracing"},
+    {"before-after", "PASS", FIELD(pass), BEFORE_AFTER},
+    {TOOL_INCLUDED(arguments, model, tool_model_options)},
+    {0}};
+
+static const tool_command command = {
+    .options = options,
+    .usage = "MODEL [OPTION=VALUE...]\nFILE.onnx",
+    .doc =
+        "Runs a model on synthetic inputs and shows where the time goes. Milliseconds are for one "
+        "run, averaged over the threads, so the rows add up to the duration of a run. "
+        "compute is time in kernels, waiting is time at the barrier after a row's nodes, and "
+        "start is the time to wake the threads. Rates are the work over the compute time. roofline "
+        "is the minimum time of that work, at peaks measured first, over the compute time. The "
+        "table is as wide as the terminal or COLUMNS; else 80 columns.",
+    .notes = TOOL_FILE_LOSS,
+    .check = check};
 
 typedef struct report {
     const arguments *a;
@@ -239,39 +195,10 @@ static weft_status measure(trial *t, report *r, weft_error *error)
 
 int cmd_profile(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
-        {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
-        {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
-        {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
-        {"keep-f32", KEY_KEEP_F32, "SCOPES", 0, TOOL_KEEP_F32, 0},
-        {"runs", KEY_RUNS, "N", 0, "runs to measure, after one for warm-up (10)", 0},
-        {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
-        {"by", KEY_BY, BY, 0, "a row for each op, scope or node (op)", 0},
-        {"depth", KEY_DEPTH, "N", 0, "scope components in a row (0: all)", 0},
-        {"rows", KEY_ROWS, "N", 0, "print the N longest rows, and the sum of the others (0: all)",
-         0},
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {"trace", KEY_TRACE, "FILE", 0,
-         "write a trace of the last runs, 50 at most, for Perfetto or chrome://tracing", 0},
-        BEFORE_AFTER_OPTION(KEY_PASS),
-        {0}};
-    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
-    arguments a = {.runs = 10, .by = WEFT_PROFILE_BY_OP, .by_name = "op"};
-    struct argp argp = {
-        options,
-        parse,
-        "MODEL [OPTION=VALUE...]\nFILE.onnx",
-        "Runs a model on synthetic inputs and shows where the time goes. Milliseconds are for one "
-        "run, averaged over the threads, so the rows add up to the duration of a run. "
-        "compute is time in kernels, waiting is time at the barrier after a row's nodes, and "
-        "start is the time to wake the threads. Rates are the work over the compute time. roofline "
-        "is the minimum time of that work, at peaks measured first, over the compute time. The "
-        "table is as wide as the terminal or COLUMNS; else 80 columns.\v" TOOL_FILE_LOSS,
-        onnx_options,
-        NULL,
-        NULL};
-    tool_parse(&argp, argc, argv, &a);
+    static const char *const names[] = {"node", "op", "scope"};
+    arguments a = {.runs = 10, .by = WEFT_PROFILE_BY_OP};
+    tool_parse(&command, argc, argv, &a);
+    a.by_name = names[a.by];
     a.model.onnx.out = a.trace;
     if (a.pass) {
         const profile_request request = {a.train, a.json, a.runs, a.threads,

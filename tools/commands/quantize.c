@@ -13,44 +13,43 @@
 
 typedef struct arguments {
     const char *from, *out, *keep; /* keep: scopes; NULL: none */
-    long bits, group;
+    unsigned bits;                 /* the choice 8 or 4 */
+    long group;
     bool json;
 } arguments;
 
-enum { KEY_BITS = 256, KEY_GROUP, KEY_KEEP, KEY_JSON };
-
-static error_t parse(int key, char *text, struct argp_state *state)
+static void check(void *into, struct argp_state *state)
 {
-    arguments *a = state->input;
-    switch (key) {
-    case 'o':
-        a->out = text;
-        return 0;
-    case KEY_BITS:
-        if (strcmp(text, "8") != 0 && strcmp(text, "4") != 0)
-            tool_usage_error(state, "--bits is \"%s\", expected 8 or 4", text);
-        a->bits = text[0] - '0';
-        return 0;
-    case KEY_GROUP:
-        a->group = tool_number(text, "--group", 32, 1 << 20, state);
-        if (a->group % 32) argp_error(state, "--group is %ld, expected a multiple of 32", a->group);
-        return 0;
-    case KEY_KEEP:
-        a->keep = text;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->from) return ARGP_ERR_UNKNOWN;
-        a->from = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->from || !a->out) argp_error(state, "name the run or checkpoint, and -o OUT");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const arguments *a = into;
+    if (a->group % 32) argp_error(state, "--group is %ld, expected a multiple of 32", a->group);
+}
+
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option quantize_options[] = {
+    {TOOL_ONE(arguments, from, "RUN or FILE"), .required = true},
+    {"output", "OUT", FIELD(out),
+     "the run to write, with copies of the vocabularies, or the file NAME.safetensors",
+     .letter = 'o', .required = true},
+    {"bits", "8|4", FIELD(bits), "of an element of a matrix"},
+    {"group", "N", FIELD(group),
+     "elements of a row that share a scale and a zero point, a multiple of 32", 32, 1 << 20},
+    {"keep-f32", "SCOPES", FIELD(keep),
+     "parameters of these scopes, such as output,layer.0, stay as they are"},
+    {"json", NULL, FIELD(json), "print JSON"},
+    {0}};
+
+static const tool_command command = {
+    .options = quantize_options,
+    .usage = "RUN|FILE",
+    .doc = "Writes a run or a checkpoint with weight matrices and embedding tables in 8 or 4 bits, "
+           "for inference: translate, generate, logprob and run accept it like the original. "
+           "Matrix products round their other operand to 8 bits. Tables that are not multiplied "
+           "with always have 8 bits. Everything else stays in f32.",
+    .check = check};
+
+static int bits_of(const arguments *a)
+{
+    return a->bits == 0 ? 8 : 4;
 }
 
 /* ---- Which matrices ---- */
@@ -127,10 +126,14 @@ static int print_result(const arguments *a, const weft_quantize_report *r)
         const struct {
             const char *name;
             double value;
-        } numbers[] = {{"bits", (double)a->bits},         {"group", (double)a->group},
-                       {"matrices", (double)r->matrices}, {"left", (double)r->left},
-                       {"kept", (double)r->kept},         {"parameters", r->parameters},
-                       {"bytes_before", r->bytes_before}, {"bytes_after", r->bytes_after},
+        } numbers[] = {{"bits", bits_of(a)},
+                       {"group", (double)a->group},
+                       {"matrices", (double)r->matrices},
+                       {"left", (double)r->left},
+                       {"kept", (double)r->kept},
+                       {"parameters", r->parameters},
+                       {"bytes_before", r->bytes_before},
+                       {"bytes_after", r->bytes_after},
                        {"max_error", r->max_error}};
         cJSON *json = cJSON_CreateObject();
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -138,8 +141,8 @@ static int print_result(const arguments *a, const weft_quantize_report *r)
         cJSON_AddStringToObject(json, "max_error_name", r->max_error_name);
         return tool_print_json(json);
     }
-    tool_print_line(stdout, "%zu matrices of %.0f elements in %ld bits, groups of %ld", r->matrices,
-                    r->parameters, a->bits, a->group);
+    tool_print_line(stdout, "%zu matrices of %.0f elements in %d bits, groups of %ld", r->matrices,
+                    r->parameters, bits_of(a), a->group);
     tool_print_line(stdout, "largest relative error of a matrix: %.4f, of %s", r->max_error,
                     r->max_error_name);
     if (r->left)
@@ -169,7 +172,7 @@ static weft_status quantize(const arguments *a, weft_params *params, weft_quanti
     weft_graph *g = weft_graph_new();
     weft_model_build(g, &config, &io);
     const weft_params_filter filter = {selects, &c};
-    const weft_quantize_options options = {(int)a->bits, (int)a->group, &filter};
+    const weft_quantize_options options = {bits_of(a), (int)a->group, &filter};
     weft_params *small = weft_params_quantize(params, g, &options, report, error);
     if (c.terminal) fputs("\r\033[K", stderr);
     weft_graph_free(g);
@@ -184,31 +187,10 @@ static weft_status quantize(const arguments *a, weft_params *params, weft_quanti
 
 int cmd_quantize(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"output", 'o', "OUT", 0,
-         "the run to write, with copies of the vocabularies, or the file NAME.safetensors", 0},
-        {"bits", KEY_BITS, "8|4", 0, "of an element of a matrix (8)", 0},
-        {"group", KEY_GROUP, "N", 0,
-         "elements of a row that share a scale and a zero point, a multiple of 32 (32)", 0},
-        {"keep-f32", KEY_KEEP, "SCOPES", 0,
-         "parameters of these scopes, such as output,layer.0, stay as they are", 0},
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {0}};
-    const struct argp argp = {
-        options,
-        parse,
-        "RUN|FILE",
-        "Writes a run or a checkpoint with weight matrices and embedding tables in 8 or 4 bits, "
-        "for inference: translate, generate, logprob and run accept it like the original. Matrix "
-        "products round their other operand to 8 bits. Tables that are not multiplied with always "
-        "have 8 bits. Everything else stays in f32.",
-        NULL,
-        NULL,
-        NULL};
-    arguments a = {.bits = 8, .group = 32};
+    arguments a = {.group = 32};
     weft_error error = {0};
     weft_quantize_report report;
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     weft_params *params = weft_params_new();
     if (!params) return tool_fail_text("quantize", "out of memory");
     const weft_status status = quantize(&a, params, &report, &error);

@@ -18,42 +18,33 @@ typedef struct arguments {
     bool json, some, wanted[N_DOCUMENTS]; /* some: not all documents */
 } arguments;
 
-enum { KEY_JSON = 256 };
-
-static error_t parse(int key, char *text, struct argp_state *state)
+static void take_document(void *into, char *text, struct argp_state *state)
 {
-    arguments *a = state->input;
-    if (key == KEY_JSON) {
-        a->json = true;
-        return 0;
-    }
-    if (key != ARGP_KEY_ARG) return ARGP_ERR_UNKNOWN;
-    for (size_t i = 0; i < N_DOCUMENTS; i++)
-        if (!strcmp(documents[i].name, text)) {
-            a->some = a->wanted[i] = true;
-            return 0;
-        }
-    tool_usage_error(state, "no document \"%s\": they are 000 to 004", text);
-    return 0;
+    arguments *a = into;
+    size_t i = 0;
+    while (i < N_DOCUMENTS && strcmp(documents[i].name, text) != 0) i++;
+    if (i == N_DOCUMENTS)
+        tool_usage_error(state, "no document \"%s\": they are 000 to 004", text);
+    else
+        a->some = a->wanted[i] = true;
 }
+
+static const tool_option options[] = {{"json", NULL, TOOL_FIELD(arguments, json), "print JSON"},
+                                      {0}};
+
+static const tool_command command = {
+    .options = options,
+    .usage = "[DOCUMENT...]",
+    .doc = "Recomputes the worked examples of five introductions to attention and recurrent "
+           "networks, and compares every number and shape that they print: the printed value, "
+           "weft's (of the element with the largest error), the largest difference. A number is "
+           "right if it agrees to the last printed digit.",
+    .argument = take_document};
 
 int cmd_reproduce(int argc, char **argv)
 {
-    static const struct argp_option options[] = {{"json", KEY_JSON, NULL, 0, "print JSON", 0}, {0}};
     arguments a = {0};
-    struct argp argp = {
-        options,
-        parse,
-        "[DOCUMENT...]",
-        "Recomputes the worked examples of five introductions to attention and "
-        "recurrent networks, and compares every number and shape that they "
-        "print: the printed value, weft's (of the element with the largest error), the "
-        "largest difference. A number is right if it agrees to the last printed "
-        "digit.",
-        NULL,
-        NULL,
-        NULL};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     weft_error error = {0};
     report r;
     int status = EXIT_GOOD;

@@ -26,87 +26,62 @@ typedef struct arguments {
     double rtol, atol;
 } arguments;
 
-enum {
-    KEY_INPUT = 256,
-    KEY_RANDOM,
-    KEY_OUT,
-    KEY_DUMP,
-    KEY_CHECK,
-    KEY_RTOL,
-    KEY_ATOL,
-    KEY_THREADS,
-    KEY_SEED
-};
-
-static const struct argp_option options[] = {
-    {"input", KEY_INPUT, "NAME=FILE", 0,
-     "contents of an input, from FILE.npy or FILE.npz:ARRAY; or FILE.npz alone, with an array for "
-     "each of several inputs",
-     1},
-    {"random", KEY_RANDOM, NULL, 0,
-     "fill the inputs that are not given with random numbers in [-1, 1), integers with 0 and 1", 1},
-    {"seed", KEY_SEED, "N", 0, "of random inputs (default 1)", 1},
-    {"out", KEY_OUT, "DIR", 0, "write each output to DIR/NAME.npy", 3},
-    {"dump", KEY_DUMP, "NAME=FILE.npy", 0,
-     "write the value of a node, by its name in `weft profile --by node` or `weft report`; may be "
-     "given several times",
-     3},
-    {"check", KEY_CHECK, "DIR", 0,
-     "compare the outputs with DIR/NAME.npy; exit status 1 if one differs", 3},
-    {"rtol", KEY_RTOL, "X", 0, "relative tolerance of --check (default 1e-3)", 3},
-    {"atol", KEY_ATOL, "X", 0, "absolute tolerance of --check (default 1e-5)", 3},
-    {"threads", KEY_THREADS, "N", 0, "threads (default: OpenMP's)", 4},
-    {0}};
-
 /* ---- Arguments ---- */
 
-static error_t parse(int key, char *text, struct argp_state *state)
+/* Adds NAME=FILE, or a whole archive FILE.npz. */
+static void take_input(const tool_option *option, void *into, char *text, struct argp_state *state)
 {
-    arguments *a = state->input;
-    switch (key) {
-    case KEY_INPUT:
-        tool_take_named_file(&a->inputs, text, true, state);
-        return 0;
-    case KEY_RANDOM:
-        a->random = true;
-        return 0;
-    case KEY_SEED:
-        a->seed = (uint64_t)tool_number(text, "--seed", 0, 1L << 60, state);
-        return 0;
-    case KEY_OUT:
-        a->out = text;
-        return 0;
-    case KEY_DUMP:
-        tool_take_named_file(&a->dumps, text, false, state);
-        return 0;
-    case KEY_CHECK:
-        a->check = text;
-        return 0;
-    case KEY_RTOL:
-        a->rtol = tool_real(text, "--rtol", 0, 1e30, state);
-        return 0;
-    case KEY_ATOL:
-        a->atol = tool_real(text, "--atol", 0, 1e30, state);
-        return 0;
-    case KEY_THREADS:
-        a->threads = (int)tool_number(text, "--threads", 1, WEFT_MAX_THREADS, state);
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->file;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->file.path) argp_error(state, "one FILE.onnx or RUN only");
-        a->file.path = text;
-        if (!tool_ends_with(text, ".onnx") && tool_find_fit(text, a->onnx, a->checkpoint))
-            a->file.path = a->onnx;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "expected FILE.onnx or RUN");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    named_files *files = tool_field(option, into);
+    const bool whole = tool_ends_with(text, ".npz") && !strchr(text, '=');
+    if (!whole || files->n == TOOL_MAX_NAMED)
+        tool_take_named_file(option, into, text, state);
+    else
+        files->at[files->n++] = (named_file){.path = text};
 }
+
+/* The path of a run becomes that of its ONNX file. */
+static void find_run(void *into, struct argp_state *state)
+{
+    arguments *a = into;
+    (void)state;
+    if (!tool_ends_with(a->file.path, ".onnx") &&
+        tool_find_fit(a->file.path, a->onnx, a->checkpoint))
+        a->file.path = a->onnx;
+}
+
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {TOOL_ONE(arguments, file.path, "FILE.onnx or RUN"), .required = true},
+    {"input", "NAME=FILE", TOOL_INTO(arguments, inputs, take_input),
+     "contents of an input, from FILE.npy or FILE.npz:ARRAY; or FILE.npz alone, with an array for "
+     "each of several inputs",
+     .group = 1},
+    {"random", NULL, FIELD(random),
+     "fill the inputs that are not given with random numbers in [-1, 1), integers with 0 and 1",
+     .group = 1},
+    {"seed", "N", FIELD(seed), "of random inputs", 0, 0x1p60, .group = 1},
+    {TOOL_INCLUDED(arguments, file, tool_onnx_options), .group = 2},
+    {"out", "DIR", FIELD(out), "write each output to DIR/NAME.npy", .group = 3},
+    {"dump", "NAME=FILE.npy", TOOL_INTO(arguments, dumps, tool_take_named_file),
+     "write the value of a node, by its name in `weft profile --by node` or `weft report`; may be "
+     "given several times",
+     .group = 3},
+    {"check", "DIR", FIELD(check),
+     "compare the outputs with DIR/NAME.npy; exit status 1 if one differs", .group = 3},
+    {"rtol", "X", FIELD(rtol), "relative tolerance of --check", 0, 1e30, .group = 3},
+    {"atol", "X", FIELD(atol), "absolute tolerance of --check", 0, 1e30, .group = 3},
+    {"threads", "N", FIELD(threads), "threads (default: OpenMP's)", 1, WEFT_MAX_THREADS,
+     .group = 4},
+    {0}};
+
+static const tool_command command = {
+    .options = options,
+    .usage = "FILE.onnx\nRUN",
+    .doc = "Computes the outputs of a model once, and prints a summary of each. RUN is a "
+           "checkpoint, or its folder, of `weft fit`, `weft train` or `weft convert`; the inputs "
+           "of the latter two are token ids (source, target_in, token_types) or vectors, and "
+           "determine the sizes.",
+    .check = find_run};
 
 /* ---- A run ---- */
 
@@ -459,20 +434,8 @@ static void close_run(run *r)
 
 int cmd_run(int argc, char **argv)
 {
-    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, NULL, 2}, {0}};
-    const struct argp argp = {
-        options,
-        parse,
-        "FILE.onnx\nRUN",
-        "Computes the outputs of a model once, and prints a summary of each. RUN is a checkpoint, "
-        "or "
-        "its folder, of `weft fit`, `weft train` or `weft convert`; the inputs of the latter two "
-        "are token ids (source, target_in, token_types) or vectors, and determine the sizes.",
-        onnx_options,
-        NULL,
-        NULL};
     arguments a = {.seed = 1, .rtol = 1e-3, .atol = 1e-5};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     run r = {.a = &a,
              .inputs = weft_params_new(),
              .params = weft_params_new(),

@@ -17,11 +17,9 @@ typedef struct arguments {
     const char *file[MAX_FILES]; /* hypotheses, references, then the others' hypotheses */
     const char *other[MAX_OTHERS];
     size_t n, n_references, n_others; /* n: of all files */
-    bool lowercase, plus, json, sentences;
-    long samples, seed; /* samples 0: the default */
+    bool lowercase, plus, json, sentences, samples_given, seed_given;
+    long samples, seed;
 } arguments;
-
-enum { KEY_JSON = 256, KEY_PLUS, KEY_SENTENCES, KEY_AGAINST, KEY_SAMPLES, KEY_SEED };
 
 static void take_file(arguments *a, const char *path, struct argp_state *state)
 {
@@ -31,56 +29,56 @@ static void take_file(arguments *a, const char *path, struct argp_state *state)
     a->file[a->n++] = path;
 }
 
-static void finish(arguments *a, struct argp_state *state)
+static void take_argument(void *into, char *path, struct argp_state *state)
 {
+    arguments *a = into;
+    if (a->n == 1 + MAX_REFERENCES) argp_error(state, "at most %d references", MAX_REFERENCES);
+    take_file(a, path, state);
+}
+
+static void take_other(const tool_option *option, void *into, char *path, struct argp_state *state)
+{
+    arguments *a = into;
+    (void)option;
+    if (a->n_others == MAX_OTHERS) argp_error(state, "at most %d --against", MAX_OTHERS);
+    a->other[a->n_others++] = path;
+}
+
+static void check(void *into, struct argp_state *state)
+{
+    arguments *a = into;
     if (a->n < 2) argp_error(state, "name a file of HYPOTHESES and at least one of REFERENCES");
-    if (a->samples && !a->n_others) argp_error(state, "--samples needs --against");
-    if (a->seed >= 0 && !a->n_others) argp_error(state, "--seed needs --against");
+    if (a->samples_given && !a->n_others) argp_error(state, "--samples needs --against");
+    if (a->seed_given && !a->n_others) argp_error(state, "--seed needs --against");
     if (a->sentences && a->n_others)
         argp_error(state, "--sentences and --against exclude each other");
     a->n_references = a->n - 1;
     for (size_t i = 0; i < a->n_others; i++) take_file(a, a->other[i], state);
-    if (!a->samples) a->samples = 1000;
-    if (a->seed < 0) a->seed = 12345;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case 'l':
-        a->lowercase = true;
-        return 0;
-    case KEY_PLUS:
-        a->plus = true;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_SENTENCES:
-        a->sentences = true;
-        return 0;
-    case KEY_AGAINST:
-        if (a->n_others == MAX_OTHERS) argp_error(state, "at most %d --against", MAX_OTHERS);
-        a->other[a->n_others++] = text;
-        return 0;
-    case KEY_SAMPLES:
-        a->samples = tool_number(text, "--samples", 1, 1000000, state);
-        return 0;
-    case KEY_SEED:
-        a->seed = tool_number(text, "--seed", 0, INT64_MAX, state);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->n == 1 + MAX_REFERENCES) argp_error(state, "at most %d references", MAX_REFERENCES);
-        take_file(a, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        finish(a, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {"lowercase", NULL, FIELD(lowercase), "ignore case", .letter = 'l'},
+    {"plus", NULL, FIELD(plus), "chrF++: also count n-grams of words"},
+    {"sentences", NULL, FIELD(sentences), "print the scores of each line first"},
+    {"against", "FILE", TOOL_BY(take_other),
+     "compare with the hypotheses of another system, by paired bootstrap resampling; may be "
+     "given several times"},
+    {"samples", "N", FIELD(samples), "resamples of the comparison", 1, 1e6,
+     TOOL_ALSO(arguments, samples_given)},
+    {"seed", "N", FIELD(seed), "seed of the resamples", 0, 0x1p63,
+     TOOL_ALSO(arguments, seed_given)},
+    {"json", NULL, FIELD(json), "print JSON"},
+    {0}};
+
+static const tool_command command = {
+    .options = options,
+    .usage = "HYPOTHESES REFERENCES...",
+    .doc = "BLEU (Papineni et al. 2002; tokens and smoothing as Post 2018) and chrF (Popovic 2015) "
+           "of a file of translations, a line each, against one or more files of references. - is "
+           "standard input.",
+    .argument = take_argument,
+    .check = check};
 
 typedef struct scorer {
     const arguments *a;
@@ -332,29 +330,8 @@ static int compare(const scorer *s)
 
 int cmd_score(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"lowercase", 'l', NULL, 0, "ignore case", 0},
-        {"plus", KEY_PLUS, NULL, 0, "chrF++: also count n-grams of words", 0},
-        {"sentences", KEY_SENTENCES, NULL, 0, "print the scores of each line first", 0},
-        {"against", KEY_AGAINST, "FILE", 0,
-         "compare with the hypotheses of another system, by paired bootstrap resampling; may be "
-         "given several times",
-         0},
-        {"samples", KEY_SAMPLES, "N", 0, "resamples of the comparison (1000)", 0},
-        {"seed", KEY_SEED, "N", 0, "seed of the resamples (12345)", 0},
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {0}};
-    arguments a = {.seed = -1};
-    struct argp argp = {options,
-                        parse,
-                        "HYPOTHESES REFERENCES...",
-                        "BLEU (Papineni et al. 2002; tokens and smoothing as Post 2018) and chrF "
-                        "(Popovic 2015) of a file of translations, a line each, against one or "
-                        "more files of references. - is standard input.",
-                        NULL,
-                        NULL,
-                        NULL};
-    tool_parse(&argp, argc, argv, &a);
+    arguments a = {.samples = 1000, .seed = 12345};
+    tool_parse(&command, argc, argv, &a);
     scorer s = {.a = &a, .chrf = {.words = a.plus ? CHRF_MAX_WORDS : 0}};
     int status = open_files(&s);
     if (status == EXIT_GOOD) status = score_all(&s);

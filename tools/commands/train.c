@@ -10,14 +10,10 @@
 
 /* ---- The command line ---- */
 
-enum { KEY_RESUME = 256, KEY_JSON, KEY_VALIDATE, MAX_OPTIONS = 96 };
-
 /* The command line is parsed twice: first to find the recipe, then to override its values. */
 typedef struct arguments {
-    training *t;
-    bool first;
+    training t;
     const char *recipe;
-    recipe early; /* of the first pass: only run.out and data.folder are used */
 } arguments;
 
 /* An argument is a recipe if it ends in .json, or if it names a file and no model. */
@@ -27,12 +23,13 @@ static bool is_recipe(const char *text)
     return !weft_model_find(text) && access(text, F_OK) == 0;
 }
 
-static error_t take_argument(arguments *a, const char *text, struct argp_state *state)
+static void take_argument(void *into, char *text, struct argp_state *state)
 {
+    arguments *a = into;
     char meant[TOOL_GUESS_BYTES];
-    recipe *r = a->first ? &a->early : &a->t->r;
+    recipe *r = &a->t.r;
     if (is_recipe(text)) {
-        if (a->first && a->recipe) argp_error(state, "only one recipe can be given");
+        if (a->recipe) argp_error(state, "only one recipe can be given");
         a->recipe = text;
     } else if (!strchr(text, '=')) {
         r->model = weft_model_find(text);
@@ -42,43 +39,16 @@ static error_t take_argument(arguments *a, const char *text, struct argp_state *
     } else if (!recipe_take_model_option(r, text)) {
         argp_error(state, "too many model options");
     }
-    return 0;
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->t->watch_args;
-        return 0;
-    case KEY_RESUME:
-        a->t->resume = true;
-        return 0;
-    case KEY_VALIDATE:
-        a->t->validate = text;
-        a->t->resume = true;
-        return 0;
-    case KEY_JSON:
-        a->t->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return take_argument(a, text, state);
-    default:
-        return recipe_take(a->first ? &a->early : &a->t->r, key, text, state) ? 0
-                                                                              : ARGP_ERR_UNKNOWN;
-    }
 }
 
 /* A resumed run uses its own recipe.json, unless a recipe is given. */
-static bool load_recipe(arguments *a)
+static bool load_recipe(const arguments *early, training *t)
 {
     char path[4096];
-    training *t = a->t;
-    const char *folder = a->early.data_folder[0] ? a->early.data_folder : NULL;
-    if (a->recipe) return recipe_load(&t->r, a->recipe, folder, &t->error);
-    snprintf(path, sizeof path, "%s/recipe.json", a->early.run_out);
-    if (!t->resume || !a->early.run_out[0] || access(path, F_OK) != 0) return true;
+    const char *folder = early->t.r.data_folder[0] ? early->t.r.data_folder : NULL;
+    if (early->recipe) return recipe_load(&t->r, early->recipe, folder, &t->error);
+    snprintf(path, sizeof path, "%s/recipe.json", early->t.r.run_out);
+    if (!early->t.resume || !early->t.r.run_out[0] || access(path, F_OK) != 0) return true;
     return recipe_load(&t->r, path, folder, &t->error);
 }
 
@@ -234,45 +204,48 @@ static void free_training(training *t)
     recipe_free(&t->r);
 }
 
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const char doc[] =
+    "Trains a model on text files: a pair of them for a model with source and target (default: "
+    "transformer), one for a language model. The options are those of a recipe, and override it. "
+    "Ctrl-C finishes the step, saves and ends with status 130 (SIGTERM: 143, SIGHUP: 129).";
+
 int cmd_train(int argc, char **argv)
 {
-    struct argp_option options[MAX_OPTIONS] = {
-        {"resume", KEY_RESUME, NULL, 0, "resume from the checkpoint in the folder, if there is one",
-         0},
-        {"validate", KEY_VALIDATE, "FILE", 0,
+    tool_option rows[RECIPE_ROWS];
+    const tool_command of_recipe = {.options = rows, .check = recipe_check};
+    const tool_option options[] = {
+        {"resume", NULL, FIELD(t.resume),
+         "resume from the checkpoint in the folder, if there is one"},
+        {"validate", "FILE", FIELD(t.validate),
          "print the validation loss of a checkpoint of the run in the folder, and train nothing",
-         0},
-        {"json", KEY_JSON, NULL, 0, "print recipe and result as lines of JSON, progress on stderr",
-         0}};
-    recipe_argp(options + 3, MAX_OPTIONS - 4, false);
-    static const struct argp_child watched[] = {{&watch_argp, 0, NULL, 0}, {0}};
-    struct argp argp = {options,
-                        parse,
-                        "[RECIPE.json] [MODEL] [OPTION=VALUE...]",
-                        "Trains a model on text files: a pair of them for a model with source and "
-                        "target (default: transformer), one for a language model. The options are "
-                        "those of a recipe, and override it. Ctrl-C finishes the step, saves "
-                        "and ends with status 130 (SIGTERM: 143, SIGHUP: 129).",
-                        watched,
-                        recipe_help,
-                        NULL};
-    training t = {.vocabulary = {NULL, NULL}};
-    arguments a = {.t = &t, .first = true};
-    if (!recipe_init(&t.r) || !recipe_init(&a.early))
-        return tool_fail_text("train", "out of memory");
-    tool_parse(&argp, argc, argv, &a);
-    a.first = false;
+         TOOL_ALSO(arguments, t.resume)},
+        {"json", NULL, FIELD(t.json),
+         "print recipe and result as lines of JSON, progress on stderr"},
+        {TOOL_INCLUDED(arguments, t.watch_args, watch_options)},
+        {TOOL_INCLUDED(arguments, t.r, of_recipe)},
+        {0}};
+    const tool_command command = {.options = options,
+                                  .usage = "[RECIPE.json] [MODEL] [OPTION=VALUE...]",
+                                  .doc = doc,
+                                  .argument = take_argument};
+    arguments early = {.recipe = NULL}, a = early;
+    training *t = &a.t;
     int status = EXIT_ERROR;
-    if (training_agree(&t, load_recipe(&a))) {
-        tool_parse(&argp, argc, argv, &a);
+    recipe_options(rows, false);
+    if (!recipe_init(&t->r) || !recipe_init(&early.t.r))
+        return tool_fail_text("train", "out of memory");
+    tool_parse(&command, argc, argv, &early);
+    if (training_agree(t, load_recipe(&early, t))) {
+        tool_parse(&command, argc, argv, &a);
         struct sigaction ignore = {.sa_handler = SIG_IGN};
         /* A write beyond the limit of file sizes then fails like any other. */
         sigaction(SIGXFSZ, &ignore, NULL);
-        status = train(&t);
+        status = train(t);
     } else {
-        tool_fail(&t.error);
+        tool_fail(&t->error);
     }
-    recipe_free(&a.early);
-    free_training(&t);
+    recipe_free(&early.t.r);
+    free_training(t);
     return status;
 }

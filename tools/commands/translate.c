@@ -24,132 +24,71 @@ typedef struct arguments {
     bool sample;
 } arguments;
 
-enum {
-    KEY_BEAM = 256,
-    KEY_PENALTY,
-    KEY_PENALTY_KIND,
-    KEY_STOP,
-    KEY_NBEST,
-    KEY_MAX_LENGTH,
-    KEY_MAX_RATIO,
-    KEY_MAX_SOURCE,
-    KEY_SAMPLE,
-    KEY_ATTENTION,
-    KEY_ALIGNMENTS,
-    KEY_LAYER,
-    KEY_HEAD
-};
+static void check(void *into, struct argp_state *state)
+{
+    arguments *a = into;
+    if (a->picture) plot_check_name(a->picture, "--attention", state);
+    if (a->picture && !strcmp(a->picture, "-"))
+        argp_error(state, "--attention needs a file: standard output has the translations");
+    if (a->alignments && !strcmp(a->alignments, "-"))
+        argp_error(state, "--alignments needs a file: standard output has the translations");
+    if (a->beams && a->nbest > a->beams) argp_error(state, "--nbest is larger than --beam");
+    if (a->beams && a->sample) argp_error(state, "--sample and --beam exclude each other");
+    if (a->shared.draws && !a->sample)
+        argp_error(state, "--temperature, --top-k, --top-p and --seed need --sample");
+    if (a->sample && a->shared.temperature == 0)
+        argp_error(state, "--sample needs a temperature over 0");
+    if (a->picture && a->shared.with.n)
+        argp_error(state, "--attention shows one model, so it excludes --with");
+    if (a->shared.min_length >= a->max_length)
+        argp_error(state, "--min-length must be below --max-length");
+    if (!a->beams) a->beams = a->nbest ? a->nbest : 1;
+}
 
-static const struct argp_option options[] = {
-    {"beam", KEY_BEAM, "N", 0,
-     "open hypotheses of beam search (default: those of --nbest; 1: greedy)", 1},
-    {"length-penalty", KEY_PENALTY, "A", 0,
-     "divide scores by the length penalty to the power of A (default 0.6)", 1},
-    {"penalty", KEY_PENALTY_KIND, PENALTIES, 0,
-     "length penalty: (5 + length) / 6 (wu, default), or the length (power)", 1},
-    {"stop", KEY_STOP, STOPS, 0,
-     "first: stop once as many hypotheses have ended as there are beams (default); bound: once "
-     "none can become better",
-     1},
-    {"nbest", KEY_NBEST, "N", 0,
-     "print the N best texts, or N samples with --sample, as LINE ||| TEXT ||| SCORE", 1},
-    {"max-length", KEY_MAX_LENGTH, "N", 0, "maximum tokens of a translation (default 256)", 1},
-    {"max-ratio", KEY_MAX_RATIO, "R", 0,
-     "limit translations to R times the tokens of the source, plus 10 (default 2); --min-length "
-     "prevails",
-     1},
-    {"max-source", KEY_MAX_SOURCE, "N", 0, "cut sources after N tokens (default 256)", 1},
-    {"sample", KEY_SAMPLE, NULL, 0, "sample tokens by their probabilities", 2},
-    {"attention", KEY_ATTENTION, "FILE", 0,
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {"beam", "N", FIELD(beams),
+     "open hypotheses of beam search (default: those of --nbest; 1: greedy)", 1, 1024, .group = 1},
+    {"length-penalty", "A", FIELD(alpha), "divide scores by the length penalty to the power of A",
+     -100, 100, .group = 1},
+    {"penalty", PENALTIES, FIELD(penalty),
+     "length penalty: (5 + length) / 6 (wu), or the length (power)", .group = 1},
+    {"stop", STOPS, FIELD(stop),
+     "first: stop once as many hypotheses have ended as there are beams; bound: once none can "
+     "become better",
+     .group = 1},
+    {"nbest", "N", FIELD(nbest),
+     "print the N best texts, or N samples with --sample, as LINE ||| TEXT ||| SCORE", 1, 1024,
+     .group = 1},
+    {"max-length", "N", FIELD(max_length), "maximum tokens of a translation", 1, 1 << 20,
+     .group = 1},
+    {"max-ratio", "R", FIELD(ratio),
+     "limit translations to R times the tokens of the source, plus 10; --min-length prevails", 0,
+     1e6, .group = 1},
+    {"max-source", "N", FIELD(max_source_len), "cut sources after N tokens", 2, 1 << 20,
+     .group = 1},
+    {"sample", NULL, FIELD(sample), "sample tokens by their probabilities", .group = 2},
+    {"attention", "FILE", FIELD(picture),
      "draw the attention weights of the first line's translation over its source: FILE.svg or "
      "FILE.png",
-     3},
-    {"alignments", KEY_ALIGNMENTS, "FILE", 0,
+     .group = 3},
+    {"alignments", "FILE", FIELD(alignments),
      "write for each line pairs I-J: word J of the translation attends most to word I of the "
      "source, each from 0",
-     3},
-    {"layer", KEY_LAYER, "N", 0, "layer of picture and alignments, from 0 (default: the last)", 3},
-    {"head", KEY_HEAD, "N", 0, "head of picture and alignments, from 0 (default: the mean of all)",
-     3},
+     .group = 3},
+    {"layer", "N", FIELD(layer), "layer of picture and alignments, from 0 (default: the last)", 0,
+     1000, .group = 3},
+    {"head", "N", FIELD(head), "head of picture and alignments, from 0 (default: the mean of all)",
+     0, 1000, .group = 3},
+    {TOOL_INCLUDED(arguments, shared, decoding_options)},
     {0}};
 
-static int one_of(const char *option, const char *choices, const char *text,
-                  struct argp_state *state)
-{
-    int choice = tool_choice(choices, text);
-    if (choice < 0)
-        tool_usage_error(state, "%s must be one of %s, not \"%s\"", option, choices, text);
-    return choice;
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->shared;
-        return 0;
-    case KEY_BEAM:
-        a->beams = tool_number(text, "--beam", 1, 1024, state);
-        return 0;
-    case KEY_PENALTY:
-        a->alpha = tool_real(text, "--length-penalty", -100, 100, state);
-        return 0;
-    case KEY_PENALTY_KIND:
-        a->penalty = (weft_length_penalty)one_of("--penalty", PENALTIES, text, state);
-        return 0;
-    case KEY_STOP:
-        a->stop = (weft_beam_stop)one_of("--stop", STOPS, text, state);
-        return 0;
-    case KEY_NBEST:
-        a->nbest = tool_number(text, "--nbest", 1, 1024, state);
-        return 0;
-    case KEY_MAX_LENGTH:
-        a->max_length = tool_number(text, "--max-length", 1, 1 << 20, state);
-        return 0;
-    case KEY_MAX_RATIO:
-        a->ratio = tool_real(text, "--max-ratio", 0, 1e6, state);
-        return 0;
-    case KEY_MAX_SOURCE:
-        a->max_source_len = tool_number(text, "--max-source", 2, 1 << 20, state);
-        return 0;
-    case KEY_SAMPLE:
-        a->sample = true;
-        return 0;
-    case KEY_ATTENTION:
-        plot_check_name(text, "--attention", state);
-        if (!strcmp(text, "-"))
-            argp_error(state, "--attention needs a file: standard output has the translations");
-        a->picture = text;
-        return 0;
-    case KEY_ALIGNMENTS:
-        if (!strcmp(text, "-"))
-            argp_error(state, "--alignments needs a file: standard output has the translations");
-        a->alignments = text;
-        return 0;
-    case KEY_LAYER:
-        a->layer = tool_number(text, "--layer", 0, 1000, state);
-        return 0;
-    case KEY_HEAD:
-        a->head = tool_number(text, "--head", 0, 1000, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (a->beams && a->nbest > a->beams) argp_error(state, "--nbest is larger than --beam");
-        if (a->beams && a->sample) argp_error(state, "--sample and --beam exclude each other");
-        if (a->shared.draws && !a->sample)
-            argp_error(state, "--temperature, --top-k, --top-p and --seed need --sample");
-        if (a->sample && a->shared.temperature == 0)
-            argp_error(state, "--sample needs a temperature over 0");
-        if (a->picture && a->shared.n_with)
-            argp_error(state, "--attention shows one model, so it excludes --with");
-        if (a->shared.min_length >= a->max_length)
-            argp_error(state, "--min-length must be below --max-length");
-        if (!a->beams) a->beams = a->nbest ? a->nbest : 1;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const tool_command command = {
+    .options = options,
+    .usage = "FOLDER",
+    .doc = "Translates lines from standard input with the model that `weft train --out FOLDER` "
+           "made. An empty line stays empty.",
+    .check = check};
 
 /* ---- Translating ---- */
 
@@ -256,8 +195,8 @@ static bool check_outputs(translator *t)
         if (shared->checkpoint)
             status = tool_check_output(outputs[i], shared->checkpoint, &t->d.error);
         if (status == WEFT_OK) status = tool_check_output(outputs[i], shared->folder, &t->d.error);
-        for (size_t k = 0; k < shared->n_with && status == WEFT_OK; k++)
-            status = tool_check_output(outputs[i], shared->with[k], &t->d.error);
+        for (size_t k = 0; k < shared->with.n && status == WEFT_OK; k++)
+            status = tool_check_output(outputs[i], shared->with.at[k], &t->d.error);
         if (status != WEFT_OK) return false;
     }
     return true;
@@ -276,7 +215,6 @@ static bool open_attention(translator *t)
 
 int cmd_translate(int argc, char **argv)
 {
-    static const struct argp_child shared[] = {{&decoding_argp, 0, NULL, 0}, {0}};
     arguments a = {.shared = DECODING_DEFAULT,
                    .max_length = 256,
                    .max_source_len = 256,
@@ -284,15 +222,7 @@ int cmd_translate(int argc, char **argv)
                    .alpha = 0.6,
                    .layer = -1,
                    .head = -1};
-    struct argp argp = {options,
-                        parse,
-                        "FOLDER",
-                        "Translates lines from standard input with the model that `weft train "
-                        "--out FOLDER` made. An empty line stays empty.",
-                        shared,
-                        NULL,
-                        NULL};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     translator t = {.a = &a};
     const decoding_work work = {&t, encode, a.picture || a.alignments ? show_attention : NULL,
                                 a.nbest > 0};

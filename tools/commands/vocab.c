@@ -20,67 +20,35 @@
 
 #define TYPES          "bpe|unigram|char"
 #define NORMALIZATIONS "nfkc|identity"
-#define MIN_SIZE       10
-#define MAX_SIZE       1000000
 
 typedef struct train_arguments {
     const char **files, *out;
     size_t n;
-    bool force;
-    spm_options options;
+    bool force, mask;
+    unsigned type, normalization; /* choices */
+    int size;
 } train_arguments;
 
-enum { KEY_TYPE = 256, KEY_SIZE, KEY_NORMALIZATION, KEY_MASK, KEY_PIECES, KEY_ALL, KEY_JSON };
-
-static void take_text(train_arguments *a, const char *path, struct argp_state *state)
+static void take_text(void *into, char *path, struct argp_state *state)
 {
+    train_arguments *a = into;
     for (size_t i = 0; i < a->n; i++)
         if (!strcmp(path, "-") && !strcmp(a->files[i], "-"))
             argp_error(state, "standard input can be one TEXT only");
     a->files[a->n++] = path;
 }
 
-static error_t parse_train(int key, char *text, struct argp_state *state)
+static void check_train(void *into, struct argp_state *state)
 {
-    train_arguments *a = state->input;
-    switch (key) {
-    case 'o':
-        a->out = text;
-        return 0;
-    case 'f':
-        a->force = true;
-        return 0;
-    case KEY_TYPE:
-        if (tool_choice(TYPES, text) < 0)
-            tool_usage_error(state, "--type must be one of " TYPES ", not \"%s\"", text);
-        a->options.type = text;
-        return 0;
-    case KEY_SIZE:
-        a->options.size = (int)tool_number(text, "--size", MIN_SIZE, MAX_SIZE, state);
-        return 0;
-    case KEY_NORMALIZATION:
-        if (tool_choice(NORMALIZATIONS, text) < 0)
-            tool_usage_error(state, "--normalization must be one of " NORMALIZATIONS ", not \"%s\"",
-                             text);
-        a->options.identity = tool_choice(NORMALIZATIONS, text) == 1;
-        return 0;
-    case KEY_MASK:
-        a->options.mask = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        take_text(a, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->n || !a->out) argp_error(state, "name a TEXT and -o FILE.model");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const train_arguments *a = into;
+    if (!a->n) argp_error(state, "TEXT is missing");
 }
 
 static int train(const train_arguments *a)
 {
     weft_error error = {0};
+    static const char *const types[] = {"bpe", "unigram", "char"};
+    const spm_options o = {types[a->type], a->size, a->mask, a->normalization == 1};
     char *data = NULL;
     size_t bytes;
     if (!a->force && access(a->out, F_OK) == 0 && !weft__file_is_stream(a->out))
@@ -88,41 +56,41 @@ static int train(const train_arguments *a)
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < a->n && status == WEFT_OK; i++)
         status = tool_check_output(a->out, a->files[i], &error);
-    if (status == WEFT_OK)
-        status = vocabulary_make(a->files, a->n, &a->options, &data, &bytes, &error);
+    if (status == WEFT_OK) status = vocabulary_make(a->files, a->n, &o, &data, &bytes, &error);
     spm *made = status == WEFT_OK ? spm_parse(data, bytes, a->out, &error) : NULL;
     bool good = made && tool_write_output(a->out, data, bytes, &error);
-    if (good && spm_size(made) < a->options.size)
+    if (good && spm_size(made) < a->size)
         tool_print_line(stderr, "%s: the text has only %d pieces, not %d", a->out, spm_size(made),
-                        a->options.size);
+                        a->size);
     spm_free(made);
     free(data);
     return good ? EXIT_GOOD : tool_fail(&error);
 }
 
+#define FIELD(field) TOOL_FIELD(train_arguments, field)
+static const tool_option train_options[] = {
+    {"output", "FILE.model", FIELD(out), "file to write", .letter = 'o', .required = true},
+    {"force", NULL, FIELD(force), "replace an existing file", .letter = 'f'},
+    {"type", TYPES, FIELD(type), "kind of pieces"},
+    {"size", "N", FIELD(size), "pieces, special ones included", 10, 1e6},
+    {"normalization", NORMALIZATIONS, FIELD(normalization),
+     "normalization of text; identity keeps every character"},
+    {"mask", NULL, FIELD(mask), "add the piece " SPM_MASK ", for masked language models"},
+    {0}};
+#undef FIELD
+
 static int cmd_vocab_train(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"output", 'o', "FILE.model", 0, "file to write", 0},
-        {"force", 'f', NULL, 0, "replace an existing file", 0},
-        {"type", KEY_TYPE, TYPES, 0, "kind of pieces (bpe)", 0},
-        {"size", KEY_SIZE, "N", 0, "pieces, special ones included (4000)", 0},
-        {"normalization", KEY_NORMALIZATION, NORMALIZATIONS, 0,
-         "normalization of text (nfkc); identity keeps every character", 0},
-        {"mask", KEY_MASK, NULL, 0, "add the piece " SPM_MASK ", for masked language models", 0},
-        {0}};
-    struct argp argp = {options,
-                        parse_train,
-                        "TEXT...",
-                        "Makes a vocabulary of text files, the one that `weft train` makes of the "
-                        "same texts. Texts may be gzip; - is standard input.",
-                        NULL,
-                        NULL,
-                        NULL};
-    train_arguments a = {.files = calloc((size_t)argc + 1, sizeof *a.files),
-                         .options = {"bpe", 4000, false, false}};
+    static const tool_command command = {
+        .options = train_options,
+        .usage = "TEXT...",
+        .doc = "Makes a vocabulary of text files, the one that `weft train` makes of the same "
+               "texts. Texts may be gzip; - is standard input.",
+        .argument = take_text,
+        .check = check_train};
+    train_arguments a = {.files = calloc((size_t)argc + 1, sizeof *a.files), .size = 4000};
     if (!a.files) return tool_fail_text("vocab", "out of memory");
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     int status = train(&a);
     free(a.files);
     return status;
@@ -135,30 +103,7 @@ typedef struct use_arguments {
     bool pieces, all, json;
 } use_arguments;
 
-static error_t parse_use(int key, char *text, struct argp_state *state)
-{
-    use_arguments *a = state->input;
-    switch (key) {
-    case KEY_PIECES:
-        a->pieces = true;
-        return 0;
-    case KEY_ALL:
-        a->all = true;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->path) argp_error(state, "one vocabulary at a time");
-        a->path = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->path) argp_error(state, "name FILE.model or the folder of a run");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define FIELD(field) TOOL_FIELD(use_arguments, field)
 
 /* Loads FILE.model, or FOLDER/vocab.model. NULL after an error. */
 static spm *open_vocabulary(const char *path, weft_error *error)
@@ -259,20 +204,20 @@ static bool encode_line(filter *f)
     return true;
 }
 
+static const tool_option encode_options[] = {
+    {TOOL_ONE(use_arguments, path, "FILE.model or RUN"), .required = true},
+    {"pieces", NULL, FIELD(pieces), "print pieces instead of ids"},
+    {0}};
+
 static int cmd_vocab_encode(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"pieces", KEY_PIECES, NULL, 0, "print pieces instead of ids", 0}, {0}};
-    struct argp argp = {options,
-                        parse_use,
-                        "FILE.model|RUN",
-                        "Prints the ids of each line of standard input, separated by spaces, "
-                        "without begin and end of sentence.",
-                        NULL,
-                        NULL,
-                        NULL};
+    static const tool_command command = {
+        .options = encode_options,
+        .usage = "FILE.model|RUN",
+        .doc = "Prints the ids of each line of standard input, separated by spaces, without begin "
+               "and end of sentence."};
     use_arguments a = {.path = NULL};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     return filter_lines(&a, encode_line);
 }
 
@@ -315,21 +260,21 @@ static bool decode_line(filter *f)
     return true;
 }
 
+static const tool_option decode_options[] = {
+    {TOOL_ONE(use_arguments, path, "FILE.model or RUN"), .required = true},
+    {"pieces", NULL, FIELD(pieces), "the lines are of pieces, not ids"},
+    {0}};
+
 static int cmd_vocab_decode(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"pieces", KEY_PIECES, NULL, 0, "the lines are of pieces, not ids", 0}, {0}};
-    struct argp argp = {
-        options,
-        parse_use,
-        "FILE.model|RUN",
-        "Prints the text of each line of ids, separated by spaces, on standard input. Leaves out "
-        "special ids, and prints control characters as spaces, so that a line stays one line.",
-        NULL,
-        NULL,
-        NULL};
+    static const tool_command command = {
+        .options = decode_options,
+        .usage = "FILE.model|RUN",
+        .doc = "Prints the text of each line of ids, separated by spaces, on standard input. "
+               "Leaves out special ids, and prints control characters as spaces, so that a line "
+               "stays one line."};
     use_arguments a = {.path = NULL};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     return filter_lines(&a, decode_line);
 }
 
@@ -399,23 +344,22 @@ static void show(const spm *s)
     }
 }
 
+static const tool_option show_options[] = {
+    {TOOL_ONE(use_arguments, path, "FILE.model or RUN"), .required = true},
+    {"all", NULL, FIELD(all), "print every piece, after its id"},
+    {"json", NULL, FIELD(json), "print JSON"},
+    {0}};
+
 static int cmd_vocab_show(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"all", KEY_ALL, NULL, 0, "print every piece, after its id", 0},
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {0}};
-    struct argp argp = {options,
-                        parse_use,
-                        "FILE.model|RUN",
-                        "Prints how many pieces a vocabulary has, its type and normalization, "
-                        "and the ids of its special tokens.",
-                        NULL,
-                        NULL,
-                        NULL};
+    static const tool_command command = {
+        .options = show_options,
+        .usage = "FILE.model|RUN",
+        .doc = "Prints how many pieces a vocabulary has, its type and normalization, and the ids "
+               "of its special tokens."};
     use_arguments a = {.path = NULL};
     weft_error error = {0};
-    tool_parse(&argp, argc, argv, &a);
+    tool_parse(&command, argc, argv, &a);
     spm *s = open_vocabulary(a.path, &error);
     int status = EXIT_GOOD;
     if (!s) return tool_fail(&error);
@@ -440,33 +384,28 @@ static const struct {
                    {"show", cmd_vocab_show}};
 
 /* Reached only if the first argument is not a subcommand. */
-static error_t parse(int key, char *text, struct argp_state *state)
+static void refuse(void *into, char *text, struct argp_state *state)
 {
-    switch (key) {
-    case ARGP_KEY_ARG:
-        tool_usage_error(state, "unknown subcommand \"%s\"; expected train, encode, decode or show",
-                         text);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "name a subcommand: train, encode, decode or show");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    (void)into;
+    tool_usage_error(state, "unknown subcommand \"%s\"; expected train, encode, decode or show",
+                     text);
+}
+
+static void check_named(void *into, struct argp_state *state)
+{
+    (void)into;
+    argp_error(state, "name a subcommand: train, encode, decode or show");
 }
 
 int cmd_vocab(int argc, char **argv)
 {
-    struct argp argp = {NULL,
-                        parse,
-                        "train TEXT... -o FILE.model\nencode FILE.model|RUN\n"
-                        "decode FILE.model|RUN\nshow FILE.model|RUN",
-                        "Makes a vocabulary of text files, converts lines of text to ids and back, "
-                        "or prints a vocabulary. `weft vocab SUBCOMMAND --help` lists the "
-                        "options of each.",
-                        NULL,
-                        NULL,
-                        NULL};
+    static const tool_command command = {
+        .usage = "train TEXT... -o FILE.model\nencode FILE.model|RUN\n"
+                 "decode FILE.model|RUN\nshow FILE.model|RUN",
+        .doc = "Makes a vocabulary of text files, converts lines of text to ids and back, or "
+               "prints a vocabulary. `weft vocab SUBCOMMAND --help` lists the options of each.",
+        .argument = refuse,
+        .check = check_named};
     for (size_t i = 0; argc > 1 && i < sizeof subcommands / sizeof *subcommands; i++) {
         if (strcmp(argv[1], subcommands[i].name) != 0) continue;
         char name[64];
@@ -474,6 +413,6 @@ int cmd_vocab(int argc, char **argv)
         argv[1] = name;
         return subcommands[i].run(argc - 1, argv + 1);
     }
-    tool_parse(&argp, argc, argv, NULL);
+    tool_parse(&command, argc, argv, NULL);
     return EXIT_USAGE;
 }

@@ -12,17 +12,26 @@
 
 /* ---- The command line ---- */
 
+/* Runs, or checkpoints in them, of --with. */
+typedef struct decoding_runs {
+    const char *at[DECODING_MODELS - 1];
+    size_t n;
+} decoding_runs;
+/* Of the first model, then of those of --with; n = 0: equal weights. */
+typedef struct decoding_weights {
+    double at[DECODING_MODELS];
+    size_t n;
+} decoding_weights;
+
 typedef struct decoding_args {
     const char *folder, *checkpoint;
     int threads;
     int64_t batch, chunk, min_length, top_k, seed, no_repeat;
     int64_t context; /* tokens that a language model attends to; 0: as many as it was trained on */
     double temperature, top_p, repetition_penalty;
-    bool draws;                            /* the user chose options of sampling */
-    const char *with[DECODING_MODELS - 1]; /* folders of runs, or checkpoints in them */
-    size_t n_with;
-    double weights[DECODING_MODELS]; /* of the first model, then of those of `with` */
-    size_t n_weights;                /* 0: equal weights */
+    bool draws, batch_given; /* the user chose options of sampling, or --batch */
+    decoding_runs with;
+    decoding_weights weights;
     bool stats, recompute;
     weft_dtype cache; /* of keys and values */
 } decoding_args;
@@ -30,8 +39,8 @@ typedef struct decoding_args {
     {                                                                                              \
         .batch = 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1                         \
     }
-/* A child of a command's argp; its input is a decoding_args. It also takes the argument FOLDER. */
-extern const struct argp decoding_argp;
+/* The options of a decoding_args, and the argument FOLDER. */
+extern const tool_command decoding_options;
 
 /* ---- Lines ---- */
 

@@ -59,12 +59,12 @@ static const char *source_vocabulary(const trained_run *run)
 
 bool decoding_open_others(decoding *d)
 {
-    if (!d->a->n_with) return true;
-    d->others = calloc(d->a->n_with, sizeof *d->others);
+    if (!d->a->with.n) return true;
+    d->others = calloc(d->a->with.n, sizeof *d->others);
     if (!d->others) return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
-    for (size_t i = 0; i < d->a->n_with; i++) {
+    for (size_t i = 0; i < d->a->with.n; i++) {
         trained_run *run = &d->others[d->n_others++].run;
-        if (!open_run(run, d->a->with[i], &d->error) ||
+        if (!open_run(run, d->a->with.at[i], &d->error) ||
             !same_vocabulary(source_vocabulary(&d->run), source_vocabulary(run), &d->error) ||
             !same_vocabulary(d->run.vocabulary_path[1], run->vocabulary_path[1], &d->error))
             return false;
@@ -79,7 +79,7 @@ static bool check_kind(decoding *d, size_t i)
 {
     bool first = weft_decoder_get_info(d->decoder).has_source;
     if (weft_decoder_get_info(*decoder_of(d, i, false)).has_source == first) return true;
-    weft_error_set(&d->error, WEFT_BAD_ARGUMENT, d->a->with[i - 1],
+    weft_error_set(&d->error, WEFT_BAD_ARGUMENT, d->a->with.at[i - 1],
                    "%s, but %s in %s %s: both must be of one kind",
                    first ? "is a language model" : "translates", d->run.model->name, d->a->folder,
                    first ? "translates" : "is a language model");
@@ -99,7 +99,7 @@ bool decoding_make(decoding *d, const weft_decoder_options *o, bool slider)
     }
     if (n == 1) return true;
     weft_ensemble *made =
-        weft_ensemble_new(models, n, d->a->n_weights ? d->a->weights : NULL, &d->error);
+        weft_ensemble_new(models, n, d->a->weights.n ? d->a->weights.at : NULL, &d->error);
     if (slider)
         d->slider_ensemble = made;
     else

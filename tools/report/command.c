@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 typedef struct arguments {
-    report_side sides[2];
-    size_t side; /* that is being read */
+    report_side sides[2]; /* the first is being read; the other one follows it */
+    bool against;         /* there are two */
     const char *output;
     bool json, no_time;
     long runs, threads; /* runs 0: not chosen */
@@ -19,123 +19,84 @@ typedef struct arguments {
 
 #define DEFAULT_RUNS 10
 
-enum {
-    KEY_TRAIN = 256,
-    KEY_FIXED,
-    KEY_SKIP,
-    KEY_AGAINST,
-    KEY_JSON,
-    KEY_RUNS,
-    KEY_NO_TIME,
-    KEY_THREADS
-};
-
-static void check_side(const arguments *a, struct argp_state *state)
+static void check_side(void *into, struct argp_state *state)
 {
-    const report_side *s = &a->sides[a->side];
+    const arguments *a = into;
+    const report_side *s = &a->sides[0];
     if (!report_has_subject(s))
-        argp_error(state, a->side ? "--against needs a MODEL, FILE.onnx, RUN or FILE.json"
-                                  : "MODEL, FILE.onnx, RUN or FILE.json is missing");
-    if (s->train && s->model.plan.fixed_states)
-        argp_error(state,
-                   "--fixed and --train exclude each other: training changes the parameters");
-    if (a->side && (s->n_runs > 1 || a->sides[0].n_runs > 1))
+        argp_error(state, a->against ? "--against needs a MODEL, FILE.onnx, RUN or FILE.json"
+                                     : "MODEL, FILE.onnx, RUN or FILE.json is missing");
+    tool_check_fixed(s->train, &s->model, state);
+    if (a->against && (s->n_runs > 1 || a->sides[1].n_runs > 1))
         argp_error(state, "--against compares one run with another");
     if (a->no_time && a->runs) argp_error(state, "--runs and --no-time exclude each other");
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static void take_argument(void *into, char *text, struct argp_state *state)
 {
-    arguments *a = state->input;
-    report_side *side = &a->sides[a->side];
-    switch (key) {
-    case KEY_TRAIN:
-        side->train = true;
-        return 0;
-    case KEY_FIXED:
-        side->model.plan.fixed_states = true;
-        return 0;
-    case KEY_SKIP:
-        side->model.plan.skip = text;
-        return 0;
-    case KEY_AGAINST:
-        argp_error(state, "write --against once, as a word of its own before its subject");
-        return 0;
-    case 'o':
-        a->output = text;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case KEY_RUNS:
-        a->runs = tool_number(text, "--runs", 1, 1000000, state);
-        return 0;
-    case KEY_NO_TIME:
-        a->no_time = true;
-        return 0;
-    case KEY_THREADS:
-        a->threads = tool_number(text, "--threads", 0, WEFT_MAX_THREADS, state);
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &side->model.onnx;
-        return 0;
-    case ARGP_KEY_ARG:
-        report_take_arg(side, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        check_side(a, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    arguments *a = into;
+    report_take_arg(&a->sides[0], text, state);
 }
 
-static const struct argp_option options[] = {
-    {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
-    {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
-    {"skip", KEY_SKIP, "PASS,...", 0, "passes of the planner that are not run; all: every one", 0},
-    {"against", KEY_AGAINST, "SUBJECT", 0,
+static void refuse_against(const tool_option *option, void *into, char *text,
+                           struct argp_state *state)
+{
+    (void)option;
+    (void)into;
+    (void)text;
+    argp_error(state, "write --against once, as a word of its own before its subject");
+}
+
+#define FIELD(field) TOOL_FIELD(arguments, field)
+static const tool_option options[] = {
+    {"train", NULL, FIELD(sides[0].train), "the whole training step: gradients, clipping, Adam"},
+    {"fixed", NULL, FIELD(sides[0].model.plan.fixed_states), TOOL_FIXED},
+    {"skip", "PASS,...", FIELD(sides[0].model.plan.skip),
+     "passes of the planner that are not run; all: every one"},
+    {"against", "SUBJECT", TOOL_BY(refuse_against),
      "compare with another MODEL, FILE.onnx, RUN or FILE.json. Its own options follow it; --train "
-     "before it is for both",
-     0},
-    {"output", 'o', "FILE.html", 0,
-     "the page (default: NAME.report.html in this folder); - prints it", 0},
-    {"json", KEY_JSON, NULL, 0,
-     "write the data of the page as JSON instead, to FILE of -o or standard output", 0},
-    {"runs", KEY_RUNS, "N", 0,
+     "before it is for both"},
+    {"output", "FILE.html", FIELD(output),
+     "the page (default: NAME.report.html in this folder); - prints it", .letter = 'o'},
+    {"json", NULL, FIELD(json),
+     "write the data of the page as JSON instead, to FILE of -o or standard output"},
+    {"runs", "N", FIELD(runs),
      "runs to measure, after one for warm-up (10; the model of a RUN is measured only with --runs)",
-     0},
-    {"no-time", KEY_NO_TIME, NULL, 0, "plan the model, but do not run it", 0},
-    {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
+     1, 1e6},
+    {"no-time", NULL, FIELD(no_time), "plan the model, but do not run it"},
+    {"threads", "N", FIELD(threads), "threads (0: OpenMP's default)", 0, WEFT_MAX_THREADS},
+    {TOOL_INCLUDED(arguments, sides[0].model, tool_model_options)},
     {0}};
 
-static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
-
-static const struct argp report_argp = {
-    options,
-    parse,
-    "MODEL [OPTION=VALUE...]\nFILE.onnx\nRUN...\nFILE.json",
-    "Writes one HTML page, which needs no network: a summary with the layers; the graph after the "
-    "passes, by scopes; where the time goes, measured on synthetic inputs, by op, scope and node, "
-    "with a timeline and the roofline; the buffers of the arena; and of RUN, the folder of `weft "
-    "train` or `weft fit`, the curves, histograms, samples and attention weights, next to the plan "
-    "of a training step of its model. Several runs are drawn over each other. FILE.json is what "
-    "--json has written before.\v" TOOL_FILE_LOSS,
-    onnx_options,
-    NULL,
-    NULL};
+static const tool_command command = {
+    .options = options,
+    .usage = "MODEL [OPTION=VALUE...]\nFILE.onnx\nRUN...\nFILE.json",
+    .doc =
+        "Writes one HTML page, which needs no network: a summary with the layers; the graph after "
+        "the passes, by scopes; where the time goes, measured on synthetic inputs, by op, scope "
+        "and node, with a timeline and the roofline; the buffers of the arena; and of RUN, the "
+        "folder of `weft train` or `weft fit`, the curves, histograms, samples and attention "
+        "weights, next to the plan of a training step of its model. Several runs are drawn over "
+        "each other. FILE.json is what --json has written before.",
+    .notes = TOOL_FILE_LOSS,
+    .argument = take_argument,
+    .check = check_side};
 
 /* Reads the command line. What follows the word --against is of the second side. */
 static void read_arguments(int argc, char **argv, arguments *a)
 {
     int split = 1;
     while (split < argc && strcmp(argv[split], "--against") != 0) split++;
-    tool_parse(&report_argp, split, argv, a);
+    tool_parse(&command, split, argv, a);
     if (split == argc) return;
-    a->side = 1;
-    a->sides[1].train = a->sides[0].train;
+    const report_side first = a->sides[0];
+    a->against = true;
+    a->sides[1] = first;
+    a->sides[0] = (report_side){.train = first.train};
     argv[split] = argv[0];
-    tool_parse(&report_argp, argc - split, argv + split, a);
+    tool_parse(&command, argc - split, argv + split, a);
+    a->sides[1] = a->sides[0];
+    a->sides[0] = first;
 }
 
 /* ---- Output ---- */
@@ -194,25 +155,26 @@ int cmd_report(int argc, char **argv)
     arguments a = {.runs = 0};
     weft_error error = {0};
     read_arguments(argc, argv, &a);
-    const bool compares = a.side == 1;
+    const size_t n_sides = a.against ? 2 : 1;
     const report_options o = {.timed = !a.no_time,
                               .runs_timed = a.runs > 0,
                               .runs = a.runs ? a.runs : DEFAULT_RUNS,
                               .threads = (int)a.threads};
     snprintf(title, sizeof title, "%s", report_label(&a.sides[0], label));
-    if (compares) tool_append(title, sizeof title, " against %s", report_label(&a.sides[1], label));
+    if (a.against)
+        tool_append(title, sizeof title, " against %s", report_label(&a.sides[1], label));
     if (!a.output) a.output = a.json ? "-" : output_name(&a.sides[0], name);
-    for (size_t i = 0; i <= a.side; i++)
+    for (size_t i = 0; i < n_sides; i++)
         if (report_check_output(&a.sides[i], a.output, &error) != WEFT_OK) return tool_fail(&error);
     if (!a.json && !report_has_page(&error)) return tool_fail(&error);
-    if (a.sides[0].saved && !compares) {
+    if (a.sides[0].saved && !a.against) {
         cJSON *saved = report_load(a.sides[0].saved, &error);
         return saved ? write_output(&a, saved) : tool_fail(&error);
     }
     cJSON *document = report_new(title, &error);
     weft_status status = document ? WEFT_OK : error.status;
-    if (compares) cJSON_AddTrueToObject(document, "compare");
-    for (size_t i = 0; i <= a.side && status == WEFT_OK; i++)
+    if (a.against) cJSON_AddTrueToObject(document, "compare");
+    for (size_t i = 0; i < n_sides && status == WEFT_OK; i++)
         status = report_add_side(&a.sides[i], &o, document, &error);
     if (status == WEFT_OK) return write_output(&a, document);
     cJSON_Delete(document);

@@ -15,7 +15,7 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-void report_take_arg(report_side *side, const char *text, struct argp_state *state)
+void report_take_arg(report_side *side, char *text, struct argp_state *state)
 {
     const bool first = !report_has_subject(side);
     if (side->saved) tool_usage_error(state, "%s takes no option \"%s\"", side->saved, text);

@@ -46,13 +46,13 @@ static bool hash_json(uint64_t *hash, cJSON *json)
 /* A file is only compared by whether there is one. */
 static bool hash_row(const recipe *r, const recipe_row *row, uint64_t *hash)
 {
-    const void *value = recipe_value(r, row);
+    const void *value = tool_value(&row->option, r);
     *hash = HASH_START;
-    switch (row->kind) {
-    case FILE_NAME:
+    switch (row->option.kind) {
+    case TOOL_FILE:
         *hash = hash_number(*hash, **(char *const *)value != 0);
         return true;
-    case FILE_LIST:
+    case TOOL_FILES:
         *hash = hash_number(*hash, ((const recipe_files *)value)->n);
         return true;
     default:

@@ -12,19 +12,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KIND_TEXT   TEXT
-#define KIND_FILE   FILE_NAME
-#define KIND_FILES  FILE_LIST
-#define KIND_WHOLE  WHOLE
-#define KIND_REAL   REAL
-#define KIND_FLAG   FLAG
-#define KIND_CHOICE CHOICE
-#define KIND_LIST   LIST
+static tool_take take_text, take_file, take_lengths;
+
+#define OPTION_TEXT(choices)   .argument = "TEXT", .kind = TOOL_STRING, .take = take_text
+#define OPTION_FILE(choices)   .argument = "FILE", .kind = TOOL_FILE, .take = take_text
+#define OPTION_FILES(choices)  .argument = "FILE", .kind = TOOL_FILES, .take = take_file
+#define OPTION_LIST(choices)   .argument = "TEXT", .kind = TOOL_LENGTHS, .take = take_lengths
+#define OPTION_WHOLE(choices)  .argument = "N", .kind = TOOL_WHOLE, .shows_zero = true
+#define OPTION_REAL(choices)   .argument = "N", .kind = TOOL_REAL, .shows_zero = true
+#define OPTION_CHOICE(choices) .argument = (choices), .kind = TOOL_CHOICE
+#define OPTION_FLAG(choices)                                                                       \
+    .argument = "true|false", .kind = TOOL_FLAG, .optional = true, .shows_zero = true
 
 const recipe_row recipe_rows[] = {
-#define ROW(section, key, kind, value, min, max, choices, option, doc)                             \
-    {#section, #key,   KIND_##kind, offsetof(recipe, section##_##key), min, max,                   \
-     choices,  option, doc},
+#define ROW(section, key, type, value, low, high, choices, called, text)                           \
+    {#section,                                                                                     \
+     #key,                                                                                         \
+     {.name = (called),                                                                            \
+      OPTION_##type(choices),                                                                      \
+      TOOL_PLACE(recipe, section##_##key),                                                         \
+      .doc = (text),                                                                               \
+      .min = (low),                                                                                \
+      .max = (high),                                                                               \
+      .may_be_empty = true}},
     RECIPE_MAP(ROW)
 #undef ROW
 };
@@ -44,7 +54,9 @@ bool recipe_has(bool fits, const recipe_row *row)
 size_t recipe_input_prefix(const recipe_row *row, const char *name)
 {
     const size_t n = strcspn(name, "=/");
-    return strcmp(row->section, "fit") == 0 && row->kind == FILE_LIST && name[n] == '=' ? n + 1 : 0;
+    return strcmp(row->section, "fit") == 0 && row->option.kind == TOOL_FILES && name[n] == '='
+               ? n + 1
+               : 0;
 }
 
 bool recipe_set_text(char **to, const char *text)
@@ -77,9 +89,9 @@ void recipe_free(recipe *r)
 {
     for (size_t i = 0; i < r->n_model_options; i++) free(r->model_options[i]);
     for (size_t i = 0; i < n_recipe_rows; i++) {
-        const recipe_row *row = &recipe_rows[i];
-        if (row->kind == TEXT || row->kind == FILE_NAME) free(*(char **)recipe_field(r, row));
-        if (row->kind == FILE_LIST) recipe_add_file(recipe_field(r, row), "");
+        const tool_option *o = &recipe_rows[i].option;
+        if (o->kind == TOOL_STRING || o->kind == TOOL_FILE) free(*(char **)tool_field(o, r));
+        if (o->kind == TOOL_FILES) recipe_add_file(tool_field(o, r), "");
     }
     memset(r, 0, sizeof *r);
 }
@@ -99,47 +111,31 @@ bool recipe_take_model_option(recipe *r, const char *text)
 
 /* ---- Values ---- */
 
-const char *recipe_wanted(const recipe_row *o, char *text, size_t size)
+const char *recipe_wanted(const recipe_row *row, char *text, size_t size)
 {
+    const tool_option *o = &row->option;
     switch (o->kind) {
-    case WHOLE:
-    case REAL:
+    case TOOL_WHOLE:
+    case TOOL_REAL:
         weft__text_format(text, size, "a %snumber from %.10g to %.10g",
-                          o->kind == WHOLE ? "whole " : "", o->min, o->max);
+                          o->kind == TOOL_WHOLE ? "whole " : "", o->min, o->max);
         break;
-    case FLAG:
+    case TOOL_FLAG:
         snprintf(text, size, "true or false");
         break;
-    case CHOICE:
-        snprintf(text, size, "one of %s", o->choices);
+    case TOOL_CHOICE:
+        snprintf(text, size, "one of %s", o->argument);
         break;
-    case LIST:
+    case TOOL_LENGTHS:
         snprintf(text, size, "1 to %d ascending lengths from 3 to 1048576", WEFT_MAX_LENGTHS);
         break;
-    case FILE_LIST:
+    case TOOL_FILES:
         snprintf(text, size, "a text, or a list of texts");
         break;
     default:
         snprintf(text, size, "a text");
     }
     return text;
-}
-
-bool recipe_set_number(recipe *r, const recipe_row *o, double x)
-{
-    if (!(x >= o->min && x <= o->max) || (o->kind == WHOLE && floor(x) != x)) return false;
-    if (o->kind == WHOLE)
-        *(int64_t *)recipe_field(r, o) = (int64_t)x;
-    else
-        *(double *)recipe_field(r, o) = x;
-    return true;
-}
-
-bool recipe_set_choice(recipe *r, const recipe_row *o, const char *text)
-{
-    int choice = tool_choice(o->choices, text);
-    if (choice >= 0) *(int *)recipe_field(r, o) = choice;
-    return choice >= 0;
 }
 
 bool recipe_add_file(recipe_files *list, const char *name)
@@ -167,47 +163,64 @@ bool recipe_add_length(recipe_list *list, double x)
     return true;
 }
 
-/* Takes a value in the form of the command line; false if the row does not allow it. */
-static bool set_from_text(recipe *r, const recipe_row *o, const char *text)
+/* ---- The command line ---- */
+
+static void out_of_memory(void)
 {
-    const char *end;
-    recipe_list list = {{0}, 0};
-    switch (o->kind) {
-    case TEXT:
-    case FILE_NAME:
-        return recipe_set_text(recipe_field(r, o), text);
-    case FILE_LIST: {
-        /* The first file on the command line replaces those of a recipe. */
-        recipe_files *files = recipe_field(r, o);
-        if (!files->chosen) recipe_add_file(files, "");
-        files->chosen = true;
-        return recipe_add_file(files, text);
-    }
-    case WHOLE:
-    case REAL: {
-        double x;
-        return weft__text_to_double(text, &x) && recipe_set_number(r, o, x);
-    }
-    case FLAG:
-        if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) return false;
-        *(bool *)recipe_field(r, o) = *text == 't';
-        return true;
-    case CHOICE:
-        return recipe_set_choice(r, o, text);
-    case LIST:
-        for (;; text = end + 1) {
-            double x;
-            end = weft__text_read_double(text, &x);
-            if (!end || (*end && *end != ',') || !recipe_add_length(&list, x)) return false;
-            if (!*end) break;
-        }
-        *(recipe_list *)recipe_field(r, o) = list;
-        return true;
-    }
-    return false;
+    exit(tool_fail_text("command line", "out of memory"));
 }
 
-/* ---- The command line ---- */
+static void take_text(const tool_option *o, void *into, char *text, struct argp_state *state)
+{
+    (void)state;
+    if (!recipe_set_text(tool_field(o, into), text)) out_of_memory();
+}
+
+/* The first file on the command line replaces those of a recipe. */
+static void take_file(const tool_option *o, void *into, char *text, struct argp_state *state)
+{
+    recipe_files *files = tool_field(o, into);
+    (void)state;
+    if (!files->chosen) recipe_add_file(files, "");
+    files->chosen = true;
+    if (!recipe_add_file(files, text)) out_of_memory();
+}
+
+static void take_lengths(const tool_option *o, void *into, char *text, struct argp_state *state)
+{
+    recipe_list list = {{0}, 0};
+    const char *at = text, *end;
+    double x;
+    bool good = true;
+    for (; good; at = end + 1) {
+        end = weft__text_read_double(at, &x);
+        good = end && (!*end || *end == ',') && recipe_add_length(&list, x);
+        if (!good || !*end) break;
+    }
+    if (!good)
+        tool_usage_error(state,
+                         "--%s must be 1 to %d ascending lengths from 3 to 1048576, not \"%s\"",
+                         o->name, WEFT_MAX_LENGTHS, text);
+    *(recipe_list *)tool_field(o, into) = list;
+}
+
+/* After --minutes: it overrides the steps of a recipe. */
+static void end_by_minutes(const tool_option *o, void *into, char *text, struct argp_state *state)
+{
+    recipe *r = into;
+    (void)o;
+    (void)text;
+    (void)state;
+    if (r->schedule_minutes > 0) r->schedule_steps = 0, r->schedule_max_minutes = 0;
+}
+
+void recipe_check(void *into, struct argp_state *state)
+{
+    const recipe *r = into;
+    if (r->minutes_chosen && r->max_minutes_chosen)
+        argp_error(state, "--minutes and --max-minutes exclude each other: --minutes is the whole "
+                          "length, --max-minutes limits --steps");
+}
 
 /* A heading of --help for each section of the table. */
 static const char *heading(const char *section)
@@ -224,135 +237,55 @@ static const char *heading(const char *section)
     return section;
 }
 
-/* Whether the choices are too long for the argument in --help: argp of glibc writes beyond its
- * buffer if an option and its argument are wider than a line. They follow the documentation then.
- */
-static bool is_wide(const recipe_row *row)
+void recipe_options(tool_option *rows, bool fits)
 {
-    return row->kind == CHOICE && strlen(row->choices) > 48;
-}
-
-size_t recipe_argp(struct argp_option *options, size_t capacity, bool fits)
-{
-    size_t n = 0;
     int group = 0;
     const char *section = "";
-    for (size_t i = 0; i < n_recipe_rows && n + 1 < capacity; i++) {
-        const recipe_row *o = &recipe_rows[i];
-        if (!recipe_has(fits, o)) continue;
-        if (strcmp(o->section, section) != 0)
-            options[n++] = (struct argp_option){.doc = heading(o->section), .group = ++group};
-        section = o->section;
-        options[n++] = (struct argp_option){
-            .name = fits && i == RECIPE_optimizer_frozen ? "freeze" : o->option,
-            .key = RECIPE_FIRST_KEY + (int)i,
-            .arg = o->kind == FLAG     ? "true|false"
-                   : o->kind == CHOICE ? (is_wide(o) ? "KIND" : o->choices)
-                   : o->kind == FILE_NAME || o->kind == FILE_LIST ? "FILE"
-                   : o->kind == TEXT || o->kind == LIST           ? "TEXT"
-                                                                  : "N",
-            .flags = o->kind == FLAG ? OPTION_ARG_OPTIONAL : TOOL_MAY_BE_EMPTY,
-            .doc = o->doc,
-            .group = group};
+    for (size_t i = 0; i < n_recipe_rows; i++) {
+        const recipe_row *row = &recipe_rows[i];
+        if (!recipe_has(fits, row)) continue;
+        if (strcmp(row->section, section) != 0)
+            *rows++ =
+                (tool_option){.kind = TOOL_HEADING, .doc = heading(row->section), .group = ++group};
+        section = row->section;
+        *rows = row->option;
+        rows->group = group;
+        if (fits && i == RECIPE_optimizer_frozen) rows->name = "freeze";
+        if (i == RECIPE_schedule_minutes) rows->take = end_by_minutes;
+        if (i == RECIPE_schedule_minutes) rows->also = 1 + offsetof(recipe, minutes_chosen);
+        if (i == RECIPE_schedule_max_minutes) rows->also = 1 + offsetof(recipe, max_minutes_chosen);
+        rows++;
     }
-    return n;
+    *rows = (tool_option){.kind = TOOL_END};
 }
 
-/* "TEXT: ONE, OTHER (default VALUE)"; NULL when memory is out. */
-static char *help_text(const recipe_row *row, const char *text, const char *value)
+static bool differs(const tool_option *o, const recipe *r, const recipe *defaults)
 {
-    char *whole = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&whole, &size);
-    if (!f) return NULL;
-    fputs(text, f);
-    if (is_wide(row)) fputs(": ", f);
-    for (const char *c = is_wide(row) ? row->choices : ""; *c; c++)
-        fputs(*c == '|' ? ", " : (char[]){*c, 0}, f);
-    if (value[0] && strcmp(value, "[]") != 0) fprintf(f, " (default %s)", value);
-    if (fclose(f) == 0) return whole;
-    free(whole);
-    return NULL;
-}
-
-char *recipe_help(int key, const char *text, void *input)
-{
-    (void)input;
-    recipe defaults;
-    const bool argument = key >= TOOL_HELP_ARGUMENT;
-    const int row = key - RECIPE_FIRST_KEY - (argument ? TOOL_HELP_ARGUMENT : 0);
-    char *whole = NULL;
-    if (row < 0 || row >= (int)n_recipe_rows) return (char *)(uintptr_t)text;
-    const recipe_row *o = &recipe_rows[row];
-    if (argument) return is_wide(o) ? strdup(o->choices) : (char *)(uintptr_t)text;
-    if (!recipe_init(&defaults)) return (char *)(uintptr_t)text;
-    cJSON *json = recipe_value_json(&defaults, o);
-    char *value = cJSON_IsString(json) ? strdup(json->valuestring) : cJSON_PrintUnformatted(json);
-    if (value) whole = help_text(o, text, value);
-    free(value);
-    cJSON_Delete(json);
-    recipe_free(&defaults);
-    return whole ? whole : (char *)(uintptr_t)text;
-}
-
-bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
-{
-    char what[256];
-    if (key < RECIPE_FIRST_KEY || key >= RECIPE_FIRST_KEY + (int)n_recipe_rows) return false;
-    const recipe_row *o = &recipe_rows[key - RECIPE_FIRST_KEY];
-    if (o->kind == FLAG && !text) text = "true";
-    if (!set_from_text(r, o, text))
-        tool_usage_error(state, "--%s: \"%s\" is not %s", o->option, text,
-                         recipe_wanted(o, what, sizeof what));
-    r->minutes_chosen |= key == RECIPE_FIRST_KEY + RECIPE_schedule_minutes;
-    r->max_minutes_chosen |= key == RECIPE_FIRST_KEY + RECIPE_schedule_max_minutes;
-    if (r->minutes_chosen && r->max_minutes_chosen)
-        tool_usage_error(state, "--minutes and --max-minutes exclude each other: --minutes is the "
-                                "whole length, --max-minutes limits --steps");
-    if (key == RECIPE_FIRST_KEY + RECIPE_schedule_minutes && r->schedule_minutes > 0)
-        r->schedule_steps = 0, r->schedule_max_minutes = 0;
-    return true;
+    const void *value = tool_value(o, r), *other = tool_value(o, defaults);
+    switch (o->kind) {
+    case TOOL_STRING:
+    case TOOL_FILE:
+        return strcmp(*(char *const *)value, *(char *const *)other) != 0;
+    case TOOL_FILES:
+        return ((const recipe_files *)value)->n != 0;
+    case TOOL_LENGTHS:
+        return ((const recipe_list *)value)->n != 0;
+    default:
+        return tool_get_number(o, r) != tool_get_number(o, defaults);
+    }
 }
 
 bool recipe_is_set(const recipe *r, recipe_key key)
 {
     recipe defaults;
-    const recipe_row *o = &recipe_rows[key];
-    bool set = false;
-    if (recipe_init(&defaults)) {
-        const void *is = recipe_value(r, o), *was = recipe_value(&defaults, o);
-        switch (o->kind) {
-        case TEXT:
-        case FILE_NAME:
-            set = strcmp(*(char *const *)is, *(char *const *)was) != 0;
-            break;
-        case FILE_LIST:
-            set = ((const recipe_files *)is)->n != 0;
-            break;
-        case WHOLE:
-            set = *(const int64_t *)is != *(const int64_t *)was;
-            break;
-        case REAL:
-            set = *(const double *)is != *(const double *)was;
-            break;
-        case FLAG:
-            set = *(const bool *)is != *(const bool *)was;
-            break;
-        case CHOICE:
-            set = *(const int *)is != *(const int *)was;
-            break;
-        case LIST:
-            set = ((const recipe_list *)is)->n != 0;
-            break;
-        }
-    }
+    const bool set = recipe_init(&defaults) && differs(&recipe_rows[key].option, r, &defaults);
     recipe_free(&defaults);
     return set;
 }
 
 const char *recipe_option(recipe_key key)
 {
-    return recipe_rows[key].option;
+    return recipe_rows[key].option.name;
 }
 
 /* ---- Files ---- */
@@ -368,12 +301,13 @@ char *recipe_join(const char *folder, const char *name)
 }
 
 /* Finds the file names of a row; returns how many. */
-static size_t file_names(recipe *r, const recipe_row *o, char ***names)
+static size_t file_names(recipe *r, const recipe_row *row, char ***names)
 {
-    recipe_files *list = recipe_field(r, o);
-    *names = o->kind == FILE_LIST ? list->at : recipe_field(r, o);
-    if (o->kind == FILE_LIST) return list->n;
-    return o->kind == FILE_NAME && (**names)[0] ? 1 : 0;
+    const tool_option *o = &row->option;
+    recipe_files *list = tool_field(o, r);
+    *names = o->kind == TOOL_FILES ? list->at : tool_field(o, r);
+    if (o->kind == TOOL_FILES) return list->n;
+    return o->kind == TOOL_FILE && (**names)[0] ? 1 : 0;
 }
 
 /* Replaces the part after the prefix of a name by `made`, which it takes. */

@@ -66,7 +66,7 @@
     X(optimizer, weight_decay, REAL, 0, 0, 1, "", "weight-decay",                                  \
       "for all parameters but no_decay")                                                           \
     X(optimizer, no_decay, TEXT, WEFT_NO_DECAY_DEFAULT, 0, 0, "", "no-decay",                      \
-      "patterns of parameters without weight decay")                                               \
+      "patterns of parameters without weight decay (default " WEFT_NO_DECAY_DEFAULT ")")           \
     X(optimizer, clip, REAL, 1, 0, 1e9, "", "clip", "maximum norm of the gradient; 0: any")        \
     X(optimizer, frozen, TEXT, "", 0, 0, "", "frozen",                                             \
       "patterns of parameters not to train, such as embedding,enc.*")                              \
@@ -170,7 +170,7 @@ typedef struct recipe_files {
 #define RECIPE_TYPE_WHOLE  int64_t
 #define RECIPE_TYPE_REAL   double
 #define RECIPE_TYPE_FLAG   bool
-#define RECIPE_TYPE_CHOICE int
+#define RECIPE_TYPE_CHOICE unsigned
 #define RECIPE_TYPE_LIST   recipe_list
 
 /* The first file, for messages; "" if there is none. */
@@ -218,13 +218,14 @@ const char *recipe_option(recipe_key key);
 /* Makes the file names of the command line absolute. */
 bool recipe_resolve(recipe *r, weft_error *error);
 
-/* The command line: argp options of the table. */
-#define RECIPE_FIRST_KEY 1000
-size_t recipe_argp(struct argp_option *options, size_t capacity, bool fits);
-/* A help filter for argp that adds the defaults. */
-char *recipe_help(int key, const char *text, void *input);
-/* Takes an option; false if it is not in the table. Ends the program on a usage error. */
-bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state);
+/* The command line: a table of options for a recipe. `rows` has room for RECIPE_ROWS; its last row
+ * is TOOL_END. */
+#define RECIPE_ROWS 96
+void recipe_options(tool_option *rows, bool fits);
+/* Of the command of such a table: checks a recipe, `into`. */
+void recipe_check(void *into, struct argp_state *state);
+/* Replaces a text of a recipe by a copy; false when memory is out. */
+bool recipe_set_text(char **to, const char *text);
 /* Takes "key=value" and replaces an earlier value of that key; false if there are too many options,
  * or memory is out. */
 bool recipe_take_model_option(recipe *r, const char *text);

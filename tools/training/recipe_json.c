@@ -24,35 +24,38 @@ static bool set_files(recipe_files *files, const cJSON *json)
     return true;
 }
 
-static bool set_from_json(recipe *r, const recipe_row *o, const cJSON *json)
+static bool set_lengths(recipe_list *to, const cJSON *json)
 {
     recipe_list list = {{0}, 0};
     const cJSON *item;
-    switch (o->kind) {
-    case TEXT:
-    case FILE_NAME:
-        return cJSON_IsString(json) && recipe_set_text(recipe_field(r, o), json->valuestring);
-    case FILE_LIST:
-        return set_files(recipe_field(r, o), json);
-    case WHOLE:
-    case REAL:
-        return cJSON_IsNumber(json) && recipe_set_number(r, o, json->valuedouble);
-    case FLAG:
-        if (!cJSON_IsBool(json)) return false;
-        *(bool *)recipe_field(r, o) = cJSON_IsTrue(json);
-        return true;
-    case CHOICE:
-        return cJSON_IsString(json) && recipe_set_choice(r, o, json->valuestring);
-    case LIST:
-        if (!cJSON_IsArray(json)) return false;
-        cJSON_ArrayForEach(item, json)
-        {
-            if (!cJSON_IsNumber(item) || !recipe_add_length(&list, item->valuedouble)) return false;
-        }
-        *(recipe_list *)recipe_field(r, o) = list;
-        return true;
+    if (!cJSON_IsArray(json)) return false;
+    cJSON_ArrayForEach(item, json)
+    {
+        if (!cJSON_IsNumber(item) || !recipe_add_length(&list, item->valuedouble)) return false;
     }
-    return false;
+    *to = list;
+    return true;
+}
+
+static bool set_from_json(recipe *r, const tool_option *o, const cJSON *json)
+{
+    void *field = tool_field(o, r);
+    switch (o->kind) {
+    case TOOL_FILES:
+        return set_files(field, json);
+    case TOOL_WHOLE:
+    case TOOL_REAL:
+        return cJSON_IsNumber(json) && tool_set_number(o, r, json->valuedouble);
+    case TOOL_FLAG:
+        if (cJSON_IsBool(json)) *(bool *)field = cJSON_IsTrue(json);
+        return cJSON_IsBool(json);
+    case TOOL_CHOICE:
+        return cJSON_IsString(json) && tool_set_choice(o, r, json->valuestring);
+    case TOOL_LENGTHS:
+        return set_lengths(field, json);
+    default:
+        return cJSON_IsString(json) && recipe_set_text(field, json->valuestring);
+    }
 }
 
 static bool refuse(weft_error *error, const char *path, const char *format, ...)
@@ -107,10 +110,10 @@ static bool check_keys(const cJSON *object, const char *what, const char *path, 
 
 void recipe_take_json(recipe *r, recipe_key key, const cJSON *recipe_json)
 {
-    const recipe_row *o = &recipe_rows[key];
-    const cJSON *section = cJSON_GetObjectItemCaseSensitive(recipe_json, o->section);
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(section, o->key);
-    if (item) set_from_json(r, o, item);
+    const recipe_row *row = &recipe_rows[key];
+    const cJSON *section = cJSON_GetObjectItemCaseSensitive(recipe_json, row->section);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(section, row->key);
+    if (item) set_from_json(r, &row->option, item);
 }
 
 static bool load_model_options(recipe *r, const cJSON *json, const char *path, weft_error *error)
@@ -158,7 +161,7 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
                           !o        ? ""
                           : r->fits ? " in a recipe of weft fit"
                                     : " in a recipe of weft train");
-        if (!set_from_json(r, o, item))
+        if (!set_from_json(r, &o->option, item))
             return refuse(error, path, "%s.%s is not %s", section->string, item->string,
                           recipe_wanted(o, what, sizeof what));
     }
@@ -223,12 +226,12 @@ bool recipe_load(recipe *r, const char *path, const char *data, weft_error *erro
 
 /* ---- Writing ---- */
 
-static cJSON *choice_json(const recipe_row *o, int choice)
+static cJSON *choice_json(const tool_option *o, int choice)
 {
-    const char *at = o->choices;
     char text[64];
-    for (; choice > 0; choice--) at = strchr(at, '|') + 1;
-    snprintf(text, sizeof text, "%.*s", (int)strcspn(at, "|"), at);
+    int length;
+    const char *at = tool_choice_at(o->argument, choice, &length);
+    snprintf(text, sizeof text, "%.*s", length, at);
     return cJSON_CreateString(text);
 }
 
@@ -239,28 +242,26 @@ static cJSON *files_json(const recipe_files *files)
     return cJSON_CreateString(files->n ? files->at[0] : "");
 }
 
-cJSON *recipe_value_json(const recipe *r, const recipe_row *o)
+cJSON *recipe_value_json(const recipe *r, const recipe_row *row)
 {
-    const void *at = recipe_value(r, o);
+    const tool_option *o = &row->option;
+    const void *value = tool_value(o, r);
     switch (o->kind) {
-    case TEXT:
-    case FILE_NAME:
-        return cJSON_CreateString(*(char *const *)at);
-    case FILE_LIST:
-        return files_json(at);
-    case WHOLE:
-        return cJSON_CreateNumber((double)*(const int64_t *)at);
-    case REAL:
-        return cJSON_CreateNumber(*(const double *)at);
-    case FLAG:
-        return cJSON_CreateBool(*(const bool *)at);
-    case CHOICE:
-        return choice_json(o, *(const int *)at);
-    case LIST:
-        return cJSON_CreateIntArray(((const recipe_list *)at)->at,
-                                    (int)((const recipe_list *)at)->n);
+    case TOOL_FILES:
+        return files_json(value);
+    case TOOL_WHOLE:
+    case TOOL_REAL:
+        return cJSON_CreateNumber(tool_get_number(o, r));
+    case TOOL_FLAG:
+        return cJSON_CreateBool(*(const bool *)value);
+    case TOOL_CHOICE:
+        return choice_json(o, (int)tool_get_number(o, r));
+    case TOOL_LENGTHS:
+        return cJSON_CreateIntArray(((const recipe_list *)value)->at,
+                                    (int)((const recipe_list *)value)->n);
+    default:
+        return cJSON_CreateString(*(char *const *)value);
     }
-    return NULL;
 }
 
 static bool add_model(const recipe *r, cJSON *json)

@@ -4,37 +4,13 @@
 
 #include "recipe.h"
 
-typedef enum recipe_kind {
-    TEXT,
-    FILE_NAME,
-    FILE_LIST,
-    WHOLE,
-    REAL,
-    FLAG,
-    CHOICE,
-    LIST
-} recipe_kind;
-
 typedef struct recipe_row {
     const char *section, *key;
-    recipe_kind kind;
-    size_t at; /* offset in a recipe */
-    double min, max;
-    const char *choices, *option, *doc;
+    tool_option option; /* on the command line; its field is one of a recipe */
 } recipe_row;
 
 extern const recipe_row recipe_rows[];
 extern const size_t n_recipe_rows;
-
-static inline void *recipe_field(recipe *r, const recipe_row *row)
-{
-    return (char *)r + row->at;
-}
-
-static inline const void *recipe_value(const recipe *r, const recipe_row *row)
-{
-    return (const char *)r + row->at;
-}
 
 /* Whether `weft fit`, or else `weft train`, has the row. */
 bool recipe_has(bool fits, const recipe_row *row);
@@ -42,9 +18,6 @@ bool recipe_has(bool fits, const recipe_row *row);
 size_t recipe_input_prefix(const recipe_row *row, const char *name);
 
 /* Each takes a value; false if the row does not allow it, or memory is out. */
-bool recipe_set_text(char **to, const char *text);
-bool recipe_set_number(recipe *r, const recipe_row *row, double x);
-bool recipe_set_choice(recipe *r, const recipe_row *row, const char *text);
 /* Adds a length to an ascending list. */
 bool recipe_add_length(recipe_list *list, double x);
 /* Adds a file to a list; "" empties it. */

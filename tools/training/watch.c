@@ -22,37 +22,19 @@
 #include <microhttpd.h>
 #endif
 
-enum { KEY_WATCH = 256, KEY_ADDRESS };
-
-static const struct argp_option options[] = {
-    {"watch", KEY_WATCH, "PORT", OPTION_ARG_OPTIONAL,
+#define FIELD(field) TOOL_FIELD(watch_args, field)
+static const tool_option options[] = {
+    {"watch", "PORT", FIELD(port),
      "serve the page of the running run at http://127.0.0.1:PORT/ (default: any free port; the "
      "address is printed)",
-     0},
-    {"watch-address", KEY_ADDRESS, "ADDR", 0,
+     0, 65535, .optional = true, TOOL_ALSO(watch_args, wanted)},
+    {"watch-address", "ADDR", FIELD(address),
      "serve it at this numeric address instead, such as 0.0.0.0, to anyone who can reach it; "
      "implies --watch",
-     0},
+     TOOL_ALSO(watch_args, wanted)},
     {0}};
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    watch_args *a = state->input;
-    switch (key) {
-    case KEY_ADDRESS:
-        a->address = text;
-        a->wanted = true;
-        return 0;
-    case KEY_WATCH:
-        a->wanted = true;
-        if (text) a->port = tool_number(text, "--watch", 0, 65535, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp watch_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
+const tool_command watch_options = {.options = options};
 
 #ifdef WEFT_HAVE_MICROHTTPD
 

@@ -9,8 +9,8 @@ typedef struct watch_args {
     long port;           /* 0: any that is free */
     const char *address; /* numeric; NULL: 127.0.0.1 */
 } watch_args;
-/* The options --watch and --watch-address, for a child whose input is a watch_args. */
-extern const struct argp watch_argp;
+/* The options --watch and --watch-address of a watch_args. */
+extern const tool_command watch_options;
 
 /* A server of GET / (the page of `weft report RUN`) and GET /data.json (its data). It reads the
  * files of the run's folder, in a thread of its own, and shares nothing with the training. */
