@@ -118,8 +118,7 @@ static size_t option_index(const weft_model *m, const char *name)
 
 static double option_value(const weft_model_config *c, const char *name)
 {
-    const size_t i = option_index(c->model, name);
-    return i < c->model->n_options ? c->values[i] : 0;
+    return weft_model_value(c, option_index(c->model, name));
 }
 
 /* Sets the option of a row, which another row may have set. */
@@ -136,13 +135,14 @@ static weft_status set_option(config_reader *r, const hf_key *row, const cJSON *
         snprintf(why, sizeof why, "%s", error.message);
         return refuse(r, row, item, why);
     }
-    if (r->set[i] && r->config->values[i] != one.values[i]) {
+    const double value = weft_model_value(&one, i);
+    if (r->set[i] && weft_model_value(r->config, i) != value) {
         weft__text_format(why, sizeof why, "weft's %s has one %s, and another key says %.9g",
-                          r->config->model->name, row->option, r->config->values[i]);
+                          r->config->model->name, row->option, weft_model_value(r->config, i));
         return refuse(r, row, item, why);
     }
     r->set[i] = true;
-    r->config->values[i] = one.values[i];
+    weft_model_set_value(r->config, i, value);
     return WEFT_OK;
 }
 
@@ -402,15 +402,15 @@ static void normalise(weft_model_config *c)
     const weft_model *m = c->model;
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++) {
         const size_t at = option_index(m, derived[i].option);
-        if (at < m->n_options && c->values[at] == 0)
-            c->values[at] = derived[i].times * option_value(c, derived[i].of);
+        if (weft_model_value(c, at) == 0)
+            weft_model_set_value(c, at, derived[i].times * option_value(c, derived[i].of));
     }
     const size_t bias = option_index(m, "output_bias"), offset = option_index(m, "position_offset");
-    if (bias < m->n_options && c->values[bias] == WEFT_OUTPUT_BIAS_UNTIED)
-        c->values[bias] =
-            option_value(c, "tied") != 0 ? WEFT_OUTPUT_BIAS_NONE : WEFT_OUTPUT_BIAS_ALWAYS;
-    if (offset < m->n_options && option_value(c, "positions") != WEFT_POSITIONS_LEARNED)
-        c->values[offset] = 0;
+    if (weft_model_value(c, bias) == WEFT_OUTPUT_BIAS_UNTIED)
+        weft_model_set_value(c, bias,
+                             option_value(c, "tied") != 0 ? WEFT_OUTPUT_BIAS_NONE
+                                                          : WEFT_OUTPUT_BIAS_ALWAYS);
+    if (option_value(c, "positions") != WEFT_POSITIONS_LEARNED) weft_model_set_value(c, offset, 0);
 }
 
 /* Compares a written configuration, as it is read, with the options. */
@@ -426,12 +426,12 @@ static weft_status compare(const hf_architecture *a, const weft_model_config *wa
         const size_t k = option_index(y.model, name);
         /* Only training depends on these; the tensors show whether there is a pooler. */
         if (weft__hf_is_one_of("dropout|inner_dropout|label_smoothing|pooler", name)) continue;
-        if (k < y.model->n_options && x.values[i] == y.values[k]) continue;
+        if (k < y.model->n_options && weft_model_value(&x, i) == weft_model_value(&y, k)) continue;
         return weft_error_set(
             error, WEFT_BAD_ARGUMENT, x.model->name, "has %s=%s, but %s has %s", name,
-            weft_model_value_text(x.model, i, x.values[i], ours, sizeof ours), a->name,
+            weft_model_value_text(x.model, i, weft_model_value(&x, i), ours, sizeof ours), a->name,
             k < y.model->n_options
-                ? weft_model_value_text(y.model, k, y.values[k], theirs, sizeof theirs)
+                ? weft_model_value_text(y.model, k, weft_model_value(&y, k), theirs, sizeof theirs)
                 : "no such option");
     }
     return WEFT_OK;

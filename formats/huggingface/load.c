@@ -326,7 +326,7 @@ static void look_at_tensors(loader *l)
     snprintf(pooler.full, sizeof pooler.full, "%s" HF_POOLER, l->a->prefix);
     for (size_t i = 0; i < m->n_options; i++)
         if (!strcmp(m->options[i].name, "pooler") && weft__hf_name_of(l->a, "pooler.weight").row)
-            l->config->values[i] = find_any(l, &pooler, &file) != NULL;
+            weft_model_set_value(l->config, i, find_any(l, &pooler, &file) != NULL);
 }
 
 static weft_status load(loader *l)

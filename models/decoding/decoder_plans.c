@@ -71,11 +71,11 @@ static void build_steps(weft_decoder *d, weft_graph *g, decode_plan *p)
     const weft_model *model = d->config.model;
     weft_decode_io io = decode_io(d, &p->sizes);
     if (p->sizes.key_len)
-        model->step(g, d->config.values, &io);
+        model->step(g, &d->config.options, &io);
     else if (p->sizes.source_len)
-        model->encode(g, d->config.values, &io);
+        model->encode(g, &d->config.options, &io);
     else
-        model->prepare(g, d->config.values, &io);
+        model->prepare(g, &d->config.options, &io);
     p->source = io.source;
     p->token = io.token;
     p->position = io.position;

@@ -261,8 +261,9 @@ typedef struct weft_model_option {
     const char *name, *doc;
     double value;        /* the default; of an option with choices, the index of one */
     const char *choices; /* "one|other": texts instead of numbers; NULL: a number */
-    bool real;           /* fractions are allowed, as in a probability */
+    bool real;           /* fractions are allowed, as in a probability; the field is a double */
     bool flag;           /* only 0 (off) and 1 (on) are allowed */
+    size_t offset, size; /* the field in the options of the model: an integer, bool or double */
 } weft_model_option;
 
 /* A size of a batch: a field of weft_batch_shape, and its name in "key=value" texts. */
@@ -296,25 +297,29 @@ typedef struct weft_model {
     weft_model_size sizes[WEFT_MODEL_SIZES];
     bool exposes_weights; /* has attention, whose weights "weights=1" makes values */
     const char *small;    /* "key=value key=value": a size small enough for gradient checks */
-    /* `values` are the values of the options, in their order. `traits` sets every trait except
-     * `decodable`. */
-    void (*traits)(const double *values, weft_model_traits *traits);
-    weft_status (*build)(weft_graph *graph, const double *values, const weft_build_options *build,
+    /* `options` is the struct that the fields of `options` above are of. `traits` sets every trait
+     * except `decodable`. */
+    void (*traits)(const void *options, weft_model_traits *traits);
+    weft_status (*build)(weft_graph *graph, const void *options, const weft_build_options *build,
                          weft_model_io *io);
     /* Graphs of decoding: a token step over states, and the encoder that fills states from a
      * source. NULL: decoding runs `build`, at the cost of a whole pass per token step. `prepare`,
      * if not NULL, fills once the states that depend on parameters only; its graph may be empty. */
-    weft_status (*step)(weft_graph *graph, const double *values, weft_decode_io *io);
-    weft_status (*encode)(weft_graph *graph, const double *values, weft_decode_io *io);
-    weft_status (*prepare)(weft_graph *graph, const double *values, weft_decode_io *io);
+    weft_status (*step)(weft_graph *graph, const void *options, weft_decode_io *io);
+    weft_status (*encode)(weft_graph *graph, const void *options, weft_decode_io *io);
+    weft_status (*prepare)(weft_graph *graph, const void *options, weft_decode_io *io);
 } weft_model;
 
 #define WEFT_MODEL_OPTIONS 40
+#define WEFT_MODEL_BYTES   512
 
 /* A listed model, its hyperparameters, and the options of its next graph. */
 typedef struct weft_model_config {
     const weft_model *model;
-    double values[WEFT_MODEL_OPTIONS]; /* of model->options, in their order */
+    union {
+        int64_t align;
+        unsigned char bytes[WEFT_MODEL_BYTES];
+    } options; /* the model's struct; see weft_model_value */
     weft_build_options build;
 } weft_model_config;
 
@@ -330,6 +335,10 @@ WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if no mode
  * needed. */
 WEFT_API weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                                       weft_model_config *config, weft_error *error);
+/* The value of option i of the model, and another one for it, which must be valid. 0 and no change
+ * if there is no such option. */
+WEFT_API double weft_model_value(const weft_model_config *config, size_t i);
+WEFT_API void weft_model_set_value(weft_model_config *config, size_t i, double value);
 /* Writes the value of option i as weft_model_parse reads it. Returns `text`. */
 WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, double value,
                                            char *text, size_t capacity);

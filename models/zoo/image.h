@@ -4,21 +4,15 @@
 
 #include "registry.h"
 
-/* Options that all of them have; see registry.h for the kinds. */
-#define IMAGE_OPTIONS(X)                                                                           \
-    X(classes, 1000, WHOLE, "classes of the logits")                                               \
-    X(image_size, 224, WHOLE, "height and width of the images")                                    \
-    X(channels, 3, WHOLE, "channels of the images")                                                \
-    X(label_smoothing, 0, REAL, "fraction of the target spread over all classes")                  \
-    X(f64, 0, FLAG, "1: in double precision")
-
-/* These options of the values `v` of a model, whose enum of options names them AT_.... */
-#define IMAGE_CONFIG(v)                                                                            \
-    {                                                                                              \
-        .dtype = (v)[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,                                           \
-        .image_size = (int64_t)(v)[AT_image_size], .channels = (int64_t)(v)[AT_channels],          \
-        .classes = (int64_t)(v)[AT_classes], .label_smoothing = (v)[AT_label_smoothing]            \
-    }
+/* Options that all of them have, of a struct with the field `image`; see registry.h. */
+#define IMAGE_OPTIONS(type)                                                                        \
+    MODEL_OPTION(type, classes, image.classes, 1000, NUMBER, "classes of the logits"),             \
+        MODEL_OPTION(type, image_size, image.image_size, 224, NUMBER,                              \
+                     "height and width of the images"),                                            \
+        MODEL_OPTION(type, channels, image.channels, 3, NUMBER, "channels of the images"),         \
+        MODEL_OPTION(type, label_smoothing, image.label_smoothing, 0, NUMBER,                      \
+                     "fraction of the target spread over all classes"),                               \
+        MODEL_OPTION(type, f64, image.dtype, 0, FLAG, "1: in double precision")
 
 #define IMAGE_SIZES(batch)                                                                         \
     {                                                                                              \

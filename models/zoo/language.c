@@ -107,110 +107,97 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
 
 /* ---- In the list of models ---- */
 
-/* name, defaults of bert, gpt and llama, kind, documentation */
+/* name, field, defaults of bert, gpt and llama, kind, documentation */
 #define OPTIONS(X)                                                                                 \
-    X(vocab, 8000, 8000, 8000, WHOLE, "tokens of the vocabulary")                                  \
-    X(d_model, 256, 256, 256, WHOLE, "width")                                                      \
-    X(heads, 4, 4, 8, WHOLE, "attention heads")                                                    \
-    X(kv_heads, 0, 0, 4, WHOLE, "heads of keys and values, each for several; 0: as many")          \
-    X(d_ff, 1024, 1024, 688, WHOLE, "width inside the feed-forward layers")                        \
-    X(layers, 4, 4, 4, WHOLE, "layers, at most 1000")                                              \
-    X(dropout, 0.1, 0.1, 0, REAL, "probability of dropping, while training")                       \
-    X(label_smoothing, 0, 0, 0, REAL, "fraction of the target spread over all tokens")             \
-    X(norm, 1, 0, 0, NORM_POSITIONS,                                                               \
+    X(vocab, vocab, 8000, 8000, 8000, NUMBER, "tokens of the vocabulary")                          \
+    X(d_model, text.d_model, 256, 256, 256, NUMBER, "width")                                       \
+    X(heads, text.block.attention.heads, 4, 4, 8, NUMBER, "attention heads")                       \
+    X(kv_heads, text.block.attention.kv_heads, 0, 0, 4, NUMBER,                                    \
+      "heads of keys and values, each for several; 0: as many")                                    \
+    X(d_ff, text.block.feed_forward.d_ff, 1024, 1024, 688, NUMBER,                                 \
+      "width inside the feed-forward layers")                                                      \
+    X(layers, layers, 4, 4, 4, NUMBER, "layers, at most 1000")                                     \
+    X(dropout, text.dropout, 0.1, 0.1, 0, NUMBER, "probability of dropping, while training")       \
+    X(label_smoothing, text.label_smoothing, 0, 0, 0, NUMBER,                                      \
+      "fraction of the target spread over all tokens")                                                \
+    X(norm, text.block.norm_position, 1, 0, 0, NORM_POSITIONS,                                     \
       "before each sub-layer, after it, or after it and dropped out")                              \
-    X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
-    X(tied, 1, 1, 0, FLAG, "1: the embedding matrix also computes the logits")                     \
-    X(positions, 2, 2, 0, POSITIONS, "positions that are added to the embeddings")                 \
-    X(max_positions, 512, 512, 512, WHOLE, "number of learned positions")                          \
-    X(position_offset, 0, 0, 0, WHOLE, "rows of the learned positions before that of position 0")  \
-    X(token_types, 0, 0, 0, WHOLE, "embeddings of the input token_types; 0: no such input")        \
-    X(eps, 1e-12, 1e-5, 1e-5, REAL, "added to the variances of norms")                             \
-    X(qkv_bias, 1, 1, 0, FLAG, "1: the projections to q, k and v have biases")                     \
-    X(out_bias, 1, 1, 0, FLAG, "1: the projection after attention has one")                        \
-    X(ffn_bias, 1, 1, 0, FLAG, "1: the feed-forward layers have biases")                           \
-    X(output_bias, 0, 0, 0, OUTPUT_BIASES, "of the logits; untied: unless the output is tied")     \
-    X(transform_head, 1, 0, 0, FLAG, "1: linear, GELU and layer norm before the logits")           \
-    X(pooler, 0, 0, 0, FLAG, "1: the value `pooled`, tanh of a linear layer of position 0")        \
-    X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
-    X(window, 0, 0, 0, WHOLE, "attends to the last N positions, itself included; 0: all")          \
-    X(pad_id, 0, 0, 0, WHOLE, "padding token id, ignored in the loss")                             \
-    X(f64, 0, 0, 0, FLAG, "1: in double precision")
+    X(activation, text.block.feed_forward.activation, 1, 1, 3, ACTIVATIONS,                        \
+      "of the feed-forward layers")                                                                \
+    X(tied, text.tied, 1, 1, 0, FLAG, "1: the embedding matrix also computes the logits")          \
+    X(positions, text.positions, 2, 2, 0, POSITIONS, "positions that are added to the embeddings") \
+    X(max_positions, text.max_positions, 512, 512, 512, NUMBER, "number of learned positions")     \
+    X(position_offset, text.position_offset, 0, 0, 0, NUMBER,                                      \
+      "rows of the learned positions before that of position 0")                                   \
+    X(token_types, token_types, 0, 0, 0, NUMBER,                                                   \
+      "embeddings of the input token_types; 0: no such input")                                     \
+    X(eps, text.block.eps, 1e-12, 1e-5, 1e-5, NUMBER, "added to the variances of norms")           \
+    X(qkv_bias, text.block.attention.bias, 1, 1, 0, FLAG,                                          \
+      "1: the projections to q, k and v have biases")                                              \
+    X(out_bias, text.block.attention.out_bias, 1, 1, 0, FLAG,                                      \
+      "1: the projection after attention has one")                                                 \
+    X(ffn_bias, text.block.feed_forward.bias, 1, 1, 0, FLAG,                                       \
+      "1: the feed-forward layers have biases")                                                    \
+    X(output_bias, text.output_bias, 0, 0, 0, OUTPUT_BIASES,                                       \
+      "of the logits; untied: unless the output is tied")                                          \
+    X(transform_head, transform_head, 1, 0, 0, FLAG,                                               \
+      "1: linear, GELU and layer norm before the logits")                                          \
+    X(pooler, pooler, 0, 0, 0, FLAG,                                                               \
+      "1: the value `pooled`, tanh of a linear layer of position 0")                               \
+    X(rotary_base, text.block.attention.rotary_base, 0, 0, 10000, NUMBER,                          \
+      "of rotary positions; 0: none")                                                              \
+    X(window, text.block.attention.window, 0, 0, 0, NUMBER,                                        \
+      "attends to the last N positions, itself included; 0: all")                                  \
+    X(pad_id, text.pad_id, 0, 0, 0, NUMBER, "padding token id, ignored in the loss")               \
+    X(f64, text.dtype, 0, 0, 0, FLAG, "1: in double precision")
 
-enum {
-#define ID(name, bert, gpt, llama, kind, doc) AT_##name,
-    OPTIONS(ID)
-#undef ID
-        N_OPTIONS
-};
+FITS(weft_language_config);
 
-#define ROW_BERT(name, bert, gpt, llama, kind, doc)  {#name, doc, bert, kind},
-#define ROW_GPT(name, bert, gpt, llama, kind, doc)   {#name, doc, gpt, kind},
-#define ROW_LLAMA(name, bert, gpt, llama, kind, doc) {#name, doc, llama, kind},
+#define OPTION(...) MODEL_OPTION(weft_language_config, __VA_ARGS__)
+
+#define ROW_BERT(name, field, bert, gpt, llama, kind, doc)  OPTION(name, field, bert, kind, doc),
+#define ROW_GPT(name, field, bert, gpt, llama, kind, doc)   OPTION(name, field, gpt, kind, doc),
+#define ROW_LLAMA(name, field, bert, gpt, llama, kind, doc) OPTION(name, field, llama, kind, doc),
 static const weft_model_option bert_options[] = {OPTIONS(ROW_BERT)};
 static const weft_model_option gpt_options[] = {OPTIONS(ROW_GPT)};
 static const weft_model_option llama_options[] = {OPTIONS(ROW_LLAMA)};
+#define N_OPTIONS (sizeof gpt_options / sizeof *gpt_options)
 
-static weft_language_config configure_gpt(const double *v)
+static weft_language_config configure_gpt(const weft_language_config *o)
 {
-    return (weft_language_config){
-        .text = {.dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
-                 .d_model = (int64_t)v[AT_d_model],
-                 .tied = v[AT_tied] != 0,
-                 .positions = (weft_positions)v[AT_positions],
-                 .max_positions = (int64_t)v[AT_max_positions],
-                 .position_offset = (int64_t)v[AT_position_offset],
-                 .output_bias = (weft_output_bias)v[AT_output_bias],
-                 .dropout = v[AT_dropout],
-                 .label_smoothing = v[AT_label_smoothing],
-                 .pad_id = (int64_t)v[AT_pad_id],
-                 .block = {.attention = {.heads = (int64_t)v[AT_heads],
-                                         .kv_heads = (int64_t)v[AT_kv_heads],
-                                         .bias = v[AT_qkv_bias] != 0,
-                                         .out_bias = v[AT_out_bias] != 0,
-                                         .rotary_base = v[AT_rotary_base],
-                                         .window = (int64_t)v[AT_window],
-                                         .dropout = v[AT_dropout],
-                                         .causal = true},
-                           .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],
-                                            .activation = (weft_activation)v[AT_activation],
-                                            .bias = v[AT_ffn_bias] != 0},
-                           .norm_position = (weft_norm_position)v[AT_norm],
-                           .eps = v[AT_eps] != 0 ? v[AT_eps] : WEFT_ZERO,
-                           .dropout = v[AT_dropout]}},
-        .vocab = (int64_t)v[AT_vocab],
-        .layers = (int64_t)v[AT_layers],
-        .token_types = (int64_t)v[AT_token_types],
-        .transform_head = v[AT_transform_head] != 0,
-        .pooler = v[AT_pooler] != 0,
-    };
+    weft_language_config c = *o;
+    weft_block_options *block = &c.text.block;
+    block->attention.dropout = block->dropout = c.text.dropout;
+    block->attention.causal = true;
+    if (block->eps == 0) block->eps = WEFT_ZERO;
+    return c;
 }
 
-static weft_language_config configure_bert(const double *v)
+static weft_language_config configure_bert(const weft_language_config *o)
 {
-    weft_language_config c = configure_gpt(v);
+    weft_language_config c = configure_gpt(o);
     c.text.block.attention.causal = false;
     c.norm_embeddings = true;
     return c;
 }
 
-static weft_language_config configure_llama(const double *v)
+static weft_language_config configure_llama(const weft_language_config *o)
 {
-    weft_language_config c = configure_gpt(v);
+    weft_language_config c = configure_gpt(o);
     c.text.block.feed_forward.gated = true;
     c.text.block.norm = WEFT_RMS_NORM;
     return c;
 }
 
-static void traits_gpt(const double *v, weft_model_traits *t)
+static void traits_gpt(const void *values, weft_model_traits *t)
 {
-    const weft_language_config c = configure_gpt(v);
+    const weft_language_config c = configure_gpt(values);
     weft__text_traits(&c.text, c.vocab, t);
 }
 
-static void traits_bert(const double *v, weft_model_traits *t)
+static void traits_bert(const void *values, weft_model_traits *t)
 {
-    traits_gpt(v, t);
+    traits_gpt(values, t);
     t->causal = false;
 }
 

@@ -111,46 +111,35 @@ weft_status weft_mobilenet(weft_graph *graph, const weft_mobilenet_config *confi
 
 /* ---- In the list of models ---- */
 
-#define OPTIONS(X)                                                                                 \
-    X(width, 1, REAL, "times the channels of the paper; 0: 1")                                     \
-    X(depth, 1, REAL, "times the blocks of each stage, rounded up; 0: 1")                          \
-    X(round, 8, WHOLE, "channels are multiples of it; 0: 8")                                       \
-    X(last, 1280, WHOLE, "channels of the last convolution, times width above 1; 0: 1280")         \
-    X(dropout, 0.2, REAL, "before the logits, while training")                                     \
-    IMAGE_OPTIONS(X)
+FITS(weft_mobilenet_config);
 
-enum {
-#define ID(name, value, kind, doc) AT_##name,
-    OPTIONS(ID)
-#undef ID
-        N_OPTIONS
-};
-#define ROW(name, value, kind, doc) {#name, doc, value, kind},
-static const weft_model_option options[] = {OPTIONS(ROW)};
+#define OPTION(...) MODEL_OPTION(weft_mobilenet_config, __VA_ARGS__)
+static const weft_model_option options[] = {
+    OPTION(width, width, 1, NUMBER, "times the channels of the paper; 0: 1"),
+    OPTION(depth, depth, 1, NUMBER, "times the blocks of each stage, rounded up; 0: 1"),
+    OPTION(round, round, 8, NUMBER, "channels are multiples of it; 0: 8"),
+    OPTION(last, last, 1280, NUMBER,
+           "channels of the last convolution, times width above 1; 0: 1280"),
+    OPTION(dropout, dropout, 0.2, NUMBER, "before the logits, while training"),
+    IMAGE_OPTIONS(weft_mobilenet_config)};
 
-static weft_mobilenet_config configure(const double *v)
+static void traits(const void *values, weft_model_traits *t)
 {
-    return (weft_mobilenet_config){.image = IMAGE_CONFIG(v),
-                                   .width = v[AT_width],
-                                   .depth = v[AT_depth],
-                                   .round = (int64_t)v[AT_round],
-                                   .last = (int64_t)v[AT_last],
-                                   .dropout = v[AT_dropout]};
+    const weft_mobilenet_config *c = values;
+    weft__image_traits(&c->image, t);
 }
 
-static void traits(const double *v, weft_model_traits *t)
+static weft_status build_mobilenet(weft_graph *graph, const void *values,
+                                   const weft_build_options *build, weft_model_io *io)
 {
-    const weft_mobilenet_config c = configure(v);
-    weft__image_traits(&c.image, t);
+    return weft_mobilenet(graph, values, build, io);
 }
-
-LISTED_BUILD(build_mobilenet, weft_mobilenet_config, configure, weft_mobilenet)
 
 const weft_model weft__model_mobilenet = {
     .name = "mobilenet",
     .doc = "MobileNetV2 over images: inverted residuals of depthwise convolutions",
     .options = options,
-    .n_options = N_OPTIONS,
+    .n_options = sizeof options / sizeof *options,
     .small = "width=0.05 depth=0.25 round=2 last=8 classes=3 image_size=16 batch=3 dropout=0",
     .sizes = IMAGE_SIZES(8),
     .traits = traits,

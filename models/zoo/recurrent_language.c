@@ -69,46 +69,28 @@ weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent
 
 /* ---- In the list of models ---- */
 
-enum {
-#define ID(name, value, kind, doc) AT_##name,
-    RECURRENT_OPTIONS(ID)
-#undef ID
-        N_OPTIONS
-};
+FITS(weft_recurrent_language_config);
 
-#define ROW(name, value, kind, doc) {#name, doc, value, kind},
-static const weft_model_option options[] = {RECURRENT_OPTIONS(ROW)};
-
-static weft_recurrent_language_config configure(weft_recurrent_kind kind, const double *v)
-{
-    return (weft_recurrent_language_config){
-        .dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
-        .kind = kind,
-        .vocab = (int64_t)v[AT_vocab],
-        .width = (int64_t)v[AT_width],
-        .hidden = (int64_t)v[AT_hidden],
-        .layers = (int64_t)v[AT_layers],
-        .pad_id = (int64_t)v[AT_pad_id],
-        .dropout = v[AT_dropout],
-        .label_smoothing = v[AT_label_smoothing],
-        .tied = v[AT_tied] != 0,
-    };
-}
+static const weft_model_option options[] = {
+    RECURRENT_OPTIONS(weft_recurrent_language_config, vocab)};
 
 /* The traits of all three kinds are the same. */
-static void traits(const double *v, weft_model_traits *t)
+static void traits(const void *values, weft_model_traits *t)
 {
-    const weft_recurrent_language_config c = configure(WEFT_RNN, v);
-    const weft_text_config text = {.dtype = c.dtype, .tied = c.tied, .pad_id = c.pad_id};
-    weft__text_traits(&text, c.vocab, t);
+    const weft_recurrent_language_config *c = values;
+    const weft_text_config text = {.dtype = c->dtype, .tied = c->tied, .pad_id = c->pad_id};
+    weft__text_traits(&text, c->vocab, t);
     t->recurrent = true;
 }
 
 /* Defines the listed model of one kind. */
-#define LANGUAGE_MODEL(name_, kind, doc_)                                                          \
-    static weft_recurrent_language_config configure_##name_(const double *v)                       \
+#define LANGUAGE_MODEL(name_, which, doc_)                                                         \
+    static weft_recurrent_language_config configure_##name_(                                       \
+        const weft_recurrent_language_config *o)                                                   \
     {                                                                                              \
-        return configure(kind, v);                                                                 \
+        weft_recurrent_language_config c = *o;                                                     \
+        c.kind = which;                                                                            \
+        return c;                                                                                  \
     }                                                                                              \
     LISTED_BUILD(build_##name_, weft_recurrent_language_config, configure_##name_,                 \
                  weft_recurrent_language_model)                                                    \
@@ -120,7 +102,7 @@ static void traits(const double *v, weft_model_traits *t)
         .name = #name_,                                                                            \
         .doc = doc_,                                                                               \
         .options = options,                                                                        \
-        .n_options = N_OPTIONS,                                                                    \
+        .n_options = sizeof options / sizeof *options,                                             \
         .sizes = SEQUENCE_SIZES(16, 64),                                                           \
         .small = RECURRENT_SMALL " length=5",                                                      \
         .traits = traits,                                                                          \

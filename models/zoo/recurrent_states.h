@@ -20,17 +20,21 @@ weft_value weft__recurrent_store_states(weft_graph *g, const weft_decode_io *io,
                                         weft_recurrent_kind kind, weft_dtype dtype, int64_t hidden,
                                         int64_t layers, const weft_recurrent_state *states);
 
-/* Common options of the recurrent models: name, default, kind, documentation. */
-#define RECURRENT_OPTIONS(X)                                                                       \
-    X(vocab, 8000, WHOLE, "tokens of the vocabulary")                                              \
-    X(width, 256, WHOLE, "width of the embeddings")                                                \
-    X(hidden, 256, WHOLE, "width of the states")                                                   \
-    X(layers, 2, WHOLE, "recurrent layers one on another")                                         \
-    X(dropout, 0.1, REAL, "probability of dropping between layers, while training")                \
-    X(label_smoothing, 0, REAL, "fraction of the target spread over all tokens")                   \
-    X(tied, 1, FLAG, "1: the embedding matrix also computes the logits; width = hidden")           \
-    X(pad_id, 0, WHOLE, "padding token id, ignored in the loss")                                   \
-    X(f64, 0, FLAG, "1: in double precision")
+/* Common options of the recurrent models, whose configurations have these fields; see registry.h.
+ * `words` is the field of the vocabulary's size. */
+#define RECURRENT_OPTIONS(type, words)                                                             \
+    MODEL_OPTION(type, vocab, words, 8000, NUMBER, "tokens of the vocabulary"),                    \
+        MODEL_OPTION(type, width, width, 256, NUMBER, "width of the embeddings"),                  \
+        MODEL_OPTION(type, hidden, hidden, 256, NUMBER, "width of the states"),                    \
+        MODEL_OPTION(type, layers, layers, 2, NUMBER, "recurrent layers one on another"),          \
+        MODEL_OPTION(type, dropout, dropout, 0.1, NUMBER,                                          \
+                     "probability of dropping between layers, while training"),                    \
+        MODEL_OPTION(type, label_smoothing, label_smoothing, 0, NUMBER,                            \
+                     "fraction of the target spread over all tokens"),                                \
+        MODEL_OPTION(type, tied, tied, 1, FLAG,                                                    \
+                     "1: the embedding matrix also computes the logits; width = hidden"),          \
+        MODEL_OPTION(type, pad_id, pad_id, 0, NUMBER, "padding token id, ignored in the loss"),    \
+        MODEL_OPTION(type, f64, dtype, 0, FLAG, "1: in double precision")
 #define RECURRENT_SMALL "vocab=13 width=6 hidden=6 layers=2 batch=2"
 
 #endif

@@ -72,6 +72,33 @@ static weft_status refuse(const char *model, const weft_model_option *o, const c
                           o->choices ? o->choices : "");
 }
 
+double weft_model_value(const weft_model_config *config, size_t i)
+{
+    const weft_model *m = config ? config->model : NULL;
+    if (!m || i >= m->n_options) return 0;
+    const weft_model_option *o = &m->options[i];
+    const void *field = config->options.bytes + o->offset;
+    if (o->real) return *(const double *)field;
+    if (o->size == sizeof(bool)) return *(const bool *)field;
+    return o->size == sizeof(int) ? *(const int *)field : (double)*(const int64_t *)field;
+}
+
+void weft_model_set_value(weft_model_config *config, size_t i, double value)
+{
+    const weft_model *m = config ? config->model : NULL;
+    if (!m || i >= m->n_options) return;
+    const weft_model_option *o = &m->options[i];
+    void *field = config->options.bytes + o->offset;
+    if (o->real)
+        *(double *)field = value;
+    else if (o->size == sizeof(bool))
+        *(bool *)field = value != 0;
+    else if (o->size == sizeof(int))
+        *(int *)field = (int)value;
+    else
+        *(int64_t *)field = (int64_t)value;
+}
+
 /* Names of earlier versions, which old checkpoints have, and the current names. */
 static const char *const renamed[][2] = {
     {"most_positions", "max_positions"}, {"keep_weights", "weights"}, {"memory_len", "source_len"}};
@@ -152,8 +179,11 @@ static weft_status parse_text(weft_model_config *config, const char *text, weft_
                               "\"%s\" is not of the form option=value", text);
     for (size_t i = 0; i < m->n_options; i++) {
         if (!is_key(text, length, m->options[i].name)) continue;
-        bool good = parse_value(&m->options[i], equals + 1, &config->values[i]);
-        return good ? WEFT_OK : refuse(m->name, &m->options[i], equals + 1, error);
+        double value;
+        if (!parse_value(&m->options[i], equals + 1, &value))
+            return refuse(m->name, &m->options[i], equals + 1, error);
+        weft_model_set_value(config, i, value);
+        return WEFT_OK;
     }
     if (parse_size(config, text, length, &status, error) ||
         parse_weights(config, text, length, &status, error))
@@ -168,7 +198,8 @@ weft_status weft_model_parse(const weft_model *model, const char *const *texts, 
     if (!model || !config || (n && !texts) || model->n_options > WEFT_MODEL_OPTIONS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "model", "the model or a list is NULL");
     *config = (weft_model_config){.model = model};
-    for (size_t i = 0; i < model->n_options; i++) config->values[i] = model->options[i].value;
+    for (size_t i = 0; i < model->n_options; i++)
+        weft_model_set_value(config, i, model->options[i].value);
     for (int i = 0; i < WEFT_MODEL_SIZES && model->sizes[i].name; i++)
         *size_of(config, &model->sizes[i]) = model->sizes[i].value;
     weft_status status = WEFT_OK;
@@ -199,8 +230,9 @@ bool weft_model_options_text(const weft_model_config *config, char *text, size_t
     if (!m) return false;
     for (size_t i = 0; i < m->n_options; i++) {
         char value[64];
-        int n = snprintf(text + used, capacity - used, "%s%s=%s", i ? " " : "", m->options[i].name,
-                         weft_model_value_text(m, i, config->values[i], value, sizeof value));
+        int n =
+            snprintf(text + used, capacity - used, "%s%s=%s", i ? " " : "", m->options[i].name,
+                     weft_model_value_text(m, i, weft_model_value(config, i), value, sizeof value));
         if (n < 0 || (size_t)n >= capacity - used) return false;
         used += (size_t)n;
     }
@@ -211,7 +243,7 @@ weft_model_traits weft_model_get_traits(const weft_model_config *config)
 {
     weft_model_traits t = {.vocab = 0};
     if (!config || !config->model) return t;
-    config->model->traits(config->values, &t);
+    config->model->traits(&config->options, &t);
     t.decodable = t.causal && t.vocab > 0;
     return t;
 }
@@ -224,7 +256,7 @@ weft_status weft_model_build(weft_graph *graph, const weft_model_config *config,
         return weft_graph_status(graph);
     }
     *io = (weft_model_io){.source = WEFT_NO_VALUE};
-    return config->model->build(graph, config->values, &config->build, io);
+    return config->model->build(graph, &config->options, &config->build, io);
 }
 
 weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,

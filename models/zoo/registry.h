@@ -24,15 +24,24 @@
     X(mobilenet)                                                                                   \
     X(vit)
 
-/* Kinds of options: a whole number, 0 or 1, any number, or choices that several models share, in
- * the order of the enums of models.h. */
-#define WHOLE          .real = false
+/* Kinds of options: a number, 0 or 1, or choices that several models share, in the order of the
+ * enums of models.h. */
+#define NUMBER         .flag = false
 #define FLAG           .flag = true
-#define REAL           .real = true
 #define NORM_POSITIONS .choices = "pre|post|post-dropped"
 #define POSITIONS      .choices = "none|sinusoidal|learned|sinusoidal-halves"
 #define OUTPUT_BIASES  .choices = "untied|none|always"
 #define ACTIVATIONS    .choices = "relu|gelu|gelu-tanh|silu"
+
+/* A row of a table of options: name, field of the struct `type`, default, kind, documentation. A
+ * number is whole unless the field is a double. */
+#define MODEL_OPTION(type, called, field, initial, kind, text)                                     \
+    {                                                                                              \
+        .name = #called, .doc = (text), .value = (initial), kind,                                  \
+        .real = IS_DOUBLE(((type *)0)->field), .offset = offsetof(type, field),                    \
+        .size = sizeof((type *)0)->field                                                           \
+    }
+#define IS_DOUBLE(field) _Generic((field), double : true, default : false)
 
 /* Sizes of a batch. */
 #define SIZE(name, field, value, doc)                                                              \
@@ -51,21 +60,22 @@
             SIZE("length", target_len, length, "tokens of a sequence")                             \
     }
 
-/* Define functions of a listed model. `configure` converts option values to the architecture's
- * configuration; `function` builds its graph. */
+/* Define functions of a listed model, from the one of its architecture. `configure` makes the
+ * architecture's configuration of the model's options. */
 #define LISTED_BUILD(name, config_type, configure, function)                                       \
-    static weft_status name(weft_graph *graph, const double *values,                               \
+    static weft_status name(weft_graph *graph, const void *values,                                 \
                             const weft_build_options *build_options, weft_model_io *io)            \
     {                                                                                              \
         const config_type config = configure(values);                                              \
         return function(graph, &config, build_options, io);                                        \
     }
 #define LISTED_DECODE(name, config_type, configure, function)                                      \
-    static weft_status name(weft_graph *graph, const double *values, weft_decode_io *io)           \
+    static weft_status name(weft_graph *graph, const void *values, weft_decode_io *io)             \
     {                                                                                              \
         const config_type config = configure(values);                                              \
         return function(graph, &config, io);                                                       \
     }
+#define FITS(type) _Static_assert(sizeof(type) <= WEFT_MODEL_BYTES, "options of a model")
 
 #define DECLARE_MODEL(name) extern const weft_model weft__model_##name;
 MODELS(DECLARE_MODEL)

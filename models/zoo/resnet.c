@@ -95,31 +95,27 @@ weft_status weft_resnet(weft_graph *graph, const weft_resnet_config *config,
 
 /* ---- In the list of models ---- */
 
-#define OPTIONS(X)                                                                                 \
-    X(depth, DEPTH_50, DEPTHS, "layers; from 50 on, and 14, of bottleneck blocks")                 \
-    X(width, 64, WHOLE, "channels of the first stage, doubled in each of the next three")          \
-    IMAGE_OPTIONS(X)
+FITS(weft_resnet_config);
 
-enum {
-#define ID(name, value, kind, doc) AT_##name,
-    OPTIONS(ID)
-#undef ID
-        N_OPTIONS
-};
-#define ROW(name, value, kind, doc) {#name, doc, value, kind},
-static const weft_model_option options[] = {OPTIONS(ROW)};
+#define OPTION(...) MODEL_OPTION(weft_resnet_config, __VA_ARGS__)
+static const weft_model_option options[] = {
+    OPTION(depth, depth, DEPTH_50, DEPTHS, "layers; from 50 on, and 14, of bottleneck blocks"),
+    OPTION(width, width, 64, NUMBER,
+           "channels of the first stage, doubled in each of the next three"),
+    IMAGE_OPTIONS(weft_resnet_config)};
 
-static weft_resnet_config configure(const double *v)
+static void traits(const void *values, weft_model_traits *t)
 {
-    return (weft_resnet_config){.image = IMAGE_CONFIG(v),
-                                .depth = depth_layers[(int)v[AT_depth]],
-                                .width = (int64_t)v[AT_width]};
+    const weft_resnet_config *c = values;
+    weft__image_traits(&c->image, t);
 }
 
-static void traits(const double *v, weft_model_traits *t)
+/* The depth of the options is an index. */
+static weft_resnet_config configure(const weft_resnet_config *o)
 {
-    const weft_resnet_config c = configure(v);
-    weft__image_traits(&c.image, t);
+    weft_resnet_config c = *o;
+    c.depth = depth_layers[o->depth];
+    return c;
 }
 
 LISTED_BUILD(build_resnet, weft_resnet_config, configure, weft_resnet)
@@ -128,7 +124,7 @@ const weft_model weft__model_resnet = {
     .name = "resnet",
     .doc = "residual network over images, with torchvision's parameter names",
     .options = options,
-    .n_options = N_OPTIONS,
+    .n_options = sizeof options / sizeof *options,
     .small = "depth=10 width=2 classes=3 image_size=16 batch=3",
     .sizes = IMAGE_SIZES(8),
     .traits = traits,

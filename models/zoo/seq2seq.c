@@ -369,44 +369,26 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
 #define CELLS      .choices = "rnn|lstm|gru"
 #define ALIGNMENTS .choices = "none|additive|dot|general"
 
-#define SEQ2SEQ_OPTIONS(X)                                                                         \
-    RECURRENT_OPTIONS(X)                                                                           \
-    X(cell, 2, CELLS, "kind of the recurrent layers")                                              \
-    X(attention, 1, ALIGNMENTS, "how the decoder attends to the source")                           \
-    X(bidirectional, 1, FLAG, "1: the encoder reads in both directions, each with half of hidden")
+FITS(weft_seq2seq_config);
 
-enum {
-#define ID(name, value, kind, doc) S2S_##name,
-    SEQ2SEQ_OPTIONS(ID)
-#undef ID
-        N_SEQ2SEQ_OPTIONS
-};
+#define OPTION(...) MODEL_OPTION(weft_seq2seq_config, __VA_ARGS__)
+static const weft_model_option options[] = {
+    RECURRENT_OPTIONS(weft_seq2seq_config, target_vocab),
+    OPTION(cell, kind, 2, CELLS, "kind of the recurrent layers"),
+    OPTION(attention, attention, 1, ALIGNMENTS, "how the decoder attends to the source"),
+    OPTION(bidirectional, bidirectional, 1, FLAG,
+           "1: the encoder reads in both directions, each with half of hidden")};
 
-#define ROW(name, value, kind, doc) {#name, doc, value, kind},
-static const weft_model_option seq2seq_options[] = {SEQ2SEQ_OPTIONS(ROW)};
-
-static weft_seq2seq_config configure(const double *v)
+static weft_seq2seq_config configure(const weft_seq2seq_config *o)
 {
-    return (weft_seq2seq_config){
-        .dtype = v[S2S_f64] != 0 ? WEFT_F64 : WEFT_F32,
-        .kind = (weft_recurrent_kind)v[S2S_cell],
-        .attention = (weft_alignment)v[S2S_attention],
-        .bidirectional = v[S2S_bidirectional] != 0,
-        .tied = v[S2S_tied] != 0,
-        .source_vocab = (int64_t)v[S2S_vocab],
-        .target_vocab = (int64_t)v[S2S_vocab],
-        .width = (int64_t)v[S2S_width],
-        .hidden = (int64_t)v[S2S_hidden],
-        .layers = (int64_t)v[S2S_layers],
-        .pad_id = (int64_t)v[S2S_pad_id],
-        .dropout = v[S2S_dropout],
-        .label_smoothing = v[S2S_label_smoothing],
-    };
+    weft_seq2seq_config c = *o;
+    c.source_vocab = c.target_vocab;
+    return c;
 }
 
-static void traits(const double *v, weft_model_traits *t)
+static void traits(const void *values, weft_model_traits *t)
 {
-    const weft_seq2seq_config c = configure(v);
+    const weft_seq2seq_config c = configure(values);
     const weft_text_config text = {.dtype = c.dtype, .tied = c.tied, .pad_id = c.pad_id};
     weft__text_traits(&text, c.target_vocab, t);
     t->source_vocab = c.source_vocab;
@@ -421,8 +403,8 @@ LISTED_DECODE(step, weft_seq2seq_config, configure, weft_seq2seq_step)
 const weft_model weft__model_seq2seq = {
     .name = "seq2seq",
     .doc = "recurrent encoder and decoder with additive, dot, general or no attention",
-    .options = seq2seq_options,
-    .n_options = N_SEQ2SEQ_OPTIONS,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
     .small = RECURRENT_SMALL " source_len=5 target_len=4",
     .sizes = PAIR_SIZES(16, 32, 32),
     .exposes_weights = true,

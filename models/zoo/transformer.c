@@ -154,88 +154,82 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
 #define PROJECTIONS .choices = "separate|fused|shared"
 #define SCALES      .choices = "head-width|width"
 
-/* name, defaults of transformer, transformer-base and transformer-shared, kind, documentation */
+/* name, field, defaults of transformer, transformer-base and transformer-shared, kind,
+ * documentation */
 #define OPTIONS(X)                                                                                 \
-    X(vocab, 4000, 8000, 10, WHOLE, "tokens of each language's vocabulary")                        \
-    X(d_model, 256, 512, 256, WHOLE, "width")                                                      \
-    X(heads, 4, 8, 8, WHOLE, "attention heads")                                                    \
-    X(d_ff, 1024, 2048, 1024, WHOLE, "width inside the feed-forward layers")                       \
-    X(encoder_layers, 3, 6, 6, WHOLE, "layers of the encoder, at most 1000")                       \
-    X(decoder_layers, 3, 6, 6, WHOLE, "layers of the decoder, at most 1000")                       \
-    X(dropout, 0.1, 0.1, 0.1, REAL, "probability of dropping, while training")                     \
-    X(inner_dropout, 1, 1, 0, FLAG, "1: also drops attention weights and hidden units")            \
-    X(label_smoothing, 0.1, 0.1, 0, REAL, "fraction of the target spread over all tokens")         \
-    X(norm, 0, 1, 2, NORM_POSITIONS,                                                               \
+    X(vocab, c.target_vocab, 4000, 8000, 10, NUMBER, "tokens of each language's vocabulary")       \
+    X(d_model, c.text.d_model, 256, 512, 256, NUMBER, "width")                                     \
+    X(heads, c.text.block.attention.heads, 4, 8, 8, NUMBER, "attention heads")                     \
+    X(d_ff, c.text.block.feed_forward.d_ff, 1024, 2048, 1024, NUMBER,                              \
+      "width inside the feed-forward layers")                                                      \
+    X(encoder_layers, c.encoder_layers, 3, 6, 6, NUMBER, "layers of the encoder, at most 1000")    \
+    X(decoder_layers, c.decoder_layers, 3, 6, 6, NUMBER, "layers of the decoder, at most 1000")    \
+    X(dropout, c.text.dropout, 0.1, 0.1, 0.1, NUMBER, "probability of dropping, while training")   \
+    X(inner_dropout, inner_dropout, 1, 1, 0, FLAG,                                                 \
+      "1: also drops attention weights and hidden units")                                          \
+    X(label_smoothing, c.text.label_smoothing, 0.1, 0.1, 0, NUMBER,                                \
+      "fraction of the target spread over all tokens")                                                \
+    X(norm, c.text.block.norm_position, 0, 1, 2, NORM_POSITIONS,                                   \
       "before each sub-layer, after it, or after it and dropped out")                              \
-    X(tied, 1, 1, 0, FLAG, "1: one embedding matrix for source, target and output")                \
-    X(scaled_embeddings, 1, 1, 0, FLAG, "1: embeddings times sqrt(d_model)")                       \
-    X(positions, 1, 1, 2, POSITIONS, "positions that are added to the embeddings")                 \
-    X(max_positions, 1024, 1024, 100, WHOLE, "number of learned positions")                        \
-    X(position_offset, 0, 0, 0, WHOLE, "rows of the learned positions before that of position 0")  \
-    X(norm_embeddings, 0, 0, 0, FLAG, "1: a layer norm after embeddings and positions")            \
-    X(activation, 0, 0, 0, ACTIVATIONS, "of the feed-forward layers")                              \
-    X(eps, 1e-5, 1e-5, 1e-5, REAL, "added to the variances of layer norms")                        \
-    X(output_bias, 0, 0, 0, OUTPUT_BIASES, "of the logits; untied: unless the output is tied")     \
-    X(projection, 0, 0, 2, PROJECTIONS, "of q, k and v: one matrix each, or one for all heads")    \
-    X(score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")                 \
-    X(attention_bias, 1, 1, 0, FLAG, "1: q, k, v and out have biases")                             \
-    X(pad_id, 0, 0, 0, WHOLE, "padding token id")                                                  \
-    X(f64, 0, 0, 0, FLAG, "1: in double precision")
+    X(tied, c.text.tied, 1, 1, 0, FLAG, "1: one embedding matrix for source, target and output")   \
+    X(scaled_embeddings, c.text.scaled_embeddings, 1, 1, 0, FLAG,                                  \
+      "1: embeddings times sqrt(d_model)")                                                         \
+    X(positions, c.text.positions, 1, 1, 2, POSITIONS,                                             \
+      "positions that are added to the embeddings")                                                \
+    X(max_positions, c.text.max_positions, 1024, 1024, 100, NUMBER, "number of learned positions") \
+    X(position_offset, c.text.position_offset, 0, 0, 0, NUMBER,                                    \
+      "rows of the learned positions before that of position 0")                                   \
+    X(norm_embeddings, c.norm_embeddings, 0, 0, 0, FLAG,                                           \
+      "1: a layer norm after embeddings and positions")                                            \
+    X(activation, c.text.block.feed_forward.activation, 0, 0, 0, ACTIVATIONS,                      \
+      "of the feed-forward layers")                                                                \
+    X(eps, c.text.block.eps, 1e-5, 1e-5, 1e-5, NUMBER, "added to the variances of layer norms")    \
+    X(output_bias, c.text.output_bias, 0, 0, 0, OUTPUT_BIASES,                                     \
+      "of the logits; untied: unless the output is tied")                                          \
+    X(projection, c.text.block.attention.projection, 0, 0, 2, PROJECTIONS,                         \
+      "of q, k and v: one matrix each, or one for all heads")                                      \
+    X(score_scale, score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")    \
+    X(attention_bias, c.text.block.attention.bias, 1, 1, 0, FLAG,                                  \
+      "1: q, k, v and out have biases")                                                            \
+    X(pad_id, c.text.pad_id, 0, 0, 0, NUMBER, "token that fills up")                               \
+    X(f64, c.text.dtype, 0, 0, 0, FLAG, "1: in double precision")
 
-enum {
-#define ID(name, small, base, shared, kind, doc) AT_##name,
-    OPTIONS(ID)
-#undef ID
-        N_OPTIONS
-};
+typedef struct transformer_options {
+    weft_transformer_config c;
+    bool inner_dropout;
+    unsigned score_scale; /* of SCALES */
+} transformer_options;
+FITS(transformer_options);
 
-#define ROW_SMALL(name, small, base, shared, kind, doc)  {#name, doc, small, kind},
-#define ROW_BASE(name, small, base, shared, kind, doc)   {#name, doc, base, kind},
-#define ROW_SHARED(name, small, base, shared, kind, doc) {#name, doc, shared, kind},
+#define OPTION(...) MODEL_OPTION(transformer_options, __VA_ARGS__)
+
+#define ROW_SMALL(name, field, small, base, shared, kind, doc)                                     \
+    OPTION(name, field, small, kind, doc),
+#define ROW_BASE(name, field, small, base, shared, kind, doc) OPTION(name, field, base, kind, doc),
+#define ROW_SHARED(name, field, small, base, shared, kind, doc)                                    \
+    OPTION(name, field, shared, kind, doc),
 static const weft_model_option small_options[] = {OPTIONS(ROW_SMALL)};
 static const weft_model_option base_options[] = {OPTIONS(ROW_BASE)};
 static const weft_model_option shared_options[] = {OPTIONS(ROW_SHARED)};
+#define N_OPTIONS (sizeof small_options / sizeof *small_options)
 
-static weft_transformer_config configure(const double *v)
+static weft_transformer_config configure(const transformer_options *o)
 {
-    double inner = v[AT_inner_dropout] != 0 ? v[AT_dropout] : 0;
-    weft_transformer_config c = {
-        .text = {.dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
-                 .d_model = (int64_t)v[AT_d_model],
-                 .tied = v[AT_tied] != 0,
-                 .scaled_embeddings = v[AT_scaled_embeddings] != 0,
-                 .positions = (weft_positions)v[AT_positions],
-                 .max_positions = (int64_t)v[AT_max_positions],
-                 .position_offset = (int64_t)v[AT_position_offset],
-                 .output_bias = (weft_output_bias)v[AT_output_bias],
-                 .dropout = v[AT_dropout],
-                 .label_smoothing = v[AT_label_smoothing],
-                 .pad_id = (int64_t)v[AT_pad_id],
-                 .block = {.attention = {.heads = (int64_t)v[AT_heads],
-                                         .projection = (weft_projection)v[AT_projection],
-                                         .bias = v[AT_attention_bias] != 0,
-                                         .out_bias = v[AT_attention_bias] != 0,
-                                         .dropout = inner},
-                           .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],
-                                            .activation = (weft_activation)v[AT_activation],
-                                            .bias = true,
-                                            .dropout = inner},
-                           .norm_position = (weft_norm_position)v[AT_norm],
-                           .eps = v[AT_eps] != 0 ? v[AT_eps] : WEFT_ZERO,
-                           .dropout = v[AT_dropout]}},
-        .source_vocab = (int64_t)v[AT_vocab],
-        .target_vocab = (int64_t)v[AT_vocab],
-        .encoder_layers = (int64_t)v[AT_encoder_layers],
-        .decoder_layers = (int64_t)v[AT_decoder_layers],
-        .norm_embeddings = v[AT_norm_embeddings] != 0,
-    };
-    if (v[AT_score_scale] != 0) c.text.block.attention.scale = 1 / sqrt(v[AT_d_model]);
+    weft_transformer_config c = o->c;
+    weft_block_options *block = &c.text.block;
+    c.source_vocab = c.target_vocab;
+    block->dropout = c.text.dropout;
+    if (o->inner_dropout) block->attention.dropout = block->feed_forward.dropout = c.text.dropout;
+    block->attention.out_bias = block->attention.bias;
+    block->feed_forward.bias = true;
+    if (block->eps == 0) block->eps = WEFT_ZERO;
+    if (o->score_scale) block->attention.scale = 1 / sqrt((double)c.text.d_model);
     return c;
 }
 
-static void traits(const double *v, weft_model_traits *t)
+static void traits(const void *values, weft_model_traits *t)
 {
-    const weft_transformer_config c = configure(v);
+    const weft_transformer_config c = configure(values);
     weft__text_traits(&c.text, c.target_vocab, t);
     t->source_vocab = c.source_vocab;
 }

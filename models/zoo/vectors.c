@@ -14,18 +14,17 @@ static weft_status finish(weft_graph *g, weft_value output, weft_model_io *io)
 }
 
 /* An input of vectors [rows, length, width]. */
-static weft_value vectors(weft_graph *g, const char *name, double f64, int64_t rows, int64_t length,
-                          double width)
+static weft_value vectors(weft_graph *g, const char *name, weft_dtype dtype, int64_t rows,
+                          int64_t length, int64_t width)
 {
-    return weft_input(g, name, f64 != 0 ? WEFT_F64 : WEFT_F32,
-                      WEFT_SHAPE(rows, length, (int64_t)width));
+    return weft_input(g, name, dtype, WEFT_SHAPE(rows, length, width));
 }
 
-/* Not causal: the loss depends on all positions of the output. */
-static void traits_of(double f64, weft_model_traits *traits)
+/* Not causal: the loss depends on all positions of the output. The options of all three begin with
+ * the dtype. */
+static void traits(const void *values, weft_model_traits *t)
 {
-    *traits =
-        (weft_model_traits){.dtype = f64 != 0 ? WEFT_F64 : WEFT_F32, .max_positions = INT64_MAX};
+    *t = (weft_model_traits){.dtype = *(const weft_dtype *)values, .max_positions = INT64_MAX};
 }
 
 #define PROJECTIONS .choices = "separate|fused|shared|none"
@@ -35,69 +34,61 @@ static void traits_of(double f64, weft_model_traits *traits)
 
 #define MASKS .choices = "none|causal|padding|both"
 
-#define ATTENTION_OPTIONS(X)                                                                       \
-    X(d_model, 512, WHOLE, "width")                                                                \
-    X(heads, 8, WHOLE, "attention heads")                                                          \
-    X(kv_heads, 0, WHOLE, "heads of keys and values, each for several; 0: as many")                \
-    X(projection, 0, PROJECTIONS, "of q, k and v")                                                 \
-    X(bias, 1, FLAG, "1: q, k and v have biases")                                                  \
-    X(out, 2, WHOLE, "projection of the concatenated heads: 0 none, 1 without bias, 2 with")       \
-    X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
-    X(mask, 0, MASKS,                                                                              \
-      "positions that are masked out; padding is the bool input `hidden` [batch, keys]")           \
-    X(rotary_base, 0, REAL, "of rotary positions; 0: none")                                        \
-    X(window, 0, WHOLE, "attends to the last N keys, its own position included; 0: all")           \
-    X(dropout, 0.1, REAL, "of the weights, while training")                                        \
-    X(f64, 0, FLAG, "1: in double precision")
+typedef struct attention_model {
+    weft_dtype dtype;
+    int64_t d_model, out;
+    unsigned mask; /* of MASKS */
+    weft_attention_options attention;
+} attention_model;
+FITS(attention_model);
 
-enum {
-#define ID(name, value, kind, doc) ATTENTION_##name,
-    ATTENTION_OPTIONS(ID)
-#undef ID
-        N_ATTENTION
-};
-#define ROW(name, value, kind, doc) {#name, doc, value, kind},
-static const weft_model_option attention_options[] = {ATTENTION_OPTIONS(ROW)};
+#define OPTION(...) MODEL_OPTION(attention_model, __VA_ARGS__)
+static const weft_model_option attention_options[] = {
+    OPTION(d_model, d_model, 512, NUMBER, "width"),
+    OPTION(heads, attention.heads, 8, NUMBER, "attention heads"),
+    OPTION(kv_heads, attention.kv_heads, 0, NUMBER,
+           "heads of keys and values, each for several; 0: as many"),
+    OPTION(projection, attention.projection, 0, PROJECTIONS, "of q, k and v"),
+    OPTION(bias, attention.bias, 1, FLAG, "1: q, k and v have biases"),
+    OPTION(out, out, 2, NUMBER,
+           "projection of the concatenated heads: 0 none, 1 without bias, 2 with"),
+    OPTION(merge, attention.merge_as_rows, 0, MERGES,
+           "how heads are concatenated: as-written mixes positions"),
+    OPTION(mask, mask, 0, MASKS,
+           "positions that are masked out; padding is the bool input `hidden` [batch, keys]"),
+    OPTION(rotary_base, attention.rotary_base, 0, NUMBER, "of rotary positions; 0: none"),
+    OPTION(window, attention.window, 0, NUMBER,
+           "attends to the last N keys, its own position included; 0: all"),
+    OPTION(dropout, attention.dropout, 0.1, NUMBER, "of the weights, while training"),
+    OPTION(f64, dtype, 0, FLAG, "1: in double precision")};
+#undef OPTION
 
 enum { MASK_CAUSAL = 1, MASK_PADDING = 2 };
 
-static void traits_attention(const double *v, weft_model_traits *traits)
+static weft_status build_attention(weft_graph *g, const void *values,
+                                   const weft_build_options *build, weft_model_io *io)
 {
-    traits_of(v[ATTENTION_f64], traits);
-}
-
-static weft_status build_attention(weft_graph *g, const double *v, const weft_build_options *build,
-                                   weft_model_io *io)
-{
-#define V(name) v[ATTENTION_##name]
-    *io = (weft_model_io){.source = WEFT_NO_VALUE};
+    const attention_model *m = values;
     const weft_batch_shape *shape = &build->shape;
-    bool cross = shape->source_len != 0;
-    io->input = vectors(g, "input", V(f64), build->shape.rows, build->shape.target_len, V(d_model));
+    const bool cross = shape->source_len != 0;
+    *io = (weft_model_io){.source = WEFT_NO_VALUE};
+    io->input = vectors(g, "input", m->dtype, shape->rows, shape->target_len, m->d_model);
     if (cross)
-        io->memory = vectors(g, "memory", V(f64), shape->rows, shape->source_len, V(d_model));
+        io->memory = vectors(g, "memory", m->dtype, shape->rows, shape->source_len, m->d_model);
     weft_value memory = cross ? io->memory : io->input;
-    int mask = (int)V(mask);
-    weft_attention_options o = {.heads = (int64_t)V(heads),
-                                .kv_heads = (int64_t)V(kv_heads),
-                                .projection = (weft_projection)V(projection),
-                                .bias = V(bias) != 0,
-                                .out_bias = V(out) > 1,
-                                .no_out = V(out) == 0,
-                                .merge_as_rows = V(merge) != 0,
-                                .rotary_base = V(rotary_base),
-                                .window = (int64_t)V(window),
-                                .dropout = build->training ? V(dropout) : 0,
-                                .causal = mask & MASK_CAUSAL,
-                                .expose_weights = build->expose_weights,
-                                .weights = &io->weights,
-                                .tensor = build->tensor};
-    if (mask & MASK_PADDING) {
+    weft_attention_options o = m->attention;
+    o.out_bias = m->out > 1;
+    o.no_out = m->out == 0;
+    if (!build->training) o.dropout = 0;
+    o.causal = m->mask & MASK_CAUSAL;
+    o.expose_weights = build->expose_weights;
+    o.weights = &io->weights;
+    o.tensor = build->tensor;
+    if (m->mask & MASK_PADDING) {
         int64_t batch = shape->rows, keys = weft_dim(g, memory, 1);
         weft_value hidden = weft_input(g, "hidden", WEFT_BOOL, WEFT_SHAPE(batch, keys));
         o.mask = weft_reshape(g, hidden, WEFT_SHAPE(batch, 1, 1, keys));
     }
-#undef V
     return finish(g, weft_layer_attention(g, "attn", io->input, memory, &o, NULL), io);
 }
 
@@ -105,53 +96,47 @@ const weft_model weft__model_attention = {
     .name = "attention",
     .doc = "one multi-head attention over vectors: self or cross, any mask, any projection",
     .options = attention_options,
-    .n_options = N_ATTENTION,
+    .n_options = sizeof attention_options / sizeof *attention_options,
     .small = "d_model=8 heads=2 length=5",
     .sizes = {SIZE("batch", rows, 2, "sequences"),
               SIZE("length", target_len, 10, "positions of the queries"),
               SIZE("source_len", source_len, 0,
                    "positions of keys and values; 0: they are of the queries themselves")},
     .exposes_weights = true,
-    .traits = traits_attention,
+    .traits = traits,
     .build = build_attention,
 };
 
 /* ---- One feed-forward layer ---- */
 
-#define FEED_FORWARD_OPTIONS(X)                                                                    \
-    X(d_model, 512, WHOLE, "width")                                                                \
-    X(d_ff, 2048, WHOLE, "width inside")                                                           \
-    X(activation, 0, ACTIVATIONS, "between the two linear layers")                                 \
-    X(gated, 0, FLAG, "1: times another linear layer (with silu: SwiGLU)")                         \
-    X(dropout, 0.1, REAL, "of the hidden units, while training")                                   \
-    X(f64, 0, FLAG, "1: in double precision")
+typedef struct feed_forward_model {
+    weft_dtype dtype;
+    int64_t d_model;
+    weft_feed_forward_options feed_forward;
+} feed_forward_model;
+FITS(feed_forward_model);
 
-enum {
-#define ID(name, value, kind, doc) FEED_FORWARD_##name,
-    FEED_FORWARD_OPTIONS(ID)
-#undef ID
-        N_FEED_FORWARD
-};
-static const weft_model_option feed_forward_options[] = {FEED_FORWARD_OPTIONS(ROW)};
+#define OPTION(...) MODEL_OPTION(feed_forward_model, __VA_ARGS__)
+static const weft_model_option feed_forward_options[] = {
+    OPTION(d_model, d_model, 512, NUMBER, "width"),
+    OPTION(d_ff, feed_forward.d_ff, 2048, NUMBER, "width inside"),
+    OPTION(activation, feed_forward.activation, 0, ACTIVATIONS, "between the two linear layers"),
+    OPTION(gated, feed_forward.gated, 0, FLAG, "1: times another linear layer (with silu: SwiGLU)"),
+    OPTION(dropout, feed_forward.dropout, 0.1, NUMBER, "of the hidden units, while training"),
+    OPTION(f64, dtype, 0, FLAG, "1: in double precision")};
+#undef OPTION
 
-static void traits_feed_forward(const double *v, weft_model_traits *traits)
-{
-    traits_of(v[FEED_FORWARD_f64], traits);
-}
-
-static weft_status build_feed_forward(weft_graph *g, const double *v,
+static weft_status build_feed_forward(weft_graph *g, const void *values,
                                       const weft_build_options *build, weft_model_io *io)
 {
-#define V(name) v[FEED_FORWARD_##name]
+    const feed_forward_model *m = values;
+    weft_feed_forward_options o = m->feed_forward;
     *io = (weft_model_io){.source = WEFT_NO_VALUE};
-    weft_feed_forward_options o = {.d_ff = (int64_t)V(d_ff),
-                                   .activation = (weft_activation)V(activation),
-                                   .gated = V(gated) != 0,
-                                   .bias = true,
-                                   .dropout = build->training ? V(dropout) : 0,
-                                   .tensor = build->tensor};
-    io->input = vectors(g, "input", V(f64), build->shape.rows, build->shape.target_len, V(d_model));
-#undef V
+    o.bias = true;
+    if (!build->training) o.dropout = 0;
+    o.tensor = build->tensor;
+    io->input =
+        vectors(g, "input", m->dtype, build->shape.rows, build->shape.target_len, m->d_model);
     return finish(g, weft_layer_feed_forward(g, "ffn", io->input, &o), io);
 }
 
@@ -159,63 +144,54 @@ const weft_model weft__model_feed_forward = {
     .name = "feed-forward",
     .doc = "one position-wise feed-forward layer over vectors",
     .options = feed_forward_options,
-    .n_options = N_FEED_FORWARD,
+    .n_options = sizeof feed_forward_options / sizeof *feed_forward_options,
     .small = "d_model=6 d_ff=10",
     .sizes = {SIZE("batch", rows, 2, "sequences"), SIZE("length", target_len, 5, "positions")},
-    .traits = traits_feed_forward,
+    .traits = traits,
     .build = build_feed_forward,
 };
 
 /* ---- An encoder ---- */
 
-#define ENCODER_OPTIONS(X)                                                                         \
-    X(d_model, 512, WHOLE, "width")                                                                \
-    X(heads, 8, WHOLE, "attention heads")                                                          \
-    X(d_ff, 2048, WHOLE, "width inside the feed-forward layers")                                   \
-    X(layers, 5, WHOLE, "layers, at most 1000")                                                    \
-    X(projection, 1, PROJECTIONS, "of q, k and v; fused: one matrix, columns grouped by head")     \
-    X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
-    X(norm, 1, NORM_POSITIONS, "before each sub-layer, after it, or after it and dropped out")     \
-    X(dropout, 0.1, REAL, "of sub-layers' results and hidden units, while training")               \
-    X(f64, 0, FLAG, "1: in double precision")
+typedef struct encoder_model {
+    weft_dtype dtype;
+    int64_t d_model, layers;
+    weft_block_options block;
+} encoder_model;
+FITS(encoder_model);
 
-enum {
-#define ID(name, value, kind, doc) ENCODER_##name,
-    ENCODER_OPTIONS(ID)
-#undef ID
-        N_ENCODER
-};
-static const weft_model_option encoder_options[] = {ENCODER_OPTIONS(ROW)};
+#define OPTION(...) MODEL_OPTION(encoder_model, __VA_ARGS__)
+static const weft_model_option encoder_options[] = {
+    OPTION(d_model, d_model, 512, NUMBER, "width"),
+    OPTION(heads, block.attention.heads, 8, NUMBER, "attention heads"),
+    OPTION(d_ff, block.feed_forward.d_ff, 2048, NUMBER, "width inside the feed-forward layers"),
+    OPTION(layers, layers, 5, NUMBER, "layers, at most 1000"),
+    OPTION(projection, block.attention.projection, 1, PROJECTIONS,
+           "of q, k and v; fused: one matrix, columns grouped by head"),
+    OPTION(merge, block.attention.merge_as_rows, 0, MERGES,
+           "how heads are concatenated: as-written mixes positions"),
+    OPTION(norm, block.norm_position, 1, NORM_POSITIONS,
+           "before each sub-layer, after it, or after it and dropped out"),
+    OPTION(dropout, block.dropout, 0.1, NUMBER,
+           "of sub-layers' results and hidden units, while training"),
+    OPTION(f64, dtype, 0, FLAG, "1: in double precision")};
 
-static void traits_encoder(const double *v, weft_model_traits *traits)
-{
-    traits_of(v[ENCODER_f64], traits);
-}
-
-static weft_status build_encoder(weft_graph *g, const double *v, const weft_build_options *build,
+static weft_status build_encoder(weft_graph *g, const void *values, const weft_build_options *build,
                                  weft_model_io *io)
 {
-#define V(name) v[ENCODER_##name]
+    const encoder_model *m = values;
+    weft_block_options block = m->block;
     *io = (weft_model_io){.source = WEFT_NO_VALUE};
-    double dropout = build->training ? V(dropout) : 0;
-    weft_block_options block = {.attention = {.heads = (int64_t)V(heads),
-                                              .projection = (weft_projection)V(projection),
-                                              .bias = true,
-                                              .out_bias = true,
-                                              .merge_as_rows = V(merge) != 0,
-                                              .expose_weights = build->expose_weights,
-                                              .tensor = build->tensor},
-                                .feed_forward = {.d_ff = (int64_t)V(d_ff),
-                                                 .bias = true,
-                                                 .dropout = dropout,
-                                                 .tensor = build->tensor},
-                                .norm_position = (weft_norm_position)V(norm),
-                                .eps = 1e-5,
-                                .dropout = dropout};
-    io->input = vectors(g, "input", V(f64), build->shape.rows, build->shape.target_len, V(d_model));
-    weft_value y = weft_layer_stack(g, "layer", (int64_t)V(layers), io->input, WEFT_NO_VALUE,
-                                    WEFT_NO_VALUE, &block);
-#undef V
+    block.attention.bias = block.attention.out_bias = block.feed_forward.bias = true;
+    block.attention.expose_weights = build->expose_weights;
+    block.attention.tensor = block.feed_forward.tensor = build->tensor;
+    block.eps = 1e-5;
+    if (!build->training) block.dropout = 0;
+    block.feed_forward.dropout = block.dropout;
+    io->input =
+        vectors(g, "input", m->dtype, build->shape.rows, build->shape.target_len, m->d_model);
+    weft_value y =
+        weft_layer_stack(g, "layer", m->layers, io->input, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
     return finish(g, y, io);
 }
 
@@ -223,10 +199,10 @@ const weft_model weft__model_encoder = {
     .name = "encoder",
     .doc = "Transformer encoder over vectors: fused q, k, v, post-norm, ReLU",
     .options = encoder_options,
-    .n_options = N_ENCODER,
+    .n_options = sizeof encoder_options / sizeof *encoder_options,
     .small = "d_model=8 heads=2 d_ff=12 layers=1 batch=2 length=4",
     .sizes = {SIZE("batch", rows, 30, "sequences"), SIZE("length", target_len, 200, "positions")},
     .exposes_weights = true,
-    .traits = traits_encoder,
+    .traits = traits,
     .build = build_encoder,
 };

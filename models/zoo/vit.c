@@ -83,51 +83,39 @@ weft_status weft_vit(weft_graph *graph, const weft_vit_config *config,
 
 /* ---- In the list of models ---- */
 
-#define OPTIONS(X)                                                                                 \
-    X(patch, 16, WHOLE, "height and width of a patch")                                             \
-    X(d_model, 768, WHOLE, "width")                                                                \
-    X(heads, 12, WHOLE, "attention heads")                                                         \
-    X(d_ff, 3072, WHOLE, "width inside the feed-forward layers")                                   \
-    X(layers, 12, WHOLE, "layers, at most 1000")                                                   \
-    X(dropout, 0, REAL, "of embeddings, sub-layers' results and hidden units, while training")     \
-    X(attention_dropout, 0, REAL, "of the attention weights, while training")                      \
-    IMAGE_OPTIONS(X)
+FITS(weft_vit_config);
 
-enum {
-#define ID(name, value, kind, doc) AT_##name,
-    OPTIONS(ID)
-#undef ID
-        N_OPTIONS
-};
-#define ROW(name, value, kind, doc) {#name, doc, value, kind},
-static const weft_model_option options[] = {OPTIONS(ROW)};
+#define OPTION(...) MODEL_OPTION(weft_vit_config, __VA_ARGS__)
+static const weft_model_option options[] = {
+    OPTION(patch, patch, 16, NUMBER, "height and width of a patch"),
+    OPTION(d_model, d_model, 768, NUMBER, "width"),
+    OPTION(heads, heads, 12, NUMBER, "attention heads"),
+    OPTION(d_ff, d_ff, 3072, NUMBER, "width inside the feed-forward layers"),
+    OPTION(layers, layers, 12, NUMBER, "layers, at most 1000"),
+    OPTION(dropout, dropout, 0, NUMBER,
+           "of embeddings, sub-layers' results and hidden units, while training"),
+    OPTION(attention_dropout, attention_dropout, 0, NUMBER,
+           "of the attention weights, while training"),
+    IMAGE_OPTIONS(weft_vit_config)};
 
-static weft_vit_config configure(const double *v)
+static void traits(const void *values, weft_model_traits *t)
 {
-    return (weft_vit_config){.image = IMAGE_CONFIG(v),
-                             .patch = (int64_t)v[AT_patch],
-                             .d_model = (int64_t)v[AT_d_model],
-                             .heads = (int64_t)v[AT_heads],
-                             .d_ff = (int64_t)v[AT_d_ff],
-                             .layers = (int64_t)v[AT_layers],
-                             .dropout = v[AT_dropout],
-                             .attention_dropout = v[AT_attention_dropout]};
+    const weft_vit_config *c = values;
+    weft__image_traits(&c->image, t);
+    t->d_model = c->d_model;
 }
 
-static void traits(const double *v, weft_model_traits *t)
+static weft_status build_vit(weft_graph *graph, const void *values, const weft_build_options *build,
+                             weft_model_io *io)
 {
-    const weft_vit_config c = configure(v);
-    weft__image_traits(&c.image, t);
-    t->d_model = c.d_model;
+    return weft_vit(graph, values, build, io);
 }
-
-LISTED_BUILD(build_vit, weft_vit_config, configure, weft_vit)
 
 const weft_model weft__model_vit = {
     .name = "vit",
     .doc = "Vision Transformer: an encoder over patches of an image and a class token",
     .options = options,
-    .n_options = N_OPTIONS,
+    .n_options = sizeof options / sizeof *options,
     .small = "patch=4 d_model=8 heads=2 d_ff=12 layers=1 classes=3 image_size=8 batch=2",
     .sizes = IMAGE_SIZES(8),
     .exposes_weights = true,

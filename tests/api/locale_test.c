@@ -79,7 +79,7 @@ static void test_numbers(void)
     CU_ASSERT_TRUE_FATAL(i < model->n_options);
     CU_ASSERT_EQUAL(
         weft_model_parse(model, (const char *const[]){"dropout=0.1"}, 1, &config, &error), WEFT_OK);
-    CU_ASSERT_EQUAL(config.values[i], 0.1);
+    CU_ASSERT_EQUAL(weft_model_value(&config, i), 0.1);
     CU_ASSERT_STRING_EQUAL(weft_model_value_text(model, i, 0.1, text, sizeof text), "0.1");
     CU_ASSERT_NOT_EQUAL(
         weft_model_parse(model, (const char *const[]){"dropout=0,1"}, 1, &config, NULL), WEFT_OK);

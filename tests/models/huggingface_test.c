@@ -284,7 +284,7 @@ static void test_own_models(void)
         if (model && (!strncmp(model->name, "transformer", 11) || !strcmp(model->name, "lstm")))
             n = 1;
         CU_ASSERT_EQUAL_FATAL(weft_model_parse(model, words, n, &config, &error), WEFT_OK);
-        if (model == weft_model_find("llama")) config.values[3] = 1; /* kv_heads */
+        if (model == weft_model_find("llama")) weft_model_set_value(&config, 3, 1); /* kv_heads */
         weft_graph *g = weft_graph_new();
         weft_params *p = weft_params_new();
         CU_ASSERT_EQUAL(weft_model_build(g, &config, &io), WEFT_OK);

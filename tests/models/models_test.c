@@ -487,6 +487,27 @@ static void test_list(void)
     }
 }
 
+/* Every option of every model can be set and read, and changes no other option. */
+static void test_values(void)
+{
+    CU_ASSERT_EQUAL(weft_model_value(NULL, 0), 0);
+    for (size_t i = 0; i < weft_model_count(); i++) {
+        const weft_model *m = weft_model_at(i);
+        weft_model_config config;
+        CU_ASSERT_EQUAL(weft_model_parse(m, NULL, 0, &config, NULL), WEFT_OK);
+        for (size_t k = 0; k < m->n_options; k++) {
+            const double wanted = m->options[k].real ? 0.375 : !m->options[k].value;
+            weft_model_set_value(&config, k, wanted);
+            for (size_t other = 0; other < m->n_options; other++)
+                CU_ASSERT_EQUAL(weft_model_value(&config, other),
+                                other == k ? wanted : m->options[other].value);
+            weft_model_set_value(&config, k, m->options[k].value);
+        }
+        weft_model_set_value(&config, m->n_options, 1);
+        CU_ASSERT_EQUAL(weft_model_value(&config, m->n_options), 0);
+    }
+}
+
 static void test_options(void)
 {
     static const struct {
@@ -519,7 +540,7 @@ static void test_options(void)
         if (!strcmp(m->options[i].name, "heads")) wanted = 8;
         if (!strcmp(m->options[i].name, "f64")) wanted = 1;
         if (!strcmp(m->options[i].name, "tied")) wanted = 0;
-        CU_ASSERT_EQUAL(config.values[i], wanted);
+        CU_ASSERT_EQUAL(weft_model_value(&config, i), wanted);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         weft_error error = {0};
@@ -581,6 +602,7 @@ void models_tests(void)
     CU_add_test(suite, "gradients of a Transformer", test_gradient);
     CU_add_test(suite, "the same bits at 1, 2, 3, 4, 8 threads", test_threads);
     CU_add_test(suite, "the list of models", test_list);
+    CU_add_test(suite, "values of options", test_values);
     CU_add_test(suite, "options", test_options);
     CU_add_test(suite, "numbers of parameters", test_parameter_counts);
 }

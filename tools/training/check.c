@@ -175,7 +175,7 @@ static bool name_options(training *t)
         while (k < r->model->n_options && (strncmp(r->model->options[k].name, option, key) != 0 ||
                                            r->model->options[k].name[key]))
             k++;
-        if (k < r->model->n_options && config.values[k] != r->model->options[k].value)
+        if (k < r->model->n_options && weft_model_value(&config, k) != r->model->options[k].value)
             tool_append(text, sizeof text, " %s", option);
     }
     weft_error_set(&t->error, e.status, e.where, "%s (%s%s)", e.message, r->model->name, text);

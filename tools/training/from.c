@@ -59,7 +59,8 @@ static bool take_model(training *t)
         char text[128], value[64];
         if (is_of_data(m->options[i].name) || has_option(r, m->options[i].name)) continue;
         snprintf(text, sizeof text, "%s=%s", m->options[i].name,
-                 weft_model_value_text(m, i, t->from->config.values[i], value, sizeof value));
+                 weft_model_value_text(m, i, weft_model_value(&t->from->config, i), value,
+                                       sizeof value));
         if (!recipe_take_model_option(r, text))
             return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     }

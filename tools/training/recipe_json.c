@@ -277,11 +277,11 @@ static bool add_model(const recipe *r, cJSON *json)
     for (size_t i = 0; options && i < r->model->n_options; i++) {
         const weft_model_option *o = &r->model->options[i];
         char text[64];
-        if (o->choices
-                ? !cJSON_AddStringToObject(
-                      options, o->name,
-                      weft_model_value_text(r->model, i, config.values[i], text, sizeof text))
-                : !cJSON_AddNumberToObject(options, o->name, config.values[i]))
+        if (o->choices ? !cJSON_AddStringToObject(
+                             options, o->name,
+                             weft_model_value_text(r->model, i, weft_model_value(&config, i), text,
+                                                   sizeof text))
+                       : !cJSON_AddNumberToObject(options, o->name, weft_model_value(&config, i)))
             return false;
     }
     return options != NULL;
