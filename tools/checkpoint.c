@@ -195,7 +195,7 @@ static void take_sizes(const weft_params *arrays, const char *name, int64_t *row
 static weft_status set_sizes(weft_model_config *config, const onnx_args *sizes, weft_error *error)
 {
     const char *model = config->model->name;
-    const weft_model_size *known = config->model->sizes;
+    const weft_model_option *known = config->model->sizes;
     if (sizes->constants.n)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "--constant", "is for ONNX files");
     if (sizes->batch) config->build.shape.rows = sizes->batch;
@@ -206,7 +206,7 @@ static weft_status set_sizes(weft_model_config *config, const onnx_args *sizes, 
         if (i == WEFT_MODEL_SIZES || !known[i].name)
             return weft_error_set(error, WEFT_NOT_FOUND, model,
                                   "has no size \"%s\" (see `weft models %s`)", name, model);
-        *(int64_t *)(void *)((char *)&config->build.shape + known[i].offset) = sizes->dims[d].size;
+        weft_model_option_set(&known[i], &config->build.shape, (double)sizes->dims[d].size);
     }
     return WEFT_OK;
 }

@@ -266,12 +266,6 @@ typedef struct weft_model_option {
     size_t offset, size; /* the field in the options of the model: an integer, bool or double */
 } weft_model_option;
 
-/* A size of a batch: a field of weft_batch_shape, and its name in "key=value" texts. */
-typedef struct weft_model_size {
-    const char *name, *doc; /* name NULL: end of the list */
-    size_t offset;          /* in weft_batch_shape, of an int64_t */
-    int64_t value;          /* the default */
-} weft_model_size;
 #define WEFT_MODEL_SIZES 3
 
 /* Properties of a model with given options, for code that runs it. */
@@ -294,7 +288,8 @@ typedef struct weft_model {
     const char *name, *doc;
     const weft_model_option *options;
     size_t n_options;
-    weft_model_size sizes[WEFT_MODEL_SIZES];
+    weft_model_option sizes[WEFT_MODEL_SIZES]; /* of a batch; fields of weft_batch_shape. A name
+                                                  that is NULL ends the list */
     bool exposes_weights; /* has attention, whose weights "weights=1" makes values */
     const char *small;    /* "key=value key=value": a size small enough for gradient checks */
     /* `options` is the struct that the fields of `options` above are of. `traits` sets every trait
@@ -335,8 +330,10 @@ WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if no mode
  * needed. */
 WEFT_API weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                                       weft_model_config *config, weft_error *error);
-/* The value of option i of the model, and another one for it, which must be valid. 0 and no change
- * if there is no such option. */
+/* The value in a field of a struct, and another one for it, which must be valid. */
+WEFT_API double weft_model_option_get(const weft_model_option *option, const void *from);
+WEFT_API void weft_model_option_set(const weft_model_option *option, void *into, double value);
+/* The same for option i of the model; 0 and no change if there is no such option. */
 WEFT_API double weft_model_value(const weft_model_config *config, size_t i);
 WEFT_API void weft_model_set_value(weft_model_config *config, size_t i, double value);
 /* Writes the value of option i as weft_model_parse reads it. Returns `text`. */

@@ -14,9 +14,9 @@
                      "fraction of the target spread over all classes"),                               \
         MODEL_OPTION(type, f64, image.dtype, 0, FLAG, "1: in double precision")
 
-#define IMAGE_SIZES(batch)                                                                         \
+#define IMAGE_SIZES(n)                                                                             \
     {                                                                                              \
-        SIZE("batch", rows, batch, "images")                                                       \
+        SIZE(batch, rows, n, "images")                                                             \
     }
 
 /* Fails the graph and returns false if the configuration or the values to fill are NULL. */

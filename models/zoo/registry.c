@@ -72,23 +72,17 @@ static weft_status refuse(const char *model, const weft_model_option *o, const c
                           o->choices ? o->choices : "");
 }
 
-double weft_model_value(const weft_model_config *config, size_t i)
+double weft_model_option_get(const weft_model_option *o, const void *from)
 {
-    const weft_model *m = config ? config->model : NULL;
-    if (!m || i >= m->n_options) return 0;
-    const weft_model_option *o = &m->options[i];
-    const void *field = config->options.bytes + o->offset;
+    const void *field = (const char *)from + o->offset;
     if (o->real) return *(const double *)field;
     if (o->size == sizeof(bool)) return *(const bool *)field;
     return o->size == sizeof(int) ? *(const int *)field : (double)*(const int64_t *)field;
 }
 
-void weft_model_set_value(weft_model_config *config, size_t i, double value)
+void weft_model_option_set(const weft_model_option *o, void *into, double value)
 {
-    const weft_model *m = config ? config->model : NULL;
-    if (!m || i >= m->n_options) return;
-    const weft_model_option *o = &m->options[i];
-    void *field = config->options.bytes + o->offset;
+    void *field = (char *)into + o->offset;
     if (o->real)
         *(double *)field = value;
     else if (o->size == sizeof(bool))
@@ -97,6 +91,18 @@ void weft_model_set_value(weft_model_config *config, size_t i, double value)
         *(int *)field = (int)value;
     else
         *(int64_t *)field = (int64_t)value;
+}
+
+double weft_model_value(const weft_model_config *config, size_t i)
+{
+    const weft_model *m = config ? config->model : NULL;
+    return m && i < m->n_options ? weft_model_option_get(&m->options[i], &config->options) : 0;
+}
+
+void weft_model_set_value(weft_model_config *config, size_t i, double value)
+{
+    const weft_model *m = config ? config->model : NULL;
+    if (m && i < m->n_options) weft_model_option_set(&m->options[i], &config->options, value);
 }
 
 /* Names of earlier versions, which old checkpoints have, and the current names. */
@@ -113,46 +119,18 @@ static bool is_key(const char *text, size_t length, const char *name)
     return false;
 }
 
-/* A size as an option: a whole number. */
-static weft_model_option as_option(const weft_model_size *size)
+/* Sets the row that "key=value" names in the struct of the rows; false if there is no such row. */
+static bool parse_row(const weft_model *m, const weft_model_option *rows, size_t n, void *into,
+                      const char *text, size_t length, weft_error *error)
 {
-    return (weft_model_option){.name = size->name, .doc = size->doc};
-}
-
-static int64_t *size_of(weft_model_config *config, const weft_model_size *size)
-{
-    return (int64_t *)(void *)((char *)&config->build.shape + size->offset);
-}
-
-/* Sets the size that "key=value" names; false if there is no such size. */
-static bool parse_size(weft_model_config *config, const char *text, size_t length,
-                       weft_status *status, weft_error *error)
-{
-    const weft_model *m = config->model;
-    for (int i = 0; i < WEFT_MODEL_SIZES && m->sizes[i].name; i++) {
-        if (!is_key(text, length, m->sizes[i].name)) continue;
-        const weft_model_option o = as_option(&m->sizes[i]);
-        double value = 0;
-        *status = WEFT_OK;
-        if (parse_value(&o, text + length + 1, &value))
-            *size_of(config, &m->sizes[i]) = (int64_t)value;
-        else
-            *status = refuse(m->name, &o, text + length + 1, error);
-        return true;
-    }
-    return false;
-}
-
-static bool parse_weights(weft_model_config *config, const char *text, size_t length,
-                          weft_status *status, weft_error *error)
-{
-    static const weft_model_option flag = {.name = "weights", .flag = true};
-    double value = 0;
-    if (!config->model->exposes_weights || !is_key(text, length, flag.name)) return false;
-    *status = WEFT_OK;
-    if (!parse_value(&flag, text + length + 1, &value))
-        *status = refuse(config->model->name, &flag, text + length + 1, error);
-    config->build.expose_weights = value != 0;
+    double value;
+    size_t i = 0;
+    while (i < n && rows[i].name && !is_key(text, length, rows[i].name)) i++;
+    if (i == n || !rows[i].name) return false;
+    if (parse_value(&rows[i], text + length + 1, &value))
+        weft_model_option_set(&rows[i], into, value);
+    else
+        refuse(m->name, &rows[i], text + length + 1, error);
     return true;
 }
 
@@ -170,30 +148,27 @@ static weft_status refuse_name(const weft_model *m, const char *text, size_t len
 
 static weft_status parse_text(weft_model_config *config, const char *text, weft_error *error)
 {
+    static const weft_model_option weights =
+        MODEL_OPTION(weft_build_options, weights, expose_weights, 0, FLAG, "");
     const weft_model *m = config->model;
+    weft_build_options *build = &config->build;
     const char *equals = strchr(text, '=');
     size_t length = equals ? (size_t)(equals - text) : 0;
-    weft_status status;
     if (!length)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
                               "\"%s\" is not of the form option=value", text);
-    for (size_t i = 0; i < m->n_options; i++) {
-        if (!is_key(text, length, m->options[i].name)) continue;
-        double value;
-        if (!parse_value(&m->options[i], equals + 1, &value))
-            return refuse(m->name, &m->options[i], equals + 1, error);
-        weft_model_set_value(config, i, value);
-        return WEFT_OK;
-    }
-    if (parse_size(config, text, length, &status, error) ||
-        parse_weights(config, text, length, &status, error))
-        return status;
+    if (parse_row(m, m->options, m->n_options, &config->options, text, length, error) ||
+        parse_row(m, m->sizes, WEFT_MODEL_SIZES, &build->shape, text, length, error) ||
+        parse_row(m, &weights, m->exposes_weights, build, text, length, error))
+        return error->status;
     return refuse_name(m, text, length, error);
 }
 
 weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                              weft_model_config *config, weft_error *error)
 {
+    weft_error own;
+    if (!error) error = &own;
     weft_error_clear(error);
     if (!model || !config || (n && !texts) || model->n_options > WEFT_MODEL_OPTIONS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "model", "the model or a list is NULL");
@@ -201,7 +176,7 @@ weft_status weft_model_parse(const weft_model *model, const char *const *texts, 
     for (size_t i = 0; i < model->n_options; i++)
         weft_model_set_value(config, i, model->options[i].value);
     for (int i = 0; i < WEFT_MODEL_SIZES && model->sizes[i].name; i++)
-        *size_of(config, &model->sizes[i]) = model->sizes[i].value;
+        weft_model_option_set(&model->sizes[i], &config->build.shape, model->sizes[i].value);
     weft_status status = WEFT_OK;
     for (size_t t = 0; t < n && status == WEFT_OK; t++)
         status = parse_text(config, texts[t], error);

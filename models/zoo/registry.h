@@ -44,20 +44,18 @@
 #define IS_DOUBLE(field) _Generic((field), double : true, default : false)
 
 /* Sizes of a batch. */
-#define SIZE(name, field, value, doc)                                                              \
+#define SIZE(called, field, value, text)                                                           \
+    MODEL_OPTION(weft_batch_shape, called, field, value, NUMBER, text)
+#define PAIR_SIZES(n, source, target)                                                              \
     {                                                                                              \
-        name, doc, offsetof(weft_batch_shape, field), value                                        \
+        SIZE(batch, rows, n, "sentences"),                                                         \
+            SIZE(source_len, source_len, source, "tokens of a source sentence"),                   \
+            SIZE(target_len, target_len, target, "tokens of a target sentence")                    \
     }
-#define PAIR_SIZES(batch, source, target)                                                          \
+#define SEQUENCE_SIZES(n, tokens)                                                                  \
     {                                                                                              \
-        SIZE("batch", rows, batch, "sentences"),                                                   \
-            SIZE("source_len", source_len, source, "tokens of a source sentence"),                 \
-            SIZE("target_len", target_len, target, "tokens of a target sentence")                  \
-    }
-#define SEQUENCE_SIZES(batch, length)                                                              \
-    {                                                                                              \
-        SIZE("batch", rows, batch, "sequences"),                                                   \
-            SIZE("length", target_len, length, "tokens of a sequence")                             \
+        SIZE(batch, rows, n, "sequences"),                                                         \
+            SIZE(length, target_len, tokens, "tokens of a sequence")                               \
     }
 
 /* Define functions of a listed model, from the one of its architecture. `configure` makes the

@@ -503,6 +503,12 @@ static void test_values(void)
                                 other == k ? wanted : m->options[other].value);
             weft_model_set_value(&config, k, m->options[k].value);
         }
+        for (int k = 0; k < WEFT_MODEL_SIZES && m->sizes[k].name; k++) {
+            const weft_model_option *size = &m->sizes[k];
+            CU_ASSERT_EQUAL(weft_model_option_get(size, &config.build.shape), size->value);
+            weft_model_option_set(size, &config.build.shape, 7);
+            CU_ASSERT_EQUAL(weft_model_option_get(size, &config.build.shape), 7);
+        }
         weft_model_set_value(&config, m->n_options, 1);
         CU_ASSERT_EQUAL(weft_model_value(&config, m->n_options), 0);
     }

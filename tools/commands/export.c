@@ -161,7 +161,7 @@ static weft_status take_sizes(const arguments *a, trained_run *run, weft_error *
     for (size_t i = 0; i < a->n_sizes; i++) {
         const size_t length = strcspn(a->sizes[i], "=");
         bool found = false;
-        for (const weft_model_size *s = run->model->sizes;
+        for (const weft_model_option *s = run->model->sizes;
              s < run->model->sizes + WEFT_MODEL_SIZES && s->name; s++)
             found |= strlen(s->name) == length && !strncmp(s->name, a->sizes[i], length);
         if (!found)

@@ -73,12 +73,24 @@ static weft_status find_facts(const weft_model *model, model_facts *facts, weft_
     return error->status;
 }
 
-/* The model's sizes, which come after its options. */
-static size_t count_sizes(const weft_model *model)
+/* Row k of the options, and then of the sizes, of a model; NULL beyond the last. */
+static const weft_model_option *row_at(const weft_model *model, size_t k)
 {
-    size_t n = 0;
-    while (n < WEFT_MODEL_SIZES && model->sizes[n].name) n++;
-    return n;
+    if (k < model->n_options) return &model->options[k];
+    k -= model->n_options;
+    return k < WEFT_MODEL_SIZES && model->sizes[k].name ? &model->sizes[k] : NULL;
+}
+
+/* Adds the default of row k. */
+static void add_default(cJSON *json, const char *key, const weft_model *model, size_t k)
+{
+    const weft_model_option *o = row_at(model, k);
+    char value[64];
+    if (o->choices)
+        cJSON_AddStringToObject(json, key,
+                                weft_model_value_text(model, k, o->value, value, sizeof value));
+    else
+        cJSON_AddNumberToObject(json, key, o->value);
 }
 
 static void add_model(cJSON *list, const weft_model *model, double parameters)
@@ -87,32 +99,20 @@ static void add_model(cJSON *list, const weft_model *model, double parameters)
     cJSON_AddStringToObject(item, "name", model->name);
     cJSON_AddStringToObject(item, "doc", model->doc);
     cJSON_AddNumberToObject(item, "parameters", parameters);
-    for (size_t k = 0; k < model->n_options; k++) {
-        const weft_model_option *o = &model->options[k];
-        char value[64];
-        if (o->choices)
-            cJSON_AddStringToObject(options, o->name,
-                                    weft_model_value_text(model, k, o->value, value, sizeof value));
-        else
-            cJSON_AddNumberToObject(options, o->name, o->value);
-    }
-    for (size_t k = 0; k < count_sizes(model); k++)
-        cJSON_AddNumberToObject(options, model->sizes[k].name, (double)model->sizes[k].value);
+    for (size_t k = 0; row_at(model, k); k++)
+        add_default(options, row_at(model, k)->name, model, k);
     cJSON_AddItemToArray(list, item);
 }
 
 static void print_options(const weft_model *model)
 {
-    for (size_t k = 0; k < model->n_options; k++) {
-        const weft_model_option *o = &model->options[k];
+    const weft_model_option *o;
+    for (size_t k = 0; (o = row_at(model, k)); k++) {
         char value[64];
         weft_model_value_text(model, k, o->value, value, sizeof value);
         printf("    %-18s %-12s %s%s%s%s\n", o->name, value, o->doc, o->choices ? " (" : "",
                o->choices ? o->choices : "", o->choices ? ")" : "");
     }
-    for (size_t k = 0; k < count_sizes(model); k++)
-        printf("    %-18s %-12lld %s\n", model->sizes[k].name, (long long)model->sizes[k].value,
-               model->sizes[k].doc);
     if (model->exposes_weights)
         printf("    %-18s %-12d %s\n", "weights", 0,
                "1: attention weights are values of their own, NAME.weights");
@@ -159,40 +159,27 @@ static size_t find_uses(const weft_model_traits *t, const char *uses[MAX_USES])
     return n;
 }
 
-static cJSON *option_json(const weft_model *model, size_t k)
+static cJSON *row_json(const weft_model *model, size_t k)
 {
-    const weft_model_option *o = &model->options[k];
-    char value[64];
+    const weft_model_option *o = row_at(model, k);
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "name", o->name);
-    if (o->choices)
-        cJSON_AddStringToObject(json, "default",
-                                weft_model_value_text(model, k, o->value, value, sizeof value));
-    else
-        cJSON_AddNumberToObject(json, "default", o->value);
+    add_default(json, "default", model, k);
     cJSON_AddStringToObject(json, "kind",
-                            o->choices ? "choice"
-                            : o->flag  ? "flag"
-                            : o->real  ? "number"
-                                       : "whole number");
+                            k >= model->n_options ? "size"
+                            : o->choices          ? "choice"
+                            : o->flag             ? "flag"
+                            : o->real             ? "number"
+                                                  : "whole number");
     cJSON *choices = o->choices ? cJSON_AddArrayToObject(json, "choices") : NULL;
     for (const char *at = o->choices; at;) {
+        char value[64];
         size_t length = strcspn(at, "|");
         snprintf(value, sizeof value, "%.*s", (int)length, at);
         cJSON_AddItemToArray(choices, cJSON_CreateString(value));
         at = at[length] ? at + length + 1 : NULL;
     }
     cJSON_AddStringToObject(json, "doc", o->doc);
-    return json;
-}
-
-static cJSON *size_json(const weft_model_size *size)
-{
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "name", size->name);
-    cJSON_AddNumberToObject(json, "default", (double)size->value);
-    cJSON_AddStringToObject(json, "kind", "size");
-    cJSON_AddStringToObject(json, "doc", size->doc);
     return json;
 }
 
@@ -207,10 +194,7 @@ static int print_model_json(const weft_model *model, const model_facts *facts,
     cJSON *commands = cJSON_AddArrayToObject(json, "commands");
     for (size_t i = 0; i < n; i++) cJSON_AddItemToArray(commands, cJSON_CreateString(uses[i]));
     cJSON *options = cJSON_AddArrayToObject(json, "options");
-    for (size_t k = 0; k < model->n_options; k++)
-        cJSON_AddItemToArray(options, option_json(model, k));
-    for (size_t k = 0; k < count_sizes(model); k++)
-        cJSON_AddItemToArray(options, size_json(&model->sizes[k]));
+    for (size_t k = 0; row_at(model, k); k++) cJSON_AddItemToArray(options, row_json(model, k));
     return tool_print_json(json);
 }
 

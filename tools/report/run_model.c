@@ -30,12 +30,11 @@ static void take_sizes(run_model *m)
     const weft_batch_shape wanted = m->shape;
     m->shape = (weft_batch_shape){0};
     for (int i = 0; i < WEFT_MODEL_SIZES && m->args.model->sizes[i].name; i++) {
-        const weft_model_size *size = &m->args.model->sizes[i];
-        const int64_t value =
-            *(const int64_t *)(const void *)((const char *)&wanted + size->offset);
-        if (!value || m->args.n_options == WEFT_MODEL_OPTIONS) continue;
-        *(int64_t *)(void *)((char *)&m->shape + size->offset) = value;
-        snprintf(m->sizes[i], sizeof *m->sizes, "%s=%lld", size->name, (long long)value);
+        const weft_model_option *size = &m->args.model->sizes[i];
+        const double value = weft_model_option_get(size, &wanted);
+        if (value == 0 || m->args.n_options == WEFT_MODEL_OPTIONS) continue;
+        weft_model_option_set(size, &m->shape, value);
+        snprintf(m->sizes[i], sizeof *m->sizes, "%s=%.0f", size->name, value);
         m->args.options[m->args.n_options++] = m->sizes[i];
     }
 }

@@ -121,11 +121,6 @@ static bool refuse_option(training *t, const char *name, double value, const cha
     return false;
 }
 
-static int64_t size_at(const weft_batch_shape *shape, const weft_model_size *size)
-{
-    return *(const int64_t *)(const void *)((const char *)shape + size->offset);
-}
-
 /* The data determine the sizes. Recipes of runs list them; their defaults may stay as they are. */
 static bool check_data_options(training *t)
 {
@@ -133,13 +128,13 @@ static bool check_data_options(training *t)
     const weft_model_config config = training_config(r);
     const bool blocks = t->mode == WEFT_BATCH_BLOCKS;
     for (int i = 0; i < WEFT_MODEL_SIZES && r->model->sizes[i].name; i++) {
-        const weft_model_size *size = &r->model->sizes[i];
-        const int64_t value = size_at(&config.build.shape, size);
+        const weft_model_option *size = &r->model->sizes[i];
+        const double value = weft_model_option_get(size, &config.build.shape);
         const bool rows = size->offset == offsetof(weft_batch_shape, rows);
         if (value == size->value ||
             (blocks && !rows && value == r->batches_lengths.at[r->batches_lengths.n - 1]))
             continue;
-        return refuse_option(t, size->name, (double)value,
+        return refuse_option(t, size->name, value,
                              rows ? "--batch-tokens sets the size of batches"
                                   : "--lengths sets the lengths of rows");
     }
