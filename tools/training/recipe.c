@@ -25,9 +25,10 @@ static tool_take take_text, take_file, take_lengths;
     .argument = "true|false", .kind = TOOL_FLAG, .optional = true, .shows_zero = true
 
 const recipe_row recipe_rows[] = {
-#define ROW(section, key, type, value, low, high, choices, called, text)                           \
+#define ROW(section, key, where, type, value, low, high, choices, called, text)                    \
     {#section,                                                                                     \
      #key,                                                                                         \
+     RECIPE_OF_##where,                                                                            \
      {.name = (called),                                                                            \
       OPTION_##type(choices),                                                                      \
       TOOL_PLACE(recipe, section##_##key),                                                         \
@@ -40,23 +41,10 @@ const recipe_row recipe_rows[] = {
 };
 const size_t n_recipe_rows = sizeof recipe_rows / sizeof *recipe_rows;
 
-bool recipe_has(bool fits, const recipe_row *row)
-{
-    static const char *const texts[] = {"mode",       "tokens",     "lengths",      "truncate",
-                                        "mask_share", "valid_bleu", "valid_samples"};
-    if (!strcmp(row->section, "fit")) return fits;
-    if (!fits) return true;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (!strcmp(row->key, texts[i])) return false;
-    return strcmp(row->section, "data") != 0 && strcmp(row->section, "vocabulary") != 0;
-}
-
 size_t recipe_input_prefix(const recipe_row *row, const char *name)
 {
     const size_t n = strcspn(name, "=/");
-    return strcmp(row->section, "fit") == 0 && row->option.kind == TOOL_FILES && name[n] == '='
-               ? n + 1
-               : 0;
+    return row->of == RECIPE_OF_FIT && row->option.kind == TOOL_FILES && name[n] == '=' ? n + 1 : 0;
 }
 
 bool recipe_set_text(char **to, const char *text)
@@ -71,15 +59,15 @@ bool recipe_set_text(char **to, const char *text)
 bool recipe_init(recipe *r)
 {
     memset(r, 0, sizeof *r);
-#define SET_TEXT(f, v)                      good = good && recipe_set_text(&r->f, v);
-#define SET_FILE(f, v)                      SET_TEXT(f, v)
-#define SET_FILES(f, v)                     r->f.n = v;
-#define SET_WHOLE(f, v)                     r->f = v;
-#define SET_REAL(f, v)                      r->f = v;
-#define SET_FLAG(f, v)                      r->f = v;
-#define SET_CHOICE(f, v)                    r->f = v;
-#define SET_LIST(f, v)                      r->f.n = v;
-#define SET(section, key, kind, value, ...) SET_##kind(section##_##key, value)
+#define SET_TEXT(f, v)                          good = good && recipe_set_text(&r->f, v);
+#define SET_FILE(f, v)                          SET_TEXT(f, v)
+#define SET_FILES(f, v)                         r->f.n = v;
+#define SET_WHOLE(f, v)                         r->f = v;
+#define SET_REAL(f, v)                          r->f = v;
+#define SET_FLAG(f, v)                          r->f = v;
+#define SET_CHOICE(f, v)                        r->f = v;
+#define SET_LIST(f, v)                          r->f.n = v;
+#define SET(section, key, of, kind, value, ...) SET_##kind(section##_##key, value)
     bool good = true;
     RECIPE_MAP(SET)
     return good;

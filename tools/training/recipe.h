@@ -16,140 +16,158 @@
 #define RECIPE_SCHEDULE(name, text) "|" text
 #define RECIPE_SCHEDULES            (&("" WEFT_SCHEDULE_MAP(RECIPE_SCHEDULE))[1])
 
-/* section, key, kind, default, min, max, choices, name on the command line, documentation.
- * FILE: a text that names a file, FILES: one or several of them, WHOLE: a whole number, LIST:
- * lengths, CHOICE: an index. */
+/* section, key, commands, kind, default, min, max, choices, name on the command line,
+ * documentation. TRAIN, FIT, BOTH: the commands that have it; PLACE: both, and it depends on the
+ * machine. FILE: a text that names a file, FILES: one or several of them, WHOLE: a whole number,
+ * LIST: lengths, CHOICE: an index. */
 #define RECIPE_MAP(X)                                                                              \
-    X(data, folder, TEXT, "", 0, 0, "", "data", "folder of the recipe's files")                    \
-    X(data, source, FILES, 0, 0, 0, "", "source", "source sentences, one a line")                  \
-    X(data, target, FILES, 0, 0, 0, "", "target", "their translations, line by line")              \
-    X(data, text, FILES, 0, 0, 0, "", "text", "text of a language model")                          \
-    X(data, valid_source, FILES, 0, 0, 0, "", "valid-source", "source sentences for validation")   \
-    X(data, valid_target, FILES, 0, 0, 0, "", "valid-target", "translations for validation")       \
-    X(data, valid_text, FILES, 0, 0, 0, "", "valid-text", "text for validation")                   \
-    X(data, unit, CHOICE, 0, 0, 0, RECIPE_UNITS, "unit",                                           \
+    X(data, folder, TRAIN, TEXT, "", 0, 0, "", "data", "folder of the recipe's files")             \
+    X(data, source, TRAIN, FILES, 0, 0, 0, "", "source", "source sentences, one a line")           \
+    X(data, target, TRAIN, FILES, 0, 0, 0, "", "target", "their translations, line by line")       \
+    X(data, text, TRAIN, FILES, 0, 0, 0, "", "text", "text of a language model")                   \
+    X(data, valid_source, TRAIN, FILES, 0, 0, 0, "", "valid-source",                               \
+      "source sentences for validation")                                                           \
+    X(data, valid_target, TRAIN, FILES, 0, 0, 0, "", "valid-target",                               \
+      "translations for validation")                                                               \
+    X(data, valid_text, TRAIN, FILES, 0, 0, 0, "", "valid-text", "text for validation")            \
+    X(data, unit, TRAIN, CHOICE, 0, 0, 0, RECIPE_UNITS, "unit",                                    \
       "unit of the text that becomes one sequence; documents end with an empty line")              \
-    X(vocabulary, type, CHOICE, 0, 0, 0, RECIPE_VOCABS, "vocab-type", "type of a new vocabulary")  \
-    X(vocabulary, size, WHOLE, 4000, 10, 1e6, "", "vocab", "size of a new vocabulary")             \
-    X(vocabulary, normalization, CHOICE, 0, 0, 0, RECIPE_NORMS, "normalization",                   \
+    X(vocabulary, type, TRAIN, CHOICE, 0, 0, 0, RECIPE_VOCABS, "vocab-type",                       \
+      "type of a new vocabulary")                                                                  \
+    X(vocabulary, size, TRAIN, WHOLE, 4000, 10, 1e6, "", "vocab", "size of a new vocabulary")      \
+    X(vocabulary, normalization, TRAIN, CHOICE, 0, 0, 0, RECIPE_NORMS, "normalization",            \
       "normalization of a new vocabulary; identity keeps every character")                         \
-    X(vocabulary, shared, FLAG, true, 0, 0, "", "shared-vocab",                                    \
+    X(vocabulary, shared, TRAIN, FLAG, true, 0, 0, "", "shared-vocab",                             \
       "one vocabulary for source and target")                                                      \
-    X(vocabulary, file, FILE, "", 0, 0, "", "vocab-file", "SentencePiece model to use instead")    \
-    X(vocabulary, source_file, FILE, "", 0, 0, "", "source-vocab-file",                            \
+    X(vocabulary, file, TRAIN, FILE, "", 0, 0, "", "vocab-file",                                   \
+      "SentencePiece model to use instead")                                                        \
+    X(vocabulary, source_file, TRAIN, FILE, "", 0, 0, "", "source-vocab-file",                     \
       "SentencePiece model of the source")                                                         \
-    X(vocabulary, target_file, FILE, "", 0, 0, "", "target-vocab-file",                            \
+    X(vocabulary, target_file, TRAIN, FILE, "", 0, 0, "", "target-vocab-file",                     \
       "SentencePiece model of the target")                                                         \
-    X(batches, mode, CHOICE, 0, 0, 0, RECIPE_MODES, "mode",                                        \
+    X(batches, mode, TRAIN, CHOICE, 0, 0, 0, RECIPE_MODES, "mode",                                 \
       "how text becomes rows; auto: as the model needs")                                           \
-    X(batches, tokens, WHOLE, 1536, 1, 1e7, "", "batch-tokens",                                    \
+    X(batches, tokens, TRAIN, WHOLE, 1536, 1, 1e7, "", "batch-tokens",                             \
       "maximum of rows times length of a batch")                                                   \
-    X(batches, lengths, LIST, 0, 0, 0, "", "lengths", "lengths of rows, such as 16,32,64")         \
-    X(batches, truncate, FLAG, false, 0, 0, "", "truncate",                                        \
+    X(batches, lengths, TRAIN, LIST, 0, 0, 0, "", "lengths", "lengths of rows, such as 16,32,64")  \
+    X(batches, truncate, TRAIN, FLAG, false, 0, 0, "", "truncate",                                 \
       "cut sequences over the last length, instead of leaving them out")                           \
-    X(batches, accumulate, WHOLE, 1, 1, 1e4, "", "accumulate", "batches summed for one update")    \
-    X(batches, mask_share, REAL, 0.15, 0.001, 1, "", "mask-share", "share of tokens to mask")      \
-    X(optimizer, kind, CHOICE, 1, 0, 0, RECIPE_OPTIMIZERS, "optimizer", "rule of the updates")     \
-    X(optimizer, beta1, REAL, 0.9, 0, 0.999999, "", "beta1",                                       \
+    X(batches, accumulate, BOTH, WHOLE, 1, 1, 1e4, "", "accumulate",                               \
+      "batches summed for one update")                                                             \
+    X(batches, mask_share, TRAIN, REAL, 0.15, 0.001, 1, "", "mask-share",                          \
+      "share of tokens to mask")                                                                   \
+    X(optimizer, kind, BOTH, CHOICE, 1, 0, 0, RECIPE_OPTIMIZERS, "optimizer",                      \
+      "rule of the updates")                                                                       \
+    X(optimizer, beta1, BOTH, REAL, 0.9, 0, 0.999999, "", "beta1",                                 \
       "decay of the first moment of Adam and LAMB")                                                \
-    X(optimizer, beta2, REAL, 0.98, 0, 0.999999, "", "beta2",                                      \
+    X(optimizer, beta2, BOTH, REAL, 0.98, 0, 0.999999, "", "beta2",                                \
       "decay of the second moment of Adam and LAMB")                                               \
-    X(optimizer, eps, REAL, 1e-9, 0, 1, "", "eps", "epsilon of all optimizers but sgd")            \
-    X(optimizer, momentum, REAL, 0, 0, 0.999999, "", "momentum", "momentum of SGD and RMSprop")    \
-    X(optimizer, nesterov, FLAG, false, 0, 0, "", "nesterov", "use Nesterov's momentum")           \
-    X(optimizer, dampening, REAL, 0, 0, 0.999999, "", "dampening",                                 \
+    X(optimizer, eps, BOTH, REAL, 1e-9, 0, 1, "", "eps", "epsilon of all optimizers but sgd")      \
+    X(optimizer, momentum, BOTH, REAL, 0, 0, 0.999999, "", "momentum",                             \
+      "momentum of SGD and RMSprop")                                                               \
+    X(optimizer, nesterov, BOTH, FLAG, false, 0, 0, "", "nesterov", "use Nesterov's momentum")     \
+    X(optimizer, dampening, BOTH, REAL, 0, 0, 0.999999, "", "dampening",                           \
       "share of each gradient that SGD's momentum leaves out")                                     \
-    X(optimizer, alpha, REAL, 0.99, 0, 0.999999, "", "alpha",                                      \
+    X(optimizer, alpha, BOTH, REAL, 0.99, 0, 0.999999, "", "alpha",                                \
       "decay of RMSprop's mean of squared gradients")                                              \
-    X(optimizer, centered, FLAG, false, 0, 0, "", "centered",                                      \
+    X(optimizer, centered, BOTH, FLAG, false, 0, 0, "", "centered",                                \
       "RMSprop divides by the root of the variance, instead of the mean square")                   \
-    X(optimizer, weight_decay, REAL, 0, 0, 1, "", "weight-decay",                                  \
+    X(optimizer, weight_decay, BOTH, REAL, 0, 0, 1, "", "weight-decay",                            \
       "for all parameters but no_decay")                                                           \
-    X(optimizer, no_decay, TEXT, WEFT_NO_DECAY_DEFAULT, 0, 0, "", "no-decay",                      \
+    X(optimizer, no_decay, BOTH, TEXT, WEFT_NO_DECAY_DEFAULT, 0, 0, "", "no-decay",                \
       "patterns of parameters without weight decay (default " WEFT_NO_DECAY_DEFAULT ")")           \
-    X(optimizer, clip, REAL, 1, 0, 1e9, "", "clip", "maximum norm of the gradient; 0: any")        \
-    X(optimizer, frozen, TEXT, "", 0, 0, "", "frozen",                                             \
+    X(optimizer, clip, BOTH, REAL, 1, 0, 1e9, "", "clip", "maximum norm of the gradient; 0: any")  \
+    X(optimizer, frozen, BOTH, TEXT, "", 0, 0, "", "frozen",                                       \
       "patterns of parameters not to train, such as embedding,enc.*")                              \
-    X(optimizer, ema, REAL, 0, 0, 0.9999999, "", "ema",                                            \
+    X(optimizer, ema, BOTH, REAL, 0, 0, 0.9999999, "", "ema",                                      \
       "decay of averaged parameters; 0: no average")                                               \
-    X(schedule, kind, CHOICE, 1, 0, 0, RECIPE_SCHEDULES, "schedule",                               \
+    X(schedule, kind, BOTH, CHOICE, 1, 0, 0, RECIPE_SCHEDULES, "schedule",                         \
       "shape of the learning rate over the steps")                                                 \
-    X(schedule, lr, REAL, 1.5e-3, 0, 100, "", "lr",                                                \
+    X(schedule, lr, BOTH, REAL, 1.5e-3, 0, 100, "", "lr",                                          \
       "peak of the learning rate; 0: (d_model warmup)^-1/2, as in the paper")                      \
-    X(schedule, floor, REAL, 3e-5, 0, 100, "", "floor", "learning rate at the end of the decay")   \
-    X(schedule, warmup, WHOLE, 200, 0, 1e9, "", "warmup", "steps up to the peak")                  \
-    X(schedule, steps, WHOLE, 0, 0, 1e9, "", "steps", "length of the training; 0: by time")        \
-    X(schedule, minutes, REAL, 5, 0, 1e6, "", "minutes",                                           \
+    X(schedule, floor, BOTH, REAL, 3e-5, 0, 100, "", "floor",                                      \
+      "learning rate at the end of the decay")                                                     \
+    X(schedule, warmup, BOTH, WHOLE, 200, 0, 1e9, "", "warmup", "steps up to the peak")            \
+    X(schedule, steps, BOTH, WHOLE, 0, 0, 1e9, "", "steps", "length of the training; 0: by time")  \
+    X(schedule, minutes, BOTH, REAL, 5, 0, 1e6, "", "minutes",                                     \
       "length of the training by time, instead of steps")                                          \
-    X(schedule, max_minutes, REAL, 0, 0, 1e6, "", "max-minutes",                                   \
+    X(schedule, max_minutes, BOTH, REAL, 0, 0, 1e6, "", "max-minutes",                             \
       "time limit of a training by steps; 0: none")                                                \
-    X(run, out, TEXT, "", 0, 0, "", "out", "folder of the run")                                    \
-    X(run, from, FILE, "", 0, 0, "", "from",                                                       \
+    X(run, out, PLACE, TEXT, "", 0, 0, "", "out", "folder of the run")                             \
+    X(run, from, BOTH, FILE, "", 0, 0, "", "from",                                                 \
       "run or checkpoint to take model, vocabulary and parameters from")                           \
-    X(run, seed, WHOLE, 1, 0, 1e15, "", "seed", "seed of parameters, order, dropout and masks")    \
-    X(run, threads, WHOLE, 0, 0, 1024, "", "threads", "number of threads; 0: all")                 \
-    X(run, valid_every, WHOLE, 0, 0, 1e9, "", "valid-every",                                       \
+    X(run, seed, BOTH, WHOLE, 1, 0, 1e15, "", "seed",                                              \
+      "seed of parameters, order, dropout and masks")                                              \
+    X(run, threads, PLACE, WHOLE, 0, 0, 1024, "", "threads", "number of threads; 0: all")          \
+    X(run, valid_every, BOTH, WHOLE, 0, 0, 1e9, "", "valid-every",                                 \
       "steps between validations; 0: a twentieth of the steps, or by valid_seconds")               \
-    X(run, valid_seconds, REAL, 30, 0.1, 1e9, "", "valid-seconds",                                 \
+    X(run, valid_seconds, BOTH, REAL, 30, 0.1, 1e9, "", "valid-seconds",                           \
       "seconds between validations of a training by time")                                         \
-    X(run, valid_batches, WHOLE, 0, 0, 1e9, "", "valid-batches",                                   \
+    X(run, valid_batches, BOTH, WHOLE, 0, 0, 1e9, "", "valid-batches",                             \
       "batches of a validation; 0: all")                                                           \
-    X(run, valid_bleu, WHOLE, 0, 0, 1e6, "", "valid-bleu",                                         \
+    X(run, valid_bleu, TRAIN, WHOLE, 0, 0, 1e6, "", "valid-bleu",                                  \
       "sentences that each validation translates and scores; 0: none")                             \
-    X(run, valid_samples, WHOLE, 2, 0, 1e6, "", "valid-samples", "translated sentences to print")  \
-    X(run, best_by, CHOICE, 0, 0, 0, RECIPE_BEST, "best-by", "measure of the best validation")     \
-    X(run, save_every, WHOLE, 0, 0, 1e9, "", "save-every",                                         \
+    X(run, valid_samples, TRAIN, WHOLE, 2, 0, 1e6, "", "valid-samples",                            \
+      "translated sentences to print")                                                             \
+    X(run, best_by, BOTH, CHOICE, 0, 0, 0, RECIPE_BEST, "best-by",                                 \
+      "measure of the best validation")                                                            \
+    X(run, save_every, BOTH, WHOLE, 0, 0, 1e9, "", "save-every",                                   \
       "steps between checkpoints; 0: by save_seconds")                                             \
-    X(run, save_seconds, REAL, 120, 0.1, 1e9, "", "save-seconds", "seconds between checkpoints")   \
-    X(run, keep, WHOLE, 0, 0, 1e6, "", "keep",                                                     \
+    X(run, save_seconds, BOTH, REAL, 120, 0.1, 1e9, "", "save-seconds",                            \
+      "seconds between checkpoints")                                                               \
+    X(run, keep, BOTH, WHOLE, 0, 0, 1e6, "", "keep",                                               \
       "number of checkpoints step-N.safetensors to retain")                                        \
-    X(run, patience, WHOLE, 0, 0, 1e9, "", "patience",                                             \
+    X(run, patience, BOTH, WHOLE, 0, 0, 1e9, "", "patience",                                       \
       "end the run after N validations without a better one; 0: never")                            \
-    X(run, log_every, WHOLE, 10, 1, 1e9, "", "log-every", "steps between lines of the metrics")    \
-    X(run, log_seconds, REAL, 10, 0, 1e9, "", "log-seconds", "seconds between lines of progress")  \
-    X(run, histograms, WHOLE, 0, 0, 1e9, "", "histograms",                                         \
+    X(run, log_every, BOTH, WHOLE, 10, 1, 1e9, "", "log-every",                                    \
+      "steps between lines of the metrics")                                                        \
+    X(run, log_seconds, BOTH, REAL, 10, 0, 1e9, "", "log-seconds",                                 \
+      "seconds between lines of progress")                                                         \
+    X(run, histograms, BOTH, WHOLE, 0, 0, 1e9, "", "histograms",                                   \
       "steps between histograms of weights and gradients (histograms.jsonl); 0: none")             \
-    X(run, memory, TEXT, "", 0, 0, "", "memory",                                                   \
+    X(run, memory, PLACE, TEXT, "", 0, 0, "", "memory",                                            \
       "maximum of the arena, such as 500M or 2G bytes (10^9); the backward pass recomputes "       \
       "values to stay below it")                                                                   \
-    X(run, precision, CHOICE, 0, 0, 0, RECIPE_PRECISION, "precision",                              \
+    X(run, precision, BOTH, CHOICE, 0, 0, 0, RECIPE_PRECISION, "precision",                        \
       "f32, or bf16: values of a step are stored as bf16, matrix products multiply bf16; "         \
       "parameters, moments and sums stay f32")                                                     \
-    X(run, keep_f32, TEXT, "", 0, 0, "", "keep-f32",                                               \
+    X(run, keep_f32, BOTH, TEXT, "", 0, 0, "", "keep-f32",                                         \
       "scopes of nodes that store f32 under precision bf16, comma separated")                      \
-    X(run, zero, WHOLE, 1, 1, 3, "", "zero",                                                       \
+    X(run, zero, PLACE, WHOLE, 1, 1, 3, "", "zero",                                                \
       "what several processes shard: 1 states of the optimiser, 2 also sums of gradients, 3 also " \
       "parameters")                                                                                \
-    X(run, tensor, WHOLE, 1, 1, 1e6, "", "tensor",                                                 \
+    X(run, tensor, PLACE, WHOLE, 1, 1, 1e6, "", "tensor",                                          \
       "processes that divide attention and feed-forward layers among them")                        \
-    X(run, stages, WHOLE, 1, 1, 1e6, "", "stages",                                                 \
+    X(run, stages, PLACE, WHOLE, 1, 1, 1e6, "", "stages",                                          \
       "parts of the model, each with some of its layers, on "                                      \
       "processes of their own")                                                                    \
-    X(run, measure, FLAG, true, 0, 0, "", "measure", "measure the machine's GEMM rate first")      \
-    X(fit, file, FILE, "", 0, 0, "", "file", "ONNX file, also the argument of the command")        \
-    X(fit, x, FILES, 0, 0, 0, "", "x",                                                             \
+    X(run, measure, BOTH, FLAG, true, 0, 0, "", "measure",                                         \
+      "measure the machine's GEMM rate first")                                                     \
+    X(fit, file, FIT, FILE, "", 0, 0, "", "file", "ONNX file, also the argument of the command")   \
+    X(fit, x, FIT, FILES, 0, 0, 0, "", "x",                                                        \
       "array of an input, FILE.npy or FILE.npz:ARRAY, a row for each example; several in the "     \
       "order of the inputs, or by INPUT=FILE")                                                     \
-    X(fit, y, FILE, "", 0, 0, "", "y", "array of the targets")                                     \
-    X(fit, valid_x, FILES, 0, 0, 0, "", "valid-x", "inputs for validation")                        \
-    X(fit, valid_y, FILE, "", 0, 0, "", "valid-y", "targets for validation")                       \
-    X(fit, loss, CHOICE, 0, 0, 0, RECIPE_LOSSES, "loss", "loss; model: the model's own")           \
-    X(fit, output, TEXT, "", 0, 0, "", "output",                                                   \
+    X(fit, y, FIT, FILE, "", 0, 0, "", "y", "array of the targets")                                \
+    X(fit, valid_x, FIT, FILES, 0, 0, 0, "", "valid-x", "inputs for validation")                   \
+    X(fit, valid_y, FIT, FILE, "", 0, 0, "", "valid-y", "targets for validation")                  \
+    X(fit, loss, FIT, CHOICE, 0, 0, 0, RECIPE_LOSSES, "loss", "loss; model: the model's own")      \
+    X(fit, output, FIT, TEXT, "", 0, 0, "", "output",                                              \
       "output that the loss is of, instead of the first floating-point one")                       \
-    X(fit, class_axis, WHOLE, 0, 0, 7, "", "class-axis",                                           \
+    X(fit, class_axis, FIT, WHOLE, 0, 0, 7, "", "class-axis",                                      \
       "dimension of the output that counts the classes; 0: the last")                              \
-    X(fit, label_smoothing, REAL, 0, 0, 1, "", "label-smoothing",                                  \
+    X(fit, label_smoothing, FIT, REAL, 0, 0, 1, "", "label-smoothing",                             \
       "share of a target that all classes get")                                                    \
-    X(fit, dims, TEXT, "", 0, 0, "", "dim",                                                        \
+    X(fit, dims, FIT, TEXT, "", 0, 0, "", "dim",                                                   \
       "sizes that the file leaves open, but for the batch: NAME=N,INPUT:AXIS=N")                   \
-    X(fit, rows, WHOLE, 32, 1, 1e7, "", "batch", "rows of a batch")                                \
-    X(fit, drop_last, FLAG, false, 0, 0, "", "drop-last",                                          \
+    X(fit, rows, FIT, WHOLE, 32, 1, 1e7, "", "batch", "rows of a batch")                           \
+    X(fit, drop_last, FIT, FLAG, false, 0, 0, "", "drop-last",                                     \
       "leave out the last rows of an epoch if they do not fill a batch")                           \
-    X(fit, epochs, WHOLE, 0, 0, 1e6, "", "epochs", "length of the training, instead of steps")     \
-    X(fit, partial, FLAG, false, 0, 0, "", "partial",                                              \
+    X(fit, epochs, FIT, WHOLE, 0, 0, 1e6, "", "epochs",                                            \
+      "length of the training, instead of steps")                                                  \
+    X(fit, partial, FIT, FLAG, false, 0, 0, "", "partial",                                         \
       "with --from: take the tensors that the checkpoint shares with the model, even if it lacks " \
       "some or has others")                                                                        \
-    X(fit, train, TEXT, "", 0, 0, "", "train",                                                     \
+    X(fit, train, FIT, TEXT, "", 0, 0, "", "train",                                                \
       "patterns of the only parameters and running statistics to train, such as classifier.*")
 
 typedef struct recipe_list {
@@ -192,7 +210,7 @@ typedef struct recipe {
     char *model_options[2 * WEFT_MODEL_OPTIONS]; /* "key=value", each key once */
     size_t n_model_options;
     bool minutes_chosen, max_minutes_chosen; /* on the command line */
-#define RECIPE_FIELD(section, key, kind, ...) RECIPE_TYPE_##kind section##_##key;
+#define RECIPE_FIELD(section, key, of, kind, ...) RECIPE_TYPE_##kind section##_##key;
     RECIPE_MAP(RECIPE_FIELD)
 #undef RECIPE_FIELD
 } recipe;

@@ -287,14 +287,6 @@ static bool add_model(const recipe *r, cJSON *json)
     return options != NULL;
 }
 
-static bool about_place(const recipe_row *o)
-{
-    static const char *const keys[] = {"out", "threads", "memory", "zero", "tensor", "stages"};
-    bool found = false;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) found |= !strcmp(o->key, keys[i]);
-    return found && !strcmp(o->section, "run");
-}
-
 cJSON *recipe_json(const recipe *r, bool place)
 {
     cJSON *json = cJSON_CreateObject(), *section = NULL;
@@ -303,7 +295,7 @@ cJSON *recipe_json(const recipe *r, bool place)
         if (!recipe_has(r->fits, &recipe_rows[i])) continue;
         section = cJSON_GetObjectItemCaseSensitive(json, recipe_rows[i].section);
         if (!section) section = cJSON_AddObjectToObject(json, recipe_rows[i].section);
-        if (!place && about_place(&recipe_rows[i])) continue;
+        if (!place && recipe_rows[i].of == RECIPE_OF_PLACE) continue;
         good = section && cJSON_AddItemToObject(section, recipe_rows[i].key,
                                                 recipe_value_json(r, &recipe_rows[i]));
     }

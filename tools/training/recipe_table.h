@@ -4,8 +4,17 @@
 
 #include "recipe.h"
 
+/* The commands that have a row. */
+typedef enum recipe_of {
+    RECIPE_OF_TRAIN = 1,
+    RECIPE_OF_FIT = 2,
+    RECIPE_OF_BOTH = RECIPE_OF_TRAIN | RECIPE_OF_FIT,
+    RECIPE_OF_PLACE = 4 | RECIPE_OF_BOTH /* depends on the machine */
+} recipe_of;
+
 typedef struct recipe_row {
     const char *section, *key;
+    recipe_of of;
     tool_option option; /* on the command line; its field is one of a recipe */
 } recipe_row;
 
@@ -13,7 +22,10 @@ extern const recipe_row recipe_rows[];
 extern const size_t n_recipe_rows;
 
 /* Whether `weft fit`, or else `weft train`, has the row. */
-bool recipe_has(bool fits, const recipe_row *row);
+static inline bool recipe_has(bool fits, const recipe_row *row)
+{
+    return row->of & (fits ? RECIPE_OF_FIT : RECIPE_OF_TRAIN);
+}
 /* Bytes of "INPUT=" before a file's name. */
 size_t recipe_input_prefix(const recipe_row *row, const char *name);
 
