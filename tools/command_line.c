@@ -258,20 +258,21 @@ static void check_options(const parser *p, int argc, char **argv)
 
 /* ---- Parsing ---- */
 
-/* Reports "--NAME MESSAGE" or "-X FILE MESSAGE" of a row that the command line lacks. */
-static void report_missing(const tool_option *o, struct argp_state *state)
-{
-    if (o->letter)
-        argp_error(state, "-%c %s is missing", o->letter, o->argument);
-    else if (o->name)
-        argp_error(state, "--%s %s is missing", o->name, o->argument);
-    else
-        argp_error(state, "%s is missing", o->argument);
-}
-
+/* The text of a row that has one. */
 static const char **text_of(const entry *e)
 {
-    return (const char **)(void *)((char *)e->into + e->option->offset);
+    return tool_field(e->option, e->into);
+}
+
+/* Ends the program if a row is required and has no text. */
+static void check_given(const entry *e, struct argp_state *state)
+{
+    const tool_option *o = e->option;
+    if (!o || !o->required || *text_of(e)) return;
+    if (o->letter)
+        argp_error(state, "-%c %s is missing", o->letter, o->argument);
+    else
+        argp_error(state, "%s is missing", o->argument);
 }
 
 static error_t take_argument(parser *p, char *text, struct argp_state *state)
@@ -291,13 +292,10 @@ static error_t take_argument(parser *p, char *text, struct argp_state *state)
 /* After the last argument: what is missing, then the rules between options. */
 static void check(parser *p, struct argp_state *state)
 {
-    if (p->argument.option && p->argument.option->required && !*text_of(&p->argument))
-        report_missing(p->argument.option, state);
+    check_given(&p->argument, state);
     for (size_t i = 0; i < p->n_parts; i++)
         if (p->parts[i].command->check) p->parts[i].command->check(p->parts[i].into, state);
-    for (size_t i = 0; i < p->n; i++)
-        if (p->at[i].option->required && !*text_of(&p->at[i]))
-            report_missing(p->at[i].option, state);
+    for (size_t i = 0; i < p->n; i++) check_given(&p->at[i], state);
 }
 
 static const entry *entry_of(const parser *p, int key)

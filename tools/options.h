@@ -47,7 +47,7 @@ struct tool_option {
     tool_take *take;     /* NULL: none; called after a field of a plain kind is set */
     const tool_command *include;
     size_t also;       /* 1 + the offset of a bool that becomes true; 0: none */
-    bool required;     /* the command fails without it */
+    bool required;     /* of an argument or an option with a letter: there must be one */
     bool optional;     /* the argument may be left out */
     bool may_be_empty; /* the name of a file may be "" */
     bool shows_zero;   /* a default of 0 or false is also printed */

@@ -40,6 +40,8 @@ const recipe_row recipe_rows[] = {
 #undef ROW
 };
 const size_t n_recipe_rows = sizeof recipe_rows / sizeof *recipe_rows;
+/* With a heading for each of seven sections, and the end. */
+_Static_assert(sizeof recipe_rows / sizeof *recipe_rows + 8 <= RECIPE_ROWS, "RECIPE_ROWS");
 
 size_t recipe_input_prefix(const recipe_row *row, const char *name)
 {
