@@ -1,5 +1,5 @@
-/* Reads folders of transformers into parameter stores. Tensors are found by name and read one at a
- * time. O(bytes). */
+/* Reads models of transformers, from folders or from memory, into parameter stores. Tensors are
+ * found by name and read one at a time. O(bytes). */
 #include "tables.h"
 
 #include "base/file.h"
@@ -19,8 +19,8 @@
 #define MAX_SHARDS 1024
 
 typedef struct loader {
-    const char *folder;
-    char path[PATH_BYTES]; /* of config.json */
+    const char *folder;    /* or the name of the first file of tensors in memory */
+    char path[PATH_BYTES]; /* of config.json, or its name */
     char *text;            /* its contents */
     cJSON *json;
     const hf_architecture *a;
@@ -67,17 +67,42 @@ static weft_status read_text(loader *l, const char *path, char **text)
     return status;
 }
 
-static weft_status read_object(loader *l, const char *path, char **text, cJSON **json)
+static weft_status parse_object(loader *l, const char *path, const char *text, cJSON **json)
 {
     json_failure why;
-    weft_status status = read_text(l, path, text);
-    if (status != WEFT_OK) return status;
-    *json = weft__json_parse(*text, strlen(*text), &why);
+    *json = weft__json_parse(text, strlen(text), &why);
     if (!*json && why.no_memory) return no_memory(l);
     if (!cJSON_IsObject(*json))
         return weft_error_set(l->error, WEFT_BAD_FILE, path, "is not a JSON object, near byte %zu",
                               *json ? 0 : why.position);
     return WEFT_OK;
+}
+
+static weft_status read_object(loader *l, const char *path, char **text, cJSON **json)
+{
+    const weft_status status = read_text(l, path, text);
+    return status == WEFT_OK ? parse_object(l, path, *text, json) : status;
+}
+
+static const char *name_of(const weft_memory_file *file)
+{
+    return file->name ? file->name : "memory";
+}
+
+/* Reads a configuration in memory. */
+static weft_status copy_config(loader *l, const weft_memory_file *config)
+{
+    snprintf(l->path, sizeof l->path, "%s", name_of(config));
+    if (!config->data)
+        return weft_error_set(l->error, WEFT_BAD_ARGUMENT, l->path, "the data are NULL");
+    if (config->bytes > MAX_JSON)
+        return weft_error_set(l->error, WEFT_BAD_FILE, l->path,
+                              "is not a file of at most %ld bytes", MAX_JSON);
+    l->text = malloc(config->bytes + 1);
+    if (!l->text) return no_memory(l);
+    memcpy(l->text, config->data, config->bytes);
+    l->text[config->bytes] = 0;
+    return parse_object(l, l->path, l->text, &l->json);
 }
 
 /* ---- Files of tensors ---- */
@@ -146,6 +171,20 @@ static weft_status open_tensors(loader *l)
     return weft_error_set(l->error, WEFT_NOT_FOUND, l->folder,
                           "has neither model.safetensors nor model.safetensors.index.json; "
                           "save_pretrained of transformers writes them");
+}
+
+/* The same for files in memory. */
+static weft_status open_memory(loader *l, const weft_memory_file *files, size_t n)
+{
+    if (n > MAX_SHARDS)
+        return weft_error_set(l->error, WEFT_TOO_LARGE, l->folder, "has more than %d files",
+                              MAX_SHARDS);
+    for (size_t i = 0; i < n; i++) {
+        l->files[l->n_files] = weft_safetensors_from_memory(files[i], l->error);
+        if (!l->files[l->n_files]) return l->error->status;
+        l->n_files++;
+    }
+    return WEFT_OK;
 }
 
 /* ---- Tensors ---- */
@@ -304,7 +343,7 @@ static weft_status check_rest(loader *l)
     return status;
 }
 
-/* ---- The folder ---- */
+/* ---- The whole model ---- */
 
 static weft_status set_metadata(loader *l)
 {
@@ -329,21 +368,67 @@ static void look_at_tensors(loader *l)
             weft_model_set_value(l->config, i, find_any(l, &pooler, &file) != NULL);
 }
 
-static weft_status load(loader *l)
+/* What the architecture and its options are, by the configuration. */
+static weft_status read_config(loader *l)
+{
+    l->a = weft__hf_find_architecture(l->json, l->path, l->error);
+    if (!l->a) return WEFT_BAD_ARGUMENT;
+    return weft__hf_read_config(l->a, l->json, l->path, l->config, l->error);
+}
+
+/* Fills the store from the open files. */
+static weft_status read_tensors(loader *l)
+{
+    look_at_tensors(l);
+    weft_status status = load_params(l);
+    if (status == WEFT_OK) status = check_rest(l);
+    return status == WEFT_OK ? set_metadata(l) : status;
+}
+
+/* A model in memory. */
+typedef struct memory_model {
+    const weft_memory_file *config, *files;
+    size_t n_files;
+} memory_model;
+
+static weft_status load_memory(loader *l, const memory_model *from)
+{
+    weft_status status = copy_config(l, from->config);
+    if (status == WEFT_OK) status = read_config(l);
+    if (status == WEFT_OK) status = open_memory(l, from->files, from->n_files);
+    return status == WEFT_OK ? read_tensors(l) : status;
+}
+
+static weft_status load_folder(loader *l)
 {
     if (!join(l, "config.json", l->path))
         return weft_error_set(l->error, WEFT_BAD_ARGUMENT, l->folder, "the path is too long");
     weft_status status = read_object(l, l->path, &l->text, &l->json);
-    if (status != WEFT_OK) return status;
-    l->a = weft__hf_find_architecture(l->json, l->path, l->error);
-    if (!l->a) return WEFT_BAD_ARGUMENT;
-    status = weft__hf_read_config(l->a, l->json, l->path, l->config, l->error);
+    if (status == WEFT_OK) status = read_config(l);
     if (status == WEFT_OK) status = open_tensors(l);
-    if (status != WEFT_OK) return status;
-    look_at_tensors(l);
-    status = load_params(l);
-    if (status == WEFT_OK) status = check_rest(l);
-    return status == WEFT_OK ? set_metadata(l) : status;
+    return status == WEFT_OK ? read_tensors(l) : status;
+}
+
+/* Loads `from` or, if that is NULL, the folder. */
+static weft_status load(weft_params *params, weft_model_config *config, const char *folder,
+                        const memory_model *from, weft_error *error)
+{
+    weft_error problem = {0};
+    loader *l = calloc(1, sizeof *l);
+    if (!l) return weft_error_set(error, WEFT_NO_MEMORY, folder, "no memory");
+    l->folder = folder;
+    l->params = params;
+    l->config = config;
+    l->error = &problem;
+    if (from)
+        load_memory(l, from);
+    else
+        load_folder(l);
+    for (size_t i = 0; i < l->n_files; i++) weft_safetensors_close(l->files[i]);
+    cJSON_Delete(l->json);
+    free(l->text);
+    free(l);
+    return weft_error_copy(error, &problem);
 }
 
 weft_status weft_huggingface_load(weft_params *params, weft_model_config *config,
@@ -353,17 +438,18 @@ weft_status weft_huggingface_load(weft_params *params, weft_model_config *config
     if (!params || !config || !folder || !folder[0] || weft_params_count(params))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
                               "needs an empty store, a configuration to fill and a folder");
-    weft_error problem = {0};
-    loader *l = calloc(1, sizeof *l);
-    if (!l) return weft_error_set(error, WEFT_NO_MEMORY, folder, "no memory");
-    l->folder = folder;
-    l->params = params;
-    l->config = config;
-    l->error = &problem;
-    load(l);
-    for (size_t i = 0; i < l->n_files; i++) weft_safetensors_close(l->files[i]);
-    cJSON_Delete(l->json);
-    free(l->text);
-    free(l);
-    return weft_error_copy(error, &problem);
+    return load(params, config, folder, NULL, error);
+}
+
+weft_status weft_huggingface_load_from_memory(weft_params *params, weft_model_config *config,
+                                              weft_memory_file config_json,
+                                              const weft_memory_file *tensors, size_t n,
+                                              weft_error *error)
+{
+    const memory_model from = {&config_json, tensors, n};
+    weft_error_clear(error);
+    if (!params || !config || !tensors || !n || weft_params_count(params))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
+                              "needs an empty store, a configuration to fill and files of tensors");
+    return load(params, config, name_of(tensors), &from, error);
 }

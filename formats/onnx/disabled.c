@@ -13,6 +13,12 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
     return NULL;
 }
 
+weft_onnx *weft_onnx_load_from_memory(weft_memory_file from, const weft_onnx_options *options,
+                                      weft_error *error)
+{
+    return weft_onnx_load(from.name ? from.name : "memory", options, error);
+}
+
 void weft_onnx_free(weft_onnx *model)
 {
     (void)model;

@@ -106,7 +106,11 @@ static weft_status find_file(onnx_files *files, const char *location, const char
             *found = f;
             return WEFT_OK;
         }
-    if (!files->folder || !is_inside(location))
+    if (!files->folder)
+        return weft_error_set(error, WEFT_BAD_FILE, where,
+                              "its data are in \"%s\": a model in memory cannot have external data",
+                              location);
+    if (!is_inside(location))
         return weft_error_set(error, WEFT_BAD_FILE, where,
                               "its data are in \"%s\", which is not in the model's folder",
                               location);

@@ -42,6 +42,7 @@ static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_err
                               "its messages are over %d levels deep, or too many for its size",
                               WIRE_MAX_DEPTH);
     bool failed = false;
+    m->bytes = bytes;
     ProtobufCAllocator allocator = {unpack_alloc, unpack_free, &failed};
     if (status == WEFT_OK) m->proto = weft_onnx__model_proto__unpack(&allocator, bytes, data);
     if (m->proto && m->proto->graph) return WEFT_OK;
@@ -50,7 +51,15 @@ static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_err
                           m->proto ? "has no graph" : "is not an ONNX model, or is cut off");
 }
 
-static weft_status read_model(weft_onnx *m, weft_error *error)
+static weft_status check_size(const weft_onnx *m, uint64_t bytes, weft_error *error)
+{
+    return bytes > 0 && bytes <= INT32_MAX
+               ? WEFT_OK
+               : weft_error_set(error, WEFT_BAD_FILE, m->path, "is not a file of 1 to %d bytes",
+                                INT32_MAX);
+}
+
+static weft_status read_file(weft_onnx *m, weft_error *error)
 {
     struct stat info;
     const int file = weft__file_open(m->path);
@@ -58,17 +67,15 @@ static weft_status read_model(weft_onnx *m, weft_error *error)
     if (file < 0 || fstat(file, &info) != 0)
         status = weft_error_set(error, weft__file_status(errno), m->path, "cannot be opened: %s",
                                 weft__file_error(errno));
-    else if (info.st_size == 0 || info.st_size > INT32_MAX)
-        status = weft_error_set(error, WEFT_BAD_FILE, m->path, "is not a file of 1 to %d bytes",
-                                INT32_MAX);
+    else
+        status = check_size(m, (uint64_t)info.st_size, error);
     if (status == WEFT_OK) {
         void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
         if (data == MAP_FAILED) {
             status =
                 weft_error_set(error, WEFT_IO, m->path, "cannot be mapped: %s", strerror(errno));
         } else {
-            m->bytes = (size_t)info.st_size;
-            status = unpack(m, data, m->bytes, error);
+            status = unpack(m, data, (size_t)info.st_size, error);
             munmap(data, (size_t)info.st_size);
         }
     }
@@ -76,9 +83,19 @@ static weft_status read_model(weft_onnx *m, weft_error *error)
     return status;
 }
 
-static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
+/* Reads the file `from` in memory or, if that is NULL, the one of the model's path. */
+static weft_status read_model(weft_onnx *m, const weft_memory_file *from, weft_error *error)
+{
+    if (!from) return read_file(m, error);
+    const weft_status status = check_size(m, from->bytes, error);
+    return status == WEFT_OK ? unpack(m, from->data, from->bytes, error) : status;
+}
+
+/* Sets the path, and the folder of external data, which a model in memory does not have. */
+static weft_status set_paths(weft_onnx *m, const char *path, bool in_memory, weft_error *error)
 {
     m->path = weft__arena_text(&m->memory, path);
+    if (m->path && in_memory) return WEFT_OK;
     char *folder = weft__arena_alloc(&m->memory, strlen(path) + 2);
     if (!m->path || !folder) return no_memory(path, error);
     const char *slash = strrchr(path, '/');
@@ -440,27 +457,44 @@ weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params, weft_
 
 /* ---- Loading and freeing ---- */
 
-weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, weft_error *error)
+/* Loads the file `from` in memory, whose name is `path`, or, if that is NULL, the file of a path. */
+static weft_onnx *load(const char *path, const weft_memory_file *from,
+                       const weft_onnx_options *options, weft_error *error)
 {
-    weft_error local;
-    if (!error) error = &local;
-    memset(error, 0, sizeof *error);
-    if (!path) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load", "the path is NULL");
-        return NULL;
-    }
     weft_onnx *m = calloc(1, sizeof *m);
     if (!m) {
         no_memory(path, error);
         return NULL;
     }
-    if (set_paths(m, path, error) == WEFT_OK &&
-        weft__onnx_set_options(m, options, error) == WEFT_OK && read_model(m, error) == WEFT_OK &&
-        weft__onnx_check_dims(m, error) == WEFT_OK &&
+    if (set_paths(m, path, from != NULL, error) == WEFT_OK &&
+        weft__onnx_set_options(m, options, error) == WEFT_OK &&
+        read_model(m, from, error) == WEFT_OK && weft__onnx_check_dims(m, error) == WEFT_OK &&
         (weft__onnx_index_functions(m) || no_memory(m->path, error) == WEFT_OK) &&
         find_weights(m, error) == WEFT_OK && list_values(m, error) == WEFT_OK)
         return m;
     weft_onnx_free(m);
+    return NULL;
+}
+
+weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, weft_error *error)
+{
+    weft_error local;
+    if (!error) error = &local;
+    weft_error_clear(error);
+    if (path) return load(path, NULL, options, error);
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load", "the path is NULL");
+    return NULL;
+}
+
+weft_onnx *weft_onnx_load_from_memory(weft_memory_file from, const weft_onnx_options *options,
+                                      weft_error *error)
+{
+    weft_error local;
+    const char *name = from.name ? from.name : "memory";
+    if (!error) error = &local;
+    weft_error_clear(error);
+    if (from.data) return load(name, &from, options, error);
+    weft_error_set(error, WEFT_BAD_ARGUMENT, name, "the data are NULL");
     return NULL;
 }
 

@@ -38,6 +38,14 @@ WEFT_API bool weft_huggingface_at(size_t index, weft_huggingface_architecture *a
 WEFT_API weft_status weft_huggingface_load(weft_params *params, weft_model_config *config,
                                            const char *folder, weft_error *error);
 
+/* The same for a model in memory: the text of config.json, and n safetensors files. Their bytes may
+ * be freed afterwards. Messages about the model have the name of the first file of tensors. */
+WEFT_API weft_status weft_huggingface_load_from_memory(weft_params *params,
+                                                       weft_model_config *config,
+                                                       weft_memory_file config_json,
+                                                       const weft_memory_file *tensors, size_t n,
+                                                       weft_error *error);
+
 /* Writes the parameters of a model, f32, as FOLDER/config.json and FOLDER/model.safetensors, which
  * transformers can read. The folder is made if it is missing. `architecture`: NULL for that of
  * WEFT_HUGGINGFACE_CONFIG, or else the first that has all options of the model. Of

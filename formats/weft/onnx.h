@@ -76,6 +76,10 @@ typedef struct weft_onnx_value {
  * message names the node and its op. */
 WEFT_API weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options,
                                    weft_error *error);
+/* The same for a file in memory, whose bytes may be freed afterwards. External data are
+ * WEFT_BAD_FILE. WEFT_BAD_ARGUMENT if the data are NULL. */
+WEFT_API weft_onnx *weft_onnx_load_from_memory(weft_memory_file from,
+                                               const weft_onnx_options *options, weft_error *error);
 /* Frees a model; NULL is accepted. Graphs that were built from it stay valid. */
 WEFT_API void weft_onnx_free(weft_onnx *model);
 

@@ -273,25 +273,49 @@ static weft_status compare_and_read(loading *l, weft_load_report *report, weft_e
     return status;
 }
 
+/* Loads a file by its path, or, if that is NULL, a file in memory. */
+static weft_status load(weft_params *params, const char *path, weft_memory_file from,
+                        const weft_load_options *options, weft_load_report *report,
+                        weft_error *error)
+{
+    static const weft_load_options strict = {.graph = NULL};
+    if (options && options->graph && weft_graph_status(options->graph) != WEFT_OK)
+        return weft_error_copy(error, weft_graph_error(options->graph));
+    weft_safetensors *file;
+    weft_status status = path ? weft__safetensors_open(path, &file, error)
+                              : weft__safetensors_from_memory(from, &file, error);
+    if (status != WEFT_OK) return status;
+    loading l = {.params = params,
+                 .path = path ? path : memory_file_name(&from),
+                 .file = file,
+                 .o = options ? options : &strict};
+    status = compare_and_read(&l, report, error);
+    weft_safetensors_close(file);
+    return status;
+}
+
 weft_status weft_params_load_with(weft_params *params, const char *path,
                                   const weft_load_options *options, weft_load_report *report,
                                   weft_error *error)
 {
-    static const weft_load_options strict = {.graph = NULL};
     weft_error_clear(error);
     if (report) *report = (weft_load_report){.n_loaded = 0};
     if (!params || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "params",
                               "loading needs a store and a path");
-    if (options && options->graph && weft_graph_status(options->graph) != WEFT_OK)
-        return weft_error_copy(error, weft_graph_error(options->graph));
-    weft_safetensors *file;
-    weft_status status = weft__safetensors_open(path, &file, error);
-    if (status != WEFT_OK) return status;
-    loading l = {.params = params, .path = path, .file = file, .o = options ? options : &strict};
-    status = compare_and_read(&l, report, error);
-    weft_safetensors_close(file);
-    return status;
+    return load(params, path, (weft_memory_file){.data = NULL}, options, report, error);
+}
+
+weft_status weft_params_load_from_memory(weft_params *params, weft_memory_file from,
+                                         const weft_load_options *options, weft_load_report *report,
+                                         weft_error *error)
+{
+    weft_error_clear(error);
+    if (report) *report = (weft_load_report){.n_loaded = 0};
+    if (!params)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, memory_file_name(&from),
+                              "loading needs a store");
+    return load(params, NULL, from, options, report, error);
 }
 
 weft_status weft_params_load_some(weft_params *params, const char *path,

@@ -40,6 +40,12 @@ static inline size_t param_bytes(const param *p)
     return weft_tensor_bytes(p->tensor.dtype, p->tensor.shape);
 }
 
+/* The name of a file in memory for messages. */
+static inline const char *memory_file_name(const weft_memory_file *file)
+{
+    return file->name ? file->name : "memory";
+}
+
 /* A copy of a text, which the caller frees; NULL when memory is out. */
 char *weft__params_copy_text(const char *text);
 /* Makes room for `more` entries of metadata; false when memory is out. */

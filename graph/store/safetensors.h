@@ -21,6 +21,9 @@ const char *weft__safetensors_dtype_name(weft_dtype dtype);
 
 /* weft_safetensors_open, with the status. *file is NULL on failure. */
 weft_status weft__safetensors_open(const char *path, weft_safetensors **file, weft_error *error);
+/* weft_safetensors_from_memory, with the status. *file is NULL on failure. */
+weft_status weft__safetensors_from_memory(weft_memory_file from, weft_safetensors **file,
+                                          weft_error *error);
 /* weft_safetensors_read, as another dtype: BF16, which weft_safetensors_read makes f32, as it is.
  */
 weft_status weft__safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,

@@ -59,8 +59,10 @@ typedef struct entry {
 } entry;
 
 struct weft_safetensors {
-    char *path;
-    int descriptor;
+    char *path;       /* or the name of a file in memory */
+    int descriptor;   /* -1: the file is in memory */
+    const char *data; /* the file in memory, the caller's */
+    uint64_t bytes;   /* of the whole file */
     uint64_t data_begin, data_bytes;
     entry *at; /* by offset */
     size_t n, capacity;
@@ -93,10 +95,14 @@ static weft_status not_json(reader *r, const char *at)
                           (size_t)(at - r->header) + 8);
 }
 
-static bool read_at(int file, void *data, size_t bytes, uint64_t offset)
+static bool read_at(const weft_safetensors *file, void *data, size_t bytes, uint64_t offset)
 {
+    if (file->descriptor < 0) {
+        memcpy(data, file->data + offset, bytes);
+        return true;
+    }
     for (char *at = data; bytes;) {
-        ssize_t n = pread(file, at, bytes, (off_t)offset);
+        ssize_t n = pread(file->descriptor, at, bytes, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         at += n;
@@ -351,24 +357,20 @@ static weft_status index_names(reader *r)
 static weft_status read_file(reader *r)
 {
     weft_safetensors *f = r->file;
-    struct stat info;
     unsigned char prefix[8];
     uint64_t length = 0;
-    if (fstat(f->descriptor, &info) != 0)
-        return weft_error_set(r->error, WEFT_IO, r->path, "cannot be read: %s", strerror(errno));
-    uint64_t size = (uint64_t)info.st_size;
-    if (size < 8 || !read_at(f->descriptor, prefix, 8, 0))
+    if (f->bytes < 8 || !read_at(f, prefix, 8, 0))
         return bad(r, NULL, "is too short for a safetensors file");
     for (int i = 0; i < 8; i++) length |= (uint64_t)prefix[i] << (8 * i);
-    if (length > size - 8 || length > SAFETENSORS_MAX_HEADER)
+    if (length > f->bytes - 8 || length > SAFETENSORS_MAX_HEADER)
         return bad(r, NULL, "the header is longer than the file, or than 100,000,000 bytes");
     char *text = malloc(length + 1);
     if (!text) return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory for the header");
     r->header = text;
     f->data_begin = 8 + length;
-    f->data_bytes = size - f->data_begin;
+    f->data_bytes = f->bytes - f->data_begin;
     text[length] = 0;
-    weft_status status = read_at(f->descriptor, text, length, 8)
+    weft_status status = read_at(f, text, length, 8)
                              ? read_header(r, (json_span){text, length})
                              : weft_error_set(r->error, WEFT_IO, r->path, "cannot be read");
     if (status == WEFT_OK) status = order_entries(r);
@@ -377,20 +379,17 @@ static weft_status read_file(reader *r)
     return status;
 }
 
-weft_status weft__safetensors_open(const char *path, weft_safetensors **file, weft_error *error)
+/* Reads the header of `from`, whose descriptor, data and size are set. On failure the descriptor is
+ * closed. */
+static weft_status begin_reading(weft_safetensors from, const char *path, weft_safetensors **file,
+                                 weft_error *error)
 {
-    *file = NULL;
-    if (!path) return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors", "the path is NULL");
-    const int descriptor = weft__file_open(path);
-    if (descriptor < 0)
-        return weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
-                              weft__file_error(errno));
-    weft_safetensors *f = calloc(1, sizeof *f);
+    weft_safetensors *f = malloc(sizeof *f);
     if (!f) {
-        close(descriptor);
+        if (from.descriptor >= 0) close(from.descriptor);
         return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
     }
-    f->descriptor = descriptor;
+    *f = from;
     f->path = weft__params_copy_text(path);
     f->meta = weft_params_new();
     reader r = {.file = f, .path = path, .error = error};
@@ -402,11 +401,49 @@ weft_status weft__safetensors_open(const char *path, weft_safetensors **file, we
     return status;
 }
 
+weft_status weft__safetensors_open(const char *path, weft_safetensors **file, weft_error *error)
+{
+    struct stat info;
+    *file = NULL;
+    if (!path) return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors", "the path is NULL");
+    const int descriptor = weft__file_open(path);
+    if (descriptor < 0)
+        return weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
+                              weft__file_error(errno));
+    if (fstat(descriptor, &info) != 0) {
+        const int problem = errno;
+        close(descriptor);
+        return weft_error_set(error, WEFT_IO, path, "cannot be read: %s", strerror(problem));
+    }
+    return begin_reading(
+        (weft_safetensors){.descriptor = descriptor, .bytes = (uint64_t)info.st_size}, path, file,
+        error);
+}
+
 weft_safetensors *weft_safetensors_open(const char *path, weft_error *error)
 {
     weft_error_clear(error);
     weft_safetensors *file;
     weft__safetensors_open(path, &file, error);
+    return file;
+}
+
+weft_status weft__safetensors_from_memory(weft_memory_file from, weft_safetensors **file,
+                                          weft_error *error)
+{
+    *file = NULL;
+    const char *name = memory_file_name(&from);
+    if (!from.data) return weft_error_set(error, WEFT_BAD_ARGUMENT, name, "the data are NULL");
+    return begin_reading(
+        (weft_safetensors){.descriptor = -1, .data = from.data, .bytes = from.bytes}, name, file,
+        error);
+}
+
+weft_safetensors *weft_safetensors_from_memory(weft_memory_file from, weft_error *error)
+{
+    weft_error_clear(error);
+    weft_safetensors *file;
+    weft__safetensors_from_memory(from, &file, error);
     return file;
 }
 
@@ -418,7 +455,7 @@ void weft_safetensors_close(weft_safetensors *file)
     free(file->by_name);
     free(file->path);
     weft_params_free(file->meta);
-    close(file->descriptor);
+    if (file->descriptor >= 0) close(file->descriptor);
     free(file);
 }
 
@@ -467,8 +504,7 @@ weft_status weft__safetensors_read(const weft_safetensors *file, const weft_file
     if (tensor->dtype == WEFT_DTYPES)
         return weft_error_set(error, WEFT_BAD_FILE, file->path, "%s: its dtype is not supported",
                               tensor->name);
-    if (!read_at(file->descriptor, (char *)data + (narrow ? bytes : 0), bytes,
-                 file->data_begin + e->begin))
+    if (!read_at(file, (char *)data + (narrow ? bytes : 0), bytes, file->data_begin + e->begin))
         return weft_error_set(error, WEFT_IO, file->path, "%s cannot be read", tensor->name);
     if (narrow) weft__widen(data, n, *e->stored->name == 'B' ? half_from_bf16 : half_from_f16);
     weft__normalise_bools(dtype, data, bytes);

@@ -26,6 +26,8 @@ typedef struct weft_safetensors weft_safetensors;
 /* Opens a file and checks its whole header against its size; reads no data. Errors as those of
  * weft_params_load. NULL on failure. weft_safetensors_close accepts NULL. */
 WEFT_API weft_safetensors *weft_safetensors_open(const char *path, weft_error *error);
+/* The same for a file in memory, whose bytes must stay as they are until weft_safetensors_close. */
+WEFT_API weft_safetensors *weft_safetensors_from_memory(weft_memory_file from, weft_error *error);
 WEFT_API void weft_safetensors_close(weft_safetensors *file);
 WEFT_API size_t weft_safetensors_count(const weft_safetensors *file);
 /* Tensor `index`, in the order of the data, or the one of that name; NULL if there is none. The

@@ -119,8 +119,20 @@ WEFT_API weft_status weft_params_load(weft_params *params, const char *path, wef
 /* The same for the tensors that `filter` selects, and all metadata. */
 WEFT_API weft_status weft_params_load_some(weft_params *params, const char *path,
                                            const weft_params_filter *filter, weft_error *error);
-/* The path of the file that the store was loaded from last; NULL if there is none, or it was loaded
- * with allow_missing. The store owns it. */
+
+/* A file in memory: a model that is part of a program, or came over a network. */
+typedef struct weft_memory_file {
+    const void *data;
+    size_t bytes;
+    const char *name; /* for messages, instead of a path; NULL: "memory" */
+} weft_memory_file;
+/* weft_params_load_with for a safetensors file in memory: the same checks and the same errors. The
+ * bytes are copied, and may be freed afterwards. WEFT_BAD_ARGUMENT if the data are NULL. */
+WEFT_API weft_status weft_params_load_from_memory(weft_params *params, weft_memory_file from,
+                                                  const weft_load_options *options,
+                                                  weft_load_report *report, weft_error *error);
+/* The path of the file that the store was loaded from last, or the name of a file in memory; NULL
+ * if there is none, or it was loaded with allow_missing. The store owns it. */
 WEFT_API const char *weft_params_source(const weft_params *params);
 
 #ifdef __cplusplus

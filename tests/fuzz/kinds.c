@@ -149,9 +149,31 @@ static const char *check_npz(const char *folder, const uint8_t *data, size_t byt
     return check_store(folder, data, bytes, weft_npz_load, save_npz);
 }
 
+static const char *same_error(const weft_error *a, const weft_error *b)
+{
+    return a->status == b->status && !strcmp(a->message, b->message) && !strcmp(a->where, b->where)
+               ? NULL
+               : "the file and its bytes in memory have different errors";
+}
+
+/* A file and its bytes in memory become the same store, or fail alike. */
 static const char *check_safetensors(const char *folder, const uint8_t *data, size_t bytes)
 {
-    return check_store(folder, data, bytes, weft_params_load, save_safetensors);
+    const char *broken = check_store(folder, data, bytes, weft_params_load, save_safetensors);
+    char path[256];
+    weft_error error = WEFT_NO_ERROR, memory_error = WEFT_NO_ERROR;
+    snprintf(path, sizeof path, "%s/x", folder);
+    const weft_memory_file from = {data, bytes, path};
+    weft_params *file = weft_params_new(), *memory = weft_params_new();
+    if (!broken && data && file && memory) {
+        weft_params_load(file, path, &error);
+        weft_params_load_from_memory(memory, from, NULL, NULL, &memory_error);
+        broken = same_error(&error, &memory_error);
+        if (!broken) broken = same_tensors(file, memory);
+    }
+    weft_params_free(file);
+    weft_params_free(memory);
+    return broken;
 }
 
 /* ---- Recipes ---- */
@@ -239,6 +261,20 @@ static const char *plan_and_run(const weft_onnx *m, weft_graph *g, const weft_va
     return broken;
 }
 
+/* A file and its bytes in memory, where external data cannot be, load alike. */
+static const char *check_onnx_memory(const char *path, const uint8_t *data, size_t bytes,
+                                     const weft_error *file_error)
+{
+    weft_error error = WEFT_NO_ERROR;
+    const weft_memory_file from = {data, bytes, path};
+    weft_onnx *m = data ? weft_onnx_load_from_memory(from, NULL, &error) : NULL;
+    const bool external = strstr(error.message, "a model in memory cannot have external data");
+    const char *broken = check_error(&error, m != NULL);
+    weft_onnx_free(m);
+    if (!data || external) return NULL;
+    return broken ? broken : same_error(&error, file_error);
+}
+
 static const char *check_onnx(const char *folder, const uint8_t *data, size_t bytes)
 {
     char path[256];
@@ -246,6 +282,7 @@ static const char *check_onnx(const char *folder, const uint8_t *data, size_t by
     weft_onnx *m = weft_onnx_load(put(folder, "model.onnx", data, bytes, path), NULL, &error);
     if (error.status == WEFT_NO_BACKEND) return NULL; /* built without protobuf-c */
     const char *broken = check_error(&error, m != NULL);
+    if (!broken) broken = check_onnx_memory(path, data, bytes, &error);
     if (m && !broken) {
         size_t n_inputs, n_outputs;
         weft_onnx_inputs(m, &n_inputs);

@@ -143,6 +143,91 @@ static void test_types(void)
     weft_graph_free(g);
 }
 
+/* The file as bytes, which the caller frees. */
+static char *file_bytes(size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    char *data = malloc(4096);
+    CU_ASSERT_TRUE_FATAL(file && data);
+    *bytes = fread(data, 1, 4096, file);
+    CU_ASSERT_TRUE_FATAL(*bytes > 64 && *bytes < 4096);
+    fclose(file);
+    return data;
+}
+
+/* The store has its own copies, and the caller's name. */
+static void test_from_memory(void)
+{
+    weft_error error = {0};
+    weft_memory_file from = {.name = "built in"};
+    weft_params *p = weft_params_new();
+    write_file();
+    char *data = file_bytes(&from.bytes);
+    from.data = data;
+    CU_ASSERT_EQUAL(weft_params_load_from_memory(p, from, NULL, NULL, &error), WEFT_OK);
+    memset(data, 0, from.bytes);
+    CU_ASSERT_EQUAL(weft_params_count(p), 3);
+    CU_ASSERT_TRUE(first(p, "a.weight") == 7 && first(p, "a.bias") == 7 && first(p, "old") == 7);
+    CU_ASSERT_STRING_EQUAL(weft_params_source(p), "built in");
+    CU_ASSERT_EQUAL(weft_params_load_from_memory(p, from, NULL, NULL, &error), WEFT_BAD_FILE);
+    CU_ASSERT_STRING_EQUAL(error.where, "built in");
+    CU_ASSERT_EQUAL(first(p, "old"), 7);
+    from = (weft_memory_file){.data = data};
+    CU_ASSERT_EQUAL(weft_params_load_from_memory(p, from, NULL, NULL, &error), WEFT_BAD_FILE);
+    CU_ASSERT_STRING_EQUAL(error.where, "memory");
+    CU_ASSERT_STRING_EQUAL(error.message, "is too short for a safetensors file");
+    weft_params_free(p);
+    free(data);
+}
+
+/* Options and report are those of a file. */
+static void test_from_memory_with(void)
+{
+    weft_error error = {0};
+    weft_load_report r;
+    weft_memory_file from = {.name = NULL};
+    weft_graph *g = graph_of(wanted);
+    weft_params *p = weft_params_new();
+    char *data = file_bytes(&from.bytes);
+    const weft_load_options o = {.graph = g, .allow_missing = true, .allow_unexpected = true};
+    from.data = data;
+    CU_ASSERT_EQUAL(weft_params_load_from_memory(p, from, &o, &r, &error), WEFT_OK);
+    CU_ASSERT_TRUE(is_list(r.loaded, r.n_loaded, "a.bias", NULL));
+    CU_ASSERT_TRUE(is_list(r.missing, r.n_missing, "a.weigth", "head"));
+    CU_ASSERT_EQUAL(first(p, "a.bias"), 7);
+    weft_load_report_free(&r);
+    weft_params_free(p);
+    weft_graph_free(g);
+    free(data);
+}
+
+/* Tensor by tensor: the bytes are read where they lie. */
+static void test_open_memory(void)
+{
+    weft_error error = {0};
+    weft_memory_file from = {.name = "built in"};
+    float got[2] = {0};
+    char *data = file_bytes(&from.bytes);
+    from.data = data;
+    weft_safetensors *file = weft_safetensors_from_memory(from, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    const weft_file_tensor *t = weft_safetensors_find(file, "old");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+    CU_ASSERT_EQUAL(weft_safetensors_read(file, t, got, &error), WEFT_OK);
+    CU_ASSERT_TRUE(got[0] == 7 && got[1] == 7);
+    memset(data + from.bytes - 8, 0, 8);
+    CU_ASSERT_EQUAL(weft_safetensors_read(file, t, got, &error), WEFT_OK);
+    CU_ASSERT_TRUE(got[0] == 0 && got[1] == 0);
+    weft_safetensors_close(file);
+    while (from.bytes--) {
+        CU_ASSERT_PTR_NULL(weft_safetensors_from_memory(from, &error));
+        CU_ASSERT_EQUAL(error.status, WEFT_BAD_FILE);
+    }
+    CU_ASSERT_PTR_NULL(weft_safetensors_from_memory((weft_memory_file){.bytes = 99}, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+    free(data);
+}
+
 /* Lists of 200,000 names, the first half of which is common. */
 static void test_many(void)
 {
@@ -182,5 +267,8 @@ void loading_tests(void)
     CU_add_test(suite, "report", test_report);
     CU_add_test(suite, "first contents after loading", test_init_after_load);
     CU_add_test(suite, "types of a graph", test_types);
+    CU_add_test(suite, "from memory", test_from_memory);
+    CU_add_test(suite, "from memory, with options", test_from_memory_with);
+    CU_add_test(suite, "tensors of a file in memory", test_open_memory);
     CU_add_test(suite, "many names", test_many);
 }

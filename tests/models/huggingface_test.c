@@ -80,6 +80,48 @@ static weft_params *load_good(const char *folder, weft_model_config *config)
     return p;
 }
 
+/* A model of a folder as files in memory. */
+typedef struct in_memory {
+    weft_memory_file config, files[8];
+    size_t n;
+} in_memory;
+
+static char *read_bytes(const char *path, size_t *bytes)
+{
+    struct stat info;
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    char *data = fstat(fileno(file), &info) == 0 ? malloc((size_t)info.st_size + 1) : NULL;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(data);
+    *bytes = fread(data, 1, (size_t)info.st_size, file);
+    CU_ASSERT_EQUAL_FATAL(*bytes, (size_t)info.st_size);
+    fclose(file);
+    return data;
+}
+
+static void read_folder(const char *folder, in_memory *m)
+{
+    char path[600];
+    *m = (in_memory){.config.name = "config"};
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    m->config.data = read_bytes(path, &m->config.bytes);
+    for (int i = 0; i < 8; i++) {
+        snprintf(path, sizeof path,
+                 i ? "%s/model-%05d-of-00004.safetensors" : "%s/model.safetensors", folder, i);
+        weft_memory_file *file = &m->files[m->n];
+        file->data = read_bytes(path, &file->bytes);
+        file->name = "tensors";
+        m->n += file->data != NULL;
+    }
+    CU_ASSERT_TRUE_FATAL(m->config.data && m->n > 0);
+}
+
+static void free_memory(in_memory *m)
+{
+    free((void *)(uintptr_t)m->config.data);
+    for (size_t i = 0; i < m->n; i++) free((void *)(uintptr_t)m->files[i].data);
+}
+
 /* ---- Outputs ---- */
 
 static void feed(weft_session *s, weft_value input, const weft_params *arrays, const char *name)
@@ -246,6 +288,70 @@ static void test_back(void)
         weft_params_free(q);
         weft_params_free(p);
     }
+}
+
+/* The store of a folder, and that of the same files in memory, metadata included. */
+static void test_from_memory(void)
+{
+    for (size_t i = 0; i < N_NAMES; i++) {
+        char folder[512];
+        in_memory m;
+        weft_error error = {0};
+        weft_model_config config, again;
+        golden_folder(names[i], folder);
+        weft_params *p = load_good(folder, &config), *q = weft_params_new();
+        read_folder(folder, &m);
+        CU_ASSERT_EQUAL_FATAL(
+            weft_huggingface_load_from_memory(q, &again, m.config, m.files, m.n, &error), WEFT_OK);
+        free_memory(&m);
+        CU_ASSERT_PTR_EQUAL(config.model, again.model);
+        check_equal(p, q);
+        CU_ASSERT_STRING_EQUAL(weft_params_meta(p, "model_options"),
+                               weft_params_meta(q, "model_options"));
+        CU_ASSERT_STRING_EQUAL(weft_params_meta(p, WEFT_HUGGINGFACE_CONFIG),
+                               weft_params_meta(q, WEFT_HUGGINGFACE_CONFIG));
+        weft_params_free(p);
+        weft_params_free(q);
+    }
+}
+
+static void refuse_memory(const in_memory *m, weft_status status, const char *where,
+                          const char *message)
+{
+    weft_error error = {0};
+    weft_model_config config;
+    weft_params *p = weft_params_new();
+    CU_ASSERT_EQUAL(
+        weft_huggingface_load_from_memory(p, &config, m->config, m->files, m->n, &error), status);
+    CU_ASSERT_STRING_EQUAL(error.where, where);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, message));
+    CU_ASSERT_PTR_NULL(strchr(error.message, '\n'));
+    weft_params_free(p);
+}
+
+static void test_damaged_memory(void)
+{
+    char folder[512];
+    in_memory m;
+    golden_folder("gpt2", folder);
+    read_folder(folder, &m);
+    in_memory changed = m;
+    for (size_t n = m.config.bytes - 2; n < m.config.bytes; n--) {
+        changed.config.bytes = n;
+        refuse_memory(&changed, WEFT_BAD_FILE, "config", "is not a JSON object, near byte");
+    }
+    changed.config = (weft_memory_file){.name = "config"};
+    refuse_memory(&changed, WEFT_BAD_ARGUMENT, "config", "the data are NULL");
+    changed = m;
+    changed.files[0].bytes--;
+    refuse_memory(&changed, WEFT_BAD_FILE, "tensors", "its data lie outside the file");
+    changed.files[0].bytes = 7;
+    refuse_memory(&changed, WEFT_BAD_FILE, "tensors", "is too short for a safetensors file");
+    changed.n = 0;
+    refuse_memory(&changed, WEFT_BAD_ARGUMENT, "convert", "files of tensors");
+    changed.n = 1025;
+    refuse_memory(&changed, WEFT_TOO_LARGE, "tensors", "has more than 1024 files");
+    free_memory(&m);
 }
 
 /* A model that no one brought: the first architecture that has all its options, or none. */
@@ -623,10 +729,29 @@ static weft_status convert_llama(const char *path)
     return load_and_save("llama");
 }
 
+static in_memory gpt2;
+
+static weft_status load_from_memory(const char *path)
+{
+    (void)path;
+    weft_error error = {0};
+    weft_model_config config;
+    weft_params *p = weft_params_new();
+    const weft_status status =
+        p ? weft_huggingface_load_from_memory(p, &config, gpt2.config, gpt2.files, gpt2.n, &error)
+          : WEFT_NO_MEMORY;
+    weft_params_free(p);
+    return status;
+}
+
 static void test_memory(void)
 {
-    char link[256];
+    char link[256], folder[512];
     unlink(scratch_path("model.safetensors", link));
+    golden_folder("gpt2", folder);
+    read_folder(folder, &gpt2);
+    test_fail_all(load_from_memory);
+    free_memory(&gpt2);
     test_fail_all(convert_gpt2);
     test_fail_all(convert_llama);
 }
@@ -678,6 +803,8 @@ void huggingface_tests(void)
     CU_add_test(suite, "memory that runs out in cJSON", test_json_memory);
     CU_add_test(suite, "outputs as transformers has them", test_outputs);
     CU_add_test(suite, "back, bit for bit", test_back);
+    CU_add_test(suite, "from memory", test_from_memory);
+    CU_add_test(suite, "damaged files in memory", test_damaged_memory);
     CU_add_test(suite, "models of weft's own", test_own_models);
     CU_add_test(suite, "configurations that are refused", test_configurations);
     CU_add_test(suite, "damaged configurations", test_damaged_configurations);

@@ -332,6 +332,64 @@ static void test_external(void)
     end(&f);
 }
 
+/* ---- A model in memory ---- */
+
+static void test_in_memory(void)
+{
+    fixture f;
+    size_t bytes;
+    begin(&f);
+    uint8_t *data = write_model(&f.memory, external(&f, "w.bin", "0"), 13, &bytes);
+    weft_memory_file from = {data, bytes, "built in"};
+    CU_ASSERT_PTR_NULL(weft_onnx_load_from_memory(from, NULL, &f.error));
+    CU_ASSERT_EQUAL(f.error.status, WEFT_BAD_FILE);
+    CU_ASSERT_STRING_EQUAL(f.error.where, "w");
+    CU_ASSERT_STRING_EQUAL(
+        f.error.message, "its data are in \"w.bin\": a model in memory cannot have external data");
+    from.bytes /= 2;
+    CU_ASSERT_PTR_NULL(weft_onnx_load_from_memory(from, NULL, &f.error));
+    CU_ASSERT_STRING_EQUAL(f.error.where, "built in");
+    CU_ASSERT_STRING_EQUAL(f.error.message, "is not an ONNX model, or is cut off");
+    from.bytes = 0;
+    CU_ASSERT_PTR_NULL(weft_onnx_load_from_memory(from, NULL, &f.error));
+    CU_ASSERT_STRING_EQUAL(f.error.message, "is not a file of 1 to 2147483647 bytes");
+    from.data = NULL;
+    CU_ASSERT_PTR_NULL(weft_onnx_load_from_memory(from, NULL, &f.error));
+    CU_ASSERT_EQUAL(f.error.status, WEFT_BAD_ARGUMENT);
+    unlink(f.path);
+    CU_ASSERT_EQUAL(rmdir(f.folder), 0);
+    weft__arena_free(&f.memory);
+}
+
+/* The model has its own copy of all weights. */
+static void test_memory_is_copied(void)
+{
+    static const float x[3] = {1, 2, 3};
+    fixture f;
+    size_t bytes;
+    weft_tensor y[2];
+    weft_forward *forward[2];
+    weft_onnx *m[2];
+    weft_params *store[2];
+    begin(&f);
+    m[0] = load(&f, network(&f), NULL);
+    uint8_t *data = write_model(&f.memory, network(&f), 13, &bytes);
+    m[1] = weft_onnx_load_from_memory((weft_memory_file){data, bytes, NULL}, NULL, &f.error);
+    memset(data, 0, bytes);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_PTR_NOT_NULL_FATAL(m[i]);
+        store[i] = weft_params_new();
+        forward[i] = test_run_onnx(m[i], store[i], 0, x, &y[i]);
+    }
+    CU_ASSERT_TRUE(test_same_tensors("y", &y[0], &y[1]));
+    for (int i = 0; i < 2; i++) {
+        weft_forward_free(forward[i]);
+        weft_params_free(store[i]);
+        weft_onnx_free(m[i]);
+    }
+    end(&f);
+}
+
 /* ---- Wrong and hostile files ---- */
 
 /* x [2] and one node. */
@@ -522,6 +580,8 @@ void onnx_tests(void)
     CU_add_test(suite, "integers that do not fit, and absent bounds", test_integers);
     CU_add_test(suite, "loops are unrolled", test_loop);
     CU_add_test(suite, "data beside the model", test_external);
+    CU_add_test(suite, "a model in memory", test_in_memory);
+    CU_add_test(suite, "the bytes of a model in memory are copied", test_memory_is_copied);
     CU_add_test(suite, "wrong files", test_wrong);
     CU_add_test(suite, "nested bodies", test_nesting);
     CU_add_test(suite, "a loop without end", test_endless);

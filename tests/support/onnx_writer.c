@@ -235,16 +235,9 @@ bool write_file(const char *path, const void *data, size_t bytes)
 weft_onnx *load_written(arena *memory, written_graph *g, int64_t opset,
                         const weft_onnx_options *options, weft_error *error)
 {
-    char path[] = "/tmp/weft-written-XXXXXX";
     size_t bytes;
     const uint8_t *data = write_model(memory, g, opset, &bytes);
-    const int file = mkstemp(path);
-    weft_error_set(error, WEFT_IO, path, "cannot be written");
-    weft_onnx *m = file >= 0 && close(file) == 0 && write_file(path, data, bytes)
-                       ? weft_onnx_load(path, options, error)
-                       : NULL;
-    unlink(path);
-    return m;
+    return weft_onnx_load_from_memory((weft_memory_file){data, bytes, "written"}, options, error);
 }
 
 weft_onnx *must_load_written(arena *memory, written_graph *g, int64_t opset,

@@ -52,7 +52,7 @@ WeftOnnx__FunctionProto *write_function(arena *memory, written_graph *g, const c
 /* The model as bytes of the memory. */
 uint8_t *write_model(arena *memory, written_graph *g, int64_t opset, size_t *bytes);
 bool write_file(const char *path, const void *data, size_t bytes);
-/* Loads the model from a temporary file. NULL after an error. */
+/* Loads the model from memory. NULL after an error. */
 weft_onnx *load_written(arena *memory, written_graph *g, int64_t opset,
                         const weft_onnx_options *options, weft_error *error);
 /* The same for a model that must load; prints the error. */
