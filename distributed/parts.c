@@ -91,7 +91,7 @@ weft_status weft_params_keep_parts(weft_params *params, const weft_graph *graph,
                                    const weft_params_filter *also, weft_error *error)
 {
     weft_error_clear(error);
-    weft_params *own = weft_params_new();
+    weft_params *own = weft__params_like(params);
     if (!own) return weft_error_set(error, WEFT_NO_MEMORY, "weft_params_keep_parts", "no memory");
     weft_status status = weft_params_take_parts(own, graph, params, error);
     if (status == WEFT_OK) status = copy_selected(own, params, also, error);

@@ -45,6 +45,31 @@ void *weft__arena_memory(size_t bytes)
     return memory;
 }
 
+bool weft__allocator_valid(const weft_allocator *from)
+{
+    return !from || !from->allocate == !from->release;
+}
+
+void *weft__allocator_take(const weft_allocator *from, size_t bytes, bool *misaligned)
+{
+    *misaligned = false;
+    if (!from->allocate) return weft__arena_memory(bytes);
+    bytes += !bytes;
+    void *memory = from->allocate(from->context, bytes);
+    *misaligned = (uintptr_t)memory % ALIGNMENT != 0;
+    if (!*misaligned) return memory;
+    from->release(from->context, memory, bytes);
+    return NULL;
+}
+
+void weft__allocator_give(const weft_allocator *from, void *memory, size_t bytes)
+{
+    if (!from->release)
+        free(memory);
+    else if (memory)
+        from->release(from->context, memory, bytes + !bytes);
+}
+
 static size_t header_bytes(void)
 {
     return round_up(sizeof(arena_block), ALIGNMENT);
@@ -65,7 +90,7 @@ void *weft__arena_alloc(arena *a, size_t bytes)
         size_t size = a->blocks ? 2 * a->blocks->bytes : FIRST_BLOCK;
         if (size > MAX_BLOCK) size = MAX_BLOCK;
         if (FIRST_BLOCK == 1 || size < header_bytes() + need) size = header_bytes() + need;
-        arena_block *block = weft__arena_memory(size);
+        arena_block *block = weft__allocator_take(&a->from, size, &a->misaligned);
         if (!block) return NULL;
         *block = (arena_block){a->blocks, header_bytes(), size};
         a->blocks = block;
@@ -75,14 +100,19 @@ void *weft__arena_alloc(arena *a, size_t bytes)
     return memset(memory, 0, bytes);
 }
 
+/* Frees the newest block. */
+static void free_block(arena *a)
+{
+    arena_block *block = a->blocks;
+    a->blocks = block->next;
+    weft__allocator_give(&a->from, block, block->bytes);
+}
+
 void weft__arena_truncate(arena *a, const void *memory)
 {
     const char *at = memory, *begin;
-    while ((begin = (const char *)a->blocks, at < begin || at >= begin + a->blocks->bytes)) {
-        arena_block *block = a->blocks;
-        a->blocks = block->next;
-        free(block);
-    }
+    while ((begin = (const char *)a->blocks, at < begin || at >= begin + a->blocks->bytes))
+        free_block(a);
     a->blocks->used = (size_t)(at - begin);
 }
 
@@ -95,9 +125,5 @@ char *weft__arena_text(arena *a, const char *text)
 
 void weft__arena_free(arena *a)
 {
-    while (a->blocks) {
-        arena_block *block = a->blocks;
-        a->blocks = block->next;
-        free(block);
-    }
+    while (a->blocks) free_block(a);
 }

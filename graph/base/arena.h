@@ -2,6 +2,8 @@
 #ifndef WEFT_BASE_ARENA_H
 #define WEFT_BASE_ARENA_H
 
+#include <weft/graph.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -11,6 +13,8 @@ typedef struct arena_block arena_block;
 typedef struct arena {
     arena_block *blocks;
     size_t limit, counted; /* bytes; with a limit of 0 nothing is counted */
+    weft_allocator from;   /* of the blocks */
+    bool misaligned;       /* an allocation failed because the allocator's memory was */
 } arena;
 
 /* Zeroed, 64-byte aligned memory; NULL when memory is out, or the limit is reached. */
@@ -26,5 +30,13 @@ WEFT_PRIVATE_API void weft__arena_free(arena *a);
 /* A separate allocation with undefined contents, 64-byte aligned, in huge pages if it is large;
  * NULL when memory is out. */
 void *weft__arena_memory(size_t bytes);
+
+/* Whether the allocator (NULL: weft's own) has both functions or none. */
+bool weft__allocator_valid(const weft_allocator *from);
+/* Memory of an allocator, with undefined contents. NULL when memory is out or, which then sets
+ * *misaligned, if the memory is not 64-byte aligned. */
+void *weft__allocator_take(const weft_allocator *from, size_t bytes, bool *misaligned);
+/* Releases memory of that many bytes; NULL is accepted. */
+void weft__allocator_give(const weft_allocator *from, void *memory, size_t bytes);
 
 #endif

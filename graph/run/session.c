@@ -21,7 +21,9 @@ struct weft_session {
     weft_params *params;
     weft_tensor *tensors; /* the plan's, with data */
     char *arena;
-    bool owns_arena, owns_workspace;
+    void *own_arena, *own_workspace; /* that the session allocated; or NULL */
+    size_t own_arena_bytes, own_workspace_bytes;
+    weft_allocator allocator; /* of the two */
     const void *
         *arena_user; /* where the sessions of a shared arena say whose data it has; or NULL */
     int threads;     /* of a run, if the system grants them */
@@ -101,6 +103,22 @@ static bool bind_operands(weft_session *s, weft_error *error)
     return true;
 }
 
+/* Zeroed memory of the session's allocator; NULL on failure, with an error about `what`. */
+static void *take_memory(const weft_session *s, size_t bytes, const char *what, weft_error *error)
+{
+    bool misaligned = false;
+    void *memory =
+        bytes <= SIZE_MAX / 2 ? weft__allocator_take(&s->allocator, bytes, &misaligned) : NULL;
+    if (memory) return memset(memory, 0, bytes);
+    if (misaligned)
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
+                       "the allocator's memory for %s is not 64-byte aligned", what);
+    else
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "no memory for %s of %zu bytes",
+                       what, bytes);
+    return NULL;
+}
+
 static bool take_arena(weft_session *s, const weft_session_options *o, weft_error *error)
 {
     size_t bytes = s->plan->stats.arena_bytes;
@@ -113,14 +131,9 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
                        o->arena_bytes, o->arena, bytes);
         return false;
     }
-    s->owns_arena = true;
-    s->arena = weft_alloc(bytes);
-    if (!s->arena) {
-        weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new",
-                       "no memory for an arena of %zu bytes", bytes);
-        return false;
-    }
-    return true;
+    s->arena = s->own_arena = take_memory(s, bytes, "an arena", error);
+    s->own_arena_bytes = bytes;
+    return s->arena != NULL;
 }
 
 size_t weft_session_workspace(const weft_plan *plan, int threads)
@@ -146,12 +159,9 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
                        o->workspace_bytes, o->workspace, s->threads, bytes);
         return false;
     }
-    s->owns_workspace = true;
-    state->workspace = weft_alloc(bytes);
-    if (state->workspace) return true;
-    weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new",
-                   "no memory for %d workspaces of %zu bytes", s->threads, each);
-    return false;
+    state->workspace = s->own_workspace = take_memory(s, bytes, "a workspace", error);
+    s->own_workspace_bytes = bytes;
+    return state->workspace != NULL;
 }
 
 weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
@@ -166,6 +176,11 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                        o->threads, WEFT_MAX_THREADS);
         return NULL;
     }
+    if (!weft__allocator_valid(o->allocator)) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
+                       "the allocator needs both allocate and release");
+        return NULL;
+    }
     weft_session *s = calloc(1, sizeof *s);
     bool good = s != NULL;
     int team;
@@ -176,6 +191,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
         good = s->tensors && weft__executor_init(&s->executor, plan) &&
                weft__feeds_init(&s->feeds, plan);
+        if (o->allocator) s->allocator = *o->allocator;
         s->executor.state.seed = o->seed;
         s->executor.poison = o->poison;
         if (s->executor.exchanges.flights) s->executor.state.exchanges = &s->executor.exchanges;
@@ -200,9 +216,9 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
 void weft_session_free(weft_session *session)
 {
     if (!session) return;
-    if (session->owns_arena) free(session->arena);
+    weft__allocator_give(&session->allocator, session->own_arena, session->own_arena_bytes);
     if (session->arena_user && *session->arena_user == session) *session->arena_user = NULL;
-    if (session->owns_workspace) free(session->executor.state.workspace);
+    weft__allocator_give(&session->allocator, session->own_workspace, session->own_workspace_bytes);
     free(session->tensors);
     weft__executor_free(&session->executor);
     weft__feeds_free(&session->feeds);
@@ -453,7 +469,7 @@ static weft_status prepare_inputs(weft_session *s, weft_error *error)
         return weft_error_set(error, WEFT_NOT_FOUND, "weft_run",
                               "another session has used the shared arena in the middle of the run");
     claim_arena(s);
-    if (!s->owns_arena && !goes_on) weft__feeds_fill_defaults(&s->feeds, s->plan, s->arena);
+    if (!s->own_arena && !goes_on) weft__feeds_fill_defaults(&s->feeds, s->plan, s->arena);
     return weft__feeds_check(&s->feeds, s->plan, 0, error);
 }
 
@@ -476,7 +492,7 @@ static weft_status run_until(weft_session *session, uint32_t until)
         memset(e, 0, sizeof *e); /* errors of calls by callbacks */
     if (!executor_paused(x)) x->state.step++;
     if (e->status == WEFT_OK) session->no_results = executor_paused(x) ? run_stopped : NULL;
-    if (e->status == WEFT_OK && x->end == session->plan->n_intervals && session->owns_arena)
+    if (e->status == WEFT_OK && x->end == session->plan->n_intervals && session->own_arena)
         x->first = session->plan->fixed_intervals;
     return e->status;
 }

@@ -94,7 +94,7 @@ static bool overlaps(const weft_params *params, const weft_safetensors *file,
 static weft_status replace(weft_params *params, const weft_safetensors *file, const char *path,
                            const weft_params_filter *filter, weft_error *error)
 {
-    weft_params *read = weft_params_new();
+    weft_params *read = weft__params_like(params);
     weft_status status = read ? read_some(file, path, filter, params, read, error)
                               : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
     if (status == WEFT_OK) status = merge(params, read, path, error);

@@ -13,6 +13,28 @@ weft_params *weft_params_new(void)
     return calloc(1, sizeof(weft_params));
 }
 
+weft_params *weft_params_new_with(const weft_params_options *options, weft_error *error)
+{
+    const weft_allocator *from = options ? options->allocator : NULL;
+    weft_error_clear(error);
+    if (!weft__allocator_valid(from)) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "params",
+                       "the allocator needs both allocate and release");
+        return NULL;
+    }
+    weft_params *params = weft_params_new();
+    if (!params) weft_error_set(error, WEFT_NO_MEMORY, "params", "no memory");
+    if (params && from) params->data.from = *from;
+    return params;
+}
+
+weft_params *weft__params_like(const weft_params *params)
+{
+    weft_params *like = weft_params_new();
+    if (like && params) like->data.from = params->data.from;
+    return like;
+}
+
 void weft_params_free(weft_params *params)
 {
     if (!params) return;
@@ -114,9 +136,13 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
     }
     size_t bytes = weft_tensor_bytes(dtype, shape);
     char *copy = grow(params) ? weft__params_copy_text(name) : NULL;
+    params->data.misaligned = false;
     void *data = copy ? weft__arena_alloc(&params->data, bytes) : NULL;
     if (!data) {
         free(copy);
+        if (params->data.misaligned)
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, name,
+                                  "the allocator's memory is not 64-byte aligned");
         return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
     }
     params->params[params->n] = (param){copy, weft_tensor_dense(data, dtype, shape), false};

@@ -106,6 +106,20 @@ WEFT_API weft_status weft_error_copy(weft_error *error, const weft_error *from);
  * memory is out. */
 WEFT_API void *weft_alloc(size_t bytes);
 
+/* Where the large memory of a session (weft_session_options) or a parameter store
+ * (weft_params_options) comes from. A struct of zeros is weft's own allocator, which uses huge
+ * pages; otherwise both functions are needed. Memory must be 64-byte aligned: if it is not, it is
+ * released and the call fails with WEFT_BAD_ARGUMENT. Its contents may be anything.
+ *
+ * Threads: the functions are called on the thread that calls weft, and never during a run. They
+ * must be safe for threads if the objects that use them live on several. They must not call
+ * functions of weft on the same object. */
+typedef struct weft_allocator {
+    void *(*allocate)(void *context, size_t bytes); /* NULL: memory is out, WEFT_NO_MEMORY */
+    void (*release)(void *context, void *memory, size_t bytes); /* bytes: as allocated */
+    void *context; /* must live as long as the objects */
+} weft_allocator;
+
 /* ---- The graph ------------------------------------------------------------------------------ */
 
 typedef struct weft_graph weft_graph;

@@ -47,6 +47,8 @@ typedef struct weft_session weft_session;
 typedef struct weft_session_options {
     int threads;   /* 0: weft_default_threads(); at most WEFT_MAX_THREADS */
     uint64_t seed; /* of dropout and other random ops */
+    /* Of the arena and the workspace that the session allocates. Copied; NULL: weft's own. */
+    const weft_allocator *allocator;
     /* Memory for buffers, 64-byte aligned, with at least the arena_bytes of the plan's statistics.
      * NULL: the session allocates and frees its own. Sessions may share one arena if only one runs
      * at a time. Then the results of a run last until another session is fed or runs, and so do

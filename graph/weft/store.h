@@ -15,6 +15,13 @@ typedef struct weft_params weft_params;
 
 /* Creates an empty store; NULL only when memory is out. weft_params_free accepts NULL. */
 WEFT_API weft_params *weft_params_new(void);
+typedef struct weft_params_options {
+    const weft_allocator *allocator; /* of the tensors, in blocks of at least 64 KiB. Copied; NULL:
+                                        weft's own */
+} weft_params_options;
+/* The same with options, which may be NULL. WEFT_BAD_ARGUMENT if the allocator has one of its two
+ * functions. */
+WEFT_API weft_params *weft_params_new_with(const weft_params_options *options, weft_error *error);
 WEFT_API void weft_params_free(weft_params *params);
 /* Adds every state that the graph declares and the store lacks. Its weft_init, the seed and its
  * name determine the contents, so the order of declarations does not matter. WEFT_BAD_SHAPE if the
