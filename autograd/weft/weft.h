@@ -7,6 +7,7 @@
 #define WEFT_H
 #include <weft/version.h>
 #include <weft/graph.h>
+#include <weft/log.h>
 #include <weft/store.h>
 #include <weft/plan.h>
 #include <weft/session.h>

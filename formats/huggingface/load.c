@@ -3,6 +3,7 @@
 #include "tables.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "json/tree.h"
 
 #include <weft/safetensors.h>
@@ -336,6 +337,7 @@ static weft_status check_rest(loader *l)
             else if (!(left = append_word(left, name)))
                 status = no_memory(l);
         }
+    if (left) weft__log(WEFT_LOG_INFO, l->folder, "the model does not use these tensors: %s", left);
     if (status == WEFT_OK && left &&
         weft_params_set_meta(l->params, WEFT_HUGGINGFACE_LEFT_OUT, left) != WEFT_OK)
         status = no_memory(l);

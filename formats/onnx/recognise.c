@@ -5,6 +5,8 @@
 #include "onnx/export.h"
 #include "onnx/ops.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,6 +202,10 @@ size_t weft__import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__Node
     for (size_t i = 0; same && i < n.note.n_nodes; i++) same = same_node(&n, &r, i);
     if (same) same = build(&n, &r, operands);
     import->nodes += n.note.n_nodes;
+    if (!same && !weft__import_failed(import))
+        weft__log(WEFT_LOG_INFO, onnx_text(nodes[0]->name),
+                  "its note of weft's op %s is not used: the nodes differ from those of the op",
+                  n.note.op->name);
     weft__export_free(&r);
     weft_graph_free(g);
     return same ? n.note.n_nodes : 0;

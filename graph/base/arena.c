@@ -1,7 +1,9 @@
 /* Memory for tensors, and arenas. An arena is a bump allocator over a list of blocks,
  * each twice as large as the one before; all are freed together. O(bytes), to zero them. */
 #include "base/arena.h"
+#include "base/log.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,14 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+static void report_small_pages(int problem)
+{
+    static atomic_bool done;
+    if (weft__log_first(&done))
+        weft__log(WEFT_LOG_INFO, "weft_alloc", "the system does not grant huge pages: %s",
+                  strerror(problem));
+}
+
 void *weft__arena_memory(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) return NULL;
@@ -40,7 +50,9 @@ void *weft__arena_memory(size_t bytes)
     void *memory = aligned_alloc(unit, round_up(bytes + !bytes, unit));
 #ifdef MADV_HUGEPAGE
     /* Only advice: if it fails, the memory has small pages. */
-    if (memory && unit == HUGE_PAGE) madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    if (memory && unit == HUGE_PAGE &&
+        madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE) != 0)
+        report_small_pages(errno);
 #endif
     return memory;
 }

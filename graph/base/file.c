@@ -1,6 +1,7 @@
 /* Files that are read, and files that are written under a temporary name, synced, and renamed: see
  * file.h. */
 #include "file.h"
+#include "log.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -228,14 +229,18 @@ void weft__file_write(file_writer *w, const void *data, size_t bytes)
     }
 }
 
-/* Makes the rename itself durable. A failure is ignored: the file already has its name. */
+/* Makes the rename itself durable. A failure is reported only: the file already has its name. */
 static void sync_folder(file_writer *w)
 {
     folder_of(w->path, w->temporary, sizeof w->temporary);
-    int folder = open(w->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return;
-    (void)fsync(folder);
-    close(folder);
+    const int folder = open(w->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0 || fsync(folder) != 0)
+        weft__log(
+            WEFT_LOG_WARNING, w->path,
+            "was written, but a crash of the system may undo it: its folder cannot be synced: "
+            "%s",
+            strerror(errno));
+    if (folder >= 0) close(folder);
 }
 
 /* Remembers errno if `result` is a failure and the first one. */

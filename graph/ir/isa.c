@@ -2,6 +2,8 @@
  * built for, limited by WEFT_ISA. */
 #include "ir/ir.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,13 +25,25 @@ static weft_isa detect(void)
 #endif
 }
 
+/* WEFT_ISA asks for an instruction set that is not there. */
+static void report_missing(const char *wanted, weft_isa best)
+{
+    static atomic_bool done;
+    if (weft__log_first(&done))
+        weft__log(WEFT_LOG_WARNING, "WEFT_ISA",
+                  "the processor, or this build of weft, lacks %s: kernels are those of %s", wanted,
+                  names[best]);
+}
+
 weft_isa weft_isa_best(void)
 {
     weft_isa best = detect();
     const char *wanted = getenv("WEFT_ISA");
-    if (wanted)
-        for (int i = 0; i < (int)best; i++)
-            if (!strcmp(wanted, names[i])) return (weft_isa)i;
+    for (int i = 0; wanted && i < WEFT_ISAS; i++) {
+        if (strcmp(wanted, names[i]) != 0) continue;
+        if (i <= (int)best) return (weft_isa)i;
+        report_missing(wanted, best);
+    }
     return best;
 }
 

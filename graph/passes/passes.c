@@ -3,6 +3,8 @@
  * in the order. O(nodes) for each pass. */
 #include "rewrite.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +62,14 @@ static bool is_skipped(const weft_pass *p, const weft_plan_options *options)
 {
     if (p->wanted && !p->wanted(options)) return true;
     return !p->required && (listed(options->skip, p->name) || listed(getenv("WEFT_SKIP"), p->name));
+}
+
+static void report_skipped(void)
+{
+    const char *list = getenv("WEFT_SKIP");
+    if (list && *list)
+        weft__log(WEFT_LOG_INFO, "weft_plan_new", "WEFT_SKIP is set: these passes do not run: %s",
+                  list);
 }
 
 /* The name of an optional pass of the order, then of the program; NULL for one that is required. */
@@ -137,8 +147,11 @@ bool weft__passes_check(const weft_plan_options *options, weft_error *error)
                        (int)options->precision);
         return false;
     }
-    return check_names(options, options->skip, "weft_plan_options.skip", error) &&
-           check_names(options, getenv("WEFT_SKIP"), "WEFT_SKIP", error);
+    if (!check_names(options, options->skip, "weft_plan_options.skip", error) ||
+        !check_names(options, getenv("WEFT_SKIP"), "WEFT_SKIP", error))
+        return false;
+    report_skipped();
+    return true;
 }
 
 /* ---- Running them all ---- */

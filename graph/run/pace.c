@@ -1,6 +1,8 @@
 /* Trials of runs on one thread: see pace.h. */
 #include "pace.h"
 
+#include "base/log.h"
+
 #define MAX_SERIES 63
 #define BETWEEN    16 /* runs of the team after a trial that was not faster */
 
@@ -9,10 +11,14 @@ static void record_alone(pace *p, uint64_t ns)
     const bool trial = p->series == 0;
     p->alone--;
     if (!trial) return;
-    if (ns < p->team_ns)
-        p->series = p->alone = 1;
-    else
+    if (ns >= p->team_ns) {
         p->together = BETWEEN;
+        return;
+    }
+    p->series = p->alone = 1;
+    if (!p->reported)
+        p->reported = weft__log(WEFT_LOG_INFO, "weft_run",
+                                "the machine is busy: runs use one thread while that is faster");
 }
 
 static void record_team(pace *p, uint64_t ns, uint64_t slept_ns)

@@ -16,6 +16,7 @@ typedef struct pace {
     uint32_t alone;    /* runs of thread 0 alone that are to come */
     uint32_t series;   /* length of the last series of these; 0: alone was not faster */
     uint32_t together; /* runs of the team before the next trial */
+    bool reported;     /* that one thread was faster */
 } pace;
 
 /* The threads of the next run: `team`, or 1. */

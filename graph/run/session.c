@@ -7,6 +7,8 @@
 #include "team.h"
 #include "watch.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,6 +190,9 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         s->plan = plan;
         s->params = params;
         s->threads = weft__executor_threads(plan, o->threads);
+        if (s->threads < o->threads)
+            weft__log(WEFT_LOG_INFO, "weft_session_new",
+                      "%d of %d threads: the plan has no work for more", s->threads, o->threads);
         s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
         good = s->tensors && weft__executor_init(&s->executor, plan) &&
                weft__feeds_init(&s->feeds, plan);

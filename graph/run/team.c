@@ -13,6 +13,8 @@
  * Other threads of the child start with pools of their own. */
 #include "team.h"
 
+#include "base/log.h"
+
 #include <weft/op.h>
 #include <weft/session.h>
 
@@ -37,9 +39,11 @@
 #define KERNEL_STACK 32768
 
 /* Of the calling thread: the size of OpenMP's pool for its regions, and the threads that it may
- * have, which is fewer once the system has refused more. */
+ * have, which is fewer once the system has refused more, and why. */
 static _Thread_local int pool = 1;
 static _Thread_local int max_threads = WEFT_MAX_THREADS;
+static _Thread_local const char *max_reason;
+static _Thread_local int reported; /* the smaller number of threads that was last reported */
 static atomic_bool stacks_measured;
 
 int weft_default_threads(void)
@@ -62,7 +66,9 @@ static void before_fork(void)
 
 static void in_child(void)
 {
-    if (!atomic_load(&alone)) max_threads = 1;
+    if (atomic_load(&alone)) return;
+    max_threads = 1;
+    max_reason = "a fork left this thread without its pool";
 }
 
 /* Runs when the library is loaded, because the program may use OpenMP, and fork, before it calls
@@ -191,22 +197,47 @@ static size_t open_team(int threads)
     return bytes;
 }
 
-weft_status weft_team(int threads, int *team, weft_error *error)
+/* Whether the caller is in regions of the program that may not contain another. */
+static bool is_too_deep(void)
 {
-    weft_error_clear(error);
+    return omp_get_level() > 0 && omp_get_active_level() >= omp_get_max_active_levels();
+}
+
+/* Why a region has fewer threads than asked for. */
+static const char *fewer_reason(int team)
+{
+    if (!forks_watched) return "forks cannot be watched";
+    if (max_threads == team && max_reason) return max_reason;
+    if (is_too_deep()) return "OpenMP allows no region inside of this one (OMP_MAX_ACTIVE_LEVELS)";
+    return "OpenMP allows no more (OMP_THREAD_LIMIT)";
+}
+
+static void report_fewer(int threads, int team)
+{
+    if (threads <= team || reported == team) return;
+    if (weft__log(WEFT_LOG_WARNING, "weft_team", "%d of %d threads: %s", team, threads,
+                  fewer_reason(team)))
+        reported = team;
+}
+
+/* weft_team, but for the report. */
+static weft_status make_team(int threads, int *team, weft_error *error)
+{
     bool nested = omp_get_level() > 0;
-    if (!team) return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_team", "the result is NULL");
     *team = 1;
     if (threads > max_threads) threads = max_threads;
     if (threads <= 1 || !forks_watched) return WEFT_OK;
-    if (nested && omp_get_active_level() >= omp_get_max_active_levels()) return WEFT_OK;
+    if (is_too_deep()) return WEFT_OK;
     if (threads > omp_get_thread_limit()) threads = omp_get_thread_limit();
     int have = nested ? 1 : pool;
     if (threads > have) {
         /* One more than needed, because OpenMP allocates memory of its own. */
         int made = try_threads(threads - have + 1);
         /* Take half of them, so that the program can create some itself. */
-        if (made <= threads - have) threads = max_threads = have + made / 2;
+        if (made <= threads - have) {
+            threads = max_threads = have + made / 2;
+            max_reason = "the system refused to create more";
+        }
         size_t stack = threads > 1 ? open_team(threads) : SIZE_MAX;
         if (stack < KERNEL_STACK)
             return weft_error_set(error, WEFT_NO_MEMORY, "weft_team",
@@ -218,6 +249,15 @@ weft_status weft_team(int threads, int *team, weft_error *error)
     if (!nested) pool = threads;
     *team = threads;
     return WEFT_OK;
+}
+
+weft_status weft_team(int threads, int *team, weft_error *error)
+{
+    weft_error_clear(error);
+    if (!team) return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_team", "the result is NULL");
+    const weft_status status = make_team(threads, team, error);
+    if (status == WEFT_OK) report_fewer(threads, *team);
+    return status;
 }
 
 void weft__team_alone(void (*run)(void *), void *data)

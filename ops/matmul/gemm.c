@@ -11,6 +11,7 @@
 #include "gemm.h"
 
 #include "base/half.h"
+#include "base/log.h"
 
 #include <weft/measure.h>
 #include <weft/op.h>
@@ -225,16 +226,26 @@ static weft_gemm_backend choice(void)
     return chosen;
 }
 
+/* The chosen library has no kernel for a dtype. */
+static void report_own(weft_dtype dtype)
+{
+    static atomic_bool done[WEFT_DTYPES];
+    if (weft__log_first(&done[dtype]))
+        weft__log(WEFT_LOG_INFO, "WEFT_GEMM", "%s does not multiply %s here: weft's kernels do",
+                  backends[choice()].name, weft_dtype_name(dtype));
+}
+
 /* Whose kernels multiply matrices of `dtype`; weft's own if WEFT_GEMM names no backend. */
 static weft_gemm_backend backend_of(weft_dtype dtype)
 {
-    weft_gemm_backend wanted = choice();
-    if (wanted == WEFT_GEMM_BACKENDS || (dtype == WEFT_F64 && !backends[wanted].has_f64))
-        return WEFT_GEMM_WEFT;
-    if (dtype != WEFT_BF16 || wanted == WEFT_GEMM_WEFT) return wanted;
+    const weft_gemm_backend wanted = choice();
+    if (wanted == WEFT_GEMM_BACKENDS || wanted == WEFT_GEMM_WEFT) return WEFT_GEMM_WEFT;
+    bool lacks = dtype == WEFT_F64 && !backends[wanted].has_f64;
     /* A library that cannot be loaded stays the choice, so that the message says so. */
-    const bool lacks =
-        !backends[wanted].may_have_bf16 || (load_backend(wanted, NULL) == WEFT_OK && !dnnl_bf16);
+    if (dtype == WEFT_BF16)
+        lacks = !backends[wanted].may_have_bf16 ||
+                (load_backend(wanted, NULL) == WEFT_OK && !dnnl_bf16);
+    if (lacks) report_own(dtype);
     return lacks ? WEFT_GEMM_WEFT : wanted;
 }
 
@@ -286,6 +297,9 @@ static double element(const void *x, int64_t i, bool narrow)
 /* For when oneDNN, which allocates memory for each product, finds none. */
 static void plain(const gemm_call *p, bool narrow)
 {
+    static atomic_bool done;
+    if (weft__log_first(&done))
+        weft__log(WEFT_LOG_WARNING, "gemm", "oneDNN has no memory: a slow loop multiplies instead");
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
             double sum = 0;

@@ -1,8 +1,17 @@
-/* What a program may replace: where memory comes from. */
+/* What a program may replace or see: where memory comes from, and what weft decides on its own. */
 #include "tests.h"
 
+#include "base/file.h"
+#include "base/log.h"
+#include "run/pace.h"
+
+#include <weft/measure.h>
+
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- Allocators ---- */
@@ -194,6 +203,249 @@ static void test_store(void)
     network_free(&n);
 }
 
+/* ---- Reports ---- */
+
+static void expect_log(const test_log *log, const char *text)
+{
+    if (strcmp(log->text, text) != 0) printf("\n    expected \"%s\", got \"%s\"", text, log->text);
+    CU_ASSERT_STRING_EQUAL(log->text, text);
+}
+
+/* A program that sets no function, or removes it, hears nothing. */
+static void test_log_function(void)
+{
+    static test_log log, other;
+    test_log_to(&log);
+    weft__log(WEFT_LOG_WARNING, "a\nb", "%d\n%s", 3, "x\x1b");
+    test_log_to(&other);
+    weft__log(WEFT_LOG_INFO, "c", "%s", "second");
+    test_log_to(NULL);
+    weft__log(WEFT_LOG_WARNING, "d", "third");
+    expect_log(&log, "warning: a\\nb: 3\\nx\\x1b\n");
+    expect_log(&other, "info: c: second\n");
+}
+
+/* What is reported once waits for a function. */
+static void test_log_once(void)
+{
+    static test_log log;
+    atomic_bool done = false;
+    CU_ASSERT_FALSE(weft__log_first(&done));
+    test_log_to(&log);
+    CU_ASSERT_TRUE(weft__log_first(&done));
+    CU_ASSERT_FALSE(weft__log_first(&done));
+    test_log_to(NULL);
+}
+
+/* Calls weft, which would report, and removes itself. */
+static void call_weft(void *context, weft_log_level level, const char *where, const char *text)
+{
+    int *calls = context;
+    (void)level, (void)where, (void)text;
+    ++*calls;
+    weft__log(WEFT_LOG_INFO, "inner", "is not reported");
+    weft_log_set(NULL, NULL);
+}
+
+static void test_log_inside(void)
+{
+    int calls = 0;
+    weft_log_set(call_weft, &calls);
+    weft__log(WEFT_LOG_INFO, "outer", "first");
+    weft__log(WEFT_LOG_INFO, "outer", "second");
+    CU_ASSERT_EQUAL(calls, 1);
+}
+
+/* Lines of several threads do not mix. */
+static void test_log_threads(void)
+{
+    enum { LINES = 64 };
+    static test_log log;
+    test_log_to(&log);
+#pragma omp parallel for num_threads(4)
+    for (int i = 0; i < LINES; i++) weft__log(WEFT_LOG_INFO, "thread", "a line");
+    test_log_to(NULL);
+    CU_ASSERT_EQUAL(log.n, LINES);
+    CU_ASSERT_EQUAL(strlen(log.text), LINES * strlen("info: thread: a line\n"));
+}
+
+/* ---- Threads ---- */
+
+/* A session of one node without work for threads. */
+static void small_session(int threads)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
+    weft_value y = weft_square(g, x);
+    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, NULL);
+    weft_session *s =
+        weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, NULL);
+    CU_ASSERT_PTR_NOT_NULL(s);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_log_work(void)
+{
+    static test_log log;
+    test_log_to(&log);
+    small_session(1);
+    small_session(0);
+    if (!getenv("WEFT_SKIP")) CU_ASSERT_EQUAL(log.n, 0);
+    small_session(3);
+    test_log_to(NULL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(
+        log.text, "info: weft_session_new: 1 of 3 threads: the plan has no work for more\n"));
+}
+
+static void test_log_nested(void)
+{
+    static test_log log;
+    int team = 0;
+    test_log_to(&log);
+    const int levels = omp_get_max_active_levels();
+    omp_set_max_active_levels(1);
+#pragma omp parallel num_threads(2)
+    if (omp_get_thread_num() == 1)
+        for (int i = 0; i < 2; i++) weft_team(3, &team, NULL);
+    omp_set_max_active_levels(levels);
+    test_log_to(NULL);
+    CU_ASSERT_EQUAL(team, 1);
+    expect_log(&log, "warning: weft_team: 1 of 3 threads: OpenMP allows no region inside of this "
+                     "one (OMP_MAX_ACTIVE_LEVELS)\n");
+}
+
+/* A child whose thread is left without its pool, reported once. */
+static int log_in_child(void)
+{
+    static test_log log;
+    int team;
+    alarm(20);
+    test_log_to(&log);
+    for (int i = 0; i < 2; i++) weft_team(2, &team, NULL);
+    const char *want = "warning: weft_team: 1 of 2 threads: a fork left this thread without its "
+                       "pool\n";
+    return team == 1 && !strcmp(log.text, want) ? 0 : 1;
+}
+
+static void test_log_fork(void)
+{
+    int team, end = -1;
+    CU_ASSERT_EQUAL_FATAL(weft_team(2, &team, NULL), WEFT_OK);
+    if (team < 2) {
+        test_skip("hooks: a fork", "OpenMP allows one thread");
+        return;
+    }
+    const pid_t child = fork();
+    if (!child) test_exit(log_in_child());
+    CU_ASSERT_TRUE(child > 0 && waitpid(child, &end, 0) == child);
+    CU_ASSERT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 0);
+}
+
+/* The first trial that was faster is reported, for each session. */
+static void test_log_pace(void)
+{
+    static test_log log;
+    pace p = {0};
+    test_log_to(&log);
+    for (int i = 0; i < 3; i++) {
+        weft__pace_record(&p, false, 1000, 900);
+        CU_ASSERT_TRUE(p.alone > 0);
+        while (p.alone) weft__pace_record(&p, true, 500, 0);
+    }
+    test_log_to(NULL);
+    expect_log(&log,
+               "info: weft_run: the machine is busy: runs use one thread while that is faster\n");
+}
+
+/* ---- The environment ---- */
+
+static void test_log_skip(void)
+{
+    static test_log log;
+    const char *was = getenv("WEFT_SKIP");
+    char *copy = was ? strdup(was) : NULL;
+    setenv("WEFT_SKIP", "cse,fold", 1);
+    test_log_to(&log);
+    small_session(1);
+    test_log_to(NULL);
+    if (copy)
+        setenv("WEFT_SKIP", copy, 1);
+    else
+        unsetenv("WEFT_SKIP");
+    free(copy);
+    expect_log(&log, "info: weft_plan_new: WEFT_SKIP is set: these passes do not run: cse,fold\n");
+}
+
+/* An instruction set that the processor, or the build, lacks. */
+static void test_log_isa(void)
+{
+    static test_log log;
+    const char *was = getenv("WEFT_ISA");
+    char *copy = was ? strdup(was) : NULL;
+    test_log_to(&log);
+    setenv("WEFT_ISA", "v4_bf16", 1);
+    const weft_isa best = weft_isa_best();
+    weft_isa_best();
+    if (copy)
+        setenv("WEFT_ISA", copy, 1);
+    else
+        unsetenv("WEFT_ISA");
+    test_log_to(NULL);
+    free(copy);
+    CU_ASSERT_EQUAL(log.n, best != WEFT_ISA_V4_BF16);
+    if (log.n) CU_ASSERT_PTR_NOT_NULL(strstr(log.text, "lacks v4_bf16: kernels are those of "));
+}
+
+/* With a library that has no kernel for a dtype: tests/ops/backends_test.sh. */
+static void test_log_gemm(void)
+{
+    static test_log log;
+    weft_gemm_backend backend = WEFT_GEMM_WEFT;
+    const char *wanted = getenv("WEFT_GEMM");
+    const bool openblas = wanted && !strcmp(wanted, "openblas");
+    const bool onednn = wanted && !strcmp(wanted, "onednn");
+    const weft_dtype dtype = openblas ? WEFT_BF16 : WEFT_F64;
+    test_log_to(&log);
+    for (int i = 0; i < 2; i++) weft_gemm_chosen(dtype, &backend, NULL);
+    test_log_to(NULL);
+    CU_ASSERT_EQUAL(backend, WEFT_GEMM_WEFT);
+    expect_log(&log, openblas ? "info: WEFT_GEMM: openblas does not multiply bf16 here: weft's "
+                                "kernels do\n"
+                     : onednn ? "info: WEFT_GEMM: onednn does not multiply f64 here: weft's "
+                                "kernels do\n"
+                              : "");
+}
+
+/* ---- Files ---- */
+
+/* A folder that may be written but not read cannot be synced. Root may read everything. */
+static int write_in_child(void)
+{
+    static test_log log;
+    char folder[] = "/tmp/weft-hooks-XXXXXX", path[64];
+    if (geteuid() == 0 && setuid(65534) != 0) return 1;
+    if (!mkdtemp(folder) || chmod(folder, 0300) != 0) return 2;
+    snprintf(path, sizeof path, "%s/file", folder);
+    test_log_to(&log);
+    const bool written = weft__file_replace(path, "text", 4);
+    test_log_to(NULL);
+    unlink(path);
+    rmdir(folder);
+    return written && log.n == 1 && strstr(log.text, "its folder cannot be synced") ? 0 : 3;
+}
+
+static void test_log_sync(void)
+{
+    int end = -1;
+    const pid_t child = fork();
+    if (!child) test_exit(write_in_child());
+    CU_ASSERT_TRUE(child > 0 && waitpid(child, &end, 0) == child);
+    CU_ASSERT_TRUE(WIFEXITED(end));
+    CU_ASSERT_EQUAL(WEXITSTATUS(end), 0);
+}
+
 void hooks_tests(void)
 {
     CU_pSuite suite = CU_add_suite("hooks", NULL, NULL);
@@ -202,4 +454,16 @@ void hooks_tests(void)
     CU_add_test(suite, "an allocator without alignment", test_misaligned);
     CU_add_test(suite, "half an allocator", test_half_allocator);
     CU_add_test(suite, "an allocator of a store's changes", test_store);
+    CU_add_test(suite, "reports", test_log_function);
+    CU_add_test(suite, "reports that are made once", test_log_once);
+    CU_add_test(suite, "reports from inside a report", test_log_inside);
+    CU_add_test(suite, "reports of several threads", test_log_threads);
+    CU_add_test(suite, "reports: no work for more threads", test_log_work);
+    CU_add_test(suite, "reports: a region inside a region", test_log_nested);
+    CU_add_test(suite, "reports: a fork", test_log_fork);
+    CU_add_test(suite, "reports: a busy machine", test_log_pace);
+    CU_add_test(suite, "reports: passes that are skipped", test_log_skip);
+    CU_add_test(suite, "reports: an instruction set", test_log_isa);
+    CU_add_test(suite, "reports: a library's products", test_log_gemm);
+    CU_add_test(suite, "reports: a folder that cannot be synced", test_log_sync);
 }

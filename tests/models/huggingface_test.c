@@ -620,12 +620,17 @@ static void write_old_bert(const char *extra)
 static void test_names(void)
 {
     weft_model_config config, again;
+    static test_log log;
     copy_folder("bert", "{", "{");
     write_old_bert("cls.seq_relationship.bias");
+    test_log_to(&log);
     weft_params *p = load_good(scratch, &config), *q = load_good(FOLDER("bert"), &again);
     check_equal(p, q);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(p, WEFT_HUGGINGFACE_LEFT_OUT),
                            "cls.seq_relationship.bias");
+    test_log_to(NULL);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(log.text, "the model does not use these tensors: cls.seq_relationship.bias\n"));
     weft_params_free(p);
     weft_params_free(q);
     write_old_bert("embeddings.position_ids");

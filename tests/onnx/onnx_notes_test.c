@@ -77,6 +77,7 @@ static void test_notes(void)
     fixture f;
     small s = small_open();
     size_t nodes;
+    static test_log log;
     round_open(&f);
     weft_params *results = weft_params_new();
     CU_ASSERT_EQUAL(run_graph(s.g, &s.y, 1, s.params, s.inputs, 1, results, &f.error), WEFT_OK);
@@ -88,7 +89,10 @@ static void test_notes(void)
         weft_params *got = weft_params_new();
         CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, NULL, &f.error), WEFT_OK);
         edit_file(&f, lie ? lies[i] : changes[i - sizeof lies / sizeof *lies]);
+        test_log_to(&log);
         CU_ASSERT_EQUAL(count_op(&f, "rms_norm"), 0);
+        test_log_to(NULL);
+        CU_ASSERT_TRUE(lie || strstr(log.text, "its note of weft's op rms_norm is not used"));
         CU_ASSERT_EQUAL(count_op(&f, "sqrt"), 1);
         CU_ASSERT_TRUE(run_file(&f, s.inputs, 1, 1, got, &nodes));
         CU_ASSERT_EQUAL(near_results(results, got, 1), lie);

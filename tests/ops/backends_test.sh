@@ -8,7 +8,7 @@ with()
 {
     "$weft" info --json | grep -A 1 "\"name\":.*\"$1\"" | grep -q '"available":.*true' ||
         skip "$1 is not installed"
-    expect 0 "Run Summary" env WEFT_GEMM="$1" "$build/tests/weft_tests" ops golden plan counts threads precision
+    expect 0 "Run Summary" env WEFT_GEMM="$1" "$build/tests/weft_tests" ops golden plan counts threads precision hooks
 }
 
 case_openblas()

@@ -99,6 +99,21 @@ size_t test_count_nodes(const weft_plan *plan, const char *op)
     return n;
 }
 
+static void add_line(void *context, weft_log_level level, const char *where, const char *text)
+{
+    test_log *log = context;
+    const size_t at = strlen(log->text);
+    snprintf(log->text + at, sizeof log->text - at, "%s: %s: %s\n",
+             level == WEFT_LOG_WARNING ? "warning" : "info", where, text);
+    log->n++;
+}
+
+void test_log_to(test_log *log)
+{
+    if (log) *log = (test_log){.n = 0};
+    weft_log_set(log ? add_line : NULL, log);
+}
+
 bool test_skips_pass(const char *name)
 {
     const char *skip = getenv("WEFT_SKIP");

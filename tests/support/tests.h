@@ -63,6 +63,14 @@ bool test_allocation_pending(void);
 /* Builds the model of the list that "MODEL key=value key=value" names; fails the test fatally. */
 void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io);
 
+/* What weft reports (weft/log.h), as lines "info: WHERE: TEXT" or "warning: WHERE: TEXT". */
+typedef struct test_log {
+    char text[4096];
+    size_t n; /* lines */
+} test_log;
+/* Starts to collect in an empty log; NULL: ends it. */
+void test_log_to(test_log *log);
+
 /* A small generator for tests, of 64 bits from a state (splitmix64). */
 static inline uint64_t test_random(uint64_t *state)
 {
