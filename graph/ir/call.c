@@ -59,10 +59,20 @@ void weft__call_fail_with(const weft_call *call, const weft_error *error)
     record_fault(call, 0, FAULT_ERROR, error);
 }
 
+static _Thread_local int pool_thread;
+
+int weft__call_set_thread(int thread)
+{
+    const int before = pool_thread;
+    pool_thread = thread;
+    return before;
+}
+
 int64_t *weft_call_panel_tag(const weft_call *call)
 {
     const weft_run_state *run = call->run;
-    return (int64_t *)(run->workspace + (size_t)omp_get_thread_num() * run->workspace_bytes);
+    const int thread = omp_get_thread_num() + pool_thread;
+    return (int64_t *)(run->workspace + (size_t)thread * run->workspace_bytes);
 }
 
 void *weft_call_workspace(const weft_call *call)

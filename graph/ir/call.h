@@ -19,6 +19,10 @@ typedef struct fault {
 /* Reports an error of a kernel; the run returns it with the node's name. */
 void weft__call_fail_with(const weft_call *call, const weft_error *error);
 
+/* Sets the number of the calling thread in a program's pool, 0 for any other thread, which is added
+ * to OpenMP's number. Returns what it was. */
+int weft__call_set_thread(int thread);
+
 /* Bytes in front of each thread's workspace, for the tag; see weft_call_panel_tag. */
 #define PANEL_TAG_BYTES 64
 

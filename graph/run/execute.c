@@ -8,6 +8,7 @@
  * alone and compute the same wherever they run, so results do not depend on the number of threads.
  * A run allocates nothing. */
 #include "execute.h"
+#include "team.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -331,13 +332,13 @@ INLINE void run_slices(const worker *w, uint32_t g, int phase)
 }
 
 /* Runs one chunk of a phase that its own thread has not begun; false if there is none. While a
- * profile is on, threads run only their own chunks, so that runs are alike and a step has one event
- * on each thread. */
+ * profile is on, OpenMP's threads run only their own chunks, so that runs are alike and a step has
+ * one event on each thread. Those of a pool may not even be there. */
 static __attribute__((noinline)) bool run_left_chunk(const worker *w, uint32_t g, int phase)
 {
     const plan_interval *interval = &w->e->plan->intervals[g];
     const int chunks = chunks_of(w, interval);
-    if (w->record || is_sliced(interval, phase)) return false;
+    if ((w->record && !w->e->pool.run) || is_sliced(interval, phase)) return false;
     for (int chunk = 0; chunk < chunks; chunk++)
         if (run_chunk(w, g, phase, chunk)) return true;
     return false;
@@ -407,10 +408,11 @@ static inline bool has_failed(const executor *e, uint32_t g)
     return failed != NO_FAULT && plan->steps[failed].superstep < plan->intervals[g].superstep;
 }
 
-/* Thread 0 leaves the region last, so that it does not spin in OpenMP for a preempted thread. */
+/* Thread 0 leaves the region last, so that it does not spin in OpenMP for a preempted thread. In a
+ * pool another thread may not begin before this one has left. */
 static void leave(worker *w)
 {
-    const uint64_t others = (uint64_t)w->threads - 1;
+    const uint64_t others = w->e->pool.run ? 0 : (uint64_t)w->threads - 1;
     atomic_ullong *left = &w->e->left;
     if (w->thread)
         weft__progress_add(&w->e->sleepers, left, 1, others);
@@ -420,11 +422,11 @@ static void leave(worker *w)
 }
 
 /* What each thread does. A thread enters an interval when all intervals before it are finished. */
-INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *record)
+INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *record, int thread,
+                          int threads)
 {
     const weft_plan *plan = e->plan;
-    worker w = {e, record, omp_get_thread_num(), omp_get_num_threads(), e->spin_ns, 0};
-    if (w.threads == 1 && omp_get_level() > 0) omp_set_num_threads(1); /* see weft__team_alone */
+    worker w = {e, record, thread, threads, e->spin_ns, 0};
     uint32_t g = e->begin;
     for (; g < e->end; g++) {
         const plan_interval *interval = &plan->intervals[g];
@@ -455,35 +457,31 @@ INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *re
 
 /* ---- A run ---- */
 
-static void run_thread(executor *e)
+static void run_thread(void *data, int thread, int threads)
 {
-    run_intervals(e, NULL, NULL);
+    run_intervals(data, NULL, NULL, thread, threads);
 }
 
-static void run_thread_profiled(executor *e, weft_profile *profile)
+typedef struct profiled {
+    executor *e;
+    weft_profile *profile;
+} profiled;
+
+static void run_thread_profiled(void *data, int thread, int threads)
 {
-    run_intervals(e, profile,
-                  weft__profile_thread_begin(profile, omp_get_thread_num(), omp_get_num_threads()));
+    const profiled *p = data;
+    run_intervals(p->e, p->profile, weft__profile_thread_begin(p->profile, thread, threads), thread,
+                  threads);
 }
 
-/* One thread needs no region, for which clang's OpenMP allocates memory, except within a region of
- * the program, where it may have another number than 0. */
-static void run_team(executor *e, int team)
+static weft_status run_team(executor *e, int team, weft_profile *profile, weft_error *error)
 {
-    if (team == 1 && omp_get_level() == 0) {
-        run_thread(e);
-        return;
-    }
-#pragma omp parallel num_threads(team)
-    run_thread(e);
-}
-
-static void run_team_profiled(executor *e, int team, weft_profile *profile)
-{
+    profiled p = {e, profile};
+    if (!profile) return weft__team_run(&e->pool, team, run_thread, e, error);
     weft__profile_run_begin(profile);
-#pragma omp parallel num_threads(team)
-    run_thread_profiled(e, profile);
+    const weft_status status = weft__team_run(&e->pool, team, run_thread_profiled, &p, error);
     weft__profile_run_end(profile);
+    return status;
 }
 
 static weft_status report_fault(const executor *e, unsigned step, weft_error *error)
@@ -522,16 +520,13 @@ weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profi
     atomic_init(&e->left, 0);
     for (size_t i = N_PHASES * (size_t)e->begin; i < N_PHASES * (size_t)e->end; i++)
         e->progress[i] = (phase_progress){0};
-    if (profile)
-        run_team_profiled(e, team, profile);
-    else
-        run_team(e, team);
+    weft_status status = run_team(e, team, profile, error);
     if (whole && (alone || team > 1))
         weft__pace_record(&e->pace, alone, clock_ns() - begin, e->slept_ns);
     const unsigned failed = atomic_load(&e->fault.step);
-    if (failed == NO_FAULT) return WEFT_OK;
+    if (failed == NO_FAULT && status == WEFT_OK) return WEFT_OK;
     e->end = 0;
-    const weft_status status = report_fault(e, failed, error);
+    if (status == WEFT_OK) status = report_fault(e, failed, error);
     weft__exchanges_abandon(&e->exchanges, error);
     return status;
 }

@@ -25,8 +25,9 @@ typedef struct executor {
     uint64_t spin_ns;   /* how long its threads spin when they wait */
     uint64_t slept_ns;  /* how long thread 0 slept in the last run */
     pace pace;
-    uint32_t begin, end; /* of the intervals that the last call ran */
-    uint32_t first;      /* interval of a run: those before it have run once for all runs */
+    uint32_t begin, end;   /* of the intervals that the last call ran */
+    uint32_t first;        /* interval of a run: those before it have run once for all runs */
+    weft_thread_pool pool; /* whose threads run; none: OpenMP's */
     char *arena;
     bool poison; /* fill buffers with 0xFF before their first writer */
 } executor;
@@ -40,8 +41,9 @@ void weft__executor_free(executor *e);
 int weft__executor_threads(const weft_plan *plan, int threads);
 
 /* Runs the plan's intervals before `until`, and only the rest of them if the last call did not
- * reach the end, on `team` threads, which weft_team has granted. `profile` may be NULL. Returns
- * WEFT_BAD_INDEX or WEFT_NOT_FINITE, with the node's name, if a kernel reports a fault. */
+ * reach the end, on `team` threads of the pool or that weft_team has granted. `profile` may be
+ * NULL. Returns WEFT_BAD_INDEX or WEFT_NOT_FINITE, with the node's name, if a kernel reports a
+ * fault. */
 weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
                                weft_error *error);
 /* Runs one step on the calling thread. */

@@ -30,7 +30,8 @@ static profile_thread *thread_new(const weft_profile *p)
     t->waiting_ns = (uint64_t *)(memory + head + compute);
     t->runs = (profile_run *)(memory + fixed);
     for (size_t r = 0; r < p->trace_runs; r++)
-        t->runs[r].events = (profile_event *)(memory + fixed + p->trace_runs * ring + r * events);
+        t->runs[r] = (profile_run){
+            (profile_event *)(memory + fixed + p->trace_runs * ring + r * events), 0, n_events};
     return t;
 }
 

@@ -19,7 +19,7 @@ typedef struct profile_event {
 /* The events of one run on one thread. */
 typedef struct profile_run {
     profile_event *events;
-    size_t n;
+    size_t n, capacity;
 } profile_run;
 
 /* The record of one thread, on cache lines of its own. Each reading of the clock ends one event
@@ -71,7 +71,8 @@ static inline void profile_enter_interval(profile_thread *t, weft_profile *p, ui
     if (t == p->threads[0]) p->interval_runs[interval]++;
 }
 
-/* Adds the event [begin, now), or extends the last event if it is of the same phase of the step. */
+/* Adds the event [begin, now), or extends the last event if it is of the same phase of the step. A
+ * thread of a pool that does the work of others may have more events than there is room for. */
 static inline void profile_add_event(profile_thread *t, uint64_t begin, uint32_t step, int phase)
 {
     profile_run *run = t->run;
@@ -79,7 +80,7 @@ static inline void profile_add_event(profile_thread *t, uint64_t begin, uint32_t
     profile_event *last = run->n ? &run->events[run->n - 1] : NULL;
     if (last && last->step == step && last->phase == phase)
         last->end_ns = t->now_ns;
-    else
+    else if (run->n < run->capacity)
         run->events[run->n++] = (profile_event){begin, t->now_ns, step, (uint8_t)phase};
 }
 

@@ -166,6 +166,14 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
     return state->workspace != NULL;
 }
 
+/* How many threads a run has: those of OpenMP have to be granted. */
+static weft_status grant(const weft_session *s, int *team, weft_error *error)
+{
+    if (!s->executor.pool.run) return weft_team(s->threads, team, error);
+    *team = s->threads;
+    return WEFT_OK;
+}
+
 weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                                const weft_session_options *options, weft_error *error)
 {
@@ -196,6 +204,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
         good = s->tensors && weft__executor_init(&s->executor, plan) &&
                weft__feeds_init(&s->feeds, plan);
+        if (o->pool) s->executor.pool = *o->pool;
         if (o->allocator) s->allocator = *o->allocator;
         s->executor.state.seed = o->seed;
         s->executor.poison = o->poison;
@@ -207,7 +216,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         good = weft__exchanges_bind(&s->executor.exchanges, o->communicators, o->n_communicators,
                                     error) == WEFT_OK &&
                take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error) &&
-               weft_team(s->threads, &team, error) == WEFT_OK;
+               grant(s, &team, error) == WEFT_OK;
     if (good) {
         s->executor.arena = s->arena;
         s->no_results = has_not_run;
@@ -485,7 +494,7 @@ static weft_status run_until(weft_session *session, uint32_t until)
     executor *x = &session->executor;
     int team;
     session->no_results = run_failed;
-    if (weft_team(session->threads, &team, e) != WEFT_OK || prepare_inputs(session, e) != WEFT_OK) {
+    if (grant(session, &team, e) != WEFT_OK || prepare_inputs(session, e) != WEFT_OK) {
         weft__exchanges_abandon(&x->exchanges, e);
         x->end = 0;
         return e->status;

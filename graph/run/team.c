@@ -14,6 +14,7 @@
 #include "team.h"
 
 #include "base/log.h"
+#include "ir/call.h"
 
 #include <weft/op.h>
 #include <weft/session.h>
@@ -40,10 +41,10 @@
 
 /* Of the calling thread: the size of OpenMP's pool for its regions, and the threads that it may
  * have, which is fewer once the system has refused more, and why. */
-static _Thread_local int pool = 1;
+static _Thread_local int pool_size = 1;
 static _Thread_local int max_threads = WEFT_MAX_THREADS;
 static _Thread_local const char *max_reason;
-static _Thread_local int reported; /* the smaller number of threads that was last reported */
+static _Thread_local int reported_team; /* the smaller number of threads that was last reported */
 static atomic_bool stacks_measured;
 
 int weft_default_threads(void)
@@ -214,10 +215,10 @@ static const char *fewer_reason(int team)
 
 static void report_fewer(int threads, int team)
 {
-    if (threads <= team || reported == team) return;
+    if (threads <= team || reported_team == team) return;
     if (weft__log(WEFT_LOG_WARNING, "weft_team", "%d of %d threads: %s", team, threads,
                   fewer_reason(team)))
-        reported = team;
+        reported_team = team;
 }
 
 /* weft_team, but for the report. */
@@ -229,7 +230,7 @@ static weft_status make_team(int threads, int *team, weft_error *error)
     if (threads <= 1 || !forks_watched) return WEFT_OK;
     if (is_too_deep()) return WEFT_OK;
     if (threads > omp_get_thread_limit()) threads = omp_get_thread_limit();
-    int have = nested ? 1 : pool;
+    int have = nested ? 1 : pool_size;
     if (threads > have) {
         /* One more than needed, because OpenMP allocates memory of its own. */
         int made = try_threads(threads - have + 1);
@@ -246,7 +247,7 @@ static weft_status make_team(int threads, int *team, weft_error *error)
                                   stack >> 10, KERNEL_STACK >> 10, WEFT_STACK_BYTES >> 10);
     }
     /* A smaller region ends those threads of the pool that it does not need. */
-    if (!nested) pool = threads;
+    if (!nested) pool_size = threads;
     *team = threads;
     return WEFT_OK;
 }
@@ -269,4 +270,92 @@ void weft__team_alone(void (*run)(void *), void *data)
         omp_set_num_threads(1);
         run(data);
     }
+}
+
+/* ---- Regions ---- */
+
+/* A region of a pool's threads. */
+typedef struct pool_region {
+    team_function run;
+    void *data;
+    int threads;
+    atomic_bool misused;
+    atomic_bool begun[WEFT_MAX_THREADS];
+} pool_region;
+
+/* A call on a thread of the pool. */
+typedef struct pool_call {
+    const pool_region *region;
+    int index;
+} pool_call;
+
+static void run_call(void *data)
+{
+    const pool_call *c = data;
+    const int before = weft__call_set_thread(c->index);
+    c->region->run(c->region->data, c->index, c->region->threads);
+    weft__call_set_thread(before);
+}
+
+/* Libraries create no threads outside of regions (gemm.c), nor in one of a single thread. */
+static void call_from_pool(void *argument, int index)
+{
+    pool_region *r = argument;
+    pool_call c = {r, index};
+    if (index < 0 || index >= r->threads || atomic_exchange(&r->begun[index], true))
+        atomic_store(&r->misused, true);
+    else if (omp_get_level() == 0)
+        run_call(&c);
+    else
+        weft__team_alone(run_call, &c);
+}
+
+/* Makes the calls that the pool has left out. If it made any, the work is done already. */
+static void call_the_rest(pool_region *r)
+{
+    static atomic_bool reported;
+    int left_out = 0;
+    for (int i = 0; i < r->threads; i++) {
+        if (atomic_load(&r->begun[i])) continue;
+        call_from_pool(r, i);
+        left_out++;
+    }
+    if (left_out && weft__log_first(&reported))
+        weft__log(WEFT_LOG_WARNING, "weft_thread_pool", "the pool made %d of %d calls",
+                  r->threads - left_out, r->threads);
+}
+
+static weft_status run_in_pool(const weft_thread_pool *pool, int threads, team_function run,
+                               void *data, weft_error *error)
+{
+    pool_region r = {.run = run, .data = data, .threads = threads};
+    pool->run(pool->context, threads, call_from_pool, &r);
+    call_the_rest(&r);
+    return atomic_load(&r.misused)
+               ? weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_thread_pool",
+                                "the pool made a call that is not one of %d, or made it twice",
+                                threads)
+               : WEFT_OK;
+}
+
+/* One thread needs no region, for which clang's OpenMP allocates memory, except within a region of
+ * the program, where it may have another number than 0. */
+weft_status weft__team_run(const weft_thread_pool *pool, int threads, team_function run, void *data,
+                           weft_error *error)
+{
+    if (pool->run && threads > 1) return run_in_pool(pool, threads, run, data, error);
+    const int before = weft__call_set_thread(0);
+    if (threads == 1 && omp_get_level() == 0) {
+        run(data, 0, 1);
+    } else {
+#pragma omp parallel num_threads(threads)
+        {
+            const int own = weft__call_set_thread(0);
+            if (omp_get_num_threads() == 1) omp_set_num_threads(1); /* see weft__team_alone */
+            run(data, omp_get_thread_num(), omp_get_num_threads());
+            weft__call_set_thread(own);
+        }
+    }
+    weft__call_set_thread(before);
+    return WEFT_OK;
 }

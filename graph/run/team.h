@@ -1,8 +1,19 @@
-/* Parallel regions of one thread; see also weft_team in <weft/op.h>. */
+/* Parallel regions; see also weft_team in <weft/op.h>. */
 #ifndef WEFT_GRAPH_TEAM_H
 #define WEFT_GRAPH_TEAM_H
 
+#include <weft/session.h>
+
 /* Calls run(data) in a parallel region of one thread, in which libraries create no threads. */
 void weft__team_alone(void (*run)(void *), void *data);
+
+/* What thread `thread` of `threads` does in a region. */
+typedef void (*team_function)(void *data, int thread, int threads);
+/* Calls run(data, thread, threads) on each thread of a region: of the pool, or of OpenMP if it has
+ * no function; weft_team has granted those. In a pool the calls may come one after another.
+ * WEFT_BAD_ARGUMENT if the pool makes other calls than it should; all right ones are made then
+ * too. */
+weft_status weft__team_run(const weft_thread_pool *pool, int threads, team_function run, void *data,
+                           weft_error *error);
 
 #endif

@@ -11,7 +11,8 @@ extern "C" {
 
 /* ---- Threads -------------------------------------------------------------------------------- */
 
-/* Sessions run on OpenMP's threads. Their results never depend on the number of threads.
+/* Sessions run on OpenMP's threads, unless the program lends its own (weft_session_options.pool).
+ * Their results never depend on the number of threads.
  *
  * Number: a session may have up to WEFT_MAX_THREADS, even more than there are processors, as long
  * as the plan has work for them. A run has a single thread if the plan is tiny, or if it starts
@@ -44,9 +45,29 @@ WEFT_API int weft_default_threads(void);
 
 typedef struct weft_session weft_session;
 
+/* Threads of the program that run a session, instead of OpenMP's.
+ *
+ * run calls function(argument, index) once for each index in [0, n_threads), and returns when these
+ * calls have returned. The calls should run at the same time on different threads, of which the
+ * calling thread may be one (index 0 is best: it begins at once). Results do not depend on when and
+ * where: calls may begin late, in any order or one after another, and calls that run has not made
+ * follow on the calling thread. An index that is out of range, or comes twice, is WEFT_BAD_ARGUMENT
+ * from weft_run.
+ *
+ * Each call needs WEFT_STACK_BYTES of stack. In a run, threads wait for each other: they spin for
+ * 50 us and then sleep. Sessions that run at the same time call `run` at the same time. Runs with
+ * little work, or on one thread, do not use the pool. */
+typedef struct weft_thread_pool {
+    void (*run)(void *context, int n_threads, void (*function)(void *argument, int index),
+                void *argument);
+    void *context;
+} weft_thread_pool;
+
 typedef struct weft_session_options {
     int threads;   /* 0: weft_default_threads(); at most WEFT_MAX_THREADS */
     uint64_t seed; /* of dropout and other random ops */
+    /* Whose threads run the session. Copied; NULL, or one without `run`: OpenMP's. */
+    const weft_thread_pool *pool;
     /* Of the arena and the workspace that the session allocates. Copied; NULL: weft's own. */
     const weft_allocator *allocator;
     /* Memory for buffers, 64-byte aligned, with at least the arena_bytes of the plan's statistics.

@@ -1,4 +1,5 @@
-/* What a program may replace or see: where memory comes from, and what weft decides on its own. */
+/* What a program may replace or see: where memory comes from, what weft decides on its own, and
+ * whose threads run a session. */
 #include "tests.h"
 
 #include "base/file.h"
@@ -8,6 +9,7 @@
 #include <weft/measure.h>
 
 #include <omp.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -446,6 +448,202 @@ static void test_log_sync(void)
     CU_ASSERT_EQUAL(WEXITSTATUS(end), 0);
 }
 
+/* ---- Pools of threads ---- */
+
+enum { MAX_WORKERS = 4 };
+
+/* Threads that wait for calls. */
+typedef struct workers {
+    pthread_t thread[MAX_WORKERS];
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n, next, n_calls, running; /* threads; the next index; of how many; calls under way */
+    void (*function)(void *argument, int index);
+    void *argument;
+    bool over;
+    long runs;
+} workers;
+
+static void *work(void *data)
+{
+    workers *w = data;
+    pthread_mutex_lock(&w->lock);
+    while (!w->over) {
+        if (w->next >= w->n_calls) {
+            pthread_cond_wait(&w->changed, &w->lock);
+            continue;
+        }
+        const int index = w->next++;
+        w->running++;
+        pthread_mutex_unlock(&w->lock);
+        w->function(w->argument, index);
+        pthread_mutex_lock(&w->lock);
+        w->running--;
+        pthread_cond_broadcast(&w->changed);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* Makes all calls on the threads, however many there are, and none on the caller's. */
+static void run_on_workers(void *context, int n, void (*function)(void *argument, int index),
+                           void *argument)
+{
+    workers *w = context;
+    pthread_mutex_lock(&w->lock);
+    w->function = function;
+    w->argument = argument;
+    w->next = 0;
+    w->n_calls = n;
+    w->runs++;
+    pthread_cond_broadcast(&w->changed);
+    while (w->next < n || w->running) pthread_cond_wait(&w->changed, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void workers_begin(workers *w, int n)
+{
+    *w = (workers){.n = n};
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    for (int i = 0; i < n; i++)
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&w->thread[i], NULL, work, w), 0);
+}
+
+static void workers_end(workers *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->over = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < w->n; i++) pthread_join(w->thread[i], NULL);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+}
+
+/* Runs the network three times; the dropout of each run differs. */
+static weft_status run_in(const network *n, int threads, const weft_thread_pool *pool, bool profile,
+                          float *y)
+{
+    const weft_session_options o = {.threads = threads, .seed = 7, .pool = pool, .poison = true};
+    weft_params *store = weft_params_new();
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(store, n->g, 1, NULL), WEFT_OK);
+    weft_session *s = weft_session_new(n->plan, store, &o, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    if (profile) weft_session_profile(s, true, &(weft_profile_options){2});
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 3 && status == WEFT_OK; i++) status = run(n, s, y + i * SIZE * SIZE);
+    if (profile) {
+        const weft_profile_totals t = weft_profile_get_totals(weft_session_get_profile(s));
+        CU_ASSERT_EQUAL(t.threads, threads);
+        CU_ASSERT_DOUBLE_EQUAL(t.compute_seconds + t.waiting_seconds + t.start_seconds,
+                               t.thread_seconds, 1e-9 * t.thread_seconds + 1e-8);
+    }
+    weft_session_free(s);
+    weft_params_free(store);
+    return status;
+}
+
+static float pool_want[3 * SIZE * SIZE], pool_got[3 * SIZE * SIZE];
+
+/* The bits of OpenMP's threads, at any number of both. With fewer workers than calls, the first
+ * calls return before the last begin. */
+static void test_pool(void)
+{
+    network n = network_new();
+    for (int threads = 1; threads <= 3; threads++) {
+        CU_ASSERT_EQUAL(run_in(&n, threads, NULL, false, pool_want), WEFT_OK);
+        for (int count = 1; count <= MAX_WORKERS; count++)
+            for (int profile = 0; profile < 2; profile++) {
+                workers w;
+                workers_begin(&w, count);
+                const weft_thread_pool pool = {run_on_workers, &w};
+                memset(pool_got, 0, sizeof pool_got);
+                CU_ASSERT_EQUAL(run_in(&n, threads, &pool, profile, pool_got), WEFT_OK);
+                CU_ASSERT_EQUAL(memcmp(pool_want, pool_got, sizeof pool_want), 0);
+                /* A profile shows the team; else a run may be tried on one thread. */
+                CU_ASSERT_TRUE(threads == 1 ? w.runs == 0 : profile ? w.runs == 3 : w.runs >= 1);
+                workers_end(&w);
+            }
+    }
+    network_free(&n);
+}
+
+/* Sessions run on one pool from inside a region of the program, whose threads have numbers. */
+static void test_pool_nested(void)
+{
+    static float got[2][3 * SIZE * SIZE];
+    weft_status status[2];
+    network n = network_new();
+    CU_ASSERT_EQUAL(run_in(&n, 2, NULL, false, pool_want), WEFT_OK);
+#pragma omp parallel for num_threads(2)
+    for (int i = 0; i < 2; i++) {
+        workers w;
+        workers_begin(&w, 2);
+        const weft_thread_pool pool = {run_on_workers, &w};
+        status[i] = run_in(&n, 2, &pool, false, got[i]);
+        workers_end(&w);
+    }
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(status[i], WEFT_OK);
+        CU_ASSERT_EQUAL(memcmp(pool_want, got[i], sizeof got[i]), 0);
+    }
+    network_free(&n);
+}
+
+/* Calls that a pool makes: the given ones, one after another. */
+typedef struct calls {
+    int n;
+    int index[4];
+} calls;
+
+static void run_calls(void *context, int n, void (*function)(void *argument, int index),
+                      void *argument)
+{
+    const calls *c = context;
+    (void)n;
+    for (int i = 0; i < c->n; i++) function(argument, c->index[i]);
+}
+
+/* None, some, or all in another order: the caller does the rest, and the bits are the same. */
+static void test_pool_orders(void)
+{
+    static test_log log;
+    calls orders[] = {{3, {0, 1, 2}}, {3, {2, 1, 0}}, {0, {0}}, {1, {1}}, {2, {2, 0}}};
+    network n = network_new();
+    CU_ASSERT_EQUAL(run_in(&n, 3, NULL, false, pool_want), WEFT_OK);
+    test_log_to(&log);
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+        for (int profile = 0; profile < 2; profile++) {
+            const weft_thread_pool pool = {run_calls, &orders[i]};
+            CU_ASSERT_EQUAL(run_in(&n, 3, &pool, profile, pool_got), WEFT_OK);
+            CU_ASSERT_EQUAL(memcmp(pool_want, pool_got, sizeof pool_want), 0);
+        }
+    test_log_to(NULL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(log.text, "weft_thread_pool: the pool made 0 of 3 calls"));
+    network_free(&n);
+}
+
+static void test_pool_misused(void)
+{
+    calls wrong[] = {{3, {0, 1, 1}}, {2, {0, 3}}, {2, {0, -1}}};
+    network n = network_new();
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const weft_thread_pool pool = {run_calls, &wrong[i]};
+        CU_ASSERT_EQUAL(run_in(&n, 3, &pool, false, pool_got), WEFT_BAD_ARGUMENT);
+    }
+    network_free(&n);
+}
+
+/* A pool without a function is none. */
+static void test_no_pool(void)
+{
+    const weft_thread_pool none = {NULL, NULL};
+    network n = network_new();
+    CU_ASSERT_EQUAL(run_in(&n, 2, &none, false, pool_got), WEFT_OK);
+    network_free(&n);
+}
+
 void hooks_tests(void)
 {
     CU_pSuite suite = CU_add_suite("hooks", NULL, NULL);
@@ -454,6 +652,11 @@ void hooks_tests(void)
     CU_add_test(suite, "an allocator without alignment", test_misaligned);
     CU_add_test(suite, "half an allocator", test_half_allocator);
     CU_add_test(suite, "an allocator of a store's changes", test_store);
+    CU_add_test(suite, "a pool of threads", test_pool);
+    CU_add_test(suite, "pools inside a region", test_pool_nested);
+    CU_add_test(suite, "calls of a pool in any order", test_pool_orders);
+    CU_add_test(suite, "wrong calls of a pool", test_pool_misused);
+    CU_add_test(suite, "a pool of nothing", test_no_pool);
     CU_add_test(suite, "reports", test_log_function);
     CU_add_test(suite, "reports that are made once", test_log_once);
     CU_add_test(suite, "reports from inside a report", test_log_inside);
