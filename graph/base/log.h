@@ -2,15 +2,18 @@
 #ifndef WEFT_BASE_LOG_H
 #define WEFT_BASE_LOG_H
 
+#include "private.h"
+
 #include <weft/log.h>
 
 #include <stdatomic.h>
 
 /* Reports a line; false if the program has no function, which costs one load. */
-bool weft__log(weft_log_level level, const char *where, const char *format, ...) WEFT_PRINTF(3, 4);
+WEFT_PRIVATE_API bool weft__log(weft_log_level level, const char *where, const char *format, ...)
+    WEFT_PRINTF(3, 4);
 
 /* Whether to report what is reported once: sets *done, which is false at first. False without a
  * function of the program. */
-bool weft__log_first(atomic_bool *done);
+WEFT_PRIVATE_API bool weft__log_first(atomic_bool *done);
 
 #endif

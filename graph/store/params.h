@@ -47,7 +47,7 @@ static inline const char *memory_file_name(const weft_memory_file *file)
 }
 
 /* An empty store with the same allocator, or weft's own for NULL; NULL when memory is out. */
-weft_params *weft__params_like(const weft_params *params);
+WEFT_PRIVATE_API weft_params *weft__params_like(const weft_params *params);
 /* A copy of a text, which the caller frees; NULL when memory is out. */
 char *weft__params_copy_text(const char *text);
 /* Makes room for `more` entries of metadata; false when memory is out. */
