@@ -301,7 +301,7 @@ static weft_value named_norm(const train_update *s, weft_value *loss)
     char name[STATE_NAME_BYTES] = "gradient_norm";
     const weft_optimizer *o = s->o;
     const update_gradients all = {o->shards, o->model,     s->counted, s->params,
-                                s->grads,  s->n_trained, *loss};
+                                  s->grads,  s->n_trained, *loss};
     weft_value norm = o->model    ? processes_of(o->model)->norm(s->g, &all, loss)
                       : o->shards ? processes_of(o->shards)->norm(s->g, &all, loss)
                                   : weft_global_norm(s->g, s->grads, s->n_trained);

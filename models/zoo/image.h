@@ -11,7 +11,7 @@
                      "height and width of the images"),                                            \
         MODEL_OPTION(type, channels, image.channels, 3, NUMBER, "channels of the images"),         \
         MODEL_OPTION(type, label_smoothing, image.label_smoothing, 0, NUMBER,                      \
-                     "fraction of the target spread over all classes"),                               \
+                     "fraction of the target spread over all classes"),                            \
         MODEL_OPTION(type, f64, image.dtype, 0, FLAG, "1: in double precision")
 
 #define IMAGE_SIZES(n)                                                                             \

@@ -119,7 +119,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(layers, layers, 4, 4, 4, NUMBER, "layers, at most 1000")                                     \
     X(dropout, text.dropout, 0.1, 0.1, 0, NUMBER, "probability of dropping, while training")       \
     X(label_smoothing, text.label_smoothing, 0, 0, 0, NUMBER,                                      \
-      "fraction of the target spread over all tokens")                                                \
+      "fraction of the target spread over all tokens")                                             \
     X(norm, text.block.norm_position, 1, 0, 0, NORM_POSITIONS,                                     \
       "before each sub-layer, after it, or after it and dropped out")                              \
     X(activation, text.block.feed_forward.activation, 1, 1, 3, ACTIVATIONS,                        \

@@ -30,7 +30,7 @@ weft_value weft__recurrent_store_states(weft_graph *g, const weft_decode_io *io,
         MODEL_OPTION(type, dropout, dropout, 0.1, NUMBER,                                          \
                      "probability of dropping between layers, while training"),                    \
         MODEL_OPTION(type, label_smoothing, label_smoothing, 0, NUMBER,                            \
-                     "fraction of the target spread over all tokens"),                                \
+                     "fraction of the target spread over all tokens"),                             \
         MODEL_OPTION(type, tied, tied, 1, FLAG,                                                    \
                      "1: the embedding matrix also computes the logits; width = hidden"),          \
         MODEL_OPTION(type, pad_id, pad_id, 0, NUMBER, "padding token id, ignored in the loss"),    \

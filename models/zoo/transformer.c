@@ -168,7 +168,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(inner_dropout, inner_dropout, 1, 1, 0, FLAG,                                                 \
       "1: also drops attention weights and hidden units")                                          \
     X(label_smoothing, c.text.label_smoothing, 0.1, 0.1, 0, NUMBER,                                \
-      "fraction of the target spread over all tokens")                                                \
+      "fraction of the target spread over all tokens")                                             \
     X(norm, c.text.block.norm_position, 0, 1, 2, NORM_POSITIONS,                                   \
       "before each sub-layer, after it, or after it and dropped out")                              \
     X(tied, c.text.tied, 1, 1, 0, FLAG, "1: one embedding matrix for source, target and output")   \
