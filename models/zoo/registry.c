@@ -74,6 +74,7 @@ static weft_status refuse(const char *model, const weft_model_option *o, const c
 
 double weft_model_option_get(const weft_model_option *o, const void *from)
 {
+    if (!o || !from) return 0;
     const void *field = (const char *)from + o->offset;
     if (o->real) return *(const double *)field;
     if (o->size == sizeof(bool)) return *(const bool *)field;
@@ -82,6 +83,7 @@ double weft_model_option_get(const weft_model_option *o, const void *from)
 
 void weft_model_option_set(const weft_model_option *o, void *into, double value)
 {
+    if (!o || !into) return;
     void *field = (char *)into + o->offset;
     if (o->real)
         *(double *)field = value;

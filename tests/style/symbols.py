@@ -1,9 +1,10 @@
 """Checks the symbols of the libraries' object files. Usage: symbols.py BUILD_FOLDER; prints each
 violation and the files that use each other in a circle, exit status 1 if there is a violation.
 
-Every symbol begins with weft_ or weft__ (private). A folder uses symbols of itself and of folders
-below it, in the order of includes.py. Files that use each other in a circle are listed in CIRCLES
-with the reason; any other circle is a violation."""
+Every symbol begins with weft_ or weft__ (private). A folder uses private symbols of itself and of
+folders below it, in the order of includes.py, and public ones of its room and of rooms below it.
+Files that use each other in a circle are listed in CIRCLES with the reason; any other circle is a
+violation."""
 import collections
 import json
 import os
@@ -72,6 +73,12 @@ def circles(edges):
     return found
 
 
+def level(folder):
+    """The level of a folder; of a room, ROOM/, the highest of its folders."""
+    return max([at for name, at in LEVEL.items() if (name + "/").startswith(folder)], default=-1) \
+        if folder.endswith("/") else LEVEL.get(folder, -1)
+
+
 def covers(known, circle):
     """Whether a row of CIRCLES, some files or the beginning of a path, has all files of a circle."""
     return all(f.startswith(known) for f in circle) if isinstance(known, str) else circle <= known
@@ -89,7 +96,10 @@ def main():
             for definer in defined.get(symbol, set()) - {user}:
                 edges[user].add(definer)
                 here, there = os.path.dirname(user), os.path.dirname(definer)
-                if here != there and LEVEL.get(there, 99) >= LEVEL.get(here, -1):
+                public = symbol.startswith("weft_") and not symbol.startswith("weft__")
+                if public:  # declared in a header of the room, which all its folders see
+                    here, there = here.split("/")[0] + "/", there.split("/")[0] + "/"
+                if here != there and level(there) >= level(here):
                     problems.append(f"{user}: uses {symbol} of {definer}, which is not below it")
     sys.setrecursionlimit(10000)
     for circle in circles(edges):
