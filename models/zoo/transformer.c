@@ -191,7 +191,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(score_scale, score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")    \
     X(attention_bias, c.text.block.attention.bias, 1, 1, 0, FLAG,                                  \
       "1: q, k, v and out have biases")                                                            \
-    X(pad_id, c.text.pad_id, 0, 0, 0, NUMBER, "token that fills up")                               \
+    X(pad_id, c.text.pad_id, 0, 0, 0, NUMBER, "padding token id, ignored in the loss")             \
     X(f64, c.text.dtype, 0, 0, 0, FLAG, "1: in double precision")
 
 typedef struct transformer_options {
