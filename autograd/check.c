@@ -41,16 +41,16 @@ static bool session_failed(checker *c)
 
 static bool loss_at(checker *c, double *out)
 {
-    weft_session_set_step(c->session, 0);
+    weft_session_set_run_number(c->session, 0);
     return (weft_run(c->session) == WEFT_OK &&
             weft_fetch(c->session, c->loss, out, sizeof *out) == WEFT_OK) ||
            session_failed(c);
 }
 
-/* d loss / d x by differences whose step is `part` times the usual. */
-static bool difference(checker *c, double *x, double part, double *out)
+/* d loss / d x by differences whose step is `factor` times the usual. */
+static bool difference(checker *c, double *x, double factor, double *out)
 {
-    const double old = *x, h = part * 1e-3 * fmax(0.25, fabs(old));
+    const double old = *x, h = factor * 1e-3 * fmax(0.25, fabs(old));
     static const double at[4] = {1, -1, 2, -2}, weight[4] = {8, -8, -1, 1};
     double sum = 0;
     for (int k = 0; k < 4; k++) {
@@ -72,10 +72,10 @@ static bool difference(checker *c, double *x, double part, double *out)
 static bool closest_difference(checker *c, double *x, double analytic, double *out)
 {
     double off = INFINITY;
-    for (double part = 1; part > 1e-3 && off > 1e-7; part /= 16) {
+    for (double factor = 1; factor > 1e-3 && off > 1e-7; factor /= 16) {
         double numeric;
-        if (!difference(c, x, part, &numeric)) return false;
-        if (part < 1 && !(fabs(analytic - numeric) < off)) continue;
+        if (!difference(c, x, factor, &numeric)) return false;
+        if (factor < 1 && !(fabs(analytic - numeric) < off)) continue;
         off = fabs(analytic - numeric);
         *out = numeric;
     }

@@ -163,7 +163,7 @@ static weft_value read_again(const walk *w, weft_value value)
 static void differentiate_node(walk *w, size_t index, node_lists *l)
 {
     weft_node_info node = weft_graph_node(w->graph, index);
-    if (!w->first_node) weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.source});
+    if (!w->first_node) weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.origin});
     const weft_op *op = node.op;
     weft_value out[WEFT_MAX_OUTPUTS], grad_out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     bool arrives = false, any = false;
@@ -263,7 +263,7 @@ static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft
 static weft_value final_gradient(walk *w, weft_value wrt)
 {
     const weft_node_info node = weft_graph_node(w->graph, weft_producer(w->graph, wrt));
-    if (!w->first_node) weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.source});
+    if (!w->first_node) weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.origin});
     const weft_value gradient = collected(w, wrt.id);
     if (weft_is_value(gradient) || failed(w)) return gradient;
     return weft_fill(w->graph, weft_dtype_of(w->graph, wrt), weft_shape_of(w->graph, wrt), 0.0);

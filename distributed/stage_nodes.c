@@ -171,19 +171,19 @@ static void mark_reads(stage_division *d)
     }
 }
 
-void weft__stages_members(const stage_division *d, int32_t stage, uint8_t *is_part)
+void weft__stages_members(const stage_division *d, int32_t stage, uint8_t *is_member)
 {
     for (size_t k = 0; k < d->n_nodes; k++)
-        is_part[k] = d->kind[k] == NODE_PLACED && d->stage[k] == stage;
+        is_member[k] = d->kind[k] == NODE_PLACED && d->stage[k] == stage;
     for (size_t i = 0; stage == d->size - 1 && i < d->n_targets; i++) {
         const size_t node = weft_producer(d->whole, d->targets[i]);
-        if (d->kind[node] == NODE_COPIED) is_part[node] = 1;
+        if (d->kind[node] == NODE_COPIED) is_member[node] = 1;
     }
     for (size_t k = d->n_nodes; k-- > 0;) {
         const weft_node_info node = weft_graph_node(d->whole, k);
-        for (size_t i = 0; is_part[k] && i < node.n_in; i++) {
+        for (size_t i = 0; is_member[k] && i < node.n_in; i++) {
             const size_t from = producer(d, node.in[i]);
-            if (d->kind[from] == NODE_COPIED) is_part[from] = 1;
+            if (d->kind[from] == NODE_COPIED) is_member[from] = 1;
         }
     }
 }

@@ -14,8 +14,8 @@
 typedef struct builder {
     weft_stage *s;
     stage_division d;
-    uint8_t *is_part; /* by node */
-    int32_t *tags;    /* by value of the whole */
+    uint8_t *is_member; /* by node */
+    int32_t *tags;      /* by value of the whole */
     int32_t n_tags;
     weft_value *in; /* of one node */
     weft_error *error;
@@ -174,9 +174,9 @@ static bool build_graph(builder *b)
     weft_scope_push(s->graph, "pipeline");
     if (!begin_receives(b)) return false;
     weft_scope_pop(s->graph);
-    weft__stages_members(&b->d, s->ranks.rank, b->is_part);
+    weft__stages_members(&b->d, s->ranks.rank, b->is_member);
     for (size_t k = 0; k < b->d.n_nodes && weft_graph_status(s->graph) == WEFT_OK; k++)
-        if (b->is_part[k]) copy_node(b, k);
+        if (b->is_member[k]) copy_node(b, k);
     return weft_error_copy(b->error, weft_graph_error(s->graph)) == WEFT_OK;
 }
 
@@ -187,7 +187,7 @@ static bool check_updates(const builder *b, int32_t stage)
 {
     for (size_t k = 0; k < b->d.n_nodes; k++) {
         const weft_node_info node = weft_graph_node(b->d.whole, k);
-        if (b->d.kind[k] == NODE_UNUSED || b->is_part[k]) continue;
+        if (b->d.kind[k] == NODE_UNUSED || b->is_member[k]) continue;
         for (size_t i = 0; i < node.op->updates && i < node.n_in; i++) {
             uint32_t id = node.in[i]; /* the state, or what a view or an update made of it */
             size_t from = weft_producer(b->d.whole, weft_value_from_id(b->d.whole, id));
@@ -197,7 +197,7 @@ static bool check_updates(const builder *b, int32_t stage)
                 from = weft_producer(b->d.whole, weft_value_from_id(b->d.whole, id));
                 n = weft_graph_node(b->d.whole, from);
             }
-            if (!b->is_part[from]) continue;
+            if (!b->is_member[from]) continue;
             weft_error_set(b->error, WEFT_BAD_ARGUMENT,
                            weft_name_of(b->d.whole, weft_value_from_id(b->d.whole, id)),
                            "stage %d reads this state, but does not compute its update (%s)", stage,
@@ -213,13 +213,13 @@ static bool record_stage(builder *b, int32_t stage)
 {
     weft_stage *s = b->s;
     size_t state = 0;
-    weft__stages_members(&b->d, stage, b->is_part);
+    weft__stages_members(&b->d, stage, b->is_member);
     for (size_t k = 0; k < b->d.n_nodes; k++) {
         const weft_node_info node = weft_graph_node(b->d.whole, k);
-        for (size_t i = 0; b->is_part[k] && i < node.n_out; i++)
+        for (size_t i = 0; b->is_member[k] && i < node.n_out; i++)
             if (s->stage_of[node.first_out + i] < 0) s->stage_of[node.first_out + i] = stage;
         if (node.op == &weft_op_state)
-            s->holds[state++ * (size_t)b->d.size + (size_t)stage] = b->is_part[k];
+            s->holds[state++ * (size_t)b->d.size + (size_t)stage] = b->is_member[k];
     }
     return check_updates(b, stage);
 }
@@ -253,9 +253,9 @@ static bool build_stage(builder *b)
     s->whole = weft_value_from_id(b->d.whole, 1).graph;
     s->map = calloc(s->n_values, sizeof *s->map);
     s->stage_of = malloc(s->n_values * sizeof *s->stage_of);
-    b->is_part = calloc(b->d.n_nodes, 1);
+    b->is_member = calloc(b->d.n_nodes, 1);
     b->tags = calloc(s->n_values, sizeof *b->tags);
-    if (!s->map || !s->stage_of || !b->is_part || !b->tags) return no_memory(b->error);
+    if (!s->map || !s->stage_of || !b->is_member || !b->tags) return no_memory(b->error);
     for (size_t v = 0; v < s->n_values; v++) s->stage_of[v] = -1;
     if (!record_states(b)) return false;
     for (int32_t r = 0; r < b->d.size; r++)
@@ -284,7 +284,7 @@ static weft_stage *new_stage(const weft_graph *whole, const weft_value *targets,
                build_stage(&b);
     }
     weft__stages_free(&b.d);
-    free(b.is_part);
+    free(b.is_member);
     free(b.tags);
     free(b.in);
     if (good) return b.s;

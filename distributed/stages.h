@@ -30,9 +30,9 @@ typedef struct stage_division {
 bool weft__stages_divide(stage_division *d, const weft_graph *whole, const weft_value *targets,
                          size_t n, int32_t size, const weft_stage *like, weft_error *error);
 void weft__stages_free(stage_division *d);
-/* Sets is_part[node] to whether the node is part of a stage. A target that is a copied node is part
- * of the last stage, whoever else needs it. */
-void weft__stages_members(const stage_division *d, int32_t stage, uint8_t *is_part);
+/* Sets is_member[node] to whether the node is part of a stage. A target that is a copied node is
+ * part of the last stage, whoever else needs it. */
+void weft__stages_members(const stage_division *d, int32_t stage, uint8_t *is_member);
 
 /* Sets d->stage of all placed nodes (stage_cuts.c). */
 bool weft__stages_cut(stage_division *d, weft_error *error);

@@ -62,24 +62,24 @@ static size_t box_length(const char *scope, int depth)
 }
 
 /* The scope in whose box a node belongs: for a backward node, that of the node whose gradient it is
- * part of, which is the first of its source. */
+ * part of, which is the first of its origin. */
 static const char *scope_for_box(const weft_graph *g, const node_record *node,
-                                 const uint32_t *first, uint32_t n_sources)
+                                 const uint32_t *first, uint32_t n_origins)
 {
-    const uint32_t source = node->role.gradient_of;
-    if (node->role.direction != WEFT_BACKWARD || !source || source >= n_sources || !first[source])
+    const uint32_t origin = node->role.gradient_of;
+    if (node->role.direction != WEFT_BACKWARD || !origin || origin >= n_origins || !first[origin])
         return node->scope;
-    return g->nodes[first[source] - 1].scope;
+    return g->nodes[first[origin] - 1].scope;
 }
 
-/* By source: its first node + 1; 0: none. NULL if there is no memory. */
-static uint32_t *first_of_sources(const weft_graph *g, uint32_t *n_sources)
+/* By origin: its first node + 1; 0: none. NULL if there is no memory. */
+static uint32_t *first_of_origins(const weft_graph *g, uint32_t *n_origins)
 {
-    *n_sources = 1;
+    *n_origins = 1;
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].source >= *n_sources) *n_sources = g->nodes[i].source + 1;
-    uint32_t *first = calloc(*n_sources, sizeof *first);
-    for (size_t i = g->n_nodes; first && i-- > 0;) first[g->nodes[i].source] = (uint32_t)i + 1;
+        if (g->nodes[i].origin >= *n_origins) *n_origins = g->nodes[i].origin + 1;
+    uint32_t *first = calloc(*n_origins, sizeof *first);
+    for (size_t i = g->n_nodes; first && i-- > 0;) first[g->nodes[i].origin] = (uint32_t)i + 1;
     return first;
 }
 
@@ -93,12 +93,12 @@ static double parameters_of(const weft_graph *g, const node_record *node)
 static bool find_boxes(dot_boxes *b, const weft_graph *g, int depth)
 {
     size_t slots = 64;
-    uint32_t n_sources, *first = first_of_sources(g, &n_sources);
+    uint32_t n_origins, *first = first_of_origins(g, &n_origins);
     while (slots < 2 * g->n_nodes) slots *= 2;
     uint32_t *table = calloc(slots, sizeof *table); /* nodes + 1 */
     for (size_t i = 0; first && table && i < g->n_nodes; i++) {
         const node_record *node = &g->nodes[i];
-        const char *scope = scope_for_box(g, node, first, n_sources);
+        const char *scope = scope_for_box(g, node, first, n_origins);
         const size_t length = b->of[i] == DOT_HIDDEN ? 0 : box_length(scope, depth);
         if (!length) continue;
         const uint64_t key = hash_number(HASH_START, node->role.direction);

@@ -24,11 +24,11 @@ static const char *const pale[] = {"#b3c6dc", "#f8cdd2", "#abd3b3", "#ebe5bd",
 #define N_COLORS (sizeof strong / sizeof *strong)
 #define NOBODY   "#dddddd"
 
-/* The part of a scope that has a colour. */
-typedef struct scope_part {
+/* The prefix of a scope that has a colour. */
+typedef struct scope_prefix {
     const char *text;
     size_t length;
-} scope_part;
+} scope_prefix;
 
 typedef struct picture {
     FILE *file;
@@ -38,7 +38,7 @@ typedef struct picture {
     double intervals, bytes; /* the axes end there; at least 1 */
     node_names names;
     size_t *writer; /* by buffer: the first node that writes it; SIZE_MAX: none */
-    scope_part *scopes;
+    scope_prefix *scopes;
     size_t n_scopes;
     size_t peak, live; /* the interval in which most bytes are alive, and how many */
 } picture;
@@ -46,21 +46,21 @@ typedef struct picture {
 /* ---- What the buffers are ---- */
 
 /* The first two components; gradients belong to the scope of what they are gradients of. */
-static scope_part part_of(const char *scope)
+static scope_prefix prefix_of(const char *scope)
 {
     if (!strncmp(scope, "grad", 4) && (scope[4] == '.' || !scope[4]))
         scope += 4 + (scope[4] == '.');
     size_t length = weft__text_component(scope);
     if (scope[length]) length += 1 + weft__text_component(scope + length + 1);
-    return (scope_part){scope, length};
+    return (scope_prefix){scope, length};
 }
 
 /* Its index; n_scopes if it is not there. */
-static size_t find_part(const picture *d, scope_part part)
+static size_t find_prefix(const picture *d, scope_prefix prefix)
 {
     size_t i = 0;
-    while (i < d->n_scopes && (d->scopes[i].length != part.length ||
-                               memcmp(d->scopes[i].text, part.text, part.length) != 0))
+    while (i < d->n_scopes && (d->scopes[i].length != prefix.length ||
+                               memcmp(d->scopes[i].text, prefix.text, prefix.length) != 0))
         i++;
     return i;
 }
@@ -94,9 +94,9 @@ static void find_scopes(picture *d)
     const weft_graph *g = d->plan->graph;
     for (size_t b = 0; b < d->n_buffers; b++) {
         if (d->writer[b] == SIZE_MAX) continue;
-        const scope_part part = part_of(g->nodes[d->writer[b]].scope);
-        const size_t i = find_part(d, part);
-        if (i == d->n_scopes) d->scopes[d->n_scopes++] = part;
+        const scope_prefix prefix = prefix_of(g->nodes[d->writer[b]].scope);
+        const size_t i = find_prefix(d, prefix);
+        if (i == d->n_scopes) d->scopes[d->n_scopes++] = prefix;
     }
 }
 
@@ -148,7 +148,7 @@ static const char *color_of(const picture *d, size_t writer)
 {
     if (writer == SIZE_MAX) return NOBODY;
     const node_record *node = &d->plan->graph->nodes[writer];
-    const size_t i = find_part(d, part_of(node->scope)) % N_COLORS;
+    const size_t i = find_prefix(d, prefix_of(node->scope)) % N_COLORS;
     return node->role.direction == WEFT_FORWARD ? strong[i] : pale[i];
 }
 

@@ -1,5 +1,5 @@
 /* Limits of a file before it is unpacked. protobuf-c recurses without a limit and allocates a
- * struct of a hundred bytes for a message of two. So this walks through the nested messages first,
+ * struct of a hundred bytes for a message of two. So this goes through the nested messages first,
  * and bounds their depth and the memory that unpacking them takes. O(bytes). */
 #include "onnx/wire.h"
 
@@ -47,8 +47,8 @@ static bool read_payload(reader *r, unsigned wire_type, reader *payload)
  * fields. */
 #define FIELD_BYTES 64
 
-static weft_status walk(const ProtobufCMessageDescriptor *message, reader r, int depth,
-                        uint64_t *memory)
+static weft_status measure(const ProtobufCMessageDescriptor *message, reader r, int depth,
+                           uint64_t *memory)
 {
     if (depth > WIRE_MAX_DEPTH || message->sizeof_message > *memory) return WEFT_TOO_LARGE;
     *memory -= message->sizeof_message;
@@ -63,7 +63,7 @@ static weft_status walk(const ProtobufCMessageDescriptor *message, reader r, int
         const ProtobufCFieldDescriptor *field =
             protobuf_c_message_descriptor_get_field(message, (unsigned)(tag >> 3));
         if (!field || field->type != PROTOBUF_C_TYPE_MESSAGE || (tag & 7) != 2) continue;
-        const weft_status status = walk(field->descriptor, payload, depth + 1, memory);
+        const weft_status status = measure(field->descriptor, payload, depth + 1, memory);
         if (status != WEFT_OK) return status;
     }
     return WEFT_OK;
@@ -74,5 +74,5 @@ weft_status weft__wire_check(const ProtobufCMessageDescriptor *message, const vo
 {
     const uint8_t *at = data;
     uint64_t memory = WIRE_SPARE_BYTES + WIRE_MEMORY_RATIO * (uint64_t)bytes;
-    return walk(message, (reader){at, at + bytes}, 1, &memory);
+    return measure(message, (reader){at, at + bytes}, 1, &memory);
 }

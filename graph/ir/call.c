@@ -70,7 +70,7 @@ int weft__call_set_thread(int thread)
 
 int64_t *weft_call_panel_tag(const weft_call *call)
 {
-    const weft_run_state *run = call->run;
+    const weft_run_context *run = call->run;
     const int thread = omp_get_thread_num() + pool_thread;
     return (int64_t *)(run->workspace + (size_t)thread * run->workspace_bytes);
 }
@@ -99,7 +99,7 @@ weft_status weft__call_run_alone(const weft_op *op, weft_kernel kernel, const we
     fault failed = {.step = NO_FAULT};
     const size_t workspace = op->workspace ? op->workspace(call) : 0;
     /* One workspace, whatever the thread's number: so workspace_bytes is 0. */
-    weft_run_state run = {.fault = &failed, .workspace = weft_alloc(PANEL_TAG_BYTES + workspace)};
+    weft_run_context run = {.fault = &failed, .workspace = weft_alloc(PANEL_TAG_BYTES + workspace)};
     own.run = &run;
     own.scratch = weft_alloc(op->scratch ? op->scratch(call) : 0);
     const bool good = own.scratch && run.workspace;

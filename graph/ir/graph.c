@@ -165,7 +165,7 @@ weft_node_info weft_graph_node(const weft_graph *graph, size_t index)
                             .n_out = n->op->n_out,
                             .scope = n->scope,
                             .role = n->role,
-                            .source = n->source};
+                            .origin = n->origin};
 }
 
 weft_role weft_set_role(weft_graph *graph, weft_role role)
@@ -178,7 +178,7 @@ weft_role weft_set_role(weft_graph *graph, weft_role role)
 
 void weft__graph_set_origin(weft_graph *graph, const node_record *node)
 {
-    graph->copied = node ? node->source : 0;
+    graph->copied = node ? node->origin : 0;
     if (!node) return;
     graph->role = node->role;
     weft__graph_set_scope(graph, node->scope);
@@ -187,7 +187,7 @@ void weft__graph_set_origin(weft_graph *graph, const node_record *node)
 void weft__graph_count_on(weft_graph *graph, const weft_graph *other)
 {
     if (graph->random_keys < other->random_keys) graph->random_keys = other->random_keys;
-    if (graph->sources < other->sources) graph->sources = other->sources;
+    if (graph->origins < other->origins) graph->origins = other->origins;
 }
 
 const char *weft__graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size)
@@ -417,7 +417,7 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
                           .in = in,
                           .n_in = (uint32_t)count,
                           .first_out = first,
-                          .source = graph->copied ? graph->copied : ++graph->sources,
+                          .origin = graph->copied ? graph->copied : ++graph->origins,
                           .role = graph->role,
                           .scope = scope};
     for (size_t i = 0; i < op->n_out; i++) {

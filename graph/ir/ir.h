@@ -29,7 +29,7 @@ typedef struct node_record {
     const void *attr;
     uint32_t *in;
     uint32_t n_in, first_out;
-    uint32_t source; /* see weft_node_info */
+    uint32_t origin; /* see weft_node_info */
     weft_role role;
     const char *scope;
 } node_record;
@@ -54,8 +54,8 @@ struct weft_graph {
     const char *scope_text; /* a copy of `scope` in the arena, NULL if there is none yet */
     uint64_t random_keys;
     weft_role role;   /* of the following nodes */
-    uint32_t sources; /* numbered so far */
-    uint32_t copied;  /* the source of the following nodes; 0: each has a new one */
+    uint32_t origins; /* numbered so far */
+    uint32_t copied;  /* the origin of the following nodes; 0: each has a new one */
     bool shares;      /* a parameter may be declared again: see weft_share */
     bool (*frozen)(void *context, const char *name); /* see weft_graph_freeze; NULL: none */
     void *frozen_context;
@@ -114,9 +114,9 @@ const char *weft__graph_scope(weft_graph *graph);
 /* Sets the scope of the following nodes, as a text. */
 void weft__graph_set_scope(weft_graph *graph, const char *scope);
 /* The following nodes of the graph come from a node of another one: they have its scope, its role
- * and its source. NULL: they have sources of their own again. */
+ * and its origin. NULL: they have origins of their own again. */
 void weft__graph_set_origin(weft_graph *graph, const node_record *node);
-/* Numbers that the graph makes from now on, of random keys and of sources, differ from those of
+/* Numbers that the graph makes from now on, of random keys and of origins, differ from those of
  * the other graph. */
 void weft__graph_count_on(weft_graph *graph, const weft_graph *other);
 /* "SCOPE.NAME", of any length, in the graph's arena. NULL, with the graph's error, if the name is

@@ -38,7 +38,7 @@ static bool same_node(const weft_rewrite *r, const node_record *other)
 static bool visit(weft_rewrite *r)
 {
     const weft_op *op = r->node.op;
-    node_table *table = r->state;
+    node_table *table = r->memory;
     if (op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant || op->updates ||
         op->exchanges)
         return false;
@@ -61,4 +61,4 @@ static bool visit(weft_rewrite *r)
 const pass weft__pass_cse = {.rule = {.name = "cse",
                                       .doc = "equal ops on equal inputs are computed once",
                                       .visit = visit,
-                                      .state_bytes = table_bytes}};
+                                      .memory_bytes = table_bytes}};

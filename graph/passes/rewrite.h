@@ -37,7 +37,7 @@ extern const pass weft__pass_expand, weft__pass_cse, weft__pass_fold, weft__pass
 /* The passes that share a walk, nearly always one. */
 typedef struct walk {
     const weft_pass *passes[MAX_JOINED];
-    void *states[MAX_JOINED];
+    void *memory[MAX_JOINED];
     size_t n;
     bool own; /* of the program: see weft_plan_options.passes */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets); /* may be NULL */

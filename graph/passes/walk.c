@@ -1,6 +1,6 @@
-/* One walk of a pass, or of some that share it: it reads a graph in topological order and writes a new
- * one, node by node; what the passes leave alone is copied. Nodes that no target needs are never
- * copied, so every pass removes dead code. O(nodes). */
+/* One walk of a pass, or of some that share it: it reads a graph in topological order and writes a
+ * new one, node by node; what the passes leave alone is copied. Nodes that no target needs are
+ * never copied, so every pass removes dead code. O(nodes). */
 #include "rewrite.h"
 
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
     weft__graph_set_origin(r->graph, node);
     bool replaced = false;
     for (size_t p = 0; p < w->n && !replaced; p++) {
-        r->state = w->states[p];
+        r->memory = w->memory[p];
         r->context = w->passes[p]->context;
         replaced = may_visit(w, node->op) && w->passes[p]->visit(r);
     }
@@ -107,13 +107,13 @@ static void rewrite_all(const walk *w, weft_rewrite *r, plan_target *targets, si
         w->finish(r->graph, targets, n_targets);
 }
 
-static bool make_states(walk *w, const weft_graph *source)
+static bool allocate(walk *w, const weft_graph *source)
 {
     bool good = true;
     for (size_t p = 0; p < w->n; p++) {
         const weft_pass *rule = w->passes[p];
-        w->states[p] = calloc(1, rule->state_bytes ? rule->state_bytes(source) + 1 : 1);
-        good = good && w->states[p];
+        w->memory[p] = calloc(1, rule->memory_bytes ? rule->memory_bytes(source) + 1 : 1);
+        good = good && w->memory[p];
     }
     return good;
 }
@@ -127,7 +127,7 @@ weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targe
     weft_rewrite r = {
         .source = source, .graph = weft_graph_new(), .in = calloc(max_in, sizeof(weft_value))};
     uint8_t *alive = calloc(source->n_nodes + 1, 1), *fixed = calloc(source->n_nodes + 1, 1);
-    bool good = make_states(w, source) && r.graph && r.in && alive && fixed;
+    bool good = allocate(w, source) && r.graph && r.in && alive && fixed;
     if (!good) {
         weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
                        w->passes[0]->name);
@@ -141,7 +141,7 @@ weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targe
         good = r.graph->error.status == WEFT_OK;
         if (!good) weft_error_copy(error, &r.graph->error);
     }
-    for (size_t p = 0; p < w->n; p++) free(w->states[p]);
+    for (size_t p = 0; p < w->n; p++) free(w->memory[p]);
     free(r.in);
     free(alive);
     free(fixed);

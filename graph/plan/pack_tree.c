@@ -362,8 +362,8 @@ static bool enter(search *s, uint32_t first, uint32_t last)
     return true;
 }
 
-/* Finds the next part in which items wait; false if there is none. */
-static bool next_part(const search *s, frame *f)
+/* Finds the next component in which items wait; false if there is none. */
+static bool next_component(const search *s, frame *f)
 {
     while (f->next <= f->last) {
         f->begin = f->end = f->next;
@@ -374,7 +374,8 @@ static bool next_part(const search *s, frame *f)
     return false;
 }
 
-/* Chooses the branch of the frame's part; false if a section has no candidate, or the run ends. */
+/* Chooses the branch of the frame's component; false if a section has no candidate, or the run
+ * ends. */
 static bool choose_branch(search *s, frame *f)
 {
     if (s->nodes >= s->run_end) return stop(s, PACK_SPENT);
@@ -388,7 +389,7 @@ static bool choose_branch(search *s, frame *f)
     return true;
 }
 
-/* The first candidate that is alive in the whole part, or NONE. */
+/* The first candidate that is alive in the whole component, or NONE. */
 static uint32_t item_over_whole(const search *s, const frame *f)
 {
     const section *c = &s->sections[f->branch.at];
@@ -430,7 +431,7 @@ bool weft__tree_solve(search *s, uint32_t first, uint32_t last)
         frame *f = &s->frames[s->n_frames - 1];
         bool open = true;
         if (good) {
-            open = next_part(s, f);
+            open = next_component(s, f);
             if (open) open = good = choose_branch(s, f);
         } else {
             empty_queue(s);

@@ -47,12 +47,12 @@ typedef struct branch {
     double cost;
 } branch;
 
-/* An interval of time that is being solved, part by part. A part is an interval connected by
- * waiting items; each candidate of its branch opens a frame of its own. */
+/* An interval of time that is being solved, component by component. A component is an interval
+ * connected by waiting items; each candidate of its branch opens a frame of its own. */
 typedef struct frame {
-    uint32_t last, next; /* its last section; where the parts that are not solved yet begin */
-    uint32_t begin, end; /* the part */
-    branch branch;       /* of the part */
+    uint32_t last, next; /* its last section; where the components that are not solved yet begin */
+    uint32_t begin, end; /* the component */
+    branch branch;       /* of the component */
     uint32_t candidate;  /* the item that was placed, or NONE */
     bool final;          /* no other candidate is left */
     size_t n_changes;    /* the length of the trail before the candidate */

@@ -19,24 +19,24 @@ static void add_bytes(size_t *sum, size_t bytes)
 }
 
 /* Counts the nodes of the forward pass that run again: those of the backward pass that are not
- * gradients and share the source of a node of the forward pass. False if there is no memory. */
+ * gradients and share the origin of a node of the forward pass. False if there is no memory. */
 static bool count_recomputed(weft_plan *plan)
 {
     const weft_graph *g = plan->graph;
     weft_plan_stats *s = &plan->stats;
-    uint8_t *forward = calloc((size_t)g->sources + 1, 1);
+    uint8_t *forward = calloc((size_t)g->origins + 1, 1);
     double all = 0, again = 0; /* nanoseconds */
     if (!forward) return false;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const node_record *node = &g->nodes[plan->steps[i].node];
-        if (node->role.direction == WEFT_FORWARD) forward[node->source] = 1;
+        if (node->role.direction == WEFT_FORWARD) forward[node->origin] = 1;
     }
     for (size_t i = 0; i < plan->n_steps; i++) {
         const node_record *node = &g->nodes[plan->steps[i].node];
         const weft_cost cost = weft__plan_step_cost(plan, &plan->steps[i]);
         all += passes_nanoseconds(cost);
         if (node->role.direction != WEFT_BACKWARD || node->role.gradient_of ||
-            !forward[node->source])
+            !forward[node->origin])
             continue;
         again += passes_nanoseconds(cost);
         s->recomputed++;

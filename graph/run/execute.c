@@ -21,7 +21,7 @@
 bool weft__executor_init(executor *e, const weft_plan *plan)
 {
     *e = (executor){
-        .plan = plan, .state = {.fault = &e->fault}, .convert = weft__convert_for(weft_isa_best())};
+        .plan = plan, .run = {.fault = &e->fault}, .convert = weft__convert_for(weft_isa_best())};
     e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
     e->progress = calloc(N_PHASES * plan->n_intervals + 1, sizeof *e->progress);
     e->can_sleep = weft__sleepers_init(&e->sleepers);
@@ -254,7 +254,7 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_inte
         int64_t from = tile_after(step, phase, before, begin);
         int64_t to = tile_after(step, phase, before, end);
         const weft_call *call = &e->calls[2 * (size_t)i + (size_t)phase];
-        if (e->state.workspace && from < to) *weft_call_panel_tag(call) = 0;
+        if (e->run.workspace && from < to) *weft_call_panel_tag(call) = 0;
         if (step->by_block && phase == step->phases - 1) {
             run_fused(e, record, i, phase, from, to);
         } else {
@@ -435,7 +435,7 @@ INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *re
             if (record) profile_waited(record);
         }
         if (g > e->begin && interval->superstep != plan->intervals[g - 1].superstep) {
-            if (w.thread == 0 && e->state.exchanges) weft__exchanges_progress(&e->exchanges);
+            if (w.thread == 0 && e->run.exchanges) weft__exchanges_progress(&e->exchanges);
             if (has_failed(e, g)) break;
         }
         if (e->poison) {

@@ -12,8 +12,8 @@
 
 typedef struct executor {
     const weft_plan *plan;
-    weft_call *calls;     /* two for each step: one a phase; they point to `state` */
-    weft_run_state state; /* seed, step, and the workspaces of all threads, one after another */
+    weft_call *calls;     /* two for each step: one a phase; they point to `run` */
+    weft_run_context run; /* seed, number, and the workspaces of all threads, one after another */
     fault fault;          /* of the last run */
     convert convert;      /* of blocks that are stored as bf16 */
     exchanges exchanges;

@@ -99,7 +99,7 @@ static bool bind_operands(weft_session *s, weft_error *error)
                             .scratch = s->arena + step->scratch,
                             .tiles = step->tiles[phase],
                             .phase = phase,
-                            .run = &s->executor.state,
+                            .run = &s->executor.run,
                             .node = (uint32_t)i};
     }
     return true;
@@ -149,11 +149,11 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
 {
     size_t each = s->plan->stats.workspace_bytes;
     size_t bytes = weft_session_workspace(s->plan, s->threads);
-    weft_run_state *state = &s->executor.state;
-    state->workspace_bytes = each;
+    weft_run_context *run = &s->executor.run;
+    run->workspace_bytes = each;
     if (!bytes) return true;
     if (o->workspace) {
-        state->workspace = o->workspace;
+        run->workspace = o->workspace;
         if (o->workspace_bytes >= bytes && (uintptr_t)o->workspace % 64 == 0) return true;
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
                        "the workspace given has %zu bytes at %p; %d threads need %zu, 64-byte "
@@ -161,9 +161,9 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
                        o->workspace_bytes, o->workspace, s->threads, bytes);
         return false;
     }
-    state->workspace = s->own_workspace = take_memory(s, bytes, "a workspace", error);
+    run->workspace = s->own_workspace = take_memory(s, bytes, "a workspace", error);
     s->own_workspace_bytes = bytes;
-    return state->workspace != NULL;
+    return run->workspace != NULL;
 }
 
 /* How many threads a run has: those of OpenMP have to be granted. */
@@ -206,9 +206,9 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                weft__feeds_init(&s->feeds, plan);
         if (o->pool) s->executor.pool = *o->pool;
         if (o->allocator) s->allocator = *o->allocator;
-        s->executor.state.seed = o->seed;
+        s->executor.run.seed = o->seed;
         s->executor.poison = o->poison;
-        if (s->executor.exchanges.flights) s->executor.state.exchanges = &s->executor.exchanges;
+        if (s->executor.exchanges.flights) s->executor.run.exchanges = &s->executor.exchanges;
     }
     if (!good)
         weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "no memory for the session");
@@ -241,9 +241,9 @@ void weft_session_free(weft_session *session)
     free(session);
 }
 
-void weft_session_set_step(weft_session *session, uint64_t step)
+void weft_session_set_run_number(weft_session *session, uint64_t number)
 {
-    if (session) session->executor.state.step = step;
+    if (session) session->executor.run.number = number;
 }
 
 const weft_error *weft_session_error(const weft_session *session)
@@ -504,7 +504,7 @@ static weft_status run_until(weft_session *session, uint32_t until)
         weft__executor_run(x, until, team, profile, e);
     else if (weft__watches_run(&session->watches, x, until, team, profile, e) == WEFT_OK)
         memset(e, 0, sizeof *e); /* errors of calls by callbacks */
-    if (!executor_paused(x)) x->state.step++;
+    if (!executor_paused(x)) x->run.number++;
     if (e->status == WEFT_OK) session->no_results = executor_paused(x) ? run_stopped : NULL;
     if (e->status == WEFT_OK && x->end == session->plan->n_intervals && session->own_arena)
         x->first = session->plan->fixed_intervals;
@@ -562,8 +562,8 @@ weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found
     weft_status status = prepare_inputs(session, found);
     if (status != WEFT_OK) return status;
     session->no_results = was_searched;
-    session->executor.state.step--; /* the failed run has already counted */
+    session->executor.run.number--; /* the failed run has already counted */
     weft__team_alone(find_nonfinite, &r);
-    session->executor.state.step++;
+    session->executor.run.number++;
     return r.status;
 }

@@ -134,7 +134,7 @@ static void copy_value(const executor *e, watch *w)
                       .out = &w->seen.tensor,
                       .n_in = 1,
                       .n_out = 1,
-                      .run = (weft_run_state *)(uintptr_t)&e->state};
+                      .run = (weft_run_context *)(uintptr_t)&e->run};
     weft__call_run(op, weft_op_kernel(op, weft_isa_best(), w->bound.dtype), &call);
 }
 
@@ -148,7 +148,7 @@ static bool call_watches(watches *all, const executor *e, size_t *i)
     for (; going && *i < all->n && all->list[*i].interval == interval; ++*i) {
         watch *w = &all->list[*i];
         if (w->copy) copy_value(e, w);
-        w->seen.step = e->state.step;
+        w->seen.run = e->run.number;
         going = w->callback(w->context, &w->seen);
     }
     all->calling = false;

@@ -1,7 +1,7 @@
 /* weft/call.h - what a kernel sees: the tensors of one node, the tile to compute, and the run.
  *
  * Kernels need no graph. Files that hold only kernels include this header, or <weft/kernel.h> for
- * the walk over strided operands; <weft/op.h> includes it for those who write a descriptor.
+ * the iterator over strided operands; <weft/op.h> includes it for those who write a descriptor.
  */
 #ifndef WEFT_CALL_H
 #define WEFT_CALL_H
@@ -27,18 +27,18 @@ typedef struct weft_call {
     int64_t first; /* index of out[0]'s first element in the whole tensor. It differs from 0 only in
                       a fused elementwise op, whose in and out are blocks of the whole tensors */
     int phase;     /* 0 .. phases-1 */
-    const struct weft_run_state *run;
+    const struct weft_run_context *run;
     uint32_t node; /* index of the step in the schedule */
 } weft_call;
 
-/* What changes from run to run. Kernels read seed and step; the rest is the executor's. */
-typedef struct weft_run_state {
-    uint64_t seed, step;
+/* What changes from run to run. Kernels read seed and number; the rest is the executor's. */
+typedef struct weft_run_context {
+    uint64_t seed, number;       /* of the run: see weft_session_set_run_number */
     void *fault;                 /* see weft_call_fail */
     struct exchanges *exchanges; /* see weft_call_start_exchange; NULL: the plan has none */
     char *workspace;             /* of all threads: see weft_call_workspace */
     size_t workspace_bytes;      /* of each thread */
-} weft_run_state;
+} weft_run_context;
 
 /* A block of a tensor, seen as the matrix [product of the leading dimensions, last dimension]. */
 typedef struct weft_block {

@@ -233,7 +233,7 @@ struct weft_op {
                         node is never computed before the run */
     bool exchanges;  /* exchanges data with other processes: nodes of such ops run one at a time, in
                         the plan's order. They need can_fail too */
-    bool random;     /* results depend on the run's seed and step */
+    bool random;     /* results depend on the run's seed and number */
     bool broadcasts; /* inputs broadcast; autodiff sums their gradients back to their shapes */
 
     /* Passes of the library that need an op of this identity, ended by NULL: they run on graphs
@@ -268,7 +268,7 @@ typedef enum weft_direction {
 
 typedef struct weft_role {
     weft_direction direction;
-    uint32_t gradient_of; /* the source of the node whose gradient rule made this node; 0: none */
+    uint32_t gradient_of; /* the origin of the node whose gradient rule made this node; 0: none */
 } weft_role;
 
 /* Sets the role of the nodes that are added from now on, and returns the one before. A graph begins
@@ -285,9 +285,9 @@ typedef struct weft_node_info {
     size_t n_out;
     const char *scope; /* "enc.0.attn" or "" */
     weft_role role;
-    /* Nodes of one source come from one node that the program declared: copies of the graph and
-     * passes retain it, and a node that replaces another has its source. From 1. */
-    uint32_t source;
+    /* Nodes of one origin come from one node that the program declared: copies of the graph and
+     * passes retain it, and a node that replaces another has its origin. From 1. */
+    uint32_t origin;
 } weft_node_info;
 /* A record of zeros for an invalid index. The pointers live as long as the graph. */
 WEFT_API weft_node_info weft_graph_node(const weft_graph *graph, size_t index);

@@ -26,7 +26,7 @@ typedef struct weft_rewrite {
     weft_value *out;          /* node.n_out values of the new graph, for the pass to fill */
     const uint8_t *fixed;     /* by node of `source`: it is computed in a session's first run only;
                                  NULL without weft_plan_options.fixed_states */
-    void *state;              /* of weft_pass.state_bytes */
+    void *memory;             /* of weft_pass.memory_bytes */
     void *context;            /* of the pass */
 } weft_rewrite;
 
@@ -44,9 +44,9 @@ struct weft_pass {
     /* Whether the pass has anything to do in the graph; if not, it is left out. NULL: it always
      * runs. */
     bool (*needed)(const weft_graph *source);
-    /* The size of rewrite->state, which is zero at the first node and freed after the last. NULL:
+    /* The size of rewrite->memory, which is zero at the first node and freed after the last. NULL:
      * the pass needs none. */
-    size_t (*state_bytes)(const weft_graph *source);
+    size_t (*memory_bytes)(const weft_graph *source);
     bool required; /* results depend on it: neither options nor WEFT_SKIP leave it out */
     /* Whether the options of the plan (weft/plan.h) ask for the pass. NULL: always. */
     bool (*wanted)(const struct weft_plan_options *options);

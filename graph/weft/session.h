@@ -108,14 +108,14 @@ WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
  * even if an earlier feed or a default was there: a run fails until a feed succeeds. */
 WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const void *data,
                                size_t bytes);
-/* Runs the plan once, and adds 1 to the step. If an input that the plan needs was never fed and has
- * no default, or its last feed was refused, nothing runs and the result is WEFT_NOT_FOUND with its
- * name. If a kernel reports a fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the run ends at the next
- * barrier; states are unchanged unless an update ran before. WEFT_PEER: another process failed, or
- * did not take part in an exchange; its communicator cannot be used any more. If this run fails and
- * the plan has exchanges, the runs of the other processes fail with WEFT_PEER, whatever the error.
- * Exception: a number that all processes received is not finite (weft_require_finite); then all
- * runs fail with the same error. */
+/* Runs the plan once, and adds 1 to the run number. If an input that the plan needs was never
+ * fed and has no default, or its last feed was refused, nothing runs and the result is
+ * WEFT_NOT_FOUND with its name. If a kernel reports a fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the
+ * run ends at the next barrier; states are unchanged unless an update ran before. WEFT_PEER:
+ * another process failed, or did not take part in an exchange; its communicator cannot be used any
+ * more. If this run fails and the plan has exchanges, the runs of the other processes fail with
+ * WEFT_PEER, whatever the error. Exception: a number that all processes received is not finite
+ * (weft_require_finite); then all runs fail with the same error. */
 WEFT_API weft_status weft_run(weft_session *session);
 /* The same, but stops before the node that computes `value`, and those that run side by side with
  * it. The next weft_run goes on from there, and inputs that only the rest reads may be fed again in
@@ -135,7 +135,7 @@ WEFT_API weft_status weft_fetch(weft_session *session, weft_value target, void *
  * False where weft_fetch would fail. */
 WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor);
 /* Finds the first node that computes a number that is not finite. For use after a run that went
- * wrong: it repeats that run, with the same feeds and step, node by node and without its updates,
+ * wrong: it repeats that run, with the same feeds and number, node by node and without its updates,
  * and inspects all inputs, states and outputs. That is slow, and overwrites the targets. WEFT_OK if
  * everything is finite. WEFT_NOT_FINITE with the name of the node or state and the element in
  * *found; `found` may be NULL. WEFT_NOT_FOUND if an input was never fed. An infinity is allowed if
@@ -144,9 +144,9 @@ WEFT_API weft_status weft_session_find_nonfinite(weft_session *session, weft_err
 /* Call this after changing states that the plan takes as fixed (weft_plan_options.fixed_states):
  * the next run computes again what depends on them alone. */
 WEFT_API void weft_session_renew(weft_session *session);
-/* Sets the step, which with the seed selects the numbers of random ops. It is 0 at first; each run
- * adds 1. */
-WEFT_API void weft_session_set_step(weft_session *session, uint64_t step);
+/* Sets the number of the next run, which with the seed selects the numbers of random ops. It is 0
+ * at first; each run adds 1. */
+WEFT_API void weft_session_set_run_number(weft_session *session, uint64_t number);
 /* The error of the last weft_feed, weft_run, weft_fetch, weft_session_tensor, weft_session_watch or
  * weft_session_profile, with status WEFT_OK if it succeeded. Valid until the next of these calls.
  */
@@ -159,7 +159,7 @@ typedef struct weft_watched {
     weft_value value;   /* as weft_session_watch was given it */
     const char *name;   /* its name in weft_plan_graph; without one, "scope/op" */
     weft_tensor tensor; /* contiguous; to be read, not written */
-    uint64_t step;      /* of the run */
+    uint64_t run;       /* the number of the run */
 } weft_watched;
 /* Called on the thread that runs the session, while no kernel runs. False ends the run with
  * WEFT_CANCELLED: states are unchanged unless an update ran before. It may run other sessions, but

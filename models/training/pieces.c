@@ -17,23 +17,23 @@
 /* ---- Names of files ---- */
 
 /* Splits a path into the folder, with its slash, and the stem of the file's name. */
-typedef struct path_parts {
+typedef struct path_split {
     int folder, stem; /* bytes */
     const char *name;
-} path_parts;
+} path_split;
 
-static path_parts split_path(const char *path)
+static path_split split_path(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     const size_t length = strlen(name), suffix = strlen(SUFFIX);
     const bool has = length > suffix && !strcmp(name + length - suffix, SUFFIX);
-    return (path_parts){(int)(name - path), (int)(has ? length - suffix : length), name};
+    return (path_split){(int)(name - path), (int)(has ? length - suffix : length), name};
 }
 
 /* The name of a rank's file, without the folder. */
 static void shard_name(const weft_trainer *t, const char *path, int rank, char *name, size_t size)
 {
-    const path_parts p = split_path(path);
+    const path_split p = split_path(path);
     snprintf(name, size, "%.*s.step-%" PRIu64 ".rank-%d-of-%d" SUFFIX, p.stem, p.name,
              t->progress.updates, rank, t->communicator->size);
 }
@@ -41,7 +41,7 @@ static void shard_name(const weft_trainer *t, const char *path, int rank, char *
 /* Whether a file's name is one of a rank's, of any update, or one that was not finished. */
 static bool is_shard(const char *path, const char *name)
 {
-    const path_parts p = split_path(path);
+    const path_split p = split_path(path);
     int read = 0;
     return !strncmp(name, p.name, (size_t)p.stem) &&
            sscanf(name + p.stem, ".step-%*u.rank-%*d-of-%*d" SUFFIX "%n", &read) == 0 && read > 0;
@@ -60,7 +60,7 @@ static bool is_listed(const char *list, const char *name)
 
 void weft__pieces_clean(const char *path, const char *list)
 {
-    const path_parts p = split_path(path);
+    const path_split p = split_path(path);
     char folder[4096], other[4096 + 256];
     snprintf(folder, sizeof folder, "%.*s", p.folder, path);
     DIR *entries = opendir(p.folder ? folder : ".");
@@ -141,7 +141,7 @@ static bool is_saved(void *context, const char *name)
 static weft_status save_own(weft_trainer *t, const char *path)
 {
     const weft_params_filter pieces = {is_saved, t};
-    const path_parts p = split_path(path);
+    const path_split p = split_path(path);
     char file[4096], name[512];
     shard_name(t, path, t->communicator->rank, name, sizeof name);
     if (snprintf(file, sizeof file, "%.*s%s", p.folder, path, name) >= (int)sizeof file)

@@ -13,14 +13,14 @@ typedef struct pipeline {
     weft_trainer *t;
     double *numbers;
     weft_update_report *report;
-    weft_trainer_progress progress; /* walks over the batches */
+    weft_trainer_progress progress; /* over the batches */
     uint32_t batch;                 /* the next of the update */
     double spent;
     int lanes;
 } pipeline;
 
 /* The index of this process's k-th batch, which is the next one. */
-static size_t walk_to(pipeline *p, uint32_t k)
+static size_t advance_to(pipeline *p, uint32_t k)
 {
     const uint32_t number =
         weft__ranks_batch(p->t, weft__ranks_batches(p->t), weft__ranks_own(p->t), k);
@@ -29,7 +29,7 @@ static size_t walk_to(pipeline *p, uint32_t k)
     return index;
 }
 
-static void walk_to_end(pipeline *p)
+static void finish_batches(pipeline *p)
 {
     for (; p->batch < p->t->o.accumulate; p->batch++) weft__trainer_next_batch(p->t, &p->progress);
 }
@@ -56,13 +56,13 @@ static weft_status weigh_batches(pipeline *p)
     const weft_trainer_progress begin = p->progress;
     weft_status status = WEFT_OK;
     for (uint32_t k = 0; status == WEFT_OK && k < t->sums.n; k++) {
-        const size_t index = walk_to(p, k);
+        const size_t index = advance_to(p, k);
         const trainer_graph *s = graph_of(p, k, index);
         size_t weight = 0;
         status = s ? weft__trainer_graph_fill(t, s, &t->batches, index, &weight) : t->error.status;
         numbers_of(p, k)[BATCH_WEIGHT] = (double)weight;
     }
-    walk_to_end(p);
+    finish_batches(p);
     if (p->progress.epoch != begin.epoch) start_epoch(&t->batches, begin.epoch);
     p->progress = begin;
     p->batch = 0;
@@ -72,7 +72,7 @@ static weft_status weigh_batches(pipeline *p)
 static weft_status run_forward(pipeline *p, uint32_t k, trainer_graph **running)
 {
     weft_trainer *t = p->t;
-    const size_t index = walk_to(p, k);
+    const size_t index = advance_to(p, k);
     trainer_graph *s = graph_of(p, k, index);
     size_t weight = 0;
     running[k % (uint32_t)p->lanes] = s;
@@ -117,17 +117,17 @@ static weft_status run_batches(pipeline *p, trainer_graph **last)
         if (k < n) status = run_forward(p, k, running);
         if (status == WEFT_OK && k >= ahead) status = run_backward(p, k - ahead, running);
     }
-    walk_to_end(p);
+    finish_batches(p);
     *last = running[(n - 1) % (uint32_t)p->lanes];
     free(running);
     return status;
 }
 
-weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_progress *state, rank_report *r,
+weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_progress *progress, rank_report *r,
                                   double *numbers, weft_update_report *report, trainer_graph **last)
 {
     const weft_ranks stage = weft__mesh_ranks(&t->mesh, MESH_STAGES);
-    pipeline p = {.t = t, .numbers = numbers, .report = report, .progress = *state};
+    pipeline p = {.t = t, .numbers = numbers, .report = report, .progress = *progress};
     const uint32_t ahead = (uint32_t)(stage.size - 1 - stage.rank);
     p.lanes = 1 + (int)(ahead < t->sums.n ? ahead : t->sums.n - 1);
     if (!weft__trainer_stopped(t)) weigh_batches(&p);
@@ -135,7 +135,7 @@ weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_progress *state,
     if (status != WEFT_OK) return status;
     p.spent = r->spent;
     status = run_batches(&p, last);
-    *state = p.progress;
+    *progress = p.progress;
     /* The others wait for this process in the middle of their passes, unless all of them have found
      * that the norm or the loss of the update is not finite. */
     if (status != WEFT_OK && status != WEFT_NOT_FINITE) weft__mesh_fail(&t->mesh, &t->error);

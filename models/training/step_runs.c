@@ -220,14 +220,14 @@ weft_status weft__trainer_graph_feed(weft_trainer *t, trainer_graph *s,
 
 weft_status weft__trainer_graph_run_forward(weft_trainer *t, trainer_graph *s, uint64_t number)
 {
-    weft_session_set_step(s->plan.session, number);
+    weft_session_set_run_number(s->plan.session, number);
     return weft_is_value(s->pause) ? weft__plan_run_before(&s->plan, s->pause, &t->error) : WEFT_OK;
 }
 
 weft_status weft__trainer_graph_run(weft_trainer *t, trainer_graph *s, uint64_t number)
 {
     weft_error e = {.status = WEFT_OK}, first;
-    weft_session_set_step(s->plan.session, number);
+    weft_session_set_run_number(s->plan.session, number);
     if (weft__plan_run(&s->plan, &e) == WEFT_OK) return WEFT_OK;
     if (e.status != WEFT_NOT_FINITE ||
         weft_session_find_nonfinite(s->plan.session, &first) != WEFT_NOT_FINITE)

@@ -345,15 +345,15 @@ static weft_status run_update(weft_trainer *t, trainer_graph *s, double spent,
                : status;
 }
 
-/* Computes this process's batches of an update up to the last, which it feeds. All processes walk
- * over all batches. False if they have agreed that one of them failed. */
-static bool compute_batches(weft_trainer *t, weft_trainer_progress *state, double *numbers,
+/* Computes this process's batches of an update up to the last, which it feeds. All processes go
+ * through all batches. False if they have agreed that one of them failed. */
+static bool compute_batches(weft_trainer *t, weft_trainer_progress *progress, double *numbers,
                             weft_update_report *report, trainer_graph **last)
 {
     const rank_batches all = weft__ranks_batches(t);
     uint32_t k = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
-        const size_t index = weft__trainer_next_batch(t, state);
+        const size_t index = weft__trainer_next_batch(t, progress);
         if (k == t->sums.n || weft__ranks_batch(t, all, weft__ranks_own(t), k) != i) continue;
         double *own = &numbers[BATCH_NUMBERS * (size_t)i];
         if (t->error.status == WEFT_OK) feed_batch(t, k, index, own, report, last);
@@ -365,14 +365,14 @@ static bool compute_batches(weft_trainer *t, weft_trainer_progress *state, doubl
 }
 
 /* Computes the batches, agrees on their weights, and runs the last one with the update. */
-static weft_status update_whole(weft_trainer *t, weft_trainer_progress *state, rank_report *r,
+static weft_status update_whole(weft_trainer *t, weft_trainer_progress *progress, rank_report *r,
                                 double *numbers, weft_update_report *report, trainer_graph **last)
 {
     const uint32_t own_last =
         weft__ranks_batch(t, weft__ranks_batches(t), weft__ranks_own(t), t->sums.n - 1);
     /* In turn, the sums of a batch are added up among the processes at once, so all must be there.
      */
-    if (!compute_batches(t, state, numbers, report, last)) return t->error.status;
+    if (!compute_batches(t, progress, numbers, report, last)) return t->error.status;
     weft_status status = weft__ranks_agree(t, r, numbers, weft__ranks_batches(t), BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     if (run_update(t, *last, r->spent, numbers, report) == WEFT_OK)
@@ -383,23 +383,23 @@ static weft_status update_whole(weft_trainer *t, weft_trainer_progress *state, r
 }
 
 /* The same for a divided model, which agrees on the weights first. */
-static weft_status update_divided(weft_trainer *t, weft_trainer_progress *state, rank_report *r,
+static weft_status update_divided(weft_trainer *t, weft_trainer_progress *progress, rank_report *r,
                                   double *numbers, weft_update_report *report, trainer_graph **last)
 {
-    const weft_status status = weft__pipeline_update(t, state, r, numbers, report, last);
+    const weft_status status = weft__pipeline_update(t, progress, r, numbers, report, last);
     if (status != WEFT_OK && status != WEFT_NOT_FINITE) return status;
     return weft__ranks_agree(t, r, numbers, weft__ranks_batches(t), BATCH_NUMBERS);
 }
 
 /* One update. If one process fails, all fail. */
-static weft_status make_update(weft_trainer *t, weft_trainer_progress *state, double spent,
+static weft_status make_update(weft_trainer *t, weft_trainer_progress *progress, double spent,
                                double *numbers, weft_update_report *report)
 {
-    rank_report r = {.spent = spent, .checks = state->updates};
+    rank_report r = {.spent = spent, .checks = progress->updates};
     trainer_graph *last = NULL;
     const weft_status status = weft__mesh_divides(&t->mesh)
-                                   ? update_divided(t, state, &r, numbers, report, &last)
-                                   : update_whole(t, state, &r, numbers, report, &last);
+                                   ? update_divided(t, progress, &r, numbers, report, &last)
+                                   : update_whole(t, progress, &r, numbers, report, &last);
     if (status != WEFT_OK) return status;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
         const double *batch = &numbers[BATCH_NUMBERS * (size_t)i];

@@ -237,7 +237,7 @@ weft_status weft__trainer_move_sums(weft_trainer *t, graph_kind kind, int slot, 
 weft_status weft__trainer_feed_update(weft_trainer *t, trainer_graph *s, double spent,
                                       const double *numbers, weft_update_report *report);
 /* One update of a divided model. Sets *last to its last graph. */
-weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_progress *state, rank_report *r,
+weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_progress *progress, rank_report *r,
                                   double *numbers, weft_update_report *report,
                                   trainer_graph **last);
 

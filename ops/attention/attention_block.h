@@ -38,7 +38,7 @@ typedef struct block {
     T *wide;             /* wide_rows: blocks of q, k, v and dout in f32 */
     const uint8_t *hide; /* the mask of the block's first query, or NULL */
     int64_t hide_query, hide_key;
-    uint64_t stream, step; /* of dropout */
+    uint64_t stream, run; /* of dropout */
     uint32_t *words;
 } block;
 
@@ -181,7 +181,7 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
     b.first_key = start_of_keys(&b);
     if (b.attr->p > 0) {
         b.stream = dropout_stream(b.attr->key, call->run);
-        b.step = call->run->step;
+        b.run = call->run->number;
     }
     return b;
 }
@@ -433,7 +433,7 @@ static inline void draw(const block *b, const draws *d, int64_t key, int64_t n)
     for (int64_t f = 0; 4 * f < (d->even ? n : n + 3); f++)
         for (int64_t i = 0; i < b->width; i += DROPOUT_LANES) {
             const dropout_wide four = *(const dropout_wide *)(d->four + i);
-            dropout_words_wide(four + (uint64_t)(key / 4 + f), b->stream, b->step,
+            dropout_words_wide(four + (uint64_t)(key / 4 + f), b->stream, b->run,
                                b->words + 4 * f * LANES + i, LANES);
         }
 }

@@ -11,7 +11,7 @@
  *     dK = scale dS^T Q
  *     dV = drop(P)^T dO
  *
- * Forward walks the keys in blocks for each block of queries, with a running maximum and sum
+ * Forward goes through the keys in blocks for each block of queries, with a running maximum and sum
  * (Milakov & Gimelshein 2018). Backward recomputes the weights from lse (Dao et al. 2022) and
  * lse_low = ln sum e^(S - lse), the part that rounding removed from lse. With it, adding a large
  * constant to all scores loses no precision. lse_low is nearly constant and has no gradient (as in

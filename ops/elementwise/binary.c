@@ -26,9 +26,9 @@
     {                                                                                              \
         T packed[2][PACKED_RUN];                                                                   \
         int64_t ps, qs;                                                                            \
-        for (weft_walk w = walk_begin_narrow(call, tile); weft_walk_next(&w);) {                   \
-            const T *p = walk_operand(&w, 1, call->in[0].data, packed[0], &ps);                    \
-            const T *q = walk_operand(&w, 2, call->in[1].data, packed[1], &qs);                    \
+        for (weft_iterator w = iterator_begin_narrow(call, tile); weft_iterator_next(&w);) {       \
+            const T *p = iterator_operand(&w, 1, call->in[0].data, packed[0], &ps);                \
+            const T *q = iterator_operand(&w, 2, call->in[1].data, packed[1], &qs);                \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
             EACH_PAIR(p, ps, q, qs, out[i] = expression)                                           \
         }                                                                                          \
@@ -54,11 +54,11 @@ static inline void add_block(const weft_call *call, size_t from, size_t to, int6
 
 KERNEL(add_n)
 {
-    /* Inputs and output have the same layout, so one walk serves all. */
+    /* Inputs and output have the same layout, so one iterator serves all. */
     const weft_tensor *out_only[1] = {&call->out[0]};
     const int64_t n = numel_of(&call->out[0].shape), begin = tile * TILE;
-    weft_walk w = weft_walk_range(out_only, 1, begin, begin + TILE < n ? begin + TILE : n);
-    while (weft_walk_next(&w)) {
+    weft_iterator w = weft_iterator_range(out_only, 1, begin, begin + TILE < n ? begin + TILE : n);
+    while (weft_iterator_next(&w)) {
         T *out = (T *)call->out[0].data + w.offset[0];
         const T *first = (const T *)call->in[0].data + w.offset[0];
         for (int64_t k = 0; k < w.count; k++) out[k] = first[k];

@@ -34,7 +34,7 @@ static inline int32_t to_i32(double x)
 
 KERNEL(cast)
 {
-    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
+    for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {
         const T *in = (const T *)call->in[0].data + w.offset[1];
         switch (call->out[0].dtype) {
         case WEFT_F32:

@@ -21,9 +21,9 @@
     {                                                                                              \
         T packed[2][PACKED_RUN];                                                                   \
         int64_t ps, qs;                                                                            \
-        for (weft_walk w = walk_begin_narrow(call, tile); weft_walk_next(&w);) {                   \
-            const T *p = walk_operand(&w, 1, call->in[0].data, packed[0], &ps);                    \
-            const T *q = walk_operand(&w, 2, call->in[1].data, packed[1], &qs);                    \
+        for (weft_iterator w = iterator_begin_narrow(call, tile); weft_iterator_next(&w);) {       \
+            const T *p = iterator_operand(&w, 1, call->in[0].data, packed[0], &ps);                \
+            const T *q = iterator_operand(&w, 2, call->in[1].data, packed[1], &qs);                \
             uint8_t *out = (uint8_t *)call->out[0].data + w.offset[0];                             \
             EACH_PAIR(p, ps, q, qs, out[i] = expression)                                           \
         }                                                                                          \
@@ -35,7 +35,7 @@ COMPARE_OPS(COMPARE_KERNEL)
 LOGIC_OPS(LOGIC_KERNEL)
 KERNEL(logical_not)
 {
-    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
+    for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {
         const T *p = (const T *)call->in[0].data + w.offset[1];
         uint8_t *out = (uint8_t *)call->out[0].data + w.offset[0];
         for (int64_t i = 0; i < w.count; i++) out[i] = !p[i * w.step[1]];

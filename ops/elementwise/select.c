@@ -44,9 +44,9 @@ static inline void select_run(T *out, const uint8_t *mask, int64_t mask_step, st
     }
 }
 
-/* walk_operand for the mask. */
-static inline const uint8_t *walk_mask(const weft_walk *w, int k, const void *data, uint8_t *packed,
-                                       int64_t *step)
+/* iterator_operand for the mask. */
+static inline const uint8_t *iterator_mask(const weft_iterator *w, int k, const void *data,
+                                           uint8_t *packed, int64_t *step)
 {
     const int last = w->rank - 1;
     const int64_t row = w->dim[last], each = w->step[k];
@@ -64,12 +64,12 @@ KERNEL(where)
 {
     T packed[2][PACKED_RUN];
     uint8_t packed_mask[PACKED_RUN];
-    for (weft_walk w = walk_begin_narrow(call, tile); weft_walk_next(&w);) {
+    for (weft_iterator w = iterator_begin_narrow(call, tile); weft_iterator_next(&w);) {
         int64_t step;
         strided a, b;
-        const uint8_t *mask = walk_mask(&w, 1, call->in[0].data, packed_mask, &step);
-        a.x = walk_operand(&w, 2, call->in[1].data, packed[0], &a.step);
-        b.x = walk_operand(&w, 3, call->in[2].data, packed[1], &b.step);
+        const uint8_t *mask = iterator_mask(&w, 1, call->in[0].data, packed_mask, &step);
+        a.x = iterator_operand(&w, 2, call->in[1].data, packed[0], &a.step);
+        b.x = iterator_operand(&w, 3, call->in[2].data, packed[1], &b.step);
         select_run((T *)call->out[0].data + w.offset[0], mask, step, a, b, w.count);
     }
 }
@@ -79,11 +79,11 @@ KERNEL(masked_fill)
     const T value = (T)((const masked_fill_attr *)call->attr)->value;
     T packed[PACKED_RUN];
     uint8_t packed_mask[PACKED_RUN];
-    for (weft_walk w = walk_begin_narrow(call, tile); weft_walk_next(&w);) {
+    for (weft_iterator w = iterator_begin_narrow(call, tile); weft_iterator_next(&w);) {
         int64_t step;
         strided x;
-        const uint8_t *mask = walk_mask(&w, 2, call->in[1].data, packed_mask, &step);
-        x.x = walk_operand(&w, 1, call->in[0].data, packed, &x.step);
+        const uint8_t *mask = iterator_mask(&w, 2, call->in[1].data, packed_mask, &step);
+        x.x = iterator_operand(&w, 1, call->in[0].data, packed, &x.step);
         select_run((T *)call->out[0].data + w.offset[0], mask, step, (strided){&value, 0}, x,
                    w.count);
     }

@@ -142,7 +142,7 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
     {                                                                                              \
         const void *attr = call->attr;                                                             \
         ATTRIBUTES_##kind(T);                                                                      \
-        for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {                     \
+        for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {         \
             const T *in = (const T *)call->in[0].data + w.offset[1];                               \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
             if (w.step[1] == 1) {                                                                  \
@@ -162,7 +162,7 @@ static inline bool is_near(T x)
 #define PERIODIC_KERNEL(name, kind, doc, onnx, expression, gradient, from, to, distinct)           \
     KERNEL(name)                                                                                   \
     {                                                                                              \
-        for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {                     \
+        for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {         \
             const T *in = (const T *)call->in[0].data + w.offset[1];                               \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
             int64_t n_near = 0;                                                                    \

@@ -42,9 +42,9 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Lines of a tensor along one axis, for ops that walk an axis in order. Where the last dimension is
- * another and has stride 1, neighbouring lines are columns: a tile walks a range of them together,
- * row by row, so that memory is read in its own order. Else lines are walked one by one. */
+/* Lines of a tensor along one axis, for ops that read an axis in order. Where the last dimension is
+ * another and has stride 1, neighbouring lines are columns: a tile reads a range of them together,
+ * row by row, so that memory is read in its own order. Else lines are read one by one. */
 #define MIN_COLUMNS 128
 #define MAX_COLUMNS 256
 
@@ -52,7 +52,7 @@ typedef struct lines {
     int axis;
     bool columns;
     int64_t length, count; /* of a line; of lines */
-    int64_t width, run;    /* lines walked together; lines that are neighbours */
+    int64_t width, run;    /* lines read together; lines that are neighbours */
     int64_t each;          /* lines of a tile */
 } lines;
 
@@ -81,7 +81,7 @@ static inline int64_t lines_tiles(const lines *l)
     return ceil_div(l->count, l->each);
 }
 
-/* Lines from `line` on that a tile walks together: up to its end and the end of the run. */
+/* Lines from `line` on that a tile reads together: up to its end and the end of the run. */
 static inline int64_t lines_together(const lines *l, int64_t tile, int64_t line)
 {
     int64_t end = (tile + 1) * l->each < l->count ? (tile + 1) * l->each : l->count;
@@ -147,15 +147,15 @@ typedef struct strided {
 } strided;
 
 /* Rows of at most NARROW_ROW elements are too short for a loop each. A kernel that begins with
- * walk_begin_narrow walks many of them as one run, and gets each operand from walk_operand: where
- * it lies, or packed into a buffer of PACKED_RUN elements. */
+ * iterator_begin_narrow takes many of them as one run, and gets each operand from iterator_operand:
+ * where it lies, or packed into a buffer of PACKED_RUN elements. */
 #define NARROW_ROW 32
 #define NARROW_RUN 512
 #define PACKED_RUN (NARROW_RUN + NARROW_ROW)
 
-static inline weft_walk walk_begin_narrow(const weft_call *call, int64_t tile)
+static inline weft_iterator iterator_begin_narrow(const weft_call *call, int64_t tile)
 {
-    weft_walk w = weft_walk_begin(call, tile);
+    weft_iterator w = weft_iterator_begin(call, tile);
     const int last = w.rank - 1;
     if (last > 0 && w.dim[last] <= NARROW_ROW && w.stride[0][last - 1] == w.dim[last])
         w.max_rows = NARROW_RUN / w.dim[last];
@@ -163,7 +163,8 @@ static inline weft_walk walk_begin_narrow(const weft_call *call, int64_t tile)
 }
 
 /* Operand k of a run, whose tensor begins at `data`, and its step. */
-static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *packed, int64_t *step)
+static inline const T *iterator_operand(weft_iterator *w, int k, const void *data, T *packed,
+                                        int64_t *step)
 {
     const int last = w->rank - 1;
     const int64_t row = w->dim[last], each = w->step[k];

@@ -1,5 +1,5 @@
-/* Lines of several tensors of one shape along one axis, for kernels that walk them (kernel.h has
- * those of one tensor).
+/* Lines of several tensors of one shape along one axis, for kernels that go through them (kernel.h
+ * has those of one tensor).
  *
  * Neighbouring lines are columns, also across several dimensions if these are contiguous in all
  * tensors. Where lines are short and few are neighbours, loops over them would be too short to pay:

@@ -16,7 +16,7 @@ typedef struct batch_norm_attr {
 #define WANTED_TILES 32   /* channels are cut into pieces to reach this number */
 #define BLOCK        4096 /* elements of a channel that are added up together */
 #define NUMBERS      3    /* of a piece of a channel, in scratch */
-#define MIN_VOLUME   16   /* of a channel of an image, to be walked through by channels */
+#define MIN_VOLUME   16   /* of a channel of an image, to be read by channels */
 
 typedef struct batch_norm_sizes {
     int64_t channels, volume, count; /* positions of an image; elements of a channel */

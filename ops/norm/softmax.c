@@ -1,5 +1,5 @@
 /* softmax and log_softmax along one axis, and their backward passes as ops of their own. A tile is
- * a range of lines: rows along the last dimension, else columns that are walked together. */
+ * a range of lines: rows along the last dimension, else columns that are read together. */
 #include "kernels/extreme.h"
 #include "kernels/lines.h"
 #include "kernels/sums.h"

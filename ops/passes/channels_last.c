@@ -234,7 +234,7 @@ const weft_pass weft__pass_channels_last = {
     .name = "channels_last",
     .doc = "convolutions by parameters read images whose channels lie innermost",
     .visit = visit,
-    .state_bytes = terms_readers_bytes,
+    .memory_bytes = terms_readers_bytes,
     .needed = needed,
     .wanted = wanted,
 };

@@ -110,6 +110,6 @@ const weft_pass weft__pass_fold_conv = {
     .name = "fold_conv",
     .doc = "scales and shifts of channels move into the convolution before them",
     .visit = visit,
-    .state_bytes = terms_readers_bytes,
+    .memory_bytes = terms_readers_bytes,
     .needed = needed,
 };

@@ -39,7 +39,7 @@ static size_t table_bytes(const weft_graph *source)
 /* The slot of dropout(x) with these attributes: it holds its output, or 0 if there is none. */
 static uint32_t *find(weft_rewrite *r, uint32_t x, const dropout_attr *attr)
 {
-    dropout_table *table = r->state;
+    dropout_table *table = r->memory;
     if (!table->size) table->size = table_size(r->source);
     size_t at = hash_bytes(hash_bytes(HASH_START, &x, sizeof x), attr, sizeof *attr);
     for (;; at++) {
@@ -81,6 +81,6 @@ const weft_pass weft__pass_reuse_dropout = {
     .name = "reuse_dropout",
     .doc = "relu's gradient reads the output of a dropout that follows relu",
     .visit = visit,
-    .state_bytes = table_bytes,
+    .memory_bytes = table_bytes,
     .needed = needed,
 };

@@ -35,7 +35,7 @@ static inline size_t terms_readers_bytes(const weft_graph *source)
 /* Whether one input of a node is all that reads a value of the source. */
 static inline bool terms_one_reader(weft_rewrite *r, uint32_t id)
 {
-    terms_readers *counts = r->state;
+    terms_readers *counts = r->memory;
     for (size_t n = 0; !counts->counted && n < weft_graph_node_count(r->source); n++) {
         const weft_node_info node = weft_graph_node(r->source, n);
         for (size_t i = 0; i < node.n_in; i++)

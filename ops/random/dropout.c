@@ -1,4 +1,4 @@
-/* dropout: the mask of element i comes from the counter-based generator at (key, seed, step, i), so
+/* dropout: the mask of element i comes from the counter-based generator at (key, seed, run, i), so
  * that forward, backward and any split into tiles see the same mask and none is stored. */
 #include "dropout.h"
 #include "kernels/kernel.h"
@@ -12,8 +12,8 @@ KERNEL(dropout)
     const dropout_attr *attr = call->attr;
     const T scale = (T)(1 / (1 - attr->p));
     const uint32_t limit = dropout_limit(attr->p);
-    const uint64_t stream = dropout_stream(attr->key, call->run), step = call->run->step;
-    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
+    const uint64_t stream = dropout_stream(attr->key, call->run), run = call->run->number;
+    for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {
         const T *x = (const T *)call->in[0].data + w.offset[1];
         T *y = (T *)call->out[0].data + w.offset[0];
         /* Where the run lies in the whole tensor; its first elements may be a group's last. */
@@ -26,7 +26,7 @@ KERNEL(dropout)
                 __builtin_prefetch(x + i);
                 __builtin_prefetch(y + i, 1);
             }
-            dropout_bits((uint64_t)(first + at) / 4, count + skip, stream, step, bits);
+            dropout_bits((uint64_t)(first + at) / 4, count + skip, stream, run, bits);
             _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[at + i] =
                 bits[skip + i] >= limit ? x[at + i] * scale : 0;
         }

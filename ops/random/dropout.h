@@ -1,5 +1,5 @@
 /* The mask of dropout, for the op itself and for attention: element i of a value is not dropped
- * where word i % 4 of philox(counter (i / 4, step), stream) is at or above p 2^32. */
+ * where word i % 4 of philox(counter (i / 4, run), stream) is at or above p 2^32. */
 #ifndef WEFT_OPS_DROPOUT_H
 #define WEFT_OPS_DROPOUT_H
 
@@ -10,9 +10,9 @@ typedef struct dropout_attr {
     uint64_t key;
 } dropout_attr;
 
-static inline uint64_t dropout_stream(uint64_t key, const weft_run_state *run)
+static inline uint64_t dropout_stream(uint64_t key, const weft_run_context *context)
 {
-    return key ^ (run->seed * 0xD1342543DE82EF95u);
+    return key ^ (context->seed * 0xD1342543DE82EF95u);
 }
 
 static inline uint32_t dropout_limit(double p)
@@ -53,15 +53,15 @@ static inline dropout_wide dropout_product(dropout_wide a, dropout_wide b)
 }
 
 /* The words c[0 .. 3] of DROPOUT_LANES indices, in the low halves. */
-static inline void dropout_rounds(dropout_wide index, uint64_t stream, uint64_t step,
+static inline void dropout_rounds(dropout_wide index, uint64_t stream, uint64_t run,
                                   dropout_wide c[4])
 {
     const dropout_wide zero = {0}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
     uint32_t k0 = (uint32_t)stream, k1 = (uint32_t)(stream >> 32);
     c[0] = index;
     c[1] = index >> 32;
-    c[2] = zero + step;
-    c[3] = zero + (step >> 32);
+    c[2] = zero + run;
+    c[3] = zero + (run >> 32);
     for (int round = 0; round < 10; round++) {
         const dropout_wide p0 = dropout_product(c[0], m0), p1 = dropout_product(c[2], m1);
         c[0] = (p1 >> 32) ^ c[1] ^ k0;
@@ -74,11 +74,11 @@ static inline void dropout_rounds(dropout_wide index, uint64_t stream, uint64_t 
 }
 
 /* The words of DROPOUT_LANES indices: word w of lane i goes to out[w row + i]. */
-static inline void dropout_words_wide(dropout_wide index, uint64_t stream, uint64_t step,
+static inline void dropout_words_wide(dropout_wide index, uint64_t stream, uint64_t run,
                                       uint32_t *out, int64_t row)
 {
     dropout_wide c[4];
-    dropout_rounds(index, stream, step, c);
+    dropout_rounds(index, stream, run, c);
     for (int w = 0; w < 4; w++)
         *(dropout_half *)(out + w * row) = __builtin_convertvector(c[w], dropout_half);
 }
@@ -96,14 +96,14 @@ static inline void dropout_words_wide(dropout_wide index, uint64_t stream, uint6
 
 /* The words of elements 4 index .. 4 index + count - 1 in their order. `bits` has room for whole
  * groups of 4 DROPOUT_LANES. */
-static inline void dropout_bits(uint64_t index, int64_t count, uint64_t stream, uint64_t step,
+static inline void dropout_bits(uint64_t index, int64_t count, uint64_t stream, uint64_t run,
                                 uint32_t *bits)
 {
     dropout_wide lanes = {0};
     for (int j = 0; j < DROPOUT_LANES; j++) lanes[j] = index + (uint64_t)j;
     for (int64_t i = 0; i < count; i += 4 * DROPOUT_LANES, lanes += DROPOUT_LANES) {
         dropout_wide c[4];
-        dropout_rounds(lanes, stream, step, c);
+        dropout_rounds(lanes, stream, run, c);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
         const dropout_wide a = c[0] << 32 | (c[1] & 0xFFFFFFFFu);
         const dropout_wide b = c[2] << 32 | (c[3] & 0xFFFFFFFFu);

@@ -1,6 +1,6 @@
 /* Random tensors: uniform, normal and Bernoulli numbers. They are made of the words of dropout
- * (dropout.h), which follow from the seed and step of the run, the key of the node and the element
- * alone: word w is word w % 4 of philox(counter (w / 4, step), stream). O(elements).
+ * (dropout.h), which follow from the seed and number of the run, the key of the node and the
+ * element alone: word w is word w % 4 of philox(counter (w / 4, run), stream). O(elements).
  *
  * An element i has the word i in f32, and the words 2i and 2i + 1 in f64. A uniform number is the
  * upper 24 or 53 bits of these as a fraction. Two normal numbers, 2p and 2p + 1, are the cosine and
@@ -30,7 +30,7 @@ static inline void words_of(const weft_call *call, uint64_t key, int64_t first, 
                             uint32_t *words)
 {
     dropout_bits((uint64_t)(first * WORDS) / 4, n * WORDS, dropout_stream(key, call->run),
-                 call->run->step, words);
+                 call->run->number, words);
 }
 
 /* In [0, 1). */
@@ -101,15 +101,15 @@ RANDOM_KERNEL(random_normal, normal_block)
 KERNEL(bernoulli)
 {
     const random_attr *attr = call->attr;
-    const uint64_t stream = dropout_stream(attr->key, call->run), step = call->run->step;
-    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
+    const uint64_t stream = dropout_stream(attr->key, call->run), run = call->run->number;
+    for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {
         const T *p = (const T *)call->in[0].data + w.offset[1];
         T *y = (T *)call->out[0].data + w.offset[0];
         const int64_t first = call->first + w.offset[0], skip = first % 4;
         for (int64_t at = 0; at < w.count; at += BLOCK - 4) {
             uint32_t words[BLOCK];
             const int64_t n = w.count - at < BLOCK - 4 ? w.count - at : BLOCK - 4;
-            dropout_bits((uint64_t)(first + at) / 4, n + skip, stream, step, words);
+            dropout_bits((uint64_t)(first + at) / 4, n + skip, stream, run, words);
             for (int64_t i = 0; i < n; i++) {
                 const T x = p[(at + i) * w.step[1]];
                 const bool one = (double)words[skip + i] * 0x1p-32 < (double)x;

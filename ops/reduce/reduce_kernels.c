@@ -229,7 +229,7 @@ static void logsumexp_finish(const double *state, int64_t count, const reduce_at
         y[c] = (T)(state[c] - state[c] == 0 ? state[c] + log(state[n + c]) : state[c]);
 }
 
-/* ---- The walk, the same for all ---- */
+/* ---- The loops, the same for all ---- */
 
 /* Elements of one output in blocks before block `index`. */
 static inline int64_t count_before(const cut *c, int64_t index)

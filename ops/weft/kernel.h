@@ -1,10 +1,10 @@
-/* weft/kernel.h - what the kernel of an elementwise op needs: a walk over one tile of its output
- * and over inputs of any layout. A program's own op that declares `elementwise` and WEFT_TAKES_ANY,
- * and whose kernels walk like this, takes views without a copy and can be fused:
+/* weft/kernel.h - what the kernel of an elementwise op needs: an iterator over one tile of its
+ * output and over inputs of any layout. A program's own op that declares `elementwise` and
+ * WEFT_TAKES_ANY, and whose kernels iterate like this, takes views without a copy and can be fused:
  *
  *     static void kernel_scaled_sum(const weft_call *call, int64_t tile)
  *     {
- *         for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
+ *         for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {
  *             float *y = (float *)call->out[0].data + w.offset[0];
  *             const float *a = (const float *)call->in[0].data + w.offset[1];
  *             const float *b = (const float *)call->in[1].data + w.offset[2];
@@ -13,8 +13,7 @@
  *         }
  *     }
  *
- * Elements take O(1) each, rows O(rank). A dense tile is one run.
- */
+ * Elements take O(1) each, rows O(rank). A dense tile is one run. */
 #ifndef WEFT_KERNEL_H
 #define WEFT_KERNEL_H
 
@@ -26,32 +25,32 @@
 extern "C" {
 #endif
 
-/* Output 0 is operand 0, input i is operand i + 1. Inputs beyond the fifth are not walked. */
-#define WEFT_WALK_OPERANDS 6
+/* Output 0 is operand 0, input i is operand i + 1. Inputs beyond the fifth are left out. */
+#define WEFT_ITERATOR_OPERANDS 6
 
 /* One tile as runs of `count` elements along the last dimension. The inputs broadcast to the shape
  * of the output. Dimensions that are contiguous in every operand are joined first. Within a run the
  * output's elements are contiguous: where they are not, as in a column of a larger tensor, each run
  * has one element. Offsets and steps count elements from the operand's `data`. */
-typedef struct weft_walk {
-    int64_t count;                      /* elements of this run */
-    int64_t offset[WEFT_WALK_OPERANDS]; /* of the run's first element */
-    int64_t step[WEFT_WALK_OPERANDS];   /* from one element of a run to the next; 0 repeats one */
+typedef struct weft_iterator {
+    int64_t count;                          /* elements of this run */
+    int64_t offset[WEFT_ITERATOR_OPERANDS]; /* of the run's first element */
+    int64_t step[WEFT_ITERATOR_OPERANDS]; /* from one element of a run to the next; 0 repeats one */
     /* private */
     int rank, n;
     int64_t rows, max_rows; /* that this run joins; that a run may join */
-    int64_t packed_rows[WEFT_WALK_OPERANDS], packed_offset[WEFT_WALK_OPERANDS];
+    int64_t packed_rows[WEFT_ITERATOR_OPERANDS], packed_offset[WEFT_ITERATOR_OPERANDS];
     int64_t position, end;
     int64_t dim[WEFT_MAX_RANK], index[WEFT_MAX_RANK]; /* index of the run's first element */
-    int64_t stride[WEFT_WALK_OPERANDS][WEFT_MAX_RANK];
-} weft_walk;
+    int64_t stride[WEFT_ITERATOR_OPERANDS][WEFT_MAX_RANK];
+} weft_iterator;
 
-/* Walks elements [begin, end), in row-major order, of the shape of t[0]; t[1 .. n-1] broadcast to
- * it. */
-static inline weft_walk weft_walk_range(const weft_tensor *const *t, int n, int64_t begin,
-                                        int64_t end)
+/* Iterates over elements [begin, end), in row-major order, of the shape of t[0]; t[1 .. n-1]
+ * broadcast to it. */
+static inline weft_iterator weft_iterator_range(const weft_tensor *const *t, int n, int64_t begin,
+                                                int64_t end)
 {
-    weft_walk w;
+    weft_iterator w;
     memset(&w, 0, sizeof w);
     w.n = n;
     w.max_rows = 1;
@@ -60,7 +59,7 @@ static inline weft_walk weft_walk_range(const weft_tensor *const *t, int n, int6
     const weft_shape *shape = &t[0]->shape;
     for (int d = 0; d < shape->rank; d++) {
         if (shape->dim[d] == 1) continue;
-        int64_t stride[WEFT_WALK_OPERANDS];
+        int64_t stride[WEFT_ITERATOR_OPERANDS];
         bool joins = w.rank > 0;
         for (int k = 0; k < n; k++) {
             const int axis = d - (shape->rank - t[k]->shape.rank);
@@ -86,21 +85,21 @@ static inline weft_walk weft_walk_range(const weft_tensor *const *t, int n, int6
     return w;
 }
 
-/* Walks tile `tile` of an elementwise op: at most WEFT_TILE elements of output 0. */
-static inline weft_walk weft_walk_begin(const weft_call *call, int64_t tile)
+/* Iterates over tile `tile` of an elementwise op: at most WEFT_TILE elements of output 0. */
+static inline weft_iterator weft_iterator_begin(const weft_call *call, int64_t tile)
 {
-    const weft_tensor *t[WEFT_WALK_OPERANDS] = {&call->out[0]};
+    const weft_tensor *t[WEFT_ITERATOR_OPERANDS] = {&call->out[0]};
     const weft_shape *shape = &call->out[0].shape;
     const int64_t begin = tile * WEFT_TILE;
     int64_t numel = 1;
     int n = 1;
     for (int d = 0; d < shape->rank; d++) numel *= shape->dim[d];
-    for (size_t i = 0; i < call->n_in && n < WEFT_WALK_OPERANDS; i++) t[n++] = &call->in[i];
-    return weft_walk_range(t, n, begin, begin + WEFT_TILE < numel ? begin + WEFT_TILE : numel);
+    for (size_t i = 0; i < call->n_in && n < WEFT_ITERATOR_OPERANDS; i++) t[n++] = &call->in[i];
+    return weft_iterator_range(t, n, begin, begin + WEFT_TILE < numel ? begin + WEFT_TILE : numel);
 }
 
 /* Goes on to the next run; false after the last one. */
-static inline bool weft_walk_next(weft_walk *w)
+static inline bool weft_iterator_next(weft_iterator *w)
 {
     const int last = w->rank - 1;
     if (w->position >= w->end) return false;

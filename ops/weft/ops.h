@@ -466,15 +466,15 @@ WEFT_API weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)
 
 /* ---- Random values --------------------------------------------------------------------------- */
 
-/* Numbers that are new in each step. They depend only on the seed and step of the run, the node
+/* Numbers that are new in each run. They depend only on the seed and number of the run, the node
  * (each call of a builder makes a node with a key of its own) and the element's index. So they have
  * the same bits on every processor and for any number of threads. dtype is f32 or f64. Nothing is
  * differentiable here: a sample of N(m, s^2) whose gradient reaches m and s is m + s times
  * weft_random_normal(graph, dtype, shape, 0, 1).
  *
- * Word w of a node is word w % 4 of weft_philox with the counter (w / 4, step), 64 bits each, and
- * the key (the node's key) ^ seed 0xD1342543DE82EF95. Element i takes word i in f32, and words 2i
- * and 2i + 1 in f64. */
+ * Word w of a node is word w % 4 of weft_philox with the counter (w / 4, number of the run), 64
+ * bits each, and the key (the node's key) ^ seed 0xD1342543DE82EF95. Element i takes word i in f32,
+ * and words 2i and 2i + 1 in f64. */
 
 /* low + (high - low) u for u in [0, 1): the upper 24 bits of the word (f32), or weft_uniform of
  * both words (f64). low <= high, both finite; a result that rounds to `high` is the number below
@@ -493,7 +493,7 @@ WEFT_API weft_value weft_bernoulli(weft_graph *graph, weft_value p);
 /* ---- Training ------------------------------------------------------------------------------- */
 
 /* Zeroes each element with probability p, 0 <= p < 1, and scales the others by 1/(1-p)
- * (Srivastava et al. 2014). The backward pass computes the same mask again from (seed, key, step).
+ * (Srivastava et al. 2014). The backward pass computes the same mask again from (seed, key, run).
  * p = 0 returns x. */
 WEFT_API weft_value weft_dropout(weft_graph *graph, weft_value x, double p);
 

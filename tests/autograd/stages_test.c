@@ -107,7 +107,7 @@ static weft_status part_open(part *p, size_t n_targets, int batches, weft_commun
         weft_session *s = weft_session_new(p->plan, p->store, &o, error);
         p->session[p->batches] = s;
         if (!s) return error->status;
-        weft_session_set_step(s, (uint64_t)p->batches);
+        weft_session_set_run_number(s, (uint64_t)p->batches);
         for (int i = 0; i < MAX_INPUTS; i++)
             if (weft_is_value(p->inputs[i]) &&
                 feed_made_up(s, p->g, p->inputs[i], p->batches) != WEFT_OK)

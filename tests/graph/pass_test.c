@@ -186,7 +186,7 @@ static size_t state_bytes(const weft_graph *source)
 static bool count_visit(weft_rewrite *r)
 {
     tally *t = r->context;
-    size_t *seen = r->state;
+    size_t *seen = r->memory;
     t->visits++;
     t->leaves += r->node.op == &weft_op_state || r->node.op == &weft_op_group;
     t->updates += r->node.op->updates;
@@ -199,7 +199,7 @@ static void test_state(void)
 {
     tally t = {0};
     const weft_pass pass = {
-        .name = "count", .visit = count_visit, .context = &t, .state_bytes = state_bytes};
+        .name = "count", .visit = count_visit, .context = &t, .memory_bytes = state_bytes};
     const weft_plan_options options = {.verify = true, .passes = &pass, .n_passes = 1};
     if (test_skips_pass("all")) return;
     weft_graph *g = weft_graph_new();

@@ -1,4 +1,4 @@
-/* Roles and sources of nodes: what differentiation and training steps set, and passes retain; and
+/* Roles and origins of nodes: what differentiation and training steps set, and passes retain; and
  * what a plan reports about its steps and buffers. */
 #include "tests.h"
 
@@ -8,8 +8,8 @@
 typedef struct trained {
     weft_graph *g;
     weft_plan *plan;
-    weft_role *roles; /* by source */
-    size_t n_sources;
+    weft_role *roles; /* by origin */
+    size_t n_origins;
 } trained;
 
 static void open_trained(trained *t)
@@ -29,11 +29,11 @@ static void open_trained(trained *t)
     t->roles = calloc(n + 1, sizeof *t->roles);
     for (size_t i = 0; i < n; i++) {
         const weft_node_info node = weft_graph_node(t->g, i);
-        CU_ASSERT_EQUAL_FATAL(node.source, i + 1);
-        t->roles[node.source] = node.role;
+        CU_ASSERT_EQUAL_FATAL(node.origin, i + 1);
+        t->roles[node.origin] = node.role;
         if (i < n_forward) CU_ASSERT_EQUAL(node.role.direction, WEFT_FORWARD);
     }
-    t->n_sources = n;
+    t->n_origins = n;
     t->plan = weft_plan_new(t->g, WEFT_VALUES(io.loss, step), NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t->plan);
 }
@@ -50,15 +50,15 @@ static void test_roles(void)
 {
     trained t;
     open_trained(&t);
-    bool *has_gradient = calloc(t.n_sources + 1, sizeof *has_gradient);
-    for (size_t s = 1; s <= t.n_sources; s++) {
+    bool *has_gradient = calloc(t.n_origins + 1, sizeof *has_gradient);
+    for (size_t s = 1; s <= t.n_origins; s++) {
         const weft_role role = t.roles[s];
         CU_ASSERT_TRUE(role.gradient_of < s);
         if (role.direction != WEFT_BACKWARD) CU_ASSERT_EQUAL(role.gradient_of, 0);
         has_gradient[role.gradient_of] = true;
         if (weft_graph_node(t.g, s - 1).op->updates) CU_ASSERT_EQUAL(role.direction, WEFT_UPDATE);
     }
-    for (size_t s = 1; s <= t.n_sources; s++)
+    for (size_t s = 1; s <= t.n_origins; s++)
         if (!strcmp(weft_graph_node(t.g, s - 1).op->name, "matmul") &&
             t.roles[s].direction == WEFT_FORWARD)
             CU_ASSERT_TRUE(has_gradient[s]);
@@ -77,9 +77,9 @@ static void test_passes(void)
     const weft_graph *g = weft_plan_graph(t.plan);
     for (size_t i = 0; i < weft_graph_node_count(g); i++) {
         const weft_node_info node = weft_graph_node(g, i);
-        CU_ASSERT_TRUE_FATAL(node.source >= 1 && node.source <= t.n_sources);
-        CU_ASSERT_EQUAL(node.role.direction, t.roles[node.source].direction);
-        CU_ASSERT_EQUAL(node.role.gradient_of, t.roles[node.source].gradient_of);
+        CU_ASSERT_TRUE_FATAL(node.origin >= 1 && node.origin <= t.n_origins);
+        CU_ASSERT_EQUAL(node.role.direction, t.roles[node.origin].direction);
+        CU_ASSERT_EQUAL(node.role.gradient_of, t.roles[node.origin].gradient_of);
         directions[node.role.direction]++;
     }
     CU_ASSERT_TRUE(directions[WEFT_FORWARD] && directions[WEFT_BACKWARD] &&
@@ -87,7 +87,7 @@ static void test_passes(void)
     close_trained(&t);
 }
 
-/* A copy of a node keeps its source, and new nodes beside it have others. */
+/* A copy of a node keeps its origin, and new nodes beside it have others. */
 static void test_copies(void)
 {
     weft_graph *a = weft_graph_new(), *b = weft_graph_new();
@@ -97,9 +97,9 @@ static void test_copies(void)
     weft_value y = weft_copy_node(b, a, 0, NULL, NULL);
     y = weft_copy_node(b, a, 1, &y, NULL);
     weft_exp(b, y);
-    CU_ASSERT_EQUAL(weft_graph_node(b, 1).source, 2);
+    CU_ASSERT_EQUAL(weft_graph_node(b, 1).origin, 2);
     CU_ASSERT_EQUAL(weft_graph_node(b, 1).role.direction, WEFT_BACKWARD);
-    CU_ASSERT_EQUAL(weft_graph_node(b, 2).source, 3);
+    CU_ASSERT_EQUAL(weft_graph_node(b, 2).origin, 3);
     CU_ASSERT_EQUAL(weft_graph_node(b, 2).role.direction, WEFT_FORWARD);
     weft_graph_free(a);
     weft_graph_free(b);

@@ -74,7 +74,7 @@ static bool see(void *context, const weft_watched *w)
     s->data = realloc(s->data, bytes + 1);
     memcpy(s->data, w->tensor.data, bytes);
     s->tensor = w->tensor;
-    s->step = w->step;
+    s->step = w->run;
     snprintf(s->name, sizeof s->name, "%s", w->name);
     return ++s->calls != s->last;
 }

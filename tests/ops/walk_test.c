@@ -22,7 +22,7 @@ static bool infer_scaled_sum(weft_infer *infer)
 static void kernel_scaled_sum(const weft_call *call, int64_t tile)
 {
     if (weft_shape_numel(call->out[0].shape) < whole) saw_block = true;
-    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
+    for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {
         float *y = (float *)call->out[0].data + w.offset[0];
         const float *a = (const float *)call->in[0].data + w.offset[1];
         const float *b = (const float *)call->in[1].data + w.offset[2];
@@ -125,7 +125,7 @@ static void test_range(void)
     const weft_tensor *operands[2] = {&t, &row};
     for (int64_t begin = 0; begin < 120; begin += 7) {
         int64_t i = begin;
-        for (weft_walk w = weft_walk_range(operands, 2, begin, 120); weft_walk_next(&w);
+        for (weft_iterator w = weft_iterator_range(operands, 2, begin, 120); weft_iterator_next(&w);
              i += w.count) {
             CU_ASSERT_EQUAL(w.offset[0], i);
             CU_ASSERT_EQUAL(w.offset[1], i / 6 % 5 * 2);

@@ -94,7 +94,7 @@ static cJSON *node_json(const report_plan *p, size_t index, const char *name)
     add_outputs(p, &node, json);
     add_inputs(p, &node, json);
     add_attributes(&node, json);
-    cJSON_AddNumberToObject(json, "source", node.source);
+    cJSON_AddNumberToObject(json, "source", node.origin);
     if (node.role.gradient_of) cJSON_AddNumberToObject(json, "gradient_of", node.role.gradient_of);
     add_step(p, index, json);
     return json;
