@@ -52,15 +52,17 @@ typedef struct network {
     weft_plan *plan;
 } network;
 
-enum { SIZE = 200 };
+/* Several products, so that there is work for several threads whatever the tiles of one are. */
+enum { PRODUCTS = 4, ROWS = 100, COLUMNS = 100, SIZE = PRODUCTS * ROWS * COLUMNS };
 
 static network network_new(void)
 {
     network n = {.g = weft_graph_new()};
-    const weft_shape square = WEFT_SHAPE(SIZE, SIZE);
-    n.x = weft_input(n.g, "x", WEFT_F32, square);
-    weft_value w = weft_param(n.g, "w", WEFT_F32, square, WEFT_INIT_XAVIER);
-    weft_value v = weft_param(n.g, "v", WEFT_F32, square, WEFT_INIT_XAVIER);
+    const weft_init scale = {WEFT_INIT_NORMAL, 0, 0.1};
+    const weft_shape squares = WEFT_SHAPE(PRODUCTS, COLUMNS, COLUMNS);
+    n.x = weft_input(n.g, "x", WEFT_F32, WEFT_SHAPE(PRODUCTS, ROWS, COLUMNS));
+    weft_value w = weft_param(n.g, "w", WEFT_F32, squares, scale);
+    weft_value v = weft_param(n.g, "v", WEFT_F32, squares, scale);
     n.y = weft_matmul(n.g, weft_dropout(n.g, weft_matmul(n.g, n.x, w), 0.5), v);
     n.plan = weft_plan_new(n.g, &n.y, 1, &(weft_plan_options){.verify = true}, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(n.plan);
@@ -75,11 +77,14 @@ static void network_free(network *n)
 
 static weft_status run(const network *n, weft_session *s, float *y)
 {
-    float x[SIZE * SIZE];
-    for (int i = 0; i < SIZE * SIZE; i++) x[i] = (float)(i % 17) - 8;
-    weft_status status = weft_feed(s, n->x, x, sizeof x);
+    const size_t bytes = SIZE * sizeof(float);
+    float *x = malloc(bytes);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(x);
+    for (int i = 0; i < SIZE; i++) x[i] = (float)(i % 17) - 8;
+    weft_status status = weft_feed(s, n->x, x, bytes);
+    free(x);
     if (status == WEFT_OK) status = weft_run(s);
-    return status == WEFT_OK ? weft_fetch(s, n->y, y, sizeof x) : status;
+    return status == WEFT_OK ? weft_fetch(s, n->y, y, bytes) : status;
 }
 
 /* Makes a store and a session, runs, and frees both. */
@@ -99,7 +104,7 @@ static weft_status run_with(const network *n, const weft_allocator *from, float 
 
 static void test_counting(void)
 {
-    static float want[SIZE * SIZE], got[SIZE * SIZE];
+    static float want[SIZE], got[SIZE];
     weft_error error = WEFT_NO_ERROR;
     counter c = {0};
     const weft_allocator from = {take, give, &c}, none = {.context = &c};
@@ -119,7 +124,7 @@ static void test_counting(void)
 /* Each allocation fails in turn, and everything is given back. */
 static void test_failing(void)
 {
-    static float y[SIZE * SIZE];
+    static float y[SIZE];
     long failed = 0;
     network n = network_new();
     for (long i = 1;; i++) {
@@ -140,7 +145,7 @@ static void test_failing(void)
 
 static void test_misaligned(void)
 {
-    static float y[SIZE * SIZE];
+    static float y[SIZE];
     weft_error error = WEFT_NO_ERROR;
     counter c = {.misaligned = true};
     const weft_allocator from = {take, give, &c};
@@ -532,7 +537,7 @@ static weft_status run_in(const network *n, int threads, const weft_thread_pool 
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     if (profile) weft_session_profile(s, true, &(weft_profile_options){2});
     weft_status status = WEFT_OK;
-    for (int i = 0; i < 3 && status == WEFT_OK; i++) status = run(n, s, y + i * SIZE * SIZE);
+    for (int i = 0; i < 3 && status == WEFT_OK; i++) status = run(n, s, y + i * SIZE);
     if (profile) {
         const weft_profile_totals t = weft_profile_get_totals(weft_session_get_profile(s));
         CU_ASSERT_EQUAL(t.threads, threads);
@@ -544,7 +549,7 @@ static weft_status run_in(const network *n, int threads, const weft_thread_pool 
     return status;
 }
 
-static float pool_want[3 * SIZE * SIZE], pool_got[3 * SIZE * SIZE];
+static float pool_want[3 * SIZE], pool_got[3 * SIZE];
 
 /* The bits of OpenMP's threads, at any number of both. With fewer workers than calls, the first
  * calls return before the last begin. */
@@ -572,7 +577,7 @@ static void test_pool(void)
 /* Sessions run on one pool from inside a region of the program, whose threads have numbers. */
 static void test_pool_nested(void)
 {
-    static float got[2][3 * SIZE * SIZE];
+    static float got[2][3 * SIZE];
     weft_status status[2];
     network n = network_new();
     CU_ASSERT_EQUAL(run_in(&n, 2, NULL, false, pool_want), WEFT_OK);
