@@ -139,8 +139,18 @@ case_the_library_weft_alone()
     needed=$(readelf -d program | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^lib(weft|c|m)\.so\.[0-9]+$')
     [ -z "$needed" ] || fail "README's program needs $needed"
     needed=$(readelf -d "$library/libweft.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-        grep -vE '^lib(c|m|dl|gomp|omp|asan|ubsan|tsan)\.so(\.|$)')
+        grep -vE '^(lib(c|m|dl|gomp|omp|asan|ubsan|tsan)|ld-linux.*)\.so(\.|$)')
     [ -z "$needed" ] || fail "libweft.so needs $needed"
+}
+
+# pkg-config also finds what is built and not installed.
+case_the_build_folder()
+{
+    local flags
+    read -ra flags <<<"$(env -u PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_PATH="$build/meson-uninstalled" \
+        pkg-config --cflags --libs weft)"
+    cc first.c "${flags[@]}" -o uninstalled || fail "first.c does not compile against the build folder"
+    LD_LIBRARY_PATH=$build expect_loss ./uninstalled
 }
 
 # Each library is linked by a program that names it alone, whose other libraries follow from pkg-config.
