@@ -1,5 +1,5 @@
 /* The training update as nodes: gradients, clipping by their global norm, updates. */
-#include "step.h"
+#include "update.h"
 
 #include <weft/op.h>
 

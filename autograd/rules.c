@@ -1,6 +1,6 @@
 /* The rules of the optimisers: the nodes that update one parameter. SGD and Adam are ops; the
  * others are moving averages (weft_blend) and elementwise nodes, which end in an update of SGD. */
-#include "step.h"
+#include "update.h"
 
 #include "base/text.h"
 

@@ -3,7 +3,7 @@
  * 1. the passes rewrite the graph (passes/passes.c);
  * 2. its nodes are put in an order (order.c), and fused (fuse.c, a pass);
  * 3. views and ops in place share storage (storage.c);
- * 4. nodes become steps with kernels and tiles (steps.c), steps become intervals (groups.c);
+ * 4. nodes become steps with kernels and tiles (steps.c), steps become intervals (intervals.c);
  * 5. buffers have lifetimes in intervals, and offsets (buffers.c, pack.c).
  * O(n log n) for n operands, except best fit, which is quadratic in the buffers and left out where
  * they are many, and the search for a smaller arena, which has a budget (pack.c). */

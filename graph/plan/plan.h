@@ -95,7 +95,7 @@ bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n
                        schedule *s, weft_error *error);
 /* Moves what only the first run computes to the beginning of the order. False: no memory. */
 bool weft__order_fixed(const weft_graph *g, schedule *s);
-/* groups.c: cuts the plan's steps, whose tiles are known, into intervals, the longest runs of steps
+/* intervals.c: cuts the plan's steps, whose tiles are known, into intervals, the longest runs of steps
  * that may run in parallel, and counts their work. The first n_fixed steps run in the first run
  * only. The nodes of alone[] (by node; may be NULL) share no interval. May be called again. */
 bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed,

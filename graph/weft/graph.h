@@ -27,6 +27,7 @@
 
 #include <weft/tensor.h>
 
+#include <math.h>
 #include <stdio.h>
 
 #ifdef __cplusplus
@@ -34,12 +35,13 @@
 extern "C" {
 #endif
 
-/* Sets a field to zero whose default is another number: `options.beta1 = WEFT_ZERO`. */
-#define WEFT_ZERO (-1.0)
+/* Sets a field to zero whose default is another number: `options.beta1 = WEFT_ZERO`. It is the
+ * negative zero, which no field needs for itself. */
+#define WEFT_ZERO (-0.0)
 /* The number that such a field means: the default for 0, 0 for WEFT_ZERO, else its own value. */
 static inline double weft_option(double value, double default_value)
 {
-    return value == WEFT_ZERO ? 0.0 : value != 0.0 ? value : default_value;
+    return value != 0.0 ? value : copysign(1.0, value) < 0 ? 0.0 : default_value;
 }
 
 /* ---- Status and errors ---------------------------------------------------------------------- */

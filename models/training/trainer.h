@@ -1,5 +1,5 @@
 /* The parts of the trainer: updates (trainer.c, pipeline.c) and evaluations (evaluate.c), graphs
- * and plans of batches (steps.c, step_runs.c), its processes (mesh.c, ranks.c), models that they
+ * and plans of batches (graphs.c, graph_runs.c), its processes (mesh.c, ranks.c), models that they
  * divide (divided.c, whole.c), checkpoints (checkpoint.c, pieces.c). */
 #ifndef WEFT_MODELS_TRAINER_H
 #define WEFT_MODELS_TRAINER_H
@@ -81,7 +81,7 @@ weft_status weft__trainer_no_memory(weft_trainer *t);
 /* Makes a trainer with checked options, without batches and store; NULL on failure. */
 weft_trainer *weft__trainer_unbound(const weft_trainer_options *options, weft_error *error);
 
-/* ---- Graphs of batches (steps.c, step_runs.c) ---- */
+/* ---- Graphs of batches (graphs.c, graph_runs.c) ---- */
 
 static inline weft_batch_shape shape_at(const weft_batch_source *source, size_t index)
 {

@@ -167,6 +167,16 @@ static void test_real_zero(void)
     }
 }
 
+/* Each number but 0 is itself, -1 as well. */
+static void test_option(void)
+{
+    CU_ASSERT_EQUAL(weft_option(0, 3), 3);
+    CU_ASSERT_EQUAL(weft_option(WEFT_ZERO, 3), 0);
+    CU_ASSERT_FALSE(signbit(weft_option(WEFT_ZERO, 3)));
+    CU_ASSERT_EQUAL(weft_option(-1, 3), -1);
+    CU_ASSERT_EQUAL(weft_option(0.5, 3), 0.5);
+}
+
 static void refuse_adam(weft_adam_options o, const char *message)
 {
     weft_graph *g = weft_graph_new();
@@ -180,6 +190,7 @@ static void refuse_adam(weft_adam_options o, const char *message)
 
 static void test_ranges(void)
 {
+    refuse_adam((weft_adam_options){.beta1 = -1}, "beta1 is -1, it must be in [0, 1)");
     refuse_adam((weft_adam_options){.beta1 = 1}, "beta1 is 1, it must be in [0, 1)");
     refuse_adam((weft_adam_options){.beta2 = -0.5}, "beta2 is -0.5");
     refuse_adam((weft_adam_options){.eps = NAN}, "eps is");
@@ -603,6 +614,7 @@ void options_tests(void)
     CU_add_test(suite, "cross entropy", test_cross_entropy);
     CU_add_test(suite, "attention and updates", test_ops);
     CU_add_test(suite, "zero where it is not the default", test_real_zero);
+    CU_add_test(suite, "zero and other numbers", test_option);
     CU_add_test(suite, "ranges of Adam", test_ranges);
     CU_add_test(suite, "layers", test_layers);
     CU_add_test(suite, "norms without eps", test_zero_eps);

@@ -415,10 +415,9 @@ static void test_skipped_passes(void)
         CU_ASSERT_PTR_NULL(weft_plan_new(g, &y, 1, &(weft_plan_options){.skip = bad[i]}, &error));
         CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
         CU_ASSERT_STRING_EQUAL(error.where, "weft_plan_options.skip");
-        CU_ASSERT_PTR_NOT_NULL(
-            strstr(error.message, "expected join_slices, join_products, "
-                                  "reuse_dropout, cse, fold_conv, fold, attention, channels_last, "
-                                  "pack_weights, precision, recompute, fuse, all"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "expected join_slices, join_products, "));
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, ", fuse, all"));
+        CU_ASSERT_PTR_NULL(strstr(error.message, ", layout"));
     }
     weft_graph_free(g);
 }

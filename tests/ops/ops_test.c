@@ -80,12 +80,19 @@ static bool run_or_report(const weft_op *op, size_t index, const weft_sample *sa
 
 /* ---- The tests ---- */
 
+/* Whether the op only declares something: it has no kernel. */
+static bool declares(const weft_op *op)
+{
+    return op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant ||
+           op == &weft_op_group || op == &weft_op_track;
+}
+
 static void test_descriptors(void)
 {
     for (size_t i = 0; i < weft_op_count(); i++) {
         const weft_op *op = weft_op_at(i);
-        bool leaf = i < 5, kernel = weft_op_kernel(op, WEFT_ISA_BASE, WEFT_F64) ||
-                                    weft_op_kernel(op, WEFT_ISA_BASE, WEFT_BOOL);
+        bool leaf = declares(op), kernel = weft_op_kernel(op, WEFT_ISA_BASE, WEFT_F64) ||
+                                           weft_op_kernel(op, WEFT_ISA_BASE, WEFT_BOOL);
         CU_ASSERT_TRUE(op->doc && strlen(op->doc) > 4);
         CU_ASSERT_PTR_EQUAL(weft_op_find(op->name), op);
         CU_ASSERT_TRUE(leaf || kernel || op->alias || op->expand);

@@ -1,6 +1,6 @@
 /* A training update inside: what optimizer.c builds, and the rules of its updates (rules.c). */
-#ifndef WEFT_STEP_H
-#define WEFT_STEP_H
+#ifndef WEFT_AUTOGRAD_UPDATE_H
+#define WEFT_AUTOGRAD_UPDATE_H
 
 #include <weft/autograd.h>
 

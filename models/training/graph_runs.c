@@ -1,4 +1,4 @@
-/* Plans and sessions of a trainer's graphs: see steps.c. */
+/* Plans and sessions of a trainer's graphs: see graphs.c. */
 #include "trainer.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ weft_status weft__trainer_no_memory(weft_trainer *t)
 
 /* ---- Plans ---- */
 
-/* The value that name_gradients (steps.c) named, if it did. */
+/* The value that name_gradients (graphs.c) named, if it did. */
 static weft_value gradient_of(const weft_graph *g, const char *param)
 {
     char name[TRAINER_GRADIENT_BYTES];
