@@ -30,18 +30,18 @@ typedef struct train_update {
 #define STATE_NAME_BYTES (WEFT_MAX_OPTIMIZER_NAME + WEFT_MAX_TRAINED_NAME + 160)
 
 /* The name of a parameter, also if this is a piece of it (weft_gathered_piece). */
-const char *weft__update_param_name(const train_update *update, weft_value param);
+const char *weft__update_param_name(const train_update *s, weft_value param);
 /* Whether the value itself is a piece, and not the whole parameter. */
-bool weft__update_has_piece(const train_update *update, weft_value param);
+bool weft__update_has_piece(const train_update *s, weft_value param);
 /* The first group that matches a name; one without settings if there is none. */
 const weft_param_group *weft__update_group(const weft_optimizer *optimizer, const char *name);
 /* The first element, in the parameter that is given, of this rank's piece. */
-int64_t weft__update_first(const train_update *update, weft_value param);
+int64_t weft__update_first(const train_update *s, weft_value param);
 /* The parameter, or this rank's piece of it: the elements that `grads` has. */
-weft_value weft__update_piece(const train_update *update, weft_value param);
+weft_value weft__update_piece(const train_update *s, weft_value param);
 /* Whether the rules read the number of the update. */
 bool weft__update_counts(const weft_optimizer *optimizer);
 /* Adds the update of a parameter. */
-weft_value weft__update_of(const train_update *update, weft_value param, weft_value grad);
+weft_value weft__update_of(const train_update *s, weft_value param, weft_value grad);
 
 #endif

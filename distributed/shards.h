@@ -43,7 +43,7 @@ void weft__shards_range(const weft_shards *s, const shard_param *p, int rank, in
                         int64_t *end);
 
 /* Functions of update_processes: norm.c and sharded.c. */
-weft_value weft__shards_norm(weft_graph *g, const update_gradients *gradients, weft_value *losses);
+weft_value weft__shards_norm(weft_graph *g, const update_gradients *all, weft_value *losses);
 void weft__shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
                          weft_value *updated, size_t n);
 /* What an update calls (update.c). */

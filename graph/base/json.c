@@ -261,7 +261,9 @@ size_t weft__json_put(const char **text, char to[JSON_CHARACTER])
         return 2;
     }
     if ((unsigned char)*at < ' ') {
-        memcpy(to, "\\u00", 4);
+        to[0] = '\\';
+        to[1] = 'u';
+        to[2] = to[3] = '0';
         to[4] = digits[*at >> 4];
         to[5] = digits[*at & 15];
         return 6;

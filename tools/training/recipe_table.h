@@ -35,9 +35,9 @@ bool recipe_add_length(recipe_list *list, double x);
 /* Adds a file to a list; "" empties it. */
 bool recipe_add_file(recipe_files *list, const char *name);
 /* Describes the allowed values of a row, for messages. */
-const char *recipe_wanted(const recipe_row *o, char *text, size_t size);
+const char *recipe_wanted(const recipe_row *row, char *text, size_t size);
 /* A value as JSON; NULL when memory is out. */
-cJSON *recipe_value_json(const recipe *r, const recipe_row *o);
+cJSON *recipe_value_json(const recipe *r, const recipe_row *row);
 /* FOLDER/NAME, or NAME alone if it is absolute, is standard input, or the folder is ""; the caller
  * frees it. NULL when memory is out. */
 char *recipe_join(const char *folder, const char *name);
