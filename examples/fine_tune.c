@@ -16,7 +16,6 @@
 #include <weft/fit.h>
 #include <weft/numpy.h>
 #include <weft/onnx.h>
-#include <weft/weft.h>
 
 #include <stdio.h>
 

@@ -1,10 +1,9 @@
 /* A generative adversarial network (Goodfellow et al. 2014): a generator learns to draw points from
- * a ring of eight Gaussians, against a discriminator that learns to detect them.
+ * a ring of eight Gaussians, against a discriminator that learns to detect them. Both updates are
+ * in one graph. Each has its own parameters, and one run does both.
  *
  *     loss of D = -mean log D(x) - mean log(1 - D(G(z)))
  *     loss of G = -mean log D(G(z))                        ("non-saturating", section 3 there)
- *
- * Both training steps are in one graph. Each has its own parameters, and one run does both.
  *
  *     cc gan.c $(pkg-config --cflags --libs weft-models) -lm -o gan
  *

@@ -2,9 +2,8 @@
  * du/dt = f(u) of a point on a spiral, from observed positions alone.
  *
  * The graph is the solver, unrolled: SEGMENT steps of the classical Runge-Kutta method (Kutta
- * 1901), each with four copies of the network on the same parameters. The training step
- * differentiates through all of them. The true motion is du/dt = A u^3 with
- * an elementwise cube, as in the authors' torchdiffeq.
+ * 1901), each with four copies of the network on the same parameters. Training differentiates
+ * through all of them. The true motion is du/dt = A u^3, elementwise, as in the authors' torchdiffeq.
  *
  *     cc neural_ode.c $(pkg-config --cflags --libs weft-models) -lm -o neural_ode
  *

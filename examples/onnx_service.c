@@ -5,11 +5,9 @@
  *
  *     cc onnx_service.c $(pkg-config --cflags --libs weft-formats libmicrohttpd libcjson) -o onnx_service
  *     ./onnx_service FILE.onnx
- *
  * Prints the address, and ends at SIGINT or SIGTERM. One thread answers all requests, one after
  * another, so they can share a runner. */
 #define _POSIX_C_SOURCE 200809L
-#include <weft/models.h>
 #include <weft/onnx.h>
 #include <weft/weft.h>
 

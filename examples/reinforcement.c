@@ -5,7 +5,6 @@
  *
  * where R_t counts the remaining steps of the episode with discount 0.99. An episode ends when the
  * pole leans by 12 degrees, when the cart is 2.4 m away, or after LONGEST steps of 20 ms.
- *
  * Two plans of a graph share the parameters: one chooses pushes, one trains.
  *
  *     cc reinforcement.c $(pkg-config --cflags --libs weft-models) -lm -o reinforcement

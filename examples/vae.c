@@ -3,7 +3,6 @@
  *
  *     loss = -log p(x | z) + KL(q(z | x) || N(0, 1)),  z = mu + sigma eps,  eps ~ N(0, 1)
  *     KL = -1/2 sum(1 + log sigma^2 - mu^2 - sigma^2)             (appendix B there)
- *
  * The loss is an upper bound of -log p(x) in nats. The graph makes eps: dropout of ones is a random
  * bit, 24 bits are a uniform number, and two of these a normal one (Box & Muller 1958).
  *
