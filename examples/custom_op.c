@@ -8,6 +8,7 @@
  * second order, and the error of the product before and after training. The exit status is 1 if a
  * gradient is wrong, or if the error does not fall to a tenth. */
 #include <weft/models.h>
+#include <weft/autograd.h>
 #include <weft/weft.h>
 
 #include <stdio.h>

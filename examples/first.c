@@ -1,5 +1,7 @@
 #include <weft/weft.h>
 
+#include <stdio.h>
+
 /* x W + b, with `features` columns. */
 static weft_value linear(weft_graph *g, const char *name, weft_value x, int64_t features)
 {

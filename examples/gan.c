@@ -10,6 +10,7 @@
  * Prints the share of generated points within three standard deviations of a mode, and how many
  * modes have at least 2 % of them. The exit status is 1 unless these are 70 % and all modes. */
 #include <weft/models.h>
+#include <weft/autograd.h>
 #include <weft/weft.h>
 
 #include <math.h>

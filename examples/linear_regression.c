@@ -4,6 +4,7 @@
  *     cc linear_regression.c $(pkg-config --cflags --libs weft) -lm -o linear_regression
  *
  * Prints both solutions side by side. The exit status is 1 if they differ by more than 1e-6. */
+#include <weft/graph.h>
 #include <weft/weft.h>
 
 #include <math.h>

@@ -7,6 +7,7 @@
 
 #include "run/profile.h"
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "node_names.h"
 
@@ -75,10 +76,10 @@ static bool same_row(weft_profile_by by, int depth, const node_record *a, const 
 
 static uint64_t row_hash(weft_profile_by by, int depth, const node_record *node)
 {
-    if (by == WEFT_PROFILE_BY_OP) return weft_hash_text(node->op->name);
+    if (by == WEFT_PROFILE_BY_OP) return hash_text(node->op->name);
     char prefix[SCOPE_BYTES];
     snprintf(prefix, sizeof prefix, "%.*s", (int)scope_prefix(node->scope, depth), node->scope);
-    return weft_hash_text(prefix);
+    return hash_text(prefix);
 }
 
 /* Assigns a row to each step; first[row] becomes the row's first step. Returns the number of rows.

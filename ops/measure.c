@@ -4,6 +4,8 @@
 #include <weft/ops.h>
 
 #include "base/clock.h"
+#include "ir/isa.h"
+#include "run/team.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -171,7 +173,7 @@ weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error
                               "expected a result that is not NULL, and 0 to %d threads",
                               WEFT_MAX_THREADS);
     arrays w = {0};
-    weft_status status = weft_team(threads ? threads : weft_default_threads(), &w.threads, error);
+    weft_status status = weft__team(threads ? threads : weft_default_threads(), &w.threads, error);
     if (status != WEFT_OK) return status;
     size_t bytes = 2 * last_level_cache(w.threads) / ALIGNMENT * ALIGNMENT;
     w.n = (int64_t)(bytes / sizeof(float));
@@ -205,4 +207,9 @@ weft_status weft_measure_peaks(weft_dtype dtype, int threads, weft_peaks *peaks,
     if (status == WEFT_OK) status = weft_measure_triad(threads, &found.bytes_per_second, error);
     if (status == WEFT_OK) *peaks = found;
     return status;
+}
+
+const char *weft_instruction_set(weft_error *error)
+{
+    return weft__isa_check(error) == WEFT_OK ? weft__isa_name(weft__isa_best()) : NULL;
 }

@@ -45,13 +45,18 @@ static weft_status check_skip(weft_error *error)
     return plan ? WEFT_OK : error->status;
 }
 
+static weft_status check_isa(weft_error *error)
+{
+    return weft_instruction_set(error) ? WEFT_OK : error->status;
+}
+
 weft_status tool_check_environment(weft_error *error)
 {
     static const struct {
         const char *name;
         weft_status (*check)(weft_error *error);
     } variables[] = {
-        {"WEFT_ISA", weft_isa_check},
+        {"WEFT_ISA", check_isa},
         {"WEFT_GEMM", check_gemm},
         {"WEFT_SKIP", check_skip},
         {"WEFT_TIMEOUT", check_timeout},

@@ -9,7 +9,9 @@
 #include <weft/fit.h>
 #include <weft/formats.h>
 #include <weft/inspect.h>
-#include <weft/weft.h>
+#include <weft/measure.h>
+#include <weft/quantize.h>
+#include <weft/safetensors.h>
 
 #include <stdarg.h>
 #include <cjson/cJSON.h>

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define HASH_START ((uint64_t)0xcbf29ce484222325u)
 
@@ -18,6 +19,12 @@ static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
     const unsigned char *at = (const unsigned char *)data;
     for (size_t i = 0; i < bytes; i++) hash = (hash ^ at[i]) * 0x100000001b3u;
     return hash;
+}
+
+/* The hash of a text, without its NUL. */
+static inline uint64_t hash_text(const char *text)
+{
+    return hash_bytes(HASH_START, text, strlen(text));
 }
 
 /* Continues `hash` with a number's bytes, the lowest first on every machine. */

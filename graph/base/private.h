@@ -3,7 +3,7 @@
 #ifndef WEFT_BASE_PRIVATE_H
 #define WEFT_BASE_PRIVATE_H
 
-#include <weft/tensor.h>
+#include <weft/types.h>
 
 #define WEFT_PRIVATE_API WEFT_API
 

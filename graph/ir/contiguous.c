@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "ir/convert.h"
+#include "ir/isa.h"
 
 #include <weft/export.h>
 
@@ -255,7 +256,7 @@ static void kernel_contiguous(const weft_call *call, int64_t tile)
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
     if (call->in[0].dtype != call->out[0].dtype) {
-        c.convert = weft__convert_for(weft_isa_best());
+        c.convert = weft__convert_for(weft__isa_best());
         if (call->in[0].dtype == WEFT_BF16)
             copy_widened(&c, x, y, tile);
         else

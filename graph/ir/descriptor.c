@@ -1,5 +1,6 @@
 /* Checks of an op's descriptor before a node of it is added: see weft/op.h. O(1) a node. */
 #include "ir/ir.h"
+#include "ir/isa.h"
 
 #include <string.h>
 
@@ -10,7 +11,7 @@ bool weft__op_is_leaf(const weft_op *op)
 
 bool weft__op_has_kernel(const weft_op *op, weft_dtype dtype)
 {
-    return weft_op_kernel(op, (weft_isa)(WEFT_ISAS - 1), dtype) != NULL;
+    return weft__op_kernel(op, (weft_isa)(WEFT_ISAS - 1), dtype) != NULL;
 }
 
 static bool has_any_kernel(const weft_op *op)

@@ -1,6 +1,6 @@
 /* The instruction set that kernels are chosen for: the best that the processor has and weft was
  * built for, limited by WEFT_ISA. */
-#include "ir/ir.h"
+#include "ir/isa.h"
 
 #include "base/log.h"
 
@@ -35,7 +35,7 @@ static void report_missing(const char *wanted, weft_isa best)
                   names[best]);
 }
 
-weft_isa weft_isa_best(void)
+weft_isa weft__isa_best(void)
 {
     weft_isa best = detect();
     const char *wanted = getenv("WEFT_ISA");
@@ -47,7 +47,7 @@ weft_isa weft_isa_best(void)
     return best;
 }
 
-weft_status weft_isa_check(weft_error *error)
+weft_status weft__isa_check(weft_error *error)
 {
     weft_error_clear(error);
     const char *wanted = getenv("WEFT_ISA");
@@ -59,12 +59,12 @@ weft_status weft_isa_check(weft_error *error)
                           wanted);
 }
 
-const char *weft_isa_name(weft_isa isa)
+const char *weft__isa_name(weft_isa isa)
 {
     return (size_t)isa < WEFT_ISAS ? names[isa] : "?";
 }
 
-weft_kernel weft_op_kernel(const weft_op *op, weft_isa isa, weft_dtype dtype)
+weft_kernel weft__op_kernel(const weft_op *op, weft_isa isa, weft_dtype dtype)
 {
     if (!op || (size_t)isa >= WEFT_ISAS || (size_t)dtype >= WEFT_DTYPES) return NULL;
     for (int i = (int)isa; i >= 0; i--)

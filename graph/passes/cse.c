@@ -43,7 +43,7 @@ static bool visit(weft_rewrite *r)
         op->exchanges)
         return false;
     if (!table->size) table->size = table_size(r->source);
-    uint64_t hash = hash_bytes(weft_hash_text(op->name), r->node.attr, op->attr_size);
+    uint64_t hash = hash_bytes(hash_text(op->name), r->node.attr, op->attr_size);
     for (size_t i = 0; i < r->node.n_in; i++) hash = hash_bytes(hash, &r->in[i].id, 4);
     size_t slot = hash & (table->size - 1);
     for (; table->slot[slot]; slot = (slot + 1) & (table->size - 1)) {

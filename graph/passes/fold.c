@@ -3,6 +3,7 @@
 #include "rewrite.h"
 
 #include "ir/call.h"
+#include "ir/isa.h"
 
 #include <stdlib.h>
 
@@ -79,7 +80,7 @@ static bool fold_node(weft_graph *g, const node_record *node, const weft_type *t
     if (!may_fold(g, op, in, node->n_in, types)) return false;
     weft_dtype key =
         op->key_output || !node->n_in ? types[0].dtype : g->values[in[0].id].type.dtype;
-    weft_kernel kernel = weft_op_kernel(op, weft_isa_best(), key);
+    weft_kernel kernel = weft__op_kernel(op, weft__isa_best(), key);
     if (!kernel) return false;
     find_operands(&f, g, in, types);
     const weft_call call = {

@@ -9,6 +9,8 @@
  * they are many, and the search for a smaller arena, which has a budget (pack.c). */
 #include "plan/plan.h"
 
+#include "ir/isa.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -256,7 +258,7 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
     weft_error_clear(error);
     if (!options) options = &defaults;
     if (!check_targets(graph, targets, count, error) || !weft__passes_check(options, error) ||
-        weft_isa_check(error) != WEFT_OK)
+        weft__isa_check(error) != WEFT_OK)
         return NULL;
     weft_plan_options first = *options;
     first.memory_budget = 0;

@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include "ir/call.h"
+#include "ir/isa.h"
 
 #include <string.h>
 
@@ -36,7 +37,7 @@ static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
     const weft_graph *g = plan->graph;
     const node_record *node = &g->nodes[step->node];
     const weft_op *op = node->op;
-    const weft_isa isa = weft_isa_best();
+    const weft_isa isa = weft__isa_best();
     weft_tensor *tensor = plan->tensors + step->first_operand;
     for (size_t k = 0; k < node->n_in; k++) *tensor++ = weft__graph_tensor(g, node->in[k]);
     for (size_t k = 0; k < op->n_out; k++)
@@ -44,7 +45,7 @@ static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
     const bool narrow = weft__graph_node_is_narrow(g, node),
                native = weft__op_has_kernel(op, WEFT_BF16);
     step->kernel =
-        weft_op_kernel(op, isa, narrow && native ? WEFT_BF16 : weft__graph_key_dtype(g, node));
+        weft__op_kernel(op, isa, narrow && native ? WEFT_BF16 : weft__graph_key_dtype(g, node));
     step->widens = narrow && !native;
     step->phases = op->phases ? op->phases : 1;
     if (!step->kernel) {
@@ -52,7 +53,7 @@ static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
         weft_error_set(error, WEFT_NO_KERNEL,
                        weft__graph_node_where(g, step->node, where, sizeof where),
                        "no kernel for %s on this processor, or below WEFT_ISA: %s",
-                       weft_dtype_name(weft__graph_key_dtype(g, node)), weft_isa_name(isa));
+                       weft_dtype_name(weft__graph_key_dtype(g, node)), weft__isa_name(isa));
         return false;
     }
     weft_call call;

@@ -10,6 +10,8 @@
 #include "execute.h"
 #include "team.h"
 
+#include "ir/isa.h"
+
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@
 bool weft__executor_init(executor *e, const weft_plan *plan)
 {
     *e = (executor){
-        .plan = plan, .run = {.fault = &e->fault}, .convert = weft__convert_for(weft_isa_best())};
+        .plan = plan, .run = {.fault = &e->fault}, .convert = weft__convert_for(weft__isa_best())};
     e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
     e->progress = calloc(N_PHASES * plan->n_intervals + 1, sizeof *e->progress);
     e->can_sleep = weft__sleepers_init(&e->sleepers);

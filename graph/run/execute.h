@@ -41,7 +41,7 @@ void weft__executor_free(executor *e);
 int weft__executor_threads(const weft_plan *plan, int threads);
 
 /* Runs the plan's intervals before `until`, and only the rest of them if the last call did not
- * reach the end, on `team` threads of the pool or that weft_team has granted. `profile` may be
+ * reach the end, on `team` threads of the pool or that weft__team has granted. `profile` may be
  * NULL. Returns WEFT_BAD_INDEX or WEFT_NOT_FINITE, with the node's name, if a kernel reports a
  * fault. */
 weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profile *profile,

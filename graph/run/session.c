@@ -169,7 +169,7 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
 /* How many threads a run has: those of OpenMP have to be granted. */
 static weft_status grant(const weft_session *s, int *team, weft_error *error)
 {
-    if (!s->executor.pool.run) return weft_team(s->threads, team, error);
+    if (!s->executor.pool.run) return weft__team(s->threads, team, error);
     *team = s->threads;
     return WEFT_OK;
 }

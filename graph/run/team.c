@@ -2,7 +2,7 @@
  *
  * OpenMP ends the process if it cannot create a thread. In a child process it waits forever for
  * pooled threads that the fork did not copy. And a kernel overruns a stack that is too small.
- * weft_team rules all of this out before a region begins:
+ * weft__team rules all of this out before a region begins:
  *
  * - It creates the threads that OpenMP lacks as a trial, all at once and with as much stack, and
  *   ends them again. If the system refuses some, the region has fewer threads; the results do not
@@ -216,12 +216,12 @@ static const char *fewer_reason(int team)
 static void report_fewer(int threads, int team)
 {
     if (threads <= team || reported_team == team) return;
-    if (weft__log(WEFT_LOG_WARNING, "weft_team", "%d of %d threads: %s", team, threads,
+    if (weft__log(WEFT_LOG_WARNING, "threads", "%d of %d threads: %s", team, threads,
                   fewer_reason(team)))
         reported_team = team;
 }
 
-/* weft_team, but for the report. */
+/* weft__team, but for the report. */
 static weft_status make_team(int threads, int *team, weft_error *error)
 {
     bool nested = omp_get_level() > 0;
@@ -241,7 +241,7 @@ static weft_status make_team(int threads, int *team, weft_error *error)
         }
         size_t stack = threads > 1 ? open_team(threads) : SIZE_MAX;
         if (stack < KERNEL_STACK)
-            return weft_error_set(error, WEFT_NO_MEMORY, "weft_team",
+            return weft_error_set(error, WEFT_NO_MEMORY, "threads",
                                   "OpenMP's threads have %zu KiB of stack left; %d KiB are needed: "
                                   "set OMP_STACKSIZE to %d KiB or more, or ask for one thread",
                                   stack >> 10, KERNEL_STACK >> 10, WEFT_STACK_BYTES >> 10);
@@ -252,10 +252,10 @@ static weft_status make_team(int threads, int *team, weft_error *error)
     return WEFT_OK;
 }
 
-weft_status weft_team(int threads, int *team, weft_error *error)
+weft_status weft__team(int threads, int *team, weft_error *error)
 {
     weft_error_clear(error);
-    if (!team) return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_team", "the result is NULL");
+    if (!team) return weft_error_set(error, WEFT_BAD_ARGUMENT, "threads", "the result is NULL");
     const weft_status status = make_team(threads, team, error);
     if (status == WEFT_OK) report_fewer(threads, *team);
     return status;

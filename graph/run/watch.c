@@ -5,6 +5,8 @@
  * copy of each value that is not contiguous. */
 #include "watch.h"
 
+#include "ir/isa.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,7 +137,7 @@ static void copy_value(const executor *e, watch *w)
                       .n_in = 1,
                       .n_out = 1,
                       .run = (weft_run_context *)(uintptr_t)&e->run};
-    weft__call_run(op, weft_op_kernel(op, weft_isa_best(), w->bound.dtype), &call);
+    weft__call_run(op, weft__op_kernel(op, weft__isa_best(), w->bound.dtype), &call);
 }
 
 /* Calls watch `i` and the following ones of the same interval; *i becomes the next one. False if a

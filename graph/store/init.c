@@ -5,6 +5,7 @@
 #include "init.h"
 
 #include "base/half.h"
+#include "base/hash.h"
 
 #include <math.h>
 
@@ -86,7 +87,7 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape,
 {
     const part_runs runs = weft__part_runs_of(part, shape);
     const int64_t n = weft_shape_numel(shape);
-    uint64_t key = weft_hash_text(name) ^ (seed * 0x9E3779B97F4A7C15u);
+    uint64_t key = hash_text(name) ^ (seed * 0x9E3779B97F4A7C15u);
     const fans fan = fans_of(init->kind, weft__part_whole(part, shape));
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = i / runs.length * runs.stride + runs.offset + i % runs.length;

@@ -7,7 +7,7 @@
 #define WEFT_CALL_H
 
 #include <weft/communicator.h>
-#include <weft/tensor.h>
+#include <weft/types.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -70,12 +70,6 @@ WEFT_API bool weft_infer_scalar(weft_infer *infer, const char *name, double valu
  * the end before they make the attribute, so kernels never see a negative axis. */
 WEFT_API bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out);
 
-/* For code that opens a parallel region itself, which kernels must not do. Sets *team to the number
- * of threads, `threads` at most, that the calling thread's next region may have without OpenMP
- * ending the process or waiting forever: see "Threads" in <weft/session.h>. If the threads' stacks
- * are too small, *team is 1 and the result WEFT_NO_MEMORY. */
-WEFT_API weft_status weft_team(int threads, int *team, weft_error *error);
-
 /* The work of a node, for plans, profiles and rooflines. */
 typedef struct weft_cost {
     double flops; /* additions and multiplications; a transcendental function counts 10 */
@@ -319,23 +313,6 @@ WEFT_API uint64_t weft_random_key(weft_graph *graph);
  * copy. */
 extern WEFT_API const weft_op weft_op_input, weft_op_state, weft_op_constant, weft_op_group,
     weft_op_track, weft_op_contiguous;
-
-/* The instruction set that kernels are chosen for: the processor's best, or a lower one if the
- * environment variable WEFT_ISA (base, v3, v4, v4_bf16) names it. */
-WEFT_API weft_isa weft_isa_best(void);
-/* WEFT_BAD_ARGUMENT if WEFT_ISA has another value; weft_plan_new then fails too. */
-WEFT_API weft_status weft_isa_check(weft_error *error);
-WEFT_API const char *weft_isa_name(weft_isa isa);
-/* The kernel for a dtype on an instruction set or the ones below it; NULL if there is none. */
-WEFT_API weft_kernel weft_op_kernel(const weft_op *op, weft_isa isa, weft_dtype dtype);
-
-/* FNV-1a of a text, 64 bits. */
-static inline uint64_t weft_hash_text(const char *text)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash;
-}
 
 #ifdef __cplusplus
 }

@@ -59,14 +59,12 @@ WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_
 
 /* ---- The plan ------------------------------------------------------------------------------- */
 
-typedef struct weft_plan weft_plan;
-
 typedef enum weft_precision {
     WEFT_PRECISION_F32, /* everything as the graph declares it */
     WEFT_PRECISION_BF16
 } weft_precision;
 
-typedef struct weft_plan_options {
+struct weft_plan_options {
     bool no_reuse; /* no two buffers share memory (to test the planner) */
     /* Names of optional passes to skip, comma separated; may be NULL. The environment variable
      * WEFT_SKIP adds to them. A name that is not listed here, nor in `passes`, is an error.
@@ -114,7 +112,7 @@ typedef struct weft_plan_options {
     /* Scopes and names of nodes whose outputs are stored as they are declared, comma separated,
      * such as "dec.out,enc.0.attn": all nodes in these scopes. NULL: none. */
     const char *keep_f32;
-} weft_plan_options;
+};
 
 typedef struct weft_plan_stats {
     size_t nodes;      /* after the passes */
@@ -138,18 +136,15 @@ typedef struct weft_plan_stats {
     double bytes;             /* read and written by one run, at least; likewise */
 } weft_plan_stats;
 
-/* Plans the computation of the targets and of nothing else. After a run each target can be read. A
- * computed value, and the output of an update, is what its node computed, even if a later update of
- * the same run has overwritten the state. A state itself is what the parameter store holds.
+/* weft_plan_new (<weft/weft.h>) in full: after a run each target can be read. A computed value, and
+ * the output of an update, is what its node computed, even if a later update of the same run has
+ * overwritten the state. A state itself is what the parameter store holds. The graph is not changed.
+ * Threads may share a plan.
  *
- * The graph is not changed, and may be freed before the plan. A plan is immutable: threads may
- * share it. `options` and `error` may be NULL. Returns NULL on failure: the graph's own error;
- * WEFT_BAD_ARGUMENT for no targets, a target of another graph, two updates of one state, or an
- * unknown name in `skip`; WEFT_NO_KERNEL; WEFT_TOO_LARGE; WEFT_NO_MEMORY; or the error of a pass.
- */
-WEFT_API weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, size_t count,
-                                  const weft_plan_options *options, weft_error *error);
-WEFT_API void weft_plan_free(weft_plan *plan);
+ * Errors: the graph's own; WEFT_BAD_ARGUMENT for no targets, a target of another graph, two updates
+ * of one state, or an unknown name in `skip`; WEFT_NO_KERNEL; WEFT_TOO_LARGE; WEFT_NO_MEMORY; or the
+ * error of a pass. */
+
 WEFT_API weft_plan_stats weft_plan_get_stats(const weft_plan *plan);
 /* The graph that the plan runs, after all passes. It belongs to the plan. */
 WEFT_API const weft_graph *weft_plan_graph(const weft_plan *plan);

@@ -43,8 +43,6 @@ WEFT_API int weft_default_threads(void);
 
 /* ---- The session ---------------------------------------------------------------------------- */
 
-typedef struct weft_session weft_session;
-
 /* Threads of the program that run a session, instead of OpenMP's.
  *
  * run calls function(argument, index) once for each index in [0, n_threads), and returns when these
@@ -63,7 +61,7 @@ typedef struct weft_thread_pool {
     void *context;
 } weft_thread_pool;
 
-typedef struct weft_session_options {
+struct weft_session_options {
     int threads;   /* 0: weft_default_threads(); at most WEFT_MAX_THREADS */
     uint64_t seed; /* of dropout and other random ops */
     /* Whose threads run the session. Copied; NULL, or one without `run`: OpenMP's. */
@@ -92,45 +90,44 @@ typedef struct weft_session_options {
      * or to run on feeds, that another session has overwritten. It must outlive the sessions. NULL:
      * this is not detected. */
     const void **arena_user;
-} weft_session_options;
+};
 
-/* Creates a session: binds a plan to memory and to the states of `params`, which must have all that
- * the plan uses (weft_params_init adds them). `params` may be NULL if it uses none. The plan and
- * the parameters must outlive the session. NULL on failure; weft_session_free accepts NULL. */
-WEFT_API weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
-                                        const weft_session_options *options, weft_error *error);
-WEFT_API void weft_session_free(weft_session *session);
 /* The bytes of workspace that a session with that many threads needs; 0 threads is the default. */
 WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
 
-/* Copies contiguous row-major data into an input; `bytes` must be its size. An input that the
- * targets do not need is accepted and ignored. If the feed is refused, the input counts as not fed,
- * even if an earlier feed or a default was there: a run fails until a feed succeeds. */
-WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const void *data,
-                               size_t bytes);
-/* Runs the plan once, and adds 1 to the run number. If an input that the plan needs was never
- * fed and has no default, or its last feed was refused, nothing runs and the result is
+/* The functions of <weft/weft.h> in full:
+ *
+ * weft_session_new binds a plan to memory and to the states of `params`, which must have all that
+ * the plan uses (weft_params_init adds them).
+ *
+ * weft_feed accepts and ignores an input that the targets do not need. If the feed is refused, the
+ * input counts as not fed, even if an earlier feed or a default was there: a run fails until a feed
+ * succeeds.
+ *
+ * weft_run runs the plan once, and adds 1 to the run number. If an input that the plan needs was
+ * never fed and has no default, or its last feed was refused, nothing runs and the result is
  * WEFT_NOT_FOUND with its name. If a kernel reports a fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the
  * run ends at the next barrier; states are unchanged unless an update ran before. WEFT_PEER:
  * another process failed, or did not take part in an exchange; its communicator cannot be used any
  * more. If this run fails and the plan has exchanges, the runs of the other processes fail with
  * WEFT_PEER, whatever the error. Exception: a number that all processes received is not finite
- * (weft_require_finite); then all runs fail with the same error. */
-WEFT_API weft_status weft_run(weft_session *session);
-/* The same, but stops before the node that computes `value`, and those that run side by side with
+ * (weft_require_finite); then all runs fail with the same error.
+ *
+ * weft_fetch copies a state as the store holds it. A target has the contents of the last run: if
+ * there was none, or it failed or has stopped (weft_run_before), the result is WEFT_NOT_FOUND. The
+ * same holds for an input that was not fed and has no default, and for all other values.
+ *
+ * weft_session_error is valid until the next weft_feed, weft_run, weft_fetch, weft_session_tensor,
+ * weft_session_watch or weft_session_profile, whose error it is. */
+
+/* As weft_run, but stops before the node that computes `value`, and those that run side by side with
  * it. The next weft_run goes on from there, and inputs that only the rest reads may be fed again in
  * between. Exchanges that have begun stay under way, so a program can run other sessions, each with
  * an arena of its own, while it waits for data. A profile counts each part as a run. The error is
  * WEFT_BAD_ARGUMENT if the session has stopped already, or if no node computes the value when the
  * plan runs. */
 WEFT_API weft_status weft_run_before(weft_session *session, weft_value value);
-/* Copies a target, an input, or a state that the plan uses to `data`, contiguous and row-major;
- * `bytes` must be its size. A state has the contents that the store holds. A target has those of
- * the last run: if there was none, or it failed or has stopped (weft_run_before), the result is
- * WEFT_NOT_FOUND. The same holds for an input that was not fed and has no default, and for all
- * other values. */
-WEFT_API weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes);
-/* The same without a copy: *tensor points into the session or the store, and its contents are valid
+/* weft_fetch without a copy: *tensor points into the session or the store, and its contents are valid
  * until the next run. Asking for an input marks it as fed: the program may write the feed there.
  * False where weft_fetch would fail. */
 WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor);
@@ -147,11 +144,6 @@ WEFT_API void weft_session_renew(weft_session *session);
 /* Sets the number of the next run, which with the seed selects the numbers of random ops. It is 0
  * at first; each run adds 1. */
 WEFT_API void weft_session_set_run_number(weft_session *session, uint64_t number);
-/* The error of the last weft_feed, weft_run, weft_fetch, weft_session_tensor, weft_session_watch or
- * weft_session_profile, with status WEFT_OK if it succeeded. Valid until the next of these calls.
- */
-WEFT_API const weft_error *weft_session_error(const weft_session *session);
-
 /* ---- Watching values ------------------------------------------------------------------------- */
 
 /* What a watch sees. All of it is valid during the call only. */

@@ -11,25 +11,33 @@
 extern "C" {
 #endif
 
-typedef struct weft_params weft_params;
-
-/* Creates an empty store; NULL only when memory is out. weft_params_free accepts NULL. */
-WEFT_API weft_params *weft_params_new(void);
 typedef struct weft_params_options {
     const weft_allocator *allocator; /* of the tensors, in blocks of at least 64 KiB. Copied; NULL:
                                         weft's own */
 } weft_params_options;
-/* The same with options, which may be NULL. WEFT_BAD_ARGUMENT if the allocator has one of its two
- * functions. */
+/* weft_params_new with options, which may be NULL. WEFT_BAD_ARGUMENT if the allocator has one of its
+ * two functions. */
 WEFT_API weft_params *weft_params_new_with(const weft_params_options *options, weft_error *error);
-WEFT_API void weft_params_free(weft_params *params);
-/* Adds every state that the graph declares and the store lacks. Its weft_init, the seed and its
- * name determine the contents, so the order of declarations does not matter. WEFT_BAD_SHAPE if the
- * store has a state with another dtype or shape. WEFT_NOT_FOUND if the store was loaded from a file
+
+/* The functions of <weft/weft.h> in full:
+ *
+ * weft_params_init: the order of declarations does not matter. WEFT_BAD_SHAPE if the store has a
+ * state with another dtype or shape. WEFT_NOT_FOUND if the store was loaded from a file
  * (weft_params_source) and lacks a state: it does not invent what the file should contain. Nothing
- * is added on failure. */
-WEFT_API weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint64_t seed,
-                                      weft_error *error);
+ * is added on failure.
+ *
+ * weft_params_get: `tensor` may be NULL. The data stay at the same address as long as the store
+ * lives.
+ *
+ * weft_params_save writes the metadata as well. PATH is a complete file at any time, even while
+ * several threads or processes save to it: the data go to a temporary file of a unique name,
+ * PATH.XXXXXXXXXXXX.tmp (hexadecimal digits), which is synced and renamed to PATH. On failure PATH
+ * does not change, and the temporary file is removed. If PATH is a symbolic link, the link is
+ * replaced and its target does not change. A folder, pipe or device is refused. A process that is
+ * killed while it saves leaves its temporary file, which may be deleted.
+ *
+ * weft_params_load is weft_params_load_with without options. */
+
 /* Adds a tensor of zeros, or finds the one of that name; WEFT_BAD_SHAPE if that one has another
  * dtype or shape. Sets *tensor to the store's tensor; `tensor` may be NULL. */
 WEFT_API weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dtype,
@@ -39,18 +47,15 @@ WEFT_API weft_status weft_params_add(weft_params *params, const char *name, weft
  * store's parameters. A name that both stores have is an error; nothing is added then. */
 WEFT_API weft_status weft_params_share(weft_params *params, const weft_params *from,
                                        weft_error *error);
-/* Sets *tensor to the tensor of that name; false if there is none. `tensor` may be NULL. The data
- * stay at the same address as long as the store lives. */
-WEFT_API bool weft_params_get(const weft_params *params, const char *name, weft_tensor *tensor);
 WEFT_API size_t weft_params_count(const weft_params *params);
 /* The name of tensor `index`, in order of addition; NULL if there is none. The store owns it. */
 WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
 
 /* Chooses tensors by name. */
-typedef struct weft_params_filter {
+struct weft_params_filter {
     bool (*selects)(void *context, const char *name); /* NULL: all */
     void *context;
-} weft_params_filter;
+};
 
 /* The same as weft_params_init, also for a store that was loaded, for the states that `filter`
  * selects (NULL: all), such as a new head or the states of an optimiser. WEFT_NOT_FOUND if the
@@ -65,16 +70,6 @@ WEFT_API weft_status weft_params_set_meta(weft_params *params, const char *key, 
 WEFT_API const char *weft_params_meta(const weft_params *params, const char *key);
 /* Sets all metadata of `from` in `to`. */
 WEFT_API weft_status weft_params_copy_meta(weft_params *to, const weft_params *from);
-
-/* Saves the tensors that `filter` selects (NULL: all), and the metadata, as a safetensors file.
- * PATH is a complete file at any time, even while several threads or processes save to it: the data
- * go to a temporary file of a unique name, PATH.XXXXXXXXXXXX.tmp (hexadecimal digits), which is
- * synced and renamed to PATH. On failure PATH does not change, and the temporary file is removed.
- * If PATH is a symbolic link, the link is replaced and its target does not change. A folder, pipe
- * or device is refused. A process that is killed while it saves leaves its temporary file behind,
- * which may be deleted. */
-WEFT_API weft_status weft_params_save(const weft_params *params, const char *path,
-                                      const weft_params_filter *filter, weft_error *error);
 
 /* What loading found: names, which weft_load_report_free frees. */
 typedef struct weft_load_report {
@@ -99,7 +94,7 @@ typedef enum weft_save_format {
     WEFT_SAVE_BF16,  /* f32 as bf16 */
     WEFT_SAVE_F16    /* f32 and bf16 as f16 (IEEE 754 binary16) */
 } weft_save_format;
-/* The same in a file of half the size: each f32 becomes the nearest number of 16 bits, of two the
+/* weft_params_save in a file of half the size: each f32 becomes the nearest number of 16 bits, of two the
  * one with an even fraction. Other dtypes do not change. weft_params_load widens the numbers to f32
  * again. WEFT_BAD_ARGUMENT if a finite number exceeds the format's range, which is that of f32 for
  * bf16, and -65504 to 65504 for f16. */
@@ -121,9 +116,7 @@ WEFT_API weft_status weft_params_save_as(const weft_params *params, const char *
 WEFT_API weft_status weft_params_load_with(weft_params *params, const char *path,
                                            const weft_load_options *options,
                                            weft_load_report *report, weft_error *error);
-/* The same without options. */
-WEFT_API weft_status weft_params_load(weft_params *params, const char *path, weft_error *error);
-/* The same for the tensors that `filter` selects, and all metadata. */
+/* weft_params_load of the tensors that `filter` selects, and all metadata. */
 WEFT_API weft_status weft_params_load_some(weft_params *params, const char *path,
                                            const weft_params_filter *filter, weft_error *error);
 

@@ -3,6 +3,7 @@
 #include "trainer.h"
 
 #include "base/hash.h"
+#include "ir/isa.h"
 
 #include <weft/op.h>
 
@@ -198,7 +199,7 @@ weft_status weft__ranks_compare(weft_trainer *t)
     const weft_communicator *c = t->communicator;
     const weft_data_hashes *data = &t->batches.hashes;
     const uint64_t batches[] = {data->source, data->target, data->batches, t->batches.batches};
-    const char *isa = weft_isa_name(weft_isa_best());
+    const char *isa = weft__isa_name(weft__isa_best());
     uint64_t own[SAMES], *all = malloc((size_t)c->size * sizeof own);
     if (!all) return weft__ranks_no_memory(t);
     own[SAME_BUILD] = weft__build_id();

@@ -12,6 +12,7 @@
 
 #include "base/half.h"
 #include "base/log.h"
+#include "ir/isa.h"
 
 #include <weft/measure.h>
 #include <weft/op.h>
@@ -114,7 +115,7 @@ static void load_openblas(void)
     static const char variable[] = "OPENBLAS_CORETYPE";
     openblas.no_room = !has_room();
     if (openblas.no_room) return;
-    bool steer = weft_isa_best() >= WEFT_ISA_V4 && !getenv(variable);
+    bool steer = weft__isa_best() >= WEFT_ISA_V4 && !getenv(variable);
     if (steer) setenv(variable, "SkylakeX", 1);
     void *library = open_first(names);
     if (steer) unsetenv(variable);

@@ -3,7 +3,7 @@
 #ifndef WEFT_OPS_GEMM_H
 #define WEFT_OPS_GEMM_H
 
-#include <weft/tensor.h>
+#include <weft/types.h>
 
 /* Whether weft's own kernels, and no library's, multiply matrices of `dtype`: see weft_gemm_chosen.
  * True also where WEFT_GEMM names no backend that exists. Only for bf16 is a library loaded, as not

@@ -92,6 +92,7 @@ KERNEL(matmul)
 #include "passes.h"
 #include "samples.h"
 
+#include "ir/isa.h"
 #include "kernels/bf16_kernel.h"
 
 #include <weft/export.h>
@@ -121,7 +122,7 @@ static void block_matmul(const weft_call *call, int64_t tile, weft_block *block)
 static bool bf16_pairs(void)
 {
 #ifdef WEFT_KERNEL_BF16
-    return weft_isa_best() >= WEFT_ISA_V4_BF16;
+    return weft__isa_best() >= WEFT_ISA_V4_BF16;
 #else
     return false;
 #endif

@@ -1,4 +1,4 @@
-/* weft/losses.h - losses. Each function adds a node (or a few) to the graph and returns its value,
+/* weft/losses.h - losses beyond those of <weft/weft.h>. Each function adds a node (or a few) to the graph and returns its value,
  * as those of <weft/ops.h> do; what is said there of dtypes, errors and accuracy holds here too.
  *
  * Unless a comment says otherwise, operands are f32 or f64 of one dtype and one shape, and the loss
@@ -8,23 +8,14 @@
 #ifndef WEFT_LOSSES_H
 #define WEFT_LOSSES_H
 
-#include <weft/graph.h>
+#include <weft/weft.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef enum weft_reduction {
-    WEFT_REDUCE_MEAN,
-    WEFT_REDUCE_SUM,
-    WEFT_REDUCE_NONE /* one loss for each element, row or sequence */
-} weft_reduction;
-
 /* ---- Regression ----------------------------------------------------------------------------- */
 
-/* (a - b)^2 */
-WEFT_API weft_value weft_mse(weft_graph *graph, weft_value a, weft_value b,
-                             weft_reduction reduction);
 /* |a - b|; the gradient at a = b is 0. */
 WEFT_API weft_value weft_l1_loss(weft_graph *graph, weft_value a, weft_value b,
                                  weft_reduction reduction);
@@ -39,23 +30,6 @@ WEFT_API weft_value weft_smooth_l1_loss(weft_graph *graph, weft_value a, weft_va
 
 /* ---- Classification and distributions ------------------------------------------------------- */
 
-typedef struct weft_cross_entropy_options {
-    int64_t ignore_index;     /* targets of this value are ignored if has_ignore_index is set;
-                                 without it no target is, and this must not be above 0 */
-    double label_smoothing;   /* e: target (1-e) one_hot + e/classes (Szegedy et al. 2016) */
-    weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
-    bool has_ignore_index;
-} weft_cross_entropy_options;
-/* The cross entropy in nats of logits [..., classes] and targets i32 [...], which are class
- * indices: a scalar, or [...] with WEFT_REDUCE_NONE. A row whose logits hold a NaN has a loss and a
- * gradient of NaN; a row of -inf only has an infinite loss and a gradient of 0. An ignored row has
- * a loss and a gradient of 0, whatever it holds. Any other target outside [0, classes) ends the run
- * with WEFT_BAD_INDEX. */
-WEFT_API weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
-                                       const weft_cross_entropy_options *options);
-/* max(x, 0) - x t + log(1 + e^-|x|) of a logit x and its target t in [0, 1]. */
-WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, weft_value targets,
-                                         weft_reduction reduction);
 /* The terms p (ln p - log_q) of the Kullback-Leibler divergence of a distribution q from p, with
  * log_q as weft_log_softmax returns it and the probabilities p; a term of p = 0 is 0. The
  * divergence is their sum; divided by the number of rows it is PyTorch's `batchmean`. The mean is

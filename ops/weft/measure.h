@@ -1,5 +1,5 @@
-/* weft/measure.h - which backend multiplies matrices, and the peak rates of this machine, with
- * which profiles and benchmarks are compared. */
+/* weft/measure.h - which instruction set and which backend compute, and the peak rates of this
+ * machine, with which profiles and benchmarks are compared. */
 #ifndef WEFT_MEASURE_H
 #define WEFT_MEASURE_H
 
@@ -8,6 +8,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The instruction set of the kernels: "base", "v3" (AVX2, FMA), "v4" (AVX-512) or "v4_bf16" (with
+ * dot products of bf16). It is the processor's best, or a lower one that the environment variable
+ * WEFT_ISA names. NULL and WEFT_BAD_ARGUMENT if WEFT_ISA names none. */
+WEFT_API const char *weft_instruction_set(weft_error *error);
 
 /* ---- Matrix products ------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
-/* weft/ops.h - the operations. Each function adds a node (or a few) to the graph and returns its
- * value. Errors are the graph's, and sticky: see weft_graph_error.
+/* weft/ops.h - the list of ops, and the operations beyond the core of <weft/weft.h>: of few bits, of
+ * images, sorting, random numbers, norms of gradients, updates. What follows holds for those of the
+ * core as well.
  *
  * Unless a comment says otherwise, x is f32 or f64 of any layout and rank, and the result has its
  * dtype. A negative `axis` counts from the end. Two operands broadcast as in NumPy.
@@ -44,132 +45,15 @@ WEFT_API size_t weft_op_count(void);
 WEFT_API const weft_op *weft_op_at(size_t index);       /* NULL beyond the end */
 WEFT_API const weft_op *weft_op_find(const char *name); /* NULL if there is none */
 
-/* ---- Elementwise, one operand --------------------------------------------------------------- */
+/* ---- Gradients of ops, as ops ------------------------------------------------------------------ */
 
-WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);  /* -x */
-WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);  /* |x|; gradient 0 at 0, NaN */
-WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x); /* -1, 0 or 1; 0 of NaN */
-WEFT_API weft_value weft_floor(weft_graph *graph, weft_value x);
-WEFT_API weft_value weft_ceil(weft_graph *graph, weft_value x);
-WEFT_API weft_value weft_round(weft_graph *graph, weft_value x);  /* ties to even */
-WEFT_API weft_value weft_atan(weft_graph *graph, weft_value x);   /* radians */
-WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);    /* e^x */
-WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);    /* natural logarithm */
-WEFT_API weft_value weft_expm1(weft_graph *graph, weft_value x);  /* e^x - 1, within 2 ulp */
-WEFT_API weft_value weft_log1p(weft_graph *graph, weft_value x);  /* ln(1 + x), within 1.5 ulp */
-WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);   /* x^(1/2) */
-WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);  /* x^(-1/2) */
-WEFT_API weft_value weft_square(weft_graph *graph, weft_value x); /* x^2 */
-WEFT_API weft_value weft_reciprocal(weft_graph *graph, weft_value x); /* 1 / x */
-WEFT_API weft_value weft_sin(weft_graph *graph, weft_value x);        /* radians */
-WEFT_API weft_value weft_cos(weft_graph *graph, weft_value x);        /* radians */
-WEFT_API weft_value weft_tanh(weft_graph *graph, weft_value x);
-WEFT_API weft_value weft_sigmoid(weft_graph *graph, weft_value x); /* 1 / (1 + e^-x) */
-/* max(x, 0). The gradient is 0 at 0, and passes at NaN. */
-WEFT_API weft_value weft_relu(weft_graph *graph, weft_value x);
-WEFT_API weft_value weft_leaky_relu(weft_graph *graph, weft_value x,
-                                    double slope); /* x > 0 ? x : slope x */
-/* Hendrycks & Gimpel 2016. At -inf gelu is 0, its limit (PyTorch: NaN); gelu_tanh and silu are NaN,
- * as in PyTorch. The gradients of all three are NaN at both infinities. */
-WEFT_API weft_value weft_gelu(weft_graph *graph, weft_value x); /* x (1 + erf(x / sqrt 2)) / 2 */
-/* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, Hendrycks & Gimpel 2016 */
-WEFT_API weft_value weft_gelu_tanh(weft_graph *graph, weft_value x);
-WEFT_API weft_value weft_silu(weft_graph *graph, weft_value x);     /* x sigmoid(x) */
-WEFT_API weft_value weft_softplus(weft_graph *graph, weft_value x); /* log(1 + e^x) */
-WEFT_API weft_value weft_erf(weft_graph *graph, weft_value x);
-/* min(max(x, low), high) for low <= high; either may be infinite. The gradient passes where
- * low <= x <= high; it is 0 outside and at NaN. */
-WEFT_API weft_value weft_clamp(weft_graph *graph, weft_value x, double low, double high);
-/* Converts any dtype to any other. To i32 it rounds towards zero and saturates, and NaN becomes 0;
- * to bool it is x != 0. Between floating types the gradient is cast back; otherwise it is zero. */
-WEFT_API weft_value weft_cast(weft_graph *graph, weft_value x, weft_dtype dtype);
-
-/* ---- Elementwise, two or three operands ----------------------------------------------------- */
-
-WEFT_API weft_value weft_add(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_sub(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_mul(weft_graph *graph, weft_value a, weft_value b);
-/* a / b; the gradient of b is that of the result times -(a / b) / b, computed in this order. */
-WEFT_API weft_value weft_div(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_pow(weft_graph *graph, weft_value a, weft_value b); /* a^b, a > 0 */
 /* y <= 0 ? 0 : dy, the gradient of relu, where y is relu's output. */
 WEFT_API weft_value weft_relu_grad(weft_graph *graph, weft_value y, weft_value dy);
-/* The larger and the smaller operand, NaN if either is NaN. At a tie each operand gets half of the
- * gradient; if either is NaN, both get all of it. */
-WEFT_API weft_value weft_maximum(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_minimum(weft_graph *graph, weft_value a, weft_value b);
-/* x factor, x + addend, x^exponent. */
-WEFT_API weft_value weft_scale(weft_graph *graph, weft_value x, double factor);
-WEFT_API weft_value weft_add_scalar(weft_graph *graph, weft_value x, double addend);
-WEFT_API weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double exponent);
-/* The sum of n >= 1 values of one shape, added in this order. */
-WEFT_API weft_value weft_add_n(weft_graph *graph, const weft_value *x, size_t n);
+/* Sums x to `shape`, which must broadcast to the shape of x: the gradient of broadcasting. */
+WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shape);
 
-/* Comparisons take f32, f64 or i32 (equal and not_equal: also bool, of which not_equal is the
- * exclusive or) and return bool; logic takes and returns bool. With a NaN operand, not_equal is
- * true and the others are false. Their gradient is zero. */
-WEFT_API weft_value weft_equal(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_not_equal(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_less(weft_graph *graph, weft_value a, weft_value b);          /* a < b */
-WEFT_API weft_value weft_less_equal(weft_graph *graph, weft_value a, weft_value b);    /* a <= b */
-WEFT_API weft_value weft_greater(weft_graph *graph, weft_value a, weft_value b);       /* a > b */
-WEFT_API weft_value weft_greater_equal(weft_graph *graph, weft_value a, weft_value b); /* a >= b */
-WEFT_API weft_value weft_logical_and(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_logical_or(weft_graph *graph, weft_value a, weft_value b);
-WEFT_API weft_value weft_logical_not(weft_graph *graph, weft_value a);
-/* condition (bool) ? a : b. The three broadcast together; a and b have one dtype, any. */
-WEFT_API weft_value weft_where(weft_graph *graph, weft_value condition, weft_value a, weft_value b);
-/* mask ? value : x. The bool mask broadcasts to the shape of x; x has any dtype. */
-WEFT_API weft_value weft_masked_fill(weft_graph *graph, weft_value x, weft_value mask,
-                                     double value);
+/* ---- Sorting ---------------------------------------------------------------------------------- */
 
-/* ---- Reductions ----------------------------------------------------------------------------- */
-
-typedef struct weft_axes {
-    int32_t count;
-    int32_t axis[WEFT_MAX_RANK];
-} weft_axes;
-/* WEFT_AXES(-1), WEFT_AXES(0, 1); WEFT_ALL_AXES, whose count is 0, reduces to a scalar. */
-#ifdef __cplusplus
-#define WEFT_AXES(...) weft_axes_from(__VA_ARGS__)
-extern "C++" {
-template <typename... Axis> inline weft_axes weft_axes_from(Axis... axis)
-{
-    static_assert(sizeof...(axis) <= WEFT_MAX_RANK, "there are at most 8 axes");
-    return weft_axes{static_cast<int32_t>(sizeof...(axis)), {static_cast<int32_t>(axis)...}};
-}
-}
-#else
-#define WEFT_AXES(...)                                                                             \
-    ((weft_axes){(int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)), {__VA_ARGS__}})
-#endif
-#define WEFT_ALL_AXES (WEFT_LITERAL(weft_axes){0, {0}})
-
-/* Each takes the given axes; with `keepdims` they stay as dimensions of size 1. An axis outside the
- * rank, or named twice, is WEFT_BAD_ARGUMENT. Over no elements: sum 0, prod 1, max -inf, min inf,
- * logsumexp -inf, mean and variance NaN. */
-WEFT_API weft_value weft_sum(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-WEFT_API weft_value weft_mean(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-/* The product, multiplied in f64. The gradient of an element is the product of the others, computed
- * without a division: it is exact where elements are 0. */
-WEFT_API weft_value weft_prod(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-/* Ties share the gradient evenly. */
-WEFT_API weft_value weft_max(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-WEFT_API weft_value weft_min(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-/* sum (x - mean)^2 / max(n - correction, 0); correction 0 (population) or 1 (sample). Where the
- * correction is n or more, the result is inf, or NaN if no element deviates from the mean. */
-WEFT_API weft_value weft_variance(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims,
-                                  int correction);
-/* ln sum e^x, shifted by the maximum so that it cannot overflow. Where every x is -inf: -inf, and
- * a zero gradient, as softmax has it (PyTorch: NaN). To subtract it from x, use
- * weft_log_softmax: it does not lose the digits that rounding removes from a large result here. */
-WEFT_API weft_value weft_logsumexp(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-/* Index (i32) of the first largest or smallest element along an axis of 1 to 2^31 - 1 elements; a
- * NaN is the result wherever there is one: the first NaN. */
-WEFT_API weft_value weft_argmax(weft_graph *graph, weft_value x, int axis, bool keepdims);
-WEFT_API weft_value weft_argmin(weft_graph *graph, weft_value x, int axis, bool keepdims);
-/* y[i] = x[0] + ... + x[i] along an axis; `reverse` sums from the end. */
-WEFT_API weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse);
 /* The k largest elements along an axis, largest first, or with `largest` false the k smallest,
  * smallest first. x [..., n, ...] becomes [..., k, ...], k from 0 to n. Sets *indices (i32, the
  * same shape), unless it is NULL, to their indices along the axis. Of equal elements, such as 0 and
@@ -184,14 +68,9 @@ WEFT_API weft_value weft_sort(weft_graph *graph, weft_value x, int axis, bool de
                               weft_value *indices);
 /* The indices of weft_sort. */
 WEFT_API weft_value weft_argsort(weft_graph *graph, weft_value x, int axis, bool descending);
-/* Sums x to `shape`, which must broadcast to the shape of x: the gradient of broadcasting. */
-WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shape);
 
 /* ---- Matrix products ------------------------------------------------------------------------- */
 
-/* a [..., m, k] times b [..., k, n]: [..., m, n]. Leading dimensions broadcast. Transposed operands
- * (weft_transpose) cost nothing. WEFT_BAD_SHAPE if the inner dimensions differ. */
-WEFT_API weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b);
 /* a [m, k] times w [k, n]: [m, n], for a w that many products of few rows share, as the steps of a
  * recurrent layer do. w is packed once a run, not once a product. */
 WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_value w);
@@ -226,38 +105,6 @@ WEFT_API weft_value weft_embedding_quantized(weft_graph *graph, weft_value table
 WEFT_API weft_value weft_narrow_rows(weft_graph *graph, weft_value x, weft_dtype dtype);
 /* Back to floats of `dtype`: [..., n]. */
 WEFT_API weft_value weft_widen_rows(weft_graph *graph, weft_value x, weft_dtype dtype);
-/* Einstein summation of two operands in NumPy's notation without ellipsis: "nqhd,nkhd->nhqk". A
- * letter must not repeat within one operand. */
-WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a,
-                                weft_value b);
-
-/* ---- Attention ------------------------------------------------------------------------------ */
-
-typedef struct weft_sdpa_options {
-    double scale;    /* of the scores; 0: 1 / sqrt(head_dim) */
-    double dropout;  /* of the weights, as weft_dropout; in [0, 1) */
-    bool causal;     /* query i attends to keys j <= i + key_len - query_len */
-    weft_value mask; /* bool, broadcasts to [batch, heads, query_len, key_len]: true where attention
-                        is masked out; or WEFT_NO_VALUE */
-    int64_t window;  /* query i attends to no key j <= i + key_len - query_len - window: with
-                        `causal`, to the last `window` positions, itself included; 0: to all. Time
-                        is O(query_len window) with `causal` */
-} weft_sdpa_options;
-/* Scaled dot-product attention, softmax(scale q k^T) v for each head (Vaswani et al. 2017), without
- * ever storing the scores: memory is linear in query_len + key_len, forward and backward.
- *
- * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim] and v [batch,
- * key_len, kv_heads, value_dim], all f32 or all f64: [batch, query_len, heads, value_dim]. kv_heads
- * divides heads; head h of the queries reads head h kv_heads / heads of keys and values. k and v
- * may also be rows of weft_narrow_rows, where q is f32. Other shapes are WEFT_BAD_SHAPE. Heads that
- * weft_reshape splits out of a projection [batch, len, heads head_dim], or slices of a larger one,
- * are read where they lie. `options` may be NULL: no mask, no dropout.
- *
- * A query that attends to no key gets a result and a gradient of zero, whatever k and v hold. For a
- * query that attends to some keys, the masked keys must also be finite: a NaN or an infinity in
- * their v may reach the query's result, and one in their k its gradient (PyTorch: always does). */
-WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
-                              const weft_sdpa_options *options);
 
 /* ---- Convolution, pooling, resizing ----------------------------------------------------------
  *
@@ -378,17 +225,6 @@ WEFT_API weft_value weft_resize(weft_graph *graph, weft_value x,
 
 /* ---- Normalisation -------------------------------------------------------------------------- */
 
-/* e^x / sum e^x along an axis. Where every element is -inf, result and gradient are zero. */
-WEFT_API weft_value weft_softmax(weft_graph *graph, weft_value x, int axis);
-/* x - logsumexp along an axis. Where every element is -inf, the result is -inf and the gradient
- * passes unchanged. */
-WEFT_API weft_value weft_log_softmax(weft_graph *graph, weft_value x, int axis);
-/* (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension (Ba et al. 2016,
- * population variance); gamma and beta are [features], either may be WEFT_NO_VALUE. */
-WEFT_API weft_value weft_layer_norm(weft_graph *graph, weft_value x, weft_value gamma,
-                                    weft_value beta, double eps);
-/* x / sqrt(mean x^2 + eps) * gamma over the last dimension (Zhang & Sennrich 2019). */
-WEFT_API weft_value weft_rms_norm(weft_graph *graph, weft_value x, weft_value gamma, double eps);
 /* (x - mean) / sqrt(variance + eps) * gamma + beta for each channel of x [images, channels, ...]
  * (Ioffe & Szegedy 2015), with the mean and population variance of the channel over images and
  * positions, as in training; gamma and beta are [channels]. Sets *mean and *variance, [channels],
@@ -397,70 +233,11 @@ WEFT_API weft_value weft_batch_norm(weft_graph *graph, weft_value x, weft_value 
                                     weft_value beta, double eps, weft_value *mean,
                                     weft_value *variance);
 
-/* ---- Shape: views where the layout allows it, of any dtype ----------------------------------- */
+/* ---- Shape ------------------------------------------------------------------------------------ */
 
-/* The same elements in row-major order. One dimension may be -1; it follows from the others. */
-WEFT_API weft_value weft_reshape(weft_graph *graph, weft_value x, weft_shape shape);
-/* Dimension i of the result is dimension axes[i] of x. */
-WEFT_API weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes axes);
-WEFT_API weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_b);
-/* x[begin : end : step] along an axis as in Python: negative bounds count from the end, bounds are
- * clipped, step may be negative. WEFT_END is Python's absent bound. */
-#define WEFT_END INT64_MAX
-WEFT_API weft_value weft_slice(weft_graph *graph, weft_value x, int axis, int64_t begin,
-                               int64_t end, int64_t step);
-WEFT_API weft_value weft_flip(weft_graph *graph, weft_value x, int axis);
-WEFT_API weft_value weft_broadcast_to(weft_graph *graph, weft_value x, weft_shape shape);
-WEFT_API weft_value weft_expand_dims(weft_graph *graph, weft_value x, int axis);
-WEFT_API weft_value weft_squeeze(weft_graph *graph, weft_value x, int axis);
-/* Consecutive pieces of the given sizes, which must sum to the dimension; fills pieces[count]. */
-WEFT_API void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes,
-                         size_t count, weft_value *pieces);
-/* `count` pieces of equal size; the dimension must be a multiple of it. */
-WEFT_API void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count,
-                         weft_value *pieces);
-WEFT_API weft_value weft_contiguous(weft_graph *graph, weft_value x); /* a dense copy if needed */
+/* A dense copy of x, or x itself if it is dense; of any dtype. */
+WEFT_API weft_value weft_contiguous(weft_graph *graph, weft_value x);
 
-/* ---- Joining and moving, of any dtype unless said otherwise --------------------------------- */
-
-WEFT_API weft_value weft_concat(weft_graph *graph, const weft_value *x, size_t n, int axis);
-WEFT_API weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n, int axis);
-/* Adds before[i] and after[i] (x's rank of them) elements of `value` around dimension i. */
-WEFT_API weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before,
-                             const int64_t *after, double value);
-/* Rows of an embedding table [rows, features] of any dtype at indices i32 [...]: [..., features].
- * Only a table of f32 or f64 has a gradient. Row padding_index gets none (-1: all rows do). Sums
- * at repeated indices run in a fixed order. An index outside [0, rows) ends the run with
- * WEFT_BAD_INDEX. */
-WEFT_API weft_value weft_embedding(weft_graph *graph, weft_value table, weft_value indices,
-                                   int64_t padding_index);
-/* y[.., i, ..] = x[.., indices[.., i, ..], ..] along an axis. indices, i32, have the rank of x and
- * its shape outside the axis; x has any dtype. An index out of range ends the run with
- * WEFT_BAD_INDEX. */
-WEFT_API weft_value weft_gather(weft_graph *graph, weft_value x, weft_value indices, int axis);
-/* A copy of x (f32 or f64) with updates added: y[.., indices[.., i, ..], ..] += updates[.., i, ..];
- * `updates` has the shape of `indices`. Repeated indices add up in order. An index out of range
- * ends the run with WEFT_BAD_INDEX. */
-WEFT_API weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices,
-                                     weft_value updates, int axis);
-/* indices i32 [...]: `dtype` [..., classes], 1 at the index, else 0. The row of an index outside
- * [0, classes) is all zeros. */
-WEFT_API weft_value weft_one_hot(weft_graph *graph, weft_value indices, int64_t classes,
-                                 weft_dtype dtype);
-
-/* ---- Values from attributes alone ------------------------------------------------------------ */
-
-WEFT_API weft_value weft_fill(weft_graph *graph, weft_dtype dtype, weft_shape shape, double value);
-WEFT_API weft_value weft_scalar(weft_graph *graph, weft_dtype dtype, double value);
-/* [count]: start + i step for i = 0 .. count-1. Each number must fit the dtype. */
-WEFT_API weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, double start,
-                                double step);
-/* Bool [rows, columns]: true where column <= row + diagonal. */
-WEFT_API weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns,
-                                   int64_t diagonal);
-/* Bool [query_len, key_len]: true where attention is masked out by weft_sdpa's `causal`: query i
- * attends to keys j <= i + key_len - query_len. */
-WEFT_API weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_len);
 /* x with zeros above the diagonal of its last two dimensions. */
 WEFT_API weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal);
 
@@ -490,12 +267,7 @@ WEFT_API weft_value weft_random_normal(weft_graph *graph, weft_dtype dtype, weft
  * never for p <= 0. The result has the shape and dtype of p; its gradient is zero. */
 WEFT_API weft_value weft_bernoulli(weft_graph *graph, weft_value p);
 
-/* ---- Training ------------------------------------------------------------------------------- */
-
-/* Zeroes each element with probability p, 0 <= p < 1, and scales the others by 1/(1-p)
- * (Srivastava et al. 2014). The backward pass computes the same mask again from (seed, key, run).
- * p = 0 returns x. */
-WEFT_API weft_value weft_dropout(weft_graph *graph, weft_value x, double p);
+/* ---- Norms of gradients ------------------------------------------------------------------------ */
 
 /* The square root of the sum of squares of all elements of all values: one pass, in a fixed order.
  */
@@ -533,47 +305,15 @@ WEFT_API weft_value weft_cache_write(weft_graph *graph, weft_value state, weft_v
  * Rows that are their own parents cost nothing. */
 WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft_value parents,
                                        weft_value length);
-/* SGD with momentum (Sutskever et al. 2013):
- *
- *     g = scale grad + weight_decay param
- *     buf = momentum buf + (1 - dampening) g
- *     param -= lr (nesterov ? g + momentum buf : buf)
- *
- * lr and scale are scalars of the parameter's dtype; buf may be WEFT_NO_VALUE if momentum is 0,
- * scale may be WEFT_NO_VALUE (1). */
-typedef struct weft_sgd_options {
-    double momentum, weight_decay; /* not negative */
-    bool nesterov;
-    /* If buf and grad have one dimension and fewer elements than param, they belong to the piece of
-     * it that begins at this element; the rest of param does not change. The same for Adam. */
-    int64_t first;
-    double dampening; /* in [0, 1); has no effect without momentum. Of the first gradient as well,
-                         while torch.optim.SGD begins with buf = g */
-} weft_sgd_options;
+/* SGD, as weft_sgd_options has it. lr and scale are scalars of the parameter's dtype; buf may be
+ * WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). If buf and grad have one dimension
+ * and fewer elements than param, they belong to the piece of it that begins at element
+ * options->first; the rest of param does not change. The same for Adam. Returns the new param. */
 WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf,
                                     weft_value grad, weft_value lr, weft_value scale,
                                     const weft_sgd_options *options);
-/* Adam (Kingma & Ba 2015):
- *
- *     g = scale grad + weight_decay param
- *     m = b1 m + (1-b1) g
- *     v = b2 v + (1-b2) g^2
- *     param -= lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
- *
- * If `decoupled`, AdamW (Loshchilov & Hutter 2019), with these lines instead of the first:
- *
- *     g = scale grad
- *     param -= lr weight_decay param
- *
- * t (scalar, the parameter's dtype) counts from 1. */
-typedef struct weft_adam_options {
-    double beta1;        /* in [0, 1); 0: 0.9; WEFT_ZERO: 0 */
-    double beta2;        /* in [0, 1); 0: 0.98; WEFT_ZERO: 0 */
-    double eps;          /* not negative; 0: 1e-9; WEFT_ZERO: 0 */
-    double weight_decay; /* not negative */
-    bool decoupled;
-    int64_t first; /* as in weft_sgd_options */
-} weft_adam_options;
+/* Adam, or AdamW if options->decoupled, as weft_adam_options has them. t (scalar, the parameter's
+ * dtype) counts from 1. */
 WEFT_API weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m,
                                      weft_value v, weft_value grad, weft_value lr, weft_value t,
                                      weft_value scale, const weft_adam_options *options);

@@ -4,7 +4,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "ir/isa.h"
 #include "run/pace.h"
+#include "run/team.h"
 
 #include <weft/measure.h>
 
@@ -315,11 +317,11 @@ static void test_log_nested(void)
     omp_set_max_active_levels(1);
 #pragma omp parallel num_threads(2)
     if (omp_get_thread_num() == 1)
-        for (int i = 0; i < 2; i++) weft_team(3, &team, NULL);
+        for (int i = 0; i < 2; i++) weft__team(3, &team, NULL);
     omp_set_max_active_levels(levels);
     test_log_to(NULL);
     CU_ASSERT_EQUAL(team, 1);
-    expect_log(&log, "warning: weft_team: 1 of 3 threads: OpenMP allows no region inside of this "
+    expect_log(&log, "warning: threads: 1 of 3 threads: OpenMP allows no region inside of this "
                      "one (OMP_MAX_ACTIVE_LEVELS)\n");
 }
 
@@ -330,8 +332,8 @@ static int log_in_child(void)
     int team;
     alarm(20);
     test_log_to(&log);
-    for (int i = 0; i < 2; i++) weft_team(2, &team, NULL);
-    const char *want = "warning: weft_team: 1 of 2 threads: a fork left this thread without its "
+    for (int i = 0; i < 2; i++) weft__team(2, &team, NULL);
+    const char *want = "warning: threads: 1 of 2 threads: a fork left this thread without its "
                        "pool\n";
     return team == 1 && !strcmp(log.text, want) ? 0 : 1;
 }
@@ -339,7 +341,7 @@ static int log_in_child(void)
 static void test_log_fork(void)
 {
     int team, end = -1;
-    CU_ASSERT_EQUAL_FATAL(weft_team(2, &team, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft__team(2, &team, NULL), WEFT_OK);
     if (team < 2) {
         test_skip("hooks: a fork", "OpenMP allows one thread");
         return;
@@ -393,8 +395,8 @@ static void test_log_isa(void)
     char *copy = was ? strdup(was) : NULL;
     test_log_to(&log);
     setenv("WEFT_ISA", "v4_bf16", 1);
-    const weft_isa best = weft_isa_best();
-    weft_isa_best();
+    const weft_isa best = weft__isa_best();
+    weft__isa_best();
     if (copy)
         setenv("WEFT_ISA", copy, 1);
     else

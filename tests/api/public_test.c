@@ -4,6 +4,8 @@
 #include "tests.h"
 #include "token_batches.h"
 
+#include "run/team.h"
+
 #include <weft/huggingface.h>
 #include <weft/pipeline.h>
 
@@ -168,15 +170,16 @@ static void test_environment(void)
     const char *set = getenv("WEFT_ISA");
     char *before = set ? strdup(set) : NULL;
     setenv("WEFT_ISA", "none", 1);
-    CU_ASSERT_EQUAL(weft_isa_check(&error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NULL(weft_instruction_set(&error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "none"));
     unsetenv("WEFT_ISA");
-    CU_ASSERT_EQUAL(weft_isa_check(&error), WEFT_OK);
+    CU_ASSERT_PTR_NOT_NULL(weft_instruction_set(&error));
     if (before) setenv("WEFT_ISA", before, 1);
     free(before);
 
     int team = 0;
-    CU_ASSERT_EQUAL(weft_team(3, &team, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft__team(3, &team, &error), WEFT_OK);
     CU_ASSERT_TRUE(team >= 1 && team <= 3);
     CU_ASSERT_STRING_EQUAL(weft_pack_end_text(WEFT_PACK_CAPACITY), "within capacity");
     CU_ASSERT_STRING_EQUAL(weft_version(), WEFT_VERSION);

@@ -8,6 +8,7 @@
  * the parameters and of the keys and values. tests/bench/decode_ggml.py does the same with
  * llama.cpp. Not a test: nothing here fails because it is slow. */
 #include <weft/decode.h>
+#include <weft/quantize.h>
 #include <weft/weft.h>
 
 #include "base/clock.h"

@@ -5,6 +5,7 @@
  *   child     in a child of this process, which has one thread
  *   late      in a child of this process, after a parallel region of its own
  *   nested    on two threads of a parallel region of its own, which may open regions */
+#include <weft/session.h>
 #include <weft/weft.h>
 
 #include <omp.h>

@@ -5,6 +5,7 @@
  * open dimension "T" in place of the 3 of x, over which x is summed. `reshape`: y = Reshape(x,
  * shape) with an input for the shape. `integers`: y = a + a, without floats. `external LOCATION`:
  * mlp, whose table is in the file LOCATION, which is also written. */
+#include <weft/autograd.h>
 #include <weft/weft.h>
 
 #include "onnx_writer.h"

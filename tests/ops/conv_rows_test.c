@@ -4,6 +4,8 @@
 #include "reference.h"
 #include "tests.h"
 
+#include "ir/isa.h"
+
 #include <weft/op.h>
 
 #include <stdlib.h>
@@ -171,7 +173,7 @@ static void check_bounds(const layer *l, weft_dtype dtype, int threads, bool bou
     char text[160];
     pair p = build(l, dtype, bounded);
     snprintf(text, sizeof text, "%s%s on %s, image %d %d %d %d, %d columns, kernel %d %d",
-             bounded ? "bounded " : "", weft_dtype_name(dtype), weft_isa_name(weft_isa_best()),
+             bounded ? "bounded " : "", weft_dtype_name(dtype), weft__isa_name(weft__isa_best()),
              (int)l->images, (int)l->in[0], (int)l->in[1], (int)l->channels, (int)l->columns,
              (int)l->kernel[0], (int)l->kernel[1]);
     if (weft_graph_status(p.g) != WEFT_OK)
@@ -324,7 +326,7 @@ static void check_product(const void *what, weft_dtype dtype, int threads)
         a = weft_transpose(p.g, weft_contiguous(p.g, weft_transpose(p.g, a, 0, 1)), 0, 1);
     p.target[1] = weft_matmul(p.g, a, w);
     snprintf(text, sizeof text, "%s on %s, %d x %d x %d", weft_dtype_name(dtype),
-             weft_isa_name(weft_isa_best()), (int)o->m, (int)o->k, (int)o->n);
+             weft__isa_name(weft__isa_best()), (int)o->m, (int)o->k, (int)o->n);
     compare(&p, threads, NULL, text);
     weft_graph_free(p.g);
 }

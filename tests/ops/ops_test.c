@@ -3,6 +3,8 @@
 #include "samples.h"
 #include "tests.h"
 
+#include "ir/isa.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +93,8 @@ static void test_descriptors(void)
 {
     for (size_t i = 0; i < weft_op_count(); i++) {
         const weft_op *op = weft_op_at(i);
-        bool leaf = declares(op), kernel = weft_op_kernel(op, WEFT_ISA_BASE, WEFT_F64) ||
-                                           weft_op_kernel(op, WEFT_ISA_BASE, WEFT_BOOL);
+        bool leaf = declares(op), kernel = weft__op_kernel(op, WEFT_ISA_BASE, WEFT_F64) ||
+                                           weft__op_kernel(op, WEFT_ISA_BASE, WEFT_BOOL);
         CU_ASSERT_TRUE(op->doc && strlen(op->doc) > 4);
         CU_ASSERT_PTR_EQUAL(weft_op_find(op->name), op);
         CU_ASSERT_TRUE(leaf || kernel || op->alias || op->expand);
@@ -242,7 +244,7 @@ static void with_isas(const weft_op *op, size_t index, const weft_sample *sample
 
 static void test_isas(void)
 {
-    if (weft_isa_best() < WEFT_ISA_V4)
+    if (weft__isa_best() < WEFT_ISA_V4)
         test_skip("some instruction sets", "this processor has no AVX-512");
     each_sample(with_isas);
 }

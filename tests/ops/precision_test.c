@@ -3,6 +3,8 @@
 #include "samples.h"
 #include "tests.h"
 
+#include "ir/isa.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -332,7 +334,7 @@ static void products(void)
 
 static void test_products(void)
 {
-    if (weft_isa_best() != WEFT_ISA_V4_BF16)
+    if (weft__isa_best() != WEFT_ISA_V4_BF16)
         test_skip("products of bf16 by the processor", "it has no AVX512_BF16");
     each_isa(products);
 }

@@ -4,6 +4,8 @@
  * second call has only the latter: sin and cos take another path if there is a huge number. */
 #include "tests.h"
 
+#include "ir/isa.h"
+
 #include <weft/op.h>
 
 #include <math.h>
@@ -129,7 +131,7 @@ static void check(const struct function *f, weft_dtype dtype)
     uint64_t random = 1;
     for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {
         fill(&b, f, dtype, chunk * CHUNK, &random);
-        for (int isa = 0; isa <= (int)weft_isa_best(); isa++) {
+        for (int isa = 0; isa <= (int)weft__isa_best(); isa++) {
             if (!op->kernel[isa][dtype]) continue;
             op->kernel[isa][dtype](&call, 0);
             for (int i = 0; i < CHUNK; i++) {
@@ -141,10 +143,10 @@ static void check(const struct function *f, weft_dtype dtype)
             }
         }
     }
-    for (int isa = 0; isa <= (int)weft_isa_best(); isa++) {
+    for (int isa = 0; isa <= (int)weft__isa_best(); isa++) {
         if (worst[isa] > f->ulp[dtype])
             printf("\n    %s %s %s: %.3g ulp at %.17g (%a), %g allowed\n", f->op,
-                   weft_dtype_name(dtype), weft_isa_name((weft_isa)isa), worst[isa], where[isa],
+                   weft_dtype_name(dtype), weft__isa_name((weft_isa)isa), worst[isa], where[isa],
                    where[isa], f->ulp[dtype]);
         CU_ASSERT_TRUE(worst[isa] <= f->ulp[dtype]);
     }
@@ -171,7 +173,7 @@ static void test_gelu(void)
     weft_tensor out = weft_tensor_dense(y, WEFT_F32, WEFT_SHAPE(CHUNK));
     weft_call call = {.in = &in, .out = &out, .n_in = 1, .n_out = 1, .tiles = 1};
     static const float far[] = {-1e6f, -100, -14, 0, 14, 100, 1e6f, INFINITY};
-    for (int isa = 0; isa <= (int)weft_isa_best(); isa++) {
+    for (int isa = 0; isa <= (int)weft__isa_best(); isa++) {
         if (!op->kernel[isa][WEFT_F32]) continue;
         uint64_t random = 2;
         double worst = 0;
@@ -186,7 +188,7 @@ static void test_gelu(void)
         const double limit = 1.2e-7; /* two roundings of f32, of 2^-24 each */
         CU_ASSERT_TRUE(worst <= limit);
         if (worst > limit)
-            printf("\n    gelu %s: an error of %g\n", weft_isa_name((weft_isa)isa), worst);
+            printf("\n    gelu %s: an error of %g\n", weft__isa_name((weft_isa)isa), worst);
         for (size_t i = 0; i < CHUNK; i++) x[i] = i < 8 ? far[i] : NAN;
         op->kernel[isa][WEFT_F32](&call, 0);
         for (size_t i = 0; i < 8; i++) CU_ASSERT_EQUAL(y[i], far[i] < 0 ? 0 : far[i]);

@@ -1,5 +1,7 @@
 /* Every macro of the headers that makes a value, in expressions and as initialisers; in C and C++.
  */
+#include <weft/ops.h>
+#include <weft/session.h>
 #include <weft/weft.h>
 
 static int calls;

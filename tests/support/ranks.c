@@ -3,6 +3,8 @@
 #include "tests.h"
 #include "token_batches.h"
 
+#include "base/hash.h"
+
 #include <weft/op.h>
 
 #include <pthread.h>
@@ -58,7 +60,7 @@ weft_status feed_made_up(weft_session *session, const weft_graph *graph, weft_va
 {
     const weft_dtype dtype = weft_dtype_of(graph, input);
     const int64_t n = weft_shape_numel(weft_shape_of(graph, input));
-    uint64_t random = weft_hash_text(weft_name_of(graph, input)) + (uint64_t)batch;
+    uint64_t random = hash_text(weft_name_of(graph, input)) + (uint64_t)batch;
     double numbers[1024];
     int32_t ids[1024];
     bool flags[1024];

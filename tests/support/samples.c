@@ -1,6 +1,9 @@
 /* See samples.h. */
 #include "samples.h"
 
+#include <weft/autograd.h>
+#include <weft/session.h>
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_TESTS_SAMPLES_H
 #define WEFT_TESTS_SAMPLES_H
 
-#include <weft/weft.h>
+#include <weft/op.h>
 
 /* How a sample is run. */
 typedef struct variant {

@@ -7,7 +7,11 @@
 #include <weft/fit.h>
 #include <weft/formats.h>
 #include <weft/inspect.h>
-#include <weft/weft.h>
+#include <weft/kernel.h>
+#include <weft/log.h>
+#include <weft/measure.h>
+#include <weft/quantize.h>
+#include <weft/safetensors.h>
 
 #include "suites.h"
 

@@ -1,5 +1,6 @@
 /* Prints "NAME HASH" for every tensor of a safetensors file, in order of names. For tests that hold
  * two checkpoints against each other. */
+#include <weft/safetensors.h>
 #include <weft/weft.h>
 
 #include "base/hash.h"

@@ -93,9 +93,10 @@ weft_status tool_machine_json(cJSON *json, weft_error *error)
     cJSON_AddNumberToObject(json, "processors", (double)sysconf(_SC_NPROCESSORS_ONLN));
     cJSON_AddNumberToObject(json, "threads", weft_default_threads());
     add_caches(json);
-    cJSON_AddStringToObject(json, "isa", weft_isa_name(weft_isa_best()));
-    weft_status status = weft_isa_check(error);
-    return status == WEFT_OK ? add_chosen(json, error) : status;
+    const char *isa = weft_instruction_set(error);
+    if (!isa) return error->status;
+    cJSON_AddStringToObject(json, "isa", isa);
+    return add_chosen(json, error);
 }
 
 static void print_backend(const cJSON *item)
