@@ -42,8 +42,8 @@ static bool session_failed(checker *c)
 static bool loss_at(checker *c, double *out)
 {
     weft_session_set_run_number(c->session, 0);
-    return (weft_run(c->session) == WEFT_OK &&
-            weft_fetch(c->session, c->loss, out, sizeof *out) == WEFT_OK) ||
+    return (weft_session_run(c->session) == WEFT_OK &&
+            weft_session_fetch(c->session, c->loss, out, sizeof *out) == WEFT_OK) ||
            session_failed(c);
 }
 
@@ -134,8 +134,8 @@ static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
     for (size_t i = 0; i < c->n && good; i++) {
         size_t numel = (size_t)weft_shape_numel(weft_shape_of(c->graph, c->grads[i]));
         analytic[i] = malloc((numel + 1) * sizeof **analytic);
-        good = analytic[i] && (weft_fetch(c->session, c->grads[i], analytic[i],
-                                          numel * sizeof **analytic) == WEFT_OK ||
+        good = analytic[i] && (weft_session_fetch(c->session, c->grads[i], analytic[i],
+                                                  numel * sizeof **analytic) == WEFT_OK ||
                                session_failed(c));
         for (size_t k = 0; good && (int)i == flip && k < numel; k++) analytic[i][k] *= -1;
     }
@@ -170,7 +170,8 @@ static weft_status run_check(weft_graph *graph, weft_value loss, const weft_valu
     if (plan) c.session = weft_session_new(plan, params, NULL, error);
     good = c.session != NULL;
     for (size_t i = 0; i < n_feeds && good; i++) {
-        good = weft_feed(c.session, feeds[i].input, feeds[i].data, feeds[i].bytes) == WEFT_OK ||
+        good = weft_session_feed(c.session, feeds[i].input, feeds[i].data, feeds[i].bytes) ==
+                   WEFT_OK ||
                session_failed(&c);
     }
     good = good && compare(&c, per_value, seed, flip, result);
@@ -229,8 +230,8 @@ static weft_value weigh(weft_graph *g, const weft_value *values, size_t n, uint6
             weft_graph_fail_in(g, "weft_check_op", WEFT_NO_MEMORY, "no memory");
             break;
         }
-        weft_sample_fill(&cotangent, WEFT_F64, seed + i, data);
-        weft_value weight = weft_constant_data(g, WEFT_F64, cotangent.shape, data);
+        weft_sample_input_fill(&cotangent, WEFT_F64, seed + i, data);
+        weft_value weight = weft_constant(g, WEFT_F64, cotangent.shape, data);
         free(data);
         loss = weft_add(g, loss, weft_sum(g, weft_mul(g, values[i], weight), WEFT_ALL_AXES, false));
     }
@@ -268,7 +269,7 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
         in[i] = weft_state(g, name, dtype, sample->in[i].shape, WEFT_INIT_ZEROS);
         if (params &&
             weft_params_add(params, name, dtype, sample->in[i].shape, &t, NULL) == WEFT_OK)
-            weft_sample_fill(&sample->in[i], WEFT_F64, seed + 100 * i, t.data);
+            weft_sample_input_fill(&sample->in[i], WEFT_F64, seed + 100 * i, t.data);
         if (!weft_dtype_is_float(dtype)) continue;
         if ((int)i == flip) flip_wrt = (int)n_wrt;
         wrt[n_wrt++] = in[i];

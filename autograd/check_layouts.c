@@ -132,7 +132,7 @@ static weft_value declare(variant *v, size_t i, variety layout, uint64_t seed, w
     weft__text_format(name, sizeof name, "x%zu.%d", i, (int)layout);
     if (weft_params_add(v->params, name, dtype, input.shape, &t, error) != WEFT_OK)
         return WEFT_NO_VALUE;
-    weft_sample_fill(&input, WEFT_F64, seed + 100 * i, t.data);
+    weft_sample_input_fill(&input, WEFT_F64, seed + 100 * i, t.data);
     const weft_value x = weft_state(v->graph, name, dtype, input.shape, WEFT_INIT_ZEROS);
     return view_of(v->graph, x, shape, layout);
 }
@@ -189,7 +189,7 @@ static weft_session *run(const variant *v, int way, weft_plan **plan, weft_error
     const weft_session_options one_thread = {.threads = 1};
     *plan = weft_plan_new(v->graph, targets, n, &options, error);
     weft_session *s = *plan ? weft_session_new(*plan, v->params, &one_thread, error) : NULL;
-    if (s && weft_run(s) == WEFT_OK) return s;
+    if (s && weft_session_run(s) == WEFT_OK) return s;
     if (s) weft_error_copy(error, weft_session_error(s));
     weft_session_free(s);
     return NULL;

@@ -154,7 +154,7 @@ static weft_value read_again(const walk *w, weft_value value)
     if (!r || !r->again) return value;
     const weft_value other = r->again(r->context, value);
     if (other.id != value.id) return other;
-    const weft_node_info node = weft_graph_node(w->graph, weft_producer(w->graph, value));
+    const weft_node_info node = weft_graph_node(w->graph, weft_producer_of(w->graph, value));
     if (!node.op->alias || node.n_in != 1 || node.n_out != 1) return value;
     const weft_value from = weft_value_from_id(w->graph, node.in[0]), in = read_again(w, from);
     return in.id == from.id ? value : weft_apply(w->graph, node.op, node.attr, &in, 1, NULL);
@@ -163,7 +163,7 @@ static weft_value read_again(const walk *w, weft_value value)
 static void differentiate_node(walk *w, size_t index, node_lists *l)
 {
     weft_node_info node = weft_graph_node(w->graph, index);
-    if (!w->first_node) weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.origin});
+    if (!w->first_node) weft_graph_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.origin});
     const weft_op *op = node.op;
     weft_value out[WEFT_MAX_OUTPUTS], grad_out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     bool arrives = false, any = false;
@@ -182,7 +182,7 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
     if (op->gradient == WEFT_GRADIENT_ZERO) return;
     for (size_t i = 0; i < node.n_in; i++)
         l->in[i] = read_again(w, weft_value_from_id(w->graph, node.in[i]));
-    weft_scope_push(w->graph, "grad%s%s", node.scope[0] ? "." : "", node.scope);
+    weft_graph_push_scope(w->graph, "grad%s%s", node.scope[0] ? "." : "", node.scope);
     if (op->gradient == WEFT_GRADIENT_NONE) {
         weft_graph_fail_in(w->graph, op->name, WEFT_NO_GRADIENT,
                            "the op has no gradient by design, but the loss depends on it");
@@ -201,7 +201,7 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
     }
     for (size_t i = 0; i < node.n_in && !failed(w); i++)
         if (l->wanted[i] && weft_is_value(l->grad_in[i])) accept(w, op, node.in[i], l->grad_in[i]);
-    weft_scope_pop(w->graph);
+    weft_graph_pop_scope(w->graph);
 }
 
 /* Marks the values that depend on a wanted one, and the nodes that an output depends on. */
@@ -218,11 +218,11 @@ static void mark(walk *w, const weft_value *outputs, size_t n_outputs, const wef
             if (weft_dtype_is_float(weft_dtype_of(w->graph, out))) w->from_wrt[out.id] = 1;
         }
     }
-    for (size_t i = 0; i < n_outputs; i++) w->to_output[weft_producer(w->graph, outputs[i])] = 1;
+    for (size_t i = 0; i < n_outputs; i++) w->to_output[weft_producer_of(w->graph, outputs[i])] = 1;
     for (size_t k = w->n_nodes; k-- > w->first_node;) {
         weft_node_info node = weft_graph_node(w->graph, k);
         for (size_t i = 0; w->to_output[k] && i < node.n_in; i++)
-            w->to_output[weft_producer(w->graph, weft_value_from_id(w->graph, node.in[i]))] = 1;
+            w->to_output[weft_producer_of(w->graph, weft_value_from_id(w->graph, node.in[i]))] = 1;
     }
 }
 
@@ -262,8 +262,8 @@ static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft
 /* The whole gradient of a wanted value; zeros if nothing contributes. */
 static weft_value final_gradient(walk *w, weft_value wrt)
 {
-    const weft_node_info node = weft_graph_node(w->graph, weft_producer(w->graph, wrt));
-    if (!w->first_node) weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.origin});
+    const weft_node_info node = weft_graph_node(w->graph, weft_producer_of(w->graph, wrt));
+    if (!w->first_node) weft_graph_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.origin});
     const weft_value gradient = collected(w, wrt.id);
     if (weft_is_value(gradient) || failed(w)) return gradient;
     return weft_fill(w->graph, weft_dtype_of(w->graph, wrt), weft_shape_of(w->graph, wrt), 0.0);
@@ -278,7 +278,7 @@ static bool make_lists(walk *w, const weft_value *wrt, size_t n, ready_lists *l)
         return false;
     }
     for (size_t i = n; i-- > 0;) {
-        const size_t node = weft_producer(w->graph, wrt[i]);
+        const size_t node = weft_producer_of(w->graph, wrt[i]);
         l->next[i] = l->first[node];
         l->first[node] = (uint32_t)i + 1;
     }
@@ -292,7 +292,7 @@ static void report_ready(walk *w, const ready_lists *l, size_t k, const weft_val
     for (uint32_t at = l->first[k]; at && !failed(w); at = l->next[at - 1]) {
         const size_t i = at - 1;
         grads[i] = final_gradient(w, wrt[i]);
-        weft_set_role(w->graph, (weft_role){WEFT_UPDATE, 0});
+        weft_graph_set_role(w->graph, (weft_role){WEFT_UPDATE, 0});
         if (!failed(w)) l->ready.ready(l->ready.context, i, grads[i]);
     }
 }
@@ -305,15 +305,15 @@ static void backward(walk *w, const weft_value *outputs, const weft_value *cotan
     if (ready) l.ready = *ready;
     mark(w, outputs, n_outputs, wrt, n);
     for (size_t i = 0; i < n_outputs; i++) contribute(w, outputs[i].id, cotangents[i]);
-    const weft_role role = weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, 0});
-    if (w->first_node) weft_set_role(w->graph, role);
+    const weft_role role = weft_graph_set_role(w->graph, (weft_role){WEFT_BACKWARD, 0});
+    if (w->first_node) weft_graph_set_role(w->graph, role);
     bool reports = ready && ready->ready && make_lists(w, wrt, n, &l);
     for (size_t k = w->n_nodes; k-- > w->first_node && !failed(w);) {
         if (reports) report_ready(w, &l, k, wrt, grads);
         if (w->to_output[k]) differentiate_node(w, k, lists);
     }
     for (size_t i = 0; !reports && i < n && !failed(w); i++) grads[i] = final_gradient(w, wrt[i]);
-    weft_set_role(w->graph, role);
+    weft_graph_set_role(w->graph, role);
     free(l.first);
     free(l.next);
 }
@@ -380,8 +380,8 @@ void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t
                            weft_shape_text(shape, text, sizeof text));
         return;
     }
-    const weft_role role = weft_set_role(graph, (weft_role){WEFT_BACKWARD, 0});
+    const weft_role role = weft_graph_set_role(graph, (weft_role){WEFT_BACKWARD, 0});
     weft_value one = weft_scalar(graph, weft_dtype_of(graph, loss), 1.0);
-    weft_set_role(graph, role);
+    weft_graph_set_role(graph, role);
     weft_grad_of(graph, &loss, &one, 1, wrt, n, grads);
 }

@@ -84,7 +84,7 @@ static bool check_rate(const train_update *s)
     for (size_t i = 0; i < s->n && weft_graph_status(g) == WEFT_OK; i++) {
         const weft_dtype dtype = weft_dtype_of(g, s->params[i]);
         char text[128];
-        if (dtype == rate && weft_rank(g, s->lr) == 0) continue;
+        if (dtype == rate && weft_rank_of(g, s->lr) == 0) continue;
         weft_graph_fail_in(
             g, "weft_train_update", dtype == rate ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
             "update \"%s\": the learning rate%s%s%s is %s %s, expected %s [] for the "
@@ -96,7 +96,7 @@ static bool check_rate(const train_update *s)
     return weft_graph_status(g) == WEFT_OK;
 }
 
-bool weft_is_frozen(const weft_optimizer *optimizer, const char *name)
+bool weft_optimizer_freezes(const weft_optimizer *optimizer, const char *name)
 {
     return optimizer && optimizer->groups && weft__update_group(optimizer, name)->frozen;
 }
@@ -307,14 +307,14 @@ static weft_value named_norm(const train_update *s, weft_value *loss)
                                   : weft_global_norm(s->g, s->grads, s->n_trained);
     if (strcmp(s->name, WEFT_OPTIMIZER_STATES) != 0)
         snprintf(name, sizeof name, "%s.gradient_norm", s->name);
-    if (s->o->guard && !weft_is_value(weft_find(s->g, name))) weft_name(s->g, norm, name);
+    if (s->o->guard && !weft_is_value(weft_graph_find(s->g, name))) weft_name(s->g, norm, name);
     return norm;
 }
 
 static weft_value apply(train_update *s, weft_value loss, weft_value *norm)
 {
     weft_graph *g = s->g;
-    const weft_role role = weft_set_role(g, (weft_role){WEFT_UPDATE, 0});
+    const weft_role role = weft_graph_set_role(g, (weft_role){WEFT_UPDATE, 0});
     const weft_optimizer *o = s->o;
     weft_value total = WEFT_NO_VALUE;
     weft_dtype dtype = weft_dtype_of(g, s->params[0]);
@@ -343,7 +343,7 @@ static weft_value apply(train_update *s, weft_value loss, weft_value *norm)
     if (o->shards && !weft__update_has_piece(s, s->params[0]))
         processes_of(o->shards)->gather(g, o->shards, s->params, s->updates, s->n);
     const weft_value updated = weft_group(g, s->updates, n_updates);
-    weft_set_role(g, role);
+    weft_graph_set_role(g, role);
     return updated;
 }
 

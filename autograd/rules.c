@@ -85,7 +85,7 @@ static weft_value whole_gradient(const rule *r, double decay)
     weft_value grad = r->grad;
     if (weft_is_value(r->s->scale)) grad = weft_mul(g, grad, r->s->scale);
     if (decay == 0) return grad;
-    return weft_add(g, grad, weft_scale(g, weft__update_piece(r->s, r->param), decay));
+    return weft_add(g, grad, weft_mul_scalar(g, weft__update_piece(r->s, r->param), decay));
 }
 
 /* A state becomes decay state + weight x. */
@@ -94,8 +94,8 @@ static weft_value moving(const rule *r, const char *prefix, weft_value x, double
 {
     weft_graph *g = r->s->g;
     const weft_value state = moment(r->s, prefix, r->param, r->grad);
-    return weft_blend(g, state, x, weft_scale(g, r->s->one, decay),
-                      weft_scale(g, r->s->one, weight));
+    return weft_blend(g, state, x, weft_mul_scalar(g, r->s->one, decay),
+                      weft_mul_scalar(g, r->s->one, weight));
 }
 
 /* x / (sqrt(v) + eps) */
@@ -176,7 +176,7 @@ static weft_value corrected(const rule *r, weft_value x, double beta)
 {
     weft_graph *g = r->s->g;
     const weft_value t = weft_cast(g, r->s->t, WEFT_F64);
-    const weft_value power = beta > 0 ? weft_exp(g, weft_scale(g, t, log(beta)))
+    const weft_value power = beta > 0 ? weft_exp(g, weft_mul_scalar(g, t, log(beta)))
                                       : weft_fill(g, WEFT_F64, WEFT_SCALAR, 0);
     const weft_value rest = weft_sub(g, weft_scalar(g, WEFT_F64, 1), power);
     return weft_mul(g, x, weft_cast(g, weft_reciprocal(g, rest), weft_dtype_of(g, x)));
@@ -208,7 +208,7 @@ static weft_value update_lamb(const rule *r)
     const weft_value m = moving(r, "m", grad, beta1, 1 - beta1);
     const weft_value v = moving(r, "v", weft_square(g, grad), beta2, 1 - beta2);
     weft_value direction = over_root(g, corrected(r, m, beta1), corrected(r, v, beta2), eps);
-    if (r->decay != 0) direction = weft_add(g, direction, weft_scale(g, r->param, r->decay));
+    if (r->decay != 0) direction = weft_add(g, direction, weft_mul_scalar(g, r->param, r->decay));
     return descend(r, direction, weft_mul(g, r->lr, trust_ratio(r, direction)), 0);
 }
 
@@ -245,7 +245,7 @@ weft_value weft__update_of(const train_update *s, weft_value param, weft_value g
     const char *name = weft__update_param_name(s, param);
     const weft_param_group *group = weft__update_group(s->o, name);
     const double lr_scale = weft_option(group->lr_scale, 1), decay = decay_of(s->o, group, name);
-    const rule r = {s, param, grad, lr_scale == 1 ? s->lr : weft_scale(s->g, s->lr, lr_scale),
+    const rule r = {s, param, grad, lr_scale == 1 ? s->lr : weft_mul_scalar(s->g, s->lr, lr_scale),
                     decay};
     if (!in_range(&r, "weight_decay", decay, INFINITY)) return WEFT_NO_VALUE;
     return rules[s->o->kind].update(&r);

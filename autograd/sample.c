@@ -19,7 +19,8 @@ static double distinct_value(const weft_sample_input *input, uint64_t seed, int6
     return 0.05 * (floor(x / 0.05) + (seed / 100 % 2 ? 0.75 : 0.25));
 }
 
-void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed, void *data)
+void weft_sample_input_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed,
+                            void *data)
 {
     if (!input || !data) return;
     int64_t n = weft_shape_numel(input->shape);

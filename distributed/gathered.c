@@ -49,12 +49,12 @@ static void end_fetch(weft_gathered *x, size_t b, int step)
 {
     fetch *f = &x->fetches[b];
     const size_t next = f->place + (size_t)step; /* wraps below 0 */
-    weft_scope_push(x->g, "fetch.%zu", b);
+    weft_graph_push_scope(x->g, "fetch.%zu", b);
     begin_fetch(x, b);
     if (f->place < x->n_order && next < x->n_order) begin_fetch(x, x->order[next]);
     f->all = weft_exchange_end(x->g, f->flight);
     f->begun = false;
-    weft_scope_pop(x->g);
+    weft_graph_pop_scope(x->g);
 }
 
 /* A parameter out of its gathered bucket. */
@@ -72,7 +72,7 @@ static weft_value take(const weft_gathered *x, size_t param, weft_shape shape)
 static ptrdiff_t param_of(const weft_gathered *x, const weft_graph *whole, uint32_t id)
 {
     const weft_value value = weft_value_from_id(whole, id);
-    const size_t node = weft_producer(whole, value);
+    const size_t node = weft_producer_of(whole, value);
     if (weft_graph_node(whole, node).op != &weft_op_state) return -1;
     const shard_param *p = weft__shards_find(x->s, weft_name_of(whole, value));
     return p ? p - x->s->params : -1;
@@ -133,7 +133,7 @@ static void copy_nodes(weft_gathered *x, const weft_graph *whole, weft_value *in
         weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
         if (param_of(x, whole, node.first_out) >= 0) continue;
         for (size_t i = 0; i < node.n_in; i++) in[i] = input_of(x, whole, node.in[i]);
-        weft_copy_node(x->g, whole, k, in, out);
+        weft_graph_copy_node(x->g, whole, k, in, out);
         for (size_t i = 0; i < node.n_out; i++) x->map[node.first_out + i] = out[i];
     }
     /* Parameters without a reader are also gathered: their gradients, zeros, have the shape of the

@@ -75,7 +75,7 @@ static weft_value gather_tiles(gathered *w, const weft_value *pieces, weft_value
     const weft_exchange_sizes sizes = {.receive = w->counts};
     weft_flight flight = weft_exchange_begin(g, w->s->ranks, WEFT_ALL_GATHER, &sizes, x, n);
     weft_value all = weft_exchange_end(g, flight);
-    *order = weft_constant_data(g, WEFT_I32, WEFT_SHAPE(w->tiles), w->order);
+    *order = weft_constant(g, WEFT_I32, WEFT_SHAPE(w->tiles), w->order);
     *losses = WEFT_NO_VALUE;
     for (int r = 0; has_loss && r < size; r++) {
         /* at[r] is now past the rank's tiles, at its loss. */
@@ -148,8 +148,8 @@ static weft_value split_norm(weft_graph *g, weft_ranks ranks, weft_dtype dtype, 
             const weft_value one = element(g, all, 2 * r + 1);
             *losses = r ? weft_add(g, *losses, one) : one;
         }
-        norm = weft_root_of_sum(
-            g, all, weft_constant_data(g, WEFT_I32, WEFT_SHAPE(ranks.size), order), dtype);
+        norm = weft_root_of_sum(g, all, weft_constant(g, WEFT_I32, WEFT_SHAPE(ranks.size), order),
+                                dtype);
     } else {
         weft_graph_fail_in(g, "weft_apply_gradients", WEFT_NO_MEMORY, "out of memory");
     }
@@ -182,7 +182,7 @@ weft_value weft__shards_norm(weft_graph *g, const update_gradients *all, weft_va
 {
     const weft_shards *s = all->shards;
     weft_value norm = WEFT_NO_VALUE, order;
-    weft_scope_push(g, "norm");
+    weft_graph_push_scope(g, "norm");
     if (all->model) {
         norm = model_norm(g, all, losses);
     } else if (s->ranks.size == 1) {
@@ -194,6 +194,6 @@ weft_value weft__shards_norm(weft_graph *g, const update_gradients *all, weft_va
         if (weft_is_value(sums))
             norm = weft_root_of_sum(g, sums, order, weft_dtype_of(g, all->params[0]));
     }
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return norm;
 }

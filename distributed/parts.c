@@ -45,7 +45,7 @@ static weft_status find_whole(const weft_params *whole, const char *name, const 
     char have[128], want[128];
     const weft_shape shape = weft__part_whole(&a->part, a->shape);
     *t = (weft_tensor){.data = NULL};
-    if (!weft_params_get(whole, name, t) ||
+    if (!weft_params_find(whole, name, t) ||
         (t->dtype == a->dtype && weft_shape_equal(t->shape, shape)))
         return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_SHAPE, name, "is %s %s in the store, expected %s %s",
@@ -79,7 +79,7 @@ static weft_status copy_selected(weft_params *to, const weft_params *from,
     for (size_t i = 0; filter && filter->selects && status == WEFT_OK && i < from->n; i++) {
         const param *p = &from->params[i];
         weft_tensor copy;
-        if (!filter->selects(filter->context, p->name) || weft_params_get(to, p->name, NULL))
+        if (!filter->selects(filter->context, p->name) || weft_params_find(to, p->name, NULL))
             continue;
         status = weft_params_add(to, p->name, p->tensor.dtype, p->tensor.shape, &copy, error);
         if (status == WEFT_OK) memcpy(copy.data, p->tensor.data, param_bytes(p));
@@ -126,7 +126,7 @@ static weft_status prepare(joining *j, weft_params *whole, const weft_graph *gra
         weft_tensor own;
         if (!state_at(graph, i, &name, &a)) continue;
         const weft_shape shape = weft__part_whole(&a->part, a->shape);
-        if (!weft_params_get(params, name, &own))
+        if (!weft_params_find(params, name, &own))
             return weft_error_set(error, WEFT_NOT_FOUND, name, "is not in the store of the parts");
         if (own.dtype != a->dtype || !weft_shape_equal(own.shape, a->shape))
             return weft_error_set(error, WEFT_BAD_SHAPE, name,
@@ -149,7 +149,8 @@ static weft_status gather_parts(joining *j, const char *name, const weft_state_a
                                 weft_error *error)
 {
     const own_part own = {a->part.first, a->shape.dim[a->part.axis]};
-    const weft_status status = weft_gather_all(j->communicator, &own, sizeof own, j->parts, error);
+    const weft_status status =
+        weft_communicator_gather(j->communicator, &own, sizeof own, j->parts, error);
     int64_t end = 0;
     for (int r = 0; status == WEFT_OK && r < j->communicator->size; r++) {
         if (j->parts[r].first != end || j->parts[r].count > a->part.whole - end)
@@ -180,7 +181,7 @@ static weft_status join(joining *j, const char *name, const weft_state_attr *a, 
     }
     const weft_exchange x = {
         .kind = WEFT_ALL_GATHER, .send = own, .receive = j->room, .receive_bytes = j->bytes};
-    status = weft_exchange_run(j->communicator, &x, error);
+    status = weft_communicator_run(j->communicator, &x, error);
     char *from = j->room;
     for (int r = 0; status == WEFT_OK && r < j->communicator->size; from += j->bytes[r++]) {
         const weft_part part = {a->part.axis, j->parts[r].first, a->part.whole};
@@ -197,8 +198,8 @@ static weft_status join_all(joining *j, weft_params *whole, const weft_graph *gr
     const weft_state_attr *a;
     weft_tensor own, to;
     for (size_t i = 0; i < graph->n_nodes; i++) {
-        if (!state_at(graph, i, &name, &a) || !weft_params_get(params, name, &own) ||
-            !weft_params_get(whole, name, &to))
+        if (!state_at(graph, i, &name, &a) || !weft_params_find(params, name, &own) ||
+            !weft_params_find(whole, name, &to))
             continue;
         const weft_status status =
             a->part.whole ? join(j, name, a, own.data, to.data, error) : WEFT_OK;
@@ -220,7 +221,7 @@ weft_status weft_params_join_parts(weft_params *whole, const weft_graph *graph,
                               "the communicator is NULL");
     if (check_graph(whole, params, graph, "weft_params_join_parts", &own) == WEFT_OK)
         prepare(&j, whole, graph, params, &own);
-    weft_status status = weft_agree(communicator, &own, error);
+    weft_status status = weft_communicator_agree(communicator, &own, error);
     if (status == WEFT_OK) status = join_all(&j, whole, graph, params, error);
     free(j.parts);
     free(j.bytes);

@@ -131,11 +131,11 @@ static void receive_bucket(weft_reducer *r, size_t b)
     const shard_bucket *bucket = &r->s->buckets[b];
     const int rank = r->s->ranks.rank;
     weft_value received[WEFT_SUM_NODES];
-    weft_scope_push(r->g, "reduce.%zu", b);
+    weft_graph_push_scope(r->g, "reduce.%zu", b);
     for (size_t k = 0; k < r->n_most; k++)
         received[k] = weft_exchange_end(r->g, r->flights[b * r->n_most + k]);
     r->reduced[b] = add_sums(r, received, bucket->cuts[rank + 1] - bucket->cuts[rank]);
-    weft_scope_pop(r->g);
+    weft_graph_pop_scope(r->g);
 }
 
 void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums)
@@ -148,10 +148,10 @@ void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value 
     if (++r->added[p->bucket] < b->n) return;
     r->order[r->n_sent++] = p->bucket;
     if (is_alone(r->s)) return;
-    weft_scope_push(r->g, "reduce.%zu", p->bucket);
+    weft_graph_push_scope(r->g, "reduce.%zu", p->bucket);
     for (size_t k = 0; k < r->n_most; k++)
         r->flights[p->bucket * r->n_most + k] = send_bucket(r, b, k);
-    weft_scope_pop(r->g);
+    weft_graph_pop_scope(r->g);
     if (r->n_sent > BUCKETS_UNDER_WAY) receive_bucket(r, r->order[r->n_received++]);
 }
 
@@ -224,16 +224,16 @@ static void send_pieces(gathering *w, size_t b)
         w->list[k] = slice_of(w->g, w->s, p, w->updated[w->index[bucket->first + k]]);
     }
     const weft_exchange_sizes sizes = {.receive = w->counts};
-    weft_scope_push(w->g, "gather.%zu", b);
+    weft_graph_push_scope(w->g, "gather.%zu", b);
     w->flights[b] =
         weft_exchange_begin(w->g, w->s->ranks, WEFT_ALL_GATHER, &sizes, w->list, bucket->n);
-    weft_scope_pop(w->g);
+    weft_graph_pop_scope(w->g);
 }
 
 static void receive_pieces(gathering *w, size_t b)
 {
     const shard_bucket *bucket = &w->s->buckets[b];
-    weft_scope_push(w->g, "gather.%zu", b);
+    weft_graph_push_scope(w->g, "gather.%zu", b);
     const weft_value all = weft_exchange_end(w->g, w->flights[b]);
     for (size_t k = 0; k < bucket->n; k++) {
         const shard_param *p = &w->s->params[bucket->first + k];
@@ -241,7 +241,7 @@ static void receive_pieces(gathering *w, size_t b)
         const weft_value whole = weft_slice(w->g, all, 0, p->offset, p->offset + p->elements, 1);
         *to = weft_assign(w->g, *to, weft_reshape(w->g, whole, weft_shape_of(w->g, *to)));
     }
-    weft_scope_pop(w->g);
+    weft_graph_pop_scope(w->g);
 }
 
 void weft__shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,

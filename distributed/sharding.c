@@ -60,7 +60,7 @@ static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value
     char *at = s->names;
     for (size_t i = n; i-- > 0;) {
         const char *name = weft_name_of(g, params[i]);
-        if (weft_is_frozen(optimizer, name)) continue;
+        if (weft_optimizer_freezes(optimizer, name)) continue;
         const size_t length = strlen(name) + 1;
         s->params[s->n++] = (shard_param){
             .name = memcpy(at, name, length),
@@ -85,7 +85,7 @@ static bool make_buckets(weft_shards *s, const weft_graph *g, size_t bucket_byte
     shard_bucket *b = NULL;
     for (size_t i = 0; i < s->n; i++) {
         shard_param *p = &s->params[i];
-        const weft_dtype dtype = weft_dtype_of(g, weft_find(g, p->name));
+        const weft_dtype dtype = weft_dtype_of(g, weft_graph_find(g, p->name));
         const int64_t each = (int64_t)weft_dtype_bytes(dtype);
         if (!b || b->dtype != dtype || b->elements * each >= limit || p->alone || p[-1].alone) {
             b = &s->buckets[s->n_buckets++];

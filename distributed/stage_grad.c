@@ -46,9 +46,9 @@ static void gradient_ready(void *context, size_t i, weft_value gradient)
         return;
     }
     stage_crossing *c = b->received[i - b->n_own];
-    weft_scope_push(b->s->graph, "pipeline");
+    weft_graph_push_scope(b->s->graph, "pipeline");
     c->gradient = weft__stage_send(b->s, gradient, c->peer, b->s->first_gradient_tag + c->tag);
-    weft_scope_pop(b->s->graph);
+    weft_graph_pop_scope(b->s->graph);
 }
 
 static bool allocate(backward *b, size_t n)
@@ -68,9 +68,9 @@ static bool allocate(backward *b, size_t n)
 static weft_value add_pass(backward *b, weft_value loss, weft_value cotangent, weft_value *pause)
 {
     weft_stage *s = b->s;
-    weft_scope_push(s->graph, "pipeline");
+    weft_graph_push_scope(s->graph, "pipeline");
     *pause = end_exchanges(b);
-    weft_scope_pop(s->graph);
+    weft_graph_pop_scope(s->graph);
     if (weft_stage_of(s, loss) == s->ranks.rank) {
         b->outputs[b->n_outputs] = weft_stage_value(s, loss);
         b->cotangents[b->n_outputs++] = cotangent;
@@ -78,11 +78,11 @@ static weft_value add_pass(backward *b, weft_value loss, weft_value cotangent, w
     const weft_grad_hooks ready = {.ready = gradient_ready, .context = b};
     weft_grad_each(s->graph, b->outputs, b->cotangents, b->n_outputs, b->wrt, b->n_wrt, b->grads,
                    &ready);
-    weft_scope_push(s->graph, "pipeline");
+    weft_graph_push_scope(s->graph, "pipeline");
     for (size_t i = 0; i < b->n_wrt - b->n_own; i++)
         b->ends[b->n_ends++] = weft_exchange_end(s->graph, b->received[i]->gradient);
     const weft_value all = weft_group(s->graph, b->ends, b->n_ends);
-    weft_scope_pop(s->graph);
+    weft_graph_pop_scope(s->graph);
     return all;
 }
 
@@ -133,11 +133,11 @@ weft_value weft_stage_sent(weft_stage *stage)
         weft_graph_fail_in(stage->graph, "weft_stage_sent", WEFT_NO_MEMORY, "out of memory");
         return WEFT_NO_VALUE;
     }
-    weft_scope_push(stage->graph, "pipeline");
+    weft_graph_push_scope(stage->graph, "pipeline");
     for (size_t i = 0; i < stage->n_sent; i++)
         ends[i] = weft_exchange_end(stage->graph, stage->sent[i].flight);
     const weft_value all = weft_group(stage->graph, ends, stage->n_sent);
-    weft_scope_pop(stage->graph);
+    weft_graph_pop_scope(stage->graph);
     free(ends);
     return all;
 }

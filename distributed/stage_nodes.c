@@ -10,7 +10,7 @@
 
 static size_t producer(const stage_division *d, uint32_t id)
 {
-    return weft_producer(d->whole, weft_value_from_id(d->whole, id));
+    return weft_producer_of(d->whole, weft_value_from_id(d->whole, id));
 }
 
 static bool is_float(const stage_division *d, uint32_t id)
@@ -27,7 +27,7 @@ static bool mark_trained(const stage_division *d, uint8_t *trained)
     weft_value *params = calloc(n + 1, sizeof *params);
     if (!params) return false;
     weft_graph_params(d->whole, params, n);
-    for (size_t i = 0; i < n; i++) trained[weft_producer(d->whole, params[i])] = 1;
+    for (size_t i = 0; i < n; i++) trained[weft_producer_of(d->whole, params[i])] = 1;
     for (size_t k = 0; k < d->n_nodes; k++) {
         const weft_node_info node = weft_graph_node(d->whole, k);
         for (size_t i = 0; i < node.n_in; i++) trained[k] |= trained[producer(d, node.in[i])];
@@ -45,7 +45,7 @@ static bool is_record(const stage_division *d, size_t k)
 static void mark_needed(const stage_division *d, uint8_t *needed)
 {
     for (size_t k = 0; k < d->n_nodes; k++) needed[k] = is_record(d, k);
-    for (size_t i = 0; i < d->n_targets; i++) needed[weft_producer(d->whole, d->targets[i])] = 1;
+    for (size_t i = 0; i < d->n_targets; i++) needed[weft_producer_of(d->whole, d->targets[i])] = 1;
     for (size_t k = d->n_nodes; k-- > 0;) {
         const weft_node_info node = weft_graph_node(d->whole, k);
         for (size_t i = 0; needed[k] && i < node.n_in; i++) needed[producer(d, node.in[i])] = 1;
@@ -176,7 +176,7 @@ void weft__stages_members(const stage_division *d, int32_t stage, uint8_t *is_me
     for (size_t k = 0; k < d->n_nodes; k++)
         is_member[k] = d->kind[k] == NODE_PLACED && d->stage[k] == stage;
     for (size_t i = 0; stage == d->size - 1 && i < d->n_targets; i++) {
-        const size_t node = weft_producer(d->whole, d->targets[i]);
+        const size_t node = weft_producer_of(d->whole, d->targets[i]);
         if (d->kind[node] == NODE_COPIED) is_member[node] = 1;
     }
     for (size_t k = d->n_nodes; k-- > 0;) {

@@ -46,7 +46,7 @@ static weft_flight receive(weft_stage *s, weft_dtype dtype, weft_shape shape, in
     }
     counts[peer] = weft_shape_numel(shape);
     const weft_exchange_sizes sizes = {.receive = counts, .peer = peer, .tag = tag};
-    const weft_value nothing = weft_constant_data(s->graph, dtype, WEFT_SHAPE(0), NULL);
+    const weft_value nothing = weft_constant(s->graph, dtype, WEFT_SHAPE(0), NULL);
     weft_flight flight = weft_exchange_begin(s->graph, s->ranks, WEFT_RECEIVE, &sizes, &nothing, 1);
     free(counts);
     return flight;
@@ -96,7 +96,7 @@ static bool begin_receives(builder *b)
         if (!read[id]) continue;
         const weft_value value = weft_value_from_id(whole, id);
         stage_crossing *c = &s->received[s->n_received++];
-        *c = crossing_of(b, id, b->d.stage[weft_producer(whole, value)]);
+        *c = crossing_of(b, id, b->d.stage[weft_producer_of(whole, value)]);
         c->flight =
             receive(s, weft_dtype_of(whole, value), weft_shape_of(whole, value), c->peer, c->tag);
     }
@@ -112,10 +112,10 @@ static void end_receive(builder *b, uint32_t id)
     stage_crossing *c = s->received;
     if (!reads(&b->d, s->ranks.rank, id) || s->map[id]) return;
     while (c->id != id) c++;
-    weft_scope_push(s->graph, "pipeline");
+    weft_graph_push_scope(s->graph, "pipeline");
     c->value = weft_reshape(s->graph, weft_exchange_end(s->graph, c->flight),
                             weft_shape_of(b->d.whole, old));
-    weft_scope_pop(s->graph);
+    weft_graph_pop_scope(s->graph);
     if (name[0]) weft_name(s->graph, c->value, name);
     s->map[id] = c->value.id;
 }
@@ -148,12 +148,12 @@ static void copy_node(builder *b, size_t k)
         end_receive(b, node.in[i]);
         b->in[i] = weft_value_from_id(s->graph, s->map[node.in[i]]);
     }
-    weft_copy_node(s->graph, b->d.whole, k, b->in, out);
+    weft_graph_copy_node(s->graph, b->d.whole, k, b->in, out);
     for (size_t i = 0; i < node.n_out; i++) s->map[node.first_out + i] = out[i].id;
-    weft_scope_push(s->graph, "pipeline");
+    weft_graph_push_scope(s->graph, "pipeline");
     for (size_t i = 0; b->d.kind[k] == NODE_PLACED && i < node.n_out; i++)
         begin_sends(b, node.first_out + (uint32_t)i);
-    weft_scope_pop(s->graph);
+    weft_graph_pop_scope(s->graph);
 }
 
 static bool build_graph(builder *b)
@@ -171,9 +171,9 @@ static bool build_graph(builder *b)
     s->sent = calloc(n_sent, sizeof *s->sent);
     b->in = calloc(n_in, sizeof *b->in);
     if (!s->graph || !s->sent || !b->in) return no_memory(b->error);
-    weft_scope_push(s->graph, "pipeline");
+    weft_graph_push_scope(s->graph, "pipeline");
     if (!begin_receives(b)) return false;
-    weft_scope_pop(s->graph);
+    weft_graph_pop_scope(s->graph);
     weft__stages_members(&b->d, s->ranks.rank, b->is_member);
     for (size_t k = 0; k < b->d.n_nodes && weft_graph_status(s->graph) == WEFT_OK; k++)
         if (b->is_member[k]) copy_node(b, k);
@@ -190,11 +190,11 @@ static bool check_updates(const builder *b, int32_t stage)
         if (b->d.kind[k] == NODE_UNUSED || b->is_member[k]) continue;
         for (size_t i = 0; i < node.op->updates && i < node.n_in; i++) {
             uint32_t id = node.in[i]; /* the state, or what a view or an update made of it */
-            size_t from = weft_producer(b->d.whole, weft_value_from_id(b->d.whole, id));
+            size_t from = weft_producer_of(b->d.whole, weft_value_from_id(b->d.whole, id));
             weft_node_info n = weft_graph_node(b->d.whole, from);
             while (n.op != &weft_op_state) {
                 id = n.in[n.op->updates ? id - n.first_out : 0];
-                from = weft_producer(b->d.whole, weft_value_from_id(b->d.whole, id));
+                from = weft_producer_of(b->d.whole, weft_value_from_id(b->d.whole, id));
                 n = weft_graph_node(b->d.whole, from);
             }
             if (!b->is_member[from]) continue;

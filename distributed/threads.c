@@ -336,7 +336,8 @@ static weft_status join(member *m, const int *parts, group **groups,
 {
     const int own = m->communicator.rank;
     group *mine = part_new(m, parts);
-    const weft_status status = weft_gather_all(&m->communicator, &mine, sizeof mine, groups, error);
+    const weft_status status =
+        weft_communicator_gather(&m->communicator, &mine, sizeof mine, groups, error);
     if (status != WEFT_OK) return status;
     int first = own, rank = 0;
     for (int r = own - 1; r >= 0; r--) {
@@ -362,20 +363,21 @@ static weft_status split(void *context, int part, weft_communicator **communicat
     group **groups = malloc(n * sizeof *groups);
     *communicator = NULL;
     weft_status status =
-        parts && groups ? weft_gather_all(&m->communicator, &part, sizeof part, parts, error)
-                        : weft_error_set(error, WEFT_NO_MEMORY, "communicator", "out of memory");
+        parts && groups
+            ? weft_communicator_gather(&m->communicator, &part, sizeof part, parts, error)
+            : weft_error_set(error, WEFT_NO_MEMORY, "communicator", "out of memory");
     if (status == WEFT_OK) status = join(m, parts, groups, communicator, error);
     free(parts);
     free(groups);
     return status;
 }
 
-weft_status weft_communicator_threads(int size, double seconds, weft_communicator **all,
-                                      weft_error *error)
+weft_status weft_communicator_new_threads(int size, double seconds, weft_communicator **all,
+                                          weft_error *error)
 {
     weft_error_clear(error);
     if (size < 1 || !all)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_communicator_threads",
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_communicator_new_threads",
                               "%d ranks, or a NULL array; expected 1 rank or more", size);
     world *w = calloc(1, sizeof *w);
     if (!w || pthread_mutex_init(&w->lock, NULL) != 0) {

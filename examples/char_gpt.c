@@ -122,7 +122,7 @@ static bool train(const weft_corpus *corpus, const weft_corpus *valid, weft_erro
     if (trainer) weft_error_copy(error, weft_trainer_error(trainer));
     bool good = status == WEFT_OK;
     if (good) {
-        const double without = weft_unigram_entropy(corpus, valid, VOCAB, EOS);
+        const double without = weft_corpus_unigram_entropy(corpus, valid, VOCAB, EOS);
         printf("%.2f nats a byte after %d steps; bytes without context: %.2f\n\n", loss, STEPS,
                without);
         good = write_lines(&model, params, error) && loss < 0.7 * without;

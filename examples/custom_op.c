@@ -40,7 +40,7 @@ SQUARED_RELU_KERNEL(squared_relu_f64, double)
  * differentiated again. */
 static void vjp(weft_vjp *v)
 {
-    weft_value slope = weft_scale(v->graph, weft_relu(v->graph, v->in[0]), 2);
+    weft_value slope = weft_mul_scalar(v->graph, weft_relu(v->graph, v->in[0]), 2);
     v->grad_in[0] = weft_mul(v->graph, v->grad_out[0], slope);
 }
 
@@ -80,9 +80,9 @@ static bool check_op(const weft_op *op, weft_error *error)
 /* [BATCH, 2] to [BATCH, 1]. */
 static weft_value network(weft_graph *g, weft_value x, const weft_op *op)
 {
-    weft_value h = weft_layer_linear(g, "hidden", x, 16, true);
+    weft_value h = weft_nn_linear(g, "hidden", x, 16, true);
     h = weft_apply(g, op, NULL, &h, 1, NULL);
-    return weft_layer_linear(g, "out", h, 1, true);
+    return weft_nn_linear(g, "out", h, 1, true);
 }
 
 /* Uniform in [-1, 1), by a linear congruential generator (constants of Numerical Recipes). */
@@ -98,7 +98,7 @@ static bool train(const weft_op *op, weft_error *error)
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(BATCH, 2));
     weft_value y = weft_input(g, "y", WEFT_F32, WEFT_SHAPE(BATCH, 1));
-    weft_value loss = weft_mse(g, network(g, x, op), y, WEFT_REDUCE_MEAN);
+    weft_value loss = weft_mse_loss(g, network(g, x, op), y, WEFT_REDUCE_MEAN);
     weft_value lr = weft_scalar(g, WEFT_F32, 0.02);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
@@ -115,11 +115,11 @@ static bool train(const weft_op *op, weft_error *error)
             xs[k][1] = uniform(&seed);
             ys[k] = xs[k][0] * xs[k][1];
         }
-        weft_feed(s, x, xs, sizeof xs);
-        weft_feed(s, y, ys, sizeof ys);
-        weft_run(s);
+        weft_session_feed(s, x, xs, sizeof xs);
+        weft_session_feed(s, y, ys, sizeof ys);
+        weft_session_run(s);
         weft_error_copy(error, weft_session_error(s));
-        weft_fetch(s, loss, i ? &last : &first, sizeof last);
+        weft_session_fetch(s, loss, i ? &last : &first, sizeof last);
     }
     weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
     if (error->status != WEFT_OK) return false;

@@ -22,21 +22,21 @@ enum { POINTS = 128, STEPS = 1500 };
 static bool quantise(weft_rewrite *r)
 {
     if (r->node.op != weft_op_find("matmul")) return false;
-    const weft_node_info weight = weft_graph_node(r->graph, weft_producer(r->graph, r->in[1]));
+    const weft_node_info weight = weft_graph_node(r->graph, weft_producer_of(r->graph, r->in[1]));
     if (weight.op != weft_op_find("state")) return false; /* a product of two computed values */
     const int bits = *(const int *)r->context;
     weft_graph *g = r->graph;
     weft_value largest = weft_max(g, weft_abs(g, r->in[1]), WEFT_ALL_AXES, false);
-    weft_value scale = weft_scale(g, largest, 1.0 / ((1 << (bits - 1)) - 1));
+    weft_value scale = weft_mul_scalar(g, largest, 1.0 / ((1 << (bits - 1)) - 1));
     r->in[1] = weft_mul(g, scale, weft_round(g, weft_div(g, r->in[1], scale)));
     return false;
 }
 
 static weft_value network(weft_graph *g, weft_value x)
 {
-    weft_value h = weft_tanh(g, weft_layer_linear(g, "first", x, 32, true));
-    h = weft_tanh(g, weft_layer_linear(g, "second", h, 32, true));
-    return weft_layer_linear(g, "last", h, 1, true);
+    weft_value h = weft_tanh(g, weft_nn_linear(g, "first", x, 32, true));
+    h = weft_tanh(g, weft_nn_linear(g, "second", h, 32, true));
+    return weft_nn_linear(g, "last", h, 1, true);
 }
 
 static void train(weft_params *store, const float xs[POINTS], const float ys[POINTS],
@@ -46,19 +46,19 @@ static void train(weft_params *store, const float xs[POINTS], const float ys[POI
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(POINTS, 1));
     weft_value y = weft_input(g, "y", WEFT_F32, WEFT_SHAPE(POINTS, 1));
     weft_value lr = weft_input(g, "lr", WEFT_F32, WEFT_SCALAR);
-    weft_value loss = weft_mse(g, network(g, x), y, WEFT_REDUCE_MEAN);
+    weft_value loss = weft_mse_loss(g, network(g, x), y, WEFT_REDUCE_MEAN);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
     weft_plan *plan = weft_plan_new(g, &update, 1, NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
-    weft_feed(s, x, xs, POINTS * sizeof *xs);
-    weft_feed(s, y, ys, POINTS * sizeof *ys);
+    weft_session_feed(s, x, xs, POINTS * sizeof *xs);
+    weft_session_feed(s, y, ys, POINTS * sizeof *ys);
     const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-5, 20, STEPS};
     for (int i = 0; s && i < STEPS && error->status == WEFT_OK; i++) {
         const float rate = (float)weft_schedule_rate(&schedule, (uint64_t)i, 0);
-        weft_feed(s, lr, &rate, sizeof rate);
-        weft_run(s);
+        weft_session_feed(s, lr, &rate, sizeof rate);
+        weft_session_run(s);
         weft_error_copy(error, weft_session_error(s));
     }
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
@@ -84,12 +84,12 @@ static double measure(weft_params *store, const float xs[POINTS], const float ys
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     float computed[POINTS] = {0};
     double sum = 0;
-    weft_feed(s, x, xs, POINTS * sizeof *xs);
-    weft_run(s);
+    weft_session_feed(s, x, xs, POINTS * sizeof *xs);
+    weft_session_run(s);
     if (s) weft_error_copy(error, weft_session_error(s));
-    weft_fetch(s, y, computed, sizeof computed);
+    weft_session_fetch(s, y, computed, sizeof computed);
     for (int i = 0; i < POINTS; i++) sum += pow((double)computed[i] - (double)ys[i], 2);
-    *nodes = weft_plan_get_stats(plan).nodes;
+    *nodes = weft_plan_stats_of(plan).nodes;
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
     return sqrt(sum / POINTS);
 }

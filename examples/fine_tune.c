@@ -59,7 +59,7 @@ static bool load_data(weft_params *store, char **paths, weft_tensor data[2], wef
 {
     for (int i = 0; i < 2; i++) {
         if (weft_npy_load(store, paths[i], paths[i], error) != WEFT_OK) return false;
-        weft_params_get(store, paths[i], &data[i]);
+        weft_params_find(store, paths[i], &data[i]);
         if (data[i].dtype != WEFT_I32 || data[i].shape.rank < 1 ||
             data[i].shape.dim[0] < 4 * ROWS || weft_shape_numel(data[i].shape) == 0)
             return weft_error_set(error, WEFT_BAD_DTYPE, paths[i],
@@ -75,7 +75,7 @@ static bool print_memory(const char *what, const weft_trainer_options *options, 
 {
     const weft_batch_shape shape = {ROWS, 0, 0};
     weft_trainer_estimate e;
-    if (weft_trainer_get_estimate(options, shape, &e, error) != WEFT_OK) return false;
+    if (weft_trainer_estimate_of(options, shape, &e, error) != WEFT_OK) return false;
     *bytes = e.arena_bytes;
     printf("%s: arena %7zu bytes, states %6zu bytes\n", what, e.arena_bytes, e.state_bytes);
     return true;

@@ -5,12 +5,12 @@
 /* x W + b, with `features` columns. */
 static weft_value linear(weft_graph *g, const char *name, weft_value x, int64_t features)
 {
-    weft_scope_push(g, "%s", name);
-    weft_shape shape = WEFT_SHAPE(weft_dim(g, x, -1), features);
+    weft_graph_push_scope(g, "%s", name);
+    weft_shape shape = WEFT_SHAPE(weft_dim_of(g, x, -1), features);
     weft_value w = weft_param(g, "weight", WEFT_F32, shape, WEFT_INIT_XAVIER);
     weft_value b = weft_param(g, "bias", WEFT_F32, WEFT_SHAPE(features), WEFT_INIT_ZEROS);
     weft_value y = weft_add(g, weft_matmul(g, x, w), b);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return y;
 }
 
@@ -22,7 +22,7 @@ int main(void)
     weft_value lr = weft_input(g, "lr", WEFT_F32, WEFT_SCALAR);
     weft_value h = weft_tanh(g, linear(g, "hidden", x, 8));
     weft_value out = linear(g, "out", h, 1);
-    weft_value loss = weft_bce_with_logits(g, out, y, WEFT_REDUCE_MEAN);
+    weft_value loss = weft_bce_with_logits_loss(g, out, y, WEFT_REDUCE_MEAN);
 
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL); /* all parameters */
@@ -35,12 +35,12 @@ int main(void)
     weft_session *s = weft_session_new(plan, store, NULL, &error);
 
     const float xs[] = {0, 0, 0, 1, 1, 0, 1, 1}, ys[] = {0, 1, 1, 0}, rate = 0.05f;
-    weft_feed(s, x, xs, sizeof xs);
-    weft_feed(s, y, ys, sizeof ys);
-    weft_feed(s, lr, &rate, sizeof rate);
+    weft_session_feed(s, x, xs, sizeof xs);
+    weft_session_feed(s, y, ys, sizeof ys);
+    weft_session_feed(s, lr, &rate, sizeof rate);
     float value = 0;
-    for (int i = 0; i < 200 && weft_run(s) == WEFT_OK; i++)
-        weft_fetch(s, loss, &value, sizeof value);
+    for (int i = 0; i < 200 && weft_session_run(s) == WEFT_OK; i++)
+        weft_session_fetch(s, loss, &value, sizeof value);
     printf("loss of XOR after 200 steps: %.4f\n", value);
     weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
     return value > 0.1f;

@@ -46,11 +46,11 @@ static void real_points(float points[BATCH][2], uint32_t *state)
  * of "this is real" of points. A second call of the same name reads the same parameters. */
 static weft_value network(weft_graph *g, const char *name, weft_value x, int64_t out)
 {
-    weft_scope_push(g, "%s", name);
-    weft_value h = weft_leaky_relu(g, weft_layer_linear(g, "first", x, HIDDEN, true), 0.2);
-    h = weft_leaky_relu(g, weft_layer_linear(g, "second", h, HIDDEN, true), 0.2);
-    h = weft_layer_linear(g, "last", h, out, true);
-    weft_scope_pop(g);
+    weft_graph_push_scope(g, "%s", name);
+    weft_value h = weft_leaky_relu(g, weft_nn_linear(g, "first", x, HIDDEN, true), 0.2);
+    h = weft_leaky_relu(g, weft_nn_linear(g, "second", h, HIDDEN, true), 0.2);
+    h = weft_nn_linear(g, "last", h, out, true);
+    weft_graph_pop_scope(g);
     return h;
 }
 
@@ -58,7 +58,7 @@ static weft_value network(weft_graph *g, const char *name, weft_value x, int64_t
 static weft_value adversarial_loss(weft_graph *g, weft_value logits, double real)
 {
     weft_value target = weft_fill(g, WEFT_F32, weft_shape_of(g, logits), real);
-    return weft_bce_with_logits(g, logits, target, WEFT_REDUCE_MEAN);
+    return weft_bce_with_logits_loss(g, logits, target, WEFT_REDUCE_MEAN);
 }
 
 /* Adds the training step of the parameters whose names match. */
@@ -85,10 +85,10 @@ static double judge(weft_session *s, weft_value z, weft_value fake, int *modes, 
     uint32_t state = 12345;
     for (int n = 0; s && n < SAMPLES && error->status == WEFT_OK; n++) {
         for (int i = 0; i < BATCH * NOISE; i++) noise[i] = (float)normal(&state);
-        weft_feed(s, z, noise, sizeof noise);
-        weft_run(s);
+        weft_session_feed(s, z, noise, sizeof noise);
+        weft_session_run(s);
         weft_error_copy(error, weft_session_error(s));
-        weft_fetch(s, fake, points, sizeof points);
+        weft_session_fetch(s, fake, points, sizeof points);
         for (int i = 0; i < BATCH; i++)
             for (int m = 0; m < MODES; m++) {
                 const double x = 2 * cos(turn * m / MODES), y = 2 * sin(turn * m / MODES);
@@ -107,7 +107,7 @@ int main(void)
 {
     static float noise[BATCH * NOISE], points[BATCH][2];
     weft_graph *g = weft_graph_new();
-    weft_share(g, true);
+    weft_graph_share(g, true);
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(BATCH, 2));
     weft_value z = weft_input(g, "z", WEFT_F32, WEFT_SHAPE(BATCH, NOISE));
     weft_value lr = weft_scalar(g, WEFT_F32, 5e-4);
@@ -131,9 +131,9 @@ int main(void)
     for (int i = 0; train && i < STEPS && error.status == WEFT_OK; i++) {
         real_points(points, &state);
         for (int k = 0; k < BATCH * NOISE; k++) noise[k] = (float)normal(&state);
-        weft_feed(train, x, points, sizeof points);
-        weft_feed(train, z, noise, sizeof noise);
-        weft_run(train);
+        weft_session_feed(train, x, points, sizeof points);
+        weft_session_feed(train, z, noise, sizeof noise);
+        weft_session_run(train);
         weft_error_copy(&error, weft_session_error(train));
     }
     const double after = judge(sample, z, fake, &modes, &error);

@@ -63,7 +63,7 @@ static weft_status descend(double solution[UNKNOWNS], weft_error *error)
     weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(FEATURES, 1), WEFT_INIT_ZEROS);
     weft_value b = weft_param(g, "b", WEFT_F64, WEFT_SCALAR, WEFT_INIT_ZEROS);
     weft_value line = weft_add(g, weft_squeeze(g, weft_matmul(g, x, w), 1), b);
-    weft_value loss = weft_mse(g, line, y, WEFT_REDUCE_MEAN);
+    weft_value loss = weft_mse_loss(g, line, y, WEFT_REDUCE_MEAN);
     weft_optimizer sgd = WEFT_DEFAULTS(weft_optimizer);
     sgd.sgd.momentum = 0.8;
     weft_value lr = weft_scalar(g, WEFT_F64, 0.2);
@@ -73,14 +73,14 @@ static weft_status descend(double solution[UNKNOWNS], weft_error *error)
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, update), NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
-    weft_feed(s, x, xs, sizeof xs);
-    weft_feed(s, y, ys, sizeof ys);
+    weft_session_feed(s, x, xs, sizeof xs);
+    weft_session_feed(s, y, ys, sizeof ys);
     for (int i = 0; s && i < STEPS && error->status == WEFT_OK; i++) {
-        weft_run(s);
+        weft_session_run(s);
         weft_error_copy(error, weft_session_error(s));
     }
-    weft_fetch(s, w, solution, FEATURES * sizeof *solution);
-    weft_fetch(s, b, solution + FEATURES, sizeof *solution);
+    weft_session_fetch(s, w, solution, FEATURES * sizeof *solution);
+    weft_session_fetch(s, b, solution + FEATURES, sizeof *solution);
     weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
     return error->status;
 }

@@ -47,14 +47,14 @@ static void observe(void)
 static weft_value network(weft_graph *g, weft_value u)
 {
     weft_value cube = weft_mul(g, u, weft_square(g, u));
-    weft_value h = weft_layer_linear(g, "hidden", weft_scale(g, cube, 0.25), HIDDEN, true);
-    return weft_layer_linear(g, "out", weft_tanh(g, h), 2, true);
+    weft_value h = weft_nn_linear(g, "hidden", weft_mul_scalar(g, cube, 0.25), HIDDEN, true);
+    return weft_nn_linear(g, "out", weft_tanh(g, h), 2, true);
 }
 
 /* u + k step. */
 static weft_value moved(weft_graph *g, weft_value u, weft_value k, double step)
 {
-    return weft_add(g, u, weft_scale(g, k, step));
+    return weft_add(g, u, weft_mul_scalar(g, k, step));
 }
 
 static weft_value runge_kutta(weft_graph *g, weft_value u)
@@ -63,7 +63,7 @@ static weft_value runge_kutta(weft_graph *g, weft_value u)
     weft_value k2 = network(g, moved(g, u, k1, dt / 2));
     weft_value k3 = network(g, moved(g, u, k2, dt / 2));
     weft_value k4 = network(g, moved(g, u, k3, dt));
-    weft_value middle = weft_scale(g, weft_add(g, k2, k3), 2);
+    weft_value middle = weft_mul_scalar(g, weft_add(g, k2, k3), 2);
     return moved(g, u, weft_add_n(g, WEFT_VALUES(k1, middle, k4)), dt / 6);
 }
 
@@ -71,7 +71,7 @@ static weft_value runge_kutta(weft_graph *g, weft_value u)
 static weft_value solve(weft_graph *g, weft_value start)
 {
     weft_value path[SEGMENT], u = start;
-    weft_share(g, true); /* all steps have the same weights */
+    weft_graph_share(g, true); /* all steps have the same weights */
     for (int i = 0; i < SEGMENT; i++) path[i] = u = runge_kutta(g, u);
     return weft_stack(g, path, SEGMENT, 0);
 }
@@ -83,7 +83,7 @@ static void train(weft_params *store, weft_error *error)
     weft_value start = weft_input(g, "start", WEFT_F32, WEFT_SHAPE(BATCH, 2));
     weft_value observed = weft_input(g, "observed", WEFT_F32, WEFT_SHAPE(SEGMENT, BATCH, 2));
     weft_value lr = weft_input(g, "lr", WEFT_F32, WEFT_SCALAR);
-    weft_value loss = weft_mse(g, solve(g, start), observed, WEFT_REDUCE_MEAN);
+    weft_value loss = weft_mse_loss(g, solve(g, start), observed, WEFT_REDUCE_MEAN);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value update = weft_train_update(g, loss, NULL, 0, lr, &adam, NULL);
     weft_plan *plan = weft_plan_new(g, &update, 1, NULL, error);
@@ -99,10 +99,10 @@ static void train(weft_params *store, weft_error *error)
             }
         }
         const float rate = (float)weft_schedule_rate(&schedule, (uint64_t)i, 0);
-        weft_feed(s, start, starts, sizeof starts);
-        weft_feed(s, observed, paths, sizeof paths);
-        weft_feed(s, lr, &rate, sizeof rate);
-        weft_run(s);
+        weft_session_feed(s, start, starts, sizeof starts);
+        weft_session_feed(s, observed, paths, sizeof paths);
+        weft_session_feed(s, lr, &rate, sizeof rate);
+        weft_session_run(s);
         weft_error_copy(error, weft_session_error(s));
     }
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
@@ -119,14 +119,14 @@ static double deviation(weft_params *store, weft_error *error)
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     float us[SEGMENT][2];
     double sum = 0;
-    weft_feed(s, start, orbit[0], sizeof orbit[0]);
+    weft_session_feed(s, start, orbit[0], sizeof orbit[0]);
     for (int i = 1; s && i <= TRACK && error->status == WEFT_OK; i += SEGMENT) {
-        weft_run(s);
+        weft_session_run(s);
         weft_error_copy(error, weft_session_error(s));
-        weft_fetch(s, path, us, sizeof us);
+        weft_session_fetch(s, path, us, sizeof us);
         for (int n = 0; n < SEGMENT; n++)
             sum += hypot(us[n][0] - orbit[i + n][0], us[n][1] - orbit[i + n][1]);
-        weft_feed(s, start, us[SEGMENT - 1], sizeof us[0]);
+        weft_session_feed(s, start, us[SEGMENT - 1], sizeof us[0]);
     }
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
     return sum / TRACK;

@@ -133,7 +133,7 @@ int main(int argc, char **argv)
     const weft_builder builder = weft_onnx_builder(model);
     service s = WEFT_DEFAULTS(service);
     size_t n = 0;
-    if (model && weft_onnx_weights(model, params, &error) == WEFT_OK) {
+    if (model && weft_onnx_copy_weights(model, params, &error) == WEFT_OK) {
         s.input = weft_onnx_inputs(model, &n), s.outputs = weft_onnx_outputs(model, NULL);
         if (n != 1 || s.input->dtype != WEFT_F32)
             weft_error_set(&error, WEFT_BAD_ARGUMENT, argv[1], "expected one input, of f32");

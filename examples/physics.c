@@ -21,10 +21,10 @@ enum { POINTS = 64, HIDDEN = 32, STEPS = 4000 };
 /* N(t): [POINTS, 1] to [POINTS, 1]. */
 static weft_value network(weft_graph *g, weft_value t)
 {
-    weft_value h = weft_add_scalar(g, weft_scale(g, t, 1.0 / 3), -1); /* to [-1, 1] */
-    h = weft_tanh(g, weft_layer_linear(g, "first", h, HIDDEN, true));
-    h = weft_tanh(g, weft_layer_linear(g, "second", h, HIDDEN, true));
-    return weft_layer_linear(g, "last", h, 1, true);
+    weft_value h = weft_add_scalar(g, weft_mul_scalar(g, t, 1.0 / 3), -1); /* to [-1, 1] */
+    h = weft_tanh(g, weft_nn_linear(g, "first", h, HIDDEN, true));
+    h = weft_tanh(g, weft_nn_linear(g, "second", h, HIDDEN, true));
+    return weft_nn_linear(g, "last", h, 1, true);
 }
 
 /* dy/dt at every point. y[i] depends on t[i] only, so this is the gradient of the sum of y. */
@@ -56,16 +56,16 @@ int main(void)
 
     double ts[POINTS], us[POINTS], first = 0, last = 0;
     for (int i = 0; i < POINTS; i++) ts[i] = 6.0 * i / (POINTS - 1);
-    weft_feed(s, t, ts, sizeof ts);
+    weft_session_feed(s, t, ts, sizeof ts);
     const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 5e-3, 1e-6, 50, STEPS};
     for (int i = 0; s && i < STEPS && error.status == WEFT_OK; i++) {
         const double rate = weft_schedule_rate(&schedule, (uint64_t)i, 0);
-        weft_feed(s, lr, &rate, sizeof rate);
-        weft_run(s);
+        weft_session_feed(s, lr, &rate, sizeof rate);
+        weft_session_run(s);
         weft_error_copy(&error, weft_session_error(s));
-        weft_fetch(s, loss, i ? &last : &first, sizeof last);
+        weft_session_fetch(s, loss, i ? &last : &first, sizeof last);
     }
-    weft_fetch(s, u, us, sizeof us);
+    weft_session_fetch(s, u, us, sizeof us);
 
     double worst = 0;
     for (int i = 0; s && i < POINTS; i++) worst = fmax(worst, fabs(us[i] - cos(ts[i])));

@@ -55,8 +55,8 @@ static void push(cart *c, bool right)
 /* The logits of left and right: [rows, STATE] to [rows, 2]. */
 static weft_value policy(weft_graph *g, weft_value state)
 {
-    weft_value h = weft_tanh(g, weft_layer_linear(g, "hidden", state, HIDDEN, true));
-    return weft_layer_linear(g, "out", h, 2, true);
+    weft_value h = weft_tanh(g, weft_nn_linear(g, "hidden", state, HIDDEN, true));
+    return weft_nn_linear(g, "out", h, 2, true);
 }
 
 /* An episode of each cart; returns their mean number of steps. */
@@ -70,10 +70,10 @@ static double play(weft_session *s, weft_value state, weft_value chances, uint32
     for (int t = 0; s && t < LONGEST && error->status == WEFT_OK; t++) {
         float chance[CARTS][2];
         for (int i = 0; i < CARTS; i++) memcpy(states[t][i], carts[i].state, sizeof states[t][i]);
-        weft_feed(s, state, states[t], sizeof states[t]);
-        weft_run(s);
+        weft_session_feed(s, state, states[t], sizeof states[t]);
+        weft_session_run(s);
         weft_error_copy(error, weft_session_error(s));
-        weft_fetch(s, chances, chance, sizeof chance);
+        weft_session_fetch(s, chances, chance, sizeof chance);
         for (int i = 0; i < CARTS; i++) {
             advantages[t][i] = !carts[i].fallen; /* the reward, at first */
             pushes[t][i] = uniform(random) < chance[i][1];
@@ -107,7 +107,7 @@ static void compare(void)
 int main(void)
 {
     weft_graph *g = weft_graph_new();
-    weft_share(g, true); /* both policies have the same weights */
+    weft_graph_share(g, true); /* both policies have the same weights */
     weft_value now = weft_input(g, "now", WEFT_F32, WEFT_SHAPE(CARTS, STATE));
     weft_value chances = weft_softmax(g, policy(g, now), -1);
     weft_value state = weft_input(g, "state", WEFT_F32, WEFT_SHAPE(ROWS, STATE));
@@ -131,10 +131,10 @@ int main(void)
     for (int i = 0; i < UPDATES && error.status == WEFT_OK; i++) {
         play(act, now, chances, &random, &error);
         compare();
-        weft_feed(learn, state, states, sizeof states);
-        weft_feed(learn, pushed, pushes, sizeof pushes);
-        weft_feed(learn, weight, advantages, sizeof advantages);
-        weft_run(learn);
+        weft_session_feed(learn, state, states, sizeof states);
+        weft_session_feed(learn, pushed, pushes, sizeof pushes);
+        weft_session_feed(learn, weight, advantages, sizeof advantages);
+        weft_session_run(learn);
         weft_error_copy(&error, weft_session_error(learn));
     }
     const double after = play(act, now, chances, &random, &error);

@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 
     weft_update_report report;
     double nll = 0;
-    while (weft_trainer_get_progress(trainer).updates < 100)
+    while (weft_trainer_progress_of(trainer).updates < 100)
         if (weft_trainer_update(trainer, 0, &report) != WEFT_OK) {
             const weft_error *e = weft_trainer_error(trainer);
             return fprintf(stderr, "%s: %s\n", e->where, e->message), 1;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     weft_trainer_evaluate(trainer, &source, 0, &nll, NULL);
     weft_trainer_save(trainer, path);
     printf("%.3f nats a token after %d steps\n", nll,
-           (int)weft_trainer_get_progress(trainer).updates);
+           (int)weft_trainer_progress_of(trainer).updates);
     weft_trainer_free(trainer), weft_batches_free(batches), weft_corpus_free(corpus);
     weft_params_free(params);
     return !(nll < 0.35);

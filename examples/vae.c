@@ -44,24 +44,24 @@ static weft_value normal(weft_graph *g)
     float weight[BITS];
     for (int k = 0; k < BITS; k++) weight[k] = ldexpf(1, -k - 2);
     weft_value ones = weft_fill(g, WEFT_F32, WEFT_SHAPE(2, BATCH, LATENT, BITS), 1);
-    weft_value weights = weft_constant_data(g, WEFT_F32, WEFT_SHAPE(BITS), weight);
+    weft_value weights = weft_constant(g, WEFT_F32, WEFT_SHAPE(BITS), weight);
     weft_value bits = weft_mul(g, weft_dropout(g, ones, 0.5), weights);
     weft_value u[2], sum = weft_sum(g, bits, WEFT_AXES(-1), false); /* in [0, 1) */
     weft_chunk(g, sum, 0, 2, u);
     weft_value log = weft_log(g, weft_add_scalar(g, weft_neg(g, u[0]), 1));
-    weft_value radius = weft_sqrt(g, weft_scale(g, log, -2));
-    weft_value angle = weft_scale(g, u[1], 6.283185307179586);
+    weft_value radius = weft_sqrt(g, weft_mul_scalar(g, log, -2));
+    weft_value angle = weft_mul_scalar(g, u[1], 6.283185307179586);
     return weft_squeeze(g, weft_mul(g, radius, weft_cos(g, angle)), 0);
 }
 
 /* [BATCH, in] to [BATCH, out]. */
 static weft_value network(weft_graph *g, const char *name, weft_value x, int64_t out)
 {
-    weft_scope_push(g, "%s", name);
-    weft_value h = weft_relu(g, weft_layer_linear(g, "first", x, HIDDEN, true));
-    h = weft_relu(g, weft_layer_linear(g, "second", h, HIDDEN, true));
-    h = weft_layer_linear(g, "last", h, out, true);
-    weft_scope_pop(g);
+    weft_graph_push_scope(g, "%s", name);
+    weft_value h = weft_relu(g, weft_nn_linear(g, "first", x, HIDDEN, true));
+    h = weft_relu(g, weft_nn_linear(g, "second", h, HIDDEN, true));
+    h = weft_nn_linear(g, "last", h, out, true);
+    weft_graph_pop_scope(g);
     return h;
 }
 
@@ -70,13 +70,13 @@ static weft_value bound(weft_graph *g, weft_value x)
 {
     weft_value code[2]; /* mu and log sigma^2, [BATCH, LATENT] */
     weft_chunk(g, network(g, "encoder", x, 2 * LATENT), -1, 2, code);
-    weft_value sigma = weft_exp(g, weft_scale(g, code[1], 0.5));
+    weft_value sigma = weft_exp(g, weft_mul_scalar(g, code[1], 0.5));
     weft_value z = weft_add(g, code[0], weft_mul(g, sigma, normal(g)));
     weft_value drawn =
-        weft_bce_with_logits(g, network(g, "decoder", z, PIXELS), x, WEFT_REDUCE_SUM);
+        weft_bce_with_logits_loss(g, network(g, "decoder", z, PIXELS), x, WEFT_REDUCE_SUM);
     weft_value spread = weft_sub(g, weft_square(g, sigma), weft_add_scalar(g, code[1], 1));
     weft_value kl = weft_sum(g, weft_add(g, weft_square(g, code[0]), spread), WEFT_ALL_AXES, false);
-    return weft_scale(g, weft_add(g, drawn, weft_scale(g, kl, 0.5)), 1.0 / BATCH);
+    return weft_mul_scalar(g, weft_add(g, drawn, weft_mul_scalar(g, kl, 0.5)), 1.0 / BATCH);
 }
 
 /* -log p(x) of an image if every pixel were independent of the others, with its own mean. */
@@ -104,10 +104,10 @@ static double run(weft_session *s, weft_value x, weft_value loss, int n, uint32_
     double sum = 0;
     for (int i = 0; s && i < n && error->status == WEFT_OK; i++) {
         draw_batch(images, &state);
-        weft_feed(s, x, images, sizeof images);
-        weft_run(s);
+        weft_session_feed(s, x, images, sizeof images);
+        weft_session_run(s);
         weft_error_copy(error, weft_session_error(s));
-        weft_fetch(s, loss, &nats, sizeof nats);
+        weft_session_fetch(s, loss, &nats, sizeof nats);
         sum += nats;
     }
     return sum / n;
@@ -117,7 +117,7 @@ int main(void)
 {
     static float pixels[BATCH][PIXELS];
     weft_graph *g = weft_graph_new();
-    weft_share(g, true); /* both decoders have the same weights */
+    weft_graph_share(g, true); /* both decoders have the same weights */
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(BATCH, PIXELS));
     weft_value loss = bound(g, x), lr = weft_scalar(g, WEFT_F32, 1e-3);
     weft_value drawn = network(g, "decoder", normal(g), PIXELS); /* logits */
@@ -138,7 +138,7 @@ int main(void)
     else {
         printf("nats an image: %.1f before training, %.1f after %d steps, %.1f by pixel\n", before,
                after, STEPS, pixelwise);
-        weft_fetch(test, drawn, pixels, sizeof pixels);
+        weft_session_fetch(test, drawn, pixels, sizeof pixels);
         for (int row = 0; row < SIDE; row++, putchar('\n')) /* a likely pixel is a # */
             for (int i = 0; i < 5 * SIDE; i++)
                 putchar(pixels[i / SIDE][row * SIDE + i % SIDE] > 0 ? '#' : '.');

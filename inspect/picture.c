@@ -262,7 +262,7 @@ static void draw(picture *d)
     fputs("</svg>\n", d->file);
 }
 
-weft_status weft_plan_svg(const weft_plan *plan, FILE *file, weft_error *error)
+weft_status weft_plan_write_svg(const weft_plan *plan, FILE *file, weft_error *error)
 {
     weft_error_clear(error);
     picture d = {.file = file, .plan = plan};

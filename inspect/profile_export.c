@@ -81,7 +81,7 @@ static void trace_event(void *context, const weft_profile_event *e)
             weft_shape_text(value->type.shape, text, sizeof text), e->phase, e->run);
 }
 
-weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *error)
+weft_status weft_profile_write_trace(const weft_profile *p, FILE *file, weft_error *error)
 {
     weft_error_clear(error);
     if (!p || !file)
@@ -135,7 +135,7 @@ static void decorate(void *user, const weft_graph *graph, size_t index, weft_dot
                       100 * o->seconds[index] / o->whole);
 }
 
-weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error)
+weft_status weft_profile_write_dot(const weft_profile *profile, FILE *file, weft_error *error)
 {
     weft_error_clear(error);
     weft_profile_row *rows;
@@ -144,7 +144,7 @@ weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error
         weft_profile_rows(profile, WEFT_PROFILE_BY_NODE, 0, NULL, &rows, &n, error);
     if (status != WEFT_OK) return status;
     const weft_graph *g = profile->plan->graph;
-    weft_profile_totals total = weft_profile_get_totals(profile);
+    weft_profile_totals total = weft_profile_totals_of(profile);
     overlay o = {calloc(g->n_nodes + 1, sizeof(double)), total.thread_seconds, 0,
                  (double)total.runs, (double)total.threads};
     if (!o.seconds) {
@@ -158,7 +158,8 @@ weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error
         o.largest = fmax(o.largest, seconds);
     }
     weft_profile_free_rows(rows);
-    status = weft_graph_dot(g, file, &(weft_dot_options){.decorate = decorate, .user = &o}, error);
+    status =
+        weft_graph_write_dot(g, file, &(weft_dot_options){.decorate = decorate, .user = &o}, error);
     free(o.seconds);
     return status;
 }

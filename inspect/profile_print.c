@@ -231,7 +231,7 @@ weft_status weft_profile_print(const weft_profile *profile,
     if (status != WEFT_OK) return status;
     weft_profile_row **order = calloc(n + 1, sizeof(weft_profile_row *));
     if (order) {
-        table t = {.options = o, .file = file, .total = weft_profile_get_totals(profile)};
+        table t = {.options = o, .file = file, .total = weft_profile_totals_of(profile)};
         for (size_t i = 0; i < n; i++) order[i] = &rows[i];
         if (!o->in_order) qsort(order, n, sizeof(weft_profile_row *), compare_rows);
         print_table(&t, order, n);

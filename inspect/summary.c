@@ -74,7 +74,7 @@ static weft_status add_totals(const weft_graph *g, totals *t)
     for (size_t i = 0; i < g->n_nodes && status == WEFT_OK; i++) {
         const node_record *node = &g->nodes[i];
         weft_cost cost;
-        status = weft_node_cost(g, i, &cost);
+        status = weft_graph_node_cost(g, i, &cost);
         t->flops[node->role.direction] += cost.flops;
         if (node->op != &weft_op_state) continue;
         const weft_type *type = &g->values[node->first_out].type;
@@ -101,8 +101,8 @@ static void print_totals(FILE *file, const totals *t)
                              weft__text_decimals(1e-6 * t->flops[i]), 1e-6 * t->flops[i]);
 }
 
-weft_status weft_graph_summary(const weft_graph *graph, const weft_summary_options *options,
-                               FILE *file, weft_error *error)
+weft_status weft_graph_print_summary(const weft_graph *graph, const weft_summary_options *options,
+                                     FILE *file, weft_error *error)
 {
     weft_error_clear(error);
     static const weft_summary_options defaults = {0};

@@ -142,8 +142,8 @@ static weft_status split(void *context, int part, weft_communicator **communicat
     if (!parts || !made || !made->ranks)
         weft_error_set(&own, WEFT_NO_MEMORY, "communicator", "out of memory");
     /* MPI_Comm_split waits for all ranks, so all of them must get there, or none. */
-    weft_status status = weft_agree(c, &own, error);
-    if (status == WEFT_OK) status = weft_gather_all(c, &part, sizeof part, parts, error);
+    weft_status status = weft_communicator_agree(c, &own, error);
+    if (status == WEFT_OK) status = weft_communicator_gather(c, &part, sizeof part, parts, error);
     if (status == WEFT_OK) status = split_mpi(m, made, parts, error);
     free(parts);
     if (status == WEFT_OK) {

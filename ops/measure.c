@@ -41,7 +41,7 @@ static weft_status best_time(weft_status (*run)(void *), void *work, double *sec
 
 static weft_status run_session(void *session)
 {
-    return weft_run(session);
+    return weft_session_run(session);
 }
 
 static void fill(weft_session *session, weft_value input)

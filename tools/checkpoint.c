@@ -46,7 +46,7 @@ weft_status tool_checkpoint_model(const weft_params *params, const char *path, c
 static void cap_lengths(weft_model_config *config)
 {
     weft_batch_shape *shape = &config->build.shape;
-    const int64_t longest = weft_model_get_traits(config).max_positions;
+    const int64_t longest = weft_model_traits_of(config).max_positions;
     if (shape->source_len > longest) shape->source_len = longest;
     if (shape->target_len > longest) shape->target_len = longest;
 }
@@ -66,7 +66,7 @@ static bool add_form(name_list *l, const weft_params *params, const char *state,
     bool has = false;
     for (size_t i = 0; i < 3; i++)
         has |= weft__quantized_name(l->forms[l->n_forms + i], state, by_rows, tensors[i]) &&
-               weft_params_get(params, l->forms[l->n_forms + i], NULL);
+               weft_params_find(params, l->forms[l->n_forms + i], NULL);
     if (!has) return false;
     for (size_t i = 0; i < 3; i++) l->at[l->n++] = l->forms[l->n_forms++];
     return true;
@@ -79,7 +79,7 @@ static void list_wanted(name_list *l, const weft_params *params, const weft_grap
 {
     for (size_t i = 0; i < n; i++) {
         const char *name = weft_name_of(g, states[i]);
-        bool has = weft_params_get(params, name, NULL);
+        bool has = weft_params_find(params, name, NULL);
         if (has) l->at[l->n++] = name;
         has |= add_form(l, params, name, false);
         has |= add_form(l, params, name, true);
@@ -186,7 +186,7 @@ static void add(const weft_graph *g, weft_value value, const char *name, weft_on
 static void take_sizes(const weft_params *arrays, const char *name, int64_t *rows, int64_t *length)
 {
     weft_tensor t;
-    if (!weft_params_get(arrays, name, &t) || t.shape.rank < 2) return;
+    if (!weft_params_find(arrays, name, &t) || t.shape.rank < 2) return;
     *rows = t.shape.dim[0];
     *length = t.shape.dim[1];
 }
@@ -206,7 +206,7 @@ static weft_status set_sizes(weft_model_config *config, const onnx_args *sizes, 
         if (i == WEFT_MODEL_SIZES || !known[i].name)
             return weft_error_set(error, WEFT_NOT_FOUND, model,
                                   "has no size \"%s\" (see `weft models %s`)", name, model);
-        weft_model_option_set(&known[i], &config->build.shape, (double)sizes->dims[d].size);
+        weft_model_option_set_value(&known[i], &config->build.shape, (double)sizes->dims[d].size);
     }
     return WEFT_OK;
 }
@@ -216,7 +216,7 @@ weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *si
                                   weft_error *error)
 {
     weft_batch_shape *shape = &config->build.shape;
-    const weft_model_traits traits = weft_model_get_traits(config);
+    const weft_model_traits traits = weft_model_traits_of(config);
     weft_model_io io;
     *out = (checkpoint_graph){.graph = weft_graph_new()};
     cap_lengths(config);
@@ -233,7 +233,7 @@ weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *si
     add(g, io.input, "input", out->inputs_of, out->inputs, &out->n_inputs);
     add(g, io.memory, "memory", out->inputs_of, out->inputs, &out->n_inputs);
     add(g, io.target_in, "target_in", out->inputs_of, out->inputs, &out->n_inputs);
-    if (weft_params_get(arrays, "token_types", NULL)) /* zeros if they are not given */
+    if (weft_params_find(arrays, "token_types", NULL)) /* zeros if they are not given */
         add(g, io.token_types, "token_types", out->inputs_of, out->inputs, &out->n_inputs);
     add(g, io.output, io.vocab ? "logits" : "output", out->outputs_of, out->outputs,
         &out->n_outputs);

@@ -133,7 +133,7 @@ weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)
     if (arrays && tool_read_arrays(arrays, &a->constants, error)) {
         for (size_t i = 0; i < a->constants.n; i++) {
             weft_tensor t;
-            weft_params_get(arrays, a->constants.at[i].name, &t);
+            weft_params_find(arrays, a->constants.at[i].name, &t);
             constants[i] = (weft_onnx_constant){a->constants.at[i].name, t.dtype, t.shape, t.data};
         }
         model = weft_onnx_load(a->path,

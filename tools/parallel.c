@@ -61,15 +61,15 @@ static long launched(long *rank)
 /* Where this rank prints its errors. */
 static int errors_fd = STDERR_FILENO;
 
-/* Whether the command line is wrong on all ranks. It is an error for weft_agree, which ranks that
- * go on call next. */
+/* Whether the command line is wrong on all ranks. It is an error for weft_communicator_agree, which
+ * ranks that go on call next. */
 static bool all_refuse(void)
 {
     const weft_error own = {WEFT_BAD_ARGUMENT, "command line",
                             "is wrong on this rank only: run the command alone to see why"};
     weft_error *all = calloc((size_t)world->size, sizeof *all);
     world->seconds = END_SECONDS;
-    bool good = all && weft_gather_all(world, &own, sizeof own, all, NULL) == WEFT_OK;
+    bool good = all && weft_communicator_gather(world, &own, sizeof own, all, NULL) == WEFT_OK;
     for (int r = 0; good && r < world->size; r++) good = all[r].status == own.status;
     free(all);
     /* Rank 0 has printed why. */

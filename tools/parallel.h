@@ -11,8 +11,8 @@
  * tool_fail_text. When the process exits, MPI ends too: with exit status 0, or above 128 for a
  * signal, after all ranks have ended; with EXIT_USAGE as well, if all ranks refuse their command
  * lines. Otherwise, also where only some refuse theirs, it ends all ranks at once with EXIT_ERROR.
- * A command that accepts its command line therefore calls weft_agree before any other exchange.
- * Returns false, after a message of rank 0, if this process cannot take part. */
+ * A command that accepts its command line therefore calls weft_communicator_agree before any other
+ * exchange. Returns false, after a message of rank 0, if this process cannot take part. */
 bool tool_world_begin(void);
 /* All processes; NULL if there is only one. An exchange fails after WEFT_TIMEOUT seconds (default
  * 600, 0: no limit). */

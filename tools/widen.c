@@ -26,7 +26,7 @@ static void widen_node(const weft_graph *from, size_t index, weft_graph *to, wef
         out[0] = weft_cast(to, map[node.in[0]], WEFT_F64);
     } else {
         for (size_t i = 0; i < node.n_in; i++) in[i] = map[node.in[i]];
-        weft_copy_node(to, from, index, in, out);
+        weft_graph_copy_node(to, from, index, in, out);
         for (size_t i = 0; i < node.n_out; i++)
             if (weft_dtype_of(to, out[i]) == WEFT_F32) out[i] = weft_cast(to, out[i], WEFT_F64);
     }
@@ -70,12 +70,12 @@ static weft_status widen_tensor(const weft_tensor *t, const char *name, weft_par
 static weft_status widen_weights(const weft_onnx *file, weft_params *into, weft_error *error)
 {
     weft_params *weights = weft_params_new();
-    weft_status status = weights ? weft_onnx_weights(file, weights, error)
+    weft_status status = weights ? weft_onnx_copy_weights(file, weights, error)
                                  : weft_error_set(error, WEFT_NO_MEMORY, "weights", "no memory");
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(weights); i++) {
         weft_tensor t;
         const char *name = weft_params_name(weights, i);
-        if (weft_params_get(weights, name, &t)) status = widen_tensor(&t, name, into, error);
+        if (weft_params_find(weights, name, &t)) status = widen_tensor(&t, name, into, error);
     }
     weft_params_free(weights);
     return status;

@@ -76,8 +76,8 @@ WEFT_API weft_status weft_check_op(const weft_op *op, size_t sample, int order, 
 
 /* Fills contiguous `data` with random values as the sample input describes; `dtype` replaces
  * WEFT_FLOAT. */
-WEFT_API void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed,
-                               void *data);
+WEFT_API void weft_sample_input_fill(const weft_sample_input *input, weft_dtype dtype,
+                                     uint64_t seed, void *data);
 
 /* ---- Optimisers ----------------------------------------------------------------------------- */
 
@@ -111,7 +111,7 @@ WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *pa
                                          weft_value lr, const weft_optimizer *optimizer,
                                          weft_value *norm, weft_value *updated);
 /* Whether the optimiser (may be NULL) does not train the parameter of that name. */
-WEFT_API bool weft_is_frozen(const weft_optimizer *optimizer, const char *name);
+WEFT_API bool weft_optimizer_freezes(const weft_optimizer *optimizer, const char *name);
 /* Whether one of the comma-separated patterns matches the whole name. Takes at most
  * length of the pattern x length of the name comparisons. */
 WEFT_API bool weft_name_matches(const char *patterns, const char *name);

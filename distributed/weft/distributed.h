@@ -16,8 +16,8 @@ extern "C" {
 
 /* `size` ranks in one process, for tests: sets all[r] to the communicator that the thread of rank r
  * uses. Free each of them. `seconds` as in the table. */
-WEFT_API weft_status weft_communicator_threads(int size, double seconds, weft_communicator **all,
-                                               weft_error *error);
+WEFT_API weft_status weft_communicator_new_threads(int size, double seconds,
+                                                   weft_communicator **all, weft_error *error);
 
 /* ---- Stores of split models ----------------------------------------------------------------- */
 

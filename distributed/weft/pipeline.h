@@ -4,7 +4,7 @@
  * stage: a graph of its own that receives values from lower stages and sends values to higher ones.
  * Its backward pass receives the gradients of what it sent, and sends those of what it received.
  * Stages can work on different batches at the same time: the program runs several sessions in turn,
- * each of which stops between its forward and backward pass (weft_run_before).
+ * each of which stops between its forward and backward pass (weft_session_run_before).
  */
 #ifndef WEFT_PIPELINE_H
 #define WEFT_PIPELINE_H
@@ -51,10 +51,10 @@ WEFT_API bool weft_stage_holds(const weft_stage *stage, const char *param, int r
 
 /* Adds the backward pass of the stage: as weft_grad_each for output `loss` of the whole graph,
  * which only the stage that computes it reads, and wrt[] of this stage's graph. *pause (may be
- * NULL) becomes the value before whose node the forward pass is complete, for weft_run_before;
- * WEFT_NO_VALUE on a stage that sends nothing, such as the last one, whose backward pass need not
- * wait. Returns a target that is complete when all exchanges are. Call it once. Errors are the
- * graph's. */
+ * NULL) becomes the value before whose node the forward pass is complete, for
+ * weft_session_run_before; WEFT_NO_VALUE on a stage that sends nothing, such as the last one, whose
+ * backward pass need not wait. Returns a target that is complete when all exchanges are. Call it
+ * once. Errors are the graph's. */
 WEFT_API weft_value weft_stage_grad(weft_stage *stage, weft_value loss, weft_value cotangent,
                                     const weft_value *wrt, size_t n, weft_value *grads,
                                     const weft_grad_hooks *ready, weft_value *pause);

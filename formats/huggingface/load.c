@@ -290,7 +290,7 @@ static bool is_used(const loader *l, const char *theirs)
     char ours[HF_NAME_BYTES];
     size_t at = 0;
     while (weft__hf_param_of(l->a, theirs, &at, ours))
-        if (weft_params_get(l->params, ours, NULL)) return true;
+        if (weft_params_find(l->params, ours, NULL)) return true;
     return false;
 }
 

@@ -124,7 +124,7 @@ weft_graph *weft__hf_graph(const weft_model_config *config, weft_error *error)
 {
     weft_model_config one = *config;
     weft_model_io io;
-    const bool source = weft_model_get_traits(config).source_vocab != 0;
+    const bool source = weft_model_traits_of(config).source_vocab != 0;
     weft_graph *g = weft_graph_new();
     one.build = (weft_build_options){.shape = {.rows = 1, .source_len = source, .target_len = 1}};
     if (!g) {

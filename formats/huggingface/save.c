@@ -120,7 +120,7 @@ static weft_status add_tensor(saver *s, weft_value value)
     if (!e->name.row)
         return weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
                               "has the parameter %s, but %s does not", ours, s->a->name);
-    if (!weft_params_get(s->params, ours, &t))
+    if (!weft_params_find(s->params, ours, &t))
         return weft_error_set(s->error, WEFT_NOT_FOUND, ours, "is not in the store");
     if (t.dtype != WEFT_F32 || !weft_shape_equal(t.shape, shape))
         return weft_error_set(s->error, WEFT_BAD_SHAPE, ours, "is %s %s, expected f32 %s",
@@ -143,7 +143,7 @@ static void gather(saver *s, const entry *e)
     const hf_tensor *row;
     weft_tensor t;
     while ((row = weft__hf_param_of(s->a, written_name(s, e), &at, ours)))
-        if (weft_params_get(s->params, ours, &t))
+        if (weft_params_find(s->params, ours, &t))
             weft__hf_copy(row, t.shape, t.data, s->buffer, false);
 }
 
@@ -153,7 +153,7 @@ static const void *data_of(void *context, size_t index, weft_error *error)
     const entry *e = &s->entries[index];
     weft_tensor t;
     (void)error;
-    if (e->name.row->layout == HF_SAME && weft_params_get(s->params, e->ours, &t)) return t.data;
+    if (e->name.row->layout == HF_SAME && weft_params_find(s->params, e->ours, &t)) return t.data;
     gather(s, e);
     return s->buffer;
 }

@@ -55,7 +55,7 @@ static weft_status read_array(weft_params *params, const char *name, zip_t *arch
         return weft_error_set(error, WEFT_BAD_FILE, where, "claims to be %llu bytes",
                               (unsigned long long)about.size);
     snprintf(own, sizeof own, "%.*s", (int)(length - SUFFIX_BYTES), about.name);
-    if (!name && weft_params_get(params, own, NULL))
+    if (!name && weft_params_find(params, own, NULL))
         return weft_error_set(error, WEFT_BAD_FILE, where, "is there twice");
     zip_file_t *file = zip_fopen_index(archive, i, 0);
     if (!file)
@@ -75,8 +75,8 @@ static weft_status merge(weft_params *params, const weft_params *from, weft_erro
     for (int copies = 0; copies < 2; copies++)
         for (size_t i = 0; status == WEFT_OK && i < weft_params_count(from); i++) {
             const char *name = weft_params_name(from, i);
-            weft_params_get(from, name, &new);
-            if (!copies && !weft_params_get(params, name, &old)) continue;
+            weft_params_find(from, name, &new);
+            if (!copies && !weft_params_find(params, name, &old)) continue;
             status = weft_params_add(params, name, new.dtype, new.shape, &old, error);
             if (copies && status == WEFT_OK)
                 memcpy(old.data, new.data, weft_tensor_bytes(new.dtype, new.shape));
@@ -184,7 +184,7 @@ static weft_status make_archive(const weft_params *params, const weft_params_fil
         const char *name = weft_params_name(params, i);
         weft_tensor tensor;
         if (filter && filter->selects && !filter->selects(filter->context, name)) continue;
-        weft_params_get(params, name, &tensor);
+        weft_params_find(params, name, &tensor);
         ++*members;
         if (strlen(name) >= NAME_BYTES)
             status = weft_error_set(error, WEFT_TOO_LARGE, path,

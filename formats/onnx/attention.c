@@ -54,15 +54,15 @@ static void add_mask(onnx_node *n, attention *a)
     weft_graph *g = n->graph;
     if (!has_in(n, MASK)) return;
     weft_value mask = weft__in_value(n, MASK);
-    const int rank = weft_rank(g, mask);
+    const int rank = weft_rank_of(g, mask);
     const bool bools = weft_dtype_of(g, mask) == WEFT_BOOL;
     if (weft__node_failed(n)) return;
-    if (rank < 1 || rank > 4 || weft_dim(g, mask, -1) > a->key_len) {
+    if (rank < 1 || rank > 4 || weft_dim_of(g, mask, -1) > a->key_len) {
         weft__node_fail(n, WEFT_BAD_SHAPE, "its mask does not fit [query_len, key_len]");
         return;
     }
     int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
-    const int64_t size = weft_dim(g, mask, -1);
+    const int64_t size = weft_dim_of(g, mask, -1);
     if (size != 1) after[rank - 1] = a->key_len - size;
     mask = weft_pad(g, mask, before, after, bools ? 0 : -INFINITY);
     if (bools)
@@ -109,16 +109,16 @@ static bool read_attention(onnx_node *n, attention *a)
     a->k = behind_past(n, PAST_KEY, split_heads(n, KEY, "kv_num_heads"));
     a->v = behind_past(n, PAST_VALUE, split_heads(n, VALUE, "kv_num_heads"));
     if (weft__node_failed(n)) return false;
-    a->batch = weft_dim(g, a->q, 0);
-    a->heads = weft_dim(g, a->q, 1);
-    a->query_len = weft_dim(g, a->q, 2);
-    a->key_len = weft_dim(g, a->k, 2);
+    a->batch = weft_dim_of(g, a->q, 0);
+    a->heads = weft_dim_of(g, a->q, 1);
+    a->query_len = weft_dim_of(g, a->q, 2);
+    a->key_len = weft_dim_of(g, a->k, 2);
     a->past_len = has_in(n, PAST_KEY) ? weft__in_shape(n, PAST_KEY).dim[2] : 0;
-    a->scale = weft__attr_float(n, "scale", 1 / sqrt((double)weft_dim(g, a->q, 3)));
+    a->scale = weft__attr_float(n, "scale", 1 / sqrt((double)weft_dim_of(g, a->q, 3)));
     a->softcap = weft__attr_float(n, "softcap", 0);
-    const int64_t kv_heads = weft_dim(g, a->k, 1);
-    if (kv_heads < 1 || a->heads % kv_heads || weft_dim(g, a->v, 1) != kv_heads ||
-        weft_dim(g, a->v, 2) != a->key_len) {
+    const int64_t kv_heads = weft_dim_of(g, a->k, 1);
+    if (kv_heads < 1 || a->heads % kv_heads || weft_dim_of(g, a->v, 1) != kv_heads ||
+        weft_dim_of(g, a->v, 2) != a->key_len) {
         weft__node_fail(n, WEFT_BAD_SHAPE,
                         "its keys and values do not fit its queries or each other");
         return false;
@@ -145,11 +145,11 @@ static weft_value attend_with_scores(onnx_node *n, const attention *a)
     weft_graph *g = n->graph;
     const int64_t mode = weft__attr_int(n, "qk_matmul_output_mode", 0);
     weft_value keys = weft_transpose(g, repeat_heads(g, a->k, a->heads), 2, 3), stage[4];
-    stage[0] = weft_scale(g, weft_matmul(g, a->q, keys), a->scale);
+    stage[0] = weft_mul_scalar(g, weft_matmul(g, a->q, keys), a->scale);
     stage[1] = stage[0];
     if (a->softcap > 0) {
-        weft_value bounded = weft_tanh(g, weft_scale(g, stage[0], 1 / a->softcap));
-        stage[1] = weft_scale(g, bounded, a->softcap);
+        weft_value bounded = weft_tanh(g, weft_mul_scalar(g, stage[0], 1 / a->softcap));
+        stage[1] = weft_mul_scalar(g, bounded, a->softcap);
     }
     stage[2] = weft_is_value(a->bias) ? weft_add(g, stage[1], a->bias) : stage[1];
     if (weft_is_value(a->hidden)) stage[2] = weft_masked_fill(g, stage[2], a->hidden, -INFINITY);

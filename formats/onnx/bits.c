@@ -22,8 +22,8 @@ static weft_value wrap(onnx_node *n, weft_value x, int type)
 {
     weft_graph *g = n->graph;
     const double range = ldexp(1, bits_of(type)), low = is_signed(type) ? -range / 2 : 0;
-    weft_value turns = weft_floor(g, weft_scale(g, weft_add_scalar(g, x, -low), 1 / range));
-    return weft_cast(g, weft_sub(g, x, weft_scale(g, turns, range)), WEFT_I32);
+    weft_value turns = weft_floor(g, weft_mul_scalar(g, weft_add_scalar(g, x, -low), 1 / range));
+    return weft_cast(g, weft_sub(g, x, weft_mul_scalar(g, turns, range)), WEFT_I32);
 }
 
 /* Numbers of 64 bits are not wrapped, but end at the bounds of i32. A count of bits below 0, or as
@@ -42,7 +42,7 @@ void weft__map_BitShift(onnx_node *n)
     weft_value zero = weft_scalar(g, WEFT_F64, 0);
     weft_value sign = weft_cast(g, weft_less(g, x, zero), WEFT_F64);
     weft_value y = weft_where(g, valid, weft_floor(g, weft_mul(g, x, power)),
-                              left ? weft_scale(g, sign, 0) : weft_neg(g, sign));
+                              left ? weft_mul_scalar(g, sign, 0) : weft_neg(g, sign));
     weft__set_typed(n, 0, wraps ? wrap(n, y, type) : weft_cast(g, y, WEFT_I32), type);
 }
 
@@ -60,7 +60,7 @@ static weft_value split_bits(onnx_node *n, size_t i)
     weft_value x = weft_expand_dims(g, weft_cast(g, weft__in_value(n, i), WEFT_F64), -1);
     weft_value from = weft_floor(g, weft_mul(g, x, weft__doubles_value(n, power, shape, WEFT_F64)));
     weft_value above = weft_floor(g, weft_mul(g, x, weft__doubles_value(n, next, shape, WEFT_F64)));
-    return weft_sub(g, from, weft_scale(g, above, 2));
+    return weft_sub(g, from, weft_mul_scalar(g, above, 2));
 }
 
 typedef weft_value binary(weft_graph *g, weft_value a, weft_value b);

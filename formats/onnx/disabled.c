@@ -62,11 +62,11 @@ weft_builder weft_onnx_builder(const weft_onnx *model)
     return (weft_builder){.name = "onnx", .build = build};
 }
 
-weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params, weft_error *error)
+weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params, weft_error *error)
 {
     (void)model, (void)params;
     weft_error_clear(error);
-    return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_weights", "%s", reason);
+    return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_copy_weights", "%s", reason);
 }
 
 weft_status weft_onnx_save(const char *path, const weft_graph *graph, const weft_value *outputs,

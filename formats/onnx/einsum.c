@@ -158,7 +158,7 @@ static weft_value simplify(onnx_node *n, equation *e, size_t k)
     for (int i = 0; letters[i]; i++)
         for (const char *same; (same = strchr(letters + i + 1, letters[i]));) {
             const int j = (int)(same - letters);
-            if (weft_dim(g, x, i) != weft_dim(g, x, j) || weft_dim(g, x, i) < 1)
+            if (weft_dim_of(g, x, i) != weft_dim_of(g, x, j) || weft_dim_of(g, x, i) < 1)
                 return weft__node_fail(n, WEFT_BAD_SHAPE,
                                        "the letter '%c' has several sizes in operand %zu",
                                        letters[i], k);
@@ -166,7 +166,7 @@ static weft_value simplify(onnx_node *n, equation *e, size_t k)
             remove_letter(letters, j);
         }
     for (int i = 0; letters[i];) {
-        if (strchr(e->spare, letters[i]) && weft_dim(g, x, i) == 1) {
+        if (strchr(e->spare, letters[i]) && weft_dim_of(g, x, i) == 1) {
             x = weft_squeeze(g, x, i);
             remove_letter(letters, i);
         } else {

@@ -40,14 +40,14 @@ static void map_precise(onnx_node *n, unary *f)
 /* e^x + sign e^-x, halved */
 static weft_value hyperbolic(weft_graph *g, weft_value x, double sign)
 {
-    weft_value down = weft_scale(g, weft_exp(g, weft_neg(g, x)), sign);
-    return weft_scale(g, weft_add(g, weft_exp(g, x), down), 0.5);
+    weft_value down = weft_mul_scalar(g, weft_exp(g, weft_neg(g, x)), sign);
+    return weft_mul_scalar(g, weft_add(g, weft_exp(g, x), down), 0.5);
 }
 
 /* sqrt(scale x^2 + addend) */
 static weft_value root(weft_graph *g, weft_value x, double scale, double addend)
 {
-    return weft_sqrt(g, weft_add_scalar(g, weft_scale(g, weft_square(g, x), scale), addend));
+    return weft_sqrt(g, weft_add_scalar(g, weft_mul_scalar(g, weft_square(g, x), scale), addend));
 }
 
 static weft_value arc_sine(weft_graph *g, weft_value x)
@@ -64,7 +64,7 @@ static weft_value area_sine(weft_graph *g, weft_value x)
 static weft_value area_tangent(weft_graph *g, weft_value x)
 {
     weft_value above = weft_add_scalar(g, x, 1), below = weft_add_scalar(g, weft_neg(g, x), 1);
-    return weft_scale(g, weft_log(g, weft_div(g, above, below)), 0.5);
+    return weft_mul_scalar(g, weft_log(g, weft_div(g, above, below)), 0.5);
 }
 
 /* x > bound ? above : below, for a number or a value below */
@@ -83,19 +83,19 @@ static weft_value zero_like(weft_graph *g, weft_value x)
 /* alpha (e^(x / divisor) - 1) where x < 0 */
 static weft_value exponential(weft_graph *g, weft_value x, double alpha, double divisor)
 {
-    weft_value low = weft_scale(g, weft_minimum(g, x, zero_like(g, x)), 1 / divisor);
-    return weft_scale(g, weft_add_scalar(g, weft_exp(g, low), -1), alpha);
+    weft_value low = weft_mul_scalar(g, weft_minimum(g, x, zero_like(g, x)), 1 / divisor);
+    return weft_mul_scalar(g, weft_add_scalar(g, weft_exp(g, low), -1), alpha);
 }
 
 static weft_value elu(weft_graph *g, weft_value x, double alpha, double divisor, double scale)
 {
     weft_value y = above(g, x, 0, x, exponential(g, x, alpha, divisor));
-    return scale == 1 ? y : weft_scale(g, y, scale);
+    return scale == 1 ? y : weft_mul_scalar(g, y, scale);
 }
 
 static weft_value hard_sigmoid(weft_graph *g, weft_value x, double alpha, double beta)
 {
-    return weft_clamp(g, weft_add_scalar(g, weft_scale(g, x, alpha), beta), 0, 1);
+    return weft_clamp(g, weft_add_scalar(g, weft_mul_scalar(g, x, alpha), beta), 0, 1);
 }
 
 static weft_value shrink(onnx_node *n, weft_value x)
@@ -145,7 +145,7 @@ UNARY(HardSigmoid, map_unary,
       hard_sigmoid(g, x, weft__attr_float(n, "alpha", 0.2), weft__attr_float(n, "beta", 0.5)))
 UNARY(HardSwish, map_unary, weft_mul(g, x, hard_sigmoid(g, x, 1.0 / 6, 0.5)))
 UNARY(Swish, map_unary,
-      weft_mul(g, x, weft_sigmoid(g, weft_scale(g, x, weft__attr_float(n, "alpha", 1)))))
+      weft_mul(g, x, weft_sigmoid(g, weft_mul_scalar(g, x, weft__attr_float(n, "alpha", 1)))))
 UNARY(Mish, map_unary, weft_mul(g, x, weft_tanh(g, weft_softplus(g, x))))
 UNARY(Gelu, map_unary,
       weft__attr_is(n, "approximate", "tanh", "none") ? weft_gelu_tanh(g, x) : weft_gelu(g, x))
@@ -184,7 +184,7 @@ static weft_value second(onnx_node *n)
     if (n->opset >= 7 || !weft__attr_int(n, "broadcast", 0) || !weft__has_attr(n, "axis")) return b;
     const int rank = weft__in_shape(n, 0).rank,
               end = weft__attr_axis(n, "axis", 0, rank) + shape.rank;
-    for (; shape.rank < rank - end + weft_rank(n->graph, b) && shape.rank < WEFT_MAX_RANK;)
+    for (; shape.rank < rank - end + weft_rank_of(n->graph, b) && shape.rank < WEFT_MAX_RANK;)
         shape.dim[shape.rank++] = 1;
     return weft_reshape(n->graph, b, shape);
 }
@@ -220,7 +220,7 @@ void weft__map_SwiGLU(onnx_node *n)
         weft__node_fail(n, WEFT_BAD_SHAPE, "its inputs must have the same shape");
         return;
     }
-    weft_value gate = weft_sigmoid(g, weft_scale(g, a, weft__attr_float(n, "alpha", 1)));
+    weft_value gate = weft_sigmoid(g, weft_mul_scalar(g, a, weft__attr_float(n, "alpha", 1)));
     weft__set_out(n, 0, weft_mul(g, weft_mul(g, a, gate), b));
 }
 
@@ -255,7 +255,7 @@ static weft_value float_remainder(onnx_node *n, weft_value x, weft_value y, weft
     weft_value signs = weft_mul(g, weft_sign(g, x), weft_sign(g, y));
     weft_value limit = toward_zero ? x : weft_where(g, weft_less(g, signs, zero), y, x);
     r = weft_where(g, only_y, limit, r);
-    weft_value signed_zero = weft_scale(g, weft_sign(g, toward_zero ? x : y), 0);
+    weft_value signed_zero = weft_mul_scalar(g, weft_sign(g, toward_zero ? x : y), 0);
     return weft_where(g, weft_equal(g, r, zero), signed_zero, r);
 }
 
@@ -298,7 +298,7 @@ VARIADIC(Sum, weft_add)
 
 void weft__map_Mean(onnx_node *n)
 {
-    set_like_first(n, weft_scale(n->graph, fold_inputs(n, weft_add), 1.0 / (double)n->n_in));
+    set_like_first(n, weft_mul_scalar(n->graph, fold_inputs(n, weft_add), 1.0 / (double)n->n_in));
 }
 
 /* Before opset 7 a vector of slopes is one of channels. */
@@ -307,9 +307,9 @@ void weft__map_PRelu(onnx_node *n)
     weft_graph *g = n->graph;
     const weft_value x = weft__widen(n, weft__in_value(n, 0));
     weft_value slope = weft__widen(n, weft__in_value(n, 1));
-    const int rank = weft_rank(g, x);
-    if (n->opset < 7 && rank > 2 && weft_rank(g, slope) == 1) {
-        weft_shape shape = {rank - 1, {weft_dim(g, slope, 0), 1, 1, 1, 1, 1, 1, 1}};
+    const int rank = weft_rank_of(g, x);
+    if (n->opset < 7 && rank > 2 && weft_rank_of(g, slope) == 1) {
+        weft_shape shape = {rank - 1, {weft_dim_of(g, slope, 0), 1, 1, 1, 1, 1, 1, 1}};
         slope = weft_reshape(g, slope, shape);
     }
     set_like_first(n, above(g, x, 0, x, weft_mul(g, slope, x)));

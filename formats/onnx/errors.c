@@ -26,7 +26,7 @@ bool weft__import_failed(onnx_import *import)
     if (e->status == WEFT_OK) weft_error_copy(&import->error, weft_graph_error(import->graph));
     if (e->status == WEFT_OK) return false;
     if (weft_graph_status(import->graph) != WEFT_OK) return true;
-    if (import->label[0]) weft_scope_pop(import->graph);
+    if (import->label[0]) weft_graph_pop_scope(import->graph);
     import->label[0] = 0;
     weft_graph_fail_in(import->graph, e->where, e->status, "%s", e->message);
     return true;

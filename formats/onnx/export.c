@@ -280,7 +280,7 @@ static weft_operand compute(export_record *r, const weft_graph *from, size_t ind
     weft_tensor t;
     weft_graph *g = weft_graph_new();
     if (!g) return no_memory(r), operand;
-    weft_copy_node(g, from, index, NULL, out);
+    weft_graph_copy_node(g, from, index, NULL, out);
     const size_t bytes = weft_tensor_bytes(weft_dtype_of(g, out[k]), weft_shape_of(g, out[k]));
     if (bytes > r->max_bytes - r->computed) {
         set_error(r, WEFT_TOO_LARGE, "its contents are too large");
@@ -289,7 +289,7 @@ static weft_operand compute(export_record *r, const weft_graph *from, size_t ind
     r->computed += bytes;
     weft_plan *plan = weft_plan_new(g, &out[k], 1, NULL, r->error);
     weft_session *s = plan ? weft_session_new(plan, NULL, &one, r->error) : NULL;
-    if (s && weft_run(s) != WEFT_OK) weft_error_copy(r->error, weft_session_error(s));
+    if (s && weft_session_run(s) != WEFT_OK) weft_error_copy(r->error, weft_session_error(s));
     if (s && !failed(r) && weft_session_tensor(s, out[k], &t))
         operand = add_constant(r, weft_export_type(t.dtype), t.shape, t.data);
     weft_session_free(s);

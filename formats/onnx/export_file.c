@@ -115,7 +115,7 @@ static bool find_state(saving *s, weft_value v, weft_tensor *tensor)
     if (weft_part_of(s->graph, v).whole)
         weft_error_set(s->error, WEFT_BAD_ARGUMENT, name,
                        "is a part of a parameter: join the parts to export the model");
-    else if (!s->params || !weft_params_get(s->params, name, tensor))
+    else if (!s->params || !weft_params_find(s->params, name, tensor))
         weft_error_set(s->error, WEFT_NOT_FOUND, name, "is not in the parameter store");
     else if (tensor->dtype != weft_dtype_of(s->graph, v) ||
              !weft_shape_equal(tensor->shape, weft_shape_of(s->graph, v)))
@@ -255,7 +255,7 @@ static WeftOnnx__NodeProto *make_constant(saving *s, const export_constant *c)
 static bool add_leaf(saving *s, WeftOnnx__GraphProto *g, const export_operand *operand)
 {
     const weft_value v = weft_value_from_id(s->graph, operand->value);
-    const weft_node_info node = weft_graph_node(s->graph, weft_producer(s->graph, v));
+    const weft_node_info node = weft_graph_node(s->graph, weft_producer_of(s->graph, v));
     if (node.op == &weft_op_state) {
         g->initializer[g->n_initializer] = make_initializer(s, v);
         return g->initializer[g->n_initializer++] != NULL;
@@ -294,7 +294,7 @@ static uint64_t content_bytes(const saving *s, uint64_t *constants)
     for (size_t i = 1; i < s->record.n_operands; i++) {
         if (s->record.operands[i].kind != EXPORT_LEAF) continue;
         const weft_value v = weft_value_from_id(s->graph, s->record.operands[i].value);
-        if (weft_graph_node(s->graph, weft_producer(s->graph, v)).op == &weft_op_state)
+        if (weft_graph_node(s->graph, weft_producer_of(s->graph, v)).op == &weft_op_state)
             states += weft_tensor_bytes(weft_dtype_of(s->graph, v), weft_shape_of(s->graph, v));
     }
     return states;

@@ -35,10 +35,10 @@ static weft_value declare(onnx_import *import, onnx_value *value)
     weft__onnx_weight_scope(value->name, own);
     if (own[0]) weft__import_label(import, own);
     /* Each pass through the body of a loop declares the weights of the body. */
-    const bool shared = weft_share(import->graph, true);
+    const bool shared = weft_graph_share(import->graph, true);
     value->value = weft_state_named(import->graph, w->name, w->tensor.dtype, w->tensor.shape,
                                     WEFT_INIT_ZEROS, !w->statistic);
-    weft_share(import->graph, shared);
+    weft_graph_share(import->graph, shared);
     w->used = true;
     weft__import_label(import, label);
     return value->value;
@@ -90,8 +90,8 @@ weft_value weft__import_value(onnx_import *import, onnx_value *value)
                                                                               value->tensor.shape)))
         weft__import_fail(import, WEFT_NO_MEMORY, value->name, "no memory for a constant");
     else if (value->known)
-        value->value = weft_constant_data(import->graph, value->tensor.dtype, value->tensor.shape,
-                                          value->tensor.data);
+        value->value = weft_constant(import->graph, value->tensor.dtype, value->tensor.shape,
+                                     value->tensor.data);
     else
         weft__import_fail(import, WEFT_BAD_FILE, value->name, "is used, but no node computes it");
     return value->value;
@@ -195,7 +195,7 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
     weft_session_options one = {.threads = 1};
     weft_plan *plan = weft_plan_new(n->graph, targets, n_targets, NULL, error);
     weft_session *s = plan ? weft_session_new(plan, NULL, &one, error) : NULL;
-    if (s && weft_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
+    if (s && weft_session_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
     for (size_t i = 0; s && error->status == WEFT_OK && i < n->n_out; i++) {
         onnx_value *out = &n->out[i];
         if (!weft_is_value(out->value)) continue;
@@ -205,7 +205,7 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
         void *data = weft__arena_alloc(&n->import->memory, bytes);
         if (!data)
             weft_error_set(error, WEFT_NO_MEMORY, out->name, "no memory for %zu bytes", bytes);
-        else if (weft_fetch(s, out->value, data, bytes) != WEFT_OK)
+        else if (weft_session_fetch(s, out->value, data, bytes) != WEFT_OK)
             weft_error_copy(error, weft_session_error(s));
         out->tensor = (onnx_tensor){dtype, shape, data};
         out->known = true;

@@ -25,7 +25,7 @@
 #define ONNX_MEMORY       ((size_t)256 << 20)
 #define ONNX_MEMORY_RATIO 16
 
-/* The bytes of a scope, with its NUL: less than weft_scope_push takes. */
+/* The bytes of a scope, with its NUL: less than weft_graph_push_scope takes. */
 #define ONNX_SCOPE_BYTES 255
 
 /* An initializer of the main graph that becomes a parameter. */

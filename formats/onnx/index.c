@@ -31,7 +31,7 @@ static bool append(onnx_node *n, weft_shape *to, weft_shape from, int begin, int
 /* Moves an axis to another place. */
 static weft_value move_axis(weft_graph *g, weft_value x, int from, int to)
 {
-    weft_axes axes = {.count = weft_rank(g, x)};
+    weft_axes axes = {.count = weft_rank_of(g, x)};
     for (int i = 0, next = 0; i < axes.count; i++) {
         if (next == from) next++;
         axes.axis[i] = i == to ? from : next++;
@@ -82,7 +82,7 @@ void weft__map_Gather(onnx_node *n)
 static weft_value cut_to(weft_graph *g, weft_value x, weft_shape shape, int axis)
 {
     for (int i = 0; i < shape.rank; i++)
-        if (i != axis && shape.dim[i] < weft_dim(g, x, i))
+        if (i != axis && shape.dim[i] < weft_dim_of(g, x, i))
             x = weft_slice(g, x, i, 0, shape.dim[i], 1);
     return x;
 }
@@ -114,7 +114,7 @@ static weft_value row_positions(onnx_node *n, weft_value indices, weft_shape s, 
         strides[i] = stride;
         stride *= dims[i];
     }
-    const int last = weft_rank(g, indices) - 1;
+    const int last = weft_rank_of(g, indices) - 1;
     weft_value zero = weft_scalar(g, WEFT_F64, 0), x = weft_cast(g, indices, WEFT_F64);
     weft_value size = weft__doubles_value(n, dims, WEFT_SHAPE(k), WEFT_F64);
     x = weft_add(g, x, weft_where(g, weft_less(g, x, zero), size, zero));
@@ -287,8 +287,8 @@ void weft__map_TensorScatter(onnx_node *n)
     at = weft_add(g, weft_reshape(g, first, rows), at);
     if (weft__attr_is(n, "mode", "circular", "linear") && s.dim[axis] > 0) {
         const double size = (double)s.dim[axis];
-        weft_value turns = weft_floor(g, weft_scale(g, weft_add_scalar(g, at, 0.5), 1 / size));
-        at = weft_sub(g, at, weft_scale(g, turns, size));
+        weft_value turns = weft_floor(g, weft_mul_scalar(g, weft_add_scalar(g, at, 0.5), 1 / size));
+        at = weft_sub(g, at, weft_mul_scalar(g, turns, size));
     }
     at = weft_broadcast_to(g, weft_cast(g, at, WEFT_I32), t);
     weft__set_typed(n, 0, scatter(n, cache, at, weft__in_value(n, 1), axis), weft__in_type(n, 0));
@@ -341,7 +341,7 @@ void weft__map_Compress(onnx_node *n)
     weft_value x = weft__in_value(n, 0);
     if (!condition || weft__node_failed(n)) return;
     if (!weft__has_attr(n, "axis")) x = weft_reshape(g, x, WEFT_SHAPE(-1));
-    const int axis = weft__attr_axis(n, "axis", 0, weft_rank(g, x));
+    const int axis = weft__attr_axis(n, "axis", 0, weft_rank_of(g, x));
     const int64_t size = weft_shape_numel(condition->shape);
     int64_t *chosen = weft__arena_alloc(&n->import->memory, ((size_t)size + 1) * sizeof *chosen);
     int64_t count = 0;

@@ -143,7 +143,7 @@ void weft__onnx_weight_scope(const char *name, char scope[ONNX_SCOPE_BYTES])
 
 void weft__import_label(onnx_import *import, const char *label)
 {
-    if (import->label[0]) weft_scope_pop(import->graph);
+    if (import->label[0]) weft_graph_pop_scope(import->graph);
     if (label != import->label) weft__text_format(import->label, sizeof import->label, "%s", label);
-    if (import->label[0]) weft_scope_push(import->graph, "%s", import->label);
+    if (import->label[0]) weft_graph_push_scope(import->graph, "%s", import->label);
 }

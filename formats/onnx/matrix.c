@@ -13,7 +13,7 @@ static weft_value dequantized_product(onnx_node *n, bool transposed);
 /* As NumPy's matmul, in which a vector is a row on the left and a column on the right. */
 static weft_value product(weft_graph *g, weft_value a, weft_value b)
 {
-    const bool row = weft_rank(g, a) == 1, column = weft_rank(g, b) == 1;
+    const bool row = weft_rank_of(g, a) == 1, column = weft_rank_of(g, b) == 1;
     if (row) a = weft_expand_dims(g, a, 0);
     if (column) b = weft_expand_dims(g, b, 1);
     weft_value y = weft_matmul(g, a, b);
@@ -37,7 +37,7 @@ void weft__map_MatMul(onnx_node *n)
 
 static weft_value scaled(weft_graph *g, weft_value x, double factor)
 {
-    return factor == 1 ? x : weft_scale(g, x, factor);
+    return factor == 1 ? x : weft_mul_scalar(g, x, factor);
 }
 
 /* alpha A' B' + beta C */
@@ -71,7 +71,7 @@ void weft__map_Gemm(onnx_node *n)
  * [batch, m - 1, m - 1], and *det is multiplied by the pivot [batch, 1, 1]. */
 static weft_value eliminate(weft_graph *g, weft_value x, weft_value *det)
 {
-    const int64_t m = weft_dim(g, x, 1), batch = weft_dim(g, x, 0);
+    const int64_t m = weft_dim_of(g, x, 1), batch = weft_dim_of(g, x, 0);
     const weft_dtype dtype = weft_dtype_of(g, x);
     weft_value column = weft_slice(g, x, 2, 0, 1, 1);
     weft_value at = weft_argmax(g, weft_abs(g, column), 1, true);
@@ -105,7 +105,7 @@ void weft__map_Det(onnx_node *n)
         return;
     }
     weft_value x = weft_reshape(g, weft__in_value(n, 0), WEFT_SHAPE(-1, m, m));
-    weft_value det = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(weft_dim(g, x, 0), 1, 1), 1);
+    weft_value det = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(weft_dim_of(g, x, 0), 1, 1), 1);
     for (int64_t left = m; left > 1; left--) x = eliminate(g, x, &det);
     s.rank -= 2;
     weft__set_out(n, 0, weft_reshape(g, weft_mul(g, det, x), s));
@@ -122,10 +122,10 @@ static bool has_bytes(int type)
 static weft_value along(weft_graph *g, weft_value x, int axis, int rank)
 {
     x = weft_cast(g, x, WEFT_F64);
-    if (weft_rank(g, x) != 1 || weft_dim(g, x, 0) == 1)
-        return weft_rank(g, x) == 1 ? weft_squeeze(g, x, 0) : x;
+    if (weft_rank_of(g, x) != 1 || weft_dim_of(g, x, 0) == 1)
+        return weft_rank_of(g, x) == 1 ? weft_squeeze(g, x, 0) : x;
     weft_shape shape = {.rank = rank};
-    for (int k = 0; k < rank; k++) shape.dim[k] = k == axis ? weft_dim(g, x, 0) : 1;
+    for (int k = 0; k < rank; k++) shape.dim[k] = k == axis ? weft_dim_of(g, x, 0) : 1;
     return weft_reshape(g, x, shape);
 }
 
@@ -155,7 +155,7 @@ weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, dou
     if (!has_in(n, i)) return weft_scalar(g, WEFT_F64, default_value);
     const weft_value x = along(g, weft__in_value(n, i), axis, rank);
     const int64_t block = weft__attr_int(n, "block_size", 0);
-    if (weft__node_failed(n) || block == 0 || rank < 2 || weft_rank(g, x) != rank) return x;
+    if (weft__node_failed(n) || block == 0 || rank < 2 || weft_rank_of(g, x) != rank) return x;
     return of_blocks(n, x, axis, block);
 }
 
@@ -303,9 +303,9 @@ static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool 
     const bool good = q && z && sums;
     if (good) {
         weft_graph *g = n->graph;
-        m->weight = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(m->n, m->padded), q);
-        m->zero = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(m->n, 1), z);
-        m->sums = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(m->n), sums);
+        m->weight = weft_constant(g, WEFT_U8, WEFT_SHAPE(m->n, m->padded), q);
+        m->zero = weft_constant(g, WEFT_U8, WEFT_SHAPE(m->n, 1), z);
+        m->sums = weft_constant(g, WEFT_F64, WEFT_SHAPE(m->n), sums);
     } else {
         weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a matrix");
     }
@@ -321,7 +321,7 @@ static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool 
 static weft_value byte_product(weft_graph *g, weft_value a, int type, weft_value zero,
                                const byte_matrix *m)
 {
-    const int rank = weft_rank(g, a);
+    const int rank = weft_rank_of(g, a);
     const weft_value lift = weft_scalar(g, WEFT_F64, type == ONNX_UINT8 ? 128 : 0);
     weft_value x = weft_cast(g, a, WEFT_F64);
     if (type == ONNX_UINT8) x = weft_sub(g, x, lift);
@@ -394,7 +394,7 @@ void weft__map_QLinearMatMul(onnx_node *n)
 {
     weft_graph *g = n->graph;
     weft_value y = integer_product(n, 0, 2, 3, 5);
-    const int rank = weft_rank(g, y);
+    const int rank = weft_rank_of(g, y);
     weft_value scale = weft_mul(g, weft__quantized_along(n, 1, rank - 2, rank, 1),
                                 weft__quantized_along(n, 4, rank - 1, rank, 1));
     y = weft_div(g, weft_mul(g, y, scale), weft__quantized_along(n, 6, rank - 1, rank, 1));

@@ -301,7 +301,7 @@ static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_valu
         outputs[i] = weft__import_value(import, v);
         if (weft__import_failed(import)) return false;
         if (!weft_name_of(import->graph, outputs[i])[0] && name[0] &&
-            !weft_is_value(weft_find(import->graph, name)))
+            !weft_is_value(weft_graph_find(import->graph, name)))
             outputs[i] = weft_name(import->graph, outputs[i], name);
     }
     return !weft__import_failed(import);
@@ -436,11 +436,11 @@ const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t *count)
     return list(model ? model->params : NULL, model ? model->n_params : 0, count);
 }
 
-weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params, weft_error *error)
+weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params, weft_error *error)
 {
     weft_error_clear(error);
     if (!model || !params)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_weights",
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_copy_weights",
                               "the model or the store is NULL");
     for (size_t i = 0; i < model->n_weights; i++) {
         const onnx_weight *w = &model->weights[i];

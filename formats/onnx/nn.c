@@ -202,7 +202,7 @@ void weft__map_LRN(onnx_node *n)
     weft_value sum = weft_slice(g, padded, 1, 0, channels, 1);
     for (int64_t i = 1; i < size; i++)
         sum = weft_add(g, sum, weft_slice(g, padded, 1, i, i + channels, 1));
-    sum = weft_scale(g, sum, weft__attr_float(n, "alpha", 1e-4) / (double)size);
+    sum = weft_mul_scalar(g, sum, weft__attr_float(n, "alpha", 1e-4) / (double)size);
     sum = weft_add_scalar(g, sum, weft__attr_float(n, "bias", 1));
     weft__set_out(n, 0, weft_div(g, x, weft_pow_scalar(g, sum, weft__attr_float(n, "beta", 0.75))));
 }
@@ -212,7 +212,7 @@ void weft__map_LRN(onnx_node *n)
 /* log_p [rows, classes, ...] to [rows, ..., classes] */
 static weft_value classes_last(weft_graph *g, weft_value x)
 {
-    weft_axes axes = {.count = weft_rank(g, x)};
+    weft_axes axes = {.count = weft_rank_of(g, x)};
     if (axes.count < 2) return x; /* the error is the gather's */
     for (int i = 1; i + 1 < axes.count; i++) axes.axis[i] = i + 1;
     axes.axis[axes.count - 1] = 1;

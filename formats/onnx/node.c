@@ -14,7 +14,7 @@ weft_value weft__in_value(onnx_node *n, size_t i)
     onnx_value *v = n->in[i];
     if (!n->folding) return weft__import_value(n->import, v);
     n->trainable |= v->trainable;
-    return weft_constant_data(n->graph, v->tensor.dtype, v->tensor.shape, v->tensor.data);
+    return weft_constant(n->graph, v->tensor.dtype, v->tensor.shape, v->tensor.data);
 }
 
 weft_shape weft__in_shape(onnx_node *n, size_t i)
@@ -225,8 +225,9 @@ weft_value weft__narrow(onnx_node *n, weft_value x, int type)
     if (weft__onnx_type_bounds(type, &low, &high) && high - low < INT32_MAX) {
         const double range = high - low + 1;
         x = weft__towards_zero(g, weft_cast(g, x, WEFT_F64));
-        weft_value turns = weft_floor(g, weft_scale(g, weft_add_scalar(g, x, -low), 1 / range));
-        x = weft_sub(g, x, weft_scale(g, turns, range));
+        weft_value turns =
+            weft_floor(g, weft_mul_scalar(g, weft_add_scalar(g, x, -low), 1 / range));
+        x = weft_sub(g, x, weft_mul_scalar(g, turns, range));
     }
     return weft_cast(g, x, WEFT_I32);
 }
@@ -244,7 +245,7 @@ weft_value weft__wrap_index(onnx_node *n, weft_value index, int64_t size)
 weft_value weft__doubles_value(onnx_node *n, const double *values, weft_shape shape,
                                weft_dtype dtype)
 {
-    weft_value v = weft_constant_data(n->graph, WEFT_F64, shape, values);
+    weft_value v = weft_constant(n->graph, WEFT_F64, shape, values);
     return dtype == WEFT_F64 ? v : weft_cast(n->graph, v, dtype);
 }
 
@@ -255,5 +256,5 @@ weft_value weft__ints_value(onnx_node *n, const int64_t *values, weft_shape shap
         count < 0 ? NULL : weft__arena_alloc(&n->import->memory, (size_t)count * sizeof *data);
     if (!data) return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a constant");
     for (int64_t i = 0; i < count; i++) data[i] = (int32_t)values[i];
-    return weft_constant_data(n->graph, WEFT_I32, shape, data);
+    return weft_constant(n->graph, WEFT_I32, shape, data);
 }

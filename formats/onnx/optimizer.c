@@ -29,14 +29,14 @@ static size_t list_length(onnx_node *n, size_t lists)
 static weft_value gradient(onnx_node *n, weft_value x, weft_value g)
 {
     const double weight = weft__attr_float(n, "norm_coefficient", 0);
-    return weight == 0 ? g : weft_add(n->graph, g, weft_scale(n->graph, x, weight));
+    return weight == 0 ? g : weft_add(n->graph, g, weft_mul_scalar(n->graph, x, weight));
 }
 
 /* decay old + weight value */
 static weft_value blended(weft_graph *g, weft_value old, double decay, weft_value value,
                           weft_value weight)
 {
-    return weft_add(g, weft_scale(g, old, decay), weft_mul(g, weight, value));
+    return weft_add(g, weft_mul_scalar(g, old, decay), weft_mul(g, weight, value));
 }
 
 static weft_value count_of(onnx_node *n)
@@ -49,7 +49,7 @@ void weft__map_Adagrad(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const size_t count = list_length(n, 3);
-    weft_value decay = weft_scale(g, count_of(n), weft__attr_float(n, "decay_factor", 0));
+    weft_value decay = weft_mul_scalar(g, count_of(n), weft__attr_float(n, "decay_factor", 0));
     weft_value r = weft_div(g, weft__in_value(n, 0), weft_add_scalar(g, decay, 1));
     for (size_t i = 0; i < count; i++) {
         const weft_value x = listed(n, count, 0, i);
@@ -93,7 +93,7 @@ void weft__map_Adam(onnx_node *n)
                                weft_scalar(g, dtype, 1 - beta));
         weft_value size = weft_add_scalar(g, weft_sqrt(g, h), weft__attr_float(n, "epsilon", 1e-6));
         weft_value y = weft_sub(g, x, weft_mul(g, r, weft_div(g, v, size)));
-        weft__set_out(n, i, post == 0 ? y : weft_scale(g, y, 1 - post));
+        weft__set_out(n, i, post == 0 ? y : weft_mul_scalar(g, y, 1 - post));
         weft__set_out(n, count + i, v);
         weft__set_out(n, 2 * count + i, h);
     }
@@ -115,7 +115,7 @@ void weft__map_Momentum(onnx_node *n)
         weft_value d = gradient(n, x, listed(n, count, 1, i));
         weft_value v = blended(g, listed(n, count, 2, i), alpha, d, weight);
         const bool nesterov = weft__attr_is(n, "mode", "nesterov", "standard");
-        weft_value step = nesterov ? weft_add(g, d, weft_scale(g, v, alpha)) : v;
+        weft_value step = nesterov ? weft_add(g, d, weft_mul_scalar(g, v, alpha)) : v;
         weft__set_out(n, i, weft_sub(g, x, weft_mul(g, r, step)));
         weft__set_out(n, count + i, v);
     }

@@ -22,7 +22,7 @@ static weft_value repeat_edge(weft_graph *g, weft_value x, int axis, int64_t at,
 static weft_value pad_axis(onnx_node *n, weft_value x, int axis, int64_t before, int64_t after)
 {
     weft_graph *g = n->graph;
-    const int64_t size = weft_dim(g, x, axis);
+    const int64_t size = weft_dim_of(g, x, axis);
     const bool edge = weft__attr_is(n, "mode", "edge", "constant");
     const bool wrap = weft__attr_is(n, "mode", "wrap", "constant"), reflect = !edge && !wrap;
     const int64_t most = edge ? INT32_MAX : reflect ? size - 1 : size;
@@ -70,7 +70,7 @@ void weft__map_Pad(onnx_node *n)
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
     if (!read_pads(n, rank, before, after)) return;
     for (int i = 0; i < rank; i++) {
-        const int64_t size = weft_dim(n->graph, x, i);
+        const int64_t size = weft_dim_of(n->graph, x, i);
         const int64_t begin = before[i] < 0 ? -before[i] : 0, end = after[i] < 0 ? after[i] : 0;
         if (begin || end) x = weft_slice(n->graph, x, i, begin, size + end, 1);
         if (before[i] < 0) before[i] = 0;
@@ -104,7 +104,7 @@ void weft__map_CenterCropPad(onnx_node *n)
     }
     for (int i = 0; i < count && !weft__node_failed(n); i++) {
         const int axis = n_axes ? weft__node_axis(n, axes[i], rank) : i;
-        const int64_t size = weft_dim(n->graph, x, axis), less = size - sizes[i];
+        const int64_t size = weft_dim_of(n->graph, x, axis), less = size - sizes[i];
         if (sizes[i] < 0) weft__node_fail(n, WEFT_BAD_SHAPE, "has a negative size");
         if (less > 0) x = weft_slice(n->graph, x, axis, less / 2, less / 2 + sizes[i], 1);
         before[axis] = less < 0 ? -less / 2 : 0;

@@ -78,7 +78,7 @@ static bool same_operand(noted *n, const export_record *r, weft_operand operand,
     }
     /* an input of the op: leaves are declared in their order */
     const weft_value v = weft_value_from_id(r->graph, o->value);
-    return !strcmp(n->names[weft_producer(r->graph, v)], name);
+    return !strcmp(n->names[weft_producer_of(r->graph, v)], name);
 }
 
 static bool same_attribute(const weft_onnx_attr *a, const WeftOnnx__AttributeProto *b)

@@ -174,7 +174,7 @@ static void run_direction(layer *l, weft_value x, weft_value *y)
 {
     weft_graph *g = l->g;
     weft_value gates[MAX_GATES], xw[MAX_GATES];
-    const int64_t in = weft_dim(g, x, 2);
+    const int64_t in = weft_dim_of(g, x, 2);
     weft_value flat = weft_reshape(g, x, WEFT_SHAPE(l->time * l->batch, in));
     weft_value zero = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(l->batch, l->hidden), 0);
     take_parameters(l, weft_dtype_of(g, x));

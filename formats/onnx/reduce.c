@@ -96,7 +96,7 @@ static void map_search(onnx_node *n, search *f)
     weft_value index = f(g, last ? weft_flip(g, x, axis) : x, axis, keepdims);
     if (last) {
         weft_value from_end = weft_neg(g, weft_cast(g, index, WEFT_F64));
-        from_end = weft_add_scalar(g, from_end, (double)weft_dim(g, x, axis) - 1);
+        from_end = weft_add_scalar(g, from_end, (double)weft_dim_of(g, x, axis) - 1);
         index = weft_cast(g, from_end, WEFT_I32);
     }
     weft__set_typed(n, 0, index, ONNX_INT64);
@@ -115,7 +115,7 @@ void weft__map_ArgMin(onnx_node *n)
 /* True where an index along the axis, whose size it has, is `index`. */
 static weft_value at_index(weft_graph *g, weft_value index, int axis, int64_t size)
 {
-    weft_shape shape = {.rank = weft_rank(g, index)};
+    weft_shape shape = {.rank = weft_rank_of(g, index)};
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = i == axis ? size : 1;
     weft_value all = weft_reshape(g, weft_arange(g, WEFT_I32, size, 0, 1), shape);
     return weft_equal(g, all, index);
@@ -136,7 +136,7 @@ void weft__map_Hardmax(onnx_node *n)
     }
     const int along = n->opset < 13 ? 1 : axis;
     weft_value index = weft_argmax(g, flat, along, true);
-    weft_value y = at_index(g, index, along, weft_dim(g, flat, along));
+    weft_value y = at_index(g, index, along, weft_dim_of(g, flat, along));
     weft__set_out(n, 0,
                   weft_reshape(g, weft_cast(g, y, weft_dtype_of(g, x)), weft__in_shape(n, 0)));
 }
@@ -163,7 +163,7 @@ void weft__map_TopK(onnx_node *n)
 static weft_value shift(weft_graph *g, weft_value x, int axis, int64_t by, bool reverse,
                         double value)
 {
-    const int64_t size = weft_dim(g, x, axis);
+    const int64_t size = weft_dim_of(g, x, axis);
     int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
     if (by > size) by = size;
     (reverse ? after : before)[axis] = by;
@@ -174,7 +174,7 @@ static weft_value shift(weft_graph *g, weft_value x, int axis, int64_t by, bool 
 /* The products of all elements up to each one: log n multiplications by shifted products. */
 static weft_value running_product(weft_graph *g, weft_value x, int axis, bool reverse)
 {
-    const int64_t size = weft_dim(g, x, axis);
+    const int64_t size = weft_dim_of(g, x, axis);
     for (int64_t by = 1; by < size; by *= 2) x = weft_mul(g, x, shift(g, x, axis, by, reverse, 1));
     return x;
 }

@@ -36,10 +36,10 @@ static weft_value reflect(weft_graph *g, weft_value index, int64_t size, bool al
 {
     const double low = align_corners ? 0 : -0.5;
     const double span = (double)size - (align_corners ? 1 : 0);
-    if (span <= 0) return weft_scale(g, index, 0);
+    if (span <= 0) return weft_mul_scalar(g, index, 0);
     weft_value from_low = weft_add_scalar(g, index, -low);
-    weft_value turns = weft_floor(g, weft_scale(g, from_low, 1 / (2 * span)));
-    weft_value at = weft_sub(g, from_low, weft_scale(g, turns, 2 * span));
+    weft_value turns = weft_floor(g, weft_mul_scalar(g, from_low, 1 / (2 * span)));
+    weft_value at = weft_sub(g, from_low, weft_mul_scalar(g, turns, 2 * span));
     weft_value back = weft_add_scalar(g, weft_neg(g, at), 2 * span);
     return weft_add_scalar(g, weft_minimum(g, at, back), low);
 }
@@ -51,10 +51,10 @@ static void cubic_weights(weft_graph *g, weft_value r, weft_value weight[4])
     weft_value s = weft_add_scalar(g, weft_neg(g, r), 1);
     for (int k = 0; k < 2; k++) { /* by symmetry the other two are those of 1 - r */
         weft_value t = k ? s : r;
-        weft_value near = weft_add_scalar(g, weft_scale(g, t, a + 2), -(a + 3));
+        weft_value near = weft_add_scalar(g, weft_mul_scalar(g, t, a + 2), -(a + 3));
         near = weft_add_scalar(g, weft_mul(g, weft_mul(g, near, t), t), 1);
         weft_value u = weft_add_scalar(g, t, 1);
-        weft_value far = weft_add_scalar(g, weft_scale(g, u, a), -5 * a);
+        weft_value far = weft_add_scalar(g, weft_mul_scalar(g, u, a), -5 * a);
         far = weft_add_scalar(g, weft_mul(g, far, u), 8 * a);
         far = weft_add_scalar(g, weft_mul(g, far, u), -4 * a);
         weight[k ? 2 : 1] = near;
@@ -113,7 +113,8 @@ static weft_value sample(onnx_node *n, const sampler *s, weft_value image, const
         weft_value row = image, weight = WEFT_NO_VALUE;
         for (int d = 0, rest = c; d < rank; d++, rest /= s->taps) {
             const int k = rest % s->taps;
-            row = weft_add(g, weft_scale(g, row, (double)s->shape.dim[2 + d]), axis[d].index[k]);
+            row =
+                weft_add(g, weft_mul_scalar(g, row, (double)s->shape.dim[2 + d]), axis[d].index[k]);
             weight = d ? weft_mul(g, weight, axis[d].weight[k]) : axis[d].weight[k];
         }
         weft_value pixels = weft_embedding(g, table, weft_cast(g, row, WEFT_I32), -1);
@@ -126,7 +127,7 @@ static weft_value sample(onnx_node *n, const sampler *s, weft_value image, const
 /* Moves the last dimension, the channels, to axis 1. */
 static weft_value channels_second(weft_graph *g, weft_value x)
 {
-    weft_axes axes = {.count = weft_rank(g, x)};
+    weft_axes axes = {.count = weft_rank_of(g, x)};
     for (int i = 2; i < axes.count; i++) axes.axis[i] = i - 1;
     if (axes.count > 1) axes.axis[1] = axes.count - 1;
     return weft_permute(g, x, axes);
@@ -194,8 +195,8 @@ void weft__map_GridSample(onnx_node *n)
         const double size = (double)s.shape.dim[2 + d];
         weft_value x = weft_slice(g, grid, -1, rank - 1 - d, rank - d, 1);
         x = weft_add_scalar(g, weft_squeeze(g, x, -1), 1);
-        at[d] = s.align_corners ? weft_scale(g, x, (size - 1) / 2)
-                                : weft_add_scalar(g, weft_scale(g, x, size / 2), -0.5);
+        at[d] = s.align_corners ? weft_mul_scalar(g, x, (size - 1) / 2)
+                                : weft_add_scalar(g, weft_mul_scalar(g, x, size / 2), -0.5);
     }
     weft__set_out(n, 0, channels_second(g, sample(n, &s, numbers(g, places.dim[0], rank + 1), at)));
 }
@@ -257,8 +258,8 @@ static weft_value box_places(onnx_node *n, int first, int last, int64_t bins, in
                                                             "half_pixel", "half_pixel");
     const weft_value boxes = weft__in_value(n, 1);
     const weft_dtype dtype = weft_dtype_of(g, boxes);
-    weft_value begin = weft_scale(g, weft_slice(g, boxes, 1, first, first + 1, 1), scale);
-    weft_value end = weft_scale(g, weft_slice(g, boxes, 1, last, last + 1, 1), scale);
+    weft_value begin = weft_mul_scalar(g, weft_slice(g, boxes, 1, first, first + 1, 1), scale);
+    weft_value end = weft_mul_scalar(g, weft_slice(g, boxes, 1, last, last + 1, 1), scale);
     weft_value length = weft_sub(g, end, begin);
     if (half_pixel)
         begin = weft_add_scalar(g, begin, -0.5);

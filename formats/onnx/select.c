@@ -273,7 +273,8 @@ static weft_value count_grams(onnx_node *n, weft_value x, const int64_t *grams, 
                               int64_t length, int64_t distance)
 {
     weft_graph *g = n->graph;
-    const int64_t rows = weft_dim(g, x, 0), places = weft_dim(g, x, 1) - (length - 1) * distance;
+    const int64_t rows = weft_dim_of(g, x, 0),
+                  places = weft_dim_of(g, x, 1) - (length - 1) * distance;
     if (places < 1) return weft_fill(g, WEFT_F32, WEFT_SHAPE(rows, count), 0);
     weft_value table = weft__ints_value(n, grams, WEFT_SHAPE(count, length)), all = WEFT_NO_VALUE;
     for (int64_t k = 0; k < length; k++) {
@@ -332,7 +333,7 @@ static bool read_vocabulary(onnx_node *n, vocabulary *v)
 static weft_value count_all(onnx_node *n, const vocabulary *v, weft_value x)
 {
     weft_graph *g = n->graph;
-    const int64_t rows = weft_dim(g, x, 0);
+    const int64_t rows = weft_dim_of(g, x, 0);
     weft_value y = weft_fill(g, WEFT_F32, WEFT_SHAPE(rows, v->width), 0);
     int64_t before = 0; /* n-grams of shorter lengths */
     for (int64_t length = 1; length <= (int64_t)v->starts->n_ints; length++) {
@@ -372,7 +373,7 @@ void weft__map_TfIdfVectorizer(onnx_node *n)
     if (weft__attr_is(n, "mode", "IDF", "TF"))
         y = weft_cast(g, weft_greater(g, y, weft_scalar(g, WEFT_F32, 0)), WEFT_F32);
     if (v.weights && !weft__attr_is(n, "mode", "TF", "TF"))
-        y = weft_mul(g, y, weft_constant_data(g, WEFT_F32, WEFT_SHAPE(v.width), v.weights->floats));
+        y = weft_mul(g, y, weft_constant(g, WEFT_F32, WEFT_SHAPE(v.width), v.weights->floats));
     s.dim[s.rank - 1] = v.width;
     weft__set_out(n, 0, weft_reshape(g, y, s));
 }

@@ -172,7 +172,7 @@ void weft__map_Split(onnx_node *n)
 static weft_value slice_axis(weft_graph *g, weft_value x, int axis, int64_t begin, int64_t end,
                              int64_t step)
 {
-    const int64_t size = weft_dim(g, x, axis);
+    const int64_t size = weft_dim_of(g, x, axis);
     if (begin >= INT32_MAX) begin = WEFT_END;
     if (end >= INT32_MAX) end = WEFT_END;
     if (step < 0) {
@@ -352,7 +352,7 @@ void weft__map_ConstantOfShape(onnx_node *n)
         weft__node_fail(n, WEFT_BAD_SHAPE, "its value must have one element");
         return;
     }
-    weft_value one = weft_constant_data(n->graph, value.dtype, WEFT_SCALAR, value.data);
+    weft_value one = weft_constant(n->graph, value.dtype, WEFT_SCALAR, value.data);
     weft__set_typed(n, 0, weft_broadcast_to(n->graph, one, shape),
                     a && a->t ? a->t->data_type : ONNX_FLOAT);
 }

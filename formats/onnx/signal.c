@@ -158,7 +158,7 @@ static double *transform_matrix(onnx_node *n, const transform *t)
 /* Cuts an axis to `length` elements, or pads it with zeros. */
 static weft_value fit_axis(weft_graph *g, weft_value x, int axis, int64_t length)
 {
-    const int64_t size = weft_dim(g, x, axis);
+    const int64_t size = weft_dim_of(g, x, axis);
     int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
     if (length <= size) return weft_slice(g, x, axis, 0, length, 1);
     after[axis] = length - size;

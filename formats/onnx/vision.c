@@ -210,9 +210,9 @@ static weft_value places(onnx_node *n, weft_value indices, const weft_shape *x)
         at = weft_scalar(g, WEFT_F64, 0);
         for (int d = 2; d < x->rank; d++) {
             behind /= x->dim[d];
-            const weft_value index = weft_floor(g, weft_scale(g, rest, 1.0 / (double)behind));
-            rest = weft_sub(g, rest, weft_scale(g, index, (double)behind));
-            at = weft_add(g, at, weft_scale(g, index, (double)stride));
+            const weft_value index = weft_floor(g, weft_mul_scalar(g, rest, 1.0 / (double)behind));
+            rest = weft_sub(g, rest, weft_mul_scalar(g, index, (double)behind));
+            at = weft_add(g, at, weft_mul_scalar(g, index, (double)stride));
             stride *= x->dim[d];
         }
     }
@@ -285,7 +285,7 @@ void weft__map_LpPool(onnx_node *n)
     const weft_dtype dtype = weft_dtype_of(g, weft__in_value(n, 0));
     const weft_value power =
         weft_pow(g, weft_abs(g, weft__in_value(n, 0)), weft_scalar(g, dtype, p));
-    const weft_value sum = weft_scale(g, weft_average_pool(g, power, &o), size);
+    const weft_value sum = weft_mul_scalar(g, weft_average_pool(g, power, &o), size);
     weft__set_out(n, 0, weft_pow(g, sum, weft_scalar(g, dtype, 1 / p)));
 }
 
@@ -342,8 +342,9 @@ static bool normalises_by_batch(onnx_node *n)
 static weft_value running(onnx_node *n, size_t old, weft_value batch, double momentum)
 {
     weft_graph *g = n->graph;
-    return weft_add(g, weft_scale(g, weft__in_value(n, old), momentum),
-                    weft_scale(g, weft_reshape(g, batch, weft__in_shape(n, old)), 1 - momentum));
+    return weft_add(
+        g, weft_mul_scalar(g, weft__in_value(n, old), momentum),
+        weft_mul_scalar(g, weft_reshape(g, batch, weft__in_shape(n, old)), 1 - momentum));
 }
 
 /* In training, tracks statistic i of the batch. False if it is frozen, so that it is used itself.

@@ -1,7 +1,7 @@
 /* weft/onnx.h - models from ONNX files, as graphs of weft, and graphs as ONNX files.
  *
  * weft_onnx_load reads a file and checks it. weft_onnx_build adds its operations to a graph,
- * weft_onnx_builder does so for everything that takes a builder, and weft_onnx_weights fills a
+ * weft_onnx_builder does so for everything that takes a builder, and weft_onnx_copy_weights fills a
  * parameter store. Floating-point initializers of the main graph become trainable parameters,
  * except for the running statistics of BatchNormalization, which become states. They have the
  * initializers' names, in which characters other than ASCII letters, digits and . _ - / become '_',
@@ -109,8 +109,8 @@ WEFT_API weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, 
 WEFT_API weft_builder weft_onnx_builder(const weft_onnx *model);
 /* Writes the file's weights to `params`, adding tensors that it lacks. WEFT_BAD_SHAPE if the store
  * has one with another dtype or shape. */
-WEFT_API weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params,
-                                       weft_error *error);
+WEFT_API weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params,
+                                            weft_error *error);
 
 /* ---- Writing a graph as an ONNX file ---------------------------------------------------------
  *

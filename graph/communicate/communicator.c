@@ -35,12 +35,12 @@ static bool is_valid(const weft_communicator *c, const weft_exchange *x)
     return false;
 }
 
-weft_status weft_exchange_start(weft_communicator *communicator, const weft_exchange *exchange,
-                                void **request, weft_error *error)
+weft_status weft_communicator_start(weft_communicator *communicator, const weft_exchange *exchange,
+                                    void **request, weft_error *error)
 {
     weft_error_clear(error);
     if (!communicator || !exchange || !request || !is_valid(communicator, exchange))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_exchange_start",
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_communicator_start",
                               "a pointer is NULL, or peer or tag is out of range");
     communicator->traffic.exchanges++;
     communicator->traffic.sent_bytes += sent_bytes(communicator, exchange);
@@ -76,11 +76,12 @@ static void pause_after(unsigned polls)
     nanosleep(&nap, NULL);
 }
 
-weft_status weft_exchange_wait(weft_communicator *communicator, void *request, weft_error *error)
+weft_status weft_communicator_wait(weft_communicator *communicator, void *request,
+                                   weft_error *error)
 {
     weft_error_clear(error);
     if (!communicator)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_exchange_wait",
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_communicator_wait",
                               "the communicator is NULL");
     const double begin = clock_seconds();
     weft_status status = WEFT_OK;
@@ -106,32 +107,32 @@ static weft_status no_memory(weft_communicator *c, const char *where, weft_error
     return weft_error_copy(error, &own);
 }
 
-weft_status weft_exchange_run(weft_communicator *communicator, const weft_exchange *exchange,
-                              weft_error *error)
+weft_status weft_communicator_run(weft_communicator *communicator, const weft_exchange *exchange,
+                                  weft_error *error)
 {
     weft_error_clear(error);
     void *request = NULL;
     const double begin = clock_seconds();
-    weft_status status = weft_exchange_start(communicator, exchange, &request, error);
-    if (status == WEFT_OK) status = weft_exchange_wait(communicator, request, error);
-    if (status == WEFT_NO_MEMORY) return no_memory(communicator, "weft_exchange_run", error);
+    weft_status status = weft_communicator_start(communicator, exchange, &request, error);
+    if (status == WEFT_OK) status = weft_communicator_wait(communicator, request, error);
+    if (status == WEFT_NO_MEMORY) return no_memory(communicator, "weft_communicator_run", error);
     if (communicator) communicator->traffic.in_flight += clock_seconds() - begin;
     return status;
 }
 
-weft_status weft_gather_all(weft_communicator *communicator, const void *own, size_t bytes,
-                            void *all, weft_error *error)
+weft_status weft_communicator_gather(weft_communicator *communicator, const void *own, size_t bytes,
+                                     void *all, weft_error *error)
 {
     weft_error_clear(error);
     if (!communicator)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_gather_all",
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_communicator_gather",
                               "the communicator is NULL");
     size_t *sizes = malloc((size_t)communicator->size * sizeof *sizes);
-    if (!sizes) return no_memory(communicator, "weft_gather_all", error);
+    if (!sizes) return no_memory(communicator, "weft_communicator_gather", error);
     for (int r = 0; r < communicator->size; r++) sizes[r] = bytes;
     const weft_exchange x = {
         .kind = WEFT_ALL_GATHER, .send = own, .receive = all, .receive_bytes = sizes};
-    const weft_status status = weft_exchange_run(communicator, &x, error);
+    const weft_status status = weft_communicator_run(communicator, &x, error);
     free(sizes);
     return status;
 }
@@ -147,15 +148,16 @@ static int first_error(const weft_error *all, int n)
     return first;
 }
 
-weft_status weft_agree(weft_communicator *communicator, const weft_error *own, weft_error *error)
+weft_status weft_communicator_agree(weft_communicator *communicator, const weft_error *own,
+                                    weft_error *error)
 {
     const weft_error mine = own ? *own : WEFT_NO_ERROR; /* `own` may be `error` */
     weft_error_clear(error);
     own = &mine;
     if (!communicator || communicator->size == 1) return weft_error_copy(error, own);
     weft_error *all = calloc((size_t)communicator->size, sizeof *all);
-    if (!all) return no_memory(communicator, "weft_agree", error);
-    weft_status status = weft_gather_all(communicator, own, sizeof *own, all, error);
+    if (!all) return no_memory(communicator, "weft_communicator_agree", error);
+    weft_status status = weft_communicator_gather(communicator, own, sizeof *own, all, error);
     const int first = status == WEFT_OK ? first_error(all, communicator->size) : -1;
     if (first >= 0) {
         weft_error *e = &all[first];
@@ -207,7 +209,7 @@ static weft_status self_split(void *context, int part, weft_communicator **commu
 {
     (void)context;
     (void)part;
-    *communicator = weft_communicator_self();
+    *communicator = weft_communicator_new_self();
     return *communicator ? WEFT_OK
                          : weft_error_set(error, WEFT_NO_MEMORY, "communicator", "out of memory");
 }
@@ -223,7 +225,7 @@ static void self_free(weft_communicator *communicator)
     free(communicator);
 }
 
-weft_communicator *weft_communicator_self(void)
+weft_communicator *weft_communicator_new_self(void)
 {
     weft_communicator *c = calloc(1, sizeof *c);
     if (!c) return NULL;

@@ -9,21 +9,21 @@ void weft__graph_copy_node(weft_graph *graph, const weft_node_info *node, const 
 {
     if (node->op == &weft_op_constant) { /* its data are in the arena of its graph */
         const weft_constant_attr *attr = node->attr;
-        out[0] = weft_constant_data(graph, attr->dtype, attr->shape, attr->data);
+        out[0] = weft_constant(graph, attr->dtype, attr->shape, attr->data);
         return;
     }
     weft_apply(graph, node->op, node->attr, in, node->n_in, out);
 }
 
-weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t index,
-                          const weft_value *in, weft_value *outputs)
+weft_value weft_graph_copy_node(weft_graph *graph, const weft_graph *other, size_t index,
+                                const weft_value *in, weft_value *outputs)
 {
     char scope[SCOPE_BYTES];
     weft_value own[WEFT_MAX_OUTPUTS] = {{0, 0}}, *out = outputs ? outputs : own;
     const weft_node_info node = weft_graph_node(other, index);
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
     if (!node.op) {
-        weft_graph_fail_in(graph, "weft_copy_node", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(graph, "weft_graph_copy_node", WEFT_BAD_ARGUMENT,
                            "the other graph has no node %zu", index);
         return WEFT_NO_VALUE;
     }
@@ -33,7 +33,7 @@ weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t ind
     weft__graph_copy_node(graph, &node, in, out);
     for (size_t i = 0; i < node.n_out && graph->error.status == WEFT_OK; i++) {
         const char *name = other->values[node.first_out + i].name;
-        if (name) weft__graph_name_value(graph, out[i].id, name, "weft_copy_node");
+        if (name) weft__graph_name_value(graph, out[i].id, name, "weft_graph_copy_node");
     }
     weft__graph_set_origin(graph, NULL);
     weft__graph_set_scope(graph, scope);
@@ -42,7 +42,7 @@ weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t ind
     return graph->error.status == WEFT_OK ? out[0] : WEFT_NO_VALUE;
 }
 
-weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cost)
+weft_status weft_graph_node_cost(const weft_graph *graph, size_t index, weft_cost *cost)
 {
     const weft_node_info node = weft_graph_node(graph, index);
     if (!graph || !cost) return WEFT_BAD_ARGUMENT;

@@ -30,7 +30,7 @@ static void fail_twice(weft_graph *graph, uint32_t id, const char *full)
     weft_graph_fail_in(
         graph, "weft_param", WEFT_BAD_ARGUMENT,
         "\"%s\" is declared again: it is node %" PRIu32 ", read by %s, and this would be node "
-        "%zu; expected another name or scope, or weft_share for shared weights",
+        "%zu; expected another name or scope, or weft_graph_share for shared weights",
         full, graph->values[id].node,
         reader == SIZE_MAX ? "no node yet"
                            : weft__graph_node_where(graph, reader, where, sizeof where),
@@ -47,7 +47,7 @@ static weft_value state_of(weft_graph *graph, const char *full, const weft_state
 {
     const char *function = function_of(attr->trainable);
     char have[128], want[128];
-    weft_value old = weft_find(graph, full);
+    weft_value old = weft_graph_find(graph, full);
     if (!old.id) {
         weft_value value = weft_apply(graph, &weft_op_state, attr, NULL, 0, NULL);
         return value.id && weft__graph_name_value(graph, value.id, full, function) ? value
@@ -120,7 +120,7 @@ weft_value weft_param(weft_graph *graph, const char *name, weft_dtype dtype, wef
                          (weft_part){0, 0, 0}, true);
 }
 
-bool weft_share(weft_graph *graph, bool on)
+bool weft_graph_share(weft_graph *graph, bool on)
 {
     if (!graph) return false;
     const bool was = graph->shares;
@@ -136,7 +136,7 @@ weft_value weft_param_part(weft_graph *graph, const char *name, weft_dtype dtype
 
 weft_part weft_part_of(const weft_graph *graph, weft_value value)
 {
-    const weft_node_info node = weft_graph_node(graph, weft_producer(graph, value));
+    const weft_node_info node = weft_graph_node(graph, weft_producer_of(graph, value));
     if (!weft__graph_owns(graph, value) || node.op != &weft_op_state) return (weft_part){0, 0, 0};
     return ((const weft_state_attr *)node.attr)->part;
 }
@@ -193,21 +193,20 @@ void weft_input_default(weft_graph *graph, weft_value input, double value)
     attr->value = value;
 }
 
-weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape shape,
-                              const void *data)
+weft_value weft_constant(weft_graph *graph, weft_dtype dtype, weft_shape shape, const void *data)
 {
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
     int64_t numel = weft_shape_numel(shape);
     size_t bytes = weft_tensor_bytes(dtype, shape);
     if (numel < 0 || (!data && bytes)) {
         weft_graph_fail_in(
-            graph, "weft_constant_data", numel < 0 ? WEFT_TOO_LARGE : WEFT_BAD_ARGUMENT, "%s",
+            graph, "weft_constant", numel < 0 ? WEFT_TOO_LARGE : WEFT_BAD_ARGUMENT, "%s",
             numel < 0 ? "a size of the shape overflows or is negative" : "the data are NULL");
         return WEFT_NO_VALUE;
     }
     void *copy = weft__arena_alloc(&graph->arena, bytes);
     if (!copy) {
-        weft_graph_fail_in(graph, "weft_constant_data", WEFT_NO_MEMORY,
+        weft_graph_fail_in(graph, "weft_constant", WEFT_NO_MEMORY,
                            "no memory for a constant of %zu bytes", bytes);
         return WEFT_NO_VALUE;
     }

@@ -105,12 +105,12 @@ weft_dtype weft_dtype_of(const weft_graph *graph, weft_value value)
     return weft__graph_owns(graph, value) ? graph->values[value.id].type.dtype : WEFT_F32;
 }
 
-int weft_rank(const weft_graph *graph, weft_value value)
+int weft_rank_of(const weft_graph *graph, weft_value value)
 {
     return weft_shape_of(graph, value).rank;
 }
 
-int64_t weft_dim(const weft_graph *graph, weft_value value, int axis)
+int64_t weft_dim_of(const weft_graph *graph, weft_value value, int axis)
 {
     weft_shape shape = weft_shape_of(graph, value);
     if (axis < 0) axis += shape.rank;
@@ -128,7 +128,7 @@ weft_layout weft_layout_of(const weft_graph *graph, weft_value value)
     return weft__graph_owns(graph, value) ? graph->values[value.id].layout : (weft_layout){{0}, 0};
 }
 
-bool weft_constant_tensor(const weft_graph *graph, weft_value value, weft_tensor *tensor)
+bool weft_constant_of(const weft_graph *graph, weft_value value, weft_tensor *tensor)
 {
     if (!weft__graph_owns(graph, value)) return false;
     const node_record *node = &graph->nodes[graph->values[value.id].node];
@@ -143,7 +143,7 @@ weft_value weft_value_from_id(const weft_graph *graph, uint32_t id)
     return graph ? weft__graph_value(graph, id) : WEFT_NO_VALUE;
 }
 
-size_t weft_producer(const weft_graph *graph, weft_value value)
+size_t weft_producer_of(const weft_graph *graph, weft_value value)
 {
     return weft__graph_owns(graph, value) ? graph->values[value.id].node : 0;
 }
@@ -168,7 +168,7 @@ weft_node_info weft_graph_node(const weft_graph *graph, size_t index)
                             .origin = n->origin};
 }
 
-weft_role weft_set_role(weft_graph *graph, weft_role role)
+weft_role weft_graph_set_role(weft_graph *graph, weft_role role)
 {
     if (!graph) return (weft_role){WEFT_FORWARD, 0};
     const weft_role before = graph->role;
@@ -240,7 +240,7 @@ bool weft__graph_node_runs(const weft_graph *graph, const node_record *node)
     return !node->op->alias && weft__op_has_kernel(node->op, weft__graph_key_dtype(graph, node));
 }
 
-uint64_t weft_random_key(weft_graph *graph)
+uint64_t weft_graph_random_key(weft_graph *graph)
 {
     return graph ? ++graph->random_keys * 0x9E3779B97F4A7C15u : 0;
 }

@@ -56,7 +56,7 @@ struct weft_graph {
     weft_role role;   /* of the following nodes */
     uint32_t origins; /* numbered so far */
     uint32_t copied;  /* the origin of the following nodes; 0: each has a new one */
-    bool shares;      /* a parameter may be declared again: see weft_share */
+    bool shares;      /* a parameter may be declared again: see weft_graph_share */
     bool (*frozen)(void *context, const char *name); /* see weft_graph_freeze; NULL: none */
     void *frozen_context;
     weft_error error;

@@ -9,7 +9,7 @@
 
 /* ---- Scopes ---- */
 
-void weft_scope_push(weft_graph *graph, const char *format, ...)
+void weft_graph_push_scope(weft_graph *graph, const char *format, ...)
 {
     if (!graph || graph->error.status != WEFT_OK) return;
     size_t used = strlen(graph->scope);
@@ -20,7 +20,7 @@ void weft_scope_push(weft_graph *graph, const char *format, ...)
     va_end(arguments);
     if (length < 0 || used + (size_t)length + 2 > SCOPE_BYTES ||
         graph->scope_depth == SCOPE_DEPTH) {
-        weft_graph_fail_in(graph, "weft_scope_push", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(graph, "weft_graph_push_scope", WEFT_BAD_ARGUMENT,
                            "name scopes are longer than %d bytes or over %d deep", SCOPE_BYTES - 2,
                            SCOPE_DEPTH);
         return;
@@ -31,12 +31,12 @@ void weft_scope_push(weft_graph *graph, const char *format, ...)
     graph->scope_text = NULL;
 }
 
-void weft_scope_pop(weft_graph *graph)
+void weft_graph_pop_scope(weft_graph *graph)
 {
     if (!graph || graph->error.status != WEFT_OK) return;
     if (graph->scope_depth == 0) {
-        weft_graph_fail_in(graph, "weft_scope_pop", WEFT_BAD_ARGUMENT,
-                           "no scope is open: expected a weft_scope_push before");
+        weft_graph_fail_in(graph, "weft_graph_pop_scope", WEFT_BAD_ARGUMENT,
+                           "no scope is open: expected a weft_graph_push_scope before");
         return;
     }
     graph->scope[graph->scope_lengths[--graph->scope_depth]] = 0;
@@ -78,7 +78,7 @@ bool weft__graph_name_value(weft_graph *graph, uint32_t id, const char *full_nam
     return true;
 }
 
-weft_value weft_find(const weft_graph *graph, const char *scoped_name)
+weft_value weft_graph_find(const weft_graph *graph, const char *scoped_name)
 {
     const size_t *id =
         graph && scoped_name ? weft__name_table_find(&graph->names, scoped_name) : NULL;

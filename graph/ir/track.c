@@ -58,7 +58,7 @@ void weft_graph_freeze(weft_graph *graph, bool (*frozen)(void *context, const ch
 /* A message if the value cannot be tracked; else NULL. */
 static const char *check_state(const weft_graph *graph, weft_value state)
 {
-    const weft_node_info node = weft_graph_node(graph, weft_producer(graph, state));
+    const weft_node_info node = weft_graph_node(graph, weft_producer_of(graph, state));
     if (!weft__graph_owns(graph, state) || node.op != &weft_op_state)
         return "the value is not a state of this graph";
     if (((const weft_state_attr *)node.attr)->trainable)

@@ -92,7 +92,7 @@ static bool fold_node(weft_graph *g, const node_record *node, const weft_type *t
         weft_graph_fail_in(g, op->name, WEFT_NO_MEMORY, "no memory to fold a constant");
     for (size_t k = 0; k < f.n_out; k++) {
         const weft_tensor *t = &f.t[f.n_in + k];
-        if (status == WEFT_OK) out[k] = weft_constant_data(g, t->dtype, t->shape, t->data);
+        if (status == WEFT_OK) out[k] = weft_constant(g, t->dtype, t->shape, t->data);
         free(t->data);
     }
     return status != WEFT_BAD_INDEX;

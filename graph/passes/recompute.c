@@ -30,7 +30,7 @@ static void copy_node(rewriting *w, weft_graph *to, uint32_t index, weft_value *
     const weft_node_info node = weft_graph_node(g, index);
     weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     weft__graph_set_origin(to, &g->nodes[index]);
-    weft_set_role(to, (weft_role){WEFT_BACKWARD, 0});
+    weft_graph_set_role(to, (weft_role){WEFT_BACKWARD, 0});
     for (size_t i = 0; i < node.n_in; i++) in[i] = read_value(w, to, node.in[i]);
     weft__graph_copy_node(to, &node, in, out);
     for (size_t i = 0; i < node.n_out; i++) w->copy[node.first_out + i] = out[i].id;

@@ -276,7 +276,7 @@ void weft_plan_free(weft_plan *plan)
     free(plan);
 }
 
-weft_plan_stats weft_plan_get_stats(const weft_plan *plan)
+weft_plan_stats weft_plan_stats_of(const weft_plan *plan)
 {
     return plan ? plan->stats : (weft_plan_stats){0};
 }

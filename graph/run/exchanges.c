@@ -94,7 +94,7 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
                        "communicator %d has size %d, the graph expects %d", group,
                        f->communicator->size, size);
     if (error.status == WEFT_OK &&
-        weft_exchange_start(f->communicator, exchange, &f->request, &error) == WEFT_OK) {
+        weft_communicator_start(f->communicator, exchange, &f->request, &error) == WEFT_OK) {
         atomic_fetch_add(&e->under_way, 1);
         return (int32_t)call->node;
     }
@@ -113,7 +113,7 @@ void weft_call_wait_exchange(const weft_call *call, int32_t number)
     flight *f = &e->flights[number];
     weft_communicator *c = f->communicator;
     const uint64_t begin = clock_ns();
-    const weft_status status = weft_exchange_wait(c, f->request, &error);
+    const weft_status status = weft_communicator_wait(c, f->request, &error);
     e->waited_ns[call->node] += clock_ns() - begin;
     c->traffic.in_flight += clock_seconds() - f->start;
     f->communicator = NULL;

@@ -123,7 +123,7 @@ weft_status weft__feeds_check(const feeds *f, const weft_plan *plan, uint32_t id
     const value_record *v = &plan->graph->values[f->inputs[i]];
     char text[128];
     return weft_error_set(error, WEFT_NOT_FOUND, v->name,
-                          "%s: expected %s %s by weft_feed before the run, or a "
+                          "%s: expected %s %s by weft_session_feed before the run, or a "
                           "weft_input_default",
                           reasons[f->state[i]], weft_dtype_name(v->type.dtype),
                           weft_shape_text(v->type.shape, text, sizeof text));

@@ -17,7 +17,7 @@ static void record_alone(pace *p, uint64_t ns)
     }
     p->series = p->alone = 1;
     if (!p->reported)
-        p->reported = weft__log(WEFT_LOG_INFO, "weft_run",
+        p->reported = weft__log(WEFT_LOG_INFO, "weft_session_run",
                                 "the machine is busy: runs use one thread while that is faster");
 }
 

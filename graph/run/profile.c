@@ -115,7 +115,7 @@ uint64_t weft__profile_superstep_waiting(const weft_profile *p, size_t superstep
     return sum;
 }
 
-weft_profile_totals weft_profile_get_totals(const weft_profile *p)
+weft_profile_totals weft_profile_totals_of(const weft_profile *p)
 {
     weft_profile_totals total = {0};
     if (!p) return total;

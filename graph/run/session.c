@@ -46,7 +46,7 @@ static bool state_tensor(const weft_session *s, uint32_t root, weft_tensor *tens
 {
     const value_record *v = &s->plan->graph->values[root];
     char have[128], want[128];
-    if (!weft_params_get(s->params, v->name ? v->name : "", tensor)) {
+    if (!weft_params_find(s->params, v->name ? v->name : "", tensor)) {
         weft_error_set(error, WEFT_NOT_FOUND, v->name,
                        "not in the parameter store (weft_params_init adds what a graph declares)");
         return false;
@@ -138,7 +138,7 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     return s->arena != NULL;
 }
 
-size_t weft_session_workspace(const weft_plan *plan, int threads)
+size_t weft_plan_workspace_bytes(const weft_plan *plan, int threads)
 {
     if (!plan) return 0;
     size_t each = plan->stats.workspace_bytes, n = (size_t)weft__executor_threads(plan, threads);
@@ -148,7 +148,7 @@ size_t weft_session_workspace(const weft_plan *plan, int threads)
 static bool take_workspace(weft_session *s, const weft_session_options *o, weft_error *error)
 {
     size_t each = s->plan->stats.workspace_bytes;
-    size_t bytes = weft_session_workspace(s->plan, s->threads);
+    size_t bytes = weft_plan_workspace_bytes(s->plan, s->threads);
     weft_run_context *run = &s->executor.run;
     run->workspace_bytes = each;
     if (!bytes) return true;
@@ -315,7 +315,8 @@ static bool has_contents(weft_session *s, weft_value value, const char *function
     if (!(kinds & VALUE_INPUT)) reason = s->no_results;
     if (reason)
         weft_error_set(&s->error, WEFT_NOT_FOUND, function,
-                       "%s: expected a weft_run that succeeds before the value is read", reason);
+                       "%s: expected a weft_session_run that succeeds before the value is read",
+                       reason);
     else if (kinds & VALUE_INPUT)
         weft__feeds_check(&s->feeds, s->plan, planned_id(s, value), &s->error);
     return s->error.status == WEFT_OK;
@@ -361,28 +362,29 @@ static weft_status wrong_bytes(weft_session *session, weft_value value, const we
         weft_tensor_bytes(tensor->dtype, tensor->shape), bytes, data ? "" : " at NULL");
 }
 
-weft_status weft_feed(weft_session *session, weft_value input, const void *data, size_t bytes)
+weft_status weft_session_feed(weft_session *session, weft_value input, const void *data,
+                              size_t bytes)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
     const weft_plan *plan = session->plan;
     weft_error *e = &session->error;
     memset(e, 0, sizeof *e);
     if (input.graph != plan->user_tag || !input.id || input.id >= plan->n_map)
-        return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_feed",
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_session_feed",
                               "the value does not belong to the planned graph");
     uint32_t id = plan->map[input.id];
     if (!(plan->kinds[input.id] & VALUE_INPUT)) {
         const char *name = id ? weft_name_of(plan->graph, weft__graph_value(plan->graph, id)) : "";
-        return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_feed",
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_session_feed",
                               "\"%s\" is not an input of the graph", name[0] ? name : "the value");
     }
     weft_tensor tensor;
     if (!id) return WEFT_OK;
-    if (!tensor_for(session, input, &tensor, "weft_feed")) return WEFT_INTERNAL;
+    if (!tensor_for(session, input, &tensor, "weft_session_feed")) return WEFT_INTERNAL;
     claim_arena(session);
     if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes)) {
         weft__feeds_mark_refused(&session->feeds, id);
-        return wrong_bytes(session, input, &tensor, data, bytes, "weft_feed");
+        return wrong_bytes(session, input, &tensor, data, bytes, "weft_session_feed");
     }
     weft__feeds_mark_fed(&session->feeds, plan, id, session->arena);
     if (bytes) memcpy(tensor.data, data, bytes);
@@ -390,14 +392,14 @@ weft_status weft_feed(weft_session *session, weft_value input, const void *data,
     return WEFT_OK;
 }
 
-weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes)
+weft_status weft_session_fetch(weft_session *session, weft_value target, void *data, size_t bytes)
 {
     weft_tensor tensor;
     if (!session) return WEFT_BAD_ARGUMENT;
-    if (!tensor_for(session, target, &tensor, "weft_fetch")) return WEFT_NOT_FOUND;
+    if (!tensor_for(session, target, &tensor, "weft_session_fetch")) return WEFT_NOT_FOUND;
     if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes))
-        return wrong_bytes(session, target, &tensor, data, bytes, "weft_fetch");
-    if (!has_contents(session, target, "weft_fetch")) return WEFT_NOT_FOUND;
+        return wrong_bytes(session, target, &tensor, data, bytes, "weft_session_fetch");
+    if (!has_contents(session, target, "weft_session_fetch")) return WEFT_NOT_FOUND;
     if (bytes) memcpy(data, tensor.data, bytes);
     return WEFT_OK;
 }
@@ -425,7 +427,7 @@ weft_status weft_session_profile(weft_session *session, bool on,
     return WEFT_OK;
 }
 
-const weft_profile *weft_session_get_profile(const weft_session *session)
+const weft_profile *weft_profile_of(const weft_session *session)
 {
     return session ? session->profile : NULL;
 }
@@ -480,7 +482,7 @@ static weft_status prepare_inputs(weft_session *s, weft_error *error)
 {
     const bool goes_on = executor_paused(&s->executor);
     if (!has_arena(s) && goes_on)
-        return weft_error_set(error, WEFT_NOT_FOUND, "weft_run",
+        return weft_error_set(error, WEFT_NOT_FOUND, "weft_session_run",
                               "another session has used the shared arena in the middle of the run");
     claim_arena(s);
     if (!s->own_arena && !goes_on) weft__feeds_fill_defaults(&s->feeds, s->plan, s->arena);
@@ -516,26 +518,26 @@ void weft_session_renew(weft_session *session)
     if (session) session->executor.first = 0;
 }
 
-weft_status weft_run(weft_session *session)
+weft_status weft_session_run(weft_session *session)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
-    if (is_watching(session, "weft_run")) return WEFT_BAD_ARGUMENT;
+    if (is_watching(session, "weft_session_run")) return WEFT_BAD_ARGUMENT;
     memset(&session->error, 0, sizeof session->error);
     return run_until(session, (uint32_t)session->plan->n_intervals);
 }
 
-weft_status weft_run_before(weft_session *session, weft_value value)
+weft_status weft_session_run_before(weft_session *session, weft_value value)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
     const weft_plan *plan = session->plan;
     const uint32_t id = planned_id(session, value), node = id ? plan->graph->values[id].node : 0;
-    if (is_watching(session, "weft_run_before")) return WEFT_BAD_ARGUMENT;
+    if (is_watching(session, "weft_session_run_before")) return WEFT_BAD_ARGUMENT;
     memset(&session->error, 0, sizeof session->error);
     for (uint32_t g = 0; id && !executor_paused(&session->executor) && g < plan->n_intervals; g++)
         for (uint32_t i = 0; i < plan->intervals[g].n_steps; i++)
             if (plan->steps[plan->intervals[g].first_step + i].node == node)
                 return g > session->executor.first ? run_until(session, g) : WEFT_OK;
-    return weft_error_set(&session->error, WEFT_BAD_ARGUMENT, "weft_run_before",
+    return weft_error_set(&session->error, WEFT_BAD_ARGUMENT, "weft_session_run_before",
                           "the session has stopped before, or no node of the plan computes the "
                           "value");
 }

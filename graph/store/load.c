@@ -20,7 +20,7 @@ static weft_status merge(weft_params *params, weft_params *from, const char *pat
     for (size_t i = 0; i < from->n; i++) {
         const param *p = &from->params[i];
         weft_tensor old;
-        if (weft_params_get(params, p->name, &old) &&
+        if (weft_params_find(params, p->name, &old) &&
             (old.dtype != p->tensor.dtype || !weft_shape_equal(old.shape, p->tensor.shape)))
             return weft_error_set(
                 error, WEFT_BAD_SHAPE, path, "%s is %s %s in the file, %s %s in the store", p->name,
@@ -43,7 +43,7 @@ static weft_status merge(weft_params *params, weft_params *from, const char *pat
     weft__params_move_metas(params, from);
     for (size_t i = 0; i < from->n; i++) {
         weft_tensor to;
-        weft_params_get(params, from->params[i].name, &to);
+        weft_params_find(params, from->params[i].name, &to);
         memcpy(to.data, from->params[i].tensor.data, weft_tensor_bytes(to.dtype, to.shape));
     }
     return WEFT_OK;
@@ -64,7 +64,7 @@ static weft_status read_some(const weft_safetensors *file, const char *path,
         weft_tensor to = {.dtype = WEFT_F32}, old = {.dtype = WEFT_F32};
         weft_dtype dtype = t->dtype;
         if (!params_selects(filter, t->name)) continue;
-        if (like && weft_params_get(like, t->name, &old) && old.dtype == WEFT_BF16 &&
+        if (like && weft_params_find(like, t->name, &old) && old.dtype == WEFT_BF16 &&
             weft__safetensors_dtype_find(t->stored)->dtype == WEFT_BF16)
             dtype = WEFT_BF16;
         if (dtype != WEFT_DTYPES)
@@ -84,7 +84,7 @@ static bool overlaps(const weft_params *params, const weft_safetensors *file,
 {
     for (size_t i = 0; i < weft_safetensors_count(file); i++) {
         const char *name = weft_safetensors_at(file, i)->name;
-        if (weft_params_get(params, name, NULL) && params_selects(filter, name)) return true;
+        if (weft_params_find(params, name, NULL) && params_selects(filter, name)) return true;
     }
     return false;
 }
@@ -167,7 +167,7 @@ static weft_status check_types(const loading *l, weft_error *error)
     for (size_t i = 0; g && i < l->match.n_matched; i++) {
         const char *name = l->match.matched[i];
         const weft_file_tensor *t = weft_safetensors_find(l->file, name);
-        const weft_value state = weft_find(g, name);
+        const weft_value state = weft_graph_find(g, name);
         const weft_shape shape = weft_shape_of(g, state);
         if (weft_shape_equal(t->shape, shape) && t->dtype == weft_dtype_of(g, state)) continue;
         return weft_error_set(
@@ -232,7 +232,7 @@ static bool is_taken(void *context, const char *name)
     const loading *l = context;
     const weft_graph *g = l->o->graph;
     if (!params_selects(l->o->filter, name)) return false;
-    const weft_value state = weft_find(g, name);
+    const weft_value state = weft_graph_find(g, name);
     return !g || (weft_is_value(state) && g->nodes[g->values[state.id].node].op == &weft_op_state);
 }
 

@@ -125,7 +125,7 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
                               "a tensor of the store needs a name other than __metadata__, a "
                               "dtype and a valid shape");
     weft_tensor old;
-    if (weft_params_get(params, name, &old)) {
+    if (weft_params_find(params, name, &old)) {
         if (old.dtype != dtype || !weft_shape_equal(old.shape, shape))
             return weft_error_set(
                 error, WEFT_BAD_SHAPE, name, "is %s %s in the store, expected %s %s",
@@ -159,7 +159,7 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
     size_t before = params->n;
     for (size_t i = 0; i < from->n; i++) {
         const char *name = from->params[i].name;
-        bool there = weft_params_get(params, name, NULL);
+        bool there = weft_params_find(params, name, NULL);
         char *copy = !there && grow(params) ? weft__params_copy_text(name) : NULL;
         if (!copy) {
             weft__params_truncate(params, before);
@@ -172,7 +172,7 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
     return WEFT_OK;
 }
 
-bool weft_params_get(const weft_params *params, const char *name, weft_tensor *tensor)
+bool weft_params_find(const weft_params *params, const char *name, weft_tensor *tensor)
 {
     const size_t *at = params && name ? weft__name_table_find(&params->names, name) : NULL;
     if (at && tensor) *tensor = params->params[*at].tensor;
@@ -220,7 +220,7 @@ static weft_status check_states(const weft_params *params, const weft_value *sta
     const char **wanted = malloc((2 * n + 1) * sizeof *wanted), **found = wanted + n;
     for (size_t i = 0; wanted && i < n; i++) {
         const char *name = weft_name_of(graph, states[i]);
-        const bool has = weft_params_get(params, name, NULL);
+        const bool has = weft_params_find(params, name, NULL);
         if (!has && params_selects(filter, name)) continue;
         wanted[n_wanted++] = name;
         if (has) found[n_found++] = name;
@@ -247,7 +247,7 @@ static weft_status add_states(weft_params *params, const weft_graph *graph,
     weft_graph_states(graph, states, n);
     weft_status status = filter ? check_states(params, states, n, graph, filter, error) : WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < n; i++) {
-        const weft_state_attr *attr = graph->nodes[weft_producer(graph, states[i])].attr;
+        const weft_state_attr *attr = graph->nodes[weft_producer_of(graph, states[i])].attr;
         status = add_state(params, weft_name_of(graph, states[i]), attr, seed, error);
     }
     if (status != WEFT_OK) weft__params_truncate(params, before);

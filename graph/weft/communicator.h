@@ -81,34 +81,34 @@ struct weft_communicator {
 /* ---- Using one ------------------------------------------------------------------------------ */
 
 /* Begins an exchange, after checking it. `request` as in the table. */
-WEFT_API weft_status weft_exchange_start(weft_communicator *communicator,
-                                         const weft_exchange *exchange, void **request,
-                                         weft_error *error);
+WEFT_API weft_status weft_communicator_start(weft_communicator *communicator,
+                                             const weft_exchange *exchange, void **request,
+                                             weft_error *error);
 /* Waits until it is done. WEFT_PEER if another rank failed, or if it took longer than
  * communicator->seconds since this call; the message says which ranks are missing. */
-WEFT_API weft_status weft_exchange_wait(weft_communicator *communicator, void *request,
-                                        weft_error *error);
+WEFT_API weft_status weft_communicator_wait(weft_communicator *communicator, void *request,
+                                            weft_error *error);
 /* Starts an exchange and waits for it. If one rank is out of memory, all ranks fail. */
-WEFT_API weft_status weft_exchange_run(weft_communicator *communicator,
-                                       const weft_exchange *exchange, weft_error *error);
+WEFT_API weft_status weft_communicator_run(weft_communicator *communicator,
+                                           const weft_exchange *exchange, weft_error *error);
 /* Gathers `bytes` bytes from every rank into all[rank * bytes]. If one rank is out of memory, here
- * or in weft_agree, all ranks fail. */
-WEFT_API weft_status weft_gather_all(weft_communicator *communicator, const void *own, size_t bytes,
-                                     void *all, weft_error *error);
+ * or in weft_communicator_agree, all ranks fail. */
+WEFT_API weft_status weft_communicator_gather(weft_communicator *communicator, const void *own,
+                                              size_t bytes, void *all, weft_error *error);
 /* Every rank calls it with its own error, WEFT_OK if it has none. Returns WEFT_OK on all ranks if
  * no rank has one. Otherwise all ranks return the status of the lowest rank that has an error;
  * *error is that error on the rank itself, and a WEFT_PEER that names the rank on the others.
  * Errors other than WEFT_PEER take precedence, since a WEFT_PEER only reports another rank's
  * error. */
-WEFT_API weft_status weft_agree(weft_communicator *communicator, const weft_error *own,
-                                weft_error *error);
+WEFT_API weft_status weft_communicator_agree(weft_communicator *communicator, const weft_error *own,
+                                             weft_error *error);
 /* Frees a communicator; NULL is accepted. */
 WEFT_API void weft_communicator_free(weft_communicator *communicator);
 
 /* ---- A communicator without a network ------------------------------------------------------- */
 
 /* A single process: every exchange is a copy. NULL if memory is out. */
-WEFT_API weft_communicator *weft_communicator_self(void);
+WEFT_API weft_communicator *weft_communicator_new_self(void);
 
 #ifdef __cplusplus
 }

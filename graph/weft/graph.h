@@ -91,7 +91,7 @@ WEFT_API void weft_input_default(weft_graph *graph, weft_value input, double val
  * declared before; another dtype or shape is an error. So a layer that is built again under its
  * name has the same weights. Returns whether sharing was on, false at first, so that a function can
  * restore it. */
-WEFT_API bool weft_share(weft_graph *graph, bool on);
+WEFT_API bool weft_graph_share(weft_graph *graph, bool on);
 /* Tracks a running average: a training update of the graph (<weft/autograd.h>) also sets `state` to
  * (1 - momentum) state + momentum value, for instance the running mean of a normalisation from the
  * mean of the batch. `state` comes from weft_state, `value` has its shape and dtype, f32 or f64,
@@ -142,7 +142,7 @@ WEFT_API size_t weft_graph_states(const weft_graph *graph, weft_value *states, s
 WEFT_API weft_value weft_group(weft_graph *graph, const weft_value *values, size_t count);
 
 /* The number of dimensions of a value, 0 for WEFT_NO_VALUE; and its scoped name, "" if it has none. */
-WEFT_API int weft_rank(const weft_graph *graph, weft_value value);
+WEFT_API int weft_rank_of(const weft_graph *graph, weft_value value);
 WEFT_API const char *weft_name_of(const weft_graph *graph, weft_value value);
 
 WEFT_API size_t weft_graph_node_count(const weft_graph *graph);

@@ -267,7 +267,7 @@ typedef struct weft_role {
 
 /* Sets the role of the nodes that are added from now on, and returns the one before. A graph begins
  * with WEFT_FORWARD; weft_grad and weft_train_update set and restore the others. */
-WEFT_API weft_role weft_set_role(weft_graph *graph, weft_role role);
+WEFT_API weft_role weft_graph_set_role(weft_graph *graph, weft_role role);
 
 /* A node of a graph. Nodes 0 .. weft_graph_node_count-1 are in topological order. */
 typedef struct weft_node_info {
@@ -288,26 +288,26 @@ WEFT_API weft_node_info weft_graph_node(const weft_graph *graph, size_t index);
 /* Adds a copy of node `index` of another graph on the inputs in[], with its scope and the names of
  * its outputs. Fills `outputs` and returns output 0 as weft_apply does. Random keys that the graph
  * makes afterwards differ from those of the other graph. */
-WEFT_API weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t index,
-                                   const weft_value *in, weft_value *outputs);
+WEFT_API weft_value weft_graph_copy_node(weft_graph *graph, const weft_graph *other, size_t index,
+                                         const weft_value *in, weft_value *outputs);
 /* Sets *cost to the work of a node on dense inputs; zeros if nothing runs, as for leaves, views and
  * groups. An op without kernels counts a flop for each element of output 0. WEFT_NO_MEMORY when
  * memory is out. */
-WEFT_API weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cost);
+WEFT_API weft_status weft_graph_node_cost(const weft_graph *graph, size_t index, weft_cost *cost);
 /* Whether a value is a constant; *tensor then has its data, which belong to the graph and must not
  * be changed. */
-WEFT_API bool weft_constant_tensor(const weft_graph *graph, weft_value value, weft_tensor *tensor);
+WEFT_API bool weft_constant_of(const weft_graph *graph, weft_value value, weft_tensor *tensor);
 /* WEFT_NO_VALUE if the graph has no value of that id. */
 WEFT_API weft_value weft_value_from_id(const weft_graph *graph, uint32_t id);
 /* The index of the node whose output the value is; 0 for a value of another graph. */
-WEFT_API size_t weft_producer(const weft_graph *graph, weft_value value);
+WEFT_API size_t weft_producer_of(const weft_graph *graph, weft_value value);
 WEFT_API weft_layout weft_layout_of(const weft_graph *graph, weft_value value);
 /* Whether a layout is contiguous and row-major, apart from its offset. */
 WEFT_API bool weft_layout_is_dense(weft_shape shape, const weft_layout *layout);
 
 /* A new key for a random op. It differs from call to call on one graph, and is the same each time
  * that a program builds the same model. */
-WEFT_API uint64_t weft_random_key(weft_graph *graph);
+WEFT_API uint64_t weft_graph_random_key(weft_graph *graph);
 
 /* The ops of the graph itself: leaves, the group, the record of a running average, and the dense
  * copy. */

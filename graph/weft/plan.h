@@ -145,7 +145,7 @@ typedef struct weft_plan_stats {
  * of one state, or an unknown name in `skip`; WEFT_NO_KERNEL; WEFT_TOO_LARGE; WEFT_NO_MEMORY; or the
  * error of a pass. */
 
-WEFT_API weft_plan_stats weft_plan_get_stats(const weft_plan *plan);
+WEFT_API weft_plan_stats weft_plan_stats_of(const weft_plan *plan);
 /* The graph that the plan runs, after all passes. It belongs to the plan. */
 WEFT_API const weft_graph *weft_plan_graph(const weft_plan *plan);
 

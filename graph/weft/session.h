@@ -18,13 +18,13 @@ extern "C" {
  * as the plan has work for them. A run has a single thread if the plan is tiny, or if it starts
  * inside a parallel region of the program and OMP_MAX_ACTIVE_LEVELS does not allow another level.
  *
- * Creation: weft_session_new creates the threads. The first weft_run on another thread of the
- * program does so too, because OpenMP has separate threads for each. If the system refuses some,
- * all sessions of the calling thread run on fewer threads from then on.
+ * Creation: weft_session_new creates the threads. The first weft_session_run on another thread of
+ * the program does so too, because OpenMP has separate threads for each. If the system refuses
+ * some, all sessions of the calling thread run on fewer threads from then on.
  *
  * Stack: every function here needs at most WEFT_STACK_BYTES of its caller's stack, and up to 256
  * bytes more for each thread that it creates. OpenMP's threads also need WEFT_STACK_BYTES: if
- * OMP_STACKSIZE is smaller, weft_session_new and weft_run fail with WEFT_NO_MEMORY.
+ * OMP_STACKSIZE is smaller, weft_session_new and weft_session_run fail with WEFT_NO_MEMORY.
  *
  * fork: the child may run sessions of the parent, and new ones. If the parent had several threads,
  * the thread that forked runs sessions on itself alone, because the fork did not copy OpenMP's
@@ -50,7 +50,7 @@ WEFT_API int weft_default_threads(void);
  * calling thread may be one (index 0 is best: it begins at once). Results do not depend on when and
  * where: calls may begin late, in any order or one after another, and calls that run has not made
  * follow on the calling thread. An index that is out of range, or comes twice, is WEFT_BAD_ARGUMENT
- * from weft_run.
+ * from weft_session_run.
  *
  * Each call needs WEFT_STACK_BYTES of stack. In a run, threads wait for each other: they spin for
  * 50 us and then sleep. Sessions that run at the same time call `run` at the same time. Runs with
@@ -75,7 +75,7 @@ struct weft_session_options {
      * fixed_states computes in the first run only. */
     void *arena;
     size_t arena_bytes;
-    /* Memory for the kernels, 64-byte aligned, with at least weft_session_workspace bytes. NULL:
+    /* Memory for the kernels, 64-byte aligned, with at least weft_plan_workspace_bytes bytes. NULL:
      * the session allocates and frees its own. Nothing in it lasts from run to run. */
     void *workspace;
     size_t workspace_bytes;
@@ -93,43 +93,45 @@ struct weft_session_options {
 };
 
 /* The bytes of workspace that a session with that many threads needs; 0 threads is the default. */
-WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
+WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan, int threads);
 
 /* The functions of <weft/weft.h> in full:
  *
  * weft_session_new binds a plan to memory and to the states of `params`, which must have all that
  * the plan uses (weft_params_init adds them).
  *
- * weft_feed accepts and ignores an input that the targets do not need. If the feed is refused, the
- * input counts as not fed, even if an earlier feed or a default was there: a run fails until a feed
- * succeeds.
+ * weft_session_feed accepts and ignores an input that the targets do not need. If the feed is
+ * refused, the input counts as not fed, even if an earlier feed or a default was there: a run fails
+ * until a feed succeeds.
  *
- * weft_run runs the plan once, and adds 1 to the run number. If an input that the plan needs was
- * never fed and has no default, or its last feed was refused, nothing runs and the result is
- * WEFT_NOT_FOUND with its name. If a kernel reports a fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the
- * run ends at the next barrier; states are unchanged unless an update ran before. WEFT_PEER:
+ * weft_session_run runs the plan once, and adds 1 to the run number. If an input that the plan
+ * needs was never fed and has no default, or its last feed was refused, nothing runs and the result
+ * is WEFT_NOT_FOUND with its name. If a kernel reports a fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE),
+ * the run ends at the next barrier; states are unchanged unless an update ran before. WEFT_PEER:
  * another process failed, or did not take part in an exchange; its communicator cannot be used any
  * more. If this run fails and the plan has exchanges, the runs of the other processes fail with
  * WEFT_PEER, whatever the error. Exception: a number that all processes received is not finite
  * (weft_require_finite); then all runs fail with the same error.
  *
- * weft_fetch copies a state as the store holds it. A target has the contents of the last run: if
- * there was none, or it failed or has stopped (weft_run_before), the result is WEFT_NOT_FOUND. The
- * same holds for an input that was not fed and has no default, and for all other values.
+ * weft_session_fetch copies a state as the store holds it. A target has the contents of the last
+ * run: if there was none, or it failed or has stopped (weft_session_run_before), the result is
+ * WEFT_NOT_FOUND. The same holds for an input that was not fed and has no default, and for all
+ * other values.
  *
- * weft_session_error is valid until the next weft_feed, weft_run, weft_fetch, weft_session_tensor,
- * weft_session_watch or weft_session_profile, whose error it is. */
+ * weft_session_error is valid until the next weft_session_feed, weft_session_run,
+ * weft_session_fetch, weft_session_tensor, weft_session_watch or weft_session_profile, whose error
+ * it is. */
 
-/* As weft_run, but stops before the node that computes `value`, and those that run side by side with
- * it. The next weft_run goes on from there, and inputs that only the rest reads may be fed again in
- * between. Exchanges that have begun stay under way, so a program can run other sessions, each with
- * an arena of its own, while it waits for data. A profile counts each part as a run. The error is
- * WEFT_BAD_ARGUMENT if the session has stopped already, or if no node computes the value when the
- * plan runs. */
-WEFT_API weft_status weft_run_before(weft_session *session, weft_value value);
-/* weft_fetch without a copy: *tensor points into the session or the store, and its contents are valid
- * until the next run. Asking for an input marks it as fed: the program may write the feed there.
- * False where weft_fetch would fail. */
+/* As weft_session_run, but stops before the node that computes `value`, and those that run side by
+ * side with it. The next weft_session_run goes on from there, and inputs that only the rest reads
+ * may be fed again in between. Exchanges that have begun stay under way, so a program can run other
+ * sessions, each with an arena of its own, while it waits for data. A profile counts each part as a
+ * run. The error is WEFT_BAD_ARGUMENT if the session has stopped already, or if no node computes
+ * the value when the plan runs. */
+WEFT_API weft_status weft_session_run_before(weft_session *session, weft_value value);
+/* weft_session_fetch without a copy: *tensor points into the session or the store, and its contents
+ * are valid until the next run. Asking for an input marks it as fed: the program may write the feed
+ * there. False where weft_session_fetch would fail. */
 WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor);
 /* Finds the first node that computes a number that is not finite. For use after a run that went
  * wrong: it repeats that run, with the same feeds and number, node by node and without its updates,
@@ -159,7 +161,7 @@ typedef struct weft_watched {
 typedef bool (*weft_watch_fn)(void *context, const weft_watched *watched);
 
 /* Calls `callback` in each run of the session, right after the interval that computes `value`
- * has ended. `value` is any value of the program's graph; weft_find returns one by its name.
+ * has ended. `value` is any value of the program's graph; weft_graph_find returns one by its name.
  * Inputs, constants and states are seen before the first node runs, and the output of an update
  * after the update. What only the first run computes (weft_plan_options.fixed_states) is seen in
  * that run only. Watches that are called at the same point are called in the order in which they
@@ -172,7 +174,7 @@ typedef bool (*weft_watch_fn)(void *context, const weft_watched *watched);
  * Fails with WEFT_NOT_FOUND if the value cannot be seen: no target needs it, a pass has replaced
  * it, or a node that is fused with its own overwrites each tile of it. The message says which and
  * what to do: a target of the plan can always be seen. WEFT_BAD_ARGUMENT if the session has stopped
- * (weft_run_before). weft_session_error also returns the status. */
+ * (weft_session_run_before). weft_session_error also returns the status. */
 WEFT_API weft_status weft_session_watch(weft_session *session, weft_value value,
                                         weft_watch_fn callback, void *context);
 /* Removes all watches of a value; of WEFT_NO_VALUE, those of all values. Returns how many. */
@@ -180,14 +182,14 @@ WEFT_API size_t weft_session_unwatch(weft_session *session, weft_value value);
 
 /* ---- The profile ---------------------------------------------------------------------------- */
 
-/* Where the time of a session's runs went. Every nanosecond of a thread, from the call of weft_run
- * to its end, counts as one of
+/* Where the time of a session's runs went. Every nanosecond of a thread, from the call of
+ * weft_session_run to its end, counts as one of
  *
  *   compute: inside the kernels of a step;
  *   waiting: inside a step that ends an exchange, for other processes; and at the barrier after a
  *            step, until the last thread arrives. The end of the run is a barrier. Steps without a
  *            barrier between them share it in proportion to the rest of their time;
- *   start:   from the call of weft_run until the thread reaches the first step.
+ *   start:   from the call of weft_session_run until the thread reaches the first step.
  *
  * In each run, the sum of the three over all threads is exactly threads x duration. */
 typedef struct weft_profile weft_profile;
@@ -204,19 +206,19 @@ WEFT_API weft_status weft_session_profile(weft_session *session, bool on,
                                           const weft_profile_options *options);
 /* The profile; NULL if it was never switched on. The session owns it, until it is freed or the
  * profile is switched on again. Read it between runs. */
-WEFT_API const weft_profile *weft_session_get_profile(const weft_session *session);
+WEFT_API const weft_profile *weft_profile_of(const weft_session *session);
 
 /* Sums over all runs. compute + waiting + start = thread_seconds. */
 typedef struct weft_profile_totals {
     size_t runs;           /* including failed ones */
     int threads;           /* of the last run */
-    double wall_seconds;   /* from calls of weft_run to their ends */
+    double wall_seconds;   /* from calls of weft_session_run to their ends */
     double thread_seconds; /* the same, times the threads of each run */
     double compute_seconds, waiting_seconds, start_seconds; /* over all threads */
     double flops, bytes;                                    /* as the ops count them: weft_cost */
 } weft_profile_totals;
 /* Zeros for NULL. */
-WEFT_API weft_profile_totals weft_profile_get_totals(const weft_profile *profile);
+WEFT_API weft_profile_totals weft_profile_totals_of(const weft_profile *profile);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,7 @@ WEFT_API weft_params *weft_params_new_with(const weft_params_options *options, w
  * (weft_params_source) and lacks a state: it does not invent what the file should contain. Nothing
  * is added on failure.
  *
- * weft_params_get: `tensor` may be NULL. The data stay at the same address as long as the store
+ * weft_params_find: `tensor` may be NULL. The data stay at the same address as long as the store
  * lives.
  *
  * weft_params_save writes the metadata as well. PATH is a complete file at any time, even while

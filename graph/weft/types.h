@@ -40,7 +40,7 @@ extern "C" {
  * numbers in: kernels compute in f32, and round to the nearest bf16, of two the even one. u8 holds
  * the bytes of quantised weights.
  *
- * A bool is a byte, 0 or 1. weft_feed, weft_constant_data and weft_params_load convert any other
+ * A bool is a byte, 0 or 1. weft_session_feed, weft_constant and weft_params_load convert any other
  * byte to 1. A program that writes through a tensor's pointer must write 0 or 1. */
 #define WEFT_DTYPE_MAP(X)                                                                          \
     X(F32, f32, 4, "F32")                                                                          \
@@ -222,7 +222,7 @@ typedef struct weft_error {
 
 /* The initial contents of a state. The kind says how the weights lie, from which the fans follow:
  *
- *   XAVIER_*, KAIMING_*            [in, out], as of weft_layer_linear: fan_in = in, fan_out = out.
+ *   XAVIER_*, KAIMING_*            [in, out], as of weft_nn_linear: fan_in = in, fan_out = out.
  *                                  A vector [n] counts as [1, n]; a rank above 2 is WEFT_BAD_SHAPE
  *   CONV_XAVIER_*, CONV_KAIMING_*  [out, in / groups, kernel...], as of weft_conv:
  *                                  fan_in = in / groups x kernel, fan_out = out x kernel, where

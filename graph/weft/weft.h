@@ -52,14 +52,14 @@ WEFT_API const weft_error *weft_graph_error(const weft_graph *graph);
 
 /* Inside the scopes "enc" and "0" (printf's format), NAME becomes `enc.0.NAME`: in errors, pictures
  * and profiles, and in files of parameters. */
-WEFT_API void weft_scope_push(weft_graph *graph, const char *format, ...) WEFT_PRINTF(2, 3);
-WEFT_API void weft_scope_pop(weft_graph *graph);
+WEFT_API void weft_graph_push_scope(weft_graph *graph, const char *format, ...) WEFT_PRINTF(2, 3);
+WEFT_API void weft_graph_pop_scope(weft_graph *graph);
 
 /* A tensor that the program feeds. It keeps its contents from run to run. */
 WEFT_API weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape);
 /* A trainable tensor, which the store holds under its scoped name. Declaring a scoped name twice is
- * WEFT_BAD_ARGUMENT, unless weft_share (<weft/graph.h>) is on. */
+ * WEFT_BAD_ARGUMENT, unless weft_graph_share (<weft/graph.h>) is on. */
 WEFT_API weft_value weft_param(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
 /* A tensor of the store that is not trained: a running statistic, a counter, a cache. */
@@ -67,8 +67,8 @@ WEFT_API weft_value weft_state(weft_graph *graph, const char *name, weft_dtype d
                                weft_shape shape, weft_init init);
 /* Constants: contiguous row-major `data`; the same number everywhere; a scalar; start + i step for
  * i = 0 .. count-1. */
-WEFT_API weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape shape,
-                                       const void *data);
+WEFT_API weft_value weft_constant(weft_graph *graph, weft_dtype dtype, weft_shape shape,
+                                  const void *data);
 WEFT_API weft_value weft_fill(weft_graph *graph, weft_dtype dtype, weft_shape shape, double value);
 WEFT_API weft_value weft_scalar(weft_graph *graph, weft_dtype dtype, double value);
 WEFT_API weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, double start,
@@ -78,11 +78,11 @@ WEFT_API weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t cou
  * value. */
 WEFT_API weft_value weft_name(weft_graph *graph, weft_value value, const char *name);
 /* The value of a scoped name; WEFT_NO_VALUE if there is none. */
-WEFT_API weft_value weft_find(const weft_graph *graph, const char *scoped_name);
+WEFT_API weft_value weft_graph_find(const weft_graph *graph, const char *scoped_name);
 /* The shape, one dimension of it (a negative axis counts from the end), and the dtype of a value.
  * For WEFT_NO_VALUE: rank 0, 0, WEFT_F32. */
 WEFT_API weft_shape weft_shape_of(const weft_graph *graph, weft_value value);
-WEFT_API int64_t weft_dim(const weft_graph *graph, weft_value value, int axis);
+WEFT_API int64_t weft_dim_of(const weft_graph *graph, weft_value value, int axis);
 WEFT_API weft_dtype weft_dtype_of(const weft_graph *graph, weft_value value);
 
 /* ---- Operations -----------------------------------------------------------------------------
@@ -128,7 +128,7 @@ WEFT_API weft_value weft_gelu_tanh(weft_graph *graph, weft_value x);
 /* min(max(x, low), high), low <= high. The gradient passes where low <= x <= high, else it is 0. */
 WEFT_API weft_value weft_clamp(weft_graph *graph, weft_value x, double low, double high);
 /* x factor, x + addend, x^exponent. */
-WEFT_API weft_value weft_scale(weft_graph *graph, weft_value x, double factor);
+WEFT_API weft_value weft_mul_scalar(weft_graph *graph, weft_value x, double factor);
 WEFT_API weft_value weft_add_scalar(weft_graph *graph, weft_value x, double addend);
 WEFT_API weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double exponent);
 /* Any dtype as any other. To i32: towards zero, saturating, NaN becomes 0; to bool: x != 0. The
@@ -285,24 +285,25 @@ typedef enum weft_reduction {
 } weft_reduction;
 
 /* (a - b)^2 of two values of one shape. */
-WEFT_API weft_value weft_mse(weft_graph *graph, weft_value a, weft_value b,
-                             weft_reduction reduction);
+WEFT_API weft_value weft_mse_loss(weft_graph *graph, weft_value a, weft_value b,
+                                  weft_reduction reduction);
 /* max(x, 0) - x t + ln(1 + e^-|x|) of a logit x and its target t in [0, 1]. */
-WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, weft_value targets,
-                                         weft_reduction reduction);
-typedef struct weft_cross_entropy_options {
+WEFT_API weft_value weft_bce_with_logits_loss(weft_graph *graph, weft_value logits,
+                                              weft_value targets, weft_reduction reduction);
+typedef struct weft_cross_entropy_loss_options {
     int64_t ignore_index;     /* targets of this value are ignored if has_ignore_index is set;
                                  without it no target is, and this must not be above 0 */
     double label_smoothing;   /* e: target (1-e) one_hot + e/classes (Szegedy et al. 2016) */
     weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
     bool has_ignore_index;
-} weft_cross_entropy_options;
+} weft_cross_entropy_loss_options;
 /* -ln softmax(logits)[target], in nats, of logits [..., classes] and targets i32 [...]: a scalar, or
  * [...] with WEFT_REDUCE_NONE. A row with a NaN has a loss and a gradient of NaN; a row of -inf has
  * an infinite loss and a gradient of 0; an ignored one has 0 and 0. Any other target outside of
  * [0, classes) ends the run with WEFT_BAD_INDEX. */
-WEFT_API weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
-                                       const weft_cross_entropy_options *options);
+WEFT_API weft_value weft_cross_entropy_loss(weft_graph *graph, weft_value logits,
+                                            weft_value targets,
+                                            const weft_cross_entropy_loss_options *options);
 
 /* ---- Gradients and training ----------------------------------------------------------------- */
 
@@ -444,7 +445,7 @@ WEFT_API void weft_params_free(weft_params *params);
 WEFT_API weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint64_t seed,
                                       weft_error *error);
 /* Sets *tensor to the tensor of that name, whose data the store owns; false if there is none. */
-WEFT_API bool weft_params_get(const weft_params *params, const char *name, weft_tensor *tensor);
+WEFT_API bool weft_params_find(const weft_params *params, const char *name, weft_tensor *tensor);
 typedef struct weft_params_filter weft_params_filter;
 /* Writes and reads a safetensors file. `filter` (<weft/store.h>) chooses tensors; NULL: all. PATH
  * is a complete file at any time. The file must have the tensors that the store has, unless that is
@@ -471,10 +472,11 @@ WEFT_API void weft_session_free(weft_session *session);
 /* Copies contiguous row-major data into an input; runs the plan once; copies a target, an input or
  * a state out. `bytes` must be the size of the tensor. A run allocates nothing. It fails with
  * WEFT_NOT_FOUND if an input was never fed; updates that ran before an error stay. */
-WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const void *data,
-                               size_t bytes);
-WEFT_API weft_status weft_run(weft_session *session);
-WEFT_API weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes);
+WEFT_API weft_status weft_session_feed(weft_session *session, weft_value input, const void *data,
+                                       size_t bytes);
+WEFT_API weft_status weft_session_run(weft_session *session);
+WEFT_API weft_status weft_session_fetch(weft_session *session, weft_value target, void *data,
+                                        size_t bytes);
 /* The error of the last call on the session; status WEFT_OK if that succeeded. */
 WEFT_API const weft_error *weft_session_error(const weft_session *session);
 

@@ -37,8 +37,8 @@ typedef struct weft_dot_options {
 /* Writes the graph as DOT text for Graphviz, with name scopes as clusters. Colours distinguish
  * forward, backward and update nodes, inputs and states. `options` may be NULL. WEFT_IO if the file
  * cannot be written. */
-WEFT_API weft_status weft_graph_dot(const weft_graph *graph, FILE *file,
-                                    const weft_dot_options *options, weft_error *error);
+WEFT_API weft_status weft_graph_write_dot(const weft_graph *graph, FILE *file,
+                                          const weft_dot_options *options, weft_error *error);
 
 /* A scope of the forward pass. Its sums include those of its inner scopes. */
 typedef struct weft_layer {
@@ -49,7 +49,7 @@ typedef struct weft_layer {
     /* The last value that another scope reads; if none does, the last that it computes. */
     weft_value output;
     double parameters; /* numbers of its trainable states */
-    weft_cost cost;    /* of one run of its nodes: weft_node_cost */
+    weft_cost cost;    /* of one run of its nodes: weft_graph_node_cost */
 } weft_layer;
 
 typedef struct weft_layers {
@@ -75,16 +75,16 @@ typedef struct weft_summary_options {
  * updates. A long name or type is shortened in its middle. To a string: give a FILE of
  * open_memstream. WEFT_IO if the file cannot be written; nothing is printed elsewhere. `options`
  * may be NULL. */
-WEFT_API weft_status weft_graph_summary(const weft_graph *graph,
-                                        const weft_summary_options *options, FILE *file,
-                                        weft_error *error);
+WEFT_API weft_status weft_graph_print_summary(const weft_graph *graph,
+                                              const weft_summary_options *options, FILE *file,
+                                              weft_error *error);
 
 /* ---- Plans ---------------------------------------------------------------------------------- */
 
 /* Writes a picture of the arena as SVG: intervals across, bytes up, a rectangle for each buffer in
  * the colour of the scope whose node writes it, the lower bound and the interval with most live
  * bytes. WEFT_IO if the file cannot be written, WEFT_NO_MEMORY. */
-WEFT_API weft_status weft_plan_svg(const weft_plan *plan, FILE *file, weft_error *error);
+WEFT_API weft_status weft_plan_write_svg(const weft_plan *plan, FILE *file, weft_error *error);
 
 /* ---- Profiles ------------------------------------------------------------------------------- */
 
@@ -156,10 +156,12 @@ WEFT_API size_t weft_profile_events(const weft_profile *profile,
 /* Writes the recorded runs as a trace for Perfetto or chrome://tracing: JSON in the Trace Event
  * Format, with a track for each thread and an event for each time that it spent on a step. Gaps
  * are waiting time. WEFT_IO if the file cannot be written. */
-WEFT_API weft_status weft_profile_trace(const weft_profile *profile, FILE *file, weft_error *error);
+WEFT_API weft_status weft_profile_write_trace(const weft_profile *profile, FILE *file,
+                                              weft_error *error);
 /* Writes the planned graph as DOT text. Nodes that compute are redder the larger their fraction of
  * the time (compute and waiting), and show that fraction and their time per run. */
-WEFT_API weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error);
+WEFT_API weft_status weft_profile_write_dot(const weft_profile *profile, FILE *file,
+                                            weft_error *error);
 
 #ifdef __cplusplus
 }

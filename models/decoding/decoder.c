@@ -119,7 +119,7 @@ weft_decoder *weft_decoder_new(const weft_model_config *config, const weft_param
         return NULL;
     }
     const weft_model *model = config->model;
-    const weft_model_traits traits = weft_model_get_traits(config);
+    const weft_model_traits traits = weft_model_traits_of(config);
     const weft_decoder_options o = filled(&traits, options);
     if (check_options(model, &traits, &o, error) != WEFT_OK) return NULL;
     weft_decoder *d = calloc(1, sizeof *d);
@@ -155,7 +155,7 @@ void weft_decoder_free(weft_decoder *decoder)
     free(decoder);
 }
 
-weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder)
+weft_decoder_info weft_decoder_info_of(const weft_decoder *decoder)
 {
     weft_decoder_info info = {.rows = 0};
     if (!decoder) return info;
@@ -166,7 +166,7 @@ weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder)
     info.position = decoder->position;
     info.plans = decoder->plans.count;
     info.arena_bytes = weft__plans_arena_bytes(&decoder->plans);
-    if (decoder->last) info.step = weft_plan_get_stats(decoder->last->plan.plan);
+    if (decoder->last) info.step = weft_plan_stats_of(decoder->last->plan.plan);
     info.state_bytes = info.step.state_bytes;
     return info;
 }
@@ -234,7 +234,7 @@ weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sour
 static void move_state(weft_decoder *d, const decode_state *state, int64_t from, int64_t to)
 {
     weft_tensor t;
-    if (!weft_params_get(d->store, state->name, &t)) return;
+    if (!weft_params_find(d->store, state->name, &t)) return;
     const int64_t rows = state->layout.by_row && !d->narrow ? d->o.beams : 1;
     int64_t all = 1, used = 0;
     for (int k = 1; k < t.shape.rank; k++) all *= t.shape.dim[k];

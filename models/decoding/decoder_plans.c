@@ -95,7 +95,7 @@ static void build_whole(weft_decoder *d, weft_graph *g, decode_plan *p)
     p->source = io.source;
     p->token = io.target_in;
     p->position = weft_input(g, "position", WEFT_I32, WEFT_SHAPE(d->rows));
-    int64_t vocab = weft_dim(g, io.output, -1);
+    int64_t vocab = weft_dim_of(g, io.output, -1);
     weft_value all = weft_reshape(g, io.output, WEFT_SHAPE(d->rows * p->sizes.key_len, vocab));
     p->logits = weft_embedding(g, all, p->position, -1);
 }
@@ -117,7 +117,7 @@ static bool has_params(weft_decoder *d, const weft_graph *g)
     weft_graph_params(g, values, n);
     for (size_t i = 0; good && i < n; i++) {
         const char *name = weft_name_of(g, values[i]);
-        if (!weft_params_get(d->store, name, NULL))
+        if (!weft_params_find(d->store, name, NULL))
             good = weft__decoder_fail(d, WEFT_NOT_FOUND, name, "is not in the parameter store");
     }
     free(values);

@@ -32,7 +32,7 @@ static int by_probability(const void *a, const void *b, void *log_probs)
     return (x > y) - (x < y);
 }
 
-size_t weft_sample_candidates(const double *log_probs, size_t n, double temperature, int64_t top_k,
+size_t weft_search_candidates(const double *log_probs, size_t n, double temperature, int64_t top_k,
                               double top_p, int32_t *ids, double *probs)
 {
     size_t count = 0, n_candidates = 0;
@@ -67,7 +67,7 @@ static double uniform(const search *s, int64_t row, int64_t at)
 
 static int64_t draw(const search *s, int64_t row, int32_t *ids, double *probs)
 {
-    size_t n = weft_sample_candidates(s->log_probs, (size_t)s->vocab, s->o->temperature,
+    size_t n = weft_search_candidates(s->log_probs, (size_t)s->vocab, s->o->temperature,
                                       s->o->top_k, s->o->top_p, ids, probs);
     double u = uniform(s, row, weft__search_found(s, row / s->model->beams)), sum = 0;
     for (size_t i = 0; i < n; i++) {

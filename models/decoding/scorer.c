@@ -68,8 +68,8 @@ static weft_value add_weights(const weft_scorer *s, weft_graph *g, weft_value we
                            "the model has no such layer that attends to a source");
         return weights;
     }
-    bool by_heads = weft_rank(g, weights) == 4;
-    if (s->o.head > (by_heads ? weft_dim(g, weights, 1) : 1))
+    bool by_heads = weft_rank_of(g, weights) == 4;
+    if (s->o.head > (by_heads ? weft_dim_of(g, weights, 1) : 1))
         weft_graph_fail_in(g, "attention", WEFT_BAD_ARGUMENT, "no such head");
     if (!by_heads) return weights;
     if (!s->o.head) return weft_mean(g, weights, WEFT_AXES(1), false);
@@ -126,7 +126,7 @@ weft_scorer *weft_scorer_new(const weft_model_config *config, const weft_params 
                        "the model's configuration or the parameters are NULL");
         return NULL;
     }
-    const weft_model_traits traits = weft_model_get_traits(config);
+    const weft_model_traits traits = weft_model_traits_of(config);
     if (check_options(config->model, &traits, o, error) != WEFT_OK) return NULL;
     weft_scorer *s = calloc(1, sizeof *s);
     if (!s) {

@@ -12,13 +12,13 @@ typedef struct heads {
     weft_value q, k, v; /* [batch, length, heads or kv_heads of this rank, head_dim] */
 } heads;
 
-static bool is_split(const weft_attention_options *o)
+static bool is_split(const weft_nn_attention_options *o)
 {
     return o->tensor.size > 1;
 }
 
 /* This rank's part of the heads, or of their elements. */
-static int64_t own(const weft_attention_options *o, int64_t n)
+static int64_t own(const weft_nn_attention_options *o, int64_t n)
 {
     return is_split(o) ? n / o->tensor.size : n;
 }
@@ -26,9 +26,9 @@ static int64_t own(const weft_attention_options *o, int64_t n)
 /* Reshapes [batch, length, n * width] to [batch, length, n, width]. */
 static weft_value split(weft_graph *g, weft_value x, int64_t n)
 {
-    int64_t width = weft_dim(g, x, 2);
-    return weft_reshape(g, x,
-                        WEFT_SHAPE(weft_dim(g, x, 0), weft_dim(g, x, 1), n, n ? width / n : 0));
+    int64_t width = weft_dim_of(g, x, 2);
+    return weft_reshape(
+        g, x, WEFT_SHAPE(weft_dim_of(g, x, 0), weft_dim_of(g, x, 1), n, n ? width / n : 0));
 }
 
 /* Transposes [batch, length, heads, width] to [batch, heads, length, width], or back. */
@@ -38,46 +38,47 @@ static weft_value swap_heads(weft_graph *g, weft_value x)
 }
 
 /* Sets the keys and values of h. Not for a fused projection. */
-static void project_memory(weft_graph *g, weft_value memory, const weft_attention_options *o,
+static void project_memory(weft_graph *g, weft_value memory, const weft_nn_attention_options *o,
                            int64_t kv_heads, heads *h)
 {
-    int64_t d_model = weft_dim(g, memory, 2), head_dim = d_model / o->heads;
+    int64_t d_model = weft_dim_of(g, memory, 2), head_dim = d_model / o->heads;
     if (o->projection == WEFT_PROJECT_SEPARATE) {
         const int64_t width = kv_heads * head_dim;
-        h->k = weft_layer_linear_columns(g, "k", memory, width, o->bias, o->tensor);
-        h->v = weft_layer_linear_columns(g, "v", memory, width, o->bias, o->tensor);
+        h->k = weft_nn_linear_columns(g, "k", memory, width, o->bias, o->tensor);
+        h->v = weft_nn_linear_columns(g, "v", memory, width, o->bias, o->tensor);
         h->k = split(g, h->k, own(o, kv_heads));
         h->v = split(g, h->v, own(o, kv_heads));
         return;
     }
     h->k = h->v = split(g, memory, o->heads);
     if (o->projection == WEFT_PROJECT_NONE) return;
-    h->k = weft_layer_linear(g, "k", h->k, head_dim, o->bias);
-    h->v = weft_layer_linear(g, "v", h->v, head_dim, o->bias);
+    h->k = weft_nn_linear(g, "k", h->k, head_dim, o->bias);
+    h->v = weft_nn_linear(g, "v", h->v, head_dim, o->bias);
 }
 
-static void project_query(weft_graph *g, weft_value query, const weft_attention_options *o,
+static void project_query(weft_graph *g, weft_value query, const weft_nn_attention_options *o,
                           heads *h)
 {
-    int64_t d_model = weft_dim(g, query, 2);
+    int64_t d_model = weft_dim_of(g, query, 2);
     if (o->projection == WEFT_PROJECT_SEPARATE) {
-        h->q = weft_layer_linear_columns(g, "q", query, d_model, o->bias, o->tensor);
+        h->q = weft_nn_linear_columns(g, "q", query, d_model, o->bias, o->tensor);
         h->q = split(g, h->q, own(o, o->heads));
         return;
     }
     h->q = split(g, query, o->heads);
     if (o->projection != WEFT_PROJECT_NONE)
-        h->q = weft_layer_linear(g, "q", h->q, d_model / o->heads, o->bias);
+        h->q = weft_nn_linear(g, "q", h->q, d_model / o->heads, o->bias);
 }
 
 /* The memory of split attention, whose gradient the ranks sum. */
-static weft_value copied_memory(weft_graph *g, weft_value memory, const weft_attention_options *o)
+static weft_value copied_memory(weft_graph *g, weft_value memory,
+                                const weft_nn_attention_options *o)
 {
     return is_split(o) && !o->copied_memory ? weft_copy_to_ranks(g, o->tensor, memory) : memory;
 }
 
 static heads project(weft_graph *g, weft_value query, weft_value memory,
-                     const weft_attention_options *o, int64_t kv_heads)
+                     const weft_nn_attention_options *o, int64_t kv_heads)
 {
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     const bool self = memory.id == query.id;
@@ -85,8 +86,8 @@ static heads project(weft_graph *g, weft_value query, weft_value memory,
     memory = self ? query : copied_memory(g, memory, o);
     if (o->projection == WEFT_PROJECT_FUSED) {
         weft_value parts[3];
-        weft_value all = weft_layer_linear_columns(g, "qkv", query, 3 * weft_dim(g, query, 2),
-                                                   o->bias, o->tensor);
+        weft_value all = weft_nn_linear_columns(g, "qkv", query, 3 * weft_dim_of(g, query, 2),
+                                                o->bias, o->tensor);
         weft_name(g, all, "qkv");
         weft_chunk(g, split(g, all, own(o, o->heads)), -1, 3, parts);
         return (heads){parts[0], parts[1], parts[2]};
@@ -114,7 +115,7 @@ static weft_value either(weft_graph *g, weft_value a, weft_value b)
 }
 
 /* The mask with what `causal` and `window` hide. */
-static weft_value whole_mask(weft_graph *g, const weft_attention_options *o, int64_t query_len,
+static weft_value whole_mask(weft_graph *g, const weft_nn_attention_options *o, int64_t query_len,
                              int64_t key_len)
 {
     weft_value mask = o->mask;
@@ -134,23 +135,23 @@ static weft_value widened(weft_graph *g, weft_value x, weft_value q)
 
 /* softmax(scale q k^T) v from plain ops: [batch, heads, query_len, head_dim]. */
 static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
-                                      const weft_attention_options *o, double scale,
-                                      weft_attention_parts *parts)
+                                      const weft_nn_attention_options *o, double scale,
+                                      weft_nn_attention_parts *parts)
 {
-    weft_attention_parts p = {swap_heads(g, h->q),
-                              swap_heads(g, widened(g, h->k, h->q)),
-                              swap_heads(g, widened(g, h->v, h->q)),
-                              WEFT_NO_VALUE,
-                              WEFT_NO_VALUE,
-                              WEFT_NO_VALUE,
-                              WEFT_NO_VALUE,
-                              WEFT_NO_VALUE};
+    weft_nn_attention_parts p = {swap_heads(g, h->q),
+                                 swap_heads(g, widened(g, h->k, h->q)),
+                                 swap_heads(g, widened(g, h->v, h->q)),
+                                 WEFT_NO_VALUE,
+                                 WEFT_NO_VALUE,
+                                 WEFT_NO_VALUE,
+                                 WEFT_NO_VALUE,
+                                 WEFT_NO_VALUE};
     /* kv_heads is 0 in a graph that has already failed. */
-    int64_t kv_heads = weft_dim(g, p.k, 1), repeat = kv_heads ? own(o, o->heads) / kv_heads : 1;
-    weft_value mask = whole_mask(g, o, weft_dim(g, p.q, 2), weft_dim(g, p.k, 2));
+    int64_t kv_heads = weft_dim_of(g, p.k, 1), repeat = kv_heads ? own(o, o->heads) / kv_heads : 1;
+    weft_value mask = whole_mask(g, o, weft_dim_of(g, p.q, 2), weft_dim_of(g, p.k, 2));
     weft_value keys = weft_transpose(g, repeat_heads(g, p.k, repeat), -1, -2);
     p.scores = weft_matmul(g, p.q, keys);
-    p.scaled = weft_scale(g, p.scores, scale);
+    p.scaled = weft_mul_scalar(g, p.scores, scale);
     if (weft_is_value(mask)) p.scaled = weft_masked_fill(g, p.scaled, mask, -INFINITY);
     p.weights = weft_name(g, weft_softmax(g, p.scaled, -1), "weights");
     p.dropped = weft_dropout(g, p.weights, o->dropout);
@@ -162,11 +163,11 @@ static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
 
 /* Returns the options with defaults for zeros; NULL is all zeros. A mask that differs from head to
  * head is reduced to this rank's heads. */
-static weft_attention_options filled(weft_graph *g, const weft_attention_options *options)
+static weft_nn_attention_options filled(weft_graph *g, const weft_nn_attention_options *options)
 {
-    weft_attention_options o = options ? *options : (weft_attention_options){0};
+    weft_nn_attention_options o = options ? *options : (weft_nn_attention_options){0};
     if (!o.heads) o.heads = 1;
-    if (is_split(&o) && weft_rank(g, o.mask) > 2 && weft_dim(g, o.mask, -3) == o.heads) {
+    if (is_split(&o) && weft_rank_of(g, o.mask) > 2 && weft_dim_of(g, o.mask, -3) == o.heads) {
         const int64_t n = own(&o, o.heads), first = o.tensor.rank * n;
         o.mask = weft_slice(g, o.mask, -3, first, first + n, 1);
     }
@@ -174,7 +175,7 @@ static weft_attention_options filled(weft_graph *g, const weft_attention_options
 }
 
 /* NULL, or why attention cannot be split among ranks. */
-static const char *split_problem(const weft_attention_options *o)
+static const char *split_problem(const weft_nn_attention_options *o)
 {
     if (!is_split(o)) return NULL;
     if (o->heads % o->tensor.size || o->kv_heads % o->tensor.size)
@@ -188,12 +189,12 @@ static const char *split_problem(const weft_attention_options *o)
 }
 
 static bool good_options(weft_graph *g, const char *name, weft_value query, weft_value memory,
-                         const weft_attention_options *o)
+                         const weft_nn_attention_options *o)
 {
     const char *problem = NULL;
-    int64_t d_model = weft_dim(g, query, -1);
+    int64_t d_model = weft_dim_of(g, query, -1);
     if (weft_graph_status(g) != WEFT_OK) return false;
-    if (weft_rank(g, query) != 3 || weft_rank(g, memory) != 3)
+    if (weft_rank_of(g, query) != 3 || weft_rank_of(g, memory) != 3)
         problem = "query and memory must be [batch, length, d_model]";
     else if (o->heads < 1 || o->kv_heads < 0 || d_model % o->heads)
         problem = "the number of heads must divide d_model";
@@ -206,7 +207,7 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
     else
         problem = split_problem(o);
     if (problem)
-        weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, "weft_nn_attention", WEFT_BAD_ARGUMENT,
                            "\"%s\": %s (%lld heads, %lld of keys, d_model %lld, %d ranks)", name,
                            problem, (long long)o->heads, (long long)o->kv_heads, (long long)d_model,
                            is_split(o) ? o->tensor.size : 1);
@@ -215,8 +216,8 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
 
 /* softmax(scale q k^T) v: [batch, query_len, heads, head_dim]. One node, or plain ops if
  * intermediate values are wanted. */
-static weft_value attend(weft_graph *g, const heads *h, const weft_attention_options *o,
-                         int64_t d_model, weft_attention_parts *parts)
+static weft_value attend(weft_graph *g, const heads *h, const weft_nn_attention_options *o,
+                         int64_t d_model, weft_nn_attention_parts *parts)
 {
     double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)(d_model / o->heads));
     const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask, o->window};
@@ -230,56 +231,56 @@ static weft_value attend(weft_graph *g, const heads *h, const weft_attention_opt
 
 /* Concatenates this rank's heads; `shape` is that of the query, [batch, query_len, d_model]. */
 static weft_value merge(weft_graph *g, weft_value y, weft_shape shape,
-                        const weft_attention_options *o)
+                        const weft_nn_attention_options *o)
 {
     return weft_reshape(g, y, WEFT_SHAPE(shape.dim[0], shape.dim[1], own(o, shape.dim[2])));
 }
 
 static weft_value project_out(weft_graph *g, weft_value merged, int64_t d_model,
-                              const weft_attention_options *o)
+                              const weft_nn_attention_options *o)
 {
-    return weft_layer_linear_rows(g, "out", merged, d_model, o->out_bias, o->tensor);
+    return weft_nn_linear_rows(g, "out", merged, d_model, o->out_bias, o->tensor);
 }
 
 /* Rotates heads by their positions, which begin at `position` or 0; all are below `limit`. */
-static weft_value rotate(weft_graph *g, weft_value x, const weft_attention_options *o,
+static weft_value rotate(weft_graph *g, weft_value x, const weft_nn_attention_options *o,
                          weft_value position, int64_t limit)
 {
     if (o->rotary_base == 0) return x;
     weft_rotary angles = o->rotary;
     if (!weft_is_value(angles.cosines))
-        angles = weft_layer_rotary_angles(g, weft_dtype_of(g, x), limit, weft_dim(g, x, -1),
-                                          o->rotary_base);
-    return weft_layer_rotate(g, x, &angles, position);
+        angles = weft_nn_rotary_angles(g, weft_dtype_of(g, x), limit, weft_dim_of(g, x, -1),
+                                       o->rotary_base);
+    return weft_nn_rotate(g, x, &angles, position);
 }
 
-weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
-                                weft_value memory, const weft_attention_options *options,
-                                weft_attention_parts *parts)
+weft_value weft_nn_attention(weft_graph *graph, const char *name, weft_value query,
+                             weft_value memory, const weft_nn_attention_options *options,
+                             weft_nn_attention_parts *parts)
 {
     weft_graph *g = graph;
-    const weft_attention_options all = filled(g, options), *o = &all;
+    const weft_nn_attention_options all = filled(g, options), *o = &all;
     if (!good_options(g, name, query, memory, o)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, query);
-    weft_scope_push(g, "%s", name);
+    weft_graph_push_scope(g, "%s", name);
     heads h = project(g, query, memory, o, o->kv_heads ? o->kv_heads : o->heads);
-    h.q = rotate(g, h.q, o, WEFT_NO_VALUE, weft_dim(g, h.q, 1));
-    h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim(g, h.k, 1));
+    h.q = rotate(g, h.q, o, WEFT_NO_VALUE, weft_dim_of(g, h.q, 1));
+    h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim_of(g, h.k, 1));
     weft_value y = attend(g, &h, o, shape.dim[2], parts);
     y = merge(g, o->merge_as_rows ? swap_heads(g, y) : y, shape, o);
     if (!o->no_out) y = project_out(g, weft_name(g, y, "merged"), shape.dim[2], o);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return y;
 }
 
 /* ---- Attention over states ---- */
 
 static bool good_cached(weft_graph *g, const char *name, weft_value x,
-                        const weft_attention_options *o, const weft_cache *cache)
+                        const weft_nn_attention_options *o, const weft_cache *cache)
 {
     if (!cache) {
-        weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT,
-                           "\"%s\": the cache is NULL", name);
+        weft_graph_fail_in(g, "weft_nn_attention", WEFT_BAD_ARGUMENT, "\"%s\": the cache is NULL",
+                           name);
         return false;
     }
     if (!good_options(g, name, x, x, o)) return false;
@@ -293,7 +294,7 @@ static bool good_cached(weft_graph *g, const char *name, weft_value x,
     else if (cache->dtype != WEFT_F32 && cache->dtype != WEFT_BF16 && cache->dtype != WEFT_U8)
         problem = "states have the dtype f32, bf16 or u8";
     if (problem)
-        weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT, "\"%s\" over states: %s",
+        weft_graph_fail_in(g, "weft_nn_attention", WEFT_BAD_ARGUMENT, "\"%s\" over states: %s",
                            name, problem);
     return !problem;
 }
@@ -347,7 +348,7 @@ static weft_value append_to_cache(weft_graph *g, const char *name, weft_value x,
  * [count, key_len]. */
 static weft_value other_keys(weft_graph *g, const weft_cache *cache, int64_t count, int64_t window)
 {
-    weft_value at = weft_expand_dims(g, weft_layer_positions_at(g, cache->position, count), 1);
+    weft_value at = weft_expand_dims(g, weft_nn_positions_at(g, cache->position, count), 1);
     weft_value later = weft_less(g, at, weft_arange(g, WEFT_I32, cache->key_len, 0, 1));
     if (!window || window >= cache->key_len) return later;
     /* Keys up to at - window. */
@@ -355,18 +356,18 @@ static weft_value other_keys(weft_graph *g, const weft_cache *cache, int64_t cou
     return either(g, later, weft_less(g, last, at));
 }
 
-weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
-                                     const weft_attention_options *options, const weft_cache *cache)
+weft_value weft_nn_attention_step(weft_graph *graph, const char *name, weft_value x,
+                                  const weft_nn_attention_options *options, const weft_cache *cache)
 {
     weft_graph *g = graph;
-    weft_attention_options o = filled(g, options);
+    weft_nn_attention_options o = filled(g, options);
     if (!good_cached(g, name, x, &o, cache)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o.kv_heads ? o.kv_heads : o.heads;
     o.causal = false;
     o.mask = other_keys(g, cache, shape.dim[1], o.window);
     o.window = 0;
-    weft_scope_push(g, "%s", name);
+    weft_graph_push_scope(g, "%s", name);
     heads h = project(g, x, x, &o, kv_heads);
     h.q = rotate(g, h.q, &o, cache->position, cache->key_len);
     h.k = rotate(g, h.k, &o, cache->position, cache->key_len);
@@ -374,42 +375,42 @@ weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_v
     h.v = append_to_cache(g, "cache.v", h.v, cache);
     weft_value y = merge(g, attend(g, &h, &o, shape.dim[2], NULL), shape, &o);
     if (!o.no_out) y = project_out(g, y, shape.dim[2], &o);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return y;
 }
 
-weft_value weft_layer_prefill_cross_cache(weft_graph *graph, const char *name, weft_value memory,
-                                          const weft_attention_options *options,
-                                          const weft_cache *cache)
+weft_value weft_nn_prefill_cross_cache(weft_graph *graph, const char *name, weft_value memory,
+                                       const weft_nn_attention_options *options,
+                                       const weft_cache *cache)
 {
     weft_graph *g = graph;
-    const weft_attention_options all = filled(g, options), *o = &all;
+    const weft_nn_attention_options all = filled(g, options), *o = &all;
     if (!good_cached(g, name, memory, o, cache)) return WEFT_NO_VALUE;
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
-    weft_scope_push(g, "%s", name);
+    weft_graph_push_scope(g, "%s", name);
     memory = copied_memory(g, memory, o);
     project_memory(g, memory, o, o->kv_heads ? o->kv_heads : o->heads, &h);
-    h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim(g, h.k, 1));
+    h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim_of(g, h.k, 1));
     weft_value zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), WEFT_I32), done[2];
     const char *const names[2] = {"cache.k", "cache.v"};
     for (int i = 0; i < 2; i++) {
         weft_value x = stored(g, cache, i ? h.v : h.k);
-        weft_shape shape = WEFT_SHAPE(max_sources(cache), cache->max_source_len, weft_dim(g, x, 2),
-                                      weft_dim(g, x, 3));
+        weft_shape shape = WEFT_SHAPE(max_sources(cache), cache->max_source_len,
+                                      weft_dim_of(g, x, 2), weft_dim_of(g, x, 3));
         weft_value state =
             cache_state(g, cache, names[i], weft_dtype_of(g, x), shape, cross_layout);
         done[i] = weft_cache_write(g, state, x, zero);
     }
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return weft_group(g, done, 2);
 }
 
-weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name, weft_value x,
-                                           const weft_attention_options *options,
-                                           const weft_cache *cache)
+weft_value weft_nn_cross_attention_step(weft_graph *graph, const char *name, weft_value x,
+                                        const weft_nn_attention_options *options,
+                                        const weft_cache *cache)
 {
     weft_graph *g = graph;
-    const weft_attention_options all = filled(g, options), *o = &all;
+    const weft_nn_attention_options all = filled(g, options), *o = &all;
     if (!good_cached(g, name, x, o, cache)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
@@ -419,7 +420,7 @@ weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name, 
     weft_dtype dtype = cache->dtype == WEFT_F32 ? weft_dtype_of(g, x) : cache->dtype;
     if (dtype == WEFT_U8) cached.dim[3] += WEFT_NARROW_SCALE;
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
-    weft_scope_push(g, "%s", name);
+    weft_graph_push_scope(g, "%s", name);
     if (is_split(o)) x = weft_copy_to_ranks(g, o->tensor, x);
     project_query(g, x, o, &h);
     h.q = rotate(g, h.q, o, cache->position, cache->key_len);
@@ -431,6 +432,6 @@ weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name, 
     h.v = first_of(g, h.v, cache->sources, cache->source_len);
     weft_value y = merge(g, attend(g, &h, o, shape.dim[2], NULL), shape, o);
     if (!o->no_out) y = project_out(g, y, shape.dim[2], o);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return y;
 }

@@ -17,8 +17,8 @@ static weft_value linear(weft_graph *g, const char *name, weft_value x, int64_t 
                          const linear_split *split)
 {
     weft_dtype dtype = weft_dtype_of(g, x);
-    weft_scope_push(g, "%s", name);
-    weft_shape shape = WEFT_SHAPE(weft_dim(g, x, -1), features);
+    weft_graph_push_scope(g, "%s", name);
+    weft_shape shape = WEFT_SHAPE(weft_dim_of(g, x, -1), features);
     weft_value weight = weft_param_part(g, "weight", dtype, shape, WEFT_INIT_XAVIER, split->weight);
     weft_value y = weft_matmul(g, x, weight);
     if (split->sum) y = weft_sum_over_ranks(g, split->ranks, y);
@@ -26,22 +26,22 @@ static weft_value linear(weft_graph *g, const char *name, weft_value x, int64_t 
         y = weft_add(
             g, y,
             weft_param_part(g, "bias", dtype, WEFT_SHAPE(features), WEFT_INIT_ZEROS, split->bias));
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return y;
 }
 
-weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x, int64_t features,
-                             bool bias)
+weft_value weft_nn_linear(weft_graph *graph, const char *name, weft_value x, int64_t features,
+                          bool bias)
 {
     return linear(graph, name, x, features, bias, &(linear_split){.sum = false});
 }
 
-weft_value weft_layer_linear_columns(weft_graph *graph, const char *name, weft_value x,
-                                     int64_t features, bool bias, weft_ranks ranks)
+weft_value weft_nn_linear_columns(weft_graph *graph, const char *name, weft_value x,
+                                  int64_t features, bool bias, weft_ranks ranks)
 {
-    if (ranks.size <= 1) return weft_layer_linear(graph, name, x, features, bias);
+    if (ranks.size <= 1) return weft_nn_linear(graph, name, x, features, bias);
     if (features % ranks.size) {
-        weft_graph_fail_in(graph, "weft_layer_linear_columns", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(graph, "weft_nn_linear_columns", WEFT_BAD_ARGUMENT,
                            "\"%s\": %d ranks do not divide %lld features", name, ranks.size,
                            (long long)features);
         return WEFT_NO_VALUE;
@@ -52,40 +52,40 @@ weft_value weft_layer_linear_columns(weft_graph *graph, const char *name, weft_v
     return linear(graph, name, x, own, bias, &split);
 }
 
-weft_value weft_layer_linear_rows(weft_graph *graph, const char *name, weft_value x,
-                                  int64_t features, bool bias, weft_ranks ranks)
+weft_value weft_nn_linear_rows(weft_graph *graph, const char *name, weft_value x, int64_t features,
+                               bool bias, weft_ranks ranks)
 {
-    if (ranks.size <= 1) return weft_layer_linear(graph, name, x, features, bias);
-    const int64_t own = weft_dim(graph, x, -1);
+    if (ranks.size <= 1) return weft_nn_linear(graph, name, x, features, bias);
+    const int64_t own = weft_dim_of(graph, x, -1);
     const linear_split split = {
         .weight = {0, own * ranks.rank, own * ranks.size}, .sum = true, .ranks = ranks};
     return linear(graph, name, x, features, bias, &split);
 }
 
-weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x, double eps)
+weft_value weft_nn_layer_norm(weft_graph *graph, const char *name, weft_value x, double eps)
 {
     weft_dtype dtype = weft_dtype_of(graph, x);
-    weft_shape features = WEFT_SHAPE(weft_dim(graph, x, -1));
-    weft_scope_push(graph, "%s", name);
+    weft_shape features = WEFT_SHAPE(weft_dim_of(graph, x, -1));
+    weft_graph_push_scope(graph, "%s", name);
     weft_value gamma = weft_param(graph, "gamma", dtype, features, WEFT_INIT_ONES);
     weft_value beta = weft_param(graph, "beta", dtype, features, WEFT_INIT_ZEROS);
     weft_value y = weft_layer_norm(graph, x, gamma, beta, eps);
-    weft_scope_pop(graph);
+    weft_graph_pop_scope(graph);
     return y;
 }
 
-weft_value weft_layer_rms_norm(weft_graph *graph, const char *name, weft_value x, double eps)
+weft_value weft_nn_rms_norm(weft_graph *graph, const char *name, weft_value x, double eps)
 {
-    weft_scope_push(graph, "%s", name);
+    weft_graph_push_scope(graph, "%s", name);
     weft_value gamma = weft_param(graph, "gamma", weft_dtype_of(graph, x),
-                                  WEFT_SHAPE(weft_dim(graph, x, -1)), WEFT_INIT_ONES);
+                                  WEFT_SHAPE(weft_dim_of(graph, x, -1)), WEFT_INIT_ONES);
     weft_value y = weft_rms_norm(graph, x, gamma, eps);
-    weft_scope_pop(graph);
+    weft_graph_pop_scope(graph);
     return y;
 }
 
-weft_value weft_layer_embedding_table(weft_graph *graph, const char *name, weft_dtype dtype,
-                                      int64_t vocab, int64_t width)
+weft_value weft_nn_embedding_table(weft_graph *graph, const char *name, weft_dtype dtype,
+                                   int64_t vocab, int64_t width)
 {
     weft_init init = {WEFT_INIT_NORMAL, 0, width > 0 ? 1 / sqrt((double)width) : 0};
     return weft_param(graph, name, dtype, WEFT_SHAPE(vocab, width), init);
@@ -105,35 +105,35 @@ static weft_value activate(weft_graph *g, weft_value x, weft_activation activati
     case WEFT_TANH:
         return weft_tanh(g, x);
     }
-    weft_graph_fail_in(g, "weft_layer_feed_forward", WEFT_BAD_ARGUMENT,
-                       "invalid weft_activation %d", (int)activation);
+    weft_graph_fail_in(g, "weft_nn_feed_forward", WEFT_BAD_ARGUMENT, "invalid weft_activation %d",
+                       (int)activation);
     return WEFT_NO_VALUE;
 }
 
-weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
-                                   const weft_feed_forward_options *options)
+weft_value weft_nn_feed_forward(weft_graph *graph, const char *name, weft_value x,
+                                const weft_nn_feed_forward_options *options)
 {
-    static const weft_feed_forward_options defaults = {0};
-    const weft_feed_forward_options *o = options ? options : &defaults;
+    static const weft_nn_feed_forward_options defaults = {0};
+    const weft_nn_feed_forward_options *o = options ? options : &defaults;
     weft_graph *g = graph;
     const weft_ranks ranks = o->tensor;
-    int64_t width = weft_dim(g, x, -1), d_ff = o->d_ff ? o->d_ff : 4 * width;
+    int64_t width = weft_dim_of(g, x, -1), d_ff = o->d_ff ? o->d_ff : 4 * width;
     if (ranks.size > 1 && d_ff % ranks.size) {
-        weft_graph_fail_in(g, "weft_layer_feed_forward", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, "weft_nn_feed_forward", WEFT_BAD_ARGUMENT,
                            "\"%s\": %d ranks do not divide d_ff %lld", name, ranks.size,
                            (long long)d_ff);
         return WEFT_NO_VALUE;
     }
     if (ranks.size > 1) x = weft_copy_to_ranks(g, ranks, x);
-    weft_scope_push(g, "%s", name);
-    weft_value h = weft_layer_linear_columns(g, o->gated ? "gate" : "in", x, d_ff, o->bias, ranks);
+    weft_graph_push_scope(g, "%s", name);
+    weft_value h = weft_nn_linear_columns(g, o->gated ? "gate" : "in", x, d_ff, o->bias, ranks);
     h = activate(g, h, o->activation);
-    if (o->gated) h = weft_mul(g, h, weft_layer_linear_columns(g, "in", x, d_ff, o->bias, ranks));
+    if (o->gated) h = weft_mul(g, h, weft_nn_linear_columns(g, "in", x, d_ff, o->bias, ranks));
     split_keys_before(g, ranks);
     h = weft_dropout(g, weft_name(g, h, "hidden"), o->dropout);
     split_keys_after(g, ranks);
-    weft_value y = weft_layer_linear_rows(g, "out", h, width, o->bias, ranks);
-    weft_scope_pop(g);
+    weft_value y = weft_nn_linear_rows(g, "out", h, width, o->bias, ranks);
+    weft_graph_pop_scope(g);
     return y;
 }
 
@@ -160,7 +160,7 @@ static double *new_constant(weft_graph *g, const char *layer, int64_t rows, int6
 
 static weft_value constant_of(weft_graph *g, weft_dtype dtype, weft_shape shape, double *data)
 {
-    weft_value value = weft_constant_data(g, WEFT_F64, shape, data);
+    weft_value value = weft_constant(g, WEFT_F64, shape, data);
     free(data);
     return weft_cast(g, value, dtype);
 }
@@ -186,25 +186,24 @@ static weft_value sinusoidal_positions(weft_graph *g, const char *layer, weft_dt
     return constant_of(g, dtype, WEFT_SHAPE(length, features), data);
 }
 
-weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                           int64_t features)
+weft_value weft_nn_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                        int64_t features)
 {
-    return sinusoidal_positions(graph, "weft_layer_sinusoidal_positions", dtype, length, features,
+    return sinusoidal_positions(graph, "weft_nn_sinusoidal_positions", dtype, length, features,
                                 false);
 }
 
-weft_value weft_layer_sinusoidal_halves(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                        int64_t features)
+weft_value weft_nn_sinusoidal_halves(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                     int64_t features)
 {
-    return sinusoidal_positions(graph, "weft_layer_sinusoidal_halves", dtype, length, features,
-                                true);
+    return sinusoidal_positions(graph, "weft_nn_sinusoidal_halves", dtype, length, features, true);
 }
 
-weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
-                                int64_t length, int64_t max_positions, int64_t features)
+weft_value weft_nn_positions(weft_graph *graph, const char *name, weft_dtype dtype, int64_t length,
+                             int64_t max_positions, int64_t features)
 {
     if (length > max_positions) {
-        weft_graph_fail_in(graph, "weft_layer_positions", WEFT_BAD_SHAPE,
+        weft_graph_fail_in(graph, "weft_nn_positions", WEFT_BAD_SHAPE,
                            "\"%s\": a length of %lld, but max_positions is %lld", name,
                            (long long)length, (long long)max_positions);
         return WEFT_NO_VALUE;
@@ -219,14 +218,14 @@ weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype 
  * cosines c and sines s, [length, 1, width / 2]. */
 static weft_value rotate_pairs(weft_graph *g, weft_value x, weft_value c, weft_value s)
 {
-    int64_t width = weft_dim(g, x, -1), half = width / 2;
+    int64_t width = weft_dim_of(g, x, -1), half = width / 2;
     weft_value a = weft_slice(g, x, -1, 0, half, 1), b = weft_slice(g, x, -1, half, width, 1);
     weft_value rotated[2] = {weft_sub(g, weft_mul(g, a, c), weft_mul(g, b, s)),
                              weft_add(g, weft_mul(g, b, c), weft_mul(g, a, s))};
     return weft_concat(g, rotated, 2, -1);
 }
 
-weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64_t count)
+weft_value weft_nn_positions_at(weft_graph *graph, weft_value position, int64_t count)
 {
     weft_graph *g = graph;
     weft_value first = weft_reshape(g, position, WEFT_SHAPE(1));
@@ -237,19 +236,19 @@ weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64
     return weft_cast(g, sum, WEFT_I32);
 }
 
-weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                     int64_t head_dim, double base)
+weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                  int64_t head_dim, double base)
 {
     weft_graph *g = graph;
     weft_rotary angles = {WEFT_NO_VALUE, WEFT_NO_VALUE};
     int64_t half = head_dim / 2;
     if (head_dim < 2 || head_dim % 2 || !(base > 0)) {
-        weft_graph_fail_in(g, "weft_layer_rotary", WEFT_BAD_SHAPE,
+        weft_graph_fail_in(g, "weft_nn_rotary", WEFT_BAD_SHAPE,
                            "x must be [batch, length, heads, an even width] and the base above 0");
         return angles;
     }
-    double *cosines = new_constant(g, "weft_layer_rotary", length, half), *sines = NULL;
-    if (cosines) sines = new_constant(g, "weft_layer_rotary", length, half);
+    double *cosines = new_constant(g, "weft_nn_rotary", length, half), *sines = NULL;
+    if (cosines) sines = new_constant(g, "weft_nn_rotary", length, half);
     if (!sines) {
         free(cosines);
         return angles;
@@ -270,40 +269,40 @@ weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_
 static weft_value rows_for(weft_graph *g, weft_value angles, int64_t length, weft_value position)
 {
     if (weft_is_value(position)) {
-        weft_value at = weft_layer_positions_at(g, position, length);
+        weft_value at = weft_nn_positions_at(g, position, length);
         return weft_embedding(g, angles, weft_expand_dims(g, at, 1), -1);
     }
-    if (weft_dim(g, angles, 0) != length) angles = weft_slice(g, angles, 0, 0, length, 1);
+    if (weft_dim_of(g, angles, 0) != length) angles = weft_slice(g, angles, 0, 0, length, 1);
     return weft_expand_dims(g, angles, 1);
 }
 
-weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
-                             weft_value position)
+weft_value weft_nn_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
+                          weft_value position)
 {
     weft_graph *g = graph;
     if (weft_graph_status(g) != WEFT_OK) return WEFT_NO_VALUE;
-    if (!angles || weft_rank(g, x) != 4 ||
-        weft_dim(g, x, -1) != 2 * weft_dim(g, angles->cosines, -1)) {
-        weft_graph_fail_in(g, "weft_layer_rotary", WEFT_BAD_SHAPE,
+    if (!angles || weft_rank_of(g, x) != 4 ||
+        weft_dim_of(g, x, -1) != 2 * weft_dim_of(g, angles->cosines, -1)) {
+        weft_graph_fail_in(g, "weft_nn_rotary", WEFT_BAD_SHAPE,
                            "x must be [batch, length, heads, an even width] and the base above 0");
         return WEFT_NO_VALUE;
     }
-    int64_t length = weft_dim(g, x, 1);
+    int64_t length = weft_dim_of(g, x, 1);
     return rotate_pairs(g, x, rows_for(g, angles->cosines, length, position),
                         rows_for(g, angles->sines, length, position));
 }
 
-weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
+weft_value weft_nn_rotary(weft_graph *graph, weft_value x, double base)
 {
-    weft_rotary angles = weft_layer_rotary_angles(
-        graph, weft_dtype_of(graph, x), weft_dim(graph, x, 1), weft_dim(graph, x, -1), base);
-    return weft_layer_rotate(graph, x, &angles, WEFT_NO_VALUE);
+    weft_rotary angles = weft_nn_rotary_angles(
+        graph, weft_dtype_of(graph, x), weft_dim_of(graph, x, 1), weft_dim_of(graph, x, -1), base);
+    return weft_nn_rotate(graph, x, &angles, WEFT_NO_VALUE);
 }
 
-weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base, weft_value position,
-                                int64_t max_positions)
+weft_value weft_nn_rotary_at(weft_graph *graph, weft_value x, double base, weft_value position,
+                             int64_t max_positions)
 {
-    weft_rotary angles = weft_layer_rotary_angles(graph, weft_dtype_of(graph, x), max_positions,
-                                                  weft_dim(graph, x, -1), base);
-    return weft_layer_rotate(graph, x, &angles, position);
+    weft_rotary angles = weft_nn_rotary_angles(graph, weft_dtype_of(graph, x), max_positions,
+                                               weft_dim_of(graph, x, -1), base);
+    return weft_nn_rotate(graph, x, &angles, position);
 }

@@ -17,12 +17,13 @@ static int64_t gates_of(weft_recurrent_kind kind)
 
 /* ---- One step ---- */
 
-weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name, weft_recurrent_kind kind,
-                                      weft_dtype dtype, int64_t in, int64_t hidden)
+weft_recurrent weft_nn_recurrent_declare(weft_graph *graph, const char *name,
+                                         weft_recurrent_kind kind, weft_dtype dtype, int64_t in,
+                                         int64_t hidden)
 {
     weft_recurrent layer = {.kind = kind, .in = in, .hidden = hidden};
     if ((unsigned)kind > WEFT_GRU || in < 1 || hidden < 1 || hidden > INT32_MAX) {
-        weft_graph_fail_in(graph, "weft_recurrent_declare", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(graph, "weft_nn_recurrent_declare", WEFT_BAD_ARGUMENT,
                            "\"%s\": no layer of kind %d from width %lld to %lld", name, (int)kind,
                            (long long)in, (long long)hidden);
         return layer;
@@ -31,13 +32,13 @@ weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name, weft_
     bool simple = kind == WEFT_RNN;
     weft_init init_x = {WEFT_INIT_NORMAL, 0, 1 / sqrt((double)(simple ? in : in + hidden))};
     weft_init init_h = {WEFT_INIT_NORMAL, 0, 1 / sqrt((double)(simple ? hidden : in + hidden))};
-    weft_scope_push(graph, "%s", name);
+    weft_graph_push_scope(graph, "%s", name);
     layer.weight_x = weft_param(graph, "weight_x", dtype, WEFT_SHAPE(in, width), init_x);
     layer.weight_h = weft_param(graph, "weight_h", dtype, WEFT_SHAPE(hidden, width), init_h);
     layer.bias = weft_param(graph, "bias", dtype, WEFT_SHAPE(width), WEFT_INIT_ZEROS);
     if (kind == WEFT_GRU)
         layer.bias_h = weft_param(graph, "bias_h", dtype, WEFT_SHAPE(hidden), WEFT_INIT_ZEROS);
-    weft_scope_pop(graph);
+    weft_graph_pop_scope(graph);
     return layer;
 }
 
@@ -47,11 +48,11 @@ static bool has_layer(weft_graph *g, const weft_recurrent *layer, const char *fu
     return layer;
 }
 
-weft_value weft_recurrent_project(weft_graph *graph, const weft_recurrent *layer, weft_value x)
+weft_value weft_nn_recurrent_project(weft_graph *graph, const weft_recurrent *layer, weft_value x)
 {
-    if (!has_layer(graph, layer, "weft_recurrent_project")) return WEFT_NO_VALUE;
-    weft_value product = weft_rank(graph, x) == 2 ? weft_matmul_shared(graph, x, layer->weight_x)
-                                                  : weft_matmul(graph, x, layer->weight_x);
+    if (!has_layer(graph, layer, "weft_nn_recurrent_project")) return WEFT_NO_VALUE;
+    weft_value product = weft_rank_of(graph, x) == 2 ? weft_matmul_shared(graph, x, layer->weight_x)
+                                                     : weft_matmul(graph, x, layer->weight_x);
     return weft_add(graph, product, layer->bias);
 }
 
@@ -81,11 +82,11 @@ static weft_value gru_step(weft_graph *g, const weft_recurrent *layer, weft_valu
     return weft_add(g, candidate, weft_mul(g, gates[1], weft_sub(g, h, candidate)));
 }
 
-weft_recurrent_state weft_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
-                                         weft_value projected, weft_recurrent_state state)
+weft_recurrent_state weft_nn_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
+                                            weft_value projected, weft_recurrent_state state)
 {
     weft_recurrent_state next = {.h = WEFT_NO_VALUE, .c = WEFT_NO_VALUE};
-    if (!has_layer(graph, layer, "weft_recurrent_step")) return next;
+    if (!has_layer(graph, layer, "weft_nn_recurrent_step")) return next;
     weft_value hw = weft_matmul_shared(graph, state.h, layer->weight_h);
     if (layer->kind == WEFT_LSTM)
         next = lstm_step(graph, projected, hw, state.c);
@@ -96,8 +97,8 @@ weft_recurrent_state weft_recurrent_step(weft_graph *graph, const weft_recurrent
     return next;
 }
 
-weft_recurrent_state weft_recurrent_zeros(weft_graph *graph, weft_recurrent_kind kind,
-                                          weft_dtype dtype, int64_t batch, int64_t hidden)
+weft_recurrent_state weft_nn_recurrent_zeros(weft_graph *graph, weft_recurrent_kind kind,
+                                             weft_dtype dtype, int64_t batch, int64_t hidden)
 {
     weft_value zeros = weft_fill(graph, dtype, WEFT_SHAPE(batch, hidden), 0.0);
     return (weft_recurrent_state){zeros, kind == WEFT_LSTM ? zeros : WEFT_NO_VALUE};
@@ -113,10 +114,11 @@ static weft_value time_and_batch(weft_graph *g, weft_value x)
 
 static weft_recurrent_state first_state(weft_graph *g, const weft_recurrent *layer,
                                         weft_dtype dtype, int64_t batch,
-                                        const weft_recurrent_options *o)
+                                        const weft_nn_recurrent_options *o)
 {
     weft_recurrent_state state = o->initial;
-    weft_recurrent_state zeros = weft_recurrent_zeros(g, layer->kind, dtype, batch, layer->hidden);
+    weft_recurrent_state zeros =
+        weft_nn_recurrent_zeros(g, layer->kind, dtype, batch, layer->hidden);
     if (!weft_is_value(state.h)) state.h = zeros.h;
     if (!weft_is_value(state.c) || layer->kind != WEFT_LSTM) state.c = zeros.c;
     return state;
@@ -125,12 +127,12 @@ static weft_recurrent_state first_state(weft_graph *g, const weft_recurrent *lay
 /* Builds the steps in order and sets all[t] to h_t. Returns the last state. */
 static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, weft_value projected,
                                    int64_t len, int64_t batch, weft_recurrent_state state,
-                                   const weft_recurrent_options *o, weft_value *all)
+                                   const weft_nn_recurrent_options *o, weft_value *all)
 {
     for (int64_t step = 0; step < len && weft_graph_status(g) == WEFT_OK; step++) {
         int64_t t = o->reverse ? len - 1 - step : step;
         weft_value x = weft_slice(g, projected, 0, t * batch, (t + 1) * batch, 1);
-        weft_recurrent_state next = weft_recurrent_step(g, layer, x, state);
+        weft_recurrent_state next = weft_nn_recurrent_step(g, layer, x, state);
         if (weft_is_value(o->mask)) {
             weft_value masked = weft_slice(g, o->mask, 1, t, t + 1, 1); /* [batch, 1] */
             next.h = weft_where(g, masked, state.h, next.h);
@@ -142,47 +144,47 @@ static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, w
     return state;
 }
 
-weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurrent_kind kind,
-                                weft_value x, int64_t hidden, const weft_recurrent_options *options,
-                                weft_recurrent_state *last)
+weft_value weft_nn_recurrent(weft_graph *graph, const char *name, weft_recurrent_kind kind,
+                             weft_value x, int64_t hidden, const weft_nn_recurrent_options *options,
+                             weft_recurrent_state *last)
 {
-    static const weft_recurrent_options defaults = {0};
-    const weft_recurrent_options *o = options ? options : &defaults;
+    static const weft_nn_recurrent_options defaults = {0};
+    const weft_nn_recurrent_options *o = options ? options : &defaults;
     weft_recurrent_state state = {WEFT_NO_VALUE, WEFT_NO_VALUE};
     if (last) *last = state;
     weft_graph *g = graph;
-    int64_t batch = weft_dim(g, x, 0), len = weft_dim(g, x, 1), in = weft_dim(g, x, 2);
+    int64_t batch = weft_dim_of(g, x, 0), len = weft_dim_of(g, x, 1), in = weft_dim_of(g, x, 2);
     if (weft_graph_status(g) != WEFT_OK) return WEFT_NO_VALUE;
-    if (weft_rank(g, x) != 3 || len < 1 || batch < 1) {
+    if (weft_rank_of(g, x) != 3 || len < 1 || batch < 1) {
         char text[128];
-        weft_graph_fail_in(g, "weft_layer_recurrent", WEFT_BAD_SHAPE,
+        weft_graph_fail_in(g, "weft_nn_recurrent", WEFT_BAD_SHAPE,
                            "\"%s\": expected [batch, len, in] with at least one step, got %s", name,
                            weft_shape_text(weft_shape_of(g, x), text, sizeof text));
         return WEFT_NO_VALUE;
     }
     if (len > WEFT_MAX_NODES) {
-        weft_graph_fail_in(g, "weft_layer_recurrent", WEFT_TOO_LARGE,
+        weft_graph_fail_in(g, "weft_nn_recurrent", WEFT_TOO_LARGE,
                            "\"%s\": %lld steps, more than a graph can have nodes", name,
                            (long long)len);
         return WEFT_NO_VALUE;
     }
     weft_value *all = calloc((size_t)len, sizeof *all);
     if (!all) {
-        weft_graph_fail_in(g, "weft_layer_recurrent", WEFT_NO_MEMORY,
+        weft_graph_fail_in(g, "weft_nn_recurrent", WEFT_NO_MEMORY,
                            "\"%s\": no memory for %lld steps", name, (long long)len);
         return WEFT_NO_VALUE;
     }
     weft_dtype dtype = weft_dtype_of(g, x);
-    weft_recurrent layer = weft_recurrent_declare(g, name, kind, dtype, in, hidden);
-    weft_scope_push(g, "%s", name);
+    weft_recurrent layer = weft_nn_recurrent_declare(g, name, kind, dtype, in, hidden);
+    weft_graph_push_scope(g, "%s", name);
     weft_value rows = weft_reshape(g, time_and_batch(g, x), WEFT_SHAPE(len * batch, in));
-    weft_value projected = weft_recurrent_project(g, &layer, rows);
+    weft_value projected = weft_nn_recurrent_project(g, &layer, rows);
     state =
         unroll(g, &layer, projected, len, batch, first_state(g, &layer, dtype, batch, o), o, all);
     weft_value stacked =
         weft_reshape(g, weft_concat(g, all, (size_t)len, 0), WEFT_SHAPE(len, batch, hidden));
     weft_value y = time_and_batch(g, stacked);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     free(all);
     if (last) *last = state;
     return y;
@@ -205,54 +207,54 @@ static void halves(weft_graph *g, weft_value x, weft_value *left, weft_value *ri
 
 /* A layer in both directions, each of half the width, in the current scope. */
 static weft_value both_directions(weft_graph *g, weft_recurrent_kind kind, weft_value x,
-                                  int64_t hidden, const weft_recurrent_options *options,
+                                  int64_t hidden, const weft_nn_recurrent_options *options,
                                   weft_recurrent_state *last)
 {
     weft_recurrent_state ends[2];
-    weft_recurrent_options forward = *options, backward = *options;
+    weft_nn_recurrent_options forward = *options, backward = *options;
     backward.reverse = true;
     halves(g, options->initial.h, &forward.initial.h, &backward.initial.h);
     halves(g, options->initial.c, &forward.initial.c, &backward.initial.c);
-    weft_value a = weft_layer_recurrent(g, "forward", kind, x, hidden / 2, &forward, &ends[0]);
-    weft_value b = weft_layer_recurrent(g, "backward", kind, x, hidden / 2, &backward, &ends[1]);
+    weft_value a = weft_nn_recurrent(g, "forward", kind, x, hidden / 2, &forward, &ends[0]);
+    weft_value b = weft_nn_recurrent(g, "backward", kind, x, hidden / 2, &backward, &ends[1]);
     *last = (weft_recurrent_state){concat_pair(g, ends[0].h, ends[1].h),
                                    concat_pair(g, ends[0].c, ends[1].c)};
     /* Concatenated with time as axis 0, as in memory. */
     return time_and_batch(g, concat_pair(g, time_and_batch(g, a), time_and_batch(g, b)));
 }
 
-weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_recurrent_kind kind,
-                                      weft_value x, int64_t hidden,
-                                      const weft_recurrent_stack_options *options,
-                                      weft_recurrent_state *last)
+weft_value weft_nn_recurrent_stack(weft_graph *graph, const char *name, weft_recurrent_kind kind,
+                                   weft_value x, int64_t hidden,
+                                   const weft_nn_recurrent_stack_options *options,
+                                   weft_recurrent_state *last)
 {
-    static const weft_recurrent_stack_options defaults = {0};
-    const weft_recurrent_stack_options *o = options ? options : &defaults;
+    static const weft_nn_recurrent_stack_options defaults = {0};
+    const weft_nn_recurrent_stack_options *o = options ? options : &defaults;
     int64_t layers = o->layers ? o->layers : 1;
     if (layers < 1 || layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
-        weft_graph_fail_in(graph, "weft_layer_recurrent_stack", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(graph, "weft_nn_recurrent_stack", WEFT_BAD_ARGUMENT,
                            "\"%s\": expected 1 to %d layers, of an even width if bidirectional, "
                            "got %lld layers of width %lld",
                            name, WEFT_RECURRENT_LAYERS, (long long)layers, (long long)hidden);
         return WEFT_NO_VALUE;
     }
-    weft_scope_push(graph, "%s", name);
+    weft_graph_push_scope(graph, "%s", name);
     for (int64_t i = 0; i < layers; i++) {
         char layer[24];
         weft_recurrent_state end = {WEFT_NO_VALUE, WEFT_NO_VALUE};
-        weft_recurrent_options one = {.mask = o->mask};
+        weft_nn_recurrent_options one = {.mask = o->mask};
         if (o->initial) one.initial = o->initial[i];
         snprintf(layer, sizeof layer, "%lld", (long long)i);
         if (i) x = weft_dropout(graph, x, o->dropout);
         if (o->bidirectional) {
-            weft_scope_push(graph, "%s", layer);
+            weft_graph_push_scope(graph, "%s", layer);
             x = both_directions(graph, kind, x, hidden, &one, &end);
-            weft_scope_pop(graph);
+            weft_graph_pop_scope(graph);
         } else {
-            x = weft_layer_recurrent(graph, layer, kind, x, hidden, &one, &end);
+            x = weft_nn_recurrent(graph, layer, kind, x, hidden, &one, &end);
         }
         if (last) last[i] = end;
     }
-    weft_scope_pop(graph);
+    weft_graph_pop_scope(graph);
     return x;
 }

@@ -9,11 +9,11 @@
  * others, so the ranks' keys differ here and are equal again for the ops that follow. */
 static inline void split_keys_before(weft_graph *g, weft_ranks ranks)
 {
-    for (int32_t r = 0; r < ranks.rank; r++) weft_random_key(g);
+    for (int32_t r = 0; r < ranks.rank; r++) weft_graph_random_key(g);
 }
 static inline void split_keys_after(weft_graph *g, weft_ranks ranks)
 {
-    for (int32_t r = ranks.rank + 1; r < ranks.size; r++) weft_random_key(g);
+    for (int32_t r = ranks.rank + 1; r < ranks.size; r++) weft_graph_random_key(g);
 }
 
 #endif

@@ -146,7 +146,7 @@ bool weft_forward_output(const weft_forward *forward, size_t i, weft_tensor *out
            weft_session_tensor(p->plan.session, p->built.outputs[i], output);
 }
 
-size_t weft_forward_plans(const weft_forward *forward, size_t *arena_bytes)
+size_t weft_forward_plan_count(const weft_forward *forward, size_t *arena_bytes)
 {
     if (arena_bytes) *arena_bytes = forward ? weft__plans_arena_bytes(&forward->plans) : 0;
     return forward ? forward->plans.count : 0;

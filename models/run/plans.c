@@ -55,8 +55,8 @@ static weft_status reserve_lane(plan_list *plans, int lane, weft_error *error)
 
 weft_status weft__plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
 {
-    const size_t arena = weft_plan_get_stats(entry->plan).arena_bytes;
-    const size_t workspace = weft_session_workspace(entry->plan, plans->threads);
+    const size_t arena = weft_plan_stats_of(entry->plan).arena_bytes;
+    const size_t workspace = weft_plan_workspace_bytes(entry->plan, plans->threads);
     weft_status status = reserve_lane(plans, entry->lane, error);
     if (status != WEFT_OK) return status;
     plan_lane *lane = &plans->lanes[entry->lane];
@@ -114,18 +114,18 @@ static weft_status copy_error(const plan_entry *entry, weft_error *error)
 weft_status weft__plan_feed(plan_entry *entry, weft_value input, const void *data, size_t bytes,
                             weft_error *error)
 {
-    weft_status status = weft_feed(entry->session, input, data, bytes);
+    weft_status status = weft_session_feed(entry->session, input, data, bytes);
     return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
 }
 
 weft_status weft__plan_run_before(plan_entry *entry, weft_value value, weft_error *error)
 {
-    weft_status status = weft_run_before(entry->session, value);
+    weft_status status = weft_session_run_before(entry->session, value);
     return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
 }
 
 weft_status weft__plan_run(plan_entry *entry, weft_error *error)
 {
-    weft_status status = weft_run(entry->session);
+    weft_status status = weft_session_run(entry->session);
     return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
 }

@@ -3,7 +3,8 @@
  * The caller builds a graph for each new shape and adds its plan to a list. Entries of the list
  * have `plan_entry` as their first member. Only one session of a lane runs at a time, so all of a
  * lane share one arena and one workspace; data that must outlive a run is in the store. Sessions of
- * several lanes may be in progress at a time (weft_run_before); most callers have one lane, 0. */
+ * several lanes may be in progress at a time (weft_session_run_before); most callers have one lane,
+ * 0. */
 #ifndef WEFT_MODELS_PLANS_H
 #define WEFT_MODELS_PLANS_H
 

@@ -44,13 +44,13 @@ static void average(weft_tensor *to, const char *name, weft_params *const *files
     weft_tensor from;
     int64_t numel = weft_shape_numel(to->shape);
     if (!weft_dtype_is_float(to->dtype)) {
-        weft_params_get(files[n - 1], name, &from);
+        weft_params_find(files[n - 1], name, &from);
         memcpy(to->data, from.data, weft_tensor_bytes(to->dtype, to->shape));
         return;
     }
     for (int64_t i = 0; i < numel; i++) sum[i] = 0;
     for (size_t k = 0; k < n; k++) {
-        weft_params_get(files[k], name, &from);
+        weft_params_find(files[k], name, &from);
         for (int64_t i = 0; i < numel; i++)
             sum[i] += from.dtype == WEFT_F32 ? (double)((const float *)from.data)[i]
                                              : ((const double *)from.data)[i];
@@ -109,8 +109,8 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
         const char *name = weft_params_name(last, i);
         weft_tensor a, b;
         if (weft_is_training_state(name)) continue;
-        weft_params_get(last, name, &a);
-        weft_params_get(file, name, &b);
+        weft_params_find(last, name, &a);
+        weft_params_find(file, name, &b);
         if (a.dtype != b.dtype || !weft_shape_equal(a.shape, b.shape))
             status =
                 weft_error_set(error, WEFT_BAD_SHAPE, path, "%s is not as in the last file", name);
@@ -128,7 +128,7 @@ static weft_status average_all(weft_params *params, weft_params *const *files, s
         const char *name = weft_params_name(last, i);
         weft_tensor was, to;
         if (weft_is_training_state(name)) continue;
-        weft_params_get(last, name, &was);
+        weft_params_find(last, name, &was);
         weft_status status = weft_params_add(params, name, was.dtype, was.shape, &to, error);
         if (status != WEFT_OK) return status;
         double *sum = malloc((size_t)weft_shape_numel(to.shape) * sizeof *sum + 1);

@@ -263,14 +263,14 @@ static weft_status gather_average(weft_trainer *t, const char *name, const weft_
         weft_shards_piece(t->shards, name, r, &first, &end);
         bytes[r] = (size_t)(end - first) * each;
     }
-    weft_params_get(t->params,
-                    weft_shards_state(t->shards, WEFT_AVERAGE_STATES, name, state, sizeof state),
-                    &own);
+    weft_params_find(t->params,
+                     weft_shards_state(t->shards, WEFT_AVERAGE_STATES, name, state, sizeof state),
+                     &own);
     const weft_exchange x = {
         .kind = WEFT_ALL_GATHER, .send = own.data, .receive = into->data, .receive_bytes = bytes};
     if (size == 1) memcpy(into->data, own.data, bytes[0]);
     weft_status status = WEFT_OK;
-    if (c) status = weft_exchange_run(c, &x, &t->error);
+    if (c) status = weft_communicator_run(c, &x, &t->error);
     free(bytes);
     return status;
 }
@@ -286,14 +286,14 @@ weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
         char averaged[512];
         weft_tensor from, into;
         snprintf(averaged, sizeof averaged, WEFT_AVERAGE_STATES ".%s", name);
-        weft_params_get(to, name, &into);
+        weft_params_find(to, name, &into);
         /* With zero 3, both have pieces. */
         const bool gathers =
             averages && t->o.zero < 3 && weft_shards_piece(t->shards, name, 0, &first, &end);
         if (gathers)
             status = gather_average(t, name, &into);
-        else if ((averages && weft_params_get(t->params, averaged, &from)) ||
-                 weft_params_get(t->params, name, &from))
+        else if ((averages && weft_params_find(t->params, averaged, &from)) ||
+                 weft_params_find(t->params, name, &from))
             memcpy(into.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
     return status;

@@ -71,8 +71,8 @@ size_t weft_corpus_count(const weft_corpus *corpus)
     return corpus ? corpus->n : 0;
 }
 
-double weft_unigram_entropy(const weft_corpus *counted, const weft_corpus *measured, int64_t vocab,
-                            int32_t eos)
+double weft_corpus_unigram_entropy(const weft_corpus *counted, const weft_corpus *measured,
+                                   int64_t vocab, int32_t eos)
 {
     if (!counted || !measured || vocab < 1 || eos < 0 || eos >= vocab) return NAN;
     double *count = calloc((size_t)vocab, sizeof *count), total = (double)vocab, sum = 0, n = 0;

@@ -59,11 +59,11 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
     weft_params *made = weft_params_new();
     weft_graph *alone = weft_graph_new();
     weft_status status = made && alone ? WEFT_OK : weft__trainer_no_memory(t);
-    if (status == WEFT_OK && !weft_params_get(t->params, name, &whole)) {
-        weft_copy_node(alone, g, weft_producer(g, param), NULL, (weft_value[1]){{0, 0}});
+    if (status == WEFT_OK && !weft_params_find(t->params, name, &whole)) {
+        weft_graph_copy_node(alone, g, weft_producer_of(g, param), NULL, (weft_value[1]){{0, 0}});
         const weft_params_filter anew = {weft__trainer_may_begin, t};
         status = weft_params_init_some(made, alone, &anew, t->o.seed, &t->error);
-        if (status == WEFT_OK) weft_params_get(made, name, &whole);
+        if (status == WEFT_OK) weft_params_find(made, name, &whole);
     }
     if (status == WEFT_OK)
         status = weft_params_add(t->params, weft_piece_name(name, first, end, piece, sizeof piece),

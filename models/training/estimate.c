@@ -15,8 +15,8 @@ static weft_status add_graph(weft_trainer *t, graph_kind kind, weft_batch_shape 
     weft_status status = weft__trainer_graph_build(t, s);
     if (status == WEFT_OK) status = weft__trainer_graph_plan(t, s);
     if (status == WEFT_OK) {
-        weft_plan_stats stats = weft_plan_get_stats(s->plan.plan);
-        size_t workspace = weft_session_workspace(s->plan.plan, t->o.threads);
+        weft_plan_stats stats = weft_plan_stats_of(s->plan.plan);
+        size_t workspace = weft_plan_workspace_bytes(s->plan.plan, t->o.threads);
         if (stats.state_bytes > e->state_bytes) e->state_bytes = stats.state_bytes;
         if (stats.arena_bytes > e->arena_bytes) e->arena_bytes = stats.arena_bytes;
         if (workspace > e->workspace_bytes) e->workspace_bytes = workspace;
@@ -53,8 +53,8 @@ static weft_status add_average(weft_trainer *t, weft_batch_shape shape, weft_tra
     return status;
 }
 
-weft_status weft_trainer_get_estimate(const weft_trainer_options *options, weft_batch_shape shape,
-                                      weft_trainer_estimate *estimate, weft_error *error)
+weft_status weft_trainer_estimate_of(const weft_trainer_options *options, weft_batch_shape shape,
+                                     weft_trainer_estimate *estimate, weft_error *error)
 {
     weft_error_clear(error);
     if (!estimate)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *weft_loss_name(weft_loss_kind kind)
+const char *weft_loss_kind_name(weft_loss_kind kind)
 {
     static const char *const names[] = {
 #define NAME(name, text) text,
@@ -47,7 +47,7 @@ static weft_value fraction_of(const fitting *f, weft_value right)
 /* Moves the classes to the last dimension; false if the output has no such dimension. */
 static bool move_classes(fitting *f)
 {
-    const int rank = weft_rank(f->g, f->x);
+    const int rank = weft_rank_of(f->g, f->x);
     const int axis = f->fit->class_axis ? f->fit->class_axis : rank - 1;
     weft_axes order = {.count = 0};
     if (axis < 1 || axis >= rank)
@@ -61,13 +61,13 @@ static bool move_classes(fitting *f)
 
 static void add_cross_entropy(fitting *f)
 {
-    const weft_cross_entropy_options options = {.label_smoothing = f->fit->label_smoothing};
+    const weft_cross_entropy_loss_options options = {.label_smoothing = f->fit->label_smoothing};
     if (!move_classes(f)) return;
     weft_shape shape = weft_shape_of(f->g, f->x);
     shape.rank--;
     shape.dim[shape.rank] = 0;
     add_target(f, WEFT_I32, shape);
-    f->built->loss = weft_cross_entropy(f->g, f->x, f->target, &options);
+    f->built->loss = weft_cross_entropy_loss(f->g, f->x, f->target, &options);
     const weft_value found = weft_argmax(f->g, f->x, -1, false);
     f->built->accuracy = fraction_of(f, weft_equal(f->g, found, f->target));
 }
@@ -75,7 +75,7 @@ static void add_cross_entropy(fitting *f)
 static void add_bce(fitting *f)
 {
     const weft_dtype dtype = weft_dtype_of(f->g, f->x);
-    f->built->loss = weft_bce_with_logits(f->g, f->x, f->target, WEFT_REDUCE_MEAN);
+    f->built->loss = weft_bce_with_logits_loss(f->g, f->x, f->target, WEFT_REDUCE_MEAN);
     const weft_value found = weft_greater(f->g, f->x, weft_scalar(f->g, dtype, 0));
     const weft_value wanted = weft_greater(f->g, f->target, weft_scalar(f->g, dtype, 0.5));
     f->built->accuracy = fraction_of(f, weft_equal(f->g, found, wanted));
@@ -86,7 +86,7 @@ static weft_value huber(const fitting *f, weft_value d)
 {
     const weft_value one = weft_scalar(f->g, weft_dtype_of(f->g, d), 1);
     const weft_value q = weft_minimum(f->g, d, one);
-    return weft_add(f->g, weft_scale(f->g, weft_square(f->g, q), 0.5), weft_sub(f->g, d, q));
+    return weft_add(f->g, weft_mul_scalar(f->g, weft_square(f->g, q), 0.5), weft_sub(f->g, d, q));
 }
 
 /* A loss of outputs and targets of one shape. */
@@ -97,7 +97,7 @@ static void add_elementwise(fitting *f)
     if (f->fit->loss == WEFT_LOSS_BCE) {
         add_bce(f);
     } else if (f->fit->loss == WEFT_LOSS_MSE) {
-        f->built->loss = weft_mse(g, f->x, f->target, WEFT_REDUCE_MEAN);
+        f->built->loss = weft_mse_loss(g, f->x, f->target, WEFT_REDUCE_MEAN);
     } else {
         weft_value d = weft_abs(g, weft_sub(g, f->x, f->target));
         if (f->fit->loss == WEFT_LOSS_HUBER) d = huber(f, d);
@@ -110,7 +110,7 @@ static bool check_output(const fitting *f)
 {
     const weft_built *b = f->built;
     char message[128];
-    if (!weft_loss_name(f->fit->loss)) return fail(f, WEFT_BAD_ARGUMENT, "no such loss");
+    if (!weft_loss_kind_name(f->fit->loss)) return fail(f, WEFT_BAD_ARGUMENT, "no such loss");
     if (b->n_inputs >= WEFT_BUILT_VALUES) {
         snprintf(message, sizeof message, "has %zu inputs, with a loss %d are possible",
                  b->n_inputs, WEFT_BUILT_VALUES - 1);
@@ -137,12 +137,12 @@ static weft_status build(void *context, weft_graph *graph, const weft_build_opti
     f.x = fit->output < built->n_outputs ? built->outputs[fit->output] : WEFT_NO_VALUE;
     built->loss = built->metric = built->accuracy = WEFT_NO_VALUE;
     if (!check_output(&f)) return weft_graph_status(graph);
-    weft_scope_push(graph, "fit");
+    weft_graph_push_scope(graph, "fit");
     if (fit->loss == WEFT_LOSS_CROSS_ENTROPY)
         add_cross_entropy(&f);
     else
         add_elementwise(&f);
-    weft_scope_pop(graph);
+    weft_graph_pop_scope(graph);
     return weft_graph_status(graph);
 }
 
@@ -158,7 +158,7 @@ static bool describe(void *context, char *text, size_t capacity)
     used = strlen(text);
     const int n = weft__text_format(text + used, capacity - used,
                                     "%sloss=%s output=%zu class_axis=%d label_smoothing=%g",
-                                    used ? " " : "", weft_loss_name(fit->loss), fit->output,
+                                    used ? " " : "", weft_loss_kind_name(fit->loss), fit->output,
                                     fit->class_axis, fit->label_smoothing);
     return n > 0 && (size_t)n < capacity - used;
 }

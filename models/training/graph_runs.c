@@ -22,14 +22,14 @@ weft_status weft__trainer_no_memory(weft_trainer *t)
 static weft_value gradient_of(const weft_graph *g, const char *param)
 {
     char name[TRAINER_GRADIENT_BYTES];
-    return trainer_gradient_name(param, name) ? weft_find(g, name) : WEFT_NO_VALUE;
+    return trainer_gradient_name(param, name) ? weft_graph_find(g, name) : WEFT_NO_VALUE;
 }
 
 bool weft_trainer_gradient(const weft_trainer *trainer, const char *name, weft_tensor *gradient)
 {
     weft_tensor param;
     const trainer_graph *s = trainer ? trainer->updated : NULL;
-    if (!s || !name || !gradient || !weft_params_get(trainer->params, name, &param)) return false;
+    if (!s || !name || !gradient || !weft_params_find(trainer->params, name, &param)) return false;
     const weft_value value = gradient_of(s->plan.graph, name);
     if (!weft_is_value(value) || !weft_session_tensor(s->plan.session, value, gradient))
         return false;
@@ -180,8 +180,8 @@ double weft__trainer_graph_fetch_scalar(const trainer_graph *s, weft_value value
     float narrow = 0;
     double x = 0;
     if (s->dtype == WEFT_F64)
-        weft_fetch(s->plan.session, value, &x, sizeof x);
-    else if (weft_fetch(s->plan.session, value, &narrow, sizeof narrow) == WEFT_OK)
+        weft_session_fetch(s->plan.session, value, &x, sizeof x);
+    else if (weft_session_fetch(s->plan.session, value, &narrow, sizeof narrow) == WEFT_OK)
         x = (double)narrow;
     return x;
 }

@@ -32,7 +32,7 @@ static weft_value state_for(const weft_trainer *t, weft_graph *g, const char *pr
 static bool is_frozen(void *context, const char *name)
 {
     const weft_trainer *t = context;
-    return weft_is_frozen(&t->o.optimizer, name);
+    return weft_optimizer_freezes(&t->o.optimizer, name);
 }
 
 /* Whether sums are of this process's pieces of the parameters. */
@@ -153,7 +153,7 @@ static weft_value behind_backward(weft_graph *g, weft_value x, weft_value gradie
 {
     const weft_value flat = weft_reshape(g, gradient, WEFT_SHAPE(-1));
     const weft_value first = weft_squeeze(g, weft_slice(g, flat, 0, 0, 1, 1), 0);
-    return weft_add(g, x, weft_scale(g, first, 0));
+    return weft_add(g, x, weft_mul_scalar(g, first, 0));
 }
 
 /* Adds the backward pass. The values of running averages are there before it. */
@@ -232,7 +232,8 @@ static void name_gradients(const trainer_graph *s, const lists *l)
     if (l->t->shards || s->stage) return;
     for (size_t i = 0; i < l->n_trained; i++) {
         char name[TRAINER_GRADIENT_BYTES];
-        const weft_shape flat = weft_rank(g, l->grads[i]) == 1 ? WEFT_SHAPE(1, -1) : WEFT_SHAPE(-1);
+        const weft_shape flat =
+            weft_rank_of(g, l->grads[i]) == 1 ? WEFT_SHAPE(1, -1) : WEFT_SHAPE(-1);
         const weft_value view = weft_reshape(g, l->grads[i], flat);
         if (trainer_gradient_name(weft_name_of(g, l->params[i]), name)) weft_name(g, view, name);
     }
@@ -297,7 +298,7 @@ static void list_trained(const weft_trainer *t, const trainer_graph *s, lists *l
     else
         weft_graph_params(g, l->params, all);
     for (size_t i = 0; i < all; i++)
-        if (!weft_is_frozen(&t->o.optimizer, weft_name_of(g, l->params[i])) &&
+        if (!weft_optimizer_freezes(&t->o.optimizer, weft_name_of(g, l->params[i])) &&
             !is_tracked(l, l->params[i]))
             l->params[l->n++] = l->params[i];
     l->n_trained = l->n;
@@ -332,7 +333,7 @@ static void add_training(weft_trainer *t, trainer_graph *s)
 {
     weft_graph *g = s->plan.graph;
     lists l = {.t = t, .s = s};
-    const weft_role role = weft_set_role(g, (weft_role){WEFT_UPDATE, 0});
+    const weft_role role = weft_graph_set_role(g, (weft_role){WEFT_UPDATE, 0});
     if (list_params(t, s, &l) && weft__divided_shard(t, g, l.params, l.tied, l.n) == WEFT_OK) {
         l.one = weft_scalar(g, s->dtype, 1);
         if (s->kind == GRAPH_SUM)
@@ -345,7 +346,7 @@ static void add_training(weft_trainer *t, trainer_graph *s)
         if (weft_is_value(s->sent))
             s->target = weft_group(g, (weft_value[]){s->target, s->sent}, 2);
     }
-    weft_set_role(g, role);
+    weft_graph_set_role(g, role);
     free(l.params);
     free(l.tied);
     free(l.tracked);
@@ -387,7 +388,7 @@ static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_
                            b->n_inputs, WEFT_BUILT_VALUES);
     else if (!weft_is_value(b->loss))
         weft_graph_fail_in(g, builder->name, WEFT_BAD_ARGUMENT, "has no loss to train on");
-    else if (weft_rank(g, b->loss) != 0 || !weft_dtype_is_float(weft_dtype_of(g, b->loss)))
+    else if (weft_rank_of(g, b->loss) != 0 || !weft_dtype_is_float(weft_dtype_of(g, b->loss)))
         weft_graph_fail_in(g, builder->name, WEFT_BAD_ARGUMENT,
                            "the loss must be a scalar of f32 or f64");
     else

@@ -169,7 +169,7 @@ static weft_status add_common(weft_trainer *t, weft_params *whole)
         const char *name = weft_params_name(t->params, i);
         weft_tensor from, to;
         if (!weft_is_training_state(name) || !is_common(t, name)) continue;
-        weft_params_get(t->params, name, &from);
+        weft_params_find(t->params, name, &from);
         if (weft_params_add(whole, name, from.dtype, from.shape, &to, &t->error) == WEFT_OK)
             memcpy(to.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
@@ -263,7 +263,7 @@ static void take_all(const weft_params *from, own_state *own, size_t n)
         weft_tensor tensor;
         own_state s;
         if (!weft_is_training_state(name) || weft__pieces_is_sum(name)) continue;
-        weft_params_get(from, name, &tensor);
+        weft_params_find(from, name, &tensor);
         if (read_state(name, &tensor, &s)) take(&s, own, n);
     }
 }
@@ -390,7 +390,7 @@ weft_status weft__pieces_load(weft_trainer *t, bool *averages)
         const char *name = weft_params_name(t->params, i);
         weft_tensor tensor;
         if (!is_state(NULL, name) || (t->communicator && has_pieces(t->params, name))) continue;
-        weft_params_get(t->params, name, &tensor);
+        weft_params_find(t->params, name, &tensor);
         n += read_state(name, &tensor, &own[n]);
     }
     weft_status status = WEFT_OK;

@@ -85,7 +85,7 @@ static weft_status run_forward(pipeline *p, uint32_t k, trainer_graph **running)
         status = weft__trainer_graph_feed_scalar(t, s, s->weight, (double)weight);
     if (status == WEFT_OK && s->kind == GRAPH_UPDATE)
         status = weft__trainer_feed_update(t, s, p->spent, p->numbers, p->report);
-    p->report->flops += weft_plan_get_stats(s->plan.plan).flops;
+    p->report->flops += weft_plan_stats_of(s->plan.plan).flops;
     return status == WEFT_OK
                ? weft__trainer_graph_run_forward(t, s, weft__trainer_batch_number(t, k))
                : status;

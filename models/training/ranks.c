@@ -105,7 +105,7 @@ weft_status weft__ranks_agree(weft_trainer *t, rank_report *report, double *numb
     if (!sent) return weft__ranks_no_memory(t);
     memcpy(sent, report, sizeof *report);
     if (n) move_numbers(t, dealt, weft__ranks_own(t), numbers, n, sent, false);
-    weft_status status = weft_gather_all(t->communicator, sent, bytes, all, &t->error);
+    weft_status status = weft_communicator_gather(t->communicator, sent, bytes, all, &t->error);
     if (status != WEFT_OK && report->error.status != WEFT_OK)
         t->error = report->error; /* which is why the others do not answer */
     if (status == WEFT_OK) status = judge(t, all, bytes);
@@ -186,7 +186,7 @@ static uint64_t hash_state(const weft_trainer *t)
     for (size_t i = 0; i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor tensor;
-        if (weft_is_training_state(name) || !weft_params_get(t->params, name, &tensor)) continue;
+        if (weft_is_training_state(name) || !weft_params_find(t->params, name, &tensor)) continue;
         hash = hash_bytes(hash, name, strlen(name));
         hash = hash_bytes(hash, tensor.data, weft_tensor_bytes(tensor.dtype, tensor.shape));
     }
@@ -209,7 +209,7 @@ weft_status weft__ranks_compare(weft_trainer *t)
     own[SAME_OPTIONS] = hash_options(t);
     own[SAME_DATA] = hash_bytes(HASH_START, batches, sizeof batches);
     own[SAME_STATE] = hash_state(t);
-    weft_status status = weft_gather_all(t->communicator, own, sizeof own, all, &t->error);
+    weft_status status = weft_communicator_gather(t->communicator, own, sizeof own, all, &t->error);
     for (int r = 1; status == WEFT_OK && r < c->size; r++)
         for (int i = 0; status == WEFT_OK && i < SAMES; i++)
             if (all[r * SAMES + i] != all[i])

@@ -9,7 +9,7 @@ static const char *const names[] = {
 #undef NAME
 };
 
-const char *weft_schedule_name(weft_schedule_kind kind)
+const char *weft_schedule_kind_name(weft_schedule_kind kind)
 {
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : NULL;
 }
@@ -68,7 +68,7 @@ double weft_schedule_rate(const weft_schedule *schedule, uint64_t updates, doubl
     return fmin(rate, warm);
 }
 
-double weft_schedule_paper_peak(int64_t d_model, uint64_t warmup)
+double weft_noam_peak(int64_t d_model, uint64_t warmup)
 {
     return 1 / sqrt((double)d_model * (double)(warmup ? warmup : 1));
 }

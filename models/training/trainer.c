@@ -29,8 +29,8 @@ static void begin_averages(weft_trainer *t)
         if (!name || strncmp(name, AVERAGE, prefix) != 0) continue;
         if (!weft_piece_parse(name, &length, &piece)) length = strlen(name);
         snprintf(param, sizeof param, "%.*s", (int)(length - prefix), name + prefix);
-        if (!weft_params_get(t->params, param, &from)) continue;
-        weft_params_get(t->params, name, &into);
+        if (!weft_params_find(t->params, param, &from)) continue;
+        weft_params_find(t->params, name, &into);
         memcpy(into.data, (char *)from.data + (size_t)piece.first * weft_dtype_bytes(from.dtype),
                weft_tensor_bytes(into.dtype, into.shape));
     }
@@ -238,7 +238,7 @@ const weft_error *weft_trainer_error(const weft_trainer *trainer)
     return trainer ? &trainer->error : &none;
 }
 
-weft_trainer_progress weft_trainer_get_progress(const weft_trainer *trainer)
+weft_trainer_progress weft_trainer_progress_of(const weft_trainer *trainer)
 {
     return trainer ? trainer->progress : (weft_trainer_progress){0};
 }
@@ -302,7 +302,7 @@ static weft_status feed_batch(weft_trainer *t, uint32_t k, size_t index, double 
     if (status == WEFT_OK)
         status = weft__trainer_graph_feed_scalar(t, s, s->weight, (double)weight);
     numbers[BATCH_WEIGHT] = (double)weight;
-    report->flops += weft_plan_get_stats(s->plan.plan).flops;
+    report->flops += weft_plan_stats_of(s->plan.plan).flops;
     if (ends) *last = s;
     return status;
 }

@@ -63,9 +63,9 @@ static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, we
     const char *name = name_of(t->whole, i);
     int64_t first, end;
     char piece[STATE_NAME];
-    return weft_params_get(own, name, tensor) ||
+    return weft_params_find(own, name, tensor) ||
            (weft_shards_piece(t->shards, name, weft__ranks_own(t), &first, &end) &&
-            weft_params_get(own, weft_piece_name(name, first, end, piece, sizeof piece), tensor));
+            weft_params_find(own, weft_piece_name(name, first, end, piece, sizeof piece), tensor));
 }
 
 /* ---- Who has what ---- */
@@ -89,7 +89,7 @@ static void list_own(const weft_trainer *t, const weft_graph *own, weft_piece *h
 {
     const whole_model *w = t->whole;
     for (size_t i = 0; i < w->n; i++) {
-        const weft_value state = weft_find(own, name_of(w, i));
+        const weft_value state = weft_graph_find(own, name_of(w, i));
         held[i] = (weft_piece){0};
         if (weft_is_value(state)) held[i] = weft_piece_of(own, state);
         if (w->group == MESH_DATA)
@@ -151,7 +151,8 @@ weft_status weft__whole_split_store(weft_trainer *t)
     if (weft__checkpoint_agree(t) == WEFT_OK) {
         weft_piece *held = w->held + (size_t)model->size * w->n;
         list_own(t, own->plan.graph, held);
-        if (weft_gather_all(model, held, w->n * sizeof *held, w->held, &t->error) == WEFT_OK &&
+        if (weft_communicator_gather(model, held, w->n * sizeof *held, w->held, &t->error) ==
+                WEFT_OK &&
             check_whole(t, w) == WEFT_OK)
             weft_params_keep_parts(t->params, own->plan.graph, &training, &t->error);
     }
@@ -253,7 +254,7 @@ static void unpack(const gathering *g)
         for (size_t i = g->first; i < g->end; i++) {
             const size_t bytes = source_bytes(g, r, i);
             weft_tensor to;
-            if (!bytes || !weft_params_get(g->to, name_of(g->w, i), &to)) continue;
+            if (!bytes || !weft_params_find(g->to, name_of(g->w, i), &to)) continue;
             const weft_piece whole = {0, weft_shape_numel(to.shape), INT64_MAX, INT64_MAX, 0};
             weft_piece_copy(&whole, to.data, held_by(g->w, r, i), at, weft_dtype_bytes(to.dtype));
             at += bytes;
@@ -274,7 +275,7 @@ static weft_status gather_group(gathering *g)
         if (r == g->model->rank) g->sent[0] = bytes;
     }
     pack(g);
-    const weft_status status = weft_exchange_run(g->model, &x, &g->t->error);
+    const weft_status status = weft_communicator_run(g->model, &x, &g->t->error);
     if (status == WEFT_OK && g->to) unpack(g);
     return status;
 }
@@ -311,7 +312,7 @@ static void add_own(weft_trainer *t, weft_params *own, size_t i)
     int64_t first, end;
     weft_tensor state;
     if (!find_own(t, t->params, i, &state)) return;
-    if (!weft_params_get(t->params, name, NULL) &&
+    if (!weft_params_find(t->params, name, NULL) &&
         weft_shards_piece(t->shards, name, weft__ranks_own(t), &first, &end))
         name = weft_piece_name(name, first, end, piece, sizeof piece);
     weft_params_add(own, name, state.dtype, state.shape, NULL, &t->error);

@@ -83,7 +83,7 @@ WEFT_API weft_status weft_forward_run(weft_forward *forward, const weft_build_op
 WEFT_API bool weft_forward_output(const weft_forward *forward, size_t i, weft_tensor *output);
 /* The number of plans made so far; *arena_bytes, if not NULL, becomes the size of their shared
  * arena. */
-WEFT_API size_t weft_forward_plans(const weft_forward *forward, size_t *arena_bytes);
+WEFT_API size_t weft_forward_plan_count(const weft_forward *forward, size_t *arena_bytes);
 
 #ifdef __cplusplus
 }

@@ -53,7 +53,7 @@ typedef struct weft_decoder_info {
         state_bytes;      /* shared arena; parameters and states of the last token step */
     weft_plan_stats step; /* the plan of the last token step */
 } weft_decoder_info;
-WEFT_API weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder);
+WEFT_API weft_decoder_info weft_decoder_info_of(const weft_decoder *decoder);
 
 /* The length to which a source of `length` tokens is padded. If all sources of a start have the
  * same padded length, no sentence's results depend on the others. */
@@ -221,7 +221,7 @@ WEFT_API weft_search_result *weft_search_sample(const weft_search_model *model,
  * 1, and returns their number. Tokens of -inf are never among them. The order is by falling
  * probability if top_k or top_p is used, else by id. temperature, top_k and top_p as above, except
  * that zeros have no default. */
-WEFT_API size_t weft_sample_candidates(const double *log_probs, size_t n, double temperature,
+WEFT_API size_t weft_search_candidates(const double *log_probs, size_t n, double temperature,
                                        int64_t top_k, double top_p, int32_t *ids, double *probs);
 /* The length penalty of a length; 1 if alpha or the length is 0. */
 WEFT_API double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length);

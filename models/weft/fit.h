@@ -33,7 +33,7 @@ typedef enum weft_loss_kind {
 #undef WEFT_LOSS_ENUM
 } weft_loss_kind;
 /* The kind's name; NULL for an invalid kind. */
-WEFT_API const char *weft_loss_name(weft_loss_kind kind);
+WEFT_API const char *weft_loss_kind_name(weft_loss_kind kind);
 
 /* A model and the loss to train it with. */
 typedef struct weft_fit {
@@ -43,7 +43,7 @@ typedef struct weft_fit {
     /* Of a cross entropy: the output's dimension of classes, which the targets lack; 0: the last.
      * Images of labels have [rows, classes, height, width] and 1. */
     int class_axis;
-    double label_smoothing; /* of a cross entropy, in [0, 1]: see weft_cross_entropy */
+    double label_smoothing; /* of a cross entropy, in [0, 1]: see weft_cross_entropy_loss */
 } weft_fit;
 
 /* A builder of the model with the loss, which must outlive it. Its last input holds the targets,

@@ -12,38 +12,37 @@ extern "C" {
 /* ---- Layers --------------------------------------------------------------------------------- */
 
 /* Building a layer again under a name that its scope already has is WEFT_BAD_ARGUMENT. While
- * weft_share is on, it has the same weights instead:
+ * weft_graph_share is on, it has the same weights instead:
  *
- *     y = weft_layer_linear(g, "project", x, 64, true);
- *     const bool shared = weft_share(g, true);
- *     z = weft_layer_linear(g, "project", y, 64, true);
- *     weft_share(g, shared);
+ *     y = weft_nn_linear(g, "project", x, 64, true);
+ *     const bool shared = weft_graph_share(g, true);
+ *     z = weft_nn_linear(g, "project", y, 64, true);
+ *     weft_graph_share(g, shared);
  */
 
 /* Returns x weight + bias, [..., features], for x [..., in]. Parameters: NAME.weight [in, features]
  * (Glorot uniform) and NAME.bias [features] (zeros). */
-WEFT_API weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x,
-                                      int64_t features, bool bias);
+WEFT_API weft_value weft_nn_linear(weft_graph *graph, const char *name, weft_value x,
+                                   int64_t features, bool bias);
 /* The same, split among ranks as in Shoeybi et al., "Megatron-LM", 2019; ranks of size 0 or 1: not
  * split. Each rank has a part of the parameters (weft_part), whose names stay. By columns: x is a
  * shared value, the result of weft_copy_to_ranks; the result has this rank's part of the features,
  * whose number size must divide. By rows: x [..., in / size] is such a part, and the result [...,
  * features] is shared: the sum over ranks, to which the bias is added once. */
-WEFT_API weft_value weft_layer_linear_columns(weft_graph *graph, const char *name, weft_value x,
-                                              int64_t features, bool bias, weft_ranks ranks);
-WEFT_API weft_value weft_layer_linear_rows(weft_graph *graph, const char *name, weft_value x,
+WEFT_API weft_value weft_nn_linear_columns(weft_graph *graph, const char *name, weft_value x,
                                            int64_t features, bool bias, weft_ranks ranks);
+WEFT_API weft_value weft_nn_linear_rows(weft_graph *graph, const char *name, weft_value x,
+                                        int64_t features, bool bias, weft_ranks ranks);
 /* Layer norm over the last axis, with parameters NAME.gamma (ones) and NAME.beta (zeros), each
  * [features]. */
-WEFT_API weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x,
-                                          double eps);
+WEFT_API weft_value weft_nn_layer_norm(weft_graph *graph, const char *name, weft_value x,
+                                       double eps);
 /* RMS norm over the last axis, with the parameter NAME.gamma (ones) [features]. */
-WEFT_API weft_value weft_layer_rms_norm(weft_graph *graph, const char *name, weft_value x,
-                                        double eps);
+WEFT_API weft_value weft_nn_rms_norm(weft_graph *graph, const char *name, weft_value x, double eps);
 /* The embedding matrix NAME [vocab, width], normal with deviation 1 / sqrt(width), for
  * weft_embedding and, transposed, for logits. */
-WEFT_API weft_value weft_layer_embedding_table(weft_graph *graph, const char *name,
-                                               weft_dtype dtype, int64_t vocab, int64_t width);
+WEFT_API weft_value weft_nn_embedding_table(weft_graph *graph, const char *name, weft_dtype dtype,
+                                            int64_t vocab, int64_t width);
 
 typedef enum weft_activation {
     WEFT_RELU,
@@ -55,7 +54,7 @@ typedef enum weft_activation {
 
 /* linear (d_ff), activation, dropout, linear (back): parameters NAME.in.*, NAME.out.*; Gated
  * (Shazeer 2020): activation(linear NAME.gate) times the linear NAME.in, then NAME.out. */
-typedef struct weft_feed_forward_options {
+typedef struct weft_nn_feed_forward_options {
     int64_t d_ff;               /* 0: four times the width of x */
     weft_activation activation; /* 0: relu */
     bool gated, bias;
@@ -65,42 +64,42 @@ typedef struct weft_feed_forward_options {
      * rank and the elements of its own hidden values, so results with dropout differ from those of
      * a layer that is not split. */
     weft_ranks tensor;
-} weft_feed_forward_options;
-WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
-                                            const weft_feed_forward_options *options);
+} weft_nn_feed_forward_options;
+WEFT_API weft_value weft_nn_feed_forward(weft_graph *graph, const char *name, weft_value x,
+                                         const weft_nn_feed_forward_options *options);
 
 /* A constant [length, features]: PE(pos, 2i) = sin(pos / 10000^(2i / features)), PE(pos, 2i+1) =
  * cos of the same; features must be even. "Attention Is All You Need", 3.5. */
-WEFT_API weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype,
-                                                    int64_t length, int64_t features);
+WEFT_API weft_value weft_nn_sinusoidal_positions(weft_graph *graph, weft_dtype dtype,
+                                                 int64_t length, int64_t features);
 /* The same numbers in another order: PE(pos, i) = sin(pos / 10000^(2i / features)) for i below
  * features / 2, then the cosines. tensor2tensor and Marian have this order. */
-WEFT_API weft_value weft_layer_sinusoidal_halves(weft_graph *graph, weft_dtype dtype,
-                                                 int64_t length, int64_t features);
+WEFT_API weft_value weft_nn_sinusoidal_halves(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                              int64_t features);
 /* Learned positions: the first `length` rows of the parameter NAME [max_positions, features]
  * (normal, deviation 0.02). */
-WEFT_API weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
-                                         int64_t length, int64_t max_positions, int64_t features);
+WEFT_API weft_value weft_nn_positions(weft_graph *graph, const char *name, weft_dtype dtype,
+                                      int64_t length, int64_t max_positions, int64_t features);
 /* i32 [count]: position, position + 1, ..., for an i32 scalar. */
-WEFT_API weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64_t count);
+WEFT_API weft_value weft_nn_positions_at(weft_graph *graph, weft_value position, int64_t count);
 /* Rotary positions (Su et al. 2021): x [batch, length, heads, head_dim], head_dim even. The pair
  * (x[i], x[i + head_dim/2]) at position p is rotated by the angle p base^(-2i / head_dim). */
-WEFT_API weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base);
+WEFT_API weft_value weft_nn_rotary(weft_graph *graph, weft_value x, double base);
 /* The same for x [batch, count, heads, head_dim] at the positions from `position`, an i32 scalar;
  * all are below `max_positions`. */
-WEFT_API weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base,
-                                         weft_value position, int64_t max_positions);
+WEFT_API weft_value weft_nn_rotary_at(weft_graph *graph, weft_value x, double base,
+                                      weft_value position, int64_t max_positions);
 /* The cosines and sines of these angles at positions 0 .. length - 1: constants [length,
  * head_dim / 2], which all attentions of a graph can share. */
 typedef struct weft_rotary {
     weft_value cosines, sines;
 } weft_rotary;
-WEFT_API weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                              int64_t head_dim, double base);
+WEFT_API weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                           int64_t head_dim, double base);
 /* Rotates x by the angles of at least as many positions. Positions begin at `position`, an i32
  * scalar, or at 0 if it is WEFT_NO_VALUE. */
-WEFT_API weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
-                                      weft_value position);
+WEFT_API weft_value weft_nn_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
+                                   weft_value position);
 /* Maximum number of elements of sinusoidal positions or rotary angles; above it WEFT_TOO_LARGE. */
 #define WEFT_MAX_TABLE ((int64_t)1 << 25)
 
@@ -116,7 +115,7 @@ typedef enum weft_projection {
 
 /* Multi-head attention ("Attention Is All You Need", 3.2): softmax(scale q k^T) v by heads, which
  * are then concatenated and projected by NAME.out. */
-typedef struct weft_attention_options {
+typedef struct weft_nn_attention_options {
     int64_t heads;    /* must divide d_model; 0: 1 */
     int64_t kv_heads; /* of keys and values, each shared by heads / kv_heads; 0: as heads */
     weft_projection projection; /* 0: separate */
@@ -150,24 +149,24 @@ typedef struct weft_attention_options {
     /* query i attends only to keys j > i + key_len - query_len - window: with `causal`, to the last
      * `window` positions, itself included (Beltagy et al. 2020, "Longformer"); 0: to all */
     int64_t window;
-} weft_attention_options;
+} weft_nn_attention_options;
 
 /* Intermediate values, for inspection. */
-typedef struct weft_attention_parts {
+typedef struct weft_nn_attention_parts {
     weft_value q, k, v; /* [batch, heads or kv_heads, length, head_dim] */
     weft_value scores;  /* q k^T, [batch, heads, query_len, key_len] */
     weft_value scaled;  /* scores times the scale; -inf where masked */
     weft_value weights; /* softmax of `scaled`, before dropout; zeros where every key is masked */
     weft_value dropped; /* weights after dropout, which multiply v */
     weft_value context; /* [batch, heads, query_len, head_dim] */
-} weft_attention_parts;
+} weft_nn_attention_parts;
 
 /* query [batch, query_len, d_model], memory [batch, key_len, d_model] (the query itself for
  * self-attention); the result is [batch, query_len, d_model]. Attention is one op that never stores
  * the scores. If `parts` is not NULL, it is plain ops instead, and *parts receives their values. */
-WEFT_API weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
-                                         weft_value memory, const weft_attention_options *options,
-                                         weft_attention_parts *parts);
+WEFT_API weft_value weft_nn_attention(weft_graph *graph, const char *name, weft_value query,
+                                      weft_value memory, const weft_nn_attention_options *options,
+                                      weft_nn_attention_parts *parts);
 
 /* ---- Attention, a position at a time -------------------------------------------------------- */
 
@@ -208,24 +207,23 @@ typedef struct weft_cache {
 } weft_cache;
 
 /* Causal self-attention of x [batch, count, d_model] to itself and the earlier positions. The
- * result equals that of weft_layer_attention with `causal`, and the same window, at these
+ * result equals that of weft_nn_attention with `causal`, and the same window, at these
  * positions, with the same parameters. `mask` and `causal` are ignored. `merge_as_rows` is an
  * error, since it mixes positions. */
-WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
-                                              const weft_attention_options *options,
-                                              const weft_cache *cache);
+WEFT_API weft_value weft_nn_attention_step(weft_graph *graph, const char *name, weft_value x,
+                                           const weft_nn_attention_options *options,
+                                           const weft_cache *cache);
 /* Projects memory [at most max_sources, source_len, d_model] and writes its keys and values into
  * the states NAME.cache.k and NAME.cache.v. Returns a plan target of both updates. */
-WEFT_API weft_value weft_layer_prefill_cross_cache(weft_graph *graph, const char *name,
-                                                   weft_value memory,
-                                                   const weft_attention_options *options,
-                                                   const weft_cache *cache);
+WEFT_API weft_value weft_nn_prefill_cross_cache(weft_graph *graph, const char *name,
+                                                weft_value memory,
+                                                const weft_nn_attention_options *options,
+                                                const weft_cache *cache);
 /* Attention of x [batch, count, d_model] to these states; `mask` broadcasts to [sources, heads,
  * count * batch / sources, source_len]. */
-WEFT_API weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name,
-                                                    weft_value x,
-                                                    const weft_attention_options *options,
-                                                    const weft_cache *cache);
+WEFT_API weft_value weft_nn_cross_attention_step(weft_graph *graph, const char *name, weft_value x,
+                                                 const weft_nn_attention_options *options,
+                                                 const weft_cache *cache);
 
 /* ---- Transformer blocks --------------------------------------------------------------------- */
 
@@ -240,71 +238,71 @@ typedef enum weft_norm_position {
 
 /* One layer of an encoder or decoder: self-attention, attention to a memory if there is one,
  * feed-forward, each with residual connection, norm and dropout. */
-typedef struct weft_block_options {
+typedef struct weft_nn_block_options {
     /* Of both attentions, except `causal` and `mask`, which belong to self-attention. With fused
      * projections, cross-attention has separate ones. */
-    weft_attention_options attention;
-    weft_feed_forward_options feed_forward;
+    weft_nn_attention_options attention;
+    weft_nn_feed_forward_options feed_forward;
     weft_norm norm;                   /* 0: layer norm */
     weft_norm_position norm_position; /* 0: pre-norm */
     double eps;                       /* of the norms; 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
     double dropout;                   /* of the sub-layers' results */
     const weft_cache *cache; /* not NULL: x has only the next positions, [batch, count, d_model],
                                 and cross-attention (if the cache has sources) reads the states of
-                                weft_layer_stack_prefill_cross_cache. NULL: x has whole sequences */
+                                weft_nn_stack_prefill_cross_cache. NULL: x has whole sequences */
     weft_value
         *cross_weights; /* with attention.expose_weights: set to the weights of cross-attention; for
                            a stack, one element per layer. May be NULL */
-} weft_block_options;
+} weft_nn_block_options;
 /* x [batch, length, d_model]; memory [batch, memory_len, d_model] or WEFT_NO_VALUE; memory_mask as
- * in weft_attention_options. Parameters attn.*, norm_attn.*, cross.*, norm_cross.*, ffn.*,
+ * in weft_nn_attention_options. Parameters attn.*, norm_attn.*, cross.*, norm_cross.*, ffn.*,
  * norm_ffn.* of the current scope. */
-WEFT_API weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
-                                     weft_value memory_mask, const weft_block_options *options);
+WEFT_API weft_value weft_nn_block(weft_graph *graph, weft_value x, weft_value memory,
+                                  weft_value memory_mask, const weft_nn_block_options *options);
 #define WEFT_MAX_LAYERS 1000
 /* Blocks SCOPE.0, SCOPE.1, ..., and SCOPE.norm at the end if they are pre-norm. At most
  * WEFT_MAX_LAYERS: above it WEFT_TOO_LARGE. */
-WEFT_API weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers,
-                                     weft_value x, weft_value memory, weft_value memory_mask,
-                                     const weft_block_options *options);
+WEFT_API weft_value weft_nn_stack(weft_graph *graph, const char *scope, int64_t layers,
+                                  weft_value x, weft_value memory, weft_value memory_mask,
+                                  const weft_nn_block_options *options);
 
 /* Writes the keys and values of memory for all cross-attentions of a stack into the states of
  * options->cache. Returns a plan target of all updates. */
-WEFT_API weft_value weft_layer_stack_prefill_cross_cache(weft_graph *graph, const char *scope,
-                                                         int64_t layers, weft_value memory,
-                                                         const weft_block_options *options);
+WEFT_API weft_value weft_nn_stack_prefill_cross_cache(weft_graph *graph, const char *scope,
+                                                      int64_t layers, weft_value memory,
+                                                      const weft_nn_block_options *options);
 
 /* ---- Layers of images ----------------------------------------------------------------------- */
 
 /* Images are [images, channels, spatial...]. Parameters have PyTorch's names and layouts, so that
  * its files of a model with the same names can be loaded as they are (weft_params_load). */
 
-typedef struct weft_conv_layer_options {
+typedef struct weft_nn_conv_options {
     int64_t channels;  /* of the result; required */
     int64_t kernel[3]; /* its size in each spatial dimension; 0: 1 */
     bool bias;
     weft_conv_options conv; /* strides, padding, groups, as in <weft/ops.h> */
-} weft_conv_layer_options;
+} weft_nn_conv_options;
 /* weft_conv of x with 1 to 3 spatial dimensions. Parameters: NAME.weight [channels, in / groups,
  * kernel...] (normal with variance 2 groups / (channels times the kernel's elements), He et al.
  * 2015) and NAME.bias [channels] (zeros). */
-WEFT_API weft_value weft_layer_conv(weft_graph *graph, const char *name, weft_value x,
-                                    const weft_conv_layer_options *options);
+WEFT_API weft_value weft_nn_conv(weft_graph *graph, const char *name, weft_value x,
+                                 const weft_nn_conv_options *options);
 
 /* weft_conv_transpose of x with 1 to 3 spatial dimensions, as PyTorch's ConvTranspose. Parameters:
  * NAME.weight [in, channels / groups, kernel...] and NAME.bias [channels], both uniform in
  * [-b, b) with b = (channels / groups times the kernel's elements)^(-1/2), as PyTorch draws them.
- * Options are those of weft_layer_conv. */
-WEFT_API weft_value weft_layer_conv_transpose(weft_graph *graph, const char *name, weft_value x,
-                                              const weft_conv_layer_options *options);
+ * Options are those of weft_nn_conv. */
+WEFT_API weft_value weft_nn_conv_transpose(weft_graph *graph, const char *name, weft_value x,
+                                           const weft_nn_conv_options *options);
 
-typedef struct weft_batch_norm_options {
+typedef struct weft_nn_batch_norm_options {
     double eps;      /* 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
     double momentum; /* by how much training moves the running statistics; 0: 0.1; WEFT_ZERO: 0 */
     bool training;   /* normalises by the mean and the population variance of the batch, and tracks
                         them (weft_track); false, or if the statistics are frozen
                         (weft_graph_freeze): normalises by the running statistics */
-} weft_batch_norm_options;
+} weft_nn_batch_norm_options;
 /* Batch norm (Ioffe & Szegedy 2015) of each channel over images and positions: (x - mean) /
  * sqrt(variance + eps) * weight + bias, for x [images, channels, ...]. Parameters NAME.weight
  * (ones) and NAME.bias (zeros), states NAME.running_mean (zeros) and NAME.running_var (ones), which
@@ -312,25 +310,25 @@ typedef struct weft_batch_norm_options {
  * variance of the batch: the sum of squares divided by n - 1, for n > 1 numbers of a channel.
  * `options` may be NULL.
  */
-WEFT_API weft_value weft_layer_batch_norm(weft_graph *graph, const char *name, weft_value x,
-                                          const weft_batch_norm_options *options);
+WEFT_API weft_value weft_nn_batch_norm(weft_graph *graph, const char *name, weft_value x,
+                                       const weft_nn_batch_norm_options *options);
 /* Group norm (Wu & He 2018): the same with mean and variance of each image and group of adjacent
  * channels. `groups` divides the channels. Parameters NAME.weight (ones) and NAME.bias (zeros). */
-WEFT_API weft_value weft_layer_group_norm(weft_graph *graph, const char *name, weft_value x,
-                                          int64_t groups, double eps);
+WEFT_API weft_value weft_nn_group_norm(weft_graph *graph, const char *name, weft_value x,
+                                       int64_t groups, double eps);
 /* x [images, channels, spatial...] with each spatial size times `factor`, rounded down, as
  * PyTorch's Upsample: nearest by the coordinate i / factor, rounded down; linear (bilinear,
  * trilinear) and cubic with half-pixel coordinates, or weft_resize with align_corners. 1 to 3
  * spatial dimensions. A factor that is not finite, or leads to a size below 1, is
  * WEFT_BAD_ARGUMENT. No parameters. */
-WEFT_API weft_value weft_layer_upsample(weft_graph *graph, weft_value x, double factor,
-                                        weft_resize_mode mode);
+WEFT_API weft_value weft_nn_upsample(weft_graph *graph, weft_value x, double factor,
+                                     weft_resize_mode mode);
 /* The mean of each channel: [images, channels] for x [images, channels, ...]. */
-WEFT_API weft_value weft_layer_global_average_pool(weft_graph *graph, weft_value x);
-/* weft_layer_linear with the weight as PyTorch stores it: NAME.weight [features, in]. It and
+WEFT_API weft_value weft_nn_global_average_pool(weft_graph *graph, weft_value x);
+/* weft_nn_linear with the weight as PyTorch stores it: NAME.weight [features, in]. It and
  * NAME.bias start uniform in +-1 / sqrt(in). */
-WEFT_API weft_value weft_layer_linear_transposed(weft_graph *graph, const char *name, weft_value x,
-                                                 int64_t features, bool bias);
+WEFT_API weft_value weft_nn_linear_transposed(weft_graph *graph, const char *name, weft_value x,
+                                              int64_t features, bool bias);
 
 /* ---- Recurrent layers ----------------------------------------------------------------------- */
 
@@ -358,35 +356,37 @@ typedef struct weft_recurrent {
     int64_t in, hidden;
     weft_value weight_x, weight_h, bias, bias_h;
 } weft_recurrent;
-WEFT_API weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name,
-                                               weft_recurrent_kind kind, weft_dtype dtype,
-                                               int64_t in, int64_t hidden);
+WEFT_API weft_recurrent weft_nn_recurrent_declare(weft_graph *graph, const char *name,
+                                                  weft_recurrent_kind kind, weft_dtype dtype,
+                                                  int64_t in, int64_t hidden);
 /* Returns x W_x + b, [..., gates * hidden], for x [..., in]. One matrix product serves all steps.
  */
-WEFT_API weft_value weft_recurrent_project(weft_graph *graph, const weft_recurrent *layer,
-                                           weft_value x);
+WEFT_API weft_value weft_nn_recurrent_project(weft_graph *graph, const weft_recurrent *layer,
+                                              weft_value x);
 /* One step from the projection of x_t, [batch, gates * hidden]. */
-WEFT_API weft_recurrent_state weft_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
-                                                  weft_value projected, weft_recurrent_state state);
+WEFT_API weft_recurrent_state weft_nn_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
+                                                     weft_value projected,
+                                                     weft_recurrent_state state);
 /* The state of zeros. */
-WEFT_API weft_recurrent_state weft_recurrent_zeros(weft_graph *graph, weft_recurrent_kind kind,
-                                                   weft_dtype dtype, int64_t batch, int64_t hidden);
+WEFT_API weft_recurrent_state weft_nn_recurrent_zeros(weft_graph *graph, weft_recurrent_kind kind,
+                                                      weft_dtype dtype, int64_t batch,
+                                                      int64_t hidden);
 
-typedef struct weft_recurrent_options {
+typedef struct weft_nn_recurrent_options {
     bool reverse;                 /* from the last step to the first; h_t is still at index t */
     weft_recurrent_state initial; /* h or c WEFT_NO_VALUE: zeros */
     weft_value mask; /* bool [batch, len]: true where a step does not change the state (padding);
                         WEFT_NO_VALUE: nowhere */
-} weft_recurrent_options;
+} weft_nn_recurrent_options;
 /* An unrolled layer: returns all h_t [batch, len, hidden] for x [batch, len, in]. Sets *last, if
  * not NULL, to the state after the last step. `options` may be NULL. */
-WEFT_API weft_value weft_layer_recurrent(weft_graph *graph, const char *name,
-                                         weft_recurrent_kind kind, weft_value x, int64_t hidden,
-                                         const weft_recurrent_options *options,
-                                         weft_recurrent_state *last);
+WEFT_API weft_value weft_nn_recurrent(weft_graph *graph, const char *name, weft_recurrent_kind kind,
+                                      weft_value x, int64_t hidden,
+                                      const weft_nn_recurrent_options *options,
+                                      weft_recurrent_state *last);
 
 #define WEFT_RECURRENT_LAYERS 16
-typedef struct weft_recurrent_stack_options {
+typedef struct weft_nn_recurrent_stack_options {
     int64_t layers;     /* 1 .. WEFT_RECURRENT_LAYERS: NAME.0, NAME.1, ...; 0: 1 */
     bool bidirectional; /* each layer is a pair of half the width, NAME.0.forward and
                            NAME.0.backward, whose outputs are concatenated; hidden must be even
@@ -394,14 +394,13 @@ typedef struct weft_recurrent_stack_options {
     double dropout;     /* between layers */
     weft_value mask;    /* as above */
     const weft_recurrent_state *initial; /* [layers]; NULL: zeros. Halves for the two directions */
-} weft_recurrent_stack_options;
+} weft_nn_recurrent_stack_options;
 /* A stack of layers, from x [batch, len, in] to [batch, len, hidden]. Fills last[layers], if not
  * NULL; the last states of a pair are concatenated like its outputs. */
-WEFT_API weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name,
-                                               weft_recurrent_kind kind, weft_value x,
-                                               int64_t hidden,
-                                               const weft_recurrent_stack_options *options,
-                                               weft_recurrent_state *last);
+WEFT_API weft_value weft_nn_recurrent_stack(weft_graph *graph, const char *name,
+                                            weft_recurrent_kind kind, weft_value x, int64_t hidden,
+                                            const weft_nn_recurrent_stack_options *options,
+                                            weft_recurrent_state *last);
 
 #ifdef __cplusplus
 }

@@ -104,8 +104,8 @@ typedef struct weft_text_config {
     weft_output_bias output_bias; /* the parameter output.bias */
     double dropout;               /* of embeddings plus positions */
     double label_smoothing;
-    int64_t pad_id;           /* masked as a source, ignored in the loss */
-    weft_block_options block; /* of every layer */
+    int64_t pad_id;              /* masked as a source, ignored in the loss */
+    weft_nn_block_options block; /* of every layer */
 } weft_text_config;
 
 /* The encoder-decoder Transformer of Vaswani et al., "Attention Is All You Need", 2017. With
@@ -118,10 +118,11 @@ typedef struct weft_transformer_config {
                              BART has */
     int64_t encoder_layers, decoder_layers;
 } weft_transformer_config;
-WEFT_API weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
-                                      const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_status weft_transformer_build(weft_graph *graph,
+                                            const weft_transformer_config *config,
+                                            const weft_build_options *build, weft_model_io *io);
 
-/* Three graphs on the parameters of weft_transformer, without dropout. `prepare` computes the
+/* Three graphs on the parameters of weft_transformer_build, without dropout. `prepare` computes the
  * states that depend on parameters only (a tied embedding matrix, transposed for the logits).
  * `encode` encodes sources into states. `step` is one token step. */
 WEFT_API weft_status weft_transformer_prepare(weft_graph *graph,
@@ -145,10 +146,10 @@ typedef struct weft_language_config {
                              chooses one for each token, as BERT has; 0: none */
     bool pooler; /* the value `pooled`, as BERT has: tanh of a linear layer of the first position */
 } weft_language_config;
-WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
+WEFT_API weft_status weft_language_build(weft_graph *graph, const weft_language_config *config,
                                          const weft_build_options *build, weft_model_io *io);
 
-/* Decoding on the parameters of weft_language_model, as above. The token step needs a causal
+/* Decoding on the parameters of weft_language_build, as above. The token step needs a causal
  * model. */
 WEFT_API weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
                                            weft_decode_io *io);
@@ -165,7 +166,7 @@ typedef struct weft_recurrent_language_config {
     double dropout, label_smoothing;
     bool tied;
 } weft_recurrent_language_config;
-WEFT_API weft_status weft_recurrent_language_model(weft_graph *graph,
+WEFT_API weft_status weft_recurrent_language_build(weft_graph *graph,
                                                    const weft_recurrent_language_config *config,
                                                    const weft_build_options *build,
                                                    weft_model_io *io);
@@ -199,8 +200,8 @@ typedef struct weft_seq2seq_config {
     int64_t pad_id;
     double dropout, label_smoothing;
 } weft_seq2seq_config;
-WEFT_API weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *config,
-                                  const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_status weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *config,
+                                        const weft_build_options *build, weft_model_io *io);
 WEFT_API weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *config,
                                           weft_decode_io *io);
 WEFT_API weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *config,
@@ -224,8 +225,8 @@ typedef struct weft_resnet_config {
     int64_t depth; /* 18, 34, 50, 101, 152; 10 or 14: one basic or bottleneck block a stage */
     int64_t width; /* channels of the first stage, doubled in each of the next three; usually 64 */
 } weft_resnet_config;
-WEFT_API weft_status weft_resnet(weft_graph *graph, const weft_resnet_config *config,
-                                 const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_status weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
+                                       const weft_build_options *build, weft_model_io *io);
 
 /* MobileNetV2 (Sandler et al. 2018, "MobileNetV2: Inverted Residuals and Linear Bottlenecks").
  * Parameters are torchvision's: features.0.0.weight, ..., classifier.1.*. */
@@ -237,13 +238,13 @@ typedef struct weft_mobilenet_config {
     int64_t last;   /* channels of the last convolution, times `width` above 1; 0: 1280 */
     double dropout; /* before the logits */
 } weft_mobilenet_config;
-WEFT_API weft_status weft_mobilenet(weft_graph *graph, const weft_mobilenet_config *config,
-                                    const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_status weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
+                                          const weft_build_options *build, weft_model_io *io);
 
 /* Vision Transformer (Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words"): class_token and
  * the patches that conv_proj.* embeds, plus encoder.pos_embedding, go through pre-norm blocks
  * encoder.layers.0.*, ...; heads.head.* computes the logits from the class token. The blocks'
- * parameters are those of weft_layer_block with fused projections, the others torchvision's. */
+ * parameters are those of weft_nn_block with fused projections, the others torchvision's. */
 typedef struct weft_vit_config {
     weft_image_config image;
     int64_t patch; /* height and width of a patch, which must divide image_size */
@@ -251,8 +252,8 @@ typedef struct weft_vit_config {
     double dropout; /* of embeddings, sub-layers' results and hidden values */
     double attention_dropout;
 } weft_vit_config;
-WEFT_API weft_status weft_vit(weft_graph *graph, const weft_vit_config *config,
-                              const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_status weft_vit_build(weft_graph *graph, const weft_vit_config *config,
+                                    const weft_build_options *build, weft_model_io *io);
 
 /* ---- The list of models --------------------------------------------------------------------- */
 
@@ -331,8 +332,9 @@ WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if no mode
 WEFT_API weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                                       weft_model_config *config, weft_error *error);
 /* The value in a field of a struct, and another one for it, which must be valid. */
-WEFT_API double weft_model_option_get(const weft_model_option *option, const void *from);
-WEFT_API void weft_model_option_set(const weft_model_option *option, void *into, double value);
+WEFT_API double weft_model_option_value(const weft_model_option *option, const void *from);
+WEFT_API void weft_model_option_set_value(const weft_model_option *option, void *into,
+                                          double value);
 /* The same for option i of the model; 0 and no change if there is no such option. */
 WEFT_API double weft_model_value(const weft_model_config *config, size_t i);
 WEFT_API void weft_model_set_value(weft_model_config *config, size_t i, double value);
@@ -344,7 +346,7 @@ WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, do
 #define WEFT_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
 WEFT_API bool weft_model_options_text(const weft_model_config *config, char *text, size_t capacity);
 /* The traits of a configured model; all zeros if config or its model is NULL. */
-WEFT_API weft_model_traits weft_model_get_traits(const weft_model_config *config);
+WEFT_API weft_model_traits weft_model_traits_of(const weft_model_config *config);
 /* Builds the graph of a configured model for config->build. Returns the graph's status. */
 WEFT_API weft_status weft_model_build(weft_graph *graph, const weft_model_config *config,
                                       weft_model_io *io);

@@ -70,9 +70,9 @@ typedef struct weft_schedule {
 /* The rate of the update after `updates` updates. */
 WEFT_API double weft_schedule_rate(const weft_schedule *schedule, uint64_t updates, double spent);
 /* d_model^(-1/2) warmup^(-1/2): the peak of the schedule in "Attention Is All You Need". */
-WEFT_API double weft_schedule_paper_peak(int64_t d_model, uint64_t warmup);
+WEFT_API double weft_noam_peak(int64_t d_model, uint64_t warmup);
 /* The kind's name; NULL for an invalid kind. */
-WEFT_API const char *weft_schedule_name(weft_schedule_kind kind);
+WEFT_API const char *weft_schedule_kind_name(weft_schedule_kind kind);
 
 /* ---- Corpora -------------------------------------------------------------------------------- */
 
@@ -88,8 +88,8 @@ WEFT_API size_t weft_corpus_count(const weft_corpus *corpus);
  * those of `counted`: the loss of a model without context. Each sequence ends with `eos`; counts
  * have add-one smoothing over `vocab` ids. NAN if an argument is invalid, there are no tokens, or
  * memory is out. */
-WEFT_API double weft_unigram_entropy(const weft_corpus *counted, const weft_corpus *measured,
-                                     int64_t vocab, int32_t eos);
+WEFT_API double weft_corpus_unigram_entropy(const weft_corpus *counted, const weft_corpus *measured,
+                                            int64_t vocab, int32_t eos);
 
 /* ---- Batches -------------------------------------------------------------------------------- */
 
@@ -275,9 +275,9 @@ typedef struct weft_trainer_estimate {
 } weft_trainer_estimate;
 /* Plans the graphs of a trainer without allocating their memory. Errors are those of
  * weft_trainer_new. */
-WEFT_API weft_status weft_trainer_get_estimate(const weft_trainer_options *options,
-                                               weft_batch_shape shape,
-                                               weft_trainer_estimate *estimate, weft_error *error);
+WEFT_API weft_status weft_trainer_estimate_of(const weft_trainer_options *options,
+                                              weft_batch_shape shape,
+                                              weft_trainer_estimate *estimate, weft_error *error);
 
 typedef struct weft_trainer weft_trainer;
 /* Trains `params`: a new store, or one that weft_params_load filled from a checkpoint. From a
@@ -296,7 +296,7 @@ WEFT_API weft_trainer *weft_trainer_new(const weft_trainer_options *options,
 WEFT_API void weft_trainer_free(weft_trainer *trainer);
 /* The error of the last call that failed. */
 WEFT_API const weft_error *weft_trainer_error(const weft_trainer *trainer);
-WEFT_API weft_trainer_progress weft_trainer_get_progress(const weft_trainer *trainer);
+WEFT_API weft_trainer_progress weft_trainer_progress_of(const weft_trainer *trainer);
 
 /* One update; `spent` as in weft_schedule_rate. If a loss or gradient is not finite, no parameter
  * changes, and the error (WEFT_NOT_FINITE) names the first node whose result was not finite. */

@@ -4,7 +4,7 @@
 static weft_status check_source(weft_graph *g, const weft_model_config *c,
                                 const weft_build_options *o)
 {
-    const weft_model_traits t = weft_model_get_traits(c);
+    const weft_model_traits t = weft_model_traits_of(c);
     if (t.vocab && (o->shape.source_len != 0) != (t.source_vocab != 0))
         weft_graph_fail_in(g, c->model->name, WEFT_BAD_ARGUMENT,
                            t.source_vocab ? "has a source, but the batches have none"
@@ -20,7 +20,7 @@ static void add_input(weft_built *built, weft_value input)
 /* The fraction of images whose class has the largest logit; no value of other models. */
 static weft_value accuracy(weft_graph *g, const weft_model_config *c, const weft_model_io *io)
 {
-    if (!weft_model_get_traits(c).classes) return WEFT_NO_VALUE;
+    if (!weft_model_traits_of(c).classes) return WEFT_NO_VALUE;
     weft_value found = weft_argmax(g, io->output, -1, false);
     weft_value right =
         weft_cast(g, weft_equal(g, found, io->target_out), weft_dtype_of(g, io->loss));

@@ -6,10 +6,10 @@
  * et al. 2019): linear, activation, norm. */
 static weft_value transform(weft_graph *g, const weft_text_config *c, weft_value x)
 {
-    weft_scope_push(g, "head");
-    x = weft_layer_linear(g, "linear", x, c->d_model, true);
-    x = weft_layer_layer_norm(g, "norm", weft_gelu(g, x), weft_option(c->block.eps, WEFT_NORM_EPS));
-    weft_scope_pop(g);
+    weft_graph_push_scope(g, "head");
+    x = weft_nn_linear(g, "linear", x, c->d_model, true);
+    x = weft_nn_layer_norm(g, "norm", weft_gelu(g, x), weft_option(c->block.eps, WEFT_NORM_EPS));
+    weft_graph_pop_scope(g);
     return x;
 }
 
@@ -19,44 +19,44 @@ static weft_value finish_embedding(weft_graph *g, const weft_language_config *c,
 {
     weft_value x = at;
     if (c->token_types > 0) {
-        weft_value rows = weft_layer_embedding_table(g, "token_type_embedding", c->text.dtype,
-                                                     c->token_types, c->text.d_model);
+        weft_value rows = weft_nn_embedding_table(g, "token_type_embedding", c->text.dtype,
+                                                  c->token_types, c->text.d_model);
         *types = weft_input(g, "token_types", WEFT_I32, weft_shape_of(g, ids));
         weft_input_default(g, *types, 0);
         x = weft_add(g, x, weft_embedding(g, rows, *types, -1));
     }
     const double eps = weft_option(c->text.block.eps, WEFT_NORM_EPS);
-    return c->norm_embeddings ? weft_layer_layer_norm(g, "norm_embedding", x, eps) : x;
+    return c->norm_embeddings ? weft_nn_layer_norm(g, "norm_embedding", x, eps) : x;
 }
 
 /* [rows, d_model] from x [rows, length, d_model] (the code of Devlin et al. 2019). */
 static weft_value pool(weft_graph *g, const weft_text_config *c, weft_value x)
 {
     weft_value first = weft_squeeze(g, weft_slice(g, x, 1, 0, 1, 1), 1);
-    return weft_tanh(g, weft_layer_linear(g, "pooler", first, c->d_model, true));
+    return weft_tanh(g, weft_nn_linear(g, "pooler", first, c->d_model, true));
 }
 
-weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
+weft_status weft_language_build(weft_graph *graph, const weft_language_config *config,
                                 const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !build || !io) return weft__text_no_config(graph, "weft_language_model");
+    if (!config || !build || !io) return weft__text_no_config(graph, "weft_language_build");
     const weft_language_config *c = config;
     const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
     weft_text_config text = weft__text_config(&c->text, build);
-    weft_block_options block = text.block;
+    weft_nn_block_options block = text.block;
     *io = (weft_model_io){.target_in = weft_input(g, "target_in", WEFT_I32, shape),
                           .target_out = weft_input(g, "target_out", WEFT_I32, shape),
                           .vocab = c->vocab};
     if (build->expose_weights) block.attention.expose_weights = true;
     weft_value embeddings =
-        weft_layer_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
+        weft_nn_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
     weft_value x = finish_embedding(
         g, c, io->target_in, weft__text_embed(g, &text, embeddings, io->target_in, "positions"),
         &io->token_types);
     if (!block.attention.causal) block.attention.mask = weft__text_padding(g, &text, io->target_in);
-    x = weft_layer_stack(g, "layer", c->layers, weft_dropout(g, x, text.dropout), WEFT_NO_VALUE,
-                         WEFT_NO_VALUE, &block);
+    x = weft_nn_stack(g, "layer", c->layers, weft_dropout(g, x, text.dropout), WEFT_NO_VALUE,
+                      WEFT_NO_VALUE, &block);
     io->hidden = x;
     if (c->pooler) io->pooled = weft_name(g, pool(g, &text, x), "pooled");
     if (c->transform_head) x = transform(g, &text, x);
@@ -71,8 +71,7 @@ weft_status weft_language_prepare(weft_graph *graph, const weft_language_config 
     const weft_text_config *text = &config->text;
     weft__text_prepare(
         graph, text,
-        weft_layer_embedding_table(graph, "embedding", text->dtype, config->vocab, text->d_model),
-        io);
+        weft_nn_embedding_table(graph, "embedding", text->dtype, config->vocab, text->d_model), io);
     return weft_graph_status(graph);
 }
 
@@ -83,7 +82,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     if (!config || !io) return weft__text_no_config(graph, "weft_language_step");
     const weft_language_config *c = config;
     weft_text_config text = weft__text_config(&c->text, NULL);
-    weft_block_options block = text.block;
+    weft_nn_block_options block = text.block;
     if (!block.attention.causal)
         weft_graph_fail_in(g, "weft_language_step", WEFT_BAD_ARGUMENT,
                            "the attention is not causal: a bidirectional model has no steps");
@@ -91,12 +90,12 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     weft_cache cache = weft__text_cache(io);
     block.cache = &cache;
     weft_value embeddings =
-        weft_layer_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
+        weft_nn_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
     weft_value x = weft__text_embed_at(g, &text, embeddings, io->token, "positions", io->position,
                                        io->key_len);
     weft_value types = WEFT_NO_VALUE;
     x = finish_embedding(g, c, io->token, x, &types);
-    x = weft_layer_stack(g, "layer", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
+    x = weft_nn_stack(g, "layer", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
     io->updated = x;
     x = weft_slice(g, x, 1, io->count - 1, io->count, 1);
     if (c->transform_head) x = transform(g, &text, x);
@@ -166,7 +165,7 @@ static const weft_model_option llama_options[] = {OPTIONS(ROW_LLAMA)};
 static weft_language_config configure_gpt(const weft_language_config *o)
 {
     weft_language_config c = *o;
-    weft_block_options *block = &c.text.block;
+    weft_nn_block_options *block = &c.text.block;
     block->attention.dropout = block->dropout = c.text.dropout;
     block->attention.causal = true;
     if (block->eps == 0) block->eps = WEFT_ZERO;
@@ -201,9 +200,9 @@ static void traits_bert(const void *values, weft_model_traits *t)
     t->causal = false;
 }
 
-LISTED_BUILD(build_bert, weft_language_config, configure_bert, weft_language_model)
-LISTED_BUILD(build_gpt, weft_language_config, configure_gpt, weft_language_model)
-LISTED_BUILD(build_llama, weft_language_config, configure_llama, weft_language_model)
+LISTED_BUILD(build_bert, weft_language_config, configure_bert, weft_language_build)
+LISTED_BUILD(build_gpt, weft_language_config, configure_gpt, weft_language_build)
+LISTED_BUILD(build_llama, weft_language_config, configure_llama, weft_language_build)
 LISTED_DECODE(step_gpt, weft_language_config, configure_gpt, weft_language_step)
 LISTED_DECODE(step_llama, weft_language_config, configure_llama, weft_language_step)
 /* The embedding matrices of gpt and llama are the same. */

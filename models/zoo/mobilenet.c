@@ -23,7 +23,7 @@ static bool good_config(weft_graph *g, const weft_mobilenet_config *c)
                       c->round >= 0 && (double)c->round <= LARGEST && c->last >= 0 &&
                       (double)c->last <= LARGEST;
     if (!good)
-        weft_graph_fail_in(g, "weft_mobilenet", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, "weft_mobilenet_build", WEFT_BAD_ARGUMENT,
                            "width %g and depth %g must be above 0, round %lld and last %lld not "
                            "negative, and none above %g",
                            width, depth, (long long)c->round, (long long)c->last, LARGEST);
@@ -45,9 +45,9 @@ static weft_value conv_relu6(weft_graph *g, const char *scope, weft_value x, int
                              int64_t kernel, int64_t stride, int64_t groups, bool training)
 {
     const image_conv conv = {"0", "1", channels, kernel, stride, groups, IMAGE_RELU6};
-    weft_scope_push(g, "%s", scope);
+    weft_graph_push_scope(g, "%s", scope);
     x = weft__image_conv_norm(g, x, &conv, training);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return x;
 }
 
@@ -55,7 +55,7 @@ static weft_value conv_relu6(weft_graph *g, const char *scope, weft_value x, int
 static weft_value block(weft_graph *g, weft_value x, int64_t expansion, int64_t channels,
                         int64_t stride, bool training)
 {
-    const int64_t in = weft_dim(g, x, 1), inside = in * expansion;
+    const int64_t in = weft_dim_of(g, x, 1), inside = in * expansion;
     const image_conv wide = {"conv.2", "conv.3", channels, 1, 1, 0, IMAGE_LINEAR};
     const image_conv plain = {"conv.1", "conv.2", channels, 1, 1, 0, IMAGE_LINEAR};
     const bool expands = expansion != 1;
@@ -71,16 +71,16 @@ static int64_t count_blocks(weft_graph *g, const weft_mobilenet_config *c, int s
 {
     const double n = ceil((double)stages[stage].blocks * weft_option(c->depth, 1));
     if (n > WEFT_MAX_LAYERS)
-        weft_graph_fail_in(g, "weft_mobilenet", WEFT_TOO_LARGE, "a stage of %g blocks, at most %d",
-                           n, WEFT_MAX_LAYERS);
+        weft_graph_fail_in(g, "weft_mobilenet_build", WEFT_TOO_LARGE,
+                           "a stage of %g blocks, at most %d", n, WEFT_MAX_LAYERS);
     return weft_graph_status(g) == WEFT_OK ? (int64_t)n : 0;
 }
 
-weft_status weft_mobilenet(weft_graph *graph, const weft_mobilenet_config *config,
-                           const weft_build_options *build, weft_model_io *io)
+weft_status weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
+                                 const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!weft__image_begin(g, "weft_mobilenet", config, build, io) || !good_config(g, config))
+    if (!weft__image_begin(g, "weft_mobilenet_build", config, build, io) || !good_config(g, config))
         return weft_graph_status(g);
     const weft_mobilenet_config *c = config;
     const bool training = build->training;
@@ -88,25 +88,24 @@ weft_status weft_mobilenet(weft_graph *graph, const weft_mobilenet_config *confi
     const double most = weft_option(c->width, 1) > 1 ? last : last / weft_option(c->width, 1);
     int64_t at = 0;
     weft_value x = weft__image_input(g, &c->image, build, io);
-    weft_scope_push(g, "features");
+    weft_graph_push_scope(g, "features");
     x = conv_relu6(g, "0", x, scaled(c, FIRST_CHANNELS), 3, 2, 0, training);
     for (int s = 0; s < STAGES; s++) {
         const int64_t n = count_blocks(g, c, s);
         for (int64_t i = 0; i < n; i++) {
-            weft_scope_push(g, "%lld", (long long)++at);
+            weft_graph_push_scope(g, "%lld", (long long)++at);
             x = block(g, x, stages[s].expansion, scaled(c, (double)stages[s].channels),
                       i ? 1 : stages[s].stride, training);
-            weft_scope_pop(g);
+            weft_graph_pop_scope(g);
         }
     }
     char name[24];
     snprintf(name, sizeof name, "%lld", (long long)++at);
     x = conv_relu6(g, name, x, scaled(c, most), 1, 1, 0, training);
-    weft_scope_pop(g);
-    x = weft_dropout(g, weft_layer_global_average_pool(g, x), training ? c->dropout : 0);
+    weft_graph_pop_scope(g);
+    x = weft_dropout(g, weft_nn_global_average_pool(g, x), training ? c->dropout : 0);
     return weft__image_losses(
-        g, &c->image, weft_layer_linear_transposed(g, "classifier.1", x, c->image.classes, true),
-        io);
+        g, &c->image, weft_nn_linear_transposed(g, "classifier.1", x, c->image.classes, true), io);
 }
 
 /* ---- In the list of models ---- */
@@ -132,7 +131,7 @@ static void traits(const void *values, weft_model_traits *t)
 static weft_status build_mobilenet(weft_graph *graph, const void *values,
                                    const weft_build_options *build, weft_model_io *io)
 {
-    return weft_mobilenet(graph, values, build, io);
+    return weft_mobilenet_build(graph, values, build, io);
 }
 
 const weft_model weft__model_mobilenet = {

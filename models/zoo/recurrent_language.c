@@ -3,12 +3,12 @@
 #include "registry.h"
 #include "text.h"
 
-weft_status weft_recurrent_language_model(weft_graph *graph,
+weft_status weft_recurrent_language_build(weft_graph *graph,
                                           const weft_recurrent_language_config *c,
                                           const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !build || !io) return weft__text_no_config(graph, "weft_recurrent_language_model");
+    if (!c || !build || !io) return weft__text_no_config(graph, "weft_recurrent_language_build");
     const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
     *io = (weft_model_io){.vocab = c->vocab};
     if (!weft__recurrent_tied_fits(g, c->tied, c->width, c->hidden) ||
@@ -19,13 +19,12 @@ weft_status weft_recurrent_language_model(weft_graph *graph,
                              .label_smoothing = c->label_smoothing,
                              .pad_id = c->pad_id};
     double dropout = build->training ? c->dropout : 0;
-    weft_recurrent_stack_options o = {.layers = c->layers, .dropout = dropout};
+    weft_nn_recurrent_stack_options o = {.layers = c->layers, .dropout = dropout};
     io->target_in = weft_input(g, "target_in", WEFT_I32, shape);
     io->target_out = weft_input(g, "target_out", WEFT_I32, shape);
-    weft_value embeddings =
-        weft_layer_embedding_table(g, "embedding", c->dtype, c->vocab, c->width);
+    weft_value embeddings = weft_nn_embedding_table(g, "embedding", c->dtype, c->vocab, c->width);
     weft_value x = weft_dropout(g, weft__recurrent_embed(g, embeddings, io->target_in), dropout);
-    x = weft_layer_recurrent_stack(g, "rnn", c->kind, x, c->hidden, &o, NULL);
+    x = weft_nn_recurrent_stack(g, "rnn", c->kind, x, c->hidden, &o, NULL);
     x = weft_contiguous(g, weft_dropout(g, x, dropout));
     weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab), io);
     return weft_graph_status(g);
@@ -38,7 +37,7 @@ weft_status weft_recurrent_language_prepare(weft_graph *graph,
     if (!c || !io) return weft__text_no_config(graph, "weft_recurrent_language_prepare");
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     weft__text_prepare(graph, &text,
-                       weft_layer_embedding_table(graph, "embedding", c->dtype, c->vocab, c->width),
+                       weft_nn_embedding_table(graph, "embedding", c->dtype, c->vocab, c->width),
                        io);
     return weft_graph_status(graph);
 }
@@ -53,12 +52,11 @@ weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent
         return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     weft_recurrent_state states[WEFT_RECURRENT_LAYERS];
-    weft_recurrent_stack_options o = {.layers = c->layers, .initial = states};
+    weft_nn_recurrent_stack_options o = {.layers = c->layers, .initial = states};
     weft__text_step_inputs(g, io);
     weft__recurrent_load_states(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
-    weft_value embeddings =
-        weft_layer_embedding_table(g, "embedding", c->dtype, c->vocab, c->width);
-    weft_value x = weft_layer_recurrent_stack(
+    weft_value embeddings = weft_nn_embedding_table(g, "embedding", c->dtype, c->vocab, c->width);
+    weft_value x = weft_nn_recurrent_stack(
         g, "rnn", c->kind, weft__recurrent_embed(g, embeddings, io->token), c->hidden, &o, states);
     io->updated =
         weft__recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
@@ -93,7 +91,7 @@ static void traits(const void *values, weft_model_traits *t)
         return c;                                                                                  \
     }                                                                                              \
     LISTED_BUILD(build_##name_, weft_recurrent_language_config, configure_##name_,                 \
-                 weft_recurrent_language_model)                                                    \
+                 weft_recurrent_language_build)                                                    \
     LISTED_DECODE(prepare_##name_, weft_recurrent_language_config, configure_##name_,              \
                   weft_recurrent_language_prepare)                                                 \
     LISTED_DECODE(step_##name_, weft_recurrent_language_config, configure_##name_,                 \

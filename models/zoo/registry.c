@@ -72,7 +72,7 @@ static weft_status refuse(const char *model, const weft_model_option *o, const c
                           o->choices ? o->choices : "");
 }
 
-double weft_model_option_get(const weft_model_option *o, const void *from)
+double weft_model_option_value(const weft_model_option *o, const void *from)
 {
     if (!o || !from) return 0;
     const void *field = (const char *)from + o->offset;
@@ -81,7 +81,7 @@ double weft_model_option_get(const weft_model_option *o, const void *from)
     return o->size == sizeof(int) ? *(const int *)field : (double)*(const int64_t *)field;
 }
 
-void weft_model_option_set(const weft_model_option *o, void *into, double value)
+void weft_model_option_set_value(const weft_model_option *o, void *into, double value)
 {
     if (!o || !into) return;
     void *field = (char *)into + o->offset;
@@ -98,13 +98,13 @@ void weft_model_option_set(const weft_model_option *o, void *into, double value)
 double weft_model_value(const weft_model_config *config, size_t i)
 {
     const weft_model *m = config ? config->model : NULL;
-    return m && i < m->n_options ? weft_model_option_get(&m->options[i], &config->options) : 0;
+    return m && i < m->n_options ? weft_model_option_value(&m->options[i], &config->options) : 0;
 }
 
 void weft_model_set_value(weft_model_config *config, size_t i, double value)
 {
     const weft_model *m = config ? config->model : NULL;
-    if (m && i < m->n_options) weft_model_option_set(&m->options[i], &config->options, value);
+    if (m && i < m->n_options) weft_model_option_set_value(&m->options[i], &config->options, value);
 }
 
 /* Names of earlier versions, which old checkpoints have, and the current names. */
@@ -130,7 +130,7 @@ static bool parse_row(const weft_model *m, const weft_model_option *rows, size_t
     while (i < n && rows[i].name && !is_key(text, length, rows[i].name)) i++;
     if (i == n || !rows[i].name) return false;
     if (parse_value(&rows[i], text + length + 1, &value))
-        weft_model_option_set(&rows[i], into, value);
+        weft_model_option_set_value(&rows[i], into, value);
     else
         refuse(m->name, &rows[i], text + length + 1, error);
     return true;
@@ -178,7 +178,7 @@ weft_status weft_model_parse(const weft_model *model, const char *const *texts, 
     for (size_t i = 0; i < model->n_options; i++)
         weft_model_set_value(config, i, model->options[i].value);
     for (int i = 0; i < WEFT_MODEL_SIZES && model->sizes[i].name; i++)
-        weft_model_option_set(&model->sizes[i], &config->build.shape, model->sizes[i].value);
+        weft_model_option_set_value(&model->sizes[i], &config->build.shape, model->sizes[i].value);
     weft_status status = WEFT_OK;
     for (size_t t = 0; t < n && status == WEFT_OK; t++)
         status = parse_text(config, texts[t], error);
@@ -216,7 +216,7 @@ bool weft_model_options_text(const weft_model_config *config, char *text, size_t
     return true;
 }
 
-weft_model_traits weft_model_get_traits(const weft_model_config *config)
+weft_model_traits weft_model_traits_of(const weft_model_config *config)
 {
     weft_model_traits t = {.vocab = 0};
     if (!config || !config->model) return t;

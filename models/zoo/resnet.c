@@ -22,13 +22,14 @@ static const int depth_layers[] = {10, 14, 18, 34, 50, 101, 152};
 static const resnet_depth *find_depth(weft_graph *g, int64_t layers, int64_t width)
 {
     if (width < 1 || width > MAX_WIDTH) {
-        weft_graph_fail_in(g, "weft_resnet", WEFT_BAD_ARGUMENT, "width must be 1 to %lld, got %lld",
-                           (long long)MAX_WIDTH, (long long)width);
+        weft_graph_fail_in(g, "weft_resnet_build", WEFT_BAD_ARGUMENT,
+                           "width must be 1 to %lld, got %lld", (long long)MAX_WIDTH,
+                           (long long)width);
         return NULL;
     }
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
         if (depth_layers[i] == layers) return &depths[i];
-    weft_graph_fail_in(g, "weft_resnet", WEFT_BAD_ARGUMENT,
+    weft_graph_fail_in(g, "weft_resnet_build", WEFT_BAD_ARGUMENT,
                        "depth must be 10, 14, 18, 34, 50, 101 or 152, got %lld", (long long)layers);
     return NULL;
 }
@@ -39,7 +40,7 @@ static weft_value shortcut(weft_graph *g, weft_value x, int64_t channels, int64_
 {
     const image_conv project = {"downsample.0", "downsample.1", channels, 1, stride, 0,
                                 IMAGE_LINEAR};
-    if (stride == 1 && weft_dim(g, x, 1) == channels) return x;
+    if (stride == 1 && weft_dim_of(g, x, 1) == channels) return x;
     return weft__image_conv_norm(g, x, &project, training);
 }
 
@@ -66,11 +67,11 @@ static weft_value bottleneck_block(weft_graph *g, weft_value x, int64_t width, i
     return weft_relu(g, weft_add(g, y, shortcut(g, x, 4 * width, stride, training)));
 }
 
-weft_status weft_resnet(weft_graph *graph, const weft_resnet_config *config,
-                        const weft_build_options *build, weft_model_io *io)
+weft_status weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
+                              const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!weft__image_begin(g, "weft_resnet", config, build, io)) return weft_graph_status(g);
+    if (!weft__image_begin(g, "weft_resnet_build", config, build, io)) return weft_graph_status(g);
     const resnet_depth *depth = find_depth(g, config->depth, config->width);
     if (!depth) return weft_graph_status(g);
     const bool training = build->training;
@@ -82,15 +83,14 @@ weft_status weft_resnet(weft_graph *graph, const weft_resnet_config *config,
     for (int stage = 0; stage < 4; stage++)
         for (int64_t i = 0; i < depth->blocks[stage] && weft_graph_status(g) == WEFT_OK; i++) {
             const int64_t width = config->width << stage, stride = i == 0 && stage > 0 ? 2 : 1;
-            weft_scope_push(g, "layer%d.%lld", stage + 1, (long long)i);
+            weft_graph_push_scope(g, "layer%d.%lld", stage + 1, (long long)i);
             x = depth->bottleneck ? bottleneck_block(g, x, width, stride, training)
                                   : basic_block(g, x, width, stride, training);
-            weft_scope_pop(g);
+            weft_graph_pop_scope(g);
         }
-    x = weft_layer_global_average_pool(g, x);
-    return weft__image_losses(g, &config->image,
-                              weft_layer_linear_transposed(g, "fc", x, config->image.classes, true),
-                              io);
+    x = weft_nn_global_average_pool(g, x);
+    return weft__image_losses(
+        g, &config->image, weft_nn_linear_transposed(g, "fc", x, config->image.classes, true), io);
 }
 
 /* ---- In the list of models ---- */
@@ -118,7 +118,7 @@ static weft_resnet_config configure(const weft_resnet_config *o)
     return c;
 }
 
-LISTED_BUILD(build_resnet, weft_resnet_config, configure, weft_resnet)
+LISTED_BUILD(build_resnet, weft_resnet_config, configure, weft_resnet_build)
 
 const weft_model weft__model_resnet = {
     .name = "resnet",

@@ -20,11 +20,11 @@ typedef struct seq2seq {
 
 static void encode(seq2seq *m, weft_value x)
 {
-    weft_recurrent_stack_options o = {.layers = m->c->layers,
-                                      .bidirectional = m->c->bidirectional,
-                                      .dropout = m->dropout,
-                                      .mask = m->padding};
-    x = weft_layer_recurrent_stack(m->g, "enc", m->c->kind, x, m->c->hidden, &o, m->first);
+    weft_nn_recurrent_stack_options o = {.layers = m->c->layers,
+                                         .bidirectional = m->c->bidirectional,
+                                         .dropout = m->dropout,
+                                         .mask = m->padding};
+    x = weft_nn_recurrent_stack(m->g, "enc", m->c->kind, x, m->c->hidden, &o, m->first);
     m->memory = weft_contiguous(m->g, weft_dropout(m->g, x, m->dropout));
 }
 
@@ -40,7 +40,7 @@ static weft_value align(seq2seq *m, weft_value scores)
 static weft_value read_out(seq2seq *m, weft_value states, weft_value context)
 {
     weft_value both = weft_concat(m->g, (weft_value[]){states, context}, 2, -1);
-    return weft_tanh(m->g, weft_layer_linear(m->g, "readout", both, m->c->hidden, false));
+    return weft_tanh(m->g, weft_nn_linear(m->g, "readout", both, m->c->hidden, false));
 }
 
 /* Attention of states [sentences, queries, hidden] to the memory, and the readout, of the same
@@ -50,7 +50,7 @@ static weft_value attend_after(seq2seq *m, weft_value states)
     weft_graph *g = m->g;
     weft_value query = states;
     if (m->c->attention == WEFT_ALIGN_GENERAL)
-        query = weft_layer_linear(g, "attn.query", query, m->c->hidden, false);
+        query = weft_nn_linear(g, "attn.query", query, m->c->hidden, false);
     weft_value scores = weft_matmul(g, query, weft_transpose(g, m->memory, -1, -2));
     m->weights = weft_name(g, align(m, scores), "attention");
     return read_out(m, states, weft_matmul(g, m->weights, m->memory));
@@ -60,9 +60,9 @@ static weft_value attend_after(seq2seq *m, weft_value states)
 static weft_value decode_first(seq2seq *m, weft_value x)
 {
     weft_graph *g = m->g;
-    weft_recurrent_stack_options o = {
+    weft_nn_recurrent_stack_options o = {
         .layers = m->c->layers, .dropout = m->dropout, .initial = m->first};
-    weft_value states = weft_layer_recurrent_stack(g, "dec", m->c->kind, x, m->c->hidden, &o, NULL);
+    weft_value states = weft_nn_recurrent_stack(g, "dec", m->c->kind, x, m->c->hidden, &o, NULL);
     states = weft_contiguous(g, states);
     return m->c->attention == WEFT_ALIGN_NONE ? states : attend_after(m, states);
 }
@@ -80,9 +80,9 @@ static weft_value attend_before(seq2seq *m, const additive *a, weft_value state,
 {
     weft_graph *g = m->g;
     const int64_t hidden = m->c->hidden, queries = m->rows / m->sentences;
-    const bool shared = weft_share(g, true); /* all steps have one matrix */
-    weft_value query = weft_layer_linear(g, "attn.query", state, hidden, false);
-    weft_share(g, shared);
+    const bool shared = weft_graph_share(g, true); /* all steps have one matrix */
+    weft_value query = weft_nn_linear(g, "attn.query", state, hidden, false);
+    weft_graph_share(g, shared);
     weft_value keys = a->keys;
     if (queries == 1) {
         query = weft_expand_dims(g, query, 1);
@@ -99,7 +99,7 @@ static weft_value attend_before(seq2seq *m, const additive *a, weft_value state,
 
 static weft_value attention_keys(seq2seq *m)
 {
-    return weft_layer_linear(m->g, "attn.key", m->memory, m->c->hidden, true);
+    return weft_nn_linear(m->g, "attn.key", m->memory, m->c->hidden, true);
 }
 
 static void declare_decoder(seq2seq *m, additive *a)
@@ -108,8 +108,8 @@ static void declare_decoder(seq2seq *m, additive *a)
     for (int64_t i = 0; i < c->layers; i++) {
         char name[32];
         snprintf(name, sizeof name, "dec.%lld", (long long)i);
-        a->layers[i] = weft_recurrent_declare(m->g, name, c->kind, c->dtype,
-                                              i ? c->hidden : c->width + c->hidden, c->hidden);
+        a->layers[i] = weft_nn_recurrent_declare(m->g, name, c->kind, c->dtype,
+                                                 i ? c->hidden : c->width + c->hidden, c->hidden);
     }
     a->v = weft_param(m->g, "attn.v", c->dtype, WEFT_SHAPE(c->hidden, 1), WEFT_INIT_XAVIER);
 }
@@ -121,9 +121,9 @@ static void take_step(seq2seq *m, const additive *a, weft_value projected,
     for (int64_t i = 0; i < m->c->layers; i++) {
         if (i) {
             weft_value below = weft_dropout(m->g, states[i - 1].h, m->dropout);
-            projected = weft_recurrent_project(m->g, &a->layers[i], below);
+            projected = weft_nn_recurrent_project(m->g, &a->layers[i], below);
         }
-        states[i] = weft_recurrent_step(m->g, &a->layers[i], projected, states[i]);
+        states[i] = weft_nn_recurrent_step(m->g, &a->layers[i], projected, states[i]);
     }
 }
 
@@ -138,7 +138,7 @@ static weft_value decode_attending(seq2seq *m, weft_value x)
     weft_recurrent_state *states = m->first;
     weft_value *all = calloc((size_t)(3 * len), sizeof *all), x_weights[2];
     if (!all) {
-        weft_graph_fail_in(g, "weft_seq2seq", WEFT_NO_MEMORY, "no memory for %lld steps",
+        weft_graph_fail_in(g, "weft_seq2seq_build", WEFT_NO_MEMORY, "no memory for %lld steps",
                            (long long)len);
         return WEFT_NO_VALUE;
     }
@@ -165,7 +165,7 @@ static weft_value decode_attending(seq2seq *m, weft_value x)
 static bool target_fits(weft_graph *g, int64_t length)
 {
     if (length < 1 || length > WEFT_MAX_NODES)
-        weft_graph_fail_in(g, "weft_seq2seq", length < 1 ? WEFT_BAD_ARGUMENT : WEFT_TOO_LARGE,
+        weft_graph_fail_in(g, "weft_seq2seq_build", length < 1 ? WEFT_BAD_ARGUMENT : WEFT_TOO_LARGE,
                            "target_len must be 1 to %d, got %lld", WEFT_MAX_NODES,
                            (long long)length);
     return weft_graph_status(g) == WEFT_OK;
@@ -175,7 +175,7 @@ static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
 {
     weft__recurrent_layers_fit(g, c->layers);
     if (c->tied && c->source_vocab != c->target_vocab)
-        weft_graph_fail_in(g, "weft_seq2seq", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, "weft_seq2seq_build", WEFT_BAD_ARGUMENT,
                            "tied embeddings need one vocabulary, got %lld and %lld",
                            (long long)c->source_vocab, (long long)c->target_vocab);
     return weft__recurrent_tied_fits(g, c->tied, c->width, c->hidden);
@@ -183,14 +183,14 @@ static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
 
 static weft_value source_embeddings_of(weft_graph *g, const weft_seq2seq_config *c)
 {
-    return weft_layer_embedding_table(g, c->tied ? "embedding" : "source_embedding", c->dtype,
-                                      c->source_vocab, c->width);
+    return weft_nn_embedding_table(g, c->tied ? "embedding" : "source_embedding", c->dtype,
+                                   c->source_vocab, c->width);
 }
 
 static weft_value target_embeddings_of(weft_graph *g, const weft_seq2seq_config *c)
 {
-    return weft_layer_embedding_table(g, c->tied ? "embedding" : "target_embedding", c->dtype,
-                                      c->target_vocab, c->width);
+    return weft_nn_embedding_table(g, c->tied ? "embedding" : "target_embedding", c->dtype,
+                                   c->target_vocab, c->width);
 }
 
 static weft_value padding_of(seq2seq *m, weft_value source)
@@ -200,11 +200,11 @@ static weft_value padding_of(seq2seq *m, weft_value source)
                         WEFT_SHAPE(m->sentences, m->source_len));
 }
 
-weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c,
-                         const weft_build_options *build, weft_model_io *io)
+weft_status weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *c,
+                               const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !build || !io) return weft__text_no_config(graph, "weft_seq2seq");
+    if (!c || !build || !io) return weft__text_no_config(graph, "weft_seq2seq_build");
     const weft_batch_shape *shape = &build->shape;
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
@@ -312,9 +312,9 @@ static weft_value weft__step_first(seq2seq *m, weft_value x)
 {
     weft_graph *g = m->g;
     const weft_seq2seq_config *c = m->c;
-    weft_recurrent_stack_options o = {.layers = c->layers, .initial = m->first};
-    x = weft_layer_recurrent_stack(g, "dec", c->kind, x, c->hidden, &o, m->first);
-    int64_t count = weft_dim(g, x, 1);
+    weft_nn_recurrent_stack_options o = {.layers = c->layers, .initial = m->first};
+    x = weft_nn_recurrent_stack(g, "dec", c->kind, x, c->hidden, &o, m->first);
+    int64_t count = weft_dim_of(g, x, 1);
     x = weft_squeeze(g, weft_slice(g, x, 1, count - 1, count, 1), 1);
     if (c->attention == WEFT_ALIGN_NONE) return x;
     x = weft_reshape(g, x, WEFT_SHAPE(m->sentences, m->rows / m->sentences, c->hidden));
@@ -395,7 +395,7 @@ static void traits(const void *values, weft_model_traits *t)
     t->recurrent = true;
 }
 
-LISTED_BUILD(build, weft_seq2seq_config, configure, weft_seq2seq)
+LISTED_BUILD(build, weft_seq2seq_config, configure, weft_seq2seq_build)
 LISTED_DECODE(prepare, weft_seq2seq_config, configure, weft_seq2seq_prepare)
 LISTED_DECODE(encode_sources, weft_seq2seq_config, configure, weft_seq2seq_encode)
 LISTED_DECODE(step, weft_seq2seq_config, configure, weft_seq2seq_step)

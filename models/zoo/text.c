@@ -43,17 +43,17 @@ static weft_value position_rows(weft_graph *g, const weft_text_config *c, const 
     case WEFT_POSITIONS_NONE:
         break;
     case WEFT_POSITIONS_SINUSOIDAL:
-        return weft_layer_sinusoidal_positions(g, c->dtype, length, c->d_model);
+        return weft_nn_sinusoidal_positions(g, c->dtype, length, c->d_model);
     case WEFT_POSITIONS_SINUSOIDAL_HALVES:
-        return weft_layer_sinusoidal_halves(g, c->dtype, length, c->d_model);
+        return weft_nn_sinusoidal_halves(g, c->dtype, length, c->d_model);
     case WEFT_POSITIONS_LEARNED: {
         if (offset < 0 || offset > INT64_MAX - c->max_positions) {
             weft_graph_fail_in(g, name, WEFT_BAD_ARGUMENT, "a position_offset of %lld",
                                (long long)offset);
             break;
         }
-        weft_value rows = weft_layer_positions(g, name, c->dtype, offset + length,
-                                               offset + c->max_positions, c->d_model);
+        weft_value rows = weft_nn_positions(g, name, c->dtype, offset + length,
+                                            offset + c->max_positions, c->d_model);
         return offset ? weft_slice(g, rows, 0, offset, offset + length, 1) : rows;
     }
     }
@@ -64,21 +64,21 @@ weft_value weft__text_embed(weft_graph *g, const weft_text_config *c, weft_value
                             weft_value ids, const char *positions)
 {
     weft_value x = weft_embedding(g, embeddings, ids, -1);
-    if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
+    if (c->scaled_embeddings) x = weft_mul_scalar(g, x, sqrt((double)c->d_model));
     if (c->positions == WEFT_POSITIONS_NONE) return x;
-    return weft_add(g, x, position_rows(g, c, positions, weft_dim(g, ids, 1)));
+    return weft_add(g, x, position_rows(g, c, positions, weft_dim_of(g, ids, 1)));
 }
 
 weft_value weft__text_embed_at(weft_graph *g, const weft_text_config *c, weft_value embeddings,
                                weft_value ids, const char *positions, weft_value position,
                                int64_t limit)
 {
-    int64_t count = weft_dim(g, ids, 1);
+    int64_t count = weft_dim_of(g, ids, 1);
     weft_value x = weft_embedding(g, embeddings, ids, -1);
-    if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
+    if (c->scaled_embeddings) x = weft_mul_scalar(g, x, sqrt((double)c->d_model));
     if (c->positions == WEFT_POSITIONS_NONE) return x;
     weft_value rows = position_rows(g, c, positions, limit);
-    return weft_add(g, x, weft_embedding(g, rows, weft_layer_positions_at(g, position, count), -1));
+    return weft_add(g, x, weft_embedding(g, rows, weft_nn_positions_at(g, position, count), -1));
 }
 
 void weft__text_step_inputs(weft_graph *g, weft_decode_io *io)
@@ -120,7 +120,7 @@ weft_value weft__text_int(weft_graph *g, int64_t x)
 weft_value weft__text_padding(weft_graph *g, const weft_text_config *c, weft_value ids)
 {
     return weft_reshape(g, weft_equal(g, ids, weft__text_int(g, c->pad_id)),
-                        WEFT_SHAPE(weft_dim(g, ids, 0), 1, 1, weft_dim(g, ids, 1)));
+                        WEFT_SHAPE(weft_dim_of(g, ids, 0), 1, 1, weft_dim_of(g, ids, 1)));
 }
 
 static bool has_output_bias(const weft_text_config *c)
@@ -135,12 +135,12 @@ static weft_value output(weft_graph *g, const weft_text_config *c, const char *n
                          weft_value matrix, int64_t vocab)
 {
     const bool bias = has_output_bias(c);
-    if (!weft_is_value(matrix)) return weft_layer_linear(g, name, x, vocab, bias);
+    if (!weft_is_value(matrix)) return weft_nn_linear(g, name, x, vocab, bias);
     weft_value y = weft_matmul(g, x, matrix);
     if (!bias) return y;
-    weft_scope_push(g, "%s", name);
+    weft_graph_push_scope(g, "%s", name);
     y = weft_add(g, y, weft_param(g, "bias", c->dtype, WEFT_SHAPE(vocab), WEFT_INIT_ZEROS));
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     return y;
 }
 
@@ -164,7 +164,7 @@ weft_value weft__text_step_logits(weft_graph *g, const weft_text_config *c,
 {
     weft_value matrix = WEFT_NO_VALUE;
     if (c->tied && !io->quantized)
-        matrix = transposed_embeddings(g, c->dtype, weft_dim(g, x, 1), vocab);
+        matrix = transposed_embeddings(g, c->dtype, weft_dim_of(g, x, 1), vocab);
     else if (c->tied)
         matrix = weft_transpose(g, embeddings, 0, 1);
     return weft_name(g, output(g, c, name, x, matrix, vocab), "logits");
@@ -174,8 +174,8 @@ void weft__text_prepare(weft_graph *g, const weft_text_config *c, weft_value emb
                         weft_decode_io *io)
 {
     if (!c->tied || io->quantized) return;
-    weft_value state =
-        transposed_embeddings(g, c->dtype, weft_dim(g, embeddings, 1), weft_dim(g, embeddings, 0));
+    weft_value state = transposed_embeddings(g, c->dtype, weft_dim_of(g, embeddings, 1),
+                                             weft_dim_of(g, embeddings, 0));
     io->updated =
         weft_cache_write(g, state, weft_transpose(g, embeddings, 0, 1), weft__text_int(g, 0));
 }
@@ -183,13 +183,13 @@ void weft__text_prepare(weft_graph *g, const weft_text_config *c, weft_value emb
 void weft__text_losses(weft_graph *g, const weft_text_config *c, weft_value logits,
                        weft_model_io *io)
 {
-    weft_cross_entropy_options o = {.ignore_index = c->pad_id, .has_ignore_index = true};
+    weft_cross_entropy_loss_options o = {.ignore_index = c->pad_id, .has_ignore_index = true};
     io->output = weft_name(g, logits, "logits");
-    io->nll = weft_name(g, weft_cross_entropy(g, io->output, io->target_out, &o), "nll");
+    io->nll = weft_name(g, weft_cross_entropy_loss(g, io->output, io->target_out, &o), "nll");
     io->loss = io->nll;
     o.label_smoothing = c->label_smoothing;
     if (o.label_smoothing != 0)
-        io->loss = weft_name(g, weft_cross_entropy(g, io->output, io->target_out, &o), "loss");
+        io->loss = weft_name(g, weft_cross_entropy_loss(g, io->output, io->target_out, &o), "loss");
 }
 
 int64_t weft__text_bucket(int64_t n, int64_t length, int64_t limit)

@@ -10,12 +10,12 @@ static void declare_embeddings(weft_graph *g, const weft_transformer_config *c, 
                                weft_value *to)
 {
     const weft_text_config *text = &c->text;
-    *from = weft_layer_embedding_table(g, text->tied ? "embedding" : "source_embedding",
-                                       text->dtype, c->source_vocab, text->d_model);
+    *from = weft_nn_embedding_table(g, text->tied ? "embedding" : "source_embedding", text->dtype,
+                                    c->source_vocab, text->d_model);
     *to = *from;
     if (!text->tied)
-        *to = weft_layer_embedding_table(g, "target_embedding", text->dtype, c->target_vocab,
-                                         text->d_model);
+        *to = weft_nn_embedding_table(g, "target_embedding", text->dtype, c->target_vocab,
+                                      text->d_model);
 }
 
 /* The layer norm NAME over embeddings, if the configuration has it. */
@@ -23,26 +23,26 @@ static weft_value embed_norm(weft_graph *g, const weft_transformer_config *c,
                              const weft_text_config *text, const char *name, weft_value x)
 {
     const double eps = weft_option(text->block.eps, WEFT_NORM_EPS);
-    return c->norm_embeddings ? weft_layer_layer_norm(g, name, x, eps) : x;
+    return c->norm_embeddings ? weft_nn_layer_norm(g, name, x, eps) : x;
 }
 
 static weft_value encode(weft_graph *g, const weft_transformer_config *c,
                          const weft_text_config *text, weft_value embeddings, weft_value source,
                          weft_value padding)
 {
-    weft_block_options encoder = text->block;
+    weft_nn_block_options encoder = text->block;
     encoder.attention.mask = padding;
     weft_value x = embed_norm(g, c, text, "source_norm_embedding",
                               weft__text_embed(g, text, embeddings, source, "source_positions"));
-    return weft_layer_stack(g, "enc", c->encoder_layers, weft_dropout(g, x, text->dropout),
-                            WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
+    return weft_nn_stack(g, "enc", c->encoder_layers, weft_dropout(g, x, text->dropout),
+                         WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
 }
 
-weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
-                             const weft_build_options *build, weft_model_io *io)
+weft_status weft_transformer_build(weft_graph *graph, const weft_transformer_config *config,
+                                   const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !build || !io) return weft__text_no_config(graph, "weft_transformer");
+    if (!config || !build || !io) return weft__text_no_config(graph, "weft_transformer_build");
     const weft_transformer_config *c = config;
     const weft_batch_shape *shape = &build->shape;
     weft_value cross_weights[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
@@ -51,7 +51,7 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
     if (text.tied && c->source_vocab != c->target_vocab) {
-        weft_graph_fail_in(g, "weft_transformer", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, "weft_transformer_build", WEFT_BAD_ARGUMENT,
                            "tied embeddings need one vocabulary, got %lld and %lld",
                            (long long)c->source_vocab, (long long)c->target_vocab);
         return WEFT_BAD_ARGUMENT;
@@ -63,15 +63,15 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     io->target_out = weft_input(g, "target_out", WEFT_I32, target);
     weft_value from, to;
     declare_embeddings(g, c, &from, &to);
-    weft_block_options decoder = text.block;
+    weft_nn_block_options decoder = text.block;
     weft_value padding = weft__text_padding(g, &text, io->source);
     decoder.attention.causal = true;
     decoder.cross_weights = cross_weights;
     weft_value memory = encode(g, c, &text, from, io->source, padding);
     weft_value x = embed_norm(g, c, &text, "target_norm_embedding",
                               weft__text_embed(g, &text, to, io->target_in, "target_positions"));
-    x = weft_layer_stack(g, "dec", c->decoder_layers, weft_dropout(g, x, text.dropout), memory,
-                         padding, &decoder);
+    x = weft_nn_stack(g, "dec", c->decoder_layers, weft_dropout(g, x, text.dropout), memory,
+                      padding, &decoder);
     if (build->expose_weights && c->decoder_layers > 0) {
         int64_t layer = build->layer ? build->layer : c->decoder_layers;
         if (layer >= 1 && layer <= c->decoder_layers) io->weights = cross_weights[layer - 1];
@@ -109,7 +109,7 @@ weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_co
     const weft_transformer_config *c = config;
     weft_text_config text = weft__text_config(&c->text, NULL);
     weft_cache cache = weft__text_cache(io);
-    weft_block_options decoder = text.block;
+    weft_nn_block_options decoder = text.block;
     decoder.cache = &cache;
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
     weft_value from, to;
@@ -118,7 +118,7 @@ weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_co
         encode(g, c, &text, from, io->source, weft__text_padding(g, &text, io->source));
     weft_value done[2] = {
         weft_cache_write(g, source_state(g, io), io->source, weft__text_int(g, 0)),
-        weft_layer_stack_prefill_cross_cache(g, "dec", c->decoder_layers, memory, &decoder)};
+        weft_nn_stack_prefill_cross_cache(g, "dec", c->decoder_layers, memory, &decoder)};
     io->updated = weft_group(g, done, 2);
     return weft_graph_status(g);
 }
@@ -132,7 +132,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     weft_text_config text = weft__text_config(&c->text, NULL);
     weft__text_step_inputs(g, io);
     weft_cache cache = weft__text_cache(io);
-    weft_block_options decoder = text.block;
+    weft_nn_block_options decoder = text.block;
     decoder.cache = &cache;
     weft_value from, to;
     declare_embeddings(g, c, &from, &to);
@@ -141,8 +141,8 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     weft_value x =
         weft__text_embed_at(g, &text, to, io->token, "target_positions", io->position, io->key_len);
     x = embed_norm(g, c, &text, "target_norm_embedding", x);
-    x = weft_layer_stack(g, "dec", c->decoder_layers, x, WEFT_NO_VALUE,
-                         weft__text_padding(g, &text, source), &decoder);
+    x = weft_nn_stack(g, "dec", c->decoder_layers, x, WEFT_NO_VALUE,
+                      weft__text_padding(g, &text, source), &decoder);
     io->updated = x;
     x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
     io->logits = weft__text_step_logits(g, &text, io, "output", x, to, c->target_vocab);
@@ -216,7 +216,7 @@ static const weft_model_option shared_options[] = {OPTIONS(ROW_SHARED)};
 static weft_transformer_config configure(const transformer_options *o)
 {
     weft_transformer_config c = o->c;
-    weft_block_options *block = &c.text.block;
+    weft_nn_block_options *block = &c.text.block;
     c.source_vocab = c.target_vocab;
     block->dropout = c.text.dropout;
     if (o->inner_dropout) block->attention.dropout = block->feed_forward.dropout = c.text.dropout;
@@ -234,7 +234,7 @@ static void traits(const void *values, weft_model_traits *t)
     t->source_vocab = c.source_vocab;
 }
 
-LISTED_BUILD(build, weft_transformer_config, configure, weft_transformer)
+LISTED_BUILD(build, weft_transformer_config, configure, weft_transformer_build)
 LISTED_DECODE(prepare, weft_transformer_config, configure, weft_transformer_prepare)
 LISTED_DECODE(encode_sources, weft_transformer_config, configure, weft_transformer_encode)
 LISTED_DECODE(step, weft_transformer_config, configure, weft_transformer_step)

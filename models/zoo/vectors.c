@@ -8,7 +8,7 @@ static weft_status finish(weft_graph *g, weft_value output, weft_model_io *io)
 {
     io->output = weft_name(g, output, "output");
     io->target = weft_input(g, "target", weft_dtype_of(g, output), weft_shape_of(g, output));
-    io->loss = weft_name(g, weft_mse(g, io->output, io->target, WEFT_REDUCE_MEAN), "loss");
+    io->loss = weft_name(g, weft_mse_loss(g, io->output, io->target, WEFT_REDUCE_MEAN), "loss");
     io->nll = io->loss;
     return weft_graph_status(g);
 }
@@ -38,7 +38,7 @@ typedef struct attention_model {
     weft_dtype dtype;
     int64_t d_model, out;
     unsigned mask; /* of MASKS */
-    weft_attention_options attention;
+    weft_nn_attention_options attention;
 } attention_model;
 FITS(attention_model);
 
@@ -76,7 +76,7 @@ static weft_status build_attention(weft_graph *g, const void *values,
     if (cross)
         io->memory = vectors(g, "memory", m->dtype, shape->rows, shape->source_len, m->d_model);
     weft_value memory = cross ? io->memory : io->input;
-    weft_attention_options o = m->attention;
+    weft_nn_attention_options o = m->attention;
     o.out_bias = m->out > 1;
     o.no_out = m->out == 0;
     if (!build->training) o.dropout = 0;
@@ -85,11 +85,11 @@ static weft_status build_attention(weft_graph *g, const void *values,
     o.weights = &io->weights;
     o.tensor = build->tensor;
     if (m->mask & MASK_PADDING) {
-        int64_t batch = shape->rows, keys = weft_dim(g, memory, 1);
+        int64_t batch = shape->rows, keys = weft_dim_of(g, memory, 1);
         weft_value hidden = weft_input(g, "hidden", WEFT_BOOL, WEFT_SHAPE(batch, keys));
         o.mask = weft_reshape(g, hidden, WEFT_SHAPE(batch, 1, 1, keys));
     }
-    return finish(g, weft_layer_attention(g, "attn", io->input, memory, &o, NULL), io);
+    return finish(g, weft_nn_attention(g, "attn", io->input, memory, &o, NULL), io);
 }
 
 const weft_model weft__model_attention = {
@@ -112,7 +112,7 @@ const weft_model weft__model_attention = {
 typedef struct feed_forward_model {
     weft_dtype dtype;
     int64_t d_model;
-    weft_feed_forward_options feed_forward;
+    weft_nn_feed_forward_options feed_forward;
 } feed_forward_model;
 FITS(feed_forward_model);
 
@@ -130,14 +130,14 @@ static weft_status build_feed_forward(weft_graph *g, const void *values,
                                       const weft_build_options *build, weft_model_io *io)
 {
     const feed_forward_model *m = values;
-    weft_feed_forward_options o = m->feed_forward;
+    weft_nn_feed_forward_options o = m->feed_forward;
     *io = (weft_model_io){.source = WEFT_NO_VALUE};
     o.bias = true;
     if (!build->training) o.dropout = 0;
     o.tensor = build->tensor;
     io->input =
         vectors(g, "input", m->dtype, build->shape.rows, build->shape.target_len, m->d_model);
-    return finish(g, weft_layer_feed_forward(g, "ffn", io->input, &o), io);
+    return finish(g, weft_nn_feed_forward(g, "ffn", io->input, &o), io);
 }
 
 const weft_model weft__model_feed_forward = {
@@ -156,7 +156,7 @@ const weft_model weft__model_feed_forward = {
 typedef struct encoder_model {
     weft_dtype dtype;
     int64_t d_model, layers;
-    weft_block_options block;
+    weft_nn_block_options block;
 } encoder_model;
 FITS(encoder_model);
 
@@ -180,7 +180,7 @@ static weft_status build_encoder(weft_graph *g, const void *values, const weft_b
                                  weft_model_io *io)
 {
     const encoder_model *m = values;
-    weft_block_options block = m->block;
+    weft_nn_block_options block = m->block;
     *io = (weft_model_io){.source = WEFT_NO_VALUE};
     block.attention.bias = block.attention.out_bias = block.feed_forward.bias = true;
     block.attention.expose_weights = build->expose_weights;
@@ -191,7 +191,7 @@ static weft_status build_encoder(weft_graph *g, const void *values, const weft_b
     io->input =
         vectors(g, "input", m->dtype, build->shape.rows, build->shape.target_len, m->d_model);
     weft_value y =
-        weft_layer_stack(g, "layer", m->layers, io->input, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
+        weft_nn_stack(g, "layer", m->layers, io->input, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
     return finish(g, y, io);
 }
 

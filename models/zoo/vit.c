@@ -8,12 +8,12 @@
 /* The patches as vectors: [rows, patches, d_model]. */
 static weft_value embed_patches(weft_graph *g, weft_value x, const weft_vit_config *c)
 {
-    const weft_conv_layer_options o = {.channels = c->d_model,
-                                       .kernel = {c->patch, c->patch},
-                                       .bias = true,
-                                       .conv = {.stride = {c->patch, c->patch}}};
-    x = weft_layer_conv(g, "conv_proj", x, &o);
-    x = weft_reshape(g, x, WEFT_SHAPE(weft_dim(g, x, 0), c->d_model, -1));
+    const weft_nn_conv_options o = {.channels = c->d_model,
+                                    .kernel = {c->patch, c->patch},
+                                    .bias = true,
+                                    .conv = {.stride = {c->patch, c->patch}}};
+    x = weft_nn_conv(g, "conv_proj", x, &o);
+    x = weft_reshape(g, x, WEFT_SHAPE(weft_dim_of(g, x, 0), c->d_model, -1));
     return weft_transpose(g, x, 1, 2);
 }
 
@@ -23,7 +23,7 @@ static weft_value add_class_and_positions(weft_graph *g, weft_value patches,
 {
     const weft_init normal = {WEFT_INIT_NORMAL, 0, 0.02};
     const weft_dtype dtype = c->image.dtype;
-    const int64_t rows = weft_dim(g, patches, 0), tokens = weft_dim(g, patches, 1) + 1;
+    const int64_t rows = weft_dim_of(g, patches, 0), tokens = weft_dim_of(g, patches, 1) + 1;
     weft_value token =
         weft_param(g, "class_token", dtype, WEFT_SHAPE(1, 1, c->d_model), WEFT_INIT_ZEROS);
     const weft_value all[2] = {weft_broadcast_to(g, token, WEFT_SHAPE(rows, 1, c->d_model)),
@@ -33,52 +33,54 @@ static weft_value add_class_and_positions(weft_graph *g, weft_value patches,
     return weft_add(g, weft_concat(g, all, 2, 1), positions);
 }
 
-static weft_block_options block_options(const weft_vit_config *c, const weft_build_options *build)
+static weft_nn_block_options block_options(const weft_vit_config *c,
+                                           const weft_build_options *build)
 {
     const double dropout = build->training ? c->dropout : 0;
-    return (weft_block_options){.attention = {.heads = c->heads,
-                                              .projection = WEFT_PROJECT_FUSED,
-                                              .bias = true,
-                                              .out_bias = true,
-                                              .dropout = build->training ? c->attention_dropout : 0,
-                                              .expose_weights = build->expose_weights,
-                                              .tensor = build->tensor},
-                                .feed_forward = {.d_ff = c->d_ff,
-                                                 .activation = WEFT_GELU,
-                                                 .bias = true,
-                                                 .dropout = dropout,
-                                                 .tensor = build->tensor},
-                                .norm_position = WEFT_PRE_NORM,
-                                .eps = EPS,
-                                .dropout = dropout};
+    return (weft_nn_block_options){
+        .attention = {.heads = c->heads,
+                      .projection = WEFT_PROJECT_FUSED,
+                      .bias = true,
+                      .out_bias = true,
+                      .dropout = build->training ? c->attention_dropout : 0,
+                      .expose_weights = build->expose_weights,
+                      .tensor = build->tensor},
+        .feed_forward = {.d_ff = c->d_ff,
+                         .activation = WEFT_GELU,
+                         .bias = true,
+                         .dropout = dropout,
+                         .tensor = build->tensor},
+        .norm_position = WEFT_PRE_NORM,
+        .eps = EPS,
+        .dropout = dropout};
 }
 
 static bool good_config(weft_graph *g, const weft_vit_config *c)
 {
     if (c->patch < 1 || c->image.image_size < 1 || c->image.image_size % c->patch)
-        weft_graph_fail_in(g, "weft_vit", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, "weft_vit_build", WEFT_BAD_ARGUMENT,
                            "patches of %lld must divide images of %lld", (long long)c->patch,
                            (long long)c->image.image_size);
     else if (c->d_model < 1)
-        weft_graph_fail_in(g, "weft_vit", WEFT_BAD_ARGUMENT, "d_model must be 1 or more, got %lld",
-                           (long long)c->d_model);
+        weft_graph_fail_in(g, "weft_vit_build", WEFT_BAD_ARGUMENT,
+                           "d_model must be 1 or more, got %lld", (long long)c->d_model);
     return weft_graph_status(g) == WEFT_OK;
 }
 
-weft_status weft_vit(weft_graph *graph, const weft_vit_config *config,
-                     const weft_build_options *build, weft_model_io *io)
+weft_status weft_vit_build(weft_graph *graph, const weft_vit_config *config,
+                           const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!weft__image_begin(g, "weft_vit", config, build, io) || !good_config(g, config))
+    if (!weft__image_begin(g, "weft_vit_build", config, build, io) || !good_config(g, config))
         return weft_graph_status(g);
     const weft_vit_config *c = config;
-    const weft_block_options block = block_options(c, build);
+    const weft_nn_block_options block = block_options(c, build);
     weft_value x = embed_patches(g, weft__image_input(g, &c->image, build, io), c);
     x = weft_dropout(g, add_class_and_positions(g, x, c), block.dropout);
-    x = weft_layer_stack(g, "encoder.layers", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
+    x = weft_nn_stack(g, "encoder.layers", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
     x = weft_squeeze(g, weft_slice(g, x, 1, 0, 1, 1), 1);
     return weft__image_losses(
-        g, &c->image, weft_layer_linear_transposed(g, "heads.head", x, c->image.classes, true), io);
+        g, &c->image, weft_nn_linear_transposed(g, "heads.head", x, c->image.classes, true), io);
 }
 
 /* ---- In the list of models ---- */
@@ -108,7 +110,7 @@ static void traits(const void *values, weft_model_traits *t)
 static weft_status build_vit(weft_graph *graph, const void *values, const weft_build_options *build,
                              weft_model_io *io)
 {
-    return weft_vit(graph, values, build, io);
+    return weft_vit_build(graph, values, build, io);
 }
 
 const weft_model weft__model_vit = {

@@ -24,7 +24,7 @@ static weft_value grouped(weft_graph *g, weft_value x, int64_t kv_heads)
 /* And back; sums over the group if that many heads read one head of keys. */
 static weft_value ungrouped(weft_graph *g, weft_value x, weft_shape shape)
 {
-    if (shape.rank == 4 && weft_dim(g, x, 1) == shape.dim[2] && weft_dim(g, x, 2) != 1)
+    if (shape.rank == 4 && weft_dim_of(g, x, 1) == shape.dim[2] && weft_dim_of(g, x, 2) != 1)
         x = weft_sum(g, x, WEFT_AXES(2), true);
     return weft_reshape(g, weft_permute(g, x, WEFT_AXES(0, 3, 1, 2, 4)), shape);
 }
@@ -59,10 +59,11 @@ static weft_value dropped(weft_graph *g, weft_value x, const sdpa_attr *attr)
 static weft_value masked_scores(weft_graph *g, const sdpa_attr *attr, weft_value q5, weft_value k5,
                                 weft_value mask)
 {
-    weft_value s = weft_matmul(g, weft_scale(g, q5, attr->scale), weft_transpose(g, k5, -1, -2));
+    weft_value s =
+        weft_matmul(g, weft_mul_scalar(g, q5, attr->scale), weft_transpose(g, k5, -1, -2));
     s = joined(g, s);
     if (attr->mask) s = weft_masked_fill(g, s, mask, -INFINITY);
-    int64_t queries = weft_dim(g, s, 2), keys = weft_dim(g, s, 3);
+    int64_t queries = weft_dim_of(g, s, 2), keys = weft_dim_of(g, s, 3);
     if (attr->window) {
         weft_value past = weft_tril_mask(g, queries, keys, keys - queries - attr->window);
         s = weft_masked_fill(g, s, past, -INFINITY);
@@ -77,7 +78,7 @@ static weft_value masked_scores(weft_graph *g, const sdpa_attr *attr, weft_value
 static weft_value without_blind(weft_graph *g, const sdpa_attr *attr, weft_value x, weft_value lse,
                                 int64_t keys)
 {
-    if (!attr->mask && (!attr->causal || keys >= weft_dim(g, x, 1))) return x;
+    if (!attr->mask && (!attr->causal || keys >= weft_dim_of(g, x, 1))) return x;
     weft_value none = weft_scalar(g, weft_dtype_of(g, lse), -INFINITY);
     weft_value blind = weft_transpose(g, weft_equal(g, lse, none), 1, 2);
     return weft_masked_fill(g, x, weft_expand_dims(g, blind, -1), 0.0);
@@ -118,7 +119,7 @@ void weft__expand_sdpa(weft_expand *e)
     weft_value s = masked_scores(g, attr, q5, k5, attr->mask ? e->in[3] : WEFT_NO_VALUE);
     weft_value p = dropped(g, weft_softmax(g, s, -1), attr);
     weft_shape out = q;
-    out.dim[3] = weft_dim(g, values, -1);
+    out.dim[3] = weft_dim_of(g, values, -1);
     weft_value y = weft_matmul(g, split(g, p, q5), v5);
     y = weft_reshape(g, weft_permute(g, y, WEFT_AXES(0, 3, 1, 2, 4)), out);
     e->out[1] = weft_logsumexp(g, s, WEFT_AXES(-1), false);
@@ -140,7 +141,7 @@ void weft__expand_sdpa_grad(weft_expand *e)
     if (attr->dlse) d = weft_sub(g, d, e->in[REST + attr->mask]);
     weft_value dp = joined(g, weft_matmul(g, dy5, weft_transpose(g, v5, -1, -2)));
     dp = weft_sub(g, dropped(g, dp, attr), weft_expand_dims(g, d, -1));
-    weft_value ds = weft_scale(g, weft_mul(g, p, dp), attr->scale);
+    weft_value ds = weft_mul_scalar(g, weft_mul(g, p, dp), attr->scale);
     if (attr->mask || attr->causal) /* whatever V holds where masked out */
         ds = weft_masked_fill(g, ds, weft_equal(g, p, weft_scalar(g, weft_dtype_of(g, p), 0.0)),
                               0.0);

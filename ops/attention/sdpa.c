@@ -354,10 +354,10 @@ weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v
     weft_value in[4] = {q, k, v, o->mask};
     sdpa_attr attr;
     memset(&attr, 0, sizeof attr);
-    int64_t dim = weft_rank(graph, q) == 4 ? weft_dim(graph, q, 3) : 1;
+    int64_t dim = weft_rank_of(graph, q) == 4 ? weft_dim_of(graph, q, 3) : 1;
     attr.scale = o->scale != 0 ? o->scale : 1 / sqrt(dim > 0 ? (double)dim : 1);
     attr.p = o->dropout;
-    if (attr.p != 0) attr.key = weft_random_key(graph);
+    if (attr.p != 0) attr.key = weft_graph_random_key(graph);
     attr.causal = o->causal;
     attr.window = o->window;
     attr.mask = weft_is_value(o->mask);

@@ -211,7 +211,7 @@ static void vjp_conv(weft_vjp *v)
     if (v->wanted[1]) v->grad_in[1] = weight_of(g, v->attr, x, dy, spatial(g, w));
     if (v->n_in < 3 || !v->wanted[2]) return;
     weft_axes axes = WEFT_AXES(0);
-    for (int d = 2; d < weft_rank(g, dy); d++) axes.axis[axes.count++] = d;
+    for (int d = 2; d < weft_rank_of(g, dy); d++) axes.axis[axes.count++] = d;
     v->grad_in[2] = weft_sum(g, dy, axes, false);
 }
 
@@ -407,7 +407,7 @@ static conv_attr attr_from(weft_graph *g, weft_value x, const weft_conv_options 
 {
     static const weft_conv_options defaults;
     const weft_conv_options *o = options ? options : &defaults;
-    const int rank = weft_rank(g, x) - 2;
+    const int rank = weft_rank_of(g, x) - 2;
     conv_attr a;
     memset(&a, 0, sizeof a);
     a.groups = o->groups ? o->groups : 1;
@@ -455,13 +455,13 @@ weft_value weft_conv_transpose(weft_graph *graph, weft_value x, weft_value w, we
             return WEFT_NO_VALUE;
         }
         attr.size.dim[attr.size.rank++] = transposed_size(
-            weft_dim(graph, x, d + 2), weft_rank(graph, w) > d + 2 ? weft_dim(graph, w, d + 2) : 0,
-            &attr, d, extra);
+            weft_dim_of(graph, x, d + 2),
+            weft_rank_of(graph, w) > d + 2 ? weft_dim_of(graph, w, d + 2) : 0, &attr, d, extra);
     }
     weft_value y =
         weft_apply(graph, &weft_op_conv_grad_input, &attr, (weft_value[]){x, w}, 2, NULL);
     if (!weft_is_value(y) || !weft_is_value(bias)) return y;
     for (int d = 0; d < attr.stride.rank + 2; d++) channels.dim[channels.rank++] = 1;
-    channels.dim[1] = weft_dim(graph, y, 1);
+    channels.dim[1] = weft_dim_of(graph, y, 1);
     return weft_add(graph, y, weft_reshape(graph, bias, channels));
 }

@@ -254,7 +254,7 @@ static weft_value divide(weft_graph *g, const pool_attr *a, weft_value y, int d,
     for (int64_t i = 0; i < n; i++) factors[i] = (double)kernel / (double)window_count(a, d, in, i);
     weft_shape along = {0, {0}};
     for (int k = d + 2; k < shape.rank; k++) along.dim[along.rank++] = k == d + 2 ? n : 1;
-    weft_value by = weft_constant_data(g, WEFT_F64, along, factors);
+    weft_value by = weft_constant(g, WEFT_F64, along, factors);
     free(factors);
     return weft_mul(g, y, weft_cast(g, by, weft_dtype_of(g, y)));
 }
@@ -421,7 +421,7 @@ static weft_value pool(weft_graph *g, const weft_op *op, weft_value x,
 {
     static const weft_pool_options defaults;
     const weft_pool_options *o = options ? options : &defaults;
-    const int rank = weft_rank(g, x) - 2;
+    const int rank = weft_rank_of(g, x) - 2;
     pool_attr a;
     memset(&a, 0, sizeof a);
     a.window.groups = 1;

@@ -198,7 +198,7 @@ static weft_value weights(weft_graph *g, const axis_plan *p, const band *b, weft
     double *matrix = calloc((size_t)(rows * width), sizeof *matrix);
     if (!matrix) return no_memory(g, rows * width), WEFT_NO_VALUE;
     for (int64_t i = 0; i < rows; i++) fill_row(p, b->first + i, b->from, matrix + i * width);
-    const weft_value w = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(rows, width), matrix);
+    const weft_value w = weft_constant(g, WEFT_F64, WEFT_SHAPE(rows, width), matrix);
     free(matrix);
     return weft_cast(g, w, dtype);
 }
@@ -233,7 +233,7 @@ static weft_value pick(weft_graph *g, weft_value x, const axis_plan *p)
     if (!index) return no_memory(g, p->out), WEFT_NO_VALUE;
     for (int64_t i = 0; i < p->out; i++)
         index[i] = (int32_t)within(roundings[p->options->rounding](coordinate(p, i)), p->in);
-    const weft_value indices = weft_constant_data(g, WEFT_I32, WEFT_SHAPE(p->out), index);
+    const weft_value indices = weft_constant(g, WEFT_I32, WEFT_SHAPE(p->out), index);
     free(index);
     weft_value rows = weft_reshape(g, weft_permute(g, x, WEFT_AXES(1, 0, 2)),
                                    WEFT_SHAPE(p->in, s.dim[0] * s.dim[2]));
@@ -249,7 +249,7 @@ static weft_value fill_outside(weft_graph *g, weft_value y, const axis_plan *p)
     if (!mask) return no_memory(g, p->out), WEFT_NO_VALUE;
     for (int64_t i = 0; i < p->out; i++) any |= mask[i] = is_outside(p, i);
     if (any)
-        y = weft_masked_fill(g, y, weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(p->out, 1), mask),
+        y = weft_masked_fill(g, y, weft_constant(g, WEFT_BOOL, WEFT_SHAPE(p->out, 1), mask),
                              p->options->outside);
     free(mask);
     return y;
@@ -321,11 +321,11 @@ static bool check(weft_graph *g, weft_value x, const weft_resize_options *o)
                                                              : NULL;
     if (wrong)
         weft_graph_fail_in(g, "resize", WEFT_BAD_ARGUMENT, "%s", wrong);
-    else if (!o->axes.count && weft_rank(g, x) < 3)
+    else if (!o->axes.count && weft_rank_of(g, x) < 3)
         weft_graph_fail_in(g, "resize", WEFT_BAD_SHAPE,
                            "without `axes`, x must be [images, channels, spatial...], its rank is "
                            "%d",
-                           weft_rank(g, x));
+                           weft_rank_of(g, x));
     else if (o->mode != WEFT_RESIZE_NEAREST && dtype != WEFT_F32 && dtype != WEFT_F64)
         weft_graph_fail_in(g, "resize", WEFT_BAD_DTYPE,
                            "x is %s, expected f32 or f64; only the nearest mode takes any dtype",
@@ -337,10 +337,10 @@ static bool check(weft_graph *g, weft_value x, const weft_resize_options *o)
 static bool plan_axes(weft_graph *g, weft_value x, const weft_resize_options *o, axis_plan *plans)
 {
     if (!check(g, x, o)) return false;
-    const int rank = weft_rank(g, x), count = o->axes.count ? o->axes.count : rank - 2;
+    const int rank = weft_rank_of(g, x), count = o->axes.count ? o->axes.count : rank - 2;
     bool taken[WEFT_MAX_RANK] = {false};
     for (int i = 0; i < rank; i++)
-        plans[i] = (axis_plan){o, weft_dim(g, x, i), weft_dim(g, x, i), 1, 0, 1};
+        plans[i] = (axis_plan){o, weft_dim_of(g, x, i), weft_dim_of(g, x, i), 1, 0, 1};
     for (int i = 0; i < count; i++) {
         const int axis = o->axes.count ? axis_from_front(o->axes.axis[i], rank) : i + 2;
         if (axis < 0 || axis >= rank || taken[axis]) {
@@ -375,7 +375,7 @@ size_t weft__resize_constant_bytes(weft_graph *graph, weft_value x,
     axis_plan plans[WEFT_MAX_RANK];
     size_t n = 0;
     if (!plan_axes(graph, x, options, plans)) return 0;
-    for (int i = 0; i < weft_rank(graph, x); i++)
+    for (int i = 0; i < weft_rank_of(graph, x); i++)
         if (changes(&plans[i])) n += (size_t)count_constants(&plans[i]);
     return n * (options->mode == WEFT_RESIZE_NEAREST ? sizeof(int32_t) : sizeof(double));
 }
@@ -384,7 +384,7 @@ weft_value weft_resize(weft_graph *graph, weft_value x, const weft_resize_option
 {
     axis_plan plans[WEFT_MAX_RANK];
     if (!plan_axes(graph, x, options, plans)) return WEFT_NO_VALUE;
-    for (int i = 0; i < weft_rank(graph, x); i++) {
+    for (int i = 0; i < weft_rank_of(graph, x); i++) {
         if (!changes(&plans[i])) continue;
         if (count_constants(&plans[i]) > MAX_WEIGHTS) {
             weft_graph_fail_in(graph, "resize", WEFT_TOO_LARGE,

@@ -141,7 +141,7 @@ static void vjp_pow(weft_vjp *v)
 static void pass_extreme(weft_vjp *v, weft_value (*loses)(weft_graph *, weft_value, weft_value))
 {
     weft_graph *g = v->graph;
-    weft_value half = weft_scale(g, v->grad_out[0], 0.5);
+    weft_value half = weft_mul_scalar(g, v->grad_out[0], 0.5);
     weft_value tie = weft_equal(g, v->in[0], v->in[1]);
     weft_value all = weft_where(g, tie, half, v->grad_out[0]);
     for (size_t i = 0; i < 2; i++)
@@ -218,7 +218,7 @@ static void onnx_mask_of_relu(weft_export *e)
     }
 BINARY_OPS(BINARY_OP)
 
-weft_value weft_scale(weft_graph *graph, weft_value x, double factor)
+weft_value weft_mul_scalar(weft_graph *graph, weft_value x, double factor)
 {
     return weft_mul(graph, x, weft_scalar(graph, weft_dtype_of(graph, x), factor));
 }

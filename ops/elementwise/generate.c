@@ -181,13 +181,13 @@ weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_le
 
 weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)
 {
-    if (weft_is_value(x) && weft_rank(graph, x) < 2) {
+    if (weft_is_value(x) && weft_rank_of(graph, x) < 2) {
         weft_graph_fail_in(graph, "tril", WEFT_BAD_SHAPE, "x needs rank 2 or more, got rank %d",
-                           weft_rank(graph, x));
+                           weft_rank_of(graph, x));
         return WEFT_NO_VALUE;
     }
     weft_value keep =
-        weft_tril_mask(graph, weft_dim(graph, x, -2), weft_dim(graph, x, -1), diagonal);
+        weft_tril_mask(graph, weft_dim_of(graph, x, -2), weft_dim_of(graph, x, -1), diagonal);
     return weft_masked_fill(graph, x, weft_logical_not(graph, keep), 0.0);
 }
 

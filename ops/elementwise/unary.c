@@ -63,14 +63,14 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
       weft_div(graph, g, weft_add_scalar(graph, x, 1)), -0.7, 3, false) \
     X(sqrt, PLAIN, "y = x^(1/2)", NODE("Sqrt"), \
       T_(sqrt((T)x)), \
-      weft_scale(graph, weft_div(graph, g, y), 0.5), 0.5, 3, false) \
+      weft_mul_scalar(graph, weft_div(graph, g, y), 0.5), 0.5, 3, false) \
     X(rsqrt, PLAIN, "y = x^(-1/2)", weft_export_unary(e, "Reciprocal", NODE("Sqrt")), \
       T_(1 / sqrt((T)x)), \
-      weft_scale(graph, weft_mul(graph, g, weft_mul(graph, weft_square(graph, y), y)), -0.5), \
+      weft_mul_scalar(graph, weft_mul(graph, g, weft_mul(graph, weft_square(graph, y), y)), -0.5), \
       0.5, 3, false) \
     X(square, PLAIN, "y = x^2", weft_export_binary(e, "Mul", x, x), \
       x * x, \
-      weft_scale(graph, weft_mul(graph, g, x), 2.0), -2, 2, false) \
+      weft_mul_scalar(graph, weft_mul(graph, g, x), 2.0), -2, 2, false) \
     X(reciprocal, PLAIN, "y = 1 / x", NODE("Reciprocal"), \
       1 / x, \
       weft_neg(graph, weft_mul(graph, g, weft_square(graph, y))), 0.5, 3, false) \
@@ -100,7 +100,7 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
       weft_mul(graph, g, weft_sigmoid(graph, x)), -4, 4, false) \
     X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", NODE("Erf"), \
       vm_erf(x), \
-      weft_scale(graph, weft_mul(graph, g, weft_exp(graph, weft_neg(graph, weft_square(graph, x)))), \
+      weft_mul_scalar(graph, weft_mul(graph, g, weft_exp(graph, weft_neg(graph, weft_square(graph, x)))), \
                  1.1283791670955126), -2, 2, false) \
     X(clamp, BOUNDS, "y = min(max(x, low), high); the gradient outside and at NaN is 0", onnx_clip(e, x, low, high), \
       x < low ? low : x > high ? high : x, \
@@ -227,7 +227,7 @@ static const weft_attr_field bounds_fields[] = {
 /* x > 0 ? g : slope g */
 static weft_value leaky_relu_gradient(weft_graph *graph, weft_value g, weft_value x, double slope)
 {
-    weft_value scaled = weft_scale(graph, g, slope);
+    weft_value scaled = weft_mul_scalar(graph, g, slope);
     weft_value zero = weft_scalar(graph, weft_dtype_of(graph, x), 0.0);
     return weft_where(graph, weft_greater(graph, x, zero), g, scaled);
 }
@@ -235,10 +235,10 @@ static weft_value leaky_relu_gradient(weft_graph *graph, weft_value g, weft_valu
 /* g (Phi(x) + x phi(x)), where Phi is the normal distribution and phi its density. */
 static weft_value gelu_gradient(weft_graph *graph, weft_value g, weft_value x)
 {
-    weft_value error = weft_erf(graph, weft_scale(graph, x, 0.70710678118654752));
-    weft_value cdf = weft_add_scalar(graph, weft_scale(graph, error, 0.5), 0.5);
-    weft_value bell = weft_exp(graph, weft_scale(graph, weft_square(graph, x), -0.5));
-    weft_value density = weft_scale(graph, bell, 0.39894228040143268);
+    weft_value error = weft_erf(graph, weft_mul_scalar(graph, x, 0.70710678118654752));
+    weft_value cdf = weft_add_scalar(graph, weft_mul_scalar(graph, error, 0.5), 0.5);
+    weft_value bell = weft_exp(graph, weft_mul_scalar(graph, weft_square(graph, x), -0.5));
+    weft_value density = weft_mul_scalar(graph, bell, 0.39894228040143268);
     return weft_mul(graph, g, weft_add(graph, cdf, weft_mul(graph, x, density)));
 }
 
@@ -247,12 +247,14 @@ static weft_value gelu_tanh_gradient(weft_graph *graph, weft_value g, weft_value
 {
     const double c = 0.79788456080286536, d = 0.044715;
     weft_value xx = weft_square(graph, x);
-    weft_value inner = weft_mul(graph, x, weft_add_scalar(graph, weft_scale(graph, xx, d), 1.0));
-    weft_value t = weft_tanh(graph, weft_scale(graph, inner, c));
-    weft_value left = weft_add_scalar(graph, weft_scale(graph, t, 0.5), 0.5);
-    weft_value slope = weft_add_scalar(graph, weft_scale(graph, xx, 3 * d), 1.0);
+    weft_value inner =
+        weft_mul(graph, x, weft_add_scalar(graph, weft_mul_scalar(graph, xx, d), 1.0));
+    weft_value t = weft_tanh(graph, weft_mul_scalar(graph, inner, c));
+    weft_value left = weft_add_scalar(graph, weft_mul_scalar(graph, t, 0.5), 0.5);
+    weft_value slope = weft_add_scalar(graph, weft_mul_scalar(graph, xx, 3 * d), 1.0);
     weft_value bell = weft_add_scalar(graph, weft_neg(graph, weft_square(graph, t)), 1.0);
-    weft_value right = weft_scale(graph, weft_mul(graph, weft_mul(graph, x, bell), slope), 0.5 * c);
+    weft_value right =
+        weft_mul_scalar(graph, weft_mul(graph, weft_mul(graph, x, bell), slope), 0.5 * c);
     return weft_mul(graph, g, weft_add(graph, left, right));
 }
 

@@ -201,7 +201,7 @@ static weft_value counts_value(weft_graph *g, int32_t size, const int64_t *send,
                                "a piece has %lld elements, at most 2^31 - 1 can be exchanged",
                                (long long)(s > e ? s : e));
     }
-    if (good) value = weft_constant_data(g, WEFT_I32, (weft_shape){2, {2, size}}, counts);
+    if (good) value = weft_constant(g, WEFT_I32, (weft_shape){2, {2, size}}, counts);
     free(counts);
     return value;
 }

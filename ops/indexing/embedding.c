@@ -184,7 +184,7 @@ static embedding_attr embedding_of(int64_t rows, int64_t padding_index)
 static void vjp_embedding(weft_vjp *v)
 {
     const embedding_attr *own = v->attr;
-    embedding_attr attr = embedding_of(weft_dim(v->graph, v->in[0], 0), own->padding_index);
+    embedding_attr attr = embedding_of(weft_dim_of(v->graph, v->in[0], 0), own->padding_index);
     v->grad_in[0] = weft_apply(v->graph, &weft_op_embedding_grad, &attr,
                                (weft_value[]){v->in[1], v->grad_out[0]}, 2, NULL);
 }

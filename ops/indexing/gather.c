@@ -276,7 +276,7 @@ const weft_op weft_op_scatter_add = {
 static weft_value at_axis(weft_graph *graph, const weft_op *op, const weft_value *in, size_t n,
                           int axis)
 {
-    gather_attr attr = {axis_from_front(axis, weft_rank(graph, in[0]))};
+    gather_attr attr = {axis_from_front(axis, weft_rank_of(graph, in[0]))};
     return weft_apply(graph, op, &attr, in, n, NULL);
 }
 

@@ -260,7 +260,7 @@ static void expand_cross_entropy_grad(weft_expand *e)
     const cross_entropy_attr *attr = e->attr;
     weft_graph *g = e->graph;
     weft_dtype dtype = weft_dtype_of(g, e->in[0]);
-    int64_t classes = weft_dim(g, e->in[0], -1);
+    int64_t classes = weft_dim_of(g, e->in[0], -1);
     weft_value counted = counted_rows(g, attr, e->in[1], dtype), scale = e->in[4];
     /* Rows without a gradient may hold NaN, which survives a product with 0. */
     weft_value ignored = weft_equal(g, counted, weft_scalar(g, dtype, 0.0));
@@ -269,7 +269,8 @@ static void expand_cross_entropy_grad(weft_expand *e)
     weft_value logits = weft_masked_fill(g, e->in[0], dead_row, 0.0);
     weft_value p = probabilities(g, logits, weft_masked_fill(g, e->in[2], dead, 0.0),
                                  weft_masked_fill(g, e->in[3], dead, 0.0));
-    weft_value hot = weft_scale(g, weft_one_hot(g, e->in[1], classes, dtype), 1 - attr->smoothing);
+    weft_value hot =
+        weft_mul_scalar(g, weft_one_hot(g, e->in[1], classes, dtype), 1 - attr->smoothing);
     weft_value row = weft_add_scalar(g, weft_sub(g, p, hot), -attr->smoothing / (double)classes);
     if (!attr->sum) {
         weft_value n = weft_sum(g, counted, WEFT_ALL_AXES, false);
@@ -443,7 +444,7 @@ const weft_op weft_op_cross_entropy_grad = {
 
 /* A loss for each row: -(1 - e) log p[target] - e mean log p, 0 where the target is ignored. */
 static weft_value rows_of(weft_graph *graph, weft_value logits, weft_value targets,
-                          const weft_cross_entropy_options *o)
+                          const weft_cross_entropy_loss_options *o)
 {
     const double e = o->label_smoothing;
     weft_value log_p = weft_log_softmax(graph, logits, -1), ignored = WEFT_NO_VALUE;
@@ -456,16 +457,17 @@ static weft_value rows_of(weft_graph *graph, weft_value logits, weft_value targe
     weft_value loss = weft_neg(graph, weft_squeeze(graph, picked, -1));
     if (e != 0) {
         weft_value mean = weft_mean(graph, log_p, WEFT_AXES(-1), false);
-        loss = weft_sub(graph, weft_scale(graph, loss, 1 - e), weft_scale(graph, mean, e));
+        loss =
+            weft_sub(graph, weft_mul_scalar(graph, loss, 1 - e), weft_mul_scalar(graph, mean, e));
     }
     return weft_is_value(ignored) ? weft_masked_fill(graph, loss, ignored, 0) : loss;
 }
 
-weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
-                              const weft_cross_entropy_options *options)
+weft_value weft_cross_entropy_loss(weft_graph *graph, weft_value logits, weft_value targets,
+                                   const weft_cross_entropy_loss_options *options)
 {
-    static const weft_cross_entropy_options defaults = {0};
-    const weft_cross_entropy_options *o = options ? options : &defaults;
+    static const weft_cross_entropy_loss_options defaults = {0};
+    const weft_cross_entropy_loss_options *o = options ? options : &defaults;
     if (!o->has_ignore_index && o->ignore_index > 0) {
         weft_graph_fail_in(graph, "cross_entropy", WEFT_BAD_ARGUMENT,
                            "ignore_index is %lld, but has_ignore_index is false",

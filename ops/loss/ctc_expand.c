@@ -52,7 +52,7 @@ static weft_value frame(const lattice *l, weft_value x, int64_t t)
 static weft_value labels_of(const lattice *l, weft_value targets, weft_value lengths, int32_t blank)
 {
     weft_graph *g = l->g;
-    const int64_t count = weft_dim(g, targets, 1);
+    const int64_t count = weft_dim_of(g, targets, 1);
     weft_value index = weft_arange(g, WEFT_I32, count, 0, 1);
     weft_value counts = weft_less(g, index, lengths);
     const weft_value none = weft_scalar(g, WEFT_I32, blank);
@@ -74,13 +74,13 @@ static lattice lattice_of(const weft_expand *e)
                  .frames = x.dim[0],
                  .batch = x.dim[1],
                  .classes = x.dim[2]};
-    l.states = 2 * weft_dim(g, e->in[1], 1) + 1;
+    l.states = 2 * weft_dim_of(g, e->in[1], 1) + 1;
     weft_value lengths = weft_expand_dims(g, e->in[3], 1);
     l.labels = labels_of(&l, e->in[1], lengths, blank);
     l.count = weft_expand_dims(g, e->in[2], 1);
     weft_value index = weft_arange(g, WEFT_F64, l.states, 0, 1);
-    weft_value end = weft_scale(g, weft_cast(g, lengths, WEFT_F64), 2);
-    weft_value even = weft_scale(g, weft_floor(g, weft_scale(g, index, 0.5)), 2);
+    weft_value end = weft_mul_scalar(g, weft_cast(g, lengths, WEFT_F64), 2);
+    weft_value even = weft_mul_scalar(g, weft_floor(g, weft_mul_scalar(g, index, 0.5)), 2);
     weft_value odd = weft_not_equal(g, index, even);
     weft_value differs = weft_not_equal(g, l.labels, moved(&l, l.labels, 2, blank));
     l.may_skip = weft_logical_and(g, differs, odd);
@@ -140,7 +140,7 @@ void weft__expand_ctc_grad(weft_expand *e)
     const weft_value dy = weft_expand_dims(g, e->in[4], 1);
     weft_value later = WEFT_NO_VALUE;
     if (l.frames == 0) {
-        e->out[0] = weft_scale(g, e->in[0], 1);
+        e->out[0] = weft_mul_scalar(g, e->in[0], 1);
         return;
     }
     weft_value *alpha = malloc((size_t)l.frames * sizeof *alpha);

@@ -92,14 +92,14 @@ LOSS_OP(mse, "loss = mean (or sum, or each) of (a - b)^2.", expand_mse, samples_
 LOSS_OP(bce_with_logits, "loss = mean (or sum, or each) of max(x, 0) - x t + ln(1 + e^-|x|).",
         expand_bce, samples_bce)
 
-weft_value weft_mse(weft_graph *graph, weft_value a, weft_value b, weft_reduction reduction)
+weft_value weft_mse_loss(weft_graph *graph, weft_value a, weft_value b, weft_reduction reduction)
 {
     return weft_apply(graph, &weft_op_mse, &(loss_attr){(int32_t)reduction}, (weft_value[]){a, b},
                       2, NULL);
 }
 
-weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, weft_value targets,
-                                weft_reduction reduction)
+weft_value weft_bce_with_logits_loss(weft_graph *graph, weft_value logits, weft_value targets,
+                                     weft_reduction reduction)
 {
     return weft_apply(graph, &weft_op_bce_with_logits, &(loss_attr){(int32_t)reduction},
                       (weft_value[]){logits, targets}, 2, NULL);
@@ -148,7 +148,7 @@ weft_value weft_huber_loss(weft_graph *graph, weft_value a, weft_value b, double
         !same_shape(graph, "huber_loss", a, b))
         return WEFT_NO_VALUE;
     weft_value d = distance(graph, a, b), c = weft_clamp(graph, d, 0, delta);
-    weft_value slope = weft_sub(graph, d, weft_scale(graph, c, 0.5));
+    weft_value slope = weft_sub(graph, d, weft_mul_scalar(graph, c, 0.5));
     return reduced(graph, weft_mul(graph, c, slope), reduction);
 }
 
@@ -158,12 +158,12 @@ weft_value weft_smooth_l1_loss(weft_graph *graph, weft_value a, weft_value b, do
     if (!is_good(graph, "smooth_l1_loss", beta >= 0, "beta must not be negative", beta))
         return WEFT_NO_VALUE;
     if (beta == 0) return weft_l1_loss(graph, a, b, reduction);
-    return weft_scale(graph, weft_huber_loss(graph, a, b, beta, reduction), 1 / beta);
+    return weft_mul_scalar(graph, weft_huber_loss(graph, a, b, beta, reduction), 1 / beta);
 }
 
 /* Where p is 0, its terms are 1 ln 1 and 0 times 0, so that gradients are finite. */
-weft_value weft_kl_divergence(weft_graph *graph, weft_value log_q, weft_value p,
-                              weft_reduction reduction)
+weft_value weft_kl_divergence_loss(weft_graph *graph, weft_value log_q, weft_value p,
+                                   weft_reduction reduction)
 {
     if (!same_shape(graph, "kl_divergence", log_q, p)) return WEFT_NO_VALUE;
     weft_value none = weft_equal(graph, p, weft_scalar(graph, weft_dtype_of(graph, p), 0));
@@ -213,7 +213,7 @@ weft_value weft_cosine_embedding_loss(weft_graph *graph, weft_value a, weft_valu
 
 /* |a - b + eps|_p over the last dimension. */
 static weft_value norm_of_difference(weft_graph *graph, weft_value a, weft_value b,
-                                     const weft_triplet_options *o)
+                                     const weft_triplet_margin_loss_options *o)
 {
     const double p = o->p == 0 ? 2 : o->p, eps = weft_option(o->eps, 1e-6);
     weft_value d = weft_add_scalar(graph, weft_sub(graph, a, b), eps);
@@ -226,10 +226,11 @@ static weft_value norm_of_difference(weft_graph *graph, weft_value a, weft_value
 }
 
 weft_value weft_triplet_margin_loss(weft_graph *graph, weft_value anchor, weft_value positive,
-                                    weft_value negative, const weft_triplet_options *options)
+                                    weft_value negative,
+                                    const weft_triplet_margin_loss_options *options)
 {
-    static const weft_triplet_options defaults = {0};
-    const weft_triplet_options *o = options ? options : &defaults;
+    static const weft_triplet_margin_loss_options defaults = {0};
+    const weft_triplet_margin_loss_options *o = options ? options : &defaults;
     if (!is_good(graph, "triplet_margin_loss", o->p >= 0, "p must be positive", o->p) ||
         !same_shape(graph, "triplet_margin_loss", anchor, positive) ||
         !same_shape(graph, "triplet_margin_loss", anchor, negative))
@@ -243,10 +244,11 @@ weft_value weft_triplet_margin_loss(weft_graph *graph, weft_value anchor, weft_v
 }
 
 weft_value weft_ctc_loss(weft_graph *graph, weft_value log_probs, weft_value targets,
-                         weft_value frames, weft_value lengths, const weft_ctc_options *options)
+                         weft_value frames, weft_value lengths,
+                         const weft_ctc_loss_options *options)
 {
-    static const weft_ctc_options defaults = {0};
-    const weft_ctc_options *o = options ? options : &defaults;
+    static const weft_ctc_loss_options defaults = {0};
+    const weft_ctc_loss_options *o = options ? options : &defaults;
     weft_value loss = weft_ctc(graph, log_probs, targets, frames, lengths, o->blank);
     if (!weft_is_value(loss)) return loss;
     const weft_dtype dtype = weft_dtype_of(graph, loss);

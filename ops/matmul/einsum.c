@@ -121,7 +121,7 @@ static weft_value arrange(weft_graph *g, weft_value x, const char *term, const c
         for (const char *c = groups[k]; *c; c++) {
             int axis = (int)(strchr(term, *c) - term);
             order.axis[order.count++] = axis;
-            shape.dim[k] *= weft_dim(g, x, axis);
+            shape.dim[k] *= weft_dim_of(g, x, axis);
         }
     return weft_reshape(g, weft_permute(g, x, order), shape);
 }

@@ -271,7 +271,7 @@ weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_
     return status;
 }
 
-weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info, weft_error *error)
+weft_status weft_gemm_info_of(weft_gemm_backend backend, weft_gemm_info *info, weft_error *error)
 {
     weft_error_clear(error);
     if ((unsigned)backend >= WEFT_GEMM_BACKENDS || !info)

@@ -198,7 +198,7 @@ static bool infer_matmul(weft_infer *infer)
 /* [..., m, k] as one matrix of all its rows. */
 static weft_value flat(weft_graph *g, weft_value x)
 {
-    return weft_reshape(g, x, WEFT_SHAPE(-1, weft_dim(g, x, -1)));
+    return weft_reshape(g, x, WEFT_SHAPE(-1, weft_dim_of(g, x, -1)));
 }
 
 /* da = dy b^T, db = a^T dy. For a b without a batch, db is one product over the rows of all. */
@@ -208,8 +208,8 @@ static void vjp_matmul(weft_vjp *v)
     weft_value a = v->in[0], b = v->in[1], dy = v->grad_out[0];
     if (v->wanted[0]) v->grad_in[0] = weft_matmul(g, dy, weft_transpose(g, b, -1, -2));
     if (!v->wanted[1]) return;
-    if (weft_rank(g, b) == 2 && weft_rank(g, a) > 2 && weft_shape_numel(weft_shape_of(g, dy)) > 0 &&
-        weft_dim(g, a, -1) > 0) {
+    if (weft_rank_of(g, b) == 2 && weft_rank_of(g, a) > 2 &&
+        weft_shape_numel(weft_shape_of(g, dy)) > 0 && weft_dim_of(g, a, -1) > 0) {
         a = flat(g, a);
         dy = flat(g, dy);
     }

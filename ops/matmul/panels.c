@@ -137,7 +137,7 @@ static void cost_matmul_panels(const weft_call *call, weft_cost *cost)
 
 weft_value weft__panels_matmul(weft_graph *graph, weft_value a, weft_value w)
 {
-    const panels_attr attr = {weft_dim(graph, w, 1)};
+    const panels_attr attr = {weft_dim_of(graph, w, 1)};
     weft_value in[2] = {a, weft_apply(graph, &weft_op_panels, NULL, &w, 1, NULL)};
     return weft_apply(graph, &weft_op_matmul_panels, &attr, in, 2, NULL);
 }
@@ -161,7 +161,7 @@ static void expand_shared(weft_expand *e)
 {
     weft_graph *g = e->graph;
     weft_value a = e->in[0], w = e->in[1];
-    if (weft_dim(g, a, 0) > MAX_ROWS) {
+    if (weft_dim_of(g, a, 0) > MAX_ROWS) {
         e->out[0] = weft_matmul(g, a, w);
         return;
     }

@@ -93,15 +93,15 @@ static void cost_batch_norm(const weft_call *call, weft_cost *cost)
 static weft_axes all_but_channels(weft_graph *g, weft_value x)
 {
     weft_axes axes = {1, {0}};
-    for (int d = 2; d < weft_rank(g, x); d++) axes.axis[axes.count++] = d;
+    for (int d = 2; d < weft_rank_of(g, x); d++) axes.axis[axes.count++] = d;
     return axes;
 }
 
 /* v [channels] as [1, channels, 1, ...], to broadcast over x. */
 static weft_value per_channel(weft_graph *g, weft_value v, weft_value x)
 {
-    weft_shape shape = {.rank = weft_rank(g, x)};
-    for (int d = 0; d < shape.rank; d++) shape.dim[d] = d == 1 ? weft_dim(g, x, 1) : 1;
+    weft_shape shape = {.rank = weft_rank_of(g, x)};
+    for (int d = 0; d < shape.rank; d++) shape.dim[d] = d == 1 ? weft_dim_of(g, x, 1) : 1;
     return weft_reshape(g, v, shape);
 }
 
@@ -141,8 +141,10 @@ static void expand_batch_norm_grad(weft_expand *e)
         weft_mul(g, weft_sub(g, x, per_channel(g, e->in[1], x)), per_channel(g, rstd, x));
     e->out[1] = weft_sum(g, weft_mul(g, dy, xhat), axes, false);
     e->out[2] = weft_sum(g, dy, axes, false);
-    const weft_value along = weft_mul(g, xhat, per_channel(g, weft_scale(g, e->out[1], 1 / n), x));
-    const weft_value centred = weft_sub(g, dy, per_channel(g, weft_scale(g, e->out[2], 1 / n), x));
+    const weft_value along =
+        weft_mul(g, xhat, per_channel(g, weft_mul_scalar(g, e->out[1], 1 / n), x));
+    const weft_value centred =
+        weft_sub(g, dy, per_channel(g, weft_mul_scalar(g, e->out[2], 1 / n), x));
     const weft_value scale = weft_mul(g, e->in[4], rstd);
     e->out[0] = weft_mul(g, weft_sub(g, centred, along), per_channel(g, scale, x));
 }
@@ -165,11 +167,11 @@ static void vjp_batch_norm(weft_vjp *v)
     }
     if (!v->wanted[0]) return;
     if (weft_is_value(dmean))
-        add_to_dx(v, weft_broadcast_to(g, per_channel(g, weft_scale(g, dmean, 1 / n), x),
+        add_to_dx(v, weft_broadcast_to(g, per_channel(g, weft_mul_scalar(g, dmean, 1 / n), x),
                                        weft_shape_of(g, x)));
     if (weft_is_value(dvariance)) {
         const weft_value centred = weft_sub(g, x, per_channel(g, v->out[1], x));
-        add_to_dx(v, weft_mul(g, centred, per_channel(g, weft_scale(g, dvariance, 2 / n), x)));
+        add_to_dx(v, weft_mul(g, centred, per_channel(g, weft_mul_scalar(g, dvariance, 2 / n), x)));
     }
 }
 

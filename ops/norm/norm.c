@@ -282,7 +282,7 @@ static weft_value row_mean(weft_graph *g, weft_value x)
 
 static weft_value row_sums(weft_graph *g, weft_value x)
 {
-    int rank = weft_rank(g, x);
+    int rank = weft_rank_of(g, x);
     weft_axes axes = {rank - 1, {0}};
     for (int i = 0; i < rank - 1; i++) axes.axis[i] = i;
     return rank > 1 ? weft_sum(g, x, axes, false) : x;
@@ -317,15 +317,15 @@ static void add_statistics(weft_vjp *v)
     weft_value x = v->in[0], rstd = v->out[attr->rms ? 1 : 2];
     weft_value dmean = attr->rms ? WEFT_NO_VALUE : v->grad_out[1];
     weft_value drstd = v->grad_out[attr->rms ? 1 : 2];
-    double n = (double)weft_dim(g, x, -1);
+    double n = (double)weft_dim_of(g, x, -1);
     weft_shape shape = weft_shape_of(g, x);
     if (weft_is_value(dmean))
         v->grad_in[0] =
-            plus(g, v->grad_in[0], weft_broadcast_to(g, weft_scale(g, dmean, 1.0 / n), shape));
+            plus(g, v->grad_in[0], weft_broadcast_to(g, weft_mul_scalar(g, dmean, 1.0 / n), shape));
     if (weft_is_value(drstd)) {
         weft_value centred = attr->rms ? x : weft_sub(g, x, v->out[1]);
         weft_value cube = weft_mul(g, weft_square(g, rstd), rstd);
-        weft_value slope = weft_scale(g, weft_mul(g, drstd, cube), -1.0 / n);
+        weft_value slope = weft_mul_scalar(g, weft_mul(g, drstd, cube), -1.0 / n);
         v->grad_in[0] = plus(g, v->grad_in[0], weft_mul(g, slope, centred));
     }
 }

@@ -409,7 +409,7 @@ ROW_OP(log_softmax_grad, "dx = dy - e^y sum dy along the axis: log_softmax backw
 static weft_value along(weft_graph *graph, const weft_op *op, weft_value x, int axis)
 {
     /* An axis outside the rank stays as it is, for the shape rule to refuse. */
-    const int rank = weft_rank(graph, x), from_front = axis_from_front(axis, rank);
+    const int rank = weft_rank_of(graph, x), from_front = axis_from_front(axis, rank);
     const bool inside = from_front >= 0 && from_front < rank;
     const softmax_attr attr = {inside ? rank - 1 - from_front : from_front};
     return weft_apply(graph, op, &attr, &x, 1, NULL);

@@ -34,7 +34,7 @@ static weft_value input(const weft_graph *g, const weft_node_info *node, size_t 
 static bool is_number(const weft_graph *g, weft_value v, double wanted)
 {
     weft_tensor t;
-    return weft_constant_tensor(g, v, &t) && weft_shape_numel(t.shape) == 1 &&
+    return weft_constant_of(g, v, &t) && weft_shape_numel(t.shape) == 1 &&
            weft_tensor_element(&t, 0) == wanted;
 }
 
@@ -71,7 +71,7 @@ static bool mask_of_where(weft_graph *g, weft_value v, weft_value *mask)
 static bool mask_of_constant(weft_graph *g, weft_value v, weft_value *mask)
 {
     weft_tensor t;
-    if (!weft_constant_tensor(g, v, &t) || !weft_dtype_is_float(t.dtype) || t.shape.rank == 0)
+    if (!weft_constant_of(g, v, &t) || !weft_dtype_is_float(t.dtype) || t.shape.rank == 0)
         return false;
     const int64_t n = weft_shape_numel(t.shape), keys = t.shape.dim[t.shape.rank - 1];
     bool masked = false;
@@ -127,7 +127,7 @@ static bool find_scores(weft_graph *g, weft_value weights, found *f)
     if (product.op != &weft_op_matmul) return false;
     f->q = without_factor(g, input(g, &product, 0), f);
     f->k = without_factor(g, input(g, &product, 1), f);
-    return weft_rank(g, f->q) == 4 && weft_rank(g, f->k) == 4;
+    return weft_rank_of(g, f->q) == 4 && weft_rank_of(g, f->k) == 4;
 }
 
 static weft_value permuted(weft_graph *g, weft_value x, int a, int b, int c, int d)
@@ -139,14 +139,15 @@ static bool visit(weft_rewrite *r)
 {
     weft_graph *g = r->graph;
     found f = {.factor = WEFT_NO_VALUE, .mask = WEFT_NO_VALUE};
-    if (r->node.op != &weft_op_matmul || weft_rank(g, r->in[0]) != 4 ||
-        weft_rank(g, r->in[1]) != 4 || !find_scores(g, r->in[0], &f))
+    if (r->node.op != &weft_op_matmul || weft_rank_of(g, r->in[0]) != 4 ||
+        weft_rank_of(g, r->in[1]) != 4 || !find_scores(g, r->in[0], &f))
         return false;
     const weft_value v = r->in[1];
     for (int d = 0; d < 2; d++)
-        if (weft_dim(g, f.q, d) != weft_dim(g, f.k, d) || weft_dim(g, f.k, d) != weft_dim(g, v, d))
+        if (weft_dim_of(g, f.q, d) != weft_dim_of(g, f.k, d) ||
+            weft_dim_of(g, f.k, d) != weft_dim_of(g, v, d))
             return false;
-    if (weft_is_value(f.mask) && weft_rank(g, f.mask) > 4) return false;
+    if (weft_is_value(f.mask) && weft_rank_of(g, f.mask) > 4) return false;
     if (weft_is_value(f.factor)) f.q = weft_mul(g, f.q, f.factor);
     const weft_sdpa_options options = {.scale = 1, .mask = f.mask};
     r->out[0] = permuted(g,

@@ -200,7 +200,7 @@ static bool visit_concat(weft_rewrite *r)
 {
     weft_graph *g = r->graph;
     const weft_value old = weft_value_from_id(r->source, r->node.first_out);
-    if (*(const int32_t *)r->node.attr != 1 || weft_rank(r->source, old) != 4) return false;
+    if (*(const int32_t *)r->node.attr != 1 || weft_rank_of(r->source, old) != 4) return false;
     for (size_t i = 0; i < r->node.n_in; i++)
         if (!is_last(g, r->in[i])) return false;
     for (size_t i = 0; i < r->node.n_in; i++) r->in[i] = to_last(g, r->in[i]);

@@ -66,7 +66,7 @@ static bool follows_conv(weft_rewrite *r, size_t i, conv_node *conv)
 
 static void scale(weft_graph *g, conv_node *conv, weft_value s)
 {
-    weft_shape shape = {.rank = weft_rank(g, conv->w), .dim = {weft_dim(g, s, 0)}};
+    weft_shape shape = {.rank = weft_rank_of(g, conv->w), .dim = {weft_dim_of(g, s, 0)}};
     for (int d = 1; d < shape.rank; d++) shape.dim[d] = 1;
     conv->w = weft_mul(g, conv->w, weft_reshape(g, s, shape));
     if (weft_is_value(conv->bias)) conv->bias = weft_mul(g, conv->bias, s);
@@ -89,7 +89,7 @@ static bool visit(weft_rewrite *r)
     size_t i = 0;
     while (i < 2 && !follows_conv(r, i, &conv)) i++;
     if (i == 2 || (op == &weft_op_sub && i == 1)) return false;
-    weft_value t = weft_reshape(g, r->in[1 - i], WEFT_SHAPE(weft_dim(g, r->in[i], 1)));
+    weft_value t = weft_reshape(g, r->in[1 - i], WEFT_SHAPE(weft_dim_of(g, r->in[i], 1)));
     if (op == &weft_op_mul)
         scale(g, &conv, t);
     else

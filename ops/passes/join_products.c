@@ -26,7 +26,7 @@ static bool as_product(const weft_graph *graph, weft_value term, weft_value *a, 
     *a = weft_value_from_id(graph, node.in[0]);
     *b = weft_value_from_id(graph, node.in[1]);
     weft_shape shape = weft_shape_of(graph, term), left = shape, right = shape;
-    left.dim[left.rank - 1] = right.dim[right.rank - 2] = weft_dim(graph, *a, -1);
+    left.dim[left.rank - 1] = right.dim[right.rank - 2] = weft_dim_of(graph, *a, -1);
     return weft_shape_equal(weft_shape_of(graph, *a), left) &&
            weft_shape_equal(weft_shape_of(graph, *b), right);
 }

@@ -69,7 +69,7 @@ static size_t join_axis(weft_graph *graph, weft_value *terms, size_t n, int axis
     size_t n_pieces = find_pieces(graph, terms, n, axis, pieces), n_parts = 0;
     if (n_pieces < 2) return n;
     const weft_value like = terms[pieces[0].index];
-    int64_t size = weft_dim(graph, like, axis), at = 0;
+    int64_t size = weft_dim_of(graph, like, axis), at = 0;
     size_t first = pieces[0].index;
     for (size_t i = 0; i < n_pieces; i++) {
         if (pieces[i].begin > at) parts[n_parts++] = gap(graph, like, axis, at, pieces[i].begin);
@@ -92,7 +92,7 @@ static bool visit(weft_rewrite *r)
     if (!pieces || !parts) {
         weft_graph_fail_in(r->graph, "add_n", WEFT_NO_MEMORY, "no memory for %zu terms", n);
     } else {
-        for (int axis = 0; axis < weft_rank(r->graph, r->in[0]); axis++)
+        for (int axis = 0; axis < weft_rank_of(r->graph, r->in[0]); axis++)
             r->node.n_in = join_axis(r->graph, r->in, r->node.n_in, axis, pieces, parts);
         r->out[0] = r->in[0];
     }

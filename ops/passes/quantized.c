@@ -11,7 +11,7 @@ static weft_value declare(weft_rewrite *r, const char *state, bool by_rows, cons
 {
     char name[QUANTIZED_NAME];
     if (!weft__quantized_name(name, state, by_rows, tensor) ||
-        !weft_params_get(r->context, name, t)) {
+        !weft_params_find(r->context, name, t)) {
         weft_graph_fail_in(r->graph, name, WEFT_NOT_FOUND,
                            "is not in the parameter store, which has the quantised \"%s\"", state);
         return WEFT_NO_VALUE;
@@ -27,7 +27,7 @@ static bool visit(weft_rewrite *r)
     if (!weft__quantized_use_of(r->source, &r->node, &use)) return false;
     const char *state = weft_name_of(r->source, use.state);
     if (!weft__quantized_name(name, state, use.by_rows, "q") ||
-        !weft_params_get(r->context, name, NULL))
+        !weft_params_find(r->context, name, NULL))
         return false;
     const weft_value weight = declare(r, state, use.by_rows, "q", &q);
     const weft_value scales = declare(r, state, use.by_rows, "scale", &scale);

@@ -6,13 +6,13 @@
 
 static inline weft_node_info terms_producer(const weft_graph *graph, weft_value value)
 {
-    return weft_graph_node(graph, weft_producer(graph, value));
+    return weft_graph_node(graph, weft_producer_of(graph, value));
 }
 
 /* Is an operand of a node of the source computed in a session's first run only? */
 static inline bool terms_fixed(const weft_rewrite *r, uint32_t id)
 {
-    return r->fixed && r->fixed[weft_producer(r->source, weft_value_from_id(r->source, id))];
+    return r->fixed && r->fixed[weft_producer_of(r->source, weft_value_from_id(r->source, id))];
 }
 
 /* The state of a pass that asks for readers: how many inputs of nodes a value of the source is, 2

@@ -15,7 +15,7 @@ extern const weft_op weft_op_matmul, weft_op_matmul_shared, weft_op_permute, wef
 
 static weft_node_info producer_of(const weft_graph *graph, weft_value value)
 {
-    return weft_graph_node(graph, weft_producer(graph, value));
+    return weft_graph_node(graph, weft_producer_of(graph, value));
 }
 
 bool weft__quantized_use_of(const weft_graph *graph, const weft_node_info *node, quantized_use *use)
@@ -23,9 +23,9 @@ bool weft__quantized_use_of(const weft_graph *graph, const weft_node_info *node,
     const bool lookup = node->op == &weft_op_embedding;
     if (!lookup && node->op != &weft_op_matmul && node->op != &weft_op_matmul_shared) return false;
     const weft_value w = weft_value_from_id(graph, node->in[lookup ? 0 : 1]);
-    if (weft_dtype_of(graph, w) != WEFT_F32 || weft_rank(graph, w) != 2) return false;
+    if (weft_dtype_of(graph, w) != WEFT_F32 || weft_rank_of(graph, w) != 2) return false;
     weft_node_info from = producer_of(graph, w);
-    const int64_t rows = weft_dim(graph, w, 0), columns = weft_dim(graph, w, 1);
+    const int64_t rows = weft_dim_of(graph, w, 0), columns = weft_dim_of(graph, w, 1);
     *use = (quantized_use){.state = w, .lookup = lookup, .by_rows = lookup};
     use->n = lookup ? rows : columns;
     use->k = lookup ? columns : rows;
@@ -85,8 +85,8 @@ bool weft_params_are_quantized(const weft_params *params)
         const size_t n = strlen(name);
         if (n < 3 || n >= sizeof other - 8 || strcmp(name + n - 2, ".q") != 0) continue;
         snprintf(other, sizeof other, "%.*s.scale", (int)(n - 2), name);
-        if (weft_params_get(params, name, &t) && t.dtype == WEFT_U8 &&
-            weft_params_get(params, other, NULL))
+        if (weft_params_find(params, name, &t) && t.dtype == WEFT_U8 &&
+            weft_params_find(params, other, NULL))
             return true;
     }
     return false;
@@ -207,9 +207,9 @@ static bool take_use(quantizer *z, const quantized_use *use)
     weft_tensor w;
     if (z->filter && z->filter->selects && !z->filter->selects(z->filter->context, name))
         return true;
-    if (weft__quantized_name(full, name, use->by_rows, "q") && weft_params_get(z->out, full, NULL))
+    if (weft__quantized_name(full, name, use->by_rows, "q") && weft_params_find(z->out, full, NULL))
         return true;
-    if (!weft_params_get(z->params, name, &w)) {
+    if (!weft_params_find(z->params, name, &w)) {
         weft_error_set(z->error, WEFT_NOT_FOUND, name, "is not in the parameter store");
         return false;
     }
@@ -239,7 +239,7 @@ static bool copy_others(quantizer *z)
     weft_tensor from, to;
     for (size_t i = 0; i < weft_params_count(z->params); i++) {
         const char *name = weft_params_name(z->params, i);
-        weft_params_get(z->params, name, &from);
+        weft_params_find(z->params, name, &from);
         const size_t bytes = weft_tensor_bytes(from.dtype, from.shape);
         z->report.bytes_before += (double)bytes;
         if (z->replaced[i]) continue;
@@ -248,7 +248,7 @@ static bool copy_others(quantizer *z)
         if (bytes) memcpy(to.data, from.data, bytes);
     }
     for (size_t i = 0; i < weft_params_count(z->out); i++) {
-        weft_params_get(z->out, weft_params_name(z->out, i), &to);
+        weft_params_find(z->out, weft_params_name(z->out, i), &to);
         z->report.bytes_after += (double)weft_tensor_bytes(to.dtype, to.shape);
     }
     return true;

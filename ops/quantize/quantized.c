@@ -430,7 +430,7 @@ weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value wei
 
 weft_value weft_matmul_whole(weft_graph *graph, weft_value x, weft_value weight, weft_value zero)
 {
-    const int64_t k = weft_dim(graph, weight, -1);
+    const int64_t k = weft_dim_of(graph, weight, -1);
     const quantized_attr attr = {8, k <= INT32_MAX ? (int32_t)k : 0, true};
     const weft_value one = weft_fill(graph, weft_dtype_of(graph, x), weft_shape_of(graph, zero), 1);
     return weft_apply(graph, &weft_op_matmul_quantized, &attr, (weft_value[]){x, weight, one, zero},

@@ -112,7 +112,7 @@ weft_value weft_dropout(weft_graph *graph, weft_value x, double p)
     dropout_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.p = p;
-    attr.key = weft_random_key(graph);
+    attr.key = weft_graph_random_key(graph);
     return weft_apply(graph, &weft_op_dropout, &attr, &x, 1, NULL);
 }
 

@@ -284,7 +284,7 @@ static weft_value random_tensor(weft_graph *graph, const weft_op *op, weft_dtype
     memcpy(attr.shape.dim, shape.dim, sizeof shape.dim);
     attr.a = a;
     attr.b = b;
-    attr.key = weft_random_key(graph);
+    attr.key = weft_graph_random_key(graph);
     return weft_apply(graph, op, &attr, NULL, 0, NULL);
 }
 
@@ -304,7 +304,7 @@ weft_value weft_bernoulli(weft_graph *graph, weft_value p)
 {
     random_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.key = weft_random_key(graph);
+    attr.key = weft_graph_random_key(graph);
     return weft_apply(graph, &weft_op_bernoulli, &attr, &p, 1, NULL);
 }
 

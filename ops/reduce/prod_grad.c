@@ -83,7 +83,7 @@ static size_t workspace_prod_grad(const weft_call *call)
 /* x [rows, n] moved along the row by `by` after ones; towards the beginning if `by` is negative. */
 static weft_value shifted(weft_graph *g, weft_value x, int64_t by)
 {
-    const int64_t n = weft_dim(g, x, 1), size = by < 0 ? -by : by;
+    const int64_t n = weft_dim_of(g, x, 1), size = by < 0 ? -by : by;
     const int64_t before[2] = {0, by > 0 ? size : 0}, after[2] = {0, by < 0 ? size : 0};
     x = by > 0 ? weft_slice(g, x, 1, 0, n - size, 1) : weft_slice(g, x, 1, size, n, 1);
     return weft_pad(g, x, before, after, 1);
@@ -93,7 +93,7 @@ static weft_value shifted(weft_graph *g, weft_value x, int64_t by)
  * with shifted ones. */
 static weft_value running(weft_graph *g, weft_value x, int64_t direction)
 {
-    const int64_t n = weft_dim(g, x, 1);
+    const int64_t n = weft_dim_of(g, x, 1);
     x = shifted(g, x, direction);
     for (int64_t by = 1; by < n; by *= 2) x = weft_mul(g, x, shifted(g, x, direction * by));
     return x;
@@ -103,7 +103,7 @@ static void expand_prod_grad(weft_expand *e)
 {
     weft_graph *g = e->graph;
     weft_value dy = weft_expand_dims(g, e->in[1], 1);
-    if (weft_dim(g, e->in[0], 1) == 0) {
+    if (weft_dim_of(g, e->in[0], 1) == 0) {
         e->out[0] = weft_mul(g, e->in[0], dy);
         return;
     }

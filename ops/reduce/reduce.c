@@ -105,7 +105,7 @@ static void vjp_sum(weft_vjp *v)
 static void vjp_mean(weft_vjp *v)
 {
     vjp_sum(v);
-    v->grad_in[0] = weft_scale(v->graph, v->grad_in[0], 1.0 / folded_count(v));
+    v->grad_in[0] = weft_mul_scalar(v->graph, v->grad_in[0], 1.0 / folded_count(v));
 }
 
 /* The reduced axes become the last one, in which prod_grad multiplies the others of each element.
@@ -121,7 +121,8 @@ static void vjp_prod(weft_vjp *v)
     for (int d = 0; d < shape.rank; d++) back.axis[order.axis[d]] = d;
     weft_value x = weft_permute(g, v->in[0], order);
     weft_value dy = weft_reshape(g, v->grad_out[0], WEFT_SHAPE(-1));
-    weft_value rows = weft_reshape(g, x, WEFT_SHAPE(weft_dim(g, dy, 0), (int64_t)folded_count(v)));
+    weft_value rows =
+        weft_reshape(g, x, WEFT_SHAPE(weft_dim_of(g, dy, 0), (int64_t)folded_count(v)));
     weft_value dx = weft_apply(g, &weft_op_prod_grad, NULL, (weft_value[]){rows, dy}, 2, NULL);
     v->grad_in[0] = weft_permute(g, weft_reshape(g, dx, weft_shape_of(g, x)), back);
 }
@@ -147,7 +148,7 @@ static void vjp_variance(weft_vjp *v)
     const double divisor = fmax(0, folded_count(v) - attr->correction);
     weft_value apart = weft_sub(g, v->in[0], weft_mean(g, v->in[0], axes, true));
     apart = weft_sub(g, apart, weft_mean(g, apart, axes, true));
-    weft_value scaled = weft_scale(g, kept(v, v->grad_out[0]), 2.0 / divisor);
+    weft_value scaled = weft_mul_scalar(g, kept(v, v->grad_out[0]), 2.0 / divisor);
     v->grad_in[0] = weft_mul(g, apart, scaled);
 }
 
@@ -279,7 +280,7 @@ static weft_value reduce(weft_graph *graph, const weft_op *op, weft_value x, wef
     attr.count = axes.count;
     attr.keepdims = keepdims;
     attr.correction = correction;
-    int rank = weft_rank(graph, x);
+    int rank = weft_rank_of(graph, x);
     for (int i = 0; i < axes.count && i < WEFT_MAX_RANK; i++)
         attr.axis[i] = axis_from_front(axes.axis[i], rank);
     return weft_apply(graph, op, &attr, &x, 1, NULL);

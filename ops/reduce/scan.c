@@ -275,7 +275,7 @@ static weft_value scan(weft_graph *graph, const weft_op *op, weft_value x, int a
 {
     scan_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.axis = axis_from_front(axis, weft_rank(graph, x));
+    attr.axis = axis_from_front(axis, weft_rank_of(graph, x));
     attr.keepdims = keepdims;
     attr.reverse = reverse;
     return weft_apply(graph, op, &attr, &x, 1, NULL);

@@ -274,7 +274,7 @@ weft_value weft_top_k(weft_graph *graph, weft_value x, int64_t k, int axis, bool
     top_k_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.k = k;
-    attr.axis = axis_from_front(axis, weft_rank(graph, x));
+    attr.axis = axis_from_front(axis, weft_rank_of(graph, x));
     attr.largest = largest;
     weft_apply(graph, &weft_op_top_k, &attr, &x, 1, out);
     if (indices) *indices = out[1];
@@ -284,7 +284,7 @@ weft_value weft_top_k(weft_graph *graph, weft_value x, int64_t k, int axis, bool
 weft_value weft_sort(weft_graph *graph, weft_value x, int axis, bool descending,
                      weft_value *indices)
 {
-    return weft_top_k(graph, x, weft_dim(graph, x, axis), axis, descending, indices);
+    return weft_top_k(graph, x, weft_dim_of(graph, x, axis), axis, descending, indices);
 }
 
 weft_value weft_argsort(weft_graph *graph, weft_value x, int axis, bool descending)

@@ -161,7 +161,7 @@ static void vjp_concat(weft_vjp *v)
     int axis = ((const concat_attr *)v->attr)->axis;
     int64_t begin = 0;
     for (size_t i = 0; i < v->n_in; i++) {
-        int64_t size = weft_dim(v->graph, v->in[i], axis);
+        int64_t size = weft_dim_of(v->graph, v->in[i], axis);
         if (v->wanted[i])
             v->grad_in[i] = weft_slice(v->graph, v->grad_out[0], axis, begin, begin + size, 1);
         begin += size;
@@ -209,7 +209,7 @@ const weft_op weft_op_concat = {
 weft_value weft_concat(weft_graph *graph, const weft_value *x, size_t n, int axis)
 {
     concat_attr attr = {axis};
-    if (x && n) attr.axis = axis_from_front(axis, weft_rank(graph, x[0]));
+    if (x && n) attr.axis = axis_from_front(axis, weft_rank_of(graph, x[0]));
     return weft_apply(graph, &weft_op_concat, &attr, x, n, NULL);
 }
 
@@ -256,9 +256,9 @@ static void vjp_pad(weft_vjp *v)
 {
     const pad_attr *attr = v->attr;
     weft_value g = v->grad_out[0];
-    for (int d = 0; d < weft_rank(v->graph, v->in[0]); d++)
+    for (int d = 0; d < weft_rank_of(v->graph, v->in[0]); d++)
         g = weft_slice(v->graph, g, d, attr->before.dim[d],
-                       attr->before.dim[d] + weft_dim(v->graph, v->in[0], d), 1);
+                       attr->before.dim[d] + weft_dim_of(v->graph, v->in[0], d), 1);
     v->grad_in[0] = g;
 }
 
@@ -316,8 +316,8 @@ weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before, cons
         weft_graph_fail_in(graph, "pad", WEFT_BAD_ARGUMENT, "before or after is NULL");
         return WEFT_NO_VALUE;
     }
-    attr.before.rank = attr.after.rank = weft_rank(graph, x);
-    for (int d = 0; d < weft_rank(graph, x); d++) {
+    attr.before.rank = attr.after.rank = weft_rank_of(graph, x);
+    for (int d = 0; d < weft_rank_of(graph, x); d++) {
         attr.before.dim[d] = before[d];
         attr.after.dim[d] = after[d];
     }

@@ -197,11 +197,11 @@ static int64_t clip(int64_t at, int64_t size, int64_t step)
 weft_value weft_slice(weft_graph *graph, weft_value x, int axis, int64_t begin, int64_t end,
                       int64_t step)
 {
-    int rank = weft_rank(graph, x);
+    int rank = weft_rank_of(graph, x);
     slice_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.axis = axis_from_front(axis, rank);
-    attr.size = weft_dim(graph, x, attr.axis);
+    attr.size = weft_dim_of(graph, x, attr.axis);
     attr.step = step;
     if (step > 0) {
         attr.begin = begin == WEFT_END ? 0 : clip(begin, attr.size, step);
@@ -227,7 +227,7 @@ weft_value weft_flip(weft_graph *graph, weft_value x, int axis)
 void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes, size_t count,
                 weft_value *pieces)
 {
-    int64_t begin = 0, size = weft_dim(graph, x, axis);
+    int64_t begin = 0, size = weft_dim_of(graph, x, axis);
     for (size_t i = 0; pieces && i < count; i++) pieces[i] = WEFT_NO_VALUE;
     if (!sizes || !pieces) {
         weft_graph_fail_in(graph, "split", WEFT_BAD_ARGUMENT, "sizes or pieces are NULL");
@@ -245,7 +245,7 @@ void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes,
 
 void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count, weft_value *pieces)
 {
-    int64_t size = weft_dim(graph, x, axis);
+    int64_t size = weft_dim_of(graph, x, axis);
     for (size_t i = 0; pieces && i < count; i++) pieces[i] = WEFT_NO_VALUE;
     if (!pieces || count == 0 || count > INT64_MAX || size % (int64_t)count) {
         weft_graph_fail_in(graph, "chunk", WEFT_BAD_SHAPE,

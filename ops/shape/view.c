@@ -246,13 +246,13 @@ weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes axes)
     memset(&attr, 0, sizeof attr);
     attr.count = axes.count;
     for (int i = 0; i < axes.count && i < WEFT_MAX_RANK; i++)
-        attr.axes[i] = axis_from_front(axes.axis[i], weft_rank(graph, x));
+        attr.axes[i] = axis_from_front(axes.axis[i], weft_rank_of(graph, x));
     return weft_apply(graph, &weft_op_permute, &attr, &x, 1, NULL);
 }
 
 weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_b)
 {
-    weft_axes order = {weft_rank(graph, x), {0}};
+    weft_axes order = {weft_rank_of(graph, x), {0}};
     const int a = axis_from_front(axis_a, order.count), b = axis_from_front(axis_b, order.count);
     if (a < 0 || a >= order.count || b < 0 || b >= order.count) {
         weft_graph_fail_in(graph, "transpose", WEFT_BAD_ARGUMENT,

@@ -35,8 +35,8 @@ WEFT_API weft_value weft_smooth_l1_loss(weft_graph *graph, weft_value a, weft_va
  * divergence is their sum; divided by the number of rows it is PyTorch's `batchmean`. The mean is
  * over elements.
  */
-WEFT_API weft_value weft_kl_divergence(weft_graph *graph, weft_value log_q, weft_value p,
-                                       weft_reduction reduction);
+WEFT_API weft_value weft_kl_divergence_loss(weft_graph *graph, weft_value log_q, weft_value p,
+                                            weft_reduction reduction);
 /* max(0, 1 - t x) of a score x and its class t, 1 or -1 (Cortes & Vapnik 1995). */
 WEFT_API weft_value weft_hinge_loss(weft_graph *graph, weft_value scores, weft_value targets,
                                     weft_reduction reduction);
@@ -52,19 +52,19 @@ WEFT_API weft_value weft_cosine_similarity(weft_graph *graph, weft_value a, weft
 WEFT_API weft_value weft_cosine_embedding_loss(weft_graph *graph, weft_value a, weft_value b,
                                                weft_value targets, double margin,
                                                weft_reduction reduction);
-typedef struct weft_triplet_options {
+typedef struct weft_triplet_margin_loss_options {
     double margin;            /* 0: 1; WEFT_ZERO: 0 */
     double p;                 /* of the norm; 0: 2 */
     double eps;               /* 0: 1e-6; WEFT_ZERO: 0 */
     bool swap;                /* the negative may be compared with the positive instead */
     weft_reduction reduction; /* over triplets */
-} weft_triplet_options;
+} weft_triplet_margin_loss_options;
 /* max(0, |anchor - positive| - |anchor - negative| + margin) for vectors [..., features], with the
  * p-norm of differences to which eps is added (Schroff et al. 2015). With `swap` the second norm is
  * the smaller one of |anchor - negative| and |positive - negative|. */
 WEFT_API weft_value weft_triplet_margin_loss(weft_graph *graph, weft_value anchor,
                                              weft_value positive, weft_value negative,
-                                             const weft_triplet_options *options);
+                                             const weft_triplet_margin_loss_options *options);
 
 /* ---- Sequences ------------------------------------------------------------------------------ */
 
@@ -77,16 +77,16 @@ WEFT_API weft_value weft_triplet_margin_loss(weft_graph *graph, weft_value ancho
  * the run with WEFT_BAD_INDEX. */
 WEFT_API weft_value weft_ctc(weft_graph *graph, weft_value log_probs, weft_value targets,
                              weft_value frames, weft_value lengths, int32_t blank);
-typedef struct weft_ctc_options {
+typedef struct weft_ctc_loss_options {
     int32_t blank;            /* the class of no label */
     bool zero_infinity;       /* infinite losses become 0 */
     weft_reduction reduction; /* mean: each loss is divided by its number of labels, at least 1,
                                  before the mean over the batch (as in PyTorch) */
-} weft_ctc_options;
+} weft_ctc_loss_options;
 /* weft_ctc with a reduction. */
 WEFT_API weft_value weft_ctc_loss(weft_graph *graph, weft_value log_probs, weft_value targets,
                                   weft_value frames, weft_value lengths,
-                                  const weft_ctc_options *options);
+                                  const weft_ctc_loss_options *options);
 
 #ifdef __cplusplus
 }

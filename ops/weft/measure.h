@@ -43,8 +43,8 @@ typedef struct weft_gemm_info {
     bool core_chosen;    /* weft asked for AVX-512 kernels: OPENBLAS_CORETYPE was not set */
 } weft_gemm_info;
 /* Loads the library, chosen or not. WEFT_NO_BACKEND if that fails; then only the name is set. */
-WEFT_API weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info,
-                                        weft_error *error);
+WEFT_API weft_status weft_gemm_info_of(weft_gemm_backend backend, weft_gemm_info *info,
+                                       weft_error *error);
 
 /* ---- Peak rates of the machine --------------------------------------------------------------- */
 

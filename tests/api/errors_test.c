@@ -128,13 +128,13 @@ static weft_value got[4];
     X(weft_input_default(g, v.ids, 3e9), BAD_ARGUMENT, NULL, "but i32 takes")                      \
     X(weft_input_default(g, v.ids, NAN), BAD_ARGUMENT, NULL, "is nan, but i32 takes")              \
     X(weft_input_default(g, v.flag, 2), BAD_ARGUMENT, NULL, "is 2, but bool takes")                \
-    X(weft_constant_data(g, WEFT_F32, WEFT_SHAPE(2), NULL), BAD_ARGUMENT, "at/weft_constant_data", \
-      "NULL")                                                                                      \
-    X(weft_constant_data(g, WEFT_F32, WEFT_SHAPE(-2), "12345678"), TOO_LARGE, NULL, "negative")    \
+    X(weft_constant(g, WEFT_F32, WEFT_SHAPE(2), NULL), BAD_ARGUMENT, "at/weft_constant", "NULL")   \
+    X(weft_constant(g, WEFT_F32, WEFT_SHAPE(-2), "12345678"), TOO_LARGE, NULL, "negative")         \
     X(weft_apply(g, NULL, NULL, NULL, 0, NULL), BAD_ARGUMENT, "at/weft_apply", "NULL")             \
     X(weft_graph_fail(g, WEFT_BAD_SHAPE, "width %d", 3), BAD_SHAPE, "at", "width 3")               \
     X(weft_graph_fail_in(g, "mine", WEFT_OK, "bad"), INTERNAL, "at/mine", "bad")                   \
-    X(weft_scope_push(g, "%0300d", 1), BAD_ARGUMENT, "at/weft_scope_push", "254 bytes")            \
+    X(weft_graph_push_scope(g, "%0300d", 1), BAD_ARGUMENT, "at/weft_graph_push_scope",             \
+      "254 bytes")                                                                                 \
     X(weft_grad(g, v.x, &v.w, 1, got), BAD_SHAPE, "at/weft_grad", "must be a scalar, got [2, 3]")  \
     X(weft_grad(g, v.none, &v.w, 1, got), BAD_ARGUMENT, "at/weft_grad", "output 0")                \
     X(weft_grad(g, v.scalar, &v.ids, 1, got), BAD_ARGUMENT, "at/weft_grad", "wrt 0")               \
@@ -155,39 +155,40 @@ static weft_value got[4];
       "at/adam_update", "lr \"lr\" must be f32 like param \"w\", got i32")                         \
     X(weft_sgd_update(g, v.w, v.none, v.x, v.x, v.none, &sgd.sgd), BAD_SHAPE, "at/sgd_update",     \
       "lr \"x\" must be [], got [2, 3]")                                                           \
-    X(weft_layer_linear(g, "l", v.scalar, 3, true), BAD_SHAPE, NULL, NULL)                         \
-    X(weft_layer_feed_forward(                                                                     \
+    X(weft_nn_linear(g, "l", v.scalar, 3, true), BAD_SHAPE, NULL, NULL)                            \
+    X(weft_nn_feed_forward(                                                                        \
           g, "f", v.x,                                                                             \
-          (&(weft_feed_forward_options){.d_ff = 4, .activation = (weft_activation)77})),           \
+          (&(weft_nn_feed_forward_options){.d_ff = 4, .activation = (weft_activation)77})),        \
       BAD_ARGUMENT, NULL, "77")                                                                    \
-    X(weft_layer_sinusoidal_positions(g, WEFT_F32, 4, 3), BAD_ARGUMENT,                            \
-      "at/weft_layer_sinusoidal_positions", "got 3")                                               \
-    X(weft_layer_sinusoidal_positions(g, WEFT_F32, -4, 2), BAD_ARGUMENT,                           \
-      "at/weft_layer_sinusoidal_positions", "-4")                                                  \
-    X(weft_layer_positions(g, "p", WEFT_F32, 9, 8, 4), BAD_SHAPE, "at/weft_layer_positions",       \
+    X(weft_nn_sinusoidal_positions(g, WEFT_F32, 4, 3), BAD_ARGUMENT,                               \
+      "at/weft_nn_sinusoidal_positions", "got 3")                                                  \
+    X(weft_nn_sinusoidal_positions(g, WEFT_F32, -4, 2), BAD_ARGUMENT,                              \
+      "at/weft_nn_sinusoidal_positions", "-4")                                                     \
+    X(weft_nn_positions(g, "p", WEFT_F32, 9, 8, 4), BAD_SHAPE, "at/weft_nn_positions",             \
       "length of 9")                                                                               \
-    X(weft_layer_rotary(g, v.x, 1e4), BAD_SHAPE, "at/weft_layer_rotary", "even width")             \
-    X(weft_layer_attention(g, "a", v.x, v.x, (&(weft_attention_options){.heads = 1}), NULL),       \
-      BAD_ARGUMENT, "at/weft_layer_attention", "[batch, length, d_model]")                         \
-    X(weft_layer_recurrent(g, "r", WEFT_RNN, v.x, 4, NULL, NULL), BAD_SHAPE,                       \
-      "at/weft_layer_recurrent", "[batch, len, in]")                                               \
-    X(weft_recurrent_declare(g, "r", (weft_recurrent_kind)9, WEFT_F32, 2, 3), BAD_ARGUMENT,        \
-      "at/weft_recurrent_declare", "kind 9")                                                       \
-    X(weft_transformer(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer", "NULL")          \
+    X(weft_nn_rotary(g, v.x, 1e4), BAD_SHAPE, "at/weft_nn_rotary", "even width")                   \
+    X(weft_nn_attention(g, "a", v.x, v.x, (&(weft_nn_attention_options){.heads = 1}), NULL),       \
+      BAD_ARGUMENT, "at/weft_nn_attention", "[batch, length, d_model]")                            \
+    X(weft_nn_recurrent(g, "r", WEFT_RNN, v.x, 4, NULL, NULL), BAD_SHAPE, "at/weft_nn_recurrent",  \
+      "[batch, len, in]")                                                                          \
+    X(weft_nn_recurrent_declare(g, "r", (weft_recurrent_kind)9, WEFT_F32, 2, 3), BAD_ARGUMENT,     \
+      "at/weft_nn_recurrent_declare", "kind 9")                                                    \
+    X(weft_transformer_build(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_build",      \
+      "NULL")                                                                                      \
     X(weft_transformer_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_prepare",        \
       "NULL")                                                                                      \
     X(weft_transformer_encode(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_encode", "NULL")  \
     X(weft_transformer_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_step", "NULL")      \
-    X(weft_language_model(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_language_model", "NULL")    \
+    X(weft_language_build(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_language_build", "NULL")    \
     X(weft_language_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_language_prepare", "NULL")      \
     X(weft_language_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_language_step", "NULL")            \
-    X(weft_recurrent_language_model(g, NULL, NULL, NULL), BAD_ARGUMENT,                            \
-      "at/weft_recurrent_language_model", "NULL")                                                  \
+    X(weft_recurrent_language_build(g, NULL, NULL, NULL), BAD_ARGUMENT,                            \
+      "at/weft_recurrent_language_build", "NULL")                                                  \
     X(weft_recurrent_language_prepare(g, NULL, NULL), BAD_ARGUMENT,                                \
       "at/weft_recurrent_language_prepare", "NULL")                                                \
     X(weft_recurrent_language_step(g, NULL, NULL), BAD_ARGUMENT,                                   \
       "at/weft_recurrent_language_step", "NULL")                                                   \
-    X(weft_seq2seq(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq", "NULL")                  \
+    X(weft_seq2seq_build(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_build", "NULL")      \
     X(weft_seq2seq_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_prepare", "NULL")        \
     X(weft_seq2seq_encode(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_encode", "NULL")          \
     X(weft_seq2seq_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_step", "NULL")
@@ -196,7 +197,7 @@ static weft_graph *begin(weft_graph *theirs, bool scoped, values *v)
 {
     weft_graph *g = weft_graph_new();
     *v = make_values(g, theirs);
-    weft_scope_push(g, scoped ? "at" : "");
+    weft_graph_push_scope(g, scoped ? "at" : "");
     weft_input(g, "taken", WEFT_F32, WEFT_SCALAR);
     return g;
 }
@@ -308,17 +309,18 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_params_average(params, NULL, 0, e), BAD_ARGUMENT, NULL, "file")                         \
     X(weft_pack(NULL, 1, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                               \
     X(weft_pack((&(weft_pack_item){5, 5, 1, 0}), 1, NULL, &packed, e), BAD_ARGUMENT, NULL, "5")    \
-    X(weft_graph_dot(g, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                                \
-    X(weft_exchange_wait(NULL, NULL, e), BAD_ARGUMENT, "weft_exchange_wait", "NULL")               \
-    X(weft_gather_all(NULL, &n, sizeof n, &n, e), BAD_ARGUMENT, "weft_gather_all", "NULL")         \
+    X(weft_graph_write_dot(g, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                          \
+    X(weft_communicator_wait(NULL, NULL, e), BAD_ARGUMENT, "weft_communicator_wait", "NULL")       \
+    X(weft_communicator_gather(NULL, &n, sizeof n, &n, e), BAD_ARGUMENT,                           \
+      "weft_communicator_gather", "NULL")                                                          \
     X(weft_stage_new(g, NULL, 0, false, (weft_ranks){.size = 2}, e), BAD_ARGUMENT,                 \
       "weft_stage_new", "no targets")                                                              \
     X(weft_stage_new_like(g, &v.x, 1, false, NULL, e), BAD_ARGUMENT, "weft_stage_new_like",        \
       "NULL")                                                                                      \
     X(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, e), BAD_ARGUMENT, NULL,      \
       "NULL")                                                                                      \
-    X(weft_profile_trace(NULL, stderr, e), BAD_ARGUMENT, NULL, "NULL")                             \
-    X(weft_profile_dot(NULL, stderr, e), BAD_ARGUMENT, NULL, "NULL")                               \
+    X(weft_profile_write_trace(NULL, stderr, e), BAD_ARGUMENT, NULL, "NULL")                       \
+    X(weft_profile_write_dot(NULL, stderr, e), BAD_ARGUMENT, NULL, "NULL")                         \
     X(weft_measure_gemm(WEFT_I32, 0, &number, e), BAD_ARGUMENT, NULL, "f32 or f64")                \
     X(weft_measure_peaks(WEFT_F32, 0, NULL, e), BAD_ARGUMENT, NULL, "NULL")                        \
     X(weft_check_gradient(g, v.scalar, NULL, 1, params, NULL, 0, 0, 1, &check, e), BAD_ARGUMENT,   \
@@ -389,22 +391,27 @@ static void test_calls(void)
 /* ---- Calls on a session ---- */
 
 #define SESSION_CALLS(X)                                                                           \
-    X(weft_run(s), NOT_FOUND, "x", "expected f32 [2, 3]")                                          \
-    X(weft_feed(s, v.x, data, 3), BAD_ARGUMENT, "weft_feed",                                       \
+    X(weft_session_run(s), NOT_FOUND, "x", "expected f32 [2, 3]")                                  \
+    X(weft_session_feed(s, v.x, data, 3), BAD_ARGUMENT, "weft_session_feed",                       \
       "\"x\" is f32 [2, 3], 24 bytes; got 3")                                                      \
-    X(weft_feed(s, v.x, NULL, 24), BAD_ARGUMENT, "weft_feed", "24 bytes at NULL")                  \
-    X(weft_feed(s, v.w, data, 24), BAD_ARGUMENT, "weft_feed", "\"w\" is not an input")             \
-    X(weft_feed(s, y, data, 24), BAD_ARGUMENT, "weft_feed", "not an input")                        \
-    X(weft_feed(s, unused, data, 24), BAD_ARGUMENT, "weft_feed", "not an input")                   \
-    X(weft_feed(s, v.other, data, 24), BAD_ARGUMENT, "weft_feed", "planned graph")                 \
-    X(weft_feed(s, v.none, data, 24), BAD_ARGUMENT, "weft_feed", "planned graph")                  \
-    X(weft_fetch(s, v.none, data, 24), NOT_FOUND, "weft_fetch", "planned graph")                   \
-    X(weft_fetch(s, v.other, data, 24), NOT_FOUND, "weft_fetch", "planned graph")                  \
-    X(weft_fetch(s, unused, data, 24), NOT_FOUND, "weft_fetch", "expected a target")               \
-    X(weft_fetch(s, inner, data, 24), NOT_FOUND, "weft_fetch", "expected a target")                \
-    X(weft_fetch(s, y, data, 20), BAD_ARGUMENT, "weft_fetch", "f32 [2, 3], 24 bytes; got 20")      \
-    X(weft_fetch(s, v.w, data, 20), BAD_ARGUMENT, "weft_fetch", "\"w\" is f32 [2, 3]")             \
-    X(weft_fetch(s, y, NULL, 24), BAD_ARGUMENT, "weft_fetch", "at NULL")                           \
+    X(weft_session_feed(s, v.x, NULL, 24), BAD_ARGUMENT, "weft_session_feed", "24 bytes at NULL")  \
+    X(weft_session_feed(s, v.w, data, 24), BAD_ARGUMENT, "weft_session_feed",                      \
+      "\"w\" is not an input")                                                                     \
+    X(weft_session_feed(s, y, data, 24), BAD_ARGUMENT, "weft_session_feed", "not an input")        \
+    X(weft_session_feed(s, unused, data, 24), BAD_ARGUMENT, "weft_session_feed", "not an input")   \
+    X(weft_session_feed(s, v.other, data, 24), BAD_ARGUMENT, "weft_session_feed", "planned graph") \
+    X(weft_session_feed(s, v.none, data, 24), BAD_ARGUMENT, "weft_session_feed", "planned graph")  \
+    X(weft_session_fetch(s, v.none, data, 24), NOT_FOUND, "weft_session_fetch", "planned graph")   \
+    X(weft_session_fetch(s, v.other, data, 24), NOT_FOUND, "weft_session_fetch", "planned graph")  \
+    X(weft_session_fetch(s, unused, data, 24), NOT_FOUND, "weft_session_fetch",                    \
+      "expected a target")                                                                         \
+    X(weft_session_fetch(s, inner, data, 24), NOT_FOUND, "weft_session_fetch",                     \
+      "expected a target")                                                                         \
+    X(weft_session_fetch(s, y, data, 20), BAD_ARGUMENT, "weft_session_fetch",                      \
+      "f32 [2, 3], 24 bytes; got 20")                                                              \
+    X(weft_session_fetch(s, v.w, data, 20), BAD_ARGUMENT, "weft_session_fetch",                    \
+      "\"w\" is f32 [2, 3]")                                                                       \
+    X(weft_session_fetch(s, y, NULL, 24), BAD_ARGUMENT, "weft_session_fetch", "at NULL")           \
     X(weft_session_tensor(s, inner, &t), NOT_FOUND, "weft_session_tensor", "expected a target")
 
 static void test_session_calls(void)
@@ -425,13 +432,13 @@ static void test_session_calls(void)
     expect(#call, weft_session_error(s), WEFT_##wanted, place, part);
     SESSION_CALLS(TRY)
 #undef TRY
-    CU_ASSERT_EQUAL(weft_fetch(NULL, y, data, 24), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_fetch(NULL, y, data, 24), WEFT_BAD_ARGUMENT);
     CU_ASSERT_FALSE(weft_session_tensor(NULL, y, &t));
     expect("NULL", weft_session_error(NULL), WEFT_BAD_ARGUMENT, "session", "NULL");
     expect("NULL", weft_trainer_error(NULL), WEFT_BAD_ARGUMENT, "trainer", "NULL");
     expect("NULL", weft_decoder_error(NULL), WEFT_BAD_ARGUMENT, "decoder", "NULL");
     /* A call that succeeds clears the error. */
-    CU_ASSERT_EQUAL(weft_feed(s, v.x, data, sizeof data), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, v.x, data, sizeof data), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_error(s)->status, WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);

@@ -83,10 +83,10 @@ static weft_status run(const network *n, weft_session *s, float *y)
     float *x = malloc(bytes);
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
     for (int i = 0; i < SIZE; i++) x[i] = (float)(i % 17) - 8;
-    weft_status status = weft_feed(s, n->x, x, bytes);
+    weft_status status = weft_session_feed(s, n->x, x, bytes);
     free(x);
-    if (status == WEFT_OK) status = weft_run(s);
-    return status == WEFT_OK ? weft_fetch(s, n->y, y, bytes) : status;
+    if (status == WEFT_OK) status = weft_session_run(s);
+    return status == WEFT_OK ? weft_session_fetch(s, n->y, y, bytes) : status;
 }
 
 /* Makes a store and a session, runs, and frees both. */
@@ -205,7 +205,7 @@ static void test_store(void)
     CU_ASSERT_EQUAL(c.live, before);
     CU_ASSERT_EQUAL(weft_params_keep_parts(store, n.g, NULL, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(c.live, before);
-    CU_ASSERT_TRUE(weft_params_get(store, "w", &t) && (uintptr_t)t.data % 64 == 0);
+    CU_ASSERT_TRUE(weft_params_find(store, "w", &t) && (uintptr_t)t.data % 64 == 0);
     weft_params_free(store);
     CU_ASSERT_TRUE(c.live == 0 && c.live_bytes == 0);
     unlink(path);
@@ -364,8 +364,9 @@ static void test_log_pace(void)
         while (p.alone) weft__pace_record(&p, true, 500, 0);
     }
     test_log_to(NULL);
-    expect_log(&log,
-               "info: weft_run: the machine is busy: runs use one thread while that is faster\n");
+    expect_log(
+        &log,
+        "info: weft_session_run: the machine is busy: runs use one thread while that is faster\n");
 }
 
 /* ---- The environment ---- */
@@ -541,7 +542,7 @@ static weft_status run_in(const network *n, int threads, const weft_thread_pool 
     weft_status status = WEFT_OK;
     for (int i = 0; i < 3 && status == WEFT_OK; i++) status = run(n, s, y + i * SIZE);
     if (profile) {
-        const weft_profile_totals t = weft_profile_get_totals(weft_session_get_profile(s));
+        const weft_profile_totals t = weft_profile_totals_of(weft_profile_of(s));
         CU_ASSERT_EQUAL(t.threads, threads);
         CU_ASSERT_DOUBLE_EQUAL(t.compute_seconds + t.waiting_seconds + t.start_seconds,
                                t.thread_seconds, 1e-9 * t.thread_seconds + 1e-8);

@@ -120,10 +120,10 @@ static weft_value state(weft_graph *g, const char *name, weft_shape shape)
     X(tril_mask, weft_tril_mask(g, n, 2, 0))                                                       \
     X(causal_mask, weft_causal_mask(g, n, n))                                                      \
     X(tril, weft_tril(g, F(n, 2), INT64_MAX))                                                      \
-    X(cross_entropy_rows, weft_cross_entropy(g, F(n, 3), I(n), &loss))                             \
-    X(cross_entropy, weft_cross_entropy(g, F(3, n), I(3), &loss))                                  \
-    X(mse, weft_mse(g, F(n), F(n), WEFT_REDUCE_MEAN))                                              \
-    X(bce, weft_bce_with_logits(g, D(n), D(n), WEFT_REDUCE_SUM))                                   \
+    X(cross_entropy_rows, weft_cross_entropy_loss(g, F(n, 3), I(n), &loss))                        \
+    X(cross_entropy, weft_cross_entropy_loss(g, F(3, n), I(3), &loss))                             \
+    X(mse, weft_mse_loss(g, F(n), F(n), WEFT_REDUCE_MEAN))                                         \
+    X(bce, weft_bce_with_logits_loss(g, D(n), D(n), WEFT_REDUCE_SUM))                              \
     X(global_norm, weft_global_norm(g, (weft_value[]){F(n), F(n)}, 2))                             \
     X(require_finite,                                                                              \
       weft_require_finite(g, F(n), (weft_value[]){weft_scalar(g, WEFT_F32, 1)}, 1))                \
@@ -135,7 +135,7 @@ static weft_value state(weft_graph *g, const char *name, weft_shape shape)
     X(cache_reorder, weft_cache_reorder(g, state(g, "s", WEFT_SHAPE(n, 2, 2)), I(n),               \
                                         weft_scalar(g, WEFT_I32, 1)))
 
-#define PARAMETERS weft_graph *g, int64_t n, const weft_cross_entropy_options loss
+#define PARAMETERS weft_graph *g, int64_t n, const weft_cross_entropy_loss_options loss
 #define DEFINE_BUILDER(name, value)                                                                \
     static weft_value build_##name(PARAMETERS)                                                     \
     {                                                                                              \
@@ -171,9 +171,9 @@ static bool counts_hold(const weft_plan *plan)
             if (!(fabs((double)interval->work[phase] - sum) <= sum * ROUNDING_F64)) return false;
         }
     }
-    const weft_plan_stats s = weft_plan_get_stats(plan);
+    const weft_plan_stats s = weft_plan_stats_of(plan);
     return s.sum_bytes >= s.arena_bytes && s.arena_bytes >= s.lower_bound_bytes && s.flops >= 0 &&
-           weft_session_workspace(plan, INT_MAX) >= weft_session_workspace(plan, 1);
+           weft_plan_workspace_bytes(plan, INT_MAX) >= weft_plan_workspace_bytes(plan, 1);
 }
 
 static bool one_line(const weft_error *e)
@@ -187,7 +187,7 @@ static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETE
     weft_graph *g = weft_graph_new();
     weft_value targets[9], wrt[8];
     size_t n_wrt = 0;
-    const weft_cross_entropy_options loss = {.ignore_index = -1, .label_smoothing = 0.1};
+    const weft_cross_entropy_loss_options loss = {.ignore_index = -1, .label_smoothing = 0.1};
     weft_error error = {0};
     targets[0] = build(g, n, loss);
     const weft_error *e = weft_graph_error(g);
@@ -223,7 +223,7 @@ static void test_huge(void)
     for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             weft_graph *g = weft_graph_new();
-            weft_value y = builders[i].build(g, 16, (weft_cross_entropy_options){0});
+            weft_value y = builders[i].build(g, 16, (weft_cross_entropy_loss_options){0});
             const bool is_float = weft_dtype_is_float(weft_dtype_of(g, y));
             CU_ASSERT_NOT_EQUAL(weft_graph_status(g), WEFT_TOO_LARGE);
             weft_graph_free(g);
@@ -238,9 +238,9 @@ static void test_work(void)
     weft_graph *g = weft_graph_new();
     const int64_t n = (int64_t)1 << 50;
     weft_error error;
-    weft_scope_push(g, "enc");
+    weft_graph_push_scope(g, "enc");
     weft_value y = weft_sdpa(g, F(1, 4096, 1, 64), F(1, n, 1, 64), F(1, n, 1, 64), NULL);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     weft_plan *plan = y.id ? weft_plan_new(g, &y, 1, NULL, &error) : NULL;
     CU_ASSERT_PTR_NULL(plan);
     if (y.id) {
@@ -267,9 +267,9 @@ static void test_pieces(void)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_feed(s, x, (float[]){3, 4}, 8), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, y, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, (float[]){3, 4}, 8), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, sizeof got), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(got, (float[]){-3, -4, -3, -4}, sizeof got), 0);
     weft_session_free(s);
     weft_plan_free(plan);

@@ -108,20 +108,20 @@ static weft_error wrong(int what)
     weft_error error = {0};
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(4));
-    weft_cross_entropy_options smooth = {.label_smoothing = 1.5};
+    weft_cross_entropy_loss_options smooth = {.label_smoothing = 1.5};
     switch (what) {
     case 0:
         weft_dropout(g, x, 1.5);
         break;
     case 1:
-        weft_cross_entropy(g, weft_reshape(g, x, WEFT_SHAPE(1, 4)),
-                           weft_input(g, "t", WEFT_I32, WEFT_SHAPE(1)), &smooth);
+        weft_cross_entropy_loss(g, weft_reshape(g, x, WEFT_SHAPE(1, 4)),
+                                weft_input(g, "t", WEFT_I32, WEFT_SHAPE(1)), &smooth);
         break;
     case 2:
         weft_graph_fail(g, WEFT_BAD_ARGUMENT, "%g is not %.3f", 1.5, 2.5);
         break;
     default:
-        weft_scope_push(g, "layer%.1f", 1.5);
+        weft_graph_push_scope(g, "layer%.1f", 1.5);
         weft_graph_fail(g, WEFT_BAD_ARGUMENT, "in a scope");
     }
     error = *weft_graph_error(g);
@@ -158,17 +158,17 @@ static char *text_of(weft_status (*write)(const void *, FILE *), const void *wha
 
 static weft_status write_dot(const void *graph, FILE *file)
 {
-    return weft_graph_dot(graph, file, NULL, NULL);
+    return weft_graph_write_dot(graph, file, NULL, NULL);
 }
 
 static weft_status write_times(const void *profile, FILE *file)
 {
-    return weft_profile_dot(profile, file, NULL);
+    return weft_profile_write_dot(profile, file, NULL);
 }
 
 static weft_status write_trace(const void *profile, FILE *file)
 {
-    return weft_profile_trace(profile, file, NULL);
+    return weft_profile_write_trace(profile, file, NULL);
 }
 
 /* Whether a digit, a comma and a digit follow each other before `end`. */
@@ -195,17 +195,17 @@ static void test_pictures(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL(weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 2}),
                     WEFT_OK);
-    weft_feed(s, weft_find(g, "x"), zeros, sizeof zeros);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_session_feed(s, weft_graph_find(g, "x"), zeros, sizeof zeros);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     speak(true);
     char *german = text_of(write_dot, g);
     CU_ASSERT_STRING_EQUAL(german, plain);
     free(german);
-    german = text_of(write_times, weft_session_get_profile(s));
+    german = text_of(write_times, weft_profile_of(s));
     CU_ASSERT_PTR_NOT_NULL(strstr(german, " ms, "));
     CU_ASSERT_FALSE(has_comma(german, " ms, "));
     free(german);
-    german = text_of(write_trace, weft_session_get_profile(s));
+    german = text_of(write_trace, weft_profile_of(s));
     speak(false);
     cJSON *json = cJSON_Parse(german);
     CU_ASSERT_PTR_NOT_NULL(json);
@@ -255,7 +255,7 @@ static weft_trainer_progress train(int steps, const char *from, const char *to)
     weft_trainer *t = test_new_trainer(&o, batches, params, &error);
     if (!t) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-    weft_trainer_progress before = weft_trainer_get_progress(t);
+    weft_trainer_progress before = weft_trainer_progress_of(t);
     for (int i = 0; i < steps; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
     if (!from) weft_trainer_judge(t, 2.9330001);
     CU_ASSERT_EQUAL(weft_trainer_save(t, to), WEFT_OK);

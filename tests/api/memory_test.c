@@ -81,13 +81,13 @@ static weft_status small_profile(weft_session *session)
     weft_profile_row *rows = NULL;
     size_t n;
     weft_status status = weft_session_profile(session, true, &(weft_profile_options){1});
-    if (status == WEFT_OK) status = weft_run(session);
-    const weft_profile *profile = weft_session_get_profile(session);
+    if (status == WEFT_OK) status = weft_session_run(session);
+    const weft_profile *profile = weft_profile_of(session);
     if (status == WEFT_OK)
         status = weft_profile_rows(profile, WEFT_PROFILE_BY_SCOPE, 1, NULL, &rows, &n, NULL);
     weft_profile_free_rows(rows);
     FILE *nothing = fopen("/dev/null", "w");
-    if (status == WEFT_OK && nothing) status = weft_profile_dot(profile, nothing, NULL);
+    if (status == WEFT_OK && nothing) status = weft_profile_write_dot(profile, nothing, NULL);
     if (nothing) fclose(nothing);
     return status;
 }
@@ -108,7 +108,7 @@ static weft_status small_train_step(const char *path)
     weft_value h =
         weft_layer_norm(g, weft_embedding(g, table, ids, -1), WEFT_NO_VALUE, WEFT_NO_VALUE, 1e-5);
     weft_value logits = weft_einsum(g, "ij,jk->ik", weft_gelu(g, h), w);
-    weft_value loss = weft_cross_entropy(g, logits, targets, NULL);
+    weft_value loss = weft_cross_entropy_loss(g, logits, targets, NULL);
     weft_value lr = weft_scalar(g, WEFT_F32, 0.01);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value params[2] = {table, w};
@@ -135,9 +135,9 @@ static weft_status small_train_step(const char *path)
                                {3, 9, 1, 0}, {7, 11, 2, 0}, {9, 13, 2, 0}};
     weft_pack_result packed;
     if (status == WEFT_OK) status = weft_pack(items, 7, NULL, &packed, &error);
-    if (status == WEFT_OK) status = weft_feed(session, ids, data, sizeof data);
-    if (status == WEFT_OK) status = weft_feed(session, targets, data, sizeof data);
-    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = weft_run(session);
+    if (status == WEFT_OK) status = weft_session_feed(session, ids, data, sizeof data);
+    if (status == WEFT_OK) status = weft_session_feed(session, targets, data, sizeof data);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = weft_session_run(session);
     if (status == WEFT_OK) status = small_profile(session);
     if (status == WEFT_OK) status = weft_params_save(store, path, NULL, &error);
     if (status == WEFT_OK) status = weft_params_load(copy, path, &error);
@@ -194,7 +194,7 @@ static weft_status small_exchanges(const char *path)
     static char from[RANKS], to[RANKS][RANKS];
     weft_communicator *all[RANKS] = {0}, *alone = NULL, *part = NULL;
     weft_error error = {0};
-    weft_status status = weft_communicator_threads(RANKS, 0, all, &error);
+    weft_status status = weft_communicator_new_threads(RANKS, 0, all, &error);
     for (int i = 0; i < ROUNDS && status == WEFT_OK; i++) {
         void *requests[RANKS];
         for (int r = 0; r < RANKS && status == WEFT_OK; r++) {
@@ -205,13 +205,13 @@ static weft_status small_exchanges(const char *path)
                 .send_bytes = sizes,
                 .receive_bytes = sizes,
             };
-            status = weft_exchange_start(all[r], &x, &requests[r], &error);
+            status = weft_communicator_start(all[r], &x, &requests[r], &error);
         }
         for (int r = 0; r < RANKS && status == WEFT_OK; r++)
-            status = weft_exchange_wait(all[r], requests[r], &error);
+            status = weft_communicator_wait(all[r], requests[r], &error);
     }
     for (int r = 0; r < RANKS; r++) weft_communicator_free(all[r]);
-    if (status == WEFT_OK) status = weft_communicator_threads(1, 0, &alone, &error);
+    if (status == WEFT_OK) status = weft_communicator_new_threads(1, 0, &alone, &error);
     if (status == WEFT_OK) status = alone->split(alone->context, 0, &part, &error);
     weft_communicator_free(part);
     weft_communicator_free(alone);
@@ -229,7 +229,7 @@ static weft_status small_collectives(weft_graph *g)
     y = weft_all_reduce(g, ranks, y);
     weft_value received =
         weft_receive(g, ranks, WEFT_F32, WEFT_SHAPE(2, 3), 0, 1, weft_send(g, ranks, y, 0, 1));
-    weft_value loss = weft_mse(g, y, received, WEFT_REDUCE_MEAN), targets[2] = {loss};
+    weft_value loss = weft_mse_loss(g, y, received, WEFT_REDUCE_MEAN), targets[2] = {loss};
     weft_grad(g, loss, &x, 1, &targets[1]);
     weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
     weft_plan_free(plan);
@@ -272,7 +272,7 @@ static weft_status small_parts(const char *path)
     weft_error error = {0};
     weft_graph *g = weft_graph_new(), *collectives = weft_graph_new();
     weft_params *whole = weft_params_new(), *own = weft_params_new(), *joined = weft_params_new();
-    weft_communicator *alone = weft_communicator_self();
+    weft_communicator *alone = weft_communicator_new_self();
     weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_XAVIER, (weft_part){1, 0, 3});
     weft_status status = WEFT_NO_MEMORY;
     if (g && collectives && whole && own && joined && alone)

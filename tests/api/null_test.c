@@ -92,7 +92,7 @@ static void test_record(void)
     CU_ASSERT_STRING_EQUAL(error.message, "");
     /* The rank's own error may lie in the record. */
     error = earlier;
-    CU_ASSERT_EQUAL(weft_agree(NULL, &error, &error), WEFT_CANCELLED);
+    CU_ASSERT_EQUAL(weft_communicator_agree(NULL, &error, &error), WEFT_CANCELLED);
     CU_ASSERT_STRING_EQUAL(error.message, "earlier");
     weft_params_free(params);
 }

@@ -22,7 +22,7 @@ static weft_value constant(weft_graph *g, weft_shape shape, uint64_t seed)
     int64_t n = weft_shape_numel(shape);
     CU_ASSERT_TRUE_FATAL(n <= MOST);
     for (int64_t i = 0; i < n; i++) data[i] = test_uniform(&seed, -1, 1);
-    return weft_constant_data(g, WEFT_F64, shape, data);
+    return weft_constant(g, WEFT_F64, shape, data);
 }
 
 /* Runs the plan of one value and copies it out; the status of the first failure. */
@@ -35,7 +35,7 @@ static weft_status evaluate(weft_graph *g, weft_value target, double *out, size_
     weft_session *s = NULL;
     if (plan && weft_params_init(store, g, 1, error) == WEFT_OK)
         s = weft_session_new(plan, store, NULL, error);
-    if (s && weft_run(s) == WEFT_OK) weft_fetch(s, target, out, n * sizeof *out);
+    if (s && weft_session_run(s) == WEFT_OK) weft_session_fetch(s, target, out, n * sizeof *out);
     if (s) *error = *weft_session_error(s);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -66,16 +66,16 @@ static void check_ways(built build, size_t n)
 /* ---- Ops ---- */
 
 /* The cross entropy of two rows whose targets are class 0 and class 1. */
-static weft_status entropy(const weft_cross_entropy_options *options, double *loss,
+static weft_status entropy(const weft_cross_entropy_loss_options *options, double *loss,
                            weft_error *error)
 {
     static const double logits[2][2] = {{1, 3}, {2, -1}};
     static const int32_t targets[2] = {0, 1};
     weft_graph *g = weft_graph_new();
-    weft_value x = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(2, 2), logits);
-    weft_value y = weft_constant_data(g, WEFT_I32, WEFT_SHAPE(2), targets);
+    weft_value x = weft_constant(g, WEFT_F64, WEFT_SHAPE(2, 2), logits);
+    weft_value y = weft_constant(g, WEFT_I32, WEFT_SHAPE(2), targets);
     *loss = NAN;
-    weft_status status = evaluate(g, weft_cross_entropy(g, x, y, options), loss, 1, error);
+    weft_status status = evaluate(g, weft_cross_entropy_loss(g, x, y, options), loss, 1, error);
     weft_graph_free(g);
     return status;
 }
@@ -85,7 +85,7 @@ static void test_cross_entropy(void)
     const double rows[2] = {log1p(exp(2)), log1p(exp(3))};
     double loss;
     weft_error error;
-    weft_cross_entropy_options o = {0};
+    weft_cross_entropy_loss_options o = {0};
     CU_ASSERT_EQUAL(entropy(NULL, &loss, &error), WEFT_OK);
     CU_ASSERT_DOUBLE_EQUAL(loss, (rows[0] + rows[1]) / 2, ROUNDING_F64);
     CU_ASSERT_EQUAL(entropy(&o, &loss, &error), WEFT_OK);
@@ -156,7 +156,7 @@ static void test_real_zero(void)
         weft_value w = weft_state(g, "w", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ZEROS);
         weft_value m = weft_state(g, "m", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES);
         weft_value v = weft_state(g, "v", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES);
-        weft_value grad = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(2), at);
+        weft_value grad = weft_constant(g, WEFT_F64, WEFT_SHAPE(2), at);
         weft_value one = weft_scalar(g, WEFT_F64, 1);
         weft_value y = weft_adam_update(g, w, m, v, grad, one, one, WEFT_NO_VALUE, &o);
         CU_ASSERT_EQUAL(evaluate(g, y, out, 2, &error), WEFT_OK);
@@ -201,65 +201,65 @@ static void test_ranges(void)
 
 static weft_value feed_forward(weft_graph *g, int way)
 {
-    weft_feed_forward_options zeros = {0}, defaults = {.d_ff = 12, .activation = WEFT_RELU};
-    return weft_layer_feed_forward(g, "ffn", constant(g, WEFT_SHAPE(2, 5, 3), 1),
-                                   CHOOSE(way, &zeros, &defaults));
+    weft_nn_feed_forward_options zeros = {0}, defaults = {.d_ff = 12, .activation = WEFT_RELU};
+    return weft_nn_feed_forward(g, "ffn", constant(g, WEFT_SHAPE(2, 5, 3), 1),
+                                CHOOSE(way, &zeros, &defaults));
 }
 
 static weft_value attention(weft_graph *g, int way)
 {
-    weft_attention_options zeros = {0};
-    weft_attention_options defaults = {
+    weft_nn_attention_options zeros = {0};
+    weft_nn_attention_options defaults = {
         .heads = 1, .kv_heads = 1, .projection = WEFT_PROJECT_SEPARATE, .scale = 0.5};
     weft_value x = constant(g, WEFT_SHAPE(2, 5, 4), 1);
-    return weft_layer_attention(g, "attn", x, x, CHOOSE(way, &zeros, &defaults), NULL);
+    return weft_nn_attention(g, "attn", x, x, CHOOSE(way, &zeros, &defaults), NULL);
 }
 
 static weft_value attention_step(weft_graph *g, int way)
 {
-    weft_attention_options zeros = {0}, defaults = {.heads = 1, .scale = 0.5};
+    weft_nn_attention_options zeros = {0}, defaults = {.heads = 1, .scale = 0.5};
     weft_cache cache = {.position = weft_cast(g, weft_scalar(g, WEFT_F64, 1), WEFT_I32),
                         .parents = WEFT_NO_VALUE,
                         .max_len = 4,
                         .key_len = 3};
-    return weft_layer_attention_step(g, "attn", constant(g, WEFT_SHAPE(2, 1, 4), 1),
-                                     CHOOSE(way, &zeros, &defaults), &cache);
+    return weft_nn_attention_step(g, "attn", constant(g, WEFT_SHAPE(2, 1, 4), 1),
+                                  CHOOSE(way, &zeros, &defaults), &cache);
 }
 
-static const weft_block_options block_defaults = {.attention = {.heads = 1},
-                                                  .feed_forward = {.d_ff = 16},
-                                                  .norm = WEFT_LAYER_NORM,
-                                                  .norm_position = WEFT_PRE_NORM,
-                                                  .eps = 1e-5};
+static const weft_nn_block_options block_defaults = {.attention = {.heads = 1},
+                                                     .feed_forward = {.d_ff = 16},
+                                                     .norm = WEFT_LAYER_NORM,
+                                                     .norm_position = WEFT_PRE_NORM,
+                                                     .eps = 1e-5};
 
 static weft_value block(weft_graph *g, int way)
 {
-    weft_block_options zeros = {0};
+    weft_nn_block_options zeros = {0};
     weft_value x = constant(g, WEFT_SHAPE(2, 5, 4), 1),
                memory = constant(g, WEFT_SHAPE(2, 3, 4), 2);
-    return weft_layer_block(g, x, memory, WEFT_NO_VALUE, CHOOSE(way, &zeros, &block_defaults));
+    return weft_nn_block(g, x, memory, WEFT_NO_VALUE, CHOOSE(way, &zeros, &block_defaults));
 }
 
 static weft_value stack(weft_graph *g, int way)
 {
-    weft_block_options zeros = {0};
-    return weft_layer_stack(g, "enc", 2, constant(g, WEFT_SHAPE(2, 5, 4), 1), WEFT_NO_VALUE,
-                            WEFT_NO_VALUE, CHOOSE(way, &zeros, &block_defaults));
+    weft_nn_block_options zeros = {0};
+    return weft_nn_stack(g, "enc", 2, constant(g, WEFT_SHAPE(2, 5, 4), 1), WEFT_NO_VALUE,
+                         WEFT_NO_VALUE, CHOOSE(way, &zeros, &block_defaults));
 }
 
 static weft_value recurrent(weft_graph *g, int way)
 {
-    weft_recurrent_options zeros = {0};
-    weft_recurrent_options defaults = {.initial = {WEFT_NO_VALUE, WEFT_NO_VALUE}};
-    return weft_layer_recurrent(g, "l", WEFT_LSTM, constant(g, WEFT_SHAPE(2, 4, 3), 1), 5,
-                                CHOOSE(way, &zeros, &defaults), NULL);
+    weft_nn_recurrent_options zeros = {0};
+    weft_nn_recurrent_options defaults = {.initial = {WEFT_NO_VALUE, WEFT_NO_VALUE}};
+    return weft_nn_recurrent(g, "l", WEFT_LSTM, constant(g, WEFT_SHAPE(2, 4, 3), 1), 5,
+                             CHOOSE(way, &zeros, &defaults), NULL);
 }
 
 static weft_value recurrent_stack(weft_graph *g, int way)
 {
-    weft_recurrent_stack_options zeros = {0}, defaults = {.layers = 1};
-    return weft_layer_recurrent_stack(g, "s", WEFT_GRU, constant(g, WEFT_SHAPE(2, 4, 3), 1), 5,
-                                      CHOOSE(way, &zeros, &defaults), NULL);
+    weft_nn_recurrent_stack_options zeros = {0}, defaults = {.layers = 1};
+    return weft_nn_recurrent_stack(g, "s", WEFT_GRU, constant(g, WEFT_SHAPE(2, 4, 3), 1), 5,
+                                   CHOOSE(way, &zeros, &defaults), NULL);
 }
 
 static void test_layers(void)
@@ -280,9 +280,9 @@ static void test_zero_eps(void)
     weft_error error;
     for (int zero = 0; zero < 2; zero++) {
         weft_graph *g = weft_graph_new();
-        weft_block_options o = {.eps = zero ? WEFT_ZERO : 0};
+        weft_nn_block_options o = {.eps = zero ? WEFT_ZERO : 0};
         weft_value x = weft_fill(g, WEFT_F64, WEFT_SHAPE(1, 1, 4), 2);
-        weft_value y = weft_layer_stack(g, "enc", 0, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &o);
+        weft_value y = weft_nn_stack(g, "enc", 0, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &o);
         CU_ASSERT_EQUAL(evaluate(g, y, out, 4, &error), WEFT_OK);
         CU_ASSERT_EQUAL(isnan(out[0]), zero != 0);
         weft_graph_free(g);
@@ -308,11 +308,11 @@ static void test_plans(void)
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
         CU_ASSERT_EQUAL(
             weft_session_profile(s, true, CHOOSE(way, &profile_zeros, &profile_defaults)), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, y, out[way], sizeof out[way]), WEFT_OK);
-        arena[way] = weft_plan_get_stats(plan).arena_bytes;
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y, out[way], sizeof out[way]), WEFT_OK);
+        arena[way] = weft_plan_stats_of(plan).arena_bytes;
         FILE *file = open_memstream(&text, &length[way]);
-        CU_ASSERT_EQUAL(weft_graph_dot(g, file, CHOOSE(way, &dot_zeros, &dot_defaults), NULL),
+        CU_ASSERT_EQUAL(weft_graph_write_dot(g, file, CHOOSE(way, &dot_zeros, &dot_defaults), NULL),
                         WEFT_OK);
         fclose(file);
         free(text);
@@ -515,16 +515,16 @@ static void test_trainer_groups(void)
         memset(plain, '*', sizeof plain - 1);
         memset(groups, 0, sizeof groups);
         weft_tensor table, average;
-        CU_ASSERT_TRUE_FATAL(weft_params_get(store, "embedding", &table));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(store, "embedding", &table));
         float before = *(float *)table.data;
         for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(*(float *)table.data, before);
-        CU_ASSERT_FALSE(weft_params_get(store, "ema.embedding", NULL));
+        CU_ASSERT_FALSE(weft_params_find(store, "ema.embedding", NULL));
         const weft_params *averaged = weft_trainer_model(t);
-        CU_ASSERT_TRUE_FATAL(averaged && weft_params_get(averaged, "embedding", &average));
+        CU_ASSERT_TRUE_FATAL(averaged && weft_params_find(averaged, "embedding", &average));
         CU_ASSERT_EQUAL(*(float *)average.data, before);
-        CU_ASSERT_FALSE(weft_params_get(store, "opt.m.embedding", NULL));
-        CU_ASSERT_TRUE(weft_params_get(store, "opt.m.layer.0.norm_ffn.gamma", NULL));
+        CU_ASSERT_FALSE(weft_params_find(store, "opt.m.embedding", NULL));
+        CU_ASSERT_TRUE(weft_params_find(store, "opt.m.layer.0.norm_ffn.gamma", NULL));
         weft_trainer_free(t);
         weft_params_free(store);
     }
@@ -583,7 +583,7 @@ static void test_decoding(void)
     CU_ASSERT_EQUAL(weft_model_build_text(g, gpt, tiny, 5, false, &io, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
     weft_graph_free(g);
-    int64_t most = weft_model_get_traits(&config).max_positions;
+    int64_t most = weft_model_traits_of(&config).max_positions;
     weft_decoder_options d_zeros = {0}, d_defaults = {.sentences = 1, .beams = 1};
     d_defaults.max_len = most < WEFT_DECODER_LEN ? most : WEFT_DECODER_LEN;
     weft_search_options zeros = {0};

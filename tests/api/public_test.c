@@ -27,9 +27,9 @@ static weft_status compute_of(weft_graph *g, weft_value target, weft_value resul
     weft_plan *plan = weft_plan_new(g, both, 2, NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
-    if (s && weft_run(s) != WEFT_OK) *error = *weft_session_error(s);
+    if (s && weft_session_run(s) != WEFT_OK) *error = *weft_session_error(s);
     if (s && error->status == WEFT_OK)
-        CU_ASSERT_EQUAL(weft_fetch(s, result, out, (size_t)n * sizeof *out), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, result, out, (size_t)n * sizeof *out), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(store);
@@ -68,12 +68,12 @@ static weft_value numbers(weft_graph *g, weft_shape shape)
     double data[MOST];
     const int64_t n = weft_shape_numel(shape);
     for (int64_t i = 0; i < n; i++) data[i] = 2 * sin(1.7 * (double)i + 0.4);
-    return weft_constant_data(g, WEFT_F64, shape, data);
+    return weft_constant(g, WEFT_F64, shape, data);
 }
 
 static weft_value integer(weft_graph *g, int32_t i)
 {
-    return weft_constant_data(g, WEFT_I32, WEFT_SCALAR, &i);
+    return weft_constant(g, WEFT_I32, WEFT_SCALAR, &i);
 }
 
 /* ---- Ops ---- */
@@ -84,7 +84,7 @@ static void test_elementwise(void)
     const double x[N] = {-2.5, -1.5, -0.5, -0.2, 0.3, 0.5, 1.5, 2.7};
     double got[5][N];
     weft_graph *g = weft_graph_new();
-    const weft_value v = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(N), x);
+    const weft_value v = weft_constant(g, WEFT_F64, WEFT_SHAPE(N), x);
     const weft_value zero = weft_scalar(g, WEFT_F64, 0), one = weft_scalar(g, WEFT_F64, 1);
     compute(g, weft_floor(g, v), got[0]);
     compute(g, weft_ceil(g, v), got[1]);
@@ -109,7 +109,7 @@ static void test_norm_in_parts(void)
     weft_graph *g = weft_graph_new();
     const weft_value x = numbers(g, WEFT_SHAPE(7, 9));
     const int32_t first = 0;
-    const weft_value order = weft_constant_data(g, WEFT_I32, WEFT_SHAPE(1), &first);
+    const weft_value order = weft_constant(g, WEFT_I32, WEFT_SHAPE(1), &first);
     const weft_value parts = weft_root_of_sum(g, weft_square_sums(g, &x, 1), order, WEFT_F64);
     expect_same(g, parts, weft_global_norm(g, &x, 1));
 }
@@ -135,11 +135,11 @@ static void test_values(void)
     const double data[6] = {1, 2, 3, 4, 5, 6};
     weft_tensor tensor;
     weft_graph *g = weft_graph_new();
-    const weft_value x = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(2, 3), data);
+    const weft_value x = weft_constant(g, WEFT_F64, WEFT_SHAPE(2, 3), data);
     const weft_value t = weft_transpose(g, x, 0, 1);
-    CU_ASSERT_TRUE_FATAL(weft_constant_tensor(g, x, &tensor));
+    CU_ASSERT_TRUE_FATAL(weft_constant_of(g, x, &tensor));
     CU_ASSERT_FALSE(memcmp(tensor.data, data, sizeof data));
-    CU_ASSERT_FALSE(weft_constant_tensor(g, weft_exp(g, x), &tensor));
+    CU_ASSERT_FALSE(weft_constant_of(g, weft_exp(g, x), &tensor));
     weft_layout layout = weft_layout_of(g, x);
     CU_ASSERT_TRUE(weft_layout_is_dense(weft_shape_of(g, x), &layout));
     layout = weft_layout_of(g, t);
@@ -150,7 +150,7 @@ static void test_values(void)
     CU_ASSERT_TRUE(weft_track(g, mean, x, 0.1));
     weft_tracked tracked;
     CU_ASSERT_EQUAL_FATAL(weft_graph_tracked(g, &tracked, 1), 1);
-    CU_ASSERT_PTR_EQUAL(weft_graph_node(g, weft_producer(g, tracked.node)).op, &weft_op_track);
+    CU_ASSERT_PTR_EQUAL(weft_graph_node(g, weft_producer_of(g, tracked.node)).op, &weft_op_track);
 
     const weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(4, 5), WEFT_INIT_ZEROS);
     const weft_piece whole = weft_piece_of(g, w);
@@ -261,17 +261,17 @@ static weft_status run_own(double first, double *y, weft_error *error)
     weft_graph *g = weft_graph_new();
     const weft_value in = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(2, 2));
     const weft_value out = weft_apply(g, &op_own, &(own_attr){1, 2.5}, &in, 1, NULL);
-    weft_communicator *self = weft_communicator_self();
+    weft_communicator *self = weft_communicator_new_self();
     const weft_session_options options = {
         .threads = 1, .communicators = &self, .n_communicators = 1};
     weft_plan *plan = weft_plan_new(g, &out, 1, NULL, error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     weft_session *s = weft_session_new(plan, NULL, &options, error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, in, x, sizeof x);
-    const weft_status status = weft_run(s);
+    weft_session_feed(s, in, x, sizeof x);
+    const weft_status status = weft_session_run(s);
     *error = *weft_session_error(s);
-    if (status == WEFT_OK) weft_fetch(s, out, y, 4 * sizeof *y);
+    if (status == WEFT_OK) weft_session_fetch(s, out, y, 4 * sizeof *y);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -317,10 +317,10 @@ static void test_linear(void)
     for (int rows = 0; rows < 2; rows++) {
         weft_graph *g = weft_graph_new();
         const weft_value x = numbers(g, WEFT_SHAPE(3, 4));
-        const weft_value y = rows ? weft_layer_linear_rows(g, "l", x, 5, true, alone)
-                                  : weft_layer_linear_columns(g, "l", x, 5, true, alone);
-        const weft_value plain =
-            weft_add(g, weft_matmul(g, x, weft_find(g, "l.weight")), weft_find(g, "l.bias"));
+        const weft_value y = rows ? weft_nn_linear_rows(g, "l", x, 5, true, alone)
+                                  : weft_nn_linear_columns(g, "l", x, 5, true, alone);
+        const weft_value plain = weft_add(g, weft_matmul(g, x, weft_graph_find(g, "l.weight")),
+                                          weft_graph_find(g, "l.bias"));
         expect_same(g, y, plain);
     }
 }
@@ -332,11 +332,11 @@ static void test_norms(void)
         weft_graph *g = weft_graph_new();
         const weft_value x = numbers(g, WEFT_SHAPE(3, 8));
         const weft_value y =
-            rms ? weft_layer_rms_norm(g, "norm", x, eps) : weft_layer_layer_norm(g, "norm", x, eps);
+            rms ? weft_nn_rms_norm(g, "norm", x, eps) : weft_nn_layer_norm(g, "norm", x, eps);
         weft_value centred = x;
         if (!rms) centred = weft_sub(g, x, weft_mean(g, x, WEFT_AXES(-1), true));
         const weft_value variance = weft_mean(g, weft_square(g, centred), WEFT_AXES(-1), true);
-        CU_ASSERT_EQUAL(weft_is_value(weft_find(g, "norm.beta")), !rms);
+        CU_ASSERT_EQUAL(weft_is_value(weft_graph_find(g, "norm.beta")), !rms);
         expect_same(g, y, weft_mul(g, centred, weft_rsqrt(g, weft_add_scalar(g, variance, eps))));
     }
 }
@@ -346,18 +346,18 @@ static void test_positions(void)
     enum { LENGTH = 5, WIDTH = 6 };
     double halves[LENGTH * WIDTH], table[24];
     weft_graph *g = weft_graph_new();
-    compute(g, weft_layer_sinusoidal_halves(g, WEFT_F64, LENGTH, WIDTH), halves);
+    compute(g, weft_nn_sinusoidal_halves(g, WEFT_F64, LENGTH, WIDTH), halves);
     for (int p = 0; p < LENGTH; p++)
         for (int i = 0; i < WIDTH / 2; i++) {
             const double angle = p / pow(10000, 2.0 * i / WIDTH);
             CU_ASSERT_DOUBLE_EQUAL(halves[p * WIDTH + i], sin(angle), ROUNDING_F64);
             CU_ASSERT_DOUBLE_EQUAL(halves[p * WIDTH + WIDTH / 2 + i], cos(angle), ROUNDING_F64);
         }
-    compute(g, weft_cast(g, weft_layer_positions_at(g, integer(g, 7), 3), WEFT_F64), halves);
+    compute(g, weft_cast(g, weft_nn_positions_at(g, integer(g, 7), 3), WEFT_F64), halves);
     CU_ASSERT_TRUE(halves[0] == 7 && halves[1] == 8 && halves[2] == 9);
-    compute(g, weft_layer_embedding_table(g, "words", WEFT_F64, 6, 4), table);
+    compute(g, weft_nn_embedding_table(g, "words", WEFT_F64, 6, 4), table);
     CU_ASSERT_TRUE(table[0] != table[1] && fabs(table[0]) < 5);
-    CU_ASSERT_TRUE(weft_is_value(weft_find(g, "words")));
+    CU_ASSERT_TRUE(weft_is_value(weft_graph_find(g, "words")));
     weft_graph_free(g);
 }
 
@@ -367,7 +367,7 @@ static void test_cross_attention(void)
 {
     enum { SOURCES = 2, LENGTH = 3, WIDTH = 4 };
     double y[MOST], wanted[MOST];
-    const weft_attention_options options = {.heads = 2};
+    const weft_nn_attention_options options = {.heads = 2};
     const weft_cache cache = {
         .position = WEFT_NO_VALUE,
         .parents = WEFT_NO_VALUE,
@@ -381,18 +381,18 @@ static void test_cross_attention(void)
         weft_graph *g = weft_graph_new();
         const weft_value memory = numbers(g, WEFT_SHAPE(SOURCES, LENGTH, WIDTH));
         const weft_value x = weft_exp(g, numbers(g, WEFT_SHAPE(SOURCES, 1, WIDTH)));
-        const weft_value v = i == 0
-                                 ? weft_layer_prefill_cross_cache(g, "a", memory, &options, &cache)
-                             : i == 1 ? weft_layer_cross_attention_step(g, "a", x, &options, &cache)
-                                      : weft_layer_attention(g, "a", x, memory, &options, NULL);
+        const weft_value v = i == 0 ? weft_nn_prefill_cross_cache(g, "a", memory, &options, &cache)
+                             : i == 1 ? weft_nn_cross_attention_step(g, "a", x, &options, &cache)
+                                      : weft_nn_attention(g, "a", x, memory, &options, NULL);
         weft_plan *plan = weft_plan_new(g, &v, 1, NULL, &error);
         CU_ASSERT_EQUAL(weft_params_init(store, g, 3, &error), WEFT_OK);
         weft_session *s = weft_session_new(plan, store, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
         if (i > 0)
-            CU_ASSERT_EQUAL(weft_fetch(s, v, i == 1 ? y : wanted, SOURCES * WIDTH * sizeof(double)),
-                            WEFT_OK);
+            CU_ASSERT_EQUAL(
+                weft_session_fetch(s, v, i == 1 ? y : wanted, SOURCES * WIDTH * sizeof(double)),
+                WEFT_OK);
         weft_session_free(s);
         weft_plan_free(plan);
         weft_graph_free(g);
@@ -402,12 +402,12 @@ static void test_cross_attention(void)
     weft_params_free(store);
 
     weft_graph *g = weft_graph_new();
-    const weft_block_options block = {.attention = options, .cache = &cache};
+    const weft_nn_block_options block = {.attention = options, .cache = &cache};
     const weft_value memory = numbers(g, WEFT_SHAPE(SOURCES, LENGTH, WIDTH));
-    const weft_value all = weft_layer_stack_prefill_cross_cache(g, "dec", 2, memory, &block);
+    const weft_value all = weft_nn_stack_prefill_cross_cache(g, "dec", 2, memory, &block);
     CU_ASSERT_TRUE(weft_is_value(all));
-    CU_ASSERT_TRUE(weft_is_value(weft_find(g, "dec.0.cross.cache.k")));
-    CU_ASSERT_TRUE(weft_is_value(weft_find(g, "dec.1.cross.cache.v")));
+    CU_ASSERT_TRUE(weft_is_value(weft_graph_find(g, "dec.0.cross.cache.k")));
+    CU_ASSERT_TRUE(weft_is_value(weft_graph_find(g, "dec.1.cross.cache.v")));
     weft_graph_free(g);
 }
 
@@ -416,10 +416,10 @@ static void test_recurrent(void)
 {
     weft_graph *g = weft_graph_new();
     const weft_value x = numbers(g, WEFT_SHAPE(3, 4));
-    const weft_recurrent layer = weft_recurrent_declare(g, "rnn", WEFT_RNN, WEFT_F64, 4, 5);
-    const weft_recurrent_state zeros = weft_recurrent_zeros(g, WEFT_RNN, WEFT_F64, 3, 5);
+    const weft_recurrent layer = weft_nn_recurrent_declare(g, "rnn", WEFT_RNN, WEFT_F64, 4, 5);
+    const weft_recurrent_state zeros = weft_nn_recurrent_zeros(g, WEFT_RNN, WEFT_F64, 3, 5);
     const weft_recurrent_state next =
-        weft_recurrent_step(g, &layer, weft_recurrent_project(g, &layer, x), zeros);
+        weft_nn_recurrent_step(g, &layer, weft_nn_recurrent_project(g, &layer, x), zeros);
     CU_ASSERT_FALSE(weft_is_value(next.c));
     expect_same(g, next.h,
                 weft_tanh(g, weft_add(g, weft_matmul(g, x, layer.weight_x), layer.bias)));
@@ -439,7 +439,7 @@ static void test_models(void)
     const weft_build_options build = {.shape = {.rows = 2}};
     weft_model_io io;
     weft_graph *g = weft_graph_new();
-    CU_ASSERT_EQUAL(weft_vit(g, &config, &build, &io), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_vit_build(g, &config, &build, &io), WEFT_OK);
     CU_ASSERT_TRUE(weft_shape_equal(weft_shape_of(g, io.output), WEFT_SHAPE(2, 5)));
     weft_graph_free(g);
 
@@ -506,12 +506,12 @@ static void test_trainer(void)
         .threads = 1};
     weft_trainer_estimate estimate;
     CU_ASSERT_EQUAL(
-        weft_trainer_get_estimate(&options, (weft_batch_shape){4, 0, 16}, &estimate, &error),
+        weft_trainer_estimate_of(&options, (weft_batch_shape){4, 0, 16}, &estimate, &error),
         WEFT_OK);
     /* The reason why there is none: a batch that is longer than the model's positions. */
     weft_trainer_estimate none;
     CU_ASSERT_EQUAL(
-        weft_trainer_get_estimate(&options, (weft_batch_shape){4, 0, 100000}, &none, &error),
+        weft_trainer_estimate_of(&options, (weft_batch_shape){4, 0, 100000}, &none, &error),
         error.status);
     CU_ASSERT_NOT_EQUAL(error.status, WEFT_OK);
     CU_ASSERT_TRUE(strstr(error.message, "100000") != NULL);
@@ -521,7 +521,7 @@ static void test_trainer(void)
     size_t numbers_of_model = 0;
     for (size_t i = 0; i < weft_params_count(store); i++) {
         weft_tensor p;
-        weft_params_get(store, weft_params_name(store, i), &p);
+        weft_params_find(store, weft_params_name(store, i), &p);
         if (weft_model_states.selects(weft_model_states.context, weft_params_name(store, i)))
             numbers_of_model += (size_t)weft_shape_numel(p.shape);
     }

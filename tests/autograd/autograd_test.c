@@ -11,8 +11,9 @@ static bool evaluate(weft_graph *g, weft_value x, const double *data, size_t n, 
     weft_error error = {0};
     weft_plan *plan = weft_plan_new(g, &target, 1, &(weft_plan_options){.verify = true}, &error);
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
-    bool good = s && weft_feed(s, x, data, n * sizeof *data) == WEFT_OK && weft_run(s) == WEFT_OK &&
-                weft_fetch(s, target, out, n_out * sizeof *out) == WEFT_OK;
+    bool good = s && weft_session_feed(s, x, data, n * sizeof *data) == WEFT_OK &&
+                weft_session_run(s) == WEFT_OK &&
+                weft_session_fetch(s, target, out, n_out * sizeof *out) == WEFT_OK;
     if (!good) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -40,7 +41,7 @@ static void test_sums(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(2));
-    weft_value y = weft_exp(g, x), unused = weft_scale(g, x, 3);
+    weft_value y = weft_exp(g, x), unused = weft_mul_scalar(g, x, 3);
     weft_value all = weft_add(g, weft_add(g, weft_mul(g, y, y), y), x);
     weft_value loss = weft_sum(g, all, WEFT_ALL_AXES, false);
     weft_value wrt[3] = {x, y, unused}, grads[3];
@@ -69,7 +70,7 @@ static void test_outputs(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SCALAR);
-    weft_value y = weft_exp(g, x), z = weft_scale(g, y, 3);
+    weft_value y = weft_exp(g, x), z = weft_mul_scalar(g, y, 3);
     weft_value outputs[2] = {y, z}, wrt[3] = {x, y, z}, grads[3];
     weft_value cotangents[2] = {weft_scalar(g, WEFT_F64, 5), weft_scalar(g, WEFT_F64, 7)};
     char order[4] = "";
@@ -113,7 +114,7 @@ static void test_errors(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES), grad;
-    weft_value next = weft_assign(g, w, weft_scale(g, w, 2));
+    weft_value next = weft_assign(g, w, weft_mul_scalar(g, w, 2));
     weft_grad(g, weft_sum(g, next, WEFT_ALL_AXES, false), &w, 1, &grad);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_NO_GRADIENT);
     CU_ASSERT_STRING_EQUAL(weft_graph_error(g)->where, "grad/assign");
@@ -141,18 +142,19 @@ static void check_optimizer(const weft_optimizer *o)
     weft_error error = {0};
     weft_graph *g = weft_graph_new();
     weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES);
-    weft_value loss = weft_scale(g, weft_sum(g, weft_square(g, w), WEFT_ALL_AXES, false), c / 2);
+    weft_value loss =
+        weft_mul_scalar(g, weft_sum(g, weft_square(g, w), WEFT_ALL_AXES, false), c / 2);
     weft_value step = weft_train_update(g, loss, &w, 1, weft_scalar(g, WEFT_F64, lr), o, NULL);
     weft_params *store = weft_params_new();
     weft_tensor t;
     CU_ASSERT_EQUAL(weft_params_init(store, g, 1, &error), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(store, "w", &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(store, "w", &t));
     memcpy(t.data, p, sizeof p);
     weft_plan *plan = weft_plan_new(g, &step, 1, &(weft_plan_options){.verify = true}, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     weft_session *s = weft_session_new(plan, store, NULL, &error);
     for (int k = 1; k <= 3; k++) {
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
         double norm = c * hypot(p[0], p[1]);
         double scale = o->max_norm > 0 ? fmin(1, o->max_norm / (norm + 1e-6)) : 1;
         for (int i = 0; i < 2; i++) {
@@ -239,9 +241,9 @@ static void differentiate_views(bool again, double *gradient, int *tanhs)
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int i = 0; i < N; i++) numbers[i] = i * 0.3 - 1;
-    weft_feed(s, r.x, numbers, sizeof numbers);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, targets[0], gradient, sizeof numbers), WEFT_OK);
+    weft_session_feed(s, r.x, numbers, sizeof numbers);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[0], gradient, sizeof numbers), WEFT_OK);
     CU_ASSERT_EQUAL(r.times > 1, again);
     *tanhs = 0;
     const weft_graph *planned = weft_plan_graph(plan);

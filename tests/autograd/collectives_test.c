@@ -124,12 +124,14 @@ static weft_status run_all(trial *t, int me, weft_session *s, weft_value x, cons
     double fed[NUMBERS];
     for (int run = 0; run < runs_of(t); run++) {
         change(t, run, me, fed);
-        if (weft_feed(s, x, fed, (size_t)t->n * sizeof *fed) != WEFT_OK || weft_run(s) != WEFT_OK ||
-            weft_fetch(s, out[0], &t->loss[run][me], sizeof(double)) != WEFT_OK)
+        if (weft_session_feed(s, x, fed, (size_t)t->n * sizeof *fed) != WEFT_OK ||
+            weft_session_run(s) != WEFT_OK ||
+            weft_session_fetch(s, out[0], &t->loss[run][me], sizeof(double)) != WEFT_OK)
             return WEFT_INTERNAL;
         if (run) continue;
-        if (weft_fetch(s, out[1], t->y[me], (size_t)t->n_out * sizeof(double)) != WEFT_OK ||
-            weft_fetch(s, out[2], t->gradient[me], (size_t)t->n * sizeof(double)) != WEFT_OK)
+        if (weft_session_fetch(s, out[1], t->y[me], (size_t)t->n_out * sizeof(double)) != WEFT_OK ||
+            weft_session_fetch(s, out[2], t->gradient[me], (size_t)t->n * sizeof(double)) !=
+                WEFT_OK)
             return WEFT_INTERNAL;
     }
     return WEFT_OK;
@@ -229,8 +231,9 @@ static void add_up(rank *r)
     const weft_session_options options = {
         .threads = 1 + o->run, .communicators = &r->communicator, .n_communicators = 1};
     weft_session *s = plan ? weft_session_new(plan, NULL, &options, &r->error) : NULL;
-    if (s && (weft_feed(s, x, o->x[me], sizeof o->x[me]) != WEFT_OK || weft_run(s) != WEFT_OK ||
-              weft_fetch(s, y, o->y[o->run][me], sizeof o->y[0][0]) != WEFT_OK))
+    if (s && (weft_session_feed(s, x, o->x[me], sizeof o->x[me]) != WEFT_OK ||
+              weft_session_run(s) != WEFT_OK ||
+              weft_session_fetch(s, y, o->y[o->run][me], sizeof o->y[0][0]) != WEFT_OK))
         weft_error_copy(&r->error, weft_session_error(s));
     weft_session_free(s);
     weft_plan_free(plan);
@@ -295,8 +298,9 @@ static void run_stage(rank *r)
         .threads = 1, .communicators = &r->communicator, .n_communicators = 1};
     weft_session *s = plan ? weft_session_new(plan, NULL, &o, &r->error) : NULL;
     const double fed = factor(me);
-    if (s && (weft_feed(s, x, &fed, sizeof fed) != WEFT_OK || weft_run(s) != WEFT_OK ||
-              weft_fetch(s, out[0], &p->gradient[me], sizeof fed) != WEFT_OK))
+    if (s &&
+        (weft_session_feed(s, x, &fed, sizeof fed) != WEFT_OK || weft_session_run(s) != WEFT_OK ||
+         weft_session_fetch(s, out[0], &p->gradient[me], sizeof fed) != WEFT_OK))
         weft_error_copy(&r->error, weft_session_error(s));
     weft_session_free(s);
     weft_plan_free(plan);

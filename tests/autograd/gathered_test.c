@@ -119,9 +119,9 @@ static weft_status run_pass(pass *p, weft_communicator *c, results *of, weft_err
         weft_plan_new(p->g, p->targets, p->n + 1, &(weft_plan_options){.verify = true}, error);
     if (p->plan) p->session = weft_session_new(p->plan, p->store, &o, error);
     if (!p->session) return error->status;
-    if (feed_all(p) != WEFT_OK || weft_run(p->session) != WEFT_OK)
+    if (feed_all(p) != WEFT_OK || weft_session_run(p->session) != WEFT_OK)
         return weft_error_copy(error, weft_session_error(p->session));
-    weft_fetch(p->session, p->targets[p->n], &of->loss, sizeof of->loss);
+    weft_session_fetch(p->session, p->targets[p->n], &of->loss, sizeof of->loss);
     of->starts = count_starts(p->plan);
     return WEFT_OK;
 }
@@ -150,8 +150,8 @@ static void run_whole(const job *j, results *of)
     CU_ASSERT_PTR_NOT_NULL_FATAL(of->gradients);
     at = 0;
     for (size_t i = 0; i < p.n; at += elements_of(p.g, params[i++]))
-        weft_fetch(p.session, p.targets[i], of->gradients + at,
-                   elements_of(p.g, params[i]) * sizeof(double));
+        weft_session_fetch(p.session, p.targets[i], of->gradients + at,
+                           elements_of(p.g, params[i]) * sizeof(double));
     pass_free(&p);
 }
 
@@ -170,13 +170,13 @@ static weft_status fill_store(weft_params *store, const weft_graph *whole,
         char piece[256];
         int64_t first, end;
         weft_tensor from, to;
-        weft_params_get(all, name, &from);
+        weft_params_find(all, name, &from);
         snprintf(piece, sizeof piece, "%s", name);
         first = 0;
         end = weft_shape_numel(from.shape);
         if (weft_shards_piece(shards, name, weft_shards_ranks(shards).rank, &first, &end))
             snprintf(piece, sizeof piece, "%s[%lld:%lld]", name, (long long)first, (long long)end);
-        const weft_value state = weft_find(g, piece);
+        const weft_value state = weft_graph_find(g, piece);
         if (!weft_is_value(state)) {
             status = weft_error_set(error, WEFT_NOT_FOUND, piece, "is not a state of the graph");
             break;
@@ -204,8 +204,8 @@ static const char *check_params(const job *j, const weft_graph *whole, weft_gath
         if (!weft_shape_equal(weft_shape_of(g, value), weft_shape_of(whole, params[i])))
             return "a parameter has another shape";
         if (strcmp(weft_name_of(g, value), name) != 0) return "a parameter has another name";
-        const bool is_state = weft_graph_node(g, weft_producer(g, value)).op == &weft_op_state;
-        if (weft_is_frozen(&j->optimizer, name)) {
+        const bool is_state = weft_graph_node(g, weft_producer_of(g, value)).op == &weft_op_state;
+        if (weft_optimizer_freezes(&j->optimizer, name)) {
             if (piece || !is_state) return "a frozen parameter is not whole";
             continue;
         }
@@ -234,8 +234,8 @@ static void store_gradients(job *j, const pass *p, const weft_graph *whole,
         int64_t first, end;
         if (weft_shards_piece(shards, weft_name_of(whole, params[i]),
                               weft_shards_ranks(shards).rank, &first, &end))
-            weft_fetch(p->session, p->targets[k++], at + first,
-                       (size_t)(end - first) * sizeof(double));
+            weft_session_fetch(p->session, p->targets[k++], at + first,
+                               (size_t)(end - first) * sizeof(double));
     }
 }
 
@@ -288,7 +288,7 @@ static size_t drop_frozen(const job *j, double *gradients)
     const size_t n = weft_graph_params(g, params, MAX_PARAMS);
     size_t at = 0;
     for (size_t i = 0; i < n; at += elements_of(g, params[i++]))
-        if (weft_is_frozen(&j->optimizer, weft_name_of(g, params[i])))
+        if (weft_optimizer_freezes(&j->optimizer, weft_name_of(g, params[i])))
             memset(gradients + at, 0, elements_of(g, params[i]) * sizeof(double));
     weft_graph_free(g);
     return at;
@@ -393,7 +393,7 @@ static void plan_layers(bool again, results *of)
     c.sums[c.n++] = out;
     weft_plan *plan = weft_plan_new(g, c.sums, c.n, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
-    *of = (results){.arena_bytes = weft_plan_get_stats(plan).arena_bytes,
+    *of = (results){.arena_bytes = weft_plan_stats_of(plan).arena_bytes,
                     .starts = count_starts(plan)};
     weft_plan_free(plan);
     weft_gathered_free(c.x);

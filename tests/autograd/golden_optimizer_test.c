@@ -37,7 +37,8 @@ static void compare(const weft_params *store, const char *name, const char *para
     char key[64];
     weft_tensor got, all;
     snprintf(key, sizeof key, "%s.%s", name, param);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(store, param, &got) && weft_params_get(store, key, &all));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(store, param, &got) &&
+                         weft_params_find(store, key, &all));
     const size_t bytes = weft_tensor_bytes(got.dtype, got.shape);
     const weft_tensor wanted =
         weft_tensor_dense((char *)all.data + (size_t)step * bytes, got.dtype, got.shape);
@@ -67,7 +68,7 @@ static void check_optimizer(const char *name, const weft_optimizer *o, weft_dtyp
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int k = 0; k < STEPS; k++) {
-        CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
         compare(store, name, "w", k, limit);
         compare(store, name, "b", k, limit);
     }
@@ -109,8 +110,8 @@ static void test_no_gradient(void)
         weft_plan *plan = weft_plan_new(g, &step, 1, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
         weft_session *s = weft_session_new(plan, store, NULL, &error);
-        for (int k = 0; k < 2; k++) CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(store, "w", &t));
+        for (int k = 0; k < 2; k++) CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_params_find(store, "w", &t));
         for (int k = 0; k < 3; k++) CU_ASSERT_EQUAL(((double *)t.data)[k], 0);
         weft_session_free(s);
         weft_plan_free(plan);

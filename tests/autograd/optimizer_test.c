@@ -16,7 +16,7 @@ static weft_value network(weft_graph *g, const char *name, weft_value x, int lay
     for (int i = 0; i < layers; i++) {
         char layer[32];
         snprintf(layer, sizeof layer, "%s.%d", name, i);
-        x = weft_tanh(g, weft_layer_linear(g, layer, x, 4, true));
+        x = weft_tanh(g, weft_nn_linear(g, layer, x, 4, true));
     }
     return weft_mean(g, weft_square(g, weft_add_scalar(g, x, -0.3)), WEFT_ALL_AXES, false);
 }
@@ -43,7 +43,7 @@ static void run(weft_graph *g, const weft_value *targets, size_t n_targets, weft
         s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    for (int i = 0; i < n; i++) CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    for (int i = 0; i < n; i++) CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
 }
@@ -53,8 +53,8 @@ static bool same_stores(const weft_params *a, const weft_params *b)
     bool same = weft_params_count(a) == weft_params_count(b);
     for (size_t i = 0; same && i < weft_params_count(a); i++) {
         weft_tensor x, y;
-        weft_params_get(a, weft_params_name(a, i), &x);
-        same = weft_params_get(b, weft_params_name(a, i), &y) &&
+        weft_params_find(a, weft_params_name(a, i), &x);
+        same = weft_params_find(b, weft_params_name(a, i), &y) &&
                weft_shape_equal(x.shape, y.shape) &&
                !memcmp(x.data, y.data, (size_t)weft_shape_numel(x.shape) * sizeof(double));
     }
@@ -64,7 +64,7 @@ static bool same_stores(const weft_params *a, const weft_params *b)
 static double first_of(const weft_params *store, const char *name)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(store, name, &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(store, name, &t));
     return *(const double *)t.data;
 }
 
@@ -214,8 +214,8 @@ static void test_group_bits(void)
         weft_graph_free(g);
     }
     CU_ASSERT_TRUE(same_stores(stores[0], stores[1]));
-    CU_ASSERT_TRUE(weft_params_get(stores[0], "opt.step", NULL));
-    CU_ASSERT_TRUE(weft_params_get(stores[0], "opt.m.layer.1.bias", NULL));
+    CU_ASSERT_TRUE(weft_params_find(stores[0], "opt.step", NULL));
+    CU_ASSERT_TRUE(weft_params_find(stores[0], "opt.m.layer.1.bias", NULL));
     for (int i = 0; i < 2; i++) weft_params_free(stores[i]);
 }
 
@@ -240,8 +240,8 @@ static void test_frozen(void)
     run(g, targets, 2, store, 1);
     CU_ASSERT_EQUAL(first_of(store, "norm"), 3);
     CU_ASSERT_EQUAL(first_of(store, "a"), 1);
-    CU_ASSERT_FALSE(weft_params_get(store, "opt.m.a", NULL));
-    CU_ASSERT_TRUE(weft_params_get(store, "opt.m.b", NULL));
+    CU_ASSERT_FALSE(weft_params_find(store, "opt.m.a", NULL));
+    CU_ASSERT_TRUE(weft_params_find(store, "opt.m.b", NULL));
     weft_params_free(store);
     weft_graph_free(g);
 }
@@ -319,7 +319,7 @@ static game make_game(int only)
 {
     game m = {.g = weft_graph_new(), .step = {WEFT_NO_VALUE, WEFT_NO_VALUE}};
     weft_graph *g = m.g;
-    weft_value made = weft_tanh(g, weft_layer_linear(g, "generator", ones(g), 3, true));
+    weft_value made = weft_tanh(g, weft_nn_linear(g, "generator", ones(g), 3, true));
     weft_value loss = network(g, "critic", made, 2), params[6];
     CU_ASSERT_EQUAL_FATAL(weft_graph_params(g, params, 6), 6);
     weft_optimizer adam = WEFT_ADAM_DEFAULT, momentum = {.sgd = {.momentum = 0.5}, .guard = true};
@@ -377,10 +377,10 @@ static void test_game(void)
             run(both.g, &both.step[side], 1, stores[0], 1);
             run(sides[side].g, &sides[side].step[side], 1, stores[1], 1);
         }
-    CU_ASSERT_TRUE(weft_params_get(stores[0], "generator.step", NULL));
-    CU_ASSERT_TRUE(weft_params_get(stores[0], "generator.v.generator.bias", NULL));
-    CU_ASSERT_TRUE(weft_params_get(stores[0], "critic.buf.critic.1.weight", NULL));
-    CU_ASSERT_TRUE(weft_is_value(weft_find(both.g, "critic.gradient_norm")));
+    CU_ASSERT_TRUE(weft_params_find(stores[0], "generator.step", NULL));
+    CU_ASSERT_TRUE(weft_params_find(stores[0], "generator.v.generator.bias", NULL));
+    CU_ASSERT_TRUE(weft_params_find(stores[0], "critic.buf.critic.1.weight", NULL));
+    CU_ASSERT_TRUE(weft_is_value(weft_graph_find(both.g, "critic.gradient_norm")));
     for (size_t i = 0; i < weft_params_count(stores[1]); i++)
         CU_ASSERT_EQUAL(first_of(stores[0], weft_params_name(stores[1], i)),
                         first_of(stores[1], weft_params_name(stores[1], i)));

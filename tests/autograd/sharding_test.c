@@ -29,10 +29,10 @@ static void run_exchange(rank *r)
     weft_profile_row *rows = NULL;
     size_t n = 0;
     if (s && weft_session_profile(s, true, NULL) == WEFT_OK &&
-        weft_feed(s, x, &own, sizeof own) == WEFT_OK && weft_run(s) == WEFT_OK &&
-        weft_fetch(s, y, sum, sizeof *sum) == WEFT_OK) {
-        const weft_profile *p = weft_session_get_profile(s);
-        const weft_profile_totals t = weft_profile_get_totals(p);
+        weft_session_feed(s, x, &own, sizeof own) == WEFT_OK && weft_session_run(s) == WEFT_OK &&
+        weft_session_fetch(s, y, sum, sizeof *sum) == WEFT_OK) {
+        const weft_profile *p = weft_profile_of(s);
+        const weft_profile_totals t = weft_profile_totals_of(p);
         const double parts = t.compute_seconds + t.waiting_seconds + t.start_seconds;
         /* Times are whole nanoseconds, so only the sum of the parts in f64 rounds. */
         if (fabs(parts - t.thread_seconds) > ROUNDING_F64 * t.thread_seconds) *sum = -1;
@@ -72,16 +72,16 @@ static void test_refused(void)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, NULL);
     weft_session *s = weft_session_new(plan, NULL, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, x, (float[]){1, 2}, 8);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
+    weft_session_feed(s, x, (float[]){1, 2}, 8);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "no communicator 0"));
     weft_session_free(s);
-    weft_communicator *self = weft_communicator_self();
+    weft_communicator *self = weft_communicator_new_self();
     s = weft_session_new(
         plan, NULL, &(weft_session_options){.communicators = &self, .n_communicators = 1}, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, x, (float[]){1, 2}, 8);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
+    weft_session_feed(s, x, (float[]){1, 2}, 8);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(
         strstr(weft_session_error(s)->message, "has size 1, the graph expects 2"));
     weft_session_free(s);
@@ -334,7 +334,7 @@ static weft_params *train_alone(bool shards)
     CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, NULL), WEFT_OK);
     weft_session *session = weft_session_new(plan, store, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(session);
-    for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_run(session), WEFT_OK);
+    for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_session_run(session), WEFT_OK);
     weft_session_free(session);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -351,8 +351,8 @@ static void test_one_process(void)
     weft_params *without = train_alone(false), *with = train_alone(true);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         weft_tensor a, b;
-        CU_ASSERT_TRUE_FATAL(weft_params_get(without, names[i][0], &a) &&
-                             weft_params_get(with, names[i][1], &b));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(without, names[i][0], &a) &&
+                             weft_params_find(with, names[i][1], &b));
         CU_ASSERT_EQUAL(memcmp(a.data, b.data, (size_t)weft_shape_numel(a.shape) * 4), 0);
         CU_ASSERT_TRUE(*(float *)a.data != 0);
     }
@@ -380,15 +380,15 @@ static void test_offsets(void)
     weft_plan *plan = weft_plan_new(g, sums, 17, NULL, NULL);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 1, NULL), WEFT_OK);
     weft_tensor t;
-    weft_params_get(params, "x", &t);
+    weft_params_find(params, "x", &t);
     for (int i = 0; i < WHOLE; i++) ((float *)t.data)[i] = (float)(i % 97) * 0.01f - 0.3f;
     weft_session *s = weft_session_new(plan, params, NULL, NULL);
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     double expected[3], moved[3];
-    CU_ASSERT_EQUAL(weft_fetch(s, sums[16], expected, sizeof expected), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, sums[16], expected, sizeof expected), WEFT_OK);
     CU_ASSERT_TRUE(expected[0] > 1 && expected[1] > 1 && expected[2] > 0);
     for (int i = 0; i < 16; i++) {
-        CU_ASSERT_EQUAL(weft_fetch(s, sums[i], moved, sizeof moved), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, sums[i], moved, sizeof moved), WEFT_OK);
         CU_ASSERT_EQUAL(memcmp(moved, expected, sizeof moved), 0);
     }
     weft_session_free(s);

@@ -72,7 +72,7 @@ static void split_step(const split_case *c, weft_graph *g, int m, int models, in
 static void spoil(weft_params *store, const char *name)
 {
     weft_tensor t;
-    if (weft_params_get(store, name, &t)) *(float *)t.data = NAN;
+    if (weft_params_find(store, name, &t)) *(float *)t.data = NAN;
 }
 
 /* Communicators 0, of the processes with the same parameters, and 1, of those with one model. */
@@ -96,13 +96,13 @@ static void run_split(rank *r)
     if (plan && weft_params_init(store, g, 1, &r->error) == WEFT_OK)
         s = weft_session_new(plan, store, &o, &r->error);
     if (c->bad_rank == me) spoil(store, c->bad_loss ? "loss" : "gradient.own.1");
-    if (s) c->status[me] = weft_run(s);
+    if (s) c->status[me] = weft_session_run(s);
     if (s && c->status[me] == WEFT_OK) {
         float norm;
-        weft_fetch(s, targets[1], &norm, sizeof norm);
+        weft_session_fetch(s, targets[1], &norm, sizeof norm);
         c->norm[me] = (double)norm;
     }
-    if (weft_params_get(store, "shared", &shared))
+    if (weft_params_find(store, "shared", &shared))
         memcpy(c->shared[me], shared.data, sizeof c->shared[me]);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -115,7 +115,7 @@ static void run_split(rank *r)
 static double whole_norm(int n)
 {
     weft_graph *g = weft_graph_new();
-    weft_share(g, true);
+    weft_graph_share(g, true);
     weft_params *store = weft_params_new();
     weft_value grads[8], params[8], norm;
     float x = 0;
@@ -129,8 +129,8 @@ static double whole_norm(int n)
     CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, NULL), WEFT_OK);
     weft_session *s = weft_session_new(plan, store, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    weft_fetch(s, norm, &x, sizeof x);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_fetch(s, norm, &x, sizeof x);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(store);

@@ -118,10 +118,10 @@ static net net_new(void)
         weft_param(n.g, "shared", WEFT_F64, WEFT_SHAPE(ROWS * WIDTH), WEFT_INIT_ONES);
     n.view = weft_reshape(n.g, shared, WEFT_SHAPE(ROWS, WIDTH));
     for (int i = 0; i < LAYERS; i++) {
-        weft_scope_push(n.g, "block.%d", i);
+        weft_graph_push_scope(n.g, "block.%d", i);
         weft_value w = weft_param(n.g, "w", WEFT_F64, WEFT_SHAPE(WIDTH, WIDTH), WEFT_INIT_XAVIER);
         n.y = n.hidden[i] = weft_name(n.g, weft_tanh(n.g, weft_matmul(n.g, n.y, w)), "hidden");
-        weft_scope_pop(n.g);
+        weft_graph_pop_scope(n.g);
     }
     return n;
 }
@@ -149,11 +149,11 @@ static void run_net(weft_graph *g, weft_value x, weft_value y, weft_value counte
     if (weft_params_init(store, g, 3, error) == WEFT_OK)
         plan = weft_plan_new(g, targets, n, &(weft_plan_options){.verify = true}, error);
     if (plan) s = weft_session_new(plan, store, &o, error);
-    if (s && weft_is_value(x)) weft_feed(s, x, data, sizeof data);
+    if (s && weft_is_value(x)) weft_session_feed(s, x, data, sizeof data);
     for (int i = 0; s && i < 2; i++)
-        if (weft_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
-    if (s && weft_is_value(y)) weft_fetch(s, y, out, ROWS * WIDTH * sizeof *out);
-    if (s && weft_is_value(counter)) weft_fetch(s, counter, count, sizeof *count);
+        if (weft_session_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
+    if (s && weft_is_value(y)) weft_session_fetch(s, y, out, ROWS * WIDTH * sizeof *out);
+    if (s && weft_is_value(counter)) weft_session_fetch(s, counter, count, sizeof *count);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(store);
@@ -216,8 +216,8 @@ static void test_names(void)
             named++;
             CU_ASSERT_STRING_EQUAL(weft_name_of(g, v), weft_name_of(n.g, n.hidden[i]));
             if (weft_stage_of(stage, n.hidden[i]) != r) continue;
-            CU_ASSERT_STRING_EQUAL(weft_graph_node(g, weft_producer(g, v)).scope,
-                                   weft_graph_node(n.g, weft_producer(n.g, n.hidden[i])).scope);
+            CU_ASSERT_STRING_EQUAL(weft_graph_node(g, weft_producer_of(g, v)).scope,
+                                   weft_graph_node(n.g, weft_producer_of(n.g, n.hidden[i])).scope);
         }
         CU_ASSERT_TRUE(named > 0);
         /* Nothing counts unless it is a target. */
@@ -269,11 +269,11 @@ static void list_exchanges(const weft_graph *g, weft_value pause, char *text)
 {
     for (size_t k = 0; k < weft_graph_node_count(g); k++) {
         const weft_node_info node = weft_graph_node(g, k);
-        if (weft_is_value(pause) && weft_producer(g, pause) == k) *text++ = '|';
+        if (weft_is_value(pause) && weft_producer_of(g, pause) == k) *text++ = '|';
         if (!strcmp(node.op->name, "exchange_wait")) *text++ = '.';
         if (strcmp(node.op->name, "exchange_start") != 0) continue;
         const weft_value received = weft_value_from_id(g, node.first_out);
-        *text++ = weft_dim(g, received, 0) ? '<' : '>';
+        *text++ = weft_dim_of(g, received, 0) ? '<' : '>';
     }
     *text = 0;
 }

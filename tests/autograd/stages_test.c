@@ -66,7 +66,7 @@ static weft_status model_build(model *m, const char *text, bool training, weft_e
                                            m->io.target_in,
                                            m->io.target_out,
                                            m->io.target,
-                                           weft_find(m->g, "hidden")};
+                                           weft_graph_find(m->g, "hidden")};
     memcpy(m->inputs, inputs, sizeof inputs);
     return weft_error_copy(error, weft_graph_error(m->g));
 }
@@ -192,7 +192,7 @@ static void collect(const part *p, results *r)
     r->hash = 0xcbf29ce484222325u;
     r->has_loss = weft_is_value(p->loss);
     for (int b = 0; b < p->batches && r->has_loss; b++)
-        weft_fetch(p->session[b], p->loss, &r->loss[b], sizeof *r->loss);
+        weft_session_fetch(p->session[b], p->loss, &r->loss[b], sizeof *r->loss);
     for (size_t i = 0; i < p->n; i++) {
         snprintf(r->name[i], sizeof r->name[i], "%s", weft_name_of(p->g, p->params[i]));
         r->elements[i] = (size_t)weft_shape_numel(weft_shape_of(p->g, p->params[i]));
@@ -304,7 +304,7 @@ static bool ran(rank *r, const weft_session *s, weft_status status)
 static void in_turn(part *p, rank *r)
 {
     for (int b = 0; b < p->batches; b++)
-        if (!ran(r, p->session[b], weft_run(p->session[b]))) return;
+        if (!ran(r, p->session[b], weft_session_run(p->session[b]))) return;
 }
 
 /* One forward, one backward: a stage is ahead by as many forward passes as stages follow. */
@@ -315,9 +315,10 @@ static void ahead(part *p, rank *r)
         for (; weft_is_value(p->pause) && forward < p->batches &&
                forward <= b + r->communicator->size - 1 - r->communicator->rank;
              forward++)
-            if (!ran(r, p->session[forward], weft_run_before(p->session[forward], p->pause)))
+            if (!ran(r, p->session[forward],
+                     weft_session_run_before(p->session[forward], p->pause)))
                 return;
-        if (!ran(r, p->session[b], weft_run(p->session[b]))) return;
+        if (!ran(r, p->session[b], weft_session_run(p->session[b]))) return;
     }
 }
 
@@ -342,7 +343,7 @@ static void compare(const sample *s, int batches, void (*run)(rank *r), int *sha
     const weft_status status = open_whole(&whole, s->text, s->training, batches, &error);
     if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
-    for (int b = 0; b < batches; b++) CU_ASSERT_EQUAL(weft_run(whole.session[b]), WEFT_OK);
+    for (int b = 0; b < batches; b++) CU_ASSERT_EQUAL(weft_session_run(whole.session[b]), WEFT_OK);
     collect(&whole, &expected);
     for (int size = 1; size <= s->sizes; size++) {
         *c = (comparison){.sample = s, .batches = batches};

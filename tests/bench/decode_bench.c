@@ -28,7 +28,7 @@ static double bytes_of(const weft_params *params)
     double bytes = 0;
     weft_tensor t;
     for (size_t i = 0; i < weft_params_count(params); i++)
-        if (weft_params_get(params, weft_params_name(params, i), &t))
+        if (weft_params_find(params, weft_params_name(params, i), &t))
             bytes += (double)weft_tensor_bytes(t.dtype, t.shape);
     return bytes;
 }
@@ -59,7 +59,7 @@ static int measure(const char *kind, const weft_model_config *config, const weft
     printf("%s\"%s\": {\"mean_seconds\": %.6g, \"min_seconds\": %.6g, \"bytes\": %.0f, "
            "\"cache_bytes\": %.0f}",
            kind[0] == 'f' ? "{" : ", ", kind, sum / tokens, least, bytes_of(params),
-           (double)weft_decoder_get_info(d).state_bytes - bytes_of(params));
+           (double)weft_decoder_info_of(d).state_bytes - bytes_of(params));
     weft_decoder_free(d);
     return 0;
 }

@@ -65,7 +65,7 @@ static void target(bench *b, weft_value value)
     X(add, target(b, weft_add(g, floats(b, FF), floats(b, FF))))                                   \
     X(add_row, target(b, weft_add(g, floats(b, FF), floats(b, WEFT_SHAPE(2048)))))                 \
     X(mul_column, target(b, weft_mul(g, floats(b, FF), floats(b, WEFT_SHAPE(6000, 1)))))           \
-    X(mul_scalar, target(b, weft_scale(g, floats(b, FF), 0.5)))                                    \
+    X(mul_scalar, target(b, weft_mul_scalar(g, floats(b, FF), 0.5)))                               \
     X(add_narrow,                                                                                  \
       target(b, weft_add(g, floats(b, WEFT_SHAPE(1500000, 8)), floats(b, WEFT_SHAPE(8)))))         \
     X(div, target(b, weft_div(g, floats(b, FF), floats(b, FF))))                                   \
@@ -219,8 +219,8 @@ static void cross_entropy(bench *b, bool backward)
 {
     weft_value logits = floats(b, WEFT_SHAPE(1024, 8000)), grad;
     weft_value ids = input(b, WEFT_I32, WEFT_SHAPE(1024), 0, 8000);
-    weft_cross_entropy_options options = {.label_smoothing = 0.1};
-    weft_value loss = weft_cross_entropy(b->graph, logits, ids, &options);
+    weft_cross_entropy_loss_options options = {.label_smoothing = 0.1};
+    weft_value loss = weft_cross_entropy_loss(b->graph, logits, ids, &options);
     target(b, loss);
     if (!backward) return;
     b->bytes += 1024.0 * 8000 * 4; /* read twice */
@@ -314,8 +314,8 @@ static bool feed(bench *b, weft_session *session)
         size_t bytes = weft_tensor_bytes(sample.dtype, sample.shape);
         void *data = malloc(bytes);
         if (!data) return false;
-        weft_sample_fill(&sample, sample.dtype, i + 1, data);
-        weft_status status = weft_feed(session, b->inputs[i], data, bytes);
+        weft_sample_input_fill(&sample, sample.dtype, i + 1, data);
+        weft_status status = weft_session_feed(session, b->inputs[i], data, bytes);
         free(data);
         /* An input whose value is not needed is not a failure. */
         if (status != WEFT_OK) return false;
@@ -331,15 +331,15 @@ static double least(double a, double b)
 static bool measure(const char *name, bench *b, weft_session *session)
 {
     double op_s = 1e9, triad_s = 1e9, begin = clock_seconds();
-    if (!feed(b, session) || weft_run(session) != WEFT_OK) {
+    if (!feed(b, session) || weft_session_run(session) != WEFT_OK) {
         fprintf(stderr, "%s: %s\n", name, weft_session_error(session)->message);
         return false;
     }
     for (int i = 0; i < MIN_RUNS || (i < MAX_RUNS && clock_seconds() - begin < SECONDS); i++) {
         triad_s = least(triad_s, triad());
-        weft_run(session); /* what the triad took from the caches comes back */
+        weft_session_run(session); /* what the triad took from the caches comes back */
         double start = clock_seconds();
-        weft_run(session);
+        weft_session_run(session);
         op_s = least(op_s, clock_seconds() - start);
     }
     double rate = b->bytes / op_s, triad_rate = 12.0 * TRIAD_NUMEL / triad_s;

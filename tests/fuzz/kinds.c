@@ -74,8 +74,8 @@ static const char *same_tensors(const weft_params *a, const weft_params *b)
     for (size_t i = 0; i < weft_params_count(a); i++) {
         weft_tensor x = {.data = NULL}, y = {.data = NULL};
         const char *name = weft_params_name(a, i);
-        if (!weft_params_get(a, name, &x) || !weft_params_get(b, name, &y) || x.dtype != y.dtype ||
-            !weft_shape_equal(x.shape, y.shape) ||
+        if (!weft_params_find(a, name, &x) || !weft_params_find(b, name, &y) ||
+            x.dtype != y.dtype || !weft_shape_equal(x.shape, y.shape) ||
             memcmp(x.data, y.data, weft_tensor_bytes(x.dtype, x.shape)) != 0)
             return "a tensor is read again as another";
     }
@@ -95,7 +95,7 @@ static weft_status load_npy(weft_params *params, const char *path, weft_error *e
 static weft_status save_npy(const weft_params *params, const char *path, weft_error *error)
 {
     weft_tensor x;
-    if (!weft_params_get(params, "x", &x)) return WEFT_INTERNAL;
+    if (!weft_params_find(params, "x", &x)) return WEFT_INTERNAL;
     return weft_npy_save(&x, path, error);
 }
 
@@ -226,9 +226,10 @@ static const char *feed_zeros(weft_session *s, const weft_value *inputs,
     for (size_t i = 0; i < n; i++) {
         const size_t bytes = weft_tensor_bytes(described[i].dtype, described[i].shape);
         if (bytes > sizeof zeros) return NULL;
-        if (weft_feed(s, inputs[i], zeros, bytes) != WEFT_OK) return "an input cannot be fed";
+        if (weft_session_feed(s, inputs[i], zeros, bytes) != WEFT_OK)
+            return "an input cannot be fed";
     }
-    const bool good = weft_run(s) == WEFT_OK;
+    const bool good = weft_session_run(s) == WEFT_OK;
     return check_error(weft_session_error(s), good);
 }
 
@@ -244,13 +245,13 @@ static const char *plan_and_run(const weft_onnx *m, weft_graph *g, const weft_va
     const weft_plan_options verified = {.verify = true};
     weft_plan *plan = weft_plan_new(g, outputs, n_outputs, &verified, &error);
     const char *broken = check_error(&error, plan != NULL);
-    const weft_plan_stats stats = plan ? weft_plan_get_stats(plan) : (weft_plan_stats){0};
+    const weft_plan_stats stats = plan ? weft_plan_stats_of(plan) : (weft_plan_stats){0};
     if (plan && stats.arena_bytes <= MAX_ARENA && stats.state_bytes <= MAX_ARENA &&
         stats.flops + stats.bytes <= MAX_WORK) {
         const weft_session_options one = {.threads = 1};
         weft_params *store = weft_params_new();
         weft_session *s = NULL;
-        if (weft_onnx_weights(m, store, &error) == WEFT_OK)
+        if (weft_onnx_copy_weights(m, store, &error) == WEFT_OK)
             s = weft_session_new(plan, store, &one, &error);
         broken = check_error(&error, s != NULL);
         if (s) broken = feed_zeros(s, inputs, described, n_inputs);

@@ -29,7 +29,7 @@ static int run_ranks(int size, int (*run)(weft_communicator *communicator))
     rank_thread ranks[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     weft_error error = WEFT_NO_ERROR;
-    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(size, SECONDS, all, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_communicator_new_threads(size, SECONDS, all, &error), WEFT_OK);
     for (int r = 0; r < size; r++) {
         ranks[r] = (rank_thread){all[r], run, 0};
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
@@ -44,7 +44,7 @@ static int run_ranks(int size, int (*run)(weft_communicator *communicator))
 
 static void test_self(void)
 {
-    weft_communicator *self = weft_communicator_self();
+    weft_communicator *self = weft_communicator_new_self();
     CU_ASSERT_PTR_NOT_NULL_FATAL(self);
     CU_ASSERT_EQUAL(exchange_checks(self), 0);
     weft_communicator_free(self);
@@ -82,7 +82,7 @@ typedef struct three {
 static three three_new(void)
 {
     three t = {.error = WEFT_NO_ERROR};
-    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(3, SECONDS, t.all, &t.error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_communicator_new_threads(3, SECONDS, t.all, &t.error), WEFT_OK);
     return t;
 }
 
@@ -93,7 +93,8 @@ static void three_free(three *t)
 
 static void start(three *t, int rank, const weft_exchange *x)
 {
-    CU_ASSERT_EQUAL(weft_exchange_start(t->all[rank], x, &t->requests[rank], &t->error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_communicator_start(t->all[rank], x, &t->requests[rank], &t->error),
+                    WEFT_OK);
 }
 
 /* Each of these ranks must find this error in its exchange. */
@@ -101,7 +102,7 @@ static void expect_error(three *t, int first, int last, weft_status status, cons
 {
     for (int r = first; r <= last; r++) {
         weft_error error = WEFT_NO_ERROR;
-        CU_ASSERT_EQUAL(weft_exchange_wait(t->all[r], t->requests[r], &error), status);
+        CU_ASSERT_EQUAL(weft_communicator_wait(t->all[r], t->requests[r], &error), status);
         CU_ASSERT_STRING_EQUAL(error.where, "exchange");
         CU_ASSERT_STRING_EQUAL(error.message, message);
     }
@@ -145,7 +146,7 @@ static void test_mismatch(void)
               &(weft_exchange){
                   .kind = WEFT_BROADCAST, .send = "word", .receive = to[r], .bytes = 5, .peer = 2});
     for (int r = 0; r < 3; r++) {
-        CU_ASSERT_EQUAL(weft_exchange_wait(t.all[r], t.requests[r], &t.error), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_communicator_wait(t.all[r], t.requests[r], &t.error), WEFT_OK);
         CU_ASSERT_STRING_EQUAL(to[r], "word");
     }
     three_free(&t);
@@ -195,7 +196,8 @@ static void test_no_memory(void)
     weft_communicator c = {
         .size = 2, .context = &reported, .start = start_without_memory, .fail = note_failure};
     int all[2] = {0};
-    CU_ASSERT_EQUAL(weft_gather_all(&c, &all[0], sizeof all[0], all, &error), WEFT_NO_MEMORY);
+    CU_ASSERT_EQUAL(weft_communicator_gather(&c, &all[0], sizeof all[0], all, &error),
+                    WEFT_NO_MEMORY);
     CU_ASSERT_TRUE(error.status == WEFT_NO_MEMORY && reported == WEFT_NO_MEMORY);
 }
 
@@ -204,13 +206,14 @@ static void test_arguments(void)
     three t = three_new();
     weft_error error = WEFT_NO_ERROR;
     void *request = NULL;
-    CU_ASSERT_EQUAL(weft_communicator_threads(0, 0, t.all, &error), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_exchange_start(t.all[0], NULL, &request, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_exchange_start(t.all[0], &(weft_exchange){.kind = WEFT_SEND, .peer = 3},
-                                        &request, NULL),
+    CU_ASSERT_EQUAL(weft_communicator_new_threads(0, 0, t.all, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_communicator_start(t.all[0], NULL, &request, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_communicator_start(
+                        t.all[0], &(weft_exchange){.kind = WEFT_SEND, .peer = 3}, &request, NULL),
                     WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_exchange_start(t.all[0], &(weft_exchange){.kind = WEFT_SEND, .tag = 32768},
-                                        &request, NULL),
+    CU_ASSERT_EQUAL(weft_communicator_start(t.all[0],
+                                            &(weft_exchange){.kind = WEFT_SEND, .tag = 32768},
+                                            &request, NULL),
                     WEFT_BAD_ARGUMENT);
     three_free(&t);
 }

@@ -116,7 +116,7 @@ static void test_dtypes(void)
     const weft_op single = {COPY};
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(3));
-    weft_scope_push(g, "layer");
+    weft_graph_push_scope(g, "layer");
     CU_ASSERT_FALSE(weft_is_value(weft_apply(g, &single, NULL, &x, 1, NULL)));
     expect_error(g, WEFT_NO_KERNEL, "layer/copy", "no kernel for f64, only for f32");
 
@@ -136,9 +136,9 @@ static void test_dtypes(void)
         weft_plan *plan = weft_plan_new(g, &y, 1, &(weft_plan_options){.verify = true}, &error);
         weft_session *s = weft_session_new(plan, NULL, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        CU_ASSERT_EQUAL(weft_feed(s, x, data[0], 3 * weft_dtype_bytes(dtype)), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, y, got, 3 * weft_dtype_bytes(dtype)), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, x, data[0], 3 * weft_dtype_bytes(dtype)), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, 3 * weft_dtype_bytes(dtype)), WEFT_OK);
         CU_ASSERT_EQUAL(memcmp(got, data[0], 3 * weft_dtype_bytes(dtype)), 0);
         weft_session_free(s);
         weft_plan_free(plan);
@@ -188,7 +188,7 @@ static weft_status run_bad(const weft_op *op, const weft_sample *sample, int32_t
         snprintf(name, sizeof name, "x%zu", i);
         in[i] = weft_state(g, name, dtype, like->shape, WEFT_INIT_ZEROS);
         CU_ASSERT_EQUAL_FATAL(weft_params_add(params, name, dtype, like->shape, &t, NULL), WEFT_OK);
-        weft_sample_fill(like, WEFT_F64, 1 + i, t.data);
+        weft_sample_input_fill(like, WEFT_F64, 1 + i, t.data);
         for (int64_t k = 0; k < n && dtype == WEFT_I32; k++) ((int32_t *)t.data)[k] = index;
         if (dtype == WEFT_F64 && like->shape.rank == 0) ((double *)t.data)[0] = scalar;
         if (dtype == WEFT_F32 && like->shape.rank == 0) ((float *)t.data)[0] = (float)scalar;
@@ -196,7 +196,7 @@ static weft_status run_bad(const weft_op *op, const weft_sample *sample, int32_t
     weft_apply(g, op, sample->attr, in, sample->n_in, out);
     weft_plan *plan = weft_plan_new(g, out, op->n_out, NULL, &error);
     weft_session *s = plan ? weft_session_new(plan, params, NULL, &error) : NULL;
-    weft_status status = s ? weft_run(s) : error.status;
+    weft_status status = s ? weft_session_run(s) : error.status;
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);

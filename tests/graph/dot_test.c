@@ -14,7 +14,7 @@ static const char *dot_with(const weft_graph *graph, const weft_dot_options *opt
     FILE *file = tmpfile();
     text[0] = 0;
     if (!file) return text;
-    CU_ASSERT_EQUAL(weft_graph_dot(graph, file, options, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_write_dot(graph, file, options, &error), WEFT_OK);
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
@@ -41,20 +41,20 @@ static weft_graph *scoped_graph(void)
 {
     const float bias[3] = {1, 2, 3};
     weft_graph *g = weft_graph_new();
-    weft_scope_push(g, "a");
+    weft_graph_push_scope(g, "a");
     weft_value x = weft_input(g, "x\"q\\{", WEFT_F32, WEFT_SHAPE(2, 3));
-    weft_scope_pop(g);
-    weft_scope_push(g, "b");
-    weft_scope_push(g, "c");
+    weft_graph_pop_scope(g);
+    weft_graph_push_scope(g, "b");
+    weft_graph_push_scope(g, "c");
     weft_value w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(3, 3), WEFT_INIT_XAVIER);
     x = weft_matmul(g, x, w);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     x = weft_relu(g, x);
-    weft_scope_pop(g);
-    weft_scope_push(g, "a");
-    x = weft_add(g, x, weft_constant_data(g, WEFT_F32, WEFT_SHAPE(3), bias));
+    weft_graph_pop_scope(g);
+    weft_graph_push_scope(g, "a");
+    x = weft_add(g, x, weft_constant(g, WEFT_F32, WEFT_SHAPE(3), bias));
     weft_name(g, x, "out");
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
     return g;
 }
@@ -95,12 +95,12 @@ static void test_dots(void)
     weft_graph *g = weft_graph_new();
     const weft_dot_options boxes = {.depth = 2};
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
-    weft_scope_push(g, "..a...b.");
+    weft_graph_push_scope(g, "..a...b.");
     x = weft_relu(g, x);
-    weft_scope_pop(g);
-    weft_scope_push(g, "..");
+    weft_graph_pop_scope(g);
+    weft_graph_push_scope(g, "..");
     weft_relu(g, x);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     const char *dot = dot_of(g);
     CU_ASSERT_PTR_NOT_NULL(strstr(dot, "subgraph \"cluster_..a\" {"));
     CU_ASSERT_PTR_NOT_NULL(strstr(dot, "subgraph \"cluster_..a...b.\" {"));
@@ -170,16 +170,16 @@ static weft_graph *trained_graph(void)
     const weft_optimizer sgd = {.kind = WEFT_SGD};
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
-    weft_scope_push(g, "net");
-    weft_scope_push(g, "first");
+    weft_graph_push_scope(g, "net");
+    weft_graph_push_scope(g, "first");
     weft_value w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(3, 5), WEFT_INIT_XAVIER);
     x = weft_relu(g, weft_matmul(g, x, w));
-    weft_scope_pop(g);
-    weft_scope_push(g, "second");
+    weft_graph_pop_scope(g);
+    weft_graph_push_scope(g, "second");
     w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(5, 4), WEFT_INIT_XAVIER);
     x = weft_matmul(g, x, w);
-    weft_scope_pop(g);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
+    weft_graph_pop_scope(g);
     const weft_value loss = weft_name(g, weft_mean(g, x, WEFT_ALL_AXES, false), "loss");
     const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
     weft_train_update(g, loss, NULL, 0, rate, &sgd, NULL);
@@ -237,7 +237,7 @@ static void test_boxes(void)
     CU_ASSERT_EQUAL(occurrences(dot, "label=\"net.first\\ngradient, "), 1);
     CU_ASSERT_EQUAL(occurrences(dot, "label=\"net.second\\ngradient, "), 1);
     CU_ASSERT_TRUE(occurrences(dot, "dir=back") >= 1);
-    CU_ASSERT_EQUAL(weft_graph_dot(g, stdout, &(weft_dot_options){.depth = -1}, NULL),
+    CU_ASSERT_EQUAL(weft_graph_write_dot(g, stdout, &(weft_dot_options){.depth = -1}, NULL),
                     WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
@@ -246,12 +246,12 @@ static void test_failures(void)
 {
     weft_error error = {0};
     weft_graph *g = scoped_graph();
-    CU_ASSERT_EQUAL(weft_graph_dot(g, NULL, NULL, &error), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_NOT_EQUAL(weft_graph_dot(NULL, stdout, NULL, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_write_dot(g, NULL, NULL, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_NOT_EQUAL(weft_graph_write_dot(NULL, stdout, NULL, NULL), WEFT_OK);
     FILE *full = fopen("/dev/full", "w");
     if (full) {
         memset(&error, 0, sizeof error);
-        CU_ASSERT_EQUAL(weft_graph_dot(g, full, NULL, &error), WEFT_IO);
+        CU_ASSERT_EQUAL(weft_graph_write_dot(g, full, NULL, &error), WEFT_IO);
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "No space left"));
         fclose(full);
     } else {
@@ -259,7 +259,7 @@ static void test_failures(void)
     }
     weft_graph_fail(g, WEFT_BAD_SHAPE, "made to fail");
     memset(&error, 0, sizeof error);
-    CU_ASSERT_EQUAL(weft_graph_dot(g, stdout, NULL, &error), WEFT_BAD_SHAPE);
+    CU_ASSERT_EQUAL(weft_graph_write_dot(g, stdout, NULL, &error), WEFT_BAD_SHAPE);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "made to fail"));
     weft_graph_free(g);
 }
@@ -277,7 +277,7 @@ static void test_graphviz(void)
     int descriptor = mkstemp(path);
     FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    CU_ASSERT_EQUAL(weft_graph_dot(g, file, NULL, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_write_dot(g, file, NULL, &error), WEFT_OK);
     fclose(file);
     snprintf(command, sizeof command, "dot -Tcanon %s 2>&1", path);
     FILE *pipe = popen(command, "r");

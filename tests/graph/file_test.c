@@ -117,7 +117,7 @@ static long load_until(atomic_int *working, pid_t *processes, int n, long *mixed
             all_ended = all_ended && !processes[i];
         }
         last = all_ended;
-        if (weft_params_load(p, path, NULL) != WEFT_OK || !weft_params_get(p, "t", &t)) {
+        if (weft_params_load(p, path, NULL) != WEFT_OK || !weft_params_find(p, "t", &t)) {
             failed++;
         } else {
             const int32_t *x = t.data;

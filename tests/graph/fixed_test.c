@@ -28,7 +28,7 @@ static small small_new(bool updates)
     weft_value w = weft_state(m.g, "w", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
     weft_value v = weft_state(m.g, "v", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
     m.y = weft_add(m.g, m.x, weft_mul(m.g, v, weft_tanh(m.g, w)));
-    m.next = weft_assign(m.g, w, weft_scale(m.g, w, 2));
+    m.next = weft_assign(m.g, w, weft_mul_scalar(m.g, w, 2));
     const weft_value targets[] = {m.y, m.next};
     m.plan = weft_plan_new(m.g, targets, updates ? 2 : 1, &fixed_states, &error);
     CU_ASSERT_EQUAL_FATAL(error.status, WEFT_OK);
@@ -47,16 +47,16 @@ static float run_small(weft_session *s, const small *m, float x)
 {
     const float in[3] = {x, x, x};
     float out[3];
-    CU_ASSERT_EQUAL(weft_feed(s, m->x, in, sizeof in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, m->y, out, sizeof out), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, m->x, in, sizeof in), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, m->y, out, sizeof out), WEFT_OK);
     return out[1] - x;
 }
 
 static void set_state(const small *m, const char *name, float value)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(m->params, name, &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(m->params, name, &t));
     for (int i = 0; i < 3; i++) ((float *)t.data)[i] = value;
 }
 
@@ -64,7 +64,7 @@ static void test_once(void)
 {
     small m = small_new(false);
     weft_session *s = weft_session_new(m.plan, m.params, NULL, NULL);
-    const weft_plan_stats stats = weft_plan_get_stats(m.plan);
+    const weft_plan_stats stats = weft_plan_stats_of(m.plan);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL(stats.fixed, 2);
     const float one = run_small(s, &m, 1);
@@ -82,7 +82,7 @@ static void test_once(void)
 static void test_given_arena(void)
 {
     small m = small_new(false);
-    const size_t bytes = weft_plan_get_stats(m.plan).arena_bytes;
+    const size_t bytes = weft_plan_stats_of(m.plan).arena_bytes;
     void *memory = weft_alloc(bytes);
     CU_ASSERT_PTR_NOT_NULL_FATAL(memory);
     weft_session *s = weft_session_new(
@@ -102,7 +102,7 @@ static void test_updates(void)
     small m = small_new(true);
     weft_session *s = weft_session_new(m.plan, m.params, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_plan_get_stats(m.plan).fixed, 0);
+    CU_ASSERT_EQUAL(weft_plan_stats_of(m.plan).fixed, 0);
     for (double w = 1; w < 5; w *= 2)
         CU_ASSERT_DOUBLE_EQUAL(run_small(s, &m, 1), tanh(w), ROUNDING_F32);
     weft_session_free(s);
@@ -117,8 +117,8 @@ static void test_stopped(void)
     const float in[3] = {5, 5, 5};
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int run = 0; run < 3; run++) {
-        CU_ASSERT_EQUAL(weft_feed(s, m.x, in, sizeof in), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run_before(s, m.y), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, m.x, in, sizeof in), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run_before(s, m.y), WEFT_OK);
         CU_ASSERT_DOUBLE_EQUAL(run_small(s, &m, (float)run), tanh(1), ROUNDING_F32);
     }
     weft_session_free(s);
@@ -177,7 +177,7 @@ static float *run_model(const char *name, const char *const *options, size_t n_o
     uint64_t seed = 5;
     for (int64_t i = 0; i < weft_shape_numel(x.shape); i++)
         ((float *)x.data)[i] = (float)test_uniform(&seed, -1, 1);
-    for (int run = 0; run < 2; run++) CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    for (int run = 0; run < 2; run++) CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, io.output, &y));
     *bytes = weft_tensor_bytes(y.dtype, y.shape);
     float *out = malloc(*bytes);
@@ -261,14 +261,14 @@ static void run_dilated(int64_t d, bool fixed, float *y, int64_t *rows)
     CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 7, NULL), WEFT_OK);
     weft_session *s = weft_session_new(plan, params, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_feed(s, in, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, out, y, 5 * 49 * sizeof *y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, 5 * 49 * sizeof *y), WEFT_OK);
     const weft_graph *planned = weft_plan_graph(plan);
     for (size_t n = 0; n < weft_graph_node_count(planned); n++) {
         const weft_node_info node = weft_graph_node(planned, n);
         if (node.op == &weft_op_conv_rows)
-            *rows = weft_dim(planned, weft_value_from_id(planned, node.in[1]), 1);
+            *rows = weft_dim_of(planned, weft_value_from_id(planned, node.in[1]), 1);
     }
     weft_session_free(s);
     weft_plan_free(plan);

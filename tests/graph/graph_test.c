@@ -21,22 +21,22 @@ static void expect_error(weft_graph *g, weft_status status, const char *where, c
 static void test_names(void)
 {
     weft_graph *g = weft_graph_new();
-    weft_scope_push(g, "enc.%d", 0);
-    weft_scope_push(g, "attn");
+    weft_graph_push_scope(g, "enc.%d", 0);
+    weft_graph_push_scope(g, "attn");
     weft_value w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_ZEROS);
     CU_ASSERT_STRING_EQUAL(weft_name_of(g, w), "enc.0.attn.weight");
-    weft_share(g, true);
+    weft_graph_share(g, true);
     weft_value again = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_ZEROS);
-    weft_share(g, false);
+    weft_graph_share(g, false);
     CU_ASSERT_EQUAL(w.id, again.id);
-    weft_scope_pop(g);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
+    weft_graph_pop_scope(g);
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
     CU_ASSERT_STRING_EQUAL(weft_name_of(g, x), "x");
-    CU_ASSERT_EQUAL(weft_find(g, "enc.0.attn.weight").id, w.id);
-    CU_ASSERT_FALSE(weft_is_value(weft_find(g, "nothing")));
+    CU_ASSERT_EQUAL(weft_graph_find(g, "enc.0.attn.weight").id, w.id);
+    CU_ASSERT_FALSE(weft_is_value(weft_graph_find(g, "nothing")));
     weft_value sum = weft_name(g, weft_add(g, x, w), "sum");
-    CU_ASSERT_EQUAL(weft_find(g, "sum").id, sum.id);
+    CU_ASSERT_EQUAL(weft_graph_find(g, "sum").id, sum.id);
     CU_ASSERT_EQUAL(weft_graph_params(g, NULL, 0), 1);
     weft_error error = {0};
     CU_ASSERT_EQUAL(weft_graph_verify(g, &error), WEFT_OK);
@@ -50,16 +50,16 @@ static void test_whole_names(void)
     weft_graph *g = weft_graph_new();
     memset(name, 'n', sizeof name);
     name[sizeof name - 1] = 0;
-    weft_scope_push(g, "layer");
+    weft_graph_push_scope(g, "layer");
     weft_value w = weft_state_named(g, "other.w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ZEROS, true);
     CU_ASSERT_STRING_EQUAL(weft_name_of(g, w), "other.w");
-    CU_ASSERT_STRING_EQUAL(weft_graph_node(g, weft_producer(g, w)).scope, "layer");
+    CU_ASSERT_STRING_EQUAL(weft_graph_node(g, weft_producer_of(g, w)).scope, "layer");
     CU_ASSERT_EQUAL(weft_graph_params(g, NULL, 0), 1);
     weft_value s = weft_state_named(g, "s", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ZEROS, false);
-    CU_ASSERT_EQUAL(weft_find(g, "s").id, s.id);
+    CU_ASSERT_EQUAL(weft_graph_find(g, "s").id, s.id);
     weft_value x = weft_param(g, name, WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ZEROS);
     CU_ASSERT_EQUAL(strlen(weft_name_of(g, x)), sizeof name - 1 + strlen("layer."));
-    CU_ASSERT_EQUAL(weft_find(g, weft_name_of(g, x)).id, x.id);
+    CU_ASSERT_EQUAL(weft_graph_find(g, weft_name_of(g, x)).id, x.id);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
     weft_state_named(g, "", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ZEROS, true);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
@@ -71,7 +71,7 @@ static void test_sticky(void)
     weft_graph *g = weft_graph_new();
     weft_value a = weft_input(g, "a", WEFT_F32, WEFT_SHAPE(2, 3));
     weft_value b = weft_input(g, "b", WEFT_F32, WEFT_SHAPE(4));
-    weft_scope_push(g, "layer");
+    weft_graph_push_scope(g, "layer");
     weft_value c = weft_add(g, a, b);
     CU_ASSERT_FALSE(weft_is_value(c));
     size_t nodes = weft_graph_node_count(g);
@@ -111,19 +111,19 @@ static void test_bad_input(void)
     weft_param(g, "w", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
     expect_error(g, WEFT_BAD_ARGUMENT, "weft_param", "\"w\"");
     g = weft_graph_new();
-    weft_scope_pop(g);
-    expect_error(g, WEFT_BAD_ARGUMENT, "weft_scope_pop", "no scope is open");
+    weft_graph_pop_scope(g);
+    expect_error(g, WEFT_BAD_ARGUMENT, "weft_graph_pop_scope", "no scope is open");
     g = weft_graph_new();
     weft_apply(g, NULL, NULL, NULL, 0, NULL);
     expect_error(g, WEFT_BAD_ARGUMENT, "weft_apply", "descriptor");
 
     CU_ASSERT_EQUAL(weft_graph_status(NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_FALSE(weft_is_value(weft_add(NULL, mine, mine)));
-    weft_scope_push(NULL, "x");
+    weft_graph_push_scope(NULL, "x");
     weft_graph_free(NULL);
     weft_plan_free(NULL);
     weft_session_free(NULL);
-    CU_ASSERT_EQUAL(weft_run(NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run(NULL), WEFT_BAD_ARGUMENT);
 }
 
 /* A graph takes no value of one that was freed, wherever in memory it lies itself. */
@@ -200,15 +200,15 @@ static void test_session(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     float in[4] = {1, -2, 3, 0.5f}, out[4] = {0};
-    CU_ASSERT_EQUAL(weft_feed(s, x, in, sizeof in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, y, out, sizeof out), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, sizeof out), WEFT_OK);
     for (int i = 0; i < 4; i++) CU_ASSERT_EQUAL(out[i], in[i] * in[i] + 1);
-    CU_ASSERT_EQUAL(weft_feed(s, x, in, 3), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, 3), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "16 bytes; got 3"));
-    CU_ASSERT_EQUAL(weft_feed(s, y, in, sizeof in), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_feed(s, (weft_value){3, 12345}, in, sizeof in), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_fetch(s, y, out, 1), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(s, y, in, sizeof in), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(s, (weft_value){3, 12345}, in, sizeof in), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, 1), WEFT_BAD_ARGUMENT);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -220,8 +220,8 @@ static void test_update_order(void)
     weft_graph *g = weft_graph_new();
     weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(3), WEFT_INIT_ONES);
     weft_value next = weft_assign(g, w, weft_add_scalar(g, w, 1.0));
-    weft_value after = weft_scale(g, next, 10.0);
-    weft_value before = weft_scale(g, w, 10.0);
+    weft_value after = weft_mul_scalar(g, next, 10.0);
+    weft_value before = weft_mul_scalar(g, w, 10.0);
     weft_value targets[] = {after, before};
     weft_error error;
     weft_params *params = weft_params_new();
@@ -232,9 +232,9 @@ static void test_update_order(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int run = 0; run < 3; run++) {
         double a[3], b[3];
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, after, a, sizeof a), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, before, b, sizeof b), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, after, a, sizeof a), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, before, b, sizeof b), WEFT_OK);
         CU_ASSERT_EQUAL(b[2], 10.0 * (run + 1));
         CU_ASSERT_EQUAL(a[2], 10.0 * (run + 2));
     }
@@ -255,9 +255,9 @@ static void test_fault(void)
     weft_graph *g = weft_graph_new();
     weft_value table = weft_param(g, "table", WEFT_F32, WEFT_SHAPE(5, 2), WEFT_INIT_ONES);
     weft_value ids = weft_input(g, "ids", WEFT_I32, WEFT_SHAPE(3));
-    weft_scope_push(g, "embed");
+    weft_graph_push_scope(g, "embed");
     weft_value rows = weft_embedding(g, table, ids, -1);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     weft_value loss = weft_sum(g, rows, WEFT_ALL_AXES, false);
     weft_value lr = weft_scalar(g, WEFT_F32, 0.5);
     weft_optimizer sgd = {.kind = WEFT_SGD};
@@ -270,14 +270,14 @@ static void test_fault(void)
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     int32_t bad[3] = {0, 7, 2}, good[3] = {0, 1, 1};
     weft_tensor t;
-    CU_ASSERT_TRUE(weft_params_get(params, "table", &t));
-    weft_feed(s, ids, bad, sizeof bad);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_INDEX);
+    CU_ASSERT_TRUE(weft_params_find(params, "table", &t));
+    weft_session_feed(s, ids, bad, sizeof bad);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_BAD_INDEX);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->where, "embed/embedding"));
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "index 7 is outside [0, 5)"));
     CU_ASSERT_EQUAL(((float *)t.data)[0], 1.0f);
-    weft_feed(s, ids, good, sizeof good);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_session_feed(s, ids, good, sizeof good);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     CU_ASSERT_EQUAL(((float *)t.data)[0], 0.5f);
     CU_ASSERT_EQUAL(((float *)t.data)[2], 0.0f);
     weft_session_free(s);
@@ -317,7 +317,7 @@ static void test_own_op(void)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     weft_tensor t;
     CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t));
     CU_ASSERT_EQUAL(((float *)t.data)[19999], 6.0f);
@@ -331,22 +331,22 @@ static void test_copy(void)
 {
     weft_graph *g = weft_graph_new(), *copy = weft_graph_new();
     const float data[2] = {3, 4};
-    weft_scope_push(g, "enc");
-    weft_value in[2] = {weft_constant_data(g, WEFT_F32, WEFT_SHAPE(2), data),
+    weft_graph_push_scope(g, "enc");
+    weft_value in[2] = {weft_constant(g, WEFT_F32, WEFT_SHAPE(2), data),
                         weft_param(g, "w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES)};
     weft_value y = weft_name(g, weft_mul(g, in[0], in[1]), "y"), own[2], out;
-    const uint64_t key = weft_random_key(g);
-    weft_scope_pop(g);
-    weft_scope_push(copy, "mine");
+    const uint64_t key = weft_graph_random_key(g);
+    weft_graph_pop_scope(g);
+    weft_graph_push_scope(copy, "mine");
     for (int i = 0; i < 2; i++)
-        own[i] = weft_copy_node(copy, g, weft_producer(g, in[i]), NULL, NULL);
-    weft_copy_node(copy, g, weft_producer(g, y), own, &out);
-    CU_ASSERT_EQUAL(weft_find(copy, "enc.y").id, out.id);
-    CU_ASSERT_EQUAL(weft_find(copy, "enc.w").id, own[1].id);
-    CU_ASSERT_STRING_EQUAL(weft_graph_node(copy, weft_producer(copy, out)).scope, "enc");
+        own[i] = weft_graph_copy_node(copy, g, weft_producer_of(g, in[i]), NULL, NULL);
+    weft_graph_copy_node(copy, g, weft_producer_of(g, y), own, &out);
+    CU_ASSERT_EQUAL(weft_graph_find(copy, "enc.y").id, out.id);
+    CU_ASSERT_EQUAL(weft_graph_find(copy, "enc.w").id, own[1].id);
+    CU_ASSERT_STRING_EQUAL(weft_graph_node(copy, weft_producer_of(copy, out)).scope, "enc");
     weft_value later = weft_name(copy, weft_exp(copy, out), "z");
     CU_ASSERT_STRING_EQUAL(weft_name_of(copy, later), "mine.z");
-    CU_ASSERT_NOT_EQUAL(weft_random_key(copy), key);
+    CU_ASSERT_NOT_EQUAL(weft_graph_random_key(copy), key);
     weft_graph_free(g); /* the constant's data are also copied */
     CU_ASSERT_EQUAL(weft_graph_params(copy, NULL, 0), 1);
     CU_ASSERT_EQUAL(weft_graph_verify(copy, NULL), WEFT_OK);
@@ -355,12 +355,12 @@ static void test_copy(void)
     CU_ASSERT_EQUAL(weft_params_init(params, copy, 1, NULL), WEFT_OK);
     weft_plan *plan = weft_plan_new(copy, &out, 1, NULL, NULL);
     weft_session *s = weft_session_new(plan, params, NULL, NULL);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, out, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, got, sizeof got), WEFT_OK);
     CU_ASSERT_TRUE(got[0] == 3 && got[1] == 4);
-    CU_ASSERT_FALSE(weft_is_value(weft_copy_node(copy, copy, 99, NULL, NULL)));
+    CU_ASSERT_FALSE(weft_is_value(weft_graph_copy_node(copy, copy, 99, NULL, NULL)));
     CU_ASSERT_EQUAL(weft_graph_status(copy), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_FALSE(weft_is_value(weft_copy_node(NULL, copy, 0, NULL, NULL)));
+    CU_ASSERT_FALSE(weft_is_value(weft_graph_copy_node(NULL, copy, 0, NULL, NULL)));
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);
@@ -374,13 +374,13 @@ static void test_cost(void)
     weft_value a = weft_input(g, "a", WEFT_F32, WEFT_SHAPE(2, 3));
     weft_value b = weft_input(g, "b", WEFT_F32, WEFT_SHAPE(3, 5)), c = weft_matmul(g, a, b);
     weft_value view = weft_reshape(g, c, WEFT_SHAPE(10));
-    CU_ASSERT_EQUAL(weft_node_cost(g, weft_producer(g, c), &cost), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, c), &cost), WEFT_OK);
     CU_ASSERT_EQUAL(cost.flops, 2 * 2 * 3 * 5);
     CU_ASSERT_EQUAL(cost.bytes, 4 * (2 * 3 + 3 * 5 + 2 * 5));
-    CU_ASSERT_EQUAL(weft_node_cost(g, weft_producer(g, view), &cost), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, view), &cost), WEFT_OK);
     CU_ASSERT_TRUE(cost.flops == 0 && cost.bytes == 0);
     cost.flops = 1;
-    CU_ASSERT_EQUAL(weft_node_cost(g, weft_producer(g, a), &cost), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, a), &cost), WEFT_OK);
     CU_ASSERT_TRUE(cost.flops == 0 && cost.bytes == 0);
     weft_graph_free(g);
 }
@@ -391,10 +391,10 @@ static void test_declared_twice(void)
     for (int shared = 0; shared < 2; shared++) {
         weft_graph *g = weft_graph_new();
         weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
-        if (shared) CU_ASSERT_FALSE(weft_share(g, true));
-        for (int i = 0; i < 3; i++) x = weft_layer_linear(g, "hidden", x, 3, true);
+        if (shared) CU_ASSERT_FALSE(weft_graph_share(g, true));
+        for (int i = 0; i < 3; i++) x = weft_nn_linear(g, "hidden", x, 3, true);
         if (shared) {
-            CU_ASSERT_TRUE(weft_share(g, false));
+            CU_ASSERT_TRUE(weft_graph_share(g, false));
             CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
             CU_ASSERT_EQUAL(weft_graph_params(g, NULL, 0), 2);
         } else {
@@ -403,7 +403,7 @@ static void test_declared_twice(void)
             CU_ASSERT_PTR_NOT_NULL(strstr(e->where, "hidden"));
             CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "\"hidden.weight\" is declared again"));
             CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "it is node 1, read by hidden/matmul"));
-            CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "weft_share"));
+            CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "weft_graph_share"));
         }
         weft_graph_free(g);
     }

@@ -65,7 +65,7 @@ static void test_many_tensors(void)
     CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(q, path, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(q), N);
-    CU_ASSERT_TRUE(weft_params_get(q, name, &t) && *(int32_t *)t.data == N - 1);
+    CU_ASSERT_TRUE(weft_params_find(q, name, &t) && *(int32_t *)t.data == N - 1);
     weft_params_free(p);
     weft_params_free(q);
 }
@@ -209,7 +209,7 @@ static void test_valid_json(void)
         write_header(headers[i], strlen(headers[i]), 4);
         CU_ASSERT_EQUAL(weft_params_load(p, path, &error), WEFT_OK);
         if (error.status != WEFT_OK) fprintf(stderr, "\n    %s: %s\n", headers[i], error.message);
-        CU_ASSERT_TRUE(weft_params_get(p, "a", NULL));
+        CU_ASSERT_TRUE(weft_params_find(p, "a", NULL));
         weft_params_free(p);
     }
 }

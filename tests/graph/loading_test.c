@@ -23,7 +23,7 @@ static weft_graph *graph_of(const char *const *names)
 static float first(const weft_params *params, const char *name)
 {
     weft_tensor t;
-    return weft_params_get(params, name, &t) ? *(const float *)t.data : -1;
+    return weft_params_find(params, name, &t) ? *(const float *)t.data : -1;
 }
 
 /* Writes a file of the tensors a.weight, a.bias and old, all 7. */

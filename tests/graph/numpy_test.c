@@ -112,7 +112,7 @@ static void test_written(void)
             const size_t length = read_bytes(path_of("a.npy"), file, sizeof file);
             CU_ASSERT_EQUAL((length - weft_tensor_bytes(t.dtype, t.shape)) % 64, 0);
             CU_ASSERT_EQUAL(weft_npy_load(again, "y", path_of("a.npy"), &error), WEFT_OK);
-            CU_ASSERT_TRUE(weft_params_get(again, "y", &read) && read_as(&t, &read));
+            CU_ASSERT_TRUE(weft_params_find(again, "y", &read) && read_as(&t, &read));
             weft_params_free(params);
             weft_params_free(again);
         }
@@ -132,7 +132,7 @@ static void test_one_array(const weft_params *params)
     weft_tensor a, b = {.data = NULL};
     CU_ASSERT_EQUAL(weft_npz_load_array(one, "it", path_of("a.npz"), "x1", &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(one), 1);
-    CU_ASSERT_TRUE(weft_params_get(params, "x1", &a) && weft_params_get(one, "it", &b) &&
+    CU_ASSERT_TRUE(weft_params_find(params, "x1", &a) && weft_params_find(one, "it", &b) &&
                    a.dtype == b.dtype && weft_shape_equal(a.shape, b.shape) &&
                    test_same_tensors("a", &a, &b));
     /* Again, and into a tensor that it does not fit. */
@@ -167,8 +167,8 @@ static void test_archive(void)
         for (size_t i = 0; i < weft_params_count(params); i++) {
             weft_tensor a, b = {.data = NULL};
             const char *name = weft_params_name(params, i);
-            weft_params_get(params, name, &a);
-            CU_ASSERT_TRUE(weft_params_get(again, name, &b) && read_as(&a, &b));
+            weft_params_find(params, name, &a);
+            CU_ASSERT_TRUE(weft_params_find(again, name, &b) && read_as(&a, &b));
         }
         const weft_params_filter first = {.selects = select_first};
         weft_params *one = weft_params_new();
@@ -200,7 +200,7 @@ static void test_archive_limits(void)
         add_random(params, name, WEFT_F32, WEFT_SHAPE(2));
         CU_ASSERT_EQUAL(weft_npz_save(params, path_of("a.npz"), NULL, &error), WEFT_OK);
         CU_ASSERT_EQUAL(weft_npz_load(again, path_of("a.npz"), &error), WEFT_OK);
-        CU_ASSERT_TRUE(weft_params_get(again, name, NULL));
+        CU_ASSERT_TRUE(weft_params_find(again, name, NULL));
         name[511] = 'n';
         name[512] = 0;
         add_random(params, name, WEFT_F32, WEFT_SHAPE(2));
@@ -250,7 +250,7 @@ static void test_kinds(void)
                  "{'descr': '%s', 'fortran_order': False, 'shape': (2,), }    \n", k->descr);
         CU_ASSERT_EQUAL(load_array(params, 1 + (int)(i % 3), literal, k->data, k->bytes, &error),
                         WEFT_OK);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(params, "a", &t));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(params, "a", &t));
         CU_ASSERT_EQUAL(t.dtype, k->dtype);
         for (int e = 0; e < 2; e++) CU_ASSERT_EQUAL(weft_tensor_element(&t, e), k->values[e]);
         weft_params_free(params);
@@ -267,7 +267,7 @@ static void test_fortran(void)
                                "{\"shape\":(2,3),\"fortran_order\":True,\"descr\":\"<i4\"}\n",
                                columns, sizeof columns, &error),
                     WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(params, "a", &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(params, "a", &t));
     for (int i = 0; i < 6; i++) CU_ASSERT_EQUAL(weft_tensor_element(&t, i), 10 * (i / 3) + i % 3);
     weft_params_free(params);
 }

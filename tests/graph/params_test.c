@@ -35,10 +35,10 @@ static void test_round_trip(void)
     CU_ASSERT_EQUAL(weft_params_count(q), 3);
     CU_ASSERT_STRING_EQUAL(weft_params_name(q, 0), "enc.weight");
     CU_ASSERT_STRING_EQUAL(weft_params_meta(q, "model"), "a \"quoted\" name\n");
-    CU_ASSERT_TRUE(weft_params_get(p, "enc.weight", &a) && weft_params_get(q, "enc.weight", &b));
+    CU_ASSERT_TRUE(weft_params_find(p, "enc.weight", &a) && weft_params_find(q, "enc.weight", &b));
     CU_ASSERT_EQUAL(memcmp(a.data, b.data, 24), 0);
-    CU_ASSERT_TRUE(weft_params_get(q, "step", &b) && *(double *)b.data == M_PI);
-    CU_ASSERT_FALSE(weft_params_get(q, "nothing", &b));
+    CU_ASSERT_TRUE(weft_params_find(q, "step", &b) && *(double *)b.data == M_PI);
+    CU_ASSERT_FALSE(weft_params_find(q, "nothing", &b));
     weft_params_free(p);
     weft_params_free(q);
 }
@@ -76,7 +76,7 @@ static weft_status save_and_load(const float *x, int64_t n, weft_save_format for
     weft_status status = weft_params_save_as(p, path, NULL, format, error);
     if (status == WEFT_OK) {
         CU_ASSERT_EQUAL(weft_params_load(q, path, error), WEFT_OK);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(q, "x", &t) && t.dtype == WEFT_F32);
+        CU_ASSERT_TRUE_FATAL(weft_params_find(q, "x", &t) && t.dtype == WEFT_F32);
         memcpy(y, t.data, (size_t)n * sizeof *y);
     }
     weft_params_free(p);
@@ -131,7 +131,7 @@ static void test_half_files(void)
     weft_tensor t;
     CU_ASSERT_EQUAL(weft_params_save_as(p, path, NULL, WEFT_SAVE_BF16, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(q, path, &error), WEFT_OK);
-    CU_ASSERT_TRUE(weft_params_get(q, "step", &t) && *(double *)t.data == M_PI);
+    CU_ASSERT_TRUE(weft_params_find(q, "step", &t) && *(double *)t.data == M_PI);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(q, "model"), "a \"quoted\" name\n");
     weft_params_free(p);
     weft_params_free(q);
@@ -273,7 +273,7 @@ static void test_load_into_store(void)
     weft_params_set_meta(p, "other", "kept");
     CU_ASSERT_EQUAL(weft_params_load_with(p, path, &lax, NULL, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(p), 3);
-    CU_ASSERT_TRUE(weft_params_get(p, "step", &found) && found.data == step.data);
+    CU_ASSERT_TRUE(weft_params_find(p, "step", &found) && found.data == step.data);
     CU_ASSERT_EQUAL(*(double *)step.data, M_PI);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(p, "model"), "a \"quoted\" name\n");
     CU_ASSERT_STRING_EQUAL(weft_params_meta(p, "other"), "kept");
@@ -326,8 +326,8 @@ static void test_init(void)
     weft_param(h, "n", WEFT_F64, WEFT_SHAPE(100, 100), normal);
     CU_ASSERT_EQUAL(weft_params_init(a, g, 7, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_init(b, h, 7, &error), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(a, "n", &x) && weft_params_get(b, "n", &y) &&
-                         weft_params_get(a, "w", &z));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(a, "n", &x) && weft_params_find(b, "n", &y) &&
+                         weft_params_find(a, "w", &z));
     CU_ASSERT_EQUAL(memcmp(x.data, y.data, 80000), 0);
     double sum = 0, square = 0, largest = 0;
     for (int i = 0; i < 10000; i++) {
@@ -373,9 +373,9 @@ static void test_init_narrow(void)
         weft_state(g, "bytes", WEFT_U8, WEFT_SHAPE(3), rows[i].init);
         weft_state(g, "whole", WEFT_I32, WEFT_SHAPE(3), rows[i].init);
         CU_ASSERT_EQUAL_FATAL(weft_params_init(p, g, 7, NULL), WEFT_OK);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(p, "narrow", &narrow) &&
-                             weft_params_get(p, "bytes", &bytes) &&
-                             weft_params_get(p, "whole", &whole));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(p, "narrow", &narrow) &&
+                             weft_params_find(p, "bytes", &bytes) &&
+                             weft_params_find(p, "whole", &whole));
         CU_ASSERT_EQUAL(((uint16_t *)narrow.data)[2], rows[i].bf16);
         CU_ASSERT_EQUAL(((uint8_t *)bytes.data)[2], rows[i].u8);
         CU_ASSERT_EQUAL(((int32_t *)whole.data)[2], rows[i].i32);
@@ -392,7 +392,7 @@ static double spread_of(weft_init_kind kind, weft_shape shape, bool uniform)
     double sum = 0, largest = 0;
     weft_param(g, "w", WEFT_F64, shape, (weft_init){kind, 1, 0});
     CU_ASSERT_EQUAL_FATAL(weft_params_init(p, g, 3, NULL), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(p, "w", &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(p, "w", &t));
     const int64_t n = weft_shape_numel(shape);
     for (int64_t i = 0; i < n; i++) {
         const double x = ((const double *)t.data)[i];

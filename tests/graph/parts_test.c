@@ -9,7 +9,7 @@ static weft_status declare_part(weft_part part, weft_part again)
 {
     weft_graph *g = weft_graph_new();
     weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_XAVIER, part);
-    weft_share(g, true);
+    weft_graph_share(g, true);
     if (again.whole) weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_XAVIER, again);
     const weft_status status = weft_graph_status(g);
     weft_graph_free(g);
@@ -118,14 +118,14 @@ static void test_keeping(void)
     CU_ASSERT_EQUAL_FATAL(weft_params_init(store, h, 1, NULL), WEFT_OK);
     weft_params_set_meta(store, "key", "text");
     weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(2, 2), WEFT_INIT_ONES, (weft_part){1, 3, 6});
-    weft_params_get(store, "w", &t);
+    weft_params_find(store, "w", &t);
     const float *whole = t.data;
     const float expected[] = {whole[3], whole[4], whole[9], whole[10]};
     CU_ASSERT_EQUAL(weft_params_keep_parts(store, g, &also, &error), WEFT_OK);
-    CU_ASSERT_TRUE(weft_params_count(store) == 2 && !weft_params_get(store, "other", NULL));
-    CU_ASSERT_TRUE(weft_params_get(store, "w", &t) && t.shape.dim[1] == 2);
+    CU_ASSERT_TRUE(weft_params_count(store) == 2 && !weft_params_find(store, "other", NULL));
+    CU_ASSERT_TRUE(weft_params_find(store, "w", &t) && t.shape.dim[1] == 2);
     CU_ASSERT_EQUAL(memcmp(t.data, expected, sizeof expected), 0);
-    CU_ASSERT_TRUE(weft_params_get(store, "opt.m.w", &t) && ((double *)t.data)[2] == 1);
+    CU_ASSERT_TRUE(weft_params_find(store, "opt.m.w", &t) && ((double *)t.data)[2] == 1);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(store, "key"), "text");
     /* The part does not say of which whole. */
     CU_ASSERT_EQUAL(weft_params_keep_parts(store, g, NULL, &error), WEFT_BAD_SHAPE);

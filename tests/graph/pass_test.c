@@ -10,7 +10,7 @@
 static bool drop_double_neg(weft_rewrite *r)
 {
     if (r->node.op != weft_op_find("neg")) return false;
-    const weft_node_info inner = weft_graph_node(r->graph, weft_producer(r->graph, r->in[0]));
+    const weft_node_info inner = weft_graph_node(r->graph, weft_producer_of(r->graph, r->in[0]));
     if (inner.op != r->node.op) return false;
     r->out[0] = weft_value_from_id(r->graph, inner.in[0]);
     return true;
@@ -86,8 +86,9 @@ static void test_other_inputs(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     const float in[2] = {1, -3};
     float out[2];
-    CU_ASSERT_TRUE_FATAL(s && weft_feed(s, x, in, sizeof in) == WEFT_OK && weft_run(s) == WEFT_OK &&
-                         weft_fetch(s, y, out, sizeof out) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, sizeof in) == WEFT_OK &&
+                         weft_session_run(s) == WEFT_OK &&
+                         weft_session_fetch(s, y, out, sizeof out) == WEFT_OK);
     CU_ASSERT_EQUAL(out[0], test_skips_pass("all") ? 101 : 2);
     CU_ASSERT_EQUAL(out[1], test_skips_pass("all") ? 97 : -6);
     weft_session_free(s);
@@ -112,14 +113,14 @@ static void test_required(void)
     const weft_pass pass = {.name = "scale", .visit = put_scale, .required = true};
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
-    weft_scope_push(g, "layer");
+    weft_graph_push_scope(g, "layer");
     weft_value y = weft_mul(g, x, x);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     weft_plan_options options = {.verify = true, .passes = &pass, .n_passes = 1, .skip = "all"};
     weft_plan *plan = weft_plan_new(g, &y, 1, &options, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
-    CU_ASSERT_TRUE(weft_is_value(weft_find(weft_plan_graph(plan), "other.scale")));
-    CU_ASSERT_FALSE(weft_is_value(weft_find(weft_plan_graph(plan), "layer.other.scale")));
+    CU_ASSERT_TRUE(weft_is_value(weft_graph_find(weft_plan_graph(plan), "other.scale")));
+    CU_ASSERT_FALSE(weft_is_value(weft_graph_find(weft_plan_graph(plan), "layer.other.scale")));
     weft_plan_free(plan);
     options.skip = "scale";
     CU_ASSERT_PTR_NULL(weft_plan_new(g, &y, 1, &options, &error));
@@ -136,7 +137,7 @@ static bool put_leaf(weft_rewrite *r)
     const int kind = *(const int *)r->context;
     if (r->node.op != weft_op_find("tanh")) return false;
     if (kind == 0) r->out[0] = r->in[0];
-    if (kind == 1) r->out[0] = weft_constant_data(r->graph, WEFT_F32, WEFT_SHAPE(3), ones);
+    if (kind == 1) r->out[0] = weft_constant(r->graph, WEFT_F32, WEFT_SHAPE(3), ones);
     if (kind == 2)
         r->out[0] = weft_state(r->graph, "ones", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
     return true;
@@ -160,9 +161,9 @@ static void test_leaf_targets(void)
         float out[3] = {0};
         if (!s) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        if (kind == 0) CU_ASSERT_EQUAL(weft_feed(s, x, in, sizeof in), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, y, out, sizeof out), WEFT_OK);
+        if (kind == 0) CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, sizeof out), WEFT_OK);
         for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(out[i], 1);
         weft_session_free(s);
         weft_plan_free(plan);
@@ -204,7 +205,7 @@ static void test_state(void)
     if (test_skips_pass("all")) return;
     weft_graph *g = weft_graph_new();
     weft_value w = weft_state(g, "w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES);
-    weft_value next = weft_assign(g, w, weft_tanh(g, weft_scale(g, w, 2)));
+    weft_value next = weft_assign(g, w, weft_tanh(g, weft_mul_scalar(g, w, 2)));
     weft_value step = weft_group(g, &next, 1);
     for (size_t plans = 1; plans <= 2; plans++) {
         weft_plan *plan = weft_plan_new(g, &step, 1, &options, NULL);

@@ -53,7 +53,7 @@ static weft_value grow(random_graph *r, uint64_t *seed)
     case 9:
         return weft_layer_norm(g, a, WEFT_NO_VALUE, WEFT_NO_VALUE, 1e-5);
     case 10:
-        return s.dim[1] == t.dim[0] ? weft_matmul(g, a, b) : weft_scale(g, a, 0.5);
+        return s.dim[1] == t.dim[0] ? weft_matmul(g, a, b) : weft_mul_scalar(g, a, 0.5);
     case 11:
         return weft_dropout(g, a, 0.3);
     default:
@@ -108,7 +108,7 @@ static bool run_once(const random_graph *r, const weft_value *targets, size_t n,
             for (int64_t k = 0; k < weft_shape_numel(t.shape); k++)
                 ((float *)t.data)[k] = (float)test_uniform(&seed, -2, 2);
         }
-        good = weft_run(s) == WEFT_OK && weft_run(s) == WEFT_OK;
+        good = weft_session_run(s) == WEFT_OK && weft_session_run(s) == WEFT_OK;
         for (size_t i = 0; i < n && good; i++) {
             weft_tensor t;
             if (weft_dtype_of(r->g, targets[i]) == WEFT_BOOL) continue; /* the group: no contents */
@@ -119,7 +119,7 @@ static bool run_once(const random_graph *r, const weft_value *targets, size_t n,
             memcpy(out->data[i], t.data, out->bytes[i]);
         }
         weft_tensor w;
-        if (weft_params_get(params, "w", &w)) memcpy(out->state, w.data, sizeof out->state);
+        if (weft_params_find(params, "w", &w)) memcpy(out->state, w.data, sizeof out->state);
     }
     if (!good)
         fprintf(stderr, "\n    %s: %s\n", plan ? "session" : error.where,
@@ -157,8 +157,8 @@ static bool planned_as_unplanned(const random_case *c)
     size_t n = 1 + test_random(&more) % 3;
     for (size_t i = 0; i < n; i++) targets[i] = r.values[r.n - 1 - test_random(&more) % (r.n / 2)];
     if (test_random(&more) % 3 == 0) {
-        weft_value next = weft_assign(r.g, r.state, weft_scale(r.g, r.state, 0.9));
-        targets[n++] = weft_scale(r.g, r.state, 1);
+        weft_value next = weft_assign(r.g, r.state, weft_mul_scalar(r.g, r.state, 0.9));
+        targets[n++] = weft_mul_scalar(r.g, r.state, 1);
         if (test_random(&more) % 2) { /* a version between two updates */
             targets[n++] = next;
             next = weft_assign(r.g, next, weft_add_scalar(r.g, next, 1));
@@ -228,7 +228,7 @@ static void test_folding(void)
     float got[2][6];
     weft_graph *g = weft_graph_new();
     const float data[6] = {1, -2, 3, 0.5f, 7, -4};
-    weft_value c = weft_constant_data(g, WEFT_F32, WEFT_SHAPE(2, 3), data);
+    weft_value c = weft_constant(g, WEFT_F32, WEFT_SHAPE(2, 3), data);
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
     weft_value product = weft_matmul(g, c, weft_transpose(g, c, 0, 1));
     weft_value y = weft_matmul(g, weft_softmax(g, product, -1), weft_add(g, x, weft_gelu(g, c)));
@@ -238,9 +238,9 @@ static void test_folding(void)
         weft_plan *plan = weft_plan_new(g, &y, 1, i ? &folds : &plain, &error);
         weft_session *s = weft_session_new(plan, NULL, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        weft_feed(s, x, data, sizeof data);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, y, got[i], sizeof got[i]), WEFT_OK);
+        weft_session_feed(s, x, data, sizeof data);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y, got[i], sizeof got[i]), WEFT_OK);
         size_t kernels = 0;
         for (size_t n = 0; n < weft_plan_graph(plan)->n_nodes; n++)
             kernels +=
@@ -257,7 +257,7 @@ static void test_folding(void)
     weft_plan *plan = weft_plan_new(g, unfolded, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_INDEX);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_BAD_INDEX);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -275,7 +275,7 @@ static void test_guards(void)
         weft_plan *plan = weft_plan_new(g, y, (size_t)count, NULL, &error);
         weft_session *s = weft_session_new(plan, NULL, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FINITE);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FINITE);
         CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "require_finite");
         weft_session_free(s);
         weft_plan_free(plan);
@@ -309,7 +309,7 @@ static void test_undeclared_fault(void)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_INDEX);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_BAD_INDEX);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -321,8 +321,8 @@ static void test_versions(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value w = weft_state(g, "w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES);
-    weft_value first = weft_assign(g, w, weft_scale(g, w, 2));
-    weft_value old = weft_scale(g, first, 1);
+    weft_value first = weft_assign(g, w, weft_mul_scalar(g, w, 2));
+    weft_value old = weft_mul_scalar(g, first, 1);
     weft_value second = weft_assign(g, first, weft_add_scalar(g, first, 5));
     weft_value targets[] = {first, second, old, w};
     weft_error error = {0};
@@ -334,9 +334,9 @@ static void test_versions(void)
     float expected = 1;
     for (int run = 0; run < 3; run++) {
         float got[4][2];
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
         for (int i = 0; i < 4; i++)
-            CU_ASSERT_EQUAL(weft_fetch(s, targets[i], got[i], sizeof got[i]), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_fetch(s, targets[i], got[i], sizeof got[i]), WEFT_OK);
         CU_ASSERT_EQUAL(got[0][1], 2 * expected);
         CU_ASSERT_EQUAL(got[2][1], 2 * expected);
         expected = 2 * expected + 5;
@@ -355,13 +355,13 @@ static void test_wrong_version(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value w = weft_state(g, "w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES);
-    weft_value y = weft_scale(g, w, 1), next = weft_assign(g, w, weft_add_scalar(g, w, 5));
+    weft_value y = weft_mul_scalar(g, w, 1), next = weft_assign(g, w, weft_add_scalar(g, w, 5));
     weft_value targets[] = {y, next};
     weft_error error = {0};
     weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     CU_ASSERT_EQUAL(weft_plan_check(plan, &error), WEFT_OK);
-    const uint32_t was = plan->map[y.id], state = weft_find(plan->graph, "w").id;
+    const uint32_t was = plan->map[y.id], state = weft_graph_find(plan->graph, "w").id;
     plan->map[y.id] = state;
     CU_ASSERT_EQUAL(weft_plan_check(plan, &error), WEFT_INTERNAL);
     plan->targets[0].value.id = state;
@@ -378,7 +378,7 @@ static void test_wrong_storage(void)
     weft_graph *g = weft_graph_new();
     weft_value w = weft_state(g, "w", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_ONES);
     weft_value transposed = weft_transpose(g, w, 0, 1), y = weft_neg(g, transposed);
-    weft_value next = weft_assign(g, w, weft_scale(g, w, 2)),
+    weft_value next = weft_assign(g, w, weft_mul_scalar(g, w, 2)),
                later = weft_slice(g, next, 0, 0, 1, 1);
     const weft_value all[] = {w, transposed, y, next, later};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -494,7 +494,7 @@ static void test_split_intervals(void)
     size_t scratch = 0;
     for (size_t i = 0; i < n; i++)
         if (buffers[i].first == buffers[i].last) scratch += buffers[i].bytes;
-    const weft_plan_stats stats = weft_plan_get_stats(plan);
+    const weft_plan_stats stats = weft_plan_stats_of(plan);
     /* A library of products (WEFT_GEMM) packs by itself: then nothing is saved. */
     CU_ASSERT_EQUAL(stats.intervals, scratch ? 2 : 1);
     CU_ASSERT_EQUAL(stats.arena_bytes<stats.sum_bytes, scratch> 0);
@@ -509,22 +509,22 @@ static void test_picture(void)
     static char text[1 << 16];
     weft_error error = {0};
     weft_graph *g = weft_graph_new();
-    weft_scope_push(g, "a<b");
+    weft_graph_push_scope(g, "a<b");
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(8, 8));
     weft_value y = weft_softmax(g, weft_matmul(g, x, x), -1);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     weft_value z = weft_matmul(g, y, x);
-    weft_scope_push(g, "gradual");
+    weft_graph_push_scope(g, "gradual");
     z = weft_matmul(g, z, x);
-    weft_scope_pop(g);
-    weft_scope_push(g, "grad");
+    weft_graph_pop_scope(g);
+    weft_graph_push_scope(g, "grad");
     z = weft_matmul(g, z, x);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     weft_plan *plan = weft_plan_new(g, &z, 1, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     FILE *file = fmemopen(text, sizeof text, "w");
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    CU_ASSERT_EQUAL(weft_plan_svg(plan, file, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_plan_write_svg(plan, file, &error), WEFT_OK);
     fclose(file);
     size_t rectangles = 0;
     for (const char *at = text; (at = strstr(at, "<title>")); at++) rectangles++;
@@ -538,10 +538,10 @@ static void test_picture(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(peak);
     CU_ASSERT_TRUE(!strncmp(peak - 7, "\"start\"", 7) || !strncmp(peak - 8, "\"middle\"", 8));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "</svg>"));
-    CU_ASSERT_EQUAL(weft_plan_svg(plan, NULL, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_plan_write_svg(plan, NULL, &error), WEFT_BAD_ARGUMENT);
     file = fopen("/dev/full", "w");
     if (file) {
-        CU_ASSERT_EQUAL(weft_plan_svg(plan, file, &error), WEFT_IO);
+        CU_ASSERT_EQUAL(weft_plan_write_svg(plan, file, &error), WEFT_IO);
         fclose(file);
     }
     weft_plan_free(plan);

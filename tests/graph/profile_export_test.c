@@ -14,7 +14,7 @@ static cJSON *trace_of(const weft_profile *p)
     weft_error error = {0};
     FILE *file = open_memstream(&text, &bytes);
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    CU_ASSERT_EQUAL(weft_profile_trace(p, file, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_profile_write_trace(p, file, &error), WEFT_OK);
     fclose(file);
     cJSON *json = cJSON_Parse(text);
     CU_ASSERT_PTR_NOT_NULL_FATAL(json);
@@ -76,7 +76,7 @@ static void test_trace(void)
     for (int t = 0; t < THREADS; t++) CU_ASSERT_EQUAL(named[t], 1);
     nodes = computing_nodes(weft_plan_graph(b.plan));
     /* The events of a fused group are its head's. */
-    nodes -= weft_plan_get_stats(b.plan).fused;
+    nodes -= weft_plan_stats_of(b.plan).fused;
     CU_ASSERT_TRUE(later >= nodes && later <= 2 * THREADS * nodes);
     CU_ASSERT_EQUAL(events, 2 * later); /* tiles go to the same threads in each run */
     cJSON_Delete(json);
@@ -88,9 +88,9 @@ static void test_trace_escapes(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(8));
-    weft_scope_push(g, "a\"\\\t");
+    weft_graph_push_scope(g, "a\"\\\t");
     weft_value y = weft_name(g, weft_apply(g, &slow, NULL, &x, 1, NULL), "\"}\x01");
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     weft_value other = weft_input(g, "other", WEFT_F32, WEFT_SHAPE(8));
     weft_input_default(g, x, 1);
     weft_input_default(g, other, 1);
@@ -100,10 +100,10 @@ static void test_trace_escapes(void)
         weft_session_new(plan, NULL, &(weft_session_options){.threads = THREADS}, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 4});
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     /* There are two tiles, so two threads have work, or as many as there are processors. */
-    int threads = weft_profile_get_totals(weft_session_get_profile(s)).threads;
-    cJSON *json = trace_of(weft_session_get_profile(s));
+    int threads = weft_profile_totals_of(weft_profile_of(s)).threads;
+    cJSON *json = trace_of(weft_profile_of(s));
     const cJSON *events = cJSON_GetObjectItemCaseSensitive(json, "traceEvents");
     CU_ASSERT_EQUAL_FATAL(cJSON_GetArraySize(events), 1 + threads + 2);
     const cJSON *event = cJSON_GetArrayItem(events, 1 + threads);
@@ -126,7 +126,7 @@ static void test_picture(void)
     size_t bytes = 0, marked = 0;
     FILE *file = open_memstream(&text, &bytes);
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    CU_ASSERT_EQUAL(weft_profile_dot(p, file, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_profile_write_dot(p, file, NULL), WEFT_OK);
     fclose(file);
     double printed = 0, measured = 0;
     for (const char *at = text; (at = strstr(at, " ms, ")); at++) {
@@ -142,7 +142,7 @@ static void test_picture(void)
                           WEFT_OK);
     for (size_t i = 0; i < n; i++) measured += rows[i].compute_seconds + rows[i].waiting_seconds;
     weft_profile_free_rows(rows);
-    const weft_profile_totals total = weft_profile_get_totals(p);
+    const weft_profile_totals total = weft_profile_totals_of(p);
     measured *= 1e3 / ((double)total.runs * total.threads);
     /* Each is printed with four digits. */
     CU_ASSERT_DOUBLE_EQUAL(printed, measured, 1e-3 * measured);
@@ -190,13 +190,13 @@ static void test_misuse(void)
 {
     bench b = bench_open(2);
     weft_error error = {0};
-    CU_ASSERT_EQUAL(weft_profile_trace(NULL, stdout, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_profile_dot(NULL, stdout, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_profile_write_trace(NULL, stdout, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_profile_write_dot(NULL, stdout, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL), WEFT_OK);
-    const weft_profile *p = weft_session_get_profile(b.session);
-    CU_ASSERT_EQUAL(weft_profile_trace(p, stdout, &error), WEFT_BAD_ARGUMENT);
+    const weft_profile *p = weft_profile_of(b.session);
+    CU_ASSERT_EQUAL(weft_profile_write_trace(p, stdout, &error), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "trace_runs"));
-    CU_ASSERT_EQUAL(weft_profile_dot(p, NULL, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_profile_write_dot(p, NULL, NULL), WEFT_BAD_ARGUMENT);
     bench_close(&b);
 }
 
@@ -206,12 +206,12 @@ static void test_full_disk(void)
     bench b = bench_open(2);
     weft_error error = {0};
     CU_ASSERT_EQUAL(weft_session_profile(b.session, true, &(weft_profile_options){1}), WEFT_OK);
-    const weft_profile *p = weft_session_get_profile(b.session);
+    const weft_profile *p = weft_profile_of(b.session);
     cJSON_Delete(trace_of(p));
     FILE *full = fopen("/dev/full", "w");
     if (full) {
-        CU_ASSERT_EQUAL(weft_profile_trace(p, full, &error), WEFT_IO);
-        CU_ASSERT_EQUAL(weft_profile_dot(p, full, NULL), WEFT_IO);
+        CU_ASSERT_EQUAL(weft_profile_write_trace(p, full, &error), WEFT_IO);
+        CU_ASSERT_EQUAL(weft_profile_write_dot(p, full, NULL), WEFT_IO);
         fclose(full);
     } else {
         test_skip("trace to a full disk", "there is no /dev/full");

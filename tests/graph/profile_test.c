@@ -79,8 +79,8 @@ static void test_sums(void)
         double begin = clock_seconds();
         const weft_profile *p = profiled_runs(&b, 0);
         double outside = clock_seconds() - begin;
-        weft_profile_totals t = weft_profile_get_totals(p);
-        weft_plan_stats stats = weft_plan_get_stats(b.plan);
+        weft_profile_totals t = weft_profile_totals_of(p);
+        weft_plan_stats stats = weft_plan_stats_of(b.plan);
         CU_ASSERT_EQUAL(t.runs, RUNS);
         CU_ASSERT_EQUAL(t.threads, threads);
         CU_ASSERT_TRUE(t.wall_seconds > 0 && t.wall_seconds <= outside);
@@ -134,7 +134,7 @@ static void test_rows(void)
             strstr(rows[i].shape, weft_shape_text(weft_shape_of(g, out), shape, sizeof shape)));
         CU_ASSERT_TRUE(
             near(rows[i].roofline_seconds, fmax(rows[i].flops / 1e9, rows[i].bytes / 2e9)));
-        if (rows[i].node == weft_producer(g, weft_find(g, "logits")))
+        if (rows[i].node == weft_producer_of(g, weft_graph_find(g, "logits")))
             CU_ASSERT_STRING_EQUAL(rows[i].name, "logits");
     }
     free(seen);
@@ -171,21 +171,21 @@ static void test_profiled_bits(void)
         float a = 1, b = 2;
         /* The third run is without. */
         CU_ASSERT_EQUAL(weft_session_profile(on.session, i != 2, NULL), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(on.session), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(off.session), WEFT_OK);
-        weft_fetch(on.session, on.loss, &a, sizeof a);
-        weft_fetch(off.session, off.loss, &b, sizeof b);
+        CU_ASSERT_EQUAL(weft_session_run(on.session), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(off.session), WEFT_OK);
+        weft_session_fetch(on.session, on.loss, &a, sizeof a);
+        weft_session_fetch(off.session, off.loss, &b, sizeof b);
         CU_ASSERT_EQUAL(memcmp(&a, &b, sizeof a), 0);
     }
     CU_ASSERT_TRUE(weft_params_count(on.params) > 10);
     for (size_t i = 0; i < weft_params_count(on.params); i++) {
         weft_tensor x, y;
         const char *name = weft_params_name(on.params, i);
-        CU_ASSERT_FATAL(weft_params_get(on.params, name, &x) &&
-                        weft_params_get(off.params, name, &y));
+        CU_ASSERT_FATAL(weft_params_find(on.params, name, &x) &&
+                        weft_params_find(off.params, name, &y));
         CU_ASSERT_TRUE(test_same_tensors("x", &x, &y));
     }
-    CU_ASSERT_PTR_NULL(weft_session_get_profile(off.session));
+    CU_ASSERT_PTR_NULL(weft_profile_of(off.session));
     bench_close(&on);
     bench_close(&off);
 }
@@ -194,15 +194,15 @@ static void test_profiled_bits(void)
 static void test_switching(void)
 {
     bench b = bench_open(2);
-    CU_ASSERT_EQUAL(weft_profile_get_totals(profiled_runs(&b, 3)).runs, RUNS);
+    CU_ASSERT_EQUAL(weft_profile_totals_of(profiled_runs(&b, 3)).runs, RUNS);
     CU_ASSERT_EQUAL(weft_session_profile(b.session, false, NULL), WEFT_OK);
-    weft_run(b.session);
-    CU_ASSERT_EQUAL(weft_profile_get_totals(weft_session_get_profile(b.session)).runs, RUNS);
+    weft_session_run(b.session);
+    CU_ASSERT_EQUAL(weft_profile_totals_of(weft_profile_of(b.session)).runs, RUNS);
     CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL), WEFT_OK);
-    weft_profile_totals t = weft_profile_get_totals(weft_session_get_profile(b.session));
+    weft_profile_totals t = weft_profile_totals_of(weft_profile_of(b.session));
     CU_ASSERT_TRUE(t.runs == 0 && t.thread_seconds == 0 && t.compute_seconds == 0);
-    weft_run(b.session);
-    CU_ASSERT_EQUAL(weft_profile_get_totals(weft_session_get_profile(b.session)).runs, 1);
+    weft_session_run(b.session);
+    CU_ASSERT_EQUAL(weft_profile_totals_of(weft_profile_of(b.session)).runs, 1);
     bench_close(&b);
 }
 
@@ -218,8 +218,8 @@ static void test_compute(void)
     weft_session *s = weft_session_new(plan, NULL, &(weft_session_options){.threads = 2}, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL), WEFT_OK);
-    for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    const weft_profile *p = weft_session_get_profile(s);
+    for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    const weft_profile *p = weft_profile_of(s);
     weft_profile_row *rows;
     size_t n;
     CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, NULL), WEFT_OK);
@@ -233,7 +233,7 @@ static void test_compute(void)
     const double clock_error = 1e-7;
     CU_ASSERT_TRUE(rows[0].compute_seconds >= 2 * SLOW_SECONDS - clock_error);
     /* Two threads, whatever the other one did in that time. */
-    CU_ASSERT_TRUE(weft_profile_get_totals(p).thread_seconds >= 4 * SLOW_SECONDS - 2 * clock_error);
+    CU_ASSERT_TRUE(weft_profile_totals_of(p).thread_seconds >= 4 * SLOW_SECONDS - 2 * clock_error);
     weft_profile_free_rows(rows);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -254,17 +254,17 @@ static void test_failed_run(void)
     static int32_t data[2000];
     for (int i = 0; i < 3; i++) {
         data[1234] = i == 1 ? 7 : 6;
-        weft_feed(s, ids, data, sizeof data);
-        CU_ASSERT_EQUAL(weft_run(s), i == 1 ? WEFT_BAD_INDEX : WEFT_OK);
+        weft_session_feed(s, ids, data, sizeof data);
+        CU_ASSERT_EQUAL(weft_session_run(s), i == 1 ? WEFT_BAD_INDEX : WEFT_OK);
     }
-    weft_profile_totals t = weft_profile_get_totals(weft_session_get_profile(s));
+    weft_profile_totals t = weft_profile_totals_of(weft_profile_of(s));
     CU_ASSERT_EQUAL(t.runs, 3);
     CU_ASSERT_TRUE(near(t.compute_seconds + t.waiting_seconds + t.start_seconds, t.thread_seconds));
     weft_profile_row *rows;
     size_t n;
-    CU_ASSERT_EQUAL(weft_profile_rows(weft_session_get_profile(s), WEFT_PROFILE_BY_OP, 0, NULL,
-                                      &rows, &n, NULL),
-                    WEFT_OK);
+    CU_ASSERT_EQUAL(
+        weft_profile_rows(weft_profile_of(s), WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, NULL),
+        WEFT_OK);
     for (size_t i = 0; i < n; i++)
         CU_ASSERT_EQUAL(rows[i].calls, strcmp(rows[i].name, "exp") == 0 ? 2 : 3);
     weft_profile_free_rows(rows);
@@ -283,20 +283,20 @@ static void test_misuse(void)
     size_t n = 7;
     const weft_profile_options too_many = {.trace_runs = SIZE_MAX / 4};
     CU_ASSERT_EQUAL(weft_session_profile(NULL, true, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_PTR_NULL(weft_session_get_profile(NULL));
-    CU_ASSERT_PTR_NULL(weft_session_get_profile(b.session));
+    CU_ASSERT_PTR_NULL(weft_profile_of(NULL));
+    CU_ASSERT_PTR_NULL(weft_profile_of(b.session));
     CU_ASSERT_EQUAL(weft_session_profile(b.session, false, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_profile(b.session, true, &too_many), WEFT_NO_MEMORY);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(b.session)->message, "no memory"));
-    CU_ASSERT_PTR_NULL(weft_session_get_profile(b.session));
-    CU_ASSERT_EQUAL(weft_profile_get_totals(NULL).runs, 0);
+    CU_ASSERT_PTR_NULL(weft_profile_of(b.session));
+    CU_ASSERT_EQUAL(weft_profile_totals_of(NULL).runs, 0);
     CU_ASSERT_EQUAL(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, &error),
                     WEFT_BAD_ARGUMENT);
     CU_ASSERT_TRUE(!rows && !n && error.message[0]);
     weft_profile_free_rows(NULL);
 
     CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL), WEFT_OK);
-    const weft_profile *p = weft_session_get_profile(b.session);
+    const weft_profile *p = weft_profile_of(b.session);
     const weft_peaks none = {0, 1};
     CU_ASSERT_EQUAL(weft_profile_rows(p, (weft_profile_by)3, 0, NULL, &rows, &n, NULL),
                     WEFT_BAD_ARGUMENT);

@@ -44,7 +44,7 @@ static uint64_t train(const trained *t, const weft_plan *p, int threads)
     uint64_t hash = 14695981039346656037u;
     const float rate = 0.01f;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, t->lr, &rate, sizeof rate);
+    weft_session_feed(s, t->lr, &rate, sizeof rate);
     const weft_value inputs[] = {t->io.source, t->io.target_in, t->io.target_out};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         weft_tensor x;
@@ -55,14 +55,14 @@ static uint64_t train(const trained *t, const weft_plan *p, int threads)
     }
     for (int step = 0; step < 3; step++) {
         float loss = 0;
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        weft_fetch(s, t->io.loss, &loss, sizeof loss);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        weft_session_fetch(s, t->io.loss, &loss, sizeof loss);
         CU_ASSERT_TRUE(isfinite(loss) && loss > 0);
         hash = (hash ^ (uint64_t)(1e6f * loss)) * 1099511628211u;
     }
     for (size_t i = 0; i < weft_params_count(store); i++) {
         weft_tensor x;
-        CU_ASSERT_TRUE(weft_params_get(store, weft_params_name(store, i), &x));
+        CU_ASSERT_TRUE(weft_params_find(store, weft_params_name(store, i), &x));
         const unsigned char *data = x.data;
         for (size_t k = 0; k < weft_tensor_bytes(x.dtype, x.shape); k++)
             hash = (hash ^ data[k]) * 1099511628211u;
@@ -79,15 +79,15 @@ static void check_budgets(const char *model, const char *const *options, size_t 
     build(&t, model, options, n);
     weft_plan *whole = plan(&t, 0, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(whole);
-    const size_t bytes = weft_plan_get_stats(whole).arena_bytes;
-    CU_ASSERT_EQUAL(weft_plan_get_stats(whole).recomputed, 0);
+    const size_t bytes = weft_plan_stats_of(whole).arena_bytes;
+    CU_ASSERT_EQUAL(weft_plan_stats_of(whole).recomputed, 0);
     const uint64_t expected = train(&t, whole, 2);
     size_t before = 0;
     for (double share = 1; share >= least; share -= 0.15) {
         const size_t budget = (size_t)(share * (double)bytes);
         weft_plan *p = plan(&t, budget, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(p);
-        const weft_plan_stats s = weft_plan_get_stats(p);
+        const weft_plan_stats s = weft_plan_stats_of(p);
         CU_ASSERT_TRUE(s.arena_bytes <= budget);
         CU_ASSERT_TRUE(s.recomputed >= before && (s.recomputed > 0) == (budget < bytes));
         CU_ASSERT_EQUAL(train(&t, p, 2), expected);
@@ -126,7 +126,7 @@ static void test_errors(void)
     CU_ASSERT_STRING_EQUAL(error.where, "weft_plan_options.memory_budget");
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "the budget is 1000"));
     weft_plan *whole = plan(&t, 0, NULL, &error);
-    const size_t bytes = weft_plan_get_stats(whole).arena_bytes;
+    const size_t bytes = weft_plan_stats_of(whole).arena_bytes;
     weft_plan_free(whole);
     CU_ASSERT_PTR_NULL(plan(&t, bytes - bytes / 10, "recompute", &error));
     CU_ASSERT_EQUAL(error.status, WEFT_TOO_LARGE);
@@ -148,9 +148,9 @@ static weft_graph *network(const int64_t *widths, int n, plan_target *targets, s
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(4096, 8)), params[16], grads[16];
     for (int i = 0; i < n; i++) {
-        weft_scope_push(g, "%d", i);
-        x = weft_tanh(g, weft_layer_linear(g, "l", x, widths[i], false));
-        weft_scope_pop(g);
+        weft_graph_push_scope(g, "%d", i);
+        x = weft_tanh(g, weft_nn_linear(g, "l", x, widths[i], false));
+        weft_graph_pop_scope(g);
     }
     const weft_value loss = weft_mean(g, weft_square(g, x), WEFT_ALL_AXES, false);
     const size_t count = weft_graph_params(g, params, 16);

@@ -62,7 +62,7 @@ static void test_roles(void)
         if (!strcmp(weft_graph_node(t.g, s - 1).op->name, "matmul") &&
             t.roles[s].direction == WEFT_FORWARD)
             CU_ASSERT_TRUE(has_gradient[s]);
-    const weft_role plain = weft_set_role(t.g, (weft_role){WEFT_FORWARD, 0});
+    const weft_role plain = weft_graph_set_role(t.g, (weft_role){WEFT_FORWARD, 0});
     CU_ASSERT_EQUAL(plain.direction, WEFT_FORWARD);
     free(has_gradient);
     close_trained(&t);
@@ -92,10 +92,10 @@ static void test_copies(void)
 {
     weft_graph *a = weft_graph_new(), *b = weft_graph_new();
     const weft_value x = weft_input(a, "x", WEFT_F32, WEFT_SCALAR);
-    weft_set_role(a, (weft_role){WEFT_BACKWARD, 1});
+    weft_graph_set_role(a, (weft_role){WEFT_BACKWARD, 1});
     weft_tanh(a, x);
-    weft_value y = weft_copy_node(b, a, 0, NULL, NULL);
-    y = weft_copy_node(b, a, 1, &y, NULL);
+    weft_value y = weft_graph_copy_node(b, a, 0, NULL, NULL);
+    y = weft_graph_copy_node(b, a, 1, &y, NULL);
     weft_exp(b, y);
     CU_ASSERT_EQUAL(weft_graph_node(b, 1).origin, 2);
     CU_ASSERT_EQUAL(weft_graph_node(b, 1).role.direction, WEFT_BACKWARD);
@@ -142,8 +142,8 @@ static void test_steps(void)
         CU_ASSERT_EQUAL(buffers[steps[i].scratch].first, steps[i].interval);
         CU_ASSERT_EQUAL(buffers[steps[i].scratch].last, steps[i].interval);
     }
-    CU_ASSERT_EQUAL(fused, weft_plan_get_stats(t.plan).fused);
-    CU_ASSERT_EQUAL(steps[n - 1].interval + 1, weft_plan_get_stats(t.plan).intervals);
+    CU_ASSERT_EQUAL(fused, weft_plan_stats_of(t.plan).fused);
+    CU_ASSERT_EQUAL(steps[n - 1].interval + 1, weft_plan_stats_of(t.plan).intervals);
     CU_ASSERT_TRUE(placed > 0);
     CU_ASSERT_EQUAL(weft_plan_buffer_of(t.plan, WEFT_NO_VALUE), SIZE_MAX);
     free(steps);

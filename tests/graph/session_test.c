@@ -19,9 +19,9 @@ static product product_new(void)
     product p = {.g = weft_graph_new()};
     weft_error error = {0};
     p.x = weft_input(p.g, "x", WEFT_F32, WEFT_SHAPE(2));
-    weft_scope_push(p.g, "opt");
+    weft_graph_push_scope(p.g, "opt");
     p.lr = weft_input(p.g, "lr", WEFT_F32, WEFT_SCALAR);
-    weft_scope_pop(p.g);
+    weft_graph_pop_scope(p.g);
     p.y = weft_mul(p.g, p.x, p.lr);
     p.plan = weft_plan_new(p.g, &p.y, 1, &(weft_plan_options){.verify = true}, &error);
     p.s = weft_session_new(p.plan, NULL, NULL, &error);
@@ -38,7 +38,7 @@ static void product_free(product *p)
 
 static void expect_unfed(weft_session *s, const char *input)
 {
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
     const weft_error *e = weft_session_error(s);
     CU_ASSERT_STRING_EQUAL(e->where, input);
     CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "never fed"));
@@ -46,7 +46,7 @@ static void expect_unfed(weft_session *s, const char *input)
 
 static void expect_refused_feed(weft_session *s, const char *input)
 {
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
     const weft_error *e = weft_session_error(s);
     CU_ASSERT_STRING_EQUAL(e->where, input);
     CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "last feed was refused"));
@@ -59,14 +59,14 @@ static void test_unfed(void)
     float y[2] = {0};
     product p = product_new();
     expect_unfed(p.s, "x");
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x), WEFT_OK);
     expect_unfed(p.s, "opt.lr");
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.lr, &lr, 2), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, 2), WEFT_BAD_ARGUMENT);
     expect_refused_feed(p.s, "opt.lr");
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
     for (int run = 0; run < 2; run++) {
-        CU_ASSERT_EQUAL(weft_run(p.s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(p.s, p.y, y, sizeof y), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y), WEFT_OK);
         CU_ASSERT_EQUAL(y[1], 2.0f);
     }
     product_free(&p);
@@ -79,22 +79,22 @@ static void test_refused_feed(void)
     const float x[2] = {3, 4}, lr = 0.5f;
     float y[2] = {0};
     product p = product_new();
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(p.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.lr, &lr, 2), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, 2), WEFT_BAD_ARGUMENT);
     expect_refused_feed(p.s, "opt.lr");
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.x, NULL, sizeof x), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, NULL, sizeof x), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
     expect_refused_feed(p.s, "x");
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(p.s, NULL), WEFT_NOT_FOUND);
-    CU_ASSERT_EQUAL(weft_fetch(p.s, p.x, y, sizeof y), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.x, y, sizeof y), WEFT_NOT_FOUND);
     weft_tensor tensor;
     CU_ASSERT_TRUE(weft_session_tensor(p.s, p.x, &tensor)); /* the program writes the feed there */
-    CU_ASSERT_EQUAL(weft_run(p.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
     /* What is not an input of the plan has no feed that could be missing. */
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.y, y, sizeof y), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_run(p.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.y, y, sizeof y), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
     product_free(&p);
 }
 
@@ -102,7 +102,7 @@ static void expect_no_result(weft_session *s, weft_value y, size_t bytes, const 
 {
     float got[2] = {-1, -1};
     weft_tensor tensor;
-    CU_ASSERT_EQUAL(weft_fetch(s, y, got, bytes), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, bytes), WEFT_NOT_FOUND);
     CU_ASSERT_EQUAL(weft_session_error(s)->status, WEFT_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, reason));
     CU_ASSERT_EQUAL(got[0], -1);
@@ -116,15 +116,15 @@ static void test_fetch_without_results(void)
     float y[2] = {0};
     product p = product_new();
     expect_no_result(p.s, p.y, sizeof y, "has not run");
-    CU_ASSERT_EQUAL(weft_run(p.s), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_NOT_FOUND);
     expect_no_result(p.s, p.y, sizeof y, "last run failed");
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
     expect_no_result(p.s, p.y, sizeof y, "last run failed");
-    CU_ASSERT_EQUAL(weft_run(p.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(p.s, p.y, y, sizeof y), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_feed(p.s, p.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(p.s, p.y, y, sizeof y), WEFT_OK); /* still of the last run */
+    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y), WEFT_OK); /* still of the last run */
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(p.s, NULL), WEFT_OK);
     expect_no_result(p.s, p.y, sizeof y, "weft_session_find_nonfinite");
     product_free(&p);
@@ -147,14 +147,14 @@ static void test_in_place(void)
     product p = product_new();
     weft_tensor x, lr;
     float got[2];
-    CU_ASSERT_EQUAL(weft_fetch(p.s, p.x, got, sizeof got), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.x, got, sizeof got), WEFT_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(p.s)->message, "never fed"));
     expect_unfed(p.s, "x");
     CU_ASSERT_TRUE_FATAL(weft_session_tensor(p.s, p.x, &x) && weft_session_tensor(p.s, p.lr, &lr));
     ((float *)x.data)[0] = ((float *)x.data)[1] = 3;
     *(float *)lr.data = 4;
-    CU_ASSERT_EQUAL(weft_run(p.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(p.s, p.y, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, got, sizeof got), WEFT_OK);
     CU_ASSERT_EQUAL(got[1], 12.0f);
     product_free(&p);
 }
@@ -170,8 +170,8 @@ static void test_not_needed(void)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_feed(s, x, NULL, 0), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, NULL, 0), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -208,8 +208,8 @@ static defaults defaults_new(void)
 static void expect_result(weft_session *s, weft_value y, double expected)
 {
     double got = NAN;
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, y, &got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, &got, sizeof got), WEFT_OK);
     CU_ASSERT_EQUAL(got, expected);
 }
 
@@ -220,11 +220,11 @@ static void test_defaults(void)
     weft_session *s = weft_session_new(d.plan, NULL, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     expect_result(s, d.y, 0.75 - 10 + 1);
-    CU_ASSERT_EQUAL(weft_feed(s, d.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x), WEFT_OK);
     expect_result(s, d.y, 6 - 10 + 1);
     /* A refused feed does not bring the default back. */
-    CU_ASSERT_EQUAL(weft_feed(s, d.i, x, 3), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, x, 3), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
     CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "i");
     weft_session_free(s);
     weft_plan_free(d.plan);
@@ -236,14 +236,14 @@ static void test_shared_arena(void)
 {
     const double x[3] = {1, 2, 3};
     defaults a = defaults_new(), b = defaults_new();
-    weft_session_options o = {.arena_bytes = weft_plan_get_stats(a.plan).arena_bytes};
+    weft_session_options o = {.arena_bytes = weft_plan_stats_of(a.plan).arena_bytes};
     o.arena = weft_alloc(o.arena_bytes);
     weft_session *s = weft_session_new(a.plan, NULL, &o, NULL);
     weft_session *t = weft_session_new(b.plan, NULL, &o, NULL);
     CU_ASSERT_TRUE_FATAL(s && t);
     for (int i = 0; i < 3; i++) {
         memset(o.arena, 0xFF, o.arena_bytes);
-        CU_ASSERT_EQUAL(weft_feed(t, b.x, x, sizeof x), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(t, b.x, x, sizeof x), WEFT_OK);
         expect_result(t, b.y, 6 - 10 + 1);
         expect_result(s, a.y, 0.75 - 10 + 1);
     }
@@ -268,32 +268,32 @@ static void test_overwritten(void)
     double got;
     const void *user = NULL;
     defaults d = defaults_new();
-    weft_session_options o = {.arena_bytes = weft_plan_get_stats(d.plan).arena_bytes,
+    weft_session_options o = {.arena_bytes = weft_plan_stats_of(d.plan).arena_bytes,
                               .arena_user = &user};
     o.arena = weft_alloc(o.arena_bytes);
     weft_session *s = weft_session_new(d.plan, NULL, &o, NULL);
     weft_session *t = weft_session_new(d.plan, NULL, &o, NULL);
     CU_ASSERT_TRUE_FATAL(s && t);
-    CU_ASSERT_EQUAL(weft_feed(s, d.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x), WEFT_OK);
     expect_result(s, d.y, 6 - 10 + 1);
     expect_result(t, d.y, 0.75 - 10 + 1);
-    CU_ASSERT_EQUAL(weft_fetch(s, d.y, &got, sizeof got), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, d.y, &got, sizeof got), WEFT_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "another session"));
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
     CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "x");
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "another session"));
-    CU_ASSERT_EQUAL(weft_feed(s, d.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(t, d.y, &got, sizeof got), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(t, d.y, &got, sizeof got), WEFT_NOT_FOUND);
     expect_result(s, d.y, 6 - 10 + 1);
     /* Of several inputs, each has to be fed again. */
     const int32_t i[2] = {3, 4};
-    CU_ASSERT_EQUAL(weft_feed(s, d.i, i, sizeof i), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, i, sizeof i), WEFT_OK);
     expect_result(s, d.y, 6 + 7 + 1);
     expect_result(t, d.y, 0.75 - 10 + 1);
-    CU_ASSERT_EQUAL(weft_feed(s, d.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
     CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "i");
-    CU_ASSERT_EQUAL(weft_feed(s, d.i, i, sizeof i), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, i, sizeof i), WEFT_OK);
     expect_result(s, d.y, 6 + 7 + 1);
     weft_session_free(s);
     CU_ASSERT_PTR_NULL(user);
@@ -337,7 +337,7 @@ static halves halves_new(int threads)
     CU_ASSERT_PTR_NOT_NULL_FATAL(h.s);
     static float x[WIDTH * WIDTH];
     for (int i = 0; i < WIDTH * WIDTH; i++) x[i] = (float)(i % 17) - 8;
-    CU_ASSERT_EQUAL(weft_feed(h.s, h.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(h.s, h.x, x, sizeof x), WEFT_OK);
     return h;
 }
 
@@ -351,7 +351,7 @@ static void halves_free(halves *h)
 
 static void feed_scale(halves *h, float scale)
 {
-    CU_ASSERT_EQUAL(weft_feed(h->s, h->scale, &scale, sizeof scale), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(h->s, h->scale, &scale, sizeof scale), WEFT_OK);
 }
 
 static void expect_equal(const halves *a, const halves *b)
@@ -361,14 +361,14 @@ static void expect_equal(const halves *a, const halves *b)
     CU_ASSERT_TRUE_FATAL(weft_session_tensor(b->s, b->out, &y));
     EXPECT_SAME_BITS(WEFT_F32, x.data, y.data, WIDTH * WIDTH);
     float totals[2] = {-1, -2};
-    weft_fetch(a->s, a->total, &totals[0], sizeof(float));
-    weft_fetch(b->s, b->total, &totals[1], sizeof(float));
+    weft_session_fetch(a->s, a->total, &totals[0], sizeof(float));
+    weft_session_fetch(b->s, b->total, &totals[1], sizeof(float));
     CU_ASSERT_EQUAL(totals[0], totals[1]);
 }
 
 static weft_profile_totals profile_of(const halves *h)
 {
-    return weft_profile_get_totals(weft_session_get_profile(h->s));
+    return weft_profile_totals_of(weft_profile_of(h->s));
 }
 
 static void test_two_parts(void)
@@ -378,18 +378,18 @@ static void test_two_parts(void)
         CU_ASSERT_EQUAL(weft_session_profile(parts.s, threads != 2, NULL), WEFT_OK);
         for (int run = 0; run < RUNS; run++) {
             feed_scale(&once, (float)(run + 2));
-            CU_ASSERT_EQUAL(weft_run(once.s), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_run(once.s), WEFT_OK);
             feed_scale(&parts, 100);
-            CU_ASSERT_EQUAL(weft_run_before(parts.s, parts.second), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_run_before(parts.s, parts.second), WEFT_OK);
             feed_scale(&parts, (float)(run + 2));
-            CU_ASSERT_EQUAL(weft_run(parts.s), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_run(parts.s), WEFT_OK);
             expect_equal(&once, &parts);
         }
         if (threads != 2) {
             const weft_profile_totals t = profile_of(&parts);
             const double sum = t.compute_seconds + t.waiting_seconds + t.start_seconds;
             CU_ASSERT_EQUAL(t.runs, 2 * RUNS);
-            CU_ASSERT_EQUAL(t.flops, RUNS * weft_plan_get_stats(parts.plan).flops);
+            CU_ASSERT_EQUAL(t.flops, RUNS * weft_plan_stats_of(parts.plan).flops);
             CU_ASSERT_TRUE(fabs(sum - t.thread_seconds) <= ROUNDING_F64 * t.thread_seconds);
         }
         halves_free(&once);
@@ -400,7 +400,7 @@ static void test_two_parts(void)
 static float state_of(const halves *h)
 {
     float state = -1;
-    CU_ASSERT_EQUAL(weft_fetch(h->s, h->state, &state, sizeof state), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(h->s, h->state, &state, sizeof state), WEFT_OK);
     return state;
 }
 
@@ -411,17 +411,17 @@ static void test_first_part(void)
     feed_scale(&once, 3);
     feed_scale(&a, 3);
     feed_scale(&b, 3);
-    CU_ASSERT_EQUAL(weft_run(once.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run_before(a.s, a.second), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run_before(b.s, b.second), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(once.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(a.s, a.second), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(b.s, b.second), WEFT_OK);
     CU_ASSERT_EQUAL(state_of(&a), 0);
     expect_no_result(a.s, a.total, sizeof(float), "middle of a run");
-    CU_ASSERT_EQUAL(weft_feed(a.s, a.scale, NULL, 0), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(a.s, a.scale, NULL, 0), WEFT_BAD_ARGUMENT);
     expect_refused_feed(a.s, "scale");
     feed_scale(&a, 3);
-    CU_ASSERT_EQUAL(weft_run_before(a.s, a.second), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(a.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(b.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(a.s, a.second), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(a.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(b.s), WEFT_OK);
     CU_ASSERT_NOT_EQUAL(state_of(&a), 0);
     expect_equal(&once, &a);
     expect_equal(&once, &b);
@@ -432,26 +432,26 @@ static void test_first_part(void)
 
 static void expect_refused(halves *h, weft_value value)
 {
-    CU_ASSERT_EQUAL(weft_run_before(h->s, value), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_STRING_EQUAL(weft_session_error(h->s)->where, "weft_run_before");
+    CU_ASSERT_EQUAL(weft_session_run_before(h->s, value), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_STRING_EQUAL(weft_session_error(h->s)->where, "weft_session_run_before");
 }
 
 static void test_part_errors(void)
 {
     halves once = halves_new(1), h = halves_new(1);
-    CU_ASSERT_EQUAL(weft_run_before(NULL, h.second), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_run_before(h.s, h.second), WEFT_NOT_FOUND); /* a feed is missing */
+    CU_ASSERT_EQUAL(weft_session_run_before(NULL, h.second), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run_before(h.s, h.second), WEFT_NOT_FOUND); /* a feed is missing */
     feed_scale(&once, 2);
     feed_scale(&h, 2);
     expect_refused(&h, WEFT_NO_VALUE);
     expect_refused(&h, once.second);
     expect_refused(&h, h.x);
     expect_refused(&h, h.state);
-    CU_ASSERT_EQUAL(weft_run_before(h.s, h.second), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(h.s, h.second), WEFT_OK);
     expect_refused(&h, h.second);
     /* The refused calls changed nothing. */
-    CU_ASSERT_EQUAL(weft_run(h.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(once.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(h.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(once.s), WEFT_OK);
     expect_equal(&once, &h);
     halves_free(&once);
     halves_free(&h);

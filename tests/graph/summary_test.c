@@ -16,7 +16,7 @@ static const char *print(const weft_graph *g, const weft_summary_options *o)
     FILE *file = fmemopen(text, sizeof text, "w");
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     memset(text, 0, sizeof text);
-    CU_ASSERT_EQUAL(weft_graph_summary(g, o, file, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_print_summary(g, o, file, &error), WEFT_OK);
     fclose(file);
     return text;
 }
@@ -27,16 +27,16 @@ static weft_graph *small_graph(bool train)
     const weft_optimizer sgd = {.kind = WEFT_SGD};
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
-    weft_scope_push(g, "net");
-    weft_scope_push(g, "first");
+    weft_graph_push_scope(g, "net");
+    weft_graph_push_scope(g, "first");
     weft_value w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(3, 500), WEFT_INIT_XAVIER);
     x = weft_relu(g, weft_matmul(g, x, w));
-    weft_scope_pop(g);
-    weft_scope_push(g, "a_layer_with_a_long_name");
+    weft_graph_pop_scope(g);
+    weft_graph_push_scope(g, "a_layer_with_a_long_name");
     w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(500, 4), WEFT_INIT_XAVIER);
     x = weft_matmul(g, x, w);
-    weft_scope_pop(g);
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
+    weft_graph_pop_scope(g);
     const weft_value loss = weft_mean(g, x, WEFT_ALL_AXES, false);
     const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
     if (train) weft_train_update(g, loss, NULL, 0, rate, &sgd, NULL);
@@ -96,7 +96,7 @@ static void test_layers(void)
         weft_cost cost;
         CU_ASSERT_TRUE_FATAL(all.of[i] < all.n);
         CU_ASSERT_STRING_EQUAL(all.layer[all.of[i]].scope, node.scope);
-        CU_ASSERT_EQUAL(weft_node_cost(g, i, &cost), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_graph_node_cost(g, i, &cost), WEFT_OK);
         flops += cost.flops;
     }
     weft_value params[512];
@@ -140,9 +140,9 @@ static void test_dots(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weft_graph *g = weft_graph_new();
         const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
-        weft_scope_push(g, "%s", cases[i].scope);
+        weft_graph_push_scope(g, "%s", cases[i].scope);
         weft_relu(g, x);
-        weft_scope_pop(g);
+        weft_graph_pop_scope(g);
         char pattern[64];
         snprintf(pattern, sizeof pattern, "*%s\nparameters*", cases[i].rows);
         CU_ASSERT_TRUE(weft__text_match(pattern, strlen(pattern), print(g, NULL)));
@@ -155,13 +155,13 @@ static void test_failures(void)
     weft_graph *g = small_graph(false);
     weft_layers all;
     const weft_summary_options narrow = {.width = 47}, negative = {.depth = -1};
-    CU_ASSERT_EQUAL(weft_graph_summary(g, NULL, NULL, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_graph_summary(g, &narrow, stdout, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_graph_summary(g, &negative, stdout, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_graph_print_summary(g, NULL, NULL, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_graph_print_summary(g, &narrow, stdout, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_graph_print_summary(g, &negative, stdout, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_layers_find(g, NULL, NULL), WEFT_BAD_ARGUMENT);
     FILE *full = fopen("/dev/full", "w");
     if (full) {
-        CU_ASSERT_EQUAL(weft_graph_summary(g, NULL, full, NULL), WEFT_IO);
+        CU_ASSERT_EQUAL(weft_graph_print_summary(g, NULL, full, NULL), WEFT_IO);
         fclose(full);
     } else {
         test_skip("a summary to a full disk", "there is no /dev/full");

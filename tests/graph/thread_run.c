@@ -42,12 +42,12 @@ static outcome run(int threads, float *y_data)
         s = weft_session_new(plan, store, &(weft_session_options){.threads = threads}, &out.error);
     if (s) weft_session_profile(s, true, NULL);
     for (int i = 0; s && i < RUNS; i++)
-        if (weft_run(s) != WEFT_OK) out.error = *weft_session_error(s);
+        if (weft_session_run(s) != WEFT_OK) out.error = *weft_session_error(s);
     if (s && out.error.status == WEFT_OK) {
-        weft_fetch(s, y, y_data, sizeof results[0]);
+        weft_session_fetch(s, y, y_data, sizeof results[0]);
         for (size_t i = 0; i < sizeof results[0]; i++)
             out.hash = (out.hash ^ ((unsigned char *)y_data)[i]) * 1099511628211u;
-        out.threads = weft_profile_get_totals(weft_session_get_profile(s)).threads;
+        out.threads = weft_profile_totals_of(weft_profile_of(s)).threads;
     }
     weft_session_free(s);
     weft_plan_free(plan);

@@ -34,8 +34,8 @@ static bool rig_open(rig *r, int threads)
     *r = (rig){.graph = weft_graph_new(), .params = weft_params_new()};
     weft_graph *g = r->graph;
     weft_value x = weft_param(g, "x", WEFT_F32, WEFT_SHAPE(ROWS, 64), WEFT_INIT_XAVIER);
-    weft_value left = weft_constant_data(g, WEFT_F32, WEFT_SHAPE(64, 64), constants);
-    weft_value right = weft_constant_data(g, WEFT_F32, WEFT_SHAPE(64, COLUMNS), constants);
+    weft_value left = weft_constant(g, WEFT_F32, WEFT_SHAPE(64, 64), constants);
+    weft_value right = weft_constant(g, WEFT_F32, WEFT_SHAPE(64, COLUMNS), constants);
     r->y = weft_softmax(g, weft_matmul(g, weft_gelu(g, x), weft_matmul(g, left, right)), -1);
     r->plan = weft_plan_new(g, &r->y, 1, NULL, &r->error);
     if (r->plan && weft_params_init(r->params, g, 1, &r->error) == WEFT_OK)
@@ -54,14 +54,15 @@ static void rig_close(rig *r)
 
 static int rig_threads(const rig *r)
 {
-    return weft_profile_get_totals(weft_session_get_profile(r->session)).threads;
+    return weft_profile_totals_of(weft_profile_of(r->session)).threads;
 }
 
 /* Runs it; true if it ran on that many threads and the results are those of one thread. */
 static bool rig_runs(rig *r, int threads)
 {
     weft_tensor t;
-    if (weft_run(r->session) != WEFT_OK || !weft_session_tensor(r->session, r->y, &t)) return false;
+    if (weft_session_run(r->session) != WEFT_OK || !weft_session_tensor(r->session, r->y, &t))
+        return false;
     return rig_threads(r) == threads && !memcmp(expected, t.data, sizeof expected);
 }
 
@@ -69,8 +70,8 @@ static int make_expected(void)
 {
     rig r;
     for (size_t i = 0; i < 64 * COLUMNS; i++) constants[i] = 1 + (float)(i % 3);
-    bool good = rig_open(&r, 1) && weft_run(r.session) == WEFT_OK &&
-                weft_fetch(r.session, r.y, expected, sizeof expected) == WEFT_OK;
+    bool good = rig_open(&r, 1) && weft_session_run(r.session) == WEFT_OK &&
+                weft_session_fetch(r.session, r.y, expected, sizeof expected) == WEFT_OK;
     rig_close(&r);
     return !good;
 }
@@ -98,10 +99,11 @@ static void test_bounds(void)
 
     rig r;
     CU_ASSERT_TRUE(rig_open(&r, 4) && rig_runs(&r, 4));
-    size_t each = weft_plan_get_stats(r.plan).workspace_bytes;
-    CU_ASSERT_EQUAL(weft_session_workspace(r.plan, 4), 4 * each);
+    size_t each = weft_plan_stats_of(r.plan).workspace_bytes;
+    CU_ASSERT_EQUAL(weft_plan_workspace_bytes(r.plan, 4), 4 * each);
     /* There are only a few tiles, so there are no more threads. */
-    CU_ASSERT_TRUE(weft_session_workspace(r.plan, WEFT_MAX_THREADS) < WEFT_MAX_THREADS / 2 * each);
+    CU_ASSERT_TRUE(weft_plan_workspace_bytes(r.plan, WEFT_MAX_THREADS) <
+                   WEFT_MAX_THREADS / 2 * each);
     static const int wrong[] = {-1, WEFT_MAX_THREADS + 1, 2147483647};
     for (int i = 0; i < 3; i++) {
         double rate;
@@ -131,10 +133,10 @@ static void test_many(void)
         weft_session_options o = {.threads = threads};
         weft_session *s = weft_session_new(plan, NULL, &o, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        CU_ASSERT_EQUAL(weft_feed(s, x, zeros, MANY * sizeof *zeros), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, x, zeros, MANY * sizeof *zeros), WEFT_OK);
         CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_profile_get_totals(weft_session_get_profile(s)).threads, threads);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_profile_totals_of(weft_profile_of(s)).threads, threads);
         weft_session_free(s);
     }
     free(zeros);
@@ -279,7 +281,7 @@ static bool plan_training(training *t, const char *text)
                              weft_train_update(t->graph, t->io.loss, params, n, lr, &adam, NULL)};
     free(params);
     t->plan = weft_plan_new(t->graph, targets, 2, &(weft_plan_options){.verify = true}, &t->error);
-    return t->plan && weft_graph_dot(t->graph, t->nothing, NULL, &t->error) == WEFT_OK;
+    return t->plan && weft_graph_write_dot(t->graph, t->nothing, NULL, &t->error) == WEFT_OK;
 }
 
 static bool run_training(training *t)
@@ -293,13 +295,13 @@ static bool run_training(training *t)
     if (weft_params_init(t->params, t->graph, 1, e) == WEFT_OK)
         t->session = weft_session_new(t->plan, t->params, &o, e);
     weft_session *s = t->session;
-    bool good = s && weft_feed(s, t->io.source, ids, sizeof ids) == WEFT_OK &&
-                weft_feed(s, t->io.target_in, ids, 4 * 8 * sizeof ids[0]) == WEFT_OK &&
-                weft_feed(s, t->io.target_out, ids, 4 * 8 * sizeof ids[0]) == WEFT_OK &&
+    bool good = s && weft_session_feed(s, t->io.source, ids, sizeof ids) == WEFT_OK &&
+                weft_session_feed(s, t->io.target_in, ids, 4 * 8 * sizeof ids[0]) == WEFT_OK &&
+                weft_session_feed(s, t->io.target_out, ids, 4 * 8 * sizeof ids[0]) == WEFT_OK &&
                 weft_session_profile(s, true, &(weft_profile_options){1}) == WEFT_OK &&
-                weft_run(s) == WEFT_OK && weft_session_find_nonfinite(s, e) == WEFT_OK &&
-                weft_profile_trace(weft_session_get_profile(s), t->nothing, e) == WEFT_OK &&
-                weft_profile_dot(weft_session_get_profile(s), t->nothing, e) == WEFT_OK &&
+                weft_session_run(s) == WEFT_OK && weft_session_find_nonfinite(s, e) == WEFT_OK &&
+                weft_profile_write_trace(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
+                weft_profile_write_dot(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
                 weft_params_save(t->params, path, NULL, e) == WEFT_OK &&
                 weft_params_load(t->params, path, e) == WEFT_OK;
     unlink(path);

@@ -41,7 +41,7 @@ static void start(model *m, const weft_value *targets, size_t n, const weft_plan
     CU_ASSERT_EQUAL_FATAL(weft_params_init(m->params, m->g, 3, &error), WEFT_OK);
     m->session = weft_session_new(m->plan, m->params, &so, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m->session);
-    weft_feed(m->session, m->rate, &rate, sizeof rate);
+    weft_session_feed(m->session, m->rate, &rate, sizeof rate);
     const weft_value inputs[] = {m->io.source, m->io.target_in, m->io.target_out};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         weft_tensor x;
@@ -117,14 +117,14 @@ static void check_values(const model *m, const seen *all, size_t n)
         if (!update || !all[id].calls || n_updates++ % 8) continue;
         model alone = *m;
         start(&alone, &value, 1, &plain, 1);
-        CU_ASSERT_EQUAL(weft_run(alone.session), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(alone.session), WEFT_OK);
         check_value(alone.session, value, &all[id]);
         stop(&alone);
     }
     CU_ASSERT_TRUE(n_updates > 10);
     model reference = *m;
     start(&reference, targets, n_targets, &plain, 1);
-    CU_ASSERT_EQUAL(weft_run(reference.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(reference.session), WEFT_OK);
     for (size_t i = 0; i < n_targets; i++)
         if (all[targets[i].id].calls)
             check_value(reference.session, targets[i], &all[targets[i].id]);
@@ -152,7 +152,7 @@ static size_t check_all(const weft_plan_options *o, int threads)
         CU_ASSERT_EQUAL(status, WEFT_NOT_FOUND);
         CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "make "));
     }
-    CU_ASSERT_EQUAL(weft_run(m.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
     for (uint32_t id = 1; id <= n; id++) CU_ASSERT_EQUAL(all[id].calls, all[id].last == 0);
     check_values(&m, all, n);
     for (uint32_t id = 1; id <= n; id++) free(all[id].data);
@@ -181,7 +181,7 @@ static uint64_t states(const model *m)
     uint64_t hash = 14695981039346656037u;
     for (size_t i = 0; i < weft_params_count(m->params); i++) {
         weft_tensor t;
-        weft_params_get(m->params, weft_params_name(m->params, i), &t);
+        weft_params_find(m->params, weft_params_name(m->params, i), &t);
         const unsigned char *bytes = t.data;
         for (size_t k = 0; k < weft_tensor_bytes(t.dtype, t.shape); k++)
             hash = (hash ^ bytes[k]) * 1099511628211u;
@@ -198,26 +198,26 @@ static void test_runs(void)
     start(&plain, WEFT_VALUES(plain.io.loss, plain.step), NULL, 1);
     build(&m);
     start(&m, WEFT_VALUES(m.io.loss, m.step), NULL, 3);
-    const weft_value parameter = weft_find(m.g, weft_params_name(m.params, 0));
+    const weft_value parameter = weft_graph_find(m.g, weft_params_name(m.params, 0));
     CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &loss), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_watch(m.session, parameter, see, &weight), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_profile(m.session, true, NULL), WEFT_OK);
     for (int i = 0; i < 3; i++) {
         float value = 0;
-        if (i == 1) CU_ASSERT_EQUAL(weft_run_before(m.session, m.io.loss), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(m.session), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(plain.session), WEFT_OK);
+        if (i == 1) CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.io.loss), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(plain.session), WEFT_OK);
         CU_ASSERT_EQUAL(loss.calls, i + 1);
         CU_ASSERT_EQUAL(weight.calls, i + 1);
         CU_ASSERT_EQUAL(loss.step, (uint64_t)i);
-        weft_fetch(plain.session, plain.io.loss, &value, sizeof value);
+        weft_session_fetch(plain.session, plain.io.loss, &value, sizeof value);
         CU_ASSERT_EQUAL(memcmp(&value, loss.data, sizeof value), 0);
         CU_ASSERT_EQUAL(states(&m), states(&plain));
     }
-    CU_ASSERT_TRUE(weft_profile_get_totals(weft_session_get_profile(m.session)).runs > 3);
+    CU_ASSERT_TRUE(weft_profile_totals_of(weft_profile_of(m.session)).runs > 3);
     CU_ASSERT_EQUAL(weft_session_unwatch(m.session, m.io.loss), 1);
     CU_ASSERT_EQUAL(weft_session_unwatch(m.session, m.io.loss), 0);
-    CU_ASSERT_EQUAL(weft_run(m.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
     CU_ASSERT_EQUAL(loss.calls, 3);
     CU_ASSERT_EQUAL(weight.calls, 4);
     free(loss.data);
@@ -237,10 +237,10 @@ static void test_cancelled(void)
     start(&m, WEFT_VALUES(m.io.loss, m.step), NULL, 2);
     const uint64_t before = states(&m);
     CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &loss), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(m.session), WEFT_CANCELLED);
+    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_CANCELLED);
     CU_ASSERT_STRING_EQUAL(weft_session_error(m.session)->where, loss.name);
     CU_ASSERT_EQUAL(states(&m), before);
-    CU_ASSERT_EQUAL(weft_run(m.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
     CU_ASSERT_EQUAL(loss.calls, 2);
     CU_ASSERT_NOT_EQUAL(states(&m), before);
     free(loss.data);
@@ -252,8 +252,8 @@ static void test_cancelled(void)
 static bool use_session(void *context, const weft_watched *w)
 {
     weft_session *s = context;
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_run_before(s, w->value), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run_before(s, w->value), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_session_watch(s, w->value, use_session, s), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_session_unwatch(s, w->value), 0);
     return true;
@@ -270,9 +270,9 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(weft_session_watch(m.session, WEFT_NO_VALUE, see, &none), WEFT_NOT_FOUND);
     CU_ASSERT_EQUAL(weft_session_unwatch(NULL, m.io.loss), 0);
     CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, use_session, m.session), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(m.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_error(m.session)->status, WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run_before(m.session, m.io.loss), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.io.loss), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &none), WEFT_BAD_ARGUMENT);
     stop(&m);
     weft_graph_free(m.g);

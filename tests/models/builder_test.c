@@ -24,12 +24,12 @@ static weft_status own_build(void *context, weft_graph *g, const weft_build_opti
     const int64_t rows = options->shape.rows;
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(rows, FEATURES));
     weft_value target = weft_input(g, "target", WEFT_F32, WEFT_SHAPE(rows, 1));
-    weft_value h = weft_relu(g, weft_layer_linear(g, "first", x, HIDDEN, true));
+    weft_value h = weft_relu(g, weft_nn_linear(g, "first", x, HIDDEN, true));
     h = weft_dropout(g, h, options->training ? 0.1 : 0);
-    weft_value y = weft_layer_linear(g, "second", h, 1, true);
+    weft_value y = weft_nn_linear(g, "second", h, 1, true);
     *built = (weft_built){.inputs = {x, target}, .n_inputs = 2, .outputs = {y}, .n_outputs = 1};
     if (m->without_loss) return weft_graph_status(g);
-    built->loss = m->vector_loss ? y : weft_mse(g, y, target, WEFT_REDUCE_MEAN);
+    built->loss = m->vector_loss ? y : weft_mse_loss(g, y, target, WEFT_REDUCE_MEAN);
     return weft_graph_status(g);
 }
 
@@ -123,8 +123,8 @@ static bool same_stores(const weft_params *a, const weft_params *b)
     for (size_t i = 0; same && i < weft_params_count(a); i++) {
         weft_tensor x, y;
         const char *name = weft_params_name(a, i);
-        weft_params_get(a, name, &x);
-        same = weft_params_get(b, name, &y) && test_same_tensors("x", &x, &y);
+        weft_params_find(a, name, &x);
+        same = weft_params_find(b, name, &y) && test_same_tensors("x", &x, &y);
     }
     return same;
 }
@@ -157,11 +157,11 @@ static void test_own_training(void)
     CU_ASSERT_TRUE(after < before / 4);
     CU_ASSERT_TRUE(weft_trainer_judge(t, after));
     CU_ASSERT_FALSE(weft_trainer_judge(t, before));
-    CU_ASSERT_EQUAL(weft_trainer_get_progress(t).stale, 1);
+    CU_ASSERT_EQUAL(weft_trainer_progress_of(t).stale, 1);
 
     CU_ASSERT_EQUAL(weft_params_load(resumed, path, NULL), WEFT_OK);
     weft_trainer *u = own_trainer(&o, &second, resumed);
-    CU_ASSERT_EQUAL(weft_trainer_get_progress(u).updates, 200);
+    CU_ASSERT_EQUAL(weft_trainer_progress_of(u).updates, 200);
     for (int i = 0; i < 200; i++) CU_ASSERT_EQUAL(weft_trainer_update(u, 0, NULL), WEFT_OK);
     CU_ASSERT_TRUE(same_stores(whole, resumed));
 
@@ -171,16 +171,16 @@ static void test_own_training(void)
     CU_ASSERT_EQUAL(weft_trainer_save_model(t, model_path), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(saved, model_path, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(saved), 4);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(whole, "ema.first.weight", &average) &&
-                         weft_params_get(saved, "first.weight", &alone));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(whole, "ema.first.weight", &average) &&
+                         weft_params_find(saved, "first.weight", &alone));
     CU_ASSERT_TRUE(test_same_tensors("average", &average, &alone));
     /* A filter saves the parameters as they are. */
     weft_params *filtered = weft_params_new();
     CU_ASSERT_EQUAL(weft_params_save(whole, model_path, &weft_model_states, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(filtered, model_path, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(filtered), 4);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(whole, "first.weight", &average) &&
-                         weft_params_get(filtered, "first.weight", &alone));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(whole, "first.weight", &average) &&
+                         weft_params_find(filtered, "first.weight", &alone));
     CU_ASSERT_TRUE(test_same_tensors("average", &average, &alone));
     CU_ASSERT_STRING_EQUAL(weft_params_meta(filtered, "model"), "own");
     weft_params_free(filtered);
@@ -300,7 +300,7 @@ static void test_forward(void)
                                ROUNDING_F32);
         }
     size_t bytes;
-    CU_ASSERT_EQUAL(weft_forward_plans(f, &bytes), 7);
+    CU_ASSERT_EQUAL(weft_forward_plan_count(f, &bytes), 7);
     CU_ASSERT_TRUE(bytes > 0);
 
     /* What is missing is named; the runner can be used again. */
@@ -352,7 +352,7 @@ static void test_traits(void)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const weft_model_config c = parse(kinds[i].model, NULL, 0);
-        const weft_model_traits t = weft_model_get_traits(&c);
+        const weft_model_traits t = weft_model_traits_of(&c);
         CU_ASSERT_EQUAL(t.source_vocab > 0, kinds[i].source);
         CU_ASSERT_EQUAL(t.vocab > 0, kinds[i].tokens);
         CU_ASSERT_EQUAL(t.causal, kinds[i].causal);
@@ -362,14 +362,14 @@ static void test_traits(void)
     const char *const learned[] = {"positions=learned", "max_positions=77", "vocab=99", "pad_id=3",
                                    "f64=1"};
     const weft_model_config c = parse("gpt", learned, 5);
-    const weft_model_traits t = weft_model_get_traits(&c);
+    const weft_model_traits t = weft_model_traits_of(&c);
     CU_ASSERT_TRUE(t.max_positions == 77 && t.vocab == 99 && t.pad_id == 3 && t.dtype == WEFT_F64);
     const weft_model_config waves = parse("gpt", (const char *const[]){"positions=sinusoidal"}, 1);
-    CU_ASSERT_EQUAL(weft_model_get_traits(&waves).max_positions, INT64_MAX);
-    CU_ASSERT_EQUAL(weft_model_get_traits(NULL).vocab, 0);
+    CU_ASSERT_EQUAL(weft_model_traits_of(&waves).max_positions, INT64_MAX);
+    CU_ASSERT_EQUAL(weft_model_traits_of(NULL).vocab, 0);
     const weft_model_config images = parse("vit", (const char *const[]){"classes=12"}, 1);
-    CU_ASSERT_EQUAL(weft_model_get_traits(&images).classes, 12);
-    CU_ASSERT_EQUAL(weft_model_get_traits(&images).d_model, 768);
+    CU_ASSERT_EQUAL(weft_model_traits_of(&images).classes, 12);
+    CU_ASSERT_EQUAL(weft_model_traits_of(&images).d_model, 768);
 }
 
 /* Sizes are not options: texts set them, checkpoints leave them out. Names of earlier versions,
@@ -416,7 +416,7 @@ static void test_listed(void)
     config.build = (weft_build_options){
         .shape = {2, 5, 4}, .training = true, .expose_weights = true, .layer = 2};
     CU_ASSERT_EQUAL(weft_model_build(g, &config, &io), WEFT_OK);
-    CU_ASSERT_EQUAL(io.weights.id, weft_find(g, "dec.1.cross.weights").id);
+    CU_ASSERT_EQUAL(io.weights.id, weft_graph_find(g, "dec.1.cross.weights").id);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 2, &error), WEFT_OK);
     weft_graph_free(g);
     int32_t ids[2 * 5];

@@ -61,7 +61,7 @@ static void test_models(void)
         }
         weft_plan *plan = weft_plan_new(g, targets, limits[i].training ? 2 : 1, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
-        weft_plan_stats stats = weft_plan_get_stats(plan);
+        weft_plan_stats stats = weft_plan_stats_of(plan);
         CU_ASSERT_TRUE(within(&limits[i], &stats));
         weft_plan_free(plan);
         weft_graph_free(g);
@@ -77,14 +77,14 @@ static void test_backends(void)
     weft_gemm_backend backend;
     for (int b = 0; b < WEFT_GEMM_BACKENDS; b++) {
         error = (weft_error){0};
-        weft_status status = weft_gemm_get_info((weft_gemm_backend)b, &info, &error);
+        weft_status status = weft_gemm_info_of((weft_gemm_backend)b, &info, &error);
         CU_ASSERT_STRING_EQUAL(info.name, names[b]);
         CU_ASSERT_TRUE(status == WEFT_OK || status == WEFT_NO_BACKEND);
         CU_ASSERT_EQUAL(status == WEFT_OK && b != WEFT_GEMM_WEFT, info.path[0] != '\0');
         CU_ASSERT_EQUAL(status != WEFT_OK, error.message[0] != '\0');
     }
-    CU_ASSERT_EQUAL(weft_gemm_get_info(WEFT_GEMM_BACKENDS, &info, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_gemm_get_info(WEFT_GEMM_WEFT, NULL, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_gemm_info_of(WEFT_GEMM_BACKENDS, &info, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_gemm_info_of(WEFT_GEMM_WEFT, NULL, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_gemm_chosen(WEFT_I32, &backend, NULL), WEFT_BAD_DTYPE);
     /* oneDNN has no GEMM of f64. */
     if (weft_gemm_chosen(WEFT_F64, &backend, NULL) == WEFT_OK)

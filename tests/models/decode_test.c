@@ -22,7 +22,7 @@ static void randomize(weft_params *params, uint64_t seed)
     for (size_t i = 0; i < weft_params_count(params); i++) {
         weft_tensor t;
         const char *name = weft_params_name(params, i);
-        weft_params_get(params, name, &t);
+        weft_params_find(params, name, &t);
         bool gain = strstr(name, "gamma") != NULL;
         for (int64_t k = 0; k < weft_shape_numel(t.shape); k++) {
             double x = test_uniform(&seed, -0.5, 0.5) + (gain ? 1 : 0);
@@ -74,10 +74,10 @@ static double *whole_pass(subject *s, const int32_t *source, int64_t source_len,
     weft_tensor t;
     double *out = NULL;
     if (run) {
-        weft_feed(run, io.target_in, tokens, (size_t)(rows * length) * sizeof *tokens);
+        weft_session_feed(run, io.target_in, tokens, (size_t)(rows * length) * sizeof *tokens);
         if (weft_is_value(io.source))
-            weft_feed(run, io.source, source, (size_t)(rows * source_len) * sizeof *source);
-        if (weft_run(run) == WEFT_OK && weft_session_tensor(run, io.output, &t)) {
+            weft_session_feed(run, io.source, source, (size_t)(rows * source_len) * sizeof *source);
+        if (weft_session_run(run) == WEFT_OK && weft_session_tensor(run, io.output, &t)) {
             int64_t n = weft_shape_numel(t.shape);
             out = malloc((size_t)n * sizeof *out);
             for (int64_t i = 0; i < n; i++) out[i] = real_at(&t, i);
@@ -150,8 +150,7 @@ static double worst_step_error(subject *s, bool recompute, weft_dtype cache)
     }
     CU_ASSERT_TRUE(good);
     if (!good) CU_FAIL(weft_decoder_error(d)->message);
-    CU_ASSERT_EQUAL(weft_decoder_get_info(d).has_steps,
-                    !recompute && s->config.model->step != NULL);
+    CU_ASSERT_EQUAL(weft_decoder_info_of(d).has_steps, !recompute && s->config.model->step != NULL);
     weft_decoder_free(d);
     double *whole = whole_pass(s, repeated, SOURCE_LEN, &tokens[0][0], ROWS, LENGTH), worst = 0;
     for (int64_t i = 0; whole && i < ROWS * LENGTH * VOCAB; i++) {
@@ -242,7 +241,7 @@ static void test_narrow_caches(void)
             if (s.config.build.shape.source_len)
                 CU_ASSERT_EQUAL(weft_decoder_start(d, NULL, NULL, 0), WEFT_OK);
             CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1}, NULL), WEFT_OK);
-            bytes[k] = weft_decoder_get_info(d).state_bytes;
+            bytes[k] = weft_decoder_info_of(d).state_bytes;
             weft_decoder_free(d);
         }
         /* Of two layers' self-attention alone: keys and values at 200 positions. */
@@ -382,7 +381,7 @@ static void test_step_cost(void)
         CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1), WEFT_OK);
         for (int at = 0; at < 128; at++) {
             CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 2}, NULL), WEFT_OK);
-            double f = weft_decoder_get_info(d).step.flops;
+            double f = weft_decoder_info_of(d).step.flops;
             if (round) CU_ASSERT_EQUAL(f, flops[at]);
             flops[at] = f;
         }
@@ -394,7 +393,7 @@ static void test_step_cost(void)
     CU_ASSERT_EQUAL(flops[63] - flops[47], flops[47] - flops[31]);
     CU_ASSERT_EQUAL(flops[127] - flops[63], 2 * (flops[63] - flops[31]));
     CU_ASSERT(flops[127] < 4 * flops[0]);
-    CU_ASSERT(weft_decoder_get_info(d).plans ==
+    CU_ASSERT(weft_decoder_info_of(d).plans ==
               7); /* five lengths, the encoder, the transposed embedding matrix */
     CU_ASSERT_NOT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 2}, NULL), WEFT_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_decoder_error(d)->message, "128 positions"));
@@ -417,10 +416,10 @@ static void test_failed_step(void)
         for (int at = 0; at < (i < 2 ? 1 : 32); at++)
             CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1}, NULL), WEFT_OK);
         CU_ASSERT_TRUE(weft_decoder_logits(d, &t));
-        const double flops = weft_decoder_get_info(d).step.flops;
+        const double flops = weft_decoder_info_of(d).step.flops;
         CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){13}, NULL), WEFT_BAD_INDEX);
         CU_ASSERT_FALSE(weft_decoder_logits(d, &t));
-        CU_ASSERT_EQUAL(weft_decoder_get_info(d).step.flops, flops);
+        CU_ASSERT_EQUAL(weft_decoder_info_of(d).step.flops, flops);
         weft_decoder_free(d);
     }
     weft_params_free(s.params);
@@ -551,7 +550,7 @@ static void test_nan(void)
     subject s;
     weft_tensor t;
     if (!make_subject(&s, "transformer", texts, 4)) return;
-    weft_params_get(s.params, "dec.norm.beta", &t);
+    weft_params_find(s.params, "dec.norm.beta", &t);
     ((float *)t.data)[3] = NAN;
     for (int sample = 0; sample < 2; sample++) {
         weft_error error = {0};
@@ -572,7 +571,7 @@ static void test_share(void)
     CU_ASSERT_EQUAL(weft_params_add(a, "x", WEFT_F32, WEFT_SHAPE(3), &of_a, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_add(b, "y", WEFT_F32, WEFT_SHAPE(2), NULL, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_share(b, a, NULL), WEFT_OK);
-    CU_ASSERT_TRUE(weft_params_get(b, "x", &of_b));
+    CU_ASSERT_TRUE(weft_params_find(b, "x", &of_b));
     CU_ASSERT_PTR_EQUAL(of_a.data, of_b.data);
     CU_ASSERT_EQUAL(weft_params_count(b), 2);
     weft_error error = {0};

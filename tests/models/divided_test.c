@@ -42,7 +42,7 @@ static void train(rank *r)
         r->error = *weft_trainer_error(t);
     for (size_t i = 0; t && i < weft_params_count(params); i++) {
         weft_tensor x;
-        weft_params_get(params, weft_params_name(params, i), &x);
+        weft_params_find(params, weft_params_name(params, i), &x);
         j->state_bytes[me] += weft_tensor_bytes(x.dtype, x.shape);
     }
     weft_trainer_free(t);
@@ -255,7 +255,7 @@ static uint64_t hash_states(const weft_params *params)
         const char *name = weft_params_name(params, i);
         weft_tensor t;
         if (!strncmp(name, WEFT_SUM_STATES, strlen(WEFT_SUM_STATES))) continue;
-        weft_params_get(params, name, &t);
+        weft_params_find(params, name, &t);
         for (size_t k = 0; k < weft_tensor_bytes(t.dtype, t.shape); k++)
             hash = (hash ^ ((unsigned char *)t.data)[k]) * 0x100000001b3u;
     }
@@ -268,7 +268,7 @@ static float *first_number(const weft_params *params)
     weft_tensor t = {.data = NULL};
     for (size_t i = 0; i < weft_params_count(params) && !t.data; i++)
         if (!weft_is_training_state(weft_params_name(params, i)))
-            weft_params_get(params, weft_params_name(params, i), &t);
+            weft_params_find(params, weft_params_name(params, i), &t);
     return t.data;
 }
 
@@ -289,7 +289,7 @@ static void fail_once(failing_job *f, rank *r, weft_trainer *t, const weft_batch
     test_fail_allocation(0);
     calls_left = 0;
     *number = good;
-    f->kept[me] = hash_states(params) == before && weft_trainer_get_progress(t).updates == 1;
+    f->kept[me] = hash_states(params) == before && weft_trainer_progress_of(t).updates == 1;
     r->error = *weft_trainer_error(t);
 }
 

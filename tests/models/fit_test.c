@@ -51,12 +51,12 @@ static void run(const weft_fit *fit, int64_t rows, const double *x, size_t n_x, 
     weft_params_init(params, g, 1, &error);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, b.inputs[0], x, n_x * sizeof *x);
-    weft_feed(s, b.inputs[1], target, target_bytes);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_session_feed(s, b.inputs[0], x, n_x * sizeof *x);
+    weft_session_feed(s, b.inputs[1], target, target_bytes);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     *accuracy = NAN;
-    weft_fetch(s, b.loss, loss, sizeof *loss);
-    if (has) weft_fetch(s, b.accuracy, accuracy, sizeof *accuracy);
+    weft_session_fetch(s, b.loss, loss, sizeof *loss);
+    if (has) weft_session_fetch(s, b.accuracy, accuracy, sizeof *accuracy);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);
@@ -136,8 +136,8 @@ static void test_refused_losses(void)
     refused(&fit, WEFT_BAD_ARGUMENT, "no such loss");
     fit = fit_of(&scalar, WEFT_LOSS_CROSS_ENTROPY);
     refused(&fit, WEFT_BAD_SHAPE, "[rows, ..., classes]");
-    CU_ASSERT_STRING_EQUAL(weft_loss_name(WEFT_LOSS_BCE), "bce");
-    CU_ASSERT_PTR_NULL(weft_loss_name((weft_loss_kind)17));
+    CU_ASSERT_STRING_EQUAL(weft_loss_kind_name(WEFT_LOSS_BCE), "bce");
+    CU_ASSERT_PTR_NULL(weft_loss_kind_name((weft_loss_kind)17));
     CU_ASSERT_PTR_NULL(weft_fit_builder(NULL).build);
 }
 

@@ -41,9 +41,9 @@ static void feed_all(const rig *r, weft_session *s)
                                         "memory", "target",    "hidden",     "labels"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         weft_tensor t;
-        weft_value input = weft_find(r->g, names[i]);
+        weft_value input = weft_graph_find(r->g, names[i]);
         if (!weft_is_value(input)) continue;
-        CU_ASSERT_TRUE_FATAL(weft_params_get(r->store, names[i], &t));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(r->store, names[i], &t));
         CU_ASSERT_TRUE_FATAL(weft_shape_equal(t.shape, weft_shape_of(r->g, input)));
         size_t n = (size_t)weft_shape_numel(t.shape);
         uint8_t truth[64];
@@ -54,7 +54,7 @@ static void feed_all(const rig *r, weft_session *s)
             data = truth;
         }
         size_t bytes = n * weft_dtype_bytes(weft_dtype_of(r->g, input));
-        CU_ASSERT_EQUAL_FATAL(weft_feed(s, input, data, bytes), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, input, data, bytes), WEFT_OK);
     }
 }
 
@@ -66,7 +66,7 @@ static void check_states(const rig *r, const char *name)
     CU_ASSERT_TRUE_FATAL(n <= MAX_STATES);
     for (size_t i = 0; i < n; i++) {
         weft_tensor t;
-        const bool found = weft_params_get(r->store, weft_name_of(r->g, states[i]), &t);
+        const bool found = weft_params_find(r->store, weft_name_of(r->g, states[i]), &t);
         if (!found) printf("\n    %s has no %s\n", name, weft_name_of(r->g, states[i]));
         CU_ASSERT_TRUE(found);
     }
@@ -97,7 +97,7 @@ static void check_case(const char *path, const char *name, const char *what, boo
     if (!s) printf("\n    %s: %s: %s\n", name, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     feed_all(&r, s);
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     golden_target(s, r.store, targets[r.n], "output", p.limit, 0);
     golden_target(s, r.store, targets[r.n + 1], "loss", p.limit, 0);
     for (size_t i = 0; i < r.n; i++) {

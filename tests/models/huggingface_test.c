@@ -128,8 +128,9 @@ static void feed(weft_session *s, weft_value input, const weft_params *arrays, c
 {
     weft_tensor t;
     if (!weft_is_value(input)) return;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(arrays, name, &t));
-    CU_ASSERT_EQUAL(weft_feed(s, input, t.data, weft_tensor_bytes(t.dtype, t.shape)), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_params_find(arrays, name, &t));
+    CU_ASSERT_EQUAL(weft_session_feed(s, input, t.data, weft_tensor_bytes(t.dtype, t.shape)),
+                    WEFT_OK);
 }
 
 /* Reads the arrays of a folder that are there, as inputs/target_in, outputs/logits, ... */
@@ -155,10 +156,10 @@ static void check_outputs(const char *folder, const weft_params *params, weft_mo
     weft_tensor ids;
     weft_params *expected = load_arrays(folder);
     weft_batch_shape *shape = &config->build.shape;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(expected, "inputs/target_in", &ids));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(expected, "inputs/target_in", &ids));
     shape->rows = ids.shape.dim[0];
     shape->target_len = ids.shape.dim[1];
-    if (weft_params_get(expected, "inputs/source", &ids)) shape->source_len = ids.shape.dim[1];
+    if (weft_params_find(expected, "inputs/source", &ids)) shape->source_len = ids.shape.dim[1];
     weft_graph *g = weft_graph_new();
     CU_ASSERT_EQUAL_FATAL(weft_model_build(g, config, &io), WEFT_OK);
     const struct {
@@ -179,10 +180,10 @@ static void check_outputs(const char *folder, const weft_params *params, weft_mo
     feed(s, io.source, expected, "inputs/source");
     feed(s, io.target_in, expected, "inputs/target_in");
     feed(s, io.token_types, expected, "inputs/token_types");
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     size_t compared = 0;
     for (size_t i = 0; i < 3; i++) {
-        if (!weft_params_get(expected, outputs[i].name, NULL)) continue;
+        if (!weft_params_find(expected, outputs[i].name, NULL)) continue;
         golden_target(s, expected, outputs[i].value, outputs[i].name, LIMIT, 0);
         compared++;
     }
@@ -260,8 +261,8 @@ static void check_equal(const weft_params *a, const weft_params *b)
     for (size_t i = 0; i < weft_params_count(a); i++) {
         weft_tensor s, t;
         const char *name = weft_params_name(a, i);
-        weft_params_get(a, name, &s);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(b, name, &t));
+        weft_params_find(a, name, &s);
+        CU_ASSERT_TRUE_FATAL(weft_params_find(b, name, &t));
         CU_ASSERT_TRUE_FATAL(weft_shape_equal(s.shape, t.shape));
         CU_ASSERT_TRUE(test_same_tensors("s", &s, &t));
     }
@@ -584,7 +585,7 @@ static const void *renamed_data(void *context, size_t i, weft_error *error)
     weft_tensor t;
     (void)error;
     const char *name = weft_params_name(r->params, i);
-    return name && weft_params_get(r->params, name, &t) ? t.data : &zero;
+    return name && weft_params_find(r->params, name, &t) ? t.data : &zero;
 }
 
 /* Writes bert's tensors without prefix, and norms as gamma and beta, as old files have them, with
@@ -603,7 +604,7 @@ static void write_old_bert(const char *extra)
     for (size_t i = 0; i < n; i++) {
         const char *name = weft_params_name(p, i);
         weft_tensor t;
-        weft_params_get(p, name, &t);
+        weft_params_find(p, name, &t);
         snprintf(old[i], sizeof old[i], "%s", name + (strncmp(name, "bert.", 5) ? 0 : 5));
         char *norm = strstr(old[i], "LayerNorm.");
         if (norm) strcpy(norm + 10, strstr(norm, "weight") ? "gamma" : "beta");
@@ -662,7 +663,7 @@ static void test_missing_bias(void)
     CU_ASSERT_EQUAL(weft_params_save(file, path, &filter, &error), WEFT_OK);
     weft_params_free(file);
     weft_params *p = load_good(scratch, &config);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(p, "output.bias", &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(p, "output.bias", &t));
     for (int64_t i = 0; i < weft_shape_numel(t.shape); i++)
         CU_ASSERT_EQUAL(((const float *)t.data)[i], 0);
     weft_params_free(p);

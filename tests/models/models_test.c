@@ -73,7 +73,7 @@ static void rig_close(rig *r)
 static void feed(rig *r, weft_value input, const int32_t *ids)
 {
     size_t bytes = (size_t)weft_shape_numel(weft_shape_of(r->g, input)) * sizeof *ids;
-    CU_ASSERT_EQUAL_FATAL(weft_feed(r->session, input, ids, bytes), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, input, ids, bytes), WEFT_OK);
 }
 
 /* n random tokens in [1, vocab). */
@@ -96,14 +96,14 @@ static void feed_random(rig *r, int32_t vocab)
 static float scalar_of(const rig *r, weft_value value)
 {
     float x = NAN;
-    CU_ASSERT_EQUAL(weft_fetch(r->session, value, &x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(r->session, value, &x, sizeof x), WEFT_OK);
     return x;
 }
 
 static void run_logits(rig *r, float *logits, size_t n)
 {
-    CU_ASSERT_EQUAL_FATAL(weft_run(r->session), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(r->session, r->io.output, logits, n * sizeof *logits),
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r->session, r->io.output, logits, n * sizeof *logits),
                           WEFT_OK);
 }
 
@@ -178,7 +178,7 @@ static void test_padding(void)
         sum += log(total) - (double)short_logits[i * VOCAB + target[i]];
     }
     feed(&a, a.io.target_out, target);
-    CU_ASSERT_EQUAL(weft_run(a.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(a.session), WEFT_OK);
     CU_ASSERT_DOUBLE_EQUAL(scalar_of(&a, a.io.nll), sum / (BATCH * 4), 3 * ROUNDING_F32);
     rig_close(&b);
     rig_close(&a);
@@ -196,8 +196,8 @@ static void evaluate(weft_graph *g, weft_value value, weft_params *store, double
         s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(s, value, out, n * sizeof *out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
 }
@@ -206,7 +206,7 @@ static void evaluate(weft_graph *g, weft_value value, weft_params *store, double
 static void double_heads(weft_params *from, weft_params *to, const char *name, int heads, int width)
 {
     weft_tensor a, b;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(from, name, &a) && weft_params_get(to, name, &b));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(from, name, &a) && weft_params_find(to, name, &b));
     int64_t columns = (int64_t)heads * width, rows = weft_shape_numel(a.shape) / columns;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < 2 * columns; c++)
@@ -228,9 +228,9 @@ static void test_shared_key_heads(void)
         store[i] = weft_params_new();
         weft_init normal = {WEFT_INIT_NORMAL, 0, 1};
         weft_value x = weft_param(g[i], "x", WEFT_F64, WEFT_SHAPE(2, 3, 16), normal);
-        weft_attention_options o = {
+        weft_nn_attention_options o = {
             .heads = 4, .kv_heads = i ? 0 : 2, .bias = true, .out_bias = true};
-        y[i] = weft_layer_attention(g[i], "a", x, x, &o, NULL);
+        y[i] = weft_nn_attention(g[i], "a", x, x, &o, NULL);
         CU_ASSERT_EQUAL_FATAL(weft_graph_status(g[i]), WEFT_OK);
     }
     evaluate(g[0], y[0], store[0], shared, N);
@@ -255,12 +255,12 @@ static void test_fully_masked_query(void)
     weft_init normal = {WEFT_INIT_NORMAL, 0, 1};
     weft_value x = weft_param(g, "x", WEFT_F64, WEFT_SHAPE(1, 3, 8), normal);
     weft_value memory = weft_param(g, "memory", WEFT_F64, WEFT_SHAPE(1, 2, 8), normal);
-    weft_attention_options o = {.heads = 2,
-                                .bias = true,
-                                .out_bias = true,
-                                .mask =
-                                    weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(3, 2), forbidden)};
-    weft_value out = weft_layer_attention(g, "a", x, memory, &o, NULL);
+    weft_nn_attention_options o = {.heads = 2,
+                                   .bias = true,
+                                   .out_bias = true,
+                                   .mask =
+                                       weft_constant(g, WEFT_BOOL, WEFT_SHAPE(3, 2), forbidden)};
+    weft_value out = weft_nn_attention(g, "a", x, memory, &o, NULL);
     evaluate(g, out, store, y, 3 * 8);
     for (int i = 0; i < 3 * 8; i++) {
         CU_ASSERT_TRUE(isfinite(y[i]));
@@ -275,7 +275,7 @@ static void test_sinusoidal_positions(void)
     double table[50 * 6];
     weft_graph *g = weft_graph_new();
     weft_params *store = weft_params_new();
-    evaluate(g, weft_layer_sinusoidal_positions(g, WEFT_F64, 50, 6), store, table, 50 * 6);
+    evaluate(g, weft_nn_sinusoidal_positions(g, WEFT_F64, 50, 6), store, table, 50 * 6);
     for (int at = 0; at < 50; at++)
         for (int i = 0; i < 6; i++) {
             double angle = at * exp(-log(10000.0) * (i / 2 * 2) / 6.0);
@@ -297,11 +297,11 @@ static void test_shared_angles(void)
         weft_init normal = {WEFT_INIT_NORMAL, 0, 1};
         weft_value x = weft_param(g, "x", WEFT_F64, WEFT_SHAPE(2, 3, 2, 4), normal);
         weft_value at = weft_cast(g, weft_scalar(g, WEFT_F64, 2), WEFT_I32);
-        weft_rotary angles = weft_layer_rotary_angles(g, WEFT_F64, 7, 4, 100);
-        weft_value y = i == 0   ? weft_layer_rotary(g, x, 100)
-                       : i == 1 ? weft_layer_rotate(g, x, &angles, WEFT_NO_VALUE)
-                       : i == 2 ? weft_layer_rotary_at(g, x, 100, at, 5)
-                                : weft_layer_rotate(g, x, &angles, at);
+        weft_rotary angles = weft_nn_rotary_angles(g, WEFT_F64, 7, 4, 100);
+        weft_value y = i == 0   ? weft_nn_rotary(g, x, 100)
+                       : i == 1 ? weft_nn_rotate(g, x, &angles, WEFT_NO_VALUE)
+                       : i == 2 ? weft_nn_rotary_at(g, x, 100, at, 5)
+                                : weft_nn_rotate(g, x, &angles, at);
         evaluate(g, y, store, out[i], N);
         weft_params_free(store);
         weft_graph_free(g);
@@ -310,9 +310,9 @@ static void test_shared_angles(void)
     CU_ASSERT_EQUAL(memcmp(out[2], out[3], sizeof *out), 0);
     CU_ASSERT_NOT_EQUAL(memcmp(out[0], out[2], sizeof *out), 0);
     weft_graph *g = weft_graph_new();
-    weft_rotary angles = weft_layer_rotary_angles(g, WEFT_F64, 7, 6, 100);
+    weft_rotary angles = weft_nn_rotary_angles(g, WEFT_F64, 7, 6, 100);
     weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(2, 3, 2, 4));
-    CU_ASSERT_FALSE(weft_is_value(weft_layer_rotate(g, x, &angles, WEFT_NO_VALUE)));
+    CU_ASSERT_FALSE(weft_is_value(weft_nn_rotate(g, x, &angles, WEFT_NO_VALUE)));
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
     weft_graph_free(g);
 }
@@ -345,14 +345,14 @@ static void test_refusals(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_fill(g, WEFT_F32, WEFT_SHAPE(1, 3, 10), 1);
-    weft_attention_options o = {.heads = 3};
-    CU_ASSERT_FALSE(weft_is_value(weft_layer_attention(g, "a", x, x, &o, NULL)));
+    weft_nn_attention_options o = {.heads = 3};
+    CU_ASSERT_FALSE(weft_is_value(weft_nn_attention(g, "a", x, x, &o, NULL)));
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "3 heads"));
     weft_graph_free(g);
 
     g = weft_graph_new();
-    CU_ASSERT_FALSE(weft_is_value(weft_layer_sinusoidal_positions(g, WEFT_F32, 4, 7)));
+    CU_ASSERT_FALSE(weft_is_value(weft_nn_sinusoidal_positions(g, WEFT_F32, 4, 7)));
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 
@@ -360,8 +360,8 @@ static void test_refusals(void)
     weft_model_io io;
     weft_transformer_config c = {.text = {.tied = true}, .source_vocab = 5, .target_vocab = 6};
     const weft_build_options build = {.shape = {1, 1, 1}};
-    CU_ASSERT_EQUAL(weft_transformer(g, &c, &build, &io), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_transformer(g, NULL, &build, &io), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_transformer_build(g, &c, &build, &io), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_transformer_build(g, NULL, &build, &io), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
 
@@ -376,9 +376,9 @@ static void test_overfit(void)
     const weft_value targets[] = {r.io.loss, r.norm, r.step};
     rig_open(&r, targets, 3, r.store, 0);
     feed_random(&r, 20);
-    CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
     float first = scalar_of(&r, r.io.loss);
-    for (int i = 0; i < 199; i++) CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+    for (int i = 0; i < 199; i++) CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
     float last = scalar_of(&r, r.io.loss);
     if (!(last < 0.05f)) printf("\n    the loss went from %g to %g\n", (double)first, (double)last);
     CU_ASSERT_TRUE(first > 2 && last < 0.05f);
@@ -434,7 +434,7 @@ static bool same_stores(const weft_params *a, const weft_params *b)
     for (size_t i = 0; i < weft_params_count(a); i++) {
         weft_tensor x, y;
         const char *name = weft_params_name(a, i);
-        if (!weft_params_get(a, name, &x) || !weft_params_get(b, name, &y)) return false;
+        if (!weft_params_find(a, name, &x) || !weft_params_find(b, name, &y)) return false;
         size_t bytes = weft_tensor_bytes(x.dtype, x.shape);
         if (!weft_shape_equal(x.shape, y.shape) || memcmp(x.data, y.data, bytes)) return false;
     }
@@ -456,7 +456,8 @@ static void test_threads(void)
         const weft_value targets[] = {r[i].io.loss, r[i].step};
         rig_open(&r[i], targets, 2, r[i].store, threads[i]);
         feed_random(&r[i], 300);
-        for (int step = 0; step < 3; step++) CU_ASSERT_EQUAL_FATAL(weft_run(r[i].session), WEFT_OK);
+        for (int step = 0; step < 3; step++)
+            CU_ASSERT_EQUAL_FATAL(weft_session_run(r[i].session), WEFT_OK);
         loss[i] = scalar_of(&r[i], r[i].io.loss);
         CU_ASSERT_EQUAL(memcmp(&loss[i], &loss[0], sizeof *loss), 0);
         CU_ASSERT_TRUE(same_stores(r[0].store, r[i].store));
@@ -505,9 +506,9 @@ static void test_values(void)
         }
         for (int k = 0; k < WEFT_MODEL_SIZES && m->sizes[k].name; k++) {
             const weft_model_option *size = &m->sizes[k];
-            CU_ASSERT_EQUAL(weft_model_option_get(size, &config.build.shape), size->value);
-            weft_model_option_set(size, &config.build.shape, 7);
-            CU_ASSERT_EQUAL(weft_model_option_get(size, &config.build.shape), 7);
+            CU_ASSERT_EQUAL(weft_model_option_value(size, &config.build.shape), size->value);
+            weft_model_option_set_value(size, &config.build.shape, 7);
+            CU_ASSERT_EQUAL(weft_model_option_value(size, &config.build.shape), 7);
         }
         weft_model_set_value(&config, m->n_options, 1);
         CU_ASSERT_EQUAL(weft_model_value(&config, m->n_options), 0);

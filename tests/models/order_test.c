@@ -220,7 +220,7 @@ static void check_model(const weft_model *model)
     weft_value step = weft_train_update(g, io.loss, NULL, 0, rate, &adam, NULL);
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(io.loss, step), NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
-    const size_t bound = bound_of_order(plan), bytes = weft_plan_get_stats(plan).arena_bytes;
+    const size_t bound = bound_of_order(plan), bytes = weft_plan_stats_of(plan).arena_bytes;
     const bool good = bound <= bytes && (double)bytes <= 1.1 * (double)bound;
     if (!good)
         fprintf(stderr, "\n    %s: arena %zu, any order needs at least %zu\n", model->name, bytes,

@@ -35,7 +35,7 @@ static uint64_t hash_store(const weft_params *params, bool averaged, size_t stat
     for (size_t i = 0; i < weft_params_count(params); i++) {
         const char *name = weft_params_name(params, i);
         weft_tensor t;
-        weft_params_get(params, name, &t);
+        weft_params_find(params, name, &t);
         const size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
         if (weft_is_training_state(name) && !averaged) {
             state_bytes[strncmp(name, "sum", 3) == 0] += bytes;

@@ -94,7 +94,7 @@ static void decode(const subject *s, const weft_params *params, double logits[VO
                                        &(weft_decoder_options){.beams = 2, .max_len = 40}, &error);
     if (!d) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
-    const bool has_source = weft_decoder_get_info(d).has_source;
+    const bool has_source = weft_decoder_info_of(d).has_source;
     CU_ASSERT_EQUAL(weft_decoder_start(d, sources, lengths, has_source), WEFT_OK);
     for (int i = 0; i < LENGTH; i++) {
         const int32_t token = 1 + (i * 17 + 3) % (VOCAB - 1), both[2] = {token, token};
@@ -149,14 +149,14 @@ static void test_names(void)
     weft_tensor t;
     make_subject(&s, "gpt", attending, 4);
     weft_params *small = quantized(&s, 4);
-    CU_ASSERT_FALSE(weft_params_get(small, "embedding", &t));
-    CU_ASSERT_TRUE(weft_params_get(small, "embedding.rows.q", &t));
+    CU_ASSERT_FALSE(weft_params_find(small, "embedding", &t));
+    CU_ASSERT_TRUE(weft_params_find(small, "embedding.rows.q", &t));
     CU_ASSERT_TRUE(t.dtype == WEFT_U8 && weft_shape_equal(t.shape, WEFT_SHAPE(VOCAB, 32)));
-    CU_ASSERT_TRUE(weft_params_get(small, "embedding.rows.scale", &t));
+    CU_ASSERT_TRUE(weft_params_find(small, "embedding.rows.scale", &t));
     CU_ASSERT_TRUE(t.dtype == WEFT_F32 && weft_shape_equal(t.shape, WEFT_SHAPE(VOCAB, 2)));
     size_t replaced = 0;
     for (size_t i = 0; i < weft_params_count(s.params); i++)
-        replaced += !weft_params_get(small, weft_params_name(s.params, i), NULL);
+        replaced += !weft_params_find(small, weft_params_name(s.params, i), NULL);
     CU_ASSERT_EQUAL(weft_params_count(small),
                     weft_params_count(s.params) - replaced + 3 * replaced);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(small, "quantization"), "bits=4 group=32");
@@ -164,9 +164,9 @@ static void test_names(void)
     free_subject(&s);
     make_subject(&s, "gpt", untied, 5);
     small = quantized(&s, 4);
-    CU_ASSERT_TRUE(weft_params_get(small, "embedding.rows.q", &t));
+    CU_ASSERT_TRUE(weft_params_find(small, "embedding.rows.q", &t));
     CU_ASSERT_TRUE(weft_shape_equal(t.shape, WEFT_SHAPE(VOCAB, 64)));
-    CU_ASSERT_TRUE(weft_params_get(small, "output.weight.q", &t));
+    CU_ASSERT_TRUE(weft_params_find(small, "output.weight.q", &t));
     weft_params_free(small);
     free_subject(&s);
 }
@@ -185,7 +185,7 @@ static void test_kept(void)
     weft_params *small = weft_params_quantize(params, g, NULL, &report, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(small);
     CU_ASSERT_EQUAL(report.kept, 1);
-    CU_ASSERT_TRUE(weft_params_get(small, "w", NULL) && weft_params_get(small, "w.q", NULL));
+    CU_ASSERT_TRUE(weft_params_find(small, "w", NULL) && weft_params_find(small, "w.q", NULL));
     weft_params_free(small);
     weft_params_free(params);
     weft_graph_free(g);
@@ -206,8 +206,8 @@ static void test_filter(void)
     make_subject(&s, "gpt", untied, 5);
     weft_params *small = weft_params_quantize(s.params, s.graph, &options, &report, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(small);
-    CU_ASSERT_TRUE(weft_params_get(small, "output.weight", NULL));
-    CU_ASSERT_FALSE(weft_params_get(small, "output.weight.q", NULL));
+    CU_ASSERT_TRUE(weft_params_find(small, "output.weight", NULL));
+    CU_ASSERT_FALSE(weft_params_find(small, "output.weight.q", NULL));
     CU_ASSERT_TRUE(report.left > 0); /* rows of 96 elements */
     CU_ASSERT_EQUAL(report.kept, 0);
     weft_params_free(small);
@@ -246,18 +246,18 @@ static void test_pass(void)
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3, 32));
-    weft_scope_push(g, "layer");
+    weft_graph_push_scope(g, "layer");
     const weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SHAPE(32, 32), WEFT_INIT_XAVIER);
     const weft_value v = weft_param(g, "v", WEFT_F32, WEFT_SHAPE(32, 32), WEFT_INIT_XAVIER);
     weft_value y = weft_matmul(g, weft_matmul(g, x, w), weft_transpose(g, v, 0, 1));
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     y = weft_matmul(g, y, w);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 3, &error), WEFT_OK);
     weft_params *small = weft_params_quantize(params, g, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(small);
     CU_ASSERT_EQUAL(weft_params_count(small), 6);
-    CU_ASSERT_TRUE(weft_params_get(small, "layer.w.q", NULL));
-    CU_ASSERT_TRUE(weft_params_get(small, "layer.v.rows.zero", NULL));
+    CU_ASSERT_TRUE(weft_params_find(small, "layer.w.q", NULL));
+    CU_ASSERT_TRUE(weft_params_find(small, "layer.v.rows.zero", NULL));
     const weft_pass pass = weft_quantized_pass(small);
     const weft_plan_options options = {.verify = true, .passes = &pass, .n_passes = 1};
     weft_plan *plan = weft_plan_new(g, &y, 1, &options, &error);
@@ -271,7 +271,7 @@ static void test_pass(void)
         CU_ASSERT_STRING_NOT_EQUAL(op, "matmul");
     }
     CU_ASSERT_EQUAL(products, 3);
-    CU_ASSERT_TRUE(weft_is_value(weft_find(planned, "layer.w.q")));
+    CU_ASSERT_TRUE(weft_is_value(weft_graph_find(planned, "layer.w.q")));
     weft_session *session = weft_session_new(plan, small, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL(session);
     weft_session_free(session);

@@ -34,16 +34,16 @@ static bool case_state(layer_case *c, const char *name, weft_value *value)
 static void build_case(layer_case *c, weft_recurrent_kind kind)
 {
     weft_value x, mask, cotangents[3], *out = c->targets;
-    weft_recurrent_options o = {.reverse = strstr(c->name, "reverse") != NULL};
+    weft_nn_recurrent_options o = {.reverse = strstr(c->name, "reverse") != NULL};
     weft_recurrent_state last;
     c->n_out = kind == WEFT_LSTM ? 3 : 2;
     CU_ASSERT_TRUE_FATAL(case_state(c, "x", &x) && case_state(c, "mask", &mask) &&
                          case_state(c, "s0", &o.initial.h));
     if (kind == WEFT_LSTM) CU_ASSERT_TRUE_FATAL(case_state(c, "s1", &o.initial.c));
     if (strstr(c->name, "masked")) o.mask = weft_cast(c->g, mask, WEFT_BOOL);
-    weft_scope_push(c->g, "%s", c->name);
-    out[0] = weft_contiguous(c->g, weft_layer_recurrent(c->g, "l", kind, x, 4, &o, &last));
-    weft_scope_pop(c->g);
+    weft_graph_push_scope(c->g, "%s", c->name);
+    out[0] = weft_contiguous(c->g, weft_nn_recurrent(c->g, "l", kind, x, 4, &o, &last));
+    weft_graph_pop_scope(c->g);
     out[1] = weft_contiguous(c->g, last.h);
     if (kind == WEFT_LSTM) out[2] = weft_contiguous(c->g, last.c);
     for (size_t i = 0; i < c->n_out; i++) {
@@ -78,7 +78,7 @@ static void check_layer(weft_params *store, weft_recurrent_kind kind, const char
     weft_plan *plan = weft_plan_new(c.g, c.targets, n, &check, &error);
     weft_session *s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s: %s\n", name, error.where, error.message);
-    CU_ASSERT_TRUE_FATAL(s && weft_run(s) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s) == WEFT_OK);
     for (size_t i = 0; i < n; i++) golden_target(s, store, c.targets[i], c.names[i], limit, 0);
     snprintf(prefix, sizeof prefix, "%s.grad.", name);
     for (size_t i = 0; i < weft_params_count(store); i++)
@@ -120,7 +120,7 @@ static void rig_build(rig *r, const char *text, bool training)
 {
     *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
     test_build_model(r->g, text, training, &r->io);
-    r->attention = weft_find(r->g, "attention");
+    r->attention = weft_graph_find(r->g, "attention");
     r->n = weft_graph_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
 }
@@ -147,7 +147,7 @@ static void rig_close(rig *r)
 static void feed(rig *r, weft_value input, const int32_t *ids)
 {
     size_t bytes = (size_t)weft_shape_numel(weft_shape_of(r->g, input)) * sizeof *ids;
-    CU_ASSERT_EQUAL_FATAL(weft_feed(r->session, input, ids, bytes), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, input, ids, bytes), WEFT_OK);
 }
 
 static void fill_ids(int32_t *ids, int64_t n, int32_t vocab, uint64_t seed)
@@ -200,10 +200,10 @@ static void check_seq2seq(const char *file, const char *options, weft_dtype dtyp
     const weft_value inputs[] = {r.io.source, r.io.target_in, r.io.target_out};
     for (int i = 0; i < 3; i++) {
         weft_tensor t;
-        CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, weft_name_of(r.g, inputs[i]), &t));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(r.store, weft_name_of(r.g, inputs[i]), &t));
         feed(&r, inputs[i], t.data);
     }
-    CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
     for (int i = 0; i < 3; i++)
         golden_target(r.session, r.store, results[i], result_names[i], limit, 0);
     double floor = GOLDEN_FLOOR * limit * golden_gradient_norm(r.store, r.n);
@@ -311,7 +311,7 @@ static void test_training(void)
         feed_random(&r);
         double first = 0, last = 0;
         for (int i = 0; i < 12; i++) {
-            CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
             last = scalar_of(&r, r.io.loss);
             if (i == 0) first = last;
             CU_ASSERT_TRUE(isfinite(last) && scalar_of(&r, r.norm) > 0);
@@ -334,7 +334,7 @@ static void test_linear_size(void)
             build_training(&r, m, 100 << i);
             const weft_value targets[] = {r.io.loss, r.step};
             rig_open(&r, targets, 2, 0);
-            stats[i] = weft_plan_get_stats(r.plan);
+            stats[i] = weft_plan_stats_of(r.plan);
             rig_close(&r);
         }
         CU_ASSERT_TRUE(stats[1].nodes <= 2 * stats[0].nodes);
@@ -354,7 +354,7 @@ static void test_threads(void)
             const weft_value targets[] = {r.io.loss, r.norm, r.step};
             rig_open(&r, targets, 3, threads);
             feed_random(&r);
-            for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+            for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
             if (threads == 1) {
                 one = r;
                 continue;
@@ -363,8 +363,8 @@ static void test_threads(void)
             for (size_t i = 0; i < r.n; i++) {
                 weft_tensor a, b;
                 const char *name = weft_name_of(r.g, r.params[i]);
-                CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, name, &a) &&
-                                     weft_params_get(one.store, name, &b));
+                CU_ASSERT_TRUE_FATAL(weft_params_find(r.store, name, &a) &&
+                                     weft_params_find(one.store, name, &b));
                 size_t bytes = weft_tensor_bytes(a.dtype, a.shape);
                 CU_ASSERT_EQUAL(memcmp(a.data, b.data, bytes), 0);
             }
@@ -401,9 +401,10 @@ static void test_source_padding(void)
             rig_open(&r, targets, attends ? 2 : 1, 0);
             feed_random(&r);
             feed(&r, r.io.source, is_long ? padded : source);
-            CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
             CU_ASSERT_EQUAL_FATAL(
-                weft_fetch(r.session, r.io.output, logits[is_long], sizeof logits[0]), WEFT_OK);
+                weft_session_fetch(r.session, r.io.output, logits[is_long], sizeof logits[0]),
+                WEFT_OK);
             weft_tensor t = {0};
             if (attends) CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.attention, &t));
             for (int64_t i = 0; attends && i < BATCH * TARGET; i++) {
@@ -439,14 +440,16 @@ static void test_causality(void)
         feed_random(&r);
         fill_ids(ids, BATCH * LENGTH, VOCAB, 2);
         feed(&r, r.io.target_in, ids);
-        CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
-        CU_ASSERT_EQUAL_FATAL(weft_fetch(r.session, r.io.output, before, sizeof before), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r.session, r.io.output, before, sizeof before),
+                              WEFT_OK);
         for (int position = 0; position < LENGTH; position++) {
             int32_t old = ids[LENGTH + position]; /* of the second sequence */
             ids[LENGTH + position] = old % (VOCAB - 1) + 1;
             feed(&r, r.io.target_in, ids);
-            CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
-            CU_ASSERT_EQUAL_FATAL(weft_fetch(r.session, r.io.output, after, sizeof after), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r.session, r.io.output, after, sizeof after),
+                                  WEFT_OK);
             size_t same = (size_t)(LENGTH + position) * VOCAB;
             CU_ASSERT_EQUAL(memcmp(before, after, same * sizeof *before), 0);
             for (size_t at = same; at < N; at += VOCAB)
@@ -483,13 +486,13 @@ static void test_refusals(void)
     refused("seq2seq", "attention=sideways", "not one of none|additive|dot|general");
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
-    weft_layer_recurrent(g, "l", WEFT_LSTM, x, 4, NULL, NULL);
+    weft_nn_recurrent(g, "l", WEFT_LSTM, x, 4, NULL, NULL);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
     weft_graph_free(g);
     g = weft_graph_new();
     x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3, 4));
-    weft_recurrent_stack_options none = {.layers = -1};
-    CU_ASSERT_FALSE(weft_is_value(weft_layer_recurrent_stack(g, "s", WEFT_GRU, x, 4, &none, NULL)));
+    weft_nn_recurrent_stack_options none = {.layers = -1};
+    CU_ASSERT_FALSE(weft_is_value(weft_nn_recurrent_stack(g, "s", WEFT_GRU, x, 4, &none, NULL)));
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
@@ -519,7 +522,7 @@ static void check_shared(weft_dtype dtype, int64_t k, int64_t n)
     weft_plan *plan = weft_plan_new(g, targets, 2 * MOST, NULL, &error);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 4, &error), WEFT_OK);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
-    CU_ASSERT_TRUE_FATAL(s && weft_run(s) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s) == WEFT_OK);
     CU_ASSERT_EQUAL(test_count_nodes(plan, "panels"), 1);
     CU_ASSERT_TRUE(weft_session_tensor(s, targets[2 * MOST - 2], &all));
     for (int64_t m = 1; m <= MOST; m++) {

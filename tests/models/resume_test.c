@@ -104,7 +104,7 @@ static void resume(const char *path, weft_corpus *corpus, const weft_batch_optio
     weft_trainer *t = new_trainer(&r, source_name, target_name);
     if (!text) {
         CU_ASSERT_PTR_NOT_NULL(t);
-        CU_ASSERT_EQUAL(weft_trainer_get_progress(t).updates, 2);
+        CU_ASSERT_EQUAL(weft_trainer_progress_of(t).updates, 2);
     } else {
         CU_ASSERT_PTR_NULL(t);
         CU_ASSERT_EQUAL(r.error.status, WEFT_BAD_ARGUMENT);
@@ -234,7 +234,7 @@ static void test_metadata(void)
     rig s = {r.dropout, r.corpus, r.batches, old, {0}};
     weft_trainer *t = new_trainer(&s, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL(t);
-    CU_ASSERT_EQUAL(weft_trainer_get_progress(t).updates, 2);
+    CU_ASSERT_EQUAL(weft_trainer_progress_of(t).updates, 2);
     weft_trainer_free(t);
     weft_params_free(old);
     close_rig(&r);

@@ -252,7 +252,7 @@ static void test_refusals(void)
     s->params = params;
     weft_params_free(none);
     weft_tensor t;
-    weft_params_get(s->params, "target_embedding", &t);
+    weft_params_find(s->params, "target_embedding", &t);
     for (int64_t i = 0; i < weft_shape_numel(t.shape); i++) ((float *)t.data)[i] = NAN;
     CU_ASSERT_FALSE(score(s, NULL, 0, 1, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_NOT_FINITE);

@@ -58,7 +58,7 @@ static weft_status feed_all(built *b)
                                  b->io.target_in,
                                  b->io.target_out,
                                  b->io.target,
-                                 weft_find(b->g, "hidden")};
+                                 weft_graph_find(b->g, "hidden")};
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < sizeof inputs / sizeof *inputs; i++)
         if (weft_is_value(inputs[i])) status = feed_made_up(b->session, b->g, inputs[i], 0);
@@ -87,7 +87,7 @@ static weft_status build(built *b, const char *text, weft_ranks ranks,
     if (b->plan) b->session = weft_session_new(b->plan, b->store, &o, error);
     if (!b->session) return error->status;
     for (int i = 0; i < 2; i++)
-        if (feed_all(b) != WEFT_OK || weft_run(b->session) != WEFT_OK)
+        if (feed_all(b) != WEFT_OK || weft_session_run(b->session) != WEFT_OK)
             return weft_error_copy(error, weft_session_error(b->session));
     for (size_t i = 0; i < b->n + 2; i++)
         weft_session_tensor(b->session, b->targets[i], &b->results[i]);
@@ -138,7 +138,7 @@ static bool are_parts(const built *b, const weft_params *store, const weft_param
     for (size_t i = 0; i < b->n; i++) {
         weft_tensor own, all;
         const char *name = weft_name_of(b->g, b->params[i]);
-        same = same && weft_params_get(store, name, &own) && weft_params_get(whole, name, &all) &&
+        same = same && weft_params_find(store, name, &own) && weft_params_find(whole, name, &all) &&
                difference(&own, &all, weft_part_of(b->g, b->params[i])) == 0;
     }
     return same;
@@ -149,8 +149,8 @@ static bool same_stores(const weft_params *a, const weft_params *b)
     bool same = weft_params_count(a) == weft_params_count(b);
     for (size_t i = 0; same && i < weft_params_count(a); i++) {
         weft_tensor x, y;
-        same = weft_params_get(a, weft_params_name(a, i), &x) &&
-               weft_params_get(b, weft_params_name(a, i), &y) &&
+        same = weft_params_find(a, weft_params_name(a, i), &x) &&
+               weft_params_find(b, weft_params_name(a, i), &y) &&
                weft_shape_equal(x.shape, y.shape) && test_same_tensors("x", &x, &y);
     }
     return same;
@@ -340,11 +340,10 @@ static weft_value build_layers(weft_graph *g, weft_ranks ranks, weft_value x)
     const weft_cache cache = {.position = weft_cast(g, weft_scalar(g, WEFT_F64, 1), WEFT_I32),
                               .max_len = 4,
                               .key_len = 2};
-    weft_attention_options o = {.heads = 4, .kv_heads = 2, .tensor = ranks};
-    weft_value step =
-        weft_layer_attention_step(g, "step", weft_slice(g, x, 1, 0, 1, 1), &o, &cache);
-    o.mask = weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(4, 3, 3), mask);
-    return weft_add(g, weft_layer_attention(g, "masked", x, x, &o, NULL), step);
+    weft_nn_attention_options o = {.heads = 4, .kv_heads = 2, .tensor = ranks};
+    weft_value step = weft_nn_attention_step(g, "step", weft_slice(g, x, 1, 0, 1, 1), &o, &cache);
+    o.mask = weft_constant(g, WEFT_BOOL, WEFT_SHAPE(4, 3, 3), mask);
+    return weft_add(g, weft_nn_attention(g, "masked", x, x, &o, NULL), step);
 }
 
 static weft_status run_layers(weft_ranks ranks, weft_communicator *communicator, double *out,
@@ -359,8 +358,8 @@ static weft_status run_layers(weft_ranks ranks, weft_communicator *communicator,
         b.plan = weft_plan_new(b.g, &y, 1, NULL, error);
     if (b.plan) b.session = weft_session_new(b.plan, b.store, &o, error);
     if (b.session &&
-        (feed_made_up(b.session, b.g, x, 0) != WEFT_OK || weft_run(b.session) != WEFT_OK ||
-         weft_fetch(b.session, y, out, 96 * sizeof *out) != WEFT_OK))
+        (feed_made_up(b.session, b.g, x, 0) != WEFT_OK || weft_session_run(b.session) != WEFT_OK ||
+         weft_session_fetch(b.session, y, out, 96 * sizeof *out) != WEFT_OK))
         weft_error_copy(error, weft_session_error(b.session));
     built_free(&b);
     return error->status;

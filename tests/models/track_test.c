@@ -97,7 +97,7 @@ static weft_trainer *open_trainer(const weft_trainer_options *o, data *d, weft_p
 static const double *state(const weft_params *params, const char *name)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(params, name, &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(params, name, &t));
     return t.data;
 }
 
@@ -152,8 +152,8 @@ static void test_by_hand(void)
             CU_ASSERT_TRUE(test_near(state(params, "norm.variance")[k], variance[k]));
         }
     }
-    CU_ASSERT_FALSE(weft_params_get(params, "opt.m.norm.mean", NULL));
-    CU_ASSERT_TRUE(weft_params_get(params, "opt.m.w", NULL));
+    CU_ASSERT_FALSE(weft_params_find(params, "opt.m.norm.mean", NULL));
+    CU_ASSERT_TRUE(weft_params_find(params, "opt.m.w", NULL));
     weft_trainer_free(t);
     weft_params_free(params);
     weft_arrays_free(d.arrays);
@@ -181,9 +181,9 @@ static void test_train_step(void)
     double mean[HIDDEN], variance[HIDDEN];
     for (int k = 0; k < HIDDEN; k++)
         moments(&d, state(params, "w"), k, 0, ROWS, &mean[k], &variance[k]);
-    weft_feed(s, built.inputs[0], d.x, ROWS * sizeof *d.x);
-    weft_feed(s, built.inputs[1], d.y, ROWS * sizeof *d.y);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_session_feed(s, built.inputs[0], d.x, ROWS * sizeof *d.x);
+    weft_session_feed(s, built.inputs[1], d.y, ROWS * sizeof *d.y);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (int k = 0; k < HIDDEN; k++) {
         CU_ASSERT_TRUE(test_near(state(params, "norm.mean")[k], MOMENTUM * mean[k]));
         CU_ASSERT_TRUE(
@@ -204,7 +204,7 @@ static void test_record(void)
     weft_params *params = weft_params_new();
     const weft_shape two = WEFT_SHAPE(2);
     const weft_value s = weft_state(g, "s", WEFT_F32, two, WEFT_INIT_ONES);
-    const weft_value value = weft_scale(g, weft_add_scalar(g, s, 2), 3);
+    const weft_value value = weft_mul_scalar(g, weft_add_scalar(g, s, 2), 3);
     weft_tracked tracked;
     CU_ASSERT_TRUE(weft_track(g, s, value, 0.5));
     CU_ASSERT_EQUAL_FATAL(weft_graph_tracked(g, &tracked, 1), 1);
@@ -217,11 +217,11 @@ static void test_record(void)
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
     weft_session *session = weft_session_new(plan, params, NULL, &error);
     float got[2];
-    CU_ASSERT_EQUAL(weft_run(session), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(session, value, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(session, value, got, sizeof got), WEFT_OK);
     CU_ASSERT_TRUE(got[0] == 9 && got[1] == 9);
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(params, "s", &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(params, "s", &t));
     CU_ASSERT_EQUAL(*(const float *)t.data, 1);
     weft_session_free(session);
     weft_plan_free(plan);
@@ -252,8 +252,8 @@ static void test_frozen(void)
         CU_ASSERT_EQUAL(state(params, "norm.mean")[k], 0);
         CU_ASSERT_EQUAL(state(params, "norm.variance")[k], 1);
     }
-    CU_ASSERT_FALSE(weft_params_get(params, "opt.m.w", NULL));
-    CU_ASSERT_TRUE(weft_params_get(params, "opt.m.v", NULL));
+    CU_ASSERT_FALSE(weft_params_find(params, "opt.m.w", NULL));
+    CU_ASSERT_TRUE(weft_params_find(params, "opt.m.v", NULL));
     weft_trainer_free(t);
     weft_params_free(params);
     weft_arrays_free(d.arrays);
@@ -284,11 +284,11 @@ static void train(rank *r)
     const weft_params *model = t ? weft_trainer_model(t) : NULL;
     if (t && !model) r->error = *weft_trainer_error(t);
     weft_tensor x;
-    if (model && weft_params_get(model, "norm.mean", &x))
+    if (model && weft_params_find(model, "norm.mean", &x))
         memcpy(j->states[me][0], x.data, sizeof j->states[me][0]);
-    if (model && weft_params_get(model, "norm.variance", &x))
+    if (model && weft_params_find(model, "norm.variance", &x))
         memcpy(j->states[me][1], x.data, sizeof j->states[me][1]);
-    if (model && weft_params_get(model, "w", &x)) j->w[me] = *(const double *)x.data;
+    if (model && weft_params_find(model, "w", &x)) j->w[me] = *(const double *)x.data;
     weft_trainer_free(t);
     weft_params_free(params);
 }

@@ -73,8 +73,8 @@ static double difference(const weft_params *a, const weft_params *b, const char 
         weft_tensor x, y;
         const char *name = weft_params_name(a, i);
         if (without && !strncmp(name, without, strlen(without))) continue;
-        weft_params_get(a, name, &x);
-        if (!weft_params_get(b, name, &y)) return INFINITY;
+        weft_params_find(a, name, &x);
+        if (!weft_params_find(b, name, &y)) return INFINITY;
         for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
             worst = fmax(worst, fabs(((double *)x.data)[k] - ((double *)y.data)[k]));
     }
@@ -109,7 +109,7 @@ static void test_accumulation(void)
          * changes by 1e-2 * 1e-15 / 1e-9 = 1e-8, and there are three steps. */
         double off = difference(once.params, often.params, NULL);
         CU_ASSERT_TRUE(off < (kind ? 3e-8 : ROUNDING_F64));
-        CU_ASSERT_EQUAL(weft_trainer_get_progress(often.trainer).updates, 3);
+        CU_ASSERT_EQUAL(weft_trainer_progress_of(often.trainer).updates, 3);
         close_rig(&once);
         close_rig(&often);
     }
@@ -135,7 +135,7 @@ static void test_gradients(void)
     for (size_t i = 0; i < weft_params_count(r.params); i++) {
         const char *name = weft_params_name(r.params, i);
         weft_tensor copy;
-        weft_params_get(r.params, name, &x);
+        weft_params_find(r.params, name, &x);
         CU_ASSERT_EQUAL_FATAL(weft_params_add(before, name, x.dtype, x.shape, &copy, NULL),
                               WEFT_OK);
         memcpy(copy.data, x.data, weft_tensor_bytes(x.dtype, x.shape));
@@ -147,8 +147,8 @@ static void test_gradients(void)
         weft_tensor old;
         double off = 0;
         if (!weft_trainer_gradient(r.trainer, name, &g)) continue;
-        weft_params_get(before, name, &old);
-        weft_params_get(r.params, name, &x);
+        weft_params_find(before, name, &old);
+        weft_params_find(r.params, name, &x);
         CU_ASSERT_TRUE_FATAL(weft_shape_equal(g.shape, x.shape) && g.dtype == WEFT_F64);
         for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
             off = fmax(off, fabs(((double *)old.data)[k] - report.lr * ((double *)g.data)[k] -
@@ -177,8 +177,8 @@ static void test_moving_average(void)
     double mine = 0;
     for (int i = 0; i < 8; i++) {
         take_steps(&r, 1);
-        weft_params_get(r.params, name, &p);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "ema.enc.0.ffn.in.weight", &ema));
+        weft_params_find(r.params, name, &p);
+        CU_ASSERT_TRUE_FATAL(weft_params_find(r.params, "ema.enc.0.ffn.in.weight", &ema));
         double decay = fmin(0.25, (double)i / (i + 10));
         mine = decay * mine + (1 - decay) * ((double *)p.data)[5];
         CU_ASSERT_TRUE(test_near(((double *)ema.data)[5], mine));
@@ -190,9 +190,9 @@ static void test_moving_average(void)
     weft_params *model = weft_params_new();
     CU_ASSERT_EQUAL(weft_params_load(model, path, NULL), WEFT_OK);
     weft_tensor saved;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(model, name, &saved));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(model, name, &saved));
     CU_ASSERT_EQUAL(((double *)saved.data)[5], ((double *)ema.data)[5]);
-    CU_ASSERT_FALSE(weft_params_get(model, "opt.step", NULL));
+    CU_ASSERT_FALSE(weft_params_find(model, "opt.step", NULL));
     CU_ASSERT_PTR_NULL(weft_params_meta(model, "train.state"));
     CU_ASSERT_STRING_EQUAL(weft_params_meta(model, "model"), "transformer");
     CU_ASSERT_STRING_EQUAL(weft_params_meta(model, "step"), "8");
@@ -227,10 +227,10 @@ static void test_late_average(void)
         close_rig(&r);
         o.ema = 0.25;
         r = open_rig(&o, 4, 20, path);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, name, &p));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(r.params, name, &p));
         double before = ((double *)p.data)[5];
         take_steps(&r, 1);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "ema.enc.0.ffn.in.weight", &ema));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(r.params, "ema.enc.0.ffn.in.weight", &ema));
         CU_ASSERT_TRUE(
             test_near(((double *)ema.data)[5], 0.25 * before + 0.75 * ((double *)p.data)[5]));
         unlink(path);
@@ -270,7 +270,7 @@ static void test_resume(void)
         take_steps(&r, 9);
         weft_trainer_judge(r.trainer, 1.5);
         CU_ASSERT_EQUAL(weft_trainer_save(r.trainer, whole), WEFT_OK);
-        weft_trainer_progress wanted = weft_trainer_get_progress(r.trainer);
+        weft_trainer_progress wanted = weft_trainer_progress_of(r.trainer);
         CU_ASSERT_TRUE(wanted.epoch > 0);
         close_rig(&r);
         for (int i = 0; i < 9; i++) {
@@ -321,7 +321,7 @@ static void test_smoothed(void)
         CU_ASSERT_EQUAL_FATAL(weft_trainer_update(r.trainer, 0, &report), WEFT_OK);
         sum = 0.98 * sum + report.loss;
         weights = 0.98 * weights + 1;
-        const double smoothed = weft_trainer_get_progress(r.trainer).smoothed;
+        const double smoothed = weft_trainer_progress_of(r.trainer).smoothed;
         CU_ASSERT_DOUBLE_EQUAL(smoothed, sum / weights, 1e-13);
         if (i == 0) CU_ASSERT_EQUAL(smoothed, report.loss);
     }
@@ -332,15 +332,15 @@ static void test_judging(void)
 {
     weft_trainer_options o = trainer_options();
     rig r = open_rig(&o, 4, 20, NULL);
-    CU_ASSERT_TRUE(isnan(weft_trainer_get_progress(r.trainer).best));
+    CU_ASSERT_TRUE(isnan(weft_trainer_progress_of(r.trainer).best));
     CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, NAN));
     CU_ASSERT_TRUE(weft_trainer_judge(r.trainer, 2));
     CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, 2));
     CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, 3));
-    CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).stale, 2);
+    CU_ASSERT_EQUAL(weft_trainer_progress_of(r.trainer).stale, 2);
     CU_ASSERT_TRUE(weft_trainer_judge(r.trainer, 1));
-    CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).stale, 0);
-    CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).best, 1);
+    CU_ASSERT_EQUAL(weft_trainer_progress_of(r.trainer).stale, 0);
+    CU_ASSERT_EQUAL(weft_trainer_progress_of(r.trainer).best, 1);
     close_rig(&r);
 }
 
@@ -351,7 +351,7 @@ static weft_params *copy_store(const weft_params *params)
     weft_params *copy = weft_params_new();
     for (size_t i = 0; i < weft_params_count(params); i++) {
         weft_tensor from, to;
-        weft_params_get(params, weft_params_name(params, i), &from);
+        weft_params_find(params, weft_params_name(params, i), &from);
         weft_params_add(copy, weft_params_name(params, i), from.dtype, from.shape, &to, NULL);
         memcpy(to.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
@@ -364,8 +364,8 @@ static bool same_stores(const weft_params *a, const weft_params *b, const char *
         weft_tensor x, y;
         const char *name = weft_params_name(a, i);
         if (!strncmp(name, without, strlen(without))) continue;
-        weft_params_get(a, name, &x);
-        if (!weft_params_get(b, name, &y)) return false;
+        weft_params_find(a, name, &x);
+        if (!weft_params_find(b, name, &y)) return false;
         if (!test_same_tensors("x", &x, &y)) return false;
     }
     return true;
@@ -400,7 +400,7 @@ static void test_stop(void)
         CU_ASSERT_EQUAL(p.asked, limit + 1);
         CU_ASSERT_EQUAL(weft_trainer_error(r.trainer)->status, WEFT_CANCELLED);
         CU_ASSERT_TRUE(same_stores(before, r.params, "sum."));
-        CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).updates, 1);
+        CU_ASSERT_EQUAL(weft_trainer_progress_of(r.trainer).updates, 1);
         p.asked = 0;
         double nll = 0;
         CU_ASSERT_EQUAL(test_evaluate(r.trainer, r.batches, 0, &nll, NULL), WEFT_CANCELLED);
@@ -430,8 +430,8 @@ static void test_model(void)
         take_steps(&r, 1);
         const weft_params *model = weft_trainer_model(r.trainer);
         CU_ASSERT_PTR_NOT_NULL_FATAL(model);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(model, "enc.0.ffn.in.weight", &mean));
-        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "ema.enc.0.ffn.in.weight", &averaged));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(model, "enc.0.ffn.in.weight", &mean));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(r.params, "ema.enc.0.ffn.in.weight", &averaged));
         CU_ASSERT_EQUAL(((double *)mean.data)[3], ((double *)averaged.data)[3]);
     }
     close_rig(&r);
@@ -446,19 +446,19 @@ static void test_infinite_parameter(void)
         rig r = open_rig(&o, 4, 20, NULL);
         weft_tensor w;
         take_steps(&r, 3);
-        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "enc.0.ffn.in.weight", &w));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(r.params, "enc.0.ffn.in.weight", &w));
         double was = ((double *)w.data)[17];
         ((double *)w.data)[17] = INFINITY;
         weft_params *before = copy_store(r.params);
-        weft_trainer_progress state = weft_trainer_get_progress(r.trainer);
+        weft_trainer_progress state = weft_trainer_progress_of(r.trainer);
         CU_ASSERT_EQUAL(weft_trainer_update(r.trainer, 0, NULL), WEFT_NOT_FINITE);
         const weft_error *e = weft_trainer_error(r.trainer);
         CU_ASSERT_STRING_EQUAL(e->where, "enc.0.ffn.in.weight");
         CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "holds an infinity at [1, 5] of [8, 12]"));
         CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "step 4 was not made"));
         CU_ASSERT_TRUE(same_stores(before, r.params, accumulate > 1 ? "sum." : "none."));
-        CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).updates, state.updates);
-        CU_ASSERT_EQUAL(weft_trainer_get_progress(r.trainer).batch, state.batch);
+        CU_ASSERT_EQUAL(weft_trainer_progress_of(r.trainer).updates, state.updates);
+        CU_ASSERT_EQUAL(weft_trainer_progress_of(r.trainer).batch, state.batch);
         /* With the parameter restored, training continues with the bits of an undisturbed run. */
         ((double *)w.data)[17] = was;
         take_steps(&r, 5);
@@ -479,9 +479,9 @@ static void test_first_node(void)
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
     weft_value mask = weft_input(g, "mask", WEFT_BOOL, WEFT_SHAPE(2, 3));
     weft_value hidden = weft_softmax(g, weft_masked_fill(g, x, mask, -INFINITY), -1);
-    weft_scope_push(g, "enc.0.ffn");
+    weft_graph_push_scope(g, "enc.0.ffn");
     weft_value root = weft_sqrt(g, weft_add_scalar(g, x, -1.5));
-    weft_scope_pop(g);
+    weft_graph_pop_scope(g);
     weft_value y = weft_sum(g, weft_mul(g, weft_exp(g, root), hidden), WEFT_AXES(0, 1), false);
     weft_value counter = weft_state(g, "counter", WEFT_F32, WEFT_SCALAR, WEFT_INIT_ZEROS);
     weft_value more = weft_require_finite(g, weft_add_scalar(g, counter, 1), &y, 1);
@@ -495,21 +495,21 @@ static void test_first_node(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     float good[6] = {2, 3, 4, 5, 6, 7}, bad[6] = {2, 3, 4, 5, 1, 0}, count = -1;
     const uint8_t masked[6] = {0, 1, 0, 1, 1, 0};
-    weft_feed(s, mask, masked, sizeof masked);
-    weft_feed(s, x, good, sizeof good);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_session_feed(s, mask, masked, sizeof masked);
+    weft_session_feed(s, x, good, sizeof good);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_OK);
-    weft_feed(s, x, bad, sizeof bad);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FINITE);
+    weft_session_feed(s, x, bad, sizeof bad);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FINITE);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "is not finite"));
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_NOT_FINITE);
     CU_ASSERT_STRING_EQUAL(error.where, "enc.0.ffn/sqrt");
     CU_ASSERT_STRING_EQUAL(error.message, "produced NaN at [1, 1] of [2, 3]");
-    weft_fetch(s, counter, &count, sizeof count);
+    weft_session_fetch(s, counter, &count, sizeof count);
     CU_ASSERT_EQUAL(count, 1); /* the one good run */
     good[2] = 1e4f;            /* overflows in exp */
-    weft_feed(s, x, good, sizeof good);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FINITE);
+    weft_session_feed(s, x, good, sizeof good);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FINITE);
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_NOT_FINITE);
     CU_ASSERT_STRING_EQUAL(error.where, "exp");
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "an infinity at [0, 2]"));
@@ -554,11 +554,11 @@ static void test_decay(void)
     weft_params_init(params, g, 1, &error);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     double x[3];
-    weft_fetch(s, p[0], x, sizeof x);
+    weft_session_fetch(s, p[0], x, sizeof x);
     CU_ASSERT_TRUE(test_near(x[1], 0.95));
-    weft_fetch(s, p[1], x, sizeof x);
+    weft_session_fetch(s, p[1], x, sizeof x);
     CU_ASSERT_EQUAL(x[1], 1);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -583,13 +583,13 @@ static void test_checkpoint_average(void)
     weft_error error = {0};
     weft_params *average = weft_params_new();
     CU_ASSERT_EQUAL(weft_params_average(average, list, 2, &error), WEFT_OK);
-    weft_params_get(stores[0], "embedding", &a);
-    weft_params_get(stores[1], "embedding", &b);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(average, "embedding", &mean));
+    weft_params_find(stores[0], "embedding", &a);
+    weft_params_find(stores[1], "embedding", &b);
+    CU_ASSERT_TRUE_FATAL(weft_params_find(average, "embedding", &mean));
     for (int i = 0; i < 40 * 8; i++)
         CU_ASSERT_TRUE(test_near(((double *)mean.data)[i],
                                  (((double *)a.data)[i] + ((double *)b.data)[i]) / 2));
-    CU_ASSERT_FALSE(weft_params_get(average, "opt.m.embedding", NULL));
+    CU_ASSERT_FALSE(weft_params_find(average, "opt.m.embedding", NULL));
     CU_ASSERT_STRING_EQUAL(weft_params_meta(average, "step"), "4");
     weft_params *other = weft_params_new(), *again = weft_params_new();
     /* The same option as an older version wrote it, then others. */

@@ -22,7 +22,7 @@ static void fill_image(void)
 
 static weft_value constant_image(weft_graph *g)
 {
-    return weft_constant_data(g, WEFT_F64, WEFT_SHAPE(IMAGES, CHANNELS, SIDE, SIDE), image);
+    return weft_constant(g, WEFT_F64, WEFT_SHAPE(IMAGES, CHANNELS, SIDE, SIDE), image);
 }
 
 /* Computes one value of a graph, with parameters of the store or new ones. */
@@ -35,8 +35,8 @@ static void evaluate(weft_graph *g, weft_value value, weft_params *store, double
         s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(s, value, out, n * sizeof *out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
 }
@@ -44,7 +44,7 @@ static void evaluate(weft_graph *g, weft_value value, weft_params *store, double
 static double *numbers_of(weft_params *store, const char *name, int64_t n)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(store, name, &t) && t.dtype == WEFT_F64);
+    CU_ASSERT_TRUE_FATAL(weft_params_find(store, name, &t) && t.dtype == WEFT_F64);
     CU_ASSERT_EQUAL_FATAL(weft_shape_numel(t.shape), n);
     return t.data;
 }
@@ -92,10 +92,10 @@ static void test_batch_norm(void)
 {
     fill_image();
     for (int training = 0; training < 2; training++) {
-        const weft_batch_norm_options o = {.eps = 1e-3, .training = training == 1};
+        const weft_nn_batch_norm_options o = {.eps = 1e-3, .training = training == 1};
         weft_graph *g = weft_graph_new();
         weft_params *store = weft_params_new();
-        weft_value y = weft_layer_batch_norm(g, "bn", constant_image(g), &o);
+        weft_value y = weft_nn_batch_norm(g, "bn", constant_image(g), &o);
         CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(weft_graph_params(g, NULL, 0), 2);
         CU_ASSERT_EQUAL(weft_graph_states(g, NULL, 0), 4);
@@ -121,7 +121,7 @@ static void test_group_norm(void)
     for (int groups = 1; groups <= CHANNELS; groups *= 2) {
         weft_graph *g = weft_graph_new();
         weft_params *store = weft_params_new();
-        weft_value y = weft_layer_group_norm(g, "gn", constant_image(g), groups, 1e-2);
+        weft_value y = weft_nn_group_norm(g, "gn", constant_image(g), groups, 1e-2);
         CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, NULL), WEFT_OK);
         set_affine(store, "gn");
         evaluate(g, y, store, result, NUMBERS);
@@ -138,8 +138,8 @@ static void test_head(void)
     fill_image();
     weft_graph *g = weft_graph_new();
     weft_params *store = weft_params_new();
-    weft_value pooled = weft_layer_global_average_pool(g, constant_image(g));
-    weft_value y = weft_layer_linear_transposed(g, "fc", pooled, 2, true);
+    weft_value pooled = weft_nn_global_average_pool(g, constant_image(g));
+    weft_value y = weft_nn_linear_transposed(g, "fc", pooled, 2, true);
     evaluate(g, pooled, store, means, IMAGES * CHANNELS);
     evaluate(g, y, store, logits, IMAGES * 2);
     const double *w = numbers_of(store, "fc.weight", 2 * CHANNELS);
@@ -168,16 +168,16 @@ static void test_conv(void)
         weft_graph *g = weft_graph_new();
         weft_params *store = weft_params_new();
         weft_shape shape = {.rank = rank + 2, .dim = {2, 64, 9, 9, 9}};
-        weft_conv_layer_options o = {.channels = 96, .bias = true, .conv = {.groups = 32}};
+        weft_nn_conv_options o = {.channels = 96, .bias = true, .conv = {.groups = 32}};
         int64_t taps = 1;
         for (int d = 0; d < rank; d++) {
             o.kernel[d] = d + 2;
             o.conv.stride[d] = 2;
             taps *= d + 2;
         }
-        weft_value y = weft_layer_conv(g, "conv", weft_fill(g, WEFT_F64, shape, 1), &o);
+        weft_value y = weft_nn_conv(g, "conv", weft_fill(g, WEFT_F64, shape, 1), &o);
         CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
-        CU_ASSERT_TRUE(weft_dim(g, y, 1) == 96 && weft_dim(g, y, 2) == 4);
+        CU_ASSERT_TRUE(weft_dim_of(g, y, 1) == 96 && weft_dim_of(g, y, 2) == 4);
         CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, NULL), WEFT_OK);
         const int64_t n = (int64_t)96 * 2 * taps;
         const double *w = numbers_of(store, "conv.weight", n);
@@ -197,13 +197,13 @@ static void test_conv(void)
 static void test_vectors(void)
 {
     for (int rows = 1; rows <= 2; rows++) {
-        const weft_batch_norm_options o = {.training = true, .momentum = 1};
+        const weft_nn_batch_norm_options o = {.training = true, .momentum = 1};
         weft_graph *g = weft_graph_new();
         weft_params *store = weft_params_new();
         weft_error error = {0};
         const double x[4] = {1, 4, 3, 8};
-        weft_value y = weft_layer_batch_norm(
-            g, "bn", weft_constant_data(g, WEFT_F64, WEFT_SHAPE(rows, 2), x), &o);
+        weft_value y =
+            weft_nn_batch_norm(g, "bn", weft_constant(g, WEFT_F64, WEFT_SHAPE(rows, 2), x), &o);
         weft_value loss = weft_sum(g, y, WEFT_ALL_AXES, false);
         weft_optimizer sgd = {.kind = WEFT_SGD};
         weft_value lr = weft_scalar(g, WEFT_F64, 0);
@@ -212,7 +212,7 @@ static void test_vectors(void)
         CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, &error), WEFT_OK);
         weft_session *s = weft_session_new(plan, store, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
         const double *mean = numbers_of(store, "bn.running_mean", 2);
         const double *variance = numbers_of(store, "bn.running_var", 2);
         CU_ASSERT_TRUE(test_near(mean[0], rows == 1 ? 1 : 2));
@@ -258,25 +258,26 @@ static void check_statistics(const char *name, const char *what, bool frozen)
     if (!s) printf("\n    %s: %s: %s\n", name, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     weft_tensor pixels, labels, wanted;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(store, "input", &pixels) &&
-                         weft_params_get(store, "labels", &labels));
-    CU_ASSERT_EQUAL(weft_feed(s, io.input, pixels.data, weft_tensor_bytes(WEFT_F64, pixels.shape)),
-                    WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_params_find(store, "input", &pixels) &&
+                         weft_params_find(store, "labels", &labels));
     CU_ASSERT_EQUAL(
-        weft_feed(s, io.target_out, labels.data, weft_tensor_bytes(WEFT_I32, labels.shape)),
+        weft_session_feed(s, io.input, pixels.data, weft_tensor_bytes(WEFT_F64, pixels.shape)),
         WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(
+        weft_session_feed(s, io.target_out, labels.data, weft_tensor_bytes(WEFT_I32, labels.shape)),
+        WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (size_t i = 0; i < n; i++) {
         weft_tensor got;
         snprintf(text, sizeof text, "after.%s", weft_name_of(g, tracked[i].state));
-        CU_ASSERT_TRUE_FATAL(weft_params_get(store, weft_name_of(g, tracked[i].state), &got) &&
-                             weft_params_get(store, text, &wanted));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(store, weft_name_of(g, tracked[i].state), &got) &&
+                             weft_params_find(store, text, &wanted));
         CU_ASSERT_TRUE(golden_agrees(text, &got, &wanted, golden_precisions[1].limit, 0));
     }
     if (frozen) {
         double loss;
-        CU_ASSERT_EQUAL(weft_fetch(s, io.loss, &loss, sizeof loss), WEFT_OK);
-        CU_ASSERT_TRUE(weft_params_get(store, "loss", &wanted));
+        CU_ASSERT_EQUAL(weft_session_fetch(s, io.loss, &loss, sizeof loss), WEFT_OK);
+        CU_ASSERT_TRUE(weft_params_find(store, "loss", &wanted));
         /* A loss below 4, which the file rounds to f32: 4 * 2^-24 = 2.4e-7. */
         CU_ASSERT_DOUBLE_EQUAL(loss, *(const double *)wanted.data, 5e-7);
     }
@@ -413,20 +414,20 @@ static void test_refusals(void)
     const weft_mobilenet_config wide = {.width = INFINITY};
     for (int i = 0; i < 8; i++) {
         weft_graph *g = weft_graph_new();
-        const weft_conv_layer_options none = {.channels = 0}, three = {.channels = 3};
-        const weft_conv_layer_options groups = {.channels = 4, .conv = {.groups = 3}};
+        const weft_nn_conv_options none = {.channels = 0}, three = {.channels = 3};
+        const weft_nn_conv_options groups = {.channels = 4, .conv = {.groups = 3}};
         weft_value flat = weft_fill(g, WEFT_F32, WEFT_SHAPE(4, 4), 1);
         weft_value x = weft_fill(g, WEFT_F32, WEFT_SHAPE(1, 4, 5, 5), 1);
-        if (i == 0) weft_layer_conv(g, "a", x, NULL);
-        if (i == 1) weft_layer_conv(g, "a", x, &none);
-        if (i == 2) weft_layer_conv(g, "a", x, &groups);
-        if (i == 3) weft_layer_group_norm(g, "a", x, 3, 1e-5);
-        if (i == 4) weft_resnet(g, NULL, &build, &io);
-        if (i == 5) weft_resnet(g, &odd, &build, &io);
-        if (i == 6) weft_mobilenet(g, &wide, &build, &io);
+        if (i == 0) weft_nn_conv(g, "a", x, NULL);
+        if (i == 1) weft_nn_conv(g, "a", x, &none);
+        if (i == 2) weft_nn_conv(g, "a", x, &groups);
+        if (i == 3) weft_nn_group_norm(g, "a", x, 3, 1e-5);
+        if (i == 4) weft_resnet_build(g, NULL, &build, &io);
+        if (i == 5) weft_resnet_build(g, &odd, &build, &io);
+        if (i == 6) weft_mobilenet_build(g, &wide, &build, &io);
         if (i < 7) CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
         if (i == 7) {
-            weft_layer_conv(g, "a", flat, &three);
+            weft_nn_conv(g, "a", flat, &three);
             CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
         }
         weft_graph_free(g);
@@ -437,19 +438,20 @@ static void test_refusals(void)
 static void test_conv_transpose(void)
 {
     double x[2 * 4 * 3 * 3], got[2][2 * 6 * 7 * 7], most = 0;
-    const weft_conv_layer_options o = {
+    const weft_nn_conv_options o = {
         .channels = 6, .kernel = {3, 3}, .bias = true, .conv = {.stride = {2, 2}, .groups = 2}};
     weft_error error = WEFT_NO_ERROR;
     weft_tensor weight, bias;
     weft_params *params = weft_params_new();
     weft_graph *g = weft_graph_new();
     weft_value in = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(2, 4, 3, 3)), y[2];
-    y[0] = weft_layer_conv_transpose(g, "up", in, &o);
-    y[1] = weft_conv_transpose(g, in, weft_find(g, "up.weight"), weft_find(g, "up.bias"), &o.conv);
+    y[0] = weft_nn_conv_transpose(g, "up", in, &o);
+    y[1] = weft_conv_transpose(g, in, weft_graph_find(g, "up.weight"),
+                               weft_graph_find(g, "up.bias"), &o.conv);
     CU_ASSERT_TRUE_FATAL(weft_shape_equal(weft_shape_of(g, y[0]), WEFT_SHAPE(2, 6, 7, 7)));
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(params, "up.weight", &weight));
-    CU_ASSERT_TRUE_FATAL(weft_params_get(params, "up.bias", &bias));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(params, "up.weight", &weight));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(params, "up.bias", &bias));
     CU_ASSERT_TRUE(weft_shape_equal(weight.shape, WEFT_SHAPE(4, 3, 3, 3)));
     CU_ASSERT_TRUE(weft_shape_equal(bias.shape, WEFT_SHAPE(6)));
     for (int64_t i = 0; i < 108; i++) most = fmax(most, fabs(weft_tensor_element(&weight, i)));
@@ -461,16 +463,16 @@ static void test_conv_transpose(void)
     weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_feed(s, in, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (int i = 0; i < 2; i++)
-        CU_ASSERT_EQUAL(weft_fetch(s, y[i], got[i], sizeof got[i]), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[i], got[i], sizeof got[i]), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(got[0], got[1], sizeof got[0]), 0);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
     g = weft_graph_new();
-    weft_layer_conv_transpose(g, "up", weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 4)), &o);
+    weft_nn_conv_transpose(g, "up", weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 4)), &o);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
     weft_graph_free(g);
     weft_params_free(params);

@@ -79,7 +79,8 @@ static void rig_open(rig *r, const weft_value *targets, size_t n)
     CU_ASSERT_PTR_NOT_NULL_FATAL(r->session);
     for (size_t i = 0; i < r->n_feeds; i++)
         CU_ASSERT_EQUAL_FATAL(
-            weft_feed(r->session, r->feed[i].input, r->feed[i].data, r->feed[i].bytes), WEFT_OK);
+            weft_session_feed(r->session, r->feed[i].input, r->feed[i].data, r->feed[i].bytes),
+            WEFT_OK);
 }
 
 /* Opens with the step of Adam: targets are the loss and the step. */
@@ -104,8 +105,8 @@ static void rig_close(rig *r)
 static float run_loss(rig *r)
 {
     float loss = NAN;
-    CU_ASSERT_EQUAL_FATAL(weft_run(r->session), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(r->session, r->io.loss, &loss, sizeof loss), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r->session, r->io.loss, &loss, sizeof loss), WEFT_OK);
     return loss;
 }
 
@@ -168,7 +169,7 @@ static void test_runs(void)
         float forward = run_loss(&r);
         CU_ASSERT_TRUE(isfinite(forward));
         CU_ASSERT_TRUE(weft_session_tensor(r.session, r.io.output, &output));
-        CU_ASSERT_EQUAL(output.shape.rank, weft_rank(r.g, r.io.input) == 4 ? 2 : 3);
+        CU_ASSERT_EQUAL(output.shape.rank, weft_rank_of(r.g, r.io.input) == 4 ? 2 : 3);
         rig_close(&r);
 
         rig_build(&r, model->name, model->small, has_dropout(model) ? "dropout=0" : "", true);
@@ -204,10 +205,10 @@ static void evaluate(weft_graph *g, const weft_value *values, size_t n, double *
         s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     for (size_t i = 0; i < n; i++) {
         size_t bytes = (size_t)weft_shape_numel(weft_shape_of(g, dense[i])) * sizeof(double);
-        CU_ASSERT_EQUAL_FATAL(weft_fetch(s, dense[i], out[i], bytes), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, dense[i], out[i], bytes), WEFT_OK);
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -233,15 +234,15 @@ static void test_parts(void)
     int gone = 0, seen = 0;
     for (int i = 0; i < BATCH * KEYS; i++) hidden[i] = hidden_key(i / KEYS, i % KEYS);
     weft_graph *g = weft_graph_new();
-    weft_attention_parts parts;
-    weft_attention_options o = {
+    weft_nn_attention_parts parts;
+    weft_nn_attention_options o = {
         .heads = HEADS,
         .bias = true,
         .dropout = p,
-        .mask = weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(BATCH, 1, 1, KEYS), hidden)};
+        .mask = weft_constant(g, WEFT_BOOL, WEFT_SHAPE(BATCH, 1, 1, KEYS), hidden)};
     weft_value x = normal(g, "x", WEFT_SHAPE(BATCH, LENGTH, WIDTH));
     weft_value memory = normal(g, "memory", WEFT_SHAPE(BATCH, KEYS, WIDTH));
-    weft_layer_attention(g, "a", x, memory, &o, &parts);
+    weft_nn_attention(g, "a", x, memory, &o, &parts);
     const weft_value values[] = {parts.weights, parts.dropped, parts.scores, parts.scaled};
     evaluate(g, values, 4, (double *const[]){weights, dropped, scores, scaled});
     for (int row = 0; row < WEIGHTS / KEYS; row++) {
@@ -271,11 +272,11 @@ static void check_causal(int keys)
 {
     static double weights[WEIGHTS];
     weft_graph *g = weft_graph_new();
-    weft_attention_parts parts;
-    weft_attention_options o = {.heads = HEADS, .causal = true};
+    weft_nn_attention_parts parts;
+    weft_nn_attention_options o = {.heads = HEADS, .causal = true};
     weft_value x = normal(g, "x", WEFT_SHAPE(BATCH, LENGTH, WIDTH));
     weft_value memory = keys == LENGTH ? x : normal(g, "memory", WEFT_SHAPE(BATCH, keys, WIDTH));
-    weft_layer_attention(g, "a", x, memory, &o, &parts);
+    weft_nn_attention(g, "a", x, memory, &o, &parts);
     evaluate(g, &parts.weights, 1, (double *const[]){weights});
     for (int i = 0; i < BATCH * HEADS * LENGTH * keys; i++)
         CU_ASSERT_EQUAL(weights[i] == 0, i % keys > i / keys % LENGTH + keys - LENGTH);
@@ -321,14 +322,14 @@ static void test_mask_shapes(void)
         }
         for (int form = 0; form < 2; form++) {
             weft_graph *g = weft_graph_new();
-            weft_attention_options o = {
+            weft_nn_attention_options o = {
                 .heads = HEADS,
                 .out_bias = true,
-                .mask = form ? weft_constant_data(g, WEFT_BOOL, full, whole)
-                             : weft_constant_data(g, WEFT_BOOL, shapes[k], pattern)};
+                .mask = form ? weft_constant(g, WEFT_BOOL, full, whole)
+                             : weft_constant(g, WEFT_BOOL, shapes[k], pattern)};
             weft_value x = normal(g, "x", WEFT_SHAPE(BATCH, LENGTH, WIDTH));
             weft_value memory = normal(g, "memory", WEFT_SHAPE(BATCH, KEYS, WIDTH));
-            weft_value out = weft_layer_attention(g, "a", x, memory, &o, NULL);
+            weft_value out = weft_nn_attention(g, "a", x, memory, &o, NULL);
             CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
             evaluate(g, &out, 1, (double *const[]){y[form]});
             weft_graph_free(g);
@@ -349,17 +350,17 @@ static const int32_t target_out[2 * TARGET] = {7, 4, 3, 5, 9, 2, 0, 5, 6, 2, 4, 
 
 static void feed_pairs(rig *r, const int32_t *in)
 {
-    CU_ASSERT_EQUAL(weft_feed(r->session, r->io.source, source, sizeof source), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_feed(r->session, r->io.target_in, in, sizeof target_in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_feed(r->session, r->io.target_out, target_out, sizeof target_out),
+    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.source, source, sizeof source), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.target_in, in, sizeof target_in), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.target_out, target_out, sizeof target_out),
                     WEFT_OK);
 }
 
 static void run_logits(rig *r, float *logits)
 {
-    CU_ASSERT_EQUAL_FATAL(weft_run(r->session), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(r->session, r->io.output, logits, LOGITS * sizeof *logits),
-                          WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        weft_session_fetch(r->session, r->io.output, logits, LOGITS * sizeof *logits), WEFT_OK);
 }
 
 static void test_shared(void)
@@ -387,7 +388,7 @@ static void test_shared(void)
     /* What stands in the row of the padding changes nothing; in the row of a token, something. */
     weft_tensor table;
     feed_pairs(&r, target_in);
-    CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, "source_embedding", &table));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(r.store, "source_embedding", &table));
     int64_t width = table.shape.dim[1];
     for (int64_t i = 0; i < width; i++) ((float *)table.data)[i] += 1;
     run_logits(&r, after);

@@ -70,9 +70,9 @@ static int sizes_differ(weft_communicator *c)
         const weft_exchange receive = {
             .kind = WEFT_RECEIVE, .receive = data, .bytes = rows[i].expected, .peer = 0};
         if (c->rank == 0) {
-            failures += weft_exchange_run(c, &send, &error) != WEFT_OK;
+            failures += weft_communicator_run(c, &send, &error) != WEFT_OK;
         } else if (c->rank == 1) {
-            failures += weft_exchange_run(c, &receive, &error) != WEFT_BAD_ARGUMENT;
+            failures += weft_communicator_run(c, &receive, &error) != WEFT_BAD_ARGUMENT;
             failures += strcmp(error.message, rows[i].message) != 0;
         }
         if (c->rank < 2 && failures) fprintf(stderr, "rank %d: %s\n", c->rank, error.message);
@@ -121,7 +121,7 @@ static int without_last(void (*leave)(weft_communicator *world, weft_error *erro
     if (world->rank == world->size - 1)
         leave(world, &error);
     else
-        weft_gather_all(world, &own, sizeof own, all, &error);
+        weft_communicator_gather(world, &own, sizeof own, all, &error);
     weft_mpi_close(world, print(&error));
     return error.status != WEFT_OK;
 }

@@ -18,7 +18,7 @@ static void weight(arena *p, written_graph *g, const char *name, weft_shape shap
 {
     float data[64];
     const weft_sample_input like = {WEFT_F32, shape, -1, 1, false};
-    weft_sample_fill(&like, WEFT_F32, seed, data);
+    weft_sample_input_fill(&like, WEFT_F32, seed, data);
     write_floats(p, g, name, shape, data);
 }
 

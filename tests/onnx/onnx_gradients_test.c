@@ -48,7 +48,7 @@ static void choose_params(imported *m)
     const size_t n = weft_graph_params(m->g, all, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(n <= MAX_PARAMS);
     for (size_t i = 0; i < n; i++)
-        if (weft_params_get(m->golden, joined("grad.", weft_name_of(m->g, all[i]), text), NULL))
+        if (weft_params_find(m->golden, joined("grad.", weft_name_of(m->g, all[i]), text), NULL))
             m->params[m->n_params++] = all[i];
 }
 
@@ -65,7 +65,7 @@ static void import(imported *m, const char *name)
     CU_ASSERT_PTR_NOT_NULL_FATAL(m->model);
     m->golden = golden_load(path_of(name, ".safetensors", path), "", WEFT_F32);
     m->weights = weft_params_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_weights(m->model, m->weights, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_copy_weights(m->model, m->weights, &error), WEFT_OK);
     weft_onnx_inputs(m->model, &m->n_inputs);
     weft_onnx_outputs(m->model, &n_outputs);
     CU_ASSERT_TRUE_FATAL(m->n_inputs <= MAX_INPUTS && n_outputs == 1);
@@ -105,12 +105,13 @@ static weft_session *run_model(imported *m, int threads)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (size_t i = 0; i < n; i++) {
         weft_tensor t;
-        const bool found = weft_params_get(m->golden, joined("input.", inputs[i].name, text), &t);
+        const bool found = weft_params_find(m->golden, joined("input.", inputs[i].name, text), &t);
         CU_ASSERT_TRUE_FATAL(found && t.dtype == inputs[i].dtype);
-        CU_ASSERT_EQUAL(weft_feed(s, m->inputs[i], t.data, weft_tensor_bytes(t.dtype, t.shape)),
-                        WEFT_OK);
+        CU_ASSERT_EQUAL(
+            weft_session_feed(s, m->inputs[i], t.data, weft_tensor_bytes(t.dtype, t.shape)),
+            WEFT_OK);
     }
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     return s;
 }
 

@@ -43,8 +43,8 @@ static weft_session *compute(weft_graph *g, weft_value x, const double *data,
     if (!s) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     const size_t bytes = (size_t)weft_shape_numel(weft_shape_of(g, x)) * sizeof *data;
-    CU_ASSERT_EQUAL_FATAL(weft_feed(s, x, data, bytes), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, bytes), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     return s;
 }
 
@@ -212,7 +212,7 @@ static void test_work(void)
             build_resize(&p, false, WEFT_SHAPE(1, 1, n, n), (int64_t[]){2 * n, 2 * n}, &x, &y);
         weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
-        flops[k] = weft_plan_get_stats(plan).flops / (double)(n * n);
+        flops[k] = weft_plan_stats_of(plan).flops / (double)(n * n);
         weft_plan_free(plan);
         weft_graph_free(g);
         weft__arena_free(&p);

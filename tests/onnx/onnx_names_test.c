@@ -10,7 +10,7 @@
 /* The scope of the node that computes a named value, or of a parameter. */
 static const char *scope_of(const weft_graph *g, const char *name)
 {
-    return weft_graph_node(g, weft_producer(g, weft_find(g, name))).scope;
+    return weft_graph_node(g, weft_producer_of(g, weft_graph_find(g, name))).scope;
 }
 
 /* A node of each name, or of scopes in its metadata, from x to y, and the scopes that they have in
@@ -98,8 +98,8 @@ static void test_long_names(void)
     CU_ASSERT_STRING_EQUAL(weft_name_of(built, in), x);
     CU_ASSERT_STRING_EQUAL(weft_name_of(built, out), y);
     CU_ASSERT_STRING_EQUAL(weft_onnx_params(m, NULL)[0].name, w);
-    const weft_node_info relu = weft_graph_node(built, weft_producer(built, out));
-    const char *add = weft_graph_node(built, weft_producer(built, out) - 1).scope;
+    const weft_node_info relu = weft_graph_node(built, weft_producer_of(built, out));
+    const char *add = weft_graph_node(built, weft_producer_of(built, out) - 1).scope;
     CU_ASSERT_EQUAL(strncmp(add, relu.scope, 200), 0);
     CU_ASSERT_NOT_EQUAL(strcmp(add, relu.scope), 0);
     weft_params *store = weft_params_new();

@@ -123,7 +123,7 @@ static void test_inside(void)
     size_t nodes;
     round_open(&f);
     weft_params *got = weft_params_new();
-    weft_value x = weft_find(s.g, "x"),
+    weft_value x = weft_graph_find(s.g, "x"),
                mean = weft_mean(s.g, weft_square(s.g, x), WEFT_AXES(-1), true);
     weft_value root = weft_sqrt(s.g, weft_add_scalar(s.g, mean, 1e-6));
     weft_params *results = weft_params_new();

@@ -339,7 +339,7 @@ static void check_dequantized(bool gemm, bool by_column, bool wide)
     const weft_builder builder = weft_onnx_builder(m);
     const weft_build_options o = {.shape.rows = BYTE_ROWS};
     weft_params *store = weft_params_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_weights(m, store, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_copy_weights(m, store, &error), WEFT_OK);
     weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
     weft_tensor t[2];
     const void *inputs[] = {x};

@@ -19,13 +19,14 @@ static void run_twice(weft_onnx *m, size_t n_outputs, size_t count, float *first
     CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, graph, 0, in, out), WEFT_OK);
     weft_plan *plan = weft_plan_new(graph, out, n_outputs, NULL, &error);
     weft_params *params = weft_params_new();
-    CU_ASSERT_EQUAL(weft_onnx_weights(m, params, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &error), WEFT_OK);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int run = 0; run < 2; run++) {
-        CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
         for (size_t i = 0; i < n_outputs; i++)
-            weft_fetch(s, out[i], (run ? second : first) + i * count, count * sizeof *first);
+            weft_session_fetch(s, out[i], (run ? second : first) + i * count,
+                               count * sizeof *first);
     }
     weft_session_free(s);
     weft_plan_free(plan);

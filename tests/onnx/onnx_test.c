@@ -122,15 +122,15 @@ static void test_gradient(void)
     weft_graph *g = weft_graph_new();
     weft_params *store = weft_params_new();
     CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, g, 2, &in, &out), WEFT_OK);
-    weft_value w = weft_find(g, "layer_W");
+    weft_value w = weft_graph_find(g, "layer_W");
     weft_grad(g, weft_sum(g, out, WEFT_ALL_AXES, false), &w, 1, &gradient);
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_weights(m, store, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_copy_weights(m, store, &f.error), WEFT_OK);
     weft_plan *plan = weft_plan_new(g, &gradient, 1, NULL, &f.error);
     weft_session *s = weft_session_new(plan, store, NULL, &f.error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, in, x, sizeof x);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, gradient, got, sizeof got), WEFT_OK);
+    weft_session_feed(s, in, x, sizeof x);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, gradient, got, sizeof got), WEFT_OK);
     for (int i = 0; i < 6; i++) CU_ASSERT_EQUAL(got[i], wanted[i]);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -548,7 +548,7 @@ static weft_status load_and_build(const char *path)
     if (!strcmp(error.message, "no memory for the model"))
         CU_ASSERT_STRING_EQUAL(error.where, model_path);
     if (g && store) status = weft_onnx_build(m, g, 2, &in, &out);
-    if (g && store && status == WEFT_OK) status = weft_onnx_weights(m, store, &error);
+    if (g && store && status == WEFT_OK) status = weft_onnx_copy_weights(m, store, &error);
     weft_params_free(store);
     weft_graph_free(g);
     weft_onnx_free(m);

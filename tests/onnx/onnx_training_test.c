@@ -56,14 +56,14 @@ static void run(const weft_onnx *m, weft_graph *g, const weft_value *targets, si
 {
     weft_error error = {0};
     weft_plan *plan = weft_plan_new(g, targets, n, NULL, &error);
-    CU_ASSERT_EQUAL(weft_onnx_weights(m, params, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
     weft_session *s = plan ? weft_session_new(plan, params, NULL, &error) : NULL;
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, input, x, sizeof x);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    weft_fetch(s, targets[0], y, ROWS * sizeof *y);
+    weft_session_feed(s, input, x, sizeof x);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_fetch(s, targets[0], y, ROWS * sizeof *y);
     weft_session_free(s);
     weft_plan_free(plan);
 }
@@ -92,7 +92,7 @@ static void batch_statistics(double m[CHANNELS], double v[CHANNELS])
 static double state(const weft_params *params, const char *name, int c)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(params, name, &t));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(params, name, &t));
     return weft_tensor_element(&t, c);
 }
 

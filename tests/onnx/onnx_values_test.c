@@ -66,14 +66,15 @@ static result run(arena *memory, written_graph *g, int64_t opset, const numbers 
     weft_graph *graph = weft_graph_new();
     weft_params *params = weft_params_new();
     CU_ASSERT_EQUAL(weft_onnx_build(m, graph, 0, in, &out), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_onnx_weights(m, params, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &error), WEFT_OK);
     weft_plan *plan = weft_plan_new(graph, &out, 1, NULL, &error);
     weft_session *s = plan ? weft_session_new(plan, params, NULL, &error) : NULL;
     if (!s) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     if (!constant)
-        CU_ASSERT_EQUAL(weft_feed(s, in[0], data, weft_tensor_bytes(dtype, x->shape)), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, in[0], data, weft_tensor_bytes(dtype, x->shape)),
+                        WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     const result r = fetch(s, out);
     weft_session_free(s);
     weft_plan_free(plan);

@@ -41,7 +41,7 @@ static weft_value constant_mask(weft_graph *g, double unseen, bool whole_row)
     double numbers[QUERIES * KEYS] = {0};
     for (int i = 0; i < QUERIES * KEYS; i++)
         if (i % 3 == 1 || (whole_row && i < KEYS)) numbers[i] = unseen;
-    return weft_constant_data(g, WEFT_F64, WEFT_SHAPE(QUERIES, KEYS), numbers);
+    return weft_constant(g, WEFT_F64, WEFT_SHAPE(QUERIES, KEYS), numbers);
 }
 
 static weft_value number(weft_graph *g, double value)
@@ -101,7 +101,7 @@ static size_t run(weft_graph *g, weft_value y, const char *skip, double *out)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (size_t i = 0; i < 4; i++) {
         weft_tensor t;
-        const weft_value x = weft_find(g, names[i]);
+        const weft_value x = weft_graph_find(g, names[i]);
         if (!weft_is_value(x) || !weft_session_tensor(s, x, &t)) continue;
         uint64_t seed = 11 + i;
         const int64_t n = weft_shape_numel(t.shape);
@@ -113,8 +113,8 @@ static size_t run(weft_graph *g, weft_value y, const char *skip, double *out)
                 ((bool *)t.data)[e] = number < 0.3 && e % (QUERIES * KEYS) >= KEYS;
         }
     }
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(s, y, out, NUMBERS * sizeof *out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, y, out, NUMBERS * sizeof *out), WEFT_OK);
     const size_t count = test_count_nodes(plan, "sdpa");
     weft_session_free(s);
     weft_params_free(params);

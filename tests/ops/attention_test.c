@@ -77,7 +77,7 @@ static weft_value plain_attention(weft_graph *g, const config *c, weft_value q, 
         in[i] = weft_reshape(g, in[i], WEFT_SHAPE(s.dim[0], c->heads, s.dim[2], s.dim[3]));
     }
     weft_value s = weft_matmul(g, in[0], weft_transpose(g, in[1], -1, -2));
-    s = weft_scale(g, s, 1 / sqrt((double)c->dim));
+    s = weft_mul_scalar(g, s, 1 / sqrt((double)c->dim));
     if (weft_is_value(mask)) s = weft_masked_fill(g, s, mask, -INFINITY);
     if (c->causal) {
         weft_value seen = weft_tril_mask(g, c->queries, c->keys, c->keys - c->queries);
@@ -138,8 +138,8 @@ static void feed_random(weft_session *s, weft_value x, weft_dtype dtype, int64_t
     double *f64 = malloc((size_t)n * sizeof *f64);
     float *f32 = malloc((size_t)n * sizeof *f32);
     for (int64_t i = 0; i < n; i++) f32[i] = (float)(f64[i] = test_uniform(&seed, -1.5, 1.5));
-    CU_ASSERT_EQUAL(dtype == WEFT_F64 ? weft_feed(s, x, f64, (size_t)n * sizeof *f64)
-                                      : weft_feed(s, x, f32, (size_t)n * sizeof *f32),
+    CU_ASSERT_EQUAL(dtype == WEFT_F64 ? weft_session_feed(s, x, f64, (size_t)n * sizeof *f64)
+                                      : weft_session_feed(s, x, f32, (size_t)n * sizeof *f32),
                     WEFT_OK);
     free(f64);
     free(f32);
@@ -205,11 +205,12 @@ static void run(const config *c, weft_dtype dtype, bool fused, int threads, resu
     if (c->mask != NO_MASK) {
         size_t bytes;
         uint8_t *data = mask_data(c, &bytes);
-        CU_ASSERT_EQUAL(weft_feed(s, mask, data, bytes), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, mask, data, bytes), WEFT_OK);
         free(data);
     }
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK); /* the second step: other dropout, the same scratch */
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s),
+                    WEFT_OK); /* the second step: other dropout, the same scratch */
     for (int i = 0; i < RESULTS; i++) take(s, targets[i], r, i);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -312,7 +313,7 @@ static void test_dead_lse(void)
     weft_value q = weft_fill(g, WEFT_F32, WEFT_SHAPE(1, 3, 1, 4), 0.5);
     weft_value k = weft_fill(g, WEFT_F32, WEFT_SHAPE(1, 2, 1, 4), 0.5);
     weft_value y = weft_sdpa(g, q, k, k, &(weft_sdpa_options){.causal = true});
-    weft_node_info node = weft_graph_node(g, weft_producer(g, y));
+    weft_node_info node = weft_graph_node(g, weft_producer_of(g, y));
     weft_value lse[4] = {weft_value_from_id(g, node.first_out + 1)}, out[3];
     weft_value in[3] = {q, k, k};
     weft_expand e = {g, node.attr, 3, 3, in, out};
@@ -323,10 +324,10 @@ static void test_dead_lse(void)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, lse, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (int i = 0; i < 4; i++) {
         float x[3];
-        CU_ASSERT_EQUAL(weft_fetch(s, lse[i], x, sizeof x), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, lse[i], x, sizeof x), WEFT_OK);
         CU_ASSERT_EQUAL(x[0], i < 2 ? -INFINITY : 0);
         if (i >= 2) continue;
         CU_ASSERT_DOUBLE_EQUAL(x[1], 0.5, ROUNDING_F32);
@@ -348,15 +349,15 @@ static void test_dead_values(void)
     weft_value k = weft_fill(g, WEFT_F32, WEFT_SHAPE(BATCH, 2, 1, 1), 0.5);
     weft_value v = weft_fill(g, WEFT_F32, WEFT_SHAPE(BATCH, 2, 1, 1), INFINITY);
     y[0] = weft_sdpa(g, q, k, v, &(weft_sdpa_options){.causal = true});
-    const weft_node_info node = weft_graph_node(g, weft_producer(g, y[0]));
+    const weft_node_info node = weft_graph_node(g, weft_producer_of(g, y[0]));
     node.op->expand(&(weft_expand){g, node.attr, 3, 3, (weft_value[]){q, k, v}, out});
     y[1] = out[0];
     weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (int i = 0; i < 2; i++) {
         float x[SIZE];
-        CU_ASSERT_EQUAL(weft_fetch(s, y[i], x, sizeof x), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[i], x, sizeof x), WEFT_OK);
         for (int j = 0; j < SIZE; j++) CU_ASSERT_EQUAL(x[j] == 0, j % QUERIES == 0);
     }
     weft_session_free(s);
@@ -382,9 +383,10 @@ static void test_causal_mask(void)
         double out[2][12];
         weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
         weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-        CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
         const size_t bytes = (size_t)queries * 2 * sizeof(double);
-        for (int n = 0; n < 2; n++) CU_ASSERT_EQUAL(weft_fetch(s, y[n], out[n], bytes), WEFT_OK);
+        for (int n = 0; n < 2; n++)
+            CU_ASSERT_EQUAL(weft_session_fetch(s, y[n], out[n], bytes), WEFT_OK);
         CU_ASSERT_EQUAL(memcmp(out[0], out[1], bytes), 0);
         weft_session_free(s);
         weft_plan_free(plan);
@@ -405,7 +407,7 @@ static size_t arena_bytes(int64_t length, int64_t heads)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, targets, 4, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
-    size_t bytes = weft_plan_get_stats(plan).arena_bytes;
+    size_t bytes = weft_plan_stats_of(plan).arena_bytes;
     weft_plan_free(plan);
     weft_graph_free(g);
     return bytes;
@@ -441,7 +443,7 @@ static void narrow_case(const config *c, weft_dtype keys, weft_dtype values, int
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (size_t i = 0; i < 3; i++)
         feed_random(s, fed[i], WEFT_F32, weft_shape_numel(weft_shape_of(g, fed[i])), 10 + i);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (int i = 0; i < 2; i++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[i], &t[i]));
     CU_ASSERT_EQUAL(
         memcmp(t[0].data, t[1].data, (size_t)weft_shape_numel(t[0].shape) * sizeof(float)), 0);
@@ -492,10 +494,10 @@ static void few_case(weft_dtype dtype, int64_t keys, int64_t dim, int64_t value_
     weft_tensor t[2];
     const char *const names[] = {"q", "k", "v", "mask"};
     for (size_t i = 0; i < (masked ? 4 : 3); i++) {
-        const weft_value x = weft_find(g, names[i]);
+        const weft_value x = weft_graph_find(g, names[i]);
         feed_random(s, x, dtype, weft_shape_numel(weft_shape_of(g, x)), 30 + i);
     }
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (int i = 0; i < 2; i++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[i], &t[i]));
     CU_ASSERT_TRUE(test_same_tensors("t[0]", &t[0], &t[1]));
     weft_session_free(s);
@@ -535,10 +537,10 @@ static void test_narrow_rows(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     float bf16[ROWS][N];
     double bytes[ROWS][N];
-    CU_ASSERT_EQUAL(weft_feed(s, x, in, sizeof in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, y[0], bf16, sizeof bf16), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, y[1], bytes, sizeof bytes), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y[0], bf16, sizeof bf16), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y[1], bytes, sizeof bytes), WEFT_OK);
     double max = 0;
     for (int i = 0; i < N; i++) max = fmax(max, fabs((double)in[0][i]));
     for (int i = 0; i < N; i++) {
@@ -616,8 +618,8 @@ static void test_cost(void)
     for (int causal = 0; causal < 2; causal++) {
         weft_cost cost;
         const weft_value y = weft_sdpa(g, q, k, v, &(weft_sdpa_options){.causal = causal});
-        const size_t index = weft_producer(g, y);
-        CU_ASSERT_EQUAL_FATAL(weft_node_cost(g, index, &cost), WEFT_OK);
+        const size_t index = weft_producer_of(g, y);
+        CU_ASSERT_EQUAL_FATAL(weft_graph_node_cost(g, index, &cost), WEFT_OK);
         CU_ASSERT_EQUAL(cost.flops, causal ? flops / 2 : flops);
         double bytes = 0;
         const weft_value in[3] = {q, k, v};

@@ -13,8 +13,8 @@ static bool evaluate(weft_graph *g, weft_value x, const float *data, size_t n,
     weft_error error;
     *plan = weft_plan_new(g, target, n_targets, NULL, &error);
     *session = *plan ? weft_session_new(*plan, NULL, NULL, &error) : NULL;
-    bool good = *session && weft_feed(*session, x, data, n * sizeof *data) == WEFT_OK &&
-                weft_run(*session) == WEFT_OK;
+    bool good = *session && weft_session_feed(*session, x, data, n * sizeof *data) == WEFT_OK &&
+                weft_session_run(*session) == WEFT_OK;
     for (size_t t = 0; good && t < n_targets; t++)
         good = weft_session_tensor(*session, target[t], &out[t]);
     return good;
@@ -76,7 +76,7 @@ static size_t scratch_of(weft_shape x, weft_shape w, weft_conv_options o)
     weft_graph *g = weft_graph_new();
     const weft_value in[2] = {weft_input(g, "x", WEFT_F32, x), weft_input(g, "w", WEFT_F32, w)};
     const weft_value y = weft_conv(g, in[0], in[1], WEFT_NO_VALUE, &o);
-    const weft_node_info node = weft_graph_node(g, weft_producer(g, y));
+    const weft_node_info node = weft_graph_node(g, weft_producer_of(g, y));
     const weft_tensor operands[2] = {weft_tensor_dense(NULL, WEFT_F32, x),
                                      weft_tensor_dense(NULL, WEFT_F32, w)};
     weft_tensor result = weft_tensor_dense(NULL, WEFT_F32, weft_shape_of(g, y));
@@ -112,7 +112,7 @@ static int64_t gradient_tiles(weft_shape x, weft_shape w, weft_conv_options o)
     const weft_shape shape = weft_shape_of(g, y);
     weft_value dy = weft_input(g, "dy", WEFT_F32, shape), dx;
     weft_grad_of(g, &y, &dy, 1, &image, 1, &dx);
-    const weft_node_info node = weft_graph_node(g, weft_producer(g, dx));
+    const weft_node_info node = weft_graph_node(g, weft_producer_of(g, dx));
     const weft_tensor operands[2] = {weft_tensor_dense(NULL, WEFT_F32, shape),
                                      weft_tensor_dense(NULL, WEFT_F32, w)};
     weft_tensor result = weft_tensor_dense(NULL, WEFT_F32, x);

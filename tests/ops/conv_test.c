@@ -80,10 +80,11 @@ static int64_t numel_of(const built *b, weft_value v)
 static bool feed(weft_session *s, const built *b, weft_value v, const double *x)
 {
     const size_t n = (size_t)numel_of(b, v);
-    if (weft_dtype_of(b->g, v) == WEFT_F64) return weft_feed(s, v, x, n * sizeof *x) == WEFT_OK;
+    if (weft_dtype_of(b->g, v) == WEFT_F64)
+        return weft_session_feed(s, v, x, n * sizeof *x) == WEFT_OK;
     float *narrow = malloc((n + 1) * sizeof *narrow);
     for (size_t i = 0; i < n; i++) narrow[i] = (float)x[i];
-    const bool good = weft_feed(s, v, narrow, n * sizeof *narrow) == WEFT_OK;
+    const bool good = weft_session_feed(s, v, narrow, n * sizeof *narrow) == WEFT_OK;
     free(narrow);
     return good;
 }
@@ -101,7 +102,7 @@ static bool run(const built *b, double *const in[4], int threads, weft_tensor ou
     bool good = s != NULL;
     for (int i = 0; good && i < 4; i++)
         if (weft_is_value(b->in[i])) good = feed(s, b, b->in[i], in[i]);
-    good = good && weft_run(s) == WEFT_OK;
+    good = good && weft_session_run(s) == WEFT_OK;
     for (size_t t = 0; good && t < b->n_targets; t++) {
         good = weft_session_tensor(s, b->target[t], &out[t]);
         const size_t bytes = weft_tensor_bytes(out[t].dtype, out[t].shape);
@@ -128,7 +129,7 @@ static weft_tensor expected(kind k, const built *b, double *const in[4], size_t 
                             weft_tensor *second)
 {
     static const int operand[3][3] = {{0, 1, 2}, {3, 1, 0}, {0, 3, 0}};
-    const weft_node_info node = weft_graph_node(b->g, weft_producer(b->g, b->target[t]));
+    const weft_node_info node = weft_graph_node(b->g, weft_producer_of(b->g, b->target[t]));
     weft_tensor x[3], out[2];
     for (size_t i = 0; i < node.n_in; i++) {
         const weft_value v = b->in[k == CONV ? operand[t][i] : 0];
@@ -424,7 +425,7 @@ static void check_fused(const layer *l, size_t fused)
         weft_plan *plan =
             weft_plan_new(b.g, b.target, 1, &(weft_plan_options){.skip = b.skip}, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
-        CU_ASSERT_EQUAL(weft_plan_get_stats(plan).fused, k ? fused : 0);
+        CU_ASSERT_EQUAL(weft_plan_stats_of(plan).fused, k ? fused : 0);
         weft_plan_free(plan);
         CU_ASSERT_TRUE(run(&b, in, 1 + k, out[k]));
     }

@@ -373,7 +373,7 @@ static bool run_case(const fusion_case *c, const weft_plan_options *options, int
     bool good = session != NULL;
     if (good) feed_inputs(c, session);
     /* Twice: the second run meets what the first has left. */
-    good = good && weft_run(session) == WEFT_OK && weft_run(session) == WEFT_OK;
+    good = good && weft_session_run(session) == WEFT_OK && weft_session_run(session) == WEFT_OK;
     for (size_t i = 0; good && i < c->n_targets; i++) {
         weft_tensor t;
         good = weft_session_tensor(session, c->targets[i], &t);

@@ -20,11 +20,12 @@ static weft_value padded(weft_graph *g, weft_value x)
 static weft_value entropy(weft_graph *g, const weft_value *x, int64_t ignore, double smoothing,
                           weft_reduction reduction)
 {
-    return weft_cross_entropy(g, x[0], x[1],
-                              &(weft_cross_entropy_options){.ignore_index = ignore,
-                                                            .has_ignore_index = ignore >= 0,
-                                                            .label_smoothing = smoothing,
-                                                            .reduction = reduction});
+    return weft_cross_entropy_loss(
+        g, x[0], x[1],
+        &(weft_cross_entropy_loss_options){.ignore_index = ignore,
+                                           .has_ignore_index = ignore >= 0,
+                                           .label_smoothing = smoothing,
+                                           .reduction = reduction});
 }
 static weft_value transposed(weft_graph *g, weft_value x)
 {
@@ -33,13 +34,13 @@ static weft_value transposed(weft_graph *g, weft_value x)
 
 static weft_value triplet(weft_graph *g, const weft_value *x, double p, bool swap)
 {
-    const weft_triplet_options o = {.margin = 0.5, .p = p, .swap = swap};
+    const weft_triplet_margin_loss_options o = {.margin = 0.5, .p = p, .swap = swap};
     return weft_triplet_margin_loss(g, x[0], x[1], x[2], &o);
 }
 /* x: logits, targets, numbers of frames and of labels. */
 static weft_value ctc(weft_graph *g, const weft_value *x, weft_reduction reduction)
 {
-    const weft_ctc_options o = {.blank = 1, .reduction = reduction, .zero_infinity = true};
+    const weft_ctc_loss_options o = {.blank = 1, .reduction = reduction, .zero_infinity = true};
     return weft_ctc_loss(g, weft_log_softmax(g, x[0], -1), x[1], x[2], x[3], &o);
 }
 
@@ -101,19 +102,20 @@ static weft_value ctc(weft_graph *g, const weft_value *x, weft_reduction reducti
     X(tril, weft_tril(g, x[0], 1))                                                                 \
     X(cross_entropy, entropy(g, x, 3, 0.1, WEFT_REDUCE_MEAN))                                      \
     X(cross_entropy_sum, entropy(g, x, -1, 0, WEFT_REDUCE_SUM))                                    \
-    X(mse, weft_mse(g, x[0], x[1], WEFT_REDUCE_MEAN))                                              \
-    X(bce_with_logits, weft_bce_with_logits(g, x[0], x[1], WEFT_REDUCE_SUM))                       \
+    X(mse, weft_mse_loss(g, x[0], x[1], WEFT_REDUCE_MEAN))                                         \
+    X(bce_with_logits, weft_bce_with_logits_loss(g, x[0], x[1], WEFT_REDUCE_SUM))                  \
     X(global_norm, weft_global_norm(g, x, 2))                                                      \
     X(batch_norm, weft_batch_norm(g, x[0], x[1], x[2], 1e-5, NULL, NULL))                          \
     X(top_k, weft_top_k(g, x[0], 3, 1, true, NULL))                                                \
     X(sort, weft_sort(g, x[0], 0, false, NULL))                                                    \
     X(cross_entropy_none, entropy(g, x, 3, 0.1, WEFT_REDUCE_NONE))                                 \
-    X(mse_none, weft_mse(g, x[0], x[1], WEFT_REDUCE_NONE))                                         \
-    X(bce_none, weft_bce_with_logits(g, x[0], x[1], WEFT_REDUCE_NONE))                             \
+    X(mse_none, weft_mse_loss(g, x[0], x[1], WEFT_REDUCE_NONE))                                    \
+    X(bce_none, weft_bce_with_logits_loss(g, x[0], x[1], WEFT_REDUCE_NONE))                        \
     X(l1_loss, weft_l1_loss(g, x[0], x[1], WEFT_REDUCE_MEAN))                                      \
     X(huber_loss, weft_huber_loss(g, x[0], x[1], 0.7, WEFT_REDUCE_SUM))                            \
     X(smooth_l1_loss, weft_smooth_l1_loss(g, x[0], x[1], 0.7, WEFT_REDUCE_NONE))                   \
-    X(kl_divergence, weft_kl_divergence(g, weft_log_softmax(g, x[0], -1), x[1], WEFT_REDUCE_SUM))  \
+    X(kl_divergence,                                                                               \
+      weft_kl_divergence_loss(g, weft_log_softmax(g, x[0], -1), x[1], WEFT_REDUCE_SUM))            \
     X(hinge_loss, weft_hinge_loss(g, x[0], x[1], WEFT_REDUCE_MEAN))                                \
     X(cosine_similarity, weft_cosine_similarity(g, x[0], x[1], 1e-8))                              \
     X(cosine_embedding_loss,                                                                       \
@@ -167,7 +169,7 @@ static void check_case(const op_case *c, weft_params *store, double limit)
     weft_plan_options check = {.verify = true};
     weft_plan *plan = weft_plan_new(g, targets, n_wrt + 1, &check, &error);
     weft_session *s = weft_session_new(plan, store, NULL, &error);
-    if (!s || weft_run(s) != WEFT_OK) {
+    if (!s || weft_session_run(s) != WEFT_OK) {
         printf("\n    %s: %s: %s\n", c->name, error.where, error.message);
         CU_FAIL("a case does not run");
     } else {
@@ -230,9 +232,9 @@ static void rig_open(rig *r, const weft_value *targets, size_t n)
     const weft_value inputs[] = {r->io.source, r->io.target_in, r->io.target_out};
     for (int i = 0; i < 3; i++) {
         weft_tensor t;
-        CU_ASSERT_TRUE_FATAL(weft_params_get(r->store, weft_name_of(r->g, inputs[i]), &t));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(r->store, weft_name_of(r->g, inputs[i]), &t));
         size_t bytes = (size_t)weft_shape_numel(t.shape) * sizeof(int32_t);
-        CU_ASSERT_EQUAL_FATAL(weft_feed(r->session, inputs[i], t.data, bytes), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, inputs[i], t.data, bytes), WEFT_OK);
     }
 }
 
@@ -266,7 +268,7 @@ static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype
         .decoder_layers = 2};
     const weft_build_options build = {.shape = {3, 7, 6}};
     *r = (rig){.g = weft_graph_new(), .store = golden_load(path, "", dtype)};
-    CU_ASSERT_EQUAL_FATAL(weft_transformer(r->g, &c, &build, &r->io), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_transformer_build(r->g, &c, &build, &r->io), WEFT_OK);
     r->n = weft_graph_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
 }
@@ -285,11 +287,11 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
     static const char *const result_names[] = {"logits", "loss", "nll"};
     memcpy(targets + r.n, results, sizeof results);
     rig_open(&r, targets, r.n + 3);
-    CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
     for (int i = 0; i < 3; i++)
         golden_target(r.session, r.store, results[i], result_names[i], limit, 0);
     weft_tensor norms;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, "norms", &norms));
+    CU_ASSERT_TRUE_FATAL(weft_params_find(r.store, "norms", &norms));
     size_t in_file = 0;
     for (size_t i = 0; i < weft_params_count(r.store); i++)
         in_file += !strncmp(weft_params_name(r.store, i), "grad.", 5);
@@ -314,23 +316,23 @@ static void check_training(const char *path, bool post_norm, weft_dtype dtype, d
     r.step = weft_train_update(r.g, r.io.loss, r.params, r.n, r.lr, &adam, &r.norm);
     const weft_value targets[] = {r.io.loss, r.norm, r.step};
     rig_open(&r, targets, 3);
-    weft_status fed = dtype == WEFT_F32 ? weft_feed(r.session, r.lr, &lr32, sizeof lr32)
-                                        : weft_feed(r.session, r.lr, &lr, sizeof lr);
+    weft_status fed = dtype == WEFT_F32 ? weft_session_feed(r.session, r.lr, &lr32, sizeof lr32)
+                                        : weft_session_feed(r.session, r.lr, &lr, sizeof lr);
     CU_ASSERT_EQUAL(fed, WEFT_OK);
     for (int i = 0; i < STEPS; i++) {
         weft_tensor loss, norm;
-        CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.io.loss, &loss));
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.norm, &norm));
         losses[i] = golden_element(&loss, 0);
         norms[i] = golden_element(&norm, 0);
     }
     weft_tensor wanted, got = weft_tensor_dense(losses, WEFT_F64, WEFT_SHAPE(STEPS));
-    CU_ASSERT_TRUE(weft_params_get(r.store, "losses", &wanted));
+    CU_ASSERT_TRUE(weft_params_find(r.store, "losses", &wanted));
     CU_ASSERT_TRUE(golden_agrees("losses", &got, &wanted, limit, 0));
     CU_ASSERT_TRUE(golden_element(&wanted, STEPS - 1) < golden_element(&wanted, 0) / 2);
     got.data = norms;
-    CU_ASSERT_TRUE(weft_params_get(r.store, "norms", &wanted));
+    CU_ASSERT_TRUE(weft_params_find(r.store, "norms", &wanted));
     /* Errors of the parameters grow faster in gradients than in the loss, which is near a minimum.
      */
     CU_ASSERT_TRUE(golden_agrees("norms", &got, &wanted, limit * 10, 0));

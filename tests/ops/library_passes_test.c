@@ -16,8 +16,8 @@ static weft_plan *evaluate(const weft_graph *g, weft_value value, const char *sk
     weft_params *none = weft_params_new();
     weft_session *s = weft_session_new(plan, none, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
-    CU_ASSERT_TRUE_FATAL(s && weft_run(s) == WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(s, value, out, n * sizeof *out), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s) == WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out), WEFT_OK);
     weft_session_free(s);
     weft_params_free(none);
     return plan;
@@ -27,7 +27,7 @@ static weft_value constant(weft_graph *g, weft_shape shape, uint64_t seed)
 {
     double data[256];
     for (int64_t i = 0; i < weft_shape_numel(shape); i++) data[i] = test_uniform(&seed, -1, 1);
-    return weft_constant_data(g, WEFT_F64, shape, data);
+    return weft_constant(g, WEFT_F64, shape, data);
 }
 
 /* The gradient of sum(slice(x) w) for each range [begin, end) of axis 1 of x [2, 10]. */
@@ -44,7 +44,7 @@ static weft_value slice_terms(weft_graph *g, const int64_t (*ranges)[2], size_t 
             data[k] = test_uniform(&seed, -1, 1);
             wanted[k / count * 10 + begin + k % count] += data[k];
         }
-        weights[i] = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(2, count), data);
+        weights[i] = weft_constant(g, WEFT_F64, WEFT_SHAPE(2, count), data);
     }
     weft_grad_of(g, pieces, weights, n, &x, 1, &grad);
     return grad;
@@ -237,7 +237,8 @@ static void test_fold_conv_fixed(void)
             const weft_node_info node = weft_graph_node(planned, i);
             if (strcmp(node.op->name, "conv") != 0) continue;
             const weft_value weights = weft_value_from_id(planned, node.in[1]);
-            const weft_node_info from = weft_graph_node(planned, weft_producer(planned, weights));
+            const weft_node_info from =
+                weft_graph_node(planned, weft_producer_of(planned, weights));
             CU_ASSERT_EQUAL(!strcmp(from.op->name, "mul"), fixed);
         }
         weft_plan_free(plan);
@@ -272,8 +273,9 @@ static void run_joined(int axis, const char *skip, float *out, size_t n, int *jo
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     float in[4 * 36];
     for (int i = 0; i < 4 * 36; i++) in[i] = sinf((float)i);
-    CU_ASSERT_TRUE_FATAL(s && weft_feed(s, x, in, sizeof in) == WEFT_OK && weft_run(s) == WEFT_OK &&
-                         weft_fetch(s, z, out, n * sizeof *out) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, sizeof in) == WEFT_OK &&
+                         weft_session_run(s) == WEFT_OK &&
+                         weft_session_fetch(s, z, out, n * sizeof *out) == WEFT_OK);
     const weft_graph *planned = weft_plan_graph(plan);
     *joined = -1;
     for (size_t i = 0; i < weft_graph_node_count(planned); i++) {
@@ -317,16 +319,16 @@ static void relu_gradient(const weft_graph *g, weft_value x, weft_value dx, cons
     weft_plan *plan =
         weft_plan_new(g, &dx, 1, &(weft_plan_options){.skip = skip, .verify = true}, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_TRUE_FATAL(s && weft_feed(s, x, in, n * sizeof *in) == WEFT_OK &&
-                         weft_run(s) == WEFT_OK &&
-                         weft_fetch(s, dx, out, n * sizeof *out) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, n * sizeof *in) == WEFT_OK &&
+                         weft_session_run(s) == WEFT_OK &&
+                         weft_session_fetch(s, dx, out, n * sizeof *out) == WEFT_OK);
     const weft_graph *planned = weft_plan_graph(plan);
     *from_dropout = false;
     for (size_t i = 0; i < weft_graph_node_count(planned); i++) {
         weft_node_info node = weft_graph_node(planned, i);
         if (strcmp(node.op->name, "relu_grad") != 0) continue;
         weft_value y = weft_value_from_id(planned, node.in[0]);
-        node = weft_graph_node(planned, weft_producer(planned, y));
+        node = weft_graph_node(planned, weft_producer_of(planned, y));
         *from_dropout = !strcmp(node.op->name, "dropout");
     }
     weft_session_free(s);

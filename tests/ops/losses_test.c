@@ -27,14 +27,14 @@ static weft_status run_ctc(const int32_t *targets, const int32_t *frames, const 
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (size_t i = 0; i < sizeof log_p / sizeof *log_p; i++) log_p[i] = -log(3);
-    weft_feed(s, x, log_p, sizeof log_p);
-    weft_feed(s, t, targets, sizeof(int32_t[BATCH * LABELS]));
-    weft_feed(s, f, frames, sizeof(int32_t[BATCH]));
-    weft_feed(s, n, lengths, sizeof(int32_t[BATCH]));
-    const weft_status status = weft_run(s);
+    weft_session_feed(s, x, log_p, sizeof log_p);
+    weft_session_feed(s, t, targets, sizeof(int32_t[BATCH * LABELS]));
+    weft_session_feed(s, f, frames, sizeof(int32_t[BATCH]));
+    weft_session_feed(s, n, lengths, sizeof(int32_t[BATCH]));
+    const weft_status status = weft_session_run(s);
     if (status == WEFT_OK) {
-        weft_fetch(s, out[0], loss, sizeof(double[BATCH]));
-        weft_fetch(s, out[1], dx, sizeof log_p);
+        weft_session_fetch(s, out[0], loss, sizeof(double[BATCH]));
+        weft_session_fetch(s, out[1], dx, sizeof log_p);
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -87,18 +87,18 @@ static void run_pair(int which, const double *a, const double *b, double *loss, 
     weft_value x = weft_input(g, "a", WEFT_F64, WEFT_SHAPE(3)), grad;
     weft_value y = weft_input(g, "b", WEFT_F64, WEFT_SHAPE(3));
     weft_value l = which == 0   ? weft_cosine_similarity(g, x, y, 1e-8)
-                   : which == 1 ? weft_kl_divergence(g, y, x, WEFT_REDUCE_SUM)
+                   : which == 1 ? weft_kl_divergence_loss(g, y, x, WEFT_REDUCE_SUM)
                                 : weft_l1_loss(g, x, y, WEFT_REDUCE_SUM);
     weft_grad(g, l, &x, 1, &grad);
     const weft_value out[2] = {l, weft_contiguous(g, grad)};
     weft_plan *plan = weft_plan_new(g, out, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, x, a, sizeof(double[3]));
-    weft_feed(s, y, b, sizeof(double[3]));
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    weft_fetch(s, out[0], loss, sizeof *loss);
-    weft_fetch(s, out[1], da, sizeof(double[3]));
+    weft_session_feed(s, x, a, sizeof(double[3]));
+    weft_session_feed(s, y, b, sizeof(double[3]));
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_fetch(s, out[0], loss, sizeof *loss);
+    weft_session_fetch(s, out[1], da, sizeof(double[3]));
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -127,13 +127,13 @@ static void test_refused(void)
         weft_graph *g = weft_graph_new();
         weft_value a = weft_input(g, "a", WEFT_F32, WEFT_SHAPE(2, 3));
         weft_value b = weft_input(g, "b", WEFT_F32, WEFT_SHAPE(3));
-        const weft_triplet_options o = {.p = -1};
+        const weft_triplet_margin_loss_options o = {.p = -1};
         if (i == 0) weft_huber_loss(g, a, a, 0, WEFT_REDUCE_MEAN);
         if (i == 1) weft_smooth_l1_loss(g, a, a, -1, WEFT_REDUCE_MEAN);
         if (i == 2) weft_cosine_similarity(g, a, a, 0);
         if (i == 3) weft_triplet_margin_loss(g, a, a, a, &o);
         if (i == 4) weft_l1_loss(g, a, b, WEFT_REDUCE_MEAN);
-        if (i == 5) weft_kl_divergence(g, a, b, WEFT_REDUCE_MEAN);
+        if (i == 5) weft_kl_divergence_loss(g, a, b, WEFT_REDUCE_MEAN);
         if (i == 6) weft_hinge_loss(g, a, b, WEFT_REDUCE_MEAN);
         if (i == 7) weft_cosine_embedding_loss(g, a, a, b, 0, WEFT_REDUCE_MEAN);
         CU_ASSERT_EQUAL(weft_graph_status(g), i < 4 ? WEFT_BAD_ARGUMENT : WEFT_BAD_SHAPE);

@@ -20,10 +20,10 @@ static float *run(weft_graph *g, weft_value x, const float *data, weft_value y)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     const size_t bytes = weft_tensor_bytes(WEFT_F32, weft_shape_of(g, y));
     float *out = malloc(bytes + 1);
-    CU_ASSERT_EQUAL(weft_feed(s, x, data, weft_tensor_bytes(WEFT_F32, weft_shape_of(g, x))),
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, data, weft_tensor_bytes(WEFT_F32, weft_shape_of(g, x))),
                     WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, y, out, bytes), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, bytes), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -53,7 +53,7 @@ static void check_rows(int n, float number, double eps, const float *x, bool wid
 {
     weft_graph *g = weft_graph_new();
     weft_value in = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, n));
-    weft_value third = weft_scale(g, weft_cast(g, in, WEFT_F64), 1 / 3.0);
+    weft_value third = weft_mul_scalar(g, weft_cast(g, in, WEFT_F64), 1 / 3.0);
     weft_value y = weft_layer_norm(g, wide ? third : in, none, none, eps);
     float *got = run(g, in, x, weft_cast(g, y, WEFT_F32));
     expect_zeros(wide ? "layer_norm in f64" : "layer_norm", number, n, got, 2 * n);
@@ -156,7 +156,7 @@ static void check_variance(double mean)
             weft_value y = weft_variance(g, in, WEFT_AXES(columns ? 0 : 1), false, 0);
             weft_value sum = weft_sum(g, y, WEFT_ALL_AXES, false), dx;
             weft_grad(g, sum, &in, 1, &dx);
-            dx = weft_scale(g, dx, LENGTH);
+            dx = weft_mul_scalar(g, dx, LENGTH);
             float *got = run(g, in, x, gradient ? dx : y);
             expect_near(gradient ? "the gradient of variance" : "variance", mean, got,
                         gradient ? slope : want, gradient ? COUNT : ROWS, LIMIT);
@@ -198,7 +198,7 @@ static void check_norm(double mean, bool batch)
                                   weft_fill(g, WEFT_F32, WEFT_SHAPE(ROWS), 0), 1e-5, NULL, NULL);
         else
             out = weft_layer_norm(g, in, none, none, 1e-5);
-        weft_value cotangent = weft_constant_data(g, WEFT_F32, shape, dy);
+        weft_value cotangent = weft_constant(g, WEFT_F32, shape, dy);
         weft_grad_of(g, &out, &cotangent, 1, &in, 1, &d);
         float *got = run(g, in, x, gradient ? d : out);
         expect_near(batch      ? (gradient ? "batch_norm_grad" : "batch_norm")
@@ -239,12 +239,12 @@ static void test_statistics(void)
     weft_batch_norm(g, in, weft_fill(g, WEFT_F64, channels, 1), weft_fill(g, WEFT_F64, channels, 0),
                     1e-5, &mean, &variance);
     const double rows[2][3] = {{1, -2, 3}, {-0.5, 4, 2}};
-    const weft_value loss = weft_add(
-        g,
-        weft_sum(g, weft_mul(g, mean, weft_constant_data(g, WEFT_F64, channels, rows[0])),
-                 WEFT_ALL_AXES, false),
-        weft_sum(g, weft_mul(g, variance, weft_constant_data(g, WEFT_F64, channels, rows[1])),
-                 WEFT_ALL_AXES, false));
+    const weft_value loss =
+        weft_add(g,
+                 weft_sum(g, weft_mul(g, mean, weft_constant(g, WEFT_F64, channels, rows[0])),
+                          WEFT_ALL_AXES, false),
+                 weft_sum(g, weft_mul(g, variance, weft_constant(g, WEFT_F64, channels, rows[1])),
+                          WEFT_ALL_AXES, false));
     const weft_check_feed feed = {in, x, sizeof x};
     weft_check_result result = {0};
     CU_ASSERT_EQUAL(weft_check_gradient(g, loss, &in, 1, NULL, &feed, 1, 0, 1, &result, NULL),

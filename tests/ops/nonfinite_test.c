@@ -20,8 +20,8 @@ static void feed(weft_session *s, weft_value x, weft_dtype dtype, const double *
 {
     float *narrow = calloc(n + 1, sizeof *narrow);
     for (size_t i = 0; i < n; i++) narrow[i] = (float)data[i];
-    CU_ASSERT_EQUAL(dtype == WEFT_F64 ? weft_feed(s, x, data, n * sizeof *data)
-                                      : weft_feed(s, x, narrow, n * sizeof *narrow),
+    CU_ASSERT_EQUAL(dtype == WEFT_F64 ? weft_session_feed(s, x, data, n * sizeof *data)
+                                      : weft_session_feed(s, x, narrow, n * sizeof *narrow),
                     WEFT_OK);
     free(narrow);
 }
@@ -47,7 +47,7 @@ static double *evaluate(const subject *c, weft_dtype dtype, const char *skip, in
         weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     feed(s, x, dtype, data, (size_t)weft_shape_numel(c->shape));
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     double *out = NULL;
     *n = 0;
     for (size_t k = 0; k < c->n_targets; k++) {
@@ -250,7 +250,7 @@ static void test_logsumexp(void)
 
 #define CLASSES 37
 
-static weft_cross_entropy_options loss_options;
+static weft_cross_entropy_loss_options loss_options;
 
 /* Every row has target 1, except for the last, which is ignored. The values are the loss, its
  * gradient, and the gradient of the sum of that gradient's squares, which is built from plain ops.
@@ -258,10 +258,10 @@ static weft_cross_entropy_options loss_options;
 static void build_loss(weft_graph *g, weft_value x, weft_value *y)
 {
     int32_t at[8];
-    const int64_t rows = weft_dim(g, x, 0);
+    const int64_t rows = weft_dim_of(g, x, 0);
     for (int64_t i = 0; i < rows; i++) at[i] = i < rows - 1 ? 1 : 7;
-    weft_value targets = weft_constant_data(g, WEFT_I32, WEFT_SHAPE(rows), at);
-    y[0] = weft_cross_entropy(g, x, targets, &loss_options);
+    weft_value targets = weft_constant(g, WEFT_I32, WEFT_SHAPE(rows), at);
+    y[0] = weft_cross_entropy_loss(g, x, targets, &loss_options);
     weft_grad(g, y[0], &x, 1, &y[1]);
     weft_grad(g, weft_sum(g, weft_square(g, y[1]), WEFT_ALL_AXES, false), &x, 1, &y[2]);
 }
@@ -299,10 +299,10 @@ static void check_loss(const char *what, enum row_kind kind, double loss, double
 static void test_cross_entropy(void)
 {
     for (int smooth = 0; smooth < 2; smooth++) {
-        loss_options = (weft_cross_entropy_options){.ignore_index = 7,
-                                                    .has_ignore_index = true,
-                                                    .label_smoothing = smooth ? 0.125 : 0,
-                                                    .reduction = WEFT_REDUCE_SUM};
+        loss_options = (weft_cross_entropy_loss_options){.ignore_index = 7,
+                                                         .has_ignore_index = true,
+                                                         .label_smoothing = smooth ? 0.125 : 0,
+                                                         .reduction = WEFT_REDUCE_SUM};
         check_loss("zeros", ZEROS, log(CLASSES), 0);
         check_loss("a row of NaN", ALL_NAN, NAN, NAN);
         check_loss("a row with one NaN", ONE_NAN, NAN, NAN);
@@ -325,14 +325,14 @@ static void build_attention(weft_graph *g, weft_value x, weft_value *y, bool exp
     const weft_dtype dtype = weft_dtype_of(g, x);
     for (int i = 0; i < QUERIES; i++)
         for (int j = 0; j < KEYS; j++) hidden[i][j] = i == DEAD || j >= LAST_SEEN;
-    weft_value mask = weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(QUERIES, KEYS), hidden);
+    weft_value mask = weft_constant(g, WEFT_BOOL, WEFT_SHAPE(QUERIES, KEYS), hidden);
     weft_value q =
         weft_reshape(g, weft_slice(g, x, 0, 0, QUERIES, 1), WEFT_SHAPE(1, QUERIES, 1, DIM));
     weft_value k =
         weft_reshape(g, weft_slice(g, x, 0, QUERIES, WEFT_END, 1), WEFT_SHAPE(1, KEYS, 1, DIM));
     weft_value in[9] = {q, k, k, mask}, out[3], grads[3];
     y[0] = weft_sdpa(g, q, k, k, &(weft_sdpa_options){.mask = mask});
-    weft_node_info node = weft_graph_node(g, weft_producer(g, y[0]));
+    weft_node_info node = weft_graph_node(g, weft_producer_of(g, y[0]));
     if (expanded) node.op->expand(&(weft_expand){g, node.attr, 4, 3, in, out});
     weft_value lse = weft_value_from_id(g, node.first_out + 1);
     weft_value low = weft_value_from_id(g, node.first_out + 2);

@@ -59,7 +59,7 @@ static graph begin(weft_shape shape)
  * results, which are [N] or [], come back as rows. */
 static void run(graph *t, const problem *p, weft_value *targets, size_t n, float (*out)[N])
 {
-    const bool transposed = weft_dim(t->g, t->x, 0) == CLASSES;
+    const bool transposed = weft_dim_of(t->g, t->x, 0) == CLASSES;
     weft_error error = {0};
     weft_plan *plan = weft_plan_new(t->g, targets, n, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
@@ -71,12 +71,12 @@ static void run(graph *t, const problem *p, weft_value *targets, size_t n, float
         fed[0][at] = p->x[i];
         fed[1][at] = p->w[i];
     }
-    CU_ASSERT_EQUAL(weft_feed(s, t->x, fed[0], sizeof fed[0]), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_feed(s, t->w, fed[1], sizeof fed[1]), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, t->x, fed[0], sizeof fed[0]), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, t->w, fed[1], sizeof fed[1]), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     for (size_t k = 0; k < n; k++) {
         const size_t count = (size_t)weft_shape_numel(weft_shape_of(t->g, targets[k]));
-        CU_ASSERT_EQUAL(weft_fetch(s, targets[k], got, count * sizeof *got), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, targets[k], got, count * sizeof *got), WEFT_OK);
         for (size_t i = 0; i < count; i++)
             out[k][i] = got[transposed && count == N ? i % CLASSES * ROWS + i / CLASSES : i];
     }
@@ -171,13 +171,13 @@ static void check_cross_entropy(double offset, double smoothing, bool sum)
     float got[3][N];
     double loss = 0, dx[N], second[N];
     const double share = sum ? 1 : 1.0 / ROWS;
-    weft_cross_entropy_options o = {.label_smoothing = smoothing,
-                                    .reduction = sum ? WEFT_REDUCE_SUM : WEFT_REDUCE_MEAN};
+    weft_cross_entropy_loss_options o = {.label_smoothing = smoothing,
+                                         .reduction = sum ? WEFT_REDUCE_SUM : WEFT_REDUCE_MEAN};
     make(&t, offset, 3);
     graph b = begin(WEFT_SHAPE(ROWS, CLASSES));
     weft_value parts[ROWS], y[3];
     for (int r = 0; r < ROWS; r++) parts[r] = weft_fill(b.g, WEFT_I32, WEFT_SHAPE(1), targets[r]);
-    y[0] = weft_cross_entropy(b.g, b.x, weft_concat(b.g, parts, ROWS, 0), &o);
+    y[0] = weft_cross_entropy_loss(b.g, b.x, weft_concat(b.g, parts, ROWS, 0), &o);
     weft_grad(b.g, y[0], &b.x, 1, &y[1]);
     weft_value weighed = weft_sum(b.g, weft_mul(b.g, y[1], b.w), WEFT_ALL_AXES, false);
     weft_grad(b.g, weighed, &b.x, 1, &y[2]);
@@ -211,16 +211,17 @@ static void test_pairs(void)
         weft_graph *g = weft_graph_new();
         weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, 2)), y[2];
         weft_value target = weft_fill(g, WEFT_I32, WEFT_SHAPE(1), 0);
-        y[0] = weft_cross_entropy(g, x, target, &(weft_cross_entropy_options){.ignore_index = -1});
+        y[0] = weft_cross_entropy_loss(g, x, target,
+                                       &(weft_cross_entropy_loss_options){.ignore_index = -1});
         weft_grad(g, y[0], &x, 1, &y[1]);
         weft_error error;
         weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
         weft_session *s = weft_session_new(plan, NULL, NULL, &error);
         float loss, dx[2];
-        CU_ASSERT_EQUAL(weft_feed(s, x, pairs[i], sizeof pairs[i]), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, y[0], &loss, sizeof loss), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_fetch(s, y[1], dx, sizeof dx), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, x, pairs[i], sizeof pairs[i]), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[0], &loss, sizeof loss), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[1], dx, sizeof dx), WEFT_OK);
         /* Three roundings of numbers below 1: 3 * 2^-25 = 9e-8. */
         CU_ASSERT_DOUBLE_EQUAL(loss, losses[i], 1e-7);
         CU_ASSERT_DOUBLE_EQUAL(dx[0], -slopes[i], 1e-7);
@@ -281,30 +282,31 @@ static void check_attention(double offset, bool expanded)
     out[0] = weft_sdpa(g, in[0], in[1], in[2], &(weft_sdpa_options){.scale = 1});
     weft_grad_of(g, out, &in[3], 1, in, 3, out + 1);
     if (expanded) {
-        weft_node_info node = weft_graph_node(g, weft_producer(g, out[1]));
+        weft_node_info node = weft_graph_node(g, weft_producer_of(g, out[1]));
         weft_value again[8];
         for (size_t i = 0; i < node.n_in; i++) again[i] = weft_value_from_id(g, node.in[i]);
         weft_expand e = {g, node.attr, node.n_in, node.n_out, again, out + 1};
         node.op->expand(&e);
     }
-    out[1] = weft_scale(g, out[1], 1 / step);
-    out[2] = weft_scale(g, out[2], 1 / fmax(1, offset));
+    out[1] = weft_mul_scalar(g, out[1], 1 / step);
+    out[2] = weft_mul_scalar(g, out[2], 1 / fmax(1, offset));
     weft_error error = {0};
     weft_plan *plan = weft_plan_new(g, out, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, in[0], q, sizeof q);
-    weft_feed(s, in[1], k, sizeof k);
-    weft_feed(s, in[2], v, sizeof v);
-    weft_feed(s, in[3], dy, sizeof dy);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_session_feed(s, in[0], q, sizeof q);
+    weft_session_feed(s, in[1], k, sizeof k);
+    weft_session_feed(s, in[2], v, sizeof v);
+    weft_session_feed(s, in[3], dy, sizeof dy);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     static const char *const names[4] = {"attention", "attention's dq", "attention's dk",
                                          "attention's dv"};
     const double *const want[4] = {y[0], dq[0], dk[0], dv[0]};
     static const int counts[4] = {QUERIES * VALUES, QUERIES * 2, KEYS * 2, KEYS * VALUES};
     for (int i = 0; i < 4; i++) {
         float got[N];
-        CU_ASSERT_EQUAL(weft_fetch(s, out[i], got, (size_t)counts[i] * sizeof *got), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, out[i], got, (size_t)counts[i] * sizeof *got),
+                        WEFT_OK);
         expect(names[i], offset, got, want[i], counts[i]);
     }
     weft_session_free(s);

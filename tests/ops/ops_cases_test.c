@@ -38,8 +38,8 @@ static void test_far_specials(void)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, last, CASES, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL_FATAL(weft_feed(s, x, data, sizeof data), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, sizeof data), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (int i = 0; i < CASES; i++) {
         weft_tensor t;
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, last[i], &t));
@@ -62,7 +62,7 @@ static void check_copy(weft_dtype dtype, weft_shape shape, weft_axes order, bool
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", dtype, shape);
     weft_value view = weft_permute(g, x, order);
-    if (halve) view = weft_slice(g, view, 0, 0, weft_dim(g, view, 0), 2);
+    if (halve) view = weft_slice(g, view, 0, 0, weft_dim_of(g, view, 0), 2);
     weft_value y = weft_contiguous(g, view);
     const weft_shape to = weft_shape_of(g, y);
     const size_t each = weft_dtype_bytes(dtype), n = (size_t)weft_shape_numel(shape);
@@ -77,8 +77,8 @@ static void check_copy(weft_dtype dtype, weft_shape shape, weft_axes order, bool
     weft_error error;
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL_FATAL(weft_feed(s, x, data, n * each), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, n * each), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     weft_tensor t;
     CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t));
     int64_t wrong = 0;
@@ -131,8 +131,8 @@ static void check_narrow(int64_t rows, int64_t row)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, y, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL_FATAL(weft_feed(s, x, data, n * sizeof *data), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, n * sizeof *data), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     weft_tensor t[4];
     for (int k = 0; k < 4; k++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[k], &t[k]));
     int64_t wrong = 0;
@@ -175,14 +175,14 @@ static void test_edges(void)
     /* A row without probabilities: an infinite loss, but no gradient. */
     weft_value p = weft_input(g, "p", WEFT_F32, WEFT_SHAPE(2, 3));
     weft_value first = weft_fill(g, WEFT_I32, WEFT_SHAPE(2), 0);
-    targets[5] = weft_cross_entropy(g, p, first, NULL);
+    targets[5] = weft_cross_entropy_loss(g, p, first, NULL);
     weft_grad(g, targets[5], &p, 1, &targets[6]);
     static const float dead[6] = {-INFINITY, -INFINITY, -INFINITY, 0, -INFINITY, -INFINITY};
     weft_error error;
     weft_plan *plan = weft_plan_new(g, targets, 7, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_feed(s, p, dead, sizeof dead), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, p, dead, sizeof dead), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (size_t i = 0; i < 7; i++) {
         weft_tensor t;
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));
@@ -212,12 +212,12 @@ static void test_outermost(void)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, targets, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_feed(s, x, in, sizeof in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, low, largest, sizeof largest), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, position, at, sizeof at), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, high, smallest, sizeof smallest), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, soft, logs, sizeof logs), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, low, largest, sizeof largest), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, position, at, sizeof at), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, high, smallest, sizeof smallest), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, soft, logs, sizeof logs), WEFT_OK);
     static const float expected[] = {-INFINITY, -FLT_MAX, -FLT_MAX};
     static const int32_t positions[] = {0, 37, 0};
     for (int r = 0; r < 3; r++) {
@@ -275,7 +275,7 @@ static void test_composites(void)
     weft_plan *plan = weft_plan_new(g, targets, n, &(weft_plan_options){.verify = true}, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (size_t i = 0; i < n; i++) {
         weft_tensor t;
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));

@@ -229,7 +229,7 @@ static result run(size_t index, weft_dtype dtype, int threads)
     weft_error error = {0};
     weft_graph *g = weft_graph_new();
     const weft_value y = cases[index].build(g, dtype, cases[index].n);
-    const weft_node_info node = weft_graph_node(g, weft_producer(g, y));
+    const weft_node_info node = weft_graph_node(g, weft_producer_of(g, y));
     weft_value targets[1 + MAX_IN] = {y};
     for (size_t i = 0; i < node.n_in; i++)
         targets[1 + i] = weft_contiguous(g, weft_value_from_id(g, node.in[i]));
@@ -239,7 +239,7 @@ static result run(size_t index, weft_dtype dtype, int threads)
     if (!s) fprintf(stderr, "\n    %s: %s: %s\n", cases[index].name, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     fill_inputs(g, s, cases[index].n[1]);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     result r = {.graph = g, .node = node, .out = copy_of(s, y)};
     for (size_t i = 0; i < node.n_in; i++) r.in[i] = copy_of(s, targets[1 + i]);
     weft_session_free(s);
@@ -354,7 +354,7 @@ static void test_batch_norm_gradient(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     fill_inputs(g, s, 1);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     for (int i = 0; i < 2; i++) {
         weft_tensor t;
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));
@@ -391,7 +391,7 @@ static void check_rows(int64_t n, bool logarithm)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     fill_inputs(g, s, 1);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     weft_tensor a, b;
     CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[0], &a) && weft_session_tensor(s, y[1], &b));
     CU_ASSERT_EQUAL(memcmp(a.data, b.data, weft_tensor_bytes(a.dtype, a.shape)), 0);

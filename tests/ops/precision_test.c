@@ -50,10 +50,10 @@ static void test_rounding(void)
     weft_plan *plan = weft_plan_new(g, &out, 1, &narrow, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_plan_get_stats(plan).narrow, 1);
-    CU_ASSERT_EQUAL(weft_feed(s, in, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, out, y, sizeof y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, 1);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, sizeof y), WEFT_OK);
     int wrong = 0;
     for (int i = 0; i < N; i++) {
         const double want = rounded((double)x[i]);
@@ -109,7 +109,7 @@ static size_t add_gradients(weft_graph *g, const weft_op *op, const weft_value *
     if (op->gradient != WEFT_GRADIENT_VJP) return 0;
     for (size_t k = 0; k < op->n_out; k++) {
         if (!is_float(g, out[k])) continue;
-        weft_value part = weft_sum(g, weft_scale(g, out[k], 0.5), WEFT_ALL_AXES, false);
+        weft_value part = weft_sum(g, weft_mul_scalar(g, out[k], 0.5), WEFT_ALL_AXES, false);
         loss = weft_is_value(loss) ? weft_add(g, loss, part) : part;
     }
     for (size_t i = 0; i < n_in; i++)
@@ -146,11 +146,11 @@ static bool run_both_passes(const weft_op *op, const weft_sample *sample, weft_d
     weft_plan *plan = weft_plan_new(g, targets, n, options, &error);
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     bool good = s != NULL;
-    if (good) r->narrow = weft_plan_get_stats(plan).narrow;
+    if (good) r->narrow = weft_plan_stats_of(plan).narrow;
     for (size_t i = 0; good && i < sample->n_in; i++)
-        good = weft_feed(s, in[i], data[i].data, weft_tensor_bytes(data[i].dtype, data[i].shape)) ==
-               WEFT_OK;
-    good = good && weft_run(s) == WEFT_OK;
+        good = weft_session_feed(s, in[i], data[i].data,
+                                 weft_tensor_bytes(data[i].dtype, data[i].shape)) == WEFT_OK;
+    good = good && weft_session_run(s) == WEFT_OK;
     for (size_t i = 0; good && i < n; i++) {
         append(r, s, targets[i]);
         if (i + 1 == op->n_out) r->outputs = r->n;
@@ -255,13 +255,13 @@ static void check_product(const product_case *p)
         plan ? weft_session_new(plan, NULL, &(weft_session_options){.threads = 2}, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     const size_t stored = (size_t)(p->k ? !p->wide_a + !p->wide_b : 0) + p->narrow_c;
-    CU_ASSERT_EQUAL(weft_plan_get_stats(plan).narrow, stored);
+    CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, stored);
     float *xa = random_floats(na, 1), *xb = random_floats(nb, 2),
           *xc = malloc((size_t)nc * sizeof *xc + 1);
-    weft_feed(s, weft_find(g, "a"), xa, (size_t)na * sizeof *xa);
-    weft_feed(s, weft_find(g, "b"), xb, (size_t)nb * sizeof *xb);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, c, xc, (size_t)nc * sizeof *xc), WEFT_OK);
+    weft_session_feed(s, weft_graph_find(g, "a"), xa, (size_t)na * sizeof *xa);
+    weft_session_feed(s, weft_graph_find(g, "b"), xb, (size_t)nb * sizeof *xb);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, c, xc, (size_t)nc * sizeof *xc), WEFT_OK);
     const double sign = (p->wide_a == p->wide_b ? 1 : -1) * (p->narrow_c ? -1 : 1);
     double worst = 0;
     for (int64_t i = 0; i < na; i++) xa[i] = (float)rounded((double)xa[i]);
@@ -372,10 +372,11 @@ static void check_reduction(const weft_plan_options *options, size_t stored, con
     weft_session *s =
         plan ? weft_session_new(plan, NULL, &(weft_session_options){.threads = 2}, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_plan_get_stats(plan).narrow, stored);
-    CU_ASSERT_EQUAL(weft_feed(s, in, x, (size_t)weft_shape_numel(shape) * sizeof *x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, out, y, (size_t)n * sizeof *y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, stored);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, (size_t)weft_shape_numel(shape) * sizeof *x),
+                    WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)n * sizeof *y), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -427,13 +428,13 @@ static void check_concat(bool narrow_whole)
     weft_plan *plan = weft_plan_new(g, &out, 1, &narrow, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_plan_get_stats(plan).narrow, 1 + (size_t)narrow_whole);
+    CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, 1 + (size_t)narrow_whole);
     float *xa = random_floats(ROWS * A, 5), *xb = random_floats(ROWS * B, 6);
     float *y = malloc(N * sizeof *y);
-    weft_feed(s, a, xa, ROWS * A * sizeof *xa);
-    weft_feed(s, b, xb, ROWS * B * sizeof *xb);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, out, y, N * sizeof *y), WEFT_OK);
+    weft_session_feed(s, a, xa, ROWS * A * sizeof *xa);
+    weft_session_feed(s, b, xb, ROWS * B * sizeof *xb);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, N * sizeof *y), WEFT_OK);
     int wrong = 0;
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < A + B; j++) {
@@ -499,7 +500,7 @@ static double train(const trained *t, const weft_plan *p, int threads, int steps
     const float rate = 0.003f;
     float loss = 0;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_feed(s, t->lr, &rate, sizeof rate);
+    weft_session_feed(s, t->lr, &rate, sizeof rate);
     const weft_value inputs[] = {t->io.source, t->io.target_in, t->io.target_out};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         weft_tensor x;
@@ -509,13 +510,13 @@ static double train(const trained *t, const weft_plan *p, int threads, int steps
             ((int32_t *)x.data)[k] = (int32_t)(1 + (k * 7 + 3) % 11);
     }
     for (int step = 0; step < steps; step++) {
-        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-        weft_fetch(s, t->io.loss, &loss, sizeof loss);
+        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        weft_session_fetch(s, t->io.loss, &loss, sizeof loss);
     }
     *hash = 14695981039346656037u;
     for (size_t i = 0; i < weft_params_count(store); i++) {
         weft_tensor x;
-        CU_ASSERT_TRUE(weft_params_get(store, weft_params_name(store, i), &x));
+        CU_ASSERT_TRUE(weft_params_find(store, weft_params_name(store, i), &x));
         CU_ASSERT_TRUE(x.dtype == WEFT_F32 || x.dtype == WEFT_I32);
         for (size_t k = 0; k < weft_tensor_bytes(x.dtype, x.shape); k++)
             *hash = (*hash ^ ((const unsigned char *)x.data)[k]) * 1099511628211u;
@@ -533,7 +534,7 @@ static void check_model(const char *text, double share)
     weft_plan *wide = plan_of(&t, &o);
     o.precision = WEFT_PRECISION_BF16;
     weft_plan *p = plan_of(&t, &o);
-    const weft_plan_stats before = weft_plan_get_stats(wide), after = weft_plan_get_stats(p);
+    const weft_plan_stats before = weft_plan_stats_of(wide), after = weft_plan_stats_of(p);
     uint64_t hash, other;
     const double expected = train(&t, wide, 2, STEPS, &hash);
     CU_ASSERT_EQUAL(before.narrow, 0);
@@ -554,12 +555,12 @@ static void check_model(const char *text, double share)
     CU_ASSERT_EQUAL((train(&t, p, 3, STEPS, &hash), hash), other);
     o.memory_budget = after.arena_bytes * 9 / 10;
     weft_plan *small = plan_of(&t, &o);
-    CU_ASSERT_TRUE(weft_plan_get_stats(small).recomputed > 0);
+    CU_ASSERT_TRUE(weft_plan_stats_of(small).recomputed > 0);
     CU_ASSERT_EQUAL((train(&t, small, 2, STEPS, &hash), hash), other);
     /* Without the pass, and with all scopes kept, the bits are those of f32. */
     weft_plan *skipped =
         plan_of(&t, &(weft_plan_options){.precision = WEFT_PRECISION_BF16, .skip = "precision"});
-    CU_ASSERT_EQUAL(weft_plan_get_stats(skipped).narrow, 0);
+    CU_ASSERT_EQUAL(weft_plan_stats_of(skipped).narrow, 0);
     CU_ASSERT_EQUAL(train(&t, skipped, 2, STEPS, &hash), expected);
     weft_plan_free(skipped);
     weft_plan_free(small);
@@ -588,7 +589,7 @@ static void test_keep(void)
     for (int i = 0; i < 3; i++) {
         o.keep_f32 = kept[i];
         weft_plan *p = plan_of(&t, &o);
-        counts[i] = weft_plan_get_stats(p).narrow;
+        counts[i] = weft_plan_stats_of(p).narrow;
         weft_plan_free(p);
     }
     CU_ASSERT_TRUE(counts[0] > counts[1] && counts[1] > counts[2] && counts[2] > 0);
@@ -621,8 +622,8 @@ static void test_not_finite(void)
     float *data = random_floats(40 * 70, 3);
     for (int i = 0; i < 40 * 70; i++) data[i] = -fabsf(data[i]) - 0.1f;
     data[7 * 70 + 3] = 1;
-    weft_feed(s, x, data, 40 * 70 * sizeof *data);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_session_feed(s, x, data, 40 * 70 * sizeof *data);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_NOT_FINITE);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "NaN at [7, 3]"));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.where, "log"));

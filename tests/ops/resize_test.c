@@ -18,11 +18,11 @@ static void compute(weft_graph *g, const weft_value *values, size_t n, double ou
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     for (size_t k = 0; k < n; k++) {
         const size_t bytes = (size_t)weft_shape_numel(weft_shape_of(g, values[k])) * sizeof(double);
         CU_ASSERT_TRUE_FATAL(bytes <= sizeof out[k]);
-        CU_ASSERT_EQUAL_FATAL(weft_fetch(s, values[k], out[k], bytes), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, values[k], out[k], bytes), WEFT_OK);
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -119,7 +119,7 @@ static void test_interpolate(void)
     for (size_t i = 0; i < sizeof interpolated / sizeof *interpolated; i++) {
         const weft_resize_options *o = &interpolated[i].options;
         weft_graph *g = weft_graph_new();
-        weft_value x = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(1, 1, 3, 4), image);
+        weft_value x = weft_constant(g, WEFT_F64, WEFT_SHAPE(1, 1, 3, 4), image);
         weft_value y = weft_resize(g, x, o);
         CU_ASSERT_TRUE_FATAL(
             weft_shape_equal(weft_shape_of(g, y), WEFT_SHAPE(1, 1, o->size[0], o->size[1])));
@@ -135,8 +135,8 @@ static void test_upsample(void)
     static const double corner[4] = {0, 3, 1, 4};
     for (size_t i = 0; i < sizeof upsampled / sizeof *upsampled; i++) {
         weft_graph *g = weft_graph_new();
-        weft_value x = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(1, 1, 2, 2), corner);
-        weft_value y = weft_layer_upsample(g, x, 2.5, upsampled[i].mode);
+        weft_value x = weft_constant(g, WEFT_F64, WEFT_SHAPE(1, 1, 2, 2), corner);
+        weft_value y = weft_nn_upsample(g, x, 2.5, upsampled[i].mode);
         CU_ASSERT_TRUE_FATAL(weft_shape_equal(weft_shape_of(g, y), WEFT_SHAPE(1, 1, 5, 5)));
         compute(g, &y, 1, got);
         expect_numbers("upsampled", got[0], upsampled[i].y, 25, 16);
@@ -232,7 +232,7 @@ static void check_sums(const weft_resize_options *options, int64_t in, int64_t s
     }
     o.axes = WEFT_AXES(last ? -1 : 1);
     o.size[0] = size;
-    v = weft_constant_data(g, WEFT_F64, last ? WEFT_SHAPE(2, in) : WEFT_SHAPE(2, in, 3), x);
+    v = weft_constant(g, WEFT_F64, last ? WEFT_SHAPE(2, in) : WEFT_SHAPE(2, in, 3), x);
     target[0] = weft_resize(g, v, &o);
     weft_grad_of(g, target, target, 1, &v, 1, target + 1);
     target[1] = weft_contiguous(g, target[1]);
@@ -285,13 +285,13 @@ static void test_integers(void)
     int32_t y[16];
     weft_error error = WEFT_NO_ERROR;
     weft_graph *g = weft_graph_new();
-    weft_value v = weft_resize(g, weft_constant_data(g, WEFT_I32, WEFT_SHAPE(1, 1, 2, 2), x),
+    weft_value v = weft_resize(g, weft_constant(g, WEFT_I32, WEFT_SHAPE(1, 1, 2, 2), x),
                                &(weft_resize_options){.scale = {2, 2}});
     weft_plan *plan = weft_plan_new(g, &v, 1, NULL, &error);
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, v, y, sizeof y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, v, y, sizeof y), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(y, want, sizeof y), 0);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -362,11 +362,11 @@ static void test_refusals(void)
                    "axis 2: x must have 1 element or more, got 0");
     g = weft_graph_new();
     x = weft_fill(g, WEFT_F32, WEFT_SHAPE(3, 4), 1);
-    expect_refusal(g, weft_layer_upsample(g, x, 2, WEFT_RESIZE_LINEAR), WEFT_BAD_SHAPE,
+    expect_refusal(g, weft_nn_upsample(g, x, 2, WEFT_RESIZE_LINEAR), WEFT_BAD_SHAPE,
                    "1 to 3 spatial dimensions], its rank is 2");
     g = weft_graph_new();
     x = weft_fill(g, WEFT_F32, WEFT_SHAPE(1, 1, 4), 1);
-    expect_refusal(g, weft_layer_upsample(g, x, 0, WEFT_RESIZE_LINEAR), WEFT_BAD_ARGUMENT,
+    expect_refusal(g, weft_nn_upsample(g, x, 0, WEFT_RESIZE_LINEAR), WEFT_BAD_ARGUMENT,
                    "axis 2: a size or a scale is required");
 }
 

@@ -20,8 +20,9 @@ static bool feed(weft_session *s, weft_graph *g, weft_value x, uint64_t index, b
     uint64_t state = index + 1;
     for (size_t i = 0; i < n; i++)
         wide[i] = (double)(narrow[i] = random ? (float)test_uniform(&state, 0, 1) : 0.1f);
-    const weft_status status = dtype == WEFT_F32 ? weft_feed(s, x, narrow, n * sizeof *narrow)
-                                                 : weft_feed(s, x, wide, n * sizeof *wide);
+    const weft_status status = dtype == WEFT_F32
+                                   ? weft_session_feed(s, x, narrow, n * sizeof *narrow)
+                                   : weft_session_feed(s, x, wide, n * sizeof *wide);
     free(narrow);
     free(wide);
     return status == WEFT_OK;
@@ -43,7 +44,7 @@ static size_t run(size_t index, weft_dtype dtype, bool random, double **y, doubl
         if (node.op == &weft_op_input)
             CU_ASSERT_TRUE(feed(s, g, weft_value_from_id(g, node.first_out), i, random));
     }
-    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
     double **const to[2] = {y, magnitude};
     size_t n = 0;
     for (int k = 0; k < 2; k++) {
@@ -109,8 +110,8 @@ static void test_variance(void)
             weft_session *s = weft_session_new(plan, NULL, NULL, &error);
             weft_tensor t;
             CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-            CU_ASSERT_EQUAL(weft_feed(s, x, pair, sizeof pair), WEFT_OK);
-            CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_feed(s, x, pair, sizeof pair), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
             CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t));
             const float got = *(const float *)t.data, want = rows[i].expected;
             if (!(got == want || (isnan(got) && isnan(want))))
@@ -137,15 +138,15 @@ static void test_wide_embedding(void)
     }
     weft_graph *g = weft_graph_new();
     weft_value table = weft_input(g, "t", WEFT_F64, WEFT_SHAPE(ROWS, WIDTH)), gradient;
-    weft_value y = weft_embedding(g, table, weft_constant_data(g, WEFT_I32, WEFT_SHAPE(N), at), -1);
-    y = weft_mul(g, y, weft_constant_data(g, WEFT_F64, WEFT_SHAPE(N, WIDTH), weights));
+    weft_value y = weft_embedding(g, table, weft_constant(g, WEFT_I32, WEFT_SHAPE(N), at), -1);
+    y = weft_mul(g, y, weft_constant(g, WEFT_F64, WEFT_SHAPE(N, WIDTH), weights));
     weft_grad(g, weft_sum(g, y, WEFT_ALL_AXES, false), &table, 1, &gradient);
     weft_plan *plan = weft_plan_new(g, &gradient, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_feed(s, table, got, sizeof got), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, gradient, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, table, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, gradient, got, sizeof got), WEFT_OK);
     for (int i = 0; i < ROWS * WIDTH; i++) CU_ASSERT_DOUBLE_EQUAL(got[i], want[i], ROUNDING_F64);
     weft_session_free(s);
     weft_plan_free(plan);

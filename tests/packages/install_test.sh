@@ -163,7 +163,7 @@ case_each_library()
         run_as_all library.c ""
     done <<'END'
 weft weft weft_graph_free(weft_graph_new())
-weft-inspect inspect weft_graph_summary(NULL, NULL, NULL, NULL)
+weft-inspect inspect weft_graph_print_summary(NULL, NULL, NULL, NULL)
 weft-distributed distributed weft_shards_free(NULL)
 weft-models train weft_trainer_free(NULL)
 weft-formats formats weft_onnx_free(NULL)

@@ -90,7 +90,7 @@ static trial *trial_new(check *k, weft_exchange_kind kind, size_t scale, int sal
 static void trial_start(check *k, trial *t)
 {
     weft_error error = {0};
-    expect_ok(k, weft_exchange_start(k->c, &t->x, &t->request, &error), &error, "start");
+    expect_ok(k, weft_communicator_start(k->c, &t->x, &t->request, &error), &error, "start");
     /* The arrays of sizes are read at once. */
     memset(t->send_bytes, 255, sizeof t->send_bytes);
     memset(t->receive_bytes, 255, sizeof t->receive_bytes);
@@ -107,7 +107,7 @@ static void trial_free(trial *t)
 static void trial_finish(check *k, trial *t, const char *what)
 {
     weft_error error = {0};
-    expect_ok(k, weft_exchange_wait(k->c, t->request, &error), &error, what);
+    expect_ok(k, weft_communicator_wait(k->c, t->request, &error), &error, what);
     expect(k, !memcmp(t->receive, t->expected, t->received), what);
     trial_free(t);
 }
@@ -233,8 +233,9 @@ static void check_gather_all(check *k)
 {
     int all[MAX_RANKS], own = 1000 + k->c->rank;
     weft_error error = {0};
-    expect_ok(k, weft_gather_all(k->c, &own, sizeof own, all, &error), &error, "weft_gather_all");
-    for (int r = 0; r < k->c->size; r++) expect(k, all[r] == 1000 + r, "weft_gather_all");
+    expect_ok(k, weft_communicator_gather(k->c, &own, sizeof own, all, &error), &error,
+              "weft_communicator_gather");
+    for (int r = 0; r < k->c->size; r++) expect(k, all[r] == 1000 + r, "weft_communicator_gather");
 }
 
 /* Errors on no rank, on each one alone, of which the others may know already, and on all. */
@@ -245,17 +246,18 @@ static void check_agree(check *k)
         const bool mine = bad == k->c->rank || bad == k->c->size;
         if (mine) weft_error_set(&own, WEFT_BAD_FILE, "file", "of rank %d", k->c->rank);
         if (!mine && bad % 2 == 1) weft_error_set(&own, WEFT_PEER, "another process", "known");
-        const weft_status status = weft_agree(k->c, &own, &error);
+        const weft_status status = weft_communicator_agree(k->c, &own, &error);
         char text[64];
         const int lowest = bad == k->c->size ? 0 : bad;
         snprintf(text, sizeof text, "rank %d: file: of rank %d", lowest, lowest);
         if (bad < 0)
-            expect_ok(k, status, &error, "weft_agree without errors");
+            expect_ok(k, status, &error, "weft_communicator_agree without errors");
         else if (lowest == k->c->rank)
-            expect_error(k, WEFT_BAD_FILE, "of rank", status, &error, "weft_agree, own error");
+            expect_error(k, WEFT_BAD_FILE, "of rank", status, &error,
+                         "weft_communicator_agree, own error");
         else
             expect_error(k, WEFT_PEER, text, status == WEFT_BAD_FILE ? WEFT_PEER : status, &error,
-                         "weft_agree, error of another rank");
+                         "weft_communicator_agree, error of another rank");
     }
 }
 
@@ -319,13 +321,14 @@ int exchange_checks_of_failure(weft_communicator *communicator)
     char said[64];
     snprintf(said, sizeof said, "rank %d: file: cannot be read", last);
     trial *open = start_all_gather(&k, 10, 3);
-    expect_error(&k, WEFT_PEER, said, weft_exchange_wait(communicator, open->request, &error),
+    expect_error(&k, WEFT_PEER, said, weft_communicator_wait(communicator, open->request, &error),
                  &error, "an exchange with a rank that failed");
     trial_free(open);
     int own = 0, all[MAX_RANKS];
     error = WEFT_NO_ERROR;
-    expect_error(&k, WEFT_PEER, said, weft_gather_all(communicator, &own, sizeof own, all, &error),
-                 &error, "an exchange after a rank failed");
+    expect_error(&k, WEFT_PEER, said,
+                 weft_communicator_gather(communicator, &own, sizeof own, all, &error), &error,
+                 "an exchange after a rank failed");
     return k.failures;
 }
 
@@ -345,7 +348,7 @@ int exchange_checks_of_silence(weft_communicator *communicator)
         /* It waits for a message that nobody sends, until the others have given up. */
         char byte;
         const weft_exchange x = {.kind = WEFT_RECEIVE, .receive = &byte, .bytes = 1};
-        expect_error(&k, WEFT_PEER, said, weft_exchange_run(communicator, &x, &error), &error,
+        expect_error(&k, WEFT_PEER, said, weft_communicator_run(communicator, &x, &error), &error,
                      "the rank that did not answer");
     } else {
         trial *open = start_all_gather(&k, 10, 3);
@@ -354,8 +357,9 @@ int exchange_checks_of_silence(weft_communicator *communicator)
         check_gather_all(&inner);
         k.failures += inner.failures;
         communicator->seconds = 1;
-        expect_error(&k, WEFT_PEER, said, weft_exchange_wait(communicator, open->request, &error),
-                     &error, "a rank that does not answer");
+        expect_error(&k, WEFT_PEER, said,
+                     weft_communicator_wait(communicator, open->request, &error), &error,
+                     "a rank that does not answer");
         trial_free(open);
     }
     weft_communicator_free(others);

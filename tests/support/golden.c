@@ -64,7 +64,7 @@ weft_params *golden_load(const char *path, const char *prefix, weft_dtype dtype)
         weft_tensor from;
         const char *name = weft_params_name(file, i);
         if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
-        weft_params_get(file, name, &from);
+        weft_params_find(file, name, &from);
         status = copy_to(store, name + strlen(prefix), &from, dtype, &error);
     }
     weft_params_free(file);
@@ -77,7 +77,7 @@ void golden_target(weft_session *s, const weft_params *store, weft_value value, 
                    double limit, double floor)
 {
     weft_tensor got, wanted;
-    bool found = weft_params_get(store, name, &wanted) && weft_session_tensor(s, value, &got);
+    bool found = weft_params_find(store, name, &wanted) && weft_session_tensor(s, value, &got);
     if (!found) printf("\n    %s is not there\n", name);
     CU_ASSERT_TRUE(found && golden_agrees(name, &got, &wanted, limit, floor));
 }
@@ -85,7 +85,7 @@ void golden_target(weft_session *s, const weft_params *store, weft_value value, 
 bool golden_state(weft_graph *g, const weft_params *store, const char *name, weft_value *value)
 {
     weft_tensor t;
-    if (!weft_params_get(store, name, &t)) return false;
+    if (!weft_params_find(store, name, &t)) return false;
     *value = weft_state(g, name, t.dtype, t.shape, WEFT_INIT_ZEROS);
     return true;
 }
@@ -97,7 +97,7 @@ double golden_gradient_norm(const weft_params *store, size_t n)
     for (size_t i = 0; i < weft_params_count(store); i++) {
         weft_tensor t;
         const char *name = weft_params_name(store, i);
-        if (strncmp(name, "grad.", 5) != 0 || !weft_params_get(store, name, &t)) continue;
+        if (strncmp(name, "grad.", 5) != 0 || !weft_params_find(store, name, &t)) continue;
         in_file++;
         for (int64_t k = 0; k < weft_shape_numel(t.shape); k++)
             sum += golden_element(&t, k) * golden_element(&t, k);

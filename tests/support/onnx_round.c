@@ -40,7 +40,7 @@ void fill_inputs(weft_params *inputs, const weft_graph *g, const weft_sample *sa
         if (d == WEFT_BOOL) like.high = 0.5;
         if (sample) like = sample->in[atoi(weft_name_of(g, v) + 1)];
         weft_params_add(inputs, weft_name_of(g, v), d, like.shape, &t, NULL);
-        weft_sample_fill(&like, like.dtype == WEFT_FLOAT ? dtype : d, 17 + i, t.data);
+        weft_sample_input_fill(&like, like.dtype == WEFT_FLOAT ? dtype : d, 17 + i, t.data);
     }
 }
 
@@ -54,11 +54,12 @@ weft_status run_graph(const weft_graph *g, const weft_value *out, size_t n, weft
     for (size_t i = 0; s && i < weft_params_count(inputs); i++) {
         weft_tensor t;
         const char *name = weft_params_name(inputs, i);
-        weft_params_get(inputs, name, &t);
-        const weft_value in = weft_find(g, name);
-        if (weft_is_value(in)) weft_feed(s, in, t.data, weft_tensor_bytes(t.dtype, t.shape));
+        weft_params_find(inputs, name, &t);
+        const weft_value in = weft_graph_find(g, name);
+        if (weft_is_value(in))
+            weft_session_feed(s, in, t.data, weft_tensor_bytes(t.dtype, t.shape));
     }
-    if (s && weft_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
+    if (s && weft_session_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
     for (size_t i = 0; s && error->status == WEFT_OK && i < n; i++) {
         weft_tensor t, copy;
         char name[24];
@@ -78,8 +79,8 @@ bool same_results(const weft_params *a, const weft_params *b, size_t n)
         weft_tensor x, y;
         char name[24];
         snprintf(name, sizeof name, "%zu", i);
-        if (!weft_params_get(a, name, &x) || !weft_params_get(b, name, &y) || x.dtype != y.dtype ||
-            !weft_shape_equal(x.shape, y.shape))
+        if (!weft_params_find(a, name, &x) || !weft_params_find(b, name, &y) ||
+            x.dtype != y.dtype || !weft_shape_equal(x.shape, y.shape))
             return false;
         const size_t bytes = weft_tensor_bytes(x.dtype, x.shape);
         if (bytes && memcmp(x.data, y.data, bytes) != 0) return false;
@@ -95,7 +96,7 @@ bool run_file(fixture *f, const weft_params *inputs, size_t n, int threads, weft
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     if (m && weft_onnx_build(m, g, 0, in, out) == WEFT_OK &&
-        weft_onnx_weights(m, params, &f->error) == WEFT_OK)
+        weft_onnx_copy_weights(m, params, &f->error) == WEFT_OK)
         run_graph(g, out, n, params, inputs, threads, results, &f->error);
     *nodes = weft_graph_node_count(g);
     weft_params_free(params);
@@ -144,8 +145,8 @@ bool near_results(const weft_params *a, const weft_params *b, size_t n)
         weft_tensor x, y;
         char name[24];
         snprintf(name, sizeof name, "%zu", i);
-        if (!weft_params_get(a, name, &x) || !weft_params_get(b, name, &y) || x.dtype != y.dtype ||
-            !weft_shape_equal(x.shape, y.shape))
+        if (!weft_params_find(a, name, &x) || !weft_params_find(b, name, &y) ||
+            x.dtype != y.dtype || !weft_shape_equal(x.shape, y.shape))
             return false;
         for (int64_t k = 0; k < weft_shape_numel(x.shape); k++) {
             const double u = weft_tensor_element(&x, k), v = weft_tensor_element(&y, k);
@@ -204,10 +205,10 @@ small small_open(void)
 {
     small s = {weft_graph_new(), WEFT_NO_VALUE, weft_params_new(), weft_params_new()};
     weft_value x = weft_input(s.g, "x", WEFT_F32, WEFT_SHAPE(3, 5));
-    weft_scope_push(s.g, "norm");
+    weft_graph_push_scope(s.g, "norm");
     weft_value gamma = weft_param(s.g, "gamma", WEFT_F32, WEFT_SHAPE(5), WEFT_INIT_ONES);
     s.y = weft_name(s.g, weft_rms_norm(s.g, x, gamma, 1e-6), "y");
-    weft_scope_pop(s.g);
+    weft_graph_pop_scope(s.g);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(s.params, s.g, 3, NULL), WEFT_OK);
     fill_inputs(s.inputs, s.g, NULL, WEFT_F32, 2);
     return s;

@@ -41,10 +41,10 @@ void bench_close(bench *b)
 const weft_profile *profiled_runs(bench *b, size_t trace_runs)
 {
     weft_profile_options options = {.trace_runs = trace_runs};
-    CU_ASSERT_EQUAL(weft_run(b->session), WEFT_OK); /* not measured */
+    CU_ASSERT_EQUAL(weft_session_run(b->session), WEFT_OK); /* not measured */
     CU_ASSERT_EQUAL(weft_session_profile(b->session, true, &options), WEFT_OK);
-    for (int i = 0; i < RUNS; i++) CU_ASSERT_EQUAL(weft_run(b->session), WEFT_OK);
-    return weft_session_get_profile(b->session);
+    for (int i = 0; i < RUNS; i++) CU_ASSERT_EQUAL(weft_session_run(b->session), WEFT_OK);
+    return weft_profile_of(b->session);
 }
 
 size_t computing_nodes(const weft_graph *g)

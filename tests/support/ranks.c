@@ -21,7 +21,7 @@ void run_ranks(int size, void (*run)(rank *rank), void *shared, rank *ranks)
 {
     pthread_t threads[MAX_RANKS];
     weft_communicator *all[MAX_RANKS];
-    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(size, 60, all, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_communicator_new_threads(size, 60, all, NULL), WEFT_OK);
     for (int r = 0; r < size; r++) {
         ranks[r] = (rank){.communicator = all[r], .run = run, .shared = shared};
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
@@ -72,5 +72,5 @@ weft_status feed_made_up(weft_session *session, const weft_graph *graph, weft_va
     const void *data = dtype == WEFT_F64   ? (void *)numbers
                        : dtype == WEFT_I32 ? (void *)ids
                                            : flags;
-    return weft_feed(session, input, data, (size_t)n * weft_dtype_bytes(dtype));
+    return weft_session_feed(session, input, data, (size_t)n * weft_dtype_bytes(dtype));
 }

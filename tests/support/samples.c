@@ -23,7 +23,7 @@ weft_tensor input_data(const weft_sample *sample, size_t i, weft_dtype dtype)
     weft_dtype d = input_dtype(sample, i, dtype);
     int64_t n = weft_shape_numel(sample->in[i].shape);
     void *data = calloc((size_t)n + 1, 8);
-    weft_sample_fill(&sample->in[i], d, 1 + 100 * i, data);
+    weft_sample_input_fill(&sample->in[i], d, 1 + 100 * i, data);
     return weft_tensor_dense(data, d, sample->in[i].shape);
 }
 
@@ -39,10 +39,10 @@ static weft_value strided_input(weft_graph *g, const char *name, const weft_tens
 static bool feed_input(weft_session *s, weft_value x, const weft_tensor *t, bool strided)
 {
     size_t size = weft_dtype_bytes(t->dtype), n = (size_t)weft_shape_numel(t->shape);
-    if (!strided) return weft_feed(s, x, t->data, n * size) == WEFT_OK;
+    if (!strided) return weft_session_feed(s, x, t->data, n * size) == WEFT_OK;
     char *wide = calloc(2 * n + 1, size);
     for (size_t i = 0; i < n; i++) memcpy(wide + 2 * i * size, (char *)t->data + i * size, size);
-    bool good = weft_feed(s, x, wide, 2 * n * size) == WEFT_OK;
+    bool good = weft_session_feed(s, x, wide, 2 * n * size) == WEFT_OK;
     free(wide);
     return good;
 }
@@ -87,9 +87,9 @@ bool run_sample(const weft_op *op, const weft_sample *sample, variant v, outputs
     for (size_t i = op->updates; i < sample->n_in && good; i++) {
         char name[32];
         snprintf(name, sizeof name, "x%zu", i);
-        good = feed_input(s, weft_find(g, name), &data[i], v.strided);
+        good = feed_input(s, weft_graph_find(g, name), &data[i], v.strided);
     }
-    if (good && weft_run(s) != WEFT_OK) {
+    if (good && weft_session_run(s) != WEFT_OK) {
         *error = *weft_session_error(s);
         good = false;
     }

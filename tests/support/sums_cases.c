@@ -72,7 +72,7 @@ static outcome variance_of(weft_graph *g, weft_value x, weft_axes axes)
 {
     weft_value y = weft_variance(g, x, axes, false, 0);
     weft_value squares = weft_mean(g, weft_square(g, x), axes, false);
-    return (outcome){y, weft_add(g, y, weft_scale(g, squares, 1e-3))};
+    return (outcome){y, weft_add(g, y, weft_mul_scalar(g, squares, 1e-3))};
 }
 static outcome variance_last(weft_graph *g, weft_dtype d)
 {
@@ -139,7 +139,7 @@ static outcome scatter_add(weft_graph *g, weft_dtype d)
 static outcome mse(weft_graph *g, weft_dtype d)
 {
     weft_value x = input(g, d, "x", WEFT_SHAPE(MANY));
-    return plain(weft_mse(g, x, weft_scale(g, x, 3), WEFT_REDUCE_SUM));
+    return plain(weft_mse_loss(g, x, weft_mul_scalar(g, x, 3), WEFT_REDUCE_SUM));
 }
 
 /* ---- Softmax and its relatives ---- */
@@ -201,10 +201,10 @@ static outcome log_softmax_grad_first(weft_graph *g, weft_dtype d)
 static outcome cross_entropy_of(weft_graph *g, weft_dtype d, weft_shape shape, double smoothing,
                                 bool gradient)
 {
-    weft_cross_entropy_options o = {.ignore_index = -1, .label_smoothing = smoothing};
+    weft_cross_entropy_loss_options o = {.ignore_index = -1, .label_smoothing = smoothing};
     weft_value x = input(g, d, "x", shape), dx;
     weft_value targets = weft_fill(g, WEFT_I32, WEFT_SHAPE(shape.dim[0]), 1);
-    weft_value loss = weft_cross_entropy(g, x, targets, &o);
+    weft_value loss = weft_cross_entropy_loss(g, x, targets, &o);
     if (!gradient) return plain(loss);
     weft_grad(g, loss, &x, 1, &dx);
     return (outcome){dx, weft_fill(g, d, shape, 1.0 / (double)shape.dim[0])};

@@ -26,7 +26,7 @@ int main(int argc, char **argv)
     qsort(names, n, sizeof *names, by_name);
     for (size_t i = 0; i < n; i++) {
         weft_tensor t;
-        weft_params_get(params, names[i], &t);
+        weft_params_find(params, names[i], &t);
         size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
         printf("%s %016" PRIx64 "\n", names[i], hash_bytes(HASH_START, t.data, bytes));
     }

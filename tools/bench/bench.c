@@ -17,7 +17,7 @@
 static void build_lstm(weft_graph *g, weft_model_io *io)
 {
     io->input = weft_input(g, "input", WEFT_F32, WEFT_SHAPE(32, 100, 512));
-    io->output = weft_layer_recurrent(g, "lstm", WEFT_LSTM, io->input, 512, NULL, NULL);
+    io->output = weft_nn_recurrent(g, "lstm", WEFT_LSTM, io->input, 512, NULL, NULL);
 }
 
 static const workload workloads[] = {
@@ -104,9 +104,9 @@ const workload *workload_find(const char *name)
  * images. */
 static double positions(const weft_graph *g, weft_value input)
 {
-    if (!weft_is_value(input) || weft_rank(g, input) < 2) return 0;
-    const int64_t rows = weft_dim(g, input, 0);
-    return (double)(weft_rank(g, input) == 4 ? rows : rows * weft_dim(g, input, 1));
+    if (!weft_is_value(input) || weft_rank_of(g, input) < 2) return 0;
+    const int64_t rows = weft_dim_of(g, input, 0);
+    return (double)(weft_rank_of(g, input) == 4 ? rows : rows * weft_dim_of(g, input, 1));
 }
 
 static weft_status build_model(bench *b, const bench_request *r, weft_error *error)
@@ -204,7 +204,7 @@ void bench_close(bench *b)
 static weft_status run_once(bench *b, double *seconds, weft_error *error)
 {
     double begin = tool_seconds();
-    if (weft_run(b->trial.session) != WEFT_OK)
+    if (weft_session_run(b->trial.session) != WEFT_OK)
         return tool_take_error(weft_session_error(b->trial.session), error);
     *seconds = tool_seconds() - begin;
     return WEFT_OK;
@@ -274,7 +274,7 @@ static weft_status put_value(weft_params *out, const bench *b, const char *prefi
     size_t bytes = weft_tensor_bytes(weft_dtype_of(g, value), shape);
     void *data = malloc(bytes + 1);
     weft_status status = WEFT_NO_MEMORY;
-    if (data) status = weft_fetch(b->trial.session, value, data, bytes);
+    if (data) status = weft_session_fetch(b->trial.session, value, data, bytes);
     weft_tensor from = weft_tensor_dense(data, weft_dtype_of(g, value), shape);
     if (status == WEFT_OK)
         status = put(out, prefix, name, &from, error);
@@ -320,7 +320,7 @@ weft_status bench_dump(bench *b, const char *path, weft_error *error)
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(b->trial.params); i++) {
         const char *name = weft_params_name(b->trial.params, i);
         weft_tensor tensor;
-        weft_params_get(b->trial.params, name, &tensor);
+        weft_params_find(b->trial.params, name, &tensor);
         status = put(out, "param.", name, &tensor, error);
     }
     if (status == WEFT_OK) status = put_inputs(out, b, error);

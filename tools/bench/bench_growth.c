@@ -77,7 +77,7 @@ static weft_status measure_point(const series *s, long at, long runs, point *p, 
     bench_progress("%s, %s %ld", s->workload, s->axis, at);
     status = bench_row(&b, runs, &samples, &n_samples, error);
     *p = (point){(double)at, bench_summary(samples, n_samples).min,
-                 (double)weft_plan_get_stats(b.trial.plan).arena_bytes};
+                 (double)weft_plan_stats_of(b.trial.plan).arena_bytes};
     free(samples);
     bench_close(&b);
     return status;
@@ -104,7 +104,7 @@ static weft_status plan_point(const series *s, long at, long runs, point *p, wef
         weft_plan *plan = weft_plan_new(m.graph, targets, n_targets, NULL, error);
         p->seconds = fmin(p->seconds, tool_seconds() - begin);
         if (plan)
-            p->arena_bytes = (double)weft_plan_get_stats(plan).arena_bytes;
+            p->arena_bytes = (double)weft_plan_stats_of(plan).arena_bytes;
         else
             status = error->status;
         weft_plan_free(plan);

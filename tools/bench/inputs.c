@@ -17,7 +17,7 @@ static void fill(void *data, weft_type type, int64_t vocab, uint64_t seed)
     } else if (n == 1) {
         like.low = like.high = 1e-4;
     }
-    weft_sample_fill(&like, type.dtype, seed, data);
+    weft_sample_input_fill(&like, type.dtype, seed, data);
     if (type.dtype == WEFT_I32 && n > 0) ((int32_t *)data)[n - 1] = 0;
 }
 
@@ -47,7 +47,8 @@ weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_er
 weft_status sample_inputs_feed(const sample_inputs *e, weft_session *session, weft_error *error)
 {
     for (size_t i = 0; i < e->n; i++)
-        if (weft_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes) != WEFT_OK)
+        if (weft_session_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes) !=
+            WEFT_OK)
             return tool_take_error(weft_session_error(session), error);
     return WEFT_OK;
 }

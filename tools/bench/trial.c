@@ -23,7 +23,7 @@ weft_status trial_start(trial *t, const weft_value *targets, size_t n, int threa
     if (!t->plan) return error->status;
     t->params = weft_params_new();
     if (!t->params) return weft_error_set(error, WEFT_NO_MEMORY, "parameters", "no memory");
-    weft_status status = t->m.file ? weft_onnx_weights(t->m.file, t->params, error) : WEFT_OK;
+    weft_status status = t->m.file ? weft_onnx_copy_weights(t->m.file, t->params, error) : WEFT_OK;
     if (status == WEFT_OK) status = weft_params_init(t->params, t->m.graph, 1, error);
     if (status != WEFT_OK) return status;
     t->session = weft_session_new(t->plan, t->params,
@@ -64,7 +64,7 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
     weft_profile_options options = {.trace_runs = (size_t)trace_runs};
     *seconds = 0;
     /* The first run touches memory and starts threads. */
-    if (weft_run(t->session) != WEFT_OK ||
+    if (weft_session_run(t->session) != WEFT_OK ||
         weft_session_profile(t->session, true, &options) != WEFT_OK)
         return tool_take_error(weft_session_error(t->session), error);
     double last = tool_seconds();
@@ -77,7 +77,7 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
             shown = terminal;
         }
         begin = tool_seconds();
-        if (weft_run(t->session) != WEFT_OK)
+        if (weft_session_run(t->session) != WEFT_OK)
             return tool_take_error(weft_session_error(t->session), error);
         *seconds += tool_seconds() - begin;
     }

@@ -35,7 +35,7 @@ int plan_before_after(const model_args *model, bool train, const char *pass, boo
             tool_free_model(&m);
             return tool_fail(&error);
         }
-        const weft_plan_stats stats = weft_plan_get_stats(plan);
+        const weft_plan_stats stats = weft_plan_stats_of(plan);
         tool_plan_facts(&stats, facts[i]);
         weft_plan_free(plan);
     }
@@ -91,11 +91,11 @@ static weft_status measure(both *b, const model_args *model, const profile_reque
         double seconds;
         if (trial_profile(&b->trials[i], r->runs, 0, &seconds, error) != WEFT_OK)
             return error->status;
-        const weft_profile *profile = weft_session_get_profile(b->trials[i].session);
+        const weft_profile *profile = weft_profile_of(b->trials[i].session);
         if (weft_profile_rows(profile, r->by, (int)r->depth, NULL, &b->rows[i], &b->n[i], error) !=
             WEFT_OK)
             return error->status;
-        b->threads = weft_profile_get_totals(profile).threads;
+        b->threads = weft_profile_totals_of(profile).threads;
         b->total[i] = seconds / (double)r->runs;
     }
     return WEFT_OK;

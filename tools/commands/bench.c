@@ -118,7 +118,7 @@ static weft_status measure(const arguments *a, const workload *w, result *r, wef
     }
     bench_progress(NULL);
     r->times = bench_summary(samples, n);
-    r->plan = weft_plan_get_stats(b.trial.plan);
+    r->plan = weft_plan_stats_of(b.trial.plan);
     r->tokens = b.tokens;
     free(samples);
     bench_close(&b);

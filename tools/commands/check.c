@@ -224,7 +224,7 @@ static uint64_t hash_params(const weft_params *params)
     for (size_t i = 0; i < weft_params_count(params); i++) {
         weft_tensor t;
         const char *name = weft_params_name(params, i);
-        if (!weft_params_get(params, name, &t)) continue;
+        if (!weft_params_find(params, name, &t)) continue;
         hash = hash_bytes(hash, name, strlen(name));
         hash = hash_bytes(hash, t.data, weft_tensor_bytes(t.dtype, t.shape));
     }
@@ -244,7 +244,7 @@ static weft_status bits_of(const model_args *a, int threads, uint64_t *hash, wef
     if (status == WEFT_OK) status = trial_start(&t, NULL, 0, threads, error);
     for (uint64_t step = 0; status == WEFT_OK && step < BITS_STEPS; step++) {
         weft_session_set_run_number(t.session, step);
-        if (weft_run(t.session) != WEFT_OK)
+        if (weft_session_run(t.session) != WEFT_OK)
             status = tool_take_error(weft_session_error(t.session), error);
     }
     if (status == WEFT_OK) *hash = hash_params(t.params);

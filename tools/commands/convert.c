@@ -62,7 +62,7 @@ static void print_result(const arguments *a, const weft_params *params,
     double parameters = 0;
     for (size_t i = 0; i < weft_params_count(params); i++) {
         weft_tensor t;
-        weft_params_get(params, weft_params_name(params, i), &t);
+        weft_params_find(params, weft_params_name(params, i), &t);
         parameters += (double)weft_shape_numel(t.shape);
     }
     weft_model_options_text(config, options, sizeof options);

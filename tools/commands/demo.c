@@ -57,7 +57,7 @@ static weft_value build_norms(weft_graph *g, const arguments *a, weft_recurrent_
     int64_t hidden = a->hidden;
     weft_recurrent_state last;
     weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(hidden, a->len, hidden)), gradient;
-    weft_layer_recurrent(g, "layer", kind, x, hidden, NULL, &last);
+    weft_nn_recurrent(g, "layer", kind, x, hidden, NULL, &last);
     weft_value index = weft_arange(g, WEFT_I32, hidden, 0, 1);
     weft_value unit_vectors = weft_one_hot(g, index, hidden, WEFT_F64);
     weft_grad_of(g, &last.h, &unit_vectors, 1, &x, 1, &gradient);
@@ -67,7 +67,7 @@ static weft_value build_norms(weft_graph *g, const arguments *a, weft_recurrent_
 static void open_forget_gates(weft_params *params, const arguments *a)
 {
     weft_tensor bias;
-    if (!weft_params_get(params, "layer.bias", &bias)) return;
+    if (!weft_params_find(params, "layer.bias", &bias)) return;
     for (int64_t i = 0; i < a->hidden; i++) ((double *)bias.data)[i] = a->forget_bias;
 }
 
@@ -96,9 +96,10 @@ static weft_status run_norms(weft_graph *g, weft_value norms, const arguments *a
     weft_session *s = status == WEFT_OK ? weft_session_new(plan, params, NULL, error) : NULL;
     status = s ? WEFT_OK : error->status;
     size_t bytes = (size_t)(a->hidden * a->len * a->hidden) * sizeof *x;
-    if (s) status = weft_feed(s, weft_find(g, "x"), x, bytes);
-    if (s && status == WEFT_OK) status = weft_run(s);
-    if (s && status == WEFT_OK) status = weft_fetch(s, norms, out, (size_t)a->len * sizeof *out);
+    if (s) status = weft_session_feed(s, weft_graph_find(g, "x"), x, bytes);
+    if (s && status == WEFT_OK) status = weft_session_run(s);
+    if (s && status == WEFT_OK)
+        status = weft_session_fetch(s, norms, out, (size_t)a->len * sizeof *out);
     if (s && status != WEFT_OK) {
         tool_take_error(weft_session_error(s), error);
         weft_error_set(error, status, "demo",

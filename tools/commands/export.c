@@ -98,7 +98,7 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
     for (size_t i = 0; i < weft_params_count(params); i++) {
         weft_tensor t;
         const char *name = weft_params_name(params, i);
-        if (weft_params_get(params, name, &t) && weft_is_value(weft_find(g, name)))
+        if (weft_params_find(params, name, &t) && weft_is_value(weft_graph_find(g, name)))
             parameters += (size_t)weft_shape_numel(t.shape);
     }
     const double bytes = stat(a->out, &info) == 0 ? (double)info.st_size : 0;
@@ -140,7 +140,7 @@ static weft_status export_model(const arguments *a, weft_error *error)
     if (!params) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
     weft_status status = tool_build_args(&a->model, false, &m, error);
     if (status == WEFT_OK) {
-        if (m.file) status = weft_onnx_weights(m.file, params, error);
+        if (m.file) status = weft_onnx_copy_weights(m.file, params, error);
         if (status == WEFT_OK && a->model.evaluated)
             status =
                 tool_load_states(params, m.graph, a->checkpoint ? a->checkpoint : a->fitted, error);

@@ -114,7 +114,7 @@ static bool load(generator *t)
     d->options.nbest = d->way == DECODING_GREEDY ? 1 : a->each;
     d->stops = a->stops;
     d->stream = a->stream;
-    if (!weft_decoder_get_info(d->decoder).has_source) return true;
+    if (!weft_decoder_info_of(d->decoder).has_source) return true;
     return decoding_fail(d, WEFT_BAD_ARGUMENT, d->run.model->name,
                          "needs a source: it translates (see `weft translate`)");
 }

@@ -74,8 +74,7 @@ static weft_status draw_times(const arguments *a, FILE *file, weft_error *error)
     weft_status status = trial_open(&t, &a->model, a->train, 0, error);
     if (status != WEFT_OK) return status;
     status = trial_profile(&t, a->runs, 0, &seconds, error);
-    if (status == WEFT_OK)
-        status = weft_profile_dot(weft_session_get_profile(t.session), file, error);
+    if (status == WEFT_OK) status = weft_profile_write_dot(weft_profile_of(t.session), file, error);
     trial_close(&t);
     return status;
 }
@@ -91,7 +90,8 @@ static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
     if (a->planned && !plan)
         status = error->status;
     else
-        status = weft_graph_dot(plan ? weft_plan_graph(plan) : m.graph, file, &a->drawing, error);
+        status =
+            weft_graph_write_dot(plan ? weft_plan_graph(plan) : m.graph, file, &a->drawing, error);
     weft_plan_free(plan);
     tool_free_model(&m);
     return status;
@@ -187,7 +187,7 @@ static int draw_plan(const weft_plan *plan, const char *path)
     weft_error error = {0};
     FILE *file = open_memstream(&text, &bytes);
     if (!file) return tool_fail_text("plan", "out of memory");
-    int status = weft_plan_svg(plan, file, &error) == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+    int status = weft_plan_write_svg(plan, file, &error) == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
     if (fclose(file) != 0 && status == EXIT_GOOD) status = tool_fail_text("plan", "out of memory");
     if (status == EXIT_GOOD) status = write_file(path, text, bytes);
     free(text);
@@ -241,7 +241,7 @@ int cmd_plan(int argc, char **argv)
     if (!plan || weft_plan_check(plan, &error) != WEFT_OK) {
         tool_fail(&error);
     } else {
-        weft_plan_stats stats = weft_plan_get_stats(plan);
+        weft_plan_stats stats = weft_plan_stats_of(plan);
         status = print_plan(&a, &stats);
         if (status == EXIT_GOOD && a.svg) status = draw_plan(plan, a.svg);
     }

@@ -56,7 +56,7 @@ static void add_libraries(cJSON *json)
         weft_gemm_info info;
         weft_error error = {0};
         cJSON *item = cJSON_CreateObject();
-        bool good = weft_gemm_get_info((weft_gemm_backend)b, &info, &error) == WEFT_OK;
+        bool good = weft_gemm_info_of((weft_gemm_backend)b, &info, &error) == WEFT_OK;
         cJSON_AddStringToObject(item, "name", info.name);
         cJSON_AddBoolToObject(item, "available", good);
         if (!good) cJSON_AddStringToObject(item, "error", error.message);
@@ -78,7 +78,7 @@ static weft_status add_chosen(cJSON *json, weft_error *error)
         weft_gemm_backend backend;
         weft_gemm_info info;
         weft_status status = weft_gemm_chosen(types[i].dtype, &backend, error);
-        if (status == WEFT_OK) status = weft_gemm_get_info(backend, &info, error);
+        if (status == WEFT_OK) status = weft_gemm_info_of(backend, &info, error);
         if (status != WEFT_OK) return status;
         cJSON_AddStringToObject(json, types[i].name, info.name);
     }

@@ -60,7 +60,7 @@ static weft_status find_facts(const weft_model *model, model_facts *facts, weft_
     weft_model_config config;
     *facts = (model_facts){.parameters = 0};
     if (weft_model_parse(model, NULL, 0, &config, error) != WEFT_OK) return error->status;
-    facts->traits = weft_model_get_traits(&config);
+    facts->traits = weft_model_traits_of(&config);
     if (tool_build(model, NULL, 0, false, &m, error) != WEFT_OK) return error->status;
     size_t n = weft_graph_params(m.graph, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
@@ -299,7 +299,7 @@ static int print_summary(const models_arguments *a)
     const int width = tool_width();
     const weft_summary_options o = {.depth = a->depth, .width = width < 48 ? 48 : width};
     if (tool_build_args(&a->model, a->train, &m, &error) != WEFT_OK) return tool_fail(&error);
-    const weft_status status = weft_graph_summary(m.graph, &o, stdout, &error);
+    const weft_status status = weft_graph_print_summary(m.graph, &o, stdout, &error);
     tool_free_model(&m);
     return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }

@@ -199,7 +199,7 @@ static bool is_of_vectors(const weft_model *model)
 {
     weft_model_config config;
     return weft_model_parse(model, NULL, 0, &config, NULL) == WEFT_OK &&
-           !weft_model_get_traits(&config).vocab;
+           !weft_model_traits_of(&config).vocab;
 }
 
 static bool load(logprob *p)

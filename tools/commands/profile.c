@@ -169,7 +169,7 @@ static int write_trace(const weft_profile *profile, const char *path)
     if (descriptor >= 0) file = fdopen(descriptor, "w");
     if (!file) weft_error_set(&error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
     if (!file && descriptor >= 0) close(descriptor);
-    if (file) weft_profile_trace(profile, file, &error);
+    if (file) weft_profile_write_trace(profile, file, &error);
     if (file && fclose(file) != 0)
         weft_error_set(&error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
     if (error.status != WEFT_OK) {
@@ -188,8 +188,8 @@ static weft_status measure(trial *t, report *r, weft_error *error)
     weft_status status = trial_peaks(t, (int)a->threads, &r->peaks, error);
     if (status == WEFT_OK) status = trial_profile(t, a->runs, traced, &r->measured_seconds, error);
     if (status != WEFT_OK) return status;
-    const weft_profile *profile = weft_session_get_profile(t->session);
-    r->total = weft_profile_get_totals(profile);
+    const weft_profile *profile = weft_profile_of(t->session);
+    r->total = weft_profile_totals_of(profile);
     return weft_profile_rows(profile, a->by, (int)a->depth, &r->peaks, &r->rows, &r->n, error);
 }
 
@@ -214,9 +214,9 @@ int cmd_profile(int argc, char **argv)
     if (measure(&t, &r, &error) != WEFT_OK)
         status = tool_fail(&error);
     else if (a.trace)
-        status = write_trace(weft_session_get_profile(t.session), a.trace);
+        status = write_trace(weft_profile_of(t.session), a.trace);
     if (status == EXIT_GOOD)
-        status = a.json ? print_json(&r) : print_text(&r, weft_session_get_profile(t.session));
+        status = a.json ? print_json(&r) : print_text(&r, weft_profile_of(t.session));
     weft_profile_free_rows(r.rows);
     trial_close(&t);
     return status;

@@ -133,7 +133,7 @@ static bool load_file(run *r)
     if (!r->in || !r->out || !r->graph) return no_memory(r);
     build(r);
     return tool_take_error(weft_graph_error(r->graph), &r->error) == WEFT_OK &&
-           weft_onnx_weights(r->model, r->params, &r->error) == WEFT_OK &&
+           weft_onnx_copy_weights(r->model, r->params, &r->error) == WEFT_OK &&
            (!r->a->checkpoint[0] ||
             tool_load_states(r->params, r->graph, r->a->checkpoint, &r->error) == WEFT_OK);
 }
@@ -158,7 +158,7 @@ static bool load_checkpoint(run *r)
 /* The value of a name, or output 0 of the node that has it; WEFT_NO_VALUE after an error. */
 static weft_value find_value(run *r, const char *name)
 {
-    weft_value found = weft_find(r->graph, name);
+    weft_value found = weft_graph_find(r->graph, name);
     guess meant = weft__guess_of(name, strlen(name));
     char text[GUESS_BYTES];
     node_names names;
@@ -216,7 +216,7 @@ static bool feed(run *r, size_t i, const weft_tensor *t)
     char have[128], want[128];
     const weft_onnx_value *v = &r->inputs_of[i];
     if (t->dtype == v->dtype && weft_shape_equal(t->shape, v->shape)) {
-        weft_feed(r->session, r->in[i], t->data, weft_tensor_bytes(t->dtype, t->shape));
+        weft_session_feed(r->session, r->in[i], t->data, weft_tensor_bytes(t->dtype, t->shape));
         return tool_take_error(weft_session_error(r->session), &r->error) == WEFT_OK;
     }
     weft_error_set(&r->error, WEFT_BAD_SHAPE, v->name, "is %s %s, but the model expects %s %s",
@@ -234,7 +234,7 @@ static bool feed_random(run *r, size_t i)
     if (v->dtype == WEFT_BOOL) like.high = 0.5; /* the share of true values */
     void *data = malloc(weft_tensor_bytes(v->dtype, v->shape) + 1);
     if (!data) return no_memory(r);
-    weft_sample_fill(&like, v->dtype, r->a->seed + i, data);
+    weft_sample_input_fill(&like, v->dtype, r->a->seed + i, data);
     const weft_tensor made = weft_tensor_dense(data, v->dtype, v->shape);
     const bool good = feed(r, i, &made);
     free(data);
@@ -253,7 +253,7 @@ static bool feed_all(run *r)
     }
     for (size_t i = 0; i < r->n_in; i++) {
         weft_tensor t;
-        const bool has = weft_params_get(r->inputs, r->inputs_of[i].name, &t);
+        const bool has = weft_params_find(r->inputs, r->inputs_of[i].name, &t);
         if (!has && !r->a->random) {
             weft_error_set(&r->error, WEFT_NOT_FOUND, r->inputs_of[i].name,
                            "is not given: use --input NAME=FILE.npy, or --random");
@@ -342,7 +342,7 @@ static bool check_output(run *r, const weft_onnx_value *v, const weft_tensor *t,
     if (!r->model && access(path, F_OK) != 0) return true;
     r->compared++;
     if (weft_npy_load(r->references, v->name, path, &r->error) != WEFT_OK) return false;
-    weft_params_get(r->references, v->name, &ref);
+    weft_params_find(r->references, v->name, &ref);
     if (ref.dtype != t->dtype || !weft_shape_equal(ref.shape, t->shape)) {
         ++*differs;
         tool_print_line(stdout, "%s  differs: the reference is %s %s", v->name,
@@ -401,14 +401,14 @@ static bool take_outputs(run *r, size_t *differs)
 static bool run_once(run *r)
 {
     const double begin = tool_seconds();
-    weft_run(r->session);
+    weft_session_run(r->session);
     const double seconds = tool_seconds() - begin;
     if (tool_take_error(weft_session_error(r->session), &r->error) != WEFT_OK) return false;
-    const weft_plan_stats stats = weft_plan_get_stats(r->plan);
+    const weft_plan_stats stats = weft_plan_stats_of(r->plan);
     size_t parameters = 0;
     for (size_t i = 0; i < weft_params_count(r->params); i++) {
         weft_tensor t;
-        weft_params_get(r->params, weft_params_name(r->params, i), &t);
+        weft_params_find(r->params, weft_params_name(r->params, i), &t);
         parameters += (size_t)weft_shape_numel(t.shape);
     }
     char size[TEXT_SIZE_BYTES];

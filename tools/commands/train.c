@@ -93,7 +93,7 @@ static bool make_trainer(training *t)
     t->train_source = weft_batches_source(t->train);
     t->validates = t->valid != NULL;
     if (t->valid) t->valid_source = weft_batches_source(t->valid);
-    if (r->schedule_lr == 0 && weft_model_get_traits(&t->config).d_model < 1)
+    if (r->schedule_lr == 0 && weft_model_traits_of(&t->config).d_model < 1)
         return training_fail(
             t, WEFT_BAD_ARGUMENT, r->model->name,
             "has no d_model, which --lr 0, the learning rate of the paper, depends on");

@@ -118,7 +118,7 @@ static bool load(translator *t)
     d->options.penalty = a->penalty;
     d->options.alpha = a->alpha;
     d->options.stop = a->stop;
-    if (weft_decoder_get_info(d->decoder).has_source) return true;
+    if (weft_decoder_info_of(d->decoder).has_source) return true;
     return decoding_fail(d, WEFT_BAD_ARGUMENT, d->run.model->name,
                          "is a language model and cannot translate (see `weft generate`)");
 }

@@ -183,7 +183,7 @@ static bool keep_found(text_line *line, const weft_search_result *result, size_t
 
 static bool has_source(const decoding *d)
 {
-    return weft_decoder_get_info(d->decoder).has_source;
+    return weft_decoder_info_of(d->decoder).has_source;
 }
 
 /* The growing texts of a search. */

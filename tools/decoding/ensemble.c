@@ -77,8 +77,8 @@ bool decoding_open_others(decoding *d)
 /* Checks that either all models translate or none does. */
 static bool check_kind(decoding *d, size_t i)
 {
-    bool first = weft_decoder_get_info(d->decoder).has_source;
-    if (weft_decoder_get_info(*decoder_of(d, i, false)).has_source == first) return true;
+    bool first = weft_decoder_info_of(d->decoder).has_source;
+    if (weft_decoder_info_of(*decoder_of(d, i, false)).has_source == first) return true;
     weft_error_set(&d->error, WEFT_BAD_ARGUMENT, d->a->with.at[i - 1],
                    "%s, but %s in %s %s: both must be of one kind",
                    first ? "is a language model" : "translates", d->run.model->name, d->a->folder,
@@ -142,9 +142,9 @@ void decoding_close_all(decoding *d)
 
 weft_decoder_info decoding_info(const decoding *d)
 {
-    weft_decoder_info all = weft_decoder_get_info(d->decoder);
+    weft_decoder_info all = weft_decoder_info_of(d->decoder);
     for (size_t i = 0; i < d->n_others; i++) {
-        weft_decoder_info info = weft_decoder_get_info(d->others[i].decoder);
+        weft_decoder_info info = weft_decoder_info_of(d->others[i].decoder);
         all.plans += info.plans;
         all.arena_bytes += info.arena_bytes;
         all.state_bytes += info.state_bytes;

@@ -70,7 +70,7 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     snprintf(vocab, sizeof vocab, "vocab=%d", source > target ? source : target);
     r->model = weft_model_find(weft_params_meta(r->params, "model"));
     if (tool_checkpoint_model(r->params, path, vocab, &r->config, error) != WEFT_OK) return false;
-    r->traits = weft_model_get_traits(&r->config);
+    r->traits = weft_model_traits_of(&r->config);
     return true;
 }
 

@@ -17,7 +17,7 @@ bool share_agree(weft_error *error)
 {
     weft_error first = WEFT_NO_ERROR;
     if (tool_world()) {
-        weft_agree(tool_world(), error, &first);
+        weft_communicator_agree(tool_world(), error, &first);
         *error = first;
     }
     return error->status == WEFT_OK;
@@ -32,7 +32,7 @@ static bool send_all(const void *sent, const size_t *send_bytes, void *received,
                              .receive = received,
                              .send_bytes = send_bytes,
                              .receive_bytes = receive_bytes};
-    return weft_exchange_run(tool_world(), &x, error) == WEFT_OK;
+    return weft_communicator_run(tool_world(), &x, error) == WEFT_OK;
 }
 
 /* ---- Lines ---- */
@@ -118,7 +118,7 @@ bool share_lines(text_lines *lines, size_t *all, weft_error *error)
     if (of && world->rank == 0) divide(lines, sent, ranks);
     const weft_exchange x = {
         .kind = WEFT_BROADCAST, .send = sent, .receive = of, .bytes = ranks * sizeof *of};
-    bool good = share_agree(error) && weft_exchange_run(world, &x, error) == WEFT_OK;
+    bool good = share_agree(error) && weft_communicator_run(world, &x, error) == WEFT_OK;
     *all = 0;
     for (size_t r = 0; good && r < ranks; r++) *all += of[r].lines;
     good = good && (!*all || send_texts(lines, of, error));
@@ -138,7 +138,7 @@ static bool gather_text(char **text, size_t *bytes, weft_exchange *x, weft_error
     if (!whole) return no_memory(error);
     x->send = *text;
     x->receive = whole;
-    const bool good = weft_exchange_run(world, x, error) == WEFT_OK;
+    const bool good = weft_communicator_run(world, x, error) == WEFT_OK;
     free(*text);
     *text = whole;
     return good;
@@ -151,8 +151,8 @@ bool share_text(char **text, size_t *bytes, bool everyone, weft_error *error)
     const size_t ranks = (size_t)world->size;
     size_t *of = calloc(2 * ranks, sizeof *of), *sent = of ? of + ranks : NULL;
     if (!of) no_memory(error);
-    bool good =
-        share_agree(error) && weft_gather_all(world, bytes, sizeof *bytes, of, error) == WEFT_OK;
+    bool good = share_agree(error) &&
+                weft_communicator_gather(world, bytes, sizeof *bytes, of, error) == WEFT_OK;
     if (good) {
         weft_exchange x = {.kind = everyone ? WEFT_ALL_GATHER : WEFT_ALL_TO_ALL,
                            .send_bytes = sent,
@@ -172,7 +172,7 @@ int share_first(bool has, weft_error *error)
     bool *all = calloc((size_t)world->size, sizeof *all);
     int first = -1;
     if (!all) no_memory(error);
-    if (all && weft_gather_all(world, &has, sizeof has, all, error) == WEFT_OK)
+    if (all && weft_communicator_gather(world, &has, sizeof has, all, error) == WEFT_OK)
         for (int r = world->size; r-- > 0;)
             if (all[r]) first = r;
     free(all);
@@ -186,7 +186,7 @@ bool share_counts(decoding *d)
     decoding_counts *all = calloc((size_t)world->size, sizeof *all);
     if (!all) return no_memory(&d->error);
     const bool good =
-        weft_gather_all(world, &d->counts, sizeof d->counts, all, &d->error) == WEFT_OK;
+        weft_communicator_gather(world, &d->counts, sizeof d->counts, all, &d->error) == WEFT_OK;
     if (good) d->counts = (decoding_counts){0};
     for (int r = 0; good && r < world->size; r++) {
         d->counts.cut += all[r].cut;

@@ -5,7 +5,8 @@
 
 #include "decoding.h"
 
-/* False if any rank has an error, which *error then holds on every rank (weft_agree). */
+/* False if any rank has an error, which *error then holds on every rank
+ * (weft_communicator_agree). */
 bool share_agree(weft_error *error);
 /* Divides the lines of rank 0 into one contiguous share for each rank, as equal in length as
  * possible. *all becomes the number of all lines. False if any rank had an error before, or on

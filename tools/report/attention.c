@@ -195,7 +195,7 @@ weft_status report_add_attention(const char *folder, int threads, cJSON *run, we
     const char *path = source_text(run);
     if (!path) return WEFT_OK;
     bool good = decoding_open(&m.d, &a, 1, 2 * MAX_TOKENS + 10, MAX_TOKENS) &&
-                weft_decoder_get_info(m.d.decoder).has_source && read_sentences(&m, path);
+                weft_decoder_info_of(m.d.decoder).has_source && read_sentences(&m, path);
     m.d.options.nbest = 1;
     for (size_t i = 0; good && i < m.n; i++) good = translate(&m, &m.at[i]);
     if (good && m.n) {

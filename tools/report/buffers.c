@@ -71,7 +71,7 @@ weft_status report_add_buffers(const report_plan *p, cJSON *subject, weft_error 
 {
     const weft_plan_buffer *buffers;
     const size_t n = weft_plan_buffers(p->plan, &buffers);
-    const size_t n_intervals = weft_plan_get_stats(p->plan).intervals;
+    const size_t n_intervals = weft_plan_stats_of(p->plan).intervals;
     buffer_use *uses = calloc(n + 1, sizeof *uses);
     if (!uses) return weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
     find_inputs(p, uses);

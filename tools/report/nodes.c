@@ -43,7 +43,8 @@ static void add_inputs(const report_plan *p, const weft_node_info *node, cJSON *
 {
     cJSON *inputs = cJSON_AddArrayToObject(json, "in");
     for (size_t i = 0; i < node->n_in; i++) {
-        const size_t producer = weft_producer(p->graph, weft_value_from_id(p->graph, node->in[i]));
+        const size_t producer =
+            weft_producer_of(p->graph, weft_value_from_id(p->graph, node->in[i]));
         cJSON *input = cJSON_CreateObject();
         cJSON_AddNumberToObject(input, "node", (double)producer);
         cJSON_AddNumberToObject(input, "output",

@@ -16,7 +16,7 @@ static weft_status find_parameters(report_plan *p, weft_error *error)
     weft_value *params = calloc(n + 1, sizeof *params);
     if (!params) return no_memory(error);
     weft_graph_params(p->graph, params, n);
-    for (size_t i = 0; i < n; i++) p->nodes[weft_producer(p->graph, params[i])].trainable = true;
+    for (size_t i = 0; i < n; i++) p->nodes[weft_producer_of(p->graph, params[i])].trainable = true;
     free(params);
     return WEFT_OK;
 }
@@ -33,7 +33,7 @@ weft_status report_plan_open(report_plan *p, const weft_plan *plan, weft_error *
     for (size_t i = 0; i < p->n_steps; i++) {
         report_node *node = &p->nodes[p->steps[i].node];
         node->step = i + 1;
-        if (weft_node_cost(p->graph, p->steps[i].node, &node->cost) != WEFT_OK)
+        if (weft_graph_node_cost(p->graph, p->steps[i].node, &node->cost) != WEFT_OK)
             return no_memory(error);
     }
     return find_parameters(p, error);
@@ -77,7 +77,7 @@ static void add_parameters(const report_plan *p, cJSON *summary)
 weft_status report_add_plan(const report_plan *p, cJSON *subject, weft_error *error)
 {
     plan_fact facts[TOOL_PLAN_FACTS];
-    const weft_plan_stats stats = weft_plan_get_stats(p->plan);
+    const weft_plan_stats stats = weft_plan_stats_of(p->plan);
     cJSON *summary = cJSON_GetObjectItemCaseSensitive(subject, "summary");
     if (!summary) summary = cJSON_AddObjectToObject(subject, "summary");
     add_parameters(p, summary);

@@ -31,9 +31,9 @@ static void take_sizes(run_model *m)
     m->shape = (weft_batch_shape){0};
     for (int i = 0; i < WEFT_MODEL_SIZES && m->args.model->sizes[i].name; i++) {
         const weft_model_option *size = &m->args.model->sizes[i];
-        const double value = weft_model_option_get(size, &wanted);
+        const double value = weft_model_option_value(size, &wanted);
         if (value == 0 || m->args.n_options == WEFT_MODEL_OPTIONS) continue;
-        weft_model_option_set(size, &m->shape, value);
+        weft_model_option_set_value(size, &m->shape, value);
         snprintf(m->sizes[i], sizeof *m->sizes, "%s=%.0f", size->name, value);
         m->args.options[m->args.n_options++] = m->sizes[i];
     }

@@ -12,7 +12,7 @@ static weft_status time_nodes(report_plan *p, const weft_profile *profile, const
 {
     weft_profile_row *rows;
     size_t n;
-    const weft_profile_totals total = weft_profile_get_totals(profile);
+    const weft_profile_totals total = weft_profile_totals_of(profile);
     const double runs = (double)total.runs;
     const weft_status status =
         weft_profile_rows(profile, WEFT_PROFILE_BY_NODE, 0, peaks, &rows, &n, error);
@@ -33,7 +33,7 @@ static weft_status time_nodes(report_plan *p, const weft_profile *profile, const
 static void add_summary(const weft_profile *profile, const weft_peaks *peaks, double seconds,
                         double roofline, cJSON *summary)
 {
-    const weft_profile_totals total = weft_profile_get_totals(profile);
+    const weft_profile_totals total = weft_profile_totals_of(profile);
     const double runs = (double)total.runs;
     cJSON_AddNumberToObject(summary, "runs", runs);
     cJSON_AddNumberToObject(summary, "threads", total.threads);
@@ -85,12 +85,12 @@ static void add_intervals(const timeline *t, size_t n_intervals, cJSON *subject)
 static weft_status add_timeline(const report_plan *p, const weft_profile *profile, cJSON *subject,
                                 weft_error *error)
 {
-    const size_t n_intervals = weft_plan_get_stats(p->plan).intervals;
+    const size_t n_intervals = weft_plan_stats_of(p->plan).intervals;
     cJSON *json = cJSON_AddObjectToObject(subject, "timeline");
     timeline t = {
         .p = p, .end_ns = calloc(n_intervals + 1, sizeof *t.end_ns), .events = cJSON_CreateArray()};
     if (t.end_ns) weft_profile_events(profile, add_event, &t);
-    cJSON_AddNumberToObject(json, "threads", weft_profile_get_totals(profile).threads);
+    cJSON_AddNumberToObject(json, "threads", weft_profile_totals_of(profile).threads);
     cJSON_AddNumberToObject(json, "seconds", 1e-9 * (double)t.last_ns);
     cJSON_AddItemToObject(json, "events", t.events);
     if (t.end_ns) add_intervals(&t, n_intervals, subject);
@@ -107,7 +107,7 @@ weft_status report_measure(report_plan *p, trial *t, long runs, int threads, cJS
     weft_status status = trial_peaks(t, threads, &peaks, error);
     if (status == WEFT_OK) status = trial_profile(t, runs, 1, &seconds, error);
     if (status != WEFT_OK) return status;
-    const weft_profile *profile = weft_session_get_profile(t->session);
+    const weft_profile *profile = weft_profile_of(t->session);
     status = time_nodes(p, profile, &peaks, &roofline, error);
     if (status != WEFT_OK) return status;
     cJSON *summary = cJSON_AddObjectToObject(subject, "summary");

@@ -6,10 +6,10 @@
 static void single_head(report *r)
 {
     example ex = example_open(r, "000 single head", WEFT_F64);
-    weft_attention_parts p;
-    weft_attention_options o = {.heads = 1, .no_out = true};
+    weft_nn_attention_parts p;
+    weft_nn_attention_options o = {.heads = 1, .no_out = true};
     weft_value x = example_input(&ex, "000.single.x", WEFT_SHAPE(1, 4, 6));
-    weft_value y = weft_layer_attention(ex.g, "attn", x, x, &o, &p);
+    weft_value y = weft_nn_attention(ex.g, "attn", x, x, &o, &p);
     example_load(&ex, "attn.q.weight", (const char *[]){"000.single.w_q"}, 1);
     example_load(&ex, "attn.k.weight", (const char *[]){"000.single.w_k"}, 1);
     example_load(&ex, "attn.v.weight", (const char *[]){"000.single.w_v"}, 1);
@@ -32,10 +32,10 @@ static void three_heads(report *r)
                                             {"000.heads.w_k0", "000.heads.w_k1", "000.heads.w_k2"},
                                             {"000.heads.w_v0", "000.heads.w_v1", "000.heads.w_v2"}};
     example ex = example_open(r, "000 three heads", WEFT_F64);
-    weft_attention_parts p;
-    weft_attention_options o = {.heads = 3};
+    weft_nn_attention_parts p;
+    weft_nn_attention_options o = {.heads = 3};
     weft_value x = example_input(&ex, "000.heads.x", WEFT_SHAPE(1, 4, 12));
-    weft_value y = weft_layer_attention(ex.g, "attn", x, x, &o, &p);
+    weft_value y = weft_nn_attention(ex.g, "attn", x, x, &o, &p);
     example_load(&ex, "attn.q.weight", names[0], 3);
     example_load(&ex, "attn.k.weight", names[1], 3);
     example_load(&ex, "attn.v.weight", names[2], 3);
@@ -53,7 +53,7 @@ static weft_value keep_mask(example *ex, weft_shape shape, int64_t keys, int64_t
 {
     double keep[32];
     for (int64_t i = 0; i < 2 * keys; i++) keep[i] = i < 2 * keys - hidden ? 1 : 0;
-    return weft_constant_data(ex->g, WEFT_F64, shape, keep);
+    return weft_constant(ex->g, WEFT_F64, shape, keep);
 }
 
 /* True where a key is masked out. */
@@ -89,10 +89,10 @@ static void multi_head(report *r)
     example ex = example_open(r, "000 multi-head attention", WEFT_F64);
     weft_value x = example_normal(&ex, "x", shape);
     weft_value hidden = not_kept(&ex, keep_mask(&ex, WEFT_SHAPE(2, 1, 1, 5), 5, 2));
-    weft_attention_parts parts;
-    weft_attention_options o = {
+    weft_nn_attention_parts parts;
+    weft_nn_attention_options o = {
         .heads = 8, .bias = true, .out_bias = true, .dropout = p, .mask = hidden};
-    weft_value y = weft_layer_attention(ex.g, "attn", x, x, &o, &parts);
+    weft_value y = weft_nn_attention(ex.g, "attn", x, x, &o, &parts);
     expect_shape(&ex, "input", x, shape);
     expect_shape(&ex, "Q, by heads", parts.q, by_heads);
     expect_shape(&ex, "context, by heads", parts.context, by_heads);
@@ -109,9 +109,9 @@ static void feed_forward(report *r)
     const weft_shape shape = WEFT_SHAPE(2, 5, 512);
     example ex = example_open(r, "000 feed-forward", WEFT_F64);
     weft_value x = example_normal(&ex, "x", shape);
-    weft_feed_forward_options o = {.d_ff = 2048, .bias = true, .dropout = 0.1};
-    weft_value y = weft_layer_feed_forward(ex.g, "ffn", x, &o);
-    weft_value hidden = weft_find(ex.g, "ffn.hidden"),
+    weft_nn_feed_forward_options o = {.d_ff = 2048, .bias = true, .dropout = 0.1};
+    weft_value y = weft_nn_feed_forward(ex.g, "ffn", x, &o);
+    weft_value hidden = weft_graph_find(ex.g, "ffn.hidden"),
                zero = weft_fill(ex.g, WEFT_F64, WEFT_SCALAR, 0);
     expect_shape(&ex, "after the first layer and ReLU", hidden, WEFT_SHAPE(2, 5, 2048));
     expect_number(&ex, "its values below zero",
@@ -127,14 +127,14 @@ static void encoder_layer(report *r)
     const weft_shape shape = WEFT_SHAPE(2, 5, 512);
     example ex = example_open(r, "000 encoder layer", WEFT_F64);
     weft_value x = example_normal(&ex, "x", shape);
-    weft_block_options o = {
+    weft_nn_block_options o = {
         .attention = {.heads = 8, .bias = true, .out_bias = true, .dropout = 0.1},
         .feed_forward = {.d_ff = 2048, .bias = true, .dropout = 0.1},
         .norm_position = WEFT_POST_NORM,
         .eps = 1e-5,
         .dropout = 0.1};
     o.attention.mask = not_kept(&ex, keep_mask(&ex, WEFT_SHAPE(2, 1, 1, 5), 5, 2));
-    weft_value y = weft_layer_block(ex.g, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &o);
+    weft_value y = weft_nn_block(ex.g, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &o);
     expect_shape(&ex, "output", y, shape);
     expect_number(&ex, "mean of every position", weft_mean(ex.g, y, WEFT_AXES(-1), false), 0,
                   1e-12);

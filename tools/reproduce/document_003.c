@@ -32,8 +32,8 @@ static weft_value cell_states(example *ex, weft_recurrent_kind kind, weft_value 
                               weft_recurrent_state *last)
 {
     weft_graph *g = ex->g;
-    weft_value both = weft_concat(g, (weft_value[]){x, weft_scale(g, x, 100)}, 2, 0);
-    weft_value states = weft_layer_recurrent(g, "cell", kind, both, 3, NULL, last);
+    weft_value both = weft_concat(g, (weft_value[]){x, weft_mul_scalar(g, x, 100)}, 2, 0);
+    weft_value states = weft_nn_recurrent(g, "cell", kind, both, 3, NULL, last);
     expect_number(ex, "states beyond [-1, 1]", beyond_one(g, states), 0, 0);
     return first_of_batch(g, states);
 }
@@ -49,8 +49,8 @@ static void simple_rnn(report *r)
     example_load(&ex, "cell.weight_h", (const char *[]){"003.rnn.w_h"}, 1);
     count_parameters(&ex, 24);
     expect_shape(&ex, "W_xh (ours transposed)",
-                 weft_transpose(g, weft_find(g, "cell.weight_x"), 0, 1), WEFT_SHAPE(3, 4));
-    expect_shape(&ex, "W_hh", weft_find(g, "cell.weight_h"), WEFT_SHAPE(3, 3));
+                 weft_transpose(g, weft_graph_find(g, "cell.weight_x"), 0, 1), WEFT_SHAPE(3, 4));
+    expect_shape(&ex, "W_hh", weft_graph_find(g, "cell.weight_h"), WEFT_SHAPE(3, 3));
     expect_shape(&ex, "last state", first_of_batch(g, last.h), WEFT_SHAPE(3));
     expect_figure(&ex, "states (weights of NumPy)", states, "003.rnn.states");
     example_run(&ex);
@@ -88,7 +88,7 @@ static void vanishing(report *r)
     weft_graph *g = ex.g;
     weft_value x = example_normal(&ex, "x", WEFT_SCALAR), y = x, grads[6];
     for (int n = 1, i = 0; n <= 100; n++) {
-        y = weft_scale(g, y, 0.45);
+        y = weft_mul_scalar(g, y, 0.45);
         if (n == steps[i]) weft_grad(g, y, &x, 1, &grads[i++]);
     }
     expect_figure(&ex, "after 1, 5, 10, 20, 50, 100 steps", weft_stack(g, grads, 6, 0),
@@ -117,10 +117,10 @@ static void step_by_step(report *r)
 {
     example ex = example_open(r, "003 self-attention", WEFT_F64);
     weft_graph *g = ex.g;
-    weft_attention_parts p;
-    weft_attention_options o = {.heads = 1, .no_out = true};
+    weft_nn_attention_parts p;
+    weft_nn_attention_options o = {.heads = 1, .no_out = true};
     weft_value x = example_input(&ex, "003.steps.x", WEFT_SHAPE(1, 3, 4));
-    weft_value y = weft_layer_attention(g, "attn", x, x, &o, &p);
+    weft_value y = weft_nn_attention(g, "attn", x, x, &o, &p);
     example_load(&ex, "attn.q.weight", (const char *[]){"003.steps.w_q"}, 1);
     example_load(&ex, "attn.k.weight", (const char *[]){"003.steps.w_k"}, 1);
     example_load(&ex, "attn.v.weight", (const char *[]){"003.steps.w_v"}, 1);
@@ -138,7 +138,7 @@ static void step_by_step(report *r)
 static void positions(report *r)
 {
     example ex = example_open(r, "003 sinusoidal positions", WEFT_F64);
-    weft_value table = weft_layer_sinusoidal_positions(ex.g, WEFT_F64, 50, 64);
+    weft_value table = weft_nn_sinusoidal_positions(ex.g, WEFT_F64, 50, 64);
     weft_value corner = weft_slice(ex.g, weft_slice(ex.g, table, 0, 0, 3, 1), 1, 0, 8, 1);
     expect_shape(&ex, "table", table, WEFT_SHAPE(50, 64));
     expect_figure(&ex, "three positions, 8 columns", corner, "003.positions");
@@ -148,7 +148,7 @@ static void positions(report *r)
 /* [length, heads * width] as [heads, length, width]. */
 static weft_value by_heads(weft_graph *g, weft_value x, int64_t heads)
 {
-    int64_t length = weft_dim(g, x, 0), width = weft_dim(g, x, 1) / heads;
+    int64_t length = weft_dim_of(g, x, 0), width = weft_dim_of(g, x, 1) / heads;
     return weft_permute(g, weft_reshape(g, x, WEFT_SHAPE(length, heads, width)),
                         WEFT_AXES(1, 0, 2));
 }
@@ -164,22 +164,22 @@ static void slices(report *r)
                                      WEFT_NO_VALUE, 0.5, 0);
     weft_value y =
         weft_reshape(g, weft_permute(g, a.context, WEFT_AXES(1, 0, 2)), WEFT_SHAPE(5, 16));
-    weft_attention_options o = {.heads = 4, .projection = WEFT_PROJECT_NONE, .no_out = true};
+    weft_nn_attention_options o = {.heads = 4, .projection = WEFT_PROJECT_NONE, .no_out = true};
     weft_value x = weft_expand_dims(g, q, 0);
     expect_shape(&ex, "output", y, WEFT_SHAPE(5, 16));
     expect_figure(&ex, "output (not printed; NumPy)", y, "003.slices.output");
-    expect_figure(&ex, "the layer on Q alone (NumPy)",
-                  weft_layer_attention(g, "attn", x, x, &o, NULL), "003.slices.self");
+    expect_figure(&ex, "the layer on Q alone (NumPy)", weft_nn_attention(g, "attn", x, x, &o, NULL),
+                  "003.slices.self");
     example_run(&ex);
 }
 
 static void feed_forward(report *r)
 {
     example ex = example_open(r, "003 feed-forward", WEFT_F64);
-    weft_feed_forward_options o = {.d_ff = 256, .bias = true};
+    weft_nn_feed_forward_options o = {.d_ff = 256, .bias = true};
     weft_value x = example_normal(&ex, "x", WEFT_SHAPE(5, 64));
-    weft_value y = weft_layer_feed_forward(ex.g, "ffn", x, &o);
-    expect_shape(&ex, "hidden", weft_find(ex.g, "ffn.hidden"), WEFT_SHAPE(5, 256));
+    weft_value y = weft_nn_feed_forward(ex.g, "ffn", x, &o);
+    expect_shape(&ex, "hidden", weft_graph_find(ex.g, "ffn.hidden"), WEFT_SHAPE(5, 256));
     expect_shape(&ex, "output", y, WEFT_SHAPE(5, 64));
     example_run(&ex);
 }
@@ -187,7 +187,7 @@ static void feed_forward(report *r)
 /* The norm without parameters. */
 static weft_value plain_norm(weft_graph *g, weft_value x)
 {
-    weft_shape features = WEFT_SHAPE(weft_dim(g, x, -1));
+    weft_shape features = WEFT_SHAPE(weft_dim_of(g, x, -1));
     weft_dtype dtype = weft_dtype_of(g, x);
     return weft_layer_norm(g, x, weft_fill(g, dtype, features, 1), weft_fill(g, dtype, features, 0),
                            1e-6);
@@ -207,8 +207,8 @@ static void norm_and_residual(report *r)
 
     ex = example_open(r, "003 residual", WEFT_F64);
     weft_value x = example_input(&ex, "003.residual.x", WEFT_SHAPE(1, 4));
-    expect_figure(&ex, "x + 0.1 x (cut off; NumPy)", weft_add(ex.g, x, weft_scale(ex.g, x, 0.1)),
-                  "003.residual.output");
+    expect_figure(&ex, "x + 0.1 x (cut off; NumPy)",
+                  weft_add(ex.g, x, weft_mul_scalar(ex.g, x, 0.1)), "003.residual.output");
     example_run(&ex);
 }
 
@@ -233,12 +233,12 @@ static void transformer_layer(report *r)
 {
     example ex = example_open(r, "003 Transformer layer", WEFT_F64);
     weft_graph *g = ex.g;
-    weft_attention_parts p;
-    weft_attention_options o = {.heads = 1, .scale = 1 / sqrt(8)};
-    weft_feed_forward_options f = {.d_ff = 256};
+    weft_nn_attention_parts p;
+    weft_nn_attention_options o = {.heads = 1, .scale = 1 / sqrt(8)};
+    weft_nn_feed_forward_options f = {.d_ff = 256};
     weft_value x = example_normal(&ex, "x", WEFT_SHAPE(1, 5, 64));
-    weft_value y = plain_norm(g, weft_add(g, x, weft_layer_attention(g, "attn", x, x, &o, &p)));
-    y = plain_norm(g, weft_add(g, y, weft_layer_feed_forward(g, "ffn", y, &f)));
+    weft_value y = plain_norm(g, weft_add(g, x, weft_nn_attention(g, "attn", x, x, &o, &p)));
+    y = plain_norm(g, weft_add(g, y, weft_nn_feed_forward(g, "ffn", y, &f)));
     expect_shape(&ex, "weights", weft_squeeze(g, weft_squeeze(g, p.weights, 0), 0),
                  WEFT_SHAPE(5, 5));
     expect_shape(&ex, "output", weft_squeeze(g, y, 0), WEFT_SHAPE(5, 64));

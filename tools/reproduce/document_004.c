@@ -31,9 +31,9 @@ static void machine_close(machine *a)
 
 static bool feed(machine *a, const int32_t *from, const int32_t *to)
 {
-    return weft_feed(a->session, a->m.io.source, from, sizeof source) == WEFT_OK &&
-           weft_feed(a->session, a->m.io.target_in, to, sizeof a->in) == WEFT_OK &&
-           weft_feed(a->session, a->m.io.target_out, a->out, sizeof a->out) == WEFT_OK;
+    return weft_session_feed(a->session, a->m.io.source, from, sizeof source) == WEFT_OK &&
+           weft_session_feed(a->session, a->m.io.target_in, to, sizeof a->in) == WEFT_OK &&
+           weft_session_feed(a->session, a->m.io.target_out, a->out, sizeof a->out) == WEFT_OK;
 }
 
 /* With an Adam step for training. */
@@ -57,8 +57,9 @@ static bool machine_open(machine *a, bool training, const char *const *options, 
 
 static bool run_logits(machine *a, float *logits)
 {
-    return weft_run(a->session) == WEFT_OK &&
-           weft_fetch(a->session, a->m.io.output, logits, LOGITS * sizeof *logits) == WEFT_OK;
+    return weft_session_run(a->session) == WEFT_OK &&
+           weft_session_fetch(a->session, a->m.io.output, logits, LOGITS * sizeof *logits) ==
+               WEFT_OK;
 }
 
 /* ---- Masks ---- */
@@ -87,7 +88,7 @@ static bool padding_changes(machine *a, const float *before, size_t *changed)
     float after[LOGITS];
     weft_tensor table;
     *changed = 0;
-    if (!weft_params_get(a->store, "source_embedding", &table)) return false;
+    if (!weft_params_find(a->store, "source_embedding", &table)) return false;
     for (int i = 0; i < table.shape.dim[1]; i++) ((float *)table.data)[i] += 3;
     if (!feed(a, source, a->in) || !run_logits(a, after)) return false;
     for (int i = 0; i < LOGITS; i++)
@@ -144,9 +145,9 @@ static bool train(machine *a, float *loss, int *steps)
 {
     for (*steps = 0; *steps < MAX_STEPS && !(*loss < ENOUGH); ++*steps) {
         float rate = 3e-4f * fminf(1, (float)(*steps + 1) / 40);
-        if (weft_feed(a->session, a->m.lr, &rate, sizeof rate) != WEFT_OK ||
-            weft_run(a->session) != WEFT_OK ||
-            weft_fetch(a->session, a->m.io.loss, loss, sizeof *loss) != WEFT_OK)
+        if (weft_session_feed(a->session, a->m.lr, &rate, sizeof rate) != WEFT_OK ||
+            weft_session_run(a->session) != WEFT_OK ||
+            weft_session_fetch(a->session, a->m.io.loss, loss, sizeof *loss) != WEFT_OK)
             return false;
         if (*steps % 25 == 0) fprintf(stderr, "004 step %d loss %.4f\n", *steps, (double)*loss);
     }

@@ -102,7 +102,7 @@ weft_value example_input(example *ex, const char *name, weft_shape shape)
     if (data && (int64_t)n != weft_shape_numel(shape))
         weft_error_set(&ex->error, WEFT_BAD_SHAPE, name, "has %zu numbers", n);
     else if (data)
-        value = weft_cast(ex->g, weft_constant_data(ex->g, WEFT_F64, shape, data), ex->dtype);
+        value = weft_cast(ex->g, weft_constant(ex->g, WEFT_F64, shape, data), ex->dtype);
     free(data);
     return value;
 }
@@ -122,7 +122,7 @@ void example_load(example *ex, const char *parameter, const char *const *names, 
 {
     weft_tensor t;
     if (!init(ex)) return;
-    if (!weft_params_get(ex->store, parameter, &t) || t.dtype != WEFT_F64 || t.shape.rank != 2) {
+    if (!weft_params_find(ex->store, parameter, &t) || t.dtype != WEFT_F64 || t.shape.rank != 2) {
         weft_error_set(&ex->error, WEFT_NOT_FOUND, parameter, "is not a matrix of f64 parameters");
         return;
     }
@@ -244,7 +244,7 @@ static void check_one(example *ex, weft_session *session, const expectation *e)
 {
     size_t n = (size_t)weft_shape_numel(weft_shape_of(ex->g, e->value));
     double *x = calloc(n + 1, sizeof *x);
-    if (!x || weft_fetch(session, e->value, x, n * sizeof *x) != WEFT_OK)
+    if (!x || weft_session_fetch(session, e->value, x, n * sizeof *x) != WEFT_OK)
         report_row(ex->report, ex->system, e->what, "", "no value", NAN, false);
     else if (e->figure)
         check_figure(ex, e, x, n);
@@ -262,7 +262,7 @@ static weft_status run(example *ex, weft_session *session)
     const built_model m = {.graph = ex->g};
     weft_status status = tool_sample_inputs(&m, &e, &ex->error);
     if (status == WEFT_OK) status = sample_inputs_feed(&e, session, &ex->error);
-    if (status == WEFT_OK && (status = weft_run(session)) != WEFT_OK)
+    if (status == WEFT_OK && (status = weft_session_run(session)) != WEFT_OK)
         ex->error = *weft_session_error(session);
     sample_inputs_free(&e);
     return status;
@@ -296,7 +296,7 @@ attended reproduce_attention(weft_graph *g, weft_value q, weft_value k, weft_val
                              weft_value hidden, double scale, double dropout)
 {
     attended a = {.scores = weft_matmul(g, q, weft_transpose(g, k, -1, -2))};
-    a.scaled = weft_scale(g, a.scores, scale);
+    a.scaled = weft_mul_scalar(g, a.scores, scale);
     weft_value masked = a.scaled;
     if (weft_is_value(hidden)) masked = weft_masked_fill(g, masked, hidden, -INFINITY);
     a.weights = weft_softmax(g, masked, -1);
@@ -326,7 +326,7 @@ void expect_weights(example *ex, weft_value weights, weft_value dropped, weft_va
     if (p == 0) return;
     weft_value zero = weft_fill(g, ex->dtype, WEFT_SCALAR, 0);
     weft_value gone = weft_equal(g, dropped, zero);
-    weft_value retained = weft_where(g, gone, zero, weft_scale(g, weights, 1 / (1 - p)));
+    weft_value retained = weft_where(g, gone, zero, weft_mul_scalar(g, weights, 1 / (1 - p)));
     expect_number(ex, "retained weights less weight / (1 - p)",
                   largest(g, weft_sub(g, dropped, retained)), 0, rounding);
     weft_value all = weft_cast(g, gone, WEFT_F64);

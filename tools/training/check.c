@@ -129,7 +129,7 @@ static bool check_data_options(training *t)
     const bool blocks = t->mode == WEFT_BATCH_BLOCKS;
     for (int i = 0; i < WEFT_MODEL_SIZES && r->model->sizes[i].name; i++) {
         const weft_model_option *size = &r->model->sizes[i];
-        const double value = weft_model_option_get(size, &config.build.shape);
+        const double value = weft_model_option_value(size, &config.build.shape);
         const bool rows = size->offset == offsetof(weft_batch_shape, rows);
         if (value == size->value ||
             (blocks && !rows && value == r->batches_lengths.at[r->batches_lengths.n - 1]))
@@ -138,7 +138,7 @@ static bool check_data_options(training *t)
                              rows ? "--batch-tokens sets the size of batches"
                                   : "--lengths sets the lengths of rows");
     }
-    const int32_t pad = weft_model_get_traits(&config).pad_id;
+    const int32_t pad = weft_model_traits_of(&config).pad_id;
     return pad == SPM_PAD ||
            refuse_option(t, "pad_id", pad, "id 0 is the padding of every vocabulary");
 }
@@ -149,7 +149,7 @@ bool training_check_vocab(training *t)
     const int64_t asked = training_traits(&t->r).vocab, size = training_vocab_size(t);
     char instead[128];
     if (weft_model_parse(t->r.model, NULL, 0, &defaults, &t->error) != WEFT_OK) return false;
-    if (asked == size || asked == weft_model_get_traits(&defaults).vocab) return true;
+    if (asked == size || asked == weft_model_traits_of(&defaults).vocab) return true;
     snprintf(instead, sizeof instead,
              "the vocabulary has %lld pieces (--vocab sets the size of a new one)",
              (long long)size);
@@ -188,7 +188,7 @@ static bool check_model(training *t)
     weft_model_config config;
     memcpy(texts, r->model_options, n * sizeof *texts);
     if (weft_model_parse(r->model, texts, n, &config, &t->error) != WEFT_OK) return false;
-    positions = weft_model_get_traits(&config).max_positions;
+    positions = weft_model_traits_of(&config).max_positions;
     if (longest > positions) {
         weft_error_set(
             &t->error, WEFT_BAD_ARGUMENT, r->model->name,

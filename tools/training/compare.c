@@ -24,7 +24,7 @@ static bool compare(training *t, const uint64_t *own, size_t n, int *rank, size_
     uint64_t *all = malloc(ranks * n * sizeof *all);
     *differs = n;
     bool good = training_agree(t, all || no_memory(t)) &&
-                weft_gather_all(world, own, n * sizeof *own, all, &t->error) == WEFT_OK;
+                weft_communicator_gather(world, own, n * sizeof *own, all, &t->error) == WEFT_OK;
     for (size_t i = n; good && i < ranks * n && *differs == n; i++) {
         if (all[i] == all[i % n]) continue;
         *rank = (int)(i / n);

@@ -22,7 +22,7 @@ bool training_choose_mode(training *t)
     const weft_model *m = t->r.model;
     weft_model_config config;
     if (weft_model_parse(m, NULL, 0, &config, &t->error) != WEFT_OK) return false;
-    const weft_model_traits traits = weft_model_get_traits(&config);
+    const weft_model_traits traits = weft_model_traits_of(&config);
     if (!traits.vocab)
         return training_fail(t, WEFT_BAD_ARGUMENT, m->name, "is not a model of tokens");
     const bool pairs = traits.source_vocab > 0;
@@ -56,7 +56,7 @@ weft_model_config training_config(const recipe *r)
 weft_model_traits training_traits(const recipe *r)
 {
     const weft_model_config config = training_config(r);
-    return weft_model_get_traits(&config);
+    return weft_model_traits_of(&config);
 }
 
 /* ---- Vocabularies ---- */

@@ -232,7 +232,7 @@ bool training_write_metrics(training *t, cJSON *line)
 
 bool training_save(training *t)
 {
-    uint64_t step = weft_trainer_get_progress(t->trainer).updates;
+    uint64_t step = weft_trainer_progress_of(t->trainer).updates;
     bool keeps = t->r.run_keep > 0 && step > 0;
     if (t->saved) { /* resumed without a step since: the run may have been killed before it was
                        retained */

@@ -196,7 +196,7 @@ static bool read_array(training *t, const char *name, const char *path, weft_arr
 {
     if (tool_read_array(t->fit->data, name, path, &t->error) != WEFT_OK) return false;
     array->name = path;
-    return weft_params_get(t->fit->data, name, &array->tensor);
+    return weft_params_find(t->fit->data, name, &array->tensor);
 }
 
 /* The input that "INPUT=FILE" names, or the next one. */
@@ -335,8 +335,8 @@ static bool take_from(training *t, const weft_params *from)
     for (size_t i = 0; i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor to, x;
-        weft_params_get(t->params, name, &to);
-        if (!weft_params_get(from, name, &x)) continue;
+        weft_params_find(t->params, name, &to);
+        if (!weft_params_find(from, name, &x)) continue;
         if (x.dtype != to.dtype || !weft_shape_equal(x.shape, to.shape)) {
             weft_error_set(&t->error, WEFT_BAD_SHAPE, t->r.run_from,
                            "%s has another dtype or shape than in the model", name);
@@ -380,7 +380,7 @@ bool fit_begin(training *t)
 {
     training_fit *f = t->fit;
     if (t->resume) return true;
-    if ((f->file && weft_onnx_weights(f->file, t->params, &t->error) != WEFT_OK) ||
+    if ((f->file && weft_onnx_copy_weights(f->file, t->params, &t->error) != WEFT_OK) ||
         weft_params_init(t->params, f->graph, (uint64_t)t->r.run_seed, &t->error) != WEFT_OK)
         return false;
     if (!t->r.run_from[0]) return true;

@@ -143,7 +143,7 @@ static bool copy_param(training *t, const char *name, const weft_tensor *model)
 {
     char has[128], wants[128];
     weft_tensor from, to;
-    weft_params_get(t->from->params, name, &from);
+    weft_params_find(t->from->params, name, &from);
     if (from.dtype != model->dtype || !weft_shape_equal(from.shape, model->shape)) {
         weft_error_set(&t->error, WEFT_BAD_SHAPE, t->r.run_from,
                        "%s is %s %s there and %s %s in the model: only options that do not change "
@@ -176,8 +176,8 @@ bool training_begin_with(training *t)
     bool good = wanted != NULL;
     for (size_t i = 0; good && i < weft_params_count(wanted); i++) {
         const char *name = weft_params_name(wanted, i);
-        weft_params_get(wanted, name, &model);
-        if (!weft_params_get(t->from->params, name, &from)) continue;
+        weft_params_find(wanted, name, &model);
+        if (!weft_params_find(t->from->params, name, &from)) continue;
         taken++;
         good = copy_param(t, name, &model);
     }

@@ -81,11 +81,11 @@ static bool write_one(training *t, double step, const char *name, const char *ki
 
 bool training_write_histograms(training *t)
 {
-    const double step = (double)weft_trainer_get_progress(t->trainer).updates;
+    const double step = (double)weft_trainer_progress_of(t->trainer).updates;
     for (size_t i = 0; t->histograms && i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor x;
-        if (!name || weft_is_training_state(name) || !weft_params_get(t->params, name, &x))
+        if (!name || weft_is_training_state(name) || !weft_params_find(t->params, name, &x))
             continue;
         if (!write_one(t, step, name, "weight", &x)) return false;
         if (weft_trainer_gradient(t->trainer, name, &x) &&

@@ -199,7 +199,7 @@ static bool best_is_ours(training *t)
 
 static bool find_all(training *t)
 {
-    uint64_t step, now = weft_trainer_get_progress(t->trainer).updates;
+    uint64_t step, now = weft_trainer_progress_of(t->trainer).updates;
     if (!t->resume) return true;
     DIR *folder = opendir(t->r.run_out);
     bool good = best_is_ours(t);

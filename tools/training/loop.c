@@ -95,7 +95,7 @@ static double seconds_per_step(const loop *l, uint64_t done)
 static double seconds_left(const loop *l)
 {
     const recipe *r = &l->t->r;
-    uint64_t step = weft_trainer_get_progress(l->t->trainer).updates,
+    uint64_t step = weft_trainer_progress_of(l->t->trainer).updates,
              steps = (uint64_t)r->schedule_steps;
     double left = HUGE_VAL;
     if (steps)
@@ -140,7 +140,7 @@ __attribute__((format(printf, 2, 3))) static void add_field(progress_line *to, c
 
 static void progress(loop *l, bool end)
 {
-    weft_trainer_progress s = weft_trainer_get_progress(l->t->trainer);
+    weft_trainer_progress s = weft_trainer_progress_of(l->t->trainer);
     int left = (int)fmin(seconds_left(l), 1e8);
     if (end && !l->terminal && l->shown_step == s.updates) return;
     l->shown_step = s.updates;
@@ -183,7 +183,7 @@ static const char *rate_key(const loop *l)
 
 static bool log_step(loop *l, double seconds)
 {
-    weft_trainer_progress s = weft_trainer_get_progress(l->t->trainer);
+    weft_trainer_progress s = weft_trainer_progress_of(l->t->trainer);
     const weft_update_report *r = &l->report;
     if (s.updates % (uint64_t)l->t->r.run_log_every) return true;
     cJSON *line = cJSON_CreateObject();
@@ -208,7 +208,7 @@ static bool log_step(loop *l, double seconds)
 static bool record_histograms(const loop *l)
 {
     const int64_t every = l->t->r.run_histograms;
-    const uint64_t step = weft_trainer_get_progress(l->t->trainer).updates;
+    const uint64_t step = weft_trainer_progress_of(l->t->trainer).updates;
     return !every || step % (uint64_t)every != 0 || training_write_histograms(l->t);
 }
 
@@ -241,7 +241,7 @@ static void print_translations(const loop *l)
     const training *t = l->t;
     if (!t->n_sentences) return;
     fprintf(l->out, "%sstep %" PRIu64 ": %zu translations, BLEU %.2f, chrF2 %.2f\n",
-            l->terminal ? "\r\033[K" : "", weft_trainer_get_progress(t->trainer).updates,
+            l->terminal ? "\r\033[K" : "", weft_trainer_progress_of(t->trainer).updates,
             t->n_sentences, l->scores.bleu, l->scores.chrf);
     for (size_t i = 0; i < samples(t); i++) {
         tool_print_line(l->out, "  source:      %s", t->sentences[i].source);
@@ -256,7 +256,7 @@ static bool write_validation(const loop *l, bool best)
     training *t = l->t;
     double bits = training_bits_per_character(t, l->valid);
     cJSON *line = cJSON_CreateObject();
-    bool good = line && add(line, "step", (double)weft_trainer_get_progress(t->trainer).updates) &&
+    bool good = line && add(line, "step", (double)weft_trainer_progress_of(t->trainer).updates) &&
                 add(line, "validation_loss", l->valid) &&
                 (!isfinite(bits) || add(line, "bits_per_character", bits)) &&
                 (!isfinite(l->accuracy) || add(line, "accuracy", l->accuracy)) &&
@@ -297,7 +297,7 @@ static bool validate(loop *l)
  * is 0. */
 static bool due(const loop *l, int64_t every, double seconds, double last)
 {
-    uint64_t step = weft_trainer_get_progress(l->t->trainer).updates;
+    uint64_t step = weft_trainer_progress_of(l->t->trainer).updates;
     if (every) return step % (uint64_t)every == 0;
     return elapsed(l) - last >= seconds;
 }
@@ -337,7 +337,8 @@ static bool decide(loop *l)
     if (!world) return true;
     decisions *all = calloc((size_t)world->size, sizeof *all);
     if (!all) return training_fail(l->t, WEFT_NO_MEMORY, "train", "out of memory");
-    const bool good = weft_gather_all(world, &own, sizeof own, all, &l->t->error) == WEFT_OK;
+    const bool good =
+        weft_communicator_gather(world, &own, sizeof own, all, &l->t->error) == WEFT_OK;
     if (good) l->now = all[0];
     for (int r = 1; good && r < world->size; r++)
         if (!l->now.signal) l->now.signal = all[r].signal;
@@ -375,7 +376,7 @@ static bool one_step(loop *l)
     if (!log_step(l, seconds) || !record_histograms(l) || !decide(l)) return false;
     if ((l->now.validates && !validate(l)) || (l->now.saves && !save(l))) return false;
     if (elapsed(l) - l->last_line >= (l->terminal ? 0.5 : t->r.run_log_seconds) ||
-        weft_trainer_get_progress(t->trainer).updates == l->first_step + 1)
+        weft_trainer_progress_of(t->trainer).updates == l->first_step + 1)
         progress(l, false);
     return true;
 }
@@ -384,7 +385,7 @@ static bool one_step(loop *l)
 static const char *ended(loop *l)
 {
     const recipe *r = &l->t->r;
-    weft_trainer_progress s = weft_trainer_get_progress(l->t->trainer);
+    weft_trainer_progress s = weft_trainer_progress_of(l->t->trainer);
     if (!tool_world()) decide(l);
     if (l->now.signal) return "stopped by a signal";
     if (r->schedule_steps && s.updates >= (uint64_t)r->schedule_steps) return "finished";
@@ -413,7 +414,7 @@ static bool run_loop(loop *l)
 {
     training *t = l->t;
     const char *spent = weft_params_meta(t->params, "train.seconds");
-    weft_trainer_progress s = weft_trainer_get_progress(t->trainer);
+    weft_trainer_progress s = weft_trainer_progress_of(t->trainer);
     l->spent_before = t->spent;
     if (spent && training_is_timed(&t->r)) weft__text_read_double(spent, &l->spent_before);
     l->begin = tool_seconds();
@@ -425,7 +426,7 @@ static bool run_loop(loop *l)
     if (!save(l) || !decide(l)) return false;
     while (!(l->end = ended(l)))
         if (!one_step(l)) return false;
-    s = weft_trainer_get_progress(t->trainer);
+    s = weft_trainer_progress_of(t->trainer);
     if (!l->now.signal && s.judged_update != s.updates && !validate(l)) return false;
     return save(l);
 }
@@ -449,14 +450,14 @@ static const char *const best_keys[] = {"best_validation_loss", "best_bleu", "be
 /* The best validation by its measure. */
 static double best_of(const training *t)
 {
-    const double best = weft_trainer_get_progress(t->trainer).best;
+    const double best = weft_trainer_progress_of(t->trainer).best;
     return t->r.run_best_by ? -best : best;
 }
 
 static bool report_json(const loop *l, double entropy)
 {
     training *t = l->t;
-    const weft_trainer_progress s = weft_trainer_get_progress(t->trainer);
+    const weft_trainer_progress s = weft_trainer_progress_of(t->trainer);
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "steps", (double)s.updates);
     cJSON_AddStringToObject(json, "end", l->end);
@@ -483,16 +484,16 @@ static bool report_json(const loop *l, double entropy)
 static void print_best(const training *t, const char *name)
 {
     printf("%s %.3f at step %" PRIu64, name, best_of(t),
-           weft_trainer_get_progress(t->trainer).best_update);
+           weft_trainer_progress_of(t->trainer).best_update);
 }
 
 static bool report(loop *l)
 {
     const training *t = l->t;
-    weft_trainer_progress s = weft_trainer_get_progress(t->trainer);
+    weft_trainer_progress s = weft_trainer_progress_of(t->trainer);
     const char *best = best_names[t->r.run_best_by];
-    double entropy = t->valid ? weft_unigram_entropy(t->train_text, t->valid_text,
-                                                     training_vocab_size(t), SPM_EOS)
+    double entropy = t->valid ? weft_corpus_unigram_entropy(t->train_text, t->valid_text,
+                                                            training_vocab_size(t), SPM_EOS)
                               : NAN;
     if (s.updates != l->first_step) progress(l, true);
     if (t->json) return report_json(l, entropy);

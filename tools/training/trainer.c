@@ -93,8 +93,8 @@ bool training_make_trainer(training *t)
     weft_trainer_options o = training_trainer_options(t);
     if (!set_memory(t, &o)) return false;
     if (o.schedule.peak == 0 && !t->r.fits)
-        o.schedule.peak = weft_schedule_paper_peak(weft_model_get_traits(&t->config).d_model,
-                                                   (uint64_t)t->r.schedule_warmup);
+        o.schedule.peak = weft_noam_peak(weft_model_traits_of(&t->config).d_model,
+                                         (uint64_t)t->r.schedule_warmup);
     t->trainer = weft_trainer_new(&o, &t->train_source, t->params, &t->error);
     return t->trainer != NULL;
 }
@@ -108,7 +108,7 @@ bool training_check_memory(training *t, const weft_builder *builder, weft_batch_
     if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; any value does here */
     o.builder = *builder;
     if (!set_memory(t, &o)) return false;
-    if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
+    if (weft_trainer_estimate_of(&o, shape, e, &t->error) != WEFT_OK) return false;
     double states = (double)e->state_bytes, rest = tool_memory_available();
     double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
     weft__text_from_bytes(states, needed[0]);
@@ -175,7 +175,7 @@ static bool begin_watch(training *t)
 bool training_open_run(training *t, bool ready)
 {
     ready = ready && training_find_kept(t) && training_write_recipe(t) &&
-            training_open_metrics(t, weft_trainer_get_progress(t->trainer).updates) &&
+            training_open_metrics(t, weft_trainer_progress_of(t->trainer).updates) &&
             begin_watch(t);
     return training_agree(t, ready);
 }

@@ -80,7 +80,7 @@ static inline bool training_agree(training *t, bool good)
 {
     const weft_error own = good ? WEFT_NO_ERROR : t->error;
     t->error = WEFT_NO_ERROR;
-    return weft_agree(tool_world(), &own, &t->error) == WEFT_OK;
+    return weft_communicator_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
 
 /* trainer.c: the options of a trainer from the recipe. The groups of the optimiser are

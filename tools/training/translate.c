@@ -121,7 +121,7 @@ static bool open_decoder(translating *x)
     int64_t source = r->batches_lengths.at[r->batches_lengths.n - 1];
     const weft_params *params = weft_trainer_model(t->trainer);
     if (!params) return training_take_error(t);
-    int64_t positions = weft_model_get_traits(&t->config).max_positions;
+    int64_t positions = weft_model_traits_of(&t->config).max_positions;
     if (positions > 2 * source + 10) positions = 2 * source + 10;
     weft_decoder_options o = {.sentences = ROWS,
                               .max_len = positions,
