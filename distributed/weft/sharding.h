@@ -1,5 +1,5 @@
-/* weft/sharding.h - the parts of a training update on several processes: the order of sums, the
- * pieces of parameters that each process updates, and the exchanges of gradients and parameters.
+/* weft/sharding.h - the parts of a training update on several processes: the pieces of parameters
+ * that each process updates, and the exchanges of gradients and parameters.
  *
  * Every process computes gradients of some batches of an update. The gradient of a piece of a
  * parameter is summed on the process that owns the piece, which alone has its moments and updates
@@ -12,27 +12,11 @@
 
 #include <weft/autograd.h>
 #include <weft/parallel.h>
+#include <weft/pieces.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- The order of sums ---------------------------------------------------------------------- */
-
-/* The n batches of an update are added as a binary tree over their numbers: 0 + 1, 2 + 3, ..., then
- * (0 + 1) + (2 + 3), .... A node of the tree is the sum of the batches [first, end). */
-typedef struct weft_sum_node {
-    uint32_t first, end;
-} weft_sum_node;
-#define WEFT_SUM_NODES 64
-/* The batches of a rank: n / size of them, one more or less. */
-WEFT_API weft_sum_node weft_rank_batches(uint32_t n, int rank, int size);
-/* Fills nodes[] with the fewest nodes that make up `batches`, in order, and returns their number.
- */
-WEFT_API size_t weft_sum_nodes(uint32_t n, weft_sum_node batches,
-                               weft_sum_node nodes[WEFT_SUM_NODES]);
-/* Whether a and b are the two halves of a node. */
-WEFT_API bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b);
 
 /* ---- Pieces of parameters ------------------------------------------------------------------- */
 
@@ -59,27 +43,6 @@ WEFT_API bool weft_shards_piece(const weft_shards *shards, const char *param, in
  * `PREFIX.PARAM[first:end]@length,stride,offset`. Returns `name`; the parameter must be cut. */
 WEFT_API const char *weft_shards_state(const weft_shards *shards, const char *prefix,
                                        const char *param, char *name, size_t size);
-
-/* Elements of a whole tensor: those from `first` to `end` of a part of it, which is runs of
- * `length` elements. Element e of the part is element e / length * stride + offset + e % length of
- * the whole. A part that is the whole has one run, of INT64_MAX elements. */
-typedef struct weft_piece {
-    int64_t first, end;
-    int64_t length, stride, offset;
-} weft_piece;
-/* The whole of a state, or the part of a whole that it is. */
-WEFT_API weft_piece weft_piece_of(const weft_graph *graph, weft_value state);
-/* The name of a piece of a parameter: `PARAM[first:end]`. Returns `name`. */
-WEFT_API const char *weft_piece_name(const char *param, int64_t first, int64_t end, char *name,
-                                     size_t size);
-/* Reads the name of a state of a piece: sets *length to that of `PREFIX.PARAM`. False if it names
- * no piece. */
-WEFT_API bool weft_piece_parse(const char *name, size_t *length, weft_piece *piece);
-/* Copies the elements that both pieces have from the data of one to that of the other, and returns
- * how many they are. The data, of `bytes` bytes an element, begin with element `first`; with NULL
- * the elements are only counted. */
-WEFT_API int64_t weft_piece_copy(const weft_piece *to, void *to_data, const weft_piece *from,
-                                 const void *from_data, size_t bytes);
 
 /* ---- Parameters in pieces -------------------------------------------------------------------- */
 

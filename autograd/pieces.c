@@ -1,5 +1,5 @@
 /* Pieces of tensors: their names, and what two of them have in common. O(runs). */
-#include "shards.h"
+#include <weft/pieces.h>
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,0 +1,56 @@
+/* weft/pieces.h - what a training on one process has in common with one on several: the order in
+ * which the gradients of an update are added, and pieces of tensors, in which several processes save
+ * states that one can read. */
+#ifndef WEFT_PIECES_H
+#define WEFT_PIECES_H
+
+#include <weft/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The order of sums ---------------------------------------------------------------------- */
+
+/* The n batches of an update are added as a binary tree over their numbers: 0 + 1, 2 + 3, ..., then
+ * (0 + 1) + (2 + 3), .... A node of the tree is the sum of the batches [first, end). */
+typedef struct weft_sum_node {
+    uint32_t first, end;
+} weft_sum_node;
+#define WEFT_SUM_NODES 64
+/* The batches of a rank: n / size of them, one more or less. */
+WEFT_API weft_sum_node weft_rank_batches(uint32_t n, int rank, int size);
+/* Fills nodes[] with the fewest nodes that make up `batches`, in order, and returns their number.
+ */
+WEFT_API size_t weft_sum_nodes(uint32_t n, weft_sum_node batches,
+                               weft_sum_node nodes[WEFT_SUM_NODES]);
+/* Whether a and b are the two halves of a node. */
+WEFT_API bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b);
+
+/* ---- Pieces of tensors ---------------------------------------------------------------------- */
+
+/* Elements of a whole tensor: those from `first` to `end` of a part of it, which is runs of
+ * `length` elements. Element e of the part is element e / length * stride + offset + e % length of
+ * the whole. A part that is the whole has one run, of INT64_MAX elements. */
+typedef struct weft_piece {
+    int64_t first, end;
+    int64_t length, stride, offset;
+} weft_piece;
+/* The whole of a state, or the part of a whole that it is. */
+WEFT_API weft_piece weft_piece_of(const weft_graph *graph, weft_value state);
+/* The name of a piece of a parameter: `PARAM[first:end]`. Returns `name`. */
+WEFT_API const char *weft_piece_name(const char *param, int64_t first, int64_t end, char *name,
+                                     size_t size);
+/* Reads the name of a state of a piece: sets *length to that of `PREFIX.PARAM`. False if it names
+ * no piece. */
+WEFT_API bool weft_piece_parse(const char *name, size_t *length, weft_piece *piece);
+/* Copies the elements that both pieces have from the data of one to that of the other, and returns
+ * how many they are. The data, of `bytes` bytes an element, begin with element `first`; with NULL
+ * the elements are only counted. */
+WEFT_API int64_t weft_piece_copy(const weft_piece *to, void *to_data, const weft_piece *from,
+                                 const void *from_data, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
