@@ -39,19 +39,21 @@ static size_t sums_of(const weft_reducer *r, int rank, weft_sum_node nodes[WEFT_
 weft_reducer *weft_reducer_new(weft_graph *graph, const weft_shards *shards, uint32_t batches)
 {
     weft_sum_node nodes[WEFT_SUM_NODES];
-    weft_reducer *r = shards ? calloc(1, sizeof *r) : NULL;
-    if (!r || batches < (uint32_t)shards->ranks.size) {
-        weft_graph_fail_in(graph, "weft_reducer_new", shards ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY,
-                           "%u batches are too few for %d processes", batches,
-                           shards ? shards->ranks.size : 0);
-        free(r);
+    const int processes = shards ? shards->ranks.size : 0;
+    if (!processes || batches < (uint32_t)processes) {
+        weft_graph_fail_in(graph, "weft_reducer_new", WEFT_BAD_ARGUMENT,
+                           "%u batches are too few for %d processes", batches, processes);
+        return NULL;
+    }
+    weft_reducer *r = calloc(1, sizeof *r);
+    if (!r) {
+        weft_graph_fail_in(graph, "weft_reducer_new", WEFT_NO_MEMORY, "out of memory");
         return NULL;
     }
     r->g = graph;
     r->s = shards;
     r->batches = batches;
-    const int size = shards->ranks.size;
-    for (int k = 0; k < size; k++) {
+    for (int k = 0; k < processes; k++) {
         const size_t n = sums_of(r, k, nodes);
         if (n > r->n_most) r->n_most = n;
         if (k == shards->ranks.rank) r->n_own = n;
@@ -59,7 +61,7 @@ weft_reducer *weft_reducer_new(weft_graph *graph, const weft_shards *shards, uin
     r->sums = calloc(shards->n * r->n_own + 1, sizeof *r->sums);
     r->added = calloc(shards->n_buckets + 1, sizeof *r->added);
     r->flights = calloc(shards->n_buckets * r->n_most + 1, sizeof *r->flights);
-    r->counts = calloc(2 * (size_t)size, sizeof *r->counts);
+    r->counts = calloc(2 * (size_t)processes, sizeof *r->counts);
     r->list = calloc(shards->n + 1, sizeof *r->list);
     r->reduced = calloc(shards->n_buckets + 1, sizeof *r->reduced);
     r->order = calloc(shards->n_buckets + 1, sizeof *r->order);

@@ -345,6 +345,9 @@ static weft_status join(member *m, const int *parts, group **groups,
         first = r;
         rank++;
     }
+    if (!groups[first] && first != own)
+        return weft_error_set(error, WEFT_PEER, "communicator", "rank %d: out of memory",
+                              m->group->ranks[first].rank);
     pthread_mutex_lock(&m->world->lock);
     member *made =
         groups[first] ? member_new(m->world, groups[first], rank, m->communicator.seconds) : NULL;

@@ -19,6 +19,35 @@ extern "C" {
 WEFT_API weft_status weft_communicator_new_threads(int size, double seconds,
                                                    weft_communicator **all, weft_error *error);
 
+/* ---- Trainers ------------------------------------------------------------------------------- */
+
+/* The processes that train together: weft_trainer_options.processes (weft/train.h). All make the
+ * same trainer with the same data, and call the same functions in the same order. They share the
+ * batches of an update, so there must not be more processes than `accumulate`; results have the
+ * same bits on any number of them. Each has the optimiser's states of a part of the parameters
+ * only. */
+typedef struct weft_trainer_processes {
+    const void *functions;           /* of the library: weft_trainer_processes_of sets it */
+    weft_communicator *communicator; /* must outlive the trainer; NULL: this process alone */
+    /* What the processes shard: each holds only its part (ZeRO: Rajbhandari et al. 2020). 1: the
+     * optimiser's states. 2: also the sums of gradients; then the processes exchange the gradients
+     * of every batch instead of their sums, and their number must be a power of two that divides
+     * `accumulate`. 3: also the parameters. The results are the same. 0: 1. */
+    int zero;
+    /* Into how many parts the processes divide the model; 0: 1. `tensor` neighbours divide its
+     * attention and feed-forward layers (the option of the layers, which the builder must have),
+     * `stages` groups of these its layers (weft/pipeline.h), and only the remaining factor of the
+     * number of processes shares the batches of an update. The results equal those of the whole
+     * model except for rounding. The store has the whole model when the trainer is made, or nothing
+     * of it, and from then on what this process has of it only. Checkpoints have the whole model,
+     * and resume with any other numbers. */
+    int tensor, stages;
+    size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB, or 256 KiB for each process
+                            if that is more */
+} weft_trainer_processes;
+/* The processes of a communicator; all other fields are 0, the defaults. */
+WEFT_API weft_trainer_processes weft_trainer_processes_of(weft_communicator *communicator);
+
 /* ---- Stores of split models ----------------------------------------------------------------- */
 
 /* Copies from `whole`, the store of a model that is not split, to `params`, the store of one that

@@ -223,17 +223,6 @@ static weft_status write_meta(weft_trainer *t)
     return WEFT_OK;
 }
 
-bool weft__checkpoint_is_first(const weft_trainer *t)
-{
-    return !t->communicator || t->communicator->rank == 0;
-}
-
-weft_status weft__checkpoint_agree(weft_trainer *t)
-{
-    rank_report r = {.checks = t->progress.updates};
-    return weft__ranks_agree(t, &r, NULL, (rank_batches){0}, 0);
-}
-
 weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
 {
     if (!trainer) return WEFT_BAD_ARGUMENT;
@@ -244,56 +233,21 @@ weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
     return weft__pieces_save(trainer, path);
 }
 
-/* Gathers the pieces of a parameter's average from all ranks into `into`. */
-static weft_status gather_average(weft_trainer *t, const char *name, const weft_tensor *into)
-{
-    weft_communicator *c = t->mesh.groups[MESH_DATA];
-    const int size = weft__ranks_size(t);
-    const size_t each = weft_dtype_bytes(into->dtype);
-    char state[512];
-    weft_tensor own;
-    size_t *bytes = malloc((size_t)size * sizeof *bytes);
-    if (!bytes) {
-        weft__trainer_no_memory(t);
-        t->communicator->fail(t->communicator->context, &t->error);
-        return t->error.status;
-    }
-    for (int r = 0; r < size; r++) {
-        int64_t first, end;
-        weft_shards_piece(t->shards, name, r, &first, &end);
-        bytes[r] = (size_t)(end - first) * each;
-    }
-    weft_params_find(t->params,
-                     weft_shards_state(t->shards, WEFT_AVERAGE_STATES, name, state, sizeof state),
-                     &own);
-    const weft_exchange x = {
-        .kind = WEFT_ALL_GATHER, .send = own.data, .receive = into->data, .receive_bytes = bytes};
-    if (size == 1) memcpy(into->data, own.data, bytes[0]);
-    weft_status status = WEFT_OK;
-    if (c) status = weft_communicator_run(c, &x, &t->error);
-    free(bytes);
-    return status;
-}
-
 weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
 {
     /* Before the first update there is no average. */
     const bool averages = t->o.ema > 0 && t->progress.updates;
     weft_status status = WEFT_OK;
-    int64_t first, end;
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(to); i++) {
         const char *name = weft_params_name(to, i);
         char averaged[512];
         weft_tensor from, into;
         snprintf(averaged, sizeof averaged, WEFT_AVERAGE_STATES ".%s", name);
         weft_params_find(to, name, &into);
-        /* With zero 3, both have pieces. */
-        const bool gathers =
-            averages && t->o.zero < 3 && weft_shards_piece(t->shards, name, 0, &first, &end);
-        if (gathers)
-            status = gather_average(t, name, &into);
-        else if ((averages && weft_params_find(t->params, averaged, &from)) ||
-                 weft_params_find(t->params, name, &from))
+        bool gathered = false;
+        if (averages && t->hooks) status = t->hooks->gather_average(t, name, &into, &gathered);
+        if (!gathered && ((averages && weft_params_find(t->params, averaged, &from)) ||
+                          weft_params_find(t->params, name, &from)))
             memcpy(into.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
     return status;
@@ -302,7 +256,7 @@ weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
 /* Adds to `to` the model as weft_trainer_save_model saves it. */
 static weft_status copy_whole(weft_trainer *t, weft_params *to)
 {
-    if (t->whole) return weft__whole_averaged(t, to, false);
+    if (t->place.has_parts) return t->hooks->gather_averaged(t, to, false);
     const trainer_graph *s =
         weft__trainer_graph_for(t, GRAPH_EVALUATE, shape_at(&t->batches, 0), 0);
     if (s) weft_params_init(to, s->plan.graph, t->o.seed, &t->error);
@@ -327,7 +281,7 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
     }
     status = weft__checkpoint_agree(t);
     if (status == WEFT_OK) status = copy_whole(t, copy);
-    if (status == WEFT_OK && weft__checkpoint_is_first(t))
+    if (status == WEFT_OK && t->place.world.rank == 0)
         weft_params_save(copy, path, NULL, &t->error);
     weft_params_free(copy);
     return weft__checkpoint_agree(t);

@@ -22,7 +22,7 @@ static weft_status add_graph(weft_trainer *t, graph_kind kind, weft_batch_shape 
         if (workspace > e->workspace_bytes) e->workspace_bytes = workspace;
         e->flops += times * stats.flops;
     }
-    weft__trainer_graph_free(s);
+    weft__trainer_graph_free(t, s);
     return status;
 }
 

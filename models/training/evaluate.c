@@ -37,16 +37,16 @@ static weft_status evaluate_batch(weft_trainer *t, const weft_batch_source *batc
 static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batches, uint32_t n,
                                 double *numbers)
 {
-    const uint32_t size = (uint32_t)weft__ranks_size(t);
-    const weft_sum_node own = weft_rank_batches(n, weft__ranks_own(t), weft__ranks_size(t));
-    const uint32_t most = weft__divided_has_parts(t) ? (n + size - 1) / size : own.end - own.first;
+    const uint32_t size = (uint32_t)t->place.size;
+    const weft_sum_node own = weft_rank_batches(n, t->place.rank, t->place.size);
+    const uint32_t most = t->place.has_parts ? (n + size - 1) / size : own.end - own.first;
     weft_status status = WEFT_OK;
     for (uint32_t k = 0; status == WEFT_OK && k < most; k++) {
         const bool counts = own.first + k < own.end;
-        if (!weft__divided_has_parts(t) && weft__trainer_stopped(t)) return t->error.status;
+        if (!t->place.has_parts && weft__trainer_stopped(t)) return t->error.status;
         status = evaluate_batch(t, batches, counts ? own.first + k : 0, counts ? numbers : NULL);
     }
-    if (status != WEFT_OK && weft__divided_has_parts(t)) weft__mesh_fail(&t->mesh, &t->error);
+    if (status != WEFT_OK && t->place.has_parts) t->hooks->fail(t);
     return status;
 }
 
@@ -110,9 +110,10 @@ const weft_params *weft_trainer_model(weft_trainer *trainer)
     weft_trainer *t = trainer;
     if (!t) return NULL;
     memset(&t->error, 0, sizeof t->error);
-    if (t->whole) {
+    if (t->place.has_parts) {
         if (!t->whole_store && !(t->whole_store = weft_params_new())) weft__trainer_no_memory(t);
-        return weft__whole_averaged(t, t->whole_store, true) == WEFT_OK ? t->whole_store : NULL;
+        return t->hooks->gather_averaged(t, t->whole_store, true) == WEFT_OK ? t->whole_store
+                                                                             : NULL;
     }
     if (!t->averaged) return t->params;
     return update_averages(t, shape_at(&t->batches, 0)) == WEFT_OK ? t->averaged : NULL;

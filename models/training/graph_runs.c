@@ -5,17 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_status weft__trainer_fail(weft_trainer *t, weft_status status, const char *where,
-                               const char *message)
-{
-    return weft_error_set(&t->error, status, where, "%s", message);
-}
-
-weft_status weft__trainer_no_memory(weft_trainer *t)
-{
-    return weft__trainer_fail(t, WEFT_NO_MEMORY, "trainer", "out of memory");
-}
-
 /* ---- Plans ---- */
 
 /* The value that name_gradients (graphs.c) named, if it did. */
@@ -63,13 +52,12 @@ weft_status weft__trainer_graph_plan(weft_trainer *t, trainer_graph *s)
     return s->plan.plan ? WEFT_OK : t->error.status;
 }
 
-void weft__trainer_graph_free(trainer_graph *s)
+void weft__trainer_graph_free(weft_trainer *t, trainer_graph *s)
 {
     if (!s) return;
     weft_plan_free(s->plan.plan);
     weft_graph_free(s->plan.graph);
-    weft_stage_free(s->stage);
-    weft_gathered_free(s->gathered);
+    if (t->hooks) t->hooks->built(s);
     free(s);
 }
 
@@ -133,13 +121,10 @@ static trainer_graph *new_graph(weft_trainer *t, graph_kind kind, weft_batch_sha
     if (status == WEFT_OK) status = weft__trainer_graph_plan(t, s);
     if (status == WEFT_OK) status = begin_states(t, s);
     if (status != WEFT_OK) {
-        weft__trainer_graph_free(s);
+        weft__trainer_graph_free(t, s);
         return NULL;
     }
-    weft_stage_free(s->stage);
-    weft_gathered_free(s->gathered);
-    s->stage = NULL;
-    s->gathered = NULL;
+    if (t->hooks) t->hooks->built(s);
     weft__plans_add(&t->plans, &s->plan);
     t->planned = true;
     return s;

@@ -19,12 +19,10 @@ static weft_value state_for(const weft_trainer *t, weft_graph *g, const char *pr
     char name[512];
     const char *of = weft_name_of(g, param);
     weft_shape shape = weft_shape_of(g, param);
-    int64_t first, end;
+    int64_t elements;
     snprintf(name, sizeof name, "%s.%s", prefix, of);
-    if (piece && weft_shards_piece(t->shards, of, weft__ranks_own(t), &first, &end)) {
-        weft_shards_state(t->shards, prefix, of, name, sizeof name);
-        shape = WEFT_SHAPE(end - first);
-    }
+    if (piece && t->hooks->state(t, prefix, of, name, sizeof name, &elements))
+        shape = WEFT_SHAPE(elements);
     return weft_state(g, name, weft_dtype_of(g, param), shape, WEFT_INIT_ZEROS);
 }
 
@@ -35,65 +33,40 @@ static bool is_frozen(void *context, const char *name)
     return weft_optimizer_freezes(&t->o.optimizer, name);
 }
 
-/* Whether sums are of this process's pieces of the parameters. */
-static bool sums_pieces(const weft_trainer *t)
-{
-    return t->shards && t->o.zero >= 2;
-}
-
 /* A sum of gradients: `sum.NAME` is the running one, `sum@k.NAME` is stored in slot k. */
 static weft_value sum_state(const weft_trainer *t, weft_graph *g, int slot, weft_value param)
 {
     char prefix[32] = WEFT_SUM_STATES;
     if (slot >= 0) snprintf(prefix, sizeof prefix, "%s@%d", WEFT_SUM_STATES, slot);
-    return state_for(t, g, prefix, param, sums_pieces(t));
+    return state_for(t, g, prefix, param, t->place.in_turn);
 }
 #define RUNNING (-1)
-
-/* Lists of one value per trained parameter, and then per running average (weft_track): gradients,
- * new values, and updates to group. The gradient of an average is the value that it follows. */
-typedef struct lists {
-    weft_trainer *t;
-    trainer_graph *s;
-    weft_value *params, *grads, *updated, *group;
-    weft_tracked *tracked;
-    size_t n_tracked;
-    weft_value *owned;     /* what the update changes: params, or this process's pieces of them */
-    bool *tied, *counted;  /* of a divided model: see divided.c */
-    size_t n, n_trained;   /* without the averages */
-    weft_value one;        /* of the loss's dtype */
-    weft_reducer *reducer; /* NULL for one process */
-} lists;
 
 static void no_memory_in(weft_graph *g)
 {
     weft_graph_fail_in(g, "trainer", WEFT_NO_MEMORY, "out of memory");
 }
 
-static void add_averages(weft_trainer *t, trainer_graph *s, lists *l)
+static void add_averages(weft_trainer *t, trainer_graph *s, graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
     s->ema_decay = weft_input(g, "ema_decay", s->dtype, WEFT_SCALAR);
     weft_value new_weight = weft_sub(g, l->one, s->ema_decay);
     for (size_t i = 0; i < l->n; i++) {
         weft_value value = l->updated[i];
-        weft_value average = state_for(t, g, WEFT_AVERAGE_STATES, l->params[i], t->shards != NULL);
-        if (t->shards && !s->gathered)
-            value = weft_shards_slice(g, t->shards, weft_name_of(g, l->params[i]), value);
+        weft_value average = state_for(t, g, WEFT_AVERAGE_STATES, l->params[i], t->hooks != NULL);
+        if (t->hooks) value = t->hooks->own(t, s, l->params[i], value);
         l->group[i + 1] = weft_blend(g, average, value, s->ema_decay, new_weight);
     }
     s->target = weft_group(g, l->group, l->n + 1);
 }
 
 /* The update by l->grads, those of the whole update or this process's pieces of them. */
-static void add_update(weft_trainer *t, trainer_graph *s, lists *l)
+static void add_update(weft_trainer *t, trainer_graph *s, graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_optimizer optimizer = t->o.optimizer;
-    const weft_model_split split =
-        weft_model_split_of(weft__mesh_ranks(&t->mesh, MESH_MODEL), l->counted);
-    optimizer.shards = t->shards;
-    if (weft__mesh_divides(&t->mesh)) optimizer.model = &split;
+    if (t->hooks) t->hooks->share_update(t, l, &optimizer);
     s->lr = weft_input(g, "lr", s->dtype, WEFT_SCALAR);
     l->group[0] = weft_apply_gradients(g, l->owned, l->grads, l->n, s->built.loss, s->lr,
                                        &optimizer, &s->norm, l->updated);
@@ -103,9 +76,7 @@ static void add_update(weft_trainer *t, trainer_graph *s, lists *l)
 
 /* ---- Sums ---- */
 
-/* Adds this process's last gradient, or its sum over a round, to the sums before: values[] become
- * the stored ones, and then the running one. Returns how many are stored. */
-static int last_sums(const lists *l, size_t i, weft_value gradient, weft_value *values)
+int weft__graph_last_sums(const graph_lists *l, size_t i, weft_value gradient, weft_value *values)
 {
     weft_graph *g = l->s->plan.graph;
     const sum_action *a = &l->t->sums.actions[l->t->sums.n - 1];
@@ -119,26 +90,8 @@ static int last_sums(const lists *l, size_t i, weft_value gradient, weft_value *
     return stored;
 }
 
-/* A gradient of the process's last batch, or of one of a round, is complete: it goes to the owners
- * of its pieces. */
-static void gradient_ready(void *context, size_t i, weft_value gradient)
-{
-    lists *l = context;
-    weft_value values[WEFT_SUM_NODES] = {gradient};
-    if (!sums_pieces(l->t)) last_sums(l, i, gradient, values);
-    weft_reducer_add(l->reducer, l->params[i], values);
-}
-
-/* The backward pass gathers parameters again. */
-static weft_value read_again(void *context, weft_value value)
-{
-    const lists *l = context;
-    return weft_gathered_again(l->s->gathered, value);
-}
-
-/* The gradients of running averages. */
-static void add_tracked(const trainer_graph *s, const lists *l, weft_value weight,
-                        weft_value *grads, const weft_grad_hooks *ready)
+void weft__graph_add_tracked(const trainer_graph *s, const graph_lists *l, weft_value weight,
+                             weft_value *grads, const weft_grad_hooks *ready)
 {
     for (size_t i = l->n_trained; i < l->n; i++) {
         grads[i] = l->tracked[i - l->n_trained].value;
@@ -147,61 +100,32 @@ static void add_tracked(const trainer_graph *s, const lists *l, weft_value weigh
     }
 }
 
-/* x, in a node that runs after the backward pass of a stage. Fusion must not move a sum into the
- * forward pass, which runs ahead for other batches. */
-static weft_value behind_backward(weft_graph *g, weft_value x, weft_value gradient)
+void weft__graph_differentiate(const trainer_graph *s, const graph_lists *l, weft_value weight,
+                               weft_value *grads, const weft_grad_hooks *ready)
 {
-    const weft_value flat = weft_reshape(g, gradient, WEFT_SHAPE(-1));
-    const weft_value first = weft_squeeze(g, weft_slice(g, flat, 0, 0, 1, 1), 0);
-    return weft_add(g, x, weft_mul_scalar(g, first, 0));
+    /* The values of running averages are there before the backward pass. */
+    weft__graph_add_tracked(s, l, weight, grads, ready);
+    weft_grad_each(s->plan.graph, &s->built.loss, &weight, 1, l->params, l->n_trained, grads,
+                   ready);
 }
 
-/* Adds the backward pass. The values of running averages are there before it. */
-static void differentiate(trainer_graph *s, const lists *l, weft_value weight, weft_value *grads,
-                          const weft_grad_hooks *ready)
+/* The gradients of a batch, or if `reduces` the sums of those of all processes. */
+static void add_gradients(weft_trainer *t, trainer_graph *s, graph_lists *l, bool reduces)
 {
-    const size_t n = l->n_trained;
-    weft_graph *g = s->plan.graph;
-    if (!s->stage) {
-        add_tracked(s, l, weight, grads, ready);
-        weft_grad_each(g, &s->built.loss, &weight, 1, l->params, n, grads, ready);
-        return;
-    }
-    s->sent = weft_stage_grad(s->stage, s->loss, weight, l->params, n, grads, ready, &s->pause);
-    if (l->n > n) add_tracked(s, l, behind_backward(g, weight, grads[0]), grads, ready);
-}
-
-/* The gradients of a batch. On several processes, if `reduces`: of this process's pieces, summed
- * over all batches of the update, or over those of a round. */
-static void add_gradients(weft_trainer *t, trainer_graph *s, lists *l, bool reduces)
-{
-    weft_graph *g = s->plan.graph;
     const weft_value weight = t->o.accumulate > 1 ? s->weight : l->one;
-    if (!reduces) {
-        differentiate(s, l, weight, l->grads, NULL);
-        return;
-    }
-    const weft_grad_hooks ready = {
-        .ready = gradient_ready, .context = l, .again = s->gathered ? read_again : NULL};
-    weft_value *whole = calloc(l->n, sizeof *whole);
-    if (!whole) no_memory_in(g);
-    l->reducer = weft_reducer_new(g, t->shards,
-                                  sums_pieces(t) ? (uint32_t)weft__ranks_size(t) : t->o.accumulate);
-    if (whole && l->reducer) {
-        differentiate(s, l, weight, whole, &ready);
-        weft_reducer_finish(l->reducer, l->params, l->n, l->grads);
-    }
-    weft_reducer_free(l->reducer);
-    free(whole);
+    if (t->hooks)
+        t->hooks->differentiate(t, s, l, weight, reduces);
+    else
+        weft__graph_differentiate(s, l, weight, l->grads, NULL);
 }
 
-static void add_sum(weft_trainer *t, trainer_graph *s, lists *l)
+static void add_sum(weft_trainer *t, trainer_graph *s, graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_value one = l->one;
-    add_gradients(t, s, l, sums_pieces(t));
+    add_gradients(t, s, l, t->place.in_turn);
     /* Of several processes all must see that one is not finite: the norm of the update shows it. */
-    if (!sums_pieces(t) && !weft__mesh_divides(&t->mesh)) {
+    if (!t->place.in_turn && !t->place.divided) {
         weft_value watched[2] = {weft_global_norm(g, l->grads, l->n_trained), s->built.loss};
         weft_name(g, watched[0], "gradient_norm");
         one = weft_require_finite(g, l->one, watched, 2);
@@ -212,7 +136,7 @@ static void add_sum(weft_trainer *t, trainer_graph *s, lists *l)
     s->target = weft_group(g, l->group, l->n);
 }
 
-static void add_moves(const weft_trainer *t, trainer_graph *s, lists *l)
+static void add_moves(const weft_trainer *t, trainer_graph *s, graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
     for (size_t i = 0; i < l->n; i++) {
@@ -226,10 +150,10 @@ static void add_moves(const weft_trainer *t, trainer_graph *s, lists *l)
 
 /* Names views of the gradients, so that they become targets (weft__trainer_graph_plan). One value
  * may be the gradient of two parameters, so it cannot have the name itself. */
-static void name_gradients(const trainer_graph *s, const lists *l)
+static void name_gradients(const trainer_graph *s, const graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
-    if (l->t->shards || s->stage) return;
+    if (l->t->hooks) return;
     for (size_t i = 0; i < l->n_trained; i++) {
         char name[TRAINER_GRADIENT_BYTES];
         const weft_shape flat =
@@ -239,23 +163,22 @@ static void name_gradients(const trainer_graph *s, const lists *l)
     }
 }
 
-static void add_last(weft_trainer *t, trainer_graph *s, lists *l)
+static void add_last(weft_trainer *t, trainer_graph *s, graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_value values[WEFT_SUM_NODES];
-    add_gradients(t, s, l, t->shards != NULL);
+    add_gradients(t, s, l, t->hooks != NULL);
     if (t->o.accumulate > 1) {
-        const bool sums = !t->shards || sums_pieces(t);
+        const bool sums = !t->hooks || t->place.in_turn;
         s->inverse = weft_input(g, "inverse", s->dtype, WEFT_SCALAR);
         for (size_t i = 0; i < l->n; i++) {
             const weft_value sum =
-                sums ? values[last_sums(l, i, l->grads[i], values)] : l->grads[i];
+                sums ? values[weft__graph_last_sums(l, i, l->grads[i], values)] : l->grads[i];
             l->grads[i] = weft_mul(g, sum, s->inverse);
         }
     }
     if (t->o.retain_gradients) name_gradients(s, l);
-    const weft_value tied =
-        s->stage ? weft__divided_sum_tied(t, s, l->params, l->n, l->grads) : WEFT_NO_VALUE;
+    const weft_value tied = t->hooks ? t->hooks->sum_tied(t, s, l) : WEFT_NO_VALUE;
     add_update(t, s, l);
     if (weft_is_value(tied)) s->target = weft_group(g, (weft_value[]){s->target, tied}, 2);
 }
@@ -263,7 +186,7 @@ static void add_last(weft_trainer *t, trainer_graph *s, lists *l)
 /* ---- Training ---- */
 
 /* Whether a value is the state of a running average. */
-static bool is_tracked(const lists *l, weft_value value)
+static bool is_tracked(const graph_lists *l, weft_value value)
 {
     for (size_t i = 0; i < l->n_tracked; i++)
         if (l->tracked[i].state.id == value.id) return true;
@@ -271,32 +194,35 @@ static bool is_tracked(const lists *l, weft_value value)
 }
 
 /* Allocates the lists, for `all` parameters. */
-static bool allocate_lists(lists *l, size_t all, size_t n_tracked)
+static bool allocate_lists(graph_lists *l, size_t all, size_t n_tracked)
 {
     const size_t most = all + n_tracked;
     l->params = calloc(5 * most + 2, sizeof *l->params);
-    l->tied = calloc(2 * most + 1, sizeof *l->tied);
     l->tracked = calloc(n_tracked + 1, sizeof *l->tracked);
-    if (!l->params || !l->tied || !l->tracked) {
+    if (!l->params || !l->tracked) {
         no_memory_in(l->s->plan.graph);
         return false;
     }
-    l->counted = l->tied + most;
     l->grads = l->params + most;
     l->updated = l->grads + most;
     l->group = l->updated + most;
-    l->owned = l->s->gathered ? l->group + most + 1 : l->params;
+    l->pieces = l->group + most + 1;
+    l->owned = l->params;
     return true;
 }
 
+static size_t params_of(const weft_trainer *t, const trainer_graph *s, weft_value *params,
+                        size_t capacity)
+{
+    return t->hooks ? t->hooks->params(s, params, capacity)
+                    : weft_graph_params(s->plan.graph, params, capacity);
+}
+
 /* Lists the parameters that are trained, and for a gathered graph their running averages. */
-static void list_trained(const weft_trainer *t, const trainer_graph *s, lists *l, size_t all)
+static void list_trained(const weft_trainer *t, const trainer_graph *s, graph_lists *l, size_t all)
 {
     weft_graph *g = s->plan.graph;
-    if (s->gathered)
-        weft_gathered_params(s->gathered, l->params, all);
-    else
-        weft_graph_params(g, l->params, all);
+    params_of(t, s, l->params, all);
     for (size_t i = 0; i < all; i++)
         if (!weft_optimizer_freezes(&t->o.optimizer, weft_name_of(g, l->params[i])) &&
             !is_tracked(l, l->params[i]))
@@ -305,22 +231,15 @@ static void list_trained(const weft_trainer *t, const trainer_graph *s, lists *l
 }
 
 /* Lists what the update changes. */
-static bool list_params(weft_trainer *t, trainer_graph *s, lists *l)
+static bool list_params(weft_trainer *t, trainer_graph *s, graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
-    const size_t all =
-        s->gathered ? weft_gathered_params(s->gathered, NULL, 0) : weft_graph_params(g, NULL, 0);
+    const size_t all = params_of(t, s, NULL, 0);
     const size_t n_tracked = weft_graph_tracked(g, NULL, 0);
     if (!allocate_lists(l, all, n_tracked)) return false;
     l->n_tracked = weft_graph_tracked(g, l->tracked, n_tracked);
     list_trained(t, s, l, all);
     for (size_t i = 0; i < l->n_tracked; i++) l->params[l->n++] = l->tracked[i].state;
-    for (size_t i = 0; i < l->n; i++) {
-        l->tied[i] = weft__divided_is_tied(t, s, weft_name_of(g, l->params[i]));
-        l->counted[i] = weft__divided_counts(t, s, l->params[i]);
-        if (s->gathered)
-            l->owned[i] = weft_gathered_piece(s->gathered, weft_name_of(g, l->params[i]));
-    }
     if (!l->n_trained)
         weft_graph_fail_in(g, "trainer", WEFT_BAD_ARGUMENT,
                            s->stage ? "a stage has no parameters to train: set fewer stages"
@@ -332,9 +251,9 @@ static bool list_params(weft_trainer *t, trainer_graph *s, lists *l)
 static void add_training(weft_trainer *t, trainer_graph *s)
 {
     weft_graph *g = s->plan.graph;
-    lists l = {.t = t, .s = s};
+    graph_lists l = {.t = t, .s = s};
     const weft_role role = weft_graph_set_role(g, (weft_role){WEFT_UPDATE, 0});
-    if (list_params(t, s, &l) && weft__divided_shard(t, g, l.params, l.tied, l.n) == WEFT_OK) {
+    if (list_params(t, s, &l) && (!t->hooks || t->hooks->list(t, s, &l) == WEFT_OK)) {
         l.one = weft_scalar(g, s->dtype, 1);
         if (s->kind == GRAPH_SUM)
             s->old_weight = weft_input(g, "old_weight", s->dtype, WEFT_SCALAR);
@@ -348,7 +267,7 @@ static void add_training(weft_trainer *t, trainer_graph *s)
     }
     weft_graph_set_role(g, role);
     free(l.params);
-    free(l.tied);
+    free(l.counted);
     free(l.tracked);
 }
 
@@ -356,8 +275,7 @@ static void add_evaluation(trainer_graph *s)
 {
     s->metric = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
     s->accuracy = s->built.accuracy;
-    s->target = s->stage ? weft_stage_sent(s->stage) : WEFT_NO_VALUE;
-    if (!weft_is_value(s->target)) s->target = s->metric;
+    s->target = weft_is_value(s->sent) ? s->sent : s->metric;
 }
 
 /* The batches, if the trainer has any yet, must fill the builder's inputs. */
@@ -418,7 +336,7 @@ weft_graph *weft__trainer_build_model(weft_trainer *t, weft_batch_shape shape, b
 weft_status weft__trainer_graph_build(weft_trainer *t, trainer_graph *s)
 {
     weft_graph *g = weft__trainer_build_model(t, s->shape, s->kind != GRAPH_EVALUATE,
-                                              weft__mesh_ranks(&t->mesh, MESH_TENSOR), &s->built);
+                                              t->place.tensor, &s->built);
     s->plan.graph = g;
     if (!g) return t->error.status;
     if (check_built(t, g, &s->built) == WEFT_OK) {
@@ -426,8 +344,7 @@ weft_status weft__trainer_graph_build(weft_trainer *t, trainer_graph *s)
         for (size_t i = 0; i < s->built.n_inputs; i++)
             s->input_bytes[i] = weft_tensor_bytes(weft_dtype_of(g, s->built.inputs[i]),
                                                   weft_shape_of(g, s->built.inputs[i]));
-        if (weft__divided_cut(t, s) != WEFT_OK || weft__divided_gather(t, s) != WEFT_OK)
-            return t->error.status;
+        if (t->hooks && t->hooks->cut(t, s) != WEFT_OK) return t->error.status;
         if (s->kind != GRAPH_EVALUATE)
             add_training(t, s);
         else

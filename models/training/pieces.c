@@ -35,7 +35,7 @@ static void shard_name(const weft_trainer *t, const char *path, int rank, char *
 {
     const path_split p = split_path(path);
     snprintf(name, size, "%.*s.step-%" PRIu64 ".rank-%d-of-%d" SUFFIX, p.stem, p.name,
-             t->progress.updates, rank, t->communicator->size);
+             t->progress.updates, rank, t->place.world.size);
 }
 
 /* Whether a file's name is one of a rank's, of any update, or one that was not finished. */
@@ -115,7 +115,7 @@ static bool is_common(void *context, const char *name)
     const weft_trainer *t = context;
     if (!weft_is_training_state(name)) return true;
     if (weft__pieces_is_sum(name)) return false;
-    return !t->communicator || (!is_piece(NULL, name) && !has_pieces(t->params, name));
+    return !t->hooks || (!is_piece(NULL, name) && !has_pieces(t->params, name));
 }
 
 /* The parameter in the name of a state of training, such as opt.m.PARAM or ema.PARAM. */
@@ -130,11 +130,12 @@ static const char *param_of(const char *state)
 /* The pieces that this process saves: of those that several have, one saves them. */
 static bool is_saved(void *context, const char *name)
 {
+    const weft_trainer *t = context;
     size_t length;
     weft_piece piece;
     if (!is_piece(NULL, name) || !weft_piece_parse(name, &length, &piece)) return false;
     const char *param = param_of(name);
-    return weft__whole_saves(context, param, length - (size_t)(param - name));
+    return t->hooks->saves(t, param, length - (size_t)(param - name));
 }
 
 /* Writes this rank's file. */
@@ -143,7 +144,7 @@ static weft_status save_own(weft_trainer *t, const char *path)
     const weft_params_filter pieces = {is_saved, t};
     const path_split p = split_path(path);
     char file[4096], name[512];
-    shard_name(t, path, t->communicator->rank, name, sizeof name);
+    shard_name(t, path, t->place.world.rank, name, sizeof name);
     if (snprintf(file, sizeof file, "%.*s%s", p.folder, path, name) >= (int)sizeof file)
         return weft__trainer_fail(t, WEFT_TOO_LARGE, path, "the path is too long");
     return weft_params_save(t->params, file, &pieces, &t->error);
@@ -153,9 +154,10 @@ static weft_status save_own(weft_trainer *t, const char *path)
 static char *list_shards(weft_trainer *t, const char *path)
 {
     char name[512];
-    char *list = malloc((size_t)t->communicator->size * sizeof name), *at = list;
+    const int size = t->place.world.size;
+    char *list = malloc((size_t)size * sizeof name), *at = list;
     if (!list) weft__trainer_no_memory(t);
-    for (int r = 0; list && r < t->communicator->size; r++) {
+    for (int r = 0; list && r < size; r++) {
         shard_name(t, path, r, name, sizeof name);
         at += sprintf(at, "%s%s", r ? "\n" : "", name);
     }
@@ -181,14 +183,13 @@ static weft_status add_common(weft_trainer *t, weft_params *whole)
 static weft_status save_common(weft_trainer *t, const char *path)
 {
     const weft_params_filter common = {is_common, t};
-    const bool first = weft__checkpoint_is_first(t);
-    if (!t->whole && first && t->error.status == WEFT_OK)
+    const bool first = t->place.world.rank == 0;
+    if (!t->place.has_parts && first && t->error.status == WEFT_OK)
         return weft_params_save(t->params, path, &common, &t->error);
-    if (!t->whole) return t->error.status;
+    if (!t->place.has_parts) return t->error.status;
     weft_params *whole = weft_params_new();
     if (!whole) weft__trainer_no_memory(t);
-    if (weft__whole_gather(t, t->params, whole, false) == WEFT_OK && first &&
-        add_common(t, whole) == WEFT_OK)
+    if (t->hooks->gather(t, whole) == WEFT_OK && first && add_common(t, whole) == WEFT_OK)
         weft_params_save(whole, path, NULL, &t->error);
     weft_params_free(whole);
     return t->error.status;
@@ -197,17 +198,17 @@ static weft_status save_common(weft_trainer *t, const char *path)
 weft_status weft__pieces_save(weft_trainer *t, const char *path)
 {
     char *list = NULL;
-    if (t->communicator) {
+    if (t->hooks) {
         save_own(t, path);
         if (weft__checkpoint_agree(t) != WEFT_OK) return t->error.status;
         list = list_shards(t, path);
     }
     /* A single process that resumed the training of several no longer has their files. */
-    if (list || (!t->communicator && weft_params_meta(t->params, "shards")))
+    if (list || (!t->hooks && weft_params_meta(t->params, "shards")))
         if (weft_params_set_meta(t->params, "shards", list ? list : "") != WEFT_OK)
             weft__trainer_no_memory(t);
     /* The next save begins when all have agreed, so its files are not in the folder yet. */
-    if (save_common(t, path) == WEFT_OK && weft__checkpoint_is_first(t))
+    if (save_common(t, path) == WEFT_OK && t->place.world.rank == 0)
         weft__pieces_clean(path, list ? list : "");
     free(list);
     return weft__checkpoint_agree(t);
@@ -374,7 +375,7 @@ bool weft__pieces_follow(const weft_trainer *t, const char *name)
 {
     size_t length;
     weft_piece piece;
-    if (is_sharded(t) || !t->communicator) return is_sharded(t);
+    if (is_sharded(t) || !t->hooks) return is_sharded(t);
     return !t->states || weft_piece_parse(name, &length, &piece);
 }
 
@@ -382,14 +383,14 @@ weft_status weft__pieces_load(weft_trainer *t, bool *averages)
 {
     const char *list = weft_params_meta(t->params, "shards");
     const bool sharded = is_sharded(t);
-    if (!t->progress.updates || (!sharded && !t->communicator)) return WEFT_OK;
+    if (!t->progress.updates || (!sharded && !t->hooks)) return WEFT_OK;
     size_t n = 0, count = weft_params_count(t->params);
     own_state *own = calloc(count + 1, sizeof *own);
     if (!own) return weft__trainer_no_memory(t);
     for (size_t i = 0; i < count; i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor tensor;
-        if (!is_state(NULL, name) || (t->communicator && has_pieces(t->params, name))) continue;
+        if (!is_state(NULL, name) || (t->hooks && has_pieces(t->params, name))) continue;
         weft_params_find(t->params, name, &tensor);
         n += read_state(name, &tensor, &own[n]);
     }

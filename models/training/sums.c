@@ -1,5 +1,5 @@
-/* The order of a process's sums: see sums.h. O(batches). */
-#include "sums.h"
+/* Which batches a process has, and the order of its sums: see sums.h. O(batches). */
+#include "trainer.h"
 
 #include <stdlib.h>
 
@@ -31,4 +31,21 @@ bool weft__sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own)
 void weft__sums_free(sum_schedule *s)
 {
     free(s->actions);
+}
+
+rank_batches weft__ranks_batches(const weft_trainer *t)
+{
+    return (rank_batches){t->o.accumulate, t->place.in_turn};
+}
+
+uint32_t weft__ranks_count(const weft_trainer *t, rank_batches dealt, int rank)
+{
+    const weft_sum_node own = weft_rank_batches(dealt.total, rank, t->place.size);
+    return dealt.in_turn ? dealt.total / (uint32_t)t->place.size : own.end - own.first;
+}
+
+uint32_t weft__ranks_batch(const weft_trainer *t, rank_batches dealt, int rank, uint32_t k)
+{
+    return dealt.in_turn ? k * (uint32_t)t->place.size + (uint32_t)rank
+                         : weft_rank_batches(dealt.total, rank, t->place.size).first + k;
 }

@@ -71,42 +71,22 @@ static weft_status copy_optimizer(weft_trainer *t)
     return WEFT_OK;
 }
 
-/* Whether the processes can share the batches of an update. */
-static weft_status check_batches(weft_trainer *t)
+static weft_status open_processes(weft_trainer *t)
 {
-    const weft_communicator *c = t->communicator;
-    if (!t->o.zero) t->o.zero = 1;
-    if (!t->o.tensor) t->o.tensor = 1;
-    if (!t->o.stages) t->o.stages = 1;
-    if (!weft__mesh_init(&t->mesh, c, t->o.tensor, t->o.stages))
-        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
-                              "%d processes cannot divide a model into %d stages of %d parts",
-                              c ? c->size : 1, t->o.stages, t->o.tensor);
-    const uint32_t n = t->o.accumulate, size = (uint32_t)weft__ranks_size(t);
-    if (t->o.zero >= 2 && weft__mesh_divides(&t->mesh))
-        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
-                              "zero %d is for whole models, not for one in parts or stages",
-                              t->o.zero);
-    if (t->o.zero < 1 || t->o.zero > 3)
-        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer", "zero is %d, not 1, 2 or 3",
-                              t->o.zero);
-    if (size > n)
-        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
-                              "an update has %u batch%s, which %u processes cannot share: set "
-                              "accumulate to %u or more",
-                              n, n == 1 ? "" : "es", size, size);
-    if (t->o.zero >= 2 && ((size & (size - 1)) || n % size))
-        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
-                              "with zero %d the processes must be a power of two that divides the "
-                              "%u batches of an update; there are %u",
-                              t->o.zero, n, size);
-    return WEFT_OK;
+    const struct weft_trainer_processes *processes = t->o.processes;
+    t->place = (trainer_place){.size = 1, .world = {0, 0, 1}, .tensor = {0, 0, 1}};
+    if (!processes) return WEFT_OK;
+    if (!hooks_of(processes))
+        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
+                                  "its processes must be those of weft_trainer_processes_of");
+    const weft_status status = hooks_of(processes)->open(t);
+    t->o.processes = NULL;
+    return status;
 }
 
 static weft_status check_options(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
-    const weft_communicator *c = o->communicator;
     if (!o->accumulate) o->accumulate = 1;
     if (copy_optimizer(t) != WEFT_OK) return t->error.status;
     if (!(o->schedule.peak > 0))
@@ -118,11 +98,10 @@ static weft_status check_options(weft_trainer *t)
     if (!(o->ema >= 0 && o->ema < 1))
         return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
                                   "the decay of the average must be at least 0 and below 1");
-    if (c && c->size > 1) t->communicator = o->communicator;
-    if (check_batches(t) != WEFT_OK) return t->error.status;
+    if (open_processes(t) != WEFT_OK) return t->error.status;
     const rank_batches all = weft__ranks_batches(t);
-    const uint32_t count = weft__ranks_count(t, all, weft__ranks_own(t));
-    const weft_sum_node own = weft_rank_batches(all.total, weft__ranks_own(t), weft__ranks_size(t));
+    const uint32_t count = weft__ranks_count(t, all, t->place.rank);
+    const weft_sum_node own = weft_rank_batches(all.total, t->place.rank, t->place.size);
     /* If batches are dealt in turn, each round is summed among the processes first, so a process
      * sums rounds. */
     if (!(all.in_turn ? weft__sums_schedule(&t->sums, count, (weft_sum_node){0, count})
@@ -152,8 +131,6 @@ weft_trainer *weft__trainer_unbound(const weft_trainer_options *options, weft_er
     t->accuracy = NAN;
     t->plans.threads = options->threads;
     t->plans.seed = options->seed;
-    t->plans.communicators = t->mesh.groups;
-    t->plans.n_communicators = MESH_GROUPS;
     if (check_options(t) == WEFT_OK) return t;
     *error = t->error;
     weft_trainer_free(t);
@@ -167,29 +144,20 @@ static weft_status bind_store(weft_trainer *t)
     weft__checkpoint_resume(t);
     if (t->error.status == WEFT_OK) weft__quantized_refuse(t->params, "the checkpoint", &t->error);
     o->source_name = o->target_name = NULL;
-    if (weft__checkpoint_agree(t) != WEFT_OK || weft__ranks_compare(t) != WEFT_OK ||
-        weft__mesh_open(&t->mesh, t->communicator, &t->error) != WEFT_OK)
+    if (weft__checkpoint_agree(t) != WEFT_OK || (t->hooks && t->hooks->join(t) != WEFT_OK))
         return t->error.status;
     if (o->ema > 0 && !(t->averaged = weft_params_new())) weft__trainer_no_memory(t);
-    start_epoch(&t->batches, 0);
-    if (t->error.status == WEFT_OK) weft__divided_begin(t, shape_at(&t->batches, 0));
-    start_epoch(&t->batches, t->progress.epoch);
     t->averages = has_averages(t->params);
     bool averages = t->averages;
-    if (weft__whole_split_store(t) == WEFT_OK && plan_first(t) == WEFT_OK &&
+    if (t->hooks)
+        t->hooks->divide(t);
+    else
+        start_epoch(&t->batches, t->progress.epoch);
+    if (t->error.status == WEFT_OK && plan_first(t) == WEFT_OK &&
         weft__pieces_load(t, &averages) == WEFT_OK && t->progress.updates && !averages)
         begin_averages(t);
     o->checkpoint = NULL;
     return weft__checkpoint_agree(t);
-}
-
-/* Options may be wrong on this process only; the others wait for it. */
-static void tell_others(const weft_communicator *c)
-{
-    weft_error error = WEFT_NO_ERROR;
-    if (!c || c->size == 1) return;
-    weft_error_set(&error, WEFT_BAD_ARGUMENT, "trainer", "its options are refused");
-    c->fail(c->context, &error);
 }
 
 weft_trainer *weft_trainer_new(const weft_trainer_options *options,
@@ -204,7 +172,9 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options,
     }
     weft_trainer *t = weft__trainer_unbound(options, error);
     if (!t) {
-        tell_others(options->communicator);
+        /* Options may be wrong on this process only; the others wait for it. */
+        const struct weft_trainer_processes *processes = options->processes;
+        if (processes && hooks_of(processes)) hooks_of(processes)->refuse(processes);
         return NULL;
     }
     t->batches = *batches;
@@ -219,16 +189,13 @@ void weft_trainer_free(weft_trainer *trainer)
 {
     if (!trainer) return;
     weft__plans_free(&trainer->plans);
-    weft__mesh_close(&trainer->mesh);
+    if (trainer->hooks) trainer->hooks->close(trainer);
     weft__sums_free(&trainer->sums);
     free(trainer->numbers);
-    weft_shards_free(trainer->shards);
-    weft_stage_free(trainer->stage);
     for (size_t i = 0; i < WEFT_BUILT_VALUES; i++) free(trainer->inputs[i]);
     free(trainer->groups);
     weft_params_free(trainer->averaged);
     weft_params_free(trainer->whole_store);
-    weft__whole_free(trainer->whole);
     free(trainer);
 }
 
@@ -274,7 +241,7 @@ bool weft__trainer_stopped(weft_trainer *t)
 uint64_t weft__trainer_batch_number(const weft_trainer *t, uint32_t k)
 {
     return t->progress.updates * t->o.accumulate +
-           weft__ranks_batch(t, weft__ranks_batches(t), weft__ranks_own(t), k);
+           weft__ranks_batch(t, weft__ranks_batches(t), t->place.rank, k);
 }
 
 weft_status weft__trainer_move_sums(weft_trainer *t, graph_kind kind, int slot, int lane)
@@ -354,7 +321,7 @@ static bool compute_batches(weft_trainer *t, weft_trainer_progress *progress, do
     uint32_t k = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
         const size_t index = weft__trainer_next_batch(t, progress);
-        if (k == t->sums.n || weft__ranks_batch(t, all, weft__ranks_own(t), k) != i) continue;
+        if (k == t->sums.n || weft__ranks_batch(t, all, t->place.rank, k) != i) continue;
         double *own = &numbers[BATCH_NUMBERS * (size_t)i];
         if (t->error.status == WEFT_OK) feed_batch(t, k, index, own, report, last);
         const bool sums = ++k < t->sums.n;
@@ -369,7 +336,7 @@ static weft_status update_whole(weft_trainer *t, weft_trainer_progress *progress
                                 double *numbers, weft_update_report *report, trainer_graph **last)
 {
     const uint32_t own_last =
-        weft__ranks_batch(t, weft__ranks_batches(t), weft__ranks_own(t), t->sums.n - 1);
+        weft__ranks_batch(t, weft__ranks_batches(t), t->place.rank, t->sums.n - 1);
     /* In turn, the sums of a batch are added up among the processes at once, so all must be there.
      */
     if (!compute_batches(t, progress, numbers, report, last)) return t->error.status;
@@ -382,23 +349,14 @@ static weft_status update_whole(weft_trainer *t, weft_trainer_progress *progress
     return weft__ranks_agree(t, r, numbers, weft__ranks_batches(t), BATCH_NUMBERS);
 }
 
-/* The same for a divided model, which agrees on the weights first. */
-static weft_status update_divided(weft_trainer *t, weft_trainer_progress *progress, rank_report *r,
-                                  double *numbers, weft_update_report *report, trainer_graph **last)
-{
-    const weft_status status = weft__pipeline_update(t, progress, r, numbers, report, last);
-    if (status != WEFT_OK && status != WEFT_NOT_FINITE) return status;
-    return weft__ranks_agree(t, r, numbers, weft__ranks_batches(t), BATCH_NUMBERS);
-}
-
 /* One update. If one process fails, all fail. */
 static weft_status make_update(weft_trainer *t, weft_trainer_progress *progress, double spent,
                                double *numbers, weft_update_report *report)
 {
     rank_report r = {.spent = spent, .checks = progress->updates};
     trainer_graph *last = NULL;
-    const weft_status status = weft__mesh_divides(&t->mesh)
-                                   ? update_divided(t, progress, &r, numbers, report, &last)
+    const weft_status status = t->place.divided
+                                   ? t->hooks->update(t, progress, &r, numbers, report, &last)
                                    : update_whole(t, progress, &r, numbers, report, &last);
     if (status != WEFT_OK) return status;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
@@ -410,6 +368,11 @@ static weft_status make_update(weft_trainer *t, weft_trainer_progress *progress,
     report->norm = weft__trainer_graph_fetch_scalar(last, last->norm);
     t->updated = last;
     return WEFT_OK;
+}
+
+static weft_traffic traffic_of(const weft_trainer *t)
+{
+    return t->hooks ? t->hooks->traffic(t) : (weft_traffic){0};
 }
 
 static void count_traffic(weft_traffic *step, const weft_traffic *before, const weft_traffic *now)
@@ -438,9 +401,9 @@ weft_status weft_trainer_update(weft_trainer *trainer, double spent, weft_update
     t->planned = false;
     t->updated = NULL;
     memset(t->numbers, 0, (size_t)t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
-    const weft_traffic before = weft__mesh_traffic(&t->mesh);
+    const weft_traffic before = traffic_of(t);
     weft_status status = make_update(t, &s, spent, t->numbers, &r);
-    const weft_traffic after = weft__mesh_traffic(&t->mesh);
+    const weft_traffic after = traffic_of(t);
     count_traffic(&r.traffic, &before, &after);
     r.planned = t->planned;
     if (report) *report = r;

@@ -196,34 +196,16 @@ typedef struct weft_trainer_options {
      * saved models use the average, which is in the states `ema.NAME` (WEFT_AVERAGE_STATES). The
      * decay of update s is min(ema, (s-1) / (s+9)), so that the first values fade quickly. */
     double ema;
-    /* The processes that train together; NULL: this one alone. All make the same trainer with the
-     * same data, and call the same functions in the same order. They share the batches of an
-     * update, so there must not be more processes than `accumulate`; results have the same bits on
-     * any number of them. Each has the optimiser's states of a part of the parameters only. The
-     * communicator must outlive the trainer. */
-    weft_communicator *communicator;
+    /* The processes that train together, as weft_trainer_processes_of (weft/distributed.h) makes
+     * them; NULL: this one alone. Read by weft_trainer_new only. */
+    const struct weft_trainer_processes *processes;
     /* The file that `params` was loaded from. Needed to resume a training of several processes,
      * whose optimiser's states are in files of the same folder. On several processes
      * weft_params_load_some with weft_model_states is enough: the trainer reads the rest. Read by
      * weft_trainer_new only. */
     const char *checkpoint;
-    /* What the processes shard: each holds only its part (ZeRO: Rajbhandari et al. 2020). 1: the
-     * optimiser's states. 2: also the sums of gradients; then the processes exchange the gradients
-     * of every batch instead of their sums, and their number must be a power of two that divides
-     * `accumulate`. The results are the same. 0: 1. */
-    int zero;
-    /* Into how many parts the processes divide the model; 0: 1. `tensor` neighbours divide its
-     * attention and feed-forward layers (the option of the layers, which the builder must have),
-     * `stages` groups of these its layers (weft/pipeline.h), and only the remaining factor of the
-     * number of processes shares the batches of an update. The results equal those of the whole
-     * model except for rounding. The store has the whole model when the trainer is made, or nothing
-     * of it, and from then on what this process has of it only. Checkpoints have the whole model,
-     * and resume with any other numbers. */
-    int tensor, stages;
-    size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB, or 256 KiB for each process
-                            if that is more */
-    uint64_t seed;       /* of parameters and dropout */
-    int threads;         /* 0: OpenMP's default. The results do not depend on it. */
+    uint64_t seed; /* of parameters and dropout */
+    int threads;   /* 0: OpenMP's default. The results do not depend on it. */
     /* The maximum bytes of the arena of an update (weft_plan_options.memory_budget); 0: no limit.
      * The backward pass then computes values again where needed; results are bit-identical. */
     size_t memory_budget;

@@ -14,6 +14,7 @@
 
 typedef struct job {
     weft_trainer_options o;
+    weft_trainer_processes processes;
     rank_batches batches;
     double loss[MAX_RANKS][STEPS], norm[MAX_RANKS][STEPS], metric[MAX_RANKS];
     double flops[MAX_RANKS]; /* of the last update */
@@ -25,9 +26,11 @@ static void train(rank *r)
     job *j = r->shared;
     const int me = r->communicator ? r->communicator->rank : 0;
     weft_trainer_options o = j->o;
+    weft_trainer_processes processes = j->processes;
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(j->batches.of[me]);
-    o.communicator = r->communicator;
+    processes.communicator = r->communicator;
+    o.processes = &processes;
     o.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     for (int i = 0; t && i < STEPS && r->error.status == WEFT_OK; i++) {
@@ -81,11 +84,12 @@ static job make_job(const model *m, int tensor, int stages, uint32_t accumulate)
                    .optimizer = WEFT_ADAMW_DEFAULT,
                    .schedule = {.peak = 0.01},
                    .accumulate = accumulate,
-                   .seed = 7,
-                   .tensor = tensor,
-                   .stages = stages,
-                   .bucket_bytes = 4000},
+                   .seed = 7},
+             .processes = weft_trainer_processes_of(NULL),
              .batches = make_rank_batches(m->pairs)};
+    j.processes.tensor = tensor;
+    j.processes.stages = stages;
+    j.processes.bucket_bytes = 4000;
     return j;
 }
 
@@ -183,7 +187,7 @@ static void test_refusals(void)
     rank ranks[MAX_RANKS];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         job j = make_job(&models[1], cases[i].tensor, cases[i].stages, 4);
-        j.o.zero = cases[i].zero;
+        j.processes.zero = cases[i].zero;
         run_ranks(cases[i].size, train, &j, ranks);
         for (int r = 0; r < cases[i].size; r++) {
             CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_BAD_ARGUMENT);
@@ -200,7 +204,7 @@ static void test_refusals(void)
     free_rank_batches(&j.batches);
     static const weft_param_group frozen = {.names = "*", .frozen = true};
     j = make_job(&models[1], 1, 1, 2);
-    j.o.zero = 3;
+    j.processes.zero = 3;
     j.o.optimizer.groups = &frozen;
     j.o.optimizer.n_groups = 1;
     run_ranks(2, train, &j, ranks);
@@ -298,12 +302,14 @@ static void train_and_fail(rank *r)
     failing_job *f = r->shared;
     const int me = r->communicator->rank;
     weft_trainer_options o = f->j.o;
+    weft_trainer_processes processes = f->j.processes;
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(f->j.batches.of[me]);
     weft_update_report report = {0};
     source.fill = fill_or_fail;
     o.stop = stop_or_not;
-    o.communicator = r->communicator;
+    processes.communicator = r->communicator;
+    o.processes = &processes;
     o.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     if (t && weft_trainer_update(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
@@ -368,9 +374,11 @@ static void open_and_fail(rank *r)
     failing_job *f = r->shared;
     const int me = r->communicator->rank;
     weft_trainer_options o = f->j.o;
+    weft_trainer_processes processes = f->j.processes;
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(f->j.batches.of[me]);
-    o.communicator = r->communicator;
+    processes.communicator = r->communicator;
+    o.processes = &processes;
     o.threads = 1;
     if (me == f->fault.rank) test_fail_allocation(f->fault.allocation);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
@@ -392,7 +400,7 @@ static void fail_allocations(int tensor, int stages, int zero, int odd)
         rank ranks[MAX_RANKS];
         failing_job f = {.fault = {odd, .allocation = n}};
         f.j = make_job(&models[1], tensor, stages, 2);
-        f.j.o.zero = zero;
+        f.j.processes.zero = zero;
         run_ranks(size, open_and_fail, &f, ranks);
         pending = f.goes_on;
         for (int r = 0; r < size; r++) {

@@ -16,6 +16,7 @@
 
 typedef struct job {
     weft_trainer_options o;
+    weft_trainer_processes processes;
     int steps, threads;
     const char *load, *save; /* checkpoints; NULL: none */
     bool load_all; /* also loads states of a training, which the trainer would read itself */
@@ -52,7 +53,9 @@ static void train(rank *r)
     job *j = r->shared;
     const int me = r->communicator ? r->communicator->rank : 0;
     weft_trainer_options o = j->o;
-    o.communicator = r->communicator;
+    weft_trainer_processes processes = j->processes;
+    processes.communicator = r->communicator;
+    o.processes = &processes;
     o.threads = j->threads;
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(j->batches.of[me]);
@@ -71,7 +74,7 @@ static void train(rank *r)
         j->norm[me] = report.norm;
         size_t bytes[2] = {0, 0};
         j->hash[me] = hash_store(params, false, bytes);
-        if (o.zero == 3 && o.communicator && o.communicator->size > 1) j->hash[me] = 0;
+        if (processes.zero == 3 && r->communicator && r->communicator->size > 1) j->hash[me] = 0;
         j->state_bytes[me] = bytes[0];
         j->sum_bytes[me] = bytes[1];
         if (weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL) != WEFT_OK)
@@ -94,12 +97,13 @@ static job make_job(weft_optimizer optimizer, uint32_t accumulate)
                    .schedule = {.peak = 0.01},
                    .accumulate = accumulate,
                    .ema = 0.9,
-                   .seed = 7,
-                   .bucket_bytes = 100000},
+                   .seed = 7},
+             .processes = weft_trainer_processes_of(NULL),
              .steps = 3,
              .threads = 1,
              .odd_rank = -1,
              .batches = make_rank_batches(true)};
+    j.processes.bucket_bytes = 100000;
     return j;
 }
 
@@ -113,7 +117,7 @@ static void same_bits(weft_optimizer optimizer, uint32_t accumulate, int zero)
         if (zero >= 2 && (size == 3 || accumulate % (uint32_t)size)) continue;
         job j = make_job(optimizer, accumulate);
         j.threads = 1 + size % 2;
-        j.o.zero = zero;
+        j.processes.zero = zero;
         run_ranks(size, train, &j, ranks);
         size_t states = 0;
         expect_good(ranks, size);
@@ -188,11 +192,11 @@ static void resume_on(const job *whole, int before, int zero_before, int after, 
     job j = make_job(whole->o.optimizer, whole->o.accumulate);
     j.steps = 1;
     j.save = path;
-    j.o.zero = zero_before;
+    j.processes.zero = zero_before;
     run_ranks(before, train, &j, ranks);
     expect_good(ranks, before);
     j.load = path;
-    j.o.zero = zero_after;
+    j.processes.zero = zero_after;
     j.load_all = load_all;
     j.steps = whole->steps - 1;
     run_ranks(after, train, &j, ranks);
@@ -345,7 +349,7 @@ static void fails_with(uint32_t accumulate,
         job j = make_job(WEFT_ADAM_DEFAULT, size == 4 ? 8 : accumulate);
         j.odd_rank = 1;
         j.change = change;
-        j.o.zero = size == 4 ? 2 : 1;
+        j.processes.zero = size == 4 ? 2 : 1;
         run_ranks(size, train, &j, ranks);
         for (int r = 0; r < size; r++) {
             const weft_error *e = &ranks[r].error;
@@ -386,7 +390,9 @@ static void evaluate_unreadable(rank *r)
 {
     job *j = r->shared;
     weft_trainer_options o = j->o;
-    o.communicator = r->communicator;
+    weft_trainer_processes processes = j->processes;
+    processes.communicator = r->communicator;
+    o.processes = &processes;
     o.threads = 1;
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(j->batches.of[r->communicator->rank]);
@@ -412,6 +418,23 @@ static void test_several_failures(void)
     free_rank_batches(&j.batches);
 }
 
+/* Processes without the functions of the library. */
+static void test_incomplete_processes(void)
+{
+    weft_error error;
+    weft_params *params = weft_params_new();
+    job j = make_job(WEFT_ADAM_DEFAULT, 2);
+    const weft_batch_source source = weft_batches_source(j.batches.of[0]);
+    j.processes.functions = NULL;
+    j.o.processes = &j.processes;
+    CU_ASSERT_PTR_NULL(weft_trainer_new(&j.o, &source, params, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+    CU_ASSERT_STRING_EQUAL(error.message,
+                           "its processes must be those of weft_trainer_processes_of");
+    weft_params_free(params);
+    free_rank_batches(&j.batches);
+}
+
 static void count_failures(void *context, const weft_error *error)
 {
     CU_ASSERT_EQUAL(error->status, WEFT_BAD_ARGUMENT);
@@ -428,7 +451,8 @@ static void test_refused_options(void)
         job j = make_job(WEFT_ADAM_DEFAULT, 2);
         const weft_batch_source source = weft_batches_source(j.batches.of[0]);
         j.o.ema = 1;
-        j.o.communicator = &c;
+        j.processes.communicator = &c;
+        j.o.processes = &j.processes;
         CU_ASSERT_PTR_NULL(weft_trainer_new(&j.o, &source, params, NULL));
         CU_ASSERT_EQUAL(failures, size - 1);
         weft_params_free(params);
@@ -464,7 +488,7 @@ static void test_too_many(void)
     }
     free_rank_batches(&j.batches);
     j = make_job((weft_optimizer){.max_norm = 1}, 6);
-    j.o.zero = 2;
+    j.processes.zero = 2;
     run_ranks(3, train, &j, ranks);
     for (int r = 0; r < 3; r++)
         CU_ASSERT_TRUE(ranks[r].error.status == WEFT_BAD_ARGUMENT &&
@@ -480,6 +504,7 @@ void parallel_tests(void)
     CU_add_test(suite, "a damaged set of files", test_damaged_set);
     CU_add_test(suite, "failures are those of all", test_failures);
     CU_add_test(suite, "failures of several processes", test_several_failures);
+    CU_add_test(suite, "incomplete processes", test_incomplete_processes);
     CU_add_test(suite, "refused options", test_refused_options);
     CU_add_test(suite, "a norm that is not finite", test_not_finite);
     CU_add_test(suite, "more ranks than batches", test_too_many);

@@ -263,6 +263,7 @@ static void test_frozen(void)
 
 typedef struct job {
     weft_trainer_options o;
+    weft_trainer_processes processes;
     data d[MAX_RANKS];
     double states[MAX_RANKS][2][HIDDEN], w[MAX_RANKS], metric[MAX_RANKS];
 } job;
@@ -272,9 +273,11 @@ static void train(rank *r)
     job *j = r->shared;
     const int me = r->communicator ? r->communicator->rank : 0;
     weft_trainer_options o = j->o;
+    weft_trainer_processes processes = j->processes;
     weft_params *params = weft_params_new();
     const weft_batch_source source = weft_arrays_source(j->d[me].arrays);
-    o.communicator = r->communicator;
+    processes.communicator = r->communicator;
+    o.processes = &processes;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     for (int i = 0; t && i < 3 && r->error.status == WEFT_OK; i++)
         if (weft_trainer_update(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
@@ -299,10 +302,11 @@ static void train_on(int size, int zero, int stages, double ema, job *j)
     memset(j, 0, sizeof *j);
     for (int r = 0; r < size; r++) make_data(&j->d[r]);
     j->o = trainer_options(BATCHES);
-    j->o.zero = zero;
-    j->o.stages = stages;
     j->o.ema = ema;
-    j->o.bucket_bytes = 64;
+    j->processes = weft_trainer_processes_of(NULL);
+    j->processes.zero = zero;
+    j->processes.stages = stages;
+    j->processes.bucket_bytes = 64;
     run_ranks(size, train, j, ranks);
     expect_good(ranks, size);
     for (int r = 0; r < size; r++) weft_arrays_free(j->d[r].arrays);

@@ -21,6 +21,7 @@ typedef struct division {
 
 typedef struct job {
     weft_trainer_options o;
+    weft_trainer_processes processes;
     int first, end; /* steps */
     const char *load, *save, *save_model;
     bool load_all; /* also the states of training */
@@ -76,10 +77,12 @@ static void train(rank *r)
     job *j = r->shared;
     const int me = r->communicator ? r->communicator->rank : 0;
     weft_trainer_options o = j->o;
+    weft_trainer_processes processes = j->processes;
     weft_params *params = weft_params_new();
     const weft_batch_source source = weft_batches_source(j->batches.of[me]);
     const weft_params_filter *only = j->load_all ? NULL : &weft_model_states;
-    o.communicator = r->communicator;
+    processes.communicator = r->communicator;
+    o.processes = &processes;
     o.threads = 1;
     o.checkpoint = j->load_all ? NULL : j->load;
     if (j->load) weft_params_load_some(params, j->load, only, &r->error);
@@ -96,9 +99,10 @@ static job make_job(double ema)
                    .schedule = {.peak = 0.01},
                    .accumulate = 4,
                    .ema = ema,
-                   .seed = 7,
-                   .bucket_bytes = 4000},
+                   .seed = 7},
+             .processes = weft_trainer_processes_of(NULL),
              .batches = make_rank_batches(true)};
+    j.processes.bucket_bytes = 4000;
     return j;
 }
 
@@ -109,8 +113,8 @@ static void run_job(job *j, division d, int first, int end)
     rank ranks[MAX_RANKS];
     j->first = first;
     j->end = end;
-    j->o.tensor = d.tensor;
-    j->o.stages = d.stages;
+    j->processes.tensor = d.tensor;
+    j->processes.stages = d.stages;
     run_ranks(size, train, j, ranks);
     expect_good(ranks, size);
     for (int r = 1; r < size; r++) CU_ASSERT_EQUAL(j->model[r], j->model[0]);
@@ -214,7 +218,7 @@ static void resume(const job *whole, division before, division after, bool load_
     for (int i = 0; i < STEPS; i++) CU_ASSERT_TRUE(near(j.loss[i], whole->loss[i]));
     CU_ASSERT_TRUE(near(j.metric, whole->metric));
     /* Only the division of the model changes bits, not that of the batches. */
-    if (before.tensor == whole->o.tensor && before.stages == whole->o.stages &&
+    if (before.tensor == whole->processes.tensor && before.stages == whole->processes.stages &&
         after.tensor == before.tensor && after.stages == before.stages) {
         CU_ASSERT_EQUAL(memcmp(j.loss, whole->loss, sizeof j.loss), 0);
         CU_ASSERT_EQUAL(j.model[0], whole->model[0]);

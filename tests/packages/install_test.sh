@@ -153,20 +153,23 @@ case_the_build_folder()
     LD_LIBRARY_PATH=$build expect_loss ./uninstalled
 }
 
-# Each library is linked by a program that names it alone, whose other libraries follow from pkg-config.
+# Each library is linked by a program that names it alone, whose other libraries follow from pkg-config. The shared
+# one needs no more of weft's libraries than these.
 case_each_library()
 {
-    local name call
-    while read -r name header call; do
+    local name header needs needed call
+    while read -r name header needs call; do
+        needed=$(readelf -d "$library/lib$name.so" | sed -n 's/.*(NEEDED).*\[lib\(weft[a-z-]*\)\.so.*/\1/p' | sort | paste -sd,)
+        [ "${needed:--}" = "$needs" ] || fail "lib$name.so needs $needed, expected $needs"
         printf '#include <weft/%s.h>\nint main(void)\n{\n    %s;\n    return 0;\n}\n' "$header" "$call" >library.c
         read -ra libs <<<"$(pkg-config --libs "$name")"
         run_as_all library.c ""
     done <<'END'
-weft weft weft_graph_free(weft_graph_new())
-weft-inspect inspect weft_graph_print_summary(NULL, NULL, NULL, NULL)
-weft-distributed distributed weft_shards_free(NULL)
-weft-models train weft_trainer_free(NULL)
-weft-formats formats weft_onnx_free(NULL)
+weft weft - weft_graph_free(weft_graph_new())
+weft-inspect inspect weft weft_graph_print_summary(NULL, NULL, NULL, NULL)
+weft-models train weft weft_trainer_free(NULL)
+weft-distributed distributed weft,weft-models weft_shards_free(NULL)
+weft-formats formats weft,weft-models weft_onnx_free(NULL)
 END
 }
 

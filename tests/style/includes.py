@@ -26,13 +26,14 @@ ORDER = [
     ["autograd"],
     ["inspect/weft"],
     ["inspect"],
-    ["distributed/weft"],
-    ["distributed"],
     ["models/weft"],
     ["models/run"],
     ["models/layers"],
     ["models/zoo"],
     ["models/training", "models/decoding"],
+    ["distributed/weft"],
+    ["distributed"],
+    ["distributed/training"],
     ["formats/weft"],
     ["formats/json"],
     ["formats/numpy", "formats/onnx", "formats/huggingface"],
@@ -45,7 +46,7 @@ ORDER = [
     ["tools/training"],
     ["tools/commands"],
 ]
-ROOMS = ["graph", "ops", "autograd", "inspect", "distributed", "models", "formats", "mpi", "tools"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "models", "distributed", "formats", "mpi", "tools"]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 
 

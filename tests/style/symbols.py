@@ -14,7 +14,7 @@ import sys
 
 from includes import LEVEL
 
-ROOMS = ("graph", "ops", "autograd", "inspect", "distributed", "models", "formats", "mpi")
+ROOMS = ("graph", "ops", "autograd", "inspect", "models", "distributed", "formats", "mpi")
 PROGRAMS = ("tests", "tools", "examples")
 # Tables of functions that a lower file reads as data: the passes of an op (weft_op.passes), and what an
 # update calls on several processes (autograd/processes.h).
@@ -23,7 +23,6 @@ HOOKS = ("weft__pass_", "weft__shards_update")
 CIRCLES = [
     ({"graph/ir/graph.c", "graph/ir/name.c"}, "a name belongs to a graph, and a node of a graph has a name"),
     ("ops/", "the gradient of an op, and its expansion, are made of other ops"),
-    ("models/training/", "an update, its checkpoints and its division among processes are built from each other"),
 ]
 
 

@@ -36,7 +36,7 @@ uint64_t training_warmup(const recipe *r)
     return (uint64_t)(scales && warmup > most ? most : warmup);
 }
 
-weft_trainer_options training_trainer_options(const training *t)
+weft_trainer_options training_trainer_options(training *t)
 {
     const recipe *r = &t->r;
     weft_trainer_options o = {.builder = t->builder,
@@ -64,16 +64,17 @@ weft_trainer_options training_trainer_options(const training *t)
                               .accumulate = (uint32_t)r->batches_accumulate,
                               .ema = r->optimizer_ema,
                               .seed = (uint64_t)r->run_seed,
-                              .communicator = tool_world(),
-                              .zero = (int)r->run_zero,
-                              .tensor = (int)r->run_tensor,
-                              .stages = (int)r->run_stages,
+                              .processes = &t->processes,
                               .checkpoint = t->validate ? t->validate : t->model_path,
                               .threads = (int)r->run_threads,
                               .precision = (weft_precision)r->run_precision,
                               .keep_f32 = r->run_keep_f32,
                               .retain_gradients = r->run_histograms > 0,
                               .stop = training_interrupted};
+    t->processes = weft_trainer_processes_of(tool_world());
+    t->processes.zero = (int)r->run_zero;
+    t->processes.tensor = (int)r->run_tensor;
+    t->processes.stages = (int)r->run_stages;
     name_data(t, &o);
     return o;
 }

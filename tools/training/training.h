@@ -47,7 +47,8 @@ typedef struct training {
     bool validates;
     const char *unit; /* what the weights of batches count: "tokens" or "rows" */
     weft_params *params;
-    weft_trainer_estimate estimate; /* for a vocabulary of the requested size */
+    weft_trainer_estimate estimate;   /* for a vocabulary of the requested size */
+    weft_trainer_processes processes; /* that train together */
     weft_trainer *trainer;
     FILE *metrics, *histograms; /* NULL: none */
     char vocabulary_path[2][4096], model_path[4096];
@@ -83,11 +84,12 @@ static inline bool training_agree(training *t, bool good)
     return weft_communicator_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
 
-/* trainer.c: the options of a trainer from the recipe. The groups of the optimiser are
- * t->groups. */
-/* Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_BUDGET of a training by steps. */
+/* trainer.c. Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_BUDGET of a training by
+ * steps. */
 uint64_t training_warmup(const recipe *r);
-weft_trainer_options training_trainer_options(const training *t);
+/* The options of a trainer from the recipe. The groups of the optimiser are t->groups, and the
+ * processes become t->processes. */
+weft_trainer_options training_trainer_options(training *t);
 /* Makes the trainer of t->builder and t->train_source. */
 bool training_make_trainer(training *t);
 /* Prints the memory that steps of `builder` with such a batch need, and fails if less is free: the

@@ -1,8 +1,8 @@
 /* The groups of processes that train together. Ranks count, in this order, the parts of a layer
  * (fastest), the stages of the model, and its replicas, each of which computes some of the
  * batches. */
-#ifndef WEFT_MODELS_MESH_H
-#define WEFT_MODELS_MESH_H
+#ifndef WEFT_DISTRIBUTED_MESH_H
+#define WEFT_DISTRIBUTED_MESH_H
 
 #include <weft/parallel.h>
 
@@ -24,9 +24,9 @@ typedef struct mesh {
 } mesh;
 
 /* False if the sizes do not divide the number of processes. The world may be NULL: one process. */
-bool weft__mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages);
-/* Makes the communicators. Every process must call it. */
-weft_status weft__mesh_open(mesh *m, weft_communicator *world, weft_error *error);
+bool weft__mesh_init(mesh *m, weft_communicator *world, int tensor, int stages);
+/* Makes the communicators of the other groups. Every process must call it. */
+weft_status weft__mesh_open(mesh *m, weft_error *error);
 void weft__mesh_close(mesh *m);
 /* This process in a group. */
 weft_ranks weft__mesh_ranks(const mesh *m, mesh_group group);

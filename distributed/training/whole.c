@@ -1,6 +1,6 @@
 /* Gathers a model that several processes have in parts and stages, or in pieces (zero 3): records
  * which process has which states, and sends them to one process or to all. */
-#include "trainer.h"
+#include "ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,11 +60,11 @@ static bool is_source(const whole_model *w, int rank, size_t i)
 /* Finds what this process's store has of a state. */
 static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, weft_tensor *tensor)
 {
-    const char *name = name_of(t->whole, i);
+    const char *name = name_of(t->processes->whole, i);
     int64_t first, end;
     char piece[STATE_NAME];
     return weft_params_find(own, name, tensor) ||
-           (weft_shards_piece(t->shards, name, weft__ranks_own(t), &first, &end) &&
+           (weft_shards_piece(t->processes->shards, name, t->place.rank, &first, &end) &&
             weft_params_find(own, weft_piece_name(name, first, end, piece, sizeof piece), tensor));
 }
 
@@ -77,8 +77,8 @@ static weft_status build_whole(weft_trainer *t, whole_model *w, weft_batch_shape
     if (!w->graph) return t->error.status;
     w->n = weft_graph_states(w->graph, NULL, 0);
     w->states = calloc(w->n + 1, sizeof *w->states);
-    w->held =
-        calloc(w->n * ((size_t)weft__mesh_ranks(&t->mesh, w->group).size + 1) + 1, sizeof *w->held);
+    w->held = calloc(w->n * ((size_t)weft__mesh_ranks(&t->processes->mesh, w->group).size + 1) + 1,
+                     sizeof *w->held);
     if (!w->states || !w->held) return weft__trainer_no_memory(t);
     weft_graph_states(w->graph, w->states, w->n);
     return WEFT_OK;
@@ -87,13 +87,13 @@ static weft_status build_whole(weft_trainer *t, whole_model *w, weft_batch_shape
 /* Lists what this process's graph has of the model. */
 static void list_own(const weft_trainer *t, const weft_graph *own, weft_piece *held)
 {
-    const whole_model *w = t->whole;
+    const whole_model *w = t->processes->whole;
     for (size_t i = 0; i < w->n; i++) {
         const weft_value state = weft_graph_find(own, name_of(w, i));
         held[i] = (weft_piece){0};
         if (weft_is_value(state)) held[i] = weft_piece_of(own, state);
         if (w->group == MESH_DATA)
-            weft_shards_piece(t->shards, name_of(w, i), weft__ranks_own(t), &held[i].first,
+            weft_shards_piece(t->processes->shards, name_of(w, i), t->place.rank, &held[i].first,
                               &held[i].end);
     }
 }
@@ -102,7 +102,7 @@ static void list_own(const weft_trainer *t, const weft_graph *own, weft_piece *h
  * divided, some must be. */
 static weft_status check_whole(weft_trainer *t, const whole_model *w)
 {
-    const int size = weft__mesh_ranks(&t->mesh, w->group).size;
+    const int size = weft__mesh_ranks(&t->processes->mesh, w->group).size;
     bool parts = false;
     for (size_t i = 0; i < w->n; i++) {
         const int64_t elements = weft_shape_numel(weft_shape_of(w->graph, w->states[i]));
@@ -118,11 +118,11 @@ static weft_status check_whole(weft_trainer *t, const whole_model *w)
                                   "must use all its parameters",
                                   (long long)sum, (long long)elements);
     }
-    if (t->mesh.tensor == 1 || parts) return WEFT_OK;
+    if (t->processes->mesh.tensor == 1 || parts) return WEFT_OK;
     return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->o.builder.name,
                           "has no layers that %d processes could divide among them: only attention "
                           "and feed-forward layers can",
-                          t->mesh.tensor);
+                          t->processes->mesh.tensor);
 }
 
 static bool is_training(void *context, const char *name)
@@ -133,13 +133,13 @@ static bool is_training(void *context, const char *name)
 
 weft_status weft__whole_split_store(weft_trainer *t)
 {
-    if (!weft__divided_has_parts(t)) return t->error.status;
+    if (!t->place.has_parts) return t->error.status;
     const weft_params_filter training = {.selects = is_training};
     const weft_batch_shape shape = shape_at(&t->batches, 0);
-    const mesh_group group = weft__mesh_divides(&t->mesh) ? MESH_MODEL : MESH_DATA;
-    weft_communicator *model = t->mesh.groups[group];
+    const mesh_group group = t->place.divided ? MESH_MODEL : MESH_DATA;
+    weft_communicator *model = t->processes->mesh.groups[group];
     trainer_graph *own = calloc(1, sizeof *own);
-    whole_model *w = t->whole = calloc(1, sizeof *w);
+    whole_model *w = t->processes->whole = calloc(1, sizeof *w);
     if (!own || !w) {
         weft__trainer_no_memory(t);
     } else if (t->error.status == WEFT_OK) {
@@ -156,17 +156,18 @@ weft_status weft__whole_split_store(weft_trainer *t)
             check_whole(t, w) == WEFT_OK)
             weft_params_keep_parts(t->params, own->plan.graph, &training, &t->error);
     }
-    weft__trainer_graph_free(own);
+    weft__trainer_graph_free(t, own);
     return t->error.status;
 }
 
 bool weft__whole_saves(const weft_trainer *t, const char *param, size_t length)
 {
-    const whole_model *w = t->whole;
+    const whole_model *w = t->processes->whole;
     for (size_t i = 0; w && i < w->n; i++) {
         const char *name = name_of(w, i);
         if (!strncmp(name, param, length) && !name[length])
-            return is_source(w, weft__mesh_place(&t->mesh, w->group, t->mesh.rank), i);
+            return is_source(
+                w, weft__mesh_place(&t->processes->mesh, w->group, t->processes->mesh.rank), i);
     }
     return true;
 }
@@ -280,18 +281,18 @@ static weft_status gather_group(gathering *g)
     return status;
 }
 
-weft_status weft__whole_gather(weft_trainer *t, const weft_params *own, weft_params *to,
-                               bool everyone)
+/* Gathers the model of which each process has its states in `own`. */
+static weft_status gather(weft_trainer *t, const weft_params *own, weft_params *to, bool everyone)
 {
     size_t bytes;
     gathering g = {.t = t,
-                   .w = t->whole,
+                   .w = t->processes->whole,
                    .own = own,
-                   .to = everyone || weft__checkpoint_is_first(t) ? to : NULL,
-                   .model = t->mesh.groups[t->whole->group],
+                   .to = everyone || t->place.world.rank == 0 ? to : NULL,
+                   .model = t->processes->mesh.groups[t->processes->whole->group],
                    .everyone = everyone};
     /* The processes of one replica have the whole model, unless they have pieces of it. */
-    const bool takes_part = everyone || g.w->group == MESH_DATA || weft__ranks_own(t) == 0;
+    const bool takes_part = everyone || g.w->group == MESH_DATA || t->place.rank == 0;
     if (t->error.status == WEFT_OK && takes_part) make_room(&g);
     if (weft__checkpoint_agree(t) == WEFT_OK && takes_part)
         for (; g.first < g.w->n && t->error.status == WEFT_OK; g.first = g.end) {
@@ -304,29 +305,71 @@ weft_status weft__whole_gather(weft_trainer *t, const weft_params *own, weft_par
     return t->error.status;
 }
 
+weft_status weft__whole_gather(weft_trainer *t, weft_params *to)
+{
+    return gather(t, t->params, to, false);
+}
+
 /* Adds room for what this process has of a state. */
 static void add_own(weft_trainer *t, weft_params *own, size_t i)
 {
-    const char *name = name_of(t->whole, i);
+    const char *name = name_of(t->processes->whole, i);
     char piece[STATE_NAME];
     int64_t first, end;
     weft_tensor state;
     if (!find_own(t, t->params, i, &state)) return;
     if (!weft_params_find(t->params, name, NULL) &&
-        weft_shards_piece(t->shards, name, weft__ranks_own(t), &first, &end))
+        weft_shards_piece(t->processes->shards, name, t->place.rank, &first, &end))
         name = weft_piece_name(name, first, end, piece, sizeof piece);
     weft_params_add(own, name, state.dtype, state.shape, NULL, &t->error);
 }
 
 weft_status weft__whole_averaged(weft_trainer *t, weft_params *to, bool everyone)
 {
-    const whole_model *w = t->whole;
-    if (!(t->o.ema > 0)) return weft__whole_gather(t, t->params, to, everyone);
+    const whole_model *w = t->processes->whole;
+    if (!(t->o.ema > 0)) return gather(t, t->params, to, everyone);
     weft_params *own = weft_params_new();
     if (!own) weft__trainer_no_memory(t);
     for (size_t i = 0; own && t->error.status == WEFT_OK && i < w->n; i++) add_own(t, own, i);
     if (weft__checkpoint_agree(t) == WEFT_OK) weft__checkpoint_copy_model(t, own);
-    weft__whole_gather(t, own, to, everyone);
+    gather(t, own, to, everyone);
     weft_params_free(own);
     return t->error.status;
+}
+
+/* Gathers the pieces of a parameter's average from all ranks into `into`. */
+static weft_status gather_average(weft_trainer *t, const char *name, const weft_tensor *into)
+{
+    const weft_shards *shards = t->processes->shards;
+    weft_communicator *c = t->processes->mesh.groups[MESH_DATA];
+    const int size = t->place.size;
+    const size_t each = weft_dtype_bytes(into->dtype);
+    char state[512];
+    weft_tensor own;
+    size_t *bytes = malloc((size_t)size * sizeof *bytes);
+    if (!bytes) return weft__ranks_no_memory(t);
+    for (int r = 0; r < size; r++) {
+        int64_t first, end;
+        weft_shards_piece(shards, name, r, &first, &end);
+        bytes[r] = (size_t)(end - first) * each;
+    }
+    weft_params_find(
+        t->params, weft_shards_state(shards, WEFT_AVERAGE_STATES, name, state, sizeof state), &own);
+    const weft_exchange x = {
+        .kind = WEFT_ALL_GATHER, .send = own.data, .receive = into->data, .receive_bytes = bytes};
+    if (size == 1) memcpy(into->data, own.data, bytes[0]);
+    weft_status status = WEFT_OK;
+    if (c) status = weft_communicator_run(c, &x, &t->error);
+    free(bytes);
+    return status;
+}
+
+weft_status weft__whole_average(weft_trainer *t, const char *param, const weft_tensor *into,
+                                bool *gathered)
+{
+    int64_t first, end;
+    /* With zero 3, both stores have pieces. */
+    *gathered =
+        t->processes->o.zero < 3 && weft_shards_piece(t->processes->shards, param, 0, &first, &end);
+    return *gathered ? gather_average(t, param, into) : WEFT_OK;
 }

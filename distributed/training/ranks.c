@@ -1,6 +1,6 @@
 /* Messages between the processes of a training, besides the exchanges of their graphs. All
  * processes take the same decisions, so that none waits for another that has left. */
-#include "trainer.h"
+#include "ranks.h"
 
 #include "base/hash.h"
 #include "ir/isa.h"
@@ -12,38 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int weft__ranks_own(const weft_trainer *t)
-{
-    return weft__mesh_place(&t->mesh, MESH_DATA, t->mesh.rank);
-}
-
-int weft__ranks_size(const weft_trainer *t)
-{
-    return t->mesh.replicas;
-}
-
-rank_batches weft__ranks_batches(const weft_trainer *t)
-{
-    return (rank_batches){t->o.accumulate, t->communicator && t->o.zero >= 2};
-}
-
-uint32_t weft__ranks_count(const weft_trainer *t, rank_batches dealt, int rank)
-{
-    const uint32_t size = (uint32_t)weft__ranks_size(t);
-    const weft_sum_node own = weft_rank_batches(dealt.total, rank, (int)size);
-    return dealt.in_turn ? dealt.total / size : own.end - own.first;
-}
-
-uint32_t weft__ranks_batch(const weft_trainer *t, rank_batches dealt, int rank, uint32_t k)
-{
-    return dealt.in_turn ? k * (uint32_t)weft__ranks_size(t) + (uint32_t)rank
-                         : weft_rank_batches(dealt.total, rank, weft__ranks_size(t)).first + k;
-}
-
 /* Makes the error of a rank this one's. */
 static weft_status take_error(weft_trainer *t, int r, const weft_error *e)
 {
-    if (r == t->communicator->rank) return weft_error_copy(&t->error, e);
+    if (r == t->place.world.rank) return weft_error_copy(&t->error, e);
     if (e->status == WEFT_CANCELLED)
         return weft_error_set(&t->error, WEFT_CANCELLED, e->where, "%s", e->message);
     return weft_error_set(&t->error, WEFT_PEER, "trainer", "rank %d: %s: %s", r, e->where,
@@ -55,7 +27,7 @@ static weft_status take_error(weft_trainer *t, int r, const weft_error *e)
 static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
 {
     const rank_report *first = (const rank_report *)(const void *)all;
-    const int size = t->communicator->size;
+    const int size = t->place.world.size;
     rank_report report;
     for (int peers = 0; peers < 2; peers++)
         for (int r = 0; r < size; r++) {
@@ -73,13 +45,6 @@ static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
     return WEFT_OK;
 }
 
-weft_status weft__ranks_no_memory(weft_trainer *t)
-{
-    weft__trainer_no_memory(t);
-    if (t->communicator) t->communicator->fail(t->communicator->context, &t->error);
-    return t->error.status;
-}
-
 /* Copies the numbers of a rank's batches into its message, or out of it. */
 static void move_numbers(const weft_trainer *t, rank_batches dealt, int rank, double *numbers,
                          size_t n, char *message, bool out)
@@ -92,20 +57,19 @@ static void move_numbers(const weft_trainer *t, rank_batches dealt, int rank, do
     }
 }
 
-weft_status weft__ranks_agree(weft_trainer *t, rank_report *report, double *numbers,
-                              rank_batches dealt, size_t n)
+weft_status weft__ranks_exchange(weft_trainer *t, rank_report *report, double *numbers,
+                                 rank_batches dealt, size_t n)
 {
+    const int size = t->place.world.size;
     report->error = t->error;
-    if (!t->communicator) return t->error.status;
-    const int size = t->communicator->size;
-    const size_t replicas = (size_t)weft__ranks_size(t),
-                 most = (dealt.total + replicas - 1) / replicas;
+    const size_t replicas = (size_t)t->place.size, most = (dealt.total + replicas - 1) / replicas;
     const size_t bytes = sizeof *report + n * most * sizeof *numbers;
     char *sent = calloc((size_t)size + 1, bytes), *all = sent ? sent + bytes : NULL;
     if (!sent) return weft__ranks_no_memory(t);
     memcpy(sent, report, sizeof *report);
-    if (n) move_numbers(t, dealt, weft__ranks_own(t), numbers, n, sent, false);
-    weft_status status = weft_communicator_gather(t->communicator, sent, bytes, all, &t->error);
+    if (n) move_numbers(t, dealt, t->place.rank, numbers, n, sent, false);
+    weft_status status =
+        weft_communicator_gather(t->processes->o.communicator, sent, bytes, all, &t->error);
     if (status != WEFT_OK && report->error.status != WEFT_OK)
         t->error = report->error; /* which is why the others do not answer */
     if (status == WEFT_OK) status = judge(t, all, bytes);
@@ -138,6 +102,7 @@ static uint64_t hash_environment(uint64_t hash, const char *name)
 static uint64_t hash_options(const weft_trainer *t)
 {
     const weft_trainer_options *o = &t->o;
+    const weft_trainer_processes *processes = &t->processes->o;
     const weft_optimizer *p = &o->optimizer;
     const double numbers[] = {p->sgd.momentum,
                               p->sgd.dampening,
@@ -162,10 +127,10 @@ static uint64_t hash_options(const weft_trainer *t)
     hash = hash_number(hash, o->schedule.warmup);
     hash = hash_number(hash, o->schedule.total);
     hash = hash_number(hash, o->accumulate);
-    hash = hash_number(hash, o->bucket_bytes);
-    hash = hash_number(hash, (uint64_t)o->zero);
-    hash = hash_number(hash, (uint64_t)o->tensor);
-    hash = hash_number(hash, (uint64_t)o->stages);
+    hash = hash_number(hash, processes->bucket_bytes);
+    hash = hash_number(hash, (uint64_t)processes->zero);
+    hash = hash_number(hash, (uint64_t)processes->tensor);
+    hash = hash_number(hash, (uint64_t)processes->stages);
     hash = hash_environment(hash, "WEFT_GEMM");
     hash = hash_environment(hash, "WEFT_SKIP");
     hash = hash_number(hash, o->seed);
@@ -195,8 +160,7 @@ static uint64_t hash_state(const weft_trainer *t)
 
 weft_status weft__ranks_compare(weft_trainer *t)
 {
-    if (!t->communicator) return WEFT_OK;
-    const weft_communicator *c = t->communicator;
+    weft_communicator *c = t->processes->o.communicator;
     const weft_data_hashes *data = &t->batches.hashes;
     const uint64_t batches[] = {data->source, data->target, data->batches, t->batches.batches};
     const char *isa = weft__isa_name(weft__isa_best());
@@ -209,7 +173,7 @@ weft_status weft__ranks_compare(weft_trainer *t)
     own[SAME_OPTIONS] = hash_options(t);
     own[SAME_DATA] = hash_bytes(HASH_START, batches, sizeof batches);
     own[SAME_STATE] = hash_state(t);
-    weft_status status = weft_communicator_gather(t->communicator, own, sizeof own, all, &t->error);
+    weft_status status = weft_communicator_gather(c, own, sizeof own, all, &t->error);
     for (int r = 1; status == WEFT_OK && r < c->size; r++)
         for (int i = 0; status == WEFT_OK && i < SAMES; i++)
             if (all[r * SAMES + i] != all[i])

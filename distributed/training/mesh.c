@@ -44,10 +44,11 @@ bool weft__mesh_divides(const mesh *m)
     return m->tensor * m->stages > 1;
 }
 
-bool weft__mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages)
+bool weft__mesh_init(mesh *m, weft_communicator *world, int tensor, int stages)
 {
     const int size = world ? world->size : 1;
     *m = (mesh){.tensor = tensor, .stages = stages, .rank = world ? world->rank : 0};
+    if (size > 1) m->groups[MESH_WORLD] = world;
     if (tensor < 1 || stages < 1 || tensor > size || stages > size / tensor ||
         size % (tensor * stages))
         return false;
@@ -74,10 +75,10 @@ static int32_t part_of(const mesh *m, mesh_group group)
     }
 }
 
-weft_status weft__mesh_open(mesh *m, weft_communicator *world, weft_error *error)
+weft_status weft__mesh_open(mesh *m, weft_error *error)
 {
-    if (!world || world->size == 1) return WEFT_OK;
-    m->groups[MESH_WORLD] = world;
+    weft_communicator *world = m->groups[MESH_WORLD];
+    if (!world) return WEFT_OK;
     if (!weft__mesh_divides(m)) {
         m->groups[MESH_DATA] = world;
         return WEFT_OK;

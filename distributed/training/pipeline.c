@@ -5,7 +5,7 @@
  * alternates forward and backward passes, "one forward, one backward" (Narayanan et al. 2021). So
  * it retains the activations of at most S - p batches. The last batch needs the weights of all
  * batches, so the processes exchange weights first. */
-#include "trainer.h"
+#include "ranks.h"
 
 #include <stdlib.h>
 
@@ -22,8 +22,7 @@ typedef struct pipeline {
 /* The index of this process's k-th batch, which is the next one. */
 static size_t advance_to(pipeline *p, uint32_t k)
 {
-    const uint32_t number =
-        weft__ranks_batch(p->t, weft__ranks_batches(p->t), weft__ranks_own(p->t), k);
+    const uint32_t number = weft__ranks_batch(p->t, weft__ranks_batches(p->t), p->t->place.rank, k);
     size_t index = 0;
     for (; p->batch <= number; p->batch++) index = weft__trainer_next_batch(p->t, &p->progress);
     return index;
@@ -36,8 +35,7 @@ static void finish_batches(pipeline *p)
 
 static double *numbers_of(const pipeline *p, uint32_t k)
 {
-    const uint32_t number =
-        weft__ranks_batch(p->t, weft__ranks_batches(p->t), weft__ranks_own(p->t), k);
+    const uint32_t number = weft__ranks_batch(p->t, weft__ranks_batches(p->t), p->t->place.rank, k);
     return &p->numbers[BATCH_NUMBERS * (size_t)number];
 }
 
@@ -126,7 +124,7 @@ static weft_status run_batches(pipeline *p, trainer_graph **last)
 weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_progress *progress, rank_report *r,
                                   double *numbers, weft_update_report *report, trainer_graph **last)
 {
-    const weft_ranks stage = weft__mesh_ranks(&t->mesh, MESH_STAGES);
+    const weft_ranks stage = weft__mesh_ranks(&t->processes->mesh, MESH_STAGES);
     pipeline p = {.t = t, .numbers = numbers, .report = report, .progress = *progress};
     const uint32_t ahead = (uint32_t)(stage.size - 1 - stage.rank);
     p.lanes = 1 + (int)(ahead < t->sums.n ? ahead : t->sums.n - 1);
@@ -138,6 +136,9 @@ weft_status weft__pipeline_update(weft_trainer *t, weft_trainer_progress *progre
     *progress = p.progress;
     /* The others wait for this process in the middle of their passes, unless all of them have found
      * that the norm or the loss of the update is not finite. */
-    if (status != WEFT_OK && status != WEFT_NOT_FINITE) weft__mesh_fail(&t->mesh, &t->error);
-    return status;
+    if (status != WEFT_OK && status != WEFT_NOT_FINITE) {
+        weft__mesh_fail(&t->processes->mesh, &t->error);
+        return status;
+    }
+    return weft__ranks_agree(t, r, numbers, weft__ranks_batches(t), BATCH_NUMBERS);
 }
