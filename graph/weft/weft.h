@@ -27,9 +27,11 @@
  *     <weft/plan.h>      options, statistics, steps  <weft/session.h>   threads, watches, profiles
  *     <weft/op.h>        writing an op               <weft/pass.h>      writing a pass
  *     <weft/parallel.h>  several processes           <weft/measure.h>   rates of this machine
+ *     <weft/kernel.h>    writing a kernel            <weft/log.h>       what weft decides
+ *     <weft/safetensors.h>  files tensor by tensor   <weft/export.h>    an op as nodes of ONNX
  *
- * The other libraries have <weft/inspect.h>, <weft/models.h>, <weft/train.h>, <weft/fit.h>,
- * <weft/decode.h>, <weft/distributed.h>, <weft/mpi.h> and <weft/formats.h>. */
+ * The other libraries have <weft/inspect.h>, <weft/text.h>, <weft/models.h>, <weft/train.h>,
+ * <weft/fit.h>, <weft/decode.h>, <weft/distributed.h>, <weft/mpi.h> and <weft/formats.h>. */
 #ifndef WEFT_H
 #define WEFT_H
 

@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-ROOMS = ["graph", "ops", "autograd", "inspect", "distributed", "models", "formats"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "text", "distributed", "models", "formats"]
 KERNELS = ["call.h", "kernel.h"]
 
 

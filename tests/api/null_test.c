@@ -6,6 +6,7 @@
 #include "tests.h"
 
 #include <weft/sharding.h>
+#include <weft/text.h>
 
 #include <stdlib.h>
 #include <string.h>

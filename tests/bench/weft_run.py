@@ -111,7 +111,7 @@ def first_parameters(run, recipe, weft):
         return load_tensors(os.path.join(folder, "model.safetensors"))
 
 
-# ---- Texts: as tools/text/texts.c reads them ----
+# ---- Texts: as text/read.c reads them ----
 
 
 def read_lines(path):

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-ROOMS = ["graph", "ops", "autograd", "inspect", "distributed", "models", "formats", "mpi"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "text", "distributed", "models", "formats", "mpi"]
 FOLDERS = ["tests", "examples"]
 
 

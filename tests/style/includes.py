@@ -26,6 +26,8 @@ ORDER = [
     ["autograd"],
     ["inspect/weft"],
     ["inspect"],
+    ["text/weft"],
+    ["text"],
     ["models/weft"],
     ["models/run"],
     ["models/layers"],
@@ -46,7 +48,7 @@ ORDER = [
     ["tools/training"],
     ["tools/commands"],
 ]
-ROOMS = ["graph", "ops", "autograd", "inspect", "models", "distributed", "formats", "mpi", "tools"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "text", "models", "distributed", "formats", "mpi", "tools"]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 
 

@@ -70,7 +70,7 @@ case_texts_that_are_refused()
     expect 1 "standard input (-) can be one of the texts only" "${text[@]}" --text - --valid-text - --out bad
     expect 1 "Is a directory" "${text[@]}" --text one --out bad
     head -c 3000 both.en.gz >cut.gz
-    expect 1 "cut.gz: is damaged or truncated gzip" "${text[@]}" --text cut.gz --out bad
+    expect 1 "cut.gz: is damaged or truncated" "${text[@]}" --text cut.gz --out bad
     { for ((i = 0; i < 500; i++)); do printf '\xff%d\n' "$i"; done; cat a.en; } >bytes
     expect 1 "is not a text in UTF-8" "${text[@]}" --text bytes --out bad
     [ ! -e bad/vocab.model ] || fail "a vocabulary of something that is not a text was left behind"

@@ -1,8 +1,8 @@
 /* weft plan --instances: packs lists of buffers from CSV files, a row for each. */
-#include "text/streams.h"
 #include "tool.h"
 
 #include "base/file.h"
+#include "text_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -113,7 +113,7 @@ static bool read_lines(const char *path, FILE *file, instance *in)
     ssize_t length = getline(&line, &room, file);
     if (length < 0) {
         good = false;
-        if (stream_at_end(file, path, &error)) tool_fail_text(path, "empty");
+        if (weft__text_at_end(file, path, &error)) tool_fail_text(path, "empty");
     }
     good = good && is_text(path, 1, line, length) && read_header(path, line, columns, &n_cells);
     for (size_t number = 2; good && (length = getline(&line, &room, file)) >= 0; number++) {
@@ -123,7 +123,7 @@ static bool read_lines(const char *path, FILE *file, instance *in)
         good = read_row(path, number, line, columns, n_cells, &item);
         if (good && !add_item(in, item)) good = (tool_fail_text(path, "out of memory"), false);
     }
-    if (good) good = stream_at_end(file, path, &error);
+    if (good) good = weft__text_at_end(file, path, &error);
     if (error.status != WEFT_OK) tool_fail(&error);
     free(line);
     return good;

@@ -3,8 +3,8 @@
  * Lines are read in chunks, so that lines of similar length share a pass of the model
  * (weft_scorer). They are printed in the order of the input. */
 #include "decoding/logprob.h"
+#include "text/line_numbers.h"
 #include "text/streams.h"
-#include "text/texts.h"
 
 #include <errno.h>
 #include <math.h>
@@ -75,7 +75,8 @@ static bool count(logprob *p, const scored_text *t)
 {
     size_t characters = 0;
     if (!t->whole) return true;
-    if (!p->has_source && spm_characters(p->run.target, t->text, &characters, &p->error) != WEFT_OK)
+    if (!p->has_source &&
+        weft_tokenizer_characters(p->run.target, t->text, &characters, &p->error) != WEFT_OK)
         return false;
     p->lines++;
     p->tokens += t->n_ids - 1;
@@ -88,7 +89,8 @@ static bool print_tokens(logprob *p, const scored_text *t)
 {
     char buffer[TOOL_NAME_BYTES];
     for (size_t i = 0; i + 1 < t->n_ids; i++) {
-        const char *piece = tool_printable(spm_piece(p->run.target, t->ids[i + 1]), buffer);
+        const char *piece =
+            tool_printable(weft_tokenizer_piece(p->run.target, t->ids[i + 1]), buffer);
         if (!p->a->json) {
             if (printf("%zu\t%s\t%.6f\n", t->number, piece, t->scores[i]) < 0) return false;
             continue;
@@ -105,8 +107,8 @@ static bool print_tokens(logprob *p, const scored_text *t)
 static bool print_text(logprob *p, scored_text *t)
 {
     if (p->a->tokens) return print_tokens(p, t);
-    bool valid = texts_is_utf8(t->text, strlen(t->text));
-    texts_clean(t->line, false);
+    bool valid = weft_text_is_utf8(t->text, strlen(t->text));
+    weft_text_clean(t->line, false);
     if (!p->a->json && p->a->nbest)
         return printf("%s" NBEST_SEPARATOR "%.6f\n", t->line, sum_of(t)) > 0;
     if (!p->a->json) return printf("%.6f\t%zu\t%s\n", sum_of(t), t->n_ids - 1, t->line) > 0;
@@ -165,10 +167,10 @@ static bool print_total(logprob *p)
 
 static void print_notes(const logprob *p)
 {
-    char list[TEXTS_NUMBERS_TEXT];
+    char list[LINE_NUMBERS_TEXT];
     if (p->invalid.n)
         fprintf(stderr, "weft: not UTF-8 (invalid bytes were read as unknown): %s\n",
-                texts_numbers_text(&p->invalid, list));
+                line_numbers_text(&p->invalid, list));
     if (!p->a->nbest && p->read > p->lines)
         fprintf(stderr,
                 "weft: %zu of %zu lines are empty or not UTF-8; the total leaves them out\n",

@@ -1,8 +1,10 @@
 /* weft score: BLEU and chrF of translations against references. */
-#include "text/significance.h"
 #include "text/streams.h"
-#include "text/texts.h"
 #include "tool.h"
+
+#include <weft/text.h>
+
+#include "text_file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -86,9 +88,9 @@ typedef struct scorer {
     char *line[MAX_FILES];
     size_t capacity[MAX_FILES];
     size_t lines[MAX_FILES];
-    bleu bleu; /* of the first hypotheses */
-    chrf chrf;
-    sentence_counts *kept[1 + MAX_OTHERS]; /* of each system and line, where they are needed */
+    weft_bleu bleu; /* of the first hypotheses */
+    weft_chrf chrf;
+    weft_sentence_counts *kept[1 + MAX_OTHERS]; /* of each system and line, where they are needed */
     size_t n_kept, kept_capacity;
     weft_error error; /* of reading */
 } scorer;
@@ -108,9 +110,9 @@ static bool read_lines(scorer *s)
     bool all = true;
     for (size_t i = 0; i < s->a->n; i++) {
         size_t length;
-        if (!texts_read_line(s->file[i], &s->line[i], &s->capacity[i], &length)) {
+        if (!weft__text_read_line(s->file[i], &s->line[i], &s->capacity[i], &length)) {
             all = false;
-            stream_at_end(s->file[i], s->a->file[i], &s->error);
+            weft__text_at_end(s->file[i], s->a->file[i], &s->error);
             continue;
         }
         for (size_t k = 0; k < length; k++)
@@ -123,7 +125,7 @@ static bool read_lines(scorer *s)
 static bool lower_lines(scorer *s)
 {
     for (size_t i = 0; i < s->a->n; i++) {
-        char *lower = score_lowercase(s->line[i]);
+        char *lower = weft_text_lowercase(s->line[i]);
         if (!lower) return false;
         free(s->line[i]);
         s->line[i] = lower;
@@ -143,7 +145,7 @@ static bool grow_kept(scorer *s)
     if (s->n_kept < s->kept_capacity) return true;
     size_t capacity = s->kept_capacity ? 2 * s->kept_capacity : 256;
     for (size_t k = 0; k < system_count(s); k++) {
-        sentence_counts *grown = realloc(s->kept[k], capacity * sizeof *grown);
+        weft_sentence_counts *grown = realloc(s->kept[k], capacity * sizeof *grown);
         if (!grown) return false;
         s->kept[k] = grown;
     }
@@ -160,13 +162,14 @@ static bool score_lines(scorer *s)
     if ((s->a->lowercase && !lower_lines(s)) || (keeps && !grow_kept(s))) return false;
     for (size_t k = 0; k < system_count(s); k++) {
         const char *line = s->line[k ? n + k : 0];
-        sentence_counts one = {.chrf = {.words = s->chrf.words}};
-        if (!bleu_add(&one.bleu, line, references, n) || !chrf_add(&one.chrf, line, references, n))
+        weft_sentence_counts one = {.chrf = {.words = s->chrf.words}};
+        if (weft_bleu_add(&one.bleu, line, references, n, &s->error) != WEFT_OK ||
+            weft_chrf_add(&one.chrf, line, references, n, &s->error) != WEFT_OK)
             return false;
         if (keeps) s->kept[k][s->n_kept] = one;
         if (k) continue;
-        bleu_sum(&s->bleu, &one.bleu);
-        chrf_sum(&s->chrf, &one.chrf);
+        weft_bleu_sum(&s->bleu, &one.bleu);
+        weft_chrf_sum(&s->chrf, &one.chrf);
     }
     s->n_kept += keeps;
     return true;
@@ -178,7 +181,7 @@ static int score_all(scorer *s)
         if (!score_lines(s)) return tool_fail_text("score", "out of memory");
     for (size_t i = 0; i < s->a->n && s->error.status == WEFT_OK; i++) {
         while (getline(&s->line[i], &s->capacity[i], s->file[i]) >= 0) s->lines[i]++;
-        stream_at_end(s->file[i], s->a->file[i], &s->error);
+        weft__text_at_end(s->file[i], s->a->file[i], &s->error);
     }
     if (s->error.status != WEFT_OK) return tool_fail(&s->error);
     for (size_t i = 1; i < s->a->n; i++)
@@ -223,19 +226,19 @@ static void add_sentences(cJSON *json, const scorer *s)
 {
     cJSON *list = cJSON_AddArrayToObject(json, "sentences");
     for (size_t i = 0; i < s->n_kept; i++) {
-        const sentence_counts *one = &s->kept[0][i];
+        const weft_sentence_counts *one = &s->kept[0][i];
         cJSON *item = cJSON_CreateObject();
-        cJSON_AddNumberToObject(item, "bleu", bleu_of_sentence(&one->bleu).score);
-        cJSON_AddNumberToObject(item, chrf_key(s), chrf_of(&one->chrf));
+        cJSON_AddNumberToObject(item, "bleu", weft_bleu_score_sentence(&one->bleu).score);
+        cJSON_AddNumberToObject(item, chrf_key(s), weft_chrf_score(&one->chrf));
         cJSON_AddItemToArray(list, item);
     }
 }
 
-static int print_json(const scorer *s, const bleu_result *r)
+static int print_json(const scorer *s, const weft_bleu_result *r)
 {
     const signatures signature = sign(s);
     cJSON *json = cJSON_CreateObject(), *precisions = cJSON_CreateArray();
-    for (int k = 0; k < BLEU_ORDER; k++)
+    for (int k = 0; k < WEFT_BLEU_ORDER; k++)
         cJSON_AddItemToArray(precisions, cJSON_CreateNumber(r->precisions[k]));
     if (s->a->sentences) add_sentences(json, s);
     cJSON_AddNumberToObject(json, "bleu", r->score);
@@ -244,27 +247,28 @@ static int print_json(const scorer *s, const bleu_result *r)
     cJSON_AddNumberToObject(json, "length", (double)s->bleu.length);
     cJSON_AddNumberToObject(json, "reference_length", (double)s->bleu.reference_length);
     cJSON_AddStringToObject(json, "signature", signature.bleu);
-    cJSON_AddNumberToObject(json, chrf_key(s), chrf_of(&s->chrf));
+    cJSON_AddNumberToObject(json, chrf_key(s), weft_chrf_score(&s->chrf));
     cJSON_AddStringToObject(json, "chrf_signature", signature.chrf);
     return tool_print_json(json);
 }
 
 static int print(const scorer *s)
 {
-    const bleu_result r = bleu_of(&s->bleu);
+    const weft_bleu_result r = weft_bleu_score(&s->bleu);
     const double *p = r.precisions;
     const signatures signature = sign(s);
     double ratio =
         s->bleu.reference_length ? (double)s->bleu.length / (double)s->bleu.reference_length : 0;
     if (s->a->json) return print_json(s, &r);
     for (size_t i = 0; i < s->n_kept; i++)
-        printf("%zu: BLEU = %.2f %s = %.2f\n", i + 1, bleu_of_sentence(&s->kept[0][i].bleu).score,
-               chrf_name(s), chrf_of(&s->kept[0][i].chrf));
+        printf("%zu: BLEU = %.2f %s = %.2f\n", i + 1,
+               weft_bleu_score_sentence(&s->kept[0][i].bleu).score, chrf_name(s),
+               weft_chrf_score(&s->kept[0][i].chrf));
     printf("BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %zu ref_len = %zu)\n"
            "  %s\n",
            r.score, p[0], p[1], p[2], p[3], r.brevity, ratio, s->bleu.length,
            s->bleu.reference_length, signature.bleu);
-    printf("%s = %.2f\n  %s\n", chrf_name(s), chrf_of(&s->chrf), signature.chrf);
+    printf("%s = %.2f\n  %s\n", chrf_name(s), weft_chrf_score(&s->chrf), signature.chrf);
     return EXIT_GOOD;
 }
 
@@ -275,7 +279,7 @@ static const char *system_name(const scorer *s, size_t system)
     return s->a->file[system ? s->a->n_references + system : 0];
 }
 
-static cJSON *resampled_json(const resampled *r)
+static cJSON *resampled_json(const weft_resampled *r)
 {
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "score", r->score);
@@ -286,15 +290,15 @@ static cJSON *resampled_json(const resampled *r)
     return json;
 }
 
-static int print_systems_json(const scorer *s, const system_scores *results)
+static int print_systems_json(const scorer *s, const weft_system_scores *results)
 {
     const signatures signature = sign(s);
     cJSON *json = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(json, "systems");
     for (size_t k = 0; k < system_count(s); k++) {
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, "hypotheses", system_name(s, k));
-        cJSON_AddItemToObject(item, "bleu", resampled_json(&results[k].of[SCORE_BLEU]));
-        cJSON_AddItemToObject(item, chrf_key(s), resampled_json(&results[k].of[SCORE_CHRF]));
+        cJSON_AddItemToObject(item, "bleu", resampled_json(&results[k].bleu));
+        cJSON_AddItemToObject(item, chrf_key(s), resampled_json(&results[k].chrf));
         cJSON_AddItemToArray(list, item);
     }
     cJSON_AddStringToObject(json, "signature", signature.bleu);
@@ -302,12 +306,12 @@ static int print_systems_json(const scorer *s, const system_scores *results)
     return tool_print_json(json);
 }
 
-static void print_score(const scorer *s, const system_scores *results, int score, const char *name,
-                        const char *signature)
+static void print_score(const scorer *s, const weft_system_scores *results, bool chrf,
+                        const char *name, const char *signature)
 {
     printf("%s\n  %s\n", name, signature);
     for (size_t k = 0; k < system_count(s); k++) {
-        const resampled *r = &results[k].of[score];
+        const weft_resampled *r = chrf ? &results[k].chrf : &results[k].bleu;
         char p[32] = "";
         if (!isnan(r->p)) snprintf(p, sizeof p, "  p = %.4f", r->p);
         tool_print_line(stdout, "  %6.2f  mean %6.2f  95 %% %6.2f .. %6.2f%s  %s", r->score,
@@ -317,14 +321,18 @@ static void print_score(const scorer *s, const system_scores *results, int score
 
 static int compare(const scorer *s)
 {
-    system_scores results[1 + MAX_OTHERS];
+    weft_system_scores results[1 + MAX_OTHERS];
     const signatures signature = sign(s);
-    if (!score_resample((const sentence_counts *const *)s->kept, system_count(s), s->n_kept,
-                        (size_t)s->a->samples, (uint64_t)s->a->seed, results))
-        return tool_fail_text("score", "out of memory");
+    const weft_resampling resampling = {.counts = (const weft_sentence_counts *const *)s->kept,
+                                        .n_systems = system_count(s),
+                                        .n_sentences = s->n_kept,
+                                        .samples = (size_t)s->a->samples,
+                                        .seed = (uint64_t)s->a->seed};
+    weft_error error;
+    if (weft_score_resample(&resampling, results, &error) != WEFT_OK) return tool_fail(&error);
     if (s->a->json) return print_systems_json(s, results);
-    print_score(s, results, SCORE_BLEU, "BLEU", signature.bleu);
-    print_score(s, results, SCORE_CHRF, chrf_name(s), signature.chrf);
+    print_score(s, results, false, "BLEU", signature.bleu);
+    print_score(s, results, true, chrf_name(s), signature.chrf);
     return EXIT_GOOD;
 }
 
@@ -332,7 +340,7 @@ int cmd_score(int argc, char **argv)
 {
     arguments a = {.samples = 1000, .seed = 12345};
     tool_parse(&command, argc, argv, &a);
-    scorer s = {.a = &a, .chrf = {.words = a.plus ? CHRF_MAX_WORDS : 0}};
+    scorer s = {.a = &a, .chrf = {.words = a.plus ? WEFT_CHRF_MAX_WORDS : 0}};
     int status = open_files(&s);
     if (status == EXIT_GOOD) status = score_all(&s);
     if (status == EXIT_GOOD) status = a.n_others ? compare(&s) : print(&s);

@@ -194,8 +194,8 @@ static void free_training(training *t)
     weft_batches_free(t->valid);
     weft_corpus_free(t->train_text);
     weft_corpus_free(t->valid_text);
-    if (t->vocabulary[0] != t->vocabulary[1]) spm_free(t->vocabulary[0]);
-    spm_free(t->vocabulary[1]);
+    if (t->vocabulary[0] != t->vocabulary[1]) weft_tokenizer_free(t->vocabulary[0]);
+    weft_tokenizer_free(t->vocabulary[1]);
     training_free_sentences(t);
     free(t->kept);
     if (t->from) trained_close(t->from);

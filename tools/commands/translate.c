@@ -147,10 +147,11 @@ static bool draw_attention(translator *t, const text_line *l)
     bool good = weights && labels;
     if (!labels) decoding_fail(&t->d, WEFT_NO_MEMORY, "attention", "out of memory");
     if (good) {
-        for (size_t i = 0; i < columns; i++) labels[i] = spm_piece(t->d.run.source, l->ids[i]);
+        for (size_t i = 0; i < columns; i++)
+            labels[i] = weft_tokenizer_piece(t->d.run.source, l->ids[i]);
         for (size_t i = 0; i < rows; i++)
-            labels[columns + i] =
-                spm_piece(t->d.run.target, i < h->length ? h->tokens[i] : (int32_t)SPM_EOS);
+            labels[columns + i] = weft_tokenizer_piece(
+                t->d.run.target, i < h->length ? h->tokens[i] : (int32_t)SPM_EOS);
         heat_map map = {.title = "attention weights of the source's tokens, for each target token",
                         .columns = labels,
                         .rows = labels + columns,

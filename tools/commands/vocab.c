@@ -2,12 +2,12 @@
  * back. */
 #include "text/spm.h"
 #include "text/streams.h"
-#include "text/texts.h"
-#include "tool.h"
 #include "text/vocabulary.h"
+#include "tool.h"
 
 #include "base/file.h"
 #include "base/text.h"
+#include "text_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,12 +57,12 @@ static int train(const train_arguments *a)
     for (size_t i = 0; i < a->n && status == WEFT_OK; i++)
         status = tool_check_output(a->out, a->files[i], &error);
     if (status == WEFT_OK) status = vocabulary_make(a->files, a->n, &o, &data, &bytes, &error);
-    spm *made = status == WEFT_OK ? spm_parse(data, bytes, a->out, &error) : NULL;
+    weft_tokenizer *made = status == WEFT_OK ? spm_parse(data, bytes, a->out, &error) : NULL;
     bool good = made && tool_write_output(a->out, data, bytes, &error);
     if (good && spm_size(made) < a->size)
         tool_print_line(stderr, "%s: the text has only %d pieces, not %d", a->out, spm_size(made),
                         a->size);
-    spm_free(made);
+    weft_tokenizer_free(made);
     free(data);
     return good ? EXIT_GOOD : tool_fail(&error);
 }
@@ -106,7 +106,7 @@ typedef struct use_arguments {
 #define FIELD(field) TOOL_FIELD(use_arguments, field)
 
 /* Loads FILE.model, or FOLDER/vocab.model. NULL after an error. */
-static spm *open_vocabulary(const char *path, weft_error *error)
+static weft_tokenizer *open_vocabulary(const char *path, weft_error *error)
 {
     struct stat info;
     char file[FILE_PATH_BYTES], apart[FILE_PATH_BYTES];
@@ -128,7 +128,7 @@ static spm *open_vocabulary(const char *path, weft_error *error)
 /* Lines of standard input, and the ids of the current one. */
 typedef struct filter {
     const use_arguments *a;
-    const spm *vocabulary;
+    const weft_tokenizer *vocabulary;
     char *line;
     size_t capacity, length, number;
     int32_t *ids;
@@ -164,20 +164,20 @@ typedef bool line_work(filter *f);
 static int filter_lines(const use_arguments *a, line_work *work)
 {
     filter f = {.a = a};
-    spm *vocabulary = open_vocabulary(a->path, &f.error);
+    weft_tokenizer *vocabulary = open_vocabulary(a->path, &f.error);
     bool good = vocabulary != NULL;
     FILE *in = good ? stream_open("-", &f.error) : NULL;
     f.vocabulary = vocabulary;
     good = in != NULL;
-    while (good && texts_read_line(in, &f.line, &f.capacity, &f.length)) {
+    while (good && weft__text_read_line(in, &f.line, &f.capacity, &f.length)) {
         f.number++;
-        good = texts_is_utf8(f.line, f.length) ? work(&f)
-                                               : line_fails(&f, WEFT_BAD_FILE, "is not UTF-8");
+        good = weft_text_is_utf8(f.line, f.length) ? work(&f)
+                                                   : line_fails(&f, WEFT_BAD_FILE, "is not UTF-8");
         if (good && ferror(stdout)) break; /* main reports a failed flush */
     }
-    if (good && !ferror(stdout)) good = stream_at_end(in, STANDARD_INPUT, &f.error);
+    if (good && !ferror(stdout)) good = weft__text_at_end(in, STANDARD_INPUT, &f.error);
     stream_close(in);
-    spm_free(vocabulary);
+    weft_tokenizer_free(vocabulary);
     free(f.line);
     free(f.ids);
     return good ? EXIT_GOOD : tool_fail(&f.error);
@@ -187,16 +187,18 @@ static int filter_lines(const use_arguments *a, line_work *work)
 
 static bool encode_line(filter *f)
 {
-    const spm *v = f->vocabulary;
-    if (spm_encode(v, f->line, f->ids, f->room, &f->n, &f->error) != WEFT_OK) return false;
+    const weft_tokenizer *v = f->vocabulary;
+    if (weft_tokenizer_encode(v, f->line, f->ids, NULL, f->room, &f->n, &f->error) != WEFT_OK)
+        return false;
     if (f->n > f->room) {
         if (!make_room(f, f->n)) return false;
-        if (spm_encode(v, f->line, f->ids, f->room, &f->n, &f->error) != WEFT_OK) return false;
+        if (weft_tokenizer_encode(v, f->line, f->ids, NULL, f->room, &f->n, &f->error) != WEFT_OK)
+            return false;
     }
     for (size_t i = 0; i < f->n; i++) {
         if (i) putchar(' ');
         if (f->a->pieces)
-            fputs(spm_piece(v, f->ids[i]), stdout);
+            fputs(weft_tokenizer_piece(v, f->ids[i]), stdout);
         else
             printf("%d", f->ids[i]);
     }
@@ -238,8 +240,8 @@ static bool id_of_number(filter *f, const char *word, int32_t *id)
 
 static bool id_of_piece(filter *f, const char *word, int32_t *id)
 {
-    if (spm_id(f->vocabulary, word, id, &f->error) != WEFT_OK) return false;
-    return !strcmp(spm_piece(f->vocabulary, *id), word) ||
+    if (weft_tokenizer_find(f->vocabulary, word, id, &f->error) != WEFT_OK) return false;
+    return *id >= 0 ||
            line_fails(f, WEFT_BAD_FILE, "\"%s\" is not a piece of the vocabulary", word);
 }
 
@@ -253,8 +255,9 @@ static bool decode_line(filter *f)
         if (!(f->a->pieces ? id_of_piece(f, word, &id) : id_of_number(f, word, &id))) return false;
         f->ids[f->n++] = id;
     }
-    if (spm_decode(f->vocabulary, f->ids, f->n, &text, &f->error) != WEFT_OK) return false;
-    texts_clean(text, false);
+    if (weft_tokenizer_decode(f->vocabulary, f->ids, f->n, &text, NULL, &f->error) != WEFT_OK)
+        return false;
+    weft_text_clean(text, false);
     puts(text);
     free(text);
     return true;
@@ -280,20 +283,19 @@ static int cmd_vocab_decode(int argc, char **argv)
 
 /* ---- show ---- */
 
-static size_t count_bytes(const spm *s)
+static size_t count_bytes(const weft_tokenizer *s)
 {
     size_t n = 0;
-    for (int32_t id = 0; id < spm_size(s); id++) n += spm_is_byte(s, id);
+    for (int32_t id = 0; id < spm_size(s); id++) n += weft_tokenizer_role(s, id) == WEFT_PIECE_BYTE;
     return n;
 }
 
 /* The ids of the special tokens; -1: none. Returns how many roles there are. */
-static size_t list_specials(const spm *s, const char *names[5], int32_t ids[5])
+static size_t list_specials(const weft_tokenizer *s, const char *names[5], int32_t ids[5])
 {
-    const spm_specials special = spm_special_ids(s);
+    const weft_tokenizer_info special = weft_tokenizer_get_info(s);
     int32_t mask = -1;
-    spm_id(s, SPM_MASK, &mask, NULL);
-    if (strcmp(spm_piece(s, mask), SPM_MASK) != 0) mask = -1;
+    weft_tokenizer_find(s, SPM_MASK, &mask, NULL);
     const struct {
         const char *name;
         int32_t id;
@@ -309,38 +311,39 @@ static size_t list_specials(const spm *s, const char *names[5], int32_t ids[5])
     return 5;
 }
 
-static int show_json(const spm *s, bool all)
+static int show_json(const weft_tokenizer *s, bool all)
 {
     const char *names[5];
     int32_t ids[5];
-    const spm_kind kind = spm_get_kind(s);
+    const weft_tokenizer_info info = weft_tokenizer_get_info(s);
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "pieces", spm_size(s));
-    cJSON_AddStringToObject(json, "type", kind.type);
-    cJSON_AddStringToObject(json, "normalization", kind.normalization);
+    cJSON_AddStringToObject(json, "type", info.type);
+    cJSON_AddStringToObject(json, "normalization", info.normalization);
     cJSON_AddNumberToObject(json, "byte_pieces", (double)count_bytes(s));
     cJSON *special = cJSON_AddObjectToObject(json, "special");
     for (size_t i = 0, n = list_specials(s, names, ids); i < n; i++)
         if (ids[i] >= 0) cJSON_AddNumberToObject(special, names[i], ids[i]);
     cJSON *list = all ? cJSON_AddArrayToObject(json, "list") : NULL;
     for (int32_t id = 0; list && id < spm_size(s); id++)
-        cJSON_AddItemToArray(list, cJSON_CreateString(spm_piece(s, id)));
+        cJSON_AddItemToArray(list, cJSON_CreateString(weft_tokenizer_piece(s, id)));
     return tool_print_json(json);
 }
 
-static void show(const spm *s)
+static void show(const weft_tokenizer *s)
 {
     const char *names[5];
     int32_t ids[5];
-    const spm_kind kind = spm_get_kind(s);
+    const weft_tokenizer_info info = weft_tokenizer_get_info(s);
     printf("%-13s %d (%zu of them bytes)\n", "pieces", spm_size(s), count_bytes(s));
-    printf("%-13s %s\n", "type", kind.type);
-    printf("%-13s %s\n", "normalization", kind.normalization);
+    printf("%-13s %s\n", "type", info.type);
+    printf("%-13s %s\n", "normalization", info.normalization);
     for (size_t i = 0, n = list_specials(s, names, ids); i < n; i++) {
         if (ids[i] < 0)
             printf("%-13s none\n", names[i]);
         else
-            tool_print_line(stdout, "%-13s %d %s", names[i], ids[i], spm_piece(s, ids[i]));
+            tool_print_line(stdout, "%-13s %d %s", names[i], ids[i],
+                            weft_tokenizer_piece(s, ids[i]));
     }
 }
 
@@ -360,7 +363,7 @@ static int cmd_vocab_show(int argc, char **argv)
     use_arguments a = {.path = NULL};
     weft_error error = {0};
     tool_parse(&command, argc, argv, &a);
-    spm *s = open_vocabulary(a.path, &error);
+    weft_tokenizer *s = open_vocabulary(a.path, &error);
     int status = EXIT_GOOD;
     if (!s) return tool_fail(&error);
     if (a.json)
@@ -368,8 +371,8 @@ static int cmd_vocab_show(int argc, char **argv)
     else if (!a.all)
         show(s);
     for (int32_t id = 0; a.all && !a.json && id < spm_size(s); id++)
-        tool_print_line(stdout, "%d %s", id, spm_piece(s, id));
-    spm_free(s);
+        tool_print_line(stdout, "%d %s", id, weft_tokenizer_piece(s, id));
+    weft_tokenizer_free(s);
     return status;
 }
 

@@ -95,7 +95,7 @@ double *alignment_weights(aligner *a, const text_line *line)
 
 /* ---- Words ---- */
 
-/* The bytes of a blank at the beginning of a text (white space, or a character that texts_clean
+/* The bytes of a blank at the beginning of a text (white space, or a character that weft_text_clean
  * prints as a space); 0 if there is none. */
 static size_t blank_bytes(const char *text)
 {
@@ -120,21 +120,21 @@ static size_t find_words(const char *text, size_t *word_at)
     return word_at[at] = words + within;
 }
 
-/* The word of each piece: that of its first byte that is not a blank, or the next word. `spans` are
- * the first byte of each piece and the one after its last. */
-static void words_of_pieces(const char *text, const size_t *word_at, const size_t (*spans)[2],
+/* The word of each piece: that of its first byte that is not a blank, or the next word. `spans`
+ * are those of the pieces. */
+static void words_of_pieces(const char *text, const size_t *word_at, const weft_text_span *spans,
                             size_t n, size_t *word)
 {
     for (size_t i = 0; i < n; i++) {
-        size_t at = spans[i][0], blank;
-        while (at < spans[i][1] && (blank = blank_bytes(text + at))) at += blank;
+        size_t at = spans[i].begin, blank;
+        while (at < spans[i].end && (blank = blank_bytes(text + at))) at += blank;
         word[i] = word_at[at];
     }
 }
 
 /* The words of the n pieces of a text; *words becomes the number of words, which also marks pieces
  * without a word. NULL on failure. */
-static size_t *word_list(aligner *a, const char *text, const size_t (*spans)[2], size_t n,
+static size_t *word_list(aligner *a, const char *text, const weft_text_span *spans, size_t n,
                          size_t *words)
 {
     size_t *word_at = calloc(strlen(text) + 1, sizeof *word_at);
@@ -155,11 +155,12 @@ static size_t *word_list(aligner *a, const char *text, const size_t (*spans)[2],
 static size_t *source_words(aligner *a, const text_line *line, size_t *words)
 {
     size_t n = line->n_ids, found, *word = NULL;
-    size_t(*spans)[2] = calloc(n + 1, sizeof *spans);
+    weft_text_span *spans = calloc(n + 1, sizeof *spans);
     if (!spans)
         no_memory(a);
-    else if (spm_encode_spans(a->run->source, line->text, spans, n, &found, a->error) == WEFT_OK)
-        word = word_list(a, line->text, (const size_t(*)[2])spans, n, words);
+    else if (weft_tokenizer_encode(a->run->source, line->text, NULL, spans, n, &found, a->error) ==
+             WEFT_OK)
+        word = word_list(a, line->text, spans, n, words);
     if (word) word[n - 1] = *words;
     free(spans);
     return word;
@@ -169,12 +170,13 @@ static size_t *source_words(aligner *a, const text_line *line, size_t *words)
 static size_t *target_words(aligner *a, const weft_hypothesis *h, size_t *words)
 {
     char *text = NULL;
-    size_t *word = NULL, (*spans)[2] = calloc(h->length + 1, sizeof *spans);
+    size_t *word = NULL;
+    weft_text_span *spans = calloc(h->length + 1, sizeof *spans);
     if (!spans)
         no_memory(a);
-    else if (spm_decode_spans(a->run->target, h->tokens, h->length, &text, spans, a->error) ==
+    else if (weft_tokenizer_decode(a->run->target, h->tokens, h->length, &text, spans, a->error) ==
              WEFT_OK)
-        word = word_list(a, text, (const size_t(*)[2])spans, h->length, words);
+        word = word_list(a, text, spans, h->length, words);
     free(text);
     free(spans);
     return word;

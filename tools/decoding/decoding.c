@@ -2,9 +2,10 @@
 #include "decoding.h"
 #include "parallel.h"
 #include "share.h"
-#include "text/streams.h"
-#include "text/texts.h"
+#include "text/line_numbers.h"
 #include "text/vocabulary.h"
+
+#include "text_file.h"
 
 #include "base/text.h"
 
@@ -110,7 +111,7 @@ static bool read_lines(decoding *d, text_lines *lines, size_t max)
 {
     char *text = NULL;
     size_t capacity = 0, length;
-    while (lines->n < max && texts_read_line(stdin, &text, &capacity, &length)) {
+    while (lines->n < max && weft__text_read_line(stdin, &text, &capacity, &length)) {
         if (lines->n == lines->capacity) {
             size_t wanted = lines->capacity ? 2 * lines->capacity : 64;
             text_line *grown = realloc(lines->line, wanted * sizeof *grown);
@@ -121,7 +122,7 @@ static bool read_lines(decoding *d, text_lines *lines, size_t max)
             lines->line = grown;
             lines->capacity = wanted;
         }
-        if (!texts_is_utf8(text, length)) texts_number(&d->invalid, d->lines + 1);
+        if (!weft_text_is_utf8(text, length)) weft__text_list_line(&d->invalid, d->lines + 1);
         for (size_t i = 0; i < length; i++)
             if (!text[i]) text[i] = ' ';
         lines->line[lines->n++] = (text_line){.text = text, .number = d->lines++};
@@ -129,7 +130,7 @@ static bool read_lines(decoding *d, text_lines *lines, size_t max)
         capacity = 0;
     }
     free(text);
-    return lines->n == max || stream_at_end(stdin, "input", &d->error);
+    return lines->n == max || weft__text_at_end(stdin, "input", &d->error);
 }
 
 static void clear_lines(text_lines *lines)
@@ -147,15 +148,16 @@ static void clear_lines(text_lines *lines)
     *lines = (text_lines){NULL, 0, 0};
 }
 
-weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t max, int32_t end,
-                             size_t *whole, weft_error *error)
+weft_status text_line_encode(text_line *line, const weft_tokenizer *vocabulary, size_t max,
+                             int32_t end, size_t *whole, weft_error *error)
 {
     bool ends = end >= 0;
     size_t found;
     line->n_ids = *whole = 0;
     line->ids = calloc(max + 1, sizeof *line->ids);
     if (!line->ids) return weft_error_set(error, WEFT_NO_MEMORY, "decoding", "out of memory");
-    weft_status status = spm_encode(vocabulary, line->text, line->ids, max, &found, error);
+    weft_status status =
+        weft_tokenizer_encode(vocabulary, line->text, line->ids, NULL, max, &found, error);
     if (status != WEFT_OK || !found) return status;
     *whole = found + ends;
     line->n_ids = *whole < max ? *whole : max;
@@ -328,14 +330,16 @@ static char *hypothesis_text(decoding *d, const text_line *l, const weft_hypothe
 {
     char *whole = NULL, *prompt = NULL, *text = NULL;
     if (has_source(d)) {
-        spm_decode(d->run.target, h->tokens, h->length, &text, &d->error);
+        weft_tokenizer_decode(d->run.target, h->tokens, h->length, &text, NULL, &d->error);
         return text;
     }
     int32_t *all = calloc(l->n_ids + h->length + 1, sizeof *all);
     if (all) memcpy(all, l->ids, l->n_ids * sizeof *all);
     if (all && h->length) memcpy(all + l->n_ids, h->tokens, h->length * sizeof *all);
-    if (all && spm_decode(d->run.target, all, l->n_ids + h->length, &whole, &d->error) == WEFT_OK &&
-        spm_decode(d->run.target, all, l->n_ids, &prompt, &d->error) == WEFT_OK) {
+    if (all &&
+        weft_tokenizer_decode(d->run.target, all, l->n_ids + h->length, &whole, NULL, &d->error) ==
+            WEFT_OK &&
+        weft_tokenizer_decode(d->run.target, all, l->n_ids, &prompt, NULL, &d->error) == WEFT_OK) {
         size_t before = strlen(prompt);
         bool begins = !strncmp(whole, prompt, before);
         char *found = begins ? whole + before : whole;
@@ -365,7 +369,7 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores, FILE 
             const weft_hypothesis *h = &l->found[k];
             char *text = hypothesis_text(d, l, h);
             if (!text) return false;
-            texts_clean(text, d->run.documents);
+            weft_text_clean(text, d->run.documents);
             const char *rest = text + (l->growing ? l->growing[k].printed : 0);
             good = scores
                        ? fprintf(file, "%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
@@ -401,10 +405,10 @@ static void end_streamed(const text_lines *lines)
 
 void decoding_print_notes(const decoding *d)
 {
-    char list[TEXTS_NUMBERS_TEXT];
+    char list[LINE_NUMBERS_TEXT];
     if (d->invalid.n)
         fprintf(stderr, "weft: not UTF-8 (invalid bytes were read as unknown): %s\n",
-                texts_numbers_text(&d->invalid, list));
+                line_numbers_text(&d->invalid, list));
     if (d->counts.stopped)
         fprintf(stderr,
                 "weft: %zu texts end after %lld tokens, the length that the model was trained on; "

@@ -5,7 +5,6 @@
 
 #include "growing.h"
 #include "run.h"
-#include "text/texts.h"
 
 /* Maximum number of models in an ensemble. */
 #define DECODING_MODELS 32
@@ -63,8 +62,8 @@ typedef struct text_lines {
 
 /* Encodes the text into at most `max` ids, line->ids, and appends `end` unless it is -1. *whole
  * becomes the number of ids without a limit. An empty text has none. */
-weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t max, int32_t end,
-                             size_t *whole, weft_error *error);
+weft_status text_line_encode(text_line *line, const weft_tokenizer *vocabulary, size_t max,
+                             int32_t end, size_t *whole, weft_error *error);
 
 /* ---- Decoding ---- */
 
@@ -96,12 +95,12 @@ typedef struct decoding {
     int64_t max_len, max_source_len; /* positions that the decoders have */
     decoding_way way;
     weft_search_options options;
-    stop_texts stops;       /* of a language model; owned by the command */
-    bool stream;            /* print each text as it is generated; only with one text at a time */
-    int32_t *banned;        /* those of options */
-    decoding_counts counts; /* of all processes after decoding_input */
-    size_t lines;           /* read */
-    texts_numbers invalid;  /* lines that are not UTF-8 */
+    stop_texts stops;        /* of a language model; owned by the command */
+    bool stream;             /* print each text as it is generated; only with one text at a time */
+    int32_t *banned;         /* those of options */
+    decoding_counts counts;  /* of all processes after decoding_input */
+    size_t lines;            /* read */
+    weft_text_lines invalid; /* lines that are not UTF-8 */
     weft_error error;
 } decoding;
 
@@ -154,7 +153,7 @@ typedef struct decoding_work {
 } decoding_work;
 /* Reads `chunk` lines of standard input at a time (0: 1024 for each process, or 1 from a terminal),
  * searches them in batches of similar length, and prints the results in order, one a line
- * (texts_clean). Several processes share the lines of a chunk; rank 0 reads and prints. Without
+ * (weft_text_clean). Several processes share the lines of a chunk; rank 0 reads and prints. Without
  * scores, an empty line stays an empty line. A language model continues its prompt, which is part
  * of the printed text. With d->stream, lines are searched one by one, whatever the chunk. */
 bool decoding_input(decoding *d, const decoding_work *work);

@@ -5,7 +5,6 @@
  * decoded texts, which begin at the same earlier id. Incomplete characters are decoded as U+FFFD; a
  * text that ends in one waits for the next token. */
 #include "growing.h"
-#include "text/texts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@ const char *stop_text_read(char *text)
     static const char escapes[] = "n\nt\t\\\\";
     char *to = text;
     if (!*text) return "is empty";
-    if (!texts_is_utf8(text, strlen(text))) return "is not UTF-8";
+    if (!weft_text_is_utf8(text, strlen(text))) return "is not UTF-8";
     for (const char *at = text; *at; at++, to++) {
         *to = *at;
         if (*at != '\\') continue;
@@ -86,7 +85,7 @@ static weft_status no_memory(weft_error *error)
     return weft_error_set(error, WEFT_NO_MEMORY, "text", "out of memory");
 }
 
-weft_status growing_open(growing_text *g, const spm *vocabulary, const stop_texts *stops,
+weft_status growing_open(growing_text *g, const weft_tokenizer *vocabulary, const stop_texts *stops,
                          const char *given, const int32_t *ids, size_t n, weft_error *error)
 {
     *g = (growing_text){.vocabulary = vocabulary,
@@ -99,7 +98,7 @@ weft_status growing_open(growing_text *g, const spm *vocabulary, const stop_text
     g->text = calloc(1, 1);
     if (!g->ids || !g->text) return no_memory(error);
     memcpy(g->ids, ids, n * sizeof *ids);
-    return spm_decode(vocabulary, ids, n, &g->prompt, error);
+    return weft_tokenizer_decode(vocabulary, ids, n, &g->prompt, NULL, error);
 }
 
 void growing_close(growing_text *g)
@@ -138,10 +137,11 @@ static weft_status decode_fresh(const growing_text *g, char **all, const char **
 {
     char *before = NULL;
     const size_t mark = strlen(REPLACEMENT);
-    weft_status status =
-        spm_decode(g->vocabulary, g->ids + g->anchor, g->known - g->anchor, &before, error);
+    weft_status status = weft_tokenizer_decode(g->vocabulary, g->ids + g->anchor,
+                                               g->known - g->anchor, &before, NULL, error);
     if (status == WEFT_OK)
-        status = spm_decode(g->vocabulary, g->ids + g->anchor, g->n - g->anchor, all, error);
+        status = weft_tokenizer_decode(g->vocabulary, g->ids + g->anchor, g->n - g->anchor, all,
+                                       NULL, error);
     if (status == WEFT_OK) {
         const size_t length = strlen(*all), old = strlen(before);
         bool waits = strncmp(*all, before, old) != 0 ||
@@ -157,8 +157,8 @@ static weft_status decode_fresh(const growing_text *g, char **all, const char **
 static weft_status move_on(growing_text *g, weft_error *error)
 {
     char *alone;
-    weft_status status =
-        spm_decode(g->vocabulary, g->ids + g->known, g->n - g->known, &alone, error);
+    weft_status status = weft_tokenizer_decode(g->vocabulary, g->ids + g->known, g->n - g->known,
+                                               &alone, NULL, error);
     if (status == WEFT_OK && *alone) g->anchor = g->known;
     g->known = g->n;
     free(alone);
@@ -192,7 +192,7 @@ weft_status growing_print(growing_text *g, bool lines, weft_error *error)
     memcpy(piece, g->given, before);
     memcpy(piece + before, g->text + g->shown, n);
     piece[before + n] = 0;
-    texts_clean(piece, lines);
+    weft_text_clean(piece, lines);
     g->shown = g->clear;
     g->printed += strlen(piece);
     bool good = fputs(piece, stdout) != EOF && fflush(stdout) == 0;

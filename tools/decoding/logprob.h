@@ -3,7 +3,6 @@
 #define WEFT_TOOLS_LOGPROB_H
 
 #include "run.h"
-#include "text/texts.h"
 
 #include <stdio.h>
 
@@ -50,7 +49,7 @@ typedef struct logprob {
     scored_text *texts; /* of a chunk */
     size_t n;
     size_t read, beyond;              /* texts; longer than the model was trained on */
-    texts_numbers invalid;            /* lines that are not UTF-8 */
+    weft_text_lines invalid;          /* lines that are not UTF-8 */
     size_t lines, tokens, characters; /* of the total */
     double log_prob;
     weft_error error;

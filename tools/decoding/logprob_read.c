@@ -1,7 +1,6 @@
 /* Reads the texts to score, with their sources, as tokens. See logprob.h. */
 #include "logprob.h"
-#include "text/streams.h"
-#include "text/texts.h"
+#include "text_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,8 +15,8 @@ bool logprob_no_memory(logprob *p)
 /* The next line, the first one without a byte order mark; false at the end and on an error. */
 static bool read_line(logprob *p, line_reader *r)
 {
-    if (!texts_read_line(r->file, &r->line, &r->capacity, &r->length)) {
-        stream_at_end(r->file, r->path, &p->error);
+    if (!weft__text_read_line(r->file, &r->line, &r->capacity, &r->length)) {
+        weft__text_at_end(r->file, r->path, &p->error);
         return false;
     }
     if (!r->lines && r->length >= 3 && !memcmp(r->line, "\xEF\xBB\xBF", 3)) {
@@ -37,8 +36,8 @@ static char *copy_line(logprob *p, const line_reader *r, bool *whole)
         logprob_no_memory(p);
         return NULL;
     }
-    bool valid = texts_is_utf8(r->line, r->length);
-    if (!valid) texts_number(&p->invalid, r->lines);
+    bool valid = weft_text_is_utf8(r->line, r->length);
+    if (!valid) weft__text_list_line(&p->invalid, r->lines);
     *whole = *whole && valid && r->length;
     for (size_t i = 0; i < r->length; i++) copy[i] = r->line[i] ? r->line[i] : ' ';
     copy[r->length] = 0;
@@ -98,14 +97,15 @@ static bool split_nbest(logprob *p, scored_text *t)
 }
 
 /* Ids of a text, after `before` free entries; an end of sentence follows. */
-static bool encode(logprob *p, const spm *vocabulary, const char *text, size_t before,
+static bool encode(logprob *p, const weft_tokenizer *vocabulary, const char *text, size_t before,
                    int32_t **ids, size_t *n)
 {
     size_t capacity = strlen(text) + 8, found;
     for (;;) {
         *ids = malloc((capacity + before + 1) * sizeof **ids);
         if (!*ids) return logprob_no_memory(p);
-        if (spm_encode(vocabulary, text, *ids + before, capacity, &found, &p->error) != WEFT_OK)
+        if (weft_tokenizer_encode(vocabulary, text, *ids + before, NULL, capacity, &found,
+                                  &p->error) != WEFT_OK)
             return false;
         if (found <= capacity) break;
         free(*ids);

@@ -114,6 +114,6 @@ bool trained_open(trained_run *run, const char *folder, const char *checkpoint, 
 void trained_close(trained_run *run)
 {
     weft_params_free(run->params);
-    if (run->target != run->source) spm_free(run->target);
-    spm_free(run->source);
+    if (run->target != run->source) weft_tokenizer_free(run->target);
+    weft_tokenizer_free(run->source);
 }

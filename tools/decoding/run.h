@@ -20,9 +20,9 @@ typedef struct trained_run {
     const weft_model *model; /* NULL until it is known */
     weft_model_config config;
     weft_model_traits traits;
-    bool documents;       /* its texts have several lines (data.unit) */
-    int64_t trained_len;  /* tokens of the longest row that it was trained on; 0: unknown */
-    spm *source, *target; /* the same if they share FOLDER/vocab.model */
+    bool documents;      /* its texts have several lines (data.unit) */
+    int64_t trained_len; /* tokens of the longest row that it was trained on; 0: unknown */
+    weft_tokenizer *source, *target; /* the same if they share FOLDER/vocab.model */
     bool shared;
     char vocabulary_path[2][4096]; /* of source and target; that of the source unless shared */
 } trained_run;

@@ -7,6 +7,7 @@
 
 #include "decoding/decoding.h"
 #include "text/streams.h"
+#include "text_file.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static bool take_line(maps *m, const char *text, size_t length)
 {
     size_t whole;
     sentence *s = &m->at[m->n];
-    if (!length || !texts_is_utf8(text, length)) return true;
+    if (!length || !weft_text_is_utf8(text, length)) return true;
     *s = (sentence){.line.text = strdup(text)};
     if (!s->line.text) return no_memory(m);
     const weft_status status =
@@ -74,7 +75,7 @@ static bool read_sentences(maps *m, const char *path)
     size_t capacity = 0, length;
     FILE *file = stream_open(path, &m->d.error);
     bool good = file != NULL;
-    while (good && m->n < SENTENCES && texts_read_line(file, &text, &capacity, &length))
+    while (good && m->n < SENTENCES && weft__text_read_line(file, &text, &capacity, &length))
         good = take_line(m, text, length);
     free(text);
     stream_close(file);
@@ -106,11 +107,11 @@ static bool translate(maps *m, sentence *s)
 
 /* ---- Maps ---- */
 
-static cJSON *pieces(const spm *vocabulary, const int32_t *ids, size_t n)
+static cJSON *pieces(const weft_tokenizer *vocabulary, const int32_t *ids, size_t n)
 {
     cJSON *list = cJSON_CreateArray();
     for (size_t i = 0; i < n; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateString(spm_piece(vocabulary, ids[i])));
+        cJSON_AddItemToArray(list, cJSON_CreateString(weft_tokenizer_piece(vocabulary, ids[i])));
     return list;
 }
 

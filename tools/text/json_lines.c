@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "json/tree.h"
-#include "streams.h"
+#include "text_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ bool json_lines_read(const char *path, json_line_taker *take, void *context, wef
     }
     if (!is_json) weft_error_set(error, WEFT_BAD_FILE, path, "line %zu is not JSON", number);
     if (!good) weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
-    const bool ended = good && is_json && stream_at_end(file, path, error);
+    const bool ended = good && is_json && weft__text_at_end(file, path, error);
     free(line);
     fclose(file);
     return ended;

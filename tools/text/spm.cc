@@ -1,11 +1,11 @@
-// The C interface to SentencePiece. No exception and no log line leaves this file.
+// See spm.h. No exception and no log line leaves this file.
 #include "spm.h"
 #include "reserve.h"
 #include "streams.h"
-#include "texts.h"
 
 #include "base/file.h"
 #include "base/text.h"
+#include "text_file.h"
 
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
@@ -28,12 +28,10 @@ namespace sentencepiece::logging
 void SetMinLogLevel(int level);
 }
 
-struct spm {
-    sentencepiece::SentencePieceProcessor processor;
-};
-
 namespace
 {
+using sentencepiece::SentencePieceProcessor;
+
 // Joins the lines of a message of the library.
 weft_status fail(weft_error *error, weft_status status, const char *where,
                  const char *what) noexcept
@@ -211,8 +209,8 @@ class Lines : public sentencepiece::SentenceIterator
     {
         at = 0;
         line.clear();
-        while (!file || !texts_read_line(file, &buffer, &capacity, &length)) {
-            if (file && !stream_at_end(file, files[next - 1].c_str(), error))
+        while (!file || !weft__text_read_line(file, &buffer, &capacity, &length)) {
+            if (file && !weft__text_at_end(file, files[next - 1].c_str(), error))
                 return !(ended = true);
             stream_close(file);
             file = nullptr;
@@ -230,7 +228,7 @@ class Lines : public sentencepiece::SentenceIterator
         if (first && line.compare(0, 3, "\xEF\xBB\xBF") == 0) line.erase(0, 3);
         first = false;
         counts->lines++;
-        if (!texts_is_utf8(line.data(), line.size())) {
+        if (!weft_text_is_utf8(line.data(), line.size())) {
             counts->invalid++;
             line.clear();
         }
@@ -308,6 +306,152 @@ field find_field(const std::string &message, uint64_t tag)
     return {};
 }
 
+const SentencePieceProcessor &processor_of(void *state)
+{
+    return *static_cast<const SentencePieceProcessor *>(state);
+}
+
+// How a vocabulary was made: bpe, unigram, char or word; nmt_nfkc (that of `weft train`), identity, or
+// another of SentencePiece; "unknown" if the file names neither.
+void find_kind(const SentencePieceProcessor &p, weft_tokenizer_info *info)
+{
+    // ModelProto of sentencepiece_model.proto: trainer_spec = 2, in it model_type = 3;
+    // normalizer_spec = 3, in it name = 1. An absent type is 1.
+    static const char *const types[] = {"unknown", "unigram", "bpe", "word", "char"};
+    const std::string bytes = p.serialized_model_proto();
+    const field trainer = find_field(bytes, 2), normalizer = find_field(bytes, 3);
+    const field type = find_field(trainer.bytes, 3), name = find_field(normalizer.bytes, 1);
+    info->type = types[!type.found ? 1 : type.number < 5 ? type.number : 0];
+    info->normalization = "unknown";
+    for (const char *known : {"nmt_nfkc_cf", "nmt_nfkc", "nfkc_cf", "nfkc", "identity"})
+        if (name.bytes == known) info->normalization = known;
+}
+
+weft_status encode_spans(const SentencePieceProcessor &p, const char *text, int32_t *ids,
+                         weft_text_span *spans, size_t capacity, size_t *n)
+{
+    const auto encoded = p.EncodeAsImmutableProto(text); // has what the pieces point to
+    const auto pieces = encoded.pieces();
+    for (size_t i = 0; i < pieces.size() && i < capacity; i++) {
+        spans[i] = {pieces[i].begin(), pieces[i].end()};
+        if (ids) ids[i] = (int32_t)pieces[i].id();
+    }
+    *n = pieces.size();
+    return WEFT_OK;
+}
+
+weft_status encode(void *state, const char *text, int32_t *ids, weft_text_span *spans,
+                   size_t capacity, size_t *n, weft_error *error)
+{
+    const SentencePieceProcessor &p = processor_of(state);
+    return guarded(error, "vocabulary", for_text(std::strlen(text)), [&] {
+        if (spans) return encode_spans(p, text, ids, spans, capacity, n);
+        std::vector<int> found;
+        const weft_status status = take(error, "vocabulary", p.Encode(text, &found), WEFT_INTERNAL);
+        for (size_t i = 0; ids && i < found.size() && i < capacity; i++) ids[i] = found[i];
+        *n = found.size();
+        return status;
+    });
+}
+
+weft_status characters(void *state, const char *text, size_t *n, weft_error *error)
+{
+    return guarded(error, "vocabulary", for_text(std::strlen(text)), [&] {
+        const auto &p = processor_of(state);
+        std::vector<std::string> pieces, probe;
+        weft_status status = take(error, "vocabulary", p.Encode(text, &pieces), WEFT_INTERNAL);
+        if (status == WEFT_OK)
+            status = take(error, "vocabulary", p.Encode("a", &probe), WEFT_INTERNAL);
+        if (status != WEFT_OK) return status;
+        for (const std::string &piece : pieces) {
+            // The piece of a byte is written <0x0A>.
+            const bool byte = p.IsByte(p.PieceToId(piece));
+            const auto begins = [](unsigned char c) { return (c & 0xC0) != 0x80; };
+            if (byte)
+                *n += begins((unsigned char)std::stoi(piece.substr(3, 2), nullptr, 16));
+            else
+                *n += (size_t)std::count_if(piece.begin(), piece.end(), begins);
+        }
+        // Most vocabularies put a blank before a text, which is not part of the text.
+        static const std::string blank = "\xE2\x96\x81";
+        const bool extra = !probe.empty() && probe[0].compare(0, blank.size(), blank) == 0;
+        if (*n && extra) --*n;
+        return WEFT_OK;
+    });
+}
+
+// The bytes of a decoded text. For each id, its span.
+std::string decode_spans(const SentencePieceProcessor &p, const std::vector<int> &ids,
+                         weft_text_span *spans)
+{
+    const auto decoded = p.DecodeIdsAsImmutableProto(ids);
+    const auto pieces = decoded.pieces();
+    size_t end = 0;
+    for (size_t i = 0; i < ids.size(); i++) {
+        spans[i] = {end, end};
+        if (i < pieces.size()) spans[i] = {pieces[i].begin(), end = pieces[i].end()};
+    }
+    return decoded.text();
+}
+
+weft_status decode(void *state, const int32_t *ids, size_t n, char **text, weft_text_span *spans,
+                   weft_error *error)
+{
+    const SentencePieceProcessor &p = processor_of(state);
+    const weft_status done = guarded(error, "vocabulary", for_text(64 * n), [&] {
+        const std::vector<int> list(ids, ids + n);
+        std::string out;
+        weft_status status = WEFT_OK;
+        if (spans)
+            out = decode_spans(p, list, spans);
+        else
+            status = take(error, "vocabulary", p.Decode(list, &out), WEFT_INTERNAL);
+        if (status != WEFT_OK) return status;
+        std::replace(out.begin(), out.end(), '\0', ' ');
+        *text = strdup(out.c_str());
+        return *text ? WEFT_OK : fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
+    });
+    if (done == WEFT_OK) return WEFT_OK;
+    std::free(*text); // a text for which memory was out
+    *text = nullptr;
+    return done;
+}
+
+weft_status find(void *state, const char *piece, int32_t *id, weft_error *error)
+{
+    return guarded(error, "vocabulary", for_ids, [&] {
+        const SentencePieceProcessor &p = processor_of(state);
+        const int found = p.PieceToId(piece); // the unknown piece's if there is none
+        if (p.IdToPiece(found) == piece) *id = found;
+        return WEFT_OK;
+    });
+}
+
+const char *piece_of(void *state, int32_t id)
+{
+    const char *piece = "";
+    guarded(nullptr, "vocabulary", for_ids, [&] {
+        piece = processor_of(state).IdToPiece(id).c_str();
+        return WEFT_OK;
+    });
+    return piece;
+}
+
+weft_piece_role role_of(void *state, int32_t id)
+{
+    const SentencePieceProcessor &p = processor_of(state);
+    if (p.IsControl(id) || p.IsUnknown(id)) return WEFT_PIECE_SPECIAL;
+    return p.IsByte(id) ? WEFT_PIECE_BYTE : WEFT_PIECE_TEXT;
+}
+
+void free_processor(void *state)
+{
+    delete static_cast<SentencePieceProcessor *>(state);
+}
+
+const weft_tokenizer_kind sentencepiece_kind = {
+    "SentencePiece", encode, decode, find, piece_of, role_of, characters, free_processor};
+
 } // namespace
 
 weft_status spm_train(const char *const *files, size_t n, const spm_options *options,
@@ -344,217 +488,38 @@ weft_status spm_train(const char *const *files, size_t n, const spm_options *opt
     return trained;
 }
 
-spm *spm_parse(const char *model, size_t bytes, const char *where, weft_error *error)
+weft_tokenizer *spm_parse(const char *model, size_t bytes, const char *where, weft_error *error)
 {
-    spm *loaded = nullptr;
+    weft_tokenizer *made = nullptr;
     const weft_status status = guarded(error, where, for_model(bytes), [&] {
-        auto s = std::make_unique<spm>();
-        const auto status = s->processor.LoadFromSerializedProto({model, bytes});
+        auto p = std::make_unique<SentencePieceProcessor>();
+        const auto status = p->LoadFromSerializedProto({model, bytes});
         if (status.code() == sentencepiece::util::StatusCode::kResourceExhausted)
             return take(error, where, status, WEFT_NO_MEMORY);
         if (!status.ok()) return fail(error, WEFT_BAD_FILE, where, "is not a SentencePiece model");
-        loaded = s.release();
+        weft_tokenizer_info info = {nullptr,     nullptr,     p->GetPieceSize(), p->pad_id(),
+                                    p->unk_id(), p->bos_id(), p->eos_id()};
+        find_kind(*p, &info);
+        made = weft_tokenizer_new(&sentencepiece_kind, p.get(), &info, error);
+        if (!made) return WEFT_NO_MEMORY;
+        p.release();
         return WEFT_OK;
     });
-    if (status == WEFT_OK) return loaded;
-    delete loaded;
+    if (status == WEFT_OK) return made;
+    weft_tokenizer_free(made);
     return nullptr;
 }
 
-spm *spm_load(const char *path, weft_error *error)
+weft_tokenizer *spm_load(const char *path, weft_error *error)
 {
-    spm *loaded = nullptr;
+    weft_tokenizer *made = nullptr;
     const weft_status done = guarded(error, path, for_ids, [&] {
         std::string bytes;
         const weft_status status = read_file(path, &bytes, error);
-        if (status == WEFT_OK) loaded = spm_parse(bytes.data(), bytes.size(), path, error);
+        if (status == WEFT_OK) made = spm_parse(bytes.data(), bytes.size(), path, error);
         return status;
     });
-    if (done == WEFT_OK) return loaded;
-    delete loaded;
+    if (done == WEFT_OK) return made;
+    weft_tokenizer_free(made);
     return nullptr;
-}
-
-void spm_free(spm *s)
-{
-    delete s;
-}
-
-int spm_size(const spm *s)
-{
-    return s->processor.GetPieceSize();
-}
-
-bool spm_has_specials(const spm *s)
-{
-    const spm_specials ids = spm_special_ids(s);
-    return ids.pad == SPM_PAD && ids.unk == SPM_UNK && ids.bos == SPM_BOS && ids.eos == SPM_EOS;
-}
-
-bool spm_is_special(const spm *s, int32_t id)
-{
-    return s->processor.IsControl(id) || s->processor.IsUnknown(id);
-}
-
-bool spm_is_byte(const spm *s, int32_t id)
-{
-    return s->processor.IsByte(id);
-}
-
-spm_specials spm_special_ids(const spm *s)
-{
-    const auto &p = s->processor;
-    return {p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id()};
-}
-
-spm_kind spm_get_kind(const spm *s)
-{
-    spm_kind kind = {"unknown", "unknown"};
-    guarded(nullptr, "vocabulary", for_model(0), [&] {
-        // ModelProto of sentencepiece_model.proto: trainer_spec = 2, in it model_type = 3;
-        // normalizer_spec = 3, in it name = 1. An absent type is 1.
-        static const char *const types[] = {"unknown", "unigram", "bpe", "word", "char"};
-        const std::string bytes = s->processor.serialized_model_proto();
-        const field trainer = find_field(bytes, 2), normalizer = find_field(bytes, 3);
-        const field type = find_field(trainer.bytes, 3), name = find_field(normalizer.bytes, 1);
-        kind.type = types[!type.found ? 1 : type.number < 5 ? type.number : 0];
-        for (const char *known : {"nmt_nfkc_cf", "nmt_nfkc", "nfkc_cf", "nfkc", "identity"})
-            if (name.bytes == known) kind.normalization = known;
-        return WEFT_OK;
-    });
-    return kind;
-}
-
-weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *error)
-{
-    return guarded(error, "vocabulary", for_ids, [&] {
-        *id = s->processor.PieceToId(piece);
-        return WEFT_OK;
-    });
-}
-
-weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity, size_t *n,
-                       weft_error *error)
-{
-    *n = 0;
-    return guarded(error, "vocabulary", for_text(std::strlen(text)), [&] {
-        std::vector<int> found;
-        const weft_status status =
-            take(error, "vocabulary", s->processor.Encode(text, &found), WEFT_INTERNAL);
-        for (size_t i = 0; i < found.size() && i < capacity; i++) ids[i] = found[i];
-        *n = found.size();
-        return status;
-    });
-}
-
-weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error *error)
-{
-    *n = 0;
-    return guarded(error, "vocabulary", for_text(std::strlen(text)), [&] {
-        const auto &p = s->processor;
-        std::vector<std::string> pieces, probe;
-        weft_status status = take(error, "vocabulary", p.Encode(text, &pieces), WEFT_INTERNAL);
-        if (status == WEFT_OK)
-            status = take(error, "vocabulary", p.Encode("a", &probe), WEFT_INTERNAL);
-        if (status != WEFT_OK) return status;
-        for (const std::string &piece : pieces) {
-            // The piece of a byte is written <0x0A>.
-            const bool byte = p.IsByte(p.PieceToId(piece));
-            const auto begins = [](unsigned char c) { return (c & 0xC0) != 0x80; };
-            if (byte)
-                *n += begins((unsigned char)std::stoi(piece.substr(3, 2), nullptr, 16));
-            else
-                *n += (size_t)std::count_if(piece.begin(), piece.end(), begins);
-        }
-        // Most vocabularies put a blank before a text, which is not part of the text.
-        static const std::string blank = "\xE2\x96\x81";
-        const bool extra = !probe.empty() && probe[0].compare(0, blank.size(), blank) == 0;
-        if (*n && extra) --*n;
-        return WEFT_OK;
-    });
-}
-
-weft_status spm_encode_spans(const spm *s, const char *text, size_t (*spans)[2], size_t capacity,
-                             size_t *n, weft_error *error)
-{
-    *n = 0;
-    return guarded(error, "vocabulary", for_text(std::strlen(text)), [&] {
-        const auto encoded =
-            s->processor.EncodeAsImmutableProto(text); // has what the pieces point to
-        const auto pieces = encoded.pieces();
-        for (size_t i = 0; i < pieces.size() && i < capacity; i++) {
-            spans[i][0] = pieces[i].begin();
-            spans[i][1] = pieces[i].end();
-        }
-        *n = pieces.size();
-        return WEFT_OK;
-    });
-}
-
-/* Whether an id has a text: special ids and ids beyond the vocabulary have none. */
-static bool is_text(const spm *s, int32_t id)
-{
-    return id >= 0 && id < s->processor.GetPieceSize() && !spm_is_special(s, id);
-}
-
-/* A text that was decoded; without one, *text is NULL. */
-static weft_status text_or_nothing(weft_status status, char **text)
-{
-    if (status == WEFT_OK) return WEFT_OK;
-    std::free(*text);
-    *text = nullptr;
-    return status;
-}
-
-weft_status spm_decode_spans(const spm *s, const int32_t *ids, size_t n, char **text,
-                             size_t (*spans)[2], weft_error *error)
-{
-    *text = nullptr;
-    const weft_status done = guarded(error, "vocabulary", for_text(64 * n), [&] {
-        std::vector<int> kept;
-        for (size_t i = 0; i < n; i++)
-            if (is_text(s, ids[i])) kept.push_back(ids[i]);
-        const auto decoded = s->processor.DecodeIdsAsImmutableProto(kept);
-        const auto pieces = decoded.pieces();
-        size_t end = 0;
-        for (size_t i = 0, k = 0; i < n; i++) {
-            spans[i][0] = spans[i][1] = end;
-            if (!is_text(s, ids[i]) || k == pieces.size()) continue;
-            spans[i][0] = pieces[k].begin();
-            spans[i][1] = end = pieces[k++].end();
-        }
-        std::string out = decoded.text();
-        std::replace(out.begin(), out.end(), '\0', ' ');
-        *text = strdup(out.c_str());
-        return *text ? WEFT_OK : fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
-    });
-    return text_or_nothing(done, text);
-}
-
-weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error)
-{
-    *text = nullptr;
-    const weft_status done = guarded(error, "vocabulary", for_text(64 * n), [&] {
-        std::vector<int> kept;
-        for (size_t i = 0; i < n; i++)
-            if (is_text(s, ids[i])) kept.push_back(ids[i]);
-        std::string out;
-        const weft_status status =
-            take(error, "vocabulary", s->processor.Decode(kept, &out), WEFT_INTERNAL);
-        if (status != WEFT_OK) return status;
-        std::replace(out.begin(), out.end(), '\0', ' ');
-        *text = strdup(out.c_str());
-        return *text ? WEFT_OK : fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
-    });
-    return text_or_nothing(done, text);
-}
-
-const char *spm_piece(const spm *s, int32_t id)
-{
-    const char *piece = "";
-    guarded(nullptr, "vocabulary", for_ids, [&] {
-        if (id >= 0 && id < s->processor.GetPieceSize()) piece = s->processor.IdToPiece(id).c_str();
-        return WEFT_OK;
-    });
-    return piece;
 }

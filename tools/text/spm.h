@@ -1,16 +1,14 @@
-/* A C interface to SentencePiece. */
+/* SentencePiece as a kind of tokeniser (weft/text.h), and the training of its vocabularies. */
 #ifndef WEFT_TOOLS_SPM_H
 #define WEFT_TOOLS_SPM_H
 
-#include <weft/graph.h>
+#include <weft/text.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum { SPM_PAD = 0, SPM_UNK = 1, SPM_BOS = 2, SPM_EOS = 3 };
-
-typedef struct spm spm;
 
 /* The mask token in vocabularies of masked language models. */
 #define SPM_MASK "<mask>"
@@ -43,51 +41,22 @@ typedef struct spm_counts {
  * frees. */
 weft_status spm_train(const char *const *files, size_t n, const spm_options *options,
                       spm_counts *counts, char **model, size_t *bytes, weft_error *error);
-/* Loads a vocabulary from such bytes, which messages call `where`. NULL on failure. */
-spm *spm_parse(const char *model, size_t bytes, const char *where, weft_error *error);
-/* Loads a vocabulary from a file. */
-spm *spm_load(const char *path, weft_error *error);
-void spm_free(spm *s);
-int spm_size(const spm *s);
+/* A tokeniser from such bytes, which messages call `where`. NULL on failure. */
+weft_tokenizer *spm_parse(const char *model, size_t bytes, const char *where, weft_error *error);
+/* A tokeniser from a file. */
+weft_tokenizer *spm_load(const char *path, weft_error *error);
+
+/* How many ids there are. */
+static inline int32_t spm_size(const weft_tokenizer *t)
+{
+    return weft_tokenizer_get_info(t).size;
+}
 /* Are pad, unk, bos and eos the ids above? */
-bool spm_has_specials(const spm *s);
-typedef struct spm_specials {
-    int32_t pad, unk, bos, eos; /* -1: none */
-} spm_specials;
-spm_specials spm_special_ids(const spm *s);
-/* How it was made: bpe, unigram, char or word; nmt_nfkc (that of `weft train`), identity, or
- * another of SentencePiece; "unknown" if the file names neither. */
-typedef struct spm_kind {
-    const char *type, *normalization;
-} spm_kind;
-spm_kind spm_get_kind(const spm *s);
-/* Whether an id below spm_size has no text, such as the unknown piece. */
-bool spm_is_special(const spm *s, int32_t id);
-/* Whether an id is a byte of text; vocabularies that keep every character have 256 of them. */
-bool spm_is_byte(const spm *s, int32_t id);
-/* *id becomes the id of a piece, or that of the unknown piece. */
-weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *error);
-/* The ids of a text, without BOS and EOS; at most `capacity` are written. *n becomes their number,
- * which may be larger. */
-weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity, size_t *n,
-                       weft_error *error);
-/* *n becomes the number of Unicode code points of the text after the vocabulary's normalisation,
- * which is the text that its ids decode to. */
-weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error *error);
-/* *text becomes the text of ids, without special ids and with zero bytes as spaces; the caller
- * frees it. NULL after an error. */
-weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error);
-
-/* The same, with the span of each piece in the text: its first byte and the one after its last.
- * When encoding, for at most `capacity` pieces; when decoding, for each id, with empty spans for
- * special ids. */
-weft_status spm_encode_spans(const spm *s, const char *text, size_t (*spans)[2], size_t capacity,
-                             size_t *n, weft_error *error);
-weft_status spm_decode_spans(const spm *s, const int32_t *ids, size_t n, char **text,
-                             size_t (*spans)[2], weft_error *error);
-
-/* The piece of an id, as long as `s` lives; "" if there is none. */
-const char *spm_piece(const spm *s, int32_t id);
+static inline bool spm_has_specials(const weft_tokenizer *t)
+{
+    const weft_tokenizer_info i = weft_tokenizer_get_info(t);
+    return i.pad == SPM_PAD && i.unk == SPM_UNK && i.bos == SPM_BOS && i.eos == SPM_EOS;
+}
 
 #ifdef __cplusplus
 }

@@ -135,18 +135,6 @@ FILE *stream_open(const char *path, weft_error *error)
     return file;
 }
 
-bool stream_at_end(FILE *file, const char *path, weft_error *error)
-{
-    if (feof(file) && !ferror(file)) return true;
-    if (errno == EBADMSG) {
-        weft_error_set(error, WEFT_BAD_FILE, path, "is damaged or truncated gzip");
-        return false;
-    }
-    weft_error_set(error, errno == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO, path, "cannot be read: %s",
-                   strerror(errno));
-    return false;
-}
-
 void stream_close(FILE *file)
 {
     if (file && file != stdin) fclose(file);

@@ -13,11 +13,9 @@ extern "C" {
 #endif
 
 /* Opens a file for reading with stdio, and decompresses gzip (RFC 1952). After the last read,
- * stream_at_end checks that all of it was read. NULL after an error. */
+ * weft__text_at_end checks that all of it was read: damaged gzip fails with EBADMSG. NULL after an
+ * error. */
 FILE *stream_open(const char *path, weft_error *error);
-/* Whether a file has been read to its end; to be called right after getline failed. False, with the
- * error set, if reading failed, memory was out or gzip is damaged. */
-bool stream_at_end(FILE *file, const char *path, weft_error *error);
 /* Closes it, unless it is standard input. NULL is ignored. */
 void stream_close(FILE *file);
 /* Makes a path that can be read only once (standard input, a pipe, a terminal) readable any number

@@ -19,7 +19,7 @@ weft_status vocabulary_make(const char *const *files, size_t n, const spm_option
     return status;
 }
 
-int32_t *vocabulary_banned(const spm *source, const spm *target, size_t *n)
+int32_t *vocabulary_banned(const weft_tokenizer *source, const weft_tokenizer *target, size_t *n)
 {
     static const int32_t special[] = {SPM_PAD, SPM_UNK, SPM_BOS};
     const size_t specials = sizeof special / sizeof *special;

@@ -12,6 +12,6 @@ weft_status vocabulary_make(const char *const *files, size_t n, const spm_option
 /* Ids that no search may choose: padding, unknown and begin, and those that only the source's
  * vocabulary has (a model has as many ids as the larger one). The caller frees the list; NULL when
  * memory is out. */
-int32_t *vocabulary_banned(const spm *source, const spm *target, size_t *n);
+int32_t *vocabulary_banned(const weft_tokenizer *source, const weft_tokenizer *target, size_t *n);
 
 #endif

@@ -1,6 +1,7 @@
 /* The vocabularies, texts and batches of a training. */
 #include "training.h"
 
+#include "text/line_numbers.h"
 #include "text/streams.h"
 #include "text/vocabulary.h"
 
@@ -108,9 +109,9 @@ static bool make_vocabulary(training *t, const char *given, const recipe_files *
     size_t bytes;
     if (given[0]) {
         data = tool_read_file(given, &bytes, &t->error);
-        spm *parsed = data ? spm_parse(data, bytes, given, &t->error) : NULL;
+        weft_tokenizer *parsed = data ? spm_parse(data, bytes, given, &t->error) : NULL;
         const bool is_vocabulary = parsed != NULL;
-        spm_free(parsed);
+        weft_tokenizer_free(parsed);
         if (!is_vocabulary) {
             free(data);
             return false;
@@ -136,15 +137,15 @@ static bool make_vocabularies(training *t, bool apart)
            make_vocabulary(t, r->vocabulary_target_file, target, NULL, 1);
 }
 
-static spm *load_vocabulary(training *t, const char *path, bool made)
+static weft_tokenizer *load_vocabulary(training *t, const char *path, bool made)
 {
-    spm *s = spm_load(path, &t->error);
+    weft_tokenizer *s = spm_load(path, &t->error);
     if (s && made && spm_size(s) < t->r.vocabulary_size)
         tool_print_line(stderr, "%s: the text has only %d pieces, not %lld", path, spm_size(s),
                         (long long)t->r.vocabulary_size);
     if (!s || spm_has_specials(s)) return s;
     training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");
-    spm_free(s);
+    weft_tokenizer_free(s);
     return NULL;
 }
 
@@ -195,7 +196,9 @@ bool training_vocabularies(training *t, bool make)
     t->vocabulary[0] = apart ? load_vocabulary(t, paths[0], make && !r->vocabulary_source_file[0])
                              : t->vocabulary[1];
     if (!t->vocabulary[0]) return false;
-    if (spm_id(t->vocabulary[1], SPM_MASK, &t->mask, &t->error) != WEFT_OK) return false;
+    if (weft_tokenizer_find(t->vocabulary[1], SPM_MASK, &t->mask, &t->error) != WEFT_OK)
+        return false;
+    if (t->mask < 0) t->mask = SPM_UNK;
     if (t->mode == WEFT_BATCH_MASKED && t->mask == SPM_UNK)
         return training_fail(t, WEFT_BAD_ARGUMENT, paths[1], "has no piece " SPM_MASK);
     return true;
@@ -256,22 +259,35 @@ double training_bits_per_character(const training *t, double nll)
 }
 
 /* Reports which lines of a file, or of a pair, were left out because they are not UTF-8. */
-static void tell_invalid(const char *path, const texts_counts *counts)
+static void tell_invalid(const char *path, const weft_text_counts *counts)
 {
-    char list[TEXTS_NUMBERS_TEXT];
+    char list[LINE_NUMBERS_TEXT];
     if (counts->invalid.n)
         tool_print_line(stderr, "weft: %s: left out, not UTF-8: %s", path,
-                        texts_numbers_text(&counts->invalid, list));
+                        line_numbers_text(&counts->invalid, list));
+}
+
+static weft_status add_pair(void *corpus, const int32_t *source, size_t n_source,
+                            const int32_t *target, size_t n_target)
+{
+    return weft_corpus_add(corpus, source, n_source, target, n_target);
 }
 
 /* Adds a file, or a pair of files, to the corpus. */
 static bool read_text(training *t, const char *source, const char *target, weft_corpus *corpus,
-                      texts_counts *all)
+                      weft_text_counts *all)
 {
-    texts_counts counts;
-    if (texts_read(corpus, source, t->vocabulary[0], target, t->vocabulary[1], t->r.data_unit,
-                   max_line(t), &counts, &t->error) != WEFT_OK)
-        return false;
+    weft_text_counts counts;
+    weft_text_files files = {{.path = source, .tokenizer = t->vocabulary[0]},
+                             {.path = target, .tokenizer = t->vocabulary[1]},
+                             .unit = t->r.data_unit,
+                             .max_tokens = max_line(t)};
+    bool good = (!source || (files.source.file = stream_open(source, &t->error))) &&
+                (files.target.file = stream_open(target, &t->error)) &&
+                weft_text_read(&files, add_pair, corpus, &counts, &t->error) == WEFT_OK;
+    stream_close(files.source.file);
+    stream_close(files.target.file);
+    if (!good) return false;
     tell_invalid(target, &counts);
     all->units += counts.units;
     all->invalid.n += counts.invalid.n;
@@ -282,7 +298,7 @@ static bool read_text(training *t, const char *source, const char *target, weft_
 static bool read_texts(training *t, const recipe_files *sources, const recipe_files *targets,
                        weft_corpus **corpus, weft_batches **batches, size_t *characters)
 {
-    texts_counts counts = {0};
+    weft_text_counts counts = {0};
     const char *target = targets->at[0];
     char others[32] = "";
     *corpus = weft_corpus_new();

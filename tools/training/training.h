@@ -5,7 +5,6 @@
 #include "recipe.h"
 #include "parallel.h"
 #include "decoding/run.h"
-#include "text/texts.h"
 #include "watch.h"
 
 /* A sentence of the validation text that is translated. */
@@ -28,7 +27,8 @@ typedef struct training {
     watch *watch;         /* NULL: not watched */
     const char *validate; /* a checkpoint to validate, and nothing else; NULL: train */
     weft_batch_mode mode;
-    spm *vocabulary[2]; /* of source and target; source is NULL or the same if there is only one */
+    weft_tokenizer
+        *vocabulary[2]; /* of source and target; source is NULL or the same if there is only one */
     int32_t mask;       /* the mask token; SPM_UNK if the target's vocabulary has none */
     weft_corpus *train_text, *valid_text;
     weft_batches *train, *valid; /* valid NULL: no validation */

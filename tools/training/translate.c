@@ -1,6 +1,5 @@
 /* Translates the first sentences of the validation text at each validation, for BLEU, chrF and
  * samples. Uses greedy search, in batches of sources of similar length. */
-#include "text/score.h"
 #include "text/streams.h"
 #include "text/vocabulary.h"
 #include "training.h"
@@ -8,6 +7,8 @@
 #include "decoding/share.h"
 
 #include <weft/decode.h>
+
+#include "text_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static bool take_pair(training *t, const char *const lines[2], const size_t leng
 {
     size_t room = (size_t)t->r.batches_lengths.at[t->r.batches_lengths.n - 1], n;
     for (int i = 0; i < 2; i++)
-        if (!lengths[i] || !texts_is_utf8(lines[i], lengths[i])) return true;
+        if (!lengths[i] || !weft_text_is_utf8(lines[i], lengths[i])) return true;
     training_sentence *s = &t->sentences[t->n_sentences];
     *s = (training_sentence){.source = strdup(lines[0]),
                              .reference = strdup(lines[1]),
@@ -42,7 +43,8 @@ static bool take_pair(training *t, const char *const lines[2], const size_t leng
                              .number = t->n_sentences};
     t->n_sentences++;
     if (!s->source || !s->reference || !s->ids) return no_memory(t);
-    if (spm_encode(t->vocabulary[0], s->source, s->ids, room - 1, &n, &t->error) != WEFT_OK)
+    if (weft_tokenizer_encode(t->vocabulary[0], s->source, s->ids, NULL, room - 1, &n, &t->error) !=
+        WEFT_OK)
         return false;
     s->n_ids = (n < room ? n : room - 1) + 1;
     s->ids[s->n_ids - 1] = SPM_EOS;
@@ -59,7 +61,7 @@ static bool read_pairs(training *t, const char *const paths[2], size_t max)
     while (good && t->n_sentences < max) {
         bool there = true;
         for (int i = 0; i < 2; i++)
-            there = there && texts_read_line(files[i], &lines[i], &capacity[i], &lengths[i]);
+            there = there && weft__text_read_line(files[i], &lines[i], &capacity[i], &lengths[i]);
         if (!there) break;
         good = take_pair(t, (const char *const *)lines, lengths);
     }
@@ -153,9 +155,9 @@ static bool translate_batch(translating *x, training_sentence *const *batch, siz
     for (size_t i = 0; good && i < n; i++) {
         const weft_hypothesis *h = &r->hypotheses[r->first[i]];
         free(batch[i]->translation);
-        good = spm_decode(t->vocabulary[1], h->tokens, h->length, &batch[i]->translation,
-                          &t->error) == WEFT_OK;
-        if (good) texts_clean(batch[i]->translation, false);
+        good = weft_tokenizer_decode(t->vocabulary[1], h->tokens, h->length, &batch[i]->translation,
+                                     NULL, &t->error) == WEFT_OK;
+        if (good) weft_text_clean(batch[i]->translation, false);
     }
     weft_search_result_free(r);
     return good;
@@ -239,17 +241,17 @@ static bool translate_all(translating *x)
 
 static bool score(training *t, training_scores *scores)
 {
-    bleu of_words = {0};
-    chrf of_characters = {.words = 0};
+    weft_bleu of_words = {0};
+    weft_chrf of_characters = {.words = 0};
     for (size_t i = 0; i < t->n_sentences; i++) {
         const training_sentence *s = &t->sentences[i];
         const char *reference = s->reference;
-        if (!bleu_add(&of_words, s->translation, &reference, 1) ||
-            !chrf_add(&of_characters, s->translation, &reference, 1))
-            return no_memory(t);
+        if (weft_bleu_add(&of_words, s->translation, &reference, 1, &t->error) != WEFT_OK ||
+            weft_chrf_add(&of_characters, s->translation, &reference, 1, &t->error) != WEFT_OK)
+            return false;
     }
-    scores->bleu = bleu_of(&of_words).score;
-    scores->chrf = chrf_of(&of_characters);
+    scores->bleu = weft_bleu_score(&of_words).score;
+    scores->chrf = weft_chrf_score(&of_characters);
     return true;
 }
 

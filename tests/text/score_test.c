@@ -1,7 +1,8 @@
 /* BLEU and chrF: numbers of other programs (tests/golden/make_scores.py prints them), counts by
  * hand, edges. */
-#include "text/significance.h"
 #include "tests.h"
+
+#include <weft/text.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 static void expect_tokens(const char *line, const char *expected)
 {
-    char *got = score_tokens_13a(line);
+    char *got = weft_text_tokens_13a(line);
     CU_ASSERT_PTR_NOT_NULL_FATAL(got);
     CU_ASSERT_STRING_EQUAL(got, expected);
     free(got);
@@ -35,7 +36,7 @@ static void test_tokens(void)
 
 static void test_lowercase(void)
 {
-    char *got = score_lowercase("ÁRBOL Ñandú ΣΟΦΙΑ 1\xff");
+    char *got = weft_text_lowercase("ÁRBOL Ñandú ΣΟΦΙΑ 1\xff");
     CU_ASSERT_STRING_EQUAL(got, "árbol ñandú σοφια 1\xff");
     free(got);
 }
@@ -46,20 +47,22 @@ typedef struct corpus {
     double bleu, chrf, chrf_words;
 } corpus;
 
-static bleu bleu_of_corpus(const corpus *c)
+static weft_bleu bleu_of_corpus(const corpus *c)
 {
-    bleu b = {.length = 0};
+    weft_bleu b = {.length = 0};
     for (size_t i = 0; i < c->n_lines; i++)
-        CU_ASSERT_TRUE(bleu_add(&b, c->lines[i], c->references[i], c->n_references));
+        CU_ASSERT_EQUAL(weft_bleu_add(&b, c->lines[i], c->references[i], c->n_references, NULL),
+                        WEFT_OK);
     return b;
 }
 
 static double chrf_of_corpus(const corpus *c, int words)
 {
-    chrf f = {.words = words};
+    weft_chrf f = {.words = words};
     for (size_t i = 0; i < c->n_lines; i++)
-        CU_ASSERT_TRUE(chrf_add(&f, c->lines[i], c->references[i], c->n_references));
-    return chrf_of(&f);
+        CU_ASSERT_EQUAL(weft_chrf_add(&f, c->lines[i], c->references[i], c->n_references, NULL),
+                        WEFT_OK);
+    return weft_chrf_score(&f);
 }
 
 static const corpus english = {
@@ -93,8 +96,8 @@ static void test_references(void)
 {
     const corpus *const all[] = {&english, &spanish, &no_four};
     for (size_t i = 0; i < 3; i++) {
-        bleu b = bleu_of_corpus(all[i]);
-        CU_ASSERT_DOUBLE_EQUAL(bleu_of(&b).score, all[i]->bleu, QUOTED);
+        weft_bleu b = bleu_of_corpus(all[i]);
+        CU_ASSERT_DOUBLE_EQUAL(weft_bleu_score(&b).score, all[i]->bleu, QUOTED);
         CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(all[i], 0), all[i]->chrf, QUOTED);
         CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(all[i], 2), all[i]->chrf_words, QUOTED);
     }
@@ -103,17 +106,17 @@ static void test_references(void)
 /* The parts of two of them, counted by hand. */
 static void test_parts(void)
 {
-    bleu b = bleu_of_corpus(&english);
+    weft_bleu b = bleu_of_corpus(&english);
     const size_t ngrams[4] = {17, 14, 11, 8}, matches[4] = {14, 7, 5, 3};
     for (int k = 0; k < 4; k++) {
         CU_ASSERT_EQUAL(b.ngrams[k], ngrams[k]);
         CU_ASSERT_EQUAL(b.matches[k], matches[k]);
     }
     CU_ASSERT(b.length == 17 && b.reference_length == 18);
-    CU_ASSERT_DOUBLE_EQUAL(bleu_of(&b).brevity, exp(1 - 18.0 / 17), ROUNDING_F64);
+    CU_ASSERT_DOUBLE_EQUAL(weft_bleu_score(&b).brevity, exp(1 - 18.0 / 17), ROUNDING_F64);
     b = bleu_of_corpus(&no_four);
     /* 7 of 10, 3 of 8, 1 of 6, and 0 of 4 counts as 1/2. */
-    bleu_result r = bleu_of(&b);
+    weft_bleu_result r = weft_bleu_score(&b);
     CU_ASSERT_DOUBLE_EQUAL(r.precisions[0], 70, 100 * ROUNDING_F64);
     CU_ASSERT_DOUBLE_EQUAL(r.precisions[1], 37.5, 100 * ROUNDING_F64);
     CU_ASSERT_DOUBLE_EQUAL(r.precisions[2], 100.0 / 6, 100 * ROUNDING_F64);
@@ -137,22 +140,22 @@ static void test_edges(void)
     const corpus blank = {{""}, {{""}}, 1, 1, 0, 0, 0};
     const corpus other = {{"a b c d e"}, {{"v w x y z"}}, 1, 1, 0, 0, 0};
     const corpus brief = {{"one two"}, {{"one two"}}, 1, 1, 0, 0, 0};
-    bleu b = bleu_of_corpus(&same);
-    CU_ASSERT_DOUBLE_EQUAL(bleu_of(&b).score, 100, QUOTED);
+    weft_bleu b = bleu_of_corpus(&same);
+    CU_ASSERT_DOUBLE_EQUAL(weft_bleu_score(&b).score, 100, QUOTED);
     CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(&same, 0), 100, QUOTED);
     CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(&same, 2), 100, QUOTED);
     const corpus *const zeros[] = {&empty, &blank, &other};
     for (size_t i = 0; i < 3; i++) {
         b = bleu_of_corpus(zeros[i]);
-        CU_ASSERT_EQUAL(bleu_of(&b).score, 0);
+        CU_ASSERT_EQUAL(weft_bleu_score(&b).score, 0);
         CU_ASSERT_EQUAL(chrf_of_corpus(zeros[i], 0), 0);
         CU_ASSERT_EQUAL(chrf_of_corpus(zeros[i], 2), 0);
     }
     b = bleu_of_corpus(&brief); /* there are no four tokens in a row to count */
-    CU_ASSERT_EQUAL(bleu_of(&b).score, 0);
+    CU_ASSERT_EQUAL(weft_bleu_score(&b).score, 0);
     CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(&brief, 0), 100, QUOTED);
-    b = (bleu){.length = 0};
-    CU_ASSERT_EQUAL(bleu_of(&b).score, 0);
+    b = (weft_bleu){.length = 0};
+    CU_ASSERT_EQUAL(weft_bleu_score(&b).score, 0);
 }
 
 /* sentence_bleu, and CHRF().sentence_score without and with word_order=2, of sacreBLEU 2.6.0. */
@@ -186,8 +189,8 @@ static void test_sentences(void)
          83.2096566018,
          82.8116542161}};
     for (size_t i = 0; i < sizeof sentences / sizeof *sentences; i++) {
-        bleu b = bleu_of_corpus(&sentences[i]);
-        CU_ASSERT_DOUBLE_EQUAL(bleu_of_sentence(&b).score, sentences[i].bleu, QUOTED);
+        weft_bleu b = bleu_of_corpus(&sentences[i]);
+        CU_ASSERT_DOUBLE_EQUAL(weft_bleu_score_sentence(&b).score, sentences[i].bleu, QUOTED);
         CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(&sentences[i], 0), sentences[i].chrf, QUOTED);
         CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(&sentences[i], 2), sentences[i].chrf_words, QUOTED);
     }
@@ -205,7 +208,8 @@ static const char *const verses[3][VERSES] = {
      "Y dijo Dios: Sea la luz: y fué la luz.", "Y vió Dios que la luz era buena.",
      "Y llamó Dios á la luz Día."}}; /* the reference */
 
-static void expect_resampled(const resampled *r, double score, double mean, double low, double high)
+static void expect_resampled(const weft_resampled *r, double score, double mean, double low,
+                             double high)
 {
     CU_ASSERT_DOUBLE_EQUAL(r->score, score, QUOTED);
     CU_ASSERT_DOUBLE_EQUAL(r->mean, mean, QUOTED);
@@ -217,33 +221,84 @@ static void expect_resampled(const resampled *r, double score, double mean, doub
  * a Philox written in Python. */
 static void test_resampling(void)
 {
-    sentence_counts counts[2][VERSES] = {{{.chrf = {.words = 0}}}};
-    const sentence_counts *const systems[] = {counts[0], counts[1], counts[0]};
-    system_scores results[3], again[3];
+    weft_sentence_counts counts[2][VERSES] = {{{.chrf = {.words = 0}}}};
+    const weft_sentence_counts *const systems[] = {counts[0], counts[1], counts[0]};
+    weft_system_scores results[3], again[3];
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < VERSES; i++) {
-            CU_ASSERT_TRUE(bleu_add(&counts[s][i].bleu, verses[s][i], &verses[2][i], 1));
-            CU_ASSERT_TRUE(chrf_add(&counts[s][i].chrf, verses[s][i], &verses[2][i], 1));
+            CU_ASSERT_EQUAL(weft_bleu_add(&counts[s][i].bleu, verses[s][i], &verses[2][i], 1, NULL),
+                            WEFT_OK);
+            CU_ASSERT_EQUAL(weft_chrf_add(&counts[s][i].chrf, verses[s][i], &verses[2][i], 1, NULL),
+                            WEFT_OK);
         }
-    CU_ASSERT_TRUE_FATAL(score_resample(systems, 3, VERSES, RESAMPLES, 7, results));
-    expect_resampled(&results[0].of[SCORE_BLEU], 64.2033024068, 62.8767597643, 40.9546471501,
-                     82.2778893741);
-    expect_resampled(&results[1].of[SCORE_BLEU], 55.3742107444, 54.5748365522, 34.3966388124,
-                     76.2870392301);
-    expect_resampled(&results[0].of[SCORE_CHRF], 77.5507809610, 78.0106215686, 62.3241803580,
-                     91.6067252737);
-    expect_resampled(&results[1].of[SCORE_CHRF], 74.7823793287, 74.7479298494, 66.0728300378,
-                     85.9307822304);
-    CU_ASSERT(isnan(results[0].of[SCORE_BLEU].p) && isnan(results[0].of[SCORE_CHRF].p));
-    CU_ASSERT_DOUBLE_EQUAL(results[1].of[SCORE_BLEU].p, 0.2885572139303483, ROUNDING_F64);
-    CU_ASSERT_DOUBLE_EQUAL(results[1].of[SCORE_CHRF].p, 0.31343283582089554, ROUNDING_F64);
+    weft_resampling o = {systems, 3, VERSES, RESAMPLES, 7};
+    CU_ASSERT_EQUAL_FATAL(weft_score_resample(&o, results, NULL), WEFT_OK);
+    expect_resampled(&results[0].bleu, 64.2033024068, 62.8767597643, 40.9546471501, 82.2778893741);
+    expect_resampled(&results[1].bleu, 55.3742107444, 54.5748365522, 34.3966388124, 76.2870392301);
+    expect_resampled(&results[0].chrf, 77.5507809610, 78.0106215686, 62.3241803580, 91.6067252737);
+    expect_resampled(&results[1].chrf, 74.7823793287, 74.7479298494, 66.0728300378, 85.9307822304);
+    CU_ASSERT(isnan(results[0].bleu.p) && isnan(results[0].chrf.p));
+    CU_ASSERT_DOUBLE_EQUAL(results[1].bleu.p, 0.2885572139303483, ROUNDING_F64);
+    CU_ASSERT_DOUBLE_EQUAL(results[1].chrf.p, 0.31343283582089554, ROUNDING_F64);
     /* A system does not differ from itself. */
-    CU_ASSERT_EQUAL(results[2].of[SCORE_BLEU].p, 1);
-    CU_ASSERT_EQUAL(results[2].of[SCORE_BLEU].mean, results[0].of[SCORE_BLEU].mean);
-    CU_ASSERT_TRUE(score_resample(systems, 3, VERSES, RESAMPLES, 7, again));
-    CU_ASSERT_EQUAL(again[1].of[SCORE_BLEU].mean, results[1].of[SCORE_BLEU].mean);
-    CU_ASSERT_TRUE(score_resample(systems, 3, VERSES, RESAMPLES, 8, again));
-    CU_ASSERT_NOT_EQUAL(again[1].of[SCORE_BLEU].mean, results[1].of[SCORE_BLEU].mean);
+    CU_ASSERT_EQUAL(results[2].bleu.p, 1);
+    CU_ASSERT_EQUAL(results[2].bleu.mean, results[0].bleu.mean);
+    CU_ASSERT_EQUAL(weft_score_resample(&o, again, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(again[1].bleu.mean, results[1].bleu.mean);
+    o.seed = 8;
+    CU_ASSERT_EQUAL(weft_score_resample(&o, again, NULL), WEFT_OK);
+    CU_ASSERT_NOT_EQUAL(again[1].bleu.mean, results[1].bleu.mean);
+}
+
+static weft_status score_a_line(weft_error *error)
+{
+    weft_sentence_counts one = {.chrf = {.words = 2}};
+    const weft_sentence_counts *const systems[] = {&one};
+    const weft_resampling o = {systems, 1, 1, 3, 7};
+    weft_system_scores results;
+    const char *const references[] = {"the dog, a cat", "a dog and the cat"};
+    weft_status status = weft_bleu_add(&one.bleu, "the dog and a cat.", references, 2, error);
+    if (status == WEFT_OK)
+        status = weft_chrf_add(&one.chrf, "the dog and a cat.", references, 2, error);
+    return status == WEFT_OK ? weft_score_resample(&o, &results, error) : status;
+}
+
+/* Every allocation fails once, in turn. */
+static void test_no_memory(void)
+{
+    bool pending = false;
+    long n = 0;
+    while (!pending && n < 1000) {
+        weft_error error = {.status = WEFT_OK};
+        test_fail_allocation(++n);
+        const weft_status status = score_a_line(&error);
+        pending = test_allocation_pending();
+        test_fail_allocation(0);
+        CU_ASSERT_EQUAL(status, pending ? WEFT_OK : WEFT_NO_MEMORY);
+        CU_ASSERT_EQUAL(error.status, status);
+    }
+    CU_ASSERT(pending && n > 50);
+}
+
+static void test_refusals(void)
+{
+    weft_error error = {.status = WEFT_OK};
+    weft_bleu b = {.length = 0};
+    weft_chrf c = {.words = WEFT_CHRF_MAX_WORDS + 1};
+    const char *const reference = "a";
+    const weft_sentence_counts counts[1] = {{.chrf = {.words = 0}}};
+    const weft_sentence_counts *const systems[] = {counts, NULL};
+    weft_resampling o = {systems, 2, 1, 10, 7};
+    weft_system_scores results[2];
+    CU_ASSERT_EQUAL(weft_bleu_add(&b, "a", NULL, 1, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_STRING_EQUAL(error.where, "BLEU");
+    CU_ASSERT_EQUAL(weft_chrf_add(&c, "a", &reference, 1, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "at most 2 words"));
+    CU_ASSERT_EQUAL(weft_score_resample(&o, results, &error), WEFT_BAD_ARGUMENT);
+    o.n_systems = 1;
+    CU_ASSERT_EQUAL(weft_score_resample(&o, results, &error), WEFT_OK);
+    o.samples = 0;
+    CU_ASSERT_EQUAL(weft_score_resample(&o, results, &error), WEFT_BAD_ARGUMENT);
 }
 
 void score_tests(void)
@@ -256,4 +311,6 @@ void score_tests(void)
     CU_add_test(suite, "edges", test_edges);
     CU_add_test(suite, "single sentences", test_sentences);
     CU_add_test(suite, "paired bootstrap", test_resampling);
+    CU_add_test(suite, "refused arguments", test_refusals);
+    CU_add_test(suite, "no memory", test_no_memory);
 }
