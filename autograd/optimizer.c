@@ -4,6 +4,7 @@
 #include <weft/op.h>
 
 #include "base/text.h"
+#include "ir/state_key.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -258,12 +259,11 @@ static void close_update(train_update *s)
 
 /* ---- Its nodes ---- */
 
-/* The number of updates done, OPTIMIZER.step: updates that count have names of their own. */
+/* The number of updates done: updates that count have names of their own. */
 static weft_value counter(const train_update *s, weft_dtype dtype)
 {
-    char name[STATE_NAME_BYTES];
-    snprintf(name, sizeof name, "%s.step", s->name);
-    weft_value step = weft_state(s->g, name, dtype, WEFT_SCALAR, WEFT_INIT_ZEROS);
+    const weft_state_key key = {.kind = WEFT_STATE_COUNTER, .optimizer = s->name};
+    weft_value step = weft__state_of_key(s->g, &key, dtype, WEFT_SCALAR);
     if (step.id < s->n_written && s->written[step.id])
         fail(s, WEFT_BAD_ARGUMENT, "this graph has one of that name already",
              "; set weft_optimizer.name to another");
@@ -298,7 +298,7 @@ static weft_value update_average(const train_update *s, weft_value state, weft_v
  * processes *loss becomes the sum of their losses, so that all of them see the same. */
 static weft_value named_norm(const train_update *s, weft_value *loss)
 {
-    char name[STATE_NAME_BYTES] = "gradient_norm";
+    char name[WEFT_MAX_OPTIMIZER_NAME + 32] = "gradient_norm";
     const weft_optimizer *o = s->o;
     const update_gradients all = {o->shards, o->model,     s->counted, s->params,
                                   s->grads,  s->n_trained, *loss};

@@ -27,11 +27,10 @@ typedef struct update_processes {
     const char *(*param)(const struct weft_shards *shards, const char *name);
     /* The first element of this rank's piece of a parameter. */
     int64_t (*first)(const struct weft_shards *shards, const char *param);
-    /* weft_shards_slice and weft_shards_state. */
+    /* weft_shards_key and weft_shards_slice. */
+    weft_state_key (*key)(const struct weft_shards *shards, const char *param);
     weft_value (*slice)(weft_graph *graph, const struct weft_shards *shards, const char *param,
                         weft_value value);
-    const char *(*state)(const struct weft_shards *shards, const char *prefix, const char *param,
-                         char *name, size_t size);
     /* Replaces updated[i], of which this rank's piece is new, by the whole new parameter. */
     void (*gather)(weft_graph *graph, const struct weft_shards *shards, const weft_value *params,
                    weft_value *updated, size_t n);

@@ -3,6 +3,7 @@
 #include "update.h"
 
 #include "base/text.h"
+#include "ir/state_key.h"
 
 #include <math.h>
 #include <string.h>
@@ -55,20 +56,17 @@ weft_value weft__update_piece(const train_update *s, weft_value param)
     return processes_of(shards)->slice(s->g, shards, weft__update_param_name(s, param), param);
 }
 
-/* A zeroed state for a parameter, OPTIMIZER.PREFIX.NAME, or for this rank's piece of it. */
-static weft_value moment(const train_update *s, const char *prefix, weft_value param,
+/* A zeroed state for a parameter, or for this rank's piece of it. */
+static weft_value moment(const train_update *s, weft_state_kind kind, weft_value param,
                          weft_value grad)
 {
-    char name[STATE_NAME_BYTES], both[STATE_NAME_BYTES];
     weft_graph *g = s->g;
-    snprintf(both, sizeof both, "%s.%s", s->name, prefix);
-    const struct weft_shards *shards = s->o->shards;
-    if (shards)
-        processes_of(shards)->state(shards, both, weft__update_param_name(s, param), name,
-                                    sizeof name);
-    else
-        snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
-    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, grad), WEFT_INIT_ZEROS);
+    const char *name = weft__update_param_name(s, param);
+    weft_state_key key = {.param = name, .param_bytes = strlen(name)};
+    if (s->o->shards) key = processes_of(s->o->shards)->key(s->o->shards, name);
+    key.kind = kind;
+    key.optimizer = s->name;
+    return weft__state_of_key(g, &key, weft_dtype_of(g, param), weft_shape_of(g, grad));
 }
 
 /* One update. */
@@ -89,11 +87,11 @@ static weft_value whole_gradient(const rule *r, double decay)
 }
 
 /* A state becomes decay state + weight x. */
-static weft_value moving(const rule *r, const char *prefix, weft_value x, double decay,
+static weft_value moving(const rule *r, weft_state_kind kind, weft_value x, double decay,
                          double weight)
 {
     weft_graph *g = r->s->g;
-    const weft_value state = moment(r->s, prefix, r->param, r->grad);
+    const weft_value state = moment(r->s, kind, r->param, r->grad);
     return weft_blend(g, state, x, weft_mul_scalar(g, r->s->one, decay),
                       weft_mul_scalar(g, r->s->one, weight));
 }
@@ -108,7 +106,8 @@ static weft_value over_root(weft_graph *g, weft_value x, weft_value v, double ep
 static weft_value descend(const rule *r, weft_value direction, weft_value lr, double momentum)
 {
     const weft_sgd_options o = {.momentum = momentum, .first = weft__update_first(r->s, r->param)};
-    const weft_value buf = momentum == 0 ? WEFT_NO_VALUE : moment(r->s, "buf", r->param, r->grad);
+    const weft_value buf =
+        momentum == 0 ? WEFT_NO_VALUE : moment(r->s, WEFT_STATE_MOMENTUM, r->param, r->grad);
     return weft_sgd_update(r->s->g, r->param, buf, direction, lr, WEFT_NO_VALUE, &o);
 }
 
@@ -130,7 +129,8 @@ static weft_value update_sgd(const rule *r)
     o.weight_decay = r->decay;
     o.first = weft__update_first(r->s, r->param);
     const bool has_buffer = weft_option(o.momentum, 0) != 0;
-    const weft_value buf = has_buffer ? moment(r->s, "buf", r->param, r->grad) : WEFT_NO_VALUE;
+    const weft_value buf =
+        has_buffer ? moment(r->s, WEFT_STATE_MOMENTUM, r->param, r->grad) : WEFT_NO_VALUE;
     return weft_sgd_update(r->s->g, r->param, buf, r->grad, r->lr, r->s->scale, &o);
 }
 
@@ -141,7 +141,8 @@ static weft_value update_adam(const rule *r)
     o.decoupled = s->o->kind == WEFT_ADAMW;
     o.weight_decay = r->decay;
     o.first = weft__update_first(s, r->param);
-    const weft_value m = moment(s, "m", r->param, r->grad), v = moment(s, "v", r->param, r->grad);
+    const weft_value m = moment(s, WEFT_STATE_MOMENT_1, r->param, r->grad);
+    const weft_value v = moment(s, WEFT_STATE_MOMENT_2, r->param, r->grad);
     return weft_adam_update(s->g, r->param, m, v, r->grad, r->lr, s->t, s->scale, &o);
 }
 
@@ -151,7 +152,7 @@ static weft_value update_adagrad(const rule *r)
     const double eps = weft_option(r->s->o->rms.eps, 1e-10);
     if (!in_range(r, "eps", eps, INFINITY)) return WEFT_NO_VALUE;
     const weft_value grad = whole_gradient(r, r->decay);
-    const weft_value v = moving(r, "v", weft_square(g, grad), 1, 1);
+    const weft_value v = moving(r, WEFT_STATE_MOMENT_2, weft_square(g, grad), 1, 1);
     return descend(r, over_root(g, grad, v, eps), r->lr, 0);
 }
 
@@ -162,9 +163,9 @@ static weft_value update_rmsprop(const rule *r)
     const double alpha = weft_option(o->alpha, 0.99), eps = weft_option(o->eps, 1e-8);
     if (!in_range(r, "alpha", alpha, 1) || !in_range(r, "eps", eps, INFINITY)) return WEFT_NO_VALUE;
     const weft_value grad = whole_gradient(r, r->decay);
-    weft_value v = moving(r, "v", weft_square(g, grad), alpha, 1 - alpha);
+    weft_value v = moving(r, WEFT_STATE_MOMENT_2, weft_square(g, grad), alpha, 1 - alpha);
     if (o->centered) {
-        const weft_value mean = moving(r, "m", grad, alpha, 1 - alpha);
+        const weft_value mean = moving(r, WEFT_STATE_MOMENT_1, grad, alpha, 1 - alpha);
         /* Rounding can make the variance of equal gradients negative. */
         v = weft_relu(g, weft_sub(g, v, weft_square(g, mean)));
     }
@@ -205,8 +206,8 @@ static weft_value update_lamb(const rule *r)
         !in_range(r, "eps", eps, INFINITY))
         return WEFT_NO_VALUE;
     const weft_value grad = whole_gradient(r, 0);
-    const weft_value m = moving(r, "m", grad, beta1, 1 - beta1);
-    const weft_value v = moving(r, "v", weft_square(g, grad), beta2, 1 - beta2);
+    const weft_value m = moving(r, WEFT_STATE_MOMENT_1, grad, beta1, 1 - beta1);
+    const weft_value v = moving(r, WEFT_STATE_MOMENT_2, weft_square(g, grad), beta2, 1 - beta2);
     weft_value direction = over_root(g, corrected(r, m, beta1), corrected(r, v, beta2), eps);
     if (r->decay != 0) direction = weft_add(g, direction, weft_mul_scalar(g, r->param, r->decay));
     return descend(r, direction, weft_mul(g, r->lr, trust_ratio(r, direction)), 0);

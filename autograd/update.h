@@ -25,10 +25,6 @@ typedef struct train_update {
     size_t n_written;
 } train_update;
 
-/* The bytes of the name of a state: those of the update, of a moment and of the parameter, and of
- * the piece (weft_shards_state). */
-#define STATE_NAME_BYTES (WEFT_MAX_OPTIMIZER_NAME + WEFT_MAX_TRAINED_NAME + 160)
-
 /* The name of a parameter, also if this is a piece of it (weft_gathered_piece). */
 const char *weft__update_param_name(const train_update *s, weft_value param);
 /* Whether the value itself is a piece, and not the whole parameter. */

@@ -4,6 +4,8 @@
 
 #include <weft/op.h>
 
+#include "ir/state_key.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,14 +98,11 @@ static void find_order(weft_gathered *x, const weft_graph *whole)
 
 static void declare_pieces(weft_gathered *x)
 {
-    char name[1024]; /* weft_train_update takes no longer names: WEFT_MAX_TRAINED_NAME */
-    int64_t first, end;
     for (size_t i = 0; i < x->s->n; i++) {
         const shard_param *p = &x->s->params[i];
-        weft__shards_range(x->s, p, x->s->ranks.rank, &first, &end);
-        weft_piece_name(p->name, first, end, name, sizeof name);
-        x->pieces[i] = weft_state(x->g, name, x->s->buckets[p->bucket].dtype,
-                                  WEFT_SHAPE(end - first), WEFT_INIT_ZEROS);
+        const weft_state_key key = weft_shards_key(x->s, p->name);
+        x->pieces[i] = weft__state_of_key(x->g, &key, x->s->buckets[p->bucket].dtype,
+                                          WEFT_SHAPE(key.piece.end - key.piece.first));
     }
 }
 

@@ -1,8 +1,8 @@
 /* The pieces of parameters: see weft/sharding.h. */
 #include "shards.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include "ir/state_key.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,12 +24,15 @@ static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value
         const char *name = weft_name_of(g, params[i]);
         if (weft_optimizer_freezes(optimizer, name)) continue;
         const size_t length = strlen(name) + 1;
-        s->params[s->n++] = (shard_param){
-            .name = memcpy(at, name, length),
+        memcpy(at, name, length);
+        shard_param *p = &s->params[s->n++];
+        *p = (shard_param){
+            .name = at,
+            .key = weft_state_key_read(at),
             .elements = weft_shape_numel(weft_shape_of(g, params[i])),
             .alone = alone && alone[i],
-            .own = weft_piece_of(g, params[i]),
         };
+        p->key.piece = weft_piece_of(g, params[i]);
         at += length;
     }
     return true;
@@ -87,6 +90,19 @@ static bool make_cuts(weft_shards *s)
     return true;
 }
 
+/* Fails if a parameter is called like a state of another kind, or like a piece. */
+static bool check_names(const weft_graph *g, const weft_value *params, size_t n, weft_error *error)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *name = weft_name_of(g, params[i]);
+        if (weft__names_model_state(name)) continue;
+        weft_error_set(error, WEFT_BAD_ARGUMENT, name,
+                       "is the name of a state of training or of a piece, not of a parameter");
+        return false;
+    }
+    return true;
+}
+
 weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, const bool *alone,
                              size_t n, const weft_optimizer *optimizer, weft_ranks ranks,
                              size_t bucket_bytes, weft_error *error)
@@ -97,6 +113,7 @@ weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, 
                        "a pointer is NULL, or rank %d is outside [0, %d)", ranks.rank, ranks.size);
         return NULL;
     }
+    if (!check_names(graph, params, n, error)) return NULL;
     weft_shards *s = calloc(1, sizeof *s);
     if (s) {
         s->functions = &weft__shards_update;
@@ -129,12 +146,9 @@ weft_ranks weft_shards_ranks(const weft_shards *shards)
 
 const shard_param *weft__shards_find(const weft_shards *s, const char *param)
 {
-    size_t length;
-    weft_piece piece;
-    if (!weft_piece_parse(param, &length, &piece)) length = strlen(param);
+    const weft_state_key wanted = weft_state_key_read(param);
     for (size_t i = 0; i < s->n; i++)
-        if (!strncmp(s->params[i].name, param, length) && !s->params[i].name[length])
-            return &s->params[i];
+        if (weft_state_key_same(&s->params[i].key, &wanted)) return &s->params[i];
     return NULL;
 }
 
@@ -170,17 +184,12 @@ bool weft_shards_piece(const weft_shards *shards, const char *param, int rank, i
     return true;
 }
 
-const char *weft_shards_state(const weft_shards *shards, const char *prefix, const char *param,
-                              char *name, size_t size)
+weft_state_key weft_shards_key(const weft_shards *shards, const char *param)
 {
-    int64_t first = 0, end = 0;
-    if (size) name[0] = 0;
-    if (!shards || !prefix || !param) return name;
-    const shard_param *p = weft__shards_find(shards, param);
-    weft_shards_piece(shards, param, shards->ranks.rank, &first, &end);
-    int n = snprintf(name, size, "%s.%s[%" PRId64 ":%" PRId64 "]", prefix, param, first, end);
-    if (p && p->own.length < INT64_MAX && (size_t)n < size)
-        snprintf(name + n, size - (size_t)n, "@%" PRId64 ",%" PRId64 ",%" PRId64, p->own.length,
-                 p->own.stride, p->own.offset);
-    return name;
+    const shard_param *p = shards && param ? weft__shards_find(shards, param) : NULL;
+    if (!p) return weft_state_key_read(param);
+    weft_state_key key = p->key;
+    key.is_piece = true;
+    weft__shards_range(shards, p, shards->ranks.rank, &key.piece.first, &key.piece.end);
+    return key;
 }

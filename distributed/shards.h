@@ -8,11 +8,11 @@
 
 typedef struct shard_param {
     const char *name;
+    weft_state_key key; /* of the name; its piece is the whole, or the part that it is */
     int64_t elements;
     size_t bucket;
     int64_t offset; /* in its bucket */
     bool alone;     /* in its bucket */
-    weft_piece own; /* the whole of it, or the part that it is */
 } shard_param;
 
 typedef struct shard_bucket {

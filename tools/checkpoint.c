@@ -89,10 +89,9 @@ static void list_wanted(name_list *l, const weft_params *params, const weft_grap
 
 static void list_found(name_list *l, const weft_params *params)
 {
-    for (size_t i = 0; i < weft_params_count(params); i++) {
-        const char *name = weft_params_name(params, i);
-        if (!weft_is_training_state(name)) l->at[l->n++] = name;
-    }
+    for (size_t i = 0; i < weft_params_count(params); i++)
+        if (weft_params_key(params, i).kind == WEFT_STATE_MODEL)
+            l->at[l->n++] = weft_params_name(params, i);
 }
 
 static weft_status judge(const name_match *match, const char *path, weft_error *error)

@@ -81,8 +81,6 @@ WEFT_API void weft_sample_input_fill(const weft_sample_input *input, weft_dtype 
 
 /* ---- Optimisers ----------------------------------------------------------------------------- */
 
-/* States of an optimiser are named PREFIX.NAME after the parameter; the prefix by default: */
-#define WEFT_OPTIMIZER_STATES "opt"
 
 #define WEFT_MAX_TRAINED_NAME   384
 #define WEFT_MAX_OPTIMIZER_NAME 128

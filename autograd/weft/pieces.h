@@ -5,6 +5,7 @@
 #define WEFT_PIECES_H
 
 #include <weft/graph.h>
+#include <weft/state_key.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,21 +30,8 @@ WEFT_API bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b);
 
 /* ---- Pieces of tensors ---------------------------------------------------------------------- */
 
-/* Elements of a whole tensor: those from `first` to `end` of a part of it, which is runs of
- * `length` elements. Element e of the part is element e / length * stride + offset + e % length of
- * the whole. A part that is the whole has one run, of INT64_MAX elements. */
-typedef struct weft_piece {
-    int64_t first, end;
-    int64_t length, stride, offset;
-} weft_piece;
 /* The whole of a state, or the part of a whole that it is. */
 WEFT_API weft_piece weft_piece_of(const weft_graph *graph, weft_value state);
-/* The name of a piece of a parameter: `PARAM[first:end]`. Returns `name`. */
-WEFT_API const char *weft_piece_name(const char *param, int64_t first, int64_t end, char *name,
-                                     size_t size);
-/* Reads the name of a state of a piece: sets *length to that of `PREFIX.PARAM`. False if it names
- * no piece. */
-WEFT_API bool weft_piece_parse(const char *name, size_t *length, weft_piece *piece);
 /* Copies the elements that both pieces have from the data of one to that of the other, and returns
  * how many they are. The data, of `bytes` bytes an element, begin with element `first`; with NULL
  * the elements are only counted. */

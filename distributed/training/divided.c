@@ -50,10 +50,11 @@ static weft_status cut_stage(weft_trainer *t, trainer_graph *s)
 static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value param)
 {
     const char *name = weft_name_of(g, param);
-    char piece[STATE_NAME];
-    int64_t first, end;
+    char piece[WEFT_STATE_KEY_BYTES];
     weft_tensor whole, own;
-    if (!weft_shards_piece(t->processes->shards, name, t->place.rank, &first, &end)) return WEFT_OK;
+    const weft_state_key key = weft_shards_key(t->processes->shards, name);
+    const int64_t first = key.piece.first, end = key.piece.end;
+    if (!key.is_piece) return WEFT_OK;
     weft_params *made = weft_params_new();
     weft_graph *alone = weft_graph_new();
     weft_status status = made && alone ? WEFT_OK : weft__trainer_no_memory(t);
@@ -64,7 +65,7 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
         if (status == WEFT_OK) weft_params_find(made, name, &whole);
     }
     if (status == WEFT_OK)
-        status = weft_params_add(t->params, weft_piece_name(name, first, end, piece, sizeof piece),
+        status = weft_params_add(t->params, weft_state_key_write(&key, piece, sizeof piece),
                                  weft_dtype_of(g, param), WEFT_SHAPE(end - first), &own, &t->error);
     const size_t bytes = weft_dtype_bytes(weft_dtype_of(g, param));
     if (status == WEFT_OK)

@@ -127,15 +127,9 @@ static size_t params_of(const trainer_graph *s, weft_value *params, size_t capac
                        : weft_graph_params(s->plan.graph, params, capacity);
 }
 
-static bool state_of(const weft_trainer *t, const char *prefix, const char *param, char *name,
-                     size_t size, int64_t *elements)
+static weft_state_key key_of(const weft_trainer *t, const char *param)
 {
-    const weft_shards *shards = t->processes->shards;
-    int64_t first, end;
-    if (!weft_shards_piece(shards, param, t->place.rank, &first, &end)) return false;
-    weft_shards_state(shards, prefix, param, name, size);
-    *elements = end - first;
-    return true;
+    return weft_shards_key(t->processes->shards, param);
 }
 
 static void share_update(weft_trainer *t, const graph_lists *l, weft_optimizer *optimizer)
@@ -168,7 +162,7 @@ static const trainer_hooks hooks = {
     .built = free_parts,
     .params = params_of,
     .list = weft__gradients_list,
-    .state = state_of,
+    .key = key_of,
     .differentiate = weft__gradients_add,
     .sum_tied = weft__gradients_sum_tied,
     .share_update = share_update,

@@ -151,7 +151,9 @@ static uint64_t hash_state(const weft_trainer *t)
     for (size_t i = 0; i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor tensor;
-        if (weft_is_training_state(name) || !weft_params_find(t->params, name, &tensor)) continue;
+        if (weft_params_key(t->params, i).kind != WEFT_STATE_MODEL ||
+            !weft_params_find(t->params, name, &tensor))
+            continue;
         hash = hash_bytes(hash, name, strlen(name));
         hash = hash_bytes(hash, tensor.data, weft_tensor_bytes(tensor.dtype, tensor.shape));
     }

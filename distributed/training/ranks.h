@@ -22,9 +22,6 @@ typedef struct trainer_processes {
     weft_model_split split; /* of the graph that is being built */
 } trainer_processes;
 
-/* Bytes for the name of a state, longer than any that a graph takes. */
-enum { STATE_NAME = 1024 };
-
 /* ---- Messages (ranks.c) ---- */
 
 /* See weft__ranks_agree. */
@@ -66,7 +63,7 @@ weft_status weft__whole_split_store(weft_trainer *t);
 void weft__whole_free(whole_model *w);
 /* Whether this process saves its states of a parameter, rather than another one that has the same.
  */
-bool weft__whole_saves(const weft_trainer *t, const char *param, size_t length);
+bool weft__whole_saves(const weft_trainer *t, const weft_state_key *key);
 /* Gathers the model of t->params: all states of all stages, parts joined, in the store of the first
  * process. */
 weft_status weft__whole_gather(weft_trainer *t, weft_params *to);

@@ -61,11 +61,10 @@ static bool is_source(const whole_model *w, int rank, size_t i)
 static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, weft_tensor *tensor)
 {
     const char *name = name_of(t->processes->whole, i);
-    int64_t first, end;
-    char piece[STATE_NAME];
+    char piece[WEFT_STATE_KEY_BYTES];
+    const weft_state_key key = weft_shards_key(t->processes->shards, name);
     return weft_params_find(own, name, tensor) ||
-           (weft_shards_piece(t->processes->shards, name, t->place.rank, &first, &end) &&
-            weft_params_find(own, weft_piece_name(name, first, end, piece, sizeof piece), tensor));
+           weft_params_find(own, weft_state_key_write(&key, piece, sizeof piece), tensor);
 }
 
 /* ---- Who has what ---- */
@@ -128,7 +127,7 @@ static weft_status check_whole(weft_trainer *t, const whole_model *w)
 static bool is_training(void *context, const char *name)
 {
     (void)context;
-    return weft_is_training_state(name);
+    return weft_state_key_read(name).kind != WEFT_STATE_MODEL;
 }
 
 weft_status weft__whole_split_store(weft_trainer *t)
@@ -160,15 +159,17 @@ weft_status weft__whole_split_store(weft_trainer *t)
     return t->error.status;
 }
 
-bool weft__whole_saves(const weft_trainer *t, const char *param, size_t length)
+bool weft__whole_saves(const weft_trainer *t, const weft_state_key *key)
 {
     const whole_model *w = t->processes->whole;
-    for (size_t i = 0; w && i < w->n; i++) {
-        const char *name = name_of(w, i);
-        if (!strncmp(name, param, length) && !name[length])
-            return is_source(
-                w, weft__mesh_place(&t->processes->mesh, w->group, t->processes->mesh.rank), i);
-    }
+    const weft_state_key param = {.param = key->param, .param_bytes = key->param_bytes};
+    char name[WEFT_STATE_KEY_BYTES];
+    if (!w) return true;
+    const weft_value state =
+        weft_graph_find(w->graph, weft_state_key_write(&param, name, sizeof name));
+    for (size_t i = 0; i < w->n; i++)
+        if (w->states[i].id == state.id)
+            return is_source(w, weft__mesh_place(&t->processes->mesh, w->group, t->processes->mesh.rank), i);
     return true;
 }
 
@@ -314,13 +315,12 @@ weft_status weft__whole_gather(weft_trainer *t, weft_params *to)
 static void add_own(weft_trainer *t, weft_params *own, size_t i)
 {
     const char *name = name_of(t->processes->whole, i);
-    char piece[STATE_NAME];
-    int64_t first, end;
+    char piece[WEFT_STATE_KEY_BYTES];
     weft_tensor state;
     if (!find_own(t, t->params, i, &state)) return;
-    if (!weft_params_find(t->params, name, NULL) &&
-        weft_shards_piece(t->processes->shards, name, t->place.rank, &first, &end))
-        name = weft_piece_name(name, first, end, piece, sizeof piece);
+    const weft_state_key key = weft_shards_key(t->processes->shards, name);
+    if (!weft_params_find(t->params, name, NULL))
+        name = weft_state_key_write(&key, piece, sizeof piece);
     weft_params_add(own, name, state.dtype, state.shape, NULL, &t->error);
 }
 
@@ -344,7 +344,8 @@ static weft_status gather_average(weft_trainer *t, const char *name, const weft_
     weft_communicator *c = t->processes->mesh.groups[MESH_DATA];
     const int size = t->place.size;
     const size_t each = weft_dtype_bytes(into->dtype);
-    char state[512];
+    char state[WEFT_STATE_KEY_BYTES];
+    weft_state_key key = weft_shards_key(shards, name);
     weft_tensor own;
     size_t *bytes = malloc((size_t)size * sizeof *bytes);
     if (!bytes) return weft__ranks_no_memory(t);
@@ -353,8 +354,8 @@ static weft_status gather_average(weft_trainer *t, const char *name, const weft_
         weft_shards_piece(shards, name, r, &first, &end);
         bytes[r] = (size_t)(end - first) * each;
     }
-    weft_params_find(
-        t->params, weft_shards_state(shards, WEFT_AVERAGE_STATES, name, state, sizeof state), &own);
+    key.kind = WEFT_STATE_AVERAGE;
+    weft_params_find(t->params, weft_state_key_write(&key, state, sizeof state), &own);
     const weft_exchange x = {
         .kind = WEFT_ALL_GATHER, .send = own.data, .receive = into->data, .receive_bytes = bytes};
     if (size == 1) memcpy(into->data, own.data, bytes[0]);

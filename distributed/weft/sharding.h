@@ -27,8 +27,8 @@ typedef struct weft_shards weft_shards;
  * be NULL) does not train. Parameters form buckets of about `bucket_bytes` (0: 4 MiB, or 256 KiB
  * for each rank if that is more), the last declared first, since their gradients are complete
  * first; of each bucket every rank owns a contiguous part. A parameter with alone[i] (NULL: none)
- * is a bucket of its own, which is cut the same whatever the other parameters are. NULL on failure.
- */
+ * is a bucket of its own, which is cut the same whatever the other parameters are. NULL on failure:
+ * WEFT_BAD_ARGUMENT if a name is that of a training's state or of a piece (weft_state_key_read). */
 WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params,
                                       const bool *alone, size_t n, const weft_optimizer *optimizer,
                                       weft_ranks ranks, size_t bucket_bytes, weft_error *error);
@@ -38,11 +38,10 @@ WEFT_API weft_ranks weft_shards_ranks(const weft_shards *shards);
  * is not cut. */
 WEFT_API bool weft_shards_piece(const weft_shards *shards, const char *param, int rank,
                                 int64_t *first, int64_t *end);
-/* The name of a state for this rank's piece of a parameter: `PREFIX.PARAM[first:end]`; of a
- * parameter that is a part of a whole (weft_part) with the runs of the part:
- * `PREFIX.PARAM[first:end]@length,stride,offset`. Returns `name`; the parameter must be cut. */
-WEFT_API const char *weft_shards_state(const weft_shards *shards, const char *prefix,
-                                       const char *param, char *name, size_t size);
+/* The key of this rank's piece of a parameter, or of the whole if the parameter is not cut; with
+ * another kind it is the key of such a state of the piece. It points to `param` or into the
+ * shards. */
+WEFT_API weft_state_key weft_shards_key(const weft_shards *shards, const char *param);
 
 /* ---- Parameters in pieces -------------------------------------------------------------------- */
 

@@ -145,7 +145,8 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
                                   "the allocator's memory is not 64-byte aligned");
         return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
     }
-    params->params[params->n] = (param){copy, weft_tensor_dense(data, dtype, shape), false};
+    params->params[params->n] =
+        (param){copy, weft_state_key_read(copy), weft_tensor_dense(data, dtype, shape), false};
     weft__name_table_put(&params->names, copy, params->n++);
     if (tensor) *tensor = params->params[params->n - 1].tensor;
     return WEFT_OK;
@@ -166,7 +167,8 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
             return there ? weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in both stores")
                          : weft_error_set(error, WEFT_NO_MEMORY, name, "no memory");
         }
-        params->params[params->n] = (param){copy, from->params[i].tensor, true};
+        params->params[params->n] =
+            (param){copy, weft_state_key_read(copy), from->params[i].tensor, true};
         weft__name_table_put(&params->names, copy, params->n++);
     }
     return WEFT_OK;
@@ -187,6 +189,11 @@ size_t weft_params_count(const weft_params *params)
 const char *weft_params_name(const weft_params *params, size_t index)
 {
     return params && index < params->n ? params->params[index].name : NULL;
+}
+
+weft_state_key weft_params_key(const weft_params *params, size_t index)
+{
+    return params && index < params->n ? params->params[index].key : weft_state_key_read(NULL);
 }
 
 const char *weft_params_source(const weft_params *params)

@@ -10,6 +10,7 @@
 
 typedef struct param {
     char *name;
+    weft_state_key key; /* of the name */
     weft_tensor tensor; /* dense; data are 64-byte aligned and never move */
     bool shared;        /* the data belong to another store */
 } param;

@@ -6,6 +6,7 @@
 #define WEFT_STORE_H
 
 #include <weft/communicator.h>
+#include <weft/state_key.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,6 +51,8 @@ WEFT_API weft_status weft_params_share(weft_params *params, const weft_params *f
 WEFT_API size_t weft_params_count(const weft_params *params);
 /* The name of tensor `index`, in order of addition; NULL if there is none. The store owns it. */
 WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
+/* What that tensor is by its name, in which the key points; the key of NULL if there is none. */
+WEFT_API weft_state_key weft_params_key(const weft_params *params, size_t index);
 
 /* Chooses tensors by name. */
 struct weft_params_filter {

@@ -8,19 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool weft_is_training_state(const char *name)
-{
-    static const char *const prefixes[] = {WEFT_OPTIMIZER_STATES ".", WEFT_SUM_STATES ".",
-                                           WEFT_SUM_STATES "@", WEFT_AVERAGE_STATES "."};
-    for (int i = 0; name && i < 4; i++)
-        if (!strncmp(name, prefixes[i], strlen(prefixes[i]))) return true;
-    return false;
-}
-
 static bool is_model_state(void *context, const char *name)
 {
     (void)context;
-    return !weft_is_training_state(name);
+    return weft_state_key_read(name).kind == WEFT_STATE_MODEL;
 }
 
 const weft_params_filter weft_model_states = {.selects = is_model_state};
@@ -69,8 +60,8 @@ static const char **model_names(const weft_params *params, size_t *n)
     const char **names = malloc((weft_params_count(params) + 1) * sizeof *names);
     *n = 0;
     for (size_t i = 0; names && i < weft_params_count(params); i++) {
-        const char *name = weft_params_name(params, i);
-        if (!weft_is_training_state(name)) names[(*n)++] = name;
+        if (weft_params_key(params, i).kind == WEFT_STATE_MODEL)
+            names[(*n)++] = weft_params_name(params, i);
     }
     return names;
 }
@@ -108,7 +99,7 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);
         weft_tensor a, b;
-        if (weft_is_training_state(name)) continue;
+        if (weft_params_key(last, i).kind != WEFT_STATE_MODEL) continue;
         weft_params_find(last, name, &a);
         weft_params_find(file, name, &b);
         if (a.dtype != b.dtype || !weft_shape_equal(a.shape, b.shape))
@@ -127,7 +118,7 @@ static weft_status average_all(weft_params *params, weft_params *const *files, s
     for (size_t i = 0; i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);
         weft_tensor was, to;
-        if (weft_is_training_state(name)) continue;
+        if (weft_params_key(last, i).kind != WEFT_STATE_MODEL) continue;
         weft_params_find(last, name, &was);
         weft_status status = weft_params_add(params, name, was.dtype, was.shape, &to, error);
         if (status != WEFT_OK) return status;

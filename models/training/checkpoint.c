@@ -147,7 +147,7 @@ static weft_status check_same(weft_trainer *t, const char *name, uint64_t was, u
 static bool has_training(const weft_params *params)
 {
     for (size_t i = 0; i < weft_params_count(params); i++)
-        if (weft_is_training_state(weft_params_name(params, i))) return true;
+        if (weft_params_key(params, i).kind != WEFT_STATE_MODEL) return true;
     return false;
 }
 
@@ -240,9 +240,11 @@ weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(to); i++) {
         const char *name = weft_params_name(to, i);
-        char averaged[512];
+        char averaged[WEFT_STATE_KEY_BYTES];
+        weft_state_key key = weft_params_key(to, i);
         weft_tensor from, into;
-        snprintf(averaged, sizeof averaged, WEFT_AVERAGE_STATES ".%s", name);
+        key.kind = WEFT_STATE_AVERAGE;
+        weft_state_key_write(&key, averaged, sizeof averaged);
         weft_params_find(to, name, &into);
         bool gathered = false;
         if (averages && t->hooks) status = t->hooks->gather_average(t, name, &into, &gathered);

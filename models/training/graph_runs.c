@@ -92,9 +92,10 @@ static trainer_graph *borrow_graph(weft_trainer *t, const trainer_graph *from)
 bool weft__trainer_may_begin(void *context, const char *name)
 {
     const weft_trainer *t = context;
-    if (!weft_is_training_state(name)) return !t->resumed && !weft_params_source(t->params);
-    if (weft__pieces_is_average(name) && !t->averages) return true;
-    return !t->progress.updates || weft__pieces_is_sum(name) || weft__pieces_follow(t, name);
+    const weft_state_key key = weft_state_key_read(name);
+    if (key.kind == WEFT_STATE_MODEL) return !t->resumed && !weft_params_source(t->params);
+    if (key.kind == WEFT_STATE_AVERAGE && !t->averages) return true;
+    return !t->progress.updates || key.kind == WEFT_STATE_SUM || weft__pieces_follow(t, &key);
 }
 
 /* Adds to the store what the graph declares. */

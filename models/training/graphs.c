@@ -6,24 +6,27 @@
  * uninterrupted one. */
 #include "trainer.h"
 
-#include <stdio.h>
+#include <weft/op.h>
+
+#include "ir/state_key.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- Graphs ---- */
 
-/* The state PREFIX.NAME of a parameter NAME, or of this process's piece of it. */
-static weft_value state_for(const weft_trainer *t, weft_graph *g, const char *prefix,
-                            weft_value param, bool piece)
+/* The state of a parameter, or of this process's piece of it if `pieces` is not NULL. */
+static weft_value state_for(const weft_trainer *pieces, weft_graph *g, weft_state_kind kind,
+                            int slot, weft_value param)
 {
-    char name[512];
-    const char *of = weft_name_of(g, param);
+    const char *name = weft_name_of(g, param);
+    weft_state_key key = {.param = name, .param_bytes = strlen(name)};
+    if (pieces) key = pieces->hooks->key(pieces, name);
     weft_shape shape = weft_shape_of(g, param);
-    int64_t elements;
-    snprintf(name, sizeof name, "%s.%s", prefix, of);
-    if (piece && t->hooks->state(t, prefix, of, name, sizeof name, &elements))
-        shape = WEFT_SHAPE(elements);
-    return weft_state(g, name, weft_dtype_of(g, param), shape, WEFT_INIT_ZEROS);
+    key.kind = kind;
+    key.slot = slot;
+    if (key.is_piece) shape = WEFT_SHAPE(key.piece.end - key.piece.first);
+    return weft__state_of_key(g, &key, weft_dtype_of(g, param), shape);
 }
 
 /* What training must not change, for the graph; the optimiser's groups name it. */
@@ -33,14 +36,11 @@ static bool is_frozen(void *context, const char *name)
     return weft_optimizer_freezes(&t->o.optimizer, name);
 }
 
-/* A sum of gradients: `sum.NAME` is the running one, `sum@k.NAME` is stored in slot k. */
+/* A sum of gradients: the running one, or that stored in a slot. */
 static weft_value sum_state(const weft_trainer *t, weft_graph *g, int slot, weft_value param)
 {
-    char prefix[32] = WEFT_SUM_STATES;
-    if (slot >= 0) snprintf(prefix, sizeof prefix, "%s@%d", WEFT_SUM_STATES, slot);
-    return state_for(t, g, prefix, param, t->place.in_turn);
+    return state_for(t->place.in_turn ? t : NULL, g, WEFT_STATE_SUM, slot, param);
 }
-#define RUNNING (-1)
 
 static void no_memory_in(weft_graph *g)
 {
@@ -54,7 +54,8 @@ static void add_averages(weft_trainer *t, trainer_graph *s, graph_lists *l)
     weft_value new_weight = weft_sub(g, l->one, s->ema_decay);
     for (size_t i = 0; i < l->n; i++) {
         weft_value value = l->updated[i];
-        weft_value average = state_for(t, g, WEFT_AVERAGE_STATES, l->params[i], t->hooks != NULL);
+        weft_value average =
+            state_for(t->hooks ? t : NULL, g, WEFT_STATE_AVERAGE, 0, l->params[i]);
         if (t->hooks) value = t->hooks->own(t, s, l->params[i], value);
         l->group[i + 1] = weft_blend(g, average, value, s->ema_decay, new_weight);
     }
@@ -82,7 +83,8 @@ int weft__graph_last_sums(const graph_lists *l, size_t i, weft_value gradient, w
     const sum_action *a = &l->t->sums.actions[l->t->sums.n - 1];
     weft_value running = gradient;
     int stored = a->slots;
-    if (a->adds) running = weft_add(g, sum_state(l->t, g, RUNNING, l->params[i]), gradient);
+    if (a->adds)
+        running = weft_add(g, sum_state(l->t, g, WEFT_RUNNING_SUM, l->params[i]), gradient);
     for (; stored > a->slots - a->pops; stored--)
         running = weft_add(g, sum_state(l->t, g, stored - 1, l->params[i]), running);
     for (int k = 0; k < stored; k++) values[k] = sum_state(l->t, g, k, l->params[i]);
@@ -131,8 +133,8 @@ static void add_sum(weft_trainer *t, trainer_graph *s, graph_lists *l)
         one = weft_require_finite(g, l->one, watched, 2);
     }
     for (size_t i = 0; i < l->n; i++)
-        l->group[i] =
-            weft_blend(g, sum_state(t, g, RUNNING, l->params[i]), l->grads[i], s->old_weight, one);
+        l->group[i] = weft_blend(g, sum_state(t, g, WEFT_RUNNING_SUM, l->params[i]), l->grads[i],
+                                 s->old_weight, one);
     s->target = weft_group(g, l->group, l->n);
 }
 
@@ -140,7 +142,7 @@ static void add_moves(const weft_trainer *t, trainer_graph *s, graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
     for (size_t i = 0; i < l->n; i++) {
-        weft_value running = sum_state(t, g, RUNNING, l->params[i]);
+        weft_value running = sum_state(t, g, WEFT_RUNNING_SUM, l->params[i]);
         weft_value stored = sum_state(t, g, s->slot, l->params[i]);
         l->group[i] = s->kind == GRAPH_STORE ? weft_assign(g, stored, running)
                                              : weft_blend(g, running, stored, l->one, l->one);
@@ -298,6 +300,22 @@ static void check_inputs(const weft_trainer *t, weft_graph *g, const weft_built 
     }
 }
 
+/* Names of the model's states must not read as those of other states: see weft/state_key.h. */
+static void check_names(const weft_trainer *t, weft_graph *g)
+{
+    for (size_t i = 0; i < weft_graph_node_count(g); i++) {
+        const weft_node_info node = weft_graph_node(g, i);
+        const char *name = weft_name_of(g, weft_value_from_id(g, node.first_out));
+        if (node.op != &weft_op_state || weft__names_model_state(name)) continue;
+        weft_graph_fail_in(g, t->o.builder.name, WEFT_BAD_ARGUMENT,
+                           "declares \"%s\", which names a state of training or a piece: expected "
+                           "a name that does not begin with opt., sum. or ema. and does not end "
+                           "with [first:end]",
+                           name);
+        return;
+    }
+}
+
 static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_built *b)
 {
     const weft_builder *builder = &t->o.builder;
@@ -311,6 +329,7 @@ static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_
                            "the loss must be a scalar of f32 or f64");
     else
         check_inputs(t, g, b);
+    if (weft_graph_status(g) == WEFT_OK) check_names(t, g);
     return weft_graph_status(g);
 }
 

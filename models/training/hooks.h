@@ -58,10 +58,8 @@ typedef struct trainer_hooks {
     /* Completes the lists: `counted`, and `owned` if this process has pieces of parameters. The
      * first lists of all decide how parameters are cut. */
     weft_status (*list)(weft_trainer *t, trainer_graph *s, graph_lists *l);
-    /* The name PREFIX.PARAM... of a state of this process's piece of a parameter, and its elements;
-     * false if the parameter is not cut. */
-    bool (*state)(const weft_trainer *t, const char *prefix, const char *param, char *name,
-                  size_t size, int64_t *elements);
+    /* The key of this process's piece of a parameter, or of the whole if it is not cut. */
+    weft_state_key (*key)(const weft_trainer *t, const char *param);
     /* Adds the backward pass. l->grads become the gradients of this batch; if `reduces`, those of
      * this process's pieces, summed over all batches of the update, or over those of a round. */
     void (*differentiate)(weft_trainer *t, trainer_graph *s, graph_lists *l, weft_value weight,
@@ -79,7 +77,7 @@ typedef struct trainer_hooks {
 
     /* Whether this process saves its states of a parameter, rather than another one that has the
      * same. */
-    bool (*saves)(const weft_trainer *t, const char *param, size_t length);
+    bool (*saves)(const weft_trainer *t, const weft_state_key *key);
     /* Gathers the states of a divided model, parts joined, in the store of the first process. */
     weft_status (*gather)(weft_trainer *t, weft_params *to);
     /* The same of the averaged model, if there are averages; if `everyone`, in all stores. */

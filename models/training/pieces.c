@@ -1,6 +1,6 @@
 /* Checkpoints of several processes. PATH has the replicated states, and in its metadata `shards`
  * the names of the ranks' files in the same folder, STEM.step-S.rank-R-of-N.safetensors, with the
- * states of their pieces (weft_shards_state). These files are written before PATH replaces its
+ * states of their pieces (weft_shards_key). These files are written before PATH replaces its
  * predecessor, so PATH always names a whole set. Any number of processes can resume: each reads
  * what it needs. */
 #include "trainer.h"
@@ -81,61 +81,37 @@ void weft_checkpoint_remove(const char *path)
 
 /* ---- Saving ---- */
 
-bool weft__pieces_is_sum(const char *name)
+/* Whether checkpoints have a state of training. Sums are meaningless between updates. */
+static bool is_lasting(const weft_state_key *key)
 {
-    const size_t length = strlen(WEFT_SUM_STATES);
-    return !strncmp(name, WEFT_SUM_STATES, length) && (name[length] == '.' || name[length] == '@');
-}
-
-static bool is_piece(void *context, const char *name)
-{
-    size_t length;
-    weft_piece piece;
-    (void)context;
-    return weft_is_training_state(name) && !weft__pieces_is_sum(name) &&
-           weft_piece_parse(name, &length, &piece);
+    return key->kind != WEFT_STATE_MODEL && key->kind != WEFT_STATE_SUM;
 }
 
 /* Whether the store has a piece of a state. */
-static bool has_pieces(const weft_params *params, const char *state)
+static bool has_pieces(const weft_params *params, const weft_state_key *state)
 {
-    const size_t length = strlen(state);
     for (size_t i = 0; i < weft_params_count(params); i++) {
-        const char *name = weft_params_name(params, i);
-        if (!strncmp(name, state, length) && name[length] == '[' && is_piece(NULL, name))
-            return true;
+        const weft_state_key key = weft_params_key(params, i);
+        if (key.is_piece && weft_state_key_same(&key, state)) return true;
     }
     return false;
 }
 
-/* Whether PATH has a state. Sums are meaningless between updates, and pieces are in the ranks'
- * files. */
+/* Whether PATH has a state: pieces are in the ranks' files. */
 static bool is_common(void *context, const char *name)
 {
     const weft_trainer *t = context;
-    if (!weft_is_training_state(name)) return true;
-    if (weft__pieces_is_sum(name)) return false;
-    return !t->hooks || (!is_piece(NULL, name) && !has_pieces(t->params, name));
-}
-
-/* The parameter in the name of a state of training, such as opt.m.PARAM or ema.PARAM. */
-static const char *param_of(const char *state)
-{
-    const char *dot = strchr(state, '.');
-    if (!strncmp(state, WEFT_AVERAGE_STATES ".", strlen(WEFT_AVERAGE_STATES "."))) return dot + 1;
-    dot = strchr(dot + 1, '.');
-    return dot ? dot + 1 : state;
+    const weft_state_key key = weft_state_key_read(name);
+    if (!is_lasting(&key)) return key.kind == WEFT_STATE_MODEL;
+    return !t->hooks || !has_pieces(t->params, &key);
 }
 
 /* The pieces that this process saves: of those that several have, one saves them. */
 static bool is_saved(void *context, const char *name)
 {
     const weft_trainer *t = context;
-    size_t length;
-    weft_piece piece;
-    if (!is_piece(NULL, name) || !weft_piece_parse(name, &length, &piece)) return false;
-    const char *param = param_of(name);
-    return t->hooks->saves(t, param, length - (size_t)(param - name));
+    const weft_state_key key = weft_state_key_read(name);
+    return is_lasting(&key) && key.is_piece && t->hooks->saves(t, &key);
 }
 
 /* Writes this rank's file. */
@@ -170,7 +146,7 @@ static weft_status add_common(weft_trainer *t, weft_params *whole)
     for (size_t i = 0; t->error.status == WEFT_OK && i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor from, to;
-        if (!weft_is_training_state(name) || !is_common(t, name)) continue;
+        if (weft_params_key(t->params, i).kind == WEFT_STATE_MODEL || !is_common(t, name)) continue;
         weft_params_find(t->params, name, &from);
         if (weft_params_add(whole, name, from.dtype, from.shape, &to, &t->error) == WEFT_OK)
             memcpy(to.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
@@ -219,28 +195,20 @@ weft_status weft__pieces_save(weft_trainer *t, const char *path)
 /* A state of this process: a whole one, or a piece. */
 typedef struct own_state {
     const char *name;
-    size_t length; /* of the name without the range */
-    weft_piece piece;
+    weft_state_key key;
     int64_t covered; /* elements that were loaded */
     weft_tensor tensor;
 } own_state;
 
-/* The piece that a name names; false if it is that of a whole tensor. */
-static bool read_name(const char *name, size_t *length, weft_piece *piece)
+/* Reads tensor i of a store; false if it is not a lasting state, or does not have the elements that
+ * its key says. */
+static bool read_state(const weft_params *params, size_t i, own_state *s)
 {
-    if (weft_piece_parse(name, length, piece)) return true;
-    *length = strlen(name);
-    *piece = (weft_piece){0, INT64_MAX, INT64_MAX, INT64_MAX, 0};
-    return false;
-}
-
-/* Reads a state's name; false if the tensor does not have the elements that it names. */
-static bool read_state(const char *name, const weft_tensor *tensor, own_state *s)
-{
-    *s = (own_state){.name = name, .tensor = *tensor};
-    const int64_t elements = weft_shape_numel(tensor->shape);
-    if (!read_name(name, &s->length, &s->piece)) s->piece.end = elements;
-    return s->piece.end - s->piece.first == elements;
+    *s = (own_state){.name = weft_params_name(params, i), .key = weft_params_key(params, i)};
+    if (!is_lasting(&s->key) || !weft_params_find(params, s->name, &s->tensor)) return false;
+    const int64_t elements = weft_shape_numel(s->tensor.shape);
+    if (!s->key.is_piece) s->key.piece.end = elements;
+    return s->key.piece.end - s->key.piece.first == elements;
 }
 
 /* Copies what one tensor of a file has of this process's states. */
@@ -249,24 +217,19 @@ static void take(const own_state *from, own_state *own, size_t n)
     const size_t bytes = weft_dtype_bytes(from->tensor.dtype);
     for (size_t i = 0; i < n; i++) {
         own_state *to = &own[i];
-        if (to->length != from->length || strncmp(to->name, from->name, to->length) != 0 ||
-            to->tensor.dtype != from->tensor.dtype || to->tensor.data == from->tensor.data)
+        if (!weft_state_key_same(&to->key, &from->key) || to->tensor.dtype != from->tensor.dtype ||
+            to->tensor.data == from->tensor.data)
             continue;
-        to->covered +=
-            weft_piece_copy(&to->piece, to->tensor.data, &from->piece, from->tensor.data, bytes);
+        to->covered += weft_piece_copy(&to->key.piece, to->tensor.data, &from->key.piece,
+                                       from->tensor.data, bytes);
     }
 }
 
 static void take_all(const weft_params *from, own_state *own, size_t n)
 {
-    for (size_t i = 0; i < weft_params_count(from); i++) {
-        const char *name = weft_params_name(from, i);
-        weft_tensor tensor;
-        own_state s;
-        if (!weft_is_training_state(name) || weft__pieces_is_sum(name)) continue;
-        weft_params_find(from, name, &tensor);
-        if (read_state(name, &tensor, &s)) take(&s, own, n);
-    }
+    own_state s;
+    for (size_t i = 0; i < weft_params_count(from); i++)
+        if (read_state(from, i, &s)) take(&s, own, n);
 }
 
 /* The states of this process, as a filter of files. */
@@ -279,21 +242,12 @@ typedef struct wanted_states {
 static bool is_wanted(void *context, const char *name)
 {
     const wanted_states *w = context;
-    size_t length;
-    weft_piece piece;
-    if (!weft_is_training_state(name) || weft__pieces_is_sum(name)) return false;
-    read_name(name, &length, &piece);
+    const weft_state_key key = weft_state_key_read(name);
     for (size_t i = 0; i < w->n; i++)
-        if (w->own[i].length == length && !strncmp(w->own[i].name, name, length) &&
-            weft_piece_copy(&w->own[i].piece, NULL, &piece, NULL, 0) > 0)
+        if (weft_state_key_same(&w->own[i].key, &key) &&
+            weft_piece_copy(&w->own[i].key.piece, NULL, &key.piece, NULL, 0) > 0)
             return true;
     return false;
-}
-
-static bool is_state(void *context, const char *name)
-{
-    (void)context;
-    return weft_is_training_state(name) && !weft__pieces_is_sum(name);
 }
 
 static bool same_meta(const weft_params *a, const weft_params *b, const char *key)
@@ -344,20 +298,15 @@ static weft_status take_files(weft_trainer *t, const char *list, own_state *own,
     return status;
 }
 
-bool weft__pieces_is_average(const char *name)
-{
-    return !strncmp(name, WEFT_AVERAGE_STATES ".", strlen(WEFT_AVERAGE_STATES "."));
-}
-
 /* Fails unless all states that follow were loaded whole. A checkpoint may be without averages. */
 static weft_status check_covered(weft_trainer *t, const own_state *own, size_t n, bool averages)
 {
     const char *path = t->o.checkpoint ? t->o.checkpoint : weft_params_source(t->params);
     for (size_t i = 0; i < n; i++) {
-        const int64_t elements = own[i].piece.end - own[i].piece.first;
-        if (own[i].covered == elements || (weft__pieces_is_average(own[i].name) && !averages))
-            continue;
-        if (!own[i].covered && !weft__pieces_follow(t, own[i].name)) continue;
+        const weft_state_key *key = &own[i].key;
+        const int64_t elements = key->piece.end - key->piece.first;
+        if (own[i].covered == elements || (key->kind == WEFT_STATE_AVERAGE && !averages)) continue;
+        if (!own[i].covered && !weft__pieces_follow(t, key)) continue;
         return weft_error_set(&t->error, WEFT_BAD_FILE, path ? path : "checkpoint",
                               "has %" PRId64 " of the %" PRId64 " elements of %s", own[i].covered,
                               elements, own[i].name);
@@ -371,12 +320,10 @@ static bool is_sharded(const weft_trainer *t)
     return list && *list;
 }
 
-bool weft__pieces_follow(const weft_trainer *t, const char *name)
+bool weft__pieces_follow(const weft_trainer *t, const weft_state_key *key)
 {
-    size_t length;
-    weft_piece piece;
     if (is_sharded(t) || !t->hooks) return is_sharded(t);
-    return !t->states || weft_piece_parse(name, &length, &piece);
+    return !t->states || key->is_piece;
 }
 
 weft_status weft__pieces_load(weft_trainer *t, bool *averages)
@@ -387,13 +334,9 @@ weft_status weft__pieces_load(weft_trainer *t, bool *averages)
     size_t n = 0, count = weft_params_count(t->params);
     own_state *own = calloc(count + 1, sizeof *own);
     if (!own) return weft__trainer_no_memory(t);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = weft_params_name(t->params, i);
-        weft_tensor tensor;
-        if (!is_state(NULL, name) || (t->hooks && has_pieces(t->params, name))) continue;
-        weft_params_find(t->params, name, &tensor);
-        n += read_state(name, &tensor, &own[n]);
-    }
+    for (size_t i = 0; i < count; i++)
+        n += read_state(t->params, i, &own[n]) &&
+             (own[n].key.is_piece || !t->hooks || !has_pieces(t->params, &own[n].key));
     weft_status status = WEFT_OK;
     bool whole = false; /* the program has loaded the whole states of a single process */
     if (!sharded) take_all(t->params, own, n);
@@ -403,7 +346,7 @@ weft_status weft__pieces_load(weft_trainer *t, bool *averages)
     else if (!whole && n)
         status = no_path(t);
     for (size_t i = 0; i < n; i++)
-        *averages |= own[i].covered && weft__pieces_is_average(own[i].name);
+        *averages |= own[i].covered && own[i].key.kind == WEFT_STATE_AVERAGE;
     if (status == WEFT_OK) status = check_covered(t, own, n, *averages);
     free(own);
     return status;

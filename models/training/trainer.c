@@ -8,12 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AVERAGE WEFT_AVERAGE_STATES "."
-
 static bool has_averages(const weft_params *params)
 {
     for (size_t i = 0; i < weft_params_count(params); i++)
-        if (!strncmp(weft_params_name(params, i), AVERAGE, strlen(AVERAGE))) return true;
+        if (weft_params_key(params, i).kind == WEFT_STATE_AVERAGE) return true;
     return false;
 }
 
@@ -23,15 +21,15 @@ static void begin_averages(weft_trainer *t)
     for (size_t i = 0; i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor from, into;
-        char param[512];
-        size_t length, prefix = strlen(AVERAGE);
-        weft_piece piece = {.first = 0};
-        if (!name || strncmp(name, AVERAGE, prefix) != 0) continue;
-        if (!weft_piece_parse(name, &length, &piece)) length = strlen(name);
-        snprintf(param, sizeof param, "%.*s", (int)(length - prefix), name + prefix);
+        char param[WEFT_STATE_KEY_BYTES];
+        weft_state_key key = weft_params_key(t->params, i);
+        if (key.kind != WEFT_STATE_AVERAGE || !weft_params_find(t->params, name, &into)) continue;
+        key.kind = WEFT_STATE_MODEL;
+        key.is_piece = false;
+        weft_state_key_write(&key, param, sizeof param);
         if (!weft_params_find(t->params, param, &from)) continue;
-        weft_params_find(t->params, name, &into);
-        memcpy(into.data, (char *)from.data + (size_t)piece.first * weft_dtype_bytes(from.dtype),
+        memcpy(into.data,
+               (char *)from.data + (size_t)key.piece.first * weft_dtype_bytes(from.dtype),
                weft_tensor_bytes(into.dtype, into.shape));
     }
 }

@@ -245,11 +245,7 @@ weft_status weft__pieces_save(weft_trainer *t, const char *path);
  * were some. */
 weft_status weft__pieces_load(weft_trainer *t, bool *averages);
 /* Whether weft__pieces_load reads a state of the training, so that the store may lack it. */
-bool weft__pieces_follow(const weft_trainer *t, const char *name);
-/* Whether a state is a sum of gradients, which no checkpoint has. */
-bool weft__pieces_is_sum(const char *name);
-/* Whether a state is a moving average of a parameter. */
-bool weft__pieces_is_average(const char *name);
+bool weft__pieces_follow(const weft_trainer *t, const weft_state_key *key);
 /* Removes the files of ranks in the folder of PATH that the lines of `list` do not name. */
 void weft__pieces_clean(const char *path, const char *list);
 

@@ -193,7 +193,7 @@ typedef struct weft_trainer_options {
      * batch of all their rows, except for rounding. 0: 1. */
     uint32_t accumulate;
     /* Decay of an exponential moving average of the parameters; 0: no average. Evaluations and
-     * saved models use the average, which is in the states `ema.NAME` (WEFT_AVERAGE_STATES). The
+     * saved models use the average, which is in the states `ema.NAME` (WEFT_STATE_AVERAGE). The
      * decay of update s is min(ema, (s-1) / (s+9)), so that the first values fade quickly. */
     double ema;
     /* The processes that train together, as weft_trainer_processes_of (weft/distributed.h) makes
@@ -324,14 +324,8 @@ WEFT_API void weft_checkpoint_remove(const char *path);
  * "vocabulary" if the program has set them. */
 WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path);
 
-/* States of training are named PREFIX.NAME after their parameter. The prefixes:
- * WEFT_OPTIMIZER_STATES for the optimiser, and these for sums of gradients and averages of
- * parameters. */
-#define WEFT_SUM_STATES     "sum"
-#define WEFT_AVERAGE_STATES "ema"
-/* Whether a tensor of a checkpoint is such a state, and not part of the model. */
-WEFT_API bool weft_is_training_state(const char *name);
-/* A filter for weft_params_save: the model without states of training. */
+/* A filter for weft_params_save: the model without states of training, whose keys are of other kinds
+ * than WEFT_STATE_MODEL (weft/state_key.h). */
 WEFT_API extern const weft_params_filter weft_model_states;
 /* Adds to `params`, which should be empty, the mean of the models of n checkpoints, computed in
  * f64. States of training are left out; metadata come from the last file. Fails if the files are of

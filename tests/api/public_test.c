@@ -155,12 +155,6 @@ static void test_values(void)
     const weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(4, 5), WEFT_INIT_ZEROS);
     const weft_piece whole = weft_piece_of(g, w);
     CU_ASSERT_TRUE(whole.first == 0 && whole.end == 20 && whole.length == INT64_MAX);
-    char name[32];
-    size_t length;
-    weft_piece piece;
-    CU_ASSERT_STRING_EQUAL(weft_piece_name("w", 5, 12, name, sizeof name), "w[5:12]");
-    CU_ASSERT_TRUE_FATAL(weft_piece_parse(name, &length, &piece));
-    CU_ASSERT_TRUE(length == 1 && piece.first == 5 && piece.end == 12);
     weft_graph_free(g);
 }
 

@@ -170,22 +170,20 @@ static void test_pieces(void)
     weft_graph_free(g);
 }
 
-static void test_piece_names(void)
+/* A parameter that is called like another state could not be distinguished from it. */
+static void test_refused_names(void)
 {
-    static const char *const bad[] = {
-        "opt.m.a[3]",           "opt.m.a[3:2]",         "opt.m.a[3:9]x",
-        "opt.m.a[3:9]@",        "opt.m.a[3:9]@4,8",     "opt.m.a[3:9]@0,8,0",
-        "opt.m.a[3:9]@4,8,5",   "opt.m.a[3:9]@4,3,0",   "opt.m.a[3:9]@4,8,-1",
-        "opt.m.a[3:9]@4,8,0,1", "opt.m.a[3:9]@4,8,0 x", "opt.m.a[0:9]@1,9223372036854775807,0"};
-    size_t length = 0;
-    weft_piece p = {0};
-    CU_ASSERT_TRUE(weft_piece_parse("opt.m.a[3][16384:20000]", &length, &p));
-    CU_ASSERT_TRUE(length == 10 && p.first == 16384 && p.end == 20000 && p.length == INT64_MAX);
-    CU_ASSERT_TRUE(weft_piece_parse("opt.m.a[3:9]@4,8,2", &length, &p));
-    CU_ASSERT_TRUE(length == 7 && p.first == 3 && p.end == 9 && p.length == 4 && p.stride == 8 &&
-                   p.offset == 2);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CU_ASSERT_FALSE(weft_piece_parse(bad[i], &length, &p));
+    static const char *const names[] = {"opt.m.w", "ema.w", "sum.w", "w[0:3]"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        weft_error error = WEFT_NO_ERROR;
+        weft_graph *g = weft_graph_new();
+        weft_value w = weft_param(g, names[i], WEFT_F32, WEFT_SHAPE(8), WEFT_INIT_ZEROS);
+        const weft_ranks one = {0, 0, 1};
+        CU_ASSERT_PTR_NULL(weft_shards_new(g, &w, NULL, 1, NULL, one, 0, &error));
+        CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+        CU_ASSERT_STRING_EQUAL(error.where, names[i]);
+        weft_graph_free(g);
+    }
 }
 
 /* The state of a part [rows, columns] of a [6, 10] whole, from its own shards. */
@@ -195,15 +193,12 @@ static weft_piece part_piece(weft_part part, int64_t rows, int64_t columns)
     weft_value w =
         weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(rows, columns), WEFT_INIT_ZEROS, part);
     weft_shards *s = weft_shards_new(g, &w, NULL, 1, NULL, (weft_ranks){0, 0, 1}, 0, NULL);
-    char name[64];
-    size_t length;
-    weft_piece p = {0};
-    CU_ASSERT_TRUE(
-        weft_piece_parse(weft_shards_state(s, "m", "w", name, sizeof name), &length, &p));
-    CU_ASSERT_TRUE(length == 3 && p.first == 0 && p.end == rows * columns);
+    const weft_state_key key = weft_shards_key(s, "w"), other = weft_shards_key(s, "other");
+    CU_ASSERT_TRUE(key.is_piece && key.piece.first == 0 && key.piece.end == rows * columns);
+    CU_ASSERT_TRUE(!other.is_piece && !strcmp(other.param, "other"));
     weft_shards_free(s);
     weft_graph_free(g);
-    return p;
+    return key.piece;
 }
 
 /* Copies between all pieces of parts by rows, by columns, and wholes. */
@@ -404,7 +399,7 @@ void sharding_tests(void)
     CU_add_test(suite, "exchanges that are refused", test_refused);
     CU_add_test(suite, "sums in the order of a tree", test_tree);
     CU_add_test(suite, "pieces of parameters", test_pieces);
-    CU_add_test(suite, "names of pieces", test_piece_names);
+    CU_add_test(suite, "names that are refused", test_refused_names);
     CU_add_test(suite, "copies between pieces", test_piece_copies);
     CU_add_test(suite, "parameters in buckets of their own", test_alone);
     CU_add_test(suite, "a step on other parameters", test_other_params);

@@ -15,6 +15,7 @@
 typedef struct own_model {
     const char *options;
     bool without_loss, vector_loss;
+    const char *state; /* declared too */
 } own_model;
 
 static weft_status own_build(void *context, weft_graph *g, const weft_build_options *options,
@@ -28,6 +29,7 @@ static weft_status own_build(void *context, weft_graph *g, const weft_build_opti
     h = weft_dropout(g, h, options->training ? 0.1 : 0);
     weft_value y = weft_nn_linear(g, "second", h, 1, true);
     *built = (weft_built){.inputs = {x, target}, .n_inputs = 2, .outputs = {y}, .n_outputs = 1};
+    if (m->state) weft_state(g, m->state, WEFT_F32, WEFT_SCALAR, WEFT_INIT_ZEROS);
     if (m->without_loss) return weft_graph_status(g);
     built->loss = m->vector_loss ? y : weft_mse_loss(g, y, target, WEFT_REDUCE_MEAN);
     return weft_graph_status(g);
@@ -224,6 +226,12 @@ static void test_refusals(void)
     m.vector_loss = true;
     refuse(&o, &source, params, "must be a scalar");
     m.vector_loss = false;
+    static const char *const names[] = {"opt.q", "ema.x", "sum@1.x", "x[0:1]"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        m.state = names[i];
+        refuse(&o, &source, params, names[i]);
+    }
+    m.state = NULL;
     source.n_inputs = 1;
     refuse(&o, &source, params, "has 2 inputs, the batches fill 1");
     source.n_inputs = 2;

@@ -258,7 +258,7 @@ static uint64_t hash_states(const weft_params *params)
     for (size_t i = 0; i < weft_params_count(params); i++) {
         const char *name = weft_params_name(params, i);
         weft_tensor t;
-        if (!strncmp(name, WEFT_SUM_STATES, strlen(WEFT_SUM_STATES))) continue;
+        if (weft_params_key(params, i).kind == WEFT_STATE_SUM) continue;
         weft_params_find(params, name, &t);
         for (size_t k = 0; k < weft_tensor_bytes(t.dtype, t.shape); k++)
             hash = (hash ^ ((unsigned char *)t.data)[k]) * 0x100000001b3u;
@@ -271,7 +271,7 @@ static float *first_number(const weft_params *params)
 {
     weft_tensor t = {.data = NULL};
     for (size_t i = 0; i < weft_params_count(params) && !t.data; i++)
-        if (!weft_is_training_state(weft_params_name(params, i)))
+        if (weft_params_key(params, i).kind == WEFT_STATE_MODEL)
             weft_params_find(params, weft_params_name(params, i), &t);
     return t.data;
 }

@@ -38,8 +38,8 @@ static uint64_t hash_store(const weft_params *params, bool averaged, size_t stat
         weft_tensor t;
         weft_params_find(params, name, &t);
         const size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
-        if (weft_is_training_state(name) && !averaged) {
-            state_bytes[strncmp(name, "sum", 3) == 0] += bytes;
+        if (weft_params_key(params, i).kind != WEFT_STATE_MODEL && !averaged) {
+            state_bytes[weft_params_key(params, i).kind == WEFT_STATE_SUM] += bytes;
             continue;
         }
         for (size_t k = 0; k < bytes; k++)

@@ -42,7 +42,9 @@ static uint64_t hash_model(const weft_params *params)
     for (size_t i = 0; i < weft_params_count(params); i++) {
         const char *name = weft_params_name(params, i);
         weft_tensor t;
-        if (weft_is_training_state(name) || !weft_params_find(params, name, &t)) continue;
+        if (weft_params_key(params, i).kind != WEFT_STATE_MODEL ||
+            !weft_params_find(params, name, &t))
+            continue;
         uint64_t hash = 0xcbf29ce484222325u;
         for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
         const size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
@@ -158,7 +160,8 @@ static void count_elements(const char *folder, const char *prefix, int64_t *mode
             const char *name = weft_params_name(params, i);
             weft_tensor t;
             weft_params_find(params, name, &t);
-            if (!weft_is_training_state(name)) *model += weft_shape_numel(t.shape);
+            if (weft_params_key(params, i).kind == WEFT_STATE_MODEL)
+                *model += weft_shape_numel(t.shape);
             if (!strncmp(name, prefix, strlen(prefix))) *states += weft_shape_numel(t.shape);
         }
         weft_params_free(params);

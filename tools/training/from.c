@@ -163,7 +163,7 @@ static size_t count_model(const weft_params *params)
 {
     size_t n = 0;
     for (size_t i = 0; i < weft_params_count(params); i++)
-        n += !weft_is_training_state(weft_params_name(params, i));
+        n += weft_params_key(params, i).kind == WEFT_STATE_MODEL;
     return n;
 }
 

@@ -85,7 +85,8 @@ bool training_write_histograms(training *t)
     for (size_t i = 0; t->histograms && i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor x;
-        if (!name || weft_is_training_state(name) || !weft_params_find(t->params, name, &x))
+        if (weft_params_key(t->params, i).kind != WEFT_STATE_MODEL ||
+            !weft_params_find(t->params, name, &x))
             continue;
         if (!write_one(t, step, name, "weight", &x)) return false;
         if (weft_trainer_gradient(t->trainer, name, &x) &&
