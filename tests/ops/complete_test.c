@@ -33,9 +33,9 @@ static const exemption without_builder[] = {
 static const struct {
     const char *op, *builder;
 } renamed[] = {
-    {"constant", "weft_constant"},
-    {"momentum_update", "weft_sgd_update"},
-    {"conv_grad_input", "weft_conv_transpose"},
+    {"momentum_update", "weft_sgd_update"},           {"conv_grad_input", "weft_conv_transpose"},
+    {"cross_entropy", "weft_cross_entropy_loss"},     {"mse", "weft_mse_loss"},
+    {"bce_with_logits", "weft_bce_with_logits_loss"},
 };
 
 static const exemption without_samples[] = {
