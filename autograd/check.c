@@ -147,34 +147,34 @@ static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
     return good;
 }
 
-static weft_status run_check(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
-                             weft_params *params, const weft_check_feed *feeds, size_t n_feeds,
-                             size_t per_value, uint64_t seed, int flip, weft_check_result *result,
-                             weft_error *error)
+/* `flip`: the index of a wanted value whose analytic gradient is negated, or -1. */
+static weft_status run_check(weft_graph *graph, const weft_gradient_check *check, int flip,
+                             weft_check_result *result, weft_error *error)
 {
+    const size_t n = check->n;
     weft_error own = {0};
     if (!error) error = &own;
     memset(error, 0, sizeof *error);
     memset(result, 0, sizeof *result);
     weft_value *targets = calloc(n + 1, sizeof *targets);
-    checker c = {graph, loss, wrt, targets + 1, n, NULL, error};
+    checker c = {graph, check->loss, check->wrt, targets + 1, n, NULL, error};
     weft_plan *plan = NULL;
     bool good = targets != NULL;
     if (good) {
-        targets[0] = loss;
-        weft_grad(graph, loss, wrt, n, c.grads);
+        targets[0] = check->loss;
+        weft_grad(graph, check->loss, check->wrt, n, c.grads);
         good = weft_graph_status(graph) == WEFT_OK;
         if (!good) weft_error_copy(error, weft_graph_error(graph));
     }
     if (good) plan = weft_plan_new(graph, targets, n + 1, NULL, error);
-    if (plan) c.session = weft_session_new(plan, params, NULL, error);
+    if (plan) c.session = weft_session_new(plan, check->params, NULL, error);
     good = c.session != NULL;
-    for (size_t i = 0; i < n_feeds && good; i++) {
-        good = weft_session_feed(c.session, feeds[i].input, feeds[i].data, feeds[i].bytes) ==
-                   WEFT_OK ||
+    for (size_t i = 0; i < check->n_feeds && good; i++) {
+        const weft_check_feed *feed = &check->feeds[i];
+        good = weft_session_feed(c.session, feed->input, feed->data, feed->bytes) == WEFT_OK ||
                session_failed(&c);
     }
-    good = good && compare(&c, per_value, seed, flip, result);
+    good = good && compare(&c, check->per_value, check->seed, flip, result);
     weft_session_free(c.session);
     weft_plan_free(plan);
     free(targets);
@@ -182,35 +182,32 @@ static weft_status run_check(weft_graph *graph, weft_value loss, const weft_valu
     return good ? WEFT_OK : error->status;
 }
 
-weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
-                                weft_params *params, const weft_check_feed *feeds, size_t n_feeds,
-                                size_t per_value, uint64_t seed, weft_check_result *result,
-                                weft_error *error)
+weft_status weft_check_gradient(weft_graph *graph, const weft_gradient_check *check,
+                                weft_check_result *result, weft_error *error)
 {
     weft_error_clear(error);
-    if ((!wrt && n) || !result || (n_feeds && !feeds))
+    if (!check || !result || (!check->wrt && check->n) || (check->n_feeds && !check->feeds))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_check_gradient",
-                              "a list or the result is NULL");
+                              "the check, a list or the result is NULL");
     if (weft_graph_status(graph) != WEFT_OK) return weft_error_copy(error, weft_graph_error(graph));
+    weft_gradient_check own = *check;
     weft_value *all = NULL;
-    if (!wrt) {
-        n = weft_graph_params(graph, NULL, 0);
-        all = calloc(n + 1, sizeof *all);
+    if (!own.wrt) {
+        own.n = weft_graph_params(graph, NULL, 0);
+        all = calloc(own.n + 1, sizeof *all);
         if (!all) return weft_error_set(error, WEFT_NO_MEMORY, "weft_check_gradient", "no memory");
-        weft_graph_params(graph, all, n);
-        wrt = all;
+        weft_graph_params(graph, all, own.n);
+        own.wrt = all;
     }
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
-        const char *name = weft_name_of(graph, wrt[i]);
-        if (weft_dtype_of(graph, wrt[i]) != WEFT_F64)
+    for (size_t i = 0; i < own.n && status == WEFT_OK; i++) {
+        const char *name = weft_name_of(graph, own.wrt[i]);
+        if (weft_dtype_of(graph, own.wrt[i]) != WEFT_F64)
             status = weft_error_set(error, WEFT_BAD_DTYPE, name[0] ? name : "weft_check_gradient",
                                     "gradients are checked in f64 only, wrt %zu is %s", i,
-                                    weft_dtype_name(weft_dtype_of(graph, wrt[i])));
+                                    weft_dtype_name(weft_dtype_of(graph, own.wrt[i])));
     }
-    if (status == WEFT_OK)
-        status = run_check(graph, loss, wrt, n, params, feeds, n_feeds, per_value, seed, -1, result,
-                           error);
+    if (status == WEFT_OK) status = run_check(graph, &own, -1, result, error);
     free(all);
     return status;
 }
@@ -287,7 +284,9 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
             weft_grad(g, loss, wrt, n_wrt, grads);
             loss = weigh(g, grads, n_wrt, seed + 77);
         }
-        status = run_check(g, loss, wrt, n_wrt, params, NULL, 0, 0, seed, flip_wrt, result, error);
+        const weft_gradient_check check = {
+            .loss = loss, .wrt = wrt, .n = n_wrt, .params = params, .seed = seed};
+        status = run_check(g, &check, flip_wrt, result, error);
     }
     weft_params_free(params);
     weft_graph_free(g);

@@ -105,9 +105,8 @@ static void accept(walk *w, const weft_op *op, uint32_t input, weft_value gradie
                        weft_shape_text(shape, want, sizeof want));
 }
 
-static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
-                      const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
-                      size_t n, weft_value *grads, const weft_grad_hooks *ready);
+static void grad_from(weft_graph *graph, size_t first_node, const weft_grad_values *values,
+                      weft_value *grads, const weft_grad_hooks *ready);
 
 typedef struct node_lists {
     weft_value *in, *grad_in;
@@ -136,7 +135,8 @@ static void differentiate_expansion(walk *w, const weft_op *op, const void *attr
     }
     for (size_t i = 0; i < n_in; i++)
         if (l->wanted[i]) wrt[n_wrt++] = l->in[i];
-    grad_from(w->graph, first_node, ends, starts, n_ends, wrt, n_wrt, wrt + n_wrt, NULL);
+    grad_from(w->graph, first_node, &(weft_grad_values){ends, starts, n_ends, wrt, n_wrt},
+              wrt + n_wrt, NULL);
     for (size_t i = 0, k = 0; i < n_in; i++)
         if (l->wanted[i]) l->grad_in[i] = wrt[n_wrt + k++];
     /* A value at two inputs has its whole gradient at each of them, and must count once. */
@@ -205,10 +205,9 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
 }
 
 /* Marks the values that depend on a wanted one, and the nodes that an output depends on. */
-static void mark(walk *w, const weft_value *outputs, size_t n_outputs, const weft_value *wrt,
-                 size_t n)
+static void mark(walk *w, const weft_grad_values *values)
 {
-    for (size_t i = 0; i < n; i++) w->from_wrt[wrt[i].id] = 1;
+    for (size_t i = 0; i < values->n; i++) w->from_wrt[values->wrt[i].id] = 1;
     for (size_t k = w->first_node; k < w->n_nodes; k++) {
         weft_node_info node = weft_graph_node(w->graph, k);
         bool depends = false;
@@ -218,7 +217,8 @@ static void mark(walk *w, const weft_value *outputs, size_t n_outputs, const wef
             if (weft_dtype_is_float(weft_dtype_of(w->graph, out))) w->from_wrt[out.id] = 1;
         }
     }
-    for (size_t i = 0; i < n_outputs; i++) w->to_output[weft_producer_of(w->graph, outputs[i])] = 1;
+    for (size_t i = 0; i < values->n_outputs; i++)
+        w->to_output[weft_producer_of(w->graph, values->outputs[i])] = 1;
     for (size_t k = w->n_nodes; k-- > w->first_node;) {
         weft_node_info node = weft_graph_node(w->graph, k);
         for (size_t i = 0; w->to_output[k] && i < node.n_in; i++)
@@ -226,9 +226,11 @@ static void mark(walk *w, const weft_value *outputs, size_t n_outputs, const wef
     }
 }
 
-static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft_value *cotangents,
-                            size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads)
+static bool check_arguments(weft_graph *g, const weft_grad_values *values, const weft_value *grads)
 {
+    const weft_value *outputs = values->outputs, *cotangents = values->cotangents;
+    const weft_value *wrt = values->wrt;
+    const size_t n_outputs = values->n_outputs, n = values->n;
     if ((n_outputs && (!outputs || !cotangents)) || (n && (!wrt || !grads))) {
         weft_graph_fail_in(g, "weft_grad", WEFT_BAD_ARGUMENT,
                            "the list of outputs, cotangents, wrt or grads is NULL");
@@ -297,14 +299,16 @@ static void report_ready(walk *w, const ready_lists *l, size_t k, const weft_val
     }
 }
 
-static void backward(walk *w, const weft_value *outputs, const weft_value *cotangents,
-                     size_t n_outputs, const weft_value *wrt, size_t n, node_lists *lists,
-                     weft_value *grads, const weft_grad_hooks *ready)
+static void backward(walk *w, const weft_grad_values *values, node_lists *lists, weft_value *grads)
 {
+    const weft_grad_hooks *ready = w->ready;
+    const weft_value *wrt = values->wrt;
+    const size_t n = values->n;
     ready_lists l = {.first = NULL};
     if (ready) l.ready = *ready;
-    mark(w, outputs, n_outputs, wrt, n);
-    for (size_t i = 0; i < n_outputs; i++) contribute(w, outputs[i].id, cotangents[i]);
+    mark(w, values);
+    for (size_t i = 0; i < values->n_outputs; i++)
+        contribute(w, values->outputs[i].id, values->cotangents[i]);
     const weft_role role = weft_graph_set_role(w->graph, (weft_role){WEFT_BACKWARD, 0});
     if (w->first_node) weft_graph_set_role(w->graph, role);
     bool reports = ready && ready->ready && make_lists(w, wrt, n, &l);
@@ -318,14 +322,11 @@ static void backward(walk *w, const weft_value *outputs, const weft_value *cotan
     free(l.next);
 }
 
-static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
-                      const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
-                      size_t n, weft_value *grads, const weft_grad_hooks *ready)
+static void grad_from(weft_graph *graph, size_t first_node, const weft_grad_values *values,
+                      weft_value *grads, const weft_grad_hooks *ready)
 {
-    for (size_t i = 0; grads && i < n; i++) grads[i] = WEFT_NO_VALUE;
-    if (weft_graph_status(graph) != WEFT_OK ||
-        !check_arguments(graph, outputs, cotangents, n_outputs, wrt, n, grads))
-        return;
+    for (size_t i = 0; grads && i < values->n; i++) grads[i] = WEFT_NO_VALUE;
+    if (weft_graph_status(graph) != WEFT_OK || !check_arguments(graph, values, grads)) return;
     walk w = {.graph = graph,
               .ready = ready,
               .first_node = first_node,
@@ -342,7 +343,7 @@ static void grad_from(weft_graph *graph, size_t first_node, const weft_value *ou
     node_lists lists = {calloc(max_in, sizeof(weft_value)), calloc(max_in, sizeof(weft_value)),
                         calloc(max_in, sizeof(bool))};
     if (w.from_wrt && w.to_output && w.first && lists.in && lists.grad_in && lists.wanted)
-        backward(&w, outputs, cotangents, n_outputs, wrt, n, &lists, grads, ready);
+        backward(&w, values, &lists, grads);
     else
         no_memory(&w);
     free(w.from_wrt);
@@ -358,14 +359,14 @@ static void grad_from(weft_graph *graph, size_t first_node, const weft_value *ou
 void weft_grad_of(weft_graph *graph, const weft_value *outputs, const weft_value *cotangents,
                   size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads)
 {
-    grad_from(graph, 0, outputs, cotangents, n_outputs, wrt, n, grads, NULL);
+    const weft_grad_values values = {outputs, cotangents, n_outputs, wrt, n};
+    grad_from(graph, 0, &values, grads, NULL);
 }
 
-void weft_grad_each(weft_graph *graph, const weft_value *outputs, const weft_value *cotangents,
-                    size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads,
+void weft_grad_each(weft_graph *graph, const weft_grad_values *values, weft_value *grads,
                     const weft_grad_hooks *ready)
 {
-    grad_from(graph, 0, outputs, cotangents, n_outputs, wrt, n, grads, ready);
+    grad_from(graph, 0, values ? values : &(weft_grad_values){.n = 0}, grads, ready);
 }
 
 void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,

@@ -300,8 +300,8 @@ static weft_value named_norm(const train_update *s, weft_value *loss)
 {
     char name[WEFT_MAX_OPTIMIZER_NAME + 32] = "gradient_norm";
     const weft_optimizer *o = s->o;
-    const update_gradients all = {o->shards, o->model,     s->counted, s->params,
-                                  s->grads,  s->n_trained, *loss};
+    const update_gradients all = {
+        o->shards, o->model, s->counted, {s->params, s->grads, s->n_trained, *loss}};
     weft_value norm = o->model    ? processes_of(o->model)->norm(s->g, &all, loss)
                       : o->shards ? processes_of(o->shards)->norm(s->g, &all, loss)
                                   : weft_global_norm(s->g, s->grads, s->n_trained);
@@ -347,24 +347,25 @@ static weft_value apply(train_update *s, weft_value loss, weft_value *norm)
     return updated;
 }
 
-weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
-                                const weft_value *grads, size_t n, weft_value loss, weft_value lr,
+weft_value weft_apply_gradients(weft_graph *graph, const weft_gradients *gradients, weft_value lr,
                                 const weft_optimizer *optimizer, weft_value *norm,
                                 weft_value *updated)
 {
+    const weft_gradients *x = gradients;
     train_update s;
     weft_value update = WEFT_NO_VALUE;
     if (norm) *norm = WEFT_NO_VALUE;
-    if (!params || !grads || !n)
+    if (!x || !x->params || !x->grads || !x->n) {
         weft_graph_fail_in(graph, "weft_apply_gradients", WEFT_BAD_ARGUMENT,
                            "a list is NULL or empty");
-    else if (open_update(&s, graph, params, grads, n, lr, optimizer))
-        update = apply(&s, loss, norm);
-    if (!params || !grads || !n) return update;
+        return update;
+    }
+    if (open_update(&s, graph, x->params, x->grads, x->n, lr, optimizer))
+        update = apply(&s, x->loss, norm);
     /* Parameters that are not frozen have the same order in both lists. */
-    for (size_t i = 0, k = 0; updated && i < n; i++) {
-        updated[i] = weft_is_value(update) ? params[i] : WEFT_NO_VALUE;
-        if (weft_is_value(update) && k < s.n && s.params[k].id == params[i].id)
+    for (size_t i = 0, k = 0; updated && i < x->n; i++) {
+        updated[i] = weft_is_value(update) ? x->params[i] : WEFT_NO_VALUE;
+        if (weft_is_value(update) && k < s.n && s.params[k].id == x->params[i].id)
             updated[i] = s.updates[k++];
     }
     close_update(&s);

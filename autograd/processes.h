@@ -14,9 +14,7 @@ typedef struct update_gradients {
     const struct weft_shards *shards;     /* NULL: the gradients are whole */
     const struct weft_model_split *model; /* NULL: the model is whole; one of the two is not NULL */
     const bool *counted; /* of a split model, by gradient: whether the norm has it */
-    const weft_value *params, *grads;
-    size_t n;
-    weft_value loss; /* WEFT_NO_VALUE: this process has none */
+    weft_gradients of;   /* this process's; `loss` is WEFT_NO_VALUE if it has none */
 } update_gradients;
 
 typedef struct update_processes {

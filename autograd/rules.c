@@ -143,7 +143,8 @@ static weft_value update_adam(const rule *r)
     o.first = weft__update_first(s, r->param);
     const weft_value m = moment(s, WEFT_STATE_MOMENT_1, r->param, r->grad);
     const weft_value v = moment(s, WEFT_STATE_MOMENT_2, r->param, r->grad);
-    return weft_adam_update(s->g, r->param, m, v, r->grad, r->lr, s->t, s->scale, &o);
+    const weft_adam_values values = {r->param, m, v, r->grad, r->lr, s->t, s->scale};
+    return weft_adam_update(s->g, &values, &o);
 }
 
 static weft_value update_adagrad(const rule *r)

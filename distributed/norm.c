@@ -85,12 +85,11 @@ static weft_value gather_tiles(gathered *w, const weft_value *pieces, weft_value
     return all;
 }
 
-/* Sums of squares, of which those at `order` count, once each. */
-static weft_value shared_sums(weft_graph *g, const weft_shards *s, const weft_value *params,
-                              const weft_value *pieces, size_t n, weft_value loss,
+/* Sums of squares of pieces of gradients, of which those at `order` count, once each. */
+static weft_value shared_sums(weft_graph *g, const weft_shards *s, const weft_gradients *x,
                               weft_value *order, weft_value *losses)
 {
-    gathered w = {.g = g, .s = s, .params = params, .n = n};
+    gathered w = {.g = g, .s = s, .params = x->params, .n = x->n};
     weft_value all = WEFT_NO_VALUE;
     *order = WEFT_NO_VALUE;
     w.counts = calloc(2 * (size_t)s->ranks.size, sizeof *w.counts);
@@ -100,7 +99,7 @@ static weft_value shared_sums(weft_graph *g, const weft_shards *s, const weft_va
         w.order = malloc(((size_t)w.tiles + 1) * sizeof *w.order);
     }
     if (w.order)
-        all = gather_tiles(&w, pieces, loss, order, losses);
+        all = gather_tiles(&w, x->grads, x->loss, order, losses);
     else
         weft_graph_fail_in(g, "weft_apply_gradients", WEFT_NO_MEMORY, "out of memory");
     free(w.counts);
@@ -111,18 +110,18 @@ static weft_value shared_sums(weft_graph *g, const weft_shards *s, const weft_va
 /* ---- Models of several processes ---- */
 
 /* The sum of squares of gradients that this process counts, and the loss of its shards' ranks. */
-static weft_value own_sum(weft_graph *g, const weft_shards *s, const weft_value *params,
-                          const weft_value *grads, size_t n, weft_value loss, weft_value *losses)
+static weft_value own_sum(weft_graph *g, const weft_shards *s, const weft_gradients *x,
+                          weft_value *losses)
 {
     weft_value sums, order;
-    *losses = loss;
-    if (s && s->ranks.size > 1 && (n || weft_is_value(loss))) {
-        sums = shared_sums(g, s, params, grads, n, loss, &order, losses);
-        if (n) sums = weft_gather(g, sums, order, 0);
-    } else if (n) {
-        sums = weft_square_sums(g, grads, n);
+    *losses = x->loss;
+    if (s && s->ranks.size > 1 && (x->n || weft_is_value(x->loss))) {
+        sums = shared_sums(g, s, x, &order, losses);
+        if (x->n) sums = weft_gather(g, sums, order, 0);
+    } else if (x->n) {
+        sums = weft_square_sums(g, x->grads, x->n);
     }
-    return n ? weft_sum(g, sums, WEFT_ALL_AXES, true) : weft_fill(g, WEFT_F64, WEFT_SHAPE(1), 0);
+    return x->n ? weft_sum(g, sums, WEFT_ALL_AXES, true) : weft_fill(g, WEFT_F64, WEFT_SHAPE(1), 0);
 }
 
 /* The norm of all processes' gradients, from the sum of this one, and the sum of their losses. */
@@ -161,7 +160,7 @@ static weft_value split_norm(weft_graph *g, weft_ranks ranks, weft_dtype dtype, 
 /* The same of the gradients that this process counts. */
 static weft_value model_norm(weft_graph *g, const update_gradients *all, weft_value *losses)
 {
-    const size_t n = all->n;
+    const size_t n = all->of.n;
     weft_value *lists = malloc(2 * n * sizeof *lists);
     size_t k = 0;
     if (!lists) {
@@ -170,12 +169,14 @@ static weft_value model_norm(weft_graph *g, const update_gradients *all, weft_va
     }
     for (size_t i = 0; i < n; i++) {
         if (!all->counted[i]) continue;
-        lists[k] = all->params[i];
-        lists[n + k++] = all->grads[i];
+        lists[k] = all->of.params[i];
+        lists[n + k++] = all->of.grads[i];
     }
-    const weft_value sum = own_sum(g, all->shards, lists, lists + n, k, all->loss, losses);
+    const weft_gradients own = {lists, lists + n, k, all->of.loss};
+    const weft_value sum = own_sum(g, all->shards, &own, losses);
     free(lists);
-    return split_norm(g, all->model->ranks, weft_dtype_of(g, all->params[0]), sum, *losses, losses);
+    return split_norm(g, all->model->ranks, weft_dtype_of(g, all->of.params[0]), sum, *losses,
+                      losses);
 }
 
 weft_value weft__shards_norm(weft_graph *g, const update_gradients *all, weft_value *losses)
@@ -186,13 +187,12 @@ weft_value weft__shards_norm(weft_graph *g, const update_gradients *all, weft_va
     if (all->model) {
         norm = model_norm(g, all, losses);
     } else if (s->ranks.size == 1) {
-        norm = weft_global_norm(g, all->grads, all->n);
-        *losses = all->loss;
+        norm = weft_global_norm(g, all->of.grads, all->of.n);
+        *losses = all->of.loss;
     } else {
-        const weft_value sums =
-            shared_sums(g, s, all->params, all->grads, all->n, all->loss, &order, losses);
+        const weft_value sums = shared_sums(g, s, &all->of, &order, losses);
         if (weft_is_value(sums))
-            norm = weft_root_of_sum(g, sums, order, weft_dtype_of(g, all->params[0]));
+            norm = weft_root_of_sum(g, sums, order, weft_dtype_of(g, all->of.params[0]));
     }
     weft_graph_pop_scope(g);
     return norm;

@@ -103,10 +103,12 @@ static bool check_names(const weft_graph *g, const weft_value *params, size_t n,
     return true;
 }
 
-weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, const bool *alone,
-                             size_t n, const weft_optimizer *optimizer, weft_ranks ranks,
-                             size_t bucket_bytes, weft_error *error)
+weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, size_t n,
+                             weft_ranks ranks, const weft_shards_options *options,
+                             weft_error *error)
 {
+    static const weft_shards_options defaults = {0};
+    const weft_shards_options *o = options ? options : &defaults;
     weft_error_clear(error);
     if (!graph || !params || ranks.size < 1 || ranks.rank < 0 || ranks.rank >= ranks.size) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_shards_new",
@@ -118,8 +120,8 @@ weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, 
     if (s) {
         s->functions = &weft__shards_update;
         s->ranks = ranks;
-        if (collect_params(s, graph, params, alone, n, optimizer) &&
-            make_buckets(s, graph, bucket_bytes) && make_cuts(s))
+        if (collect_params(s, graph, params, o->alone, n, o->optimizer) &&
+            make_buckets(s, graph, o->bucket_bytes) && make_cuts(s))
             return s;
     }
     weft_shards_free(s);

@@ -51,33 +51,34 @@ static void gradient_ready(void *context, size_t i, weft_value gradient)
     weft_graph_pop_scope(b->s->graph);
 }
 
-static bool allocate(backward *b, size_t n)
+static bool allocate(backward *b, const weft_grad_values *values)
 {
     const weft_stage *s = b->s;
-    const size_t outputs = s->n_sent + 1, wrt = n + s->n_received + 1;
+    const size_t outputs = s->n_sent + values->n_outputs + 1, wrt = values->n + s->n_received + 1;
     b->outputs = calloc(outputs, sizeof *b->outputs);
     b->cotangents = calloc(outputs, sizeof *b->cotangents);
     b->wrt = calloc(wrt, sizeof *b->wrt);
     b->grads = calloc(wrt, sizeof *b->grads);
-    b->ends = calloc(outputs + s->n_received, sizeof *b->ends);
+    b->ends = calloc(s->n_sent + s->n_received + 1, sizeof *b->ends);
     b->received = calloc(s->n_received + 1, sizeof(stage_crossing *));
     return b->outputs && b->cotangents && b->wrt && b->grads && b->ends && b->received;
 }
 
 /* Adds the pass; returns the target. */
-static weft_value add_pass(backward *b, weft_value loss, weft_value cotangent, weft_value *pause)
+static weft_value add_pass(backward *b, const weft_grad_values *values, weft_value *pause)
 {
     weft_stage *s = b->s;
     weft_graph_push_scope(s->graph, "pipeline");
     *pause = end_exchanges(b);
     weft_graph_pop_scope(s->graph);
-    if (weft_stage_of(s, loss) == s->ranks.rank) {
-        b->outputs[b->n_outputs] = weft_stage_value(s, loss);
-        b->cotangents[b->n_outputs++] = cotangent;
+    for (size_t i = 0; i < values->n_outputs; i++) {
+        if (weft_stage_of(s, values->outputs[i]) != s->ranks.rank) continue;
+        b->outputs[b->n_outputs] = weft_stage_value(s, values->outputs[i]);
+        b->cotangents[b->n_outputs++] = values->cotangents[i];
     }
     const weft_grad_hooks ready = {.ready = gradient_ready, .context = b};
-    weft_grad_each(s->graph, b->outputs, b->cotangents, b->n_outputs, b->wrt, b->n_wrt, b->grads,
-                   &ready);
+    const weft_grad_values own = {b->outputs, b->cotangents, b->n_outputs, b->wrt, b->n_wrt};
+    weft_grad_each(s->graph, &own, b->grads, &ready);
     weft_graph_push_scope(s->graph, "pipeline");
     for (size_t i = 0; i < b->n_wrt - b->n_own; i++)
         b->ends[b->n_ends++] = weft_exchange_end(s->graph, b->received[i]->gradient);
@@ -86,31 +87,40 @@ static weft_value add_pass(backward *b, weft_value loss, weft_value cotangent, w
     return all;
 }
 
-weft_value weft_stage_grad(weft_stage *stage, weft_value loss, weft_value cotangent,
-                           const weft_value *wrt, size_t n, weft_value *grads,
+/* What is wrong with the arguments of weft_stage_grad; NULL: nothing. */
+static const char *refusal(const weft_stage *stage, const weft_grad_values *v,
+                           const weft_value *grads)
+{
+    if (!stage->training) return "the stage was made without `training`";
+    if (!v || (v->n_outputs && (!v->outputs || !v->cotangents)) || (v->n && (!v->wrt || !grads)))
+        return "the list of outputs, cotangents, wrt or grads is NULL";
+    for (size_t i = 0; i < v->n_outputs; i++)
+        if (weft_stage_of(stage, v->outputs[i]) < 0) return "no stage computes one of the outputs";
+    return NULL;
+}
+
+weft_value weft_stage_grad(weft_stage *stage, const weft_grad_values *values, weft_value *grads,
                            const weft_grad_hooks *ready, weft_value *pause)
 {
     weft_value all = WEFT_NO_VALUE, first = WEFT_NO_VALUE;
     if (pause) *pause = WEFT_NO_VALUE;
     if (!stage) return all;
-    const char *wrong = !stage->training                 ? "the stage was made without `training`"
-                        : weft_stage_of(stage, loss) < 0 ? "no stage computes the loss"
-                        : n && (!wrt || !grads)          ? "the list of wrt or grads is NULL"
-                                                         : NULL;
+    const char *wrong = refusal(stage, values, grads);
     if (wrong) {
         weft_graph_fail_in(stage->graph, "weft_stage_grad", WEFT_BAD_ARGUMENT, "%s", wrong);
         return all;
     }
+    const size_t n = values->n;
     for (size_t i = 0; i < n; i++) grads[i] = WEFT_NO_VALUE;
     backward b = {.s = stage, .n_own = n, .n_wrt = n, .ready = ready};
-    if (allocate(&b, n)) {
-        if (n) memcpy(b.wrt, wrt, n * sizeof *wrt);
+    if (allocate(&b, values)) {
+        if (n) memcpy(b.wrt, values->wrt, n * sizeof *b.wrt);
         for (size_t i = 0; i < stage->n_received; i++) {
             if (!stage->received[i].returns) continue;
             b.received[b.n_wrt - n] = &stage->received[i];
             b.wrt[b.n_wrt++] = stage->received[i].value;
         }
-        all = add_pass(&b, loss, cotangent, &first);
+        all = add_pass(&b, values, &first);
         if (n) memcpy(grads, b.grads, n * sizeof *grads);
     } else {
         weft_graph_fail_in(stage->graph, "weft_stage_grad", WEFT_NO_MEMORY, "out of memory");

@@ -31,12 +31,18 @@ typedef struct weft_grad_hooks {
      * itself. */
     weft_value (*again)(void *context, weft_value value);
 } weft_grad_hooks;
-/* As weft_grad_of. `ready` is called for each i, in the order in which gradients are complete.
- * Nodes that it adds come right after those that compute gradient i, and so run before the rest of
- * the backward pass. */
-WEFT_API void weft_grad_each(weft_graph *graph, const weft_value *outputs,
-                             const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
-                             size_t n, weft_value *grads, const weft_grad_hooks *ready);
+/* The values that weft_grad_of takes. */
+typedef struct weft_grad_values {
+    const weft_value *outputs, *cotangents; /* [n_outputs] */
+    size_t n_outputs;
+    const weft_value *wrt; /* [n] */
+    size_t n;
+} weft_grad_values;
+/* As weft_grad_of. `ready` (may be NULL) is called for each i, in the order in which gradients are
+ * complete. Nodes that it adds come right after those that compute gradient i, and so run before
+ * the rest of the backward pass. */
+WEFT_API void weft_grad_each(weft_graph *graph, const weft_grad_values *values, weft_value *grads,
+                             const weft_grad_hooks *ready);
 
 /* ---- Gradient checks ------------------------------------------------------------------------ */
 
@@ -53,16 +59,23 @@ typedef struct weft_check_feed {
     size_t bytes;
 } weft_check_feed;
 
-/* Compares the gradients of `loss` that weft_grad computes with central differences, in f64, at the
- * contents of `params` and `feeds`. wrt[0..n-1] are f64 parameters or inputs; NULL and 0 mean all
- * trainable parameters declared so far. At most `per_value` elements of each are checked, chosen by
- * the seed (0: all). The check passes if result->worst_error is small; the status only says whether
- * it could be made. */
-WEFT_API weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_value *wrt,
-                                         size_t n, weft_params *params,
-                                         const weft_check_feed *feeds, size_t n_feeds,
-                                         size_t per_value, uint64_t seed, weft_check_result *result,
-                                         weft_error *error);
+/* Which gradients to check, and where. */
+typedef struct weft_gradient_check {
+    weft_value loss;
+    const weft_value *wrt; /* [n], f64 parameters or inputs; NULL and 0: all trainable parameters
+                              declared so far */
+    size_t n;
+    weft_params *params;          /* NULL: the graph has no state */
+    const weft_check_feed *feeds; /* NULL: the graph has no input */
+    size_t n_feeds;
+    size_t per_value; /* at most this many elements of each are checked; 0: all */
+    uint64_t seed;    /* chooses these */
+} weft_gradient_check;
+/* Compares the gradients of the loss that weft_grad computes with central differences, in f64, at
+ * the contents of the parameters and feeds. The check passes if result->worst_error is small; the
+ * status only says whether it could be made. Adds the backward pass to the graph. */
+WEFT_API weft_status weft_check_gradient(weft_graph *graph, const weft_gradient_check *check,
+                                         weft_check_result *result, weft_error *error);
 
 /* Checks an op on one of its samples, in f64. First, of order 1, its outputs for transposed,
  * stepped, reversed and broadcast views of the inputs, and for large inputs on whose blocks it may
@@ -98,14 +111,19 @@ WEFT_API void weft_sample_input_fill(const weft_sample_input *input, weft_dtype 
  * GAN. One plan of both computes both from the old parameters; a plan of each lets them
  * alternate. */
 
+/* Gradients that weft_apply_gradients takes. */
+typedef struct weft_gradients {
+    const weft_value *params, *grads; /* [n] */
+    size_t n;                         /* at least 1 */
+    weft_value loss;                  /* the guard also watches it; WEFT_NO_VALUE: none */
+} weft_gradients;
 /* Adds a training update that takes gradients, such as sums over several batches: clipping and the
- * updates of params[0..n-1], n >= 1. The guard also watches `loss`, unless it is WEFT_NO_VALUE.
+ * updates of the parameters. `lr`, `optimizer` and `norm` are those of weft_train_update.
  * updated[0..n-1] (may be NULL) become the updated parameters, for further computation; a frozen
  * parameter's is the parameter itself. Running averages come after the parameters; their gradients
  * are the values that they move towards. With optimizer->shards, grads are those of this rank's
  * pieces (weft_reducer_finish), and every rank must add the same update. */
-WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
-                                         const weft_value *grads, size_t n, weft_value loss,
+WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_gradients *gradients,
                                          weft_value lr, const weft_optimizer *optimizer,
                                          weft_value *norm, weft_value *updated);
 /* Whether the optimiser (may be NULL) does not train the parameter of that name. */

@@ -81,9 +81,9 @@ weft_status weft__divided_shard(weft_trainer *t, const weft_graph *g, const weft
 {
     trainer_processes *p = t->processes;
     if (p->shards) return WEFT_OK;
-    p->shards =
-        weft_shards_new(g, params, tied, n, &t->o.optimizer, weft__mesh_ranks(&p->mesh, MESH_DATA),
-                        p->o.bucket_bytes, &t->error);
+    const weft_shards_options o = {
+        .alone = tied, .optimizer = &t->o.optimizer, .bucket_bytes = p->o.bucket_bytes};
+    p->shards = weft_shards_new(g, params, n, weft__mesh_ranks(&p->mesh, MESH_DATA), &o, &t->error);
     return t->error.status;
 }
 

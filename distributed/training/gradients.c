@@ -100,7 +100,8 @@ static void differentiate(trainer_graph *s, const graph_lists *l, weft_value wei
         weft__graph_differentiate(s, l, weight, grads, ready);
         return;
     }
-    s->sent = weft_stage_grad(s->stage, s->loss, weight, l->params, n, grads, ready, &s->pause);
+    const weft_grad_values values = {&s->loss, &weight, 1, l->params, n};
+    s->sent = weft_stage_grad(s->stage, &values, grads, ready, &s->pause);
     if (l->n > n) weft__graph_add_tracked(s, l, behind_backward(g, weight, grads[0]), grads, ready);
 }
 
@@ -130,12 +131,16 @@ void weft__gradients_add(weft_trainer *t, trainer_graph *s, graph_lists *l, weft
 
 #define TIED_TAG WEFT_MAX_TAG
 
-/* A tied gradient among the stages that have the parameter. */
+/* A tied gradient among the stages that have the parameter, and room for its exchanges. */
 typedef struct tied_sum {
     weft_graph *g;
     weft_ranks stages;
     weft_value own;
     int64_t elements;
+    weft_flight *flights; /* [2 * stages]: of receiving, and of sending */
+    int64_t *counts;      /* [stages], zeros */
+    weft_value *sent;     /* of all tied gradients so far, [n_sent] */
+    size_t n_sent;
 } tied_sum;
 
 static weft_flight tied_send(const tied_sum *x, int peer)
@@ -144,37 +149,36 @@ static weft_flight tied_send(const tied_sum *x, int peer)
     return weft_exchange_begin(x->g, x->stages, WEFT_SEND, &sizes, &x->own, 1);
 }
 
-static weft_flight tied_receive(const tied_sum *x, int peer, int64_t *counts)
+static weft_flight tied_receive(tied_sum *x, int peer)
 {
-    const weft_exchange_sizes sizes = {.receive = counts, .peer = peer, .tag = TIED_TAG};
+    const weft_exchange_sizes sizes = {.receive = x->counts, .peer = peer, .tag = TIED_TAG};
     const weft_value none = weft_fill(x->g, weft_dtype_of(x->g, x->own), WEFT_SHAPE(0), 0);
-    counts[peer] = x->elements;
+    x->counts[peer] = x->elements;
     const weft_flight flight = weft_exchange_begin(x->g, x->stages, WEFT_RECEIVE, &sizes, &none, 1);
-    counts[peer] = 0;
+    x->counts[peer] = 0;
     return flight;
 }
 
 /* Adds the gradients of all holders in the order of the stages, so that the sums are bit-identical
  * on all. */
-static weft_value add_tied(const weft_trainer *t, const trainer_graph *s, const tied_sum *x,
-                           const char *param, weft_flight *flights, int64_t *counts,
-                           weft_value *sent, size_t *n_sent)
+static weft_value add_tied(const weft_trainer *t, const trainer_graph *s, tied_sum *x,
+                           const char *param)
 {
     const int n = t->processes->mesh.stages;
     weft_value sum = WEFT_NO_VALUE;
     for (int r = next_holder(s, &t->processes->mesh, param, 0); r < n;
          r = next_holder(s, &t->processes->mesh, param, r + 1)) {
         if (r == x->stages.rank) continue;
-        flights[r] = tied_receive(x, r, counts);
-        flights[n + r] = tied_send(x, r);
+        x->flights[r] = tied_receive(x, r);
+        x->flights[n + r] = tied_send(x, r);
     }
     for (int r = next_holder(s, &t->processes->mesh, param, 0); r < n;
          r = next_holder(s, &t->processes->mesh, param, r + 1)) {
         weft_value one = x->own;
         if (r != x->stages.rank) {
-            one = weft_reshape(x->g, weft_exchange_end(x->g, flights[r]),
+            one = weft_reshape(x->g, weft_exchange_end(x->g, x->flights[r]),
                                weft_shape_of(x->g, x->own));
-            sent[(*n_sent)++] = weft_exchange_end(x->g, flights[n + r]);
+            x->sent[x->n_sent++] = weft_exchange_end(x->g, x->flights[n + r]);
         }
         sum = weft_is_value(sum) ? weft_add(x->g, sum, one) : one;
     }
@@ -186,21 +190,23 @@ weft_value weft__gradients_sum_tied(weft_trainer *t, trainer_graph *s, graph_lis
     weft_graph *g = s->plan.graph;
     if (!s->stage) return WEFT_NO_VALUE;
     const size_t stages = (size_t)t->processes->mesh.stages;
-    weft_value *sent = calloc(l->n * stages + 1, sizeof *sent);
-    weft_flight *flights = calloc(2 * stages, sizeof *flights);
-    int64_t *counts = calloc(stages, sizeof *counts);
-    size_t n_sent = 0;
-    if (!sent || !flights || !counts) no_memory_in(g);
-    for (size_t i = 0; sent && flights && counts && i < l->n; i++) {
+    tied_sum x = {.g = g,
+                  .stages = weft__mesh_ranks(&t->processes->mesh, MESH_STAGES),
+                  .flights = calloc(2 * stages, sizeof *x.flights),
+                  .counts = calloc(stages, sizeof *x.counts),
+                  .sent = calloc(l->n * stages + 1, sizeof *x.sent)};
+    const bool good = x.sent && x.flights && x.counts;
+    if (!good) no_memory_in(g);
+    for (size_t i = 0; good && i < l->n; i++) {
         const char *name = weft_name_of(g, l->params[i]);
         if (!is_tied(t, s, name)) continue;
-        const tied_sum x = {g, weft__mesh_ranks(&t->processes->mesh, MESH_STAGES), l->grads[i],
-                            weft_shape_numel(weft_shape_of(g, l->grads[i]))};
-        l->grads[i] = add_tied(t, s, &x, name, flights, counts, sent, &n_sent);
+        x.own = l->grads[i];
+        x.elements = weft_shape_numel(weft_shape_of(g, x.own));
+        l->grads[i] = add_tied(t, s, &x, name);
     }
-    const weft_value all = n_sent ? weft_group(g, sent, n_sent) : WEFT_NO_VALUE;
-    free(sent);
-    free(flights);
-    free(counts);
+    const weft_value all = x.n_sent ? weft_group(g, x.sent, x.n_sent) : WEFT_NO_VALUE;
+    free(x.sent);
+    free(x.flights);
+    free(x.counts);
     return all;
 }

@@ -169,7 +169,8 @@ bool weft__whole_saves(const weft_trainer *t, const weft_state_key *key)
         weft_graph_find(w->graph, weft_state_key_write(&param, name, sizeof name));
     for (size_t i = 0; i < w->n; i++)
         if (w->states[i].id == state.id)
-            return is_source(w, weft__mesh_place(&t->processes->mesh, w->group, t->processes->mesh.rank), i);
+            return is_source(
+                w, weft__mesh_place(&t->processes->mesh, w->group, t->processes->mesh.rank), i);
     return true;
 }
 

@@ -49,15 +49,16 @@ WEFT_API int weft_stage_of(const weft_stage *stage, weft_value value);
 /* Whether stage `rank` reads the parameter, or other state, of that name. */
 WEFT_API bool weft_stage_holds(const weft_stage *stage, const char *param, int rank);
 
-/* Adds the backward pass of the stage: as weft_grad_each for output `loss` of the whole graph,
- * which only the stage that computes it reads, and wrt[] of this stage's graph. *pause (may be
+/* Adds the backward pass of the stage: as weft_grad_each for outputs of the whole graph, of which
+ * each is read by the stage that computes it, as is its cotangent, and wrt[] of this stage's graph.
+ * *pause (may be
  * NULL) becomes the value before whose node the forward pass is complete, for
  * weft_session_run_before; WEFT_NO_VALUE on a stage that sends nothing, such as the last one, whose
  * backward pass need not wait. Returns a target that is complete when all exchanges are. Call it
  * once. Errors are the graph's. */
-WEFT_API weft_value weft_stage_grad(weft_stage *stage, weft_value loss, weft_value cotangent,
-                                    const weft_value *wrt, size_t n, weft_value *grads,
-                                    const weft_grad_hooks *ready, weft_value *pause);
+WEFT_API weft_value weft_stage_grad(weft_stage *stage, const weft_grad_values *values,
+                                    weft_value *grads, const weft_grad_hooks *ready,
+                                    weft_value *pause);
 /* For a graph without a backward pass: a target that is complete when all values are sent. */
 WEFT_API weft_value weft_stage_sent(weft_stage *stage);
 

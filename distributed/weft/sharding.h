@@ -23,15 +23,20 @@ extern "C" {
 /* The pieces of all ranks. */
 typedef struct weft_shards weft_shards;
 
-/* Cuts params[0..n-1], as declared in the graph, into pieces, except those that the optimiser (may
- * be NULL) does not train. Parameters form buckets of about `bucket_bytes` (0: 4 MiB, or 256 KiB
- * for each rank if that is more), the last declared first, since their gradients are complete
- * first; of each bucket every rank owns a contiguous part. A parameter with alone[i] (NULL: none)
- * is a bucket of its own, which is cut the same whatever the other parameters are. NULL on failure:
- * WEFT_BAD_ARGUMENT if a name is that of a training's state or of a piece (weft_state_key_read). */
-WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params,
-                                      const bool *alone, size_t n, const weft_optimizer *optimizer,
-                                      weft_ranks ranks, size_t bucket_bytes, weft_error *error);
+typedef struct weft_shards_options {
+    const bool *alone; /* [n]: parameter i is a bucket of its own, which is cut the same whatever
+                          the other parameters are; NULL: none */
+    const weft_optimizer *optimizer; /* parameters that it does not train are not cut; NULL: none */
+    size_t bucket_bytes;             /* 0: 4 MiB, or 256 KiB for each rank if that is more */
+} weft_shards_options;
+/* Cuts params[0..n-1], as declared in the graph, into pieces. Parameters form buckets of about
+ * options->bucket_bytes, the last declared first, since their gradients are complete first; of each
+ * bucket every rank owns a contiguous part. `options` may be NULL. NULL on
+ * failure: WEFT_BAD_ARGUMENT if a name is that of a training's state or of a piece
+ * (weft_state_key_read). */
+WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, size_t n,
+                                      weft_ranks ranks, const weft_shards_options *options,
+                                      weft_error *error);
 WEFT_API void weft_shards_free(weft_shards *shards);
 WEFT_API weft_ranks weft_shards_ranks(const weft_shards *shards);
 /* The elements [*first, *end) of a parameter that a rank owns, perhaps none; false if the parameter

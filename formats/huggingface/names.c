@@ -88,34 +88,34 @@ weft_shape weft__hf_their_shape(const hf_tensor *row, weft_shape s)
     return s;
 }
 
-/* Copies a [rows, columns] matrix between arrays of these strides, in blocks that fit a cache. */
-static void copy_matrix(int64_t rows, int64_t columns, float *to, int64_t to_row, int64_t to_column,
-                        const float *from, int64_t from_row, int64_t from_column)
+/* A matrix in an array: its first element, and the distances of rows and of columns. */
+typedef struct strided {
+    float *at;
+    int64_t row, column;
+} strided;
+
+/* Copies a [rows, columns] matrix in blocks that fit a cache. */
+static void copy_matrix(int64_t rows, int64_t columns, strided to, strided from)
 {
     enum { BLOCK = 64 };
     for (int64_t i = 0; i < rows; i += BLOCK)
         for (int64_t j = 0; j < columns; j += BLOCK)
             for (int64_t r = i; r < rows && r < i + BLOCK; r++)
                 for (int64_t c = j; c < columns && c < j + BLOCK; c++)
-                    to[r * to_row + c * to_column] = from[r * from_row + c * from_column];
+                    to.at[r * to.row + c * to.column] = from.at[r * from.row + c * from.column];
 }
 
 void weft__hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs, bool to_ours)
 {
     const int64_t columns = shape.rank ? shape.dim[shape.rank - 1] : 1;
     const int64_t rows = columns ? weft_shape_numel(shape) / columns : 0;
-    int64_t row_stride = columns, column_stride = 1;
-    if (row->layout == HF_TRANSPOSED) {
-        row_stride = 1;
-        column_stride = rows;
-    } else if (row->layout == HF_PART) {
-        row_stride = columns * row->parts;
-        theirs += columns * row->part;
-    }
-    if (to_ours)
-        copy_matrix(rows, columns, ours, columns, 1, theirs, row_stride, column_stride);
-    else
-        copy_matrix(rows, columns, theirs, row_stride, column_stride, ours, columns, 1);
+    const strided own = {ours, columns, 1};
+    strided other = {theirs, columns, 1};
+    if (row->layout == HF_TRANSPOSED)
+        other = (strided){theirs, 1, rows};
+    else if (row->layout == HF_PART)
+        other = (strided){theirs + columns * row->part, columns * row->parts, 1};
+    copy_matrix(rows, columns, to_ours ? own : other, to_ours ? other : own);
 }
 
 /* ---- Parameters ---- */

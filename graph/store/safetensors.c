@@ -98,9 +98,10 @@ weft_status weft_params_save_as(const weft_params *params, const char *path,
     selection s = {params, malloc((params->n + 1) * sizeof *s.index), path, format, NULL};
     weft_file_tensor *tensors = malloc((params->n + 1) * sizeof *tensors);
     const size_t n = s.index && tensors ? list_tensors(&s, filter, tensors) : 0;
+    const safetensors_contents contents = {tensors, n, params,
+                                           format == WEFT_SAVE_F16 ? "F16" : "BF16"};
     weft_status status =
-        s.rounded ? weft__safetensors_write(path, tensors, n, params, data_of, &s,
-                                            format == WEFT_SAVE_F16 ? "F16" : "BF16", error)
+        s.rounded ? weft__safetensors_write(path, &contents, data_of, &s, error)
                   : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for a list of tensors");
     free(tensors);
     free(s.index);

@@ -28,10 +28,16 @@ weft_status weft__safetensors_from_memory(weft_memory_file from, weft_safetensor
  */
 weft_status weft__safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
                                    weft_dtype dtype, void *data, weft_error *error);
-/* weft_safetensors_write; tensors of dtype BF16 are named `half`, such as "F16", in the file. */
-weft_status weft__safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
-                                    const weft_params *metadata, weft_safetensors_data data,
-                                    void *context, const char *half, weft_error *error);
+/* What the header of a file describes. */
+typedef struct safetensors_contents {
+    const weft_file_tensor *tensors; /* [n] */
+    size_t n;
+    const weft_params *metadata; /* NULL: none */
+    const char *half;            /* the dtype of BF16 tensors in the file, such as "F16" */
+} safetensors_contents;
+/* weft_safetensors_write. */
+weft_status weft__safetensors_write(const char *path, const safetensors_contents *contents,
+                                    weft_safetensors_data data, void *context, weft_error *error);
 /* The metadata of an open file, in a store without tensors. */
 weft_params *weft__safetensors_metadata(const weft_safetensors *file);
 

@@ -13,14 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one file gets. */
-typedef struct contents {
-    const weft_file_tensor *tensors;
-    size_t n;
-    const weft_params *meta; /* NULL: none */
-    const char *half;        /* the dtype of 16-bit floats in the file */
-} contents;
-
 static size_t bytes_of(const weft_file_tensor *t)
 {
     return weft_tensor_bytes(t->dtype, t->shape);
@@ -74,16 +66,16 @@ static void put_tensor(header_text *h, const weft_file_tensor *t, const char *ha
     put_word(h, "]}");
 }
 
-static void put_header(header_text *h, const contents *c)
+static void put_header(header_text *h, const safetensors_contents *c)
 {
-    size_t begin = 0, metas = c->meta ? c->meta->n_meta : 0;
+    size_t begin = 0, metas = c->metadata ? c->metadata->n_meta : 0;
     put_word(h, "{");
     if (metas) put_word(h, "\"__metadata__\":{");
     for (size_t i = 0; i < metas; i++) {
         if (i) put_word(h, ",");
-        put_text(h, c->meta->metas[i].key);
+        put_text(h, c->metadata->metas[i].key);
         put_word(h, ":");
-        put_text(h, c->meta->metas[i].text);
+        put_text(h, c->metadata->metas[i].text);
     }
     if (metas) put_word(h, c->n ? "}," : "}");
     for (size_t i = 0; i < c->n; i++) {
@@ -95,7 +87,7 @@ static void put_header(header_text *h, const contents *c)
 }
 
 /* NULL when memory is out. */
-static char *make_header(const contents *c)
+static char *make_header(const safetensors_contents *c)
 {
     header_text counted = {NULL, 0}, header = {NULL, 0};
     put_header(&counted, c);
@@ -107,8 +99,9 @@ static char *make_header(const contents *c)
 }
 
 /* Writes everything; an error of `data` ends it. */
-static weft_status write_contents(file_writer *file, const contents *c, const char *header,
-                                  weft_safetensors_data data, void *context, weft_error *error)
+static weft_status write_contents(file_writer *file, const safetensors_contents *c,
+                                  const char *header, weft_safetensors_data data, void *context,
+                                  weft_error *error)
 {
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;
     unsigned char prefix[8];
@@ -127,17 +120,17 @@ static weft_status write_contents(file_writer *file, const contents *c, const ch
 }
 
 /* Bytes of names and metadata, a lower bound of the header. */
-static size_t names_bytes(const contents *c)
+static size_t names_bytes(const safetensors_contents *c)
 {
-    size_t bytes = 0, metas = c->meta ? c->meta->n_meta : 0;
+    size_t bytes = 0, metas = c->metadata ? c->metadata->n_meta : 0;
     for (size_t i = 0; i < c->n; i++) bytes += strlen(c->tensors[i].name);
     for (size_t i = 0; i < metas; i++)
-        bytes += strlen(c->meta->metas[i].key) + strlen(c->meta->metas[i].text);
+        bytes += strlen(c->metadata->metas[i].key) + strlen(c->metadata->metas[i].text);
     return bytes;
 }
 
 /* A file with other names than the store's would load into nothing. */
-static weft_status check_names(const contents *c, const char *path, weft_error *error)
+static weft_status check_names(const safetensors_contents *c, const char *path, weft_error *error)
 {
     for (size_t i = 0; i < c->n; i++)
         if (!weft__text_is_utf8(c->tensors[i].name))
@@ -147,10 +140,10 @@ static weft_status check_names(const contents *c, const char *path, weft_error *
     return WEFT_OK;
 }
 
-static weft_status check_limits(const contents *c, size_t header_bytes, const char *path,
-                                weft_error *error)
+static weft_status check_limits(const safetensors_contents *c, size_t header_bytes,
+                                const char *path, weft_error *error)
 {
-    const size_t metas = c->meta ? c->meta->n_meta : 0;
+    const size_t metas = c->metadata ? c->metadata->n_meta : 0;
     if (metas > SAFETENSORS_MAX_METAS)
         return weft_error_set(error, WEFT_TOO_LARGE, path,
                               "has %zu entries of metadata, at most %u fit in a file", metas,
@@ -168,36 +161,36 @@ weft_status weft_safetensors_write(const char *path, const weft_file_tensor *ten
                                    void *context, weft_error *error)
 {
     weft_error_clear(error);
-    return weft__safetensors_write(path, tensors, n, metadata, data, context,
-                                   weft__safetensors_dtype_name(WEFT_BF16), error);
+    const safetensors_contents contents = {tensors, n, metadata,
+                                           weft__safetensors_dtype_name(WEFT_BF16)};
+    return weft__safetensors_write(path, &contents, data, context, error);
 }
 
-weft_status weft__safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
-                                    const weft_params *metadata, weft_safetensors_data data,
-                                    void *context, const char *half, weft_error *error)
+weft_status weft__safetensors_write(const char *path, const safetensors_contents *contents,
+                                    weft_safetensors_data data, void *context, weft_error *error)
 {
-    const contents c = {tensors, n, metadata, half};
+    const safetensors_contents *c = contents;
     file_writer file;
-    if (!path || !path[0] || (n && (!tensors || !data)))
+    if (!path || !path[0] || (c->n && (!c->tensors || !data)))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "safetensors",
                               "writing needs a path, tensors and their data");
     if (weft__file_is_stream(path))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
                               "is not a regular file: checkpoints are not written into folders, "
                               "pipes or devices");
-    weft_status status = check_limits(&c, names_bytes(&c), path, error);
-    if (status == WEFT_OK) status = check_names(&c, path, error);
+    weft_status status = check_limits(c, names_bytes(c), path, error);
+    if (status == WEFT_OK) status = check_names(c, path, error);
     if (status != WEFT_OK) return status;
-    char *header = make_header(&c);
+    char *header = make_header(c);
     if (!header) return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the header");
-    status = check_limits(&c, strlen(header), path, error);
+    status = check_limits(c, strlen(header), path, error);
     if (status != WEFT_OK) {
         free(header);
         return status;
     }
     bool good = weft__file_begin(&file, path);
     if (good) {
-        status = write_contents(&file, &c, header, data, context, error);
+        status = write_contents(&file, c, header, data, context, error);
         if (status == WEFT_OK)
             good = weft__file_commit(&file);
         else

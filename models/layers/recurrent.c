@@ -124,15 +124,21 @@ static weft_recurrent_state first_state(weft_graph *g, const weft_recurrent *lay
     return state;
 }
 
+/* The inputs of all steps, [len * batch, ...], projected. */
+typedef struct sequence {
+    weft_value projected;
+    int64_t len, batch;
+} sequence;
+
 /* Builds the steps in order and sets all[t] to h_t. Returns the last state. */
-static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, weft_value projected,
-                                   int64_t len, int64_t batch, weft_recurrent_state state,
-                                   const weft_nn_recurrent_options *o, weft_value *all)
+static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, const sequence *x,
+                                   weft_recurrent_state state, const weft_nn_recurrent_options *o,
+                                   weft_value *all)
 {
-    for (int64_t step = 0; step < len && weft_graph_status(g) == WEFT_OK; step++) {
-        int64_t t = o->reverse ? len - 1 - step : step;
-        weft_value x = weft_slice(g, projected, 0, t * batch, (t + 1) * batch, 1);
-        weft_recurrent_state next = weft_nn_recurrent_step(g, layer, x, state);
+    for (int64_t step = 0; step < x->len && weft_graph_status(g) == WEFT_OK; step++) {
+        const int64_t t = o->reverse ? x->len - 1 - step : step;
+        weft_value rows = weft_slice(g, x->projected, 0, t * x->batch, (t + 1) * x->batch, 1);
+        weft_recurrent_state next = weft_nn_recurrent_step(g, layer, rows, state);
         if (weft_is_value(o->mask)) {
             weft_value masked = weft_slice(g, o->mask, 1, t, t + 1, 1); /* [batch, 1] */
             next.h = weft_where(g, masked, state.h, next.h);
@@ -178,9 +184,8 @@ weft_value weft_nn_recurrent(weft_graph *graph, const char *name, weft_recurrent
     weft_recurrent layer = weft_nn_recurrent_declare(g, name, kind, dtype, in, hidden);
     weft_graph_push_scope(g, "%s", name);
     weft_value rows = weft_reshape(g, time_and_batch(g, x), WEFT_SHAPE(len * batch, in));
-    weft_value projected = weft_nn_recurrent_project(g, &layer, rows);
-    state =
-        unroll(g, &layer, projected, len, batch, first_state(g, &layer, dtype, batch, o), o, all);
+    const sequence steps = {weft_nn_recurrent_project(g, &layer, rows), len, batch};
+    state = unroll(g, &layer, &steps, first_state(g, &layer, dtype, batch, o), o, all);
     weft_value stacked =
         weft_reshape(g, weft_concat(g, all, (size_t)len, 0), WEFT_SHAPE(len, batch, hidden));
     weft_value y = time_and_batch(g, stacked);

@@ -54,8 +54,7 @@ static void add_averages(weft_trainer *t, trainer_graph *s, graph_lists *l)
     weft_value new_weight = weft_sub(g, l->one, s->ema_decay);
     for (size_t i = 0; i < l->n; i++) {
         weft_value value = l->updated[i];
-        weft_value average =
-            state_for(t->hooks ? t : NULL, g, WEFT_STATE_AVERAGE, 0, l->params[i]);
+        weft_value average = state_for(t->hooks ? t : NULL, g, WEFT_STATE_AVERAGE, 0, l->params[i]);
         if (t->hooks) value = t->hooks->own(t, s, l->params[i], value);
         l->group[i + 1] = weft_blend(g, average, value, s->ema_decay, new_weight);
     }
@@ -69,8 +68,8 @@ static void add_update(weft_trainer *t, trainer_graph *s, graph_lists *l)
     weft_optimizer optimizer = t->o.optimizer;
     if (t->hooks) t->hooks->share_update(t, l, &optimizer);
     s->lr = weft_input(g, "lr", s->dtype, WEFT_SCALAR);
-    l->group[0] = weft_apply_gradients(g, l->owned, l->grads, l->n, s->built.loss, s->lr,
-                                       &optimizer, &s->norm, l->updated);
+    const weft_gradients gradients = {l->owned, l->grads, l->n, s->built.loss};
+    l->group[0] = weft_apply_gradients(g, &gradients, s->lr, &optimizer, &s->norm, l->updated);
     s->target = l->group[0];
     if (t->o.ema > 0) add_averages(t, s, l);
 }
@@ -107,8 +106,8 @@ void weft__graph_differentiate(const trainer_graph *s, const graph_lists *l, wef
 {
     /* The values of running averages are there before the backward pass. */
     weft__graph_add_tracked(s, l, weight, grads, ready);
-    weft_grad_each(s->plan.graph, &s->built.loss, &weight, 1, l->params, l->n_trained, grads,
-                   ready);
+    const weft_grad_values values = {&s->built.loss, &weight, 1, l->params, l->n_trained};
+    weft_grad_each(s->plan.graph, &values, grads, ready);
 }
 
 /* The gradients of a batch, or if `reduces` the sums of those of all processes. */

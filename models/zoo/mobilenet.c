@@ -40,11 +40,13 @@ static int64_t scaled(const weft_mobilenet_config *c, double channels)
     return (double)n < 0.9 * wanted ? n + round : n;
 }
 
-/* A convolution whose name is `scope`.0 and whose norm's is `scope`.1. */
-static weft_value conv_relu6(weft_graph *g, const char *scope, weft_value x, int64_t channels,
-                             int64_t kernel, int64_t stride, int64_t groups, bool training)
+/* A convolution with ReLU6, whose name is `scope`.0 and whose norm's is `scope`.1. */
+static weft_value conv_relu6(weft_graph *g, const char *scope, weft_value x, image_conv conv,
+                             bool training)
 {
-    const image_conv conv = {"0", "1", channels, kernel, stride, groups, IMAGE_RELU6};
+    conv.conv = "0";
+    conv.norm = "1";
+    conv.activation = IMAGE_RELU6;
     weft_graph_push_scope(g, "%s", scope);
     x = weft__image_conv_norm(g, x, &conv, training);
     weft_graph_pop_scope(g);
@@ -58,10 +60,12 @@ static weft_value block(weft_graph *g, weft_value x, int64_t expansion, int64_t 
     const int64_t in = weft_dim_of(g, x, 1), inside = in * expansion;
     const image_conv wide = {"conv.2", "conv.3", channels, 1, 1, 0, IMAGE_LINEAR};
     const image_conv plain = {"conv.1", "conv.2", channels, 1, 1, 0, IMAGE_LINEAR};
+    const image_conv deep = {.channels = inside, .kernel = 3, .stride = stride, .groups = inside};
+    const image_conv widening = {.channels = inside, .kernel = 1, .stride = 1};
     const bool expands = expansion != 1;
     weft_value y = x;
-    if (expands) y = conv_relu6(g, "conv.0", y, inside, 1, 1, 0, training);
-    y = conv_relu6(g, expands ? "conv.1" : "conv.0", y, inside, 3, stride, inside, training);
+    if (expands) y = conv_relu6(g, "conv.0", y, widening, training);
+    y = conv_relu6(g, expands ? "conv.1" : "conv.0", y, deep, training);
     y = weft__image_conv_norm(g, y, expands ? &wide : &plain, training);
     return stride == 1 && in == channels ? weft_add(g, x, y) : y;
 }
@@ -89,7 +93,8 @@ weft_status weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config 
     int64_t at = 0;
     weft_value x = weft__image_input(g, &c->image, build, io);
     weft_graph_push_scope(g, "features");
-    x = conv_relu6(g, "0", x, scaled(c, FIRST_CHANNELS), 3, 2, 0, training);
+    const image_conv stem = {.channels = scaled(c, FIRST_CHANNELS), .kernel = 3, .stride = 2};
+    x = conv_relu6(g, "0", x, stem, training);
     for (int s = 0; s < STAGES; s++) {
         const int64_t n = count_blocks(g, c, s);
         for (int64_t i = 0; i < n; i++) {
@@ -101,7 +106,8 @@ weft_status weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config 
     }
     char name[24];
     snprintf(name, sizeof name, "%lld", (long long)++at);
-    x = conv_relu6(g, name, x, scaled(c, most), 1, 1, 0, training);
+    const image_conv top = {.channels = scaled(c, most), .kernel = 1, .stride = 1};
+    x = conv_relu6(g, name, x, top, training);
     weft_graph_pop_scope(g);
     x = weft_dropout(g, weft_nn_global_average_pool(g, x), training ? c->dropout : 0);
     return weft__image_losses(

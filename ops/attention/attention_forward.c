@@ -111,11 +111,17 @@ static inline void begin(const weft_call *call, const block *b, T *q, running *r
     memset(r->out, 0, (size_t)(b->z.value_dim * LANES) * sizeof(T));
 }
 
-/* Keys [key, key + n) for one block. */
-static inline void add_keys(const block *b, int64_t key, int64_t n, int hidden, rows k, rows v,
-                            const T *q, T *s, running *r)
+/* Keys [key, key + n); `hidden` is hidden_places of a block. */
+typedef struct key_range {
+    int64_t key, n;
+    int hidden;
+} key_range;
+
+static inline void add_keys(const block *b, key_range range, rows k, rows v, const T *q, T *s,
+                            running *r)
 {
-    scores(b, key, n, hidden, k, q, s);
+    const int64_t key = range.key, n = range.n;
+    scores(b, key, n, range.hidden, k, q, s);
     weigh(b, n, s, r);
     if (b->attr->p > 0) drop_weights(b, key, n, s);
     tile_product((tile_operands){.m = b->z.value_dim,
@@ -158,7 +164,7 @@ static inline void forward_group(const weft_call *call, const sizes *z, const bl
                 v = values_from(b, key, keys);
                 read = true;
             }
-            add_keys(b + i, key, n, hidden, k, v, q[i], s, r + i);
+            add_keys(b + i, (key_range){key, n, hidden}, k, v, q[i], s, r + i);
         }
     }
     for (int64_t i = 0; i < count; i++) finish(call, b + i, r + i);
@@ -222,11 +228,12 @@ static inline rows rows_once(const block *b, const weft_tensor *t, int64_t first
     return (rows){x, row};
 }
 
-/* Keys [key, key + n): kt and q are room for transposed keys and the block's queries, times the
- * scale. */
-static inline void add_keys_few(const block *b, int64_t key, int64_t n, int hidden, T *kt,
-                                const T *q, T *s, running *r)
+/* kt and q are room for transposed keys and the block's queries, times the scale. */
+static inline void add_keys_few(const block *b, key_range range, T *kt, const T *q, T *s,
+                                running *r)
 {
+    const int64_t key = range.key, n = range.n;
+    const int hidden = range.hidden;
     const int64_t dim = b->z.dim, values = b->z.value_dim;
     const rows k = rows_once(b, b->keys, key, n, b->wide + dim * LANES);
     for (int64_t j = 0; j < n; j += LANES) {
@@ -288,7 +295,7 @@ static inline void forward_few(const weft_call *call, const sizes *z, const bloc
     for (int64_t key = b->first_key; key < b->last_key; key += KEY_BLOCK) {
         const int64_t n = min_of(KEY_BLOCK, b->last_key - key);
         const int hidden = hidden_places(b, key, n);
-        if (hidden != 2) add_keys_few(b, key, n, hidden, kt[0], q, s, r);
+        if (hidden != 2) add_keys_few(b, (key_range){key, n, hidden}, kt[0], q, s, r);
     }
     finish_few(call, b, r);
 }

@@ -44,13 +44,12 @@ typedef struct weight_block {
     int64_t down, across, each, rows;
 } weight_block;
 
-/* Packs channels [c, c + n) of tap `tap`, which is tap t of the class, of block i. The weights
- * begin with channel c. */
-static void pack_tap(const conv_product *p, const row_block *b, const weight_block *x, int64_t i,
-                     int64_t t, int64_t tap, int64_t c, int64_t n)
+/* Packs a tap of n channels of block i, as steps [first, first + n) of the depth. The weights are
+ * those of the tap, and begin with the first of the channels. */
+static void pack_tap(const row_block *b, const weight_block *x, const T *from, int64_t i,
+                     int64_t first, int64_t n)
 {
-    const T *from = x->w + tap * x->each;
-    for (int64_t k = t * p->channels + c, end = k + n; k < end; k++, from += x->across) {
+    for (int64_t k = first; k < first + n; k++, from += x->across) {
         const int64_t piece = k - k % GEMM_DEPTH;
         const int64_t depth = b->depth - piece < GEMM_DEPTH ? b->depth - piece : GEMM_DEPTH;
         T *out = b->packed + (piece * b->blocks + i * depth + k - piece) * GEMM_STEP;
@@ -118,7 +117,7 @@ static void pack_weights(const conv_product *p, const row_block *b, const T *w, 
             patch_coordinates(t, b->class.grid.taps, at);
             for (int d = 0; d < PATCH_DIMS; d++)
                 tap = tap * p->z.kernel[d] + b->class.first[d] + at[d] * p->every[d];
-            pack_tap(p, b, &y, i, t, tap, c, n);
+            pack_tap(b, &y, y.w + tap * y.each, i, t * p->channels + c, n);
         }
     }
 }

@@ -111,21 +111,19 @@ static inline void taps_inside(int64_t at, int64_t in, int64_t taps, int64_t dil
     if (*end < *begin) *end = *begin;
 }
 
-/* One line of the result, from the image `x` on; all pointers are at the tile's first channel. */
-static void sum_line(const conv_rows_sizes *z, int64_t line, const T *x, const T *w, const T *bias,
-                     const T *bounds, T *y, int64_t columns)
+/* One line of the result, of the image and with the result, weights, bias, bounds and columns of
+ * `tile`; all pointers are at the tile's first channel. */
+static void sum_line(const conv_rows_sizes *z, int64_t line, const depthwise_run *tile)
 {
     const int64_t channels = z->channels, top = line * z->stride[0] - z->begin[0];
     int64_t begin[2], end[2];
     taps_inside(top, z->in[0], z->kernel[0], z->dilation[0], &begin[0], &end[0]);
-    depthwise_run run = {
-        .bias = bias,
-        .bounds = bounds,
-        .x_step = {z->dilation[0] * z->in[1] * channels, z->dilation[1] * channels},
-        .w_step = z->kernel[1] * channels,
-        .pixel_step = z->stride[1] * channels,
-        .channels = channels,
-        .columns = columns};
+    depthwise_run run = *tile;
+    run.x_step[0] = z->dilation[0] * z->in[1] * channels;
+    run.x_step[1] = z->dilation[1] * channels;
+    run.w_step = z->kernel[1] * channels;
+    run.pixel_step = z->stride[1] * channels;
+    run.channels = channels;
     for (int64_t i = 0, n; i < z->out[1]; i += n) {
         const int64_t left = i * z->stride[1] - z->begin[1];
         taps_inside(left, z->in[1], z->kernel[1], z->dilation[1], &begin[1], &end[1]);
@@ -138,13 +136,13 @@ static void sum_line(const conv_rows_sizes *z, int64_t line, const T *x, const T
         }
         run.taps[0] = end[0] - begin[0];
         run.taps[1] = end[1] - begin[1];
-        run.w = w + (begin[0] * z->kernel[1] + begin[1]) * channels;
-        run.x = x;
+        run.w = tile->w + (begin[0] * z->kernel[1] + begin[1]) * channels;
+        run.x = tile->x;
         if (run.taps[0] && run.taps[1])
             run.x +=
                 ((top + begin[0] * z->dilation[0]) * z->in[1] + left + begin[1] * z->dilation[1]) *
                 channels;
-        run.y = y + i * channels;
+        run.y = tile->y + i * channels;
         if (n == SIDE)
             sum_pixels(SIDE, &run);
         else if (n == 4)
@@ -161,16 +159,19 @@ KERNEL(conv_rows_depthwise)
     const depthwise d = depthwise_of(call);
     const conv_rows_sizes *z = &d.z;
     const weft_block b = depthwise_block(&d, tile);
-    const T *x = (const T *)call->in[0].data + b.column,
-            *w = (const T *)call->in[1].data + b.column;
-    const T *bias = call->n_in > 2 ? (const T *)call->in[2].data + b.column : NULL;
-    T *y = (T *)call->out[0].data + b.row * z->channels + b.column;
+    const T *x = (const T *)call->in[0].data + b.column;
     const conv_rows_attr *a = call->attr;
     const T bounds[2] = {(T)a->low, (T)a->high};
+    depthwise_run run = {.w = (const T *)call->in[1].data + b.column,
+                         .bias = call->n_in > 2 ? (const T *)call->in[2].data + b.column : NULL,
+                         .bounds = a->bounded ? bounds : NULL,
+                         .y = (T *)call->out[0].data + b.row * z->channels + b.column,
+                         .columns = b.columns};
     const int64_t first = b.row / z->out[1], line = z->out[1] * z->channels;
-    for (int64_t l = first; l < first + b.rows / z->out[1]; l++, y += line)
-        sum_line(z, l % z->out[0], x + l / z->out[0] * z->in[0] * z->in[1] * z->channels, w, bias,
-                 a->bounded ? bounds : NULL, y, b.columns);
+    for (int64_t l = first; l < first + b.rows / z->out[1]; l++, run.y += line) {
+        run.x = x + l / z->out[0] * z->in[0] * z->in[1] * z->channels;
+        sum_line(z, l % z->out[0], &run);
+    }
 }
 
 #else

@@ -364,20 +364,26 @@ SIMD_INLINE void quantized_open(const int bits, const quantized_matrix *m, int64
     }
 }
 
-/* sum[r] += the products of a chunk with rows of x from `first` on. */
+/* A chunk of a row of weights. */
+typedef struct quantized_part {
+    const uint8_t *q;
+    const T *scale;
+    const uint8_t *zero;
+} quantized_part;
+
+/* sum[r] += the products of a chunk with those of rows of x that begin at chunk `begin` of all. */
 SIMD_INLINE void quantized_chunk(const int rows, const int bits, const bool vnni,
-                                 const quantized_rows *x, int64_t first, int64_t chunk,
-                                 const uint8_t *w, const T *scales, const uint8_t *zeros,
+                                 const quantized_rows *x, int64_t begin, quantized_part w,
                                  quantized_floats *sum)
 {
-    const quantized_floats scale = *(const quantized_floats *)scales;
+    const quantized_floats scale = *(const quantized_floats *)w.scale;
     const quantized_ints zero =
-        __builtin_convertvector(*(const quantized_zeros *)zeros, quantized_ints);
+        __builtin_convertvector(*(const quantized_zeros *)w.zero, quantized_ints);
     quantized_weights part;
-    quantized_load(bits, vnni, w, &part);
+    quantized_load(bits, vnni, w.q, &part);
     SIMD_UNROLL(QUANTIZED_ROWS)
     for (int r = 0; r < rows; r++) {
-        const int64_t at = (first + r) * x->chunks + chunk;
+        const int64_t at = begin + r * x->chunks;
         quantized_ints dot;
         quantized_dots(bits, vnni, &part, x->q + at * QUANTIZED_CHUNK, &dot);
         dot -= zero * *(const quantized_ints *)(x->sum + at * QUANTIZED_LANES);
@@ -388,16 +394,25 @@ SIMD_INLINE void quantized_chunk(const int rows, const int bits, const bool vnni
 
 /* y[r * y_row + j] = x[r] w[j] for rows of x from `first` on and the rows of `m` in
  * [begin, begin + count). */
+typedef struct quantized_product {
+    const quantized_rows *x;
+    int64_t first;
+    const quantized_matrix *m;
+    int64_t begin, count;
+    T *y;
+    int64_t y_row;
+} quantized_product;
+
 SIMD_INLINE void quantized_products(const int rows, const int bits, const bool vnni,
-                                    const quantized_rows *x, int64_t first,
-                                    const quantized_matrix *m, int64_t begin, int64_t count, T *y,
-                                    int64_t y_row)
+                                    const quantized_product o)
 {
+    const quantized_rows *x = o.x;
+    const quantized_matrix *m = o.m;
     const int64_t whole = m->blocks / QUANTIZED_LANES, bytes = QUANTIZED_CHUNK * bits / 8;
-    for (int64_t j = 0; j < count; j++) {
+    for (int64_t j = 0; j < o.count; j++) {
         quantized_weight_row w;
         quantized_floats sum[QUANTIZED_ROWS];
-        quantized_open(bits, m, begin + j, &w);
+        quantized_open(bits, m, o.begin + j, &w);
         SIMD_UNROLL(QUANTIZED_ROWS)
         for (int r = 0; r < rows; r++) sum[r] = (quantized_floats){0};
         for (int64_t c = 0; c < x->chunks; c++) {
@@ -405,14 +420,15 @@ SIMD_INLINE void quantized_products(const int rows, const int bits, const bool v
             const uint8_t *q = last ? w.last_q : w.q + c * bytes;
             for (int i = 0; i < bytes; i += 64)
                 __builtin_prefetch(w.q + c * bytes + i + QUANTIZED_AHEAD);
-            quantized_chunk(rows, bits, vnni, x, first, c, q,
-                            last ? w.last_scale : w.scale + c * QUANTIZED_LANES,
-                            last ? w.last_zero : w.zero + c * QUANTIZED_LANES, sum);
+            const quantized_part part = {q, last ? w.last_scale : w.scale + c * QUANTIZED_LANES,
+                                         last ? w.last_zero : w.zero + c * QUANTIZED_LANES};
+            quantized_chunk(rows, bits, vnni, x, o.first * x->chunks + c, part, sum);
         }
         SIMD_UNROLL(QUANTIZED_ROWS)
         for (int r = 0; r < rows; r++) {
             const quantized_floats l = sum[r];
-            y[r * y_row + j] = ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+            o.y[r * o.y_row + j] =
+                ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
         }
     }
 }
@@ -435,7 +451,8 @@ typedef void quantized_function(const quantized_rows *x, int64_t first, const qu
         const quantized_rows *x, int64_t first, const quantized_matrix *m, int64_t begin,          \
         int64_t count, T *y, int64_t y_row)                                                        \
     {                                                                                              \
-        quantized_products(rows, bits, vnni, x, first, m, begin, count, y, y_row);                 \
+        quantized_products(rows, bits, vnni,                                                       \
+                           (quantized_product){x, first, m, begin, count, y, y_row});              \
     }
 QUANTIZED_EACH(QUANTIZED_DEFINE)
 #undef QUANTIZED_DEFINE

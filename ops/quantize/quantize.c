@@ -22,18 +22,18 @@ weft_status weft__quantized_check(int bits, int group, const char *where, weft_e
     return WEFT_OK;
 }
 
-static weft_status check(const void *w, int64_t rows, int64_t columns, int bits, int group,
-                         const void *q, const void *scale, const void *zero, const char *where,
+static weft_status check(const weft_quantized_matrix *m, const float *w, const char *where,
                          weft_error *error)
 {
-    const weft_status status = weft__quantized_check(bits, group, where, error);
+    if (!m) return weft_error_set(error, WEFT_BAD_ARGUMENT, where, "the matrix is NULL");
+    const weft_status status = weft__quantized_check(m->bits, m->group, where, error);
     if (status != WEFT_OK) return status;
-    if (rows < 0 || columns < 0 || weft_shape_numel(WEFT_SHAPE(rows, columns)) < 0 ||
-        columns % group)
+    if (m->rows < 0 || m->columns < 0 || weft_shape_numel(WEFT_SHAPE(m->rows, m->columns)) < 0 ||
+        m->columns % m->group)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, where,
-                              "groups of %d elements do not divide rows of %lld", group,
-                              (long long)columns);
-    if (rows && columns && (!w || !q || !scale || !zero))
+                              "groups of %d elements do not divide rows of %lld", m->group,
+                              (long long)m->columns);
+    if (m->rows && m->columns && (!w || !m->q || !m->scale || !m->zero))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, where, "an array is NULL");
     return WEFT_OK;
 }
@@ -116,16 +116,17 @@ static void quantize_nibbles(const float *w, int n, float *room, uint8_t *q, flo
     for (int i = 0; i < n; i++) q[i / 2] |= (uint8_t)((unsigned)(step[i] + best_zero) << i % 2 * 4);
 }
 
-weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bits, int group,
-                          uint8_t *q, float *scale, uint8_t *zero, weft_error *error)
+weft_status weft_quantize(const float *w, const weft_quantized_matrix *matrix, weft_error *error)
 {
     weft_error_clear(error);
-    const weft_status status =
-        check(w, rows, columns, bits, group, q, scale, zero, "weft_quantize", error);
+    const weft_quantized_matrix *m = matrix;
+    const weft_status status = check(m, w, "weft_quantize", error);
     if (status != WEFT_OK) return status;
+    const int64_t columns = m->columns;
+    const int group = m->group;
     float *room = malloc(2 * (size_t)group * sizeof *room);
     if (!room) return weft_error_set(error, WEFT_NO_MEMORY, "weft_quantize", "out of memory");
-    for (int64_t g = 0; g < rows * columns / group; g++) {
+    for (int64_t g = 0; g < m->rows * columns / group; g++) {
         const float *from = w + g * group;
         for (int i = 0; i < group; i++)
             if (!isfinite(from[i])) {
@@ -134,25 +135,24 @@ weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bit
                     error, WEFT_NOT_FINITE, "weft_quantize", "element [%lld, %lld] is not finite",
                     (long long)((g * group + i) / columns), (long long)((g * group + i) % columns));
             }
-        if (bits == 8)
-            quantize_bytes(from, group, q + g * group, scale + g, zero + g);
+        if (m->bits == 8)
+            quantize_bytes(from, group, m->q + g * group, m->scale + g, m->zero + g);
         else
-            quantize_nibbles(from, group, room, q + g * group / 2, scale + g, zero + g);
+            quantize_nibbles(from, group, room, m->q + g * group / 2, m->scale + g, m->zero + g);
     }
     free(room);
     return WEFT_OK;
 }
 
-weft_status weft_dequantize(const uint8_t *q, const float *scale, const uint8_t *zero, int64_t rows,
-                            int64_t columns, int bits, int group, float *w, weft_error *error)
+weft_status weft_dequantize(const weft_quantized_matrix *matrix, float *w, weft_error *error)
 {
     weft_error_clear(error);
-    const weft_status status =
-        check(w, rows, columns, bits, group, q, scale, zero, "weft_dequantize", error);
+    const weft_quantized_matrix *m = matrix;
+    const weft_status status = check(m, w, "weft_dequantize", error);
     if (status != WEFT_OK) return status;
-    for (int64_t i = 0; i < rows * columns; i++) {
-        const int number = bits == 8 ? q[i] : q[i / 2] >> i % 2 * 4 & 15;
-        w[i] = scale[i / group] * (float)(number - zero[i / group]);
+    for (int64_t i = 0; i < m->rows * m->columns; i++) {
+        const int number = m->bits == 8 ? m->q[i] : m->q[i / 2] >> i % 2 * 4 & 15;
+        w[i] = m->scale[i / m->group] * (float)(number - m->zero[i / m->group]);
     }
     return WEFT_OK;
 }

@@ -129,12 +129,12 @@ static float *rows_of(const quantizer *z, const quantized_use *use, const weft_t
 
 /* The square root of the sum of squares of the errors over that of the elements. Fills `rows` with
  * the dequantised elements. */
-static double error_of(const quantizer *z, const quantized_use *use, const weft_tensor *w, int bits,
-                       const weft_tensor t[3], float *rows)
+static double error_of(const quantized_use *use, const weft_tensor *w,
+                       const weft_quantized_matrix *m, float *rows)
 {
     const float *from = w->data;
     double error = 0, all = 0;
-    weft_dequantize(t[0].data, t[1].data, t[2].data, use->n, use->k, bits, z->group, rows, NULL);
+    weft_dequantize(m, rows, NULL);
     for (int64_t j = 0; j < use->n; j++)
         for (int64_t i = 0; i < use->k; i++) {
             const int64_t at = use->by_rows ? j * use->k + i : i * use->n + j;
@@ -145,18 +145,20 @@ static double error_of(const quantizer *z, const quantized_use *use, const weft_
     return all > 0 ? sqrt(error / all) : 0;
 }
 
-static bool add_tensors(quantizer *z, const char *name, const quantized_use *use, int bits,
-                        weft_tensor t[3])
+/* Adds the tensors of a matrix to the new store and sets the arrays of *m. */
+static bool add_tensors(quantizer *z, const char *name, const quantized_use *use,
+                        weft_quantized_matrix *m)
 {
     char full[QUANTIZED_NAME];
-    const int64_t groups = use->k / z->group;
+    const int64_t groups = m->columns / m->group;
+    weft_tensor t[3];
     const struct {
         const char *tensor;
         weft_dtype dtype;
         weft_shape shape;
-    } parts[3] = {{"q", WEFT_U8, WEFT_SHAPE(use->n, use->k * bits / 8)},
-                  {"scale", WEFT_F32, WEFT_SHAPE(use->n, groups)},
-                  {"zero", WEFT_U8, WEFT_SHAPE(use->n, groups)}};
+    } parts[3] = {{"q", WEFT_U8, WEFT_SHAPE(m->rows, m->columns * m->bits / 8)},
+                  {"scale", WEFT_F32, WEFT_SHAPE(m->rows, groups)},
+                  {"zero", WEFT_U8, WEFT_SHAPE(m->rows, groups)}};
     for (int i = 0; i < 3; i++) {
         if (!weft__quantized_name(full, name, use->by_rows, parts[i].tensor)) {
             weft_error_set(z->error, WEFT_TOO_LARGE, name, "the name is too long");
@@ -166,19 +168,21 @@ static bool add_tensors(quantizer *z, const char *name, const quantized_use *use
             WEFT_OK)
             return false;
     }
+    m->q = t[0].data;
+    m->scale = t[1].data;
+    m->zero = t[2].data;
     return true;
 }
 
 static bool quantize_state(quantizer *z, const char *name, const quantized_use *use, int bits,
                            const weft_tensor *w)
 {
-    weft_tensor t[3];
+    weft_quantized_matrix m = {.rows = use->n, .columns = use->k, .bits = bits, .group = z->group};
     float *rows = rows_of(z, use, w);
-    bool good = rows && add_tensors(z, name, use, bits, t) &&
-                weft_quantize(rows, use->n, use->k, bits, z->group, t[0].data, t[1].data, t[2].data,
-                              z->error) == WEFT_OK;
+    bool good =
+        rows && add_tensors(z, name, use, &m) && weft_quantize(rows, &m, z->error) == WEFT_OK;
     if (good) {
-        const double error = error_of(z, use, w, bits, t, rows);
+        const double error = error_of(use, w, &m, rows);
         weft_quantize_report *r = &z->report;
         if (!r->matrices || error > r->max_error) {
             r->max_error = error;

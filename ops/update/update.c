@@ -356,10 +356,10 @@ weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf, 
                       &attr, in, n, NULL);
 }
 
-weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m, weft_value v,
-                            weft_value grad, weft_value lr, weft_value t, weft_value scale,
+weft_value weft_adam_update(weft_graph *graph, const weft_adam_values *values,
                             const weft_adam_options *options)
 {
+    const weft_adam_values x = values ? *values : (weft_adam_values){.param = WEFT_NO_VALUE};
     static const weft_adam_options defaults = {0};
     const weft_adam_options *o = options ? options : &defaults;
     adam_attr attr;
@@ -375,9 +375,10 @@ weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m, w
         !in_range(graph, "adam_update", "eps", attr.eps, INFINITY) ||
         !in_range(graph, "adam_update", "weight_decay", attr.weight_decay, INFINITY))
         return WEFT_NO_VALUE;
-    attr.scaled = weft_is_value(scale);
+    attr.scaled = weft_is_value(x.scale);
     return weft_apply(graph, &weft_op_adam_update, &attr,
-                      (weft_value[]){param, m, v, grad, lr, t, scale}, attr.scaled ? 7 : 6, NULL);
+                      (weft_value[]){x.param, x.m, x.v, x.grad, x.lr, x.t, x.scale},
+                      attr.scaled ? 7 : 6, NULL);
 }
 
 #endif

@@ -312,11 +312,14 @@ WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft
 WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf,
                                     weft_value grad, weft_value lr, weft_value scale,
                                     const weft_sgd_options *options);
-/* Adam, or AdamW if options->decoupled, as weft_adam_options has them. t (scalar, the parameter's
- * dtype) counts from 1. */
-WEFT_API weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m,
-                                     weft_value v, weft_value grad, weft_value lr, weft_value t,
-                                     weft_value scale, const weft_adam_options *options);
+/* lr, t and scale are scalars of the parameter's dtype; t counts from 1. */
+typedef struct weft_adam_values {
+    weft_value param, m, v, grad, lr, t;
+    weft_value scale; /* WEFT_NO_VALUE: 1 */
+} weft_adam_values;
+/* Adam, or AdamW if options->decoupled, as weft_adam_options has them. */
+WEFT_API weft_value weft_adam_update(weft_graph *graph, const weft_adam_values *values,
+                                     const weft_adam_options *options);
 
 #ifdef __cplusplus
 }

@@ -20,8 +20,17 @@ extern "C" {
 
 /* ---- One matrix ---- */
 
-/* Quantises w [rows, columns] to `bits`, 8 or 4, in groups of `group` elements, a multiple of 32
- * that divides columns. Fills q [rows, columns * bits / 8], scale and zero [rows, columns / group].
+/* A quantised matrix [rows, columns]; the caller owns its arrays. */
+typedef struct weft_quantized_matrix {
+    int64_t rows, columns;
+    int bits;      /* 8 or 4 */
+    int group;     /* elements of a group, a multiple of 32 that divides columns */
+    uint8_t *q;    /* [rows, columns * bits / 8] */
+    float *scale;  /* [rows, columns / group] */
+    uint8_t *zero; /* [rows, columns / group] */
+} weft_quantized_matrix;
+
+/* Quantises w [rows, columns]: fills the arrays of `matrix`.
  *
  * 8 bits: the largest element of a group is 127 steps from zero, whose number is 128. 4 bits: tries
  * ranges from that of the group's elements down to half of it, fits the scale of each by least
@@ -29,12 +38,10 @@ extern "C" {
  *
  * WEFT_BAD_ARGUMENT for other bits or groups or a NULL, WEFT_NOT_FINITE for an infinity or a NaN,
  * WEFT_NO_MEMORY. */
-WEFT_API weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bits,
-                                   int group, uint8_t *q, float *scale, uint8_t *zero,
+WEFT_API weft_status weft_quantize(const float *w, const weft_quantized_matrix *matrix,
                                    weft_error *error);
 /* The inverse: w [rows, columns] = scale (q - zero). */
-WEFT_API weft_status weft_dequantize(const uint8_t *q, const float *scale, const uint8_t *zero,
-                                     int64_t rows, int64_t columns, int bits, int group, float *w,
+WEFT_API weft_status weft_dequantize(const weft_quantized_matrix *matrix, float *w,
                                      weft_error *error);
 
 /* ---- A store ---- */

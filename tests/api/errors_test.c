@@ -151,8 +151,9 @@ static weft_value got[4];
       "\"x\" is f32 [2, 3], expected f32 []")                                                      \
     X(weft_train_update(g, v.scalar, &v.w, 1, v.none, &sgd, NULL), BAD_ARGUMENT,                   \
       "at/weft_train_update", "the learning rate does not belong")                                 \
-    X(weft_adam_update(g, v.w, v.w, v.w, v.x, v.whole, v.scalar, v.none, &adam.adam), BAD_DTYPE,   \
-      "at/adam_update", "lr \"lr\" must be f32 like param \"w\", got i32")                         \
+    X(weft_adam_update(g, &(weft_adam_values){v.w, v.w, v.w, v.x, v.whole, v.scalar, v.none},      \
+                       &adam.adam),                                                                \
+      BAD_DTYPE, "at/adam_update", "lr \"lr\" must be f32 like param \"w\", got i32")              \
     X(weft_sgd_update(g, v.w, v.none, v.x, v.x, v.none, &sgd.sgd), BAD_SHAPE, "at/sgd_update",     \
       "lr \"x\" must be [], got [2, 3]")                                                           \
     X(weft_nn_linear(g, "l", v.scalar, 3, true), BAD_SHAPE, NULL, NULL)                            \
@@ -277,6 +278,13 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     return weft_error_set(error, WEFT_INTERNAL, "made up", "no step");
 }
 
+/* A gradient check of one value. */
+#define CHECK_OF(what, of)                                                                         \
+    &(weft_gradient_check)                                                                         \
+    {                                                                                              \
+        .loss = what, .wrt = of, .n = 1, .params = params                                          \
+    }
+
 #define CALLS(X)                                                                                   \
     X(weft_plan_new(NULL, &v.x, 1, NULL, e), BAD_ARGUMENT, "graph", "NULL")                        \
     X(weft_plan_new(g, NULL, 0, NULL, e), BAD_ARGUMENT, "weft_plan_new", "at least one")           \
@@ -323,16 +331,14 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_profile_write_dot(NULL, stderr, e), BAD_ARGUMENT, NULL, "NULL")                         \
     X(weft_measure_gemm(WEFT_I32, 0, &number, e), BAD_ARGUMENT, NULL, "f32 or f64")                \
     X(weft_measure_peaks(WEFT_F32, 0, NULL, e), BAD_ARGUMENT, NULL, "NULL")                        \
-    X(weft_check_gradient(g, v.scalar, NULL, 1, params, NULL, 0, 0, 1, &check, e), BAD_ARGUMENT,   \
-      NULL, "NULL")                                                                                \
-    X(weft_check_gradient(g, v.scalar, &v.w, 1, params, NULL, 0, 0, 1, &check, e), BAD_DTYPE, "w", \
-      "f64")                                                                                       \
-    X(weft_check_gradient(g, v.scalar, &unnamed, 1, params, NULL, 0, 0, 1, &check, e), BAD_DTYPE,  \
+    X(weft_check_gradient(g, CHECK_OF(v.scalar, NULL), &check, e), BAD_ARGUMENT, NULL, "NULL")     \
+    X(weft_check_gradient(g, CHECK_OF(v.scalar, &v.w), &check, e), BAD_DTYPE, "w", "f64")          \
+    X(weft_check_gradient(g, CHECK_OF(v.scalar, &unnamed), &check, e), BAD_DTYPE,                  \
       "weft_check_gradient", "f64")                                                                \
-    X(weft_check_gradient(NULL, v.scalar, &v.w, 1, params, NULL, 0, 0, 1, &check, e),              \
-      BAD_ARGUMENT, "graph", "NULL")                                                               \
-    X(weft_check_gradient(g, weft_sum(g, v.flat, WEFT_ALL_AXES, false), &v.flat, 1, params, NULL,  \
-                          0, 0, 1, &check, e),                                                     \
+    X(weft_check_gradient(NULL, CHECK_OF(v.scalar, &v.w), &check, e), BAD_ARGUMENT, "graph",       \
+      "NULL")                                                                                      \
+    X(weft_check_gradient(g, CHECK_OF(weft_sum(g, v.flat, WEFT_ALL_AXES, false), &v.flat), &check, \
+                          e),                                                                      \
       NOT_FOUND, "flat", "never fed")                                                              \
     X(weft_check_op(NULL, 0, 1, -1, 1, &check, e), BAD_ARGUMENT, NULL, "op")                       \
     X(weft_model_parse(NULL, NULL, 0, &config, e), BAD_ARGUMENT, NULL, "NULL")                     \

@@ -251,13 +251,15 @@ static weft_status small_split(const char *path)
     p[0] =
         weft_param_part(g, "a", WEFT_F32, WEFT_SHAPE(3, 2), WEFT_INIT_ONES, (weft_part){1, 0, 4});
     p[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(5), WEFT_INIT_ONES);
-    weft_shards *s = weft_shards_new(g, p, counted, 2, &o, (weft_ranks){0, 0, 2}, 0, &error);
+    weft_shards *s =
+        weft_shards_new(g, p, 2, (weft_ranks){0, 0, 2},
+                        &(weft_shards_options){.alone = counted, .optimizer = &o}, &error);
     for (int i = 0; s && i < 2; i++)
         grads[i] = weft_shards_slice(g, s, weft_name_of(g, p[i]), p[i]);
     o.shards = s;
     if (s)
-        step = weft_apply_gradients(g, p, grads, 2, WEFT_NO_VALUE, weft_scalar(g, WEFT_F32, 0.1),
-                                    &o, NULL, NULL);
+        step = weft_apply_gradients(g, &(weft_gradients){p, grads, 2, WEFT_NO_VALUE},
+                                    weft_scalar(g, WEFT_F32, 0.1), &o, NULL, NULL);
     weft_plan *plan = s ? weft_plan_new(g, &step, 1, NULL, &error) : NULL;
     weft_shards_free(s);
     weft_plan_free(plan);
@@ -308,7 +310,9 @@ static weft_status small_stage(weft_graph *whole)
     if (!stage) return error.status;
     weft_graph *g = weft_stage_graph(stage);
     weft_graph_params(g, &w, 1);
-    targets[0] = weft_stage_grad(stage, loss, WEFT_NO_VALUE, &w, 1, &targets[1], NULL, &pause);
+    const weft_value none = WEFT_NO_VALUE;
+    targets[0] = weft_stage_grad(stage, &(weft_grad_values){&loss, &none, 1, &w, 1}, &targets[1],
+                                 NULL, &pause);
     weft_stage_free(stage);
     weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
     weft_plan_free(plan);
@@ -339,7 +343,7 @@ static weft_status small_copy(weft_gathered *x, weft_value whole_loss)
     const weft_value loss = weft_gathered_value(x, whole_loss), one = weft_scalar(g, WEFT_F32, 1);
     const weft_grad_hooks ready = {.context = x, .again = gathered_again};
     const size_t n = weft_gathered_params(x, params, 3);
-    weft_grad_each(g, &loss, &one, 1, params, n, targets, &ready);
+    weft_grad_each(g, &(weft_grad_values){&loss, &one, 1, params, n}, targets, &ready);
     weft_plan *plan = weft_plan_new(g, targets, n, NULL, &error);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -362,7 +366,8 @@ static weft_status small_gathered(const char *path)
         loss = weft_tanh(g, weft_matmul(g, loss, view));
     }
     loss = weft_sum(g, loss, WEFT_ALL_AXES, false);
-    weft_shards *s = weft_shards_new(g, w, NULL, 3, NULL, (weft_ranks){0, 1, 2}, 256, &error);
+    weft_shards *s = weft_shards_new(g, w, 3, (weft_ranks){0, 1, 2},
+                                     &(weft_shards_options){.bucket_bytes = 256}, &error);
     weft_gathered *x = s ? weft_gathered_new(g, s, &error) : NULL;
     const weft_status status = x ? small_copy(x, loss) : error.status;
     weft_gathered_free(x);

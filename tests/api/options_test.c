@@ -121,8 +121,11 @@ static weft_value adam(weft_graph *g, int way)
                               (weft_init){WEFT_INIT_CONSTANT, 0.5 + i, 0});
     }
     weft_value lr = weft_scalar(g, WEFT_F64, 0.1), t = weft_scalar(g, WEFT_F64, 3);
-    return weft_adam_update(g, state[0], state[1], state[2], constant(g, WEFT_SHAPE(5), 3), lr, t,
-                            WEFT_NO_VALUE, CHOOSE(way, &zeros, &defaults));
+    return weft_adam_update(g,
+                            &(weft_adam_values){state[0], state[1], state[2],
+                                                constant(g, WEFT_SHAPE(5), 3), lr, t,
+                                                WEFT_NO_VALUE},
+                            CHOOSE(way, &zeros, &defaults));
 }
 
 static weft_value sgd(weft_graph *g, int way)
@@ -158,7 +161,8 @@ static void test_real_zero(void)
         weft_value v = weft_state(g, "v", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES);
         weft_value grad = weft_constant(g, WEFT_F64, WEFT_SHAPE(2), at);
         weft_value one = weft_scalar(g, WEFT_F64, 1);
-        weft_value y = weft_adam_update(g, w, m, v, grad, one, one, WEFT_NO_VALUE, &o);
+        weft_value y =
+            weft_adam_update(g, &(weft_adam_values){w, m, v, grad, one, one, WEFT_NO_VALUE}, &o);
         CU_ASSERT_EQUAL(evaluate(g, y, out, 2, &error), WEFT_OK);
         /* Nine roundings of 2^-53 of numbers up to 1. */
         for (int i = 0; i < 2; i++)
@@ -182,7 +186,7 @@ static void refuse_adam(weft_adam_options o, const char *message)
     weft_graph *g = weft_graph_new();
     weft_value w = weft_state(g, "w", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ZEROS);
     weft_value one = weft_scalar(g, WEFT_F64, 1);
-    weft_adam_update(g, w, w, w, w, one, one, WEFT_NO_VALUE, &o);
+    weft_adam_update(g, &(weft_adam_values){w, w, w, w, one, one, WEFT_NO_VALUE}, &o);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, message));
     weft_graph_free(g);
@@ -364,8 +368,8 @@ static weft_value trained(weft_graph *g, const weft_optimizer *o, const char *na
 {
     weft_value w = weft_param(g, name, WEFT_F64, WEFT_SHAPE(5), WEFT_INIT_ONES);
     weft_value grad = constant(g, WEFT_SHAPE(5), 3), updated = WEFT_NO_VALUE;
-    weft_apply_gradients(g, &w, &grad, 1, WEFT_NO_VALUE, weft_scalar(g, WEFT_F64, 0.1), o, NULL,
-                         &updated);
+    weft_apply_gradients(g, &(weft_gradients){&w, &grad, 1, WEFT_NO_VALUE},
+                         weft_scalar(g, WEFT_F64, 0.1), o, NULL, &updated);
     return updated;
 }
 

@@ -74,7 +74,7 @@ static void test_outputs(void)
     weft_value outputs[2] = {y, z}, wrt[3] = {x, y, z}, grads[3];
     weft_value cotangents[2] = {weft_scalar(g, WEFT_F64, 5), weft_scalar(g, WEFT_F64, 7)};
     char order[4] = "";
-    weft_grad_each(g, outputs, cotangents, 2, wrt, 3, grads,
+    weft_grad_each(g, &(weft_grad_values){outputs, cotangents, 2, wrt, 3}, grads,
                    &(weft_grad_hooks){.ready = note_ready, .context = order});
     CU_ASSERT_STRING_EQUAL(order, "210");
     const double at = 0.3, expected[3] = {26 * exp(at), 26, 7};
@@ -235,7 +235,7 @@ static void differentiate_views(bool again, double *gradient, int *tanhs)
     const weft_value one = weft_scalar(g, WEFT_F64, 1);
     weft_value targets[1];
     const weft_grad_hooks ready = {.context = &r, .again = again ? compute_again : NULL};
-    weft_grad_each(g, &loss, &one, 1, &r.x, 1, targets, &ready);
+    weft_grad_each(g, &(weft_grad_values){&loss, &one, 1, &r.x, 1}, targets, &ready);
     /* Equal nodes would be merged. */
     weft_plan *plan = weft_plan_new(g, targets, 1, &(weft_plan_options){.skip = "cse"}, &error);
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;

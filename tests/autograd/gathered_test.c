@@ -252,7 +252,8 @@ static void run_copy(job *j, rank *r, const weft_graph *whole, weft_value loss,
     p.targets[p.n] = weft_gathered_value(x, loss);
     const weft_value one = weft_scalar(p.g, WEFT_F64, 1);
     const weft_grad_hooks ready = {.context = x, .again = j->again ? read_again : NULL};
-    weft_grad_each(p.g, &p.targets[p.n], &one, 1, params, p.n, p.targets, &ready);
+    weft_grad_each(p.g, &(weft_grad_values){&p.targets[p.n], &one, 1, params, p.n}, p.targets,
+                   &ready);
     for (size_t i = 0; i < p.n; i++)
         p.targets[i] = weft_shards_slice(p.g, shards, weft_name_of(p.g, params[i]), p.targets[i]);
     weft_gathered_free(x);
@@ -270,8 +271,10 @@ static void run_gathered(rank *r)
     weft_graph *whole = weft_graph_new();
     const weft_value loss = j->build(whole, j->text);
     const size_t n = weft_graph_params(whole, params, MAX_PARAMS);
-    weft_shards *shards =
-        weft_shards_new(whole, params, NULL, n, &j->optimizer, ranks, j->bucket_bytes, &r->error);
+    weft_shards *shards = weft_shards_new(
+        whole, params, n, ranks,
+        &(weft_shards_options){.optimizer = &j->optimizer, .bucket_bytes = j->bucket_bytes},
+        &r->error);
     if (shards) run_copy(j, r, whole, loss, shards);
     weft_shards_free(shards);
     weft_graph_free(whole);
@@ -379,8 +382,8 @@ static void plan_layers(bool again, results *of)
     weft_graph *whole = weft_graph_new();
     const weft_value loss = build_layers(whole, NULL);
     size_t n = weft_graph_params(whole, params, MAX_PARAMS);
-    weft_shards *s =
-        weft_shards_new(whole, params, NULL, n, NULL, (weft_ranks){0, 1, 2}, LAYER_BYTES, NULL);
+    weft_shards *s = weft_shards_new(whole, params, n, (weft_ranks){0, 1, 2},
+                                     &(weft_shards_options){.bucket_bytes = LAYER_BYTES}, NULL);
     consumer c = {.x = weft_gathered_new(whole, s, NULL)};
     CU_ASSERT_PTR_NOT_NULL_FATAL(c.x);
     weft_graph *g = weft_gathered_graph(c.x);
@@ -388,7 +391,7 @@ static void plan_layers(bool again, results *of)
     n = weft_gathered_params(c.x, params, MAX_PARAMS);
     CU_ASSERT_EQUAL(n, LAYERS);
     const weft_grad_hooks ready = {consume, &c, again ? consumer_again : NULL};
-    weft_grad_each(g, &out, &one, 1, params, n, grads, &ready);
+    weft_grad_each(g, &(weft_grad_values){&out, &one, 1, params, n}, grads, &ready);
     CU_ASSERT_EQUAL(c.n, n);
     c.sums[c.n++] = out;
     weft_plan *plan = weft_plan_new(g, c.sums, c.n, NULL, NULL);
@@ -423,7 +426,7 @@ static void test_arguments(void)
     weft_error error = WEFT_NO_ERROR;
     weft_graph *g = weft_graph_new(), *failed = weft_graph_new();
     weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
-    weft_shards *s = weft_shards_new(g, &w, NULL, 1, NULL, (weft_ranks){0, 0, 2}, 0, NULL);
+    weft_shards *s = weft_shards_new(g, &w, 1, (weft_ranks){0, 0, 2}, NULL, NULL);
     CU_ASSERT_PTR_NULL(weft_gathered_new(NULL, s, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NULL(weft_gathered_new(g, NULL, &error));

@@ -231,8 +231,8 @@ static void test_frozen(void)
     weft_value a = weft_param(g, "a", WEFT_F64, WEFT_SCALAR, WEFT_INIT_ONES), norm, updated[2];
     weft_value b = weft_param(g, "b", WEFT_F64, WEFT_SCALAR, WEFT_INIT_ONES);
     weft_value params[2] = {a, b}, grads[2] = {rate(g, 4), rate(g, 3)};
-    weft_value step = weft_apply_gradients(g, params, grads, 2, WEFT_NO_VALUE, rate(g, 0.1), &adam,
-                                           &norm, updated);
+    weft_value step = weft_apply_gradients(g, &(weft_gradients){params, grads, 2, WEFT_NO_VALUE},
+                                           rate(g, 0.1), &adam, &norm, updated);
     CU_ASSERT_EQUAL(updated[0].id, a.id);
     CU_ASSERT_NOT_EQUAL(updated[1].id, b.id);
     norm = weft_assign(g, weft_state(g, "norm", WEFT_F64, WEFT_SCALAR, WEFT_INIT_ZEROS), norm);

@@ -144,8 +144,9 @@ static void test_pieces(void)
         for (int bytes = 1; bytes <= 300000; bytes += 99999) {
             int64_t covered[5] = {0}, owned[8] = {0};
             for (int r = 0; r < size; r++) {
-                weft_shards *s = weft_shards_new(g, params, NULL, 5, NULL, (weft_ranks){0, r, size},
-                                                 (size_t)bytes, NULL);
+                weft_shards *s =
+                    weft_shards_new(g, params, 5, (weft_ranks){0, r, size},
+                                    &(weft_shards_options){.bucket_bytes = (size_t)bytes}, NULL);
                 CU_ASSERT_PTR_NOT_NULL_FATAL(s);
                 for (int i = 0; i < 5; i++) {
                     int64_t first, end;
@@ -165,7 +166,7 @@ static void test_pieces(void)
                 CU_ASSERT_TRUE(owned[r] <= 126394 / size + 2 * WEFT_TILE);
         }
     weft_error error = WEFT_NO_ERROR;
-    CU_ASSERT_PTR_NULL(weft_shards_new(g, params, NULL, 5, NULL, (weft_ranks){0, 2, 2}, 0, &error));
+    CU_ASSERT_PTR_NULL(weft_shards_new(g, params, 5, (weft_ranks){0, 2, 2}, NULL, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
@@ -192,7 +193,7 @@ static weft_piece part_piece(weft_part part, int64_t rows, int64_t columns)
     weft_graph *g = weft_graph_new();
     weft_value w =
         weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(rows, columns), WEFT_INIT_ZEROS, part);
-    weft_shards *s = weft_shards_new(g, &w, NULL, 1, NULL, (weft_ranks){0, 0, 1}, 0, NULL);
+    weft_shards *s = weft_shards_new(g, &w, 1, (weft_ranks){0, 0, 1}, NULL, NULL);
     const weft_state_key key = weft_shards_key(s, "w"), other = weft_shards_key(s, "other");
     CU_ASSERT_TRUE(key.is_piece && key.piece.first == 0 && key.piece.end == rows * columns);
     CU_ASSERT_TRUE(!other.is_piece && !strcmp(other.param, "other"));
@@ -247,8 +248,8 @@ static void test_alone(void)
                 p[0] = weft_param(g, "a", WEFT_F32, WEFT_SHAPE(others[way]), WEFT_INIT_ZEROS);
                 p[1] = weft_param(g, "tied", WEFT_F32, WEFT_SHAPE(70000), WEFT_INIT_ZEROS);
                 p[2] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(77), WEFT_INIT_ZEROS);
-                weft_shards *s =
-                    weft_shards_new(g, p, list, 3, NULL, (weft_ranks){0, r, 3}, 0, NULL);
+                weft_shards *s = weft_shards_new(g, p, 3, (weft_ranks){0, r, 3},
+                                                 &(weft_shards_options){.alone = list}, NULL);
                 CU_ASSERT_TRUE(weft_shards_piece(s, "tied", r, &first[way], &end[way]));
                 weft_shards_free(s);
                 weft_graph_free(g);
@@ -269,13 +270,14 @@ static void test_other_params(void)
         params[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(4), WEFT_INIT_ZEROS);
         loss = weft_add(g, weft_sum(g, params[0], WEFT_ALL_AXES, false),
                         weft_sum(g, params[1], WEFT_ALL_AXES, false));
-        weft_shards *s = weft_shards_new(g, params, NULL, way == 0 ? 1 : 2, NULL,
-                                         (weft_ranks){0, 0, 1}, 0, NULL);
+        weft_shards *s =
+            weft_shards_new(g, params, way == 0 ? 1 : 2, (weft_ranks){0, 0, 1}, NULL, NULL);
         const weft_optimizer o = {.shards = s, .max_norm = 1};
         if (way == 2)
             weft_train_update(g, loss, params, 2, lr, &o, NULL);
         else
-            weft_apply_gradients(g, params, params, way == 0 ? 2 : 1, loss, lr, &o, NULL, NULL);
+            weft_apply_gradients(g, &(weft_gradients){params, params, way == 0 ? 2 : 1, loss}, lr,
+                                 &o, NULL, NULL);
         CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
         CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "shards"));
         weft_shards_free(s);
@@ -309,17 +311,19 @@ static weft_params *train_alone(bool shards)
                                 WEFT_ALL_AXES, false);
     weft_optimizer o = WEFT_ADAMW_DEFAULT;
     o.max_norm = 1e-3;
-    weft_shards *s =
-        shards ? weft_shards_new(g, r.params, NULL, 2, &o, (weft_ranks){0, 0, 1}, 0, NULL) : NULL;
+    weft_shards *s = shards ? weft_shards_new(g, r.params, 2, (weft_ranks){0, 0, 1},
+                                              &(weft_shards_options){.optimizer = &o}, NULL)
+                            : NULL;
     const weft_grad_hooks ready = {.ready = reduce, .context = &r};
     if (shards) r.reducer = weft_reducer_new(g, s, 5);
     const weft_value one = weft_scalar(g, WEFT_F32, 1);
-    weft_grad_each(g, &loss, &one, 1, r.params, 2, grads, shards ? &ready : NULL);
+    weft_grad_each(g, &(weft_grad_values){&loss, &one, 1, r.params, 2}, grads,
+                   shards ? &ready : NULL);
     weft_reducer_finish(r.reducer, r.params, 2, pieces);
     o.shards = s;
     weft_value targets[2];
-    targets[0] =
-        weft_apply_gradients(g, r.params, shards ? pieces : grads, 2, loss, lr, &o, &norm, NULL);
+    targets[0] = weft_apply_gradients(
+        g, &(weft_gradients){r.params, shards ? pieces : grads, 2, loss}, lr, &o, &norm, NULL);
     targets[1] = norm;
     weft_reducer_free(r.reducer);
     weft_shards_free(s);

@@ -56,7 +56,8 @@ static void split_step(const split_case *c, weft_graph *g, int m, int models, in
     weft_shards *s = NULL;
     o.model = &split;
     if (c->shares) {
-        s = weft_shards_new(g, params, NULL, n, &o, (weft_ranks){0, share, c->shares}, 0, NULL);
+        s = weft_shards_new(g, params, n, (weft_ranks){0, share, c->shares},
+                            &(weft_shards_options){.optimizer = &o}, NULL);
         for (size_t i = 0; i < n; i++)
             grads[i] = weft_shards_slice(g, s, weft_name_of(g, params[i]), grads[i]);
     }
@@ -65,7 +66,8 @@ static void split_step(const split_case *c, weft_graph *g, int m, int models, in
         loss = weft_state(g, "loss", WEFT_F32, WEFT_SCALAR, WEFT_INIT_ONES);
         loss = weft_add_scalar(g, loss, 1);
     }
-    targets[0] = weft_apply_gradients(g, params, grads, n, loss, lr, &o, &targets[1], NULL);
+    targets[0] = weft_apply_gradients(g, &(weft_gradients){params, grads, n, loss}, lr, &o,
+                                      &targets[1], NULL);
     weft_shards_free(s);
 }
 

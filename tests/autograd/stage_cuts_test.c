@@ -130,10 +130,12 @@ typedef struct forward {
     double whole[ROWS * WIDTH], y[ROWS * WIDTH], count;
 } forward;
 
-/* Runs a graph twice, and reads y and the counter where they are not NO_VALUE. */
-static void run_net(weft_graph *g, weft_value x, weft_value y, weft_value counter, weft_value sent,
-                    weft_communicator *c, double *out, double *count, weft_error *error)
+/* Runs a net, or a stage of one, twice, and reads y and the counter where they are not NO_VALUE. */
+static void run_net(const net *part, weft_value sent, weft_communicator *c, double *out,
+                    double *count, weft_error *error)
 {
+    weft_graph *g = part->g;
+    const weft_value x = part->x, y = part->y, counter = part->counter;
     const weft_session_options o = {
         .threads = 1, .communicators = &c, .n_communicators = c != NULL};
     const weft_value all[3] = {y, counter, sent};
@@ -171,8 +173,11 @@ static void forward_stage(rank *r)
     if (!stage) return;
     weft_graph *g = weft_stage_graph(stage);
     const weft_value sent = weft_stage_sent(stage);
-    run_net(g, weft_stage_value(stage, n.x), weft_stage_value(stage, n.y),
-            weft_stage_value(stage, n.counter), sent, c, f->y, &f->count, &r->error);
+    const net part = {.g = g,
+                      .x = weft_stage_value(stage, n.x),
+                      .y = weft_stage_value(stage, n.y),
+                      .counter = weft_stage_value(stage, n.counter)};
+    run_net(&part, sent, c, f->y, &f->count, &r->error);
     if (weft_graph_status(g) != WEFT_OK) weft_error_copy(&r->error, weft_graph_error(g));
     weft_stage_free(stage);
     weft_graph_free(g);
@@ -186,7 +191,7 @@ static void test_forward(void)
         weft_error error = WEFT_NO_ERROR;
         double count = 0;
         net n = net_new();
-        run_net(n.g, n.x, n.y, n.counter, WEFT_NO_VALUE, NULL, f.whole, &count, &error);
+        run_net(&n, WEFT_NO_VALUE, NULL, f.whole, &count, &error);
         CU_ASSERT_EQUAL(error.status, WEFT_OK);
         run_ranks(size, forward_stage, &f, ranks);
         expect_good(ranks, size);
@@ -289,13 +294,66 @@ static void test_order(void)
         weft_stage *stage = weft_stage_new(n.g, &loss, 1, true, rank_of(r, 3), &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
         weft_graph *g = weft_stage_graph(stage);
-        weft_stage_grad(stage, loss, weft_scalar(g, WEFT_F64, 1), NULL, 0, NULL, NULL, &pause);
+        const weft_value one = weft_scalar(g, WEFT_F64, 1);
+        weft_stage_grad(stage, &(weft_grad_values){&loss, &one, 1, NULL, 0}, NULL, NULL, &pause);
         CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
         CU_ASSERT_EQUAL(weft_is_value(pause), r < 2);
         list_exchanges(g, pause, text);
         CU_ASSERT_STRING_EQUAL(text, expected[r]);
         weft_stage_free(stage);
         weft_graph_free(g);
+        weft_graph_free(n.g);
+    }
+}
+
+/* ---- Outputs of several stages ---- */
+
+/* The gradient of x, from cotangents of the first hidden layer and of y. */
+static weft_value gradient_of_x(const net *n, weft_stage *stage, net *part)
+{
+    const weft_value outputs[2] = {n->hidden[0], n->y};
+    weft_value cotangents[2], sent = WEFT_NO_VALUE;
+    for (int i = 0; i < 2; i++)
+        cotangents[i] = weft_fill(part->g, WEFT_F64, WEFT_SHAPE(ROWS, WIDTH), i ? 3 : 1);
+    const weft_grad_values values = {outputs, cotangents, 2, &part->x, weft_is_value(part->x)};
+    if (stage)
+        sent = weft_stage_grad(stage, &values, &part->y, NULL, NULL);
+    else
+        weft_grad_each(part->g, &values, &part->y, NULL);
+    return sent;
+}
+
+static void backward_stage(rank *r)
+{
+    forward *f = r->shared;
+    weft_communicator *c = r->communicator;
+    net n = net_new();
+    const weft_value targets[2] = {n.hidden[0], n.y};
+    weft_stage *stage = weft_stage_new(n.g, targets, 2, true, rank_of(c->rank, c->size), &r->error);
+    weft_graph_free(n.g);
+    if (!stage) return;
+    net part = {.g = weft_stage_graph(stage), .x = weft_stage_value(stage, n.x)};
+    const weft_value sent = gradient_of_x(&n, stage, &part);
+    run_net(&part, sent, c, f->y, NULL, &r->error);
+    if (weft_graph_status(part.g) != WEFT_OK) weft_error_copy(&r->error, weft_graph_error(part.g));
+    weft_stage_free(stage);
+    weft_graph_free(part.g);
+}
+
+static void test_outputs(void)
+{
+    rank ranks[MAX_RANKS];
+    for (int size = 2; size <= 4; size++) {
+        forward f = {.count = 0};
+        weft_error error = WEFT_NO_ERROR;
+        net n = net_new(), whole = {.g = n.g, .x = n.x};
+        gradient_of_x(&n, NULL, &whole);
+        run_net(&whole, WEFT_NO_VALUE, NULL, f.whole, NULL, &error);
+        CU_ASSERT_EQUAL(error.status, WEFT_OK);
+        run_ranks(size, backward_stage, &f, ranks);
+        expect_good(ranks, size);
+        CU_ASSERT_EQUAL(memcmp(f.whole, f.y, sizeof f.y), 0);
+        CU_ASSERT_TRUE(f.y[0] != 0);
         weft_graph_free(n.g);
     }
 }
@@ -355,7 +413,7 @@ static void test_backward_refusals(void)
         const char *message;
         weft_status status;
     } expected[] = {{"made without `training`", WEFT_BAD_ARGUMENT},
-                    {"no stage computes the loss", WEFT_BAD_ARGUMENT},
+                    {"no stage computes one of the outputs", WEFT_BAD_ARGUMENT},
                     {"wrt or grads is NULL", WEFT_BAD_ARGUMENT},
                     {"cotangent 0 is f32", WEFT_BAD_SHAPE}};
     for (int i = 0; i < 4; i++) {
@@ -366,8 +424,8 @@ static void test_backward_refusals(void)
         CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
         weft_graph *g = weft_stage_graph(stage);
         weft_value pause, one = weft_scalar(g, i == 3 ? WEFT_F32 : WEFT_F64, 1);
-        weft_value all = weft_stage_grad(stage, i == 1 ? n.counter : loss, one, NULL, i == 2, NULL,
-                                         NULL, &pause);
+        const weft_grad_values values = {i == 1 ? &n.counter : &loss, &one, 1, NULL, i == 2};
+        weft_value all = weft_stage_grad(stage, &values, NULL, NULL, &pause);
         CU_ASSERT_FALSE(weft_is_value(pause));
         CU_ASSERT_FALSE(weft_is_value(all));
         CU_ASSERT_EQUAL(weft_graph_status(g), expected[i].status);
@@ -377,7 +435,7 @@ static void test_backward_refusals(void)
         weft_graph_free(n.g);
     }
     CU_ASSERT_FALSE(weft_is_value(
-        weft_stage_grad(NULL, WEFT_NO_VALUE, WEFT_NO_VALUE, NULL, 0, NULL, NULL, NULL)));
+        weft_stage_grad(NULL, &(weft_grad_values){NULL, NULL, 0, NULL, 0}, NULL, NULL, NULL)));
     CU_ASSERT_FALSE(weft_is_value(weft_stage_sent(NULL)));
     CU_ASSERT_PTR_NULL(weft_stage_graph(NULL));
     CU_ASSERT_EQUAL(weft_stage_of(NULL, WEFT_NO_VALUE), -1);
@@ -395,6 +453,7 @@ void stage_cuts_tests(void)
     CU_add_test(suite, "a target without parameters", test_counter);
     CU_add_test(suite, "views of parameters", test_views);
     CU_add_test(suite, "when exchanges begin and end", test_order);
+    CU_add_test(suite, "outputs of several stages", test_outputs);
     CU_add_test(suite, "what cannot be cut", test_refusals);
     CU_add_test(suite, "states that are updated", test_updates);
     CU_add_test(suite, "backward passes that are refused", test_backward_refusals);

@@ -158,9 +158,10 @@ static weft_status open_stage(part *p, const char *text, bool training, int batc
     p->loss = weft_stage_value(stage, m.io.loss);
     if (weft_is_value(p->loss)) p->targets[n++] = p->loss;
     heard h = {.gradient = {{0, 0}}};
-    p->targets[n++] =
-        weft_stage_grad(stage, m.io.loss, weft_scalar(p->g, WEFT_F64, 1), p->params, p->n,
-                        p->targets, &(weft_grad_hooks){.ready = hear, .context = &h}, &p->pause);
+    const weft_value one = weft_scalar(p->g, WEFT_F64, 1);
+    const weft_grad_values values = {&m.io.loss, &one, 1, p->params, p->n};
+    p->targets[n++] = weft_stage_grad(stage, &values, p->targets,
+                                      &(weft_grad_hooks){.ready = hear, .context = &h}, &p->pause);
     weft_stage_free(stage);
     for (size_t i = 0; i < p->n; i++)
         if (h.gradient[i].id != p->targets[i].id)

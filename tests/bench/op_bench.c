@@ -261,8 +261,9 @@ static void adam(bench *b, weft_shape shape)
     weft_value param = state(b, "param", shape), m = state(b, "m", shape), v = state(b, "v", shape);
     weft_value lr = weft_scalar(b->graph, WEFT_F32, 1e-3), t = weft_scalar(b->graph, WEFT_F32, 3);
     weft_adam_options options = {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9};
-    weft_value next =
-        weft_adam_update(b->graph, param, m, v, floats(b, shape), lr, t, WEFT_NO_VALUE, &options);
+    weft_value next = weft_adam_update(
+        b->graph, &(weft_adam_values){param, m, v, floats(b, shape), lr, t, WEFT_NO_VALUE},
+        &options);
     target(b, next);
     b->bytes += 2.0 * (double)weft_shape_numel(shape) * 4; /* m and v are written too */
 }

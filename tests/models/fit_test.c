@@ -33,10 +33,15 @@ static weft_fit fit_of(shape_of_rows *s, weft_loss_kind loss)
 
 /* ---- Losses ---- */
 
-/* Loss and accuracy (NAN if there is none) of one batch. */
-static void run(const weft_fit *fit, int64_t rows, const double *x, size_t n_x, const void *target,
-                size_t target_bytes, double *loss, double *accuracy)
+typedef struct measures {
+    double loss, accuracy; /* NAN if there is none */
+} measures;
+
+/* The measures of one batch. */
+static measures run(const weft_fit *fit, int64_t rows, const double *x, size_t n_x,
+                    const void *target, size_t target_bytes)
 {
+    measures m = {NAN, NAN};
     weft_error error = {0};
     weft_built b;
     weft_graph *g = weft_graph_new();
@@ -54,20 +59,21 @@ static void run(const weft_fit *fit, int64_t rows, const double *x, size_t n_x, 
     weft_session_feed(s, b.inputs[0], x, n_x * sizeof *x);
     weft_session_feed(s, b.inputs[1], target, target_bytes);
     CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    *accuracy = NAN;
-    weft_session_fetch(s, b.loss, loss, sizeof *loss);
-    if (has) weft_session_fetch(s, b.accuracy, accuracy, sizeof *accuracy);
+    weft_session_fetch(s, b.loss, &m.loss, sizeof m.loss);
+    if (has) weft_session_fetch(s, b.accuracy, &m.accuracy, sizeof m.accuracy);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);
     weft_graph_free(g);
+    return m;
 }
 
 static void test_elementwise(void)
 {
     shape_of_rows s = {WEFT_SHAPE(2), WEFT_F64};
     const double x[4] = {0.5, -3, 2, 0.25}, t[4] = {1, 0, 0, 1};
-    double loss, accuracy, want[3] = {0, 0, 0}, bce = 0;
+    measures m;
+    double want[3] = {0, 0, 0}, bce = 0;
     for (int i = 0; i < 4; i++) {
         const double d = fabs(x[i] - t[i]);
         want[0] += d * d / 4;
@@ -78,14 +84,14 @@ static void test_elementwise(void)
     const weft_loss_kind kinds[] = {WEFT_LOSS_MSE, WEFT_LOSS_L1, WEFT_LOSS_HUBER};
     for (int k = 0; k < 3; k++) {
         const weft_fit fit = fit_of(&s, kinds[k]);
-        run(&fit, 2, x, 4, t, sizeof t, &loss, &accuracy);
-        CU_ASSERT_TRUE(test_near(loss, want[k]));
-        CU_ASSERT_TRUE(isnan(accuracy));
+        m = run(&fit, 2, x, 4, t, sizeof t);
+        CU_ASSERT_TRUE(test_near(m.loss, want[k]));
+        CU_ASSERT_TRUE(isnan(m.accuracy));
     }
     const weft_fit fit = fit_of(&s, WEFT_LOSS_BCE);
-    run(&fit, 2, x, 4, t, sizeof t, &loss, &accuracy);
-    CU_ASSERT_TRUE(test_near(loss, bce));
-    CU_ASSERT_EQUAL(accuracy, 0.75);
+    m = run(&fit, 2, x, 4, t, sizeof t);
+    CU_ASSERT_TRUE(test_near(m.loss, bce));
+    CU_ASSERT_EQUAL(m.accuracy, 0.75);
 }
 
 /* -log softmax(x)[t] of three logits at a distance. */
@@ -102,16 +108,16 @@ static void test_cross_entropy(void)
     shape_of_rows last = {WEFT_SHAPE(2, 3), WEFT_F64}, second = {WEFT_SHAPE(3, 2), WEFT_F64};
     const double x[6] = {0.1, 2, -1, 3, 0.5, 1};
     const int32_t t[2] = {1, 2};
-    double loss, accuracy;
+    measures m;
     weft_fit fit = fit_of(&last, WEFT_LOSS_CROSS_ENTROPY);
-    run(&fit, 1, x, 6, t, sizeof t, &loss, &accuracy);
-    CU_ASSERT_TRUE(test_near(loss, (nll(x, 1, 1) + nll(x + 3, 1, 2)) / 2));
-    CU_ASSERT_EQUAL(accuracy, 0.5); /* 2 is the largest of the first, 3 that of the second */
+    m = run(&fit, 1, x, 6, t, sizeof t);
+    CU_ASSERT_TRUE(test_near(m.loss, (nll(x, 1, 1) + nll(x + 3, 1, 2)) / 2));
+    CU_ASSERT_EQUAL(m.accuracy, 0.5); /* 2 is the largest of the first, 3 that of the second */
     fit = fit_of(&second, WEFT_LOSS_CROSS_ENTROPY);
     fit.class_axis = 1;
-    run(&fit, 1, x, 6, t, sizeof t, &loss, &accuracy);
-    CU_ASSERT_TRUE(test_near(loss, (nll(x, 2, 1) + nll(x + 1, 2, 2)) / 2));
-    CU_ASSERT_EQUAL(accuracy, 0); /* of 0.1 -1 0.5 class 2, of 2 3 1 class 1 */
+    m = run(&fit, 1, x, 6, t, sizeof t);
+    CU_ASSERT_TRUE(test_near(m.loss, (nll(x, 2, 1) + nll(x + 1, 2, 2)) / 2));
+    CU_ASSERT_EQUAL(m.accuracy, 0); /* of 0.1 -1 0.5 class 2, of 2 3 1 class 1 */
 }
 
 static void refused(const weft_fit *fit, weft_status status, const char *message)

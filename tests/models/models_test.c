@@ -410,7 +410,15 @@ static void check_gradient(const char *norm, const char *tied)
                                      {r.io.target_in, ids[1], 2 * 4 * sizeof(int32_t)},
                                      {r.io.target_out, ids[2], 2 * 4 * sizeof(int32_t)}};
     CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, 3, &error), WEFT_OK);
-    weft_status status = weft_check_gradient(r.g, r.io.loss, r.params, r.n, r.store, feeds, 3, 6, 1,
+    weft_status status = weft_check_gradient(r.g,
+                                             &(weft_gradient_check){.loss = r.io.loss,
+                                                                    .wrt = r.params,
+                                                                    .n = r.n,
+                                                                    .params = r.store,
+                                                                    .feeds = feeds,
+                                                                    .n_feeds = 3,
+                                                                    .per_value = 6,
+                                                                    .seed = 1},
                                              &result, &error);
     if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_EQUAL(status, WEFT_OK);

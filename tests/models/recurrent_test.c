@@ -248,7 +248,15 @@ static void check_gradients(const char *text)
         feeds[n++] = (weft_check_feed){inputs[i], ids[i], (size_t)numel * sizeof **ids};
     }
     CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, 1, &error), WEFT_OK);
-    weft_status status = weft_check_gradient(r.g, r.io.loss, r.params, r.n, r.store, feeds, n, 8, 1,
+    weft_status status = weft_check_gradient(r.g,
+                                             &(weft_gradient_check){.loss = r.io.loss,
+                                                                    .wrt = r.params,
+                                                                    .n = r.n,
+                                                                    .params = r.store,
+                                                                    .feeds = feeds,
+                                                                    .n_feeds = n,
+                                                                    .per_value = 8,
+                                                                    .seed = 1},
                                              &result, &error);
     if (status != WEFT_OK) printf("\n    %s: %s: %s\n", text, error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);

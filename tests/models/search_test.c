@@ -14,7 +14,7 @@ typedef struct sequence {
     double log_prob, score;
 } sequence;
 
-/* All sequences that end by `eos` or have max_len tokens. */
+/* All sequences that end by `eos` or have PENALTY_LEN tokens. */
 static size_t try_all(const made_up *m, uint64_t h, const sequence *begin, int32_t eos,
                       size_t max_len, const weft_search_options *o, sequence *out)
 {
@@ -170,20 +170,28 @@ static void penalise(double *logs, const int32_t *tokens, size_t n, double penal
     }
 }
 
+enum { PENALTY_LEN = 5 }; /* max_len */
+
+typedef struct penalty_case {
+    uint64_t seed;
+    int32_t begin, eos; /* tokens */
+    double penalty;
+} penalty_case;
+
 /* Computes the sums of a hypothesis by hand: of the model's log probabilities, and of penalised
  * ones. */
-static void sums_by_hand(const made_up *m, uint64_t seed, int32_t begin, const weft_hypothesis *h,
-                         int32_t eos, double penalty, double *own, double *penalised)
+static void sums_by_hand(const made_up *m, const penalty_case *c, const weft_hypothesis *h,
+                         double *own, double *penalised)
 {
-    int32_t tokens[16] = {begin};
+    int32_t tokens[16] = {c->begin};
     double logs[256], less[256];
-    uint64_t hash = hash_on(seed, begin);
+    uint64_t hash = hash_on(c->seed, c->begin);
     *own = *penalised = 0;
     for (size_t i = 0; i < h->length + h->ended; i++) {
-        int32_t token = i < h->length ? h->tokens[i] : eos;
+        int32_t token = i < h->length ? h->tokens[i] : c->eos;
         made_up_row(m, hash, logs);
         memcpy(less, logs, sizeof logs);
-        penalise(less, tokens, i + 1, penalty, m->vocab);
+        penalise(less, tokens, i + 1, c->penalty, m->vocab);
         *own += logs[token];
         *penalised += less[token];
         tokens[i + 1] = token;
@@ -191,18 +199,17 @@ static void sums_by_hand(const made_up *m, uint64_t seed, int32_t begin, const w
     }
 }
 
-/* The best penalised sum of all sequences that end by `eos` or have max_len tokens. */
-static double best_sum(const made_up *m, uint64_t h, int32_t *tokens, size_t n, double sum,
-                       size_t max_len, int32_t eos, double penalty)
+/* The best penalised sum of all sequences that end by `eos` or have PENALTY_LEN tokens. */
+static double best_sum(const made_up *m, const penalty_case *c, uint64_t h, int32_t *tokens,
+                       size_t n, double sum)
 {
     double logs[8], best = -INFINITY;
     made_up_row(m, h, logs);
-    penalise(logs, tokens, n, penalty, m->vocab);
+    penalise(logs, tokens, n, c->penalty, m->vocab);
     for (int32_t t = 0; t < m->vocab; t++) {
         tokens[n] = t;
         double x = sum + logs[t];
-        if (t != eos && n < max_len)
-            x = best_sum(m, hash_on(h, t), tokens, n + 1, x, max_len, eos, penalty);
+        if (t != c->eos && n < PENALTY_LEN) x = best_sum(m, c, hash_on(h, t), tokens, n + 1, x);
         if (x > best) best = x;
     }
     return best;
@@ -216,13 +223,14 @@ static void test_repetition_penalty(void)
     int changed = 0;
     for (uint64_t seed = 1; seed <= 12; seed++)
         for (int p = 0; p < 3; p++) {
-            weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = 5, .key = seed};
+            const penalty_case c = {seed, begin, 3, penalties[p]};
+            weft_search_input in = {
+                .prefix = &begin, .prefix_len = 1, .max_len = PENALTY_LEN, .key = seed};
             weft_search_options o = {
-                .eos = 3, .has_eos = true, .nbest = 9, .repetition_penalty = penalties[p]};
+                .eos = c.eos, .has_eos = true, .nbest = 9, .repetition_penalty = penalties[p]};
             weft_search_model model = made_up_model(&m, 1, 243, 4, seed);
             int32_t tokens[8] = {begin};
-            double own, penalised,
-                best = best_sum(&m, hash_on(seed, begin), tokens, 1, 0, 5, 3, penalties[p]);
+            double own, penalised, best = best_sum(&m, &c, hash_on(seed, begin), tokens, 1, 0);
             weft_search_result *r[3];
             r[0] = weft_search_beam(&model, &in, 1, &o, NULL);
             m.position = 0;
@@ -234,7 +242,7 @@ static void test_repetition_penalty(void)
                 CU_ASSERT_PTR_NOT_NULL_FATAL(r[way]);
                 for (size_t i = 0; i < r[way]->first[1]; i++) {
                     const weft_hypothesis *h = &r[way]->hypotheses[i];
-                    sums_by_hand(&m, seed, begin, h, 3, penalties[p], &own, &penalised);
+                    sums_by_hand(&m, &c, h, &own, &penalised);
                     CU_ASSERT_DOUBLE_EQUAL(h->log_prob, own, ROUNDING_F64);
                     CU_ASSERT_DOUBLE_EQUAL(h->score, penalised, ROUNDING_F64);
                     changed += fabs(own - penalised) > 1e-3;

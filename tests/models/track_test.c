@@ -400,8 +400,9 @@ static void test_order(void)
     const weft_value p = weft_param(g, "p", WEFT_F32, two, WEFT_INIT_ZEROS);
     const weft_value one = weft_fill(g, WEFT_F32, two, 1), lr = weft_scalar(g, WEFT_F32, 1);
     CU_ASSERT_TRUE(weft_track(g, s, one, 0.5));
-    weft_apply_gradients(g, (weft_value[2]){s, p}, (weft_value[2]){one, one}, 2, WEFT_NO_VALUE, lr,
-                         NULL, NULL, NULL);
+    weft_apply_gradients(
+        g, &(weft_gradients){(weft_value[2]){s, p}, (weft_value[2]){one, one}, 2, WEFT_NO_VALUE},
+        lr, NULL, NULL, NULL);
     refused(g, WEFT_BAD_ARGUMENT,
             "running averages must come after all parameters, got one before p");
 }

@@ -546,8 +546,9 @@ static void test_decay(void)
     o.kind = WEFT_ADAMW;
     o.adam.weight_decay = 0.5;
     o.no_decay = WEFT_NO_DECAY_DEFAULT;
-    weft_value step = weft_apply_gradients(g, p, (weft_value[]){zero, zero}, 2, WEFT_NO_VALUE,
-                                           weft_scalar(g, WEFT_F64, 0.1), &o, NULL, NULL);
+    weft_value step =
+        weft_apply_gradients(g, &(weft_gradients){p, (weft_value[]){zero, zero}, 2, WEFT_NO_VALUE},
+                             weft_scalar(g, WEFT_F64, 0.1), &o, NULL, NULL);
     weft_error error = {0};
     weft_params *params = weft_params_new();
     weft_plan *plan = weft_plan_new(g, &step, 1, NULL, &error);

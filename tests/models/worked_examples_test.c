@@ -124,8 +124,16 @@ static weft_check_result check_at(const weft_model *model, uint64_t seed)
     if (weft_is_value(r.io.input)) wrt[n++] = r.io.input;
     if (weft_is_value(r.io.memory)) wrt[n++] = r.io.memory;
     CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, seed, &error), WEFT_OK);
-    weft_status status = weft_check_gradient(r.g, r.io.loss, wrt, n, r.store, r.feed, r.n_feeds, 5,
-                                             1, &result, &error);
+    weft_status status = weft_check_gradient(r.g,
+                                             &(weft_gradient_check){.loss = r.io.loss,
+                                                                    .wrt = wrt,
+                                                                    .n = n,
+                                                                    .params = r.store,
+                                                                    .feeds = r.feed,
+                                                                    .n_feeds = r.n_feeds,
+                                                                    .per_value = 5,
+                                                                    .seed = 1},
+                                             &result, &error);
     if (status != WEFT_OK) printf("\n    %s: %s: %s\n", model->name, error.where, error.message);
     CU_ASSERT_EQUAL(status, WEFT_OK);
     CU_ASSERT_TRUE(result.checked >= n);

@@ -61,8 +61,9 @@ static bool try_sample(fixture *f, const weft_op *op, const weft_sample *sample,
     fill_inputs(inputs, g, sample, dtype, 0);
     snprintf(label, sizeof label, "%s-%zu-%s-%d", op->name, (size_t)(sample - op->samples),
              weft_dtype_name(dtype), opset);
-    const bool good = round_trip(f, g, out, named(first_only, op->name) ? 1 : op->n_out, params,
-                                 inputs, opset, label);
+    const bool good = round_trip(
+        f, &(example){g, out, named(first_only, op->name) ? 1 : op->n_out, params, inputs}, opset,
+        label);
     weft_params_free(inputs);
     weft_params_free(params);
     weft_graph_free(g);
@@ -125,8 +126,8 @@ static bool try_model(fixture *f, const weft_model *model, const char *more, boo
     fill_inputs(inputs, g, NULL, WEFT_F32, io.vocab);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 5, &f->error), WEFT_OK);
     weft_value out[2] = {io.output, io.loss};
-    const bool good =
-        round_trip(f, g, out, loss && weft_is_value(io.loss) ? 2 : 1, params, inputs, 17, NULL);
+    const bool good = round_trip(
+        f, &(example){g, out, loss && weft_is_value(io.loss) ? 2 : 1, params, inputs}, 17, NULL);
     if (!good) printf("\n    %s: %s: %s", text, f->error.where, f->error.message);
     weft_params_free(inputs);
     weft_params_free(params);
@@ -206,7 +207,8 @@ static void test_external(void)
     round_open(&f);
     const weft_onnx_save_options o = {.external = true};
     weft_params *results = weft_params_new(), *got = weft_params_new();
-    CU_ASSERT_EQUAL(run_graph(s.g, &s.y, 1, s.params, s.inputs, 1, results, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(run_graph(&(example){s.g, &s.y, 1, s.params, s.inputs}, 1, results, &f.error),
+                    WEFT_OK);
     CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, &o, &f.error), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(stat(f.data, &info), 0);
     CU_ASSERT_EQUAL(info.st_size, 64); /* gamma, and padding up to the next tensor */
@@ -231,7 +233,8 @@ static void test_outputs(void)
     weft_value out[5] = {weft_graph_find(s.g, "x"), weft_graph_find(s.g, "norm.gamma"), constant,
                          s.y, s.y};
     weft_params *results = weft_params_new(), *got = weft_params_new();
-    CU_ASSERT_EQUAL(run_graph(s.g, out, 4, s.params, s.inputs, 1, results, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(run_graph(&(example){s.g, out, 4, s.params, s.inputs}, 1, results, &f.error),
+                    WEFT_OK);
     CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, out, 5, s.params, &o, &f.error), WEFT_OK);
     CU_ASSERT_TRUE(run_file(&f, s.inputs, 4, 1, got, &nodes));
     CU_ASSERT_TRUE(same_results(results, got, 4));
@@ -339,7 +342,7 @@ static void test_own_op(void)
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(7));
     weft_value y = weft_apply(g, &twice, NULL, &x, 1, NULL);
     fill_inputs(inputs, g, NULL, WEFT_F32, 2);
-    CU_ASSERT_EQUAL(run_graph(g, &y, 1, NULL, inputs, 1, results, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(run_graph(&(example){g, &y, 1, NULL, inputs}, 1, results, &f.error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_onnx_save(f.path, g, &y, 1, NULL, NULL, &f.error), WEFT_OK);
     CU_ASSERT_TRUE(run_file(&f, inputs, 1, 1, got, &nodes));
     CU_ASSERT_TRUE(same_results(results, got, 1));

@@ -80,7 +80,8 @@ static void test_notes(void)
     static test_log log;
     round_open(&f);
     weft_params *results = weft_params_new();
-    CU_ASSERT_EQUAL(run_graph(s.g, &s.y, 1, s.params, s.inputs, 1, results, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(run_graph(&(example){s.g, &s.y, 1, s.params, s.inputs}, 1, results, &f.error),
+                    WEFT_OK);
     CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, NULL, &f.error), WEFT_OK);
     CU_ASSERT_EQUAL(count_op(&f, "rms_norm"), 1);
     CU_ASSERT_EQUAL(count_op(&f, "sqrt"), 0);
@@ -127,7 +128,8 @@ static void test_inside(void)
                mean = weft_mean(s.g, weft_square(s.g, x), WEFT_AXES(-1), true);
     weft_value root = weft_sqrt(s.g, weft_add_scalar(s.g, mean, 1e-6));
     weft_params *results = weft_params_new();
-    CU_ASSERT_EQUAL(run_graph(s.g, &root, 1, s.params, s.inputs, 1, results, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(run_graph(&(example){s.g, &root, 1, s.params, s.inputs}, 1, results, &f.error),
+                    WEFT_OK);
     CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, NULL, &f.error), WEFT_OK);
     edit_file(&f, read_inside);
     CU_ASSERT_TRUE(run_file(&f, s.inputs, 1, 1, got, &nodes));

@@ -46,8 +46,15 @@ static void check_gradients(written_graph *g, arena *memory, int64_t opset, doub
         feeds[i] = (weft_check_feed){in[i], data, bytes};
     }
     weft_value loss = weft_sum(graph, weft_square(graph, out), WEFT_ALL_AXES, false);
-    const weft_status status =
-        weft_check_gradient(graph, loss, in, n, store, feeds, n, 0, 1, &result, &error);
+    const weft_status status = weft_check_gradient(graph,
+                                                   &(weft_gradient_check){.loss = loss,
+                                                                          .wrt = in,
+                                                                          .n = n,
+                                                                          .params = store,
+                                                                          .feeds = feeds,
+                                                                          .n_feeds = n,
+                                                                          .seed = 1},
+                                                   &result, &error);
     if (status != WEFT_OK || !(result.worst_error < DIFFERENCES))
         fprintf(stderr, "\n    %s: %g at %s; %s: %s\n", g->nodes[0]->op_type, result.worst_error,
                 result.where, error.where, error.message);

@@ -5,19 +5,30 @@
 #include <math.h>
 #include <string.h>
 
+typedef struct evaluation {
+    weft_plan *plan;
+    weft_session *session;
+    weft_tensor out[3]; /* the targets */
+} evaluation;
+
 /* Runs a graph of one f32 input. */
 static bool evaluate(weft_graph *g, weft_value x, const float *data, size_t n,
-                     const weft_value *target, size_t n_targets, weft_tensor *out,
-                     weft_session **session, weft_plan **plan)
+                     const weft_value *target, size_t n_targets, evaluation *e)
 {
     weft_error error;
-    *plan = weft_plan_new(g, target, n_targets, NULL, &error);
-    *session = *plan ? weft_session_new(*plan, NULL, NULL, &error) : NULL;
-    bool good = *session && weft_session_feed(*session, x, data, n * sizeof *data) == WEFT_OK &&
-                weft_session_run(*session) == WEFT_OK;
+    e->plan = weft_plan_new(g, target, n_targets, NULL, &error);
+    e->session = e->plan ? weft_session_new(e->plan, NULL, NULL, &error) : NULL;
+    bool good = e->session && weft_session_feed(e->session, x, data, n * sizeof *data) == WEFT_OK &&
+                weft_session_run(e->session) == WEFT_OK;
     for (size_t t = 0; good && t < n_targets; t++)
-        good = weft_session_tensor(*session, target[t], &out[t]);
+        good = weft_session_tensor(e->session, target[t], &e->out[t]);
     return good;
+}
+
+static void evaluation_free(evaluation *e)
+{
+    weft_session_free(e->session);
+    weft_plan_free(e->plan);
 }
 
 /* Of equal maxima the first gets the gradient; a NaN wins. */
@@ -31,17 +42,14 @@ static void test_ties(void)
     target[1] = index;
     weft_value ones = weft_fill(g, WEFT_F32, weft_shape_of(g, target[0]), 1);
     weft_grad_of(g, target, &ones, 1, &x, 1, &target[2]);
-    weft_tensor out[3];
-    weft_session *s;
-    weft_plan *plan;
-    CU_ASSERT_TRUE_FATAL(evaluate(g, x, data, 8, target, 3, out, &s, &plan));
-    const float *y = out[0].data, *dx = out[2].data;
-    const int32_t *i = out[1].data;
+    evaluation e;
+    CU_ASSERT_TRUE_FATAL(evaluate(g, x, data, 8, target, 3, &e));
+    const float *y = e.out[0].data, *dx = e.out[2].data;
+    const int32_t *i = e.out[1].data;
     CU_ASSERT_TRUE(y[0] == 2 && isnan(y[1]));
     CU_ASSERT_TRUE(i[0] == 0 && i[1] == 3);
     CU_ASSERT_EQUAL(memcmp(dx, expected_dx, sizeof expected_dx), 0);
-    weft_session_free(s);
-    weft_plan_free(plan);
+    evaluation_free(&e);
     weft_graph_free(g);
 }
 
@@ -57,14 +65,11 @@ static void test_transpose(void)
     weft_value bias = weft_fill(g, WEFT_F32, WEFT_SHAPE(1), 0.5);
     weft_value y =
         weft_conv_transpose(g, x, w, bias, &(weft_conv_options){.stride = {2}, .output_pad = {1}});
-    weft_tensor out;
-    weft_session *s;
-    weft_plan *plan;
-    CU_ASSERT_TRUE_FATAL(evaluate(g, x, data, 2, &y, 1, &out, &s, &plan));
-    CU_ASSERT_TRUE(weft_shape_equal(out.shape, WEFT_SHAPE(1, 1, 6)));
-    CU_ASSERT_EQUAL(memcmp(out.data, expected_y, sizeof expected_y), 0);
-    weft_session_free(s);
-    weft_plan_free(plan);
+    evaluation e;
+    CU_ASSERT_TRUE_FATAL(evaluate(g, x, data, 2, &y, 1, &e));
+    CU_ASSERT_TRUE(weft_shape_equal(e.out[0].shape, WEFT_SHAPE(1, 1, 6)));
+    CU_ASSERT_EQUAL(memcmp(e.out[0].data, expected_y, sizeof expected_y), 0);
+    evaluation_free(&e);
     weft_graph_free(g);
 }
 

@@ -247,8 +247,13 @@ static void test_statistics(void)
                           WEFT_ALL_AXES, false));
     const weft_check_feed feed = {in, x, sizeof x};
     weft_check_result result = {0};
-    CU_ASSERT_EQUAL(weft_check_gradient(g, loss, &in, 1, NULL, &feed, 1, 0, 1, &result, NULL),
-                    WEFT_OK);
+    CU_ASSERT_EQUAL(
+        weft_check_gradient(
+            g,
+            &(weft_gradient_check){
+                .loss = loss, .wrt = &in, .n = 1, .feeds = &feed, .n_feeds = 1, .seed = 1},
+            &result, NULL),
+        WEFT_OK);
     CU_ASSERT_EQUAL(result.checked, 2 * 3 * 4);
     CU_ASSERT_TRUE(result.worst_error < SMOOTH_DIFFERENCES);
     weft_graph_free(g);

@@ -339,8 +339,6 @@ static void test_products(void)
     each_isa(products);
 }
 
-/* Reductions of a value that is stored as bf16 have the bits of those of the same numbers in f32:
- * columns, rows, all elements, and elements that lie apart. */
 static weft_value reduced(weft_graph *g, weft_value x, int op, weft_axes axes)
 {
     switch (op) {
@@ -359,24 +357,32 @@ static weft_value reduced(weft_graph *g, weft_value x, int op, weft_axes axes)
     }
 }
 
+/* Reductions of a value that is stored as bf16 have the bits of those of the same numbers in f32:
+ * columns, rows, all elements, and elements that lie apart. */
+typedef struct reduction_case {
+    weft_shape shape;
+    weft_axes axes;
+    int64_t n; /* results */
+    bool apart;
+} reduction_case;
+
 static void check_reduction(const weft_plan_options *options, size_t stored, const float *x,
-                            weft_shape shape, bool apart, weft_axes axes, int op, float *y,
-                            int64_t n)
+                            const reduction_case *c, int op, float *y)
 {
     weft_graph *g = weft_graph_new();
-    weft_value in = weft_input(g, "x", WEFT_F32, shape), from = weft_neg(g, in);
-    if (apart) from = weft_reshape(g, weft_slice(g, from, 2, 0, 1, 1), WEFT_SHAPE(40, 1500));
-    weft_value out = reduced(g, from, op, axes);
+    weft_value in = weft_input(g, "x", WEFT_F32, c->shape), from = weft_neg(g, in);
+    if (c->apart) from = weft_reshape(g, weft_slice(g, from, 2, 0, 1, 1), WEFT_SHAPE(40, 1500));
+    weft_value out = reduced(g, from, op, c->axes);
     weft_error error = WEFT_NO_ERROR;
     weft_plan *plan = weft_plan_new(g, &out, 1, options, &error);
     weft_session *s =
         plan ? weft_session_new(plan, NULL, &(weft_session_options){.threads = 2}, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, stored);
-    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, (size_t)weft_shape_numel(shape) * sizeof *x),
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, (size_t)weft_shape_numel(c->shape) * sizeof *x),
                     WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)n * sizeof *y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)c->n * sizeof *y), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -384,26 +390,19 @@ static void check_reduction(const weft_plan_options *options, size_t stored, con
 
 static void reductions(void)
 {
-    const struct {
-        weft_shape shape;
-        weft_axes axes;
-        int64_t n; /* results */
-        bool apart;
-    } cases[] = {{WEFT_SHAPE(700, 600), WEFT_AXES(0), 600, false},
-                 {WEFT_SHAPE(90, 5000), WEFT_AXES(1), 90, false},
-                 {WEFT_SHAPE(3, 50, 700), WEFT_AXES(0, 1), 700, false},
-                 {WEFT_SHAPE(300, 400), WEFT_ALL_AXES, 1, false},
-                 {WEFT_SHAPE(40, 1500, 2), WEFT_AXES(1), 40, true}};
+    const reduction_case cases[] = {{WEFT_SHAPE(700, 600), WEFT_AXES(0), 600, false},
+                                    {WEFT_SHAPE(90, 5000), WEFT_AXES(1), 90, false},
+                                    {WEFT_SHAPE(3, 50, 700), WEFT_AXES(0, 1), 700, false},
+                                    {WEFT_SHAPE(300, 400), WEFT_ALL_AXES, 1, false},
+                                    {WEFT_SHAPE(40, 1500, 2), WEFT_AXES(1), 40, true}};
     enum { OPS = 6, MOST = 700 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int64_t n = weft_shape_numel(cases[i].shape);
         float *x = random_floats(n, 3 + i), got[MOST], want[MOST];
         for (int64_t k = 0; k < n; k++) x[k] = (float)rounded((double)x[k]);
         for (int op = 0; op < OPS; op++) {
-            check_reduction(&narrow, 1, x, cases[i].shape, cases[i].apart, cases[i].axes, op, got,
-                            cases[i].n);
-            check_reduction(&(weft_plan_options){.verify = true}, 0, x, cases[i].shape,
-                            cases[i].apart, cases[i].axes, op, want, cases[i].n);
+            check_reduction(&narrow, 1, x, &cases[i], op, got);
+            check_reduction(&(weft_plan_options){.verify = true}, 0, x, &cases[i], op, want);
             CU_ASSERT_EQUAL(memcmp(got, want, (size_t)cases[i].n * sizeof *got), 0);
         }
         free(x);

@@ -230,8 +230,10 @@ static void test_weights(void)
         uint64_t random = 9;
         double off = 0, all = 0;
         for (int64_t i = 0; i < p.n * p.k; i++) w[i] = normal(&random);
-        CU_ASSERT_EQUAL(weft_quantize(w, p.n, p.k, p.bits, p.group, p.q, p.scale, p.zero, NULL),
-                        WEFT_OK);
+        CU_ASSERT_EQUAL(
+            weft_quantize(
+                w, &(weft_quantized_matrix){p.n, p.k, p.bits, p.group, p.q, p.scale, p.zero}, NULL),
+            WEFT_OK);
         run_rows(&p, 0, p.m, 1, p.y);
         for (int64_t i = 0; i < p.m * p.n; i++) {
             double y = 0;
@@ -255,26 +257,38 @@ static void test_matrix(void)
     uint8_t q[64], zero[2];
     uint64_t random = 4;
     for (int i = 0; i < 64; i++) w[i] = (float)(i % 16 - 5) * 0.25f;
-    CU_ASSERT_EQUAL(weft_quantize(w, 2, 32, 4, 32, q, scale, zero, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_quantize(w, &(weft_quantized_matrix){2, 32, 4, 32, q, scale, zero}, NULL),
+                    WEFT_OK);
     CU_ASSERT_EQUAL(zero[0], 5);
-    CU_ASSERT_EQUAL(weft_dequantize(q, scale, zero, 2, 32, 4, 32, back, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(
+        weft_dequantize(&(weft_quantized_matrix){2, 32, 4, 32, q, scale, zero}, back, NULL),
+        WEFT_OK);
     for (int i = 0; i < 64; i++) CU_ASSERT_DOUBLE_EQUAL(back[i], w[i], ROUNDING_F32);
     for (int i = 0; i < 64; i++) w[i] = (float)test_uniform(&random, -1, 3);
-    CU_ASSERT_EQUAL(weft_quantize(w, 1, 64, 8, 32, q, scale, zero, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_quantize(w, &(weft_quantized_matrix){1, 64, 8, 32, q, scale, zero}, NULL),
+                    WEFT_OK);
     CU_ASSERT_EQUAL(zero[0], 128);
-    CU_ASSERT_EQUAL(weft_dequantize(q, scale, zero, 1, 64, 8, 32, back, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(
+        weft_dequantize(&(weft_quantized_matrix){1, 64, 8, 32, q, scale, zero}, back, NULL),
+        WEFT_OK);
     /* Half a step, and the roundings of f32 of at most 255 steps: 255 * 4 * 2^-24 = 6e-5. */
     for (int i = 0; i < 64; i++)
         CU_ASSERT_DOUBLE_EQUAL(back[i], w[i], 0.5001 * (double)scale[i / 32]);
     weft_error error = {0};
     test_fail_allocation(1);
-    CU_ASSERT_EQUAL(weft_quantize(w, 1, 64, 8, 32, q, scale, zero, &error), WEFT_NO_MEMORY);
+    CU_ASSERT_EQUAL(
+        weft_quantize(w, &(weft_quantized_matrix){1, 64, 8, 32, q, scale, zero}, &error),
+        WEFT_NO_MEMORY);
     test_fail_allocation(0);
     memset(w, 0, sizeof w);
     w[40] = 1e-45f;
     for (int bits = 4; bits <= 8; bits += 4) {
-        CU_ASSERT_EQUAL(weft_quantize(w, 1, 64, bits, 32, q, scale, zero, NULL), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_dequantize(q, scale, zero, 1, 64, bits, 32, back, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(
+            weft_quantize(w, &(weft_quantized_matrix){1, 64, bits, 32, q, scale, zero}, NULL),
+            WEFT_OK);
+        CU_ASSERT_EQUAL(
+            weft_dequantize(&(weft_quantized_matrix){1, 64, bits, 32, q, scale, zero}, back, NULL),
+            WEFT_OK);
         for (int i = 0; i < 64; i++) CU_ASSERT_TRUE(back[i] >= 0 && back[i] <= 1e-44f);
     }
 }
@@ -301,12 +315,19 @@ static void test_matrix_errors(void)
     };
     weft_error error = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        CU_ASSERT_EQUAL(weft_quantize(cases[i].w, cases[i].rows, cases[i].columns, cases[i].bits,
-                                      cases[i].group, q, scale, zero, NULL),
-                        cases[i].status);
-    CU_ASSERT_EQUAL(weft_dequantize(NULL, scale, zero, 1, 64, 8, 32, w, NULL), WEFT_BAD_ARGUMENT);
+        CU_ASSERT_EQUAL(
+            weft_quantize(cases[i].w,
+                          &(weft_quantized_matrix){cases[i].rows, cases[i].columns, cases[i].bits,
+                                                   cases[i].group, q, scale, zero},
+                          NULL),
+            cases[i].status);
+    CU_ASSERT_EQUAL(
+        weft_dequantize(&(weft_quantized_matrix){1, 64, 8, 32, NULL, scale, zero}, w, NULL),
+        WEFT_BAD_ARGUMENT);
     w[33] = INFINITY;
-    CU_ASSERT_EQUAL(weft_quantize(w, 2, 32, 8, 32, q, scale, zero, &error), WEFT_NOT_FINITE);
+    CU_ASSERT_EQUAL(
+        weft_quantize(w, &(weft_quantized_matrix){2, 32, 8, 32, q, scale, zero}, &error),
+        WEFT_NOT_FINITE);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "[1, 1]"));
 }
 
@@ -322,8 +343,12 @@ static void test_lookup(void)
         uint64_t random = 6;
         weft_error error = {0};
         for (int i = 0; i < ROWS * features; i++) w[i] = (float)test_uniform(&random, -1, 2);
-        CU_ASSERT_EQUAL(weft_quantize(w, ROWS, features, bits, 32, q, scale, zero, NULL), WEFT_OK);
-        weft_dequantize(q, scale, zero, ROWS, features, bits, 32, back, NULL);
+        CU_ASSERT_EQUAL(
+            weft_quantize(w, &(weft_quantized_matrix){ROWS, features, bits, 32, q, scale, zero},
+                          NULL),
+            WEFT_OK);
+        weft_dequantize(&(weft_quantized_matrix){ROWS, features, bits, 32, q, scale, zero}, back,
+                        NULL);
         weft_graph *g = weft_graph_new();
         const weft_shape groups = WEFT_SHAPE(ROWS, n_groups);
         const weft_value table = weft_input(g, "t", WEFT_U8, WEFT_SHAPE(ROWS, features * bits / 8));

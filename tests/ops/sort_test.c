@@ -206,8 +206,13 @@ static void test_products(void)
             loss = weft_sum(g, weft_mul(g, grad, weights), WEFT_ALL_AXES, false);
         }
         const weft_check_feed feed = {in, x, sizeof x};
-        CU_ASSERT_EQUAL(weft_check_gradient(g, loss, &in, 1, NULL, &feed, 1, 0, 1, &result, &error),
-                        WEFT_OK);
+        CU_ASSERT_EQUAL(
+            weft_check_gradient(
+                g,
+                &(weft_gradient_check){
+                    .loss = loss, .wrt = &in, .n = 1, .feeds = &feed, .n_feeds = 1, .seed = 1},
+                &result, &error),
+            WEFT_OK);
         CU_ASSERT_EQUAL(result.checked, 12);
         CU_ASSERT_TRUE(result.worst_error < SMOOTH_DIFFERENCES);
         weft_graph_free(g);

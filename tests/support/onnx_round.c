@@ -44,27 +44,25 @@ void fill_inputs(weft_params *inputs, const weft_graph *g, const weft_sample *sa
     }
 }
 
-weft_status run_graph(const weft_graph *g, const weft_value *out, size_t n, weft_params *params,
-                      const weft_params *inputs, int threads, weft_params *results,
-                      weft_error *error)
+weft_status run_graph(const example *x, int threads, weft_params *results, weft_error *error)
 {
     const weft_session_options o = {.threads = threads};
-    weft_plan *plan = weft_plan_new(g, out, n, NULL, error);
-    weft_session *s = plan ? weft_session_new(plan, params, &o, error) : NULL;
-    for (size_t i = 0; s && i < weft_params_count(inputs); i++) {
+    weft_plan *plan = weft_plan_new(x->g, x->out, x->n, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, x->params, &o, error) : NULL;
+    for (size_t i = 0; s && i < weft_params_count(x->inputs); i++) {
         weft_tensor t;
-        const char *name = weft_params_name(inputs, i);
-        weft_params_find(inputs, name, &t);
-        const weft_value in = weft_graph_find(g, name);
+        const char *name = weft_params_name(x->inputs, i);
+        weft_params_find(x->inputs, name, &t);
+        const weft_value in = weft_graph_find(x->g, name);
         if (weft_is_value(in))
             weft_session_feed(s, in, t.data, weft_tensor_bytes(t.dtype, t.shape));
     }
     if (s && weft_session_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
-    for (size_t i = 0; s && error->status == WEFT_OK && i < n; i++) {
+    for (size_t i = 0; s && error->status == WEFT_OK && i < x->n; i++) {
         weft_tensor t, copy;
         char name[24];
         snprintf(name, sizeof name, "%zu", i);
-        if (!weft_session_tensor(s, out[i], &t)) return WEFT_INTERNAL;
+        if (!weft_session_tensor(s, x->out[i], &t)) return WEFT_INTERNAL;
         if (weft_params_add(results, name, t.dtype, t.shape, &copy, error) == WEFT_OK)
             memcpy(copy.data, t.data, weft_tensor_bytes(t.dtype, t.shape));
     }
@@ -97,7 +95,7 @@ bool run_file(fixture *f, const weft_params *inputs, size_t n, int threads, weft
     weft_params *params = weft_params_new();
     if (m && weft_onnx_build(m, g, 0, in, out) == WEFT_OK &&
         weft_onnx_copy_weights(m, params, &f->error) == WEFT_OK)
-        run_graph(g, out, n, params, inputs, threads, results, &f->error);
+        run_graph(&(example){g, out, n, params, inputs}, threads, results, &f->error);
     *nodes = weft_graph_node_count(g);
     weft_params_free(params);
     weft_graph_free(g);
@@ -173,25 +171,26 @@ static void keep(fixture *f, const char *label, const weft_params *inputs,
     CU_ASSERT_EQUAL(weft_npz_save(results, path, NULL, &f->error), WEFT_OK);
 }
 
-bool round_trip(fixture *f, const weft_graph *g, const weft_value *out, size_t n,
-                weft_params *params, const weft_params *inputs, int opset, const char *label)
+bool round_trip(fixture *f, const example *x, int opset, const char *label)
 {
+    const size_t n = x->n;
     const weft_onnx_save_options options = {.opset = opset};
     weft_params *results = weft_params_new();
     size_t nodes;
-    bool good = weft_onnx_save(f->path, g, out, n, params, &options, &f->error) == WEFT_OK &&
-                run_graph(g, out, n, params, inputs, 1, results, &f->error) == WEFT_OK;
+    bool good =
+        weft_onnx_save(f->path, x->g, x->out, n, x->params, &options, &f->error) == WEFT_OK &&
+        run_graph(x, 1, results, &f->error) == WEFT_OK;
     for (int threads = 1; good && threads <= 2; threads++) {
         weft_params *again = weft_params_new();
-        good = run_file(f, inputs, n, threads, again, &nodes) && same_results(results, again, n);
+        good = run_file(f, x->inputs, n, threads, again, &nodes) && same_results(results, again, n);
         if (!good) printf("\n    %d threads: bits differ", threads);
         weft_params_free(again);
     }
     if (good) {
         weft_params *plain = weft_params_new();
-        keep(f, label, inputs, results);
+        keep(f, label, x->inputs, results);
         edit_file(f, remove_notes);
-        good = run_file(f, inputs, n, 1, plain, &nodes) && near_results(results, plain, n);
+        good = run_file(f, x->inputs, n, 1, plain, &nodes) && near_results(results, plain, n);
         if (!good) printf("\n    without notes: values differ");
         weft_params_free(plain);
     }

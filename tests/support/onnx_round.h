@@ -33,10 +33,16 @@ void round_close(fixture *f);
  */
 void fill_inputs(weft_params *inputs, const weft_graph *g, const weft_sample *sample,
                  weft_dtype dtype, int64_t vocab);
-/* Runs a graph; output i becomes the tensor "i" of `results`. */
-weft_status run_graph(const weft_graph *g, const weft_value *out, size_t n, weft_params *params,
-                      const weft_params *inputs, int threads, weft_params *results,
-                      weft_error *error);
+/* A graph, the outputs to compute, and the contents of its states and inputs. */
+typedef struct example {
+    const weft_graph *g;
+    const weft_value *out; /* [n] */
+    size_t n;
+    weft_params *params; /* NULL: no states */
+    const weft_params *inputs;
+} example;
+/* Runs it; output i becomes the tensor "i" of `results`. */
+weft_status run_graph(const example *x, int threads, weft_params *results, weft_error *error);
 bool same_results(const weft_params *a, const weft_params *b, size_t n);
 /* Reads the file and runs it on the same inputs. Sets *nodes to the nodes of its graph. */
 bool run_file(fixture *f, const weft_params *inputs, size_t n, int threads, weft_params *results,
@@ -47,8 +53,7 @@ void edit_file(const fixture *f, edit *change);
 bool near_results(const weft_params *a, const weft_params *b, size_t n);
 /* Whether values of a graph, written and read, have the same bits, and the same values when the
  * notes are removed. `label` is for files that are kept; it may be NULL. */
-bool round_trip(fixture *f, const weft_graph *g, const weft_value *out, size_t n,
-                weft_params *params, const weft_params *inputs, int opset, const char *label);
+bool round_trip(fixture *f, const example *x, int opset, const char *label);
 small small_open(void);
 void small_close(small *s);
 /* How many nodes of an op the graph of the file has; -1 if it cannot be read. */

@@ -130,15 +130,22 @@ static weft_status run_model_check(built_model *m, bool file, weft_params *store
         status = weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
     if (status == WEFT_OK) status = weft_params_init(store, g, 1, error);
     if (status == WEFT_OK) {
+        weft_gradient_check check = {.loss = m->io.loss,
+                                     .wrt = wrt,
+                                     .params = store,
+                                     .feeds = e.feed,
+                                     .n_feeds = e.n,
+                                     .per_value = 6,
+                                     .seed = 1};
         weft_graph_params(g, wrt, n);
         for (size_t i = 0; i < e.n; i++)
             if (is_checked(m, file, e.feed[i].input)) wrt[n++] = e.feed[i].input;
+        check.n = n;
         if (n == 0)
             status = weft_error_set(error, WEFT_BAD_ARGUMENT, "check",
                                     "the model has no parameters and no floating-point inputs");
         else
-            status =
-                weft_check_gradient(g, m->io.loss, wrt, n, store, e.feed, e.n, 6, 1, result, error);
+            status = weft_check_gradient(g, &check, result, error);
     }
     sample_inputs_free(&e);
     free(wrt);

@@ -184,17 +184,21 @@ static size_t *target_words(aligner *a, const weft_hypothesis *h, size_t *words)
 
 /* ---- Alignments ---- */
 
-/* Prints the pairs that follow from the weights [length][n_ids] and the words of the tokens. */
-static bool print_pairs(aligner *a, const double *weights, const size_t *source, size_t n_ids,
-                        size_t source_count, const size_t *target, size_t length,
-                        size_t target_count)
+/* The word of each of n tokens; a token whose word is `count` has none. */
+typedef struct token_words {
+    size_t *word, n, count;
+} token_words;
+
+/* Prints the pairs that follow from the weights [target.n][source.n]. */
+static bool print_pairs(aligner *a, const double *weights, token_words source, token_words target)
 {
+    const size_t source_count = source.count, target_count = target.count;
     double *sum = calloc(target_count * (source_count + 1) + 1, sizeof *sum);
     const char *blank = "";
     if (!sum) return no_memory(a);
-    for (size_t i = 0; i < length; i++)
-        for (size_t k = 0; k < n_ids && target[i] < target_count; k++)
-            sum[target[i] * (source_count + 1) + source[k]] += weights[i * n_ids + k];
+    for (size_t i = 0; i < target.n; i++)
+        for (size_t k = 0; k < source.n && target.word[i] < target_count; k++)
+            sum[target.word[i] * (source_count + 1) + source.word[k]] += weights[i * source.n + k];
     for (size_t j = 0; j < target_count; j++) {
         const double *of = sum + j * (source_count + 1);
         size_t best = 0;
@@ -211,13 +215,12 @@ static bool print_pairs(aligner *a, const double *weights, const size_t *source,
 static bool write_line(aligner *a, const text_line *line, const double *weights)
 {
     const weft_hypothesis *h = &line->found[0];
-    size_t source_count = 0, target_count = 0;
-    size_t *source = source_words(a, line, &source_count);
-    size_t *target = source ? target_words(a, h, &target_count) : NULL;
-    bool good = target && print_pairs(a, weights, source, line->n_ids, source_count, target,
-                                      h->length, target_count);
-    free(source);
-    free(target);
+    token_words source = {.n = line->n_ids}, target = {.n = h->length};
+    source.word = source_words(a, line, &source.count);
+    if (source.word) target.word = target_words(a, h, &target.count);
+    const bool good = target.word && print_pairs(a, weights, source, target);
+    free(source.word);
+    free(target.word);
     return good;
 }
 
