@@ -143,7 +143,7 @@ static bool copy_counted(train_update *s)
     const struct weft_model_split *model = s->o->model;
     if (!model) return true;
     if (!processes_of(model)) {
-        fail(s, WEFT_BAD_ARGUMENT, "a split model comes from weft_model_split_of", "");
+        fail(s, WEFT_BAD_ARGUMENT, "a split model comes from weft__model_split_of", "");
         return false;
     }
     const bool *counted = processes_of(model)->counted(model);
@@ -243,7 +243,7 @@ static bool open_update(train_update *s, weft_graph *g, const weft_value *params
     drop_frozen(s);
     count_trained(s);
     if (o->shards && !grads)
-        fail(s, WEFT_BAD_ARGUMENT, "with shards, gradients come from weft_reducer_finish", "");
+        fail(s, WEFT_BAD_ARGUMENT, "with shards, gradients come from weft__reducer_finish", "");
     else if (o->shards && !processes_of(o->shards)->match(o->shards, g, s->params, s->n))
         fail(s, WEFT_BAD_ARGUMENT, "the parameters are not those of the shards", "");
     return weft_graph_status(g) == WEFT_OK && check_rate(s) && find_written(s) && check_written(s);

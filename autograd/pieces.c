@@ -1,9 +1,9 @@
 /* Pieces of tensors, and what two of them have in common. O(runs). */
-#include <weft/pieces.h>
+#include "pieces.h"
 
 #include <string.h>
 
-weft_piece weft_piece_of(const weft_graph *graph, weft_value state)
+weft_piece weft__piece_of(const weft_graph *graph, weft_value state)
 {
     const weft_shape shape = weft_shape_of(graph, state);
     const weft_part part = weft_part_of(graph, state);
@@ -28,8 +28,8 @@ static int64_t rest_of(const weft_piece *p, int64_t e)
     return run < rest ? run : rest;
 }
 
-int64_t weft_piece_copy(const weft_piece *to, void *to_data, const weft_piece *from,
-                        const void *from_data, size_t bytes)
+int64_t weft__piece_copy(const weft_piece *to, void *to_data, const weft_piece *from,
+                         const void *from_data, size_t bytes)
 {
     if (!to || !from) return 0;
     int64_t t = to->first, f = from->first, copied = 0;

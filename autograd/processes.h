@@ -25,7 +25,7 @@ typedef struct update_processes {
     const char *(*param)(const struct weft_shards *shards, const char *name);
     /* The first element of this rank's piece of a parameter. */
     int64_t (*first)(const struct weft_shards *shards, const char *param);
-    /* weft_shards_key and weft_shards_slice. */
+    /* weft__shards_key and weft__shards_slice. */
     weft_state_key (*key)(const struct weft_shards *shards, const char *param);
     weft_value (*slice)(weft_graph *graph, const struct weft_shards *shards, const char *param,
                         weft_value value);

@@ -1,7 +1,7 @@
-/* The order in which the gradients of an update are added: see weft/pieces.h. */
-#include <weft/pieces.h>
+/* The order in which the gradients of an update are added: see pieces.h. */
+#include "pieces.h"
 
-weft_sum_node weft_rank_batches(uint32_t n, int rank, int size)
+weft_sum_node weft__rank_batches(uint32_t n, int rank, int size)
 {
     if (size < 1 || rank < 0 || rank >= size) return (weft_sum_node){0, 0};
     return (weft_sum_node){(uint32_t)((uint64_t)n * (uint64_t)rank / (uint64_t)size),
@@ -15,7 +15,7 @@ static uint32_t node_end(uint32_t n, uint32_t first, int level)
     return end < n ? (uint32_t)end : n;
 }
 
-size_t weft_sum_nodes(uint32_t n, weft_sum_node batches, weft_sum_node nodes[WEFT_SUM_NODES])
+size_t weft__sum_nodes(uint32_t n, weft_sum_node batches, weft_sum_node nodes[WEFT_SUM_NODES])
 {
     size_t count = 0;
     for (uint32_t at = batches.first; at < batches.end && count < WEFT_SUM_NODES;) {
@@ -29,7 +29,7 @@ size_t weft_sum_nodes(uint32_t n, weft_sum_node batches, weft_sum_node nodes[WEF
     return count;
 }
 
-bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b)
+bool weft__sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b)
 {
     const uint64_t half = a.end - a.first;
     if (!half || (half & (half - 1)) || a.first % (2 * half) || b.first != a.end) return false;

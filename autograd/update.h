@@ -25,7 +25,7 @@ typedef struct train_update {
     size_t n_written;
 } train_update;
 
-/* The name of a parameter, also if this is a piece of it (weft_gathered_piece). */
+/* The name of a parameter, also if this is a piece of it (weft__gathered_piece). */
 const char *weft__update_param_name(const train_update *s, weft_value param);
 /* Whether the value itself is a piece, and not the whole parameter. */
 bool weft__update_has_piece(const train_update *s, weft_value param);

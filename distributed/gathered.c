@@ -100,7 +100,7 @@ static void declare_pieces(weft_gathered *x)
 {
     for (size_t i = 0; i < x->s->n; i++) {
         const shard_param *p = &x->s->params[i];
-        const weft_state_key key = weft_shards_key(x->s, p->name);
+        const weft_state_key key = weft__shards_key(x->s, p->name);
         x->pieces[i] = weft__state_of_key(x->g, &key, x->s->buckets[p->bucket].dtype,
                                           WEFT_SHAPE(key.piece.end - key.piece.first));
     }
@@ -155,13 +155,13 @@ static size_t count_values(const weft_graph *whole, size_t *max_in)
     return n;
 }
 
-weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *shards,
-                                 weft_error *error)
+weft_gathered *weft__gathered_new(const weft_graph *whole, const weft_shards *shards,
+                                  weft_error *error)
 {
     weft_error_clear(error);
     size_t max_in = 1;
     if (!whole || !shards) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_gathered_new",
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__gathered_new",
                        "the graph or the shards are NULL");
         return NULL;
     }
@@ -184,7 +184,7 @@ weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *sha
         in = calloc(max_in, sizeof *in);
     }
     if (!x || !x->g || !x->map || !x->pieces || !x->fetches || !x->order || !x->counts || !in) {
-        weft_error_set(error, WEFT_NO_MEMORY, "weft_gathered_new", "out of memory");
+        weft_error_set(error, WEFT_NO_MEMORY, "weft__gathered_new", "out of memory");
     } else {
         x->whole = x->pieces + shards->n;
         x->at_hand = shards->n_buckets;
@@ -195,11 +195,11 @@ weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *sha
     }
     free(in);
     if (good) return x;
-    weft_gathered_free(x);
+    weft__gathered_free(x);
     return NULL;
 }
 
-void weft_gathered_free(weft_gathered *gathered)
+void weft__gathered_free(weft_gathered *gathered)
 {
     if (!gathered) return;
     if (!gathered->taken) weft_graph_free(gathered->g);
@@ -211,26 +211,26 @@ void weft_gathered_free(weft_gathered *gathered)
     free(gathered);
 }
 
-weft_graph *weft_gathered_graph(weft_gathered *gathered)
+weft_graph *weft__gathered_graph(weft_gathered *gathered)
 {
     if (!gathered) return NULL;
     gathered->taken = true;
     return gathered->g;
 }
 
-weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value)
+weft_value weft__gathered_value(const weft_gathered *gathered, weft_value value)
 {
     return gathered && value.id < gathered->n_map ? gathered->map[value.id] : WEFT_NO_VALUE;
 }
 
-size_t weft_gathered_params(const weft_gathered *gathered, weft_value *params, size_t capacity)
+size_t weft__gathered_params(const weft_gathered *gathered, weft_value *params, size_t capacity)
 {
     const size_t n = gathered ? gathered->s->n : 0;
     for (size_t i = 0; params && i < n && i < capacity; i++) params[i] = gathered->whole[n - 1 - i];
     return n;
 }
 
-weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param)
+weft_value weft__gathered_piece(const weft_gathered *gathered, const char *param)
 {
     const shard_param *p = gathered && param ? weft__shards_find(gathered->s, param) : NULL;
     return p ? gathered->pieces[p - gathered->s->params] : WEFT_NO_VALUE;
@@ -238,7 +238,7 @@ weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param)
 
 /* ---- The backward pass ---- */
 
-weft_value weft_gathered_again(weft_gathered *gathered, weft_value value)
+weft_value weft__gathered_again(weft_gathered *gathered, weft_value value)
 {
     weft_gathered *x = gathered;
     for (size_t i = 0; x && i < x->s->n; i++) {

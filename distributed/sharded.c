@@ -33,21 +33,22 @@ static bool is_alone(const weft_shards *s)
 
 static size_t sums_of(const weft_reducer *r, int rank, weft_sum_node nodes[WEFT_SUM_NODES])
 {
-    return weft_sum_nodes(r->batches, weft_rank_batches(r->batches, rank, r->s->ranks.size), nodes);
+    return weft__sum_nodes(r->batches, weft__rank_batches(r->batches, rank, r->s->ranks.size),
+                           nodes);
 }
 
-weft_reducer *weft_reducer_new(weft_graph *graph, const weft_shards *shards, uint32_t batches)
+weft_reducer *weft__reducer_new(weft_graph *graph, const weft_shards *shards, uint32_t batches)
 {
     weft_sum_node nodes[WEFT_SUM_NODES];
     const int processes = shards ? shards->ranks.size : 0;
     if (!processes || batches < (uint32_t)processes) {
-        weft_graph_fail_in(graph, "weft_reducer_new", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(graph, "weft__reducer_new", WEFT_BAD_ARGUMENT,
                            "%u batches are too few for %d processes", batches, processes);
         return NULL;
     }
     weft_reducer *r = calloc(1, sizeof *r);
     if (!r) {
-        weft_graph_fail_in(graph, "weft_reducer_new", WEFT_NO_MEMORY, "out of memory");
+        weft_graph_fail_in(graph, "weft__reducer_new", WEFT_NO_MEMORY, "out of memory");
         return NULL;
     }
     r->g = graph;
@@ -67,12 +68,12 @@ weft_reducer *weft_reducer_new(weft_graph *graph, const weft_shards *shards, uin
     r->order = calloc(shards->n_buckets + 1, sizeof *r->order);
     if (r->sums && r->added && r->flights && r->counts && r->list && r->reduced && r->order)
         return r;
-    weft_graph_fail_in(graph, "weft_reducer_new", WEFT_NO_MEMORY, "out of memory");
-    weft_reducer_free(r);
+    weft_graph_fail_in(graph, "weft__reducer_new", WEFT_NO_MEMORY, "out of memory");
+    weft__reducer_free(r);
     return NULL;
 }
 
-void weft_reducer_free(weft_reducer *reducer)
+void weft__reducer_free(weft_reducer *reducer)
 {
     if (!reducer) return;
     free(reducer->sums);
@@ -118,7 +119,7 @@ static weft_value add_sums(const weft_reducer *r, const weft_value *received, in
             nodes[top] = own[k];
             values[top++] = weft_slice(r->g, received[k], 0, at[k], at[k] + piece, 1);
             at[k] += piece;
-            for (; top > 1 && weft_sum_joins(r->batches, nodes[top - 2], nodes[top - 1]); top--) {
+            for (; top > 1 && weft__sum_joins(r->batches, nodes[top - 2], nodes[top - 1]); top--) {
                 nodes[top - 2].end = nodes[top - 1].end;
                 values[top - 2] = weft_add(r->g, values[top - 2], values[top - 1]);
             }
@@ -140,7 +141,7 @@ static void receive_bucket(weft_reducer *r, size_t b)
     weft_graph_pop_scope(r->g);
 }
 
-void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums)
+void weft__reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums)
 {
     weft_reducer *r = reducer;
     const shard_param *p = r ? weft__shards_find(r->s, weft_name_of(r->g, param)) : NULL;
@@ -171,13 +172,13 @@ static weft_value piece_of(const weft_reducer *r, const shard_param *p)
     return weft_slice(r->g, r->reduced[p->bucket], 0, from, from + end - first, 1);
 }
 
-void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t n,
-                         weft_value *pieces)
+void weft__reducer_finish(weft_reducer *reducer, const weft_value *params, size_t n,
+                          weft_value *pieces)
 {
     weft_reducer *r = reducer;
     if (!r || weft_graph_status(r->g) != WEFT_OK) return;
     if (r->n_sent != r->s->n_buckets)
-        weft_graph_fail_in(r->g, "weft_reducer_finish", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(r->g, "weft__reducer_finish", WEFT_BAD_ARGUMENT,
                            "%zu of %zu buckets are complete: the graph lacks parameters that were "
                            "cut",
                            r->n_sent, r->s->n_buckets);
@@ -199,8 +200,8 @@ static weft_value slice_of(weft_graph *g, const weft_shards *s, const shard_para
     return weft_slice(g, weft_reshape(g, value, WEFT_SHAPE(p->elements)), 0, first, end, 1);
 }
 
-weft_value weft_shards_slice(weft_graph *graph, const weft_shards *shards, const char *param,
-                             weft_value value)
+weft_value weft__shards_slice(weft_graph *graph, const weft_shards *shards, const char *param,
+                              weft_value value)
 {
     const shard_param *p = shards && param ? weft__shards_find(shards, param) : NULL;
     return p ? slice_of(graph, shards, p, value) : WEFT_NO_VALUE;

@@ -1,4 +1,4 @@
-/* The pieces of parameters: see weft/sharding.h. */
+/* The pieces of parameters: see sharding.h. */
 #include "shards.h"
 
 #include "ir/state_key.h"
@@ -32,7 +32,7 @@ static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value
             .elements = weft_shape_numel(weft_shape_of(g, params[i])),
             .alone = alone && alone[i],
         };
-        p->key.piece = weft_piece_of(g, params[i]);
+        p->key.piece = weft__piece_of(g, params[i]);
         at += length;
     }
     return true;
@@ -103,15 +103,15 @@ static bool check_names(const weft_graph *g, const weft_value *params, size_t n,
     return true;
 }
 
-weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, size_t n,
-                             weft_ranks ranks, const weft_shards_options *options,
-                             weft_error *error)
+weft_shards *weft__shards_new(const weft_graph *graph, const weft_value *params, size_t n,
+                              weft_ranks ranks, const weft_shards_options *options,
+                              weft_error *error)
 {
     static const weft_shards_options defaults = {0};
     const weft_shards_options *o = options ? options : &defaults;
     weft_error_clear(error);
     if (!graph || !params || ranks.size < 1 || ranks.rank < 0 || ranks.rank >= ranks.size) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_shards_new",
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__shards_new",
                        "a pointer is NULL, or rank %d is outside [0, %d)", ranks.rank, ranks.size);
         return NULL;
     }
@@ -124,12 +124,12 @@ weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, 
             make_buckets(s, graph, o->bucket_bytes) && make_cuts(s))
             return s;
     }
-    weft_shards_free(s);
-    weft_error_set(error, WEFT_NO_MEMORY, "weft_shards_new", "out of memory");
+    weft__shards_free(s);
+    weft_error_set(error, WEFT_NO_MEMORY, "weft__shards_new", "out of memory");
     return NULL;
 }
 
-void weft_shards_free(weft_shards *shards)
+void weft__shards_free(weft_shards *shards)
 {
     if (!shards) return;
     free(shards->params);
@@ -141,7 +141,7 @@ void weft_shards_free(weft_shards *shards)
 
 /* ---- Pieces ---- */
 
-weft_ranks weft_shards_ranks(const weft_shards *shards)
+weft_ranks weft__shards_ranks(const weft_shards *shards)
 {
     return shards ? shards->ranks : (weft_ranks){0, 0, 1};
 }
@@ -177,8 +177,8 @@ void weft__shards_range(const weft_shards *s, const shard_param *p, int rank, in
     *end = high < 0 ? 0 : high < p->elements ? high : p->elements;
 }
 
-bool weft_shards_piece(const weft_shards *shards, const char *param, int rank, int64_t *first,
-                       int64_t *end)
+bool weft__shards_piece(const weft_shards *shards, const char *param, int rank, int64_t *first,
+                        int64_t *end)
 {
     const shard_param *p = shards && param ? weft__shards_find(shards, param) : NULL;
     if (!p || rank < 0 || rank >= shards->ranks.size) return false;
@@ -186,7 +186,7 @@ bool weft_shards_piece(const weft_shards *shards, const char *param, int rank, i
     return true;
 }
 
-weft_state_key weft_shards_key(const weft_shards *shards, const char *param)
+weft_state_key weft__shards_key(const weft_shards *shards, const char *param)
 {
     const shard_param *p = shards && param ? weft__shards_find(shards, param) : NULL;
     if (!p) return weft_state_key_read(param);

@@ -1,8 +1,8 @@
-/* The pieces of parameters inside: see weft/sharding.h. */
+/* The pieces of parameters inside: see sharding.h. */
 #ifndef WEFT_AUTOGRAD_SHARDS_H
 #define WEFT_AUTOGRAD_SHARDS_H
 
-#include <weft/sharding.h>
+#include "sharding.h"
 
 #include "processes.h"
 

@@ -182,7 +182,7 @@ bool weft__stages_cut(stage_division *d, weft_error *error)
     if (good) list_positions(&c);
     const bool few = good && d->size > 1 && c.n < (size_t)d->size;
     if (few)
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new",
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__stage_new",
                        "%d stages need as many nodes that depend on parameters, the graph has %zu",
                        d->size, c.n);
     good = good && !few && weigh_nodes(&c);
@@ -191,7 +191,7 @@ bool weft__stages_cut(stage_division *d, weft_error *error)
         good = choose(&c);
     }
     if (!good && !few)
-        weft_error_set(error, WEFT_NO_MEMORY, "weft_stage_new", "no memory to cut the graph");
+        weft_error_set(error, WEFT_NO_MEMORY, "weft__stage_new", "no memory to cut the graph");
     free(c.node);
     free(c.flops);
     free(c.crossing);

@@ -72,8 +72,8 @@ static weft_value add_pass(backward *b, const weft_grad_values *values, weft_val
     *pause = end_exchanges(b);
     weft_graph_pop_scope(s->graph);
     for (size_t i = 0; i < values->n_outputs; i++) {
-        if (weft_stage_of(s, values->outputs[i]) != s->ranks.rank) continue;
-        b->outputs[b->n_outputs] = weft_stage_value(s, values->outputs[i]);
+        if (weft__stage_of(s, values->outputs[i]) != s->ranks.rank) continue;
+        b->outputs[b->n_outputs] = weft__stage_value(s, values->outputs[i]);
         b->cotangents[b->n_outputs++] = values->cotangents[i];
     }
     const weft_grad_hooks ready = {.ready = gradient_ready, .context = b};
@@ -87,7 +87,7 @@ static weft_value add_pass(backward *b, const weft_grad_values *values, weft_val
     return all;
 }
 
-/* What is wrong with the arguments of weft_stage_grad; NULL: nothing. */
+/* What is wrong with the arguments of weft__stage_grad; NULL: nothing. */
 static const char *refusal(const weft_stage *stage, const weft_grad_values *v,
                            const weft_value *grads)
 {
@@ -95,19 +95,19 @@ static const char *refusal(const weft_stage *stage, const weft_grad_values *v,
     if (!v || (v->n_outputs && (!v->outputs || !v->cotangents)) || (v->n && (!v->wrt || !grads)))
         return "the list of outputs, cotangents, wrt or grads is NULL";
     for (size_t i = 0; i < v->n_outputs; i++)
-        if (weft_stage_of(stage, v->outputs[i]) < 0) return "no stage computes one of the outputs";
+        if (weft__stage_of(stage, v->outputs[i]) < 0) return "no stage computes one of the outputs";
     return NULL;
 }
 
-weft_value weft_stage_grad(weft_stage *stage, const weft_grad_values *values, weft_value *grads,
-                           const weft_grad_hooks *ready, weft_value *pause)
+weft_value weft__stage_grad(weft_stage *stage, const weft_grad_values *values, weft_value *grads,
+                            const weft_grad_hooks *ready, weft_value *pause)
 {
     weft_value all = WEFT_NO_VALUE, first = WEFT_NO_VALUE;
     if (pause) *pause = WEFT_NO_VALUE;
     if (!stage) return all;
     const char *wrong = refusal(stage, values, grads);
     if (wrong) {
-        weft_graph_fail_in(stage->graph, "weft_stage_grad", WEFT_BAD_ARGUMENT, "%s", wrong);
+        weft_graph_fail_in(stage->graph, "weft__stage_grad", WEFT_BAD_ARGUMENT, "%s", wrong);
         return all;
     }
     const size_t n = values->n;
@@ -123,7 +123,7 @@ weft_value weft_stage_grad(weft_stage *stage, const weft_grad_values *values, we
         all = add_pass(&b, values, &first);
         if (n) memcpy(grads, b.grads, n * sizeof *grads);
     } else {
-        weft_graph_fail_in(stage->graph, "weft_stage_grad", WEFT_NO_MEMORY, "out of memory");
+        weft_graph_fail_in(stage->graph, "weft__stage_grad", WEFT_NO_MEMORY, "out of memory");
     }
     if (pause) *pause = first;
     free(b.outputs);
@@ -135,12 +135,12 @@ weft_value weft_stage_grad(weft_stage *stage, const weft_grad_values *values, we
     return all;
 }
 
-weft_value weft_stage_sent(weft_stage *stage)
+weft_value weft__stage_sent(weft_stage *stage)
 {
     if (!stage) return WEFT_NO_VALUE;
     weft_value *ends = calloc(stage->n_sent + 1, sizeof *ends);
     if (!ends) {
-        weft_graph_fail_in(stage->graph, "weft_stage_sent", WEFT_NO_MEMORY, "out of memory");
+        weft_graph_fail_in(stage->graph, "weft__stage_sent", WEFT_NO_MEMORY, "out of memory");
         return WEFT_NO_VALUE;
     }
     weft_graph_push_scope(stage->graph, "pipeline");

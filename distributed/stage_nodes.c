@@ -122,7 +122,7 @@ static bool cut_at_states(stage_division *d, weft_error *error)
         d->stage[k] = stage;
     }
     if (stage == d->size - 1) return true;
-    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new",
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__stage_new",
                    "the last of %d stages has no parameters of its own: set fewer stages", d->size);
     return false;
 }
@@ -199,12 +199,12 @@ static bool check_arguments(const weft_graph *whole, const weft_value *targets, 
     }
     for (size_t i = 0; targets && i < n; i++)
         if (!targets[i].id || weft_value_from_id(whole, targets[i].id).graph != targets[i].graph) {
-            weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new",
+            weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__stage_new",
                            "target %zu does not belong to the graph", i);
             return false;
         }
     if (targets && n) return true;
-    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new", "there are no targets");
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__stage_new", "there are no targets");
     return false;
 }
 
@@ -223,7 +223,7 @@ bool weft__stages_divide(stage_division *d, const weft_graph *whole, const weft_
     d->differentiable = calloc(d->n_values, 1);
     if (!d->kind || !d->stage || !d->begins || !d->reads || !d->differentiable || !sort_nodes(d) ||
         !mark_differentiable(d)) {
-        weft_error_set(error, WEFT_NO_MEMORY, "weft_stage_new", "no memory to cut the graph");
+        weft_error_set(error, WEFT_NO_MEMORY, "weft__stage_new", "no memory to cut the graph");
         return false;
     }
     if (!like && !weft__stages_cut(d, error)) return false;

@@ -23,7 +23,7 @@ typedef struct builder {
 
 static bool no_memory(weft_error *error)
 {
-    weft_error_set(error, WEFT_NO_MEMORY, "weft_stage_new", "out of memory");
+    weft_error_set(error, WEFT_NO_MEMORY, "weft__stage_new", "out of memory");
     return false;
 }
 
@@ -41,7 +41,7 @@ static weft_flight receive(weft_stage *s, weft_dtype dtype, weft_shape shape, in
     const weft_flight none = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     int64_t *counts = calloc((size_t)s->ranks.size, sizeof *counts);
     if (!counts) {
-        weft_graph_fail_in(s->graph, "weft_stage_new", WEFT_NO_MEMORY, "out of memory");
+        weft_graph_fail_in(s->graph, "weft__stage_new", WEFT_NO_MEMORY, "out of memory");
         return none;
     }
     counts[peer] = weft_shape_numel(shape);
@@ -68,7 +68,7 @@ static bool number_tags(builder *b)
         if (crosses) b->tags[id] = b->n_tags++;
     }
     if (b->n_tags <= (WEFT_MAX_TAG + 1) / 2) return true;
-    weft_error_set(b->error, WEFT_TOO_LARGE, "weft_stage_new",
+    weft_error_set(b->error, WEFT_TOO_LARGE, "weft__stage_new",
                    "%d values cross from stage to stage, at most %d can", b->n_tags,
                    (WEFT_MAX_TAG + 1) / 2);
     return false;
@@ -271,7 +271,7 @@ static weft_stage *new_stage(const weft_graph *whole, const weft_value *targets,
 {
     if (error) *error = WEFT_NO_ERROR;
     if (ranks.size < 1 || ranks.rank < 0 || ranks.rank >= ranks.size) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new", "rank %d is outside [0, %d)",
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__stage_new", "rank %d is outside [0, %d)",
                        ranks.rank, ranks.size);
         return NULL;
     }
@@ -288,26 +288,26 @@ static weft_stage *new_stage(const weft_graph *whole, const weft_value *targets,
     free(b.tags);
     free(b.in);
     if (good) return b.s;
-    weft_stage_free(b.s);
+    weft__stage_free(b.s);
     return NULL;
 }
 
-weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, size_t n,
-                           bool training, weft_ranks ranks, weft_error *error)
+weft_stage *weft__stage_new(const weft_graph *whole, const weft_value *targets, size_t n,
+                            bool training, weft_ranks ranks, weft_error *error)
 {
     return new_stage(whole, targets, n, training, ranks, NULL, error);
 }
 
-weft_stage *weft_stage_new_like(const weft_graph *whole, const weft_value *targets, size_t n,
-                                bool training, const weft_stage *like, weft_error *error)
+weft_stage *weft__stage_new_like(const weft_graph *whole, const weft_value *targets, size_t n,
+                                 bool training, const weft_stage *like, weft_error *error)
 {
     weft_error_clear(error);
     if (like) return new_stage(whole, targets, n, training, like->ranks, like, error);
-    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new_like", "the stage is NULL");
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__stage_new_like", "the stage is NULL");
     return NULL;
 }
 
-void weft_stage_free(weft_stage *stage)
+void weft__stage_free(weft_stage *stage)
 {
     if (!stage) return;
     if (!stage->graph_taken) weft_graph_free(stage->graph);
@@ -324,7 +324,7 @@ void weft_stage_free(weft_stage *stage)
 
 /* ---- Questions ---- */
 
-weft_graph *weft_stage_graph(weft_stage *stage)
+weft_graph *weft__stage_graph(weft_stage *stage)
 {
     if (!stage) return NULL;
     stage->graph_taken = true;
@@ -336,18 +336,18 @@ static bool is_whole(const weft_stage *stage, weft_value value)
     return stage && value.graph == stage->whole && value.id < stage->n_values;
 }
 
-weft_value weft_stage_value(const weft_stage *stage, weft_value value)
+weft_value weft__stage_value(const weft_stage *stage, weft_value value)
 {
     return is_whole(stage, value) ? weft_value_from_id(stage->graph, stage->map[value.id])
                                   : WEFT_NO_VALUE;
 }
 
-int weft_stage_of(const weft_stage *stage, weft_value value)
+int weft__stage_of(const weft_stage *stage, weft_value value)
 {
     return is_whole(stage, value) ? stage->stage_of[value.id] : -1;
 }
 
-bool weft_stage_holds(const weft_stage *stage, const char *param, int rank)
+bool weft__stage_holds(const weft_stage *stage, const char *param, int rank)
 {
     if (!stage || !param || rank < 0 || rank >= stage->ranks.size) return false;
     for (size_t i = 0; i < stage->n_states; i++)

@@ -1,8 +1,8 @@
-/* Stages inside: see weft/pipeline.h. */
+/* Stages inside: see pipeline.h. */
 #ifndef WEFT_AUTOGRAD_STAGES_H
 #define WEFT_AUTOGRAD_STAGES_H
 
-#include <weft/pipeline.h>
+#include "pipeline.h"
 
 /* ---- Division (stage_nodes.c, stage_cuts.c) ---- */
 

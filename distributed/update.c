@@ -10,7 +10,7 @@ static const char *param_of(const weft_shards *s, const char *name)
 static int64_t first_of(const weft_shards *s, const char *param)
 {
     int64_t first = 0, end;
-    weft_shards_piece(s, param, s->ranks.rank, &first, &end);
+    weft__shards_piece(s, param, s->ranks.rank, &first, &end);
     return first;
 }
 
@@ -23,14 +23,14 @@ const update_processes weft__shards_update = {
     .match = weft__shards_match,
     .param = param_of,
     .first = first_of,
-    .key = weft_shards_key,
-    .slice = weft_shards_slice,
+    .key = weft__shards_key,
+    .slice = weft__shards_slice,
     .gather = weft__shards_gather,
     .norm = weft__shards_norm,
     .counted = counted_of,
 };
 
-weft_model_split weft_model_split_of(weft_ranks ranks, const bool *counted)
+weft_model_split weft__model_split_of(weft_ranks ranks, const bool *counted)
 {
     return (weft_model_split){&weft__shards_update, ranks, counted};
 }

@@ -94,7 +94,6 @@ WEFT_API void weft_sample_input_fill(const weft_sample_input *input, weft_dtype 
 
 /* ---- Optimisers ----------------------------------------------------------------------------- */
 
-
 #define WEFT_MAX_TRAINED_NAME   384
 #define WEFT_MAX_OPTIMIZER_NAME 128
 
@@ -122,7 +121,7 @@ typedef struct weft_gradients {
  * updated[0..n-1] (may be NULL) become the updated parameters, for further computation; a frozen
  * parameter's is the parameter itself. Running averages come after the parameters; their gradients
  * are the values that they move towards. With optimizer->shards, grads are those of this rank's
- * pieces (weft_reducer_finish), and every rank must add the same update. */
+ * pieces (weft__reducer_finish), and every rank must add the same update. */
 WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_gradients *gradients,
                                          weft_value lr, const weft_optimizer *optimizer,
                                          weft_value *norm, weft_value *updated);

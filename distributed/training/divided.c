@@ -14,8 +14,8 @@ weft_status weft__divided_begin(weft_trainer *t, weft_batch_shape shape)
     if (p->mesh.stages == 1 || p->stage) return WEFT_OK;
     weft_graph *whole = weft__trainer_build_model(t, shape, true, t->place.tensor, &built);
     if (!whole) return t->error.status;
-    p->stage = weft_stage_new(whole, &built.loss, 1, true, weft__mesh_ranks(&p->mesh, MESH_STAGES),
-                              &t->error);
+    p->stage = weft__stage_new(whole, &built.loss, 1, true, weft__mesh_ranks(&p->mesh, MESH_STAGES),
+                               &t->error);
     weft_graph_free(whole);
     return t->error.status;
 }
@@ -32,16 +32,16 @@ static weft_status cut_stage(weft_trainer *t, trainer_graph *s)
     if (t->processes->mesh.stages == 1) return WEFT_OK;
     if (weft__divided_begin(t, s->shape) != WEFT_OK) return t->error.status;
     s->stage =
-        weft_stage_new_like(s->plan.graph, targets, n, training, t->processes->stage, &t->error);
+        weft__stage_new_like(s->plan.graph, targets, n, training, t->processes->stage, &t->error);
     if (!s->stage) return t->error.status;
     for (size_t i = 0; i < b->n_inputs; i++)
-        b->inputs[i] = weft_stage_value(s->stage, b->inputs[i]);
-    b->loss = weft_stage_value(s->stage, b->loss);
-    b->metric = weft_stage_value(s->stage, b->metric);
-    b->accuracy = weft_stage_value(s->stage, b->accuracy);
+        b->inputs[i] = weft__stage_value(s->stage, b->inputs[i]);
+    b->loss = weft__stage_value(s->stage, b->loss);
+    b->metric = weft__stage_value(s->stage, b->metric);
+    b->accuracy = weft__stage_value(s->stage, b->accuracy);
     weft_graph_free(s->plan.graph);
-    s->plan.graph = weft_stage_graph(s->stage);
-    if (!training) s->sent = weft_stage_sent(s->stage);
+    s->plan.graph = weft__stage_graph(s->stage);
+    if (!training) s->sent = weft__stage_sent(s->stage);
     return WEFT_OK;
 }
 
@@ -52,7 +52,7 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
     const char *name = weft_name_of(g, param);
     char piece[WEFT_STATE_KEY_BYTES];
     weft_tensor whole, own;
-    const weft_state_key key = weft_shards_key(t->processes->shards, name);
+    const weft_state_key key = weft__shards_key(t->processes->shards, name);
     const int64_t first = key.piece.first, end = key.piece.end;
     if (!key.is_piece) return WEFT_OK;
     weft_params *made = weft_params_new();
@@ -83,7 +83,8 @@ weft_status weft__divided_shard(weft_trainer *t, const weft_graph *g, const weft
     if (p->shards) return WEFT_OK;
     const weft_shards_options o = {
         .alone = tied, .optimizer = &t->o.optimizer, .bucket_bytes = p->o.bucket_bytes};
-    p->shards = weft_shards_new(g, params, n, weft__mesh_ranks(&p->mesh, MESH_DATA), &o, &t->error);
+    p->shards =
+        weft__shards_new(g, params, n, weft__mesh_ranks(&p->mesh, MESH_DATA), &o, &t->error);
     return t->error.status;
 }
 
@@ -114,16 +115,16 @@ static weft_status gather_params(weft_trainer *t, trainer_graph *s)
     weft_built *b = &s->built;
     if (t->processes->o.zero < 3) return WEFT_OK;
     if (take_pieces(t, s->plan.graph) != WEFT_OK) return t->error.status;
-    s->gathered = weft_gathered_new(s->plan.graph, t->processes->shards, &t->error);
+    s->gathered = weft__gathered_new(s->plan.graph, t->processes->shards, &t->error);
     if (!s->gathered) return t->error.status;
     for (size_t i = 0; i < b->n_inputs; i++)
-        b->inputs[i] = weft_gathered_value(s->gathered, b->inputs[i]);
-    b->loss = weft_gathered_value(s->gathered, b->loss);
-    b->metric = weft_gathered_value(s->gathered, b->metric);
-    b->accuracy = weft_gathered_value(s->gathered, b->accuracy);
+        b->inputs[i] = weft__gathered_value(s->gathered, b->inputs[i]);
+    b->loss = weft__gathered_value(s->gathered, b->loss);
+    b->metric = weft__gathered_value(s->gathered, b->metric);
+    b->accuracy = weft__gathered_value(s->gathered, b->accuracy);
     s->loss = b->loss;
     weft_graph_free(s->plan.graph);
-    s->plan.graph = weft_gathered_graph(s->gathered);
+    s->plan.graph = weft__gathered_graph(s->gathered);
     return WEFT_OK;
 }
 

@@ -14,7 +14,7 @@ static void no_memory_in(weft_graph *g)
 /* The stages that read a parameter, from `from` on; the number of stages if none does. */
 static int next_holder(const trainer_graph *s, const mesh *m, const char *param, int from)
 {
-    while (from < m->stages && s->stage && !weft_stage_holds(s->stage, param, from)) from++;
+    while (from < m->stages && s->stage && !weft__stage_holds(s->stage, param, from)) from++;
     return from;
 }
 
@@ -48,7 +48,7 @@ weft_status weft__gradients_list(weft_trainer *t, trainer_graph *s, graph_lists 
         const char *name = weft_name_of(g, l->params[i]);
         tied[i] = is_tied(t, s, name);
         l->counted[i] = counts(t, s, l->params[i]);
-        if (s->gathered) l->owned[i] = weft_gathered_piece(s->gathered, name);
+        if (s->gathered) l->owned[i] = weft__gathered_piece(s->gathered, name);
     }
     weft_status status = weft_graph_status(g);
     if (status == WEFT_OK) status = weft__divided_shard(t, g, l->params, tied, l->n);
@@ -71,14 +71,14 @@ static void gradient_ready(void *context, size_t i, weft_value gradient)
     const reduction *r = context;
     weft_value values[WEFT_SUM_NODES] = {gradient};
     if (!r->l->t->place.in_turn) weft__graph_last_sums(r->l, i, gradient, values);
-    weft_reducer_add(r->reducer, r->l->params[i], values);
+    weft__reducer_add(r->reducer, r->l->params[i], values);
 }
 
 /* The backward pass gathers parameters again. */
 static weft_value read_again(void *context, weft_value value)
 {
     const reduction *r = context;
-    return weft_gathered_again(r->l->s->gathered, value);
+    return weft__gathered_again(r->l->s->gathered, value);
 }
 
 /* x, in a node that runs after the backward pass of a stage. Fusion must not move a sum into the
@@ -101,7 +101,7 @@ static void differentiate(trainer_graph *s, const graph_lists *l, weft_value wei
         return;
     }
     const weft_grad_values values = {&s->loss, &weight, 1, l->params, n};
-    s->sent = weft_stage_grad(s->stage, &values, grads, ready, &s->pause);
+    s->sent = weft__stage_grad(s->stage, &values, grads, ready, &s->pause);
     if (l->n > n) weft__graph_add_tracked(s, l, behind_backward(g, weight, grads[0]), grads, ready);
 }
 
@@ -114,16 +114,16 @@ void weft__gradients_add(weft_trainer *t, trainer_graph *s, graph_lists *l, weft
         return;
     }
     const uint32_t batches = t->place.in_turn ? (uint32_t)t->place.size : t->o.accumulate;
-    reduction r = {l, weft_reducer_new(g, t->processes->shards, batches)};
+    reduction r = {l, weft__reducer_new(g, t->processes->shards, batches)};
     const weft_grad_hooks ready = {
         .ready = gradient_ready, .context = &r, .again = s->gathered ? read_again : NULL};
     weft_value *whole = calloc(l->n, sizeof *whole);
     if (!whole) no_memory_in(g);
     if (whole && r.reducer) {
         differentiate(s, l, weight, whole, &ready);
-        weft_reducer_finish(r.reducer, l->params, l->n, l->grads);
+        weft__reducer_finish(r.reducer, l->params, l->n, l->grads);
     }
-    weft_reducer_free(r.reducer);
+    weft__reducer_free(r.reducer);
     free(whole);
 }
 

@@ -72,8 +72,8 @@ static void close_processes(weft_trainer *t)
 {
     trainer_processes *p = t->processes;
     weft__mesh_close(&p->mesh);
-    weft_shards_free(p->shards);
-    weft_stage_free(p->stage);
+    weft__shards_free(p->shards);
+    weft__stage_free(p->stage);
     weft__whole_free(p->whole);
     free(p);
 }
@@ -115,27 +115,27 @@ static weft_traffic traffic_of(const weft_trainer *t)
 
 static void free_parts(trainer_graph *s)
 {
-    weft_stage_free(s->stage);
-    weft_gathered_free(s->gathered);
+    weft__stage_free(s->stage);
+    weft__gathered_free(s->gathered);
     s->stage = NULL;
     s->gathered = NULL;
 }
 
 static size_t params_of(const trainer_graph *s, weft_value *params, size_t capacity)
 {
-    return s->gathered ? weft_gathered_params(s->gathered, params, capacity)
+    return s->gathered ? weft__gathered_params(s->gathered, params, capacity)
                        : weft_graph_params(s->plan.graph, params, capacity);
 }
 
 static weft_state_key key_of(const weft_trainer *t, const char *param)
 {
-    return weft_shards_key(t->processes->shards, param);
+    return weft__shards_key(t->processes->shards, param);
 }
 
 static void share_update(weft_trainer *t, const graph_lists *l, weft_optimizer *optimizer)
 {
     trainer_processes *p = t->processes;
-    p->split = weft_model_split_of(weft__mesh_ranks(&p->mesh, MESH_MODEL), l->counted);
+    p->split = weft__model_split_of(weft__mesh_ranks(&p->mesh, MESH_MODEL), l->counted);
     optimizer->shards = p->shards;
     if (t->place.divided) optimizer->model = &p->split;
 }
@@ -145,7 +145,7 @@ static weft_value own_piece(const weft_trainer *t, const trainer_graph *s, weft_
 {
     weft_graph *g = s->plan.graph;
     if (s->gathered) return value; /* is a piece */
-    return weft_shards_slice(g, t->processes->shards, weft_name_of(g, param), value);
+    return weft__shards_slice(g, t->processes->shards, weft_name_of(g, param), value);
 }
 
 static const trainer_hooks hooks = {

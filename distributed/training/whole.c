@@ -62,7 +62,7 @@ static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, we
 {
     const char *name = name_of(t->processes->whole, i);
     char piece[WEFT_STATE_KEY_BYTES];
-    const weft_state_key key = weft_shards_key(t->processes->shards, name);
+    const weft_state_key key = weft__shards_key(t->processes->shards, name);
     return weft_params_find(own, name, tensor) ||
            weft_params_find(own, weft_state_key_write(&key, piece, sizeof piece), tensor);
 }
@@ -90,10 +90,10 @@ static void list_own(const weft_trainer *t, const weft_graph *own, weft_piece *h
     for (size_t i = 0; i < w->n; i++) {
         const weft_value state = weft_graph_find(own, name_of(w, i));
         held[i] = (weft_piece){0};
-        if (weft_is_value(state)) held[i] = weft_piece_of(own, state);
+        if (weft_is_value(state)) held[i] = weft__piece_of(own, state);
         if (w->group == MESH_DATA)
-            weft_shards_piece(t->processes->shards, name_of(w, i), t->place.rank, &held[i].first,
-                              &held[i].end);
+            weft__shards_piece(t->processes->shards, name_of(w, i), t->place.rank, &held[i].first,
+                               &held[i].end);
     }
 }
 
@@ -259,7 +259,7 @@ static void unpack(const gathering *g)
             weft_tensor to;
             if (!bytes || !weft_params_find(g->to, name_of(g->w, i), &to)) continue;
             const weft_piece whole = {0, weft_shape_numel(to.shape), INT64_MAX, INT64_MAX, 0};
-            weft_piece_copy(&whole, to.data, held_by(g->w, r, i), at, weft_dtype_bytes(to.dtype));
+            weft__piece_copy(&whole, to.data, held_by(g->w, r, i), at, weft_dtype_bytes(to.dtype));
             at += bytes;
         }
 }
@@ -319,7 +319,7 @@ static void add_own(weft_trainer *t, weft_params *own, size_t i)
     char piece[WEFT_STATE_KEY_BYTES];
     weft_tensor state;
     if (!find_own(t, t->params, i, &state)) return;
-    const weft_state_key key = weft_shards_key(t->processes->shards, name);
+    const weft_state_key key = weft__shards_key(t->processes->shards, name);
     if (!weft_params_find(t->params, name, NULL))
         name = weft_state_key_write(&key, piece, sizeof piece);
     weft_params_add(own, name, state.dtype, state.shape, NULL, &t->error);
@@ -346,13 +346,13 @@ static weft_status gather_average(weft_trainer *t, const char *name, const weft_
     const int size = t->place.size;
     const size_t each = weft_dtype_bytes(into->dtype);
     char state[WEFT_STATE_KEY_BYTES];
-    weft_state_key key = weft_shards_key(shards, name);
+    weft_state_key key = weft__shards_key(shards, name);
     weft_tensor own;
     size_t *bytes = malloc((size_t)size * sizeof *bytes);
     if (!bytes) return weft__ranks_no_memory(t);
     for (int r = 0; r < size; r++) {
         int64_t first, end;
-        weft_shards_piece(shards, name, r, &first, &end);
+        weft__shards_piece(shards, name, r, &first, &end);
         bytes[r] = (size_t)(end - first) * each;
     }
     key.kind = WEFT_STATE_AVERAGE;
@@ -371,7 +371,7 @@ weft_status weft__whole_average(weft_trainer *t, const char *param, const weft_t
 {
     int64_t first, end;
     /* With zero 3, both stores have pieces. */
-    *gathered =
-        t->processes->o.zero < 3 && weft_shards_piece(t->processes->shards, param, 0, &first, &end);
+    *gathered = t->processes->o.zero < 3 &&
+                weft__shards_piece(t->processes->shards, param, 0, &first, &end);
     return *gathered ? gather_average(t, param, into) : WEFT_OK;
 }

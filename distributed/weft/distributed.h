@@ -4,8 +4,6 @@
 
 #include <weft/communicator.h>
 #include <weft/parallel.h>
-#include <weft/pipeline.h>
-#include <weft/sharding.h>
 #include <weft/store.h>
 
 #ifdef __cplusplus
@@ -36,7 +34,7 @@ typedef struct weft_trainer_processes {
     int zero;
     /* Into how many parts the processes divide the model; 0: 1. `tensor` neighbours divide its
      * attention and feed-forward layers (the option of the layers, which the builder must have),
-     * `stages` groups of these its layers (weft/pipeline.h), and only the remaining factor of the
+     * `stages` groups of these its layers, and only the remaining factor of the
      * number of processes shares the batches of an update. The results equal those of the whole
      * model except for rounding. The store has the whole model when the trainer is made, or nothing
      * of it, and from then on what this process has of it only. Checkpoints have the whole model,

@@ -3,9 +3,9 @@
  * declares.
  *
  * Errors: no function of weft aborts, exits or prints; for OpenMP, see "Threads" in
- * <weft/session.h>. Errors of a graph are sticky: the first is recorded, and every later call on the
- * graph returns WEFT_NO_VALUE at once. The record lives as long as the graph; for a NULL graph it
- * says that it is NULL. All other functions return a weft_status, fill a weft_error, or do both.
+ * <weft/session.h>. Errors of a graph are sticky: the first is recorded, and every later call on
+ * the graph returns WEFT_NO_VALUE at once. The record lives as long as the graph; for a NULL graph
+ * it says that it is NULL. All other functions return a weft_status, fill a weft_error, or do both.
  *
  * Notation: shapes in comments read [batch, heads, query_len, key_len], and `...` is any number of
  * leading dimensions. Strides and offsets count elements; sizes named `bytes` count bytes.
@@ -141,7 +141,8 @@ WEFT_API size_t weft_graph_states(const weft_graph *graph, weft_value *states, s
  * training update. */
 WEFT_API weft_value weft_group(weft_graph *graph, const weft_value *values, size_t count);
 
-/* The number of dimensions of a value, 0 for WEFT_NO_VALUE; and its scoped name, "" if it has none. */
+/* The number of dimensions of a value, 0 for WEFT_NO_VALUE; and its scoped name, "" if it has none.
+ */
 WEFT_API int weft_rank_of(const weft_graph *graph, weft_value value);
 WEFT_API const char *weft_name_of(const weft_graph *graph, weft_value value);
 

@@ -138,12 +138,12 @@ typedef struct weft_plan_stats {
 
 /* weft_plan_new (<weft/weft.h>) in full: after a run each target can be read. A computed value, and
  * the output of an update, is what its node computed, even if a later update of the same run has
- * overwritten the state. A state itself is what the parameter store holds. The graph is not changed.
- * Threads may share a plan.
+ * overwritten the state. A state itself is what the parameter store holds. The graph is not
+ * changed. Threads may share a plan.
  *
  * Errors: the graph's own; WEFT_BAD_ARGUMENT for no targets, a target of another graph, two updates
- * of one state, or an unknown name in `skip`; WEFT_NO_KERNEL; WEFT_TOO_LARGE; WEFT_NO_MEMORY; or the
- * error of a pass. */
+ * of one state, or an unknown name in `skip`; WEFT_NO_KERNEL; WEFT_TOO_LARGE; WEFT_NO_MEMORY; or
+ * the error of a pass. */
 
 WEFT_API weft_plan_stats weft_plan_stats_of(const weft_plan *plan);
 /* The graph that the plan runs, after all passes. It belongs to the plan. */

@@ -16,8 +16,8 @@ typedef struct weft_params_options {
     const weft_allocator *allocator; /* of the tensors, in blocks of at least 64 KiB. Copied; NULL:
                                         weft's own */
 } weft_params_options;
-/* weft_params_new with options, which may be NULL. WEFT_BAD_ARGUMENT if the allocator has one of its
- * two functions. */
+/* weft_params_new with options, which may be NULL. WEFT_BAD_ARGUMENT if the allocator has one of
+ * its two functions. */
 WEFT_API weft_params *weft_params_new_with(const weft_params_options *options, weft_error *error);
 
 /* The functions of <weft/weft.h> in full:
@@ -97,10 +97,10 @@ typedef enum weft_save_format {
     WEFT_SAVE_BF16,  /* f32 as bf16 */
     WEFT_SAVE_F16    /* f32 and bf16 as f16 (IEEE 754 binary16) */
 } weft_save_format;
-/* weft_params_save in a file of half the size: each f32 becomes the nearest number of 16 bits, of two the
- * one with an even fraction. Other dtypes do not change. weft_params_load widens the numbers to f32
- * again. WEFT_BAD_ARGUMENT if a finite number exceeds the format's range, which is that of f32 for
- * bf16, and -65504 to 65504 for f16. */
+/* weft_params_save in a file of half the size: each f32 becomes the nearest number of 16 bits, of
+ * two the one with an even fraction. Other dtypes do not change. weft_params_load widens the
+ * numbers to f32 again. WEFT_BAD_ARGUMENT if a finite number exceeds the format's range, which is
+ * that of f32 for bf16, and -65504 to 65504 for f16. */
 WEFT_API weft_status weft_params_save_as(const weft_params *params, const char *path,
                                          const weft_params_filter *filter, weft_save_format format,
                                          weft_error *error);

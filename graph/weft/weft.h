@@ -191,8 +191,8 @@ WEFT_API weft_value weft_argmin(weft_graph *graph, weft_value x, int axis, bool 
 /* y[i] = x[0] + ... + x[i] along an axis; `reverse`: from the end. */
 WEFT_API weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse);
 
-/* a [..., m, k] times b [..., k, n]: [..., m, n]. Leading dimensions broadcast; a transposed operand
- * costs nothing. */
+/* a [..., m, k] times b [..., k, n]: [..., m, n]. Leading dimensions broadcast; a transposed
+ * operand costs nothing. */
 WEFT_API weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b);
 /* Einstein summation of two operands in NumPy's notation, without ellipsis and without a letter
  * twice in one operand: "nqhd,nkhd->nhqk". */
@@ -219,10 +219,11 @@ typedef struct weft_sdpa_options {
     int64_t window;  /* query i attends to no key j <= i + key_len - query_len - window; 0: no such
                         limit. With `causal`, time is O(query_len window) */
 } weft_sdpa_options;
-/* Attention, softmax(scale q k^T) v for each head (Vaswani et al. 2017), without storing the scores.
- * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim] and v [batch,
- * key_len, kv_heads, value_dim]: [batch, query_len, heads, value_dim]. kv_heads divides heads; head
- * h of the queries reads head h kv_heads / heads of keys and values. `options` may be NULL.
+/* Attention, softmax(scale q k^T) v for each head (Vaswani et al. 2017), without storing the
+ * scores. q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim] and v
+ * [batch, key_len, kv_heads, value_dim]: [batch, query_len, heads, value_dim]. kv_heads divides
+ * heads; head h of the queries reads head h kv_heads / heads of keys and values. `options` may be
+ * NULL.
  *
  * A query that attends to no key gets zeros, as result and as gradient. For any other query the
  * masked keys must be finite too: a NaN or an infinity in their v may reach its result, and one in
@@ -262,7 +263,8 @@ WEFT_API weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n,
 WEFT_API weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before,
                              const int64_t *after, double value);
 
-/* Indices are i32. One that is out of range ends the run with WEFT_BAD_INDEX, unless said otherwise.
+/* Indices are i32. One that is out of range ends the run with WEFT_BAD_INDEX, unless said
+ * otherwise.
  *
  * Rows of a table [rows, features] at indices [...]: [..., features]. Row padding_index gets no
  * gradient (-1: all rows do). Gradients of equal indices add up in a fixed order. */
@@ -299,9 +301,9 @@ typedef struct weft_cross_entropy_loss_options {
     weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
     bool has_ignore_index;
 } weft_cross_entropy_loss_options;
-/* -ln softmax(logits)[target], in nats, of logits [..., classes] and targets i32 [...]: a scalar, or
- * [...] with WEFT_REDUCE_NONE. A row with a NaN has a loss and a gradient of NaN; a row of -inf has
- * an infinite loss and a gradient of 0; an ignored one has 0 and 0. Any other target outside of
+/* -ln softmax(logits)[target], in nats, of logits [..., classes] and targets i32 [...]: a scalar,
+ * or [...] with WEFT_REDUCE_NONE. A row with a NaN has a loss and a gradient of NaN; a row of -inf
+ * has an infinite loss and a gradient of 0; an ignored one has 0 and 0. Any other target outside of
  * [0, classes) ends the run with WEFT_BAD_INDEX. */
 WEFT_API weft_value weft_cross_entropy_loss(weft_graph *graph, weft_value logits,
                                             weft_value targets,
@@ -399,7 +401,7 @@ typedef struct weft_optimizer {
     const char *no_decay;   /* patterns of names, as in a group, without weight decay; NULL: none */
     const weft_param_group *groups; /* NULL: none */
     size_t n_groups;
-    /* For several processes; NULL: one. Made by functions of <weft/distributed.h>. */
+    /* Several processes; NULL: one. Only trainers set them (<weft/distributed.h>). */
     const struct weft_shards *shards;
     const struct weft_model_split *model;
     const char *name; /* prefix of the names of its states; NULL: "opt". Two updates of one graph

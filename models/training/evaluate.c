@@ -38,7 +38,7 @@ static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batche
                                 double *numbers)
 {
     const uint32_t size = (uint32_t)t->place.size;
-    const weft_sum_node own = weft_rank_batches(n, t->place.rank, t->place.size);
+    const weft_sum_node own = weft__rank_batches(n, t->place.rank, t->place.size);
     const uint32_t most = t->place.has_parts ? (n + size - 1) / size : own.end - own.first;
     weft_status status = WEFT_OK;
     for (uint32_t k = 0; status == WEFT_OK && k < most; k++) {

@@ -1,6 +1,6 @@
 /* Checkpoints of several processes. PATH has the replicated states, and in its metadata `shards`
  * the names of the ranks' files in the same folder, STEM.step-S.rank-R-of-N.safetensors, with the
- * states of their pieces (weft_shards_key). These files are written before PATH replaces its
+ * states of their pieces (weft__shards_key). These files are written before PATH replaces its
  * predecessor, so PATH always names a whole set. Any number of processes can resume: each reads
  * what it needs. */
 #include "trainer.h"
@@ -220,8 +220,8 @@ static void take(const own_state *from, own_state *own, size_t n)
         if (!weft_state_key_same(&to->key, &from->key) || to->tensor.dtype != from->tensor.dtype ||
             to->tensor.data == from->tensor.data)
             continue;
-        to->covered += weft_piece_copy(&to->key.piece, to->tensor.data, &from->key.piece,
-                                       from->tensor.data, bytes);
+        to->covered += weft__piece_copy(&to->key.piece, to->tensor.data, &from->key.piece,
+                                        from->tensor.data, bytes);
     }
 }
 
@@ -245,7 +245,7 @@ static bool is_wanted(void *context, const char *name)
     const weft_state_key key = weft_state_key_read(name);
     for (size_t i = 0; i < w->n; i++)
         if (weft_state_key_same(&w->own[i].key, &key) &&
-            weft_piece_copy(&w->own[i].key.piece, NULL, &key.piece, NULL, 0) > 0)
+            weft__piece_copy(&w->own[i].key.piece, NULL, &key.piece, NULL, 0) > 0)
             return true;
     return false;
 }

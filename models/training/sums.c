@@ -14,7 +14,7 @@ bool weft__sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own)
         sum_action *a = &s->actions[i - own.first];
         const weft_sum_node leaf = {i, i + 1};
         *a = (sum_action){.store = -1};
-        a->adds = n && weft_sum_joins(total, stack[n - 1], leaf);
+        a->adds = n && weft__sum_joins(total, stack[n - 1], leaf);
         if (a->adds) {
             stack[n - 1].end = leaf.end;
         } else {
@@ -22,7 +22,7 @@ bool weft__sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own)
             stack[n++] = leaf;
         }
         a->slots = n - 1;
-        for (; n > 1 && weft_sum_joins(total, stack[n - 2], stack[n - 1]); n--, a->pops++)
+        for (; n > 1 && weft__sum_joins(total, stack[n - 2], stack[n - 1]); n--, a->pops++)
             stack[n - 2].end = stack[n - 1].end;
     }
     return true;
@@ -40,12 +40,12 @@ rank_batches weft__ranks_batches(const weft_trainer *t)
 
 uint32_t weft__ranks_count(const weft_trainer *t, rank_batches dealt, int rank)
 {
-    const weft_sum_node own = weft_rank_batches(dealt.total, rank, t->place.size);
+    const weft_sum_node own = weft__rank_batches(dealt.total, rank, t->place.size);
     return dealt.in_turn ? dealt.total / (uint32_t)t->place.size : own.end - own.first;
 }
 
 uint32_t weft__ranks_batch(const weft_trainer *t, rank_batches dealt, int rank, uint32_t k)
 {
     return dealt.in_turn ? k * (uint32_t)t->place.size + (uint32_t)rank
-                         : weft_rank_batches(dealt.total, rank, t->place.size).first + k;
+                         : weft__rank_batches(dealt.total, rank, t->place.size).first + k;
 }

@@ -1,9 +1,9 @@
 /* The order in which one process adds the gradients of its batches of an update: the running sum,
- * and a stack of stored sums that wait for their other half of the tree (weft/pieces.h). */
+ * and a stack of stored sums that wait for their other half of the tree (pieces.h). */
 #ifndef WEFT_MODELS_SUMS_H
 #define WEFT_MODELS_SUMS_H
 
-#include <weft/pieces.h>
+#include "pieces.h"
 
 #include <stdbool.h>
 #include <stddef.h>

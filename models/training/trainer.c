@@ -99,7 +99,7 @@ static weft_status check_options(weft_trainer *t)
     if (open_processes(t) != WEFT_OK) return t->error.status;
     const rank_batches all = weft__ranks_batches(t);
     const uint32_t count = weft__ranks_count(t, all, t->place.rank);
-    const weft_sum_node own = weft_rank_batches(all.total, t->place.rank, t->place.size);
+    const weft_sum_node own = weft__rank_batches(all.total, t->place.rank, t->place.size);
     /* If batches are dealt in turn, each round is summed among the processes first, so a process
      * sums rounds. */
     if (!(all.in_turn ? weft__sums_schedule(&t->sums, count, (weft_sum_node){0, count})

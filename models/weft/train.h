@@ -324,8 +324,8 @@ WEFT_API void weft_checkpoint_remove(const char *path);
  * "vocabulary" if the program has set them. */
 WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path);
 
-/* A filter for weft_params_save: the model without states of training, whose keys are of other kinds
- * than WEFT_STATE_MODEL (weft/state_key.h). */
+/* A filter for weft_params_save: the model without states of training, whose keys are of other
+ * kinds than WEFT_STATE_MODEL (weft/state_key.h). */
 WEFT_API extern const weft_params_filter weft_model_states;
 /* Adds to `params`, which should be empty, the mean of the models of n checkpoints, computed in
  * f64. States of training are left out; metadata come from the last file. Fails if the files are of

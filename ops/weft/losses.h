@@ -1,5 +1,6 @@
-/* weft/losses.h - losses beyond those of <weft/weft.h>. Each function adds a node (or a few) to the graph and returns its value,
- * as those of <weft/ops.h> do; what is said there of dtypes, errors and accuracy holds here too.
+/* weft/losses.h - losses beyond those of <weft/weft.h>. Each function adds a node (or a few) to the
+ * graph and returns its value, as those of <weft/ops.h> do; what is said there of dtypes, errors
+ * and accuracy holds here too.
  *
  * Unless a comment says otherwise, operands are f32 or f64 of one dtype and one shape, and the loss
  * is computed for each element and then reduced: to the mean or the sum, which are scalars, or not

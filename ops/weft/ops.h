@@ -1,6 +1,6 @@
-/* weft/ops.h - the list of ops, and the operations beyond the core of <weft/weft.h>: of few bits, of
- * images, sorting, random numbers, norms of gradients, updates. What follows holds for those of the
- * core as well.
+/* weft/ops.h - the list of ops, and the operations beyond the core of <weft/weft.h>: of few bits,
+ * of images, sorting, random numbers, norms of gradients, updates. What follows holds for those of
+ * the core as well.
  *
  * Unless a comment says otherwise, x is f32 or f64 of any layout and rank, and the result has its
  * dtype. A negative `axis` counts from the end. Two operands broadcast as in NumPy.
@@ -45,14 +45,16 @@ WEFT_API size_t weft_op_count(void);
 WEFT_API const weft_op *weft_op_at(size_t index);       /* NULL beyond the end */
 WEFT_API const weft_op *weft_op_find(const char *name); /* NULL if there is none */
 
-/* ---- Gradients of ops, as ops ------------------------------------------------------------------ */
+/* ---- Gradients of ops, as ops ------------------------------------------------------------------
+ */
 
 /* y <= 0 ? 0 : dy, the gradient of relu, where y is relu's output. */
 WEFT_API weft_value weft_relu_grad(weft_graph *graph, weft_value y, weft_value dy);
 /* Sums x to `shape`, which must broadcast to the shape of x: the gradient of broadcasting. */
 WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shape);
 
-/* ---- Sorting ---------------------------------------------------------------------------------- */
+/* ---- Sorting ----------------------------------------------------------------------------------
+ */
 
 /* The k largest elements along an axis, largest first, or with `largest` false the k smallest,
  * smallest first. x [..., n, ...] becomes [..., k, ...], k from 0 to n. Sets *indices (i32, the
@@ -233,7 +235,8 @@ WEFT_API weft_value weft_batch_norm(weft_graph *graph, weft_value x, weft_value 
                                     weft_value beta, double eps, weft_value *mean,
                                     weft_value *variance);
 
-/* ---- Shape ------------------------------------------------------------------------------------ */
+/* ---- Shape ------------------------------------------------------------------------------------
+ */
 
 /* A dense copy of x, or x itself if it is dense; of any dtype. */
 WEFT_API weft_value weft_contiguous(weft_graph *graph, weft_value x);
@@ -267,7 +270,8 @@ WEFT_API weft_value weft_random_normal(weft_graph *graph, weft_dtype dtype, weft
  * never for p <= 0. The result has the shape and dtype of p; its gradient is zero. */
 WEFT_API weft_value weft_bernoulli(weft_graph *graph, weft_value p);
 
-/* ---- Norms of gradients ------------------------------------------------------------------------ */
+/* ---- Norms of gradients ------------------------------------------------------------------------
+ */
 
 /* The square root of the sum of squares of all elements of all values: one pass, in a fixed order.
  */
@@ -306,8 +310,8 @@ WEFT_API weft_value weft_cache_write(weft_graph *graph, weft_value state, weft_v
 WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft_value parents,
                                        weft_value length);
 /* SGD, as weft_sgd_options has it. lr and scale are scalars of the parameter's dtype; buf may be
- * WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). If buf and grad have one dimension
- * and fewer elements than param, they belong to the piece of it that begins at element
+ * WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). If buf and grad have one
+ * dimension and fewer elements than param, they belong to the piece of it that begins at element
  * options->first; the rest of param does not change. The same for Adam. Returns the new param. */
 WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf,
                                     weft_value grad, weft_value lr, weft_value scale,

@@ -4,7 +4,7 @@
 
 #include <weft/decode.h>
 #include <weft/measure.h>
-#include <weft/pipeline.h>
+#include "pipeline.h"
 #include <weft/train.h>
 
 #include <math.h>
@@ -321,9 +321,9 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_communicator_wait(NULL, NULL, e), BAD_ARGUMENT, "weft_communicator_wait", "NULL")       \
     X(weft_communicator_gather(NULL, &n, sizeof n, &n, e), BAD_ARGUMENT,                           \
       "weft_communicator_gather", "NULL")                                                          \
-    X(weft_stage_new(g, NULL, 0, false, (weft_ranks){.size = 2}, e), BAD_ARGUMENT,                 \
-      "weft_stage_new", "no targets")                                                              \
-    X(weft_stage_new_like(g, &v.x, 1, false, NULL, e), BAD_ARGUMENT, "weft_stage_new_like",        \
+    X(weft__stage_new(g, NULL, 0, false, (weft_ranks){.size = 2}, e), BAD_ARGUMENT,                \
+      "weft__stage_new", "no targets")                                                             \
+    X(weft__stage_new_like(g, &v.x, 1, false, NULL, e), BAD_ARGUMENT, "weft__stage_new_like",      \
       "NULL")                                                                                      \
     X(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, e), BAD_ARGUMENT, NULL,      \
       "NULL")                                                                                      \

@@ -5,7 +5,7 @@
 #include "tests.h"
 
 #include <weft/parallel.h>
-#include <weft/sharding.h>
+#include "sharding.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -243,7 +243,7 @@ static weft_status small_split(const char *path)
     (void)path;
     weft_error error = {0};
     const bool counted[2] = {true, false};
-    const weft_model_split model = weft_model_split_of((weft_ranks){1, 1, 2}, counted);
+    const weft_model_split model = weft__model_split_of((weft_ranks){1, 1, 2}, counted);
     weft_optimizer o = {.max_norm = 1, .guard = true, .model = &model};
     weft_value p[2], grads[2], step;
     weft_graph *g = weft_graph_new();
@@ -252,16 +252,16 @@ static weft_status small_split(const char *path)
         weft_param_part(g, "a", WEFT_F32, WEFT_SHAPE(3, 2), WEFT_INIT_ONES, (weft_part){1, 0, 4});
     p[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(5), WEFT_INIT_ONES);
     weft_shards *s =
-        weft_shards_new(g, p, 2, (weft_ranks){0, 0, 2},
-                        &(weft_shards_options){.alone = counted, .optimizer = &o}, &error);
+        weft__shards_new(g, p, 2, (weft_ranks){0, 0, 2},
+                         &(weft_shards_options){.alone = counted, .optimizer = &o}, &error);
     for (int i = 0; s && i < 2; i++)
-        grads[i] = weft_shards_slice(g, s, weft_name_of(g, p[i]), p[i]);
+        grads[i] = weft__shards_slice(g, s, weft_name_of(g, p[i]), p[i]);
     o.shards = s;
     if (s)
         step = weft_apply_gradients(g, &(weft_gradients){p, grads, 2, WEFT_NO_VALUE},
                                     weft_scalar(g, WEFT_F32, 0.1), &o, NULL, NULL);
     weft_plan *plan = s ? weft_plan_new(g, &step, 1, NULL, &error) : NULL;
-    weft_shards_free(s);
+    weft__shards_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
     return plan ? WEFT_OK : error.status;
@@ -306,14 +306,14 @@ static weft_status small_stage(weft_graph *whole)
         y = weft_tanh(whole, weft_matmul(whole, y, w));
     }
     weft_value loss = weft_sum(whole, y, WEFT_ALL_AXES, false);
-    weft_stage *stage = weft_stage_new(whole, &loss, 1, true, (weft_ranks){0, 1, 3}, &error);
+    weft_stage *stage = weft__stage_new(whole, &loss, 1, true, (weft_ranks){0, 1, 3}, &error);
     if (!stage) return error.status;
-    weft_graph *g = weft_stage_graph(stage);
+    weft_graph *g = weft__stage_graph(stage);
     weft_graph_params(g, &w, 1);
     const weft_value none = WEFT_NO_VALUE;
-    targets[0] = weft_stage_grad(stage, &(weft_grad_values){&loss, &none, 1, &w, 1}, &targets[1],
-                                 NULL, &pause);
-    weft_stage_free(stage);
+    targets[0] = weft__stage_grad(stage, &(weft_grad_values){&loss, &none, 1, &w, 1}, &targets[1],
+                                  NULL, &pause);
+    weft__stage_free(stage);
     weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -331,7 +331,7 @@ static weft_status small_stages(const char *path)
 
 static weft_value gathered_again(void *context, weft_value value)
 {
-    return weft_gathered_again(context, value);
+    return weft__gathered_again(context, value);
 }
 
 /* The gradients of parameters in pieces, which both passes gather, as rank 1 of 2, planned. */
@@ -339,10 +339,10 @@ static weft_status small_copy(weft_gathered *x, weft_value whole_loss)
 {
     weft_error error = {0};
     weft_value params[3], targets[3] = {{0, 0}};
-    weft_graph *g = weft_gathered_graph(x);
-    const weft_value loss = weft_gathered_value(x, whole_loss), one = weft_scalar(g, WEFT_F32, 1);
+    weft_graph *g = weft__gathered_graph(x);
+    const weft_value loss = weft__gathered_value(x, whole_loss), one = weft_scalar(g, WEFT_F32, 1);
     const weft_grad_hooks ready = {.context = x, .again = gathered_again};
-    const size_t n = weft_gathered_params(x, params, 3);
+    const size_t n = weft__gathered_params(x, params, 3);
     weft_grad_each(g, &(weft_grad_values){&loss, &one, 1, params, n}, targets, &ready);
     weft_plan *plan = weft_plan_new(g, targets, n, NULL, &error);
     weft_plan_free(plan);
@@ -366,12 +366,12 @@ static weft_status small_gathered(const char *path)
         loss = weft_tanh(g, weft_matmul(g, loss, view));
     }
     loss = weft_sum(g, loss, WEFT_ALL_AXES, false);
-    weft_shards *s = weft_shards_new(g, w, 3, (weft_ranks){0, 1, 2},
-                                     &(weft_shards_options){.bucket_bytes = 256}, &error);
-    weft_gathered *x = s ? weft_gathered_new(g, s, &error) : NULL;
+    weft_shards *s = weft__shards_new(g, w, 3, (weft_ranks){0, 1, 2},
+                                      &(weft_shards_options){.bucket_bytes = 256}, &error);
+    weft_gathered *x = s ? weft__gathered_new(g, s, &error) : NULL;
     const weft_status status = x ? small_copy(x, loss) : error.status;
-    weft_gathered_free(x);
-    weft_shards_free(s);
+    weft__gathered_free(x);
+    weft__shards_free(s);
     weft_graph_free(g);
     return status;
 }

@@ -5,7 +5,7 @@
  */
 #include "tests.h"
 
-#include <weft/sharding.h>
+#include "sharding.h"
 #include <weft/text.h>
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include <weft/pass.h>
-#include <weft/pipeline.h>
+#include "pipeline.h"
 
 typedef struct null_call {
     const char *name;
@@ -100,7 +100,7 @@ static void test_record(void)
 
 static void expect_batches(uint32_t n, int rank, int size, uint32_t first, uint32_t end)
 {
-    const weft_sum_node got = weft_rank_batches(n, rank, size);
+    const weft_sum_node got = weft__rank_batches(n, rank, size);
     CU_ASSERT_EQUAL(got.first, first);
     CU_ASSERT_EQUAL(got.end, end);
 }

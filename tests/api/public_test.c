@@ -7,7 +7,7 @@
 #include "run/team.h"
 
 #include <weft/huggingface.h>
-#include <weft/pipeline.h>
+#include "pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +153,7 @@ static void test_values(void)
     CU_ASSERT_PTR_EQUAL(weft_graph_node(g, weft_producer_of(g, tracked.node)).op, &weft_op_track);
 
     const weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(4, 5), WEFT_INIT_ZEROS);
-    const weft_piece whole = weft_piece_of(g, w);
+    const weft_piece whole = weft__piece_of(g, w);
     CU_ASSERT_TRUE(whole.first == 0 && whole.end == 20 && whole.length == INT64_MAX);
     weft_graph_free(g);
 }
@@ -457,8 +457,9 @@ static void test_stage_like(void)
                          i ? "gpt layers=4 d_model=64 vocab=20 length=6 batch=1"
                            : "gpt layers=4 d_model=64 vocab=20 length=16 batch=4",
                          true, &io);
-        stages[i] = i ? weft_stage_new_like(graphs[1], &io.loss, 1, true, stages[0], &error)
-                      : weft_stage_new(graphs[0], &io.loss, 1, true, (weft_ranks){0, 1, 2}, &error);
+        stages[i] =
+            i ? weft__stage_new_like(graphs[1], &io.loss, 1, true, stages[0], &error)
+              : weft__stage_new(graphs[0], &io.loss, 1, true, (weft_ranks){0, 1, 2}, &error);
         if (!stages[i]) printf("\n    %s: %s\n", error.where, error.message);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stages[i]);
     }
@@ -468,15 +469,15 @@ static void test_stage_like(void)
     size_t held = 0;
     for (size_t i = 0; i < n; i++) {
         const char *name = weft_name_of(graphs[0], params[i]);
-        held += weft_stage_holds(stages[1], name, 1);
+        held += weft__stage_holds(stages[1], name, 1);
         for (int r = 0; r < 2; r++)
-            CU_ASSERT_EQUAL(weft_stage_holds(stages[0], name, r),
-                            weft_stage_holds(stages[1], name, r));
+            CU_ASSERT_EQUAL(weft__stage_holds(stages[0], name, r),
+                            weft__stage_holds(stages[1], name, r));
     }
     CU_ASSERT_TRUE(held > 0 && held < n);
     for (int i = 0; i < 2; i++) {
-        weft_graph *own = weft_stage_graph(stages[i]);
-        weft_stage_free(stages[i]);
+        weft_graph *own = weft__stage_graph(stages[i]);
+        weft__stage_free(stages[i]);
         weft_graph_free(own);
         weft_graph_free(graphs[i]);
     }

@@ -4,7 +4,7 @@
 #include "tests.h"
 
 #include <weft/op.h>
-#include <weft/sharding.h>
+#include "sharding.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -174,7 +174,7 @@ static weft_status fill_store(weft_params *store, const weft_graph *whole,
         snprintf(piece, sizeof piece, "%s", name);
         first = 0;
         end = weft_shape_numel(from.shape);
-        if (weft_shards_piece(shards, name, weft_shards_ranks(shards).rank, &first, &end))
+        if (weft__shards_piece(shards, name, weft__shards_ranks(shards).rank, &first, &end))
             snprintf(piece, sizeof piece, "%s[%lld:%lld]", name, (long long)first, (long long)end);
         const weft_value state = weft_graph_find(g, piece);
         if (!weft_is_value(state)) {
@@ -194,13 +194,13 @@ static const char *check_params(const job *j, const weft_graph *whole, weft_gath
 {
     weft_value params[MAX_PARAMS], gathered[MAX_PARAMS];
     const size_t n = weft_graph_params(whole, params, MAX_PARAMS);
-    const size_t n_gathered = weft_gathered_params(x, gathered, MAX_PARAMS);
-    const weft_graph *g = weft_gathered_graph(x);
+    const size_t n_gathered = weft__gathered_params(x, gathered, MAX_PARAMS);
+    const weft_graph *g = weft__gathered_graph(x);
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
         const char *name = weft_name_of(whole, params[i]);
-        const weft_value value = weft_gathered_value(x, params[i]);
-        const bool piece = weft_is_value(weft_gathered_piece(x, name));
+        const weft_value value = weft__gathered_value(x, params[i]);
+        const bool piece = weft_is_value(weft__gathered_piece(x, name));
         if (!weft_shape_equal(weft_shape_of(g, value), weft_shape_of(whole, params[i])))
             return "a parameter has another shape";
         if (strcmp(weft_name_of(g, value), name) != 0) return "a parameter has another name";
@@ -213,13 +213,13 @@ static const char *check_params(const job *j, const weft_graph *whole, weft_gath
         if (k == n_gathered || gathered[k++].id != value.id) return "the order is another";
     }
     if (k != n_gathered) return "there are more parameters";
-    if (weft_gathered_params(x, NULL, 0) != k) return "the number is another";
+    if (weft__gathered_params(x, NULL, 0) != k) return "the number is another";
     return NULL;
 }
 
 static weft_value read_again(void *context, weft_value value)
 {
-    return weft_gathered_again(context, value);
+    return weft__gathered_again(context, value);
 }
 
 /* Copies this rank's pieces of the gradients to their places among all. */
@@ -232,8 +232,8 @@ static void store_gradients(job *j, const pass *p, const weft_graph *whole,
     size_t k = 0;
     for (size_t i = 0; i < n; at += elements_of(whole, params[i++])) {
         int64_t first, end;
-        if (weft_shards_piece(shards, weft_name_of(whole, params[i]),
-                              weft_shards_ranks(shards).rank, &first, &end))
+        if (weft__shards_piece(shards, weft_name_of(whole, params[i]),
+                               weft__shards_ranks(shards).rank, &first, &end))
             weft_session_fetch(p->session, p->targets[k++], at + first,
                                (size_t)(end - first) * sizeof(double));
     }
@@ -244,19 +244,19 @@ static void run_copy(job *j, rank *r, const weft_graph *whole, weft_value loss,
 {
     const int me = r->communicator->rank;
     weft_value params[MAX_PARAMS];
-    weft_gathered *x = weft_gathered_new(whole, shards, &r->error);
+    weft_gathered *x = weft__gathered_new(whole, shards, &r->error);
     if (!x) return;
-    pass p = {.g = weft_gathered_graph(x), .store = weft_params_new()};
+    pass p = {.g = weft__gathered_graph(x), .store = weft_params_new()};
     j->wrong[me] = check_params(j, whole, x);
-    p.n = weft_gathered_params(x, params, MAX_PARAMS);
-    p.targets[p.n] = weft_gathered_value(x, loss);
+    p.n = weft__gathered_params(x, params, MAX_PARAMS);
+    p.targets[p.n] = weft__gathered_value(x, loss);
     const weft_value one = weft_scalar(p.g, WEFT_F64, 1);
     const weft_grad_hooks ready = {.context = x, .again = j->again ? read_again : NULL};
     weft_grad_each(p.g, &(weft_grad_values){&p.targets[p.n], &one, 1, params, p.n}, p.targets,
                    &ready);
     for (size_t i = 0; i < p.n; i++)
-        p.targets[i] = weft_shards_slice(p.g, shards, weft_name_of(p.g, params[i]), p.targets[i]);
-    weft_gathered_free(x);
+        p.targets[i] = weft__shards_slice(p.g, shards, weft_name_of(p.g, params[i]), p.targets[i]);
+    weft__gathered_free(x);
     if (fill_store(p.store, whole, shards, p.g, &r->error) == WEFT_OK &&
         run_pass(&p, r->communicator, &j->of[me], &r->error) == WEFT_OK)
         store_gradients(j, &p, whole, shards);
@@ -271,12 +271,12 @@ static void run_gathered(rank *r)
     weft_graph *whole = weft_graph_new();
     const weft_value loss = j->build(whole, j->text);
     const size_t n = weft_graph_params(whole, params, MAX_PARAMS);
-    weft_shards *shards = weft_shards_new(
+    weft_shards *shards = weft__shards_new(
         whole, params, n, ranks,
         &(weft_shards_options){.optimizer = &j->optimizer, .bucket_bytes = j->bucket_bytes},
         &r->error);
     if (shards) run_copy(j, r, whole, loss, shards);
-    weft_shards_free(shards);
+    weft__shards_free(shards);
     weft_graph_free(whole);
 }
 
@@ -367,12 +367,12 @@ static void consume(void *context, size_t i, weft_value gradient)
 {
     consumer *c = context;
     (void)i;
-    c->sums[c->n++] = weft_sum(weft_gathered_graph(c->x), gradient, WEFT_ALL_AXES, false);
+    c->sums[c->n++] = weft_sum(weft__gathered_graph(c->x), gradient, WEFT_ALL_AXES, false);
 }
 
 static weft_value consumer_again(void *context, weft_value value)
 {
-    return weft_gathered_again(((consumer *)context)->x, value);
+    return weft__gathered_again(((consumer *)context)->x, value);
 }
 
 /* Plans the layers as rank 1 of 2, with a bucket for each. */
@@ -382,13 +382,13 @@ static void plan_layers(bool again, results *of)
     weft_graph *whole = weft_graph_new();
     const weft_value loss = build_layers(whole, NULL);
     size_t n = weft_graph_params(whole, params, MAX_PARAMS);
-    weft_shards *s = weft_shards_new(whole, params, n, (weft_ranks){0, 1, 2},
-                                     &(weft_shards_options){.bucket_bytes = LAYER_BYTES}, NULL);
-    consumer c = {.x = weft_gathered_new(whole, s, NULL)};
+    weft_shards *s = weft__shards_new(whole, params, n, (weft_ranks){0, 1, 2},
+                                      &(weft_shards_options){.bucket_bytes = LAYER_BYTES}, NULL);
+    consumer c = {.x = weft__gathered_new(whole, s, NULL)};
     CU_ASSERT_PTR_NOT_NULL_FATAL(c.x);
-    weft_graph *g = weft_gathered_graph(c.x);
-    const weft_value out = weft_gathered_value(c.x, loss), one = weft_scalar(g, WEFT_F64, 1);
-    n = weft_gathered_params(c.x, params, MAX_PARAMS);
+    weft_graph *g = weft__gathered_graph(c.x);
+    const weft_value out = weft__gathered_value(c.x, loss), one = weft_scalar(g, WEFT_F64, 1);
+    n = weft__gathered_params(c.x, params, MAX_PARAMS);
     CU_ASSERT_EQUAL(n, LAYERS);
     const weft_grad_hooks ready = {consume, &c, again ? consumer_again : NULL};
     weft_grad_each(g, &(weft_grad_values){&out, &one, 1, params, n}, grads, &ready);
@@ -399,8 +399,8 @@ static void plan_layers(bool again, results *of)
     *of = (results){.arena_bytes = weft_plan_stats_of(plan).arena_bytes,
                     .starts = count_starts(plan)};
     weft_plan_free(plan);
-    weft_gathered_free(c.x);
-    weft_shards_free(s);
+    weft__gathered_free(c.x);
+    weft__shards_free(s);
     weft_graph_free(g);
     weft_graph_free(whole);
 }
@@ -426,24 +426,24 @@ static void test_arguments(void)
     weft_error error = WEFT_NO_ERROR;
     weft_graph *g = weft_graph_new(), *failed = weft_graph_new();
     weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
-    weft_shards *s = weft_shards_new(g, &w, 1, (weft_ranks){0, 0, 2}, NULL, NULL);
-    CU_ASSERT_PTR_NULL(weft_gathered_new(NULL, s, &error));
+    weft_shards *s = weft__shards_new(g, &w, 1, (weft_ranks){0, 0, 2}, NULL, NULL);
+    CU_ASSERT_PTR_NULL(weft__gathered_new(NULL, s, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
-    CU_ASSERT_PTR_NULL(weft_gathered_new(g, NULL, &error));
+    CU_ASSERT_PTR_NULL(weft__gathered_new(g, NULL, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     error = WEFT_NO_ERROR;
     weft_graph_fail_in(failed, "builder", WEFT_BAD_SHAPE, "is wrong");
-    CU_ASSERT_PTR_NULL(weft_gathered_new(failed, s, &error));
+    CU_ASSERT_PTR_NULL(weft__gathered_new(failed, s, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_SHAPE);
     CU_ASSERT_STRING_EQUAL(error.message, "is wrong");
-    weft_gathered *x = weft_gathered_new(g, s, &error);
+    weft_gathered *x = weft__gathered_new(g, s, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
-    weft_graph_free(weft_gathered_graph(x));
-    CU_ASSERT_FALSE(weft_is_value(weft_gathered_piece(x, "v")));
-    CU_ASSERT_FALSE(weft_is_value(weft_gathered_value(x, WEFT_NO_VALUE)));
-    weft_gathered_free(x);
-    weft_gathered_free(NULL);
-    weft_shards_free(s);
+    weft_graph_free(weft__gathered_graph(x));
+    CU_ASSERT_FALSE(weft_is_value(weft__gathered_piece(x, "v")));
+    CU_ASSERT_FALSE(weft_is_value(weft__gathered_value(x, WEFT_NO_VALUE)));
+    weft__gathered_free(x);
+    weft__gathered_free(NULL);
+    weft__shards_free(s);
     weft_graph_free(failed);
     weft_graph_free(g);
 }

@@ -3,7 +3,7 @@
 #include "ranks.h"
 #include "tests.h"
 
-#include <weft/sharding.h>
+#include "sharding.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,14 +108,14 @@ static void test_tree(void)
             size_t top = 0;
             uint32_t at = 0;
             for (int r = 0; r < size; r++) {
-                const weft_sum_node batches = weft_rank_batches(n, r, size);
+                const weft_sum_node batches = weft__rank_batches(n, r, size);
                 CU_ASSERT_TRUE(batches.first == at && batches.end > at);
-                const size_t count = weft_sum_nodes(n, batches, nodes);
+                const size_t count = weft__sum_nodes(n, batches, nodes);
                 for (size_t k = 0; k < count; k++) {
                     CU_ASSERT_TRUE(nodes[k].first == at && nodes[k].end > at);
                     at = nodes[k].end;
                     stack[top++] = nodes[k];
-                    for (; top > 1 && weft_sum_joins(n, stack[top - 2], stack[top - 1]); top--)
+                    for (; top > 1 && weft__sum_joins(n, stack[top - 2], stack[top - 1]); top--)
                         stack[top - 2].end = stack[top - 1].end;
                 }
                 CU_ASSERT_EQUAL(at, batches.end);
@@ -123,9 +123,9 @@ static void test_tree(void)
             CU_ASSERT_TRUE(top == 1 && stack[0].first == 0 && stack[0].end == n);
         }
     weft_sum_node nodes[WEFT_SUM_NODES];
-    CU_ASSERT_EQUAL(weft_sum_nodes(8, (weft_sum_node){2, 5}, nodes), 2);
+    CU_ASSERT_EQUAL(weft__sum_nodes(8, (weft_sum_node){2, 5}, nodes), 2);
     CU_ASSERT_TRUE(nodes[0].first == 2 && nodes[0].end == 4 && nodes[1].end == 5);
-    CU_ASSERT_EQUAL(weft_sum_nodes(8, (weft_sum_node){4, 8}, nodes), 1);
+    CU_ASSERT_EQUAL(weft__sum_nodes(8, (weft_sum_node){4, 8}, nodes), 1);
 }
 
 /* ---- Pieces ---- */
@@ -145,20 +145,20 @@ static void test_pieces(void)
             int64_t covered[5] = {0}, owned[8] = {0};
             for (int r = 0; r < size; r++) {
                 weft_shards *s =
-                    weft_shards_new(g, params, 5, (weft_ranks){0, r, size},
-                                    &(weft_shards_options){.bucket_bytes = (size_t)bytes}, NULL);
+                    weft__shards_new(g, params, 5, (weft_ranks){0, r, size},
+                                     &(weft_shards_options){.bucket_bytes = (size_t)bytes}, NULL);
                 CU_ASSERT_PTR_NOT_NULL_FATAL(s);
                 for (int i = 0; i < 5; i++) {
                     int64_t first, end;
                     CU_ASSERT_TRUE(
-                        weft_shards_piece(s, weft_name_of(g, params[i]), r, &first, &end));
+                        weft__shards_piece(s, weft_name_of(g, params[i]), r, &first, &end));
                     CU_ASSERT_TRUE(first <= end && (first == end || first == covered[i]));
                     CU_ASSERT_TRUE(first == end || first % WEFT_TILE == 0);
                     covered[i] += end - first;
                     owned[r] += end - first;
                 }
-                CU_ASSERT_FALSE(weft_shards_piece(s, "other", r, &covered[0], &covered[0]));
-                weft_shards_free(s);
+                CU_ASSERT_FALSE(weft__shards_piece(s, "other", r, &covered[0], &covered[0]));
+                weft__shards_free(s);
             }
             for (int i = 0; i < 5; i++) CU_ASSERT_EQUAL(covered[i], sizes[i]);
             /* One bucket: no rank has more than its share and a tile. */
@@ -166,7 +166,7 @@ static void test_pieces(void)
                 CU_ASSERT_TRUE(owned[r] <= 126394 / size + 2 * WEFT_TILE);
         }
     weft_error error = WEFT_NO_ERROR;
-    CU_ASSERT_PTR_NULL(weft_shards_new(g, params, 5, (weft_ranks){0, 2, 2}, NULL, &error));
+    CU_ASSERT_PTR_NULL(weft__shards_new(g, params, 5, (weft_ranks){0, 2, 2}, NULL, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
@@ -180,7 +180,7 @@ static void test_refused_names(void)
         weft_graph *g = weft_graph_new();
         weft_value w = weft_param(g, names[i], WEFT_F32, WEFT_SHAPE(8), WEFT_INIT_ZEROS);
         const weft_ranks one = {0, 0, 1};
-        CU_ASSERT_PTR_NULL(weft_shards_new(g, &w, NULL, 1, NULL, one, 0, &error));
+        CU_ASSERT_PTR_NULL(weft__shards_new(g, &w, NULL, 1, NULL, one, 0, &error));
         CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
         CU_ASSERT_STRING_EQUAL(error.where, names[i]);
         weft_graph_free(g);
@@ -193,11 +193,11 @@ static weft_piece part_piece(weft_part part, int64_t rows, int64_t columns)
     weft_graph *g = weft_graph_new();
     weft_value w =
         weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(rows, columns), WEFT_INIT_ZEROS, part);
-    weft_shards *s = weft_shards_new(g, &w, 1, (weft_ranks){0, 0, 1}, NULL, NULL);
-    const weft_state_key key = weft_shards_key(s, "w"), other = weft_shards_key(s, "other");
+    weft_shards *s = weft__shards_new(g, &w, 1, (weft_ranks){0, 0, 1}, NULL, NULL);
+    const weft_state_key key = weft__shards_key(s, "w"), other = weft__shards_key(s, "other");
     CU_ASSERT_TRUE(key.is_piece && key.piece.first == 0 && key.piece.end == rows * columns);
     CU_ASSERT_TRUE(!other.is_piece && !strcmp(other.param, "other"));
-    weft_shards_free(s);
+    weft__shards_free(s);
     weft_graph_free(g);
     return key.piece;
 }
@@ -222,7 +222,7 @@ static void test_piece_copies(void)
         }
         int64_t common = 0;
         for (int e = 0; e < N; e++) to[e] = -1;
-        const int64_t copied = weft_piece_copy(&p[0], to, &p[1], place[1], sizeof *to);
+        const int64_t copied = weft__piece_copy(&p[0], to, &p[1], place[1], sizeof *to);
         for (int64_t e = 0; e < p[0].end - p[0].first; e++) {
             bool both = false;
             for (int64_t f = 0; f < p[1].end - p[1].first; f++) both |= place[1][f] == place[0][e];
@@ -248,10 +248,10 @@ static void test_alone(void)
                 p[0] = weft_param(g, "a", WEFT_F32, WEFT_SHAPE(others[way]), WEFT_INIT_ZEROS);
                 p[1] = weft_param(g, "tied", WEFT_F32, WEFT_SHAPE(70000), WEFT_INIT_ZEROS);
                 p[2] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(77), WEFT_INIT_ZEROS);
-                weft_shards *s = weft_shards_new(g, p, 3, (weft_ranks){0, r, 3},
-                                                 &(weft_shards_options){.alone = list}, NULL);
-                CU_ASSERT_TRUE(weft_shards_piece(s, "tied", r, &first[way], &end[way]));
-                weft_shards_free(s);
+                weft_shards *s = weft__shards_new(g, p, 3, (weft_ranks){0, r, 3},
+                                                  &(weft_shards_options){.alone = list}, NULL);
+                CU_ASSERT_TRUE(weft__shards_piece(s, "tied", r, &first[way], &end[way]));
+                weft__shards_free(s);
                 weft_graph_free(g);
             }
             different += first[0] != first[1] || end[0] != end[1];
@@ -271,7 +271,7 @@ static void test_other_params(void)
         loss = weft_add(g, weft_sum(g, params[0], WEFT_ALL_AXES, false),
                         weft_sum(g, params[1], WEFT_ALL_AXES, false));
         weft_shards *s =
-            weft_shards_new(g, params, way == 0 ? 1 : 2, (weft_ranks){0, 0, 1}, NULL, NULL);
+            weft__shards_new(g, params, way == 0 ? 1 : 2, (weft_ranks){0, 0, 1}, NULL, NULL);
         const weft_optimizer o = {.shards = s, .max_norm = 1};
         if (way == 2)
             weft_train_update(g, loss, params, 2, lr, &o, NULL);
@@ -280,7 +280,7 @@ static void test_other_params(void)
                                  &o, NULL, NULL);
         CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
         CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "shards"));
-        weft_shards_free(s);
+        weft__shards_free(s);
         weft_graph_free(g);
     }
 }
@@ -295,7 +295,7 @@ typedef struct reduction {
 static void reduce(void *context, size_t i, weft_value gradient)
 {
     reduction *r = context;
-    weft_reducer_add(r->reducer, r->params[i], &gradient);
+    weft__reducer_add(r->reducer, r->params[i], &gradient);
 }
 
 /* Three updates, with or without shards of one process; returns the store. */
@@ -311,22 +311,22 @@ static weft_params *train_alone(bool shards)
                                 WEFT_ALL_AXES, false);
     weft_optimizer o = WEFT_ADAMW_DEFAULT;
     o.max_norm = 1e-3;
-    weft_shards *s = shards ? weft_shards_new(g, r.params, 2, (weft_ranks){0, 0, 1},
-                                              &(weft_shards_options){.optimizer = &o}, NULL)
+    weft_shards *s = shards ? weft__shards_new(g, r.params, 2, (weft_ranks){0, 0, 1},
+                                               &(weft_shards_options){.optimizer = &o}, NULL)
                             : NULL;
     const weft_grad_hooks ready = {.ready = reduce, .context = &r};
-    if (shards) r.reducer = weft_reducer_new(g, s, 5);
+    if (shards) r.reducer = weft__reducer_new(g, s, 5);
     const weft_value one = weft_scalar(g, WEFT_F32, 1);
     weft_grad_each(g, &(weft_grad_values){&loss, &one, 1, r.params, 2}, grads,
                    shards ? &ready : NULL);
-    weft_reducer_finish(r.reducer, r.params, 2, pieces);
+    weft__reducer_finish(r.reducer, r.params, 2, pieces);
     o.shards = s;
     weft_value targets[2];
     targets[0] = weft_apply_gradients(
         g, &(weft_gradients){r.params, shards ? pieces : grads, 2, loss}, lr, &o, &norm, NULL);
     targets[1] = norm;
-    weft_reducer_free(r.reducer);
-    weft_shards_free(s);
+    weft__reducer_free(r.reducer);
+    weft__shards_free(s);
     weft_plan *plan = weft_plan_new(g, targets, 2, &(weft_plan_options){.verify = true}, NULL);
     for (size_t i = 0; i < weft_graph_node_count(g); i++)
         CU_ASSERT_PTR_NULL(strstr(weft_graph_node(g, i).op->name, "exchange"));

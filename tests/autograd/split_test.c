@@ -2,7 +2,7 @@
 #include "ranks.h"
 #include "tests.h"
 
-#include <weft/sharding.h>
+#include "sharding.h"
 
 #include <math.h>
 #include <string.h>
@@ -50,16 +50,16 @@ static void split_step(const split_case *c, weft_graph *g, int m, int models, in
     weft_value params[2], grads[2], lr = weft_scalar(g, WEFT_F32, 0.1), loss = WEFT_NO_VALUE;
     const size_t n = split_params(g, m, params, grads);
     const bool counted[2] = {m < 3, m == 0}; /* the fourth has `shared` only */
-    const weft_model_split split = weft_model_split_of((weft_ranks){1, m, models}, counted);
+    const weft_model_split split = weft__model_split_of((weft_ranks){1, m, models}, counted);
     static const weft_param_group elsewhere = {.names = "own.2", .lr_scale = 2};
     weft_optimizer o = {.max_norm = 0.5, .guard = true, .groups = &elsewhere, .n_groups = 1};
     weft_shards *s = NULL;
     o.model = &split;
     if (c->shares) {
-        s = weft_shards_new(g, params, n, (weft_ranks){0, share, c->shares},
-                            &(weft_shards_options){.optimizer = &o}, NULL);
+        s = weft__shards_new(g, params, n, (weft_ranks){0, share, c->shares},
+                             &(weft_shards_options){.optimizer = &o}, NULL);
         for (size_t i = 0; i < n; i++)
-            grads[i] = weft_shards_slice(g, s, weft_name_of(g, params[i]), grads[i]);
+            grads[i] = weft__shards_slice(g, s, weft_name_of(g, params[i]), grads[i]);
     }
     o.shards = s;
     if (m == models - 1) {
@@ -68,7 +68,7 @@ static void split_step(const split_case *c, weft_graph *g, int m, int models, in
     }
     targets[0] = weft_apply_gradients(g, &(weft_gradients){params, grads, n, loss}, lr, &o,
                                       &targets[1], NULL);
-    weft_shards_free(s);
+    weft__shards_free(s);
 }
 
 static void spoil(weft_params *store, const char *name)

@@ -2,7 +2,7 @@
 #include "ranks.h"
 #include "tests.h"
 
-#include <weft/pipeline.h>
+#include "pipeline.h"
 
 #include <string.h>
 
@@ -29,7 +29,7 @@ static int whole_layers(const weft_stage *stage, const weft_graph *g, int layers
             if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
             found++;
             for (int r = 0; r < size; r++)
-                inside = inside && weft_stage_holds(stage, name, r) == (r == me);
+                inside = inside && weft__stage_holds(stage, name, r) == (r == me);
         }
         CU_ASSERT_TRUE_FATAL(found > 0);
         count += inside;
@@ -46,7 +46,7 @@ static void test_balance(void)
     weft_stage *stages[3];
     for (int r = 0; r < 3; r++) {
         weft_error error = WEFT_NO_ERROR;
-        stages[r] = weft_stage_new(g, &io.loss, 1, true, rank_of(r, 3), &error);
+        stages[r] = weft__stage_new(g, &io.loss, 1, true, rank_of(r, 3), &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stages[r]);
         for (int of = 0; of < 3; of++) CU_ASSERT_EQUAL(whole_layers(stages[r], g, 6, of, 3), 2);
     }
@@ -54,23 +54,23 @@ static void test_balance(void)
     weft_value v;
     size_t computed[3] = {0};
     for (uint32_t id = 1; weft_is_value(v = weft_value_from_id(g, id)); id++) {
-        const int of = weft_stage_of(stages[0], v);
-        CU_ASSERT_TRUE(of == weft_stage_of(stages[1], v) && of == weft_stage_of(stages[2], v));
+        const int of = weft__stage_of(stages[0], v);
+        CU_ASSERT_TRUE(of == weft__stage_of(stages[1], v) && of == weft__stage_of(stages[2], v));
         if (of < 0) continue;
-        CU_ASSERT_TRUE(weft_is_value(weft_stage_value(stages[of], v)));
+        CU_ASSERT_TRUE(weft_is_value(weft__stage_value(stages[of], v)));
         computed[of]++;
     }
     CU_ASSERT_TRUE(computed[0] > 10 && computed[1] > 10 && computed[2] > 10);
-    CU_ASSERT_EQUAL(weft_stage_of(stages[0], io.loss), 2);
-    CU_ASSERT_FALSE(weft_is_value(weft_stage_value(stages[1], io.loss)));
-    CU_ASSERT_EQUAL(weft_stage_of(stages[0], io.target_in), 0);
-    CU_ASSERT_EQUAL(weft_stage_of(stages[0], io.target_out), 2);
-    CU_ASSERT_FALSE(weft_stage_holds(stages[0], "no such parameter", 0));
-    CU_ASSERT_FALSE(weft_stage_holds(stages[0], "layer.0.attn.query.weight", 3));
+    CU_ASSERT_EQUAL(weft__stage_of(stages[0], io.loss), 2);
+    CU_ASSERT_FALSE(weft_is_value(weft__stage_value(stages[1], io.loss)));
+    CU_ASSERT_EQUAL(weft__stage_of(stages[0], io.target_in), 0);
+    CU_ASSERT_EQUAL(weft__stage_of(stages[0], io.target_out), 2);
+    CU_ASSERT_FALSE(weft__stage_holds(stages[0], "no such parameter", 0));
+    CU_ASSERT_FALSE(weft__stage_holds(stages[0], "layer.0.attn.query.weight", 3));
     for (int r = 0; r < 3; r++) {
-        weft_graph *own = weft_stage_graph(stages[r]);
+        weft_graph *own = weft__stage_graph(stages[r]);
         CU_ASSERT_EQUAL(weft_graph_verify(own, NULL), WEFT_OK);
-        weft_stage_free(stages[r]);
+        weft__stage_free(stages[r]);
         weft_graph_free(own);
     }
     weft_graph_free(g);
@@ -90,10 +90,10 @@ static void test_growing(void)
     }
     for (int r = 0; r < STEPS; r++) {
         weft_error error = WEFT_NO_ERROR;
-        weft_stage *stage = weft_stage_new(g, &x, 1, true, rank_of(r, STEPS), &error);
+        weft_stage *stage = weft__stage_new(g, &x, 1, true, rank_of(r, STEPS), &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
-        for (int i = 0; i < STEPS; i++) CU_ASSERT_EQUAL(weft_stage_of(stage, h[i]), i);
-        weft_stage_free(stage);
+        for (int i = 0; i < STEPS; i++) CU_ASSERT_EQUAL(weft__stage_of(stage, h[i]), i);
+        weft__stage_free(stage);
     }
     weft_graph_free(g);
 }
@@ -168,18 +168,18 @@ static void forward_stage(rank *r)
     net n = net_new();
     const weft_value targets[2] = {n.y, n.counter};
     weft_stage *stage =
-        weft_stage_new(n.g, targets, 2, false, rank_of(c->rank, c->size), &r->error);
+        weft__stage_new(n.g, targets, 2, false, rank_of(c->rank, c->size), &r->error);
     weft_graph_free(n.g);
     if (!stage) return;
-    weft_graph *g = weft_stage_graph(stage);
-    const weft_value sent = weft_stage_sent(stage);
+    weft_graph *g = weft__stage_graph(stage);
+    const weft_value sent = weft__stage_sent(stage);
     const net part = {.g = g,
-                      .x = weft_stage_value(stage, n.x),
-                      .y = weft_stage_value(stage, n.y),
-                      .counter = weft_stage_value(stage, n.counter)};
+                      .x = weft__stage_value(stage, n.x),
+                      .y = weft__stage_value(stage, n.y),
+                      .counter = weft__stage_value(stage, n.counter)};
     run_net(&part, sent, c, f->y, &f->count, &r->error);
     if (weft_graph_status(g) != WEFT_OK) weft_error_copy(&r->error, weft_graph_error(g));
-    weft_stage_free(stage);
+    weft__stage_free(stage);
     weft_graph_free(g);
 }
 
@@ -212,23 +212,23 @@ static void test_names(void)
     for (int r = 0; r < 2; r++) {
         weft_error error = WEFT_NO_ERROR;
         int named = 0;
-        weft_stage *stage = weft_stage_new(n.g, &n.y, 1, true, rank_of(r, 2), &error);
+        weft_stage *stage = weft__stage_new(n.g, &n.y, 1, true, rank_of(r, 2), &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
-        weft_graph *g = weft_stage_graph(stage);
+        weft_graph *g = weft__stage_graph(stage);
         for (int i = 0; i < LAYERS; i++) {
-            const weft_value v = weft_stage_value(stage, n.hidden[i]);
+            const weft_value v = weft__stage_value(stage, n.hidden[i]);
             if (!weft_is_value(v)) continue;
             named++;
             CU_ASSERT_STRING_EQUAL(weft_name_of(g, v), weft_name_of(n.g, n.hidden[i]));
-            if (weft_stage_of(stage, n.hidden[i]) != r) continue;
+            if (weft__stage_of(stage, n.hidden[i]) != r) continue;
             CU_ASSERT_STRING_EQUAL(weft_graph_node(g, weft_producer_of(g, v)).scope,
                                    weft_graph_node(n.g, weft_producer_of(n.g, n.hidden[i])).scope);
         }
         CU_ASSERT_TRUE(named > 0);
         /* Nothing counts unless it is a target. */
-        CU_ASSERT_EQUAL(weft_stage_of(stage, n.counter), -1);
-        CU_ASSERT_FALSE(weft_is_value(weft_stage_value(stage, n.counter)));
-        weft_stage_free(stage);
+        CU_ASSERT_EQUAL(weft__stage_of(stage, n.counter), -1);
+        CU_ASSERT_FALSE(weft_is_value(weft__stage_value(stage, n.counter)));
+        weft__stage_free(stage);
         weft_graph_free(g);
     }
     weft_graph_free(n.g);
@@ -240,12 +240,12 @@ static void test_counter(void)
     net n = net_new();
     weft_error error = WEFT_NO_ERROR;
     const weft_value targets[2] = {n.counter, n.y};
-    weft_stage *stage = weft_stage_new(n.g, targets, 2, true, rank_of(0, 2), &error);
+    weft_stage *stage = weft__stage_new(n.g, targets, 2, true, rank_of(0, 2), &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
-    CU_ASSERT_EQUAL(weft_stage_of(stage, n.counter), 1);
-    CU_ASSERT_TRUE(weft_stage_holds(stage, "count", 1));
-    CU_ASSERT_FALSE(weft_stage_holds(stage, "count", 0));
-    weft_stage_free(stage);
+    CU_ASSERT_EQUAL(weft__stage_of(stage, n.counter), 1);
+    CU_ASSERT_TRUE(weft__stage_holds(stage, "count", 1));
+    CU_ASSERT_FALSE(weft__stage_holds(stage, "count", 0));
+    weft__stage_free(stage);
     weft_graph_free(n.g);
 }
 
@@ -256,12 +256,12 @@ static void test_views(void)
     weft_value late = weft_add(n.g, n.y, n.view);
     for (int r = 0; r < 2; r++) {
         weft_error error = WEFT_NO_ERROR;
-        weft_stage *stage = weft_stage_new(n.g, &late, 1, true, rank_of(r, 2), &error);
+        weft_stage *stage = weft__stage_new(n.g, &late, 1, true, rank_of(r, 2), &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
-        CU_ASSERT_FALSE(weft_stage_holds(stage, "shared", 0));
-        CU_ASSERT_TRUE(weft_stage_holds(stage, "shared", 1));
-        CU_ASSERT_EQUAL(weft_stage_of(stage, n.view), 1);
-        weft_stage_free(stage);
+        CU_ASSERT_FALSE(weft__stage_holds(stage, "shared", 0));
+        CU_ASSERT_TRUE(weft__stage_holds(stage, "shared", 1));
+        CU_ASSERT_EQUAL(weft__stage_of(stage, n.view), 1);
+        weft__stage_free(stage);
     }
     weft_graph_free(n.g);
 }
@@ -291,16 +291,16 @@ static void test_order(void)
         char text[64];
         weft_error error = WEFT_NO_ERROR;
         weft_value pause, loss = weft_mean(n.g, weft_square(n.g, n.y), WEFT_ALL_AXES, false);
-        weft_stage *stage = weft_stage_new(n.g, &loss, 1, true, rank_of(r, 3), &error);
+        weft_stage *stage = weft__stage_new(n.g, &loss, 1, true, rank_of(r, 3), &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
-        weft_graph *g = weft_stage_graph(stage);
+        weft_graph *g = weft__stage_graph(stage);
         const weft_value one = weft_scalar(g, WEFT_F64, 1);
-        weft_stage_grad(stage, &(weft_grad_values){&loss, &one, 1, NULL, 0}, NULL, NULL, &pause);
+        weft__stage_grad(stage, &(weft_grad_values){&loss, &one, 1, NULL, 0}, NULL, NULL, &pause);
         CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
         CU_ASSERT_EQUAL(weft_is_value(pause), r < 2);
         list_exchanges(g, pause, text);
         CU_ASSERT_STRING_EQUAL(text, expected[r]);
-        weft_stage_free(stage);
+        weft__stage_free(stage);
         weft_graph_free(g);
         weft_graph_free(n.g);
     }
@@ -317,7 +317,7 @@ static weft_value gradient_of_x(const net *n, weft_stage *stage, net *part)
         cotangents[i] = weft_fill(part->g, WEFT_F64, WEFT_SHAPE(ROWS, WIDTH), i ? 3 : 1);
     const weft_grad_values values = {outputs, cotangents, 2, &part->x, weft_is_value(part->x)};
     if (stage)
-        sent = weft_stage_grad(stage, &values, &part->y, NULL, NULL);
+        sent = weft__stage_grad(stage, &values, &part->y, NULL, NULL);
     else
         weft_grad_each(part->g, &values, &part->y, NULL);
     return sent;
@@ -329,14 +329,15 @@ static void backward_stage(rank *r)
     weft_communicator *c = r->communicator;
     net n = net_new();
     const weft_value targets[2] = {n.hidden[0], n.y};
-    weft_stage *stage = weft_stage_new(n.g, targets, 2, true, rank_of(c->rank, c->size), &r->error);
+    weft_stage *stage =
+        weft__stage_new(n.g, targets, 2, true, rank_of(c->rank, c->size), &r->error);
     weft_graph_free(n.g);
     if (!stage) return;
-    net part = {.g = weft_stage_graph(stage), .x = weft_stage_value(stage, n.x)};
+    net part = {.g = weft__stage_graph(stage), .x = weft__stage_value(stage, n.x)};
     const weft_value sent = gradient_of_x(&n, stage, &part);
     run_net(&part, sent, c, f->y, NULL, &r->error);
     if (weft_graph_status(part.g) != WEFT_OK) weft_error_copy(&r->error, weft_graph_error(part.g));
-    weft_stage_free(stage);
+    weft__stage_free(stage);
     weft_graph_free(part.g);
 }
 
@@ -364,7 +365,7 @@ static void expect_refused(const weft_graph *g, const weft_value *targets, size_
                            weft_ranks ranks, const char *message)
 {
     weft_error error = WEFT_NO_ERROR;
-    CU_ASSERT_PTR_NULL(weft_stage_new(g, targets, n, true, ranks, &error));
+    CU_ASSERT_PTR_NULL(weft__stage_new(g, targets, n, true, ranks, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, message));
     if (!strstr(error.message, message)) printf("\n    %s: %s\n", error.where, error.message);
@@ -399,10 +400,10 @@ static void test_updates(void)
                    "reads this state, but does not compute its update (assign)");
     for (int r = 0; r < 2; r++) {
         weft_error error = WEFT_NO_ERROR;
-        weft_stage *stage = weft_stage_new(n.g, together, 2, true, rank_of(r, 2), &error);
+        weft_stage *stage = weft__stage_new(n.g, together, 2, true, rank_of(r, 2), &error);
         CU_ASSERT_PTR_NOT_NULL(stage);
-        CU_ASSERT_EQUAL(weft_stage_holds(stage, "kept", r), r == 1);
-        weft_stage_free(stage);
+        CU_ASSERT_EQUAL(weft__stage_holds(stage, "kept", r), r == 1);
+        weft__stage_free(stage);
     }
     weft_graph_free(n.g);
 }
@@ -420,27 +421,27 @@ static void test_backward_refusals(void)
         net n = net_new();
         weft_error error = WEFT_NO_ERROR;
         weft_value loss = weft_mean(n.g, n.y, WEFT_ALL_AXES, false);
-        weft_stage *stage = weft_stage_new(n.g, &loss, 1, i > 0, rank_of(0, 1), &error);
+        weft_stage *stage = weft__stage_new(n.g, &loss, 1, i > 0, rank_of(0, 1), &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
-        weft_graph *g = weft_stage_graph(stage);
+        weft_graph *g = weft__stage_graph(stage);
         weft_value pause, one = weft_scalar(g, i == 3 ? WEFT_F32 : WEFT_F64, 1);
         const weft_grad_values values = {i == 1 ? &n.counter : &loss, &one, 1, NULL, i == 2};
-        weft_value all = weft_stage_grad(stage, &values, NULL, NULL, &pause);
+        weft_value all = weft__stage_grad(stage, &values, NULL, NULL, &pause);
         CU_ASSERT_FALSE(weft_is_value(pause));
         CU_ASSERT_FALSE(weft_is_value(all));
         CU_ASSERT_EQUAL(weft_graph_status(g), expected[i].status);
         CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, expected[i].message));
-        weft_stage_free(stage);
+        weft__stage_free(stage);
         weft_graph_free(g);
         weft_graph_free(n.g);
     }
     CU_ASSERT_FALSE(weft_is_value(
-        weft_stage_grad(NULL, &(weft_grad_values){NULL, NULL, 0, NULL, 0}, NULL, NULL, NULL)));
-    CU_ASSERT_FALSE(weft_is_value(weft_stage_sent(NULL)));
-    CU_ASSERT_PTR_NULL(weft_stage_graph(NULL));
-    CU_ASSERT_EQUAL(weft_stage_of(NULL, WEFT_NO_VALUE), -1);
-    CU_ASSERT_FALSE(weft_is_value(weft_stage_value(NULL, WEFT_NO_VALUE)));
-    weft_stage_free(NULL);
+        weft__stage_grad(NULL, &(weft_grad_values){NULL, NULL, 0, NULL, 0}, NULL, NULL, NULL)));
+    CU_ASSERT_FALSE(weft_is_value(weft__stage_sent(NULL)));
+    CU_ASSERT_PTR_NULL(weft__stage_graph(NULL));
+    CU_ASSERT_EQUAL(weft__stage_of(NULL, WEFT_NO_VALUE), -1);
+    CU_ASSERT_FALSE(weft_is_value(weft__stage_value(NULL, WEFT_NO_VALUE)));
+    weft__stage_free(NULL);
 }
 
 void stage_cuts_tests(void)

@@ -4,7 +4,7 @@
 #include "ranks.h"
 #include "tests.h"
 
-#include <weft/pipeline.h>
+#include "pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,21 +148,21 @@ static weft_status open_stage(part *p, const char *text, bool training, int batc
     *p = (part){.g = NULL};
     weft_stage *stage = NULL;
     if (model_build(&m, text, training, error) == WEFT_OK)
-        stage = weft_stage_new(m.g, &m.io.loss, 1, true, (weft_ranks){0, c->rank, c->size}, error);
+        stage = weft__stage_new(m.g, &m.io.loss, 1, true, (weft_ranks){0, c->rank, c->size}, error);
     weft_graph_free(m.g);
     if (!stage) return error->status;
-    p->g = weft_stage_graph(stage);
-    for (int i = 0; i < MAX_INPUTS; i++) p->inputs[i] = weft_stage_value(stage, m.inputs[i]);
+    p->g = weft__stage_graph(stage);
+    for (int i = 0; i < MAX_INPUTS; i++) p->inputs[i] = weft__stage_value(stage, m.inputs[i]);
     p->n = weft_graph_params(p->g, p->params, MAX_PARAMS);
     size_t n = p->n;
-    p->loss = weft_stage_value(stage, m.io.loss);
+    p->loss = weft__stage_value(stage, m.io.loss);
     if (weft_is_value(p->loss)) p->targets[n++] = p->loss;
     heard h = {.gradient = {{0, 0}}};
     const weft_value one = weft_scalar(p->g, WEFT_F64, 1);
     const weft_grad_values values = {&m.io.loss, &one, 1, p->params, p->n};
-    p->targets[n++] = weft_stage_grad(stage, &values, p->targets,
-                                      &(weft_grad_hooks){.ready = hear, .context = &h}, &p->pause);
-    weft_stage_free(stage);
+    p->targets[n++] = weft__stage_grad(stage, &values, p->targets,
+                                       &(weft_grad_hooks){.ready = hear, .context = &h}, &p->pause);
+    weft__stage_free(stage);
     for (size_t i = 0; i < p->n; i++)
         if (h.gradient[i].id != p->targets[i].id)
             return weft_error_set(error, WEFT_INTERNAL, "ready", "gradient %zu is not reported", i);

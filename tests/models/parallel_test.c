@@ -5,7 +5,7 @@
 #include "token_batches.h"
 
 #include <weft/parallel.h>
-#include <weft/sharding.h>
+#include "sharding.h"
 
 #include <dirent.h>
 #include <stdlib.h>

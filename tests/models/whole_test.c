@@ -4,7 +4,7 @@
 #include "tests.h"
 #include "token_batches.h"
 
-#include <weft/sharding.h>
+#include "sharding.h"
 
 #include <dirent.h>
 #include <math.h>
