@@ -26,25 +26,18 @@ typedef struct checker {
 static bool contents(const checker *c, size_t i, double **data, int64_t *numel)
 {
     weft_tensor t;
-    if (!weft_session_tensor(c->session, c->wrt[i], &t) || t.dtype != WEFT_F64) return false;
+    if (weft_session_tensor(c->session, c->wrt[i], &t, NULL) != WEFT_OK || t.dtype != WEFT_F64)
+        return false;
     *data = t.data;
     *numel = weft_shape_numel(t.shape);
     return true;
 }
 
-/* Copies the session's error to the check's. */
-static bool session_failed(checker *c)
-{
-    weft_error_copy(c->error, weft_session_error(c->session));
-    return false;
-}
-
 static bool loss_at(checker *c, double *out)
 {
     weft_session_set_run_number(c->session, 0);
-    return (weft_session_run(c->session) == WEFT_OK &&
-            weft_session_fetch(c->session, c->loss, out, sizeof *out) == WEFT_OK) ||
-           session_failed(c);
+    return weft_session_run(c->session, c->error) == WEFT_OK &&
+           weft_session_fetch(c->session, c->loss, out, sizeof *out, c->error) == WEFT_OK;
 }
 
 /* d loss / d x by differences whose step is `factor` times the usual. */
@@ -135,8 +128,7 @@ static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
         size_t numel = (size_t)weft_shape_numel(weft_shape_of(c->graph, c->grads[i]));
         analytic[i] = malloc((numel + 1) * sizeof **analytic);
         good = analytic[i] && (weft_session_fetch(c->session, c->grads[i], analytic[i],
-                                                  numel * sizeof **analytic) == WEFT_OK ||
-                               session_failed(c));
+                                                  numel * sizeof **analytic, c->error) == WEFT_OK);
         for (size_t k = 0; good && (int)i == flip && k < numel; k++) analytic[i][k] *= -1;
     }
     if (!good) weft_error_set(c->error, WEFT_NO_MEMORY, "check", "no memory");
@@ -171,8 +163,7 @@ static weft_status run_check(weft_graph *graph, const weft_gradient_check *check
     good = c.session != NULL;
     for (size_t i = 0; i < check->n_feeds && good; i++) {
         const weft_check_feed *feed = &check->feeds[i];
-        good = weft_session_feed(c.session, feed->input, feed->data, feed->bytes) == WEFT_OK ||
-               session_failed(&c);
+        good = weft_session_feed(c.session, feed->input, feed->data, feed->bytes, error) == WEFT_OK;
     }
     good = good && compare(&c, check->per_value, check->seed, flip, result);
     weft_session_free(c.session);

@@ -189,8 +189,7 @@ static weft_session *run(const variant *v, int way, weft_plan **plan, weft_error
     const weft_session_options one_thread = {.threads = 1};
     *plan = weft_plan_new(v->graph, targets, n, &options, error);
     weft_session *s = *plan ? weft_session_new(*plan, v->params, &one_thread, error) : NULL;
-    if (s && weft_session_run(s) == WEFT_OK) return s;
-    if (s) weft_error_copy(error, weft_session_error(s));
+    if (s && weft_session_run(s, error) == WEFT_OK) return s;
     weft_session_free(s);
     return NULL;
 }
@@ -200,8 +199,8 @@ static void compare_layout(const variant *v, variety layout, weft_session *const
 {
     for (size_t k = 0; result->worst_error == 0 && k < v->op->n_out; k++) {
         weft_tensor got, wanted;
-        if (weft_session_tensor(s[0], v->out[layout][0][k], &got) &&
-            weft_session_tensor(s[1], v->out[layout][1][k], &wanted))
+        if (weft_session_tensor(s[0], v->out[layout][0][k], &got, NULL) == WEFT_OK &&
+            weft_session_tensor(s[1], v->out[layout][1][k], &wanted, NULL) == WEFT_OK)
             compare(k, layout, &got, &wanted, result);
     }
 }

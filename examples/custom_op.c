@@ -115,11 +115,10 @@ static bool train(const weft_op *op, weft_error *error)
             xs[k][1] = uniform(&seed);
             ys[k] = xs[k][0] * xs[k][1];
         }
-        weft_session_feed(s, x, xs, sizeof xs);
-        weft_session_feed(s, y, ys, sizeof ys);
-        weft_session_run(s);
-        weft_error_copy(error, weft_session_error(s));
-        weft_session_fetch(s, loss, i ? &last : &first, sizeof last);
+        weft_session_feed(s, x, xs, sizeof xs, NULL);
+        weft_session_feed(s, y, ys, sizeof ys, NULL);
+        weft_session_run(s, error);
+        weft_session_fetch(s, loss, i ? &last : &first, sizeof last, NULL);
     }
     weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
     if (error->status != WEFT_OK) return false;

@@ -52,14 +52,13 @@ static void train(weft_params *store, const float xs[POINTS], const float ys[POI
     weft_plan *plan = weft_plan_new(g, &update, 1, NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
-    weft_session_feed(s, x, xs, POINTS * sizeof *xs);
-    weft_session_feed(s, y, ys, POINTS * sizeof *ys);
+    weft_session_feed(s, x, xs, POINTS * sizeof *xs, NULL);
+    weft_session_feed(s, y, ys, POINTS * sizeof *ys, NULL);
     const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-5, 20, STEPS};
     for (int i = 0; s && i < STEPS && error->status == WEFT_OK; i++) {
         const float rate = (float)weft_schedule_rate(&schedule, (uint64_t)i, 0);
-        weft_session_feed(s, lr, &rate, sizeof rate);
-        weft_session_run(s);
-        weft_error_copy(error, weft_session_error(s));
+        weft_session_feed(s, lr, &rate, sizeof rate, NULL);
+        weft_session_run(s, error);
     }
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
 }
@@ -84,10 +83,9 @@ static double measure(weft_params *store, const float xs[POINTS], const float ys
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     float computed[POINTS] = {0};
     double sum = 0;
-    weft_session_feed(s, x, xs, POINTS * sizeof *xs);
-    weft_session_run(s);
-    if (s) weft_error_copy(error, weft_session_error(s));
-    weft_session_fetch(s, y, computed, sizeof computed);
+    weft_session_feed(s, x, xs, POINTS * sizeof *xs, NULL);
+    if (s) weft_session_run(s, error);
+    weft_session_fetch(s, y, computed, sizeof computed, NULL);
     for (int i = 0; i < POINTS; i++) sum += pow((double)computed[i] - (double)ys[i], 2);
     *nodes = weft_plan_stats_of(plan).nodes;
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);

@@ -35,12 +35,12 @@ int main(void)
     weft_session *s = weft_session_new(plan, store, NULL, &error);
 
     const float xs[] = {0, 0, 0, 1, 1, 0, 1, 1}, ys[] = {0, 1, 1, 0}, rate = 0.05f;
-    weft_session_feed(s, x, xs, sizeof xs);
-    weft_session_feed(s, y, ys, sizeof ys);
-    weft_session_feed(s, lr, &rate, sizeof rate);
+    weft_session_feed(s, x, xs, sizeof xs, NULL);
+    weft_session_feed(s, y, ys, sizeof ys, NULL);
+    weft_session_feed(s, lr, &rate, sizeof rate, NULL);
     float value = 0;
-    for (int i = 0; i < 200 && weft_session_run(s) == WEFT_OK; i++)
-        weft_session_fetch(s, loss, &value, sizeof value);
+    for (int i = 0; i < 200 && weft_session_run(s, NULL) == WEFT_OK; i++)
+        weft_session_fetch(s, loss, &value, sizeof value, NULL);
     printf("loss of XOR after 200 steps: %.4f\n", value);
     weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
     return value > 0.1f;

@@ -85,10 +85,9 @@ static double judge(weft_session *s, weft_value z, weft_value fake, int *modes, 
     uint32_t state = 12345;
     for (int n = 0; s && n < SAMPLES && error->status == WEFT_OK; n++) {
         for (int i = 0; i < BATCH * NOISE; i++) noise[i] = (float)normal(&state);
-        weft_session_feed(s, z, noise, sizeof noise);
-        weft_session_run(s);
-        weft_error_copy(error, weft_session_error(s));
-        weft_session_fetch(s, fake, points, sizeof points);
+        weft_session_feed(s, z, noise, sizeof noise, NULL);
+        weft_session_run(s, error);
+        weft_session_fetch(s, fake, points, sizeof points, NULL);
         for (int i = 0; i < BATCH; i++)
             for (int m = 0; m < MODES; m++) {
                 const double x = 2 * cos(turn * m / MODES), y = 2 * sin(turn * m / MODES);
@@ -131,10 +130,9 @@ int main(void)
     for (int i = 0; train && i < STEPS && error.status == WEFT_OK; i++) {
         real_points(points, &state);
         for (int k = 0; k < BATCH * NOISE; k++) noise[k] = (float)normal(&state);
-        weft_session_feed(train, x, points, sizeof points);
-        weft_session_feed(train, z, noise, sizeof noise);
-        weft_session_run(train);
-        weft_error_copy(&error, weft_session_error(train));
+        weft_session_feed(train, x, points, sizeof points, NULL);
+        weft_session_feed(train, z, noise, sizeof noise, NULL);
+        weft_session_run(train, &error);
     }
     const double after = judge(sample, z, fake, &modes, &error);
     if (error.status != WEFT_OK)

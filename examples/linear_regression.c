@@ -73,14 +73,13 @@ static weft_status descend(double solution[UNKNOWNS], weft_error *error)
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, update), NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
-    weft_session_feed(s, x, xs, sizeof xs);
-    weft_session_feed(s, y, ys, sizeof ys);
+    weft_session_feed(s, x, xs, sizeof xs, NULL);
+    weft_session_feed(s, y, ys, sizeof ys, NULL);
     for (int i = 0; s && i < STEPS && error->status == WEFT_OK; i++) {
-        weft_session_run(s);
-        weft_error_copy(error, weft_session_error(s));
+        weft_session_run(s, error);
     }
-    weft_session_fetch(s, w, solution, FEATURES * sizeof *solution);
-    weft_session_fetch(s, b, solution + FEATURES, sizeof *solution);
+    weft_session_fetch(s, w, solution, FEATURES * sizeof *solution, NULL);
+    weft_session_fetch(s, b, solution + FEATURES, sizeof *solution, NULL);
     weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
     return error->status;
 }

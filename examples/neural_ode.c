@@ -99,11 +99,10 @@ static void train(weft_params *store, weft_error *error)
             }
         }
         const float rate = (float)weft_schedule_rate(&schedule, (uint64_t)i, 0);
-        weft_session_feed(s, start, starts, sizeof starts);
-        weft_session_feed(s, observed, paths, sizeof paths);
-        weft_session_feed(s, lr, &rate, sizeof rate);
-        weft_session_run(s);
-        weft_error_copy(error, weft_session_error(s));
+        weft_session_feed(s, start, starts, sizeof starts, NULL);
+        weft_session_feed(s, observed, paths, sizeof paths, NULL);
+        weft_session_feed(s, lr, &rate, sizeof rate, NULL);
+        weft_session_run(s, error);
     }
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
 }
@@ -119,14 +118,13 @@ static double deviation(weft_params *store, weft_error *error)
     weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     float us[SEGMENT][2];
     double sum = 0;
-    weft_session_feed(s, start, orbit[0], sizeof orbit[0]);
+    weft_session_feed(s, start, orbit[0], sizeof orbit[0], NULL);
     for (int i = 1; s && i <= TRACK && error->status == WEFT_OK; i += SEGMENT) {
-        weft_session_run(s);
-        weft_error_copy(error, weft_session_error(s));
-        weft_session_fetch(s, path, us, sizeof us);
+        weft_session_run(s, error);
+        weft_session_fetch(s, path, us, sizeof us, NULL);
         for (int n = 0; n < SEGMENT; n++)
             sum += hypot(us[n][0] - orbit[i + n][0], us[n][1] - orbit[i + n][1]);
-        weft_session_feed(s, start, us[SEGMENT - 1], sizeof us[0]);
+        weft_session_feed(s, start, us[SEGMENT - 1], sizeof us[0], NULL);
     }
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
     return sum / TRACK;

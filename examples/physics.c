@@ -56,16 +56,15 @@ int main(void)
 
     double ts[POINTS], us[POINTS], first = 0, last = 0;
     for (int i = 0; i < POINTS; i++) ts[i] = 6.0 * i / (POINTS - 1);
-    weft_session_feed(s, t, ts, sizeof ts);
+    weft_session_feed(s, t, ts, sizeof ts, NULL);
     const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 5e-3, 1e-6, 50, STEPS};
     for (int i = 0; s && i < STEPS && error.status == WEFT_OK; i++) {
         const double rate = weft_schedule_rate(&schedule, (uint64_t)i, 0);
-        weft_session_feed(s, lr, &rate, sizeof rate);
-        weft_session_run(s);
-        weft_error_copy(&error, weft_session_error(s));
-        weft_session_fetch(s, loss, i ? &last : &first, sizeof last);
+        weft_session_feed(s, lr, &rate, sizeof rate, NULL);
+        weft_session_run(s, &error);
+        weft_session_fetch(s, loss, i ? &last : &first, sizeof last, NULL);
     }
-    weft_session_fetch(s, u, us, sizeof us);
+    weft_session_fetch(s, u, us, sizeof us, NULL);
 
     double worst = 0;
     for (int i = 0; s && i < POINTS; i++) worst = fmax(worst, fabs(us[i] - cos(ts[i])));

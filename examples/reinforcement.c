@@ -70,10 +70,9 @@ static double play(weft_session *s, weft_value state, weft_value chances, uint32
     for (int t = 0; s && t < LONGEST && error->status == WEFT_OK; t++) {
         float chance[CARTS][2];
         for (int i = 0; i < CARTS; i++) memcpy(states[t][i], carts[i].state, sizeof states[t][i]);
-        weft_session_feed(s, state, states[t], sizeof states[t]);
-        weft_session_run(s);
-        weft_error_copy(error, weft_session_error(s));
-        weft_session_fetch(s, chances, chance, sizeof chance);
+        weft_session_feed(s, state, states[t], sizeof states[t], NULL);
+        weft_session_run(s, error);
+        weft_session_fetch(s, chances, chance, sizeof chance, NULL);
         for (int i = 0; i < CARTS; i++) {
             advantages[t][i] = !carts[i].fallen; /* the reward, at first */
             pushes[t][i] = uniform(random) < chance[i][1];
@@ -131,11 +130,10 @@ int main(void)
     for (int i = 0; i < UPDATES && error.status == WEFT_OK; i++) {
         play(act, now, chances, &random, &error);
         compare();
-        weft_session_feed(learn, state, states, sizeof states);
-        weft_session_feed(learn, pushed, pushes, sizeof pushes);
-        weft_session_feed(learn, weight, advantages, sizeof advantages);
-        weft_session_run(learn);
-        weft_error_copy(&error, weft_session_error(learn));
+        weft_session_feed(learn, state, states, sizeof states, NULL);
+        weft_session_feed(learn, pushed, pushes, sizeof pushes, NULL);
+        weft_session_feed(learn, weight, advantages, sizeof advantages, NULL);
+        weft_session_run(learn, &error);
     }
     const double after = play(act, now, chances, &random, &error);
     if (error.status != WEFT_OK)

@@ -104,10 +104,9 @@ static double run(weft_session *s, weft_value x, weft_value loss, int n, uint32_
     double sum = 0;
     for (int i = 0; s && i < n && error->status == WEFT_OK; i++) {
         draw_batch(images, &state);
-        weft_session_feed(s, x, images, sizeof images);
-        weft_session_run(s);
-        weft_error_copy(error, weft_session_error(s));
-        weft_session_fetch(s, loss, &nats, sizeof nats);
+        weft_session_feed(s, x, images, sizeof images, NULL);
+        weft_session_run(s, error);
+        weft_session_fetch(s, loss, &nats, sizeof nats, NULL);
         sum += nats;
     }
     return sum / n;
@@ -138,7 +137,7 @@ int main(void)
     else {
         printf("nats an image: %.1f before training, %.1f after %d steps, %.1f by pixel\n", before,
                after, STEPS, pixelwise);
-        weft_session_fetch(test, drawn, pixels, sizeof pixels);
+        weft_session_fetch(test, drawn, pixels, sizeof pixels, NULL);
         for (int row = 0; row < SIDE; row++, putchar('\n')) /* a likely pixel is a # */
             for (int i = 0; i < 5 * SIDE; i++)
                 putchar(pixels[i / SIDE][row * SIDE + i % SIDE] > 0 ? '#' : '.');

@@ -39,15 +39,21 @@ static weft_status best_time(weft_status (*run)(void *), void *work, double *sec
 
 /* ---- Products ---- */
 
-static weft_status run_session(void *session)
+typedef struct product {
+    weft_session *session;
+    weft_error error;
+} product;
+
+static weft_status run_product(void *data)
 {
-    return weft_session_run(session);
+    product *p = data;
+    return weft_session_run(p->session, &p->error);
 }
 
 static void fill(weft_session *session, weft_value input)
 {
     weft_tensor t;
-    if (!weft_session_tensor(session, input, &t)) return;
+    if (weft_session_tensor(session, input, &t, NULL) != WEFT_OK) return;
     int64_t n = weft_shape_numel(t.shape);
     for (int64_t i = 0; i < n; i++)
         if (t.dtype == WEFT_F32)
@@ -60,7 +66,7 @@ weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_s
                               weft_error *error)
 {
     weft_error_clear(error);
-    weft_error own = {0};
+    product p = {.error = WEFT_NO_ERROR};
     double seconds = 0;
     if (!flops_per_second || threads < 0 || !weft_dtype_is_float(dtype))
         return weft_error_set(
@@ -69,21 +75,19 @@ weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_s
     weft_graph *g = weft_graph_new();
     weft_value a = weft_input(g, "a", dtype, WEFT_SHAPE(ROWS, INNER));
     weft_value b = weft_input(g, "b", dtype, WEFT_SHAPE(INNER, COLUMNS)), c = weft_matmul(g, a, b);
-    weft_plan *plan = weft_plan_new(g, &c, 1, NULL, &own);
-    weft_session *session = NULL;
+    weft_plan *plan = weft_plan_new(g, &c, 1, NULL, &p.error);
     if (plan)
-        session = weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, &own);
-    weft_status status = own.status;
-    if (session) {
-        fill(session, a);
-        fill(session, b);
-        status = best_time(run_session, session, &seconds);
-        if (status != WEFT_OK) own = *weft_session_error(session);
+        p.session =
+            weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, &p.error);
+    if (p.session) {
+        fill(p.session, a);
+        fill(p.session, b);
+        best_time(run_product, &p, &seconds);
     }
-    weft_session_free(session);
+    weft_session_free(p.session);
     weft_plan_free(plan);
     weft_graph_free(g);
-    if (status != WEFT_OK) return weft_error_copy(error, &own);
+    if (p.error.status != WEFT_OK) return weft_error_copy(error, &p.error);
     *flops_per_second = 2.0 * ROWS * COLUMNS * INNER / seconds;
     return WEFT_OK;
 }

@@ -289,8 +289,8 @@ static weft_operand compute(export_record *r, const weft_graph *from, size_t ind
     r->computed += bytes;
     weft_plan *plan = weft_plan_new(g, &out[k], 1, NULL, r->error);
     weft_session *s = plan ? weft_session_new(plan, NULL, &one, r->error) : NULL;
-    if (s && weft_session_run(s) != WEFT_OK) weft_error_copy(r->error, weft_session_error(s));
-    if (s && !failed(r) && weft_session_tensor(s, out[k], &t))
+    if (s) weft_session_run(s, r->error);
+    if (s && !failed(r) && weft_session_tensor(s, out[k], &t, NULL) == WEFT_OK)
         operand = add_constant(r, weft_export_type(t.dtype), t.shape, t.data);
     weft_session_free(s);
     weft_plan_free(plan);

@@ -195,7 +195,7 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
     weft_session_options one = {.threads = 1};
     weft_plan *plan = weft_plan_new(n->graph, targets, n_targets, NULL, error);
     weft_session *s = plan ? weft_session_new(plan, NULL, &one, error) : NULL;
-    if (s && weft_session_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
+    if (s) weft_session_run(s, error);
     for (size_t i = 0; s && error->status == WEFT_OK && i < n->n_out; i++) {
         onnx_value *out = &n->out[i];
         if (!weft_is_value(out->value)) continue;
@@ -205,8 +205,8 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
         void *data = weft__arena_alloc(&n->import->memory, bytes);
         if (!data)
             weft_error_set(error, WEFT_NO_MEMORY, out->name, "no memory for %zu bytes", bytes);
-        else if (weft_session_fetch(s, out->value, data, bytes) != WEFT_OK)
-            weft_error_copy(error, weft_session_error(s));
+        else
+            weft_session_fetch(s, out->value, data, bytes, error);
         out->tensor = (onnx_tensor){dtype, shape, data};
         out->known = true;
     }

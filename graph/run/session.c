@@ -35,7 +35,6 @@ struct weft_session {
     feeds feeds;
     const char *no_results; /* why the targets have none; NULL: those of the last run */
     watches watches;
-    weft_error error;
 };
 
 /* ---- Binding ---- */
@@ -241,15 +240,17 @@ void weft_session_free(weft_session *session)
     free(session);
 }
 
+/* Begins a call whose error is *error: false if there is no session. */
+static bool begin(const weft_session *session, const char *function, weft_error *error)
+{
+    weft_error_clear(error);
+    if (!session) weft_error_set(error, WEFT_BAD_ARGUMENT, function, "the session is NULL");
+    return session != NULL;
+}
+
 void weft_session_set_run_number(weft_session *session, uint64_t number)
 {
     if (session) session->executor.run.number = number;
-}
-
-const weft_error *weft_session_error(const weft_session *session)
-{
-    static const weft_error none = {WEFT_BAD_ARGUMENT, "session", "the session is NULL"};
-    return session ? &session->error : &none;
 }
 
 /* ---- Data in and out ---- */
@@ -307,29 +308,28 @@ static void claim_arena(weft_session *s)
 
 /* Whether a value that can be read has contents: an input its feed or default, a state those of the
  * store, a result those of a run that succeeded. */
-static bool has_contents(weft_session *s, weft_value value, const char *function)
+static bool has_contents(weft_session *s, weft_value value, const char *function, weft_error *error)
 {
     const unsigned kinds = s->plan->kinds[value.id];
     const char *reason = has_arena(s) ? NULL : arena_taken;
     if (kinds & VALUE_STORED) return true;
     if (!(kinds & VALUE_INPUT)) reason = s->no_results;
     if (reason)
-        weft_error_set(&s->error, WEFT_NOT_FOUND, function,
+        weft_error_set(error, WEFT_NOT_FOUND, function,
                        "%s: expected a weft_session_run that succeeds before the value is read",
                        reason);
     else if (kinds & VALUE_INPUT)
-        weft__feeds_check(&s->feeds, s->plan, planned_id(s, value), &s->error);
-    return s->error.status == WEFT_OK;
+        weft__feeds_check(&s->feeds, s->plan, planned_id(s, value), error);
+    return error->status == WEFT_OK;
 }
 
 /* The same as find_tensor, with an error in the name of `function`. */
-static bool tensor_for(weft_session *session, weft_value value, weft_tensor *tensor,
-                       const char *function)
+static bool tensor_for(const weft_session *session, weft_value value, weft_tensor *tensor,
+                       const char *function, weft_error *error)
 {
-    memset(&session->error, 0, sizeof session->error);
     if (find_tensor(session, value, tensor)) return true;
     weft_error_set(
-        &session->error, WEFT_NOT_FOUND, function,
+        error, WEFT_NOT_FOUND, function,
         value.graph != session->plan->user_tag || !value.id || value.id >= session->plan->n_map
             ? "the value does not belong to the planned graph"
             : "the value cannot be read: expected a target of the plan, or an input or a "
@@ -337,54 +337,61 @@ static bool tensor_for(weft_session *session, weft_value value, weft_tensor *ten
     return false;
 }
 
-bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor)
+weft_status weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor,
+                                weft_error *error)
 {
     static const char function[] = "weft_session_tensor";
-    if (!session || !tensor || !tensor_for(session, value, tensor, function)) return false;
-    if (!(session->plan->kinds[value.id] & VALUE_INPUT))
-        return has_contents(session, value, function);
+    weft_error own, *e = error ? error : &own;
+    if (!begin(session, function, e)) return e->status;
+    if (!tensor) return weft_error_set(e, WEFT_BAD_ARGUMENT, function, "the tensor is NULL");
+    if (!tensor_for(session, value, tensor, function, e)) return e->status;
+    if (!(session->plan->kinds[value.id] & VALUE_INPUT)) {
+        has_contents(session, value, function, e);
+        return e->status;
+    }
     claim_arena(session);
     weft__feeds_mark_fed(&session->feeds, session->plan, planned_id(session, value),
                          session->arena);
-    return true;
+    return WEFT_OK;
 }
 
-static weft_status wrong_bytes(weft_session *session, weft_value value, const weft_tensor *tensor,
-                               const void *data, size_t bytes, const char *function)
+static weft_status wrong_bytes(const weft_session *session, weft_value value,
+                               const weft_tensor *tensor, const void *data, size_t bytes,
+                               const char *function, weft_error *error)
 {
     const weft_graph *g = session->plan->graph;
     const char *name = weft_name_of(g, weft__graph_value(g, planned_id(session, value)));
     char text[128];
     return weft_error_set(
-        &session->error, WEFT_BAD_ARGUMENT, function, "\"%s\" is %s %s, %zu bytes; got %zu bytes%s",
+        error, WEFT_BAD_ARGUMENT, function, "\"%s\" is %s %s, %zu bytes; got %zu bytes%s",
         name[0] ? name : "the value", weft_dtype_name(tensor->dtype),
         weft_shape_text(tensor->shape, text, sizeof text),
         weft_tensor_bytes(tensor->dtype, tensor->shape), bytes, data ? "" : " at NULL");
 }
 
 weft_status weft_session_feed(weft_session *session, weft_value input, const void *data,
-                              size_t bytes)
+                              size_t bytes, weft_error *error)
 {
-    if (!session) return WEFT_BAD_ARGUMENT;
+    static const char function[] = "weft_session_feed";
+    weft_error own, *e = error ? error : &own;
+    if (!begin(session, function, e)) return e->status;
     const weft_plan *plan = session->plan;
-    weft_error *e = &session->error;
-    memset(e, 0, sizeof *e);
     if (input.graph != plan->user_tag || !input.id || input.id >= plan->n_map)
-        return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_session_feed",
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, function,
                               "the value does not belong to the planned graph");
     uint32_t id = plan->map[input.id];
     if (!(plan->kinds[input.id] & VALUE_INPUT)) {
         const char *name = id ? weft_name_of(plan->graph, weft__graph_value(plan->graph, id)) : "";
-        return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_session_feed",
-                              "\"%s\" is not an input of the graph", name[0] ? name : "the value");
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, function, "\"%s\" is not an input of the graph",
+                              name[0] ? name : "the value");
     }
     weft_tensor tensor;
     if (!id) return WEFT_OK;
-    if (!tensor_for(session, input, &tensor, "weft_session_feed")) return WEFT_INTERNAL;
+    if (!tensor_for(session, input, &tensor, function, e)) return WEFT_INTERNAL;
     claim_arena(session);
     if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes)) {
         weft__feeds_mark_refused(&session->feeds, id);
-        return wrong_bytes(session, input, &tensor, data, bytes, "weft_session_feed");
+        return wrong_bytes(session, input, &tensor, data, bytes, function, e);
     }
     weft__feeds_mark_fed(&session->feeds, plan, id, session->arena);
     if (bytes) memcpy(tensor.data, data, bytes);
@@ -392,14 +399,17 @@ weft_status weft_session_feed(weft_session *session, weft_value input, const voi
     return WEFT_OK;
 }
 
-weft_status weft_session_fetch(weft_session *session, weft_value target, void *data, size_t bytes)
+weft_status weft_session_fetch(weft_session *session, weft_value target, void *data, size_t bytes,
+                               weft_error *error)
 {
+    static const char function[] = "weft_session_fetch";
+    weft_error own, *e = error ? error : &own;
     weft_tensor tensor;
-    if (!session) return WEFT_BAD_ARGUMENT;
-    if (!tensor_for(session, target, &tensor, "weft_session_fetch")) return WEFT_NOT_FOUND;
+    if (!begin(session, function, e) || !tensor_for(session, target, &tensor, function, e))
+        return e->status;
     if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes))
-        return wrong_bytes(session, target, &tensor, data, bytes, "weft_session_fetch");
-    if (!has_contents(session, target, "weft_session_fetch")) return WEFT_NOT_FOUND;
+        return wrong_bytes(session, target, &tensor, data, bytes, function, e);
+    if (!has_contents(session, target, function, e)) return e->status;
     if (bytes) memcpy(data, tensor.data, bytes);
     return WEFT_OK;
 }
@@ -407,15 +417,14 @@ weft_status weft_session_fetch(weft_session *session, weft_value target, void *d
 /* ---- The profile ---- */
 
 weft_status weft_session_profile(weft_session *session, bool on,
-                                 const weft_profile_options *options)
+                                 const weft_profile_options *options, weft_error *error)
 {
-    if (!session) return WEFT_BAD_ARGUMENT;
-    memset(&session->error, 0, sizeof session->error);
+    if (!begin(session, "weft_session_profile", error)) return WEFT_BAD_ARGUMENT;
     if (on) {
         size_t trace_runs = options ? options->trace_runs : 0;
         weft_profile *profile = weft__profile_new(session->plan, session->threads, trace_runs);
         if (!profile)
-            return weft_error_set(&session->error, WEFT_NO_MEMORY, "profile",
+            return weft_error_set(error, WEFT_NO_MEMORY, "profile",
                                   "no memory for a profile with %zu runs traced", trace_runs);
         exchanges *e = &session->executor.exchanges;
         if (e->waited_ns) memset(e->waited_ns, 0, e->n_flights * sizeof *e->waited_ns);
@@ -435,23 +444,21 @@ const weft_profile *weft_profile_of(const weft_session *session)
 /* ---- Watches ---- */
 
 /* Whether a callback of a watch is calling, and the error of `function` that says so. */
-static bool is_watching(weft_session *s, const char *function)
+static bool is_watching(const weft_session *s, const char *function, weft_error *error)
 {
     if (!s->watches.calling) return false;
-    weft_error_set(&s->error, WEFT_BAD_ARGUMENT, function,
+    weft_error_set(error, WEFT_BAD_ARGUMENT, function,
                    "the session is running: a callback of weft_session_watch may not use it");
     return true;
 }
 
 weft_status weft_session_watch(weft_session *session, weft_value value, weft_watch_fn callback,
-                               void *context)
+                               void *context, weft_error *error)
 {
     static const char function[] = "weft_session_watch";
-    if (!session) return WEFT_BAD_ARGUMENT;
+    weft_error own, *e = error ? error : &own;
+    if (!begin(session, function, e) || is_watching(session, function, e)) return e->status;
     const weft_plan *plan = session->plan;
-    weft_error *e = &session->error;
-    if (is_watching(session, function)) return e->status;
-    memset(e, 0, sizeof *e);
     if (!callback || executor_paused(&session->executor))
         return weft_error_set(e, WEFT_BAD_ARGUMENT, function,
                               callback ? "the session has stopped in the middle of a run"
@@ -490,9 +497,8 @@ static weft_status prepare_inputs(weft_session *s, weft_error *error)
 }
 
 /* Runs, or goes on, up to an interval. */
-static weft_status run_until(weft_session *session, uint32_t until)
+static weft_status run_until(weft_session *session, uint32_t until, weft_error *e)
 {
-    weft_error *e = &session->error;
     executor *x = &session->executor;
     int team;
     session->no_results = run_failed;
@@ -504,8 +510,8 @@ static weft_status run_until(weft_session *session, uint32_t until)
     weft_profile *profile = session->profiling ? session->profile : NULL;
     if (!session->watches.n)
         weft__executor_run(x, until, team, profile, e);
-    else if (weft__watches_run(&session->watches, x, until, team, profile, e) == WEFT_OK)
-        memset(e, 0, sizeof *e); /* errors of calls by callbacks */
+    else
+        weft__watches_run(&session->watches, x, until, team, profile, e);
     if (!executor_paused(x)) x->run.number++;
     if (e->status == WEFT_OK) session->no_results = executor_paused(x) ? run_stopped : NULL;
     if (e->status == WEFT_OK && x->end == session->plan->n_intervals && session->own_arena)
@@ -518,26 +524,26 @@ void weft_session_renew(weft_session *session)
     if (session) session->executor.first = 0;
 }
 
-weft_status weft_session_run(weft_session *session)
+weft_status weft_session_run(weft_session *session, weft_error *error)
 {
-    if (!session) return WEFT_BAD_ARGUMENT;
-    if (is_watching(session, "weft_session_run")) return WEFT_BAD_ARGUMENT;
-    memset(&session->error, 0, sizeof session->error);
-    return run_until(session, (uint32_t)session->plan->n_intervals);
+    static const char function[] = "weft_session_run";
+    weft_error own, *e = error ? error : &own;
+    if (!begin(session, function, e) || is_watching(session, function, e)) return e->status;
+    return run_until(session, (uint32_t)session->plan->n_intervals, e);
 }
 
-weft_status weft_session_run_before(weft_session *session, weft_value value)
+weft_status weft_session_run_before(weft_session *session, weft_value value, weft_error *error)
 {
-    if (!session) return WEFT_BAD_ARGUMENT;
+    static const char function[] = "weft_session_run_before";
+    weft_error own, *e = error ? error : &own;
+    if (!begin(session, function, e) || is_watching(session, function, e)) return e->status;
     const weft_plan *plan = session->plan;
     const uint32_t id = planned_id(session, value), node = id ? plan->graph->values[id].node : 0;
-    if (is_watching(session, "weft_session_run_before")) return WEFT_BAD_ARGUMENT;
-    memset(&session->error, 0, sizeof session->error);
     for (uint32_t g = 0; id && !executor_paused(&session->executor) && g < plan->n_intervals; g++)
         for (uint32_t i = 0; i < plan->intervals[g].n_steps; i++)
             if (plan->steps[plan->intervals[g].first_step + i].node == node)
-                return g > session->executor.first ? run_until(session, g) : WEFT_OK;
-    return weft_error_set(&session->error, WEFT_BAD_ARGUMENT, "weft_session_run_before",
+                return g > session->executor.first ? run_until(session, g, e) : WEFT_OK;
+    return weft_error_set(e, WEFT_BAD_ARGUMENT, function,
                           "the session has stopped before, or no node of the plan computes the "
                           "value");
 }

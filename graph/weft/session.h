@@ -116,11 +116,7 @@ WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan, int threads);
  * weft_session_fetch copies a state as the store holds it. A target has the contents of the last
  * run: if there was none, or it failed or has stopped (weft_session_run_before), the result is
  * WEFT_NOT_FOUND. The same holds for an input that was not fed and has no default, and for all
- * other values.
- *
- * weft_session_error is valid until the next weft_session_feed, weft_session_run,
- * weft_session_fetch, weft_session_tensor, weft_session_watch or weft_session_profile, whose error
- * it is. */
+ * other values. */
 
 /* As weft_session_run, but stops before the node that computes `value`, and those that run side by
  * side with it. The next weft_session_run goes on from there, and inputs that only the rest reads
@@ -128,11 +124,13 @@ WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan, int threads);
  * sessions, each with an arena of its own, while it waits for data. A profile counts each part as a
  * run. The error is WEFT_BAD_ARGUMENT if the session has stopped already, or if no node computes
  * the value when the plan runs. */
-WEFT_API weft_status weft_session_run_before(weft_session *session, weft_value value);
+WEFT_API weft_status weft_session_run_before(weft_session *session, weft_value value,
+                                             weft_error *error);
 /* weft_session_fetch without a copy: *tensor points into the session or the store, and its contents
  * are valid until the next run. Asking for an input marks it as fed: the program may write the feed
- * there. False where weft_session_fetch would fail. */
-WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor);
+ * there. Errors are those of weft_session_fetch. */
+WEFT_API weft_status weft_session_tensor(weft_session *session, weft_value value,
+                                         weft_tensor *tensor, weft_error *error);
 /* Finds the first node that computes a number that is not finite. For use after a run that went
  * wrong: it repeats that run, with the same feeds and number, node by node and without its updates,
  * and inspects all inputs, states and outputs. That is slow, and overwrites the targets. WEFT_OK if
@@ -174,9 +172,9 @@ typedef bool (*weft_watch_fn)(void *context, const weft_watched *watched);
  * Fails with WEFT_NOT_FOUND if the value cannot be seen: no target needs it, a pass has replaced
  * it, or a node that is fused with its own overwrites each tile of it. The message says which and
  * what to do: a target of the plan can always be seen. WEFT_BAD_ARGUMENT if the session has stopped
- * (weft_session_run_before). weft_session_error also returns the status. */
+ * (weft_session_run_before). */
 WEFT_API weft_status weft_session_watch(weft_session *session, weft_value value,
-                                        weft_watch_fn callback, void *context);
+                                        weft_watch_fn callback, void *context, weft_error *error);
 /* Removes all watches of a value; of WEFT_NO_VALUE, those of all values. Returns how many. */
 WEFT_API size_t weft_session_unwatch(weft_session *session, weft_value value);
 
@@ -203,7 +201,7 @@ typedef struct weft_profile_options {
  * this while the session runs. `options` may be NULL. If the result is WEFT_NO_MEMORY, nothing
  * changes. */
 WEFT_API weft_status weft_session_profile(weft_session *session, bool on,
-                                          const weft_profile_options *options);
+                                          const weft_profile_options *options, weft_error *error);
 /* The profile; NULL if it was never switched on. The session owns it, until it is freed or the
  * profile is switched on again. Read it between runs. */
 WEFT_API const weft_profile *weft_profile_of(const weft_session *session);

@@ -477,12 +477,10 @@ WEFT_API void weft_session_free(weft_session *session);
  * a state out. `bytes` must be the size of the tensor. A run allocates nothing. It fails with
  * WEFT_NOT_FOUND if an input was never fed; updates that ran before an error stay. */
 WEFT_API weft_status weft_session_feed(weft_session *session, weft_value input, const void *data,
-                                       size_t bytes);
-WEFT_API weft_status weft_session_run(weft_session *session);
+                                       size_t bytes, weft_error *error);
+WEFT_API weft_status weft_session_run(weft_session *session, weft_error *error);
 WEFT_API weft_status weft_session_fetch(weft_session *session, weft_value target, void *data,
-                                        size_t bytes);
-/* The error of the last call on the session; status WEFT_OK if that succeeded. */
-WEFT_API const weft_error *weft_session_error(const weft_session *session);
+                                        size_t bytes, weft_error *error);
 
 #ifdef __cplusplus
 }

@@ -178,8 +178,8 @@ weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size
 static bool result(const weft_decoder *d, bool log_probs, weft_tensor *tensor)
 {
     if (!d || !d->last || !d->last->plan.session || !tensor ||
-        !weft_session_tensor(d->last->plan.session,
-                             log_probs ? d->last->log_probs : d->last->logits, tensor))
+        weft_session_tensor(d->last->plan.session, log_probs ? d->last->log_probs : d->last->logits,
+                            tensor, NULL) != WEFT_OK)
         return false;
     tensor->shape.dim[0] = d->live * (d->has_steps ? d->last->sizes.beams : d->o.beams);
     return true;

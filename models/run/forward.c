@@ -143,7 +143,7 @@ bool weft_forward_output(const weft_forward *forward, size_t i, weft_tensor *out
 {
     const pass *p = forward ? forward->last : NULL;
     return p && output && i < p->built.n_outputs &&
-           weft_session_tensor(p->plan.session, p->built.outputs[i], output);
+           weft_session_tensor(p->plan.session, p->built.outputs[i], output, NULL) == WEFT_OK;
 }
 
 size_t weft_forward_plan_count(const weft_forward *forward, size_t *arena_bytes)

@@ -105,27 +105,18 @@ void weft__plans_free(plan_list *plans)
     *plans = (plan_list){.first = NULL};
 }
 
-static weft_status copy_error(const plan_entry *entry, weft_error *error)
-{
-    const weft_error *e = weft_session_error(entry->session);
-    return weft_error_copy(error, e);
-}
-
 weft_status weft__plan_feed(plan_entry *entry, weft_value input, const void *data, size_t bytes,
                             weft_error *error)
 {
-    weft_status status = weft_session_feed(entry->session, input, data, bytes);
-    return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
+    return weft_session_feed(entry->session, input, data, bytes, error);
 }
 
 weft_status weft__plan_run_before(plan_entry *entry, weft_value value, weft_error *error)
 {
-    weft_status status = weft_session_run_before(entry->session, value);
-    return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
+    return weft_session_run_before(entry->session, value, error);
 }
 
 weft_status weft__plan_run(plan_entry *entry, weft_error *error)
 {
-    weft_status status = weft_session_run(entry->session);
-    return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
+    return weft_session_run(entry->session, error);
 }

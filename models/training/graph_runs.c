@@ -20,7 +20,8 @@ bool weft_trainer_gradient(const weft_trainer *trainer, const char *name, weft_t
     const trainer_graph *s = trainer ? trainer->updated : NULL;
     if (!s || !name || !gradient || !weft_params_find(trainer->params, name, &param)) return false;
     const weft_value value = gradient_of(s->plan.graph, name);
-    if (!weft_is_value(value) || !weft_session_tensor(s->plan.session, value, gradient))
+    if (!weft_is_value(value) ||
+        weft_session_tensor(s->plan.session, value, gradient, NULL) != WEFT_OK)
         return false;
     *gradient = weft_tensor_dense(gradient->data, gradient->dtype, param.shape);
     return true;
@@ -166,8 +167,8 @@ double weft__trainer_graph_fetch_scalar(const trainer_graph *s, weft_value value
     float narrow = 0;
     double x = 0;
     if (s->dtype == WEFT_F64)
-        weft_session_fetch(s->plan.session, value, &x, sizeof x);
-    else if (weft_session_fetch(s->plan.session, value, &narrow, sizeof narrow) == WEFT_OK)
+        weft_session_fetch(s->plan.session, value, &x, sizeof x, NULL);
+    else if (weft_session_fetch(s->plan.session, value, &narrow, sizeof narrow, NULL) == WEFT_OK)
         x = (double)narrow;
     return x;
 }

@@ -83,10 +83,10 @@ static weft_status run(const network *n, weft_session *s, float *y)
     float *x = malloc(bytes);
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
     for (int i = 0; i < SIZE; i++) x[i] = (float)(i % 17) - 8;
-    weft_status status = weft_session_feed(s, n->x, x, bytes);
+    weft_status status = weft_session_feed(s, n->x, x, bytes, NULL);
     free(x);
-    if (status == WEFT_OK) status = weft_session_run(s);
-    return status == WEFT_OK ? weft_session_fetch(s, n->y, y, bytes) : status;
+    if (status == WEFT_OK) status = weft_session_run(s, NULL);
+    return status == WEFT_OK ? weft_session_fetch(s, n->y, y, bytes, NULL) : status;
 }
 
 /* Makes a store and a session, runs, and frees both. */
@@ -538,7 +538,7 @@ static weft_status run_in(const network *n, int threads, const weft_thread_pool 
     CU_ASSERT_EQUAL_FATAL(weft_params_init(store, n->g, 1, NULL), WEFT_OK);
     weft_session *s = weft_session_new(n->plan, store, &o, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    if (profile) weft_session_profile(s, true, &(weft_profile_options){2});
+    if (profile) weft_session_profile(s, true, &(weft_profile_options){2}, NULL);
     weft_status status = WEFT_OK;
     for (int i = 0; i < 3 && status == WEFT_OK; i++) status = run(n, s, y + i * SIZE);
     if (profile) {

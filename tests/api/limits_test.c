@@ -267,9 +267,9 @@ static void test_pieces(void)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, (float[]){3, 4}, 8), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, (float[]){3, 4}, 8, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, sizeof got, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(got, (float[]){-3, -4, -3, -4}, sizeof got), 0);
     weft_session_free(s);
     weft_plan_free(plan);

@@ -193,10 +193,10 @@ static void test_pictures(void)
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     const float zeros[32] = {0};
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 2}),
+    CU_ASSERT_EQUAL(weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 2}, NULL),
                     WEFT_OK);
-    weft_session_feed(s, weft_graph_find(g, "x"), zeros, sizeof zeros);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_feed(s, weft_graph_find(g, "x"), zeros, sizeof zeros, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     speak(true);
     char *german = text_of(write_dot, g);
     CU_ASSERT_STRING_EQUAL(german, plain);

@@ -80,8 +80,8 @@ static weft_status small_profile(weft_session *session)
 {
     weft_profile_row *rows = NULL;
     size_t n;
-    weft_status status = weft_session_profile(session, true, &(weft_profile_options){1});
-    if (status == WEFT_OK) status = weft_session_run(session);
+    weft_status status = weft_session_profile(session, true, &(weft_profile_options){1}, NULL);
+    if (status == WEFT_OK) status = weft_session_run(session, NULL);
     const weft_profile *profile = weft_profile_of(session);
     if (status == WEFT_OK)
         status = weft_profile_rows(profile, WEFT_PROFILE_BY_SCOPE, 1, NULL, &rows, &n, NULL);
@@ -135,9 +135,9 @@ static weft_status small_train_step(const char *path)
                                {3, 9, 1, 0}, {7, 11, 2, 0}, {9, 13, 2, 0}};
     weft_pack_result packed;
     if (status == WEFT_OK) status = weft_pack(items, 7, NULL, &packed, &error);
-    if (status == WEFT_OK) status = weft_session_feed(session, ids, data, sizeof data);
-    if (status == WEFT_OK) status = weft_session_feed(session, targets, data, sizeof data);
-    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = weft_session_run(session);
+    if (status == WEFT_OK) status = weft_session_feed(session, ids, data, sizeof data, NULL);
+    if (status == WEFT_OK) status = weft_session_feed(session, targets, data, sizeof data, NULL);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = weft_session_run(session, NULL);
     if (status == WEFT_OK) status = small_profile(session);
     if (status == WEFT_OK) status = weft_params_save(store, path, NULL, &error);
     if (status == WEFT_OK) status = weft_params_load(copy, path, &error);

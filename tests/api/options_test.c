@@ -35,8 +35,8 @@ static weft_status evaluate(weft_graph *g, weft_value target, double *out, size_
     weft_session *s = NULL;
     if (plan && weft_params_init(store, g, 1, error) == WEFT_OK)
         s = weft_session_new(plan, store, NULL, error);
-    if (s && weft_session_run(s) == WEFT_OK) weft_session_fetch(s, target, out, n * sizeof *out);
-    if (s) *error = *weft_session_error(s);
+    if (s && weft_session_run(s, error) == WEFT_OK)
+        weft_session_fetch(s, target, out, n * sizeof *out, error);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(store);
@@ -311,9 +311,10 @@ static void test_plans(void)
         weft_session *s = weft_session_new(plan, NULL, CHOOSE(way, &zeros, &defaults), NULL);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
         CU_ASSERT_EQUAL(
-            weft_session_profile(s, true, CHOOSE(way, &profile_zeros, &profile_defaults)), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(s, y, out[way], sizeof out[way]), WEFT_OK);
+            weft_session_profile(s, true, CHOOSE(way, &profile_zeros, &profile_defaults), NULL),
+            WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y, out[way], sizeof out[way], NULL), WEFT_OK);
         arena[way] = weft_plan_stats_of(plan).arena_bytes;
         FILE *file = open_memstream(&text, &length[way]);
         CU_ASSERT_EQUAL(weft_graph_write_dot(g, file, CHOOSE(way, &dot_zeros, &dot_defaults), NULL),

@@ -11,9 +11,9 @@ static bool evaluate(weft_graph *g, weft_value x, const double *data, size_t n, 
     weft_error error = {0};
     weft_plan *plan = weft_plan_new(g, &target, 1, &(weft_plan_options){.verify = true}, &error);
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
-    bool good = s && weft_session_feed(s, x, data, n * sizeof *data) == WEFT_OK &&
-                weft_session_run(s) == WEFT_OK &&
-                weft_session_fetch(s, target, out, n_out * sizeof *out) == WEFT_OK;
+    bool good = s && weft_session_feed(s, x, data, n * sizeof *data, NULL) == WEFT_OK &&
+                weft_session_run(s, NULL) == WEFT_OK &&
+                weft_session_fetch(s, target, out, n_out * sizeof *out, NULL) == WEFT_OK;
     if (!good) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -154,7 +154,7 @@ static void check_optimizer(const weft_optimizer *o)
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     weft_session *s = weft_session_new(plan, store, NULL, &error);
     for (int k = 1; k <= 3; k++) {
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
         double norm = c * hypot(p[0], p[1]);
         double scale = o->max_norm > 0 ? fmin(1, o->max_norm / (norm + 1e-6)) : 1;
         for (int i = 0; i < 2; i++) {
@@ -241,9 +241,9 @@ static void differentiate_views(bool again, double *gradient, int *tanhs)
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int i = 0; i < N; i++) numbers[i] = i * 0.3 - 1;
-    weft_session_feed(s, r.x, numbers, sizeof numbers);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[0], gradient, sizeof numbers), WEFT_OK);
+    weft_session_feed(s, r.x, numbers, sizeof numbers, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[0], gradient, sizeof numbers, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(r.times > 1, again);
     *tanhs = 0;
     const weft_graph *planned = weft_plan_graph(plan);

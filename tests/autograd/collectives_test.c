@@ -119,20 +119,22 @@ static weft_value loss_of(weft_graph *g, const trial *t, weft_ranks ranks, weft_
     return weft_sum(g, w, WEFT_ALL_AXES, false);
 }
 
-static weft_status run_all(trial *t, int me, weft_session *s, weft_value x, const weft_value *out)
+static weft_status run_all(trial *t, int me, weft_session *s, weft_value x, const weft_value *out,
+                           weft_error *error)
 {
     double fed[NUMBERS];
     for (int run = 0; run < runs_of(t); run++) {
         change(t, run, me, fed);
-        if (weft_session_feed(s, x, fed, (size_t)t->n * sizeof *fed) != WEFT_OK ||
-            weft_session_run(s) != WEFT_OK ||
-            weft_session_fetch(s, out[0], &t->loss[run][me], sizeof(double)) != WEFT_OK)
-            return WEFT_INTERNAL;
+        if (weft_session_feed(s, x, fed, (size_t)t->n * sizeof *fed, error) != WEFT_OK ||
+            weft_session_run(s, error) != WEFT_OK ||
+            weft_session_fetch(s, out[0], &t->loss[run][me], sizeof(double), error) != WEFT_OK)
+            return error->status;
         if (run) continue;
-        if (weft_session_fetch(s, out[1], t->y[me], (size_t)t->n_out * sizeof(double)) != WEFT_OK ||
-            weft_session_fetch(s, out[2], t->gradient[me], (size_t)t->n * sizeof(double)) !=
+        if (weft_session_fetch(s, out[1], t->y[me], (size_t)t->n_out * sizeof(double), error) !=
+                WEFT_OK ||
+            weft_session_fetch(s, out[2], t->gradient[me], (size_t)t->n * sizeof(double), error) !=
                 WEFT_OK)
-            return WEFT_INTERNAL;
+            return error->status;
     }
     return WEFT_OK;
 }
@@ -155,8 +157,7 @@ static void try_it(rank *r)
     const weft_session_options o = {
         .threads = 1, .communicators = all, .n_communicators = t->size > 1 ? 2 : 0, .poison = true};
     weft_session *s = plan ? weft_session_new(plan, NULL, &o, &r->error) : NULL;
-    if (s && run_all(t, me, s, x, out) != WEFT_OK)
-        weft_error_copy(&r->error, weft_session_error(s));
+    if (s) run_all(t, me, s, x, out, &r->error);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -231,10 +232,9 @@ static void add_up(rank *r)
     const weft_session_options options = {
         .threads = 1 + o->run, .communicators = &r->communicator, .n_communicators = 1};
     weft_session *s = plan ? weft_session_new(plan, NULL, &options, &r->error) : NULL;
-    if (s && (weft_session_feed(s, x, o->x[me], sizeof o->x[me]) != WEFT_OK ||
-              weft_session_run(s) != WEFT_OK ||
-              weft_session_fetch(s, y, o->y[o->run][me], sizeof o->y[0][0]) != WEFT_OK))
-        weft_error_copy(&r->error, weft_session_error(s));
+    if (s && weft_session_feed(s, x, o->x[me], sizeof o->x[me], &r->error) == WEFT_OK &&
+        weft_session_run(s, &r->error) == WEFT_OK)
+        weft_session_fetch(s, y, o->y[o->run][me], sizeof o->y[0][0], &r->error);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -298,10 +298,9 @@ static void run_stage(rank *r)
         .threads = 1, .communicators = &r->communicator, .n_communicators = 1};
     weft_session *s = plan ? weft_session_new(plan, NULL, &o, &r->error) : NULL;
     const double fed = factor(me);
-    if (s &&
-        (weft_session_feed(s, x, &fed, sizeof fed) != WEFT_OK || weft_session_run(s) != WEFT_OK ||
-         weft_session_fetch(s, out[0], &p->gradient[me], sizeof fed) != WEFT_OK))
-        weft_error_copy(&r->error, weft_session_error(s));
+    if (s && weft_session_feed(s, x, &fed, sizeof fed, &r->error) == WEFT_OK &&
+        weft_session_run(s, &r->error) == WEFT_OK)
+        weft_session_fetch(s, out[0], &p->gradient[me], sizeof fed, &r->error);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);

@@ -119,9 +119,9 @@ static weft_status run_pass(pass *p, weft_communicator *c, results *of, weft_err
         weft_plan_new(p->g, p->targets, p->n + 1, &(weft_plan_options){.verify = true}, error);
     if (p->plan) p->session = weft_session_new(p->plan, p->store, &o, error);
     if (!p->session) return error->status;
-    if (feed_all(p) != WEFT_OK || weft_session_run(p->session) != WEFT_OK)
-        return weft_error_copy(error, weft_session_error(p->session));
-    weft_session_fetch(p->session, p->targets[p->n], &of->loss, sizeof of->loss);
+    if (feed_all(p) != WEFT_OK || weft_session_run(p->session, error) != WEFT_OK)
+        return error->status;
+    weft_session_fetch(p->session, p->targets[p->n], &of->loss, sizeof of->loss, NULL);
     of->starts = count_starts(p->plan);
     return WEFT_OK;
 }
@@ -151,7 +151,7 @@ static void run_whole(const job *j, results *of)
     at = 0;
     for (size_t i = 0; i < p.n; at += elements_of(p.g, params[i++]))
         weft_session_fetch(p.session, p.targets[i], of->gradients + at,
-                           elements_of(p.g, params[i]) * sizeof(double));
+                           elements_of(p.g, params[i]) * sizeof(double), NULL);
     pass_free(&p);
 }
 
@@ -235,7 +235,7 @@ static void store_gradients(job *j, const pass *p, const weft_graph *whole,
         if (weft__shards_piece(shards, weft_name_of(whole, params[i]),
                                weft__shards_ranks(shards).rank, &first, &end))
             weft_session_fetch(p->session, p->targets[k++], at + first,
-                               (size_t)(end - first) * sizeof(double));
+                               (size_t)(end - first) * sizeof(double), NULL);
     }
 }
 

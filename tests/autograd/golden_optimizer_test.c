@@ -68,7 +68,7 @@ static void check_optimizer(const char *name, const weft_optimizer *o, weft_dtyp
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int k = 0; k < STEPS; k++) {
-        CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
         compare(store, name, "w", k, limit);
         compare(store, name, "b", k, limit);
     }
@@ -110,7 +110,7 @@ static void test_no_gradient(void)
         weft_plan *plan = weft_plan_new(g, &step, 1, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
         weft_session *s = weft_session_new(plan, store, NULL, &error);
-        for (int k = 0; k < 2; k++) CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        for (int k = 0; k < 2; k++) CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
         CU_ASSERT_TRUE_FATAL(weft_params_find(store, "w", &t));
         for (int k = 0; k < 3; k++) CU_ASSERT_EQUAL(((double *)t.data)[k], 0);
         weft_session_free(s);

@@ -43,7 +43,7 @@ static void run(weft_graph *g, const weft_value *targets, size_t n_targets, weft
         s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    for (int i = 0; i < n; i++) CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    for (int i = 0; i < n; i++) CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
 }

@@ -98,10 +98,10 @@ static void run_split(rank *r)
     if (plan && weft_params_init(store, g, 1, &r->error) == WEFT_OK)
         s = weft_session_new(plan, store, &o, &r->error);
     if (c->bad_rank == me) spoil(store, c->bad_loss ? "loss" : "gradient.own.1");
-    if (s) c->status[me] = weft_session_run(s);
+    if (s) c->status[me] = weft_session_run(s, NULL);
     if (s && c->status[me] == WEFT_OK) {
         float norm;
-        weft_session_fetch(s, targets[1], &norm, sizeof norm);
+        weft_session_fetch(s, targets[1], &norm, sizeof norm, NULL);
         c->norm[me] = (double)norm;
     }
     if (weft_params_find(store, "shared", &shared))
@@ -131,8 +131,8 @@ static double whole_norm(int n)
     CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, NULL), WEFT_OK);
     weft_session *s = weft_session_new(plan, store, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    weft_session_fetch(s, norm, &x, sizeof x);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    weft_session_fetch(s, norm, &x, sizeof x, NULL);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(store);

@@ -151,11 +151,10 @@ static void run_net(const net *part, weft_value sent, weft_communicator *c, doub
     if (weft_params_init(store, g, 3, error) == WEFT_OK)
         plan = weft_plan_new(g, targets, n, &(weft_plan_options){.verify = true}, error);
     if (plan) s = weft_session_new(plan, store, &o, error);
-    if (s && weft_is_value(x)) weft_session_feed(s, x, data, sizeof data);
-    for (int i = 0; s && i < 2; i++)
-        if (weft_session_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
-    if (s && weft_is_value(y)) weft_session_fetch(s, y, out, ROWS * WIDTH * sizeof *out);
-    if (s && weft_is_value(counter)) weft_session_fetch(s, counter, count, sizeof *count);
+    if (s && weft_is_value(x)) weft_session_feed(s, x, data, sizeof data, NULL);
+    for (int i = 0; s && error->status == WEFT_OK && i < 2; i++) weft_session_run(s, error);
+    if (s && weft_is_value(y)) weft_session_fetch(s, y, out, ROWS * WIDTH * sizeof *out, NULL);
+    if (s && weft_is_value(counter)) weft_session_fetch(s, counter, count, sizeof *count, NULL);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(store);

@@ -111,7 +111,7 @@ static weft_status part_open(part *p, size_t n_targets, int batches, weft_commun
         for (int i = 0; i < MAX_INPUTS; i++)
             if (weft_is_value(p->inputs[i]) &&
                 feed_made_up(s, p->g, p->inputs[i], p->batches) != WEFT_OK)
-                return weft_error_copy(error, weft_session_error(s));
+                return error->status;
     }
     return error->status;
 }
@@ -193,14 +193,14 @@ static void collect(const part *p, results *r)
     r->hash = 0xcbf29ce484222325u;
     r->has_loss = weft_is_value(p->loss);
     for (int b = 0; b < p->batches && r->has_loss; b++)
-        weft_session_fetch(p->session[b], p->loss, &r->loss[b], sizeof *r->loss);
+        weft_session_fetch(p->session[b], p->loss, &r->loss[b], sizeof *r->loss, NULL);
     for (size_t i = 0; i < p->n; i++) {
         snprintf(r->name[i], sizeof r->name[i], "%s", weft_name_of(p->g, p->params[i]));
         r->elements[i] = (size_t)weft_shape_numel(weft_shape_of(p->g, p->params[i]));
         r->gradient[i] = calloc(r->elements[i] + 1, sizeof(double));
         for (int b = 0; r->gradient[i] && b < p->batches; b++) {
             weft_tensor t;
-            if (!weft_session_tensor(p->session[b], p->targets[i], &t)) continue;
+            if (weft_session_tensor(p->session[b], p->targets[i], &t, NULL) != WEFT_OK) continue;
             for (size_t k = 0; k < r->elements[i]; k++) {
                 r->gradient[i][k] += ((double *)t.data)[k];
                 uint64_t bits;
@@ -295,17 +295,11 @@ static void run_parts(rank *r, void (*run)(part *p, rank *r))
     }
 }
 
-static bool ran(rank *r, const weft_session *s, weft_status status)
-{
-    if (status != WEFT_OK) weft_error_copy(&r->error, weft_session_error(s));
-    return status == WEFT_OK;
-}
-
 /* One batch after the other. */
 static void in_turn(part *p, rank *r)
 {
     for (int b = 0; b < p->batches; b++)
-        if (!ran(r, p->session[b], weft_session_run(p->session[b]))) return;
+        if (weft_session_run(p->session[b], &r->error) != WEFT_OK) return;
 }
 
 /* One forward, one backward: a stage is ahead by as many forward passes as stages follow. */
@@ -316,10 +310,9 @@ static void ahead(part *p, rank *r)
         for (; weft_is_value(p->pause) && forward < p->batches &&
                forward <= b + r->communicator->size - 1 - r->communicator->rank;
              forward++)
-            if (!ran(r, p->session[forward],
-                     weft_session_run_before(p->session[forward], p->pause)))
+            if (weft_session_run_before(p->session[forward], p->pause, &r->error) != WEFT_OK)
                 return;
-        if (!ran(r, p->session[b], weft_session_run(p->session[b]))) return;
+        if (weft_session_run(p->session[b], &r->error) != WEFT_OK) return;
     }
 }
 
@@ -344,7 +337,8 @@ static void compare(const sample *s, int batches, void (*run)(rank *r), int *sha
     const weft_status status = open_whole(&whole, s->text, s->training, batches, &error);
     if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
-    for (int b = 0; b < batches; b++) CU_ASSERT_EQUAL(weft_session_run(whole.session[b]), WEFT_OK);
+    for (int b = 0; b < batches; b++)
+        CU_ASSERT_EQUAL(weft_session_run(whole.session[b], NULL), WEFT_OK);
     collect(&whole, &expected);
     for (int size = 1; size <= s->sizes; size++) {
         *c = (comparison){.sample = s, .batches = batches};

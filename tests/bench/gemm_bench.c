@@ -42,7 +42,7 @@ static bool own_open(own *o, weft_precision precision, int threads, const float 
         o->session = weft_session_new(o->plan, o->params,
                                       &(weft_session_options){.threads = threads}, &error);
     if (o->session &&
-        weft_session_feed(o->session, in, x, sizeof(float) * ROWS * NARROW) == WEFT_OK)
+        weft_session_feed(o->session, in, x, sizeof(float) * ROWS * NARROW, NULL) == WEFT_OK)
         return true;
     fprintf(stderr, "gemm_bench: %s: %s\n", error.where, error.message);
     return false;
@@ -51,7 +51,7 @@ static bool own_open(own *o, weft_precision precision, int threads, const float 
 static double own_seconds(const own *o)
 {
     const double begin = clock_seconds();
-    return weft_session_run(o->session) == WEFT_OK ? clock_seconds() - begin : 1e30;
+    return weft_session_run(o->session, NULL) == WEFT_OK ? clock_seconds() - begin : 1e30;
 }
 
 static void own_close(own *o)

@@ -316,7 +316,7 @@ static bool feed(bench *b, weft_session *session)
         void *data = malloc(bytes);
         if (!data) return false;
         weft_sample_input_fill(&sample, sample.dtype, i + 1, data);
-        weft_status status = weft_session_feed(session, b->inputs[i], data, bytes);
+        weft_status status = weft_session_feed(session, b->inputs[i], data, bytes, NULL);
         free(data);
         /* An input whose value is not needed is not a failure. */
         if (status != WEFT_OK) return false;
@@ -332,15 +332,16 @@ static double least(double a, double b)
 static bool measure(const char *name, bench *b, weft_session *session)
 {
     double op_s = 1e9, triad_s = 1e9, begin = clock_seconds();
-    if (!feed(b, session) || weft_session_run(session) != WEFT_OK) {
-        fprintf(stderr, "%s: %s\n", name, weft_session_error(session)->message);
+    weft_error error = WEFT_NO_ERROR;
+    if (!feed(b, session) || weft_session_run(session, &error) != WEFT_OK) {
+        fprintf(stderr, "%s: %s\n", name, error.message);
         return false;
     }
     for (int i = 0; i < MIN_RUNS || (i < MAX_RUNS && clock_seconds() - begin < SECONDS); i++) {
         triad_s = least(triad_s, triad());
-        weft_session_run(session); /* what the triad took from the caches comes back */
+        weft_session_run(session, NULL); /* what the triad took from the caches comes back */
         double start = clock_seconds();
-        weft_session_run(session);
+        weft_session_run(session, NULL);
         op_s = least(op_s, clock_seconds() - start);
     }
     double rate = b->bytes / op_s, triad_rate = 12.0 * TRIAD_NUMEL / triad_s;

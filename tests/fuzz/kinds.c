@@ -226,11 +226,12 @@ static const char *feed_zeros(weft_session *s, const weft_value *inputs,
     for (size_t i = 0; i < n; i++) {
         const size_t bytes = weft_tensor_bytes(described[i].dtype, described[i].shape);
         if (bytes > sizeof zeros) return NULL;
-        if (weft_session_feed(s, inputs[i], zeros, bytes) != WEFT_OK)
+        if (weft_session_feed(s, inputs[i], zeros, bytes, NULL) != WEFT_OK)
             return "an input cannot be fed";
     }
-    const bool good = weft_session_run(s) == WEFT_OK;
-    return check_error(weft_session_error(s), good);
+    weft_error error;
+    const bool good = weft_session_run(s, &error) == WEFT_OK;
+    return check_error(&error, good);
 }
 
 /* Plans a model's outputs and runs a small plan. */

@@ -94,7 +94,7 @@ static void run_without(weft_session *s)
     atomic_store(&scene.aside, false);
     atomic_store(&scene.tiles, 0);
     CU_ASSERT_EQUAL_FATAL(pthread_create(&releaser, NULL, release, NULL), 0);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     pthread_join(releaser, NULL);
     sigaction(SIGUSR1, &before, NULL);
     close(scene.released[0]);
@@ -114,18 +114,18 @@ static void put_one_aside(void)
     const weft_session_options two = {.threads = 2};
     weft_session *s = weft_session_new(plan, NULL, &two, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, numbers, sizeof numbers), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, numbers, sizeof numbers, NULL), WEFT_OK);
     /* On a busy machine the signal may reach thread 1 before it has left the first run, where
      * OpenMP waits for it. */
     for (int i = 0; i < 3; i++) {
         atomic_store(&scene.meet, true);
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
         atomic_store(&scene.meet, false);
         usleep(100000);
         run_without(s);
     }
     CU_ASSERT_TRUE(atomic_load(&scene.in_time));
-    CU_ASSERT_EQUAL(weft_session_fetch(s, v, y, sizeof y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, v, y, sizeof y, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(y, numbers, sizeof y), 0);
     weft_session_free(s);
     weft_plan_free(plan);

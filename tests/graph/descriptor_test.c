@@ -136,9 +136,10 @@ static void test_dtypes(void)
         weft_plan *plan = weft_plan_new(g, &y, 1, &(weft_plan_options){.verify = true}, &error);
         weft_session *s = weft_session_new(plan, NULL, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        CU_ASSERT_EQUAL(weft_session_feed(s, x, data[0], 3 * weft_dtype_bytes(dtype)), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, 3 * weft_dtype_bytes(dtype)), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, x, data[0], 3 * weft_dtype_bytes(dtype), NULL),
+                        WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, 3 * weft_dtype_bytes(dtype), NULL), WEFT_OK);
         CU_ASSERT_EQUAL(memcmp(got, data[0], 3 * weft_dtype_bytes(dtype)), 0);
         weft_session_free(s);
         weft_plan_free(plan);
@@ -196,7 +197,7 @@ static weft_status run_bad(const weft_op *op, const weft_sample *sample, int32_t
     weft_apply(g, op, sample->attr, in, sample->n_in, out);
     weft_plan *plan = weft_plan_new(g, out, op->n_out, NULL, &error);
     weft_session *s = plan ? weft_session_new(plan, params, NULL, &error) : NULL;
-    weft_status status = s ? weft_session_run(s) : error.status;
+    weft_status status = s ? weft_session_run(s, NULL) : error.status;
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);

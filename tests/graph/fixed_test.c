@@ -47,9 +47,9 @@ static float run_small(weft_session *s, const small *m, float x)
 {
     const float in[3] = {x, x, x};
     float out[3];
-    CU_ASSERT_EQUAL(weft_session_feed(s, m->x, in, sizeof in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, m->y, out, sizeof out), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, m->x, in, sizeof in, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, m->y, out, sizeof out, NULL), WEFT_OK);
     return out[1] - x;
 }
 
@@ -117,8 +117,8 @@ static void test_stopped(void)
     const float in[3] = {5, 5, 5};
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int run = 0; run < 3; run++) {
-        CU_ASSERT_EQUAL(weft_session_feed(s, m.x, in, sizeof in), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run_before(s, m.y), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, m.x, in, sizeof in, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run_before(s, m.y, NULL), WEFT_OK);
         CU_ASSERT_DOUBLE_EQUAL(run_small(s, &m, (float)run), tanh(1), ROUNDING_F32);
     }
     weft_session_free(s);
@@ -173,12 +173,12 @@ static float *run_model(const char *name, const char *const *options, size_t n_o
     if (!s) fprintf(stderr, "\n    %s: %s: %s\n", name, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     weft_tensor x, y;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, io.input, &x));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, io.input, &x, NULL) == WEFT_OK);
     uint64_t seed = 5;
     for (int64_t i = 0; i < weft_shape_numel(x.shape); i++)
         ((float *)x.data)[i] = (float)test_uniform(&seed, -1, 1);
-    for (int run = 0; run < 2; run++) CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, io.output, &y));
+    for (int run = 0; run < 2; run++) CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, io.output, &y, NULL) == WEFT_OK);
     *bytes = weft_tensor_bytes(y.dtype, y.shape);
     float *out = malloc(*bytes);
     memcpy(out, y.data, *bytes);
@@ -261,9 +261,9 @@ static void run_dilated(int64_t d, bool fixed, float *y, int64_t *rows)
     CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 7, NULL), WEFT_OK);
     weft_session *s = weft_session_new(plan, params, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, 5 * 49 * sizeof *y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, 5 * 49 * sizeof *y, NULL), WEFT_OK);
     const weft_graph *planned = weft_plan_graph(plan);
     for (size_t n = 0; n < weft_graph_node_count(planned); n++) {
         const weft_node_info node = weft_graph_node(planned, n);

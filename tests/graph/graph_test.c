@@ -123,7 +123,7 @@ static void test_bad_input(void)
     weft_graph_free(NULL);
     weft_plan_free(NULL);
     weft_session_free(NULL);
-    CU_ASSERT_EQUAL(weft_session_run(NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run(NULL, NULL), WEFT_BAD_ARGUMENT);
 }
 
 /* A graph takes no value of one that was freed, wherever in memory it lies itself. */
@@ -200,15 +200,16 @@ static void test_session(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     float in[4] = {1, -2, 3, 0.5f}, out[4] = {0};
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, sizeof out), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, sizeof out, NULL), WEFT_OK);
     for (int i = 0; i < 4; i++) CU_ASSERT_EQUAL(out[i], in[i] * in[i] + 1);
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, 3), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "16 bytes; got 3"));
-    CU_ASSERT_EQUAL(weft_session_feed(s, y, in, sizeof in), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_feed(s, (weft_value){3, 12345}, in, sizeof in), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, 1), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, 3, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "16 bytes; got 3"));
+    CU_ASSERT_EQUAL(weft_session_feed(s, y, in, sizeof in, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(s, (weft_value){3, 12345}, in, sizeof in, NULL),
+                    WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, 1, NULL), WEFT_BAD_ARGUMENT);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -232,9 +233,9 @@ static void test_update_order(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int run = 0; run < 3; run++) {
         double a[3], b[3];
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(s, after, a, sizeof a), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(s, before, b, sizeof b), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, after, a, sizeof a, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, before, b, sizeof b, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(b[2], 10.0 * (run + 1));
         CU_ASSERT_EQUAL(a[2], 10.0 * (run + 2));
     }
@@ -271,13 +272,13 @@ static void test_fault(void)
     int32_t bad[3] = {0, 7, 2}, good[3] = {0, 1, 1};
     weft_tensor t;
     CU_ASSERT_TRUE(weft_params_find(params, "table", &t));
-    weft_session_feed(s, ids, bad, sizeof bad);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_BAD_INDEX);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->where, "embed/embedding"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "index 7 is outside [0, 5)"));
+    weft_session_feed(s, ids, bad, sizeof bad, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, &error), WEFT_BAD_INDEX);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.where, "embed/embedding"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "index 7 is outside [0, 5)"));
     CU_ASSERT_EQUAL(((float *)t.data)[0], 1.0f);
-    weft_session_feed(s, ids, good, sizeof good);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_feed(s, ids, good, sizeof good, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(((float *)t.data)[0], 0.5f);
     CU_ASSERT_EQUAL(((float *)t.data)[2], 0.0f);
     weft_session_free(s);
@@ -317,9 +318,9 @@ static void test_own_op(void)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t, NULL) == WEFT_OK);
     CU_ASSERT_EQUAL(((float *)t.data)[19999], 6.0f);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -355,8 +356,8 @@ static void test_copy(void)
     CU_ASSERT_EQUAL(weft_params_init(params, copy, 1, NULL), WEFT_OK);
     weft_plan *plan = weft_plan_new(copy, &out, 1, NULL, NULL);
     weft_session *s = weft_session_new(plan, params, NULL, NULL);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, out, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, got, sizeof got, NULL), WEFT_OK);
     CU_ASSERT_TRUE(got[0] == 3 && got[1] == 4);
     CU_ASSERT_FALSE(weft_is_value(weft_graph_copy_node(copy, copy, 99, NULL, NULL)));
     CU_ASSERT_EQUAL(weft_graph_status(copy), WEFT_BAD_ARGUMENT);

@@ -86,9 +86,9 @@ static void test_other_inputs(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     const float in[2] = {1, -3};
     float out[2];
-    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, sizeof in) == WEFT_OK &&
-                         weft_session_run(s) == WEFT_OK &&
-                         weft_session_fetch(s, y, out, sizeof out) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, sizeof in, NULL) == WEFT_OK &&
+                         weft_session_run(s, NULL) == WEFT_OK &&
+                         weft_session_fetch(s, y, out, sizeof out, NULL) == WEFT_OK);
     CU_ASSERT_EQUAL(out[0], test_skips_pass("all") ? 101 : 2);
     CU_ASSERT_EQUAL(out[1], test_skips_pass("all") ? 97 : -6);
     weft_session_free(s);
@@ -161,9 +161,9 @@ static void test_leaf_targets(void)
         float out[3] = {0};
         if (!s) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        if (kind == 0) CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, sizeof out), WEFT_OK);
+        if (kind == 0) CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y, out, sizeof out, NULL), WEFT_OK);
         for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(out[i], 1);
         weft_session_free(s);
         weft_plan_free(plan);

@@ -99,8 +99,8 @@ static void test_trace_escapes(void)
     weft_session *s =
         weft_session_new(plan, NULL, &(weft_session_options){.threads = THREADS}, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 4});
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 4}, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     /* There are two tiles, so two threads have work, or as many as there are processors. */
     int threads = weft_profile_totals_of(weft_profile_of(s)).threads;
     cJSON *json = trace_of(weft_profile_of(s));
@@ -192,7 +192,7 @@ static void test_misuse(void)
     weft_error error = {0};
     CU_ASSERT_EQUAL(weft_profile_write_trace(NULL, stdout, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_profile_write_dot(NULL, stdout, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL, NULL), WEFT_OK);
     const weft_profile *p = weft_profile_of(b.session);
     CU_ASSERT_EQUAL(weft_profile_write_trace(p, stdout, &error), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "trace_runs"));
@@ -205,7 +205,8 @@ static void test_full_disk(void)
 {
     bench b = bench_open(2);
     weft_error error = {0};
-    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, &(weft_profile_options){1}), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, &(weft_profile_options){1}, NULL),
+                    WEFT_OK);
     const weft_profile *p = weft_profile_of(b.session);
     cJSON_Delete(trace_of(p));
     FILE *full = fopen("/dev/full", "w");

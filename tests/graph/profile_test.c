@@ -166,15 +166,15 @@ static void test_rows(void)
 static void test_profiled_bits(void)
 {
     bench on = bench_open(2), off = bench_open(2);
-    CU_ASSERT_EQUAL(weft_session_profile(on.session, true, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(on.session, true, NULL, NULL), WEFT_OK);
     for (int i = 0; i < 4; i++) {
         float a = 1, b = 2;
         /* The third run is without. */
-        CU_ASSERT_EQUAL(weft_session_profile(on.session, i != 2, NULL), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(on.session), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(off.session), WEFT_OK);
-        weft_session_fetch(on.session, on.loss, &a, sizeof a);
-        weft_session_fetch(off.session, off.loss, &b, sizeof b);
+        CU_ASSERT_EQUAL(weft_session_profile(on.session, i != 2, NULL, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(on.session, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(off.session, NULL), WEFT_OK);
+        weft_session_fetch(on.session, on.loss, &a, sizeof a, NULL);
+        weft_session_fetch(off.session, off.loss, &b, sizeof b, NULL);
         CU_ASSERT_EQUAL(memcmp(&a, &b, sizeof a), 0);
     }
     CU_ASSERT_TRUE(weft_params_count(on.params) > 10);
@@ -195,13 +195,13 @@ static void test_switching(void)
 {
     bench b = bench_open(2);
     CU_ASSERT_EQUAL(weft_profile_totals_of(profiled_runs(&b, 3)).runs, RUNS);
-    CU_ASSERT_EQUAL(weft_session_profile(b.session, false, NULL), WEFT_OK);
-    weft_session_run(b.session);
+    CU_ASSERT_EQUAL(weft_session_profile(b.session, false, NULL, NULL), WEFT_OK);
+    weft_session_run(b.session, NULL);
     CU_ASSERT_EQUAL(weft_profile_totals_of(weft_profile_of(b.session)).runs, RUNS);
-    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL, NULL), WEFT_OK);
     weft_profile_totals t = weft_profile_totals_of(weft_profile_of(b.session));
     CU_ASSERT_TRUE(t.runs == 0 && t.thread_seconds == 0 && t.compute_seconds == 0);
-    weft_session_run(b.session);
+    weft_session_run(b.session, NULL);
     CU_ASSERT_EQUAL(weft_profile_totals_of(weft_profile_of(b.session)).runs, 1);
     bench_close(&b);
 }
@@ -217,8 +217,8 @@ static void test_compute(void)
     weft_plan *plan = weft_plan_new(g, &z, 1, NULL, NULL);
     weft_session *s = weft_session_new(plan, NULL, &(weft_session_options){.threads = 2}, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL), WEFT_OK);
-    for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL, NULL), WEFT_OK);
+    for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     const weft_profile *p = weft_profile_of(s);
     weft_profile_row *rows;
     size_t n;
@@ -250,12 +250,12 @@ static void test_failed_run(void)
     weft_plan *plan = weft_plan_new(g, &last, 1, NULL, NULL);
     weft_session *s = weft_session_new(plan, NULL, &(weft_session_options){.threads = 2}, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL, NULL), WEFT_OK);
     static int32_t data[2000];
     for (int i = 0; i < 3; i++) {
         data[1234] = i == 1 ? 7 : 6;
-        weft_session_feed(s, ids, data, sizeof data);
-        CU_ASSERT_EQUAL(weft_session_run(s), i == 1 ? WEFT_BAD_INDEX : WEFT_OK);
+        weft_session_feed(s, ids, data, sizeof data, NULL);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), i == 1 ? WEFT_BAD_INDEX : WEFT_OK);
     }
     weft_profile_totals t = weft_profile_totals_of(weft_profile_of(s));
     CU_ASSERT_EQUAL(t.runs, 3);
@@ -282,12 +282,12 @@ static void test_misuse(void)
     weft_profile_row *rows = (weft_profile_row *)&error;
     size_t n = 7;
     const weft_profile_options too_many = {.trace_runs = SIZE_MAX / 4};
-    CU_ASSERT_EQUAL(weft_session_profile(NULL, true, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_profile(NULL, true, NULL, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NULL(weft_profile_of(NULL));
     CU_ASSERT_PTR_NULL(weft_profile_of(b.session));
-    CU_ASSERT_EQUAL(weft_session_profile(b.session, false, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, &too_many), WEFT_NO_MEMORY);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(b.session)->message, "no memory"));
+    CU_ASSERT_EQUAL(weft_session_profile(b.session, false, NULL, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, &too_many, &error), WEFT_NO_MEMORY);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no memory"));
     CU_ASSERT_PTR_NULL(weft_profile_of(b.session));
     CU_ASSERT_EQUAL(weft_profile_totals_of(NULL).runs, 0);
     CU_ASSERT_EQUAL(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, &error),
@@ -295,7 +295,7 @@ static void test_misuse(void)
     CU_ASSERT_TRUE(!rows && !n && error.message[0]);
     weft_profile_free_rows(NULL);
 
-    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL, NULL), WEFT_OK);
     const weft_profile *p = weft_profile_of(b.session);
     const weft_peaks none = {0, 1};
     CU_ASSERT_EQUAL(weft_profile_rows(p, (weft_profile_by)3, 0, NULL, &rows, &n, NULL),

@@ -44,19 +44,19 @@ static uint64_t train(const trained *t, const weft_plan *p, int threads)
     uint64_t hash = 14695981039346656037u;
     const float rate = 0.01f;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_feed(s, t->lr, &rate, sizeof rate);
+    weft_session_feed(s, t->lr, &rate, sizeof rate, NULL);
     const weft_value inputs[] = {t->io.source, t->io.target_in, t->io.target_out};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         weft_tensor x;
         if (!weft_is_value(inputs[i])) continue;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, inputs[i], &x));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, inputs[i], &x, NULL) == WEFT_OK);
         for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
             ((int32_t *)x.data)[k] = (int32_t)(1 + (k * 7 + 3) % 11);
     }
     for (int step = 0; step < 3; step++) {
         float loss = 0;
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-        weft_session_fetch(s, t->io.loss, &loss, sizeof loss);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        weft_session_fetch(s, t->io.loss, &loss, sizeof loss, NULL);
         CU_ASSERT_TRUE(isfinite(loss) && loss > 0);
         hash = (hash ^ (uint64_t)(1e6f * loss)) * 1099511628211u;
     }

@@ -38,18 +38,18 @@ static void product_free(product *p)
 
 static void expect_unfed(weft_session *s, const char *input)
 {
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
-    const weft_error *e = weft_session_error(s);
-    CU_ASSERT_STRING_EQUAL(e->where, input);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "never fed"));
+    weft_error e;
+    CU_ASSERT_EQUAL(weft_session_run(s, &e), WEFT_NOT_FOUND);
+    CU_ASSERT_STRING_EQUAL(e.where, input);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.message, "never fed"));
 }
 
 static void expect_refused_feed(weft_session *s, const char *input)
 {
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
-    const weft_error *e = weft_session_error(s);
-    CU_ASSERT_STRING_EQUAL(e->where, input);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "last feed was refused"));
+    weft_error e;
+    CU_ASSERT_EQUAL(weft_session_run(s, &e), WEFT_NOT_FOUND);
+    CU_ASSERT_STRING_EQUAL(e.where, input);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.message, "last feed was refused"));
 }
 
 /* A run without a feed names the input that lacks one, and changes nothing. */
@@ -59,14 +59,14 @@ static void test_unfed(void)
     float y[2] = {0};
     product p = product_new();
     expect_unfed(p.s, "x");
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x, NULL), WEFT_OK);
     expect_unfed(p.s, "opt.lr");
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, 2), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, 2, NULL), WEFT_BAD_ARGUMENT);
     expect_refused_feed(p.s, "opt.lr");
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr, NULL), WEFT_OK);
     for (int run = 0; run < 2; run++) {
-        CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(y[1], 2.0f);
     }
     product_free(&p);
@@ -79,22 +79,23 @@ static void test_refused_feed(void)
     const float x[2] = {3, 4}, lr = 0.5f;
     float y[2] = {0};
     product p = product_new();
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, 2), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, 2, NULL), WEFT_BAD_ARGUMENT);
     expect_refused_feed(p.s, "opt.lr");
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, NULL, sizeof x), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, NULL, sizeof x, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr, NULL), WEFT_OK);
     expect_refused_feed(p.s, "x");
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(p.s, NULL), WEFT_NOT_FOUND);
-    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.x, y, sizeof y), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.x, y, sizeof y, NULL), WEFT_NOT_FOUND);
     weft_tensor tensor;
-    CU_ASSERT_TRUE(weft_session_tensor(p.s, p.x, &tensor)); /* the program writes the feed there */
-    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
+    CU_ASSERT_TRUE(weft_session_tensor(p.s, p.x, &tensor, NULL) ==
+                   WEFT_OK); /* the program writes the feed there */
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
     /* What is not an input of the plan has no feed that could be missing. */
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.y, y, sizeof y), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.y, y, sizeof y, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
     product_free(&p);
 }
 
@@ -102,11 +103,12 @@ static void expect_no_result(weft_session *s, weft_value y, size_t bytes, const 
 {
     float got[2] = {-1, -1};
     weft_tensor tensor;
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, bytes), WEFT_NOT_FOUND);
-    CU_ASSERT_EQUAL(weft_session_error(s)->status, WEFT_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, reason));
+    weft_error e;
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, got, bytes, &e), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(e.status, WEFT_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.message, reason));
     CU_ASSERT_EQUAL(got[0], -1);
-    CU_ASSERT_FALSE(weft_session_tensor(s, y, &tensor));
+    CU_ASSERT_FALSE(weft_session_tensor(s, y, &tensor, NULL) == WEFT_OK);
 }
 
 /* Only a run that succeeded has results. */
@@ -116,15 +118,16 @@ static void test_fetch_without_results(void)
     float y[2] = {0};
     product p = product_new();
     expect_no_result(p.s, p.y, sizeof y, "has not run");
-    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_NOT_FOUND);
     expect_no_result(p.s, p.y, sizeof y, "last run failed");
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &lr, sizeof lr, NULL), WEFT_OK);
     expect_no_result(p.s, p.y, sizeof y, "last run failed");
-    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y), WEFT_OK); /* still of the last run */
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y, NULL),
+                    WEFT_OK); /* still of the last run */
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(p.s, NULL), WEFT_OK);
     expect_no_result(p.s, p.y, sizeof y, "weft_session_find_nonfinite");
     product_free(&p);
@@ -147,14 +150,16 @@ static void test_in_place(void)
     product p = product_new();
     weft_tensor x, lr;
     float got[2];
-    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.x, got, sizeof got), WEFT_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(p.s)->message, "never fed"));
+    weft_error e;
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.x, got, sizeof got, &e), WEFT_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.message, "never fed"));
     expect_unfed(p.s, "x");
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(p.s, p.x, &x) && weft_session_tensor(p.s, p.lr, &lr));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(p.s, p.x, &x, NULL) == WEFT_OK &&
+                         weft_session_tensor(p.s, p.lr, &lr, NULL) == WEFT_OK);
     ((float *)x.data)[0] = ((float *)x.data)[1] = 3;
     *(float *)lr.data = 4;
-    CU_ASSERT_EQUAL(weft_session_run(p.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, got, sizeof got, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(got[1], 12.0f);
     product_free(&p);
 }
@@ -170,8 +175,8 @@ static void test_not_needed(void)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, NULL, 0), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, NULL, 0, NULL), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -208,8 +213,8 @@ static defaults defaults_new(void)
 static void expect_result(weft_session *s, weft_value y, double expected)
 {
     double got = NAN;
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y, &got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, &got, sizeof got, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(got, expected);
 }
 
@@ -220,12 +225,13 @@ static void test_defaults(void)
     weft_session *s = weft_session_new(d.plan, NULL, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     expect_result(s, d.y, 0.75 - 10 + 1);
-    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x, NULL), WEFT_OK);
     expect_result(s, d.y, 6 - 10 + 1);
     /* A refused feed does not bring the default back. */
-    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, x, 3), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
-    CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "i");
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, x, 3, NULL), WEFT_BAD_ARGUMENT);
+    weft_error e;
+    CU_ASSERT_EQUAL(weft_session_run(s, &e), WEFT_NOT_FOUND);
+    CU_ASSERT_STRING_EQUAL(e.where, "i");
     weft_session_free(s);
     weft_plan_free(d.plan);
     weft_graph_free(d.g);
@@ -243,14 +249,14 @@ static void test_shared_arena(void)
     CU_ASSERT_TRUE_FATAL(s && t);
     for (int i = 0; i < 3; i++) {
         memset(o.arena, 0xFF, o.arena_bytes);
-        CU_ASSERT_EQUAL(weft_session_feed(t, b.x, x, sizeof x), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(t, b.x, x, sizeof x, NULL), WEFT_OK);
         expect_result(t, b.y, 6 - 10 + 1);
         expect_result(s, a.y, 0.75 - 10 + 1);
     }
     /* The tensor of an input that was not fed holds its default. */
     weft_tensor tensor;
     memset(o.arena, 0xFF, o.arena_bytes);
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, a.x, &tensor));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, a.x, &tensor, NULL) == WEFT_OK);
     CU_ASSERT_EQUAL(((double *)tensor.data)[2], 0.25);
     weft_session_free(s);
     weft_session_free(t);
@@ -274,26 +280,27 @@ static void test_overwritten(void)
     weft_session *s = weft_session_new(d.plan, NULL, &o, NULL);
     weft_session *t = weft_session_new(d.plan, NULL, &o, NULL);
     CU_ASSERT_TRUE_FATAL(s && t);
-    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x, NULL), WEFT_OK);
     expect_result(s, d.y, 6 - 10 + 1);
     expect_result(t, d.y, 0.75 - 10 + 1);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, d.y, &got, sizeof got), WEFT_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "another session"));
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
-    CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "x");
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "another session"));
-    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(t, d.y, &got, sizeof got), WEFT_NOT_FOUND);
+    weft_error e;
+    CU_ASSERT_EQUAL(weft_session_fetch(s, d.y, &got, sizeof got, &e), WEFT_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.message, "another session"));
+    CU_ASSERT_EQUAL(weft_session_run(s, &e), WEFT_NOT_FOUND);
+    CU_ASSERT_STRING_EQUAL(e.where, "x");
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.message, "another session"));
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(t, d.y, &got, sizeof got, NULL), WEFT_NOT_FOUND);
     expect_result(s, d.y, 6 - 10 + 1);
     /* Of several inputs, each has to be fed again. */
     const int32_t i[2] = {3, 4};
-    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, i, sizeof i), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, i, sizeof i, NULL), WEFT_OK);
     expect_result(s, d.y, 6 + 7 + 1);
     expect_result(t, d.y, 0.75 - 10 + 1);
-    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FOUND);
-    CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "i");
-    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, i, sizeof i), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.x, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, &e), WEFT_NOT_FOUND);
+    CU_ASSERT_STRING_EQUAL(e.where, "i");
+    CU_ASSERT_EQUAL(weft_session_feed(s, d.i, i, sizeof i, NULL), WEFT_OK);
     expect_result(s, d.y, 6 + 7 + 1);
     weft_session_free(s);
     CU_ASSERT_PTR_NULL(user);
@@ -337,7 +344,7 @@ static halves halves_new(int threads)
     CU_ASSERT_PTR_NOT_NULL_FATAL(h.s);
     static float x[WIDTH * WIDTH];
     for (int i = 0; i < WIDTH * WIDTH; i++) x[i] = (float)(i % 17) - 8;
-    CU_ASSERT_EQUAL(weft_session_feed(h.s, h.x, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(h.s, h.x, x, sizeof x, NULL), WEFT_OK);
     return h;
 }
 
@@ -351,18 +358,18 @@ static void halves_free(halves *h)
 
 static void feed_scale(halves *h, float scale)
 {
-    CU_ASSERT_EQUAL(weft_session_feed(h->s, h->scale, &scale, sizeof scale), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(h->s, h->scale, &scale, sizeof scale, NULL), WEFT_OK);
 }
 
 static void expect_equal(const halves *a, const halves *b)
 {
     weft_tensor x, y;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(a->s, a->out, &x));
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(b->s, b->out, &y));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(a->s, a->out, &x, NULL) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(b->s, b->out, &y, NULL) == WEFT_OK);
     EXPECT_SAME_BITS(WEFT_F32, x.data, y.data, WIDTH * WIDTH);
     float totals[2] = {-1, -2};
-    weft_session_fetch(a->s, a->total, &totals[0], sizeof(float));
-    weft_session_fetch(b->s, b->total, &totals[1], sizeof(float));
+    weft_session_fetch(a->s, a->total, &totals[0], sizeof(float), NULL);
+    weft_session_fetch(b->s, b->total, &totals[1], sizeof(float), NULL);
     CU_ASSERT_EQUAL(totals[0], totals[1]);
 }
 
@@ -375,14 +382,14 @@ static void test_two_parts(void)
 {
     for (int threads = 1; threads <= 3; threads++) {
         halves once = halves_new(1), parts = halves_new(threads);
-        CU_ASSERT_EQUAL(weft_session_profile(parts.s, threads != 2, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_profile(parts.s, threads != 2, NULL, NULL), WEFT_OK);
         for (int run = 0; run < RUNS; run++) {
             feed_scale(&once, (float)(run + 2));
-            CU_ASSERT_EQUAL(weft_session_run(once.s), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_run(once.s, NULL), WEFT_OK);
             feed_scale(&parts, 100);
-            CU_ASSERT_EQUAL(weft_session_run_before(parts.s, parts.second), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_run_before(parts.s, parts.second, NULL), WEFT_OK);
             feed_scale(&parts, (float)(run + 2));
-            CU_ASSERT_EQUAL(weft_session_run(parts.s), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_run(parts.s, NULL), WEFT_OK);
             expect_equal(&once, &parts);
         }
         if (threads != 2) {
@@ -400,7 +407,7 @@ static void test_two_parts(void)
 static float state_of(const halves *h)
 {
     float state = -1;
-    CU_ASSERT_EQUAL(weft_session_fetch(h->s, h->state, &state, sizeof state), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(h->s, h->state, &state, sizeof state, NULL), WEFT_OK);
     return state;
 }
 
@@ -411,17 +418,17 @@ static void test_first_part(void)
     feed_scale(&once, 3);
     feed_scale(&a, 3);
     feed_scale(&b, 3);
-    CU_ASSERT_EQUAL(weft_session_run(once.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run_before(a.s, a.second), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run_before(b.s, b.second), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(once.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(a.s, a.second, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(b.s, b.second, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(state_of(&a), 0);
     expect_no_result(a.s, a.total, sizeof(float), "middle of a run");
-    CU_ASSERT_EQUAL(weft_session_feed(a.s, a.scale, NULL, 0), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_feed(a.s, a.scale, NULL, 0, NULL), WEFT_BAD_ARGUMENT);
     expect_refused_feed(a.s, "scale");
     feed_scale(&a, 3);
-    CU_ASSERT_EQUAL(weft_session_run_before(a.s, a.second), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(a.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(b.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(a.s, a.second, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(a.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(b.s, NULL), WEFT_OK);
     CU_ASSERT_NOT_EQUAL(state_of(&a), 0);
     expect_equal(&once, &a);
     expect_equal(&once, &b);
@@ -432,26 +439,28 @@ static void test_first_part(void)
 
 static void expect_refused(halves *h, weft_value value)
 {
-    CU_ASSERT_EQUAL(weft_session_run_before(h->s, value), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_STRING_EQUAL(weft_session_error(h->s)->where, "weft_session_run_before");
+    weft_error e;
+    CU_ASSERT_EQUAL(weft_session_run_before(h->s, value, &e), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_STRING_EQUAL(e.where, "weft_session_run_before");
 }
 
 static void test_part_errors(void)
 {
     halves once = halves_new(1), h = halves_new(1);
-    CU_ASSERT_EQUAL(weft_session_run_before(NULL, h.second), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_run_before(h.s, h.second), WEFT_NOT_FOUND); /* a feed is missing */
+    CU_ASSERT_EQUAL(weft_session_run_before(NULL, h.second, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run_before(h.s, h.second, NULL),
+                    WEFT_NOT_FOUND); /* a feed is missing */
     feed_scale(&once, 2);
     feed_scale(&h, 2);
     expect_refused(&h, WEFT_NO_VALUE);
     expect_refused(&h, once.second);
     expect_refused(&h, h.x);
     expect_refused(&h, h.state);
-    CU_ASSERT_EQUAL(weft_session_run_before(h.s, h.second), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(h.s, h.second, NULL), WEFT_OK);
     expect_refused(&h, h.second);
     /* The refused calls changed nothing. */
-    CU_ASSERT_EQUAL(weft_session_run(h.s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(once.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(h.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(once.s, NULL), WEFT_OK);
     expect_equal(&once, &h);
     halves_free(&once);
     halves_free(&h);

@@ -65,18 +65,18 @@ int main(void)
     weft_session *s = NULL;
     if (plan && weft_params_init(store, g, 1, &error) == WEFT_OK)
         s = weft_session_new(plan, store, NULL, &error);
-    if (!s || weft_session_run(s) != WEFT_OK || weft_session_run(s) != WEFT_OK) {
+    if (!s || weft_session_run(s, NULL) != WEFT_OK || weft_session_run(s, NULL) != WEFT_OK) {
         fprintf(stderr, "%s: %s\n", error.where, error.message);
         return 1;
     }
     long before = atomic_load(&allocations);
-    for (int i = 0; i < 10; i++) weft_session_run(s);
+    for (int i = 0; i < 10; i++) weft_session_run(s, NULL);
     long made = atomic_load(&allocations) - before;
     printf("allocations in 10 runs: %ld (and %ld before them)\n", made, before);
-    if (weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 3}) != WEFT_OK)
+    if (weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 3}, NULL) != WEFT_OK)
         return 1;
     long taken = atomic_load(&allocations) - before;
-    for (int i = 0; i < 10; i++) weft_session_run(s);
+    for (int i = 0; i < 10; i++) weft_session_run(s, NULL);
     long profiled = atomic_load(&allocations) - before - taken;
     printf("allocations in 10 measured runs: %ld (and %ld to switch that on)\n", profiled, taken);
     weft_session_free(s);

@@ -40,11 +40,11 @@ static outcome run(int threads, float *y_data)
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &out.error);
     if (plan && weft_params_init(store, g, 1, &out.error) == WEFT_OK)
         s = weft_session_new(plan, store, &(weft_session_options){.threads = threads}, &out.error);
-    if (s) weft_session_profile(s, true, NULL);
-    for (int i = 0; s && i < RUNS; i++)
-        if (weft_session_run(s) != WEFT_OK) out.error = *weft_session_error(s);
+    if (s) weft_session_profile(s, true, NULL, NULL);
+    for (int i = 0; s && i < RUNS && out.error.status == WEFT_OK; i++)
+        weft_session_run(s, &out.error);
     if (s && out.error.status == WEFT_OK) {
-        weft_session_fetch(s, y, y_data, sizeof results[0]);
+        weft_session_fetch(s, y, y_data, sizeof results[0], NULL);
         for (size_t i = 0; i < sizeof results[0]; i++)
             out.hash = (out.hash ^ ((unsigned char *)y_data)[i]) * 1099511628211u;
         out.threads = weft_profile_totals_of(weft_profile_of(s)).threads;

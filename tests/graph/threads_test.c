@@ -41,7 +41,7 @@ static bool rig_open(rig *r, int threads)
     if (r->plan && weft_params_init(r->params, g, 1, &r->error) == WEFT_OK)
         r->session = weft_session_new(r->plan, r->params,
                                       &(weft_session_options){.threads = threads}, &r->error);
-    return r->session && weft_session_profile(r->session, true, NULL) == WEFT_OK;
+    return r->session && weft_session_profile(r->session, true, NULL, NULL) == WEFT_OK;
 }
 
 static void rig_close(rig *r)
@@ -61,7 +61,8 @@ static int rig_threads(const rig *r)
 static bool rig_runs(rig *r, int threads)
 {
     weft_tensor t;
-    if (weft_session_run(r->session) != WEFT_OK || !weft_session_tensor(r->session, r->y, &t))
+    if (weft_session_run(r->session, NULL) != WEFT_OK ||
+        weft_session_tensor(r->session, r->y, &t, NULL) != WEFT_OK)
         return false;
     return rig_threads(r) == threads && !memcmp(expected, t.data, sizeof expected);
 }
@@ -70,8 +71,8 @@ static int make_expected(void)
 {
     rig r;
     for (size_t i = 0; i < 64 * COLUMNS; i++) constants[i] = 1 + (float)(i % 3);
-    bool good = rig_open(&r, 1) && weft_session_run(r.session) == WEFT_OK &&
-                weft_session_fetch(r.session, r.y, expected, sizeof expected) == WEFT_OK;
+    bool good = rig_open(&r, 1) && weft_session_run(r.session, NULL) == WEFT_OK &&
+                weft_session_fetch(r.session, r.y, expected, sizeof expected, NULL) == WEFT_OK;
     rig_close(&r);
     return !good;
 }
@@ -133,9 +134,9 @@ static void test_many(void)
         weft_session_options o = {.threads = threads};
         weft_session *s = weft_session_new(plan, NULL, &o, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        CU_ASSERT_EQUAL(weft_session_feed(s, x, zeros, MANY * sizeof *zeros), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, x, zeros, MANY * sizeof *zeros, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(weft_profile_totals_of(weft_profile_of(s)).threads, threads);
         weft_session_free(s);
     }
@@ -295,15 +296,16 @@ static bool run_training(training *t)
     if (weft_params_init(t->params, t->graph, 1, e) == WEFT_OK)
         t->session = weft_session_new(t->plan, t->params, &o, e);
     weft_session *s = t->session;
-    bool good = s && weft_session_feed(s, t->io.source, ids, sizeof ids) == WEFT_OK &&
-                weft_session_feed(s, t->io.target_in, ids, 4 * 8 * sizeof ids[0]) == WEFT_OK &&
-                weft_session_feed(s, t->io.target_out, ids, 4 * 8 * sizeof ids[0]) == WEFT_OK &&
-                weft_session_profile(s, true, &(weft_profile_options){1}) == WEFT_OK &&
-                weft_session_run(s) == WEFT_OK && weft_session_find_nonfinite(s, e) == WEFT_OK &&
-                weft_profile_write_trace(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
-                weft_profile_write_dot(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
-                weft_params_save(t->params, path, NULL, e) == WEFT_OK &&
-                weft_params_load(t->params, path, e) == WEFT_OK;
+    bool good =
+        s && weft_session_feed(s, t->io.source, ids, sizeof ids, NULL) == WEFT_OK &&
+        weft_session_feed(s, t->io.target_in, ids, 4 * 8 * sizeof ids[0], NULL) == WEFT_OK &&
+        weft_session_feed(s, t->io.target_out, ids, 4 * 8 * sizeof ids[0], NULL) == WEFT_OK &&
+        weft_session_profile(s, true, &(weft_profile_options){1}, NULL) == WEFT_OK &&
+        weft_session_run(s, NULL) == WEFT_OK && weft_session_find_nonfinite(s, e) == WEFT_OK &&
+        weft_profile_write_trace(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
+        weft_profile_write_dot(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
+        weft_params_save(t->params, path, NULL, e) == WEFT_OK &&
+        weft_params_load(t->params, path, e) == WEFT_OK;
     unlink(path);
     return good;
 }

@@ -41,11 +41,13 @@ static void start(model *m, const weft_value *targets, size_t n, const weft_plan
     CU_ASSERT_EQUAL_FATAL(weft_params_init(m->params, m->g, 3, &error), WEFT_OK);
     m->session = weft_session_new(m->plan, m->params, &so, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m->session);
-    weft_session_feed(m->session, m->rate, &rate, sizeof rate);
+    weft_session_feed(m->session, m->rate, &rate, sizeof rate, NULL);
     const weft_value inputs[] = {m->io.source, m->io.target_in, m->io.target_out};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         weft_tensor x;
-        if (!weft_is_value(inputs[i]) || !weft_session_tensor(m->session, inputs[i], &x)) continue;
+        if (!weft_is_value(inputs[i]) ||
+            weft_session_tensor(m->session, inputs[i], &x, NULL) != WEFT_OK)
+            continue;
         for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
             ((int32_t *)x.data)[k] = (int32_t)(1 + (k * 7 + 3) % 11);
     }
@@ -97,7 +99,7 @@ static bool is_of_update(const weft_graph *g, uint32_t id)
 static void check_value(weft_session *reference, weft_value value, const seen *s)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(reference, value, &t));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(reference, value, &t, NULL) == WEFT_OK);
     CU_ASSERT_EQUAL(t.dtype, s->tensor.dtype);
     CU_ASSERT_TRUE_FATAL(weft_shape_equal(t.shape, s->tensor.shape));
     CU_ASSERT_EQUAL(memcmp(t.data, s->data, weft_tensor_bytes(t.dtype, t.shape)), 0);
@@ -117,14 +119,14 @@ static void check_values(const model *m, const seen *all, size_t n)
         if (!update || !all[id].calls || n_updates++ % 8) continue;
         model alone = *m;
         start(&alone, &value, 1, &plain, 1);
-        CU_ASSERT_EQUAL(weft_session_run(alone.session), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(alone.session, NULL), WEFT_OK);
         check_value(alone.session, value, &all[id]);
         stop(&alone);
     }
     CU_ASSERT_TRUE(n_updates > 10);
     model reference = *m;
     start(&reference, targets, n_targets, &plain, 1);
-    CU_ASSERT_EQUAL(weft_session_run(reference.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(reference.session, NULL), WEFT_OK);
     for (size_t i = 0; i < n_targets; i++)
         if (all[targets[i].id].calls)
             check_value(reference.session, targets[i], &all[targets[i].id]);
@@ -143,16 +145,16 @@ static size_t check_all(const weft_plan_options *o, int threads)
     seen *all = calloc(n + 1, sizeof *all);
     for (uint32_t id = 1; id <= n; id++) {
         const weft_value v = weft_value_from_id(m.g, id);
-        const weft_status status = weft_session_watch(m.session, v, see, &all[id]);
-        const weft_error *e = weft_session_error(m.session);
-        CU_ASSERT_EQUAL(status, e->status);
+        weft_error e;
+        const weft_status status = weft_session_watch(m.session, v, see, &all[id], &e);
+        CU_ASSERT_EQUAL(status, e.status);
         all[id].last = status == WEFT_OK ? 0 : -1;
         can += status == WEFT_OK;
         if (status == WEFT_OK) continue;
         CU_ASSERT_EQUAL(status, WEFT_NOT_FOUND);
-        CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "make "));
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.message, "make "));
     }
-    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(m.session, NULL), WEFT_OK);
     for (uint32_t id = 1; id <= n; id++) CU_ASSERT_EQUAL(all[id].calls, all[id].last == 0);
     check_values(&m, all, n);
     for (uint32_t id = 1; id <= n; id++) free(all[id].data);
@@ -199,25 +201,25 @@ static void test_runs(void)
     build(&m);
     start(&m, WEFT_VALUES(m.io.loss, m.step), NULL, 3);
     const weft_value parameter = weft_graph_find(m.g, weft_params_name(m.params, 0));
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &loss), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, parameter, see, &weight), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_profile(m.session, true, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &loss, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, parameter, see, &weight, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_profile(m.session, true, NULL, NULL), WEFT_OK);
     for (int i = 0; i < 3; i++) {
         float value = 0;
-        if (i == 1) CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.io.loss), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(plain.session), WEFT_OK);
+        if (i == 1) CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.io.loss, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(m.session, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(plain.session, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(loss.calls, i + 1);
         CU_ASSERT_EQUAL(weight.calls, i + 1);
         CU_ASSERT_EQUAL(loss.step, (uint64_t)i);
-        weft_session_fetch(plain.session, plain.io.loss, &value, sizeof value);
+        weft_session_fetch(plain.session, plain.io.loss, &value, sizeof value, NULL);
         CU_ASSERT_EQUAL(memcmp(&value, loss.data, sizeof value), 0);
         CU_ASSERT_EQUAL(states(&m), states(&plain));
     }
     CU_ASSERT_TRUE(weft_profile_totals_of(weft_profile_of(m.session)).runs > 3);
     CU_ASSERT_EQUAL(weft_session_unwatch(m.session, m.io.loss), 1);
     CU_ASSERT_EQUAL(weft_session_unwatch(m.session, m.io.loss), 0);
-    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(m.session, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(loss.calls, 3);
     CU_ASSERT_EQUAL(weight.calls, 4);
     free(loss.data);
@@ -233,14 +235,15 @@ static void test_cancelled(void)
 {
     model m;
     seen loss = {.last = 1};
+    weft_error error;
     build(&m);
     start(&m, WEFT_VALUES(m.io.loss, m.step), NULL, 2);
     const uint64_t before = states(&m);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &loss), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_CANCELLED);
-    CU_ASSERT_STRING_EQUAL(weft_session_error(m.session)->where, loss.name);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &loss, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(m.session, &error), WEFT_CANCELLED);
+    CU_ASSERT_STRING_EQUAL(error.where, loss.name);
     CU_ASSERT_EQUAL(states(&m), before);
-    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(m.session, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(loss.calls, 2);
     CU_ASSERT_NOT_EQUAL(states(&m), before);
     free(loss.data);
@@ -252,9 +255,9 @@ static void test_cancelled(void)
 static bool use_session(void *context, const weft_watched *w)
 {
     weft_session *s = context;
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_run_before(s, w->value), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_watch(s, w->value, use_session, s), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run_before(s, w->value, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_watch(s, w->value, use_session, s, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_session_unwatch(s, w->value), 0);
     return true;
 }
@@ -265,15 +268,17 @@ static void test_refused(void)
     seen none = {0};
     build(&m);
     start(&m, WEFT_VALUES(m.io.loss, m.step), NULL, 2);
-    CU_ASSERT_EQUAL(weft_session_watch(NULL, m.io.loss, see, &none), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, NULL, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, WEFT_NO_VALUE, see, &none), WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_session_watch(NULL, m.io.loss, see, &none, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, NULL, NULL, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, WEFT_NO_VALUE, see, &none, NULL), WEFT_NOT_FOUND);
     CU_ASSERT_EQUAL(weft_session_unwatch(NULL, m.io.loss), 0);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, use_session, m.session), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(m.session), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_error(m.session)->status, WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.io.loss), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &none), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, use_session, m.session, NULL),
+                    WEFT_OK);
+    weft_error error;
+    CU_ASSERT_EQUAL(weft_session_run(m.session, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(error.status, WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.io.loss, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &none, NULL), WEFT_BAD_ARGUMENT);
     stop(&m);
     weft_graph_free(m.g);
 }

@@ -74,10 +74,13 @@ static double *whole_pass(subject *s, const int32_t *source, int64_t source_len,
     weft_tensor t;
     double *out = NULL;
     if (run) {
-        weft_session_feed(run, io.target_in, tokens, (size_t)(rows * length) * sizeof *tokens);
+        weft_session_feed(run, io.target_in, tokens, (size_t)(rows * length) * sizeof *tokens,
+                          NULL);
         if (weft_is_value(io.source))
-            weft_session_feed(run, io.source, source, (size_t)(rows * source_len) * sizeof *source);
-        if (weft_session_run(run) == WEFT_OK && weft_session_tensor(run, io.output, &t)) {
+            weft_session_feed(run, io.source, source, (size_t)(rows * source_len) * sizeof *source,
+                              NULL);
+        if (weft_session_run(run, NULL) == WEFT_OK &&
+            weft_session_tensor(run, io.output, &t, NULL) == WEFT_OK) {
             int64_t n = weft_shape_numel(t.shape);
             out = malloc((size_t)n * sizeof *out);
             for (int64_t i = 0; i < n; i++) out[i] = real_at(&t, i);

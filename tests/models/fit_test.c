@@ -56,11 +56,11 @@ static measures run(const weft_fit *fit, int64_t rows, const double *x, size_t n
     weft_params_init(params, g, 1, &error);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_feed(s, b.inputs[0], x, n_x * sizeof *x);
-    weft_session_feed(s, b.inputs[1], target, target_bytes);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    weft_session_fetch(s, b.loss, &m.loss, sizeof m.loss);
-    if (has) weft_session_fetch(s, b.accuracy, &m.accuracy, sizeof m.accuracy);
+    weft_session_feed(s, b.inputs[0], x, n_x * sizeof *x, NULL);
+    weft_session_feed(s, b.inputs[1], target, target_bytes, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    weft_session_fetch(s, b.loss, &m.loss, sizeof m.loss, NULL);
+    if (has) weft_session_fetch(s, b.accuracy, &m.accuracy, sizeof m.accuracy, NULL);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);

@@ -54,7 +54,7 @@ static void feed_all(const rig *r, weft_session *s)
             data = truth;
         }
         size_t bytes = n * weft_dtype_bytes(weft_dtype_of(r->g, input));
-        CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, input, data, bytes), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, input, data, bytes, NULL), WEFT_OK);
     }
 }
 
@@ -97,7 +97,7 @@ static void check_case(const char *path, const char *name, const char *what, boo
     if (!s) printf("\n    %s: %s: %s\n", name, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     feed_all(&r, s);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     golden_target(s, r.store, targets[r.n], "output", p.limit, 0);
     golden_target(s, r.store, targets[r.n + 1], "loss", p.limit, 0);
     for (size_t i = 0; i < r.n; i++) {

@@ -129,7 +129,7 @@ static void feed(weft_session *s, weft_value input, const weft_params *arrays, c
     weft_tensor t;
     if (!weft_is_value(input)) return;
     CU_ASSERT_TRUE_FATAL(weft_params_find(arrays, name, &t));
-    CU_ASSERT_EQUAL(weft_session_feed(s, input, t.data, weft_tensor_bytes(t.dtype, t.shape)),
+    CU_ASSERT_EQUAL(weft_session_feed(s, input, t.data, weft_tensor_bytes(t.dtype, t.shape), NULL),
                     WEFT_OK);
 }
 
@@ -180,7 +180,7 @@ static void check_outputs(const char *folder, const weft_params *params, weft_mo
     feed(s, io.source, expected, "inputs/source");
     feed(s, io.target_in, expected, "inputs/target_in");
     feed(s, io.token_types, expected, "inputs/token_types");
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     size_t compared = 0;
     for (size_t i = 0; i < 3; i++) {
         if (!weft_params_find(expected, outputs[i].name, NULL)) continue;

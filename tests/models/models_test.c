@@ -73,7 +73,7 @@ static void rig_close(rig *r)
 static void feed(rig *r, weft_value input, const int32_t *ids)
 {
     size_t bytes = (size_t)weft_shape_numel(weft_shape_of(r->g, input)) * sizeof *ids;
-    CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, input, ids, bytes), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, input, ids, bytes, NULL), WEFT_OK);
 }
 
 /* n random tokens in [1, vocab). */
@@ -96,15 +96,15 @@ static void feed_random(rig *r, int32_t vocab)
 static float scalar_of(const rig *r, weft_value value)
 {
     float x = NAN;
-    CU_ASSERT_EQUAL(weft_session_fetch(r->session, value, &x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(r->session, value, &x, sizeof x, NULL), WEFT_OK);
     return x;
 }
 
 static void run_logits(rig *r, float *logits, size_t n)
 {
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r->session, r->io.output, logits, n * sizeof *logits),
-                          WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        weft_session_fetch(r->session, r->io.output, logits, n * sizeof *logits, NULL), WEFT_OK);
 }
 
 /* ---- Causality and padding ---- */
@@ -178,7 +178,7 @@ static void test_padding(void)
         sum += log(total) - (double)short_logits[i * VOCAB + target[i]];
     }
     feed(&a, a.io.target_out, target);
-    CU_ASSERT_EQUAL(weft_session_run(a.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(a.session, NULL), WEFT_OK);
     CU_ASSERT_DOUBLE_EQUAL(scalar_of(&a, a.io.nll), sum / (BATCH * 4), 3 * ROUNDING_F32);
     rig_close(&b);
     rig_close(&a);
@@ -196,8 +196,8 @@ static void evaluate(weft_graph *g, weft_value value, weft_params *store, double
         s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out, NULL), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
 }
@@ -376,9 +376,9 @@ static void test_overfit(void)
     const weft_value targets[] = {r.io.loss, r.norm, r.step};
     rig_open(&r, targets, 3, r.store, 0);
     feed_random(&r, 20);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
     float first = scalar_of(&r, r.io.loss);
-    for (int i = 0; i < 199; i++) CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+    for (int i = 0; i < 199; i++) CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
     float last = scalar_of(&r, r.io.loss);
     if (!(last < 0.05f)) printf("\n    the loss went from %g to %g\n", (double)first, (double)last);
     CU_ASSERT_TRUE(first > 2 && last < 0.05f);
@@ -465,7 +465,7 @@ static void test_threads(void)
         rig_open(&r[i], targets, 2, r[i].store, threads[i]);
         feed_random(&r[i], 300);
         for (int step = 0; step < 3; step++)
-            CU_ASSERT_EQUAL_FATAL(weft_session_run(r[i].session), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_run(r[i].session, NULL), WEFT_OK);
         loss[i] = scalar_of(&r[i], r[i].io.loss);
         CU_ASSERT_EQUAL(memcmp(&loss[i], &loss[0], sizeof *loss), 0);
         CU_ASSERT_TRUE(same_stores(r[0].store, r[i].store));

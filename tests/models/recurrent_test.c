@@ -78,7 +78,7 @@ static void check_layer(weft_params *store, weft_recurrent_kind kind, const char
     weft_plan *plan = weft_plan_new(c.g, c.targets, n, &check, &error);
     weft_session *s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s: %s\n", name, error.where, error.message);
-    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s, NULL) == WEFT_OK);
     for (size_t i = 0; i < n; i++) golden_target(s, store, c.targets[i], c.names[i], limit, 0);
     snprintf(prefix, sizeof prefix, "%s.grad.", name);
     for (size_t i = 0; i < weft_params_count(store); i++)
@@ -147,7 +147,7 @@ static void rig_close(rig *r)
 static void feed(rig *r, weft_value input, const int32_t *ids)
 {
     size_t bytes = (size_t)weft_shape_numel(weft_shape_of(r->g, input)) * sizeof *ids;
-    CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, input, ids, bytes), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, input, ids, bytes, NULL), WEFT_OK);
 }
 
 static void fill_ids(int32_t *ids, int64_t n, int32_t vocab, uint64_t seed)
@@ -173,7 +173,7 @@ static void feed_random(rig *r)
 static double scalar_of(const rig *r, weft_value value)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(r->session, value, &t));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(r->session, value, &t, NULL) == WEFT_OK);
     return golden_element(&t, 0);
 }
 
@@ -203,7 +203,7 @@ static void check_seq2seq(const char *file, const char *options, weft_dtype dtyp
         CU_ASSERT_TRUE_FATAL(weft_params_find(r.store, weft_name_of(r.g, inputs[i]), &t));
         feed(&r, inputs[i], t.data);
     }
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
     for (int i = 0; i < 3; i++)
         golden_target(r.session, r.store, results[i], result_names[i], limit, 0);
     double floor = GOLDEN_FLOOR * limit * golden_gradient_norm(r.store, r.n);
@@ -319,7 +319,7 @@ static void test_training(void)
         feed_random(&r);
         double first = 0, last = 0;
         for (int i = 0; i < 12; i++) {
-            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
             last = scalar_of(&r, r.io.loss);
             if (i == 0) first = last;
             CU_ASSERT_TRUE(isfinite(last) && scalar_of(&r, r.norm) > 0);
@@ -362,7 +362,8 @@ static void test_threads(void)
             const weft_value targets[] = {r.io.loss, r.norm, r.step};
             rig_open(&r, targets, 3, threads);
             feed_random(&r);
-            for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+            for (int i = 0; i < 3; i++)
+                CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
             if (threads == 1) {
                 one = r;
                 continue;
@@ -409,12 +410,14 @@ static void test_source_padding(void)
             rig_open(&r, targets, attends ? 2 : 1, 0);
             feed_random(&r);
             feed(&r, r.io.source, is_long ? padded : source);
-            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
             CU_ASSERT_EQUAL_FATAL(
-                weft_session_fetch(r.session, r.io.output, logits[is_long], sizeof logits[0]),
+                weft_session_fetch(r.session, r.io.output, logits[is_long], sizeof logits[0], NULL),
                 WEFT_OK);
             weft_tensor t = {0};
-            if (attends) CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.attention, &t));
+            if (attends)
+                CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.attention, &t, NULL) ==
+                                     WEFT_OK);
             for (int64_t i = 0; attends && i < BATCH * TARGET; i++) {
                 double sum = 0;
                 for (int64_t at = 0; at < t.shape.dim[2]; at++) {
@@ -448,16 +451,16 @@ static void test_causality(void)
         feed_random(&r);
         fill_ids(ids, BATCH * LENGTH, VOCAB, 2);
         feed(&r, r.io.target_in, ids);
-        CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
-        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r.session, r.io.output, before, sizeof before),
-                              WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(
+            weft_session_fetch(r.session, r.io.output, before, sizeof before, NULL), WEFT_OK);
         for (int position = 0; position < LENGTH; position++) {
             int32_t old = ids[LENGTH + position]; /* of the second sequence */
             ids[LENGTH + position] = old % (VOCAB - 1) + 1;
             feed(&r, r.io.target_in, ids);
-            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
-            CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r.session, r.io.output, after, sizeof after),
-                                  WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(
+                weft_session_fetch(r.session, r.io.output, after, sizeof after, NULL), WEFT_OK);
             size_t same = (size_t)(LENGTH + position) * VOCAB;
             CU_ASSERT_EQUAL(memcmp(before, after, same * sizeof *before), 0);
             for (size_t at = same; at < N; at += VOCAB)
@@ -530,13 +533,13 @@ static void check_shared(weft_dtype dtype, int64_t k, int64_t n)
     weft_plan *plan = weft_plan_new(g, targets, 2 * MOST, NULL, &error);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 4, &error), WEFT_OK);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
-    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s, NULL) == WEFT_OK);
     CU_ASSERT_EQUAL(test_count_nodes(plan, "panels"), 1);
-    CU_ASSERT_TRUE(weft_session_tensor(s, targets[2 * MOST - 2], &all));
+    CU_ASSERT_TRUE(weft_session_tensor(s, targets[2 * MOST - 2], &all, NULL) == WEFT_OK);
     for (int64_t m = 1; m <= MOST; m++) {
         weft_tensor got, wanted;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[2 * m - 2], &got) &&
-                             weft_session_tensor(s, targets[2 * m - 1], &wanted));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[2 * m - 2], &got, NULL) == WEFT_OK &&
+                             weft_session_tensor(s, targets[2 * m - 1], &wanted, NULL) == WEFT_OK);
         CU_ASSERT_TRUE(golden_agrees("shared", &got, &wanted, limit, 0));
         CU_ASSERT_EQUAL(memcmp(got.data, all.data, (size_t)(m * n) * weft_dtype_bytes(dtype)), 0);
     }

@@ -87,10 +87,10 @@ static weft_status build(built *b, const char *text, weft_ranks ranks,
     if (b->plan) b->session = weft_session_new(b->plan, b->store, &o, error);
     if (!b->session) return error->status;
     for (int i = 0; i < 2; i++)
-        if (feed_all(b) != WEFT_OK || weft_session_run(b->session) != WEFT_OK)
-            return weft_error_copy(error, weft_session_error(b->session));
+        if (feed_all(b) != WEFT_OK || weft_session_run(b->session, error) != WEFT_OK)
+            return error->status;
     for (size_t i = 0; i < b->n + 2; i++)
-        weft_session_tensor(b->session, b->targets[i], &b->results[i]);
+        weft_session_tensor(b->session, b->targets[i], &b->results[i], NULL);
     return WEFT_OK;
 }
 
@@ -357,10 +357,9 @@ static weft_status run_layers(weft_ranks ranks, weft_communicator *communicator,
     if (weft_params_init(b.store, b.g, SEED, error) == WEFT_OK)
         b.plan = weft_plan_new(b.g, &y, 1, NULL, error);
     if (b.plan) b.session = weft_session_new(b.plan, b.store, &o, error);
-    if (b.session &&
-        (feed_made_up(b.session, b.g, x, 0) != WEFT_OK || weft_session_run(b.session) != WEFT_OK ||
-         weft_session_fetch(b.session, y, out, 96 * sizeof *out) != WEFT_OK))
-        weft_error_copy(error, weft_session_error(b.session));
+    if (b.session && feed_made_up(b.session, b.g, x, 0) == WEFT_OK &&
+        weft_session_run(b.session, error) == WEFT_OK)
+        weft_session_fetch(b.session, y, out, 96 * sizeof *out, error);
     built_free(&b);
     return error->status;
 }

@@ -181,9 +181,9 @@ static void test_train_step(void)
     double mean[HIDDEN], variance[HIDDEN];
     for (int k = 0; k < HIDDEN; k++)
         moments(&d, state(params, "w"), k, 0, ROWS, &mean[k], &variance[k]);
-    weft_session_feed(s, built.inputs[0], d.x, ROWS * sizeof *d.x);
-    weft_session_feed(s, built.inputs[1], d.y, ROWS * sizeof *d.y);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_feed(s, built.inputs[0], d.x, ROWS * sizeof *d.x, NULL);
+    weft_session_feed(s, built.inputs[1], d.y, ROWS * sizeof *d.y, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (int k = 0; k < HIDDEN; k++) {
         CU_ASSERT_TRUE(test_near(state(params, "norm.mean")[k], MOMENTUM * mean[k]));
         CU_ASSERT_TRUE(
@@ -217,8 +217,8 @@ static void test_record(void)
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
     weft_session *session = weft_session_new(plan, params, NULL, &error);
     float got[2];
-    CU_ASSERT_EQUAL(weft_session_run(session), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(session, value, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(session, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(session, value, got, sizeof got, NULL), WEFT_OK);
     CU_ASSERT_TRUE(got[0] == 9 && got[1] == 9);
     weft_tensor t;
     CU_ASSERT_TRUE_FATAL(weft_params_find(params, "s", &t));

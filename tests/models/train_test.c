@@ -495,21 +495,21 @@ static void test_first_node(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     float good[6] = {2, 3, 4, 5, 6, 7}, bad[6] = {2, 3, 4, 5, 1, 0}, count = -1;
     const uint8_t masked[6] = {0, 1, 0, 1, 1, 0};
-    weft_session_feed(s, mask, masked, sizeof masked);
-    weft_session_feed(s, x, good, sizeof good);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_feed(s, mask, masked, sizeof masked, NULL);
+    weft_session_feed(s, x, good, sizeof good, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_OK);
-    weft_session_feed(s, x, bad, sizeof bad);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FINITE);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "is not finite"));
+    weft_session_feed(s, x, bad, sizeof bad, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, &error), WEFT_NOT_FINITE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "is not finite"));
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_NOT_FINITE);
     CU_ASSERT_STRING_EQUAL(error.where, "enc.0.ffn/sqrt");
     CU_ASSERT_STRING_EQUAL(error.message, "produced NaN at [1, 1] of [2, 3]");
-    weft_session_fetch(s, counter, &count, sizeof count);
+    weft_session_fetch(s, counter, &count, sizeof count, NULL);
     CU_ASSERT_EQUAL(count, 1); /* the one good run */
     good[2] = 1e4f;            /* overflows in exp */
-    weft_session_feed(s, x, good, sizeof good);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_NOT_FINITE);
+    weft_session_feed(s, x, good, sizeof good, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_NOT_FINITE);
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_NOT_FINITE);
     CU_ASSERT_STRING_EQUAL(error.where, "exp");
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "an infinity at [0, 2]"));
@@ -555,11 +555,11 @@ static void test_decay(void)
     weft_params_init(params, g, 1, &error);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     double x[3];
-    weft_session_fetch(s, p[0], x, sizeof x);
+    weft_session_fetch(s, p[0], x, sizeof x, NULL);
     CU_ASSERT_TRUE(test_near(x[1], 0.95));
-    weft_session_fetch(s, p[1], x, sizeof x);
+    weft_session_fetch(s, p[1], x, sizeof x, NULL);
     CU_ASSERT_EQUAL(x[1], 1);
     weft_session_free(s);
     weft_plan_free(plan);

@@ -35,8 +35,8 @@ static void evaluate(weft_graph *g, weft_value value, weft_params *store, double
         s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out, NULL), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
 }
@@ -212,7 +212,7 @@ static void test_vectors(void)
         CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, &error), WEFT_OK);
         weft_session *s = weft_session_new(plan, store, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
         const double *mean = numbers_of(store, "bn.running_mean", 2);
         const double *variance = numbers_of(store, "bn.running_var", 2);
         CU_ASSERT_TRUE(test_near(mean[0], rows == 1 ? 1 : 2));
@@ -260,13 +260,13 @@ static void check_statistics(const char *name, const char *what, bool frozen)
     weft_tensor pixels, labels, wanted;
     CU_ASSERT_TRUE_FATAL(weft_params_find(store, "input", &pixels) &&
                          weft_params_find(store, "labels", &labels));
-    CU_ASSERT_EQUAL(
-        weft_session_feed(s, io.input, pixels.data, weft_tensor_bytes(WEFT_F64, pixels.shape)),
-        WEFT_OK);
-    CU_ASSERT_EQUAL(
-        weft_session_feed(s, io.target_out, labels.data, weft_tensor_bytes(WEFT_I32, labels.shape)),
-        WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, io.input, pixels.data,
+                                      weft_tensor_bytes(WEFT_F64, pixels.shape), NULL),
+                    WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, io.target_out, labels.data,
+                                      weft_tensor_bytes(WEFT_I32, labels.shape), NULL),
+                    WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (size_t i = 0; i < n; i++) {
         weft_tensor got;
         snprintf(text, sizeof text, "after.%s", weft_name_of(g, tracked[i].state));
@@ -276,7 +276,7 @@ static void check_statistics(const char *name, const char *what, bool frozen)
     }
     if (frozen) {
         double loss;
-        CU_ASSERT_EQUAL(weft_session_fetch(s, io.loss, &loss, sizeof loss), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, io.loss, &loss, sizeof loss, NULL), WEFT_OK);
         CU_ASSERT_TRUE(weft_params_find(store, "loss", &wanted));
         /* A loss below 4, which the file rounds to f32: 4 * 2^-24 = 2.4e-7. */
         CU_ASSERT_DOUBLE_EQUAL(loss, *(const double *)wanted.data, 5e-7);
@@ -463,10 +463,10 @@ static void test_conv_transpose(void)
     weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (int i = 0; i < 2; i++)
-        CU_ASSERT_EQUAL(weft_session_fetch(s, y[i], got[i], sizeof got[i]), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[i], got[i], sizeof got[i], NULL), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(got[0], got[1], sizeof got[0]), 0);
     weft_session_free(s);
     weft_plan_free(plan);

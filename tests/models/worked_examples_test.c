@@ -78,9 +78,9 @@ static void rig_open(rig *r, const weft_value *targets, size_t n)
     if (!r->session) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(r->session);
     for (size_t i = 0; i < r->n_feeds; i++)
-        CU_ASSERT_EQUAL_FATAL(
-            weft_session_feed(r->session, r->feed[i].input, r->feed[i].data, r->feed[i].bytes),
-            WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, r->feed[i].input, r->feed[i].data,
+                                                r->feed[i].bytes, NULL),
+                              WEFT_OK);
 }
 
 /* Opens with the step of Adam: targets are the loss and the step. */
@@ -105,8 +105,9 @@ static void rig_close(rig *r)
 static float run_loss(rig *r)
 {
     float loss = NAN;
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r->session, r->io.loss, &loss, sizeof loss), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r->session, r->io.loss, &loss, sizeof loss, NULL),
+                          WEFT_OK);
     return loss;
 }
 
@@ -176,7 +177,7 @@ static void test_runs(void)
         rig_open(&r, targets, 2);
         float forward = run_loss(&r);
         CU_ASSERT_TRUE(isfinite(forward));
-        CU_ASSERT_TRUE(weft_session_tensor(r.session, r.io.output, &output));
+        CU_ASSERT_TRUE(weft_session_tensor(r.session, r.io.output, &output, NULL) == WEFT_OK);
         CU_ASSERT_EQUAL(output.shape.rank, weft_rank_of(r.g, r.io.input) == 4 ? 2 : 3);
         rig_close(&r);
 
@@ -213,10 +214,10 @@ static void evaluate(weft_graph *g, const weft_value *values, size_t n, double *
         s = weft_session_new(plan, store, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     for (size_t i = 0; i < n; i++) {
         size_t bytes = (size_t)weft_shape_numel(weft_shape_of(g, dense[i])) * sizeof(double);
-        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, dense[i], out[i], bytes), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, dense[i], out[i], bytes, NULL), WEFT_OK);
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -358,17 +359,21 @@ static const int32_t target_out[2 * TARGET] = {7, 4, 3, 5, 9, 2, 0, 5, 6, 2, 4, 
 
 static void feed_pairs(rig *r, const int32_t *in)
 {
-    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.source, source, sizeof source), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.target_in, in, sizeof target_in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.target_out, target_out, sizeof target_out),
+    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.source, source, sizeof source, NULL),
                     WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.target_in, in, sizeof target_in, NULL),
+                    WEFT_OK);
+    CU_ASSERT_EQUAL(
+        weft_session_feed(r->session, r->io.target_out, target_out, sizeof target_out, NULL),
+        WEFT_OK);
 }
 
 static void run_logits(rig *r, float *logits)
 {
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session, NULL), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(
-        weft_session_fetch(r->session, r->io.output, logits, LOGITS * sizeof *logits), WEFT_OK);
+        weft_session_fetch(r->session, r->io.output, logits, LOGITS * sizeof *logits, NULL),
+        WEFT_OK);
 }
 
 static void test_shared(void)

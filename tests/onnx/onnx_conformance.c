@@ -160,8 +160,8 @@ static weft_status feed_all(test_case *c, weft_session *s, const weft_value *inp
     weft_status status = WEFT_OK;
     for (size_t i = 0, fed = 0; i < c->n_inputs && status == WEFT_OK; i++)
         if (!is_constant(c, i))
-            status =
-                weft_session_feed(s, inputs[fed++], c->inputs[i].data, tensor_bytes(&c->inputs[i]));
+            status = weft_session_feed(s, inputs[fed++], c->inputs[i].data,
+                                       tensor_bytes(&c->inputs[i]), &c->error);
     return status;
 }
 
@@ -182,7 +182,8 @@ static weft_status fetch_all(test_case *c, weft_session *s, const weft_graph *g,
         }
         results[i] = weft__arena_alloc(&c->memory, tensor_bytes(t));
         if (!results[i]) return weft_error_set(&c->error, WEFT_NO_MEMORY, "output", "no memory");
-        const weft_status status = weft_session_fetch(s, values[i], results[i], tensor_bytes(t));
+        const weft_status status =
+            weft_session_fetch(s, values[i], results[i], tensor_bytes(t), &c->error);
         if (status != WEFT_OK) return status;
     }
     return WEFT_OK;
@@ -210,9 +211,8 @@ static bool compute(test_case *c, int threads, void **results)
         c->random |= weft_graph_node(g, i).op->random &&
                      strcmp(weft_graph_node(g, i).op->name, "sdpa") != 0; /* without dropout */
     if (plan) s = weft_session_new(plan, params, &o, &c->error);
-    if (s && (feed_all(c, s, inputs) != WEFT_OK || weft_session_run(s) != WEFT_OK ||
-              fetch_all(c, s, g, outputs, results) != WEFT_OK))
-        weft_error_copy(&c->error, weft_session_error(s));
+    if (s && feed_all(c, s, inputs) == WEFT_OK && weft_session_run(s, &c->error) == WEFT_OK)
+        fetch_all(c, s, g, outputs, results);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);

@@ -32,9 +32,10 @@ static void expect_equal(arena *p, written_graph *g, int64_t opset, size_t count
     weft_params *params = weft_params_new();
     CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &error), WEFT_OK);
     weft_session *s = weft_session_new(plan, params, NULL, &error);
-    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s, NULL) == WEFT_OK);
     for (int k = 0; k < 2; k++)
-        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, out[k], x[k], count * sizeof **x), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, out[k], x[k], count * sizeof **x, NULL),
+                              WEFT_OK);
     for (size_t i = 0; i < count; i++) CU_ASSERT_DOUBLE_EQUAL(x[0][i], x[1][i], ROUNDING_F32);
     weft_session_free(s);
     weft_plan_free(plan);

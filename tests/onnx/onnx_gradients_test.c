@@ -108,10 +108,10 @@ static weft_session *run_model(imported *m, int threads)
         const bool found = weft_params_find(m->golden, joined("input.", inputs[i].name, text), &t);
         CU_ASSERT_TRUE_FATAL(found && t.dtype == inputs[i].dtype);
         CU_ASSERT_EQUAL(
-            weft_session_feed(s, m->inputs[i], t.data, weft_tensor_bytes(t.dtype, t.shape)),
+            weft_session_feed(s, m->inputs[i], t.data, weft_tensor_bytes(t.dtype, t.shape), NULL),
             WEFT_OK);
     }
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     return s;
 }
 
@@ -133,8 +133,8 @@ static void check_same_bits(const imported *m, weft_session *a, weft_session *b)
 {
     for (size_t i = 0; i < m->n_params + 2; i++) {
         weft_tensor x, y;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(a, m->targets[i], &x));
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(b, m->targets[i], &y));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(a, m->targets[i], &x, NULL) == WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(b, m->targets[i], &y, NULL) == WEFT_OK);
         CU_ASSERT_TRUE(test_same_tensors("x", &x, &y));
     }
 }

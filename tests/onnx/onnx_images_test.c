@@ -43,8 +43,8 @@ static weft_session *compute(weft_graph *g, weft_value x, const double *data,
     if (!s) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     const size_t bytes = (size_t)weft_shape_numel(weft_shape_of(g, x)) * sizeof *data;
-    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, bytes), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, bytes, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     return s;
 }
 
@@ -71,7 +71,7 @@ static void check_lp(int64_t p_norm, int64_t dilation, int64_t begin, int64_t en
     write_ints(&p, node, "pads", pads, 2);
     weft_graph *graph = build(&p, g, &x, &y);
     weft_session *s = compute(graph, x, data, &y, 1, &plan);
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &out));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &out, NULL) == WEFT_OK);
     CU_ASSERT_EQUAL_FATAL((size_t)weft_shape_numel(out.shape), n);
     for (size_t i = 0; i < n; i++) {
         const double got = ((const double *)out.data)[i];
@@ -174,8 +174,8 @@ static void check_resize(bool cubic, const int64_t in[2], const int64_t size[2])
                     y[k] += w * data[k / m * n + i];
             }
     weft_session *s = compute(g, x, data, target, 2, &plan);
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, target[0], &out[0]) &&
-                         weft_session_tensor(s, target[1], &out[1]));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, target[0], &out[0], NULL) == WEFT_OK &&
+                         weft_session_tensor(s, target[1], &out[1], NULL) == WEFT_OK);
     expect_all("resized", out[0].data, y, IMAGES * m, n);
     expect_all("gradient", out[1].data, dx, IMAGES * n, m);
     double *const all[] = {data, down, across, y, dx};

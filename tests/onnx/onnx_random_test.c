@@ -23,10 +23,10 @@ static void run_twice(weft_onnx *m, size_t n_outputs, size_t count, float *first
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (int run = 0; run < 2; run++) {
-        CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
         for (size_t i = 0; i < n_outputs; i++)
-            weft_session_fetch(s, out[i], (run ? second : first) + i * count,
-                               count * sizeof *first);
+            weft_session_fetch(s, out[i], (run ? second : first) + i * count, count * sizeof *first,
+                               NULL);
     }
     weft_session_free(s);
     weft_plan_free(plan);

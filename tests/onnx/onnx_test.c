@@ -128,9 +128,9 @@ static void test_gradient(void)
     weft_plan *plan = weft_plan_new(g, &gradient, 1, NULL, &f.error);
     weft_session *s = weft_session_new(plan, store, NULL, &f.error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_feed(s, in, x, sizeof x);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, gradient, got, sizeof got), WEFT_OK);
+    weft_session_feed(s, in, x, sizeof x, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, gradient, got, sizeof got, NULL), WEFT_OK);
     for (int i = 0; i < 6; i++) CU_ASSERT_EQUAL(got[i], wanted[i]);
     weft_session_free(s);
     weft_plan_free(plan);

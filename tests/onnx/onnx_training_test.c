@@ -61,9 +61,9 @@ static void run(const weft_onnx *m, weft_graph *g, const weft_value *targets, si
     weft_session *s = plan ? weft_session_new(plan, params, NULL, &error) : NULL;
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_feed(s, input, x, sizeof x);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    weft_session_fetch(s, targets[0], y, ROWS * sizeof *y);
+    weft_session_feed(s, input, x, sizeof x, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    weft_session_fetch(s, targets[0], y, ROWS * sizeof *y, NULL);
     weft_session_free(s);
     weft_plan_free(plan);
 }

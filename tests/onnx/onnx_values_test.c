@@ -43,7 +43,7 @@ static void store(const numbers *from, weft_dtype dtype, void *to)
 static result fetch(weft_session *s, weft_value y)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t, NULL) == WEFT_OK);
     result r = {.dtype = t.dtype, .shape = t.shape};
     CU_ASSERT_TRUE_FATAL(weft_shape_numel(t.shape) <= MAX_ELEMENTS);
     for (int64_t i = 0; i < weft_shape_numel(t.shape); i++) r.data[i] = weft_tensor_element(&t, i);
@@ -72,9 +72,9 @@ static result run(arena *memory, written_graph *g, int64_t opset, const numbers 
     if (!s) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     if (!constant)
-        CU_ASSERT_EQUAL(weft_session_feed(s, in[0], data, weft_tensor_bytes(dtype, x->shape)),
+        CU_ASSERT_EQUAL(weft_session_feed(s, in[0], data, weft_tensor_bytes(dtype, x->shape), NULL),
                         WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     const result r = fetch(s, out);
     weft_session_free(s);
     weft_plan_free(plan);

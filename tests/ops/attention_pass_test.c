@@ -102,7 +102,7 @@ static size_t run(weft_graph *g, weft_value y, const char *skip, double *out)
     for (size_t i = 0; i < 4; i++) {
         weft_tensor t;
         const weft_value x = weft_graph_find(g, names[i]);
-        if (!weft_is_value(x) || !weft_session_tensor(s, x, &t)) continue;
+        if (!weft_is_value(x) || weft_session_tensor(s, x, &t, NULL) != WEFT_OK) continue;
         uint64_t seed = 11 + i;
         const int64_t n = weft_shape_numel(t.shape);
         for (int64_t e = 0; e < n; e++) {
@@ -113,8 +113,8 @@ static size_t run(weft_graph *g, weft_value y, const char *skip, double *out)
                 ((bool *)t.data)[e] = number < 0.3 && e % (QUERIES * KEYS) >= KEYS;
         }
     }
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, y, out, NUMBERS * sizeof *out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, y, out, NUMBERS * sizeof *out, NULL), WEFT_OK);
     const size_t count = test_count_nodes(plan, "sdpa");
     weft_session_free(s);
     weft_params_free(params);

@@ -138,8 +138,8 @@ static void feed_random(weft_session *s, weft_value x, weft_dtype dtype, int64_t
     double *f64 = malloc((size_t)n * sizeof *f64);
     float *f32 = malloc((size_t)n * sizeof *f32);
     for (int64_t i = 0; i < n; i++) f32[i] = (float)(f64[i] = test_uniform(&seed, -1.5, 1.5));
-    CU_ASSERT_EQUAL(dtype == WEFT_F64 ? weft_session_feed(s, x, f64, (size_t)n * sizeof *f64)
-                                      : weft_session_feed(s, x, f32, (size_t)n * sizeof *f32),
+    CU_ASSERT_EQUAL(dtype == WEFT_F64 ? weft_session_feed(s, x, f64, (size_t)n * sizeof *f64, NULL)
+                                      : weft_session_feed(s, x, f32, (size_t)n * sizeof *f32, NULL),
                     WEFT_OK);
     free(f64);
     free(f32);
@@ -148,7 +148,7 @@ static void feed_random(weft_session *s, weft_value x, weft_dtype dtype, int64_t
 static void take(weft_session *s, weft_value x, results *r, int i)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, x, &t));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, x, &t, NULL) == WEFT_OK);
     r->n[i] = weft_shape_numel(t.shape);
     r->data[i] = malloc((size_t)(r->n[i] + 1) * sizeof(double));
     for (int64_t k = 0; k < r->n[i]; k++)
@@ -205,11 +205,11 @@ static void run(const config *c, weft_dtype dtype, bool fused, int threads, resu
     if (c->mask != NO_MASK) {
         size_t bytes;
         uint8_t *data = mask_data(c, &bytes);
-        CU_ASSERT_EQUAL(weft_session_feed(s, mask, data, bytes), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, mask, data, bytes, NULL), WEFT_OK);
         free(data);
     }
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s),
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL),
                     WEFT_OK); /* the second step: other dropout, the same scratch */
     for (int i = 0; i < RESULTS; i++) take(s, targets[i], r, i);
     weft_session_free(s);
@@ -324,10 +324,10 @@ static void test_dead_lse(void)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, lse, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (int i = 0; i < 4; i++) {
         float x[3];
-        CU_ASSERT_EQUAL(weft_session_fetch(s, lse[i], x, sizeof x), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, lse[i], x, sizeof x, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(x[0], i < 2 ? -INFINITY : 0);
         if (i >= 2) continue;
         CU_ASSERT_DOUBLE_EQUAL(x[1], 0.5, ROUNDING_F32);
@@ -354,10 +354,10 @@ static void test_dead_values(void)
     y[1] = out[0];
     weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (int i = 0; i < 2; i++) {
         float x[SIZE];
-        CU_ASSERT_EQUAL(weft_session_fetch(s, y[i], x, sizeof x), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[i], x, sizeof x, NULL), WEFT_OK);
         for (int j = 0; j < SIZE; j++) CU_ASSERT_EQUAL(x[j] == 0, j % QUERIES == 0);
     }
     weft_session_free(s);
@@ -383,10 +383,10 @@ static void test_causal_mask(void)
         double out[2][12];
         weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
         weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-        CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
         const size_t bytes = (size_t)queries * 2 * sizeof(double);
         for (int n = 0; n < 2; n++)
-            CU_ASSERT_EQUAL(weft_session_fetch(s, y[n], out[n], bytes), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_fetch(s, y[n], out[n], bytes, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(memcmp(out[0], out[1], bytes), 0);
         weft_session_free(s);
         weft_plan_free(plan);
@@ -443,8 +443,9 @@ static void narrow_case(const config *c, weft_dtype keys, weft_dtype values, int
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (size_t i = 0; i < 3; i++)
         feed_random(s, fed[i], WEFT_F32, weft_shape_numel(weft_shape_of(g, fed[i])), 10 + i);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    for (int i = 0; i < 2; i++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[i], &t[i]));
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    for (int i = 0; i < 2; i++)
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[i], &t[i], NULL) == WEFT_OK);
     CU_ASSERT_EQUAL(
         memcmp(t[0].data, t[1].data, (size_t)weft_shape_numel(t[0].shape) * sizeof(float)), 0);
     weft_session_free(s);
@@ -497,8 +498,9 @@ static void few_case(weft_dtype dtype, int64_t keys, int64_t dim, int64_t value_
         const weft_value x = weft_graph_find(g, names[i]);
         feed_random(s, x, dtype, weft_shape_numel(weft_shape_of(g, x)), 30 + i);
     }
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    for (int i = 0; i < 2; i++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[i], &t[i]));
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    for (int i = 0; i < 2; i++)
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[i], &t[i], NULL) == WEFT_OK);
     CU_ASSERT_TRUE(test_same_tensors("t[0]", &t[0], &t[1]));
     weft_session_free(s);
     weft_plan_free(plan);
@@ -537,10 +539,10 @@ static void test_narrow_rows(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     float bf16[ROWS][N];
     double bytes[ROWS][N];
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y[0], bf16, sizeof bf16), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y[1], bytes, sizeof bytes), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y[0], bf16, sizeof bf16, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y[1], bytes, sizeof bytes, NULL), WEFT_OK);
     double max = 0;
     for (int i = 0; i < N; i++) max = fmax(max, fabs((double)in[0][i]));
     for (int i = 0; i < N; i++) {

@@ -18,10 +18,11 @@ static bool evaluate(weft_graph *g, weft_value x, const float *data, size_t n,
     weft_error error;
     e->plan = weft_plan_new(g, target, n_targets, NULL, &error);
     e->session = e->plan ? weft_session_new(e->plan, NULL, NULL, &error) : NULL;
-    bool good = e->session && weft_session_feed(e->session, x, data, n * sizeof *data) == WEFT_OK &&
-                weft_session_run(e->session) == WEFT_OK;
+    bool good = e->session &&
+                weft_session_feed(e->session, x, data, n * sizeof *data, NULL) == WEFT_OK &&
+                weft_session_run(e->session, NULL) == WEFT_OK;
     for (size_t t = 0; good && t < n_targets; t++)
-        good = weft_session_tensor(e->session, target[t], &e->out[t]);
+        good = weft_session_tensor(e->session, target[t], &e->out[t], NULL) == WEFT_OK;
     return good;
 }
 

@@ -73,8 +73,8 @@ static double *feed(weft_session *s, weft_graph *g, weft_value v, bool infinite,
     for (size_t i = 0; i < n; i++) x[i] = narrow[i] = (float)test_uniform(state, -1, 1);
     for (size_t i = 0; infinite && i < n; i += 1 + n / 3) x[i] = narrow[i] = INFINITY;
     const bool wide = weft_dtype_of(g, v) == WEFT_F64;
-    CU_ASSERT_EQUAL(wide ? weft_session_feed(s, v, x, n * sizeof *x)
-                         : weft_session_feed(s, v, narrow, n * sizeof *narrow),
+    CU_ASSERT_EQUAL(wide ? weft_session_feed(s, v, x, n * sizeof *x, NULL)
+                         : weft_session_feed(s, v, narrow, n * sizeof *narrow, NULL),
                     WEFT_OK);
     free(narrow);
     return x;
@@ -96,7 +96,8 @@ static void check(const layer *l, weft_dtype dtype, int threads, uint64_t *state
     for (size_t i = 0; i < l->n_in; i++)
         x[i] =
             weft_tensor_dense(feed(s, g, in[i], l->infinite && i == 1, state), WEFT_F64, l->in[i]);
-    CU_ASSERT_TRUE_FATAL(weft_session_run(s) == WEFT_OK && weft_session_tensor(s, target, &y));
+    CU_ASSERT_TRUE_FATAL(weft_session_run(s, NULL) == WEFT_OK &&
+                         weft_session_tensor(s, target, &y, NULL) == WEFT_OK);
     const int64_t n = weft_shape_numel(y.shape);
     weft_tensor want = weft_tensor_dense(calloc((size_t)n + 1, 8), WEFT_F64, y.shape);
     reference_find(op)(&l->attr, x, l->n_in, &want);

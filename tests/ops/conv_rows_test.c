@@ -121,7 +121,7 @@ static void feed(weft_session *s, const pair *p, size_t i)
         else
             ((double *)data)[k] = x;
     }
-    CU_ASSERT_EQUAL(weft_session_feed(s, p->in[i], data, (size_t)n * size), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, p->in[i], data, (size_t)n * size, NULL), WEFT_OK);
     free(data);
 }
 
@@ -139,9 +139,9 @@ static void compare(const pair *p, int threads, const char *skip, const char *wh
     if (!s) fprintf(stderr, "\n    %s: %s: %s\n", what, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (size_t i = 0; i < p->n_in; i++) feed(s, p, i);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, p->target[0], &out[0]) &&
-                         weft_session_tensor(s, p->target[1], &out[1]));
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, p->target[0], &out[0], NULL) == WEFT_OK &&
+                         weft_session_tensor(s, p->target[1], &out[1], NULL) == WEFT_OK);
     CU_ASSERT_TRUE_FATAL(weft_shape_equal(out[0].shape, out[1].shape));
     const bool equal = test_same_tensors("out[0]", &out[0], &out[1]);
     if (!equal) fprintf(stderr, "\n    %s, %d threads: other bits\n", what, threads);

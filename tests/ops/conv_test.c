@@ -81,10 +81,10 @@ static bool feed(weft_session *s, const built *b, weft_value v, const double *x)
 {
     const size_t n = (size_t)numel_of(b, v);
     if (weft_dtype_of(b->g, v) == WEFT_F64)
-        return weft_session_feed(s, v, x, n * sizeof *x) == WEFT_OK;
+        return weft_session_feed(s, v, x, n * sizeof *x, NULL) == WEFT_OK;
     float *narrow = malloc((n + 1) * sizeof *narrow);
     for (size_t i = 0; i < n; i++) narrow[i] = (float)x[i];
-    const bool good = weft_session_feed(s, v, narrow, n * sizeof *narrow) == WEFT_OK;
+    const bool good = weft_session_feed(s, v, narrow, n * sizeof *narrow, NULL) == WEFT_OK;
     free(narrow);
     return good;
 }
@@ -102,9 +102,9 @@ static bool run(const built *b, double *const in[4], int threads, weft_tensor ou
     bool good = s != NULL;
     for (int i = 0; good && i < 4; i++)
         if (weft_is_value(b->in[i])) good = feed(s, b, b->in[i], in[i]);
-    good = good && weft_session_run(s) == WEFT_OK;
+    good = good && weft_session_run(s, NULL) == WEFT_OK;
     for (size_t t = 0; good && t < b->n_targets; t++) {
-        good = weft_session_tensor(s, b->target[t], &out[t]);
+        good = weft_session_tensor(s, b->target[t], &out[t], NULL) == WEFT_OK;
         const size_t bytes = weft_tensor_bytes(out[t].dtype, out[t].shape);
         void *copy = malloc(bytes + 1);
         memcpy(copy, out[t].data, bytes);

@@ -180,9 +180,9 @@ static run run_targets(weft_graph *g, weft_value x, const void *data, const weft
     if (weft_is_value(x))
         CU_ASSERT_EQUAL(
             weft_session_feed(r.session, x, data,
-                              weft_tensor_bytes(weft_dtype_of(g, x), weft_shape_of(g, x))),
+                              weft_tensor_bytes(weft_dtype_of(g, x), weft_shape_of(g, x)), NULL),
             WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(r.session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(r.session, NULL), WEFT_OK);
     return r;
 }
 
@@ -197,7 +197,7 @@ static void expect_bytes(const run *r, weft_value y, const void *expected, size_
 {
     char got[512];
     CU_ASSERT_TRUE_FATAL(bytes <= sizeof got);
-    CU_ASSERT_EQUAL(weft_session_fetch(r->session, y, got, bytes), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(r->session, y, got, bytes, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(got, expected, bytes), 0);
 }
 

@@ -351,7 +351,7 @@ static void feed_inputs(const fusion_case *c, weft_session *s)
     for (size_t i = 0; i < c->n_inputs; i++) {
         weft_tensor t;
         uint64_t seed = 1000 + i;
-        if (!weft_session_tensor(s, c->inputs[i], &t)) continue;
+        if (weft_session_tensor(s, c->inputs[i], &t, NULL) != WEFT_OK) continue;
         for (int64_t k = 0; k < weft_shape_numel(t.shape); k++) {
             double x = test_uniform(&seed, -1, 1);
             if (t.dtype == WEFT_F32)
@@ -373,10 +373,11 @@ static bool run_case(const fusion_case *c, const weft_plan_options *options, int
     bool good = session != NULL;
     if (good) feed_inputs(c, session);
     /* Twice: the second run meets what the first has left. */
-    good = good && weft_session_run(session) == WEFT_OK && weft_session_run(session) == WEFT_OK;
+    good = good && weft_session_run(session, NULL) == WEFT_OK &&
+           weft_session_run(session, NULL) == WEFT_OK;
     for (size_t i = 0; good && i < c->n_targets; i++) {
         weft_tensor t;
-        good = weft_session_tensor(session, c->targets[i], &t);
+        good = weft_session_tensor(session, c->targets[i], &t, NULL) == WEFT_OK;
         if (!good) break;
         out->bytes[i] = weft_tensor_bytes(t.dtype, t.shape);
         out->data[i] = malloc(out->bytes[i] + 1);

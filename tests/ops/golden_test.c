@@ -169,7 +169,7 @@ static void check_case(const op_case *c, weft_params *store, double limit)
     weft_plan_options check = {.verify = true};
     weft_plan *plan = weft_plan_new(g, targets, n_wrt + 1, &check, &error);
     weft_session *s = weft_session_new(plan, store, NULL, &error);
-    if (!s || weft_session_run(s) != WEFT_OK) {
+    if (!s || weft_session_run(s, NULL) != WEFT_OK) {
         printf("\n    %s: %s: %s\n", c->name, error.where, error.message);
         CU_FAIL("a case does not run");
     } else {
@@ -234,7 +234,8 @@ static void rig_open(rig *r, const weft_value *targets, size_t n)
         weft_tensor t;
         CU_ASSERT_TRUE_FATAL(weft_params_find(r->store, weft_name_of(r->g, inputs[i]), &t));
         size_t bytes = (size_t)weft_shape_numel(t.shape) * sizeof(int32_t);
-        CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, inputs[i], t.data, bytes), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_feed(r->session, inputs[i], t.data, bytes, NULL),
+                              WEFT_OK);
     }
 }
 
@@ -287,7 +288,7 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
     static const char *const result_names[] = {"logits", "loss", "nll"};
     memcpy(targets + r.n, results, sizeof results);
     rig_open(&r, targets, r.n + 3);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
     for (int i = 0; i < 3; i++)
         golden_target(r.session, r.store, results[i], result_names[i], limit, 0);
     weft_tensor norms;
@@ -316,14 +317,15 @@ static void check_training(const char *path, bool post_norm, weft_dtype dtype, d
     r.step = weft_train_update(r.g, r.io.loss, r.params, r.n, r.lr, &adam, &r.norm);
     const weft_value targets[] = {r.io.loss, r.norm, r.step};
     rig_open(&r, targets, 3);
-    weft_status fed = dtype == WEFT_F32 ? weft_session_feed(r.session, r.lr, &lr32, sizeof lr32)
-                                        : weft_session_feed(r.session, r.lr, &lr, sizeof lr);
+    weft_status fed = dtype == WEFT_F32
+                          ? weft_session_feed(r.session, r.lr, &lr32, sizeof lr32, NULL)
+                          : weft_session_feed(r.session, r.lr, &lr, sizeof lr, NULL);
     CU_ASSERT_EQUAL(fed, WEFT_OK);
     for (int i = 0; i < STEPS; i++) {
         weft_tensor loss, norm;
-        CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session), WEFT_OK);
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.io.loss, &loss));
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.norm, &norm));
+        CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.io.loss, &loss, NULL) == WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.norm, &norm, NULL) == WEFT_OK);
         losses[i] = golden_element(&loss, 0);
         norms[i] = golden_element(&norm, 0);
     }

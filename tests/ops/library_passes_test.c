@@ -16,8 +16,8 @@ static weft_plan *evaluate(const weft_graph *g, weft_value value, const char *sk
     weft_params *none = weft_params_new();
     weft_session *s = weft_session_new(plan, none, NULL, &error);
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
-    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s) == WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s, NULL) == WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out, NULL), WEFT_OK);
     weft_session_free(s);
     weft_params_free(none);
     return plan;
@@ -273,9 +273,9 @@ static void run_joined(int axis, const char *skip, float *out, size_t n, int *jo
     weft_session *s = weft_session_new(plan, params, NULL, &error);
     float in[4 * 36];
     for (int i = 0; i < 4 * 36; i++) in[i] = sinf((float)i);
-    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, sizeof in) == WEFT_OK &&
-                         weft_session_run(s) == WEFT_OK &&
-                         weft_session_fetch(s, z, out, n * sizeof *out) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, sizeof in, NULL) == WEFT_OK &&
+                         weft_session_run(s, NULL) == WEFT_OK &&
+                         weft_session_fetch(s, z, out, n * sizeof *out, NULL) == WEFT_OK);
     const weft_graph *planned = weft_plan_graph(plan);
     *joined = -1;
     for (size_t i = 0; i < weft_graph_node_count(planned); i++) {
@@ -319,9 +319,9 @@ static void relu_gradient(const weft_graph *g, weft_value x, weft_value dx, cons
     weft_plan *plan =
         weft_plan_new(g, &dx, 1, &(weft_plan_options){.skip = skip, .verify = true}, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, n * sizeof *in) == WEFT_OK &&
-                         weft_session_run(s) == WEFT_OK &&
-                         weft_session_fetch(s, dx, out, n * sizeof *out) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_feed(s, x, in, n * sizeof *in, NULL) == WEFT_OK &&
+                         weft_session_run(s, NULL) == WEFT_OK &&
+                         weft_session_fetch(s, dx, out, n * sizeof *out, NULL) == WEFT_OK);
     const weft_graph *planned = weft_plan_graph(plan);
     *from_dropout = false;
     for (size_t i = 0; i < weft_graph_node_count(planned); i++) {

@@ -27,14 +27,14 @@ static weft_status run_ctc(const int32_t *targets, const int32_t *frames, const 
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     for (size_t i = 0; i < sizeof log_p / sizeof *log_p; i++) log_p[i] = -log(3);
-    weft_session_feed(s, x, log_p, sizeof log_p);
-    weft_session_feed(s, t, targets, sizeof(int32_t[BATCH * LABELS]));
-    weft_session_feed(s, f, frames, sizeof(int32_t[BATCH]));
-    weft_session_feed(s, n, lengths, sizeof(int32_t[BATCH]));
-    const weft_status status = weft_session_run(s);
+    weft_session_feed(s, x, log_p, sizeof log_p, NULL);
+    weft_session_feed(s, t, targets, sizeof(int32_t[BATCH * LABELS]), NULL);
+    weft_session_feed(s, f, frames, sizeof(int32_t[BATCH]), NULL);
+    weft_session_feed(s, n, lengths, sizeof(int32_t[BATCH]), NULL);
+    const weft_status status = weft_session_run(s, NULL);
     if (status == WEFT_OK) {
-        weft_session_fetch(s, out[0], loss, sizeof(double[BATCH]));
-        weft_session_fetch(s, out[1], dx, sizeof log_p);
+        weft_session_fetch(s, out[0], loss, sizeof(double[BATCH]), NULL);
+        weft_session_fetch(s, out[1], dx, sizeof log_p, NULL);
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -94,11 +94,11 @@ static void run_pair(int which, const double *a, const double *b, double *loss, 
     weft_plan *plan = weft_plan_new(g, out, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_feed(s, x, a, sizeof(double[3]));
-    weft_session_feed(s, y, b, sizeof(double[3]));
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    weft_session_fetch(s, out[0], loss, sizeof *loss);
-    weft_session_fetch(s, out[1], da, sizeof(double[3]));
+    weft_session_feed(s, x, a, sizeof(double[3]), NULL);
+    weft_session_feed(s, y, b, sizeof(double[3]), NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    weft_session_fetch(s, out[0], loss, sizeof *loss, NULL);
+    weft_session_fetch(s, out[1], da, sizeof(double[3]), NULL);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);

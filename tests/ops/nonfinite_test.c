@@ -20,8 +20,8 @@ static void feed(weft_session *s, weft_value x, weft_dtype dtype, const double *
 {
     float *narrow = calloc(n + 1, sizeof *narrow);
     for (size_t i = 0; i < n; i++) narrow[i] = (float)data[i];
-    CU_ASSERT_EQUAL(dtype == WEFT_F64 ? weft_session_feed(s, x, data, n * sizeof *data)
-                                      : weft_session_feed(s, x, narrow, n * sizeof *narrow),
+    CU_ASSERT_EQUAL(dtype == WEFT_F64 ? weft_session_feed(s, x, data, n * sizeof *data, NULL)
+                                      : weft_session_feed(s, x, narrow, n * sizeof *narrow, NULL),
                     WEFT_OK);
     free(narrow);
 }
@@ -47,12 +47,12 @@ static double *evaluate(const subject *c, weft_dtype dtype, const char *skip, in
         weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     feed(s, x, dtype, data, (size_t)weft_shape_numel(c->shape));
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     double *out = NULL;
     *n = 0;
     for (size_t k = 0; k < c->n_targets; k++) {
         weft_tensor t;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[k], &t));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[k], &t, NULL) == WEFT_OK);
         const size_t more = (size_t)weft_shape_numel(t.shape);
         out = realloc(out, (*n + more + 1) * sizeof *out);
         for (size_t i = 0; i < more; i++) out[(*n)++] = element(&t, (int64_t)i);

@@ -71,12 +71,12 @@ static void run(graph *t, const problem *p, weft_value *targets, size_t n, float
         fed[0][at] = p->x[i];
         fed[1][at] = p->w[i];
     }
-    CU_ASSERT_EQUAL(weft_session_feed(s, t->x, fed[0], sizeof fed[0]), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(s, t->w, fed[1], sizeof fed[1]), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, t->x, fed[0], sizeof fed[0], NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, t->w, fed[1], sizeof fed[1], NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     for (size_t k = 0; k < n; k++) {
         const size_t count = (size_t)weft_shape_numel(weft_shape_of(t->g, targets[k]));
-        CU_ASSERT_EQUAL(weft_session_fetch(s, targets[k], got, count * sizeof *got), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, targets[k], got, count * sizeof *got, NULL), WEFT_OK);
         for (size_t i = 0; i < count; i++)
             out[k][i] = got[transposed && count == N ? i % CLASSES * ROWS + i / CLASSES : i];
     }
@@ -218,10 +218,10 @@ static void test_pairs(void)
         weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
         weft_session *s = weft_session_new(plan, NULL, NULL, &error);
         float loss, dx[2];
-        CU_ASSERT_EQUAL(weft_session_feed(s, x, pairs[i], sizeof pairs[i]), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(s, y[0], &loss, sizeof loss), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(s, y[1], dx, sizeof dx), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_feed(s, x, pairs[i], sizeof pairs[i], NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[0], &loss, sizeof loss, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[1], dx, sizeof dx, NULL), WEFT_OK);
         /* Three roundings of numbers below 1: 3 * 2^-25 = 9e-8. */
         CU_ASSERT_DOUBLE_EQUAL(loss, losses[i], 1e-7);
         CU_ASSERT_DOUBLE_EQUAL(dx[0], -slopes[i], 1e-7);
@@ -294,18 +294,18 @@ static void check_attention(double offset, bool expanded)
     weft_plan *plan = weft_plan_new(g, out, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_feed(s, in[0], q, sizeof q);
-    weft_session_feed(s, in[1], k, sizeof k);
-    weft_session_feed(s, in[2], v, sizeof v);
-    weft_session_feed(s, in[3], dy, sizeof dy);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_feed(s, in[0], q, sizeof q, NULL);
+    weft_session_feed(s, in[1], k, sizeof k, NULL);
+    weft_session_feed(s, in[2], v, sizeof v, NULL);
+    weft_session_feed(s, in[3], dy, sizeof dy, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     static const char *const names[4] = {"attention", "attention's dq", "attention's dk",
                                          "attention's dv"};
     const double *const want[4] = {y[0], dq[0], dk[0], dv[0]};
     static const int counts[4] = {QUERIES * VALUES, QUERIES * 2, KEYS * 2, KEYS * VALUES};
     for (int i = 0; i < 4; i++) {
         float got[N];
-        CU_ASSERT_EQUAL(weft_session_fetch(s, out[i], got, (size_t)counts[i] * sizeof *got),
+        CU_ASSERT_EQUAL(weft_session_fetch(s, out[i], got, (size_t)counts[i] * sizeof *got, NULL),
                         WEFT_OK);
         expect(names[i], offset, got, want[i], counts[i]);
     }

@@ -38,11 +38,11 @@ static void test_far_specials(void)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, last, CASES, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, sizeof data), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, sizeof data, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (int i = 0; i < CASES; i++) {
         weft_tensor t;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, last[i], &t));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, last[i], &t, NULL) == WEFT_OK);
         const float *y = t.data;
         for (int k = 0; k < (i < 5 ? 3 : 1); k++) {
             const float want = i < 5 ? expected[i][k] : NAN, got = y[k == 2 ? COLUMNS - 1 : k];
@@ -77,10 +77,10 @@ static void check_copy(weft_dtype dtype, weft_shape shape, weft_axes order, bool
     weft_error error;
     weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, n * each), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, n * each, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t, NULL) == WEFT_OK);
     int64_t wrong = 0;
     for (int64_t i = 0; i < weft_shape_numel(to); i++) {
         int64_t index[WEFT_MAX_RANK], from = 0, rest = i;
@@ -131,10 +131,11 @@ static void check_narrow(int64_t rows, int64_t row)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, y, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, n * sizeof *data), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_feed(s, x, data, n * sizeof *data, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     weft_tensor t[4];
-    for (int k = 0; k < 4; k++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[k], &t[k]));
+    for (int k = 0; k < 4; k++)
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[k], &t[k], NULL) == WEFT_OK);
     int64_t wrong = 0;
     for (int64_t i = 0; i < rows * row; i++) {
         const int64_t r = i / row, c = i % row;
@@ -181,11 +182,11 @@ static void test_edges(void)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, targets, 7, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_session_feed(s, p, dead, sizeof dead), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, p, dead, sizeof dead, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (size_t i = 0; i < 7; i++) {
         weft_tensor t;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t, NULL) == WEFT_OK);
         float x = *(float *)t.data;
         CU_ASSERT_TRUE(x == expected[i] || (isnan(x) && isnan(expected[i])));
     }
@@ -212,12 +213,12 @@ static void test_outermost(void)
     weft_error error;
     weft_plan *plan = weft_plan_new(g, targets, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, low, largest, sizeof largest), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, position, at, sizeof at), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, high, smallest, sizeof smallest), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, soft, logs, sizeof logs), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, in, sizeof in, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, low, largest, sizeof largest, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, position, at, sizeof at, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, high, smallest, sizeof smallest, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, soft, logs, sizeof logs, NULL), WEFT_OK);
     static const float expected[] = {-INFINITY, -FLT_MAX, -FLT_MAX};
     static const int32_t positions[] = {0, 37, 0};
     for (int r = 0; r < 3; r++) {
@@ -275,10 +276,10 @@ static void test_composites(void)
     weft_plan *plan = weft_plan_new(g, targets, n, &(weft_plan_options){.verify = true}, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (size_t i = 0; i < n; i++) {
         weft_tensor t;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t, NULL) == WEFT_OK);
         CU_ASSERT_TRUE(weft_shape_equal(t.shape, rows[i].shape));
         int64_t count = weft_shape_numel(t.shape) < 6 ? weft_shape_numel(t.shape) : 6;
         if (i == n - 1) count = 2;

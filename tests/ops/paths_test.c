@@ -197,7 +197,7 @@ typedef struct result {
 static weft_tensor copy_of(weft_session *s, weft_value v)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, v, &t));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, v, &t, NULL) == WEFT_OK);
     const size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
     void *data = calloc(bytes + 8, 1);
     memcpy(data, t.data, bytes);
@@ -212,7 +212,8 @@ static void fill_inputs(weft_graph *g, weft_session *s, int64_t rows)
         const weft_node_info node = weft_graph_node(g, i);
         weft_tensor t;
         if (node.op != &weft_op_input) continue;
-        if (!weft_session_tensor(s, weft_value_from_id(g, node.first_out), &t)) continue;
+        if (weft_session_tensor(s, weft_value_from_id(g, node.first_out), &t, NULL) != WEFT_OK)
+            continue;
         for (int64_t k = 0; k < weft_shape_numel(t.shape); k++) {
             seed = seed * 1664525u + 1013904223u;
             const int number = (int)(seed >> 22);
@@ -239,7 +240,7 @@ static result run(size_t index, weft_dtype dtype, int threads)
     if (!s) fprintf(stderr, "\n    %s: %s: %s\n", cases[index].name, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     fill_inputs(g, s, cases[index].n[1]);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     result r = {.graph = g, .node = node, .out = copy_of(s, y)};
     for (size_t i = 0; i < node.n_in; i++) r.in[i] = copy_of(s, targets[1 + i]);
     weft_session_free(s);
@@ -354,10 +355,10 @@ static void test_batch_norm_gradient(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     fill_inputs(g, s, 1);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (int i = 0; i < 2; i++) {
         weft_tensor t;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t, NULL) == WEFT_OK);
         /* 200 terms of at most 4, with an error of 2^-53 each, twice. */
         for (int64_t k = 0; k < weft_shape_numel(t.shape); k++)
             CU_ASSERT_TRUE(fabs(weft_tensor_element(&t, k)) < 2e-13);
@@ -391,9 +392,10 @@ static void check_rows(int64_t n, bool logarithm)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     fill_inputs(g, s, 1);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     weft_tensor a, b;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[0], &a) && weft_session_tensor(s, y[1], &b));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[0], &a, NULL) == WEFT_OK &&
+                         weft_session_tensor(s, y[1], &b, NULL) == WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(a.data, b.data, weft_tensor_bytes(a.dtype, a.shape)), 0);
     weft_session_free(s);
     weft_plan_free(plan);

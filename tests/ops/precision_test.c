@@ -51,9 +51,9 @@ static void test_rounding(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, 1);
-    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, sizeof y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, sizeof y, NULL), WEFT_OK);
     int wrong = 0;
     for (int i = 0; i < N; i++) {
         const double want = rounded((double)x[i]);
@@ -92,7 +92,7 @@ static weft_value behind_node(weft_graph *g, weft_value v)
 static void append(results *r, weft_session *s, weft_value v)
 {
     weft_tensor t;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, v, &t));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, v, &t, NULL) == WEFT_OK);
     const size_t n = (size_t)weft_shape_numel(t.shape);
     r->x = realloc(r->x, (r->n + n + 1) * sizeof *r->x);
     for (size_t i = 0; i < n; i++) r->x[r->n + i] = weft_tensor_element(&t, (int64_t)i);
@@ -149,8 +149,8 @@ static bool run_both_passes(const weft_op *op, const weft_sample *sample, weft_d
     if (good) r->narrow = weft_plan_stats_of(plan).narrow;
     for (size_t i = 0; good && i < sample->n_in; i++)
         good = weft_session_feed(s, in[i], data[i].data,
-                                 weft_tensor_bytes(data[i].dtype, data[i].shape)) == WEFT_OK;
-    good = good && weft_session_run(s) == WEFT_OK;
+                                 weft_tensor_bytes(data[i].dtype, data[i].shape), NULL) == WEFT_OK;
+    good = good && weft_session_run(s, NULL) == WEFT_OK;
     for (size_t i = 0; good && i < n; i++) {
         append(r, s, targets[i]);
         if (i + 1 == op->n_out) r->outputs = r->n;
@@ -258,10 +258,10 @@ static void check_product(const product_case *p)
     CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, stored);
     float *xa = random_floats(na, 1), *xb = random_floats(nb, 2),
           *xc = malloc((size_t)nc * sizeof *xc + 1);
-    weft_session_feed(s, weft_graph_find(g, "a"), xa, (size_t)na * sizeof *xa);
-    weft_session_feed(s, weft_graph_find(g, "b"), xb, (size_t)nb * sizeof *xb);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, c, xc, (size_t)nc * sizeof *xc), WEFT_OK);
+    weft_session_feed(s, weft_graph_find(g, "a"), xa, (size_t)na * sizeof *xa, NULL);
+    weft_session_feed(s, weft_graph_find(g, "b"), xb, (size_t)nb * sizeof *xb, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, c, xc, (size_t)nc * sizeof *xc, NULL), WEFT_OK);
     const double sign = (p->wide_a == p->wide_b ? 1 : -1) * (p->narrow_c ? -1 : 1);
     double worst = 0;
     for (int64_t i = 0; i < na; i++) xa[i] = (float)rounded((double)xa[i]);
@@ -379,10 +379,10 @@ static void check_reduction(const weft_plan_options *options, size_t stored, con
         plan ? weft_session_new(plan, NULL, &(weft_session_options){.threads = 2}, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, stored);
-    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, (size_t)weft_shape_numel(c->shape) * sizeof *x),
-                    WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)c->n * sizeof *y), WEFT_OK);
+    CU_ASSERT_EQUAL(
+        weft_session_feed(s, in, x, (size_t)weft_shape_numel(c->shape) * sizeof *x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)c->n * sizeof *y, NULL), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -430,10 +430,10 @@ static void check_concat(bool narrow_whole)
     CU_ASSERT_EQUAL(weft_plan_stats_of(plan).narrow, 1 + (size_t)narrow_whole);
     float *xa = random_floats(ROWS * A, 5), *xb = random_floats(ROWS * B, 6);
     float *y = malloc(N * sizeof *y);
-    weft_session_feed(s, a, xa, ROWS * A * sizeof *xa);
-    weft_session_feed(s, b, xb, ROWS * B * sizeof *xb);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, N * sizeof *y), WEFT_OK);
+    weft_session_feed(s, a, xa, ROWS * A * sizeof *xa, NULL);
+    weft_session_feed(s, b, xb, ROWS * B * sizeof *xb, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, N * sizeof *y, NULL), WEFT_OK);
     int wrong = 0;
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < A + B; j++) {
@@ -499,18 +499,18 @@ static double train(const trained *t, const weft_plan *p, int threads, int steps
     const float rate = 0.003f;
     float loss = 0;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_feed(s, t->lr, &rate, sizeof rate);
+    weft_session_feed(s, t->lr, &rate, sizeof rate, NULL);
     const weft_value inputs[] = {t->io.source, t->io.target_in, t->io.target_out};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         weft_tensor x;
         if (!weft_is_value(inputs[i])) continue;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, inputs[i], &x));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, inputs[i], &x, NULL) == WEFT_OK);
         for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
             ((int32_t *)x.data)[k] = (int32_t)(1 + (k * 7 + 3) % 11);
     }
     for (int step = 0; step < steps; step++) {
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-        weft_session_fetch(s, t->io.loss, &loss, sizeof loss);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        weft_session_fetch(s, t->io.loss, &loss, sizeof loss, NULL);
     }
     *hash = 14695981039346656037u;
     for (size_t i = 0; i < weft_params_count(store); i++) {
@@ -621,8 +621,8 @@ static void test_not_finite(void)
     float *data = random_floats(40 * 70, 3);
     for (int i = 0; i < 40 * 70; i++) data[i] = -fabsf(data[i]) - 0.1f;
     data[7 * 70 + 3] = 1;
-    weft_session_feed(s, x, data, 40 * 70 * sizeof *data);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    weft_session_feed(s, x, data, 40 * 70 * sizeof *data, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_NOT_FINITE);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "NaN at [7, 3]"));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.where, "log"));

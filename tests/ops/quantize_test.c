@@ -61,12 +61,13 @@ static void run_rows(const product *p, int64_t first, int64_t rows, int threads,
         plan, NULL, &(weft_session_options){.threads = threads, .poison = true}, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     const size_t n_groups = (size_t)(p->n * p->k / p->group);
-    weft_session_feed(s, x, p->x + first * p->k, (size_t)(rows * p->k) * sizeof *p->x);
-    weft_session_feed(s, q, p->q, (size_t)(p->n * p->k * p->bits / 8));
-    weft_session_feed(s, scale, p->scale, n_groups * sizeof *p->scale);
-    weft_session_feed(s, zero, p->zero, n_groups);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)(rows * p->n) * sizeof *y), WEFT_OK);
+    weft_session_feed(s, x, p->x + first * p->k, (size_t)(rows * p->k) * sizeof *p->x, NULL);
+    weft_session_feed(s, q, p->q, (size_t)(p->n * p->k * p->bits / 8), NULL);
+    weft_session_feed(s, scale, p->scale, n_groups * sizeof *p->scale, NULL);
+    weft_session_feed(s, zero, p->zero, n_groups, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)(rows * p->n) * sizeof *y, NULL),
+                    WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -359,18 +360,19 @@ static void test_lookup(void)
         weft_plan *plan = weft_plan_new(g, &out, 1, NULL, &error);
         weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
         CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-        weft_session_feed(s, table, q, (size_t)(ROWS * features * bits / 8));
-        weft_session_feed(s, scales, scale, (size_t)(ROWS * n_groups) * sizeof *scale);
-        weft_session_feed(s, zeros, zero, (size_t)(ROWS * n_groups));
-        weft_session_feed(s, index, at, sizeof at);
-        CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)(N * features) * sizeof *y), WEFT_OK);
+        weft_session_feed(s, table, q, (size_t)(ROWS * features * bits / 8), NULL);
+        weft_session_feed(s, scales, scale, (size_t)(ROWS * n_groups) * sizeof *scale, NULL);
+        weft_session_feed(s, zeros, zero, (size_t)(ROWS * n_groups), NULL);
+        weft_session_feed(s, index, at, sizeof at, NULL);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, (size_t)(N * features) * sizeof *y, NULL),
+                        WEFT_OK);
         for (int i = 0; i < N; i++)
             CU_ASSERT_EQUAL(
                 memcmp(y + i * features, back + at[i] * features, (size_t)features * sizeof *y), 0);
-        weft_session_feed(s, index, wrong, sizeof wrong);
-        CU_ASSERT_NOT_EQUAL(weft_session_run(s), WEFT_OK);
-        CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "9"));
+        weft_session_feed(s, index, wrong, sizeof wrong, NULL);
+        CU_ASSERT_NOT_EQUAL(weft_session_run(s, &error), WEFT_OK);
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "9"));
         CU_ASSERT_FALSE(
             weft_is_value(weft_embedding_quantized(g, table, zeros, zeros, index, bits, 32)));
         weft_session_free(s);
@@ -397,11 +399,12 @@ static void check_whole(int m, int n, int k)
     weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, (size_t)(m * k) * sizeof *x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, (size_t)(m * k) * sizeof *x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (int t = 0; t < 2; t++) {
         int wrong = 0;
-        CU_ASSERT_EQUAL(weft_session_fetch(s, y[t], got, (size_t)(m * n) * sizeof *got), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y[t], got, (size_t)(m * n) * sizeof *got, NULL),
+                        WEFT_OK);
         for (int i = 0; i < m * n; i++) {
             double sum = 0;
             for (int c = 0; c < k; c++)

@@ -21,10 +21,10 @@ static void run_twice(weft_graph *g, weft_value y, int threads, uint64_t seed, v
     const weft_session_options o = {.threads = threads, .seed = seed};
     weft_session *s = weft_session_new(plan, NULL, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y, first, bytes), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y, second, bytes), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, first, bytes, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, second, bytes, NULL), WEFT_OK);
     weft_session_free(s);
     weft_plan_free(plan);
 }
@@ -118,9 +118,9 @@ static void test_certain(void)
     weft_plan *plan = weft_plan_new(g, &z, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, p, sizeof p), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, z, y, sizeof y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, p, sizeof p, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, z, y, sizeof y, NULL), WEFT_OK);
     CU_ASSERT_TRUE(y[0] == 1 && y[1] == 2 && y[2] == 1 && y[3] == 2 && isnan(y[4]) && y[5] == 2);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -149,10 +149,10 @@ static void test_gradients(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     const double half = 0.5;
-    for (int i = 0; i < 3; i++) weft_session_feed(s, in[i], &half, sizeof half);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    for (int i = 0; i < 3; i++) weft_session_fetch(s, targets[i], &grads[i], sizeof *grads);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, e, noise, sizeof noise), WEFT_OK);
+    for (int i = 0; i < 3; i++) weft_session_feed(s, in[i], &half, sizeof half, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    for (int i = 0; i < 3; i++) weft_session_fetch(s, targets[i], &grads[i], sizeof *grads, NULL);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, e, noise, sizeof noise, NULL), WEFT_OK);
     for (int i = 0; i < N; i++) sum += noise[i];
     CU_ASSERT_EQUAL(grads[0], N);
     /* Sums of N terms stay below 1500, five standard deviations. Their N roundings of 2^-53 of that

@@ -18,11 +18,11 @@ static void compute(weft_graph *g, const weft_value *values, size_t n, double ou
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     if (!s) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     for (size_t k = 0; k < n; k++) {
         const size_t bytes = (size_t)weft_shape_numel(weft_shape_of(g, values[k])) * sizeof(double);
         CU_ASSERT_TRUE_FATAL(bytes <= sizeof out[k]);
-        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, values[k], out[k], bytes), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, values[k], out[k], bytes, NULL), WEFT_OK);
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -290,8 +290,8 @@ static void test_integers(void)
     weft_plan *plan = weft_plan_new(g, &v, 1, NULL, &error);
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, v, y, sizeof y), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, v, y, sizeof y, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(y, want, sizeof y), 0);
     weft_session_free(s);
     weft_plan_free(plan);

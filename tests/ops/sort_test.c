@@ -57,11 +57,11 @@ static void check_top(weft_dtype dtype, int64_t n, int64_t k, int axis, bool lar
     weft_plan *plan = weft_plan_new(g, out, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_feed(s, x, space, (size_t)(3 * n) * weft_dtype_bytes(dtype));
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    weft_session_feed(s, x, space, (size_t)(3 * n) * weft_dtype_bytes(dtype), NULL);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     weft_tensor values, indices;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[0], &values));
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[1], &indices));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[0], &values, NULL) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[1], &indices, NULL) == WEFT_OK);
     for (int64_t r = 0; r < 3; r++) {
         order_line(space, dtype, r * line, step, n, largest, order);
         for (int64_t i = 0; i < k; i++) {
@@ -106,12 +106,12 @@ static void test_sort(void)
     weft_plan *plan = weft_plan_new(g, targets, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[0], got[0], sizeof got[0]), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[1], got[1], sizeof got[1]), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y, sorted, sizeof sorted), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[3], dx, sizeof dx), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[0], got[0], sizeof got[0], NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[1], got[1], sizeof got[1], NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y, sorted, sizeof sorted, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, targets[3], dx, sizeof dx, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(got[0], ascending, sizeof ascending), 0);
     CU_ASSERT_EQUAL(memcmp(got[1], descending, sizeof descending), 0);
     for (int i = 0; i < 6; i++) {
@@ -147,10 +147,10 @@ static void test_argmin(void)
     weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y[0], got, sizeof columns), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, y[1], got + 4, sizeof rows), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y[0], got, sizeof columns, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, y[1], got + 4, sizeof rows, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(memcmp(got, columns, sizeof columns), 0);
     CU_ASSERT_EQUAL(memcmp(got + 4, rows, sizeof rows), 0);
     weft_session_free(s);
@@ -174,11 +174,11 @@ static void test_comparisons(void)
     weft_plan *plan = weft_plan_new(g, out, 4, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, x, a, sizeof a), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(s, y, b, sizeof b), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, x, a, sizeof a, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, y, b, sizeof b, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     for (int i = 0; i < 4; i++) {
-        CU_ASSERT_EQUAL(weft_session_fetch(s, out[i], got, sizeof got), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, out[i], got, sizeof got, NULL), WEFT_OK);
         for (int k = 0; i < 3 && k < 5; k++) CU_ASSERT_EQUAL(got[k], expected[i][k]);
         /* less_equal != (not_equal != (a == a)): bit by bit, 1^(1^1), 1^(0^1), 0^(1^0), ... */
         for (int k = 0; i == 3 && k < 5; k++)

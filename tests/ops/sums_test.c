@@ -21,8 +21,8 @@ static bool feed(weft_session *s, weft_graph *g, weft_value x, uint64_t index, b
     for (size_t i = 0; i < n; i++)
         wide[i] = (double)(narrow[i] = random ? (float)test_uniform(&state, 0, 1) : 0.1f);
     const weft_status status = dtype == WEFT_F32
-                                   ? weft_session_feed(s, x, narrow, n * sizeof *narrow)
-                                   : weft_session_feed(s, x, wide, n * sizeof *wide);
+                                   ? weft_session_feed(s, x, narrow, n * sizeof *narrow, NULL)
+                                   : weft_session_feed(s, x, wide, n * sizeof *wide, NULL);
     free(narrow);
     free(wide);
     return status == WEFT_OK;
@@ -44,12 +44,12 @@ static size_t run(size_t index, weft_dtype dtype, bool random, double **y, doubl
         if (node.op == &weft_op_input)
             CU_ASSERT_TRUE(feed(s, g, weft_value_from_id(g, node.first_out), i, random));
     }
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     double **const to[2] = {y, magnitude};
     size_t n = 0;
     for (int k = 0; k < 2; k++) {
         weft_tensor t;
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[k], &t));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[k], &t, NULL) == WEFT_OK);
         n = (size_t)weft_shape_numel(t.shape);
         *to[k] = malloc(n * sizeof **to[k]);
         for (size_t i = 0; i < n; i++)
@@ -110,9 +110,9 @@ static void test_variance(void)
             weft_session *s = weft_session_new(plan, NULL, NULL, &error);
             weft_tensor t;
             CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-            CU_ASSERT_EQUAL(weft_session_feed(s, x, pair, sizeof pair), WEFT_OK);
-            CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-            CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t));
+            CU_ASSERT_EQUAL(weft_session_feed(s, x, pair, sizeof pair, NULL), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+            CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t, NULL) == WEFT_OK);
             const float got = *(const float *)t.data, want = rows[i].expected;
             if (!(got == want || (isnan(got) && isnan(want))))
                 printf("\n    variance of %d, correction %d: %g", (int)rows[i].n,
@@ -144,9 +144,9 @@ static void test_wide_embedding(void)
     weft_plan *plan = weft_plan_new(g, &gradient, 1, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_session_feed(s, table, got, sizeof got), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, gradient, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, table, got, sizeof got, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, gradient, got, sizeof got, NULL), WEFT_OK);
     for (int i = 0; i < ROWS * WIDTH; i++) CU_ASSERT_DOUBLE_EQUAL(got[i], want[i], ROUNDING_F64);
     weft_session_free(s);
     weft_plan_free(plan);

@@ -74,11 +74,11 @@ static int64_t count_wrong(bool product, bool broadcast, int threads)
     weft_session *s =
         weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    if (product) CU_ASSERT_EQUAL(weft_session_feed(s, wx, x, sizeof x), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(s, ww, w, sizeof w), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(s, wb, b, sizeof b), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, sizeof y), WEFT_OK);
+    if (product) CU_ASSERT_EQUAL(weft_session_feed(s, wx, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, ww, w, sizeof w, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, wb, b, sizeof b, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, out, y, sizeof y, NULL), WEFT_OK);
     int64_t wrong = 0;
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < N; j++) {

@@ -38,7 +38,8 @@ int main(void)
     if (calls != 1 || weft_params_init(store, g, 1, &error) != WEFT_OK) return 1;
     weft_session *s = weft_session_new(plan, store, &one, &error);
     float sum = 0;
-    if (weft_session_run(s) != WEFT_OK || weft_session_fetch(s, y, &sum, sizeof sum) != WEFT_OK)
+    if (weft_session_run(s, NULL) != WEFT_OK ||
+        weft_session_fetch(s, y, &sum, sizeof sum, NULL) != WEFT_OK)
         return 1;
     weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
     return printf("%g\n", (double)sum) < 0;

@@ -77,7 +77,8 @@ void golden_target(weft_session *s, const weft_params *store, weft_value value, 
                    double limit, double floor)
 {
     weft_tensor got, wanted;
-    bool found = weft_params_find(store, name, &wanted) && weft_session_tensor(s, value, &got);
+    bool found = weft_params_find(store, name, &wanted) &&
+                 weft_session_tensor(s, value, &got, NULL) == WEFT_OK;
     if (!found) printf("\n    %s is not there\n", name);
     CU_ASSERT_TRUE(found && golden_agrees(name, &got, &wanted, limit, floor));
 }

@@ -55,14 +55,14 @@ weft_status run_graph(const example *x, int threads, weft_params *results, weft_
         weft_params_find(x->inputs, name, &t);
         const weft_value in = weft_graph_find(x->g, name);
         if (weft_is_value(in))
-            weft_session_feed(s, in, t.data, weft_tensor_bytes(t.dtype, t.shape));
+            weft_session_feed(s, in, t.data, weft_tensor_bytes(t.dtype, t.shape), NULL);
     }
-    if (s && weft_session_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
+    if (s) weft_session_run(s, error);
     for (size_t i = 0; s && error->status == WEFT_OK && i < x->n; i++) {
         weft_tensor t, copy;
         char name[24];
         snprintf(name, sizeof name, "%zu", i);
-        if (!weft_session_tensor(s, x->out[i], &t)) return WEFT_INTERNAL;
+        if (weft_session_tensor(s, x->out[i], &t, NULL) != WEFT_OK) return WEFT_INTERNAL;
         if (weft_params_add(results, name, t.dtype, t.shape, &copy, error) == WEFT_OK)
             memcpy(copy.data, t.data, weft_tensor_bytes(t.dtype, t.shape));
     }

@@ -41,9 +41,9 @@ void bench_close(bench *b)
 const weft_profile *profiled_runs(bench *b, size_t trace_runs)
 {
     weft_profile_options options = {.trace_runs = trace_runs};
-    CU_ASSERT_EQUAL(weft_session_run(b->session), WEFT_OK); /* not measured */
-    CU_ASSERT_EQUAL(weft_session_profile(b->session, true, &options), WEFT_OK);
-    for (int i = 0; i < RUNS; i++) CU_ASSERT_EQUAL(weft_session_run(b->session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(b->session, NULL), WEFT_OK); /* not measured */
+    CU_ASSERT_EQUAL(weft_session_profile(b->session, true, &options, NULL), WEFT_OK);
+    for (int i = 0; i < RUNS; i++) CU_ASSERT_EQUAL(weft_session_run(b->session, NULL), WEFT_OK);
     return weft_profile_of(b->session);
 }
 

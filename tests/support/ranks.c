@@ -72,5 +72,5 @@ weft_status feed_made_up(weft_session *session, const weft_graph *graph, weft_va
     const void *data = dtype == WEFT_F64   ? (void *)numbers
                        : dtype == WEFT_I32 ? (void *)ids
                                            : flags;
-    return weft_session_feed(session, input, data, (size_t)n * weft_dtype_bytes(dtype));
+    return weft_session_feed(session, input, data, (size_t)n * weft_dtype_bytes(dtype), NULL);
 }

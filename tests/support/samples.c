@@ -39,10 +39,10 @@ static weft_value strided_input(weft_graph *g, const char *name, const weft_tens
 static bool feed_input(weft_session *s, weft_value x, const weft_tensor *t, bool strided)
 {
     size_t size = weft_dtype_bytes(t->dtype), n = (size_t)weft_shape_numel(t->shape);
-    if (!strided) return weft_session_feed(s, x, t->data, n * size) == WEFT_OK;
+    if (!strided) return weft_session_feed(s, x, t->data, n * size, NULL) == WEFT_OK;
     char *wide = calloc(2 * n + 1, size);
     for (size_t i = 0; i < n; i++) memcpy(wide + 2 * i * size, (char *)t->data + i * size, size);
-    bool good = weft_session_feed(s, x, wide, 2 * n * size) == WEFT_OK;
+    bool good = weft_session_feed(s, x, wide, 2 * n * size, NULL) == WEFT_OK;
     free(wide);
     return good;
 }
@@ -89,13 +89,10 @@ bool run_sample(const weft_op *op, const weft_sample *sample, variant v, outputs
         snprintf(name, sizeof name, "x%zu", i);
         good = feed_input(s, weft_graph_find(g, name), &data[i], v.strided);
     }
-    if (good && weft_session_run(s) != WEFT_OK) {
-        *error = *weft_session_error(s);
-        good = false;
-    }
+    good = good && weft_session_run(s, error) == WEFT_OK;
     for (size_t i = 0; i < op->n_out && good; i++) {
         weft_tensor t;
-        good = weft_session_tensor(s, results[i], &t);
+        good = weft_session_tensor(s, results[i], &t, NULL) == WEFT_OK;
         if (!good) break;
         size_t bytes = (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype);
         void *copy = malloc(bytes + 1);

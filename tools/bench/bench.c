@@ -204,8 +204,7 @@ void bench_close(bench *b)
 static weft_status run_once(bench *b, double *seconds, weft_error *error)
 {
     double begin = tool_seconds();
-    if (weft_session_run(b->trial.session) != WEFT_OK)
-        return tool_take_error(weft_session_error(b->trial.session), error);
+    if (weft_session_run(b->trial.session, error) != WEFT_OK) return error->status;
     *seconds = tool_seconds() - begin;
     return WEFT_OK;
 }
@@ -274,7 +273,7 @@ static weft_status put_value(weft_params *out, const bench *b, const char *prefi
     size_t bytes = weft_tensor_bytes(weft_dtype_of(g, value), shape);
     void *data = malloc(bytes + 1);
     weft_status status = WEFT_NO_MEMORY;
-    if (data) status = weft_session_fetch(b->trial.session, value, data, bytes);
+    if (data) status = weft_session_fetch(b->trial.session, value, data, bytes, NULL);
     weft_tensor from = weft_tensor_dense(data, weft_dtype_of(g, value), shape);
     if (status == WEFT_OK)
         status = put(out, prefix, name, &from, error);

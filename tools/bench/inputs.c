@@ -47,9 +47,9 @@ weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_er
 weft_status sample_inputs_feed(const sample_inputs *e, weft_session *session, weft_error *error)
 {
     for (size_t i = 0; i < e->n; i++)
-        if (weft_session_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes) !=
-            WEFT_OK)
-            return tool_take_error(weft_session_error(session), error);
+        if (weft_session_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes,
+                              error) != WEFT_OK)
+            return error->status;
     return WEFT_OK;
 }
 

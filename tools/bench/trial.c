@@ -64,9 +64,9 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
     weft_profile_options options = {.trace_runs = (size_t)trace_runs};
     *seconds = 0;
     /* The first run touches memory and starts threads. */
-    if (weft_session_run(t->session) != WEFT_OK ||
-        weft_session_profile(t->session, true, &options) != WEFT_OK)
-        return tool_take_error(weft_session_error(t->session), error);
+    if (weft_session_run(t->session, error) != WEFT_OK ||
+        weft_session_profile(t->session, true, &options, error) != WEFT_OK)
+        return error->status;
     double last = tool_seconds();
     for (long i = 0; i < runs; i++) {
         double begin = tool_seconds();
@@ -77,8 +77,7 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
             shown = terminal;
         }
         begin = tool_seconds();
-        if (weft_session_run(t->session) != WEFT_OK)
-            return tool_take_error(weft_session_error(t->session), error);
+        if (weft_session_run(t->session, error) != WEFT_OK) return error->status;
         *seconds += tool_seconds() - begin;
     }
     if (shown) fputs("\r\033[K", stderr);

@@ -251,8 +251,7 @@ static weft_status bits_of(const model_args *a, int threads, uint64_t *hash, wef
     if (status == WEFT_OK) status = trial_start(&t, NULL, 0, threads, error);
     for (uint64_t step = 0; status == WEFT_OK && step < BITS_STEPS; step++) {
         weft_session_set_run_number(t.session, step);
-        if (weft_session_run(t.session) != WEFT_OK)
-            status = tool_take_error(weft_session_error(t.session), error);
+        status = weft_session_run(t.session, error);
     }
     if (status == WEFT_OK) *hash = hash_params(t.params);
     trial_close(&t);

@@ -96,15 +96,10 @@ static weft_status run_norms(weft_graph *g, weft_value norms, const arguments *a
     weft_session *s = status == WEFT_OK ? weft_session_new(plan, params, NULL, error) : NULL;
     status = s ? WEFT_OK : error->status;
     size_t bytes = (size_t)(a->hidden * a->len * a->hidden) * sizeof *x;
-    if (s) status = weft_session_feed(s, weft_graph_find(g, "x"), x, bytes);
-    if (s && status == WEFT_OK) status = weft_session_run(s);
+    if (s) status = weft_session_feed(s, weft_graph_find(g, "x"), x, bytes, error);
+    if (s && status == WEFT_OK) status = weft_session_run(s, error);
     if (s && status == WEFT_OK)
-        status = weft_session_fetch(s, norms, out, (size_t)a->len * sizeof *out);
-    if (s && status != WEFT_OK) {
-        tool_take_error(weft_session_error(s), error);
-        weft_error_set(error, status, "demo",
-                       "the run failed"); /* unless the session gave a reason */
-    }
+        status = weft_session_fetch(s, norms, out, (size_t)a->len * sizeof *out, error);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);

@@ -216,8 +216,8 @@ static bool feed(run *r, size_t i, const weft_tensor *t)
     char have[128], want[128];
     const weft_onnx_value *v = &r->inputs_of[i];
     if (t->dtype == v->dtype && weft_shape_equal(t->shape, v->shape)) {
-        weft_session_feed(r->session, r->in[i], t->data, weft_tensor_bytes(t->dtype, t->shape));
-        return tool_take_error(weft_session_error(r->session), &r->error) == WEFT_OK;
+        return weft_session_feed(r->session, r->in[i], t->data,
+                                 weft_tensor_bytes(t->dtype, t->shape), &r->error) == WEFT_OK;
     }
     weft_error_set(&r->error, WEFT_BAD_SHAPE, v->name, "is %s %s, but the model expects %s %s",
                    weft_dtype_name(t->dtype), weft_shape_text(t->shape, have, sizeof have),
@@ -371,8 +371,8 @@ static bool take_dumps(run *r)
     for (size_t i = 0; i < r->a->dumps.n; i++) {
         const named_file *file = &r->a->dumps.at[i];
         weft_tensor t;
-        if (!weft_session_tensor(r->session, r->targets[r->n_out + i], &t))
-            return tool_take_error(weft_session_error(r->session), &r->error) == WEFT_OK;
+        if (weft_session_tensor(r->session, r->targets[r->n_out + i], &t, &r->error) != WEFT_OK)
+            return false;
         print_output(file->name, &t);
         if (weft_npy_save(&t, file->path, &r->error) != WEFT_OK) return false;
     }
@@ -383,10 +383,7 @@ static bool take_outputs(run *r, size_t *differs)
 {
     for (size_t i = 0; i < r->n_out; i++) {
         weft_tensor t;
-        if (!weft_session_tensor(r->session, r->out[i], &t)) {
-            tool_take_error(weft_session_error(r->session), &r->error);
-            return false;
-        }
+        if (weft_session_tensor(r->session, r->out[i], &t, &r->error) != WEFT_OK) return false;
         print_output(r->outputs_of[i].name, &t);
         if (r->a->out && !save_output(r, &r->outputs_of[i], &t)) return false;
         if (r->a->check && !check_output(r, &r->outputs_of[i], &t, differs)) return false;
@@ -401,9 +398,8 @@ static bool take_outputs(run *r, size_t *differs)
 static bool run_once(run *r)
 {
     const double begin = tool_seconds();
-    weft_session_run(r->session);
+    if (weft_session_run(r->session, &r->error) != WEFT_OK) return false;
     const double seconds = tool_seconds() - begin;
-    if (tool_take_error(weft_session_error(r->session), &r->error) != WEFT_OK) return false;
     const weft_plan_stats stats = weft_plan_stats_of(r->plan);
     size_t parameters = 0;
     for (size_t i = 0; i < weft_params_count(r->params); i++) {

@@ -31,9 +31,10 @@ static void machine_close(machine *a)
 
 static bool feed(machine *a, const int32_t *from, const int32_t *to)
 {
-    return weft_session_feed(a->session, a->m.io.source, from, sizeof source) == WEFT_OK &&
-           weft_session_feed(a->session, a->m.io.target_in, to, sizeof a->in) == WEFT_OK &&
-           weft_session_feed(a->session, a->m.io.target_out, a->out, sizeof a->out) == WEFT_OK;
+    return weft_session_feed(a->session, a->m.io.source, from, sizeof source, NULL) == WEFT_OK &&
+           weft_session_feed(a->session, a->m.io.target_in, to, sizeof a->in, NULL) == WEFT_OK &&
+           weft_session_feed(a->session, a->m.io.target_out, a->out, sizeof a->out, NULL) ==
+               WEFT_OK;
 }
 
 /* With an Adam step for training. */
@@ -57,8 +58,8 @@ static bool machine_open(machine *a, bool training, const char *const *options, 
 
 static bool run_logits(machine *a, float *logits)
 {
-    return weft_session_run(a->session) == WEFT_OK &&
-           weft_session_fetch(a->session, a->m.io.output, logits, LOGITS * sizeof *logits) ==
+    return weft_session_run(a->session, NULL) == WEFT_OK &&
+           weft_session_fetch(a->session, a->m.io.output, logits, LOGITS * sizeof *logits, NULL) ==
                WEFT_OK;
 }
 
@@ -114,7 +115,7 @@ static void forward(report *r)
     weft_tensor logits;
     const weft_shape shape = WEFT_SHAPE(BATCH, TARGET, VOCAB);
     bool good = machine_open(&a, false, NULL, 0, &error) && run_logits(&a, before) &&
-                weft_session_tensor(a.session, a.m.io.output, &logits);
+                weft_session_tensor(a.session, a.m.io.output, &logits, NULL) == WEFT_OK;
     if (good) {
         for (int i = 0; i < LOGITS; i++) good = good && isfinite(before[i]);
         weft_shape_text(shape, printed, sizeof printed);
@@ -145,9 +146,9 @@ static bool train(machine *a, float *loss, int *steps)
 {
     for (*steps = 0; *steps < MAX_STEPS && !(*loss < ENOUGH); ++*steps) {
         float rate = 3e-4f * fminf(1, (float)(*steps + 1) / 40);
-        if (weft_session_feed(a->session, a->m.lr, &rate, sizeof rate) != WEFT_OK ||
-            weft_session_run(a->session) != WEFT_OK ||
-            weft_session_fetch(a->session, a->m.io.loss, loss, sizeof *loss) != WEFT_OK)
+        if (weft_session_feed(a->session, a->m.lr, &rate, sizeof rate, NULL) != WEFT_OK ||
+            weft_session_run(a->session, NULL) != WEFT_OK ||
+            weft_session_fetch(a->session, a->m.io.loss, loss, sizeof *loss, NULL) != WEFT_OK)
             return false;
         if (*steps % 25 == 0) fprintf(stderr, "004 step %d loss %.4f\n", *steps, (double)*loss);
     }

@@ -244,7 +244,7 @@ static void check_one(example *ex, weft_session *session, const expectation *e)
 {
     size_t n = (size_t)weft_shape_numel(weft_shape_of(ex->g, e->value));
     double *x = calloc(n + 1, sizeof *x);
-    if (!x || weft_session_fetch(session, e->value, x, n * sizeof *x) != WEFT_OK)
+    if (!x || weft_session_fetch(session, e->value, x, n * sizeof *x, NULL) != WEFT_OK)
         report_row(ex->report, ex->system, e->what, "", "no value", NAN, false);
     else if (e->figure)
         check_figure(ex, e, x, n);
@@ -262,8 +262,7 @@ static weft_status run(example *ex, weft_session *session)
     const built_model m = {.graph = ex->g};
     weft_status status = tool_sample_inputs(&m, &e, &ex->error);
     if (status == WEFT_OK) status = sample_inputs_feed(&e, session, &ex->error);
-    if (status == WEFT_OK && (status = weft_session_run(session)) != WEFT_OK)
-        ex->error = *weft_session_error(session);
+    if (status == WEFT_OK) status = weft_session_run(session, &ex->error);
     sample_inputs_free(&e);
     return status;
 }
