@@ -182,14 +182,7 @@ weft_status weft_check_gradient(weft_graph *graph, const weft_gradient_check *ch
                               "the check, a list or the result is NULL");
     if (weft_graph_status(graph) != WEFT_OK) return weft_error_copy(error, weft_graph_error(graph));
     weft_gradient_check own = *check;
-    weft_value *all = NULL;
-    if (!own.wrt) {
-        own.n = weft_graph_params(graph, NULL, 0);
-        all = calloc(own.n + 1, sizeof *all);
-        if (!all) return weft_error_set(error, WEFT_NO_MEMORY, "weft_check_gradient", "no memory");
-        weft_graph_params(graph, all, own.n);
-        own.wrt = all;
-    }
+    if (!own.wrt) own.wrt = weft_graph_params(graph, &own.n);
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < own.n && status == WEFT_OK; i++) {
         const char *name = weft_name_of(graph, own.wrt[i]);
@@ -199,7 +192,6 @@ weft_status weft_check_gradient(weft_graph *graph, const weft_gradient_check *ch
                                     weft_dtype_name(weft_dtype_of(graph, own.wrt[i])));
     }
     if (status == WEFT_OK) status = run_check(graph, &own, -1, result, error);
-    free(all);
     return status;
 }
 

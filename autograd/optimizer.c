@@ -159,16 +159,14 @@ static bool copy_counted(train_update *s)
 static bool allocate(train_update *s, size_t most)
 {
     weft_graph *g = s->g;
-    s->n_tracked = weft_graph_tracked(g, NULL, 0);
-    s->tracked = calloc(s->n_tracked + 1, sizeof *s->tracked);
+    s->tracked = weft_graph_tracked(g, &s->n_tracked);
     s->params = calloc(3 * most + 1, sizeof *s->params);
-    if (!s->params || !s->tracked) {
+    if (!s->params) {
         fail(s, WEFT_NO_MEMORY, "no memory", "");
         return false;
     }
     s->grads = s->params + most;
     s->updates = s->grads + most;
-    weft_graph_tracked(g, s->tracked, s->n_tracked);
     return true;
 }
 
@@ -178,7 +176,7 @@ static void fill_lists(train_update *s, const weft_value *params, const weft_val
     if (params) {
         memcpy(s->params, params, s->n * sizeof *s->params);
     } else {
-        weft_graph_params(s->g, s->params, s->n);
+        memcpy(s->params, weft_graph_params(s->g, NULL), s->n * sizeof *s->params);
         for (size_t i = 0; i < s->n_tracked; i++) {
             s->params[s->n] = s->tracked[i].state;
             s->grads[s->n++] = s->tracked[i].value;
@@ -190,14 +188,9 @@ static void fill_lists(train_update *s, const weft_value *params, const weft_val
 /* Compares the groups with all states of the graph. */
 static bool check_names(const train_update *s)
 {
-    const size_t n = weft_graph_states(s->g, NULL, 0);
-    weft_value *all = s->o->n_groups ? calloc(n + 1, sizeof *all) : NULL;
-    if (!s->o->n_groups) return true;
-    if (!all) fail(s, WEFT_NO_MEMORY, "no memory", "");
-    if (all) weft_graph_states(s->g, all, n);
-    const bool good = all && check_groups(s, all, n);
-    free(all);
-    return good;
+    size_t n;
+    const weft_value *all = weft_graph_states(s->g, &n);
+    return !s->o->n_groups || check_groups(s, all, n);
 }
 
 /* The states of an update are named after it and its parameters, so names have a limit. */
@@ -221,7 +214,10 @@ static bool open_update(train_update *s, weft_graph *g, const weft_value *params
 {
     static const weft_optimizer defaults = {0};
     const weft_optimizer *o = optimizer ? optimizer : &defaults;
-    *s = (train_update){.g = g, .o = o, .lr = lr, .n = params ? n : weft_graph_params(g, NULL, 0)};
+    size_t n_params, n_tracked;
+    weft_graph_params(g, &n_params);
+    weft_graph_tracked(g, &n_tracked);
+    *s = (train_update){.g = g, .o = o, .lr = lr, .n = params ? n : n_params};
     s->name = o->name && *o->name ? o->name : WEFT_OPTIMIZER_STATES;
     if (weft_graph_status(g) != WEFT_OK) return false;
     if ((unsigned)o->kind > WEFT_LAMB)
@@ -235,8 +231,7 @@ static bool open_update(train_update *s, weft_graph *g, const weft_value *params
              n        ? "the list is NULL"
              : params ? "the list is empty"
                       : "the graph has none");
-    if (weft_graph_status(g) != WEFT_OK ||
-        !allocate(s, s->n + (params ? 0 : weft_graph_tracked(g, NULL, 0))))
+    if (weft_graph_status(g) != WEFT_OK || !allocate(s, s->n + (params ? 0 : n_tracked)))
         return false;
     fill_lists(s, params, grads);
     if (!copy_counted(s) || !check_lengths(s) || !check_names(s)) return false;
@@ -252,7 +247,6 @@ static bool open_update(train_update *s, weft_graph *g, const weft_value *params
 static void close_update(train_update *s)
 {
     free(s->params);
-    free(s->tracked);
     free(s->counted);
     free(s->written);
 }

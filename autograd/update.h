@@ -19,7 +19,7 @@ typedef struct train_update {
     weft_value *updates; /* and one more */
     bool *counted;       /* in the norm of a split model; else NULL */
     size_t n, n_trained; /* all; without the running averages */
-    weft_tracked *tracked;
+    const weft_tracked *tracked;
     size_t n_tracked;
     uint8_t *written; /* by value: an update node of the graph writes it */
     size_t n_written;

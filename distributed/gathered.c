@@ -25,6 +25,7 @@ struct weft_gathered {
     size_t n_map;
     weft_value *pieces;     /* by parameter of the shards: this rank's piece, a state */
     weft_value *whole;      /* by parameter: what the forward pass reads */
+    weft_value *declared;   /* the same in order of declaration */
     fetch *fetches;         /* by bucket */
     size_t *order, n_order; /* the buckets by first reader */
     size_t at_hand;         /* the bucket that the backward pass gathered last; n_buckets: none */
@@ -177,7 +178,7 @@ weft_gathered *weft__gathered_new(const weft_graph *whole, const weft_shards *sh
         x->n_map = count_values(whole, &max_in);
         x->g = weft_graph_new();
         x->map = calloc(x->n_map, sizeof *x->map);
-        x->pieces = calloc(2 * shards->n + 1, sizeof *x->pieces);
+        x->pieces = calloc(3 * shards->n + 1, sizeof *x->pieces);
         x->fetches = calloc(shards->n_buckets + 1, sizeof *x->fetches);
         x->order = calloc(shards->n_buckets + 1, sizeof *x->order);
         x->counts = calloc((size_t)shards->ranks.size, sizeof *x->counts);
@@ -187,10 +188,12 @@ weft_gathered *weft__gathered_new(const weft_graph *whole, const weft_shards *sh
         weft_error_set(error, WEFT_NO_MEMORY, "weft__gathered_new", "out of memory");
     } else {
         x->whole = x->pieces + shards->n;
+        x->declared = x->whole + shards->n;
         x->at_hand = shards->n_buckets;
         find_order(x, whole);
         declare_pieces(x);
         copy_nodes(x, whole, in);
+        for (size_t i = 0; i < shards->n; i++) x->declared[i] = x->whole[shards->n - 1 - i];
         good = weft_error_copy(error, weft_graph_error(x->g)) == WEFT_OK;
     }
     free(in);
@@ -223,11 +226,10 @@ weft_value weft__gathered_value(const weft_gathered *gathered, weft_value value)
     return gathered && value.id < gathered->n_map ? gathered->map[value.id] : WEFT_NO_VALUE;
 }
 
-size_t weft__gathered_params(const weft_gathered *gathered, weft_value *params, size_t capacity)
+const weft_value *weft__gathered_params(const weft_gathered *gathered, size_t *count)
 {
-    const size_t n = gathered ? gathered->s->n : 0;
-    for (size_t i = 0; params && i < n && i < capacity; i++) params[i] = gathered->whole[n - 1 - i];
-    return n;
+    if (count) *count = gathered ? gathered->s->n : 0;
+    return gathered ? gathered->declared : NULL;
 }
 
 weft_value weft__gathered_piece(const weft_gathered *gathered, const char *param)

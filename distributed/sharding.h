@@ -63,9 +63,8 @@ weft_graph *weft__gathered_graph(weft_gathered *gathered);
 /* The copy's value for a value of the graph; for a parameter that is cut, the gathered value, with
  * respect to which weft_grad differentiates. */
 weft_value weft__gathered_value(const weft_gathered *gathered, weft_value value);
-/* Writes at most `capacity` of the gathered parameters, in order of declaration, and returns how
- * many there are. */
-size_t weft__gathered_params(const weft_gathered *gathered, weft_value *params, size_t capacity);
+/* The array of *count gathered parameters, in order of declaration; `count` may be NULL. */
+const weft_value *weft__gathered_params(const weft_gathered *gathered, size_t *count);
 /* This rank's piece of a parameter. */
 weft_value weft__gathered_piece(const weft_gathered *gathered, const char *param);
 /* For weft_grad_hooks.again: a parameter of the copy, gathered another time; any other value

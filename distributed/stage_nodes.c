@@ -20,20 +20,16 @@ static bool is_float(const stage_division *d, uint32_t id)
 
 /* ---- Copied and placed nodes ---- */
 
-/* Marks the nodes that depend on a trainable parameter; false if memory is out. */
-static bool mark_trained(const stage_division *d, uint8_t *trained)
+/* Marks the nodes that depend on a trainable parameter. */
+static void mark_trained(const stage_division *d, uint8_t *trained)
 {
-    const size_t n = weft_graph_params(d->whole, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    if (!params) return false;
-    weft_graph_params(d->whole, params, n);
+    size_t n;
+    const weft_value *params = weft_graph_params(d->whole, &n);
     for (size_t i = 0; i < n; i++) trained[weft_producer_of(d->whole, params[i])] = 1;
     for (size_t k = 0; k < d->n_nodes; k++) {
         const weft_node_info node = weft_graph_node(d->whole, k);
         for (size_t i = 0; i < node.n_in; i++) trained[k] |= trained[producer(d, node.in[i])];
     }
-    free(params);
-    return true;
 }
 
 /* Whether the node records a running average, which training needs in addition to the targets. */
@@ -55,7 +51,8 @@ static void mark_needed(const stage_division *d, uint8_t *needed)
 static bool sort_nodes(stage_division *d)
 {
     uint8_t *needed = calloc(d->n_nodes, 1), *trained = calloc(d->n_nodes, 1);
-    const bool good = needed && trained && mark_trained(d, trained);
+    const bool good = needed && trained;
+    if (good) mark_trained(d, trained);
     if (good) mark_needed(d, needed);
     for (size_t k = 0; good && k < d->n_nodes; k++) {
         const weft_node_info node = weft_graph_node(d->whole, k);

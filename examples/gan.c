@@ -65,10 +65,10 @@ static weft_value adversarial_loss(weft_graph *g, weft_value logits, double real
 static weft_value add_step(weft_graph *g, weft_value loss, weft_value lr, const char *name,
                            const char *pattern)
 {
-    weft_value all[16], mine[16];
-    const size_t n = weft_graph_params(g, all, 16);
-    size_t n_mine = 0;
-    for (size_t i = 0; i < n; i++)
+    weft_value mine[16];
+    size_t n, n_mine = 0;
+    const weft_value *all = weft_graph_params(g, &n);
+    for (size_t i = 0; i < n && n_mine < 16; i++)
         if (weft_name_matches(pattern, weft_name_of(g, all[i]))) mine[n_mine++] = all[i];
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     adam.name = name;

@@ -66,12 +66,11 @@ static size_t find_prefix(const picture *d, scope_prefix prefix)
 }
 
 /* A view has no buffer of its own; scratch is written by the step that has it. */
-static bool find_writers(picture *d)
+static void find_writers(picture *d)
 {
     const weft_graph *g = d->plan->graph;
-    const size_t n = weft_plan_steps(d->plan, NULL, 0);
-    weft_plan_step *steps = malloc((n + 1) * sizeof *steps);
-    if (!steps) return false;
+    size_t n;
+    const weft_plan_step *steps = weft_plan_steps(d->plan, &n);
     for (size_t i = 0; i < d->n_buffers; i++) d->writer[i] = SIZE_MAX;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const weft_node_info node = weft_graph_node(g, i);
@@ -81,11 +80,8 @@ static bool find_writers(picture *d)
             if (b != SIZE_MAX && d->writer[b] == SIZE_MAX) d->writer[b] = i;
         }
     }
-    weft_plan_steps(d->plan, steps, n);
     for (size_t i = 0; i < n; i++)
         if (steps[i].scratch != SIZE_MAX) d->writer[steps[i].scratch] = steps[i].node;
-    free(steps);
-    return true;
 }
 
 /* Scopes in the order of their nodes, so that neighbours have different colours. */
@@ -267,13 +263,14 @@ weft_status weft_plan_write_svg(const weft_plan *plan, FILE *file, weft_error *e
     weft_error_clear(error);
     picture d = {.file = file, .plan = plan};
     if (!file) return weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "the file is NULL");
-    d.n_buffers = weft_plan_buffers(plan, &d.buffers);
+    d.buffers = weft_plan_buffers(plan, &d.n_buffers);
     d.intervals = plan->stats.intervals ? (double)plan->stats.intervals : 1;
     d.bytes = plan->stats.arena_bytes ? (double)plan->stats.arena_bytes : 1;
     d.writer = malloc((d.n_buffers + 1) * sizeof *d.writer);
     d.scopes = calloc(d.n_buffers + 1, sizeof *d.scopes);
-    const bool good = d.writer && d.scopes && weft__node_names_make(&d.names, plan->graph) &&
-                      find_writers(&d) && find_peak(&d);
+    bool good = d.writer && d.scopes && weft__node_names_make(&d.names, plan->graph);
+    if (good) find_writers(&d);
+    good = good && find_peak(&d);
     if (good) {
         find_scopes(&d);
         draw(&d);

@@ -107,14 +107,13 @@ weft_status tool_check_states(const weft_params *params, const weft_graph *graph
 {
     name_match match = {NULL, NULL, NULL, 0, 0, 0};
     if (tool_take_error(weft_graph_error(graph), error) != WEFT_OK) return error->status;
-    const size_t n = weft_graph_states(graph, NULL, 0);
-    weft_value *states = calloc(n + 1, sizeof *states);
+    size_t n;
+    const weft_value *states = weft_graph_states(graph, &n);
     name_list wanted = {.at = calloc(7 * n + 1, sizeof *wanted.at),
                         .forms = calloc(6 * n + 6, QUANTIZED_NAME)};
     name_list found = {.at = calloc(weft_params_count(params) + 1, sizeof *found.at)};
-    bool good = states && wanted.at && wanted.forms && found.at;
+    bool good = wanted.at && wanted.forms && found.at;
     if (good) {
-        weft_graph_states(graph, states, n);
         list_wanted(&wanted, params, graph, states, n);
         list_found(&found, params);
         good = weft__match_names(&match, wanted.at, wanted.n, found.at, found.n);
@@ -122,7 +121,6 @@ weft_status tool_check_states(const weft_params *params, const weft_graph *graph
     if (!good) weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     if (good) judge(&match, path, error);
     weft__match_free(&match);
-    free(states);
     free(wanted.at);
     free(wanted.forms);
     free(found.at);

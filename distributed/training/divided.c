@@ -92,20 +92,19 @@ weft_status weft__divided_shard(weft_trainer *t, const weft_graph *g, const weft
 static weft_status take_pieces(weft_trainer *t, const weft_graph *g)
 {
     if (t->processes->shards) return WEFT_OK;
-    const size_t n = weft_graph_params(g, NULL, 0), n_tracked = weft_graph_tracked(g, NULL, 0);
+    size_t n, n_tracked;
+    const weft_value *all = weft_graph_params(g, &n);
+    const weft_tracked *tracked = weft_graph_tracked(g, &n_tracked);
     weft_value *params = calloc(n + n_tracked + 1, sizeof *params);
-    weft_tracked *tracked = calloc(n_tracked + 1, sizeof *tracked);
-    weft_status status = params && tracked ? WEFT_OK : weft__trainer_no_memory(t);
+    weft_status status = params ? WEFT_OK : weft__trainer_no_memory(t);
     if (status == WEFT_OK) {
-        weft_graph_params(g, params, n);
-        weft_graph_tracked(g, tracked, n_tracked);
+        if (n) memcpy(params, all, n * sizeof *params);
         for (size_t i = 0; i < n_tracked; i++) params[n + i] = tracked[i].state;
         status = weft__divided_shard(t, g, params, NULL, n + n_tracked);
     }
     for (size_t i = 0; t->params && status == WEFT_OK && i < n + n_tracked; i++)
         status = begin_piece(t, g, params[i]);
     free(params);
-    free(tracked);
     return status;
 }
 

@@ -121,10 +121,10 @@ static void free_parts(trainer_graph *s)
     s->gathered = NULL;
 }
 
-static size_t params_of(const trainer_graph *s, weft_value *params, size_t capacity)
+static const weft_value *params_of(const trainer_graph *s, size_t *count)
 {
-    return s->gathered ? weft__gathered_params(s->gathered, params, capacity)
-                       : weft_graph_params(s->plan.graph, params, capacity);
+    return s->gathered ? weft__gathered_params(s->gathered, count)
+                       : weft_graph_params(s->plan.graph, count);
 }
 
 static weft_state_key key_of(const weft_trainer *t, const char *param)

@@ -9,8 +9,8 @@
 #define GROUP_BYTES ((size_t)4 << 20)
 
 struct whole_model {
-    weft_graph *graph;  /* of the whole model */
-    weft_value *states; /* those of the model, without the training's */
+    weft_graph *graph;        /* of the whole model */
+    const weft_value *states; /* those of the model, without the training's */
     size_t n;
     mesh_group group; /* the processes that have the model together */
     weft_piece *held; /* [processes of the group][n]; no elements: a process does not have it */
@@ -20,7 +20,6 @@ void weft__whole_free(whole_model *w)
 {
     if (!w) return;
     weft_graph_free(w->graph);
-    free(w->states);
     free(w->held);
     free(w);
 }
@@ -74,13 +73,10 @@ static weft_status build_whole(weft_trainer *t, whole_model *w, weft_batch_shape
     weft_built built;
     w->graph = weft__trainer_build_model(t, shape, true, (weft_ranks){0, 0, 1}, &built);
     if (!w->graph) return t->error.status;
-    w->n = weft_graph_states(w->graph, NULL, 0);
-    w->states = calloc(w->n + 1, sizeof *w->states);
+    w->states = weft_graph_states(w->graph, &w->n);
     w->held = calloc(w->n * ((size_t)weft__mesh_ranks(&t->processes->mesh, w->group).size + 1) + 1,
                      sizeof *w->held);
-    if (!w->states || !w->held) return weft__trainer_no_memory(t);
-    weft_graph_states(w->graph, w->states, w->n);
-    return WEFT_OK;
+    return w->held ? WEFT_OK : weft__trainer_no_memory(t);
 }
 
 /* Lists what this process's graph has of the model. */

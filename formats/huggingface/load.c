@@ -272,12 +272,11 @@ static weft_status load_param(loader *l, const weft_graph *g, weft_value value)
 
 static weft_status load_params(loader *l)
 {
-    size_t n = 0;
+    size_t n;
     weft_graph *g = weft__hf_graph(l->config, l->error);
-    weft_value *values = g ? weft__hf_params(g, &n, l->error) : NULL;
-    weft_status status = values ? WEFT_OK : l->error->status;
+    const weft_value *values = weft_graph_params(g, &n);
+    weft_status status = g ? WEFT_OK : l->error->status;
     for (size_t i = 0; status == WEFT_OK && i < n; i++) status = load_param(l, g, values[i]);
-    free(values);
     weft_graph_free(g);
     return status;
 }

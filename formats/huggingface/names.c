@@ -136,14 +136,3 @@ weft_graph *weft__hf_graph(const weft_model_config *config, weft_error *error)
     weft_graph_free(g);
     return NULL;
 }
-
-weft_value *weft__hf_params(const weft_graph *graph, size_t *n, weft_error *error)
-{
-    *n = weft_graph_params(graph, NULL, 0);
-    weft_value *params = malloc((*n + 1) * sizeof *params);
-    if (params)
-        weft_graph_params(graph, params, *n);
-    else
-        weft_error_set(error, WEFT_NO_MEMORY, "convert", "no memory for a list of parameters");
-    return params;
-}

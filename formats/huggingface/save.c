@@ -28,10 +28,9 @@ typedef struct saver {
     const char *folder;
     const hf_architecture *a;
     weft_graph *graph;
-    weft_value *values; /* the graph's parameters */
     entry *entries;
     weft_file_tensor *tensors;
-    size_t n_values, n;
+    size_t n;
     float *buffer; /* for the largest tensor */
     size_t buffer_bytes;
     weft_error *error;
@@ -163,13 +162,12 @@ static weft_status list_tensors(saver *s)
     weft_status status = WEFT_OK;
     s->graph = weft__hf_graph(s->config, s->error);
     if (!s->graph) return s->error->status;
-    s->values = weft__hf_params(s->graph, &s->n_values, s->error);
-    if (!s->values) return s->error->status;
-    s->entries = calloc(s->n_values + 1, sizeof *s->entries);
-    s->tensors = calloc(s->n_values + 1, sizeof *s->tensors);
+    size_t n;
+    const weft_value *values = weft_graph_params(s->graph, &n);
+    s->entries = calloc(n + 1, sizeof *s->entries);
+    s->tensors = calloc(n + 1, sizeof *s->tensors);
     if (!s->entries || !s->tensors) return no_memory(s);
-    for (size_t i = 0; status == WEFT_OK && i < s->n_values; i++)
-        status = add_tensor(s, s->values[i]);
+    for (size_t i = 0; status == WEFT_OK && i < n; i++) status = add_tensor(s, values[i]);
     if (status != WEFT_OK) return status;
     s->buffer = malloc(s->buffer_bytes + 1);
     return s->buffer ? WEFT_OK : no_memory(s);
@@ -293,7 +291,6 @@ weft_status weft_huggingface_save(const weft_params *params, const weft_model_co
     if (json) save(&s, json);
     cJSON_Delete(json);
     weft_graph_free(s.graph);
-    free(s.values);
     free(s.entries);
     free(s.tensors);
     free(s.buffer);

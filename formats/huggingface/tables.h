@@ -110,7 +110,5 @@ void weft__hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *t
 
 /* A graph of the model, which declares its parameters; NULL on failure. */
 weft_graph *weft__hf_graph(const weft_model_config *config, weft_error *error);
-/* The parameters of a graph, which the caller frees; NULL on failure. */
-weft_value *weft__hf_params(const weft_graph *graph, size_t *n, weft_error *error);
 
 #endif

@@ -224,28 +224,3 @@ weft_value weft_group(weft_graph *graph, const weft_value *values, size_t count)
 {
     return weft_apply(graph, &weft_op_group, NULL, values, count, NULL);
 }
-
-static size_t list_states(const weft_graph *graph, bool trainable, weft_value *states,
-                          size_t capacity)
-{
-    size_t n = 0;
-    for (size_t i = 0; graph && i < graph->n_nodes; i++) {
-        const node_record *node = &graph->nodes[i];
-        if (node->op != &weft_op_state ||
-            (trainable && !((const weft_state_attr *)node->attr)->trainable))
-            continue;
-        if (states && n < capacity) states[n] = weft__graph_value(graph, node->first_out);
-        n++;
-    }
-    return n;
-}
-
-size_t weft_graph_params(const weft_graph *graph, weft_value *params, size_t capacity)
-{
-    return list_states(graph, true, params, capacity);
-}
-
-size_t weft_graph_states(const weft_graph *graph, weft_value *states, size_t capacity)
-{
-    return list_states(graph, false, states, capacity);
-}

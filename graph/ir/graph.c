@@ -245,6 +245,64 @@ uint64_t weft_graph_random_key(weft_graph *graph)
     return graph ? ++graph->random_keys * 0x9E3779B97F4A7C15u : 0;
 }
 
+/* ---- Lists ---- */
+
+/* Makes room for one more element of `size` bytes; false when memory is out. */
+static bool list_reserve(weft_graph *graph, graph_list *list, size_t size)
+{
+    if (list->n < list->capacity) return true;
+    const size_t capacity = list->capacity ? 2 * list->capacity : 16;
+    void *grown = weft__arena_alloc(&graph->arena, capacity * size);
+    if (!grown) return false;
+    if (list->n) memcpy(grown, list->at, list->n * size);
+    list->at = grown;
+    list->capacity = capacity;
+    return true;
+}
+
+static bool reserve_lists(weft_graph *graph, const weft_op *op)
+{
+    if (op == &weft_op_track) return list_reserve(graph, &graph->tracked, sizeof(weft_tracked));
+    return op != &weft_op_state || (list_reserve(graph, &graph->states, sizeof(weft_value)) &&
+                                    list_reserve(graph, &graph->params, sizeof(weft_value)));
+}
+
+/* Adds a node to the lists that it belongs to, which have room. */
+static void list_node(weft_graph *graph, const node_record *node)
+{
+    const weft_value value = weft__graph_value(graph, node->first_out);
+    if (node->op == &weft_op_track)
+        ((weft_tracked *)graph->tracked.at)[graph->tracked.n++] = (weft_tracked){
+            weft__graph_value(graph, node->in[0]), weft__graph_value(graph, node->in[1]), value,
+            ((const weft_track_attr *)node->attr)->momentum};
+    if (node->op != &weft_op_state) return;
+    ((weft_value *)graph->states.at)[graph->states.n++] = value;
+    if (((const weft_state_attr *)node->attr)->trainable)
+        ((weft_value *)graph->params.at)[graph->params.n++] = value;
+}
+
+/* The array of a list, which may be NULL, and its length. */
+static const void *list_of(const graph_list *list, size_t *count)
+{
+    if (count) *count = list ? list->n : 0;
+    return list ? list->at : NULL;
+}
+
+const weft_value *weft_graph_params(const weft_graph *graph, size_t *count)
+{
+    return list_of(graph ? &graph->params : NULL, count);
+}
+
+const weft_value *weft_graph_states(const weft_graph *graph, size_t *count)
+{
+    return list_of(graph ? &graph->states : NULL, count);
+}
+
+const weft_tracked *weft_graph_tracked(const weft_graph *graph, size_t *count)
+{
+    return list_of(graph ? &graph->tracked : NULL, count);
+}
+
 /* ---- Nodes ---- */
 
 /* Makes room for one more node with its values and inputs; false when memory is out. */
@@ -401,7 +459,8 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
     const char *scope = weft__graph_scope(graph);
     void *attr_copy = weft__arena_alloc(&graph->arena, op->attr_size);
     uint32_t *in = weft__arena_alloc(&graph->arena, count * sizeof *in);
-    if (!scope || !attr_copy || !in || !reserve(graph, count, op->n_out)) {
+    if (!scope || !attr_copy || !in || !reserve(graph, count, op->n_out) ||
+        !reserve_lists(graph, op)) {
         weft_graph_fail_in(graph, op->name, WEFT_NO_MEMORY, "no memory for the node");
         return WEFT_NO_VALUE;
     }
@@ -428,5 +487,6 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         place_output(graph, node, i, value, id);
         if (outputs) outputs[i] = weft__graph_value(graph, id);
     }
+    list_node(graph, node);
     return weft__graph_value(graph, first);
 }

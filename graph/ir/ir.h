@@ -37,6 +37,13 @@ typedef struct node_record {
 #define SCOPE_BYTES 256
 #define SCOPE_DEPTH 64
 
+/* A list of a graph for its readers. It grows in the graph's arena, so that arrays that a program
+ * has been given stay as they are. */
+typedef struct graph_list {
+    void *at;
+    size_t n, capacity;
+} graph_list;
+
 struct weft_graph {
     arena arena;
     uint32_t tag;
@@ -44,8 +51,10 @@ struct weft_graph {
     size_t n_nodes, node_capacity;
     value_record *values; /* [0] is WEFT_NO_VALUE */
     size_t n_values, value_capacity;
-    name_table names; /* value ids */
-    weft_type *types; /* of the inputs of one node, for its shape rule; and their names */
+    name_table names;          /* value ids */
+    graph_list params, states; /* weft_value */
+    graph_list tracked;        /* weft_tracked */
+    weft_type *types;          /* of the inputs of one node, for its shape rule; and their names */
     const char **type_names;
     size_t type_capacity;
     char scope[SCOPE_BYTES];
@@ -76,6 +85,10 @@ typedef struct weft_state_attr {
     weft_part part;
     bool trainable;
 } weft_state_attr;
+
+typedef struct weft_track_attr {
+    double momentum;
+} weft_track_attr;
 
 typedef struct weft_constant_attr {
     weft_dtype dtype;

@@ -1,11 +1,7 @@
 /* Running averages of a graph: states that training moves towards values of its batches. A node
  * records each, so copies of a graph keep it; training updates turn it into an update of the state.
- * O(nodes). */
+ * O(running averages). */
 #include "ir/ir.h"
-
-typedef struct track_attr {
-    double momentum;
-} track_attr;
 
 static bool infer_track(weft_infer *infer)
 {
@@ -29,7 +25,7 @@ static void expand_track(weft_expand *expand)
 }
 
 static const weft_attr_field track_attrs[] = {
-    {"momentum", WEFT_ATTR_DOUBLE, offsetof(track_attr, momentum)},
+    {"momentum", WEFT_ATTR_DOUBLE, offsetof(weft_track_attr, momentum)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 
@@ -40,7 +36,7 @@ const weft_op weft_op_track = {
     .max_in = 2,
     .n_out = 1,
     .inputs = "state value",
-    .attr_size = sizeof(track_attr),
+    .attr_size = sizeof(weft_track_attr),
     .attrs = track_attrs,
     .infer = infer_track,
     .takes = WEFT_TAKES_ANY,
@@ -63,15 +59,16 @@ static const char *check_state(const weft_graph *graph, weft_value state)
         return "the value is not a state of this graph";
     if (((const weft_state_attr *)node.attr)->trainable)
         return "the state is a trainable parameter: declare it with weft_state";
-    for (size_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].op == &weft_op_track && graph->nodes[i].in[0] == state.id)
-            return "the state is tracked already";
+    size_t n;
+    const weft_tracked *tracked = weft_graph_tracked(graph, &n);
+    for (size_t i = 0; i < n; i++)
+        if (tracked[i].state.id == state.id) return "the state is tracked already";
     return NULL;
 }
 
 bool weft_track(weft_graph *graph, weft_value state, weft_value value, double momentum)
 {
-    const track_attr attr = {momentum};
+    const weft_track_attr attr = {momentum};
     if (weft_graph_status(graph) != WEFT_OK) return false;
     const char *wrong = momentum >= 0 && momentum <= 1 ? check_state(graph, state)
                                                        : "the momentum must be in [0, 1]";
@@ -84,20 +81,4 @@ bool weft_track(weft_graph *graph, weft_value state, weft_value value, double mo
         return false;
     const weft_value in[2] = {state, value};
     return weft_is_value(weft_apply(graph, &weft_op_track, &attr, in, 2, NULL));
-}
-
-size_t weft_graph_tracked(const weft_graph *graph, weft_tracked *tracked, size_t capacity)
-{
-    size_t n = 0;
-    for (size_t i = 0; graph && i < graph->n_nodes; i++) {
-        const node_record *node = &graph->nodes[i];
-        if (node->op != &weft_op_track) continue;
-        if (tracked && n < capacity)
-            tracked[n] = (weft_tracked){weft__graph_value(graph, node->in[0]),
-                                        weft__graph_value(graph, node->in[1]),
-                                        weft__graph_value(graph, node->first_out),
-                                        ((const track_attr *)node->attr)->momentum};
-        n++;
-    }
-    return n;
 }

@@ -195,12 +195,38 @@ static bool check_targets(const weft_graph *graph, const weft_value *targets, si
     return true;
 }
 
+/* Lists the steps for programs. */
+static bool list_steps(weft_plan *plan, weft_error *error)
+{
+    weft_plan_step *to = weft__arena_alloc(&plan->arena, (plan->n_steps + 1) * sizeof *to);
+    plan->listed = to;
+    if (!to) return plan_no_memory(error);
+    for (uint32_t g = 0; g < plan->n_intervals; g++) {
+        const plan_interval *interval = &plan->intervals[g];
+        size_t head = 0, n_fused = 0; /* of the fused group: steps that are still to come */
+        for (size_t i = interval->first_step; i < interval->first_step + interval->n_steps; i++) {
+            const plan_step *step = &plan->steps[i];
+            if (!n_fused) head = step->node;
+            n_fused = n_fused ? n_fused - 1 : step->n_fused;
+            to[i] = (weft_plan_step){.node = step->node,
+                                     .head = head,
+                                     .interval = g,
+                                     .superstep = interval->superstep,
+                                     .fixed = g < plan->fixed_intervals,
+                                     .scratch = step->scratch_buffer ? step->scratch_buffer - 1
+                                                                     : SIZE_MAX};
+        }
+    }
+    return true;
+}
+
 /* A plan that is complete, or NULL. */
 static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, size_t count,
                             const weft_plan_options *options, weft_error *error)
 {
     weft_plan *plan = calloc(1, sizeof *plan);
     bool good = plan ? compile(plan, graph, targets, count, options, error) : plan_no_memory(error);
+    good = good && list_steps(plan, error);
     if (good && options->verify) good = weft_plan_check(plan, error) == WEFT_OK;
     if (good) return plan;
     weft_plan_free(plan);
@@ -293,31 +319,14 @@ size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value)
     return buffer ? buffer - 1 : SIZE_MAX;
 }
 
-size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity)
+const weft_plan_step *weft_plan_steps(const weft_plan *plan, size_t *count)
 {
-    if (!plan) return 0;
-    for (uint32_t g = 0; g < plan->n_intervals; g++) {
-        const plan_interval *interval = &plan->intervals[g];
-        size_t head = 0, n_fused = 0; /* of the fused group: steps that are still to come */
-        for (size_t i = interval->first_step; i < interval->first_step + interval->n_steps; i++) {
-            const plan_step *step = &plan->steps[i];
-            if (!n_fused) head = step->node;
-            n_fused = n_fused ? n_fused - 1 : step->n_fused;
-            if (i < capacity)
-                steps[i] = (weft_plan_step){
-                    .node = step->node,
-                    .head = head,
-                    .interval = g,
-                    .superstep = interval->superstep,
-                    .fixed = g < plan->fixed_intervals,
-                    .scratch = step->scratch_buffer ? step->scratch_buffer - 1 : SIZE_MAX};
-        }
-    }
-    return plan->n_steps;
+    if (count) *count = plan ? plan->n_steps : 0;
+    return plan ? plan->listed : NULL;
 }
 
-size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers)
+const weft_plan_buffer *weft_plan_buffers(const weft_plan *plan, size_t *count)
 {
-    if (buffers) *buffers = plan ? plan->buffers : NULL;
-    return plan ? plan->n_buffers : 0;
+    if (count) *count = plan ? plan->n_buffers : 0;
+    return plan ? plan->buffers : NULL;
 }

@@ -66,6 +66,7 @@ struct weft_plan {
     weft_graph *graph;
     arena arena;
     plan_step *steps;
+    weft_plan_step *listed; /* the steps as programs see them */
     size_t n_steps;
     plan_interval *intervals;
     size_t n_intervals;

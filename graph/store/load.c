@@ -124,16 +124,13 @@ static void want(loading *l, const char *name)
  * empty store takes all that the file has. */
 static weft_status list_names(loading *l, weft_error *error)
 {
-    const size_t n_states = weft_graph_states(l->o->graph, NULL, 0);
+    size_t n_states;
+    const weft_value *states = weft_graph_states(l->o->graph, &n_states);
     const size_t n_file = weft_safetensors_count(l->file);
-    weft_value *states = malloc((n_states + 1) * sizeof *states);
     l->wanted = malloc((n_states + l->params->n + n_file + 1) * sizeof *l->wanted);
     l->found = malloc((n_file + 1) * sizeof *l->found);
-    if (!states || !l->wanted || !l->found) {
-        free(states);
+    if (!l->wanted || !l->found)
         return weft_error_set(error, WEFT_NO_MEMORY, l->path, "no memory for a list of tensors");
-    }
-    weft_graph_states(l->o->graph, states, n_states);
     for (size_t i = 0; i < n_file; i++) {
         const char *name = weft_safetensors_at(l->file, i)->name;
         if (params_selects(l->o->filter, name)) l->found[l->n_found++] = name;
@@ -141,7 +138,6 @@ static weft_status list_names(loading *l, weft_error *error)
     for (size_t i = 0; i < n_states; i++) want(l, weft_name_of(l->o->graph, states[i]));
     for (size_t i = 0; !l->o->graph && i < l->params->n; i++) want(l, l->params->params[i].name);
     for (size_t i = 0; !l->o->graph && !l->params->n && i < l->n_found; i++) want(l, l->found[i]);
-    free(states);
     return WEFT_OK;
 }
 

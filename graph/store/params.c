@@ -248,17 +248,15 @@ static weft_status check_states(const weft_params *params, const weft_value *sta
 static weft_status add_states(weft_params *params, const weft_graph *graph,
                               const weft_params_filter *filter, uint64_t seed, weft_error *error)
 {
-    const size_t before = params->n, n = weft_graph_states(graph, NULL, 0);
-    weft_value *states = malloc((n + 1) * sizeof *states);
-    if (!states) return weft_error_set(error, WEFT_NO_MEMORY, "params", "no memory");
-    weft_graph_states(graph, states, n);
+    size_t n;
+    const size_t before = params->n;
+    const weft_value *states = weft_graph_states(graph, &n);
     weft_status status = filter ? check_states(params, states, n, graph, filter, error) : WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < n; i++) {
         const weft_state_attr *attr = graph->nodes[weft_producer_of(graph, states[i])].attr;
         status = add_state(params, weft_name_of(graph, states[i]), attr, seed, error);
     }
     if (status != WEFT_OK) weft__params_truncate(params, before);
-    free(states);
     return status;
 }
 

@@ -109,9 +109,8 @@ typedef struct weft_tracked {
     weft_value node; /* empty; a target that needs `value` */
     double momentum;
 } weft_tracked;
-/* Writes at most `capacity` of the graph's running averages, in order of declaration, and returns
- * how many there are. */
-WEFT_API size_t weft_graph_tracked(const weft_graph *graph, weft_tracked *tracked, size_t capacity);
+/* The graph's running averages, in order of declaration: see weft_graph_params. */
+WEFT_API const weft_tracked *weft_graph_tracked(const weft_graph *graph, size_t *count);
 /* Says which states, by scoped name, training must not change. Call it before weft_track; the
  * context must live until the graph is built. Parameters are frozen by the optimiser
  * (weft_param_group), and the trainer calls this function with its groups. */
@@ -130,12 +129,12 @@ WEFT_API weft_value weft_param_part(weft_graph *graph, const char *name, weft_dt
                                     weft_shape shape, weft_init init, weft_part part);
 /* The part that a state was declared as; zeros for every other value. */
 WEFT_API weft_part weft_part_of(const weft_graph *graph, weft_value value);
-/* Writes at most `capacity` of the trainable parameters declared so far, in order of declaration,
- * and returns how many there are: call it with NULL and 0 to find out. Training updates and
- * gradient checks of all parameters need no list: pass NULL and 0 to them. */
-WEFT_API size_t weft_graph_params(const weft_graph *graph, weft_value *params, size_t capacity);
+/* The trainable parameters declared so far, in order of declaration; sets *count (may be NULL) to
+ * their number. The array lives as long as the graph, and later declarations do not change it.
+ * Training updates and gradient checks of all parameters need no list: pass NULL and 0 to them. */
+WEFT_API const weft_value *weft_graph_params(const weft_graph *graph, size_t *count);
 /* The same for all states, trainable or not. */
-WEFT_API size_t weft_graph_states(const weft_graph *graph, weft_value *states, size_t capacity);
+WEFT_API const weft_value *weft_graph_states(const weft_graph *graph, size_t *count);
 
 /* An empty value that depends on all of `values`: one target for many, such as all updates of a
  * training update. */

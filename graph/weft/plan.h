@@ -155,8 +155,8 @@ typedef struct weft_plan_buffer {
     size_t offset, bytes;
     uint32_t first, last;
 } weft_plan_buffer;
-/* Returns how many buffers there are; *buffers (may be NULL) becomes the plan's array of them. */
-WEFT_API size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers);
+/* The plan's array of *count buffers; `count` may be NULL. */
+WEFT_API const weft_plan_buffer *weft_plan_buffers(const weft_plan *plan, size_t *count);
 
 /* The index of the buffer in which a value of weft_plan_graph lies, also if it is a view; SIZE_MAX
  * if it lies in a state or constant, or nowhere. */
@@ -172,9 +172,8 @@ typedef struct weft_plan_step {
     bool fixed;         /* runs in a session's first run only */
     size_t scratch;     /* the index of the buffer that only the step itself uses; SIZE_MAX: none */
 } weft_plan_step;
-/* Writes at most `capacity` of the steps, in the order in which they run, and returns how many
- * there are. */
-WEFT_API size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity);
+/* The plan's array of *count steps, in the order in which they run; `count` may be NULL. */
+WEFT_API const weft_plan_step *weft_plan_steps(const weft_plan *plan, size_t *count);
 
 /* Proves, without code shared with the planner, that every node reads what its producer wrote, that
  * no node of an interval writes what another one touches, and that after a run every target is what

@@ -111,16 +111,13 @@ static weft_plan *plan_of(weft_decoder *d, const weft_graph *g, const weft_value
 static bool has_params(weft_decoder *d, const weft_graph *g)
 {
     bool good = true;
-    const size_t n = weft_graph_params(g, NULL, 0);
-    weft_value *values = calloc(n + 1, sizeof *values);
-    if (!values) return weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
-    weft_graph_params(g, values, n);
+    size_t n;
+    const weft_value *values = weft_graph_params(g, &n);
     for (size_t i = 0; good && i < n; i++) {
         const char *name = weft_name_of(g, values[i]);
         if (!weft_params_find(d->store, name, NULL))
             good = weft__decoder_fail(d, WEFT_NOT_FOUND, name, "is not in the parameter store");
     }
-    free(values);
     return good;
 }
 

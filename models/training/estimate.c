@@ -32,13 +32,10 @@ static weft_status add_parameters(weft_trainer *t, weft_batch_shape shape, weft_
     weft_built built;
     weft_graph *g = weft__trainer_build_model(t, shape, false, (weft_ranks){0, 0, 1}, &built);
     if (!g) return t->error.status;
-    const size_t n = weft_graph_params(g, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    if (!params) weft__trainer_no_memory(t);
-    if (params) weft_graph_params(g, params, n);
-    for (size_t i = 0; params && i < n; i++)
+    size_t n;
+    const weft_value *params = weft_graph_params(g, &n);
+    for (size_t i = 0; i < n; i++)
         e->parameters += (size_t)weft_shape_numel(weft_shape_of(g, params[i]));
-    free(params);
     weft_graph_free(g);
     return t->error.status;
 }

@@ -34,22 +34,21 @@ weft_status weft__trainer_graph_plan(weft_trainer *t, trainer_graph *s)
                                  .precision = t->o.precision,
                                  .keep_f32 = t->o.keep_f32};
     const weft_graph *g = s->plan.graph;
-    const size_t n_params = weft_graph_params(g, NULL, 0);
-    weft_value *params = calloc(2 * n_params + 5, sizeof *params), *targets = params + n_params;
-    size_t n = 0;
-    if (!params) return weft__trainer_no_memory(t);
+    size_t n_params, n = 0;
+    const weft_value *params = weft_graph_params(g, &n_params);
+    weft_value *targets = calloc(n_params + 5, sizeof *targets);
+    if (!targets) return weft__trainer_no_memory(t);
     targets[n++] = s->target;
     if (computes && weft_is_value(s->built.loss)) targets[n++] = s->built.loss;
     if (s->kind == GRAPH_UPDATE) targets[n++] = s->norm;
     if (s->kind == GRAPH_EVALUATE && weft_is_value(s->metric)) targets[n++] = s->metric;
     if (s->kind == GRAPH_EVALUATE && weft_is_value(s->accuracy)) targets[n++] = s->accuracy;
-    weft_graph_params(g, params, n_params);
     for (size_t i = 0; i < n_params && s->kind == GRAPH_UPDATE; i++) {
         targets[n] = gradient_of(g, weft_name_of(g, params[i]));
         n += weft_is_value(targets[n]);
     }
     s->plan.plan = weft_plan_new(g, targets, n, &o, &t->error);
-    free(params);
+    free(targets);
     return s->plan.plan ? WEFT_OK : t->error.status;
 }
 

@@ -194,13 +194,11 @@ static bool is_tracked(const graph_lists *l, weft_value value)
     return false;
 }
 
-/* Allocates the lists, for `all` parameters. */
-static bool allocate_lists(graph_lists *l, size_t all, size_t n_tracked)
+/* Allocates the lists, for `most` parameters and running averages. */
+static bool allocate_lists(graph_lists *l, size_t most)
 {
-    const size_t most = all + n_tracked;
     l->params = calloc(5 * most + 2, sizeof *l->params);
-    l->tracked = calloc(n_tracked + 1, sizeof *l->tracked);
-    if (!l->params || !l->tracked) {
+    if (!l->params) {
         no_memory_in(l->s->plan.graph);
         return false;
     }
@@ -212,22 +210,15 @@ static bool allocate_lists(graph_lists *l, size_t all, size_t n_tracked)
     return true;
 }
 
-static size_t params_of(const weft_trainer *t, const trainer_graph *s, weft_value *params,
-                        size_t capacity)
-{
-    return t->hooks ? t->hooks->params(s, params, capacity)
-                    : weft_graph_params(s->plan.graph, params, capacity);
-}
-
 /* Lists the parameters that are trained, and for a gathered graph their running averages. */
-static void list_trained(const weft_trainer *t, const trainer_graph *s, graph_lists *l, size_t all)
+static void list_trained(const weft_trainer *t, const trainer_graph *s, graph_lists *l,
+                         const weft_value *all, size_t n)
 {
     weft_graph *g = s->plan.graph;
-    params_of(t, s, l->params, all);
-    for (size_t i = 0; i < all; i++)
-        if (!weft_optimizer_freezes(&t->o.optimizer, weft_name_of(g, l->params[i])) &&
-            !is_tracked(l, l->params[i]))
-            l->params[l->n++] = l->params[i];
+    for (size_t i = 0; i < n; i++)
+        if (!weft_optimizer_freezes(&t->o.optimizer, weft_name_of(g, all[i])) &&
+            !is_tracked(l, all[i]))
+            l->params[l->n++] = all[i];
     l->n_trained = l->n;
 }
 
@@ -235,17 +226,18 @@ static void list_trained(const weft_trainer *t, const trainer_graph *s, graph_li
 static bool list_params(weft_trainer *t, trainer_graph *s, graph_lists *l)
 {
     weft_graph *g = s->plan.graph;
-    const size_t all = params_of(t, s, NULL, 0);
-    const size_t n_tracked = weft_graph_tracked(g, NULL, 0);
-    if (!allocate_lists(l, all, n_tracked)) return false;
-    l->n_tracked = weft_graph_tracked(g, l->tracked, n_tracked);
-    list_trained(t, s, l, all);
+    size_t n;
+    const weft_value *all =
+        t->hooks ? t->hooks->params(s, &n) : weft_graph_params(s->plan.graph, &n);
+    l->tracked = weft_graph_tracked(g, &l->n_tracked);
+    if (!allocate_lists(l, n + l->n_tracked)) return false;
+    list_trained(t, s, l, all, n);
     for (size_t i = 0; i < l->n_tracked; i++) l->params[l->n++] = l->tracked[i].state;
     if (!l->n_trained)
         weft_graph_fail_in(g, "trainer", WEFT_BAD_ARGUMENT,
                            s->stage ? "a stage has no parameters to train: set fewer stages"
-                           : weft_graph_params(g, NULL, 0) ? "every parameter is frozen"
-                                                           : "the model has no parameters");
+                           : weft_graph_params(g, NULL) ? "every parameter is frozen"
+                                                        : "the model has no parameters");
     return l->n_trained > 0;
 }
 
@@ -269,7 +261,6 @@ static void add_training(weft_trainer *t, trainer_graph *s)
     weft_graph_set_role(g, role);
     free(l.params);
     free(l.counted);
-    free(l.tracked);
 }
 
 static void add_evaluation(trainer_graph *s)

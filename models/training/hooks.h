@@ -53,8 +53,8 @@ typedef struct trainer_hooks {
     weft_status (*cut)(weft_trainer *t, trainer_graph *s);
     /* Frees what only building a graph needs. */
     void (*built)(trainer_graph *s);
-    /* Writes at most `capacity` of the whole parameters of a graph; returns how many there are. */
-    size_t (*params)(const trainer_graph *s, weft_value *params, size_t capacity);
+    /* The array of *count whole parameters of a graph. */
+    const weft_value *(*params)(const trainer_graph *s, size_t *count);
     /* Completes the lists: `counted`, and `owned` if this process has pieces of parameters. The
      * first lists of all decide how parameters are cut. */
     weft_status (*list)(weft_trainer *t, trainer_graph *s, graph_lists *l);

@@ -50,7 +50,7 @@ struct graph_lists {
     weft_trainer *t;
     trainer_graph *s;
     weft_value *params, *grads, *updated, *group;
-    weft_tracked *tracked;
+    const weft_tracked *tracked;
     size_t n_tracked;
     weft_value *pieces;  /* room for this process's pieces of the parameters */
     weft_value *owned;   /* what the update changes: `params` or `pieces` */

@@ -309,7 +309,9 @@ static weft_status small_stage(weft_graph *whole)
     weft_stage *stage = weft__stage_new(whole, &loss, 1, true, (weft_ranks){0, 1, 3}, &error);
     if (!stage) return error.status;
     weft_graph *g = weft__stage_graph(stage);
-    weft_graph_params(g, &w, 1);
+    size_t n;
+    const weft_value *params = weft_graph_params(g, &n);
+    if (n) w = params[0];
     const weft_value none = WEFT_NO_VALUE;
     targets[0] = weft__stage_grad(stage, &(weft_grad_values){&loss, &none, 1, &w, 1}, &targets[1],
                                   NULL, &pause);
@@ -338,11 +340,12 @@ static weft_value gathered_again(void *context, weft_value value)
 static weft_status small_copy(weft_gathered *x, weft_value whole_loss)
 {
     weft_error error = {0};
-    weft_value params[3], targets[3] = {{0, 0}};
+    weft_value targets[3] = {{0, 0}};
     weft_graph *g = weft__gathered_graph(x);
     const weft_value loss = weft__gathered_value(x, whole_loss), one = weft_scalar(g, WEFT_F32, 1);
     const weft_grad_hooks ready = {.context = x, .again = gathered_again};
-    const size_t n = weft__gathered_params(x, params, 3);
+    size_t n;
+    const weft_value *params = weft__gathered_params(x, &n);
     weft_grad_each(g, &(weft_grad_values){&loss, &one, 1, params, n}, targets, &ready);
     weft_plan *plan = weft_plan_new(g, targets, n, NULL, &error);
     weft_plan_free(plan);

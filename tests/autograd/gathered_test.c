@@ -134,12 +134,11 @@ static size_t elements_of(const weft_graph *g, weft_value v)
 static void run_whole(const job *j, results *of)
 {
     weft_error error = WEFT_NO_ERROR;
-    weft_value params[MAX_PARAMS];
     size_t at = 0;
     pass p = {.g = weft_graph_new(), .store = weft_params_new()};
     *of = (results){.loss = 0};
     const weft_value loss = j->build(p.g, j->text);
-    p.n = weft_graph_params(p.g, params, MAX_PARAMS);
+    const weft_value *params = weft_graph_params(p.g, &p.n);
     CU_ASSERT_TRUE_FATAL(p.n > 1 && p.n <= MAX_PARAMS);
     weft_grad(p.g, loss, params, p.n, p.targets);
     p.targets[p.n] = loss;
@@ -162,8 +161,8 @@ static weft_status fill_store(weft_params *store, const weft_graph *whole,
                               const weft_shards *shards, const weft_graph *g, weft_error *error)
 {
     weft_params *all = weft_params_new();
-    weft_value params[MAX_PARAMS];
-    const size_t n = weft_graph_params(whole, params, MAX_PARAMS);
+    size_t n;
+    const weft_value *params = weft_graph_params(whole, &n);
     weft_status status = weft_params_init(all, whole, SEED, error);
     for (size_t i = 0; status == WEFT_OK && i < n; i++) {
         const char *name = weft_name_of(whole, params[i]);
@@ -192,9 +191,9 @@ static weft_status fill_store(weft_params *store, const weft_graph *whole,
 /* What is wrong with the parameters of the copy, or NULL. */
 static const char *check_params(const job *j, const weft_graph *whole, weft_gathered *x)
 {
-    weft_value params[MAX_PARAMS], gathered[MAX_PARAMS];
-    const size_t n = weft_graph_params(whole, params, MAX_PARAMS);
-    const size_t n_gathered = weft__gathered_params(x, gathered, MAX_PARAMS);
+    size_t n, n_gathered;
+    const weft_value *params = weft_graph_params(whole, &n);
+    const weft_value *gathered = weft__gathered_params(x, &n_gathered);
     const weft_graph *g = weft__gathered_graph(x);
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
@@ -212,9 +211,7 @@ static const char *check_params(const job *j, const weft_graph *whole, weft_gath
         if (!piece || is_state) return "a trained parameter is whole";
         if (k == n_gathered || gathered[k++].id != value.id) return "the order is another";
     }
-    if (k != n_gathered) return "there are more parameters";
-    if (weft__gathered_params(x, NULL, 0) != k) return "the number is another";
-    return NULL;
+    return k == n_gathered ? NULL : "there are more parameters";
 }
 
 static weft_value read_again(void *context, weft_value value)
@@ -226,8 +223,8 @@ static weft_value read_again(void *context, weft_value value)
 static void store_gradients(job *j, const pass *p, const weft_graph *whole,
                             const weft_shards *shards)
 {
-    weft_value params[MAX_PARAMS];
-    const size_t n = weft_graph_params(whole, params, MAX_PARAMS);
+    size_t n;
+    const weft_value *params = weft_graph_params(whole, &n);
     double *at = j->gradients;
     size_t k = 0;
     for (size_t i = 0; i < n; at += elements_of(whole, params[i++])) {
@@ -243,12 +240,11 @@ static void run_copy(job *j, rank *r, const weft_graph *whole, weft_value loss,
                      const weft_shards *shards)
 {
     const int me = r->communicator->rank;
-    weft_value params[MAX_PARAMS];
     weft_gathered *x = weft__gathered_new(whole, shards, &r->error);
     if (!x) return;
     pass p = {.g = weft__gathered_graph(x), .store = weft_params_new()};
     j->wrong[me] = check_params(j, whole, x);
-    p.n = weft__gathered_params(x, params, MAX_PARAMS);
+    const weft_value *params = weft__gathered_params(x, &p.n);
     p.targets[p.n] = weft__gathered_value(x, loss);
     const weft_value one = weft_scalar(p.g, WEFT_F64, 1);
     const weft_grad_hooks ready = {.context = x, .again = j->again ? read_again : NULL};
@@ -267,10 +263,10 @@ static void run_gathered(rank *r)
 {
     job *j = r->shared;
     const weft_ranks ranks = {0, r->communicator->rank, r->communicator->size};
-    weft_value params[MAX_PARAMS];
+    size_t n;
     weft_graph *whole = weft_graph_new();
     const weft_value loss = j->build(whole, j->text);
-    const size_t n = weft_graph_params(whole, params, MAX_PARAMS);
+    const weft_value *params = weft_graph_params(whole, &n);
     weft_shards *shards = weft__shards_new(
         whole, params, n, ranks,
         &(weft_shards_options){.optimizer = &j->optimizer, .bucket_bytes = j->bucket_bytes},
@@ -285,11 +281,10 @@ static void run_gathered(rank *r)
 /* The number of elements of all parameters; gradients of frozen ones become zeros. */
 static size_t drop_frozen(const job *j, double *gradients)
 {
-    weft_value params[MAX_PARAMS];
     weft_graph *g = weft_graph_new();
     j->build(g, j->text);
-    const size_t n = weft_graph_params(g, params, MAX_PARAMS);
-    size_t at = 0;
+    size_t n, at = 0;
+    const weft_value *params = weft_graph_params(g, &n);
     for (size_t i = 0; i < n; at += elements_of(g, params[i++]))
         if (weft_optimizer_freezes(&j->optimizer, weft_name_of(g, params[i])))
             memset(gradients + at, 0, elements_of(g, params[i]) * sizeof(double));
@@ -378,17 +373,18 @@ static weft_value consumer_again(void *context, weft_value value)
 /* Plans the layers as rank 1 of 2, with a bucket for each. */
 static void plan_layers(bool again, results *of)
 {
-    weft_value params[MAX_PARAMS], grads[MAX_PARAMS];
+    weft_value grads[MAX_PARAMS];
     weft_graph *whole = weft_graph_new();
     const weft_value loss = build_layers(whole, NULL);
-    size_t n = weft_graph_params(whole, params, MAX_PARAMS);
+    size_t n;
+    const weft_value *params = weft_graph_params(whole, &n);
     weft_shards *s = weft__shards_new(whole, params, n, (weft_ranks){0, 1, 2},
                                       &(weft_shards_options){.bucket_bytes = LAYER_BYTES}, NULL);
     consumer c = {.x = weft__gathered_new(whole, s, NULL)};
     CU_ASSERT_PTR_NOT_NULL_FATAL(c.x);
     weft_graph *g = weft__gathered_graph(c.x);
     const weft_value out = weft__gathered_value(c.x, loss), one = weft_scalar(g, WEFT_F64, 1);
-    n = weft__gathered_params(c.x, params, MAX_PARAMS);
+    params = weft__gathered_params(c.x, &n);
     CU_ASSERT_EQUAL(n, LAYERS);
     const weft_grad_hooks ready = {consume, &c, again ? consumer_again : NULL};
     weft_grad_each(g, &(weft_grad_values){&out, &one, 1, params, n}, grads, &ready);

@@ -17,7 +17,7 @@ static weft_ranks rank_of(int me, int size)
 static int whole_layers(const weft_stage *stage, const weft_graph *g, int layers, int me, int size)
 {
     weft_value params[256];
-    const size_t n = weft_graph_params(g, params, 256);
+    const size_t n = test_params(g, params, 256);
     int count = 0;
     for (int layer = 0; layer < layers; layer++) {
         char prefix[32];

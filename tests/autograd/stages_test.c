@@ -125,7 +125,7 @@ static weft_status open_whole(part *p, const char *text, bool training, int batc
     p->g = m.g;
     if (status != WEFT_OK) return status;
     memcpy(p->inputs, m.inputs, sizeof m.inputs);
-    p->n = weft_graph_params(p->g, p->params, MAX_PARAMS);
+    p->n = test_params(p->g, p->params, MAX_PARAMS);
     p->loss = p->targets[p->n] = m.io.loss;
     weft_grad(p->g, m.io.loss, p->params, p->n, p->targets);
     return part_open(p, p->n + 1, batches, NULL, 1, error);
@@ -153,7 +153,7 @@ static weft_status open_stage(part *p, const char *text, bool training, int batc
     if (!stage) return error->status;
     p->g = weft__stage_graph(stage);
     for (int i = 0; i < MAX_INPUTS; i++) p->inputs[i] = weft__stage_value(stage, m.inputs[i]);
-    p->n = weft_graph_params(p->g, p->params, MAX_PARAMS);
+    p->n = test_params(p->g, p->params, MAX_PARAMS);
     size_t n = p->n;
     p->loss = weft__stage_value(stage, m.io.loss);
     if (weft_is_value(p->loss)) p->targets[n++] = p->loss;

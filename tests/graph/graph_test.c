@@ -37,9 +37,34 @@ static void test_names(void)
     CU_ASSERT_FALSE(weft_is_value(weft_graph_find(g, "nothing")));
     weft_value sum = weft_name(g, weft_add(g, x, w), "sum");
     CU_ASSERT_EQUAL(weft_graph_find(g, "sum").id, sum.id);
-    CU_ASSERT_EQUAL(weft_graph_params(g, NULL, 0), 1);
+    CU_ASSERT_EQUAL(test_count_params(g), 1);
     weft_error error = {0};
     CU_ASSERT_EQUAL(weft_graph_verify(g, &error), WEFT_OK);
+    weft_graph_free(g);
+}
+
+/* A list has what is declared so far, and later declarations do not change it. */
+static void test_lists(void)
+{
+    weft_graph *g = weft_graph_new();
+    size_t n, more;
+    CU_ASSERT_PTR_NULL(weft_graph_params(g, &n));
+    CU_ASSERT_EQUAL(n, 0);
+    const weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SCALAR, WEFT_INIT_ONES);
+    const weft_value s = weft_state(g, "s", WEFT_F32, WEFT_SCALAR, WEFT_INIT_ZEROS);
+    const weft_value *params = weft_graph_params(g, &n), *states = weft_graph_states(g, &more);
+    CU_ASSERT_TRUE_FATAL(n == 1 && more == 2);
+    for (int i = 0; i < 100; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "p%d", i);
+        weft_param(g, name, WEFT_F32, WEFT_SCALAR, WEFT_INIT_ONES);
+    }
+    CU_ASSERT_EQUAL(params[0].id, w.id);
+    CU_ASSERT_TRUE(states[0].id == w.id && states[1].id == s.id);
+    CU_ASSERT_TRUE(test_count_params(g) == 101 && test_count_states(g) == 102);
+    CU_ASSERT_EQUAL(weft_graph_params(g, NULL)[100].id, weft_graph_find(g, "p99").id);
+    CU_ASSERT_PTR_NULL(weft_graph_params(NULL, &n));
+    CU_ASSERT_EQUAL(n, 0);
     weft_graph_free(g);
 }
 
@@ -54,7 +79,7 @@ static void test_whole_names(void)
     weft_value w = weft_state_named(g, "other.w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ZEROS, true);
     CU_ASSERT_STRING_EQUAL(weft_name_of(g, w), "other.w");
     CU_ASSERT_STRING_EQUAL(weft_graph_node(g, weft_producer_of(g, w)).scope, "layer");
-    CU_ASSERT_EQUAL(weft_graph_params(g, NULL, 0), 1);
+    CU_ASSERT_EQUAL(test_count_params(g), 1);
     weft_value s = weft_state_named(g, "s", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ZEROS, false);
     CU_ASSERT_EQUAL(weft_graph_find(g, "s").id, s.id);
     weft_value x = weft_param(g, name, WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ZEROS);
@@ -349,7 +374,7 @@ static void test_copy(void)
     CU_ASSERT_STRING_EQUAL(weft_name_of(copy, later), "mine.z");
     CU_ASSERT_NOT_EQUAL(weft_graph_random_key(copy), key);
     weft_graph_free(g); /* the constant's data are also copied */
-    CU_ASSERT_EQUAL(weft_graph_params(copy, NULL, 0), 1);
+    CU_ASSERT_EQUAL(test_count_params(copy), 1);
     CU_ASSERT_EQUAL(weft_graph_verify(copy, NULL), WEFT_OK);
     float got[2] = {0, 0};
     weft_params *params = weft_params_new();
@@ -397,7 +422,7 @@ static void test_declared_twice(void)
         if (shared) {
             CU_ASSERT_TRUE(weft_graph_share(g, false));
             CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
-            CU_ASSERT_EQUAL(weft_graph_params(g, NULL, 0), 2);
+            CU_ASSERT_EQUAL(test_count_params(g), 2);
         } else {
             const weft_error *e = weft_graph_error(g);
             CU_ASSERT_EQUAL(e->status, WEFT_BAD_ARGUMENT);
@@ -414,6 +439,7 @@ void graph_tests(void)
 {
     CU_pSuite suite = CU_add_suite("graph", NULL, NULL);
     CU_add_test(suite, "names, scopes, shared parameters", test_names);
+    CU_add_test(suite, "lists of parameters and states", test_lists);
     CU_add_test(suite, "whole names", test_whole_names);
     CU_add_test(suite, "a parameter that is declared twice", test_declared_twice);
     CU_add_test(suite, "errors are sticky", test_sticky);

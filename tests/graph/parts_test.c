@@ -113,8 +113,8 @@ static void test_keeping(void)
     weft_param(h, "w", WEFT_F32, WEFT_SHAPE(2, 6), WEFT_INIT_XAVIER);
     weft_param(h, "other", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES);
     weft_state(h, "opt.m.w", WEFT_F64, WEFT_SHAPE(3), WEFT_INIT_ONES);
-    CU_ASSERT_EQUAL(weft_graph_params(h, NULL, 0), 2);
-    CU_ASSERT_EQUAL(weft_graph_states(h, NULL, 0), 3);
+    CU_ASSERT_EQUAL(test_count_params(h), 2);
+    CU_ASSERT_EQUAL(test_count_states(h), 3);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(store, h, 1, NULL), WEFT_OK);
     weft_params_set_meta(store, "key", "text");
     weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(2, 2), WEFT_INIT_ONES, (weft_part){1, 3, 6});

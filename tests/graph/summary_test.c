@@ -100,7 +100,7 @@ static void test_layers(void)
         flops += cost.flops;
     }
     weft_value params[512];
-    const size_t n = weft_graph_params(g, params, 512);
+    const size_t n = test_params(g, params, 512);
     for (size_t i = 0; i < n; i++)
         parameters += (double)weft_shape_numel(weft_shape_of(g, params[i]));
     for (size_t i = 0; i < all.n; i++) {

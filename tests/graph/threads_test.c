@@ -273,14 +273,12 @@ typedef struct training {
 static bool plan_training(training *t, const char *text)
 {
     test_build_model(t->graph, text, true, &t->io);
-    size_t n = weft_graph_params(t->graph, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    weft_graph_params(t->graph, params, n);
+    size_t n;
+    const weft_value *params = weft_graph_params(t->graph, &n);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value lr = weft_scalar(t->graph, WEFT_F32, 1e-3);
     weft_value targets[2] = {t->io.loss,
                              weft_train_update(t->graph, t->io.loss, params, n, lr, &adam, NULL)};
-    free(params);
     t->plan = weft_plan_new(t->graph, targets, 2, &(weft_plan_options){.verify = true}, &t->error);
     return t->plan && weft_graph_write_dot(t->graph, t->nothing, NULL, &t->error) == WEFT_OK;
 }

@@ -38,7 +38,7 @@ static void rig_build(rig *r, const char *const *options, size_t n, bool trainin
                                                n + N_TINY, training, &r->io, &error);
     if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
-    r->n = weft_graph_params(r->g, r->params, MAX_PARAMS);
+    r->n = test_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
 }
 

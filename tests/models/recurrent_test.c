@@ -52,7 +52,7 @@ static void build_case(layer_case *c, weft_recurrent_kind kind)
         CU_ASSERT_TRUE_FATAL(case_state(c, name, &cotangents[i]));
         snprintf(c->names[i], sizeof c->names[i], "%s.out%zu", c->name, i);
     }
-    c->n_wrt = weft_graph_params(c->g, c->wrt, MAX_PARAMS);
+    c->n_wrt = test_params(c->g, c->wrt, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(c->n_wrt + 3 <= MAX_PARAMS);
     c->wrt[c->n_wrt++] = x;
     c->wrt[c->n_wrt++] = o.initial.h;
@@ -121,7 +121,7 @@ static void rig_build(rig *r, const char *text, bool training)
     *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
     test_build_model(r->g, text, training, &r->io);
     r->attention = weft_graph_find(r->g, "attention");
-    r->n = weft_graph_params(r->g, r->params, MAX_PARAMS);
+    r->n = test_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
 }
 

@@ -73,7 +73,7 @@ static weft_status build(built *b, const char *text, weft_ranks ranks,
     *b = (built){.g = weft_graph_new(), .store = weft_params_new()};
     weft_status status = build_graph(b->g, text, ranks, training, &b->io, error);
     if (status != WEFT_OK) return status;
-    b->n = weft_graph_params(b->g, b->params, MAX_PARAMS);
+    b->n = test_params(b->g, b->params, MAX_PARAMS);
     b->targets[0] = b->io.output;
     b->targets[1] = b->io.loss;
     weft_grad(b->g, b->io.loss, b->params, b->n, b->targets + 2);

@@ -64,7 +64,7 @@ static void rig_build(rig *r, const char *name, const char *text, const char *mo
     snprintf(all, sizeof all, "%s %s %s", name, text, more);
     test_build_model(r->g, all, training, &r->io);
     make_feeds(r);
-    r->n_params = weft_graph_params(r->g, r->params, MAX_PARAMS);
+    r->n_params = test_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n_params <= MAX_PARAMS);
 }
 
@@ -120,7 +120,7 @@ static weft_check_result check_at(const weft_model *model, uint64_t seed)
     weft_check_result result = {.worst_error = NAN};
     weft_value wrt[MAX_PARAMS + 2];
     rig_build(&r, model->name, model->small, "f64=1", true);
-    size_t n = weft_graph_params(r.g, wrt, MAX_PARAMS);
+    size_t n = test_params(r.g, wrt, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(n <= MAX_PARAMS);
     if (weft_is_value(r.io.input)) wrt[n++] = r.io.input;
     if (weft_is_value(r.io.memory)) wrt[n++] = r.io.memory;

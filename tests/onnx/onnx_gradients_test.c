@@ -45,7 +45,7 @@ static void choose_params(imported *m)
 {
     char text[PATH];
     weft_value all[MAX_PARAMS];
-    const size_t n = weft_graph_params(m->g, all, MAX_PARAMS);
+    const size_t n = test_params(m->g, all, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(n <= MAX_PARAMS);
     for (size_t i = 0; i < n; i++)
         if (weft_params_find(m->golden, joined("grad.", weft_name_of(m->g, all[i]), text), NULL))

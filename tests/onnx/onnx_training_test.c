@@ -109,14 +109,14 @@ static void test_normalisation(void)
         weft_onnx *m = load(&memory, normalisation(&memory, mode));
         weft_params *params = weft_params_new(), *trained = weft_params_new();
         weft_graph *g = build(m, false, &built);
-        CU_ASSERT_EQUAL(weft_graph_params(g, NULL, 0), 2);
-        CU_ASSERT_EQUAL(weft_graph_states(g, NULL, 0), 4);
-        CU_ASSERT_EQUAL(weft_graph_tracked(g, NULL, 0), 0);
+        CU_ASSERT_EQUAL(test_count_params(g), 2);
+        CU_ASSERT_EQUAL(test_count_states(g), 4);
+        CU_ASSERT_EQUAL(test_count_tracked(g), 0);
         run(m, g, built.outputs, 1, built.inputs[0], params, y);
         CU_ASSERT_TRUE(is_normalised(y, running[0], running[1]));
         weft_graph_free(g);
         g = build(m, true, &built);
-        CU_ASSERT_EQUAL(weft_graph_tracked(g, NULL, 0), 2);
+        CU_ASSERT_EQUAL(test_count_tracked(g), 2);
         const weft_value loss = weft_mean(g, built.outputs[0], WEFT_ALL_AXES, false);
         const weft_value rate = weft_scalar(g, WEFT_F32, 0.1);
         const weft_value step = weft_train_update(g, loss, NULL, 0, rate, NULL, NULL);

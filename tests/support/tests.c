@@ -134,3 +134,33 @@ weft_forward *test_run_onnx(const weft_onnx *model, weft_params *params, int64_t
     CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, 0, output));
     return forward;
 }
+
+size_t test_params(const weft_graph *graph, weft_value *params, size_t capacity)
+{
+    size_t n;
+    const weft_value *list = weft_graph_params(graph, &n);
+    CU_ASSERT_TRUE_FATAL(n <= capacity);
+    if (n) memcpy(params, list, n * sizeof *params);
+    return n;
+}
+
+size_t test_count_params(const weft_graph *graph)
+{
+    size_t n;
+    weft_graph_params(graph, &n);
+    return n;
+}
+
+size_t test_count_states(const weft_graph *graph)
+{
+    size_t n;
+    weft_graph_states(graph, &n);
+    return n;
+}
+
+size_t test_count_tracked(const weft_graph *graph)
+{
+    size_t n;
+    weft_graph_tracked(graph, &n);
+    return n;
+}

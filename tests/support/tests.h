@@ -67,6 +67,14 @@ bool test_allocation_pending(void);
 /* Builds the model of the list that "MODEL key=value key=value" names; fails the test fatally. */
 void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io);
 
+/* Copies the parameters of a graph to an array that may be changed; fails the test fatally if there
+ * are more than `capacity`. Returns their number. */
+size_t test_params(const weft_graph *graph, weft_value *params, size_t capacity);
+/* The lengths of the graph's lists. */
+size_t test_count_params(const weft_graph *graph);
+size_t test_count_states(const weft_graph *graph);
+size_t test_count_tracked(const weft_graph *graph);
+
 /* What weft reports (weft/log.h), as lines "info: WHERE: TEXT" or "warning: WHERE: TEXT". */
 typedef struct test_log {
     char text[4096];

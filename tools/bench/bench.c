@@ -138,11 +138,12 @@ static weft_status add_gradients(bench *b, weft_error *error)
     weft_graph *g = b->trial.m.graph;
     weft_model_io *io = &b->trial.m.io;
     bool loss = weft_is_value(io->loss);
-    size_t n = weft_graph_params(g, NULL, 0);
+    size_t n;
+    const weft_value *params = weft_graph_params(g, &n);
     b->wrt = calloc(n + 1, sizeof *b->wrt);
     b->targets = realloc(b->targets, (n + 3) * sizeof *b->targets);
     if (!b->wrt || !b->targets) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
-    weft_graph_params(g, b->wrt, n);
+    if (n) memcpy(b->wrt, params, n * sizeof *params);
     b->n_wrt = n;
     b->targets[0] = loss ? io->loss : io->output;
     if (loss) {

@@ -123,7 +123,8 @@ static weft_status run_model_check(built_model *m, bool file, weft_params *store
 {
     weft_graph *g = m->graph;
     sample_inputs e = {NULL, 0};
-    size_t n = weft_graph_params(g, NULL, 0);
+    size_t n;
+    const weft_value *params = weft_graph_params(g, &n);
     weft_status status = tool_sample_inputs(m, &e, error);
     weft_value *wrt = calloc(n + e.n + 1, sizeof *wrt);
     if (status == WEFT_OK && !wrt)
@@ -137,7 +138,7 @@ static weft_status run_model_check(built_model *m, bool file, weft_params *store
                                      .n_feeds = e.n,
                                      .per_value = 6,
                                      .seed = 1};
-        weft_graph_params(g, wrt, n);
+        if (n) memcpy(wrt, params, n * sizeof *params);
         for (size_t i = 0; i < e.n; i++)
             if (is_checked(m, file, e.feed[i].input)) wrt[n++] = e.feed[i].input;
         check.n = n;

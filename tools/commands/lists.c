@@ -62,13 +62,10 @@ static weft_status find_facts(const weft_model *model, model_facts *facts, weft_
     if (weft_model_parse(model, NULL, 0, &config, error) != WEFT_OK) return error->status;
     facts->traits = weft_model_traits_of(&config);
     if (tool_build(model, NULL, 0, false, &m, error) != WEFT_OK) return error->status;
-    size_t n = weft_graph_params(m.graph, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    if (params) weft_graph_params(m.graph, params, n);
-    for (size_t i = 0; params && i < n; i++)
+    size_t n;
+    const weft_value *params = weft_graph_params(m.graph, &n);
+    for (size_t i = 0; i < n; i++)
         facts->parameters += (double)weft_shape_numel(weft_shape_of(m.graph, params[i]));
-    if (!params) weft_error_set(error, WEFT_NO_MEMORY, model->name, "out of memory");
-    free(params);
     weft_graph_free(m.graph);
     return error->status;
 }

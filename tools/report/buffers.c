@@ -69,8 +69,8 @@ static cJSON *buffer_json(const report_plan *p, const buffer_use *use,
 
 weft_status report_add_buffers(const report_plan *p, cJSON *subject, weft_error *error)
 {
-    const weft_plan_buffer *buffers;
-    const size_t n = weft_plan_buffers(p->plan, &buffers);
+    size_t n;
+    const weft_plan_buffer *buffers = weft_plan_buffers(p->plan, &n);
     const size_t n_intervals = weft_plan_stats_of(p->plan).intervals;
     buffer_use *uses = calloc(n + 1, sizeof *uses);
     if (!uses) return weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");

@@ -10,39 +10,33 @@ static weft_status no_memory(weft_error *error)
     return weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
 }
 
-static weft_status find_parameters(report_plan *p, weft_error *error)
+static void find_parameters(report_plan *p)
 {
-    const size_t n = weft_graph_params(p->graph, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    if (!params) return no_memory(error);
-    weft_graph_params(p->graph, params, n);
+    size_t n;
+    const weft_value *params = weft_graph_params(p->graph, &n);
     for (size_t i = 0; i < n; i++) p->nodes[weft_producer_of(p->graph, params[i])].trainable = true;
-    free(params);
-    return WEFT_OK;
 }
 
 weft_status report_plan_open(report_plan *p, const weft_plan *plan, weft_error *error)
 {
     *p = (report_plan){.plan = plan, .graph = weft_plan_graph(plan)};
     p->n_nodes = weft_graph_node_count(p->graph);
-    p->n_steps = weft_plan_steps(plan, NULL, 0);
+    p->steps = weft_plan_steps(plan, &p->n_steps);
     p->nodes = calloc(p->n_nodes + 1, sizeof *p->nodes);
-    p->steps = calloc(p->n_steps + 1, sizeof *p->steps);
-    if (!p->nodes || !p->steps) return no_memory(error);
-    weft_plan_steps(plan, p->steps, p->n_steps);
+    if (!p->nodes) return no_memory(error);
     for (size_t i = 0; i < p->n_steps; i++) {
         report_node *node = &p->nodes[p->steps[i].node];
         node->step = i + 1;
         if (weft_graph_node_cost(p->graph, p->steps[i].node, &node->cost) != WEFT_OK)
             return no_memory(error);
     }
-    return find_parameters(p, error);
+    find_parameters(p);
+    return WEFT_OK;
 }
 
 void report_plan_close(report_plan *p)
 {
     free(p->nodes);
-    free(p->steps);
     *p = (report_plan){.plan = NULL};
 }
 

@@ -43,7 +43,7 @@ typedef struct report_plan {
     const weft_graph *graph;
     report_node *nodes; /* [n_nodes] */
     size_t n_nodes;
-    weft_plan_step *steps; /* [n_steps] */
+    const weft_plan_step *steps; /* [n_steps] */
     size_t n_steps;
 } report_plan;
 

@@ -148,13 +148,11 @@ static bool build_once(training *t, training_fit *f)
 
 static bool matches_state(const training_fit *f, const char *pattern)
 {
-    const size_t n = weft_graph_states(f->graph, NULL, 0);
-    weft_value *states = calloc(n + 1, sizeof *states);
-    bool found = !states; /* then the trainer compares them */
-    if (states) weft_graph_states(f->graph, states, n);
-    for (size_t i = 0; states && i < n && !found; i++)
+    size_t n;
+    const weft_value *states = weft_graph_states(f->graph, &n);
+    bool found = false;
+    for (size_t i = 0; i < n && !found; i++)
         found = weft_name_matches(pattern, weft_name_of(f->graph, states[i]));
-    free(states);
     return found;
 }
 
