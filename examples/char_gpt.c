@@ -78,10 +78,8 @@ static bool write_lines(const weft_model_config *model, const weft_params *param
     options.seed = 1;
     weft_search_result *result = NULL;
     const weft_search_model search = weft_decoder_search_model(decoder);
-    if (weft_decoder_start(decoder, NULL, NULL, 0) == WEFT_OK)
+    if (weft_decoder_start(decoder, NULL, NULL, 0, error) == WEFT_OK)
         result = weft_search_sample(&search, inputs, LINES, &options, error);
-    else
-        weft_error_copy(error, weft_decoder_error(decoder));
     for (size_t line = 0; result && line < LINES; line++, putchar('\n'))
         for (size_t i = 0; i < result->hypotheses[line].length; i++)
             putchar(result->hypotheses[line].tokens[i] - FIRST);
@@ -114,12 +112,11 @@ static bool train(const weft_corpus *corpus, const weft_corpus *valid, weft_erro
     }
     weft_status status = trainer ? WEFT_OK : error->status;
     for (int i = 0; i < STEPS && status == WEFT_OK; i++)
-        status = weft_trainer_update(trainer, 0, NULL);
+        status = weft_trainer_update(trainer, 0, NULL, error);
     if (status == WEFT_OK) {
         const weft_batch_source source = weft_batches_source(held);
-        status = weft_trainer_evaluate(trainer, &source, 0, &loss, NULL);
+        status = weft_trainer_evaluate(trainer, &source, 0, &loss, NULL, error);
     }
-    if (trainer) weft_error_copy(error, weft_trainer_error(trainer));
     bool good = status == WEFT_OK;
     if (good) {
         const double without = weft_corpus_unigram_entropy(corpus, valid, VOCAB, EOS);

@@ -85,7 +85,7 @@ static double accuracy(weft_trainer *trainer, weft_arrays *valid)
 {
     const weft_batch_source source = weft_arrays_source(valid);
     double loss;
-    if (weft_trainer_evaluate(trainer, &source, 0, &loss, NULL) != WEFT_OK) return 0;
+    if (weft_trainer_evaluate(trainer, &source, 0, &loss, NULL, NULL) != WEFT_OK) return 0;
     return weft_trainer_accuracy(trainer);
 }
 
@@ -108,10 +108,9 @@ static bool tune(const weft_fit *fit, weft_arrays *train, weft_arrays *valid, we
     const double before = accuracy(trainer, valid);
     weft_status status = WEFT_OK;
     for (int i = 0; i < STEPS && status == WEFT_OK; i++)
-        status = weft_trainer_update(trainer, 0, NULL);
+        status = weft_trainer_update(trainer, 0, NULL, error);
     const double after = accuracy(trainer, valid);
-    if (status == WEFT_OK) status = weft_trainer_save_model(trainer, out);
-    weft_error_copy(error, weft_trainer_error(trainer));
+    if (status == WEFT_OK) status = weft_trainer_save_model(trainer, out, error);
     weft_trainer_free(trainer);
     if (status != WEFT_OK) return false;
     printf("accuracy on mirrored images: %.3f, after %d steps %.3f\n", before, STEPS, after);

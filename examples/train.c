@@ -49,12 +49,10 @@ int main(int argc, char **argv)
     weft_update_report report;
     double nll = 0;
     while (weft_trainer_progress_of(trainer).updates < 100)
-        if (weft_trainer_update(trainer, 0, &report) != WEFT_OK) {
-            const weft_error *e = weft_trainer_error(trainer);
-            return fprintf(stderr, "%s: %s\n", e->where, e->message), 1;
-        }
-    weft_trainer_evaluate(trainer, &source, 0, &nll, NULL);
-    weft_trainer_save(trainer, path);
+        if (weft_trainer_update(trainer, 0, &report, &error) != WEFT_OK)
+            return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
+    weft_trainer_evaluate(trainer, &source, 0, &nll, NULL, NULL);
+    weft_trainer_save(trainer, path, NULL);
     printf("%.3f nats a token after %d steps\n", nll,
            (int)weft_trainer_progress_of(trainer).updates);
     weft_trainer_free(trainer), weft_batches_free(batches), weft_corpus_free(corpus);

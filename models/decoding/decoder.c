@@ -171,10 +171,11 @@ weft_decoder_info weft_decoder_info_of(const weft_decoder *decoder)
     return info;
 }
 
-const weft_error *weft_decoder_error(const weft_decoder *decoder)
+bool weft__decoder_begin(const weft_decoder *d, weft_error *error)
 {
-    static const weft_error none = {WEFT_BAD_ARGUMENT, "decoder", "the decoder is NULL"};
-    return decoder ? &decoder->error : &none;
+    weft_error_clear(error);
+    if (!d) weft_error_set(error, WEFT_BAD_ARGUMENT, "decoder", "the decoder is NULL");
+    return d != NULL;
 }
 
 /* ---- Running ---- */
@@ -194,11 +195,9 @@ static void pad_sources(weft_decoder *d, const int32_t *const *sources, const si
     }
 }
 
-weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sources,
-                               const size_t *lengths, size_t n)
+static weft_status start(weft_decoder *d, const int32_t *const *sources, const size_t *lengths,
+                         size_t n)
 {
-    weft_decoder *d = decoder;
-    if (!d) return WEFT_BAD_ARGUMENT;
     d->error = (weft_error){.status = WEFT_OK};
     d->position = 0;
     d->live = d->o.sentences;
@@ -228,6 +227,14 @@ weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sour
     return d->error.status;
 }
 
+weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sources,
+                               const size_t *lengths, size_t n, weft_error *error)
+{
+    if (!weft__decoder_begin(decoder, error)) return WEFT_BAD_ARGUMENT;
+    start(decoder, sources, lengths, n);
+    return weft_error_copy(error, &decoder->error);
+}
+
 /* ---- Fewer sentences ---- */
 
 /* Copies the used part of a state from one sentence to another. */
@@ -248,19 +255,21 @@ static void move_state(weft_decoder *d, const decode_state *state, int64_t from,
                (size_t)in_use * bytes);
 }
 
-weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences, size_t n)
+weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences, size_t n,
+                                weft_error *error)
 {
     weft_decoder *d = decoder;
-    if (!d) return WEFT_BAD_ARGUMENT;
-    if (d->error.status != WEFT_OK) return d->error.status;
+    if (!weft__decoder_begin(d, error)) return WEFT_BAD_ARGUMENT;
+    if (d->error.status != WEFT_OK) return weft_error_copy(error, &d->error);
     bool good = sentences && n >= 1 && n <= (size_t)d->live;
     for (size_t i = 0; good && i < n; i++)
         good = sentences[i] >= (int32_t)i && sentences[i] < d->live;
-    if (!good || !d->has_steps)
-        return weft_error_set(
-            &d->error, WEFT_BAD_ARGUMENT, "decoder",
-            "needs 1 to %lld sentences, sentences[i] >= i, and a model with steps",
-            (long long)d->live);
+    if (!good || !d->has_steps) {
+        weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
+                       "needs 1 to %lld sentences, sentences[i] >= i, and a model with steps",
+                       (long long)d->live);
+        return weft_error_copy(error, &d->error);
+    }
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; sentences[i] != (int32_t)i && k < d->n_states; k++)
             move_state(d, &d->states[k], sentences[i], (int64_t)i);

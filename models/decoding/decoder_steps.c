@@ -121,9 +121,12 @@ static weft_status step(weft_decoder *d, const int32_t *tokens, const int32_t *p
     return WEFT_OK;
 }
 
-weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens, const int32_t *parents)
+weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens, const int32_t *parents,
+                              weft_error *error)
 {
-    return decoder ? step(decoder, tokens, parents, false) : WEFT_BAD_ARGUMENT;
+    if (!weft__decoder_begin(decoder, error)) return WEFT_BAD_ARGUMENT;
+    step(decoder, tokens, parents, false);
+    return weft_error_copy(error, &decoder->error);
 }
 
 /* Reads `count` of the tokens[live][length], from index `at`. */
@@ -157,10 +160,8 @@ static void append_tokens(weft_decoder *d, const int32_t *tokens, size_t length)
     d->position += (int64_t)length;
 }
 
-weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length)
+static weft_status read_tokens(weft_decoder *d, const int32_t *tokens, size_t length)
 {
-    weft_decoder *d = decoder;
-    if (!d) return WEFT_BAD_ARGUMENT;
     if (!has_room(d, tokens, length)) return d->error.status;
     if (d->has_steps ? !d->narrow : d->last != NULL)
         return weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
@@ -172,6 +173,14 @@ weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size
         at += (size_t)chunks[i];
     }
     return WEFT_OK;
+}
+
+weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length,
+                              weft_error *error)
+{
+    if (!weft__decoder_begin(decoder, error)) return WEFT_BAD_ARGUMENT;
+    read_tokens(decoder, tokens, length);
+    return weft_error_copy(error, &decoder->error);
 }
 
 /* The used rows of the last token step's logits or log probabilities. */
@@ -195,33 +204,26 @@ bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs)
     return result(decoder, true, log_probs);
 }
 
-static weft_status copy_error(const weft_decoder *d, weft_error *error)
-{
-    return weft_error_set(error, d->error.status ? d->error.status : WEFT_INTERNAL, d->error.where,
-                          "%s", d->error.message);
-}
-
 static weft_status weft__search_step(void *context, const int32_t *tokens, const int32_t *parents,
                                      weft_tensor *log_probs, weft_error *error)
 {
     weft_decoder *d = context;
     if (step(d, tokens, parents, true) == WEFT_OK && weft_decoder_log_probs(d, log_probs))
         return WEFT_OK;
-    return copy_error(d, error);
+    weft_error_copy(error, &d->error);
+    return weft_error_set(error, WEFT_INTERNAL, "decoder", "the step has no result");
 }
 
 static weft_status search_retain(void *context, const int32_t *sentences, size_t n,
                                  weft_error *error)
 {
-    return weft_decoder_retain(context, sentences, n) == WEFT_OK ? WEFT_OK
-                                                                 : copy_error(context, error);
+    return weft_decoder_retain(context, sentences, n, error);
 }
 
 static weft_status search_read(void *context, const int32_t *tokens, size_t length,
                                weft_error *error)
 {
-    return weft_decoder_read(context, tokens, length) == WEFT_OK ? WEFT_OK
-                                                                 : copy_error(context, error);
+    return weft_decoder_read(context, tokens, length, error);
 }
 
 weft_search_model weft_decoder_search_model(weft_decoder *decoder)

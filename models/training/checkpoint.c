@@ -223,14 +223,13 @@ static weft_status write_meta(weft_trainer *t)
     return WEFT_OK;
 }
 
-weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
+weft_status weft_trainer_save(weft_trainer *trainer, const char *path, weft_error *error)
 {
-    if (!trainer) return WEFT_BAD_ARGUMENT;
-    memset(&trainer->error, 0, sizeof trainer->error);
-    if (!path)
-        return weft__trainer_fail(trainer, WEFT_BAD_ARGUMENT, "weft_trainer_save", "no path");
-    if (write_meta(trainer) != WEFT_OK) return weft__checkpoint_agree(trainer);
-    return weft__pieces_save(trainer, path);
+    if (!weft__trainer_begin(trainer, error)) return WEFT_BAD_ARGUMENT;
+    if (!path) return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_trainer_save", "no path");
+    const weft_status status = write_meta(trainer) == WEFT_OK ? weft__pieces_save(trainer, path)
+                                                              : weft__checkpoint_agree(trainer);
+    return weft__trainer_end(trainer, status, error);
 }
 
 weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
@@ -267,13 +266,12 @@ static weft_status copy_whole(weft_trainer *t, weft_params *to)
                                                 : t->error.status;
 }
 
-weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
+weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path, weft_error *error)
 {
     static const char *const metas[] = {"model",  "model_options", "step",          "run",
                                         "recipe", "vocabulary",    "trained_length"};
     weft_trainer *t = trainer;
-    if (!t) return WEFT_BAD_ARGUMENT;
-    memset(&t->error, 0, sizeof t->error);
+    if (!weft__trainer_begin(t, error)) return WEFT_BAD_ARGUMENT;
     weft_params *copy = weft_params_new();
     weft_status status = copy ? write_meta(t) : weft__trainer_no_memory(t);
     for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++) {
@@ -286,5 +284,5 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
     if (status == WEFT_OK && t->place.world.rank == 0)
         weft_params_save(copy, path, NULL, &t->error);
     weft_params_free(copy);
-    return weft__checkpoint_agree(t);
+    return weft__trainer_end(t, weft__checkpoint_agree(t), error);
 }

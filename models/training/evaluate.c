@@ -76,28 +76,27 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
 }
 
 weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source *batches,
-                                  size_t limit, double *metric, size_t *weight)
+                                  size_t limit, double *metric, size_t *weight, weft_error *error)
 {
     weft_trainer *t = trainer;
     double mean = NAN;
     size_t sum = 0;
-    if (!t) return WEFT_BAD_ARGUMENT;
+    if (!weft__trainer_begin(t, error)) return WEFT_BAD_ARGUMENT;
     t->updated = NULL;
-    memset(&t->error, 0, sizeof t->error);
     if (!batches || !batches->shape || !batches->fill || !metric)
-        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
-                                  "the batches or the metric are NULL");
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
+                              "the batches or the metric are NULL");
     if (batches->n_inputs != t->batches.n_inputs ||
         memcmp(batches->input_dtypes, t->batches.input_dtypes,
                batches->n_inputs * sizeof *batches->input_dtypes) != 0)
-        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
-                                  "the batches fill other inputs than those trained on");
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
+                              "the batches fill other inputs than those trained on");
     start_epoch(batches, 0);
-    weft_status status = evaluate_all(t, batches, limit, &mean, &sum);
+    const weft_status status = evaluate_all(t, batches, limit, &mean, &sum);
     if (batches->context == t->batches.context) start_epoch(&t->batches, t->progress.epoch);
     *metric = mean;
     if (weight) *weight = sum;
-    return status;
+    return weft__trainer_end(t, status, error);
 }
 
 double weft_trainer_accuracy(const weft_trainer *trainer)
@@ -105,11 +104,8 @@ double weft_trainer_accuracy(const weft_trainer *trainer)
     return trainer ? trainer->accuracy : NAN;
 }
 
-const weft_params *weft_trainer_model(weft_trainer *trainer)
+static const weft_params *current_model(weft_trainer *t)
 {
-    weft_trainer *t = trainer;
-    if (!t) return NULL;
-    memset(&t->error, 0, sizeof t->error);
     if (t->place.has_parts) {
         if (!t->whole_store && !(t->whole_store = weft_params_new())) weft__trainer_no_memory(t);
         return t->hooks->gather_averaged(t, t->whole_store, true) == WEFT_OK ? t->whole_store
@@ -117,6 +113,14 @@ const weft_params *weft_trainer_model(weft_trainer *trainer)
     }
     if (!t->averaged) return t->params;
     return update_averages(t, shape_at(&t->batches, 0)) == WEFT_OK ? t->averaged : NULL;
+}
+
+const weft_params *weft_trainer_model(weft_trainer *trainer, weft_error *error)
+{
+    if (!weft__trainer_begin(trainer, error)) return NULL;
+    const weft_params *model = current_model(trainer);
+    weft_error_copy(error, &trainer->error);
+    return model;
 }
 
 bool weft_trainer_judge(weft_trainer *trainer, double nll)

@@ -197,10 +197,20 @@ void weft_trainer_free(weft_trainer *trainer)
     free(trainer);
 }
 
-const weft_error *weft_trainer_error(const weft_trainer *trainer)
+bool weft__trainer_begin(weft_trainer *t, weft_error *error)
 {
-    static const weft_error none = {WEFT_BAD_ARGUMENT, "trainer", "the trainer is NULL"};
-    return trainer ? &trainer->error : &none;
+    weft_error_clear(error);
+    if (t)
+        weft_error_clear(&t->error);
+    else
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer", "the trainer is NULL");
+    return t != NULL;
+}
+
+weft_status weft__trainer_end(const weft_trainer *t, weft_status status, weft_error *error)
+{
+    weft_error_copy(error, &t->error);
+    return status;
 }
 
 weft_trainer_progress weft_trainer_progress_of(const weft_trainer *trainer)
@@ -389,13 +399,13 @@ static double smooth(double mean, double loss, uint64_t n)
     return isnan(mean) ? loss : mean + weight * (loss - mean);
 }
 
-weft_status weft_trainer_update(weft_trainer *trainer, double spent, weft_update_report *report)
+weft_status weft_trainer_update(weft_trainer *trainer, double spent, weft_update_report *report,
+                                weft_error *error)
 {
     weft_trainer *t = trainer;
-    if (!t) return WEFT_BAD_ARGUMENT;
+    if (!weft__trainer_begin(t, error)) return WEFT_BAD_ARGUMENT;
     weft_update_report r = {0};
     weft_trainer_progress s = t->progress;
-    memset(&t->error, 0, sizeof t->error);
     t->planned = false;
     t->updated = NULL;
     memset(t->numbers, 0, (size_t)t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
@@ -407,7 +417,7 @@ weft_status weft_trainer_update(weft_trainer *trainer, double spent, weft_update
     if (report) *report = r;
     if (status != WEFT_OK) {
         if (s.epoch != t->progress.epoch) start_epoch(&t->batches, t->progress.epoch);
-        return status;
+        return weft__trainer_end(t, status, error);
     }
     s.updates++;
     s.smoothed = smooth(s.smoothed, r.loss, s.updates);

@@ -60,26 +60,27 @@ WEFT_API weft_decoder_info weft_decoder_info_of(const weft_decoder *decoder);
 WEFT_API int64_t weft_decoder_padded(const weft_decoder *decoder, int64_t length);
 
 /* Restarts at position 0 with n <= sentences sources; sources[i] has lengths[i] tokens. A model
- * without a source takes NULL for both. The sources of missing sentences are padding. */
+ * without a source takes NULL for both. The sources of missing sentences are padding. If a call
+ * fails, all later ones fail with its error until the next start. */
 WEFT_API weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sources,
-                                        const size_t *lengths, size_t n);
+                                        const size_t *lengths, size_t n, weft_error *error);
 /* Reads tokens[rows] at the next position. Row i continues row parents[i] of the previous token
  * step, which must be of the same sentence. `parents` NULL: every row continues itself. */
 WEFT_API weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens,
-                                       const int32_t *parents);
+                                       const int32_t *parents, weft_error *error);
 /* Reads tokens[sentences][length] at the next positions, for all rows of a sentence: several tokens
  * in a run, without logits. Allowed before the first token step only. Later token steps return the
  * same bits as if each token had been a step. */
-WEFT_API weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length);
+WEFT_API weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length,
+                                       weft_error *error);
 /* Retains n sentences until the next start, so that token steps cost less: sentence i becomes the
  * former sentences[i], with sentences[i] >= i. Fails for a model without steps. */
-WEFT_API weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences, size_t n);
+WEFT_API weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences, size_t n,
+                                         weft_error *error);
 /* Results of the last step: [rows, vocab] of the model's dtype, owned by the decoder and valid
  * until the next token step or retain. False before the first token step. */
 WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
 WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs);
-/* The error of the last call that failed. */
-WEFT_API const weft_error *weft_decoder_error(const weft_decoder *decoder);
 
 /* ---- Searches ------------------------------------------------------------------------------- */
 

@@ -276,14 +276,12 @@ WEFT_API weft_trainer *weft_trainer_new(const weft_trainer_options *options,
                                         const weft_batch_source *batches, weft_params *params,
                                         weft_error *error);
 WEFT_API void weft_trainer_free(weft_trainer *trainer);
-/* The error of the last call that failed. */
-WEFT_API const weft_error *weft_trainer_error(const weft_trainer *trainer);
 WEFT_API weft_trainer_progress weft_trainer_progress_of(const weft_trainer *trainer);
 
 /* One update; `spent` as in weft_schedule_rate. If a loss or gradient is not finite, no parameter
  * changes, and the error (WEFT_NOT_FINITE) names the first node whose result was not finite. */
 WEFT_API weft_status weft_trainer_update(weft_trainer *trainer, double spent,
-                                         weft_update_report *report);
+                                         weft_update_report *report, weft_error *error);
 /* Sets *gradient to the gradient of a parameter, by name, in the last update: that of the loss of
  * all its batches, before clipping. It belongs to the trainer, and its contents are valid until the
  * trainer's next call. False without retain_gradients, before the first update and after an
@@ -296,14 +294,15 @@ WEFT_API bool weft_trainer_gradient(const weft_trainer *trainer, const char *nam
  * over the first `limit` batches (0: all), without dropout, with the averaged parameters if there
  * are any. Sets *weight, if not NULL, to the sum of the weights. Does not change the training. */
 WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source *batches,
-                                           size_t limit, double *metric, size_t *weight);
+                                           size_t limit, double *metric, size_t *weight,
+                                           weft_error *error);
 /* The weighted mean of the builder's accuracy in the last evaluation; NAN if it has none, or
  * nothing was evaluated. */
 WEFT_API double weft_trainer_accuracy(const weft_trainer *trainer);
 /* The model that weft_trainer_evaluate reads: the trained parameters, or their current averages. A
  * divided model is gathered, so that every process has the whole. Owned by the trainer and valid
  * until its next call. NULL on failure. */
-WEFT_API const weft_params *weft_trainer_model(weft_trainer *trainer);
+WEFT_API const weft_params *weft_trainer_model(weft_trainer *trainer, weft_error *error);
 /* Updates `best` and `stale` with the metric of an evaluation. Returns true if it is the best so
  * far. */
 WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
@@ -316,13 +315,14 @@ WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
  * have the states of their pieces. The metadata "shards" list them; all are written before PATH
  * is replaced, and those of its predecessor are removed then. The folder must be the same one on
  * all machines. */
-WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
+WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path, weft_error *error);
 /* Removes a checkpoint and the files of its processes. */
 WEFT_API void weft_checkpoint_remove(const char *path);
 /* Saves the model without the states of training: its parameters, averaged if there are averages,
  * and the metadata "model", "model_options", "step", "run", "trained_length", and "recipe" and
  * "vocabulary" if the program has set them. */
-WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path);
+WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path,
+                                             weft_error *error);
 
 /* A filter for weft_params_save: the model without states of training, whose keys are of other
  * kinds than WEFT_STATE_MODEL (weft/state_key.h). */

@@ -448,8 +448,10 @@ static void test_session_calls(void)
     CU_ASSERT_EQUAL(weft_session_fetch(NULL, y, data, 24, &error), WEFT_BAD_ARGUMENT);
     expect("NULL", &error, WEFT_BAD_ARGUMENT, "weft_session_fetch", "NULL");
     CU_ASSERT_EQUAL(weft_session_tensor(NULL, y, &t, NULL), WEFT_BAD_ARGUMENT);
-    expect("NULL", weft_trainer_error(NULL), WEFT_BAD_ARGUMENT, "trainer", "NULL");
-    expect("NULL", weft_decoder_error(NULL), WEFT_BAD_ARGUMENT, "decoder", "NULL");
+    CU_ASSERT_EQUAL(weft_trainer_update(NULL, 0, NULL, &error), WEFT_BAD_ARGUMENT);
+    expect("NULL", &error, WEFT_BAD_ARGUMENT, "trainer", "NULL");
+    CU_ASSERT_EQUAL(weft_decoder_step(NULL, NULL, NULL, &error), WEFT_BAD_ARGUMENT);
+    expect("NULL", &error, WEFT_BAD_ARGUMENT, "decoder", "NULL");
     /* A call that succeeds clears the error. */
     CU_ASSERT_EQUAL(weft_session_feed(s, v.x, data, sizeof data, &error), WEFT_OK);
     CU_ASSERT_EQUAL(error.status, WEFT_OK);

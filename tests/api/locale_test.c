@@ -256,9 +256,9 @@ static weft_trainer_progress train(int steps, const char *from, const char *to)
     if (!t) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
     weft_trainer_progress before = weft_trainer_progress_of(t);
-    for (int i = 0; i < steps; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
+    for (int i = 0; i < steps; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL, NULL), WEFT_OK);
     if (!from) weft_trainer_judge(t, 2.9330001);
-    CU_ASSERT_EQUAL(weft_trainer_save(t, to), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_save(t, to, NULL), WEFT_OK);
     weft_trainer_free(t);
     weft_params_free(params);
     weft_batches_free(batches);

@@ -482,7 +482,7 @@ static void test_trainer(void)
     for (int way = 0; way < 2; way++) {
         weft_trainer *t = test_new_trainer(way ? &defaults : &zeros, batches, stores[way], &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
+        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(test_evaluate(t, batches, 0, &losses[way], NULL), WEFT_OK);
         weft_trainer_free(t);
     }
@@ -522,10 +522,10 @@ static void test_trainer_groups(void)
         weft_tensor table, average;
         CU_ASSERT_TRUE_FATAL(weft_params_find(store, "embedding", &table));
         float before = *(float *)table.data;
-        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
+        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(*(float *)table.data, before);
         CU_ASSERT_FALSE(weft_params_find(store, "ema.embedding", NULL));
-        const weft_params *averaged = weft_trainer_model(t);
+        const weft_params *averaged = weft_trainer_model(t, NULL);
         CU_ASSERT_TRUE_FATAL(averaged && weft_params_find(averaged, "embedding", &average));
         CU_ASSERT_EQUAL(*(float *)average.data, before);
         CU_ASSERT_FALSE(weft_params_find(store, "opt.m.embedding", NULL));
@@ -546,7 +546,7 @@ static weft_decoder *open_decoder(const weft_params *params, const weft_model_co
     weft_decoder *d = weft_decoder_new(config, params, o, &error);
     if (!d) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
-    CU_ASSERT_EQUAL(weft_decoder_start(d, NULL, NULL, 1), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_decoder_start(d, NULL, NULL, 1, NULL), WEFT_OK);
     return d;
 }
 

@@ -526,7 +526,7 @@ static void test_trainer(void)
 
     char path[64];
     snprintf(path, sizeof path, "/tmp/weft-public-%ld.safetensors", (long)getpid());
-    CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_save(t, path, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(access(path, F_OK), 0);
     weft_checkpoint_remove(path);
     CU_ASSERT_NOT_EQUAL(access(path, F_OK), 0);

@@ -44,12 +44,12 @@ static int measure(const char *kind, const weft_model_config *config, const weft
     weft_decoder *d = weft_decoder_new(config, params, options, &error);
     if (!d) return failed(&error);
     for (int round = 0; round < 2; round++) {
-        if (weft_decoder_start(d, NULL, NULL, 0) != WEFT_OK ||
-            (before && weft_decoder_read(d, prompt, (size_t)before) != WEFT_OK))
-            return failed(weft_decoder_error(d));
+        if (weft_decoder_start(d, NULL, NULL, 0, &error) != WEFT_OK ||
+            (before && weft_decoder_read(d, prompt, (size_t)before, &error) != WEFT_OK))
+            return failed(&error);
         for (int i = 0; i < tokens; i++) {
             const double begin = clock_seconds();
-            if (weft_decoder_step(d, &token, NULL) != WEFT_OK) return failed(weft_decoder_error(d));
+            if (weft_decoder_step(d, &token, NULL, &error) != WEFT_OK) return failed(&error);
             const double seconds = clock_seconds() - begin;
             if (!round) continue;
             sum += seconds;

@@ -148,14 +148,14 @@ static void test_own_training(void)
     snprintf(model_path, sizeof model_path, "/tmp/weft-own-model-%ld.safetensors", (long)getpid());
 
     weft_trainer *t = own_trainer(&o, &source, whole);
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &before, &weight), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &before, &weight, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weight, 5 * 8 + 3);
     CU_ASSERT_TRUE(weft_trainer_judge(t, before));
     for (int i = 0; i < 400; i++) {
-        if (i == 200) CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
+        if (i == 200) CU_ASSERT_EQUAL(weft_trainer_save(t, path, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL, NULL), WEFT_OK);
     }
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &after, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &after, NULL, NULL), WEFT_OK);
     CU_ASSERT_TRUE(after < before / 4);
     CU_ASSERT_TRUE(weft_trainer_judge(t, after));
     CU_ASSERT_FALSE(weft_trainer_judge(t, before));
@@ -164,13 +164,13 @@ static void test_own_training(void)
     CU_ASSERT_EQUAL(weft_params_load(resumed, path, NULL), WEFT_OK);
     weft_trainer *u = own_trainer(&o, &second, resumed);
     CU_ASSERT_EQUAL(weft_trainer_progress_of(u).updates, 200);
-    for (int i = 0; i < 200; i++) CU_ASSERT_EQUAL(weft_trainer_update(u, 0, NULL), WEFT_OK);
+    for (int i = 0; i < 200; i++) CU_ASSERT_EQUAL(weft_trainer_update(u, 0, NULL, NULL), WEFT_OK);
     CU_ASSERT_TRUE(same_stores(whole, resumed));
 
     /* The model alone: four parameters, which are the averages. */
     weft_params *saved = weft_params_new();
     weft_tensor average, alone;
-    CU_ASSERT_EQUAL(weft_trainer_save_model(t, model_path), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_save_model(t, model_path, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(saved, model_path, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(saved), 4);
     CU_ASSERT_TRUE_FATAL(weft_params_find(whole, "ema.first.weight", &average) &&
@@ -241,17 +241,18 @@ static void test_refusals(void)
 
     weft_trainer *t = own_trainer(&o, &source, params);
     weft_batch_source other = source;
+    weft_error error;
     double metric;
     other.n_inputs = 1;
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &other, 0, &metric, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &other, 0, &metric, NULL, NULL), WEFT_BAD_ARGUMENT);
     other = source;
     other.fill = failing_fill;
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &other, 0, &metric, NULL), WEFT_IO);
-    CU_ASSERT_STRING_EQUAL(weft_trainer_error(t)->message, "batch 0 cannot be read");
-    CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &other, 0, &metric, NULL, &error), WEFT_IO);
+    CU_ASSERT_STRING_EQUAL(error.message, "batch 0 cannot be read");
+    CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL, NULL), WEFT_OK);
     char path[64];
     snprintf(path, sizeof path, "/tmp/weft-refused-%ld.safetensors", (long)getpid());
-    CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_save(t, path, NULL), WEFT_OK);
     weft_trainer_free(t);
 
     /* Another value of an option is refused, and a new or a missing option, but not another way to

@@ -132,7 +132,7 @@ static double worst_step_error(subject *s, bool recompute, weft_dtype cache)
         memcpy(repeated + row * SOURCE_LEN, sources[row / BEAMS], sizeof sources[0]);
     static int32_t tokens[ROWS][LENGTH], old_tokens[ROWS][LENGTH];
     static double logits[ROWS][LENGTH][VOCAB], old_logits[ROWS][LENGTH][VOCAB];
-    bool good = weft_decoder_start(d, starts, lengths, SENTENCES) == WEFT_OK;
+    bool good = weft_decoder_start(d, starts, lengths, SENTENCES, NULL) == WEFT_OK;
     for (int at = 0; good && at < LENGTH; at++) {
         int32_t fed[ROWS], parents[ROWS];
         weft_tensor t;
@@ -144,15 +144,15 @@ static double worst_step_error(subject *s, bool recompute, weft_dtype cache)
             memcpy(logits[row], old_logits[parents[row]], sizeof logits[row]);
             tokens[row][at] = fed[row] = 1 + (int32_t)(test_random(&random) % (VOCAB - 1));
         }
-        good =
-            weft_decoder_step(d, fed, at ? parents : NULL) == WEFT_OK && weft_decoder_logits(d, &t);
+        good = weft_decoder_step(d, fed, at ? parents : NULL, &error) == WEFT_OK &&
+               weft_decoder_logits(d, &t);
         if (!at) /* without parents each row continues itself */
             for (int row = 0; row < ROWS; row++) tokens[row][0] = fed[row];
         for (int row = 0; good && row < ROWS; row++)
             for (int i = 0; i < VOCAB; i++) logits[row][at][i] = real_at(&t, row * VOCAB + i);
     }
     CU_ASSERT_TRUE(good);
-    if (!good) CU_FAIL(weft_decoder_error(d)->message);
+    if (!good) CU_FAIL(error.message);
     CU_ASSERT_EQUAL(weft_decoder_info_of(d).has_steps, !recompute && s->config.model->step != NULL);
     weft_decoder_free(d);
     double *whole = whole_pass(s, repeated, SOURCE_LEN, &tokens[0][0], ROWS, LENGTH), worst = 0;
@@ -242,8 +242,8 @@ static void test_narrow_caches(void)
             weft_decoder *d = weft_decoder_new(&s.config, s.params, &o, NULL);
             CU_ASSERT_PTR_NOT_NULL_FATAL(d);
             if (s.config.build.shape.source_len)
-                CU_ASSERT_EQUAL(weft_decoder_start(d, NULL, NULL, 0), WEFT_OK);
-            CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1}, NULL), WEFT_OK);
+                CU_ASSERT_EQUAL(weft_decoder_start(d, NULL, NULL, 0, NULL), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1}, NULL, NULL), WEFT_OK);
             bytes[k] = weft_decoder_info_of(d).state_bytes;
             weft_decoder_free(d);
         }
@@ -307,12 +307,12 @@ static void walk(subject *s, int64_t ahead, bool drops, float *want, bool compar
     }
     int32_t in_slot[MANY], n = MANY;
     for (int i = 0; i < MANY; i++) in_slot[i] = i;
-    CU_ASSERT_EQUAL(weft_decoder_start(d, starts, lengths, MANY), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_decoder_start(d, starts, lengths, MANY, NULL), WEFT_OK);
     if (ahead) {
         int32_t *first = calloc((size_t)(MANY * ahead), sizeof *first);
         for (int i = 0; i < MANY; i++)
             memcpy(first + i * ahead, tokens[i], (size_t)ahead * sizeof *first);
-        CU_ASSERT_EQUAL(weft_decoder_read(d, first, (size_t)ahead), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_decoder_read(d, first, (size_t)ahead, NULL), WEFT_OK);
         free(first);
     }
     bool same = true;
@@ -324,10 +324,10 @@ static void walk(subject *s, int64_t ahead, bool drops, float *want, bool compar
             stay[at % n] = n - 1;
             in_slot[at % n] = in_slot[n - 1];
             n--;
-            CU_ASSERT_EQUAL(weft_decoder_retain(d, stay, (size_t)n), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_decoder_retain(d, stay, (size_t)n, NULL), WEFT_OK);
         }
         for (int i = 0; i < 2 * n; i++) fed[i] = tokens[in_slot[i / 2]][at];
-        CU_ASSERT_EQUAL(weft_decoder_step(d, fed, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_decoder_step(d, fed, NULL, NULL), WEFT_OK);
         CU_ASSERT_TRUE_FATAL(weft_decoder_logits(d, &t));
         CU_ASSERT_EQUAL(t.shape.dim[0], 2 * n);
         for (int i = 0; i < 2 * n; i++) {
@@ -340,7 +340,7 @@ static void walk(subject *s, int64_t ahead, bool drops, float *want, bool compar
         }
     }
     CU_ASSERT_TRUE(same);
-    CU_ASSERT_EQUAL(weft_decoder_read(d, tokens[0], 1), WEFT_BAD_ARGUMENT); /* after steps */
+    CU_ASSERT_EQUAL(weft_decoder_read(d, tokens[0], 1, NULL), WEFT_BAD_ARGUMENT); /* after steps */
     weft_decoder_free(d);
 }
 
@@ -381,9 +381,9 @@ static void test_step_cost(void)
     for (int round = 0; round < 2; round++) {
         const int32_t source[2] = {3, 4}, *sources[1] = {source};
         const size_t length = 2;
-        CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1, NULL), WEFT_OK);
         for (int at = 0; at < 128; at++) {
-            CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 2}, NULL), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 2}, NULL, NULL), WEFT_OK);
             double f = weft_decoder_info_of(d).step.flops;
             if (round) CU_ASSERT_EQUAL(f, flops[at]);
             flops[at] = f;
@@ -398,8 +398,8 @@ static void test_step_cost(void)
     CU_ASSERT(flops[127] < 4 * flops[0]);
     CU_ASSERT(weft_decoder_info_of(d).plans ==
               7); /* five lengths, the encoder, the transposed embedding matrix */
-    CU_ASSERT_NOT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 2}, NULL), WEFT_OK);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_decoder_error(d)->message, "128 positions"));
+    CU_ASSERT_NOT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 2}, NULL, &error), WEFT_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "128 positions"));
     weft_decoder_free(d);
     weft_params_free(s.params);
 }
@@ -417,10 +417,10 @@ static void test_failed_step(void)
         weft_tensor t;
         CU_ASSERT_PTR_NOT_NULL_FATAL(d);
         for (int at = 0; at < (i < 2 ? 1 : 32); at++)
-            CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1}, NULL), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1}, NULL, NULL), WEFT_OK);
         CU_ASSERT_TRUE(weft_decoder_logits(d, &t));
         const double flops = weft_decoder_info_of(d).step.flops;
-        CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){13}, NULL), WEFT_BAD_INDEX);
+        CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){13}, NULL, NULL), WEFT_BAD_INDEX);
         CU_ASSERT_FALSE(weft_decoder_logits(d, &t));
         CU_ASSERT_EQUAL(weft_decoder_info_of(d).step.flops, flops);
         weft_decoder_free(d);
@@ -448,16 +448,17 @@ static void test_refusals(void)
     o.cache = WEFT_F32;
     weft_decoder *d = weft_decoder_new(&s.config, s.params, &o, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
-    CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 1}, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 1}, NULL, NULL), WEFT_BAD_ARGUMENT);
     const int32_t source[6] = {1, 2, 3, 4, 5, 6}, *sources[1] = {source};
     size_t length = 6;
-    CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_decoder_error(d)->message, "6 tokens, at most 5"));
+    CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "6 tokens, at most 5"));
     length = 5;
-    CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 1}, (int32_t[]){0, 2}), WEFT_BAD_INDEX);
-    CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 13}, NULL), WEFT_BAD_INDEX);
+    CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 1}, (int32_t[]){0, 2}, NULL),
+                    WEFT_BAD_INDEX);
+    CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 13}, NULL, NULL), WEFT_BAD_INDEX);
     weft_decoder_free(d);
     const char *const learned[] = {
         texts[0], texts[1], texts[2], texts[3], "positions=learned", "max_positions=6"};
@@ -509,7 +510,7 @@ static weft_search_result *decode_lines(subject *s, const int *lines, size_t n, 
                                    .top_p = 0.9,
                                    .seed = 5};
     weft_search_result *r = NULL;
-    if (weft_decoder_start(d, starts, lengths, n) == WEFT_OK) {
+    if (weft_decoder_start(d, starts, lengths, n, NULL) == WEFT_OK) {
         weft_search_model model = weft_decoder_search_model(d);
         r = sample ? weft_search_sample(&model, in, n, &options, error)
                    : weft_search_beam(&model, in, n, &options, error);

@@ -35,14 +35,13 @@ static void train(rank *r)
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     for (int i = 0; t && i < STEPS && r->error.status == WEFT_OK; i++) {
         weft_update_report report = {0};
-        if (weft_trainer_update(t, 0, &report) != WEFT_OK) r->error = *weft_trainer_error(t);
+        weft_trainer_update(t, 0, &report, &r->error);
         j->loss[me][i] = report.loss;
         j->norm[me][i] = report.norm;
         j->flops[me] = report.flops;
     }
-    if (t && r->error.status == WEFT_OK &&
-        weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL) != WEFT_OK)
-        r->error = *weft_trainer_error(t);
+    if (t && r->error.status == WEFT_OK)
+        weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL, &r->error);
     for (size_t i = 0; t && i < weft_params_count(params); i++) {
         weft_tensor x;
         weft_params_find(params, weft_params_name(params, i), &x);
@@ -288,13 +287,12 @@ static void fail_once(failing_job *f, rank *r, weft_trainer *t, const weft_batch
     if (odd) calls_left = what->fill + what->stop;
     if (odd && what->spoils) *number = NAN;
     if (odd) test_fail_allocation(what->allocation);
-    f->status[me] = what->evaluates ? weft_trainer_evaluate(t, source, 0, &metric, NULL)
-                                    : weft_trainer_update(t, 0, NULL);
+    f->status[me] = what->evaluates ? weft_trainer_evaluate(t, source, 0, &metric, NULL, &r->error)
+                                    : weft_trainer_update(t, 0, NULL, &r->error);
     test_fail_allocation(0);
     calls_left = 0;
     *number = good;
     f->kept[me] = hash_states(params) == before && weft_trainer_progress_of(t).updates == 1;
-    r->error = *weft_trainer_error(t);
 }
 
 static void train_and_fail(rank *r)
@@ -312,9 +310,10 @@ static void train_and_fail(rank *r)
     o.processes = &processes;
     o.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
-    if (t && weft_trainer_update(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
+    if (t) weft_trainer_update(t, 0, NULL, &r->error);
     if (r->error.status == WEFT_OK) fail_once(f, r, t, &source, params);
-    if (f->goes_on && weft_trainer_update(t, 0, &report) == WEFT_OK) f->loss[me] = report.loss;
+    if (f->goes_on && weft_trainer_update(t, 0, &report, NULL) == WEFT_OK)
+        f->loss[me] = report.loss;
     weft_trainer_free(t);
     weft_params_free(params);
 }
@@ -382,7 +381,7 @@ static void open_and_fail(rank *r)
     o.threads = 1;
     if (me == f->fault.rank) test_fail_allocation(f->fault.allocation);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
-    if (t && weft_trainer_update(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
+    if (t) weft_trainer_update(t, 0, NULL, &r->error);
     if (me == f->fault.rank) f->goes_on = test_allocation_pending();
     test_fail_allocation(0);
     weft_trainer_free(t);

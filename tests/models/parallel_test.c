@@ -66,9 +66,8 @@ static void train(rank *r)
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     weft_update_report report = {0};
     for (int i = 0; t && i < j->steps && r->error.status == WEFT_OK; i++)
-        if (weft_trainer_update(t, 0, &report) != WEFT_OK) r->error = *weft_trainer_error(t);
-    if (t && j->save && r->error.status == WEFT_OK && weft_trainer_save(t, j->save) != WEFT_OK)
-        r->error = *weft_trainer_error(t);
+        weft_trainer_update(t, 0, &report, &r->error);
+    if (t && j->save && r->error.status == WEFT_OK) weft_trainer_save(t, j->save, &r->error);
     if (t && r->error.status == WEFT_OK) {
         j->loss[me] = report.loss;
         j->norm[me] = report.norm;
@@ -77,9 +76,8 @@ static void train(rank *r)
         if (processes.zero == 3 && r->communicator && r->communicator->size > 1) j->hash[me] = 0;
         j->state_bytes[me] = bytes[0];
         j->sum_bytes[me] = bytes[1];
-        if (weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL) != WEFT_OK)
-            r->error = *weft_trainer_error(t);
-        const weft_params *model = weft_trainer_model(t);
+        weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL, &r->error);
+        const weft_params *model = weft_trainer_model(t, NULL);
         if (model) j->model[me] = hash_store(model, true, NULL);
     }
     weft_trainer_free(t);
@@ -399,8 +397,7 @@ static void evaluate_unreadable(rank *r)
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     double metric;
     source.fill = fail_to_fill;
-    if (t) weft_trainer_evaluate(t, &source, 0, &metric, NULL);
-    if (t) r->error = *weft_trainer_error(t);
+    if (t) weft_trainer_evaluate(t, &source, 0, &metric, NULL, &r->error);
     weft_trainer_free(t);
     weft_params_free(params);
 }

@@ -95,10 +95,10 @@ static void decode(const subject *s, const weft_params *params, double logits[VO
     if (!d) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     const bool has_source = weft_decoder_info_of(d).has_source;
-    CU_ASSERT_EQUAL(weft_decoder_start(d, sources, lengths, has_source), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_decoder_start(d, sources, lengths, has_source, NULL), WEFT_OK);
     for (int i = 0; i < LENGTH; i++) {
         const int32_t token = 1 + (i * 17 + 3) % (VOCAB - 1), both[2] = {token, token};
-        CU_ASSERT_EQUAL_FATAL(weft_decoder_step(d, both, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_decoder_step(d, both, NULL, NULL), WEFT_OK);
     }
     weft_tensor t;
     CU_ASSERT_TRUE_FATAL(weft_decoder_logits(d, &t));

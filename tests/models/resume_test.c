@@ -89,8 +89,8 @@ static const char *checkpoint(void)
     rig r = open_rig(make_corpus(1, 2, false), &o, NULL);
     weft_trainer *t = new_trainer(&r, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-    for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
+    for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_trainer_update(t, 0, NULL, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_save(t, path, NULL), WEFT_OK);
     weft_trainer_free(t);
     close_rig(&r);
     return path;
@@ -154,7 +154,7 @@ static void test_other_options(void)
     other.dropout = r.dropout;
     weft_trainer *t = new_trainer(&other, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-    CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_save(t, path, NULL), WEFT_OK);
     weft_trainer_free(t);
     close_rig(&other);
     other = open_rig(make_corpus(1, 2, false), &o, path);

@@ -97,11 +97,11 @@ static double step_error(subject *s, const weft_scorer_row *row, size_t first, s
     weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     bool good =
-        weft_decoder_start(d, &row->source, &row->source_len, row->source != NULL) == WEFT_OK;
+        weft_decoder_start(d, &row->source, &row->source_len, row->source != NULL, NULL) == WEFT_OK;
     double worst = 0;
     for (size_t i = 0; good && i < count; i++) {
         weft_tensor t;
-        good = weft_decoder_step(d, &row->tokens[first + i], NULL) == WEFT_OK &&
+        good = weft_decoder_step(d, &row->tokens[first + i], NULL, NULL) == WEFT_OK &&
                weft_decoder_log_probs(d, &t);
         if (!good || i < skip) continue;
         double e = fabs(real_at(&t, row->tokens[first + i + 1]) - row->scores[first + i]);

@@ -146,7 +146,7 @@ static void test_by_hand(void)
     for (int step = 0; step < 3; step++) {
         double mean[HIDDEN], variance[HIDDEN];
         expected(&d, params, mean, variance);
-        CU_ASSERT_EQUAL_FATAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_trainer_update(t, 0, NULL, NULL), WEFT_OK);
         for (int k = 0; k < HIDDEN; k++) {
             CU_ASSERT_TRUE(test_near(state(params, "norm.mean")[k], mean[k]));
             CU_ASSERT_TRUE(test_near(state(params, "norm.variance")[k], variance[k]));
@@ -247,8 +247,8 @@ static void test_frozen(void)
     const weft_batch_source source = weft_arrays_source(d.arrays);
     weft_update_report report;
     double loss;
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &source, 0, &loss, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_trainer_update(t, 0, &report), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &source, 0, &loss, NULL, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_update(t, 0, &report, NULL), WEFT_OK);
     CU_ASSERT_TRUE(test_near(report.loss, loss));
     for (int k = 0; k < HIDDEN; k++) {
         CU_ASSERT_EQUAL(state(params, "norm.mean")[k], 0);
@@ -282,12 +282,11 @@ static void train(rank *r)
     o.processes = &processes;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     for (int i = 0; t && i < 3 && r->error.status == WEFT_OK; i++)
-        if (weft_trainer_update(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
-    if (t && r->error.status == WEFT_OK &&
-        weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL) != WEFT_OK)
-        r->error = *weft_trainer_error(t);
-    const weft_params *model = t ? weft_trainer_model(t) : NULL;
-    if (t && !model) r->error = *weft_trainer_error(t);
+        weft_trainer_update(t, 0, NULL, &r->error);
+    if (t && r->error.status == WEFT_OK)
+        weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL, &r->error);
+    const weft_params *model =
+        t && r->error.status == WEFT_OK ? weft_trainer_model(t, &r->error) : NULL;
     weft_tensor x;
     if (model && weft_params_find(model, "norm.mean", &x))
         memcpy(j->states[me][0], x.data, sizeof j->states[me][0]);
@@ -430,9 +429,8 @@ static weft_status train_once(const char *path)
         const weft_batch_source source = weft_arrays_source(a);
         t = weft_trainer_new(&options, &source, params, &error);
         double loss;
-        if (t && (weft_trainer_update(t, 0, NULL) != WEFT_OK ||
-                  weft_trainer_evaluate(t, &source, 0, &loss, NULL) != WEFT_OK))
-            error = *weft_trainer_error(t);
+        if (t && weft_trainer_update(t, 0, NULL, &error) == WEFT_OK)
+            weft_trainer_evaluate(t, &source, 0, &loss, NULL, &error);
     }
     weft_trainer_free(t);
     weft_params_free(params);

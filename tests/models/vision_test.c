@@ -358,10 +358,11 @@ static void check_training(const char *model, const char *const *texts, size_t n
     weft_trainer *t = weft_trainer_new(&o, &source, params, &error);
     if (!t) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &before, &weight), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &before, &weight, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weight, BATCHES * ROWS);
-    for (int i = 0; i < 60; i++) CU_ASSERT_EQUAL_FATAL(weft_trainer_update(t, 0, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &after, NULL), WEFT_OK);
+    for (int i = 0; i < 60; i++)
+        CU_ASSERT_EQUAL_FATAL(weft_trainer_update(t, 0, NULL, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(t, &held_out, 0, &after, NULL, NULL), WEFT_OK);
     if (!(after < 0.3)) printf("\n    %s: from %g to %g\n", model, before, after);
     CU_ASSERT_TRUE(before > 0.4 && after < 0.3);
     weft_trainer_free(t);

@@ -55,21 +55,22 @@ static uint64_t hash_model(const weft_params *params)
     return sum;
 }
 
-static bool run_steps(job *j, weft_trainer *t, const weft_batch_source *source, int me)
+static bool run_steps(job *j, weft_trainer *t, const weft_batch_source *source, int me,
+                      weft_error *error)
 {
     weft_update_report report = {0};
     bool good = true;
     for (int i = j->first; good && i < j->end; i++) {
-        good = weft_trainer_update(t, 0, &report) == WEFT_OK;
+        good = weft_trainer_update(t, 0, &report, error) == WEFT_OK;
         if (me == 0) j->loss[i] = report.loss;
     }
-    if (good && j->save) good = weft_trainer_save(t, j->save) == WEFT_OK;
-    if (good && j->save_model) good = weft_trainer_save_model(t, j->save_model) == WEFT_OK;
-    const weft_params *model = good ? weft_trainer_model(t) : NULL;
+    if (good && j->save) good = weft_trainer_save(t, j->save, error) == WEFT_OK;
+    if (good && j->save_model) good = weft_trainer_save_model(t, j->save_model, error) == WEFT_OK;
+    const weft_params *model = good ? weft_trainer_model(t, error) : NULL;
     if (!model) return false;
     j->model[me] = hash_model(model);
     double metric = 0;
-    good = weft_trainer_evaluate(t, source, 0, &metric, NULL) == WEFT_OK;
+    good = weft_trainer_evaluate(t, source, 0, &metric, NULL, error) == WEFT_OK;
     if (me == 0) j->metric = metric;
     return good;
 }
@@ -89,7 +90,7 @@ static void train(rank *r)
     o.checkpoint = j->load_all ? NULL : j->load;
     if (j->load) weft_params_load_some(params, j->load, only, &r->error);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
-    if (t && !run_steps(j, t, &source, me)) r->error = *weft_trainer_error(t);
+    if (t) run_steps(j, t, &source, me, &r->error);
     weft_trainer_free(t);
     weft_params_free(params);
 }

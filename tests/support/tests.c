@@ -87,7 +87,7 @@ weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t l
                           size_t *tokens)
 {
     const weft_batch_source source = weft_batches_source(batches);
-    return weft_trainer_evaluate(trainer, &source, limit, nll, tokens);
+    return weft_trainer_evaluate(trainer, &source, limit, nll, tokens, NULL);
 }
 
 size_t test_count_nodes(const weft_plan *plan, const char *op)

@@ -116,8 +116,8 @@ static int validate_only(training *t)
                              "the recipe names no text to validate with");
     good = training_agree(t, good) && make_trainer(t);
     if (good && weft_trainer_evaluate(t->trainer, &t->valid_source, (size_t)t->r.run_valid_batches,
-                                      &nll, NULL) != WEFT_OK)
-        good = training_take_error(t);
+                                      &nll, NULL, &t->error) != WEFT_OK)
+        good = false;
     if (!good) return tool_fail(&t->error);
     if (!t->json) {
         training_print_validation(t, nll);

@@ -112,9 +112,7 @@ bool decoding_start(decoding *d, bool slider, const int32_t *const *sources, con
 {
     for (size_t i = 0; i < decoding_models(d); i++) {
         weft_decoder *decoder = *decoder_of(d, i, slider);
-        if (weft_decoder_start(decoder, sources, lengths, n) == WEFT_OK) continue;
-        if (d->error.status == WEFT_OK) d->error = *weft_decoder_error(decoder);
-        return false;
+        if (weft_decoder_start(decoder, sources, lengths, n, &d->error) != WEFT_OK) return false;
     }
     return true;
 }

@@ -248,10 +248,7 @@ bool training_save(training *t)
         weft__text_format(text, sizeof text, "%.3f", t->spent);
         weft_params_set_meta(t->params, "train.seconds", text);
     }
-    if (weft_trainer_save(t->trainer, t->model_path) != WEFT_OK) {
-        t->error = *weft_trainer_error(t->trainer);
-        return false;
-    }
+    if (weft_trainer_save(t->trainer, t->model_path, &t->error) != WEFT_OK) return false;
     t->saved = true;
     return !keeps || training_keep(t, step);
 }
@@ -260,7 +257,5 @@ bool training_save_best(training *t)
 {
     char path[4096];
     if (!training_path(t, path, sizeof path, "best.safetensors")) return false;
-    if (weft_trainer_save_model(t->trainer, path) == WEFT_OK) return true;
-    t->error = *weft_trainer_error(t->trainer);
-    return false;
+    return weft_trainer_save_model(t->trainer, path, &t->error) == WEFT_OK;
 }

@@ -261,8 +261,8 @@ bool training_keep(training *t, uint64_t step)
      * checkpoint has files of ranks, which the next one removes. */
     const char *beside = weft_params_meta(t->params, "shards");
     if ((tool_world() || (beside && *beside) || link(t->model_path, path) != 0) &&
-        weft_trainer_save(t->trainer, path) != WEFT_OK)
-        return training_take_error(t);
+        weft_trainer_save(t->trainer, path, &t->error) != WEFT_OK)
+        return false;
     if (!add_kept(t, step)) return false;
     while (t->n_kept > (size_t)t->r.run_keep) remove_kept(t, 0);
     return true;

@@ -275,10 +275,11 @@ static bool validate(loop *l)
     if (!t->validates) return true;
     double began = elapsed(l);
     double nll;
+    weft_error error;
     weft_status status = weft_trainer_evaluate(t->trainer, &t->valid_source,
-                                               (size_t)t->r.run_valid_batches, &nll, NULL);
+                                               (size_t)t->r.run_valid_batches, &nll, NULL, &error);
     if (status == WEFT_CANCELLED) return true;
-    if (status != WEFT_OK) return training_take_error(t);
+    if (weft_error_copy(&t->error, &error) != WEFT_OK) return false;
     l->valid = nll;
     l->accuracy = weft_trainer_accuracy(t->trainer);
     if (t->n_sentences && !training_translate(t, &l->scores)) return false;
@@ -367,9 +368,10 @@ static bool one_step(loop *l)
     training *t = l->t;
     double before = tool_seconds();
     weft_update_report report;
-    weft_status status = weft_trainer_update(t->trainer, l->now.share, &report);
+    weft_error error;
+    weft_status status = weft_trainer_update(t->trainer, l->now.share, &report, &error);
     if (status == WEFT_CANCELLED) return decide(l);
-    if (status != WEFT_OK) return training_take_error(t);
+    if (weft_error_copy(&t->error, &error) != WEFT_OK) return false;
     l->report = report;
     double seconds = tool_seconds() - before;
     count_step(l, seconds);

@@ -69,13 +69,6 @@ static inline bool training_fail(training *t, weft_status status, const char *wh
     return false;
 }
 
-/* Copies the trainer's error. */
-static inline bool training_take_error(training *t)
-{
-    t->error = *weft_trainer_error(t->trainer);
-    return false;
-}
-
 /* Spreads the failure of one process to all: `good`, or an error in t->error. */
 static inline bool training_agree(training *t, bool good)
 {

@@ -121,8 +121,8 @@ static bool open_decoder(translating *x)
     training *t = x->t;
     const recipe *r = &t->r;
     int64_t source = r->batches_lengths.at[r->batches_lengths.n - 1];
-    const weft_params *params = weft_trainer_model(t->trainer);
-    if (!params) return training_take_error(t);
+    const weft_params *params = weft_trainer_model(t->trainer, &t->error);
+    if (!params) return false;
     int64_t positions = weft_model_traits_of(&t->config).max_positions;
     if (positions > 2 * source + 10) positions = 2 * source + 10;
     weft_decoder_options o = {.sentences = ROWS,
@@ -146,10 +146,7 @@ static bool translate_batch(translating *x, training_sentence *const *batch, siz
         lengths[i] = batch[i]->n_ids;
         inputs[i] = (weft_search_input){&begin, 1, max_tokens(batch[i], model.max_len), 0};
     }
-    if (weft_decoder_start(x->decoder, sources, lengths, n) != WEFT_OK) {
-        t->error = *weft_decoder_error(x->decoder);
-        return false;
-    }
+    if (weft_decoder_start(x->decoder, sources, lengths, n, &t->error) != WEFT_OK) return false;
     weft_search_result *r = weft_search_greedy(&model, inputs, n, &x->options, &t->error);
     bool good = r != NULL;
     for (size_t i = 0; good && i < n; i++) {
