@@ -65,7 +65,7 @@ static bool check_written(train_update *s)
     for (size_t i = 0; i < s->n; i++) {
         uint8_t *written = &s->written[s->params[i].id];
         if (*written) {
-            fail(s, WEFT_BAD_ARGUMENT, "it is not the only update of ",
+            fail(s, WEFT_BAD_ARGUMENT, "the graph already updates ",
                  weft_name_of(s->g, s->params[i]));
             return false;
         }
@@ -143,7 +143,7 @@ static bool copy_counted(train_update *s)
     const struct weft_model_split *model = s->o->model;
     if (!model) return true;
     if (!processes_of(model)) {
-        fail(s, WEFT_BAD_ARGUMENT, "a split model comes from weft__model_split_of", "");
+        fail(s, WEFT_BAD_ARGUMENT, "expected a split model from weft__model_split_of", "");
         return false;
     }
     const bool *counted = processes_of(model)->counted(model);
@@ -238,9 +238,10 @@ static bool open_update(train_update *s, weft_graph *g, const weft_value *params
     drop_frozen(s);
     count_trained(s);
     if (o->shards && !grads)
-        fail(s, WEFT_BAD_ARGUMENT, "with shards, gradients come from weft__reducer_finish", "");
+        fail(s, WEFT_BAD_ARGUMENT, "with shards, expected the gradients of weft__reducer_finish",
+             "");
     else if (o->shards && !processes_of(o->shards)->match(o->shards, g, s->params, s->n))
-        fail(s, WEFT_BAD_ARGUMENT, "the parameters are not those of the shards", "");
+        fail(s, WEFT_BAD_ARGUMENT, "the parameters differ from those of the shards", "");
     return weft_graph_status(g) == WEFT_OK && check_rate(s) && find_written(s) && check_written(s);
 }
 
@@ -259,7 +260,7 @@ static weft_value counter(const train_update *s, weft_dtype dtype)
     const weft_state_key key = {.kind = WEFT_STATE_COUNTER, .optimizer = s->name};
     weft_value step = weft__state_of_key(s->g, &key, dtype, WEFT_SCALAR);
     if (step.id < s->n_written && s->written[step.id])
-        fail(s, WEFT_BAD_ARGUMENT, "this graph has one of that name already",
+        fail(s, WEFT_BAD_ARGUMENT, "the graph already has an update of this name",
              "; set weft_optimizer.name to another");
     return step;
 }

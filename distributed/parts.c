@@ -127,10 +127,11 @@ static weft_status prepare(joining *j, weft_params *whole, const weft_graph *gra
         if (!state_at(graph, i, &name, &a)) continue;
         const weft_shape shape = weft__part_whole(&a->part, a->shape);
         if (!weft_params_find(params, name, &own))
-            return weft_error_set(error, WEFT_NOT_FOUND, name, "is not in the store of the parts");
+            return weft_error_set(error, WEFT_NOT_FOUND, name,
+                                  "is missing in the store of the parts");
         if (own.dtype != a->dtype || !weft_shape_equal(own.shape, a->shape))
             return weft_error_set(error, WEFT_BAD_SHAPE, name,
-                                  "has another shape or dtype in the store than in the graph");
+                                  "has a different shape or dtype in the graph");
         const weft_status status = weft_params_add(whole, name, a->dtype, shape, NULL, error);
         if (status != WEFT_OK) return status;
         const size_t bytes = weft_tensor_bytes(a->dtype, shape);

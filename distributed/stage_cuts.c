@@ -183,8 +183,8 @@ bool weft__stages_cut(stage_division *d, weft_error *error)
     const bool few = good && d->size > 1 && c.n < (size_t)d->size;
     if (few)
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft__stage_new",
-                       "%d stages need as many nodes that depend on parameters, the graph has %zu",
-                       d->size, c.n);
+                       "the graph has %zu nodes that depend on parameters, fewer than %d stages",
+                       c.n, d->size);
     good = good && !few && weigh_nodes(&c);
     if (good && c.n) {
         list_places(&c);

@@ -198,7 +198,7 @@ static weft_status find_gone(const member *m, const request *q, weft_error *erro
 {
     for (int r = 0; r < m->group->size; r++)
         if (m->group->ranks[r].gone && waits_for(m, q, r))
-            return weft_error_set(error, WEFT_PEER, "exchange", "rank %d is gone",
+            return weft_error_set(error, WEFT_PEER, "exchange", "rank %d has ended",
                                   m->group->ranks[r].rank);
     return WEFT_OK;
 }

@@ -12,11 +12,11 @@ static weft_status check_batches(weft_trainer *t, const weft_trainer_processes *
     const uint32_t n = t->o.accumulate;
     if (o->zero >= 2 && divided)
         return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
-                              "zero %d is for whole models, not for one in parts or stages",
+                              "zero %d requires a whole model, not one in parts or stages",
                               o->zero);
     if (o->zero < 1 || o->zero > 3)
-        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer", "zero is %d, not 1, 2 or 3",
-                              o->zero);
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
+                              "invalid zero %d; expected 1, 2 or 3", o->zero);
     if (size > n)
         return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
                               "an update has %u batch%s, which %u processes cannot share: set "
@@ -83,7 +83,7 @@ static void refuse(const weft_trainer_processes *processes)
     const weft_communicator *c = processes->communicator;
     weft_error error = WEFT_NO_ERROR;
     if (!c || c->size == 1) return;
-    weft_error_set(&error, WEFT_BAD_ARGUMENT, "trainer", "its options are refused");
+    weft_error_set(&error, WEFT_BAD_ARGUMENT, "trainer", "its options are invalid");
     c->fail(c->context, &error);
 }
 

@@ -86,12 +86,12 @@ weft_status weft__ranks_exchange(weft_trainer *t, rank_report *report, double *n
 
 /* What must be equal on all ranks, as hashes, and its words in messages. */
 enum { SAME_BUILD, SAME_ISA, SAME_MODEL, SAME_OPTIONS, SAME_DATA, SAME_STATE, SAMES };
-static const char *const same_words[SAMES] = {"another build of weft",
-                                              "another instruction set",
-                                              "another model or options of it",
-                                              "other options of the training",
-                                              "other data",
-                                              "other parameters or another step"};
+static const char *const same_words[SAMES] = {"a different build of weft",
+                                              "a different instruction set",
+                                              "a different model or model options",
+                                              "different training options",
+                                              "different data",
+                                              "different parameters or a different step"};
 
 static uint64_t hash_environment(uint64_t hash, const char *name)
 {

@@ -158,7 +158,7 @@ static weft_status read_activation(config_reader *r, const hf_key *row, const cJ
     for (size_t i = 0; name && i < N_ACTIVATIONS; i++)
         if (!strcmp(activations[i].theirs, name))
             return set_option(r, row, item, activations[i].ours);
-    return refuse(r, row, item, "weft has no such activation");
+    return refuse(r, row, item, "unsupported activation");
 }
 
 static bool is_id(const config_reader *r, const cJSON *item)

@@ -56,7 +56,7 @@ static weft_status read_array(weft_params *params, const char *name, zip_t *arch
                               (unsigned long long)about.size);
     snprintf(own, sizeof own, "%.*s", (int)(length - SUFFIX_BYTES), about.name);
     if (!name && weft_params_find(params, own, NULL))
-        return weft_error_set(error, WEFT_BAD_FILE, where, "is there twice");
+        return weft_error_set(error, WEFT_BAD_FILE, where, "appears twice");
     zip_file_t *file = zip_fopen_index(archive, i, 0);
     if (!file)
         return weft_error_set(error, WEFT_BAD_FILE, where, "cannot be read: %s",

@@ -195,8 +195,7 @@ static weft_value contract(onnx_node *n, equation *e, weft_value x, char *letter
         for (const char *at = lists[i]; *at; at++)
             if (is_needed(e, k + 1, *at) && !strchr(kept, *at)) kept[count++] = *at;
     if (count > WEFT_MAX_RANK)
-        return weft__node_fail(n, WEFT_BAD_SHAPE, "makes a tensor of a rank above %d",
-                               WEFT_MAX_RANK);
+        return weft__node_fail(n, WEFT_BAD_SHAPE, "its result has a rank above %d", WEFT_MAX_RANK);
     snprintf(text, sizeof text, "%s,%s->%s", letters, e->operand[k].letters, kept);
     memcpy(letters, kept, count + 1);
     return weft_einsum(n->graph, text, x, operand);

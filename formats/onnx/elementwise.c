@@ -389,7 +389,7 @@ static void cast_to(onnx_node *n, int type)
     weft_value x = weft__in_value(n, 0);
     if (weft__node_failed(n)) return;
     if (weft__onnx_type_dtype(type, "a cast", &dtype, NULL) != WEFT_OK) {
-        weft__node_fail(n, WEFT_BAD_DTYPE, "converts to %s, which weft does not have",
+        weft__node_fail(n, WEFT_BAD_DTYPE, "cannot convert to %s: unsupported element type",
                         weft__onnx_type_name(type));
         return;
     }

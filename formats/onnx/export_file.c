@@ -120,7 +120,7 @@ static bool find_state(saving *s, weft_value v, weft_tensor *tensor)
     else if (tensor->dtype != weft_dtype_of(s->graph, v) ||
              !weft_shape_equal(tensor->shape, weft_shape_of(s->graph, v)))
         weft_error_set(s->error, WEFT_BAD_SHAPE, name,
-                       "has another dtype or shape in the parameter store than in the graph");
+                       "has a different dtype or shape in the parameter store");
     return !failed(s);
 }
 

@@ -143,8 +143,7 @@ static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__N
     }
     if (!n->op && weft__import_failed(import)) return false;
     if (!n->op)
-        return weft__node_fail(n, WEFT_NO_KERNEL,
-                               "weft does not know the op \"%s\" of the domain \"%s\"",
+        return weft__node_fail(n, WEFT_NO_KERNEL, "unsupported op \"%s\" of the domain \"%s\"",
                                onnx_text(proto->op_type), domain[0] ? domain : "ai.onnx"),
                false;
     if (++import->nodes > ONNX_MAX_NODES ||
@@ -216,7 +215,7 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
 }
 
 /* Builds and runs the node on constants. False if it failed, or if it is not to be folded
- * (*unfolded): its outputs are too large, or new in each step. */
+ * (*unfolded): its outputs are too large, or different in each run. */
 static bool fold(onnx_import *import, onnx_node *n, bool *unfolded)
 {
     weft_error error = {0};
@@ -288,8 +287,7 @@ static bool add_outputs(onnx_import *import, onnx_node *n)
         const onnx_value *out = &n->out[i];
         if (!out->name[0]) continue;
         if (!weft_is_value(out->value) && !out->known && !out->initializer && !out->weight)
-            return weft__node_fail(n, WEFT_NO_KERNEL, "weft does not compute its output %zu", i),
-                   false;
+            return weft__node_fail(n, WEFT_NO_KERNEL, "its output %zu is not supported", i), false;
         onnx_value *value = weft__scope_add(import, n->scope, out->name);
         if (!value) return false;
         const char *name = value->name;

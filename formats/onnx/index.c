@@ -20,7 +20,7 @@ static bool append(onnx_node *n, weft_shape *to, weft_shape from, int begin, int
 {
     for (int i = begin; i < end; i++) {
         if (to->rank == WEFT_MAX_RANK) {
-            weft__node_fail(n, WEFT_BAD_SHAPE, "makes a tensor of a rank above %d", WEFT_MAX_RANK);
+            weft__node_fail(n, WEFT_BAD_SHAPE, "its result has a rank above %d", WEFT_MAX_RANK);
             return false;
         }
         to->dim[to->rank++] = from.dim[i];

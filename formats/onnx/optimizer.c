@@ -143,7 +143,7 @@ void weft__map_Gradient(onnx_node *n)
                !memcmp(xs->strings[i].data, n->proto->input[i], xs->strings[i].len);
     if (!good) {
         weft__node_fail(n, WEFT_NO_KERNEL,
-                        "supported only are gradients at the inputs xs themselves");
+                        "only gradients at the inputs xs themselves are supported");
         return;
     }
     weft_value *wrt = weft__arena_alloc(&n->import->memory, count * sizeof *wrt);

@@ -52,8 +52,7 @@ weft_status weft__onnx_type_dtype(int type, const char *where, weft_dtype *dtype
 {
     *dtype = type_of(type)->dtype;
     if (*dtype != WEFT_DTYPES) return WEFT_OK;
-    return weft_error_set(error, WEFT_BAD_DTYPE, where,
-                          "has elements of type %s (%d), which weft does not have",
+    return weft_error_set(error, WEFT_BAD_DTYPE, where, "unsupported element type %s (%d)",
                           weft__onnx_type_name(type), type);
 }
 
@@ -225,7 +224,7 @@ weft_status weft__onnx_tensor_read(const WeftOnnx__TensorProto *proto, const cha
     if (!from.raw && !(n == 0 && proto->has_raw_data) &&
         !take_list(proto, n, bytes, &from, &floats))
         return weft_error_set(error, WEFT_BAD_FILE, where,
-                              "has another number of elements than the %zu of its shape", n);
+                              "its data do not have the %zu elements of its shape", n);
     if (n == 0) return WEFT_OK;
     if (is_half(proto->data_type))
         return convert_halves(&from, proto->data_type, n, where, memory, tensor, error);

@@ -206,12 +206,12 @@ static weft_value places(onnx_node *n, weft_value indices, const weft_shape *x)
     for (int d = 2; d < x->rank; d++) elements *= x->dim[d];
     weft_value at = weft_cast(g, indices, WEFT_F64), rest = at;
     if (weft__attr_int(n, "storage_order", 0)) {
-        int64_t stride = 1, behind = elements;
+        int64_t stride = 1, inner = elements;
         at = weft_scalar(g, WEFT_F64, 0);
         for (int d = 2; d < x->rank; d++) {
-            behind /= x->dim[d];
-            const weft_value index = weft_floor(g, weft_mul_scalar(g, rest, 1.0 / (double)behind));
-            rest = weft_sub(g, rest, weft_mul_scalar(g, index, (double)behind));
+            inner /= x->dim[d];
+            const weft_value index = weft_floor(g, weft_mul_scalar(g, rest, 1.0 / (double)inner));
+            rest = weft_sub(g, rest, weft_mul_scalar(g, index, (double)inner));
             at = weft_add(g, at, weft_mul_scalar(g, index, (double)stride));
             stride *= x->dim[d];
         }

@@ -48,7 +48,7 @@ bool weft__json_whole(json_span number, uint64_t *value);
 #define JSON_CHARACTER 6
 /* Writes the character at `text`, which is not NUL, as it stands in a JSON string, without NUL; a
  * byte that is not UTF-8 becomes U+FFFD, because readers of JSON refuse it. Returns the bytes, and
- * moves `*text` behind the character. */
+ * moves `*text` past the character. */
 WEFT_PRIVATE_API size_t weft__json_put(const char **text, char to[JSON_CHARACTER]);
 
 #endif

@@ -18,7 +18,7 @@
 
 /* A copy as nested loops over the elements of y, which is dense, outermost loop first. Dimensions
  * of size 1 are left out, and dimensions that are contiguous in x are merged. If the elements of x
- * are adjacent along another dimension than the last, `across`, these two are a matrix to
+ * are adjacent along a dimension other than the last, `across`, these two are a matrix to
  * transpose. */
 typedef struct copy {
     int rank, across;                                          /* across: -1 if rows are copied */

@@ -35,14 +35,14 @@ static const char *check_counts(const weft_op *op, char *text, size_t size)
     else if (op->phases > 2)
         snprintf(text, size, "has %d phases, expected at most 2", op->phases);
     else if ((unsigned)op->takes > WEFT_TAKES_ANY)
-        snprintf(text, size, "takes layout %d, which is not a weft_takes", (int)op->takes);
+        snprintf(text, size, "invalid layout %d of inputs; expected a weft_takes", (int)op->takes);
     else if ((unsigned)op->gradient > WEFT_GRADIENT_NONE)
         snprintf(text, size, "declares gradient %d, which is not a weft_gradient",
                  (int)op->gradient);
     else if (op->exchanges && !op->can_fail)
         snprintf(text, size, "exchanges data, which can fail, but does not declare can_fail");
     else if (op->n_samples && !op->samples)
-        snprintf(text, size, "counts %zu samples, but samples is NULL", op->n_samples);
+        snprintf(text, size, "n_samples is %zu, but samples is NULL", op->n_samples);
     else
         return NULL;
     return text;

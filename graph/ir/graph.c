@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const weft_error no_graph_error = {WEFT_BAD_ARGUMENT, "graph",
-                                          "the graph is NULL: memory was out, or none was given"};
+static const weft_error no_graph_error = {
+    WEFT_BAD_ARGUMENT, "graph", "the graph is NULL: out of memory, or no graph was passed"};
 
 /* Tags come from a counter, so that no graph of the process had the same before, until it wraps
  * after 2^32 graphs. Never 0, the tag of WEFT_NO_VALUE. */

@@ -55,7 +55,7 @@ weft_status weft__isa_check(weft_error *error)
         if (!strcmp(wanted, names[i])) return WEFT_OK;
     if (!wanted || !*wanted) return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_ISA",
-                          "\"%s\" is not an instruction set, expected base, v3, v4 or v4_bf16",
+                          "\"%s\" is an unknown instruction set; expected base, v3, v4 or v4_bf16",
                           wanted);
 }
 

@@ -32,11 +32,11 @@ static const char *check_storage(const weft_graph *graph, const node_record *nod
         root = in->root;
         if (graph->nodes[graph->values[root].node].op != &weft_op_state) return "updates no state";
     }
-    if (out->root != root) return "an output lies in another storage than its op declares";
-    if (out->version != version) return "an output is another version of its storage";
+    if (out->root != root) return "the storage of an output is not the one that its op declares";
+    if (out->version != version) return "an output has the wrong version of its storage";
     const size_t used = (size_t)out->type.shape.rank * sizeof *layout.stride;
     if (out->layout.offset != layout.offset || memcmp(out->layout.stride, layout.stride, used) != 0)
-        return "an output has another layout than its op declares";
+        return "the layout of an output is not the one that its op declares";
     return NULL;
 }
 

@@ -20,7 +20,7 @@ static bool visit(weft_rewrite *r)
             !weft_shape_equal(weft_shape_of(r->graph, r->out[i]), old->type.shape) ||
             weft_dtype_of(r->graph, r->out[i]) != old->type.dtype)
             weft_graph_fail_in(r->graph, op->name, WEFT_INTERNAL,
-                               "the expansion has another type than the op");
+                               "the type of the expansion differs from the op's");
     }
     return true;
 }
@@ -33,7 +33,7 @@ static bool needed(const weft_graph *graph)
 }
 
 const pass weft__pass_expand = {.rule = {.name = "expand",
-                                         .doc = "ops without a kernel become plainer ones",
+                                         .doc = "ops without a kernel are replaced by simpler ones",
                                          .visit = visit,
                                          .needed = needed,
                                          .required = true},

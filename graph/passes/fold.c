@@ -109,5 +109,5 @@ static bool visit(weft_rewrite *r)
 
 const pass weft__pass_fold = {
     .rule = {.name = "fold",
-             .doc = "what depends on constants only is computed when planning",
+             .doc = "values that depend only on constants are computed at plan time",
              .visit = visit}};

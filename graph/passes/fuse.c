@@ -279,6 +279,6 @@ static bool fuse_schedule(const weft_graph *g, schedule *s)
 
 const pass weft__pass_fuse = {
     .rule = {.name = "fuse",
-             .doc = "nodes run on the tiles of another, while these are in the cache"},
+             .doc = "nodes run on another node's tiles while these are in the cache"},
     .schedule = fuse_schedule,
 };

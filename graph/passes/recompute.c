@@ -97,7 +97,7 @@ static bool wanted(const weft_plan_options *options)
 
 const pass weft__pass_recompute = {
     .rule = {.name = "recompute",
-             .doc = "the backward pass computes values again, to fit a budget",
+             .doc = "the backward pass recomputes values to fit a memory budget",
              .visit = visit,
              .wanted = wanted},
     .open = open_rewriting,

@@ -181,9 +181,11 @@ static bool check_reads(checker *c, const plan_step *step)
             continue;
         }
         range s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
-        if (s.end > c->plan->stats.arena_bytes) return wrong(c, step->node, "reads past the arena");
+        if (s.end > c->plan->stats.arena_bytes)
+            return wrong(c, step->node, "reads beyond the arena");
         if (!holds(c, s, writer))
-            return wrong(c, step->node, "reads an input that is not (or no longer) there");
+            return wrong(c, step->node,
+                         "reads an input before it is written, or after it is overwritten");
     }
     return true;
 }
@@ -277,7 +279,7 @@ static bool check_pair(checker *c, const plan_step *steps, uint32_t i, uint32_t 
 {
     if (i == k) return true;
     if (c->head[i] != c->head[k])
-        return wrong(c, steps[i].node, "touches what another node of its interval writes");
+        return wrong(c, steps[i].node, "accesses data that another node of its interval writes");
     uint32_t earlier = i < k ? i : k, later = i < k ? k : i;
     return in_step(c, &steps[earlier], &steps[later]) ||
            wrong(c, steps[later].node, "does not follow the tiles of its fused group");
@@ -357,7 +359,7 @@ static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
         if (first->root != then->root || !first->update) continue;
         if (then->step != first->step && c->head[then->step] != c->head[first->step])
             return wrong(c, steps[then->step].node,
-                         "touches what another node of its interval writes");
+                         "accesses data that another node of its interval writes");
         c->states[k].update = true;
     }
     return true;
@@ -385,7 +387,7 @@ static bool check_writes(checker *c, const plan_step *step)
     size_t n = step_writes(c, step, writes);
     for (size_t k = 0; k < n; k++) {
         if (writes[k].end > c->plan->stats.arena_bytes)
-            return wrong(c, step->node, "writes past the arena");
+            return wrong(c, step->node, "writes beyond the arena");
         for (size_t j = 0; j < k; j++)
             if (meets(writes[j], writes[k]))
                 return wrong(c, step->node, "two of its outputs overlap");
@@ -438,7 +440,7 @@ static bool check_targets(checker *c)
         const plan_target *t = &plan->targets[i];
         const value_record *v = &g->values[t->value.id];
         if (plan->map[t->user] != t->value.id)
-            return wrong(c, v->node, "a target does not lie where it is read");
+            return wrong(c, v->node, "a target is not stored where it is read");
         if (g->nodes[g->values[v->root].node].op != &weft_op_state) continue;
         if (t->is_state ? g->nodes[v->node].op != &weft_op_state
                         : c->state_version[v->root] != v->version)

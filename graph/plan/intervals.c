@@ -72,7 +72,7 @@ static bool weigh_interval(weft_plan *plan, plan_interval *interval, weft_error 
             char where[256];
             weft_error_set(error, WEFT_TOO_LARGE,
                            weft__graph_node_where(plan->graph, step->node, where, sizeof where),
-                           "would take some %.0g years of one core: more than a run can count",
+                           "would take about %.0g years on one core, more than a run can count",
                            total / 3.2e16);
             return false;
         }

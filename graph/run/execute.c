@@ -50,7 +50,7 @@ static int64_t interval_tiles(const weft_plan *plan, const plan_interval *interv
     return tiles;
 }
 
-/* One thread if every interval is serial: waking others would take longer than the plan. More
+/* One thread if every interval is serial: waking the others would take longer than the plan. More
  * threads than processors only if some phase has a tile for each. */
 int weft__executor_threads(const weft_plan *plan, int threads)
 {

@@ -209,8 +209,8 @@ static const char *fewer_reason(int team)
 {
     if (!forks_watched) return "forks cannot be watched";
     if (max_threads == team && max_reason) return max_reason;
-    if (is_too_deep()) return "OpenMP allows no region inside of this one (OMP_MAX_ACTIVE_LEVELS)";
-    return "OpenMP allows no more (OMP_THREAD_LIMIT)";
+    if (is_too_deep()) return "OpenMP allows no nested region here (OMP_MAX_ACTIVE_LEVELS)";
+    return "the limit of OpenMP's threads (OMP_THREAD_LIMIT)";
 }
 
 static void report_fewer(int threads, int team)
@@ -339,7 +339,7 @@ static weft_status run_in_pool(const weft_thread_pool *pool, int threads, team_f
 }
 
 /* One thread needs no region, for which clang's OpenMP allocates memory, except within a region of
- * the program, where it may have another number than 0. */
+ * the program, where it may not be number 0. */
 weft_status weft__team_run(const weft_thread_pool *pool, int threads, team_function run, void *data,
                            weft_error *error)
 {

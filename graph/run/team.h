@@ -16,8 +16,7 @@ void weft__team_alone(void (*run)(void *), void *data);
 typedef void (*team_function)(void *data, int thread, int threads);
 /* Calls run(data, thread, threads) on each thread of a region: of the pool, or of OpenMP if it has
  * no function; weft__team has granted those. In a pool the calls may come one after another.
- * WEFT_BAD_ARGUMENT if the pool makes other calls than it should; all right ones are made then
- * too. */
+ * WEFT_BAD_ARGUMENT if the pool makes wrong calls; all correct ones are made then too. */
 weft_status weft__team_run(const weft_thread_pool *pool, int threads, team_function run, void *data,
                            weft_error *error);
 

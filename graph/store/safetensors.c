@@ -93,8 +93,7 @@ weft_status weft_params_save_as(const weft_params *params, const char *path,
                               "saving needs a store and a path");
     if ((unsigned)format > WEFT_SAVE_F16)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                              "invalid format %d of the numbers; expected a weft_save_format",
-                              (int)format);
+                              "invalid number format %d; expected a weft_save_format", (int)format);
     selection s = {params, malloc((params->n + 1) * sizeof *s.index), path, format, NULL};
     weft_file_tensor *tensors = malloc((params->n + 1) * sizeof *tensors);
     const size_t n = s.index && tensors ? list_tensors(&s, filter, tensors) : 0;

@@ -168,7 +168,7 @@ static weft_status find_members(reader *r, const char *tensor, json_span text, e
 static weft_status read_dtype(reader *r, json_span text, entry *e)
 {
     char *name;
-    if (!text.at || *text.at != '"') return bad(r, e->tensor.name, "dtype is missing");
+    if (!text.at || *text.at != '"') return bad(r, e->tensor.name, "its dtype is missing");
     const weft_status status = read_text(r, text, &name);
     if (status != WEFT_OK) return status;
     e->stored = weft__safetensors_dtype_find(name);
@@ -185,9 +185,9 @@ static weft_status read_shape(reader *r, json_span text, entry *e)
     size_t rank;
     weft_shape *shape = &e->tensor.shape;
     *shape = WEFT_SCALAR;
-    if (!text.at || *text.at != '[') return bad(r, e->tensor.name, "shape is missing");
+    if (!text.at || *text.at != '[') return bad(r, e->tensor.name, "its shape is missing");
     const weft_status status = read_wholes(r, e->tensor.name, text, dim, WEFT_MAX_RANK, &rank,
-                                           "shape has a bad number, or too many");
+                                           "its shape has an invalid size, or over 8 of them");
     if (status != WEFT_OK) return status;
     for (size_t d = 0; d < rank; d++) shape->dim[shape->rank++] = (int64_t)dim[d];
     return weft_shape_numel(*shape) < 0 ? bad(r, e->tensor.name, "its shape overflows") : WEFT_OK;
@@ -195,7 +195,7 @@ static weft_status read_shape(reader *r, json_span text, entry *e)
 
 static weft_status read_offsets(reader *r, json_span text, entry *e)
 {
-    static const char *const what = "data_offsets are not two whole numbers";
+    static const char *const what = "its data_offsets must be two whole numbers";
     uint64_t ends[2];
     size_t n;
     if (!text.at) return bad(r, e->tensor.name, what);
@@ -222,7 +222,7 @@ static weft_status check_entry(reader *r, json_span text, entry *e)
     if (e->begin > e->end || e->end > r->file->data_bytes)
         return bad(r, name, "its data lie outside the file");
     if (e->end - e->begin != (uint64_t)weft_shape_numel(e->tensor.shape) * e->stored->bytes)
-        return bad(r, name, "its data do not have the size of its dtype and shape");
+        return bad(r, name, "the size of its data does not match its dtype and shape");
     return WEFT_OK;
 }
 

@@ -129,7 +129,7 @@ static size_t names_bytes(const safetensors_contents *c)
     return bytes;
 }
 
-/* A file with other names than the store's would load into nothing. */
+/* A file whose names differ from the store's would load into nothing. */
 static weft_status check_names(const safetensors_contents *c, const char *path, weft_error *error)
 {
     for (size_t i = 0; i < c->n; i++)

@@ -62,7 +62,7 @@ static weft_status check_options(const weft_model *model, const weft_model_trait
     const int64_t limit = traits->max_positions;
     if (!traits->decodable)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
-                              "does not predict one token after another");
+                              "is not autoregressive: it does not predict the next token");
     if (o->sentences < 1 || o->beams < 1 || o->max_len < 1 || o->sentences > INT32_MAX / o->beams ||
         o->max_len > INT32_MAX / (o->sentences * o->beams) ||
         (has_source && (o->max_source_len < 1 || o->max_source_len > INT32_MAX)))
@@ -76,10 +76,11 @@ static weft_status check_options(const weft_model *model, const weft_model_trait
                               "keys and values as %s, expected f32, bf16 or u8",
                               weft_dtype_name(o->cache));
     if (o->max_len > limit || (has_source && o->max_source_len > limit))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
-                              "has learned %lld positions, asked for %lld and %lld of a source",
-                              (long long)limit, (long long)o->max_len,
-                              (long long)(has_source ? o->max_source_len : 0));
+        return weft_error_set(
+            error, WEFT_BAD_ARGUMENT, model->name,
+            "has %lld learned positions, fewer than %lld or, for the source, %lld",
+            (long long)limit, (long long)o->max_len,
+            (long long)(has_source ? o->max_source_len : 0));
     return WEFT_OK;
 }
 

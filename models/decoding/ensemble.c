@@ -29,10 +29,10 @@ static bool refuse(weft_error *error, const char *message)
 static bool check(const weft_search_model *models, size_t n, const double *weights,
                   weft_error *error)
 {
-    if (!models || !n) return refuse(error, "needs models");
+    if (!models || !n) return refuse(error, "expected at least one model");
     for (size_t i = 0; i < n; i++) {
         const weft_search_model *a = &models[0], *b = &models[i];
-        if (!b->step) return refuse(error, "a model has no step");
+        if (!b->step) return refuse(error, "the step of a model is NULL");
         if (weights && (!(weights[i] > 0) || !isfinite(weights[i])))
             return refuse(error, "weights must be finite and above 0");
         if (a->sentences == b->sentences && a->beams == b->beams && a->vocab == b->vocab &&

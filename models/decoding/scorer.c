@@ -102,15 +102,15 @@ static weft_status check_options(const weft_model *m, const weft_model_traits *t
     const bool has_source = traits->source_vocab > 0;
     if (!traits->decodable)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
-                              "does not predict one token after another");
+                              "is not autoregressive: it does not predict the next token");
     if (o->rows < 0 || o->context < 0 || o->layer < 0 || o->head < 0)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "scorer", "an option is below 0");
     if (o->weights && !has_source)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
-                              "has no source, so there are no attention weights over one");
+                              "has no source, so no attention weights over a source");
     if (!has_source && o->context > traits->max_positions)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
-                              "has learned %lld positions, asked for %lld",
+                              "has %lld learned positions, fewer than %lld",
                               (long long)traits->max_positions, (long long)o->context);
     return WEFT_OK;
 }

@@ -68,8 +68,9 @@ weft_value weft_nn_block(weft_graph *graph, weft_value x, weft_value memory, wef
 static bool layers_fit(weft_graph *g, const char *scope, int64_t layers)
 {
     if (layers > WEFT_MAX_LAYERS)
-        weft_graph_fail_in(g, "weft_nn_stack", WEFT_TOO_LARGE, "\"%s\": %lld layers, at most %d",
-                           scope, (long long)layers, WEFT_MAX_LAYERS);
+        weft_graph_fail_in(g, "weft_nn_stack", WEFT_TOO_LARGE,
+                           "\"%s\": %lld layers, expected at most %d", scope, (long long)layers,
+                           WEFT_MAX_LAYERS);
     return weft_graph_status(g) == WEFT_OK;
 }
 
@@ -124,7 +125,8 @@ weft_value weft_nn_stack_prefill_cross_cache(weft_graph *graph, const char *scop
     weft_value done[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
     if (!options) options = &block_defaults;
     if (layers < 1) {
-        weft_graph_fail_in(g, "weft_nn_stack", WEFT_BAD_ARGUMENT, "\"%s\": no layers", scope);
+        weft_graph_fail_in(g, "weft_nn_stack", WEFT_BAD_ARGUMENT,
+                           "\"%s\": 0 layers, expected at least 1", scope);
         return WEFT_NO_VALUE;
     }
     if (!layers_fit(g, scope, layers)) return WEFT_NO_VALUE;

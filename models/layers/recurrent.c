@@ -24,8 +24,8 @@ weft_recurrent weft_nn_recurrent_declare(weft_graph *graph, const char *name,
     weft_recurrent layer = {.kind = kind, .in = in, .hidden = hidden};
     if ((unsigned)kind > WEFT_GRU || in < 1 || hidden < 1 || hidden > INT32_MAX) {
         weft_graph_fail_in(graph, "weft_nn_recurrent_declare", WEFT_BAD_ARGUMENT,
-                           "\"%s\": no layer of kind %d from width %lld to %lld", name, (int)kind,
-                           (long long)in, (long long)hidden);
+                           "\"%s\": invalid layer of kind %d from width %lld to %lld", name,
+                           (int)kind, (long long)in, (long long)hidden);
         return layer;
     }
     int64_t width = gates_of(kind) * hidden;

@@ -54,14 +54,14 @@ static bool refuse(weft_error *error, const char *message)
 static bool check_rows(const array_check *c, const weft_array_options *o, int64_t *rows)
 {
     const size_t n = c->n;
-    if (!n || n > WEFT_BUILT_VALUES) return refuse(c->error, "1 to 8 arrays are expected");
-    if (o->rows < 1) return refuse(c->error, "rows, of a batch, is required");
+    if (!n || n > WEFT_BUILT_VALUES) return refuse(c->error, "expected 1 to 8 arrays");
+    if (o->rows < 1) return refuse(c->error, "rows (of a batch) is required");
     for (size_t i = 0; i < n; i++) {
         const weft_shape *s = &c->arrays[i].tensor.shape;
         *rows = c->arrays[0].tensor.shape.dim[0];
         if (s->rank < 1 || !c->arrays[i].tensor.data || s->dim[0] < 1 || s->dim[0] > UINT32_MAX)
             weft_error_set(c->error, WEFT_BAD_SHAPE, name_of(c, i),
-                           "has no rows: its first dimension must count 1 to 4294967295 of them");
+                           "its first dimension must be 1 to 4294967295 rows");
         else if (s->dim[0] != *rows)
             weft_error_set(c->error, WEFT_BAD_SHAPE, name_of(c, i),
                            "has %lld rows, but %s has %lld", (long long)s->dim[0], name_of(c, 0),

@@ -94,7 +94,7 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
 {
     if (!same_model(file, last))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                              "has another model than the last file");
+                              "has a different model from the last file's");
     weft_status status = compare_names(file, last, path, error);
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);
@@ -103,8 +103,8 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
         weft_params_find(last, name, &a);
         weft_params_find(file, name, &b);
         if (a.dtype != b.dtype || !weft_shape_equal(a.shape, b.shape))
-            status =
-                weft_error_set(error, WEFT_BAD_SHAPE, path, "%s is not as in the last file", name);
+            status = weft_error_set(error, WEFT_BAD_SHAPE, path,
+                                    "%s has a different type from the last file's", name);
     }
     return status;
 }

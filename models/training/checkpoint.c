@@ -106,7 +106,7 @@ static weft_status check_data(weft_trainer *t)
         other = o->source_name ? o->source_name : "these sources";
     if (!other) return WEFT_OK;
     return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint",
-                          "was trained on other text than %s", other);
+                          "was trained on a text other than %s", other);
 }
 
 static weft_status check_batches(weft_trainer *t)
@@ -117,7 +117,7 @@ static weft_status check_batches(weft_trainer *t)
         return WEFT_OK;
     return weft__trainer_fail(
         t, WEFT_BAD_ARGUMENT, "checkpoint",
-        "was trained with other batches: mode, tokens, lengths, truncation, special tokens, "
+        "was trained with different batches: mode, tokens, lengths, truncation, special tokens, "
         "share of masks or seed differ");
 }
 

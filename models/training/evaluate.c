@@ -90,7 +90,7 @@ weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source
         memcmp(batches->input_dtypes, t->batches.input_dtypes,
                batches->n_inputs * sizeof *batches->input_dtypes) != 0)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
-                              "the batches fill other inputs than those trained on");
+                              "the batches fill inputs other than those in training");
     start_epoch(batches, 0);
     const weft_status status = evaluate_all(t, batches, limit, &mean, &sum);
     if (batches->context == t->batches.context) start_epoch(&t->batches, t->progress.epoch);

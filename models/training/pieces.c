@@ -266,7 +266,7 @@ static weft_status take_file(weft_trainer *t, const char *file, own_state *own, 
     if (status == WEFT_OK &&
         (!same_meta(from, t->params, "step") || !same_meta(from, t->params, "run")))
         status = weft__trainer_fail(t, WEFT_BAD_FILE, file,
-                                    "is of another step or run than the checkpoint");
+                                    "belongs to a different step or run than the checkpoint");
     if (status == WEFT_OK) take_all(from, own, n);
     weft_params_free(from);
     return status;

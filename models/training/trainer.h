@@ -181,7 +181,7 @@ trainer_graph *weft__trainer_graph_for(weft_trainer *t, graph_kind kind, weft_ba
  * of a loaded store should have; in a resumed one averages if its checkpoint has none, sums, and
  * states that other files have. The context is the trainer. */
 WEFT_PRIVATE_API bool weft__trainer_may_begin(void *context, const char *name);
-/* The same in another lane than 0. Lanes share graphs and plans, but no memory, so graphs of
+/* The same in a lane other than 0. Lanes share graphs and plans, but no memory, so graphs of
  * different lanes can be in progress at a time. */
 WEFT_PRIVATE_API trainer_graph *weft__trainer_graph_in_lane(weft_trainer *t, graph_kind kind,
                                                             weft_batch_shape shape, int slot,

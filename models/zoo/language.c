@@ -112,7 +112,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(d_model, text.d_model, 256, 256, 256, NUMBER, "width")                                       \
     X(heads, text.block.attention.heads, 4, 4, 8, NUMBER, "attention heads")                       \
     X(kv_heads, text.block.attention.kv_heads, 0, 0, 4, NUMBER,                                    \
-      "heads of keys and values, each for several; 0: as many")                                    \
+      "heads of keys and values, a divisor of heads; 0: heads")                                    \
     X(d_ff, text.block.feed_forward.d_ff, 1024, 1024, 688, NUMBER,                                 \
       "width inside the feed-forward layers")                                                      \
     X(layers, layers, 4, 4, 4, NUMBER, "layers, at most 1000")                                     \

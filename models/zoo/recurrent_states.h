@@ -26,7 +26,7 @@ weft_value weft__recurrent_store_states(weft_graph *g, const weft_decode_io *io,
     MODEL_OPTION(type, vocab, words, 8000, NUMBER, "tokens of the vocabulary"),                    \
         MODEL_OPTION(type, width, width, 256, NUMBER, "width of the embeddings"),                  \
         MODEL_OPTION(type, hidden, hidden, 256, NUMBER, "width of the states"),                    \
-        MODEL_OPTION(type, layers, layers, 2, NUMBER, "recurrent layers one on another"),          \
+        MODEL_OPTION(type, layers, layers, 2, NUMBER, "stacked recurrent layers"),                 \
         MODEL_OPTION(type, dropout, dropout, 0.1, NUMBER,                                          \
                      "probability of dropping between layers, while training"),                    \
         MODEL_OPTION(type, label_smoothing, label_smoothing, 0, NUMBER,                            \

@@ -62,10 +62,10 @@ static weft_status refuse(const char *model, const weft_model_option *o, const c
                           weft_error *error)
 {
     if (o->flag)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, model, "%s is 0 or 1, not %s", o->name,
-                              text);
-    return weft_error_set(error, WEFT_BAD_ARGUMENT, model, "option %s: \"%s\" is not %s%s", o->name,
-                          text,
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, model, "invalid %s=%s; expected 0 or 1",
+                              o->name, text);
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, model, "invalid %s \"%s\"; expected %s%s",
+                          o->name, text,
                           o->choices ? "one of "
                           : o->real  ? "a number from 0 to 1e9"
                                      : "a whole number from 0 to 1e9",

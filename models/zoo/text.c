@@ -48,7 +48,7 @@ static weft_value position_rows(weft_graph *g, const weft_text_config *c, const 
         return weft_nn_sinusoidal_halves(g, c->dtype, length, c->d_model);
     case WEFT_POSITIONS_LEARNED: {
         if (offset < 0 || offset > INT64_MAX - c->max_positions) {
-            weft_graph_fail_in(g, name, WEFT_BAD_ARGUMENT, "a position_offset of %lld",
+            weft_graph_fail_in(g, name, WEFT_BAD_ARGUMENT, "invalid position_offset %lld",
                                (long long)offset);
             break;
         }

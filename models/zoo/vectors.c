@@ -47,7 +47,7 @@ static const weft_model_option attention_options[] = {
     OPTION(d_model, d_model, 512, NUMBER, "width"),
     OPTION(heads, attention.heads, 8, NUMBER, "attention heads"),
     OPTION(kv_heads, attention.kv_heads, 0, NUMBER,
-           "heads of keys and values, each for several; 0: as many"),
+           "heads of keys and values, a divisor of heads; 0: heads"),
     OPTION(projection, attention.projection, 0, PROJECTIONS, "of q, k and v"),
     OPTION(bias, attention.bias, 1, FLAG, "1: q, k and v have biases"),
     OPTION(out, out, 2, NUMBER,

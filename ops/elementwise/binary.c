@@ -10,7 +10,7 @@
     X(sub, "y = a - b", weft_export_same(e, "Sub"), x - y, -2, 2)                                  \
     X(mul, "y = a b", weft_export_same(e, "Mul"), x *y, -2, 2)                                     \
     X(div, "y = a / b", weft_export_same(e, "Div"), x / y, 0.5, 2)                                 \
-    X(pow, "y = a^b, for a > 0 where gradients are wanted", weft_export_same(e, "Pow"),            \
+    X(pow, "y = a^b; gradients need a > 0", weft_export_same(e, "Pow"),                            \
       (T)pow((double)x, (double)y), 0.5, 2)                                                        \
     X(maximum, "y = max(a, b), NaN if either is; a tie's gradient goes half to each",              \
       weft_export_same(e, "Max"), x > y || x != x ? x : y, -2, 2)                                  \

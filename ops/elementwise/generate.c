@@ -128,7 +128,7 @@ void WEFT_JOIN(tril_mask, b8, base)(const weft_call *, int64_t);
             [WEFT_BOOL] = WEFT_JOIN(tril_mask, b8, base)                                           \
         }                                                                                          \
     }
-GENERATE_OP(fill, "A scalar of the given value; as a tensor it is broadcast and takes no room.",
+GENERATE_OP(fill, "A scalar of the given value; as a tensor it is broadcast and takes no memory.",
             infer_fill, ANY_KERNELS(arange), .onnx = onnx_fill)
 GENERATE_OP(arange, "y[i] = start + i step.", infer_range, ANY_KERNELS(arange), .onnx = NULL)
 GENERATE_OP(tril_mask, "y[row, column] = column <= row + start: true on and below a diagonal.",

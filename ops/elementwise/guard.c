@@ -63,7 +63,7 @@ DECLARE_KERNELS(require_finite);
 extern const weft_op weft_op_require_finite;
 const weft_op weft_op_require_finite = {
     .name = "require_finite",
-    .doc = "y = x if every further input is finite; else the run ends here.",
+    .doc = "y = x if all further inputs are finite; else the run fails here.",
     .min_in = 2,
     .max_in = WEFT_VARIADIC,
     .n_out = 1,

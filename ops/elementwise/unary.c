@@ -37,16 +37,16 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
     X(sign, STEP, "y = -1, 0 or 1", NODE("Sign"), \
       T_((x > 0) - (x < 0)), \
       WEFT_NO_VALUE, -2, 2, true) \
-    X(floor, STEP, "y = the largest whole number that is not above x", NODE("Floor"), \
+    X(floor, STEP, "y = the largest integer not above x", NODE("Floor"), \
       T_(floor((T)x)), \
       WEFT_NO_VALUE, -2, 2, true) \
-    X(ceil, STEP, "y = the smallest whole number that is not below x", NODE("Ceil"), \
+    X(ceil, STEP, "y = the smallest integer not below x", NODE("Ceil"), \
       T_(ceil((T)x)), \
       WEFT_NO_VALUE, -2, 2, true) \
-    X(round, STEP, "y = the nearest whole number, of two the even one", NODE("Round"), \
+    X(round, STEP, "y = the nearest integer, ties to the even one", NODE("Round"), \
       T_(rint((T)x)), \
       WEFT_NO_VALUE, -2, 2, true) \
-    X(atan, PLAIN, "y = the angle in (-pi/2, pi/2) with the tangent x", NODE("Atan"), \
+    X(atan, PLAIN, "y = arctan x, in (-pi/2, pi/2)", NODE("Atan"), \
       T_(atan((double)x)), \
       weft_div(graph, g, weft_add_scalar(graph, weft_square(graph, x), 1)), -3, 3, false) \
     X(exp, PLAIN, "y = e^x", NODE("Exp"), \

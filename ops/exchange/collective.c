@@ -58,7 +58,7 @@ static bool infer_reduce_scatter(weft_infer *infer)
     if (!infer_sum(infer) || !weft_infer_min_rank(infer, 0, 1)) return false;
     if (infer->in[0].shape.dim[0] % size)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE,
-                               "dimension 0 is %lld, which %d ranks do not divide",
+                               "dimension 0 is %lld, expected a multiple of the %d ranks",
                                (long long)infer->in[0].shape.dim[0], size);
     infer->out[0].shape.dim[0] /= size;
     return true;

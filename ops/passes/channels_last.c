@@ -232,7 +232,7 @@ static bool wanted(const weft_plan_options *options)
 
 const weft_pass weft__pass_channels_last = {
     .name = "channels_last",
-    .doc = "convolutions by parameters read images whose channels lie innermost",
+    .doc = "convolutions by parameters read images with channels last",
     .visit = visit,
     .memory_bytes = terms_readers_bytes,
     .needed = needed,

@@ -108,7 +108,7 @@ static bool needed(const weft_graph *graph)
 
 const weft_pass weft__pass_fold_conv = {
     .name = "fold_conv",
-    .doc = "scales and shifts of channels move into the convolution before them",
+    .doc = "scales and shifts of channels are folded into the preceding convolution",
     .visit = visit,
     .memory_bytes = terms_readers_bytes,
     .needed = needed,

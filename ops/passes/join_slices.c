@@ -108,7 +108,7 @@ static bool needed(const weft_graph *graph)
 
 const weft_pass weft__pass_join_slices = {
     .name = "join_slices",
-    .doc = "a sum of slices put back among zeros becomes one concat",
+    .doc = "a sum of zero-padded slices becomes one concat",
     .visit = visit,
     .needed = needed,
 };

@@ -248,14 +248,14 @@ static const weft_sample samples_bernoulli[] = {
         .samples = samples_##short_name,                                                           \
         .n_samples = sizeof samples_##short_name / sizeof *samples_##short_name,                   \
     };
-RANDOM_OP(random_uniform, "y is uniform in [low, high), new in each step.", uniform)
-RANDOM_OP(random_normal, "y is normal with a mean and a standard deviation, new in each step.",
+RANDOM_OP(random_uniform, "y is uniform in [low, high), different in each run.", uniform)
+RANDOM_OP(random_normal, "y is normal with a mean and a standard deviation, different in each run.",
           normal)
 
 DECLARE_KERNELS(bernoulli);
 const weft_op weft_op_bernoulli = {
     .name = "bernoulli",
-    .doc = "y = 1 with probability p, else 0, new in each step.",
+    .doc = "y = 1 with probability p, else 0, different in each run.",
     .inputs = "p",
     .min_in = 1,
     .max_in = 1,

@@ -112,16 +112,16 @@ KERNEL(pad)
     const int64_t end = begin + TILE < n ? begin + TILE : n;
     pad_row r = pad_first(call, begin / row);
     for (int64_t at = begin, low = begin % row; at < end; low = 0, pad_next(call, &r)) {
-        /* Elements [low, high) of the row, of which those in [first, behind) are x's. */
+        /* Elements [low, high) of the row, of which those in [first, past) are x's. */
         const int64_t high = row - low < end - at ? row : low + end - at;
         int64_t first = before > low ? before : low;
-        int64_t behind = before + width < high ? before + width : high;
-        if (r.outside || first >= behind) first = behind = high;
+        int64_t past = before + width < high ? before + width : high;
+        if (r.outside || first >= past) first = past = high;
         T *to = (T *)y->data + (at - low);
         for (int64_t i = low; i < first; i++) to[i] = value;
-        for (int64_t i = first; i < behind; i++)
+        for (int64_t i = first; i < past; i++)
             to[i] = ((const T *)x->data)[r.from + (i - before) * step];
-        for (int64_t i = behind; i < high; i++) to[i] = value;
+        for (int64_t i = past; i < high; i++) to[i] = value;
         at += high - low;
     }
 }

@@ -71,7 +71,7 @@ static bool infer_slice(weft_infer *infer)
     if (!weft_infer_axis(infer, shape.rank, attr->axis, &axis)) return false;
     if (attr->size != shape.dim[axis] || !slice_fits(attr))
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
-                               "%lld elements from %lld by %lld do not lie in axis %d of size %lld",
+                               "%lld elements from %lld with step %lld exceed axis %d of size %lld",
                                (long long)attr->count, (long long)attr->begin,
                                (long long)attr->step, axis, (long long)shape.dim[axis]);
     shape.dim[axis] = attr->count;

@@ -232,8 +232,8 @@ static void test_builders(void)
     weft_graph_free(theirs);
 }
 
-/* Calls every op with inputs of another number, dtype or rank than those of its samples. If that
- * fails, the message comes from the op. */
+/* Calls every op with inputs whose number, dtype or rank differs from its samples'. If that fails,
+ * the message comes from the op. */
 static void vary(const weft_op *op, const weft_sample *sample, int change, size_t at)
 {
     weft_graph *g = weft_graph_new();

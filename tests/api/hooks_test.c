@@ -321,8 +321,8 @@ static void test_log_nested(void)
     omp_set_max_active_levels(levels);
     test_log_to(NULL);
     CU_ASSERT_EQUAL(team, 1);
-    expect_log(&log, "warning: threads: 1 of 3 threads: OpenMP allows no region inside of this "
-                     "one (OMP_MAX_ACTIVE_LEVELS)\n");
+    expect_log(&log, "warning: threads: 1 of 3 threads: OpenMP allows no nested region "
+                     "here (OMP_MAX_ACTIVE_LEVELS)\n");
 }
 
 /* A child whose thread is left without its pool, reported once. */

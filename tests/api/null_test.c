@@ -48,7 +48,7 @@ static int call_with(const null_call *c, weft_graph *graph)
 static void expect_harmless(const null_call *c, bool with_graph)
 {
     static const char *const wrong[] = {[KEEPS_RECORD] = "keeps the error of an earlier call",
-                                        [OTHER_STATUS] = "returns another status than it records"};
+                                        [OTHER_STATUS] = "returns a status other than it records"};
     int end = 0;
     fflush(NULL);
     const pid_t child = fork();

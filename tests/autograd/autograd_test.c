@@ -86,7 +86,7 @@ static void test_outputs(void)
     weft_graph_free(g);
 }
 
-/* relu's gradient behind a dropout of relu alone, and of a sum with it. */
+/* relu's gradient after a dropout of relu alone, and of a sum with it. */
 static void test_dropped_relu(void)
 {
     enum { N = 64 };
@@ -134,7 +134,7 @@ static void test_errors(void)
     weft_grad(NULL, WEFT_NO_VALUE, NULL, 0, NULL);
 }
 
-/* Three steps on loss = sum w^2 / 2 * c, whose gradient is c w, beside the formulas. */
+/* Three steps on loss = sum w^2 / 2 * c, whose gradient is c w, compared with the formulas. */
 static void check_optimizer(const weft_optimizer *o)
 {
     const double lr = 0.1, c = 3;

@@ -53,7 +53,7 @@ static weft_value build_layers(weft_graph *g, const char *text)
 
 /* ---- A pass and its results ---- */
 
-/* The gradients of all parameters lie one behind the other. */
+/* The gradients of all parameters are contiguous. */
 typedef struct results {
     double loss;
     double *gradients;

@@ -134,7 +134,7 @@ static void test_lists(void)
     test_params(g, params, 4);
     params[3] = params[0];
     weft_train_update(g, loss, params, 4, rate(g, 1), NULL, NULL);
-    refused(g, "it is not the only update of layer.0.weight");
+    refused(g, "the graph already updates layer.0.weight");
     g = weft_graph_new();
     loss = network(g, "layer", ones(g), 2);
     weft_train_update(g, loss, NULL, 0, weft_scalar(g, WEFT_F32, 1), NULL, NULL);
@@ -296,15 +296,16 @@ static void test_second_step(void)
         CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
         if (!disjoint) adam.name = "other";
         weft_train_update(g, loss, params + 1 + disjoint, 2, rate(g, 0.1), &adam, NULL);
-        refused(g, disjoint ? "this graph has one of that name already; set weft_optimizer.name"
-                            : "it is not the only update of layer.0.bias");
+        refused(g, disjoint
+                       ? "the graph already has an update of this name; set weft_optimizer.name"
+                       : "the graph already updates layer.0.bias");
     }
     /* Plain steps have no counter, so that only their parameters count. */
     weft_graph *g = weft_graph_new();
     weft_value loss = network(g, "layer", ones(g), 2);
     weft_train_update(g, loss, NULL, 0, rate(g, 0.1), NULL, NULL);
     weft_train_update(g, loss, NULL, 0, rate(g, 0.1), NULL, NULL);
-    refused(g, "it is not the only update of layer.0.weight");
+    refused(g, "the graph already updates layer.0.weight");
 }
 
 /* The two sides of a game: one maximises what the other minimises. */

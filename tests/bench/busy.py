@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Times a workload of `weft bench` on a busy machine: with 1, 2 and 4 threads, beside 0, 2 and 8 processes that
-compute without end. Prints the median time of a run and its ratio to one thread beside as many processes. The order
+"""Times a workload of `weft bench` on a busy machine: with 1, 2 and 4 threads, next to 0, 2 and 8 processes that compute without end. Prints the median time of a run and its ratio to one thread next to as many processes. The order
 of the settings changes from round to round, and the median of all rounds counts.
 
 Usage: busy.py PATH_OF_WEFT [--workload NAME] [--runs N] [--rounds N]"""
@@ -45,7 +44,7 @@ def main():
             for threads in order:
                 with busy_processes(busy):
                     times[busy, threads].append(median_ms(o.weft, o.workload, o.runs, threads))
-    print(f"{o.workload}, ms of a run (ratio to one thread beside as many busy processes)")
+    print(f"{o.workload}, ms of a run (ratio to one thread next to as many busy processes)")
     print("busy processes" + "".join(f"{t:>12} thread{'s' if t > 1 else ' '}" for t in THREADS))
     for busy in BUSY:
         ms = [statistics.median(times[busy, threads]) for threads in THREADS]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft beside PyTorch and ONNX Runtime, on the same work.
+"""weft compared with PyTorch and ONNX Runtime, on the same work.
 
 Usage: tests/bench/compare [--help] [OPTION...]. It installs the peers from PyPI into ~/.cache/weft-bench, or
 $WEFT_BENCH_CACHE, and builds weft.
@@ -17,11 +17,11 @@ Parts:
   files   ONNX files of models with random weights, exported by PyTorch: the same peers on the same files.
   ops     single ops: op_bench and op_bench.py.
   growth  `weft bench --growth`.
-  products  chains of matrix products in f32 and bf16 beside oneDNN's: gemm_bench.
-  decode  one sentence of a Llama of 110 million random weights, in f32, 8 and 4 bits, beside llama.cpp in f32,
-          q8_0 and q4_0: decode_bench and decode_ggml.py in turn; and behind 4096 tokens, with keys and values in f32,
+  products  chains of matrix products in f32 and bf16, compared with oneDNN's: gemm_bench.
+  decode  one sentence of a Llama of 110 million random weights, in f32, 8 and 4 bits, compared with llama.cpp in f32,
+          q8_0 and q4_0: decode_bench and decode_ggml.py in turn; and after 4096 tokens, with keys and values in f32,
           bf16 and 8 bits. This part builds llama.cpp, for some ten minutes.
-  quantised  bert-base's ONNX file, quantised to 8 bits by ONNX Runtime, beside ONNX Runtime. Errors are those
+  quantised  bert-base's ONNX file, quantised to 8 bits by ONNX Runtime, compared with ONNX Runtime. Errors are those
           against the output of f32.
 The last three are measured only if --parts names them.
 Exit status: 0 all was measured and agrees, 1 not. Whether a target is met does not count.
@@ -43,7 +43,7 @@ QUANTISED = ("bert-base", 1)
 DECODED = ("vocab=32000", "d_model=768", "heads=12", "layers=12", "d_ff=2048")
 TOKENS = 120
 PROMPT, AFTER_PROMPT = 4096, 20
-# weights: llama.cpp's, tokens/s beside f32's
+# weights: llama.cpp's, tokens/s relative to f32's
 DECODE_TARGETS = {"f32": ("f32", None), "8": ("q8_0", 2.8), "4": ("q4_0", 4.5)}
 
 # workload: share of the rate of products to reach, {peer: times as fast as it}, share of its memory
@@ -105,7 +105,7 @@ class Bench:
                 for w, (_, peers, _) in TARGETS.items()}
 
     def script(self, name, *arguments, env=None):
-        """What a program beside this one prints as JSON, if it prints anything."""
+        """What a program next to this one prints as JSON, if it prints anything."""
         text = call([sys.executable, os.path.join(HERE, name), *arguments, "--threads", str(self.o.threads),
                      "--runs", str(self.o.runs)], env or self.peer_env)
         return json.loads(text) if text else None
@@ -302,7 +302,7 @@ class Bench:
 
 
 def target(value, wanted, at_most=False):
-    """A number, and the target beside it: met or not."""
+    """A number and its target: met or not."""
     text = f"{value:.2f}"
     if wanted is None:
         return text
@@ -442,7 +442,7 @@ def main():
     print_table("Growth", growth_table(growth), options.markdown)
     print_table("Products", product_table(products), options.markdown)
     print_table("Decoding", decode_table(decode), options.markdown)
-    print_table(f"Decoding behind {PROMPT} tokens", cache_table(caches), options.markdown)
+    print_table(f"Decoding after {PROMPT} tokens", cache_table(caches), options.markdown)
     print_table("Quantised files", quantised_table(quantised), options.markdown)
     if options.json:
         with open(options.json, "w") as f:

@@ -38,7 +38,7 @@ LINES = 4000
 SKIPPED = 3
 HOSTS = 4
 
-# Runs a program and writes its peak of memory in bytes beside its rank.
+# Runs a program and writes its peak memory in bytes, next to its rank.
 PEAK = """import os, resource, subprocess, sys
 code = subprocess.call(sys.argv[2:])
 with open(sys.argv[1] + os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMIX_RANK", "0")), "w") as f:

@@ -1,4 +1,4 @@
-/* Matrix products of weft beside oneDNN's, in f32 and bf16: gemm_bench THREADS [ROUNDS]
+/* weft's matrix products compared with oneDNN's, in f32 and bf16: gemm_bench THREADS [ROUNDS]
  *
  * A chain of products, x [6000, 512] W [512, 2048] and back, as the layers of a Transformer have
  * them. In bf16 both store the results of products as bf16; weft rounds its f32 parameters while it

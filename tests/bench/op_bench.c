@@ -1,4 +1,4 @@
-/* Speed of single ops beside the bandwidth of the memory: op_bench [name ...]
+/* Speed of single ops compared with the memory bandwidth: op_bench [name ...]
  *
  * Each case is a graph of one op, or of one with its backward pass, at the sizes of a Transformer
  * (d_model 512, d_ff 2048, vocabulary 8000, 16 x 64 tokens) or of an encoder over [30, 200, 512].

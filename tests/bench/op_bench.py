@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The cases of op_bench in PyTorch, with weft beside it: op_bench.py [PATH/TO/op_bench] [--rounds N] [name ...]
+"""The cases of op_bench in PyTorch, compared with weft: op_bench.py [PATH/TO/op_bench] [--rounds N] [name ...]
 
 Prints for each case that PyTorch has as one call (or one call and its backward pass) the least time
 of several runs and, if the program is given, weft's, PyTorch's time over weft's, and the share of

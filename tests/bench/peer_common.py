@@ -1,4 +1,4 @@
-"""What the programs beside weft share: how they time, and what they say of their memory."""
+"""What the peers of weft share: how they measure time and memory."""
 import os
 import resource
 import time

@@ -316,7 +316,7 @@ def agreement(work):
     """How far the worst result is from weft's, and how many were held against them. Gradients of deep
     networks in f32 are not determined to 1e-4 (where rounding turns the sign of what a ReLU gets, they
     jump), so that those of both programs are held against those in f64. A gradient that is small
-    beside the others (that of a bias of keys, which moves all scores of a query alike, is nothing but
+    compared with the others (that of a bias of keys, which moves all scores of a query alike, is nothing but
     rounding) is held against a part of the largest one."""
     found, dump = work.check(), work.dump
     missing = [n for n in dump if n.split(".")[0] in ("output", "loss", "grad") and n not in found]

@@ -1,4 +1,4 @@
-# Sourced after tools/packages.sh by the scripts that measure weft beside other programs: installs their
+# Sourced after tools/packages.sh by the scripts that compare weft with other programs: installs their
 # Python packages from PyPI, outside the tree.
 
 peers_cache=${WEFT_BENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/weft-bench}

@@ -3,7 +3,7 @@
 
     quantize_onnx.py MODEL.onnx dynamic|static
 
-MODEL.npz has its inputs and MODEL.npy its first output. Writes MODEL-WAY.onnx, and the same inputs and output beside
+MODEL.npz has its inputs and MODEL.npy its first output. Writes MODEL-WAY.onnx, and the same inputs and output next to
 it: the output of f32 is what the quantised model is held against. `dynamic` quantises what products read as it runs;
 `static` has scales from a run on the inputs, in nodes QuantizeLinear and DequantizeLinear around products.
 """

@@ -110,8 +110,7 @@ def max_owned(model, ranks, limit):
 
 def simulate(flights, ranks, network, computing_until, poll):
     """flights: (seconds at which it is ready, bytes of a message, bytes on the link). Returns when the last one
-    has arrived. One link stands for all: that of the ranks with the largest pieces. A question and its answer wait
-    behind the data on the link, and for the next time that a computing host looks for messages, `poll` seconds
+    has arrived. One link represents all: that of the ranks with the largest pieces. A request and its reply wait after the data on the link, and for the next time that a computing host looks for messages, `poll` seconds
     apart."""
     events, free, end = [], 0.0, 0.0
     for i, (ready, message, _) in enumerate(flights):

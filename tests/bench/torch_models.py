@@ -126,7 +126,7 @@ class Model(nn.Module):
         """Takes weft's parameters."""
         named = {name for _, name, _ in self.pairs}
         if named != set(tensors):
-            raise Failed(f"the model has other parameters than weft's: {sorted(named ^ set(tensors))[0]}")
+            raise Failed(f"the model's parameters differ from weft's: {sorted(named ^ set(tensors))[0]}")
         for to, name, transposed in self.pairs:
             to.data.copy_(tensors[name].t() if transposed else tensors[name])
 

@@ -8,7 +8,7 @@ RUN is the folder of a run of `transformer` (pre- or post-norm) or `gpt`. What i
 the run's vocabulary, classes of length, batches and their order (weft's own shuffle, number by number), the
 model with its initial parameters, dropout at the same places, label smoothing, Adam or SGD with the same groups
 of decay, clipping, accumulation, schedule, moving average, and validation on the same batches. Dropout draws
-other numbers than weft's; all else is equal but for rounding. A run by minutes is repeated in as many steps as it
+numbers other than weft's; all else is equal but for rounding. A run by minutes is repeated in as many steps as it
 made, with the learning rates of its metrics. The model is nn.TransformerEncoder and nn.TransformerDecoder.
 
 FOLDER (RUN/torch) becomes a folder like that of a run, so that `weft plot`, `weft translate`, `weft generate` and

@@ -46,7 +46,7 @@ matches()
     block "$1" >page.txt
     [ -s page.txt ] || { fail "examples/README.md has no \"\$ $1\""; return; }
     if $same_bits; then
-        diff -Z page.txt "$2" >difference || { fail "$1 prints other numbers than the page (if kernels round differently on purpose, update it):"; cat difference; }
+        diff -Z page.txt "$2" >difference || { fail "$1 prints numbers other than the page's (if kernels round differently on purpose, update it):"; cat difference; }
     elif [ "$(head -n 1 page.txt | words_only)" != "$(head -n 1 "$2" | words_only)" ]; then
         fail "$1 prints \"$(head -n 1 "$2")\", other words than the page"
     fi

@@ -5,7 +5,7 @@
     page.py --file PAGE NAME FOLDER
 
 The second form only writes the file NAME of a page to FOLDER. ROOT is the source tree, and $WEFT_BUILD the folder of the build. Each page has a folder of its own in FOLDER, with links to the folders of the tree. A command
-is a line "$ ..." of an indented block; the lines below it are its output, where "..." stands for any lines. A command
+is a line "$ ..." of an indented block; the lines below it are its output, where "..." matches any lines. A command
 without output must succeed, and one whose output begins with "weft: " must fail with status 1. Numbers may differ by
 5 %, those below 1e-5 by any amount, because kernels of other instruction sets round differently. Times and rates may be
 anything, and so may losses, the step of the best model and the outputs of a run, because training magnifies the
@@ -24,7 +24,7 @@ run without them, except those in SLOW.
 
 A block that looks like commands has prompts or is not run; a block of C is a file, an excerpt, or not run. Anything
 else is an error. Programs in Python are run by $PYTHON, if it is set. Otherwise they are skipped, with the block of
-commands behind each; a file in Python is written only."""
+commands after each; a file in Python is written only."""
 import os
 import pathlib
 import re
@@ -97,7 +97,7 @@ def blocks(text):
 
 # `weft run` of a folder, the outputs of a trained model
 RUN = re.compile(r"weft run (?!\S*\.onnx )")
-OUTPUTS = re.compile(r"least \S+ +mean \S+ +most \S+")
+OUTPUTS = re.compile(r"min \S+ +mean \S+ +max \S+")
 
 
 def near(a, b):

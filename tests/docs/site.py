@@ -7,7 +7,7 @@ import re
 import sys
 import urllib.parse
 
-# Made by Sphinx, beside the pages of the book.
+# Made by Sphinx, in addition to the pages of the book.
 GENERATED = {"search.html", "genindex.html", "index.html"}
 NETWORK = re.compile(r"^(?:[a-z]+:)?//")
 

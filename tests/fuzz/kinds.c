@@ -37,12 +37,12 @@ static const char *put(const char *folder, const char *name, const void *data, s
 
 int fuzz_make_folder(char *folder, size_t capacity)
 {
-    static const char beside[64] = "the contents of a tensor that an ONNX model has beside it";
+    static const char data[64] = "the external data of a tensor of an ONNX model";
     char path[256];
     const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     if ((size_t)snprintf(folder, capacity, "%s/weft-fuzz-XXXXXX", root) >= capacity) return 1;
     if (!mkdtemp(folder)) return 1;
-    put(folder, "beside", beside, sizeof beside, path);
+    put(folder, "external", data, sizeof data, path);
     return 0;
 }
 

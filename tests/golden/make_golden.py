@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files beside it: what PyTorch computes, in f64 and rounded to f32, for single ops
+"""Writes the golden files next to it: what PyTorch computes, in f64 and rounded to f32, for single ops
 and for a small Transformer restated here in plain tensor operations. Run it with a Python that has
 torch; the files are kept in the repository, so that the tests need neither.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files of whole models beside it: each model of weft's list restated in plain tensor
+"""Writes the golden files of whole models next to it: each model of weft's list restated in plain tensor
 operations of PyTorch, at a small size, in f64, with dropout off. Run it with a Python that has torch.
 
 A file holds several cases. Its metadata say which: "cases" lists their names, "CASE" is the model and

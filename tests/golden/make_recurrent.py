@@ -49,7 +49,7 @@ def recurrent_case(kind, reverse, masked):
         first = tuple(s[None, b : b + 1] for s in states)
         y, end = layer(own.flip(1) if reverse else own, first if kind == "lstm" else first[0])
         y, end = (y.flip(1) if reverse else y)[0], torch.cat(end if kind == "lstm" else (end,))[:, 0]
-        # Padding stands behind the sequence: backwards it comes first and leaves the first state,
+        # Padding follows the sequence: backwards it comes first and leaves the first state,
         # forwards it repeats the last one.
         stays = (states[0][b] if reverse else y[-1])[None].expand(length - lengths[b], hidden)
         rows.append(torch.cat((y, stays)))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes vision.safetensors beside it: small variants of torchvision's models of images, in f64, with
+"""Writes vision.safetensors next to it: small variants of torchvision's models of images, in f64, with
 dropout off. Run it with a Python that has torch and torchvision.
 
 The file has the form of make_models.py's: its metadata say which cases there are and how weft builds

@@ -168,10 +168,10 @@ static void test_gone(void)
     start(&t, 2, &(weft_exchange){.kind = WEFT_RECEIVE, .receive = to[2], .bytes = 4, .peer = 0});
     weft_communicator_free(t.all[2]);
     t.all[2] = NULL;
-    expect_error(&t, 0, 1, WEFT_PEER, "rank 2 is gone");
+    expect_error(&t, 0, 1, WEFT_PEER, "rank 2 has ended");
     /* So do exchanges that begin afterwards. */
     start(&t, 1, &(weft_exchange){.kind = WEFT_SEND, .send = from, .bytes = 4, .peer = 2});
-    expect_error(&t, 1, 1, WEFT_PEER, "rank 2 is gone");
+    expect_error(&t, 1, 1, WEFT_PEER, "rank 2 has ended");
     three_free(&t);
 }
 
@@ -226,7 +226,7 @@ void communicator_tests(void)
     CU_add_test(suite, "threads: a rank that fails", test_failure);
     CU_add_test(suite, "threads: a rank that does not answer", test_silence);
     CU_add_test(suite, "threads: sizes and kinds that differ", test_mismatch);
-    CU_add_test(suite, "threads: a rank that is gone", test_gone);
+    CU_add_test(suite, "threads: a rank that has ended", test_gone);
     CU_add_test(suite, "a rank without memory", test_no_memory);
     CU_add_test(suite, "arguments", test_arguments);
 }

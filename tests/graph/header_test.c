@@ -255,7 +255,7 @@ static void test_names(void)
 {
     const char *header = "{\"a\\n\\u001b[31m\":{\"shape\":[1]}}";
     write_header(header, strlen(header), 0);
-    refuse(WEFT_BAD_FILE, "a\\n\\x1b[31m: dtype is missing");
+    refuse(WEFT_BAD_FILE, "a\\n\\x1b[31m: its dtype is missing");
     /* No file could be written with such names. */
     header = "{\"\xff\xe6\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}";
     write_header(header, strlen(header), 0);

@@ -114,7 +114,7 @@ typedef struct exhaustive {
     bool used[SMALL];
 } exhaustive;
 
-/* The lowest offset beside the `depth` items that are placed. */
+/* The lowest offset that does not overlap the `depth` placed items. */
 static size_t lowest(const exhaustive *e, size_t depth, const weft_pack_item *item)
 {
     size_t offset = 0;

@@ -146,19 +146,19 @@ static void test_malformed_files(void)
     refuse(0, "{\"a\":3}", 0, "a: is not an object");
     refuse(0, "{\"a\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
            "a: its dtype");
-    refuse(0, "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "a: dtype is missing");
+    refuse(0, "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "a: its dtype is missing");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4,
-           "a: shape has a bad number");
+           "a: its shape has an invalid size");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4,
-           "a: shape has a bad number");
+           "a: its shape has an invalid size");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
-           "a: its data do not have the size");
+           "a: the size of its data does not match");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4,
            "a: its data lie outside the file");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4,
            "a: its data lie outside the file");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4,
-           "a: data_offsets");
+           "a: its data_offsets");
     refuse(0,
            "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]}}",
            4, "a: its shape overflows");

@@ -72,7 +72,7 @@ static void test_joining(void)
     declared d = {{{1, 0, 5}, {1, 2, 5}}, {{2, {3, 2}}, {2, {3, 3}}}, {true, true}};
     expect_joined(&d, WEFT_OK, WEFT_OK, "");
     d.initialised[1] = false;
-    expect_joined(&d, WEFT_PEER, WEFT_NOT_FOUND, "is not in the store");
+    expect_joined(&d, WEFT_PEER, WEFT_NOT_FOUND, "is missing in the store");
     d.initialised[1] = true;
     d.part[1].first = 1;
     expect_joined(&d, WEFT_BAD_SHAPE, WEFT_BAD_SHAPE, "rank 1 has elements 1 to 4 of axis 1");

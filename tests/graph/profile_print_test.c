@@ -102,7 +102,7 @@ static void test_rows(void)
     bench_close(&b);
 }
 
-/* The first name stays as it is, those behind it are numbered; the same in another session. */
+/* The first name stays as it is, later ones are numbered; the same in another session. */
 static void test_names(void)
 {
     size_t numbered = 0;

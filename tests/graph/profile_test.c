@@ -240,7 +240,7 @@ static void test_compute(void)
     weft_graph_free(g);
 }
 
-/* A run that fails ends at the next barrier: the intervals behind it have no calls. */
+/* A run that fails ends at the next barrier: the intervals after it have no calls. */
 static void test_failed_run(void)
 {
     weft_graph *g = weft_graph_new();

@@ -142,7 +142,7 @@ static void test_errors(void)
 
 /* ---- The best of all choices ---- */
 
-/* A network of layers of different widths; its loss is the only target beside the gradients. */
+/* A network of layers of different widths; its loss is the only target besides the gradients. */
 static weft_graph *network(const int64_t *widths, int n, plan_target *targets, size_t *n_targets)
 {
     weft_graph *g = weft_graph_new();
@@ -244,5 +244,5 @@ void recompute_tests(void)
     CU_pSuite suite = CU_add_suite("recompute", NULL, NULL);
     CU_add_test(suite, "budgets, and the same bits", test_budgets);
     CU_add_test(suite, "budgets that cannot be met", test_errors);
-    CU_add_test(suite, "beside the best of all choices", test_best_choice);
+    CU_add_test(suite, "compared with the best of all choices", test_best_choice);
 }

@@ -87,7 +87,7 @@ static void test_passes(void)
     close_trained(&t);
 }
 
-/* A copy of a node keeps its origin, and new nodes beside it have others. */
+/* A copy of a node keeps its origin; new nodes have others. */
 static void test_copies(void)
 {
     weft_graph *a = weft_graph_new(), *b = weft_graph_new();

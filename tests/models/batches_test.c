@@ -289,7 +289,7 @@ static void test_masks(void)
             }
         }
     }
-    /* Short rows without a chosen token get one, hence a little over 15 %. */
+    /* Short rows without a chosen token get one, so it is a little over 15 %. */
     CU_ASSERT_TRUE(hidden / shown > 0.15 && hidden / shown < 0.21);
     /* Five standard errors of shares of 6000 tokens: 5 sqrt(0.8 0.2 / 6000) = 0.026, and
      * 5 sqrt(0.1 0.9 / 6000) = 0.019. */

@@ -437,7 +437,7 @@ static void test_refusals(void)
         return;
     weft_decoder_options o = {.sentences = 1, .beams = 2, .max_len = 8, .max_source_len = 5};
     CU_ASSERT_PTR_NULL(weft_decoder_new(&bert.config, bert.params, &o, &error));
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "one token after another"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "not autoregressive"));
     error = (weft_error){0};
     CU_ASSERT_PTR_NULL(weft_decoder_new(&s.config, bert.params, &o, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_NOT_FOUND);
@@ -466,7 +466,7 @@ static void test_refusals(void)
                     WEFT_OK);
     error = (weft_error){0};
     CU_ASSERT_PTR_NULL(weft_decoder_new(&s.config, s.params, &o, &error));
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "learned 6 positions"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "6 learned positions"));
     weft_params_free(s.params);
     weft_params_free(bert.params);
 }

@@ -54,7 +54,7 @@ static void train(rank *r)
 static const char *const transformer[] = {"vocab=60", "d_model=16",       "heads=4",
                                           "d_ff=32",  "encoder_layers=2", "decoder_layers=2",
                                           "dropout=0"};
-/* Parts of layers draw other numbers than the whole, stages draw the same. */
+/* Parts of layers draw different numbers from the whole, stages draw the same. */
 static const char *const dropout[] = {"vocab=60",   "d_model=16",       "heads=4",
                                       "d_ff=32",    "encoder_layers=2", "decoder_layers=2",
                                       "dropout=0.1"};
@@ -181,7 +181,7 @@ static void test_refusals(void)
     } cases[] = {
         {2, 3, 1, 0, "2 processes cannot divide a model into 1 stages of 3 parts"},
         {3, 1, 2, 0, "3 processes cannot divide a model into 2 stages of 1 parts"},
-        {2, 1, 2, 2, "zero 2 is for whole models, not for one in parts or stages"},
+        {2, 1, 2, 2, "zero 2 requires a whole model, not one in parts or stages"},
     };
     rank ranks[MAX_RANKS];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -405,7 +405,7 @@ static void fail_allocations(int tensor, int stages, int zero, int odd)
         for (int r = 0; r < size; r++) {
             const weft_error *e = &ranks[r].error;
             const weft_status expected = pending ? WEFT_OK : r == odd ? WEFT_NO_MEMORY : WEFT_PEER;
-            const bool good = e->status == expected && !strstr(e->message, "is gone");
+            const bool good = e->status == expected && !strstr(e->message, "has ended");
             if (!good)
                 printf("\n    allocation %ld: rank %d: %s: %s\n", n, r, e->where, e->message);
             CU_ASSERT_TRUE(good);

@@ -264,7 +264,7 @@ static void test_refused_arrays(void)
     const weft_fit integers = fit_of(&fixed, WEFT_LOSS_MSE);
     const weft_array_options o = {.rows = 3}, many = {.rows = 8}, none = {.rows = 0};
     arrays data = make_arrays();
-    expect_refused(&fit, &data, &none, WEFT_BAD_ARGUMENT, "rows, of a batch, is required");
+    expect_refused(&fit, &data, &none, WEFT_BAD_ARGUMENT, "rows (of a batch) is required");
     expect_refused(&fit, &data, &many, WEFT_BAD_ARGUMENT, "has 7 rows, fewer than a batch of 8");
     expect_refused(&wide, &data, &o, WEFT_BAD_SHAPE,
                    "has the shape [7, 1, 3], a batch of the input x [1, 4]");

@@ -461,7 +461,7 @@ static void test_configurations(void)
         {"gpt2", "\"GPT2LMHeadModel\"", "\"T5ForConditionalGeneration\"", WEFT_BAD_ARGUMENT,
          "unsupported architecture T5ForConditionalGeneration"},
         {"gpt2", "\"gelu_new\"", "\"quick_gelu\"", WEFT_BAD_ARGUMENT,
-         "activation_function is \"quick_gelu\": weft has no such activation"},
+         "activation_function is \"quick_gelu\": unsupported activation"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": false",
          "\"scale_attn_by_inverse_layer_idx\": true", WEFT_BAD_ARGUMENT,
          "scale_attn_by_inverse_layer_idx is true: weft's gpt needs false"},
@@ -472,16 +472,17 @@ static void test_configurations(void)
         {"gpt2", "\"n_head\": 3", "\"n_head\": \"3\"", WEFT_BAD_ARGUMENT,
          "n_head is \"3\": expected a number"},
         {"gpt2", "\"n_head\": 3", "\"n_head\": 2.5", WEFT_BAD_ARGUMENT,
-         "n_head is 2.5: option heads"},
+         "n_head is 2.5: invalid heads"},
         {"gpt2", "\"n_head\": 3", "\"n_head\": -3", WEFT_BAD_ARGUMENT,
-         "n_head is -3: option heads"},
+         "n_head is -3: invalid heads"},
         {"gpt2", "\"n_head\": 3", "\"n_head\": 5", WEFT_BAD_ARGUMENT,
          "the number of heads must divide d_model"},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": 3", WEFT_NOT_FOUND,
          "has no tensor transformer.h.2.ln_1.weight, for layer.2.norm_attn.gamma"},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1", WEFT_BAD_FILE,
          "GPT2LMHeadModel with this config.json does not have it"},
-        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1000000", WEFT_TOO_LARGE, "layers, at most 1000"},
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1000000", WEFT_TOO_LARGE,
+         "layers, expected at most 1000"},
         {"gpt2", "\"n_embd\": 24", "\"n_embd\": 27", WEFT_BAD_SHAPE,
          "transformer.wte.weight is [59, 24], but config.json makes it [59, 27]"},
         {"gpt2", "\"vocab_size\": 59", "\"vocab_size\": 1000000000", WEFT_BAD_SHAPE,
@@ -575,7 +576,7 @@ static void test_indices(void)
 
 typedef struct renamed {
     const weft_params *params;
-    const char *extra; /* a tensor of one element behind the others; NULL: none */
+    const char *extra; /* a tensor of one element after the others; NULL: none */
 } renamed;
 
 static const void *renamed_data(void *context, size_t i, weft_error *error)

@@ -234,7 +234,7 @@ static void test_zoo(void)
 {
     const weft_model *model;
     if (getenv("WEFT_SKIP")) {
-        test_skip("arenas beside what any order needs", "they are of all passes");
+        test_skip("arenas compared with the bound of any order", "they are of all passes");
         return;
     }
     for (size_t i = 0; (model = weft_model_at(i)); i++) check_model(model);
@@ -243,5 +243,5 @@ static void test_zoo(void)
 void order_tests(void)
 {
     CU_pSuite suite = CU_add_suite("order", NULL, NULL);
-    CU_add_test(suite, "arenas beside what any order needs", test_zoo);
+    CU_add_test(suite, "arenas compared with the bound of any order", test_zoo);
 }

@@ -371,9 +371,9 @@ static void fails(void (*change)(weft_trainer_options *, weft_batch_source *, we
 
 static void test_failures(void)
 {
-    const char *options = "rank 1 has other options of the training than rank 0";
-    const char *params = "rank 1 has other parameters or another step than rank 0";
-    const char *data = "rank 1 has other data than rank 0";
+    const char *options = "rank 1 has different training options than rank 0";
+    const char *params = "rank 1 has different parameters or a different step than rank 0";
+    const char *data = "rank 1 has different data than rank 0";
     fails(change_rate, WEFT_BAD_ARGUMENT, options, WEFT_BAD_ARGUMENT, options);
     fails(change_seed, WEFT_BAD_ARGUMENT, options, WEFT_BAD_ARGUMENT, options);
     fails(change_params, WEFT_BAD_ARGUMENT, params, WEFT_BAD_ARGUMENT, params);

@@ -171,7 +171,7 @@ static void test_names(void)
     free_subject(&s);
 }
 
-/* A state that another node reads stays beside its form. */
+/* A state that another node reads stays, in addition to its quantised form. */
 static void test_kept(void)
 {
     weft_error error = {0};

@@ -494,7 +494,7 @@ static void test_refusals(void)
     refused("seq2seq", "layers=99", "1 to 16 layers");
     refused("seq2seq", "layers=0", "1 to 16 layers");
     refused("seq2seq", "target_len=0", "must be 1 to 1048576, got 0");
-    refused("seq2seq", "attention=sideways", "not one of none|additive|dot|general");
+    refused("seq2seq", "attention=sideways", "expected one of none|additive|dot|general");
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
     weft_nn_recurrent(g, "l", WEFT_LSTM, x, 4, NULL, NULL);

@@ -121,20 +121,20 @@ static void test_other_data(void)
     const char *path = checkpoint();
     weft_batch_options o = batch_options();
     resume(path, make_corpus(1, 2, false), &o, "a.en", "a.es", NULL);
-    resume(path, make_corpus(9, 2, false), &o, NULL, NULL, "on other text than these sources");
-    resume(path, make_corpus(1, 9, false), &o, NULL, NULL, "on other text than these targets");
-    resume(path, make_corpus(9, 2, false), &o, "a.en", "a.es", "on other text than a.en");
-    resume(path, make_corpus(1, 9, false), &o, "a.en", "a.es", "on other text than a.es");
-    resume(path, make_corpus(1, 2, true), &o, "a.en", "a.es", "on other text than a.en");
+    resume(path, make_corpus(9, 2, false), &o, NULL, NULL, "on a text other than these sources");
+    resume(path, make_corpus(1, 9, false), &o, NULL, NULL, "on a text other than these targets");
+    resume(path, make_corpus(9, 2, false), &o, "a.en", "a.es", "on a text other than a.en");
+    resume(path, make_corpus(1, 9, false), &o, "a.en", "a.es", "on a text other than a.es");
+    resume(path, make_corpus(1, 2, true), &o, "a.en", "a.es", "on a text other than a.en");
     o.tokens = 49; /* rows are as many */
     resume(path, make_corpus(1, 2, false), &o, NULL, NULL, NULL);
     o.tokens = 40;
     o.seed = 8;
-    resume(path, make_corpus(1, 2, false), &o, NULL, NULL, "was trained with other batches");
+    resume(path, make_corpus(1, 2, false), &o, NULL, NULL, "was trained with different batches");
     o.seed = 7;
     o.lengths[0] = 11;
     o.tokens = 44;
-    resume(path, make_corpus(1, 2, false), &o, NULL, NULL, "was trained with other batches");
+    resume(path, make_corpus(1, 2, false), &o, NULL, NULL, "was trained with different batches");
     o.tokens = 20;
     resume(path, make_corpus(1, 2, false), &o, NULL, NULL, "batches per epoch");
     unlink(path);

@@ -405,7 +405,7 @@ static void test_refusals(void)
     refuse("vit", "patch=15", WEFT_BAD_ARGUMENT, "patches of 15 must divide images of 224");
     refuse("vit", "patch=0", WEFT_BAD_ARGUMENT, "patches of 0");
     refuse("vit", "d_model=0", WEFT_BAD_ARGUMENT, "d_model must be 1 or more");
-    refuse("vit", "layers=1001", WEFT_TOO_LARGE, "1001 layers, at most 1000");
+    refuse("vit", "layers=1001", WEFT_TOO_LARGE, "1001 layers, expected at most 1000");
     refuse("vit", "length=3", WEFT_NOT_FOUND, "no option");
 
     weft_model_io io;

@@ -51,7 +51,7 @@ static int silence(void)
     return run(exchange_checks_of_silence);
 }
 
-/* A message from rank 0 to rank 1, of another size than expected. */
+/* A message from rank 0 to rank 1 whose size is not the expected one. */
 static int sizes_differ(weft_communicator *c)
 {
     static const struct {

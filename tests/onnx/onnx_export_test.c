@@ -447,7 +447,7 @@ void onnx_export_tests(void)
     CU_add_test(suite, "an op without a form is refused", test_ops_without_form);
     CU_add_test(suite, "every model has the same bits after a round", test_models);
     CU_add_test(suite, "equal files", test_equal_files);
-    CU_add_test(suite, "data beside the model", test_external);
+    CU_add_test(suite, "external data", test_external);
     CU_add_test(suite, "outputs of any kind, and names", test_outputs);
     CU_add_test(suite, "what is refused", test_refused);
     CU_add_test(suite, "a program's own op", test_own_op);

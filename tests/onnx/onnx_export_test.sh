@@ -17,7 +17,7 @@ same_bits()
     rm -rf ref
     "$weft" run "$1" --random --threads 1 --out ref >out 2>&1 || fail "run $1: $(tail -n 1 out)"
     for threads in 1 2; do
-        expect 0 "greatest difference 0" "$weft" run "$2" --random --threads $threads --check ref \
+        expect 0 "largest difference 0" "$weft" run "$2" --random --threads $threads --check ref \
             --rtol 0 --atol 0
     done
 }
@@ -55,7 +55,7 @@ case_a_file_with_another_batch()
 {
     expect 0 "copy.onnx" "$weft" export mlp.onnx --batch 3 -o copy.onnx
     "$weft" run mlp.onnx --random --batch 3 --out ref >out || fail "run mlp.onnx"
-    expect 0 "logits  equals the reference: 0 of 12 elements beyond the tolerance, greatest difference 0" \
+    expect 0 "logits  equals the reference: 0 of 12 elements beyond the tolerance, largest difference 0" \
         "$weft" run copy.onnx --random --check ref --rtol 0 --atol 0
 }
 

@@ -1,6 +1,6 @@
 /* Models from ONNX files: inputs, parameters and gradients; what is computed during the import;
- * control flow; data beside the model; and files that are wrong or hostile. The models are written
- * here. tests/onnx_conformance compares the ops with ONNX's own cases. */
+ * control flow; external data; and files that are wrong or hostile. The models are written here.
+ * tests/onnx_conformance compares the ops with ONNX's own cases. */
 #include "onnx_writer.h"
 #include "tests.h"
 
@@ -281,7 +281,7 @@ static void test_loop(void)
     end(&f);
 }
 
-/* ---- Data beside the model ---- */
+/* ---- External data ---- */
 
 /* y = x + w, where w [3] is in a file. */
 static written_graph *external(fixture *f, const char *location, const char *offset)
@@ -579,7 +579,7 @@ void onnx_tests(void)
     CU_add_test(suite, "several outputs that follow from a parameter", test_several_outputs);
     CU_add_test(suite, "integers that do not fit, and absent bounds", test_integers);
     CU_add_test(suite, "loops are unrolled", test_loop);
-    CU_add_test(suite, "data beside the model", test_external);
+    CU_add_test(suite, "external data", test_external);
     CU_add_test(suite, "a model in memory", test_in_memory);
     CU_add_test(suite, "the bytes of a model in memory are copied", test_memory_is_copied);
     CU_add_test(suite, "wrong files", test_wrong);

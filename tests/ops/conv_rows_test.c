@@ -1,6 +1,6 @@
 /* conv_rows, conv_rows_depthwise and matmul_panels have the bits of conv and matmul, at shapes
  * below and above a tile in each direction, in f32 and f64, on every instruction set, on one and
- * two threads, and with nodes fused behind them. */
+ * two threads, and with nodes fused to them. */
 #include "reference.h"
 #include "tests.h"
 
@@ -354,7 +354,7 @@ static void test_products(void)
 
 /* ---- Fusion ---- */
 
-/* Elementwise nodes run on the tiles, with the bits of those that run behind conv. */
+/* Elementwise nodes run on the tiles, with the bits of those that run after conv. */
 static void test_fusion(void)
 {
     static const layer layers[] = {

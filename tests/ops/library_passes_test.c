@@ -177,7 +177,7 @@ static void test_fold_conv(void)
         size_t adds, subs, muls; /* that must be left, those of weights and biases included */
     } cases[] = {
         {1, 1, 1, 2}, /* (conv - t) s + t: all of it moves */
-        {3, 1, 1, 1}, /* 54 weights for 24 results: the scale stays, and what is behind it */
+        {3, 1, 1, 1}, /* 54 weights for 24 results: the scale and what follows it stay */
         {1, 0, 1, 2}, /* t - conv, then times s: both stay */
         {1, 0, 0, 1}, /* times a number for each column: stays */
         {1, 1, 0, 1}, /* conv s + conv: there are two readers */
@@ -335,7 +335,7 @@ static void relu_gradient(const weft_graph *g, weft_value x, weft_value dx, cons
     weft_plan_free(plan);
 }
 
-/* relu's gradient behind a dropout reads the dropout's output, of the same bits; behind another
+/* relu's gradient after a dropout reads the dropout's output, of the same bits; after another
  * dropout, or where the mask is another, it reads relu's own. */
 static void test_reuse_dropout(void)
 {
@@ -368,5 +368,5 @@ void library_passes_tests(void)
     CU_add_test(suite, "scales and shifts move into a convolution", test_fold_conv);
     CU_add_test(suite, "fixed scales move into fixed weights", test_fold_conv_fixed);
     CU_add_test(suite, "joined channels stay innermost", test_channels_joined);
-    CU_add_test(suite, "relu's gradient reads a dropout behind relu", test_reuse_dropout);
+    CU_add_test(suite, "relu's gradient reads a dropout that follows relu", test_reuse_dropout);
 }

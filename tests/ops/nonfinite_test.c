@@ -170,7 +170,7 @@ static void build_unary(weft_graph *g, weft_value x, weft_value *y)
     weft_grad_of(g, y, &ones, 1, &x, 1, &y[1]);
 }
 
-/* On 37 elements, so that kernels have a remainder behind the last whole vector. */
+/* On 37 elements, so that kernels have a remainder after the last whole vector. */
 static void test_unary(void)
 {
     enum { N = 37 };

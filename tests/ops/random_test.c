@@ -106,7 +106,7 @@ static void test_bits(void)
     }
 }
 
-/* Probabilities beyond [0, 1] and NaN, element by element, behind a sum with which it is fused. */
+/* Probabilities beyond [0, 1] and NaN, element by element, after a sum with which it is fused. */
 static void test_certain(void)
 {
     static const float p[6] = {0, 1, -3, 2, NAN, INFINITY};

@@ -1,5 +1,5 @@
 /* An elementwise op of a program's own, whose kernel walks its operands with <weft/kernel.h>: it
- * reads any layout as it lies, broadcasts, and is fused behind a matrix product. */
+ * reads any layout as it lies, broadcasts, and is fused with a matrix product. */
 #include "tests.h"
 
 #include <weft/kernel.h>

@@ -57,7 +57,7 @@ case_meson_sets_up_the_tree_of_the_tarball()
     tar -xf "two/$archive"
     equal "the number of files in the tarball" "$(find "$tree" -type f | wc -l)" "$(cd tree && git ls-files | wc -l)"
     meson setup "$tree/build" "$tree" >output 2>&1 || { fail "meson cannot set the tarball's tree up"; tail -n 20 output; }
-    grep -q "Project version: ${tree#weft-}$" output || fail "the tarball has another version than its name"
+    grep -q "Project version: ${tree#weft-}$" output || fail "the version in the tarball is not that of its name"
 }
 
 case_what_is_refused()

@@ -185,7 +185,7 @@ static void check_collectives(check *k)
     }
 }
 
-/* Many exchanges at once, finished in another order than they began. */
+/* Many exchanges at once, finished in a different order. */
 static void check_in_flight(check *k)
 {
     enum { ROUNDS = 8 };

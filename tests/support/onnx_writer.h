@@ -25,7 +25,7 @@ void write_output(arena *memory, written_graph *g, const char *name);
 /* An initializer without contents. */
 WeftOnnx__TensorProto *write_initializer(arena *memory, written_graph *g, const char *name,
                                          int type, weft_shape shape);
-/* Moves its contents to a file beside the model, from a byte on. */
+/* Moves its contents to a file next to the model, from a byte on. */
 void write_external(arena *memory, WeftOnnx__TensorProto *tensor, const char *location,
                     const char *offset);
 void write_floats(arena *memory, written_graph *g, const char *name, weft_shape shape,

@@ -71,7 +71,7 @@ same_best()
 same_metrics()
 {
     local cut='s/,"seconds":.*//'
-    [ "$(sed "$cut" "$1/metrics.jsonl")" = "$(sed "$cut" "$2/metrics.jsonl")" ] || fail "$2 has other metrics than $1"
+    [ "$(sed "$cut" "$1/metrics.jsonl")" = "$(sed "$cut" "$2/metrics.jsonl")" ] || fail "the metrics of $2 differ from those of $1"
 }
 
 # Whether model.safetensors of a folder names files that are there, as many as its processes.

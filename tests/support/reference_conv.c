@@ -33,7 +33,7 @@ static bool reads(const conv_attr *a, weft_shape x, weft_shape y, weft_shape ker
     return inside;
 }
 
-static weft_shape behind(weft_shape s)
+static weft_shape spatial_of(weft_shape s)
 {
     weft_shape rest = {0, {0}};
     for (int d = 2; d < s.rank; d++) rest.dim[rest.rank++] = s.dim[d];
@@ -45,9 +45,9 @@ static weft_shape behind(weft_shape s)
 static void each_product(const conv_attr *a, const weft_tensor *x, const weft_tensor *w,
                          const weft_tensor *y, void (*visit)(double *x, double *w, double *y))
 {
-    const weft_shape kernel = behind(w->shape);
-    const int64_t taps = weft_shape_numel(kernel), in = weft_shape_numel(behind(x->shape));
-    const int64_t out = weft_shape_numel(behind(y->shape)), channels = w->shape.dim[1];
+    const weft_shape kernel = spatial_of(w->shape);
+    const int64_t taps = weft_shape_numel(kernel), in = weft_shape_numel(spatial_of(x->shape));
+    const int64_t out = weft_shape_numel(spatial_of(y->shape)), channels = w->shape.dim[1];
     for (int64_t e = 0; e < numel(y); e++) {
         const int64_t i = e % out, o = e / out % y->shape.dim[1], n = e / out / y->shape.dim[1];
         const int64_t group = o / (y->shape.dim[1] / a->groups);
@@ -77,7 +77,7 @@ static void add_to_w(double *x, double *w, double *y)
 REFERENCE(conv)
 {
     UNUSED;
-    const int64_t volume = weft_shape_numel(behind(out->shape));
+    const int64_t volume = weft_shape_numel(spatial_of(out->shape));
     for (int64_t i = 0; n_in > 2 && i < numel(out); i++)
         data(out)[i] = data(&in[2])[i / volume % out->shape.dim[1]];
     each_product(attr, &in[0], &in[1], out, add_to_y);
@@ -150,8 +150,9 @@ REFERENCE(max_pool)
 {
     UNUSED;
     const pool_attr *a = attr;
-    const int64_t taps = weft_shape_numel(a->kernel), volume = weft_shape_numel(behind(in->shape));
-    const int64_t each = weft_shape_numel(behind(out->shape));
+    const int64_t taps = weft_shape_numel(a->kernel),
+                  volume = weft_shape_numel(spatial_of(in->shape));
+    const int64_t each = weft_shape_numel(spatial_of(out->shape));
     for (int64_t e = 0; e < numel(out); e++) {
         int64_t best = -1;
         const double *x = data(in) + e / each * volume;
@@ -169,8 +170,9 @@ REFERENCE(average_pool)
 {
     UNUSED;
     const pool_attr *a = attr;
-    const int64_t taps = weft_shape_numel(a->kernel), volume = weft_shape_numel(behind(in->shape));
-    const int64_t each = weft_shape_numel(behind(out->shape));
+    const int64_t taps = weft_shape_numel(a->kernel),
+                  volume = weft_shape_numel(spatial_of(in->shape));
+    const int64_t each = weft_shape_numel(spatial_of(out->shape));
     /* The padding is counted as pixels of a larger image. */
     weft_shape wide = in->shape;
     conv_attr counting = a->window;

@@ -176,7 +176,7 @@ case_a_vocabulary_of_bytes()
     equal "two lines for each source, whatever is said" \
         "$(grep -c '^[0-9]* [|][|][|] .* [|][|][|] -[0-9.]*$' said)" 20
     equal "no others" "$(wc -l <said)" 20
-    equal "no control bytes beside line ends" "$(LC_ALL=C tr -d -c '\000-\010\013-\037\177' <said | wc -c)" 0
+    equal "no control bytes besides line ends" "$(LC_ALL=C tr -d -c '\000-\010\013-\037\177' <said | wc -c)" 0
 }
 
 case_alignments_are_pairs_of_words()

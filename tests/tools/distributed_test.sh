@@ -6,7 +6,7 @@
 # shellcheck source=tests/support/ranks.sh
 . "$tests/support/ranks.sh"
 average=(--ema 0.9 --valid-bleu 4 --best-by bleu)
-# Parts of layers draw other random numbers than the whole.
+# Parts of layers draw different random numbers from the whole.
 deep=("${pair[@]}" encoder_layers=2 decoder_layers=2 dropout=0 --valid-bleu 4)
 
 # Trainings by one process.
@@ -39,8 +39,8 @@ differ()
     rm -rf differ
 }
 
-# beside TEXT COMMAND...: what is printed if rank 1 is another command with the same arguments.
-beside()
+# mixed TEXT COMMAND...: what is printed if rank 1 is another command with the same arguments.
+mixed()
 {
     local text=$1
     shift
@@ -150,12 +150,12 @@ case_fine_tuning()
 case_ranks_that_differ()
 {
     differ "^weft: train: rank 1 has another run.seed than rank 0" "${texts[@]}" "${valid[@]}" --seed 2
-    differ "^weft: train: rank 1 has another model, or options of it than rank 0" "${texts[@]}" "${valid[@]}" d_model=32
+    differ "^weft: train: rank 1 has a different model or model option than rank 0" "${texts[@]}" "${valid[@]}" d_model=32
     differ "^weft: train: rank 1 has another choice of --resume, --validate or --json" "${texts[@]}" "${valid[@]}" --resume
     differ "^weft: train: rank 1 has another data.valid_source than rank 0" "${texts[@]}"
-    differ "^weft: train: rank 1 has other data for validation than rank 0" "${texts[@]}" --valid-source other.en \
+    differ "^weft: train: rank 1 has different validation data than rank 0" "${texts[@]}" --valid-source other.en \
         --valid-target other.es
-    differ "^weft: trainer: rank 1 has other data than rank 0" --source other.en --target other.es "${valid[@]}"
+    differ "^weft: trainer: rank 1 has different data than rank 0" --source other.en --target other.es "${valid[@]}"
     differ "^weft: rank 1: .*none.en: cannot be read" --source none.en --target train.es "${valid[@]}"
     differ "^weft: rank 1: command line: is wrong on this rank only" "${texts[@]}" "${valid[@]}" --steps many
 }
@@ -163,14 +163,14 @@ case_ranks_that_differ()
 case_ranks_with_other_instruction_sets()
 {
     grep -qw avx2 /proc/cpuinfo || skip "this processor has one instruction set"
-    beside "^weft: trainer: rank 1 has another instruction set" env WEFT_ISA=base
+    mixed "^weft: trainer: rank 1 has a different instruction set" env WEFT_ISA=base
 }
 
 case_a_folder_that_is_not_shared()
 {
     unshare -m true 2>/dev/null || skip "no file system can be mounted here"
     mkdir differ
-    beside "^weft: rank 1: differ/vocab.model: cannot be opened" \
+    mixed "^weft: rank 1: differ/vocab.model: cannot be opened" \
         unshare -m sh -c 'mount -t tmpfs tmpfs differ && exec "$@"' sh
 }
 

@@ -98,7 +98,7 @@ case_weft_run_takes_the_folder_of_a_run()
 case_threads_change_no_bits()
 {
     expect 0 "finished after 200 steps" "${long[@]}" --threads 2 --out threads
-    same_bits "two threads compute other bits than one" whole threads
+    same_bits "two threads compute different bits from one" whole threads
 }
 
 case_a_killed_and_resumed_run_has_the_same_bits()
@@ -112,7 +112,7 @@ case_a_killed_and_resumed_run_has_the_same_bits()
     kill -KILL $pid 2>/dev/null
     wait $pid 2>/dev/null
     expect 0 "finished after 200 steps" "$weft" fit --resume --out killed
-    same_bits "a resumed run computes other bits" whole killed
+    same_bits "a resumed run computes different bits" whole killed
     [ "$(numbers whole)" = "$(numbers killed)" ] || fail "a resumed run has other metrics"
 }
 

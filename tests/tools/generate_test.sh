@@ -124,7 +124,7 @@ case_a_vocabulary_of_bytes()
 {
     "$weft" generate bytes --temperature 1e6 --min-length 199 --tokens 200 <in >said
     equal "a line for each prompt, whatever is said" "$(wc -l <said)" 11
-    equal "no control bytes beside line ends" "$(LC_ALL=C tr -d -c '\000-\010\013-\037\177' <said | wc -c)" 0
+    equal "no control bytes besides line ends" "$(LC_ALL=C tr -d -c '\000-\010\013-\037\177' <said | wc -c)" 0
     [ "$(wc -c <said)" -ge 1500 ] || fail "$(wc -c <said) bytes of at least 2,000 tokens came out"
 }
 
@@ -149,7 +149,7 @@ case_texts_of_several_windows()
     short=$("$weft" generate few --tokens 12 --min-length 11 --temperature 0 --prompt "God")
     [[ $text == "$short"* ]] || fail "a longer text begins otherwise: $text / $short"
     expect 0 "1 texts end after 16 tokens" "${few[@]}" --beam 2 --prompt "God"
-    expect 1 "has learned 512 positions, not 1000" "$weft" generate few --context 1000 --prompt "God"
+    expect 1 "has 512 learned positions, fewer than 1000" "$weft" generate few --context 1000 --prompt "God"
 }
 
 # Within the first window of 16 tokens and after it; across tokens; one that begins within another. The oracle cuts
@@ -280,7 +280,7 @@ case_models_and_options_that_are_refused()
 {
     model bert bert "${sizes[@]}" layers=1
     model pairs transformer "${sizes[@]}" encoder_layers=1 decoder_layers=1
-    expect 1 "does not predict one token after another" "$weft" generate bert --prompt x
+    expect 1 "is not autoregressive: it does not predict the next token" "$weft" generate bert --prompt x
     expect 1 "see \`weft translate\`" "$weft" generate pairs --prompt x
     expect 2 "is larger than --beam" "$weft" generate gpt --beam 2 --n 3
     expect 2 "generates one text, not 3" "$weft" generate gpt --temperature 0 --n 3

@@ -197,7 +197,7 @@ case_lines_longer_than_learned_positions()
     head -n 1 v.en >one
     echo "God." >god
     input=one expect 1 "input: line 1 has " "$weft" logprob short --source god
-    input=god expect 1 "but transformer has learned only 20 positions" "$weft" logprob short --source one
+    input=god expect 1 "but transformer has only 20 learned positions" "$weft" logprob short --source one
 }
 
 case_a_full_disk()

@@ -60,7 +60,7 @@ case_what_is_typed()
     clean 2 "no op \"$shown\"" "$weft" check --op "$nasty"
     clean 2 "no demonstration \"$shown\"" "$weft" demo "$nasty"
     clean 1 "has no option \"$shown\"" "$weft" plan transformer "$nasty=3"
-    clean 1 "option dropout: \"$shown\"" "$weft" plan transformer "dropout=$nasty"
+    clean 1 "invalid dropout \"$shown\"" "$weft" plan transformer "dropout=$nasty"
 }
 
 case_lists_of_buffers()
@@ -84,7 +84,7 @@ case_checkpoints()
     clean 1 'file: the header is not UTF-8' "$weft" average file -o mean
     checkpoint '{"c\n":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 1234 >file
     checkpoint '{"c\n":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}' 1234 >other
-    clean 1 'other: c\n is not as in the last file' "$weft" average other file -o mean
+    clean 1 'other: c\n has a different type from the last file' "$weft" average other file -o mean
     clean 0 "saved the mean of 1 checkpoints in $shown" "$weft" average file -o "$nasty"
 }
 

@@ -42,7 +42,7 @@ case_made_up_inputs_depend_on_the_seed_only()
 {
     local threads
     for threads in 1 2; do
-        expect 0 "logits  equals the reference: 0 of 16 elements beyond the tolerance, greatest difference 0" \
+        expect 0 "logits  equals the reference: 0 of 16 elements beyond the tolerance, largest difference 0" \
             "$weft" run mlp.onnx --random --dim N=4 --threads $threads --check one --rtol 0 --atol 0
     done
     "$weft" run mlp.onnx --random --batch 4 --threads 2 --out two >two.txt || fail "run on two threads"

@@ -197,7 +197,7 @@ full()
     head -c 2M /dev/zero >disk/filler 2>filler.log && fail "the disk is not full"
     expect 1 "disk/$name: cannot be written: No space left on device" "$@"
     cmp earlier "disk/$name" || fail "a full disk has harmed $name"
-    [ -z "$(ls disk | grep tmp)" ] || fail "a full disk leaves a file beside $name"
+    [ -z "$(ls disk | grep tmp)" ] || fail "a full disk leaves a file next to $name"
     rm disk/filler
 }
 full loss.svg "$weft" plot run -o disk/loss.svg

@@ -66,7 +66,7 @@ case_wrong_names_get_a_suggestion()
     expect 1 'has no option "drpoout"; did you mean "dropout"?' "$weft" plan transformer drpoout=0
     expect 2 "unrecognized option '--resme'; did you mean '--resume'?" "$weft" train --resme
     expect 2 "unrecognized option '--bem'; did you mean '--beam'?" "$weft" generate --prompt --resme --bem 3 run
-    expect 1 "WEFT_ISA: \"avx2\" is not an instruction set, expected base, v3, v4 or v4_bf16" \
+    expect 1 "WEFT_ISA: \"avx2\" is an unknown instruction set; expected base, v3, v4 or v4_bf16" \
         env WEFT_ISA=avx2 "$weft" plan gpt
 }
 
@@ -105,8 +105,8 @@ case_options_of_models_are_checked()
 {
     expect 2 'no model "none"' "$weft" plan none
     expect 1 'no option "colour"' "$weft" plan transformer colour=3
-    expect 1 'heads: "2.5" is not a whole number' "$weft" plan transformer heads=2.5
-    expect 1 "weft: gpt: f64 is 0 or 1, not 2" "$weft" plan gpt f64=2
+    expect 1 'invalid heads "2.5"; expected a whole number' "$weft" plan transformer heads=2.5
+    expect 1 "weft: gpt: invalid f64=2; expected 0 or 1" "$weft" plan gpt f64=2
     expect 1 "must divide d_model" "$weft" plan transformer heads=7
 }
 

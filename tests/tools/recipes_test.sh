@@ -92,11 +92,11 @@ case_recipes_that_are_refused()
 {
     bad '{"model": "gpt", "schedul": {}}' '"schedul" is not a key of a recipe'
     bad '{"model": "gpt", "schedule": {"rate": 1}}' 'schedule has no key "rate"'
-    bad '{"model": "gpt", "schedule": {"lr": "fast"}}' "schedule.lr is not a number from 0 to 100"
-    bad '{"model": "gpt", "schedule": {"warmup": 1.5}}' "schedule.warmup is not a whole number"
-    bad '{"model": "gpt", "schedule": {"kind": "steep"}}' "schedule.kind is not one of constant|linear"
-    bad '{"model": "gpt", "batches": {"lengths": [16, 8]}}' "batches.lengths is not"
-    bad '{"model": "gpt", "batches": {"truncate": 1}}' "batches.truncate is not true or false"
+    bad '{"model": "gpt", "schedule": {"lr": "fast"}}' "invalid schedule.lr; expected a number from 0 to 100"
+    bad '{"model": "gpt", "schedule": {"warmup": 1.5}}' "invalid schedule.warmup; expected a whole number"
+    bad '{"model": "gpt", "schedule": {"kind": "steep"}}' "invalid schedule.kind; expected one of constant|linear"
+    bad '{"model": "gpt", "batches": {"lengths": [16, 8]}}' "invalid batches.lengths; expected"
+    bad '{"model": "gpt", "batches": {"truncate": 1}}' "invalid batches.truncate; expected true or false"
     bad '{"model": "gtp"}' 'no model "gtp"'
     bad '{"model": "gpt", "model_options": {"width": 3}, "data": {"text": "train.en"}}' 'no option "width"'
     bad '{"model": "gpt",

@@ -99,7 +99,7 @@ case_averages()
     expect 0 "mean of 2" "$weft" average whole/step-*.safetensors -o mean.safetensors
     expect 0 "finished after 1" "$weft" train gpt --text train.en --valid-text valid.en d_model=16 heads=2 d_ff=32 \
         layers=1 --vocab 300 --batch-tokens 256 --measure=false --steps 1 --out gpt
-    expect 1 "another model" "$weft" average gpt/best.safetensors mean.safetensors -o x.safetensors
+    expect 1 "has a different model" "$weft" average gpt/best.safetensors mean.safetensors -o x.safetensors
     expect 2 "-o FILE is missing" "$weft" average mean.safetensors
     mkfifo pipe
     expect 1 "pipe: is not a regular file" "$weft" average mean.safetensors -o pipe

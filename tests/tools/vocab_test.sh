@@ -65,20 +65,20 @@ case_usage()
 case_a_vocabulary_is_that_of_weft_train()
 {
     expect 0 "finished" "$weft" train gpt --text a.es --vocab 300 layers=1 "${small[@]}" --out gpt
-    cmp one.model gpt/vocab.model || fail "another vocabulary than that of weft train"
+    cmp one.model gpt/vocab.model || fail "not the vocabulary of weft train"
 }
 
 case_a_vocabulary_of_two_texts_is_that_of_weft_train()
 {
     expect 0 "" "$weft" vocab train a.en a.es -o two.model --size 400 --type unigram
-    cmp two.model pairs/vocab.model || fail "another vocabulary of two texts than that of weft train"
+    cmp two.model pairs/vocab.model || fail "not the vocabulary of two texts of weft train"
 }
 
 case_a_masked_vocabulary_is_that_of_weft_train()
 {
     expect 0 "finished" "$weft" train bert --text a.en --vocab 400 --normalization identity layers=1 \
         "${small[@]}" --out bert
-    cmp masked.model bert/vocab.model || fail "another masked vocabulary than that of weft train"
+    cmp masked.model bert/vocab.model || fail "not the masked vocabulary of weft train"
 }
 
 case_weft_train_takes_a_vocabulary_as_it_is()

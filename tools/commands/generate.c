@@ -17,7 +17,7 @@ static void take_stop(const tool_option *option, void *into, char *text, struct 
 {
     stop_texts *stops = tool_field(option, into);
     char *given = strdup(text);
-    const char *wrong = given ? stop_text_read(text) : "cannot be read, memory is out";
+    const char *wrong = given ? stop_text_read(text) : "cannot be read: out of memory";
     if (wrong) tool_usage_error(state, "--stop \"%s\" %s", given ? given : "", wrong);
     free(given);
     stops->text[stops->n++] = text;
@@ -40,11 +40,13 @@ static void check(void *into, struct argp_state *state)
         argp_error(state, "--temperature 0 generates one text, not %lld (--beam generates more)",
                    (long long)a->each);
     if (a->beams && a->stops.n)
-        argp_error(state,
-                   "--stop and --beam exclude each other: a beam has its texts only at the end");
+        argp_error(
+            state,
+            "--stop and --beam exclude each other: beam search has its texts only at the end");
     if (a->beams && a->stream)
-        argp_error(state,
-                   "--stream and --beam exclude each other: a beam has its texts only at the end");
+        argp_error(
+            state,
+            "--stream and --beam exclude each other: beam search has its texts only at the end");
     if (a->stream && (a->each > 1 || wants_batch(shared)))
         argp_error(state, "--stream prints one text at a time: --n, --batch and --chunk must be 1");
     if (shared->min_length >= a->tokens) argp_error(state, "--min-length must be below --tokens");

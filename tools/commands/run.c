@@ -277,7 +277,7 @@ static void print_output(const char *name, const weft_tensor *t)
         most = x > most || isnan(x) ? x : most;
         sum += x;
     }
-    tool_print_line(stdout, "%s  %s %s  least %.6g  mean %.6g  most %.6g", name,
+    tool_print_line(stdout, "%s  %s %s  min %.6g  mean %.6g  max %.6g", name,
                     weft_dtype_name(t->dtype), weft_shape_text(t->shape, text, sizeof text),
                     n ? least : 0, n ? sum / (double)n : 0, n ? most : 0);
 }
@@ -361,7 +361,7 @@ static bool check_output(run *r, const weft_onnx_value *v, const weft_tensor *t,
     }
     *differs += wrong > 0;
     tool_print_line(
-        stdout, "%s  %s: %lld of %lld elements beyond the tolerance, greatest difference %.3g",
+        stdout, "%s  %s: %lld of %lld elements beyond the tolerance, largest difference %.3g",
         v->name, wrong ? "differs" : "equals the reference", (long long)wrong, (long long)n, worst);
     return true;
 }

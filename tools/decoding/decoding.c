@@ -69,7 +69,7 @@ static bool fit_positions(decoding *d, const trained_run *run)
     int64_t limit = run->traits.max_positions;
     if (d->a->context > limit) {
         weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
-                       "%s has learned %lld positions, not %lld", run->model->name,
+                       "%s has %lld learned positions, fewer than %lld", run->model->name,
                        (long long)limit, (long long)d->a->context);
         return false;
     }

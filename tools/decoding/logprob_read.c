@@ -124,7 +124,7 @@ static bool fits(logprob *p, const char *path, size_t line, size_t tokens)
     if (!p->has_source || tokens <= (size_t)p->most) return true;
     weft_error_set(
         &p->error, WEFT_TOO_LARGE, path,
-        "line %zu has %zu tokens, its end included, but %s has learned only %lld positions", line,
+        "line %zu has %zu tokens, its end included, but %s has only %lld learned positions", line,
         tokens, p->run.model->name, (long long)p->most);
     return false;
 }

@@ -99,8 +99,8 @@ weft_status stream_keep(const char *path, weft_error *error)
     if (find_kept(path) >= 0) return WEFT_OK;
     if (strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode)) return WEFT_OK;
     if (n_kept == MAX_KEPT)
-        return weft_error_set(error, WEFT_TOO_LARGE, path,
-                              "is one pipe too many: at most %d can be read", MAX_KEPT);
+        return weft_error_set(error, WEFT_TOO_LARGE, path, "too many pipes: at most %d can be read",
+                              MAX_KEPT);
     int from = open_path(path), to = -1;
     if (from < 0) return cannot(error, path, "opened");
     FILE *file = tmpfile();

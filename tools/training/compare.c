@@ -88,7 +88,7 @@ static void name_option(size_t hash, char *text, size_t size)
     if (hash == FLAGS)
         snprintf(text, size, "choice of --resume, --validate or --json");
     else if (hash == MODEL)
-        snprintf(text, size, "model, or options of it");
+        snprintf(text, size, "model or model option");
     else
         snprintf(text, size, "%s.%s", recipe_rows[hash - ROWS].section,
                  recipe_rows[hash - ROWS].key);
@@ -107,7 +107,8 @@ bool training_compare_recipes(training *t)
     free(own);
     if (!good || differs == n) return good;
     name_option(differs, what, sizeof what);
-    weft_error_set(&t->error, WEFT_PEER, "train", "rank %d has another %s than rank 0", rank, what);
+    weft_error_set(&t->error, WEFT_PEER, "train", "rank %d has a different %s than rank 0", rank,
+                   what);
     return false;
 }
 
@@ -120,6 +121,6 @@ bool training_compare_validation(training *t, weft_data_hashes valid)
     if (!compare(t, own, 3, &rank, &differs)) return false;
     if (differs == 3) return true;
     weft_error_set(&t->error, WEFT_PEER, "train",
-                   "rank %d has other data for validation than rank 0", rank);
+                   "rank %d has different validation data than rank 0", rank);
     return false;
 }

@@ -126,7 +126,7 @@ static bool make_vocabulary(training *t, const char *given, const recipe_files *
     return good;
 }
 
-/* Makes those of both sides, or one of all texts. */
+/* Makes a vocabulary for each side, or one of all texts. */
 static bool make_vocabularies(training *t, bool apart)
 {
     const recipe *r = &t->r;

@@ -337,7 +337,7 @@ static bool take_from(training *t, const weft_params *from)
         if (!weft_params_find(from, name, &x)) continue;
         if (x.dtype != to.dtype || !weft_shape_equal(x.shape, to.shape)) {
             weft_error_set(&t->error, WEFT_BAD_SHAPE, t->r.run_from,
-                           "%s has another dtype or shape than in the model", name);
+                           "the dtype or shape of %s differs from the model's", name);
             return false;
         }
         memcpy(to.data, x.data, weft_tensor_bytes(x.dtype, x.shape));

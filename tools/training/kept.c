@@ -259,8 +259,8 @@ bool training_keep(training *t, uint64_t step)
     if (access(path, F_OK) == 0) return refuse(t, path);
     /* A second name by a hard link, or a copy where the file system has no links, or where the
      * checkpoint has files of ranks, which the next one removes. */
-    const char *beside = weft_params_meta(t->params, "shards");
-    if ((tool_world() || (beside && *beside) || link(t->model_path, path) != 0) &&
+    const char *shards = weft_params_meta(t->params, "shards");
+    if ((tool_world() || (shards && *shards) || link(t->model_path, path) != 0) &&
         weft_trainer_save(t->trainer, path, &t->error) != WEFT_OK)
         return false;
     if (!add_kept(t, step)) return false;

@@ -130,7 +130,7 @@ static bool load_model_options(recipe *r, const cJSON *json, const char *path, w
         else if (cJSON_IsString(item))
             snprintf(text, sizeof text, "%s=%s", item->string, item->valuestring);
         else
-            return refuse(error, path, "model_options.%s is neither a number nor a text",
+            return refuse(error, path, "invalid model_options.%s; expected a number or a text",
                           item->string);
         if (!recipe_take_model_option(r, text))
             return refuse(error, path, "model_options has too many members");
@@ -162,7 +162,7 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
                           : r->fits ? " in a recipe of weft fit"
                                     : " in a recipe of weft train");
         if (!set_from_json(r, &o->option, item))
-            return refuse(error, path, "%s.%s is not %s", section->string, item->string,
+            return refuse(error, path, "invalid %s.%s; expected %s", section->string, item->string,
                           recipe_wanted(o, what, sizeof what));
     }
     return true;

@@ -44,7 +44,7 @@ const compare = (() => {
             box.replaceChildren(made);
         }
         draw();
-        return ui.section("Where they differ", "The greatest differences first, from A to B.", el("div", { class: "bar-of-tools" }, ui.choice("Rows", [["op", "By op"], ["scope", "By scope"], ["node", "By node"]], by, (v) => { by = v; draw(); }), filter), box);
+        return ui.section("Where they differ", "The largest differences first, from A to B.", el("div", { class: "bar-of-tools" }, ui.choice("Rows", [["op", "By op"], ["scope", "By scope"], ["node", "By node"]], by, (v) => { by = v; draw(); }), filter), box);
     }
 
     function render(app) {
