@@ -1,4 +1,11 @@
-/* What the executor records while a profile is on. */
+/* What the executor records while a profile is on.
+ *
+ * A thread reads the clock when it leaves a step and after each barrier. Each reading ends one
+ * event and begins the next, so compute, waiting and start-up add up to threads times duration, to
+ * the nanosecond. The waiting time at a barrier is charged to the steps since the barrier before,
+ * in proportion to their compute time. Without a profile, the executor runs a version of its
+ * functions without these readings (execute.c). All memory is allocated when profiling is switched
+ * on. */
 #ifndef WEFT_GRAPH_PROFILE_H
 #define WEFT_GRAPH_PROFILE_H
 
@@ -22,8 +29,7 @@ typedef struct profile_run {
     size_t n, capacity;
 } profile_run;
 
-/* The record of one thread, on cache lines of its own. Each reading of the clock ends one event
- * and begins the next, so every nanosecond is counted once. */
+/* The record of one thread, on cache lines of its own. */
 typedef struct profile_thread {
     uint64_t now_ns; /* the last reading */
     uint64_t start_ns;

@@ -87,7 +87,9 @@ static size_t workspace_of(conv_sizes z, bool transposed, weft_dtype dtype)
 SIZE_FUNCTIONS(conv, sizes_of_conv, false)
 SIZE_FUNCTIONS(conv_grad_input, sizes_of_input, true)
 
-/* Other nodes can run on a tile that is some whole rows of y, seen as a matrix. */
+/* Other nodes can run on a tile that is some whole rows of y, seen as a matrix: on one image of
+ * many, or on rows of planes. With few large images a tile is not such a block, so nothing is
+ * fused. */
 static void block_conv(const weft_call *call, int64_t tile, weft_block *block)
 {
     const conv_sizes z = sizes_of_conv(call);

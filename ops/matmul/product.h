@@ -1,5 +1,12 @@
 /* How a batch of matrix products is cut into tiles: from shapes alone, so that the planner and the
- * kernels agree. For the kernels of matmul in f32, f64 and bf16. */
+ * kernels agree. For the kernels of matmul in f32, f64 and bf16.
+ *
+ * Packing is limited by memory bandwidth. So a large product packs its smaller operand once for all
+ * tiles, in a phase of its own. If that is B, the rows of A stay packed in a thread's workspace for
+ * its next tile of the same rows; weft_call_panel_tag records which panel is there. If it is A,
+ * tiles have most of its rows, so each column of B is packed once or twice. The next data to pack
+ * are prefetched while sums are computed. With few rows, nothing is packed if the columns of B are
+ * dense: elements are dot products (product_by_dots). */
 #ifndef WEFT_OPS_PRODUCT_H
 #define WEFT_OPS_PRODUCT_H
 
