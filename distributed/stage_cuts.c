@@ -88,7 +88,7 @@ static bool weigh_nodes(cutter *c)
 {
     for (size_t i = 0; i < c->n; i++) {
         weft_cost cost;
-        if (weft_graph_node_cost(c->d->whole, c->node[i], &cost) != WEFT_OK) return false;
+        if (weft_graph_node_cost(c->d->whole, c->node[i], &cost, NULL) != WEFT_OK) return false;
         c->flops[i] = cost.flops;
     }
     growing_stage all = {.start = 0};

@@ -29,7 +29,8 @@ static bool read_text(const char *path, weft_corpus *corpus, weft_corpus *valid)
     for (int c = getc(file); good && c != EOF; c = getc(file)) {
         if (c != '\n') ids[n++] = FIRST + c;
         if (c != '\n' && n < sizeof ids / sizeof *ids) continue;
-        if (n) good = weft_corpus_add(line++ % 10 ? corpus : valid, NULL, 0, ids, n) == WEFT_OK;
+        if (n)
+            good = weft_corpus_add(line++ % 10 ? corpus : valid, NULL, 0, ids, n, NULL) == WEFT_OK;
         n = 0;
     }
     if (!good || ferror(file) || line < 100)

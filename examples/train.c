@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     for (int start = 0; start < 7; start++) {
         int32_t ids[12];
         for (int i = 0; i < 12; i++) ids[i] = FIRST + (start + i) % 7;
-        weft_corpus_add(corpus, NULL, 0, ids, 12);
+        weft_corpus_add(corpus, NULL, 0, ids, 12, NULL);
     }
     weft_error error = WEFT_NO_ERROR;
     weft_batch_options rows = WEFT_DEFAULTS(weft_batch_options);

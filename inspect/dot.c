@@ -211,8 +211,8 @@ static void draw_boxes(FILE *file, const weft_graph *g, const dot_boxes *b,
     draw_joined(file, g, b);
 }
 
-weft_status weft_graph_write_dot(const weft_graph *graph, FILE *file,
-                                 const weft_dot_options *options, weft_error *error)
+weft_status weft_graph_write_dot(const weft_graph *graph, const weft_dot_options *options,
+                                 FILE *file, weft_error *error)
 {
     weft_error_clear(error);
     static const weft_dot_options defaults = {0};

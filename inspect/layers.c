@@ -96,7 +96,7 @@ static weft_status add_node(tree *t, size_t index)
     const node_record *node = &t->g->nodes[index];
     const double parameters = parameters_of(t->g, node);
     weft_cost cost;
-    const weft_status status = weft_graph_node_cost(t->g, index, &cost);
+    const weft_status status = weft_graph_node_cost(t->g, index, &cost, NULL);
     for (size_t i = t->of[index]; i; i = t->at[i].parent) {
         branch *b = &t->at[i];
         b->row.parameters += parameters;

@@ -159,7 +159,7 @@ weft_status weft_profile_write_dot(const weft_profile *profile, FILE *file, weft
     }
     weft_profile_free_rows(rows);
     status =
-        weft_graph_write_dot(g, file, &(weft_dot_options){.decorate = decorate, .user = &o}, error);
+        weft_graph_write_dot(g, &(weft_dot_options){.decorate = decorate, .user = &o}, file, error);
     free(o.seconds);
     return status;
 }

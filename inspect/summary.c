@@ -74,7 +74,7 @@ static weft_status add_totals(const weft_graph *g, totals *t)
     for (size_t i = 0; i < g->n_nodes && status == WEFT_OK; i++) {
         const node_record *node = &g->nodes[i];
         weft_cost cost;
-        status = weft_graph_node_cost(g, i, &cost);
+        status = weft_graph_node_cost(g, i, &cost, NULL);
         t->flops[node->role.direction] += cost.flops;
         if (node->op != &weft_op_state) continue;
         const weft_type *type = &g->values[node->first_out].type;

@@ -130,12 +130,11 @@ weft_status tool_check_states(const weft_params *params, const weft_graph *graph
 weft_status tool_check_model(const weft_params *params, const weft_model_config *config,
                              const char *path, weft_error *error)
 {
-    weft_model_io io;
     weft_model_config any = *config;
     weft_graph *g = weft_graph_new();
     if (!g) return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     cap_lengths(&any);
-    weft_model_build(g, &any, &io);
+    weft_model_build(g, &any);
     const weft_status status = tool_check_states(params, g, path, error);
     weft_graph_free(g);
     return status;
@@ -224,8 +223,8 @@ weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *si
     take_sizes(arrays, "target_in", &shape->rows, &shape->target_len);
     weft_graph *g = out->graph;
     if (!g) return weft_error_set(error, WEFT_NO_MEMORY, "run", "out of memory");
-    if (weft_model_build(g, config, &io) != WEFT_OK)
-        return tool_take_error(weft_graph_error(g), error);
+    io = weft_model_build(g, config);
+    if (weft_graph_status(g) != WEFT_OK) return tool_take_error(weft_graph_error(g), error);
     add(g, io.source, "source", out->inputs_of, out->inputs, &out->n_inputs);
     add(g, io.input, "input", out->inputs_of, out->inputs, &out->n_inputs);
     add(g, io.memory, "memory", out->inputs_of, out->inputs, &out->n_inputs);

@@ -130,7 +130,7 @@ static weft_status build_file(built_model *m, bool evaluated, weft_error *error)
     if (!inputs || !m->outputs || !m->graph)
         status = weft_error_set(error, WEFT_NO_MEMORY, "model", "no memory for its graph");
     else if ((evaluated ? build_evaluated(m)
-                        : weft_onnx_build(m->file, m->graph, 0, inputs, m->outputs)) != WEFT_OK)
+                        : weft_onnx_build(m->graph, m->file, 0, inputs, m->outputs)) != WEFT_OK)
         status = tool_take_error(weft_graph_error(m->graph), error);
     free(inputs);
     if (status != WEFT_OK) return status;

@@ -338,7 +338,7 @@ static weft_status check_rest(loader *l)
         }
     if (left) weft__log(WEFT_LOG_INFO, l->folder, "the model does not use these tensors: %s", left);
     if (status == WEFT_OK && left &&
-        weft_params_set_meta(l->params, WEFT_HUGGINGFACE_LEFT_OUT, left) != WEFT_OK)
+        weft_params_set_meta(l->params, WEFT_HUGGINGFACE_LEFT_OUT, left, NULL) != WEFT_OK)
         status = no_memory(l);
     free(left);
     return status;
@@ -350,9 +350,11 @@ static weft_status set_metadata(loader *l)
 {
     char options[WEFT_OPTIONS_TEXT];
     return weft_model_options_text(l->config, options, sizeof options) &&
-                   weft_params_set_meta(l->params, "model", l->config->model->name) == WEFT_OK &&
-                   weft_params_set_meta(l->params, "model_options", options) == WEFT_OK &&
-                   weft_params_set_meta(l->params, WEFT_HUGGINGFACE_CONFIG, l->text) == WEFT_OK
+                   weft_params_set_meta(l->params, "model", l->config->model->name, NULL) ==
+                       WEFT_OK &&
+                   weft_params_set_meta(l->params, "model_options", options, NULL) == WEFT_OK &&
+                   weft_params_set_meta(l->params, WEFT_HUGGINGFACE_CONFIG, l->text, NULL) ==
+                       WEFT_OK
                ? WEFT_OK
                : no_memory(l);
 }

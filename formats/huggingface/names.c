@@ -123,7 +123,6 @@ void weft__hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *t
 weft_graph *weft__hf_graph(const weft_model_config *config, weft_error *error)
 {
     weft_model_config one = *config;
-    weft_model_io io;
     const bool source = weft_model_traits_of(config).source_vocab != 0;
     weft_graph *g = weft_graph_new();
     one.build = (weft_build_options){.shape = {.rows = 1, .source_len = source, .target_len = 1}};
@@ -131,7 +130,8 @@ weft_graph *weft__hf_graph(const weft_model_config *config, weft_error *error)
         weft_error_set(error, WEFT_NO_MEMORY, one.model->name, "no memory for its graph");
         return NULL;
     }
-    if (weft_model_build(g, &one, &io) == WEFT_OK) return g;
+    weft_model_build(g, &one);
+    if (weft_graph_status(g) == WEFT_OK) return g;
     weft_error_copy(error, weft_graph_error(g));
     weft_graph_free(g);
     return NULL;

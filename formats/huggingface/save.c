@@ -181,7 +181,8 @@ static weft_status write_tensors(saver *s)
     weft_params *format = weft_params_new(); /* transformers wants to know who wrote the file */
     weft_status status = WEFT_OK;
     snprintf(path, sizeof path, "%s/model.safetensors", s->folder);
-    if (!format || weft_params_set_meta(format, "format", "pt") != WEFT_OK) status = no_memory(s);
+    if (!format || weft_params_set_meta(format, "format", "pt", NULL) != WEFT_OK)
+        status = no_memory(s);
     if (status == WEFT_OK)
         status = weft_safetensors_write(path, s->tensors, s->n, format, data_of, s, s->error);
     weft_params_free(format);

@@ -41,7 +41,7 @@ EMPTY_LIST(weft_onnx_inputs)
 EMPTY_LIST(weft_onnx_outputs)
 EMPTY_LIST(weft_onnx_params)
 
-weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, int64_t batch,
+weft_status weft_onnx_build(weft_graph *graph, const weft_onnx *model, int64_t batch,
                             weft_value *inputs, weft_value *outputs)
 {
     (void)model, (void)batch, (void)inputs, (void)outputs;
@@ -53,7 +53,7 @@ static weft_status build(void *context, weft_graph *graph, const weft_build_opti
                          weft_built *built)
 {
     (void)options;
-    return weft_onnx_build(context, graph, 0, built->inputs, built->outputs);
+    return weft_onnx_build(graph, context, 0, built->inputs, built->outputs);
 }
 
 weft_builder weft_onnx_builder(const weft_onnx *model)
@@ -69,8 +69,8 @@ weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params, 
     return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_copy_weights", "%s", reason);
 }
 
-weft_status weft_onnx_save(const char *path, const weft_graph *graph, const weft_value *outputs,
-                           size_t n_outputs, const weft_params *params,
+weft_status weft_onnx_save(const weft_graph *graph, const weft_value *outputs, size_t n_outputs,
+                           const weft_params *params, const char *path,
                            const weft_onnx_save_options *options, weft_error *error)
 {
     (void)graph, (void)outputs, (void)n_outputs, (void)params, (void)options;

@@ -414,8 +414,8 @@ static weft_status check(const char *path, const weft_graph *graph, const weft_v
     return WEFT_OK;
 }
 
-weft_status weft_onnx_save(const char *path, const weft_graph *graph, const weft_value *outputs,
-                           size_t n_outputs, const weft_params *params,
+weft_status weft_onnx_save(const weft_graph *graph, const weft_value *outputs, size_t n_outputs,
+                           const weft_params *params, const char *path,
                            const weft_onnx_save_options *options, weft_error *error)
 {
     weft_error local;

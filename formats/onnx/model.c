@@ -326,7 +326,7 @@ static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, 
     return weft_graph_status(graph);
 }
 
-weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, int64_t batch,
+weft_status weft_onnx_build(weft_graph *graph, const weft_onnx *model, int64_t batch,
                             weft_value *inputs, weft_value *outputs)
 {
     if (!model || batch < 0) {

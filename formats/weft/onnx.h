@@ -95,7 +95,7 @@ WEFT_API const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t 
 
 /* Adds the model to a graph. `batch` replaces the batch of the options, unless it is 0. Fills
  * inputs[] and outputs[], in the order of the lists above. Returns the graph's status. */
-WEFT_API weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, int64_t batch,
+WEFT_API weft_status weft_onnx_build(weft_graph *graph, const weft_onnx *model, int64_t batch,
                                      weft_value *inputs, weft_value *outputs);
 /* A builder of a model with at most WEFT_BUILT_VALUES inputs and outputs each, without a loss
  * (weft/fit.h adds one). The rows of a shape are its batch. The model must outlive the builder.
@@ -144,9 +144,8 @@ typedef struct weft_onnx_save_options {
  * WEFT_NO_KERNEL if an op has no form in ONNX, WEFT_NOT_FOUND if `params` lacks a state,
  * WEFT_BAD_SHAPE if it has one of another dtype or shape, WEFT_BAD_ARGUMENT for an opset or a name
  * out of range, a value of another graph, or a part of a divided state, and WEFT_IO. */
-WEFT_API weft_status weft_onnx_save(const char *path, const weft_graph *graph,
-                                    const weft_value *outputs, size_t n_outputs,
-                                    const weft_params *params,
+WEFT_API weft_status weft_onnx_save(const weft_graph *graph, const weft_value *outputs,
+                                    size_t n_outputs, const weft_params *params, const char *path,
                                     const weft_onnx_save_options *options, weft_error *error);
 
 #ifdef __cplusplus

@@ -42,15 +42,19 @@ weft_value weft_graph_copy_node(weft_graph *graph, const weft_graph *other, size
     return graph->error.status == WEFT_OK ? out[0] : WEFT_NO_VALUE;
 }
 
-weft_status weft_graph_node_cost(const weft_graph *graph, size_t index, weft_cost *cost)
+weft_status weft_graph_node_cost(const weft_graph *graph, size_t index, weft_cost *cost,
+                                 weft_error *error)
 {
+    weft_error_clear(error);
     const weft_node_info node = weft_graph_node(graph, index);
-    if (!graph || !cost) return WEFT_BAD_ARGUMENT;
+    if (!graph || !cost)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_graph_node_cost",
+                              "the graph or the cost is NULL");
     *cost = (weft_cost){0, 0};
     if (!node.op || weft__op_is_leaf(node.op) || node.op->alias || node.op == &weft_op_group)
         return WEFT_OK;
     weft_tensor *tensors = malloc((node.n_in + node.n_out) * sizeof *tensors);
-    if (!tensors) return WEFT_NO_MEMORY;
+    if (!tensors) return weft_error_set(error, WEFT_NO_MEMORY, "weft_graph_node_cost", "no memory");
     for (size_t i = 0; i < node.n_in + node.n_out; i++) {
         const uint32_t id = i < node.n_in ? node.in[i] : node.first_out + (uint32_t)(i - node.n_in);
         const value_record *value = &graph->values[id];

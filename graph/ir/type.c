@@ -87,7 +87,7 @@ weft_layout weft__layout_dense(weft_shape shape)
     return layout;
 }
 
-bool weft_layout_is_dense(weft_shape shape, const weft_layout *layout)
+bool weft_layout_is_dense(const weft_layout *layout, weft_shape shape)
 {
     return weft__layout_taken(WEFT_TAKES_DENSE, shape, layout);
 }

@@ -42,7 +42,7 @@ static void settle_targets(weft_graph *graph, plan_target *targets, size_t n_tar
         const weft_op *root = graph->nodes[graph->values[v->root].node].op;
         bool outside = root == &weft_op_state || root == &weft_op_constant;
         weft__graph_set_origin(graph, node);
-        if (!weft_layout_is_dense(v->type.shape, &v->layout) || (outside && node->op->alias) ||
+        if (!weft_layout_is_dense(&v->layout, v->type.shape) || (outside && node->op->alias) ||
             (overwritten[v->version] && !targets[i].is_state))
             targets[i].value = dense(graph, targets[i].value);
     }

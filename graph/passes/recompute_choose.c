@@ -293,7 +293,7 @@ static bool measure_costs(chooser *c)
 {
     weft_cost cost;
     for (size_t n = 0; n < c->g->n_nodes; n++) {
-        if (weft_graph_node_cost(c->g, n, &cost) != WEFT_OK) return false;
+        if (weft_graph_node_cost(c->g, n, &cost, NULL) != WEFT_OK) return false;
         c->node_cost[n] = passes_nanoseconds(cost);
     }
     return true;

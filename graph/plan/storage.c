@@ -31,7 +31,7 @@ static bool fits_in_place(const planner *p, const node_record *node, size_t i)
     const uint32_t s = storage_of(p, node->in[i]);
     if (in->type.dtype != out->type.dtype || in->stored != out->stored || in->layout.offset != 0 ||
         !weft_shape_equal(in->type.shape, out->type.shape) ||
-        !weft_layout_is_dense(in->type.shape, &in->layout) ||
+        !weft_layout_is_dense(&in->layout, in->type.shape) ||
         weft__storage_bytes(g, s) != weft__storage_bytes(g, node->first_out))
         return false;
     for (size_t k = 0; k < node->n_in; k++) /* another input may read the same storage */

@@ -83,7 +83,7 @@ static bool fill_watch(watch *w, const weft_graph *g)
     w->name = strdup(v->name ? v->name : weft__graph_node_where(g, v->node, where, sizeof where));
     w->seen.name = w->name;
     w->seen.tensor = w->bound;
-    if (!w->name || weft_layout_is_dense(v->type.shape, &v->layout)) return w->name;
+    if (!w->name || weft_layout_is_dense(&v->layout, v->type.shape)) return w->name;
     const size_t bytes = weft_tensor_bytes(v->type.dtype, v->type.shape);
     w->copy = weft_alloc(bytes ? bytes : 1);
     w->seen.tensor = weft_tensor_dense(w->copy, v->type.dtype, v->type.shape);

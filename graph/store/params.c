@@ -315,13 +315,22 @@ void weft__params_move_metas(weft_params *to, weft_params *from)
     }
 }
 
-weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text)
+static weft_status no_memory(const char *key, weft_error *error)
 {
-    if (!params || !key || !text) return WEFT_BAD_ARGUMENT;
+    return weft_error_set(error, WEFT_NO_MEMORY, key, "no memory for the metadata");
+}
+
+weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text,
+                                 weft_error *error)
+{
+    weft_error_clear(error);
+    if (!params || !key || !text)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "params",
+                              "the store, a key or a text is NULL");
     char *new_text = weft__params_copy_text(text);
     if (!new_text || !weft__params_reserve_metas(params, 1)) {
         free(new_text);
-        return WEFT_NO_MEMORY;
+        return no_memory(key, error);
     }
     const size_t *at = weft__name_table_find(&params->keys, key);
     if (at) {
@@ -332,7 +341,7 @@ weft_status weft_params_set_meta(weft_params *params, const char *key, const cha
     char *new_key = weft__params_copy_text(key);
     if (!new_key) {
         free(new_text);
-        return WEFT_NO_MEMORY;
+        return no_memory(key, error);
     }
     params->metas[params->n_meta] = (meta){new_key, new_text};
     weft__name_table_put(&params->keys, new_key, params->n_meta++);
@@ -345,10 +354,13 @@ const char *weft_params_meta(const weft_params *params, const char *key)
     return at ? params->metas[*at].text : NULL;
 }
 
-weft_status weft_params_copy_meta(weft_params *to, const weft_params *from)
+weft_status weft_params_copy_meta(weft_params *to, const weft_params *from, weft_error *error)
 {
-    weft_status status = to && from ? WEFT_OK : WEFT_BAD_ARGUMENT;
+    weft_error_clear(error);
+    weft_status status = WEFT_OK;
+    if (!to || !from)
+        status = weft_error_set(error, WEFT_BAD_ARGUMENT, "params", "a store is NULL");
     for (size_t i = 0; status == WEFT_OK && i < from->n_meta; i++)
-        status = weft_params_set_meta(to, from->metas[i].key, from->metas[i].text);
+        status = weft_params_set_meta(to, from->metas[i].key, from->metas[i].text, error);
     return status;
 }

@@ -257,7 +257,7 @@ static weft_status read_meta(reader *r, json_span key, json_span value)
     weft_status status = read_text(r, key, &name);
     if (status != WEFT_OK) return status;
     status = read_text(r, value, &text);
-    if (status == WEFT_OK && weft_params_set_meta(into, name, text) != WEFT_OK)
+    if (status == WEFT_OK && weft_params_set_meta(into, name, text, NULL) != WEFT_OK)
         status = no_memory(r);
     free(name);
     free(text);

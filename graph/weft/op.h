@@ -293,7 +293,8 @@ WEFT_API weft_value weft_graph_copy_node(weft_graph *graph, const weft_graph *ot
 /* Sets *cost to the work of a node on dense inputs; zeros if nothing runs, as for leaves, views and
  * groups. An op without kernels counts a flop for each element of output 0. WEFT_NO_MEMORY when
  * memory is out. */
-WEFT_API weft_status weft_graph_node_cost(const weft_graph *graph, size_t index, weft_cost *cost);
+WEFT_API weft_status weft_graph_node_cost(const weft_graph *graph, size_t index, weft_cost *cost,
+                                          weft_error *error);
 /* Whether a value is a constant; *tensor then has its data, which belong to the graph and must not
  * be changed. */
 WEFT_API bool weft_constant_of(const weft_graph *graph, weft_value value, weft_tensor *tensor);
@@ -303,7 +304,7 @@ WEFT_API weft_value weft_value_from_id(const weft_graph *graph, uint32_t id);
 WEFT_API size_t weft_producer_of(const weft_graph *graph, weft_value value);
 WEFT_API weft_layout weft_layout_of(const weft_graph *graph, weft_value value);
 /* Whether a layout is contiguous and row-major, apart from its offset. */
-WEFT_API bool weft_layout_is_dense(weft_shape shape, const weft_layout *layout);
+WEFT_API bool weft_layout_is_dense(const weft_layout *layout, weft_shape shape);
 
 /* A new key for a random op. It differs from call to call on one graph, and is the same each time
  * that a program builds the same model. */

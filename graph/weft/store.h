@@ -69,10 +69,12 @@ WEFT_API weft_status weft_params_init_some(weft_params *params, const weft_graph
 
 /* Metadata: texts by key, which the store's files contain too. Both are copied. Setting a key again
  * replaces its text. weft_params_meta returns NULL if there is no such key. */
-WEFT_API weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text);
+WEFT_API weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text,
+                                          weft_error *error);
 WEFT_API const char *weft_params_meta(const weft_params *params, const char *key);
 /* Sets all metadata of `from` in `to`. */
-WEFT_API weft_status weft_params_copy_meta(weft_params *to, const weft_params *from);
+WEFT_API weft_status weft_params_copy_meta(weft_params *to, const weft_params *from,
+                                           weft_error *error);
 
 /* What loading found: names, which weft_load_report_free frees. */
 typedef struct weft_load_report {

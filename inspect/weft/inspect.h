@@ -37,8 +37,8 @@ typedef struct weft_dot_options {
 /* Writes the graph as DOT text for Graphviz, with name scopes as clusters. Colours distinguish
  * forward, backward and update nodes, inputs and states. `options` may be NULL. WEFT_IO if the file
  * cannot be written. */
-WEFT_API weft_status weft_graph_write_dot(const weft_graph *graph, FILE *file,
-                                          const weft_dot_options *options, weft_error *error);
+WEFT_API weft_status weft_graph_write_dot(const weft_graph *graph, const weft_dot_options *options,
+                                          FILE *file, weft_error *error);
 
 /* A scope of the forward pass. Its sums include those of its inner scopes. */
 typedef struct weft_layer {

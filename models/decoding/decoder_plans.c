@@ -69,13 +69,11 @@ static weft_decode_io decode_io(weft_decoder *d, const decode_sizes *sizes)
 static void build_steps(weft_decoder *d, weft_graph *g, decode_plan *p)
 {
     const weft_model *model = d->config.model;
-    weft_decode_io io = decode_io(d, &p->sizes);
-    if (p->sizes.key_len)
-        model->step(g, &d->config.options, &io);
-    else if (p->sizes.source_len)
-        model->encode(g, &d->config.options, &io);
-    else
-        model->prepare(g, &d->config.options, &io);
+    const weft_decode_io sizes = decode_io(d, &p->sizes);
+    const weft_decode_io io =
+        (p->sizes.key_len      ? model->step
+         : p->sizes.source_len ? model->encode
+                               : model->prepare)(g, &d->config.options, &sizes);
     p->source = io.source;
     p->token = io.token;
     p->position = io.position;
@@ -89,9 +87,8 @@ static void build_steps(weft_decoder *d, weft_graph *g, decode_plan *p)
 static void build_whole(weft_decoder *d, weft_graph *g, decode_plan *p)
 {
     weft_model_config config = d->config;
-    weft_model_io io;
     config.build = (weft_build_options){.shape = {d->rows, p->sizes.source_len, p->sizes.key_len}};
-    weft_model_build(g, &config, &io);
+    const weft_model_io io = weft_model_build(g, &config);
     p->source = io.source;
     p->token = io.target_in;
     p->position = weft_input(g, "position", WEFT_I32, WEFT_SHAPE(d->rows));

@@ -82,10 +82,10 @@ static weft_status build_scores(void *context, weft_graph *g, const weft_build_o
 {
     const weft_scorer *s = context;
     weft_model_config config = s->config;
-    weft_model_io io;
     config.build = *options;
     *built = (weft_built){.n_inputs = 0};
-    if (weft_model_build(g, &config, &io) != WEFT_OK) return weft_graph_status(g);
+    const weft_model_io io = weft_model_build(g, &config);
+    if (weft_graph_status(g) != WEFT_OK) return weft_graph_status(g);
     if (s->has_source) built->inputs[built->n_inputs++] = io.source;
     built->inputs[built->n_inputs++] = io.target_in;
     built->inputs[built->n_inputs++] = io.target_out;

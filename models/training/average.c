@@ -129,7 +129,7 @@ static weft_status average_all(weft_params *params, weft_params *const *files, s
     }
     for (size_t i = 0; i < sizeof metas / sizeof *metas; i++) {
         const char *text = weft_params_meta(last, metas[i]);
-        if (text && weft_params_set_meta(params, metas[i], text) != WEFT_OK)
+        if (text && weft_params_set_meta(params, metas[i], text, NULL) != WEFT_OK)
             return weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
     }
     return WEFT_OK;

@@ -218,7 +218,7 @@ static weft_status write_meta(weft_trainer *t)
         {"train.state", text},        {"train.data", data},          {"run", run},
         {"trained_length", longest}};
     for (size_t i = 0; i < sizeof metas / sizeof *metas; i++)
-        if (weft_params_set_meta(t->params, metas[i][0], metas[i][1]) != WEFT_OK)
+        if (weft_params_set_meta(t->params, metas[i][0], metas[i][1], NULL) != WEFT_OK)
             return weft__trainer_no_memory(t);
     return WEFT_OK;
 }
@@ -276,7 +276,7 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path, wef
     weft_status status = copy ? write_meta(t) : weft__trainer_no_memory(t);
     for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++) {
         const char *text = weft_params_meta(t->params, metas[i]);
-        if (text && weft_params_set_meta(copy, metas[i], text) != WEFT_OK)
+        if (text && weft_params_set_meta(copy, metas[i], text, NULL) != WEFT_OK)
             status = weft__trainer_no_memory(t);
     }
     status = weft__checkpoint_agree(t);

@@ -50,13 +50,17 @@ static bool reserve(weft_corpus *c, size_t ids)
 }
 
 weft_status weft_corpus_add(weft_corpus *corpus, const int32_t *source, size_t n_source,
-                            const int32_t *target, size_t n_target)
+                            const int32_t *target, size_t n_target, weft_error *error)
 {
     weft_corpus *c = corpus;
-    if (!c || (n_source && !source) || (n_target && !target)) return WEFT_BAD_ARGUMENT;
+    weft_error_clear(error);
+    if (!c || (n_source && !source) || (n_target && !target))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "corpus",
+                              "the corpus or a sequence is NULL");
     if (c->n >= UINT32_MAX || n_source > SIZE_MAX / 64 || n_target > SIZE_MAX / 64)
-        return WEFT_TOO_LARGE;
-    if (!reserve(c, n_source + n_target)) return WEFT_NO_MEMORY;
+        return weft_error_set(error, WEFT_TOO_LARGE, "corpus", "the sequences are too long");
+    if (!reserve(c, n_source + n_target))
+        return weft_error_set(error, WEFT_NO_MEMORY, "corpus", "no memory for a sequence");
     c->sequences[c->n++] = (sequence){c->n_ids, c->n_ids + n_source, n_source, n_target};
     if (n_source) memcpy(c->ids + c->n_ids, source, n_source * sizeof *source);
     if (n_target) memcpy(c->ids + c->n_ids + n_source, target, n_target * sizeof *target);

@@ -151,7 +151,7 @@ static weft_status add_common(weft_trainer *t, weft_params *whole)
         if (weft_params_add(whole, name, from.dtype, from.shape, &to, &t->error) == WEFT_OK)
             memcpy(to.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
-    if (weft_params_copy_meta(whole, t->params) != WEFT_OK) weft__trainer_no_memory(t);
+    if (weft_params_copy_meta(whole, t->params, NULL) != WEFT_OK) weft__trainer_no_memory(t);
     return t->error.status;
 }
 
@@ -181,7 +181,7 @@ weft_status weft__pieces_save(weft_trainer *t, const char *path)
     }
     /* A single process that resumed the training of several no longer has their files. */
     if (list || (!t->hooks && weft_params_meta(t->params, "shards")))
-        if (weft_params_set_meta(t->params, "shards", list ? list : "") != WEFT_OK)
+        if (weft_params_set_meta(t->params, "shards", list ? list : "", NULL) != WEFT_OK)
             weft__trainer_no_memory(t);
     /* The next save begins when all have agreed, so its files are not in the folder yet. */
     if (save_common(t, path) == WEFT_OK && t->place.world.rank == 0)

@@ -41,7 +41,7 @@ typedef struct weft_model_io {
 /* ---- Decoding ------------------------------------------------------------------------------- */
 
 /* Sizes and values of a graph of decoding, which computes one position (or `count` of them) over
- * states that hold the earlier ones. The caller sets the sizes; the model sets the values.
+ * states that hold the earlier ones. The caller sets the sizes; the model returns them with values.
  *
  * A graph decodes sentences * beams rows; the rows of a sentence are adjacent. Graphs of different
  * sizes share states, whose axis 0 is max_sentences or max_sentences * max_beams long; each graph
@@ -73,7 +73,11 @@ typedef struct weft_decode_io {
 
 /* ---- Architectures -------------------------------------------------------------------------- */
 
-/* A configuration (weft_..._config) has the hyperparameters; weft_build_options has the sizes of a
+/* An architecture is a function that builds its graph and returns its values, as a layer does. Errors
+ * are the graph's; then the values are WEFT_NO_VALUE or unusable. The functions of decoding return
+ * the sizes that they were given, with the values of their graph.
+ *
+ * A configuration (weft_..._config) has the hyperparameters; weft_build_options has the sizes of a
  * batch. Unlike options, configurations are required (NULL is WEFT_BAD_ARGUMENT), and so are their
  * sizes and numbers of layers. Other zeros mean f32, false, no dropout, token 0. */
 
@@ -118,21 +122,22 @@ typedef struct weft_transformer_config {
                              BART has */
     int64_t encoder_layers, decoder_layers;
 } weft_transformer_config;
-WEFT_API weft_status weft_transformer_build(weft_graph *graph,
-                                            const weft_transformer_config *config,
-                                            const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_model_io weft_transformer_build(weft_graph *graph,
+                                              const weft_transformer_config *config,
+                                              const weft_build_options *build);
 
 /* Three graphs on the parameters of weft_transformer_build, without dropout. `prepare` computes the
  * states that depend on parameters only (a tied embedding matrix, transposed for the logits).
  * `encode` encodes sources into states. `step` is one token step. */
-WEFT_API weft_status weft_transformer_prepare(weft_graph *graph,
+WEFT_API weft_decode_io weft_transformer_prepare(weft_graph *graph,
+                                                 const weft_transformer_config *config,
+                                                 const weft_decode_io *sizes);
+WEFT_API weft_decode_io weft_transformer_encode(weft_graph *graph,
+                                                const weft_transformer_config *config,
+                                                const weft_decode_io *sizes);
+WEFT_API weft_decode_io weft_transformer_step(weft_graph *graph,
                                               const weft_transformer_config *config,
-                                              weft_decode_io *io);
-WEFT_API weft_status weft_transformer_encode(weft_graph *graph,
-                                             const weft_transformer_config *config,
-                                             weft_decode_io *io);
-WEFT_API weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_config *config,
-                                           weft_decode_io *io);
+                                              const weft_decode_io *sizes);
 
 /* One stack over one sequence of tokens: a decoder-only language model if the block's attention is
  * causal (target_out is target_in shifted by one to the left); a masked language model if not
@@ -146,15 +151,15 @@ typedef struct weft_language_config {
                              chooses one for each token, as BERT has; 0: none */
     bool pooler; /* the value `pooled`, as BERT has: tanh of a linear layer of the first position */
 } weft_language_config;
-WEFT_API weft_status weft_language_build(weft_graph *graph, const weft_language_config *config,
-                                         const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_model_io weft_language_build(weft_graph *graph, const weft_language_config *config,
+                                           const weft_build_options *build);
 
 /* Decoding on the parameters of weft_language_build, as above. The token step needs a causal
  * model. */
-WEFT_API weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
-                                           weft_decode_io *io);
-WEFT_API weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
-                                        weft_decode_io *io);
+WEFT_API weft_decode_io weft_language_prepare(weft_graph *graph, const weft_language_config *config,
+                                              const weft_decode_io *sizes);
+WEFT_API weft_decode_io weft_language_step(weft_graph *graph, const weft_language_config *config,
+                                           const weft_decode_io *sizes);
 
 /* Recurrent language model: embedding, layers rnn.0, rnn.1, ..., logits, with dropout before each
  * layer and before the logits (Zaremba et al. 2014). */
@@ -166,16 +171,14 @@ typedef struct weft_recurrent_language_config {
     double dropout, label_smoothing;
     bool tied;
 } weft_recurrent_language_config;
-WEFT_API weft_status weft_recurrent_language_build(weft_graph *graph,
-                                                   const weft_recurrent_language_config *config,
-                                                   const weft_build_options *build,
-                                                   weft_model_io *io);
-WEFT_API weft_status weft_recurrent_language_prepare(weft_graph *graph,
+WEFT_API weft_model_io weft_recurrent_language_build(weft_graph *graph,
                                                      const weft_recurrent_language_config *config,
-                                                     weft_decode_io *io);
-WEFT_API weft_status weft_recurrent_language_step(weft_graph *graph,
-                                                  const weft_recurrent_language_config *config,
-                                                  weft_decode_io *io);
+                                                     const weft_build_options *build);
+WEFT_API weft_decode_io weft_recurrent_language_prepare(
+    weft_graph *graph, const weft_recurrent_language_config *config, const weft_decode_io *sizes);
+WEFT_API weft_decode_io weft_recurrent_language_step(weft_graph *graph,
+                                                     const weft_recurrent_language_config *config,
+                                                     const weft_decode_io *sizes);
 
 /* How a decoder state s attends to the encoder's states k. */
 typedef enum weft_alignment {
@@ -200,14 +203,14 @@ typedef struct weft_seq2seq_config {
     int64_t pad_id;
     double dropout, label_smoothing;
 } weft_seq2seq_config;
-WEFT_API weft_status weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *config,
-                                        const weft_build_options *build, weft_model_io *io);
-WEFT_API weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *config,
-                                          weft_decode_io *io);
-WEFT_API weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *config,
-                                         weft_decode_io *io);
-WEFT_API weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *config,
-                                       weft_decode_io *io);
+WEFT_API weft_model_io weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *config,
+                                          const weft_build_options *build);
+WEFT_API weft_decode_io weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *config,
+                                             const weft_decode_io *sizes);
+WEFT_API weft_decode_io weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *config,
+                                            const weft_decode_io *sizes);
+WEFT_API weft_decode_io weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *config,
+                                          const weft_decode_io *sizes);
 
 /* The common configuration of models of images: square images [rows, channels, image_size,
  * image_size] (input `input`), and the class of each (i32, input `labels`). */
@@ -225,8 +228,8 @@ typedef struct weft_resnet_config {
     int64_t depth; /* 18, 34, 50, 101, 152; 10 or 14: one basic or bottleneck block a stage */
     int64_t width; /* channels of the first stage, doubled in each of the next three; usually 64 */
 } weft_resnet_config;
-WEFT_API weft_status weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
-                                       const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_model_io weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
+                                         const weft_build_options *build);
 
 /* MobileNetV2 (Sandler et al. 2018, "MobileNetV2: Inverted Residuals and Linear Bottlenecks").
  * Parameters are torchvision's: features.0.0.weight, ..., classifier.1.*. */
@@ -238,8 +241,8 @@ typedef struct weft_mobilenet_config {
     int64_t last;   /* channels of the last convolution, times `width` above 1; 0: 1280 */
     double dropout; /* before the logits */
 } weft_mobilenet_config;
-WEFT_API weft_status weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
-                                          const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_model_io weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
+                                            const weft_build_options *build);
 
 /* Vision Transformer (Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words"): class_token and
  * the patches that conv_proj.* embeds, plus encoder.pos_embedding, go through pre-norm blocks
@@ -252,8 +255,8 @@ typedef struct weft_vit_config {
     double dropout; /* of embeddings, sub-layers' results and hidden values */
     double attention_dropout;
 } weft_vit_config;
-WEFT_API weft_status weft_vit_build(weft_graph *graph, const weft_vit_config *config,
-                                    const weft_build_options *build, weft_model_io *io);
+WEFT_API weft_model_io weft_vit_build(weft_graph *graph, const weft_vit_config *config,
+                                      const weft_build_options *build);
 
 /* ---- The list of models --------------------------------------------------------------------- */
 
@@ -296,14 +299,13 @@ typedef struct weft_model {
     /* `options` is the struct that the fields of `options` above are of. `traits` sets every trait
      * except `decodable`. */
     void (*traits)(const void *options, weft_model_traits *traits);
-    weft_status (*build)(weft_graph *graph, const void *options, const weft_build_options *build,
-                         weft_model_io *io);
+    weft_model_io (*build)(weft_graph *graph, const void *options, const weft_build_options *build);
     /* Graphs of decoding: a token step over states, and the encoder that fills states from a
      * source. NULL: decoding runs `build`, at the cost of a whole pass per token step. `prepare`,
      * if not NULL, fills once the states that depend on parameters only; its graph may be empty. */
-    weft_status (*step)(weft_graph *graph, const void *options, weft_decode_io *io);
-    weft_status (*encode)(weft_graph *graph, const void *options, weft_decode_io *io);
-    weft_status (*prepare)(weft_graph *graph, const void *options, weft_decode_io *io);
+    weft_decode_io (*step)(weft_graph *graph, const void *options, const weft_decode_io *sizes);
+    weft_decode_io (*encode)(weft_graph *graph, const void *options, const weft_decode_io *sizes);
+    weft_decode_io (*prepare)(weft_graph *graph, const void *options, const weft_decode_io *sizes);
 } weft_model;
 
 #define WEFT_MODEL_OPTIONS 40
@@ -342,14 +344,14 @@ WEFT_API void weft_model_set_value(weft_model_config *config, size_t i, double v
 WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, double value,
                                            char *text, size_t capacity);
 /* Writes every option as "key=value key=value ...", without the sizes, so that the text does not
- * depend on defaults. False if it does not fit; WEFT_OPTIONS_TEXT bytes are always enough. */
+ * depend on defaults. Returns `text`; NULL if it does not fit, WEFT_OPTIONS_TEXT bytes always do. */
 #define WEFT_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
-WEFT_API bool weft_model_options_text(const weft_model_config *config, char *text, size_t capacity);
+WEFT_API const char *weft_model_options_text(const weft_model_config *config, char *text,
+                                             size_t capacity);
 /* The traits of a configured model; all zeros if config or its model is NULL. */
 WEFT_API weft_model_traits weft_model_traits_of(const weft_model_config *config);
-/* Builds the graph of a configured model for config->build. Returns the graph's status. */
-WEFT_API weft_status weft_model_build(weft_graph *graph, const weft_model_config *config,
-                                      weft_model_io *io);
+/* Builds the graph of a configured model for config->build. */
+WEFT_API weft_model_io weft_model_build(weft_graph *graph, const weft_model_config *config);
 /* A configured model as a builder, for weft_trainer_new and weft_forward_new; `config` must outlive
  * it. Inputs of token models: source (if the model has one), target_in, target_out; of models of
  * vectors: input, memory (if the shape has a source), target; of models of images: input,

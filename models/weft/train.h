@@ -82,7 +82,7 @@ WEFT_API weft_corpus *weft_corpus_new(void); /* NULL if memory is out */
 WEFT_API void weft_corpus_free(weft_corpus *corpus);
 /* Appends a copy of a pair, or of a sequence: then source is NULL and n_source 0. */
 WEFT_API weft_status weft_corpus_add(weft_corpus *corpus, const int32_t *source, size_t n_source,
-                                     const int32_t *target, size_t n_target);
+                                     const int32_t *target, size_t n_target, weft_error *error);
 WEFT_API size_t weft_corpus_count(const weft_corpus *corpus);
 /* Cross-entropy in nats per token of the targets of `measured` under the unigram distribution of
  * those of `counted`: the loss of a model without context. Each sequence ends with `eos`; counts

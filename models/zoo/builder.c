@@ -31,12 +31,11 @@ static weft_status build(void *context, weft_graph *graph, const weft_build_opti
                          weft_built *built)
 {
     weft_model_config config = *(const weft_model_config *)context;
-    weft_model_io io = {.source = WEFT_NO_VALUE};
     *built = (weft_built){.n_inputs = 0};
     config.build = *options;
-    if (check_source(graph, &config, options) != WEFT_OK ||
-        weft_model_build(graph, &config, &io) != WEFT_OK)
-        return weft_graph_status(graph);
+    if (check_source(graph, &config, options) != WEFT_OK) return weft_graph_status(graph);
+    const weft_model_io io = weft_model_build(graph, &config);
+    if (weft_graph_status(graph) != WEFT_OK) return weft_graph_status(graph);
     const weft_value inputs[] = {io.source,    io.input,      io.memory,
                                  io.target_in, io.target_out, io.target};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) add_input(built, inputs[i]);

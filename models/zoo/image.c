@@ -2,12 +2,11 @@
 #include "image.h"
 
 bool weft__image_begin(weft_graph *g, const char *function, const void *config,
-                       const weft_build_options *build, weft_model_io *io)
+                       const weft_build_options *build)
 {
-    if (io) *io = (weft_model_io){.source = WEFT_NO_VALUE};
-    if (!config || !build || !io)
+    if (!config || !build)
         weft_graph_fail_in(g, function, WEFT_BAD_ARGUMENT,
-                           "the configuration, the build options or the values to fill are NULL");
+                           "the configuration or the build options are NULL");
     return weft_graph_status(g) == WEFT_OK;
 }
 
@@ -20,8 +19,8 @@ weft_value weft__image_input(weft_graph *g, const weft_image_config *c,
     return io->input;
 }
 
-weft_status weft__image_losses(weft_graph *g, const weft_image_config *c, weft_value logits,
-                               weft_model_io *io)
+void weft__image_losses(weft_graph *g, const weft_image_config *c, weft_value logits,
+                        weft_model_io *io)
 {
     const weft_cross_entropy_loss_options smooth = {.label_smoothing = c->label_smoothing};
     io->vocab = c->classes;
@@ -32,7 +31,6 @@ weft_status weft__image_losses(weft_graph *g, const weft_image_config *c, weft_v
     if (c->label_smoothing != 0)
         io->loss =
             weft_name(g, weft_cross_entropy_loss(g, io->output, io->target_out, &smooth), "loss");
-    return weft_graph_status(g);
 }
 
 void weft__image_traits(const weft_image_config *c, weft_model_traits *traits)

@@ -36,11 +36,15 @@ static weft_value pool(weft_graph *g, const weft_text_config *c, weft_value x)
     return weft_tanh(g, weft_nn_linear(g, "pooler", first, c->d_model, true));
 }
 
-weft_status weft_language_build(weft_graph *graph, const weft_language_config *config,
-                                const weft_build_options *build, weft_model_io *io)
+weft_model_io weft_language_build(weft_graph *graph, const weft_language_config *config,
+                                  const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     weft_graph *g = graph;
-    if (!config || !build || !io) return weft__text_no_config(graph, "weft_language_build");
+    if (!config || !build) {
+        weft__text_no_config(graph, "weft_language_build");
+        return made;
+    }
     const weft_language_config *c = config;
     const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
     weft_text_config text = weft__text_config(&c->text, build);
@@ -61,25 +65,33 @@ weft_status weft_language_build(weft_graph *graph, const weft_language_config *c
     if (c->pooler) io->pooled = weft_name(g, pool(g, &text, x), "pooled");
     if (c->transform_head) x = transform(g, &text, x);
     weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab), io);
-    return weft_graph_status(g);
+    return made;
 }
 
-weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
-                                  weft_decode_io *io)
+weft_decode_io weft_language_prepare(weft_graph *graph, const weft_language_config *config,
+                                     const weft_decode_io *sizes)
 {
-    if (!config || !io) return weft__text_no_config(graph, "weft_language_prepare");
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
+    if (!config || !sizes) {
+        weft__text_no_config(graph, "weft_language_prepare");
+        return made;
+    }
     const weft_text_config *text = &config->text;
     weft__text_prepare(
         graph, text,
         weft_nn_embedding_table(graph, "embedding", text->dtype, config->vocab, text->d_model), io);
-    return weft_graph_status(graph);
+    return made;
 }
 
-weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
-                               weft_decode_io *io)
+weft_decode_io weft_language_step(weft_graph *graph, const weft_language_config *config,
+                                  const weft_decode_io *sizes)
 {
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
     weft_graph *g = graph;
-    if (!config || !io) return weft__text_no_config(graph, "weft_language_step");
+    if (!config || !sizes) {
+        weft__text_no_config(graph, "weft_language_step");
+        return made;
+    }
     const weft_language_config *c = config;
     weft_text_config text = weft__text_config(&c->text, NULL);
     weft_nn_block_options block = text.block;
@@ -101,7 +113,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     if (c->transform_head) x = transform(g, &text, x);
     io->logits =
         weft__text_step_logits(g, &text, io, "output", weft_squeeze(g, x, 1), embeddings, c->vocab);
-    return weft_graph_status(g);
+    return made;
 }
 
 /* ---- In the list of models ---- */

@@ -80,12 +80,13 @@ static int64_t count_blocks(weft_graph *g, const weft_mobilenet_config *c, int s
     return weft_graph_status(g) == WEFT_OK ? (int64_t)n : 0;
 }
 
-weft_status weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
-                                 const weft_build_options *build, weft_model_io *io)
+weft_model_io weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
+                                   const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     weft_graph *g = graph;
-    if (!weft__image_begin(g, "weft_mobilenet_build", config, build, io) || !good_config(g, config))
-        return weft_graph_status(g);
+    if (!weft__image_begin(g, "weft_mobilenet_build", config, build) || !good_config(g, config))
+        return made;
     const weft_mobilenet_config *c = config;
     const bool training = build->training;
     const double last = (double)(c->last ? c->last : 1280);
@@ -110,8 +111,9 @@ weft_status weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config 
     x = conv_relu6(g, name, x, top, training);
     weft_graph_pop_scope(g);
     x = weft_dropout(g, weft_nn_global_average_pool(g, x), training ? c->dropout : 0);
-    return weft__image_losses(
-        g, &c->image, weft_nn_linear_transposed(g, "classifier.1", x, c->image.classes, true), io);
+    weft__image_losses(g, &c->image,
+                       weft_nn_linear_transposed(g, "classifier.1", x, c->image.classes, true), io);
+    return made;
 }
 
 /* ---- In the list of models ---- */
@@ -134,10 +136,10 @@ static void traits(const void *values, weft_model_traits *t)
     weft__image_traits(&c->image, t);
 }
 
-static weft_status build_mobilenet(weft_graph *graph, const void *values,
-                                   const weft_build_options *build, weft_model_io *io)
+static weft_model_io build_mobilenet(weft_graph *graph, const void *values,
+                                     const weft_build_options *build)
 {
-    return weft_mobilenet_build(graph, values, build, io);
+    return weft_mobilenet_build(graph, values, build);
 }
 
 const weft_model weft__model_mobilenet = {

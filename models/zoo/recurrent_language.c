@@ -3,17 +3,21 @@
 #include "registry.h"
 #include "text.h"
 
-weft_status weft_recurrent_language_build(weft_graph *graph,
-                                          const weft_recurrent_language_config *c,
-                                          const weft_build_options *build, weft_model_io *io)
+weft_model_io weft_recurrent_language_build(weft_graph *graph,
+                                            const weft_recurrent_language_config *c,
+                                            const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     weft_graph *g = graph;
-    if (!c || !build || !io) return weft__text_no_config(graph, "weft_recurrent_language_build");
+    if (!c || !build) {
+        weft__text_no_config(graph, "weft_recurrent_language_build");
+        return made;
+    }
     const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
     *io = (weft_model_io){.vocab = c->vocab};
     if (!weft__recurrent_tied_fits(g, c->tied, c->width, c->hidden) ||
         !weft__recurrent_layers_fit(g, c->layers))
-        return weft_graph_status(g);
+        return made;
     weft_text_config text = {.dtype = c->dtype,
                              .tied = c->tied,
                              .label_smoothing = c->label_smoothing,
@@ -27,29 +31,38 @@ weft_status weft_recurrent_language_build(weft_graph *graph,
     x = weft_nn_recurrent_stack(g, "rnn", c->kind, x, c->hidden, &o, NULL);
     x = weft_contiguous(g, weft_dropout(g, x, dropout));
     weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab), io);
-    return weft_graph_status(g);
+    return made;
 }
 
-weft_status weft_recurrent_language_prepare(weft_graph *graph,
-                                            const weft_recurrent_language_config *c,
-                                            weft_decode_io *io)
+weft_decode_io weft_recurrent_language_prepare(weft_graph *graph,
+                                               const weft_recurrent_language_config *c,
+                                               const weft_decode_io *sizes)
 {
-    if (!c || !io) return weft__text_no_config(graph, "weft_recurrent_language_prepare");
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
+    if (!c || !sizes) {
+        weft__text_no_config(graph, "weft_recurrent_language_prepare");
+        return made;
+    }
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     weft__text_prepare(graph, &text,
                        weft_nn_embedding_table(graph, "embedding", c->dtype, c->vocab, c->width),
                        io);
-    return weft_graph_status(graph);
+    return made;
 }
 
-weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent_language_config *c,
-                                         weft_decode_io *io)
+weft_decode_io weft_recurrent_language_step(weft_graph *graph,
+                                            const weft_recurrent_language_config *c,
+                                            const weft_decode_io *sizes)
 {
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
     weft_graph *g = graph;
-    if (!c || !io) return weft__text_no_config(graph, "weft_recurrent_language_step");
+    if (!c || !sizes) {
+        weft__text_no_config(graph, "weft_recurrent_language_step");
+        return made;
+    }
     if (!weft__recurrent_layers_fit(g, c->layers) ||
         !weft__recurrent_tied_fits(g, c->tied, c->width, c->hidden))
-        return weft_graph_status(g);
+        return made;
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     weft_recurrent_state states[WEFT_RECURRENT_LAYERS];
     weft_nn_recurrent_stack_options o = {.layers = c->layers, .initial = states};
@@ -62,7 +75,7 @@ weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent
         weft__recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
     x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
     io->logits = weft__text_step_logits(g, &text, io, "output", x, embeddings, c->vocab);
-    return weft_graph_status(g);
+    return made;
 }
 
 /* ---- In the list of models ---- */

@@ -199,21 +199,21 @@ const char *weft_model_value_text(const weft_model *model, size_t i, double valu
     return text;
 }
 
-bool weft_model_options_text(const weft_model_config *config, char *text, size_t capacity)
+const char *weft_model_options_text(const weft_model_config *config, char *text, size_t capacity)
 {
     const weft_model *m = config ? config->model : NULL;
     size_t used = 0;
     if (capacity) text[0] = 0;
-    if (!m) return false;
+    if (!m) return NULL;
     for (size_t i = 0; i < m->n_options; i++) {
         char value[64];
         int n =
             snprintf(text + used, capacity - used, "%s%s=%s", i ? " " : "", m->options[i].name,
                      weft_model_value_text(m, i, weft_model_value(config, i), value, sizeof value));
-        if (n < 0 || (size_t)n >= capacity - used) return false;
+        if (n < 0 || (size_t)n >= capacity - used) return NULL;
         used += (size_t)n;
     }
-    return true;
+    return text;
 }
 
 weft_model_traits weft_model_traits_of(const weft_model_config *config)
@@ -225,15 +225,13 @@ weft_model_traits weft_model_traits_of(const weft_model_config *config)
     return t;
 }
 
-weft_status weft_model_build(weft_graph *graph, const weft_model_config *config, weft_model_io *io)
+weft_model_io weft_model_build(weft_graph *graph, const weft_model_config *config)
 {
-    if (!config || !config->model || !io) {
-        weft_graph_fail_in(graph, "weft_model_build", WEFT_BAD_ARGUMENT,
-                           "the configuration, its model or the values to fill are NULL");
-        return weft_graph_status(graph);
-    }
-    *io = (weft_model_io){.source = WEFT_NO_VALUE};
-    return config->model->build(graph, &config->options, &config->build, io);
+    if (config && config->model)
+        return config->model->build(graph, &config->options, &config->build);
+    weft_graph_fail_in(graph, "weft_model_build", WEFT_BAD_ARGUMENT,
+                       "the configuration or its model is NULL");
+    return (weft_model_io){.source = WEFT_NO_VALUE};
 }
 
 weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
@@ -242,10 +240,13 @@ weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
 {
     weft_error_clear(error);
     weft_model_config config;
+    if (!io)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_model_build_text",
+                              "the values to fill are NULL");
     weft_status status = weft_model_parse(model, texts, n, &config, error);
     if (status != WEFT_OK) return status;
     config.build.training = training;
-    weft_model_build(graph, &config, io);
+    *io = weft_model_build(graph, &config);
     const weft_error *e = weft_graph_error(graph);
     return e->status == WEFT_OK ? WEFT_OK : weft_error_copy(error, e);
 }

@@ -61,17 +61,17 @@
 /* Define functions of a listed model, from the one of its architecture. `configure` makes the
  * architecture's configuration of the model's options. */
 #define LISTED_BUILD(name, config_type, configure, function)                                       \
-    static weft_status name(weft_graph *graph, const void *values,                                 \
-                            const weft_build_options *build_options, weft_model_io *io)            \
+    static weft_model_io name(weft_graph *graph, const void *values,                               \
+                              const weft_build_options *build_options)                             \
     {                                                                                              \
         const config_type config = configure(values);                                              \
-        return function(graph, &config, build_options, io);                                        \
+        return function(graph, &config, build_options);                                            \
     }
 #define LISTED_DECODE(name, config_type, configure, function)                                      \
-    static weft_status name(weft_graph *graph, const void *values, weft_decode_io *io)             \
+    static weft_decode_io name(weft_graph *graph, const void *values, const weft_decode_io *sizes) \
     {                                                                                              \
         const config_type config = configure(values);                                              \
-        return function(graph, &config, io);                                                       \
+        return function(graph, &config, sizes);                                                    \
     }
 #define FITS(type) _Static_assert(sizeof(type) <= WEFT_MODEL_BYTES, "options of a model")
 

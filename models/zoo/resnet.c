@@ -67,13 +67,14 @@ static weft_value bottleneck_block(weft_graph *g, weft_value x, int64_t width, i
     return weft_relu(g, weft_add(g, y, shortcut(g, x, 4 * width, stride, training)));
 }
 
-weft_status weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
-                              const weft_build_options *build, weft_model_io *io)
+weft_model_io weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
+                                const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     weft_graph *g = graph;
-    if (!weft__image_begin(g, "weft_resnet_build", config, build, io)) return weft_graph_status(g);
+    if (!weft__image_begin(g, "weft_resnet_build", config, build)) return made;
     const resnet_depth *depth = find_depth(g, config->depth, config->width);
-    if (!depth) return weft_graph_status(g);
+    if (!depth) return made;
     const bool training = build->training;
     const image_conv stem = {"conv1", "bn1", config->width, 7, 2, 0, IMAGE_RELU};
     const weft_pool_options pool = {
@@ -89,8 +90,9 @@ weft_status weft_resnet_build(weft_graph *graph, const weft_resnet_config *confi
             weft_graph_pop_scope(g);
         }
     x = weft_nn_global_average_pool(g, x);
-    return weft__image_losses(
-        g, &config->image, weft_nn_linear_transposed(g, "fc", x, config->image.classes, true), io);
+    weft__image_losses(g, &config->image,
+                       weft_nn_linear_transposed(g, "fc", x, config->image.classes, true), io);
+    return made;
 }
 
 /* ---- In the list of models ---- */

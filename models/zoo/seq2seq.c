@@ -200,15 +200,19 @@ static weft_value padding_of(seq2seq *m, weft_value source)
                         WEFT_SHAPE(m->sentences, m->source_len));
 }
 
-weft_status weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *c,
-                               const weft_build_options *build, weft_model_io *io)
+weft_model_io weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *c,
+                                 const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     weft_graph *g = graph;
-    if (!c || !build || !io) return weft__text_no_config(graph, "weft_seq2seq_build");
+    if (!c || !build) {
+        weft__text_no_config(graph, "weft_seq2seq_build");
+        return made;
+    }
     const weft_batch_shape *shape = &build->shape;
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
-    if (!config_fits(g, c) || !target_fits(g, shape->target_len)) return weft_graph_status(g);
+    if (!config_fits(g, c) || !target_fits(g, shape->target_len)) return made;
     weft_text_config text = {.dtype = c->dtype,
                              .tied = c->tied,
                              .label_smoothing = c->label_smoothing,
@@ -236,18 +240,22 @@ weft_status weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *c,
     x = weft_dropout(g, x, m.dropout);
     weft__text_losses(
         g, &text, weft__text_logits(g, &text, "output", x, target_embeddings, c->target_vocab), io);
-    return weft_graph_status(g);
+    return made;
 }
 
 /* ---- The same, a step at a time ---- */
 
-weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *c,
-                                 weft_decode_io *io)
+weft_decode_io weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *c,
+                                    const weft_decode_io *sizes)
 {
-    if (!c || !io) return weft__text_no_config(graph, "weft_seq2seq_prepare");
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
+    if (!c || !sizes) {
+        weft__text_no_config(graph, "weft_seq2seq_prepare");
+        return made;
+    }
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     weft__text_prepare(graph, &text, target_embeddings_of(graph, c), io);
-    return weft_graph_status(graph);
+    return made;
 }
 
 /* States of the sources: ids, i32 [max_sentences, max_source_len], and vectors [max_sentences,
@@ -283,11 +291,16 @@ static seq2seq decoding(weft_graph *g, const weft_seq2seq_config *c, const weft_
                      .rows = weft_shape_numel(WEFT_SHAPE(io->sentences, io->beams))};
 }
 
-weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)
+weft_decode_io weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c,
+                                   const weft_decode_io *sizes)
 {
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
     weft_graph *g = graph;
-    if (!c || !io) return weft__text_no_config(graph, "weft_seq2seq_encode");
-    if (!config_fits(g, c)) return weft_graph_status(g);
+    if (!c || !sizes) {
+        weft__text_no_config(graph, "weft_seq2seq_encode");
+        return made;
+    }
+    if (!config_fits(g, c)) return made;
     seq2seq m = decoding(g, c, io);
     weft_value done[4] = {WEFT_NO_VALUE}, zero = weft__text_int(g, 0);
     size_t n = 0;
@@ -304,7 +317,7 @@ weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c,
         done[n++] =
             weft_cache_write(g, source_state(g, "cache.keys", c, io), attention_keys(&m), zero);
     io->updated = weft_group(g, done, n);
-    return weft_graph_status(g);
+    return made;
 }
 
 /* The vectors [rows, hidden] that the logits are computed from, with attention after the steps. */
@@ -342,11 +355,16 @@ static weft_value step_attending(seq2seq *m, const weft_decode_io *io, weft_valu
     return weft_reshape(g, x, WEFT_SHAPE(m->rows, c->hidden));
 }
 
-weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)
+weft_decode_io weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c,
+                                 const weft_decode_io *sizes)
 {
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
     weft_graph *g = graph;
-    if (!c || !io) return weft__text_no_config(graph, "weft_seq2seq_step");
-    if (!config_fits(g, c)) return weft_graph_status(g);
+    if (!c || !sizes) {
+        weft__text_no_config(graph, "weft_seq2seq_step");
+        return made;
+    }
+    if (!config_fits(g, c)) return made;
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     seq2seq m = decoding(g, c, io);
     weft__text_step_inputs(g, io);
@@ -361,7 +379,7 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
     io->updated =
         weft__recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     io->logits = weft__text_step_logits(g, &text, io, "output", x, embeddings, c->target_vocab);
-    return weft_graph_status(g);
+    return made;
 }
 
 /* ---- In the list of models ---- */

@@ -3,11 +3,9 @@
 
 #include <math.h>
 
-weft_status weft__text_no_config(weft_graph *g, const char *function)
+void weft__text_no_config(weft_graph *g, const char *function)
 {
-    weft_graph_fail_in(g, function, WEFT_BAD_ARGUMENT,
-                       "the configuration or the values to fill are NULL");
-    return weft_graph_status(g);
+    weft_graph_fail_in(g, function, WEFT_BAD_ARGUMENT, "the configuration or the sizes are NULL");
 }
 
 void weft__text_traits(const weft_text_config *c, int64_t vocab, weft_model_traits *traits)

@@ -5,7 +5,7 @@
 #include <weft/models.h>
 
 /* Fails the graph, because `function` was called with a NULL configuration or output. */
-weft_status weft__text_no_config(weft_graph *g, const char *function);
+void weft__text_no_config(weft_graph *g, const char *function);
 /* Sets the traits of a causal token model without a source. */
 void weft__text_traits(const weft_text_config *config, int64_t vocab, weft_model_traits *traits);
 /* Returns the configuration for a graph; unless training, all dropout probabilities are 0. `build`

@@ -38,11 +38,15 @@ static weft_value encode(weft_graph *g, const weft_transformer_config *c,
                          WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
 }
 
-weft_status weft_transformer_build(weft_graph *graph, const weft_transformer_config *config,
-                                   const weft_build_options *build, weft_model_io *io)
+weft_model_io weft_transformer_build(weft_graph *graph, const weft_transformer_config *config,
+                                     const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     weft_graph *g = graph;
-    if (!config || !build || !io) return weft__text_no_config(graph, "weft_transformer_build");
+    if (!config || !build) {
+        weft__text_no_config(graph, "weft_transformer_build");
+        return made;
+    }
     const weft_transformer_config *c = config;
     const weft_batch_shape *shape = &build->shape;
     weft_value cross_weights[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
@@ -54,7 +58,7 @@ weft_status weft_transformer_build(weft_graph *graph, const weft_transformer_con
         weft_graph_fail_in(g, "weft_transformer_build", WEFT_BAD_ARGUMENT,
                            "tied embeddings need one vocabulary, got %lld and %lld",
                            (long long)c->source_vocab, (long long)c->target_vocab);
-        return WEFT_BAD_ARGUMENT;
+        return made;
     }
     weft_shape source = WEFT_SHAPE(shape->rows, shape->source_len);
     weft_shape target = WEFT_SHAPE(shape->rows, shape->target_len);
@@ -78,7 +82,7 @@ weft_status weft_transformer_build(weft_graph *graph, const weft_transformer_con
     }
     io->hidden = x;
     weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, to, c->target_vocab), io);
-    return weft_graph_status(g);
+    return made;
 }
 
 /* The state of the source ids, from which steps compute the padding mask: i32 [max_sentences,
@@ -91,21 +95,29 @@ static weft_value source_state(weft_graph *g, const weft_decode_io *io)
                               (weft_cache_layout){false, WEFT_CACHE_SOURCE});
 }
 
-weft_status weft_transformer_prepare(weft_graph *graph, const weft_transformer_config *config,
-                                     weft_decode_io *io)
+weft_decode_io weft_transformer_prepare(weft_graph *graph, const weft_transformer_config *config,
+                                        const weft_decode_io *sizes)
 {
-    if (!config || !io) return weft__text_no_config(graph, "weft_transformer_prepare");
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
+    if (!config || !sizes) {
+        weft__text_no_config(graph, "weft_transformer_prepare");
+        return made;
+    }
     weft_value from, to;
     declare_embeddings(graph, config, &from, &to);
     weft__text_prepare(graph, &config->text, to, io);
-    return weft_graph_status(graph);
+    return made;
 }
 
-weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_config *config,
-                                    weft_decode_io *io)
+weft_decode_io weft_transformer_encode(weft_graph *graph, const weft_transformer_config *config,
+                                       const weft_decode_io *sizes)
 {
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
     weft_graph *g = graph;
-    if (!config || !io) return weft__text_no_config(graph, "weft_transformer_encode");
+    if (!config || !sizes) {
+        weft__text_no_config(graph, "weft_transformer_encode");
+        return made;
+    }
     const weft_transformer_config *c = config;
     weft_text_config text = weft__text_config(&c->text, NULL);
     weft_cache cache = weft__text_cache(io);
@@ -120,14 +132,18 @@ weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_co
         weft_cache_write(g, source_state(g, io), io->source, weft__text_int(g, 0)),
         weft_nn_stack_prefill_cross_cache(g, "dec", c->decoder_layers, memory, &decoder)};
     io->updated = weft_group(g, done, 2);
-    return weft_graph_status(g);
+    return made;
 }
 
-weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_config *config,
-                                  weft_decode_io *io)
+weft_decode_io weft_transformer_step(weft_graph *graph, const weft_transformer_config *config,
+                                     const weft_decode_io *sizes)
 {
+    weft_decode_io made = sizes ? *sizes : (weft_decode_io){.sentences = 0}, *io = &made;
     weft_graph *g = graph;
-    if (!config || !io) return weft__text_no_config(graph, "weft_transformer_step");
+    if (!config || !sizes) {
+        weft__text_no_config(graph, "weft_transformer_step");
+        return made;
+    }
     const weft_transformer_config *c = config;
     weft_text_config text = weft__text_config(&c->text, NULL);
     weft__text_step_inputs(g, io);
@@ -146,7 +162,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     io->updated = x;
     x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
     io->logits = weft__text_step_logits(g, &text, io, "output", x, to, c->target_vocab);
-    return weft_graph_status(g);
+    return made;
 }
 
 /* ---- In the list of models ---- */

@@ -4,13 +4,12 @@
 
 #include <math.h>
 
-static weft_status finish(weft_graph *g, weft_value output, weft_model_io *io)
+static void finish(weft_graph *g, weft_value output, weft_model_io *io)
 {
     io->output = weft_name(g, output, "output");
     io->target = weft_input(g, "target", weft_dtype_of(g, output), weft_shape_of(g, output));
     io->loss = weft_name(g, weft_mse_loss(g, io->output, io->target, WEFT_REDUCE_MEAN), "loss");
     io->nll = io->loss;
-    return weft_graph_status(g);
 }
 
 /* An input of vectors [rows, length, width]. */
@@ -65,13 +64,13 @@ static const weft_model_option attention_options[] = {
 
 enum { MASK_CAUSAL = 1, MASK_PADDING = 2 };
 
-static weft_status build_attention(weft_graph *g, const void *values,
-                                   const weft_build_options *build, weft_model_io *io)
+static weft_model_io build_attention(weft_graph *g, const void *values,
+                                     const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     const attention_model *m = values;
     const weft_batch_shape *shape = &build->shape;
     const bool cross = shape->source_len != 0;
-    *io = (weft_model_io){.source = WEFT_NO_VALUE};
     io->input = vectors(g, "input", m->dtype, shape->rows, shape->target_len, m->d_model);
     if (cross)
         io->memory = vectors(g, "memory", m->dtype, shape->rows, shape->source_len, m->d_model);
@@ -89,7 +88,8 @@ static weft_status build_attention(weft_graph *g, const void *values,
         weft_value hidden = weft_input(g, "hidden", WEFT_BOOL, WEFT_SHAPE(batch, keys));
         o.mask = weft_reshape(g, hidden, WEFT_SHAPE(batch, 1, 1, keys));
     }
-    return finish(g, weft_nn_attention(g, "attn", io->input, memory, &o, NULL), io);
+    finish(g, weft_nn_attention(g, "attn", io->input, memory, &o, NULL), io);
+    return made;
 }
 
 const weft_model weft__model_attention = {
@@ -126,18 +126,19 @@ static const weft_model_option feed_forward_options[] = {
     OPTION(f64, dtype, 0, FLAG, "1: in double precision")};
 #undef OPTION
 
-static weft_status build_feed_forward(weft_graph *g, const void *values,
-                                      const weft_build_options *build, weft_model_io *io)
+static weft_model_io build_feed_forward(weft_graph *g, const void *values,
+                                        const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     const feed_forward_model *m = values;
     weft_nn_feed_forward_options o = m->feed_forward;
-    *io = (weft_model_io){.source = WEFT_NO_VALUE};
     o.bias = true;
     if (!build->training) o.dropout = 0;
     o.tensor = build->tensor;
     io->input =
         vectors(g, "input", m->dtype, build->shape.rows, build->shape.target_len, m->d_model);
-    return finish(g, weft_nn_feed_forward(g, "ffn", io->input, &o), io);
+    finish(g, weft_nn_feed_forward(g, "ffn", io->input, &o), io);
+    return made;
 }
 
 const weft_model weft__model_feed_forward = {
@@ -176,12 +177,12 @@ static const weft_model_option encoder_options[] = {
            "of sub-layers' results and hidden units, while training"),
     OPTION(f64, dtype, 0, FLAG, "1: in double precision")};
 
-static weft_status build_encoder(weft_graph *g, const void *values, const weft_build_options *build,
-                                 weft_model_io *io)
+static weft_model_io build_encoder(weft_graph *g, const void *values,
+                                   const weft_build_options *build)
 {
+    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
     const encoder_model *m = values;
     weft_nn_block_options block = m->block;
-    *io = (weft_model_io){.source = WEFT_NO_VALUE};
     block.attention.bias = block.attention.out_bias = block.feed_forward.bias = true;
     block.attention.expose_weights = build->expose_weights;
     block.attention.tensor = block.feed_forward.tensor = build->tensor;
@@ -192,7 +193,8 @@ static weft_status build_encoder(weft_graph *g, const void *values, const weft_b
         vectors(g, "input", m->dtype, build->shape.rows, build->shape.target_len, m->d_model);
     weft_value y =
         weft_nn_stack(g, "layer", m->layers, io->input, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
-    return finish(g, y, io);
+    finish(g, y, io);
+    return made;
 }
 
 const weft_model weft__model_encoder = {

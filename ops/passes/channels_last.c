@@ -43,7 +43,7 @@ static bool is_last(const weft_graph *g, weft_value x)
     if (s.rank != 4) return false;
     const weft_shape shape = {4, {s.dim[0], s.dim[2], s.dim[3], s.dim[1]}};
     const weft_layout layout = {{l.stride[0], l.stride[2], l.stride[3], l.stride[1]}, 0};
-    return weft_layout_is_dense(shape, &layout);
+    return weft_layout_is_dense(&layout, shape);
 }
 
 /* ---- Convolutions ---- */

@@ -262,8 +262,8 @@ static bool set_metadata(quantizer *z)
 {
     char text[64];
     snprintf(text, sizeof text, "bits=%d group=%d", z->bits, z->group);
-    if (weft_params_copy_meta(z->out, z->params) == WEFT_OK &&
-        weft_params_set_meta(z->out, "quantization", text) == WEFT_OK)
+    if (weft_params_copy_meta(z->out, z->params, NULL) == WEFT_OK &&
+        weft_params_set_meta(z->out, "quantization", text, NULL) == WEFT_OK)
         return true;
     weft_error_set(z->error, WEFT_NO_MEMORY, WHERE, "out of memory");
     return false;

@@ -330,6 +330,6 @@ weft_value weft_broadcast_to(weft_graph *graph, weft_value x, weft_shape shape)
 weft_value weft_contiguous(weft_graph *graph, weft_value x)
 {
     weft_layout layout = weft_layout_of(graph, x);
-    if (weft_is_value(x) && weft_layout_is_dense(weft_shape_of(graph, x), &layout)) return x;
+    if (weft_is_value(x) && weft_layout_is_dense(&layout, weft_shape_of(graph, x))) return x;
     return weft_apply(graph, &weft_op_contiguous, NULL, &x, 1, NULL);
 }

@@ -174,22 +174,21 @@ static weft_value got[4];
       "[batch, len, in]")                                                                          \
     X(weft_nn_recurrent_declare(g, "r", (weft_recurrent_kind)9, WEFT_F32, 2, 3), BAD_ARGUMENT,     \
       "at/weft_nn_recurrent_declare", "kind 9")                                                    \
-    X(weft_transformer_build(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_build",      \
-      "NULL")                                                                                      \
+    X(weft_transformer_build(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_build", "NULL")    \
     X(weft_transformer_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_prepare",        \
       "NULL")                                                                                      \
     X(weft_transformer_encode(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_encode", "NULL")  \
     X(weft_transformer_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_step", "NULL")      \
-    X(weft_language_build(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_language_build", "NULL")    \
+    X(weft_language_build(g, NULL, NULL), BAD_ARGUMENT, "at/weft_language_build", "NULL")          \
     X(weft_language_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_language_prepare", "NULL")      \
     X(weft_language_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_language_step", "NULL")            \
-    X(weft_recurrent_language_build(g, NULL, NULL, NULL), BAD_ARGUMENT,                            \
+    X(weft_recurrent_language_build(g, NULL, NULL), BAD_ARGUMENT,                                  \
       "at/weft_recurrent_language_build", "NULL")                                                  \
     X(weft_recurrent_language_prepare(g, NULL, NULL), BAD_ARGUMENT,                                \
       "at/weft_recurrent_language_prepare", "NULL")                                                \
     X(weft_recurrent_language_step(g, NULL, NULL), BAD_ARGUMENT,                                   \
       "at/weft_recurrent_language_step", "NULL")                                                   \
-    X(weft_seq2seq_build(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_build", "NULL")      \
+    X(weft_seq2seq_build(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_build", "NULL")            \
     X(weft_seq2seq_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_prepare", "NULL")        \
     X(weft_seq2seq_encode(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_encode", "NULL")          \
     X(weft_seq2seq_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_step", "NULL")

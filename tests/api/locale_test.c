@@ -158,7 +158,7 @@ static char *text_of(weft_status (*write)(const void *, FILE *), const void *wha
 
 static weft_status write_dot(const void *graph, FILE *file)
 {
-    return weft_graph_write_dot(graph, file, NULL, NULL);
+    return weft_graph_write_dot(graph, NULL, file, NULL);
 }
 
 static weft_status write_times(const void *profile, FILE *file)
@@ -233,7 +233,7 @@ static weft_trainer_progress train(int steps, const char *from, const char *to)
     weft_corpus *corpus = weft_corpus_new();
     for (int32_t i = 0; i < 12; i++) {
         const int32_t ids[3] = {4 + i, 5 + i, 6 + i};
-        weft_corpus_add(corpus, ids, 3, ids, 2);
+        weft_corpus_add(corpus, ids, 3, ids, 2, NULL);
     }
     weft_batch_options b = {.mode = WEFT_BATCH_PAIRS,
                             .tokens = 16,

@@ -162,14 +162,14 @@ static weft_status small_score(const char *path)
     const weft_scorer_row rows[2] = {{tokens, 2, tokens, 4, scores},
                                      {tokens, 2, tokens, 12, scores}};
     weft_error error = {0};
-    weft_model_io io;
     weft_scorer *scorer = NULL;
     const weft_model *model = weft_model_find("transformer");
     weft_status status = weft_model_parse(model, texts, 9, &config, &error);
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
-    if (status == WEFT_OK)
-        status = g && params ? weft_model_build(g, &config, &io) : WEFT_NO_MEMORY;
+    if (status == WEFT_OK) status = g && params ? WEFT_OK : WEFT_NO_MEMORY;
+    if (status == WEFT_OK) weft_model_build(g, &config);
+    if (status == WEFT_OK) status = weft_graph_status(g);
     if (status == WEFT_OK) status = weft_params_init(params, g, 1, &error);
     weft_graph_free(g);
     for (int weights = 0; weights < 2; weights++) {
@@ -282,8 +282,8 @@ static weft_status small_parts(const char *path)
     if (status == WEFT_OK) status = weft_params_init(whole, g, 1, &error);
     if (status == WEFT_OK) status = weft_params_take_parts(own, g, whole, &error);
     if (status == WEFT_OK) status = weft_params_join_parts(joined, g, own, alone, &error);
-    if (status == WEFT_OK) status = weft_params_set_meta(whole, "key", "text");
-    if (status == WEFT_OK) status = weft_params_copy_meta(own, whole);
+    if (status == WEFT_OK) status = weft_params_set_meta(whole, "key", "text", NULL);
+    if (status == WEFT_OK) status = weft_params_copy_meta(own, whole, NULL);
     if (status == WEFT_OK) status = weft_params_keep_parts(whole, g, &weft_model_states, &error);
     weft_communicator_free(alone);
     weft_params_free(joined);

@@ -317,7 +317,7 @@ static void test_plans(void)
         CU_ASSERT_EQUAL(weft_session_fetch(s, y, out[way], sizeof out[way], NULL), WEFT_OK);
         arena[way] = weft_plan_stats_of(plan).arena_bytes;
         FILE *file = open_memstream(&text, &length[way]);
-        CU_ASSERT_EQUAL(weft_graph_write_dot(g, file, CHOOSE(way, &dot_zeros, &dot_defaults), NULL),
+        CU_ASSERT_EQUAL(weft_graph_write_dot(g, CHOOSE(way, &dot_zeros, &dot_defaults), file, NULL),
                         WEFT_OK);
         fclose(file);
         free(text);
@@ -412,7 +412,7 @@ static weft_corpus *counting(void)
     for (int start = 0; start < 6; start++) {
         int32_t ids[5];
         for (int i = 0; i < 5; i++) ids[i] = 4 + (start + i) % 7;
-        weft_corpus_add(c, NULL, 0, ids, 5);
+        weft_corpus_add(c, NULL, 0, ids, 5, NULL);
     }
     return c;
 }

@@ -26,7 +26,7 @@ static weft_value build_listed(weft_graph *g, const char *text)
                          NULL) != WEFT_OK)
         return WEFT_NO_VALUE;
     config.build.training = true;
-    weft_model_build(g, &config, &io);
+    io = weft_model_build(g, &config);
     return io.loss;
 }
 

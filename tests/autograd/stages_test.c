@@ -59,7 +59,7 @@ static weft_status model_build(model *m, const char *text, bool training, weft_e
                          error) != WEFT_OK)
         return error->status;
     config.build.training = training;
-    weft_model_build(m->g, &config, &m->io);
+    m->io = weft_model_build(m->g, &config);
     const weft_value inputs[MAX_INPUTS] = {m->io.source,
                                            m->io.input,
                                            m->io.memory,

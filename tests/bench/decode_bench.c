@@ -68,7 +68,6 @@ int main(int argc, char **argv)
 {
     weft_error error = {0};
     weft_model_config config;
-    weft_model_io io;
     const int threads = argc > 4 ? atoi(argv[1]) : 0, tokens = argc > 4 ? atoi(argv[2]) : 0;
     const int before = argc > 4 ? atoi(argv[3]) : -1;
     const weft_dtype cache = argc <= 4                  ? WEFT_DTYPES
@@ -90,7 +89,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < before; i++) prompt[i] = i % 100;
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
-    weft_model_build(g, &config, &io);
+    weft_model_build(g, &config);
     if (weft_params_init(params, g, 1, &error) != WEFT_OK) return failed(&error);
     int status = measure("f32", &config, params, &options, prompt, before);
     for (int bits = 8; bits >= 4 && !status; bits -= 4) {

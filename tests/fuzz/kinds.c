@@ -292,7 +292,7 @@ static const char *check_onnx(const char *folder, const uint8_t *data, size_t by
         weft_value *values = calloc(n_inputs + n_outputs + 1, sizeof *values);
         weft_graph *g = weft_graph_new();
         if (!values || !g) abort();
-        broken = weft_onnx_build(m, g, 0, values, values + n_inputs) == WEFT_OK
+        broken = weft_onnx_build(g, m, 0, values, values + n_inputs) == WEFT_OK
                      ? plan_and_run(m, g, values, values + n_inputs)
                      : "a model that was loaded cannot be built";
         weft_graph_free(g);

@@ -14,7 +14,7 @@ static const char *dot_with(const weft_graph *graph, const weft_dot_options *opt
     FILE *file = tmpfile();
     text[0] = 0;
     if (!file) return text;
-    CU_ASSERT_EQUAL(weft_graph_write_dot(graph, file, options, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_write_dot(graph, options, file, &error), WEFT_OK);
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
@@ -237,7 +237,7 @@ static void test_boxes(void)
     CU_ASSERT_EQUAL(occurrences(dot, "label=\"net.first\\ngradient, "), 1);
     CU_ASSERT_EQUAL(occurrences(dot, "label=\"net.second\\ngradient, "), 1);
     CU_ASSERT_TRUE(occurrences(dot, "dir=back") >= 1);
-    CU_ASSERT_EQUAL(weft_graph_write_dot(g, stdout, &(weft_dot_options){.depth = -1}, NULL),
+    CU_ASSERT_EQUAL(weft_graph_write_dot(g, &(weft_dot_options){.depth = -1}, stdout, NULL),
                     WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
@@ -247,11 +247,11 @@ static void test_failures(void)
     weft_error error = {0};
     weft_graph *g = scoped_graph();
     CU_ASSERT_EQUAL(weft_graph_write_dot(g, NULL, NULL, &error), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_NOT_EQUAL(weft_graph_write_dot(NULL, stdout, NULL, NULL), WEFT_OK);
+    CU_ASSERT_NOT_EQUAL(weft_graph_write_dot(NULL, NULL, stdout, NULL), WEFT_OK);
     FILE *full = fopen("/dev/full", "w");
     if (full) {
         memset(&error, 0, sizeof error);
-        CU_ASSERT_EQUAL(weft_graph_write_dot(g, full, NULL, &error), WEFT_IO);
+        CU_ASSERT_EQUAL(weft_graph_write_dot(g, NULL, full, &error), WEFT_IO);
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "No space left"));
         fclose(full);
     } else {
@@ -259,7 +259,7 @@ static void test_failures(void)
     }
     weft_graph_fail(g, WEFT_BAD_SHAPE, "made to fail");
     memset(&error, 0, sizeof error);
-    CU_ASSERT_EQUAL(weft_graph_write_dot(g, stdout, NULL, &error), WEFT_BAD_SHAPE);
+    CU_ASSERT_EQUAL(weft_graph_write_dot(g, NULL, stdout, &error), WEFT_BAD_SHAPE);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "made to fail"));
     weft_graph_free(g);
 }
@@ -277,7 +277,7 @@ static void test_graphviz(void)
     int descriptor = mkstemp(path);
     FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    CU_ASSERT_EQUAL(weft_graph_write_dot(g, file, NULL, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_write_dot(g, NULL, file, &error), WEFT_OK);
     fclose(file);
     snprintf(command, sizeof command, "dot -Tcanon %s 2>&1", path);
     FILE *pipe = popen(command, "r");

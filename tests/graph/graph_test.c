@@ -400,13 +400,13 @@ static void test_cost(void)
     weft_value a = weft_input(g, "a", WEFT_F32, WEFT_SHAPE(2, 3));
     weft_value b = weft_input(g, "b", WEFT_F32, WEFT_SHAPE(3, 5)), c = weft_matmul(g, a, b);
     weft_value view = weft_reshape(g, c, WEFT_SHAPE(10));
-    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, c), &cost), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, c), &cost, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(cost.flops, 2 * 2 * 3 * 5);
     CU_ASSERT_EQUAL(cost.bytes, 4 * (2 * 3 + 3 * 5 + 2 * 5));
-    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, view), &cost), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, view), &cost, NULL), WEFT_OK);
     CU_ASSERT_TRUE(cost.flops == 0 && cost.bytes == 0);
     cost.flops = 1;
-    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, a), &cost), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_node_cost(g, weft_producer_of(g, a), &cost, NULL), WEFT_OK);
     CU_ASSERT_TRUE(cost.flops == 0 && cost.bytes == 0);
     weft_graph_free(g);
 }

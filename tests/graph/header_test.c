@@ -34,12 +34,12 @@ static void test_many_metas(void)
     for (int i = 0; i < N; i++) {
         snprintf(key, sizeof key, "key %d", i);
         snprintf(text, sizeof text, "text %d", i);
-        if (weft_params_set_meta(p, key, text) != WEFT_OK) CU_FAIL_FATAL("set_meta");
+        if (weft_params_set_meta(p, key, text, NULL) != WEFT_OK) CU_FAIL_FATAL("set_meta");
     }
-    CU_ASSERT_EQUAL(weft_params_set_meta(p, "key 77", "another"), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_set_meta(p, "key 77", "another", NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_params_set_meta(q, "key 78", "old"), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_params_set_meta(q, "own", "kept"), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_set_meta(q, "key 78", "old", NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_set_meta(q, "own", "kept", NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(q, path, NULL), WEFT_OK);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(q, "key 77"), "another");
     CU_ASSERT_STRING_EQUAL(weft_params_meta(q, "key 78"), "text 78");
@@ -171,7 +171,7 @@ static void test_limits(void)
 
     for (int i = 0; i <= N; i++) {
         snprintf(key, sizeof key, "%d", i);
-        if (weft_params_set_meta(p, key, "") != WEFT_OK) CU_FAIL_FATAL("set_meta");
+        if (weft_params_set_meta(p, key, "", NULL) != WEFT_OK) CU_FAIL_FATAL("set_meta");
     }
     CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, &error), WEFT_TOO_LARGE);
     CU_ASSERT_STRING_EQUAL(error.message,
@@ -181,7 +181,7 @@ static void test_limits(void)
     p = weft_params_new();
     char *text = repeated("", "x", 100000000, "", &length);
     memset(&error, 0, sizeof error);
-    CU_ASSERT_EQUAL(weft_params_set_meta(p, "k", text), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_set_meta(p, "k", text, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, &error), WEFT_TOO_LARGE);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "at most 100000000 fit"));
     free(text);

@@ -21,7 +21,7 @@ static weft_params *small_store(void)
     weft_params_add(p, "step", WEFT_F64, WEFT_SCALAR, &t, NULL);
     *(double *)t.data = M_PI;
     weft_params_add(p, "empty", WEFT_I32, WEFT_SHAPE(0, 4), &t, NULL);
-    weft_params_set_meta(p, "model", "a \"quoted\" name\n");
+    weft_params_set_meta(p, "model", "a \"quoted\" name\n", NULL);
     return p;
 }
 
@@ -257,7 +257,7 @@ static void test_load_into_store(void)
     weft_params_add(p, "step", WEFT_F64, WEFT_SCALAR, &step, NULL);
     weft_params_add(p, "enc.weight", WEFT_F32, WEFT_SHAPE(3, 2), &weight, NULL);
     *(double *)step.data = 1;
-    weft_params_set_meta(p, "model", "mine");
+    weft_params_set_meta(p, "model", "mine", NULL);
     CU_ASSERT_EQUAL(weft_params_save(file, path, NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load_with(p, path, &lax, NULL, &error), WEFT_BAD_SHAPE);
     CU_ASSERT_STRING_EQUAL(error.where, path);
@@ -269,8 +269,8 @@ static void test_load_into_store(void)
 
     p = weft_params_new();
     weft_params_add(p, "step", WEFT_F64, WEFT_SCALAR, &step, NULL);
-    weft_params_set_meta(p, "model", "mine");
-    weft_params_set_meta(p, "other", "kept");
+    weft_params_set_meta(p, "model", "mine", NULL);
+    weft_params_set_meta(p, "other", "kept", NULL);
     CU_ASSERT_EQUAL(weft_params_load_with(p, path, &lax, NULL, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(p), 3);
     CU_ASSERT_TRUE(weft_params_find(p, "step", &found) && found.data == step.data);

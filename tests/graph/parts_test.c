@@ -116,7 +116,7 @@ static void test_keeping(void)
     CU_ASSERT_EQUAL(test_count_params(h), 2);
     CU_ASSERT_EQUAL(test_count_states(h), 3);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(store, h, 1, NULL), WEFT_OK);
-    weft_params_set_meta(store, "key", "text");
+    weft_params_set_meta(store, "key", "text", NULL);
     weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(2, 2), WEFT_INIT_ONES, (weft_part){1, 3, 6});
     weft_params_find(store, "w", &t);
     const float *whole = t.data;
@@ -131,9 +131,9 @@ static void test_keeping(void)
     CU_ASSERT_EQUAL(weft_params_keep_parts(store, g, NULL, &error), WEFT_BAD_SHAPE);
     CU_ASSERT_EQUAL(weft_params_count(store), 2);
     CU_ASSERT_EQUAL(weft_params_keep_parts(NULL, g, NULL, &error), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_params_copy_meta(copy, store), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_copy_meta(copy, store, NULL), WEFT_OK);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(copy, "key"), "text");
-    CU_ASSERT_EQUAL(weft_params_copy_meta(NULL, store), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_params_copy_meta(NULL, store, NULL), WEFT_BAD_ARGUMENT);
     weft_params_free(copy);
     weft_params_free(store);
     weft_graph_free(g);

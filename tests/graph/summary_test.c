@@ -96,7 +96,7 @@ static void test_layers(void)
         weft_cost cost;
         CU_ASSERT_TRUE_FATAL(all.of[i] < all.n);
         CU_ASSERT_STRING_EQUAL(all.layer[all.of[i]].scope, node.scope);
-        CU_ASSERT_EQUAL(weft_graph_node_cost(g, i, &cost), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_graph_node_cost(g, i, &cost, NULL), WEFT_OK);
         flops += cost.flops;
     }
     weft_value params[512];

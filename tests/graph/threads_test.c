@@ -280,7 +280,7 @@ static bool plan_training(training *t, const char *text)
     weft_value targets[2] = {t->io.loss,
                              weft_train_update(t->graph, t->io.loss, params, n, lr, &adam, NULL)};
     t->plan = weft_plan_new(t->graph, targets, 2, &(weft_plan_options){.verify = true}, &t->error);
-    return t->plan && weft_graph_write_dot(t->graph, t->nothing, NULL, &t->error) == WEFT_OK;
+    return t->plan && weft_graph_write_dot(t->graph, NULL, t->nothing, &t->error) == WEFT_OK;
 }
 
 static bool run_training(training *t)

@@ -147,7 +147,7 @@ static void test_shuffle_is_even(void)
     weft_corpus *c = weft_corpus_new();
     rows *r = malloc(sizeof *r);
     size_t seen[3][3] = {{0}};
-    for (int32_t i = 0; i < 3; i++) weft_corpus_add(c, NULL, 0, (int32_t[]){FIRST + i}, 1);
+    for (int32_t i = 0; i < 3; i++) weft_corpus_add(c, NULL, 0, (int32_t[]){FIRST + i}, 1, NULL);
     weft_batch_options o = batch_options(WEFT_BATCH_LINES, 24);
     weft_batches *b = weft_batches_new(c, &o, NULL);
     for (uint64_t epoch = 0; epoch < 3000; epoch++) {
@@ -168,9 +168,9 @@ static void test_long_and_empty(void)
     weft_corpus *c = weft_corpus_new();
     int32_t ids[20];
     for (int32_t i = 0; i < 20; i++) ids[i] = FIRST + i;
-    weft_corpus_add(c, NULL, 0, ids, 20);
-    weft_corpus_add(c, NULL, 0, ids, 0);
-    weft_corpus_add(c, NULL, 0, ids, 15);
+    weft_corpus_add(c, NULL, 0, ids, 20, NULL);
+    weft_corpus_add(c, NULL, 0, ids, 0, NULL);
+    weft_corpus_add(c, NULL, 0, ids, 15, NULL);
     weft_batch_options o = batch_options(WEFT_BATCH_LINES, 16);
     weft_batches *b = weft_batches_new(c, &o, NULL);
     weft_batch_counts n = weft_batches_counts(b);
@@ -304,7 +304,7 @@ static void test_masks(void)
 static void test_entropy(void)
 {
     weft_corpus *c = weft_corpus_new();
-    weft_corpus_add(c, NULL, 0, (int32_t[]){5, 5, 6}, 3);
+    weft_corpus_add(c, NULL, 0, (int32_t[]){5, 5, 6}, 3, NULL);
     /* Counts with one added: 5: 3, 6: 2, EOS: 2, seven others 1 each, of 14. */
     double wanted = -(2 * log(3 / 14.0) + log(2 / 14.0) + log(2 / 14.0)) / 4;
     CU_ASSERT_TRUE(test_near(weft_corpus_unigram_entropy(c, c, 10, EOS), wanted));

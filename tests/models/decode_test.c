@@ -43,11 +43,10 @@ static bool make_subject(subject *s, const char *name, const char *const *texts,
         return false;
     }
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
     s->params = weft_params_new();
     s->config.build.shape.target_len = 8;
     if (s->config.build.shape.source_len) s->config.build.shape.source_len = 8;
-    weft_model_build(g, &s->config, &io);
+    weft_model_build(g, &s->config);
     bool good = weft_params_init(s->params, g, 7, &error) == WEFT_OK;
     weft_graph_free(g);
     randomize(s->params, 11);
@@ -68,7 +67,7 @@ static double *whole_pass(subject *s, const int32_t *source, int64_t source_len,
     weft_model_io io;
     weft_error error = {0};
     s->config.build.shape = (weft_batch_shape){rows, source ? source_len : 0, length};
-    weft_model_build(g, &s->config, &io);
+    io = weft_model_build(g, &s->config);
     weft_plan *plan = weft_plan_new(g, &io.output, 1, NULL, &error);
     weft_session *run = plan ? weft_session_new(plan, s->params, NULL, &error) : NULL;
     weft_tensor t;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WRT    256
-#define TEXT       512
+#define MAX_WRT 256
+#define TEXT    512
 
 typedef struct rig {
     weft_graph *g;

@@ -21,13 +21,12 @@ typedef struct subject {
 static void make_subject(subject *s, const char *name, const char *const *texts, size_t n)
 {
     weft_error error = {0};
-    weft_model_io io;
     if (weft_model_parse(weft_model_find(name), texts, n, &s->config, &error) != WEFT_OK)
         printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(error.status, WEFT_OK);
     s->graph = weft_graph_new();
     s->params = weft_params_new();
-    weft_model_build(s->graph, &s->config, &io);
+    weft_model_build(s->graph, &s->config);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(s->params, s->graph, 7, &error), WEFT_OK);
 }
 

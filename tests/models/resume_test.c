@@ -24,7 +24,7 @@ static weft_corpus *make_corpus(uint64_t sources, uint64_t targets, bool swapped
         }
     for (size_t i = 0; i < SEQUENCES; i++) {
         size_t at = swapped && i < 2 ? 1 - i : i;
-        weft_corpus_add(c, ids[at][0], length[at][0], ids[at][1], length[at][1]);
+        weft_corpus_add(c, ids[at][0], length[at][0], ids[at][1], length[at][1], NULL);
     }
     return c;
 }
@@ -180,10 +180,10 @@ static void test_hashes(void)
     close_rig(&b);
     /* Where a sequence ends counts: [5 6][7] and [5][6 7]. */
     weft_corpus *c = weft_corpus_new(), *d = weft_corpus_new();
-    weft_corpus_add(c, NULL, 0, (int32_t[]){5, 6}, 2);
-    weft_corpus_add(c, NULL, 0, (int32_t[]){7}, 1);
-    weft_corpus_add(d, NULL, 0, (int32_t[]){5}, 1);
-    weft_corpus_add(d, NULL, 0, (int32_t[]){6, 7}, 2);
+    weft_corpus_add(c, NULL, 0, (int32_t[]){5, 6}, 2, NULL);
+    weft_corpus_add(c, NULL, 0, (int32_t[]){7}, 1, NULL);
+    weft_corpus_add(d, NULL, 0, (int32_t[]){5}, 1, NULL);
+    weft_corpus_add(d, NULL, 0, (int32_t[]){6, 7}, 2, NULL);
     o.mode = WEFT_BATCH_LINES;
     a = open_rig(c, &o, NULL);
     b = open_rig(d, &o, NULL);
@@ -218,7 +218,7 @@ static void test_metadata(void)
         CU_ASSERT_PTR_NOT_NULL_FATAL(at);
         snprintf(text, sizeof text, "%.*s%s%s", (int)(at - old), old, cases[i].is,
                  at + strlen(cases[i].was));
-        weft_params_set_meta(r.params, cases[i].key, text);
+        weft_params_set_meta(r.params, cases[i].key, text, NULL);
         CU_ASSERT_PTR_NULL(new_trainer(&r, NULL, NULL));
         CU_ASSERT_EQUAL(r.error.status, WEFT_BAD_FILE);
         CU_ASSERT_STRING_EQUAL(r.error.message, cases[i].text);
@@ -230,7 +230,7 @@ static void test_metadata(void)
     weft_params *old = weft_params_new();
     CU_ASSERT_EQUAL(weft_params_share(old, r.params, &r.error), WEFT_OK);
     for (size_t i = 0; i < 4; i++)
-        weft_params_set_meta(old, kept[i], weft_params_meta(r.params, kept[i]));
+        weft_params_set_meta(old, kept[i], weft_params_meta(r.params, kept[i]), NULL);
     rig s = {r.dropout, r.corpus, r.batches, old, {0}};
     weft_trainer *t = new_trainer(&s, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL(t);

@@ -33,7 +33,7 @@ static subject *make_subject(const char *name, const char *const *texts, size_t 
                           WEFT_OK);
     weft_graph *g = weft_graph_new();
     s->params = weft_params_new();
-    weft_model_build(g, &s->config, &io);
+    io = weft_model_build(g, &s->config);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(s->params, g, 7, &error), WEFT_OK);
     bool has_source = weft_is_value(io.source);
     weft_graph_free(g);

@@ -46,7 +46,7 @@ static weft_status build_graph(weft_graph *g, const char *text, weft_ranks ranks
         return error->status;
     config.build.tensor = ranks;
     config.build.training = training;
-    weft_model_build(g, &config, io);
+    *io = weft_model_build(g, &config);
     return weft_error_copy(error, weft_graph_error(g));
 }
 

@@ -601,7 +601,7 @@ static void test_checkpoint_average(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(dropout);
     snprintf(options, sizeof options, "%.*s dropout=0.10000000000000001 %s",
              (int)(dropout - stored), stored, dropout + strlen(" dropout=0.1 "));
-    weft_params_set_meta(r.params, "model_options", options);
+    weft_params_set_meta(r.params, "model_options", options, NULL);
     CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(again, list, 2, &error), WEFT_OK);
     weft_params_free(again);
@@ -613,15 +613,15 @@ static void test_checkpoint_average(void)
              positions + strlen(" max"));
     char *old_pad = strstr(options, " pad_id=0 ");
     memmove(old_pad, old_pad + strlen(" pad_id=0"), strlen(pad + strlen(" pad_id=0")) + 1);
-    weft_params_set_meta(r.params, "model_options", options);
+    weft_params_set_meta(r.params, "model_options", options, NULL);
     CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(again, list, 2, &error), WEFT_OK);
     weft_params_free(again);
     options[strlen(options) - 1] ^= 1;
-    weft_params_set_meta(r.params, "model_options", options);
+    weft_params_set_meta(r.params, "model_options", options, NULL);
     CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(other, list, 2, NULL), WEFT_BAD_ARGUMENT);
-    weft_params_set_meta(r.params, "model_options", "vocab=1");
+    weft_params_set_meta(r.params, "model_options", "vocab=1", NULL);
     CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(other, list, 2, &error), WEFT_BAD_ARGUMENT);
     CU_ASSERT_STRING_EQUAL(error.where, paths[0]);
@@ -654,7 +654,7 @@ static void test_refusals(void)
     b.lengths[1] = 8;
     CU_ASSERT_PTR_NULL(weft_batches_new(r.corpus, &b, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "ascend"));
-    CU_ASSERT_EQUAL(weft_corpus_add(NULL, NULL, 0, NULL, 0), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_corpus_add(NULL, NULL, 0, NULL, 0, NULL), WEFT_BAD_ARGUMENT);
     close_rig(&r);
 }
 

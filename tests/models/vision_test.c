@@ -408,7 +408,6 @@ static void test_refusals(void)
     refuse("vit", "layers=1001", WEFT_TOO_LARGE, "1001 layers, expected at most 1000");
     refuse("vit", "length=3", WEFT_NOT_FOUND, "no option");
 
-    weft_model_io io;
     const weft_build_options build = {.shape = {1, 0, 0}};
     const weft_resnet_config odd = {.depth = 20, .width = 1};
     const weft_mobilenet_config wide = {.width = INFINITY};
@@ -422,9 +421,9 @@ static void test_refusals(void)
         if (i == 1) weft_nn_conv(g, "a", x, &none);
         if (i == 2) weft_nn_conv(g, "a", x, &groups);
         if (i == 3) weft_nn_group_norm(g, "a", x, 3, 1e-5);
-        if (i == 4) weft_resnet_build(g, NULL, &build, &io);
-        if (i == 5) weft_resnet_build(g, &odd, &build, &io);
-        if (i == 6) weft_mobilenet_build(g, &wide, &build, &io);
+        if (i == 4) weft_resnet_build(g, NULL, &build);
+        if (i == 5) weft_resnet_build(g, &odd, &build);
+        if (i == 6) weft_mobilenet_build(g, &wide, &build);
         if (i < 7) CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
         if (i == 7) {
             weft_nn_conv(g, "a", flat, &three);

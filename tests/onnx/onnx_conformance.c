@@ -203,7 +203,7 @@ static bool compute(test_case *c, int threads, void **results)
     if (count < c->n_outputs)
         weft_error_set(&c->error, WEFT_BAD_SHAPE, "output", "%zu outputs, expected %zu", count,
                        c->n_outputs);
-    else if (weft_onnx_build(c->model, g, 0, inputs, outputs) != WEFT_OK)
+    else if (weft_onnx_build(g, c->model, 0, inputs, outputs) != WEFT_OK)
         weft_error_copy(&c->error, weft_graph_error(g));
     else if (weft_onnx_copy_weights(c->model, params, &c->error) == WEFT_OK)
         plan = weft_plan_new(g, outputs, count, NULL, &c->error);

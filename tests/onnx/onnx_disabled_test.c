@@ -22,7 +22,7 @@ static void test_save_refused(void)
     weft_error error = {0};
     weft_graph *g = weft_graph_new();
     weft_value x = weft_scalar(g, WEFT_F32, 1);
-    CU_ASSERT_EQUAL(weft_onnx_save("model.onnx", g, &x, 1, NULL, NULL, &error), WEFT_NO_BACKEND);
+    CU_ASSERT_EQUAL(weft_onnx_save(g, &x, 1, NULL, "model.onnx", NULL, &error), WEFT_NO_BACKEND);
     CU_ASSERT_EQUAL(error.status, WEFT_NO_BACKEND);
     weft_graph_free(g);
 }

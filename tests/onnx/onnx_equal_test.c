@@ -27,7 +27,7 @@ static void expect_equal(arena *p, written_graph *g, int64_t opset, size_t count
     weft_onnx *m = must_load_written(p, g, opset, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *graph = weft_graph_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, graph, 0, in, out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(graph, m, 0, in, out), WEFT_OK);
     weft_plan *plan = weft_plan_new(graph, out, 2, NULL, &error);
     weft_params *params = weft_params_new();
     CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &error), WEFT_OK);

@@ -169,7 +169,7 @@ static void test_equal_files(void)
     char *first = NULL;
     for (int i = 0; i < 2; i++) {
         small s = small_open();
-        CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, NULL, &f.error), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_onnx_save(s.g, &s.y, 1, s.params, f.path, NULL, &f.error), WEFT_OK);
         small_close(&s);
         char *data = bytes_of(f.path, i ? &b : &a);
         if (i) CU_ASSERT_TRUE(a == b && !memcmp(first, data, a));
@@ -181,10 +181,10 @@ static void test_equal_files(void)
         weft_onnx *m = weft_onnx_load(f.path, NULL, &f.error);
         weft_graph *g = weft_graph_new();
         weft_params *params = weft_params_new();
-        CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, g, 0, in, out), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_onnx_build(g, m, 0, in, out), WEFT_OK);
         CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &f.error), WEFT_OK);
         weft_onnx_free(m);
-        CU_ASSERT_EQUAL(weft_onnx_save(f.path, g, out, 1, params, NULL, &f.error), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_onnx_save(g, out, 1, params, f.path, NULL, &f.error), WEFT_OK);
         CU_ASSERT_EQUAL(count_op(&f, "rms_norm"), 1);
         char *again = bytes_of(f.path, &b);
         if (i) CU_ASSERT_TRUE(a == b && !memcmp(first, again, a));
@@ -209,7 +209,7 @@ static void test_external(void)
     weft_params *results = weft_params_new(), *got = weft_params_new();
     CU_ASSERT_EQUAL(run_graph(&(example){s.g, &s.y, 1, s.params, s.inputs}, 1, results, &f.error),
                     WEFT_OK);
-    CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, &o, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_save(s.g, &s.y, 1, s.params, f.path, &o, &f.error), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(stat(f.data, &info), 0);
     CU_ASSERT_EQUAL(info.st_size, 64); /* gamma, and padding up to the next tensor */
     CU_ASSERT_TRUE(run_file(&f, s.inputs, 1, 1, got, &nodes));
@@ -235,7 +235,7 @@ static void test_outputs(void)
     weft_params *results = weft_params_new(), *got = weft_params_new();
     CU_ASSERT_EQUAL(run_graph(&(example){s.g, out, 4, s.params, s.inputs}, 1, results, &f.error),
                     WEFT_OK);
-    CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, out, 5, s.params, &o, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_save(s.g, out, 5, s.params, f.path, &o, &f.error), WEFT_OK);
     CU_ASSERT_TRUE(run_file(&f, s.inputs, 4, 1, got, &nodes));
     CU_ASSERT_TRUE(same_results(results, got, 4));
     weft_onnx *m = weft_onnx_load(f.path, NULL, &f.error);
@@ -275,31 +275,31 @@ static void test_refused(void)
     weft_value lr = weft_scalar(s.g, WEFT_F32, 0.1);
     weft_value loss = weft_mean(s.g, s.y, WEFT_ALL_AXES, false);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_onnx_save(f.path, s.g, &s.y, 1, s.params, &o, &f.error);
+    weft_onnx_save(s.g, &s.y, 1, s.params, f.path, &o, &f.error);
     refuse(&f, WEFT_BAD_ARGUMENT, "opset is 16");
     o = (weft_onnx_save_options){.output_names = taken};
-    weft_onnx_save(f.path, s.g, &s.y, 1, s.params, &o, &f.error);
+    weft_onnx_save(s.g, &s.y, 1, s.params, f.path, &o, &f.error);
     refuse(&f, WEFT_BAD_ARGUMENT, "is not a valid output name");
-    weft_onnx_save(f.path, s.g, &s.y, 1, NULL, NULL, &f.error);
+    weft_onnx_save(s.g, &s.y, 1, NULL, f.path, NULL, &f.error);
     refuse(&f, WEFT_NOT_FOUND, "norm.gamma");
-    weft_onnx_save(f.path, s.g, &WEFT_NO_VALUE, 1, NULL, NULL, &f.error);
+    weft_onnx_save(s.g, &WEFT_NO_VALUE, 1, NULL, f.path, NULL, &f.error);
     refuse(&f, WEFT_BAD_ARGUMENT, "output 0 is not a value");
-    weft_onnx_save(f.path, s.g, NULL, 0, NULL, NULL, &f.error);
+    weft_onnx_save(s.g, NULL, 0, NULL, f.path, NULL, &f.error);
     refuse(&f, WEFT_BAD_ARGUMENT, "no outputs");
     weft_params *other = weft_params_new();
     weft_params_add(other, "norm.gamma", WEFT_F32, WEFT_SHAPE(4), NULL, NULL);
-    weft_onnx_save(f.path, s.g, &s.y, 1, other, NULL, &f.error);
+    weft_onnx_save(s.g, &s.y, 1, other, f.path, NULL, &f.error);
     refuse(&f, WEFT_BAD_SHAPE, "norm.gamma");
     weft_params_free(other);
     weft_value step = weft_train_update(s.g, loss, NULL, 0, lr, &adam, NULL);
     weft_params_init(s.params, s.g, 3, NULL);
-    weft_onnx_save(f.path, s.g, &step, 1, s.params, NULL, &f.error);
+    weft_onnx_save(s.g, &step, 1, s.params, f.path, NULL, &f.error);
     refuse(&f, WEFT_NO_KERNEL, "cannot be exported to ONNX");
-    weft_onnx_save(f.path, s.g, &loss, 1, s.params, NULL, &f.error);
+    weft_onnx_save(s.g, &loss, 1, s.params, f.path, NULL, &f.error);
     CU_ASSERT_EQUAL(f.error.status, WEFT_OK); /* the forward part of the training graph */
     unlink(f.path);
     CU_ASSERT_EQUAL(
-        weft_onnx_save("/tmp/weft-no-such-folder/x.onnx", s.g, &s.y, 1, s.params, NULL, &f.error),
+        weft_onnx_save(s.g, &s.y, 1, s.params, "/tmp/weft-no-such-folder/x.onnx", NULL, &f.error),
         WEFT_IO);
     small_close(&s);
     round_close(&f);
@@ -343,7 +343,7 @@ static void test_own_op(void)
     weft_value y = weft_apply(g, &twice, NULL, &x, 1, NULL);
     fill_inputs(inputs, g, NULL, WEFT_F32, 2);
     CU_ASSERT_EQUAL(run_graph(&(example){g, &y, 1, NULL, inputs}, 1, results, &f.error), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_onnx_save(f.path, g, &y, 1, NULL, NULL, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_save(g, &y, 1, NULL, f.path, NULL, &f.error), WEFT_OK);
     CU_ASSERT_TRUE(run_file(&f, inputs, 1, 1, got, &nodes));
     CU_ASSERT_TRUE(same_results(results, got, 1));
     CU_ASSERT_EQUAL(count_op(&f, "mul"), 1);
@@ -380,7 +380,7 @@ static void test_undeclared_fault(void)
     round_open(&f);
     weft_graph *g = weft_graph_new();
     weft_value y = weft_apply(g, &never, NULL, NULL, 0, NULL);
-    CU_ASSERT_EQUAL(weft_onnx_save(f.path, g, &y, 1, NULL, NULL, &f.error), WEFT_BAD_INDEX);
+    CU_ASSERT_EQUAL(weft_onnx_save(g, &y, 1, NULL, f.path, NULL, &f.error), WEFT_BAD_INDEX);
     refuse(&f, WEFT_BAD_INDEX, "index 7");
     weft_graph_free(g);
     round_close(&f);
@@ -401,7 +401,7 @@ static weft_status save_and_load(const char *path)
         y = weft_sdpa(g, y, y, y, &(weft_sdpa_options){.causal = true});
         weft_error_copy(&error, weft_graph_error(g));
         if (error.status == WEFT_OK) weft_params_init(params, g, 1, &error);
-        if (error.status == WEFT_OK) weft_onnx_save(path, g, &y, 1, params, NULL, &error);
+        if (error.status == WEFT_OK) weft_onnx_save(g, &y, 1, params, path, NULL, &error);
     }
     weft_params_free(params);
     weft_graph_free(g);

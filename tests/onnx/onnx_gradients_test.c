@@ -70,7 +70,7 @@ static void import(imported *m, const char *name)
     weft_onnx_outputs(m->model, &n_outputs);
     CU_ASSERT_TRUE_FATAL(m->n_inputs <= MAX_INPUTS && n_outputs == 1);
     m->g = weft_graph_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m->model, m->g, 0, m->inputs, &output), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m->g, m->model, 0, m->inputs, &output), WEFT_OK);
     loss = weft_mean(m->g, weft_square(m->g, output), WEFT_ALL_AXES, false);
     choose_params(m);
     weft_grad(m->g, loss, m->params, m->n_params, grads);

@@ -28,7 +28,7 @@ static weft_graph *build(arena *p, written_graph *g, weft_value *x, weft_value *
     weft_onnx *m = must_load_written(p, g, 18, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *graph = weft_graph_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, graph, 0, x, y), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(graph, m, 0, x, y), WEFT_OK);
     weft_onnx_free(m);
     return graph;
 }

@@ -59,7 +59,7 @@ static void test_scopes(void)
         CU_ASSERT_PTR_NOT_NULL_FATAL(m);
         weft_graph *built = weft_graph_new();
         weft_layers layers;
-        CU_ASSERT_EQUAL(weft_onnx_build(m, built, 1, &in, &out), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_onnx_build(built, m, 1, &in, &out), WEFT_OK);
         CU_ASSERT_STRING_EQUAL(scope_of(built, "y"), cases[i].scope);
         CU_ASSERT_STRING_EQUAL(scope_of(built, weft_onnx_params(m, NULL)[0].name),
                                cases[i].weight_scope);
@@ -94,7 +94,7 @@ static void test_long_names(void)
     weft_onnx *m = must_load_written(&p, g, 13, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *built = weft_graph_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, built, 1, &in, &out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(built, m, 1, &in, &out), WEFT_OK);
     CU_ASSERT_STRING_EQUAL(weft_name_of(built, in), x);
     CU_ASSERT_STRING_EQUAL(weft_name_of(built, out), y);
     CU_ASSERT_STRING_EQUAL(weft_onnx_params(m, NULL)[0].name, w);

@@ -82,13 +82,13 @@ static void test_notes(void)
     weft_params *results = weft_params_new();
     CU_ASSERT_EQUAL(run_graph(&(example){s.g, &s.y, 1, s.params, s.inputs}, 1, results, &f.error),
                     WEFT_OK);
-    CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, NULL, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_save(s.g, &s.y, 1, s.params, f.path, NULL, &f.error), WEFT_OK);
     CU_ASSERT_EQUAL(count_op(&f, "rms_norm"), 1);
     CU_ASSERT_EQUAL(count_op(&f, "sqrt"), 0);
     for (size_t i = 0; i < sizeof lies / sizeof *lies + sizeof changes / sizeof *changes; i++) {
         const bool lie = i < sizeof lies / sizeof *lies;
         weft_params *got = weft_params_new();
-        CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, NULL, &f.error), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_onnx_save(s.g, &s.y, 1, s.params, f.path, NULL, &f.error), WEFT_OK);
         edit_file(&f, lie ? lies[i] : changes[i - sizeof lies / sizeof *lies]);
         test_log_to(&log);
         CU_ASSERT_EQUAL(count_op(&f, "rms_norm"), 0);
@@ -130,7 +130,7 @@ static void test_inside(void)
     weft_params *results = weft_params_new();
     CU_ASSERT_EQUAL(run_graph(&(example){s.g, &root, 1, s.params, s.inputs}, 1, results, &f.error),
                     WEFT_OK);
-    CU_ASSERT_EQUAL(weft_onnx_save(f.path, s.g, &s.y, 1, s.params, NULL, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_save(s.g, &s.y, 1, s.params, f.path, NULL, &f.error), WEFT_OK);
     edit_file(&f, read_inside);
     CU_ASSERT_TRUE(run_file(&f, s.inputs, 1, 1, got, &nodes));
     CU_ASSERT_TRUE(near_results(results, got, 1));
@@ -153,7 +153,7 @@ static void test_fused(void)
     snprintf(text, sizeof text, "llama %s", weft_model_find("llama")->small);
     test_build_model(g, text, false, &io);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 5, &f.error), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_onnx_save(f.path, g, &io.output, 1, params, NULL, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_save(g, &io.output, 1, params, f.path, NULL, &f.error), WEFT_OK);
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
         int count = 0;
         for (size_t i = 0; i < weft_graph_node_count(g); i++)

@@ -36,7 +36,7 @@ static void check_gradients(written_graph *g, arena *memory, int64_t opset, doub
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *graph = weft_graph_new();
     weft_params *store = weft_params_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, graph, 0, in, &out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(graph, m, 0, in, &out), WEFT_OK);
     const weft_onnx_value *inputs = weft_onnx_inputs(m, &n);
     CU_ASSERT_TRUE_FATAL(n <= MAX_INPUTS);
     for (size_t i = 0; i < n; i++) {
@@ -226,7 +226,7 @@ static int byte_products(const weft_onnx *m)
     weft_graph *g = weft_graph_new();
     weft_value in[MAX_INPUTS], out[MAX_INPUTS];
     int n = 0;
-    CU_ASSERT_EQUAL(weft_onnx_build(m, g, 0, in, out), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_build(g, m, 0, in, out), WEFT_OK);
     for (size_t i = 0; i < weft_graph_node_count(g); i++)
         n += !strcmp(weft_graph_node(g, i).op->name, "matmul_quantized");
     weft_graph_free(g);

@@ -16,7 +16,7 @@ static void run_twice(weft_onnx *m, size_t n_outputs, size_t count, float *first
     weft_value in[1], out[4];
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *graph = weft_graph_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, graph, 0, in, out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(graph, m, 0, in, out), WEFT_OK);
     weft_plan *plan = weft_plan_new(graph, out, n_outputs, NULL, &error);
     weft_params *params = weft_params_new();
     CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &error), WEFT_OK);
@@ -100,7 +100,7 @@ static void test_export(void)
     const weft_value out[3] = {weft_random_uniform(g, WEFT_F32, shape, 2, 4),
                                weft_random_normal(g, WEFT_F32, shape, -1, 2),
                                weft_bernoulli(g, weft_fill(g, WEFT_F32, shape, 0.25))};
-    CU_ASSERT_EQUAL(weft_onnx_save(path, g, out, 3, NULL, NULL, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_save(g, out, 3, NULL, path, NULL, &error), WEFT_OK);
     run_twice(weft_onnx_load(path, NULL, &error), 3, DRAWN, first, second);
     for (int k = 0; k < 3; k++) {
         const float *x = first + k * DRAWN;

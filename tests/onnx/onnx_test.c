@@ -121,7 +121,7 @@ static void test_gradient(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *g = weft_graph_new();
     weft_params *store = weft_params_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(m, g, 2, &in, &out), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(g, m, 2, &in, &out), WEFT_OK);
     weft_value w = weft_graph_find(g, "layer_W");
     weft_grad(g, weft_sum(g, out, WEFT_ALL_AXES, false), &w, 1, &gradient);
     CU_ASSERT_EQUAL_FATAL(weft_onnx_copy_weights(m, store, &f.error), WEFT_OK);
@@ -159,7 +159,7 @@ static void test_several_outputs(void)
     weft_onnx *m = load(&f, g, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *built = weft_graph_new();
-    CU_ASSERT_EQUAL(weft_onnx_build(m, built, 1, &in, &out), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_build(built, m, 1, &in, &out), WEFT_OK);
     int slices = 0;
     for (size_t i = 0; i < weft_graph_node_count(built); i++)
         slices += !strcmp(weft_graph_node(built, i).op->name, "slice");
@@ -547,7 +547,7 @@ static weft_status load_and_build(const char *path)
     weft_status status = m ? WEFT_NO_MEMORY : error.status;
     if (!strcmp(error.message, "no memory for the model"))
         CU_ASSERT_STRING_EQUAL(error.where, model_path);
-    if (g && store) status = weft_onnx_build(m, g, 2, &in, &out);
+    if (g && store) status = weft_onnx_build(g, m, 2, &in, &out);
     if (g && store && status == WEFT_OK) status = weft_onnx_copy_weights(m, store, &error);
     weft_params_free(store);
     weft_graph_free(g);

@@ -133,7 +133,7 @@ static void test_normalisation(void)
         /* Without a builder the file decides. */
         weft_value in, out;
         g = weft_graph_new();
-        CU_ASSERT_EQUAL(weft_onnx_build(m, g, ROWS, &in, &out), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_onnx_build(g, m, ROWS, &in, &out), WEFT_OK);
         run(m, g, &out, 1, in, params, y);
         CU_ASSERT_TRUE(
             is_normalised(y, mode ? batch[0] : running[0], mode ? batch[1] : running[1]));

@@ -65,7 +65,7 @@ static result run(arena *memory, written_graph *g, int64_t opset, const numbers 
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     weft_graph *graph = weft_graph_new();
     weft_params *params = weft_params_new();
-    CU_ASSERT_EQUAL(weft_onnx_build(m, graph, 0, in, &out), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_build(graph, m, 0, in, &out), WEFT_OK);
     CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &error), WEFT_OK);
     weft_plan *plan = weft_plan_new(graph, &out, 1, NULL, &error);
     weft_session *s = plan ? weft_session_new(plan, params, NULL, &error) : NULL;

@@ -621,7 +621,7 @@ static void test_cost(void)
         weft_cost cost;
         const weft_value y = weft_sdpa(g, q, k, v, &(weft_sdpa_options){.causal = causal});
         const size_t index = weft_producer_of(g, y);
-        CU_ASSERT_EQUAL_FATAL(weft_graph_node_cost(g, index, &cost), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_graph_node_cost(g, index, &cost, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(cost.flops, causal ? flops / 2 : flops);
         double bytes = 0;
         const weft_value in[3] = {q, k, v};

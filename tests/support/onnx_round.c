@@ -93,7 +93,7 @@ bool run_file(fixture *f, const weft_params *inputs, size_t n, int threads, weft
     weft_onnx *m = weft_onnx_load(f->path, NULL, &f->error);
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
-    if (m && weft_onnx_build(m, g, 0, in, out) == WEFT_OK &&
+    if (m && weft_onnx_build(g, m, 0, in, out) == WEFT_OK &&
         weft_onnx_copy_weights(m, params, &f->error) == WEFT_OK)
         run_graph(&(example){g, out, n, params, inputs}, threads, results, &f->error);
     *nodes = weft_graph_node_count(g);
@@ -178,7 +178,7 @@ bool round_trip(fixture *f, const example *x, int opset, const char *label)
     weft_params *results = weft_params_new();
     size_t nodes;
     bool good =
-        weft_onnx_save(f->path, x->g, x->out, n, x->params, &options, &f->error) == WEFT_OK &&
+        weft_onnx_save(x->g, x->out, n, x->params, f->path, &options, &f->error) == WEFT_OK &&
         run_graph(x, 1, results, &f->error) == WEFT_OK;
     for (int threads = 1; good && threads <= 2; threads++) {
         weft_params *again = weft_params_new();
@@ -226,7 +226,7 @@ int count_op(fixture *f, const char *name)
     int count = -1;
     weft_onnx *m = weft_onnx_load(f->path, NULL, &f->error);
     weft_graph *g = weft_graph_new();
-    if (m && weft_onnx_build(m, g, 0, in, out) == WEFT_OK) {
+    if (m && weft_onnx_build(g, m, 0, in, out) == WEFT_OK) {
         count = 0;
         for (size_t i = 0; i < weft_graph_node_count(g); i++)
             count += !strcmp(weft_graph_node(g, i).op->name, name);

@@ -15,7 +15,7 @@ weft_corpus *make_corpus(size_t n, size_t max_len, bool pairs, uint64_t seed)
                 ids[side][k] = FIRST + (int32_t)(test_random(&seed) % (VOCAB - FIRST));
         }
         ids[1][0] = FIRST + (int32_t)(i % (VOCAB - FIRST));
-        weft_corpus_add(c, pairs ? ids[0] : NULL, pairs ? length[0] : 0, ids[1], length[1]);
+        weft_corpus_add(c, pairs ? ids[0] : NULL, pairs ? length[0] : 0, ids[1], length[1], NULL);
     }
     return c;
 }

@@ -21,8 +21,8 @@ int main(int argc, char **argv)
     bool good = weft_model_build_text(g, model, (const char *const *)argv + 3, (size_t)argc - 3,
                                       false, &io, &error) == WEFT_OK &&
                 weft_params_init(params, g, 1, &error) == WEFT_OK &&
-                weft_params_set_meta(params, "model", model->name) == WEFT_OK &&
-                weft_params_set_meta(params, "model_options", options) == WEFT_OK &&
+                weft_params_set_meta(params, "model", model->name, NULL) == WEFT_OK &&
+                weft_params_set_meta(params, "model_options", options, NULL) == WEFT_OK &&
                 weft_params_save(params, argv[1], NULL, &error) == WEFT_OK;
     if (!good) fprintf(stderr, "%s: %s\n", error.where, error.message);
     weft_params_free(params);

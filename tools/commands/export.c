@@ -93,7 +93,7 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
     struct stat info;
     weft_onnx_save_options o = a->save;
     o.output_names = names;
-    if (weft_onnx_save(a->out, g, outputs, n, params, &o, error) != WEFT_OK) return error->status;
+    if (weft_onnx_save(g, outputs, n, params, a->out, &o, error) != WEFT_OK) return error->status;
     size_t parameters = 0;
     for (size_t i = 0; i < weft_params_count(params); i++) {
         weft_tensor t;
@@ -184,7 +184,7 @@ static weft_status export_run(const arguments *a, weft_error *error)
     if (trained_open(&run, a->run, a->checkpoint, error) &&
         weft__quantized_refuse(run.params, a->run, error) == WEFT_OK &&
         take_sizes(a, &run, error) == WEFT_OK) {
-        weft_model_build(g, &run.config, &io);
+        io = weft_model_build(g, &run.config);
         if (tool_take_error(weft_graph_error(g), error) == WEFT_OK)
             save_listed(a, g, &io, run.params, error);
     }

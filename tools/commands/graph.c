@@ -91,7 +91,7 @@ static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
         status = error->status;
     else
         status =
-            weft_graph_write_dot(plan ? weft_plan_graph(plan) : m.graph, file, &a->drawing, error);
+            weft_graph_write_dot(plan ? weft_plan_graph(plan) : m.graph, &a->drawing, file, error);
     weft_plan_free(plan);
     tool_free_model(&m);
     return status;

@@ -162,7 +162,6 @@ static weft_status quantize(const arguments *a, weft_params *params, weft_quanti
 {
     char path[4096], from[4096];
     weft_model_config config;
-    weft_model_io io;
     choice c = {.a = a, .terminal = isatty(STDERR_FILENO) == 1};
     if (!find_out(a, path, error) || tool_checkpoint_path(a->from, from, error) != WEFT_OK ||
         tool_check_output(path, from, error) != WEFT_OK ||
@@ -170,7 +169,7 @@ static weft_status quantize(const arguments *a, weft_params *params, weft_quanti
         weft__quantized_refuse(params, a->from, error) != WEFT_OK)
         return error->status;
     weft_graph *g = weft_graph_new();
-    weft_model_build(g, &config, &io);
+    weft_model_build(g, &config);
     const weft_params_filter filter = {selects, &c};
     const weft_quantize_options options = {bits_of(a), (int)a->group, &filter};
     weft_params *small = weft_params_quantize(params, g, &options, report, error);

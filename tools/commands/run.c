@@ -113,7 +113,7 @@ static void build(run *r)
     const weft_build_options o = {.training = false};
     weft_built built = {.n_inputs = 0};
     if (!r->a->checkpoint[0]) {
-        weft_onnx_build(r->model, r->graph, 0, r->in, r->out);
+        weft_onnx_build(r->graph, r->model, 0, r->in, r->out);
         return;
     }
     b.build(b.context, r->graph, &o, &built);

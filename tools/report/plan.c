@@ -27,7 +27,7 @@ weft_status report_plan_open(report_plan *p, const weft_plan *plan, weft_error *
     for (size_t i = 0; i < p->n_steps; i++) {
         report_node *node = &p->nodes[p->steps[i].node];
         node->step = i + 1;
-        if (weft_graph_node_cost(p->graph, p->steps[i].node, &node->cost) != WEFT_OK)
+        if (weft_graph_node_cost(p->graph, p->steps[i].node, &node->cost, NULL) != WEFT_OK)
             return no_memory(error);
     }
     find_parameters(p);

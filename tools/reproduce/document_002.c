@@ -62,7 +62,7 @@ static void encoder(report *r, const char *system, const char *merge)
     if (weft_model_parse(model, &merge, 1, &config, &ex.error) == WEFT_OK) {
         weft_graph *g = ex.g;
         config.build.training = true;
-        weft_model_build(g, &config, &io);
+        io = weft_model_build(g, &config);
         expect_shape(&ex, "output", io.output, whole);
         expect_number(&ex, "mean of every position", weft_mean(g, io.output, WEFT_AXES(-1), false),
                       0, 1e-5);

@@ -157,7 +157,7 @@ static bool note_vocabulary(training *t, const char *source, const char *target)
         return vocabulary_fits(t->params, source, target, t->validate ? t->validate : t->model_path,
                                &t->error);
     if (!vocabulary_text(source, target, text, &t->error)) return false;
-    return weft_params_set_meta(t->params, "vocabulary", text) == WEFT_OK ||
+    return weft_params_set_meta(t->params, "vocabulary", text, NULL) == WEFT_OK ||
            training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }
 
@@ -361,7 +361,7 @@ bool training_note_validation(training *t, weft_data_hashes h)
                        "was validated on a text other than %s", other_file(t, source));
         return false;
     }
-    return weft_params_set_meta(t->params, "train.valid", text) == WEFT_OK ||
+    return weft_params_set_meta(t->params, "train.valid", text, NULL) == WEFT_OK ||
            training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }
 

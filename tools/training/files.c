@@ -157,7 +157,7 @@ bool training_write_recipe(training *t)
     cJSON *json = recipe_json(&t->r, true), *kept = recipe_json(&t->r, false);
     char *text = json ? weft__json_print(json, true) : NULL,
          *meta = kept ? weft__json_print(kept, false) : NULL;
-    bool good = text && meta && weft_params_set_meta(t->params, "recipe", meta) == WEFT_OK;
+    bool good = text && meta && weft_params_set_meta(t->params, "recipe", meta, NULL) == WEFT_OK;
     if (!good) training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     good = good && training_path(t, path, sizeof path, "recipe.json") &&
            (!tool_is_first() || tool_replace_file(path, text, strlen(text), &t->error));
@@ -246,7 +246,7 @@ bool training_save(training *t)
     if (training_is_timed(&t->r)) {
         char text[64];
         weft__text_format(text, sizeof text, "%.3f", t->spent);
-        weft_params_set_meta(t->params, "train.seconds", text);
+        weft_params_set_meta(t->params, "train.seconds", text, NULL);
     }
     if (weft_trainer_save(t->trainer, t->model_path, &t->error) != WEFT_OK) return false;
     t->saved = true;
