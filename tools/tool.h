@@ -157,28 +157,10 @@ bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096]);
 
 /* ---- Checkpoints ---- */
 
-/* The file of a run's model: RUN itself if it is a file, else RUN/best.safetensors, else
- * RUN/model.safetensors. */
-weft_status tool_checkpoint_path(const char *run, char path[4096], weft_error *error);
-/* The model that the metadata of a checkpoint name, with its options; `more` (may be NULL) is one
- * more option, "key=value". */
-weft_status tool_checkpoint_model(const weft_params *params, const char *path, const char *more,
-                                  weft_model_config *config, weft_error *error);
-/* Fails unless the store has the tensors that the graph of a whole model declares, quantised or
- * not, and no others but states of training. The message has the first names. */
-weft_status tool_check_states(const weft_params *params, const weft_graph *graph, const char *path,
-                              weft_error *error);
-/* The same for the model of a checkpoint. */
-weft_status tool_check_model(const weft_params *params, const weft_model_config *config,
-                             const char *path, weft_error *error);
 /* Adds to the store the states of a graph, from a checkpoint that must have all of them and no
  * others but states of training. */
 weft_status tool_load_states(weft_params *params, const weft_graph *graph, const char *path,
                              weft_error *error);
-/* Reads model and tensors, without the states of training, and checks them. */
-weft_status tool_load_checkpoint(const char *run, weft_params *params, weft_model_config *config,
-                                 weft_error *error);
-
 /* The graph of a checkpoint's model, its inputs and its outputs, by name. */
 #define TOOL_CHECKPOINT_VALUES 8
 typedef struct checkpoint_graph {

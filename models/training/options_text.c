@@ -6,11 +6,10 @@
 
 #include <string.h>
 
-/* Cuts `text` at its spaces into at most `capacity` words; returns their number. */
-static size_t split(char *text, const char **words, size_t capacity)
+size_t weft__options_split(char *text, const char *words[WEFT_OPTIONS_WORDS])
 {
     size_t n = 0;
-    while (*text && n < capacity) {
+    while (*text && n < WEFT_OPTIONS_WORDS) {
         words[n++] = text;
         text += strcspn(text, " ");
         if (*text) *text++ = 0;
@@ -22,13 +21,13 @@ const char *weft__options_current(const char *model, const char *text,
                                   char current[WEFT_OPTIONS_TEXT])
 {
     char copy[WEFT_OPTIONS_TEXT];
-    const char *words[WEFT_OPTIONS_TEXT / 4]; /* a word has at least "k=v " */
+    const char *words[WEFT_OPTIONS_WORDS];
     weft_model_config config;
     const weft_model *listed = weft_model_find(model);
     size_t length = text ? strlen(text) : 0;
     if (!listed || !length || length >= sizeof copy) return text;
     memcpy(copy, text, length + 1);
-    size_t n = split(copy, words, sizeof words / sizeof *words);
+    size_t n = weft__options_split(copy, words);
     return weft_model_parse(listed, words, n, &config, NULL) == WEFT_OK &&
                    weft_model_options_text(&config, current, WEFT_OPTIONS_TEXT)
                ? current

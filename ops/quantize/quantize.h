@@ -23,8 +23,8 @@ bool weft__quantized_use_of(const weft_graph *graph, const weft_node_info *node,
 #define QUANTIZED_NAME 640 /* bytes */
 /* Writes the name of one of the three tensors, "q", "scale" or "zero", of a state's quantised form;
  * returns `name`, or NULL if it is too long. */
-const char *weft__quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
-                                 const char *tensor);
+WEFT_PRIVATE_API const char *weft__quantized_name(char name[QUANTIZED_NAME], const char *state,
+                                                  bool by_rows, const char *tensor);
 
 /* Fails if the store is quantised, in the name of `where`: for what needs parameters in f32. */
 WEFT_PRIVATE_API weft_status weft__quantized_refuse(const weft_params *params, const char *where,

@@ -6,6 +6,8 @@
 #include "tests.h"
 
 #include "sharding.h"
+
+#include <weft/saved.h>
 #include <weft/text.h>
 
 #include <stdlib.h>

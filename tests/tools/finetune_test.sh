@@ -115,7 +115,7 @@ case_a_tuned_run_goes_on_without_its_beginning()
     mv one elsewhere
     expect 0 "after 3 steps" "$weft" train --resume --out tuned
     expect 0 "after 3 steps" "$weft" train --resume --out stopped --steps 3
-    expect 1 "one: cannot be opened: No such file" "${tune[@]}" --steps 3 --out gone
+    expect 1 "one: is neither a checkpoint nor a folder with a model.safetensors" "${tune[@]}" --steps 3 --out gone
 }
 
 case_tuning_changes_the_model()

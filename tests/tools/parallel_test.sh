@@ -129,9 +129,9 @@ case_WEFT_TIMEOUT_is_a_number_of_seconds()
 case_errors()
 {
     need_mpi
-    one_line 1 "weft: none/model.safetensors: cannot be opened: No such file or directory" \
+    one_line 1 "weft: none: is neither a checkpoint nor a folder with a model.safetensors" \
         processes 4 "$weft" translate none
-    one_line 1 "weft: rank 1: none/model.safetensors: cannot be opened: No such file or directory" \
+    one_line 1 "weft: rank 1: none: is neither a checkpoint nor a folder with a model.safetensors" \
         processes 1 "$weft" translate run : -n 1 "$weft" translate none
     # Ranks with different command lines: the first one waits for the other, which ends with a usage error.
     expect 1 "" processes 1 "$weft" translate run : -n 1 "$weft" translate --none

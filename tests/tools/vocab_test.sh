@@ -143,7 +143,8 @@ case_files_that_are_not_vocabularies()
     clean "weft: damaged/vocab.model: is not a SentencePiece model" "$weft" vocab show damaged
     clean "weft: a.en: is not a SentencePiece model" "$weft" vocab show a.en
     cp pairs/model.safetensors damaged
-    clean "weft: damaged/vocab.model: is not a SentencePiece model" "$weft" translate damaged
+    clean "weft: damaged/vocab.model: is not the vocabulary that damaged/model.safetensors was trained with" \
+        "$weft" translate damaged
     clean "weft: /dev/null: cannot be opened: not a regular file" "$weft" vocab show /dev/null
     clean "weft: folder/vocab.model: cannot be opened: No such file" "$weft" vocab show folder
     mkdir folder/vocab.model

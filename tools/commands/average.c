@@ -1,6 +1,8 @@
 /* weft average: the mean of the models of several checkpoints. */
 #include "tool.h"
 
+#include <weft/saved.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,8 +48,7 @@ static weft_status check_model(const weft_params *mean, const char *path, weft_e
 {
     weft_model_config config;
     if (!weft_model_find(weft_params_meta(mean, "model"))) return WEFT_OK;
-    weft_status status = tool_checkpoint_model(mean, path, NULL, &config, error);
-    return status == WEFT_OK ? tool_check_model(mean, &config, path, error) : status;
+    return weft_saved_config(mean, path, &config, error);
 }
 
 int cmd_average(int argc, char **argv)

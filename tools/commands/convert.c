@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include <weft/huggingface.h>
+#include <weft/saved.h>
 
 #include <errno.h>
 #include <string.h>
@@ -87,29 +88,35 @@ static weft_status import_folder(const arguments *a, weft_params *params, weft_m
     return weft_params_save(params, path, NULL, error);
 }
 
-static weft_status export_run(const arguments *a, weft_params *params, weft_model_config *config,
-                              weft_error *error)
+static int import_run(const arguments *a)
 {
-    weft_status status = tool_load_checkpoint(a->from, params, config, error);
-    if (status != WEFT_OK) return status;
-    return weft_huggingface_save(params, config, a->out, a->architecture, error);
+    weft_error error = {0};
+    weft_model_config config;
+    weft_params *params = weft_params_new();
+    if (!params) return tool_fail_text("convert", "out of memory");
+    const weft_status status = import_folder(a, params, &config, &error);
+    if (status == WEFT_OK) print_result(a, params, &config);
+    weft_params_free(params);
+    return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+}
+
+static int export_run(const arguments *a)
+{
+    weft_error error = {0};
+    weft_saved_model *m = weft_saved_open(a->from, NULL, &error);
+    if (m &&
+        weft_huggingface_save(m->params, &m->config, a->out, a->architecture, &error) == WEFT_OK)
+        print_result(a, m->params, &m->config);
+    weft_saved_close(m);
+    return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
 
 int cmd_convert(int argc, char **argv)
 {
     arguments a = {.from = NULL};
-    weft_error error = {0};
-    weft_model_config config;
     tool_parse(&command, argc, argv, &a);
     if (a.list) return list();
     if (is_there(a.out, "model.safetensors") || is_there(a.out, "config.json"))
         return tool_fail_text(a.out, "has a model already: choose another -o");
-    weft_params *params = weft_params_new();
-    if (!params) return tool_fail_text("convert", "out of memory");
-    const bool from_folder = is_there(a.from, "config.json");
-    weft_status status = from_folder ? import_folder(&a, params, &config, &error)
-                                     : export_run(&a, params, &config, &error);
-    if (status == WEFT_OK) print_result(&a, params, &config);
-    weft_params_free(params);
-    return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+    return is_there(a.from, "config.json") ? import_run(&a) : export_run(&a);
 }

@@ -200,7 +200,7 @@ static weft_status check_output(const arguments *a, weft_error *error)
 {
     char of_run[4096] = "";
     const char *inputs[] = {a->fitted, a->checkpoint, of_run};
-    if (a->run) tool_checkpoint_path(a->run, of_run, NULL);
+    if (a->run) weft_saved_path(a->run, of_run, sizeof of_run, NULL);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         if (inputs[i] && tool_check_output(a->out, inputs[i], error) != WEFT_OK) break;
     return error->status;

@@ -196,19 +196,11 @@ static bool refuse(logprob *p, const char *why)
     return false;
 }
 
-/* Such a model cannot be parsed with the vocabulary's size, so the run has no traits of it. */
-static bool is_of_vectors(const weft_model *model)
-{
-    weft_model_config config;
-    return weft_model_parse(model, NULL, 0, &config, NULL) == WEFT_OK &&
-           !weft_model_traits_of(&config).vocab;
-}
-
 static bool load(logprob *p)
 {
     bool opened = trained_open(&p->run, p->a->folder, p->a->checkpoint, &p->error);
     const weft_model_traits *traits = &p->run.traits;
-    if (p->run.model && is_of_vectors(p->run.model))
+    if (p->run.model && !traits->vocab)
         return refuse(p, "is a model of vectors and has no probabilities of tokens");
     if (!opened) return false;
     if (!traits->causal)

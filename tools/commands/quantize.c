@@ -2,6 +2,8 @@
 #include "quantize/quantize.h"
 #include "tool.h"
 
+#include <weft/saved.h>
+
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -157,22 +159,17 @@ static int print_result(const arguments *a, const weft_quantize_report *r)
     return EXIT_GOOD;
 }
 
-static weft_status quantize(const arguments *a, weft_params *params, weft_quantize_report *report,
-                            weft_error *error)
+/* Quantises the model and saves it at `path`. */
+static weft_status quantize(const arguments *a, const weft_saved_model *m, const char *path,
+                            weft_quantize_report *report, weft_error *error)
 {
-    char path[4096], from[4096];
-    weft_model_config config;
     choice c = {.a = a, .terminal = isatty(STDERR_FILENO) == 1};
-    if (!find_out(a, path, error) || tool_checkpoint_path(a->from, from, error) != WEFT_OK ||
-        tool_check_output(path, from, error) != WEFT_OK ||
-        tool_load_checkpoint(a->from, params, &config, error) != WEFT_OK ||
-        weft__quantized_refuse(params, a->from, error) != WEFT_OK)
-        return error->status;
+    if (weft__quantized_refuse(m->params, a->from, error) != WEFT_OK) return error->status;
     weft_graph *g = weft_graph_new();
-    weft_model_build(g, &config);
+    weft_model_build(g, &m->config);
     const weft_params_filter filter = {selects, &c};
     const weft_quantize_options options = {bits_of(a), (int)a->group, &filter};
-    weft_params *small = weft_params_quantize(params, g, &options, report, error);
+    weft_params *small = weft_params_quantize(m->params, g, &options, report, error);
     if (c.terminal) fputs("\r\033[K", stderr);
     weft_graph_free(g);
     if (small && !report->matrices)
@@ -190,9 +187,13 @@ int cmd_quantize(int argc, char **argv)
     weft_error error = {0};
     weft_quantize_report report;
     tool_parse(&command, argc, argv, &a);
-    weft_params *params = weft_params_new();
-    if (!params) return tool_fail_text("quantize", "out of memory");
-    const weft_status status = quantize(&a, params, &report, &error);
-    weft_params_free(params);
+    char path[4096], from[4096];
+    if (!find_out(&a, path, &error) ||
+        weft_saved_path(a.from, from, sizeof from, &error) != WEFT_OK ||
+        tool_check_output(path, from, &error) != WEFT_OK)
+        return tool_fail(&error);
+    weft_saved_model *m = weft_saved_open(a.from, NULL, &error);
+    const weft_status status = m ? quantize(&a, m, path, &report, &error) : error.status;
+    weft_saved_close(m);
     return status == WEFT_OK ? print_result(&a, &report) : tool_fail(&error);
 }

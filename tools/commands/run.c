@@ -7,6 +7,7 @@
 
 #include <weft/numpy.h>
 #include <weft/onnx.h>
+#include <weft/saved.h>
 
 #include <errno.h>
 #include <math.h>
@@ -88,6 +89,7 @@ static const tool_command command = {
 typedef struct run {
     const arguments *a;
     weft_params *inputs, *params, *references;
+    weft_saved_model *saved;     /* NULL: params are of the command; else of it */
     weft_onnx *model;            /* NULL: a checkpoint */
     checkpoint_graph checkpoint; /* whose graph is also `graph` */
     weft_graph *graph;
@@ -140,11 +142,14 @@ static bool load_file(run *r)
 
 static bool load_checkpoint(run *r)
 {
-    weft_model_config config;
     checkpoint_graph *c = &r->checkpoint;
-    if (tool_load_checkpoint(r->a->file.path, r->params, &config, &r->error) != WEFT_OK)
-        return false;
-    weft_status status = tool_build_checkpoint(&config, &r->a->file, r->inputs, c, &r->error);
+    weft_params_free(r->params);
+    r->params = NULL;
+    r->saved = weft_saved_open(r->a->file.path, NULL, &r->error);
+    if (!r->saved) return false;
+    r->params = r->saved->params;
+    weft_status status =
+        tool_build_checkpoint(&r->saved->config, &r->a->file, r->inputs, c, &r->error);
     r->graph = c->graph;
     r->inputs_of = c->inputs_of;
     r->outputs_of = c->outputs_of;
@@ -422,7 +427,8 @@ static void close_run(run *r)
     weft_graph_free(r->graph);
     weft_onnx_free(r->model);
     weft_params_free(r->inputs);
-    weft_params_free(r->params);
+    if (!r->saved) weft_params_free(r->params);
+    weft_saved_close(r->saved);
     weft_params_free(r->references);
     if (r->in != r->checkpoint.inputs) free(r->in);
     if (r->out != r->checkpoint.outputs) free(r->out);

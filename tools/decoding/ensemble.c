@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 size_t decoding_models(const decoding *d)
 {
@@ -23,20 +22,6 @@ static weft_decoder **decoder_of(decoding *d, size_t i, bool slider)
 }
 
 /* ---- Runs ---- */
-
-/* A folder of a run, or a checkpoint in one. */
-static bool open_run(trained_run *run, const char *path, weft_error *error)
-{
-    struct stat found;
-    bool is_file = stat(path, &found) == 0 && S_ISREG(found.st_mode);
-    const char *slash = strrchr(path, '/');
-    if (!is_file) return trained_open(run, path, NULL, error);
-    char *folder = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
-    bool good = folder && trained_open(run, folder, path, error);
-    if (!folder) weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
-    free(folder);
-    return good;
-}
 
 /* Checks that two files have the same bytes. */
 static bool same_vocabulary(const char *a, const char *b, weft_error *error)
@@ -64,7 +49,7 @@ bool decoding_open_others(decoding *d)
     if (!d->others) return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
     for (size_t i = 0; i < d->a->with.n; i++) {
         trained_run *run = &d->others[d->n_others++].run;
-        if (!open_run(run, d->a->with.at[i], &d->error) ||
+        if (!trained_open(run, d->a->with.at[i], NULL, &d->error) ||
             !same_vocabulary(source_vocabulary(&d->run), source_vocabulary(run), &d->error) ||
             !same_vocabulary(d->run.vocabulary_path[1], run->vocabulary_path[1], &d->error))
             return false;

@@ -1,77 +1,39 @@
 /* See run.h. */
 #include "run.h"
 
-#include "base/hash.h"
-
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static bool hash_file(const char *path, char *text, weft_error *error)
+/* Fails with the name of the file that is missing. */
+static bool no_vocabulary(const char *folder, weft_error *error)
 {
-    size_t bytes;
-    char *data = tool_read_file(path, &bytes, error);
-    if (data) snprintf(text, 17, "%016" PRIx64, hash_bytes(HASH_START, data, bytes));
-    free(data);
-    return data != NULL;
-}
-
-bool vocabulary_text(const char *source, const char *target, char text[VOCABULARY_TEXT],
-                     weft_error *error)
-{
-    size_t used = source ? 17 : 0;
-    if (source && !hash_file(source, text, error)) return false;
-    if (source) text[16] = ' ';
-    return hash_file(target, text + used, error);
-}
-
-bool vocabulary_fits(const weft_params *params, const char *source, const char *target,
-                     const char *checkpoint, weft_error *error)
-{
-    char text[VOCABULARY_TEXT];
-    const char *was = weft_params_meta(params, "vocabulary");
-    if (!was) return true;
-    if (!vocabulary_text(source, target, text, error)) return false;
-    if (!strcmp(was, text)) return true;
-    bool other_source = source && strncmp(was, text, 17) != 0;
-    weft_error_set(error, WEFT_BAD_ARGUMENT, other_source ? source : target,
-                   "is not the vocabulary that %s was trained with", checkpoint);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/vocab.model", folder);
+    weft_tokenizer_free(spm_load(path, error));
     return false;
 }
 
-static bool there(const char *folder, const char *file, char *path, size_t capacity)
+/* Fails unless the model has an id for each piece, and no others. */
+static bool check_size(const trained_run *r, weft_error *error)
 {
-    snprintf(path, capacity, "%s/%s", folder, file);
-    return access(path, F_OK) == 0;
+    const int source = spm_size(r->source), target = spm_size(r->target);
+    const int size = source > target ? source : target;
+    if (r->traits.vocab == size) return true;
+    weft_error_set(error, WEFT_BAD_ARGUMENT, r->vocabulary_path[1],
+                   "has %d pieces, but the model of %s has %lld ids", size, r->saved->path,
+                   (long long)r->traits.vocab);
+    return false;
 }
 
 static bool load_vocabularies(trained_run *r, const char *folder, weft_error *error)
 {
-    char(*path)[4096] = r->vocabulary_path;
-    r->shared = there(folder, "vocab.model", path[1], sizeof *path) ||
-                !there(folder, "vocab.source.model", path[0], sizeof *path);
-    if (r->shared) {
-        r->source = r->target = spm_load(path[1], error);
-        return r->source != NULL;
-    }
-    there(folder, "vocab.target.model", path[1], sizeof *path);
-    r->source = spm_load(path[0], error);
-    if (r->source) r->target = spm_load(path[1], error);
-    return r->target != NULL;
-}
-
-/* Finds the model, with the options of the checkpoint and the size of the larger vocabulary, as in
- * `weft train`. */
-static bool find_model(trained_run *r, const char *path, weft_error *error)
-{
-    char vocab[32];
-    int source = spm_size(r->source), target = spm_size(r->target);
-    snprintf(vocab, sizeof vocab, "vocab=%d", source > target ? source : target);
-    r->model = weft_model_find(weft_params_meta(r->params, "model"));
-    if (tool_checkpoint_model(r->params, path, vocab, &r->config, error) != WEFT_OK) return false;
-    r->traits = weft_model_traits_of(&r->config);
-    return true;
+    const char *const *path = r->saved->vocabulary;
+    if (!path[1]) return no_vocabulary(folder, error);
+    memcpy(r->vocabulary_path, path, sizeof r->vocabulary_path);
+    r->shared = !path[0];
+    r->target = spm_load(path[1], error);
+    r->source = r->shared || !r->target ? r->target : spm_load(path[0], error);
+    return r->source && check_size(r, error);
 }
 
 /* Whether the recipe sets the unit to documents. */
@@ -88,32 +50,20 @@ static bool of_documents(const weft_params *params)
 
 bool trained_open(trained_run *run, const char *folder, const char *checkpoint, weft_error *error)
 {
-    char path[4096];
-    *run = (trained_run){.params = weft_params_new()};
-    if (!run->params) {
-        weft_error_set(error, WEFT_NO_MEMORY, folder, "out of memory");
-        return false;
-    }
-    if (checkpoint)
-        snprintf(path, sizeof path, "%s", checkpoint);
-    else if (!there(folder, "best.safetensors", path, sizeof path))
-        there(folder, "model.safetensors", path, sizeof path);
-    if (weft_params_load(run->params, path, error) != WEFT_OK ||
-        !load_vocabularies(run, folder, error) ||
-        !vocabulary_fits(run->params, run->shared ? NULL : run->vocabulary_path[0],
-                         run->vocabulary_path[1], path, error) ||
-        !find_model(run, path, error))
-        return false;
-    if (tool_check_model(run->params, &run->config, path, error) != WEFT_OK) return false;
-    const char *trained = weft_params_meta(run->params, "trained_length");
+    *run = (trained_run){.saved = weft_saved_open(folder, checkpoint, error)};
+    if (!run->saved) return false;
+    run->params = run->saved->params;
+    run->config = run->saved->config;
+    run->model = run->config.model;
+    run->traits = weft_model_traits_of(&run->config);
     run->documents = of_documents(run->params);
-    run->trained_len = trained ? strtoll(trained, NULL, 10) : 0;
-    return true;
+    run->trained_len = run->saved->trained_length;
+    return load_vocabularies(run, folder, error);
 }
 
 void trained_close(trained_run *run)
 {
-    weft_params_free(run->params);
     if (run->target != run->source) weft_tokenizer_free(run->target);
     weft_tokenizer_free(run->source);
+    weft_saved_close(run->saved);
 }

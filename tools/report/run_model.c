@@ -1,6 +1,8 @@
 /* The model of a run, in the shape, precision and memory of its training steps. See run_model.h. */
 #include "run_model.h"
 
+#include <weft/saved.h>
+
 #include <stddef.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@ static bool find_model(run_model *m, const char *folder, weft_error *error)
         m->args.onnx.path = m->onnx;
         return true;
     }
-    if (tool_checkpoint_path(folder, m->checkpoint, NULL) != WEFT_OK ||
+    if (weft_saved_path(folder, m->checkpoint, sizeof m->checkpoint, NULL) != WEFT_OK ||
         weft_params_load_some(m->meta, m->checkpoint, &weft_model_states, error) != WEFT_OK)
         return false;
     const char *options = weft_params_meta(m->meta, "model_options");
@@ -19,8 +21,7 @@ static bool find_model(run_model *m, const char *folder, weft_error *error)
     snprintf(m->options, sizeof m->options, "%s", options ? options : "");
     m->args.n_options = tool_split_options(m->options, m->args.options);
     weft_model_config config;
-    return tool_checkpoint_model(m->meta, m->checkpoint, NULL, &config, error) == WEFT_OK &&
-           tool_check_model(m->meta, &config, m->checkpoint, error) == WEFT_OK;
+    return weft_saved_config(m->meta, m->checkpoint, &config, error) == WEFT_OK;
 }
 
 /* Adds the sizes of the shape to the options of a listed model, and clears those that the model

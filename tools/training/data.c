@@ -5,6 +5,8 @@
 #include "text/streams.h"
 #include "text/vocabulary.h"
 
+#include "training/saved.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -154,9 +156,10 @@ static bool note_vocabulary(training *t, const char *source, const char *target)
 {
     char text[VOCABULARY_TEXT];
     if (weft_params_meta(t->params, "vocabulary"))
-        return vocabulary_fits(t->params, source, target, t->validate ? t->validate : t->model_path,
-                               &t->error);
-    if (!vocabulary_text(source, target, text, &t->error)) return false;
+        return weft__vocabulary_check(t->params, source, target,
+                                      t->validate ? t->validate : t->model_path,
+                                      &t->error) == WEFT_OK;
+    if (weft__vocabulary_text(source, target, text, &t->error) != WEFT_OK) return false;
     return weft_params_set_meta(t->params, "vocabulary", text, NULL) == WEFT_OK ||
            training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }

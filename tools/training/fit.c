@@ -1,6 +1,8 @@
 /* The model and the arrays of `weft fit`. */
 #include "fit.h"
 
+#include "training/saved.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -360,7 +362,7 @@ static weft_params *load_from(training *t)
         no_memory(t);
     else if (weft_params_load_some(from, path, &weft_model_states, &t->error) == WEFT_OK &&
              !t->r.fit_partial)
-        tool_check_states(from, t->fit->graph, path, &t->error);
+        weft__saved_check(from, t->fit->graph, path, &t->error);
     if (t->error.status == WEFT_OK) return from;
     weft_params_free(from);
     return NULL;

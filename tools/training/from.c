@@ -7,27 +7,14 @@
 #include "json/tree.h"
 #include "quantize/quantize.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-/* The run's folder, or the folder of the checkpoint. */
 static bool open_run(training *t)
 {
-    char folder[4096];
-    struct stat info;
-    const char *path = t->r.run_from, *slash = strrchr(path, '/');
-    if (stat(path, &info) != 0) {
-        weft_error_set(&t->error, WEFT_IO, path, "cannot be opened: %s", strerror(errno));
-        return false;
-    }
-    bool whole = S_ISDIR(info.st_mode);
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + !(slash - path) : 1,
-             slash ? path : ".");
     t->from = calloc(1, sizeof *t->from);
     if (!t->from) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
-    return trained_open(t->from, whole ? path : folder, whole ? NULL : path, &t->error);
+    return trained_open(t->from, t->r.run_from, NULL, &t->error);
 }
 
 /* Options of the model that the new texts determine. */

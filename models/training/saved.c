@@ -1,0 +1,202 @@
+/* Saved models: the checkpoint of a run, the model that its metadata name, and its vocabularies. */
+#include "saved.h"
+
+#include "trainer.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static weft_status no_memory(weft_error *error, const char *where)
+{
+    return weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");
+}
+
+/* ---- The checkpoint ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+weft_status weft_saved_path(const char *run, char *path, size_t capacity, weft_error *error)
+{
+    static const char *const names[] = {"best.safetensors", "model.safetensors"};
+    weft_error_clear(error);
+    if (!run || !path)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "saved model", "has no path");
+    const bool is_file = access(run, F_OK) == 0 && !is_folder(run);
+    int n = snprintf(path, capacity, "%s", run);
+    bool found = is_file;
+    for (size_t i = 0; !found && i < sizeof names / sizeof *names; i++) {
+        n = snprintf(path, capacity, "%s/%s", run, names[i]);
+        found = (size_t)n < capacity && access(path, F_OK) == 0;
+    }
+    if (n < 0 || (size_t)n >= capacity)
+        return weft_error_set(error, WEFT_TOO_LARGE, run, "the path is too long");
+    return found ? WEFT_OK
+                 : weft_error_set(error, WEFT_NOT_FOUND, run,
+                                  "is neither a checkpoint nor a folder with a model.safetensors");
+}
+
+static weft_status read_config(const weft_params *params, const char *where,
+                               weft_model_config *config, weft_error *error)
+{
+    const char *stored = weft_params_meta(params, "model_options");
+    const weft_model *model = weft_model_find(weft_params_meta(params, "model"));
+    char texts[WEFT_OPTIONS_TEXT];
+    const char *options[WEFT_OPTIONS_WORDS];
+    if (!model || !stored || strlen(stored) >= sizeof texts)
+        return weft_error_set(error, WEFT_BAD_FILE, where, "does not name its model");
+    memcpy(texts, stored, strlen(stored) + 1);
+    return weft_model_parse(model, options, weft__options_split(texts, options), config, error);
+}
+
+/* ---- Vocabularies ---- */
+
+static weft_status hash_file(const char *path, char text[17], weft_error *error)
+{
+    char chunk[4096];
+    uint64_t hash = HASH_START;
+    FILE *file = weft__file_open_stdio(path);
+    if (!file)
+        return weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
+                              weft__file_error(errno));
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;)
+        hash = hash_bytes(hash, chunk, n);
+    const bool good = !ferror(file);
+    if (!good) weft_error_set(error, WEFT_IO, path, "cannot be read: %s", strerror(errno));
+    fclose(file);
+    snprintf(text, 17, "%016" PRIx64, hash);
+    return good ? WEFT_OK : WEFT_IO;
+}
+
+weft_status weft__vocabulary_text(const char *source, const char *target,
+                                  char text[VOCABULARY_TEXT], weft_error *error)
+{
+    const size_t used = source ? 17 : 0;
+    const weft_status status = source ? hash_file(source, text, error) : WEFT_OK;
+    if (status != WEFT_OK) return status;
+    if (source) text[16] = ' ';
+    return hash_file(target, text + used, error);
+}
+
+weft_status weft__vocabulary_check(const weft_params *params, const char *source,
+                                   const char *target, const char *where, weft_error *error)
+{
+    char text[VOCABULARY_TEXT];
+    const char *was = weft_params_meta(params, "vocabulary");
+    if (!was) return WEFT_OK;
+    const weft_status status = weft__vocabulary_text(source, target, text, error);
+    if (status != WEFT_OK || !strcmp(was, text)) return status;
+    const bool other_source = source && strncmp(was, text, 17) != 0;
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, other_source ? source : target,
+                          "is not the vocabulary that %s was trained with", where);
+}
+
+/* A new text: the path of a file in a folder, "" if there is no such file; NULL: no memory. */
+static char *find_file(const char *folder, size_t length, const char *name)
+{
+    const size_t bytes = length + strlen(name) + 2;
+    char *path = malloc(bytes);
+    if (!path) return NULL;
+    snprintf(path, bytes, "%.*s%s%s", (int)length, folder,
+             length && folder[length - 1] != '/' ? "/" : "", name);
+    if (access(path, F_OK) != 0) path[0] = 0;
+    return path;
+}
+
+/* Sets the paths of the vocabularies; empty ones are none. */
+static weft_status find_vocabularies(weft_saved_model *m, const char *run, weft_error *error)
+{
+    static const char *const names[3] = {"vocab.source.model", "vocab.target.model", "vocab.model"};
+    const char *slash = strrchr(run, '/');
+    const size_t length = is_folder(run) ? strlen(run) : slash ? (size_t)(slash - run) + 1 : 0;
+    char *found[3];
+    bool good = true;
+    for (int i = 0; i < 3; i++) good = (found[i] = find_file(run, length, names[i])) && good;
+    const bool shared = good && found[2][0];
+    for (int i = 0; i < 3; i++) {
+        const bool wanted = good && found[i][0] && shared == (i == 2);
+        if (wanted)
+            m->vocabulary[i == 0 ? 0 : 1] = found[i];
+        else
+            free(found[i]);
+    }
+    if (!good) return no_memory(error, run);
+    return m->vocabulary[1] ? weft__vocabulary_check(m->params, m->vocabulary[0], m->vocabulary[1],
+                                                     m->path, error)
+                            : WEFT_OK;
+}
+
+/* ---- Models ---- */
+
+weft_status weft_saved_config(const weft_params *params, const char *where,
+                              weft_model_config *config, weft_error *error)
+{
+    weft_error_clear(error);
+    if (!params || !where || !config)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "saved model", "has no parameters");
+    weft_status status = read_config(params, where, config, error);
+    if (status != WEFT_OK) return status;
+    weft_model_config any = *config; /* with rows no longer than the model has positions */
+    weft_batch_shape *shape = &any.build.shape;
+    const int64_t longest = weft_model_traits_of(config).max_positions;
+    if (shape->source_len > longest) shape->source_len = longest;
+    if (shape->target_len > longest) shape->target_len = longest;
+    weft_graph *g = weft_graph_new();
+    if (!g) return no_memory(error, where);
+    weft_model_build(g, &any);
+    status = weft__saved_check(params, g, where, error);
+    weft_graph_free(g);
+    return status;
+}
+
+static uint64_t number_of(const weft_params *params, const char *key)
+{
+    const char *text = weft_params_meta(params, key);
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static weft_status open_model(weft_saved_model *m, const char *run, const char *checkpoint,
+                              weft_error *error)
+{
+    char path[FILE_PATH_BYTES];
+    weft_status status = weft_saved_path(checkpoint ? checkpoint : run, path, sizeof path, error);
+    if (status != WEFT_OK) return status;
+    m->path = strdup(path);
+    m->params = weft_params_new();
+    if (!m->path || !m->params) return no_memory(error, path);
+    status = weft_params_load_some(m->params, path, &weft_model_states, error);
+    if (status == WEFT_OK) status = find_vocabularies(m, run, error);
+    if (status == WEFT_OK) status = weft_saved_config(m->params, m->path, &m->config, error);
+    m->updates = number_of(m->params, "step");
+    m->trained_length = (int64_t)number_of(m->params, "trained_length");
+    return status;
+}
+
+weft_saved_model *weft_saved_open(const char *run, const char *checkpoint, weft_error *error)
+{
+    weft_error_clear(error);
+    weft_saved_model *m = run ? calloc(1, sizeof *m) : NULL;
+    if (!run) weft_error_set(error, WEFT_BAD_ARGUMENT, "saved model", "has no path");
+    if (run && !m) no_memory(error, run);
+    if (!m || open_model(m, run, checkpoint, error) == WEFT_OK) return m;
+    weft_saved_close(m);
+    return NULL;
+}
+
+void weft_saved_close(weft_saved_model *model)
+{
+    if (!model) return;
+    weft_params_free(model->params);
+    free((void *)(uintptr_t)model->path);
+    for (int i = 0; i < 2; i++) free((void *)(uintptr_t)model->vocabulary[i]);
+    free(model);
+}
