@@ -1,7 +1,7 @@
 /* weft/inspect.h - what a graph, a plan and a profile look like: DOT, summaries, tables, pictures.
  *
- * Of the library weft-inspect. Every function writes to a FILE that the caller opens and closes; to a
- * string: give a FILE of open_memstream.
+ * Of the library weft-inspect. Every function writes to a FILE that the caller opens and closes; to
+ * a string: give a FILE of open_memstream.
  */
 #ifndef WEFT_INSPECT_H
 #define WEFT_INSPECT_H
@@ -134,7 +134,8 @@ typedef struct weft_profile_print_options {
  * The second line has the units. Times are those of one run, averaged over the threads, so that
  * they add up to its duration: time = compute + waiting. Rates are the work over the compute time;
  * roofline is the least time of that work over the compute time. A column that does not fit is left
- * out, the least important first, and a long name is shortened in its middle. WEFT_IO if the file cannot be written; nothing is printed elsewhere. */
+ * out, the least important first, and a long name is shortened in its middle. WEFT_IO if the file
+ * cannot be written; nothing is printed elsewhere. */
 WEFT_API weft_status weft_profile_print(const weft_profile *profile,
                                         const weft_profile_print_options *options, FILE *file,
                                         weft_error *error);

@@ -73,9 +73,9 @@ typedef struct weft_decode_io {
 
 /* ---- Architectures -------------------------------------------------------------------------- */
 
-/* An architecture is a function that builds its graph and returns its values, as a layer does. Errors
- * are the graph's; then the values are WEFT_NO_VALUE or unusable. The functions of decoding return
- * the sizes that they were given, with the values of their graph.
+/* An architecture is a function that builds its graph and returns its values, as a layer does.
+ * Errors are the graph's; then the values are WEFT_NO_VALUE or unusable. The functions of decoding
+ * return the sizes that they were given, with the values of their graph.
  *
  * A configuration (weft_..._config) has the hyperparameters; weft_build_options has the sizes of a
  * batch. Unlike options, configurations are required (NULL is WEFT_BAD_ARGUMENT), and so are their
@@ -344,7 +344,8 @@ WEFT_API void weft_model_set_value(weft_model_config *config, size_t i, double v
 WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, double value,
                                            char *text, size_t capacity);
 /* Writes every option as "key=value key=value ...", without the sizes, so that the text does not
- * depend on defaults. Returns `text`; NULL if it does not fit, WEFT_OPTIONS_TEXT bytes always do. */
+ * depend on defaults. Returns `text`; NULL if it does not fit, WEFT_OPTIONS_TEXT bytes always do.
+ */
 #define WEFT_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
 WEFT_API const char *weft_model_options_text(const weft_model_config *config, char *text,
                                              size_t capacity);
