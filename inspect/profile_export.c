@@ -26,11 +26,15 @@ static void json_text(FILE *file, const char *text)
     fputc('"', file);
 }
 
-size_t weft_profile_events(const weft_profile *p,
-                           void (*visit)(void *context, const weft_profile_event *event),
-                           void *context)
+struct weft_profile_events {
+    size_t n;
+    weft_profile_event list[]; /* [n] */
+};
+
+/* Writes the events of the recorded runs to list[], if it is not NULL, and returns their number. */
+static size_t list_events(const weft_profile *p, weft_profile_event *list)
 {
-    if (!p || !p->trace_runs) return 0;
+    if (!p->trace_runs) return 0;
     const size_t first = p->runs > p->trace_runs ? p->runs - p->trace_runs : 0;
     size_t n = 0;
     uint64_t origin = UINT64_MAX;
@@ -41,18 +45,45 @@ size_t weft_profile_events(const weft_profile *p,
     for (size_t r = first; r < p->runs; r++)
         for (int t = 0; t < p->capacity; t++) {
             const profile_run *run = &p->threads[t]->runs[r % p->trace_runs];
-            n += run->n;
-            for (size_t i = 0; visit && i < run->n; i++) {
+            for (size_t i = 0; list && i < run->n; i++) {
                 const profile_event *e = &run->events[i];
-                visit(context, &(weft_profile_event){.node = p->plan->steps[e->step].node,
-                                                     .run = r,
-                                                     .thread = t,
-                                                     .phase = e->phase,
-                                                     .begin_ns = e->begin_ns - origin,
-                                                     .end_ns = e->end_ns - origin});
+                list[n + i] = (weft_profile_event){.node = p->plan->steps[e->step].node,
+                                                   .run = r,
+                                                   .thread = t,
+                                                   .phase = e->phase,
+                                                   .begin_ns = e->begin_ns - origin,
+                                                   .end_ns = e->end_ns - origin};
             }
+            n += run->n;
         }
     return n;
+}
+
+weft_profile_events *weft_profile_events_new(const weft_profile *profile, weft_error *error)
+{
+    weft_error_clear(error);
+    if (!profile) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "profile", "the profile is NULL");
+        return NULL;
+    }
+    const size_t n = list_events(profile, NULL);
+    weft_profile_events *made = malloc(sizeof *made + n * sizeof *made->list);
+    if (made)
+        made->n = list_events(profile, made->list);
+    else
+        weft_error_set(error, WEFT_NO_MEMORY, "profile", "no memory for %zu events", n);
+    return made;
+}
+
+const weft_profile_event *weft_profile_events_list(const weft_profile_events *events, size_t *count)
+{
+    if (count) *count = events ? events->n : 0;
+    return events ? events->list : NULL;
+}
+
+void weft_profile_events_free(weft_profile_events *events)
+{
+    free(events);
 }
 
 typedef struct trace {
@@ -61,9 +92,8 @@ typedef struct trace {
     const char *const *names; /* of nodes */
 } trace;
 
-static void trace_event(void *context, const weft_profile_event *e)
+static void trace_event(const trace *to, const weft_profile_event *e)
 {
-    const trace *to = context;
     const weft_graph *g = to->g;
     FILE *file = to->file;
     const node_record *node = &g->nodes[e->node];
@@ -90,7 +120,9 @@ weft_status weft_profile_write_trace(const weft_profile *p, FILE *file, weft_err
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "trace",
                               "no run was recorded: switch measuring on with trace_runs above 0");
     node_names names;
-    if (!weft__node_names_make(&names, p->plan->graph)) {
+    weft_profile_events *events = weft_profile_events_new(p, error);
+    if (!weft__node_names_make(&names, p->plan->graph) || !events) {
+        weft_profile_events_free(events);
         weft__node_names_free(&names);
         return weft_error_set(error, WEFT_NO_MEMORY, "trace", "no memory for the names");
     }
@@ -102,7 +134,9 @@ weft_status weft_profile_write_trace(const weft_profile *p, FILE *file, weft_err
                 ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,"
                 "\"args\":{\"name\":\"thread %d\"}}",
                 t, t);
-    weft_profile_events(p, trace_event, &(trace){file, p->plan->graph, names.at});
+    const trace to = {file, p->plan->graph, names.at};
+    for (size_t i = 0; i < events->n; i++) trace_event(&to, &events->list[i]);
+    weft_profile_events_free(events);
     weft__node_names_free(&names);
     fputs("\n]}\n", file);
     /* A full disk shows only when the stream is flushed. */
@@ -137,18 +171,17 @@ static void decorate(void *user, const weft_graph *graph, size_t index, weft_dot
 
 weft_status weft_profile_write_dot(const weft_profile *profile, FILE *file, weft_error *error)
 {
-    weft_error_clear(error);
-    weft_profile_row *rows;
+    weft_error own, *e = error ? error : &own;
     size_t n;
-    weft_status status =
-        weft_profile_rows(profile, WEFT_PROFILE_BY_NODE, 0, NULL, &rows, &n, error);
-    if (status != WEFT_OK) return status;
+    weft_profile_table *table = weft_profile_table_new(profile, WEFT_PROFILE_BY_NODE, 0, NULL, e);
+    const weft_profile_row *rows = weft_profile_table_rows(table, &n);
+    if (!table) return e->status;
     const weft_graph *g = profile->plan->graph;
     weft_profile_totals total = weft_profile_totals_of(profile);
     overlay o = {calloc(g->n_nodes + 1, sizeof(double)), total.thread_seconds, 0,
                  (double)total.runs, (double)total.threads};
     if (!o.seconds) {
-        weft_profile_free_rows(rows);
+        weft_profile_table_free(table);
         return weft_error_set(error, WEFT_NO_MEMORY, "dot", "no memory for the picture");
     }
     for (size_t i = 0; i < g->n_nodes; i++) o.seconds[i] = -1;
@@ -157,8 +190,8 @@ weft_status weft_profile_write_dot(const weft_profile *profile, FILE *file, weft
         o.seconds[rows[i].node] = seconds;
         o.largest = fmax(o.largest, seconds);
     }
-    weft_profile_free_rows(rows);
-    status =
+    weft_profile_table_free(table);
+    const weft_status status =
         weft_graph_write_dot(g, &(weft_dot_options){.decorate = decorate, .user = &o}, file, error);
     free(o.seconds);
     return status;

@@ -115,7 +115,7 @@ static void row_text(const weft_profile_row *row, char *text, size_t size)
 }
 
 /* Chooses the columns and the width of the names. */
-static void lay_out(table *t, weft_profile_row *const *rows, size_t n)
+static void lay_out(table *t, const weft_profile_row *const *rows, size_t n)
 {
     const int width = t->options->width ? t->options->width : DEFAULT_WIDTH;
     int longest = 12;
@@ -179,7 +179,7 @@ static void add_row(weft_profile_row *sum, const weft_profile_row *row)
     sum->roofline_seconds += row->roofline_seconds;
 }
 
-static void print_table(table *t, weft_profile_row *const *rows, size_t n)
+static void print_table(table *t, const weft_profile_row *const *rows, size_t n)
 {
     const size_t most = t->options->max_rows, shown = most && n > most ? most : n;
     weft_profile_row total = {.name = NULL}, others = {.name = NULL};
@@ -207,8 +207,8 @@ static void print_table(table *t, weft_profile_row *const *rows, size_t n)
 /* The longest first; equal ones in the order of the schedule. */
 static int compare_rows(const void *one, const void *other)
 {
-    const weft_profile_row *a = *(weft_profile_row *const *)one,
-                           *b = *(weft_profile_row *const *)other;
+    const weft_profile_row *a = *(const weft_profile_row *const *)one,
+                           *b = *(const weft_profile_row *const *)other;
     const double x = seconds_of(a), y = seconds_of(b);
     return x > y ? -1 : x < y ? 1 : (a > b) - (a < b);
 }
@@ -217,28 +217,28 @@ weft_status weft_profile_print(const weft_profile *profile,
                                const weft_profile_print_options *options, FILE *file,
                                weft_error *error)
 {
-    weft_error_clear(error);
+    weft_error own, *e = error ? error : &own;
+    weft_error_clear(e);
     static const weft_profile_print_options defaults = {.width = 0};
     const weft_profile_print_options *o = options ? options : &defaults;
-    weft_profile_row *rows;
     size_t n;
     if (!file || (o->width && o->width < MIN_WIDTH))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "profile",
                               file ? "a table has at least %d columns" : "the file is NULL",
                               MIN_WIDTH);
-    const weft_status status =
-        weft_profile_rows(profile, o->by, o->depth, o->peaks, &rows, &n, error);
-    if (status != WEFT_OK) return status;
-    weft_profile_row **order = calloc(n + 1, sizeof(weft_profile_row *));
+    weft_profile_table *summed = weft_profile_table_new(profile, o->by, o->depth, o->peaks, e);
+    const weft_profile_row *rows = weft_profile_table_rows(summed, &n);
+    if (!summed) return e->status;
+    const weft_profile_row **order = calloc(n + 1, sizeof *order);
     if (order) {
         table t = {.options = o, .file = file, .total = weft_profile_totals_of(profile)};
         for (size_t i = 0; i < n; i++) order[i] = &rows[i];
-        if (!o->in_order) qsort(order, n, sizeof(weft_profile_row *), compare_rows);
+        if (!o->in_order) qsort(order, n, sizeof *order, compare_rows);
         print_table(&t, order, n);
     }
     const bool good = order != NULL;
     free(order);
-    weft_profile_free_rows(rows);
+    weft_profile_table_free(summed);
     if (!good) return weft_error_set(error, WEFT_NO_MEMORY, "profile", "no memory for the rows");
     /* A full disk shows only when the stream is flushed. */
     if (fflush(file) != 0 || ferror(file))

@@ -164,57 +164,76 @@ static void add_step(weft_profile_row *row, const step_sample *s, const weft_pea
                                               s->cost.bytes / peaks->bytes_per_second);
 }
 
-/* Rows and texts in one block; NULL when memory is out. */
-static weft_profile_row *make_rows(const weft_profile *p, weft_profile_by by, int depth,
-                                   const weft_peaks *peaks, size_t *count)
+struct weft_profile_table {
+    size_t n;
+    weft_profile_row rows[]; /* [n], and then their texts */
+};
+
+/* NULL when memory is out. */
+static weft_profile_table *make_table(const weft_profile *p, weft_profile_by by, int depth,
+                                      const weft_peaks *peaks)
 {
-    size_t n = p->plan->n_steps, slots = 64;
+    size_t n = p->plan->n_steps, count, slots = 64;
     while (slots < 2 * n) slots *= 2;
     step_sample *steps = calloc(n + 1, sizeof *steps);
     uint32_t *first = calloc(n + 1, sizeof *first), *table = calloc(slots, sizeof *table);
-    weft_profile_row *rows = NULL, unused;
+    weft_profile_table *made = NULL;
+    weft_profile_row unused;
     node_names names = {.at = NULL};
     if (steps && first && table &&
         (by != WEFT_PROFILE_BY_NODE || weft__node_names_make(&names, p->plan->graph))) {
         measure_steps(p, steps);
-        *count = number_rows(p, by, depth, steps, first, table, slots);
+        count = number_rows(p, by, depth, steps, first, table, slots);
         texts t = {NULL, 0};
-        for (size_t r = 0; r < *count; r++) name_row(p, by, depth, first[r], names.at, &unused, &t);
-        rows = malloc((*count + 1) * sizeof *rows + t.bytes);
-        t = (texts){(char *)(rows + *count + 1), 0};
-        for (size_t r = 0; r < *count && rows; r++)
-            name_row(p, by, depth, first[r], names.at, &rows[r], &t);
-        for (size_t i = 0; i < n && rows; i++) add_step(&rows[steps[i].row], &steps[i], peaks);
+        for (size_t r = 0; r < count; r++) name_row(p, by, depth, first[r], names.at, &unused, &t);
+        made = malloc(sizeof *made + count * sizeof *made->rows + t.bytes);
+        if (made) made->n = count;
+        if (made) t = (texts){(char *)(made->rows + count), 0};
+        for (size_t r = 0; r < count && made; r++)
+            name_row(p, by, depth, first[r], names.at, &made->rows[r], &t);
+        for (size_t i = 0; i < n && made; i++)
+            add_step(&made->rows[steps[i].row], &steps[i], peaks);
     }
     free(steps);
     free(first);
     free(table);
     weft__node_names_free(&names);
-    return rows;
+    return made;
 }
 
-weft_status weft_profile_rows(const weft_profile *profile, weft_profile_by by, int depth,
-                              const weft_peaks *peaks, weft_profile_row **rows, size_t *count,
-                              weft_error *error)
+/* Why there can be no table; NULL if there can. */
+static const char *refusal(const weft_profile *profile, weft_profile_by by, int depth,
+                           const weft_peaks *peaks)
+{
+    if (!profile) return "the profile is NULL";
+    if ((unsigned)by > WEFT_PROFILE_BY_SCOPE || depth < 0)
+        return "rows are by node, op or scope, and depth is at least 0";
+    if (peaks && !(peaks->flops_per_second > 0 && peaks->bytes_per_second > 0))
+        return "the peaks must be above 0";
+    return NULL;
+}
+
+weft_profile_table *weft_profile_table_new(const weft_profile *profile, weft_profile_by by,
+                                           int depth, const weft_peaks *peaks, weft_error *error)
 {
     weft_error_clear(error);
-    if (rows) *rows = NULL;
-    if (count) *count = 0;
-    if (!profile || !rows || !count)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "profile",
-                              "the profile or a result is NULL");
-    if ((unsigned)by > WEFT_PROFILE_BY_SCOPE || depth < 0)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "profile",
-                              "rows are by node, op or scope, and depth is at least 0");
-    if (peaks && !(peaks->flops_per_second > 0 && peaks->bytes_per_second > 0))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "profile", "the peaks must be above 0");
-    *rows = make_rows(profile, by, depth, peaks, count);
-    if (*rows) return WEFT_OK;
-    *count = 0;
-    return weft_error_set(error, WEFT_NO_MEMORY, "profile", "no memory for the rows");
+    const char *wrong = refusal(profile, by, depth, peaks);
+    if (wrong) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "profile", "%s", wrong);
+        return NULL;
+    }
+    weft_profile_table *made = make_table(profile, by, depth, peaks);
+    if (!made) weft_error_set(error, WEFT_NO_MEMORY, "profile", "no memory for the rows");
+    return made;
 }
 
-void weft_profile_free_rows(weft_profile_row *rows)
+const weft_profile_row *weft_profile_table_rows(const weft_profile_table *table, size_t *count)
 {
-    free(rows);
+    if (count) *count = table ? table->n : 0;
+    return table ? table->rows : NULL;
+}
+
+void weft_profile_table_free(weft_profile_table *table)
+{
+    free(table);
 }

@@ -112,18 +112,23 @@ typedef struct weft_profile_row {
     double roofline_seconds;
 } weft_profile_row;
 
-/* Sets *rows to an array of *count rows, in order of first appearance in the schedule. By scope,
- * `depth` > 0 groups by that many components ("enc.0" of "enc.0.attn.q" for 2), and 0 by all of
- * them. `peaks` may be NULL. The rows and their texts do not depend on the profile; the caller
- * frees them with weft_profile_free_rows, which accepts NULL. */
-WEFT_API weft_status weft_profile_rows(const weft_profile *profile, weft_profile_by by, int depth,
-                                       const weft_peaks *peaks, weft_profile_row **rows,
-                                       size_t *count, weft_error *error);
-WEFT_API void weft_profile_free_rows(weft_profile_row *rows);
+/* The rows of a profile, which do not depend on it any more. */
+typedef struct weft_profile_table weft_profile_table;
+/* By scope, `depth` > 0 groups by that many components ("enc.0" of "enc.0.attn.q" for 2), and 0 by
+ * all of them. `peaks` may be NULL. NULL on failure: WEFT_BAD_ARGUMENT or WEFT_NO_MEMORY.
+ * weft_profile_table_free accepts NULL. */
+WEFT_API weft_profile_table *weft_profile_table_new(const weft_profile *profile, weft_profile_by by,
+                                                    int depth, const weft_peaks *peaks,
+                                                    weft_error *error);
+WEFT_API void weft_profile_table_free(weft_profile_table *table);
+/* The table's array of *count rows, in order of first appearance in the schedule; `count` may be
+ * NULL. */
+WEFT_API const weft_profile_row *weft_profile_table_rows(const weft_profile_table *table,
+                                                         size_t *count);
 
 typedef struct weft_profile_print_options {
     weft_profile_by by;
-    int depth;               /* as in weft_profile_rows */
+    int depth;               /* as in weft_profile_table_new */
     const weft_peaks *peaks; /* NULL: no column for the roofline */
     int width;               /* columns of a line, at least 32; 0: 80 */
     size_t max_rows;         /* the others are added up in one row; 0: all rows are printed */
@@ -149,11 +154,15 @@ typedef struct weft_profile_event {
     /* Nanoseconds since the first event of the recorded runs. */
     uint64_t begin_ns, end_ns;
 } weft_profile_event;
-/* Calls `visit` with each event of the recorded runs (trace_runs), run by run, thread by thread, in
- * order of time, and returns how many there are. `visit` may be NULL. 0 for NULL. */
-WEFT_API size_t weft_profile_events(const weft_profile *profile,
-                                    void (*visit)(void *context, const weft_profile_event *event),
-                                    void *context);
+/* The events of the recorded runs (trace_runs), which do not depend on the profile any more. NULL on
+ * failure: WEFT_BAD_ARGUMENT or WEFT_NO_MEMORY. weft_profile_events_free accepts NULL. */
+typedef struct weft_profile_events weft_profile_events;
+WEFT_API weft_profile_events *weft_profile_events_new(const weft_profile *profile,
+                                                      weft_error *error);
+WEFT_API void weft_profile_events_free(weft_profile_events *events);
+/* The array of *count events, run by run, thread by thread, in order of time; `count` may be NULL. */
+WEFT_API const weft_profile_event *weft_profile_events_list(const weft_profile_events *events,
+                                                            size_t *count);
 /* Writes the recorded runs as a trace for Perfetto or chrome://tracing: JSON in the Trace Event
  * Format, with a track for each thread and an event for each time that it spent on a step. Gaps
  * are waiting time. WEFT_IO if the file cannot be written. */

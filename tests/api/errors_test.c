@@ -324,8 +324,8 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
       "weft__stage_new", "no targets")                                                             \
     X(weft__stage_new_like(g, &v.x, 1, false, NULL, e), BAD_ARGUMENT, "weft__stage_new_like",      \
       "NULL")                                                                                      \
-    X(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, e), BAD_ARGUMENT, NULL,      \
-      "NULL")                                                                                      \
+    X(weft_profile_table_new(NULL, WEFT_PROFILE_BY_OP, 0, NULL, e), BAD_ARGUMENT, NULL, "NULL")    \
+    X(weft_profile_events_new(NULL, e), BAD_ARGUMENT, NULL, "NULL")                                \
     X(weft_profile_write_trace(NULL, stderr, e), BAD_ARGUMENT, NULL, "NULL")                       \
     X(weft_profile_write_dot(NULL, stderr, e), BAD_ARGUMENT, NULL, "NULL")                         \
     X(weft_measure_gemm(WEFT_I32, 0, &number, e), BAD_ARGUMENT, NULL, "f32 or f64")                \
@@ -370,7 +370,6 @@ static void test_calls(void)
     weft_params_init(params, g, 1, NULL);
     weft_params_add(wrong, "w", WEFT_F32, WEFT_SHAPE(7), &(weft_tensor){0}, NULL);
     weft_pack_result packed;
-    weft_profile_row *rows;
     weft_check_result check;
     weft_model_io io;
     size_t n;

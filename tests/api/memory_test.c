@@ -78,14 +78,15 @@ void __wrap_free(void *memory)
 /* Measures a run, reads the rows and draws them. */
 static weft_status small_profile(weft_session *session)
 {
-    weft_profile_row *rows = NULL;
-    size_t n;
+    weft_error error = WEFT_NO_ERROR;
+    weft_profile_table *table = NULL;
     weft_status status = weft_session_profile(session, true, &(weft_profile_options){1}, NULL);
     if (status == WEFT_OK) status = weft_session_run(session, NULL);
     const weft_profile *profile = weft_profile_of(session);
     if (status == WEFT_OK)
-        status = weft_profile_rows(profile, WEFT_PROFILE_BY_SCOPE, 1, NULL, &rows, &n, NULL);
-    weft_profile_free_rows(rows);
+        table = weft_profile_table_new(profile, WEFT_PROFILE_BY_SCOPE, 1, NULL, &error);
+    if (status == WEFT_OK) status = error.status;
+    weft_profile_table_free(table);
     FILE *nothing = fopen("/dev/null", "w");
     if (status == WEFT_OK && nothing) status = weft_profile_write_dot(profile, nothing, NULL);
     if (nothing) fclose(nothing);

@@ -26,8 +26,7 @@ static void run_exchange(rank *r)
     weft_plan *plan = weft_plan_new(g, &y, 1, &(weft_plan_options){.verify = true}, &r->error);
     const weft_session_options o = {.communicators = &r->communicator, .n_communicators = 1};
     weft_session *s = plan ? weft_session_new(plan, NULL, &o, &r->error) : NULL;
-    weft_profile_row *rows = NULL;
-    size_t n = 0;
+    weft_profile_table *table = NULL;
     if (s && weft_session_profile(s, true, NULL, &r->error) == WEFT_OK &&
         weft_session_feed(s, x, &own, sizeof own, &r->error) == WEFT_OK &&
         weft_session_run(s, &r->error) == WEFT_OK &&
@@ -37,11 +36,13 @@ static void run_exchange(rank *r)
         const double parts = t.compute_seconds + t.waiting_seconds + t.start_seconds;
         /* Times are whole nanoseconds, so only the sum of the parts in f64 rounds. */
         if (fabs(parts - t.thread_seconds) > ROUNDING_F64 * t.thread_seconds) *sum = -1;
-        weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, &r->error);
+        size_t n;
+        table = weft_profile_table_new(p, WEFT_PROFILE_BY_OP, 0, NULL, &r->error);
+        const weft_profile_row *rows = weft_profile_table_rows(table, &n);
         for (size_t i = 0; i < n; i++)
             if (!strcmp(rows[i].op, "exchange_wait") && !(rows[i].waiting_seconds > 0)) *sum = -2;
     }
-    weft_profile_free_rows(rows);
+    weft_profile_table_free(table);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);

@@ -136,12 +136,12 @@ static void test_picture(void)
         marked++;
     }
     CU_ASSERT_EQUAL(marked, computing_nodes(weft_plan_graph(b.plan)));
-    weft_profile_row *rows;
-    size_t n = 0;
-    CU_ASSERT_EQUAL_FATAL(weft_profile_rows(p, WEFT_PROFILE_BY_NODE, 0, NULL, &rows, &n, NULL),
-                          WEFT_OK);
+    size_t n;
+    weft_profile_table *table = weft_profile_table_new(p, WEFT_PROFILE_BY_NODE, 0, NULL, NULL);
+    const weft_profile_row *rows = weft_profile_table_rows(table, &n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
     for (size_t i = 0; i < n; i++) measured += rows[i].compute_seconds + rows[i].waiting_seconds;
-    weft_profile_free_rows(rows);
+    weft_profile_table_free(table);
     const weft_profile_totals total = weft_profile_totals_of(p);
     measured *= 1e3 / ((double)total.runs * total.threads);
     /* Each is printed with four digits. */
@@ -159,9 +159,8 @@ typedef struct event_list {
     uint64_t first_ns, end_ns[THREADS];
 } event_list;
 
-static void take_event(void *context, const weft_profile_event *e)
+static void take_event(event_list *l, const weft_profile_event *e)
 {
-    event_list *l = context;
     CU_ASSERT_FATAL(e->thread >= 0 && e->thread < THREADS);
     CU_ASSERT_TRUE(e->run == 3 || e->run == 4);
     CU_ASSERT_TRUE(e->node < weft_graph_node_count(l->graph));
@@ -177,12 +176,17 @@ static void test_events(void)
     bench b = bench_open(THREADS);
     const weft_profile *p = profiled_runs(&b, 2);
     event_list l = {.graph = weft_plan_graph(b.plan), .first_ns = UINT64_MAX};
-    const size_t n = weft_profile_events(p, take_event, &l);
-    CU_ASSERT_TRUE(n > 0);
+    size_t n;
+    weft_profile_events *events = weft_profile_events_new(p, NULL);
+    const weft_profile_event *list = weft_profile_events_list(events, &n);
+    CU_ASSERT_TRUE_FATAL(list && n > 0);
+    for (size_t i = 0; i < n; i++) take_event(&l, &list[i]);
     CU_ASSERT_EQUAL(l.n, n);
     CU_ASSERT_EQUAL(l.first_ns, 0);
-    CU_ASSERT_EQUAL(weft_profile_events(p, NULL, NULL), n);
-    CU_ASSERT_EQUAL(weft_profile_events(NULL, take_event, &l), 0);
+    weft_profile_events_free(events);
+    CU_ASSERT_PTR_NULL(weft_profile_events_new(NULL, NULL));
+    CU_ASSERT_PTR_NULL(weft_profile_events_list(NULL, &n));
+    CU_ASSERT_EQUAL(n, 0);
     bench_close(&b);
 }
 

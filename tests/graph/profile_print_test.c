@@ -1,4 +1,4 @@
-/* The table of a profile: it fits its width, its rows are those of weft_profile_rows, and names of
+/* The table of a profile: it fits its width, its rows are those of weft_profile_table_rows, and names of
  * nodes are distinct. */
 #include "profile_bench.h"
 
@@ -32,10 +32,11 @@ static size_t widest(const char *table, size_t *lines)
 
 static size_t rows_by(const weft_profile *p, weft_profile_by by)
 {
-    weft_profile_row *rows;
     size_t n;
-    CU_ASSERT_EQUAL_FATAL(weft_profile_rows(p, by, 0, NULL, &rows, &n, NULL), WEFT_OK);
-    weft_profile_free_rows(rows);
+    weft_profile_table *table = weft_profile_table_new(p, by, 0, NULL, NULL);
+    const weft_profile_row *rows = weft_profile_table_rows(table, &n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
+    weft_profile_table_free(table);
     return n;
 }
 
@@ -106,13 +107,15 @@ static void test_rows(void)
 static void test_names(void)
 {
     size_t numbered = 0;
-    weft_profile_row *rows[2];
+    weft_profile_table *tables[2];
+    const weft_profile_row *rows[2];
     size_t n[2];
     for (int i = 0; i < 2; i++) {
         bench b = bench_open(1 + i);
-        CU_ASSERT_EQUAL_FATAL(weft_profile_rows(profiled_runs(&b, 0), WEFT_PROFILE_BY_NODE, 0, NULL,
-                                                &rows[i], &n[i], NULL),
-                              WEFT_OK);
+        tables[i] =
+            weft_profile_table_new(profiled_runs(&b, 0), WEFT_PROFILE_BY_NODE, 0, NULL, NULL);
+        rows[i] = weft_profile_table_rows(tables[i], &n[i]);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(rows[i]);
         bench_close(&b);
     }
     CU_ASSERT_EQUAL_FATAL(n[0], n[1]);
@@ -123,7 +126,7 @@ static void test_names(void)
         for (size_t k = 0; k < i; k++) CU_ASSERT_STRING_NOT_EQUAL(name, rows[0][k].name);
     }
     CU_ASSERT_TRUE(numbered > 0 && numbered < n[0]);
-    for (int i = 0; i < 2; i++) weft_profile_free_rows(rows[i]);
+    for (int i = 0; i < 2; i++) weft_profile_table_free(tables[i]);
 }
 
 static void test_failures(void)

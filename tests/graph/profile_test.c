@@ -46,11 +46,12 @@ static bool in_scope(const char *scope, const char *name, int depth)
 /* Each row by op or scope is the sum of its nodes' rows. */
 static void expect_sums(const weft_profile *p, weft_profile_by by, int depth)
 {
-    weft_profile_row *nodes, *rows;
     size_t n_nodes, n;
-    CU_ASSERT_EQUAL_FATAL(
-        weft_profile_rows(p, WEFT_PROFILE_BY_NODE, 0, NULL, &nodes, &n_nodes, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_profile_rows(p, by, depth, NULL, &rows, &n, NULL), WEFT_OK);
+    weft_profile_table *by_node = weft_profile_table_new(p, WEFT_PROFILE_BY_NODE, 0, NULL, NULL);
+    weft_profile_table *table = weft_profile_table_new(p, by, depth, NULL, NULL);
+    const weft_profile_row *nodes = weft_profile_table_rows(by_node, &n_nodes);
+    const weft_profile_row *rows = weft_profile_table_rows(table, &n);
+    CU_ASSERT_TRUE_FATAL(nodes && rows);
     for (size_t i = 0; i < n; i++) {
         double compute = 0, waiting = 0, flops = 0;
         size_t count = 0;
@@ -68,8 +69,8 @@ static void expect_sums(const weft_profile *p, weft_profile_by by, int depth)
         CU_ASSERT_TRUE(near(rows[i].waiting_seconds, waiting));
         CU_ASSERT_TRUE(near(rows[i].flops, flops));
     }
-    weft_profile_free_rows(nodes);
-    weft_profile_free_rows(rows);
+    weft_profile_table_free(by_node);
+    weft_profile_table_free(table);
 }
 
 static void test_sums(void)
@@ -92,10 +93,11 @@ static void test_sums(void)
         CU_ASSERT_TRUE(near(t.bytes, RUNS * stats.bytes));
         size_t nodes = computing_nodes(weft_plan_graph(b.plan));
         for (int by = 0; by < 3; by++) {
-            weft_profile_row *rows;
             size_t n;
-            CU_ASSERT_EQUAL_FATAL(
-                weft_profile_rows(p, (weft_profile_by)by, 0, NULL, &rows, &n, NULL), WEFT_OK);
+            weft_profile_table *table =
+                weft_profile_table_new(p, (weft_profile_by)by, 0, NULL, NULL);
+            const weft_profile_row *rows = weft_profile_table_rows(table, &n);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
             weft_profile_row sum = sum_rows(rows, n);
             CU_ASSERT_EQUAL(sum.nodes, nodes);
             CU_ASSERT_EQUAL(sum.calls, RUNS * nodes);
@@ -104,7 +106,7 @@ static void test_sums(void)
             CU_ASSERT_TRUE(near(sum.flops, t.flops));
             CU_ASSERT_TRUE(near(sum.bytes, t.bytes));
             CU_ASSERT_EQUAL(sum.roofline_seconds, 0);
-            weft_profile_free_rows(rows);
+            weft_profile_table_free(table);
         }
         bench_close(&b);
     }
@@ -117,10 +119,10 @@ static void test_rows(void)
     const weft_profile *p = profiled_runs(&b, 0);
     const weft_graph *g = weft_plan_graph(b.plan);
     const weft_peaks peaks = {1e9, 2e9};
-    weft_profile_row *rows;
     size_t n;
-    CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_NODE, 0, &peaks, &rows, &n, NULL),
-                    WEFT_OK);
+    weft_profile_table *table = weft_profile_table_new(p, WEFT_PROFILE_BY_NODE, 0, &peaks, NULL);
+    const weft_profile_row *rows = weft_profile_table_rows(table, &n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
     uint8_t *seen = calloc(weft_graph_node_count(g), 1);
     for (size_t i = 0; i < n; i++) {
         weft_node_info node = weft_graph_node(g, rows[i].node);
@@ -138,12 +140,13 @@ static void test_rows(void)
             CU_ASSERT_STRING_EQUAL(rows[i].name, "logits");
     }
     free(seen);
-    weft_profile_free_rows(rows);
+    weft_profile_table_free(table);
     expect_sums(p, WEFT_PROFILE_BY_OP, 0);
     for (int depth = 0; depth < 4; depth++) expect_sums(p, WEFT_PROFILE_BY_SCOPE, depth);
     for (int by = WEFT_PROFILE_BY_OP; by <= WEFT_PROFILE_BY_SCOPE; by++) {
-        CU_ASSERT_EQUAL(weft_profile_rows(p, (weft_profile_by)by, 2, NULL, &rows, &n, NULL),
-                        WEFT_OK);
+        table = weft_profile_table_new(p, (weft_profile_by)by, 2, NULL, NULL);
+        rows = weft_profile_table_rows(table, &n);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
         size_t dots = 0, matmuls = 0, enc = 0;
         for (size_t i = 0; i < n; i++) {
             size_t here = 0;
@@ -156,7 +159,7 @@ static void test_rows(void)
         CU_ASSERT_EQUAL(dots, by == WEFT_PROFILE_BY_SCOPE);
         CU_ASSERT_EQUAL(matmuls, by == WEFT_PROFILE_BY_OP);
         CU_ASSERT_EQUAL(enc, by == WEFT_PROFILE_BY_SCOPE);
-        weft_profile_free_rows(rows);
+        weft_profile_table_free(table);
     }
     bench_close(&b);
 }
@@ -220,9 +223,10 @@ static void test_compute(void)
     CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL, NULL), WEFT_OK);
     for (int i = 0; i < 2; i++) CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
     const weft_profile *p = weft_profile_of(s);
-    weft_profile_row *rows;
     size_t n;
-    CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, NULL), WEFT_OK);
+    weft_profile_table *table = weft_profile_table_new(p, WEFT_PROFILE_BY_OP, 0, NULL, NULL);
+    const weft_profile_row *rows = weft_profile_table_rows(table, &n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
     CU_ASSERT_EQUAL_FATAL(n, 3);
     /* The longest tiles of an interval come first. */
     CU_ASSERT_STRING_EQUAL(rows[0].name, slow.name);
@@ -234,7 +238,7 @@ static void test_compute(void)
     CU_ASSERT_TRUE(rows[0].compute_seconds >= 2 * SLOW_SECONDS - clock_error);
     /* Two threads, whatever the other one did in that time. */
     CU_ASSERT_TRUE(weft_profile_totals_of(p).thread_seconds >= 4 * SLOW_SECONDS - 2 * clock_error);
-    weft_profile_free_rows(rows);
+    weft_profile_table_free(table);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -260,14 +264,14 @@ static void test_failed_run(void)
     weft_profile_totals t = weft_profile_totals_of(weft_profile_of(s));
     CU_ASSERT_EQUAL(t.runs, 3);
     CU_ASSERT_TRUE(near(t.compute_seconds + t.waiting_seconds + t.start_seconds, t.thread_seconds));
-    weft_profile_row *rows;
     size_t n;
-    CU_ASSERT_EQUAL(
-        weft_profile_rows(weft_profile_of(s), WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, NULL),
-        WEFT_OK);
+    weft_profile_table *summed =
+        weft_profile_table_new(weft_profile_of(s), WEFT_PROFILE_BY_OP, 0, NULL, NULL);
+    const weft_profile_row *rows = weft_profile_table_rows(summed, &n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
     for (size_t i = 0; i < n; i++)
         CU_ASSERT_EQUAL(rows[i].calls, strcmp(rows[i].name, "exp") == 0 ? 2 : 3);
-    weft_profile_free_rows(rows);
+    weft_profile_table_free(summed);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -279,7 +283,6 @@ static void test_misuse(void)
 {
     bench b = bench_open(2);
     weft_error error = {0};
-    weft_profile_row *rows = (weft_profile_row *)&error;
     size_t n = 7;
     const weft_profile_options too_many = {.trace_runs = SIZE_MAX / 4};
     CU_ASSERT_EQUAL(weft_session_profile(NULL, true, NULL, NULL), WEFT_BAD_ARGUMENT);
@@ -290,26 +293,24 @@ static void test_misuse(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no memory"));
     CU_ASSERT_PTR_NULL(weft_profile_of(b.session));
     CU_ASSERT_EQUAL(weft_profile_totals_of(NULL).runs, 0);
-    CU_ASSERT_EQUAL(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, &error),
-                    WEFT_BAD_ARGUMENT);
-    CU_ASSERT_TRUE(!rows && !n && error.message[0]);
-    weft_profile_free_rows(NULL);
+    CU_ASSERT_PTR_NULL(weft_profile_table_new(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &error));
+    CU_ASSERT_TRUE(error.status == WEFT_BAD_ARGUMENT && error.message[0]);
+    CU_ASSERT_PTR_NULL(weft_profile_table_rows(NULL, &n));
+    CU_ASSERT_EQUAL(n, 0);
+    weft_profile_table_free(NULL);
 
     CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL, NULL), WEFT_OK);
     const weft_profile *p = weft_profile_of(b.session);
     const weft_peaks none = {0, 1};
-    CU_ASSERT_EQUAL(weft_profile_rows(p, (weft_profile_by)3, 0, NULL, &rows, &n, NULL),
-                    WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_SCOPE, -1, NULL, &rows, &n, NULL),
-                    WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, &none, &rows, &n, NULL),
-                    WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, NULL, &n, NULL),
-                    WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NULL(weft_profile_table_new(p, (weft_profile_by)3, 0, NULL, NULL));
+    CU_ASSERT_PTR_NULL(weft_profile_table_new(p, WEFT_PROFILE_BY_SCOPE, -1, NULL, NULL));
+    CU_ASSERT_PTR_NULL(weft_profile_table_new(p, WEFT_PROFILE_BY_OP, 0, &none, NULL));
     /* Before any run all rows are zero. */
-    CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_NODE, 0, NULL, &rows, &n, NULL), WEFT_OK);
+    weft_profile_table *table = weft_profile_table_new(p, WEFT_PROFILE_BY_NODE, 0, NULL, NULL);
+    const weft_profile_row *rows = weft_profile_table_rows(table, &n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rows);
     CU_ASSERT_TRUE(n > 0 && rows[0].calls == 0 && rows[0].compute_seconds == 0);
-    weft_profile_free_rows(rows);
+    weft_profile_table_free(table);
     bench_close(&b);
 }
 

@@ -20,10 +20,6 @@ EXCEPTIONS = {
         "weft_error_copy": "makes the error",
         "weft_graph_status": "a getter: the error is weft_graph_error",
     },
-    "lists_in_one_way": {
-        "weft_profile_events": "events are read where the runs recorded them; a list would be as long as the runs",
-        "weft_profile_rows": "rows are sums that are computed for the caller, who frees them",
-    },
 }
 
 

@@ -70,7 +70,8 @@ typedef struct pair {
 typedef struct both {
     trial trials[2];
     int open;
-    weft_profile_row *rows[2];
+    weft_profile_table *tables[2];
+    const weft_profile_row *rows[2];
     size_t n[2];
     double total[2]; /* seconds of a run */
     int threads;
@@ -92,9 +93,9 @@ static weft_status measure(both *b, const model_args *model, const profile_reque
         if (trial_profile(&b->trials[i], r->runs, 0, &seconds, error) != WEFT_OK)
             return error->status;
         const weft_profile *profile = weft_profile_of(b->trials[i].session);
-        if (weft_profile_rows(profile, r->by, (int)r->depth, NULL, &b->rows[i], &b->n[i], error) !=
-            WEFT_OK)
-            return error->status;
+        b->tables[i] = weft_profile_table_new(profile, r->by, (int)r->depth, NULL, error);
+        b->rows[i] = weft_profile_table_rows(b->tables[i], &b->n[i]);
+        if (!b->tables[i]) return error->status;
         b->threads = weft_profile_totals_of(profile).threads;
         b->total[i] = seconds / (double)r->runs;
     }
@@ -199,7 +200,7 @@ int profile_before_after(const model_args *model, const profile_request *request
     else
         print_text(&b, request, pass);
     free(b.pairs);
-    for (int i = 0; i < 2; i++) weft_profile_free_rows(b.rows[i]);
+    for (int i = 0; i < 2; i++) weft_profile_table_free(b.tables[i]);
     while (b.open > 0) trial_close(&b.trials[--b.open]);
     return status;
 }

@@ -67,7 +67,8 @@ static const tool_command command = {
 
 typedef struct report {
     const arguments *a;
-    weft_profile_row *rows;
+    weft_profile_table *table;
+    const weft_profile_row **rows; /* [n], the longest first */
     size_t n;
     weft_profile_totals total;
     weft_peaks peaks;
@@ -80,10 +81,12 @@ static double row_seconds(const weft_profile_row *row)
 }
 
 /* The longest first; equal ones in the order of the schedule. */
-static int compare_rows(const void *a, const void *b)
+static int compare_rows(const void *one, const void *other)
 {
-    double x = row_seconds(a), y = row_seconds(b);
-    return x > y ? -1 : x < y ? 1 : 0;
+    const weft_profile_row *a = *(const weft_profile_row *const *)one,
+                           *b = *(const weft_profile_row *const *)other;
+    const double x = row_seconds(a), y = row_seconds(b);
+    return x > y ? -1 : x < y ? 1 : (a > b) - (a < b);
 }
 
 static double ratio(double a, double b)
@@ -153,8 +156,7 @@ static int print_json(const report *r)
     cJSON_AddNumberToObject(json, "peak_flops_per_second", r->peaks.flops_per_second);
     cJSON_AddNumberToObject(json, "peak_bytes_per_second", r->peaks.bytes_per_second);
     rows = cJSON_AddArrayToObject(json, "rows");
-    qsort(r->rows, r->n, sizeof *r->rows, compare_rows);
-    for (size_t i = 0; i < r->n; i++) cJSON_AddItemToArray(rows, row_json(r, &r->rows[i]));
+    for (size_t i = 0; i < r->n; i++) cJSON_AddItemToArray(rows, row_json(r, r->rows[i]));
     return tool_print_json(json);
 }
 
@@ -180,6 +182,16 @@ static int write_trace(const weft_profile *profile, const char *path)
     return tool_fail_text(path, "cannot be written: %s", strerror(errno));
 }
 
+static weft_status sort_rows(report *r, weft_error *error)
+{
+    const weft_profile_row *rows = weft_profile_table_rows(r->table, &r->n);
+    r->rows = calloc(r->n + 1, sizeof *r->rows);
+    if (!r->rows) return weft_error_set(error, WEFT_NO_MEMORY, "profile", "out of memory");
+    for (size_t i = 0; i < r->n; i++) r->rows[i] = &rows[i];
+    qsort(r->rows, r->n, sizeof *r->rows, compare_rows);
+    return WEFT_OK;
+}
+
 /* Measures the peaks, then runs. The caller frees the rows in *r. */
 static weft_status measure(trial *t, report *r, weft_error *error)
 {
@@ -190,7 +202,8 @@ static weft_status measure(trial *t, report *r, weft_error *error)
     if (status != WEFT_OK) return status;
     const weft_profile *profile = weft_profile_of(t->session);
     r->total = weft_profile_totals_of(profile);
-    return weft_profile_rows(profile, a->by, (int)a->depth, &r->peaks, &r->rows, &r->n, error);
+    r->table = weft_profile_table_new(profile, a->by, (int)a->depth, &r->peaks, error);
+    return r->table ? sort_rows(r, error) : error->status;
 }
 
 int cmd_profile(int argc, char **argv)
@@ -217,7 +230,8 @@ int cmd_profile(int argc, char **argv)
         status = write_trace(weft_profile_of(t.session), a.trace);
     if (status == EXIT_GOOD)
         status = a.json ? print_json(&r) : print_text(&r, weft_profile_of(t.session));
-    weft_profile_free_rows(r.rows);
+    free(r.rows);
+    weft_profile_table_free(r.table);
     trial_close(&t);
     return status;
 }

@@ -10,14 +10,14 @@
 static weft_status time_nodes(report_plan *p, const weft_profile *profile, const weft_peaks *peaks,
                               double *roofline, weft_error *error)
 {
-    weft_profile_row *rows;
     size_t n;
     const weft_profile_totals total = weft_profile_totals_of(profile);
     const double runs = (double)total.runs;
-    const weft_status status =
-        weft_profile_rows(profile, WEFT_PROFILE_BY_NODE, 0, peaks, &rows, &n, error);
+    weft_profile_table *table =
+        weft_profile_table_new(profile, WEFT_PROFILE_BY_NODE, 0, peaks, error);
+    const weft_profile_row *rows = weft_profile_table_rows(table, &n);
     *roofline = 0;
-    for (size_t i = 0; status == WEFT_OK && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         report_node *node = &p->nodes[rows[i].node];
         if (!rows[i].calls) continue;
         node->timed = true;
@@ -26,8 +26,8 @@ static weft_status time_nodes(report_plan *p, const weft_profile *profile, const
         node->roofline = rows[i].roofline_seconds * total.threads / runs;
         *roofline += rows[i].roofline_seconds / runs;
     }
-    if (status == WEFT_OK) weft_profile_free_rows(rows);
-    return status;
+    weft_profile_table_free(table);
+    return table ? WEFT_OK : error->status;
 }
 
 static void add_summary(const weft_profile *profile, const weft_peaks *peaks, double seconds,
@@ -55,9 +55,8 @@ typedef struct timeline {
     uint64_t last_ns;
 } timeline;
 
-static void add_event(void *context, const weft_profile_event *e)
+static void add_event(timeline *t, const weft_profile_event *e)
 {
-    timeline *t = context;
     const double times[4] = {e->thread, (double)e->node, 1e-3 * (double)e->begin_ns,
                              1e-3 * (double)(e->end_ns - e->begin_ns)};
     const weft_plan_step *step = report_step(t->p, e->node);
@@ -89,12 +88,16 @@ static weft_status add_timeline(const report_plan *p, const weft_profile *profil
     cJSON *json = cJSON_AddObjectToObject(subject, "timeline");
     timeline t = {
         .p = p, .end_ns = calloc(n_intervals + 1, sizeof *t.end_ns), .events = cJSON_CreateArray()};
-    if (t.end_ns) weft_profile_events(profile, add_event, &t);
+    size_t n;
+    weft_profile_events *events = weft_profile_events_new(profile, NULL);
+    const weft_profile_event *list = weft_profile_events_list(events, &n);
+    for (size_t i = 0; t.end_ns && i < n; i++) add_event(&t, &list[i]);
     cJSON_AddNumberToObject(json, "threads", weft_profile_totals_of(profile).threads);
     cJSON_AddNumberToObject(json, "seconds", 1e-9 * (double)t.last_ns);
     cJSON_AddItemToObject(json, "events", t.events);
     if (t.end_ns) add_intervals(&t, n_intervals, subject);
-    const bool good = t.end_ns;
+    const bool good = t.end_ns && events;
+    weft_profile_events_free(events);
     free(t.end_ns);
     return good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
 }
