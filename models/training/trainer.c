@@ -15,21 +15,30 @@ static bool has_averages(const weft_params *params)
     return false;
 }
 
+/* Finds the parameter of an average: the same piece of it (ZeRO, stage 3), or all that this process
+ * has of it. Sets *first to the element of it with which the average begins. */
+static bool find_param(const weft_params *params, weft_state_key key, weft_tensor *param,
+                       int64_t *first)
+{
+    char name[WEFT_STATE_KEY_BYTES];
+    key.kind = WEFT_STATE_MODEL;
+    *first = 0;
+    if (weft_params_find(params, weft_state_key_write(&key, name, sizeof name), param)) return true;
+    *first = key.piece.first;
+    key.is_piece = false;
+    return weft_params_find(params, weft_state_key_write(&key, name, sizeof name), param);
+}
+
 /* Averages that are new in a resumed training begin with its parameters. */
 static void begin_averages(weft_trainer *t)
 {
     for (size_t i = 0; i < weft_params_count(t->params); i++) {
-        const char *name = weft_params_name(t->params, i);
+        const weft_state_key key = weft_params_key(t->params, i);
         weft_tensor from, into;
-        char param[WEFT_STATE_KEY_BYTES];
-        weft_state_key key = weft_params_key(t->params, i);
-        if (key.kind != WEFT_STATE_AVERAGE || !weft_params_find(t->params, name, &into)) continue;
-        key.kind = WEFT_STATE_MODEL;
-        key.is_piece = false;
-        weft_state_key_write(&key, param, sizeof param);
-        if (!weft_params_find(t->params, param, &from)) continue;
-        memcpy(into.data,
-               (char *)from.data + (size_t)key.piece.first * weft_dtype_bytes(from.dtype),
+        int64_t first;
+        if (key.kind != WEFT_STATE_AVERAGE || !find_param(t->params, key, &from, &first)) continue;
+        weft_params_find(t->params, weft_params_name(t->params, i), &into);
+        memcpy(into.data, (char *)from.data + (size_t)first * weft_dtype_bytes(from.dtype),
                weft_tensor_bytes(into.dtype, into.shape));
     }
 }

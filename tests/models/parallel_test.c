@@ -224,6 +224,38 @@ static void test_resume(void)
     free_rank_batches(&whole.batches);
 }
 
+/* A checkpoint without averages is resumed with them: they begin with its parameters, however many
+ * processes have them. */
+static void test_new_averages(void)
+{
+    static const int runs[][2] = {{1, 1}, {2, 1}, {2, 2}, {2, 3}, {4, 3}}; /* processes, zero */
+    char folder[] = "/tmp/weft-parallel-XXXXXX", path[64];
+    rank ranks[MAX_RANKS];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    job j = make_job(WEFT_ADAM_DEFAULT, 4);
+    j.o.ema = 0;
+    j.save = path;
+    run_ranks(2, train, &j, ranks);
+    expect_good(ranks, 2);
+    const uint64_t before = j.model[0];
+    j.o.ema = 0.9;
+    j.load = path;
+    j.save = NULL;
+    j.steps = 1;
+    uint64_t averaged = 0;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        j.o.zero = runs[i][1];
+        run_ranks(runs[i][0], train, &j, ranks);
+        expect_good(ranks, runs[i][0]);
+        if (!i) averaged = j.model[0];
+        CU_ASSERT_EQUAL(j.model[0], averaged);
+        CU_ASSERT_NOT_EQUAL(j.model[0], before);
+    }
+    free_rank_batches(&j.batches);
+    remove_folder(folder);
+}
+
 /* A set of files from which one is missing, or has another step. */
 static void test_damaged_set(void)
 {
@@ -498,6 +530,7 @@ void parallel_tests(void)
     CU_pSuite suite = CU_add_suite("parallel", NULL, NULL);
     CU_add_test(suite, "the same bits on 1 to 8 ranks", test_rank_bits);
     CU_add_test(suite, "resumed on another number of ranks", test_resume);
+    CU_add_test(suite, "averages that are new", test_new_averages);
     CU_add_test(suite, "a damaged set of files", test_damaged_set);
     CU_add_test(suite, "failures are those of all", test_failures);
     CU_add_test(suite, "failures of several processes", test_several_failures);
