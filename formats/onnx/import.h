@@ -120,7 +120,8 @@ struct onnx_op {
     const char *domain, *name;
     onnx_mapping *map;
     size_t min_in, max_in, max_out;
-    bool controls; /* works on values of the model; its body may have known contents */
+    bool controls;          /* works on values of the model; its body may have known contents */
+    size_t first_statistic; /* its inputs from this one on are running statistics; 0: none is */
 };
 
 /* What an import knows of ops, so that the walk through the nodes calls no mapping by name. */

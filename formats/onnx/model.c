@@ -130,7 +130,7 @@ static const char *weight_name(weft_onnx *m, name_table *taken, const char *from
     return name;
 }
 
-/* Marks the running statistics of batch normalisations. False when memory is out. */
+/* Marks the weights that are running statistics of a node. False when memory is out. */
 static bool find_statistics(weft_onnx *m)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
@@ -139,9 +139,10 @@ static bool find_statistics(weft_onnx *m)
         if (!weft__name_table_put(&weights, onnx_text(m->weights[w].proto->name), w)) return false;
     for (size_t k = 0; k < g->n_node; k++) {
         const WeftOnnx__NodeProto *node = g->node[k];
-        if (strcmp(onnx_text(node->op_type), "BatchNormalization") != 0) continue;
+        const onnx_op *op = weft__onnx_mappings.find("", onnx_text(node->op_type));
         const size_t *w;
-        for (size_t i = 3; i < node->n_input && i < 5; i++)
+        if (!op || !op->first_statistic) continue;
+        for (size_t i = op->first_statistic; i < node->n_input && i < op->max_in; i++)
             if ((w = weft__name_table_find(&weights, node->input[i])))
                 m->weights[*w].statistic = true;
     }

@@ -5,20 +5,21 @@
 
 static const onnx_op table[] = {
 #define ROW(name, min_in, max_in, max_out)                                                         \
-    {"", #name, weft__map_##name, min_in, max_in, max_out, false},
+    {"", #name, weft__map_##name, min_in, max_in, max_out, false, 0},
     ONNX_OPS(ROW)
 #undef ROW
 #define ROW(name, min_in, max_in, max_out)                                                         \
-    {"", #name, weft__map_##name, min_in, max_in, max_out, true},
+    {"", #name, weft__map_##name, min_in, max_in, max_out, true, 0},
         ONNX_CONTROL(ROW)
 #undef ROW
 #define ROW(name, min_in, max_in, max_out)                                                         \
-    {"ai.onnx.preview.training", #name, weft__map_##name, min_in, max_in, max_out, false},
+    {"ai.onnx.preview.training", #name, weft__map_##name, min_in, max_in, max_out, false, 0},
             ONNX_OPTIMIZER(ROW)
 #undef ROW
-                {"ai.onnx.preview.training", "Gradient", weft__map_Gradient, 1, ANY, ANY, true},
-    {"", "Scatter", weft__map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
-    {"weft", "ExpandDims", weft__map_ExpandDims, 1, 1, 1, false},
+                {"ai.onnx.preview.training", "Gradient", weft__map_Gradient, 1, ANY, ANY, true, 0},
+    {"", "Scatter", weft__map_ScatterElements, 3, 3, 1, false, 0}, /* its name before opset 11 */
+    {"weft", "ExpandDims", weft__map_ExpandDims, 1, 1, 1, false, 0},
+    {"", "BatchNormalization", weft__map_BatchNormalization, 5, 5, 5, false, 3},
 };
 
 static const onnx_op *find(const char *domain, const char *name)
@@ -28,6 +29,6 @@ static const onnx_op *find(const char *domain, const char *name)
     return NULL;
 }
 
-static const onnx_op call = {"", "", weft__map_function, 0, SIZE_MAX, SIZE_MAX, true};
+static const onnx_op call = {"", "", weft__map_function, 0, SIZE_MAX, SIZE_MAX, true, 0};
 
 const onnx_mappings weft__onnx_mappings = {find, &call, weft__import_noted};

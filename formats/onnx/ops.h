@@ -87,7 +87,7 @@
 #define ONNX_VISION(X) \
     X(Conv, 2, 3, 1) X(ConvTranspose, 2, 3, 1) X(ConvInteger, 2, 4, 1) X(QLinearConv, 8, 9, 1) \
     X(MaxPool, 1, 1, 2) X(AveragePool, 1, 1, 1) X(LpPool, 1, 1, 1) X(GlobalAveragePool, 1, 1, 1) \
-    X(GlobalMaxPool, 1, 1, 1) X(GlobalLpPool, 1, 1, 1) X(BatchNormalization, 5, 5, 5)
+    X(GlobalMaxPool, 1, 1, 1) X(GlobalLpPool, 1, 1, 1)
 /* sample.c */
 #define ONNX_SAMPLE(X) \
     X(GridSample, 2, 2, 1) X(AffineGrid, 2, 2, 1) X(RoiAlign, 3, 3, 1) X(MaxUnpool, 2, 3, 1) \
@@ -124,6 +124,7 @@ ONNX_OPS(ONNX_DECLARE)
 ONNX_CONTROL(ONNX_DECLARE)
 ONNX_OPTIMIZER(ONNX_DECLARE)
 #undef ONNX_DECLARE
+void weft__map_BatchNormalization(onnx_node *n);
 void weft__map_ExpandDims(onnx_node *n);
 void weft__map_Gradient(onnx_node *n);
 void weft__map_function(onnx_node *n);
