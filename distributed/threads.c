@@ -278,7 +278,7 @@ static void member_free(weft_communicator *communicator)
 
 /* ---- Groups ---- */
 
-/* Both return NULL if memory is out. The caller holds the lock of the world. */
+/* Both return NULL if out of memory. The caller holds the lock of the world. */
 static group *group_new(world *w, int size)
 {
     group *g = calloc(1, sizeof *g + (size_t)size * sizeof *g->ranks);

@@ -11,7 +11,7 @@
 
 /* ---- What is shown ---- */
 
-/* False if there is no memory. */
+/* False if out of memory. */
 static bool hide_nodes(const weft_graph *g, const weft_dot_options *o, uint32_t *of)
 {
     enum { BY_HIDDEN = 1, BY_SHOWN = 2 };
@@ -72,7 +72,7 @@ static const char *scope_for_box(const weft_graph *g, const node_record *node,
     return g->nodes[first[origin] - 1].scope;
 }
 
-/* By origin: its first node + 1; 0: none. NULL if there is no memory. */
+/* By origin: its first node + 1; 0: none. NULL if out of memory. */
 static uint32_t *first_of_origins(const weft_graph *g, uint32_t *n_origins)
 {
     *n_origins = 1;
@@ -89,7 +89,7 @@ static double parameters_of(const weft_graph *g, const node_record *node)
     return (double)weft_shape_numel(g->values[node->first_out].type.shape);
 }
 
-/* Finds the box of each node. False if there is no memory. */
+/* Finds the box of each node. False if out of memory. */
 static bool find_boxes(dot_boxes *b, const weft_graph *g, int depth)
 {
     size_t slots = 64;

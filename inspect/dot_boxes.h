@@ -28,7 +28,7 @@ typedef struct dot_boxes {
     size_t n_edges;
 } dot_boxes;
 
-/* False if there is no memory. weft__dot_boxes_free accepts what it left. */
+/* False if out of memory. weft__dot_boxes_free accepts what it left. */
 bool weft__dot_boxes_make(dot_boxes *boxes, const weft_graph *g, const weft_dot_options *options);
 void weft__dot_boxes_free(dot_boxes *boxes);
 

@@ -63,7 +63,7 @@ static size_t branch_of(tree *t, const char *scope)
     return index;
 }
 
-/* False if there is no memory. */
+/* False if out of memory. */
 static bool make_tree(tree *t, const weft_graph *g)
 {
     size_t most = 1;
@@ -143,7 +143,7 @@ static size_t next_branch(const tree *t, size_t i)
     return t->at[i].next;
 }
 
-/* Rows and the texts of their scopes, in one block. False if there is no memory. */
+/* Rows and the texts of their scopes, in one block. False if out of memory. */
 static bool make_rows(tree *t, weft_layers *layers)
 {
     size_t bytes = 0, *number = calloc(t->n + 1, sizeof *number);

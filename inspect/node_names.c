@@ -11,7 +11,7 @@ static const char *value_name(const weft_graph *g, const node_record *node)
     return node->op->n_out ? g->values[node->first_out].name : NULL;
 }
 
-/* NULL if there is no memory. */
+/* NULL if out of memory. */
 static const char *distinct_name(arena *texts, name_table *table, const char *plain)
 {
     const size_t room = strlen(plain) + 24;

@@ -9,7 +9,7 @@ typedef struct node_names {
     arena texts;
 } node_names;
 
-/* False if there is no memory. weft__node_names_free accepts what it left. */
+/* False if out of memory. weft__node_names_free accepts what it left. */
 bool weft__node_names_make(node_names *names, const weft_graph *g);
 void weft__node_names_free(node_names *names);
 

@@ -169,7 +169,7 @@ struct weft_profile_table {
     weft_profile_row rows[]; /* [n], and then their texts */
 };
 
-/* NULL when memory is out. */
+/* NULL if out of memory. */
 static weft_profile_table *make_table(const weft_profile *p, weft_profile_by by, int depth,
                                       const weft_peaks *peaks)
 {

@@ -34,7 +34,7 @@ static size_t messages_of(size_t bytes)
     return bytes / WEFT_MPI_MAX_BYTES + (bytes % WEFT_MPI_MAX_BYTES != 0);
 }
 
-/* With room for the messages of an exchange; NULL if memory is out. */
+/* With room for the messages of an exchange; NULL if out of memory. */
 static request *request_new(const weft_communicator *c, const weft_exchange *x)
 {
     size_t n = 0;

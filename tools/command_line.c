@@ -88,7 +88,7 @@ static void print_default(const entry *e, FILE *f)
     }
 }
 
-/* "DOC: ONE, OTHER (default ONE)"; the caller frees it. NULL when memory is out. */
+/* "DOC: ONE, OTHER (default ONE)"; the caller frees it. NULL if out of memory. */
 static char *describe(const entry *e)
 {
     char *text = NULL;

@@ -75,12 +75,12 @@ weft_status tool_take_error(const weft_error *from, weft_error *error);
  * after any failed allocation, the functions below print no JSON of the same thread and report that
  * memory is out. */
 void tool_watch_json(void);
-/* The text of JSON (NULL if memory is out), which is freed; cJSON_free frees the text. NULL if
- * memory is out, or was out when the JSON was made. */
+/* The text of JSON (NULL if out of memory), which is freed; cJSON_free frees the text. NULL if
+ * memory runs out now, or did when the JSON was made. */
 char *tool_json_text(cJSON *json, bool lines);
 /* Prints JSON on stdout and frees it; returns the exit status. */
 int tool_print_json(cJSON *json);
-/* Writes JSON (NULL if memory is out) as one line of the file and frees it. Messages call the file
+/* Writes JSON (NULL if out of memory) as one line of the file and frees it. Messages call the file
  * `where`. */
 bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error);
 

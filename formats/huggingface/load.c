@@ -305,7 +305,7 @@ static bool is_expected(const loader *l, const char *name)
     return is_used(l, copy);
 }
 
-/* Appends a word to a text, which the caller frees; NULL when memory is out. */
+/* Appends a word to a text, which the caller frees; NULL if out of memory. */
 static char *append_word(char *text, const char *word)
 {
     const size_t n = text ? strlen(text) : 0, m = strlen(word);

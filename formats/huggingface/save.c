@@ -189,7 +189,7 @@ static weft_status write_tensors(saver *s)
     return status;
 }
 
-/* JSON that prints a span as it is; NULL when memory is out. */
+/* JSON that prints a span as it is; NULL if out of memory. */
 static cJSON *raw(json_span span)
 {
     char *text = malloc(span.length + 1);

@@ -20,7 +20,7 @@ typedef struct json_failure {
  * text. */
 cJSON *weft__json_parse(const char *text, size_t length, json_failure *why);
 /* The text of a tree, on several lines or on one; cJSON_free frees it. Bytes that are not UTF-8
- * become U+FFFD, because readers of JSON refuse them. NULL when memory is out. */
+ * become U+FFFD, because readers of JSON refuse them. NULL if out of memory. */
 char *weft__json_print(const cJSON *json, bool lines);
 
 #endif

@@ -216,7 +216,7 @@ static size_t value_count(const weft_graph *g)
     return n ? last.first_out + last.n_out : 1;
 }
 
-/* Marks the values that the outputs need. False when memory is out. */
+/* Marks the values that the outputs need. False if out of memory. */
 static bool open_frame(export_record *r, frame *f, const weft_graph *g, const weft_value *outputs,
                        size_t n_outputs)
 {

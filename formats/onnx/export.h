@@ -94,7 +94,7 @@ typedef struct export_note {
 } export_note;
 
 /* Writes the note of nodes [first, r->n_nodes), which represent one node of the graph. Omits a note
- * that cannot describe the op completely. False when memory is out. */
+ * that cannot describe the op completely. False if out of memory. */
 bool weft__export_write_note(export_record *r, size_t first, const weft_node_info *node,
                              const weft_operand *in, const bool *wanted);
 /* Reads a note into *note, which is all zeros; false if the text is not a note. Attributes are in

@@ -48,7 +48,7 @@ static bool failed(const saving *s)
     return s->error->status != WEFT_OK;
 }
 
-/* A message in the arena, initialised; NULL when memory is out. */
+/* A message in the arena, initialised; NULL if out of memory. */
 #define MESSAGE(s, type, name)                                                                     \
     type *name = room(s, sizeof *name);                                                            \
     if (!name) return NULL;

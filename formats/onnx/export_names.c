@@ -24,7 +24,7 @@ static weft_status no_memory(export_record *r)
     return weft_error_set(r->error, WEFT_NO_MEMORY, "export", "no memory for the names");
 }
 
-/* False if the name is taken, or memory is out (which the record's error says). */
+/* False if the name is taken, or out of memory (which the record's error says). */
 static bool take(naming *n, const char *name)
 {
     const size_t before = n->taken.count;

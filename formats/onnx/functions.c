@@ -11,7 +11,7 @@ const char *weft__onnx_domain(const char *domain)
     return strcmp(onnx_text(domain), "ai.onnx") ? onnx_text(domain) : "";
 }
 
-/* "LENGTH:DOMAIN NAME", which no other domain and name have; NULL when memory is out. */
+/* "LENGTH:DOMAIN NAME", which no other domain and name have; NULL if out of memory. */
 static const char *function_key(arena *memory, const char *domain, const char *name)
 {
     const size_t room = strlen(domain) + strlen(name) + 32;

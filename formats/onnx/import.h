@@ -156,9 +156,9 @@ struct weft_onnx {
 
 /* The domain, "" for "ai.onnx". */
 const char *weft__onnx_domain(const char *domain);
-/* Finds the functions and op sets of a model. False when memory is out. */
+/* Finds the functions and op sets of a model. False if out of memory. */
 bool weft__onnx_index_functions(weft_onnx *m);
-/* Adds attributes by name; the first of a name counts. False when memory is out. */
+/* Adds attributes by name; the first of a name counts. False if out of memory. */
 bool weft__onnx_add_attributes(arena *memory, name_table *attributes,
                                WeftOnnx__AttributeProto *const *list, size_t n);
 /* The version of a domain that the model, or the function whose body this is, imports. */
@@ -186,7 +186,7 @@ weft_status weft__onnx_check_dims(const weft_onnx *m, weft_error *error);
 
 /* ---- Values and scopes (scope.c) ---- */
 
-/* A new value of that name; an error if the scope has one, or memory is out (NULL). */
+/* A new value of that name; an error if the scope has one, or out of memory (NULL). */
 onnx_value *weft__scope_add(onnx_import *import, onnx_scope *scope, const char *name);
 /* The value of that name in the scope or around it; NULL if there is none. */
 onnx_value *weft__scope_find(const onnx_scope *scope, const char *name);

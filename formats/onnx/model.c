@@ -130,7 +130,7 @@ static const char *weight_name(weft_onnx *m, name_table *taken, const char *from
     return name;
 }
 
-/* Marks the weights that are running statistics of a node. False when memory is out. */
+/* Marks the weights that are running statistics of a node. False if out of memory. */
 static bool find_statistics(weft_onnx *m)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
@@ -368,7 +368,7 @@ weft_builder weft_onnx_builder(const weft_onnx *model)
 
 /* ---- Lists ---- */
 
-/* Lists values under their names; false when memory is out. */
+/* Lists values under their names; false if out of memory. */
 static bool describe(weft_onnx *m, const weft_graph *g, weft_value value, const char *name,
                      weft_onnx_value *out)
 {

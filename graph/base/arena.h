@@ -17,7 +17,7 @@ typedef struct arena {
     bool misaligned;       /* an allocation failed because the allocator's memory was */
 } arena;
 
-/* Zeroed, 64-byte aligned memory; NULL when memory is out, or the limit is reached. */
+/* Zeroed, 64-byte aligned memory; NULL if out of memory, or the limit is reached. */
 WEFT_PRIVATE_API void *weft__arena_alloc(arena *a, size_t bytes);
 /* Counts memory that the owner takes elsewhere. Once this returns false, the limit is reached for
  * good: `counted` equals it. */
@@ -28,12 +28,12 @@ void weft__arena_truncate(arena *a, const void *memory);
 WEFT_PRIVATE_API void weft__arena_free(arena *a);
 
 /* A separate allocation with undefined contents, 64-byte aligned, in huge pages if it is large;
- * NULL when memory is out. */
+ * NULL if out of memory. */
 void *weft__arena_memory(size_t bytes);
 
 /* Whether the allocator (NULL: weft's own) has both functions or none. */
 bool weft__allocator_valid(const weft_allocator *from);
-/* Memory of an allocator, with undefined contents. NULL when memory is out or, which then sets
+/* Memory of an allocator, with undefined contents. NULL if out of memory or, which then sets
  * *misaligned, if the memory is not 64-byte aligned. */
 void *weft__allocator_take(const weft_allocator *from, size_t bytes, bool *misaligned);
 /* Releases memory of that many bytes; NULL is accepted. */

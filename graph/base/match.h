@@ -19,7 +19,7 @@ typedef struct name_match {
 } name_match;
 
 /* Compares the names that are wanted with those that were found: one that is wanted only is
- * missing, one that was found only is unexpected. False when memory is out. O(n log n). */
+ * missing, one that was found only is unexpected. False if out of memory. O(n log n). */
 WEFT_PRIVATE_API bool weft__match_names(name_match *m, const char *const *wanted, size_t n_wanted,
                                         const char *const *found, size_t n_found);
 WEFT_PRIVATE_API void weft__match_free(name_match *m);

@@ -29,7 +29,7 @@ WEFT_PRIVATE_API size_t *weft__name_table_find(const name_table *table, const ch
 /* The number of a name, which is put into the table with this one if it is new; NULL when memory is
  * out. */
 WEFT_PRIVATE_API size_t *weft__name_table_put(name_table *table, const char *name, size_t number);
-/* Makes room for `more` names; false when memory is out. */
+/* Makes room for `more` names; false if out of memory. */
 WEFT_PRIVATE_API bool weft__name_table_reserve(name_table *table, size_t more);
 /* Removes all names and keeps the room. */
 void weft__name_table_clear(name_table *table);

@@ -305,7 +305,7 @@ const weft_tracked *weft_graph_tracked(const weft_graph *graph, size_t *count)
 
 /* ---- Nodes ---- */
 
-/* Makes room for one more node with its values and inputs; false when memory is out. */
+/* Makes room for one more node with its values and inputs; false if out of memory. */
 static bool reserve(weft_graph *graph, size_t n_in, size_t n_out)
 {
     if (graph->n_nodes == graph->node_capacity) {

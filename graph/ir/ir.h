@@ -122,7 +122,7 @@ static inline unsigned node_rows(const node_record *node)
 
 /* ---- Nodes and values (graph.c, copy.c, name.c, infer.c, type.c) ---- */
 
-/* The scope as a text in the graph's arena; NULL when memory is out. */
+/* The scope as a text in the graph's arena; NULL if out of memory. */
 const char *weft__graph_scope(weft_graph *graph);
 /* Sets the scope of the following nodes, as a text. */
 void weft__graph_set_scope(weft_graph *graph, const char *scope);
@@ -133,7 +133,7 @@ void weft__graph_set_origin(weft_graph *graph, const node_record *node);
  * the other graph. */
 void weft__graph_count_on(weft_graph *graph, const weft_graph *other);
 /* "SCOPE.NAME", of any length, in the graph's arena. NULL, with the graph's error, if the name is
- * empty, or memory is out. */
+ * empty, or out of memory. */
 const char *weft__graph_full_name(weft_graph *graph, const char *name, const char *function);
 /* Names a value by a copy of its full name; an error, in the name of `function`, if another value
  * has it. */

@@ -47,7 +47,7 @@ weft_graph *weft__passes_rewrite(const weft_graph *graph, plan_target *targets, 
  * depend on states and constants alone, none of which the graph updates, or on nothing, and that
  * cannot fail. Leaves that never change are also marked. O(nodes). */
 void weft__passes_mark_fixed(const weft_graph *graph, uint8_t *fixed);
-/* Runs the passes over the schedule of a rewritten graph. False if there is no memory. */
+/* Runs the passes over the schedule of a rewritten graph. False if out of memory. */
 bool weft__passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options);
 
 #endif

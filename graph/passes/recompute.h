@@ -33,7 +33,7 @@ static inline bool recompute_is_copied(const recompute *r, uint32_t value)
 size_t weft__recompute_missing(recompute *r, uint32_t value);
 
 /* Chooses r->retained so that about `target` bytes of the arena are alive at most, at little cost.
- * False if there is no memory. */
+ * False if out of memory. */
 bool weft__recompute_choose(recompute *r, const plan_target *targets, size_t n_targets,
                             size_t target);
 

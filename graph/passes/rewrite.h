@@ -16,7 +16,7 @@ typedef struct pass {
     /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
     /* Called after the pass, and again after each later one, which writes the graph again; NULL:
-     * nothing is. False if there is no memory. */
+     * nothing is. False if out of memory. */
     bool (*settle)(weft_graph *graph, const plan_target *targets, size_t n_targets,
                    const weft_plan_options *options);
     /* Make and free the context of the rule; NULL: it has none. open returns NULL if there is no
@@ -24,7 +24,7 @@ typedef struct pass {
     void *(*open)(const weft_graph *graph, const plan_target *targets, size_t n_targets,
                   const weft_plan_options *options);
     void (*close)(void *context);
-    /* False if there is no memory. */
+    /* False if out of memory. */
     bool (*schedule)(const weft_graph *graph, schedule *s);
 } pass;
 

@@ -20,7 +20,7 @@ typedef struct pack_limits {
     double deadline; /* in seconds of clock_seconds(), or 0 */
 } pack_limits;
 
-/* Sets offsets in the order of birth (pack_online.c). False if there is no memory. */
+/* Sets offsets in the order of birth (pack_online.c). False if out of memory. */
 bool weft__pack_online(pack_item *items, size_t n);
 /* Searches for offsets with which no item ends above `height`, and sets them if it finds some.
  * *nodes becomes the number of nodes that it has visited. */

@@ -21,7 +21,7 @@ static void add_bytes(size_t *sum, size_t bytes)
 }
 
 /* Counts the nodes of the forward pass that run again: those of the backward pass that are not
- * gradients and share the origin of a node of the forward pass. False if there is no memory. */
+ * gradients and share the origin of a node of the forward pass. False if out of memory. */
 static bool count_recomputed(weft_plan *plan)
 {
     const weft_graph *g = plan->graph;

@@ -119,14 +119,14 @@ WEFT_PRIVATE_API weft_cost weft__plan_step_cost(const weft_plan *plan, const pla
 
 /* buffers.c: makes the buffers of storages and scratch, with lifetimes in intervals. */
 bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);
-/* The first interval in which most bytes are alive, and how many. False if there is no memory. */
+/* The first interval in which most bytes are alive, and how many. False if out of memory. */
 bool weft__buffers_peak(const weft_plan *plan, uint32_t *interval, size_t *bytes);
 /* Packs the buffers into an arena, and fills in where each operand lies. */
 bool weft__buffers_place(weft_plan *plan, weft_error *error);
 /* Where a value lies; offset 0 of the arena if it has no buffer. */
 place weft__plan_place(const weft_plan *plan, uint32_t id);
 
-/* Sets the error that there is no memory; returns false. */
+/* Sets the error "no memory"; returns false. */
 static inline bool plan_no_memory(weft_error *error)
 {
     weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the plan");

@@ -25,7 +25,7 @@ typedef struct exchanges {
     atomic_bool failed;          /* one of this run could not begin, so none begins after it */
 } exchanges;
 
-/* Allocates for a plan. False when memory is out. */
+/* Allocates for a plan. False if out of memory. */
 bool weft__exchanges_init(exchanges *e, const weft_plan *plan);
 void weft__exchanges_free(exchanges *e);
 /* Copies the list of communicators. */

@@ -33,7 +33,7 @@ typedef struct executor {
 } executor;
 
 /* Allocates what a run needs. The caller binds calls and sets arena and workspaces. False when
- * memory is out. */
+ * out of memory. */
 bool weft__executor_init(executor *e, const weft_plan *plan);
 void weft__executor_free(executor *e);
 

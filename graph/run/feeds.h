@@ -21,7 +21,7 @@ typedef struct feeds {
     size_t n, n_missing, n_default;
 } feeds;
 
-bool weft__feeds_init(feeds *f, const weft_plan *plan); /* false when memory is out */
+bool weft__feeds_init(feeds *f, const weft_plan *plan); /* false if out of memory */
 void weft__feeds_free(feeds *f);
 /* Writes the default of every input that still holds one; `memory` is the session's arena. */
 void weft__feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory);

@@ -53,7 +53,7 @@ struct weft_profile {
     uint64_t wall_ns, thread_ns, begin_ns;
 };
 
-/* Allocates everything that measuring needs; NULL when memory is out. */
+/* Allocates everything that measuring needs; NULL if out of memory. */
 weft_profile *weft__profile_new(const weft_plan *plan, int threads, size_t trace_runs);
 void weft__profile_free(weft_profile *profile);
 

@@ -11,7 +11,7 @@
 /* ---- Reading ---- */
 
 /* Adds what was read to the store, or changes nothing: fails if dtypes or shapes differ from the
- * store's, or if memory is out. */
+ * store's, or if out of memory. */
 static weft_status merge(weft_params *params, weft_params *from, const char *path,
                          weft_error *error)
 {

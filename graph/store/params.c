@@ -61,7 +61,7 @@ char *weft__params_copy_text(const char *text)
 
 /* ---- Room and removal ---- */
 
-/* Grows an array, whose capacity doubles, until `wanted` elements fit; NULL when memory is out. */
+/* Grows an array, whose capacity doubles, until `wanted` elements fit; NULL if out of memory. */
 static void *grow_array(void *items, size_t stride, size_t *capacity, size_t wanted)
 {
     size_t room = *capacity ? *capacity : 32;
@@ -100,7 +100,7 @@ void weft__params_swap_tensors(weft_params *a, weft_params *b)
     b->names = was.names;
 }
 
-/* Makes room for one more tensor; false when memory is out. */
+/* Makes room for one more tensor; false if out of memory. */
 static bool grow(weft_params *params)
 {
     param *grown =

@@ -47,11 +47,11 @@ static inline const char *memory_file_name(const weft_memory_file *file)
     return file->name ? file->name : "memory";
 }
 
-/* An empty store with the same allocator, or weft's own for NULL; NULL when memory is out. */
+/* An empty store with the same allocator, or weft's own for NULL; NULL if out of memory. */
 WEFT_PRIVATE_API weft_params *weft__params_like(const weft_params *params);
-/* A copy of a text, which the caller frees; NULL when memory is out. */
+/* A copy of a text, which the caller frees; NULL if out of memory. */
 char *weft__params_copy_text(const char *text);
-/* Makes room for `more` entries of metadata; false when memory is out. */
+/* Makes room for `more` entries of metadata; false if out of memory. */
 bool weft__params_reserve_metas(weft_params *params, size_t more);
 /* Moves the metadata of one store into another, which must have room; entries of equal keys are
  * replaced. */

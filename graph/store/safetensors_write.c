@@ -86,7 +86,7 @@ static void put_header(header_text *h, const safetensors_contents *c)
     put_word(h, "}");
 }
 
-/* NULL when memory is out. */
+/* NULL if out of memory. */
 static char *make_header(const safetensors_contents *c)
 {
     header_text counted = {NULL, 0}, header = {NULL, 0};

@@ -54,7 +54,7 @@ static void average(weft_tensor *to, const char *name, weft_params *const *files
 }
 
 /* The names of a store's tensors without the states of training, which the caller frees; NULL when
- * memory is out. */
+ * out of memory. */
 static const char **model_names(const weft_params *params, size_t *n)
 {
     const char **names = malloc((weft_params_count(params) + 1) * sizeof *names);

@@ -22,7 +22,7 @@ typedef struct sum_schedule {
     sum_action *actions; /* [n] */
 } sum_schedule;
 
-/* Plans the sums of the batches `own` among `total` of an update. False if there is no memory. */
+/* Plans the sums of the batches `own` among `total` of an update. False if out of memory. */
 bool weft__sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own);
 void weft__sums_free(sum_schedule *s);
 

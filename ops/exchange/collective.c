@@ -103,7 +103,7 @@ static int64_t cut(int64_t n, int64_t rank, int64_t size)
 }
 
 /* Two lists of a number for each rank, the first with the sizes of even pieces of n elements. The
- * caller frees them; NULL, with the graph's error, when memory is out. */
+ * caller frees them; NULL, with the graph's error, if out of memory. */
 static int64_t *even_pieces(weft_graph *g, const collective_attr *attr, int64_t n)
 {
     int64_t *counts = calloc(2 * (size_t)attr->size, sizeof *counts);

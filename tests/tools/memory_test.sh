@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The program with little memory: every allocation of a command made to fail once, in turn (failing_malloc.c). Each
-# time it either prints all that it should and succeeds, or says in one line that memory is out and exits with 1.
+# time it either prints all that it should and succeeds, or reports in one line that memory ran out and exits with 1.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 weft=$build/tests/weft_failing

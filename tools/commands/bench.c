@@ -222,7 +222,7 @@ static int run(const arguments *a)
     return EXIT_GOOD;
 }
 
-/* The list of workloads, at the end of the help; the caller frees it. NULL when memory is out. */
+/* The list of workloads, at the end of the help; the caller frees it. NULL if out of memory. */
 static char *list_workloads(void)
 {
     char *out = NULL;

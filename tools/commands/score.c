@@ -139,7 +139,7 @@ static size_t system_count(const scorer *s)
     return 1 + s->a->n_others;
 }
 
-/* Makes room for the counts of one more line; false if memory is out. */
+/* Makes room for the counts of one more line; false if out of memory. */
 static bool grow_kept(scorer *s)
 {
     if (s->n_kept < s->kept_capacity) return true;
@@ -153,7 +153,7 @@ static bool grow_kept(scorer *s)
     return true;
 }
 
-/* Counts the current lines; false if memory is out. */
+/* Counts the current lines; false if out of memory. */
 static bool score_lines(scorer *s)
 {
     const char *const *references = (const char *const *)s->line + 1;

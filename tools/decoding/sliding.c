@@ -46,7 +46,7 @@ static void refresh(const decoding *d, open_text *t, size_t prefix_len)
     t->key += (uint64_t)1 << 50;
 }
 
-/* Appends the result of a search to the text; false when memory is out. */
+/* Appends the result of a search to the text; false if out of memory. */
 static bool append(open_text *t, const weft_hypothesis *more)
 {
     weft_hypothesis *h = t->found;

@@ -20,7 +20,7 @@ cJSON *report_of_run(const char *folder, weft_error *error);
 /* Whether weft was built with the page; else an error says so. */
 bool report_has_page(weft_error *error);
 /* Writes the page that shows the document, and frees the document. False, with an error, if it
- * cannot be written, memory was out while the document was made, or weft was built without the
+ * cannot be written, making the document ran out of memory, or weft was built without the
  * page. */
 bool report_write_page(FILE *file, cJSON *document, weft_error *error);
 /* Reads a document that `weft report --json` wrote, and checks what the page relies on: kinds of

@@ -7,7 +7,7 @@
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
-/* Takes a line, which it owns; false if memory is out. */
+/* Takes a line, which it owns; false if out of memory. */
 typedef bool json_line_taker(void *context, cJSON *line);
 
 /* Calls `take` with each line of a file. The last line may be incomplete, because a program is

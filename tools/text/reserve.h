@@ -2,7 +2,7 @@
 //
 // The program has operators new and delete of its own (reserve.cc). While a Reserve is alive, what
 // its thread allocates with new comes from it if the system has nothing left. The work then ends
-// well and is thrown away, because used() says that memory is out. Memory of a used reserve is
+// well and is thrown away, because used() reports the failure. Memory of a used reserve is
 // never freed: objects that outlive the work, such as those that a library makes once, may lie in
 // it.
 #ifndef WEFT_TOOLS_RESERVE_H

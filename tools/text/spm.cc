@@ -88,7 +88,7 @@ std::string cause_of(const char *message)
     return "";
 }
 
-// Converts a status of the library; `otherwise` unless memory is out.
+// Converts a status of the library; `otherwise` unless it is out of memory.
 weft_status take(weft_error *error, const char *where, const sentencepiece::util::Status &status,
                  weft_status otherwise)
 {

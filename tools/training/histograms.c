@@ -45,7 +45,7 @@ static histogram measure(const weft_tensor *x)
     return h;
 }
 
-/* One line; NULL when memory is out. */
+/* One line; NULL if out of memory. */
 static cJSON *line_of(double step, const char *name, const char *kind, const histogram *h)
 {
     double counts[BINS];

@@ -215,7 +215,7 @@ typedef struct recipe {
 #undef RECIPE_FIELD
 } recipe;
 
-/* Sets the defaults. False when memory is out. */
+/* Sets the defaults. False if out of memory. */
 bool recipe_init(recipe *r);
 void recipe_free(recipe *r);
 /* Reads a JSON file. Its files are relative to data.folder, which is relative to the file's own
@@ -223,7 +223,7 @@ void recipe_free(recipe *r);
  * data.folder is empty. An unknown key or a wrong type is an error with the key's name. */
 bool recipe_load(recipe *r, const char *path, const char *data, weft_error *error);
 /* All options as JSON, which recipe_load accepts. `place`: with the options that depend on the
- * machine (run.out, run.threads). NULL when memory is out. */
+ * machine (run.out, run.threads). NULL if out of memory. */
 cJSON *recipe_json(const recipe *r, bool place);
 /* Prints it, a line for each section. */
 void recipe_print(const recipe *r, FILE *file);
@@ -242,10 +242,10 @@ bool recipe_resolve(recipe *r, weft_error *error);
 void recipe_options(tool_option *rows, bool fits);
 /* Of the command of such a table: checks a recipe, `into`. */
 void recipe_check(void *into, struct argp_state *state);
-/* Replaces a text of a recipe by a copy; false when memory is out. */
+/* Replaces a text of a recipe by a copy; false if out of memory. */
 bool recipe_set_text(char **to, const char *text);
 /* Takes "key=value" and replaces an earlier value of that key; false if there are too many options,
- * or memory is out. */
+ * or out of memory. */
 bool recipe_take_model_option(recipe *r, const char *text);
 
 #endif

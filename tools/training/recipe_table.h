@@ -29,20 +29,20 @@ static inline bool recipe_has(bool fits, const recipe_row *row)
 /* Bytes of "INPUT=" before a file's name. */
 size_t recipe_input_prefix(const recipe_row *row, const char *name);
 
-/* Each takes a value; false if the row does not allow it, or memory is out. */
+/* Each takes a value; false if the row does not allow it, or out of memory. */
 /* Adds a length to an ascending list. */
 bool recipe_add_length(recipe_list *list, double x);
 /* Adds a file to a list; "" empties it. */
 bool recipe_add_file(recipe_files *list, const char *name);
 /* Describes the allowed values of a row, for messages. */
 const char *recipe_wanted(const recipe_row *row, char *text, size_t size);
-/* A value as JSON; NULL when memory is out. */
+/* A value as JSON; NULL if out of memory. */
 cJSON *recipe_value_json(const recipe *r, const recipe_row *row);
 /* FOLDER/NAME, or NAME alone if it is absolute, is standard input, or the folder is ""; the caller
- * frees it. NULL when memory is out. */
+ * frees it. NULL if out of memory. */
 char *recipe_join(const char *folder, const char *name);
 bool recipe_has_relative_file(recipe *r);
-/* Makes relative file names relative to a folder; false when memory is out. */
+/* Makes relative file names relative to a folder; false if out of memory. */
 bool recipe_place_files(recipe *r, const char *folder);
 
 #endif

@@ -187,7 +187,7 @@ static bool translate_own(translating *x, training_sentence **sorted, size_t n)
 }
 
 /* The translations of this process, in the order of the sentences, with their zeros. The caller
- * frees them; NULL if memory is out. */
+ * frees them; NULL if out of memory. */
 static char *own_translations(const training *t, size_t *bytes)
 {
     *bytes = 0;

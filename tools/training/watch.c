@@ -120,7 +120,7 @@ watch *watch_open(const watch_args *args, weft_error *error)
 
 /* ---- What is served ---- */
 
-/* Replaces an answer by a text that it takes; NULL: memory is out. */
+/* Replaces an answer by a text that it takes; NULL: out of memory. */
 static void set_answer(answer *a, unsigned status, char *text, size_t length)
 {
     free(a->text);
