@@ -113,7 +113,7 @@ typedef struct node_lists {
     bool *wanted;
 } node_lists;
 
-/* Differentiates an op without a rule by its expansion into plainer ops, and no node before that:
+/* Differentiates an op without a rule by its expansion into simpler ops, and no node before that:
  * the inputs of the op may depend on each other. */
 static void differentiate_expansion(walk *w, const weft_op *op, const void *attr, size_t n_in,
                                     const weft_value *grad_out, node_lists *l)

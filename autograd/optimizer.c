@@ -59,7 +59,7 @@ static bool find_written(train_update *s)
 }
 
 /* Refuses a second update of the same parameters: a graph may update a state only once. Planning
- * would also fail, but far from the mistake. */
+ * would also fail, but far from the cause. */
 static bool check_written(train_update *s)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -109,7 +109,8 @@ static void draw_box(FILE *file, const weft_graph *g, size_t index, const dot_bo
 /* ---- Clusters ---- */
 
 /* Goes from the cluster of one scope to that of the next: closes what ends, opens what begins. A
- * cluster is known by its whole scope, so that a scope entered again goes on with its cluster. */
+ * cluster is known by its whole scope, so that a scope that is entered again continues its
+ * cluster. */
 static void change_scope(FILE *file, const char *from, const char *to)
 {
     const char *whole = to;

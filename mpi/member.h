@@ -54,7 +54,7 @@ weft_status weft__request_start(void *context, const weft_exchange *x, void **ha
                                 weft_error *error);
 weft_status weft__request_test(void *context, void *handle, bool *done, weft_error *error);
 void weft__request_missing(void *context, void *handle, char *text, size_t size);
-/* Gives up all open requests. The caller holds the lock. */
+/* Abandons all open requests. The caller holds the lock. */
 void weft__requests_drop(member *m);
 
 #endif

@@ -230,7 +230,7 @@ static void nap(void)
     nanosleep(&(struct timespec){0, 10000000}, NULL);
 }
 
-/* Receives the message of a rank that is about to end, which says whether it gave up exchanges;
+/* Receives the message of a rank that is about to end, which says whether it abandoned exchanges;
  * false if there is none. */
 static bool receive_end(family *f, bool *dropped)
 {

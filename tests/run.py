@@ -18,7 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 DESCRIPTION = """\
-Builds weft in the folder build and runs its tests: suites of CUnit, the program from outside, the documents' small
+Builds weft in the folder build and runs its tests: CUnit suites, the program from outside, the documents' small
 programs, formatting. Without arguments: all but those that are marked slow. Ends with CUnit's summary."""
 NAMES = """\
 SUITE is the name of a test, a pattern such as 'conv*', a room (graph, ops, autograd, models, onnx, tools, mpi, api,
@@ -81,7 +81,7 @@ def parse():
     parser.add_argument("--full", action="store_true",
                         help="everything: also slow tests, clang, sanitizers, fuzzers, packages")
     parser.add_argument("--coverage", action="store_true",
-                        help="measure which lines and branches the suites of CUnit reach")
+                        help="measure which lines and branches the CUnit suites reach")
     parser.add_argument("-j", type=int, metavar="N", default=os.cpu_count(),
                         help="how many tests run at a time (default: one a processor)")
     return parser.parse_args()
@@ -249,7 +249,7 @@ ROOMS = ["graph", "ops", "autograd", "distributed"]
 
 
 def coverage(jobs):
-    """Runs the suites of CUnit with counters in the code, and writes what they reached as pages."""
+    """Runs the CUnit suites with counters in the code, and writes what they reached as pages."""
     if not COVERAGE.make():
         return [], ["build-coverage"]
     for old in (ROOT / COVERAGE.folder).rglob("*.gcda"):

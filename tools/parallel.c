@@ -62,7 +62,7 @@ static long launched(long *rank)
 static int errors_fd = STDERR_FILENO;
 
 /* Whether the command line is wrong on all ranks. It is an error for weft_communicator_agree, which
- * ranks that go on call next. */
+ * the continuing ranks call next. */
 static bool all_refuse(void)
 {
     const weft_error own = {WEFT_BAD_ARGUMENT, "command line",

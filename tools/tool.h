@@ -73,7 +73,7 @@ void tool_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3
 weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Must be called before cJSON is used. From then on callers need not check what cJSON returns:
  * after any failed allocation, the functions below print no JSON of the same thread and report that
- * memory is out. */
+ * it is out of memory. */
 void tool_watch_json(void);
 /* The text of JSON (NULL if out of memory), which is freed; cJSON_free frees the text. NULL if
  * memory runs out now, or did when the JSON was made. */

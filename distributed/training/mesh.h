@@ -34,7 +34,7 @@ weft_ranks weft__mesh_ranks(const mesh *m, mesh_group group);
 int32_t weft__mesh_place(const mesh *m, mesh_group group, int32_t rank);
 /* Whether the model is divided. */
 bool weft__mesh_divides(const mesh *m);
-/* Signals the processes of all groups that this one cannot go on. */
+/* Signals to the processes of all groups that this one cannot continue. */
 void weft__mesh_fail(mesh *m, const weft_error *error);
 /* What all communicators have done. */
 weft_traffic weft__mesh_traffic(const mesh *m);

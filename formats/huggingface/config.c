@@ -385,7 +385,7 @@ static bool put_texts(cJSON *json, const hf_architecture *a)
 static bool put_row(cJSON *json, const hf_key *row, const weft_model_config *c,
                     const weft_model_config *before)
 {
-    /* A second key of an option is written only where it says something. */
+    /* A second key of an option is written only where it adds information. */
     const bool silent = row->value && !*row->value && row->kind != HF_PAD;
     if (!row->option || (silent && !find_value(json, row->key))) return true;
     if (before && option_value(before, row->option) == option_value(c, row->option)) return true;

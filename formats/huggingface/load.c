@@ -371,7 +371,7 @@ static void look_at_tensors(loader *l)
             weft_model_set_value(l->config, i, find_any(l, &pooler, &file) != NULL);
 }
 
-/* What the architecture and its options are, by the configuration. */
+/* The architecture and its options, from the configuration. */
 static weft_status read_config(loader *l)
 {
     l->a = weft__hf_find_architecture(l->json, l->path, l->error);

@@ -1,4 +1,4 @@
-/* Arrays of NumPy inside: see weft/numpy.h. */
+/* NumPy arrays inside: see weft/numpy.h. */
 #ifndef WEFT_GRAPH_NUMPY_H
 #define WEFT_GRAPH_NUMPY_H
 

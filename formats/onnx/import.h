@@ -124,7 +124,7 @@ struct onnx_op {
     size_t first_statistic; /* its inputs from this one on are running statistics; 0: none is */
 };
 
-/* What an import knows of ops, so that the walk through the nodes calls no mapping by name. */
+/* What an import knows about ops, so that the walk through the nodes calls no mapping by name. */
 struct onnx_mappings {
     /* The mapping of an op; NULL if there is none. */
     const onnx_op *(*find)(const char *domain, const char *name);
@@ -186,7 +186,7 @@ weft_status weft__onnx_check_dims(const weft_onnx *m, weft_error *error);
 
 /* ---- Values and scopes (scope.c) ---- */
 
-/* A new value of that name; an error if the scope has one, or out of memory (NULL). */
+/* A new value of that name; an error (NULL) if the scope has one, or out of memory. */
 onnx_value *weft__scope_add(onnx_import *import, onnx_scope *scope, const char *name);
 /* The value of that name in the scope or around it; NULL if there is none. */
 onnx_value *weft__scope_find(const onnx_scope *scope, const char *name);

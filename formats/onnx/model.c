@@ -19,8 +19,8 @@ static weft_status no_memory(const char *path, weft_error *error)
     return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the model");
 }
 
-/* Allocators for protobuf-c, which does not report whether a message is malformed or memory is
- * out. */
+/* Allocators for protobuf-c, which does not report whether a message is malformed or it is out of
+ * memory. */
 static void *unpack_alloc(void *failed, size_t bytes)
 {
     void *data = malloc(bytes ? bytes : 1);

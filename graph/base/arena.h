@@ -17,7 +17,7 @@ typedef struct arena {
     bool misaligned;       /* an allocation failed because the allocator's memory was */
 } arena;
 
-/* Zeroed, 64-byte aligned memory; NULL if out of memory, or the limit is reached. */
+/* Zeroed, 64-byte aligned memory; NULL if out of memory, or if the limit is reached. */
 WEFT_PRIVATE_API void *weft__arena_alloc(arena *a, size_t bytes);
 /* Counts memory that the owner takes elsewhere. Once this returns false, the limit is reached for
  * good: `counted` equals it. */

@@ -22,7 +22,7 @@
 #define SUFFIX_BYTES  (1 + UNIQUE_DIGITS + 4) /* ".XXXXXXXXXXXX.tmp" */
 #define MAX_ATTEMPTS  100
 
-/* Whether a path names what is open already: /dev/stdout, /dev/fd/N. */
+/* Whether a path names an open file: /dev/stdout, /dev/fd/N. */
 static bool is_open_already(const char *path)
 {
     static const char *const descriptors[] = {"/dev/std", "/dev/fd/", "/proc/"};
@@ -134,7 +134,7 @@ static bool is_leftover(const char *entry, const char *name)
            !strcmp(digits + UNIQUE_DIGITS, ".tmp");
 }
 
-/* Removes a temporary file if nobody holds its lock, which makes sure that its writer is gone. */
+/* Removes a temporary file if its lock is free, so its writer has ended. */
 static void remove_unlocked(int folder, const char *entry)
 {
     const int descriptor = openat(folder, entry, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -155,7 +155,7 @@ void weft__file_remove_leftovers(const char *folder, const char *name)
 /* ---- Writing ---- */
 
 /* Locks a new temporary file. False if another process found it before it was locked, and removes
- * or has removed it. Where the file system has no locks, nobody removes it. */
+ * or has removed it. If the file system has no locks, it is not removed. */
 static bool lock_new(int descriptor)
 {
     struct stat info;
@@ -163,7 +163,7 @@ static bool lock_new(int descriptor)
     return fstat(descriptor, &info) == 0 && info.st_nlink > 0;
 }
 
-/* Makes the temporary file of a name that nobody has. False with errno set on failure. */
+/* Makes a temporary file with a unique name. False with errno set on failure. */
 static bool make_temporary(file_writer *w, int folder_bytes, int stem)
 {
     for (uint64_t attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
@@ -252,7 +252,8 @@ static void record_error(file_writer *w, int result)
 bool weft__file_commit(file_writer *w)
 {
     bool stream = !w->temporary[0];
-    /* Closing may fail, which must be known before the renaming. This keeps the lock until then. */
+    /* Closing may fail, which must be known before the file is renamed. This keeps the lock until
+     * then. */
     int lock = -1;
     if (!stream && !w->error) record_error(w, fsync(w->descriptor));
     if (!stream && !w->error)

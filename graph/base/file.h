@@ -36,11 +36,11 @@ WEFT_PRIVATE_API int weft__file_open(const char *path);
 /* The same as a stream of stdio; NULL on failure. */
 WEFT_PRIVATE_API FILE *weft__file_open_stdio(const char *path);
 /* For a reader that needs its bytes only once and in order: weft__file_open, which also accepts
- * what is open already, such as a pipe: /dev/stdin, /dev/fd/N, and names in /proc. */
+ * open files, such as a pipe: /dev/stdin, /dev/fd/N, and names in /proc. */
 int weft__file_open_once(const char *path);
 #define FILE_NOT_REGULAR ESPIPE
-/* The status of an errno of these functions: WEFT_NOT_FOUND, WEFT_BAD_FILE for what is not a
- * regular file, and else WEFT_IO, also for a folder. */
+/* The status of an errno of these functions: WEFT_NOT_FOUND, WEFT_BAD_FILE for anything but a
+ * regular file, and otherwise WEFT_IO, including folders. */
 WEFT_PRIVATE_API weft_status weft__file_status(int number);
 /* strerror for these functions. */
 WEFT_PRIVATE_API const char *weft__file_error(int number);

@@ -17,7 +17,7 @@ typedef struct guess {
     size_t length, distance; /* of `text`; of `name` to it, or the first one that is too far */
 } guess;
 
-/* For a text that ends after `length` bytes. A third of its letters may be wrong. */
+/* For a text that ends after `length` bytes. At most a third of its letters may differ. */
 WEFT_PRIVATE_API guess weft__guess_of(const char *text, size_t length);
 WEFT_PRIVATE_API void weft__guess_try(guess *g, const char *name);
 

@@ -28,7 +28,7 @@ static inline float half_from_bf16(uint16_t bits)
     return x;
 }
 
-/* The nearest bfloat16, of two the one with an even fraction. A NaN stays one. */
+/* The nearest bfloat16, ties to even. A NaN stays a NaN. */
 static inline uint16_t half_to_bf16(float x)
 {
     uint32_t wide;

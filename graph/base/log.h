@@ -12,8 +12,8 @@
 WEFT_PRIVATE_API bool weft__log(weft_log_level level, const char *where, const char *format, ...)
     WEFT_PRINTF(3, 4);
 
-/* Whether to report what is reported once: sets *done, which is false at first. False without a
- * function of the program. */
+/* Whether to report an event that is reported once: sets *done, which is false at first. False
+ * without a function of the program. */
 WEFT_PRIVATE_API bool weft__log_first(atomic_bool *done);
 
 #endif

@@ -23,8 +23,8 @@ typedef struct name_match {
 WEFT_PRIVATE_API bool weft__match_names(name_match *m, const char *const *wanted, size_t n_wanted,
                                         const char *const *found, size_t n_found);
 WEFT_PRIVATE_API void weft__match_free(name_match *m);
-/* Says how many are missing and unexpected, the first of them, and the nearest unexpected name to
- * one that is missing; `what` is the plural of what has the names. Cuts what does not fit. */
+/* Writes how many are missing and unexpected, the first of them, and the nearest unexpected name to
+ * a missing one; `what` is the plural of the named things. Cuts text that does not fit. */
 WEFT_PRIVATE_API void weft__match_text(const name_match *m, const char *what, char *text,
                                        size_t size);
 

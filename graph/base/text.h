@@ -71,7 +71,7 @@ WEFT_PRIVATE_API const char *weft__text_printable(char *buffer, size_t size, con
  * human-readable output, and returns `buffer`. */
 #define TEXT_SIZE_BYTES 40
 WEFT_PRIVATE_API const char *weft__text_from_bytes(double bytes, char buffer[TEXT_SIZE_BYTES]);
-/* Decimals with which a number of a table has three digits: 3 to 0. */
+/* The decimals, 3 to 0, with which a number in a table has three digits. */
 WEFT_PRIVATE_API int weft__text_decimals(double x);
 /* Characters of a text in UTF-8. */
 WEFT_PRIVATE_API int weft__text_length(const char *text);

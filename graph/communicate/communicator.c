@@ -47,8 +47,8 @@ weft_status weft_communicator_start(weft_communicator *communicator, const weft_
     return communicator->start(communicator->context, exchange, request, error);
 }
 
-/* Gives an exchange up, and with it the communicator, unless it is done now or another rank has
- * failed. This is tested after the ranks are listed: one that has just given up is no longer in its
+/* Abandons an exchange, and with it the communicator, unless it has completed or another rank has
+ * failed. This is tested after the ranks are listed: one that has just given up has left its
  * exchange and would be listed as well. */
 static weft_status too_long(weft_communicator *c, void *request, bool *done, weft_error *error)
 {
@@ -64,7 +64,7 @@ static weft_status too_long(weft_communicator *c, void *request, bool *done, wef
     return weft_error_copy(error, &late);
 }
 
-/* Polls: first without a pause, then giving up the processor, then asleep for up to 1 ms. */
+/* Polls: first without a pause, then yielding the processor, then sleeping for up to 1 ms. */
 static void pause_after(unsigned polls)
 {
     if (polls < 64) return;

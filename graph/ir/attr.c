@@ -24,8 +24,8 @@ size_t weft__attr_field_bytes(weft_attr_kind kind)
     return (size_t)kind < sizeof field_bytes / sizeof *field_bytes ? field_bytes[kind] : 0;
 }
 
-/* The elements of an array that its count, which may be anything before the shape rule has seen
- * it, covers. */
+/* The number of elements in an array, from its count, which the shape rule may not have checked
+ * yet. */
 static int array_length(int32_t count)
 {
     return count < 0 ? 0 : count > WEFT_MAX_RANK ? WEFT_MAX_RANK : (int)count;

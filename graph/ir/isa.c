@@ -25,7 +25,7 @@ static weft_isa detect(void)
 #endif
 }
 
-/* WEFT_ISA asks for an instruction set that the processor or the build lacks. */
+/* WEFT_ISA names an instruction set that the processor or the build lacks. */
 static void report_missing(const char *wanted, weft_isa best)
 {
     static atomic_bool done;

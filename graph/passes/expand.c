@@ -1,4 +1,4 @@
-/* expand: an op without a kernel, or without one for the dtype, becomes plainer ops. An expansion
+/* expand: an op without a kernel, or without one for the dtype, becomes simpler ops. An expansion
  * may hold others, so the pass repeats until there are none. O(nodes) each time. */
 #include "rewrite.h"
 

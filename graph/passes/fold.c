@@ -7,10 +7,10 @@
 
 #include <stdlib.h>
 
-/* The most bytes of a folded output, unless its inputs have as many. */
+/* The maximum bytes of a folded output, unless its inputs have as many. */
 #define MAX_BYTES ((size_t)1 << 20)
-/* The most work of a folded node, in flops and bytes: a few seconds. Broadcasting can make a year's
- * work of one element. */
+/* The maximum work of a folded node, in flops and bytes: a few seconds. Broadcasting can turn one
+ * element into a year's work. */
 #define MAX_WORK 4e9
 /* The most inputs and outputs of a folded node. */
 #define MAX_OPERANDS 12

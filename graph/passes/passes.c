@@ -33,7 +33,7 @@ static const slot slots[] = {
 };
 #define N_SLOTS (sizeof slots / sizeof *slots)
 #define ALL     "all"
-/* The most rounds of a pass that repeats: deeper expansions count as endless. */
+/* The maximum rounds of a pass that repeats: deeper expansions count as endless. */
 #define MAX_ROUNDS 17
 
 static const char *slot_name(const slot *s)

@@ -36,7 +36,7 @@ static inline double passes_nanoseconds(weft_cost cost)
     return cost.flops / 150.0 + cost.bytes / 15.0;
 }
 
-/* Whether the options name optional passes to skip, and no others, and have complete passes. */
+/* Whether the options name only optional passes to skip, and their own passes are complete. */
 bool weft__passes_check(const weft_plan_options *options, weft_error *error);
 /* Runs all passes that rewrite graphs, except skipped ones. Returns a new graph, and in map[id of
  * `graph`] the ids of its values there (0: not needed). Nodes that no target needs are left out. */

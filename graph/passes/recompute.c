@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the rewriting knows besides: ids of the new graph by ids of the old. */
+/* What else the rewriting knows: ids of the new graph by ids of the old. */
 typedef struct rewriting {
     recompute r;
     uint32_t *original, *copy;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The values that all simulations may walk over together: a second or so. */
+/* The maximum number of values that all simulations visit together: about a second. */
 #define MAX_WALKED 3e7
 
 /* The lifetime of a buffer in positions; from 1, 0 if there is none. */
@@ -180,8 +180,8 @@ static void retain_first(chooser *c)
     }
 }
 
-/* The time of computing a value again, as things are: its node, and dropped values before it that
- * nobody computes again yet. */
+/* The time to recompute a value in the current state: its node, and the dropped values before it
+ * that are not recomputed yet. */
 static double cost_of(chooser *c, uint32_t root)
 {
     double cost = 0;
@@ -202,7 +202,7 @@ static int compare_candidates(const void *a, const void *b)
     return x->root < y->root ? -1 : x->root > y->root;
 }
 
-/* Lists the values that are retained for the backward pass and need not be, the cheapest first.
+/* Lists the values that are retained for the backward pass and can be dropped, the cheapest first.
  * Uses what the last walk left in `done`. */
 static void list_candidates(chooser *c)
 {
@@ -267,7 +267,7 @@ static double drop(chooser *c, double now)
 }
 
 /* Retains one of the values that were dropped and drops others instead, if that lowers the excess:
- * too much may be computed again at one time. Ends when nothing helps, or after MAX_WALKED. */
+ * too much may be recomputed at one time. Ends when nothing helps, or after MAX_WALKED. */
 static double exchange(chooser *c, double now)
 {
     const size_t n = c->g->n_values;

@@ -235,8 +235,8 @@ static reach reach_of(const checker *c, const plan_step *step, size_t operand)
     const weft_tensor *t = &c->plan->tensors[step->first_operand + operand];
     const weft_shape *out = &c->plan->tensors[step->first_operand + node->n_in].shape;
     const bool written = operand >= node->n_in;
-    /* A head with blocks of its own also reads outside them, and describes those of output 0
-     * only. */
+    /* A head with blocks of its own also reads outside them, and describes only those of output
+     * 0. */
     if (op->block ? operand != node->n_in
                   : !written && !op->elementwise &&
                         !(op->rowwise && op->rowwise(node->attr) >> operand & 1))

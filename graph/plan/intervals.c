@@ -9,7 +9,7 @@
 
 /* An interval with less work, in bytes plus flops, runs on one thread. Such small intervals run
  * from the cache at some 20 bytes and 30 flops a nanosecond, so this is about half a microsecond:
- * no more than waking the other threads and a barrier take. */
+ * not more than waking the other threads and a barrier take. */
 #define SERIAL_WORK 16384.0
 
 /* Adds a step to the plan's totals, unless only the first run computes it; returns its bytes plus
@@ -52,8 +52,8 @@ static bool sort_interval(weft_plan *plan, const plan_interval *interval)
     return good;
 }
 
-/* The most nanoseconds of an interval that the executor can count (36 years), with room for a sum
- * of two intervals. */
+/* The maximum nanoseconds of an interval that the executor can count (36 years), with room for a
+ * sum of two intervals. */
 #define MAX_WORK 0x1p60
 
 /* Adds up an interval's work, phase by phase. False if a node would take longer than can be

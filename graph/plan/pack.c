@@ -162,8 +162,8 @@ static void retain(packing *p)
     for (size_t i = 0; i < p->n; i++) p->items[p->packed[i].id].offset = p->packed[i].offset;
 }
 
-/* The most comparisons of best fit, in all orders together: enough for one order of 20,000 items,
- * or five of 9,000. */
+/* The maximum comparisons of best fit, in all orders together: enough for one order of 20,000
+ * items, or five of 9,000. */
 #define BEST_FIT_STEPS 2e8
 
 static void best_fit(packing *p, size_t wanted)

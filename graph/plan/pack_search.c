@@ -1,8 +1,8 @@
 /* Restarts of the search for a packing of a given height (pack_tree.c).
  *
- * A search that has met no solution within a number of nodes starts anew (Luby's sequence). It
- * retains the weights of sections, and tries candidates in another order: by area, by lifetime or
- * by size, later with some randomness, which comes from constants. */
+ * A search that has met no solution within a number of nodes restarts (Luby's sequence). It retains
+ * the weights of sections, and tries candidates in another order: by area, by lifetime or by size,
+ * later with some randomness, which comes from constants. */
 #include "pack_tree.h"
 
 #include "base/clock.h"

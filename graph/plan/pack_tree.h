@@ -21,7 +21,7 @@ typedef struct section {
     uint32_t crossing; /* of these, alive in the next section as well */
     size_t waiting_bytes;
     size_t height;
-    bool solid;  /* an item or the floor ends at this height: something may lie on it */
+    bool solid;  /* an item or the floor ends at this height, so another item can lie on it */
     bool queued; /* its bounds have to be checked */
     bool sorted; /* its waiting items are in order of low */
     double weight;

@@ -141,7 +141,7 @@ static bool cut_intervals(weft_plan *plan, const schedule *s, const uint32_t *st
         if (!i) first = bytes;
         split = good && !no_reuse && plan->n_intervals && mark_alone(plan, peak, alone);
     }
-    /* Barriers that save next to nothing are not worth their time. */
+    /* Barriers that save almost nothing are not worth their time. */
     if (good && (double)bytes > 0.99 * (double)first)
         good = weft__intervals_cut(plan, storage, s->n_fixed, NULL, error) &&
                weft__buffers_make(plan, storage, no_reuse, error);

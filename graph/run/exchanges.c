@@ -84,7 +84,7 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
         weft__call_fail_with(call, &error);
         return -1;
     }
-    /* The other processes would take the next exchange for the one that failed. */
+    /* The other processes would mistake the next exchange for the one that failed. */
     if (atomic_load(&e->failed)) return -1;
     flight *f = &e->flights[call->node];
     f->start = clock_seconds();

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-/* An exchange that a step has started; `communicator` is NULL once it is done. */
+/* An exchange that a step has started; `communicator` is NULL once it has completed. */
 typedef struct flight {
     weft_communicator *communicator;
     void *request;
@@ -36,8 +36,8 @@ void weft__exchanges_begin(exchanges *e);
 /* Advances exchanges under way. */
 void weft__exchanges_progress(exchanges *e);
 /* After a failed run of a plan with exchanges: warns the other processes, which wait for exchanges
- * that this one did not begin, and gives up those under way. No warning is sent if a number is not
- * finite after all exchanges under way have ended: the other processes found the same number, and
+ * that this one did not begin, and abandons pending ones. No warning is sent if a number is not
+ * finite after all pending exchanges have ended: the other processes found the same number, and
  * their runs end at the same node. */
 void weft__exchanges_abandon(exchanges *e, const weft_error *error);
 

@@ -268,7 +268,7 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_inte
 }
 
 /* From this many nanoseconds of work on, threads claim slices of an interval, so that none waits
- * long for one that got slower tiles; and the work of the smallest slice. */
+ * long for a slower one; and the work of the smallest slice. */
 #define SLICED_WORK 200000
 #define MIN_SLICE   10000
 
@@ -335,7 +335,7 @@ INLINE void run_slices(const worker *w, uint32_t g, int phase)
 
 /* Runs one chunk of a phase that its own thread has not begun; false if there is none. While a
  * profile is on, OpenMP's threads run only their own chunks, so that runs are alike and a step has
- * one event on each thread. Those of a pool may not even be there. */
+ * one event on each thread. Some threads of a pool may never run. */
 static __attribute__((noinline)) bool run_left_chunk(const worker *w, uint32_t g, int phase)
 {
     const plan_interval *interval = &w->e->plan->intervals[g];
@@ -378,8 +378,8 @@ INLINE void run_phase(const worker *w, uint32_t g, int phase)
 
 /* ---- Intervals ---- */
 
-/* Fills the buffers whose lifetimes begin in this interval, so that a read before the write
- * shows. */
+/* Fills the buffers whose lifetimes begin in this interval, so that a read before the write is
+ * detected. */
 static void poison_interval(const executor *e, uint32_t g)
 {
     const weft_plan *plan = e->plan;

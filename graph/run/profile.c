@@ -1,6 +1,6 @@
 /* Profiles: what the executor records, and its totals. Each thread sums nanoseconds by step and by
- * superstep (profile.h); the totals are added up when they are asked for, O(threads x
- * steps). Rows are made in profile_rows.c, the trace and the picture in profile_export.c. */
+ * superstep (profile.h); the totals are added up on request, O(threads x steps). Rows are made in
+ * profile_rows.c, the trace and the picture in profile_export.c. */
 #include "profile.h"
 
 #include <stdlib.h>

@@ -46,8 +46,8 @@ static inline bool progress_reached(const atomic_ullong *value, uint64_t target)
 #define SPIN_NS     50000
 #define MIN_SPIN_NS 1000
 
-/* Spins until *value reaches `target`; false if it has not after *spin_ns. A wait in vain shortens
- * the next ones, because the awaited thread may stay preempted for long. */
+/* Spins until *value reaches `target`; false if it has not after *spin_ns. A wait without success
+ * shortens the next ones, because the awaited thread may stay preempted for long. */
 bool weft__progress_spin(const atomic_ullong *value, uint64_t target, uint64_t *spin_ns);
 /* Sleeps until *value reaches `target`. Returns for how long, in nanoseconds. */
 uint64_t weft__progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target);

@@ -27,7 +27,7 @@ struct weft_session {
     size_t own_arena_bytes, own_workspace_bytes;
     weft_allocator allocator; /* of the two */
     const void *
-        *arena_user; /* where the sessions of a shared arena say whose data it has; or NULL */
+        *arena_user; /* where the sessions of a shared arena record whose data it holds; or NULL */
     int threads;     /* of a run, if the system grants them */
     executor executor;
     weft_profile *profile; /* NULL if it was never switched on */
@@ -289,7 +289,7 @@ static bool find_tensor(const weft_session *session, weft_value value, weft_tens
     return true;
 }
 
-/* Whether the arena has the data of this session; notices it if another one has used it since. */
+/* Whether the arena holds the data of this session; detects if another one has used it since. */
 static bool has_arena(weft_session *s)
 {
     if (!s->arena_user || *s->arena_user == s) return true;
@@ -484,7 +484,7 @@ size_t weft_session_unwatch(weft_session *session, weft_value value)
 /* ---- Runs ---- */
 
 /* Another session may have overwritten the defaults in a shared arena, so they are written again,
- * unless the run goes on. */
+ * unless a run continues. */
 static weft_status prepare_inputs(weft_session *s, weft_error *error)
 {
     const bool goes_on = executor_paused(&s->executor);

@@ -204,7 +204,7 @@ static bool is_too_deep(void)
     return omp_get_level() > 0 && omp_get_active_level() >= omp_get_max_active_levels();
 }
 
-/* Why a region has fewer threads than asked for. */
+/* Why a region has fewer threads than requested. */
 static const char *fewer_reason(int team)
 {
     if (!forks_watched) return "forks cannot be watched";

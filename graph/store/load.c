@@ -121,7 +121,7 @@ static void want(loading *l, const char *name)
 }
 
 /* Lists the names that are expected: the states of the graph, or else the tensors of the store. An
- * empty store takes all that the file has. */
+ * empty store takes all tensors of the file. */
 static weft_status list_names(loading *l, weft_error *error)
 {
     size_t n_states;

@@ -21,8 +21,7 @@ static bool is_rounded(weft_dtype dtype, weft_save_format format)
            (dtype == WEFT_BF16 && format == WEFT_SAVE_F16);
 }
 
-/* The nearest binary16, of two the one with an even fraction; beyond 65504, infinity. A NaN stays
- * one. */
+/* The nearest binary16, ties to even; beyond 65504, infinity. A NaN stays a NaN. */
 static uint16_t f16_of(float x)
 {
     uint32_t wide;

@@ -20,7 +20,7 @@
 
 /* ---- Dtypes ---- */
 
-/* Weft's own, then those that it converts, then those that it only knows the size of. */
+/* weft's own, then those that it converts, then those of which it knows only the size. */
 static const safetensors_dtype dtypes[] = {
 #define ROW(upper, lower, bytes, file) {file, bytes, WEFT_##upper},
     WEFT_DTYPE_MAP(ROW)

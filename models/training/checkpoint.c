@@ -121,7 +121,7 @@ static weft_status check_batches(weft_trainer *t)
         "share of masks or seed differ");
 }
 
-/* A hash of everything that is equal in all checkpoints of one run, and that a resumed training
+/* A hash of everything that all checkpoints of one run have in common, and that a resumed training
  * must not change. */
 static uint64_t run_hash(const weft_trainer *t)
 {

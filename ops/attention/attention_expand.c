@@ -1,5 +1,5 @@
-/* Attention and its backward pass in plainer ops: what tests compare the kernels with, and where
- * gradients of second order come from. Stores the scores: memory O(queries keys). */
+/* Attention and its backward pass in simpler ops: tests compare the kernels with them, and
+ * gradients of second order come from them. Stores the scores: memory O(queries keys). */
 #include "attention_expand.h"
 
 #include "attention.h"

@@ -1,4 +1,4 @@
-/* The expansions of sdpa and sdpa_grad into plainer ops, for their descriptors. */
+/* The expansions of sdpa and sdpa_grad into simpler ops, for their descriptors. */
 #ifndef WEFT_OPS_ATTENTION_EXPAND_H
 #define WEFT_OPS_ATTENTION_EXPAND_H
 

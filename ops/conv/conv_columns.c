@@ -111,7 +111,7 @@ static void add_row(const slab *s, const T *x)
     }
 }
 
-/* Goes on to the next row of the product, in the order [channel, tap]. */
+/* Advances to the next row of the product, in the order [channel, tap]. */
 static void next_row(slab *s)
 {
     for (int d = PATCH_DIMS - 1; d >= 0; d--) {

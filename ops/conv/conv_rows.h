@@ -24,7 +24,7 @@ extern const weft_op weft_op_conv_rows;
 extern const weft_op weft_op_conv_rows_depthwise;
 
 /* The attribute of a sample: kernel, stride, dilation, padding at begin and end as
- * CONV_PAIR(height, width); columns, and what else there is. */
+ * CONV_PAIR(height, width); columns, and any other fields. */
 #define CONV_PAIR(a, b)                                                                            \
     {                                                                                              \
         2,                                                                                         \

@@ -165,7 +165,7 @@ weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, doubl
 
 weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns, int64_t diagonal)
 {
-    /* Diagonals beyond the corners are all alike; these are exact as double. */
+    /* All diagonals beyond the corners are equivalent; these are exact as double. */
     if (rows >= 0 && diagonal < -rows) diagonal = -rows;
     if (columns >= 0 && diagonal > columns) diagonal = columns;
     return generate(graph, &weft_op_tril_mask, WEFT_BOOL, WEFT_SHAPE(rows, columns),

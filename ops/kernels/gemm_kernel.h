@@ -352,8 +352,8 @@ static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, in
 }
 
 #ifndef GEMM_PAIRS
-/* One row: c [GEMM_WIDE] (+)= a B, in the order of the micro-kernel. B is read but once, so that
- * the memory's rate counts: wide rows of it are read faster. */
+/* One row: c [GEMM_WIDE] (+)= a B, in the order of the micro-kernel. B is read only once, so memory
+ * bandwidth is the limit: wide rows of it are read faster. */
 static __attribute__((noinline)) void gemm_row(int64_t k, const T *a, int64_t a_step, const T *b,
                                                int64_t b_step, T *c, bool add)
 {

@@ -36,7 +36,8 @@ static inline void patch_coordinates(int64_t index, const int64_t size[PATCH_DIM
     }
 }
 
-/* Goes on to the beginning of the next row of a volume; returns 1 if that is in the next volume. */
+/* Advances to the beginning of the next row of a volume; returns 1 if that is in the next
+ * volume. */
 static inline int64_t patch_next_row(const int64_t size[PATCH_DIMS], int64_t at[PATCH_DIMS])
 {
     at[PATCH_DIMS - 1] = 0;

@@ -77,7 +77,7 @@ static inline void quantized_place(const int8_t *block, int64_t b, int bits, int
 static inline void quantized_block(const T *x, int64_t b, int bits, int8_t *q, T *scale,
                                    int32_t *sum)
 {
-    /* Adding and subtracting it rounds a small number to the nearest whole one, of two the even. */
+    /* Adding and subtracting it rounds a small number to the nearest integer, ties to even. */
     const T rounder = sizeof(T) == 4 ? (T)0x1.8p23 : (T)0x1.8p52;
     int8_t block[QUANTIZED_BLOCK];
     int32_t whole[QUANTIZED_BLOCK];

@@ -9,7 +9,7 @@ typedef struct ctc_attr {
 } ctc_attr;
 
 struct weft_expand;
-/* ctc_grad by plainer ops (ctc_expand.c). */
+/* ctc_grad by simpler ops (ctc_expand.c). */
 void weft__expand_ctc_grad(struct weft_expand *e);
 
 #endif

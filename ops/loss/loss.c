@@ -1,5 +1,5 @@
 /* Losses that are plain compositions. mse and bce_with_logits are ops without kernels, which are
- * always expanded; the others are made of plainer ops at once. */
+ * always expanded; the others consist of simpler ops from the start. */
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -107,8 +107,8 @@ weft_value weft_bce_with_logits_loss(weft_graph *graph, weft_value logits, weft_
 
 /* ---- Compositions ---- */
 
-/* Whether a and b, arguments of the loss `name`, have one shape; a broadcast would hide a mistake.
- */
+/* Whether a and b, arguments of the loss `name`, have one shape; broadcasting would hide a
+ * mistake. */
 static bool same_shape(weft_graph *graph, const char *name, weft_value a, weft_value b)
 {
     char text[2][128];

@@ -1,9 +1,9 @@
 /* einsum of two operands: subscripts become permutations, reshapes and one matmul.
  *
  * Letters fall into four sorts: batch (in both operands and the result), contracted (in both, not
- * in the result), and free (in one operand and the result); one that is in a single operand only is
- * summed away first. Then a is brought to [batch, free_a, contracted], b to [batch, contracted,
- * free_b], and the product to the order of the result. */
+ * in the result), and free (in one operand and the result); a letter in only one operand is summed
+ * over first. Then a is brought to [batch, free_a, contracted], b to [batch, contracted, free_b],
+ * and the product to the order of the result. */
 #include "samples.h"
 
 #include <weft/export.h>

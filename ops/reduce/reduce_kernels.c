@@ -41,7 +41,7 @@ static inline int64_t row_of(const split *s, int64_t index)
 
 /* States are arrays of NUMBERS * n numbers: the first of every output, then the second. */
 typedef struct fold {
-    /* The state of n neighbours; of none, what changes nothing when merged. */
+    /* The state of n neighbours; of none, the neutral state of merging. */
     void (*row)(const T *x, int64_t n, double *state);
     /* The states of n neighbouring columns over `rows` rows, `step` apart; n <= COLUMNS. */
     void (*columns)(const T *x, int64_t rows, int64_t step, int64_t n, double *state);
@@ -159,7 +159,7 @@ EXTREME(min, min, <, (T)INFINITY)
 
 /* ---- variance: mean and sum of squared deviations ---- */
 
-/* As PyTorch has it: NaN over no elements, x / 0 where the correction takes all of them. */
+/* As in PyTorch: NaN over no elements, x / 0 where the correction removes all of them. */
 static void variance_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
                             T *y)
 {

@@ -156,7 +156,7 @@ static void test_onnx(void)
 void hostile_tests(void)
 {
     CU_pSuite suite = CU_add_suite("hostile", make_folder, remove_folder);
-    CU_add_test(suite, "arrays of NumPy", test_npy);
+    CU_add_test(suite, "NumPy arrays", test_npy);
     CU_add_test(suite, "archives of arrays", test_npz);
     CU_add_test(suite, "safetensors", test_safetensors);
     CU_add_test(suite, "recipes", test_recipe);

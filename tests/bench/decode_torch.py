@@ -5,7 +5,7 @@ separate projections, tied or not, sinusoidal positions).
     python3 tests/bench/decode_torch.py RUN IDS [--beam 4] [--batch 16] [--threads N]
 
 IDS has the sources as token ids, a line each, without the end (spm_encode --model=RUN/vocab.model
---output_format=id). Beside it: weft translate RUN --beam 4 --batch 16 --stats. Both sort by length, stop once
+--output_format=id). For comparison: weft translate RUN --beam 4 --batch 16 --stats. Both sort by length, stop once
 as many hypotheses have ended as there are beams, and count the tokens of the best ones.
 """
 import argparse

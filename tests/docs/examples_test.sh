@@ -48,7 +48,7 @@ matches()
     if $same_bits; then
         diff -Z page.txt "$2" >difference || { fail "$1 prints numbers other than the page's (if kernels round differently on purpose, update it):"; cat difference; }
     elif [ "$(head -n 1 page.txt | words_only)" != "$(head -n 1 "$2" | words_only)" ]; then
-        fail "$1 prints \"$(head -n 1 "$2")\", other words than the page"
+        fail "$1 prints \"$(head -n 1 "$2")\", which is not on the page"
     fi
 }
 

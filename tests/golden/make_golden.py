@@ -4,7 +4,7 @@ and for a small Transformer restated here in plain tensor operations. Run it wit
 torch; the files are kept in the repository, so that the tests need neither.
 
 Usage: make_golden.py [CASE...]. With names of cases, only these change in ops.safetensors; without
-names, all files are written anew.
+names, all files are written again.
 
 ops.safetensors holds for each case its inputs CASE.x0, CASE.x1, ..., the output CASE.out, a random
 CASE.cotangent, and the gradients CASE.grad0, ... of the floating inputs. The transformer files hold

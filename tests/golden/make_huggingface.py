@@ -1,4 +1,4 @@
-"""Makes the folders golden/huggingface/NAME: tiny models of Hugging Face's transformers with random
+"""Makes the folders golden/huggingface/NAME: tiny transformers models with random
 weights, and what they compute. Needs torch, transformers (4.45 or later) and numpy.
 
     python3 tests/golden/make_huggingface.py [FOLDER]

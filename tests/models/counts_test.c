@@ -1,6 +1,6 @@
 /* What can be counted in place of timed: nodes, barriers, fused nodes and memory of whole models
  * stay near what they are. A limit is a little above the number of the day it was set; whoever goes
- * below one for good sets it anew. */
+ * below one permanently sets it again. */
 #include "tests.h"
 
 #include <stdio.h>

@@ -489,8 +489,8 @@ static void test_refused_options(void)
     }
 }
 
-/* The norm of an update is not finite: all ranks have it and stop there, none gives up the others.
- */
+/* The norm of an update is not finite: all ranks have it and stop there, and none abandons the
+ * others. / */
 static void test_not_finite(void)
 {
     rank ranks[MAX_RANKS];

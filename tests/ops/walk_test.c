@@ -101,7 +101,7 @@ static void test_layouts(void)
     CU_ASSERT_EQUAL(count_wrong(false, true, 1), 0);
 }
 
-/* Behind a product the kernel is given one block of the output at a time. */
+/* After a product the kernel gets one block of the output at a time. */
 static void test_fused(void)
 {
     const char *skip = getenv("WEFT_SKIP");

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Models of Hugging Face's transformers in the program: convert, run, and back.
+# Hugging Face models in the program: convert, run, and back.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 golden=$tests/golden/huggingface

@@ -1,4 +1,4 @@
-/* weft convert: models of Hugging Face's transformers as checkpoints, and back. */
+/* weft convert: Hugging Face models as checkpoints, and back. */
 #include "tool.h"
 
 #include <weft/huggingface.h>
@@ -34,7 +34,7 @@ static const tool_option convert_options[] = {
 static const tool_command command = {
     .options = convert_options,
     .usage = "DIR|RUN",
-    .doc = "Converts a model of Hugging Face's transformers (a folder with config.json and "
+    .doc = "Converts a Hugging Face model (a folder with config.json and "
            "model.safetensors) to a run, or a run, or a checkpoint file, to such a folder. Fails "
            "if the other side cannot represent the model. Tokenisers are not converted: `weft run "
            "RUN` takes token ids.",

@@ -1,4 +1,4 @@
-/* weft fit: trains a model, such as one from an ONNX file, on arrays of NumPy. */
+/* weft fit: trains a model, such as one from an ONNX file, on NumPy arrays. */
 #include "training/fit.h"
 
 #include <signal.h>
@@ -86,7 +86,7 @@ static void free_training(training *t)
 
 #define FIELD(field) TOOL_FIELD(arguments, field)
 static const char doc[] =
-    "Trains a model on arrays of NumPy: FILE.onnx from its weights, or a model of the list. Also "
+    "Trains a model on NumPy arrays: FILE.onnx from its weights, or a model of the list. Also "
     "updates the running statistics of batch normalisations; frozen ones are used as in "
     "evaluation. Ctrl-C finishes the step, saves and ends with status 130 (SIGTERM: 143, SIGHUP: "
     "129).";

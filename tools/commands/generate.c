@@ -83,7 +83,7 @@ static const tool_command command = {
            "same text.",
     .check = check};
 
-/* By default, a text is streamed if somebody waits for it at a terminal. */
+/* By default, a text is streamed if a user waits for it at a terminal. */
 static bool streams(const arguments *a)
 {
     if (a->stream || a->beams || a->each > 1 || wants_batch(&a->shared)) return a->stream;

@@ -108,7 +108,7 @@ static void write_heat(const void *picture, const char *terminal, FILE *f)
 typedef void script(const void *picture, const char *terminal, FILE *f);
 
 /* Starts gnuplot between two pipes; returns an error number. Its standard error is discarded:
- * remarks on the script do not help the user. */
+ * remarks about the script do not help the user. */
 static int start(pid_t *pid, int in, int out)
 {
     char *argv[] = {(char *)(uintptr_t) "gnuplot", NULL};

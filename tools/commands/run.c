@@ -1,4 +1,4 @@
-/* weft run: computes the outputs of an ONNX model, or of a checkpoint, from arrays of NumPy. */
+/* weft run: computes the outputs of an ONNX model, or of a checkpoint, from NumPy arrays. */
 #include "tool.h"
 
 #include "base/guess.h"

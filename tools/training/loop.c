@@ -303,7 +303,7 @@ static bool due(const loop *l, int64_t every, double seconds, double last)
     return elapsed(l) - last >= seconds;
 }
 
-/* In a training by time, validations take at most a twentieth of it. */
+/* In a training limited by time, validations take at most a twentieth of it. */
 static bool validation_due(const loop *l)
 {
     const recipe *r = &l->t->r;

@@ -38,7 +38,7 @@ const tool_command watch_options = {.options = options};
 
 #ifdef WEFT_HAVE_MICROHTTPD
 
-/* An answer that is made anew if it is older than a second. */
+/* An answer that is made again if it is older than a second. */
 typedef struct answer {
     char *text;
     size_t length;

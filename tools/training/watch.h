@@ -15,7 +15,7 @@ extern const tool_command watch_options;
 /* A server of GET / (the page of `weft report RUN`) and GET /data.json (its data). It reads the
  * files of the run's folder, in a thread of its own, and shares nothing with the training. */
 typedef struct watch watch;
-/* Opens the socket: from here on nobody else can have the port. NULL after an error. */
+/* Opens the socket: from here on the port is taken. NULL after an error. */
 watch *watch_open(const watch_args *args, weft_error *error);
 /* Begins to answer, with what is in `folder`, which is copied. False after an error. */
 bool watch_begin(watch *w, const char *folder, weft_error *error);
