@@ -214,7 +214,7 @@ static void test_pace(void)
 void busy_tests(void)
 {
     CU_pSuite suite = CU_add_suite("busy", NULL, NULL);
-    CU_add_test(suite, "a thread that is put aside", test_put_aside);
+    CU_add_test(suite, "a suspended thread", test_put_aside);
     CU_add_test(suite, "waiting", test_waiting);
     CU_add_test(suite, "chunks", test_chunks);
     CU_add_test(suite, "runs on one thread", test_pace);

@@ -434,12 +434,12 @@ void file_tests(void)
     CU_pSuite suite = CU_add_suite("file", make_folder, remove_folder);
     CU_add_test(suite, "many writers", test_many_writers);
     CU_add_test(suite, "planted names", test_planted);
-    CU_add_test(suite, "no regular file", test_no_regular_file);
+    CU_add_test(suite, "not a regular file", test_no_regular_file);
     CU_add_test(suite, "reading", test_reading);
     CU_add_test(suite, "links", test_links);
     CU_add_test(suite, "long names", test_long_names);
     CU_add_test(suite, "mode", test_mode);
     CU_add_test(suite, "failures", test_failures);
-    CU_add_test(suite, "leftovers", test_leftovers);
-    CU_add_test(suite, "leftovers of the living", test_leftovers_of_the_living);
+    CU_add_test(suite, "temporary files of killed processes", test_leftovers);
+    CU_add_test(suite, "temporary files of running processes", test_leftovers_of_the_living);
 }

@@ -300,6 +300,6 @@ void fixed_tests(void)
     CU_add_test(suite, "states that the plan updates", test_updates);
     CU_add_test(suite, "runs that stop in the middle", test_stopped);
     CU_add_test(suite, "corrupted plans fail the check", test_corrupted);
-    CU_add_test(suite, "models as without", test_models);
+    CU_add_test(suite, "models equal those without fixed states", test_models);
     CU_add_test(suite, "taps in the padding alone", test_unused_taps);
 }

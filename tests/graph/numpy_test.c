@@ -368,7 +368,7 @@ void numpy_tests(void)
     CU_add_test(suite, "archives that are written", test_archive);
     CU_add_test(suite, "archives without arrays, and long names", test_archive_limits);
     CU_add_test(suite, "kinds of elements", test_kinds);
-    CU_add_test(suite, "columns first", test_fortran);
+    CU_add_test(suite, "column-major arrays", test_fortran);
     CU_add_test(suite, "what is refused", test_refused);
     CU_add_test(suite, "damaged files", test_damaged);
 }

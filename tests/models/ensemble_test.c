@@ -219,6 +219,6 @@ static void test_ensemble_of_one(void)
 void ensemble_tests(void)
 {
     CU_pSuite suite = CU_add_suite("ensemble", NULL, NULL);
-    CU_add_test(suite, "an ensemble against means by hand", test_ensemble);
+    CU_add_test(suite, "an ensemble equals means by hand", test_ensemble);
     CU_add_test(suite, "an ensemble of a model with itself", test_ensemble_of_one);
 }

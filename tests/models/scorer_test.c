@@ -277,7 +277,7 @@ void scorer_tests(void)
     CU_pSuite suite = CU_add_suite("scorer", NULL, NULL);
     CU_add_test(suite, "log probabilities are those of steps", test_against_steps);
     CU_add_test(suite, "windows of a long text", test_windows);
-    CU_add_test(suite, "the same scores in any company", test_company);
+    CU_add_test(suite, "the same scores in any batch", test_company);
     CU_add_test(suite, "attention weights", test_weights);
     CU_add_test(suite, "scorers refuse what does not fit", test_refusals);
 }

@@ -476,7 +476,7 @@ static void test_frequencies(void)
 void search_tests(void)
 {
     CU_pSuite suite = CU_add_suite("search", NULL, NULL);
-    CU_add_test(suite, "beam search against trying everything", test_exhaustive);
+    CU_add_test(suite, "beam search equals an exhaustive search", test_exhaustive);
     CU_add_test(suite, "a beam of one is greedy", test_beam_of_one);
     CU_add_test(suite, "a repetition penalty", test_repetition_penalty);
     CU_add_test(suite, "a repetition penalty of many tokens", test_penalty_of_many);

@@ -446,7 +446,7 @@ static void test_no_memory(void)
 void track_tests(void)
 {
     CU_pSuite s = CU_add_suite("track", NULL, NULL);
-    CU_add_test(s, "averages of batches, by hand", test_by_hand);
+    CU_add_test(s, "averages of batches equal those by hand", test_by_hand);
     CU_add_test(s, "weft_train_update", test_train_step);
     CU_add_test(s, "a plan of the record", test_record);
     CU_add_test(s, "frozen", test_frozen);

@@ -432,8 +432,8 @@ void worked_examples_tests(void)
                 test_parts);
     CU_add_test(suite, "no weight above the diagonal", test_causal_weights);
     CU_add_test(suite, "masks of every shape", test_mask_shapes);
-    CU_add_test(suite, "shared heads: what may see what", test_shared);
-    CU_add_test(suite, "shared heads: two pairs are learnt by heart", test_shared_by_heart);
+    CU_add_test(suite, "shared heads: which positions attend to which", test_shared);
+    CU_add_test(suite, "shared heads: two pairs are memorised", test_shared_by_heart);
     CU_add_test(suite, "gradients of every model", test_gradients);
     CU_add_test(suite, "every model runs and learns", test_runs);
 }

@@ -644,10 +644,10 @@ void attention_tests(void)
     CU_add_test(suite, "cost", test_cost);
     CU_add_test(suite, "f32 equals plain ops, with gradients", test_f32);
     CU_add_test(suite, "same bits at 1, 2, 3, 4, 8 threads", test_threads);
-    CU_add_test(suite, "queries that may attend nowhere", test_dead_rows);
-    CU_add_test(suite, "lse of a query that sees nothing", test_dead_lse);
-    CU_add_test(suite, "a query that sees nothing, of infinite values", test_dead_values);
-    CU_add_test(suite, "causal, and the mask of it", test_causal_mask);
+    CU_add_test(suite, "queries without keys to attend to", test_dead_rows);
+    CU_add_test(suite, "lse of a query without keys", test_dead_lse);
+    CU_add_test(suite, "a query without keys, with infinite values", test_dead_values);
+    CU_add_test(suite, "causal attention equals its mask", test_causal_mask);
     CU_add_test(suite, "memory is linear in the length", test_memory);
     CU_add_test(suite, "few queries have the bits of many", test_few);
     CU_add_test(suite, "keys and values of bf16 and u8", test_narrow);

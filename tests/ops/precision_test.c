@@ -642,6 +642,6 @@ void precision_tests(void)
     CU_add_test(suite, "concatenations of bf16", test_concat);
     CU_add_test(suite, "models in bf16", test_models);
     CU_add_test(suite, "scopes that are kept in f32", test_keep);
-    CU_add_test(suite, "a precision that is none", test_unknown);
+    CU_add_test(suite, "an invalid precision", test_unknown);
     CU_add_test(suite, "the search for numbers that are not finite", test_not_finite);
 }
