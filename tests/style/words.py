@@ -1,14 +1,17 @@
-"""Finds words that the project does not use, in sources, documents and messages. Usage: words.py [ROOT].
+"""Finds words that the project does not use, in sources, documents and messages, and long paragraphs of
+DESIGN.md. Usage: words.py [ROOT].
 
 tests/style/words.txt lists them, a line each: a regular expression, " -> ", and what to say instead.
 Below them are the lines that may contain one: `FILE: PART OF THE LINE: REASON`. Prints each line that
-contains a word and may not, and each exception that excepts nothing; exit status 1 if there is one."""
+contains a word and may not, each exception that excepts nothing, and each paragraph of more than six lines;
+exit status 1 if there is one."""
 import pathlib
 import re
 import subprocess
 import sys
 
 KINDS = {".c", ".h", ".cc", ".in", ".md", ".py", ".sh", ".js", ".css", ".build", ".ini", ""}
+PARAGRAPH = 6
 WITHOUT = ("tools/data/", "tests/data/", "tests/fuzz/corpus/", "tests/golden/", "abi/", "debian/copyright", "LICENSE")
 
 
@@ -32,6 +35,19 @@ def read_list(path):
     return words, exceptions
 
 
+def long_paragraphs(path):
+    """The first line's number and the length of each paragraph or list item of more than PARAGRAPH lines."""
+    start, length = 0, 0
+    for number, line in enumerate(path.read_text().splitlines() + [""], 1):
+        prose = line.strip() and not line.startswith(("|", "#", "    "))
+        if length and (not prose or line.startswith("- ")):
+            if length > PARAGRAPH:
+                yield start, length
+            length = 0
+        if prose:
+            start, length = (start, length + 1) if length else (number, 1)
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     words, exceptions = read_list(root / "tests" / "style" / "words.txt")
@@ -51,6 +67,9 @@ def main():
                 if not allowed:
                     found += 1
                     print(f"{name}:{number}: \"{match[0]}\"; say: {better}")
+    for number, length in long_paragraphs(root / "DESIGN.md"):
+        found += 1
+        print(f"DESIGN.md:{number}: a paragraph of {length} lines; expected at most {PARAGRAPH}")
     for name, part in sorted(unused):
         print(f"tests/style/words.txt: no line of {name} needs the exception \"{part}\"")
     return bool(found or unused)
