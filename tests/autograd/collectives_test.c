@@ -373,7 +373,7 @@ static void test_refusals(void)
         {WEFT_BAD_ARGUMENT, "rank 3 of 3 ranks"},
         {WEFT_BAD_ARGUMENT, "in group -1"},
         {WEFT_BAD_DTYPE, "i32"},
-        {WEFT_BAD_SHAPE, "dimension 0 is 4, which 3 ranks do not divide"},
+        {WEFT_BAD_SHAPE, "dimension 0 is 4, expected a multiple of the 3 ranks"},
         {WEFT_BAD_SHAPE, "rank"},
         {WEFT_BAD_SHAPE, "rank"},
         {WEFT_BAD_ARGUMENT, "rank 3 is outside of the 3 ranks"},

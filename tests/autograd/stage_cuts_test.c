@@ -374,7 +374,7 @@ static void test_refusals(void)
 {
     net n = net_new(), other = net_new();
     const weft_value wrong[2] = {n.y, other.y};
-    expect_refused(n.g, &n.y, 1, rank_of(0, 9), "9 stages need as many nodes");
+    expect_refused(n.g, &n.y, 1, rank_of(0, 9), "fewer than 9 stages");
     expect_refused(n.g, &n.x, 1, rank_of(0, 2), "the graph has 0");
     expect_refused(n.g, wrong, 2, rank_of(0, 2), "target 1 does not belong");
     expect_refused(n.g, WEFT_VALUES(WEFT_NO_VALUE), rank_of(0, 2), "target 0 does not belong");
