@@ -35,7 +35,7 @@ static bool read_line(reader *r)
     return true;
 }
 
-/* Appends the line to the current document; false when memory is out. */
+/* Appends the line to the current document; false if out of memory. */
 static bool gather(reader *r)
 {
     size_t wanted = r->n_document + r->length + 2;
@@ -51,7 +51,7 @@ static bool gather(reader *r)
     return true;
 }
 
-/* The next line or document into r->line. False at the end, or when memory is out. */
+/* The next line or document into r->line. False at the end, or if out of memory. */
 static bool read_unit(reader *r, weft_text_unit unit)
 {
     if (unit == WEFT_TEXT_LINE) {

@@ -247,7 +247,7 @@ uint64_t weft_graph_random_key(weft_graph *graph)
 
 /* ---- Lists ---- */
 
-/* Makes room for one more element of `size` bytes; false when memory is out. */
+/* Makes room for one more element of `size` bytes; false if out of memory. */
 static bool list_reserve(weft_graph *graph, graph_list *list, size_t size)
 {
     if (list->n < list->capacity) return true;

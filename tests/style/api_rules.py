@@ -11,8 +11,6 @@ ROOMS = ["graph", "ops", "autograd", "inspect", "distributed", "models", "format
 EXCEPTIONS = {
     "takes_its_object_first": {
         "weft_tensor_bytes": "asked before there is a tensor",
-        "weft_piece_name": "a text for a parameter and its bounds",
-        "weft_piece_parse": "makes the piece",
         "weft_safetensors_write": "writes a file without opening one",
     },
     "reports_why": {
