@@ -55,8 +55,16 @@ def parameter(text):
     return text[:-len(name)].strip(), name
 
 
+class Api:
+    """All public functions, their names, and the names of all public types."""
+
+    def __init__(self, functions, types):
+        self.functions, self.types = functions, types
+        self.names = {f.name for f in functions}
+
+
 def read(root):
-    """All public functions, and the names of all public types."""
+    """The Api of a folder of sources."""
     functions, types = [], set()
     for room in ROOMS:
         for header in sorted((root / room / "weft").glob("*.h")):
@@ -67,7 +75,7 @@ def read(root):
                 declaration = re.sub(r"\s*WEFT_PRINTF\(.*?\)", "", " ".join(declaration.split()))
                 if re.search(r"\bweft_\w+\s*\(", declaration):
                     functions.append(Function(declaration))
-    return functions, types
+    return Api(functions, types)
 
 
 def object_of(function, types):
@@ -77,36 +85,42 @@ def object_of(function, types):
     return next((name for name in names if name in types), None)
 
 
-def names_getters(f, types):
+def names_getters(f, api):
     """A getter is called after what it returns, without get."""
     return not re.search(r"_get(_|$)", f.name)
 
 
-def takes_its_object_first(f, types):
+def takes_its_object_first(f, api):
     """weft_OBJECT_VERB takes the object first, or makes it; weft_T_of returns a weft_T; a builder takes the graph."""
-    name = object_of(f, types)
+    name = object_of(f, api.types)
     first = f.types()[0] if f.parameters else ""
     return (not name or not f.parameters or f"{name}_of" == f.name or re.search(rf"\b{name}(_\w+)?\b", first) or
             re.search(rf"\b{name}\b", f.result) or "weft_graph" in first or
             any(re.fullmatch(rf"{name} \*\*", type) for type in f.types()))
 
 
-def has_the_error_last(f, types):
+def has_its_end(f, api):
+    """What weft_OBJECT_new makes weft_OBJECT_free frees, and weft_OBJECT_open has a weft_OBJECT_close."""
+    made = re.fullmatch(r"(weft_\w+?)_(new(?:_\w+)?|open)", f.name)
+    return not made or made[1] + ("_close" if made[2] == "open" else "_free") in api.names
+
+
+def has_the_error_last(f, api):
     """weft_error * is the last parameter."""
     return f.name.startswith("weft_error_") or "weft_error *" not in f.types()[:-1]
 
 
-def reports_no_error_by_bool(f, types):
+def reports_no_error_by_bool(f, api):
     """A bool answers a question. What can fail returns a weft_status or a pointer."""
     return f.result != "bool" or "weft_error *" not in f.types()
 
 
-def reports_why(f, types):
+def reports_why(f, api):
     """A weft_status comes with a weft_error *, except from builders, whose error is the graph's."""
     return f.result != "weft_status" or f.types()[-1:] == ["weft_error *"] or "weft_graph *" in f.types()[:1]
 
 
-def lists_in_one_way(f, types):
+def lists_in_one_way(f, api):
     """A list is a borrowed array: const T *weft_OBJECT_THINGS(object, size_t *count)."""
     counts = [name for type, name in f.parameters if type == "size_t *" and re.match("count|n(_|$)", name)]
     copies = any(name == "capacity" for _, name in f.parameters) and "char *" not in f.types()
@@ -115,32 +129,32 @@ def lists_in_one_way(f, types):
     return not copies and not visits and (not counts or borrowed and counts == ["count"])
 
 
-def takes_options_by_pointer(f, types):
+def takes_options_by_pointer(f, api):
     """A struct of options is a const pointer, which may be NULL."""
-    return not any(re.fullmatch(r"(const )?weft_\w*options( \*)?", type) and not type.startswith("const ")
-                   for type in f.types())
+    options = [type for type in f.types() if re.search(r"\bweft_\w*options\b", type)]
+    return all(re.fullmatch(r"const weft_\w+ \*", type) for type in options)
 
 
-RULES = [names_getters, takes_its_object_first, has_the_error_last, reports_no_error_by_bool, reports_why,
+RULES = [names_getters, takes_its_object_first, has_its_end, has_the_error_last, reports_no_error_by_bool, reports_why,
          lists_in_one_way, takes_options_by_pointer]
 
 
 def main():
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent.parent
-    functions, types = read(root)
-    if len(functions) < 400:
-        sys.exit(f"only {len(functions)} functions: not the sources?")
+    api = read(root)
+    if len(api.functions) < 400:
+        sys.exit(f"only {len(api.functions)} functions: not the sources?")
     broken = 0
     for rule in RULES:
         exceptions = EXCEPTIONS.get(rule.__name__, {})
-        found = {f.name for f in functions if not rule(f, types)}
+        found = {f.name for f in api.functions if not rule(f, api)}
         for name in sorted(found - set(exceptions)):
             print(f"{name}: {rule.__doc__}")
         for name in sorted(set(exceptions) - found):
             print(f"{name}: the exception from \"{rule.__doc__}\" is not needed")
         broken += len(found ^ set(exceptions))
     if not broken:
-        print(f"{len(functions)} public functions, {len(RULES)} rules")
+        print(f"{len(api.functions)} public functions, {len(RULES)} rules")
     return bool(broken)
 
 
