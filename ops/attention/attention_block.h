@@ -166,8 +166,7 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
                .keys = &call->in[K],
                .values = &call->in[V],
                .paired = are_pairs(&call->in[Q], &call->in[K]),
-               .wide = (T *)weft_call_workspace(call) +
-                       rows_of_work(z, call->attr, call->n_in >= REST) * LANES,
+               .wide = (T *)(void *)words + WORD_ROWS * LANES,
                .words = words};
     b.n = min_of(LANES, z->queries - b.first);
     b.width = ceil_div(b.n, SIMD_LANES) * SIMD_LANES;

@@ -72,22 +72,23 @@ static bool check_sizes(weft_infer *infer, weft_shape q, int64_t keys, int64_t v
                            weft_shape_text(all, text, sizeof text));
 }
 
-/* Whether sdpa takes keys or values as narrow_rows makes them. Its gradient does not. */
+/* Whether these are keys or values as narrow_rows makes them. */
 static bool is_narrow(const weft_infer *infer, size_t i)
 {
     const weft_dtype dtype = infer->in[i].dtype;
-    return infer->n_in < REST && infer->in[Q].dtype == WEFT_F32 &&
-           (dtype == WEFT_BF16 || dtype == WEFT_U8);
+    return infer->in[Q].dtype == WEFT_F32 && (dtype == WEFT_BF16 || dtype == WEFT_U8);
 }
 
-/* Checks q, k, v, and the mask at input `mask`; sets the shapes of out and lse. */
-static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_shape *lse)
+/* Checks q, k, v, and the mask; sets the shapes of out and lse. Only the forward op takes narrow
+ * keys and values. */
+static bool check_inputs(weft_infer *infer, bool backward, weft_shape *out, weft_shape *lse)
 {
+    const size_t mask = backward ? REST : 3;
     const sdpa_attr *attr = infer->attr;
     char a[128], b[128], c[128];
     if (!weft_infer_float(infer, Q)) return false;
     for (size_t i = K; i <= V; i++)
-        if (!is_narrow(infer, i) && !weft_infer_same_dtype(infer, Q, i)) return false;
+        if ((backward || !is_narrow(infer, i)) && !weft_infer_same_dtype(infer, Q, i)) return false;
     weft_shape q = infer->in[Q].shape, k = infer->in[K].shape, v = infer->in[V].shape;
     const bool fits = q.rank == 4 && k.rank == 4 && v.rank == 4 && q.dim[0] == k.dim[0] &&
                       k.dim[0] == v.dim[0] && k.dim[1] == v.dim[1] && k.dim[2] == v.dim[2] &&
@@ -131,7 +132,8 @@ static bool infer_sdpa(weft_infer *infer)
 {
     const sdpa_attr *attr = infer->attr;
     weft_shape out, lse;
-    if (!check_count(infer, 3u + attr->mask) || !check_inputs(infer, 3, &out, &lse)) return false;
+    if (!check_count(infer, 3u + attr->mask) || !check_inputs(infer, false, &out, &lse))
+        return false;
     infer->out[0] = (weft_type){infer->in[Q].dtype, out};
     infer->out[1] = infer->out[2] = (weft_type){infer->in[Q].dtype, lse};
     return true;
@@ -142,7 +144,7 @@ static bool infer_sdpa_grad(weft_infer *infer)
     const sdpa_attr *attr = infer->attr;
     weft_shape out, lse;
     if (!check_count(infer, (size_t)REST + attr->mask + attr->dlse) ||
-        !check_inputs(infer, REST, &out, &lse) || !check_shape(infer, OUT, "out", out) ||
+        !check_inputs(infer, true, &out, &lse) || !check_shape(infer, OUT, "out", out) ||
         !check_shape(infer, LSE, "lse", lse) || !check_shape(infer, LSE_LOW, "lse_low", lse) ||
         !check_shape(infer, DOUT, "dout", out) ||
         (attr->dlse && !check_shape(infer, (size_t)REST + attr->mask, "dlse", lse)))
@@ -171,29 +173,50 @@ static size_t scratch_sdpa_grad(const weft_call *call)
     return (size_t)partial_elements(&z) * weft_dtype_bytes(call->out[0].dtype);
 }
 
-static size_t workspace_sdpa(const weft_call *call)
+static size_t workspace_of(const weft_call *call, bool backward)
 {
     const sizes z = sizes_of(call);
-    int64_t rows = rows_of_work(&z, call->attr, call->n_in >= REST);
+    int64_t rows = rows_of_work(&z, call->attr, backward);
     if (call->in[Q].dtype != WEFT_F64) rows += wide_rows(&z);
     return (size_t)rows * LANE_BYTES;
 }
 
-static void cost_sdpa(const weft_call *call, weft_cost *cost)
+static size_t workspace_sdpa(const weft_call *call)
 {
-    sizes z = sizes_of(call);
-    const bool backward = call->n_in >= REST;
-    double scores = (double)z.batch * (double)z.heads * (double)z.queries * (double)z.keys;
+    return workspace_of(call, false);
+}
+
+static size_t workspace_sdpa_grad(const weft_call *call)
+{
+    return workspace_of(call, true);
+}
+
+/* Of `flops` for each score, and all operands. */
+static weft_cost cost_of(const weft_call *call, const sizes *z, double flops)
+{
     const sdpa_attr *attr = call->attr;
+    double scores = (double)z->batch * (double)z->heads * (double)z->queries * (double)z->keys;
     if (attr->causal) scores /= 2;
-    if (attr->window && 2 * attr->window < z.keys)
-        scores *= (double)attr->window / (double)z.keys * (attr->causal ? 2 : 1);
-    cost->flops = scores * (backward ? 6.0 * (double)z.dim + 4.0 * (double)z.value_dim + 18
-                                     : 2.0 * (double)z.dim + 2.0 * (double)z.value_dim + 14);
+    if (attr->window && 2 * attr->window < z->keys)
+        scores *= (double)attr->window / (double)z->keys * (attr->causal ? 2 : 1);
+    weft_cost cost = {.flops = scores * flops};
     for (size_t i = 0; i < call->n_in + call->n_out; i++) {
         const weft_tensor *t = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
-        cost->bytes += (double)weft_tensor_bytes(t->dtype, t->shape);
+        cost.bytes += (double)weft_tensor_bytes(t->dtype, t->shape);
     }
+    return cost;
+}
+
+static void cost_sdpa(const weft_call *call, weft_cost *cost)
+{
+    const sizes z = sizes_of(call);
+    *cost = cost_of(call, &z, 2.0 * (double)z.dim + 2.0 * (double)z.value_dim + 14);
+}
+
+static void cost_sdpa_grad(const weft_call *call, weft_cost *cost)
+{
+    const sizes z = sizes_of(call);
+    *cost = cost_of(call, &z, 6.0 * (double)z.dim + 4.0 * (double)z.value_dim + 18);
 }
 
 /* ---- Gradient ---- */
@@ -326,8 +349,8 @@ void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
                                   .kernel = {NARROW_ROWS(op, op) BF16_ROW(op)},                    \
                                   .takes = WEFT_TAKES_ROWS,                                        \
                                   .tiles = tiles_##op,                                             \
-                                  .workspace = workspace_sdpa,                                     \
-                                  .cost = cost_sdpa,                                               \
+                                  .workspace = workspace_##op,                                     \
+                                  .cost = cost_##op,                                               \
                                   .random = true,                                                  \
                                   .expand = weft__expand_##op,                                     \
                                   .samples = samples_##op,                                         \

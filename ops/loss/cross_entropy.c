@@ -220,12 +220,21 @@ static size_t workspace_row(const weft_call *call)
     return (size_t)classes_of(call) * sizeof(double);
 }
 
-static void cost_rows(const weft_call *call, weft_cost *cost)
+/* Of `tensors` as large as the logits that are read or written. */
+static weft_cost cost_of(const weft_call *call, int tensors)
 {
-    double n = (double)numel_of(&call->in[0].shape);
-    double passes = call->out[0].shape.rank ? 2 : 1;
-    cost->flops = 13 * n;
-    cost->bytes = passes * n * (double)weft_dtype_bytes(call->in[0].dtype);
+    const double n = (double)numel_of(&call->in[0].shape);
+    return (weft_cost){13 * n, tensors * n * (double)weft_dtype_bytes(call->in[0].dtype)};
+}
+
+static void cost_cross_entropy(const weft_call *call, weft_cost *cost)
+{
+    *cost = cost_of(call, 1);
+}
+
+static void cost_cross_entropy_grad(const weft_call *call, weft_cost *cost)
+{
+    *cost = cost_of(call, 2);
 }
 
 /* ---- Gradients ---- */
@@ -409,7 +418,7 @@ const weft_op weft_op_cross_entropy = {
     .phases = 2,
     .tiles = tiles_rows,
     .scratch = scratch_losses,
-    .cost = cost_rows,
+    .cost = cost_cross_entropy,
     .can_fail = true,
     .onnx = onnx_cross_entropy,
     .vjp = vjp_cross_entropy,
@@ -435,7 +444,7 @@ const weft_op weft_op_cross_entropy_grad = {
     .phases = 2,
     .tiles = tiles_grad,
     .scratch = scratch_count,
-    .cost = cost_rows,
+    .cost = cost_cross_entropy_grad,
     .inplace = 1,
     .expand = expand_cross_entropy_grad,
     .samples = samples_cross_entropy_grad,

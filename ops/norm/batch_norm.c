@@ -80,12 +80,21 @@ static void block_batch_norm(const weft_call *call, int64_t tile, weft_block *bl
             (weft_block){block->row * z.width + block->column, block->rows * block->columns, 0, 1};
 }
 
-static void cost_batch_norm(const weft_call *call, weft_cost *cost)
+/* Of `flops` for each element of x, and `tensors` as large as x that are read or written. */
+static weft_cost cost_of(const weft_call *call, int flops, int tensors)
 {
     const double n = (double)numel_of(&call->in[0].shape);
-    const bool backward = call->n_in > 3;
-    cost->flops = (backward ? 9 : 7) * n;
-    cost->bytes = n * (double)((backward ? 3 : 2) * weft_dtype_bytes(call->in[0].dtype));
+    return (weft_cost){flops * n, tensors * n * (double)weft_dtype_bytes(call->in[0].dtype)};
+}
+
+static void cost_batch_norm(const weft_call *call, weft_cost *cost)
+{
+    *cost = cost_of(call, 7, 2);
+}
+
+static void cost_batch_norm_grad(const weft_call *call, weft_cost *cost)
+{
+    *cost = cost_of(call, 9, 3);
 }
 
 /* ---- Gradients ---- */
@@ -251,7 +260,7 @@ static const weft_attr_field batch_norm_fields[] = {
                                   .tiles = tiles_##op,                                             \
                                   .scratch = scratch_batch_norm,                                   \
                                   .workspace = workspace_batch_norm,                               \
-                                  .cost = cost_batch_norm,                                         \
+                                  .cost = cost_##op,                                               \
                                   .expand = expand_##op,                                           \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \

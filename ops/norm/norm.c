@@ -278,12 +278,21 @@ static size_t workspace_norm(const weft_call *call)
     return (size_t)(5 * features_of(call)) * weft_dtype_bytes(call->out[1].dtype);
 }
 
+/* Of `flops` for each element of x, and `tensors` as large as x that are read or written. */
+static weft_cost cost_of(const weft_call *call, int flops, int tensors)
+{
+    const double n = (double)numel_of(&call->in[0].shape);
+    return (weft_cost){flops * n, tensors * n * (double)weft_dtype_bytes(call->in[0].dtype)};
+}
+
 static void cost_norm(const weft_call *call, weft_cost *cost)
 {
-    double n = (double)numel_of(&call->in[0].shape);
-    bool backward = call->out[1].shape.rank == 1 && call->n_in > 2 && call->in[0].shape.rank > 1;
-    cost->flops = (backward ? 16 : 8) * n;
-    cost->bytes = n * (double)((backward ? 3 : 2) * weft_dtype_bytes(call->in[0].dtype));
+    *cost = cost_of(call, 8, 2);
+}
+
+static void cost_norm_grad(const weft_call *call, weft_cost *cost)
+{
+    *cost = cost_of(call, 16, 3);
 }
 
 /* ---- Gradients ---- */
@@ -460,27 +469,27 @@ static void onnx_rms_norm(weft_export *e)
                                   .infer = shape_rule,                                             \
                                   .takes = WEFT_TAKES_DENSE,                                       \
                                   .tiles = tiles_norm,                                             \
-                                  .cost = cost_norm,                                               \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
                                   __VA_ARGS__};
 NORM_OP(layer_norm,
         "y = (x - mean) rstd gamma + beta over the last dimension, rstd = (variance + eps)^(-1/2); "
         "also returns mean and rstd.",
-        1, 3, 3, infer_norm, .kernel = FLOAT_KERNELS(layer_norm), .narrow_out = 1,
-        .onnx = onnx_layer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma beta")
+        1, 3, 3, infer_norm, .cost = cost_norm, .kernel = FLOAT_KERNELS(layer_norm),
+        .narrow_out = 1, .onnx = onnx_layer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm,
+        .inputs = "x gamma beta")
 NORM_OP(rms_norm,
         "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also returns r.", 1, 2,
-        2, infer_norm, .kernel = FLOAT_KERNELS(rms_norm), .narrow_out = 1, .onnx = onnx_rms_norm,
-        .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
+        2, infer_norm, .cost = cost_norm, .kernel = FLOAT_KERNELS(rms_norm), .narrow_out = 1,
+        .onnx = onnx_rms_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
-        4, 5, 3, infer_norm_grad, .phases = 2, .scratch = scratch_norm, .workspace = workspace_norm,
-        .kernel = {NARROW_ROWS(layer_norm_grad, layer_norm_grad)}, .narrow_in = 1 << 0 | 1 << 3,
-        .narrow_out = 1, .expand = expand_grad)
+        4, 5, 3, infer_norm_grad, .cost = cost_norm_grad, .phases = 2, .scratch = scratch_norm,
+        .workspace = workspace_norm, .kernel = {NARROW_ROWS(layer_norm_grad, layer_norm_grad)},
+        .narrow_in = 1 << 0 | 1 << 3, .narrow_out = 1, .expand = expand_grad)
 NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,
-        infer_norm_grad, .phases = 2, .scratch = scratch_norm, .workspace = workspace_norm,
-        .kernel = {NARROW_ROWS(rms_norm_grad, rms_norm_grad)}, .narrow_in = 1 << 0 | 1 << 2,
-        .narrow_out = 1, .expand = expand_grad)
+        infer_norm_grad, .cost = cost_norm_grad, .phases = 2, .scratch = scratch_norm,
+        .workspace = workspace_norm, .kernel = {NARROW_ROWS(rms_norm_grad, rms_norm_grad)},
+        .narrow_in = 1 << 0 | 1 << 2, .narrow_out = 1, .expand = expand_grad)
 
 static weft_value norm(weft_graph *graph, const weft_op *op, weft_value x, weft_value gamma,
                        weft_value beta, double eps, bool rms)

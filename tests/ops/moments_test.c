@@ -260,6 +260,36 @@ static void test_statistics(void)
     weft_graph_free(g);
 }
 
+/* The cost of an op does not depend on the rank of x: one row costs what it costs among others. */
+static void test_cost(void)
+{
+    enum { N = 12 };
+    static const struct {
+        const char *op;
+        double flops, tensors; /* of each element; as large as x */
+    } expected[] = {{"layer_norm", 8, 2}, {"layer_norm_grad", 16, 3}};
+    for (int rank = 1; rank <= 2; rank++) {
+        int found = 0;
+        weft_graph *g = weft_graph_new();
+        const weft_shape shape = rank == 1 ? WEFT_SHAPE(N) : WEFT_SHAPE(3, N / 3);
+        weft_value x = weft_input(g, "x", WEFT_F32, shape), dx;
+        const weft_value gamma = weft_fill(g, WEFT_F32, WEFT_SHAPE(rank == 1 ? N : N / 3), 2);
+        const weft_value y = weft_layer_norm(g, x, gamma, WEFT_NO_VALUE, 1e-5);
+        weft_grad(g, weft_sum(g, y, WEFT_ALL_AXES, false), &x, 1, &dx);
+        for (size_t k = 0; k < weft_graph_node_count(g); k++)
+            for (int i = 0; i < 2; i++) {
+                weft_cost cost;
+                if (strcmp(weft_graph_node(g, k).op->name, expected[i].op) != 0) continue;
+                CU_ASSERT_EQUAL(weft_graph_node_cost(g, k, &cost), WEFT_OK);
+                CU_ASSERT_EQUAL(cost.flops, expected[i].flops * N);
+                CU_ASSERT_EQUAL(cost.bytes, expected[i].tensors * N * 4);
+                found++;
+            }
+        CU_ASSERT_EQUAL(found, 2);
+        weft_graph_free(g);
+    }
+}
+
 void moments_tests(void)
 {
     CU_pSuite suite = CU_add_suite("moments", NULL, NULL);
@@ -268,4 +298,5 @@ void moments_tests(void)
     CU_add_test(suite, "layer norm far from zero", test_layer_norm);
     CU_add_test(suite, "batch norm far from zero", test_batch_norm);
     CU_add_test(suite, "gradients of batch norm's statistics", test_statistics);
+    CU_add_test(suite, "cost of layer norm", test_cost);
 }
