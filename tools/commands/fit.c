@@ -95,13 +95,15 @@ int cmd_fit(int argc, char **argv)
 {
     tool_option rows[RECIPE_ROWS];
     const tool_command of_recipe = {.options = rows, .check = recipe_check};
-    const tool_option options[] = {{"resume", NULL, FIELD(t.resume),
-                                    "resume from the checkpoint in the folder, if there is one"},
-                                   {"json", NULL, FIELD(t.json),
-                                    "print recipe and result as lines of JSON, progress on stderr"},
-                                   {TOOL_INCLUDED(arguments, t.watch_args, watch_options)},
-                                   {TOOL_INCLUDED(arguments, t.r, of_recipe)},
-                                   {0}};
+    const tool_option options[] = {
+        {"resume", NULL, FIELD(t.resume),
+         "resume from the checkpoint in the folder, if there is one"},
+        {"json", NULL, FIELD(t.json),
+         "print recipe and result as lines of JSON, progress on stderr"},
+        {"schema", NULL, FIELD(t.schema), "print the JSON schema of a run's recipe.json, and end"},
+        {TOOL_INCLUDED(arguments, t.watch_args, watch_options)},
+        {TOOL_INCLUDED(arguments, t.r, of_recipe)},
+        {0}};
     const tool_command command = {.options = options,
                                   .usage = "FILE.onnx\nMODEL [OPTION=VALUE...]",
                                   .doc = doc,
@@ -115,7 +117,9 @@ int cmd_fit(int argc, char **argv)
         return tool_fail_text("fit", "out of memory");
     t->r.fits = early.t.r.fits = true;
     tool_parse(&command, argc, argv, &early);
-    if (training_agree(t, load_recipe(&early.t, t))) {
+    if (early.t.schema) {
+        status = recipe_print_schema(true);
+    } else if (training_agree(t, load_recipe(&early.t, t))) {
         tool_parse(&command, argc, argv, &a);
         struct sigaction ignore = {.sa_handler = SIG_IGN};
         sigaction(SIGXFSZ, &ignore, NULL);

@@ -222,6 +222,7 @@ int cmd_train(int argc, char **argv)
          TOOL_ALSO(arguments, t.resume)},
         {"json", NULL, FIELD(t.json),
          "print recipe and result as lines of JSON, progress on stderr"},
+        {"schema", NULL, FIELD(t.schema), "print the JSON schema of a recipe, and end"},
         {TOOL_INCLUDED(arguments, t.watch_args, watch_options)},
         {TOOL_INCLUDED(arguments, t.r, of_recipe)},
         {0}};
@@ -236,7 +237,9 @@ int cmd_train(int argc, char **argv)
     if (!recipe_init(&t->r) || !recipe_init(&early.t.r))
         return tool_fail_text("train", "out of memory");
     tool_parse(&command, argc, argv, &early);
-    if (training_agree(t, load_recipe(&early, t))) {
+    if (early.t.schema) {
+        status = recipe_print_schema(false);
+    } else if (training_agree(t, load_recipe(&early, t))) {
         tool_parse(&command, argc, argv, &a);
         struct sigaction ignore = {.sa_handler = SIG_IGN};
         /* A write beyond the limit of file sizes then fails like any other. */

@@ -39,6 +39,7 @@ const recipe_row recipe_rows[] = {
     RECIPE_MAP(ROW)
 #undef ROW
 };
+const char *const recipe_ignored[RECIPE_IGNORED] = {"about", "$schema"};
 const size_t n_recipe_rows = sizeof recipe_rows / sizeof *recipe_rows;
 /* With a heading for each of seven sections, and the end. */
 _Static_assert(sizeof recipe_rows / sizeof *recipe_rows + 8 <= RECIPE_ROWS, "RECIPE_ROWS");
@@ -101,6 +102,8 @@ bool recipe_take_model_option(recipe *r, const char *text)
 
 /* ---- Values ---- */
 
+#define LENGTHS_WANTED "1 to %d ascending lengths from %d to %d"
+
 const char *recipe_wanted(const recipe_row *row, char *text, size_t size)
 {
     const tool_option *o = &row->option;
@@ -117,7 +120,8 @@ const char *recipe_wanted(const recipe_row *row, char *text, size_t size)
         snprintf(text, size, "one of %s", o->argument);
         break;
     case TOOL_LENGTHS:
-        snprintf(text, size, "1 to %d ascending lengths from 3 to 1048576", WEFT_MAX_LENGTHS);
+        snprintf(text, size, LENGTHS_WANTED, WEFT_MAX_LENGTHS, RECIPE_MIN_LENGTH,
+                 RECIPE_MAX_LENGTH);
         break;
     case TOOL_FILES:
         snprintf(text, size, "a text, or a list of texts");
@@ -147,7 +151,9 @@ bool recipe_add_file(recipe_files *list, const char *name)
 
 bool recipe_add_length(recipe_list *list, double x)
 {
-    if (list->n == WEFT_MAX_LENGTHS || !(x >= 3 && x <= 1 << 20) || floor(x) != x) return false;
+    if (list->n == WEFT_MAX_LENGTHS || !(x >= RECIPE_MIN_LENGTH && x <= RECIPE_MAX_LENGTH) ||
+        floor(x) != x)
+        return false;
     if (list->n && x <= list->at[list->n - 1]) return false;
     list->at[list->n++] = (int32_t)x;
     return true;
@@ -188,9 +194,8 @@ static void take_lengths(const tool_option *o, void *into, char *text, struct ar
         if (!good || !*end) break;
     }
     if (!good)
-        tool_usage_error(state,
-                         "--%s must be 1 to %d ascending lengths from 3 to 1048576, not \"%s\"",
-                         o->name, WEFT_MAX_LENGTHS, text);
+        tool_usage_error(state, "--%s must be " LENGTHS_WANTED ", not \"%s\"", o->name,
+                         WEFT_MAX_LENGTHS, RECIPE_MIN_LENGTH, RECIPE_MAX_LENGTH, text);
     *(recipe_list *)tool_field(o, into) = list;
 }
 

@@ -225,7 +225,9 @@ bool recipe_load(recipe *r, const char *path, const char *data, weft_error *erro
 /* All options as JSON, which recipe_load accepts. `place`: with the options that depend on the
  * machine (run.out, run.threads). NULL if out of memory. */
 cJSON *recipe_json(const recipe *r, bool place);
-/* Prints it, a line for each section. */
+/* Prints the JSON schema of the recipes of `weft fit` or `weft train`; returns the exit status. */
+int recipe_print_schema(bool fits);
+/* Prints a recipe, a line for each section. */
 void recipe_print(const recipe *r, FILE *file);
 /* Takes the value of one key from the JSON of a recipe, if it has a valid one. */
 void recipe_take_json(recipe *r, recipe_key key, const cJSON *recipe_json);

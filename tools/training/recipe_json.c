@@ -168,6 +168,13 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
     return true;
 }
 
+static bool is_ignored(const char *key)
+{
+    for (int i = 0; i < RECIPE_IGNORED; i++)
+        if (!strcmp(recipe_ignored[i], key)) return true;
+    return false;
+}
+
 static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error *error)
 {
     char meant[TOOL_GUESS_BYTES];
@@ -177,8 +184,8 @@ static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error 
     cJSON_ArrayForEach(item, json)
     {
         bool good = true;
-        if (!strcmp(item->string, "about")) {
-            good = cJSON_IsString(item) || refuse(error, path, "about is not a text");
+        if (is_ignored(item->string)) {
+            good = cJSON_IsString(item) || refuse(error, path, "%s is not a text", item->string);
         } else if (!strcmp(item->string, "model")) {
             if (!cJSON_IsString(item)) return refuse(error, path, "model is not a text");
             r->model = weft_model_find(item->valuestring);

@@ -21,6 +21,14 @@ typedef struct recipe_row {
 extern const recipe_row recipe_rows[];
 extern const size_t n_recipe_rows;
 
+/* Texts of a recipe that are not read: a remark, and the schema that an editor uses. */
+#define RECIPE_IGNORED 2
+extern const char *const recipe_ignored[RECIPE_IGNORED];
+
+/* Bounds of batches.lengths. */
+#define RECIPE_MIN_LENGTH 3
+#define RECIPE_MAX_LENGTH (1 << 20)
+
 /* Whether `weft fit`, or else `weft train`, has the row. */
 static inline bool recipe_has(bool fits, const recipe_row *row)
 {

@@ -23,6 +23,7 @@ typedef struct training_scores {
 typedef struct training {
     recipe r;
     bool resume, json;
+    bool schema; /* print the JSON schema of recipes, and end */
     watch_args watch_args;
     watch *watch;         /* NULL: not watched */
     const char *validate; /* a checkpoint to validate, and nothing else; NULL: train */
