@@ -1,5 +1,5 @@
 /* weft fit: trains a model, such as one from an ONNX file, on NumPy arrays. */
-#include "training/fit.h"
+#include "training/fit_data.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -78,7 +78,7 @@ static inline bool training_agree(training *t, bool good)
     return weft_communicator_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
 
-/* trainer.c. Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_BUDGET of a training by
+/* trainer_options.c. Steps of warm-up: those of the recipe, but at most WEFT_WARMUP_BUDGET of a training by
  * steps. */
 uint64_t training_warmup(const recipe *r);
 /* The options of a trainer from the recipe. The groups of the optimiser are t->groups, and the

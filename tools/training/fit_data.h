@@ -1,6 +1,6 @@
 /* The model and the data of `weft fit`. Functions return false after an error in t->error. */
-#ifndef WEFT_TOOLS_FIT_H
-#define WEFT_TOOLS_FIT_H
+#ifndef WEFT_TOOLS_FIT_DATA_H
+#define WEFT_TOOLS_FIT_DATA_H
 
 #include "training.h"
 

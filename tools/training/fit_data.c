@@ -1,5 +1,5 @@
 /* The model and the arrays of `weft fit`. */
-#include "fit.h"
+#include "fit_data.h"
 
 #include "training/saved.h"
 
