@@ -9,6 +9,8 @@
 
 #include "training/trainer.h"
 #include "mesh.h"
+#include "pipeline.h"
+#include "sharding.h"
 
 typedef struct whole_model whole_model; /* see whole.c */
 

@@ -5,6 +5,7 @@
 #include "tests.h"
 
 #include <weft/parallel.h>
+#include "pipeline.h"
 #include "sharding.h"
 
 #include <math.h>

@@ -4,10 +4,11 @@
 #include "tests.h"
 #include "token_batches.h"
 
+#include "pieces.h"
+#include "pipeline.h"
 #include "run/team.h"
 
 #include <weft/huggingface.h>
-#include "pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>

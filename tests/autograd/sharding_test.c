@@ -180,7 +180,7 @@ static void test_refused_names(void)
         weft_graph *g = weft_graph_new();
         weft_value w = weft_param(g, names[i], WEFT_F32, WEFT_SHAPE(8), WEFT_INIT_ZEROS);
         const weft_ranks one = {0, 0, 1};
-        CU_ASSERT_PTR_NULL(weft__shards_new(g, &w, NULL, 1, NULL, one, 0, &error));
+        CU_ASSERT_PTR_NULL(weft__shards_new(g, &w, 1, one, NULL, &error));
         CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
         CU_ASSERT_STRING_EQUAL(error.where, names[i]);
         weft_graph_free(g);

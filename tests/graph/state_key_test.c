@@ -214,8 +214,9 @@ static const char *declared(const weft_optimizer *o, char letters[8])
     const weft_value loss = weft_sum(g, weft_square(g, w), WEFT_ALL_AXES, false);
     weft_train_update(g, loss, NULL, 0, weft_input(g, "lr", WEFT_F32, WEFT_SCALAR), o, NULL);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
-    weft_value states[8];
-    const size_t n = weft_graph_states(g, states, 8);
+    size_t n;
+    const weft_value *states = weft_graph_states(g, &n);
+    CU_ASSERT_TRUE_FATAL(n <= 8);
     memset(letters, 0, 8);
     for (size_t i = 1; i < n; i++) {
         const weft_state_key key = weft_state_key_read(weft_name_of(g, states[i]));

@@ -245,7 +245,7 @@ static void test_new_averages(void)
     j.steps = 1;
     uint64_t averaged = 0;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        j.o.zero = runs[i][1];
+        j.processes.zero = runs[i][1];
         run_ranks(runs[i][0], train, &j, ranks);
         expect_good(ranks, runs[i][0]);
         if (!i) averaged = j.model[0];

@@ -280,7 +280,7 @@ static void test_cost(void)
             for (int i = 0; i < 2; i++) {
                 weft_cost cost;
                 if (strcmp(weft_graph_node(g, k).op->name, expected[i].op) != 0) continue;
-                CU_ASSERT_EQUAL(weft_graph_node_cost(g, k, &cost), WEFT_OK);
+                CU_ASSERT_EQUAL(weft_graph_node_cost(g, k, &cost, NULL), WEFT_OK);
                 CU_ASSERT_EQUAL(cost.flops, expected[i].flops * N);
                 CU_ASSERT_EQUAL(cost.bytes, expected[i].tensors * N * 4);
                 found++;

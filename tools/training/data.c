@@ -273,7 +273,7 @@ static void tell_invalid(const char *path, const weft_text_counts *counts)
 static weft_status add_pair(void *corpus, const int32_t *source, size_t n_source,
                             const int32_t *target, size_t n_target)
 {
-    return weft_corpus_add(corpus, source, n_source, target, n_target);
+    return weft_corpus_add(corpus, source, n_source, target, n_target, NULL);
 }
 
 /* Adds a file, or a pair of files, to the corpus. */
