@@ -198,12 +198,9 @@ static weft_status open_world(family *f, member *m, weft_error *error)
     return WEFT_OK;
 }
 
-weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
+weft_communicator *weft_mpi_open(weft_error *error)
 {
-    if (!world)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_mpi_open",
-                              "the pointer to the communicator is NULL");
-    *world = NULL;
+    weft_error_clear(error);
     family *f = calloc(1, sizeof *f);
     member *m = calloc(1, sizeof *m);
     weft_status status =
@@ -212,17 +209,14 @@ weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
     if (status == WEFT_OK && !locked)
         status = weft_error_set(error, WEFT_NO_MEMORY, "weft_mpi_open", "no mutex");
     if (status == WEFT_OK) status = open_world(f, m, error);
-    if (status == WEFT_OK) {
-        *world = &m->communicator;
-        return WEFT_OK;
-    }
+    if (status == WEFT_OK) return &m->communicator;
     if (locked) {
         pthread_mutex_destroy(&f->lock);
         if (f->began) MPI_Finalize();
     }
     free(f);
     free(m);
-    return status;
+    return NULL;
 }
 
 static void nap(void)

@@ -126,7 +126,7 @@ static weft_status be_quiet(weft_error *error)
 static weft_status open_world(long size, weft_error *error)
 {
     double seconds;
-    if (tool_timeout(&seconds, error) != WEFT_OK || weft_mpi_open(&world, error) != WEFT_OK)
+    if (tool_timeout(&seconds, error) != WEFT_OK || !(world = weft_mpi_open(error)))
         return error->status;
     world->seconds = seconds;
     if (world->size != size) {

@@ -16,9 +16,9 @@ extern "C" {
 /* Makes the communicator of all processes; each of them must call it. Begins MPI unless the program
  * has done so, which then needs MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE. With the former, the
  * program must not call MPI while weft does. Errors of MPI become errors of weft: for this the
- * error handler of MPI_COMM_WORLD and MPI_COMM_SELF becomes MPI_ERRORS_RETURN. WEFT_PEER if MPI
- * fails. */
-WEFT_API weft_status weft_mpi_open(weft_communicator **world, weft_error *error);
+ * error handler of MPI_COMM_WORLD and MPI_COMM_SELF becomes MPI_ERRORS_RETURN. NULL on failure:
+ * WEFT_PEER if MPI fails. */
+WEFT_API weft_communicator *weft_mpi_open(weft_error *error);
 /* Frees it, after those split from it, and ends MPI if weft_mpi_open began it; NULL is accepted.
  * `status` is how this process ends. Unless it is WEFT_OK, all processes end: if each of them
  * closes the world within a few seconds, MPI ends as usual and this call returns; otherwise MPI
