@@ -88,6 +88,7 @@ static inline void transpose_four(const uint32_t *x, int64_t xs, uint32_t *y, in
     *(four *)(y + 3 * ys) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
+/* y[b * ys + a] = x[a * xs + b]; declares a and b, so that it serves elements of any type. */
 #define TRANSPOSE_ELEMENTS(rows, columns)                                                          \
     for (int64_t b = 0; b < (columns); b++)                                                        \
         for (int64_t a = 0; a < (rows); a++) y[b * ys + a] = x[a * xs + b];

@@ -13,6 +13,8 @@ static inline int32_t to_i32(double x)
     return x != x ? 0 : x >= 2147483647.0 ? INT32_MAX : x <= -2147483648.0 ? INT32_MIN : (int32_t)x;
 }
 
+/* A case of the switch over the result's dtype: writes the run of w and leaves the switch. Declares
+ * x, an element, for the expression. */
 #define CAST_TO(type, expression)                                                                  \
     {                                                                                              \
         type *out = (type *)call->out[0].data + w.offset[0];                                       \

@@ -7,7 +7,8 @@ typedef struct masked_fill_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Both operands are read whatever the mask is: loads under a mask cost more than they save. */
+/* Writes out[i] by mask[i] for i of [0, n); declares i, which `first` and `second` read. Both are
+ * read whatever the mask is: loads under a mask cost more than they save. */
 #define SELECT_LOOP(first, second)                                                                 \
     _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                            \
     {                                                                                              \

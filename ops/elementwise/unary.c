@@ -130,6 +130,8 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
 
 #ifdef WEFT_KERNEL_ISA
 
+/* Writes out[i] for the run of w; declares i for `first`, and x, which is `first`, for the
+ * expression. */
 #define UNARY_RUN(first, expression)                                                               \
     _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                                      \
     {                                                                                              \

@@ -102,7 +102,7 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
     return offset;
 }
 
-/* The ranges of lines of one tile: `n` lines from `line` on. */
+/* A loop over the ranges of lines of one tile. Declares them: `n` lines from `line` on. */
 #define EACH_LINES(l, tile, line, n)                                                               \
     for (int64_t line = (tile) * (l).each, n;                                                      \
          line < (l).count && line < ((tile) + 1) * (l).each &&                                     \
@@ -122,7 +122,7 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
 
 #define LINE (64 / (int64_t)sizeof(T)) /* elements of a line of the cache */
 
-/* A loop whose iterations the lanes of vectors share. */
+/* A loop that declares `i`, whose iterations the lanes of vectors share. */
 #define SIMD_FOR(i, n) _Pragma("omp simd") for (int64_t i = 0; i < (n); i++)
 
 #define KERNEL_IS_f32_f32 1
@@ -189,7 +189,7 @@ static inline const T *iterator_operand(weft_iterator *w, int k, const void *dat
 }
 
 /* One loop over a run for each way that two operands usually lie: both dense, or one of them
- * repeated, whose element is then read once. The body sees x and y. */
+ * repeated, whose element is then read once. Declares i, x and y for the body; reads w.count. */
 #define PAIR_LOOP(first, second, ...)                                                              \
     _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                                      \
     {                                                                                              \

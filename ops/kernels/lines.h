@@ -48,6 +48,7 @@ static inline bool lines_are_short(const lines *l)
 /* Two blocks of short lines take 8 KiB of a stack that may have only 32. */
 #define SHORT_LINES (int64_t)(256 / sizeof(T))
 
+/* The same for short lines: declares `n`, at most SHORT_LINES, and `line`. */
 #define EACH_SHORT_LINES(l, tile, line, n)                                                         \
     for (int64_t line = (tile) * (l).each, n; (n = short_lines_together(&(l), tile, line)) > 0;    \
          line += n)

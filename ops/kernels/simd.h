@@ -123,6 +123,7 @@ SIMD_INLINE void simd_transpose_four(const T *x, int64_t row, T *out, int64_t st
 #else
 #define SIMD_EACH SIMD_EACH_2
 #endif
+/* Exchanges blocks of s elements between the vectors row[i] and row[i + s] of the function. */
 #define SIMD_SWAP(s)                                                                               \
     for (int i = 0; i < SIMD_LANES; i++) {                                                         \
         if (i & (s)) continue;                                                                     \

@@ -20,7 +20,7 @@ static inline int64_t sum_range_end(int64_t from, int64_t n)
 {
     return n - from < SUM_RANGE ? n : from + SUM_RANGE;
 }
-/* A loop over the ranges [from, to) of n terms. */
+/* A loop over the ranges of n terms. Declares them: [from, to). */
 #define EACH_RANGE(from, to, n)                                                                    \
     for (int64_t from = 0, to = sum_range_end(0, n); from < (n);                                   \
          from = to, to = sum_range_end(to, n))
@@ -30,7 +30,8 @@ static inline int64_t sum_range_end(int64_t from, int64_t n)
      ((TERM((i) + 4 * (step)) + TERM((i) + 5 * (step))) +                                          \
       (TERM((i) + 6 * (step)) + TERM((i) + 7 * (step)))))
 
-/* total[c] += the sum of TERM(i) over rows i of [0, length), for columns c of [0, n). */
+/* total[c] += the sum of TERM(i) over rows i of [0, length), for columns c of [0, n). Declares c,
+ * which TERM may read. */
 #define SUM_COLUMNS(total, length, n, TERM)                                                        \
     {                                                                                              \
         int64_t row_ = 0;                                                                          \
@@ -41,7 +42,7 @@ static inline int64_t sum_range_end(int64_t from, int64_t n)
     }
 
 /* total += the sum of TERM(i) for i in [0, n), for a double total: in as many columns as stay in
- * registers, and a rest that is too short for them. */
+ * registers, and a rest that is too short for them. TERM may read no name that ends in _. */
 #define SUM_LANES 16
 #define SUM_ROW(total, n, TERM)                                                                    \
     {                                                                                              \

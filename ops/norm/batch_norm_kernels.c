@@ -65,7 +65,7 @@ static inline double *numbers_of(const weft_call *call, const batch_norm_sizes *
     return (double *)call->scratch + NUMBERS * (c * z->pieces + piece);
 }
 
-/* The channels of a tile of sums. */
+/* A loop over the channels of a tile of sums. Declares `c`. */
 #define EACH_CHANNEL(z, tile, c)                                                                   \
     for (int64_t c = (tile) / (z).pieces * (z).each;                                               \
          c < (z).channels && c < ((tile) / (z).pieces + 1) * (z).each; c++)
@@ -129,7 +129,7 @@ static inline bool has_first(const batch_norm_sizes *z, const runs *r, int64_t s
 
 /* Rows of a matrix whose columns are summed together, and stay in the cache meanwhile. */
 #define COLUMN_ROWS 64
-/* The channels of a tile of sums, `n` of them from `c` on at a time. */
+/* The same, several at a time. Declares them: `n` channels from `c` on. */
 #define EACH_CHANNELS(z, tile, c, n)                                                               \
     for (int64_t c = (tile) / (z).pieces * (z).each, n;                                            \
          (n = channels_together(&(z), tile, c)) > 0; c += n)

@@ -82,6 +82,7 @@ static inline int64_t row_length(const weft_tensor *t)
 {
     return t->shape.rank ? t->shape.dim[t->shape.rank - 1] : 1;
 }
+/* A loop over the rows of `in`. Declares r, and n, their length. */
 #define ROWS(n) for (int64_t n = row_length(in), r = 0; n && r < numel(in) / n; r++)
 
 #define SAME(name)                                                                                 \

@@ -21,6 +21,7 @@ static int64_t target_of(const reduce_attr *attr, weft_shape shape, int64_t i)
     }
     return to;
 }
+/* A loop over the elements of `in`. Declares i, and `to`, the element that it is reduced into. */
 #define EACH(i, to)                                                                                \
     for (int64_t i = 0, to; i < numel(in) && (to = target_of(attr, in->shape, i), true); i++)
 static double fold_count(const weft_tensor *in, const weft_tensor *out)
@@ -157,7 +158,8 @@ REFERENCE(cumsum)
 typedef struct softmax_attr {
     int32_t back;
 } softmax_attr;
-/* Line `r` of n elements along the axis: element i is at base + i * inner. */
+/* A loop over the lines along the axis. Declares axis, inner, n, r and base: element i of line r,
+ * i < n, is at base + i * inner. */
 #define LINES                                                                                      \
     const int axis = in->shape.rank - 1 - ((const softmax_attr *)attr)->back;                      \
     int64_t inner = 1, n = in->shape.dim[axis];                                                    \
