@@ -106,7 +106,7 @@ static weft_status check_data(weft_trainer *t)
         other = o->source_name ? o->source_name : "these sources";
     if (!other) return WEFT_OK;
     return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint",
-                          "was trained on a text other than %s", other);
+                          "was trained on data other than %s", other);
 }
 
 static weft_status check_batches(weft_trainer *t)

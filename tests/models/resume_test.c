@@ -121,11 +121,11 @@ static void test_other_data(void)
     const char *path = checkpoint();
     weft_batch_options o = batch_options();
     resume(path, make_corpus(1, 2, false), &o, "a.en", "a.es", NULL);
-    resume(path, make_corpus(9, 2, false), &o, NULL, NULL, "on a text other than these sources");
-    resume(path, make_corpus(1, 9, false), &o, NULL, NULL, "on a text other than these targets");
-    resume(path, make_corpus(9, 2, false), &o, "a.en", "a.es", "on a text other than a.en");
-    resume(path, make_corpus(1, 9, false), &o, "a.en", "a.es", "on a text other than a.es");
-    resume(path, make_corpus(1, 2, true), &o, "a.en", "a.es", "on a text other than a.en");
+    resume(path, make_corpus(9, 2, false), &o, NULL, NULL, "on data other than these sources");
+    resume(path, make_corpus(1, 9, false), &o, NULL, NULL, "on data other than these targets");
+    resume(path, make_corpus(9, 2, false), &o, "a.en", "a.es", "on data other than a.en");
+    resume(path, make_corpus(1, 9, false), &o, "a.en", "a.es", "on data other than a.es");
+    resume(path, make_corpus(1, 2, true), &o, "a.en", "a.es", "on data other than a.en");
     o.tokens = 49; /* rows are as many */
     resume(path, make_corpus(1, 2, false), &o, NULL, NULL, NULL);
     o.tokens = 40;

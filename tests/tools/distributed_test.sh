@@ -149,10 +149,10 @@ case_fine_tuning()
 
 case_ranks_that_differ()
 {
-    differ "^weft: train: rank 1 has another run.seed than rank 0" "${texts[@]}" "${valid[@]}" --seed 2
+    differ "^weft: train: rank 1 has a different run.seed than rank 0" "${texts[@]}" "${valid[@]}" --seed 2
     differ "^weft: train: rank 1 has a different model or model option than rank 0" "${texts[@]}" "${valid[@]}" d_model=32
-    differ "^weft: train: rank 1 has another choice of --resume, --validate or --json" "${texts[@]}" "${valid[@]}" --resume
-    differ "^weft: train: rank 1 has another data.valid_source than rank 0" "${texts[@]}"
+    differ "^weft: train: rank 1 has a different choice of --resume, --validate or --json" "${texts[@]}" "${valid[@]}" --resume
+    differ "^weft: train: rank 1 has a different data.valid_source than rank 0" "${texts[@]}"
     differ "^weft: train: rank 1 has different validation data than rank 0" "${texts[@]}" --valid-source other.en \
         --valid-target other.es
     differ "^weft: trainer: rank 1 has different data than rank 0" --source other.en --target other.es "${valid[@]}"

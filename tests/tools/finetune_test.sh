@@ -61,7 +61,7 @@ case_texts_from_standard_input_gzip_and_pipes()
         same_tensors plain $run
     done
     input=both.en expect 0 "after 4 steps" "$weft" train --resume --out input --steps 4
-    input=a.en expect 1 "was trained on a text other than -" "$weft" train --resume --out input --steps 5
+    input=a.en expect 1 "was trained on data other than -" "$weft" train --resume --out input --steps 5
 }
 
 case_texts_that_are_refused()

@@ -264,7 +264,7 @@ case_runs_that_are_refused()
 {
     expect 1 "has no run to resume" "$weft" fit --resume --out refused
     expect 1 "exists already: continue it with --resume" "${digits[@]}" --out whole
-    expect 1 "was trained on other" "$weft" fit --resume --out whole --x valid_x.npy --y valid_y.npy
+    expect 1 "was trained on data other" "$weft" fit --resume --out whole --x valid_x.npy --y valid_y.npy
     expect 1 "in a recipe of weft train" "$weft" train --resume --out whole
 }
 

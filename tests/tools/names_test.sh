@@ -79,7 +79,7 @@ case_checkpoints()
     checkpoint '{"a\n\u001b[31m":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}' 1234 >file
     clean 1 'file: a\n\x1b[31m: its dtype' "$weft" average file -o mean
     checkpoint $'{"b\xc2\x9b":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}' 1234 >file
-    clean 1 'file: b\xc2\x9b: its data' "$weft" average file -o mean
+    clean 1 'file: b\xc2\x9b: the size of its data' "$weft" average file -o mean
     checkpoint $'{"b\xff":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}' 1234 >file
     clean 1 'file: the header is not UTF-8' "$weft" average file -o mean
     checkpoint '{"c\n":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 1234 >file

@@ -209,7 +209,7 @@ case_checkpoints_of_another_run_beside_those_of_this_one()
 
 case_a_run_refuses_other_texts()
 {
-    left_alone whole "was trained on a text other than $work/swapped.en" "$weft" train --resume --text swapped.en
+    left_alone whole "was trained on data other than $work/swapped.en" "$weft" train --resume --text swapped.en
     left_alone whole "was validated on a text other than $work/fewer.en" "$weft" train --resume --valid-text fewer.en
     expect 0 "finished after 12" "$weft" train --resume --valid-text "" --out whole
     expect 0 "finished after 12" "$weft" train --resume --out whole
@@ -219,8 +219,8 @@ case_a_run_refuses_other_texts()
 case_a_run_refuses_other_pairs_of_texts()
 {
     expect 0 "finished after 2" "${pair[@]}" --out apart
-    left_alone apart "a text other than $work/swapped.es" "${pair[@]/train.es/swapped.es}" --resume
-    left_alone apart "a text other than $work/swapped.en" "${pair[@]/train.en/swapped.en}" --resume
+    left_alone apart "data other than $work/swapped.es" "${pair[@]/train.es/swapped.es}" --resume
+    left_alone apart "data other than $work/swapped.en" "${pair[@]/train.en/swapped.en}" --resume
     left_alone apart "validated on a text other than $work/fewer" "${pair[@]/valid.en/fewer.en}" --resume \
         --valid-target "" --valid-target <(head -n 10 valid.es)
     cp apart/vocab.target.model apart/vocab.source.model
