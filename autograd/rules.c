@@ -20,7 +20,7 @@ const char *weft__update_param_name(const train_update *s, weft_value param)
 
 bool weft__update_has_piece(const train_update *s, weft_value param)
 {
-    return strcmp(weft__update_param_name(s, param), weft_name_of(s->g, param)) != 0;
+    return weft_state_key_read(weft_name_of(s->g, param)).is_piece;
 }
 
 bool weft_name_matches(const char *patterns, const char *name)
