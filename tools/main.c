@@ -48,9 +48,6 @@ static const struct {
     {SELF, "info", "print what weft uses on this machine", cmd_info, false},
     {SELF, "check", "check gradients of ops or of a model", cmd_check, false},
     {SELF, "bench", "time the benchmark workloads, or a model", cmd_bench, false},
-    {SELF, "reproduce", "recompute the worked examples of five introductions", cmd_reproduce,
-     false},
-    {SELF, "demo", "run a small demonstration", cmd_demo, false},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 

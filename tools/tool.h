@@ -34,8 +34,6 @@ int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_export(int argc, char **argv);
-int cmd_reproduce(int argc, char **argv);
-int cmd_demo(int argc, char **argv);
 int cmd_average(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);

@@ -130,6 +130,18 @@ case_fine_tuning()
         "$root/tests/data/languages/reference/logits.npy" y.npy out
 }
 
+case_worked_examples()
+{
+    cp "$build/examples/reproduce/reproduce" reproduce || fail "the program cannot be copied"
+    expect 1 "examples.json: cannot be read" ./reproduce
+    cp "$root/examples/reproduce/examples.json" .
+    expect 0 "every number as in the documents" ./reproduce
+    expect 0 '"verdict":	"ok"' ./reproduce --json 000 003
+    expect 2 'no document "005"' ./reproduce 005
+    ./reproduce 000 | tail -n 1 >last.txt
+    matches "./reproduce 000 | tail -n 1" last.txt
+}
+
 case_a_service()
 {
     [ -x "$build/examples/onnx_service" ] || skip "libmicrohttpd or protobuf-c is missing"

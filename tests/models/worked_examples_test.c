@@ -1,6 +1,6 @@
 /* What the systems of the worked examples must keep: exact zeros under masks, rows that sum to 1,
  * dropout that keeps the mean, masks of every shape, who may see whom; and, of every model of the
- * list, gradients, a run and a training step at its small size. `weft reproduce` holds the
+ * list, gradients, a run and a training step at its small size. examples/reproduce/ has the
  * documents' numbers. */
 #include "tests.h"
 

@@ -43,7 +43,7 @@ ORDER = [
     ["mpi"],
     ["tools"],
     ["tools/text"],
-    ["tools/bench", "tools/reproduce", "tools/decoding"],
+    ["tools/bench", "tools/decoding"],
     ["tools/report"],
     ["tools/training"],
     ["tools/commands"],

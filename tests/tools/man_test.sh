@@ -62,7 +62,6 @@ offers_of()
     expect_all "$1" "--type --size" weft vocab train --
     expect_all "$1" "unigram char" weft vocab train --type ''
     expect_all "$1" "model.onnx" weft run ''
-    expect_all "$1" "vanishing" weft demo ''
     expect_all "$1" "resnet-forward resnet" weft bench res
 }
 

@@ -4,7 +4,7 @@
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 small=(transformer vocab=50 d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1 batch=2)
-demo=("$weft" demo vanishing --len 8 --hidden 4)
+curves=("$weft" plot run)
 
 # A run that translates, with losses to plot.
 prepare()
@@ -81,20 +81,18 @@ case_plans()
 case_names_that_promise_another_picture()
 {
     expect 2 "-o x.pdf: name the picture .svg or .png" "$weft" plot run -o x.pdf
-    expect 2 "-o x.JPG: name the picture .svg or .png" "${demo[@]}" -o x.JPG
+    expect 2 "-o x.JPG: name the picture .svg or .png" "${curves[@]}" -o x.JPG
     expect 2 "--attention x.gif: name the picture .svg or .png" "$weft" translate run --attention x.gif
     expect 2 "--attention needs a file" "$weft" translate run --attention -
-    expect 2 "-o needs a file" "${demo[@]}" -o -
     expect 2 "-o x.eps: graphs are DOT, SVG or PNG" "$weft" dot "${small[@]}" -o x.eps
     for file in x.*; do [ ! -e "$file" ] || fail "a picture $file under a name that promises another one"; done
 }
 
-case_without_gnuplot_the_table_is_printed()
+case_without_gnuplot()
 {
-    expect 1 "cannot be written" "${demo[@]}" -o /no/such/folder/v.svg
+    expect 1 "cannot be written" "${curves[@]}" -o /no/such/folder/v.svg
     mkdir bare
-    expect 1 "gnuplot is not installed" env PATH="$work/bare" "${demo[@]}" -o v.svg
-    expect 1 "T-t" env PATH="$work/bare" "${demo[@]}" -o v.svg
+    expect 1 "gnuplot is not installed" env PATH="$work/bare" "${curves[@]}" -o v.svg
     for file in *.tmp* .*.tmp*; do [ ! -e "$file" ] || fail "a temporary file is left: $file"; done
 }
 
@@ -102,11 +100,11 @@ case_without_gnuplot_the_table_is_printed()
 case_a_plot_into_a_pipe()
 {
     need_gnuplot
-    expect 0 "T-t" "${demo[@]}" -o v.svg
+    expect 0 "" "${curves[@]}" -o v.svg
     svg v.svg
     mkfifo pipe
     cat pipe >piped.svg &
-    expect 0 "T-t" "${demo[@]}" -o pipe
+    expect 0 "" "${curves[@]}" -o pipe
     wait
     [ -p pipe ] || fail "a plot replaces a pipe"
     cmp piped.svg v.svg || fail "a plot into a pipe"
@@ -115,11 +113,11 @@ case_a_plot_into_a_pipe()
 case_a_failure_of_gnuplot_spoils_no_picture()
 {
     need_gnuplot
-    expect 0 "T-t" "${demo[@]}" -o v.svg
+    expect 0 "" "${curves[@]}" -o v.svg
     mkdir bare
     printf '#!/bin/sh\nexit 3\n' >bare/gnuplot && chmod +x bare/gnuplot
     before=$(cksum v.svg)
-    expect 1 "gnuplot failed" env PATH="$work/bare" "${demo[@]}" -o v.svg
+    expect 1 "gnuplot failed" env PATH="$work/bare" "${curves[@]}" -o v.svg
     [ "$before" = "$(cksum v.svg)" ] || fail "a plot spoilt"
     for file in *.tmp* .*.tmp*; do [ ! -e "$file" ] || fail "a temporary file is left: $file"; done
 }

@@ -55,12 +55,11 @@ static void write_lines(const void *picture, const char *terminal, FILE *f)
     set(f, "title", p->title);
     set(f, "xlabel", p->x_label);
     set(f, "ylabel", p->y_label);
-    if (p->log_y) fprintf(f, "set logscale y\nset format y '%%.0e'\n");
     for (size_t i = 0; i < p->n_series; i++) {
         const plot_series *s = &p->series[i];
         fprintf(f, "$series%zu << END\n", i);
         for (size_t k = 0; k < s->n; k++)
-            if (isfinite(s->x[k]) && isfinite(s->y[k]) && (!p->log_y || s->y[k] > 0))
+            if (isfinite(s->x[k]) && isfinite(s->y[k]))
                 weft__text_print(f, "%.9g %.9g\n", s->x[k], s->y[k]);
         fprintf(f, "END\n");
     }

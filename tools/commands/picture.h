@@ -22,12 +22,11 @@ void plot_check_name(const char *path, const char *option, struct argp_state *st
 typedef struct plot_series {
     const char *name; /* in the legend */
     const double *x, *y;
-    size_t n; /* points; one that is not finite, or not positive on a log scale, is left out */
+    size_t n; /* points; one that is not finite is left out */
 } plot_series;
 
 typedef struct plot {
     const char *title, *x_label, *y_label; /* plain text, UTF-8 */
-    bool log_y;
     const plot_series *series;
     size_t n_series;
 } plot;

@@ -3,22 +3,31 @@
  * of that for ties. */
 #include "examples.h"
 
-#include "json/tree.h"
-#include "base/text.h"
+#include <weft/autograd.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-extern const char examples_json[]; /* examples.json, embedded by embed.c */
-
 #define TIE (1 + 1e-6)
 
-weft_status report_open(report *r, bool json, weft_error *error)
+/* The JSON of a file; NULL if it cannot be read. */
+static cJSON *read_json(const char *path)
 {
-    *r = (report){.data = cJSON_Parse(examples_json), .rows = cJSON_CreateArray(), .json = json};
-    if (!r->data || !r->rows)
-        return weft_error_set(error, WEFT_NO_MEMORY, "reproduce", "the data cannot be read");
+    enum { MAX_BYTES = 1 << 20 };
+    FILE *file = fopen(path, "r");
+    char *text = malloc(MAX_BYTES + 1);
+    const size_t n = file && text ? fread(text, 1, MAX_BYTES, file) : 0;
+    cJSON *json = n ? cJSON_ParseWithLength(text, n) : NULL;
+    free(text);
+    if (file) fclose(file);
+    return json;
+}
+
+weft_status report_open(report *r, const char *data, bool json, weft_error *error)
+{
+    *r = (report){.data = read_json(data), .rows = cJSON_CreateArray(), .json = json};
+    if (!r->data || !r->rows) return weft_error_set(error, WEFT_IO, data, "cannot be read as JSON");
     if (!json)
         printf("%-34s %-34s %-20s %-20s %-11s\n", "system", "figure", "printed", "weft",
                "difference");
@@ -65,7 +74,7 @@ void report_left_out(report *r, const char *system, const char *figure, const ch
 
 example example_open(report *r, const char *system, weft_dtype dtype)
 {
-    example ex = {.report = r, .system = system, .dtype = dtype};
+    example ex = {.report = r, .system = system, .dtype = dtype, .input = WEFT_NO_VALUE};
     ex.g = weft_graph_new();
     ex.store = weft_params_new();
     if (!ex.g || !ex.store) weft_error_set(&ex.error, WEFT_NO_MEMORY, "reproduce", "no memory");
@@ -172,9 +181,7 @@ void expect_number(example *ex, const char *what, weft_value value, double numbe
 
 static double number(const char *text)
 {
-    double x = NAN;
-    weft__text_read_double(text, &x);
-    return x;
+    return strtod(text, NULL);
 }
 
 /* Half a unit of the last digit of "1.25" or "6.12849101e-03". */
@@ -255,15 +262,20 @@ static void check_one(example *ex, weft_session *session, const expectation *e)
     free(x);
 }
 
-/* Synthetic data for inputs without data. */
+/* Feeds numbers in [-1, 1) to the input, if there is one, and runs the graph. */
 static weft_status run(example *ex, weft_session *session)
 {
-    sample_inputs e = {NULL, 0};
-    const built_model m = {.graph = ex->g};
-    weft_status status = tool_sample_inputs(&m, &e, &ex->error);
-    if (status == WEFT_OK) status = sample_inputs_feed(&e, session, &ex->error);
+    weft_status status = WEFT_OK;
+    if (weft_is_value(ex->input)) {
+        const weft_sample_input like = {ex->dtype, weft_shape_of(ex->g, ex->input), -1, 1, false};
+        const size_t bytes = weft_tensor_bytes(like.dtype, like.shape);
+        void *data = malloc(bytes);
+        if (!data) return weft_error_set(&ex->error, WEFT_NO_MEMORY, ex->system, "no memory");
+        weft_sample_input_fill(&like, like.dtype, 1, data);
+        status = weft_session_feed(session, ex->input, data, bytes, &ex->error);
+        free(data);
+    }
     if (status == WEFT_OK) status = weft_session_run(session, &ex->error);
-    sample_inputs_free(&e);
     return status;
 }
 

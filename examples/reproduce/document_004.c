@@ -14,7 +14,9 @@ static const int32_t target[BATCH][TARGET + 1] = {{1, 7, 4, 3, 5, 9, 2, 0},
                                                   {1, 5, 6, 2, 4, 7, 6, 2}};
 
 typedef struct machine {
-    built_model m;
+    weft_graph *graph;
+    weft_model_io io;
+    weft_value lr, step; /* of training */
     weft_params *store;
     weft_plan *plan;
     weft_session *session;
@@ -26,15 +28,14 @@ static void machine_close(machine *a)
     weft_session_free(a->session);
     weft_plan_free(a->plan);
     weft_params_free(a->store);
-    weft_graph_free(a->m.graph);
+    weft_graph_free(a->graph);
 }
 
 static bool feed(machine *a, const int32_t *from, const int32_t *to)
 {
-    return weft_session_feed(a->session, a->m.io.source, from, sizeof source, NULL) == WEFT_OK &&
-           weft_session_feed(a->session, a->m.io.target_in, to, sizeof a->in, NULL) == WEFT_OK &&
-           weft_session_feed(a->session, a->m.io.target_out, a->out, sizeof a->out, NULL) ==
-               WEFT_OK;
+    return weft_session_feed(a->session, a->io.source, from, sizeof source, NULL) == WEFT_OK &&
+           weft_session_feed(a->session, a->io.target_in, to, sizeof a->in, NULL) == WEFT_OK &&
+           weft_session_feed(a->session, a->io.target_out, a->out, sizeof a->out, NULL) == WEFT_OK;
 }
 
 /* With an Adam step for training. */
@@ -46,12 +47,18 @@ static bool machine_open(machine *a, bool training, const char *const *options, 
         memcpy(a->in + b * TARGET, target[b], TARGET * sizeof(int32_t));
         memcpy(a->out + b * TARGET, target[b] + 1, TARGET * sizeof(int32_t));
     }
-    if (tool_build(weft_model_find("transformer-shared"), options, n, training, &a->m, error) !=
-        WEFT_OK)
+    a->graph = weft_graph_new();
+    const weft_model *model = weft_model_find("transformer-shared");
+    if (weft_model_build_text(a->graph, model, options, n, training, &a->io, error) != WEFT_OK)
         return false;
-    const weft_value targets[] = {a->m.io.output, a->m.io.loss, a->m.step};
-    a->plan = weft_plan_new(a->m.graph, targets, training ? 3 : 2, NULL, error);
-    if (a->plan && weft_params_init(a->store, a->m.graph, 1, error) == WEFT_OK)
+    if (training) {
+        weft_optimizer adam = WEFT_ADAM_DEFAULT;
+        a->lr = weft_input(a->graph, "lr", WEFT_F32, WEFT_SCALAR);
+        a->step = weft_train_update(a->graph, a->io.loss, NULL, 0, a->lr, &adam, NULL);
+    }
+    const weft_value targets[] = {a->io.output, a->io.loss, a->step};
+    a->plan = weft_plan_new(a->graph, targets, training ? 3 : 2, NULL, error);
+    if (a->plan && weft_params_init(a->store, a->graph, 1, error) == WEFT_OK)
         a->session = weft_session_new(a->plan, a->store, NULL, error);
     return a->session && feed(a, source, a->in);
 }
@@ -59,7 +66,7 @@ static bool machine_open(machine *a, bool training, const char *const *options, 
 static bool run_logits(machine *a, float *logits)
 {
     return weft_session_run(a->session, NULL) == WEFT_OK &&
-           weft_session_fetch(a->session, a->m.io.output, logits, LOGITS * sizeof *logits, NULL) ==
+           weft_session_fetch(a->session, a->io.output, logits, LOGITS * sizeof *logits, NULL) ==
                WEFT_OK;
 }
 
@@ -115,7 +122,7 @@ static void forward(report *r)
     weft_tensor logits;
     const weft_shape shape = WEFT_SHAPE(BATCH, TARGET, VOCAB);
     bool good = machine_open(&a, false, NULL, 0, &error) && run_logits(&a, before) &&
-                weft_session_tensor(a.session, a.m.io.output, &logits, NULL) == WEFT_OK;
+                weft_session_tensor(a.session, a.io.output, &logits, NULL) == WEFT_OK;
     if (good) {
         for (int i = 0; i < LOGITS; i++) good = good && isfinite(before[i]);
         weft_shape_text(shape, printed, sizeof printed);
@@ -146,9 +153,9 @@ static bool train(machine *a, float *loss, int *steps)
 {
     for (*steps = 0; *steps < MAX_STEPS && !(*loss < ENOUGH); ++*steps) {
         float rate = 3e-4f * fminf(1, (float)(*steps + 1) / 40);
-        if (weft_session_feed(a->session, a->m.lr, &rate, sizeof rate, NULL) != WEFT_OK ||
+        if (weft_session_feed(a->session, a->lr, &rate, sizeof rate, NULL) != WEFT_OK ||
             weft_session_run(a->session, NULL) != WEFT_OK ||
-            weft_session_fetch(a->session, a->m.io.loss, loss, sizeof *loss, NULL) != WEFT_OK)
+            weft_session_fetch(a->session, a->io.loss, loss, sizeof *loss, NULL) != WEFT_OK)
             return false;
         if (*steps % 25 == 0) fprintf(stderr, "004 step %d loss %.4f\n", *steps, (double)*loss);
     }

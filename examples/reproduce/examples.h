@@ -1,10 +1,14 @@
 /* The worked examples of five introductions, 000 to 004, and the numbers printed in them. The
  * function of an introduction builds each example as a graph, states the expected values, runs the
  * graph and reports a row for each comparison. */
-#ifndef WEFT_TOOLS_EXAMPLES_H
-#define WEFT_TOOLS_EXAMPLES_H
+#ifndef REPRODUCE_EXAMPLES_H
+#define REPRODUCE_EXAMPLES_H
 
-#include "../tool.h"
+#include <weft/models.h>
+#include <weft/weft.h>
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
 
 /* The report: rows, printed at once or collected for JSON. */
 typedef struct report {
@@ -14,7 +18,8 @@ typedef struct report {
     int failures;
 } report;
 
-weft_status report_open(report *r, bool json, weft_error *error);
+/* `data` is the path of examples.json. */
+weft_status report_open(report *r, const char *data, bool json, weft_error *error);
 void report_close(report *r);
 /* One figure: the printed value, weft's value, their largest difference. */
 void report_row(report *r, const char *system, const char *figure, const char *printed,
@@ -39,6 +44,7 @@ typedef struct example {
     weft_dtype dtype;
     weft_graph *g;
     weft_params *store;
+    weft_value input; /* fed with random numbers; WEFT_NO_VALUE: none */
     expectation expected[MAX_EXPECTATIONS];
     size_t n;
     weft_error error;
@@ -56,8 +62,7 @@ void expect_figure(example *ex, const char *what, weft_value value, const char *
 void expect_shape(example *ex, const char *what, weft_value value, weft_shape shape);
 void expect_number(example *ex, const char *what, weft_value value, double number,
                    double tolerance);
-/* Feeds synthetic data to inputs, runs the graph, reports a row for each expectation, and frees
- * all. */
+/* Runs the graph, reports a row for each expectation, and frees all. */
 void example_run(example *ex);
 
 /* softmax(scale q k^T) v over [..., length, width], for documents with q, k and v as inputs.

@@ -63,6 +63,7 @@ static void encoder(report *r, const char *system, const char *merge)
         weft_graph *g = ex.g;
         config.build.training = true;
         io = weft_model_build(g, &config);
+        ex.input = io.input;
         expect_shape(&ex, "output", io.output, whole);
         expect_number(&ex, "mean of every position", weft_mean(g, io.output, WEFT_AXES(-1), false),
                       0, 1e-5);
