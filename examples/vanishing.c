@@ -83,10 +83,10 @@ static bool measure(int layer, uint64_t seed, double norms[STEPS])
         s = weft_session_new(plan, params, NULL, &error);
     }
     fill_sequences(sequences, seed);
-    const bool good =
-        s && weft_session_feed(s, x, sequences, sizeof sequences, &error) == WEFT_OK &&
-        weft_session_run(s, &error) == WEFT_OK &&
-        weft_session_fetch(s, value, norms, STEPS * sizeof *norms, &error) == WEFT_OK;
+    const bool good = s &&
+                      weft_session_feed(s, x, sequences, sizeof sequences, &error) == WEFT_OK &&
+                      weft_session_run(s, &error) == WEFT_OK &&
+                      weft_session_fetch(s, value, norms, STEPS * sizeof *norms, &error) == WEFT_OK;
     if (!good) fprintf(stderr, "%s: %s\n", error.where, error.message);
     weft_session_free(s);
     weft_plan_free(plan);

@@ -12,6 +12,22 @@ weft_status weft__trainer_no_memory(weft_trainer *t)
     return weft__trainer_fail(t, WEFT_NO_MEMORY, "trainer", "out of memory");
 }
 
+bool weft__trainer_begin(weft_trainer *t, weft_error *error)
+{
+    weft_error_clear(error);
+    if (t)
+        weft_error_clear(&t->error);
+    else
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer", "the trainer is NULL");
+    return t != NULL;
+}
+
+weft_status weft__trainer_end(const weft_trainer *t, weft_status status, weft_error *error)
+{
+    weft_error_copy(error, &t->error);
+    return status;
+}
+
 weft_status weft__ranks_no_memory(weft_trainer *t)
 {
     weft__trainer_no_memory(t);

@@ -206,22 +206,6 @@ void weft_trainer_free(weft_trainer *trainer)
     free(trainer);
 }
 
-bool weft__trainer_begin(weft_trainer *t, weft_error *error)
-{
-    weft_error_clear(error);
-    if (t)
-        weft_error_clear(&t->error);
-    else
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer", "the trainer is NULL");
-    return t != NULL;
-}
-
-weft_status weft__trainer_end(const weft_trainer *t, weft_status status, weft_error *error)
-{
-    weft_error_copy(error, &t->error);
-    return status;
-}
-
 weft_trainer_progress weft_trainer_progress_of(const weft_trainer *trainer)
 {
     return trainer ? trainer->progress : (weft_trainer_progress){0};
