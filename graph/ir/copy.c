@@ -12,7 +12,8 @@ void weft__graph_copy_node(weft_graph *graph, const weft_node_info *node, const 
         out[0] = weft_constant(graph, attr->dtype, attr->shape, attr->data);
         return;
     }
-    weft_apply(graph, node->op, node->attr, in, node->n_in, out);
+    const weft_value first = weft_apply(graph, node->op, node->attr, in, node->n_in, out);
+    if (node->op == &weft_op_track && weft_is_value(first)) weft__graph_list_tracked(graph, first);
 }
 
 weft_value weft_graph_copy_node(weft_graph *graph, const weft_graph *other, size_t index,

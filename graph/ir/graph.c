@@ -247,8 +247,7 @@ uint64_t weft_graph_random_key(weft_graph *graph)
 
 /* ---- Lists ---- */
 
-/* Makes room for one more element of `size` bytes; false if out of memory. */
-static bool list_reserve(weft_graph *graph, graph_list *list, size_t size)
+bool weft__graph_reserve(weft_graph *graph, graph_list *list, size_t size)
 {
     if (list->n < list->capacity) return true;
     const size_t capacity = list->capacity ? 2 * list->capacity : 16;
@@ -262,20 +261,16 @@ static bool list_reserve(weft_graph *graph, graph_list *list, size_t size)
 
 static bool reserve_lists(weft_graph *graph, const weft_op *op)
 {
-    if (op == &weft_op_track) return list_reserve(graph, &graph->tracked, sizeof(weft_tracked));
-    return op != &weft_op_state || (list_reserve(graph, &graph->states, sizeof(weft_value)) &&
-                                    list_reserve(graph, &graph->params, sizeof(weft_value)));
+    return op != &weft_op_state ||
+           (weft__graph_reserve(graph, &graph->states, sizeof(weft_value)) &&
+            weft__graph_reserve(graph, &graph->params, sizeof(weft_value)));
 }
 
-/* Adds a node to the lists that it belongs to, which have room. */
-static void list_node(weft_graph *graph, const node_record *node)
+/* Adds a state to its lists, which have room. */
+static void list_state(weft_graph *graph, const node_record *node)
 {
-    const weft_value value = weft__graph_value(graph, node->first_out);
-    if (node->op == &weft_op_track)
-        ((weft_tracked *)graph->tracked.at)[graph->tracked.n++] = (weft_tracked){
-            weft__graph_value(graph, node->in[0]), weft__graph_value(graph, node->in[1]), value,
-            ((const weft_track_attr *)node->attr)->momentum};
     if (node->op != &weft_op_state) return;
+    const weft_value value = weft__graph_value(graph, node->first_out);
     ((weft_value *)graph->states.at)[graph->states.n++] = value;
     if (((const weft_state_attr *)node->attr)->trainable)
         ((weft_value *)graph->params.at)[graph->params.n++] = value;
@@ -296,11 +291,6 @@ const weft_value *weft_graph_params(const weft_graph *graph, size_t *count)
 const weft_value *weft_graph_states(const weft_graph *graph, size_t *count)
 {
     return list_of(graph ? &graph->states : NULL, count);
-}
-
-const weft_tracked *weft_graph_tracked(const weft_graph *graph, size_t *count)
-{
-    return list_of(graph ? &graph->tracked : NULL, count);
 }
 
 /* ---- Nodes ---- */
@@ -487,6 +477,6 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         place_output(graph, node, i, value, id);
         if (outputs) outputs[i] = weft__graph_value(graph, id);
     }
-    list_node(graph, node);
+    list_state(graph, node);
     return weft__graph_value(graph, first);
 }

@@ -86,15 +86,16 @@ typedef struct weft_state_attr {
     bool trainable;
 } weft_state_attr;
 
-typedef struct weft_track_attr {
-    double momentum;
-} weft_track_attr;
-
 typedef struct weft_constant_attr {
     weft_dtype dtype;
     weft_shape shape;
     const void *data; /* in the graph's arena */
 } weft_constant_attr;
+
+/* Makes room for one more element of `size` bytes; false if out of memory. */
+bool weft__graph_reserve(weft_graph *graph, graph_list *list, size_t size);
+/* Adds the output of a new node of weft_op_track to the running averages (track.c). */
+void weft__graph_list_tracked(weft_graph *graph, weft_value node);
 
 /* ---- Descriptors (descriptor.c) ---- */
 

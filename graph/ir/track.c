@@ -3,6 +3,10 @@
  * O(running averages). */
 #include "ir/ir.h"
 
+typedef struct track_attr {
+    double momentum;
+} track_attr;
+
 static bool infer_track(weft_infer *infer)
 {
     char state[128], value[128];
@@ -25,7 +29,7 @@ static void expand_track(weft_expand *expand)
 }
 
 static const weft_attr_field track_attrs[] = {
-    {"momentum", WEFT_ATTR_DOUBLE, offsetof(weft_track_attr, momentum)},
+    {"momentum", WEFT_ATTR_DOUBLE, offsetof(track_attr, momentum)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 
@@ -36,7 +40,7 @@ const weft_op weft_op_track = {
     .max_in = 2,
     .n_out = 1,
     .inputs = "state value",
-    .attr_size = sizeof(weft_track_attr),
+    .attr_size = sizeof(track_attr),
     .attrs = track_attrs,
     .infer = infer_track,
     .takes = WEFT_TAKES_ANY,
@@ -68,7 +72,7 @@ static const char *check_state(const weft_graph *graph, weft_value state)
 
 bool weft_track(weft_graph *graph, weft_value state, weft_value value, double momentum)
 {
-    const weft_track_attr attr = {momentum};
+    const track_attr attr = {momentum};
     if (weft_graph_status(graph) != WEFT_OK) return false;
     const char *wrong = momentum >= 0 && momentum <= 1 ? check_state(graph, state)
                                                        : "the momentum must be in [0, 1]";
@@ -80,5 +84,25 @@ bool weft_track(weft_graph *graph, weft_value state, weft_value value, double mo
     if (graph->frozen && graph->frozen(graph->frozen_context, weft_name_of(graph, state)))
         return false;
     const weft_value in[2] = {state, value};
-    return weft_is_value(weft_apply(graph, &weft_op_track, &attr, in, 2, NULL));
+    const weft_value node = weft_apply(graph, &weft_op_track, &attr, in, 2, NULL);
+    if (weft_is_value(node)) weft__graph_list_tracked(graph, node);
+    return weft_graph_status(graph) == WEFT_OK;
+}
+
+void weft__graph_list_tracked(weft_graph *graph, weft_value node)
+{
+    const node_record *record = &graph->nodes[graph->values[node.id].node];
+    graph_list *list = &graph->tracked;
+    if (weft__graph_reserve(graph, list, sizeof(weft_tracked)))
+        ((weft_tracked *)list->at)[list->n++] = (weft_tracked){
+            weft__graph_value(graph, record->in[0]), weft__graph_value(graph, record->in[1]), node,
+            ((const track_attr *)record->attr)->momentum};
+    else
+        weft_graph_fail_in(graph, "weft_track", WEFT_NO_MEMORY, "no memory for the list");
+}
+
+const weft_tracked *weft_graph_tracked(const weft_graph *graph, size_t *count)
+{
+    if (count) *count = graph ? graph->tracked.n : 0;
+    return graph ? graph->tracked.at : NULL;
 }

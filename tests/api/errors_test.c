@@ -395,34 +395,35 @@ static void test_calls(void)
 /* ---- Calls on a session ---- */
 
 #define SESSION_CALLS(X)                                                                           \
-    X(weft_session_run(s, NULL), NOT_FOUND, "x", "expected f32 [2, 3]")                            \
-    X(weft_session_feed(s, v.x, data, 3, NULL), BAD_ARGUMENT, "weft_session_feed",                 \
+    X(weft_session_run(s, &error), NOT_FOUND, "x", "expected f32 [2, 3]")                          \
+    X(weft_session_feed(s, v.x, data, 3, &error), BAD_ARGUMENT, "weft_session_feed",               \
       "\"x\" is f32 [2, 3], 24 bytes; got 3")                                                      \
-    X(weft_session_feed(s, v.x, NULL, 24, NULL), BAD_ARGUMENT, "weft_session_feed",                \
+    X(weft_session_feed(s, v.x, NULL, 24, &error), BAD_ARGUMENT, "weft_session_feed",              \
       "24 bytes at NULL")                                                                          \
-    X(weft_session_feed(s, v.w, data, 24, NULL), BAD_ARGUMENT, "weft_session_feed",                \
+    X(weft_session_feed(s, v.w, data, 24, &error), BAD_ARGUMENT, "weft_session_feed",              \
       "\"w\" is not an input")                                                                     \
-    X(weft_session_feed(s, y, data, 24, NULL), BAD_ARGUMENT, "weft_session_feed", "not an input")  \
-    X(weft_session_feed(s, unused, data, 24, NULL), BAD_ARGUMENT, "weft_session_feed",             \
+    X(weft_session_feed(s, y, data, 24, &error), BAD_ARGUMENT, "weft_session_feed",                \
       "not an input")                                                                              \
-    X(weft_session_feed(s, v.other, data, 24, NULL), BAD_ARGUMENT, "weft_session_feed",            \
+    X(weft_session_feed(s, unused, data, 24, &error), BAD_ARGUMENT, "weft_session_feed",           \
+      "not an input")                                                                              \
+    X(weft_session_feed(s, v.other, data, 24, &error), BAD_ARGUMENT, "weft_session_feed",          \
       "planned graph")                                                                             \
-    X(weft_session_feed(s, v.none, data, 24, NULL), BAD_ARGUMENT, "weft_session_feed",             \
+    X(weft_session_feed(s, v.none, data, 24, &error), BAD_ARGUMENT, "weft_session_feed",           \
       "planned graph")                                                                             \
-    X(weft_session_fetch(s, v.none, data, 24, NULL), NOT_FOUND, "weft_session_fetch",              \
+    X(weft_session_fetch(s, v.none, data, 24, &error), NOT_FOUND, "weft_session_fetch",            \
       "planned graph")                                                                             \
-    X(weft_session_fetch(s, v.other, data, 24, NULL), NOT_FOUND, "weft_session_fetch",             \
+    X(weft_session_fetch(s, v.other, data, 24, &error), NOT_FOUND, "weft_session_fetch",           \
       "planned graph")                                                                             \
-    X(weft_session_fetch(s, unused, data, 24, NULL), NOT_FOUND, "weft_session_fetch",              \
+    X(weft_session_fetch(s, unused, data, 24, &error), NOT_FOUND, "weft_session_fetch",            \
       "expected a target")                                                                         \
-    X(weft_session_fetch(s, inner, data, 24, NULL), NOT_FOUND, "weft_session_fetch",               \
+    X(weft_session_fetch(s, inner, data, 24, &error), NOT_FOUND, "weft_session_fetch",             \
       "expected a target")                                                                         \
-    X(weft_session_fetch(s, y, data, 20, NULL), BAD_ARGUMENT, "weft_session_fetch",                \
+    X(weft_session_fetch(s, y, data, 20, &error), BAD_ARGUMENT, "weft_session_fetch",              \
       "f32 [2, 3], 24 bytes; got 20")                                                              \
-    X(weft_session_fetch(s, v.w, data, 20, NULL), BAD_ARGUMENT, "weft_session_fetch",              \
+    X(weft_session_fetch(s, v.w, data, 20, &error), BAD_ARGUMENT, "weft_session_fetch",            \
       "\"w\" is f32 [2, 3]")                                                                       \
-    X(weft_session_fetch(s, y, NULL, 24, NULL), BAD_ARGUMENT, "weft_session_fetch", "at NULL")     \
-    X(weft_session_tensor(s, inner, &t, NULL) == WEFT_OK, NOT_FOUND, "weft_session_tensor",        \
+    X(weft_session_fetch(s, y, NULL, 24, &error), BAD_ARGUMENT, "weft_session_fetch", "at NULL")   \
+    X(weft_session_tensor(s, inner, &t, &error), NOT_FOUND, "weft_session_tensor",                 \
       "expected a target")
 
 static void test_session_calls(void)

@@ -16,9 +16,9 @@ from includes import LEVEL
 
 ROOMS = ("graph", "ops", "autograd", "inspect", "text", "models", "distributed", "formats", "mpi")
 PROGRAMS = ("tests", "tools", "examples")
-# Tables of functions that a lower file reads as data: the passes of an op (weft_op.passes), what an update
-# calls on several processes (autograd/processes.h), and the op whose nodes a graph lists by its address.
-HOOKS = ("weft__pass_", "weft__shards_update", "weft_op_track")
+# Tables of functions that a lower file reads as data: the passes of an op (weft_op.passes), and what an
+# update calls on several processes (autograd/processes.h).
+HOOKS = ("weft__pass_", "weft__shards_update")
 # Circles of files, or of the files whose paths begin so, and why they stay: see DESIGN.md.
 CIRCLES = [
     ({"graph/ir/graph.c", "graph/ir/name.c"}, "a name belongs to a graph, and a node of a graph has a name"),

@@ -253,7 +253,7 @@ case_a_run_from_corpus_to_translation()
     cp run/vocab.model cut
     head -c 1000 run/model.safetensors >cut/model.safetensors
     expect 1 "longer than the file" "$weft" translate cut
-    expect 1 "none/model.safetensors" "$weft" translate none
+    expect 1 "none: is neither a checkpoint" "$weft" translate none
 }
 
 case_training_prints_JSON()
