@@ -87,23 +87,16 @@ KERNEL(rms_norm)
     normalise(call, tile, NULL, call->out[1].data);
 }
 
-typedef struct norm_row {
-    const T *x, *dy, *gamma; /* gamma: NULL without it */
-    bool centred;
-    T mean, rstd;
-} norm_row;
-
 typedef struct row_gradients {
     T *x, *gamma, *beta;
 } row_gradients;
 
-/* dx of a row; adds the row's terms to dgamma and dbeta. */
-static inline void backward_row(int64_t n, norm_row row, row_gradients d)
+/* dx of a row; adds the row's terms to dgamma and dbeta. Without a mean x is not centred. */
+static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gamma,
+                                const T *row_mean, T rstd, row_gradients d)
 {
-    const T *x = row.x, *dy = row.dy, *gamma = row.gamma;
-    const bool centred = row.centred;
-    const T rstd = row.rstd;
-    T mean = row.mean;
+    const bool centred = row_mean != NULL;
+    T mean = centred ? *row_mean : 0;
     T *dx = d.x, *dgamma = d.gamma, *dbeta = d.beta;
     double sum = 0, product = 0;
     if (centred && mean_is_far(mean, 1 / ((double)rstd * (double)rstd), 1)) {
@@ -146,13 +139,9 @@ static inline void backward_rows(const weft_call *call, int64_t tile, const T *m
         memset(some, 0, (size_t)(2 * n) * sizeof *some);
         for (int64_t r = first; r < last; r++) {
             T *dx = narrow_target(&call->out[0], r * n, space + 2 * n);
-            const norm_row row = {narrow_row(&call->in[0], r * n, n, space),
-                                  narrow_row(dys, r * n, n, space + n),
-                                  gamma,
-                                  means != NULL,
-                                  means ? means[r] : 0,
-                                  rstds[r]};
-            backward_row(n, row, (row_gradients){dx, some, some + n});
+            backward_row(n, narrow_row(&call->in[0], r * n, n, space),
+                         narrow_row(dys, r * n, n, space + n), gamma, means ? &means[r] : NULL,
+                         rstds[r], (row_gradients){dx, some, some + n});
             narrow_store(&call->out[0], r * n, n, dx);
         }
         for (int64_t i = 0; i < 2 * n; i++) total[i] += (double)some[i];
