@@ -111,7 +111,8 @@ static size_t read_prefix(const char *text, weft_state_kind kind, int *slot)
 {
     const char *optimizer = prefixes[kind].of_optimizer ? WEFT_OPTIMIZER_STATES : "";
     const size_t name = strlen(optimizer), prefix = strlen(prefixes[kind].text);
-    if (strncmp(text, optimizer, name) || strncmp(text + name, prefixes[kind].text, prefix))
+    if (strncmp(text, optimizer, name) != 0 ||
+        strncmp(text + name, prefixes[kind].text, prefix) != 0)
         return 0;
     if (kind != WEFT_STATE_SUM) return name + prefix;
     const size_t n = read_slot(text + prefix, slot);
