@@ -59,7 +59,7 @@ static weft_piece_role role(void *state, int32_t id)
     return id < SPECIALS ? WEFT_PIECE_SPECIAL : WEFT_PIECE_BYTE;
 }
 
-weft_tokenizer *weft_tokenizer_bytes(weft_error *error)
+weft_tokenizer *weft_tokenizer_new_bytes(weft_error *error)
 {
     static const weft_tokenizer_kind kind = {.name = "bytes",
                                              .encode = encode,

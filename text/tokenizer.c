@@ -55,7 +55,7 @@ void weft_tokenizer_free(weft_tokenizer *tokenizer)
     free(tokenizer);
 }
 
-weft_tokenizer_info weft_tokenizer_get_info(const weft_tokenizer *tokenizer)
+weft_tokenizer_info weft_tokenizer_info_of(const weft_tokenizer *tokenizer)
 {
     return tokenizer
                ? tokenizer->info
@@ -113,15 +113,16 @@ weft_status weft_tokenizer_decode(const weft_tokenizer *tokenizer, const int32_t
     return status;
 }
 
-weft_status weft_tokenizer_characters(const weft_tokenizer *tokenizer, const char *text, size_t *n,
-                                      weft_error *error)
+weft_status weft_tokenizer_characters(const weft_tokenizer *tokenizer, const char *text,
+                                      size_t *characters, weft_error *error)
 {
     const weft_tokenizer *t = tokenizer;
     weft_error_clear(error);
-    if (!t || !text || !n) return bad(error, "counting needs a tokeniser, a text and a count");
-    *n = 0;
-    if (t->kind->characters) return t->kind->characters(t->state, text, n, error);
-    for (; *text; text++) *n += ((unsigned char)*text & 0xC0) != 0x80;
+    if (!t || !text || !characters)
+        return bad(error, "counting needs a tokeniser, a text and a count");
+    *characters = 0;
+    if (t->kind->characters) return t->kind->characters(t->state, text, characters, error);
+    for (; *text; text++) *characters += ((unsigned char)*text & 0xC0) != 0x80;
     return WEFT_OK;
 }
 

@@ -139,6 +139,13 @@ static void judge_at_exit(void)
     if (!output_judged && judge_output(EXIT_GOOD) != EXIT_GOOD) _exit(EXIT_ERROR);
 }
 
+/* Prints what weft decided on its own, if it is less than what was asked for. */
+static void print_warning(void *context, weft_log_level level, const char *where, const char *text)
+{
+    (void)context;
+    if (level == WEFT_LOG_WARNING) tool_print_line(stderr, "weft: warning: %s: %s", where, text);
+}
+
 /* Runs a command and returns the exit status. */
 static int run_command(size_t command, int argc, char **argv)
 {
@@ -149,6 +156,7 @@ static int run_command(size_t command, int argc, char **argv)
         return EXIT_USAGE;
     }
     argv[0] = name;
+    weft_log_set(print_warning, NULL);
     weft_error error = {0};
     if (tool_check_environment(&error) != WEFT_OK) return judge_output(tool_fail(&error));
     return judge_output(commands[command].run(argc, argv));

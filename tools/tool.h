@@ -9,6 +9,7 @@
 #include <weft/fit.h>
 #include <weft/formats.h>
 #include <weft/inspect.h>
+#include <weft/log.h>
 #include <weft/measure.h>
 #include <weft/quantize.h>
 #include <weft/safetensors.h>

@@ -107,7 +107,7 @@ WEFT_API void weft_communicator_free(weft_communicator *communicator);
 
 /* ---- A communicator without a network ------------------------------------------------------- */
 
-/* A single process: every exchange is a copy. NULL if memory is out. */
+/* A single process: every exchange is a copy. NULL if out of memory. */
 WEFT_API weft_communicator *weft_communicator_new_self(void);
 
 #ifdef __cplusplus

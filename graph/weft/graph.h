@@ -50,7 +50,7 @@ WEFT_API weft_status weft_error_copy(weft_error *error, const weft_error *from);
 
 /* Allocates zeroed memory for tensors, 64-byte aligned. Large blocks are on huge pages where the
  * system has them, since these are faster to access. The caller frees it with free(). NULL when
- * memory is out. */
+ * out of memory. */
 WEFT_API void *weft_alloc(size_t bytes);
 
 /* Where the large memory of a session (weft_session_options) or a parameter store
@@ -62,7 +62,7 @@ WEFT_API void *weft_alloc(size_t bytes);
  * must be safe for threads if the objects that use them live on several. They must not call
  * functions of weft on the same object. */
 typedef struct weft_allocator {
-    void *(*allocate)(void *context, size_t bytes); /* NULL: memory is out, WEFT_NO_MEMORY */
+    void *(*allocate)(void *context, size_t bytes); /* NULL: out of memory, WEFT_NO_MEMORY */
     void (*release)(void *context, void *memory, size_t bytes); /* bytes: as allocated */
     void *context; /* must live as long as the objects */
 } weft_allocator;

@@ -90,7 +90,7 @@ typedef struct weft_vjp {
     weft_value *grad_in;
 } weft_vjp;
 
-/* The argument of an expansion, which builds the op from plainer ops on in[] and fills out[]. */
+/* The argument of an expansion, which builds the op from simpler ops on in[] and fills out[]. */
 typedef struct weft_expand {
     weft_graph *graph;
     const void *attr;
@@ -292,7 +292,7 @@ WEFT_API weft_value weft_graph_copy_node(weft_graph *graph, const weft_graph *ot
                                          const weft_value *in, weft_value *outputs);
 /* Sets *cost to the work of a node on dense inputs; zeros if nothing runs, as for leaves, views and
  * groups. An op without kernels counts a flop for each element of output 0. WEFT_NO_MEMORY when
- * memory is out. */
+ * out of memory. */
 WEFT_API weft_status weft_graph_node_cost(const weft_graph *graph, size_t index, weft_cost *cost,
                                           weft_error *error);
 /* Whether a value is a constant; *tensor then has its data, which belong to the graph and must not

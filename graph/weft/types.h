@@ -37,7 +37,7 @@ extern "C" {
 /* Columns: constant, name, bytes per element, name in safetensors files.
  *
  * bf16 is the upper half of an f32: its exponent, and 8 bits of precision. It is a dtype to store
- * numbers in: kernels compute in f32, and round to the nearest bf16, of two the even one. u8 holds
+ * numbers in: kernels compute in f32, and round to the nearest bf16, ties to even. u8 holds
  * the bytes of quantised weights.
  *
  * A bool is a byte, 0 or 1. weft_session_feed, weft_constant and weft_params_load convert any other

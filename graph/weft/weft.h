@@ -46,7 +46,7 @@ extern "C" {
 
 typedef struct weft_graph weft_graph;
 
-/* An empty graph; NULL if memory is out. Freeing it invalidates its values, names and error. */
+/* An empty graph; NULL if out of memory. Freeing it invalidates its values, names and error. */
 WEFT_API weft_graph *weft_graph_new(void);
 WEFT_API void weft_graph_free(weft_graph *graph);
 /* The first error of the graph, with status WEFT_OK if there is none. */

@@ -37,7 +37,7 @@ typedef struct weft_decoder_options {
 
 /* Makes a decoder, which owns its states and reads `params`; `params` must outlive it.
  * config->build is ignored; `options` may be NULL. Returns NULL on failure: the model is not
- * decodable, a parameter is missing, a length exceeds the learned positions, or memory is out. */
+ * decodable, a parameter is missing, a length exceeds the learned positions, or out of memory. */
 WEFT_API weft_decoder *weft_decoder_new(const weft_model_config *config, const weft_params *params,
                                         const weft_decoder_options *options, weft_error *error);
 WEFT_API void weft_decoder_free(weft_decoder *decoder);
@@ -106,7 +106,7 @@ WEFT_API weft_search_model weft_decoder_search_model(weft_decoder *decoder);
  * vocabulary size and positions. The caller starts the decoders among them, each with its own
  * source. The models' contexts must outlive the ensemble. The ensemble has `read` or `retain` if
  * every model has it; its token steps return f64. Returns NULL on failure: the models do not match,
- * or memory is out. */
+ * or out of memory. */
 typedef struct weft_ensemble weft_ensemble;
 WEFT_API weft_ensemble *weft_ensemble_new(const weft_search_model *models, size_t n,
                                           const double *weights, weft_error *error);
@@ -260,7 +260,7 @@ typedef struct weft_scorer_row {
 
 /* `config` and `params` as for weft_decoder_new; `options` may be NULL. Returns NULL on failure:
  * the model is not decodable, weights are wanted of a model without a source, the context exceeds
- * the learned positions, or memory is out. */
+ * the learned positions, or out of memory. */
 WEFT_API weft_scorer *weft_scorer_new(const weft_model_config *config, const weft_params *params,
                                       const weft_scorer_options *options, weft_error *error);
 WEFT_API void weft_scorer_free(weft_scorer *scorer);

@@ -78,7 +78,7 @@ WEFT_API const char *weft_schedule_kind_name(weft_schedule_kind kind);
 
 /* Token sequences, or pairs of them, without special tokens. */
 typedef struct weft_corpus weft_corpus;
-WEFT_API weft_corpus *weft_corpus_new(void); /* NULL if memory is out */
+WEFT_API weft_corpus *weft_corpus_new(void); /* NULL if out of memory */
 WEFT_API void weft_corpus_free(weft_corpus *corpus);
 /* Appends a copy of a pair, or of a sequence: then source is NULL and n_source 0. */
 WEFT_API weft_status weft_corpus_add(weft_corpus *corpus, const int32_t *source, size_t n_source,
@@ -87,7 +87,7 @@ WEFT_API size_t weft_corpus_count(const weft_corpus *corpus);
 /* Cross-entropy in nats per token of the targets of `measured` under the unigram distribution of
  * those of `counted`: the loss of a model without context. Each sequence ends with `eos`; counts
  * have add-one smoothing over `vocab` ids. NAN if an argument is invalid, there are no tokens, or
- * memory is out. */
+ * out of memory. */
 WEFT_API double weft_corpus_unigram_entropy(const weft_corpus *counted, const weft_corpus *measured,
                                             int64_t vocab, int32_t eos);
 

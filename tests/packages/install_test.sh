@@ -169,7 +169,7 @@ weft weft - weft_graph_free(weft_graph_new())
 weft-inspect inspect weft weft_graph_print_summary(NULL, NULL, NULL, NULL)
 weft-text text weft weft_tokenizer_free(NULL)
 weft-models train weft weft_trainer_free(NULL)
-weft-distributed distributed weft,weft-models weft__shards_free(NULL)
+weft-distributed distributed weft,weft-models weft_trainer_processes_of(NULL)
 weft-formats formats weft,weft-models weft_onnx_free(NULL)
 END
 }

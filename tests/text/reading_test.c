@@ -51,7 +51,7 @@ typedef struct expected {
 
 static void check(const expected *e)
 {
-    weft_tokenizer *bytes = weft_tokenizer_bytes(NULL);
+    weft_tokenizer *bytes = weft_tokenizer_new_bytes(NULL);
     taken t = {.left = SIZE_MAX};
     weft_text_counts counts;
     weft_error error = {.status = WEFT_OK};
@@ -95,7 +95,7 @@ static void test_units(void)
 
 static void test_numbers_of_lines(void)
 {
-    weft_tokenizer *bytes = weft_tokenizer_bytes(NULL);
+    weft_tokenizer *bytes = weft_tokenizer_new_bytes(NULL);
     taken t = {.left = SIZE_MAX};
     weft_text_counts counts;
     weft_text_files files = {.target = {.path = "text", .tokenizer = bytes}};
@@ -110,7 +110,7 @@ static void test_numbers_of_lines(void)
 
 static void test_failures(void)
 {
-    weft_tokenizer *bytes = weft_tokenizer_bytes(NULL);
+    weft_tokenizer *bytes = weft_tokenizer_new_bytes(NULL);
     taken t = {.left = 1};
     weft_error error = {.status = WEFT_OK};
     weft_text_files files = {.target = {.path = "/nowhere/text", .tokenizer = bytes}};
@@ -129,7 +129,7 @@ static void test_failures(void)
 static weft_status read_pair(weft_error *error)
 {
     taken t = {.left = SIZE_MAX};
-    weft_tokenizer *bytes = weft_tokenizer_bytes(error);
+    weft_tokenizer *bytes = weft_tokenizer_new_bytes(error);
     if (!bytes) return error->status;
     weft_text_files files = {{.path = "source", .tokenizer = bytes},
                              {.path = "target", .tokenizer = bytes},

@@ -9,13 +9,13 @@
 
 static void test_bytes(void)
 {
-    weft_tokenizer *t = weft_tokenizer_bytes(NULL);
+    weft_tokenizer *t = weft_tokenizer_new_bytes(NULL);
     const char text[] = "c\xc3\xb1 \xff";
     int32_t ids[8] = {0}, id;
     weft_text_span spans[8];
     size_t n, characters;
     char *back;
-    const weft_tokenizer_info info = weft_tokenizer_get_info(t);
+    const weft_tokenizer_info info = weft_tokenizer_info_of(t);
     CU_ASSERT(info.size == 260 && info.pad == 0 && info.unk == 1 && info.bos == 2 && info.eos == 3);
     CU_ASSERT_STRING_EQUAL(info.type, "byte");
     CU_ASSERT_EQUAL(weft_tokenizer_encode(t, text, NULL, NULL, 0, &n, NULL), WEFT_OK);
@@ -45,7 +45,7 @@ static void test_bytes(void)
 /* Special ids, ids outside the vocabulary and zero bytes when decoding, with spans. */
 static void test_ids_without_text(void)
 {
-    weft_tokenizer *t = weft_tokenizer_bytes(NULL);
+    weft_tokenizer *t = weft_tokenizer_new_bytes(NULL);
     const int32_t ids[] = {2, 'a' + 4, 1, -7, 4, 'b' + 4, 300, 3};
     const size_t expected[8][2] = {{0, 0}, {0, 1}, {1, 1}, {1, 1}, {1, 2}, {2, 3}, {3, 3}, {3, 3}};
     weft_text_span spans[8];

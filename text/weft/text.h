@@ -22,7 +22,7 @@ WEFT_API bool weft_text_is_utf8(const char *text, size_t bytes);
 /* Makes UTF-8 one line that a terminal shows as it is, or several if `lines`: control characters
  * other than tabs, and the separators U+2028 and U+2029, become spaces. */
 WEFT_API void weft_text_clean(char *text, bool lines);
-/* A new text: `text` in lower case, one character for one. NULL if memory is out. */
+/* A new text: `text` in lower case, one character for one. NULL if out of memory. */
 WEFT_API char *weft_text_lowercase(const char *text);
 
 /* ---- Tokenisers ----------------------------------------------------------------------------- */
@@ -81,10 +81,10 @@ WEFT_API weft_tokenizer *weft_tokenizer_new(const weft_tokenizer_kind *kind, voi
 /* A tokeniser that needs no vocabulary: the id of a byte is the byte + 4, after pad, unk, bos and
  * eos, 0 to 3 (Xue et al. 2022, ByT5, with other special ids). Decoding returns the text that was
  * encoded. */
-WEFT_API weft_tokenizer *weft_tokenizer_bytes(weft_error *error);
+WEFT_API weft_tokenizer *weft_tokenizer_new_bytes(weft_error *error);
 WEFT_API void weft_tokenizer_free(weft_tokenizer *tokenizer);
 
-WEFT_API weft_tokenizer_info weft_tokenizer_get_info(const weft_tokenizer *tokenizer);
+WEFT_API weft_tokenizer_info weft_tokenizer_info_of(const weft_tokenizer *tokenizer);
 /* The ids of a text, without bos and eos. *n becomes their number; the first `capacity` are written
  * to `ids` and the bytes of the text that each stands for to `spans`. Either may be NULL. */
 WEFT_API weft_status weft_tokenizer_encode(const weft_tokenizer *tokenizer, const char *text,
@@ -96,10 +96,10 @@ WEFT_API weft_status weft_tokenizer_encode(const weft_tokenizer *tokenizer, cons
 WEFT_API weft_status weft_tokenizer_decode(const weft_tokenizer *tokenizer, const int32_t *ids,
                                            size_t n, char **text, weft_text_span *spans,
                                            weft_error *error);
-/* *n becomes the number of code points of a text after the tokeniser's normalisation, which is the
- * text that its ids decode to. */
+/* *characters becomes the number of code points of a text after the tokeniser's normalisation, which
+ * is the text that its ids decode to. */
 WEFT_API weft_status weft_tokenizer_characters(const weft_tokenizer *tokenizer, const char *text,
-                                               size_t *n, weft_error *error);
+                                               size_t *characters, weft_error *error);
 /* *id becomes the id of a piece; -1 if there is none. */
 WEFT_API weft_status weft_tokenizer_find(const weft_tokenizer *tokenizer, const char *piece,
                                          int32_t *id, weft_error *error);
@@ -161,7 +161,7 @@ WEFT_API weft_status weft_text_read(const weft_text_files *files, weft_text_take
  * numbers are those of sacreBLEU 2 (Post 2018). */
 
 /* A new text: the tokens of a line with a space between them, by mteval-v13a, which resolves
- * entities and separates punctuation except within numbers. NULL if memory is out. */
+ * entities and separates punctuation except within numbers. NULL if out of memory. */
 WEFT_API char *weft_text_tokens_13a(const char *line);
 
 #define WEFT_BLEU_ORDER 4

@@ -293,7 +293,7 @@ static size_t count_bytes(const weft_tokenizer *s)
 /* The ids of the special tokens; -1: none. Returns how many roles there are. */
 static size_t list_specials(const weft_tokenizer *s, const char *names[5], int32_t ids[5])
 {
-    const weft_tokenizer_info special = weft_tokenizer_get_info(s);
+    const weft_tokenizer_info special = weft_tokenizer_info_of(s);
     int32_t mask = -1;
     weft_tokenizer_find(s, SPM_MASK, &mask, NULL);
     const struct {
@@ -315,7 +315,7 @@ static int show_json(const weft_tokenizer *s, bool all)
 {
     const char *names[5];
     int32_t ids[5];
-    const weft_tokenizer_info info = weft_tokenizer_get_info(s);
+    const weft_tokenizer_info info = weft_tokenizer_info_of(s);
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "pieces", spm_size(s));
     cJSON_AddStringToObject(json, "type", info.type);
@@ -334,7 +334,7 @@ static void show(const weft_tokenizer *s)
 {
     const char *names[5];
     int32_t ids[5];
-    const weft_tokenizer_info info = weft_tokenizer_get_info(s);
+    const weft_tokenizer_info info = weft_tokenizer_info_of(s);
     printf("%-13s %d (%zu of them bytes)\n", "pieces", spm_size(s), count_bytes(s));
     printf("%-13s %s\n", "type", info.type);
     printf("%-13s %s\n", "normalization", info.normalization);

@@ -49,12 +49,12 @@ weft_tokenizer *spm_load(const char *path, weft_error *error);
 /* How many ids there are. */
 static inline int32_t spm_size(const weft_tokenizer *t)
 {
-    return weft_tokenizer_get_info(t).size;
+    return weft_tokenizer_info_of(t).size;
 }
 /* Are pad, unk, bos and eos the ids above? */
 static inline bool spm_has_specials(const weft_tokenizer *t)
 {
-    const weft_tokenizer_info i = weft_tokenizer_get_info(t);
+    const weft_tokenizer_info i = weft_tokenizer_info_of(t);
     return i.pad == SPM_PAD && i.unk == SPM_UNK && i.bos == SPM_BOS && i.eos == SPM_EOS;
 }
 
