@@ -11,7 +11,7 @@
 
 typedef struct reader {
     weft_text_input input;
-    FILE *file; /* NULL: there is no such input */
+    FILE *file; /* NULL: no such input */
     char *line;
     size_t size, length;
     int32_t *ids;

@@ -240,7 +240,7 @@ void weft_session_free(weft_session *session)
     free(session);
 }
 
-/* Begins a call whose error is *error: false if there is no session. */
+/* Begins a call whose error is *error: false if the session is NULL. */
 static bool begin(const weft_session *session, const char *function, weft_error *error)
 {
     weft_error_clear(error);

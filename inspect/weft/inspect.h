@@ -154,13 +154,14 @@ typedef struct weft_profile_event {
     /* Nanoseconds since the first event of the recorded runs. */
     uint64_t begin_ns, end_ns;
 } weft_profile_event;
-/* The events of the recorded runs (trace_runs), which do not depend on the profile any more. NULL on
- * failure: WEFT_BAD_ARGUMENT or WEFT_NO_MEMORY. weft_profile_events_free accepts NULL. */
+/* The events of the recorded runs (trace_runs), which do not depend on the profile any more. NULL
+ * on failure: WEFT_BAD_ARGUMENT or WEFT_NO_MEMORY. weft_profile_events_free accepts NULL. */
 typedef struct weft_profile_events weft_profile_events;
 WEFT_API weft_profile_events *weft_profile_events_new(const weft_profile *profile,
                                                       weft_error *error);
 WEFT_API void weft_profile_events_free(weft_profile_events *events);
-/* The array of *count events, run by run, thread by thread, in order of time; `count` may be NULL. */
+/* The array of *count events, run by run, thread by thread, in order of time; `count` may be NULL.
+ */
 WEFT_API const weft_profile_event *weft_profile_events_list(const weft_profile_events *events,
                                                             size_t *count);
 /* Writes the recorded runs as a trace for Perfetto or chrome://tracing: JSON in the Trace Event

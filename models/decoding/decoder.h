@@ -60,7 +60,7 @@ int64_t weft__decoder_sentences_for(const weft_decoder *d, int64_t n);
 
 /* ---- Graphs and plans (decoder_plans.c) ---- */
 
-/* Begins a public call: false, with the caller's error, if there is no decoder. */
+/* Begins a public call: false, with the caller's error, if the decoder is NULL. */
 bool weft__decoder_begin(const weft_decoder *d, weft_error *error);
 /* Each sets the decoder's error if it returns false or NULL. */
 bool weft__decoder_fail(weft_decoder *d, weft_status status, const char *where,

@@ -100,7 +100,7 @@ weft_status weft__vocabulary_check(const weft_params *params, const char *source
                           "is not the vocabulary that %s was trained with", where);
 }
 
-/* A new text: the path of a file in a folder, "" if there is no such file; NULL: no memory. */
+/* A new text: the path of a file in a folder, "" if the file does not exist; NULL: no memory. */
 static char *find_file(const char *folder, size_t length, const char *name)
 {
     const size_t bytes = length + strlen(name) + 2;

@@ -121,7 +121,7 @@ WEFT_PRIVATE_API uint32_t weft__ranks_count(const weft_trainer *t, rank_batches 
 WEFT_PRIVATE_API uint32_t weft__ranks_batch(const weft_trainer *t, rank_batches dealt, int rank,
                                             uint32_t k);
 
-/* Begin and end a public call: false, with the caller's error, if there is no trainer; the status,
+/* Begin and end a public call: false, with the caller's error, if the trainer is NULL; the status,
  * after copying the trainer's error to the caller's. */
 bool weft__trainer_begin(weft_trainer *t, weft_error *error);
 weft_status weft__trainer_end(const weft_trainer *t, weft_status status, weft_error *error);

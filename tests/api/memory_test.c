@@ -39,6 +39,22 @@ bool test_allocation_pending(void)
     return own_left > 0;
 }
 
+void test_every_allocation_fails(weft_status (*run)(weft_error *error), long least)
+{
+    bool pending = false;
+    long n = 0;
+    while (!pending && n < 1000) {
+        weft_error error = {.status = WEFT_OK};
+        test_fail_allocation(++n);
+        const weft_status status = run(&error);
+        pending = test_allocation_pending();
+        test_fail_allocation(0);
+        CU_ASSERT_EQUAL(status, pending ? WEFT_OK : WEFT_NO_MEMORY);
+        CU_ASSERT_EQUAL(error.status, status);
+    }
+    CU_ASSERT(pending && n > least);
+}
+
 static bool may(void)
 {
     if (own_left && !--own_left) return false;

@@ -63,6 +63,9 @@ bool test_with_stack(size_t bytes, void (*run)(void *data), void *data);
 void test_fail_allocation(long n);
 /* Whether it is still to come. */
 bool test_allocation_pending(void);
+/* Calls `run` again and again, while every allocation that it makes fails once, in turn: each call
+ * must be WEFT_NO_MEMORY but the last, in which none fails. It makes more than `least`. */
+void test_every_allocation_fails(weft_status (*run)(weft_error *error), long least);
 
 /* Builds the model of the list that "MODEL key=value key=value" names; fails the test fatally. */
 void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io);

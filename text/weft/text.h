@@ -96,8 +96,8 @@ WEFT_API weft_status weft_tokenizer_encode(const weft_tokenizer *tokenizer, cons
 WEFT_API weft_status weft_tokenizer_decode(const weft_tokenizer *tokenizer, const int32_t *ids,
                                            size_t n, char **text, weft_text_span *spans,
                                            weft_error *error);
-/* *characters becomes the number of code points of a text after the tokeniser's normalisation, which
- * is the text that its ids decode to. */
+/* *characters becomes the number of code points of a text after the tokeniser's normalisation,
+ * which is the text that its ids decode to. */
 WEFT_API weft_status weft_tokenizer_characters(const weft_tokenizer *tokenizer, const char *text,
                                                size_t *characters, weft_error *error);
 /* *id becomes the id of a piece; -1 if there is none. */
@@ -115,7 +115,7 @@ WEFT_API weft_piece_role weft_tokenizer_role(const weft_tokenizer *tokenizer, in
 typedef enum weft_text_unit { WEFT_TEXT_LINE, WEFT_TEXT_DOCUMENT } weft_text_unit;
 
 typedef struct weft_text_input {
-    const char *path; /* NULL: there is no such input. Messages call the input so */
+    const char *path; /* NULL: no such input. Messages call the input so */
     FILE *file;       /* NULL: weft opens `path`. Else what is read; it stays the caller's */
     const weft_tokenizer *tokenizer;
 } weft_text_input;
