@@ -36,12 +36,23 @@ weft_status tool_load_states(weft_params *params, const weft_graph *graph, const
 
 /* ---- Inputs and outputs ---- */
 
-static void add(const weft_graph *g, weft_value value, const char *name, weft_onnx_value *of,
-                weft_value *values, size_t *n)
+/* Removes the inputs that a run does not feed: that of the loss, the last one, and token types if
+ * there is no array of them. */
+static void drop_inputs(weft_built *b, const weft_params *arrays)
 {
-    if (!weft_is_value(value)) return;
-    of[*n] = (weft_onnx_value){name, weft_dtype_of(g, value), weft_shape_of(g, value)};
-    values[(*n)++] = value;
+    size_t n = 0;
+    for (size_t i = 0; i + 1 < b->n_inputs; i++) {
+        const char *name = b->input_names[i];
+        if (!strcmp(name, "token_types") && !weft_params_find(arrays, name, NULL)) continue;
+        b->inputs[n] = b->inputs[i];
+        b->input_names[n++] = name;
+    }
+    b->n_inputs = n;
+}
+
+static weft_onnx_value describe(const weft_graph *g, const char *name, weft_value value)
+{
+    return (weft_onnx_value){name, weft_dtype_of(g, value), weft_shape_of(g, value)};
 }
 
 /* Takes the sizes of a batch from the shape of an array, where it is one of token ids or vectors.
@@ -80,7 +91,7 @@ weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *si
 {
     weft_batch_shape *shape = &config->build.shape;
     const weft_model_traits traits = weft_model_traits_of(config);
-    weft_model_io io;
+    weft_built *b = &out->built;
     *out = (checkpoint_graph){.graph = weft_graph_new()};
     cap_lengths(config);
     if (set_sizes(config, sizes, error) != WEFT_OK) return error->status;
@@ -90,17 +101,12 @@ weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *si
     take_sizes(arrays, "target_in", &shape->rows, &shape->target_len);
     weft_graph *g = out->graph;
     if (!g) return weft_error_set(error, WEFT_NO_MEMORY, "run", "out of memory");
-    io = weft_model_build(g, config);
+    *b = weft_model_build(g, config);
     if (weft_graph_status(g) != WEFT_OK) return tool_take_error(weft_graph_error(g), error);
-    add(g, io.source, "source", out->inputs_of, out->inputs, &out->n_inputs);
-    add(g, io.input, "input", out->inputs_of, out->inputs, &out->n_inputs);
-    add(g, io.memory, "memory", out->inputs_of, out->inputs, &out->n_inputs);
-    add(g, io.target_in, "target_in", out->inputs_of, out->inputs, &out->n_inputs);
-    if (weft_params_find(arrays, "token_types", NULL)) /* zeros if they are not given */
-        add(g, io.token_types, "token_types", out->inputs_of, out->inputs, &out->n_inputs);
-    add(g, io.output, io.vocab ? "logits" : "output", out->outputs_of, out->outputs,
-        &out->n_outputs);
-    add(g, io.hidden, "hidden", out->outputs_of, out->outputs, &out->n_outputs);
-    add(g, io.pooled, "pooled", out->outputs_of, out->outputs, &out->n_outputs);
+    drop_inputs(b, arrays);
+    for (size_t i = 0; i < b->n_inputs; i++)
+        out->inputs_of[i] = describe(g, b->input_names[i], b->inputs[i]);
+    for (size_t i = 0; i < b->n_outputs; i++)
+        out->outputs_of[i] = describe(g, b->output_names[i], b->outputs[i]);
     return WEFT_OK;
 }

@@ -71,8 +71,8 @@ static weft_status build_step(built_model *m)
 {
     weft_graph *g = m->graph;
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    m->lr = weft_input(g, "lr", weft_dtype_of(g, m->io.loss), WEFT_SCALAR);
-    m->step = weft_train_update(g, m->io.loss, NULL, 0, m->lr, &adam, &m->norm);
+    m->lr = weft_input(g, "lr", weft_dtype_of(g, m->built.loss), WEFT_SCALAR);
+    m->step = weft_train_update(g, m->built.loss, NULL, 0, m->lr, &adam, &m->norm);
     return weft_graph_status(g);
 }
 
@@ -90,7 +90,7 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
     memset(out, 0, sizeof *out);
     out->graph = weft_graph_new();
     weft_status status =
-        weft_model_build_text(out->graph, model, options, n_options, training, &out->io, error);
+        weft_model_build_text(out->graph, model, options, n_options, training, &out->built, error);
     if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
         status = tool_take_error(weft_graph_error(out->graph), error);
     if (status != WEFT_OK) tool_free_model(out);
@@ -100,10 +100,11 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
 weft_status tool_add_loss(built_model *m, weft_error *error)
 {
     weft_graph *g = m->graph;
-    if (!weft_is_value(m->io.output) || !weft_dtype_is_float(weft_dtype_of(g, m->io.output)))
+    const weft_value output = m->built.outputs[0];
+    if (!weft_is_value(output) || !weft_dtype_is_float(weft_dtype_of(g, output)))
         return weft_error_set(error, WEFT_BAD_DTYPE, "loss",
                               "the model has no floating-point output to take it of");
-    m->io.loss = weft_mean(g, weft_square(g, m->io.output), WEFT_ALL_AXES, false);
+    m->built.loss = weft_mean(g, weft_square(g, output), WEFT_ALL_AXES, false);
     return tool_take_error(weft_graph_error(g), error);
 }
 
@@ -134,11 +135,11 @@ static weft_status build_file(built_model *m, bool evaluated, weft_error *error)
         status = tool_take_error(weft_graph_error(m->graph), error);
     free(inputs);
     if (status != WEFT_OK) return status;
-    m->io.vocab = 2; /* synthetic integers are 0 and 1, valid as indices and as sizes */
-    m->io.output = m->outputs[0];
+    /* Synthetic integers are 0 and 1, valid as indices and as sizes. */
+    m->built = (weft_built){.outputs = {m->outputs[0]}, .n_outputs = 1, .vocab = 2};
     for (size_t i = m->n_outputs; i-- > 0;)
         if (weft_dtype_is_float(weft_dtype_of(m->graph, m->outputs[i])))
-            m->io.output = m->outputs[i];
+            m->built.outputs[0] = m->outputs[i];
     return WEFT_OK;
 }
 
@@ -165,7 +166,7 @@ weft_status tool_build_args(const model_args *args, bool training, built_model *
 size_t tool_targets(const built_model *m, weft_value targets[2])
 {
     bool training = weft_is_value(m->step);
-    targets[0] = training ? m->io.loss : m->io.output;
+    targets[0] = training ? m->built.loss : m->built.outputs[0];
     targets[1] = m->step;
     return training ? 2 : 1;
 }

@@ -160,13 +160,11 @@ bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096]);
  * others but states of training. */
 weft_status tool_load_states(weft_params *params, const weft_graph *graph, const char *path,
                              weft_error *error);
-/* The graph of a checkpoint's model, its inputs and its outputs, by name. */
-#define TOOL_CHECKPOINT_VALUES 8
+/* The graph of a checkpoint's model. */
 typedef struct checkpoint_graph {
     weft_graph *graph; /* the caller frees it, after an error too */
-    weft_onnx_value inputs_of[TOOL_CHECKPOINT_VALUES], outputs_of[TOOL_CHECKPOINT_VALUES];
-    weft_value inputs[TOOL_CHECKPOINT_VALUES], outputs[TOOL_CHECKPOINT_VALUES];
-    size_t n_inputs, n_outputs;
+    weft_built built;  /* its inputs are those that the outputs depend on */
+    weft_onnx_value inputs_of[WEFT_BUILT_VALUES], outputs_of[WEFT_BUILT_VALUES];
 } checkpoint_graph;
 /* Builds it for the shapes of the arrays that will be its inputs. Sizes that they do not determine
  * are those of `sizes` (--dim length=7, --batch) or the model's defaults. */
@@ -221,14 +219,14 @@ int tool_pack_instances(const char *folder, double seconds, bool json);
 /* Bytes for all options of a model as a checkpoint stores them: "key=value ...". */
 #define TOOL_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
 
-/* A model's graph; for training, with an Adam step over all parameters. A file's io has `output`,
- * its first floating-point output (or the first), `vocab` and, for training, `loss`. */
+/* A model's graph; for training, with an Adam step over all parameters. `built` of a file has one
+ * output, its first floating-point output (or the first), `vocab` and, for training, `loss`. */
 typedef struct built_model {
     weft_graph *graph;
-    weft_model_io io;
+    weft_built built;
     weft_value lr, step, norm; /* WEFT_NO_VALUE unless training */
     weft_onnx *file;           /* NULL: a model of the list */
-    weft_value *outputs;       /* all of the file */
+    weft_value *outputs;       /* all of the file, of any number */
     size_t n_outputs;
     weft_plan_options plan; /* for tool_plan */
 } built_model;
@@ -238,7 +236,7 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
 weft_status tool_build_args(const model_args *args, bool training, built_model *out,
                             weft_error *error);
 void tool_free_model(built_model *model);
-/* Adds a loss for a file, which has none of its own: the mean of squares of io.output. */
+/* Adds a loss for a file, which has none of its own: the mean of squares of its output. */
 weft_status tool_add_loss(built_model *model, weft_error *error);
 /* The targets of a run: loss and step if training, else the output. Returns how many. */
 size_t tool_targets(const built_model *model, weft_value targets[2]);

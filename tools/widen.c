@@ -85,12 +85,12 @@ weft_status tool_widen(const built_model *m, built_model *out, weft_params *weig
                        weft_error *error)
 {
     weft_value *map = NULL;
-    *out = (built_model){.graph = weft_graph_new(), .io.vocab = m->io.vocab};
+    *out = (built_model){.graph = weft_graph_new(), .built.vocab = m->built.vocab};
     weft_status status = widen_graph(m->graph, out->graph, &map, error);
     if (status == WEFT_OK) status = widen_weights(m->file, weights, error);
     if (status == WEFT_OK) {
-        out->io.output = map[m->io.output.id];
-        out->io.loss = map[m->io.loss.id];
+        out->built.outputs[out->built.n_outputs++] = map[m->built.outputs[0].id];
+        out->built.loss = map[m->built.loss.id];
     }
     free(map);
     return status;

@@ -56,17 +56,17 @@ static void one_layer(report *r, const char *system, bool as_rows)
 static void encoder(report *r, const char *system, const char *merge)
 {
     example ex = example_open(r, system, WEFT_F32);
-    weft_model_io io = {0};
+    weft_built built = {0};
     weft_model_config config;
     const weft_model *model = weft_model_find("encoder");
     if (weft_model_parse(model, &merge, 1, &config, &ex.error) == WEFT_OK) {
         weft_graph *g = ex.g;
         config.build.training = true;
-        io = weft_model_build(g, &config);
-        ex.input = io.input;
-        expect_shape(&ex, "output", io.output, whole);
-        expect_number(&ex, "mean of every position", weft_mean(g, io.output, WEFT_AXES(-1), false),
-                      0, 1e-5);
+        built = weft_model_build(g, &config);
+        ex.input = weft_built_input(&built, "input");
+        expect_shape(&ex, "output", built.outputs[0], whole);
+        expect_number(&ex, "mean of every position",
+                      weft_mean(g, built.outputs[0], WEFT_AXES(-1), false), 0, 1e-5);
     }
     example_run(&ex);
 }

@@ -15,7 +15,7 @@ static const int32_t target[BATCH][TARGET + 1] = {{1, 7, 4, 3, 5, 9, 2, 0},
 
 typedef struct machine {
     weft_graph *graph;
-    weft_model_io io;
+    weft_built built;
     weft_value lr, step; /* of training */
     weft_params *store;
     weft_plan *plan;
@@ -33,9 +33,12 @@ static void machine_close(machine *a)
 
 static bool feed(machine *a, const int32_t *from, const int32_t *to)
 {
-    return weft_session_feed(a->session, a->io.source, from, sizeof source, NULL) == WEFT_OK &&
-           weft_session_feed(a->session, a->io.target_in, to, sizeof a->in, NULL) == WEFT_OK &&
-           weft_session_feed(a->session, a->io.target_out, a->out, sizeof a->out, NULL) == WEFT_OK;
+    return weft_session_feed(a->session, weft_built_input(&a->built, "source"), from, sizeof source,
+                             NULL) == WEFT_OK &&
+           weft_session_feed(a->session, weft_built_input(&a->built, "target_in"), to, sizeof a->in,
+                             NULL) == WEFT_OK &&
+           weft_session_feed(a->session, weft_built_input(&a->built, "target_out"), a->out,
+                             sizeof a->out, NULL) == WEFT_OK;
 }
 
 /* With an Adam step for training. */
@@ -49,14 +52,14 @@ static bool machine_open(machine *a, bool training, const char *const *options, 
     }
     a->graph = weft_graph_new();
     const weft_model *model = weft_model_find("transformer-shared");
-    if (weft_model_build_text(a->graph, model, options, n, training, &a->io, error) != WEFT_OK)
+    if (weft_model_build_text(a->graph, model, options, n, training, &a->built, error) != WEFT_OK)
         return false;
     if (training) {
         weft_optimizer adam = WEFT_ADAM_DEFAULT;
         a->lr = weft_input(a->graph, "lr", WEFT_F32, WEFT_SCALAR);
-        a->step = weft_train_update(a->graph, a->io.loss, NULL, 0, a->lr, &adam, NULL);
+        a->step = weft_train_update(a->graph, a->built.loss, NULL, 0, a->lr, &adam, NULL);
     }
-    const weft_value targets[] = {a->io.output, a->io.loss, a->step};
+    const weft_value targets[] = {a->built.outputs[0], a->built.loss, a->step};
     a->plan = weft_plan_new(a->graph, targets, training ? 3 : 2, NULL, error);
     if (a->plan && weft_params_init(a->store, a->graph, 1, error) == WEFT_OK)
         a->session = weft_session_new(a->plan, a->store, NULL, error);
@@ -66,8 +69,8 @@ static bool machine_open(machine *a, bool training, const char *const *options, 
 static bool run_logits(machine *a, float *logits)
 {
     return weft_session_run(a->session, NULL) == WEFT_OK &&
-           weft_session_fetch(a->session, a->io.output, logits, LOGITS * sizeof *logits, NULL) ==
-               WEFT_OK;
+           weft_session_fetch(a->session, a->built.outputs[0], logits, LOGITS * sizeof *logits,
+                              NULL) == WEFT_OK;
 }
 
 /* ---- Masks ---- */
@@ -122,7 +125,7 @@ static void forward(report *r)
     weft_tensor logits;
     const weft_shape shape = WEFT_SHAPE(BATCH, TARGET, VOCAB);
     bool good = machine_open(&a, false, NULL, 0, &error) && run_logits(&a, before) &&
-                weft_session_tensor(a.session, a.io.output, &logits, NULL) == WEFT_OK;
+                weft_session_tensor(a.session, a.built.outputs[0], &logits, NULL) == WEFT_OK;
     if (good) {
         for (int i = 0; i < LOGITS; i++) good = good && isfinite(before[i]);
         weft_shape_text(shape, printed, sizeof printed);
@@ -155,7 +158,7 @@ static bool train(machine *a, float *loss, int *steps)
         float rate = 3e-4f * fminf(1, (float)(*steps + 1) / 40);
         if (weft_session_feed(a->session, a->lr, &rate, sizeof rate, NULL) != WEFT_OK ||
             weft_session_run(a->session, NULL) != WEFT_OK ||
-            weft_session_fetch(a->session, a->io.loss, loss, sizeof *loss, NULL) != WEFT_OK)
+            weft_session_fetch(a->session, a->built.loss, loss, sizeof *loss, NULL) != WEFT_OK)
             return false;
         if (*steps % 25 == 0) fprintf(stderr, "004 step %d loss %.4f\n", *steps, (double)*loss);
     }

@@ -349,8 +349,10 @@ static weft_status build_batch(void *context, weft_graph *graph, const weft_buil
                            m->n_inputs, m->n_outputs, WEFT_BUILT_VALUES);
         return weft_graph_status(graph);
     }
-    built->n_inputs = m->n_inputs;
-    built->n_outputs = m->n_outputs;
+    for (; built->n_inputs < m->n_inputs; built->n_inputs++)
+        built->input_names[built->n_inputs] = m->inputs[built->n_inputs].name;
+    for (; built->n_outputs < m->n_outputs; built->n_outputs++)
+        built->output_names[built->n_outputs] = m->outputs[built->n_outputs].name;
     if (options->shape.rows < 0) {
         weft_graph_fail_in(graph, "weft_onnx_builder", WEFT_BAD_ARGUMENT, "the batch is negative");
         return weft_graph_status(graph);

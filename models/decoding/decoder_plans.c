@@ -88,12 +88,13 @@ static void build_whole(weft_decoder *d, weft_graph *g, decode_plan *p)
 {
     weft_model_config config = d->config;
     config.build = (weft_build_options){.shape = {d->rows, p->sizes.source_len, p->sizes.key_len}};
-    const weft_model_io io = weft_model_build(g, &config);
-    p->source = io.source;
-    p->token = io.target_in;
+    const weft_built model = weft_model_build(g, &config);
+    const weft_value logits = model.outputs[0];
+    p->source = weft_built_input(&model, "source");
+    p->token = weft_built_input(&model, "target_in");
     p->position = weft_input(g, "position", WEFT_I32, WEFT_SHAPE(d->rows));
-    int64_t vocab = weft_dim_of(g, io.output, -1);
-    weft_value all = weft_reshape(g, io.output, WEFT_SHAPE(d->rows * p->sizes.key_len, vocab));
+    int64_t vocab = weft_dim_of(g, logits, -1);
+    weft_value all = weft_reshape(g, logits, WEFT_SHAPE(d->rows * p->sizes.key_len, vocab));
     p->logits = weft_embedding(g, all, p->position, -1);
 }
 

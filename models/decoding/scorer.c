@@ -6,6 +6,7 @@
  * depends on the row only, so its scores are bit-identical whatever the other rows are. */
 #include <weft/decode.h>
 
+#include "run/built.h"
 #include "zoo/text.h"
 
 #include <weft/ops.h>
@@ -54,10 +55,10 @@ static bool no_memory(weft_scorer *s)
 /* ---- Graphs ---- */
 
 /* Returns the log probability of each target, [rows, target_len]. */
-static weft_value add_log_probs(weft_graph *g, const weft_model_io *io)
+static weft_value add_log_probs(weft_graph *g, weft_value logits, weft_value targets)
 {
-    weft_value all = weft_log_softmax(g, io->output, -1);
-    return weft_squeeze(g, weft_gather(g, all, weft_expand_dims(g, io->target_out, -1), -1), -1);
+    weft_value all = weft_log_softmax(g, logits, -1);
+    return weft_squeeze(g, weft_gather(g, all, weft_expand_dims(g, targets, -1), -1), -1);
 }
 
 /* Returns the weights of one head, or the mean over heads, [rows, target_len, source_len]. */
@@ -84,13 +85,15 @@ static weft_status build_scores(void *context, weft_graph *g, const weft_build_o
     weft_model_config config = s->config;
     config.build = *options;
     *built = (weft_built){.n_inputs = 0};
-    const weft_model_io io = weft_model_build(g, &config);
+    const weft_built model = weft_model_build(g, &config);
     if (weft_graph_status(g) != WEFT_OK) return weft_graph_status(g);
-    if (s->has_source) built->inputs[built->n_inputs++] = io.source;
-    built->inputs[built->n_inputs++] = io.target_in;
-    built->inputs[built->n_inputs++] = io.target_out;
-    built->outputs[built->n_outputs++] =
-        s->o.weights ? add_weights(s, g, io.weights) : add_log_probs(g, &io);
+    const weft_value targets = weft_built_input(&model, "target_out");
+    if (s->has_source) weft__built_add_input(built, "source", weft_built_input(&model, "source"));
+    weft__built_add_input(built, "target_in", weft_built_input(&model, "target_in"));
+    weft__built_add_input(built, "target_out", targets);
+    weft__built_add_output(built, "scores",
+                           s->o.weights ? add_weights(s, g, weft_built_output(&model, "weights"))
+                                        : add_log_probs(g, model.outputs[0], targets));
     return weft_graph_status(g);
 }
 

@@ -2,6 +2,7 @@
 #include <weft/fit.h>
 
 #include "base/text.h"
+#include "run/built.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,8 +34,8 @@ static bool fail(const fitting *f, weft_status status, const char *message)
 /* Declares the targets, the last input. */
 static void add_target(fitting *f, weft_dtype dtype, weft_shape shape)
 {
-    f->target = weft_input(f->g, "target", dtype, shape);
-    f->built->inputs[f->built->n_inputs++] = f->target;
+    f->target =
+        weft__built_add_input(f->built, "fit.target", weft_input(f->g, "target", dtype, shape));
 }
 
 /* The fraction of true elements. */

@@ -26,7 +26,7 @@ typedef struct weft_build_options {
     weft_batch_shape shape;
     bool training;       /* with dropout; false: all dropout probabilities are 0 */
     bool expose_weights; /* attention weights are values, NAME.weights */
-    int64_t layer;       /* the layer, from 1, of weft_model_io.weights; 0: the last */
+    int64_t layer;       /* the layer, from 1, of the output `weights`; 0: the last */
     /* The ranks that split attention and feed-forward layers (the layers' options `tensor`);
      * every rank computes all other layers. Outputs and loss are the same on all ranks. Zeros:
      * not split. */
@@ -39,8 +39,12 @@ typedef struct weft_build_options {
 typedef struct weft_built {
     weft_value inputs[WEFT_BUILT_VALUES]; /* in the order in which they are fed */
     size_t n_inputs;
-    weft_value outputs[WEFT_BUILT_VALUES];
+    weft_value outputs[WEFT_BUILT_VALUES]; /* the main output first */
     size_t n_outputs;
+    /* Of each input and each output, for weft_built_input and weft_built_output. They need not be
+     * the names of the values in the graph, and must be valid as long as the builder. NULL: it has
+     * none. */
+    const char *input_names[WEFT_BUILT_VALUES], *output_names[WEFT_BUILT_VALUES];
     weft_value
         loss; /* scalar, f32 or f64, to be minimised: a mean over the batch. Needed to train */
     weft_value metric; /* scalar of the loss's dtype that evaluation averages; WEFT_NO_VALUE: the
@@ -48,7 +52,13 @@ typedef struct weft_built {
     /* The accuracy, a scalar of the loss's dtype, which evaluation also averages. WEFT_NO_VALUE:
      * none. */
     weft_value accuracy;
+    int64_t vocab; /* ids and classes of the integer inputs lie in [0, vocab); 0: no input has any
+                    */
 } weft_built;
+
+/* The input or the output of this name; WEFT_NO_VALUE if there is none. */
+WEFT_API weft_value weft_built_input(const weft_built *built, const char *name);
+WEFT_API weft_value weft_built_output(const weft_built *built, const char *name);
 
 typedef struct weft_builder {
     const char *name; /* of the model, for messages and checkpoints */

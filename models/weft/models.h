@@ -11,32 +11,40 @@ extern "C" {
 
 /* ---- One graph of a model ------------------------------------------------------------------- */
 
-/* The inputs and outputs of a model's graph. A value that the model does not have is WEFT_NO_VALUE.
- * A token model has logits as output, a model of vectors has vectors, a model of images has logits
- * of an image. */
-typedef struct weft_model_io {
-    weft_value source;     /* i32 [rows, source_len], input */
-    weft_value target_in;  /* i32 [rows, target_len], input: the tokens that the model reads */
-    weft_value target_out; /* i32, input: the tokens to predict, [rows, target_len], or the classes
-                              of images, [rows] */
-    weft_value input;   /* [rows, target_len, width], input of a model of vectors; [rows, channels,
-                           height, width], images */
-    weft_value memory;  /* [rows, source_len, width], input: keys and values of cross-attention */
-    weft_value target;  /* of the output's shape, input: the wanted output */
-    weft_value output;  /* [rows, target_len, vocab] logits, [rows, target_len, width], or [rows,
-                           classes] logits */
-    weft_value loss;    /* scalar. Tokens: nats, mean over targets that are not pad, with smoothing;
-                           images: the same over all of them; vectors: mean squared error */
-    weft_value nll;     /* the same without smoothing */
-    int64_t vocab;      /* all ids and classes of inputs are in [0, vocab); 0: no input has any */
-    weft_value weights; /* with expose_weights: attention weights of the chosen layer over the
-                           source, [rows, heads, target_len, source_len], or [rows, target_len,
-                           source_len] without heads */
-    weft_value token_types; /* i32 [rows, target_len], input; 0 where it is not fed */
-    weft_value hidden;      /* [rows, target_len, d_model]: the output of a Transformer's last block
-                               and of the norm after it, if there is one */
-    weft_value pooled;      /* [rows, d_model] */
-} weft_model_io;
+/* The graphs of all models have these names in their weft_built, in this order. A token model
+ * predicts logits, a model of vectors vectors, and a model of images the logits of a class.
+ *
+ * | input       | dtype, shape                   |                                               |
+ * |-------------|--------------------------------|-----------------------------------------------|
+ * | source      | i32 [rows, source_len]         | tokens to encode                              |
+ * | input       | [rows, target_len, width], or  | vectors, or images                            |
+ * |             | [rows, channels, height, width]|                                               |
+ * | memory      | [rows, source_len, width]      | keys and values of cross-attention            |
+ * | hidden      | bool [rows, keys]              | true where attention is masked out            |
+ * | target_in   | i32 [rows, target_len]         | tokens that the model reads                   |
+ * | token_types | i32 [rows, target_len]         | 0 where it is not fed                         |
+ * | target_out  | i32 [rows, target_len]         | tokens to predict                             |
+ * | labels      | i32 [rows]                     | classes of images                             |
+ * | target      | of the output's shape          | wanted vectors                                |
+ *
+ * The last input is the one that the loss compares with the output; no output depends on it.
+ *
+ * | output      | shape                          |                                               |
+ * |-------------|--------------------------------|-----------------------------------------------|
+ * | logits      | [rows, target_len, vocab], or  | of tokens, or of classes                      |
+ * |             | [rows, classes]                |                                               |
+ * | output      | [rows, target_len, width]      | of a model of vectors                         |
+ * | hidden      | [rows, target_len, d_model]    | of a Transformer's last block, and of the     |
+ * |             |                                | norm after it, if there is one                |
+ * | pooled      | [rows, d_model]                | with weft_language_config.pooler              |
+ * | weights     | [rows, heads, target_len,      | with expose_weights: attention weights of the |
+ * |             | source_len], or [rows,         | chosen layer over the source; without heads   |
+ * |             | target_len, source_len]        | in weft_seq2seq_build                         |
+ *
+ * `loss` of tokens is in nats, the mean over targets that are not pad, with label smoothing; of
+ * images it is the same over all of them, and of vectors the mean squared error. `metric` is the
+ * loss without smoothing. `accuracy`, of images, is the fraction whose class has the largest
+ * logit. */
 
 /* ---- Decoding ------------------------------------------------------------------------------- */
 
@@ -74,7 +82,7 @@ typedef struct weft_decode_io {
 /* ---- Architectures -------------------------------------------------------------------------- */
 
 /* An architecture is a function that builds its graph and returns its values, as a layer does.
- * Errors are the graph's; then the values are WEFT_NO_VALUE or unusable. The functions of decoding
+ * Errors are the graph's; then the values are missing or unusable. The functions of decoding
  * return the sizes that they were given, with the values of their graph.
  *
  * A configuration (weft_..._config) has the hyperparameters; weft_build_options has the sizes of a
@@ -122,9 +130,8 @@ typedef struct weft_transformer_config {
                              BART has */
     int64_t encoder_layers, decoder_layers;
 } weft_transformer_config;
-WEFT_API weft_model_io weft_transformer_build(weft_graph *graph,
-                                              const weft_transformer_config *config,
-                                              const weft_build_options *build);
+WEFT_API weft_built weft_transformer_build(weft_graph *graph, const weft_transformer_config *config,
+                                           const weft_build_options *build);
 
 /* Three graphs on the parameters of weft_transformer_build, without dropout. `prepare` computes the
  * states that depend on parameters only (a tied embedding matrix, transposed for the logits).
@@ -151,8 +158,8 @@ typedef struct weft_language_config {
                              chooses one for each token, as BERT has; 0: none */
     bool pooler; /* the value `pooled`, as BERT has: tanh of a linear layer of the first position */
 } weft_language_config;
-WEFT_API weft_model_io weft_language_build(weft_graph *graph, const weft_language_config *config,
-                                           const weft_build_options *build);
+WEFT_API weft_built weft_language_build(weft_graph *graph, const weft_language_config *config,
+                                        const weft_build_options *build);
 
 /* Decoding on the parameters of weft_language_build, as above. The token step needs a causal
  * model. */
@@ -171,9 +178,9 @@ typedef struct weft_recurrent_language_config {
     double dropout, label_smoothing;
     bool tied;
 } weft_recurrent_language_config;
-WEFT_API weft_model_io weft_recurrent_language_build(weft_graph *graph,
-                                                     const weft_recurrent_language_config *config,
-                                                     const weft_build_options *build);
+WEFT_API weft_built weft_recurrent_language_build(weft_graph *graph,
+                                                  const weft_recurrent_language_config *config,
+                                                  const weft_build_options *build);
 WEFT_API weft_decode_io weft_recurrent_language_prepare(
     weft_graph *graph, const weft_recurrent_language_config *config, const weft_decode_io *sizes);
 WEFT_API weft_decode_io weft_recurrent_language_step(weft_graph *graph,
@@ -203,8 +210,8 @@ typedef struct weft_seq2seq_config {
     int64_t pad_id;
     double dropout, label_smoothing;
 } weft_seq2seq_config;
-WEFT_API weft_model_io weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *config,
-                                          const weft_build_options *build);
+WEFT_API weft_built weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *config,
+                                       const weft_build_options *build);
 WEFT_API weft_decode_io weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *config,
                                              const weft_decode_io *sizes);
 WEFT_API weft_decode_io weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *config,
@@ -228,8 +235,8 @@ typedef struct weft_resnet_config {
     int64_t depth; /* 18, 34, 50, 101, 152; 10 or 14: one basic or bottleneck block a stage */
     int64_t width; /* channels of the first stage, doubled in each of the next three; usually 64 */
 } weft_resnet_config;
-WEFT_API weft_model_io weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
-                                         const weft_build_options *build);
+WEFT_API weft_built weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
+                                      const weft_build_options *build);
 
 /* MobileNetV2 (Sandler et al. 2018, "MobileNetV2: Inverted Residuals and Linear Bottlenecks").
  * Parameters are torchvision's: features.0.0.weight, ..., classifier.1.*. */
@@ -241,8 +248,8 @@ typedef struct weft_mobilenet_config {
     int64_t last;   /* channels of the last convolution, times `width` above 1; 0: 1280 */
     double dropout; /* before the logits */
 } weft_mobilenet_config;
-WEFT_API weft_model_io weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
-                                            const weft_build_options *build);
+WEFT_API weft_built weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
+                                         const weft_build_options *build);
 
 /* Vision Transformer (Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words"): class_token and
  * the patches that conv_proj.* embeds, plus encoder.pos_embedding, go through pre-norm blocks
@@ -255,8 +262,8 @@ typedef struct weft_vit_config {
     double dropout; /* of embeddings, sub-layers' results and hidden values */
     double attention_dropout;
 } weft_vit_config;
-WEFT_API weft_model_io weft_vit_build(weft_graph *graph, const weft_vit_config *config,
-                                      const weft_build_options *build);
+WEFT_API weft_built weft_vit_build(weft_graph *graph, const weft_vit_config *config,
+                                   const weft_build_options *build);
 
 /* ---- The list of models --------------------------------------------------------------------- */
 
@@ -299,7 +306,7 @@ typedef struct weft_model {
     /* `options` is the struct that the fields of `options` above are of. `traits` sets every trait
      * except `decodable`. */
     void (*traits)(const void *options, weft_model_traits *traits);
-    weft_model_io (*build)(weft_graph *graph, const void *options, const weft_build_options *build);
+    weft_built (*build)(weft_graph *graph, const void *options, const weft_build_options *build);
     /* Graphs of decoding: a token step over states, and the encoder that fills states from a
      * source. NULL: decoding runs `build`, at the cost of a whole pass per token step. `prepare`,
      * if not NULL, fills once the states that depend on parameters only; its graph may be empty. */
@@ -352,11 +359,13 @@ WEFT_API const char *weft_model_options_text(const weft_model_config *config, ch
 /* The traits of a configured model; all zeros if config or its model is NULL. */
 WEFT_API weft_model_traits weft_model_traits_of(const weft_model_config *config);
 /* Builds the graph of a configured model for config->build. */
-WEFT_API weft_model_io weft_model_build(weft_graph *graph, const weft_model_config *config);
+WEFT_API weft_built weft_model_build(weft_graph *graph, const weft_model_config *config);
 /* A configured model as a builder, for weft_trainer_new and weft_forward_new; `config` must outlive
- * it. Inputs of token models: source (if the model has one), target_in, target_out; of models of
- * vectors: input, memory (if the shape has a source), target; of models of images: input,
- * target_out, with an accuracy. Output: the logits or vectors.
+ * it. The graphs are those of weft_model_build, with two differences: the only output is the main
+ * one, so a pass computes nothing else, and token_types is not an input, so it is 0. The others are
+ * fed: of token models source (if the model has one), target_in, target_out; of models of vectors
+ * input, memory (if the shape has a source), hidden (with a padding mask), target; of models of
+ * images input, labels.
  * Building fails if the shape has a source that the model does not read, or lacks one that it
  * needs. */
 WEFT_API weft_builder weft_model_builder(const weft_model_config *config);
@@ -364,7 +373,7 @@ WEFT_API weft_builder weft_model_builder(const weft_model_config *config);
  * graph's error. */
 WEFT_API weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
                                            const char *const *texts, size_t n, bool training,
-                                           weft_model_io *io, weft_error *error);
+                                           weft_built *built, weft_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,10 @@
 /* A listed model as a builder, for the trainer and the forward runner. */
 #include <weft/models.h>
 
+#include "run/built.h"
+
+#include <string.h>
+
 static weft_status check_source(weft_graph *g, const weft_model_config *c,
                                 const weft_build_options *o)
 {
@@ -12,19 +16,14 @@ static weft_status check_source(weft_graph *g, const weft_model_config *c,
     return weft_graph_status(g);
 }
 
-static void add_input(weft_built *built, weft_value input)
+/* Batches have no token types. */
+static void drop_token_types(weft_built *b)
 {
-    if (weft_is_value(input)) built->inputs[built->n_inputs++] = input;
-}
-
-/* The fraction of images whose class has the largest logit; no value of other models. */
-static weft_value accuracy(weft_graph *g, const weft_model_config *c, const weft_model_io *io)
-{
-    if (!weft_model_traits_of(c).classes) return WEFT_NO_VALUE;
-    weft_value found = weft_argmax(g, io->output, -1, false);
-    weft_value right =
-        weft_cast(g, weft_equal(g, found, io->target_out), weft_dtype_of(g, io->loss));
-    return weft_mean(g, right, WEFT_ALL_AXES, false);
+    const size_t n = b->n_inputs;
+    b->n_inputs = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!b->input_names[i] || strcmp(b->input_names[i], "token_types") != 0)
+            weft__built_add_input(b, b->input_names[i], b->inputs[i]);
 }
 
 static weft_status build(void *context, weft_graph *graph, const weft_build_options *options,
@@ -34,15 +33,9 @@ static weft_status build(void *context, weft_graph *graph, const weft_build_opti
     *built = (weft_built){.n_inputs = 0};
     config.build = *options;
     if (check_source(graph, &config, options) != WEFT_OK) return weft_graph_status(graph);
-    const weft_model_io io = weft_model_build(graph, &config);
-    if (weft_graph_status(graph) != WEFT_OK) return weft_graph_status(graph);
-    const weft_value inputs[] = {io.source,    io.input,      io.memory,
-                                 io.target_in, io.target_out, io.target};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) add_input(built, inputs[i]);
-    built->outputs[built->n_outputs++] = io.output;
-    built->loss = io.loss;
-    built->metric = io.nll;
-    built->accuracy = accuracy(graph, &config, &io);
+    *built = weft_model_build(graph, &config);
+    drop_token_types(built);
+    if (built->n_outputs > 1) built->n_outputs = 1;
     return weft_graph_status(graph);
 }
 

@@ -1,6 +1,8 @@
 /* Inputs, losses and convolutions of the models of images. */
 #include "image.h"
 
+#include "run/built.h"
+
 bool weft__image_begin(weft_graph *g, const char *function, const void *config,
                        const weft_build_options *build)
 {
@@ -11,26 +13,33 @@ bool weft__image_begin(weft_graph *g, const char *function, const void *config,
 }
 
 weft_value weft__image_input(weft_graph *g, const weft_image_config *c,
-                             const weft_build_options *build, weft_model_io *io)
+                             const weft_build_options *build, weft_built *built)
 {
     const weft_shape shape =
         WEFT_SHAPE(build->shape.rows, c->channels, c->image_size, c->image_size);
-    io->input = weft_input(g, "input", c->dtype, shape);
-    return io->input;
+    return weft__built_add_input(built, "input", weft_input(g, "input", c->dtype, shape));
+}
+
+/* The fraction of images whose class has the largest logit. */
+static weft_value accuracy(weft_graph *g, weft_value logits, weft_value labels)
+{
+    weft_value right = weft_equal(g, weft_argmax(g, logits, -1, false), labels);
+    return weft_mean(g, weft_cast(g, right, weft_dtype_of(g, logits)), WEFT_ALL_AXES, false);
 }
 
 void weft__image_losses(weft_graph *g, const weft_image_config *c, weft_value logits,
-                        weft_model_io *io)
+                        weft_built *built)
 {
     const weft_cross_entropy_loss_options smooth = {.label_smoothing = c->label_smoothing};
-    io->vocab = c->classes;
-    io->output = weft_name(g, logits, "logits");
-    io->target_out = weft_input(g, "labels", WEFT_I32, WEFT_SHAPE(weft_dim_of(g, io->output, 0)));
-    io->nll = weft_name(g, weft_cross_entropy_loss(g, io->output, io->target_out, NULL), "nll");
-    io->loss = io->nll;
+    built->vocab = c->classes;
+    logits = weft__built_add_output(built, "logits", weft_name(g, logits, "logits"));
+    const weft_value labels = weft__built_add_input(
+        built, "labels", weft_input(g, "labels", WEFT_I32, WEFT_SHAPE(weft_dim_of(g, logits, 0))));
+    built->metric = weft_name(g, weft_cross_entropy_loss(g, logits, labels, NULL), "nll");
+    built->loss = built->metric;
     if (c->label_smoothing != 0)
-        io->loss =
-            weft_name(g, weft_cross_entropy_loss(g, io->output, io->target_out, &smooth), "loss");
+        built->loss = weft_name(g, weft_cross_entropy_loss(g, logits, labels, &smooth), "loss");
+    built->accuracy = weft_name(g, accuracy(g, logits, labels), "accuracy");
 }
 
 void weft__image_traits(const weft_image_config *c, weft_model_traits *traits)

@@ -22,12 +22,13 @@
 /* Fails the graph and returns false if the configuration or the values to fill are NULL. */
 bool weft__image_begin(weft_graph *g, const char *function, const void *config,
                        const weft_build_options *build);
-/* Declares the images, [rows, channels, image_size, image_size], and sets io->input to them. */
+/* Declares the images, [rows, channels, image_size, image_size], the input `input`. */
 weft_value weft__image_input(weft_graph *g, const weft_image_config *c,
-                             const weft_build_options *build, weft_model_io *io);
-/* Declares the labels and sets output, losses and vocab of io from the logits [rows, classes]. */
+                             const weft_build_options *build, weft_built *built);
+/* Declares the labels, and sets output, losses, accuracy and vocab from the logits [rows, classes].
+ */
 void weft__image_losses(weft_graph *g, const weft_image_config *c, weft_value logits,
-                        weft_model_io *io);
+                        weft_built *built);
 /* The traits of a model of images. */
 void weft__image_traits(const weft_image_config *c, weft_model_traits *traits);
 

@@ -2,6 +2,8 @@
 #include "registry.h"
 #include "text.h"
 
+#include "run/built.h"
+
 /* The layers between the last block and the logits of a masked language model (the code of Devlin
  * et al. 2019): linear, activation, norm. */
 static weft_value transform(weft_graph *g, const weft_text_config *c, weft_value x)
@@ -36,36 +38,41 @@ static weft_value pool(weft_graph *g, const weft_text_config *c, weft_value x)
     return weft_tanh(g, weft_nn_linear(g, "pooler", first, c->d_model, true));
 }
 
-weft_model_io weft_language_build(weft_graph *graph, const weft_language_config *config,
-                                  const weft_build_options *build)
+weft_built weft_language_build(weft_graph *graph, const weft_language_config *config,
+                               const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     weft_graph *g = graph;
     if (!config || !build) {
         weft__text_no_config(graph, "weft_language_build");
-        return made;
+        return built;
     }
     const weft_language_config *c = config;
-    const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
+    const weft_batch_shape *shape = &build->shape;
     weft_text_config text = weft__text_config(&c->text, build);
     weft_nn_block_options block = text.block;
-    *io = (weft_model_io){.target_in = weft_input(g, "target_in", WEFT_I32, shape),
-                          .target_out = weft_input(g, "target_out", WEFT_I32, shape),
-                          .vocab = c->vocab};
+    built.vocab = c->vocab;
+    const weft_value ids = weft__text_input(g, "target_in", shape->rows, shape->target_len);
+    const weft_value target_out = weft__text_input(g, "target_out", shape->rows, shape->target_len);
+    weft_value types = WEFT_NO_VALUE;
     if (build->expose_weights) block.attention.expose_weights = true;
     weft_value embeddings =
         weft_nn_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
     weft_value x = finish_embedding(
-        g, c, io->target_in, weft__text_embed(g, &text, embeddings, io->target_in, "positions"),
-        &io->token_types);
-    if (!block.attention.causal) block.attention.mask = weft__text_padding(g, &text, io->target_in);
+        g, c, ids, weft__text_embed(g, &text, embeddings, ids, "positions"), &types);
+    weft__built_add_input(&built, "target_in", ids);
+    weft__built_add_input(&built, "token_types", types);
+    if (!block.attention.causal) block.attention.mask = weft__text_padding(g, &text, ids);
     x = weft_nn_stack(g, "layer", c->layers, weft_dropout(g, x, text.dropout), WEFT_NO_VALUE,
                       WEFT_NO_VALUE, &block);
-    io->hidden = x;
-    if (c->pooler) io->pooled = weft_name(g, pool(g, &text, x), "pooled");
+    const weft_value hidden = x;
+    const weft_value pooled = c->pooler ? weft_name(g, pool(g, &text, x), "pooled") : WEFT_NO_VALUE;
     if (c->transform_head) x = transform(g, &text, x);
-    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab), io);
-    return made;
+    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab),
+                      target_out, &built);
+    weft__built_add_output(&built, "hidden", hidden);
+    weft__built_add_output(&built, "pooled", pooled);
+    return built;
 }
 
 weft_decode_io weft_language_prepare(weft_graph *graph, const weft_language_config *config,

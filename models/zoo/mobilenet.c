@@ -80,19 +80,19 @@ static int64_t count_blocks(weft_graph *g, const weft_mobilenet_config *c, int s
     return weft_graph_status(g) == WEFT_OK ? (int64_t)n : 0;
 }
 
-weft_model_io weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
-                                   const weft_build_options *build)
+weft_built weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_config *config,
+                                const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     weft_graph *g = graph;
     if (!weft__image_begin(g, "weft_mobilenet_build", config, build) || !good_config(g, config))
-        return made;
+        return built;
     const weft_mobilenet_config *c = config;
     const bool training = build->training;
     const double last = (double)(c->last ? c->last : 1280);
     const double most = weft_option(c->width, 1) > 1 ? last : last / weft_option(c->width, 1);
     int64_t at = 0;
-    weft_value x = weft__image_input(g, &c->image, build, io);
+    weft_value x = weft__image_input(g, &c->image, build, &built);
     weft_graph_push_scope(g, "features");
     const image_conv stem = {.channels = scaled(c, FIRST_CHANNELS), .kernel = 3, .stride = 2};
     x = conv_relu6(g, "0", x, stem, training);
@@ -112,8 +112,9 @@ weft_model_io weft_mobilenet_build(weft_graph *graph, const weft_mobilenet_confi
     weft_graph_pop_scope(g);
     x = weft_dropout(g, weft_nn_global_average_pool(g, x), training ? c->dropout : 0);
     weft__image_losses(g, &c->image,
-                       weft_nn_linear_transposed(g, "classifier.1", x, c->image.classes, true), io);
-    return made;
+                       weft_nn_linear_transposed(g, "classifier.1", x, c->image.classes, true),
+                       &built);
+    return built;
 }
 
 /* ---- In the list of models ---- */
@@ -136,8 +137,8 @@ static void traits(const void *values, weft_model_traits *t)
     weft__image_traits(&c->image, t);
 }
 
-static weft_model_io build_mobilenet(weft_graph *graph, const void *values,
-                                     const weft_build_options *build)
+static weft_built build_mobilenet(weft_graph *graph, const void *values,
+                                  const weft_build_options *build)
 {
     return weft_mobilenet_build(graph, values, build);
 }

@@ -3,35 +3,38 @@
 #include "registry.h"
 #include "text.h"
 
-weft_model_io weft_recurrent_language_build(weft_graph *graph,
-                                            const weft_recurrent_language_config *c,
-                                            const weft_build_options *build)
+#include "run/built.h"
+
+weft_built weft_recurrent_language_build(weft_graph *graph, const weft_recurrent_language_config *c,
+                                         const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     weft_graph *g = graph;
     if (!c || !build) {
         weft__text_no_config(graph, "weft_recurrent_language_build");
-        return made;
+        return built;
     }
-    const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
-    *io = (weft_model_io){.vocab = c->vocab};
+    const weft_batch_shape *shape = &build->shape;
+    built.vocab = c->vocab;
     if (!weft__recurrent_tied_fits(g, c->tied, c->width, c->hidden) ||
         !weft__recurrent_layers_fit(g, c->layers))
-        return made;
+        return built;
     weft_text_config text = {.dtype = c->dtype,
                              .tied = c->tied,
                              .label_smoothing = c->label_smoothing,
                              .pad_id = c->pad_id};
     double dropout = build->training ? c->dropout : 0;
     weft_nn_recurrent_stack_options o = {.layers = c->layers, .dropout = dropout};
-    io->target_in = weft_input(g, "target_in", WEFT_I32, shape);
-    io->target_out = weft_input(g, "target_out", WEFT_I32, shape);
+    const weft_value ids = weft__text_input(g, "target_in", shape->rows, shape->target_len);
+    const weft_value target_out = weft__text_input(g, "target_out", shape->rows, shape->target_len);
+    weft__built_add_input(&built, "target_in", ids);
     weft_value embeddings = weft_nn_embedding_table(g, "embedding", c->dtype, c->vocab, c->width);
-    weft_value x = weft_dropout(g, weft__recurrent_embed(g, embeddings, io->target_in), dropout);
+    weft_value x = weft_dropout(g, weft__recurrent_embed(g, embeddings, ids), dropout);
     x = weft_nn_recurrent_stack(g, "rnn", c->kind, x, c->hidden, &o, NULL);
     x = weft_contiguous(g, weft_dropout(g, x, dropout));
-    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab), io);
-    return made;
+    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, embeddings, c->vocab),
+                      target_out, &built);
+    return built;
 }
 
 weft_decode_io weft_recurrent_language_prepare(weft_graph *graph,

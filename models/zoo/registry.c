@@ -225,28 +225,28 @@ weft_model_traits weft_model_traits_of(const weft_model_config *config)
     return t;
 }
 
-weft_model_io weft_model_build(weft_graph *graph, const weft_model_config *config)
+weft_built weft_model_build(weft_graph *graph, const weft_model_config *config)
 {
     if (config && config->model)
         return config->model->build(graph, &config->options, &config->build);
     weft_graph_fail_in(graph, "weft_model_build", WEFT_BAD_ARGUMENT,
                        "the configuration or its model is NULL");
-    return (weft_model_io){.source = WEFT_NO_VALUE};
+    return (weft_built){.n_inputs = 0};
 }
 
 weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
                                   const char *const *texts, size_t n, bool training,
-                                  weft_model_io *io, weft_error *error)
+                                  weft_built *built, weft_error *error)
 {
     weft_error_clear(error);
     weft_model_config config;
-    if (!io)
+    if (!built)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_model_build_text",
                               "the values to fill are NULL");
     weft_status status = weft_model_parse(model, texts, n, &config, error);
     if (status != WEFT_OK) return status;
     config.build.training = training;
-    *io = weft_model_build(graph, &config);
+    *built = weft_model_build(graph, &config);
     const weft_error *e = weft_graph_error(graph);
     return e->status == WEFT_OK ? WEFT_OK : weft_error_copy(error, e);
 }

@@ -61,8 +61,8 @@
 /* Define functions of a listed model, from the one of its architecture. `configure` makes the
  * architecture's configuration of the model's options. */
 #define LISTED_BUILD(name, config_type, configure, function)                                       \
-    static weft_model_io name(weft_graph *graph, const void *values,                               \
-                              const weft_build_options *build_options)                             \
+    static weft_built name(weft_graph *graph, const void *values,                                  \
+                           const weft_build_options *build_options)                                \
     {                                                                                              \
         const config_type config = configure(values);                                              \
         return function(graph, &config, build_options);                                            \

@@ -67,19 +67,19 @@ static weft_value bottleneck_block(weft_graph *g, weft_value x, int64_t width, i
     return weft_relu(g, weft_add(g, y, shortcut(g, x, 4 * width, stride, training)));
 }
 
-weft_model_io weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
-                                const weft_build_options *build)
+weft_built weft_resnet_build(weft_graph *graph, const weft_resnet_config *config,
+                             const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     weft_graph *g = graph;
-    if (!weft__image_begin(g, "weft_resnet_build", config, build)) return made;
+    if (!weft__image_begin(g, "weft_resnet_build", config, build)) return built;
     const resnet_depth *depth = find_depth(g, config->depth, config->width);
-    if (!depth) return made;
+    if (!depth) return built;
     const bool training = build->training;
     const image_conv stem = {"conv1", "bn1", config->width, 7, 2, 0, IMAGE_RELU};
     const weft_pool_options pool = {
         .kernel = {3, 3}, .stride = {2, 2}, .pad_begin = {1, 1}, .pad_end = {1, 1}};
-    weft_value x = weft__image_input(g, &config->image, build, io);
+    weft_value x = weft__image_input(g, &config->image, build, &built);
     x = weft_max_pool(g, weft__image_conv_norm(g, x, &stem, training), &pool, NULL);
     for (int stage = 0; stage < 4; stage++)
         for (int64_t i = 0; i < depth->blocks[stage] && weft_graph_status(g) == WEFT_OK; i++) {
@@ -91,8 +91,8 @@ weft_model_io weft_resnet_build(weft_graph *graph, const weft_resnet_config *con
         }
     x = weft_nn_global_average_pool(g, x);
     weft__image_losses(g, &config->image,
-                       weft_nn_linear_transposed(g, "fc", x, config->image.classes, true), io);
-    return made;
+                       weft_nn_linear_transposed(g, "fc", x, config->image.classes, true), &built);
+    return built;
 }
 
 /* ---- In the list of models ---- */

@@ -3,6 +3,8 @@
 #include "registry.h"
 #include "text.h"
 
+#include "run/built.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -200,19 +202,18 @@ static weft_value padding_of(seq2seq *m, weft_value source)
                         WEFT_SHAPE(m->sentences, m->source_len));
 }
 
-weft_model_io weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *c,
-                                 const weft_build_options *build)
+weft_built weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *c,
+                              const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     weft_graph *g = graph;
     if (!c || !build) {
         weft__text_no_config(graph, "weft_seq2seq_build");
-        return made;
+        return built;
     }
     const weft_batch_shape *shape = &build->shape;
-    *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
-                                                                     : c->target_vocab};
-    if (!config_fits(g, c) || !target_fits(g, shape->target_len)) return made;
+    built.vocab = c->source_vocab < c->target_vocab ? c->source_vocab : c->target_vocab;
+    if (!config_fits(g, c) || !target_fits(g, shape->target_len)) return built;
     weft_text_config text = {.dtype = c->dtype,
                              .tied = c->tied,
                              .label_smoothing = c->label_smoothing,
@@ -224,23 +225,24 @@ weft_model_io weft_seq2seq_build(weft_graph *graph, const weft_seq2seq_config *c
                  .source_len = shape->source_len,
                  .target_len = shape->target_len,
                  .rows = shape->rows};
-    io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(shape->rows, shape->source_len));
-    io->target_in =
-        weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(shape->rows, shape->target_len));
-    io->target_out =
-        weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(shape->rows, shape->target_len));
+    const weft_value source = weft__text_input(g, "source", shape->rows, shape->source_len);
+    const weft_value target_in = weft__text_input(g, "target_in", shape->rows, shape->target_len);
+    const weft_value target_out = weft__text_input(g, "target_out", shape->rows, shape->target_len);
+    weft__built_add_input(&built, "source", source);
+    weft__built_add_input(&built, "target_in", target_in);
     const weft_value source_embeddings = source_embeddings_of(g, c),
                      target_embeddings = c->tied ? source_embeddings : target_embeddings_of(g, c);
-    m.padding = padding_of(&m, io->source);
-    encode(&m, weft_dropout(g, weft__recurrent_embed(g, source_embeddings, io->source), m.dropout));
+    m.padding = padding_of(&m, source);
+    encode(&m, weft_dropout(g, weft__recurrent_embed(g, source_embeddings, source), m.dropout));
     weft_value x =
-        weft_dropout(g, weft__recurrent_embed(g, target_embeddings, io->target_in), m.dropout);
+        weft_dropout(g, weft__recurrent_embed(g, target_embeddings, target_in), m.dropout);
     x = c->attention == WEFT_ALIGN_ADDITIVE ? decode_attending(&m, x) : decode_first(&m, x);
-    if (build->expose_weights && build->layer <= 1) io->weights = m.weights;
     x = weft_dropout(g, x, m.dropout);
-    weft__text_losses(
-        g, &text, weft__text_logits(g, &text, "output", x, target_embeddings, c->target_vocab), io);
-    return made;
+    x = weft__text_logits(g, &text, "output", x, target_embeddings, c->target_vocab);
+    weft__text_losses(g, &text, x, target_out, &built);
+    if (build->expose_weights && build->layer <= 1)
+        weft__built_add_output(&built, "weights", m.weights);
+    return built;
 }
 
 /* ---- The same, a step at a time ---- */

@@ -1,6 +1,8 @@
 /* Embeddings, masks, logits and losses of the token models. */
 #include "text.h"
 
+#include "run/built.h"
+
 #include <math.h>
 
 void weft__text_no_config(weft_graph *g, const char *function)
@@ -178,16 +180,22 @@ void weft__text_prepare(weft_graph *g, const weft_text_config *c, weft_value emb
         weft_cache_write(g, state, weft_transpose(g, embeddings, 0, 1), weft__text_int(g, 0));
 }
 
+weft_value weft__text_input(weft_graph *g, const char *name, int64_t rows, int64_t length)
+{
+    return weft_input(g, name, WEFT_I32, WEFT_SHAPE(rows, length));
+}
+
 void weft__text_losses(weft_graph *g, const weft_text_config *c, weft_value logits,
-                       weft_model_io *io)
+                       weft_value target_out, weft_built *built)
 {
     weft_cross_entropy_loss_options o = {.ignore_index = c->pad_id, .has_ignore_index = true};
-    io->output = weft_name(g, logits, "logits");
-    io->nll = weft_name(g, weft_cross_entropy_loss(g, io->output, io->target_out, &o), "nll");
-    io->loss = io->nll;
+    logits = weft__built_add_output(built, "logits", weft_name(g, logits, "logits"));
+    weft__built_add_input(built, "target_out", target_out);
+    built->metric = weft_name(g, weft_cross_entropy_loss(g, logits, target_out, &o), "nll");
+    built->loss = built->metric;
     o.label_smoothing = c->label_smoothing;
     if (o.label_smoothing != 0)
-        io->loss = weft_name(g, weft_cross_entropy_loss(g, io->output, io->target_out, &o), "loss");
+        built->loss = weft_name(g, weft_cross_entropy_loss(g, logits, target_out, &o), "loss");
 }
 
 int64_t weft__text_bucket(int64_t n, int64_t length, int64_t limit)

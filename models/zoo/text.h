@@ -44,9 +44,11 @@ weft_value weft__text_declare(weft_graph *g, const weft_decode_io *io, weft_valu
                               weft_cache_layout layout);
 /* An i32 scalar constant. */
 weft_value weft__text_int(weft_graph *g, int64_t x);
-/* Sets output, nll and loss of io from its target_out and the logits. */
+/* Declares an input of token ids. */
+weft_value weft__text_input(weft_graph *g, const char *name, int64_t rows, int64_t length);
+/* Lists the logits, the first output, and `target_out`, the last input, and sets the losses. */
 void weft__text_losses(weft_graph *g, const weft_text_config *c, weft_value logits,
-                       weft_model_io *io);
+                       weft_value target_out, weft_built *built);
 
 /* Rounds a length up, so that few plans serve all lengths: returns the smallest of n, 1.5 n, 2 n, 3
  * n, 4 n, 6 n, ... that is at least `length`, or `limit` if that is smaller. */

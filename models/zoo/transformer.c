@@ -3,6 +3,8 @@
 #include "registry.h"
 #include "text.h"
 
+#include "run/built.h"
+
 #include <math.h>
 
 /* Declares the embedding matrices; if tied, both are the same. */
@@ -38,51 +40,50 @@ static weft_value encode(weft_graph *g, const weft_transformer_config *c,
                          WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
 }
 
-weft_model_io weft_transformer_build(weft_graph *graph, const weft_transformer_config *config,
-                                     const weft_build_options *build)
+weft_built weft_transformer_build(weft_graph *graph, const weft_transformer_config *config,
+                                  const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     weft_graph *g = graph;
     if (!config || !build) {
         weft__text_no_config(graph, "weft_transformer_build");
-        return made;
+        return built;
     }
     const weft_transformer_config *c = config;
     const weft_batch_shape *shape = &build->shape;
     weft_value cross_weights[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
     weft_text_config text = weft__text_config(&c->text, build);
     if (build->expose_weights) text.block.attention.expose_weights = true;
-    *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
-                                                                     : c->target_vocab};
+    built.vocab = c->source_vocab < c->target_vocab ? c->source_vocab : c->target_vocab;
     if (text.tied && c->source_vocab != c->target_vocab) {
         weft_graph_fail_in(g, "weft_transformer_build", WEFT_BAD_ARGUMENT,
                            "tied embeddings need one vocabulary, got %lld and %lld",
                            (long long)c->source_vocab, (long long)c->target_vocab);
-        return made;
+        return built;
     }
-    weft_shape source = WEFT_SHAPE(shape->rows, shape->source_len);
-    weft_shape target = WEFT_SHAPE(shape->rows, shape->target_len);
-    io->source = weft_input(g, "source", WEFT_I32, source);
-    io->target_in = weft_input(g, "target_in", WEFT_I32, target);
-    io->target_out = weft_input(g, "target_out", WEFT_I32, target);
+    const weft_value source = weft__text_input(g, "source", shape->rows, shape->source_len);
+    const weft_value target_in = weft__text_input(g, "target_in", shape->rows, shape->target_len);
+    const weft_value target_out = weft__text_input(g, "target_out", shape->rows, shape->target_len);
+    weft__built_add_input(&built, "source", source);
+    weft__built_add_input(&built, "target_in", target_in);
     weft_value from, to;
     declare_embeddings(g, c, &from, &to);
     weft_nn_block_options decoder = text.block;
-    weft_value padding = weft__text_padding(g, &text, io->source);
+    weft_value padding = weft__text_padding(g, &text, source);
     decoder.attention.causal = true;
     decoder.cross_weights = cross_weights;
-    weft_value memory = encode(g, c, &text, from, io->source, padding);
+    weft_value memory = encode(g, c, &text, from, source, padding);
     weft_value x = embed_norm(g, c, &text, "target_norm_embedding",
-                              weft__text_embed(g, &text, to, io->target_in, "target_positions"));
+                              weft__text_embed(g, &text, to, target_in, "target_positions"));
     x = weft_nn_stack(g, "dec", c->decoder_layers, weft_dropout(g, x, text.dropout), memory,
                       padding, &decoder);
-    if (build->expose_weights && c->decoder_layers > 0) {
-        int64_t layer = build->layer ? build->layer : c->decoder_layers;
-        if (layer >= 1 && layer <= c->decoder_layers) io->weights = cross_weights[layer - 1];
-    }
-    io->hidden = x;
-    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, to, c->target_vocab), io);
-    return made;
+    weft__text_losses(g, &text, weft__text_logits(g, &text, "output", x, to, c->target_vocab),
+                      target_out, &built);
+    weft__built_add_output(&built, "hidden", x);
+    const int64_t layer = build->layer ? build->layer : c->decoder_layers;
+    if (build->expose_weights && layer >= 1 && layer <= c->decoder_layers)
+        weft__built_add_output(&built, "weights", cross_weights[layer - 1]);
+    return built;
 }
 
 /* The state of the source ids, from which steps compute the padding mask: i32 [max_sentences,

@@ -2,21 +2,25 @@
  * squared error to the input `target`. */
 #include "registry.h"
 
+#include "run/built.h"
+
 #include <math.h>
 
-static void finish(weft_graph *g, weft_value output, weft_model_io *io)
+static void finish(weft_graph *g, weft_value output, weft_built *built)
 {
-    io->output = weft_name(g, output, "output");
-    io->target = weft_input(g, "target", weft_dtype_of(g, output), weft_shape_of(g, output));
-    io->loss = weft_name(g, weft_mse_loss(g, io->output, io->target, WEFT_REDUCE_MEAN), "loss");
-    io->nll = io->loss;
+    output = weft__built_add_output(built, "output", weft_name(g, output, "output"));
+    const weft_value target = weft__built_add_input(
+        built, "target",
+        weft_input(g, "target", weft_dtype_of(g, output), weft_shape_of(g, output)));
+    built->loss = weft_name(g, weft_mse_loss(g, output, target, WEFT_REDUCE_MEAN), "loss");
+    built->metric = built->loss;
 }
 
-/* An input of vectors [rows, length, width]. */
-static weft_value vectors(weft_graph *g, const char *name, weft_dtype dtype, int64_t rows,
-                          int64_t length, int64_t width)
+/* Declares an input. */
+static weft_value add_input(weft_graph *g, weft_built *built, const char *name, weft_dtype dtype,
+                            weft_shape shape)
 {
-    return weft_input(g, name, dtype, WEFT_SHAPE(rows, length, width));
+    return weft__built_add_input(built, name, weft_input(g, name, dtype, shape));
 }
 
 /* Not causal: the loss depends on all positions of the output. The options of all three begin with
@@ -64,32 +68,35 @@ static const weft_model_option attention_options[] = {
 
 enum { MASK_CAUSAL = 1, MASK_PADDING = 2 };
 
-static weft_model_io build_attention(weft_graph *g, const void *values,
-                                     const weft_build_options *build)
+static weft_built build_attention(weft_graph *g, const void *values,
+                                  const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     const attention_model *m = values;
     const weft_batch_shape *shape = &build->shape;
     const bool cross = shape->source_len != 0;
-    io->input = vectors(g, "input", m->dtype, shape->rows, shape->target_len, m->d_model);
+    const weft_value input = add_input(g, &built, "input", m->dtype,
+                                       WEFT_SHAPE(shape->rows, shape->target_len, m->d_model));
+    weft_value memory = input, weights = WEFT_NO_VALUE;
     if (cross)
-        io->memory = vectors(g, "memory", m->dtype, shape->rows, shape->source_len, m->d_model);
-    weft_value memory = cross ? io->memory : io->input;
+        memory = add_input(g, &built, "memory", m->dtype,
+                           WEFT_SHAPE(shape->rows, shape->source_len, m->d_model));
     weft_nn_attention_options o = m->attention;
     o.out_bias = m->out > 1;
     o.no_out = m->out == 0;
     if (!build->training) o.dropout = 0;
     o.causal = m->mask & MASK_CAUSAL;
     o.expose_weights = build->expose_weights;
-    o.weights = &io->weights;
+    o.weights = &weights;
     o.tensor = build->tensor;
     if (m->mask & MASK_PADDING) {
         int64_t batch = shape->rows, keys = weft_dim_of(g, memory, 1);
-        weft_value hidden = weft_input(g, "hidden", WEFT_BOOL, WEFT_SHAPE(batch, keys));
+        weft_value hidden = add_input(g, &built, "hidden", WEFT_BOOL, WEFT_SHAPE(batch, keys));
         o.mask = weft_reshape(g, hidden, WEFT_SHAPE(batch, 1, 1, keys));
     }
-    finish(g, weft_nn_attention(g, "attn", io->input, memory, &o, NULL), io);
-    return made;
+    finish(g, weft_nn_attention(g, "attn", input, memory, &o, NULL), &built);
+    weft__built_add_output(&built, "weights", weights);
+    return built;
 }
 
 const weft_model weft__model_attention = {
@@ -126,19 +133,20 @@ static const weft_model_option feed_forward_options[] = {
     OPTION(f64, dtype, 0, FLAG, "1: in double precision")};
 #undef OPTION
 
-static weft_model_io build_feed_forward(weft_graph *g, const void *values,
-                                        const weft_build_options *build)
+static weft_built build_feed_forward(weft_graph *g, const void *values,
+                                     const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     const feed_forward_model *m = values;
     weft_nn_feed_forward_options o = m->feed_forward;
     o.bias = true;
     if (!build->training) o.dropout = 0;
     o.tensor = build->tensor;
-    io->input =
-        vectors(g, "input", m->dtype, build->shape.rows, build->shape.target_len, m->d_model);
-    finish(g, weft_nn_feed_forward(g, "ffn", io->input, &o), io);
-    return made;
+    const weft_value input =
+        add_input(g, &built, "input", m->dtype,
+                  WEFT_SHAPE(build->shape.rows, build->shape.target_len, m->d_model));
+    finish(g, weft_nn_feed_forward(g, "ffn", input, &o), &built);
+    return built;
 }
 
 const weft_model weft__model_feed_forward = {
@@ -177,10 +185,9 @@ static const weft_model_option encoder_options[] = {
            "of sub-layers' results and hidden units, while training"),
     OPTION(f64, dtype, 0, FLAG, "1: in double precision")};
 
-static weft_model_io build_encoder(weft_graph *g, const void *values,
-                                   const weft_build_options *build)
+static weft_built build_encoder(weft_graph *g, const void *values, const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     const encoder_model *m = values;
     weft_nn_block_options block = m->block;
     block.attention.bias = block.attention.out_bias = block.feed_forward.bias = true;
@@ -189,12 +196,13 @@ static weft_model_io build_encoder(weft_graph *g, const void *values,
     block.eps = 1e-5;
     if (!build->training) block.dropout = 0;
     block.feed_forward.dropout = block.dropout;
-    io->input =
-        vectors(g, "input", m->dtype, build->shape.rows, build->shape.target_len, m->d_model);
+    const weft_value input =
+        add_input(g, &built, "input", m->dtype,
+                  WEFT_SHAPE(build->shape.rows, build->shape.target_len, m->d_model));
     weft_value y =
-        weft_nn_stack(g, "layer", m->layers, io->input, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
-    finish(g, y, io);
-    return made;
+        weft_nn_stack(g, "layer", m->layers, input, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
+    finish(g, y, &built);
+    return built;
 }
 
 const weft_model weft__model_encoder = {

@@ -67,22 +67,23 @@ static bool good_config(weft_graph *g, const weft_vit_config *c)
     return weft_graph_status(g) == WEFT_OK;
 }
 
-weft_model_io weft_vit_build(weft_graph *graph, const weft_vit_config *config,
-                             const weft_build_options *build)
+weft_built weft_vit_build(weft_graph *graph, const weft_vit_config *config,
+                          const weft_build_options *build)
 {
-    weft_model_io made = {.source = WEFT_NO_VALUE}, *io = &made;
+    weft_built built = {.n_inputs = 0};
     weft_graph *g = graph;
     if (!weft__image_begin(g, "weft_vit_build", config, build) || !good_config(g, config))
-        return made;
+        return built;
     const weft_vit_config *c = config;
     const weft_nn_block_options block = block_options(c, build);
-    weft_value x = embed_patches(g, weft__image_input(g, &c->image, build, io), c);
+    weft_value x = embed_patches(g, weft__image_input(g, &c->image, build, &built), c);
     x = weft_dropout(g, add_class_and_positions(g, x, c), block.dropout);
     x = weft_nn_stack(g, "encoder.layers", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
     x = weft_squeeze(g, weft_slice(g, x, 1, 0, 1, 1), 1);
     weft__image_losses(g, &c->image,
-                       weft_nn_linear_transposed(g, "heads.head", x, c->image.classes, true), io);
-    return made;
+                       weft_nn_linear_transposed(g, "heads.head", x, c->image.classes, true),
+                       &built);
+    return built;
 }
 
 /* ---- In the list of models ---- */
@@ -109,8 +110,7 @@ static void traits(const void *values, weft_model_traits *t)
     t->d_model = c->d_model;
 }
 
-static weft_model_io build_vit(weft_graph *graph, const void *values,
-                               const weft_build_options *build)
+static weft_built build_vit(weft_graph *graph, const void *values, const weft_build_options *build)
 {
     return weft_vit_build(graph, values, build);
 }

@@ -344,7 +344,7 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_model_parse(gpt, texts, 1, &config, e), BAD_ARGUMENT, "gpt", "option=value")            \
     X(weft_model_parse(gpt, texts + 1, 1, &config, e), NOT_FOUND, "gpt", "nothing")                \
     X(weft_model_parse(gpt, texts + 2, 1, &config, e), BAD_ARGUMENT, "gpt", "whole number")        \
-    X(weft_model_build_text(g, gpt, texts + 3, 1, false, &io, e), BAD_ARGUMENT, NULL, "heads")     \
+    X(weft_model_build_text(g, gpt, texts + 3, 1, false, &built, e), BAD_ARGUMENT, NULL, "heads")  \
     X(weft_batches_new(NULL, NULL, e), BAD_ARGUMENT, NULL, "corpus")                               \
     X(weft_trainer_new(NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "model")                          \
     X(weft_decoder_new(NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                           \
@@ -371,7 +371,7 @@ static void test_calls(void)
     weft_params_add(wrong, "w", WEFT_F32, WEFT_SHAPE(7), &(weft_tensor){0}, NULL);
     weft_pack_result packed;
     weft_check_result check;
-    weft_model_io io;
+    weft_built built;
     size_t n;
     double number;
     weft_model_config config;

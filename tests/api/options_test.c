@@ -580,12 +580,12 @@ static void test_decoding(void)
     static const searched searches[] = {weft_search_greedy, weft_search_beam, weft_search_sample};
     weft_model_config config;
     weft_error error = {0};
-    weft_model_io io;
+    weft_built values;
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     const weft_model *gpt = weft_model_find("gpt");
     CU_ASSERT_EQUAL(weft_model_parse(gpt, tiny, 5, &config, &error), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_model_build_text(g, gpt, tiny, 5, false, &io, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_model_build_text(g, gpt, tiny, 5, false, &values, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
     weft_graph_free(g);
     int64_t most = weft_model_traits_of(&config).max_positions;

@@ -432,11 +432,11 @@ static void test_models(void)
         .d_ff = 16,
         .layers = 1};
     const weft_build_options build = {.shape = {.rows = 2}};
-    weft_model_io io;
+    weft_built built;
     weft_graph *g = weft_graph_new();
-    io = weft_vit_build(g, &config, &build);
+    built = weft_vit_build(g, &config, &build);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
-    CU_ASSERT_TRUE(weft_shape_equal(weft_shape_of(g, io.output), WEFT_SHAPE(2, 5)));
+    CU_ASSERT_TRUE(weft_shape_equal(weft_shape_of(g, built.outputs[0]), WEFT_SHAPE(2, 5)));
     weft_graph_free(g);
 
     weft_huggingface_architecture architecture;
@@ -453,15 +453,15 @@ static void test_stage_like(void)
     weft_graph *graphs[2];
     weft_error error = WEFT_NO_ERROR;
     for (int i = 0; i < 2; i++) {
-        weft_model_io io;
+        weft_built built;
         graphs[i] = weft_graph_new();
         test_build_model(graphs[i],
                          i ? "gpt layers=4 d_model=64 vocab=20 length=6 batch=1"
                            : "gpt layers=4 d_model=64 vocab=20 length=16 batch=4",
-                         true, &io);
+                         true, &built);
         stages[i] =
-            i ? weft__stage_new_like(graphs[1], &io.loss, 1, true, stages[0], &error)
-              : weft__stage_new(graphs[0], &io.loss, 1, true, (weft_ranks){0, 1, 2}, &error);
+            i ? weft__stage_new_like(graphs[1], &built.loss, 1, true, stages[0], &error)
+              : weft__stage_new(graphs[0], &built.loss, 1, true, (weft_ranks){0, 1, 2}, &error);
         if (!stages[i]) printf("\n    %s: %s\n", error.where, error.message);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stages[i]);
     }

@@ -18,7 +18,7 @@ static weft_value build_listed(weft_graph *g, const char *text)
 {
     char copy[256], *words[16], *rest = copy;
     size_t n = 0;
-    weft_model_io io = {0};
+    weft_built built = {0};
     weft_model_config config;
     snprintf(copy, sizeof copy, "%s", text);
     while (n < 16 && (words[n] = strtok_r(rest, " ", &rest))) n++;
@@ -26,8 +26,8 @@ static weft_value build_listed(weft_graph *g, const char *text)
                          NULL) != WEFT_OK)
         return WEFT_NO_VALUE;
     config.build.training = true;
-    io = weft_model_build(g, &config);
-    return io.loss;
+    built = weft_model_build(g, &config);
+    return built.loss;
 }
 
 enum { LAYERS = 12, ROWS = 2, WIDTH = 128 };

@@ -40,13 +40,13 @@ static int whole_layers(const weft_stage *stage, const weft_graph *g, int layers
 static void test_balance(void)
 {
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
+    weft_built built;
     test_build_model(g, "gpt layers=6 d_model=512 heads=8 d_ff=2048 vocab=100 length=32 batch=4",
-                     true, &io);
+                     true, &built);
     weft_stage *stages[3];
     for (int r = 0; r < 3; r++) {
         weft_error error = WEFT_NO_ERROR;
-        stages[r] = weft__stage_new(g, &io.loss, 1, true, rank_of(r, 3), &error);
+        stages[r] = weft__stage_new(g, &built.loss, 1, true, rank_of(r, 3), &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(stages[r]);
         for (int of = 0; of < 3; of++) CU_ASSERT_EQUAL(whole_layers(stages[r], g, 6, of, 3), 2);
     }
@@ -61,10 +61,10 @@ static void test_balance(void)
         computed[of]++;
     }
     CU_ASSERT_TRUE(computed[0] > 10 && computed[1] > 10 && computed[2] > 10);
-    CU_ASSERT_EQUAL(weft__stage_of(stages[0], io.loss), 2);
-    CU_ASSERT_FALSE(weft_is_value(weft__stage_value(stages[1], io.loss)));
-    CU_ASSERT_EQUAL(weft__stage_of(stages[0], io.target_in), 0);
-    CU_ASSERT_EQUAL(weft__stage_of(stages[0], io.target_out), 2);
+    CU_ASSERT_EQUAL(weft__stage_of(stages[0], built.loss), 2);
+    CU_ASSERT_FALSE(weft_is_value(weft__stage_value(stages[1], built.loss)));
+    CU_ASSERT_EQUAL(weft__stage_of(stages[0], weft_built_input(&built, "target_in")), 0);
+    CU_ASSERT_EQUAL(weft__stage_of(stages[0], weft_built_input(&built, "target_out")), 2);
     CU_ASSERT_FALSE(weft__stage_holds(stages[0], "no such parameter", 0));
     CU_ASSERT_FALSE(weft__stage_holds(stages[0], "layer.0.attn.query.weight", 3));
     for (int r = 0; r < 3; r++) {

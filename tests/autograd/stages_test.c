@@ -9,21 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PARAMS = 96, MAX_INPUTS = 8, MAX_BATCHES = 4, SEED = 5 };
+enum { MAX_PARAMS = 96, MAX_INPUTS = WEFT_BUILT_VALUES, MAX_BATCHES = 4, SEED = 5 };
 
 /* ---- Models ---- */
 
 typedef struct model {
     weft_graph *g;
-    weft_model_io io;
-    weft_value inputs[MAX_INPUTS];
+    weft_built built;
 } model;
 
 #define MASKS "masks"
 
 /* A mask that is computed from a parameter, and that two later stages read. No gradient goes back
  * to it, but one goes to the sums `s`. */
-static void build_masks(weft_graph *g, weft_model_io *io)
+static void build_masks(weft_graph *g, weft_built *built)
 {
     enum { ROWS = 3, WIDTH = 128 };
     const weft_shape square = WEFT_SHAPE(WIDTH, WIDTH);
@@ -33,12 +32,13 @@ static void build_masks(weft_graph *g, weft_model_io *io)
         snprintf(name, sizeof name, "w%d", i);
         w[i] = weft_param(g, name, WEFT_F64, square, WEFT_INIT_XAVIER);
     }
-    io->input = weft_input(g, "input", WEFT_F64, WEFT_SHAPE(ROWS, WIDTH));
-    weft_value mask = weft_greater(g, weft_matmul(g, io->input, w[0]), zero);
+    const weft_value input = weft_input(g, "input", WEFT_F64, WEFT_SHAPE(ROWS, WIDTH));
+    *built = (weft_built){.inputs = {input}, .n_inputs = 1};
+    weft_value mask = weft_greater(g, weft_matmul(g, input, w[0]), zero);
     weft_value h = weft_tanh(g, weft_matmul(g, weft_cast(g, mask, WEFT_F64), w[1]));
     weft_value s = weft_sum(g, h, WEFT_AXES(-1), true);
-    h = weft_tanh(g, weft_matmul(g, weft_where(g, mask, s, io->input), w[2]));
-    io->loss = weft_mean(g, weft_square(g, h), WEFT_ALL_AXES, false);
+    h = weft_tanh(g, weft_matmul(g, weft_where(g, mask, s, input), w[2]));
+    built->loss = weft_mean(g, weft_square(g, h), WEFT_ALL_AXES, false);
 }
 
 /* Builds the model that "MODEL key=value ..." names. */
@@ -49,8 +49,7 @@ static weft_status model_build(model *m, const char *text, bool training, weft_e
     weft_model_config config;
     *m = (model){.g = weft_graph_new()};
     if (!strcmp(text, MASKS)) {
-        build_masks(m->g, &m->io);
-        m->inputs[0] = m->io.input;
+        build_masks(m->g, &m->built);
         return weft_error_copy(error, weft_graph_error(m->g));
     }
     snprintf(copy, sizeof copy, "%s", text);
@@ -59,15 +58,7 @@ static weft_status model_build(model *m, const char *text, bool training, weft_e
                          error) != WEFT_OK)
         return error->status;
     config.build.training = training;
-    m->io = weft_model_build(m->g, &config);
-    const weft_value inputs[MAX_INPUTS] = {m->io.source,
-                                           m->io.input,
-                                           m->io.memory,
-                                           m->io.target_in,
-                                           m->io.target_out,
-                                           m->io.target,
-                                           weft_graph_find(m->g, "hidden")};
-    memcpy(m->inputs, inputs, sizeof inputs);
+    m->built = weft_model_build(m->g, &config);
     return weft_error_copy(error, weft_graph_error(m->g));
 }
 
@@ -124,10 +115,10 @@ static weft_status open_whole(part *p, const char *text, bool training, int batc
     const weft_status status = model_build(&m, text, training, error);
     p->g = m.g;
     if (status != WEFT_OK) return status;
-    memcpy(p->inputs, m.inputs, sizeof m.inputs);
+    memcpy(p->inputs, m.built.inputs, sizeof m.built.inputs);
     p->n = test_params(p->g, p->params, MAX_PARAMS);
-    p->loss = p->targets[p->n] = m.io.loss;
-    weft_grad(p->g, m.io.loss, p->params, p->n, p->targets);
+    p->loss = p->targets[p->n] = m.built.loss;
+    weft_grad(p->g, m.built.loss, p->params, p->n, p->targets);
     return part_open(p, p->n + 1, batches, NULL, 1, error);
 }
 
@@ -148,18 +139,19 @@ static weft_status open_stage(part *p, const char *text, bool training, int batc
     *p = (part){.g = NULL};
     weft_stage *stage = NULL;
     if (model_build(&m, text, training, error) == WEFT_OK)
-        stage = weft__stage_new(m.g, &m.io.loss, 1, true, (weft_ranks){0, c->rank, c->size}, error);
+        stage =
+            weft__stage_new(m.g, &m.built.loss, 1, true, (weft_ranks){0, c->rank, c->size}, error);
     weft_graph_free(m.g);
     if (!stage) return error->status;
     p->g = weft__stage_graph(stage);
-    for (int i = 0; i < MAX_INPUTS; i++) p->inputs[i] = weft__stage_value(stage, m.inputs[i]);
+    for (int i = 0; i < MAX_INPUTS; i++) p->inputs[i] = weft__stage_value(stage, m.built.inputs[i]);
     p->n = test_params(p->g, p->params, MAX_PARAMS);
     size_t n = p->n;
-    p->loss = weft__stage_value(stage, m.io.loss);
+    p->loss = weft__stage_value(stage, m.built.loss);
     if (weft_is_value(p->loss)) p->targets[n++] = p->loss;
     heard h = {.gradient = {{0, 0}}};
     const weft_value one = weft_scalar(p->g, WEFT_F64, 1);
-    const weft_grad_values values = {&m.io.loss, &one, 1, p->params, p->n};
+    const weft_grad_values values = {&m.built.loss, &one, 1, p->params, p->n};
     p->targets[n++] = weft__stage_grad(stage, &values, p->targets,
                                        &(weft_grad_hooks){.ready = hear, .context = &h}, &p->pause);
     weft__stage_free(stage);

@@ -158,14 +158,14 @@ static float *run_model(const char *name, const char *const *options, size_t n_o
                                               &weft_op_conv_rows_depthwise, &weft_op_matmul_panels,
                                               &weft_op_clamp};
     weft_error error = {0};
-    weft_model_io io;
+    weft_built built;
     weft_graph *g = weft_graph_new();
     const weft_model *model = weft_model_find(name);
     CU_ASSERT_PTR_NOT_NULL_FATAL(model);
-    weft_model_build_text(g, model, options, n_options, false, &io, &error);
+    weft_model_build_text(g, model, options, n_options, false, &built, &error);
     CU_ASSERT_EQUAL_FATAL(error.status, WEFT_OK);
     weft_params *params = weft_params_new();
-    weft_plan *plan = weft_plan_new(g, &io.output, 1, plan_options, &error);
+    weft_plan *plan = weft_plan_new(g, &built.outputs[0], 1, plan_options, &error);
     weft_session *s = NULL;
     if (plan && weft_params_init(params, g, 7, &error) == WEFT_OK)
         s = weft_session_new(plan, params,
@@ -173,12 +173,13 @@ static float *run_model(const char *name, const char *const *options, size_t n_o
     if (!s) fprintf(stderr, "\n    %s: %s: %s\n", name, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     weft_tensor x, y;
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, io.input, &x, NULL) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, weft_built_input(&built, "input"), &x, NULL) ==
+                         WEFT_OK);
     uint64_t seed = 5;
     for (int64_t i = 0; i < weft_shape_numel(x.shape); i++)
         ((float *)x.data)[i] = (float)test_uniform(&seed, -1, 1);
     for (int run = 0; run < 2; run++) CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, io.output, &y, NULL) == WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, built.outputs[0], &y, NULL) == WEFT_OK);
     *bytes = weft_tensor_bytes(y.dtype, y.shape);
     float *out = malloc(*bytes);
     memcpy(out, y.data, *bytes);

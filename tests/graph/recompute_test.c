@@ -11,7 +11,7 @@
 
 typedef struct trained {
     weft_graph *g;
-    weft_model_io io;
+    weft_built built;
     weft_value lr, step;
 } trained;
 
@@ -21,16 +21,16 @@ static void build(trained *t, const char *model, const char *const *options, siz
     weft_error error = WEFT_NO_ERROR;
     t->g = weft_graph_new();
     CU_ASSERT_EQUAL_FATAL(
-        weft_model_build_text(t->g, weft_model_find(model), options, n, true, &t->io, &error),
+        weft_model_build_text(t->g, weft_model_find(model), options, n, true, &t->built, &error),
         WEFT_OK);
     t->lr = weft_input(t->g, "rate", WEFT_F32, WEFT_SCALAR);
-    t->step = weft_train_update(t->g, t->io.loss, NULL, 0, t->lr, &adam, NULL);
+    t->step = weft_train_update(t->g, t->built.loss, NULL, 0, t->lr, &adam, NULL);
 }
 
 static weft_plan *plan(const trained *t, size_t budget, const char *skip, weft_error *error)
 {
     const weft_plan_options o = {.memory_budget = budget, .skip = skip, .verify = true};
-    return weft_plan_new(t->g, WEFT_VALUES(t->io.loss, t->step), &o, error);
+    return weft_plan_new(t->g, WEFT_VALUES(t->built.loss, t->step), &o, error);
 }
 
 /* Trains for a few steps; returns a hash of all states and losses. */
@@ -45,10 +45,9 @@ static uint64_t train(const trained *t, const weft_plan *p, int threads)
     const float rate = 0.01f;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     weft_session_feed(s, t->lr, &rate, sizeof rate, NULL);
-    const weft_value inputs[] = {t->io.source, t->io.target_in, t->io.target_out};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+    const weft_value *inputs = t->built.inputs;
+    for (size_t i = 0; i < t->built.n_inputs; i++) {
         weft_tensor x;
-        if (!weft_is_value(inputs[i])) continue;
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, inputs[i], &x, NULL) == WEFT_OK);
         for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
             ((int32_t *)x.data)[k] = (int32_t)(1 + (k * 7 + 3) % 11);
@@ -56,7 +55,7 @@ static uint64_t train(const trained *t, const weft_plan *p, int threads)
     for (int step = 0; step < 3; step++) {
         float loss = 0;
         CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
-        weft_session_fetch(s, t->io.loss, &loss, sizeof loss, NULL);
+        weft_session_fetch(s, t->built.loss, &loss, sizeof loss, NULL);
         CU_ASSERT_TRUE(isfinite(loss) && loss > 0);
         hash = (hash ^ (uint64_t)(1e6f * loss)) * 1099511628211u;
     }
@@ -135,7 +134,7 @@ static void test_errors(void)
     weft_plan_free(same);
     /* Without a backward pass there is nothing to recompute. */
     const weft_plan_options o = {.memory_budget = 64};
-    CU_ASSERT_PTR_NULL(weft_plan_new(t.g, WEFT_VALUES(t.io.loss), &o, &error));
+    CU_ASSERT_PTR_NULL(weft_plan_new(t.g, WEFT_VALUES(t.built.loss), &o, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_TOO_LARGE);
     weft_graph_free(t.g);
 }

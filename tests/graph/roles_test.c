@@ -15,16 +15,16 @@ typedef struct trained {
 static void open_trained(trained *t)
 {
     const weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_model_io io;
+    weft_built built;
     weft_error error = WEFT_NO_ERROR;
     *t = (trained){.g = weft_graph_new()};
     CU_ASSERT_EQUAL(weft_model_build_text(t->g, weft_model_find("gpt"),
-                                          (const char *[]){"layers=2", "d_model=32"}, 2, true, &io,
-                                          &error),
+                                          (const char *[]){"layers=2", "d_model=32"}, 2, true,
+                                          &built, &error),
                     WEFT_OK);
     const size_t n_forward = weft_graph_node_count(t->g);
     const weft_value lr = weft_input(t->g, "rate", WEFT_F32, WEFT_SCALAR);
-    const weft_value step = weft_train_update(t->g, io.loss, NULL, 0, lr, &adam, NULL);
+    const weft_value step = weft_train_update(t->g, built.loss, NULL, 0, lr, &adam, NULL);
     const size_t n = weft_graph_node_count(t->g);
     t->roles = calloc(n + 1, sizeof *t->roles);
     for (size_t i = 0; i < n; i++) {
@@ -34,7 +34,7 @@ static void open_trained(trained *t)
         if (i < n_forward) CU_ASSERT_EQUAL(node.role.direction, WEFT_FORWARD);
     }
     t->n_origins = n;
-    t->plan = weft_plan_new(t->g, WEFT_VALUES(io.loss, step), NULL, &error);
+    t->plan = weft_plan_new(t->g, WEFT_VALUES(built.loss, step), NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t->plan);
 }
 

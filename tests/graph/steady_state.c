@@ -47,20 +47,19 @@ int main(void)
     weft_error error = {0};
     weft_graph *g = weft_graph_new();
     const weft_model *model = weft_model_find("transformer");
-    weft_model_io io;
+    weft_built built;
     const char *options[] = {"d_model=64", "d_ff=128",      "vocab=200",
                              "batch=4",    "source_len=12", "target_len=12"};
-    if (!model || weft_model_build_text(g, model, options, 6, true, &io, &error) != WEFT_OK) {
+    if (!model || weft_model_build_text(g, model, options, 6, true, &built, &error) != WEFT_OK) {
         fprintf(stderr, "%s: %s\n", error.where, error.message);
         return 1;
     }
     weft_value lr = weft_scalar(g, WEFT_F32, 1e-3);
-    const weft_value inputs[3] = {io.source, io.target_in, io.target_out};
-    for (int i = 0; i < 3; i++) weft_input_default(g, inputs[i], 0);
+    for (size_t i = 0; i < built.n_inputs; i++) weft_input_default(g, built.inputs[i], 0);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_update(g, io.loss, NULL, 0, lr, &adam, NULL);
+    weft_value step = weft_train_update(g, built.loss, NULL, 0, lr, &adam, NULL);
     weft_params *store = weft_params_new();
-    weft_value targets[2] = {io.loss, step};
+    weft_value targets[2] = {built.loss, step};
     weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
     weft_session *s = NULL;
     if (plan && weft_params_init(store, g, 1, &error) == WEFT_OK)

@@ -83,12 +83,12 @@ static void test_text(void)
 static void test_layers(void)
 {
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
+    weft_built built;
     weft_layers all;
     weft_error error = WEFT_NO_ERROR;
     double parameters = 0, top = 0, flops = 0, top_flops = 0;
     CU_ASSERT_EQUAL_FATAL(
-        weft_model_build_text(g, weft_model_find("transformer"), NULL, 0, true, &io, &error),
+        weft_model_build_text(g, weft_model_find("transformer"), NULL, 0, true, &built, &error),
         WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(weft_layers_find(g, &all, &error), WEFT_OK);
     for (size_t i = 0; i < weft_graph_node_count(g); i++) {

@@ -261,7 +261,7 @@ static void test_regions(void)
 /* ---- Small stacks ---- */
 
 typedef struct training {
-    weft_model_io io;
+    weft_built built;
     weft_graph *graph;
     weft_params *params;
     weft_plan *plan;
@@ -272,13 +272,13 @@ typedef struct training {
 
 static bool plan_training(training *t, const char *text)
 {
-    test_build_model(t->graph, text, true, &t->io);
+    test_build_model(t->graph, text, true, &t->built);
     size_t n;
     const weft_value *params = weft_graph_params(t->graph, &n);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value lr = weft_scalar(t->graph, WEFT_F32, 1e-3);
-    weft_value targets[2] = {t->io.loss,
-                             weft_train_update(t->graph, t->io.loss, params, n, lr, &adam, NULL)};
+    weft_value targets[2] = {
+        t->built.loss, weft_train_update(t->graph, t->built.loss, params, n, lr, &adam, NULL)};
     t->plan = weft_plan_new(t->graph, targets, 2, &(weft_plan_options){.verify = true}, &t->error);
     return t->plan && weft_graph_write_dot(t->graph, NULL, t->nothing, &t->error) == WEFT_OK;
 }
@@ -294,16 +294,20 @@ static bool run_training(training *t)
     if (weft_params_init(t->params, t->graph, 1, e) == WEFT_OK)
         t->session = weft_session_new(t->plan, t->params, &o, e);
     weft_session *s = t->session;
-    bool good =
-        s && weft_session_feed(s, t->io.source, ids, sizeof ids, NULL) == WEFT_OK &&
-        weft_session_feed(s, t->io.target_in, ids, 4 * 8 * sizeof ids[0], NULL) == WEFT_OK &&
-        weft_session_feed(s, t->io.target_out, ids, 4 * 8 * sizeof ids[0], NULL) == WEFT_OK &&
-        weft_session_profile(s, true, &(weft_profile_options){1}, NULL) == WEFT_OK &&
-        weft_session_run(s, NULL) == WEFT_OK && weft_session_find_nonfinite(s, e) == WEFT_OK &&
-        weft_profile_write_trace(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
-        weft_profile_write_dot(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
-        weft_params_save(t->params, path, NULL, e) == WEFT_OK &&
-        weft_params_load(t->params, path, e) == WEFT_OK;
+    bool good = s &&
+                weft_session_feed(s, weft_built_input(&t->built, "source"), ids, sizeof ids,
+                                  NULL) == WEFT_OK &&
+                weft_session_feed(s, weft_built_input(&t->built, "target_in"), ids,
+                                  4 * 8 * sizeof ids[0], NULL) == WEFT_OK &&
+                weft_session_feed(s, weft_built_input(&t->built, "target_out"), ids,
+                                  4 * 8 * sizeof ids[0], NULL) == WEFT_OK &&
+                weft_session_profile(s, true, &(weft_profile_options){1}, NULL) == WEFT_OK &&
+                weft_session_run(s, NULL) == WEFT_OK &&
+                weft_session_find_nonfinite(s, e) == WEFT_OK &&
+                weft_profile_write_trace(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
+                weft_profile_write_dot(weft_profile_of(s), t->nothing, e) == WEFT_OK &&
+                weft_params_save(t->params, path, NULL, e) == WEFT_OK &&
+                weft_params_load(t->params, path, e) == WEFT_OK;
     unlink(path);
     return good;
 }

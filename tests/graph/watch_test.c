@@ -7,7 +7,7 @@
 
 typedef struct model {
     weft_graph *g;
-    weft_model_io io;
+    weft_built built;
     weft_value rate, step;
     weft_plan *plan;
     weft_params *params;
@@ -22,10 +22,10 @@ static void build(model *m)
     const char *const options[] = {"layers=1", "d_model=16", "heads=2", "dropout=0.1"};
     *m = (model){.g = weft_graph_new()};
     CU_ASSERT_EQUAL_FATAL(
-        weft_model_build_text(m->g, weft_model_find("gpt"), options, 4, true, &m->io, &error),
+        weft_model_build_text(m->g, weft_model_find("gpt"), options, 4, true, &m->built, &error),
         WEFT_OK);
     m->rate = weft_input(m->g, "rate", WEFT_F32, WEFT_SCALAR);
-    m->step = weft_train_update(m->g, m->io.loss, NULL, 0, m->rate, &adam, NULL);
+    m->step = weft_train_update(m->g, m->built.loss, NULL, 0, m->rate, &adam, NULL);
 }
 
 /* Plans the targets and feeds the inputs that they need. */
@@ -42,12 +42,10 @@ static void start(model *m, const weft_value *targets, size_t n, const weft_plan
     m->session = weft_session_new(m->plan, m->params, &so, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m->session);
     weft_session_feed(m->session, m->rate, &rate, sizeof rate, NULL);
-    const weft_value inputs[] = {m->io.source, m->io.target_in, m->io.target_out};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+    const weft_value *inputs = m->built.inputs;
+    for (size_t i = 0; i < m->built.n_inputs; i++) {
         weft_tensor x;
-        if (!weft_is_value(inputs[i]) ||
-            weft_session_tensor(m->session, inputs[i], &x, NULL) != WEFT_OK)
-            continue;
+        if (weft_session_tensor(m->session, inputs[i], &x, NULL) != WEFT_OK) continue;
         for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
             ((int32_t *)x.data)[k] = (int32_t)(1 + (k * 7 + 3) % 11);
     }
@@ -139,7 +137,7 @@ static size_t check_all(const weft_plan_options *o, int threads)
 {
     model m;
     build(&m);
-    start(&m, WEFT_VALUES(m.io.loss, m.step), o, threads);
+    start(&m, WEFT_VALUES(m.built.loss, m.step), o, threads);
     const size_t n = max_id(m.g);
     size_t can = 0;
     seen *all = calloc(n + 1, sizeof *all);
@@ -197,28 +195,29 @@ static void test_runs(void)
     model plain, m;
     seen loss = {0}, weight = {0};
     build(&plain);
-    start(&plain, WEFT_VALUES(plain.io.loss, plain.step), NULL, 1);
+    start(&plain, WEFT_VALUES(plain.built.loss, plain.step), NULL, 1);
     build(&m);
-    start(&m, WEFT_VALUES(m.io.loss, m.step), NULL, 3);
+    start(&m, WEFT_VALUES(m.built.loss, m.step), NULL, 3);
     const weft_value parameter = weft_graph_find(m.g, weft_params_name(m.params, 0));
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &loss, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.built.loss, see, &loss, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_watch(m.session, parameter, see, &weight, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_profile(m.session, true, NULL, NULL), WEFT_OK);
     for (int i = 0; i < 3; i++) {
         float value = 0;
-        if (i == 1) CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.io.loss, NULL), WEFT_OK);
+        if (i == 1)
+            CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.built.loss, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(weft_session_run(m.session, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(weft_session_run(plain.session, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(loss.calls, i + 1);
         CU_ASSERT_EQUAL(weight.calls, i + 1);
         CU_ASSERT_EQUAL(loss.step, (uint64_t)i);
-        weft_session_fetch(plain.session, plain.io.loss, &value, sizeof value, NULL);
+        weft_session_fetch(plain.session, plain.built.loss, &value, sizeof value, NULL);
         CU_ASSERT_EQUAL(memcmp(&value, loss.data, sizeof value), 0);
         CU_ASSERT_EQUAL(states(&m), states(&plain));
     }
     CU_ASSERT_TRUE(weft_profile_totals_of(weft_profile_of(m.session)).runs > 3);
-    CU_ASSERT_EQUAL(weft_session_unwatch(m.session, m.io.loss), 1);
-    CU_ASSERT_EQUAL(weft_session_unwatch(m.session, m.io.loss), 0);
+    CU_ASSERT_EQUAL(weft_session_unwatch(m.session, m.built.loss), 1);
+    CU_ASSERT_EQUAL(weft_session_unwatch(m.session, m.built.loss), 0);
     CU_ASSERT_EQUAL(weft_session_run(m.session, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(loss.calls, 3);
     CU_ASSERT_EQUAL(weight.calls, 4);
@@ -237,9 +236,9 @@ static void test_cancelled(void)
     seen loss = {.last = 1};
     weft_error error;
     build(&m);
-    start(&m, WEFT_VALUES(m.io.loss, m.step), NULL, 2);
+    start(&m, WEFT_VALUES(m.built.loss, m.step), NULL, 2);
     const uint64_t before = states(&m);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &loss, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.built.loss, see, &loss, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_run(m.session, &error), WEFT_CANCELLED);
     CU_ASSERT_STRING_EQUAL(error.where, loss.name);
     CU_ASSERT_EQUAL(states(&m), before);
@@ -267,18 +266,20 @@ static void test_refused(void)
     model m;
     seen none = {0};
     build(&m);
-    start(&m, WEFT_VALUES(m.io.loss, m.step), NULL, 2);
-    CU_ASSERT_EQUAL(weft_session_watch(NULL, m.io.loss, see, &none, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, NULL, NULL, NULL), WEFT_BAD_ARGUMENT);
+    start(&m, WEFT_VALUES(m.built.loss, m.step), NULL, 2);
+    CU_ASSERT_EQUAL(weft_session_watch(NULL, m.built.loss, see, &none, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.built.loss, NULL, NULL, NULL),
+                    WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_session_watch(m.session, WEFT_NO_VALUE, see, &none, NULL), WEFT_NOT_FOUND);
-    CU_ASSERT_EQUAL(weft_session_unwatch(NULL, m.io.loss), 0);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, use_session, m.session, NULL),
+    CU_ASSERT_EQUAL(weft_session_unwatch(NULL, m.built.loss), 0);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.built.loss, use_session, m.session, NULL),
                     WEFT_OK);
     weft_error error;
     CU_ASSERT_EQUAL(weft_session_run(m.session, &error), WEFT_OK);
     CU_ASSERT_EQUAL(error.status, WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.io.loss, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.io.loss, see, &none, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_session_run_before(m.session, m.built.loss, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_watch(m.session, m.built.loss, see, &none, NULL),
+                    WEFT_BAD_ARGUMENT);
     stop(&m);
     weft_graph_free(m.g);
 }

@@ -420,13 +420,14 @@ static void test_listed(void)
     const weft_builder builder = weft_model_builder(&config);
     weft_params *params = weft_params_new();
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
+    weft_built built;
     weft_error error = {0};
     config.build = (weft_build_options){
         .shape = {2, 5, 4}, .training = true, .expose_weights = true, .layer = 2};
-    io = weft_model_build(g, &config);
+    built = weft_model_build(g, &config);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
-    CU_ASSERT_EQUAL(io.weights.id, weft_graph_find(g, "dec.1.cross.weights").id);
+    CU_ASSERT_EQUAL(weft_built_output(&built, "weights").id,
+                    weft_graph_find(g, "dec.1.cross.weights").id);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 2, &error), WEFT_OK);
     weft_graph_free(g);
     int32_t ids[2 * 5];
@@ -446,6 +447,72 @@ static void test_listed(void)
     CU_ASSERT_PTR_NULL(weft_model_builder(NULL).build);
 }
 
+/* The names of a list, with a space after each. */
+static const char *joined(const char *const *names, size_t n, char text[128])
+{
+    text[0] = 0;
+    for (size_t i = 0; i < n; i++)
+        snprintf(text + strlen(text), 128 - strlen(text), "%s ", names[i]);
+    return text;
+}
+
+static const struct {
+    const char *model, *option, *inputs, *outputs; /* of the graph */
+    const char *fed;                               /* inputs of the builder; NULL: the same */
+} graphs[] = {
+    {"transformer", "batch=1", "source target_in target_out ", "logits hidden ", NULL},
+    {"transformer", "weights=1", "source target_in target_out ", "logits hidden weights ", NULL},
+    {"seq2seq", "weights=1", "source target_in target_out ", "logits weights ", NULL},
+    {"gpt", "weights=1", "target_in target_out ", "logits hidden ", NULL},
+    {"bert", "pooler=1", "target_in target_out ", "logits hidden pooled ", NULL},
+    {"bert", "token_types=2", "target_in token_types target_out ", "logits hidden ",
+     "target_in target_out "},
+    {"lstm", "batch=1", "target_in target_out ", "logits ", NULL},
+    {"encoder", "batch=1", "input target ", "output ", NULL},
+    {"attention", "source_len=3", "input memory target ", "output ", NULL},
+    {"attention", "mask=padding", "input hidden target ", "output ", NULL},
+    {"attention", "weights=1", "input target ", "output weights ", NULL},
+    {"vit", "layers=1", "input labels ", "logits ", NULL},
+};
+
+/* A graph lists its inputs and outputs by name; the builder has those that are fed, and the main
+ * output. */
+static void test_names(void)
+{
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        char text[128];
+        weft_model_config config = parse(graphs[i].model, &graphs[i].option, 1);
+        const weft_builder builder = weft_model_builder(&config);
+        weft_graph *g = weft_graph_new(), *again = weft_graph_new();
+        weft_built built;
+        const weft_built model = weft_model_build(g, &config);
+        CU_ASSERT_STRING_EQUAL(joined(model.input_names, model.n_inputs, text), graphs[i].inputs);
+        CU_ASSERT_STRING_EQUAL(joined(model.output_names, model.n_outputs, text),
+                               graphs[i].outputs);
+        for (size_t k = 0; k < model.n_inputs; k++) {
+            const char *name = model.input_names[k];
+            CU_ASSERT_EQUAL(weft_built_input(&model, name).id, model.inputs[k].id);
+            CU_ASSERT_STRING_EQUAL(weft_name_of(g, model.inputs[k]), name);
+        }
+        for (size_t k = 0; k < model.n_outputs; k++)
+            CU_ASSERT_EQUAL(weft_built_output(&model, model.output_names[k]).id,
+                            model.outputs[k].id);
+        CU_ASSERT_EQUAL(weft_is_value(model.accuracy), !strcmp(graphs[i].model, "vit"));
+        CU_ASSERT_EQUAL(builder.build(builder.context, again, &config.build, &built), WEFT_OK);
+        CU_ASSERT_STRING_EQUAL(joined(built.input_names, built.n_inputs, text),
+                               graphs[i].fed ? graphs[i].fed : graphs[i].inputs);
+        CU_ASSERT_EQUAL(built.n_outputs, 1);
+        CU_ASSERT_EQUAL(built.outputs[0].id, model.outputs[0].id);
+        weft_graph_free(g);
+        weft_graph_free(again);
+    }
+    const weft_built unnamed = {.inputs = {{1, 1}}, .n_inputs = 1, .n_outputs = 1};
+    CU_ASSERT_FALSE(weft_is_value(weft_built_input(&unnamed, "source")));
+    CU_ASSERT_FALSE(weft_is_value(weft_built_output(&unnamed, NULL)));
+    CU_ASSERT_FALSE(weft_is_value(weft_built_input(NULL, "source")));
+    CU_ASSERT_FALSE(weft_is_value(weft_built_output(NULL, "logits")));
+}
+
 void builder_tests(void)
 {
     CU_pSuite suite = CU_add_suite("builder", NULL, NULL);
@@ -455,4 +522,5 @@ void builder_tests(void)
     CU_add_test(suite, "traits of models", test_traits);
     CU_add_test(suite, "sizes and old names of options", test_sizes);
     CU_add_test(suite, "a listed model as a builder", test_listed);
+    CU_add_test(suite, "names of inputs and outputs", test_names);
 }

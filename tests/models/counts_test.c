@@ -51,13 +51,13 @@ static void test_models(void)
     }
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         weft_error error = {0};
-        weft_model_io io;
+        weft_built built;
         weft_graph *g = weft_graph_new();
-        test_build_model(g, limits[i].model, limits[i].training, &io);
-        weft_value targets[2] = {io.output};
+        test_build_model(g, limits[i].model, limits[i].training, &built);
+        weft_value targets[2] = {built.outputs[0]};
         if (limits[i].training) {
-            targets[0] = io.loss;
-            targets[1] = training_step(g, io.loss);
+            targets[0] = built.loss;
+            targets[1] = training_step(g, built.loss);
         }
         weft_plan *plan = weft_plan_new(g, targets, limits[i].training ? 2 : 1, NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(plan);

@@ -64,22 +64,22 @@ static double *whole_pass(subject *s, const int32_t *source, int64_t source_len,
                           const int32_t *tokens, int64_t rows, int64_t length)
 {
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
+    weft_built built;
     weft_error error = {0};
     s->config.build.shape = (weft_batch_shape){rows, source ? source_len : 0, length};
-    io = weft_model_build(g, &s->config);
-    weft_plan *plan = weft_plan_new(g, &io.output, 1, NULL, &error);
+    built = weft_model_build(g, &s->config);
+    weft_plan *plan = weft_plan_new(g, &built.outputs[0], 1, NULL, &error);
     weft_session *run = plan ? weft_session_new(plan, s->params, NULL, &error) : NULL;
     weft_tensor t;
     double *out = NULL;
     if (run) {
-        weft_session_feed(run, io.target_in, tokens, (size_t)(rows * length) * sizeof *tokens,
-                          NULL);
-        if (weft_is_value(io.source))
-            weft_session_feed(run, io.source, source, (size_t)(rows * source_len) * sizeof *source,
-                              NULL);
+        weft_session_feed(run, weft_built_input(&built, "target_in"), tokens,
+                          (size_t)(rows * length) * sizeof *tokens, NULL);
+        if (weft_is_value(weft_built_input(&built, "source")))
+            weft_session_feed(run, weft_built_input(&built, "source"), source,
+                              (size_t)(rows * source_len) * sizeof *source, NULL);
         if (weft_session_run(run, NULL) == WEFT_OK &&
-            weft_session_tensor(run, io.output, &t, NULL) == WEFT_OK) {
+            weft_session_tensor(run, built.outputs[0], &t, NULL) == WEFT_OK) {
             int64_t n = weft_shape_numel(t.shape);
             out = malloc((size_t)n * sizeof *out);
             for (int64_t i = 0; i < n; i++) out[i] = real_at(&t, i);

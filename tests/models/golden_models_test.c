@@ -13,7 +13,7 @@
 
 typedef struct rig {
     weft_graph *g;
-    weft_model_io io;
+    weft_built built;
     weft_value wrt[MAX_WRT];
     size_t n; /* parameters, then inputs of vectors or images */
     weft_params *store;
@@ -26,11 +26,13 @@ static void rig_build(rig *r, const char *what, bool training, weft_dtype dtype)
     int length = snprintf(text, sizeof text, "%s f64=%d", what, dtype == WEFT_F64);
     CU_ASSERT_TRUE_FATAL(length < TEXT);
     r->g = weft_graph_new();
-    test_build_model(r->g, text, training, &r->io);
+    test_build_model(r->g, text, training, &r->built);
     r->n = test_params(r->g, r->wrt, MAX_WRT - 2);
     CU_ASSERT_TRUE_FATAL(r->n <= MAX_WRT - 2);
-    if (weft_is_value(r->io.input)) r->wrt[r->n++] = r->io.input;
-    if (weft_is_value(r->io.memory)) r->wrt[r->n++] = r->io.memory;
+    const weft_value vectors[] = {weft_built_input(&r->built, "input"),
+                                  weft_built_input(&r->built, "memory")};
+    for (size_t i = 0; i < 2; i++)
+        if (weft_is_value(vectors[i])) r->wrt[r->n++] = vectors[i];
 }
 
 /* Feeds every input of the graph with the tensor of its name. */
@@ -83,10 +85,10 @@ static void check_case(const char *path, const char *name, const char *what, boo
     r.store = golden_load(path, prefix, p.dtype);
     double floor = GOLDEN_FLOOR * p.limit * golden_gradient_norm(r.store, r.n);
     check_states(&r, name);
-    weft_grad(r.g, r.io.loss, r.wrt, r.n, grads);
+    weft_grad(r.g, r.built.loss, r.wrt, r.n, grads);
     for (size_t i = 0; i < r.n; i++) targets[i] = weft_contiguous(r.g, grads[i]);
-    targets[r.n] = weft_contiguous(r.g, r.io.output);
-    targets[r.n + 1] = r.io.loss;
+    targets[r.n] = weft_contiguous(r.g, r.built.outputs[0]);
+    targets[r.n + 1] = r.built.loss;
     weft_plan_options verify = {.verify = true};
     weft_plan *plan = weft_plan_new(r.g, targets, r.n + 2, &verify, &error);
     weft_session *s = NULL;

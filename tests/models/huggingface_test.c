@@ -152,7 +152,7 @@ static weft_params *load_arrays(const char *folder)
 static void check_outputs(const char *folder, const weft_params *params, weft_model_config *config)
 {
     weft_error error = {0};
-    weft_model_io io;
+    weft_built built;
     weft_tensor ids;
     weft_params *expected = load_arrays(folder);
     weft_batch_shape *shape = &config->build.shape;
@@ -161,14 +161,14 @@ static void check_outputs(const char *folder, const weft_params *params, weft_mo
     shape->target_len = ids.shape.dim[1];
     if (weft_params_find(expected, "inputs/source", &ids)) shape->source_len = ids.shape.dim[1];
     weft_graph *g = weft_graph_new();
-    io = weft_model_build(g, config);
+    built = weft_model_build(g, config);
     CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
     const struct {
         const char *name;
         weft_value value;
-    } outputs[] = {{"outputs/logits", io.output},
-                   {"outputs/hidden", io.hidden},
-                   {"outputs/pooled", io.pooled}};
+    } outputs[] = {{"outputs/logits", built.outputs[0]},
+                   {"outputs/hidden", weft_built_output(&built, "hidden")},
+                   {"outputs/pooled", weft_built_output(&built, "pooled")}};
     weft_value targets[3];
     size_t n = 0;
     for (size_t i = 0; i < 3; i++)
@@ -178,9 +178,9 @@ static void check_outputs(const char *folder, const weft_params *params, weft_mo
         plan ? weft_session_new(plan, (weft_params *)(uintptr_t)params, NULL, &error) : NULL;
     if (!s) printf("\n    %s: %s: %s\n", folder, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    feed(s, io.source, expected, "inputs/source");
-    feed(s, io.target_in, expected, "inputs/target_in");
-    feed(s, io.token_types, expected, "inputs/token_types");
+    feed(s, weft_built_input(&built, "source"), expected, "inputs/source");
+    feed(s, weft_built_input(&built, "target_in"), expected, "inputs/target_in");
+    feed(s, weft_built_input(&built, "token_types"), expected, "inputs/token_types");
     CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
     size_t compared = 0;
     for (size_t i = 0; i < 3; i++) {

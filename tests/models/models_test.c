@@ -12,7 +12,7 @@
 /* A small model with its graph, plan and session. Later options override earlier ones. */
 typedef struct rig {
     weft_graph *g;
-    weft_model_io io;
+    weft_built built;
     weft_value params[MAX_PARAMS], norm, step;
     size_t n;
     weft_params *store;
@@ -35,7 +35,7 @@ static void rig_build(rig *r, const char *const *options, size_t n, bool trainin
     if (n) memcpy(all + N_TINY, options, n * sizeof *options);
     *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
     weft_status status = weft_model_build_text(r->g, weft_model_find("transformer"), all,
-                                               n + N_TINY, training, &r->io, &error);
+                                               n + N_TINY, training, &r->built, &error);
     if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
     r->n = test_params(r->g, r->params, MAX_PARAMS);
@@ -46,8 +46,8 @@ static void rig_build(rig *r, const char *const *options, size_t n, bool trainin
 static void rig_train(rig *r, double lr)
 {
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value rate = weft_scalar(r->g, weft_dtype_of(r->g, r->io.loss), lr);
-    r->step = weft_train_update(r->g, r->io.loss, r->params, r->n, rate, &adam, &r->norm);
+    weft_value rate = weft_scalar(r->g, weft_dtype_of(r->g, r->built.loss), lr);
+    r->step = weft_train_update(r->g, r->built.loss, r->params, r->n, rate, &adam, &r->norm);
 }
 
 static void rig_open(rig *r, const weft_value *targets, size_t n, weft_params *store, int threads)
@@ -86,7 +86,9 @@ static void fill_ids(int32_t *ids, size_t n, int32_t vocab, uint64_t seed)
 static void feed_random(rig *r, int32_t vocab)
 {
     int32_t ids[MAX_IDS];
-    const weft_value inputs[] = {r->io.source, r->io.target_in, r->io.target_out};
+    const weft_value inputs[] = {weft_built_input(&r->built, "source"),
+                                 weft_built_input(&r->built, "target_in"),
+                                 weft_built_input(&r->built, "target_out")};
     for (uint64_t i = 0; i < 3; i++) {
         fill_ids(ids, MAX_IDS, vocab, i + 1);
         feed(r, inputs[i], ids);
@@ -104,7 +106,8 @@ static void run_logits(rig *r, float *logits, size_t n)
 {
     CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session, NULL), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(
-        weft_session_fetch(r->session, r->io.output, logits, n * sizeof *logits, NULL), WEFT_OK);
+        weft_session_fetch(r->session, r->built.outputs[0], logits, n * sizeof *logits, NULL),
+        WEFT_OK);
 }
 
 /* ---- Causality and padding ---- */
@@ -117,15 +120,15 @@ static void test_causality(void)
     float before[N], after[N];
     int32_t ids[BATCH * LENGTH];
     rig_build(&r, NULL, 0, false);
-    rig_open(&r, &r.io.output, 1, r.store, 0);
+    rig_open(&r, &r.built.outputs[0], 1, r.store, 0);
     feed_random(&r, VOCAB);
     fill_ids(ids, BATCH * LENGTH, VOCAB, 2);
-    feed(&r, r.io.target_in, ids);
+    feed(&r, weft_built_input(&r.built, "target_in"), ids);
     run_logits(&r, before, N);
     for (int position = 0; position < LENGTH; position++) {
         int32_t old = ids[LENGTH + position]; /* of the second sentence */
         ids[LENGTH + position] = old % (VOCAB - 1) + 1;
-        feed(&r, r.io.target_in, ids);
+        feed(&r, weft_built_input(&r.built, "target_in"), ids);
         run_logits(&r, after, N);
         size_t same = (size_t)(LENGTH + position) * VOCAB;
         CU_ASSERT_EQUAL(memcmp(before, after, same * sizeof *before), 0);
@@ -153,13 +156,14 @@ static void test_padding(void)
     fill_ids(source, BATCH * SHORT, VOCAB, 1);
     for (int i = 0; i < BATCH; i++)
         memcpy(padded + (size_t)i * LONG, source + (size_t)i * SHORT, SHORT * sizeof *source);
-    const weft_value a_targets[] = {a.io.output, a.io.nll}, b_targets[] = {b.io.output, b.io.nll};
+    const weft_value a_targets[] = {a.built.outputs[0], a.built.metric},
+                     b_targets[] = {b.built.outputs[0], b.built.metric};
     rig_open(&a, a_targets, 2, a.store, 0);
     rig_open(&b, b_targets, 2, a.store, 0);
     feed_random(&a, VOCAB);
     feed_random(&b, VOCAB);
-    feed(&a, a.io.source, source);
-    feed(&b, b.io.source, padded);
+    feed(&a, weft_built_input(&a.built, "source"), source);
+    feed(&b, weft_built_input(&b.built, "source"), padded);
     run_logits(&a, short_logits, N);
     run_logits(&b, long_logits, N);
     /* Logits near 1, after some 150 roundings of f32: 150 * 2^-24 = 9e-6. */
@@ -177,9 +181,9 @@ static void test_padding(void)
         for (int k = 0; k < VOCAB; k++) total += exp((double)short_logits[i * VOCAB + k]);
         sum += log(total) - (double)short_logits[i * VOCAB + target[i]];
     }
-    feed(&a, a.io.target_out, target);
+    feed(&a, weft_built_input(&a.built, "target_out"), target);
     CU_ASSERT_EQUAL(weft_session_run(a.session, NULL), WEFT_OK);
-    CU_ASSERT_DOUBLE_EQUAL(scalar_of(&a, a.io.nll), sum / (BATCH * 4), 3 * ROUNDING_F32);
+    CU_ASSERT_DOUBLE_EQUAL(scalar_of(&a, a.built.metric), sum / (BATCH * 4), 3 * ROUNDING_F32);
     rig_close(&b);
     rig_close(&a);
 }
@@ -331,10 +335,10 @@ static void test_giant_counts(void)
         {"transformer", "source_len=1000000000", "a table of [1000000000, 256]"}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         weft_error error = {0};
-        weft_model_io io;
+        weft_built built;
         weft_graph *g = weft_graph_new();
         weft_status status = weft_model_build_text(g, weft_model_find(models[i][0]), &models[i][1],
-                                                   1, true, &io, &error);
+                                                   1, true, &built, &error);
         CU_ASSERT_EQUAL(status, WEFT_TOO_LARGE);
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, models[i][2]));
         weft_graph_free(g);
@@ -374,13 +378,13 @@ static void test_overfit(void)
     rig r;
     rig_build(&r, options, 3, true);
     rig_train(&r, 3e-3);
-    const weft_value targets[] = {r.io.loss, r.norm, r.step};
+    const weft_value targets[] = {r.built.loss, r.norm, r.step};
     rig_open(&r, targets, 3, r.store, 0);
     feed_random(&r, 20);
     CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
-    float first = scalar_of(&r, r.io.loss);
+    float first = scalar_of(&r, r.built.loss);
     for (int i = 0; i < 199; i++) CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
-    float last = scalar_of(&r, r.io.loss);
+    float last = scalar_of(&r, r.built.loss);
     if (!(last < 0.05f)) printf("\n    the loss went from %g to %g\n", (double)first, (double)last);
     CU_ASSERT_TRUE(first > 2 && last < 0.05f);
     CU_ASSERT_TRUE(isfinite(scalar_of(&r, r.norm)));
@@ -407,12 +411,13 @@ static void check_gradient(const char *norm, const char *tied)
     rig_build(&r, options, sizeof options / sizeof *options, true);
     for (uint64_t i = 0; i < 3; i++) fill_ids(ids[i], MAX_IDS, 11, i + 1);
     ids[0][4] = ids[0][8] = ids[0][9] = ids[2][3] = 0;
-    const weft_check_feed feeds[] = {{r.io.source, ids[0], 2 * 5 * sizeof(int32_t)},
-                                     {r.io.target_in, ids[1], 2 * 4 * sizeof(int32_t)},
-                                     {r.io.target_out, ids[2], 2 * 4 * sizeof(int32_t)}};
+    const weft_check_feed feeds[] = {
+        {weft_built_input(&r.built, "source"), ids[0], 2 * 5 * sizeof(int32_t)},
+        {weft_built_input(&r.built, "target_in"), ids[1], 2 * 4 * sizeof(int32_t)},
+        {weft_built_input(&r.built, "target_out"), ids[2], 2 * 4 * sizeof(int32_t)}};
     CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, 3, &error), WEFT_OK);
     weft_status status = weft_check_gradient(r.g,
-                                             &(weft_gradient_check){.loss = r.io.loss,
+                                             &(weft_gradient_check){.loss = r.built.loss,
                                                                     .wrt = r.params,
                                                                     .n = r.n,
                                                                     .params = r.store,
@@ -462,12 +467,12 @@ static void test_threads(void)
     for (int i = 0; i < 5; i++) {
         rig_build(&r[i], options, sizeof options / sizeof *options, true);
         rig_train(&r[i], 1e-2);
-        const weft_value targets[] = {r[i].io.loss, r[i].step};
+        const weft_value targets[] = {r[i].built.loss, r[i].step};
         rig_open(&r[i], targets, 2, r[i].store, threads[i]);
         feed_random(&r[i], 300);
         for (int step = 0; step < 3; step++)
             CU_ASSERT_EQUAL_FATAL(weft_session_run(r[i].session, NULL), WEFT_OK);
-        loss[i] = scalar_of(&r[i], r[i].io.loss);
+        loss[i] = scalar_of(&r[i], r[i].built.loss);
         CU_ASSERT_EQUAL(memcmp(&loss[i], &loss[0], sizeof *loss), 0);
         CU_ASSERT_TRUE(same_stores(r[0].store, r[i].store));
     }
@@ -571,9 +576,9 @@ static void test_options(void)
                                       "dropout=1"};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         weft_graph *g = weft_graph_new();
-        weft_model_io io;
+        weft_built built;
         weft_error error = {0};
-        weft_status status = weft_model_build_text(g, m, &odd[i], 1, true, &io, &error);
+        weft_status status = weft_model_build_text(g, m, &odd[i], 1, true, &built, &error);
         if (i == 3) CU_ASSERT_EQUAL(status, WEFT_OK); /* large, but nothing is allocated yet */
         if (i != 3) {
             CU_ASSERT_NOT_EQUAL(status, WEFT_OK);

@@ -214,11 +214,11 @@ static void check_model(const weft_model *model)
     const weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_error error = WEFT_NO_ERROR;
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
-    test_build_model(g, model->name, true, &io);
-    weft_value rate = weft_input(g, "rate", weft_dtype_of(g, io.loss), WEFT_SCALAR);
-    weft_value step = weft_train_update(g, io.loss, NULL, 0, rate, &adam, NULL);
-    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(io.loss, step), NULL, &error);
+    weft_built built;
+    test_build_model(g, model->name, true, &built);
+    weft_value rate = weft_input(g, "rate", weft_dtype_of(g, built.loss), WEFT_SCALAR);
+    weft_value step = weft_train_update(g, built.loss, NULL, 0, rate, &adam, NULL);
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(built.loss, step), NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
     const size_t bound = bound_of_order(plan), bytes = weft_plan_stats_of(plan).arena_bytes;
     const bool good = bound <= bytes && (double)bytes <= 1.1 * (double)bound;

@@ -107,7 +107,7 @@ static void test_layers(void)
 
 typedef struct rig {
     weft_graph *g;
-    weft_model_io io;
+    weft_built built;
     weft_value params[MAX_PARAMS], attention, norm, step;
     size_t n;
     weft_params *store;
@@ -119,7 +119,7 @@ typedef struct rig {
 static void rig_build(rig *r, const char *text, bool training)
 {
     *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
-    test_build_model(r->g, text, training, &r->io);
+    test_build_model(r->g, text, training, &r->built);
     r->attention = weft_graph_find(r->g, "attention");
     r->n = test_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
@@ -160,12 +160,14 @@ static void fill_ids(int32_t *ids, int64_t n, int32_t vocab, uint64_t seed)
 static void feed_random(rig *r)
 {
     int32_t ids[MAX_IDS];
-    const weft_value inputs[] = {r->io.source, r->io.target_in, r->io.target_out};
+    const weft_value inputs[] = {weft_built_input(&r->built, "source"),
+                                 weft_built_input(&r->built, "target_in"),
+                                 weft_built_input(&r->built, "target_out")};
     for (uint64_t i = 0; i < 3; i++) {
         if (!weft_is_value(inputs[i])) continue;
         int64_t n = weft_shape_numel(weft_shape_of(r->g, inputs[i]));
         CU_ASSERT_TRUE_FATAL(n <= MAX_IDS);
-        fill_ids(ids, n, (int32_t)r->io.vocab, i + 1);
+        fill_ids(ids, n, (int32_t)r->built.vocab, i + 1);
         feed(r, inputs[i], ids);
     }
 }
@@ -191,13 +193,15 @@ static void check_seq2seq(const char *file, const char *options, weft_dtype dtyp
     rig_build(&r, text, false);
     weft_params_free(r.store);
     r.store = golden_load(file, "", dtype);
-    weft_grad(r.g, r.io.loss, r.params, r.n, grads);
-    const weft_value results[] = {r.io.output, r.io.loss, r.attention};
+    weft_grad(r.g, r.built.loss, r.params, r.n, grads);
+    const weft_value results[] = {r.built.outputs[0], r.built.loss, r.attention};
     static const char *const result_names[] = {"logits", "loss", "attention"};
     memcpy(targets, results, sizeof results);
     for (size_t i = 0; i < r.n; i++) targets[i + 3] = weft_contiguous(r.g, grads[i]);
     rig_open(&r, targets, r.n + 3, 0);
-    const weft_value inputs[] = {r.io.source, r.io.target_in, r.io.target_out};
+    const weft_value inputs[] = {weft_built_input(&r.built, "source"),
+                                 weft_built_input(&r.built, "target_in"),
+                                 weft_built_input(&r.built, "target_out")};
     for (int i = 0; i < 3; i++) {
         weft_tensor t;
         CU_ASSERT_TRUE_FATAL(weft_params_find(r.store, weft_name_of(r.g, inputs[i]), &t));
@@ -239,17 +243,19 @@ static void check_gradients(const char *text)
     int32_t ids[3][MAX_IDS];
     size_t n = 0;
     rig_build(&r, text, true);
-    const weft_value inputs[] = {r.io.source, r.io.target_in, r.io.target_out};
+    const weft_value inputs[] = {weft_built_input(&r.built, "source"),
+                                 weft_built_input(&r.built, "target_in"),
+                                 weft_built_input(&r.built, "target_out")};
     for (size_t i = 0; i < 3; i++) {
         if (!weft_is_value(inputs[i])) continue;
         int64_t numel = weft_shape_numel(weft_shape_of(r.g, inputs[i]));
-        fill_ids(ids[i], numel, (int32_t)r.io.vocab, i + 1);
+        fill_ids(ids[i], numel, (int32_t)r.built.vocab, i + 1);
         ids[i][numel - 1] = 0; /* padding */
         feeds[n++] = (weft_check_feed){inputs[i], ids[i], (size_t)numel * sizeof **ids};
     }
     CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, 1, &error), WEFT_OK);
     weft_status status = weft_check_gradient(r.g,
-                                             &(weft_gradient_check){.loss = r.io.loss,
+                                             &(weft_gradient_check){.loss = r.built.loss,
                                                                     .wrt = r.params,
                                                                     .n = r.n,
                                                                     .params = r.store,
@@ -305,7 +311,7 @@ static void build_training(rig *r, size_t model, int length)
         snprintf(text, sizeof text, "%s length=%d", long_models[model].text, length);
     rig_build(r, text, true);
     weft_value rate = weft_scalar(r->g, WEFT_F32, 0.01);
-    r->step = weft_train_update(r->g, r->io.loss, r->params, r->n, rate, &adam, &r->norm);
+    r->step = weft_train_update(r->g, r->built.loss, r->params, r->n, rate, &adam, &r->norm);
 }
 
 /* 200 steps of unrolled graph, trained a little. */
@@ -314,13 +320,13 @@ static void test_training(void)
     for (size_t m = 0; m < N_LONG; m++) {
         rig r;
         build_training(&r, m, 200);
-        const weft_value targets[] = {r.io.loss, r.norm, r.step};
+        const weft_value targets[] = {r.built.loss, r.norm, r.step};
         rig_open(&r, targets, 3, 0);
         feed_random(&r);
         double first = 0, last = 0;
         for (int i = 0; i < 12; i++) {
             CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
-            last = scalar_of(&r, r.io.loss);
+            last = scalar_of(&r, r.built.loss);
             if (i == 0) first = last;
             CU_ASSERT_TRUE(isfinite(last) && scalar_of(&r, r.norm) > 0);
         }
@@ -340,7 +346,7 @@ static void test_linear_size(void)
         for (int i = 0; i < 2; i++) {
             rig r;
             build_training(&r, m, 100 << i);
-            const weft_value targets[] = {r.io.loss, r.step};
+            const weft_value targets[] = {r.built.loss, r.step};
             rig_open(&r, targets, 2, 0);
             stats[i] = weft_plan_stats_of(r.plan);
             rig_close(&r);
@@ -359,7 +365,7 @@ static void test_threads(void)
         for (int threads = 1; threads <= 4; threads++) {
             rig r;
             build_training(&r, m, 9);
-            const weft_value targets[] = {r.io.loss, r.norm, r.step};
+            const weft_value targets[] = {r.built.loss, r.norm, r.step};
             rig_open(&r, targets, 3, threads);
             feed_random(&r);
             for (int i = 0; i < 3; i++)
@@ -368,7 +374,7 @@ static void test_threads(void)
                 one = r;
                 continue;
             }
-            CU_ASSERT_EQUAL(scalar_of(&r, r.io.loss), scalar_of(&one, one.io.loss));
+            CU_ASSERT_EQUAL(scalar_of(&r, r.built.loss), scalar_of(&one, one.built.loss));
             for (size_t i = 0; i < r.n; i++) {
                 weft_tensor a, b;
                 const char *name = weft_name_of(r.g, r.params[i]);
@@ -405,15 +411,15 @@ static void test_source_padding(void)
                      "source_len=%d %s",
                      is_long ? LONG : SHORT, kinds_of[k]);
             rig_build(&r, text, false);
-            const weft_value targets[] = {r.io.output, r.attention};
+            const weft_value targets[] = {r.built.outputs[0], r.attention};
             bool attends = weft_is_value(r.attention);
             rig_open(&r, targets, attends ? 2 : 1, 0);
             feed_random(&r);
-            feed(&r, r.io.source, is_long ? padded : source);
+            feed(&r, weft_built_input(&r.built, "source"), is_long ? padded : source);
             CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
-            CU_ASSERT_EQUAL_FATAL(
-                weft_session_fetch(r.session, r.io.output, logits[is_long], sizeof logits[0], NULL),
-                WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r.session, r.built.outputs[0], logits[is_long],
+                                                     sizeof logits[0], NULL),
+                                  WEFT_OK);
             weft_tensor t = {0};
             if (attends)
                 CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.attention, &t, NULL) ==
@@ -447,20 +453,22 @@ static void test_causality(void)
         double before[N], after[N];
         int32_t ids[BATCH * LENGTH];
         rig_build(&r, models[m], false);
-        rig_open(&r, &r.io.output, 1, 0);
+        rig_open(&r, &r.built.outputs[0], 1, 0);
         feed_random(&r);
         fill_ids(ids, BATCH * LENGTH, VOCAB, 2);
-        feed(&r, r.io.target_in, ids);
+        feed(&r, weft_built_input(&r.built, "target_in"), ids);
         CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
         CU_ASSERT_EQUAL_FATAL(
-            weft_session_fetch(r.session, r.io.output, before, sizeof before, NULL), WEFT_OK);
+            weft_session_fetch(r.session, r.built.outputs[0], before, sizeof before, NULL),
+            WEFT_OK);
         for (int position = 0; position < LENGTH; position++) {
             int32_t old = ids[LENGTH + position]; /* of the second sequence */
             ids[LENGTH + position] = old % (VOCAB - 1) + 1;
-            feed(&r, r.io.target_in, ids);
+            feed(&r, weft_built_input(&r.built, "target_in"), ids);
             CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
             CU_ASSERT_EQUAL_FATAL(
-                weft_session_fetch(r.session, r.io.output, after, sizeof after, NULL), WEFT_OK);
+                weft_session_fetch(r.session, r.built.outputs[0], after, sizeof after, NULL),
+                WEFT_OK);
             size_t same = (size_t)(LENGTH + position) * VOCAB;
             CU_ASSERT_EQUAL(memcmp(before, after, same * sizeof *before), 0);
             for (size_t at = same; at < N; at += VOCAB)
@@ -476,10 +484,11 @@ static void test_causality(void)
 static void refused(const char *model, const char *option, const char *text)
 {
     weft_error error = {0};
-    weft_model_io io;
+    weft_built built;
     weft_graph *g = weft_graph_new();
     CU_ASSERT_NOT_EQUAL(
-        weft_model_build_text(g, weft_model_find(model), &option, 1, true, &io, &error), WEFT_OK);
+        weft_model_build_text(g, weft_model_find(model), &option, 1, true, &built, &error),
+        WEFT_OK);
     if (!strstr(error.message, text)) printf("\n    %s %s: %s\n", model, option, error.message);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, text));
     weft_graph_free(g);

@@ -56,9 +56,9 @@ static weft_params *make_params(const char *vocabulary)
     static const char *const texts[] = {"vocab=11", "d_model=32", "heads=2", "layers=1", "d_ff=32"};
     weft_params *params = weft_params_new();
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
+    weft_built built;
     CU_ASSERT_EQUAL_FATAL(
-        weft_model_build_text(g, weft_model_find("gpt"), texts, 5, false, &io, NULL), WEFT_OK);
+        weft_model_build_text(g, weft_model_find("gpt"), texts, 5, false, &built, NULL), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 1, NULL), WEFT_OK);
     weft_params_set_meta(params, "model", "gpt", NULL);
     weft_params_set_meta(params, "model_options", OPTIONS, NULL);

@@ -26,16 +26,16 @@ static subject *make_subject(const char *name, const char *const *texts, size_t 
 {
     subject *s = calloc(1, sizeof *s);
     weft_error error = {0};
-    weft_model_io io;
+    weft_built built;
     uint64_t random = 5;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL_FATAL(weft_model_parse(weft_model_find(name), texts, n, &s->config, &error),
                           WEFT_OK);
     weft_graph *g = weft_graph_new();
     s->params = weft_params_new();
-    io = weft_model_build(g, &s->config);
+    built = weft_model_build(g, &s->config);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(s->params, g, 7, &error), WEFT_OK);
-    bool has_source = weft_is_value(io.source);
+    bool has_source = weft_is_value(weft_built_input(&built, "source"));
     weft_graph_free(g);
     for (int i = 0; i < TEXTS; i++) {
         for (int k = 0; k < SOURCE_LEN; k++)

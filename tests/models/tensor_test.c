@@ -18,7 +18,7 @@ typedef struct built {
     weft_params *store;
     weft_plan *plan;
     weft_session *session;
-    weft_model_io io;
+    weft_built model;
     size_t n; /* of the parameters, whose gradients are targets 2 ... */
     weft_value params[MAX_PARAMS], targets[MAX_PARAMS + 2];
     weft_tensor results[MAX_PARAMS + 2];
@@ -34,7 +34,7 @@ static void built_free(built *b)
 
 /* Builds the model that "MODEL key=value ..." names. */
 static weft_status build_graph(weft_graph *g, const char *text, weft_ranks ranks, bool training,
-                               weft_model_io *io, weft_error *error)
+                               weft_built *model, weft_error *error)
 {
     char copy[256], *words[16], *rest = copy;
     size_t n = 0;
@@ -46,22 +46,15 @@ static weft_status build_graph(weft_graph *g, const char *text, weft_ranks ranks
         return error->status;
     config.build.tensor = ranks;
     config.build.training = training;
-    *io = weft_model_build(g, &config);
+    *model = weft_model_build(g, &config);
     return weft_error_copy(error, weft_graph_error(g));
 }
 
 static weft_status feed_all(built *b)
 {
-    const weft_value inputs[] = {b->io.source,
-                                 b->io.input,
-                                 b->io.memory,
-                                 b->io.target_in,
-                                 b->io.target_out,
-                                 b->io.target,
-                                 weft_graph_find(b->g, "hidden")};
     weft_status status = WEFT_OK;
-    for (size_t i = 0; status == WEFT_OK && i < sizeof inputs / sizeof *inputs; i++)
-        if (weft_is_value(inputs[i])) status = feed_made_up(b->session, b->g, inputs[i], 0);
+    for (size_t i = 0; status == WEFT_OK && i < b->model.n_inputs; i++)
+        status = feed_made_up(b->session, b->g, b->model.inputs[i], 0);
     return status;
 }
 
@@ -71,12 +64,12 @@ static weft_status build(built *b, const char *text, weft_ranks ranks,
                          weft_error *error)
 {
     *b = (built){.g = weft_graph_new(), .store = weft_params_new()};
-    weft_status status = build_graph(b->g, text, ranks, training, &b->io, error);
+    weft_status status = build_graph(b->g, text, ranks, training, &b->model, error);
     if (status != WEFT_OK) return status;
     b->n = test_params(b->g, b->params, MAX_PARAMS);
-    b->targets[0] = b->io.output;
-    b->targets[1] = b->io.loss;
-    weft_grad(b->g, b->io.loss, b->params, b->n, b->targets + 2);
+    b->targets[0] = b->model.outputs[0];
+    b->targets[1] = b->model.loss;
+    weft_grad(b->g, b->model.loss, b->params, b->n, b->targets + 2);
     const weft_session_options o = {.threads = threads,
                                     .communicators = &communicator,
                                     .n_communicators = communicator != NULL};
@@ -281,12 +274,12 @@ static void test_split(void)
 static void test_keys(void)
 {
     weft_graph *g[2] = {weft_graph_new(), weft_graph_new()};
-    weft_model_io io;
+    weft_built model;
     size_t same = 0, other = 0;
     for (int r = 0; r < 2; r++) {
         weft_error error = WEFT_NO_ERROR;
-        CU_ASSERT_EQUAL_FATAL(build_graph(g[r], DROPPED, (weft_ranks){0, r, 2}, true, &io, &error),
-                              WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(
+            build_graph(g[r], DROPPED, (weft_ranks){0, r, 2}, true, &model, &error), WEFT_OK);
     }
     CU_ASSERT_EQUAL_FATAL(weft_graph_node_count(g[0]), weft_graph_node_count(g[1]));
     for (size_t k = 0; k < weft_graph_node_count(g[0]); k++) {
@@ -404,9 +397,9 @@ static void test_refusals(void)
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         weft_graph *g = weft_graph_new();
-        weft_model_io io;
+        weft_built model;
         weft_error error = WEFT_NO_ERROR;
-        CU_ASSERT_EQUAL(build_graph(g, refused[i].text, refused[i].ranks, false, &io, &error),
+        CU_ASSERT_EQUAL(build_graph(g, refused[i].text, refused[i].ranks, false, &model, &error),
                         WEFT_BAD_ARGUMENT);
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, refused[i].message));
         if (!strstr(error.message, refused[i].message)) printf("\n    %s\n", error.message);

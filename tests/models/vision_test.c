@@ -238,19 +238,19 @@ static void check_statistics(const char *name, const char *what, bool frozen)
 {
     char prefix[64], text[160];
     weft_error error = {0};
-    weft_model_io io;
+    weft_built built;
     weft_optimizer sgd = {.kind = WEFT_SGD};
     size_t n;
     weft_graph *g = weft_graph_new();
     snprintf(prefix, sizeof prefix, "%s/", name);
     weft_params *store = golden_load(GOLDEN("vision.safetensors"), prefix, WEFT_F64);
     if (frozen) weft_graph_freeze(g, freeze_all, NULL);
-    test_build_model(g, what, true, &io);
+    test_build_model(g, what, true, &built);
     const weft_tracked *tracked = weft_graph_tracked(g, &n);
     CU_ASSERT_EQUAL(n > 0, !frozen);
     weft_value lr = weft_scalar(g, WEFT_F64, 0);
-    weft_value step = weft_train_update(g, io.loss, NULL, 0, lr, &sgd, NULL);
-    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(step, io.loss), NULL, &error);
+    weft_value step = weft_train_update(g, built.loss, NULL, 0, lr, &sgd, NULL);
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(step, built.loss), NULL, &error);
     weft_session *s = NULL;
     if (plan && weft_params_init(store, g, 1, &error) == WEFT_OK)
         s = weft_session_new(plan, store, NULL, &error);
@@ -259,10 +259,10 @@ static void check_statistics(const char *name, const char *what, bool frozen)
     weft_tensor pixels, labels, wanted;
     CU_ASSERT_TRUE_FATAL(weft_params_find(store, "input", &pixels) &&
                          weft_params_find(store, "labels", &labels));
-    CU_ASSERT_EQUAL(weft_session_feed(s, io.input, pixels.data,
+    CU_ASSERT_EQUAL(weft_session_feed(s, weft_built_input(&built, "input"), pixels.data,
                                       weft_tensor_bytes(WEFT_F64, pixels.shape), NULL),
                     WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(s, io.target_out, labels.data,
+    CU_ASSERT_EQUAL(weft_session_feed(s, weft_built_input(&built, "labels"), labels.data,
                                       weft_tensor_bytes(WEFT_I32, labels.shape), NULL),
                     WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
@@ -275,7 +275,7 @@ static void check_statistics(const char *name, const char *what, bool frozen)
     }
     if (frozen) {
         double loss;
-        CU_ASSERT_EQUAL(weft_session_fetch(s, io.loss, &loss, sizeof loss, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, built.loss, &loss, sizeof loss, NULL), WEFT_OK);
         CU_ASSERT_TRUE(weft_params_find(store, "loss", &wanted));
         /* A loss below 4, which the file rounds to f32: 4 * 2^-24 = 2.4e-7. */
         CU_ASSERT_DOUBLE_EQUAL(loss, *(const double *)wanted.data, 5e-7);
@@ -387,10 +387,10 @@ static void test_training(void)
 static void refuse(const char *model, const char *option, weft_status wanted, const char *said)
 {
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
+    weft_built built;
     weft_error error = {0};
-    CU_ASSERT_EQUAL(weft_model_build_text(g, weft_model_find(model), &option, 1, true, &io, &error),
-                    wanted);
+    CU_ASSERT_EQUAL(
+        weft_model_build_text(g, weft_model_find(model), &option, 1, true, &built, &error), wanted);
     if (!strstr(error.message, said)) printf("\n    %s %s: %s\n", model, option, error.message);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, said));
     weft_graph_free(g);

@@ -15,7 +15,7 @@
 
 typedef struct rig {
     weft_graph *g;
-    weft_model_io io;
+    weft_built built;
     weft_check_feed feed[MAX_FEEDS];
     size_t n_feeds, n_params;
     weft_value params[MAX_PARAMS];
@@ -51,7 +51,7 @@ static void make_feeds(rig *r)
         size_t bytes = weft_tensor_bytes(dtype, weft_shape_of(r->g, input));
         void *data = calloc(1, bytes);
         CU_ASSERT_TRUE_FATAL(data && r->n_feeds < MAX_FEEDS);
-        fill(data, dtype, n, r->io.vocab, &state);
+        fill(data, dtype, n, r->built.vocab, &state);
         r->feed[r->n_feeds++] = (weft_check_feed){input, data, bytes};
     }
 }
@@ -62,7 +62,7 @@ static void rig_build(rig *r, const char *name, const char *text, const char *mo
     char all[512];
     *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
     snprintf(all, sizeof all, "%s %s %s", name, text, more);
-    test_build_model(r->g, all, training, &r->io);
+    test_build_model(r->g, all, training, &r->built);
     make_feeds(r);
     r->n_params = test_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n_params <= MAX_PARAMS);
@@ -87,9 +87,9 @@ static void rig_open(rig *r, const weft_value *targets, size_t n)
 static void rig_train(rig *r, float rate)
 {
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    r->lr = weft_scalar(r->g, weft_dtype_of(r->g, r->io.loss), (double)rate);
-    r->step = weft_train_update(r->g, r->io.loss, r->params, r->n_params, r->lr, &adam, NULL);
-    const weft_value targets[] = {r->io.loss, r->step};
+    r->lr = weft_scalar(r->g, weft_dtype_of(r->g, r->built.loss), (double)rate);
+    r->step = weft_train_update(r->g, r->built.loss, r->params, r->n_params, r->lr, &adam, NULL);
+    const weft_value targets[] = {r->built.loss, r->step};
     rig_open(r, targets, 2);
 }
 
@@ -106,7 +106,7 @@ static float run_loss(rig *r)
 {
     float loss = NAN;
     CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r->session, r->io.loss, &loss, sizeof loss, NULL),
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(r->session, r->built.loss, &loss, sizeof loss, NULL),
                           WEFT_OK);
     return loss;
 }
@@ -122,11 +122,13 @@ static weft_check_result check_at(const weft_model *model, uint64_t seed)
     rig_build(&r, model->name, model->small, "f64=1", true);
     size_t n = test_params(r.g, wrt, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(n <= MAX_PARAMS);
-    if (weft_is_value(r.io.input)) wrt[n++] = r.io.input;
-    if (weft_is_value(r.io.memory)) wrt[n++] = r.io.memory;
+    const weft_value vectors[] = {weft_built_input(&r.built, "input"),
+                                  weft_built_input(&r.built, "memory")};
+    for (size_t i = 0; i < 2; i++)
+        if (weft_is_value(vectors[i])) wrt[n++] = vectors[i];
     CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, seed, &error), WEFT_OK);
     weft_status status = weft_check_gradient(r.g,
-                                             &(weft_gradient_check){.loss = r.io.loss,
+                                             &(weft_gradient_check){.loss = r.built.loss,
                                                                     .wrt = wrt,
                                                                     .n = n,
                                                                     .params = r.store,
@@ -172,13 +174,15 @@ static void test_runs(void)
         const weft_model *model = weft_model_at(i);
         rig r;
         rig_build(&r, model->name, model->small, "", false);
-        const weft_value targets[] = {r.io.output, r.io.loss};
+        const weft_value targets[] = {r.built.outputs[0], r.built.loss};
         weft_tensor output;
         rig_open(&r, targets, 2);
         float forward = run_loss(&r);
         CU_ASSERT_TRUE(isfinite(forward));
-        CU_ASSERT_TRUE(weft_session_tensor(r.session, r.io.output, &output, NULL) == WEFT_OK);
-        CU_ASSERT_EQUAL(output.shape.rank, weft_rank_of(r.g, r.io.input) == 4 ? 2 : 3);
+        CU_ASSERT_TRUE(weft_session_tensor(r.session, r.built.outputs[0], &output, NULL) ==
+                       WEFT_OK);
+        CU_ASSERT_EQUAL(output.shape.rank,
+                        weft_rank_of(r.g, weft_built_input(&r.built, "input")) == 4 ? 2 : 3);
         rig_close(&r);
 
         rig_build(&r, model->name, model->small, has_dropout(model) ? "dropout=0" : "", true);
@@ -359,20 +363,22 @@ static const int32_t target_out[2 * TARGET] = {7, 4, 3, 5, 9, 2, 0, 5, 6, 2, 4, 
 
 static void feed_pairs(rig *r, const int32_t *in)
 {
-    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.source, source, sizeof source, NULL),
+    CU_ASSERT_EQUAL(weft_session_feed(r->session, weft_built_input(&r->built, "source"), source,
+                                      sizeof source, NULL),
                     WEFT_OK);
-    CU_ASSERT_EQUAL(weft_session_feed(r->session, r->io.target_in, in, sizeof target_in, NULL),
+    CU_ASSERT_EQUAL(weft_session_feed(r->session, weft_built_input(&r->built, "target_in"), in,
+                                      sizeof target_in, NULL),
                     WEFT_OK);
-    CU_ASSERT_EQUAL(
-        weft_session_feed(r->session, r->io.target_out, target_out, sizeof target_out, NULL),
-        WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(r->session, weft_built_input(&r->built, "target_out"),
+                                      target_out, sizeof target_out, NULL),
+                    WEFT_OK);
 }
 
 static void run_logits(rig *r, float *logits)
 {
     CU_ASSERT_EQUAL_FATAL(weft_session_run(r->session, NULL), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(
-        weft_session_fetch(r->session, r->io.output, logits, LOGITS * sizeof *logits, NULL),
+        weft_session_fetch(r->session, r->built.outputs[0], logits, LOGITS * sizeof *logits, NULL),
         WEFT_OK);
 }
 
@@ -381,8 +387,9 @@ static void test_shared(void)
     rig r;
     float before[LOGITS], after[LOGITS];
     rig_build(&r, "transformer-shared", NARROW, "", false);
-    CU_ASSERT_TRUE(weft_shape_equal(weft_shape_of(r.g, r.io.output), WEFT_SHAPE(2, TARGET, VOCAB)));
-    rig_open(&r, &r.io.output, 1);
+    CU_ASSERT_TRUE(
+        weft_shape_equal(weft_shape_of(r.g, r.built.outputs[0]), WEFT_SHAPE(2, TARGET, VOCAB)));
+    rig_open(&r, &r.built.outputs[0], 1);
     feed_pairs(&r, target_in);
     run_logits(&r, before);
     for (int place = 0; place < TARGET; place++) {

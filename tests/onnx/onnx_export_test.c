@@ -118,16 +118,16 @@ static void test_ops_without_form(void)
 static bool try_model(fixture *f, const weft_model *model, const char *more, bool loss)
 {
     char text[512];
-    weft_model_io io;
+    weft_built built;
     weft_graph *g = weft_graph_new();
     weft_params *inputs = weft_params_new(), *params = weft_params_new();
     snprintf(text, sizeof text, "%s %s %s", model->name, model->small, more);
-    test_build_model(g, text, false, &io);
-    fill_inputs(inputs, g, NULL, WEFT_F32, io.vocab);
+    test_build_model(g, text, false, &built);
+    fill_inputs(inputs, g, NULL, WEFT_F32, built.vocab);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 5, &f->error), WEFT_OK);
-    weft_value out[2] = {io.output, io.loss};
+    weft_value out[2] = {built.outputs[0], built.loss};
     const bool good = round_trip(
-        f, &(example){g, out, loss && weft_is_value(io.loss) ? 2 : 1, params, inputs}, 17, NULL);
+        f, &(example){g, out, loss && weft_is_value(built.loss) ? 2 : 1, params, inputs}, 17, NULL);
     if (!good) printf("\n    %s: %s: %s", text, f->error.where, f->error.message);
     weft_params_free(inputs);
     weft_params_free(params);

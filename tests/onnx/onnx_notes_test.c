@@ -146,14 +146,15 @@ static void test_fused(void)
     static const char *const ops[] = {"sdpa", "rms_norm", "silu", "embedding", "softmax", "sqrt"};
     char text[512];
     fixture f;
-    weft_model_io io;
+    weft_built built;
     round_open(&f);
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     snprintf(text, sizeof text, "llama %s", weft_model_find("llama")->small);
-    test_build_model(g, text, false, &io);
+    test_build_model(g, text, false, &built);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 5, &f.error), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_onnx_save(g, &io.output, 1, params, f.path, NULL, &f.error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_onnx_save(g, &built.outputs[0], 1, params, f.path, NULL, &f.error),
+                    WEFT_OK);
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
         int count = 0;
         for (size_t i = 0; i < weft_graph_node_count(g); i++)

@@ -213,7 +213,7 @@ static void test_no_case_left_out(void)
 
 typedef struct rig {
     weft_graph *g;
-    weft_model_io io;
+    weft_built built;
     weft_value params[MAX_PARAMS], grads[MAX_PARAMS], lr, norm, step;
     size_t n;
     weft_params *store;
@@ -229,8 +229,8 @@ static void rig_open(rig *r, const weft_value *targets, size_t n)
         r->session = weft_session_new(r->plan, r->store, NULL, &error);
     if (!r->session) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(r->session);
-    const weft_value inputs[] = {r->io.source, r->io.target_in, r->io.target_out};
-    for (int i = 0; i < 3; i++) {
+    const weft_value *inputs = r->built.inputs;
+    for (size_t i = 0; i < r->built.n_inputs; i++) {
         weft_tensor t;
         CU_ASSERT_TRUE_FATAL(weft_params_find(r->store, weft_name_of(r->g, inputs[i]), &t));
         size_t bytes = (size_t)weft_shape_numel(t.shape) * sizeof(int32_t);
@@ -269,7 +269,7 @@ static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype
         .decoder_layers = 2};
     const weft_build_options build = {.shape = {3, 7, 6}};
     *r = (rig){.g = weft_graph_new(), .store = golden_load(path, "", dtype)};
-    r->io = weft_transformer_build(r->g, &c, &build);
+    r->built = weft_transformer_build(r->g, &c, &build);
     CU_ASSERT_EQUAL_FATAL(weft_graph_status(r->g), WEFT_OK);
     r->n = test_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
@@ -283,9 +283,9 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
     char name[128];
     weft_value targets[MAX_PARAMS + 3];
     rig_build(&r, path, post_norm, dtype);
-    weft_grad(r.g, r.io.loss, r.params, r.n, r.grads);
+    weft_grad(r.g, r.built.loss, r.params, r.n, r.grads);
     for (size_t i = 0; i < r.n; i++) targets[i] = weft_contiguous(r.g, r.grads[i]);
-    const weft_value results[] = {r.io.output, r.io.loss, r.io.nll};
+    const weft_value results[] = {r.built.outputs[0], r.built.loss, r.built.metric};
     static const char *const result_names[] = {"logits", "loss", "nll"};
     memcpy(targets + r.n, results, sizeof results);
     rig_open(&r, targets, r.n + 3);
@@ -315,8 +315,8 @@ static void check_training(const char *path, bool post_norm, weft_dtype dtype, d
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     rig_build(&r, path, post_norm, dtype);
     r.lr = weft_input(r.g, "lr", dtype, WEFT_SCALAR);
-    r.step = weft_train_update(r.g, r.io.loss, r.params, r.n, r.lr, &adam, &r.norm);
-    const weft_value targets[] = {r.io.loss, r.norm, r.step};
+    r.step = weft_train_update(r.g, r.built.loss, r.params, r.n, r.lr, &adam, &r.norm);
+    const weft_value targets[] = {r.built.loss, r.norm, r.step};
     rig_open(&r, targets, 3);
     weft_status fed = dtype == WEFT_F32
                           ? weft_session_feed(r.session, r.lr, &lr32, sizeof lr32, NULL)
@@ -325,7 +325,7 @@ static void check_training(const char *path, bool post_norm, weft_dtype dtype, d
     for (int i = 0; i < STEPS; i++) {
         weft_tensor loss, norm;
         CU_ASSERT_EQUAL_FATAL(weft_session_run(r.session, NULL), WEFT_OK);
-        CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.io.loss, &loss, NULL) == WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.built.loss, &loss, NULL) == WEFT_OK);
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.norm, &norm, NULL) == WEFT_OK);
         losses[i] = golden_element(&loss, 0);
         norms[i] = golden_element(&norm, 0);

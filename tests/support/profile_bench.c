@@ -11,16 +11,16 @@ bench bench_open(int threads)
                                           "vocab=50",   "source_len=9",     "target_len=8",
                                           "batch=4",    "encoder_layers=1", "decoder_layers=1"};
     weft_error error = {0};
-    weft_model_io io;
+    weft_built built;
     bench b = {.graph = weft_graph_new(), .params = weft_params_new()};
-    weft_model_build_text(b.graph, weft_model_find("transformer"), options, 9, true, &io, &error);
+    weft_model_build_text(b.graph, weft_model_find("transformer"), options, 9, true, &built,
+                          &error);
     weft_value lr = weft_scalar(b.graph, WEFT_F32, 1e-3);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    const weft_value inputs[3] = {io.source, io.target_in, io.target_out};
-    for (int i = 0; i < 3; i++) weft_input_default(b.graph, inputs[i], 0);
-    weft_value targets[2] = {io.loss,
-                             weft_train_update(b.graph, io.loss, NULL, 0, lr, &adam, NULL)};
-    b.loss = io.loss;
+    for (size_t i = 0; i < built.n_inputs; i++) weft_input_default(b.graph, built.inputs[i], 0);
+    weft_value targets[2] = {built.loss,
+                             weft_train_update(b.graph, built.loss, NULL, 0, lr, &adam, NULL)};
+    b.loss = built.loss;
     b.plan = weft_plan_new(b.graph, targets, 2, NULL, &error);
     if (b.plan && weft_params_init(b.params, b.graph, 1, &error) == WEFT_OK)
         b.session =

@@ -45,7 +45,7 @@ bool test_with_stack(size_t bytes, void (*run)(void *data), void *data)
     return good;
 }
 
-void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io)
+void test_build_model(weft_graph *graph, const char *text, bool training, weft_built *built)
 {
     char copy[512], *rest = NULL;
     const char *options[WEFT_MODEL_OPTIONS];
@@ -59,7 +59,7 @@ void test_build_model(weft_graph *graph, const char *text, bool training, weft_m
         CU_ASSERT_TRUE_FATAL(n < WEFT_MODEL_OPTIONS);
         options[n++] = o;
     }
-    weft_status status = weft_model_build_text(graph, model, options, n, training, io, &error);
+    weft_status status = weft_model_build_text(graph, model, options, n, training, built, &error);
     if (status != WEFT_OK) printf("\n    %s: %s: %s\n", text, error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
 }

@@ -68,7 +68,7 @@ bool test_allocation_pending(void);
 void test_every_allocation_fails(weft_status (*run)(weft_error *error), long least);
 
 /* Builds the model of the list that "MODEL key=value key=value" names; fails the test fatally. */
-void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io);
+void test_build_model(weft_graph *graph, const char *text, bool training, weft_built *built);
 
 /* Copies the parameters of a graph to an array that may be changed; fails the test fatally if there
  * are more than `capacity`. Returns their number. */

@@ -9,7 +9,7 @@ int main(int argc, char **argv)
 {
     char options[1024] = "";
     weft_error error = {0};
-    weft_model_io io;
+    weft_built built;
     const weft_model *model = argc > 2 ? weft_model_find(argv[2]) : NULL;
     if (!model) return fprintf(stderr, "make_run FILE MODEL [option=value...]\n"), 2;
     for (int i = 3; i < argc; i++) {
@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     bool good = weft_model_build_text(g, model, (const char *const *)argv + 3, (size_t)argc - 3,
-                                      false, &io, &error) == WEFT_OK &&
+                                      false, &built, &error) == WEFT_OK &&
                 weft_params_init(params, g, 1, &error) == WEFT_OK &&
                 weft_params_set_meta(params, "model", model->name, NULL) == WEFT_OK &&
                 weft_params_set_meta(params, "model_options", options, NULL) == WEFT_OK &&

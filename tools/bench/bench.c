@@ -14,10 +14,16 @@
     "vocab=10", "d_model=256", "heads=8", "d_ff=1024", "encoder_layers=6", "decoder_layers=6",     \
         "norm=post", "batch=2", "source_len=9", "target_len=7"
 
-static void build_lstm(weft_graph *g, weft_model_io *io)
+static weft_built build_lstm(weft_graph *g)
 {
-    io->input = weft_input(g, "input", WEFT_F32, WEFT_SHAPE(32, 100, 512));
-    io->output = weft_nn_recurrent(g, "lstm", WEFT_LSTM, io->input, 512, NULL, NULL);
+    const weft_value input = weft_input(g, "input", WEFT_F32, WEFT_SHAPE(32, 100, 512));
+    const weft_value output = weft_nn_recurrent(g, "lstm", WEFT_LSTM, input, 512, NULL, NULL);
+    return (weft_built){.inputs = {input},
+                        .n_inputs = 1,
+                        .outputs = {output},
+                        .n_outputs = 1,
+                        .input_names = {"input"},
+                        .output_names = {"output"}};
 }
 
 static const workload workloads[] = {
@@ -125,10 +131,10 @@ static weft_status build_model(bench *b, const bench_request *r, weft_error *err
     /* Gradients alone: the model as it is trained, but no update. */
     m->graph = weft_graph_new();
     if (w->build)
-        w->build(m->graph, &m->io);
+        m->built = w->build(m->graph);
     else
         weft_model_build_text(m->graph, weft_model_find(w->model), options, n,
-                              w->kind != BENCH_FORWARD && !r->exact, &m->io, error);
+                              w->kind != BENCH_FORWARD && !r->exact, &m->built, error);
     return tool_take_error(weft_graph_error(m->graph), error);
 }
 
@@ -136,8 +142,9 @@ static weft_status build_model(bench *b, const bench_request *r, weft_error *err
 static weft_status add_gradients(bench *b, weft_error *error)
 {
     weft_graph *g = b->trial.m.graph;
-    weft_model_io *io = &b->trial.m.io;
-    bool loss = weft_is_value(io->loss);
+    const weft_built *built = &b->trial.m.built;
+    const weft_value output = built->outputs[0];
+    bool loss = weft_is_value(built->loss);
     size_t n;
     const weft_value *params = weft_graph_params(g, &n);
     b->wrt = calloc(n + 1, sizeof *b->wrt);
@@ -145,14 +152,14 @@ static weft_status add_gradients(bench *b, weft_error *error)
     if (!b->wrt || !b->targets) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
     if (n) memcpy(b->wrt, params, n * sizeof *params);
     b->n_wrt = n;
-    b->targets[0] = loss ? io->loss : io->output;
+    b->targets[0] = loss ? built->loss : output;
     if (loss) {
-        weft_grad(g, io->loss, b->wrt, n, b->targets + 1);
+        weft_grad(g, built->loss, b->wrt, n, b->targets + 1);
     } else {
-        b->wrt[b->n_wrt++] = io->input;
+        b->wrt[b->n_wrt++] = built->inputs[0];
         weft_value dy =
-            weft_input(g, "cotangent", weft_dtype_of(g, io->output), weft_shape_of(g, io->output));
-        weft_grad_of(g, &io->output, &dy, 1, b->wrt, b->n_wrt, b->targets + 1);
+            weft_input(g, "cotangent", weft_dtype_of(g, output), weft_shape_of(g, output));
+        weft_grad_of(g, &output, &dy, 1, b->wrt, b->n_wrt, b->targets + 1);
     }
     b->n_targets = 1 + b->n_wrt;
     return tool_take_error(weft_graph_error(g), error);
@@ -169,7 +176,7 @@ static weft_status choose_targets(bench *b, const bench_request *r, weft_error *
         return WEFT_OK;
     }
     weft_status status = add_gradients(b, error);
-    if (status == WEFT_OK && r->exact) b->targets[b->n_targets++] = b->trial.m.io.output;
+    if (status == WEFT_OK && r->exact) b->targets[b->n_targets++] = b->trial.m.built.outputs[0];
     return status;
 }
 
@@ -182,13 +189,10 @@ weft_status bench_open(bench *b, const workload *w, const bench_request *request
     if (status == WEFT_OK) status = choose_targets(b, request, error);
     if (status == WEFT_OK)
         status = trial_start(&b->trial, b->targets, b->n_targets, request->threads, error);
-    const weft_model_io *io = &b->trial.m.io;
-    if (status == WEFT_OK)
-        b->tokens = positions(b->trial.m.graph, io->source) +
-                    positions(b->trial.m.graph, io->target_in) +
-                    positions(b->trial.m.graph, io->input);
-    else
-        bench_close(b);
+    static const char *const read[] = {"source", "target_in", "input"};
+    for (size_t i = 0; status == WEFT_OK && i < sizeof read / sizeof *read; i++)
+        b->tokens += positions(b->trial.m.graph, weft_built_input(&b->trial.m.built, read[i]));
+    if (status != WEFT_OK) bench_close(b);
     return status;
 }
 
@@ -301,10 +305,10 @@ static weft_status put_inputs(weft_params *out, const bench *b, weft_error *erro
 
 static weft_status put_results(weft_params *out, const bench *b, weft_error *error)
 {
-    const weft_model_io *io = &b->trial.m.io;
-    weft_status status = put_value(out, b, "", "output", io->output, error);
-    if (status == WEFT_OK && b->n_wrt && weft_is_value(io->loss))
-        status = put_value(out, b, "", "loss", io->loss, error);
+    const weft_built *built = &b->trial.m.built;
+    weft_status status = put_value(out, b, "", "output", built->outputs[0], error);
+    if (status == WEFT_OK && b->n_wrt && weft_is_value(built->loss))
+        status = put_value(out, b, "", "loss", built->loss, error);
     for (size_t i = 0; i < b->n_wrt && status == WEFT_OK; i++)
         status = put_value(out, b, "grad.", weft_name_of(b->trial.m.graph, b->wrt[i]),
                            b->targets[1 + i], error);

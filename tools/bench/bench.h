@@ -17,10 +17,9 @@ typedef enum bench_kind {
 typedef struct workload {
     const char *name, *doc;
     bench_kind kind;
-    const char *model;                  /* of the list of models; NULL: `build` */
-    const char *options[BENCH_OPTIONS]; /* of the model, NULL at the end */
-    /* Fills the input and the output of *io. */
-    void (*build)(weft_graph *graph, weft_model_io *io);
+    const char *model;                      /* of the list of models; NULL: `build` */
+    const char *options[BENCH_OPTIONS];     /* of the model, NULL at the end */
+    weft_built (*build)(weft_graph *graph); /* with one input and one output */
 } workload;
 
 size_t workload_count(void);

@@ -38,7 +38,7 @@ weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_er
             return weft_error_set(error, WEFT_NO_MEMORY, "inputs", "no memory for %zu bytes",
                                   bytes);
         }
-        fill(data, type, m->io.vocab, i + 1);
+        fill(data, type, m->built.vocab, i + 1);
         out->feed[out->n++] = (weft_check_feed){input, data, bytes};
     }
     return WEFT_OK;

@@ -53,7 +53,7 @@ void trial_close(trial *t)
 
 weft_status trial_peaks(const trial *t, int threads, weft_peaks *peaks, weft_error *error)
 {
-    const weft_dtype computed = weft_dtype_of(t->m.graph, t->m.io.output);
+    const weft_dtype computed = weft_dtype_of(t->m.graph, t->m.built.outputs[0]);
     const weft_dtype dtype = weft_dtype_is_float(computed) ? computed : WEFT_F32;
     return weft_measure_peaks(dtype, threads, peaks, error);
 }

@@ -114,7 +114,8 @@ static int check_ops(const arguments *a)
 static bool is_checked(const built_model *m, bool file, weft_value input)
 {
     if (file) return weft_dtype_of(m->graph, input) == WEFT_F64;
-    return input.id == m->io.input.id || input.id == m->io.memory.id;
+    return input.id == weft_built_input(&m->built, "input").id ||
+           input.id == weft_built_input(&m->built, "memory").id;
 }
 
 /* The store has a file's weights; parameters of a listed model are random. */
@@ -131,7 +132,7 @@ static weft_status run_model_check(built_model *m, bool file, weft_params *store
         status = weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
     if (status == WEFT_OK) status = weft_params_init(store, g, 1, error);
     if (status == WEFT_OK) {
-        weft_gradient_check check = {.loss = m->io.loss,
+        weft_gradient_check check = {.loss = m->built.loss,
                                      .wrt = wrt,
                                      .params = store,
                                      .feeds = e.feed,
@@ -173,7 +174,7 @@ static weft_status build_small(const model_args *a, built_model *m, weft_error *
     char small[TOOL_OPTIONS_TEXT];
     size_t n = 1 + small_options(a, small, options + 1);
     m->graph = weft_graph_new();
-    return weft_model_build_text(m->graph, a->model, options, n, true, &m->io, error);
+    return weft_model_build_text(m->graph, a->model, options, n, true, &m->built, error);
 }
 
 /* The file's graph with a loss, in f64. */

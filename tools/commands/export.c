@@ -109,12 +109,12 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
 }
 
 /* A model of the list: its output, and the loss if that is wanted. */
-static weft_status save_listed(const arguments *a, const weft_graph *g, const weft_model_io *io,
+static weft_status save_listed(const arguments *a, const weft_graph *g, const weft_built *built,
                                const weft_params *params, weft_error *error)
 {
     static const char *const names[2] = {NULL, "loss"};
-    const weft_value outputs[2] = {io->output, io->loss};
-    if (a->loss && !weft_is_value(io->loss))
+    const weft_value outputs[2] = {built->outputs[0], built->loss};
+    if (a->loss && !weft_is_value(built->loss))
         return weft_error_set(error, WEFT_NOT_FOUND, "--loss", "the model has no loss");
     return save(a, g, outputs, names, a->loss ? 2 : 1, params, error);
 }
@@ -147,7 +147,7 @@ static weft_status export_model(const arguments *a, weft_error *error)
         if (status == WEFT_OK) status = weft_params_init(params, m.graph, a->seed, error);
         if (status == WEFT_OK)
             status = m.file ? save_file(a, &m, params, error)
-                            : save_listed(a, m.graph, &m.io, params, error);
+                            : save_listed(a, m.graph, &m.built, params, error);
         tool_free_model(&m);
     }
     weft_params_free(params);
@@ -178,15 +178,15 @@ static weft_status take_sizes(const arguments *a, trained_run *run, weft_error *
 static weft_status export_run(const arguments *a, weft_error *error)
 {
     trained_run run;
-    weft_model_io io;
+    weft_built built;
     weft_graph *g = weft_graph_new();
     if (!g) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
     if (trained_open(&run, a->run, a->checkpoint, error) &&
         weft__quantized_refuse(run.params, a->run, error) == WEFT_OK &&
         take_sizes(a, &run, error) == WEFT_OK) {
-        io = weft_model_build(g, &run.config);
+        built = weft_model_build(g, &run.config);
         if (tool_take_error(weft_graph_error(g), error) == WEFT_OK)
-            save_listed(a, g, &io, run.params, error);
+            save_listed(a, g, &built, run.params, error);
     }
     trained_close(&run);
     weft_graph_free(g);

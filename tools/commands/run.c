@@ -153,10 +153,10 @@ static bool load_checkpoint(run *r)
     r->graph = c->graph;
     r->inputs_of = c->inputs_of;
     r->outputs_of = c->outputs_of;
-    r->in = c->inputs;
-    r->out = c->outputs;
-    r->n_in = c->n_inputs;
-    r->n_out = c->n_outputs;
+    r->in = c->built.inputs;
+    r->out = c->built.outputs;
+    r->n_in = c->built.n_inputs;
+    r->n_out = c->built.n_outputs;
     return status == WEFT_OK;
 }
 
@@ -430,8 +430,8 @@ static void close_run(run *r)
     if (!r->saved) weft_params_free(r->params);
     weft_saved_close(r->saved);
     weft_params_free(r->references);
-    if (r->in != r->checkpoint.inputs) free(r->in);
-    if (r->out != r->checkpoint.outputs) free(r->out);
+    if (r->in != r->checkpoint.built.inputs) free(r->in);
+    if (r->out != r->checkpoint.built.outputs) free(r->out);
 }
 
 int cmd_run(int argc, char **argv)

@@ -199,8 +199,8 @@ static bool check_model(training *t)
     snprintf(vocab, sizeof vocab, "vocab=%lld", (long long)r->vocabulary_size);
     texts[n++] = vocab;
     weft_graph *g = weft_graph_new();
-    weft_model_io io;
-    weft_status status = weft_model_build_text(g, r->model, texts, n, true, &io, &t->error);
+    weft_built built;
+    weft_status status = weft_model_build_text(g, r->model, texts, n, true, &built, &t->error);
     weft_graph_free(g);
     return status == WEFT_OK || name_options(t);
 }

@@ -111,13 +111,13 @@ bool training_take_from(training *t)
 static weft_params *wanted_params(training *t)
 {
     const recipe *r = &t->r;
-    weft_model_io io;
+    weft_built built;
     weft_params *params = weft_params_new();
     weft_graph *g = weft_graph_new();
     if (!params || !g) {
         training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     } else if (weft_model_build_text(g, r->model, (const char *const *)r->model_options,
-                                     r->n_model_options, true, &io, &t->error) == WEFT_OK) {
+                                     r->n_model_options, true, &built, &t->error) == WEFT_OK) {
         weft_params_init(params, g, (uint64_t)r->run_seed, &t->error);
     }
     weft_graph_free(g);
