@@ -41,9 +41,8 @@ typedef struct weft_built {
     size_t n_inputs;
     weft_value outputs[WEFT_BUILT_VALUES]; /* the main output first */
     size_t n_outputs;
-    /* Of each input and each output, for weft_built_input and weft_built_output. They need not be
-     * the names of the values in the graph, and must be valid as long as the builder. NULL: it has
-     * none. */
+    /* Names for weft_built_input and weft_built_output, valid as long as the builder; NULL: none.
+     * They are the same in every graph, whatever the names of the values in it are. */
     const char *input_names[WEFT_BUILT_VALUES], *output_names[WEFT_BUILT_VALUES];
     weft_value
         loss; /* scalar, f32 or f64, to be minimised: a mean over the batch. Needed to train */
@@ -52,8 +51,8 @@ typedef struct weft_built {
     /* The accuracy, a scalar of the loss's dtype, which evaluation also averages. WEFT_NO_VALUE:
      * none. */
     weft_value accuracy;
-    int64_t vocab; /* ids and classes of the integer inputs lie in [0, vocab); 0: no input has any
-                    */
+    /* Ids and classes of the integer inputs lie in [0, vocab). 0: no input has any. */
+    int64_t vocab;
 } weft_built;
 
 /* The input or the output of this name; WEFT_NO_VALUE if there is none. */
