@@ -31,7 +31,7 @@ static void quoted(FILE *file, const char *text)
 /* How nodes look: a light area, in which text can be read, and a dark line around it. The hues of
  * the roles, blue, orange and green, also differ in brightness, so that they can be distinguished
  * by colour-blind readers and in black and white. The page of weft report has the same
- * (tools/report/page/page.css). */
+ * (inspect/report/page/page.css). */
 typedef struct node_style {
     const char *shape, *fill, *line;
 } node_style;

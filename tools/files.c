@@ -1,4 +1,4 @@
-/* Reads and writes whole files, and prints JSON. */
+/* Writes whole files, and prints JSON. */
 #include "tool.h"
 
 #include "base/file.h"
@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- JSON ---- */
 
@@ -57,45 +56,6 @@ bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error
 }
 
 /* ---- Files ---- */
-
-/* The whole of a stream, followed by a zero byte; closes it. */
-static char *read_all(FILE *file, const char *path, size_t *bytes, weft_error *error)
-{
-    char *data = NULL;
-    size_t capacity = 0;
-    *bytes = 0;
-    while (!feof(file) && !ferror(file)) {
-        if (capacity - *bytes < 2) {
-            capacity = capacity ? 2 * capacity : 65536;
-            char *grown = realloc(data, capacity);
-            if (!grown) break;
-            data = grown;
-        }
-        *bytes += fread(data + *bytes, 1, capacity - *bytes - 1, file);
-    }
-    bool good = feof(file) && !ferror(file);
-    if (ferror(file))
-        weft_error_set(error, WEFT_IO, path, "cannot be read: %s", strerror(errno));
-    else if (!good)
-        weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
-    fclose(file);
-    if (good) {
-        data[*bytes] = 0;
-        return data;
-    }
-    free(data);
-    return NULL;
-}
-
-char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
-{
-    const int descriptor = weft__file_open_once(path);
-    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
-    if (file) return read_all(file, path, bytes, error);
-    weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", weft__file_error(errno));
-    if (descriptor >= 0) close(descriptor);
-    return NULL;
-}
 
 static bool cannot_write(const char *path, weft_error *error)
 {

@@ -171,29 +171,6 @@ size_t tool_targets(const built_model *m, weft_value targets[2])
     return training ? 2 : 1;
 }
 
-void tool_plan_facts(const weft_plan_stats *s, plan_fact facts[TOOL_PLAN_FACTS])
-{
-    const plan_fact all[TOOL_PLAN_FACTS] = {
-        {"nodes", "", (double)s->nodes},
-        {"groups", "", (double)s->intervals},
-        {"barriers", "", (double)s->barriers},
-        {"fused", " nodes", (double)s->fused},
-        {"fixed", " nodes", (double)s->fixed},
-        {"narrow", " values in bf16", (double)s->narrow},
-        {"recomputed", " nodes", (double)s->recomputed},
-        {"recomputed_flops", " flop a run", s->recomputed_flops},
-        {"recomputed_time", " of the time without, estimated", s->recomputed_time},
-        {"buffers", "", (double)s->buffers},
-        {"sum_bytes", " bytes", (double)s->sum_bytes},
-        {"arena_bytes", " bytes", (double)s->arena_bytes},
-        {"lower_bound_bytes", " bytes", (double)s->lower_bound_bytes},
-        {"ratio", "", s->ratio},
-        {"state_bytes", " bytes", (double)s->state_bytes},
-        {"flops", " flop a run", s->flops},
-        {"bytes", " bytes moved a run", s->bytes}};
-    memcpy(facts, all, sizeof all);
-}
-
 weft_plan *tool_plan(const built_model *m, weft_error *error)
 {
     weft_value targets[2];

@@ -83,9 +83,6 @@ int tool_print_json(cJSON *json);
  * `where`. */
 bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error);
 
-/* The bytes of a file, or of a pipe that is open already (/dev/fd/N), followed by a zero; the
- * caller frees them. NULL after an error. */
-char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
 /* Writes a file whole or leaves it as it was (base/file.h). */
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error);
 /* The same for a path that the user names: a pipe or device gets the bytes. */
@@ -99,10 +96,6 @@ extern const char *const tool_run_files[];
 bool tool_is_run_file(const char *path);
 /* Replaces the file `to` by a copy of `from`. */
 bool tool_copy_file(const char *from, const char *to, weft_error *error);
-
-/* Adds what weft uses on this machine: version, processor, threads, caches, instruction set, and
- * the backends of matrix products. Fails if the backend named by WEFT_GEMM is not available. */
-weft_status tool_machine_json(cJSON *json, weft_error *error);
 
 /* The maximum number of --dim, --constant or --input. */
 #define TOOL_MAX_NAMED 64
@@ -242,13 +235,6 @@ weft_status tool_add_loss(built_model *model, weft_error *error);
 size_t tool_targets(const built_model *model, weft_value targets[2]);
 /* A plan of the targets, and of all outputs of a file. */
 weft_plan *tool_plan(const built_model *model, weft_error *error);
-/* A number of a plan's statistics, for texts and JSON. */
-typedef struct plan_fact {
-    const char *name, *unit; /* the unit follows the number: " bytes" */
-    double value;
-} plan_fact;
-#define TOOL_PLAN_FACTS 17
-void tool_plan_facts(const weft_plan_stats *stats, plan_fact facts[TOOL_PLAN_FACTS]);
 /* Copies a file's graph and weights, with f64 instead of f32. `out` has no file and is freed by
  * tool_free_model, whether that fails or not. */
 weft_status tool_widen(const built_model *model, built_model *out, weft_params *weights,

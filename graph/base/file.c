@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -77,6 +78,50 @@ FILE *weft__file_open_stdio(const char *path)
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
     if (!file && descriptor >= 0) close(descriptor);
     return file;
+}
+
+/* The whole of a stream, followed by a zero byte; NULL with errno set on failure. */
+static char *read_all(FILE *file, size_t *bytes)
+{
+    char *data = NULL;
+    size_t capacity = 0;
+    *bytes = 0;
+    while (!feof(file) && !ferror(file)) {
+        if (capacity - *bytes < 2) {
+            capacity = capacity ? 2 * capacity : 65536;
+            char *grown = realloc(data, capacity);
+            if (!grown) break;
+            data = grown;
+        }
+        *bytes += fread(data + *bytes, 1, capacity - *bytes - 1, file);
+    }
+    if (feof(file) && !ferror(file)) {
+        data[*bytes] = 0;
+        return data;
+    }
+    const int failure = errno;
+    free(data);
+    errno = failure;
+    return NULL;
+}
+
+char *weft__file_read(const char *path, size_t *bytes, weft_error *error)
+{
+    const int descriptor = weft__file_open_once(path);
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
+    if (!file) {
+        weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
+                       weft__file_error(errno));
+        if (descriptor >= 0) close(descriptor);
+        return NULL;
+    }
+    char *data = read_all(file, bytes);
+    if (!data && errno == ENOMEM)
+        weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    else if (!data)
+        weft_error_set(error, WEFT_IO, path, "cannot be read: %s", strerror(errno));
+    fclose(file);
+    return data;
 }
 
 weft_status weft__file_status(int number)

@@ -38,6 +38,9 @@ WEFT_PRIVATE_API FILE *weft__file_open_stdio(const char *path);
 /* For a reader that needs its bytes only once and in order: weft__file_open, which also accepts
  * open files, such as a pipe: /dev/stdin, /dev/fd/N, and names in /proc. */
 int weft__file_open_once(const char *path);
+/* The bytes of a file that weft__file_open_once opens, followed by a zero; the caller frees them.
+ * NULL on failure. Does not clear the error. */
+WEFT_PRIVATE_API char *weft__file_read(const char *path, size_t *bytes, weft_error *error);
 #define FILE_NOT_REGULAR ESPIPE
 /* The status of an errno of these functions: WEFT_NOT_FOUND, WEFT_BAD_FILE for anything but a
  * regular file, and otherwise WEFT_IO, including folders. */

@@ -167,6 +167,7 @@ case_each_library()
     done <<'END'
 weft weft - weft_graph_free(weft_graph_new())
 weft-inspect inspect weft weft_graph_print_summary(NULL, NULL, NULL, NULL)
+weft-inspect report weft weft_report_free(NULL)
 weft-text text weft weft_tokenizer_free(NULL)
 weft-models train weft weft_trainer_free(NULL)
 weft-distributed distributed weft,weft-models weft_trainer_processes_of(NULL)

@@ -38,12 +38,12 @@ def check_nodes(subject, nodes):
             held = buffers[o["buffer"]] if "buffer" in o else None
             check(held is None or n["kind"] == "view" or held["bytes"] >= o["bytes"],
                   n["name"], "does not fit its buffer")
-            if held and "group" in n and n["kind"] != "view":
-                check(held["first"] <= n["group"] <= held["last"],
+            if held and "interval" in n and n["kind"] != "view":
+                check(held["first"] <= n["interval"] <= held["last"],
                       n["name"], "writes a buffer that is not alive")
         if "head" in n:
             head = by_id.get(n["head"])
-            check(head and head["group"] == n["group"] and head["step"] < n["step"],
+            check(head and head["interval"] == n["interval"] and head["step"] < n["step"],
                   n["name"], "runs on the tiles of a node that is not a head")
         check(n["kind"] in ("input", "parameter", "state", "constant", "view", "group", "op",
                             "update"), n["name"], "has the kind", n["kind"])
@@ -68,13 +68,13 @@ def check_buffers(subject, by_id):
     check(len(buffers) == summary["buffers"], len(buffers), "buffers")
     check(sum(b["bytes"] for b in buffers) == summary["sum_bytes"], "sum of the buffers' bytes")
     check(max(b["offset"] + b["bytes"] for b in buffers) == summary["arena_bytes"], "arena")
-    live = [0] * (summary["groups"] + 1)
+    live = [0] * (summary["intervals"] + 1)
     for b in buffers:
-        check(0 <= b["first"] <= b["last"] < summary["groups"], "lifetime", b)
+        check(0 <= b["first"] <= b["last"] < summary["intervals"], "lifetime", b)
         check(b["node"] in by_id and b.get("reader", b["node"]) in by_id, "users", b)
         check(b.get("reason") in (None, "read by", "target", "kept"), "reason", b)
         if b.get("reason") == "read by":
-            check(by_id[b["reader"]]["group"] == b["last"], "its reader is not the last", b)
+            check(by_id[b["reader"]]["interval"] == b["last"], "its reader is not the last", b)
         live[b["first"]] += b["bytes"]
         live[b["last"] + 1] -= b["bytes"]
     total, peak = 0, 0
@@ -124,8 +124,8 @@ def check_times(subject, nodes):
         check(start >= free.get(thread, 0) - 1e-4, "events of a thread overlap")
         free[thread] = start + took
     check(close(max(free.values()) * 1e-6, timeline["seconds"]), "duration of the timeline")
-    check(len(subject["group_seconds"]) == s["groups"], "groups with times")
-    check(close(sum(subject["group_seconds"]), timeline["seconds"]), "times of the groups")
+    check(len(subject["interval_seconds"]) == s["intervals"], "intervals with times")
+    check(close(sum(subject["interval_seconds"]), timeline["seconds"]), "times of the intervals")
 
 
 def check_plan(subject):

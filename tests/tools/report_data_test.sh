@@ -155,7 +155,7 @@ case_a_run()
     is '{"rows": 1, "source_len": 96, "target_len": 96}' run.json 's["batch"]'
     is '["i32 [1, 96]", "i32 [1, 96]"]' run.json \
         '[n["outputs"][0]["shape"] for n in s["nodes"] if n["name"] in ("source", "target_in")]'
-    is 8 run.json 's["run"]["step"]'
+    is 8 run.json 's["run"]["updates"]'
 }
 
 case_times_and_comparisons_of_runs()

@@ -1,6 +1,8 @@
 /* weft bench --growth: workloads at growing sizes, and the exponents of their growth. */
 #include "bench.h"
 
+#include "machine.h"
+
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -173,7 +175,7 @@ int bench_growth(long runs, bool json)
 {
     weft_error error = {0};
     cJSON *out = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(out, "growth");
-    weft_status status = tool_machine_json(out, &error);
+    weft_status status = weft__add_machine(out, &error);
     for (size_t i = 0; i < sizeof planned / sizeof *planned && status == WEFT_OK; i++)
         status = measure_series(&planned[i], "nodes", plan_point, runs, json, list, &error);
     for (size_t i = 0; i < sizeof all / sizeof *all && status == WEFT_OK; i++)

@@ -1,6 +1,8 @@
 /* --before-after of weft plan and weft profile. */
 #include "commands/before_after.h"
 
+#include "plan_facts.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,7 @@ static void print_header(const char *name, int width)
 
 int plan_before_after(const model_args *model, bool train, const char *pass, bool json)
 {
-    plan_fact facts[2][TOOL_PLAN_FACTS];
+    plan_fact facts[2][PLAN_FACTS];
     weft_error error = {0};
     built_model m;
     if (tool_build_args(model, train, &m, &error) != WEFT_OK) return tool_fail(&error);
@@ -36,7 +38,7 @@ int plan_before_after(const model_args *model, bool train, const char *pass, boo
             return tool_fail(&error);
         }
         const weft_plan_stats stats = weft_plan_stats_of(plan);
-        tool_plan_facts(&stats, facts[i]);
+        weft__plan_facts(&stats, facts[i]);
         weft_plan_free(plan);
     }
     tool_free_model(&m);
@@ -45,13 +47,13 @@ int plan_before_after(const model_args *model, bool train, const char *pass, boo
         cJSON_AddStringToObject(document, "pass", pass);
         for (int i = 0; i < 2; i++) {
             cJSON *side = cJSON_AddObjectToObject(document, i == 0 ? "without" : "with");
-            for (size_t j = 0; j < TOOL_PLAN_FACTS; j++)
+            for (size_t j = 0; j < PLAN_FACTS; j++)
                 cJSON_AddNumberToObject(side, facts[i][j].name, facts[i][j].value);
         }
         return tool_print_json(document);
     }
     print_header(pass, 18);
-    for (size_t j = 0; j < TOOL_PLAN_FACTS; j++) {
+    for (size_t j = 0; j < PLAN_FACTS; j++) {
         const double without = facts[0][j].value, with = facts[1][j].value;
         const bool whole = without == floor(without) && with == floor(with);
         print_change(facts[0][j].name, 18, without, with, whole ? 0 : 3);

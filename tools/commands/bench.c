@@ -2,6 +2,8 @@
  * products. */
 #include "bench/bench.h"
 
+#include "machine.h"
+
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +146,7 @@ static cJSON *to_json(const workload *w, const result *r)
         {"flops", r->plan.flops},
         {"gflops", 1e-9 * r->plan.flops / r->times.min},
         {"gemm_gflops", 1e-9 * r->gemm},
-        {"gemm_share", r->plan.flops / r->times.min / r->gemm},
+        {"gemm_fraction", r->plan.flops / r->times.min / r->gemm},
         {"tokens_per_second", r->tokens / r->times.min},
         {"arena_bytes", (double)r->plan.arena_bytes},
         {"state_bytes", (double)r->plan.state_bytes},
@@ -199,7 +201,7 @@ static int run(const arguments *a)
     weft_error error = {0};
     double gemm = 0;
     cJSON *json = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(json, "workloads");
-    weft_status status = tool_machine_json(json, &error);
+    weft_status status = weft__add_machine(json, &error);
     if (status == WEFT_OK && !a->json) print_head();
     for (size_t i = 0; i < a->n && status == WEFT_OK; i++) {
         result r;

@@ -3,6 +3,8 @@
 #include "commands/picture.h"
 #include "tool.h"
 
+#include "plan_facts.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,12 +166,12 @@ int cmd_dot(int argc, char **argv)
 
 static int print_plan(const arguments *a, const weft_plan_stats *s)
 {
-    plan_fact rows[TOOL_PLAN_FACTS];
+    plan_fact rows[PLAN_FACTS];
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "model", tool_model_name(&a->model));
     cJSON_AddBoolToObject(json, "train", a->train);
-    tool_plan_facts(s, rows);
-    for (size_t i = 0; i < TOOL_PLAN_FACTS; i++) {
+    weft__plan_facts(s, rows);
+    for (size_t i = 0; i < PLAN_FACTS; i++) {
         cJSON_AddNumberToObject(json, rows[i].name, rows[i].value);
         if (!a->json) printf("%-18s %.10g%s\n", rows[i].name, rows[i].value, rows[i].unit);
     }
@@ -212,7 +214,7 @@ static const tool_option plan_options[] = {
      "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
      "(exclusive) and size, instead of a model's"},
     {"before-after", "PASS", FIELD(pass), BEFORE_AFTER},
-    {"svg", "FILE", FIELD(svg), "draw the arena: groups of nodes across, bytes up"},
+    {"svg", "FILE", FIELD(svg), "draw the arena: intervals across, bytes up"},
     {"seconds", "S", FIELD(seconds), "time limit of the search for each list", 1e-3, 1e9},
     {"json", NULL, FIELD(json), "print JSON"},
     {TOOL_INCLUDED(arguments, model, tool_model_options)},

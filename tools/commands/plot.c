@@ -1,7 +1,8 @@
 /* weft plot: the training and validation curves of runs, from their metrics. */
 #include "picture.h"
-#include "text/json_lines.h"
 #include "tool.h"
+
+#include "json/lines.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,8 @@ static int read_run(const char *run, curve *training, curve *validation)
     snprintf(training->name, sizeof training->name, "%s: training, smoothed", run);
     snprintf(validation->name, sizeof validation->name, "%s: validation", run);
     weft_error error = {0};
-    if (!json_lines_read(path, take_line, &(run_curves){training, validation}, &error))
+    if (weft__json_read_lines(path, take_line, &(run_curves){training, validation}, &error) !=
+        WEFT_OK)
         return tool_fail(&error);
     if (training->n + validation->n == 0) return tool_fail_text(path, "has no losses yet");
     return EXIT_GOOD;

@@ -132,7 +132,7 @@ static cJSON *row_json(const report *r, const weft_profile_row *row)
     cJSON_AddNumberToObject(item, "calls", (double)row->calls);
     cJSON_AddNumberToObject(item, "compute_seconds", row->compute_seconds);
     cJSON_AddNumberToObject(item, "waiting_seconds", row->waiting_seconds);
-    cJSON_AddNumberToObject(item, "share", ratio(row_seconds(row), r->total.thread_seconds));
+    cJSON_AddNumberToObject(item, "fraction", ratio(row_seconds(row), r->total.thread_seconds));
     cJSON_AddNumberToObject(item, "flops", row->flops);
     cJSON_AddNumberToObject(item, "bytes", row->bytes);
     cJSON_AddNumberToObject(item, "roofline",

@@ -2,6 +2,8 @@
  */
 #include "decoding.h"
 
+#include "base/file.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +29,8 @@ static weft_decoder **decoder_of(decoding *d, size_t i, bool slider)
 static bool same_vocabulary(const char *a, const char *b, weft_error *error)
 {
     size_t bytes[2] = {0, 0};
-    char *of_a = tool_read_file(a, &bytes[0], error);
-    char *of_b = of_a ? tool_read_file(b, &bytes[1], error) : NULL;
+    char *of_a = weft__file_read(a, &bytes[0], error);
+    char *of_b = of_a ? weft__file_read(b, &bytes[1], error) : NULL;
     bool same = of_b && bytes[0] == bytes[1] && !memcmp(of_a, of_b, bytes[0]);
     if (of_b && !same)
         weft_error_set(error, WEFT_BAD_ARGUMENT, b, "differs from the vocabulary %s", a);

@@ -40,9 +40,8 @@ static bool no_memory(maps *m)
 /* ---- Sentences ---- */
 
 /* The first validation text of the recipe, of sources; NULL if there is none. */
-static const char *source_text(const cJSON *run)
+static const char *source_text(const cJSON *recipe)
 {
-    const cJSON *recipe = cJSON_GetObjectItemCaseSensitive(run, "recipe");
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(recipe, "data");
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(data, "valid_source");
     if (cJSON_IsArray(files)) files = cJSON_GetArrayItem(files, 0);
@@ -184,7 +183,20 @@ static void add_maps(maps *m, cJSON *attention)
     if (terminal) fputs("\r\033[K", stderr);
 }
 
-weft_status report_add_attention(const char *folder, int threads, cJSON *run, weft_error *error)
+/* Adds the maps, which are freed. */
+static weft_status add_json(weft_report *report, cJSON *attention, weft_error *error)
+{
+    const bool any = cJSON_GetArraySize(attention) > 0;
+    char *text = tool_json_text(attention, false);
+    if (!text) return weft_error_set(error, WEFT_NO_MEMORY, "attention", "out of memory");
+    const weft_status status =
+        any ? weft_report_add_json(report, "run.attention", text, error) : WEFT_OK;
+    cJSON_free(text);
+    return status;
+}
+
+weft_status report_add_attention(weft_report *report, const char *folder, const cJSON *recipe,
+                                 int threads, weft_error *error)
 {
     const decoding_args a = {.folder = folder,
                              .threads = threads,
@@ -193,7 +205,8 @@ weft_status report_add_attention(const char *folder, int threads, cJSON *run, we
                              .top_p = 1,
                              .repetition_penalty = 1};
     maps m = {.threads = threads};
-    const char *path = source_text(run);
+    const char *path = source_text(recipe);
+    weft_status status = WEFT_OK;
     if (!path) return WEFT_OK;
     bool good = decoding_open(&m.d, &a, 1, 2 * MAX_TOKENS + 10, MAX_TOKENS) &&
                 weft_decoder_info_of(m.d.decoder).has_source && read_sentences(&m, path);
@@ -202,10 +215,7 @@ weft_status report_add_attention(const char *folder, int threads, cJSON *run, we
     if (good && m.n) {
         cJSON *attention = cJSON_CreateArray();
         add_maps(&m, attention);
-        if (cJSON_GetArraySize(attention))
-            cJSON_AddItemToObject(run, "attention", attention);
-        else
-            cJSON_Delete(attention);
+        status = add_json(report, attention, error);
     }
     for (size_t i = 0; i < m.n; i++) {
         free(m.at[i].line.text);
@@ -214,5 +224,5 @@ weft_status report_add_attention(const char *folder, int threads, cJSON *run, we
     }
     const bool lost = m.d.error.status == WEFT_NO_MEMORY;
     decoding_close(&m.d);
-    return lost ? weft_error_set(error, WEFT_NO_MEMORY, folder, "out of memory") : WEFT_OK;
+    return lost ? weft_error_set(error, WEFT_NO_MEMORY, folder, "out of memory") : status;
 }

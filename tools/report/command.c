@@ -115,29 +115,24 @@ static const char *output_name(const report_side *side, char text[4096])
     return text;
 }
 
-/* Writes the document to a stream, and frees it. */
-static bool write_document(const arguments *a, FILE *file, const char *where, cJSON *document,
-                           weft_error *error)
+static weft_status write_report(const arguments *a, FILE *file, const weft_report *report,
+                                weft_error *error)
 {
-    return a->json ? tool_write_json_line(document, file, where, error)
-                   : report_write_page(file, document, error);
+    return a->json ? weft_report_write_json(report, file, error)
+                   : weft_report_write_page(report, file, error);
 }
 
-static int write_output(const arguments *a, cJSON *document)
+static int write_output(const arguments *a, const weft_report *report)
 {
     char size[TEXT_SIZE_BYTES], *text = NULL;
     const char *path = a->output;
     size_t bytes = 0;
     weft_error error = {0};
     if (!strcmp(path, "-"))
-        return write_document(a, stdout, "output", document, &error) ? EXIT_GOOD
-                                                                     : tool_fail(&error);
+        return write_report(a, stdout, report, &error) == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
     FILE *memory = open_memstream(&text, &bytes);
-    if (!memory) {
-        cJSON_Delete(document);
-        return tool_fail_text(path, "out of memory");
-    }
-    bool good = write_document(a, memory, path, document, &error);
+    if (!memory) return tool_fail_text(path, "out of memory");
+    bool good = write_report(a, memory, report, &error) == WEFT_OK;
     if (fclose(memory) != 0 && good) {
         weft_error_set(&error, WEFT_NO_MEMORY, path, "out of memory");
         good = false;
@@ -149,34 +144,43 @@ static int write_output(const arguments *a, cJSON *document)
     return EXIT_GOOD;
 }
 
+/* The report of the sides; NULL after an error. */
+static weft_report *make_report(const arguments *a, weft_error *error)
+{
+    char title[2 * REPORT_LABEL_BYTES + 16], label[REPORT_LABEL_BYTES];
+    const report_options o = {.timed = !a->no_time,
+                              .runs_timed = a->runs > 0,
+                              .runs = a->runs ? a->runs : DEFAULT_RUNS,
+                              .threads = (int)a->threads};
+    if (a->sides[0].saved && !a->against) return weft_report_load(a->sides[0].saved, error);
+    snprintf(title, sizeof title, "%s", report_label(&a->sides[0], label));
+    if (a->against)
+        tool_append(title, sizeof title, " against %s", report_label(&a->sides[1], label));
+    weft_report *report =
+        weft_report_new(title, &(weft_report_options){.compare = a->against}, error);
+    weft_status status = report ? WEFT_OK : error->status;
+    for (size_t i = 0; i < (a->against ? 2 : 1) && status == WEFT_OK; i++)
+        status = report_add_side(&a->sides[i], &o, report, error);
+    if (status == WEFT_OK) return report;
+    weft_report_free(report);
+    return NULL;
+}
+
 int cmd_report(int argc, char **argv)
 {
-    char title[2 * REPORT_LABEL_BYTES + 16], label[REPORT_LABEL_BYTES], name[4096];
+    char name[4096];
     arguments a = {.runs = 0};
     weft_error error = {0};
     read_arguments(argc, argv, &a);
-    const size_t n_sides = a.against ? 2 : 1;
-    const report_options o = {.timed = !a.no_time,
-                              .runs_timed = a.runs > 0,
-                              .runs = a.runs ? a.runs : DEFAULT_RUNS,
-                              .threads = (int)a.threads};
-    snprintf(title, sizeof title, "%s", report_label(&a.sides[0], label));
-    if (a.against)
-        tool_append(title, sizeof title, " against %s", report_label(&a.sides[1], label));
     if (!a.output) a.output = a.json ? "-" : output_name(&a.sides[0], name);
-    for (size_t i = 0; i < n_sides; i++)
+    for (size_t i = 0; i < (a.against ? 2 : 1); i++)
         if (report_check_output(&a.sides[i], a.output, &error) != WEFT_OK) return tool_fail(&error);
-    if (!a.json && !report_has_page(&error)) return tool_fail(&error);
-    if (a.sides[0].saved && !a.against) {
-        cJSON *saved = report_load(a.sides[0].saved, &error);
-        return saved ? write_output(&a, saved) : tool_fail(&error);
-    }
-    cJSON *document = report_new(title, &error);
-    weft_status status = document ? WEFT_OK : error.status;
-    if (a.against) cJSON_AddTrueToObject(document, "compare");
-    for (size_t i = 0; i < n_sides && status == WEFT_OK; i++)
-        status = report_add_side(&a.sides[i], &o, document, &error);
-    if (status == WEFT_OK) return write_output(&a, document);
-    cJSON_Delete(document);
-    return tool_fail(&error);
+    if (!a.json && !weft_report_has_page())
+        return tool_fail_text("report", "weft was built without the page (meson option report): "
+                                        "--json prints its data");
+    weft_report *report = make_report(&a, &error);
+    if (!report) return tool_fail(&error);
+    const int status = write_output(&a, report);
+    weft_report_free(report);
+    return status;
 }

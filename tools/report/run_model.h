@@ -2,7 +2,7 @@
 #ifndef WEFT_TOOLS_REPORT_RUN_MODEL_H
 #define WEFT_TOOLS_REPORT_RUN_MODEL_H
 
-#include "report.h"
+#include "tool.h"
 
 /* The source of the model: the metadata of the checkpoint, or the ONNX file. */
 typedef struct run_model {

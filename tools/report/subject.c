@@ -2,10 +2,15 @@
 #include "subject.h"
 #include "run_model.h"
 
+#include "base/file.h"
 #include "base/text.h"
+#include "json/tree.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- The command line ---- */
 
@@ -71,125 +76,134 @@ const char *report_label(const report_side *side, char text[REPORT_LABEL_BYTES])
 
 /* ---- Models ---- */
 
-/* Adds the plan of an opened trial, and its times if it has a session. */
-static weft_status add_trial(trial *t, const report_options *o, cJSON *subject, weft_error *error)
+/* Runs the model of an opened trial, and adds its plan with the times. */
+static weft_status add_timed(trial *t, const report_options *o, weft_report *report,
+                             weft_error *error)
 {
-    report_plan p;
-    weft_status status = report_plan_open(&p, t->plan, error);
-    if (status == WEFT_OK && t->session)
-        status = report_measure(&p, t, o->runs, o->threads, subject, error);
-    if (status == WEFT_OK) status = report_add_plan(&p, subject, error);
-    report_plan_close(&p);
-    return status;
+    weft_peaks peaks;
+    weft_report_plan_options times = {.peaks = &peaks};
+    weft_status status = trial_peaks(t, o->threads, &peaks, error);
+    if (status == WEFT_OK) status = trial_profile(t, o->runs, 1, &times.seconds, error);
+    if (status != WEFT_OK) return status;
+    times.profile = weft_profile_of(t->session);
+    return weft_report_add_plan(report, t->plan, &times, error);
 }
 
 static weft_status add_model(const model_args *model, bool train, bool timed,
-                             const report_options *o, cJSON *subject, weft_error *error)
+                             const report_options *o, weft_report *report, weft_error *error)
 {
     trial t = {.plan = NULL};
     weft_status status;
     if (timed) {
         status = trial_open(&t, model, train, o->threads, error);
+        if (status == WEFT_OK) status = add_timed(&t, o, report, error);
     } else {
         status = tool_build_args(model, train, &t.m, error);
         if (status == WEFT_OK && !(t.plan = tool_plan(&t.m, error))) status = error->status;
+        if (status == WEFT_OK) status = weft_report_add_plan(report, t.plan, NULL, error);
     }
-    if (status == WEFT_OK) status = add_trial(&t, o, subject, error);
     trial_close(&t);
     return status;
 }
 
 /* ---- Runs ---- */
 
-/* Adds what the checkpoint says of the run: its step. */
-static void add_checkpoint(const run_model *m, cJSON *run)
+/* Adds what the checkpoint says of the run: its updates. */
+static weft_status add_checkpoint(const run_model *m, weft_report *report, weft_error *error)
 {
+    char text[TEXT_NUMBER_BYTES];
     const char *step = weft_params_meta(m->meta, "step");
-    double at;
-    if (step && weft__text_to_double(step, &at)) cJSON_AddNumberToObject(run, "step", at);
+    double updates;
+    if (!step || !weft__text_to_double(step, &updates) || !isfinite(updates)) return WEFT_OK;
+    return weft_report_add_json(report, "run.updates", weft__text_from_double(updates, text),
+                                error);
 }
 
-static void add_batch(const weft_batch_shape *shape, cJSON *subject)
+static weft_status add_batch(const weft_batch_shape *shape, weft_report *report, weft_error *error)
 {
-    if (!shape->rows) return;
-    cJSON *batch = cJSON_AddObjectToObject(subject, "batch");
-    cJSON_AddNumberToObject(batch, "rows", (double)shape->rows);
-    cJSON_AddNumberToObject(batch, "source_len", (double)shape->source_len);
-    cJSON_AddNumberToObject(batch, "target_len", (double)shape->target_len);
+    char text[128];
+    if (!shape->rows) return WEFT_OK;
+    snprintf(text, sizeof text, "{\"rows\":%lld,\"source_len\":%lld,\"target_len\":%lld}",
+             (long long)shape->rows, (long long)shape->source_len, (long long)shape->target_len);
+    return weft_report_add_json(report, "batch", text, error);
+}
+
+/* The recipe of a run; NULL if it has none, or after an error. */
+static cJSON *read_recipe(const char *folder, weft_error *error)
+{
+    char path[FILE_PATH_BYTES];
+    size_t bytes;
+    const int n = snprintf(path, sizeof path, "%s/recipe.json", folder);
+    if (n < 0 || (size_t)n >= sizeof path || access(path, F_OK) != 0) return NULL;
+    char *text = weft__file_read(path, &bytes, error);
+    cJSON *recipe = text ? weft__json_parse(text, bytes, NULL) : NULL;
+    if (text && !recipe) weft_error_set(error, WEFT_BAD_FILE, path, "is not JSON");
+    free(text);
+    return recipe;
 }
 
 /* Adds the plan of a training step of the run's model, with the largest batch that its recipe
  * allows; without a recipe, with the batch that the model has by default. */
-static weft_status add_run_plan(const char *folder, const report_side *side,
-                                const report_options *o, cJSON *subject, weft_error *error)
+static weft_status add_run_plan(const char *folder, const cJSON *recipe, const report_side *side,
+                                const report_options *o, weft_report *report, weft_error *error)
 {
     run_model m;
-    cJSON *run = cJSON_GetObjectItemCaseSensitive(subject, "run");
-    const bool found =
-        run_model_open(&m, folder, cJSON_GetObjectItemCaseSensitive(run, "recipe"), error);
+    const bool found = run_model_open(&m, folder, recipe, error);
     const bool fixed = side->model.plan.fixed_states;
     weft_status status = error->status;
     if (found) {
         m.args.plan.fixed_states = fixed;
         m.args.plan.skip = side->model.plan.skip;
         if (fixed) m.args.plan.memory_budget = 0;
-        add_checkpoint(&m, run);
-        add_batch(&m.shape, subject);
-        status = add_model(&m.args, !fixed, o->runs_timed, o, subject, error);
+        status = add_checkpoint(&m, report, error);
+        if (status == WEFT_OK) status = add_batch(&m.shape, report, error);
+        if (status == WEFT_OK) status = add_model(&m.args, !fixed, o->runs_timed, o, report, error);
     }
     run_model_close(&m);
     return status;
 }
 
 static weft_status add_run(const char *folder, const report_side *side, const report_options *o,
-                           cJSON *document, weft_error *error)
+                           weft_report *report, weft_error *error)
 {
-    char command[4096];
-    snprintf(command, sizeof command, "weft report %s", folder);
-    cJSON *subject = report_add_subject(document, folder, "run", command);
-    cJSON_AddBoolToObject(subject, "train", !side->model.plan.fixed_states);
-    weft_status status = report_add_run(folder, subject, error);
-    if (status == WEFT_OK)
-        status = report_add_attention(folder, o->threads,
-                                      cJSON_GetObjectItemCaseSensitive(subject, "run"), error);
-    if (status == WEFT_OK) status = add_run_plan(folder, side, o, subject, error);
+    weft_status status = report_add_run(report, folder, !side->model.plan.fixed_states, error);
+    if (status != WEFT_OK) return status;
+    cJSON *recipe = read_recipe(folder, error);
+    status = error->status;
+    if (status == WEFT_OK) status = report_add_attention(report, folder, recipe, o->threads, error);
+    if (status == WEFT_OK) status = add_run_plan(folder, recipe, side, o, report, error);
+    cJSON_Delete(recipe);
     return status;
+}
+
+weft_status report_add_run(weft_report *report, const char *folder, bool train, weft_error *error)
+{
+    char command[FILE_PATH_BYTES + 16];
+    snprintf(command, sizeof command, "weft report %s", folder);
+    const weft_report_subject subject = {
+        .name = folder, .command = command, .kind = WEFT_REPORT_RUN, .train = train};
+    const weft_status status = weft_report_add_subject(report, &subject, error);
+    return status == WEFT_OK ? weft_report_add_run(report, folder, error) : status;
 }
 
 /* ---- Sides ---- */
 
-/* Moves the only subject of a saved document to this one, with the machine that it is of. */
-static weft_status add_saved(const char *path, cJSON *document, weft_error *error)
-{
-    cJSON *saved = report_load(path, error);
-    if (!saved) return error->status;
-    cJSON *from = cJSON_GetObjectItemCaseSensitive(saved, "subjects");
-    if (cJSON_GetArraySize(from) == 1) {
-        cJSON *subject = cJSON_DetachItemFromArray(from, 0);
-        cJSON *machine = cJSON_DetachItemFromObjectCaseSensitive(saved, "machine");
-        if (machine) cJSON_AddItemToObject(subject, "machine", machine);
-        cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(document, "subjects"), subject);
-    } else {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                       "has %d subjects: a comparison needs a document of one",
-                       cJSON_GetArraySize(from));
-    }
-    cJSON_Delete(saved);
-    return error->status;
-}
-
-weft_status report_add_side(const report_side *side, const report_options *o, cJSON *document,
+weft_status report_add_side(const report_side *side, const report_options *o, weft_report *report,
                             weft_error *error)
 {
     char label[REPORT_LABEL_BYTES], command[REPORT_LABEL_BYTES + 16];
     weft_status status = WEFT_OK;
-    if (side->saved) return add_saved(side->saved, document, error);
+    if (side->saved) return weft_report_add_saved(report, side->saved, error);
     for (size_t i = 0; i < side->n_runs && status == WEFT_OK; i++)
-        status = add_run(side->runs[i], side, o, document, error);
+        status = add_run(side->runs[i], side, o, report, error);
     if (side->n_runs) return status;
     snprintf(command, sizeof command, "weft report %s", report_label(side, label));
-    cJSON *subject = report_add_subject(document, tool_model_name(&side->model),
-                                        side->model.model ? "model" : "onnx", command);
-    cJSON_AddBoolToObject(subject, "train", side->train);
-    return add_model(&side->model, side->train, o->timed, o, subject, error);
+    const weft_report_subject subject = {.name = tool_model_name(&side->model),
+                                         .command = command,
+                                         .kind = side->model.model ? WEFT_REPORT_MODEL
+                                                                   : WEFT_REPORT_ONNX,
+                                         .train = side->train};
+    status = weft_report_add_subject(report, &subject, error);
+    return status == WEFT_OK ? add_model(&side->model, side->train, o->timed, o, report, error)
+                             : status;
 }

@@ -31,8 +31,8 @@ bool report_has_subject(const report_side *side);
 const char *report_label(const report_side *side, char text[REPORT_LABEL_BYTES]);
 /* Fails if `out` is a file that a side reads; its ONNX file is checked when it is read. */
 weft_status report_check_output(report_side *side, const char *out, weft_error *error);
-/* Adds the subjects of a side to the document. A saved document must have just one. */
-weft_status report_add_side(const report_side *side, const report_options *options, cJSON *document,
-                            weft_error *error);
+/* Adds the subjects of a side to the report. A saved document must have just one. */
+weft_status report_add_side(const report_side *side, const report_options *options,
+                            weft_report *report, weft_error *error);
 
 #endif

@@ -1,6 +1,7 @@
 /* The vocabularies, texts and batches of a training. */
 #include "training.h"
 
+#include "base/file.h"
 #include "text/line_numbers.h"
 #include "text/streams.h"
 #include "text/vocabulary.h"
@@ -74,7 +75,7 @@ static bool put_vocabulary(training *t, int side, const char *data, size_t bytes
         return t->made_vocabulary[side];
     }
     size_t n;
-    char *there = tool_read_file(path, &n, &t->error);
+    char *there = weft__file_read(path, &n, &t->error);
     bool same = there && n == bytes && !memcmp(there, data, n);
     if (there && !same)
         training_fail(t, WEFT_BAD_ARGUMENT, path,
@@ -110,7 +111,7 @@ static bool make_vocabulary(training *t, const char *given, const recipe_files *
     char *data = NULL;
     size_t bytes;
     if (given[0]) {
-        data = tool_read_file(given, &bytes, &t->error);
+        data = weft__file_read(given, &bytes, &t->error);
         weft_tokenizer *parsed = data ? spm_parse(data, bytes, given, &t->error) : NULL;
         const bool is_vocabulary = parsed != NULL;
         weft_tokenizer_free(parsed);

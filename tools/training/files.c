@@ -198,7 +198,7 @@ static FILE *open_lines(training *t, const char *name, uint64_t step, double *se
     size_t length = 0;
     if (!training_path(t, path, sizeof path, name)) return NULL;
     bool there = t->resume && access(path, F_OK) == 0;
-    char *text = there ? tool_read_file(path, &length, &t->error) : NULL;
+    char *text = there ? weft__file_read(path, &length, &t->error) : NULL;
     if (there && !text) return NULL;
     size_t kept = text ? retain_lines(text, length, step, seconds) : 0;
     bool good = tool_replace_file(path, text ? text : "", kept, &t->error);

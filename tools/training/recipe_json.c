@@ -1,6 +1,7 @@
 /* Reading and writing recipes as JSON. */
 #include "recipe_table.h"
 
+#include "base/file.h"
 #include "json/tree.h"
 #include "base/text.h"
 
@@ -72,7 +73,7 @@ static bool refuse(weft_error *error, const char *path, const char *format, ...)
 static cJSON *read_json(const char *path, weft_error *error)
 {
     size_t bytes;
-    char *text = tool_read_file(path, &bytes, error);
+    char *text = weft__file_read(path, &bytes, error);
     if (!text) return NULL;
     json_failure why;
     cJSON *json = weft__json_parse(text, bytes, &why);

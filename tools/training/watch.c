@@ -135,40 +135,36 @@ static void set_error(answer *a, const weft_error *error)
     set_answer(a, MHD_HTTP_INTERNAL_SERVER_ERROR, strdup(text), strlen(text));
 }
 
-static void make_data(const watch *w, answer *a)
-{
-    weft_error error = WEFT_NO_ERROR;
-    cJSON *document = report_of_run(w->folder, &error);
-    if (!document) {
-        set_error(a, &error);
-        return;
-    }
-    char *text = tool_json_text(document, false);
-    set_answer(a, MHD_HTTP_OK, text, text ? strlen(text) : 0);
-}
-
-static void make_page(const watch *w, answer *a)
+/* Makes the data of the run, or their page. */
+static void make_answer(const watch *w, bool page, answer *a)
 {
     weft_error error = WEFT_NO_ERROR;
     char *text = NULL;
     size_t length = 0;
-    cJSON *document = report_of_run(w->folder, &error);
-    FILE *file = document ? open_memstream(&text, &length) : NULL;
-    if (document && !file) {
-        cJSON_Delete(document);
-        weft_error_set(&error, WEFT_NO_MEMORY, w->folder, "out of memory");
-    }
-    bool good = file && report_write_page(file, document, &error);
-    if (file && fclose(file) != 0 && good) {
-        weft_error_set(&error, WEFT_NO_MEMORY, w->folder, "out of memory");
-        good = false;
-    }
-    if (good) {
-        set_answer(a, MHD_HTTP_OK, text, length);
-        return;
-    }
-    free(text);
-    set_error(a, &error);
+    weft_report *report = weft_report_new(w->folder, NULL, &error);
+    weft_status status = report ? report_add_run(report, w->folder, true, &error) : error.status;
+    FILE *file = status == WEFT_OK ? open_memstream(&text, &length) : NULL;
+    if (file)
+        status = page ? weft_report_write_page(report, file, &error)
+                      : weft_report_write_json(report, file, &error);
+    const bool closed = file && fclose(file) == 0;
+    if (status == WEFT_OK && !closed) status = WEFT_NO_MEMORY;
+    weft_report_free(report);
+    if (status == WEFT_OK || status == WEFT_NO_MEMORY)
+        set_answer(a, MHD_HTTP_OK, status == WEFT_OK ? text : NULL, length);
+    else
+        set_error(a, &error);
+    if (status != WEFT_OK) free(text);
+}
+
+static void make_data(const watch *w, answer *a)
+{
+    make_answer(w, false, a);
+}
+
+static void make_page(const watch *w, answer *a)
+{
+    make_answer(w, true, a);
 }
 
 static const struct {
@@ -265,7 +261,7 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n", "Allow",
                       "GET, HEAD");
-    if (!strcmp(path, "/") && !report_has_page(NULL))
+    if (!strcmp(path, "/") && !weft_report_has_page())
         return refuse(connection, MHD_HTTP_FOUND,
                       "weft was built without the page: its data are at /data.json\n", "Location",
                       "/data.json");

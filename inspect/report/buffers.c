@@ -1,6 +1,6 @@
 /* The buffers of a report: where and when each lies in the arena, who writes it first, and why it
  * is retained until its end. O(nodes + edges). */
-#include "report.h"
+#include "parts.h"
 
 #include <stdlib.h>
 
@@ -50,35 +50,33 @@ static const char *reason_of(const report_plan *p, const buffer_use *use, bool o
     return use->fed || writer->fixed ? "kept" : "target";
 }
 
-static cJSON *buffer_json(const report_plan *p, const buffer_use *use,
-                          const weft_plan_buffer *buffer, size_t n_intervals)
+static void add_buffer(const report_plan *p, const buffer_use *use, const weft_plan_buffer *buffer,
+                       size_t n_intervals, cJSON *json)
 {
     const bool outlives = buffer->last >= n_intervals;
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddNumberToObject(json, "offset", (double)buffer->offset);
-    cJSON_AddNumberToObject(json, "bytes", (double)buffer->bytes);
-    cJSON_AddNumberToObject(json, "first", buffer->first);
-    cJSON_AddNumberToObject(json, "last", outlives ? (double)n_intervals - 1 : buffer->last);
-    if (use->scratch) cJSON_AddTrueToObject(json, "scratch");
-    if (use->writer) cJSON_AddNumberToObject(json, "node", (double)(use->writer - 1));
-    if (use->reader) cJSON_AddNumberToObject(json, "reader", (double)(use->reader - 1));
+    json_add_number(p->maker, json, "offset", (double)buffer->offset);
+    json_add_number(p->maker, json, "bytes", (double)buffer->bytes);
+    json_add_number(p->maker, json, "first", buffer->first);
+    json_add_number(p->maker, json, "last", outlives ? (double)n_intervals - 1 : buffer->last);
+    if (use->scratch) json_add_bool(p->maker, json, "scratch", true);
+    if (use->writer) json_add_number(p->maker, json, "node", (double)(use->writer - 1));
+    if (use->reader) json_add_number(p->maker, json, "reader", (double)(use->reader - 1));
     const char *reason = use->writer ? reason_of(p, use, outlives) : NULL;
-    if (reason) cJSON_AddStringToObject(json, "reason", reason);
-    return json;
+    if (reason) json_add_text(p->maker, json, "reason", reason);
 }
 
-weft_status report_add_buffers(const report_plan *p, cJSON *subject, weft_error *error)
+bool weft__report_add_buffers(const report_plan *p, cJSON *subject)
 {
     size_t n;
     const weft_plan_buffer *buffers = weft_plan_buffers(p->plan, &n);
     const size_t n_intervals = weft_plan_stats_of(p->plan).intervals;
     buffer_use *uses = calloc(n + 1, sizeof *uses);
-    if (!uses) return weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
+    if (!uses) return false;
     find_inputs(p, uses);
     find_users(p, uses);
-    cJSON *json = cJSON_AddArrayToObject(subject, "buffers");
+    cJSON *json = json_add_array(p->maker, subject, "buffers");
     for (size_t i = 0; i < n; i++)
-        cJSON_AddItemToArray(json, buffer_json(p, &uses[i], &buffers[i], n_intervals));
+        add_buffer(p, &uses[i], &buffers[i], n_intervals, json_add_object(p->maker, json, NULL));
     free(uses);
-    return WEFT_OK;
+    return true;
 }

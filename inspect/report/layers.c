@@ -1,7 +1,7 @@
 /* The layers of a report: a row for each scope of the forward pass, with its ops and its time. What
  * has no scope is in a row of its own, named "", so that the rows of depth 0 add up to the whole.
  */
-#include "report.h"
+#include "parts.h"
 
 #include <weft/inspect.h>
 
@@ -27,7 +27,7 @@ static void add_op(layer *of, const weft_op *op)
 {
     const size_t used = strlen(of->ops);
     if (names_op(of->ops, op->name) || used + strlen(op->name) + 6 > sizeof of->ops) return;
-    tool_append(of->ops, sizeof of->ops, "%s%s", used ? ", " : "", op->name);
+    snprintf(of->ops + used, sizeof of->ops - used, "%s%s", used ? ", " : "", op->name);
 }
 
 static void add_node(const report_plan *p, const weft_layers *all, layer *layers, size_t index)
@@ -45,36 +45,33 @@ static void add_type(const report_plan *p, cJSON *json, const char *name, weft_v
 {
     char text[REPORT_TYPE_BYTES];
     if (weft_is_value(value))
-        cJSON_AddStringToObject(json, name, report_type(p->graph, value, text));
+        json_add_text(p->maker, json, name, weft__report_type(p->graph, value, text));
 }
 
-static cJSON *layer_json(const report_plan *p, const weft_layer *row, const layer *more)
+static void add_layer(const report_plan *p, const weft_layer *row, const layer *more, cJSON *json)
 {
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "scope", row->scope);
-    cJSON_AddNumberToObject(json, "depth", row->depth);
-    if (more->ops[0]) cJSON_AddStringToObject(json, "ops", more->ops);
+    json_add_text(p->maker, json, "scope", row->scope);
+    json_add_number(p->maker, json, "depth", row->depth);
+    if (more->ops[0]) json_add_text(p->maker, json, "ops", more->ops);
     add_type(p, json, "input", row->input);
     add_type(p, json, "output", row->output);
-    cJSON_AddNumberToObject(json, "parameters", row->parameters);
-    cJSON_AddNumberToObject(json, "flops", row->cost.flops);
-    cJSON_AddNumberToObject(json, "bytes", row->cost.bytes);
-    if (more->timed) cJSON_AddNumberToObject(json, "seconds", more->seconds);
-    return json;
+    json_add_number(p->maker, json, "parameters", row->parameters);
+    json_add_number(p->maker, json, "flops", row->cost.flops);
+    json_add_number(p->maker, json, "bytes", row->cost.bytes);
+    if (more->timed) json_add_number(p->maker, json, "seconds", more->seconds);
 }
 
-weft_status report_add_layers(const report_plan *p, cJSON *subject, weft_error *error)
+bool weft__report_add_layers(const report_plan *p, cJSON *subject)
 {
     weft_layers all;
-    const weft_status status = weft_layers_find(p->graph, &all, error);
-    if (status != WEFT_OK) return status;
+    if (weft_layers_find(p->graph, &all, NULL) != WEFT_OK) return false;
     layer *layers = calloc(all.n + 1, sizeof *layers);
     for (size_t i = 0; layers && i < p->n_nodes; i++) add_node(p, &all, layers, i);
-    cJSON *json = cJSON_AddArrayToObject(subject, "layers");
+    cJSON *json = json_add_array(p->maker, subject, "layers");
     for (size_t i = 0; layers && i < all.n; i++)
-        cJSON_AddItemToArray(json, layer_json(p, &all.layer[i], &layers[i]));
+        add_layer(p, &all.layer[i], &layers[i], json_add_object(p->maker, json, NULL));
     const bool good = layers != NULL;
     free(layers);
     weft_layers_free(&all);
-    return good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
+    return good;
 }

@@ -17,7 +17,7 @@ const summary = (() => {
             s.seconds && s.roofline_seconds && tile("Of the roofline", format.percent(s.roofline_seconds / s.seconds), `at least ${format.seconds(s.roofline_seconds)} on this machine`),
             tile("Arena", format.bytes(s.arena_bytes), arenaNote),
             tile(m.subject.run ? "Work of a step" : "Work of one run", format.flops(s.flops), s.bytes && `${format.bytes(s.bytes)} read and written`),
-            tile("Nodes", format.integer(s.nodes), s.groups && `${format.integer(s.groups)} intervals, ${format.integer(s.fused)} fused`));
+            tile("Nodes", format.integer(s.nodes), s.intervals && `${format.integer(s.intervals)} intervals, ${format.integer(s.fused)} fused`));
     }
 
     function memory(m) {

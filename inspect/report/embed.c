@@ -1,4 +1,4 @@
-/* Writes a file as a C string, for data that a program carries with it.
+/* Writes a file as a C string, for data that a library carries with it.
  * Usage: embed FILE NAME >NAME.c */
 #include <stdio.h>
 

@@ -37,7 +37,7 @@ const node = (() => {
                 ["Rate", n.seconds && n.flops ? `${format.flopRate(m.threads * n.flops / n.seconds)}, ${format.byteRate(m.threads * n.bytes / n.seconds)}` : undefined],
                 ["Of the roofline", n.roofline && n.seconds ? format.percent(n.roofline / n.seconds) : undefined],
                 ["Buffer", buffer && link(`${format.bytes(buffer.bytes)} at ${format.bytes(buffer.offset)}, intervals ${buffer.first} to ${buffer.last}`, `#memory/${buffer.first}`)],
-                ["Interval", n.group !== undefined ? `${n.group}, step ${n.step}` : undefined],
+                ["Interval", n.interval !== undefined ? `${n.interval}, step ${n.step}` : undefined],
                 ["First run only", n.fixed && "yes"]]),
             head && list("Fused with", [head].concat(members.filter((o) => o !== head)).filter((o) => o !== n)),
             list("Reads", (n.in || []).map((i) => m.byId.get(i.node)).filter(Boolean)),

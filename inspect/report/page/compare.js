@@ -4,7 +4,7 @@ const compare = (() => {
     // key, label, format, and whether less is better (undefined: neither is).
     const figures = [["seconds", "Time of one run", format.seconds, true], ["arena_bytes", "Arena", format.bytes, true], ["lower_bound_bytes", "Peak of live bytes", format.bytes, true],
         ["sum_bytes", "Sum of buffers", format.bytes, true], ["state_bytes", "States", format.bytes, true], ["workspace_bytes", "Workspace of a thread", format.bytes, true], ["parameters", "Parameters", format.count],
-        ["flops", "Work of one run", format.flops, true], ["bytes", "Read and written", format.bytes, true], ["nodes", "Nodes", format.integer], ["groups", "Groups", format.integer, true],
+        ["flops", "Work of one run", format.flops, true], ["bytes", "Read and written", format.bytes, true], ["nodes", "Nodes", format.integer], ["intervals", "Intervals", format.integer, true],
         ["barriers", "Barriers", format.integer, true], ["fused", "Fused nodes", format.integer, false], ["recomputed", "Nodes computed again", format.integer], ["buffers", "Buffers", format.integer],
         ["compute_seconds", "Computing, all threads", format.seconds, true], ["waiting_seconds", "Waiting, all threads", format.seconds, true]];
     const mark = (a, b, less) => less === undefined || a === b || !format.known(a) || !format.known(b) ? "" : (b < a) === less ? "better" : "worse";

@@ -5,7 +5,7 @@ const run = (() => {
     const hue = (i) => ui.palette[[0, 1, 2, 5, 6, 4, 3, 7, 8][i % 9]];
 
     // Steps between two lines of losses are in no such line: the last validation and the checkpoint count as well.
-    const stepOf = (r) => d3.max([r.step, ...(r.log || []).map((l) => l.step)]);
+    const stepOf = (r) => d3.max([r.updates, ...(r.log || []).map((l) => l.step)]);
 
     function curves(app, log, by) {
         const runs = runsOf(app), one = runs.length === 1, at = (l) => by === "time" ? l.seconds : l.step;

@@ -1,7 +1,8 @@
 /* Reads saved documents. Checks the kinds of members and all references, because the page relies on
  * them. O(length). */
-#include "report.h"
+#include "parts.h"
 
+#include "base/file.h"
 #include "json/tree.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 
 typedef struct reader {
-    const char *path;
+    report_check check;
     weft_error *error;
     int subject; /* its index, for messages */
     bool *nodes; /* by id: there is such a node */
@@ -18,8 +19,8 @@ typedef struct reader {
 
 static bool fail(const reader *r, const char *what, const char *expected)
 {
-    weft_error_set(r->error, WEFT_BAD_FILE, r->path, "subject %d: %s %s", r->subject + 1, what,
-                   expected);
+    weft_error_set(r->error, r->check.status, r->check.where, "subject %d: %s %s", r->subject + 1,
+                   what, expected);
     return false;
 }
 
@@ -68,7 +69,7 @@ static bool check_members(const reader *r, const cJSON *json, const char *what, 
 static const member subject_members[] = {
     {"name", TEXT, true},        {"kind", TEXT, true},      {"command", TEXT, true},
     {"summary", OBJECT, false},  {"layers", ARRAY, false},  {"nodes", ARRAY, false},
-    {"ops", OBJECT, false},      {"buffers", ARRAY, false}, {"group_seconds", ARRAY, false},
+    {"ops", OBJECT, false},      {"buffers", ARRAY, false}, {"interval_seconds", ARRAY, false},
     {"timeline", OBJECT, false}, {"run", OBJECT, false},    {"batch", OBJECT, false},
     {NULL, TEXT, false}};
 static const member batch_members[] = {{"rows", NUMBER, true},
@@ -92,7 +93,7 @@ static const member node_members[] = {{"id", NUMBER, true},
                                       {"source", NUMBER, true},
                                       {"gradient_of", NUMBER, false},
                                       {"step", NUMBER, false},
-                                      {"group", NUMBER, false},
+                                      {"interval", NUMBER, false},
                                       {"head", NUMBER, false},
                                       {"seconds", NUMBER, false},
                                       {"waiting", NUMBER, false},
@@ -112,7 +113,7 @@ static const member timeline_members[] = {{"threads", NUMBER, true},
                                           {"seconds", NUMBER, true},
                                           {"events", ARRAY, true},
                                           {NULL, TEXT, false}};
-static const member run_members[] = {{"folder", TEXT, true},       {"step", NUMBER, false},
+static const member run_members[] = {{"folder", TEXT, true},       {"updates", NUMBER, false},
                                      {"recipe", OBJECT, false},    {"log", ARRAY, false},
                                      {"histograms", ARRAY, false}, {"samples", ARRAY, false},
                                      {"attention", ARRAY, false},  {NULL, TEXT, false}};
@@ -143,7 +144,7 @@ static bool read_ids(reader *r, const cJSON *nodes)
     r->n_ids = WEFT_MAX_NODES;
     r->nodes = calloc(r->n_ids, sizeof *r->nodes);
     if (!r->nodes) {
-        weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "out of memory");
+        weft_error_set(r->error, WEFT_NO_MEMORY, r->check.where, "out of memory");
         return false;
     }
     cJSON_ArrayForEach(node, nodes)
@@ -228,37 +229,52 @@ static bool check_subject(reader *r, const cJSON *subject)
     return good;
 }
 
-static bool check_document(reader *r, const cJSON *document)
+weft_status weft__report_check_subject(const report_check *check, const cJSON *subject, int index,
+                                       weft_error *error)
+{
+    weft_error why = WEFT_NO_ERROR;
+    reader r = {.check = *check, .error = &why, .subject = index};
+    return check_subject(&r, subject) ? WEFT_OK : weft_error_copy(error, &why);
+}
+
+weft_status weft__report_check_document(const report_check *check, const cJSON *document,
+                                        weft_error *error)
 {
     const cJSON *subject, *format = cJSON_GetObjectItemCaseSensitive(document, "format");
     const cJSON *subjects = cJSON_GetObjectItemCaseSensitive(document, "subjects");
+    weft_status status = WEFT_OK;
+    int index = 0;
     if (!cJSON_IsString(format) || strcmp(format->valuestring, REPORT_FORMAT) != 0 ||
-        !cJSON_IsArray(subjects) || !cJSON_GetArraySize(subjects)) {
-        weft_error_set(r->error, WEFT_BAD_FILE, r->path,
-                       "is not a report of `weft report --json` (format \"%s\")", REPORT_FORMAT);
-        return false;
-    }
-    cJSON_ArrayForEach(subject, subjects)
-    {
-        if (!check_subject(r, subject)) return false;
-        r->subject++;
-    }
-    return true;
+        !cJSON_IsArray(subjects) || !cJSON_GetArraySize(subjects))
+        return weft_error_set(error, check->status, check->where,
+                              "is not a report of `weft report --json` (format \"%s\")",
+                              REPORT_FORMAT);
+    cJSON_ArrayForEach(subject, subjects) if (status == WEFT_OK) status =
+        weft__report_check_subject(check, subject, index++, error);
+    return status;
 }
 
-cJSON *report_load(const char *path, weft_error *error)
+weft_report *weft_report_load(const char *path, weft_error *error)
 {
     size_t bytes;
     json_failure why;
-    reader r = {.path = path, .error = error};
-    char *text = tool_read_file(path, &bytes, error);
+    weft_error_clear(error);
+    if (!path) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "report", "the path is NULL");
+        return NULL;
+    }
+    char *text = weft__file_read(path, &bytes, error);
     if (!text) return NULL;
-    cJSON *document = weft__json_parse(text, bytes, &why);
+    weft_report *report = calloc(1, sizeof *report);
+    if (report) report->document = weft__json_parse(text, bytes, &why);
     free(text);
-    if (!document)
-        weft_error_set(error, why.no_memory ? WEFT_NO_MEMORY : WEFT_BAD_FILE, path,
-                       why.no_memory ? "out of memory" : "is not JSON");
-    if (document && check_document(&r, document)) return document;
-    cJSON_Delete(document);
+    const report_check check = {path, WEFT_BAD_FILE};
+    if (!report || (!report->document && why.no_memory))
+        weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    else if (!report->document)
+        weft_error_set(error, WEFT_BAD_FILE, path, "is not JSON");
+    else if (weft__report_check_document(&check, report->document, error) == WEFT_OK)
+        return report;
+    weft_report_free(report);
     return NULL;
 }
