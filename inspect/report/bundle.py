@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Bundles the page of `weft report` into one HTML template.
+"""Bundles the page of reports into one HTML template, and writes it as a C file with one string.
 
-Usage: bundle.py PAGE_FOLDER OUTPUT
+Usage: bundle.py PAGE_FOLDER OUTPUT.c NAME
 
 The template is index.html with every `@NAME@` line replaced: the styles, the libraries, the scripts and
-the libraries' licences. `@WEFT_DATA@` stays: the program writes the document in its place.
+the libraries' licences. `@WEFT_DATA@` stays: the library writes the document in its place.
 Only the Python standard library is used.
 """
 import html
@@ -38,10 +38,17 @@ def without_source_map(text):
     return "\n".join(line for line in text.splitlines() if not line.startswith("//# sourceMappingURL"))
 
 
+def c_string(name, text):
+    """A C file that defines a string. A byte above 127 does not fit every char."""
+    characters = [str(c) if c < 128 else f"'\\{c:o}'" for c in text.encode("utf-8")] + ["0"]
+    rows = [", ".join(characters[i:i + 20]) for i in range(0, len(characters), 20)]
+    return f"extern const char {name}[];\nconst char {name}[] = {{\n" + ",\n".join(rows) + "};\n"
+
+
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
-    page, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    page, output, name = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
     own = "\n".join(script(read(page / f"{name}.js"), f"{name}.js") for name in SCRIPTS)
     libraries = "\n;\n".join(script(without_source_map(read(path)), path) for path, _ in LIBRARIES)
     licences = "\n\n".join(f"{package}\n\n{read(f'/usr/share/doc/{package}/copyright').strip()}"
@@ -53,12 +60,12 @@ def main():
         "@LICENCES@": html.escape(licences),
     }
     template = read(page / "index.html")
-    for name in [*parts, "@WEFT_DATA@"]:
-        if template.count(name) != 1:
-            sys.exit(f"bundle.py: index.html must have {name} exactly once")
+    for place in [*parts, "@WEFT_DATA@"]:
+        if template.count(place) != 1:
+            sys.exit(f"bundle.py: index.html must have {place} exactly once")
     # One pass over the lines: what was put in is not searched again.
     lines = [parts.get(line.strip(), line) for line in template.splitlines()]
-    output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    output.write_text(c_string(name, "\n".join(lines) + "\n"), encoding="utf-8")
 
 
 if __name__ == "__main__":

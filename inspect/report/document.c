@@ -26,7 +26,7 @@ weft_status weft__report_check(const weft_report *report, weft_error *error)
     return report->maker.no_memory ? weft__report_no_memory(error) : WEFT_OK;
 }
 
-static cJSON *subjects_of(const weft_report *report)
+cJSON *weft__report_subjects(const weft_report *report)
 {
     return cJSON_GetObjectItemCaseSensitive(report->document, "subjects");
 }
@@ -35,15 +35,9 @@ weft_status weft__report_subject(const weft_report *report, cJSON **subject, wef
 {
     const weft_status status = weft__report_check(report, error);
     if (status != WEFT_OK) return status;
-    const cJSON *subjects = subjects_of(report);
+    const cJSON *subjects = weft__report_subjects(report);
     *subject = cJSON_GetArrayItem(subjects, cJSON_GetArraySize(subjects) - 1);
     return *subject ? WEFT_OK : fail(error, "has no subject yet");
-}
-
-/* The status of an addition: memory may be out in the middle of it. */
-static weft_status added(const weft_report *report, weft_error *error)
-{
-    return report->maker.no_memory ? weft__report_no_memory(error) : WEFT_OK;
 }
 
 /* ---- Documents ---- */
@@ -58,7 +52,7 @@ static weft_status fill(weft_report *report, const char *title, bool compare, we
     cJSON *machine = json_add_object(m, json, "machine");
     json_add_array(m, json, "subjects");
     if (compare) json_add_bool(m, json, "compare", true);
-    const weft_status status = added(report, error);
+    const weft_status status = weft__report_check(report, error);
     return status == WEFT_OK ? weft__add_machine(machine, error) : status;
 }
 
@@ -114,36 +108,12 @@ weft_status weft_report_add_subject(weft_report *report, const weft_report_subje
     if (!subject || !subject->name) return fail(error, "the subject or its name is NULL");
     if ((unsigned)subject->kind > WEFT_REPORT_RUN) return fail(error, "invalid kind of subject");
     json_maker *m = &report->maker;
-    cJSON *json = json_add_object(m, subjects_of(report), NULL);
+    cJSON *json = json_add_object(m, weft__report_subjects(report), NULL);
     json_add_text(m, json, "name", subject->name);
     json_add_text(m, json, "kind", kinds[subject->kind]);
     json_add_text(m, json, "command", subject->command ? subject->command : "");
     json_add_bool(m, json, "train", subject->train);
-    return added(report, error);
-}
-
-weft_status weft_report_add_saved(weft_report *report, const char *path, weft_error *error)
-{
-    weft_error_clear(error);
-    weft_status status = weft__report_check(report, error);
-    if (status != WEFT_OK) return status;
-    weft_error why = WEFT_NO_ERROR;
-    weft_report *saved = weft_report_load(path, &why);
-    if (!saved) return weft_error_copy(error, &why);
-    cJSON *from = subjects_of(saved);
-    if (cJSON_GetArraySize(from) == 1) {
-        cJSON *subject = cJSON_DetachItemFromArray(from, 0);
-        cJSON *machine = cJSON_DetachItemFromObjectCaseSensitive(saved->document, "machine");
-        if (machine) weft__json_add(&report->maker, subject, "machine", machine);
-        weft__json_add(&report->maker, subjects_of(report), NULL, subject);
-        status = added(report, error);
-    } else {
-        status = weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                                "has %d subjects: a comparison needs a document of one",
-                                cJSON_GetArraySize(from));
-    }
-    weft_report_free(saved);
-    return status;
+    return weft__report_check(report, error);
 }
 
 /* ---- Members of programs ---- */
@@ -162,10 +132,10 @@ static weft_status add_item(weft_report *report, cJSON *subject, const char *nam
                                  : "the subject has no run yet");
     }
     weft__json_add(&report->maker, to, key, item);
-    weft_status status = added(report, error);
+    weft_status status = weft__report_check(report, error);
     if (status != WEFT_OK) return status;
     const report_check check = {name, WEFT_BAD_ARGUMENT};
-    const int index = cJSON_GetArraySize(subjects_of(report)) - 1;
+    const int index = cJSON_GetArraySize(weft__report_subjects(report)) - 1;
     status = weft__report_check_subject(&check, subject, index, error);
     if (status != WEFT_OK) cJSON_DeleteItemFromObjectCaseSensitive(to, key);
     return status;

@@ -13,7 +13,7 @@ bool weft_report_has_page(void)
     return true;
 }
 
-extern const char weft__report_page[]; /* the page, embedded by embed.c */
+extern const char weft__report_page[]; /* the page, written by bundle.py */
 
 /* The page has its data at this text. */
 #define PLACE "@WEFT_DATA@"

@@ -20,6 +20,8 @@ struct weft_report {
 weft_status weft__report_no_memory(weft_error *error);
 /* Fails if a report is NULL, or lacks members because memory was out. */
 weft_status weft__report_check(const weft_report *report, weft_error *error);
+/* The list of subjects of a report. */
+cJSON *weft__report_subjects(const weft_report *report);
 /* The subject that was added last. Fails as well if there is none. */
 weft_status weft__report_subject(const weft_report *report, cJSON **subject, weft_error *error);
 

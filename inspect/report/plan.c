@@ -33,15 +33,6 @@ static bool open_plan(report_plan *p, const weft_plan *plan, json_maker *maker)
     return true;
 }
 
-const char *weft__report_type(const weft_graph *graph, weft_value value,
-                              char text[REPORT_TYPE_BYTES])
-{
-    const int n =
-        snprintf(text, REPORT_TYPE_BYTES, "%s ", weft_dtype_name(weft_dtype_of(graph, value)));
-    weft_shape_text(weft_shape_of(graph, value), text + n, REPORT_TYPE_BYTES - (size_t)n);
-    return text;
-}
-
 /* ---- The summary ---- */
 
 static void add_parameters(const report_plan *p, cJSON *summary)
