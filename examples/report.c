@@ -23,7 +23,8 @@ static weft_value classifier(weft_graph *g, weft_value x)
 /* Runs once to warm up, and then RUNS times with a profile, which records the last run. */
 static void measure(weft_session *session, weft_error *error)
 {
-    const weft_profile_options record = {.trace_runs = 1};
+    weft_profile_options record = WEFT_DEFAULTS(weft_profile_options);
+    record.trace_runs = 1;
     weft_session_run(session, error);
     if (error->status == WEFT_OK) weft_session_profile(session, true, &record, error);
     for (int i = 0; i < RUNS && error->status == WEFT_OK; i++) weft_session_run(session, error);
@@ -34,8 +35,12 @@ static weft_report *describe(const weft_plan *plan, const weft_session *session,
 {
     weft_peaks peaks;
     if (weft_measure_peaks(WEFT_F32, 0, &peaks, error) != WEFT_OK) return NULL;
-    const weft_report_subject subject = {.name = "classifier", .train = true};
-    const weft_report_plan_options times = {.profile = weft_profile_of(session), .peaks = &peaks};
+    weft_report_subject subject = WEFT_DEFAULTS(weft_report_subject);
+    subject.name = "classifier";
+    subject.train = true;
+    weft_report_plan_options times = WEFT_DEFAULTS(weft_report_plan_options);
+    times.profile = weft_profile_of(session);
+    times.peaks = &peaks;
     weft_report *report = weft_report_new("A classifier", NULL, error);
     if (report) weft_report_add_subject(report, &subject, error);
     if (error->status == WEFT_OK) weft_report_add_plan(report, plan, &times, error);
