@@ -136,8 +136,11 @@ static cJSON *read_recipe(const char *folder, weft_error *error)
     const int n = snprintf(path, sizeof path, "%s/recipe.json", folder);
     if (n < 0 || (size_t)n >= sizeof path || access(path, F_OK) != 0) return NULL;
     char *text = weft__file_read(path, &bytes, error);
-    cJSON *recipe = text ? weft__json_parse(text, bytes, NULL) : NULL;
-    if (text && !recipe) weft_error_set(error, WEFT_BAD_FILE, path, "is not JSON");
+    json_failure why;
+    cJSON *recipe = text ? weft__json_parse(text, bytes, &why) : NULL;
+    if (text && !recipe)
+        weft_error_set(error, why.no_memory ? WEFT_NO_MEMORY : WEFT_BAD_FILE, path,
+                       why.no_memory ? "out of memory" : "is not JSON");
     free(text);
     return recipe;
 }
