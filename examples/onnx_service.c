@@ -140,7 +140,7 @@ int main(int argc, char **argv)
         else
             s.size = (size_t)weft_shape_numel(s.input->shape);
     }
-    if (error.status == WEFT_OK) s.runner = weft_forward_new(&builder, params, 0, &error);
+    if (error.status == WEFT_OK) s.runner = weft_forward_new(&builder, params, NULL, &error);
     s.data = (float *)calloc(s.size + 1, sizeof *s.data);
     if (s.runner && !(s.data && serve(&s))) weft_error_set(&error, WEFT_IO, "port", "unavailable");
     if (error.status != WEFT_OK) fprintf(stderr, "%s: %s\n", error.where, error.message);

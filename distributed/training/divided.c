@@ -55,7 +55,7 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
     const weft_state_key key = weft__shards_key(t->processes->shards, name);
     const int64_t first = key.piece.first, end = key.piece.end;
     if (!key.is_piece) return WEFT_OK;
-    weft_params *made = weft_params_new();
+    weft_params *made = weft__trainer_store(t);
     weft_graph *alone = weft_graph_new();
     weft_status status = made && alone ? WEFT_OK : weft__trainer_no_memory(t);
     if (status == WEFT_OK && !weft_params_find(t->params, name, &whole)) {

@@ -63,8 +63,8 @@ static weft_status open_processes(weft_trainer *t)
                                .tensor = weft__mesh_ranks(m, MESH_TENSOR),
                                .divided = weft__mesh_divides(m),
                                .has_parts = weft__mesh_divides(m) || p.o.zero == 3};
-    t->plans.communicators = t->processes->mesh.groups;
-    t->plans.n_communicators = MESH_GROUPS;
+    t->plans.session.communicators = t->processes->mesh.groups;
+    t->plans.session.n_communicators = MESH_GROUPS;
     return WEFT_OK;
 }
 

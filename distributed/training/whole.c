@@ -325,8 +325,7 @@ weft_status weft__whole_averaged(weft_trainer *t, weft_params *to, bool everyone
 {
     const whole_model *w = t->processes->whole;
     if (!(t->o.ema > 0)) return gather(t, t->params, to, everyone);
-    weft_params *own = weft_params_new();
-    if (!own) weft__trainer_no_memory(t);
+    weft_params *own = weft__trainer_store(t);
     for (size_t i = 0; own && t->error.status == WEFT_OK && i < w->n; i++) add_own(t, own, i);
     if (weft__checkpoint_agree(t) == WEFT_OK) weft__checkpoint_copy_model(t, own);
     gather(t, own, to, everyone);

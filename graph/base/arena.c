@@ -74,6 +74,20 @@ void *weft__allocator_take(const weft_allocator *from, size_t bytes, bool *misal
     return NULL;
 }
 
+void *weft__allocator_take_zeros(const weft_allocator *from, size_t bytes, const char *where,
+                                 const char *what, weft_error *error)
+{
+    bool misaligned = false;
+    void *memory = bytes <= SIZE_MAX / 2 ? weft__allocator_take(from, bytes, &misaligned) : NULL;
+    if (memory) return memset(memory, 0, bytes);
+    if (misaligned)
+        weft_error_set(error, WEFT_BAD_ARGUMENT, where,
+                       "the allocator's memory for %s is not 64-byte aligned", what);
+    else
+        weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %s of %zu bytes", what, bytes);
+    return NULL;
+}
+
 void weft__allocator_give(const weft_allocator *from, void *memory, size_t bytes)
 {
     if (!from->release)

@@ -104,20 +104,9 @@ static bool bind_operands(weft_session *s, weft_error *error)
     return true;
 }
 
-/* Zeroed memory of the session's allocator; NULL on failure, with an error about `what`. */
 static void *take_memory(const weft_session *s, size_t bytes, const char *what, weft_error *error)
 {
-    bool misaligned = false;
-    void *memory =
-        bytes <= SIZE_MAX / 2 ? weft__allocator_take(&s->allocator, bytes, &misaligned) : NULL;
-    if (memory) return memset(memory, 0, bytes);
-    if (misaligned)
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
-                       "the allocator's memory for %s is not 64-byte aligned", what);
-    else
-        weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "no memory for %s of %zu bytes",
-                       what, bytes);
-    return NULL;
+    return weft__allocator_take_zeros(&s->allocator, bytes, "weft_session_new", what, error);
 }
 
 static bool take_arena(weft_session *s, const weft_session_options *o, weft_error *error)

@@ -61,6 +61,10 @@ typedef struct weft_thread_pool {
     void *context;
 } weft_thread_pool;
 
+/* weft_forward, weft_scorer, weft_decoder and weft_trainer make their sessions themselves, with
+ * threads, pool, allocator and poison of such options. If another field is not zero, they fail with
+ * WEFT_BAD_ARGUMENT: their sessions share an arena that they allocate, and the trainer has its own
+ * options for the seed and the processes. */
 struct weft_session_options {
     int threads;   /* 0: weft_default_threads(); at most WEFT_MAX_THREADS */
     uint64_t seed; /* of dropout and other random ops */

@@ -87,7 +87,7 @@ static weft_status check_options(const weft_model *model, const weft_model_trait
 static bool make(weft_decoder *d, const weft_params *params)
 {
     int64_t rows = d->rows, sources = d->has_steps ? d->o.sentences : rows;
-    d->store = weft_params_new();
+    d->store = weft__plans_store(&d->plans, &d->error);
     d->parents = calloc((size_t)rows, sizeof *d->parents);
     d->step_tokens = calloc((size_t)rows, sizeof *d->step_tokens);
     if (d->has_source)
@@ -131,12 +131,12 @@ weft_decoder *weft_decoder_new(const weft_model_config *config, const weft_param
     d->config = *config;
     d->traits = traits;
     d->o = o;
-    d->plans.threads = o.threads;
     d->rows = o.sentences * o.beams;
     d->live = o.sentences;
     d->has_source = traits.source_vocab > 0;
     d->has_steps = !o.recompute && model->step && (!d->has_source || model->encode);
-    if (make(d, params)) return d;
+    if (weft__plans_init(&d->plans, &o.session, "decoder", &d->error) == WEFT_OK && make(d, params))
+        return d;
     weft_error_copy(error, &d->error);
     weft_decoder_free(d);
     return NULL;

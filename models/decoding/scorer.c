@@ -143,7 +143,7 @@ weft_scorer *weft_scorer_new(const weft_model_config *config, const weft_params 
     s->has_source = traits.source_vocab > 0;
     if (!s->o.context || s->has_source) s->o.context = traits.max_positions;
     const weft_builder builder = {.name = config->model->name, .build = build_scores, .context = s};
-    s->forward = weft_forward_new(&builder, params, o->threads, error);
+    s->forward = weft_forward_new(&builder, params, &o->session, error);
     if (s->forward) return s;
     weft_scorer_free(s);
     return NULL;

@@ -26,23 +26,25 @@ struct weft_forward {
     pass *last; /* NULL: the last pass failed, or there was none */
 };
 
-weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *params, int threads,
-                               weft_error *error)
+weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *params,
+                               const weft_session_options *options, weft_error *error)
 {
+    static const char function[] = "weft_forward_new";
     weft_error_clear(error);
-    if (!builder || !builder->build || !params || threads < 0) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_forward_new",
-                       "needs a builder, parameters and threads of at least 0");
+    if (!builder || !builder->build || !params) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, function, "needs a builder and parameters");
         return NULL;
     }
     weft_forward *f = calloc(1, sizeof *f);
-    if (f) f->store = weft_params_new();
-    if (!f || !f->store) {
-        weft_error_set(error, WEFT_NO_MEMORY, "weft_forward_new", "out of memory");
-    } else if (weft_params_share(f->store, params, error) == WEFT_OK) {
+    if (!f) {
+        weft_error_set(error, WEFT_NO_MEMORY, function, "out of memory");
+        return NULL;
+    }
+    if (weft__plans_init(&f->plans, options, function, error) == WEFT_OK &&
+        (f->store = weft__plans_store(&f->plans, error)) &&
+        weft_params_share(f->store, params, error) == WEFT_OK) {
         f->builder = *builder;
         f->quantized = weft_params_are_quantized(params);
-        f->plans.threads = threads;
         return f;
     }
     weft_forward_free(f);

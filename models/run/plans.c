@@ -1,7 +1,53 @@
 /* Plans for several shapes on one store: see plans.h. */
 #include "plans.h"
 
+#include "base/arena.h"
+
 #include <stdlib.h>
+
+/* The name of a field that only a single session can have, and that is not zero; or NULL. */
+static const char *field_of_one_session(const weft_session_options *o)
+{
+    return o->seed                                  ? "seed"
+           : o->arena || o->arena_bytes             ? "arena"
+           : o->workspace || o->workspace_bytes     ? "workspace"
+           : o->communicators || o->n_communicators ? "communicators"
+           : o->arena_user                          ? "arena_user"
+                                                    : NULL;
+}
+
+weft_status weft__plans_init(plan_list *plans, const weft_session_options *options,
+                             const char *owner, weft_error *error)
+{
+    static const weft_session_options defaults = {0};
+    const weft_session_options *o = options ? options : &defaults;
+    const char *field = field_of_one_session(o);
+    *plans = (plan_list){.first = NULL};
+    if (field)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, owner,
+                              "the session's option \"%s\" is not zero; expected threads, pool, "
+                              "allocator and poison only",
+                              field);
+    if (o->threads < 0 || o->threads > WEFT_MAX_THREADS)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, owner,
+                              "%d threads; expected 0 (the default) to %d", o->threads,
+                              WEFT_MAX_THREADS);
+    if (!weft__allocator_valid(o->allocator))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, owner,
+                              "the allocator needs both allocate and release");
+    plans->session = (weft_session_options){.threads = o->threads, .poison = o->poison};
+    if (o->pool) plans->pool = *o->pool;
+    if (o->allocator) plans->allocator = *o->allocator;
+    return WEFT_OK;
+}
+
+weft_params *weft__plans_store(const plan_list *plans, weft_error *error)
+{
+    weft_error e;
+    weft_params *store = weft_params_new_with(&(weft_params_options){&plans->allocator}, &e);
+    if (!store) weft_error_copy(error, &e);
+    return store;
+}
 
 static void close_sessions(plan_list *plans, int lane)
 {
@@ -19,10 +65,9 @@ void weft__plans_add(plan_list *plans, plan_entry *entry)
     plans->count++;
 }
 
-static weft_status no_memory(weft_error *error, size_t bytes)
+static weft_status no_memory(weft_error *error)
 {
-    return weft_error_set(error, WEFT_NO_MEMORY, "session",
-                          "no memory for %zu bytes that sessions share", bytes);
+    return weft_error_set(error, WEFT_NO_MEMORY, "session", "out of memory");
 }
 
 /* Grows memory that the sessions of a lane share to at least `bytes`. */
@@ -31,23 +76,23 @@ static weft_status grow(plan_list *plans, int lane, void **memory, size_t *have,
 {
     if (*memory && bytes <= *have) return WEFT_OK;
     close_sessions(plans, lane);
-    free(*memory);
-    *memory = weft_alloc(bytes);
+    weft__allocator_give(&plans->allocator, *memory, *have);
+    *memory = weft__allocator_take_zeros(&plans->allocator, bytes, "session",
+                                         "an arena or workspace that sessions share", error);
     *have = *memory ? bytes : 0;
-    return *memory ? WEFT_OK : no_memory(error, bytes);
+    return *memory ? WEFT_OK : error->status;
 }
 
 /* Makes a lane, and all before it. */
 static weft_status reserve_lane(plan_list *plans, int lane, weft_error *error)
 {
     if (lane < plans->n_lanes) return WEFT_OK;
-    const size_t bytes = ((size_t)lane + 1) * sizeof *plans->lanes;
-    plan_lane *lanes = realloc(plans->lanes, bytes);
-    if (!lanes) return no_memory(error, bytes);
+    plan_lane *lanes = realloc(plans->lanes, ((size_t)lane + 1) * sizeof *plans->lanes);
+    if (!lanes) return no_memory(error);
     plans->lanes = lanes;
     while (plans->n_lanes <= lane) {
         const plan_lane new = {.arena_user = calloc(1, sizeof *new.arena_user)};
-        if (!new.arena_user) return no_memory(error, sizeof *new.arena_user);
+        if (!new.arena_user) return no_memory(error);
         lanes[plans->n_lanes++] = new;
     }
     return WEFT_OK;
@@ -55,25 +100,24 @@ static weft_status reserve_lane(plan_list *plans, int lane, weft_error *error)
 
 weft_status weft__plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
 {
-    const size_t arena = weft_plan_stats_of(entry->plan).arena_bytes;
-    const size_t workspace = weft_plan_workspace_bytes(entry->plan, plans->threads);
+    const size_t arena_bytes = weft_plan_stats_of(entry->plan).arena_bytes;
+    const size_t workspace_bytes = weft_plan_workspace_bytes(entry->plan, plans->session.threads);
     weft_status status = reserve_lane(plans, entry->lane, error);
     if (status != WEFT_OK) return status;
     plan_lane *lane = &plans->lanes[entry->lane];
-    status = grow(plans, entry->lane, &lane->arena, &lane->arena_bytes, arena, error);
+    status = grow(plans, entry->lane, &lane->arena, &lane->arena_bytes, arena_bytes, error);
     if (status == WEFT_OK)
-        status =
-            grow(plans, entry->lane, &lane->workspace, &lane->workspace_bytes, workspace, error);
+        status = grow(plans, entry->lane, &lane->workspace, &lane->workspace_bytes, workspace_bytes,
+                      error);
     if (status != WEFT_OK || entry->session) return status;
-    const weft_session_options options = {.threads = plans->threads,
-                                          .seed = plans->seed,
-                                          .communicators = plans->communicators,
-                                          .n_communicators = plans->n_communicators,
-                                          .arena = lane->arena,
-                                          .arena_bytes = lane->arena_bytes,
-                                          .arena_user = lane->arena_user,
-                                          .workspace = lane->workspace,
-                                          .workspace_bytes = lane->workspace_bytes};
+    weft_session_options options = plans->session;
+    options.pool = &plans->pool;
+    options.allocator = &plans->allocator;
+    options.arena = lane->arena;
+    options.arena_bytes = lane->arena_bytes;
+    options.arena_user = lane->arena_user;
+    options.workspace = lane->workspace;
+    options.workspace_bytes = lane->workspace_bytes;
     entry->session = weft_session_new(entry->plan, entry->store, &options, error);
     return entry->session ? WEFT_OK : error->status;
 }
@@ -97,9 +141,10 @@ void weft__plans_free(plan_list *plans)
         free(e);
     }
     for (int i = 0; i < plans->n_lanes; i++) {
-        free(plans->lanes[i].arena);
-        free(plans->lanes[i].workspace);
-        free(plans->lanes[i].arena_user);
+        const plan_lane *lane = &plans->lanes[i];
+        weft__allocator_give(&plans->allocator, lane->arena, lane->arena_bytes);
+        weft__allocator_give(&plans->allocator, lane->workspace, lane->workspace_bytes);
+        free(lane->arena_user);
     }
     free(plans->lanes);
     *plans = (plan_list){.first = NULL};

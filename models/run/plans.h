@@ -30,14 +30,21 @@ typedef struct plan_lane {
 typedef struct plan_list {
     plan_entry *first; /* the newest */
     size_t count;
-    int threads;
-    uint64_t seed;
-    weft_communicator *const *communicators; /* of all sessions; must outlive them */
-    size_t n_communicators;
+    /* Of all sessions; memory, pool and allocator are added when one is made. Communicators must
+     * outlive the sessions. */
+    weft_session_options session;
+    weft_thread_pool pool;
+    weft_allocator allocator; /* of the lanes' memory, and of what else the owner allocates */
     plan_lane *lanes;
     int n_lanes;
 } plan_list;
 
+/* Makes an empty list, whose sessions will have these options: copies what a program may set
+ * (weft/session.h), and refuses the rest in the name of `owner`. NULL options are the defaults. */
+weft_status weft__plans_init(plan_list *plans, const weft_session_options *options,
+                             const char *owner, weft_error *error);
+/* An empty store, with tensors from the list's allocator; NULL on failure. */
+weft_params *weft__plans_store(const plan_list *plans, weft_error *error);
 /* Adds an entry with plan and store. The list owns the entry. */
 void weft__plans_add(plan_list *plans, plan_entry *entry);
 /* Makes the entry's session, if it has none, and grows the memory of its lane as needed. Growing

@@ -272,8 +272,8 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path, wef
                                         "recipe", "vocabulary",    "trained_length"};
     weft_trainer *t = trainer;
     if (!weft__trainer_begin(t, error)) return WEFT_BAD_ARGUMENT;
-    weft_params *copy = weft_params_new();
-    weft_status status = copy ? write_meta(t) : weft__trainer_no_memory(t);
+    weft_params *copy = weft__trainer_store(t);
+    weft_status status = copy ? write_meta(t) : t->error.status;
     for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++) {
         const char *text = weft_params_meta(t->params, metas[i]);
         if (text && weft_params_set_meta(copy, metas[i], text, NULL) != WEFT_OK)

@@ -12,6 +12,11 @@ weft_status weft__trainer_no_memory(weft_trainer *t)
     return weft__trainer_fail(t, WEFT_NO_MEMORY, "trainer", "out of memory");
 }
 
+weft_params *weft__trainer_store(weft_trainer *t)
+{
+    return weft__plans_store(&t->plans, &t->error);
+}
+
 bool weft__trainer_begin(weft_trainer *t, weft_error *error)
 {
     weft_error_clear(error);

@@ -16,7 +16,7 @@ static weft_status add_graph(weft_trainer *t, graph_kind kind, weft_batch_shape 
     if (status == WEFT_OK) status = weft__trainer_graph_plan(t, s);
     if (status == WEFT_OK) {
         weft_plan_stats stats = weft_plan_stats_of(s->plan.plan);
-        size_t workspace = weft_plan_workspace_bytes(s->plan.plan, t->o.threads);
+        size_t workspace = weft_plan_workspace_bytes(s->plan.plan, t->plans.session.threads);
         if (stats.state_bytes > e->state_bytes) e->state_bytes = stats.state_bytes;
         if (stats.arena_bytes > e->arena_bytes) e->arena_bytes = stats.arena_bytes;
         if (workspace > e->workspace_bytes) e->workspace_bytes = workspace;

@@ -107,7 +107,7 @@ double weft_trainer_accuracy(const weft_trainer *trainer)
 static const weft_params *current_model(weft_trainer *t)
 {
     if (t->place.has_parts) {
-        if (!t->whole_store && !(t->whole_store = weft_params_new())) weft__trainer_no_memory(t);
+        if (!t->whole_store) t->whole_store = weft__trainer_store(t);
         return t->hooks->gather_averaged(t, t->whole_store, true) == WEFT_OK ? t->whole_store
                                                                              : NULL;
     }

@@ -1,6 +1,8 @@
 /* Plans and sessions of a trainer's graphs: see graphs.c. */
 #include "trainer.h"
 
+#include "base/arena.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,10 +177,11 @@ double weft__trainer_graph_fetch_scalar(const trainer_graph *s, weft_value value
 static weft_status reserve_input(weft_trainer *t, size_t i, size_t bytes)
 {
     if (t->inputs[i] && bytes <= t->input_capacity[i]) return WEFT_OK;
-    free(t->inputs[i]);
-    t->inputs[i] = weft_alloc(bytes);
+    const weft_allocator *from = &t->plans.allocator;
+    weft__allocator_give(from, t->inputs[i], t->input_capacity[i]);
+    t->inputs[i] = weft__allocator_take_zeros(from, bytes, "trainer", "a batch", &t->error);
     t->input_capacity[i] = t->inputs[i] ? bytes : 0;
-    return t->inputs[i] ? WEFT_OK : weft__trainer_no_memory(t);
+    return t->inputs[i] ? WEFT_OK : t->error.status;
 }
 
 weft_status weft__trainer_graph_fill(weft_trainer *t, const trainer_graph *s,

@@ -163,8 +163,7 @@ static weft_status save_common(weft_trainer *t, const char *path)
     if (!t->place.has_parts && first && t->error.status == WEFT_OK)
         return weft_params_save(t->params, path, &common, &t->error);
     if (!t->place.has_parts) return t->error.status;
-    weft_params *whole = weft_params_new();
-    if (!whole) weft__trainer_no_memory(t);
+    weft_params *whole = weft__trainer_store(t);
     if (t->hooks->gather(t, whole) == WEFT_OK && first && add_common(t, whole) == WEFT_OK)
         weft_params_save(whole, path, NULL, &t->error);
     weft_params_free(whole);
@@ -260,9 +259,9 @@ static weft_status take_file(weft_trainer *t, const char *file, own_state *own, 
 {
     wanted_states wanted = {own, n};
     const weft_params_filter states = {is_wanted, &wanted};
-    weft_params *from = weft_params_new();
+    weft_params *from = weft__trainer_store(t);
     weft_status status =
-        from ? weft_params_load_some(from, file, &states, &t->error) : weft__trainer_no_memory(t);
+        from ? weft_params_load_some(from, file, &states, &t->error) : t->error.status;
     if (status == WEFT_OK &&
         (!same_meta(from, t->params, "step") || !same_meta(from, t->params, "run")))
         status = weft__trainer_fail(t, WEFT_BAD_FILE, file,

@@ -1,6 +1,7 @@
 /* The trainer: setup, updates, and the progress of a training. */
 #include "trainer.h"
 
+#include "base/arena.h"
 #include "quantize/quantize.h"
 
 #include <math.h>
@@ -124,7 +125,7 @@ weft_trainer *weft__trainer_unbound(const weft_trainer_options *options, weft_er
     weft_error local;
     if (!error) error = &local;
     memset(error, 0, sizeof *error);
-    if (!options || !options->builder.build || !options->builder.name || options->threads < 0) {
+    if (!options || !options->builder.build || !options->builder.name) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer",
                        "a trainer needs a model, batches and a parameter store");
         return NULL;
@@ -136,9 +137,10 @@ weft_trainer *weft__trainer_unbound(const weft_trainer_options *options, weft_er
     }
     t->o = *options;
     t->accuracy = NAN;
-    t->plans.threads = options->threads;
-    t->plans.seed = options->seed;
-    if (check_options(t) == WEFT_OK) return t;
+    if (weft__plans_init(&t->plans, &options->session, "trainer", &t->error) == WEFT_OK) {
+        t->plans.session.seed = options->seed;
+        if (check_options(t) == WEFT_OK) return t;
+    }
     *error = t->error;
     weft_trainer_free(t);
     return NULL;
@@ -153,7 +155,7 @@ static weft_status bind_store(weft_trainer *t)
     o->source_name = o->target_name = NULL;
     if (weft__checkpoint_agree(t) != WEFT_OK || (t->hooks && t->hooks->join(t) != WEFT_OK))
         return t->error.status;
-    if (o->ema > 0 && !(t->averaged = weft_params_new())) weft__trainer_no_memory(t);
+    if (o->ema > 0) t->averaged = weft__trainer_store(t);
     t->averages = has_averages(t->params);
     bool averages = t->averages;
     if (t->hooks)
@@ -195,11 +197,13 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options,
 void weft_trainer_free(weft_trainer *trainer)
 {
     if (!trainer) return;
+    for (size_t i = 0; i < WEFT_BUILT_VALUES; i++)
+        weft__allocator_give(&trainer->plans.allocator, trainer->inputs[i],
+                             trainer->input_capacity[i]);
     weft__plans_free(&trainer->plans);
     if (trainer->hooks) trainer->hooks->close(trainer);
     weft__sums_free(&trainer->sums);
     free(trainer->numbers);
-    for (size_t i = 0; i < WEFT_BUILT_VALUES; i++) free(trainer->inputs[i]);
     free(trainer->groups);
     weft_params_free(trainer->averaged);
     weft_params_free(trainer->whole_store);

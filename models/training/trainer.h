@@ -100,6 +100,8 @@ struct weft_trainer {
 WEFT_PRIVATE_API weft_status weft__trainer_fail(weft_trainer *t, weft_status status,
                                                 const char *where, const char *message);
 WEFT_PRIVATE_API weft_status weft__trainer_no_memory(weft_trainer *t);
+/* An empty store, with tensors from the trainer's allocator; NULL with the trainer's error. */
+WEFT_PRIVATE_API weft_params *weft__trainer_store(weft_trainer *t);
 /* weft__trainer_no_memory, and signals the other processes, which wait for this one's part of an
  * exchange. */
 WEFT_PRIVATE_API weft_status weft__ranks_no_memory(weft_trainer *t);

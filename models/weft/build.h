@@ -78,9 +78,10 @@ typedef struct weft_builder {
 typedef struct weft_forward weft_forward;
 
 /* Makes a runner that reads `params`. `params` must outlive it and have every parameter that the
- * graphs declare. `threads` as in weft_session_options. NULL on failure. */
+ * graphs declare. Its sessions have `options`, of which weft/session.h says what may be set. NULL
+ * on failure. */
 WEFT_API weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *params,
-                                        int threads, weft_error *error);
+                                        const weft_session_options *options, weft_error *error);
 WEFT_API void weft_forward_free(weft_forward *forward);
 /* Runs one pass. inputs[i] is contiguous data for the builder's input i, of its dtype and shape;
  * NULL if the outputs do not need the input. Returns the graph's error if the shape cannot be

@@ -4,8 +4,7 @@
 #define WEFT_DECODE_H
 
 #include <weft/models.h>
-#include <weft/plan.h>
-#include <weft/store.h>
+#include <weft/session.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,12 +24,14 @@ typedef struct weft_decoder_options {
     int64_t max_len; /* positions of the target; 0: WEFT_DECODER_LEN, or the number of learned
                         positions if that is smaller */
     int64_t max_source_len; /* tokens of a source; 0: the same default; ignored without a source */
-    int threads;            /* see weft_session_options; results do not depend on it */
     bool recompute;         /* run the whole model for each token, even if it has token steps */
     /* Keys and values of attention layers are stored as the model's dtype (WEFT_F32, the default),
      * as WEFT_BF16, or as WEFT_U8: bytes with a scale for each position and head. The model must be
      * one of f32. States of other layers stay as they are. */
     weft_dtype cache;
+    /* Of all sessions; weft/session.h says what may be set. Its allocator also allocates the keys
+     * and values. Read by weft_decoder_new only. Results do not depend on it. */
+    weft_session_options session;
 } weft_decoder_options;
 
 #define WEFT_DECODER_LEN 256
@@ -240,10 +241,11 @@ typedef struct weft_scorer_options {
     int64_t context; /* window of a model without a source, in tokens; 0: its number of positions. A
                         longer row is read in several windows, as in `weft generate`: each begins
                         with the last half of the previous one. */
-    int threads;     /* see weft_session_options */
     bool weights;    /* the scores are attention weights instead of log probabilities */
     int64_t layer;   /* of the weights, from 1; 0: the last layer that attends to the source */
     int64_t head;    /* of the weights, from 1; 0: the mean over heads */
+    /* Of all sessions; weft/session.h says what may be set. Read by weft_scorer_new only. */
+    weft_session_options session;
 } weft_scorer_options;
 
 /* A text to score. Token 0, such as BOS, has no score. */

@@ -205,7 +205,10 @@ typedef struct weft_trainer_options {
      * weft_trainer_new only. */
     const char *checkpoint;
     uint64_t seed; /* of parameters and dropout */
-    int threads;   /* 0: OpenMP's default. The results do not depend on it. */
+    /* Of all sessions; weft/session.h says what may be set. Its allocator also allocates batches,
+     * averages and copies of the model; parameters come from that of `params`. Read by
+     * weft_trainer_new only. Results do not depend on it. */
+    weft_session_options session;
     /* The maximum bytes of the arena of an update (weft_plan_options.memory_budget); 0: no limit.
      * The backward pass then computes values again where needed; results are bit-identical. */
     size_t memory_budget;
@@ -266,12 +269,13 @@ typedef struct weft_trainer weft_trainer;
  * checkpoint the training continues bit-identically to an uninterrupted run. The trainer makes a
  * plan for each shape of batch at its first use; all share one arena.
  *
- * The contexts of the builder and of `batches`, and `params`, must outlive the trainer; it copies
- * everything else. Returns NULL on failure. WEFT_BAD_ARGUMENT: an option is invalid, or the
- * checkpoint has another model, seed, data or batches (without hashes: another number of batches).
- * WEFT_BAD_FILE: the checkpoint's training state is damaged, or it lacks "step", "train.state" or
- * some of the optimiser's states. WEFT_NOT_FOUND: it lacks a state; the message has the first
- * names. A file of a model alone begins a new training, if it has all parameters. */
+ * The contexts of the builder, of `batches`, and of the session's pool and allocator, and `params`,
+ * must outlive the trainer; it copies everything else. Returns NULL on failure. WEFT_BAD_ARGUMENT:
+ * an option is invalid, or the checkpoint has another model, seed, data or batches (without hashes:
+ * another number of batches). WEFT_BAD_FILE: the checkpoint's training state is damaged, or it
+ * lacks "step", "train.state" or some of the optimiser's states. WEFT_NOT_FOUND: it lacks a state;
+ * the message has the first names. A file of a model alone begins a new training, if it has all
+ * parameters. */
 WEFT_API weft_trainer *weft_trainer_new(const weft_trainer_options *options,
                                         const weft_batch_source *batches, weft_params *params,
                                         weft_error *error);

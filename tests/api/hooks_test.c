@@ -1,5 +1,6 @@
 /* What a program may replace or see: where memory comes from, what weft decides on its own, and
  * whose threads run a session. */
+#include "lent.h"
 #include "tests.h"
 
 #include "base/file.h"
@@ -19,33 +20,6 @@
 #include <unistd.h>
 
 /* ---- Allocators ---- */
-
-/* Counts what it allocates; can fail, and return memory that is not aligned. */
-typedef struct counter {
-    long live, calls, fail_at; /* call fail_at fails; 0: none */
-    size_t live_bytes;
-    bool misaligned;
-} counter;
-
-static void *take(void *context, size_t bytes)
-{
-    counter *c = context;
-    if (++c->calls == c->fail_at) return NULL;
-    char *memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
-    if (!memory) return NULL;
-    c->live++;
-    c->live_bytes += bytes;
-    memset(memory, 0xA5, bytes); /* the contents may be anything */
-    return memory + (c->misaligned ? 8 : 0);
-}
-
-static void give(void *context, void *memory, size_t bytes)
-{
-    counter *c = context;
-    c->live--;
-    c->live_bytes -= bytes;
-    free((char *)memory - (c->misaligned ? 8 : 0));
-}
 
 /* y = dropout(x w) w, of parameters that need more than one block of a store. */
 typedef struct network {
@@ -108,8 +82,8 @@ static void test_counting(void)
 {
     static float want[SIZE], got[SIZE];
     weft_error error = WEFT_NO_ERROR;
-    counter c = {0};
-    const weft_allocator from = {take, give, &c}, none = {.context = &c};
+    lent_counter c = {0};
+    const weft_allocator from = lent_allocator(&c), none = {.context = &c};
     network n = network_new();
     CU_ASSERT_EQUAL(run_with(&n, NULL, want, &error), WEFT_OK);
     CU_ASSERT_EQUAL(run_with(&n, &from, got, &error), WEFT_OK);
@@ -123,34 +97,26 @@ static void test_counting(void)
     network_free(&n);
 }
 
-/* Each allocation fails in turn, and everything is given back. */
-static void test_failing(void)
+static weft_status run_network(const weft_allocator *from, weft_error *error)
 {
     static float y[SIZE];
-    long failed = 0;
     network n = network_new();
-    for (long i = 1;; i++) {
-        weft_error error = WEFT_NO_ERROR;
-        counter c = {.fail_at = i};
-        const weft_allocator from = {take, give, &c};
-        const weft_status status = run_with(&n, &from, y, &error);
-        CU_ASSERT_TRUE(c.live == 0 && c.live_bytes == 0);
-        if (c.calls < i) break;
-        failed++;
-        CU_ASSERT_EQUAL(status, WEFT_NO_MEMORY);
-        CU_ASSERT_EQUAL(error.status, WEFT_NO_MEMORY);
-        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no memory for"));
-    }
-    CU_ASSERT_TRUE(failed >= 4);
+    const weft_status status = run_with(&n, from, y, error);
     network_free(&n);
+    return status;
+}
+
+static void test_failing(void)
+{
+    test_each_lent_fails(run_network, 4);
 }
 
 static void test_misaligned(void)
 {
     static float y[SIZE];
     weft_error error = WEFT_NO_ERROR;
-    counter c = {.misaligned = true};
-    const weft_allocator from = {take, give, &c};
+    lent_counter c = {.misaligned = true};
+    const weft_allocator from = lent_allocator(&c);
     const weft_session_options so = {.allocator = &from};
     network n = network_new();
     CU_ASSERT_EQUAL(run_with(&n, &from, y, &error), WEFT_BAD_ARGUMENT);
@@ -169,8 +135,9 @@ static void test_misaligned(void)
 
 static void test_half_allocator(void)
 {
+    const weft_allocator from = lent_allocator(NULL);
     weft_error error = WEFT_NO_ERROR;
-    const weft_allocator halves[] = {{.allocate = take}, {.release = give}};
+    const weft_allocator halves[] = {{.allocate = from.allocate}, {.release = from.release}};
     network n = network_new();
     for (int i = 0; i < 2; i++) {
         const weft_session_options so = {.allocator = &halves[i]};
@@ -189,8 +156,8 @@ static void test_store(void)
 {
     char path[64];
     weft_tensor t;
-    counter c = {0};
-    const weft_allocator from = {take, give, &c};
+    lent_counter c = {0};
+    const weft_allocator from = lent_allocator(&c);
     const weft_params_options po = {.allocator = &from};
     snprintf(path, sizeof path, "/tmp/weft-hooks-%ld.safetensors", (long)getpid());
     network n = network_new();
@@ -458,77 +425,6 @@ static void test_log_sync(void)
 
 /* ---- Pools of threads ---- */
 
-enum { MAX_WORKERS = 4 };
-
-/* Threads that wait for calls. */
-typedef struct workers {
-    pthread_t thread[MAX_WORKERS];
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int n, next, n_calls, running; /* threads; the next index; of how many; calls under way */
-    void (*function)(void *argument, int index);
-    void *argument;
-    bool over;
-    long runs;
-} workers;
-
-static void *work(void *data)
-{
-    workers *w = data;
-    pthread_mutex_lock(&w->lock);
-    while (!w->over) {
-        if (w->next >= w->n_calls) {
-            pthread_cond_wait(&w->changed, &w->lock);
-            continue;
-        }
-        const int index = w->next++;
-        w->running++;
-        pthread_mutex_unlock(&w->lock);
-        w->function(w->argument, index);
-        pthread_mutex_lock(&w->lock);
-        w->running--;
-        pthread_cond_broadcast(&w->changed);
-    }
-    pthread_mutex_unlock(&w->lock);
-    return NULL;
-}
-
-/* Makes all calls on the threads, however many there are, and none on the caller's. */
-static void run_on_workers(void *context, int n, void (*function)(void *argument, int index),
-                           void *argument)
-{
-    workers *w = context;
-    pthread_mutex_lock(&w->lock);
-    w->function = function;
-    w->argument = argument;
-    w->next = 0;
-    w->n_calls = n;
-    w->runs++;
-    pthread_cond_broadcast(&w->changed);
-    while (w->next < n || w->running) pthread_cond_wait(&w->changed, &w->lock);
-    pthread_mutex_unlock(&w->lock);
-}
-
-static void workers_begin(workers *w, int n)
-{
-    *w = (workers){.n = n};
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, NULL);
-    for (int i = 0; i < n; i++)
-        CU_ASSERT_EQUAL_FATAL(pthread_create(&w->thread[i], NULL, work, w), 0);
-}
-
-static void workers_end(workers *w)
-{
-    pthread_mutex_lock(&w->lock);
-    w->over = true;
-    pthread_cond_broadcast(&w->changed);
-    pthread_mutex_unlock(&w->lock);
-    for (int i = 0; i < w->n; i++) pthread_join(w->thread[i], NULL);
-    pthread_cond_destroy(&w->changed);
-    pthread_mutex_destroy(&w->lock);
-}
-
 /* Runs the network three times; the dropout of each run differs. */
 static weft_status run_in(const network *n, int threads, const weft_thread_pool *pool, bool profile,
                           float *y)
@@ -561,17 +457,17 @@ static void test_pool(void)
     network n = network_new();
     for (int threads = 1; threads <= 3; threads++) {
         CU_ASSERT_EQUAL(run_in(&n, threads, NULL, false, pool_want), WEFT_OK);
-        for (int count = 1; count <= MAX_WORKERS; count++)
+        for (int count = 1; count <= LENT_WORKERS; count++)
             for (int profile = 0; profile < 2; profile++) {
-                workers w;
-                workers_begin(&w, count);
-                const weft_thread_pool pool = {run_on_workers, &w};
+                lent_workers w;
+                lent_workers_begin(&w, count);
+                const weft_thread_pool pool = lent_pool(&w);
                 memset(pool_got, 0, sizeof pool_got);
                 CU_ASSERT_EQUAL(run_in(&n, threads, &pool, profile, pool_got), WEFT_OK);
                 CU_ASSERT_EQUAL(memcmp(pool_want, pool_got, sizeof pool_want), 0);
                 /* A profile shows the team; else a run may be tried on one thread. */
                 CU_ASSERT_TRUE(threads == 1 ? w.runs == 0 : profile ? w.runs == 3 : w.runs >= 1);
-                workers_end(&w);
+                lent_workers_end(&w);
             }
     }
     network_free(&n);
@@ -586,11 +482,11 @@ static void test_pool_nested(void)
     CU_ASSERT_EQUAL(run_in(&n, 2, NULL, false, pool_want), WEFT_OK);
 #pragma omp parallel for num_threads(2)
     for (int i = 0; i < 2; i++) {
-        workers w;
-        workers_begin(&w, 2);
-        const weft_thread_pool pool = {run_on_workers, &w};
+        lent_workers w;
+        lent_workers_begin(&w, 2);
+        const weft_thread_pool pool = lent_pool(&w);
         status[i] = run_in(&n, 2, &pool, false, got[i]);
-        workers_end(&w);
+        lent_workers_end(&w);
     }
     for (int i = 0; i < 2; i++) {
         CU_ASSERT_EQUAL(status[i], WEFT_OK);

@@ -499,7 +499,7 @@ static void test_trainer(void)
         .builder = test_builder("gpt", (const char *[]){"d_model=8", "vocab=40"}, 2),
         .optimizer = WEFT_ADAM_DEFAULT,
         .schedule = {WEFT_SCHEDULE_CONSTANT, 1e-3, 0, 0, 0},
-        .threads = 1};
+        .session.threads = 1};
     weft_trainer_estimate estimate;
     CU_ASSERT_EQUAL(
         weft_trainer_estimate_of(&options, (weft_batch_shape){4, 0, 16}, &estimate, &error),
@@ -549,7 +549,8 @@ static void test_decoder(void)
     weft_params *store = weft_params_new();
     weft_model_build(g, &config);
     CU_ASSERT_EQUAL(weft_params_init(store, g, 1, &error), WEFT_OK);
-    const weft_decoder_options options = {.max_len = 20, .max_source_len = 20, .threads = 1};
+    const weft_decoder_options options = {
+        .max_len = 20, .max_source_len = 20, .session.threads = 1};
     weft_decoder *d = weft_decoder_new(&config, store, &options, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     for (int64_t n = 1; n <= 20; n++) {

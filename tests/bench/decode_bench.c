@@ -81,7 +81,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const weft_decoder_options options = {
-        .max_len = before + tokens + 1, .threads = threads, .cache = cache};
+        .max_len = before + tokens + 1, .session.threads = threads, .cache = cache};
     int32_t *prompt = calloc((size_t)before + 1, sizeof *prompt);
     if (!prompt || weft_model_parse(weft_model_find("llama"), (const char *const *)argv + 5,
                                     (size_t)argc - 5, &config, &error) != WEFT_OK)

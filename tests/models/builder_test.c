@@ -289,7 +289,8 @@ static void test_forward(void)
     CU_ASSERT_EQUAL(weft_params_init(params, g, 2, &error), WEFT_OK);
     weft_graph_free(g);
 
-    weft_forward *f = weft_forward_new(&builder, params, 2, &error);
+    weft_forward *f =
+        weft_forward_new(&builder, params, &(weft_session_options){.threads = 2}, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(f);
     weft_tensor out;
     CU_ASSERT_FALSE(weft_forward_output(f, 0, &out));
@@ -324,13 +325,15 @@ static void test_forward(void)
     weft_forward_free(f);
 
     weft_params *empty = weft_params_new();
-    f = weft_forward_new(&builder, empty, 1, &error);
+    f = weft_forward_new(&builder, empty, &(weft_session_options){.threads = 1}, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(f);
     CU_ASSERT_EQUAL(weft_forward_run(f, &all, inputs, &error), WEFT_NOT_FOUND);
     CU_ASSERT_STRING_EQUAL(error.where, "first.weight");
     weft_forward_free(f);
-    CU_ASSERT_PTR_NULL(weft_forward_new(NULL, params, 1, &error));
-    CU_ASSERT_PTR_NULL(weft_forward_new(&builder, NULL, 1, &error));
+    CU_ASSERT_PTR_NULL(
+        weft_forward_new(NULL, params, &(weft_session_options){.threads = 1}, &error));
+    CU_ASSERT_PTR_NULL(
+        weft_forward_new(&builder, NULL, &(weft_session_options){.threads = 1}, &error));
     CU_ASSERT_EQUAL(weft_forward_run(NULL, &all, inputs, &error), WEFT_BAD_ARGUMENT);
     weft_params_free(empty);
     weft_params_free(params);
@@ -432,7 +435,8 @@ static void test_listed(void)
     weft_graph_free(g);
     int32_t ids[2 * 5];
     for (int i = 0; i < 10; i++) ids[i] = 1 + i;
-    weft_forward *f = weft_forward_new(&builder, params, 1, &error);
+    weft_forward *f =
+        weft_forward_new(&builder, params, &(weft_session_options){.threads = 1}, &error);
     const void *inputs[] = {ids, ids, NULL};
     weft_tensor out;
     CU_ASSERT_EQUAL(weft_forward_run(f, &(weft_build_options){.shape = {2, 5, 4}}, inputs, &error),

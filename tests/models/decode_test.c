@@ -109,7 +109,7 @@ static double worst_step_error(subject *s, bool recompute, weft_dtype cache)
                               .beams = BEAMS,
                               .max_len = LENGTH,
                               .max_source_len = SOURCE_LEN,
-                              .threads = 2,
+                              .session.threads = 2,
                               .recompute = recompute,
                               .cache = cache};
     weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, &error);
@@ -289,7 +289,7 @@ static void walk(subject *s, int64_t ahead, bool drops, float *want, bool compar
                               .beams = 2,
                               .max_len = LENGTH,
                               .max_source_len = SOURCE_LEN,
-                              .threads = 2};
+                              .session.threads = 2};
     weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     int32_t sources[MANY][SOURCE_LEN], tokens[MANY][LENGTH];
@@ -495,7 +495,7 @@ static weft_search_result *decode_lines(subject *s, const int *lines, size_t n, 
                               .beams = 4,
                               .max_len = 20,
                               .max_source_len = SOURCE_LEN,
-                              .threads = threads};
+                              .session.threads = threads};
     weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, error);
     if (!d) return NULL;
     weft_search_options options = {.eos = 3,

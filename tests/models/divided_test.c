@@ -31,7 +31,7 @@ static void train(rank *r)
     weft_batch_source source = weft_batches_source(j->batches.of[me]);
     processes.communicator = r->communicator;
     o.processes = &processes;
-    o.threads = 1;
+    o.session.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     for (int i = 0; t && i < STEPS && r->error.status == WEFT_OK; i++) {
         weft_update_report report = {0};
@@ -308,7 +308,7 @@ static void train_and_fail(rank *r)
     o.stop = stop_or_not;
     processes.communicator = r->communicator;
     o.processes = &processes;
-    o.threads = 1;
+    o.session.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     if (t) weft_trainer_update(t, 0, NULL, &r->error);
     if (r->error.status == WEFT_OK) fail_once(f, r, t, &source, params);
@@ -378,7 +378,7 @@ static void open_and_fail(rank *r)
     weft_batch_source source = weft_batches_source(f->j.batches.of[me]);
     processes.communicator = r->communicator;
     o.processes = &processes;
-    o.threads = 1;
+    o.session.threads = 1;
     if (me == f->fault.rank) test_fail_allocation(f->fault.allocation);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     if (t) weft_trainer_update(t, 0, NULL, &r->error);

@@ -56,7 +56,7 @@ static void train(rank *r)
     weft_trainer_processes processes = j->processes;
     processes.communicator = r->communicator;
     o.processes = &processes;
-    o.threads = j->threads;
+    o.session.threads = j->threads;
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(j->batches.of[me]);
     const weft_params_filter *only = j->load_all ? NULL : &weft_model_states;
@@ -423,7 +423,7 @@ static void evaluate_unreadable(rank *r)
     weft_trainer_processes processes = j->processes;
     processes.communicator = r->communicator;
     o.processes = &processes;
-    o.threads = 1;
+    o.session.threads = 1;
     weft_params *params = weft_params_new();
     weft_batch_source source = weft_batches_source(j->batches.of[r->communicator->rank]);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);

@@ -67,7 +67,7 @@ static weft_trainer *new_trainer(rig *r, const char *source_name, const char *ta
                               .optimizer = WEFT_ADAM_DEFAULT,
                               .schedule = {WEFT_SCHEDULE_CONSTANT, 1e-2, 0, 0, 0},
                               .seed = 3,
-                              .threads = 1,
+                              .session.threads = 1,
                               .source_name = source_name,
                               .target_name = target_name};
     return test_new_trainer(&o, r->batches, r->params, &r->error);

@@ -161,7 +161,7 @@ static void test_company(void)
             const char *texts[8];
             weft_error error = {0};
             subject *s = make_subject(names[i], texts, small(names[i], "f64=0", texts));
-            weft_scorer_options o = {.rows = 16, .threads = 2, .weights = weights};
+            weft_scorer_options o = {.rows = 16, .session.threads = 2, .weights = weights};
             bool has_source = s->rows[0].source != NULL;
             if (!has_source) o.context = 24;
             if (weights && !has_source) {
@@ -175,7 +175,7 @@ static void test_company(void)
             memcpy(all, s->scores, sizeof all);
             memset(s->scores, 0, sizeof s->scores);
             o.rows = 3;
-            o.threads = 1;
+            o.session.threads = 1;
             for (size_t k = 0; k < TEXTS; k++) CU_ASSERT_TRUE(score(s, &o, k, 1, &error));
             CU_ASSERT_EQUAL(memcmp(all, s->scores, sizeof all), 0);
             memset(s->scores, 0, sizeof s->scores);

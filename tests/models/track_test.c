@@ -81,7 +81,7 @@ static weft_trainer_options trainer_options(uint32_t accumulate)
         .schedule = {.peak = 0.05},
         .accumulate = accumulate,
         .seed = 3,
-        .threads = 1};
+        .session.threads = 1};
 }
 
 static weft_trainer *open_trainer(const weft_trainer_options *o, data *d, weft_params *params)

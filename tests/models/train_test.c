@@ -265,7 +265,7 @@ static void test_resume(void)
         weft_trainer_options o = trainer_options();
         o.accumulate = accumulate;
         o.ema = 0.9;
-        o.threads = 1;
+        o.session.threads = 1;
         rig r = open_rig(&o, 4, 30, NULL);
         take_steps(&r, 9);
         weft_trainer_judge(r.trainer, 1.5);
@@ -274,7 +274,7 @@ static void test_resume(void)
         CU_ASSERT_TRUE(wanted.epoch > 0);
         close_rig(&r);
         for (int i = 0; i < 9; i++) {
-            o.threads = 1 + i % 3;
+            o.session.threads = 1 + i % 3;
             r = open_rig(&o, 4, 30, i ? parts : NULL);
             CU_ASSERT_EQUAL(test_evaluate(r.trainer, r.batches, 2, &nll, NULL), WEFT_OK);
             take_steps(&r, 1);

@@ -86,7 +86,7 @@ static void train(rank *r)
     const weft_params_filter *only = j->load_all ? NULL : &weft_model_states;
     processes.communicator = r->communicator;
     o.processes = &processes;
-    o.threads = 1;
+    o.session.threads = 1;
     o.checkpoint = j->load_all ? NULL : j->load;
     if (j->load) weft_params_load_some(params, j->load, only, &r->error);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);

@@ -264,7 +264,8 @@ static void check_bytes(int64_t k, int type, int way, bool extreme)
     const weft_builder builder = weft_onnx_builder(m);
     const weft_build_options o = {.shape.rows = BYTE_ROWS};
     weft_params *store = weft_params_new();
-    weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
+    weft_forward *forward =
+        weft_forward_new(&builder, store, &(weft_session_options){.threads = 1}, &error);
     weft_tensor t[3];
     const void *inputs[] = {x};
     CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
@@ -347,7 +348,8 @@ static void check_dequantized(bool gemm, bool by_column, bool wide)
     const weft_build_options o = {.shape.rows = BYTE_ROWS};
     weft_params *store = weft_params_new();
     CU_ASSERT_EQUAL_FATAL(weft_onnx_copy_weights(m, store, &error), WEFT_OK);
-    weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
+    weft_forward *forward =
+        weft_forward_new(&builder, store, &(weft_session_options){.threads = 1}, &error);
     weft_tensor t[2];
     const void *inputs[] = {x};
     CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);

@@ -213,7 +213,7 @@ static bool load(logprob *p)
     bool slides = !p->has_source && !traits->recurrent && p->run.trained_len;
     p->context = slides && p->run.trained_len < p->most ? p->run.trained_len : p->most;
     weft_scorer_options o = {.rows = p->a->batch,
-                             .threads = p->a->threads,
+                             .session.threads = p->a->threads,
                              .context = p->context < INT64_MAX ? p->context : 0};
     p->scorer = weft_scorer_new(&p->run.config, p->run.params, &o, &p->error);
     return p->scorer != NULL;

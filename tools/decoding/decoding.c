@@ -92,7 +92,7 @@ bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t m
                               .beams = beams,
                               .max_len = d->max_len,
                               .max_source_len = d->max_source_len,
-                              .threads = a->threads,
+                              .session.threads = a->threads,
                               .recompute = a->recompute,
                               .cache = a->cache};
     return decoding_make(d, &o, false);

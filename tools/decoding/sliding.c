@@ -110,7 +110,7 @@ static bool open_slider(decoding *d)
     weft_decoder_options o = {.sentences = d->a->batch,
                               .beams = 1,
                               .max_len = d->max_len,
-                              .threads = d->a->threads,
+                              .session.threads = d->a->threads,
                               .recompute = d->a->recompute,
                               .cache = d->a->cache};
     return decoding_make(d, &o, true);

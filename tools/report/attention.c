@@ -148,7 +148,7 @@ static bool add_weights(maps *m, int64_t layer, int64_t head, cJSON *to[SENTENCE
 {
     weft_scorer_row rows[SENTENCES] = {{.source = NULL}};
     const weft_scorer_options o = {
-        .threads = m->threads, .weights = true, .layer = layer, .head = head};
+        .session.threads = m->threads, .weights = true, .layer = layer, .head = head};
     bool good = true;
     for (size_t i = 0; i < m->n; i++) {
         const sentence *s = &m->at[i];

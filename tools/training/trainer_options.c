@@ -66,7 +66,7 @@ weft_trainer_options training_trainer_options(training *t)
                               .seed = (uint64_t)r->run_seed,
                               .processes = &t->processes,
                               .checkpoint = t->validate ? t->validate : t->model_path,
-                              .threads = (int)r->run_threads,
+                              .session.threads = (int)r->run_threads,
                               .precision = (weft_precision)r->run_precision,
                               .keep_f32 = r->run_keep_f32,
                               .retain_gradients = r->run_histograms > 0,

@@ -128,7 +128,7 @@ static bool open_decoder(translating *x)
     weft_decoder_options o = {.sentences = ROWS,
                               .max_len = positions,
                               .max_source_len = source,
-                              .threads = (int)r->run_threads};
+                              .session.threads = (int)r->run_threads};
     x->decoder = weft_decoder_new(&t->config, params, &o, &t->error);
     return x->decoder != NULL;
 }
