@@ -1,4 +1,4 @@
-/* Losses and accuracies for models that have none: see weft/fit.h. */
+/* A builder that adds targets, a loss and an accuracy to a model that has none: see weft/fit.h. */
 #include <weft/fit.h>
 
 #include "base/text.h"
