@@ -165,6 +165,29 @@ static void test_builders(void)
     for (int h = 0; h < HEADERS; h++) free(headers[h]);
 }
 
+/* Whether the builder of an elementwise op makes a node of it, from operands of this dtype; true if
+ * the op is another. */
+static bool builds(const weft_op *op, weft_dtype dtype)
+{
+    weft_graph *g = weft_graph_new();
+    const weft_value x = weft_input(g, "x", dtype, WEFT_SHAPE(2));
+    const weft_value y = weft_input(g, "y", dtype, WEFT_SHAPE(2));
+    weft_value v = WEFT_NO_VALUE;
+    const bool known = reference_build(g, op->name, x, y, &v);
+    const bool good = weft_is_value(v) && weft_graph_node(g, weft_producer_of(g, v)).op == op;
+    weft_graph_free(g);
+    return good || !known;
+}
+
+static void test_elementwise_builders(void)
+{
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        if (!builds(op, WEFT_F32) && !builds(op, WEFT_BOOL))
+            missing(op->name, "its builder makes another op");
+    }
+}
+
 static void test_descriptors(void)
 {
     for (size_t i = 0; i < weft_op_count(); i++) {
@@ -287,6 +310,7 @@ void complete_tests(void)
     CU_add_test(suite, "docs and samples", test_descriptors);
     CU_add_test(suite, "passes", test_passes);
     CU_add_test(suite, "builders", test_builders);
+    CU_add_test(suite, "builders make the ops of their names", test_elementwise_builders);
     CU_add_test(suite, "references", test_references);
     CU_add_test(suite, "golden cases", test_golden);
     CU_add_test(suite, "every descriptor is listed", test_listed);

@@ -36,7 +36,7 @@ def main():
              for name in declared(header)}
     # The suite null calls every function, but only with zeros.
     objects = [str(path) for folder in FOLDERS for path in (build / folder).rglob("*.o")
-               if path.name != "null_test.c.o"]
+               if not path.name.endswith("null_test.c.o")]
     if len(names) < 400 or not objects:
         sys.exit(f"only {len(names)} public names and {len(objects)} objects: not a built project?")
     unused = sorted(names - called(objects))

@@ -21,4 +21,9 @@ typedef struct conv_rows_attr {
 /* NULL if there is none. */
 reference_function *reference_find(const char *op);
 
+/* Calls the builder of an elementwise op without attributes, of one operand or two; false if the op
+ * is another. */
+bool reference_build(weft_graph *graph, const char *op, weft_value x, weft_value y,
+                     weft_value *result);
+
 #endif

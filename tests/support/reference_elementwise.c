@@ -6,6 +6,55 @@
 typedef struct pair_attr {
     double a, b;
 } pair_attr;
+/* Ops without attributes, with the formula of an element. Their builders, weft_NAME(graph, x) and
+ * weft_NAME(graph, x, y), always add a node. */
+/* clang-format off */
+#define UNARY_OPS(X) \
+    X(neg, -x) \
+    X(abs, fabs(x)) \
+    X(sign, x > 0 ? 1 : x < 0 ? -1 : 0) \
+    X(floor, floor(x)) \
+    X(ceil, ceil(x)) \
+    X(round, rint(x)) \
+    X(atan, atan(x)) \
+    X(exp, exp(x)) \
+    X(log, log(x)) \
+    X(expm1, expm1(x)) \
+    X(log1p, log1p(x)) \
+    X(sqrt, sqrt(x)) \
+    X(rsqrt, pow(x, -0.5)) \
+    X(square, pow(x, 2)) \
+    X(reciprocal, pow(x, -1)) \
+    X(sin, sin(x)) \
+    X(cos, cos(x)) \
+    X(tanh, tanh(x)) \
+    X(sigmoid, 1 / (1 + exp(-x))) \
+    X(relu, fmax(x, 0)) \
+    X(gelu, x / 2 * erfc(-x / sqrt(2))) \
+    X(gelu_tanh, x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * pow(x, 3))))) \
+    X(silu, x / (1 + exp(-x))) \
+    X(softplus, log(1 + exp(x))) \
+    X(erf, erf(x)) \
+    X(logical_not, x == 0)
+#define BINARY_OPS(X) \
+    X(add, x + y) \
+    X(sub, x - y) \
+    X(mul, x * y) \
+    X(div, x / y) \
+    X(pow, exp(y * log(x))) \
+    X(maximum, fmax(x, y)) \
+    X(relu_grad, x > 0 ? y : 0) \
+    X(minimum, fmin(x, y)) \
+    X(equal, x == y) \
+    X(not_equal, x != y) \
+    X(less, x < y) \
+    X(less_equal, x <= y) \
+    X(greater, x > y) \
+    X(greater_equal, x >= y) \
+    X(logical_and, x && y) \
+    X(logical_or, x || y)
+/* clang-format on */
+
 #define UNARY(name, expression)                                                                    \
     REFERENCE(name)                                                                                \
     {                                                                                              \
@@ -15,38 +64,13 @@ typedef struct pair_attr {
             put(out, i, expression);                                                               \
         }                                                                                          \
     }
+UNARY_OPS(UNARY)
 #define A (((const pair_attr *)attr)->a)
 #define B (((const pair_attr *)attr)->b)
-UNARY(neg, -x)
-UNARY(abs, fabs(x))
-UNARY(sign, x > 0 ? 1 : x < 0 ? -1 : 0)
-UNARY(floor, floor(x))
-UNARY(ceil, ceil(x))
-UNARY(round, rint(x))
-UNARY(atan, atan(x))
-UNARY(exp, exp(x))
-UNARY(log, log(x))
-UNARY(expm1, expm1(x))
-UNARY(log1p, log1p(x))
-UNARY(sqrt, sqrt(x))
-UNARY(rsqrt, pow(x, -0.5))
-UNARY(square, pow(x, 2))
-UNARY(reciprocal, pow(x, -1))
-UNARY(sin, sin(x))
-UNARY(cos, cos(x))
-UNARY(tanh, tanh(x))
-UNARY(sigmoid, 1 / (1 + exp(-x)))
-UNARY(relu, fmax(x, 0))
 UNARY(leaky_relu, x > 0 ? x : A * x)
-UNARY(gelu, x / 2 * erfc(-x / sqrt(2)))
-UNARY(gelu_tanh, x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * pow(x, 3)))))
-UNARY(silu, x / (1 + exp(-x)))
-UNARY(softplus, log(1 + exp(x)))
-UNARY(erf, erf(x))
 UNARY(clamp, fmin(fmax(x, A), B))
 UNARY(contiguous, x)
 UNARY(cast, x)
-UNARY(logical_not, x == 0)
 
 #define BINARY(name, expression)                                                                   \
     REFERENCE(name)                                                                                \
@@ -57,22 +81,7 @@ UNARY(logical_not, x == 0)
             put(out, i, expression);                                                               \
         }                                                                                          \
     }
-BINARY(add, x + y)
-BINARY(sub, x - y)
-BINARY(mul, x *y)
-BINARY(div, x / y)
-BINARY(pow, exp(y *log(x)))
-BINARY(maximum, fmax(x, y))
-BINARY(relu_grad, x > 0 ? y : 0)
-BINARY(minimum, fmin(x, y))
-BINARY(equal, x == y)
-BINARY(not_equal, x != y)
-BINARY(less, x < y)
-BINARY(less_equal, x <= y)
-BINARY(greater, x > y)
-BINARY(greater_equal, x >= y)
-BINARY(logical_and, x &&y)
-BINARY(logical_or, x || y)
+BINARY_OPS(BINARY)
 BINARY(masked_fill, y ? A : x)
 
 REFERENCE(where)
@@ -113,59 +122,41 @@ REFERENCE(root_of_sum)
     *data(out) = sqrt(sum);
 }
 
+#define ROW(name, expression) SAME(name),
 const reference references_elementwise[] = {
-    SAME(neg),
-    SAME(abs),
-    SAME(sign),
-    SAME(floor),
-    SAME(ceil),
-    SAME(round),
-    SAME(atan),
-    SAME(exp),
-    SAME(log),
-    SAME(sqrt),
-    SAME(rsqrt),
-    SAME(square),
-    SAME(reciprocal),
-    SAME(sin),
-    SAME(cos),
-    SAME(tanh),
-    SAME(sigmoid),
-    SAME(relu),
-    SAME(leaky_relu),
-    SAME(gelu),
-    SAME(gelu_tanh),
-    SAME(silu),
-    SAME(softplus),
-    SAME(erf),
-    SAME(clamp),
+    UNARY_OPS(ROW) BINARY_OPS(ROW) SAME(leaky_relu),
     SAME(contiguous),
+    SAME(clamp),
     SAME(cast),
-    SAME(logical_not),
-    SAME(add),
-    SAME(sub),
-    SAME(mul),
-    SAME(div),
-    SAME(pow),
-    SAME(maximum),
-    SAME(relu_grad),
-    SAME(minimum),
-    SAME(equal),
-    SAME(less),
-    SAME(greater),
-    SAME(logical_and),
-    SAME(logical_or),
     SAME(masked_fill),
     SAME(where),
     SAME(add_n),
-    SAME(expm1),
-    SAME(log1p),
-    SAME(not_equal),
-    SAME(less_equal),
-    SAME(greater_equal),
     SAME(global_norm),
     SAME(square_sums),
     SAME(root_of_sum),
     {"reshape", ref_contiguous},
     {NULL, NULL},
 };
+
+/* ---- Builders ---- */
+
+static const struct {
+    const char *op;
+    weft_value (*unary)(weft_graph *graph, weft_value x);
+    weft_value (*binary)(weft_graph *graph, weft_value x, weft_value y);
+} builders[] = {
+#define OF_UNARY(name, expression)  {#name, weft_##name, NULL},
+#define OF_BINARY(name, expression) {#name, NULL, weft_##name},
+    UNARY_OPS(OF_UNARY) BINARY_OPS(OF_BINARY)};
+
+bool reference_build(weft_graph *graph, const char *op, weft_value x, weft_value y,
+                     weft_value *result)
+{
+    for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
+        if (!strcmp(builders[i].op, op)) {
+            *result =
+                builders[i].unary ? builders[i].unary(graph, x) : builders[i].binary(graph, x, y);
+            return true;
+        }
+    return false;
+}

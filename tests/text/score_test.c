@@ -103,6 +103,23 @@ static void test_references(void)
     }
 }
 
+/* The counts of lines, added up, are those of the corpus. */
+static void test_sums(void)
+{
+    weft_bleu sum = {.length = 0}, whole = bleu_of_corpus(&english);
+    weft_chrf characters = {.words = 2};
+    for (size_t i = 0; i < english.n_lines; i++) {
+        weft_bleu one = {.length = 0};
+        weft_chrf of_line = {.words = 2};
+        weft_bleu_add(&one, english.lines[i], english.references[i], 2, NULL);
+        weft_chrf_add(&of_line, english.lines[i], english.references[i], 2, NULL);
+        weft_bleu_sum(&sum, &one);
+        weft_chrf_sum(&characters, &of_line);
+    }
+    CU_ASSERT_EQUAL(memcmp(&sum, &whole, sizeof sum), 0);
+    CU_ASSERT_EQUAL(weft_chrf_score(&characters), chrf_of_corpus(&english, 2));
+}
+
 /* The parts of two of them, counted by hand. */
 static void test_parts(void)
 {
@@ -295,6 +312,7 @@ void score_tests(void)
     CU_add_test(suite, "tokens of 13a", test_tokens);
     CU_add_test(suite, "lower case", test_lowercase);
     CU_add_test(suite, "numbers of other programs", test_references);
+    CU_add_test(suite, "sums of counts", test_sums);
     CU_add_test(suite, "counts by hand", test_parts);
     CU_add_test(suite, "edges", test_edges);
     CU_add_test(suite, "single sentences", test_sentences);
