@@ -5,8 +5,11 @@
  */
 #include "tests.h"
 
+#include "pipeline.h"
 #include "sharding.h"
 
+#include <weft/pass.h>
+#include <weft/report.h>
 #include <weft/saved.h>
 #include <weft/text.h>
 
@@ -14,9 +17,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <weft/pass.h>
-#include "pipeline.h"
 
 typedef struct null_call {
     const char *name;
