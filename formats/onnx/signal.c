@@ -2,6 +2,8 @@
  * products with a constant matrix, and convolutions with one. O(length^2) for each transform. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
+#include "base/vmath_pow.h"
+#include "base/vmath_sin.h"
 
 #include <math.h>
 
@@ -28,7 +30,7 @@ static void map_window(onnx_node *n, double a, double b, double c)
     const double period = (double)(weft__attr_int(n, "periodic", 1) ? length : length - 1);
     for (int64_t i = 0; i < length; i++) {
         const double angle = 2 * M_PI * (double)i / period;
-        window[i] = a - b * cos(angle) + c * cos(2 * angle);
+        window[i] = a - b * vm_cos_f64(angle) + c * vm_cos_f64(2 * angle);
     }
     weft__set_typed(n, 0, weft__doubles_value(n, window, WEFT_SHAPE(length), dtype), type);
 }
@@ -55,11 +57,11 @@ void weft__map_BlackmanWindow(onnx_node *n)
 static bool mel_edges(onnx_node *n, int64_t bins, int64_t dft_length, int64_t rows, double *edges)
 {
     const double rate = weft__in_number(n, 2, "sample rate", 1);
-    const double low = 2595 * log10(1 + weft__in_number(n, 3, "lower edge", 0) / 700);
-    const double high = 2595 * log10(1 + weft__in_number(n, 4, "upper edge", 0) / 700);
+    const double low = 2595 * vm_log_f64(1 + weft__in_number(n, 3, "lower edge", 0) / 700) / M_LN10;
+    const double high = 2595 * vm_log_f64(1 + weft__in_number(n, 4, "upper edge", 0) / 700) / M_LN10;
     for (int64_t i = 0; i < bins + 2; i++) {
         const double mel = low + (double)i * (high - low) / (double)(bins + 2);
-        const double hertz = 700 * (pow(10, mel / 2595) - 1);
+        const double hertz = 700 * (vm_pow_f64(10, mel / 2595) - 1);
         edges[i] = floor((double)(dft_length + 1) * hertz / rate);
         if (!(edges[i] >= 0 && edges[i] < (double)rows && (i == 0 || edges[i] >= edges[i - 1])))
             return false;
@@ -118,7 +120,7 @@ static double cosine(int64_t k, int64_t n)
 {
     k %= n;
     if (4 * k == n || 4 * k == 3 * n) return 0;
-    return cos(2 * M_PI * (double)k / (double)n);
+    return vm_cos_f64(2 * M_PI * (double)k / (double)n);
 }
 
 /* The matrix [bins, out_parts, parts, inputs] of a transform. NULL after a failure. */

@@ -6,6 +6,7 @@
 
 #include "base/half.h"
 #include "base/hash.h"
+#include "base/vmath_sin.h"
 
 #include <math.h>
 
@@ -38,7 +39,7 @@ static fans fans_of(weft_init_kind kind, weft_shape shape)
 /* Box & Muller 1958: N(0, 1) from two uniform numbers. */
 static double normal(const double u[2])
 {
-    return sqrt(-2 * log(1 - u[0])) * cos(6.283185307179586 * u[1]);
+    return sqrt(-2 * vm_log_f64(1 - u[0])) * vm_cos_f64(6.283185307179586 * u[1]);
 }
 
 static double element(const weft_init *init, fans fan, uint64_t key, uint64_t i)

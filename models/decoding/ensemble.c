@@ -3,6 +3,8 @@
  * A token step costs the token steps of all models and, for each row and id, an exponential per
  * model and a logarithm. The maximum is subtracted from log probabilities first, so nothing
  * overflows, and the mean of equal log probabilities is bit-identical to them. */
+#include "base/vmath.h"
+
 #include <weft/decode.h>
 
 #include <weft/op.h>
@@ -112,8 +114,8 @@ static double log_mean(const double *x, const double *weights, size_t n)
     for (size_t i = 1; i < n; i++)
         if (x[i] > max || isnan(x[i])) max = x[i];
     if (!(max > -INFINITY)) return max;
-    for (size_t i = 0; i < n; i++) sum += weights[i] * (x[i] == max ? 1 : exp(x[i] - max));
-    return max + log(sum);
+    for (size_t i = 0; i < n; i++) sum += weights[i] * (x[i] == max ? 1 : vm_exp_f64(x[i] - max));
+    return max + vm_log_f64(sum);
 }
 
 static double at(const weft_tensor *t, int64_t row, int64_t id)

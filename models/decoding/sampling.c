@@ -1,6 +1,7 @@
 /* Greedy search and sampling: each row chooses its tokens independently. O(rows vocab) per token
  * step, and O(vocab log vocab) per row where sampling sorts. */
 #include "search.h"
+#include "base/vmath.h"
 
 #include <weft/op.h>
 
@@ -46,7 +47,7 @@ size_t weft_search_candidates(const double *log_probs, size_t n, double temperat
         qsort_r(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
     if (top_k > 0 && count > (size_t)top_k) count = (size_t)top_k;
     for (size_t i = 0; i < count; i++)
-        sum += probs[i] = exp((log_probs[ids[i]] - max) / temperature);
+        sum += probs[i] = vm_exp_f64((log_probs[ids[i]] - max) / temperature);
     while (n_candidates < count && (top_p >= 1 || n_candidates == 0 || reached < top_p * sum))
         reached += probs[n_candidates++];
     for (size_t i = 0; i < n_candidates; i++) probs[i] /= reached;

@@ -6,6 +6,7 @@
  * sorts its candidates. Sums are in double precision and in order, so results depend on the log
  * probabilities only. */
 #include "search.h"
+#include "base/vmath_pow.h"
 
 #include <weft/op.h>
 
@@ -343,7 +344,7 @@ double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size
 {
     if (alpha == 0 || length == 0) return 1;
     double x = penalty == WEFT_PENALTY_WU ? (5 + (double)length) / 6 : (double)length;
-    return pow(x, alpha);
+    return vm_pow_f64(x, alpha);
 }
 
 bool weft__search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length,

@@ -1,5 +1,7 @@
 /* Linear, norm, embedding and feed-forward layers, and positions: sinusoidal, learned, rotary. */
 #include "split.h"
+#include "base/vmath_pow.h"
+#include "base/vmath_sin.h"
 
 #include <weft/models.h>
 
@@ -179,9 +181,9 @@ static weft_value sinusoidal_positions(weft_graph *g, const char *layer, weft_dt
     const int64_t half = features / 2, step = halves ? 1 : 2, cosine = halves ? half : 1;
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < half; i++) {
-            double angle = (double)at / pow(10000, (double)(2 * i) / (double)features);
-            data[at * features + step * i] = sin(angle);
-            data[at * features + step * i + cosine] = cos(angle);
+            double angle = (double)at / vm_pow_f64(10000, (double)(2 * i) / (double)features);
+            data[at * features + step * i] = vm_sin_f64(angle);
+            data[at * features + step * i + cosine] = vm_cos_f64(angle);
         }
     return constant_of(g, dtype, WEFT_SHAPE(length, features), data);
 }
@@ -255,9 +257,9 @@ weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t l
     }
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < half; i++) {
-            double angle = (double)at * pow(base, -2 * (double)i / (double)head_dim);
-            cosines[at * half + i] = cos(angle);
-            sines[at * half + i] = sin(angle);
+            double angle = (double)at * vm_pow_f64(base, -2 * (double)i / (double)head_dim);
+            cosines[at * half + i] = vm_cos_f64(angle);
+            sines[at * half + i] = vm_sin_f64(angle);
         }
     angles.cosines = constant_of(g, dtype, WEFT_SHAPE(length, half), cosines);
     angles.sines = constant_of(g, dtype, WEFT_SHAPE(length, half), sines);

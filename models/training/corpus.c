@@ -3,6 +3,7 @@
 #include "batches.h"
 
 #include "base/hash.h"
+#include "base/vmath.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,7 +96,7 @@ double weft_corpus_unigram_entropy(const weft_corpus *counted, const weft_corpus
         for (size_t k = 0; k <= s->n_target; k++) {
             int32_t id = k < s->n_target ? measured->ids[s->target + k] : eos;
             if (id < 0 || id >= vocab) continue;
-            sum -= log((count[id] + 1) / total);
+            sum -= vm_log_f64((count[id] + 1) / total);
             n++;
         }
     }

@@ -1,4 +1,7 @@
 /* Schedules of the learning rate: pure functions of the number of the update. */
+#include "base/vmath_pow.h"
+#include "base/vmath_sin.h"
+
 #include <weft/train.h>
 
 #include <math.h>
@@ -29,7 +32,7 @@ static const double pi = 3.14159265358979323846;
 /* From `begin` to `end` by half a cosine, as p goes from 0 to 1. */
 static double half_cosine(double begin, double end, double p)
 {
-    return end + (begin - end) * (1 + cos(pi * p)) / 2;
+    return end + (begin - end) * (1 + vm_cos_f64(pi * p)) / 2;
 }
 
 static double decayed(const weft_schedule *s, double updates, double spent)
@@ -42,9 +45,9 @@ static double decayed(const weft_schedule *s, double updates, double spent)
     case WEFT_SCHEDULE_ONE_CYCLE:
         return half_cosine(s->peak, s->floor, progress(s, updates, spent));
     case WEFT_SCHEDULE_STEP:
-        return fmax(s->floor, s->peak / pow(10, floor(3 * progress(s, updates, spent))));
+        return fmax(s->floor, s->peak / vm_pow_f64(10, floor(3 * progress(s, updates, spent))));
     case WEFT_SCHEDULE_EXPONENTIAL:
-        return s->peak * pow(s->floor / s->peak, progress(s, updates, spent));
+        return s->peak * vm_pow_f64(s->floor / s->peak, progress(s, updates, spent));
     case WEFT_SCHEDULE_INVERSE_SQRT:
         return fmax(s->floor, s->peak * fmin(1, sqrt(warmup / (updates + 1))));
     default:

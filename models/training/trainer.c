@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "quantize/quantize.h"
+#include "base/vmath_pow.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -392,7 +393,7 @@ static void count_traffic(weft_traffic *step, const weft_traffic *before, const 
  * by 1 - decay^n, the sum of the weights (Kingma & Ba 2015, section 3); here both are one step. */
 static double smooth(double mean, double loss, uint64_t n)
 {
-    const double decay = 0.98, weight = (1 - decay) / (1 - pow(decay, (double)n));
+    const double decay = 0.98, weight = (1 - decay) / (1 - vm_pow_f64(decay, (double)n));
     return isnan(mean) ? loss : mean + weight * (loss - mean);
 }
 

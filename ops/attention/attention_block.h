@@ -8,7 +8,7 @@
 #include "random/dropout.h"
 #include "base/half.h"
 #include "kernels/tile.h"
-#include "kernels/vmath.h"
+#include "base/vmath.h"
 
 #ifdef WEFT_KERNEL_ISA
 

@@ -3,9 +3,13 @@
  * not depend on threads. */
 #include "conv_columns.h"
 
-/* Neighbouring pixels of a row of dy that lie in one panel. */
+/* Pixels of dy whose product is added together, as many on every processor: the order of the sums
+ * in dx depends on it. */
+#define PIXELS 32
+
+/* Neighbouring pixels of a row of dy that are added together. */
 typedef struct segment {
-    int64_t column, count;  /* in the panel */
+    int64_t column, count;  /* among these pixels */
     int64_t at[PATCH_DIMS]; /* of the first pixel in dy, times the stride */
 } segment;
 
@@ -15,7 +19,7 @@ typedef struct slab {
     T *dx;                                      /* the first channel of the group */
     int64_t begin[PATCH_DIMS], end[PATCH_DIMS]; /* in the image */
     int64_t channel, tap[PATCH_DIMS];           /* of the row */
-    segment segments[GEMM_COLUMNS];
+    segment segments[PIXELS];
     int64_t n_segments;
 } slab;
 
@@ -89,7 +93,7 @@ static inline void add_spread(const T *x, int64_t n, T *y, int64_t step)
     for (; i < n; i++) y[i * step] += x[i];
 }
 
-/* Adds a row of a panel of the product where it lies in the slab. */
+/* Adds a row of the product of these pixels where it lies in the slab. */
 static void add_row(const slab *s, const T *x)
 {
     const conv_sizes *z = &s->c->z;
@@ -121,8 +125,8 @@ static void next_row(slab *s)
     s->channel++;
 }
 
-/* Adds the product of n <= GEMM_COLUMNS pixels of dy, which are in `panel`. */
-static void add_panel(slab *s, const T *packed, const T *panel, int64_t n, T *block)
+/* Adds the product of n <= PIXELS pixels of dy, which are packed in panels. */
+static void add_pixels(slab *s, const T *packed, const T *panels, int64_t n, T *block)
 {
     const int64_t rows = s->c->rows, depth = s->c->z.out_channels;
     const int64_t height = gemm_even_height(rows);
@@ -131,11 +135,13 @@ static void add_panel(slab *s, const T *packed, const T *panel, int64_t n, T *bl
     for (int64_t i = 0; i < rows; i += height, packed += depth * GEMM_STEP) {
         const int64_t left = rows - i < height ? rows - i : height;
         const gemm_kernels sums = gemm_of_height(left);
-        for (int64_t k = 0; k < depth; k += GEMM_DEPTH)
-            (n <= SIMD_LANES ? sums.narrow : sums.whole)(
-                depth - k < GEMM_DEPTH ? depth - k : GEMM_DEPTH, packed + k * GEMM_STEP,
-                panel + k * GEMM_COLUMNS, GEMM_COLUMNS, block, GEMM_COLUMNS, k > 0, NULL);
-        for (int64_t r = 0; r < left; r++, next_row(s)) add_row(s, block + r * GEMM_COLUMNS);
+        for (int64_t j = 0; j < n; j += GEMM_COLUMNS)
+            for (int64_t k = 0; k < depth; k += GEMM_DEPTH)
+                (n - j <= SIMD_LANES ? sums.narrow : sums.whole)(
+                    depth - k < GEMM_DEPTH ? depth - k : GEMM_DEPTH, packed + k * GEMM_STEP,
+                    panels + j * depth + k * GEMM_COLUMNS, GEMM_COLUMNS, block + j, PIXELS, k > 0,
+                    NULL);
+        for (int64_t r = 0; r < left; r++, next_row(s)) add_row(s, block + r * PIXELS);
     }
 }
 
@@ -152,15 +158,15 @@ static void add_product(const weft_call *call, const conv_columns *c, int64_t ti
     if (end > z->out[c->cut]) end = z->out[c->cut];
     const int64_t row = z->out_volume / z->out[c->cut];
     int64_t pixel = low > 0 ? ceil_div(low, stride) * row : 0;
-    T *block = weft_call_workspace(call), *panel = block + GEMM_ROWS * GEMM_COLUMNS;
+    T *block = weft_call_workspace(call), *panels = block + GEMM_ROWS * PIXELS;
     const gemm_matrix dy = {(const T *)call->in[0].data +
                                 (image * z->groups + group) * z->out_channels * z->out_volume,
                             z->out_volume, 1};
     for (int64_t n; pixel < end * row; pixel += n) {
-        n = end * row - pixel < GEMM_COLUMNS ? end * row - pixel : GEMM_COLUMNS;
-        gemm_pack_panels(&dy, pixel, pixel + n, z->out_channels, panel);
+        n = end * row - pixel < PIXELS ? end * row - pixel : PIXELS;
+        gemm_pack_panels(&dy, pixel, pixel + n, z->out_channels, panels);
         find_segments(&s, pixel, n);
-        add_panel(&s, (const T *)call->scratch + group * conv_columns_area(c), panel, n, block);
+        add_pixels(&s, (const T *)call->scratch + group * conv_columns_area(c), panels, n, block);
     }
 }
 

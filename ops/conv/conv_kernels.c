@@ -295,7 +295,7 @@ static T sum_inside(const conv_product *p, const operands *o, const row_block *b
             place = place * p->z.kernel[d] + b->class.first[d] + tap[d] * p->every[d];
         }
         for (int64_t c = 0; inside && c < p->channels; c++)
-            sum += w[c * across + place] * x[c * p->source + pixel];
+            sum = FMA(w[c * across + place], x[c * p->source + pixel], sum);
     }
     return sum;
 }

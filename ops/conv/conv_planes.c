@@ -126,7 +126,8 @@ SIMD_INLINE void sum_block(const int step, const plane_sum *o, const plane_block
         for (int64_t t = 0; t < o->taps; t++, w += o->w_step) {
             const simd_vector factor = *w - (simd_vector){0};
             SIMD_UNROLL(4)
-            for (int v = 0; v < SIDE; v++) sum[v] += factor * load(x[v] + o->offset[t], step, any);
+            for (int v = 0; v < SIDE; v++)
+                sum[v] = simd_fma(factor, load(x[v] + o->offset[t], step, any), sum[v]);
         }
         for (int v = 0; v < n; v++) {
             if (count[v] == SIMD_LANES)
@@ -151,8 +152,8 @@ static T sum_inside(const plane_sum *o, const T *from, int64_t row, int64_t colu
             inside &=
                 at[d] >= 0 && at[d] % p->spread[d] == 0 && at[d] / p->spread[d] < p->source[d];
         if (inside)
-            sum += o->w[t * o->w_step] *
-                   from[at[0] / p->spread[0] * p->source[1] + at[1] / p->spread[1]];
+            sum = FMA(o->w[t * o->w_step],
+                      from[at[0] / p->spread[0] * p->source[1] + at[1] / p->spread[1]], sum);
     }
     return sum;
 }
@@ -238,20 +239,26 @@ SIMD_INLINE void dot_block(const int step, const plane_sum *o, int64_t rows, con
     const conv_planes *p = o->p;
     const int n = o->taps - first < TAPS ? (int)(o->taps - first) : TAPS;
     const T *x[TAPS];
-    simd_vector sum[TAPS];
+    simd_vector sum[TAPS][SIMD_PARTS];
     for (int t = 0; t < TAPS; t++) { /* the last tap replaces missing ones */
         x[t] = o->slab + o->offset[first + (t < n ? t : n - 1)];
-        sum[t] = (simd_vector){0};
+        for (int v = 0; v < SIMD_PARTS; v++) sum[t][v] = (simd_vector){0};
     }
     for (int64_t r = 0; r < rows; r++, dy += p->padded)
-        for (int64_t c = 0; c < p->padded; c += SIMD_LANES) {
-            const simd_vector factor = *(const simd_vector *)(dy + c);
-            const int64_t at = r * p->step[0] * p->slab_width + c * p->step[1];
-            SIMD_UNROLL(3)
-            for (int t = 0; t < TAPS; t++) sum[t] += factor * load(x[t] + at, step, p->step[1]);
+        for (int64_t c = 0; c < p->padded; c += SIMD_SPAN) {
+            SIMD_UNROLL(4)
+            for (int v = 0; v < SIMD_PARTS; v++) {
+                const int64_t column = c + v * SIMD_LANES;
+                const simd_vector factor = *(const simd_vector *)(dy + column);
+                const int64_t at = r * p->step[0] * p->slab_width + column * p->step[1];
+                SIMD_UNROLL(3)
+                for (int t = 0; t < TAPS; t++)
+                    sum[t][v] = simd_fma(factor, load(x[t] + at, step, p->step[1]), sum[t][v]);
+            }
         }
     for (int t = 0; t < n; t++)
-        for (int64_t l = 0; l < SIMD_LANES; l++) total[first + t] += (double)sum[t][l];
+        for (int64_t l = 0; l < SIMD_SPAN; l++)
+            total[first + t] += (double)sum[t][l / SIMD_LANES][l % SIMD_LANES];
 }
 
 /* The sum of a tap, without the padding; x and dy are the first planes of the channel. */
@@ -267,7 +274,7 @@ static double tap_inside(const conv_sizes *z, const conv_planes *p, const T *x, 
                 const int64_t column =
                     j * p->step[1] + tap % p->taps[1] * p->dilation[1] - p->begin[1];
                 if (column >= 0 && column < p->source[1])
-                    sum += (double)(x[row * p->source[1] + column] * dy[i * p->width + j]);
+                    sum += (double)x[row * p->source[1] + column] * (double)dy[i * p->width + j];
             }
         }
     return sum;

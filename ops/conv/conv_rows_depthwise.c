@@ -78,7 +78,8 @@ SIMD_INLINE void sum_pixels(const int pixels, const depthwise_run *given)
                 const simd_vector factor = *(const simd_vector *)w;
                 SIMD_UNROLL(8)
                 for (int p = 0; p < pixels; p++)
-                    sum[p] += factor * *(const simd_vector *)(x + p * o.pixel_step);
+                    sum[p] =
+                        simd_fma(factor, *(const simd_vector *)(x + p * o.pixel_step), sum[p]);
             }
         }
         SIMD_UNROLL(8)
@@ -92,8 +93,8 @@ SIMD_INLINE void sum_pixels(const int pixels, const depthwise_run *given)
             T sum = o.bias ? o.bias[c] : 0;
             for (int64_t i = 0; i < o.taps[0]; i++)
                 for (int64_t j = 0; j < o.taps[1]; j++)
-                    sum += o.w[i * o.w_step + j * o.channels + c] *
-                           o.x[i * o.x_step[0] + j * o.x_step[1] + p * o.pixel_step + c];
+                    sum = FMA(o.w[i * o.w_step + j * o.channels + c],
+                              o.x[i * o.x_step[0] + j * o.x_step[1] + p * o.pixel_step + c], sum);
             if (o.bounds)
                 sum = sum < o.bounds[0] ? o.bounds[0] : sum > o.bounds[1] ? o.bounds[1] : sum;
             o.y[p * o.channels + c] = sum;

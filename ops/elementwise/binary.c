@@ -11,7 +11,7 @@
     X(mul, "y = a b", weft_export_same(e, "Mul"), x *y, -2, 2)                                     \
     X(div, "y = a / b", weft_export_same(e, "Div"), x / y, 0.5, 2)                                 \
     X(pow, "y = a^b; gradients need a > 0", weft_export_same(e, "Pow"),                            \
-      (T)pow((double)x, (double)y), 0.5, 2)                                                        \
+      (T)vm_pow_f64((double)x, (double)y), 0.5, 2)                                                 \
     X(maximum, "y = max(a, b), NaN if either is; a tie's gradient goes half to each",              \
       weft_export_same(e, "Max"), x > y || x != x ? x : y, -2, 2)                                  \
     X(minimum, "y = min(a, b), NaN if either is; a tie's gradient goes half to each",              \
@@ -20,6 +20,7 @@
       onnx_mask_of_relu(e), x <= 0 ? 0 : y, -2, 2)
 
 #ifdef WEFT_KERNEL_ISA
+#include "base/vmath_pow.h"
 
 #define BINARY_KERNEL(name, doc, onnx, expression, low, high)                                      \
     KERNEL(name)                                                                                   \

@@ -5,7 +5,7 @@
 #include "kernels/kernel.h"
 
 #ifdef WEFT_KERNEL_ISA
-#include "kernels/vmath.h"
+#include "base/vmath_sin.h"
 #define T_(x) ((T)(x))
 #endif
 
@@ -47,7 +47,7 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
       T_(rint((T)x)), \
       WEFT_NO_VALUE, -2, 2, true) \
     X(atan, PLAIN, "y = arctan x, in (-pi/2, pi/2)", NODE("Atan"), \
-      T_(atan((double)x)), \
+      T_(vm_atan_f64((double)x)), \
       weft_div(graph, g, weft_add_scalar(graph, weft_square(graph, x), 1)), -3, 3, false) \
     X(exp, PLAIN, "y = e^x", NODE("Exp"), \
       vm_exp(x), \
@@ -106,8 +106,8 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
       x < low ? low : x > high ? high : x, \
       clamp_gradient(graph, g, x, y), -2, 2, true)
 
-/* The formula of y holds for |x| <= VM_SIN_LIMIT only; beyond, kernels call libm's function of this
- * name. */
+/* The formula of y holds for |x| <= VM_SIN_LIMIT only; beyond, kernels call
+ * vm_NAME_f64. */
 #define PERIODIC_OPS(X) \
     X(sin, PLAIN, "y = sin x, x in radians", NODE("Sin"), \
       x == 0 ? x : vm_sin_quarters(x, 0), \
@@ -175,7 +175,7 @@ static inline bool is_near(T x)
             }                                                                                      \
             for (int64_t i = 0; i < w.count; i++) {                                                \
                 const T x = in[i * w.step[1]];                                                     \
-                out[i] = is_near(x) ? expression : (T)name((double)x);                             \
+                out[i] = is_near(x) ? expression : (T)vm_##name##_f64((double)x);                  \
             }                                                                                      \
         }                                                                                          \
     }

@@ -313,39 +313,46 @@ static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, in
     for (int64_t j = 0; j < n; j += GEMM_DOTS)
         for (int64_t i = 0; i < m; i += GEMM_DOTS) {
             const T *rows[GEMM_DOTS], *columns[GEMM_DOTS];
-            simd_vector total[GEMM_DOTS][GEMM_DOTS];
-            const int64_t whole = k - k % SIMD_LANES;
+            simd_vector total[GEMM_DOTS][GEMM_DOTS][SIMD_PARTS];
+            const int64_t whole = k - k % SIMD_SPAN;
             /* At the edges the last row or column replaces missing ones. */
             for (int q = 0; q < GEMM_DOTS; q++) {
                 rows[q] = a->data + (i + q < m ? i + q : m - 1) * a->row;
                 columns[q] = b->data + (j + q < n ? j + q : n - 1) * b->column;
-                for (int r = 0; r < GEMM_DOTS; r++) total[q][r] = (simd_vector){0};
+                for (int r = 0; r < GEMM_DOTS * SIMD_PARTS; r++)
+                    total[q][r / SIMD_PARTS][r % SIMD_PARTS] = (simd_vector){0};
             }
             for (int64_t p = 0; p < whole;) {
                 const int64_t end = whole - p < GEMM_DEPTH ? whole : p + GEMM_DEPTH;
-                simd_vector sum[GEMM_DOTS][GEMM_DOTS];
+                simd_vector sum[GEMM_DOTS][GEMM_DOTS][SIMD_PARTS];
                 for (int q = 0; q < GEMM_DOTS; q++)
-                    for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] = (simd_vector){0};
-                for (; p < end; p += SIMD_LANES) {
-                    simd_vector y[GEMM_DOTS];
-                    SIMD_UNROLL(4)
                     for (int r = 0; r < GEMM_DOTS; r++)
-                        y[r] = *(const simd_vector *)(columns[r] + p);
+                        for (int v = 0; v < SIMD_PARTS; v++) sum[q][r][v] = (simd_vector){0};
+                for (; p < end; p += SIMD_SPAN) {
                     SIMD_UNROLL(4)
-                    for (int q = 0; q < GEMM_DOTS; q++) {
-                        const simd_vector x = *(const simd_vector *)(rows[q] + p);
+                    for (int v = 0; v < SIMD_PARTS; v++) {
+                        const int64_t at = p + v * SIMD_LANES;
+                        simd_vector y[GEMM_DOTS];
                         SIMD_UNROLL(4)
-                        for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] += x * y[r];
+                        for (int r = 0; r < GEMM_DOTS; r++)
+                            y[r] = *(const simd_vector *)(columns[r] + at);
+                        SIMD_UNROLL(4)
+                        for (int q = 0; q < GEMM_DOTS; q++) {
+                            const simd_vector x = *(const simd_vector *)(rows[q] + at);
+                            SIMD_UNROLL(4)
+                            for (int r = 0; r < GEMM_DOTS; r++)
+                                sum[q][r][v] = simd_fma(x, y[r], sum[q][r][v]);
+                        }
                     }
                 }
                 for (int q = 0; q < GEMM_DOTS; q++)
-                    for (int r = 0; r < GEMM_DOTS; r++) total[q][r] += sum[q][r];
+                    for (int r = 0; r < GEMM_DOTS; r++)
+                        for (int v = 0; v < SIMD_PARTS; v++) total[q][r][v] += sum[q][r][v];
             }
             for (int64_t q = 0; q < GEMM_DOTS && i + q < m; q++)
                 for (int64_t r = 0; r < GEMM_DOTS && j + r < n; r++) {
-                    T dot = 0;
-                    for (int lane = 0; lane < SIMD_WIDTH; lane++) dot += total[q][r][lane];
-                    for (int64_t t = whole; t < k; t++) dot += rows[q][t] * columns[r][t];
+                    T dot = simd_sum(total[q][r]);
+                    for (int64_t t = whole; t < k; t++) dot = FMA(rows[q][t], columns[r][t], dot);
                     c[(i + q) * c_row + j + r] = dot;
                 }
         }

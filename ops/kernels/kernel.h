@@ -13,6 +13,8 @@
 #ifndef WEFT_OPS_KERNELS_KERNEL_H
 #define WEFT_OPS_KERNELS_KERNEL_H
 
+#include "base/fma.h"
+
 #include <weft/kernel.h>
 
 #include <math.h>
@@ -134,6 +136,13 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
 /* For `#if`: 1 for the dtype of this build, else 0. */
 #define KERNEL_IS(dtype) KERNEL_IS_(WEFT_KERNEL_DTYPE, dtype)
 #define KERNEL_IS_FLOAT  (KERNEL_IS(f32) || KERNEL_IS(f64))
+
+/* x y + z of T with one rounding. */
+#if KERNEL_IS(f32)
+#define FMA fma_f32
+#elif KERNEL_IS(f64)
+#define FMA fma_f64
+#endif
 
 #define KERNEL_NAME(name) WEFT_JOIN(name, WEFT_KERNEL_DTYPE, WEFT_KERNEL_ISA)
 #define KERNEL(name)                                                                               \

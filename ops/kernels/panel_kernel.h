@@ -127,7 +127,8 @@ SIMD_INLINE void panel_add(const int height, const int vectors, const panel_oper
             /* Broadcast once: otherwise each vector of the row loads the element again. */
             const simd_vector x = a[r / 3][r % 3 * o.a_row + k] - (simd_vector){0};
             SIMD_UNROLL(16)
-            for (int v = 0; v < vectors; v++) sum[r * vectors + v] += x * row[v];
+            for (int v = 0; v < vectors; v++)
+                sum[r * vectors + v] = simd_fma(x, row[v], sum[r * vectors + v]);
         }
     }
 }

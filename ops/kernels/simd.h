@@ -9,6 +9,10 @@
 
 #ifdef WEFT_KERNEL_ISA
 
+#if defined(__FMA__)
+#include <immintrin.h>
+#endif
+
 /* Bytes of a vector, and registers of that size. */
 #if defined(__AVX512F__)
 #define SIMD_BYTES     64
@@ -40,6 +44,37 @@
 
 typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
+
+/* x y + z with one rounding. */
+SIMD_INLINE simd_vector simd_fma(simd_vector x, simd_vector y, simd_vector z)
+{
+#if defined(__AVX512F__) && KERNEL_IS(f32)
+    return (simd_vector)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)z);
+#elif defined(__AVX512F__)
+    return (simd_vector)_mm512_fmadd_pd((__m512d)x, (__m512d)y, (__m512d)z);
+#elif defined(__FMA__) && KERNEL_IS(f32)
+    return (simd_vector)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
+#elif defined(__FMA__)
+    return (simd_vector)_mm256_fmadd_pd((__m256d)x, (__m256d)y, (__m256d)z);
+#else
+    for (int lane = 0; lane < SIMD_WIDTH; lane++) z[lane] = FMA(x[lane], y[lane], z[lane]);
+    return z;
+#endif
+}
+
+/* A dot product is summed in the lanes of SIMD_PARTS vectors: as many on every processor. */
+#define SIMD_SPAN  (SIMD_PARTS * SIMD_LANES)
+#define SIMD_PARTS (64 / SIMD_BYTES)
+
+/* The sum of these lanes, as a tree: lane i and lane i + SIMD_SPAN / 2, and so on. */
+SIMD_INLINE T simd_sum(const simd_vector *parts)
+{
+    T lane[SIMD_SPAN];
+    for (int v = 0; v < SIMD_PARTS; v++) *(simd_vector *)(lane + v * SIMD_LANES) = parts[v];
+    for (int64_t half = SIMD_SPAN / 2; half; half /= 2)
+        for (int64_t l = 0; l < half; l++) lane[l] += lane[l + half];
+    return lane[0];
+}
 
 /* min(max(x, low), high), NaN for NaN. */
 SIMD_INLINE simd_vector simd_bound(simd_vector x, T low, T high)
@@ -81,7 +116,8 @@ SIMD_INLINE void simd_add_product(const int rows, const int vectors, const int a
             /* Broadcast once: otherwise each vector of the row loads the element again. */
             const simd_vector x = a[r * o.a_row] - (simd_vector){0};
             SIMD_UNROLL(16)
-            for (int v = 0; v < vectors; v++) sum[r * vectors + v] += x * row[v];
+            for (int v = 0; v < vectors; v++)
+                sum[r * vectors + v] = simd_fma(x, row[v], sum[r * vectors + v]);
         }
         a += o.a_step;
         b += o.b_step;

@@ -41,13 +41,41 @@ static inline int64_t sum_range_end(int64_t from, int64_t n)
             SIMD_FOR (c, n) (total)[c] += (double)TERM(row_);                                      \
     }
 
+/* Neighbouring terms are added in this many lanes, on every processor. */
+#define SUM_LANES 16
+
+/* The sum of the lanes, as a tree: lane i and lane i + 8, then i and i + 4, and so on. */
+static inline T sum_of_lanes(const T *lanes)
+{
+    T sum[SUM_LANES / 2];
+    for (int64_t c = 0; c < SUM_LANES / 2; c++) sum[c] = lanes[c] + lanes[c + SUM_LANES / 2];
+    for (int64_t c = 0; c < SUM_LANES / 4; c++) sum[c] += sum[c + SUM_LANES / 4];
+    for (int64_t c = 0; c < SUM_LANES / 8; c++) sum[c] += sum[c + SUM_LANES / 8];
+    return sum[0] + sum[1];
+}
+
+/* A loop over i in [from, to), SUM_LANES at a time: term i belongs to lane c. Declares i and c. */
+#define EACH_LANE(i, c, from, to, ...)                                                             \
+    {                                                                                              \
+        int64_t at_ = (from);                                                                      \
+        for (; at_ + SUM_LANES <= (to); at_ += SUM_LANES)                                          \
+            _Pragma("omp simd") for (int64_t c = 0; c < SUM_LANES; c++)                            \
+            {                                                                                      \
+                const int64_t i = at_ + c;                                                         \
+                __VA_ARGS__;                                                                       \
+            }                                                                                      \
+        for (int64_t c = 0; at_ < (to); at_++, c++) {                                              \
+            const int64_t i = at_;                                                                 \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    }
+
 /* total += the sum of TERM(i) for i in [0, n), for a double total: in as many columns as stay in
  * registers, and a rest that is too short for them. TERM may read no name that ends in _. */
-#define SUM_LANES 16
 #define SUM_ROW(total, n, TERM)                                                                    \
     {                                                                                              \
         const int64_t rows_ = (n) / (8 * SUM_LANES) * 8;                                           \
-        T rest_ = 0;                                                                               \
+        T rest_[SUM_LANES] = {0};                                                                  \
         if (rows_) {                                                                               \
             double lanes_[SUM_LANES] = {0};                                                        \
             for (int64_t r_ = 0; r_ < rows_; r_ += 8)                                              \
@@ -55,9 +83,8 @@ static inline int64_t sum_range_end(int64_t from, int64_t n)
                     (double)SUM_EIGHT(TERM, r_ * SUM_LANES + c_, SUM_LANES);                       \
             for (int64_t c_ = 0; c_ < SUM_LANES; c_ += 8) total += SUM_EIGHT(SUM_LANE, c_, 1);     \
         }                                                                                          \
-        _Pragma("omp simd reduction(+ : rest_)") for (int64_t i_ = rows_ * SUM_LANES; i_ < (n);    \
-                                                      i_++) rest_ += TERM(i_);                     \
-        total += (double)rest_;                                                                    \
+        EACH_LANE(i_, c_, rows_ *SUM_LANES, n, rest_[c_] += TERM(i_))                              \
+        total += (double)sum_of_lanes(rest_);                                                      \
     }
 #define SUM_LANE(c) lanes_[c]
 

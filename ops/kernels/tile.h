@@ -101,7 +101,7 @@ SIMD_INLINE void tile_piece(tile_operands o)
         for (int64_t x = j; x < o.n; x++) {
             T sum = 0;
             for (int64_t k = 0; k < o.depth; k++)
-                sum += o.a[i * o.a_row + k * o.a_step] * o.b[k * o.b_row + x];
+                sum = FMA(o.a[i * o.a_row + k * o.a_step], o.b[k * o.b_row + x], sum);
             o.c[i * o.c_row + x] = o.add ? o.c[i * o.c_row + x] + sum : sum;
         }
 }

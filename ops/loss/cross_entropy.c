@@ -33,7 +33,7 @@ static inline int64_t rows_per_tile(const weft_call *call)
 }
 
 #ifdef WEFT_KERNEL_ISA
-#include "kernels/vmath.h"
+#include "base/vmath.h"
 
 static inline int64_t count_targets(const int32_t *target, int64_t rows, int64_t ignore)
 {
@@ -53,17 +53,13 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
     const T shift = top == (T)-INFINITY ? 0 : top;
     EACH_RANGE(from, to, n)
     {
-        T partial = 0, partial_total = 0;
-        _Pragma("omp simd reduction(+ : partial, partial_total)") for (int64_t i = from; i < to;
-                                                                       i++)
-        {
-            partial += vm_exp_down(x[i] - shift);
-            partial_total += x[i] - shift;
-        }
-        sum += (double)partial;
-        total += (double)partial_total;
+        T partial[SUM_LANES] = {0}, partial_total[SUM_LANES] = {0};
+        EACH_LANE(i, c, from, to, partial[c] += vm_exp_down(x[i] - shift);
+                  partial_total[c] += x[i] - shift)
+        sum += (double)sum_of_lanes(partial);
+        total += (double)sum_of_lanes(partial_total);
     }
-    const double logarithm = log(sum);
+    const double logarithm = vm_log_f64(sum);
     const bool dead = sum == 0;
     *lse = (T)((double)shift + logarithm);
     *lse_low = dead ? 0 : (T)(((double)shift - (double)*lse) + logarithm);
@@ -128,7 +124,7 @@ KERNEL(cross_entropy_grad)
             continue;
         }
         /* e^-low goes into the factor: it is between 1 / classes and classes. */
-        const T factor = scale * (T)exp(-(double)low);
+        const T factor = scale * (T)vm_exp_f64(-(double)low);
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] =
             factor * vm_exp(x[i] - lse) - scale * even;
         dx[target[r]] -= scale * (T)(1 - attr->smoothing);

@@ -12,7 +12,7 @@
 #include "kernels/kernel.h"
 
 #ifdef WEFT_KERNEL_ISA
-#include "kernels/vmath.h"
+#include "base/vmath.h"
 
 /* One sequence of the batch. */
 typedef struct sequence {

@@ -105,18 +105,12 @@ static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gam
     }
     EACH_RANGE(from, to, n)
     {
-        T partial = 0, partial_product = 0;
-        _Pragma("omp simd reduction(+ : partial, partial_product)") for (int64_t i = from; i < to;
-                                                                         i++)
-        {
-            const T xhat = (x[i] - mean) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
-            partial += g;
-            partial_product += g * xhat;
-            dgamma[i] += dy[i] * xhat;
-            dbeta[i] += dy[i];
-        }
-        sum += (double)partial;
-        product += (double)partial_product;
+        T partial[SUM_LANES] = {0}, partial_product[SUM_LANES] = {0};
+        EACH_LANE(i, c, from, to, const T xhat = (x[i] - mean) * rstd;
+                  const T g = gamma ? dy[i] * gamma[i] : dy[i]; partial[c] += g;
+                  partial_product[c] += g * xhat; dgamma[i] += dy[i] * xhat; dbeta[i] += dy[i])
+        sum += (double)sum_of_lanes(partial);
+        product += (double)sum_of_lanes(partial_product);
     }
     const T g_mean = centred ? (T)(sum / (double)n) : 0, along = (T)(product / (double)n);
     for (int64_t i = 0; i < n; i++) {

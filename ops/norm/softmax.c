@@ -15,7 +15,7 @@ static inline lines lines_of_softmax(const weft_call *call)
 }
 
 #ifdef WEFT_KERNEL_ISA
-#include "kernels/vmath.h"
+#include "base/vmath.h"
 
 static inline T *line_at(const weft_tensor *t, const lines *l, int64_t index)
 {
@@ -45,14 +45,9 @@ static inline double exp_row(const T *x, T *y, int64_t n, T shift)
     double sum = 0;
     EACH_RANGE(from, to, n)
     {
-        T partial = 0;
-        _Pragma("omp simd reduction(+ : partial)") for (int64_t i = from; i < to; i++)
-        {
-            const T e = vm_exp_down(x[i] - shift);
-            y[i] = e;
-            partial += e;
-        }
-        sum += (double)partial;
+        T partial[SUM_LANES] = {0};
+        EACH_LANE(i, c, from, to, const T e = vm_exp_down(x[i] - shift); y[i] = e; partial[c] += e)
+        sum += (double)sum_of_lanes(partial);
     }
     return sum;
 }
@@ -83,12 +78,11 @@ static inline void log_softmax_row(const T *x, T *y, int64_t n)
     double sum = 0;
     EACH_RANGE(from, to, n)
     {
-        T partial = 0;
-        _Pragma("omp simd reduction(+ : partial)") for (int64_t i = from; i < to; i++) partial +=
-            vm_exp_down(x[i] - shift);
-        sum += (double)partial;
+        T partial[SUM_LANES] = {0};
+        EACH_LANE(i, c, from, to, partial[c] += vm_exp_down(x[i] - shift))
+        sum += (double)sum_of_lanes(partial);
     }
-    const T logarithm = sum == 0 ? 0 : (T)log(sum);
+    const T logarithm = sum == 0 ? 0 : (T)vm_log_f64(sum);
     _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = (x[i] - shift) - logarithm;
 }
 

@@ -73,11 +73,16 @@ static void nibbles(const float *w, int n, float scale, float zero, float *step)
  * what it takes from the sum of squares of the elements. */
 static float fit_scale(const float *w, const float *step, int n, float *gain)
 {
-    float product = 0, square = 0;
-#pragma omp simd reduction(+ : product, square)
-    for (int i = 0; i < n; i++) {
-        product += step[i] * w[i];
-        square += step[i] * step[i];
+    enum { LANES = 16 };
+    float products[LANES] = {0}, squares[LANES] = {0}, product = 0, square = 0;
+    for (int i = 0; i < n; i += LANES)
+        for (int c = 0; c < LANES && i + c < n; c++) {
+            products[c] += step[i + c] * w[i + c];
+            squares[c] += step[i + c] * step[i + c];
+        }
+    for (int c = 0; c < LANES; c++) {
+        product += products[c];
+        square += squares[c];
     }
     *gain = square > 0 ? product * product / square : 0;
     return square > 0 ? product / square : 0;

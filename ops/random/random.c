@@ -19,7 +19,7 @@ typedef struct random_attr {
 } random_attr;
 
 #ifdef WEFT_KERNEL_ISA
-#include "kernels/vmath.h"
+#include "base/vmath_sin.h"
 
 /* Elements whose words are made at a time. Tiles consist of whole blocks. */
 #define BLOCK 512

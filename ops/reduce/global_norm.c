@@ -2,7 +2,7 @@
  * tile into f64 partials, phase 1 adds them in order. square_sums and root_of_sum are the two
  * phases as ops, for tensors in pieces of whole tiles that several processes have: the same bits.
  */
-#include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 static inline int64_t tiles_of(const weft_tensor *t)
 {
@@ -18,11 +18,12 @@ static inline double square_sum(const weft_call *call, int64_t tile)
     while (local >= tiles_of(&call->in[i])) local -= tiles_of(&call->in[i++]);
     const T *x = (const T *)call->in[i].data + local * TILE;
     int64_t n = numel_of(&call->in[i].shape) - local * TILE;
-    double sum = 0;
+    double sum[SUM_LANES] = {0};
     if (n > TILE) n = TILE;
-    _Pragma("omp simd reduction(+ : sum)") for (int64_t k = 0; k < n; k++) sum +=
-        (double)x[k] * (double)x[k];
-    return sum;
+    EACH_LANE(k, c, 0, n, sum[c] += (double)x[k] * (double)x[k])
+    for (int64_t half = SUM_LANES / 2; half; half /= 2)
+        for (int64_t c = 0; c < half; c++) sum[c] += sum[c + half];
+    return sum[0];
 }
 
 KERNEL(global_norm)

@@ -15,7 +15,7 @@
 #include "kernels/moments.h"
 #include "kernels/narrow.h"
 #include "kernels/sums.h"
-#include "kernels/vmath.h"
+#include "base/vmath.h"
 
 /* Offset of output `index`'s first element. */
 static inline int64_t base_of(const split *s, int64_t index)
@@ -94,9 +94,12 @@ static void mean_finish(const double *state, int64_t count, const reduce_attr *a
 
 static void prod_row(const T *x, int64_t n, double *state)
 {
-    double product = 1;
-    SIMD_FOLD(* : product) for (int64_t i = 0; i < n; i++) product *= (double)x[i];
-    state[0] = product;
+    double product[SUM_LANES];
+    for (int64_t c = 0; c < SUM_LANES; c++) product[c] = 1;
+    EACH_LANE(i, c, 0, n, product[c] *= (double)x[i])
+    for (int64_t half = SUM_LANES / 2; half; half /= 2)
+        for (int64_t c = 0; c < half; c++) product[c] *= product[c + half];
+    state[0] = product[0];
 }
 
 static void prod_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
@@ -181,9 +184,9 @@ static void logsumexp_row(const T *x, int64_t n, double *state)
     double sum = 0;
     EACH_RANGE(from, to, n)
     {
-        T partial = 0;
-        SIMD_FOLD(+ : partial) for (int64_t i = from; i < to; i++) partial += vm_exp_down(x[i] - shift);
-        sum += (double)partial;
+        T partial[SUM_LANES] = {0};
+        EACH_LANE(i, c, from, to, partial[c] += vm_exp_down(x[i] - shift))
+        sum += (double)sum_of_lanes(partial);
     }
     state[0] = (double)top;
     state[1] = sum;
@@ -226,7 +229,7 @@ static void logsumexp_finish(const double *state, int64_t count, const reduce_at
     (void)count;
     (void)attr;
     for (int64_t c = 0; c < n; c++)
-        y[c] = (T)(state[c] - state[c] == 0 ? state[c] + log(state[n + c]) : state[c]);
+        y[c] = (T)(state[c] - state[c] == 0 ? state[c] + vm_log_f64(state[n + c]) : state[c]);
 }
 
 /* ---- The loops, the same for all ---- */

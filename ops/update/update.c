@@ -1,4 +1,5 @@
 /* Update nodes: they write states in place, element by element, in one pass over their inputs. */
+#include "base/vmath_pow.h"
 #include "kernels/kernel.h"
 
 /* As weft_sgd_options and weft_adam_options; scaled: the last input scales the gradient. */
@@ -95,8 +96,8 @@ KERNEL(adam_update)
     const T a1 = (T)(1 - attr->beta1), a2 = (T)(1 - attr->beta2);
     const T decay = attr->decoupled ? 0 : (T)attr->weight_decay;
     const T shrink = attr->decoupled ? (T)(1 - (double)lr * attr->weight_decay) : 1;
-    const T correct_m = (T)(1 / (1 - pow(attr->beta1, t)));
-    const T correct_v = (T)(1 / (1 - pow(attr->beta2, t)));
+    const T correct_m = (T)(1 / (1 - vm_pow_f64(attr->beta1, t)));
+    const T correct_v = (T)(1 / (1 - vm_pow_f64(attr->beta2, t)));
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
     {
         const T g = scale * grad[i] + decay * param[i];

@@ -1,4 +1,5 @@
-/* Elementary functions that compilers vectorise: no branches, no tables, no calls.
+/* base/vmath.h - elementary functions that compilers vectorise: no branches, no tables, no calls. The
+ * same bits on every processor, so nothing asks libm for these functions. Not installed.
  *
  * exp: x = n ln 2 + r, |r| <= ln(2)/2 (Cody & Waite), a Taylor polynomial in r, and 2^n in two
  * factors, so that results below the smallest normal number come out too.
@@ -9,19 +10,17 @@
  * log1p_unit, of [0, 1] only, for softplus: the series of log, from 1 + x or (1 + x) / 2.
  * erf: x + x P(x^2) up to 1, and 1 - e^Q(|x| - 1) beyond, Q approximating ln erfc; P and Q are
  * minimax polynomials found by Remez exchange, their errors in erf below 2e-9 (f32), 1e-17 (f64).
- * sin, cos: x = n pi/2 + r, |r| <= pi/4 (Cody & Waite; f32 in double), Taylor polynomials in r;
- * only up to VM_SIN_LIMIT, beyond which callers ask libm.
  * tests/ops/vmath_test.c compares each with libm over the whole range; the errors it allows, in
  * units in the last place of f32 and f64 alike: exp 1.2, log 2, expm1 2, log1p 1.5, tanh 3,
  * sigmoid 2.5, erf 1.3, sin and cos 2.5, softplus by exp and log1p_unit 3 (the largest
  * found: 1.05, 1.92, 1.93, 0.91, 2.46, 2.34, 1.23, 2.34, 2.69). Infinities, NaN, overflow and
  * subnormal results behave as in libm. */
-#ifndef WEFT_OPS_KERNELS_VMATH_H
-#define WEFT_OPS_KERNELS_VMATH_H
+#ifndef WEFT_BASE_VMATH_H
+#define WEFT_BASE_VMATH_H
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+#include "base/fma.h"
+
+#include <stdbool.h>
 
 static inline float vm_from_bits_f32(int32_t bits)
 {
@@ -52,28 +51,28 @@ static inline int64_t vm_bits_f64(double x)
 static inline float vm_expm1_poly_f32(float r)
 {
     float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    return p * r * r + r;
+    p = fma_f32(p, r, 1.0f / 720);
+    p = fma_f32(p, r, 1.0f / 120);
+    p = fma_f32(p, r, 1.0f / 24);
+    p = fma_f32(p, r, 1.0f / 6);
+    p = fma_f32(p, r, 0.5f);
+    return fma_f32(p * r, r, r);
 }
 static inline double vm_expm1_poly_f64(double r)
 {
     double p = 1.0 / 6227020800.0;
-    p = p * r + 1.0 / 479001600.0;
-    p = p * r + 1.0 / 39916800.0;
-    p = p * r + 1.0 / 3628800.0;
-    p = p * r + 1.0 / 362880.0;
-    p = p * r + 1.0 / 40320.0;
-    p = p * r + 1.0 / 5040.0;
-    p = p * r + 1.0 / 720.0;
-    p = p * r + 1.0 / 120.0;
-    p = p * r + 1.0 / 24.0;
-    p = p * r + 1.0 / 6.0;
-    p = p * r + 0.5;
-    return p * r * r + r;
+    p = fma_f64(p, r, 1.0 / 479001600.0);
+    p = fma_f64(p, r, 1.0 / 39916800.0);
+    p = fma_f64(p, r, 1.0 / 3628800.0);
+    p = fma_f64(p, r, 1.0 / 362880.0);
+    p = fma_f64(p, r, 1.0 / 40320.0);
+    p = fma_f64(p, r, 1.0 / 5040.0);
+    p = fma_f64(p, r, 1.0 / 720.0);
+    p = fma_f64(p, r, 1.0 / 120.0);
+    p = fma_f64(p, r, 1.0 / 24.0);
+    p = fma_f64(p, r, 1.0 / 6.0);
+    p = fma_f64(p, r, 0.5);
+    return fma_f64(p * r, r, r);
 }
 
 /* The integer nearest to x / ln 2, in the low bits of x / ln 2 + 1.5 * 2^23 (2^52). */
@@ -83,15 +82,15 @@ static inline double vm_expm1_poly_f64(double r)
 /* e^x where it is a normal number: f32 from -87 to 88, f64 from -708 to 709. */
 static inline float vm_exp_normal_f32(float x)
 {
-    float k = x * 1.44269504f + VM_MAGIC_F32, n = k - VM_MAGIC_F32;
-    float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+    float k = fma_f32(x, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
+    float r = fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, x));
     int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32);
     return (1.0f + vm_expm1_poly_f32(r)) * vm_from_bits_f32((int32_t)((uint32_t)(e + 127) << 23));
 }
 static inline double vm_exp_normal_f64(double x)
 {
-    double k = x * 1.4426950408889634 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
-    double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double k = fma_f64(x, 1.4426950408889634, VM_MAGIC_F64), n = k - VM_MAGIC_F64;
+    double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, x));
     int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64);
     return (1.0 + vm_expm1_poly_f64(r)) * vm_from_bits_f64((int64_t)((uint64_t)(e + 1023) << 52));
 }
@@ -100,8 +99,8 @@ static inline float vm_exp_f32(float x)
 {
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    float k = x * 1.44269504f + VM_MAGIC_F32, n = k - VM_MAGIC_F32;
-    float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+    float k = fma_f32(x, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
+    float r = fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, x));
     float p = 1.0f + vm_expm1_poly_f32(r);
     int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32), half = e >> 1;
     return p * vm_from_bits_f32((int32_t)((uint32_t)(half + 127) << 23)) *
@@ -111,8 +110,8 @@ static inline double vm_exp_f64(double x)
 {
     x = x < -746.0 ? -746.0 : x;
     x = x > 710.0 ? 710.0 : x;
-    double k = x * 1.4426950408889634 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
-    double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double k = fma_f64(x, 1.4426950408889634, VM_MAGIC_F64), n = k - VM_MAGIC_F64;
+    double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, x));
     double p = 1.0 + vm_expm1_poly_f64(r);
     int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64), half = e >> 1;
     return p * vm_from_bits_f64((int64_t)((uint64_t)(half + 1023) << 52)) *
@@ -134,21 +133,25 @@ static inline double vm_exp_down_f64(double x)
 /* artanh(s) / s - 1 with z = s^2, |s| <= 3 - 2 sqrt 2. */
 static inline float vm_artanh_poly_f32(float z)
 {
-    return ((((z * (1.0f / 9) + 1.0f / 7) * z + 1.0f / 5) * z) + 1.0f / 3) * z;
+    float p = 1.0f / 9;
+    p = fma_f32(p, z, 1.0f / 7);
+    p = fma_f32(p, z, 1.0f / 5);
+    p = fma_f32(p, z, 1.0f / 3);
+    return p * z;
 }
 static inline double vm_artanh_poly_f64(double z)
 {
     double p = 1.0 / 23;
-    p = p * z + 1.0 / 21;
-    p = p * z + 1.0 / 19;
-    p = p * z + 1.0 / 17;
-    p = p * z + 1.0 / 15;
-    p = p * z + 1.0 / 13;
-    p = p * z + 1.0 / 11;
-    p = p * z + 1.0 / 9;
-    p = p * z + 1.0 / 7;
-    p = p * z + 1.0 / 5;
-    p = p * z + 1.0 / 3;
+    p = fma_f64(p, z, 1.0 / 21);
+    p = fma_f64(p, z, 1.0 / 19);
+    p = fma_f64(p, z, 1.0 / 17);
+    p = fma_f64(p, z, 1.0 / 15);
+    p = fma_f64(p, z, 1.0 / 13);
+    p = fma_f64(p, z, 1.0 / 11);
+    p = fma_f64(p, z, 1.0 / 9);
+    p = fma_f64(p, z, 1.0 / 7);
+    p = fma_f64(p, z, 1.0 / 5);
+    p = fma_f64(p, z, 1.0 / 3);
     return p * z;
 }
 
@@ -161,7 +164,7 @@ static inline float vm_log_f32(float x)
     float m = vm_from_bits_f32((int32_t)((uint32_t)bits - ((uint32_t)e << 23)));
     float n = (float)e - (x < 1.17549435e-38f ? 25.0f : 0.0f);
     float s = (m - 1.0f) / (m + 1.0f), p = vm_artanh_poly_f32(s * s);
-    float y = 2.0f * (s + s * p) + n * 1.42860677e-6f + n * 0.693145752f;
+    float y = fma_f32(n, 0.693145752f, fma_f32(n, 1.42860677e-6f, 2.0f * fma_f32(s, p, s)));
     y = x == 0.0f ? -INFINITY : y;
     y = x < 0.0f ? NAN : y;
     return x > 3.40282347e38f || x != x ? x + x : y;
@@ -174,7 +177,8 @@ static inline double vm_log_f64(double x)
     double m = vm_from_bits_f64((int64_t)((uint64_t)bits - ((uint64_t)e << 52)));
     double n = (double)e - (x < 2.2250738585072014e-308 ? 54.0 : 0.0);
     double s = (m - 1.0) / (m + 1.0), p = vm_artanh_poly_f64(s * s);
-    double y = 2.0 * (s + s * p) + n * 1.90821492927058770002e-10 + n * 6.93147180369123816490e-01;
+    double y = fma_f64(n, 6.93147180369123816490e-01,
+                       fma_f64(n, 1.90821492927058770002e-10, 2.0 * fma_f64(s, p, s)));
     y = x == 0.0 ? -INFINITY : y;
     y = x < 0.0 ? NAN : y;
     return x > 1.7976931348623157e308 || x != x ? x + x : y;
@@ -183,22 +187,22 @@ static inline double vm_log_f64(double x)
 static inline float vm_tanh_f32(float x)
 {
     float a = x < 0 ? -x : x, t = 2.0f * (a > 10.0f ? 10.0f : a);
-    float k = t * 1.44269504f + VM_MAGIC_F32, n = k - VM_MAGIC_F32;
-    float p = vm_expm1_poly_f32((t - n * 0.693145752f) - n * 1.42860677e-6f);
+    float k = fma_f32(t, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
+    float p = vm_expm1_poly_f32(fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, t)));
     int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32);
     float two_n = vm_from_bits_f32((int32_t)((uint32_t)(e + 127) << 23));
-    float em1 = two_n * p + (two_n - 1.0f), y = em1 / (em1 + 2.0f);
+    float em1 = fma_f32(two_n, p, two_n - 1.0f), y = em1 / (em1 + 2.0f);
     return x < 0 ? -y : x == 0 ? x : y;
 }
 static inline double vm_tanh_f64(double x)
 {
     double a = x < 0 ? -x : x, t = 2.0 * (a > 20.0 ? 20.0 : a);
-    double k = t * 1.4426950408889634 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
-    double r = (t - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double k = fma_f64(t, 1.4426950408889634, VM_MAGIC_F64), n = k - VM_MAGIC_F64;
+    double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, t));
     double p = vm_expm1_poly_f64(r);
     int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64);
     double two_n = vm_from_bits_f64((int64_t)((uint64_t)(e + 1023) << 52));
-    double em1 = two_n * p + (two_n - 1.0), y = em1 / (em1 + 2.0);
+    double em1 = fma_f64(two_n, p, two_n - 1.0), y = em1 / (em1 + 2.0);
     return x < 0 ? -y : x == 0 ? x : y;
 }
 
@@ -220,23 +224,23 @@ static inline float vm_expm1_f32(float x)
 {
     float a = x < -20.0f ? -20.0f : x;
     a = a > 89.0f ? 89.0f : a;
-    float k = a * 1.44269504f + VM_MAGIC_F32, n = k - VM_MAGIC_F32;
-    float p = vm_expm1_poly_f32((a - n * 0.693145752f) - n * 1.42860677e-6f);
+    float k = fma_f32(a, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
+    float p = vm_expm1_poly_f32(fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, a)));
     int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32);
     float half = vm_from_bits_f32((int32_t)((uint32_t)(e + 126) << 23));
-    float y = (half * p + (half - 0.5f)) * 2.0f;
+    float y = fma_f32(half, p, half - 0.5f) * 2.0f;
     return (x < 0 ? -x : x) < 1e-30f ? x : y;
 }
 static inline double vm_expm1_f64(double x)
 {
     double a = x < -40.0 ? -40.0 : x;
     a = a > 710.0 ? 710.0 : a;
-    double k = a * 1.4426950408889634 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
-    double r = (a - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double k = fma_f64(a, 1.4426950408889634, VM_MAGIC_F64), n = k - VM_MAGIC_F64;
+    double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, a));
     double p = vm_expm1_poly_f64(r);
     int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64);
     double half = vm_from_bits_f64((int64_t)((uint64_t)(e + 1022) << 52));
-    double y = (half * p + (half - 0.5)) * 2.0;
+    double y = fma_f64(half, p, half - 0.5) * 2.0;
     return (x < 0 ? -x : x) < 1e-300 ? x : y;
 }
 
@@ -250,7 +254,8 @@ static inline float vm_log1p_f32(float x)
     float n = (float)e, c = e ? lost / u : 0.0f;
     f = e ? f : x;
     float s = f / (f + 2.0f), p = 2.0f * vm_artanh_poly_f32(s * s);
-    float y = n * 0.693145752f + (f - (s * (f - p) - (n * 1.42860677e-6f + c)));
+    float low = fma_f32(s, f - p, -fma_f32(n, 1.42860677e-6f, c));
+    float y = fma_f32(n, 0.693145752f, f - low);
     y = x == 0.0f ? x : x == -1.0f ? -INFINITY : y;
     y = x < -1.0f ? NAN : y;
     return x > 3.40282347e38f || x != x ? x + x : y;
@@ -264,8 +269,8 @@ static inline double vm_log1p_f64(double x)
     double n = (double)e, c = e ? lost / u : 0.0;
     f = e ? f : x;
     double s = f / (f + 2.0), p = 2.0 * vm_artanh_poly_f64(s * s);
-    double y =
-        n * 6.93147180369123816490e-01 + (f - (s * (f - p) - (n * 1.90821492927058770002e-10 + c)));
+    double low = fma_f64(s, f - p, -fma_f64(n, 1.90821492927058770002e-10, c));
+    double y = fma_f64(n, 6.93147180369123816490e-01, f - low);
     y = x == 0.0 ? x : x == -1.0 ? -INFINITY : y;
     y = x < -1.0 ? NAN : y;
     return x > 1.7976931348623157e308 || x != x ? x + x : y;
@@ -276,68 +281,68 @@ static inline float vm_log1p_unit_f32(float x)
 {
     const float n = x > 0.41421356f ? 1.0f : 0.0f;
     const float s = (x - n) / (x + 2.0f + n);
-    return 2.0f * (s + s * vm_artanh_poly_f32(s * s)) + n * 0.693147181f;
+    return fma_f32(n, 0.693147181f, 2.0f * fma_f32(s, vm_artanh_poly_f32(s * s), s));
 }
 static inline double vm_log1p_unit_f64(double x)
 {
     const double n = x > 0.41421356237309505 ? 1.0 : 0.0;
     const double s = (x - n) / (x + 2.0 + n);
-    return 2.0 * (s + s * vm_artanh_poly_f64(s * s)) + n * 0.69314718055994531;
+    return fma_f64(n, 0.69314718055994531, 2.0 * fma_f64(s, vm_artanh_poly_f64(s * s), s));
 }
 
 static inline float vm_erf_f32(float x)
 {
     float a = x < 0 ? -x : x, z = x * x, p = 7.853852147e-5f;
-    p = p * z - 8.010191758e-4f;
-    p = p * z + 0.005188327606f;
-    p = p * z - 0.02685381199f;
-    p = p * z + 0.1128358515f;
-    p = p * z - 0.3761262583f;
-    p = p * z + 0.128379166f;
+    p = fma_f32(p, z, -8.010191758e-4f);
+    p = fma_f32(p, z, 0.005188327606f);
+    p = fma_f32(p, z, -0.02685381199f);
+    p = fma_f32(p, z, 0.1128358515f);
+    p = fma_f32(p, z, -0.3761262583f);
+    p = fma_f32(p, z, 0.128379166f);
     float t = (a > 4.0f ? 4.0f : a) - 1.0f, q = 1.863753204e-4f;
-    q = q * t - 0.001829370219f;
-    q = q * t + 0.009895443476f;
-    q = q * t - 0.04150348725f;
-    q = q * t - 0.8431176105f;
-    q = q * t - 2.63896688f;
-    q = q * t - 1.849605516f;
+    q = fma_f32(q, t, -0.001829370219f);
+    q = fma_f32(q, t, 0.009895443476f);
+    q = fma_f32(q, t, -0.04150348725f);
+    q = fma_f32(q, t, -0.8431176105f);
+    q = fma_f32(q, t, -2.63896688f);
+    q = fma_f32(q, t, -1.849605516f);
     float far = 1.0f - vm_exp_normal_f32(q);
-    return a < 1.0f ? x + x * p : x < 0 ? -far : far;
+    return a < 1.0f ? fma_f32(x, p, x) : x < 0 ? -far : far;
 }
 static inline double vm_erf_f64(double x)
 {
     double a = x < 0 ? -x : x, z = x * x, p = -7.779448129042074014e-10;
-    p = p * z + 1.371096948098857979e-8;
-    p = p * z - 1.620631124155474378e-7;
-    p = p * z + 1.644713124501019136e-6;
-    p = p * z - 1.492471227590706209e-5;
-    p = p * z + 1.205529357556957217e-4;
-    p = p * z - 8.548325929271419381e-4;
-    p = p * z + 0.005223977606117625411;
-    p = p * z - 0.02686617064311137612;
-    p = p * z + 0.1128379167094418434;
-    p = p * z - 0.3761263890318351954;
-    p = p * z + 0.128379167095512566;
+    p = fma_f64(p, z, 1.371096948098857979e-8);
+    p = fma_f64(p, z, -1.620631124155474378e-7);
+    p = fma_f64(p, z, 1.644713124501019136e-6);
+    p = fma_f64(p, z, -1.492471227590706209e-5);
+    p = fma_f64(p, z, 1.205529357556957217e-4);
+    p = fma_f64(p, z, -8.548325929271419381e-4);
+    p = fma_f64(p, z, 0.005223977606117625411);
+    p = fma_f64(p, z, -0.02686617064311137612);
+    p = fma_f64(p, z, 0.1128379167094418434);
+    p = fma_f64(p, z, -0.3761263890318351954);
+    p = fma_f64(p, z, 0.128379167095512566);
     double t = (a > 6.0 ? 6.0 : a) - 1.0, q = -4.926802613790786655e-12;
-    q = q * t + 1.206720383359281574e-10;
-    q = q * t - 1.332266208544315835e-9;
-    q = q * t + 8.595216309981137607e-9;
-    q = q * t - 3.368532600334118662e-8;
-    q = q * t + 5.880294584536022707e-8;
-    q = q * t + 2.032781228203285985e-7;
-    q = q * t - 2.129767735232083442e-6;
-    q = q * t + 9.66912056563203532e-6;
-    q = q * t - 2.719726116790327328e-5;
-    q = q * t + 2.629539129857262764e-5;
-    q = q * t + 2.373167951645423076e-4;
-    q = q * t - 0.001977901310248889428;
-    q = q * t + 0.01003382519508501828;
-    q = q * t - 0.04156109802667997602;
-    q = q * t - 0.8431072563593302407;
-    q = q * t - 2.638967514234777416;
-    q = q * t - 1.849605509933248285;
+    q = fma_f64(q, t, 1.206720383359281574e-10);
+    q = fma_f64(q, t, -1.332266208544315835e-9);
+    q = fma_f64(q, t, 8.595216309981137607e-9);
+    q = fma_f64(q, t, -3.368532600334118662e-8);
+    q = fma_f64(q, t, 5.880294584536022707e-8);
+    q = fma_f64(q, t, 2.032781228203285985e-7);
+    q = fma_f64(q, t, -2.129767735232083442e-6);
+    q = fma_f64(q, t, 9.66912056563203532e-6);
+    q = fma_f64(q, t, -2.719726116790327328e-5);
+    q = fma_f64(q, t, 2.629539129857262764e-5);
+    q = fma_f64(q, t, 2.373167951645423076e-4);
+    q = fma_f64(q, t, -0.001977901310248889428);
+    q = fma_f64(q, t, 0.01003382519508501828);
+    q = fma_f64(q, t, -0.04156109802667997602);
+    q = fma_f64(q, t, -0.8431072563593302407);
+    q = fma_f64(q, t, -2.638967514234777416);
+    q = fma_f64(q, t, -1.849605509933248285);
     double far = 1.0 - vm_exp_normal_f64(q);
-    return a < 1.0 ? x + x * p : x < 0 ? -far : far;
+    return a < 1.0 ? fma_f64(x, p, x) : x < 0 ? -far : far;
 }
 
 /* x Phi(x), Phi the normal distribution: max(x, 0) - |x| / 2 erfc(|x| / sqrt 2), with a minimax
@@ -346,15 +351,15 @@ static inline float vm_gelu_f32(float x)
 {
     float a = x < 0 ? -x : x, q = -1.42752784e-6f;
     a = a > 20.0f ? 20.0f : a;
-    q = q * a + 2.091454329e-5f;
-    q = q * a - 9.905843535e-5f;
-    q = q * a - 1.664464051e-4f;
-    q = q * a + 0.004988019095f;
-    q = q * a - 0.03645014391f;
-    q = q * a - 0.3182785744f;
-    q = q * a - 0.797887758f;
-    q = q * a + 5.136382963e-8f;
-    return (x < 0 ? 0.0f : x) - 0.5f * a * vm_exp_down_f32(q);
+    q = fma_f32(q, a, 2.091454329e-5f);
+    q = fma_f32(q, a, -9.905843535e-5f);
+    q = fma_f32(q, a, -1.664464051e-4f);
+    q = fma_f32(q, a, 0.004988019095f);
+    q = fma_f32(q, a, -0.03645014391f);
+    q = fma_f32(q, a, -0.3182785744f);
+    q = fma_f32(q, a, -0.797887758f);
+    q = fma_f32(q, a, 5.136382963e-8f);
+    return fma_f32(-0.5f * a, vm_exp_down_f32(q), x < 0 ? 0.0f : x);
 }
 static inline double vm_gelu_f64(double x)
 {
@@ -362,51 +367,32 @@ static inline double vm_gelu_f64(double x)
     return 0.5 * (x < -1e30 ? -1e30 : x) * (1 + vm_erf_f64(x * 0.70710678118654752));
 }
 
-/* Up to here n below takes at most 20 bits, so that its product with a piece of pi/2 is exact. */
-#define VM_SIN_LIMIT 1e6
-
-/* sin(x + quarters pi/2) for |x| <= VM_SIN_LIMIT. */
-static inline float vm_sin_quarters_f32(float x, int32_t quarters)
+/* arctan x: |x| > 1 from pi/2 - arctan 1/|x|; then t > tan(pi/12) from pi/6 + arctan of
+ * (sqrt 3 t - 1) / (t + sqrt 3); the Taylor series of the rest, |t| <= tan(pi/12). */
+static inline double vm_atan_f64(double x)
 {
-    double k = (double)x * 0.63661977236758134 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
-    float r = (float)(((double)x - n * 1.570796326734125614166) - n * 6.077100506506192e-11);
-    int32_t quadrant = (int32_t)n + quarters;
-    float z = r * r, s = 1.0f / 362880, c = -1.0f / 3628800;
-    s = s * z - 1.0f / 5040;
-    s = s * z + 1.0f / 120;
-    s = s * z - 1.0f / 6;
-    c = c * z + 1.0f / 40320;
-    c = c * z - 1.0f / 720;
-    c = c * z + 1.0f / 24;
-    s = s * z * r + r;
-    c = c * z * z + (1.0f - 0.5f * z);
-    float y = quadrant & 1 ? c : s;
-    return quadrant & 2 ? -y : y;
-}
-static inline double vm_sin_quarters_f64(double x, int64_t quarters)
-{
-    double k = x * 0.63661977236758134 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
-    double r = ((x - n * 1.570796326734125614166) - n * 6.077100506303965976596e-11) -
-               n * 2.0222662487959507324e-21;
-    int64_t quadrant = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64) + quarters;
-    double z = r * r, s = 1.0 / 355687428096000.0, c = 1.0 / 20922789888000.0;
-    s = s * z - 1.0 / 1307674368000.0;
-    s = s * z + 1.0 / 6227020800.0;
-    s = s * z - 1.0 / 39916800.0;
-    s = s * z + 1.0 / 362880.0;
-    s = s * z - 1.0 / 5040.0;
-    s = s * z + 1.0 / 120.0;
-    s = s * z - 1.0 / 6.0;
-    c = c * z - 1.0 / 87178291200.0;
-    c = c * z + 1.0 / 479001600.0;
-    c = c * z - 1.0 / 3628800.0;
-    c = c * z + 1.0 / 40320.0;
-    c = c * z - 1.0 / 720.0;
-    c = c * z + 1.0 / 24.0;
-    s = s * z * r + r;
-    c = c * z * z + (1.0 - 0.5 * z);
-    double y = quadrant & 1 ? c : s;
-    return quadrant & 2 ? -y : y;
+    const double a = x < 0 ? -x : x, root = 1.7320508075688772;
+    double t = a > 1 ? 1 / a : a;
+    const bool far = t > 0.2679491924311227;
+    t = far ? fma_f64(t, root, -1) / (t + root) : t;
+    double z = t * t, p = 1.0 / 29;
+    p = fma_f64(p, z, -1.0 / 27);
+    p = fma_f64(p, z, 1.0 / 25);
+    p = fma_f64(p, z, -1.0 / 23);
+    p = fma_f64(p, z, 1.0 / 21);
+    p = fma_f64(p, z, -1.0 / 19);
+    p = fma_f64(p, z, 1.0 / 17);
+    p = fma_f64(p, z, -1.0 / 15);
+    p = fma_f64(p, z, 1.0 / 13);
+    p = fma_f64(p, z, -1.0 / 11);
+    p = fma_f64(p, z, 1.0 / 9);
+    p = fma_f64(p, z, -1.0 / 7);
+    p = fma_f64(p, z, 1.0 / 5);
+    p = fma_f64(p, z, -1.0 / 3);
+    double y = fma_f64(t * z, p, t);
+    y = far ? 0.52359877559829887 + y : y;
+    y = a > 1 ? 1.5707963267948966 - (y - 6.123233995736766e-17) : y;
+    return x < 0 ? -y : x == 0 ? x : y;
 }
 
 /* The functions of the dtype under way. */
@@ -422,6 +408,5 @@ static inline double vm_sin_quarters_f64(double x, int64_t quarters)
 #define vm_log1p               VM_JOIN_(vm_log1p, WEFT_KERNEL_DTYPE)
 #define vm_log1p_unit          VM_JOIN_(vm_log1p_unit, WEFT_KERNEL_DTYPE)
 #define vm_erf                 VM_JOIN_(vm_erf, WEFT_KERNEL_DTYPE)
-#define vm_sin_quarters        VM_JOIN_(vm_sin_quarters, WEFT_KERNEL_DTYPE)
 
 #endif
