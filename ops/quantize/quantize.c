@@ -45,10 +45,15 @@ static double bounded(double x, double low, double high)
     return x < low ? low : x > high ? high : x;
 }
 
+static double larger(double a, double b)
+{
+    return b > a ? b : a;
+}
+
 static void quantize_bytes(const float *w, int n, uint8_t *q, float *scale, uint8_t *zero)
 {
     double max = 0;
-    for (int i = 0; i < n; i++) max = fmax(max, fabs((double)w[i]));
+    for (int i = 0; i < n; i++) max = larger(max, fabs((double)w[i]));
     *scale = (float)(max / MAX_BYTE);
     *zero = MIDDLE;
     for (int i = 0; i < n; i++) {
@@ -94,11 +99,11 @@ static void quantize_nibbles(const float *w, int n, float *room, uint8_t *q, flo
 {
     float *unit = room, *step = room + n, max = 0, low = 0, high = 0;
     float best = 0, best_scale = 0, best_apart = 0, best_zero = 0;
-    for (int i = 0; i < n; i++) max = fmaxf(max, fabsf(w[i]));
+    for (int i = 0; i < n; i++) max = (float)larger(max, fabsf(w[i]));
     for (int i = 0; i < n; i++) {
         unit[i] = max > 0 ? w[i] / max : 0;
-        low = fminf(low, unit[i]);
-        high = fmaxf(high, unit[i]);
+        low = unit[i] < low ? unit[i] : low;
+        high = unit[i] > high ? unit[i] : high;
     }
     const float range = high - low, at = range > 0 ? -low / range * MAX_NIBBLE : 0;
     for (int i = 0; i < 2 * RANGES && range > 0; i++) {
