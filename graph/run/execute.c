@@ -10,6 +10,8 @@
 #include "execute.h"
 #include "team.h"
 
+#include "base/float_env.h"
+
 #include "ir/isa.h"
 
 #include <omp.h>
@@ -428,6 +430,7 @@ INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *re
                           int threads)
 {
     const weft_plan *plan = e->plan;
+    const float_env env = float_env_set();
     worker w = {e, record, thread, threads, e->spin_ns, 0};
     uint32_t g = e->begin;
     for (; g < e->end; g++) {
@@ -454,6 +457,7 @@ INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *re
         }
     }
     if (g == e->end && g > e->begin) wait_for_interval(&w, g - 1);
+    float_env_restore(env);
     leave(&w);
 }
 

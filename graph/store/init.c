@@ -4,6 +4,7 @@
  */
 #include "init.h"
 
+#include "base/float_env.h"
 #include "base/half.h"
 #include "base/hash.h"
 #include "base/vmath_sin.h"
@@ -87,6 +88,7 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape,
                     const weft_part *part, uint64_t seed, const char *name, void *data)
 {
     const part_runs runs = weft__part_runs_of(part, shape);
+    const float_env env = float_env_set();
     const int64_t n = weft_shape_numel(shape);
     uint64_t key = hash_text(name) ^ (seed * 0x9E3779B97F4A7C15u);
     const fans fan = fans_of(init->kind, weft__part_whole(part, shape));
@@ -114,4 +116,5 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape,
             break;
         }
     }
+    float_env_restore(env);
 }

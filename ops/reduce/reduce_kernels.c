@@ -160,6 +160,15 @@ static void prod_merge(double *state, int64_t before, const double *more, int64_
 EXTREME(max, max, >, (T)-INFINITY)
 EXTREME(min, min, <, (T)INFINITY)
 
+/* Which of several zeros is found depends on the width of vectors: the result is 0, never -0. */
+static void extreme_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
+                           T *y)
+{
+    (void)count;
+    (void)attr;
+    SIMD_FOR (c, n) y[c] = (T)(state[c] + 0.0);
+}
+
 /* ---- variance: mean and sum of squared deviations ---- */
 
 /* As in PyTorch: NaN over no elements, x / 0 where the correction removes all of them. */
@@ -405,7 +414,7 @@ static void reduce_tile(const weft_call *call, int64_t tile, const fold *f)
 REDUCE_KERNEL(sum, sum, sum)
 REDUCE_KERNEL(mean, sum, mean)
 REDUCE_KERNEL(prod, prod, sum)
-REDUCE_KERNEL(max, max, sum)
-REDUCE_KERNEL(min, min, sum)
+REDUCE_KERNEL(max, max, extreme)
+REDUCE_KERNEL(min, min, extreme)
 REDUCE_KERNEL(variance, moments, variance)
 REDUCE_KERNEL(logsumexp, logsumexp, logsumexp)

@@ -2,9 +2,13 @@
  * refused calls. */
 #include "tests.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 /* y = x * lr in a session. */
 typedef struct product {
@@ -466,6 +470,37 @@ static void test_part_errors(void)
     halves_free(&h);
 }
 
+/* A run rounds to nearest and keeps subnormal numbers, whatever the program has set, and leaves
+ * what it has set. */
+static void test_environment(void)
+{
+    const float x[2] = {1, 1e-38f}, third = 0.33333334f, tenth = 0.1f;
+    float usual[2] = {0}, y[2] = {0};
+    product p = product_new();
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.x, x, sizeof x, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &third, sizeof third, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, usual, sizeof usual, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &tenth, sizeof tenth, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &third, sizeof third, NULL), WEFT_OK);
+    fesetround(FE_UPWARD);
+#ifdef __SSE__
+    _mm_setcsr(_mm_getcsr() | 0x8040); /* as -ffast-math does: subnormal numbers become zeros */
+    const unsigned set = _mm_getcsr();
+#endif
+    CU_ASSERT_EQUAL(weft_session_run(p.s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(fegetround(), FE_UPWARD);
+#ifdef __SSE__
+    CU_ASSERT_EQUAL(_mm_getcsr() & ~0x3fu, set & ~0x3fu);
+#endif
+    fesetenv(FE_DFL_ENV);
+    CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(memcmp(usual, y, sizeof y), 0);
+    CU_ASSERT_NOT_EQUAL(y[1], 0);
+    product_free(&p);
+}
+
 void session_tests(void)
 {
     CU_pSuite suite = CU_add_suite("session", NULL, NULL);
@@ -481,4 +516,5 @@ void session_tests(void)
     CU_add_test(suite, "a run in two parts", test_two_parts);
     CU_add_test(suite, "the first part alone", test_first_part);
     CU_add_test(suite, "parts that are refused", test_part_errors);
+    CU_add_test(suite, "the floating-point environment", test_environment);
 }
