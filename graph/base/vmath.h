@@ -10,11 +10,11 @@
  * log1p_unit, of [0, 1] only, for softplus: the series of log, from 1 + x or (1 + x) / 2.
  * erf: x + x P(x^2) up to 1, and 1 - e^Q(|x| - 1) beyond, Q approximating ln erfc; P and Q are
  * minimax polynomials found by Remez exchange, their errors in erf below 2e-9 (f32), 1e-17 (f64).
+ * atan: see there; sin and cos: base/vmath_sin.h; powers: base/vmath_pow.h.
  * tests/ops/vmath_test.c compares each with libm over the whole range; the errors it allows, in
  * units in the last place of f32 and f64 alike: exp 1.2, log 2, expm1 2, log1p 1.5, tanh 3,
- * sigmoid 2.5, erf 1.3, sin and cos 2.5, softplus by exp and log1p_unit 3 (the largest
- * found: 1.05, 1.92, 1.93, 0.91, 2.46, 2.34, 1.23, 2.34, 2.69). Infinities, NaN, overflow and
- * subnormal results behave as in libm. */
+ * sigmoid 2.5, erf 1.3, softplus by exp and log1p_unit 3, sin and cos 2.5 (f64 3), atan 3, powers of
+ * f64 2. Infinities, NaN, overflow and subnormal results behave as in libm. */
 #ifndef WEFT_BASE_VMATH_H
 #define WEFT_BASE_VMATH_H
 

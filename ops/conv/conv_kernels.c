@@ -249,13 +249,14 @@ static void write_block(gemm_kernels sums, gemm_block o, int64_t rows, int64_t c
         gemm_write_block(sums, o, rows, columns, corner);
         return;
     }
+    for (int64_t r = 0; o.add && r < rows; r++)
+        for (int64_t q = 0; q < columns; q++)
+            corner[r * GEMM_COLUMNS + q] = o.c[r * o.c_row + offset[q]];
     (columns <= SIMD_LANES ? sums.narrow : sums.whole)(o.k, o.a, o.b, o.b_step, corner,
-                                                       GEMM_COLUMNS, false, o.first);
+                                                       GEMM_COLUMNS, o.add, o.first);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t q = 0; q < columns; q++) {
-            T *out = &o.c[r * o.c_row + offset[q]], x = corner[r * GEMM_COLUMNS + q];
-            *out = o.add ? *out + x : x;
-        }
+        for (int64_t q = 0; q < columns; q++)
+            o.c[r * o.c_row + offset[q]] = corner[r * GEMM_COLUMNS + q];
 }
 
 /* Does the window of a column reach outside of the source? */

@@ -78,8 +78,7 @@ SIMD_INLINE void sum_pixels(const int pixels, const depthwise_run *given)
                 const simd_vector factor = *(const simd_vector *)w;
                 SIMD_UNROLL(8)
                 for (int p = 0; p < pixels; p++)
-                    sum[p] =
-                        simd_fma(factor, *(const simd_vector *)(x + p * o.pixel_step), sum[p]);
+                    sum[p] = simd_fma(factor, *(const simd_vector *)(x + p * o.pixel_step), sum[p]);
             }
         }
         SIMD_UNROLL(8)

@@ -21,27 +21,40 @@ typedef struct run_block {
 /* Height and vectors are constants at every call. */
 SIMD_INLINE void sum_runs(const int height, const int vectors, const run_block *o)
 {
-    simd_vector sum[GEMM_ROWS * 2];
-    SIMD_UNROLL(32)
-    for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
-    for (const conv_run *run = o->runs, *end = run + o->n_runs; run < end; run++)
-        simd_add_product(height, vectors, 0,
-                         (simd_operands){.a = o->rows + run->row,
-                                         .b = o->panel + run->panel,
-                                         .a_row = o->row_step,
-                                         .a_step = o->pixel_step,
-                                         .b_step = GEMM_COLUMNS,
-                                         .depth = run->n},
-                         sum);
-    SIMD_UNROLL(16)
-    for (int i = 0; i < height; i++) {
-        SIMD_UNROLL(2)
-        for (int v = 0; v < vectors; v++) {
-            simd_vector *out = (simd_vector *)(o->out + i * o->out_row + v * SIMD_LANES);
-            if (o->add) sum[vectors * i + v] += *out;
-            *out = sum[vectors * i + v];
+    const conv_run *run = o->runs, *end = run + o->n_runs;
+    int64_t at = 0; /* in the run */
+    bool add = o->add;
+    do { /* also once without runs */
+        simd_vector sum[GEMM_ROWS * 2];
+        SIMD_UNROLL(32)
+        for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
+        for (int64_t chain = SIMD_CHAIN; run < end && chain > 0;) {
+            const int64_t n = run->n - at < chain ? run->n - at : chain;
+            simd_add_product(height, vectors, 0,
+                             (simd_operands){.a = o->rows + run->row + at * o->pixel_step,
+                                             .b = o->panel + run->panel + at * GEMM_COLUMNS,
+                                             .a_row = o->row_step,
+                                             .a_step = o->pixel_step,
+                                             .b_step = GEMM_COLUMNS,
+                                             .depth = n},
+                             sum);
+            chain -= n;
+            at += n;
+            if (at < run->n) continue;
+            at = 0;
+            run++;
         }
-    }
+        SIMD_UNROLL(16)
+        for (int i = 0; i < height; i++) {
+            SIMD_UNROLL(2)
+            for (int v = 0; v < vectors; v++) {
+                simd_vector *out = (simd_vector *)(o->out + i * o->out_row + v * SIMD_LANES);
+                if (add) sum[vectors * i + v] += *out;
+                *out = sum[vectors * i + v];
+            }
+        }
+        add = true;
+    } while (run < end);
 }
 
 /* The heights that have a kernel; 3, for images in colour. */

@@ -3,8 +3,9 @@
  * After Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. A block of
  * rows of A is packed into the second-level cache, columns of B into panels as wide as two vectors,
  * and the micro-kernel holds GEMM_ROWS x GEMM_COLUMNS sums in registers: per step of k it reads two
- * vectors of B and one element for each row of A. k is cut into pieces of GEMM_DEPTH, whose sums
- * are added in C in order, so that the result does not depend on how C is cut into tiles. */
+ * vectors of B and one element for each row of A. The sums of chains of k (SIMD_CHAIN) are added in
+ * C in order, so that the result does not depend on how C is cut into tiles, nor on the pieces of
+ * GEMM_DEPTH in which k is packed. */
 #ifndef WEFT_OPS_KERNELS_GEMM_KERNEL_H
 #define WEFT_OPS_KERNELS_GEMM_KERNEL_H
 
@@ -107,24 +108,32 @@ SIMD_INLINE void gemm_add_product(const int rows, const int vectors, const int a
 /* Height and vectors are constants at every call. */
 SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
 {
-    simd_vector sum[GEMM_ROWS * 2];
-    SIMD_UNROLL(32)
-    for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
-    if (o.first) {
+    do { /* also once for a depth of 0 */
+        const int64_t chain = o.k < SIMD_CHAIN ? o.k : SIMD_CHAIN;
+        simd_vector sum[GEMM_ROWS * 2];
         SIMD_UNROLL(32)
-        for (int i = 0; i < vectors * height; i++) sum[i] += o.first[i / vectors];
-    }
-    gemm_add_product(height, vectors, GEMM_AHEAD,
-                     (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, o.k}, sum);
-    SIMD_UNROLL(16)
-    for (int i = 0; i < height; i++) {
-        SIMD_UNROLL(2)
-        for (int v = 0; v < vectors; v++) {
-            simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
-            if (o.add) sum[vectors * i + v] += *out;
-            *out = sum[vectors * i + v];
+        for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
+        if (o.first) {
+            SIMD_UNROLL(32)
+            for (int i = 0; i < vectors * height; i++) sum[i] += o.first[i / vectors];
         }
-    }
+        gemm_add_product(height, vectors, GEMM_AHEAD,
+                         (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, chain}, sum);
+        SIMD_UNROLL(16)
+        for (int i = 0; i < height; i++) {
+            SIMD_UNROLL(2)
+            for (int v = 0; v < vectors; v++) {
+                simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
+                if (o.add) sum[vectors * i + v] += *out;
+                *out = sum[vectors * i + v];
+            }
+        }
+        o.a += chain * GEMM_STEP;
+        o.b += chain * o.b_step;
+        o.k -= chain;
+        o.add = true;
+        o.first = NULL;
+    } while (o.k > 0);
 }
 
 /* The fields of gemm_block as arguments, so that they stay in registers: where k is small a call
@@ -364,16 +373,19 @@ static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, in
 static __attribute__((noinline)) void gemm_row(int64_t k, const T *a, int64_t a_step, const T *b,
                                                int64_t b_step, T *c, bool add)
 {
-    simd_vector sum[GEMM_WIDE / SIMD_LANES];
-    SIMD_UNROLL(16)
-    for (int v = 0; v < GEMM_WIDE / SIMD_LANES; v++) sum[v] = (simd_vector){0};
-    simd_add_product(1, GEMM_WIDE / SIMD_LANES, GEMM_AHEAD / 4,
-                     (simd_operands){a, b, 1, a_step, b_step, k}, sum);
-    SIMD_UNROLL(16)
-    for (int v = 0; v < GEMM_WIDE / SIMD_LANES; v++) {
-        simd_vector *out = (simd_vector *)(c + v * SIMD_LANES);
-        if (add) sum[v] += *out;
-        *out = sum[v];
+    for (; k > 0; k -= SIMD_CHAIN, a += SIMD_CHAIN * a_step, b += SIMD_CHAIN * b_step, add = true) {
+        simd_vector sum[GEMM_WIDE / SIMD_LANES];
+        SIMD_UNROLL(16)
+        for (int v = 0; v < GEMM_WIDE / SIMD_LANES; v++) sum[v] = (simd_vector){0};
+        simd_add_product(1, GEMM_WIDE / SIMD_LANES, GEMM_AHEAD / 4,
+                         (simd_operands){a, b, 1, a_step, b_step, k < SIMD_CHAIN ? k : SIMD_CHAIN},
+                         sum);
+        SIMD_UNROLL(16)
+        for (int v = 0; v < GEMM_WIDE / SIMD_LANES; v++) {
+            simd_vector *out = (simd_vector *)(c + v * SIMD_LANES);
+            if (add) sum[v] += *out;
+            *out = sum[v];
+        }
     }
 }
 #endif
@@ -440,12 +452,11 @@ SIMD_INLINE void gemm_write_block(gemm_kernels sums, const gemm_block o, int64_t
         kernel(o.k, o.a, o.b, o.b_step, o.c, o.c_row, o.add, o.first);
         return;
     }
-    kernel(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, false, o.first);
+    for (int64_t r = 0; o.add && r < rows; r++)
+        memcpy(corner + r * GEMM_COLUMNS, o.c + r * o.c_row, (size_t)width * sizeof(T));
+    kernel(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, o.add, o.first);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t q = 0; q < width; q++) {
-            T *out = &o.c[r * o.c_row + q], x = corner[r * GEMM_COLUMNS + q];
-            *out = o.add ? *out + x : x;
-        }
+        memcpy(o.c + r * o.c_row, corner + r * GEMM_COLUMNS, (size_t)width * sizeof(T));
 }
 
 static inline void gemm_tile(const gemm_task *given)

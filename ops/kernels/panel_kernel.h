@@ -3,8 +3,8 @@
  *
  * A is not packed: its rows lie at equal distances, and the micro-kernel reads an element of each
  * row where it lies. k may run over several places of A, as it does over the taps of a kernel in an
- * image. k is cut into pieces of GEMM_DEPTH, whose sums are added in C in order, as in
- * gemm_kernel.h: both kernels compute the same bits. A piece of a panel stays in the second-level
+ * image. The sums of chains of k are added in C in order, as in gemm_kernel.h: both kernels compute
+ * the same bits. A piece of a panel stays in the second-level
  * cache while all rows of a tile pass over it. */
 #ifndef WEFT_OPS_KERNELS_PANEL_KERNEL_H
 #define WEFT_OPS_KERNELS_PANEL_KERNEL_H
@@ -138,42 +138,53 @@ SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_blo
 {
     const panel_block o = *given;
     const panel_piece p = *o.piece;
-    simd_vector sum[PANEL_SUMS];
-    SIMD_UNROLL(32)
-    for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
-    if (o.first) {
-        SIMD_UNROLL(32)
-        for (int i = 0; i < vectors * height; i++)
-            sum[i] += *(const simd_vector *)(o.first + i % vectors * SIMD_LANES);
-    }
     const T *line = o.a + p.line * p.runs.line_step;
     const T *a = line + p.tap * p.runs.tap_step + p.skip, *b = o.b;
     const char *next = o.next;
-    int64_t left = p.depth, n = p.first, tap = p.tap;
-    for (;;) {
-        panel_add(height, vectors, &(panel_operands){a, b, o.a_row, n, next, o.next_step}, sum);
-        left -= n;
-        if (left == 0) break;
-        next += n * o.next_step;
-        b += n * PANEL;
-        n = left < p.runs.run ? left : p.runs.run;
-        if (++tap == p.runs.taps) {
-            tap = 0;
-            line += p.runs.line_step;
+    int64_t left = p.depth, run = p.first, tap = p.tap; /* run: what is left of this one */
+    bool add = o.add;
+    do { /* also once for a depth of 0 */
+        int64_t chain = left < SIMD_CHAIN ? left : SIMD_CHAIN;
+        simd_vector sum[PANEL_SUMS];
+        SIMD_UNROLL(32)
+        for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
+        if (o.first && left == p.depth) {
+            SIMD_UNROLL(32)
+            for (int i = 0; i < vectors * height; i++)
+                sum[i] += *(const simd_vector *)(o.first + i % vectors * SIMD_LANES);
         }
-        a = line + tap * p.runs.tap_step;
-    }
-    SIMD_UNROLL(16)
-    for (int i = 0; i < height; i++) {
+        left -= chain;
+        for (;;) {
+            const int64_t n = run < chain ? run : chain;
+            panel_add(height, vectors, &(panel_operands){a, b, o.a_row, n, next, o.next_step}, sum);
+            chain -= n;
+            run -= n;
+            next += n * o.next_step;
+            b += n * PANEL;
+            a += n;
+            if (run == 0) {
+                run = p.runs.run;
+                if (++tap == p.runs.taps) {
+                    tap = 0;
+                    line += p.runs.line_step;
+                }
+                a = line + tap * p.runs.tap_step;
+            }
+            if (chain == 0) break;
+        }
         SIMD_UNROLL(16)
-        for (int v = 0; v < vectors; v++) {
-            simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
-            if (o.add) sum[vectors * i + v] += *out;
-            if (o.bounds)
-                sum[vectors * i + v] = simd_bound(sum[vectors * i + v], o.bounds[0], o.bounds[1]);
-            *out = sum[vectors * i + v];
+        for (int i = 0; i < height; i++) {
+            SIMD_UNROLL(16)
+            for (int v = 0; v < vectors; v++) {
+                simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
+                simd_vector *x = &sum[vectors * i + v];
+                if (add) *x += *out;
+                if (o.bounds && left == 0) *x = simd_bound(*x, o.bounds[0], o.bounds[1]);
+                *out = *x;
+            }
         }
-    }
+        add = true;
+    } while (left > 0);
 }
 
 #if SIMD_REGISTERS == 32
@@ -247,17 +258,12 @@ static inline void panel_write(panel_block o, int64_t rows, int64_t columns)
         if (left < width) {
             block.c = corner;
             block.c_row = PANEL;
-            block.add = false;
-            block.bounds = NULL;
+            for (int64_t r = 0; o.add && r < rows; r++)
+                memcpy(corner + r * PANEL, o.c + r * o.c_row + j, (size_t)left * sizeof(T));
         }
         (narrow ? kernels.narrow : kernels.whole)(&block);
         for (int64_t r = 0; left < width && r < rows; r++)
-            for (int64_t q = 0; q < left; q++) {
-                T *out = &o.c[r * o.c_row + j + q], x = corner[r * PANEL + q];
-                if (o.add) x += *out;
-                if (o.bounds) x = x < o.bounds[0] ? o.bounds[0] : x > o.bounds[1] ? o.bounds[1] : x;
-                *out = x;
-            }
+            memcpy(o.c + r * o.c_row + j, corner + r * PANEL, (size_t)left * sizeof(T));
     }
 }
 

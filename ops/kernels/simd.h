@@ -89,6 +89,10 @@ SIMD_INLINE simd_vector simd_bound(simd_vector x, T low, T high)
 
 /* ---- A block of sums ---- */
 
+/* Products are added one after the other in chains of this many, whose sums are added in order. So
+ * the error of k products grows with SIMD_CHAIN + k / SIMD_CHAIN. */
+#define SIMD_CHAIN 128
+
 /* A [rows, depth] and B [depth, vectors * SIMD_LANES]: element (r, k) of A lies at
  * a[r * a_row + k * a_step], rows of B lie b_step apart and are dense. */
 typedef struct simd_operands {

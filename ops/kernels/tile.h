@@ -3,7 +3,7 @@
  *
  * C [m, n] = A [m, depth] B [depth, n]: elements of A are broadcast one by one and may lie at any
  * strides, so that a transposed A costs nothing; rows of B and C are dense. A block of TILE_ROWS by
- * TILE_VECTORS sums stays in registers over the depth, up to TILE_DEPTH of it (Goto & van de Geijn
+ * TILE_VECTORS sums stays in registers over the depth, up to SIMD_CHAIN of it (Goto & van de Geijn
  * 2008, the inner kernel), and is then added to C, so that rounding errors do not pile up. Time
  * O(m n depth), no memory. */
 #ifndef WEFT_OPS_KERNELS_TILE_H
@@ -15,7 +15,6 @@
 
 #define TILE_ROWS    6
 #define TILE_VECTORS (SIMD_REGISTERS / 8) /* vectors in a row of the block of sums */
-#define TILE_DEPTH   256
 
 /* Element (i, k) of A lies at a[i * a_row + k * a_step]; rows of B at b_row, rows of C at c_row. */
 typedef struct tile_operands {
@@ -78,7 +77,7 @@ SIMD_INLINE void tile_strip(const int vectors, int64_t j, tile_operands o)
     }
 }
 
-/* The product for a depth of at most TILE_DEPTH. */
+/* The product for a depth of at most SIMD_CHAIN. */
 SIMD_INLINE void tile_piece(tile_operands o)
 {
     int64_t j = 0;
@@ -110,7 +109,7 @@ static inline void tile_product(tile_operands o)
 {
     int64_t rest = o.depth;
     do {
-        o.depth = rest < TILE_DEPTH ? rest : TILE_DEPTH;
+        o.depth = rest < SIMD_CHAIN ? rest : SIMD_CHAIN;
         tile_piece(o);
         o.a += o.depth * o.a_step;
         o.b += o.depth * o.b_row;

@@ -4,6 +4,7 @@
  * second call has only the latter: sin and cos take another path if there is a huge number. */
 #include "tests.h"
 
+#include "base/vmath_pow.h"
 #include "ir/isa.h"
 
 #include <weft/op.h>
@@ -35,7 +36,7 @@ static double softplus_exact_f32(double x)
     return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
 }
 
-/* The errors that ops/kernels/vmath.h states, in units in the last place. */
+/* The errors that graph/base/vmath.h states, in units in the last place. */
 static const struct function {
     const char *op;
     double (*exact_f32)(double);
@@ -50,8 +51,9 @@ static const struct function {
     {"sigmoid", sigmoid_exact_f32, sigmoid_exact, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
     {"softplus", softplus_exact_f32, softplus_exact, {[WEFT_F32] = 3, [WEFT_F64] = 3}},
     {"erf", erf, erfl, {[WEFT_F32] = 1.3, [WEFT_F64] = 1.3}},
-    {"sin", sin, sinl, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
-    {"cos", cos, cosl, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
+    {"sin", sin, sinl, {[WEFT_F32] = 2.5, [WEFT_F64] = 3}},
+    {"cos", cos, cosl, {[WEFT_F32] = 2.5, [WEFT_F64] = 3}},
+    {"atan", atan, atanl, {[WEFT_F32] = 1, [WEFT_F64] = 3}},
 };
 
 static const double specials[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 1e5, -1e5};
@@ -196,10 +198,54 @@ static void test_gelu(void)
     }
 }
 
+/* Powers of f64 against powl: x near 1 and far from it, results over the whole range, and every pair
+ * of special values. Those of f32 are the same, rounded. */
+static void test_pow(void)
+{
+    static const double values[] = {0,
+                                    -0.0,
+                                    1,
+                                    -1,
+                                    2,
+                                    -2,
+                                    3,
+                                    -3,
+                                    0.5,
+                                    -0.5,
+                                    1.5,
+                                    -1.5,
+                                    1e300,
+                                    -7e9,
+                                    NAN,
+                                    INFINITY,
+                                    5e-324,
+                                    -1e-310,
+                                    9007199254740991,
+                                    -INFINITY};
+    const int n = (int)(sizeof values / sizeof *values);
+    uint64_t random = 3;
+    double worst = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            const double got = vm_pow_f64(values[i], values[j]), want = pow(values[i], values[j]);
+            worst = fmax(worst, error_ulp(WEFT_F64, got, want));
+        }
+    CU_ASSERT_TRUE(worst <= 2);
+    for (int i = 0; i < 1000000; i++) {
+        const double wide = exp(test_uniform(&random, -20, 20)),
+                     near = 1 + test_uniform(&random, -0.5, 0.5), x = i % 2 ? wide : near,
+                     y = test_uniform(&random, -708, 708) / fmax(fabs(log(x)), 1e-9);
+        worst = fmax(worst, error_ulp(WEFT_F64, vm_pow_f64(x, y), powl(x, y)));
+    }
+    CU_ASSERT_TRUE(worst <= 2);
+    if (worst > 2) printf("\n    pow f64: %.3g ulp, 2 allowed\n", worst);
+}
+
 void vmath_tests(void)
 {
     CU_pSuite suite = CU_add_suite("vmath", NULL, NULL);
     CU_add_test(suite, "f32 functions over the whole range", test_f32);
     CU_add_test(suite, "f64 functions over the whole range", test_f64);
     CU_add_test(suite, "gelu of f32", test_gelu);
+    CU_add_test(suite, "powers of f64", test_pow);
 }
