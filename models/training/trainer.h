@@ -230,8 +230,6 @@ WEFT_PRIVATE_API weft_status weft__trainer_feed_update(weft_trainer *t, trainer_
                                                        double spent, const double *numbers,
                                                        weft_update_report *report);
 
-/* A hash of the compiled library (build_id.c). */
-WEFT_PRIVATE_API uint64_t weft__build_id(void);
 
 /* ---- Checkpoints (checkpoint.c) ---- */
 

@@ -12,6 +12,20 @@ with()
         recurrent random sort decode fusion plan models autograd
 }
 
+# Results are the recorded ones, with each instruction set of this processor. After a change of docs/arithmetic.md,
+# record them again: build/tests/result_hashes >tests/golden/hashes.txt.
+case_the_same_bits_with_each_instruction_set()
+{
+    local isa
+    for isa in base v3 v4 v4_bf16; do
+        WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
+        WEFT_ISA=$isa "$build/tests/result_hashes" >"$isa" || fail "hashes with $isa"
+        cmp "$isa" "$tests/golden/hashes.txt" || fail "$(diff "$tests/golden/hashes.txt" "$isa" | head -n 6)"
+        WEFT_ISA=$isa "$weft" check --bits >models || fail "$(grep -v "as specified" models)"
+        [ "$(grep -c "as specified" models)" = "$("$weft" models | grep -c "^[a-z]")" ] || fail "$(cat models)"
+    done
+}
+
 case_base()
 {
     with base

@@ -32,8 +32,8 @@ static void check(void *into, struct argp_state *state)
 static const tool_option check_options[] = {
     {"op", "NAME", FIELD(op), "this op only"},
     {"bits", NULL, FIELD(bits),
-     "print a hash of each model's parameters after three training steps, to compare machines, "
-     "builds and numbers of threads"},
+     "print a hash of each model's parameters after ten training steps, and whether it is the "
+     "specified one, which is the same on every machine"},
     {"threads", "N", FIELD(threads), "threads of --bits (default: all)", 1, WEFT_MAX_THREADS},
     {"json", NULL, FIELD(json), "print JSON"},
     {TOOL_INCLUDED(arguments, model, tool_model_options)},
@@ -225,7 +225,23 @@ static int check_model(const arguments *a)
 
 /* ---- Bits ---- */
 
-enum { BITS_STEPS = 3 };
+enum { BITS_STEPS = 10 };
+
+/* What each model's hash is on every processor. After a change of docs/arithmetic.md:
+ * weft check --bits | awk '{ printf "{\"%s\", \"%s\"},\n", $1, $2 }' >tools/commands/specified_bits.h */
+static const char *const specified[][2] = {
+#include "specified_bits.h"
+};
+
+/* The specified hash of a listed model at its small size; NULL if options change it, or if the
+ * matrix products are a library's. */
+static const char *specified_bits(const model_args *a)
+{
+    if (!a->model || a->n_options || getenv("WEFT_GEMM")) return NULL;
+    for (size_t i = 0; i < sizeof specified / sizeof *specified; i++)
+        if (!strcmp(specified[i][0], a->model->name)) return specified[i][1];
+    return NULL;
+}
 
 static uint64_t hash_params(const weft_params *params)
 {
@@ -265,6 +281,7 @@ static int check_bits(const arguments *a)
     weft_error error = {0};
     cJSON *json = cJSON_CreateObject();
     const bool one = tool_model_name(&a->model);
+    int differ = 0;
     for (size_t i = 0; i < weft_model_count(); i++) {
         model_args model = a->model;
         uint64_t hash = 0;
@@ -273,12 +290,27 @@ static int check_bits(const arguments *a)
         if (bits_of(&model, a->threads, &hash, &error) != WEFT_OK) break;
         snprintf(text, sizeof text, "%016" PRIx64, hash);
         cJSON_AddStringToObject(json, tool_model_name(&model), text);
-        if (!a->json) tool_print_line(stdout, "%-20s %s", tool_model_name(&model), text);
+        const char *wanted = specified_bits(&model);
+        const bool same = wanted && !strcmp(wanted, text);
+        differ += wanted && !same;
+        if (!a->json)
+            tool_print_line(stdout, "%-20s %s%s%s", tool_model_name(&model), text,
+                            !wanted ? ""
+                            : same  ? " as specified"
+                                    : " differs from ",
+                            wanted && !same ? wanted : "");
         if (one) break;
     }
-    if (error.status == WEFT_OK && a->json) return tool_print_json(json);
-    cJSON_Delete(json);
-    return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+    int status = EXIT_GOOD;
+    if (error.status == WEFT_OK && a->json)
+        status = tool_print_json(json);
+    else
+        cJSON_Delete(json);
+    if (error.status != WEFT_OK) return tool_fail(&error);
+    if (differ)
+        fprintf(stderr, "weft check: %d of the hashes differ from what docs/arithmetic.md specifies\n",
+                differ);
+    return differ ? EXIT_ERROR : status;
 }
 
 int cmd_check(int argc, char **argv)

@@ -1,6 +1,6 @@
 /* Hashes of results on fixed inputs: of every sample of every op, and of larger shapes with their
- * gradients. They are the same on every processor, compiler and instruction set (WEFT_ISA), and at
- * any number of threads: tests/bits/bits_test.sh compares them with tests/golden/bits. */
+ * gradients. They are the same on every processor, by every compiler, with every instruction set
+ * (WEFT_ISA), and at any number of threads: isa_test.sh compares them with golden/hashes.txt. */
 #include "samples.h"
 
 #include <weft/autograd.h>
