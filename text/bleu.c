@@ -1,5 +1,6 @@
 /* BLEU: clipped counts of n-grams of tokens, and the score of their sums. */
 #include "ngrams.h"
+#include "base/vmath.h"
 
 #include <weft/text.h>
 
@@ -65,16 +66,16 @@ static weft_bleu_result score(const weft_bleu *b, bool effective_order)
     size_t any = 0;
     int orders = 0;
     if (b->length < b->reference_length)
-        r.brevity = b->length ? exp(1 - (double)b->reference_length / length) : 0;
+        r.brevity = b->length ? vm_exp_f64(1 - (double)b->reference_length / length) : 0;
     for (int k = 0; k < WEFT_BLEU_ORDER; k++) any += b->matches[k];
     if (!any) return r;
     for (; orders < WEFT_BLEU_ORDER && b->ngrams[orders]; orders++) {
         double matches = (double)b->matches[orders];
         if (!b->matches[orders]) matches = 1 / (smooth *= 2);
         r.precisions[orders] = 100 * matches / (double)b->ngrams[orders];
-        logs += log(r.precisions[orders]);
+        logs += vm_log_f64(r.precisions[orders]);
     }
-    if (orders == WEFT_BLEU_ORDER || effective_order) r.score = r.brevity * exp(logs / orders);
+    if (orders == WEFT_BLEU_ORDER || effective_order) r.score = r.brevity * vm_exp_f64(logs / orders);
     return r;
 }
 

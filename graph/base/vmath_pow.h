@@ -76,7 +76,7 @@ static inline double vm_pow_f64(double x, double y)
     const double high = a == 0 ? -INFINITY : finite ? l.high : a;
     vm_pair p = {y * high, 0};
     p.low = fma_f64(y, high, -p.high);
-    p.low = finite ? fma_f64(y, l.low, p.low) : 0;
+    p.low = finite && a != 1 ? fma_f64(y, l.low, p.low) : 0;
     p.high = a == 1 ? 0 : p.high;
     const double size = vm_exp_pair(p);
     double result = (x < 0 || (x == 0 && 1 / x < 0)) && odd ? -size : size;

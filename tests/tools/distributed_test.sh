@@ -160,10 +160,18 @@ case_ranks_that_differ()
     differ "^weft: rank 1: command line: is wrong on this rank only" "${texts[@]}" "${valid[@]}" --steps many
 }
 
-case_ranks_with_other_instruction_sets()
+case_ranks_with_different_instruction_sets()
 {
     grep -qw avx2 /proc/cpuinfo || skip "this processor has one instruction set"
-    mixed "^weft: trainer: rank 1 has a different instruction set" env WEFT_ISA=base
+    "${limit[@]}" mpirun -n 1 "$weft" train "${pair[@]}" --steps 10 --out mixed : \
+        -n 1 env WEFT_ISA=base "$weft" train "${pair[@]}" --steps 10 --out mixed >log 2>&1 || fail "$(cat log)"
+    same_best plain mixed
+    grep -qw avx512_bf16 /proc/cpuinfo || return 0
+    "${limit[@]}" mpirun -n 1 "$weft" train "${pair[@]}" --precision bf16 --steps 4 --out differ : \
+        -n 1 env WEFT_ISA=v3 "$weft" train "${pair[@]}" --precision bf16 --steps 4 --out differ >log 2>&1 &
+    job=$!
+    ended 1 "^weft: trainer: rank 1 has a different instruction set, in bf16, than rank 0"
+    rm -rf differ
 }
 
 case_a_folder_that_is_not_shared()

@@ -308,7 +308,8 @@ static int check_bits(const arguments *a)
         cJSON_Delete(json);
     if (error.status != WEFT_OK) return tool_fail(&error);
     if (differ)
-        fprintf(stderr, "weft check: %d of the hashes differ from what docs/arithmetic.md specifies\n",
+        fprintf(stderr,
+                "weft check: %d of the hashes differ from what docs/arithmetic.md specifies\n",
                 differ);
     return differ ? EXIT_ERROR : status;
 }
