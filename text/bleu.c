@@ -75,7 +75,8 @@ static weft_bleu_result score(const weft_bleu *b, bool effective_order)
         r.precisions[orders] = 100 * matches / (double)b->ngrams[orders];
         logs += vm_log_f64(r.precisions[orders]);
     }
-    if (orders == WEFT_BLEU_ORDER || effective_order) r.score = r.brevity * vm_exp_f64(logs / orders);
+    if (orders == WEFT_BLEU_ORDER || effective_order)
+        r.score = r.brevity * vm_exp_f64(logs / orders);
     return r;
 }
 

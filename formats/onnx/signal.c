@@ -58,7 +58,8 @@ static bool mel_edges(onnx_node *n, int64_t bins, int64_t dft_length, int64_t ro
 {
     const double rate = weft__in_number(n, 2, "sample rate", 1);
     const double low = 2595 * vm_log_f64(1 + weft__in_number(n, 3, "lower edge", 0) / 700) / M_LN10;
-    const double high = 2595 * vm_log_f64(1 + weft__in_number(n, 4, "upper edge", 0) / 700) / M_LN10;
+    const double high =
+        2595 * vm_log_f64(1 + weft__in_number(n, 4, "upper edge", 0) / 700) / M_LN10;
     for (int64_t i = 0; i < bins + 2; i++) {
         const double mel = low + (double)i * (high - low) / (double)(bins + 2);
         const double hertz = 700 * (vm_pow_f64(10, mel / 2595) - 1);

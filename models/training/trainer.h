@@ -230,7 +230,6 @@ WEFT_PRIVATE_API weft_status weft__trainer_feed_update(weft_trainer *t, trainer_
                                                        double spent, const double *numbers,
                                                        weft_update_report *report);
 
-
 /* ---- Checkpoints (checkpoint.c) ---- */
 
 /* Writes the builder's options into t->options. */

@@ -141,7 +141,7 @@ SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_blo
     const T *line = o.a + p.line * p.runs.line_step;
     const T *a = line + p.tap * p.runs.tap_step + p.skip, *b = o.b;
     const char *next = o.next;
-    int64_t left = p.depth, run = p.first, tap = p.tap; /* run: what is left of this one */
+    int64_t left = p.depth, run = p.first, tap = p.tap; /* run: the rest of this one */
     bool add = o.add;
     do { /* also once for a depth of 0 */
         int64_t chain = left < SIMD_CHAIN ? left : SIMD_CHAIN;

@@ -1,4 +1,5 @@
 /* weft check: gradients against central differences in f64. */
+#include "specified_bits.h"
 #include "tool.h"
 
 #include "base/hash.h"
@@ -226,12 +227,6 @@ static int check_model(const arguments *a)
 /* ---- Bits ---- */
 
 enum { BITS_STEPS = 10 };
-
-/* What each model's hash is on every processor. After a change of docs/arithmetic.md:
- * weft check --bits | awk '{ printf "{\"%s\", \"%s\"},\n", $1, $2 }' >tools/commands/specified_bits.h */
-static const char *const specified[][2] = {
-#include "specified_bits.h"
-};
 
 /* The specified hash of a listed model at its small size; NULL if options change it, or if the
  * matrix products are a library's. */
