@@ -139,14 +139,13 @@ typedef struct bits_case {
         return expression;                                                                         \
     }
 
+/* clang-format off */
 #define UNARY(X)                                                                                   \
-    X(neg)                                                                                         \
-    X(abs)                                                                                         \
-    X(sign)                                                                                        \
-    X(floor) X(ceil) X(round) X(exp) X(log) X(expm1) X(log1p) X(sqrt) X(rsqrt) X(square)           \
-        X(reciprocal) X(sin) X(cos) X(atan) X(erf) X(tanh) X(sigmoid) X(softplus) X(silu) X(relu)  \
-            X(gelu) X(gelu_tanh)
-#define BINARY(X)        X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum)
+    X(neg) X(abs) X(sign) X(floor) X(ceil) X(round) X(exp) X(log) X(expm1) X(log1p) X(sqrt)        \
+    X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) X(atan) X(erf) X(tanh) X(sigmoid) X(softplus)   \
+    X(silu) X(relu) X(gelu) X(gelu_tanh)
+#define BINARY(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum)
+/* clang-format on */
 #define BUILD_UNARY(op)  BUILD(build_##op, weft_##op(g, x[0]))
 #define BUILD_BINARY(op) BUILD(build_##op, weft_##op(g, x[0], x[1]))
 UNARY(BUILD_UNARY)
