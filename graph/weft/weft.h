@@ -93,7 +93,8 @@ WEFT_API weft_dtype weft_dtype_of(const weft_graph *graph, weft_value value);
  * are f32 or f64 of one dtype, of any shape and layout, and so is the result; two operands
  * broadcast as in NumPy; a negative axis counts from the end; NaN yields NaN. A shape that does not
  * fit is WEFT_BAD_SHAPE, a dtype WEFT_BAD_DTYPE, another number WEFT_BAD_ARGUMENT. All results have
- * the same bits at any number of threads. <weft/ops.h> says more, also about accuracy. */
+ * the same bits at any number of threads and with every instruction set. <weft/ops.h> says more,
+ * also about accuracy. */
 
 /* Elementwise, of one operand. */
 WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);    /* -x */

@@ -3,8 +3,8 @@
  * Rows of x are quantised first, 32 elements (a block) at a time, to whole numbers in [-127, 127].
  * Then each block of an inner product is a sum of whole numbers, which is exact. Only the sum over
  * blocks rounds, in this order: lane l of 8 adds up the blocks l, l + 8, l + 16, ..., and lanes are
- * added in halves. So every instruction set computes the same bits, if the compiler does not
- * fuse multiplications and additions (-ffp-contract=off in ops/meson.build), and a row has the same
+ * added in halves. So every instruction set computes the same bits, since the compiler does not
+ * fuse multiplications and additions (-ffp-contract=off in meson.build), and a row has the same
  * bits whatever the other rows are.
  *
  * Weights lie in rows of k elements, in 4 bits the even one of a pair in the low half of its byte.

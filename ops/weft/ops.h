@@ -11,8 +11,10 @@
  * infinity, as PyTorch does; pass INFINITY instead.
  *
  * The result is NaN where an operand is NaN, unless the op's comment says otherwise; gradients at
- * NaN are PyTorch's. The bits of a NaN may differ with and without fusion. All other results have
- * the same bits with and without fusion and at any number of threads.
+ * NaN are PyTorch's. The bits of a NaN are not specified. All other results have the same bits with
+ * and without fusion, at any number of threads, with every compiler and instruction set: those that
+ * docs/arithmetic.md specifies. It also has the exceptions, bf16 on processors with AVX512_BF16 and
+ * libraries of matrix products (WEFT_GEMM).
  *
  * WEFT_TOO_LARGE refuses sizes that overflow and work that would take decades; broadcasting makes
  * both from almost no memory. The builder returns it where the shapes show it, else weft_plan_new.
@@ -20,13 +22,13 @@
  * Accuracy in f32, with u = 2^-24. Reductions, softmax, norms, losses, global_norm, cumsum and
  * their gradients add few terms in f32 and the rest in f64. So whatever the number of terms, the
  * axes and the strides, the error of their sums is at most 150 u times the sum of the terms'
- * magnitudes (600 u on processors without vector instructions). Matrix products and einsum sum over
- * k in pieces; their error is at most (768 + k / 768) u times the sum of |a| |b|. A library's
- * products (WEFT_GEMM) have bounds of their own. Convolutions and their gradients have those of
- * matrix products; but the gradient of the weights adds one sum for each image and each 384 of its
- * pixels, and with n such sums its error is at most (768 + n) u. Attention sums over n keys or
- * queries within (320 + n / 64) u; add_n of n inputs, embedding's gradient and scatter_add of n
- * terms at one index within (32 + n / 32) u. In f64, the error of n terms is within n 2^-53.
+ * magnitudes. Matrix products and einsum sum over k in pieces; their error is at most
+ * (768 + k / 768) u times the sum of |a| |b|. A library's products (WEFT_GEMM) have bounds of their
+ * own. Convolutions and their gradients have those of matrix products; but the gradient of the
+ * weights adds sums over at most 512 pixels, and with n such sums its error is at most (768 + n) u.
+ * Attention sums over n keys or queries within (320 + n / 64) u; add_n of n inputs, embedding's
+ * gradient and scatter_add of n terms at one index within (32 + n / 32) u. In f64, the error of n
+ * terms is within n 2^-53.
  */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
