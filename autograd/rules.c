@@ -3,6 +3,7 @@
 #include "update.h"
 
 #include "base/text.h"
+#include "base/vmath.h"
 #include "ir/state_key.h"
 
 #include <math.h>
@@ -178,7 +179,7 @@ static weft_value corrected(const rule *r, weft_value x, double beta)
 {
     weft_graph *g = r->s->g;
     const weft_value t = weft_cast(g, r->s->t, WEFT_F64);
-    const weft_value power = beta > 0 ? weft_exp(g, weft_mul_scalar(g, t, log(beta)))
+    const weft_value power = beta > 0 ? weft_exp(g, weft_mul_scalar(g, t, vm_log_f64(beta)))
                                       : weft_fill(g, WEFT_F64, WEFT_SCALAR, 0);
     const weft_value rest = weft_sub(g, weft_scalar(g, WEFT_F64, 1), power);
     return weft_mul(g, x, weft_cast(g, weft_reciprocal(g, rest), weft_dtype_of(g, x)));

@@ -3,6 +3,8 @@
  * not finite use the latter; the executor shares tiles among threads (run/execute.c). */
 #include "ir/call.h"
 
+#include "base/float_env.h"
+
 #include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -103,7 +105,9 @@ weft_status weft__call_run_alone(const weft_op *op, weft_kernel kernel, const we
     own.run = &run;
     own.scratch = weft_alloc(op->scratch ? op->scratch(call) : 0);
     const bool good = own.scratch && run.workspace;
+    const float_env env = float_env_set();
     if (good) weft__call_run(op, kernel, &own);
+    float_env_restore(env);
     free(own.scratch);
     free(run.workspace);
     if (!good) return WEFT_NO_MEMORY;

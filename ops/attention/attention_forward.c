@@ -175,7 +175,7 @@ static inline void forward_group(const weft_call *call, const sizes *z, const bl
  * The same sums in the same order, so the same bits, with keys in the lanes of vectors: k is
  * transposed block by block, and rows of v are added up as they lie. */
 
-/* The last columns of v would be summed without vectors, where compilers round differently. */
+/* The last columns of v would be summed without vectors, one by one. */
 static inline bool are_few(const block *b)
 {
     return b->n <= SIMD_LANES / 2 && b->z.value_dim % SIMD_LANES == 0 && !b->paired &&

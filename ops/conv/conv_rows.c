@@ -178,7 +178,7 @@ static T sum_inside(const weft_call *call, const rows_product *p, int64_t row, i
             if (line < 0 || line >= z->in[0] || pixel < 0 || pixel >= z->in[1]) continue;
             const T *x = (const T *)call->in[0].data +
                          ((image * z->in[0] + line) * z->in[1] + pixel) * z->channels;
-            for (int64_t c = 0; c < z->channels; c++) sum += x[c] * w[c * PANEL];
+            for (int64_t c = 0; c < z->channels; c++) sum = FMA(x[c], w[c * PANEL], sum);
         }
     return sum;
 }

@@ -2,6 +2,8 @@
  * zero points for each group, O(RANGES elements). */
 #include "quantize.h"
 
+#include "base/float_env.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,10 +147,12 @@ weft_status weft_quantize(const float *w, const weft_quantized_matrix *matrix, w
                     error, WEFT_NOT_FINITE, "weft_quantize", "element [%lld, %lld] is not finite",
                     (long long)((g * group + i) / columns), (long long)((g * group + i) % columns));
             }
+        const float_env env = float_env_set();
         if (m->bits == 8)
             quantize_bytes(from, group, m->q + g * group, m->scale + g, m->zero + g);
         else
             quantize_nibbles(from, group, room, m->q + g * group / 2, m->scale + g, m->zero + g);
+        float_env_restore(env);
     }
     free(room);
     return WEFT_OK;
