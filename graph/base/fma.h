@@ -16,19 +16,18 @@ static inline float fma_f32(float x, float y, float z)
 
 #else
 
-/* The product is exact in double. Their sum is rounded to odd there: where it is inexact, its last
- * bit is set. So rounding it again, to float, has the result of one rounding (Boldo & Melquiond
- * 2008, "Emulation of a FMA and correctly rounded sums"). */
+/* The product is exact in double. The sum is rounded to odd there: where it is inexact, it is
+ * rounded towards zero, and its last bit is set. So rounding it again, to float, has the result of
+ * one rounding (Boldo & Melquiond 2008, "Emulation of a FMA and correctly rounded sums"). */
 static inline float fma_f32(float x, float y, float z)
 {
     const double product = (double)x * (double)y, sum = product + (double)z;
     const double added = sum - product;
     const double lost = (product - (sum - added)) + ((double)z - added);
+    const int64_t inexact = (lost > 0) | (lost < 0), smaller = (lost < 0) != (sum < 0);
     int64_t bits;
     memcpy(&bits, &sum, sizeof bits);
-    const int64_t inexact = (lost > 0) | (lost < 0), even = ~bits & 1;
-    const int64_t away = (lost > 0) == (sum > 0) ? 1 : -1;
-    bits += inexact & even ? away : 0;
+    bits = (bits - (inexact & smaller)) | inexact;
     double odd;
     memcpy(&odd, &bits, sizeof odd);
     return (float)odd;

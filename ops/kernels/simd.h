@@ -45,6 +45,25 @@
 typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
 
+#if !defined(__FMA__) && defined(__SSE2__) && KERNEL_IS(f32)
+typedef double simd_pair __attribute__((vector_size(16)));
+typedef float simd_half __attribute__((vector_size(8)));
+
+/* As fma_f32, of two. */
+SIMD_INLINE simd_half simd_fma_half(simd_half x, simd_half y, simd_half z)
+{
+    typedef __typeof__((simd_pair){0} < (simd_pair){0}) mask;
+    const simd_pair wide = __builtin_convertvector(z, simd_pair);
+    const simd_pair product =
+        __builtin_convertvector(x, simd_pair) * __builtin_convertvector(y, simd_pair);
+    const simd_pair sum = product + wide, added = sum - product;
+    const simd_pair lost = (product - (sum - added)) + (wide - added);
+    const mask below = lost < 0, inexact = (lost > 0) | below, smaller = below ^ (sum < 0);
+    const simd_pair odd = (simd_pair)(((mask)sum + (inexact & smaller)) | (inexact & 1));
+    return __builtin_convertvector(odd, simd_half);
+}
+#endif
+
 /* x y + z with one rounding. */
 SIMD_INLINE simd_vector simd_fma(simd_vector x, simd_vector y, simd_vector z)
 {
@@ -56,6 +75,14 @@ SIMD_INLINE simd_vector simd_fma(simd_vector x, simd_vector y, simd_vector z)
     return (simd_vector)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
 #elif defined(__FMA__)
     return (simd_vector)_mm256_fmadd_pd((__m256d)x, (__m256d)y, (__m256d)z);
+#elif defined(__SSE2__) && KERNEL_IS(f32)
+    const simd_half low =
+        simd_fma_half(__builtin_shufflevector(x, x, 0, 1), __builtin_shufflevector(y, y, 0, 1),
+                      __builtin_shufflevector(z, z, 0, 1));
+    const simd_half high =
+        simd_fma_half(__builtin_shufflevector(x, x, 2, 3), __builtin_shufflevector(y, y, 2, 3),
+                      __builtin_shufflevector(z, z, 2, 3));
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3);
 #else
     for (int lane = 0; lane < SIMD_WIDTH; lane++) z[lane] = FMA(x[lane], y[lane], z[lane]);
     return z;
