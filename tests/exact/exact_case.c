@@ -1,0 +1,193 @@
+/* See exact_case.h: running the kernel and the reference of a case, and comparing them. */
+#include "exact_case.h"
+
+#include "ir/isa.h"
+
+#include <weft/ops.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t exact_cases, exact_elements;
+
+static void *own(exact_case *c, void *memory)
+{
+    return c->owned[c->n_owned++] = memory;
+}
+
+/* ---- Outputs ---- */
+
+/* The types of the outputs, as the op's shape rule has them; false if it refuses the inputs. */
+static bool infer(const exact_case *c, weft_type *out)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value in[EXACT_INPUTS], value[EXACT_OUTPUTS];
+    char name[24];
+    for (size_t i = 0; i < c->n_in; i++) {
+        snprintf(name, sizeof name, "x%zu", i);
+        in[i] = i < c->op->updates
+                    ? weft_state(g, name, c->in[i].dtype, c->in[i].shape, (weft_init){0})
+                    : weft_input(g, name, c->in[i].dtype, c->in[i].shape);
+    }
+    const bool good = weft_is_value(weft_apply(g, c->op, c->attr.bytes, in, c->n_in, value));
+    for (size_t k = 0; good && k < c->op->n_out; k++)
+        out[k] = (weft_type){weft_dtype_of(g, value[k]), weft_shape_of(g, value[k])};
+    if (!good) fprintf(stderr, "\n    %s: %s\n", c->op->name, weft_graph_error(g)->message);
+    weft_graph_free(g);
+    return good;
+}
+
+/* Outputs without data, or copies of the states that they update. */
+static void make_outputs(exact_case *c, const weft_type *type, weft_tensor *out)
+{
+    for (size_t k = 0; k < c->op->n_out; k++) {
+        const size_t bytes = weft_tensor_bytes(type[k].dtype, type[k].shape);
+        out[k] = weft_tensor_dense(own(c, malloc(bytes + 1)), type[k].dtype, type[k].shape);
+        memset(out[k].data, 0xA5, bytes + 1);
+        if (k < c->op->updates) memcpy(out[k].data, c->in[k].data, bytes);
+    }
+}
+
+/* ---- The kernel ---- */
+
+enum { TAG_BYTES = 64 }; /* before a thread's workspace: see weft_call_panel_tag */
+
+static weft_kernel kernel_of(const weft_op *op, weft_dtype dtype)
+{
+    for (int isa = (int)weft__isa_best(); isa >= 0; isa--)
+        if (op->kernel[isa][dtype]) return op->kernel[isa][dtype];
+    return NULL;
+}
+
+static void *aligned(size_t bytes)
+{
+    return aligned_alloc(64, (bytes + 127) / 64 * 64);
+}
+
+/* Runs all tiles of all phases, forwards or backwards. */
+static void run_kernel(const exact_case *c, weft_tensor *out, bool backwards)
+{
+    weft_tensor in[EXACT_INPUTS];
+    memcpy(in, c->in, sizeof in);
+    for (size_t k = 0; k < c->op->updates; k++) in[k].data = out[k].data;
+    weft_run_context run = {.seed = 1};
+    weft_call call = {.attr = c->attr.bytes,
+                      .in = in,
+                      .out = out,
+                      .n_in = c->n_in,
+                      .n_out = c->op->n_out,
+                      .run = &run};
+    const weft_kernel kernel = kernel_of(c->op, (c->op->key_output ? out : in)->dtype);
+    call.scratch = aligned(c->op->scratch ? c->op->scratch(&call) : 0);
+    run.workspace = aligned(TAG_BYTES + (c->op->workspace ? c->op->workspace(&call) : 0));
+    for (call.phase = 0; call.phase < (c->op->phases ? c->op->phases : 1); call.phase++) {
+        call.tiles = c->op->tiles ? c->op->tiles(&call)
+                                  : (weft_shape_numel(out->shape) + WEFT_TILE - 1) / WEFT_TILE;
+        memset(run.workspace, 0, TAG_BYTES);
+        for (int64_t i = 0; i < call.tiles; i++) kernel(&call, backwards ? call.tiles - 1 - i : i);
+    }
+    free(call.scratch);
+    free(run.workspace);
+}
+
+static bool run_reference(exact_case *c, weft_tensor *out)
+{
+    weft_type type[EXACT_OUTPUTS];
+    if (!infer(c, type)) return false;
+    make_outputs(c, type, out);
+    exact_find(c->op->name, c->dtype)(c->attr.bytes, c->in, c->n_in, out);
+    return true;
+}
+
+bool exact_forward(exact_case *c, const char *op, weft_tensor *out)
+{
+    const weft_op *own_op = c->op;
+    c->op = weft_op_find(op);
+    const bool good = run_reference(c, out);
+    c->op = own_op;
+    return good;
+}
+
+/* ---- Comparing ---- */
+
+static bool is_nan(weft_dtype dtype, const void *x)
+{
+    return dtype == WEFT_F32 ? isnan(*(const float *)x)
+                             : dtype == WEFT_F64 && isnan(*(const double *)x);
+}
+
+/* The first element that differs, or -1. All NaN are equal. */
+static int64_t first_difference(const weft_tensor *a, const weft_tensor *b)
+{
+    const size_t bytes = weft_dtype_bytes(a->dtype);
+    const int64_t n = weft_shape_numel(a->shape);
+    for (int64_t i = 0; i < n; i++) {
+        const char *x = (const char *)a->data + (size_t)i * bytes;
+        const char *y = (const char *)b->data + (size_t)i * bytes;
+        if (memcmp(x, y, bytes) != 0 && !(is_nan(a->dtype, x) && is_nan(b->dtype, y))) return i;
+    }
+    return -1;
+}
+
+static void show(const exact_case *c, uint64_t seed)
+{
+    char text[128];
+    fprintf(stderr, "\n    %s %s (seed %" PRIu64 ", values of kind %d%s)", c->op->name,
+            weft_dtype_name(c->dtype), seed, c->kind, c->specials ? " with special ones" : "");
+    for (size_t i = 0; i < c->n_in && i < 8; i++) {
+        const weft_tensor *t = &c->in[i];
+        fprintf(stderr, "\n      in[%zu] %s, strides", i,
+                weft_shape_text(t->shape, text, sizeof text));
+        for (int d = 0; d < t->shape.rank; d++) fprintf(stderr, " %" PRId64, t->stride[d]);
+    }
+    fprintf(stderr, "\n");
+}
+
+static bool compare(const exact_case *c, uint64_t seed, const weft_tensor *got,
+                    const weft_tensor *wanted)
+{
+    for (size_t k = 0; k < c->op->n_out; k++) {
+        const int64_t i = first_difference(&got[k], &wanted[k]);
+        exact_elements += (uint64_t)weft_shape_numel(got[k].shape);
+        if (i < 0) continue;
+        show(c, seed);
+        fprintf(stderr, "      out[%zu] element %" PRId64 " is %a, expected %a\n", k, i,
+                weft_tensor_element(&got[k], i), weft_tensor_element(&wanted[k], i));
+        return false;
+    }
+    return true;
+}
+
+bool exact_holds(const random_case *r)
+{
+    const exact_op *list = r->data;
+    exact_case *c = calloc(1, sizeof *c);
+    size_t n = 0;
+    while (list[n].name) n++;
+    c->state = r->seed;
+    c->size = r->size;
+    const exact_op *drawn = &list[test_random(&c->state) % n];
+    c->op = weft_op_find(drawn->name);
+    c->dtype = exact_one_of(c, 2) ? WEFT_F64 : WEFT_F32;
+    c->specials = exact_one_of(c, 6);
+    static const double densities[] = {0.25, 0.01, 0.0002};
+    c->density = densities[test_random(&c->state) % 3];
+    c->kind = (int)(test_random(&c->state) % 8);
+    drawn->draw(c);
+    weft_tensor got[EXACT_OUTPUTS], wanted[EXACT_OUTPUTS];
+    weft_type type[EXACT_OUTPUTS];
+    bool good = infer(c, type) && run_reference(c, wanted);
+    if (good) {
+        make_outputs(c, type, got);
+        run_kernel(c, got, exact_one_of(c, 2));
+        good = compare(c, r->seed, got, wanted);
+        exact_cases++;
+    }
+    if (r->show) show(c, r->seed);
+    for (size_t i = 0; i < c->n_owned; i++) free(c->owned[i]);
+    free(c);
+    return good;
+}

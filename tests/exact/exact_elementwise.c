@@ -1,0 +1,172 @@
+/* Elementwise ops. See exact.h. */
+#include "base/vmath_pow.h"
+#include "base/vmath_sin.h"
+#include "exact_math.h"
+
+/* ---- One operand ---- */
+
+typedef struct numbers_attr {
+    double first, second;
+} numbers_attr;
+
+/* y of x; a and b are the numbers of the attribute. */
+#define UNARY(name, ...)                                                                           \
+    EXACT(name)                                                                                    \
+    {                                                                                              \
+        UNUSED;                                                                                    \
+        const numbers_attr *numbers = attr;                                                        \
+        const T a = numbers ? (T)numbers->first : 0, b = numbers ? (T)numbers->second : 0;         \
+        for (int64_t i = 0; i < numel(out); i++) {                                                 \
+            const T x = at(in, i);                                                                 \
+            (void)a, (void)b;                                                                      \
+            data(out)[i] = (T)(__VA_ARGS__);                                                       \
+        }                                                                                          \
+    }
+
+static T sine(T x, bool cosine)
+{
+    if (!(fabs((double)x) <= VM_SIN_LIMIT))
+        return (T)(cosine ? vm_cos_f64((double)x) : vm_sin_f64((double)x));
+    return x == 0 && !cosine ? x : vm_sin_quarters(x, cosine);
+}
+
+static T gelu_tanh(T x)
+{
+    const T cube = (T)0.044715 * x * x * x;
+    return (T)0.5 * x * (1 + vm_tanh((T)0.79788456080286536 * (x + cube)));
+}
+
+UNARY(neg, -x)
+UNARY(abs, signbit(x) ? -x : x)
+UNARY(sign, x > 0 ? 1 : x < 0 ? -1 : 0)
+UNARY(floor, floor((double)x))
+UNARY(ceil, ceil((double)x))
+UNARY(round, rint((double)x))
+UNARY(atan, vm_atan_f64((double)x))
+UNARY(exp, vm_exp(x))
+UNARY(log, vm_log(x))
+UNARY(expm1, vm_expm1(x))
+UNARY(log1p, vm_log1p(x))
+UNARY(sqrt, sqrt((double)x))
+UNARY(rsqrt, 1 / sqrt((double)x)) /* rounded once, from f64 */
+UNARY(square, x *x)
+UNARY(reciprocal, 1 / x)
+UNARY(sin, sine(x, false))
+UNARY(cos, sine(x, true))
+UNARY(tanh, vm_tanh(x))
+UNARY(sigmoid, vm_sigmoid(x))
+UNARY(relu, x < 0 ? 0 : x)
+UNARY(leaky_relu, x > 0 ? x : a * x)
+UNARY(gelu, vm_gelu(x))
+UNARY(gelu_tanh, gelu_tanh(x))
+UNARY(silu, x *vm_sigmoid(x))
+UNARY(softplus, (x > 0 ? x : 0) + vm_log1p_unit(vm_exp(x > 0 ? -x : x)))
+UNARY(erf, vm_erf(x))
+UNARY(clamp, x<a ? a : x> b ? b : x)
+
+/* ---- Two operands, which broadcast ---- */
+
+#define BINARY(name, type, ...)                                                                    \
+    EXACT(name)                                                                                    \
+    {                                                                                              \
+        UNUSED;                                                                                    \
+        for (int64_t i = 0; i < numel(out); i++) {                                                 \
+            const T x = broadcast_at(&in[0], &out->shape, i);                                      \
+            const T y = broadcast_at(&in[1], &out->shape, i);                                      \
+            ((type *)out->data)[i] = (type)(__VA_ARGS__);                                          \
+        }                                                                                          \
+    }
+BINARY(add, T, x + y)
+BINARY(sub, T, x - y)
+BINARY(mul, T, x *y)
+BINARY(div, T, x / y)
+BINARY(pow, T, vm_pow_f64((double)x, (double)y))
+BINARY(maximum, T, x > y || x != x ? x : y)
+BINARY(minimum, T, x < y || x != x ? x : y)
+BINARY(relu_grad, T, x <= 0 ? 0 : y)
+BINARY(equal, uint8_t, x == y)
+BINARY(not_equal, uint8_t, x != y)
+BINARY(less, uint8_t, x < y)
+BINARY(less_equal, uint8_t, x <= y)
+BINARY(greater, uint8_t, x > y)
+BINARY(greater_equal, uint8_t, x >= y)
+
+/* ---- More operands ---- */
+
+/* The first 32 are added in order, then the sums of 32 more each. */
+EXACT(add_n)
+{
+    UNUSED;
+    for (int64_t i = 0; i < numel(out); i++) {
+        T sum = at(&in[0], i);
+        for (size_t j = 1; j < n_in && j < 32; j++) sum += at(&in[j], i);
+        for (size_t from = 32; from < n_in; from += 32) {
+            T block = at(&in[from], i);
+            for (size_t j = from + 1; j < n_in && j < from + 32; j++) block += at(&in[j], i);
+            sum += block;
+        }
+        data(out)[i] = sum;
+    }
+}
+
+static bool mask_at(const weft_tensor *t, const weft_shape *shape, int64_t i)
+{
+    return ((const uint8_t *)t->data)[offset_in(t, shape, i)];
+}
+
+EXACT(where)
+{
+    UNUSED;
+    for (int64_t i = 0; i < numel(out); i++)
+        data(out)[i] =
+            broadcast_at(mask_at(&in[0], &out->shape, i) ? &in[1] : &in[2], &out->shape, i);
+}
+
+EXACT(masked_fill)
+{
+    UNUSED;
+    const T value = (T) * (const double *)attr;
+    for (int64_t i = 0; i < numel(out); i++)
+        data(out)[i] =
+            mask_at(&in[1], &out->shape, i) ? value : broadcast_at(&in[0], &out->shape, i);
+}
+
+/* Rounds towards zero and saturates; NaN becomes 0. */
+static int32_t integer(double x)
+{
+    if (x != x) return 0;
+    return x >= INT32_MAX ? INT32_MAX : x <= INT32_MIN ? INT32_MIN : (int32_t)x;
+}
+
+EXACT(cast)
+{
+    UNUSED;
+    for (int64_t i = 0; i < numel(out); i++) {
+        const T x = at(in, i);
+        switch (out->dtype) {
+        case WEFT_F32:
+            ((float *)out->data)[i] = (float)x;
+            break;
+        case WEFT_F64:
+            ((double *)out->data)[i] = (double)x;
+            break;
+        case WEFT_I32:
+            ((int32_t *)out->data)[i] = integer((double)x);
+            break;
+        default:
+            ((uint8_t *)out->data)[i] = x != 0;
+            break;
+        }
+    }
+}
+
+EXACT_TABLE(elementwise) = {
+    ROW(neg),       ROW(abs),         ROW(sign),       ROW(floor),   ROW(ceil),          ROW(round),
+    ROW(atan),      ROW(exp),         ROW(log),        ROW(expm1),   ROW(log1p),         ROW(sqrt),
+    ROW(rsqrt),     ROW(square),      ROW(reciprocal), ROW(sin),     ROW(cos),           ROW(tanh),
+    ROW(sigmoid),   ROW(relu),        ROW(leaky_relu), ROW(gelu),    ROW(gelu_tanh),     ROW(silu),
+    ROW(softplus),  ROW(erf),         ROW(clamp),      ROW(add),     ROW(sub),           ROW(mul),
+    ROW(div),       ROW(pow),         ROW(maximum),    ROW(minimum), ROW(relu_grad),     ROW(equal),
+    ROW(not_equal), ROW(less),        ROW(less_equal), ROW(greater), ROW(greater_equal), ROW(add_n),
+    ROW(where),     ROW(masked_fill), ROW(cast),       {NULL, NULL},
+};

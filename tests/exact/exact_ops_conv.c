@@ -1,0 +1,117 @@
+/* What is drawn for convolutions: see exact_ops.c. */
+#include "exact_case.h"
+
+#include <string.h>
+
+typedef struct conv_attr {
+    weft_shape stride, dilation, pad_begin, pad_end, size;
+    int64_t groups;
+} conv_attr;
+
+typedef struct conv_shapes {
+    weft_shape x, w, y;
+} conv_shapes;
+
+/* Spatial dimension d of an image, a kernel and their result. */
+static void draw_dimension(exact_case *c, conv_attr *a, conv_shapes *s, int d, int64_t most)
+{
+    const int64_t kernel = exact_one_of(c, 3) ? 1 : exact_between(c, 1, 5);
+    const int64_t reach = (kernel - 1) * (a->dilation.dim[d] = exact_between(c, 1, 3)) + 1;
+    const int64_t stride = a->stride.dim[d] = exact_one_of(c, 2) ? 1 : exact_between(c, 1, 4);
+    a->pad_begin.dim[d] = exact_one_of(c, 2) ? 0 : exact_between(c, 0, kernel);
+    a->pad_end.dim[d] = exact_one_of(c, 2) ? 0 : exact_between(c, 0, kernel);
+    const int64_t padding = a->pad_begin.dim[d] + a->pad_end.dim[d];
+    int64_t size = exact_between(c, 1, most);
+    if (size + padding < reach) size = reach;
+    s->x.dim[d + 2] = size;
+    s->w.dim[d + 2] = kernel;
+    s->y.dim[d + 2] = (size + padding - reach) / stride + 1;
+}
+
+static conv_shapes draw_shapes(exact_case *c, conv_attr *a)
+{
+    const bool large = exact_one_of(c, 20); /* with many tiles */
+    const int rank = large ? 2 : (int)exact_between(c, 1, 3);
+    const bool planes = !large && exact_one_of(c, 3),
+               deep = !planes && !large && exact_one_of(c, 8);
+    int64_t channels = planes ? 1 : exact_between(c, 1, 20),
+            results = exact_between(c, 1, planes ? 2 : 20);
+    if (deep) *(exact_one_of(c, 2) ? &channels : &results) = exact_between(c, 100, 900);
+    if (large) {
+        channels = exact_between(c, 8, 20);
+        results = exact_between(c, 8, 20);
+    }
+    const int64_t images = exact_between(c, 1, 3);
+    a->groups = planes ? exact_between(c, 1, 9) : exact_one_of(c, 3) ? 2 : 1;
+    conv_shapes s = {{rank + 2, {images, channels * a->groups}},
+                     {rank + 2, {results * a->groups, channels}},
+                     {rank + 2, {images, results * a->groups}}};
+    a->stride.rank = a->dilation.rank = a->pad_begin.rank = a->pad_end.rank = rank;
+    int64_t most = deep ? 6 : rank == 1 ? 200 : rank == 2 ? 20 : 7;
+    if (planes && exact_one_of(c, 8)) most = rank == 1 ? 4000 : rank == 2 ? 90 : most;
+    if (large) most = 60;
+    for (int d = 0; d < rank; d++) draw_dimension(c, a, &s, d, most);
+    return s;
+}
+
+/* The spatial part of a shape. */
+static weft_shape spatial(weft_shape shape)
+{
+    weft_shape s = {shape.rank - 2, {0}};
+    memcpy(s.dim, shape.dim + 2, (size_t)s.rank * sizeof *s.dim);
+    return s;
+}
+
+static void draw_conv(exact_case *c)
+{
+    conv_attr attr;
+    memset(&attr, 0, sizeof attr);
+    const conv_shapes s = draw_shapes(c, &attr);
+    const bool input = !strcmp(c->op->name, "conv_grad_input");
+    const bool weight = !strcmp(c->op->name, "conv_grad_weight");
+    if (input || weight) attr.size = spatial(input ? s.x : s.w);
+    memcpy(c->attr.bytes, &attr, sizeof attr);
+    /* Pieces of a sum that overflow may add up to NaN where the whole would not; a kernel computes
+     * that again only if it has found a weight that is not finite. */
+    const int64_t taps = weft_shape_numel(s.w) / s.w.dim[0] / s.w.dim[1];
+    const int64_t depth = s.w.dim[0] > s.w.dim[1] ? s.w.dim[0] : s.w.dim[1];
+    if (depth * taps > 128) c->specials = false;
+    if (c->kind == 1) c->kind = 0;
+    exact_dense(c, input ? s.y : s.x);
+    exact_dense(c, weight ? s.y : s.w);
+    if (!input && !weight && exact_one_of(c, 2)) exact_dense(c, WEFT_SHAPE(s.y.dim[1]));
+}
+
+typedef struct pool_attr {
+    conv_attr window;
+    weft_shape kernel;
+    bool ceil_mode, count_pad;
+} pool_attr;
+
+static void draw_pool(exact_case *c)
+{
+    pool_attr attr;
+    memset(&attr, 0, sizeof attr);
+    const conv_shapes s = draw_shapes(c, &attr.window);
+    attr.kernel = spatial(s.w);
+    attr.window.groups = 1;
+    /* A window of padding alone has no maximum. */
+    memset(attr.window.pad_begin.dim, 0, sizeof attr.window.pad_begin.dim);
+    memset(attr.window.pad_end.dim, 0, sizeof attr.window.pad_end.dim);
+    weft_shape x = s.x;
+    for (int d = 0; d < attr.kernel.rank; d++) {
+        const int64_t reach = (s.w.dim[d + 2] - 1) * attr.window.dilation.dim[d] + 1;
+        if (x.dim[d + 2] < reach) x.dim[d + 2] = reach;
+        if (attr.window.dilation.dim[d] == 1) attr.window.pad_begin.dim[d] = s.w.dim[d + 2] / 2;
+    }
+    memcpy(c->attr.bytes, &attr, sizeof attr);
+    exact_dense(c, x);
+}
+
+const exact_op exact_conv_ops[] = {
+    {"conv", draw_conv},
+    {"conv_grad_input", draw_conv},
+    {"conv_grad_weight", draw_conv},
+    {"max_pool", draw_pool},
+    {NULL, NULL},
+};

@@ -1,0 +1,187 @@
+/* Ops along one axis: softmax and its relatives, cumsum, argmax. See exact.h.
+ *
+ * * The sums of softmax depend on how the operands lie: lines along the last dimension are rows,
+ * whose sums have lanes; others, and lines of at most 16 elements, are columns. */
+#include "exact_math.h"
+
+/* A loop over the lines of `out` along axis. Declares n, r, base and step: element i of line r is
+ * element base + i * step of the shape. */
+#define EACH_LINE(shape, axis)                                                                     \
+    for (int64_t n = (shape)->dim[axis], step = step_of(shape, axis), r = 0, base = 0;             \
+         n && r < weft_shape_numel(*(shape)) / n; r++, base = r / step * step * n + r % step)
+
+static int64_t step_of(const weft_shape *shape, int axis)
+{
+    int64_t step = 1;
+    for (int d = axis + 1; d < shape->rank; d++) step *= shape->dim[d];
+    return step;
+}
+
+/* ---- softmax ---- */
+
+/* Whether the lines of these tensors of one shape have the sums of columns: they are short, or lie
+ * next to each other, or their elements lie apart. */
+static bool by_columns(const weft_tensor *const *t, int n, int axis)
+{
+    const weft_shape *shape = &t[0]->shape;
+    int last = shape->rank - 1;
+    while (last > axis && shape->dim[last] == 1) last--;
+    bool columns = axis < last, dense = true;
+    for (int k = 0; k < n; k++) {
+        columns &= t[k]->stride[last] == 1;
+        dense &= t[k]->stride[axis] == 1;
+    }
+    return columns || !dense || shape->dim[axis] <= 16;
+}
+
+static int axis_of(const void *attr, const weft_tensor *t)
+{
+    return t->shape.rank - 1 - *(const int32_t *)attr;
+}
+
+/* The largest number of n; NaN does not count. 0 if it is -infinity. */
+static T shift_of(const T *x, int64_t n)
+{
+    T top = (T)-INFINITY;
+    for (int64_t i = 0; i < n; i++) top = x[i] > top ? x[i] : top;
+    return top == (T)-INFINITY ? 0 : top;
+}
+
+/* The lines of `in`, each in an array of its own, go through `compute`. */
+static void each_line(const void *attr, const weft_tensor *in, size_t n_in, weft_tensor *out,
+                      void (*compute)(const T *x, T *y, int64_t n, bool column))
+{
+    const int axis = axis_of(attr, out);
+    const weft_tensor *all[] = {out, &in[0], &in[n_in - 1]};
+    const bool column = by_columns(all, 3, axis);
+    EACH_LINE(&out->shape, axis)
+    {
+        T *x = malloc((size_t)(3 * n) * sizeof *x), *y = x + 2 * n;
+        for (size_t k = 0; k < n_in; k++)
+            for (int64_t i = 0; i < n; i++) x[(int64_t)k * n + i] = at(&in[k], base + i * step);
+        compute(x, y, n, column);
+        for (int64_t i = 0; i < n; i++) data(out)[base + i * step] = y[i];
+        free(x);
+    }
+}
+
+/* The sum of a row is that of its multiple of 16 elements and that of the rest. */
+static void softmax_line(const T *x, T *y, int64_t n, bool column)
+{
+    const int64_t whole = n / 16 * 16;
+    const T shift = shift_of(x, n);
+    for (int64_t i = 0; i < n; i++) y[i] = vm_exp_down(x[i] - shift);
+    const double sum = column ? add_column(0, y, n)
+                              : sum_of_ranges(y, whole) + sum_of_ranges(y + whole, n - whole);
+    const T scale = sum == 0 ? 0 : (T)(1 / sum);
+    for (int64_t i = 0; i < n; i++) y[i] *= scale;
+}
+static void log_softmax_line(const T *x, T *y, int64_t n, bool column)
+{
+    const T shift = shift_of(x, n);
+    for (int64_t i = 0; i < n; i++) y[i] = vm_exp_down(x[i] - shift);
+    const double sum = column ? sum_of_rows(y, n) : sum_of_ranges(y, n);
+    const T logarithm = sum == 0 ? 0 : (T)vm_log_f64(sum);
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - shift) - logarithm;
+}
+/* x is y [n] and dy [n]. */
+static void softmax_grad_line(const T *x, T *dx, int64_t n, bool column)
+{
+    const T *y = x, *dy = x + n;
+    for (int64_t i = 0; i < n; i++) dx[i] = y[i] * dy[i];
+    const T sum = (T)add_terms(column, 0, dx, n);
+    for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
+}
+static void log_softmax_grad_line(const T *x, T *dx, int64_t n, bool column)
+{
+    const T *y = x, *dy = x + n;
+    const T sum = (T)add_terms(column, 0, dy, n);
+    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - vm_exp(y[i]) * sum;
+}
+
+#define LINES(name)                                                                                \
+    EXACT(name)                                                                                    \
+    {                                                                                              \
+        each_line(attr, in, n_in, out, name##_line);                                               \
+    }
+LINES(softmax)
+LINES(log_softmax)
+LINES(softmax_grad)
+LINES(log_softmax_grad)
+
+/* ---- Scans ---- */
+
+typedef struct scan_attr {
+    int32_t axis;
+    bool keepdims, reverse;
+} scan_attr;
+
+EXACT(cumsum)
+{
+    UNUSED;
+    const scan_attr *a = attr;
+    EACH_LINE(&in->shape, a->axis)
+    {
+        double total = 0;
+        for (int64_t k = 0; k < n; k++) {
+            const int64_t i = base + (a->reverse ? n - 1 - k : k) * step;
+            total += (double)at(in, i);
+            data(out)[i] = (T)total;
+        }
+    }
+}
+
+/* The first NaN, or else the first of the largest elements. */
+static void best_of(const void *attr, const weft_tensor *in, weft_tensor *out, T sign)
+{
+    EACH_LINE(&in->shape, ((const scan_attr *)attr)->axis)
+    {
+        int64_t best = 0;
+        for (int64_t i = 1; i < n; i++) {
+            const T x = sign * at(in, base + i * step), top = sign * at(in, base + best * step);
+            if (top == top && (x > top || x != x)) best = i;
+        }
+        ((int32_t *)out->data)[r] = (int32_t)best;
+    }
+}
+EXACT(argmax)
+{
+    UNUSED;
+    best_of(attr, in, out, 1);
+}
+EXACT(argmin)
+{
+    UNUSED;
+    best_of(attr, in, out, -1);
+}
+
+/* Of x [rows, n] and dy [rows]: the product of dy and the elements before each, times that of the
+ * elements after it. That one begins with the products of blocks of 512, from the end. */
+EXACT(prod_grad)
+{
+    UNUSED;
+    const int64_t rows = in->shape.dim[0], n = in->shape.dim[1];
+    for (int64_t r = 0; r < rows; r++) {
+        double before = (double)at(&in[1], r), after = 1;
+        double *later = malloc((size_t)(n + 1) * sizeof *later);
+        for (int64_t end = n, from; end > 0; end = from) {
+            from = (end - 1) / 512 * 512;
+            double product = after;
+            for (int64_t i = end - 1; i >= from; i--) {
+                later[i] = product;
+                product *= (double)at(in, r * n + i);
+            }
+            for (int64_t i = from; i < end; i++) after *= (double)at(in, r * n + i);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            data(out)[r * n + i] = (T)(before * later[i]);
+            before *= (double)at(in, r * n + i);
+        }
+        free(later);
+    }
+}
+
+EXACT_TABLE(rows) = {
+    ROW(softmax), ROW(log_softmax), ROW(softmax_grad), ROW(log_softmax_grad), ROW(cumsum),
+    ROW(argmax),  ROW(argmin),      ROW(prod_grad),    {NULL, NULL},
+};
