@@ -6,7 +6,7 @@
 #include "exact_math.h"
 
 #define CHAIN 128
-#define DEPTH 768                      /* of a lane of a dot product */
+#define DEPTH 768                       /* of a lane of a dot product */
 #define SPAN  (64 / (int64_t)sizeof(T)) /* lanes of a dot product */
 
 /* A product of a batch as the kernel sees it. */
