@@ -3,13 +3,13 @@
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 
-# with NAME: the suites of ops and models pass with kernels up to this instruction set.
+# with NAME SUITE...: the suites of ops and models, and these, pass with kernels up to this instruction set.
 with()
 {
     WEFT_ISA=$1 "$weft" info | grep -q "^isa  *$1\b" || skip "this processor has no $1"
     expect 0 "Run Summary" env WEFT_ISA="$1" "$build/tests/weft_tests" ops ops_cases golden golden_models \
-        golden_optimizer attention conv conv_cases quantize quantized_models precision sums moments vision \
-        recurrent random sort decode fusion plan models autograd
+        golden_optimizer attention conv conv_cases quantize quantized_models sums moments vision recurrent random \
+        sort decode plan models autograd "${@:2}"
 }
 
 # Results are the recorded ones, with each instruction set of this processor. After a change of docs/arithmetic.md,
@@ -26,6 +26,15 @@ case_the_same_bits_with_each_instruction_set()
     done
 }
 
+case_info_says_whether_bits_are_the_same()
+{
+    expect 0 "^bits  *the same on every processor" "$weft" info
+    expect 0 "emulated" env WEFT_ISA=base "$weft" info
+    "$weft" info --json | grep -A 1 '"name":.*"openblas"' | grep -q '"available":.*true' || return 0
+    expect 0 "^bits  *those of a library" env WEFT_GEMM=openblas "$weft" info
+}
+
+# Fused multiply-adds are emulated here, so suites that compute a lot take minutes.
 case_base()
 {
     with base
@@ -33,12 +42,12 @@ case_base()
 
 case_v3()
 {
-    with v3
+    with v3 precision fusion
 }
 
 case_v4()
 {
-    with v4
+    with v4 precision fusion
 }
 
 run_cases

@@ -4,6 +4,7 @@
 #include "machine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void add_libraries(cJSON *json)
 {
@@ -42,6 +43,22 @@ static void print_backend(const cJSON *item)
     printf("  %-10s kernels for %s (%s)\n", "", core, by);
 }
 
+/* Whether results are those of docs/arithmetic.md, and at what cost. */
+static void print_bits(const cJSON *json)
+{
+    const char *isa = cJSON_GetStringValue(cJSON_GetObjectItem(json, "isa"));
+    const char *gemm = cJSON_GetStringValue(cJSON_GetObjectItem(json, "gemm_f32"));
+    const bool own = gemm && !strcmp(gemm, "weft");
+    printf("%-12s %s%s\n", "bits",
+           own ? "the same on every processor (docs/arithmetic.md)"
+               : "those of a library's matrix products, which depend on the processor",
+           own && isa && !strcmp(isa, "v4_bf16") ? "; in bf16, those of AVX512_BF16" : "");
+#ifdef __x86_64__
+    if (isa && !strcmp(isa, "base"))
+        printf("%-12s fused multiply-adds are emulated: many times slower than v3\n", "speed");
+#endif
+}
+
 static int print_text(const cJSON *json)
 {
     const cJSON *item;
@@ -52,6 +69,7 @@ static int print_text(const cJSON *json)
         else if (cJSON_IsNumber(item))
             printf("%-12s %g\n", item->string, cJSON_GetNumberValue(item));
     }
+    print_bits(json);
     printf("%-12s", "caches");
     const cJSON *caches = cJSON_GetObjectItem(json, "caches");
     cJSON_ArrayForEach(item, caches)
