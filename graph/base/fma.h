@@ -1,5 +1,6 @@
-/* base/fma.h - fused multiply-add: x y + z with one rounding. Weft is compiled with -ffp-contract=off, so an
- * operation is fused where its formula says so and nowhere else (docs/arithmetic.md). */
+/* base/fma.h - fused multiply-add: x y + z with one rounding. Weft is compiled with
+ * -ffp-contract=off, so an operation is fused where its formula says so and nowhere else
+ * (docs/arithmetic.md). Not installed. */
 #ifndef WEFT_BASE_FMA_H
 #define WEFT_BASE_FMA_H
 

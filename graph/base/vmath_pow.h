@@ -1,8 +1,8 @@
 /* base/vmath_pow.h - powers. Not installed.
  *
- * x^y = e^(y ln x) with ln x as the sum of two doubles, whose error is below 2^-64 of it: |x| = 2^n m,
- * s = (m - 1) / (m + 1), ln m = 2 s + 2/3 s^3 + 2/5 s^5 + ... (see base/vmath.h), with the first two
- * terms in two doubles each. Special values are those of C's pow. */
+ * x^y = e^(y ln x) with ln x as the sum of two doubles, whose error is below 2^-64 of it: |x| = 2^n
+ * m, s = (m - 1) / (m + 1), ln m = 2 s + 2/3 s^3 + 2/5 s^5 + ... (see base/vmath.h), with the first
+ * two terms in two doubles each. Special values are those of C's pow. */
 #ifndef WEFT_BASE_VMATH_POW_H
 #define WEFT_BASE_VMATH_POW_H
 

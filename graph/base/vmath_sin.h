@@ -1,8 +1,8 @@
 /* base/vmath_sin.h - sine and cosine. Not installed.
  *
  * Near: x = n pi/2 + r, |r| <= pi/4 (Cody & Waite; f32 in double), Taylor polynomials in r, which
- * compilers vectorise; up to VM_SIN_LIMIT. Far: the bits of x 2/pi that matter, in integers (Payne &
- * Hanek 1983, "Radian reduction for trigonometric functions"), and the same polynomials. */
+ * compilers vectorise; up to VM_SIN_LIMIT. Far: the bits of x 2/pi that matter, in integers (Payne
+ * & Hanek 1983, "Radian reduction for trigonometric functions"), and the same polynomials. */
 #ifndef WEFT_BASE_VMATH_SIN_H
 #define WEFT_BASE_VMATH_SIN_H
 

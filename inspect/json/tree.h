@@ -1,6 +1,5 @@
-/* json/tree.h - cJSON with two additions: it distinguishes out of memory from malformed text, and its
- * numbers do not depend on the locale. Not installed.
- */
+/* json/tree.h - cJSON with two additions: it distinguishes out of memory from malformed text, and
+ * its numbers do not depend on the locale. Not installed. */
 #ifndef WEFT_JSON_TREE_H
 #define WEFT_JSON_TREE_H
 

@@ -15,7 +15,8 @@ static void find_parameters(report_plan *p)
     for (size_t i = 0; i < n; i++) p->nodes[weft_producer_of(p->graph, params[i])].trainable = true;
 }
 
-/* Collects the facts about the nodes of a plan; the caller frees p->nodes. False if memory is out. */
+/* Collects the facts about the nodes of a plan; the caller frees p->nodes. False if memory is out.
+ */
 static bool open_plan(report_plan *p, const weft_plan *plan, json_maker *maker)
 {
     *p = (report_plan){.plan = plan, .graph = weft_plan_graph(plan), .maker = maker};

@@ -50,7 +50,8 @@ typedef struct weft_report_subject {
 
 WEFT_API weft_status weft_report_add_subject(weft_report *report,
                                              const weft_report_subject *subject, weft_error *error);
-/* Adds the subject of a saved document, which must have only one, with the machine that it is of. */
+/* Adds the subject of a saved document, which must have only one, with the machine that it is of.
+ */
 WEFT_API weft_status weft_report_add_saved(weft_report *report, const char *path,
                                            weft_error *error);
 

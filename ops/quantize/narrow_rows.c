@@ -42,7 +42,7 @@ static inline void to_bytes(const T *x, uint8_t *y, int64_t n)
     const float by = zero ? 0 : NARROW_MAX / max, scale = bad != 0 ? bad
                                                           : zero   ? 0
                                                                    : max / NARROW_MAX;
-    memcpy(y, &scale, sizeof scale);
+    narrow_set_scale(y, scale);
     for (int64_t i = 0; i < n; i++) {
         const float whole = ((zero ? 0 : (float)x[i]) * by + rounder) - rounder;
         y[NARROW_SCALE + i] = (uint8_t)(NARROW_ZERO + (int32_t)whole);

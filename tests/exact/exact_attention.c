@@ -1,6 +1,6 @@
 /* Scaled dot-product attention and its backward pass, without dropout. See exact.h.
  *
- * * Queries come in blocks of 64 (f32) or 32 (f64), keys in blocks of 64. A block of keys that none
+ * Queries come in blocks of 64 (f32) or 32 (f64), keys in blocks of 64. A block of keys that none
  * of the block's queries may attend to is left out. Dot products over a head are chains of fused
  * multiply-adds over 128 terms. */
 #include "exact_math.h"

@@ -1,8 +1,8 @@
 /* The gradient of a convolution for its weights. See exact.h.
  *
- * * By a product, the pixels of all images are cut into chunks, and these into pieces. Each 128
- * terms of a piece that lie inside of the image are a chain of fused multiply-adds; chains are added
- * in order, then chunks. By planes, the products of a block of pixels have lanes, which are added in
+ * By a product, the pixels of all images are cut into chunks, and these into pieces. Each 128 terms
+ * of a piece that lie inside of the image are a chain of fused multiply-adds; chains are added in
+ * order, then chunks. By planes, the products of a block of pixels have lanes, which are added in
  * f64; a NaN is replaced by the sum of the terms inside of the image, in f64. */
 #include "exact_conv.h"
 

@@ -1,6 +1,6 @@
 /* Matrix products. See exact.h.
  *
- * * An element is a chain of fused multiply-adds over each 128 steps of k, which begins with 0;
+ * An element is a chain of fused multiply-adds over each 128 steps of k, which begins with 0;
  * chains are added in order. Where rows of a and columns of b are dense and rows are few,
  * it is a dot product instead, whose terms have lanes. */
 #include "exact_math.h"

@@ -1,6 +1,6 @@
 /* Reductions over any axes. See exact.h.
  *
- * * The result depends on how x lies in memory. Dimensions that continue each other are joined
+ * The result depends on how x lies in memory. Dimensions that continue each other are joined
  * first. Where the last kept dimension has stride 1 and the last reduced one has not, or where few
  * elements are reduced to each output, the sums are those of a column, else those of a row. The
  * elements of an output come in blocks, along the last reduced dimension; the numbers of blocks are

@@ -1,6 +1,6 @@
 /* Ops along one axis: softmax and its relatives, cumsum, argmax. See exact.h.
  *
- * * The sums of softmax depend on how the operands lie: lines along the last dimension are rows,
+ * The sums of softmax depend on how the operands lie: lines along the last dimension are rows,
  * whose sums have lanes; others, and lines of at most 16 elements, are columns. */
 #include "exact_math.h"
 

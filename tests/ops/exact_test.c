@@ -1,6 +1,6 @@
-/* Kernels against the references of their arithmetic (exact/exact.h), bit for bit, on random shapes,
- * layouts and values. WEFT_EXACT_CASES multiplies the number of cases, and prints how many there
- * were. */
+/* Kernels against the references of their arithmetic (exact/exact.h), bit for bit, on random
+ * shapes, layouts and values. WEFT_EXACT_CASES multiplies the number of cases, and prints how many
+ * there were. */
 #include "exact_case.h"
 
 #include <stdio.h>

@@ -237,15 +237,16 @@ BUILD(build_batch_norm, weft_batch_norm(g, x[0], x[1], x[2], 1e-5, NULL, NULL))
 #define SDPA(name, build, q, k, heads, kv, dim)                                                    \
     {name, {S4(2, q, heads, dim), S4(2, k, kv, dim), S4(2, k, kv, dim)}, 0, false, build},
 
+/* clang-format off */
 static const bits_case cases[] = {
-    UNARY(CASE_UNARY) BINARY(CASE_BINARY)
-        REDUCE(CASE_REDUCE){"variance/last", {S2(5, 1237)}, 0, false, build_variance_last},
+    UNARY(CASE_UNARY) BINARY(CASE_BINARY) REDUCE(CASE_REDUCE)
+    {"variance/last", {S2(5, 1237)}, 0, false, build_variance_last},
     {"variance/first", {S2(333, 67)}, 0, false, build_variance_first},
     {"argmax", {S2(33, 67)}, 0, true, build_argmax},
     {"cumsum", {S2(33, 67)}, 0, false, build_cumsum},
     MATMUL(1, 1, 1) MATMUL(1, 300, 77) MATMUL(2, 37, 301) MATMUL(3, 5, 1000) MATMUL(5, 64, 31)
-        MATMUL(17, 33, 800) MATMUL(64, 64, 64) MATMUL(65, 129, 1601) MATMUL(130, 70, 257){
-            "matmul/batch", {S3(6, 31, 40), S3(6, 40, 27)}, 0, false, build_matmul},
+    MATMUL(17, 33, 800) MATMUL(64, 64, 64) MATMUL(65, 129, 1601) MATMUL(130, 70, 257)
+    {"matmul/batch", {S3(6, 31, 40), S3(6, 40, 27)}, 0, false, build_matmul},
     {"matmul/special", {S2(31, 40), S2(40, 27)}, 0, true, build_matmul},
     {"softmax", {S2(37, 301)}, 0, false, build_softmax},
     {"softmax/short", {S2(301, 7)}, 0, false, build_softmax},
@@ -261,20 +262,19 @@ static const bits_case cases[] = {
     {"cross_entropy", {S2(37, 1003), S1(37)}, 1003, false, build_cross_entropy},
     {"embedding", {S2(37, 45), S2(9, 31)}, 37, false, build_embedding},
     SDPA("sdpa", build_sdpa, 70, 70, 4, 4, 32) SDPA("sdpa/dim 40", build_sdpa, 33, 50, 2, 1, 40)
-        SDPA("sdpa/causal", build_sdpa_causal, 200, 200, 4, 2, 16)
-            SDPA("sdpa/window", build_sdpa_window, 150, 150, 2, 2, 24)
-                SDPA("sdpa/few", build_sdpa, 1, 300, 4, 2, 64) SDPA("sdpa/dim 7", build_sdpa, 19,
-                                                                    23, 2, 2, 7)
-                    CONV("conv", build_conv, 16, 13, 20, 16, 3) CONV("conv/1x1", build_conv, 24, 9,
-                                                                     17, 24, 1)
-                        CONV("conv/stride", build_conv_stride, 5, 17, 12, 5, 3)
-                            CONV("conv/groups", build_conv_groups, 8, 11, 12, 4, 3)
-                                CONV("conv/depthwise", build_conv_depthwise, 24, 15, 24, 1, 3)
-                                    CONV("conv/depthwise stride", build_conv_depthwise_2, 24, 15,
-                                         24, 1, 5) CONV("conv/many", build_conv, 40, 10, 70, 40, 3){
-                                        "max_pool", {S4(2, 5, 13, 17)}, 0, false, build_max_pool},
+    SDPA("sdpa/causal", build_sdpa_causal, 200, 200, 4, 2, 16)
+    SDPA("sdpa/window", build_sdpa_window, 150, 150, 2, 2, 24)
+    SDPA("sdpa/few", build_sdpa, 1, 300, 4, 2, 64) SDPA("sdpa/dim 7", build_sdpa, 19, 23, 2, 2, 7)
+    CONV("conv", build_conv, 16, 13, 20, 16, 3) CONV("conv/1x1", build_conv, 24, 9, 17, 24, 1)
+    CONV("conv/stride", build_conv_stride, 5, 17, 12, 5, 3)
+    CONV("conv/groups", build_conv_groups, 8, 11, 12, 4, 3)
+    CONV("conv/depthwise", build_conv_depthwise, 24, 15, 24, 1, 3)
+    CONV("conv/depthwise stride", build_conv_depthwise_2, 24, 15, 24, 1, 5)
+    CONV("conv/many", build_conv, 40, 10, 70, 40, 3)
+    {"max_pool", {S4(2, 5, 13, 17)}, 0, false, build_max_pool},
     {"average_pool", {S4(2, 5, 13, 17)}, 0, false, build_average_pool},
 };
+/* clang-format on */
 
 /* ---- Running them ---- */
 

@@ -198,8 +198,8 @@ static void test_gelu(void)
     }
 }
 
-/* Powers of f64 against powl: x near 1 and far from it, results over the whole range, and every pair
- * of special values. Those of f32 are the same, rounded. */
+/* Powers of f64 against powl: x near 1 and far from it, results over the whole range, and every
+ * pair of special values. Those of f32 are the same, rounded. */
 static void test_pow(void)
 {
     static const double values[] = {0,
