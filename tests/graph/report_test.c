@@ -98,7 +98,7 @@ static void test_plan(void)
     CU_ASSERT_STRING_EQUAL(cJSON_GetStringValue(get(json, "title")), "title");
     CU_ASSERT_STRING_EQUAL(cJSON_GetStringValue(get(of, "kind")), "model");
     CU_ASSERT_TRUE(cJSON_IsTrue(get(of, "train")));
-    CU_ASSERT_EQUAL(cJSON_GetArraySize(get(of, "nodes")), stats.nodes);
+    CU_ASSERT_EQUAL((size_t)cJSON_GetArraySize(get(of, "nodes")), stats.nodes);
     CU_ASSERT_EQUAL(number(summary, "intervals"), (double)stats.intervals);
     CU_ASSERT_EQUAL(number(summary, "arena_bytes"), (double)stats.arena_bytes);
     CU_ASSERT_PTR_NULL(cJSON_GetObjectItem(of, "timeline"));
@@ -138,7 +138,7 @@ static void test_times(void)
     }
     CU_ASSERT_EQUAL(first, 0);
     CU_ASSERT_DOUBLE_EQUAL(1e-6 * last, number(timeline, "seconds"), 1e-9);
-    CU_ASSERT_EQUAL(cJSON_GetArraySize(get(of, "interval_seconds")),
+    CU_ASSERT_EQUAL((size_t)cJSON_GetArraySize(get(of, "interval_seconds")),
                     weft_plan_stats_of(b.plan).intervals);
     cJSON_Delete(json);
     weft_report_free(r);
