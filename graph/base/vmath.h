@@ -79,20 +79,40 @@ static inline double vm_expm1_poly_f64(double r)
 #define VM_MAGIC_F32 12582912.0f
 #define VM_MAGIC_F64 6755399441055744.0
 
+/* That integer; where x is not finite, any. */
+static inline int32_t vm_integer_f32(float k)
+{
+    return (int32_t)((uint32_t)vm_bits_f32(k) - (uint32_t)vm_bits_f32(VM_MAGIC_F32));
+}
+static inline int64_t vm_integer_f64(double k)
+{
+    return (int64_t)((uint64_t)vm_bits_f64(k) - (uint64_t)vm_bits_f64(VM_MAGIC_F64));
+}
+
+/* 2^e, a normal number. */
+static inline float vm_power_f32(int32_t e)
+{
+    return vm_from_bits_f32((int32_t)(((uint32_t)e + 127) << 23));
+}
+static inline double vm_power_f64(int64_t e)
+{
+    return vm_from_bits_f64((int64_t)(((uint64_t)e + 1023) << 52));
+}
+
 /* e^x where it is a normal number: f32 from -87 to 88, f64 from -708 to 709. */
 static inline float vm_exp_normal_f32(float x)
 {
     float k = fma_f32(x, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
     float r = fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, x));
-    int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32);
-    return (1.0f + vm_expm1_poly_f32(r)) * vm_from_bits_f32((int32_t)((uint32_t)(e + 127) << 23));
+    int32_t e = vm_integer_f32(k);
+    return (1.0f + vm_expm1_poly_f32(r)) * vm_power_f32(e);
 }
 static inline double vm_exp_normal_f64(double x)
 {
     double k = fma_f64(x, 1.4426950408889634, VM_MAGIC_F64), n = k - VM_MAGIC_F64;
     double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, x));
-    int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64);
-    return (1.0 + vm_expm1_poly_f64(r)) * vm_from_bits_f64((int64_t)((uint64_t)(e + 1023) << 52));
+    int64_t e = vm_integer_f64(k);
+    return (1.0 + vm_expm1_poly_f64(r)) * vm_power_f64(e);
 }
 
 static inline float vm_exp_f32(float x)
@@ -102,9 +122,8 @@ static inline float vm_exp_f32(float x)
     float k = fma_f32(x, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
     float r = fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, x));
     float p = 1.0f + vm_expm1_poly_f32(r);
-    int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32), half = e >> 1;
-    return p * vm_from_bits_f32((int32_t)((uint32_t)(half + 127) << 23)) *
-           vm_from_bits_f32((int32_t)((uint32_t)(e - half + 127) << 23));
+    int32_t e = vm_integer_f32(k), half = e >> 1;
+    return p * vm_power_f32(half) * vm_power_f32(e - half);
 }
 static inline double vm_exp_f64(double x)
 {
@@ -113,9 +132,8 @@ static inline double vm_exp_f64(double x)
     double k = fma_f64(x, 1.4426950408889634, VM_MAGIC_F64), n = k - VM_MAGIC_F64;
     double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, x));
     double p = 1.0 + vm_expm1_poly_f64(r);
-    int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64), half = e >> 1;
-    return p * vm_from_bits_f64((int64_t)((uint64_t)(half + 1023) << 52)) *
-           vm_from_bits_f64((int64_t)((uint64_t)(e - half + 1023) << 52));
+    int64_t e = vm_integer_f64(k), half = e >> 1;
+    return p * vm_power_f64(half) * vm_power_f64(e - half);
 }
 
 /* e^x for x <= 0; 0 where that is less than the smallest normal number. */
@@ -189,8 +207,8 @@ static inline float vm_tanh_f32(float x)
     float a = x < 0 ? -x : x, t = 2.0f * (a > 10.0f ? 10.0f : a);
     float k = fma_f32(t, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
     float p = vm_expm1_poly_f32(fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, t)));
-    int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32);
-    float two_n = vm_from_bits_f32((int32_t)((uint32_t)(e + 127) << 23));
+    int32_t e = vm_integer_f32(k);
+    float two_n = vm_power_f32(e);
     float em1 = fma_f32(two_n, p, two_n - 1.0f), y = em1 / (em1 + 2.0f);
     return x < 0 ? -y : x == 0 ? x : y;
 }
@@ -200,8 +218,8 @@ static inline double vm_tanh_f64(double x)
     double k = fma_f64(t, 1.4426950408889634, VM_MAGIC_F64), n = k - VM_MAGIC_F64;
     double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, t));
     double p = vm_expm1_poly_f64(r);
-    int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64);
-    double two_n = vm_from_bits_f64((int64_t)((uint64_t)(e + 1023) << 52));
+    int64_t e = vm_integer_f64(k);
+    double two_n = vm_power_f64(e);
     double em1 = fma_f64(two_n, p, two_n - 1.0), y = em1 / (em1 + 2.0);
     return x < 0 ? -y : x == 0 ? x : y;
 }
@@ -226,8 +244,8 @@ static inline float vm_expm1_f32(float x)
     a = a > 89.0f ? 89.0f : a;
     float k = fma_f32(a, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
     float p = vm_expm1_poly_f32(fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, a)));
-    int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32);
-    float half = vm_from_bits_f32((int32_t)((uint32_t)(e + 126) << 23));
+    int32_t e = vm_integer_f32(k);
+    float half = vm_power_f32(e - 1);
     float y = fma_f32(half, p, half - 0.5f) * 2.0f;
     return (x < 0 ? -x : x) < 1e-30f ? x : y;
 }
@@ -238,8 +256,8 @@ static inline double vm_expm1_f64(double x)
     double k = fma_f64(a, 1.4426950408889634, VM_MAGIC_F64), n = k - VM_MAGIC_F64;
     double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, a));
     double p = vm_expm1_poly_f64(r);
-    int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64);
-    double half = vm_from_bits_f64((int64_t)((uint64_t)(e + 1022) << 52));
+    int64_t e = vm_integer_f64(k);
+    double half = vm_power_f64(e - 1);
     double y = fma_f64(half, p, half - 0.5) * 2.0;
     return (x < 0 ? -x : x) < 1e-300 ? x : y;
 }

@@ -62,9 +62,8 @@ static inline double vm_exp_pair(vm_pair x)
     double r = fma_f64(-n, 6.93147180369123816490e-01, high);
     r = fma_f64(-n, 1.90821492927058770002e-10, r) + low;
     const double p = 1.0 + vm_expm1_poly_f64(r);
-    const int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64), half = e >> 1;
-    return p * vm_from_bits_f64((int64_t)((uint64_t)(half + 1023) << 52)) *
-           vm_from_bits_f64((int64_t)((uint64_t)(e - half + 1023) << 52));
+    const int64_t e = vm_integer_f64(k), half = e >> 1;
+    return p * vm_power_f64(half) * vm_power_f64(e - half);
 }
 
 static inline double vm_pow_f64(double x, double y)

@@ -36,7 +36,7 @@ static inline double vm_sin_quarters_f64(double x, int64_t quarters)
     double k = x * 0.63661977236758134 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
     double r = ((x - n * 1.570796326734125614166) - n * 6.077100506303965976596e-11) -
                n * 2.0222662487959507324e-21;
-    int64_t quadrant = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64) + quarters;
+    int64_t quadrant = (int64_t)((uint64_t)vm_integer_f64(k) + (uint64_t)quarters);
     double z = r * r, s = 1.0 / 355687428096000.0, c = 1.0 / 20922789888000.0;
     s = fma_f64(s, z, -1.0 / 1307674368000.0);
     s = fma_f64(s, z, 1.0 / 6227020800.0);
