@@ -13,8 +13,8 @@
  * atan: see there; sin and cos: base/vmath_sin.h; powers: base/vmath_pow.h.
  * tests/ops/vmath_test.c compares each with libm over the whole range; the errors it allows, in
  * units in the last place of f32 and f64 alike: exp 1.2, log 2, expm1 2, log1p 1.5, tanh 3,
- * sigmoid 2.5, erf 1.3, softplus by exp and log1p_unit 3, sin and cos 2.5 (f64 3), atan 3, powers
- * of f64 2. Infinities, NaN, overflow and subnormal results behave as in libm. */
+ * sigmoid 2.5, erf 1.3, softplus by exp and log1p_unit 3, sin and cos 2.5, atan 3, powers of f64
+ * 2. Infinities, NaN, overflow and subnormal results behave as in libm. */
 #ifndef WEFT_BASE_VMATH_H
 #define WEFT_BASE_VMATH_H
 

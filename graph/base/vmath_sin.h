@@ -115,12 +115,18 @@ static inline double vm_sin_far(double x, bool cosine)
     }
     part[0] &= 0x3fffffffffffffff;
     if (over) quadrant++;
-    double fraction = 0, unit = 0x1p-62;
-    for (int i = 0; i < 3; i++, unit *= 0x1p-64) {
-        fraction += (double)(part[i] >> 32) * (unit * 0x1p32);
-        fraction += (double)(part[i] & 0xffffffff) * unit;
+    /* In two doubles, so that r is rounded once. */
+    double fraction = 0, rest = 0, unit = 0x1p-30;
+    for (int i = 0; i < 6; i++, unit *= 0x1p-32) {
+        const double digit = (double)(uint32_t)(part[i / 2] >> (i % 2 ? 0 : 32)) * unit;
+        const double sum = fraction + digit;
+        rest += digit - (sum - fraction);
+        fraction = sum;
     }
-    const double r = fraction * 1.5707963267948966;
+    const double high = fraction * 1.5707963267948966;
+    const double low = fma_f64(fraction, 1.5707963267948966, -high) +
+                       fma_f64(fraction, 6.123233995736766e-17, rest * 1.5707963267948966);
+    const double r = high + low;
     const double y = vm_sin_quarters_f64(over ? -r : r, quadrant + cosine);
     return x < 0 && !cosine ? -y : y;
 }

@@ -10,6 +10,18 @@
  * an op that updates states hold the states. */
 typedef void exact_function(const void *attr, const weft_tensor *in, size_t n_in, weft_tensor *out);
 
+/* As in ops/update/update.c. */
+typedef struct sgd_attr {
+    int64_t first;
+    double momentum, dampening, weight_decay;
+    bool nesterov, scaled;
+} sgd_attr;
+typedef struct adam_attr {
+    int64_t first;
+    double beta1, beta2, eps, weight_decay;
+    bool decoupled, scaled;
+} adam_attr;
+
 /* NULL if there is none. */
 exact_function *exact_find(const char *op, weft_dtype dtype);
 

@@ -1,5 +1,6 @@
 /* See exact_case.h: drawing shapes, layouts and values. */
 #include "exact_case.h"
+#include "reference_data.h"
 
 #include <float.h>
 #include <math.h>
@@ -80,24 +81,6 @@ static double value(exact_case *c)
         return 30 * x;
     default:
         return x;
-    }
-}
-
-static void put(weft_tensor *t, int64_t i, double x)
-{
-    switch (t->dtype) {
-    case WEFT_F32:
-        ((float *)t->data)[i] = (float)x;
-        break;
-    case WEFT_F64:
-        ((double *)t->data)[i] = x;
-        break;
-    case WEFT_I32:
-        ((int32_t *)t->data)[i] = (int32_t)x;
-        break;
-    default:
-        ((uint8_t *)t->data)[i] = x != 0;
-        break;
     }
 }
 

@@ -178,17 +178,6 @@ const exact_op exact_loss_ops[] = {
 
 /* ---- Updates ---- */
 
-typedef struct sgd_attr {
-    int64_t first;
-    double momentum, dampening, weight_decay;
-    bool nesterov, scaled;
-} sgd_attr;
-typedef struct adam_attr {
-    int64_t first;
-    double beta1, beta2, eps, weight_decay;
-    bool decoupled, scaled;
-} adam_attr;
-
 static void scalar(exact_case *c, double low, double high)
 {
     exact_positive(c, (weft_shape){0, {0}}, low, high);

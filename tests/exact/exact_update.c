@@ -2,17 +2,6 @@
 #include "base/vmath_pow.h"
 #include "exact_math.h"
 
-typedef struct sgd_attr {
-    int64_t first;
-    double momentum, dampening, weight_decay;
-    bool nesterov, scaled;
-} sgd_attr;
-typedef struct adam_attr {
-    int64_t first;
-    double beta1, beta2, eps, weight_decay;
-    bool decoupled, scaled;
-} adam_attr;
-
 static T scalar(const weft_tensor *t)
 {
     return *data(t);

@@ -3,13 +3,13 @@
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 
-# with NAME SUITE...: the suites of ops and models, and these, pass with kernels up to this instruction set.
+# with NAME: the suites of ops and models pass with kernels up to this instruction set.
 with()
 {
     WEFT_ISA=$1 "$weft" info | grep -q "^isa  *$1\b" || skip "this processor has no $1"
     expect 0 "Run Summary" env WEFT_ISA="$1" "$build/tests/weft_tests" ops ops_cases golden golden_models \
-        golden_optimizer attention conv conv_cases quantize quantized_models sums moments vision recurrent random \
-        sort decode plan models autograd "${@:2}"
+        golden_optimizer attention conv conv_cases quantize quantized_models precision sums moments vision \
+        recurrent random sort decode fusion plan models autograd
 }
 
 # Results are the recorded ones, with each instruction set of this processor. After a change of docs/arithmetic.md,
@@ -34,7 +34,7 @@ case_info_says_whether_bits_are_the_same()
     expect 0 "bits         those of a library" env WEFT_GEMM=openblas "$weft" info
 }
 
-# Fused multiply-adds are emulated here, so suites that compute a lot take minutes.
+# Fused multiply-adds are emulated here: it takes minutes.
 case_base()
 {
     with base
@@ -42,12 +42,12 @@ case_base()
 
 case_v3()
 {
-    with v3 precision fusion
+    with v3
 }
 
 case_v4()
 {
-    with v4 precision fusion
+    with v4
 }
 
 run_cases

@@ -51,8 +51,8 @@ static const struct function {
     {"sigmoid", sigmoid_exact_f32, sigmoid_exact, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
     {"softplus", softplus_exact_f32, softplus_exact, {[WEFT_F32] = 3, [WEFT_F64] = 3}},
     {"erf", erf, erfl, {[WEFT_F32] = 1.3, [WEFT_F64] = 1.3}},
-    {"sin", sin, sinl, {[WEFT_F32] = 2.5, [WEFT_F64] = 3}},
-    {"cos", cos, cosl, {[WEFT_F32] = 2.5, [WEFT_F64] = 3}},
+    {"sin", sin, sinl, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
+    {"cos", cos, cosl, {[WEFT_F32] = 2.5, [WEFT_F64] = 2.5}},
     {"atan", atan, atanl, {[WEFT_F32] = 1, [WEFT_F64] = 3}},
 };
 
