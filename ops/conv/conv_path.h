@@ -1,7 +1,5 @@
 /* Which kernel computes conv, conv_grad_input and conv_grad_weight: the one of less work, which
- * follows from shapes alone. The functions are compiled once, not for each instruction set: how
- * tiles are counted and how they are computed must follow from one and the same choice, and
- * compilers may round sums of doubles differently. */
+ * follows from shapes alone. The functions are compiled once, not for each instruction set. */
 #ifndef WEFT_OPS_CONV_PATH_H
 #define WEFT_OPS_CONV_PATH_H
 

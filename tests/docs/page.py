@@ -7,8 +7,8 @@
 The second form only writes the file NAME of a page to FOLDER. ROOT is the source tree, and $WEFT_BUILD the folder of the build. Each page has a folder of its own in FOLDER, with links to the folders of the tree. A command
 is a line "$ ..." of an indented block; the lines below it are its output, where "..." matches any lines. A command
 without output must succeed, and one whose output begins with "weft: " must fail with status 1. Numbers may differ by
-5 %, those below 1e-5 by any amount, because kernels of other instruction sets round differently. Times and rates may be
-anything, and so may losses, the step of the best model and the outputs of a run, because training magnifies the
+5 %, those below 1e-5 by any amount, so that a change of the arithmetic need not touch every page. Times and rates may be
+anything, and so may losses, the step of the best model and the outputs of a run, because training magnifies
 rounding. Of a profile, only the first word of each line is compared, in any order.
 
 A comment in front of a block says what else there is to it:
