@@ -47,6 +47,9 @@ static inline const char *memory_file_name(const weft_memory_file *file)
     return file->name ? file->name : "memory";
 }
 
+/* Continues a hash, HASH_START of base/hash.h at first, with a dense tensor's numbers, each from its
+ * lowest byte on. */
+uint64_t weft__tensor_hash(uint64_t hash, const weft_tensor *tensor);
 /* An empty store with the same allocator, or weft's own for NULL; NULL if out of memory. */
 WEFT_PRIVATE_API weft_params *weft__params_like(const weft_params *params);
 /* A copy of a text, which the caller frees; NULL if out of memory. */

@@ -53,6 +53,10 @@ WEFT_API size_t weft_params_count(const weft_params *params);
 WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
 /* What that tensor is by its name, in which the key points; the key of NULL if there is none. */
 WEFT_API weft_state_key weft_params_key(const weft_params *params, size_t index);
+/* A hash (FNV-1a, 64 bits) of the names and numbers of the model's parameters, in order of addition,
+ * without states of training. It is the same on every processor; every NaN counts as the same one.
+ * Equal hashes mean equal parameters, except with probability 2^-64. */
+WEFT_API uint64_t weft_params_hash(const weft_params *params);
 
 /* Chooses tensors by name. */
 struct weft_params_filter {

@@ -205,6 +205,29 @@ static void test_stores(void)
     weft_params_free(store);
 }
 
+/* A store's hash: FNV-1a of "w", 0, 1.5 and -0 as f32, "n", 0, and -7, computed outside. States of training and
+ * payloads of NaN do not change it. */
+static void test_hash(void)
+{
+    weft_params *store = weft_params_new();
+    weft_tensor w, n, moment;
+    weft_params_add(store, "w", WEFT_F32, WEFT_SHAPE(2), &w, NULL);
+    weft_params_add(store, "opt.v.w", WEFT_F32, WEFT_SHAPE(2), &moment, NULL);
+    weft_params_add(store, "n", WEFT_I32, WEFT_SCALAR, &n, NULL);
+    memcpy(w.data, (const float[]){1.5f, -0.0f}, 8);
+    memcpy(n.data, &(int32_t){-7}, 4);
+    CU_ASSERT_EQUAL(weft_params_hash(store), 0xe751f62e70c0d5a7u);
+    *(float *)moment.data = 1;
+    CU_ASSERT_EQUAL(weft_params_hash(store), 0xe751f62e70c0d5a7u);
+    ((float *)w.data)[1] = 0;
+    CU_ASSERT_NOT_EQUAL(weft_params_hash(store), 0xe751f62e70c0d5a7u);
+    memcpy(w.data, &(uint32_t){0x7fc00001}, 4);
+    const uint64_t quiet = weft_params_hash(store);
+    memcpy(w.data, &(uint32_t){0xffffffff}, 4);
+    CU_ASSERT_EQUAL(weft_params_hash(store), quiet);
+    weft_params_free(store);
+}
+
 /* The states that an optimiser declares for a parameter "w", as letters of their kinds. */
 static const char *declared(const weft_optimizer *o, char letters[8])
 {
@@ -251,5 +274,6 @@ void state_key_tests(void)
     CU_add_test(suite, "writing", test_writing);
     CU_add_test(suite, "comparing", test_comparing);
     CU_add_test(suite, "keys of a store", test_stores);
+    CU_add_test(suite, "hash of a store", test_hash);
     CU_add_test(suite, "states of optimisers", test_optimizers);
 }

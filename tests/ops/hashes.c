@@ -3,6 +3,9 @@
  * (WEFT_ISA), and at any number of threads: isa_test.sh compares them with golden/hashes.txt. */
 #include "samples.h"
 
+#include "base/hash.h"
+#include "store/params.h"
+
 #include <weft/autograd.h>
 #include <weft/ops.h>
 #include <weft/plan.h>
@@ -11,50 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Hashes (FNV-1a) ---- */
-
-#define HASH_BEGIN 0xcbf29ce484222325u
-
-static uint64_t add_byte(uint64_t hash, unsigned byte)
-{
-    return (hash ^ byte) * 0x100000001b3u;
-}
-
-/* Bytes from the lowest on, so that byte orders agree; every NaN counts as the same one. */
-static uint64_t add_element(uint64_t hash, const weft_tensor *t, int64_t i)
-{
-    const int bytes = (int)weft_dtype_bytes(t->dtype);
-    uint64_t bits = 0;
-    uint32_t four;
-    uint16_t two;
-    switch (bytes) {
-    case 8:
-        memcpy(&bits, (const char *)t->data + 8 * i, 8);
-        if (t->dtype == WEFT_F64 && (bits & INT64_MAX) > 0x7ff0000000000000u) bits = INT64_MAX;
-        break;
-    case 4:
-        memcpy(&four, (const char *)t->data + 4 * i, 4);
-        bits = t->dtype == WEFT_F32 && (four & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : four;
-        break;
-    case 2:
-        memcpy(&two, (const char *)t->data + 2 * i, 2);
-        bits = t->dtype == WEFT_BF16 && (two & 0x7fff) > 0x7f80 ? 0x7fff : two;
-        break;
-    default:
-        bits = ((const uint8_t *)t->data)[i];
-    }
-    for (int b = 0; b < bytes; b++) hash = add_byte(hash, bits >> (8 * b) & 0xff);
-    return hash;
-}
-
-static uint64_t hash_of(const weft_tensor *t)
-{
-    uint64_t hash = HASH_BEGIN;
-    const int64_t n = weft_shape_numel(t->shape);
-    for (int64_t i = 0; i < n; i++) hash = add_element(hash, t, i);
-    return hash;
-}
 
 /* ---- Inputs: from integers alone ---- */
 
@@ -335,7 +294,7 @@ static bool print_case(const bits_case *c, weft_dtype dtype)
     for (size_t i = 0; i < r.n_targets && good; i++) {
         weft_tensor t;
         good = weft_session_tensor(r.session, r.targets[i], &t, &error) == WEFT_OK;
-        if (good) printf(" %016llx", (unsigned long long)hash_of(&t));
+        if (good) printf(" %016llx", (unsigned long long)weft__tensor_hash(HASH_START, &t));
     }
     printf(good ? "\n" : " failed\n");
     if (!good) fprintf(stderr, "%s: %s\n", c->name, error.message);
@@ -352,7 +311,8 @@ static bool print_sample(const weft_op *op, size_t i, weft_dtype dtype, bool str
     const variant v = {.dtype = dtype, .threads = 1, .strided = strided};
     const bool good = run_sample(op, &op->samples[i], v, &o, &error);
     printf("%s/sample %zu%s %s", op->name, i, strided ? " strided" : "", weft_dtype_name(dtype));
-    for (size_t k = 0; k < o.n; k++) printf(" %016llx", (unsigned long long)hash_of(&o.tensor[k]));
+    for (size_t k = 0; k < o.n; k++)
+        printf(" %016llx", (unsigned long long)weft__tensor_hash(HASH_START, &o.tensor[k]));
     /* Some samples fail on purpose: an index out of range, say. */
     printf(good ? "\n" : " %s\n", weft_status_text(error.status));
     free_outputs(&o);

@@ -220,6 +220,23 @@ for line in lines:
 EOF_PYTHON
 }
 
+hashes_of() { sed -n 's/.*"step":\([0-9]*\),"parameters":"\([0-9a-f]*\)".*/\1 \2/p' "$1/metrics.jsonl"; }
+
+# They are the same for any number of threads and after a resumption, and they change with the parameters.
+case_hashes_of_the_parameters()
+{
+    expect 0 "finished after 6" "${pair[@]}" --steps 6 --hash-every 2 --out hashed
+    expect 0 "finished after 6" "${pair[@]}" --steps 6 --hash-every 2 --threads 1 --out hashed-1
+    equal "the hashes of one thread" "$(hashes_of hashed-1)" "$(hashes_of hashed)"
+    [ "$(hashes_of hashed | cut -d ' ' -f 1 | tr '\n' ' ')" = "2 4 6 " ] || fail "steps of hashes: $(hashes_of hashed)"
+    [ "$(hashes_of hashed | cut -d ' ' -f 2 | sort -u | wc -l)" = 3 ] || fail "the hash does not change: $(hashes_of hashed)"
+    expect 0 "finished after 6" "${pair[@]}" --steps 6 --hash-every 2 --save-every 4 --keep 1 --out resumed
+    cp resumed/step-4.safetensors resumed/model.safetensors
+    expect 0 "finished after 6" "$weft" train --resume --out resumed
+    equal "the hashes of a resumed run" "$(hashes_of resumed)" "$(hashes_of hashed)"
+    expect 1 "run.hash_every: needs whole parameters" "${pair[@]}" --steps 6 --hash-every 2 --zero 3 --out refused
+}
+
 # A resumed run continues the file, without lines after its checkpoint.
 case_histograms_of_a_resumed_run()
 {

@@ -2,8 +2,6 @@
 #include "specified_bits.h"
 #include "tool.h"
 
-#include "base/hash.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -238,21 +236,7 @@ static const char *specified_bits(const model_args *a)
     return NULL;
 }
 
-static uint64_t hash_params(const weft_params *params)
-{
-    uint64_t hash = HASH_START;
-    for (size_t i = 0; i < weft_params_count(params); i++) {
-        weft_tensor t;
-        const char *name = weft_params_name(params, i);
-        if (!weft_params_find(params, name, &t)) continue;
-        hash = hash_bytes(hash, name, strlen(name));
-        hash = hash_bytes(hash, t.data, weft_tensor_bytes(t.dtype, t.shape));
-    }
-    return hash;
-}
-
-/* Trains a model, one of the list at its small size, and hashes its parameters and the optimiser's
- * states. */
+/* Trains a model, one of the list at its small size, and hashes its parameters. */
 static weft_status bits_of(const model_args *a, int threads, uint64_t *hash, weft_error *error)
 {
     char small[TOOL_OPTIONS_TEXT];
@@ -266,7 +250,7 @@ static weft_status bits_of(const model_args *a, int threads, uint64_t *hash, wef
         weft_session_set_run_number(t.session, step);
         status = weft_session_run(t.session, error);
     }
-    if (status == WEFT_OK) *hash = hash_params(t.params);
+    if (status == WEFT_OK) *hash = weft_params_hash(t.params);
     trial_close(&t);
     return status;
 }

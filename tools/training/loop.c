@@ -212,6 +212,23 @@ static bool record_histograms(const loop *l)
     return !every || step % (uint64_t)every != 0 || training_write_histograms(l->t);
 }
 
+/* The parameters' hash, every N steps: the same on every machine, so that runs can be compared. */
+static bool log_hash(const loop *l)
+{
+    const int64_t every = l->t->r.run_hash_every;
+    const uint64_t step = weft_trainer_progress_of(l->t->trainer).updates;
+    if (!every || step % (uint64_t)every != 0 || !tool_is_first()) return true;
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, weft_params_hash(l->t->params));
+    cJSON *line = cJSON_CreateObject();
+    if (!line || !add(line, "step", (double)step) ||
+        !cJSON_AddStringToObject(line, "parameters", text)) {
+        cJSON_Delete(line);
+        line = NULL;
+    }
+    return training_write_metrics(l->t, line);
+}
+
 static size_t samples(const training *t)
 {
     size_t max = (size_t)t->r.run_valid_samples;
@@ -375,7 +392,7 @@ static bool one_step(loop *l)
     l->report = report;
     double seconds = tool_seconds() - before;
     count_step(l, seconds);
-    if (!log_step(l, seconds) || !record_histograms(l) || !decide(l)) return false;
+    if (!log_step(l, seconds) || !record_histograms(l) || !log_hash(l) || !decide(l)) return false;
     if ((l->now.validates && !validate(l)) || (l->now.saves && !save(l))) return false;
     if (elapsed(l) - l->last_line >= (l->terminal ? 0.5 : t->r.run_log_seconds) ||
         weft_trainer_progress_of(t->trainer).updates == l->first_step + 1)

@@ -125,6 +125,8 @@
       "seconds between lines of progress")                                                         \
     X(run, histograms, BOTH, WHOLE, 0, 0, 1e9, "", "histograms",                                   \
       "steps between histograms of weights and gradients (histograms.jsonl); 0: none")             \
+    X(run, hash_every, BOTH, WHOLE, 0, 0, 1e9, "", "hash-every",                                   \
+      "steps between hashes of the parameters, in metrics.jsonl; 0: none")                         \
     X(run, memory, PLACE, TEXT, "", 0, 0, "", "memory",                                            \
       "maximum of the arena, such as 500M or 2G bytes (10^9); the backward pass recomputes "       \
       "values to stay below it")                                                                   \

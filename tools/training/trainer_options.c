@@ -89,10 +89,21 @@ static bool set_memory(training *t, weft_trainer_options *o)
     return false;
 }
 
+/* A process that holds parts of the parameters cannot hash them. */
+static bool check_hash(training *t)
+{
+    const recipe *r = &t->r;
+    if (!r->run_hash_every || (r->run_zero < 3 && r->run_tensor == 1 && r->run_stages == 1))
+        return true;
+    return training_fail(t, WEFT_BAD_ARGUMENT, "run.hash_every",
+                         "needs whole parameters on each process: --zero below 3, without --tensor "
+                         "and --stages");
+}
+
 bool training_make_trainer(training *t)
 {
     weft_trainer_options o = training_trainer_options(t);
-    if (!set_memory(t, &o)) return false;
+    if (!check_hash(t) || !set_memory(t, &o)) return false;
     if (o.schedule.peak == 0 && !t->r.fits)
         o.schedule.peak = weft_noam_peak(weft_model_traits_of(&t->config).d_model,
                                          (uint64_t)t->r.schedule_warmup);
