@@ -7,8 +7,8 @@
 #include <weft/distributed.h>
 
 #include "base/exchange.h"
+#include "base/platform.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ typedef struct group {
 
 /* What a communicator shares with those made from it by split. */
 typedef struct world {
-    pthread_mutex_t lock;
+    os_mutex lock;
     int members;
     group *groups;
     weft_error failure; /* of the rank that called `fail` */
@@ -175,14 +175,14 @@ static weft_status start(void *context, const weft_exchange *x, void **handle, w
     member *m = context;
     request *q = request_new(x, m->communicator.size);
     if (!q) return weft_error_set(error, WEFT_NO_MEMORY, "exchange", "out of memory");
-    pthread_mutex_lock(&m->world->lock);
+    weft__os_lock(&m->world->lock);
     request **end = &m->open;
     while (*end) end = &(*end)->next;
     *end = q;
     q->sequence = m->sequence;
     m->sequence += exchange_is_collective(x);
     complete(m, q);
-    pthread_mutex_unlock(&m->world->lock);
+    weft__os_unlock(&m->world->lock);
     *handle = q;
     return WEFT_OK;
 }
@@ -208,7 +208,7 @@ static weft_status test(void *context, void *handle, bool *done, weft_error *err
     member *m = context;
     request *q = handle;
     weft_status status;
-    pthread_mutex_lock(&m->world->lock);
+    weft__os_lock(&m->world->lock);
     *done = q->done;
     if (q->done)
         status = weft_error_copy(error, &q->error);
@@ -222,7 +222,7 @@ static weft_status test(void *context, void *handle, bool *done, weft_error *err
         *at = q->next;
         free(q);
     }
-    pthread_mutex_unlock(&m->world->lock);
+    weft__os_unlock(&m->world->lock);
     return status;
 }
 
@@ -231,32 +231,32 @@ static void missing(void *context, void *handle, char *text, size_t size)
     const member *m = context;
     const request *q = handle;
     text[0] = 0;
-    pthread_mutex_lock(&m->world->lock);
+    weft__os_lock(&m->world->lock);
     for (int r = 0; r < m->group->size && !q->done; r++)
         if (waits_for(m, q, r)) exchange_add_rank(text, size, m->group->ranks[r].rank);
-    pthread_mutex_unlock(&m->world->lock);
+    weft__os_unlock(&m->world->lock);
 }
 
 static void fail(void *context, const weft_error *error)
 {
     const member *m = context;
     world *w = m->world;
-    pthread_mutex_lock(&w->lock);
+    weft__os_lock(&w->lock);
     exchange_peer_failed(&w->failure, m->group->ranks[m->communicator.rank].rank, error);
-    pthread_mutex_unlock(&w->lock);
+    weft__os_unlock(&w->lock);
 }
 
 /* Unlocks the world, and frees it after its last member. */
 static void leave(world *w)
 {
     const bool last = w->members == 0;
-    pthread_mutex_unlock(&w->lock);
+    weft__os_unlock(&w->lock);
     if (!last) return;
     for (group *next; w->groups; w->groups = next) {
         next = w->groups->next;
         free(w->groups);
     }
-    pthread_mutex_destroy(&w->lock);
+    weft__os_mutex_free(&w->lock);
     free(w);
 }
 
@@ -264,7 +264,7 @@ static void member_free(weft_communicator *communicator)
 {
     member *m = communicator->context;
     world *w = m->world;
-    pthread_mutex_lock(&w->lock);
+    weft__os_lock(&w->lock);
     m->group->ranks[communicator->rank].member = NULL;
     m->group->ranks[communicator->rank].gone = true;
     for (request *next; m->open; m->open = next) {
@@ -323,11 +323,11 @@ static group *part_new(const member *m, const int *parts)
         if (r < own) return NULL;
         size++;
     }
-    pthread_mutex_lock(&m->world->lock);
+    weft__os_lock(&m->world->lock);
     group *g = group_new(m->world, size);
     for (int r = own, i = 0; g && i < size; r++)
         if (parts[r] == parts[own]) g->ranks[i++].rank = m->group->ranks[r].rank;
-    pthread_mutex_unlock(&m->world->lock);
+    weft__os_unlock(&m->world->lock);
     return g;
 }
 
@@ -348,10 +348,10 @@ static weft_status join(member *m, const int *parts, group **groups,
     if (!groups[first] && first != own)
         return weft_error_set(error, WEFT_PEER, "communicator", "rank %d: out of memory",
                               m->group->ranks[first].rank);
-    pthread_mutex_lock(&m->world->lock);
+    weft__os_lock(&m->world->lock);
     member *made =
         groups[first] ? member_new(m->world, groups[first], rank, m->communicator.seconds) : NULL;
-    pthread_mutex_unlock(&m->world->lock);
+    weft__os_unlock(&m->world->lock);
     if (!made) return weft_error_set(error, WEFT_NO_MEMORY, "communicator", "out of memory");
     *communicator = &made->communicator;
     return WEFT_OK;
@@ -383,11 +383,11 @@ weft_status weft_communicator_new_threads(int size, double seconds, weft_communi
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_communicator_new_threads",
                               "%d ranks, or a NULL array; expected 1 rank or more", size);
     world *w = calloc(1, sizeof *w);
-    if (!w || pthread_mutex_init(&w->lock, NULL) != 0) {
+    if (!w || !weft__os_mutex_init(&w->lock)) {
         free(w);
         return weft_error_set(error, WEFT_NO_MEMORY, "communicator", "out of memory");
     }
-    pthread_mutex_lock(&w->lock);
+    weft__os_lock(&w->lock);
     group *g = group_new(w, size);
     for (int r = 0; g && r < size; r++) {
         g->ranks[r].rank = r;

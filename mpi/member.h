@@ -4,14 +4,15 @@
 
 #include <weft/mpi.h>
 
+#include "base/platform.h"
+
 #include <mpi.h>
-#include <pthread.h>
 
 /* What a communicator shares with those made from it by split. */
 typedef struct family {
-    pthread_mutex_t lock; /* around every call of MPI */
-    MPI_Comm control;     /* all ranks; messages of ranks that failed or are about to end */
-    int rank, size;       /* in `control` */
+    os_mutex lock;    /* around every call of MPI */
+    MPI_Comm control; /* all ranks; messages of ranks that failed or are about to end */
+    int rank, size;   /* in `control` */
     int members;
     bool began;         /* MPI was begun by weft_mpi_open */
     bool dropped;       /* an exchange was given up while MPI worked on it */

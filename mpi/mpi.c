@@ -1,7 +1,6 @@
 /* Communicators of MPI: beginning and ending MPI, splitting, and failures of ranks. */
 #include "member.h"
 
-#include "base/clock.h"
 #include "base/exchange.h"
 
 #include <stdlib.h>
@@ -19,9 +18,9 @@ static void progress(void *context)
 {
     family *f = ((member *)context)->family;
     /* Whoever holds the lock makes progress. */
-    if (pthread_mutex_trylock(&f->lock) != 0) return;
+    if (!weft__os_try_lock(&f->lock)) return;
     weft__family_look(f);
-    pthread_mutex_unlock(&f->lock);
+    weft__os_unlock(&f->lock);
 }
 
 /* Sends bytes of the family to all other ranks. */
@@ -44,7 +43,7 @@ static void notify(family *f, int tag, const void *data, int bytes)
 static void fail(void *context, const weft_error *error)
 {
     family *f = ((member *)context)->family;
-    pthread_mutex_lock(&f->lock);
+    weft__os_lock(&f->lock);
     /* If another rank failed first, it has notified all ranks. */
     weft__family_look(f);
     if (f->failure.status == WEFT_OK) {
@@ -53,7 +52,7 @@ static void fail(void *context, const weft_error *error)
         exchange_peer_failed(&f->failure, f->rank, error);
         notify(f, FAILED, &f->own, sizeof f->own);
     }
-    pthread_mutex_unlock(&f->lock);
+    weft__os_unlock(&f->lock);
 }
 
 /* ---- Making and freeing ---- */
@@ -62,7 +61,7 @@ static void member_free(weft_communicator *communicator)
 {
     member *m = communicator->context;
     family *f = m->family;
-    pthread_mutex_lock(&f->lock);
+    weft__os_lock(&f->lock);
     weft__requests_drop(m);
     const bool last = --f->members == 0;
     /* These calls may wait for the other ranks. */
@@ -71,11 +70,11 @@ static void member_free(weft_communicator *communicator)
         MPI_Comm_free(&m->direct);
         if (last) MPI_Comm_free(&f->control);
     }
-    pthread_mutex_unlock(&f->lock);
+    weft__os_unlock(&f->lock);
     free(m->ranks);
     free(m);
     if (!last) return;
-    pthread_mutex_destroy(&f->lock);
+    weft__os_mutex_free(&f->lock);
     free(f);
 }
 
@@ -117,14 +116,14 @@ static weft_status split_mpi(member *from, member *to, const int *parts, weft_er
     while (parts[first] != parts[c->rank]) first++;
     for (int r = 0; r < c->size; r++)
         if (parts[r] == parts[c->rank]) to->ranks[n++] = member_rank(from, r);
-    pthread_mutex_lock(&from->family->lock);
+    weft__os_lock(&from->family->lock);
     weft_status status = weft__mpi_check(
         MPI_Comm_split(from->collective, first, c->rank, &to->collective), "MPI_Comm_split", error);
     if (status == WEFT_OK)
         status = weft__mpi_check(MPI_Comm_split(from->direct, first, c->rank, &to->direct),
                                  "MPI_Comm_split", error);
     if (status == WEFT_OK) status = member_init(to, from->family, c->seconds, error);
-    pthread_mutex_unlock(&from->family->lock);
+    weft__os_unlock(&from->family->lock);
     return status;
 }
 
@@ -205,13 +204,13 @@ weft_communicator *weft_mpi_open(weft_error *error)
     member *m = calloc(1, sizeof *m);
     weft_status status =
         f && m ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "weft_mpi_open", "out of memory");
-    const bool locked = status == WEFT_OK && pthread_mutex_init(&f->lock, NULL) == 0;
+    const bool locked = status == WEFT_OK && weft__os_mutex_init(&f->lock);
     if (status == WEFT_OK && !locked)
         status = weft_error_set(error, WEFT_NO_MEMORY, "weft_mpi_open", "no mutex");
     if (status == WEFT_OK) status = open_world(f, m, error);
     if (status == WEFT_OK) return &m->communicator;
     if (locked) {
-        pthread_mutex_destroy(&f->lock);
+        weft__os_mutex_free(&f->lock);
         if (f->began) MPI_Finalize();
     }
     free(f);
@@ -221,7 +220,7 @@ weft_communicator *weft_mpi_open(weft_error *error)
 
 static void nap(void)
 {
-    nanosleep(&(struct timespec){0, 10000000}, NULL);
+    weft__os_pause(10000000);
 }
 
 /* Receives the message of a rank that is about to end, which says whether it abandoned exchanges;

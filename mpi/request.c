@@ -134,7 +134,7 @@ weft_status weft__request_start(void *context, const weft_exchange *x, void **ha
     if (collective && copy_own(m, x, error) != WEFT_OK) return WEFT_BAD_ARGUMENT;
     request *q = request_new(&m->communicator, x);
     if (!q) return weft_error_set(error, WEFT_NO_MEMORY, "exchange", "out of memory");
-    pthread_mutex_lock(&m->family->lock);
+    weft__os_lock(&m->family->lock);
     q->next = m->open;
     m->open = q;
     const route to = collective ? (route){m->collective, m->next_tag} : (route){m->direct, x->tag};
@@ -142,7 +142,7 @@ weft_status weft__request_start(void *context, const weft_exchange *x, void **ha
     weft_status status = weft_error_copy(error, &m->family->failure);
     if (status == WEFT_OK) status = post_all(&m->communicator, q, to, x, error);
     if (status != WEFT_OK) request_drop(m, q);
-    pthread_mutex_unlock(&m->family->lock);
+    weft__os_unlock(&m->family->lock);
     *handle = status == WEFT_OK ? q : NULL;
     return status;
 }
@@ -191,7 +191,7 @@ weft_status weft__request_test(void *context, void *handle, bool *done, weft_err
     request *q = handle;
     family *f = m->family;
     *done = false;
-    pthread_mutex_lock(&f->lock);
+    weft__os_lock(&f->lock);
     weft_status status = weft_error_copy(error, &f->failure);
     if (status == WEFT_OK) status = advance(m, q, error);
     if (status == WEFT_OK && q->done < q->n && m->polls++ % POLLS_PER_LOOK == 0) {
@@ -200,7 +200,7 @@ weft_status weft__request_test(void *context, void *handle, bool *done, weft_err
     }
     *done = status == WEFT_OK && q->done == q->n;
     if (*done || status != WEFT_OK) request_drop(m, q);
-    pthread_mutex_unlock(&f->lock);
+    weft__os_unlock(&f->lock);
     return status;
 }
 
@@ -209,7 +209,7 @@ void weft__request_missing(void *context, void *handle, char *text, size_t size)
     const member *m = context;
     const request *q = handle;
     text[0] = 0;
-    pthread_mutex_lock(&m->family->lock);
+    weft__os_lock(&m->family->lock);
     for (int r = 0; r < m->communicator.size; r++) {
         bool waits = false;
         for (int i = q->done; i < q->n && !waits; i++) {
@@ -221,5 +221,5 @@ void weft__request_missing(void *context, void *handle, char *text, size_t size)
         }
         if (waits) exchange_add_rank(text, size, member_rank(m, r));
     }
-    pthread_mutex_unlock(&m->family->lock);
+    weft__os_unlock(&m->family->lock);
 }

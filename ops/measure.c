@@ -3,18 +3,16 @@
 #include <weft/op.h>
 #include <weft/ops.h>
 
-#include "base/clock.h"
+#include "base/openmp.h"
+#include "base/platform.h"
 #include "ir/isa.h"
 #include "run/team.h"
 
-#include <omp.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MIN_REPEATS     3
 #define MIN_SECONDS     0.4
-#define MIN_CACHE       (32u << 20) /* where the system does not report it */
+#define MIN_CACHE       (32u << 20) /* where the system does not report a larger one */
 #define ALIGNMENT       64
 #define SCALAR_OF_TRIAD 3.0f
 
@@ -137,37 +135,6 @@ static void touch(const arrays *w)
     }
 }
 
-/* The first number in a file of Linux's description of processor `cpu`'s third-level cache; -1 if
- * there is none. */
-static long cache_number(long cpu, const char *name)
-{
-    char path[96];
-    char text[32], *end = text;
-    long number = -1;
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/cache/index3/%s", cpu, name);
-    FILE *file = fopen(path, "r");
-    if (!file) return -1;
-    if (fgets(text, sizeof text, file)) number = strtol(text, &end, 10);
-    fclose(file);
-    return end > text ? number : -1;
-}
-
-/* Bytes of all the last-level caches that `threads` threads can use. (sysconf reports caches that a
- * virtual machine does not have.) */
-static size_t last_level_cache(int threads)
-{
-    size_t bytes = 0;
-    long cpus = sysconf(_SC_NPROCESSORS_CONF);
-    for (long cpu = 0; cpu < cpus && threads > 0; cpu++) {
-        long kib = cache_number(cpu, "size");
-        /* A cache is counted with the first of the processors that share it. */
-        if (kib <= 0 || cache_number(cpu, "shared_cpu_list") != cpu) continue;
-        bytes += (size_t)kib << 10;
-        threads--;
-    }
-    return bytes > MIN_CACHE ? bytes : MIN_CACHE;
-}
-
 weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error *error)
 {
     weft_error_clear(error);
@@ -179,7 +146,8 @@ weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error
     arrays w = {0};
     weft_status status = weft__team(threads ? threads : weft_default_threads(), &w.threads, error);
     if (status != WEFT_OK) return status;
-    size_t bytes = 2 * last_level_cache(w.threads) / ALIGNMENT * ALIGNMENT;
+    const size_t cache = weft__os_cache_bytes(w.threads);
+    const size_t bytes = 2 * (cache > MIN_CACHE ? cache : MIN_CACHE) / ALIGNMENT * ALIGNMENT;
     w.n = (int64_t)(bytes / sizeof(float));
     w.a = weft_alloc(bytes);
     w.b = weft_alloc(bytes);
@@ -190,9 +158,9 @@ weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error
         touch(&w);
         best_time(run_triad, &w, &seconds);
     }
-    free(w.a);
-    free(w.b);
-    free(w.c);
+    weft_free(w.a);
+    weft_free(w.b);
+    weft_free(w.c);
     if (!good)
         return weft_error_set(error, WEFT_NO_MEMORY, "measure",
                               "no memory for three arrays of "

@@ -2,7 +2,7 @@
 #include "parallel.h"
 #include "tool.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "base/guess.h"
 
 #include <errno.h>

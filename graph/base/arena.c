@@ -2,12 +2,11 @@
  * each twice as large as the one before; all are freed together. O(bytes), to zero them. */
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/platform.h"
 
 #include <errno.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define ALIGNMENT 64u
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -47,13 +46,10 @@ void *weft__arena_memory(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) return NULL;
     size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
-    void *memory = aligned_alloc(unit, round_up(bytes + !bytes, unit));
-#ifdef MADV_HUGEPAGE
+    void *memory = weft__os_memory(unit, round_up(bytes + !bytes, unit));
     /* Only advice: if it fails, the memory has small pages. */
-    if (memory && unit == HUGE_PAGE &&
-        madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE) != 0)
+    if (memory && unit == HUGE_PAGE && !weft__os_huge_pages(memory, bytes / HUGE_PAGE * HUGE_PAGE))
         report_small_pages(errno);
-#endif
     return memory;
 }
 
@@ -91,7 +87,7 @@ void *weft__allocator_take_zeros(const weft_allocator *from, size_t bytes, const
 void weft__allocator_give(const weft_allocator *from, void *memory, size_t bytes)
 {
     if (!from->release)
-        free(memory);
+        weft__os_memory_free(memory);
     else if (memory)
         from->release(from->context, memory, bytes + !bytes);
 }

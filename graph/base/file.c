@@ -2,18 +2,14 @@
  * file.h. */
 #include "file.h"
 #include "log.h"
+#include "platform.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #ifndef NAME_MAX
 #define NAME_MAX 255
@@ -34,30 +30,27 @@ static bool is_open_already(const char *path)
 
 bool weft__file_is_stream(const char *path)
 {
-    struct stat info;
+    os_facts facts;
     /* The first may resolve to regular files, but their names must not be replaced. */
-    return is_open_already(path) || (stat(path, &info) == 0 && !S_ISREG(info.st_mode));
+    return is_open_already(path) || (weft__os_facts(path, &facts) && facts.kind != OS_FILE);
 }
 
 /* ---- Reading ---- */
 
-/* Without O_NONBLOCK, the opening of a pipe would wait for a writer. Regular files ignore it. */
 static int open_checked(const char *path, bool once)
 {
-    struct stat info;
-    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    os_facts facts;
+    const int descriptor = weft__os_open(path);
     if (descriptor < 0) return -1;
     int problem = 0;
-    if (fstat(descriptor, &info) != 0)
+    if (!weft__os_facts_of(descriptor, &facts))
         problem = errno;
-    else if (S_ISDIR(info.st_mode))
+    else if (facts.kind == OS_FOLDER)
         problem = EISDIR;
-    else if (!S_ISREG(info.st_mode) && !once)
+    else if (facts.kind == OS_DEVICE && !once)
         problem = FILE_NOT_REGULAR;
-    else if (fcntl(descriptor, F_SETFL, O_RDONLY) != 0)
-        problem = errno;
     if (!problem) return descriptor;
-    close(descriptor);
+    weft__os_close(descriptor);
     errno = problem;
     return -1;
 }
@@ -76,7 +69,7 @@ FILE *weft__file_open_stdio(const char *path)
 {
     const int descriptor = weft__file_open(path);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
-    if (!file && descriptor >= 0) close(descriptor);
+    if (!file && descriptor >= 0) weft__os_close(descriptor);
     return file;
 }
 
@@ -112,7 +105,7 @@ char *weft__file_read(const char *path, size_t *bytes, weft_error *error)
     if (!file) {
         weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
                        weft__file_error(errno));
-        if (descriptor >= 0) close(descriptor);
+        if (descriptor >= 0) weft__os_close(descriptor);
         return NULL;
     }
     char *data = read_all(file, bytes);
@@ -136,12 +129,6 @@ const char *weft__file_error(int number)
 
 /* ---- Names ---- */
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Bytes of a name that fit before the suffix, without cutting a UTF-8 character. */
 static size_t stem_bytes(const char *name)
 {
@@ -158,7 +145,7 @@ static uint64_t unique_number(const file_writer *w, uint64_t attempt)
 {
     struct timespec now = {0};
     clock_gettime(CLOCK_REALTIME, &now);
-    const uint64_t parts[] = {(uint64_t)now.tv_sec, (uint64_t)now.tv_nsec, (uint64_t)getpid(),
+    const uint64_t parts[] = {(uint64_t)now.tv_sec, (uint64_t)now.tv_nsec, weft__os_process(),
                               (uint64_t)(uintptr_t)w, attempt};
     uint64_t z = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -179,48 +166,41 @@ static bool is_leftover(const char *entry, const char *name)
            !strcmp(digits + UNIQUE_DIGITS, ".tmp");
 }
 
+typedef struct leftovers {
+    const char *folder, *name;
+} leftovers;
+
 /* Removes a temporary file if its lock is free, so its writer has ended. */
-static void remove_unlocked(int folder, const char *entry)
+static void remove_leftover(void *context, const char *entry)
 {
-    const int descriptor = openat(folder, entry, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (descriptor < 0) return;
-    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) (void)unlinkat(folder, entry, 0);
-    close(descriptor);
+    const leftovers *l = context;
+    char path[FILE_PATH_BYTES];
+    if (!is_leftover(entry, l->name)) return;
+    if (snprintf(path, sizeof path, "%s/%s", l->folder, entry) < FILE_PATH_BYTES)
+        weft__os_remove_unlocked(path);
 }
 
 void weft__file_remove_leftovers(const char *folder, const char *name)
 {
-    DIR *entries = opendir(folder);
-    if (!entries) return;
-    for (const struct dirent *e = readdir(entries); e; e = readdir(entries))
-        if (is_leftover(e->d_name, name)) remove_unlocked(dirfd(entries), e->d_name);
-    closedir(entries);
+    leftovers l = {folder, name};
+    weft__os_list(folder, remove_leftover, &l);
 }
 
 /* ---- Writing ---- */
 
-/* Locks a new temporary file. False if another process found it before it was locked, and removes
- * or has removed it. If the file system has no locks, it is not removed. */
-static bool lock_new(int descriptor)
-{
-    struct stat info;
-    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
-    return fstat(descriptor, &info) == 0 && info.st_nlink > 0;
-}
-
-/* Makes a temporary file with a unique name. False with errno set on failure. */
+/* Makes a temporary file with a unique name, and locks it, unless another process found it before
+ * that and removes it. False with errno set on failure. */
 static bool make_temporary(file_writer *w, int folder_bytes, int stem)
 {
     for (uint64_t attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         snprintf(w->temporary, sizeof w->temporary, "%.*s%.*s.%0*llx.tmp", folder_bytes, w->path,
-                 stem, name_of(w->path), UNIQUE_DIGITS,
+                 stem, weft__os_name(w->path), UNIQUE_DIGITS,
                  (unsigned long long)(unique_number(w, attempt) >> (64 - 4 * UNIQUE_DIGITS)));
-        w->descriptor =
-            open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        w->descriptor = weft__os_open_new(w->temporary);
         if (w->descriptor < 0 && errno != EEXIST && errno != EINTR) return false;
         if (w->descriptor < 0) continue;
-        if (lock_new(w->descriptor)) return true;
-        close(w->descriptor);
+        if (weft__os_lock_new(w->descriptor)) return true;
+        weft__os_close(w->descriptor);
         w->descriptor = -1;
         errno = EEXIST;
     }
@@ -230,13 +210,13 @@ static bool make_temporary(file_writer *w, int folder_bytes, int stem)
 /* Writes the folder of a path to `text`, "." if the path has none. */
 static void folder_of(const char *path, char *text, size_t size)
 {
-    const size_t length = (size_t)(name_of(path) - path);
+    const size_t length = (size_t)(weft__os_name(path) - path);
     snprintf(text, size, "%.*s", length ? (int)length : 1, length ? path : ".");
 }
 
 bool weft__file_begin(file_writer *w, const char *path)
 {
-    const char *name = name_of(path);
+    const char *name = weft__os_name(path);
     size_t folder = (size_t)(name - path), stem = stem_bytes(name);
     *w = (file_writer){.path = path, .descriptor = -1};
     if (!*name || weft__file_is_stream(path)) {
@@ -256,15 +236,14 @@ bool weft__file_begin_stream(file_writer *w, const char *path)
 {
     if (!weft__file_is_stream(path)) return weft__file_begin(w, path);
     *w = (file_writer){.path = path};
-    w->descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->descriptor = weft__os_open_stream(path);
     return w->descriptor >= 0;
 }
 
 void weft__file_write(file_writer *w, const void *data, size_t bytes)
 {
     for (const char *at = data; bytes && !w->error;) {
-        ssize_t n = write(w->descriptor, at, bytes);
-        if (n < 0 && errno == EINTR) continue;
+        const ptrdiff_t n = weft__os_write(w->descriptor, at, bytes);
         if (n <= 0) {
             w->error = n < 0 ? errno : EIO;
             return;
@@ -278,20 +257,18 @@ void weft__file_write(file_writer *w, const void *data, size_t bytes)
 static void sync_folder(file_writer *w)
 {
     folder_of(w->path, w->temporary, sizeof w->temporary);
-    const int folder = open(w->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0 || fsync(folder) != 0)
+    if (!weft__os_sync_folder(w->temporary))
         weft__log(
             WEFT_LOG_WARNING, w->path,
             "was written, but a crash of the system may undo it: its folder cannot be synced: "
             "%s",
             strerror(errno));
-    if (folder >= 0) close(folder);
 }
 
-/* Remembers errno if `result` is a failure and the first one. */
-static void record_error(file_writer *w, int result)
+/* Remembers errno after the first failure. */
+static void record_error(file_writer *w, bool good)
 {
-    if (result != 0 && !w->error) w->error = errno;
+    if (!good && !w->error) w->error = errno;
 }
 
 bool weft__file_commit(file_writer *w)
@@ -300,13 +277,12 @@ bool weft__file_commit(file_writer *w)
     /* Closing may fail, which must be known before the file is renamed. This keeps the lock until
      * then. */
     int lock = -1;
-    if (!stream && !w->error) record_error(w, fsync(w->descriptor));
-    if (!stream && !w->error)
-        record_error(w, (lock = fcntl(w->descriptor, F_DUPFD_CLOEXEC, 0)) < 0);
-    record_error(w, close(w->descriptor));
+    if (!stream && !w->error) record_error(w, weft__os_sync(w->descriptor));
+    if (!stream && !w->error) record_error(w, (lock = weft__os_duplicate(w->descriptor)) >= 0);
+    record_error(w, weft__os_close(w->descriptor));
     w->descriptor = -1;
-    if (!stream && !w->error) record_error(w, rename(w->temporary, w->path));
-    if (lock >= 0) close(lock);
+    if (!stream && !w->error) record_error(w, weft__os_rename(w->temporary, w->path));
+    if (lock >= 0) weft__os_close(lock);
     if (w->error) {
         errno = w->error;
         weft__file_abandon(w);
@@ -319,8 +295,8 @@ bool weft__file_commit(file_writer *w)
 void weft__file_abandon(file_writer *w)
 {
     int before = errno;
-    if (w->descriptor >= 0) close(w->descriptor);
-    if (w->temporary[0]) unlink(w->temporary);
+    if (w->descriptor >= 0) weft__os_close(w->descriptor);
+    if (w->temporary[0]) weft__os_remove(w->temporary);
     *w = (file_writer){.descriptor = -1};
     errno = before;
 }

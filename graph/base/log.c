@@ -1,12 +1,12 @@
 /* The program's function for reports. A lock protects it and serialises its calls. A thread that is
  * in such a call holds the lock, so what it reports or sets meanwhile must not take it again. */
 #include "log.h"
+#include "platform.h"
 #include "text.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static os_mutex lock = OS_MUTEX;
 static weft_log_fn function;
 static void *function_context;
 static atomic_bool is_set;
@@ -14,18 +14,18 @@ static _Thread_local bool calling;
 
 static void take_lock(void)
 {
-    if (!calling) pthread_mutex_lock(&lock);
+    if (!calling) weft__os_lock(&lock);
 }
 
 static void give_lock(void)
 {
-    if (!calling) pthread_mutex_unlock(&lock);
+    if (!calling) weft__os_unlock(&lock);
 }
 
 /* No other thread of the parent holds the lock in the child. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    (void)pthread_atfork(take_lock, give_lock, give_lock);
+    (void)weft__os_watch_forks(take_lock, give_lock, give_lock);
 }
 
 void weft_log_set(weft_log_fn log, void *context)
@@ -52,11 +52,11 @@ bool weft__log(weft_log_level level, const char *where, const char *format, ...)
     va_end(arguments);
     weft__text_printable(line, sizeof line, text);
     weft__text_printable(place, sizeof place, where);
-    pthread_mutex_lock(&lock);
+    weft__os_lock(&lock);
     calling = true;
     const bool reported = function != NULL;
     if (reported) function(function_context, level, place, line);
     calling = false;
-    pthread_mutex_unlock(&lock);
+    weft__os_unlock(&lock);
     return reported;
 }

@@ -1,26 +1,10 @@
 /* Numbers, printable names and patterns, independent of the locale. */
 #include "text.h"
+#include "platform.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Locale ---- */
-
-/* Without memory for the C locale, the program's own remains. */
-text_locale weft__text_enter_c_locale(void)
-{
-    text_locale c = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
-    if (c.own) c.before = uselocale(c.own);
-    return c;
-}
-
-void weft__text_leave_c_locale(text_locale locale)
-{
-    if (!locale.own) return;
-    uselocale(locale.before);
-    freelocale(locale.own);
-}
 
 /* ---- Numbers ---- */
 
@@ -28,9 +12,9 @@ const char *weft__text_read_double(const char *text, double *value)
 {
     char *end;
     if (isspace((unsigned char)*text)) return NULL;
-    text_locale c = weft__text_enter_c_locale();
+    os_locale c = weft__os_enter_c_locale();
     double x = strtod(text, &end);
-    weft__text_leave_c_locale(c);
+    weft__os_leave_c_locale(c);
     if (end == text) return NULL;
     *value = x;
     return end;
@@ -70,9 +54,9 @@ static void trim_cut_character(char *text)
 
 int weft__text_vformat(char *buffer, size_t size, const char *format, va_list arguments)
 {
-    text_locale c = weft__text_enter_c_locale();
+    os_locale c = weft__os_enter_c_locale();
     int n = vsnprintf(buffer, size, format, arguments);
-    weft__text_leave_c_locale(c);
+    weft__os_leave_c_locale(c);
     if (size && n >= 0 && (size_t)n >= size) trim_cut_character(buffer);
     return n;
 }
@@ -88,9 +72,9 @@ int weft__text_format(char *buffer, size_t size, const char *format, ...)
 
 int weft__text_vprint(FILE *file, const char *format, va_list arguments)
 {
-    text_locale c = weft__text_enter_c_locale();
+    os_locale c = weft__os_enter_c_locale();
     int n = vfprintf(file, format, arguments);
-    weft__text_leave_c_locale(c);
+    weft__os_leave_c_locale(c);
     return n;
 }
 

@@ -5,16 +5,11 @@
 #ifndef WEFT_BASE_TEXT_H
 #define WEFT_BASE_TEXT_H
 
-#include <locale.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-#ifdef __APPLE__
-#include <xlocale.h>
-#endif
 
 #include "private.h"
 
@@ -38,21 +33,11 @@ WEFT_PRIVATE_API const char *weft__text_from_double(double value, char buffer[TE
 /* snprintf, vsnprintf, fprintf and vfprintf with a decimal point in every locale. Text that does
  * not fit the buffer is truncated, never within a UTF-8 character. */
 WEFT_PRIVATE_API int weft__text_format(char *buffer, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+    WEFT_PRINTF(3, 4);
 WEFT_PRIVATE_API int weft__text_vformat(char *buffer, size_t size, const char *format,
-                                        va_list arguments) __attribute__((format(printf, 3, 0)));
-WEFT_PRIVATE_API int weft__text_print(FILE *file, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-int weft__text_vprint(FILE *file, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-
-/* The calling thread uses the C locale between weft__text_enter_c_locale and
- * weft__text_leave_c_locale: for libraries that read or write numbers. */
-typedef struct text_locale {
-    locale_t own, before;
-} text_locale;
-WEFT_PRIVATE_API text_locale weft__text_enter_c_locale(void);
-WEFT_PRIVATE_API void weft__text_leave_c_locale(text_locale locale);
+                                        va_list arguments) WEFT_PRINTF(3, 0);
+WEFT_PRIVATE_API int weft__text_print(FILE *file, const char *format, ...) WEFT_PRINTF(2, 3);
+int weft__text_vprint(FILE *file, const char *format, va_list arguments) WEFT_PRINTF(2, 0);
 
 /* Bytes of the UTF-8 character (RFC 3629) at the beginning of a text; 0 if it is not valid, or at
  * the end. A byte that is not part of one is written as U+FFFD into JSON, SVG and DOT. */

@@ -1,13 +1,11 @@
 /* Waiting for exchanges, and the exchanges that programs need besides those of graphs. */
 #include <weft/communicator.h>
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "base/exchange.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- Exchanges ---- */
 
@@ -68,12 +66,7 @@ static weft_status too_long(weft_communicator *c, void *request, bool *done, wef
 static void pause_after(unsigned polls)
 {
     if (polls < 64) return;
-    if (polls < 4096) {
-        sched_yield();
-        return;
-    }
-    const struct timespec nap = {0, polls < 16384 ? 50000 : 1000000};
-    nanosleep(&nap, NULL);
+    weft__os_pause(polls < 4096 ? 0 : polls < 16384 ? 50000 : 1000000);
 }
 
 weft_status weft_communicator_wait(weft_communicator *communicator, void *request,

@@ -4,10 +4,8 @@
 #include "ir/call.h"
 
 #include "base/float_env.h"
-
-#include <omp.h>
-#include <pthread.h>
-#include <stdlib.h>
+#include "base/openmp.h"
+#include "base/platform.h"
 
 /* ---- The work of a call ---- */
 
@@ -32,10 +30,10 @@ static void record_fault(const weft_call *call, int64_t index, int64_t limit,
                          const weft_error *error)
 {
     /* Of all runs. A critical section of clang's OpenMP fails before the first parallel region. */
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static os_mutex lock = OS_MUTEX;
     fault *f = call->run ? call->run->fault : NULL;
     if (!f) return;
-    pthread_mutex_lock(&lock);
+    weft__os_lock(&lock);
     const unsigned step = atomic_load(&f->step);
     if (call->node < step || (call->node == step && index < f->index)) {
         f->index = index;
@@ -43,7 +41,7 @@ static void record_fault(const weft_call *call, int64_t index, int64_t limit,
         if (error) f->error = *error;
         atomic_store(&f->step, call->node);
     }
-    pthread_mutex_unlock(&lock);
+    weft__os_unlock(&lock);
 }
 
 void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
@@ -108,8 +106,8 @@ weft_status weft__call_run_alone(const weft_op *op, weft_kernel kernel, const we
     const float_env env = float_env_set();
     if (good) weft__call_run(op, kernel, &own);
     float_env_restore(env);
-    free(own.scratch);
-    free(run.workspace);
+    weft_free(own.scratch);
+    weft_free(run.workspace);
     if (!good) return WEFT_NO_MEMORY;
     return atomic_load(&failed.step) == NO_FAULT ? WEFT_OK : WEFT_BAD_INDEX;
 }

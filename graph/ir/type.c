@@ -2,6 +2,7 @@
 #include "ir/ir.h"
 
 #include "base/half.h"
+#include "base/platform.h"
 
 #include <string.h>
 
@@ -141,6 +142,11 @@ void *weft_alloc(size_t bytes)
 {
     void *memory = weft__arena_memory(bytes);
     return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+void weft_free(void *memory)
+{
+    weft__os_memory_free(memory);
 }
 
 weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape)

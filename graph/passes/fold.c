@@ -93,7 +93,7 @@ static bool fold_node(weft_graph *g, const node_record *node, const weft_type *t
     for (size_t k = 0; k < f.n_out; k++) {
         const weft_tensor *t = &f.t[f.n_in + k];
         if (status == WEFT_OK) out[k] = weft_constant(g, t->dtype, t->shape, t->data);
-        free(t->data);
+        weft_free(t->data);
     }
     return status != WEFT_BAD_INDEX;
 }

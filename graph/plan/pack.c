@@ -17,7 +17,7 @@
  * Ties are broken by index, so the offsets are the same on every machine. */
 #include "pack.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "base/number.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * later with some randomness, which comes from constants. */
 #include "pack_tree.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 
 #include <stdlib.h>
 

@@ -24,7 +24,7 @@
  * O(items alive x sections) at worst; memory is O(items x sections). */
 #include "pack_tree.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The exchanges of a session's runs with other processes: see exchanges.h. */
 #include "exchanges.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "ir/call.h"
 
 #include <stdlib.h>

@@ -11,10 +11,10 @@
 #include "team.h"
 
 #include "base/float_env.h"
+#include "base/openmp.h"
 
 #include "ir/isa.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 

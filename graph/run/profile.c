@@ -59,7 +59,7 @@ weft_profile *weft__profile_new(const weft_plan *plan, int threads, size_t trace
 void weft__profile_free(weft_profile *profile)
 {
     if (!profile) return;
-    for (int t = 0; t < profile->capacity; t++) free(profile->threads[t]);
+    for (int t = 0; t < profile->capacity; t++) weft_free(profile->threads[t]);
     free(profile->threads);
     free(profile->interval_runs);
     free(profile);

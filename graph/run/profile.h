@@ -9,7 +9,7 @@
 #ifndef WEFT_GRAPH_PROFILE_H
 #define WEFT_GRAPH_PROFILE_H
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "plan/plan.h"
 
 #include <weft/session.h>

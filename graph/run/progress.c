@@ -1,21 +1,19 @@
 /* Waiting for threads: see progress.h. */
 #include "progress.h"
 
-#include "base/clock.h"
-
 bool weft__sleepers_init(sleepers *s)
 {
     atomic_init(&s->count, 0);
-    if (pthread_mutex_init(&s->lock, NULL) != 0) return false;
-    if (pthread_cond_init(&s->changed, NULL) == 0) return true;
-    pthread_mutex_destroy(&s->lock);
+    if (!weft__os_mutex_init(&s->lock)) return false;
+    if (weft__os_condition_init(&s->changed)) return true;
+    weft__os_mutex_free(&s->lock);
     return false;
 }
 
 void weft__sleepers_free(sleepers *s)
 {
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
+    weft__os_condition_free(&s->changed);
+    weft__os_mutex_free(&s->lock);
 }
 
 /* Either this thread sees the sleeper's count, or the sleeper sees the new value: both write before
@@ -23,19 +21,19 @@ void weft__sleepers_free(sleepers *s)
 void weft__progress_add(sleepers *s, atomic_ullong *value, uint64_t amount, uint64_t target)
 {
     if (atomic_fetch_add(value, amount) + amount < target || !atomic_load(&s->count)) return;
-    pthread_mutex_lock(&s->lock);
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    weft__os_lock(&s->lock);
+    weft__os_signal(&s->changed);
+    weft__os_unlock(&s->lock);
 }
 
 uint64_t weft__progress_sleep(sleepers *s, const atomic_ullong *value, uint64_t target)
 {
     const uint64_t begin = clock_ns();
-    pthread_mutex_lock(&s->lock);
+    weft__os_lock(&s->lock);
     atomic_fetch_add(&s->count, 1);
-    while (atomic_load(value) < target) pthread_cond_wait(&s->changed, &s->lock);
+    while (atomic_load(value) < target) weft__os_wait(&s->changed, &s->lock);
     atomic_fetch_sub(&s->count, 1);
-    pthread_mutex_unlock(&s->lock);
+    weft__os_unlock(&s->lock);
     return clock_ns() - begin;
 }
 

@@ -7,7 +7,8 @@
 #ifndef WEFT_GRAPH_PROGRESS_H
 #define WEFT_GRAPH_PROGRESS_H
 
-#include <pthread.h>
+#include "base/platform.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,8 +23,8 @@ typedef struct phase_progress {
 
 /* Threads that sleep until some progress is made. */
 typedef struct sleepers {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    os_mutex lock;
+    os_condition changed;
     atomic_int count;
 } sleepers;
 

@@ -14,26 +14,15 @@
 #include "team.h"
 
 #include "base/log.h"
+#include "base/openmp.h"
+#include "base/platform.h"
 #include "ir/call.h"
 
 #include <weft/op.h>
 #include <weft/session.h>
 
-#include <omp.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-
-#if defined(__has_include)
-#if __has_include(<sys/single_threaded.h>)
-#include <sys/single_threaded.h>
-#define SINGLE_THREADED (__libc_single_threaded != 0)
-#endif
-#endif
-#ifndef SINGLE_THREADED
-#define SINGLE_THREADED false
-#endif
 
 /* Stack of a thread, in bytes: twice what the executor and kernels need. They pass every test with
  * 16 KiB. */
@@ -62,7 +51,7 @@ static atomic_bool alone; /* at the fork the process had one thread, so no pool 
 
 static void before_fork(void)
 {
-    atomic_store(&alone, SINGLE_THREADED);
+    atomic_store(&alone, weft__os_is_single_threaded());
 }
 
 static void in_child(void)
@@ -76,10 +65,10 @@ static void in_child(void)
  * weft. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    forks_watched = pthread_atfork(before_fork, NULL, in_child) == 0;
+    forks_watched = weft__os_watch_forks(before_fork, NULL, in_child);
 }
 
-/* ---- Trials ---- */
+/* ---- Stacks ---- */
 
 /* Bytes of stack of OpenMP's threads, from the environment: a number of KiB, or with a unit of its
  * own. 0: the system's default. */
@@ -98,89 +87,7 @@ static size_t stack_setting(void)
     return bytes > SIZE_MAX >> (10 * unit + 1) ? 0 : (size_t)bytes << 10 * unit;
 }
 
-/* Threads of clang's OpenMP allocate memory when they start. malloc then reserves up to 128 MiB of
- * address space for each, until there are enough arenas for all processors. Threads of GNU's OpenMP
- * allocate nothing. */
-#ifdef __clang__
-#define RESERVED ((size_t)128 << 20)
-#else
-#define RESERVED ((size_t)0)
-#endif
-
-/* Added to the stack of trial threads: clang's OpenMP asks for a little more than was set. The
- * system caches free stacks, and reuses them for threads that need no larger one. */
-#define MORE_STACK 16384
-
-typedef struct trial {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int begun;
-    bool over;
-} trial;
-
-static void *wait_for_end(void *arg)
-{
-    trial *t = arg;
-    void *volatile memory = RESERVED ? malloc(1) : NULL;
-    free(memory);
-    pthread_mutex_lock(&t->lock);
-    t->begun++;
-    pthread_cond_broadcast(&t->changed);
-    while (!t->over) pthread_cond_wait(&t->changed, &t->lock);
-    pthread_mutex_unlock(&t->lock);
-    return NULL;
-}
-
-/* Whether malloc could reserve address space for one more thread. If so, it could for all threads
- * so far, and OpenMP's threads will use what it has reserved. */
-static bool can_reserve(void)
-{
-    if (!RESERVED) return true;
-    void *space =
-        mmap(NULL, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (space == MAP_FAILED) return false;
-    munmap(space, RESERVED);
-    return true;
-}
-
-/* How many of `threads` the system can create now; 0 if that cannot be found out. */
-static int try_threads(int threads)
-{
-    pthread_t thread[WEFT_MAX_THREADS];
-    trial t = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
-    pthread_attr_t attr;
-    size_t stack = stack_setting();
-    int made = 0;
-    if (pthread_attr_init(&attr) != 0) return 0;
-    if (!stack) pthread_attr_getstacksize(&attr, &stack);
-    pthread_attr_setstacksize(&attr, stack + MORE_STACK);
-    pthread_mutex_lock(&t.lock);
-    while (made < threads && pthread_create(&thread[made], &attr, wait_for_end, &t) == 0) {
-        made++;
-        while (RESERVED && t.begun < made) pthread_cond_wait(&t.changed, &t.lock);
-    }
-    bool known = can_reserve();
-    t.over = true;
-    pthread_cond_broadcast(&t.changed);
-    pthread_mutex_unlock(&t.lock);
-    for (int i = 0; i < made; i++) pthread_join(thread[i], NULL);
-    pthread_attr_destroy(&attr);
-    return known ? made : 0;
-}
-
 /* ---- Teams ---- */
-
-/* Bytes of stack below the caller's frame. */
-static size_t stack_bytes(void)
-{
-    pthread_attr_t attr;
-    void *begin = NULL;
-    size_t size = 0;
-    if (pthread_getattr_np(pthread_self(), &attr) != 0) return SIZE_MAX;
-    pthread_attr_getstack(&attr, &begin, &size);
-    pthread_attr_destroy(&attr);
-    return (uintptr_t)__builtin_frame_address(0) - (uintptr_t)begin;
-}
 
 /* Opens a region, so that OpenMP creates its threads. Returns the bytes of stack that one of them
  * has, or SIZE_MAX if an earlier call has found them sufficient. */
@@ -188,11 +95,12 @@ static size_t open_team(int threads)
 {
     size_t bytes = SIZE_MAX;
     bool measure = !atomic_load(&stacks_measured);
+    (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads)
     {
         /* All threads exist before the first allocates memory. */
 #pragma omp barrier
-        if (measure && omp_get_thread_num() == 1) bytes = stack_bytes();
+        if (measure && omp_get_thread_num() == 1) bytes = weft__os_stack_left();
     }
     if (bytes != SIZE_MAX && bytes >= KERNEL_STACK) atomic_store(&stacks_measured, true);
     return bytes;
@@ -207,6 +115,7 @@ static bool is_too_deep(void)
 /* Why a region has fewer threads than requested. */
 static const char *fewer_reason(int team)
 {
+    if (!OPENMP_FOUND) return "weft was built without OpenMP";
     if (!forks_watched) return "forks cannot be watched";
     if (max_threads == team && max_reason) return max_reason;
     if (is_too_deep()) return "OpenMP allows no nested region here (OMP_MAX_ACTIVE_LEVELS)";
@@ -233,7 +142,7 @@ static weft_status make_team(int threads, int *team, weft_error *error)
     int have = nested ? 1 : pool_size;
     if (threads > have) {
         /* One more than needed, because OpenMP allocates memory of its own. */
-        int made = try_threads(threads - have + 1);
+        int made = weft__os_try_threads(threads - have + 1, stack_setting());
         /* Take half of them, so that the program can create some itself. */
         if (made <= threads - have) {
             threads = max_threads = have + made / 2;

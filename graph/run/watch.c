@@ -72,7 +72,7 @@ bool weft__watch_when(const weft_plan *plan, watch *w, weft_error *error)
 static void free_watch(watch *w)
 {
     free(w->name);
-    free(w->copy);
+    weft_free(w->copy);
 }
 
 /* Allocates the name, and the copy of a value that is not contiguous. */

@@ -7,13 +7,12 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/json.h"
+#include "base/platform.h"
 #include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Bytes of the description of one tensor. */
 #define MAX_ENTRY_BYTES (64u << 10)
@@ -102,8 +101,7 @@ static bool read_at(const weft_safetensors *file, void *data, size_t bytes, uint
         return true;
     }
     for (char *at = data; bytes;) {
-        ssize_t n = pread(file->descriptor, at, bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
+        const ptrdiff_t n = weft__os_read(file->descriptor, at, bytes, offset);
         if (n <= 0) return false;
         at += n;
         bytes -= (size_t)n;
@@ -386,7 +384,7 @@ static weft_status begin_reading(weft_safetensors from, const char *path, weft_s
 {
     weft_safetensors *f = malloc(sizeof *f);
     if (!f) {
-        if (from.descriptor >= 0) close(from.descriptor);
+        if (from.descriptor >= 0) weft__os_close(from.descriptor);
         return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
     }
     *f = from;
@@ -403,21 +401,20 @@ static weft_status begin_reading(weft_safetensors from, const char *path, weft_s
 
 weft_status weft__safetensors_open(const char *path, weft_safetensors **file, weft_error *error)
 {
-    struct stat info;
+    os_facts facts;
     *file = NULL;
     if (!path) return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors", "the path is NULL");
     const int descriptor = weft__file_open(path);
     if (descriptor < 0)
         return weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
                               weft__file_error(errno));
-    if (fstat(descriptor, &info) != 0) {
+    if (!weft__os_facts_of(descriptor, &facts)) {
         const int problem = errno;
-        close(descriptor);
+        weft__os_close(descriptor);
         return weft_error_set(error, WEFT_IO, path, "cannot be read: %s", strerror(problem));
     }
-    return begin_reading(
-        (weft_safetensors){.descriptor = descriptor, .bytes = (uint64_t)info.st_size}, path, file,
-        error);
+    return begin_reading((weft_safetensors){.descriptor = descriptor, .bytes = facts.bytes}, path,
+                         file, error);
 }
 
 weft_safetensors *weft_safetensors_open(const char *path, weft_error *error)
@@ -455,7 +452,7 @@ void weft_safetensors_close(weft_safetensors *file)
     free(file->by_name);
     free(file->path);
     weft_params_free(file->meta);
-    if (file->descriptor >= 0) close(file->descriptor);
+    if (file->descriptor >= 0) weft__os_close(file->descriptor);
     free(file);
 }
 

@@ -49,9 +49,11 @@ WEFT_API weft_status weft_error_set(weft_error *error, weft_status status, const
 WEFT_API weft_status weft_error_copy(weft_error *error, const weft_error *from);
 
 /* Allocates zeroed memory for tensors, 64-byte aligned. Large blocks are on huge pages where the
- * system has them, since these are faster to access. The caller frees it with free(). NULL when
- * out of memory. */
+ * system has them, since these are faster to access. The caller frees it with weft_free; except on
+ * Windows, free() does the same. NULL when out of memory. */
 WEFT_API void *weft_alloc(size_t bytes);
+/* Frees memory of weft_alloc; NULL is accepted. */
+WEFT_API void weft_free(void *memory);
 
 /* Where the large memory of a session (weft_session_options) or a parameter store
  * (weft_params_options) comes from. A struct of zeros is weft's own allocator, which uses huge

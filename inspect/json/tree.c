@@ -1,6 +1,7 @@
 /* cJSON in the C locale. All of it takes O(length). */
 #include "tree.h"
 
+#include "base/platform.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -41,14 +42,14 @@ cJSON *weft__json_parse(const char *text, size_t length, json_failure *why)
     *why = (json_failure){false, find_forbidden(text, length)};
     if (why->position < length) return NULL;
     const char *end = text;
-    text_locale locale = weft__text_enter_c_locale();
+    os_locale locale = weft__os_enter_c_locale();
     int before = errno;
     errno = 0;
     cJSON *json = cJSON_ParseWithLengthOpts(text, length, &end, false);
     /* cJSON does not report it, but allocators of POSIX set errno. */
     why->no_memory = !json && errno == ENOMEM;
     errno = before;
-    weft__text_leave_c_locale(locale);
+    weft__os_leave_c_locale(locale);
     why->position = end ? (size_t)(end - text) : 0;
     while (json && why->position < length && is_blank(text[why->position])) why->position++;
     if (!json || why->position == length) return json;
@@ -76,8 +77,8 @@ static char *as_utf8(char *text)
 
 char *weft__json_print(const cJSON *json, bool lines)
 {
-    text_locale locale = weft__text_enter_c_locale();
+    os_locale locale = weft__os_enter_c_locale();
     char *text = lines ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
-    weft__text_leave_c_locale(locale);
+    weft__os_leave_c_locale(locale);
     return as_utf8(text);
 }

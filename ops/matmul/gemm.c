@@ -12,17 +12,15 @@
 
 #include "base/half.h"
 #include "base/log.h"
+#include "base/openmp.h"
+#include "base/platform.h"
 #include "ir/isa.h"
 
 #include <weft/measure.h>
 #include <weft/op.h>
 
-#include <dlfcn.h>
-#include <omp.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
@@ -48,21 +46,6 @@ static cblas_dgemm_function *cblas_dgemm;
 static dnnl_sgemm_function *dnnl_sgemm;
 static dnnl_bf16_function *dnnl_bf16; /* NULL: this oneDNN or this processor has none */
 
-/* dlsym returns a data pointer; POSIX lets it be used as a function. */
-static void *symbol(void *library, const char *name, void *function)
-{
-    void *found = dlsym(library, name);
-    *(void **)function = found;
-    return found;
-}
-
-static void *open_first(const char *const *names)
-{
-    void *library = NULL;
-    for (; *names && !library; names++) library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-    return library;
-}
-
 /* A library that is called outside of a parallel region starts threads of its own. Where a constant
  * product is folded there is no region, so CALL gets one, whose setting ends with it. */
 #define ON_ONE_THREAD(CALL)                                                                        \
@@ -82,17 +65,15 @@ static void *open_first(const char *const *names)
 
 /* What loading a library found out. */
 typedef struct loaded {
-    pthread_once_t once;
+    os_once once;
     bool good, core_chosen, no_room;
     char path[256], version[TEXT], core[TEXT];
 } loaded;
-static loaded openblas = {.once = PTHREAD_ONCE_INIT}, onednn = {.once = PTHREAD_ONCE_INIT};
+static loaded openblas = {.once = OS_ONCE}, onednn = {.once = OS_ONCE};
 
 static void note_path(loaded *l, void *function)
 {
-    Dl_info info;
-    if (dladdr(function, &info) && info.dli_fname)
-        snprintf(l->path, sizeof l->path, "%s", info.dli_fname);
+    weft__os_library_path(function, l->path, sizeof l->path);
 }
 
 /* Whether OpenBLAS finds room for itself and the 128 MiB that it takes for each thread when it is
@@ -101,11 +82,8 @@ static bool has_room(void)
 {
     const int threads = omp_get_max_threads(), processors = omp_get_num_procs();
     const size_t MiB = (size_t)1 << 20;
-    const size_t bytes =
-        64 * MiB + 128 * MiB * (size_t)(threads < processors ? threads : processors);
-    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return room != MAP_FAILED && munmap(room, bytes) == 0;
+    return weft__os_has_space(
+        64 * MiB + 128 * MiB * (size_t)(threads < processors ? threads : processors), true);
 }
 
 static void load_openblas(void)
@@ -116,23 +94,23 @@ static void load_openblas(void)
     openblas.no_room = !has_room();
     if (openblas.no_room) return;
     bool steer = weft__isa_best() >= WEFT_ISA_V4 && !getenv(variable);
-    if (steer) setenv(variable, "SkylakeX", 1);
-    void *library = open_first(names);
-    if (steer) unsetenv(variable);
+    if (steer) weft__os_set_variable(variable, "SkylakeX");
+    void *library = weft__os_library(names);
+    if (steer) weft__os_set_variable(variable, NULL);
     if (!library) return;
     int (*parallel)(void);
     void (*set_threads)(int);
     char *(*get_core)(void), *(*get_config)(void);
     const int openmp = 2;
-    if (symbol(library, "openblas_get_parallel", &parallel) &&
-        symbol(library, "openblas_set_num_threads", &set_threads) && parallel() != openmp)
+    if (weft__os_symbol(library, "openblas_get_parallel", &parallel) &&
+        weft__os_symbol(library, "openblas_set_num_threads", &set_threads) && parallel() != openmp)
         set_threads(1);
-    if (symbol(library, "openblas_get_corename", &get_core))
+    if (weft__os_symbol(library, "openblas_get_corename", &get_core))
         snprintf(openblas.core, sizeof openblas.core, "%s", get_core());
-    if (symbol(library, "openblas_get_config", &get_config))
+    if (weft__os_symbol(library, "openblas_get_config", &get_config))
         snprintf(openblas.version, sizeof openblas.version, "%s", get_config());
-    void *sgemm = symbol(library, "cblas_sgemm", &cblas_sgemm);
-    openblas.good = symbol(library, "cblas_dgemm", &cblas_dgemm) && sgemm;
+    void *sgemm = weft__os_symbol(library, "cblas_sgemm", &cblas_sgemm);
+    openblas.good = weft__os_symbol(library, "cblas_dgemm", &cblas_dgemm) && sgemm;
     openblas.core_chosen = steer;
     if (sgemm) note_path(&openblas, sgemm);
 }
@@ -144,7 +122,7 @@ static void try_bf16(void *library)
     const uint16_t three = half_to_bf16(3), half = half_to_bf16(0.5F);
     float product = 0;
     int refused = 1;
-    if (!symbol(library, "dnnl_gemm_bf16bf16f32", &dnnl_bf16)) return;
+    if (!weft__os_symbol(library, "dnnl_gemm_bf16bf16f32", &dnnl_bf16)) return;
     ON_ONE_THREAD(refused =
                       dnnl_bf16('N', 'N', 1, 1, 1, 1.0F, &three, 1, &half, 1, 0.0F, &product, 1))
     if (refused || product != 1.5F) dnnl_bf16 = NULL;
@@ -155,14 +133,14 @@ static void load_onednn(void)
 {
 #ifdef WEFT_ONEDNN
     static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL};
-    void *library = open_first(names), *sgemm;
+    void *library = weft__os_library(names), *sgemm;
     const dnnl_version *(*version)(void);
     if (!library) return;
-    sgemm = symbol(library, "dnnl_sgemm", &dnnl_sgemm);
+    sgemm = weft__os_symbol(library, "dnnl_sgemm", &dnnl_sgemm);
     onednn.good = sgemm != NULL;
     if (sgemm) note_path(&onednn, sgemm);
     try_bf16(library);
-    if (symbol(library, "dnnl_version", &version)) {
+    if (weft__os_symbol(library, "dnnl_version", &version)) {
         const dnnl_version *v = version();
         snprintf(onednn.version, sizeof onednn.version, "oneDNN %d.%d.%d", v->major, v->minor,
                  v->patch);
@@ -195,7 +173,7 @@ static const struct {
 static weft_status load_backend(weft_gemm_backend backend, weft_error *error)
 {
     if (!backends[backend].load) return WEFT_OK;
-    pthread_once(&backends[backend].loaded->once, backends[backend].load);
+    weft__os_run_once(&backends[backend].loaded->once, backends[backend].load);
     if (backends[backend].loaded->good) return WEFT_OK;
     if (backends[backend].loaded->no_room)
         return weft_error_set(error, WEFT_NO_BACKEND, "gemm",
@@ -222,8 +200,8 @@ static void choose(void)
 /* Once for the process: plans made before and after must cut their products alike. */
 static weft_gemm_backend choice(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, choose);
+    static os_once once = OS_ONCE;
+    weft__os_run_once(&once, choose);
     return chosen;
 }
 

@@ -6,7 +6,7 @@
  * time of each counts. Not a test: nothing here fails because it is slow. */
 #include <weft/weft.h>
 
-#include "base/clock.h"
+#include "base/platform.h"
 
 #include <dnnl.h>
 #include <omp.h>

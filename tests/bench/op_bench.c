@@ -11,7 +11,7 @@
 #include <weft/ops.h>
 #include <weft/weft.h>
 
-#include "base/clock.h"
+#include "base/platform.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -92,7 +92,7 @@ static void test_given_arena(void)
     memset(memory, 0, bytes);
     CU_ASSERT_DOUBLE_EQUAL(run_small(s, &m, 1), tanh(1), ROUNDING_F32);
     weft_session_free(s);
-    free(memory);
+    weft_free(memory);
     small_free(&m);
 }
 

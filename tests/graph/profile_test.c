@@ -2,7 +2,7 @@
  * results. No test expects a duration. */
 #include "profile_bench.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 
 #include <weft/measure.h>
 

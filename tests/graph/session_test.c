@@ -268,7 +268,7 @@ static void test_shared_arena(void)
     weft_plan_free(b.plan);
     weft_graph_free(a.g);
     weft_graph_free(b.g);
-    free(o.arena);
+    weft_free(o.arena);
 }
 
 /* Sessions that share an arena and say so see that another one has overwritten their data. */
@@ -311,7 +311,7 @@ static void test_overwritten(void)
     weft_session_free(t);
     weft_plan_free(d.plan);
     weft_graph_free(d.g);
-    free(o.arena);
+    weft_free(o.arena);
 }
 
 /* ---- Runs in two parts ---- */

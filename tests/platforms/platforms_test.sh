@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# libweft for other processors, by cross compilers and QEMU, and by another compiler: results have the recorded bits.
+# libweft for other processors, by cross compilers and QEMU, by another compiler, and without OpenMP: results have the
+# recorded bits.
 # Debian's packages: qemu-user, gcc-aarch64-linux-gnu, gcc-riscv64-linux-gnu, gcc-s390x-linux-gnu,
 # gcc-arm-linux-gnueabihf. A case is skipped where one is missing.
 # shellcheck source=tests/support/cases.sh
@@ -11,7 +12,7 @@ compile()
 {
     "$1" -std=gnu11 -O1 -ffp-contract=off -D_GNU_SOURCE -I"$tests/support" -I"$root/graph" -I"$root/ops" \
         -I"$root/autograd" -I"$2/graph" "$tests/ops/hashes.c" "$tests/support/samples.c" "$2/libweft.a" \
-        -fopenmp -lm -ldl -o hashes "${@:3}" 2>errors || { fail "$1: $(head -n 5 errors)"; return 1; }
+        -lm -ldl -o hashes "${@:3}" 2>errors || { fail "$1: $(head -n 5 errors)"; return 1; }
 }
 
 # same HASHES: they are the recorded ones.
@@ -39,7 +40,7 @@ on()
 	END
     meson setup other "$root" --cross-file cross.ini -Dcore=true -Dwerror=false >log 2>&1 && ninja -C other libweft.a >>log 2>&1 ||
         { fail "$(tail -n 5 log)"; return; }
-    compile "$compiler" other -static || return
+    compile "$compiler" other -static -fopenmp || return
     "qemu-$1" ./hashes >got || fail "hashes on $1"
     same got
 }
@@ -71,7 +72,7 @@ by_clang()
     command -v clang >/dev/null || skip "clang is not installed"
     CC=clang meson setup other "$root" -Dcore=true -Dwerror=false "$@" >log 2>&1 && ninja -C other libweft.a >>log 2>&1 ||
         { fail "$(tail -n 5 log)"; return; }
-    compile clang other || return
+    compile clang other -fopenmp || return
     for isa in base v3 v4 v4_bf16; do
         WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
         WEFT_ISA=$isa ./hashes >"$isa" || fail "hashes with $isa"
@@ -87,6 +88,15 @@ case_clang()
 case_clang_without_optimisation()
 {
     by_clang -Dc_args=-O0
+}
+
+case_without_OpenMP()
+{
+    meson setup other "$root" -Dcore=true -Dopenmp=disabled -Disa=base -Dwerror=true -Dc_args=-O0 >log 2>&1 &&
+        ninja -C other libweft.a >>log 2>&1 || { fail "$(tail -n 5 log)"; return; }
+    compile cc other || return
+    ./hashes >got || fail "hashes without OpenMP"
+    same got
 }
 
 run_cases

@@ -1,7 +1,7 @@
 /* See profile_bench.h. */
 #include "profile_bench.h"
 
-#include "base/clock.h"
+#include "base/platform.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include <weft/saved.h>
 
-#include "base/clock.h"
+#include "base/platform.h"
 #include "base/text.h"
 
 #include <errno.h>

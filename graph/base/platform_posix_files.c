@@ -1,0 +1,182 @@
+/* Files on POSIX systems: see platform.h. */
+#include "platform.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Opening, reading, writing ---- */
+
+static bool set_facts(int failed, const struct stat *info, os_facts *facts)
+{
+    if (failed) return false;
+    facts->kind = S_ISREG(info->st_mode) ? OS_FILE : S_ISDIR(info->st_mode) ? OS_FOLDER : OS_DEVICE;
+    facts->bytes = (uint64_t)info->st_size;
+    return true;
+}
+
+bool weft__os_facts(const char *path, os_facts *facts)
+{
+    struct stat info;
+    return set_facts(stat(path, &info), &info, facts);
+}
+
+bool weft__os_facts_of(int descriptor, os_facts *facts)
+{
+    struct stat info;
+    return set_facts(fstat(descriptor, &info), &info, facts);
+}
+
+/* Without O_NONBLOCK, the opening of a pipe would wait for a writer. Regular files ignore it. */
+int weft__os_open(const char *path)
+{
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0 || fcntl(descriptor, F_SETFL, O_RDONLY) == 0) return descriptor;
+    const int problem = errno;
+    close(descriptor);
+    errno = problem;
+    return -1;
+}
+
+int weft__os_open_new(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+int weft__os_open_stream(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+int weft__os_duplicate(int descriptor)
+{
+    return fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+}
+
+bool weft__os_close(int descriptor)
+{
+    return close(descriptor) == 0;
+}
+
+ptrdiff_t weft__os_read(int descriptor, void *data, size_t bytes, uint64_t offset)
+{
+    ptrdiff_t n;
+    do n = pread(descriptor, data, bytes, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+ptrdiff_t weft__os_write(int descriptor, const void *data, size_t bytes)
+{
+    ptrdiff_t n;
+    do n = write(descriptor, data, bytes);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+void *weft__os_map(int descriptor, size_t bytes)
+{
+    void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+void weft__os_unmap(void *data, size_t bytes)
+{
+    munmap(data, bytes);
+}
+
+ptrdiff_t weft__os_read_line(char **line, size_t *capacity, FILE *file)
+{
+    return getline(line, capacity, file);
+}
+
+/* ---- Names ---- */
+
+bool weft__os_sync(int descriptor)
+{
+    return fsync(descriptor) == 0;
+}
+
+bool weft__os_sync_folder(const char *folder)
+{
+    const int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return false;
+    const bool synced = fsync(descriptor) == 0;
+    const int problem = errno;
+    close(descriptor);
+    errno = problem;
+    return synced;
+}
+
+bool weft__os_rename(const char *from, const char *to)
+{
+    return rename(from, to) == 0;
+}
+
+bool weft__os_remove(const char *path)
+{
+    return unlink(path) == 0;
+}
+
+bool weft__os_make_folder(const char *path)
+{
+    return mkdir(path, 0777) == 0;
+}
+
+void weft__os_list(const char *folder, void (*take)(void *, const char *), void *context)
+{
+    DIR *entries = opendir(folder);
+    if (!entries) return;
+    for (const struct dirent *e = readdir(entries); e; e = readdir(entries))
+        take(context, e->d_name);
+    closedir(entries);
+}
+
+bool weft__os_real_path(const char *path, char *real, size_t size)
+{
+    char found[PATH_MAX];
+    if (!realpath(path, found)) return false;
+    const size_t length = strlen(found);
+    if (length >= size) errno = ENAMETOOLONG;
+    if (length < size) memcpy(real, found, length + 1);
+    return length < size;
+}
+
+const char *weft__os_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* ---- Locks ---- */
+
+bool weft__os_lock_new(int descriptor)
+{
+    struct stat info;
+    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+    return fstat(descriptor, &info) == 0 && info.st_nlink > 0;
+}
+
+void weft__os_remove_unlocked(const char *path)
+{
+    const int descriptor = open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0) return;
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) (void)unlink(path);
+    close(descriptor);
+}
+
+bool weft__os_folder_is_locked(const char *folder)
+{
+    const int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return false;
+    const bool locked = flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(descriptor);
+    return locked;
+}
