@@ -41,12 +41,12 @@ static inline int64_t gemm_packed_rows(int64_t rows)
 #if SIMD_REGISTERS == 32
 #define GEMM_ROWS    14
 #define GEMM_EACH(X) X(1) X(2) X(4) X(6) X(8) X(10) X(12) X(14)
-#define GEMM_DOTS    4
 #else
 #define GEMM_ROWS    6
 #define GEMM_EACH(X) X(1) X(2) X(4) X(6)
-#define GEMM_DOTS    2
 #endif
+/* Each dot product takes SIMD_PARTS registers. */
+#define GEMM_DOTS    (SIMD_BYTES == 64 ? 4 : 2)
 #define GEMM_COLUMNS (2 * SIMD_LANES)
 /* Columns that a product of one row computes together, in half of the registers at most. */
 #define GEMM_WIDE (8 * SIMD_LANES)

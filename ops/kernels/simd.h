@@ -11,6 +11,8 @@
 
 #if defined(__FMA__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 /* Bytes of a vector, and registers of that size. */
@@ -20,6 +22,9 @@
 #elif defined(__AVX2__)
 #define SIMD_BYTES     32
 #define SIMD_REGISTERS 16
+#elif defined(__aarch64__)
+#define SIMD_BYTES     16
+#define SIMD_REGISTERS 32
 #else
 #define SIMD_BYTES     16
 #define SIMD_REGISTERS 16
@@ -75,6 +80,10 @@ SIMD_INLINE simd_vector simd_fma(simd_vector x, simd_vector y, simd_vector z)
     return (simd_vector)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
 #elif defined(__FMA__)
     return (simd_vector)_mm256_fmadd_pd((__m256d)x, (__m256d)y, (__m256d)z);
+#elif defined(__aarch64__) && KERNEL_IS(f32)
+    return (simd_vector)vfmaq_f32((float32x4_t)z, (float32x4_t)x, (float32x4_t)y);
+#elif defined(__aarch64__)
+    return (simd_vector)vfmaq_f64((float64x2_t)z, (float64x2_t)x, (float64x2_t)y);
 #elif defined(__SSE2__) && KERNEL_IS(f32)
     const simd_half low =
         simd_fma_half(__builtin_shufflevector(x, x, 0, 1), __builtin_shufflevector(y, y, 0, 1),
