@@ -375,6 +375,14 @@ WEFT_API weft_status weft_model_build_text(weft_graph *graph, const weft_model *
                                            const char *const *texts, size_t n, bool training,
                                            weft_built *built, weft_error *error);
 
+/* How a program checks that a machine computes the bits that docs/arithmetic.md specifies: trains a
+ * model at its small size, with more options if n > 0, for ten steps of Adam on synthetic data, and
+ * sets *hash to weft_params_hash of its parameters. `threads` as in weft_session_options. */
+WEFT_API weft_status weft_model_bits(const weft_model *model, const char *const *options, size_t n,
+                                     int threads, uint64_t *hash, weft_error *error);
+/* The hash of a listed model without options on every processor, whatever compiled weft. */
+WEFT_API uint64_t weft_model_specified_bits(const weft_model *model);
+
 #ifdef __cplusplus
 }
 #endif

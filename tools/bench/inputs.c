@@ -1,25 +1,9 @@
 /* Synthetic data for the inputs of any model, to check, profile and time it. */
 #include "tool.h"
 
-#include <stdlib.h>
+#include "zoo/bits.h"
 
-/* Ids are in [1, vocab) and the last one is padding; few truth values are true; numbers are in
- * [-1, 1); scalars (a learning rate) are 1e-4. */
-static void fill(void *data, weft_type type, int64_t vocab, uint64_t seed)
-{
-    int64_t n = weft_shape_numel(type.shape);
-    weft_sample_input like = {type.dtype, type.shape, -1, 1, false};
-    if (type.dtype == WEFT_I32) {
-        like.low = vocab > 1;
-        like.high = vocab > 1 ? (double)vocab : 1;
-    } else if (type.dtype == WEFT_BOOL) {
-        like.high = 0.125;
-    } else if (n == 1) {
-        like.low = like.high = 1e-4;
-    }
-    weft_sample_input_fill(&like, type.dtype, seed, data);
-    if (type.dtype == WEFT_I32 && n > 0) ((int32_t *)data)[n - 1] = 0;
-}
+#include <stdlib.h>
 
 weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_error *error)
 {
@@ -38,7 +22,7 @@ weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_er
             return weft_error_set(error, WEFT_NO_MEMORY, "inputs", "no memory for %zu bytes",
                                   bytes);
         }
-        fill(data, type, m->built.vocab, i + 1);
+        weft__synthetic_input(type, m->built.vocab, i + 1, data);
         out->feed[out->n++] = (weft_check_feed){input, data, bytes};
     }
     return WEFT_OK;

@@ -1,5 +1,4 @@
 /* weft check: gradients against central differences in f64. */
-#include "specified_bits.h"
 #include "tool.h"
 
 #include <inttypes.h>
@@ -226,25 +225,18 @@ static int check_model(const arguments *a)
 
 enum { BITS_STEPS = 10 };
 
-/* The specified hash of a listed model at its small size; NULL if options change it, or if the
- * matrix products are a library's. */
-static const char *specified_bits(const model_args *a)
+/* The specified hash; 0 if there is none: of a file, with options, or with a library's matrix
+ * products. */
+static uint64_t specified_bits(const model_args *a)
 {
-    if (!a->model || a->n_options || getenv("WEFT_GEMM")) return NULL;
-    for (size_t i = 0; i < sizeof specified / sizeof *specified; i++)
-        if (!strcmp(specified[i][0], a->model->name)) return specified[i][1];
-    return NULL;
+    return a->n_options || getenv("WEFT_GEMM") ? 0 : weft_model_specified_bits(a->model);
 }
 
-/* Trains a model, one of the list at its small size, and hashes its parameters. */
-static weft_status bits_of(const model_args *a, int threads, uint64_t *hash, weft_error *error)
+/* As weft_model_bits, of a file. */
+static weft_status bits_of_file(const model_args *a, int threads, uint64_t *hash, weft_error *error)
 {
-    char small[TOOL_OPTIONS_TEXT];
-    const char *options[MAX_OPTIONS];
     trial t = {0};
-    weft_status status = a->model ? tool_build(a->model, options, small_options(a, small, options),
-                                               true, &t.m, error)
-                                  : tool_build_args(a, true, &t.m, error);
+    weft_status status = tool_build_args(a, true, &t.m, error);
     if (status == WEFT_OK) status = trial_start(&t, NULL, 0, threads, error);
     for (uint64_t step = 0; status == WEFT_OK && step < BITS_STEPS; step++) {
         weft_session_set_run_number(t.session, step);
@@ -266,18 +258,20 @@ static int check_bits(const arguments *a)
         uint64_t hash = 0;
         char text[17];
         if (!one) model.model = weft_model_at(i);
-        if (bits_of(&model, a->threads, &hash, &error) != WEFT_OK) break;
+        if ((model.model ? weft_model_bits(model.model, model.options, model.n_options, a->threads,
+                                           &hash, &error)
+                         : bits_of_file(&model, a->threads, &hash, &error)) != WEFT_OK)
+            break;
         snprintf(text, sizeof text, "%016" PRIx64, hash);
         cJSON_AddStringToObject(json, tool_model_name(&model), text);
-        const char *wanted = specified_bits(&model);
-        const bool same = wanted && !strcmp(wanted, text);
-        differ += wanted && !same;
-        if (!a->json)
-            tool_print_line(stdout, "%-20s %s%s%s", tool_model_name(&model), text,
-                            !wanted ? ""
-                            : same  ? " as specified"
-                                    : " differs from ",
-                            wanted && !same ? wanted : "");
+        const uint64_t wanted = specified_bits(&model);
+        char verdict[48] = "";
+        if (wanted == hash)
+            snprintf(verdict, sizeof verdict, " as specified");
+        else if (wanted)
+            snprintf(verdict, sizeof verdict, " differs from %016" PRIx64, wanted);
+        differ += wanted && wanted != hash;
+        if (!a->json) tool_print_line(stdout, "%-20s %s%s", tool_model_name(&model), text, verdict);
         if (one) break;
     }
     int status = EXIT_GOOD;
