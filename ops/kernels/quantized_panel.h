@@ -171,10 +171,11 @@ SIMD_INLINE void quantized_panel_products(const int rows, const int bits, const 
                 for (int v = 0; v < 8; v++)
                     dot = quantized_vnni_four(dot, part[v],
                                               q + (bits == 4 && v >= 4 ? 48 + 4 * v : 4 * v));
-                const quantized_wide_ints exact =
-                    (quantized_wide_ints)dot - zero * x->sum[at * QUANTIZED_LANES + l];
+                /* Not by way of a variable, which gcc 12 cannot convert to f64 without optimisation. */
                 sum[r] += x->scale[at * QUANTIZED_LANES + l] * scale *
-                          __builtin_convertvector(exact, quantized_wide_floats);
+                          __builtin_convertvector((quantized_wide_ints)dot -
+                                                      zero * x->sum[at * QUANTIZED_LANES + l],
+                                                  quantized_wide_floats);
             }
         }
         SIMD_UNROLL(QUANTIZED_ROWS)
