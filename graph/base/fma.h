@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__)
+#if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__) || defined(__riscv_flen)
 
 static inline float fma_f32(float x, float y, float z)
 {

@@ -4,6 +4,7 @@
 #include "safetensors.h"
 #include "params.h"
 
+#include "base/byte_order.h"
 #include "base/file.h"
 #include "base/half.h"
 #include "base/json.h"
@@ -498,11 +499,13 @@ weft_status weft__safetensors_read(const weft_safetensors *file, const weft_file
     const entry *e = (const entry *)(const void *)tensor; /* its first field */
     const size_t bytes = (size_t)(e->end - e->begin), n = bytes / e->stored->bytes;
     const bool narrow = dtype == WEFT_F32 && e->stored->bytes == 2;
+    char *from = (char *)data + (narrow ? bytes : 0);
     if (tensor->dtype == WEFT_DTYPES)
         return weft_error_set(error, WEFT_BAD_FILE, file->path, "%s: its dtype is not supported",
                               tensor->name);
-    if (!read_at(file, (char *)data + (narrow ? bytes : 0), bytes, file->data_begin + e->begin))
+    if (!read_at(file, from, bytes, file->data_begin + e->begin))
         return weft_error_set(error, WEFT_IO, file->path, "%s cannot be read", tensor->name);
+    if (byte_order_is_big()) byte_order_swap(from, n, e->stored->bytes);
     if (narrow) weft__widen(data, n, *e->stored->name == 'B' ? half_from_bf16 : half_from_f16);
     weft__normalise_bools(dtype, data, bytes);
     return WEFT_OK;

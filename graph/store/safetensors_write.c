@@ -4,6 +4,7 @@
 #include "safetensors.h"
 #include "params.h"
 
+#include "base/byte_order.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -98,6 +99,22 @@ static char *make_header(const safetensors_contents *c)
     return header.at;
 }
 
+/* Writes the numbers of a tensor. */
+static void write_numbers(file_writer *file, const char *numbers, size_t bytes, size_t size)
+{
+    char block[4096];
+    if (!byte_order_is_big()) {
+        weft__file_write(file, numbers, bytes);
+        return;
+    }
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < sizeof block ? bytes - at : sizeof block;
+        memcpy(block, numbers + at, n);
+        byte_order_swap(block, n / size, size);
+        weft__file_write(file, block, n);
+    }
+}
+
 /* Writes everything; an error of `data` ends it. */
 static weft_status write_contents(file_writer *file, const safetensors_contents *c,
                                   const char *header, weft_safetensors_data data, void *context,
@@ -114,7 +131,7 @@ static weft_status write_contents(file_writer *file, const safetensors_contents 
         const size_t bytes = bytes_of(&c->tensors[i]);
         const void *from = bytes ? data(context, i, &problem) : NULL;
         if (bytes && !from) return weft_error_copy(error, &problem);
-        weft__file_write(file, from, bytes);
+        write_numbers(file, from, bytes, weft_dtype_bytes(c->tensors[i].dtype));
     }
     return WEFT_OK;
 }

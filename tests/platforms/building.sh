@@ -1,0 +1,39 @@
+# Sourced by the scripts of this folder: building weft in the folder of a case.
+
+# cross_file COMPILER FAMILY ENDIAN PREFIX: what meson needs to know of another processor.
+cross_file()
+{
+    cat <<-END
+		[binaries]
+		c = '$1'
+		ar = '$4ar'
+		strip = '$4strip'
+		[host_machine]
+		system = 'linux'
+		cpu_family = '$2'
+		cpu = '$2'
+		endian = '$3'
+	END
+}
+
+# build_other TARGET OPTION...: a target, in ./other.
+build_other()
+{
+    meson setup other "$root" -Dwerror=false "${@:2}" >log 2>&1 && ninja -C other "$1" >>log 2>&1 || { fail "$(tail -n 5 log)"; return 1; }
+}
+
+# compile COMPILER LIBRARY_FOLDER PROGRAM FLAG...: hashes or files, with the libweft of a build folder.
+compile()
+{
+    local -A sources=([hashes]="$tests/ops/hashes.c $tests/support/samples.c" [files]=$tests/platforms/files.c)
+    # shellcheck disable=SC2086
+    "$1" -std=gnu11 -O1 -ffp-contract=off -D_GNU_SOURCE -I"$tests/support" -I"$root/graph" -I"$root/ops" \
+        -I"$root/autograd" -I"$2/graph" ${sources[$3]} "$2/libweft.a" -lm -ldl -o "$3" "${@:4}" 2>errors ||
+        { fail "$1: $(head -n 5 errors)"; return 1; }
+}
+
+# same HASHES: they are the recorded ones.
+same()
+{
+    cmp "$1" "$tests/golden/hashes.txt" || fail "$(diff "$tests/golden/hashes.txt" "$1" | head -n 6)"
+}
