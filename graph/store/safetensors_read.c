@@ -361,8 +361,14 @@ static weft_status read_file(reader *r)
     if (f->bytes < 8 || !read_at(f, prefix, 8, 0))
         return bad(r, NULL, "is too short for a safetensors file");
     for (int i = 0; i < 8; i++) length |= (uint64_t)prefix[i] << (8 * i);
-    if (length > f->bytes - 8 || length > SAFETENSORS_MAX_HEADER)
-        return bad(r, NULL, "the header is longer than the file, or than 100,000,000 bytes");
+    if (length > f->bytes - 8 || length > SAFETENSORS_MAX_HEADER) {
+        uint64_t turned = length;
+        byte_order_swap(&turned, 1, sizeof turned);
+        return bad(r, NULL,
+                   turned <= f->bytes - 8
+                       ? "its numbers have the highest byte first, safetensors files the lowest"
+                       : "the header is longer than the file, or than 100,000,000 bytes");
+    }
     char *text = malloc(length + 1);
     if (!text) return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory for the header");
     r->header = text;

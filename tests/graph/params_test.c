@@ -141,6 +141,7 @@ static void test_malformed_files(void)
 {
     refuse(1000, "{}", 0, "longer than the file");
     refuse(UINT64_MAX, "{}", 0, "longer than the file");
+    refuse((uint64_t)2 << 56, "{}", 0, "its numbers have the highest byte first");
     refuse(0, "{nonsense", 0, "not JSON");
     refuse(0, "[]", 0, "not a JSON object");
     refuse(0, "{\"a\":3}", 0, "a: is not an object");

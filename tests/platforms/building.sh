@@ -1,6 +1,6 @@
 # Sourced by the scripts of this folder: building weft in the folder of a case.
 
-# cross_file COMPILER FAMILY ENDIAN PREFIX: what meson needs to know of another processor.
+# cross_file COMPILER FAMILY ENDIAN PREFIX [WRAPPER]: what meson needs to know of another processor.
 cross_file()
 {
     cat <<-END
@@ -8,6 +8,8 @@ cross_file()
 		c = '$1'
 		ar = '$4ar'
 		strip = '$4strip'
+		pkgconfig = 'pkg-config'
+		${5:+exe_wrapper = [$5]}
 		[host_machine]
 		system = 'linux'
 		cpu_family = '$2'
