@@ -32,7 +32,7 @@ libraries_for()
 		sys_root = '$PWD/system'
 		pkg_config_libdir = '$PWD/$lib/pkgconfig'
 		[built-in options]
-		c_args = ['-I$PWD/system/usr/include', '-I$PWD/system/usr/include/$2-linux-gnu']
+		c_args = ['-isystem$PWD/system/usr/include', '-isystem$PWD/system/usr/include/$2-linux-gnu']
 		c_link_args = ['-L$PWD/$lib', '-Wl,-rpath-link,$library_path']
 	END
 }

@@ -79,4 +79,15 @@ case_gcc_without_optimisation()
     by gcc -Dc_args=-O0
 }
 
+# A processor without an instruction set that WEFT_ISA asks for: one line says so.
+case_older_processors_of_this_kind()
+{
+    [ "$(uname -m)" = x86_64 ] || skip "this is not x86-64"
+    command -v qemu-x86_64 >/dev/null || skip "qemu-x86_64 is not installed"
+    qemu-x86_64 -cpu Nehalem "$weft" info 2>/dev/null | grep -q "^isa  *base" || fail "Nehalem does not have base"
+    WEFT_ISA=v4 qemu-x86_64 -cpu Haswell-v1 "$weft" info 2>&1 | grep -v "^qemu-x86_64: warning" >got
+    grep -q "^isa  *v3" got || fail "Haswell does not have v3: $(cat got)"
+    [ "$(grep -c "lacks v4: kernels are those of v3" got)" = 1 ] || fail "no line about v4: $(cat got)"
+}
+
 run_cases

@@ -46,8 +46,8 @@ case_one_static_program_with_musl()
     try_program other/tools/weft
 }
 
-# zig PROCESSOR: ./zig-cc, a compiler for macOS.
-zig()
+# compiler_for_macOS PROCESSOR: ./zig-cc and ./zig-ar, for macOS.
+compiler_for_macOS()
 {
     local zig=(zig)
     command -v zig >/dev/null || zig=(python3 -m ziglang)
@@ -56,21 +56,22 @@ zig()
     cat >zig-cc <<-END
 		#!/bin/sh
 		case " \$* " in
-		    *" -Wl,--version "* | *" -Wl,-v "*) echo "ld: unknown option, PROJECT:ld64-711" >&2; exit 1 ;;
+		    *" -Wl,--version "* | *" -Wl,-v "*) echo "ld: unknown option: -v, PROJECT:ld64-711" >&2; exit 1 ;;
 		esac
-		exec ${zig[@]} cc -target $1-macos "\$@"
+		exec ${zig[*]} cc -target $1-macos -fno-sanitize=undefined "\$@"
 	END
-    chmod +x zig-cc
+    printf '#!/bin/sh\nexec %s ar "$@"\n' "${zig[*]}" >zig-ar
+    chmod +x zig-cc zig-ar
     export ZIG_GLOBAL_CACHE_DIR=$PWD/zig ZIG_LOCAL_CACHE_DIR=$PWD/zig
 }
 
 # on_macOS PROCESSOR: libweft compiles and links. Nothing here can run it.
 on_macOS()
 {
-    zig "$1"
-    cross_file "$PWD/zig-cc" "$1" little '' >cross.ini
+    compiler_for_macOS "$1"
+    cross_file "$PWD/zig-cc" "$1" little "$PWD/zig-" >cross.ini
     sed -i "s/'linux'/'darwin'/" cross.ini
-    build_other all --cross-file cross.ini -Dcore=true -Dopenmp=disabled -Disa=base -Dc_args=-O0 || return
+    build_other libweft.a --cross-file cross.ini -Dcore=true -Dopenmp=disabled -Disa=base -Dc_args=-O0 || return
     compile ./zig-cc other hashes || return
     file hashes | grep -q "Mach-O 64-bit.* executable" || fail "$(file hashes)"
 }
