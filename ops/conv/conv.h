@@ -342,8 +342,8 @@ static inline conv_reduction conv_reduction_of(conv_sizes z)
  * Zeros of the padding are multiplied where that is faster than leaving them out. That adds
  * nothing, unless a weight is infinite or NaN: then the sum is NaN. So a kernel that multiplies
  * padding searches for such weights. Where there are fewer results, or some weights are not finite,
- * it searches for NaN in its results and computes those sums again from what lies inside of the
- * image. */
+ * it searches for NaN in its results, and computes those sums of which a weight is not finite again
+ * from what lies inside of the image. */
 static inline bool conv_all_finite(const T *x, int64_t n)
 {
     int found = 0;

@@ -301,6 +301,18 @@ static T sum_inside(const conv_product *p, const operands *o, const row_block *b
     return sum;
 }
 
+/* Whether all weights of a row of the result are finite. */
+static bool row_is_finite(const conv_product *p, const operands *o, const row_block *b, int64_t row)
+{
+    const int64_t taps = p->z.taps, wide = p->z.in_channels * taps;
+    const T *w = (const T *)o->w->data + b->group * p->z.out_channels * wide +
+                 row * (p->transposed ? taps : wide);
+    bool finite = true;
+    for (int64_t c = 0; finite && c < p->channels; c++)
+        finite = conv_all_finite(w + c * (p->transposed ? wide : taps), taps);
+    return finite;
+}
+
 /* Computes the NaN of a product again (conv.h). offset[j] is that of column j in a row of c. */
 static void mend(const conv_product *p, const operands *o, const row_block *b,
                  const column_block *columns, const int64_t *offset, T *c)
@@ -309,6 +321,7 @@ static void mend(const conv_product *p, const operands *o, const row_block *b,
     const bool dense = offset[n - 1] - offset[0] == n - 1;
     for (int64_t r = 0; r < b->rows; r++, c += p->result) {
         if (dense && !conv_has_nan(c + offset[0], n)) continue;
+        if (row_is_finite(p, o, b, b->row + r)) continue;
         for (int64_t j = 0; j < n; j++)
             if (c[offset[j]] != c[offset[j]] && reads_padding(&b->class.grid, columns->first + j))
                 c[offset[j]] = sum_inside(p, o, b, b->row + r, columns->first + j);

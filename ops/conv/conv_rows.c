@@ -183,6 +183,15 @@ static T sum_inside(const weft_call *call, const rows_product *p, int64_t row, i
     return sum;
 }
 
+/* Whether all weights of a column of the result are finite. */
+static bool column_is_finite(const weft_call *call, const rows_product *p, int64_t column)
+{
+    const T *w = (const T *)call->in[1].data + column / PANEL * p->depth * PANEL + column % PANEL;
+    bool finite = true;
+    for (int64_t k = 0; finite && k < p->depth; k++) finite = conv_all_finite(w + k * PANEL, 1);
+    return finite;
+}
+
 /* Computes the NaN of a row of a tile again. */
 static void mend_row(const weft_call *call, const rows_product *p, int64_t row, const rows_tile *t)
 {
@@ -190,7 +199,7 @@ static void mend_row(const weft_call *call, const rows_product *p, int64_t row, 
     T *y = (T *)call->out[0].data + row * p->z.columns + t->column;
     if (!conv_has_nan(y, t->columns)) return;
     for (int64_t i = 0; i < t->columns; i++) {
-        if (y[i] == y[i]) continue;
+        if (y[i] == y[i] || column_is_finite(call, p, t->column + i)) continue;
         const T sum = sum_inside(call, p, row, t->column + i);
         const T low = (T)a->low, high = (T)a->high;
         y[i] = !a->bounded ? sum : sum < low ? low : sum > high ? high : sum;

@@ -39,7 +39,8 @@ static inline void to_bytes(const T *x, uint8_t *y, int64_t n)
         bad += (float)x[i] * 0;
     }
     const bool zero = bad != 0 || !(NARROW_MAX / max <= 0x1p126f);
-    const float by = zero ? 0 : NARROW_MAX / max, scale = bad != 0 ? bad
+    /* The bytes of one NaN: processors make different ones of infinity times zero. */
+    const float by = zero ? 0 : NARROW_MAX / max, scale = bad != 0 ? (float)NAN
                                                           : zero   ? 0
                                                                    : max / NARROW_MAX;
     narrow_set_scale(y, scale);

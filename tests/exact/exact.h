@@ -22,7 +22,11 @@ typedef struct adam_attr {
     bool decoupled, scaled;
 } adam_attr;
 
-/* NULL if there is none. */
+/* The run of the tests, for random ops. */
+#define EXACT_SEED UINT64_C(1)
+#define EXACT_RUN  UINT64_C(0x300000002)
+
+/* NULL if there is none for operands of the dtype by which kernels are chosen. */
 exact_function *exact_find(const char *op, weft_dtype dtype);
 
 /* A reference of an op; a table of them ends with a NULL op. */
@@ -39,9 +43,15 @@ typedef struct exact_reference {
     X(matmul, dtype)                                                                               \
     X(norm, dtype)                                                                                 \
     X(batch_norm, dtype)                                                                           \
-    X(loss, dtype) X(update, dtype) X(attention, dtype) X(conv, dtype) X(conv_weight, dtype)
+    X(loss, dtype)                                                                                 \
+    X(update, dtype)                                                                               \
+    X(attention, dtype)                                                                            \
+    X(conv, dtype)                                                                                 \
+    X(conv_weight, dtype) X(conv_rows, dtype) X(quantized, dtype) X(random, dtype) X(ctc, dtype)
 #define EXACT_DECLARE(name, dtype) extern const exact_reference exact_##name##_##dtype[];
 EXACT_TABLES(EXACT_DECLARE, f32)
 EXACT_TABLES(EXACT_DECLARE, f64)
+/* References for all dtypes. */
+extern const exact_reference exact_move[];
 
 #endif

@@ -1,4 +1,4 @@
-/* Scaled dot-product attention and its backward pass, without dropout. See exact.h.
+/* Scaled dot-product attention and its backward pass. See exact.h.
  *
  * Queries come in blocks of 64 (f32) or 32 (f64), keys in blocks of 64. A block of keys that none
  * of the block's queries may attend to is left out. Dot products over a head are chains of fused
@@ -61,6 +61,14 @@ static bool is_hidden(const block *b, int64_t i, int64_t key)
     const int64_t own = b->first + i + b->k->shape.dim[1] - b->q->shape.dim[1]; /* the last key */
     return is_masked(b, i, key) || (b->attr->causal && key > own) ||
            (b->attr->window && key <= own - b->attr->window);
+}
+
+/* Whether dropout keeps the weight of query i of the block at the key. */
+static bool is_weight_kept(const block *b, int64_t i, int64_t key)
+{
+    const int64_t heads = b->q->shape.dim[2], queries = b->q->shape.dim[1];
+    const int64_t row = (b->batch * heads + b->head) * queries + b->first + i;
+    return is_kept(b->attr->p, b->attr->key, row * b->k->shape.dim[1] + key);
 }
 
 static block block_at(const sdpa_attr *attr, const weft_tensor *in, const weft_tensor *mask,
@@ -130,6 +138,8 @@ static void attend(const block *b, const weft_tensor *v, int64_t i, weft_tensor 
         const T factor = next == top ? 1 : vm_exp(top - shift);
         sum = sum * factor + more;
         top = next;
+        for (int64_t j = 0; j < n; j++)
+            if (!is_weight_kept(b, i, key + j)) s[j] = 0;
         for (int64_t c = 0; c < columns; c++) {
             T product = 0;
             for (int64_t j = 0; j < n; j++)
@@ -142,7 +152,7 @@ static void attend(const block *b, const weft_tensor *v, int64_t i, weft_tensor 
     T *lse = data(&out[1]) + at;
     *lse = (T)((double)top + logarithm);
     data(&out[2])[at] = sum == 0 ? 0 : (T)(((double)top - (double)*lse) + logarithm);
-    const T factor = sum == 0 ? 0 : 1 / sum;
+    const T factor = sum == 0 ? 0 : (T)(1 / (1 - b->attr->p)) / sum;
     for (int64_t c = 0; c < columns; c++) y[c] = factor == 0 ? 0 : y[c] * factor;
 }
 
@@ -183,7 +193,7 @@ static T delta_of(const block *b, const weft_tensor *in, int64_t i)
     return (T)(b->attr->dlse ? sum - (double)lane_at(&in[REST + b->attr->mask], b, i) : sum);
 }
 
-/* p and dS of the block's queries at n keys: [queries, KEYS]. */
+/* p as dropout leaves it, and dS, of the block's queries at n keys: [queries, KEYS]. */
 static void weigh_back(const block *b, const weft_tensor *in, int64_t key, int64_t n, T (*p)[KEYS],
                        T (*ds)[KEYS])
 {
@@ -196,9 +206,11 @@ static void weigh_back(const block *b, const weft_tensor *in, int64_t key, int64
             const T product =
                 dot(row_of(&in[V], b->batch, key + j, b->kv_head),
                     row_of(&in[DOUT], b->batch, b->first + i, b->head), in[V].shape.dim[3]);
-            p[i][j] = vm_exp((p[i][j] - (lse == (T)-INFINITY ? 0 : lse)) - low);
-            const T x = scale * p[i][j] * (product - delta);
-            ds[i][j] = p[i][j] > 0 ? x : p[i][j];
+            const T kept = is_weight_kept(b, i, key + j) ? (T)(1 / (1 - b->attr->p)) : 0;
+            const T weight = vm_exp((p[i][j] - (lse == (T)-INFINITY ? 0 : lse)) - low);
+            const T x = scale * weight * (kept * product - delta);
+            p[i][j] = kept * weight;
+            ds[i][j] = weight > 0 ? x : weight;
         }
     }
 }

@@ -73,7 +73,7 @@ static void run_kernel(const exact_case *c, weft_tensor *out, bool backwards)
     weft_tensor in[EXACT_INPUTS];
     memcpy(in, c->in, sizeof in);
     for (size_t k = 0; k < c->op->updates; k++) in[k].data = out[k].data;
-    weft_run_context run = {.seed = 1};
+    weft_run_context run = {.seed = EXACT_SEED, .number = EXACT_RUN};
     weft_call call = {.attr = c->attr.bytes,
                       .in = in,
                       .out = out,
@@ -115,6 +115,7 @@ bool exact_forward(exact_case *c, const char *op, weft_tensor *out)
 
 static bool is_nan(weft_dtype dtype, const void *x)
 {
+    if (dtype == WEFT_BF16) return (*(const uint16_t *)x & 0x7fff) > 0x7f80;
     return dtype == WEFT_F32 ? isnan(*(const float *)x)
                              : dtype == WEFT_F64 && isnan(*(const double *)x);
 }
@@ -161,6 +162,20 @@ static bool compare(const exact_case *c, uint64_t seed, const weft_tensor *got,
     return true;
 }
 
+bool exact_compares(const weft_op *op, weft_dtype dtype)
+{
+    return dtype != WEFT_BF16 && op->kernel[WEFT_ISA_BASE][dtype];
+}
+
+static weft_dtype draw_dtype(exact_case *c)
+{
+    weft_dtype of[WEFT_DTYPES];
+    size_t n = 0;
+    for (int d = 0; d < WEFT_DTYPES; d++)
+        if (exact_compares(c->op, (weft_dtype)d)) of[n++] = (weft_dtype)d;
+    return of[test_random(&c->state) % n];
+}
+
 bool exact_holds(const random_case *r)
 {
     const exact_op *list = r->data;
@@ -171,7 +186,7 @@ bool exact_holds(const random_case *r)
     c->size = r->size;
     const exact_op *drawn = &list[test_random(&c->state) % n];
     c->op = weft_op_find(drawn->name);
-    c->dtype = exact_one_of(c, 2) ? WEFT_F64 : WEFT_F32;
+    c->dtype = draw_dtype(c);
     c->specials = exact_one_of(c, 6);
     static const double densities[] = {0.25, 0.01, 0.0002};
     c->density = densities[test_random(&c->state) % 3];

@@ -9,9 +9,9 @@
 enum { EXACT_INPUTS = 80, EXACT_OUTPUTS = WEFT_MAX_OUTPUTS };
 
 typedef struct exact_case {
-    uint64_t state; /* of the generator */
-    size_t size;    /* the largest dimension */
-    weft_dtype dtype;
+    uint64_t state;   /* of the generator */
+    size_t size;      /* the largest dimension */
+    weft_dtype dtype; /* by which the op's kernel is chosen */
     const weft_op *op;
     union {
         double align;
@@ -37,7 +37,8 @@ typedef struct exact_op {
 /* Lists that end with a NULL name. */
 extern const exact_op exact_elementwise_ops[], exact_reduction_ops[], exact_row_ops[],
     exact_matmul_ops[], exact_norm_ops[], exact_loss_ops[], exact_update_ops[],
-    exact_attention_ops[], exact_conv_ops[];
+    exact_attention_ops[], exact_conv_ops[], exact_move_ops[], exact_drawn_ops[],
+    exact_packed_ops[];
 
 /* ---- Drawing ---- */
 
@@ -67,6 +68,8 @@ bool exact_forward(exact_case *c, const char *op, weft_tensor *out);
 
 /* ---- Comparing ---- */
 
+/* Whether kernels of the op for this dtype are compared: those of bf16 are not (see exact_test.c). */
+bool exact_compares(const weft_op *op, weft_dtype dtype);
 /* Draws and compares one case of the ops in `list`, a const exact_op *: for test_random_cases. */
 bool exact_holds(const random_case *r);
 /* Cases and elements that were compared so far. */

@@ -84,23 +84,39 @@ static T by_planes(const conv_sizes *z, bool transposed, const T *w, const T *so
     return s;
 }
 
-/* The terms inside of the image alone, one after the other: what replaces a NaN, which may be the
+/* Whether a product has a term for a tap at an element: zeros if that is padding. */
+static bool is_multiplied(const conv_sizes *z, bool transposed, int64_t element, int64_t k)
+{
+    int64_t tap[DIMS], first;
+    coordinates(k, z->kernel, tap);
+    for (int d = 0; d < DIMS; d++) {
+        const int64_t n = used_taps(z, d, &first);
+        if (tap[d] < first || tap[d] >= first + n) return false;
+    }
+    return !transposed || reads_at(z, element, tap);
+}
+
+/* `y`, or the terms inside of the image alone, one after the other, if it is a NaN that may be the
  * product of padding and a weight that is not finite. */
 static T without_padding(const conv_sizes *z, bool transposed, const T *w, const T *source,
-                         int64_t element, T bias)
+                         int64_t element, T bias, T y)
 {
-    const bool backwards = transposed && weft__conv_path_of(z, true) == 1;
+    const bool planes = weft__conv_path_of(z, transposed) == 1, backwards = transposed && planes;
     const int64_t channels = transposed ? z->out_channels : z->in_channels;
+    bool finite = true, padded = false;
     T s = bias;
     for (int64_t t = 0; t < z->taps; t++) {
         const int64_t k = backwards ? z->taps - 1 - t : t;
         const int64_t pixel = transposed ? pixel_of(z, element, k) : pixel_at(z, element, k);
-        for (int64_t c = 0; c < channels && pixel >= 0; c++) {
+        padded |= pixel < 0 && (planes || is_multiplied(z, transposed, element, k));
+        for (int64_t c = 0; c < channels; c++) {
             const T *x = source + c * (transposed ? z->out_volume : z->in_volume);
-            s = FMA(w[(transposed ? c * z->in_channels : c) * z->taps + k], x[pixel], s);
+            const T weight = w[(transposed ? c * z->in_channels : c) * z->taps + k];
+            finite &= isfinite(weight) != 0;
+            if (pixel >= 0) s = FMA(weight, x[pixel], s);
         }
     }
-    return s;
+    return isnan(y) && padded && !finite ? s : y;
 }
 
 EXACT(conv)
@@ -117,7 +133,7 @@ EXACT(conv)
         const T *w = data(&in[1]) + channel * z.in_channels * z.taps;
         const T bias = n_in > 2 ? data(&in[2])[channel] : 0;
         const T y = (planes ? by_planes : by_product)(&z, false, w, x, pixel, bias);
-        data(out)[o] = isnan(y) ? without_padding(&z, false, w, x, pixel, bias) : y;
+        data(out)[o] = without_padding(&z, false, w, x, pixel, bias, y);
     }
 }
 
@@ -192,8 +208,8 @@ EXACT(conv_grad_input)
                 dx[k] = 0;
                 continue;
             }
-            dx[k] = (path ? by_planes : by_product)(&z, true, own, dy, k % z.in_volume, 0);
-            if (isnan(dx[k])) dx[k] = without_padding(&z, true, own, dy, k % z.in_volume, 0);
+            const T y = (path ? by_planes : by_product)(&z, true, own, dy, k % z.in_volume, 0);
+            dx[k] = without_padding(&z, true, own, dy, k % z.in_volume, 0, y);
         }
         for (int64_t low = 0; path == 2 && low < z.in[s.cut]; low += s.size)
             add_slab(&z, &s, low, w, dy, dx);

@@ -63,6 +63,11 @@ static double special(exact_case *c)
 
 static double value(exact_case *c)
 {
+    if (c->dtype == WEFT_BOOL) return exact_one_of(c, 2);
+    if (c->dtype == WEFT_U8) return floor(exact_number(c, 0, 256));
+    if (c->dtype == WEFT_I32)
+        return exact_one_of(c, 8) ? INT32_MIN
+                                  : rint(exact_number(c, -2, 2) * (c->kind ? 2 : 0x1p30));
     const double x = exact_number(c, -2, 2);
     const int exponents = c->dtype == WEFT_F32 ? 100 : 800;
     if (c->specials && exact_number(c, 0, 1) < c->density) return special(c);

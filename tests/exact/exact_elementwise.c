@@ -66,30 +66,24 @@ UNARY(clamp, x<a ? a : x> b ? b : x)
 
 /* ---- Two operands, which broadcast ---- */
 
-#define BINARY(name, type, ...)                                                                    \
+#define BINARY(name, ...)                                                                          \
     EXACT(name)                                                                                    \
     {                                                                                              \
         UNUSED;                                                                                    \
         for (int64_t i = 0; i < numel(out); i++) {                                                 \
             const T x = broadcast_at(&in[0], &out->shape, i);                                      \
             const T y = broadcast_at(&in[1], &out->shape, i);                                      \
-            ((type *)out->data)[i] = (type)(__VA_ARGS__);                                          \
+            data(out)[i] = (T)(__VA_ARGS__);                                                       \
         }                                                                                          \
     }
-BINARY(add, T, x + y)
-BINARY(sub, T, x - y)
-BINARY(mul, T, x *y)
-BINARY(div, T, x / y)
-BINARY(pow, T, vm_pow_f64((double)x, (double)y))
-BINARY(maximum, T, x > y || x != x ? x : y)
-BINARY(minimum, T, x < y || x != x ? x : y)
-BINARY(relu_grad, T, x <= 0 ? 0 : y)
-BINARY(equal, uint8_t, x == y)
-BINARY(not_equal, uint8_t, x != y)
-BINARY(less, uint8_t, x < y)
-BINARY(less_equal, uint8_t, x <= y)
-BINARY(greater, uint8_t, x > y)
-BINARY(greater_equal, uint8_t, x >= y)
+BINARY(add, x + y)
+BINARY(sub, x - y)
+BINARY(mul, x *y)
+BINARY(div, x / y)
+BINARY(pow, vm_pow_f64((double)x, (double)y))
+BINARY(maximum, x > y || x != x ? x : y)
+BINARY(minimum, x < y || x != x ? x : y)
+BINARY(relu_grad, x <= 0 ? 0 : y)
 
 /* ---- More operands ---- */
 
@@ -109,64 +103,12 @@ EXACT(add_n)
     }
 }
 
-static bool mask_at(const weft_tensor *t, const weft_shape *shape, int64_t i)
-{
-    return ((const uint8_t *)t->data)[offset_in(t, shape, i)];
-}
-
-EXACT(where)
-{
-    UNUSED;
-    for (int64_t i = 0; i < numel(out); i++)
-        data(out)[i] =
-            broadcast_at(mask_at(&in[0], &out->shape, i) ? &in[1] : &in[2], &out->shape, i);
-}
-
-EXACT(masked_fill)
-{
-    UNUSED;
-    const T value = (T) * (const double *)attr;
-    for (int64_t i = 0; i < numel(out); i++)
-        data(out)[i] =
-            mask_at(&in[1], &out->shape, i) ? value : broadcast_at(&in[0], &out->shape, i);
-}
-
-/* Rounds towards zero and saturates; NaN becomes 0. */
-static int32_t integer(double x)
-{
-    if (x != x) return 0;
-    return x >= INT32_MAX ? INT32_MAX : x <= INT32_MIN ? INT32_MIN : (int32_t)x;
-}
-
-EXACT(cast)
-{
-    UNUSED;
-    for (int64_t i = 0; i < numel(out); i++) {
-        const T x = at(in, i);
-        switch (out->dtype) {
-        case WEFT_F32:
-            ((float *)out->data)[i] = (float)x;
-            break;
-        case WEFT_F64:
-            ((double *)out->data)[i] = (double)x;
-            break;
-        case WEFT_I32:
-            ((int32_t *)out->data)[i] = integer((double)x);
-            break;
-        default:
-            ((uint8_t *)out->data)[i] = x != 0;
-            break;
-        }
-    }
-}
-
 EXACT_TABLE(elementwise) = {
-    ROW(neg),       ROW(abs),         ROW(sign),       ROW(floor),   ROW(ceil),          ROW(round),
-    ROW(atan),      ROW(exp),         ROW(log),        ROW(expm1),   ROW(log1p),         ROW(sqrt),
-    ROW(rsqrt),     ROW(square),      ROW(reciprocal), ROW(sin),     ROW(cos),           ROW(tanh),
-    ROW(sigmoid),   ROW(relu),        ROW(leaky_relu), ROW(gelu),    ROW(gelu_tanh),     ROW(silu),
-    ROW(softplus),  ROW(erf),         ROW(clamp),      ROW(add),     ROW(sub),           ROW(mul),
-    ROW(div),       ROW(pow),         ROW(maximum),    ROW(minimum), ROW(relu_grad),     ROW(equal),
-    ROW(not_equal), ROW(less),        ROW(less_equal), ROW(greater), ROW(greater_equal), ROW(add_n),
-    ROW(where),     ROW(masked_fill), ROW(cast),       {NULL, NULL},
+    ROW(neg),      ROW(abs),    ROW(sign),       ROW(floor),   ROW(ceil),      ROW(round),
+    ROW(atan),     ROW(exp),    ROW(log),        ROW(expm1),   ROW(log1p),     ROW(sqrt),
+    ROW(rsqrt),    ROW(square), ROW(reciprocal), ROW(sin),     ROW(cos),       ROW(tanh),
+    ROW(sigmoid),  ROW(relu),   ROW(leaky_relu), ROW(gelu),    ROW(gelu_tanh), ROW(silu),
+    ROW(softplus), ROW(erf),    ROW(clamp),      ROW(add),     ROW(sub),       ROW(mul),
+    ROW(div),      ROW(pow),    ROW(maximum),    ROW(minimum), ROW(relu_grad), ROW(add_n),
+    {NULL, NULL},
 };

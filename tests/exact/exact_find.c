@@ -4,12 +4,14 @@
 #include <string.h>
 
 #define LIST(name, dtype) exact_##name##_##dtype,
-static const exact_reference *const tables[2][12] = {{EXACT_TABLES(LIST, f32)},
-                                                     {EXACT_TABLES(LIST, f64)}};
+static const exact_reference *const f32[] = {EXACT_TABLES(LIST, f32) exact_move, NULL};
+static const exact_reference *const f64[] = {EXACT_TABLES(LIST, f64) exact_move, NULL};
+static const exact_reference *const others[] = {exact_move, NULL};
 
 exact_function *exact_find(const char *op, weft_dtype dtype)
 {
-    for (const exact_reference *const *t = tables[dtype == WEFT_F64]; *t; t++)
+    const exact_reference *const *t = dtype == WEFT_F32 ? f32 : dtype == WEFT_F64 ? f64 : others;
+    for (; *t; t++)
         for (const exact_reference *r = *t; r->op; r++)
             if (!strcmp(r->op, op)) return r->compute;
     return NULL;

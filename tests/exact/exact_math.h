@@ -5,12 +5,11 @@
 #define WEFT_TESTS_EXACT_MATH_H
 
 #include "base/vmath.h"
-#include "exact.h"
+#include "exact_any.h"
 
-#include <math.h>
-#include <stdint.h>
+#include <weft/call.h>
+
 #include <stdlib.h>
-#include <string.h>
 
 #define EXACT_T_f32       float
 #define EXACT_T_f64       double
@@ -21,27 +20,14 @@
 #define T                 EXACT_JOIN(EXACT_T_, WEFT_KERNEL_DTYPE)
 #define FMA               EXACT_JOIN(EXACT_FMA_, WEFT_KERNEL_DTYPE)
 
-#define EXACT(name)                                                                                \
-    static void exact_##name(const void *attr, const weft_tensor *in, size_t n_in, weft_tensor *out)
-#define UNUSED (void)attr, (void)in, (void)n_in, (void)out
 /* The table of a file. */
 #define EXACT_TABLE_(name, dtype)  const exact_reference exact_##name##_##dtype[]
 #define EXACT_TABLE__(name, dtype) EXACT_TABLE_(name, dtype)
 #define EXACT_TABLE(name)          EXACT_TABLE__(name, WEFT_KERNEL_DTYPE)
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, exact_##name                                                                        \
-    }
-
 /* ---- Elements ---- */
 
 /* Elements of a tile of an elementwise op: some sums are cut there. */
 #define TILE 16384
-
-static inline int64_t numel(const weft_tensor *t)
-{
-    return weft_shape_numel(t->shape);
-}
 
 static inline int64_t last_dim(const weft_tensor *t)
 {
@@ -51,18 +37,6 @@ static inline int64_t last_dim(const weft_tensor *t)
 static inline int64_t round_up(int64_t a, int64_t b)
 {
     return (a + b - 1) / b * b;
-}
-
-/* Where element i of `shape`, in row-major order, lies in t, which broadcasts to that shape. */
-static inline int64_t offset_in(const weft_tensor *t, const weft_shape *shape, int64_t i)
-{
-    int64_t offset = 0;
-    for (int d = shape->rank - 1; d >= 0; d--) {
-        const int axis = d - (shape->rank - t->shape.rank);
-        if (axis >= 0 && t->shape.dim[axis] != 1) offset += i % shape->dim[d] * t->stride[axis];
-        i /= shape->dim[d];
-    }
-    return offset;
 }
 
 /* Element i of t, or of the shape that t broadcasts to. */
@@ -167,6 +141,24 @@ static inline double sum_of_rows(const T *x, int64_t n)
         sum += (double)partial;
     }
     return sum;
+}
+
+/* ---- Random words ---- */
+
+/* Word w of the node with this key, in the run of the tests. */
+static inline uint32_t word_of(uint64_t key, uint64_t w)
+{
+    const uint32_t counter[4] = {(uint32_t)(w / 4), (uint32_t)(w / 4 >> 32), (uint32_t)EXACT_RUN,
+                                 (uint32_t)(EXACT_RUN >> 32)};
+    uint32_t words[4];
+    weft_philox(counter, key ^ EXACT_SEED * 0xD1342543DE82EF95u, words);
+    return words[w % 4];
+}
+
+/* Whether dropout with probability p keeps element i. */
+static inline bool is_kept(double p, uint64_t key, int64_t i)
+{
+    return word_of(key, (uint64_t)i) >= (uint32_t)(p * 0x1p32);
 }
 
 /* ---- Moments: the mean, and the sum of the squared deviations from it ---- */

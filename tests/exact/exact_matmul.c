@@ -128,4 +128,30 @@ EXACT(matmul)
     }
 }
 
-EXACT_TABLE(matmul) = {ROW(matmul), {NULL, NULL}};
+/* ---- Products with panels ---- */
+
+#define PANEL 32
+
+EXACT(panels)
+{
+    UNUSED;
+    const int64_t k = in->shape.dim[0], n = in->shape.dim[1];
+    for (int64_t o = 0; o < numel(out); o++) {
+        const int64_t i = o / PANEL % k, j = o / PANEL / k * PANEL + o % PANEL;
+        data(out)[o] = j < n ? data(in)[i * in->stride[0] + j * in->stride[1]] : 0;
+    }
+}
+
+EXACT(matmul_panels)
+{
+    UNUSED;
+    const int64_t k = in->shape.dim[1], n = out->shape.dim[1];
+    for (int64_t o = 0; o < numel(out); o++) {
+        const int64_t j = o % n;
+        const line a = {data(in) + o / n * in->stride[0], 1};
+        const line b = {data(&in[1]) + j / PANEL * k * PANEL + j % PANEL, PANEL};
+        data(out)[o] = chain(a, b, k);
+    }
+}
+
+EXACT_TABLE(matmul) = {ROW(matmul), ROW(panels), ROW(matmul_panels), {NULL, NULL}};

@@ -52,6 +52,8 @@ static weft_shape part_of(exact_case *c, weft_shape shape)
 
 static void draw_binary(exact_case *c)
 {
+    const bool ordered = !strncmp(c->op->name, "less", 4) || !strncmp(c->op->name, "greater", 7);
+    if (ordered && c->dtype == WEFT_BOOL) c->dtype = WEFT_I32;
     const weft_shape shape = exact_shape(c, (int)exact_between(c, 0, 4), elements(c));
     const bool whole = exact_one_of(c, 2);
     exact_input(c, whole ? shape : part_of(c, shape));
@@ -69,7 +71,8 @@ static void draw_where(exact_case *c)
 {
     const weft_shape shape = exact_shape(c, (int)exact_between(c, 0, 4), elements(c));
     const bool fill = !strcmp(c->op->name, "masked_fill");
-    const double number = exact_number(c, -2, 2);
+    const bool real = c->dtype == WEFT_F32 || c->dtype == WEFT_F64;
+    const double number = real ? exact_number(c, -2, 2) : 1;
     if (fill) SET_ATTR(c, number);
     if (fill) exact_input(c, shape);
     exact_numbers(c, WEFT_BOOL, part_of(c, shape), 0, 1);
@@ -86,7 +89,8 @@ const exact_op exact_elementwise_ops[] = {
                     UNARY(erf) UNARY(clamp) BINARY(add) BINARY(sub) BINARY(mul) BINARY(div)
                         BINARY(pow) BINARY(maximum) BINARY(minimum) BINARY(relu_grad) BINARY(equal)
                             BINARY(not_equal) BINARY(less) BINARY(less_equal) BINARY(greater)
-                                BINARY(greater_equal){"add_n", draw_add_n},
+                                BINARY(greater_equal) BINARY(logical_and) BINARY(logical_or)
+                                    UNARY(logical_not){"add_n", draw_add_n},
     {"where", draw_where},
     {"masked_fill", draw_where},
     {"cast", draw_cast},
@@ -158,7 +162,27 @@ static void draw_prod_grad(exact_case *c)
     exact_input(c, DIMS(1, shape.dim[0]));
 }
 
+typedef struct top_k_attr {
+    int64_t k;
+    int32_t axis;
+    bool largest;
+} top_k_attr;
+
+static void draw_top_k(exact_case *c)
+{
+    const weft_shape shape = exact_shape(c, (int)exact_between(c, 1, 3), elements(c));
+    top_k_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.axis = (int32_t)exact_between(c, 0, shape.rank - 1);
+    const int64_t n = shape.dim[attr.axis];
+    attr.k = exact_one_of(c, 3) ? n : exact_between(c, 0, exact_one_of(c, 2) ? n / 64 : n);
+    attr.largest = exact_one_of(c, 2);
+    SET_ATTR(c, attr);
+    exact_input(c, shape);
+}
+
 const exact_op exact_row_ops[] = {
+    {"top_k", draw_top_k},
     {"softmax", draw_softmax},
     {"log_softmax", draw_softmax},
     {"softmax_grad", draw_softmax},

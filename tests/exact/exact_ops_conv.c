@@ -1,6 +1,7 @@
 /* What is drawn for convolutions: see exact_ops.c. */
 #include "exact_case.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct conv_attr {
@@ -71,12 +72,6 @@ static void draw_conv(exact_case *c)
     const bool weight = !strcmp(c->op->name, "conv_grad_weight");
     if (input || weight) attr.size = spatial(input ? s.x : s.w);
     memcpy(c->attr.bytes, &attr, sizeof attr);
-    /* Pieces of a sum that overflow may add up to NaN where the whole would not; a kernel computes
-     * that again only if it has found a weight that is not finite. */
-    const int64_t taps = weft_shape_numel(s.w) / s.w.dim[0] / s.w.dim[1];
-    const int64_t depth = s.w.dim[0] > s.w.dim[1] ? s.w.dim[0] : s.w.dim[1];
-    if (depth * taps > 128) c->specials = false;
-    if (c->kind == 1) c->kind = 0;
     exact_dense(c, input ? s.y : s.x);
     exact_dense(c, weight ? s.y : s.w);
     if (!input && !weight && exact_one_of(c, 2)) exact_dense(c, WEFT_SHAPE(s.y.dim[1]));
@@ -108,10 +103,50 @@ static void draw_pool(exact_case *c)
     exact_dense(c, x);
 }
 
+/* ---- Channels innermost ---- */
+
+typedef struct conv_rows_attr {
+    weft_shape kernel, stride, dilation, pad_begin, pad_end;
+    int64_t columns;
+    bool bounded;
+    double low, high;
+} conv_rows_attr;
+
+static void draw_conv_rows(exact_case *c)
+{
+    const bool depthwise = !strcmp(c->op->name, "conv_rows_depthwise");
+    conv_attr window;
+    conv_shapes s = {.x = {4, {0}}};
+    memset(&window, 0, sizeof window);
+    window.stride.rank = window.dilation.rank = window.pad_begin.rank = window.pad_end.rank = 2;
+    const bool large = exact_one_of(c, 20);
+    for (int d = 0; d < 2; d++) draw_dimension(c, &window, &s, d, large ? 60 : 20);
+    conv_rows_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.kernel = WEFT_SHAPE(s.w.dim[2], s.w.dim[3]);
+    attr.stride = window.stride;
+    attr.dilation = window.dilation;
+    attr.pad_begin = window.pad_begin;
+    attr.pad_end = window.pad_end;
+    const int64_t channels = exact_between(c, 1, !large && exact_one_of(c, 4) ? 300 : 40);
+    attr.columns = depthwise ? channels : exact_between(c, 1, 70);
+    attr.bounded = exact_one_of(c, 2);
+    attr.low = exact_one_of(c, 2) ? 0 : -1;
+    attr.high = exact_one_of(c, 2) ? (double)INFINITY : 1;
+    memcpy(c->attr.bytes, &attr, sizeof attr);
+    exact_dense(c, WEFT_SHAPE(exact_between(c, 1, 3), s.x.dim[2], s.x.dim[3], channels));
+    const int64_t depth = attr.kernel.dim[0] * attr.kernel.dim[1] * channels;
+    exact_dense(c, depthwise ? WEFT_SHAPE(attr.kernel.dim[0], attr.kernel.dim[1], channels)
+                             : WEFT_SHAPE((attr.columns + 31) / 32, depth, 32));
+    if (exact_one_of(c, 2)) exact_dense(c, WEFT_SHAPE(attr.columns));
+}
+
 const exact_op exact_conv_ops[] = {
     {"conv", draw_conv},
     {"conv_grad_input", draw_conv},
     {"conv_grad_weight", draw_conv},
     {"max_pool", draw_pool},
+    {"conv_rows", draw_conv_rows},
+    {"conv_rows_depthwise", draw_conv_rows},
     {NULL, NULL},
 };

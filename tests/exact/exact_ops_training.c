@@ -168,7 +168,24 @@ static void draw_scatter_add(exact_case *c)
     exact_dense(c, updates);
 }
 
+/* Some sequences have too few frames for their target. */
+static void draw_ctc(exact_case *c)
+{
+    const int64_t batch = exact_between(c, 1, 4), classes = exact_between(c, 2, 6);
+    const int64_t frames = exact_between(c, 0, exact_one_of(c, 4) ? 60 : 12);
+    const int64_t labels = exact_between(c, 0, exact_one_of(c, 4) ? 30 : 5);
+    const int32_t blank = exact_one_of(c, 2) ? 0 : (int32_t)classes - 1;
+    SET_ATTR(c, blank);
+    exact_dense(c, WEFT_SHAPE(frames, batch, classes));
+    exact_numbers(c, WEFT_I32, WEFT_SHAPE(batch, labels), blank == 0, classes - 1 - (blank != 0));
+    exact_numbers(c, WEFT_I32, vector(batch), exact_one_of(c, 2) ? frames : 0, frames);
+    exact_numbers(c, WEFT_I32, vector(batch), exact_one_of(c, 2) ? labels : 0, labels);
+    if (!strcmp(c->op->name, "ctc_grad")) exact_dense(c, vector(batch));
+}
+
 const exact_op exact_loss_ops[] = {
+    {"ctc", draw_ctc},
+    {"ctc_grad", draw_ctc},
     {"cross_entropy", draw_cross_entropy},
     {"cross_entropy_grad", draw_cross_entropy},
     {"embedding_grad", draw_embedding_grad},
@@ -237,9 +254,22 @@ static void draw_norms(exact_case *c)
         exact_dense(c, exact_shape(c, (int)exact_between(c, 0, 3), elements(c)));
 }
 
+static void draw_root_of_sum(exact_case *c)
+{
+    const weft_dtype dtype = c->dtype;
+    const int64_t n = exact_between(c, 1, 40);
+    SET_ATTR(c, dtype);
+    c->dtype = WEFT_F64;
+    exact_positive(c, vector(n), 0, 9);
+    exact_numbers(c, WEFT_I32, vector(exact_between(c, 0, 60)), 0, n - 1);
+    c->dtype = dtype;
+}
+
 const exact_op exact_update_ops[] = {
-    {"blend", draw_blend},      {"sgd_update", draw_sgd},    {"momentum_update", draw_sgd},
-    {"adam_update", draw_adam}, {"global_norm", draw_norms}, {NULL, NULL},
+    {"square_sums", draw_norms},   {"root_of_sum", draw_root_of_sum},
+    {"blend", draw_blend},         {"sgd_update", draw_sgd},
+    {"momentum_update", draw_sgd}, {"adam_update", draw_adam},
+    {"global_norm", draw_norms},   {NULL, NULL},
 };
 
 /* ---- Attention ---- */
@@ -289,6 +319,8 @@ static void draw_sdpa(exact_case *c)
     attr.window = exact_one_of(c, 3) ? exact_between(c, 1, 100) : 0;
     attr.mask = exact_one_of(c, 2);
     attr.dlse = backward && exact_one_of(c, 2);
+    attr.p = exact_one_of(c, 3) ? exact_number(c, 0, 1) : 0;
+    attr.key = test_random(&c->state);
     SET_ATTR(c, attr);
     const weft_shape q = WEFT_SHAPE(batch, queries, heads, dim),
                      out = WEFT_SHAPE(batch, queries, heads, value_dim);

@@ -181,7 +181,60 @@ EXACT(prod_grad)
     }
 }
 
+/* ---- top_k ---- */
+
+typedef struct top_k_attr {
+    int64_t k;
+    int32_t axis;
+    bool largest;
+} top_k_attr;
+
+typedef struct candidate {
+    T x;
+    int32_t index;
+} candidate;
+
+/* The order of numbers; a NaN is larger than all of them. */
+static int order_of(T a, T b)
+{
+    if (isnan(a) || isnan(b)) return (isnan(a) != 0) - (isnan(b) != 0);
+    return (a > b) - (a < b);
+}
+
+static int smallest_first(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    const int order = order_of(x->x, y->x);
+    return order ? order : x->index - y->index;
+}
+
+static int largest_first(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    const int order = order_of(y->x, x->x);
+    return order ? order : x->index - y->index;
+}
+
+EXACT(top_k)
+{
+    UNUSED;
+    const top_k_attr *a = attr;
+    EACH_LINE(&in->shape, a->axis)
+    {
+        candidate *all = malloc((size_t)n * sizeof *all);
+        for (int64_t i = 0; i < n; i++) all[i] = (candidate){at(in, base + i * step), (int32_t)i};
+        qsort(all, (size_t)n, sizeof *all, a->largest ? largest_first : smallest_first);
+        for (int64_t i = 0; i < a->k; i++) {
+            const int64_t to = (r / step * a->k + i) * step + r % step;
+            data(out)[to] = all[i].x;
+            ((int32_t *)out[1].data)[to] = all[i].index;
+        }
+        free(all);
+    }
+}
+
 EXACT_TABLE(rows) = {
-    ROW(softmax), ROW(log_softmax), ROW(softmax_grad), ROW(log_softmax_grad), ROW(cumsum),
-    ROW(argmax),  ROW(argmin),      ROW(prod_grad),    {NULL, NULL},
+    ROW(softmax), ROW(log_softmax), ROW(softmax_grad), ROW(log_softmax_grad),
+    ROW(cumsum),  ROW(argmax),      ROW(argmin),       ROW(prod_grad),
+    ROW(top_k),   {NULL, NULL},
 };

@@ -66,24 +66,48 @@ EXACT(adam_update)
     }
 }
 
-/* Squares are added in f64, in 16 lanes over TILE elements; then tiles, in order. */
+/* Squares of a tile of TILE elements are added in f64, in 16 lanes. */
+static double square_sum(const weft_tensor *t, int64_t from)
+{
+    double lane[LANES] = {0};
+    for (int64_t i = from; i < numel(t) && i < from + TILE; i++)
+        lane[i % LANES] += (double)data(t)[i] * (double)data(t)[i];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int c = 0; c < half; c++) lane[c] += lane[c + half];
+    return lane[0];
+}
+
+/* The sums of tiles are added in order. */
 EXACT(global_norm)
 {
     UNUSED;
     double total = 0;
     for (size_t k = 0; k < n_in; k++)
-        for (int64_t from = 0; from < numel(&in[k]); from += TILE) {
-            double lane[LANES] = {0};
-            for (int64_t i = from; i < numel(&in[k]) && i < from + TILE; i++)
-                lane[i % LANES] += (double)data(&in[k])[i] * (double)data(&in[k])[i];
-            for (int half = LANES / 2; half; half /= 2)
-                for (int c = 0; c < half; c++) lane[c] += lane[c + half];
-            total += lane[0];
-        }
+        for (int64_t from = 0; from < numel(&in[k]); from += TILE)
+            total += square_sum(&in[k], from);
+    *data(out) = (T)sqrt(total);
+}
+
+/* global_norm in two ops. */
+EXACT(square_sums)
+{
+    UNUSED;
+    double *sum = out->data;
+    for (size_t k = 0; k < n_in; k++)
+        for (int64_t from = 0; from < numel(&in[k]); from += TILE)
+            *sum++ = square_sum(&in[k], from);
+}
+
+EXACT(root_of_sum)
+{
+    UNUSED;
+    double total = 0;
+    for (int64_t k = 0; k < numel(&in[1]); k++)
+        total += ((const double *)in[0].data)[((const int32_t *)in[1].data)[k]];
     *data(out) = (T)sqrt(total);
 }
 
 EXACT_TABLE(update) = {
-    ROW(blend),       ROW(sgd_update),  ROW(momentum_update),
-    ROW(adam_update), ROW(global_norm), {NULL, NULL},
+    ROW(blend),       ROW(sgd_update),  ROW(momentum_update), ROW(adam_update),
+    ROW(global_norm), ROW(square_sums), ROW(root_of_sum),     {NULL, NULL},
 };

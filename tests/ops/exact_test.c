@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The cases of a group of ops, each op about equally often. */
 static void check(const char *test, uint64_t n, const exact_op *ops)
@@ -26,7 +27,10 @@ static void check(const char *test, uint64_t n, const exact_op *ops)
     X(norm, "bits of normalisations", 1500)                                                        \
     X(loss, "bits of losses", 800)                                                                 \
     X(update, "bits of updates", 1000)                                                             \
-    X(attention, "bits of attention", 300) X(conv, "bits of convolutions", 1500)
+    X(attention, "bits of attention", 400)                                                         \
+    X(conv, "bits of convolutions", 1500)                                                          \
+    X(move, "bits of moved elements", 2000)                                                        \
+    X(drawn, "bits of random numbers", 400) X(packed, "bits of packed matrices", 1000)
 
 #define DEFINE(group, name, n)                                                                     \
     static void test_##group(void)                                                                 \
@@ -35,9 +39,61 @@ static void check(const char *test, uint64_t n, const exact_op *ops)
     }
 TESTS(DEFINE)
 
+/* ---- Completeness ---- */
+
+/* Ops with kernels and without a reference, and why. */
+static const struct {
+    const char *reason, *ops;
+} without[] = {
+    {"what it computes is in other processes: the suites collectives and communicator",
+     "exchange_start exchange_wait"},
+};
+
+static bool is_without(const char *op)
+{
+    const size_t n = strlen(op);
+    for (size_t k = 0; k < sizeof without / sizeof *without; k++)
+        for (const char *at = without[k].ops; (at = strstr(at, op)); at += n)
+            if ((at == without[k].ops || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
+static bool is_drawn(const char *op)
+{
+#define LIST(group, name, n) exact_##group##_ops,
+    static const exact_op *const lists[] = {TESTS(LIST)};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        for (const exact_op *o = lists[k]; o->name; o++)
+            if (!strcmp(o->name, op)) return true;
+    return false;
+}
+
+/* An op with kernels is drawn, and has a reference for each of their dtypes. Ops without kernels
+ * are views, are expanded into others, or compute nothing. */
+static void test_complete(void)
+{
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        bool wanted = false, found = true;
+        for (int d = 0; d < WEFT_DTYPES; d++) {
+            if (!exact_compares(op, (weft_dtype)d)) continue;
+            wanted = true;
+            found &= exact_find(op->name, (weft_dtype)d) != NULL;
+        }
+        found &= is_drawn(op->name);
+        const bool good = wanted ? found != is_without(op->name) : !is_without(op->name);
+        if (!good)
+            fprintf(stderr, "\n    %s: %s\n", op->name,
+                    found ? "has a reference, but is in the list of exceptions"
+                          : "lacks a reference of its bits for some dtype (tests/exact)");
+        CU_ASSERT_TRUE(good);
+    }
+}
+
 void exact_tests(void)
 {
     CU_pSuite suite = CU_add_suite("exact", NULL, NULL);
 #define ADD(group, name, n) CU_add_test(suite, name, test_##group);
     TESTS(ADD)
+    CU_add_test(suite, "every op has a reference of its bits", test_complete);
 }

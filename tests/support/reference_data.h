@@ -47,6 +47,9 @@ static inline void put(weft_tensor *t, int64_t i, double x)
     case WEFT_I32:
         ((int32_t *)t->data)[i] = (int32_t)x;
         break;
+    case WEFT_U8:
+        ((uint8_t *)t->data)[i] = (uint8_t)x;
+        break;
     default:
         ((uint8_t *)t->data)[i] = x != 0;
         break;
