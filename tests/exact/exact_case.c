@@ -191,6 +191,7 @@ bool exact_holds(const random_case *r)
     static const double densities[] = {0.25, 0.01, 0.0002};
     c->density = densities[test_random(&c->state) % 3];
     c->kind = (int)(test_random(&c->state) % 8);
+    c->shift = exact_one_of(c, 2) ? 8 : (int)(test_random(&c->state) % 12);
     drawn->draw(c);
     weft_tensor got[EXACT_OUTPUTS], wanted[EXACT_OUTPUTS];
     weft_type type[EXACT_OUTPUTS];

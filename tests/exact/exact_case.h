@@ -22,6 +22,7 @@ typedef struct exact_case {
     void *owned[EXACT_INPUTS + 3 * EXACT_OUTPUTS];
     bool specials;  /* some values are infinite, NaN, subnormal or -0 */
     int kind;       /* of the values */
+    int shift;      /* of the exponents of small ones */
     double density; /* of special values */
 } exact_case;
 

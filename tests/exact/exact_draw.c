@@ -81,7 +81,7 @@ static double value(exact_case *c)
     case 3: /* ties, and zeros of both signs */
         return exact_one_of(c, 4) ? (x < 0 ? -0.0 : 0.0) : rint(2 * x);
     case 4: /* subnormal and just above */
-        return ldexp(x, c->dtype == WEFT_F32 ? -128 : -1024);
+        return ldexp(x, (c->dtype == WEFT_F32 ? -128 : -1024) + c->shift);
     case 5:
         return 30 * x;
     default:

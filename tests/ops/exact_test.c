@@ -30,7 +30,7 @@ static void check(const char *test, uint64_t n, const exact_op *ops)
     X(attention, "bits of attention", 400)                                                         \
     X(conv, "bits of convolutions", 1500)                                                          \
     X(move, "bits of moved elements", 2000)                                                        \
-    X(drawn, "bits of random numbers", 400) X(packed, "bits of packed matrices", 1000)
+    X(drawn, "bits of random numbers", 400) X(packed, "bits of packed matrices", 1500)
 
 #define DEFINE(group, name, n)                                                                     \
     static void test_##group(void)                                                                 \
