@@ -8,7 +8,7 @@
  * permute is a view. Elementwise nodes, max_pool and concat between such convolutions are moved
  * inside the permutations, so that no data are moved. A node with an image of the other layout is
  * left alone. A relu or clamp of a convolution becomes its bounds. O(nodes). */
-#include "conv/conv.h"
+#include "conv/conv_path.h"
 #include "conv/conv_rows.h"
 #include "matmul/gemm.h"
 #include "matmul/panels.h"
@@ -21,6 +21,9 @@
 #include <math.h>
 
 extern const weft_op weft_op_conv, weft_op_max_pool, weft_op_concat, weft_op_relu, weft_op_clamp;
+
+/* Products that are added one after the other: SIMD_CHAIN, which only kernels see. */
+#define CHAIN 128
 
 /* ---- Layouts ---- */
 
@@ -77,6 +80,17 @@ static weft_value used_weights(const weft_rewrite *r, conv_rows_attr *a)
     return w;
 }
 
+/* Whether the sums stay the same: those over planes are not cut, those of products are. */
+static bool keeps_sums(const weft_rewrite *r, bool depthwise)
+{
+    const weft_value y = weft_value_from_id(r->source, r->node.first_out);
+    const weft_shape shape[3] = {weft_shape_of(r->graph, r->in[0]),
+                                 weft_shape_of(r->graph, r->in[1]), weft_shape_of(r->source, y)};
+    const conv_sizes z = conv_sizes_of(r->node.attr, &shape[0], &shape[1], &shape[2]);
+    const bool planes = weft__conv_path_of(&z, false) == CONV_BY_PLANES;
+    return planes == depthwise || z.in_channels * z.taps <= CHAIN;
+}
+
 static bool visit_conv(weft_rewrite *r)
 {
     weft_graph *g = r->graph;
@@ -86,7 +100,7 @@ static bool visit_conv(weft_rewrite *r)
         !weft__gemm_is_own(weft_dtype_of(g, r->in[0])))
         return false;
     const bool depthwise = a->groups == x.dim[1] && a->groups == w.dim[0] && a->groups > 1;
-    if (a->groups != 1 && !depthwise) return false;
+    if ((a->groups != 1 && !depthwise) || !keeps_sums(r, depthwise)) return false;
     conv_rows_attr attr = {.kernel = last_two(w),
                            .stride = a->stride,
                            .dilation = a->dilation,

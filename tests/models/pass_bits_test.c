@@ -1,6 +1,7 @@
 /* Optional passes and bits (docs/arithmetic.md): plans with and without each pass, of all models of
  * the list and of graphs made for the passes. A pass keeps all bits, or is named below with what it
  * changes. */
+#include "commands/specified_bits.h"
 #include "tests.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ static const struct {
      "scales and shifts are multiplied into weights and bias, and rounded there"},
     {"fold", NOTHING, NULL},
     {"attention", BITS, "an online softmax instead of products and a softmax"},
-    {"channels_last", BITS, "ops after a convolution add along other strides"},
+    {"channels_last", BITS, "sums over an image add along other strides"},
     {"pack_weights", BITS, "a chain where the product would be by dots"},
     {"precision", BITS, "values are rounded to bf16"},
     {"recompute", NOTHING, NULL},
@@ -129,6 +130,21 @@ static void convolutions(pass_case *c)
     c->options.fixed_states = true;
 }
 
+/* Kernels of more taps than a product adds in one chain. */
+static void large_kernels(pass_case *c)
+{
+    const weft_value x = input(c, "x", WEFT_SHAPE(2, 4, 30, 31)),
+                     one = weft_slice(c->graph, x, 1, 0, 1, 1);
+    const weft_conv_options wise = {.groups = 4};
+    target(c, weft_conv(c->graph, x, parameter(c, "a", WEFT_SHAPE(4, 1, 12, 13)), WEFT_NO_VALUE,
+                        &wise));
+    target(c, weft_conv(c->graph, one, parameter(c, "b", WEFT_SHAPE(1, 1, 12, 13)), WEFT_NO_VALUE,
+                        NULL));
+    target(c, weft_conv(c->graph, one, parameter(c, "c", WEFT_SHAPE(40, 1, 12, 13)), WEFT_NO_VALUE,
+                        NULL));
+    c->options.fixed_states = true;
+}
+
 /* A matrix whose columns lie dense, and one whose rows do. */
 static void fixed_products(pass_case *c)
 {
@@ -165,8 +181,13 @@ static const struct {
     const char *name;
     void (*build)(pass_case *c);
 } graphs[] = {
-    {"slices", slices},       {"products", products},         {"dropouts", dropouts},
-    {"attention", attention}, {"convolutions", convolutions}, {"fixed products", fixed_products},
+    {"large kernels", large_kernels},
+    {"slices", slices},
+    {"products", products},
+    {"dropouts", dropouts},
+    {"attention", attention},
+    {"convolutions", convolutions},
+    {"fixed products", fixed_products},
     {"narrow", narrow},
 };
 enum { GRAPHS = sizeof graphs / sizeof *graphs };
@@ -359,9 +380,24 @@ static void test_listed(void)
     weft_graph_free(g);
 }
 
+/* Whether the program names a pass where it prints hashes. */
+static bool is_named(const char *pass)
+{
+    for (size_t i = 0; i < sizeof changing_passes / sizeof *changing_passes; i++)
+        if (!strcmp(changing_passes[i], pass)) return true;
+    return false;
+}
+
+static void test_named(void)
+{
+    for (size_t p = 0; p < PASSES; p++)
+        CU_ASSERT_EQUAL(is_named(passes[p].pass), passes[p].changes != NOTHING);
+}
+
 void pass_bits_tests(void)
 {
     CU_pSuite suite = CU_add_suite("pass_bits", NULL, NULL);
     CU_add_test(suite, "plans with and without each optional pass", test_passes);
     CU_add_test(suite, "every optional pass is listed", test_listed);
+    CU_add_test(suite, "weft check --bits names passes that change bits", test_named);
 }

@@ -31,7 +31,8 @@ static const tool_option check_options[] = {
     {"op", "NAME", FIELD(op), "this op only"},
     {"bits", NULL, FIELD(bits),
      "print a hash of each model's parameters after ten training steps, and whether it is the "
-     "specified one, which is the same on every machine"},
+     "specified one, which is the same on every machine; or which passes that change bits "
+     "WEFT_SKIP leaves out"},
     {"threads", "N", FIELD(threads), "threads of --bits (default: all)", 1, WEFT_MAX_THREADS},
     {"json", NULL, FIELD(json), "print JSON"},
     {TOOL_INCLUDED(arguments, model, tool_model_options)},
@@ -232,6 +233,34 @@ static uint64_t specified_bits(const model_args *a)
     return a->n_options || getenv("WEFT_GEMM") ? 0 : weft_model_specified_bits(a->model);
 }
 
+/* Passes that change bits (docs/arithmetic.md): hashes are those of plans with them. */
+static const char *const changing_passes[] = {"join_slices", "join_products", "fold_conv",
+                                              "attention",   "channels_last", "pack_weights",
+                                              "precision"};
+
+/* Writes " without NAME NAME" for the passes that change bits and that WEFT_SKIP leaves out; ""
+ * without any. */
+static const char *left_out(char *text, size_t size)
+{
+    const char *list = getenv("WEFT_SKIP");
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t i = 0; list && i < sizeof changing_passes / sizeof *changing_passes; i++) {
+        const char *name = changing_passes[i];
+        bool found = false;
+        for (const char *at = list; *at; at += *at == ',') {
+            const size_t n = strcspn(at, ",");
+            found |=
+                (n == strlen(name) && !strncmp(at, name, n)) || (n == 3 && !strncmp(at, "all", n));
+            at += n;
+        }
+        if (found && used < size)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s %s", used ? "" : " without", name);
+    }
+    return text;
+}
+
 /* As weft_model_bits, of a file. */
 static weft_status bits_of_file(const model_args *a, int threads, uint64_t *hash, weft_error *error)
 {
@@ -252,7 +281,9 @@ static int check_bits(const arguments *a)
     weft_error error = {0};
     cJSON *json = cJSON_CreateObject();
     const bool one = tool_model_name(&a->model);
+    char passes[160];
     int differ = 0;
+    left_out(passes, sizeof passes);
     for (size_t i = 0; i < weft_model_count(); i++) {
         model_args model = a->model;
         uint64_t hash = 0;
@@ -264,14 +295,16 @@ static int check_bits(const arguments *a)
             break;
         snprintf(text, sizeof text, "%016" PRIx64, hash);
         cJSON_AddStringToObject(json, tool_model_name(&model), text);
-        const uint64_t wanted = specified_bits(&model);
+        const uint64_t wanted = *passes ? 0 : specified_bits(&model);
         char verdict[48] = "";
         if (wanted == hash)
             snprintf(verdict, sizeof verdict, " as specified");
         else if (wanted)
             snprintf(verdict, sizeof verdict, " differs from %016" PRIx64, wanted);
         differ += wanted && wanted != hash;
-        if (!a->json) tool_print_line(stdout, "%-20s %s%s", tool_model_name(&model), text, verdict);
+        if (!a->json)
+            tool_print_line(stdout, "%-20s %s%s", tool_model_name(&model), text,
+                            *passes ? passes : verdict);
         if (one) break;
     }
     int status = EXIT_GOOD;
