@@ -6,7 +6,19 @@
 
 #ifdef WEFT_KERNEL_ISA
 #include "base/vmath_sin.h"
+
+#include <float.h>
+
 #define T_(x) ((T)(x))
+/* Clang 14 compiles `x < 0 ? 0 : x` to the instruction for the maximum of AArch64 and WebAssembly,
+ * which makes 0 of -0. The comparison with the largest number below 0 has the same meaning. */
+#if defined(__clang__) && KERNEL_IS(f32)
+#define RELU(x) ((x) <= -FLT_TRUE_MIN ? 0 : (x))
+#elif defined(__clang__)
+#define RELU(x) ((x) <= -DBL_TRUE_MIN ? 0 : (x))
+#else
+#define RELU(x) ((x) < 0 ? 0 : (x))
+#endif
 #endif
 
 typedef struct slope_attr {
@@ -81,7 +93,7 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
       vm_sigmoid(x), \
       weft_mul(graph, g, weft_sub(graph, y, weft_square(graph, y))), -4, 4, false) \
     X(relu, PLAIN, "y = max(x, 0), NaN for NaN; the gradient at 0 is 0", NODE("Relu"), \
-      x < 0 ? 0 : x, \
+      RELU(x), \
       weft_relu_grad(graph, y, g), -2, 2, true) \
     X(leaky_relu, SLOPE, "y = x if x > 0, else slope x", onnx_slope(e, x, slope), \
       x > 0 ? x : slope * x, \

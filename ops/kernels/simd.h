@@ -50,7 +50,8 @@
 typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
 
-#if !defined(__FMA__) && defined(__SSE2__) && KERNEL_IS(f32)
+#if !defined(__FMA__) && (defined(__SSE2__) || defined(__wasm_simd128__)) && KERNEL_IS(f32)
+#define SIMD_HALVES
 typedef double simd_pair __attribute__((vector_size(16)));
 typedef float simd_half __attribute__((vector_size(8)));
 
@@ -84,7 +85,7 @@ SIMD_INLINE simd_vector simd_fma(simd_vector x, simd_vector y, simd_vector z)
     return (simd_vector)vfmaq_f32((float32x4_t)z, (float32x4_t)x, (float32x4_t)y);
 #elif defined(__aarch64__)
     return (simd_vector)vfmaq_f64((float64x2_t)z, (float64x2_t)x, (float64x2_t)y);
-#elif defined(__SSE2__) && KERNEL_IS(f32)
+#elif defined(SIMD_HALVES)
     const simd_half low =
         simd_fma_half(__builtin_shufflevector(x, x, 0, 1), __builtin_shufflevector(y, y, 0, 1),
                       __builtin_shufflevector(z, z, 0, 1));
