@@ -247,7 +247,7 @@ void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count, weft_va
 {
     int64_t size = weft_dim_of(graph, x, axis);
     for (size_t i = 0; pieces && i < count; i++) pieces[i] = WEFT_NO_VALUE;
-    if (!pieces || count == 0 || count > INT64_MAX || size % (int64_t)count) {
+    if (!pieces || count == 0 || (uint64_t)count > INT64_MAX || size % (int64_t)count) {
         weft_graph_fail_in(graph, "chunk", WEFT_BAD_SHAPE,
                            "%lld elements cannot be split into %zu equal pieces", (long long)size,
                            count);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# libweft for other processors, by cross compilers and QEMU, and by other compilers: results have the recorded bits.
-# Debian's packages: qemu-user, gcc-aarch64-linux-gnu, gcc-riscv64-linux-gnu, gcc-s390x-linux-gnu,
-# gcc-arm-linux-gnueabihf, musl-tools. A case is skipped where one is missing.
+# libweft for other processors, by cross compilers and QEMU, for WebAssembly, and by other compilers: results have the
+# recorded bits. Debian's packages: qemu-user, gcc-aarch64-linux-gnu, gcc-riscv64-linux-gnu, gcc-s390x-linux-gnu,
+# gcc-arm-linux-gnueabihf, musl-tools, clang, wasi-libc, libclang-rt-14-dev-wasm32, lld, nodejs, chromium,
+# chromium-driver, python3-selenium. A case is skipped where one is missing.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 # shellcheck source=tests/platforms/building.sh
@@ -49,6 +50,52 @@ case_a_processor_with_the_highest_byte_first_and_its_files()
 {
     on s390x s390x-linux-gnu s390x big -Dc_args=-O1
     files_cross s390x s390x-linux-gnu
+}
+
+# web: makes the page of docs/browser, with its libweft for WebAssembly, once for all cases.
+web()
+{
+    page=$base/web
+    [ -f "$page/digits.html" ] && return
+    echo 'int main(void) { return 0; }' >empty.c
+    clang --target=wasm32-wasi empty.c -o empty.wasm 2>/dev/null ||
+        skip "clang for WebAssembly (clang, wasi-libc, libclang-rt-14-dev-wasm32, lld) is not installed"
+    "$root/docs/browser/build.sh" "$page" >log 2>&1 || { fail "$(tail -n 5 log)"; exit 1; }
+}
+
+case_WebAssembly()
+{
+    command -v node >/dev/null || skip "nodejs is not installed"
+    web
+    compile clang "$page/core" hashes --target=wasm32-wasi -msimd128 -mbulk-memory -Wl,-z,stack-size=1048576 || return
+    node --no-warnings "$tests/platforms/wasi.mjs" hashes >got || fail "hashes in Node.js"
+    same got
+}
+
+case_WebAssembly_in_a_browser()
+{
+    local digits=("$root"/tests/data/digits/{x,y,valid_x,valid_y}.npy) python=
+    for one in python3 /usr/bin/python3; do
+        if "$one" -c 'import selenium' 2>/dev/null; then python=$one && break; fi
+    done
+    [ -n "$python" ] || skip "python3-selenium is not installed"
+    command -v chromium >/dev/null && command -v chromedriver >/dev/null || skip "chromium or its driver is not installed"
+    web
+    "$build/docs/digits" "${digits[@]}" 300 >expected.txt || fail "the program of the page, on this processor"
+    "$python" "$tests/docs/digits_browser.py" "$page/digits.html" expected.txt || fail "the page"
+}
+
+# The page compares with what was recorded.
+case_the_program_of_the_page()
+{
+    local digits=("$root"/tests/data/digits/{x,y,valid_x,valid_y}.npy) isa
+    for isa in base v3 v4; do
+        WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
+        WEFT_ISA=$isa "$build/docs/digits" "${digits[@]}" >got || fail "digits with $isa"
+        cmp got "$root/docs/browser/expected.txt" || fail "digits with $isa: $(diff "$root/docs/browser/expected.txt" got | head -n 6)"
+    done
+    expect 2 "usage: digits" "$build/docs/digits"
+    expect 1 "nothing: expected a file of NumPy" "$build/docs/digits" nothing y x y
 }
 
 # by COMPILER OPTION...: the hashes of each instruction set of this processor.
