@@ -3,7 +3,6 @@
 #include "ranks.h"
 
 #include "base/hash.h"
-#include "ir/isa.h"
 
 #include <weft/op.h>
 
@@ -86,16 +85,13 @@ weft_status weft__ranks_exchange(weft_trainer *t, rank_report *report, double *n
 
 /* Counts the changes of the arithmetic (docs/arithmetic.md). Ranks of one version and arithmetic
  * compute the same bits on any processor, by any compiler. */
-enum { ARITHMETIC = 1 };
+enum { ARITHMETIC = 2 };
 
 /* What must be equal on all ranks, as hashes, and its words in messages. */
-enum { SAME_VERSION, SAME_DOTS, SAME_MODEL, SAME_OPTIONS, SAME_DATA, SAME_STATE, SAMES };
-static const char *const same_words[SAMES] = {"a different version of weft",
-                                              "a different instruction set, in bf16,",
-                                              "a different model or model options",
-                                              "different training options",
-                                              "different data",
-                                              "different parameters or a different step"};
+enum { SAME_VERSION, SAME_MODEL, SAME_OPTIONS, SAME_DATA, SAME_STATE, SAMES };
+static const char *const same_words[SAMES] = {
+    "a different version of weft", "a different model or model options",
+    "different training options", "different data", "different parameters or a different step"};
 
 static uint64_t hash_environment(uint64_t hash, const char *name)
 {
@@ -169,12 +165,10 @@ weft_status weft__ranks_compare(weft_trainer *t)
     weft_communicator *c = t->processes->o.communicator;
     const weft_data_hashes *data = &t->batches.hashes;
     const uint64_t batches[] = {data->source, data->target, data->batches, t->batches.batches};
-    const bool dots = t->o.precision == WEFT_PRECISION_BF16 && weft__isa_best() == WEFT_ISA_V4_BF16;
     uint64_t own[SAMES], *all = malloc((size_t)c->size * sizeof own);
     if (!all) return weft__ranks_no_memory(t);
     own[SAME_VERSION] = hash_bytes(HASH_START, WEFT_VERSION, strlen(WEFT_VERSION));
     own[SAME_VERSION] = hash_number(own[SAME_VERSION], ARITHMETIC);
-    own[SAME_DOTS] = dots; /* products of pairs of bf16 have an arithmetic of their own */
     own[SAME_MODEL] = hash_bytes(HASH_START, t->o.builder.name, strlen(t->o.builder.name) + 1);
     own[SAME_MODEL] = hash_bytes(own[SAME_MODEL], t->options, strlen(t->options));
     own[SAME_OPTIONS] = hash_options(t);

@@ -1,11 +1,18 @@
 /* base/float_env.h - the floating-point environment that results are specified for: numbers are
  * rounded to nearest, and subnormal ones are kept. A program may have set another: one that is
- * linked with -ffast-math does. Not installed. */
+ * linked with -ffast-math does. Not installed.
+ *
+ * Products of bf16 are specified with subnormal numbers flushed to zero, as operands and as results
+ * (docs/arithmetic.md). x86 has an environment for that, FLOAT_ENV_FLUSHES: a result is flushed if
+ * it is subnormal after rounding to 24 bits. AArch64 decides before rounding, so kernels flush by
+ * comparison there, as everywhere else. */
 #ifndef WEFT_BASE_FLOAT_ENV_H
 #define WEFT_BASE_FLOAT_ENV_H
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
+
+#define FLOAT_ENV_FLUSHES true
 
 typedef unsigned float_env;
 
@@ -14,6 +21,15 @@ static inline float_env float_env_set(void)
 {
     const float_env before = _mm_getcsr();
     _mm_setcsr(0x1f80); /* no exception traps, to nearest, nothing flushed to zero */
+    return before;
+}
+
+/* The same, with subnormal numbers flushed. What computes with it is a function of its own, not
+ * inlined: compilers move operations past a change of the environment. */
+static inline float_env float_env_flush(void)
+{
+    const float_env before = _mm_getcsr();
+    _mm_setcsr(0x1f80 | 0x8040);
     return before;
 }
 
@@ -59,4 +75,14 @@ static inline void float_env_restore(float_env before)
 }
 
 #endif
+
+#ifndef FLOAT_ENV_FLUSHES
+#define FLOAT_ENV_FLUSHES false
+
+static inline float_env float_env_flush(void)
+{
+    return float_env_set();
+}
+#endif
+
 #endif

@@ -1,5 +1,5 @@
 /* The instruction set that kernels are chosen for: the best that the processor has and weft was
- * built for, limited by WEFT_ISA. */
+ * built for, limited by WEFT_ISA. One whose results differ from those of the others is not chosen. */
 #include "ir/isa.h"
 
 #include "base/log.h"
@@ -7,7 +7,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef WEFT_KERNEL_BF16
+#include <immintrin.h>
+#endif
+
 static const char *const names[WEFT_ISAS] = {"base", "v3", "v4", "v4_bf16"};
+
+#ifdef WEFT_KERNEL_BF16
+
+/* Whether vdpbf16ps computes what docs/arithmetic.md specifies. Processors may differ in the order
+ * of its two products, in how often it rounds, and in what it flushes: each of the lanes fails for
+ * one of these. They are a sum, pairs of bf16 that it multiplies and adds to it, and the result. */
+__attribute__((target("avx512f,avx512bf16"))) static bool dots_fit(void)
+{
+    static const uint32_t lanes[4][16] = {
+        {0x71800000, 0x71800000, 0x3f800000, 0x3f800001, 0x01000000, 0xff7fffff, 0x00400000,
+         0x80000000, 0x00c00000, 0x80c00000, 0x00800000, 0x00800000, 0x00c00000, 0x7f7fffff,
+         0x00000000, 0x3f91a280},
+        {0xf1803f80, 0x3f80f180, 0x39803980, 0x39800000, 0x1c800000, 0x5f800000, 0x00000000,
+         0x80408000, 0xa0000000, 0x20008000, 0x8d800000, 0x9a010000, 0xa0002000, 0x7f7fff7f,
+         0xff803f80, 0x413bbb4d},
+        {0x3f803f80, 0x3f803f80, 0x39803980, 0x39800000, 0x1c800000, 0x5f800000, 0x00000000,
+         0x71803f80, 0x20000000, 0x20003f80, 0x0d800000, 0x19800000, 0x20002000, 0x3f803f80,
+         0x3f803f80, 0xbeaf419e},
+        {0x3f800000, 0x00000000, 0x3f800000, 0x3f800002, 0x01000100, 0x73800000, 0x00000000,
+         0x80000000, 0x00000000, 0x80000000, 0x00800000, 0x00000000, 0x00800000, 0x7f800000,
+         0xff800000, 0xc03accf0},
+    };
+    uint32_t got[16];
+    _mm512_storeu_ps(got, _mm512_dpbf16_ps(_mm512_loadu_ps(lanes[0]),
+                                           (__m512bh)_mm512_loadu_ps(lanes[1]),
+                                           (__m512bh)_mm512_loadu_ps(lanes[2])));
+    return !memcmp(got, lanes[3], sizeof got);
+}
+
+#endif
 
 static weft_isa detect(void)
 {
@@ -18,7 +52,9 @@ static weft_isa detect(void)
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
-    if (v4 && __builtin_cpu_supports("avx512bf16")) return WEFT_ISA_V4_BF16;
+#ifdef WEFT_KERNEL_BF16
+    if (v4 && __builtin_cpu_supports("avx512bf16") && dots_fit()) return WEFT_ISA_V4_BF16;
+#endif
     return v4 ? WEFT_ISA_V4 : v3 ? WEFT_ISA_V3 : WEFT_ISA_BASE;
 #else
     return WEFT_ISA_BASE;

@@ -165,9 +165,9 @@ typedef enum weft_gradient {
 #define WEFT_MAX_OUTPUTS 4
 
 /* Instruction sets of kernels: the x86-64 baseline or the portable build, v3 (AVX2, FMA), v4
- * (AVX-512) and v4_bf16 (AVX-512 with dot products of bf16). weft's kernels compute the same bits
- * with all of them, except for bf16 with v4_bf16. Where a kernel is NULL, the next lower
- * instruction set's is used. */
+ * (AVX-512) and v4_bf16 (AVX-512 with dot products of bf16, if they are those that
+ * docs/arithmetic.md specifies). weft's kernels compute the same bits with all of them. Where a
+ * kernel is NULL, the next lower instruction set's is used. */
 typedef enum weft_isa {
     WEFT_ISA_BASE,
     WEFT_ISA_V3,

@@ -16,7 +16,7 @@ typedef struct gradients {
     T *s, *ds;                    /* [KEY_BLOCK, LANES] */
     T *lse, *low, *delta;         /* [LANES] */
     bool any_blind, blind[LANES]; /* queries that attend to no key */
-    bool paired;                  /* dout v^T multiplies pairs, and dout has them */
+    tile_kind product;            /* of dout v^T; dout is as it reads it */
     rows x, dy;                   /* the block's rows of q and dout */
     T *dk, *dv;                   /* of the head */
     int64_t dk_row, dv_row;
@@ -103,22 +103,9 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
     if (hidden == 2) return;
     const rows k = keys_from(b, key, n);
     scores(b, key, n, hidden, k, g->q, g->s);
-    if (g->paired) {
-        pairs_product(n, b->width, z->value_dim / 2,
-                      pairs_from(b->values, b->batch, b->kv_head, key), g->dout, 1, g->ds);
-    } else {
-        const rows v = values_from(b, key, n);
-        tile_product((tile_operands){.m = n,
-                                     .n = b->width,
-                                     .depth = z->value_dim,
-                                     .a = v.at,
-                                     .a_row = v.row,
-                                     .a_step = 1,
-                                     .b = g->dout,
-                                     .b_row = LANES,
-                                     .c = g->ds,
-                                     .c_row = LANES});
-    }
+    const rows v = g->product == TILE_PAIRS ? pairs_from(b->values, b->batch, b->kv_head, key)
+                                            : values_from(b, key, n);
+    multiply_rows(b, g->product, z->value_dim, n, v, g->dout, g->ds);
     if (b->attr->p > 0)
         weigh_back_dropped(b, key, n, g);
     else
@@ -176,7 +163,7 @@ static inline void backward_block(const weft_call *call, const block *b, gradien
         g->x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
         g->dy = rows_from(&call->in[DOUT], b->batch, b->head, b->first, b->n, wide_gradients(b));
         load_queries(call, b, g->x, g->q);
-        if (g->paired)
+        if (g->product == TILE_PAIRS)
             load_pairs(b, &call->in[DOUT], b->z.value_dim, g->dout);
         else
             load_transposed(b, g->dy, b->z.value_dim, 1, g->dout);
@@ -237,7 +224,7 @@ KERNEL(sdpa_grad)
     T *space = weft_call_workspace(call);
     uint32_t *words =
         (uint32_t *)(void *)(space + (rows_of_work(&z, attr, true) - WORD_ROWS) * LANES);
-    gradients g = {.q = space, .paired = are_pairs(&call->in[V], &call->in[DOUT])};
+    gradients g = {.q = space, .product = product_of(&call->in[V], &call->in[DOUT])};
     g.dq = g.q + z.dim * LANES;
     g.dout = g.dq + z.dim * LANES;
     g.s = g.dout + z.value_dim * LANES;

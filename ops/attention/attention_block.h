@@ -15,13 +15,14 @@
 #define LANES ((int64_t)(LANE_BYTES / sizeof(T)))
 #define SIMD  _Pragma("omp simd")
 
-/* On AVX512_BF16, matrix products of two operands stored as bf16 multiply pairs of numbers: a pair
- * is moved as a T. */
+/* How the rows of two operands are multiplied: kernels/pairs.h has what is special about two that
+ * are stored as bf16. On AVX512_BF16 they are read as pairs, each moved as a T, if all of them lie
+ * at even places. The bits are the same. */
 #ifdef __AVX512BF16__
-#include <immintrin.h>
 #define MULTIPLIES_PAIRS true
 #else
-#define MULTIPLIES_PAIRS false
+#define MULTIPLIES_PAIRS   false
+#define tile_product_pairs tile_product_bf16 /* not called */
 #endif
 
 /* A block of queries of one head under way. */
@@ -34,7 +35,7 @@ typedef struct block {
     int64_t last_key;  /* no query of the block attends to a key from here on */
     int64_t first_key; /* nor to one before this one, a multiple of KEY_BLOCK */
     const weft_tensor *keys, *values;
-    bool paired;         /* q k^T multiplies pairs */
+    tile_kind product;   /* of q k^T */
     T *wide;             /* wide_rows: blocks of q, k, v and dout in f32 */
     const uint8_t *hide; /* the mask of the block's first query, or NULL */
     int64_t hide_query, hide_key;
@@ -103,17 +104,18 @@ static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, 
     return (rows){head_of(t, batch, head) + first * row, row};
 }
 
-/* Whether rows of both tensors are read as pairs. */
-static inline bool are_pairs(const weft_tensor *a, const weft_tensor *b)
+static inline tile_kind product_of(const weft_tensor *a, const weft_tensor *b)
 {
     const weft_tensor *const both[2] = {a, b};
-    for (int i = 0; i < 2 && MULTIPLIES_PAIRS; i++) {
+    tile_kind kind = MULTIPLIES_PAIRS ? TILE_PAIRS : TILE_BF16;
+    for (int i = 0; i < 2; i++) {
         const weft_tensor *t = both[i];
         int64_t odd = (int64_t)((uintptr_t)t->data / sizeof(uint16_t)) | t->shape.dim[3];
         for (int d = 0; d < 3; d++) odd |= t->stride[d];
-        if (t->dtype != WEFT_BF16 || odd % 2) return false;
+        if (t->dtype != WEFT_BF16) return TILE_PLAIN;
+        if (odd % 2) kind = TILE_BF16;
     }
-    return MULTIPLIES_PAIRS;
+    return kind;
 }
 
 /* The rows of a head from `first` on, as pairs. */
@@ -165,7 +167,7 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
                .first = index * LANES,
                .keys = &call->in[K],
                .values = &call->in[V],
-               .paired = are_pairs(&call->in[Q], &call->in[K]),
+               .product = product_of(&call->in[Q], &call->in[K]),
                .wide = (T *)(void *)words + WORD_ROWS * LANES,
                .words = words};
     b.n = min_of(LANES, z->queries - b.first);
@@ -226,75 +228,17 @@ static inline void load_pairs(const block *b, const weft_tensor *tensor, int64_t
         for (int64_t i = b->n; i < b->width; i++) t[c * LANES + i] = 0;
 }
 
-#ifdef __AVX512BF16__
-
-/* c [n, LANES] = factor A B for n rows of A and B [depth, LANES], all pairs. Rows and vectors are
- * constants at every call. */
-SIMD_INLINE void pairs_block(const int n, const int vectors, int64_t depth, rows a, const T *b,
-                             T factor, T *c)
+/* C = A B by rows of two operands stored as bf16; n is a multiple of SIMD_LANES, and the depth
+ * counts elements of the kind. */
+static inline void product_of_bf16(tile_kind kind, tile_operands o)
 {
-    __m512 sum[16];
-    SIMD_UNROLL(16)
-    for (int i = 0; i < n * vectors; i++) sum[i] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < depth; k++) {
-        __m512bh row[4];
-        SIMD_UNROLL(4)
-        for (int v = 0; v < vectors; v++)
-            row[v] = (__m512bh)_mm512_loadu_ps(b + k * LANES + v * SIMD_LANES);
-        SIMD_UNROLL(4)
-        for (int r = 0; r < n; r++) {
-            const __m512bh x = (__m512bh)_mm512_set1_ps(a.at[r * a.row + k]);
-            SIMD_UNROLL(4)
-            for (int v = 0; v < vectors; v++)
-                sum[r * vectors + v] = _mm512_dpbf16_ps(sum[r * vectors + v], row[v], x);
-        }
-    }
-    SIMD_UNROLL(4)
-    for (int r = 0; r < n; r++) {
-        SIMD_UNROLL(4)
-        for (int v = 0; v < vectors; v++)
-            _mm512_storeu_ps(c + r * LANES + v * SIMD_LANES,
-                             _mm512_mul_ps(sum[r * vectors + v], _mm512_set1_ps(factor)));
-    }
+    const float_env env = float_env_flush();
+    if (kind == TILE_PAIRS)
+        tile_product_pairs(o);
+    else
+        tile_product_bf16(o);
+    float_env_restore(env);
 }
-
-SIMD_INLINE void pairs_strip(const int vectors, int64_t n, int64_t depth, rows a, const T *b,
-                             T factor, T *c)
-{
-    int64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        pairs_block(4, vectors, depth, (rows){a.at + i * a.row, a.row}, b, factor, c + i * LANES);
-    for (; i < n; i++)
-        pairs_block(1, vectors, depth, (rows){a.at + i * a.row, a.row}, b, factor, c + i * LANES);
-}
-
-static inline void pairs_product(int64_t n, int64_t width, int64_t depth, rows a, const T *b,
-                                 T factor, T *c)
-{
-    switch (width / SIMD_LANES) {
-    case 1:
-        pairs_strip(1, n, depth, a, b, factor, c);
-        break;
-    case 2:
-        pairs_strip(2, n, depth, a, b, factor, c);
-        break;
-    case 3:
-        pairs_strip(3, n, depth, a, b, factor, c);
-        break;
-    default:
-        pairs_strip(4, n, depth, a, b, factor, c);
-    }
-}
-
-#else
-
-static inline void pairs_product(int64_t n, int64_t width, int64_t depth, rows a, const T *b,
-                                 T factor, T *c)
-{
-    (void)n, (void)width, (void)depth, (void)a, (void)b, (void)factor, (void)c;
-}
-
-#endif
 
 /* ---- The mask and the causal bound ---- */
 
@@ -366,13 +310,42 @@ static inline void hide_earlier(const block *b, int64_t key, int64_t n, T *s)
     }
 }
 
-/* The block's queries as scores() reads them: [dim, LANES], times the scale, or as pairs. */
+/* The block's queries as scores() reads them: [dim, LANES], or as pairs. They are multiplied by the
+ * scale, unless the product is one of bf16, which is multiplied itself. */
 static inline void load_queries(const weft_call *call, const block *b, rows x, T *q)
 {
-    if (b->paired)
+    if (b->product == TILE_PAIRS)
         load_pairs(b, &call->in[Q], b->z.dim, q);
     else
-        load_transposed(b, x, b->z.dim, (T)b->attr->scale, q);
+        load_transposed(b, x, b->z.dim, b->product == TILE_BF16 ? 1 : (T)b->attr->scale, q);
+}
+
+/* s [n, LANES] = X Q^T for n rows of keys or values, of `dim` elements, and a transposed block of
+ * queries or dout. Both are pairs if the kind is TILE_PAIRS. */
+static inline void multiply_rows(const block *b, tile_kind kind, int64_t dim, int64_t n, rows x,
+                                 const T *q, T *s)
+{
+    const tile_operands o = {.m = n,
+                             .n = b->width,
+                             .depth = kind == TILE_PAIRS ? dim / 2 : dim,
+                             .a = x.at,
+                             .a_row = x.row,
+                             .a_step = 1,
+                             .b = q,
+                             .b_row = LANES,
+                             .c = s,
+                             .c_row = LANES};
+    if (kind == TILE_PLAIN)
+        tile_product(o);
+    else
+        product_of_bf16(kind, o);
+}
+
+/* s [m, n] times the scale, after a product of bf16. */
+static inline void scale_rows(const block *b, int64_t m, int64_t n, T *s, int64_t row)
+{
+    const T scale = (T)b->attr->scale;
+    for (int64_t i = 0; i < m; i++) SIMD for (int64_t j = 0; j < n; j++) s[i * row + j] *= scale;
 }
 
 /* s [n, LANES] = scale K Q^T for keys [key, key + n), whose rows are k, -inf where attention is
@@ -381,20 +354,9 @@ static inline void load_queries(const weft_call *call, const block *b, rows x, T
 static inline void scores(const block *b, int64_t key, int64_t n, int hidden, rows k, const T *q,
                           T *s)
 {
-    if (b->paired)
-        pairs_product(n, b->width, b->z.dim / 2, pairs_from(b->keys, b->batch, b->kv_head, key), q,
-                      (T)b->attr->scale, s);
-    else
-        tile_product((tile_operands){.m = n,
-                                     .n = b->width,
-                                     .depth = b->z.dim,
-                                     .a = k.at,
-                                     .a_row = k.row,
-                                     .a_step = 1,
-                                     .b = q,
-                                     .b_row = LANES,
-                                     .c = s,
-                                     .c_row = LANES});
+    if (b->product == TILE_PAIRS) k = pairs_from(b->keys, b->batch, b->kv_head, key);
+    multiply_rows(b, b->product, b->z.dim, n, k, q, s);
+    if (b->product != TILE_PLAIN) scale_rows(b, n, b->width, s, LANES);
     if (hidden) hide_places(b, key, n, s);
     if (b->attr->causal) hide_later(b, key, n, s);
     if (b->attr->window) hide_earlier(b, key, n, s);

@@ -102,7 +102,8 @@ static inline void place(const sizes *z, T *space, T **s, running *r, T **q)
 static inline void begin(const weft_call *call, const block *b, T *q, running *r)
 {
     rows x = {NULL, 0};
-    if (!b->paired) x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
+    if (b->product != TILE_PAIRS)
+        x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
     load_queries(call, b, x, q);
     for (int64_t i = 0; i < LANES; i++) {
         r->top[i] = (T)-INFINITY;
@@ -160,7 +161,7 @@ static inline void forward_group(const weft_call *call, const sizes *z, const bl
             const int hidden = seen ? hidden_places(b + i, key, n) : 2;
             if (hidden == 2) continue;
             if (!read) {
-                if (!b->paired) k = keys_from(b, key, keys);
+                if (b->product != TILE_PAIRS) k = keys_from(b, key, keys);
                 v = values_from(b, key, keys);
                 read = true;
             }
@@ -178,7 +179,7 @@ static inline void forward_group(const weft_call *call, const sizes *z, const bl
 /* The last columns of v would be summed without vectors, one by one. */
 static inline bool are_few(const block *b)
 {
-    return b->n <= SIMD_LANES / 2 && b->z.value_dim % SIMD_LANES == 0 && !b->paired &&
+    return b->n <= SIMD_LANES / 2 && b->z.value_dim % SIMD_LANES == 0 && b->product != TILE_PAIRS &&
            b->attr->p == 0;
 }
 
@@ -228,7 +229,7 @@ static inline rows rows_once(const block *b, const weft_tensor *t, int64_t first
     return (rows){x, row};
 }
 
-/* kt and q are room for transposed keys and the block's queries, times the scale. */
+/* kt and q are room for transposed keys and the block's queries, as load_queries has them. */
 static inline void add_keys_few(const block *b, key_range range, T *kt, const T *q, T *s,
                                 running *r)
 {
@@ -241,17 +242,22 @@ static inline void add_keys_few(const block *b, key_range range, T *kt, const T 
         simd_transpose(some, dim, k.at + j * k.row, k.row, kt, LANES);
         for (int64_t c = 0; c < dim; c++)
             for (int64_t l = some; l < width; l++) kt[c * LANES + l] = 0;
-        tile_product((tile_operands){.m = b->n,
-                                     .n = width,
-                                     .depth = dim,
-                                     .a = q,
-                                     .a_row = dim,
-                                     .a_step = 1,
-                                     .b = kt,
-                                     .b_row = LANES,
-                                     .c = s + j,
-                                     .c_row = KEY_BLOCK});
+        const tile_operands o = {.m = b->n,
+                                 .n = width,
+                                 .depth = dim,
+                                 .a = q,
+                                 .a_row = dim,
+                                 .a_step = 1,
+                                 .b = kt,
+                                 .b_row = LANES,
+                                 .c = s + j,
+                                 .c_row = KEY_BLOCK};
+        if (b->product == TILE_PLAIN)
+            tile_product(o);
+        else
+            product_of_bf16(TILE_BF16, o);
     }
+    if (b->product != TILE_PLAIN) scale_rows(b, b->n, n, s, KEY_BLOCK);
     if (hidden || b->attr->causal || b->attr->window) hide_few(b, key, n, hidden, s);
     for (int64_t i = 0; i < b->n; i++) weigh_few(b, i, n, s + i * KEY_BLOCK, r);
     const rows v = rows_once(b, b->values, key, n, b->wide + 2 * dim * LANES);
@@ -285,9 +291,9 @@ static inline void forward_few(const weft_call *call, const sizes *z, const bloc
     running r[MAX_GROUP];
     place(z, space, &s, r, kt);
     const rows x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
+    const T scale = b->product == TILE_BF16 ? 1 : (T)b->attr->scale;
     for (int64_t i = 0; i < b->n; i++) {
-        for (int64_t c = 0; c < z->dim; c++)
-            q[i * z->dim + c] = x.at[i * x.row + c] * (T)b->attr->scale;
+        for (int64_t c = 0; c < z->dim; c++) q[i * z->dim + c] = x.at[i * x.row + c] * scale;
         r->top[i] = (T)-INFINITY;
         r->sum[i] = 0;
     }

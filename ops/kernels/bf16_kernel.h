@@ -1,6 +1,6 @@
 /* Products of bf16 with sums in f32, by one thread: C = A B. Time O(m n k).
  *
- * The micro-kernel and the loops are those of gemm_kernel.h; packing differs. Where the processor
+ * The loops are those of gemm_kernel.h; packing and the steps of k (pairs.h) differ. Where the processor
  * has dot products of bf16 (GEMM_PAIRS), an element of a packed operand is a pair of neighbours in
  * k. Elsewhere it is an f32 that holds a bf16. An operand in memory is bf16 or f32, which packing
  * rounds, so that a parameter in f32 needs no copy in bf16. */

@@ -30,10 +30,21 @@ static inline int64_t gemm_packed_rows(int64_t rows)
 
 #ifdef WEFT_KERNEL_ISA
 
-/* A file that defines GEMM_PAIRS multiplies pairs of bf16, each packed as one T: a step of k is two
- * numbers, which the processor multiplies and adds to sums of f32. */
-#ifdef GEMM_PAIRS
-#include <immintrin.h>
+/* A file that defines GEMM_BF16 multiplies bf16: f32 that hold it, or, on a processor that has dot
+ * products of it, pairs, each packed as one T, which are a step of k. */
+#ifdef GEMM_BF16
+#include "pairs.h"
+#endif
+#if defined(GEMM_BF16) && defined(__AVX512BF16__)
+#define GEMM_PAIRS
+#define gemm_add_product pairs_add_pairs
+#define GEMM_CHAIN       SIMD_CHAIN /* steps */
+#elif defined(GEMM_BF16)
+#define gemm_add_product pairs_add_numbers
+#define GEMM_CHAIN       PAIRS_CHAIN
+#else
+#define gemm_add_product simd_add_product
+#define GEMM_CHAIN       SIMD_CHAIN
 #endif
 
 /* Rows of the block of sums in registers, which is two vectors wide; the heights that have a
@@ -77,39 +88,11 @@ typedef struct gemm_block {
     const T *first; /* that many rows' first terms, if nothing is added to C; NULL: zeros */
 } gemm_block;
 
-#ifdef GEMM_PAIRS
-/* As simd_add_product. */
-SIMD_INLINE void gemm_add_product(const int rows, const int vectors, const int ahead,
-                                  simd_operands o, simd_vector *sum)
-{
-    const T *a = o.a, *b = o.b;
-    for (int64_t k = 0; k < o.depth; k++) {
-        __m512bh row[2];
-        SIMD_UNROLL(2)
-        for (int v = 0; v < vectors; v++) row[v] = (__m512bh)_mm512_loadu_ps(b + v * SIMD_LANES);
-        SIMD_UNROLL(2)
-        for (int v = 0; v < vectors; v++) __builtin_prefetch(b + ahead * o.b_step + v * SIMD_LANES);
-        SIMD_UNROLL(16)
-        for (int r = 0; r < rows; r++) {
-            const __m512bh x = (__m512bh)_mm512_set1_ps(a[r * o.a_row]);
-            SIMD_UNROLL(2)
-            for (int v = 0; v < vectors; v++)
-                sum[r * vectors + v] =
-                    (simd_vector)_mm512_dpbf16_ps((__m512)sum[r * vectors + v], row[v], x);
-        }
-        a += o.a_step;
-        b += o.b_step;
-    }
-}
-#else
-#define gemm_add_product simd_add_product
-#endif
-
 /* Height and vectors are constants at every call. */
 SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
 {
     do { /* also once for a depth of 0 */
-        const int64_t chain = o.k < SIMD_CHAIN ? o.k : SIMD_CHAIN;
+        const int64_t chain = o.k < GEMM_CHAIN ? o.k : GEMM_CHAIN;
         simd_vector sum[GEMM_ROWS * 2];
         SIMD_UNROLL(32)
         for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
@@ -125,6 +108,9 @@ SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
             for (int v = 0; v < vectors; v++) {
                 simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
                 if (o.add) sum[vectors * i + v] += *out;
+#ifdef GEMM_BF16
+                sum[vectors * i + v] = simd_flush(sum[vectors * i + v]);
+#endif
                 *out = sum[vectors * i + v];
             }
         }
@@ -367,7 +353,7 @@ static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, in
         }
 }
 
-#ifndef GEMM_PAIRS
+#ifndef GEMM_BF16
 /* One row: c [GEMM_WIDE] (+)= a B, in the order of the micro-kernel. B is read only once, so memory
  * bandwidth is the limit: wide rows of it are read faster. */
 static __attribute__((noinline)) void gemm_row(int64_t k, const T *a, int64_t a_step, const T *b,
@@ -484,7 +470,7 @@ static inline void gemm_tile(const gemm_task *given)
         if (o.blocks) piece = o.blocks + gemm_block_at(o.all_rows, o.row, p, depth);
         if (!packed) gemm_pack_rows(&o, p, depth, height, (T *)piece);
         int64_t j = 0;
-#ifndef GEMM_PAIRS
+#ifndef GEMM_BF16
         for (; m == 1 && o.direct && n - j >= GEMM_WIDE; j += GEMM_WIDE)
             gemm_row(depth, piece, GEMM_STEP, o.b.data + p * o.b.row + j, o.b.row, o.c + j,
                      o.add || p > 0);

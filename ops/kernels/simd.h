@@ -7,6 +7,8 @@
 
 #include "kernel.h"
 
+#include "base/float_env.h"
+
 #ifdef WEFT_KERNEL_ISA
 
 #if defined(__FMA__)
@@ -50,13 +52,13 @@
 typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
 
-#if !defined(__FMA__) && (defined(__SSE2__) || defined(__wasm_simd128__)) && KERNEL_IS(f32)
-#define SIMD_HALVES
+#if !defined(__FMA__) && KERNEL_IS(f32)
 typedef double simd_pair __attribute__((vector_size(16)));
 typedef float simd_half __attribute__((vector_size(8)));
 
-/* As fma_f32, of two. */
-SIMD_INLINE simd_half simd_fma_half(simd_half x, simd_half y, simd_half z)
+/* As fma_f32, of two. With `flush`, which is a constant at every call, a result that is subnormal
+ * after rounding to 24 bits is a zero of its sign. */
+SIMD_INLINE simd_half simd_fma_half(simd_half x, simd_half y, simd_half z, const bool flush)
 {
     typedef __typeof__((simd_pair){0} < (simd_pair){0}) mask;
     const simd_pair wide = __builtin_convertvector(z, simd_pair);
@@ -65,8 +67,24 @@ SIMD_INLINE simd_half simd_fma_half(simd_half x, simd_half y, simd_half z)
     const simd_pair sum = product + wide, added = sum - product;
     const simd_pair lost = (product - (sum - added)) + (wide - added);
     const mask below = lost < 0, inexact = (lost > 0) | below, smaller = below ^ (sum < 0);
-    const simd_pair odd = (simd_pair)(((mask)sum + (inexact & smaller)) | (inexact & 1));
+    simd_pair odd = (simd_pair)(((mask)sum + (inexact & smaller)) | (inexact & 1));
+    if (flush) {
+        const mask tiny = (odd < 0x1.ffffffp-127) & (odd > -0x1.ffffffp-127);
+        odd = (simd_pair)((mask)odd & (~tiny | INT64_MIN));
+    }
     return __builtin_convertvector(odd, simd_half);
+}
+
+SIMD_INLINE simd_vector simd_fma_halves(simd_vector x, simd_vector y, simd_vector z,
+                                        const bool flush)
+{
+    const simd_half low =
+        simd_fma_half(__builtin_shufflevector(x, x, 0, 1), __builtin_shufflevector(y, y, 0, 1),
+                      __builtin_shufflevector(z, z, 0, 1), flush);
+    const simd_half high =
+        simd_fma_half(__builtin_shufflevector(x, x, 2, 3), __builtin_shufflevector(y, y, 2, 3),
+                      __builtin_shufflevector(z, z, 2, 3), flush);
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3);
 }
 #endif
 
@@ -85,17 +103,33 @@ SIMD_INLINE simd_vector simd_fma(simd_vector x, simd_vector y, simd_vector z)
     return (simd_vector)vfmaq_f32((float32x4_t)z, (float32x4_t)x, (float32x4_t)y);
 #elif defined(__aarch64__)
     return (simd_vector)vfmaq_f64((float64x2_t)z, (float64x2_t)x, (float64x2_t)y);
-#elif defined(SIMD_HALVES)
-    const simd_half low =
-        simd_fma_half(__builtin_shufflevector(x, x, 0, 1), __builtin_shufflevector(y, y, 0, 1),
-                      __builtin_shufflevector(z, z, 0, 1));
-    const simd_half high =
-        simd_fma_half(__builtin_shufflevector(x, x, 2, 3), __builtin_shufflevector(y, y, 2, 3),
-                      __builtin_shufflevector(z, z, 2, 3));
-    return __builtin_shufflevector(low, high, 0, 1, 2, 3);
+#elif (defined(__SSE2__) || defined(__wasm_simd128__)) && KERNEL_IS(f32)
+    return simd_fma_halves(x, y, z, false);
 #else
     for (int lane = 0; lane < SIMD_WIDTH; lane++) z[lane] = FMA(x[lane], y[lane], z[lane]);
     return z;
+#endif
+}
+
+/* x with zeros for subnormal numbers, where the environment does not flush them. */
+SIMD_INLINE simd_vector simd_flush(simd_vector x)
+{
+#if KERNEL_IS(f32) && !FLOAT_ENV_FLUSHES
+    typedef __typeof__(x < x) mask;
+    const mask tiny = (x < 0x1p-126f) & (x > -0x1p-126f);
+    x = (simd_vector)((mask)x & (~tiny | INT32_MIN));
+#endif
+    return x;
+}
+
+/* The step of products of bf16, in the environment of float_env_flush: as simd_fma, with subnormal
+ * operands and results flushed to zero. */
+SIMD_INLINE simd_vector simd_fma_flushed(simd_vector x, simd_vector y, simd_vector z)
+{
+#if KERNEL_IS(f32) && !FLOAT_ENV_FLUSHES
+    return simd_fma_halves(simd_flush(x), simd_flush(y), simd_flush(z), true);
+#else
+    return simd_fma(x, y, z);
 #endif
 }
 
@@ -138,30 +172,38 @@ typedef struct simd_operands {
     int64_t depth;
 } simd_operands;
 
+/* One step of the depth. `bf16`, also a constant, says whether subnormal numbers are flushed. */
+SIMD_INLINE void simd_add_step(const int rows, const int vectors, const int ahead, const bool bf16,
+                               simd_operands o, simd_vector *sum)
+{
+    simd_vector row[SIMD_REGISTERS];
+    SIMD_UNROLL(16)
+    for (int v = 0; v < vectors; v++) row[v] = *(const simd_vector *)(o.b + v * SIMD_LANES);
+    SIMD_UNROLL(16)
+    for (int v = 0; v < vectors; v++)
+        if (ahead) __builtin_prefetch(o.b + ahead * o.b_step + v * SIMD_LANES);
+    SIMD_UNROLL(16)
+    for (int r = 0; r < rows; r++) {
+        /* Broadcast once: otherwise each vector of the row loads the element again. */
+        const simd_vector x = o.a[r * o.a_row] - (simd_vector){0};
+        SIMD_UNROLL(16)
+        for (int v = 0; v < vectors; v++) {
+            simd_vector *s = sum + r * vectors + v;
+            *s = bf16 ? simd_fma_flushed(x, row[v], *s) : simd_fma(x, row[v], *s);
+        }
+    }
+}
+
 /* sum[r * vectors + v] += A B. Rows, vectors and `ahead` are constants at every call, so that the
  * loops unroll and the sums stay in registers over the depth. Rows of B are prefetched `ahead` rows
  * before their use; 0: not at all. */
 SIMD_INLINE void simd_add_product(const int rows, const int vectors, const int ahead,
                                   simd_operands o, simd_vector *sum)
 {
-    const T *a = o.a, *b = o.b;
     for (int64_t k = 0; k < o.depth; k++) {
-        simd_vector row[SIMD_REGISTERS];
-        SIMD_UNROLL(16)
-        for (int v = 0; v < vectors; v++) row[v] = *(const simd_vector *)(b + v * SIMD_LANES);
-        SIMD_UNROLL(16)
-        for (int v = 0; v < vectors; v++)
-            if (ahead) __builtin_prefetch(b + ahead * o.b_step + v * SIMD_LANES);
-        SIMD_UNROLL(16)
-        for (int r = 0; r < rows; r++) {
-            /* Broadcast once: otherwise each vector of the row loads the element again. */
-            const simd_vector x = a[r * o.a_row] - (simd_vector){0};
-            SIMD_UNROLL(16)
-            for (int v = 0; v < vectors; v++)
-                sum[r * vectors + v] = simd_fma(x, row[v], sum[r * vectors + v]);
-        }
-        a += o.a_step;
-        b += o.b_step;
+        simd_add_step(rows, vectors, ahead, false, o, sum);
+        o.a += o.a_step;
+        o.b += o.b_step;
     }
 }
 

@@ -1,8 +1,6 @@
 /* The kernel of matmul where an operand or the product is stored as bf16: the others may be f32.
  * Tiles and phases are those of matmul.c. */
-#ifdef __AVX512BF16__
-#define GEMM_PAIRS
-#endif
+#define GEMM_BF16
 #include "product.h"
 
 #include "kernels/bf16_kernel.h"
@@ -44,6 +42,12 @@ static void call_library(const bf16_task *o)
     weft__gemm_bf16(&call);
     for (int64_t i = 0; !o->wide && i < o->m; i++)
         half_narrow(sums + i * o->n, (uint16_t *)o->c + i * o->c_row, o->n);
+}
+
+/* Not inlined: see float_env_flush. */
+static __attribute__((noinline)) void own_tile(const bf16_task *o)
+{
+    bf16_tile(o);
 }
 
 KERNEL(matmul_bf16)
@@ -90,13 +94,16 @@ KERNEL(matmul_bf16)
     task.a = bf16_at(a, row, 0);
     task.b = bf16_at(b, 0, column);
     task.c = (char *)tc->data + ((batch * p.m + row) * p.n + column) * (wide ? 4 : 2);
-    if (p.k && product_is_own(call))
-        bf16_tile(&task);
-    else if (p.k)
+    if (p.k && product_is_own(call)) {
+        const float_env env = float_env_flush();
+        own_tile(&task);
+        float_env_restore(env);
+    } else if (p.k) {
         call_library(&task);
-    else
+    } else {
         for (int64_t i = 0; i < task.m; i++)
             memset((char *)task.c + i * p.n * (wide ? 4 : 2), 0, (size_t)(task.n * (wide ? 4 : 2)));
+    }
 }
 
 #endif

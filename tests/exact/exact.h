@@ -7,7 +7,8 @@
 #include <weft/op.h>
 
 /* Inputs have any layout that the op takes, and their own dtype. Outputs are contiguous; those of
- * an op that updates states hold the states. */
+ * an op that updates states hold the states. A tensor of bf16 has elements of f32, which are bf16 in
+ * an input. */
 typedef void exact_function(const void *attr, const weft_tensor *in, size_t n_in, weft_tensor *out);
 
 /* As in ops/update/update.c. */

@@ -32,6 +32,11 @@ static T dot(line a, line b, int64_t n)
     return total;
 }
 
+static bool are_bf16(const weft_tensor *a, const weft_tensor *b)
+{
+    return a->dtype == WEFT_BF16 && b->dtype == WEFT_BF16;
+}
+
 /* A row of [batch, len, heads, dim]. */
 static line row_of(const weft_tensor *t, int64_t batch, int64_t i, int64_t head)
 {
@@ -105,11 +110,14 @@ static void scores(const block *b, int64_t i, int64_t key, int64_t n, T *s)
 {
     const int64_t dim = b->q->shape.dim[3];
     const line q = row_of(b->q, b->batch, b->first + i, b->head);
+    const T scale = (T)b->attr->scale;
     T *scaled = malloc((size_t)(dim + 1) * sizeof *scaled);
-    for (int64_t c = 0; c < dim; c++) scaled[c] = of(q, c) * (T)b->attr->scale;
+    for (int64_t c = 0; c < dim; c++) scaled[c] = of(q, c) * scale;
     for (int64_t j = 0; j < n; j++) {
         const line k = row_of(b->k, b->batch, key + j, b->kv_head);
-        s[j] = is_hidden(b, i, key + j) ? (T)-INFINITY : dot((line){scaled, 1}, k, dim);
+        s[j] =
+            are_bf16(b->q, b->k) ? dot_of_bf16(q, k, dim) * scale : dot((line){scaled, 1}, k, dim);
+        if (is_hidden(b, i, key + j)) s[j] = (T)-INFINITY;
     }
     free(scaled);
 }
@@ -203,9 +211,10 @@ static void weigh_back(const block *b, const weft_tensor *in, int64_t key, int64
                 delta = delta_of(b, in, i);
         scores(b, i, key, n, p[i]);
         for (int64_t j = 0; j < n; j++) {
-            const T product =
-                dot(row_of(&in[V], b->batch, key + j, b->kv_head),
-                    row_of(&in[DOUT], b->batch, b->first + i, b->head), in[V].shape.dim[3]);
+            const line v = row_of(&in[V], b->batch, key + j, b->kv_head);
+            const line dy = row_of(&in[DOUT], b->batch, b->first + i, b->head);
+            const T product = are_bf16(&in[V], &in[DOUT]) ? dot_of_bf16(v, dy, in[V].shape.dim[3])
+                                                          : dot(v, dy, in[V].shape.dim[3]);
             const T kept = is_weight_kept(b, i, key + j) ? (T)(1 / (1 - b->attr->p)) : 0;
             const T weight = vm_exp((p[i][j] - (lse == (T)-INFINITY ? 0 : lse)) - low);
             const T x = scale * weight * (kept * product - delta);

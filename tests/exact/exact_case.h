@@ -20,10 +20,11 @@ typedef struct exact_case {
     size_t n_in, n_owned;
     weft_tensor in[EXACT_INPUTS];
     void *owned[EXACT_INPUTS + 3 * EXACT_OUTPUTS];
-    bool specials;  /* some values are infinite, NaN, subnormal or -0 */
-    int kind;       /* of the values */
-    int shift;      /* of the exponents of small ones */
-    double density; /* of special values */
+    unsigned narrow_in, narrow_out; /* bits of inputs and outputs that are stored as bf16 */
+    bool specials;                  /* some values are infinite, NaN, subnormal or -0 */
+    int kind;                       /* of the values */
+    int shift;                      /* of the exponents of small ones */
+    double density;                 /* of special values */
 } exact_case;
 
 /* Draws the attribute and the inputs of c->op. */
@@ -39,7 +40,7 @@ typedef struct exact_op {
 extern const exact_op exact_elementwise_ops[], exact_reduction_ops[], exact_row_ops[],
     exact_matmul_ops[], exact_norm_ops[], exact_loss_ops[], exact_update_ops[],
     exact_attention_ops[], exact_conv_ops[], exact_move_ops[], exact_drawn_ops[],
-    exact_packed_ops[];
+    exact_packed_ops[], exact_bf16_ops[];
 
 /* ---- Drawing ---- */
 
@@ -67,9 +68,16 @@ void exact_append(exact_case *c, weft_tensor t);
  * the inputs of backward passes. False if it refuses the inputs. */
 bool exact_forward(exact_case *c, const char *op, weft_tensor *out);
 
+/* ---- Storage as bf16: for c->narrow_in and c->narrow_out ---- */
+
+/* What references call bf16: the tensors keep their elements of f32. */
+void exact_mark_narrow(exact_case *c, weft_tensor *out);
+/* Moves the elements of marked inputs and outputs to storage of bf16. */
+void exact_store_narrow(exact_case *c, weft_tensor *out);
+
 /* ---- Comparing ---- */
 
-/* Whether kernels of the op for this dtype are compared: those of bf16 are not (see exact_test.c). */
+/* Whether kernels of the op for this dtype are compared: those of bf16 are in bf16_test.c. */
 bool exact_compares(const weft_op *op, weft_dtype dtype);
 /* Draws and compares one case of the ops in `list`, a const exact_op *: for test_random_cases. */
 bool exact_holds(const random_case *r);

@@ -6,6 +6,7 @@
 
 #include "base/vmath.h"
 #include "exact_any.h"
+#include "exact_bf16.h"
 
 #include <weft/call.h>
 
@@ -63,6 +64,24 @@ typedef struct line {
 static inline T of(line l, int64_t i)
 {
     return l.x[i * l.step];
+}
+
+/* A product of bf16: chains of pairs, of which the last one may have a zero. A number that is not
+ * stored as bf16 is rounded. */
+static inline T dot_of_bf16(line a, line b, int64_t n)
+{
+    float total = 0;
+    for (int64_t from = 0; from < n; from += BF16_CHAIN) {
+        float sum = 0;
+        for (int64_t i = from; i < n && i < from + BF16_CHAIN; i += 2) {
+            float x[2] = {bf16_round((float)of(a, i)), 0}, y[2] = {bf16_round((float)of(b, i)), 0};
+            if (i + 1 < n) x[1] = bf16_round((float)of(a, i + 1));
+            if (i + 1 < n) y[1] = bf16_round((float)of(b, i + 1));
+            sum = bf16_pair(x, y, sum);
+        }
+        total = from ? bf16_flush(total + sum) : sum;
+    }
+    return (T)total;
 }
 
 /* ---- Sums ---- */

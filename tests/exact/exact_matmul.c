@@ -117,6 +117,7 @@ EXACT(matmul)
     const weft_tensor *a = &in[0], *b = &in[1];
     const int ra = a->shape.rank, rb = b->shape.rank;
     const product p = product_of(a, b, out);
+    const bool bf16 = a->dtype == WEFT_BF16 || b->dtype == WEFT_BF16 || out->dtype == WEFT_BF16;
     const int64_t m = out->shape.dim[out->shape.rank - 2], elements = numel(out);
     for (int64_t o = 0; o < elements; o++) {
         const int64_t row = o / p.n, j = o % p.n, batch = row / m, i = row % m;
@@ -124,7 +125,9 @@ EXACT(matmul)
                         a->stride[ra - 1]};
         const line y = {data(b) + matrix_at(b, out, batch) + j * b->stride[rb - 1],
                         b->stride[rb - 2]};
-        data(out)[o] = row_by_dots(&p, row % p.m) ? dot(x, y, p.k) : chain(x, y, p.k);
+        data(out)[o] = bf16                         ? dot_of_bf16(x, y, p.k)
+                       : row_by_dots(&p, row % p.m) ? dot(x, y, p.k)
+                                                    : chain(x, y, p.k);
     }
 }
 

@@ -142,6 +142,29 @@ BUILD(build_sdpa, attention(g, x, false, 0))
 BUILD(build_sdpa_causal, attention(g, x, true, 0))
 BUILD(build_sdpa_window, attention(g, x, true, 9))
 
+/* Nodes between the inputs and a product, so that it reads bf16, and after it, so that it writes
+ * bf16. */
+static weft_value narrow_product(weft_graph *g, const weft_value *x, bool ta, bool tb)
+{
+    const weft_value a = weft_neg(g, ta ? weft_transpose(g, x[0], -1, -2) : x[0]);
+    const weft_value b = weft_neg(g, tb ? weft_transpose(g, x[1], -1, -2) : x[1]);
+    return weft_neg(g, weft_matmul(g, a, b));
+}
+BUILD(build_bf16, narrow_product(g, x, false, false))
+BUILD(build_bf16_ta, narrow_product(g, x, true, false))
+BUILD(build_bf16_tb, narrow_product(g, x, false, true))
+/* One operand and the product are f32. */
+BUILD(build_bf16_a, weft_matmul(g, weft_neg(g, x[0]), x[1]))
+
+static weft_value narrow_attention(weft_graph *g, const weft_value *x, bool causal)
+{
+    weft_value narrow[3];
+    for (int i = 0; i < 3; i++) narrow[i] = weft_neg(g, x[i]);
+    return weft_neg(g, attention(g, narrow, causal, 0));
+}
+BUILD(build_bf16_sdpa, narrow_attention(g, x, false))
+BUILD(build_bf16_causal, narrow_attention(g, x, true))
+
 static weft_value conv(weft_graph *g, const weft_value *x, int64_t stride, int64_t pad,
                        int64_t groups)
 {
@@ -196,6 +219,12 @@ BUILD(build_batch_norm, weft_batch_norm(g, x[0], x[1], x[2], 1e-5, NULL, NULL))
 #define SDPA(name, build, q, k, heads, kv, dim)                                                    \
     {name, {S4(2, q, heads, dim), S4(2, k, kv, dim), S4(2, k, kv, dim)}, 0, false, build},
 
+#define BF16(m, n, k)                                                                              \
+    {"bf16/" #m "," #n "," #k, {S2(m, k), S2(k, n)}, 0, false, build_bf16},                        \
+        {"bf16/ta," #m "," #n "," #k, {S2(k, m), S2(k, n)}, 0, false, build_bf16_ta},              \
+        {"bf16/tb," #m "," #n "," #k, {S2(m, k), S2(n, k)}, 0, false, build_bf16_tb},              \
+        {"bf16/a," #m "," #n "," #k, {S2(m, k), S2(k, n)}, 0, false, build_bf16_a},
+
 /* clang-format off */
 static const bits_case cases[] = {
     UNARY(CASE_UNARY) BINARY(CASE_BINARY) REDUCE(CASE_REDUCE)
@@ -232,6 +261,15 @@ static const bits_case cases[] = {
     CONV("conv/many", build_conv, 40, 10, 70, 40, 3)
     {"max_pool", {S4(2, 5, 13, 17)}, 0, false, build_max_pool},
     {"average_pool", {S4(2, 5, 13, 17)}, 0, false, build_average_pool},
+};
+/* With values stored as bf16. */
+static const bits_case narrow_cases[] = {
+    BF16(1, 1, 1) BF16(1, 300, 77) BF16(3, 5, 1000) BF16(5, 64, 31) BF16(17, 33, 800) BF16(65, 129, 1601)
+    {"bf16/batch", {S3(6, 31, 40), S3(6, 40, 27)}, 0, false, build_bf16},
+    {"bf16/special", {S2(31, 40), S2(40, 27)}, 0, true, build_bf16},
+    SDPA("bf16/sdpa", build_bf16_sdpa, 70, 70, 4, 4, 32) SDPA("bf16/sdpa/dim 40", build_bf16_sdpa, 33, 50, 2, 1, 40)
+    SDPA("bf16/sdpa/causal", build_bf16_causal, 200, 200, 4, 2, 16) SDPA("bf16/sdpa/few", build_bf16_sdpa, 1, 300, 4, 2, 64)
+    SDPA("bf16/sdpa/dim 7", build_bf16_sdpa, 19, 23, 2, 2, 7) SDPA("bf16/sdpa/dim 301", build_bf16_sdpa, 9, 70, 1, 1, 301)
 };
 /* clang-format on */
 
@@ -281,12 +319,12 @@ static weft_status feed(run *r, const bits_case *c, weft_error *error)
 }
 
 /* Prints a line: the case, the dtype, and a hash of each target. */
-static bool print_case(const bits_case *c, weft_dtype dtype)
+static bool print_case(const bits_case *c, weft_dtype dtype, const weft_plan_options *options)
 {
     run r = {.g = weft_graph_new()};
     weft_error error = {0};
     build(&r, c, dtype);
-    r.plan = weft_plan_new(r.g, r.targets, r.n_targets, NULL, &error);
+    r.plan = weft_plan_new(r.g, r.targets, r.n_targets, options, &error);
     if (r.plan) r.session = weft_session_new(r.plan, NULL, NULL, &error);
     bool good = r.session && feed(&r, c, &error) == WEFT_OK &&
                 weft_session_run(r.session, &error) == WEFT_OK;
@@ -322,13 +360,16 @@ static bool print_sample(const weft_op *op, size_t i, weft_dtype dtype, bool str
 int main(void)
 {
     static const weft_dtype dtypes[2] = {WEFT_F32, WEFT_F64};
+    const weft_plan_options narrow = {.precision = WEFT_PRECISION_BF16, .min_narrow = 1};
     bool good = true;
     for (int d = 0; d < 2; d++) {
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            good &= print_case(&cases[i], dtypes[d]);
+            good &= print_case(&cases[i], dtypes[d], NULL);
         for (size_t k = 0; k < weft_op_count(); k++)
             for (size_t i = 0; i < weft_op_at(k)->n_samples; i++)
                 for (int s = 0; s < 2; s++) print_sample(weft_op_at(k), i, dtypes[d], s != 0);
     }
+    for (size_t i = 0; i < sizeof narrow_cases / sizeof *narrow_cases; i++)
+        good &= print_case(&narrow_cases[i], WEFT_F32, &narrow);
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -49,10 +49,9 @@ static void print_bits(const cJSON *json)
     const char *isa = cJSON_GetStringValue(cJSON_GetObjectItem(json, "isa"));
     const char *gemm = cJSON_GetStringValue(cJSON_GetObjectItem(json, "gemm_f32"));
     const bool own = gemm && !strcmp(gemm, "weft");
-    printf("%-12s %s%s\n", "bits",
+    printf("%-12s %s\n", "bits",
            own ? "the same on every processor (docs/arithmetic.md)"
-               : "those of a library's matrix products, which depend on the processor",
-           own && isa && !strcmp(isa, "v4_bf16") ? "; in bf16, those of AVX512_BF16" : "");
+               : "those of a library's matrix products, which depend on the processor");
 #ifdef __x86_64__
     if (isa && !strcmp(isa, "base"))
         printf("%-12s fused multiply-adds are emulated: many times slower than v3\n", "speed");

@@ -1,0 +1,173 @@
+/* Products of bf16 against their references, bit for bit, with each instruction set; and the dot
+ * product of the processor against what docs/arithmetic.md says that it computes. */
+#include "exact_bf16.h"
+#include "exact_case.h"
+
+#include "ir/isa.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) && (!defined(__GNUC__) || defined(__clang__) || __GNUC__ >= 10)
+#include <immintrin.h>
+#define HAS_DOTS 1
+#endif
+
+/* ---- The instruction ---- */
+
+#ifdef HAS_DOTS
+
+#define LANES 16
+
+typedef struct dots {
+    uint32_t sum[LANES], a[LANES], b[LANES];
+} dots;
+
+__attribute__((target("avx512f,avx512bf16"))) static void multiply(const dots *x, uint32_t *y)
+{
+    _mm512_storeu_ps(y, _mm512_dpbf16_ps(_mm512_loadu_ps(x->sum), (__m512bh)_mm512_loadu_ps(x->a),
+                                         (__m512bh)_mm512_loadu_ps(x->b)));
+}
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* A bf16: any, an exponent near that of 1, one whose products are near the smallest normal number,
+ * or a special one. */
+static uint32_t draw_bf16(uint64_t *state, int kind)
+{
+    static const uint16_t special[] = {0,      0x8000, 1,      0x8001, 0x7f,   0x80,   0x8080,
+                                       0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0x3f80, 0xbf80};
+    const uint64_t x = test_random(state);
+    switch (kind) {
+    case 0:
+        return x & 0xffff;
+    case 1:
+        return (x & 0x807f) | (118 + (x >> 20) % 20) << 7;
+    case 2:
+        return (x & (x >> 40 & 1 ? 0x807f : 0x8000)) | (48 + (x >> 20) % 20) << 7;
+    default:
+        return special[(x >> 8) % (sizeof special / sizeof *special)];
+    }
+}
+
+/* A sum: any, one that nearly cancels a product, or one near the smallest normal number. */
+static uint32_t draw_sum(uint64_t *state, uint32_t a, uint32_t b)
+{
+    const uint64_t x = test_random(state);
+    const float product = -float_of(a & 0xffff0000) * float_of(b & 0xffff0000);
+    uint32_t bits;
+    memcpy(&bits, &product, sizeof bits);
+    switch (x % 4) {
+    case 0:
+        return (uint32_t)(x >> 32);
+    case 1:
+        return bits + (uint32_t)(x >> 8) % 5 - 2;
+    case 2:
+        return (uint32_t)(x >> 32 & 0x80000000) | (0x00800000 + (uint32_t)(x >> 8) % 3 - 1);
+    default:
+        return (uint32_t)(x >> 32 & 0x807fffff) | ((uint32_t)(x >> 8) % 4) << 23;
+    }
+}
+
+/* How many of n cases differ from the specification. */
+static int count_different(int n)
+{
+    int different = 0;
+    uint64_t state = 31;
+    for (int i = 0; i < n; i += LANES) {
+        dots x;
+        uint32_t got[LANES];
+        const int kind = (int)(test_random(&state) % 4);
+        for (int l = 0; l < LANES; l++) {
+            x.a[l] = draw_bf16(&state, kind) | draw_bf16(&state, kind) << 16;
+            x.b[l] = draw_bf16(&state, kind) | draw_bf16(&state, kind) << 16;
+            x.sum[l] = draw_sum(&state, x.a[l], x.b[l]);
+        }
+        multiply(&x, got);
+        for (int l = 0; l < LANES; l++) {
+            const float a[2] = {float_of(x.a[l] << 16), float_of(x.a[l] & 0xffff0000)};
+            const float b[2] = {float_of(x.b[l] << 16), float_of(x.b[l] & 0xffff0000)};
+            const float wanted = bf16_pair(a, b, float_of(x.sum[l])), y = float_of(got[l]);
+            const bool same = isnan(wanted) ? isnan(y) : !memcmp(&wanted, &y, sizeof y);
+            if (!same && different++ < 5)
+                fprintf(stderr, "\n    sum %08x, pairs %08x %08x: %a, expected %a", x.sum[l],
+                        x.a[l], x.b[l], (double)y, (double)wanted);
+        }
+    }
+    return different;
+}
+
+/* A processor that differs is not offered v4_bf16: its kernels would have other bits. */
+static void test_dots(void)
+{
+    if (!__builtin_cpu_supports("avx512bf16")) {
+        test_skip("the processor's dot product of bf16", "it has no AVX512_BF16");
+        return;
+    }
+    const bool fits = count_different(1 << 20) == 0;
+    const char *wanted = getenv("WEFT_ISA");
+    CU_ASSERT_TRUE(fits || weft__isa_best() < WEFT_ISA_V4_BF16);
+    CU_ASSERT_TRUE(!fits || wanted || weft__isa_best() == WEFT_ISA_V4_BF16);
+}
+
+#else
+
+static void test_dots(void)
+{
+    test_skip("the processor's dot product of bf16", "it has no AVX512_BF16");
+}
+
+#endif
+
+/* ---- The kernels ---- */
+
+static void check(const char *test, weft_isa isa)
+{
+    const char *old = getenv("WEFT_ISA");
+    char *kept = old ? strdup(old) : NULL;
+    unsetenv("WEFT_ISA");
+    const weft_isa best = weft__isa_best();
+    setenv("WEFT_ISA", weft__isa_name(isa), 1);
+    if (isa <= best)
+        CU_ASSERT_TRUE(test_random_cases(test, TEST_SANITIZED ? 30 : 400, exact_holds,
+                                         (void *)(uintptr_t)exact_bf16_ops));
+    unsetenv("WEFT_ISA");
+    if (kept) setenv("WEFT_ISA", kept, 1);
+    free(kept);
+}
+
+static void test_base(void)
+{
+    check("bits of bf16, base", WEFT_ISA_BASE);
+}
+
+static void test_v3(void)
+{
+    check("bits of bf16, v3", WEFT_ISA_V3);
+}
+
+static void test_v4(void)
+{
+    check("bits of bf16, v4", WEFT_ISA_V4);
+}
+
+static void test_v4_bf16(void)
+{
+    check("bits of bf16, v4_bf16", WEFT_ISA_V4_BF16);
+}
+
+void bf16_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("bf16", NULL, NULL);
+    CU_add_test(suite, "the processor's dot product of bf16", test_dots);
+    CU_add_test(suite, "bits of bf16, base", test_base);
+    CU_add_test(suite, "bits of bf16, v3", test_v3);
+    CU_add_test(suite, "bits of bf16, v4", test_v4);
+    CU_add_test(suite, "bits of bf16, v4_bf16", test_v4_bf16);
+}
