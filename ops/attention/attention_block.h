@@ -232,12 +232,16 @@ static inline void load_pairs(const block *b, const weft_tensor *tensor, int64_t
  * counts elements of the kind. */
 static inline void product_of_bf16(tile_kind kind, tile_operands o)
 {
+#if KERNEL_IS(f32)
     const float_env env = float_env_flush();
     if (kind == TILE_PAIRS)
         tile_product_pairs(o);
     else
         tile_product_bf16(o);
     float_env_restore(env);
+#else
+    (void)kind, (void)o;
+#endif
 }
 
 /* ---- The mask and the causal bound ---- */

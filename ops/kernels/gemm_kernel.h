@@ -100,6 +100,9 @@ SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
             SIMD_UNROLL(32)
             for (int i = 0; i < vectors * height; i++) sum[i] += o.first[i / vectors];
         }
+#ifdef GEMM_BF16
+        o.b_step = GEMM_COLUMNS; /* B is always packed */
+#endif
         gemm_add_product(height, vectors, GEMM_AHEAD,
                          (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, chain}, sum);
         SIMD_UNROLL(16)

@@ -12,22 +12,21 @@
 /* Numbers of k in a chain: SIMD_CHAIN pairs. */
 #define PAIRS_CHAIN (2 * SIMD_CHAIN)
 
-/* As simd_add_product, of f32 that hold bf16. */
+/* As simd_add_product, of f32 that hold bf16. It is faster where the steps of A and B are constants.
+ */
 SIMD_INLINE void pairs_add_numbers(const int rows, const int vectors, const int ahead,
                                    simd_operands o, simd_vector *sum)
 {
-    simd_operands second = o;
-    second.a += o.a_step;
-    second.b += o.b_step;
-    for (int64_t k = 0; k + 2 <= o.depth; k += 2) {
-        simd_add_step(rows, vectors, ahead, true, second, sum);
-        simd_add_step(rows, vectors, ahead, true, o, sum);
-        o.a += 2 * o.a_step;
-        o.b += 2 * o.b_step;
-        second.a += 2 * o.a_step;
-        second.b += 2 * o.b_step;
+    const int64_t even = o.depth / 2 * 2;
+    for (int64_t k = 0; k < even; k++) {
+        simd_operands at = o;
+        at.a += (k ^ 1) * o.a_step;
+        at.b += (k ^ 1) * o.b_step;
+        simd_add_step(rows, vectors, ahead, true, at, sum);
     }
-    if (o.depth % 2 == 0) return;
+    if (even == o.depth) return;
+    o.a += even * o.a_step;
+    o.b += even * o.b_step;
     SIMD_UNROLL(32)
     for (int i = 0; i < rows * vectors; i++) sum[i] += (simd_vector){0};
     simd_add_step(rows, vectors, ahead, true, o, sum);

@@ -40,7 +40,8 @@ SIMD_INLINE void tile_block(const tile_kind kind, const int rows, const int vect
         if (o.add) __builtin_prefetch(o.c + r * o.c_row, 1);
         for (int v = 0; v < vectors; v++) sum[r * vectors + v] = (simd_vector){0};
     }
-    const simd_operands operands = {o.a, o.b, o.a_row, o.a_step, o.b_row, o.depth};
+    const int64_t a_step = kind == TILE_PLAIN ? o.a_step : 1;
+    const simd_operands operands = {o.a, o.b, o.a_row, a_step, o.b_row, o.depth};
     if (kind == TILE_PLAIN) simd_add_product(rows, vectors, 0, operands, sum);
     if (kind == TILE_BF16) pairs_add_numbers(rows, vectors, 0, operands, sum);
 #ifdef __AVX512BF16__
@@ -133,7 +134,7 @@ static inline void tile_product(tile_operands o)
     tile_chains(TILE_PLAIN, o);
 }
 
-/* Products of bf16, whose n is a multiple of SIMD_LANES. Not inlined: see float_env_flush. */
+/* Products of bf16, whose n is a multiple of SIMD_LANES, and whose a_step is 1. Not inlined: see float_env_flush. */
 static __attribute__((noinline, unused)) void tile_product_bf16(tile_operands o)
 {
     tile_chains(TILE_BF16, o);
