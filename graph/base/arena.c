@@ -21,7 +21,7 @@
 #define FIRST_BLOCK ((size_t)1)
 #endif
 #ifndef FIRST_BLOCK
-#define FIRST_BLOCK ((size_t)65536)
+#define FIRST_BLOCK ((size_t)4096)
 #endif
 
 struct arena_block {

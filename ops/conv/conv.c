@@ -65,7 +65,10 @@ static size_t workspace_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
     const size_t size = weft_dtype_bytes(dtype);
     const conv_path path = weft__conv_path_of(&z, transposed);
-    if (path == CONV_BY_PRODUCT) return (size_t)(CONV_COLUMNS * GEMM_DEPTH + 15 * 32) * size;
+    if (path == CONV_BY_PRODUCT) {
+        const conv_product p = conv_product_of(z, transposed);
+        return (size_t)conv_product_workspace(&p) * size;
+    }
     if (path == CONV_BY_COLUMNS) return (size_t)((z.out_channels + 15) * 32) * size;
     const conv_planes p = conv_planes_of(&z, transposed);
     return (size_t)z.taps * sizeof(int64_t) + (size_t)(p.slab_rows * p.slab_width + 16) * size;

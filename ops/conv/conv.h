@@ -95,6 +95,10 @@ static inline conv_sizes conv_sizes_of(const conv_attr *a, const weft_shape *x, 
 #define CONV_LARGE     65536
 #define CONV_WASTE     16        /* columns of an image for each one that only pads a panel */
 #define CONV_SHARED    (1 << 20) /* elements of patches that phase 0 packs at most */
+/* Weights are transposed a few channels at a time, while they stay in the first-level cache, and
+ * then sorted by taps. One step of the depth is one tap of one channel. */
+#define CONV_PACK_CHANNELS 16
+#define CONV_PACK_STEPS    512
 
 typedef struct conv_product {
     conv_sizes z;
@@ -217,6 +221,24 @@ static inline int64_t conv_shared_patches(const conv_product *p)
 static inline int64_t conv_findings(const conv_product *p)
 {
     return p->padded && p->few_weights ? conv_weight_packs(p) : 0;
+}
+
+/* Channels whose weights are transposed together. */
+static inline int64_t conv_pack_channels(const conv_product *p)
+{
+    const int64_t n = CONV_PACK_STEPS / (p->z.taps ? p->z.taps : 1);
+    const int64_t most = n < 1 || n > CONV_PACK_CHANNELS ? CONV_PACK_CHANNELS : n;
+    return p->channels < most ? p->channels : most;
+}
+
+/* Elements of the workspace of a tile: weights that are transposed, or a corner of the result and
+ * the patches of a piece. */
+static inline int64_t conv_product_workspace(const conv_product *p)
+{
+    const bool transposes = p->z.taps > 1 && p->z.taps <= CONV_PACK_STEPS;
+    const int64_t weights = transposes ? conv_pack_channels(p) * p->z.taps * GEMM_MAX_STEP : 0;
+    const int64_t sums = GEMM_CORNER + (p->shared ? 0 : p->patch);
+    return weights > sums ? weights : sums;
 }
 
 /* The grid of a class, and the places of its pixels in the result and of its taps in the kernel. */

@@ -33,11 +33,6 @@ static row_block row_block_at(const weft_call *call, const conv_product *p, int6
     return b;
 }
 
-/* Weights are transposed a few channels at a time, while they stay in the first-level cache, and
- * then sorted by taps. One step of the depth is one tap of one channel. */
-#define PACK_CHANNELS 16
-#define PACK_STEPS    512
-
 /* Row r of tap t of channel c is w[r down + c across + t each]. */
 typedef struct weight_block {
     const T *w;
@@ -89,7 +84,7 @@ static void pack_matrix(const row_block *b, const weight_block *x, int64_t outer
 }
 
 /* Packs the weights of block i of rows: of element w[r, c, tap], or w[c, r, tap] in
- * conv_grad_input. `space` is for PACK_STEPS steps. */
+ * conv_grad_input. `space` is for the steps of conv_pack_channels. */
 static void pack_weights(const conv_product *p, const row_block *b, const T *w, int64_t i, T *space)
 {
     const int64_t taps = p->z.taps, volume = patch_volume(b->class.grid.taps);
@@ -104,13 +99,12 @@ static void pack_weights(const conv_product *p, const row_block *b, const T *w, 
         pack_matrix(b, &x, taps == 1 ? x.across : 1, i);
         return;
     }
-    int64_t at_once = PACK_STEPS / taps;
-    if (at_once < 1 || at_once > PACK_CHANNELS) at_once = PACK_CHANNELS;
+    const int64_t at_once = conv_pack_channels(p);
     for (int64_t c = 0, n; c < p->channels; c += n) {
         n = p->channels - c < at_once ? p->channels - c : at_once;
         weight_block y = x;
         y.w += c * x.across;
-        if (taps <= PACK_STEPS && conv_packs_dense(taps, volume))
+        if (taps <= CONV_PACK_STEPS && conv_packs_dense(taps, volume))
             y = transposed(&x, taps, c, n, space);
         for (int64_t t = 0; t < volume; t++) {
             int64_t at[PATCH_DIMS], tap = 0;

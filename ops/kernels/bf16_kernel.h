@@ -11,13 +11,17 @@
 
 #include "base/half.h"
 
-/* Elements of the workspace of bf16_tile, in addition to a tile of C. */
-#define BF16_WORKSPACE GEMM_WORKSPACE
-
 /* Elements of packed operands for k numbers, where an element is a pair or not. */
 static inline int64_t bf16_steps(int64_t k, bool pairs)
 {
     return pairs ? ceil_div(k, 2) : k;
+}
+
+/* Elements of the workspace of bf16_tile for `rows` rows of A, which it packs. A tile of C follows
+ * if C is bf16. */
+static inline int64_t bf16_workspace(int64_t rows, int64_t k, bool pairs)
+{
+    return gemm_workspace(rows, bf16_steps(k, pairs));
 }
 
 #ifdef WEFT_KERNEL_ISA
@@ -220,7 +224,7 @@ typedef struct bf16_task {
     void *c;
     bool wide; /* C is f32 */
     int64_t c_row;
-    T *workspace; /* BF16_WORKSPACE elements, and m n if C is bf16 */
+    T *workspace; /* bf16_workspace elements, for no rows with blocks; and m n if C is bf16 */
     int64_t name;
     int64_t *panel_tag;
 } bf16_task;
@@ -231,8 +235,8 @@ static inline void bf16_tile_wide(const bf16_task *o, T *c, int64_t c_row)
     const int64_t steps = bf16_steps(o->k, BF16_EACH == 2);
     const int64_t height = o->blocks ? GEMM_ROWS : gemm_even_height(o->m);
     const int64_t blocks = ceil_div(o->m, height);
-    T *panel = o->workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
-    T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
+    T *corner = o->workspace, *panel = corner + GEMM_ROWS * GEMM_COLUMNS;
+    T *packed_a = panel + GEMM_COLUMNS * (steps < GEMM_DEPTH ? steps : GEMM_DEPTH);
     const gemm_kernels whole = gemm_of_height(height),
                        last = gemm_of_height(o->m - (blocks - 1) * height);
     const bool fits = !o->blocks && blocks * GEMM_STEP * steps <= GEMM_PACKED;
@@ -279,7 +283,7 @@ static inline void bf16_tile(const bf16_task *o)
         bf16_tile_wide(o, o->c, o->c_row);
         return;
     }
-    T *c = o->workspace + BF16_WORKSPACE;
+    T *c = o->workspace + bf16_workspace(o->blocks ? 0 : o->m, o->k, BF16_EACH == 2);
     bf16_tile_wide(o, c, o->n);
     for (int64_t i = 0; i < o->m; i++)
         half_narrow(c + i * o->n, (uint16_t *)o->c + i * o->c_row, o->n);

@@ -17,10 +17,24 @@
 /* The rows of a tile are a multiple of this, the height of the kernel with the widest vectors. */
 #define GEMM_EVEN_ROWS 14
 #define GEMM_DEPTH     768
-/* Elements of the workspace of gemm_tile: the packed block of A at the height that wastes most, a
- * panel of B, and a corner of C. */
-#define GEMM_PACKED    ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 1) * 8 * GEMM_DEPTH)
-#define GEMM_WORKSPACE (GEMM_PACKED + 32 * GEMM_DEPTH + 14 * 32)
+/* With the widest vectors: elements of a row of a panel of B, of a step of a packed block of A, and
+ * of a corner of C. */
+#define GEMM_MAX_WIDTH 32
+#define GEMM_MAX_STEP  16
+#define GEMM_CORNER    (14 * GEMM_MAX_WIDTH)
+/* Elements of packed rows of A that stay in a workspace for the next tile, at most. */
+#define GEMM_PACKED ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 1) * 8 * GEMM_DEPTH)
+
+/* Elements of the workspace of gemm_tile for `rows` rows of A, which it packs, and k steps, with
+ * any instruction set: a corner of C, a panel of B, and the rows. It grows with both numbers. */
+static inline int64_t gemm_workspace(int64_t rows, int64_t k)
+{
+    const int64_t low = ceil_div(rows, 6) * 8, high = ceil_div(rows, 14) * GEMM_MAX_STEP;
+    const int64_t packed = (low > high ? low : high) * k;
+    const int64_t elements = GEMM_CORNER + GEMM_MAX_WIDTH * (k < GEMM_DEPTH ? k : GEMM_DEPTH) +
+                             (packed < GEMM_PACKED ? packed : GEMM_PACKED);
+    return ceil_div(elements, 16) * 16;
+}
 
 /* Elements that `rows` rows of A take for each step of k, packed at the height that wastes most. */
 static inline int64_t gemm_packed_rows(int64_t rows)
@@ -390,7 +404,7 @@ typedef struct gemm_task {
     T *c;
     int64_t c_row;
     bool add;     /* to what C holds */
-    T *workspace; /* GEMM_WORKSPACE elements */
+    T *workspace; /* gemm_workspace elements, for no rows with blocks */
     int64_t name; /* of these rows of A; the packed-panel tag of a workspace that holds them */
     int64_t *panel_tag;
     bool next; /* as many rows of A follow these, and are likely to be multiplied next */
@@ -454,8 +468,8 @@ static inline void gemm_tile(const gemm_task *given)
     const int64_t m = o.m, n = o.n, k = o.k;
     const int64_t height = o.blocks ? GEMM_ROWS : gemm_even_height(m);
     const int64_t blocks = ceil_div(m, height);
-    T *panel = o.workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
-    T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
+    T *corner = o.workspace, *panel = corner + GEMM_ROWS * GEMM_COLUMNS;
+    T *packed_a = panel + GEMM_COLUMNS * (k < GEMM_DEPTH ? k : GEMM_DEPTH);
     const gemm_kernels whole = gemm_of_height(height),
                        last = gemm_of_height(m - (blocks - 1) * height);
     /* All pieces of A side by side where they fit, so that they last for the next tile. */

@@ -153,9 +153,11 @@ static size_t workspace_matmul(const weft_call *call)
     const product p = product_of(call);
     const bool narrow = product_is_narrow(call);
     if (!product_is_own(call)) return narrow ? library_workspace(call, &p) : 0;
-    if (narrow)
-        return (size_t)(BF16_WORKSPACE + (p.m && p.n ? p.tile_m * p.tile_n : 0)) * sizeof(float);
-    return GEMM_WORKSPACE * weft_dtype_bytes(dtype);
+    if (!p.tiles_m) return 0;
+    const int64_t m = p.m < p.tile_m ? p.m : p.tile_m, n = p.n < p.tile_n ? p.n : p.tile_n;
+    const int64_t rows = p.shared == SHARED_A ? 0 : m; /* that a tile packs */
+    if (!narrow) return (size_t)gemm_workspace(rows, p.k) * weft_dtype_bytes(dtype);
+    return (size_t)(bf16_workspace(rows, p.k, bf16_pairs()) + m * n) * sizeof(float);
 }
 
 static void cost_matmul(const weft_call *call, weft_cost *cost)

@@ -64,9 +64,8 @@ static size_t scratch_batch_norm(const weft_call *call)
 static size_t workspace_batch_norm(const weft_call *call)
 {
     const batch_norm_sizes z = sizes_of(call);
-    const int64_t numbers = 4 * batch_norm_block_channels(&z);
-    return (size_t)(numbers > 2 * BLOCK ? numbers : 2 * BLOCK) *
-           weft_dtype_bytes(call->in[0].dtype);
+    const int64_t numbers = 4 * batch_norm_block_channels(&z), runs = 2 * batch_norm_run(&z);
+    return (size_t)(numbers > runs ? numbers : runs) * weft_dtype_bytes(call->in[0].dtype);
 }
 
 static void block_batch_norm(const weft_call *call, int64_t tile, weft_block *block)

@@ -60,6 +60,12 @@ static inline batch_norm_sizes batch_norm_sizes_of(const weft_shape *x)
     return z;
 }
 
+/* Elements of a channel that are added up together, at most. */
+static inline int64_t batch_norm_run(const batch_norm_sizes *z)
+{
+    return z->count < BLOCK ? z->count : BLOCK;
+}
+
 static inline int64_t batch_norm_sum_tiles(const batch_norm_sizes *z)
 {
     return ceil_div(z->channels, z->each) * z->pieces;

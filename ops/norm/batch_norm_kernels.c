@@ -309,7 +309,7 @@ static inline void sum_backward(const weft_call *call, const batch_norm_sizes *z
         for (int64_t from = begin, n; from < end; from += n) {
             const T *row, *dy_row;
             n = next_row(z, c, from, end, x, packed, &row);
-            next_row(z, c, from, end, dy, packed + BLOCK, &dy_row);
+            next_row(z, c, from, end, dy, packed + batch_norm_run(z), &dy_row);
             add_row(row, dy_row, n, means[c], far, sums);
         }
         memcpy(numbers_of(call, z, c, piece), sums, sizeof sums);

@@ -51,14 +51,17 @@ static size_t scratch_reduce(const weft_call *call)
 static size_t workspace_reduce(const weft_call *call)
 {
     const split s = split_of(call);
+    const cut c = cut_of(&s, numel_of(&call->out[0].shape));
     const bool narrow = call->in[0].dtype == WEFT_BF16;
-    int64_t elements = narrow ? BLOCK : 0;
+    const int64_t rows = c.length < c.block ? c.length : c.block;
+    const int64_t outputs = c.outputs < COLUMNS ? c.outputs : COLUMNS;
+    int64_t elements = narrow ? rows : 0;
     if (by_packed_columns(&s))
-        elements = FEW_FOLDED * COLUMNS;
+        elements = s.count * outputs;
     else if (by_columns(&s))
-        elements = narrow ? BLOCK_ROWS * COLUMNS : 0;
+        elements = narrow ? rows * outputs : 0;
     else if (!by_dense_rows(&s))
-        elements = PACKED;
+        elements = rows;
     return (size_t)elements * weft_dtype_bytes(call->out[0].dtype);
 }
 

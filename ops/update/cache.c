@@ -140,8 +140,9 @@ static int64_t tiles_cache_reorder(const weft_call *call)
 static size_t workspace_cache_reorder(const weft_call *call)
 {
     const weft_tensor *state = &call->in[0];
+    const int64_t block = positions_per_tile(state), max_len = state->shape.dim[1];
     return (size_t)(call->in[1].shape.dim[0] * position_elements(state) *
-                    positions_per_tile(state)) *
+                    (block < max_len ? block : max_len)) *
            weft_dtype_bytes(state->dtype);
 }
 

@@ -54,6 +54,7 @@ static void make_outputs(exact_case *c, const weft_type *type, weft_tensor *out)
 /* ---- The kernel ---- */
 
 enum { TAG_BYTES = 64 }; /* before a thread's workspace: see weft_call_panel_tag */
+enum { GUARD_BYTES = 1024, GUARD = 0x5A }; /* after it, and after scratch */
 
 static weft_kernel kernel_of(const exact_case *c, const weft_tensor *in, const weft_tensor *out)
 {
@@ -65,13 +66,27 @@ static weft_kernel kernel_of(const exact_case *c, const weft_tensor *in, const w
     return NULL;
 }
 
-static void *aligned(size_t bytes)
+/* Memory of bytes that are NaN, and a guard. */
+static char *guarded(size_t bytes)
 {
-    return aligned_alloc(64, (bytes + 127) / 64 * 64);
+    char *memory = aligned_alloc(64, (bytes + 63) / 64 * 64 + GUARD_BYTES);
+    memset(memory, 0xFF, bytes);
+    memset(memory + bytes, GUARD, GUARD_BYTES);
+    return memory;
 }
 
-/* Runs all tiles of all phases, forwards or backwards. */
-static void run_kernel(const exact_case *c, weft_tensor *out, bool backwards)
+/* Frees such memory; returns whether its guard is as it was. */
+static bool release(char *memory, size_t bytes)
+{
+    bool good = true;
+    for (size_t i = 0; i < GUARD_BYTES; i++) good = good && memory[bytes + i] == GUARD;
+    free(memory);
+    return good;
+}
+
+/* Runs all tiles of all phases, forwards or backwards. Returns whether they wrote only into memory
+ * that the op has asked for. */
+static bool run_kernel(const exact_case *c, weft_tensor *out, bool backwards)
 {
     weft_tensor in[EXACT_INPUTS];
     memcpy(in, c->in, sizeof in);
@@ -84,16 +99,18 @@ static void run_kernel(const exact_case *c, weft_tensor *out, bool backwards)
                       .n_out = c->op->n_out,
                       .run = &run};
     const weft_kernel kernel = kernel_of(c, in, out);
-    call.scratch = aligned(c->op->scratch ? c->op->scratch(&call) : 0);
-    run.workspace = aligned(TAG_BYTES + (c->op->workspace ? c->op->workspace(&call) : 0));
+    const size_t scratch = c->op->scratch ? c->op->scratch(&call) : 0;
+    const size_t space = TAG_BYTES + (c->op->workspace ? c->op->workspace(&call) : 0);
+    call.scratch = guarded(scratch);
+    run.workspace = guarded(space);
     for (call.phase = 0; call.phase < (c->op->phases ? c->op->phases : 1); call.phase++) {
         call.tiles = c->op->tiles ? c->op->tiles(&call)
                                   : (weft_shape_numel(out->shape) + WEFT_TILE - 1) / WEFT_TILE;
         memset(run.workspace, 0, TAG_BYTES);
         for (int64_t i = 0; i < call.tiles; i++) kernel(&call, backwards ? call.tiles - 1 - i : i);
     }
-    free(call.scratch);
-    free(run.workspace);
+    const bool good = release(call.scratch, scratch);
+    return release(run.workspace, space) && good;
 }
 
 static bool run_reference(exact_case *c, weft_tensor *out)
@@ -211,8 +228,9 @@ bool exact_holds(const random_case *r)
         exact_store_narrow(c, wanted);
         for (size_t k = 0; k < c->op->n_out; k++) type[k].dtype = wanted[k].dtype;
         make_outputs(c, type, got);
-        run_kernel(c, got, exact_one_of(c, 2));
-        good = compare(c, r->seed, got, wanted);
+        const bool inside = run_kernel(c, got, exact_one_of(c, 2));
+        if (!inside) fprintf(stderr, "      it wrote beyond its scratch or workspace\n");
+        good = compare(c, r->seed, got, wanted) && inside;
         exact_cases++;
     }
     if (r->show) show(c, r->seed);
