@@ -63,7 +63,8 @@ static void sum_row(const T *x, int64_t n, double *state)
 }
 
 #define ELEMENT(i) x[(i)*step + (c)]
-static void sum_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
+static inline __attribute__((always_inline)) void
+sum_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
     SIMD_FOR (c, n) state[c] = 0;
     SUM_COLUMNS(state, rows, n, ELEMENT)
@@ -243,6 +244,9 @@ static void logsumexp_finish(const double *state, int64_t count, const reduce_at
 
 /* ---- The loops, the same for all ---- */
 
+/* They are compiled for each fold that they are called with as a constant. */
+#define INLINE static inline __attribute__((always_inline))
+
 /* Elements of one output in blocks before block `index`. */
 static inline int64_t count_before(const cut *c, int64_t index)
 {
@@ -283,8 +287,8 @@ static inline const T *packed_from(const source *x, int64_t first, int64_t n, in
 }
 
 /* The state of one block of n outputs (1 in the row path). */
-static inline void fold_block(const fold *f, const split *s, const cut *c, const source *x,
-                              int64_t n, int64_t index, double *state)
+INLINE void fold_block(const fold *f, const split *s, const cut *c, const source *x, int64_t n,
+                       int64_t index, double *state)
 {
     const int64_t from = index % c->per_row * c->block, rest = c->length - from;
     int64_t step = s->n_folded ? s->folded_stride[s->n_folded - 1] : 1;
@@ -301,7 +305,7 @@ static inline void fold_block(const fold *f, const split *s, const cut *c, const
 }
 
 /* The states of n outputs over one piece of their blocks. */
-static void fold_piece(const fold *f, const split *s, const cut *c, const source *x, int64_t n,
+INLINE void fold_piece(const fold *f, const split *s, const cut *c, const source *x, int64_t n,
                        int64_t piece, double *state)
 {
     const int64_t begin = c->blocks * piece / c->pieces, end = c->blocks * (piece + 1) / c->pieces;
@@ -320,7 +324,7 @@ static void fold_piece(const fold *f, const split *s, const cut *c, const source
 
 /* Phase 1: merges the pieces of n outputs from `first` on. A piece's states lie in scratch one
  * number after the other, outputs side by side. */
-static void merge_pieces(const weft_call *call, const fold *f, const split *s, const cut *c,
+INLINE void merge_pieces(const weft_call *call, const fold *f, const split *s, const cut *c,
                          int64_t first, int64_t n)
 {
     double state[NUMBERS * COLUMNS], more[NUMBERS * COLUMNS];
@@ -349,7 +353,7 @@ static void bases_of(const split *s, int64_t index, int64_t n, int64_t *offset)
 }
 
 /* Outputs [begin, end), whose few elements are packed side by side. */
-static void fold_packed(const weft_call *call, const fold *f, const split *s, int64_t begin,
+INLINE void fold_packed(const weft_call *call, const fold *f, const split *s, int64_t begin,
                         int64_t end)
 {
     const weft_tensor *x = &call->in[0];
@@ -371,7 +375,7 @@ static void fold_packed(const weft_call *call, const fold *f, const split *s, in
     }
 }
 
-static void reduce_tile(const weft_call *call, int64_t tile, const fold *f)
+INLINE void reduce_with(const weft_call *call, int64_t tile, const fold *f)
 {
     const split s = split_of(call);
     const cut c = cut_of(&s, numel_of(&call->out[0].shape));
@@ -404,17 +408,40 @@ static void reduce_tile(const weft_call *call, int64_t tile, const fold *f)
     }
 }
 
-#define REDUCE_KERNEL(name, folding, ending)                                                       \
+/* The same for any fold. */
+static __attribute__((noinline)) void reduce_tile(const weft_call *call, int64_t tile,
+                                                  const fold *f)
+{
+    reduce_with(call, tile, f);
+}
+
+/* Compiled once for both: only the end differs. */
+static __attribute__((noinline)) void sum_tile(const weft_call *call, int64_t tile, bool mean)
+{
+    const fold f = {sum_row, sum_columns, sum_merge, mean ? mean_finish : sum_finish};
+    reduce_with(call, tile, &f);
+}
+
+KERNEL(sum)
+{
+    sum_tile(call, tile, false);
+}
+
+KERNEL(mean)
+{
+    sum_tile(call, tile, true);
+}
+
+#define REDUCE_KERNEL(name, loops, folding, ending)                                                \
     KERNEL(name)                                                                                   \
     {                                                                                              \
         static const fold f = {folding##_row, folding##_columns, folding##_merge,                  \
                                ending##_finish};                                                   \
-        reduce_tile(call, tile, &f);                                                               \
+        loops(call, tile, &f);                                                                     \
     }
-REDUCE_KERNEL(sum, sum, sum)
-REDUCE_KERNEL(mean, sum, mean)
-REDUCE_KERNEL(prod, prod, sum)
-REDUCE_KERNEL(max, max, extreme)
-REDUCE_KERNEL(min, min, extreme)
-REDUCE_KERNEL(variance, moments, variance)
-REDUCE_KERNEL(logsumexp, logsumexp, logsumexp)
+REDUCE_KERNEL(prod, reduce_with, prod, sum)
+REDUCE_KERNEL(max, reduce_with, max, extreme)
+REDUCE_KERNEL(min, reduce_with, min, extreme)
+/* Each row takes so long that a call of its function does not count. */
+REDUCE_KERNEL(variance, reduce_tile, moments, variance)
+REDUCE_KERNEL(logsumexp, reduce_tile, logsumexp, logsumexp)
