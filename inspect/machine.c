@@ -1,21 +1,21 @@
 /* See machine.h. */
 #include "machine.h"
 
+#include "base/platform.h"
 #include "json/add.h"
+#include "run/team.h"
 
 #include <weft/measure.h>
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Reads the beginning of a file, without allocating memory; "" if it cannot be read. */
 static const char *read_beginning(const char *path, char *text, size_t capacity)
 {
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = descriptor < 0 ? 0 : read(descriptor, text, capacity - 1);
-    if (descriptor >= 0) close(descriptor);
+    const int descriptor = weft__os_open(path);
+    const ptrdiff_t n = descriptor < 0 ? 0 : weft__os_read(descriptor, text, capacity - 1, 0);
+    if (descriptor >= 0) weft__os_close(descriptor);
     text[n > 0 ? n : 0] = '\0';
     return text;
 }
@@ -76,8 +76,9 @@ weft_status weft__add_machine(cJSON *json, weft_error *error)
     json_maker m = {false};
     json_add_text(&m, json, "version", weft_version());
     json_add_text(&m, json, "processor", processor(text, sizeof text));
-    json_add_number(&m, json, "processors", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    json_add_number(&m, json, "processors", weft__os_processors());
     json_add_number(&m, json, "threads", weft_default_threads());
+    if (!weft__team_has_openmp()) json_add_text(&m, json, "openmp", "weft was built without it");
     add_caches(&m, json);
     weft_error why = WEFT_NO_ERROR;
     const char *isa = weft_instruction_set(&why);

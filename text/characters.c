@@ -1,13 +1,13 @@
 /* The characters of a text, and a text in lower case. */
 #include "characters.h"
 
+#include "base/platform.h"
+
 #include <weft/text.h>
 
 #include <ctype.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
-#include <wctype.h>
 
 int32_t weft__text_next(const char **text)
 {
@@ -56,18 +56,16 @@ static size_t put_character(char *to, int32_t c)
 char *weft_text_lowercase(const char *text)
 {
     if (!text) return NULL;
-    locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     char *out = malloc(4 * strlen(text) + 1);
     size_t n = 0;
     while (out && *text) {
         int32_t c = weft__text_next(&text);
         if (c < 0x80)
             c = tolower(c);
-        else if (c < 0x110000 && locale)
-            c = (int32_t)towlower_l((wint_t)c, locale);
+        else if (c < 0x110000)
+            c = weft__os_lowercase(c);
         n += put_character(out + n, c);
     }
     if (out) out[n] = 0;
-    if (locale) freelocale(locale);
     return out;
 }

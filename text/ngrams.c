@@ -1,6 +1,7 @@
 /* Counts n-grams by sorting their positions: O(n log n) for a line of n symbols. */
 #include "ngrams.h"
 
+#include "base/sort.h"
 #include "characters.h"
 
 #include <ctype.h>
@@ -18,7 +19,8 @@ static int32_t id_of(words *w, const char *text, size_t length)
         w->word = grown;
         w->capacity = capacity;
     }
-    if (!(w->word[w->n] = strndup(text, length))) return -1;
+    if (!(w->word[w->n] = calloc(1, length + 1))) return -1;
+    memcpy(w->word[w->n], text, length);
     return (int32_t)w->n++;
 }
 
@@ -111,7 +113,7 @@ static bool ngrams_of(const symbols *s, size_t order, ngrams *g)
     g->at = malloc((g->n + 1) * sizeof *g->at);
     if (!g->at) return false;
     for (size_t i = 0; i < g->n; i++) g->at[i] = s->ids + i;
-    qsort_r(g->at, g->n, sizeof *g->at, by_ngram, &order);
+    weft__sort(g->at, g->n, sizeof *g->at, by_ngram, &order);
     return true;
 }
 

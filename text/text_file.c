@@ -1,12 +1,14 @@
 /* See text_file.h. */
 #include "text_file.h"
 
+#include "base/platform.h"
+
 #include <errno.h>
 #include <string.h>
 
 bool weft__text_read_line(FILE *file, char **line, size_t *capacity, size_t *length)
 {
-    ssize_t n = getline(line, capacity, file);
+    const ptrdiff_t n = weft__os_read_line(line, capacity, file);
     if (n < 0) return false;
     *length = (size_t)n;
     if (*length && (*line)[*length - 1] == '\n') --*length;

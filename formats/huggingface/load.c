@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/platform.h"
 #include "json/tree.h"
 
 #include <weft/safetensors.h>
@@ -12,11 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define PATH_BYTES 4096
-#define MAX_JSON   (64l << 20) /* bytes of config.json, or of an index */
+#define MAX_JSON   (64 << 20) /* bytes of config.json, or of an index */
 #define MAX_SHARDS 1024
 
 typedef struct loader {
@@ -50,19 +49,19 @@ static bool join(const loader *l, const char *name, char path[PATH_BYTES])
 /* Reads a whole text file. */
 static weft_status read_text(loader *l, const char *path, char **text)
 {
-    struct stat info;
+    os_facts facts;
     FILE *file = weft__file_open_stdio(path);
     *text = NULL;
     if (!file)
         return weft_error_set(l->error, weft__file_status(errno), path, "cannot be opened: %s",
                               weft__file_error(errno));
     weft_status status = WEFT_OK;
-    if (fstat(fileno(file), &info) != 0 || info.st_size > MAX_JSON)
-        status = weft_error_set(l->error, WEFT_BAD_FILE, path, "is not a file of at most %ld bytes",
+    if (!weft__os_facts_of(fileno(file), &facts) || facts.bytes > MAX_JSON)
+        status = weft_error_set(l->error, WEFT_BAD_FILE, path, "is not a file of at most %d bytes",
                                 MAX_JSON);
-    else if (!(*text = calloc(1, (size_t)info.st_size + 1)))
+    else if (!(*text = calloc(1, (size_t)facts.bytes + 1)))
         status = no_memory(l);
-    else if (fread(*text, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
+    else if (fread(*text, 1, (size_t)facts.bytes, file) != (size_t)facts.bytes)
         status = weft_error_set(l->error, WEFT_IO, path, "cannot be read");
     fclose(file);
     return status;
@@ -97,8 +96,8 @@ static weft_status copy_config(loader *l, const weft_memory_file *config)
     if (!config->data)
         return weft_error_set(l->error, WEFT_BAD_ARGUMENT, l->path, "the data are NULL");
     if (config->bytes > MAX_JSON)
-        return weft_error_set(l->error, WEFT_BAD_FILE, l->path,
-                              "is not a file of at most %ld bytes", MAX_JSON);
+        return weft_error_set(l->error, WEFT_BAD_FILE, l->path, "is not a file of at most %d bytes",
+                              MAX_JSON);
     l->text = malloc(config->bytes + 1);
     if (!l->text) return no_memory(l);
     memcpy(l->text, config->data, config->bytes);
@@ -167,8 +166,8 @@ static weft_status open_tensors(loader *l)
     char path[PATH_BYTES], index[PATH_BYTES];
     if (!join(l, "model.safetensors", path) || !join(l, "model.safetensors.index.json", index))
         return weft_error_set(l->error, WEFT_BAD_ARGUMENT, l->folder, "the path is too long");
-    if (access(path, F_OK) == 0) return open_file(l, "model.safetensors");
-    if (access(index, F_OK) == 0) return open_shards(l, index);
+    if (weft__file_exists(path)) return open_file(l, "model.safetensors");
+    if (weft__file_exists(index)) return open_shards(l, index);
     return weft_error_set(l->error, WEFT_NOT_FOUND, l->folder,
                           "has neither model.safetensors nor model.safetensors.index.json; "
                           "save_pretrained of transformers writes them");

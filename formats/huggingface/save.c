@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/platform.h"
 #include "json/tree.h"
 #include "base/text.h"
 #include "quantize/quantize.h"
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* A tensor of the file: the parameter that it begins with, and its name. */
 typedef struct entry {
@@ -269,7 +269,7 @@ static weft_status save(saver *s, cJSON *json)
 {
     weft_status status = list_tensors(s);
     if (status != WEFT_OK) return status;
-    if (mkdir(s->folder, 0777) != 0 && errno != EEXIST)
+    if (!weft__os_make_folder(s->folder) && errno != EEXIST)
         return weft_error_set(s->error, WEFT_IO, s->folder, "cannot be made: %s", strerror(errno));
     status = write_tensors(s);
     return status == WEFT_OK ? write_config(s, json) : status;

@@ -6,12 +6,12 @@
 
 #include "base/file.h"
 #include "base/half.h"
+#include "base/platform.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAGIC            "\x93NUMPY"
 #define MAGIC_BYTES      6
@@ -290,18 +290,18 @@ weft_status weft_npy_load(weft_params *params, const char *name, const char *pat
                           weft_error *error)
 {
     weft_error_clear(error);
-    struct stat about;
+    os_facts about;
     if (!params || !name || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npy_load",
                               "the store, the name or the path is NULL");
     FILE *file = weft__file_open_stdio(path);
-    if (!file || fstat(fileno(file), &about) != 0) {
+    if (!file || !weft__os_facts_of(fileno(file), &about)) {
         const int was = errno;
         if (file) fclose(file);
         return weft_error_set(error, weft__file_status(was), path, "cannot be read: %s",
                               weft__file_error(was));
     }
-    const array_source from = {path, (uint64_t)about.st_size, read_file, file};
+    const array_source from = {path, about.bytes, read_file, file};
     const weft_status status = weft__array_read(params, name, &from, error);
     fclose(file);
     return status;

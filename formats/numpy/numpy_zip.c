@@ -3,12 +3,12 @@
 #include "store/params.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifdef WEFT_HAVE_LIBZIP
 #include <zip.h>
@@ -98,7 +98,7 @@ static zip_t *open_archive(const char *path, weft_status *status, weft_error *er
     zip_t *archive = zip_fdopen(descriptor, 0, &code);
     *status = WEFT_OK;
     if (archive) return archive;
-    close(descriptor);
+    weft__os_close(descriptor);
     zip_error_init_with_code(&about, code);
     *status = weft_error_set(error, WEFT_BAD_FILE, path, "cannot be read: %s",
                              zip_error_strerror(&about));

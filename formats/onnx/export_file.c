@@ -6,11 +6,11 @@
 #include <weft/version.h>
 
 #include "base/file.h"
+#include "base/platform.h"
 
 #include "onnx.pb-c.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A message of protobuf has less than 2 GiB; this many bytes of contents leave room for the rest.
@@ -92,9 +92,8 @@ static bool add_entry(saving *s, WeftOnnx__TensorProto *t, const char *key, cons
 /* Moves the contents of a tensor to the external data file. */
 static bool place_outside(saving *s, WeftOnnx__TensorProto *t)
 {
-    const char *slash = strrchr(s->path, '/');
     char location[FILE_PATH_BYTES + 8], number[24];
-    snprintf(location, sizeof location, "%.*s.data", FILE_PATH_BYTES, slash ? slash + 1 : s->path);
+    snprintf(location, sizeof location, "%.*s.data", FILE_PATH_BYTES, weft__os_name(s->path));
     t->external_data = room(s, 3 * sizeof *t->external_data);
     if (!t->external_data || !add_entry(s, t, "location", location)) return false;
     snprintf(number, sizeof number, "%llu", (unsigned long long)s->offset);

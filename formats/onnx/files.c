@@ -4,14 +4,11 @@
 #include "onnx/tensor.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct mapped_file {
     struct mapped_file *next;
@@ -25,7 +22,7 @@ void weft__files_close(onnx_files *files)
     while (files->first) {
         mapped_file *f = files->first;
         files->first = f->next;
-        if (f->data) munmap(f->data, f->bytes);
+        if (f->data) weft__os_unmap(f->data, f->bytes);
         free(f);
     }
 }
@@ -60,12 +57,14 @@ static bool is_inside(const char *path)
 /* Opens a file of the folder, if links do not lead out of it; -1 with errno set otherwise. */
 static int open_inside(const char *folder, const char *location)
 {
-    char path[PATH_MAX], real_folder[PATH_MAX], real[PATH_MAX];
+    char path[FILE_PATH_BYTES], real_folder[FILE_PATH_BYTES], real[FILE_PATH_BYTES];
     if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, location) >= sizeof path) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    if (!realpath(folder, real_folder) || !realpath(path, real)) return -1;
+    if (!weft__os_real_path(folder, real_folder, sizeof real_folder) ||
+        !weft__os_real_path(path, real, sizeof real))
+        return -1;
     const size_t n = strlen(real_folder);
     if (strncmp(real, real_folder, n) != 0 || (n > 1 && real[n] != '/')) {
         errno = EACCES;
@@ -77,24 +76,23 @@ static int open_inside(const char *folder, const char *location)
 static weft_status map_file(mapped_file *f, const char *folder, const char *where,
                             weft_error *error)
 {
-    struct stat info;
+    os_facts facts;
     const int file = open_inside(folder, f->location);
-    const bool good = file >= 0 && fstat(file, &info) == 0;
+    const bool good = file >= 0 && weft__os_facts_of(file, &facts);
     weft_status status = WEFT_OK;
     if (!good) {
         status = weft_error_set(error, weft__file_status(errno), where,
                                 "its data are in \"%s\", which cannot be opened: %s", f->location,
                                 weft__file_error(errno));
-    } else if (info.st_size > 0) {
-        f->bytes = (size_t)info.st_size;
-        f->data = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, file, 0);
-        if (f->data == MAP_FAILED) {
-            f->data = NULL;
+    } else if (facts.bytes > 0) {
+        f->bytes = (size_t)facts.bytes;
+        f->data = weft__os_map(file, f->bytes);
+        if (!f->data) {
             status = weft_error_set(error, WEFT_IO, where, "\"%s\" cannot be mapped: %s",
                                     f->location, strerror(errno));
         }
     }
-    if (file >= 0) close(file);
+    if (file >= 0) weft__os_close(file);
     return status;
 }
 

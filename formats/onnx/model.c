@@ -4,13 +4,11 @@
 #include "onnx/wire.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- Reading ---- */
 
@@ -61,25 +59,25 @@ static weft_status check_size(const weft_onnx *m, uint64_t bytes, weft_error *er
 
 static weft_status read_file(weft_onnx *m, weft_error *error)
 {
-    struct stat info;
+    os_facts facts;
     const int file = weft__file_open(m->path);
     weft_status status = WEFT_OK;
-    if (file < 0 || fstat(file, &info) != 0)
+    if (file < 0 || !weft__os_facts_of(file, &facts))
         status = weft_error_set(error, weft__file_status(errno), m->path, "cannot be opened: %s",
                                 weft__file_error(errno));
     else
-        status = check_size(m, (uint64_t)info.st_size, error);
+        status = check_size(m, facts.bytes, error);
     if (status == WEFT_OK) {
-        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-        if (data == MAP_FAILED) {
+        void *data = weft__os_map(file, (size_t)facts.bytes);
+        if (!data) {
             status =
                 weft_error_set(error, WEFT_IO, m->path, "cannot be mapped: %s", strerror(errno));
         } else {
-            status = unpack(m, data, (size_t)info.st_size, error);
-            munmap(data, (size_t)info.st_size);
+            status = unpack(m, data, (size_t)facts.bytes, error);
+            weft__os_unmap(data, (size_t)facts.bytes);
         }
     }
-    if (file >= 0) close(file);
+    if (file >= 0) weft__os_close(file);
     return status;
 }
 
@@ -98,9 +96,9 @@ static weft_status set_paths(weft_onnx *m, const char *path, bool in_memory, wef
     if (m->path && in_memory) return WEFT_OK;
     char *folder = weft__arena_alloc(&m->memory, strlen(path) + 2);
     if (!m->path || !folder) return no_memory(path, error);
-    const char *slash = strrchr(path, '/');
-    if (slash)
-        memcpy(folder, path, slash == path ? 1 : (size_t)(slash - path));
+    const size_t length = (size_t)(weft__os_name(path) - path); /* with the separator */
+    if (length)
+        memcpy(folder, path, length > 1 ? length - 1 : 1);
     else
         folder[0] = '.';
     m->files.folder = folder;

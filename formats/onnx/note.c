@@ -11,6 +11,7 @@
 
 #include <weft/ops.h>
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +65,7 @@ static void append_field(note_text *t, const weft_attr_field *f, const void *att
     append(t, " %s=", f->name);
     switch (f->kind) {
     case WEFT_ATTR_INT:
-        append(t, "%ld", (long)*(const int32_t *)(const void *)at);
+        append(t, "%" PRId32, *(const int32_t *)(const void *)at);
         break;
     case WEFT_ATTR_INT64:
         append(t, "%lld", (long long)*(const int64_t *)(const void *)at);

@@ -4,8 +4,9 @@
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
+#include "base/sort.h"
+
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- Unique ---- */
@@ -65,7 +66,7 @@ static bool find_groups(onnx_node *n, slices *s, bool sorted, groups *found)
             return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its groups"), false;
     }
     for (int32_t i = 0; i < s->count; i++) found->order[i] = i;
-    qsort_r(found->order, (size_t)s->count, sizeof *found->order, by_contents, s);
+    weft__sort(found->order, (size_t)s->count, sizeof *found->order, by_contents, s);
     for (int64_t i = 0; i < s->count; i++) {
         const int32_t slice = found->order[i];
         if (i == 0 || compare_slices(s, found->order[i - 1], slice) != 0)
@@ -76,7 +77,8 @@ static bool find_groups(onnx_node *n, slices *s, bool sorted, groups *found)
     /* rank[k]: the place of group k in the result; order[]: its inverse. */
     for (int32_t k = 0; k < found->count; k++) found->order[k] = k;
     if (!sorted)
-        qsort_r(found->order, (size_t)found->count, sizeof *found->order, by_number, found->first);
+        weft__sort(found->order, (size_t)found->count, sizeof *found->order, by_number,
+                   found->first);
     for (int32_t k = 0; k < found->count; k++) found->rank[found->order[k]] = k;
     return true;
 }
@@ -202,7 +204,7 @@ static int64_t choose(candidates *c, int32_t *order, int64_t max_count, double m
     int64_t count = 0, chosen = 0;
     for (int32_t i = 0; i < c->n_boxes; i++)
         if (onnx_tensor_element(c->scores, c->first_score + i) > min_score) order[count++] = i;
-    qsort_r(order, (size_t)count, sizeof *order, by_score, c);
+    weft__sort(order, (size_t)count, sizeof *order, by_score, c);
     for (int64_t i = 0; i < count && chosen < max_count; i++) {
         bool free = true;
         for (int64_t k = 0; free && k < chosen; k++) free = !overlap(c, order[i], order[k]);

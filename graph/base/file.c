@@ -37,6 +37,12 @@ bool weft__file_is_stream(const char *path)
 
 /* ---- Reading ---- */
 
+bool weft__file_exists(const char *path)
+{
+    os_facts facts;
+    return weft__os_facts(path, &facts);
+}
+
 static int open_checked(const char *path, bool once)
 {
     os_facts facts;

@@ -30,6 +30,8 @@ extern "C" {
 
 /* ---- Reading ---- */
 
+/* Whether a file or a folder has that path. */
+WEFT_PRIVATE_API bool weft__file_exists(const char *path);
 /* Opens a regular file to read it; -1 with errno set on failure. Never waits: a pipe, device or
  * socket is refused with FILE_NOT_REGULAR, a folder with EISDIR. */
 WEFT_PRIVATE_API int weft__file_open(const char *path);

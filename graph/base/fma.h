@@ -36,9 +36,16 @@ static inline float fma_f32(float x, float y, float z)
 
 #endif
 
+/* In software, for MinGW-w64, whose fma rounds twice. Compilers for 64 bits have it. */
+double weft__fma_f64(double x, double y, double z);
+
 static inline double fma_f64(double x, double y, double z)
 {
+#if defined(__MINGW32__) && !defined(__FMA__)
+    return weft__fma_f64(x, y, z);
+#else
     return __builtin_fma(x, y, z);
+#endif
 }
 
 #endif

@@ -2,7 +2,6 @@
 #include "platform.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <locale.h>
 #include <sched.h>
 #include <stdlib.h>

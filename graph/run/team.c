@@ -44,6 +44,11 @@ int weft_default_threads(void)
     return threads > 1 ? threads : 1;
 }
 
+bool weft__team_has_openmp(void)
+{
+    return OPENMP_FOUND;
+}
+
 /* ---- Forks ---- */
 
 static bool forks_watched;

@@ -4,6 +4,11 @@
 
 #include <weft/session.h>
 
+#include "base/private.h"
+
+/* Whether weft was built with OpenMP. Without it a team is the calling thread. */
+WEFT_PRIVATE_API bool weft__team_has_openmp(void);
+
 /* Sets *team to the number of threads, `threads` at most, that the calling thread's next region may
  * have without OpenMP ending the process or waiting forever: see "Threads" in <weft/session.h>. If
  * the threads' stacks are too small, *team is 1 and the result WEFT_NO_MEMORY. */

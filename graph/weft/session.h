@@ -12,7 +12,8 @@ extern "C" {
 /* ---- Threads -------------------------------------------------------------------------------- */
 
 /* Sessions run on OpenMP's threads, unless the program lends its own (weft_session_options.pool).
- * Their results never depend on the number of threads.
+ * Without OpenMP they run on the calling thread, or on the program's. Their results never depend on
+ * the number of threads.
  *
  * Number: a session may have up to WEFT_MAX_THREADS, even more than there are processors, as long
  * as the plan has work for them. A run has a single thread if the plan is tiny, or if it starts

@@ -16,7 +16,10 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
+#if defined(__MINGW32__) /* whose "printf" stands for the formats of Windows, not those of C */
+#define WEFT_API
+#define WEFT_PRINTF(f, a) __attribute__((format(gnu_printf, f, a)))
+#elif defined(__GNUC__)
 #define WEFT_API          __attribute__((visibility("default")))
 #define WEFT_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #else

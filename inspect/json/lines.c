@@ -2,6 +2,7 @@
 #include "lines.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 #include "tree.h"
 
 #include <errno.h>
@@ -12,14 +13,14 @@ weft_status weft__json_read_lines(const char *path, json_line_taker *take, void 
 {
     char *line = NULL;
     size_t size = 0, number = 0;
-    ssize_t n;
+    ptrdiff_t n;
     FILE *file = weft__file_open_stdio(path);
     if (!file)
         return weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
                               weft__file_error(errno));
     bool complete = true, good = true, is_json = true;
     errno = 0;
-    while (good && is_json && complete && (n = getline(&line, &size, file)) > 0) {
+    while (good && is_json && complete && (n = weft__os_read_line(&line, &size, file)) > 0) {
         json_failure why;
         number++;
         complete = line[n - 1] == '\n';
@@ -32,7 +33,7 @@ weft_status weft__json_read_lines(const char *path, json_line_taker *take, void 
     free(line);
     fclose(file);
     if (!is_json) return weft_error_set(error, WEFT_BAD_FILE, path, "line %zu is not JSON", number);
-    if (!good || failure == ENOMEM) /* getline allocates the line */
+    if (!good || failure == ENOMEM) /* of the line */
         return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     if (failure)
         return weft_error_set(error, WEFT_IO, path, "cannot be read: %s",

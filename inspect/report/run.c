@@ -2,32 +2,16 @@
 #include "parts.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 #include "json/lines.h"
 #include "json/tree.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* Whether a training holds the lock of the folder (tools/training/files.c). The lock of a process
- * that was killed is gone, so a run without a process is never running. */
-static bool is_running(const char *folder)
-{
-    const int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return false;
-    const bool locked = flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    close(descriptor);
-    return locked;
-}
 
 static bool join(char path[FILE_PATH_BYTES], const char *folder, const char *name)
 {
     const int n = snprintf(path, FILE_PATH_BYTES, "%s/%s", folder, name);
-    return n > 0 && n < FILE_PATH_BYTES && access(path, F_OK) == 0;
+    return n > 0 && n < FILE_PATH_BYTES && weft__file_exists(path);
 }
 
 static weft_status add_recipe(json_maker *m, const char *folder, cJSON *run, weft_error *error)
@@ -105,7 +89,9 @@ static weft_status fill_run(json_maker *m, const char *folder, cJSON *run, weft_
     } lists[] = {
         {"metrics.jsonl", "log"}, {"histograms.jsonl", "histograms"}, {"samples.jsonl", "samples"}};
     json_add_text(m, run, "folder", folder);
-    json_add_bool(m, run, "running", is_running(folder));
+    /* A training locks its folder (tools/training/files.c). The lock of a process that was killed is
+     * gone, so a run without a process is never running. */
+    json_add_bool(m, run, "running", weft__os_folder_is_locked(folder));
     weft_status status = add_recipe(m, folder, run, error);
     for (size_t i = 0; status == WEFT_OK && i < sizeof lists / sizeof *lists; i++)
         status = add_lines(m, folder, lists[i].file, lists[i].name, run, error);

@@ -1,13 +1,13 @@
 /* Greedy search and sampling: each row chooses its tokens independently. O(rows vocab) per token
  * step, and O(vocab log vocab) per row where sampling sorts. */
 #include "search.h"
+#include "base/sort.h"
 #include "base/vmath.h"
 
 #include <weft/op.h>
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct row_state {
     double log_prob; /* before penalties */
@@ -44,7 +44,7 @@ size_t weft_search_candidates(const double *log_probs, size_t n, double temperat
         if (log_probs[i] > max) max = log_probs[i];
     }
     if (count > 1 && (top_k > 0 || top_p < 1))
-        qsort_r(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
+        weft__sort(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
     if (top_k > 0 && count > (size_t)top_k) count = (size_t)top_k;
     for (size_t i = 0; i < count; i++)
         sum += probs[i] = vm_exp_f64((log_probs[ids[i]] - max) / temperature);

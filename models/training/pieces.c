@@ -5,12 +5,12 @@
  * what it needs. */
 #include "trainer.h"
 
-#include <dirent.h>
+#include "base/platform.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SUFFIX ".safetensors"
 
@@ -24,7 +24,7 @@ typedef struct path_split {
 
 static path_split split_path(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = weft__os_name(path);
     const size_t length = strlen(name), suffix = strlen(SUFFIX);
     const bool has = length > suffix && !strcmp(name + length - suffix, SUFFIX);
     return (path_split){(int)(name - path), (int)(has ? length - suffix : length), name};
@@ -58,24 +58,32 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
+typedef struct cleaning {
+    const char *path, *list;
+} cleaning;
+
+/* Removes a rank's file that is not in the list. */
+static void clean_entry(void *context, const char *name)
+{
+    const cleaning *c = context;
+    char other[4096 + 256];
+    if (!is_shard(c->path, name) || is_listed(c->list, name)) return;
+    snprintf(other, sizeof other, "%.*s%s", split_path(c->path).folder, c->path, name);
+    weft__os_remove(other);
+}
+
 void weft__pieces_clean(const char *path, const char *list)
 {
     const path_split p = split_path(path);
-    char folder[4096], other[4096 + 256];
+    char folder[4096];
     snprintf(folder, sizeof folder, "%.*s", p.folder, path);
-    DIR *entries = opendir(p.folder ? folder : ".");
-    for (const struct dirent *e; entries && (e = readdir(entries));) {
-        if (!is_shard(path, e->d_name) || is_listed(list, e->d_name)) continue;
-        snprintf(other, sizeof other, "%s%s", folder, e->d_name);
-        unlink(other);
-    }
-    if (entries) closedir(entries);
+    weft__os_list(p.folder ? folder : ".", clean_entry, &(cleaning){path, list});
 }
 
 void weft_checkpoint_remove(const char *path)
 {
     if (!path) return;
-    unlink(path);
+    weft__os_remove(path);
     weft__pieces_clean(path, "");
 }
 

@@ -5,12 +5,11 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/platform.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static weft_status no_memory(weft_error *error, const char *where)
 {
@@ -21,8 +20,8 @@ static weft_status no_memory(weft_error *error, const char *where)
 
 static bool is_folder(const char *path)
 {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    os_facts facts;
+    return weft__os_facts(path, &facts) && facts.kind == OS_FOLDER;
 }
 
 weft_status weft_saved_path(const char *run, char *path, size_t capacity, weft_error *error)
@@ -31,12 +30,12 @@ weft_status weft_saved_path(const char *run, char *path, size_t capacity, weft_e
     weft_error_clear(error);
     if (!run || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "saved model", "has no path");
-    const bool is_file = access(run, F_OK) == 0 && !is_folder(run);
+    const bool is_file = weft__file_exists(run) && !is_folder(run);
     int n = snprintf(path, capacity, "%s", run);
     bool found = is_file;
     for (size_t i = 0; !found && i < sizeof names / sizeof *names; i++) {
         n = snprintf(path, capacity, "%s/%s", run, names[i]);
-        found = (size_t)n < capacity && access(path, F_OK) == 0;
+        found = (size_t)n < capacity && weft__file_exists(path);
     }
     if (n < 0 || (size_t)n >= capacity)
         return weft_error_set(error, WEFT_TOO_LARGE, run, "the path is too long");
@@ -107,8 +106,8 @@ static char *find_file(const char *folder, size_t length, const char *name)
     char *path = malloc(bytes);
     if (!path) return NULL;
     snprintf(path, bytes, "%.*s%s%s", (int)length, folder,
-             length && folder[length - 1] != '/' ? "/" : "", name);
-    if (access(path, F_OK) != 0) path[0] = 0;
+             length && *weft__os_name(folder) ? "/" : "", name);
+    if (!weft__file_exists(path)) path[0] = 0;
     return path;
 }
 
@@ -116,8 +115,7 @@ static char *find_file(const char *folder, size_t length, const char *name)
 static weft_status find_vocabularies(weft_saved_model *m, const char *run, weft_error *error)
 {
     static const char *const names[3] = {"vocab.source.model", "vocab.target.model", "vocab.model"};
-    const char *slash = strrchr(run, '/');
-    const size_t length = is_folder(run) ? strlen(run) : slash ? (size_t)(slash - run) + 1 : 0;
+    const size_t length = is_folder(run) ? strlen(run) : (size_t)(weft__os_name(run) - run);
     char *found[3];
     bool good = true;
     for (int i = 0; i < 3; i++) good = (found[i] = find_file(run, length, names[i])) && good;
