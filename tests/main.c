@@ -45,6 +45,13 @@ static bool add_suite(const char *name)
     return false;
 }
 
+/* In any case. */
+static bool contains(const char *text, const char *pattern)
+{
+    while (*text && strncasecmp(text, pattern, strlen(pattern)) != 0) text++;
+    return *text != 0;
+}
+
 /* Leaves the tests active whose lines contain the pattern, and lists them if that is asked for;
  * returns how many they are. */
 static size_t choose(const char *pattern, bool list)
@@ -55,7 +62,7 @@ static size_t choose(const char *pattern, bool list)
         bool any = false;
         for (CU_pTest t = s->pTest; t; t = t->pNext) {
             snprintf(line, sizeof line, "%s: %s", s->pName, t->pName);
-            t->fActive = strcasestr(line, pattern) != NULL;
+            t->fActive = contains(line, pattern);
             any |= t->fActive;
             n += t->fActive;
             if (list && t->fActive) puts(line);

@@ -1,6 +1,7 @@
 /* See exact_case.h: running the kernel and the reference of a case, and comparing them. */
 #include "exact_case.h"
 
+#include "base/platform.h"
 #include "ir/isa.h"
 
 #include <weft/ops.h>
@@ -69,7 +70,7 @@ static weft_kernel kernel_of(const exact_case *c, const weft_tensor *in, const w
 /* Memory of bytes that are NaN, and a guard. */
 static char *guarded(size_t bytes)
 {
-    char *memory = aligned_alloc(64, (bytes + 63) / 64 * 64 + GUARD_BYTES);
+    char *memory = weft__os_memory(64, (bytes + 63) / 64 * 64 + GUARD_BYTES);
     memset(memory, 0xFF, bytes);
     memset(memory + bytes, GUARD, GUARD_BYTES);
     return memory;
@@ -80,7 +81,7 @@ static bool release(char *memory, size_t bytes)
 {
     bool good = true;
     for (size_t i = 0; i < GUARD_BYTES; i++) good = good && memory[bytes + i] == GUARD;
-    free(memory);
+    weft__os_memory_free(memory);
     return good;
 }
 

@@ -1,6 +1,8 @@
 /* Passes of a program's own: what they replace, how they are skipped, and what is refused. */
 #include "tests.h"
 
+#include "base/platform.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,16 +55,16 @@ static void test_replace_env(void)
     char *old = getenv("WEFT_SKIP"), *copy = old ? strdup(old) : NULL;
     weft_graph *g = weft_graph_new();
     weft_value y = twice_negated(g);
-    unsetenv("WEFT_SKIP");
+    weft__os_set_variable("WEFT_SKIP", NULL);
     CU_ASSERT_EQUAL(negs_with(g, y, NULL), 0);
-    setenv("WEFT_SKIP", "double_neg", 1);
+    weft__os_set_variable("WEFT_SKIP", "double_neg");
     CU_ASSERT_EQUAL(negs_with(g, y, NULL), 2);
     /* A plan without the pass does not know its name. */
     weft_error error = {0};
     CU_ASSERT_PTR_NULL(weft_plan_new(g, &y, 1, NULL, &error));
     CU_ASSERT_STRING_EQUAL(error.where, "WEFT_SKIP");
-    unsetenv("WEFT_SKIP");
-    if (copy) setenv("WEFT_SKIP", copy, 1);
+    weft__os_set_variable("WEFT_SKIP", NULL);
+    if (copy) weft__os_set_variable("WEFT_SKIP", copy);
     free(copy);
     weft_graph_free(g);
 }

@@ -4,6 +4,8 @@
 #include "reference.h"
 #include "tests.h"
 
+#include "base/platform.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,12 +136,12 @@ static void test_layers(void)
     for (int done = 0; done < 500;) {
         layer l;
         if (!random_layer(&state, &l)) continue;
-        setenv("WEFT_ISA", isas[draw(&state, 0, WEFT_ISAS - 1)], 1);
+        weft__os_set_variable("WEFT_ISA", isas[draw(&state, 0, WEFT_ISAS - 1)]);
         check(&l, draw(&state, 0, 1) ? WEFT_F64 : WEFT_F32, (int)draw(&state, 1, 2), &state);
         done++;
     }
-    unsetenv("WEFT_ISA");
-    if (before) setenv("WEFT_ISA", before, 1);
+    weft__os_set_variable("WEFT_ISA", NULL);
+    if (before) weft__os_set_variable("WEFT_ISA", before);
     free(before);
 }
 

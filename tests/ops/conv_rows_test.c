@@ -4,6 +4,7 @@
 #include "reference.h"
 #include "tests.h"
 
+#include "base/platform.h"
 #include "ir/isa.h"
 
 #include <weft/op.h>
@@ -159,12 +160,12 @@ static void each_kernel(void (*check)(const void *what, weft_dtype dtype, int th
     char *before = old ? strdup(old) : NULL;
     for (int i = 0; i < WEFT_ISAS; i++)
         for (int threads = 1; threads <= 2; threads++) {
-            setenv("WEFT_ISA", isas[i], 1);
+            weft__os_set_variable("WEFT_ISA", isas[i]);
             check(what, WEFT_F32, threads);
             check(what, WEFT_F64, threads);
         }
-    unsetenv("WEFT_ISA");
-    if (before) setenv("WEFT_ISA", before, 1);
+    weft__os_set_variable("WEFT_ISA", NULL);
+    if (before) weft__os_set_variable("WEFT_ISA", before);
     free(before);
 }
 

@@ -3,6 +3,8 @@
 #include "reference.h"
 #include "tests.h"
 
+#include "base/platform.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,12 +233,12 @@ static void check_kernels(kind k, const layer *l, int first, int end)
     char *before = old ? strdup(old) : NULL;
     weft_tensor want[MAX_TARGETS] = {{0}};
     for (int i = first; i < end; i++) {
-        setenv("WEFT_ISA", isas[i / 2], 1);
+        weft__os_set_variable("WEFT_ISA", isas[i / 2]);
         check(k, l, i % 2 ? WEFT_F64 : WEFT_F32, isas[i / 2], want);
     }
     for (int t = 0; t < MAX_TARGETS; t++) free(want[t].data);
-    unsetenv("WEFT_ISA");
-    if (before) setenv("WEFT_ISA", before, 1);
+    weft__os_set_variable("WEFT_ISA", NULL);
+    if (before) weft__os_set_variable("WEFT_ISA", before);
     free(before);
 }
 

@@ -2,6 +2,8 @@
  * floats that are cast to integers; and the ops that take any dtype. */
 #include "tests.h"
 
+#include "base/platform.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -359,12 +361,12 @@ static void test_casts(void)
     const char *old = getenv("WEFT_ISA");
     char *kept = old ? strdup(old) : NULL;
     for (int i = 0; i < 3; i++) {
-        setenv("WEFT_ISA", isas[i], 1);
+        weft__os_set_variable("WEFT_ISA", isas[i]);
         check_casts(WEFT_F32);
         check_casts(WEFT_F64);
     }
-    unsetenv("WEFT_ISA");
-    if (kept) setenv("WEFT_ISA", kept, 1);
+    weft__os_set_variable("WEFT_ISA", NULL);
+    if (kept) weft__os_set_variable("WEFT_ISA", kept);
     free(kept);
 }
 

@@ -3,6 +3,7 @@
 #include "samples.h"
 #include "tests.h"
 
+#include "base/platform.h"
 #include "ir/isa.h"
 
 #include <math.h>
@@ -228,17 +229,17 @@ static void with_isas(const weft_op *op, size_t index, const weft_sample *sample
     outputs a, b;
     const char *old = getenv("WEFT_ISA");
     char *kept = old ? strdup(old) : NULL;
-    setenv("WEFT_ISA", "base", 1);
+    weft__os_set_variable("WEFT_ISA", "base");
     bool good = run_or_report(op, index, sample, plain, &a);
     for (int isa = 1; good && isa < WEFT_ISAS; isa++) {
-        setenv("WEFT_ISA", names[isa], 1);
+        weft__os_set_variable("WEFT_ISA", names[isa]);
         if (!run_or_report(op, index, sample, plain, &b)) break;
         expect_near(op, index, names[isa], distance(&b, &a), SAMPLE_F64);
         free_outputs(&b);
     }
     if (good) free_outputs(&a);
-    unsetenv("WEFT_ISA");
-    if (kept) setenv("WEFT_ISA", kept, 1);
+    weft__os_set_variable("WEFT_ISA", NULL);
+    if (kept) weft__os_set_variable("WEFT_ISA", kept);
     free(kept);
 }
 

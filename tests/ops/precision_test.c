@@ -3,6 +3,7 @@
 #include "samples.h"
 #include "tests.h"
 
+#include "base/platform.h"
 #include "ir/isa.h"
 
 #include <stdlib.h>
@@ -302,11 +303,11 @@ static void each_isa(void (*test)(void))
     const char *old = getenv("WEFT_ISA");
     char *kept = old ? strdup(old) : NULL;
     for (int isa = 0; isa < WEFT_ISAS; isa++) {
-        setenv("WEFT_ISA", names[isa], 1);
+        weft__os_set_variable("WEFT_ISA", names[isa]);
         test();
     }
-    unsetenv("WEFT_ISA");
-    if (kept) setenv("WEFT_ISA", kept, 1);
+    weft__os_set_variable("WEFT_ISA", NULL);
+    if (kept) weft__os_set_variable("WEFT_ISA", kept);
     free(kept);
 }
 

@@ -4,6 +4,7 @@
  * second call has only the latter: sin and cos take another path if there is a huge number. */
 #include "tests.h"
 
+#include "base/fma.h"
 #include "base/vmath_pow.h"
 #include "ir/isa.h"
 
@@ -241,6 +242,42 @@ static void test_pow(void)
     if (worst > 2) printf("\n    pow f64: %.3g ulp, 2 allowed\n", worst);
 }
 
+/* A double of all bits, or with the exponent field e and a few bits or all of the mantissa. */
+static double draw_double(uint64_t *random, int e)
+{
+    const uint64_t few =
+        test_random(random) % 3 ? UINT64_MAX : UINT64_MAX << test_random(random) % 52;
+    uint64_t bits = test_random(random) & few;
+    if (e >= 0) bits = (bits & 0x800FFFFFFFFFFFFF) | (uint64_t)e << 52;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Against the C library's: any bits; sums that cancel; products far above and below the third
+ * number; subnormal numbers. */
+static void test_fma(void)
+{
+#ifdef __SIZEOF_INT128__
+    uint64_t random = 3;
+    const double near = 0x1.0000000000001p0;
+    if (fma(near, near, -0x1.0000000000002p0) != 0x1p-104) {
+        test_skip("fma", "the C library's rounds twice");
+        return;
+    }
+    long wrong = 0;
+    for (int i = 0; i < 400000; i++) {
+        const int kind = i % 4, e = (int)(test_random(&random) % 140), at = kind == 2 ? 500 : 1023;
+        double x = draw_double(&random, kind ? at : -1), y = draw_double(&random, kind ? at : -1);
+        double z = draw_double(&random, kind == 1 ? 953 + e : kind == 2 ? e % 40 : -1);
+        if (kind == 3) z = -(x * y) * (1 + (int)(test_random(&random) % 5 - 2) * 0x1p-52);
+        const double got = weft__fma_f64(x, y, z), wanted = fma(x, y, z);
+        wrong += isnan(wanted) ? !isnan(got) : memcmp(&got, &wanted, sizeof got) != 0;
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+#endif
+}
+
 void vmath_tests(void)
 {
     CU_pSuite suite = CU_add_suite("vmath", NULL, NULL);
@@ -248,4 +285,5 @@ void vmath_tests(void)
     CU_add_test(suite, "f64 functions over the whole range", test_f64);
     CU_add_test(suite, "gelu of f32", test_gelu);
     CU_add_test(suite, "powers of f64", test_pow);
+    CU_add_test(suite, "fused multiply-add of f64 in software", test_fma);
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# libweft for other processors, by cross compilers and QEMU, for WebAssembly, and by other compilers: results have the
-# recorded bits. Debian's packages: qemu-user, gcc-aarch64-linux-gnu, gcc-riscv64-linux-gnu, gcc-s390x-linux-gnu,
-# gcc-arm-linux-gnueabihf, musl-tools, clang, wasi-libc, libclang-rt-14-dev-wasm32, lld, nodejs, chromium,
-# chromium-driver, python3-selenium. A case is skipped where one is missing.
+# libweft for other processors, by cross compilers and QEMU, for Windows and WebAssembly, and by other compilers:
+# results have the recorded bits. Debian's packages: qemu-user, gcc-aarch64-linux-gnu, gcc-riscv64-linux-gnu,
+# gcc-s390x-linux-gnu, gcc-arm-linux-gnueabihf, musl-tools, gcc-mingw-w64-x86-64-posix, wine64, clang, wasi-libc,
+# libclang-rt-14-dev-wasm32, lld, nodejs, chromium, chromium-driver, python3-selenium. A case is skipped where one is
+# missing.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 # shellcheck source=tests/platforms/building.sh
@@ -119,6 +120,25 @@ case_clang()
 case_clang_without_optimisation()
 {
     by clang -Dc_args=-O0
+}
+
+# The libraries that need no other, the hashes of each instruction set, and suites.
+case_Windows()
+{
+    local isa
+    export WINEPREFIX=$PWD/wine WINEDEBUG=-all
+    command -v x86_64-w64-mingw32-gcc-posix >/dev/null || skip "x86_64-w64-mingw32-gcc-posix is not installed"
+    command -v wine >/dev/null || skip "wine is not installed"
+    build_other tests/weft_tests.exe --cross-file "$tests/platforms/windows.ini" -Djson=disabled -Dtests=enabled -Dc_args=-O1 &&
+        ninja -C other tests/result_hashes.exe tests/model_bits.exe >>log 2>&1 || { fail "$(tail -n 5 log)"; return; }
+    for isa in base v3 v4 v4_bf16; do
+        WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
+        WEFT_ISA=$isa wine other/tests/result_hashes.exe 2>errors | tr -d '\r' >"$isa"
+        same "$isa"
+    done
+    wine other/tests/model_bits.exe 2>errors | tr -d '\r' >models
+    [ "$(grep -c "as specified" models)" -ge 16 ] || fail "models: $(grep -v "as specified" models errors)"
+    wine other/tests/weft_tests.exe platform exact session >suites 2>&1 || fail "$(grep -B 1 FAILED suites | head -n 20)"
 }
 
 case_gcc_without_optimisation()

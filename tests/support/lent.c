@@ -2,6 +2,8 @@
 #include "lent.h"
 #include "tests.h"
 
+#include "base/platform.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +11,7 @@ static void *take(void *context, size_t bytes)
 {
     lent_counter *c = context;
     if (++c->calls == c->fail_at) return NULL;
-    char *memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    char *memory = weft__os_memory(64, (bytes + 127) / 64 * 64);
     if (!memory) return NULL;
     c->live++;
     c->live_bytes += bytes;
@@ -22,7 +24,7 @@ static void give(void *context, void *memory, size_t bytes)
     lent_counter *c = context;
     c->live--;
     c->live_bytes -= bytes;
-    free((char *)memory - (c->misaligned ? 8 : 0));
+    weft__os_memory_free((char *)memory - (c->misaligned ? 8 : 0));
 }
 
 weft_allocator lent_allocator(lent_counter *counter)

@@ -120,22 +120,6 @@ bool test_skips_pass(const char *name)
     return skip && (strstr(skip, name) || strstr(skip, "all"));
 }
 
-weft_forward *test_run_onnx(const weft_onnx *model, weft_params *params, int64_t rows,
-                            const float *x, weft_tensor *output)
-{
-    weft_error error = {0};
-    const weft_builder builder = weft_onnx_builder(model);
-    const void *inputs[] = {x};
-    const weft_build_options o = {.shape.rows = rows};
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_copy_weights(model, params, &error), WEFT_OK);
-    weft_forward *forward =
-        weft_forward_new(&builder, params, &(weft_session_options){.threads = 1}, &error);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(forward);
-    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
-    CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, 0, output));
-    return forward;
-}
-
 size_t test_params(const weft_graph *graph, weft_value *params, size_t capacity)
 {
     size_t n;
