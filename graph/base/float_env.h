@@ -12,7 +12,7 @@
 #if defined(__SSE__)
 #include <xmmintrin.h>
 
-#define FLOAT_ENV_FLUSHES true
+#define FLOAT_ENV_FLUSHES 1
 
 typedef unsigned float_env;
 
@@ -77,7 +77,7 @@ static inline void float_env_restore(float_env before)
 #endif
 
 #ifndef FLOAT_ENV_FLUSHES
-#define FLOAT_ENV_FLUSHES false
+#define FLOAT_ENV_FLUSHES 0
 
 static inline float_env float_env_flush(void)
 {
