@@ -105,6 +105,8 @@ static inline void bf16_pack_along(const void *x, bool wide, int64_t k, T *out)
 
 #define BF16_CHUNK 64 /* elements of a row that are converted before they are transposed */
 #define BF16_ROWS  (GEMM_DEEP_ROWS * 3 / 2) /* rows that are packed together, at most */
+/* Rows of a block: of A, or columns of B. */
+#define BF16_HEIGHT (GEMM_ROWS > GEMM_COLUMNS ? GEMM_ROWS : GEMM_COLUMNS)
 
 /* How rows are packed: blocks of `height` rows, `block` elements apart, whose steps lie `step`
  * elements apart, as gemm_packing has it. */
@@ -151,7 +153,7 @@ SIMD_INLINE void bf16_pack_columns(bf16_matrix x, const bf16_blocks *o, const in
             continue;
         }
         for (int64_t s = 0; s < steps; s += BF16_CHUNK) {
-            T chunk[GEMM_COLUMNS * BF16_CHUNK];
+            T chunk[BF16_HEIGHT * BF16_CHUNK];
             const int64_t count = steps - s < BF16_CHUNK ? steps - s : BF16_CHUNK;
             const int64_t left = o->k - BF16_EACH * s;
             const int64_t numbers = left < BF16_EACH * count ? left : BF16_EACH * count;
