@@ -12,10 +12,15 @@
 
 #include <stdlib.h>
 
-#define EXACT_T_f32       float
-#define EXACT_T_f64       double
-#define EXACT_FMA_f32     fmaf
-#define EXACT_FMA_f64     fma
+#define EXACT_T_f32 float
+#define EXACT_T_f64 double
+#ifdef __MINGW32__ /* whose fma rounds twice */
+#define EXACT_FMA_f32 fma_f32
+#define EXACT_FMA_f64 fma_f64
+#else
+#define EXACT_FMA_f32 fmaf
+#define EXACT_FMA_f64 fma
+#endif
 #define EXACT_JOIN_(a, b) a##b
 #define EXACT_JOIN(a, b)  EXACT_JOIN_(a, b)
 #define T                 EXACT_JOIN(EXACT_T_, WEFT_KERNEL_DTYPE)

@@ -486,6 +486,7 @@ static void test_environment(void)
     CU_ASSERT_EQUAL(weft_session_feed(p.s, p.lr, &third, sizeof third, NULL), WEFT_OK);
     fesetround(FE_UPWARD);
 #ifdef __SSE__
+    const unsigned before = _mm_getcsr();
     _mm_setcsr(_mm_getcsr() | 0x8040); /* as -ffast-math does: subnormal numbers become zeros */
     const unsigned set = _mm_getcsr();
 #endif
@@ -493,6 +494,9 @@ static void test_environment(void)
     CU_ASSERT_EQUAL(fegetround(), FE_UPWARD);
 #ifdef __SSE__
     CU_ASSERT_EQUAL(_mm_getcsr() & ~0x3fu, set & ~0x3fu);
+#endif
+#ifdef __SSE__
+    _mm_setcsr(before); /* MinGW's FE_DFL_ENV leaves that */
 #endif
     fesetenv(FE_DFL_ENV);
     CU_ASSERT_EQUAL(weft_session_fetch(p.s, p.y, y, sizeof y, NULL), WEFT_OK);
