@@ -3,6 +3,7 @@
 #include "exact_bf16.h"
 #include "exact_case.h"
 
+#include "base/platform.h"
 #include "ir/isa.h"
 
 #include <stdio.h>
@@ -131,14 +132,14 @@ static void check(const char *test, weft_isa isa)
 {
     const char *old = getenv("WEFT_ISA");
     char *kept = old ? strdup(old) : NULL;
-    unsetenv("WEFT_ISA");
+    weft__os_set_variable("WEFT_ISA", NULL);
     const weft_isa best = weft__isa_best();
-    setenv("WEFT_ISA", weft__isa_name(isa), 1);
+    weft__os_set_variable("WEFT_ISA", weft__isa_name(isa));
     if (isa <= best)
         CU_ASSERT_TRUE(test_random_cases(test, TEST_SANITIZED ? 30 : 400, exact_holds,
                                          (void *)(uintptr_t)exact_bf16_ops));
-    unsetenv("WEFT_ISA");
-    if (kept) setenv("WEFT_ISA", kept, 1);
+    weft__os_set_variable("WEFT_ISA", NULL);
+    if (kept) weft__os_set_variable("WEFT_ISA", kept);
     free(kept);
 }
 

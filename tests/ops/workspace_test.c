@@ -3,6 +3,8 @@
 #include "random_cases.h"
 #include "tests.h"
 
+#include "base/platform.h"
+
 #include <weft/ops.h>
 
 #include <stdlib.h>
@@ -99,7 +101,7 @@ static void fill(weft_session *s, const work *w, int i, uint64_t *state)
 static bool run(const work *w, const weft_plan *plan, int filling, void *result, size_t bytes)
 {
     const size_t size = weft_plan_workspace_bytes(plan, 1);
-    char *workspace = aligned_alloc(64, (size + 63) / 64 * 64 + GUARD_BYTES);
+    char *workspace = weft__os_memory(64, (size + 63) / 64 * 64 + GUARD_BYTES);
     memset(workspace, filling, size);
     memset(workspace + size, GUARD, GUARD_BYTES);
     const weft_session_options options = {
@@ -114,7 +116,7 @@ static bool run(const work *w, const weft_plan *plan, int filling, void *result,
                 weft_session_fetch(s, w->out, result, bytes, NULL) == WEFT_OK;
     weft_session_free(s);
     for (size_t i = 0; i < GUARD_BYTES; i++) good = good && workspace[size + i] == GUARD;
-    free(workspace);
+    weft__os_memory_free(workspace);
     return good;
 }
 
