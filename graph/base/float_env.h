@@ -56,6 +56,20 @@ static inline void float_env_restore(float_env before)
     __asm__ volatile("msr fpcr, %0" : : "r"(before));
 }
 
+#elif defined(__wasm__)
+
+typedef char float_env; /* WebAssembly has no other */
+
+static inline float_env float_env_set(void)
+{
+    return 0;
+}
+
+static inline void float_env_restore(float_env before)
+{
+    (void)before;
+}
+
 #else
 #include <fenv.h>
 

@@ -34,7 +34,7 @@ class Page:
                 for row in self.driver.find_elements(By.CSS_SELECTOR, "#rows tr")]
 
     def train(self, steps):
-        """Trains until at least so many steps are done; a slow machine needs minutes."""
+        """Trains until at least this many steps are done; a slow machine needs minutes."""
         self.press("train")
         for _ in range(9):
             if wait(lambda: int(self.data("step")) >= steps):
@@ -81,7 +81,7 @@ def main():
         page.draw([(-50, -70), (50, -70), (10, 0), (-20, 70)])
         check(page.best()[0] == 7, f"a seven is read as {page.best()[0]}")
         if len(sys.argv) > 3:
-            driver.set_window_size(1240, 1010)
+            driver.set_window_size(1240, 1090)
             driver.execute_script("scrollTo(0, 0)")
             driver.save_screenshot(sys.argv[3])
         page.press("again")
