@@ -99,12 +99,12 @@ case_the_program_of_the_page()
     expect 1 "nothing: expected a file of NumPy" "$build/docs/digits" nothing y x y
 }
 
-# by COMPILER OPTION...: the hashes of each instruction set of this processor.
+# by COMPILER FLAG OPTION...: the hashes of each instruction set of this processor. The flag links the program.
 by()
 {
     local isa
     command -v "$1" >/dev/null || skip "$1 is not installed"
-    CC=$1 build_other libweft.a -Dcore=true "${@:2}" && compile "$1" other hashes -fopenmp || return
+    CC=$1 build_other libweft.a -Dcore=true "${@:3}" && compile "$1" other hashes "$2" || return
     for isa in base v3 v4 v4_bf16; do
         WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
         WEFT_ISA=$isa ./hashes >"$isa" || fail "hashes with $isa"
@@ -114,12 +114,12 @@ by()
 
 case_clang()
 {
-    by clang
+    by clang -fopenmp
 }
 
 case_clang_without_optimisation()
 {
-    by clang -Dc_args=-O0
+    by clang -fopenmp -Dc_args=-O0
 }
 
 # The libraries that need no other, the hashes of each instruction set, and suites.
@@ -143,7 +143,14 @@ case_Windows()
 
 case_gcc_without_optimisation()
 {
-    by gcc -Dc_args=-O0
+    by gcc -fopenmp -Dc_args=-O0
+}
+
+# musl has no OpenMP.
+case_a_static_program_with_musl()
+{
+    by musl-gcc -static -Dopenmp=disabled
+    file hashes | grep -q "statically linked" || fail "the program is not static"
 }
 
 # A processor without an instruction set that WEFT_ISA asks for: one line says so.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The program, with the other libraries, for other processors and C libraries: the trainings of its models have the
-# specified bits. Needs the Debian archive, qemu-user and gcc-aarch64-linux-gnu, musl-tools, or zig. A case is skipped
-# where one is missing.
+# The program and the other libraries for AArch64, where the trainings of its models have the specified bits, and libweft
+# for macOS. Needs the Debian archive, qemu-user and gcc-aarch64-linux-gnu, or zig. A case is skipped where one is
+# missing.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 # shellcheck source=tests/platforms/building.sh
@@ -9,15 +9,15 @@
 # shellcheck source=tests/platforms/packages.sh
 . "$tests/platforms/packages.sh"
 
-# try_program COMMAND...: `weft` of another platform, which exchanges an ONNX file with this one.
+# try_program COMMAND...: `weft` of another platform, which exchanges ONNX files with this one. Nodes of the two files
+# may stand in another order: C does not say in which order arguments that build nodes are evaluated.
 try_program()
 {
     "$@" check --bits >bits || fail "$(grep -v "as specified" bits)"
     [ "$(grep -c "as specified" bits)" -ge 16 ] || fail "only these models: $(cat bits)"
-    "$@" export gpt -o there.onnx && "$weft" export gpt -o here.onnx && cmp here.onnx there.onnx ||
-        fail "the exported models differ"
-    "$@" run here.onnx --random --out there && "$weft" run there.onnx --random --out here && diff -r here there ||
-        fail "the outputs of a model from a file differ"
+    "$@" export feed-forward -o there.onnx && "$weft" export feed-forward -o here.onnx || fail "export"
+    "$@" run here.onnx --random --out there && "$weft" run there.onnx --random --out here || fail "run"
+    diff -r here there || fail "the outputs of a model from a file differ"
 }
 
 case_AArch64()
@@ -27,23 +27,6 @@ case_AArch64()
     libraries_for arm64 aarch64
     build_other tools/weft --cross-file cross.ini -Dmpi=disabled -Dtests=disabled -Dc_args=-O1 || return
     try_program qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$library_path" other/tools/weft
-}
-
-case_one_static_program_with_musl()
-{
-    command -v musl-gcc >/dev/null || skip "musl-gcc is not installed"
-    static_libraries musl-gcc
-    cross_file musl-gcc x86_64 little '' >cross.ini
-    cat >>cross.ini <<-END
-		[properties]
-		pkg_config_libdir = '$PWD/static/lib/pkgconfig'
-		[built-in options]
-		c_link_args = ['-static']
-	END
-    build_other tools/weft --cross-file cross.ini -Ddefault_library=static -Dopenmp=disabled -Dmpi=disabled \
-        -Dtests=disabled -Dc_args=-O1 || return
-    readelf -d other/tools/weft | grep NEEDED && fail "the program is not static"
-    try_program other/tools/weft
 }
 
 # compiler_for_macOS PROCESSOR: ./zig-cc and ./zig-ar, for macOS.
