@@ -74,6 +74,58 @@ weft_status weft_tokenizer_encode(const weft_tokenizer *tokenizer, const char *t
     return t->kind->encode(t->state, text, ids, spans, capacity, n, error);
 }
 
+void weft_encoding_free(weft_encoding *encoding)
+{
+    if (!encoding) return;
+    free(encoding->ids);
+    free(encoding->spans);
+    free(encoding->types);
+    free(encoding->sources);
+    *encoding = (weft_encoding){.n = 0};
+}
+
+/* The ids of one text, with bos and eos if the input asks for them. */
+static weft_status encode_one(const weft_tokenizer *t, const weft_encode_input *input,
+                              weft_encoding *e, weft_error *error)
+{
+    const int32_t bos = input->add_special ? t->info.bos : -1;
+    const int32_t eos = input->add_special ? t->info.eos : -1;
+    const size_t before = bos >= 0;
+    size_t n = 0, found = 0;
+    weft_status status = t->kind->encode(t->state, input->text, NULL, NULL, 0, &n, error);
+    if (status != WEFT_OK) return status;
+    e->ids = calloc(n + 2, sizeof *e->ids);
+    e->spans = calloc(n + 2, sizeof *e->spans);
+    e->types = calloc(n + 2, sizeof *e->types);
+    e->sources = calloc(n + 2, sizeof *e->sources);
+    if (!e->ids || !e->spans || !e->types || !e->sources) return no_memory(error);
+    status = t->kind->encode(t->state, input->text, e->ids + before, e->spans + before, n, &found,
+                             error);
+    e->n = before + n + (eos >= 0);
+    if (before) e->ids[0] = bos, e->sources[0] = -1;
+    if (eos >= 0) e->ids[e->n - 1] = eos, e->sources[e->n - 1] = -1;
+    return status;
+}
+
+weft_status weft_tokenizer_encode_input(const weft_tokenizer *tokenizer,
+                                        const weft_encode_input *input, weft_encoding *encoding,
+                                        weft_error *error)
+{
+    const weft_tokenizer *t = tokenizer;
+    weft_error_clear(error);
+    if (encoding) *encoding = (weft_encoding){.n = 0};
+    if (!t || !input || !input->text || !encoding)
+        return bad(error, "encoding needs a tokeniser, an input with a text, and an encoding");
+    if (!t->kind->encode_input && input->pair)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, t->kind->name,
+                              "this tokeniser does not encode pairs of texts");
+    const weft_status status = t->kind->encode_input
+                                   ? t->kind->encode_input(t->state, input, encoding, error)
+                                   : encode_one(t, input, encoding, error);
+    if (status != WEFT_OK) weft_encoding_free(encoding);
+    return status;
+}
+
 static bool has_text(const weft_tokenizer *t, int32_t id)
 {
     return weft_tokenizer_role(t, id) != WEFT_PIECE_SPECIAL;

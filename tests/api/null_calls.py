@@ -1,11 +1,12 @@
 """Writes a C table of the public functions, each with a call that gives it zeros: NULL for pointers,
 and zero for everything else. A graph is the caller's, NULL or an empty one. Functions that only
-kernels call (call.h, kernel.h) are left out. Usage: null_calls.py OUTPUT DEPFILE SOURCE_FOLDER"""
+kernels call (call.h, kernel.h) are left out. Usage: null_calls.py OUTPUT DEPFILE SOURCE_FOLDER [ROOM]: without that
+room"""
 import pathlib
 import re
 import sys
 
-ROOMS = ["graph", "ops", "autograd", "inspect", "text", "distributed", "models", "formats"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "text", "tokenizers", "distributed", "models", "formats"]
 KERNELS = ["call.h", "kernel.h"]
 
 
@@ -35,8 +36,8 @@ def argument(parameter):
 
 
 def main():
-    output, depfile, root = sys.argv[1:]
-    headers = [h for room in ROOMS for h in sorted(pathlib.Path(root, room, "weft").glob("*.h"))
+    output, depfile, root, *without = sys.argv[1:]
+    headers = [h for room in ROOMS if room not in without for h in sorted(pathlib.Path(root, room, "weft").glob("*.h"))
                if h.name not in KERNELS]
     rows = []
     for header in headers:

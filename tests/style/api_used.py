@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-ROOMS = ["graph", "ops", "autograd", "inspect", "text", "distributed", "models", "formats", "mpi"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "text", "tokenizers", "distributed", "models", "formats", "mpi"]
 FOLDERS = ["tests", "examples"]
 
 
@@ -31,7 +31,7 @@ def main():
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     build = pathlib.Path(sys.argv[1])
     # weft-mpi is optional: its header counts only where it was built.
-    rooms = [room for room in ROOMS if room != "mpi" or list(build.glob("libweft-mpi.*"))]
+    rooms = [room for room in ROOMS if room not in ("mpi", "tokenizers") or list(build.glob(f"libweft-{room}.*"))]
     names = {name for room in rooms for header in (root / room / "weft").glob("*.h*")
              for name in declared(header)}
     # The suite null calls every function, but only with zeros.

@@ -30,6 +30,8 @@ ORDER = [
     ["inspect/report"],
     ["text/weft"],
     ["text"],
+    ["tokenizers/weft"],
+    ["tokenizers"],
     ["models/weft"],
     ["models/run"],
     ["models/layers"],
@@ -49,7 +51,7 @@ ORDER = [
     ["tools/training"],
     ["tools/commands"],
 ]
-ROOMS = ["graph", "ops", "autograd", "inspect", "text", "models", "distributed", "formats", "mpi", "tools"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "text", "tokenizers", "models", "distributed", "formats", "mpi", "tools"]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 
 

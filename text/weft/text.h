@@ -51,6 +51,24 @@ typedef enum weft_piece_role {
     WEFT_PIECE_SPECIAL, /* no text: padding, the unknown piece, the ends of texts, the mask, ... */
 } weft_piece_role;
 
+/* What to encode, and how. */
+typedef struct weft_encode_input {
+    const char *text;
+    const char *pair; /* a second text, for models that read two; NULL: none */
+    bool add_special; /* with the ids that the tokeniser puts around texts: [CLS] ... [SEP], bos */
+    bool parse_special; /* special pieces in the texts become their ids. False for texts that others
+                           wrote: then they are characters */
+} weft_encode_input;
+
+/* Ids of an input; weft_encoding_free frees its arrays, [n]. */
+typedef struct weft_encoding {
+    size_t n;
+    int32_t *ids;
+    weft_text_span *spans; /* bytes of the text, or of the pair; empty for an id that was added */
+    int32_t *types;        /* of segments, for BERT: 0 or 1 */
+    int32_t *sources;      /* 0: of the text, 1: of the pair, -1: added */
+} weft_encoding;
+
 /* A kind of tokeniser. The functions get the `state` of weft_tokenizer_new; those that fail return
  * a status and set *error, which may be NULL. weft checks what a program passes: pointers that are
  * not optional are not NULL, and an id is in [0, size). */
@@ -71,6 +89,10 @@ typedef struct weft_tokenizer_kind {
     weft_piece_role (*role)(void *state, int32_t id);
     /* *n becomes the number of code points of a text after normalisation. NULL: of the text. */
     weft_status (*characters)(void *state, const char *text, size_t *n, weft_error *error);
+    /* Fills *encoding, which is empty. NULL: add_special puts bos before a text and eos after it,
+     * pairs are refused, and no special piece is found in a text. */
+    weft_status (*encode_input)(void *state, const weft_encode_input *input,
+                                weft_encoding *encoding, weft_error *error);
     void (*free)(void *state); /* NULL: nothing to free */
 } weft_tokenizer_kind;
 
@@ -90,6 +112,13 @@ WEFT_API weft_tokenizer_info weft_tokenizer_info_of(const weft_tokenizer *tokeni
 WEFT_API weft_status weft_tokenizer_encode(const weft_tokenizer *tokenizer, const char *text,
                                            int32_t *ids, weft_text_span *spans, size_t capacity,
                                            size_t *n, weft_error *error);
+/* Fills *encoding with the ids of an input. With neither flag they are those of
+ * weft_tokenizer_encode. WEFT_BAD_ARGUMENT for a pair if the tokeniser has no pairs. */
+WEFT_API weft_status weft_tokenizer_encode_input(const weft_tokenizer *tokenizer,
+                                                 const weft_encode_input *input,
+                                                 weft_encoding *encoding, weft_error *error);
+/* Frees the arrays and empties the encoding. */
+WEFT_API void weft_encoding_free(weft_encoding *encoding);
 /* *text becomes a new text of n ids, without special ids and ids outside the vocabulary, and with
  * zero bytes as spaces; NULL after an error. `spans`, [n], may be NULL: the bytes of *text of each
  * id, an empty span for an id without text. */
@@ -107,6 +136,24 @@ WEFT_API weft_status weft_tokenizer_find(const weft_tokenizer *tokenizer, const 
 WEFT_API const char *weft_tokenizer_piece(const weft_tokenizer *tokenizer, int32_t id);
 /* WEFT_PIECE_SPECIAL for an id outside the vocabulary. */
 WEFT_API weft_piece_role weft_tokenizer_role(const weft_tokenizer *tokenizer, int32_t id);
+
+/* Decodes ids one by one, as a model generates them. The texts that it returns are whole characters
+ * and make together, in order, the text of all ids. A character that spans several ids comes with
+ * the last of them. */
+typedef struct weft_text_decoder weft_text_decoder;
+
+/* The tokeniser must outlive it. NULL on failure. */
+WEFT_API weft_text_decoder *weft_text_decoder_new(const weft_tokenizer *tokenizer,
+                                                  weft_error *error);
+WEFT_API void weft_text_decoder_free(weft_text_decoder *decoder);
+/* *text becomes the text that one more id completes, "" if there is none. It is valid until the
+ * next call. */
+WEFT_API weft_status weft_text_decoder_add(weft_text_decoder *decoder, int32_t id,
+                                           const char **text, weft_error *error);
+/* *text becomes the characters that no id completed, as the tokeniser decodes them. The
+ * next id begins a new text. */
+WEFT_API weft_status weft_text_decoder_end(weft_text_decoder *decoder, const char **text,
+                                           weft_error *error);
 
 /* ---- Files of texts ------------------------------------------------------------------------- */
 
