@@ -148,6 +148,11 @@ static void test_recipe(void)
     check_kind("recipe");
 }
 
+static void test_tokenizer(void)
+{
+    if (fuzz_kind_find("tokenizer")) check_kind("tokenizer");
+}
+
 static void test_onnx(void)
 {
     check_kind("onnx");
@@ -160,5 +165,6 @@ void hostile_tests(void)
     CU_add_test(suite, "archives of arrays", test_npz);
     CU_add_test(suite, "safetensors", test_safetensors);
     CU_add_test(suite, "recipes", test_recipe);
+    CU_add_test(suite, "tokenisers", test_tokenizer);
     CU_add_test(suite, "ONNX models", test_onnx);
 }

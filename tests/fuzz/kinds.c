@@ -7,6 +7,7 @@
 
 #include <weft/numpy.h>
 #include <weft/onnx.h>
+#include <weft/tokenizers.h>
 #include <weft/weft.h>
 
 #include <dirent.h>
@@ -212,6 +213,56 @@ static const char *check_recipe(const char *folder, const uint8_t *data, size_t 
     return broken;
 }
 
+#ifdef WEFT_HAVE_TOKENIZERS
+/* ---- Tokenisers ---- */
+
+/* Ids are in the vocabulary, spans in the text, and ids become UTF-8. */
+static const char *encode_and_decode(const weft_tokenizer *t, const char *text, const char *pair)
+{
+    const weft_encode_input input = {text, pair, true, true};
+    const int32_t size = weft_tokenizer_info_of(t).size;
+    weft_encoding e;
+    weft_error error;
+    char *decoded;
+    const bool good = weft_tokenizer_encode_input(t, &input, &e, &error) == WEFT_OK;
+    const char *broken = check_error(&error, good);
+    for (size_t i = 0; good && i < e.n; i++) {
+        const size_t n = strlen(e.sources[i] == 1 ? pair : text);
+        if (e.ids[i] < 0 || e.ids[i] >= size) broken = "an id is not in the vocabulary";
+        if (e.spans[i].begin > e.spans[i].end || e.spans[i].end > n)
+            broken = "a span is not in the text";
+    }
+    if (good && !broken) {
+        if (weft_tokenizer_decode(t, e.ids, e.n, &decoded, NULL, &error) != WEFT_OK)
+            broken = check_error(&error, false);
+        else if (!weft_text_is_utf8(decoded, strlen(decoded)))
+            broken = "ids become a text that is not UTF-8";
+        free(decoded);
+    }
+    weft_encoding_free(&e);
+    return broken;
+}
+
+static const char *check_tokenizer(const char *folder, const uint8_t *data, size_t bytes)
+{
+    static const char sample[] =
+        "In the  beginning, don't 1234\t\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x91\x8D \xFF<s>";
+    char path[256];
+    weft_error error = WEFT_NO_ERROR;
+    weft_tokenizer *t =
+        weft_tokenizer_load_json(put(folder, "tokenizer.json", data, bytes, path), &error);
+    const char *broken = check_error(&error, t != NULL);
+    char *text = calloc(bytes + 1, 1);
+    if (!text) abort();
+    if (bytes) memcpy(text, data, bytes);
+    if (t && !broken) broken = encode_and_decode(t, sample, text);
+    free(text);
+    weft_tokenizer_free(t);
+    return broken;
+}
+
+#endif
+
 /* ---- ONNX ---- */
 
 /* A model is run if it takes no more than this. Counted work leaves out products with padding, of
@@ -306,11 +357,9 @@ static const char *check_onnx(const char *folder, const uint8_t *data, size_t by
 
 const fuzz_kind *fuzz_kind_find(const char *name)
 {
-    static const fuzz_kind kinds[] = {{"onnx", check_onnx},
-                                      {"npy", check_npy},
-                                      {"npz", check_npz},
-                                      {"safetensors", check_safetensors},
-                                      {"recipe", check_recipe}};
+    static const fuzz_kind kinds[] = {{"onnx", check_onnx},     {"npy", check_npy},
+                                      {"npz", check_npz},       {"safetensors", check_safetensors},
+                                      {"recipe", check_recipe}, {"tokenizer", check_tokenizer}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, name)) return &kinds[i];
     return NULL;

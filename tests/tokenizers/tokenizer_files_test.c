@@ -144,11 +144,49 @@ static void test_slow_pattern(void)
     weft_tokenizer_free(t);
 }
 
+static weft_status load_and_use(const char *path)
+{
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"C\",\"special\":true},"
+        "{\"id\":4,\"content\":\"D\",\"normalized\":true}],"
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},"
+        "{\"type\":\"Prepend\",\"prepend\":\"a\"},{\"type\":\"Replace\",\"pattern\":"
+        "{\"String\":\"x\"},\"content\":\"b\"}]},"
+        "\"pre_tokenizer\":{\"type\":\"Metaspace\"},"
+        "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"a\",0],\"cls\":[\"b\",1]},"
+        "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},"
+        "{\"type\":\"Metaspace\"},{\"type\":\"Fuse\"}]}," MODEL "}";
+    const weft_encode_input input = {"ab \xEF\xAC\x81x C abababababababababababababababab", "aD",
+                                     true, true};
+    weft_error error;
+    weft_encoding e = {.n = 0};
+    weft_text_decoder *d = NULL;
+    const char *part;
+    (void)path;
+    weft_tokenizer *t = weft_tokenizer_load_json_from_memory(json, strlen(json), &error);
+    if (!t) return error.status;
+    weft_status status = weft_tokenizer_encode_input(t, &input, &e, NULL);
+    if (status == WEFT_OK) d = weft_text_decoder_new(t, &error);
+    if (status == WEFT_OK && !d) status = error.status;
+    for (size_t i = 0; i < e.n && status == WEFT_OK; i++)
+        status = weft_text_decoder_add(d, e.ids[i], &part, NULL);
+    weft_text_decoder_free(d);
+    weft_encoding_free(&e);
+    weft_tokenizer_free(t);
+    return status;
+}
+
+static void test_failing_allocations(void)
+{
+    test_fail_all(load_and_use);
+}
+
 void tokenizer_files_tests(void)
 {
     CU_pSuite suite = CU_add_suite("tokenizer_files", NULL, NULL);
     CU_add_test(suite, "names of special tokens", test_config);
     CU_add_test(suite, "refused files", test_refused_files);
     CU_add_test(suite, "damaged files", test_damaged_files);
+    CU_add_test(suite, "every allocation fails once", test_failing_allocations);
     CU_add_test(suite, "a slow pattern", test_slow_pattern);
 }
