@@ -192,7 +192,10 @@ static void keep(tk_work *w, uint64_t hash, const char *bytes, size_t n)
     const size_t units = 2 * w->n_symbols + (n + 3) / 4;
     if (w->failed || w->n_symbols == 0 || w->n_symbols > UINT16_MAX) return;
     if (!c->words) c->words = calloc(CACHED_WORDS, sizeof *c->words);
-    if (!c->words) return; /* it is slower without */
+    if (!c->words) {
+        w->failed = true;
+        return;
+    }
     if (c->n + units > CACHE_UNITS) {
         memset(c->words, 0, CACHED_WORDS * sizeof *c->words);
         c->n = 0;

@@ -108,7 +108,7 @@ char *weft__tk_string_copy(tk_loader *l, const tk_place *in, const char *name, c
 {
     const char *text = weft__tk_string(l, in, name, fallback);
     char *copy = weft__tk_alloc(l, strlen(text) + 1, 1);
-    return copy ? memcpy(copy, text, strlen(text)) : NULL;
+    return copy ? memcpy(copy, text, strlen(text) + 1) : NULL;
 }
 
 int64_t weft__tk_integer(tk_loader *l, const tk_place *at, int64_t most)
