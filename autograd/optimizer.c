@@ -269,7 +269,8 @@ static weft_value counter(const train_update *s, weft_dtype dtype)
 static weft_value clip_scale(weft_graph *g, weft_value norm, double max_norm)
 {
     weft_dtype dtype = weft_dtype_of(g, norm);
-    weft_value ratio = weft_div(g, weft_scalar(g, dtype, max_norm), weft_add_scalar(g, norm, 1e-6));
+    const weft_value limit = weft_scalar(g, dtype, max_norm);
+    const weft_value ratio = weft_div(g, limit, weft_add_scalar(g, norm, 1e-6));
     return weft_minimum(g, ratio, weft_scalar(g, dtype, 1.0));
 }
 

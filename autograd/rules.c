@@ -93,8 +93,8 @@ static weft_value moving(const rule *r, weft_state_kind kind, weft_value x, doub
 {
     weft_graph *g = r->s->g;
     const weft_value state = moment(r->s, kind, r->param, r->grad);
-    return weft_blend(g, state, x, weft_mul_scalar(g, r->s->one, decay),
-                      weft_mul_scalar(g, r->s->one, weight));
+    const weft_value kept = weft_mul_scalar(g, r->s->one, decay);
+    return weft_blend(g, state, x, kept, weft_mul_scalar(g, r->s->one, weight));
 }
 
 /* x / (sqrt(v) + eps) */
@@ -210,7 +210,8 @@ static weft_value update_lamb(const rule *r)
     const weft_value grad = whole_gradient(r, 0);
     const weft_value m = moving(r, WEFT_STATE_MOMENT_1, grad, beta1, 1 - beta1);
     const weft_value v = moving(r, WEFT_STATE_MOMENT_2, weft_square(g, grad), beta2, 1 - beta2);
-    weft_value direction = over_root(g, corrected(r, m, beta1), corrected(r, v, beta2), eps);
+    const weft_value mean = corrected(r, m, beta1);
+    weft_value direction = over_root(g, mean, corrected(r, v, beta2), eps);
     if (r->decay != 0) direction = weft_add(g, direction, weft_mul_scalar(g, r->param, r->decay));
     return descend(r, direction, weft_mul(g, r->lr, trust_ratio(r, direction)), 0);
 }

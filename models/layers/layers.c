@@ -222,9 +222,9 @@ static weft_value rotate_pairs(weft_graph *g, weft_value x, weft_value c, weft_v
 {
     int64_t width = weft_dim_of(g, x, -1), half = width / 2;
     weft_value a = weft_slice(g, x, -1, 0, half, 1), b = weft_slice(g, x, -1, half, width, 1);
-    weft_value rotated[2] = {weft_sub(g, weft_mul(g, a, c), weft_mul(g, b, s)),
-                             weft_add(g, weft_mul(g, b, c), weft_mul(g, a, s))};
-    return weft_concat(g, rotated, 2, -1);
+    const weft_value ac = weft_mul(g, a, c), bs = weft_mul(g, b, s), first = weft_sub(g, ac, bs);
+    const weft_value bc = weft_mul(g, b, c), as = weft_mul(g, a, s), second = weft_add(g, bc, as);
+    return weft_concat(g, (weft_value[]){first, second}, 2, -1);
 }
 
 weft_value weft_nn_positions_at(weft_graph *graph, weft_value position, int64_t count)
@@ -233,9 +233,8 @@ weft_value weft_nn_positions_at(weft_graph *graph, weft_value position, int64_t 
     weft_value first = weft_reshape(g, position, WEFT_SHAPE(1));
     if (count == 1) return first;
     /* weft_add has no integers; f64 is exact here. */
-    weft_value sum =
-        weft_add(g, weft_cast(g, first, WEFT_F64), weft_arange(g, WEFT_F64, count, 0, 1));
-    return weft_cast(g, sum, WEFT_I32);
+    const weft_value wide = weft_cast(g, first, WEFT_F64);
+    return weft_cast(g, weft_add(g, wide, weft_arange(g, WEFT_F64, count, 0, 1)), WEFT_I32);
 }
 
 weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
@@ -290,8 +289,8 @@ weft_value weft_nn_rotate(weft_graph *graph, weft_value x, const weft_rotary *an
         return WEFT_NO_VALUE;
     }
     int64_t length = weft_dim_of(g, x, 1);
-    return rotate_pairs(g, x, rows_for(g, angles->cosines, length, position),
-                        rows_for(g, angles->sines, length, position));
+    const weft_value cosines = rows_for(g, angles->cosines, length, position);
+    return rotate_pairs(g, x, cosines, rows_for(g, angles->sines, length, position));
 }
 
 weft_value weft_nn_rotary(weft_graph *graph, weft_value x, double base)

@@ -63,7 +63,8 @@ static weft_recurrent_state lstm_step(weft_graph *g, weft_value x, weft_value h,
     weft_value forget = weft_sigmoid(g, gates[0]), input = weft_sigmoid(g, gates[1]);
     weft_value candidate = weft_tanh(g, gates[2]), output = weft_sigmoid(g, gates[3]);
     weft_recurrent_state next;
-    next.c = weft_add(g, weft_mul(g, forget, c), weft_mul(g, input, candidate));
+    const weft_value kept = weft_mul(g, forget, c);
+    next.c = weft_add(g, kept, weft_mul(g, input, candidate));
     next.h = weft_mul(g, output, weft_tanh(g, next.c));
     return next;
 }
@@ -222,10 +223,11 @@ static weft_value both_directions(weft_graph *g, weft_recurrent_kind kind, weft_
     halves(g, options->initial.c, &forward.initial.c, &backward.initial.c);
     weft_value a = weft_nn_recurrent(g, "forward", kind, x, hidden / 2, &forward, &ends[0]);
     weft_value b = weft_nn_recurrent(g, "backward", kind, x, hidden / 2, &backward, &ends[1]);
-    *last = (weft_recurrent_state){concat_pair(g, ends[0].h, ends[1].h),
-                                   concat_pair(g, ends[0].c, ends[1].c)};
+    last->h = concat_pair(g, ends[0].h, ends[1].h);
+    last->c = concat_pair(g, ends[0].c, ends[1].c);
     /* Concatenated with time as axis 0, as in memory. */
-    return time_and_batch(g, concat_pair(g, time_and_batch(g, a), time_and_batch(g, b)));
+    const weft_value onwards = time_and_batch(g, a), back = time_and_batch(g, b);
+    return time_and_batch(g, concat_pair(g, onwards, back));
 }
 
 weft_value weft_nn_recurrent_stack(weft_graph *graph, const char *name, weft_recurrent_kind kind,

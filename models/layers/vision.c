@@ -192,7 +192,8 @@ weft_value weft_nn_group_norm(weft_graph *graph, const char *name, weft_value x,
     weft_value bias = channel_state(g, "bias", x, WEFT_INIT_ZEROS, true);
     weft_value flat = weft_reshape(g, x, WEFT_SHAPE(shape.dim[0] * groups, -1));
     weft_value y = weft_layer_norm(g, flat, WEFT_NO_VALUE, WEFT_NO_VALUE, eps);
-    y = weft_mul(g, weft_reshape(g, y, shape), per_channel(g, weight, x));
+    y = weft_reshape(g, y, shape);
+    y = weft_mul(g, y, per_channel(g, weight, x));
     y = weft_add(g, y, per_channel(g, bias, x));
     weft_graph_pop_scope(g);
     return y;

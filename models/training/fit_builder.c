@@ -87,7 +87,8 @@ static weft_value huber(const fitting *f, weft_value d)
 {
     const weft_value one = weft_scalar(f->g, weft_dtype_of(f->g, d), 1);
     const weft_value q = weft_minimum(f->g, d, one);
-    return weft_add(f->g, weft_mul_scalar(f->g, weft_square(f->g, q), 0.5), weft_sub(f->g, d, q));
+    const weft_value near = weft_mul_scalar(f->g, weft_square(f->g, q), 0.5);
+    return weft_add(f->g, near, weft_sub(f->g, d, q));
 }
 
 /* A loss of outputs and targets of one shape. */

@@ -53,7 +53,8 @@ static weft_value load_state(weft_graph *g, const weft_decode_io *io, weft_value
 
 static weft_value store_state(weft_graph *g, weft_value state, weft_value x)
 {
-    return weft_cache_write(g, state, weft_expand_dims(g, x, 1), weft__text_int(g, 0));
+    const weft_value row = weft_expand_dims(g, x, 1);
+    return weft_cache_write(g, state, row, weft__text_int(g, 0));
 }
 
 void weft__recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,

@@ -159,7 +159,8 @@ static weft_value decode_attending(seq2seq *m, weft_value x)
         all[t] = states[c->layers - 1].h;
     }
     m->weights = weft_name(g, weft_concat(g, weights, (size_t)len, 1), "attention");
-    x = read_out(m, weft_stack(g, all, (size_t)len, 1), weft_stack(g, contexts, (size_t)len, 1));
+    x = weft_stack(g, all, (size_t)len, 1);
+    x = read_out(m, x, weft_stack(g, contexts, (size_t)len, 1));
     free(all);
     return x;
 }
@@ -315,9 +316,10 @@ weft_decode_io weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config 
         done[n++] = weft_cache_write(g, source_ids(g, io), io->source, zero);
         done[n++] = weft_cache_write(g, source_state(g, "cache.memory", c, io), m.memory, zero);
     }
-    if (c->attention == WEFT_ALIGN_ADDITIVE)
-        done[n++] =
-            weft_cache_write(g, source_state(g, "cache.keys", c, io), attention_keys(&m), zero);
+    if (c->attention == WEFT_ALIGN_ADDITIVE) {
+        const weft_value keys = source_state(g, "cache.keys", c, io);
+        done[n++] = weft_cache_write(g, keys, attention_keys(&m), zero);
+    }
     io->updated = weft_group(g, done, n);
     return made;
 }
@@ -352,8 +354,8 @@ static weft_value step_attending(seq2seq *m, const weft_decode_io *io, weft_valu
         context = attend_before(m, &a, m->first[c->layers - 1].h, &weights);
         take_step(m, &a, weft_add(g, token, weft_matmul(g, context, x_weights[1])), m->first);
     }
-    x = read_out(m, weft_expand_dims(g, m->first[c->layers - 1].h, 1),
-                 weft_expand_dims(g, context, 1));
+    x = weft_expand_dims(g, m->first[c->layers - 1].h, 1);
+    x = read_out(m, x, weft_expand_dims(g, context, 1));
     return weft_reshape(g, x, WEFT_SHAPE(m->rows, c->hidden));
 }
 

@@ -176,8 +176,8 @@ void weft__text_prepare(weft_graph *g, const weft_text_config *c, weft_value emb
     if (!c->tied || io->quantized) return;
     weft_value state = transposed_embeddings(g, c->dtype, weft_dim_of(g, embeddings, 1),
                                              weft_dim_of(g, embeddings, 0));
-    io->updated =
-        weft_cache_write(g, state, weft_transpose(g, embeddings, 0, 1), weft__text_int(g, 0));
+    const weft_value columns = weft_transpose(g, embeddings, 0, 1);
+    io->updated = weft_cache_write(g, state, columns, weft__text_int(g, 0));
 }
 
 weft_value weft__text_input(weft_graph *g, const char *name, int64_t rows, int64_t length)

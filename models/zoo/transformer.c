@@ -129,10 +129,11 @@ weft_decode_io weft_transformer_encode(weft_graph *graph, const weft_transformer
     declare_embeddings(g, c, &from, &to);
     weft_value memory =
         encode(g, c, &text, from, io->source, weft__text_padding(g, &text, io->source));
-    weft_value done[2] = {
-        weft_cache_write(g, source_state(g, io), io->source, weft__text_int(g, 0)),
-        weft_nn_stack_prefill_cross_cache(g, "dec", c->decoder_layers, memory, &decoder)};
-    io->updated = weft_group(g, done, 2);
+    const weft_value state = source_state(g, io);
+    const weft_value source = weft_cache_write(g, state, io->source, weft__text_int(g, 0));
+    const weft_value caches =
+        weft_nn_stack_prefill_cross_cache(g, "dec", c->decoder_layers, memory, &decoder);
+    io->updated = weft_group(g, (weft_value[]){source, caches}, 2);
     return made;
 }
 

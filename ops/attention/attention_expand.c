@@ -59,9 +59,8 @@ static weft_value dropped(weft_graph *g, weft_value x, const sdpa_attr *attr)
 static weft_value masked_scores(weft_graph *g, const sdpa_attr *attr, weft_value q5, weft_value k5,
                                 weft_value mask)
 {
-    weft_value s =
-        weft_matmul(g, weft_mul_scalar(g, q5, attr->scale), weft_transpose(g, k5, -1, -2));
-    s = joined(g, s);
+    const weft_value scaled = weft_mul_scalar(g, q5, attr->scale);
+    weft_value s = joined(g, weft_matmul(g, scaled, weft_transpose(g, k5, -1, -2)));
     if (attr->mask) s = weft_masked_fill(g, s, mask, -INFINITY);
     int64_t queries = weft_dim_of(g, s, 2), keys = weft_dim_of(g, s, 3);
     if (attr->window) {
@@ -140,7 +139,8 @@ void weft__expand_sdpa_grad(weft_expand *e)
     d = weft_transpose(g, d, 1, 2); /* [batch, heads, query_len] */
     if (attr->dlse) d = weft_sub(g, d, e->in[REST + attr->mask]);
     weft_value dp = joined(g, weft_matmul(g, dy5, weft_transpose(g, v5, -1, -2)));
-    dp = weft_sub(g, dropped(g, dp, attr), weft_expand_dims(g, d, -1));
+    dp = dropped(g, dp, attr);
+    dp = weft_sub(g, dp, weft_expand_dims(g, d, -1));
     weft_value ds = weft_mul_scalar(g, weft_mul(g, p, dp), attr->scale);
     if (attr->mask || attr->causal) /* whatever V holds where masked out */
         ds = weft_masked_fill(g, ds, weft_equal(g, p, weft_scalar(g, weft_dtype_of(g, p), 0.0)),

@@ -216,7 +216,8 @@ static void vjp_max_pool(weft_vjp *v)
     const weft_shape shape = weft_shape_of(g, v->in[0]);
     if (!weft_is_value(v->grad_out[0])) return;
     weft_value zeros = flat(g, weft_fill(g, weft_dtype_of(g, v->in[0]), shape, 0));
-    weft_value dx = weft_scatter_add(g, zeros, flat(g, v->out[1]), flat(g, v->grad_out[0]), 2);
+    weft_value taken = flat(g, v->out[1]);
+    weft_value dx = weft_scatter_add(g, zeros, taken, flat(g, v->grad_out[0]), 2);
     v->grad_in[0] = weft_reshape(g, dx, shape);
 }
 

@@ -272,8 +272,8 @@ static void expand_cross_entropy_grad(weft_expand *e)
     weft_value dead = weft_logical_or(g, dead_rows(g, e->in[2]), ignored);
     weft_value dead_row = weft_expand_dims(g, dead, -1);
     weft_value logits = weft_masked_fill(g, e->in[0], dead_row, 0.0);
-    weft_value p = probabilities(g, logits, weft_masked_fill(g, e->in[2], dead, 0.0),
-                                 weft_masked_fill(g, e->in[3], dead, 0.0));
+    weft_value lse = weft_masked_fill(g, e->in[2], dead, 0.0);
+    weft_value p = probabilities(g, logits, lse, weft_masked_fill(g, e->in[3], dead, 0.0));
     weft_value hot =
         weft_mul_scalar(g, weft_one_hot(g, e->in[1], classes, dtype), 1 - attr->smoothing);
     weft_value row = weft_add_scalar(g, weft_sub(g, p, hot), -attr->smoothing / (double)classes);
@@ -296,7 +296,8 @@ static void vjp_cross_entropy(weft_vjp *v)
         weft_value p = probabilities(g, v->in[0], v->out[1], v->out[2]);
         weft_value none = weft_scalar(g, weft_dtype_of(g, p), 0.0);
         weft_value rows = weft_expand_dims(g, v->grad_out[1], -1);
-        weft_value part = weft_masked_fill(g, weft_mul(g, p, rows), weft_equal(g, rows, none), 0.0);
+        weft_value part = weft_mul(g, p, rows);
+        part = weft_masked_fill(g, part, weft_equal(g, rows, none), 0.0);
         whole = weft_is_value(whole) ? weft_add(g, whole, part) : part;
     }
     v->grad_in[0] = whole;
@@ -462,8 +463,8 @@ static weft_value rows_of(weft_graph *graph, weft_value logits, weft_value targe
     weft_value loss = weft_neg(graph, weft_squeeze(graph, picked, -1));
     if (e != 0) {
         weft_value mean = weft_mean(graph, log_p, WEFT_AXES(-1), false);
-        loss =
-            weft_sub(graph, weft_mul_scalar(graph, loss, 1 - e), weft_mul_scalar(graph, mean, e));
+        loss = weft_mul_scalar(graph, loss, 1 - e);
+        loss = weft_sub(graph, loss, weft_mul_scalar(graph, mean, e));
     }
     return weft_is_value(ignored) ? weft_masked_fill(graph, loss, ignored, 0) : loss;
 }

@@ -84,8 +84,8 @@ static lattice lattice_of(const weft_expand *e)
     weft_value odd = weft_not_equal(g, index, even);
     weft_value differs = weft_not_equal(g, l.labels, moved(&l, l.labels, 2, blank));
     l.may_skip = weft_logical_and(g, differs, odd);
-    l.is_end = weft_logical_or(g, weft_equal(g, index, end),
-                               weft_equal(g, index, weft_add_scalar(g, end, -1)));
+    const weft_value is_last = weft_equal(g, index, end);
+    l.is_end = weft_logical_or(g, is_last, weft_equal(g, index, weft_add_scalar(g, end, -1)));
     weft_value places = weft_broadcast_to(g, weft_expand_dims(g, l.labels, 0),
                                           WEFT_SHAPE(l.frames, l.batch, l.states));
     l.log_p = weft_gather(g, e->in[0], places, 2);
@@ -98,9 +98,8 @@ static weft_value next_alpha(const lattice *l, weft_value last, int64_t t)
     weft_graph *g = l->g;
     weft_value p = frame(l, l->log_p, t);
     if (!weft_is_value(last)) {
-        weft_value first =
-            weft_less(g, weft_arange(g, WEFT_I32, l->states, 0, 1), weft_scalar(g, WEFT_I32, 2));
-        return without(l, p, first);
+        const weft_value index = weft_arange(g, WEFT_I32, l->states, 0, 1);
+        return without(l, p, weft_less(g, index, weft_scalar(g, WEFT_I32, 2)));
     }
     weft_value skip = without(l, moved(l, last, 2, -INFINITY), l->may_skip);
     return weft_add(g, log_sum(l, last, moved(l, last, 1, -INFINITY), skip), p);

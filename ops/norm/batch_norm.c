@@ -145,8 +145,8 @@ static void expand_batch_norm_grad(weft_expand *e)
     const weft_axes axes = all_but_channels(g, x);
     const double n = elements_of_channel(g, x);
     const weft_value rstd = rstd_of(g, e->in[2], e->attr);
-    const weft_value xhat =
-        weft_mul(g, weft_sub(g, x, per_channel(g, e->in[1], x)), per_channel(g, rstd, x));
+    const weft_value deviation = weft_sub(g, x, per_channel(g, e->in[1], x));
+    const weft_value xhat = weft_mul(g, deviation, per_channel(g, rstd, x));
     e->out[1] = weft_sum(g, weft_mul(g, dy, xhat), axes, false);
     e->out[2] = weft_sum(g, dy, axes, false);
     const weft_value along =
@@ -154,7 +154,8 @@ static void expand_batch_norm_grad(weft_expand *e)
     const weft_value centred =
         weft_sub(g, dy, per_channel(g, weft_mul_scalar(g, e->out[2], 1 / n), x));
     const weft_value scale = weft_mul(g, e->in[4], rstd);
-    e->out[0] = weft_mul(g, weft_sub(g, centred, along), per_channel(g, scale, x));
+    const weft_value difference = weft_sub(g, centred, along);
+    e->out[0] = weft_mul(g, difference, per_channel(g, scale, x));
 }
 
 /* Adds to dx what reaches x through a statistic. */

@@ -150,10 +150,9 @@ static bool visit(weft_rewrite *r)
     if (weft_is_value(f.mask) && weft_rank_of(g, f.mask) > 4) return false;
     if (weft_is_value(f.factor)) f.q = weft_mul(g, f.q, f.factor);
     const weft_sdpa_options options = {.scale = 1, .mask = f.mask};
-    r->out[0] = permuted(g,
-                         weft_sdpa(g, permuted(g, f.q, 0, 2, 1, 3), permuted(g, f.k, 0, 3, 1, 2),
-                                   permuted(g, v, 0, 2, 1, 3), &options),
-                         0, 2, 1, 3);
+    const weft_value q = permuted(g, f.q, 0, 2, 1, 3), k = permuted(g, f.k, 0, 3, 1, 2);
+    const weft_value out = weft_sdpa(g, q, k, permuted(g, v, 0, 2, 1, 3), &options);
+    r->out[0] = permuted(g, out, 0, 2, 1, 3);
     return true;
 }
 

@@ -107,7 +107,8 @@ static void expand_prod_grad(weft_expand *e)
         e->out[0] = weft_mul(g, e->in[0], dy);
         return;
     }
-    weft_value others = weft_mul(g, running(g, e->in[0], 1), running(g, e->in[0], -1));
+    const weft_value before = running(g, e->in[0], 1);
+    const weft_value others = weft_mul(g, before, running(g, e->in[0], -1));
     e->out[0] = weft_mul(g, others, dy);
 }
 

@@ -1,7 +1,7 @@
 /* Optional passes and bits (docs/arithmetic.md): plans with and without each pass, of all models of
  * the list and of graphs made for the passes. A pass keeps all bits, or is named below with what it
  * changes. */
-#include "commands/specified_bits.h"
+#include "commands/changing_passes.h"
 #include "tests.h"
 
 #include <math.h>

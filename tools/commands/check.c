@@ -1,4 +1,5 @@
 /* weft check: gradients against central differences in f64. */
+#include "changing_passes.h"
 #include "tool.h"
 
 #include <inttypes.h>
@@ -232,11 +233,6 @@ static uint64_t specified_bits(const model_args *a)
 {
     return a->n_options || getenv("WEFT_GEMM") ? 0 : weft_model_specified_bits(a->model);
 }
-
-/* Passes that change bits (docs/arithmetic.md): hashes are those of plans with them. */
-static const char *const changing_passes[] = {"join_slices", "join_products", "fold_conv",
-                                              "attention",   "channels_last", "pack_weights",
-                                              "precision"};
 
 /* Writes " without NAME NAME" for the passes that change bits and that WEFT_SKIP leaves out; ""
  * without any. */
