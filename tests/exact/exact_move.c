@@ -191,6 +191,7 @@ EXACT(require_finite)
 EXACT(cache_write)
 {
     UNUSED;
+    for (int64_t i = 0; i < numel(out); i++) copy_element(out, i, in, i);
     for (int64_t i = 0; i < numel(&in[1]); i++) {
         int64_t at[WEFT_MAX_RANK];
         place_of(&in[1].shape, i, at);
@@ -206,8 +207,8 @@ EXACT(cache_reorder)
     for (int64_t i = 0; i < numel(out); i++) {
         int64_t at[WEFT_MAX_RANK];
         place_of(&out->shape, i, at);
-        if (at[0] >= numel(&in[1]) || at[1] >= *(const int32_t *)in[2].data) continue;
-        at[0] = ((const int32_t *)in[1].data)[at[0]];
+        if (at[0] < numel(&in[1]) && at[1] < *(const int32_t *)in[2].data)
+            at[0] = ((const int32_t *)in[1].data)[at[0]];
         copy_element(out, i, in, index_of(&out->shape, at));
     }
 }

@@ -1,5 +1,6 @@
 /* Naive f64 references: each op computed again from its formula, with libm and plain loops, sharing
- * no code with the kernels. The generated tests compare every sample's kernels with them. */
+ * no code with the kernels. The generated tests compare every sample's kernels with them. Ops that
+ * move or make elements have the references of their bits instead (exact/exact_move.c). */
 #ifndef WEFT_TESTS_REFERENCE_H
 #define WEFT_TESTS_REFERENCE_H
 

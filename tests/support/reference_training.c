@@ -186,43 +186,11 @@ REFERENCE(bce_with_logits)
         add_loss(attr, out, i, numel(in), -t * log(p) - (1 - t) * log(1 - p));
     }
 }
-REFERENCE(assign)
-{
-    UNUSED;
-    for (int64_t i = 0; i < numel(out); i++) put(out, i, get(&in[1], i));
-}
 REFERENCE(blend)
 {
     UNUSED;
     for (int64_t i = 0; i < numel(out); i++)
         data(out)[i] = *data(&in[2]) * data(in)[i] + *data(&in[3]) * data(&in[1])[i];
-}
-REFERENCE(require_finite)
-{
-    UNUSED;
-    for (int64_t i = 0; i < numel(out); i++) data(out)[i] = data(in)[i];
-}
-REFERENCE(cache_write)
-{
-    UNUSED;
-    for (int64_t i = 0; i < numel(out); i++) {
-        int64_t at[WEFT_MAX_RANK], first = (int64_t)get(&in[2], 0);
-        coordinates(out->shape, i, at);
-        at[1] -= first;
-        bool written = at[0] < in[1].shape.dim[0] && at[1] >= 0 && at[1] < in[1].shape.dim[1];
-        put(out, i, written ? get(&in[1], index_at(&in[1], in[1].shape, at)) : get(in, i));
-    }
-}
-REFERENCE(cache_reorder)
-{
-    UNUSED;
-    for (int64_t i = 0; i < numel(out); i++) {
-        int64_t at[WEFT_MAX_RANK];
-        coordinates(out->shape, i, at);
-        if (at[0] < in[1].shape.dim[0] && at[1] < (int64_t)get(&in[2], 0))
-            at[0] = (int64_t)get(&in[1], at[0]);
-        put(out, i, get(in, index_at(in, in->shape, at)));
-    }
 }
 typedef struct sgd_attr {
     int64_t first;
@@ -284,7 +252,6 @@ REFERENCE(adam_update)
 }
 
 const reference references_training[] = {
-    SAME(require_finite),
     SAME(dropout),
     SAME(random_uniform),
     SAME(random_normal),
@@ -295,10 +262,7 @@ const reference references_training[] = {
     SAME(cross_entropy_grad),
     SAME(mse),
     SAME(bce_with_logits),
-    SAME(assign),
     SAME(blend),
-    SAME(cache_write),
-    SAME(cache_reorder),
     SAME(sgd_update),
     SAME(momentum_update),
     SAME(adam_update),
