@@ -13,36 +13,6 @@ static weft_status no_memory(weft_error *error)
     return weft_error_set(error, WEFT_NO_MEMORY, "tokenizer", "out of memory");
 }
 
-/* ---- Works: a call takes one that is free, or a new one ---- */
-
-tk_work *weft__tk_take_work(tk_state *s, weft_error *error)
-{
-    tk_work *w = NULL;
-    for (int i = 0; i < TK_WORKS && !w; i++) w = atomic_exchange(&s->works[i], NULL);
-    if (!w) w = calloc(1, sizeof *w);
-    if (!w) {
-        no_memory(error);
-        return NULL;
-    }
-    w->failed = w->stuck = false;
-    w->error = error;
-    return w;
-}
-
-weft_status weft__tk_return_work(tk_state *s, tk_work *w, weft_status status)
-{
-    if (w->failed) status = no_memory(w->error);
-    if (w->stuck)
-        status = weft_error_set(w->error, WEFT_TOO_LARGE, "tokenizer",
-                                "a regular expression takes too many steps on this text");
-    for (int i = 0; i < TK_WORKS; i++) {
-        tk_work *none = NULL;
-        if (atomic_compare_exchange_strong(&s->works[i], &none, w)) return status;
-    }
-    weft__tk_work_free(w);
-    return status;
-}
-
 /* ---- Encoding ---- */
 
 static weft_status encode(void *state, const char *text, int32_t *ids, weft_text_span *spans,

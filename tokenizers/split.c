@@ -4,22 +4,6 @@
 
 #include <string.h>
 
-uint32_t weft__tk_byte_character(unsigned char byte)
-{
-    if ((byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD)) return byte;
-    if (byte <= ' ') return 0x100u + byte;
-    if (byte <= 0xA0) return 0x100u + 33 + (byte - 0x7Fu);
-    return 0x100u + 67;
-}
-
-int weft__tk_character_byte(uint32_t c)
-{
-    if (c >= 0x100 && c <= 0x120) return (int)(c - 0x100);
-    if (c >= 0x121 && c <= 0x142) return (int)(c - 0x121 + 0x7F);
-    if (c == 0x143) return 0xAD;
-    return c < 0x100 && weft__tk_byte_character((unsigned char)c) == c ? (int)c : -1;
-}
-
 /* ---- What becomes of the matches ---- */
 
 static void add_piece(tk_work *w, tk_match m)

@@ -185,8 +185,4 @@ weft_status weft__tk_wordpiece_encode(const tk_model *m, tk_work *w, size_t begi
 weft_status weft__tk_wordlevel_encode(const tk_model *m, tk_work *w, size_t begin, size_t end);
 weft_status weft__tk_unigram_encode(const tk_model *m, tk_work *w, size_t begin, size_t end);
 
-/* The character that byte level maps a byte to, and back; -1: none. */
-uint32_t weft__tk_byte_character(unsigned char byte);
-int weft__tk_character_byte(uint32_t character);
-
 #endif

@@ -173,3 +173,19 @@ size_t weft__tk_lowercase(uint32_t c, uint32_t out[2])
                       : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
     return 1;
 }
+
+uint32_t weft__tk_byte_character(unsigned char byte)
+{
+    if ((byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD)) return byte;
+    if (byte <= ' ') return 0x100u + byte;
+    if (byte <= 0xA0) return 0x100u + 33 + (byte - 0x7Fu);
+    return 0x100u + 67;
+}
+
+int weft__tk_character_byte(uint32_t c)
+{
+    if (c >= 0x100 && c <= 0x120) return (int)(c - 0x100);
+    if (c >= 0x121 && c <= 0x142) return (int)(c - 0x121 + 0x7F);
+    if (c == 0x143) return 0xAD;
+    return c < 0x100 && weft__tk_byte_character((unsigned char)c) == c ? (int)c : -1;
+}

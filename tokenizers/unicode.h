@@ -68,6 +68,10 @@ size_t weft__tk_decompose(uint32_t c, bool compatible, int32_t out[TK_DECOMPOSED
 int weft__tk_combining_class(uint32_t c);
 /* The composition of two characters; 0 if there is none. */
 uint32_t weft__tk_compose(uint32_t a, uint32_t b);
+/* The character that byte level maps a byte to, and back; -1: none. */
+uint32_t weft__tk_byte_character(unsigned char byte);
+int weft__tk_character_byte(uint32_t character);
+
 /* The lower case, one or two characters: their number. */
 size_t weft__tk_lowercase(uint32_t c, uint32_t out[2]);
 

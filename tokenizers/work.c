@@ -2,7 +2,6 @@
  * `tokenizers`: an inserted character comes from where the one before it does. */
 #include "work.h"
 
-#include "regex.h"
 #include "unicode.h"
 
 #include <stdlib.h>
@@ -23,12 +22,6 @@ bool weft__tk_reserve(tk_work *w, void *array, size_t *capacity, size_t need, si
     memcpy(array, &grown, sizeof grown);
     *capacity = more;
     return true;
-}
-
-static void free_text(tk_text *t)
-{
-    free(t->bytes);
-    free(t->spans);
 }
 
 /* Both arrays have one capacity; the spans grow first, so that it holds for both. */
@@ -144,26 +137,4 @@ void weft__tk_token(tk_work *w, int32_t id, size_t begin, size_t end)
     if (begin < end)
         span = (weft_text_span){w->text.spans[begin].begin, w->text.spans[end - 1].end};
     w->tokens[w->n_tokens++] = (tk_token){id, span, -1, -1};
-}
-
-static void free_chain(tk_chain *c)
-{
-    free(c->bytes);
-    free(c->owners);
-    free(c->ends);
-}
-
-void weft__tk_work_free(tk_work *w)
-{
-    if (!w) return;
-    free_text(&w->text);
-    free_text(&w->next_text);
-    free_chain(&w->chain);
-    free_chain(&w->next_chain);
-    weft__tk_match_data_free(w->match_data);
-    void *const arrays[] = {w->pieces, w->next_pieces, w->matches,     w->changes,
-                            w->tokens, w->heap,        w->symbols,     w->path,
-                            w->buffer, w->cache.words, w->cache.memory};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
-    free(w);
 }
