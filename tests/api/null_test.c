@@ -12,6 +12,9 @@
 #include <weft/report.h>
 #include <weft/saved.h>
 #include <weft/text.h>
+#ifdef WEFT_HAVE_TOKENIZERS
+#include <weft/tokenizers.h>
+#endif
 
 #include <stdlib.h>
 #include <string.h>

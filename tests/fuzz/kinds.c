@@ -7,8 +7,11 @@
 
 #include <weft/numpy.h>
 #include <weft/onnx.h>
-#include <weft/tokenizers.h>
 #include <weft/weft.h>
+
+#ifdef WEFT_HAVE_TOKENIZERS
+#include <weft/tokenizers.h>
+#endif
 
 #include <dirent.h>
 #include <stdio.h>
