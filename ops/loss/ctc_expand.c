@@ -56,12 +56,12 @@ static weft_value labels_of(const lattice *l, weft_value targets, weft_value len
     weft_value index = weft_arange(g, WEFT_I32, count, 0, 1);
     weft_value counts = weft_less(g, index, lengths);
     const weft_value none = weft_scalar(g, WEFT_I32, blank);
-    const weft_value pair[2] = {weft_fill(g, WEFT_I32, weft_shape_of(g, targets), blank),
-                                weft_where(g, counts, targets, none)};
-    const weft_value parts[2] = {
-        weft_reshape(g, weft_stack(g, pair, 2, 2), WEFT_SHAPE(l->batch, 2 * count)),
-        weft_fill(g, WEFT_I32, WEFT_SHAPE(l->batch, 1), blank)};
-    return weft_concat(g, parts, 2, 1);
+    const weft_value blanks = weft_fill(g, WEFT_I32, weft_shape_of(g, targets), blank);
+    const weft_value labels = weft_where(g, counts, targets, none);
+    const weft_value pairs = weft_stack(g, (weft_value[]){blanks, labels}, 2, 2);
+    const weft_value line = weft_reshape(g, pairs, WEFT_SHAPE(l->batch, 2 * count));
+    const weft_value last = weft_fill(g, WEFT_I32, WEFT_SHAPE(l->batch, 1), blank);
+    return weft_concat(g, (weft_value[]){line, last}, 2, 1);
 }
 
 static lattice lattice_of(const weft_expand *e)

@@ -450,7 +450,7 @@ void free_processor(void *state)
 }
 
 const weft_tokenizer_kind sentencepiece_kind = {
-    "SentencePiece", encode, decode, find, piece_of, role_of, characters, free_processor};
+    "SentencePiece", encode, decode, find, piece_of, role_of, characters, nullptr, free_processor};
 
 } // namespace
 
