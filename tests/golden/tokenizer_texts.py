@@ -1,5 +1,5 @@
 """Texts that tokenisers may read differently: languages, code, emoji, combining marks, bytes that are not UTF-8,
-very long lines. For make_tokenizers.py and tests/real/tokenizers.py."""
+very long lines. For make_tokenizers.py and tests/real/compare_tokenizers.py."""
 import pathlib
 import random
 import unicodedata

@@ -31,4 +31,4 @@ if [ ! -f "$cache/minilm/tokenizer.json" ]; then
 fi
 files=(tests/golden/tokenizers/*.json)
 [ -f "$cache/minilm/tokenizer.json" ] && files+=("$cache/minilm/tokenizer.json")
-"$python" tests/real/tokenizers.py "$program" "$texts" "${files[@]}"
+"$python" tests/real/compare_tokenizers.py "$program" "$texts" "${files[@]}"

@@ -1,4 +1,4 @@
-/* What a tokeniser does with texts, for tests/real/tokenizers.py. Usage: tokenizer_ids FILE <TEXTS,
+/* What a tokeniser does with texts, for tests/real/compare_tokenizers.py. Usage: tokenizer_ids FILE <TEXTS,
  * each with its length before it, as 4 bytes in the machine's order. Prints for each text two lines
  * of `id begin end type` of each token, without and with special ids, and the text that the first
  * ids are decoded to, in hexadecimal digits; with --time SECONDS what it encodes a second. */

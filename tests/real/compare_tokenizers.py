@@ -1,5 +1,5 @@
 """Compares weft with the package `tokenizers`: ids, spans, types and decoded texts of mixed texts.
-Usage: tokenizers.py PROGRAM TEXTS FILE...; PROGRAM is tests/tokenizer_ids of a build, FILEs are tokenizer.json. Prints
+Usage: compare_tokenizers.py PROGRAM TEXTS FILE...; PROGRAM is tests/tokenizer_ids of a build, FILEs are tokenizer.json. Prints
 a line for each file and the first differences; the exit status is 1 if there is one."""
 import pathlib
 import struct
@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
-sys.path = [p for p in sys.path if pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
 
 from make_tokenizers import encode  # noqa: E402
 from tokenizer_texts import mixed  # noqa: E402
