@@ -162,10 +162,9 @@ static weft_value attend(weft_graph *g, const attention *a)
 {
     const weft_axes swap = WEFT_AXES(0, 2, 1, 3);
     const weft_sdpa_options o = {.scale = a->scale, .mask = a->hidden};
-    return weft_permute(g,
-                        weft_sdpa(g, weft_permute(g, a->q, swap), weft_permute(g, a->k, swap),
-                                  weft_permute(g, a->v, swap), &o),
-                        swap);
+    const weft_value q = weft_permute(g, a->q, swap), k = weft_permute(g, a->k, swap);
+    const weft_value v = weft_permute(g, a->v, swap);
+    return weft_permute(g, weft_sdpa(g, q, k, v, &o), swap);
 }
 
 /* Outputs: the result, keys and values with the past ones, and scores. (Vaswani et al. 2017.) */
@@ -195,6 +194,16 @@ static weft_value rotary_table(onnx_node *n, size_t i)
     return weft_expand_dims(g, table, 2);
 }
 
+/* Rotates pairs of features by angles with these cosines and sines. */
+static void rotate(weft_graph *g, weft_value pair[2], weft_value cosine, weft_value sine)
+{
+    const weft_value x = pair[0], y = pair[1];
+    const weft_value x_cosine = weft_mul(g, x, cosine), y_sine = weft_mul(g, y, sine);
+    pair[0] = weft_sub(g, x_cosine, y_sine);
+    const weft_value x_sine = weft_mul(g, x, sine), y_cosine = weft_mul(g, y, cosine);
+    pair[1] = weft_add(g, x_sine, y_cosine);
+}
+
 /* Rotates pairs of features by angles that grow with the position (Su et al. 2021). Inputs: x,
  * cosines, sines [positions, half], or [batch, length, half] without input 3, the positions. */
 void weft__map_RotaryEmbedding(onnx_node *n)
@@ -218,13 +227,12 @@ void weft__map_RotaryEmbedding(onnx_node *n)
     for (int i = 0; i < 2; i++)
         pair[i] = interleaved ? weft_slice(g, rotated, 3, i, WEFT_END, 2)
                               : weft_slice(g, rotated, 3, i * dim / 2, (i + 1) * dim / 2, 1);
-    const weft_value c = rotary_table(n, 1), sine = rotary_table(n, 2);
-    const weft_value turned[2] = {weft_sub(g, weft_mul(g, pair[0], c), weft_mul(g, pair[1], sine)),
-                                  weft_add(g, weft_mul(g, pair[0], sine), weft_mul(g, pair[1], c))};
-    weft_value parts[2] = {interleaved ? weft_stack(g, turned, 2, 4) : weft_concat(g, turned, 2, 3),
-                           weft_slice(g, x, 3, dim, WEFT_END, 1)};
-    parts[0] = weft_reshape(g, parts[0], WEFT_SHAPE(s.dim[0], s.dim[1], s.dim[2], dim));
-    weft_value y = dim < s.dim[3] ? weft_concat(g, parts, 2, 3) : parts[0];
+    const weft_value cosine = rotary_table(n, 1), sine = rotary_table(n, 2);
+    rotate(g, pair, cosine, sine);
+    rotated = interleaved ? weft_stack(g, pair, 2, 4) : weft_concat(g, pair, 2, 3);
+    rotated = weft_reshape(g, rotated, WEFT_SHAPE(s.dim[0], s.dim[1], s.dim[2], dim));
+    const weft_value rest = weft_slice(g, x, 3, dim, WEFT_END, 1);
+    weft_value y = dim < s.dim[3] ? weft_concat(g, (weft_value[]){rotated, rest}, 2, 3) : rotated;
     weft__set_out(n, 0,
                   four ? weft_permute(g, y, WEFT_AXES(0, 2, 1, 3))
                        : weft_reshape(g, y, weft__in_shape(n, 0)));

@@ -38,11 +38,12 @@ void weft__map_BitShift(onnx_node *n)
     const weft_value x = weft_cast(g, weft__in_value(n, 0), WEFT_F64);
     const weft_value count = weft_cast(g, weft__in_value(n, 1), WEFT_F64);
     weft_value valid = weft_equal(g, weft_clamp(g, count, 0, bits - 1), count);
-    weft_value power = weft_pow(g, weft_scalar(g, WEFT_F64, 2), left ? count : weft_neg(g, count));
-    weft_value zero = weft_scalar(g, WEFT_F64, 0);
+    weft_value two = weft_scalar(g, WEFT_F64, 2), zero = weft_scalar(g, WEFT_F64, 0);
+    weft_value power = weft_pow(g, two, left ? count : weft_neg(g, count));
     weft_value sign = weft_cast(g, weft_less(g, x, zero), WEFT_F64);
-    weft_value y = weft_where(g, valid, weft_floor(g, weft_mul(g, x, power)),
-                              left ? weft_mul_scalar(g, sign, 0) : weft_neg(g, sign));
+    weft_value moved = weft_floor(g, weft_mul(g, x, power));
+    weft_value emptied = left ? weft_mul_scalar(g, sign, 0) : weft_neg(g, sign);
+    weft_value y = weft_where(g, valid, moved, emptied);
     weft__set_typed(n, 0, wraps ? wrap(n, y, type) : weft_cast(g, y, WEFT_I32), type);
 }
 
@@ -76,7 +77,8 @@ static void map_bits(onnx_node *n, binary *f)
     double power[32];
     const int type = weft__in_type(n, 0), bits = bits_of(type);
     for (int k = 0; k < bits; k++) power[k] = ldexp(1, k);
-    weft_value y = f(g, split_bits(n, 0), split_bits(n, 1));
+    const weft_value a = split_bits(n, 0), b = split_bits(n, 1);
+    weft_value y = f(g, a, b);
     y = weft_mul(g, y, weft__doubles_value(n, power, WEFT_SHAPE(bits), WEFT_F64));
     weft__set_typed(n, 0, wrap(n, weft_sum(g, y, WEFT_AXES(-1), false), type), type);
 }

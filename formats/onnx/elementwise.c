@@ -50,6 +50,12 @@ static weft_value root(weft_graph *g, weft_value x, double scale, double addend)
     return weft_sqrt(g, weft_add_scalar(g, weft_mul_scalar(g, weft_square(g, x), scale), addend));
 }
 
+static weft_value tangent(weft_graph *g, weft_value x)
+{
+    weft_value sine = weft_sin(g, x), cosine = weft_cos(g, x);
+    return weft_div(g, sine, cosine);
+}
+
 static weft_value arc_sine(weft_graph *g, weft_value x)
 {
     return weft_atan(g, weft_div(g, x, root(g, x, -1, 1)));
@@ -57,8 +63,8 @@ static weft_value arc_sine(weft_graph *g, weft_value x)
 
 static weft_value area_sine(weft_graph *g, weft_value x)
 {
-    weft_value size = weft_abs(g, x);
-    return weft_mul(g, weft_sign(g, x), weft_log(g, weft_add(g, size, root(g, size, 1, 1))));
+    weft_value sign = weft_sign(g, x), size = weft_abs(g, x);
+    return weft_mul(g, sign, weft_log(g, weft_add(g, size, root(g, size, 1, 1))));
 }
 
 static weft_value area_tangent(weft_graph *g, weft_value x)
@@ -102,7 +108,8 @@ static weft_value shrink(onnx_node *n, weft_value x)
 {
     weft_graph *g = n->graph;
     const double lambda = weft__attr_float(n, "lambd", 0.5), bias = weft__attr_float(n, "bias", 0);
-    weft_value low = above(g, weft_neg(g, x), lambda, weft_add_scalar(g, x, bias), zero_like(g, x));
+    weft_value negated = weft_neg(g, x), raised = weft_add_scalar(g, x, bias);
+    weft_value low = above(g, negated, lambda, raised, zero_like(g, x));
     return above(g, x, lambda, weft_add_scalar(g, x, -bias), low);
 }
 
@@ -118,7 +125,7 @@ UNARY(Exp, map_unary, weft_exp(g, x))
 UNARY(Log, map_unary, weft_log(g, x))
 UNARY(Sin, map_unary, weft_sin(g, x))
 UNARY(Cos, map_unary, weft_cos(g, x))
-UNARY(Tan, map_precise, weft_div(g, weft_sin(g, x), weft_cos(g, x)))
+UNARY(Tan, map_precise, tangent(g, x))
 UNARY(Asin, map_precise, arc_sine(g, x))
 UNARY(Acos, map_precise, weft_add_scalar(g, weft_neg(g, arc_sine(g, x)), 1.5707963267948966))
 UNARY(Atan, map_unary, weft_atan(g, x))
@@ -169,9 +176,9 @@ void weft__map_IsInf(onnx_node *n)
     const weft_dtype dtype = weft_dtype_of(g, x);
     const double up = weft__attr_int(n, "detect_positive", 1) ? INFINITY : NAN;
     const double down = weft__attr_int(n, "detect_negative", 1) ? -INFINITY : NAN;
-    weft__set_out(n, 0,
-                  weft_logical_or(g, weft_equal(g, x, weft_scalar(g, dtype, up)),
-                                  weft_equal(g, x, weft_scalar(g, dtype, down))));
+    const weft_value is_up = weft_equal(g, x, weft_scalar(g, dtype, up));
+    const weft_value is_down = weft_equal(g, x, weft_scalar(g, dtype, down));
+    weft__set_out(n, 0, weft_logical_or(g, is_up, is_down));
 }
 
 /* ---- Two operands ---- */
@@ -195,7 +202,8 @@ typedef weft_value binary(weft_graph *g, weft_value a, weft_value b);
 static weft_value arithmetic(onnx_node *n, binary *f, weft_value a, weft_value b)
 {
     if (weft_dtype_is_float(weft_dtype_of(n->graph, a))) return f(n->graph, a, b);
-    weft_value y = f(n->graph, weft__widen(n, a), weft__widen(n, b));
+    const weft_value wide_a = weft__widen(n, a), wide_b = weft__widen(n, b);
+    weft_value y = f(n->graph, wide_a, wide_b);
     if (f == weft_div && weft__in_type(n, 0) != ONNX_BOOL) y = weft__towards_zero(n->graph, y);
     return weft__narrow(n, y, weft__in_type(n, 0));
 }
@@ -216,7 +224,8 @@ void weft__map_SwiGLU(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const weft_value a = weft__in_value(n, 0), b = weft__in_value(n, 1);
-    if (!weft__node_failed(n) && !weft_shape_equal(weft__in_shape(n, 0), weft__in_shape(n, 1))) {
+    const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
+    if (!weft__node_failed(n) && !weft_shape_equal(s, t)) {
         weft__node_fail(n, WEFT_BAD_SHAPE, "its inputs must have the same shape");
         return;
     }
@@ -234,8 +243,9 @@ void weft__map_Pow(onnx_node *n)
         weft__set_out(n, 0, weft_pow(n->graph, a, b));
         return;
     }
-    weft_value y =
-        weft_pow(n->graph, weft_cast(n->graph, a, WEFT_F64), weft_cast(n->graph, b, WEFT_F64));
+    const weft_value wide_a = weft_cast(n->graph, a, WEFT_F64);
+    const weft_value wide_b = weft_cast(n->graph, b, WEFT_F64);
+    weft_value y = weft_pow(n->graph, wide_a, wide_b);
     weft__set_typed(n, 0,
                     dtype == WEFT_I32 ? weft__narrow(n, y, weft__in_type(n, 0))
                                       : weft_cast(n->graph, y, dtype),
@@ -250,9 +260,11 @@ static weft_value float_remainder(onnx_node *n, weft_value x, weft_value y, weft
     weft_graph *g = n->graph;
     const bool toward_zero = weft__attr_int(n, "fmod", 0);
     weft_value infinity = weft_scalar(g, WEFT_F64, INFINITY), zero = weft_scalar(g, WEFT_F64, 0);
-    weft_value only_y = weft_logical_and(g, weft_equal(g, weft_abs(g, y), infinity),
-                                         weft_less(g, weft_abs(g, x), infinity));
-    weft_value signs = weft_mul(g, weft_sign(g, x), weft_sign(g, y));
+    weft_value infinite_y = weft_equal(g, weft_abs(g, y), infinity);
+    weft_value finite_x = weft_less(g, weft_abs(g, x), infinity);
+    weft_value only_y = weft_logical_and(g, infinite_y, finite_x);
+    weft_value sign_x = weft_sign(g, x), sign_y = weft_sign(g, y);
+    weft_value signs = weft_mul(g, sign_x, sign_y);
     weft_value limit = toward_zero ? x : weft_where(g, weft_less(g, signs, zero), y, x);
     r = weft_where(g, only_y, limit, r);
     weft_value signed_zero = weft_mul_scalar(g, weft_sign(g, toward_zero ? x : y), 0);

@@ -118,8 +118,8 @@ static weft_value row_positions(onnx_node *n, weft_value indices, weft_shape s, 
     weft_value zero = weft_scalar(g, WEFT_F64, 0), x = weft_cast(g, indices, WEFT_F64);
     weft_value size = weft__doubles_value(n, dims, WEFT_SHAPE(k), WEFT_F64);
     x = weft_add(g, x, weft_where(g, weft_less(g, x, zero), size, zero));
-    weft_value good =
-        weft_logical_and(g, weft_logical_not(g, weft_less(g, x, zero)), weft_less(g, x, size));
+    weft_value not_low = weft_logical_not(g, weft_less(g, x, zero));
+    weft_value good = weft_logical_and(g, not_low, weft_less(g, x, size));
     weft_value bad = weft_cast(g, weft_logical_not(g, good), WEFT_F64);
     bad = weft_sum(g, bad, WEFT_AXES(last), false);
     x = weft_mul(g, x, weft__doubles_value(n, strides, WEFT_SHAPE(k), WEFT_F64));
@@ -131,7 +131,8 @@ static weft_value row_positions(onnx_node *n, weft_value indices, weft_shape s, 
         x = weft_add(g, x,
                      weft_reshape(g, weft_arange(g, WEFT_F64, batches, 0, stride), per_batch));
     }
-    x = weft_where(g, weft_greater(g, bad, zero), weft_scalar(g, WEFT_F64, -1), x);
+    weft_value outside = weft_greater(g, bad, zero);
+    x = weft_where(g, outside, weft_scalar(g, WEFT_F64, -1), x);
     return weft_cast(g, x, WEFT_I32);
 }
 
@@ -190,16 +191,17 @@ static weft_value join_updates(onnx_node *n, weft_value indices, weft_value upda
     if (s.rank == WEFT_MAX_RANK || weft_shape_numel(s) > MAX_PAIRS / (count + 1))
         return weft__node_fail(n, WEFT_TOO_LARGE, "joins too many updates");
     /* [..., i, j, ...]: whether updates i and j have the same index. */
-    weft_value same =
-        weft_equal(g, weft_expand_dims(g, indices, axis + 1), weft_expand_dims(g, indices, axis));
+    weft_value of_i = weft_expand_dims(g, indices, axis + 1);
+    weft_value same = weft_equal(g, of_i, weft_expand_dims(g, indices, axis));
     weft_shape square = {.rank = s.rank + 1};
     for (int i = 0; i <= s.rank; i++) square.dim[i] = i == axis || i == axis + 1 ? count : 1;
     weft_value before = weft_reshape(g, weft_tril_mask(g, count, count, -1), square);
     weft_value earlier = weft_cast(g, weft_logical_and(g, same, before), WEFT_F32);
     earlier = weft_sum(g, earlier, WEFT_AXES(axis + 1), false);
     *first = weft_equal(g, earlier, weft_scalar(g, WEFT_F32, 0));
-    weft_value x = weft_where(g, same, weft_expand_dims(g, updates, axis),
-                              weft_scalar(g, weft_dtype_of(g, updates), neutral[how]));
+    weft_value joined = weft_expand_dims(g, updates, axis);
+    weft_value others = weft_scalar(g, weft_dtype_of(g, updates), neutral[how]);
+    weft_value x = weft_where(g, same, joined, others);
     return how == REDUCE_MUL   ? weft_prod(g, x, WEFT_AXES(axis + 1), false)
            : how == REDUCE_MIN ? weft_min(g, x, WEFT_AXES(axis + 1), false)
                                : weft_max(g, x, WEFT_AXES(axis + 1), false);
@@ -243,9 +245,10 @@ void weft__map_ScatterElements(onnx_node *n)
     const weft_shape s = weft__in_shape(n, 0);
     const int axis = weft__attr_axis(n, "axis", 0, s.rank);
     if (weft__node_failed(n)) return;
+    weft_value x = weft__in_value(n, 0);
     weft_value indices = weft__wrap_index(n, weft__in_value(n, 1), s.dim[axis]);
-    weft__set_typed(n, 0, scatter(n, weft__in_value(n, 0), indices, weft__in_value(n, 2), axis),
-                    weft__in_type(n, 0));
+    weft_value updates = weft__in_value(n, 2);
+    weft__set_typed(n, 0, scatter(n, x, indices, updates, axis), weft__in_type(n, 0));
 }
 
 void weft__map_ScatterND(onnx_node *n)

@@ -28,8 +28,9 @@ void weft__map_MatMul(onnx_node *n)
         weft__set_out(n, 0, bytes);
         return;
     }
-    weft_value y = product(n->graph, weft__widen(n, weft__in_value(n, 0)),
-                           weft__widen(n, weft__in_value(n, 1)));
+    const weft_value a = weft__widen(n, weft__in_value(n, 0));
+    const weft_value b = weft__widen(n, weft__in_value(n, 1));
+    weft_value y = product(n->graph, a, b);
     if (weft_dtype_of(n->graph, weft__in_value(n, 0)) == WEFT_I32)
         y = weft__narrow(n, y, weft__in_type(n, 0));
     weft__set_typed(n, 0, y, weft__in_type(n, 0));
@@ -82,14 +83,14 @@ static weft_value eliminate(weft_graph *g, weft_value x, weft_value *det)
     *det = weft_mul(g, *det, weft_where(g, stays, pivot, weft_neg(g, pivot)));
     weft_value number =
         weft_reshape(g, weft_arange(g, WEFT_I32, m - 1, 1, 1), WEFT_SHAPE(1, m - 1, 1));
-    weft_value rows = weft_where(g, weft_equal(g, number, at), weft_slice(g, x, 1, 0, 1, 1),
-                                 weft_slice(g, x, 1, 1, m, 1));
+    weft_value replaced = weft_equal(g, number, at);
+    weft_value first = weft_slice(g, x, 1, 0, 1, 1), others = weft_slice(g, x, 1, 1, m, 1);
+    weft_value rows = weft_where(g, replaced, first, others);
     /* A column of zeros has no pivot; the determinant is zero then. */
     weft_value zero = weft_equal(g, pivot, weft_scalar(g, dtype, 0));
-    weft_value factor = weft_div(g, weft_slice(g, rows, 2, 0, 1, 1),
-                                 weft_where(g, zero, weft_scalar(g, dtype, 1), pivot));
-    return weft_sub(g, weft_slice(g, rows, 2, 1, m, 1),
-                    weft_mul(g, factor, weft_slice(g, pivots, 2, 1, m, 1)));
+    weft_value heads = weft_slice(g, rows, 2, 0, 1, 1), rest = weft_slice(g, rows, 2, 1, m, 1);
+    weft_value factor = weft_div(g, heads, weft_where(g, zero, weft_scalar(g, dtype, 1), pivot));
+    return weft_sub(g, rest, weft_mul(g, factor, weft_slice(g, pivots, 2, 1, m, 1)));
 }
 
 /* The determinants of matrices [..., m, m]. */
@@ -238,7 +239,8 @@ void weft__map_DynamicQuantizeLinear(onnx_node *n)
     const weft_value x = weft__in_value(n, 0), nothing = weft_scalar(g, WEFT_F32, 0);
     weft_value high = weft_maximum(g, weft_max(g, x, WEFT_ALL_AXES, false), nothing);
     weft_value low = weft_minimum(g, weft_min(g, x, WEFT_ALL_AXES, false), nothing);
-    weft_value scale = weft_div(g, weft_sub(g, high, low), weft_scalar(g, WEFT_F32, 255));
+    weft_value range = weft_sub(g, high, low);
+    weft_value scale = weft_div(g, range, weft_scalar(g, WEFT_F32, 255));
     weft_value zero = weft_round(g, weft_clamp(g, weft_neg(g, weft_div(g, low, scale)), 0, 255));
     set_quantized(n, quantized_clip(n, weft_div(g, x, scale), zero, ONNX_UINT8), ONNX_UINT8);
     weft__set_typed(n, 1, scale, ONNX_FLOAT);
@@ -329,8 +331,8 @@ static weft_value byte_product(weft_graph *g, weft_value a, int type, weft_value
     int64_t after[WEFT_MAX_RANK] = {0};
     after[rank - 1] = m->padded - m->k;
     if (m->padded > m->k) x = weft_pad(g, x, none, after, 0);
-    return weft_add(g, weft_matmul_whole(g, x, m->weight, m->zero),
-                    weft_mul(g, weft_sub(g, lift, zero), m->sums));
+    const weft_value whole = weft_matmul_whole(g, x, m->weight, m->zero);
+    return weft_add(g, whole, weft_mul(g, weft_sub(g, lift, zero), m->sums));
 }
 
 /* The exact product of inputs a and b less their zero points, in f64. A matrix b of bytes is
@@ -341,11 +343,13 @@ static weft_value integer_product(onnx_node *n, size_t a, size_t a_zero, size_t 
     onnx_value *const zero = has_in(n, b_zero) ? n->in[b_zero] : NULL;
     byte_matrix m;
     if (n->folding || !has_bytes(weft__in_type(n, a)) || rank < 2 ||
-        !read_bytes(n, n->in[b], zero, false, weft__in_shape(n, a), &m))
-        return product(n->graph, weft__quantized_centred(n, a, a_zero, -2),
-                       weft__quantized_centred(n, b, b_zero, -1));
-    return byte_product(n->graph, whole_of(n, n->in[a]), weft__in_type(n, a),
-                        weft__quantized_along(n, a_zero, rank - 2, rank, 0), &m);
+        !read_bytes(n, n->in[b], zero, false, weft__in_shape(n, a), &m)) {
+        const weft_value left = weft__quantized_centred(n, a, a_zero, -2);
+        return product(n->graph, left, weft__quantized_centred(n, b, b_zero, -1));
+    }
+    const weft_value left = whole_of(n, n->in[a]);
+    const weft_value left_zero = weft__quantized_along(n, a_zero, rank - 2, rank, 0);
+    return byte_product(n->graph, left, weft__in_type(n, a), left_zero, &m);
 }
 
 /* Whether a factor is scaled by one number, or along the axis given. */
@@ -395,9 +399,10 @@ void weft__map_QLinearMatMul(onnx_node *n)
     weft_graph *g = n->graph;
     weft_value y = integer_product(n, 0, 2, 3, 5);
     const int rank = weft_rank_of(g, y);
-    weft_value scale = weft_mul(g, weft__quantized_along(n, 1, rank - 2, rank, 1),
-                                weft__quantized_along(n, 4, rank - 1, rank, 1));
-    y = weft_div(g, weft_mul(g, y, scale), weft__quantized_along(n, 6, rank - 1, rank, 1));
+    const weft_value of_a = weft__quantized_along(n, 1, rank - 2, rank, 1);
+    const weft_value of_b = weft__quantized_along(n, 4, rank - 1, rank, 1);
+    y = weft_mul(g, y, weft_mul(g, of_a, of_b));
+    y = weft_div(g, y, weft__quantized_along(n, 6, rank - 1, rank, 1));
     weft__set_typed(n, 0,
                     weft__quantized_round(n, y, weft__quantized_along(n, 7, rank - 1, rank, 0),
                                           weft__in_type(n, 7)),

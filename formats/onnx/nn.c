@@ -233,7 +233,8 @@ static weft_value likelihood_loss(onnx_node *n, weft_value log_p)
             weft_logical_not(g, weft_equal(g, target, weft_scalar(g, WEFT_I32, (double)ignored)));
         safe = weft_where(g, valid, target, weft_scalar(g, WEFT_I32, 0));
     }
-    weft_value picked = weft_gather(g, classes_last(g, log_p), weft_expand_dims(g, safe, -1), -1);
+    weft_value last = classes_last(g, log_p);
+    weft_value picked = weft_gather(g, last, weft_expand_dims(g, safe, -1), -1);
     picked = weft_squeeze(g, picked, -1);
     if (has_in(n, 2)) {
         weft_value table = weft_expand_dims(g, weft__in_value(n, 2), 1);

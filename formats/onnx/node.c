@@ -209,7 +209,8 @@ weft_value weft__widen(onnx_node *n, weft_value x)
 
 weft_value weft__towards_zero(weft_graph *g, weft_value x)
 {
-    return weft_mul(g, weft_sign(g, x), weft_floor(g, weft_abs(g, x)));
+    const weft_value sign = weft_sign(g, x);
+    return weft_mul(g, sign, weft_floor(g, weft_abs(g, x)));
 }
 
 weft_value weft__saturate(onnx_node *n, weft_value x, int type)
@@ -237,7 +238,8 @@ weft_value weft__wrap_index(onnx_node *n, weft_value index, int64_t size)
     weft_graph *g = n->graph;
     weft_value zero = weft_scalar(g, WEFT_I32, 0);
     weft_value moved = weft_add_scalar(g, weft_cast(g, index, WEFT_F64), (double)size);
-    return weft_where(g, weft_less(g, index, zero), weft_cast(g, moved, WEFT_I32), index);
+    weft_value negative = weft_less(g, index, zero);
+    return weft_where(g, negative, weft_cast(g, moved, WEFT_I32), index);
 }
 
 /* ---- Constants ---- */

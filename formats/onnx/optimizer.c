@@ -36,12 +36,14 @@ static weft_value gradient(onnx_node *n, weft_value x, weft_value g)
 static weft_value blended(weft_graph *g, weft_value old, double decay, weft_value value,
                           weft_value weight)
 {
-    return weft_add(g, weft_mul_scalar(g, old, decay), weft_mul(g, weight, value));
+    const weft_value decayed = weft_mul_scalar(g, old, decay);
+    return weft_add(g, decayed, weft_mul(g, weight, value));
 }
 
 static weft_value count_of(onnx_node *n)
 {
-    return weft_cast(n->graph, weft__in_value(n, 1), weft_dtype_of(n->graph, weft__in_value(n, 0)));
+    const weft_value rate = weft__in_value(n, 0), count = weft__in_value(n, 1);
+    return weft_cast(n->graph, count, weft_dtype_of(n->graph, rate));
 }
 
 /* Duchi et al. 2011 */
@@ -49,12 +51,14 @@ void weft__map_Adagrad(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const size_t count = list_length(n, 3);
+    const weft_value rate = weft__in_value(n, 0);
     weft_value decay = weft_mul_scalar(g, count_of(n), weft__attr_float(n, "decay_factor", 0));
-    weft_value r = weft_div(g, weft__in_value(n, 0), weft_add_scalar(g, decay, 1));
+    weft_value r = weft_div(g, rate, weft_add_scalar(g, decay, 1));
     for (size_t i = 0; i < count; i++) {
         const weft_value x = listed(n, count, 0, i);
         weft_value d = gradient(n, x, listed(n, count, 1, i));
-        weft_value h = weft_add(g, listed(n, count, 2, i), weft_square(g, d));
+        const weft_value old = listed(n, count, 2, i);
+        weft_value h = weft_add(g, old, weft_square(g, d));
         weft_value size = weft_add_scalar(g, weft_sqrt(g, h), weft__attr_float(n, "epsilon", 1e-6));
         weft__set_out(n, i, weft_sub(g, x, weft_mul(g, r, weft_div(g, d, size))));
         weft__set_out(n, count + i, h);
@@ -69,8 +73,8 @@ static weft_value correction(onnx_node *n, double base)
     const weft_dtype dtype = weft_dtype_of(g, t);
     weft_value power = weft_pow(g, weft_scalar(g, dtype, base), t);
     weft_value rest = weft_add_scalar(g, weft_neg(g, power), 1);
-    return weft_where(g, weft_greater(g, t, weft_scalar(g, dtype, 0)), rest,
-                      weft_scalar(g, dtype, 1));
+    weft_value later = weft_greater(g, t, weft_scalar(g, dtype, 0));
+    return weft_where(g, later, rest, weft_scalar(g, dtype, 1));
 }
 
 /* Kingma & Ba 2015 */
@@ -81,16 +85,17 @@ void weft__map_Adam(onnx_node *n)
     const double alpha = weft__attr_float(n, "alpha", 0.9),
                  beta = weft__attr_float(n, "beta", 0.999);
     const double post = weft__attr_float(n, "norm_coefficient_post", 0);
-    weft_value r = weft_mul(g, weft__in_value(n, 0), weft_sqrt(g, correction(n, beta)));
+    const weft_value rate = weft__in_value(n, 0);
+    weft_value r = weft_mul(g, rate, weft_sqrt(g, correction(n, beta)));
     r = weft_div(g, r, correction(n, alpha));
     const weft_dtype dtype = weft_dtype_of(g, r);
     for (size_t i = 0; i < count; i++) {
         const weft_value x = listed(n, count, 0, i);
         weft_value d = gradient(n, x, listed(n, count, 1, i));
-        weft_value v =
-            blended(g, listed(n, count, 2, i), alpha, d, weft_scalar(g, dtype, 1 - alpha));
-        weft_value h = blended(g, listed(n, count, 3, i), beta, weft_square(g, d),
-                               weft_scalar(g, dtype, 1 - beta));
+        const weft_value old_v = listed(n, count, 2, i), old_h = listed(n, count, 3, i);
+        weft_value v = blended(g, old_v, alpha, d, weft_scalar(g, dtype, 1 - alpha));
+        weft_value squared = weft_square(g, d);
+        weft_value h = blended(g, old_h, beta, squared, weft_scalar(g, dtype, 1 - beta));
         weft_value size = weft_add_scalar(g, weft_sqrt(g, h), weft__attr_float(n, "epsilon", 1e-6));
         weft_value y = weft_sub(g, x, weft_mul(g, r, weft_div(g, v, size)));
         weft__set_out(n, i, post == 0 ? y : weft_mul_scalar(g, y, 1 - post));
@@ -107,9 +112,9 @@ void weft__map_Momentum(onnx_node *n)
     const weft_value r = weft__in_value(n, 0), t = count_of(n);
     const weft_dtype dtype = weft_dtype_of(g, r);
     const double alpha = weft__attr_float(n, "alpha", 0);
-    weft_value weight =
-        weft_where(g, weft_greater(g, t, weft_scalar(g, dtype, 0)),
-                   weft_scalar(g, dtype, weft__attr_float(n, "beta", 0)), weft_scalar(g, dtype, 1));
+    weft_value later = weft_greater(g, t, weft_scalar(g, dtype, 0));
+    weft_value beta = weft_scalar(g, dtype, weft__attr_float(n, "beta", 0));
+    weft_value weight = weft_where(g, later, beta, weft_scalar(g, dtype, 1));
     for (size_t i = 0; i < count; i++) {
         const weft_value x = listed(n, count, 0, i);
         weft_value d = gradient(n, x, listed(n, count, 1, i));

@@ -81,7 +81,8 @@ static weft_value drop_with_mask(onnx_node *n, weft_value x, double ratio)
     weft_value mask = weft_cast(g, kept, WEFT_BOOL);
     weft__set_out(n, 1, mask);
     if (ratio == 1) return weft_mul_scalar(g, x, 0);
-    return weft_where(g, mask, weft_mul_scalar(g, x, 1 / (1 - ratio)), weft_scalar(g, dtype, 0));
+    const weft_value scaled = weft_mul_scalar(g, x, 1 / (1 - ratio));
+    return weft_where(g, mask, scaled, weft_scalar(g, dtype, 0));
 }
 
 /* Passes its input through, except in training. */

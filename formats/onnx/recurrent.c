@@ -69,12 +69,14 @@ static void step_gru(layer *l, const weft_value *xw)
     weft_value r = activate(l, 0, gate_sum(l, xw, 1, l->h)), sum;
     if (weft__attr_int(l->n, "linear_before_reset", 0)) {
         weft_value linear = add_bias(l, weft_matmul_shared(g, l->h, l->r[2]), l->rb[2]);
-        sum = weft_add(g, add_bias(l, xw[2], l->wb[2]), weft_mul(g, r, linear));
+        weft_value of_x = add_bias(l, xw[2], l->wb[2]);
+        sum = weft_add(g, of_x, weft_mul(g, r, linear));
     } else {
         sum = gate_sum(l, xw, 2, weft_mul(g, r, l->h));
     }
     weft_value h = activate(l, 1, sum);
-    l->h = weft_add(g, weft_mul(g, one_less(g, z), h), weft_mul(g, z, l->h));
+    weft_value updated = weft_mul(g, one_less(g, z), h);
+    l->h = weft_add(g, updated, weft_mul(g, z, l->h));
 }
 
 static weft_value peek(layer *l, weft_value sum, int which, weft_value c)
@@ -93,7 +95,8 @@ static void step_lstm(layer *l, const weft_value *xw)
     else
         f = activate(l, 0, peek(l, gate_sum(l, xw, 2, l->h), 2, l->c));
     weft_value inner = activate(l, 1, gate_sum(l, xw, 3, l->h));
-    weft_value c = weft_add(g, weft_mul(g, f, l->c), weft_mul(g, i, inner));
+    weft_value remembered = weft_mul(g, f, l->c);
+    weft_value c = weft_add(g, remembered, weft_mul(g, i, inner));
     weft_value o = activate(l, 0, peek(l, gate_sum(l, xw, 1, l->h), 1, c));
     l->h = weft_mul(g, o, activate(l, 2, c));
     l->c = c;

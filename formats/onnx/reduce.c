@@ -137,8 +137,8 @@ void weft__map_Hardmax(onnx_node *n)
     const int along = n->opset < 13 ? 1 : axis;
     weft_value index = weft_argmax(g, flat, along, true);
     weft_value y = at_index(g, index, along, weft_dim_of(g, flat, along));
-    weft__set_out(n, 0,
-                  weft_reshape(g, weft_cast(g, y, weft_dtype_of(g, x)), weft__in_shape(n, 0)));
+    y = weft_cast(g, y, weft_dtype_of(g, x));
+    weft__set_out(n, 0, weft_reshape(g, y, weft__in_shape(n, 0)));
 }
 
 /* Values and indices in their order, which `sorted` = 0 does not rule out. */

@@ -180,7 +180,8 @@ static bool read_grid_options(onnx_node *n, sampler *s)
 void weft__map_GridSample(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    sampler s = {.image = weft__in_value(n, 0), .shape = weft__in_shape(n, 0)};
+    const weft_value image = weft__in_value(n, 0);
+    sampler s = {.image = image, .shape = weft__in_shape(n, 0)};
     const weft_shape places = weft__in_shape(n, 1);
     weft_value at[MAX_SPATIAL];
     if (!check_image(n, s.shape) || !read_grid_options(n, &s)) return;
@@ -269,8 +270,9 @@ static weft_value box_places(onnx_node *n, int first, int last, int64_t bins, in
                                    1 / (double)(bins * samples));
     weft_value at = weft_add(g, begin, weft_mul(g, length, parts));
     /* One pixel around the image belongs to it; farther places have no pixels. */
-    weft_value outside = weft_logical_or(g, weft_less(g, at, weft_scalar(g, dtype, -1)),
-                                         weft_greater(g, at, weft_scalar(g, dtype, (double)size)));
+    weft_value before = weft_less(g, at, weft_scalar(g, dtype, -1));
+    weft_value after = weft_greater(g, at, weft_scalar(g, dtype, (double)size));
+    weft_value outside = weft_logical_or(g, before, after);
     at = weft_clamp(g, at, 0, (double)size - 1);
     at = weft_masked_fill(g, at, outside, -2);
     return weft_cast(g, at, weft_dtype_of(g, weft__in_value(n, 0)));
@@ -282,7 +284,8 @@ static weft_value box_places(onnx_node *n, int first, int last, int64_t bins, in
 void weft__map_RoiAlign(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    sampler s = {.image = weft__in_value(n, 0), .shape = weft__in_shape(n, 0), .taps = 2};
+    const weft_value x = weft__in_value(n, 0);
+    sampler s = {.image = x, .shape = weft__in_shape(n, 0), .taps = 2};
     const weft_shape boxes = weft__in_shape(n, 1), of = weft__in_shape(n, 2);
     const int64_t ratio = weft__attr_int(n, "sampling_ratio", 0);
     const int64_t bins[2] = {weft__attr_int(n, "output_height", 1),
@@ -303,10 +306,11 @@ void weft__map_RoiAlign(onnx_node *n)
         return;
     }
     const int64_t rows = bins[0] * ratio, columns = bins[1] * ratio, count = boxes.dim[0];
-    const weft_value at[2] = {weft_reshape(g, box_places(n, 1, 3, bins[0], ratio, s.shape.dim[2]),
-                                           WEFT_SHAPE(count, rows, 1)),
-                              weft_reshape(g, box_places(n, 0, 2, bins[1], ratio, s.shape.dim[3]),
-                                           WEFT_SHAPE(count, 1, columns))};
+    weft_value at[2];
+    at[0] = box_places(n, 1, 3, bins[0], ratio, s.shape.dim[2]);
+    at[0] = weft_reshape(g, at[0], WEFT_SHAPE(count, rows, 1));
+    at[1] = box_places(n, 0, 2, bins[1], ratio, s.shape.dim[3]);
+    at[1] = weft_reshape(g, at[1], WEFT_SHAPE(count, 1, columns));
     weft_value image =
         weft_reshape(g, weft_cast(g, weft__in_value(n, 2), WEFT_F64), WEFT_SHAPE(count, 1, 1));
     weft_value y = weft_reshape(g, sample(n, &s, image, at),
@@ -370,8 +374,8 @@ void weft__map_MaxUnpool(onnx_node *n)
     const weft_value zeros = weft_fill(g, dtype, WEFT_SHAPE(weft_shape_numel(full)), 0);
     /* Windows that overlap may have found the same element: it is written once. */
     weft_value ones = weft_fill(g, dtype, weft_shape_of(g, flat), 1);
-    weft_value times =
-        weft_maximum(g, weft_scatter_add(g, zeros, index, ones, 0), weft_scalar(g, dtype, 1));
+    weft_value times = weft_scatter_add(g, zeros, index, ones, 0);
+    times = weft_maximum(g, times, weft_scalar(g, dtype, 1));
     weft_value y = weft_div(g, weft_scatter_add(g, zeros, index, flat, 0), times);
     weft__set_out(n, 0, weft_pad(g, weft_reshape(g, y, full), before, after, 0));
 }

@@ -281,8 +281,8 @@ static weft_value count_grams(onnx_node *n, weft_value x, const int64_t *grams, 
     weft_value table = weft__ints_value(n, grams, WEFT_SHAPE(count, length)), all = WEFT_NO_VALUE;
     for (int64_t k = 0; k < length; k++) {
         weft_value at = weft_slice(g, x, 1, k * distance, k * distance + places, 1);
-        weft_value same = weft_equal(g, weft_expand_dims(g, at, 2),
-                                     weft_squeeze(g, weft_slice(g, table, 1, k, k + 1, 1), 1));
+        weft_value wanted = weft_squeeze(g, weft_slice(g, table, 1, k, k + 1, 1), 1);
+        weft_value same = weft_equal(g, weft_expand_dims(g, at, 2), wanted);
         all = k ? weft_logical_and(g, all, same) : same;
     }
     return weft_sum(g, weft_cast(g, all, WEFT_F32), WEFT_AXES(1), false);

@@ -389,8 +389,8 @@ void weft__map_EyeLike(onnx_node *n)
         return;
     }
     weft_value below = weft_tril_mask(g, s.dim[0], s.dim[1], k - 1);
-    weft_value on =
-        weft_logical_and(g, weft_tril_mask(g, s.dim[0], s.dim[1], k), weft_logical_not(g, below));
+    weft_value up_to = weft_tril_mask(g, s.dim[0], s.dim[1], k);
+    weft_value on = weft_logical_and(g, up_to, weft_logical_not(g, below));
     weft__set_typed(n, 0, weft_cast(g, on, dtype), type);
 }
 

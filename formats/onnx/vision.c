@@ -109,9 +109,8 @@ void weft__map_Conv(onnx_node *n)
     window w;
     if (!read_conv(n, 1, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
-    weft__set_out(
-        n, 0,
-        weft_conv(n->graph, weft__in_value(n, 0), weft__in_value(n, 1), weft__in_value(n, 2), &o));
+    const weft_value x = weft__in_value(n, 0), weight = weft__in_value(n, 1);
+    weft__set_out(n, 0, weft_conv(n->graph, x, weight, weft__in_value(n, 2), &o));
 }
 
 /* Padding such that the result has the sizes of output_shape, or stride times those of the image.
@@ -145,9 +144,8 @@ void weft__map_ConvTranspose(onnx_node *n)
         return;
     weft_conv_options o = conv_options(n, &w);
     memcpy(o.output_pad, output_pad, sizeof output_pad);
-    weft__set_out(n, 0,
-                  weft_conv_transpose(n->graph, weft__in_value(n, 0), weft__in_value(n, 1),
-                                      weft__in_value(n, 2), &o));
+    const weft_value x = weft__in_value(n, 0), weight = weft__in_value(n, 1);
+    weft__set_out(n, 0, weft_conv_transpose(n->graph, x, weight, weft__in_value(n, 2), &o));
 }
 
 void weft__map_ConvInteger(onnx_node *n)
@@ -155,9 +153,9 @@ void weft__map_ConvInteger(onnx_node *n)
     window w;
     if (!read_conv(n, 1, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
-    const weft_value y =
-        weft_conv(n->graph, weft__quantized_centred(n, 0, 2, -1),
-                  weft__quantized_centred(n, 1, 3, -weft__in_shape(n, 1).rank), WEFT_NO_VALUE, &o);
+    const weft_value x = weft__quantized_centred(n, 0, 2, -1);
+    const weft_value weight = weft__quantized_centred(n, 1, 3, -weft__in_shape(n, 1).rank);
+    const weft_value y = weft_conv(n->graph, x, weight, WEFT_NO_VALUE, &o);
     weft__set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
 }
 
@@ -172,11 +170,13 @@ void weft__map_QLinearConv(onnx_node *n)
     const int rank = weft__in_shape(n, 0).rank, type = weft__in_type(n, 7);
     const weft_value bias =
         has_in(n, 8) ? weft_cast(g, weft__in_value(n, 8), WEFT_F64) : WEFT_NO_VALUE;
-    weft_value y = weft_conv(g, weft__quantized_centred(n, 0, 2, -1),
-                             weft__quantized_centred(n, 3, 5, -rank), bias, &o);
-    const weft_value scale = weft_mul(g, weft__quantized_along(n, 1, 1, rank, 1),
-                                      weft__quantized_along(n, 4, 1, rank, 1));
-    y = weft_div(g, weft_mul(g, y, scale), weft__quantized_along(n, 6, 1, rank, 1));
+    const weft_value x = weft__quantized_centred(n, 0, 2, -1);
+    const weft_value weight = weft__quantized_centred(n, 3, 5, -rank);
+    weft_value y = weft_conv(g, x, weight, bias, &o);
+    const weft_value x_scale = weft__quantized_along(n, 1, 1, rank, 1);
+    const weft_value weight_scale = weft__quantized_along(n, 4, 1, rank, 1);
+    y = weft_mul(g, y, weft_mul(g, x_scale, weight_scale));
+    y = weft_div(g, y, weft__quantized_along(n, 6, 1, rank, 1));
     weft__set_typed(
         n, 0, weft__quantized_round(n, y, weft__quantized_along(n, 7, 1, rank, 0), type), type);
 }
@@ -282,9 +282,9 @@ void weft__map_LpPool(onnx_node *n)
     o.count_pad = true;
     o.ceil_mode = false; /* every window has all of its elements */
     for (int i = 0; i < w.rank; i++) size *= (double)w.kernel[i];
-    const weft_dtype dtype = weft_dtype_of(g, weft__in_value(n, 0));
-    const weft_value power =
-        weft_pow(g, weft_abs(g, weft__in_value(n, 0)), weft_scalar(g, dtype, p));
+    const weft_value size_of_x = weft_abs(g, weft__in_value(n, 0));
+    const weft_dtype dtype = weft_dtype_of(g, size_of_x);
+    const weft_value power = weft_pow(g, size_of_x, weft_scalar(g, dtype, p));
     const weft_value sum = weft_mul_scalar(g, weft_average_pool(g, power, &o), size);
     weft__set_out(n, 0, weft_pow(g, sum, weft_scalar(g, dtype, 1 / p)));
 }
@@ -317,10 +317,11 @@ void weft__map_GlobalLpPool(onnx_node *n)
     const weft_axes axes = spatial_axes(n);
     const double p = (double)weft__attr_int(n, "p", 2);
     if (weft__node_failed(n)) return;
-    const weft_dtype dtype = weft_dtype_of(g, weft__in_value(n, 0));
-    const weft_value power =
-        weft_pow(g, weft_abs(g, weft__in_value(n, 0)), weft_scalar(g, dtype, p));
-    weft__set_out(n, 0, weft_pow(g, weft_sum(g, power, axes, true), weft_scalar(g, dtype, 1 / p)));
+    const weft_value size = weft_abs(g, weft__in_value(n, 0));
+    const weft_dtype dtype = weft_dtype_of(g, size);
+    const weft_value power = weft_pow(g, size, weft_scalar(g, dtype, p));
+    const weft_value sum = weft_sum(g, power, axes, true);
+    weft__set_out(n, 0, weft_pow(g, sum, weft_scalar(g, dtype, 1 / p)));
 }
 
 /* ---- Batch normalisation ---- */
@@ -342,9 +343,9 @@ static bool normalises_by_batch(onnx_node *n)
 static weft_value running(onnx_node *n, size_t old, weft_value batch, double momentum)
 {
     weft_graph *g = n->graph;
-    return weft_add(
-        g, weft_mul_scalar(g, weft__in_value(n, old), momentum),
-        weft_mul_scalar(g, weft_reshape(g, batch, weft__in_shape(n, old)), 1 - momentum));
+    const weft_value decayed = weft_mul_scalar(g, weft__in_value(n, old), momentum);
+    batch = weft_reshape(g, batch, weft__in_shape(n, old));
+    return weft_add(g, decayed, weft_mul_scalar(g, batch, 1 - momentum));
 }
 
 /* In training, tracks statistic i of the batch. False if it is frozen, so that it is used itself.
@@ -353,9 +354,11 @@ static bool uses_batch(onnx_node *n, size_t i, weft_value batch, double momentum
 {
     const onnx_weight *w = n->in[i]->weight;
     if (mode_of(n) != ONNX_TRAINING) return true;
-    if (w && w->statistic)
-        return weft_track(n->graph, weft__in_value(n, i),
-                          weft_reshape(n->graph, batch, weft__in_shape(n, i)), 1 - momentum);
+    if (w && w->statistic) {
+        const weft_value tracked = weft__in_value(n, i);
+        batch = weft_reshape(n->graph, batch, weft__in_shape(n, i));
+        return weft_track(n->graph, tracked, batch, 1 - momentum);
+    }
     weft__node_fail(n, WEFT_BAD_ARGUMENT,
                     "computes its running statistics from other values; training can only update "
                     "initializers");
@@ -370,10 +373,11 @@ static weft_value normalise_batch(onnx_node *n, weft_value used[2])
     const double momentum = weft__attr_float(n, "momentum", 0.9),
                  eps = weft__attr_float(n, "epsilon", 1e-5);
     const weft_shape vector = WEFT_SHAPE(weft__in_shape(n, 0).dim[1]);
+    const weft_value x = weft__in_value(n, 0);
+    const weft_value scale = weft_reshape(g, weft__in_value(n, 1), vector);
+    const weft_value bias = weft_reshape(g, weft__in_value(n, 2), vector);
     weft_value batch[2];
-    const weft_value y =
-        weft_batch_norm(g, weft__in_value(n, 0), weft_reshape(g, weft__in_value(n, 1), vector),
-                        weft_reshape(g, weft__in_value(n, 2), vector), eps, &batch[0], &batch[1]);
+    const weft_value y = weft_batch_norm(g, x, scale, bias, eps, &batch[0], &batch[1]);
     bool fused = true;
     for (size_t i = 0; i < 2; i++) {
         if (uses_batch(n, 3 + i, batch[i], momentum))
@@ -390,7 +394,8 @@ void weft__map_BatchNormalization(onnx_node *n)
 {
     weft_graph *g = n->graph;
     weft_shape shape = weft__in_shape(n, 0);
-    weft_value used[2] = {weft__in_value(n, 3), weft__in_value(n, 4)};
+    weft_value used[2];
+    for (size_t i = 0; i < 2; i++) used[i] = weft__in_value(n, 3 + i);
     if (shape.rank < 2) {
         weft__node_fail(n, WEFT_BAD_SHAPE, "needs an input [batch, channels, ...]");
         return;
