@@ -112,8 +112,8 @@ int main(void)
     weft_value lr = weft_scalar(g, WEFT_F32, 5e-4);
     weft_value fake = network(g, "g", z, 2);
     weft_value of_fake = network(g, "d", fake, 1), of_real = network(g, "d", x, 1);
-    weft_value d_loss =
-        weft_add(g, adversarial_loss(g, of_real, 1), adversarial_loss(g, of_fake, 0));
+    weft_value real_loss = adversarial_loss(g, of_real, 1);
+    weft_value d_loss = weft_add(g, real_loss, adversarial_loss(g, of_fake, 0));
     weft_value d_step = add_step(g, d_loss, lr, "d_adam", "d.*");
     weft_value g_step = add_step(g, adversarial_loss(g, of_fake, 1), lr, "g_adam", "g.*");
 

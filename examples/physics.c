@@ -39,8 +39,8 @@ int main(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value t = weft_input(g, "t", WEFT_F64, WEFT_SHAPE(POINTS, 1));
-    weft_value one = weft_scalar(g, WEFT_F64, 1);
-    weft_value u = weft_add(g, one, weft_mul(g, weft_square(g, t), network(g, t)));
+    weft_value one = weft_scalar(g, WEFT_F64, 1), t_squared = weft_square(g, t);
+    weft_value u = weft_add(g, one, weft_mul(g, t_squared, network(g, t)));
     weft_value acceleration = derivative(g, derivative(g, u, t), t);
     weft_value residual = weft_add(g, acceleration, u);
     weft_value loss = weft_mean(g, weft_square(g, residual), WEFT_ALL_AXES, false);

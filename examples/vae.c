@@ -74,7 +74,8 @@ static weft_value bound(weft_graph *g, weft_value x)
     weft_value z = weft_add(g, code[0], weft_mul(g, sigma, normal(g)));
     weft_value drawn =
         weft_bce_with_logits_loss(g, network(g, "decoder", z, PIXELS), x, WEFT_REDUCE_SUM);
-    weft_value spread = weft_sub(g, weft_square(g, sigma), weft_add_scalar(g, code[1], 1));
+    weft_value variance = weft_square(g, sigma);
+    weft_value spread = weft_sub(g, variance, weft_add_scalar(g, code[1], 1));
     weft_value kl = weft_sum(g, weft_add(g, weft_square(g, code[0]), spread), WEFT_ALL_AXES, false);
     return weft_mul_scalar(g, weft_add(g, drawn, weft_mul_scalar(g, kl, 0.5)), 1.0 / BATCH);
 }

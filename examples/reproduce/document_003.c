@@ -8,7 +8,8 @@
 /* How far results of tanh lie outside [-1, 1]. */
 static weft_value beyond_one(weft_graph *g, weft_value x)
 {
-    return weft_relu(g, weft_sub(g, weft_abs(g, x), weft_scalar(g, WEFT_F64, 1)));
+    weft_value size = weft_abs(g, x);
+    return weft_relu(g, weft_sub(g, size, weft_scalar(g, WEFT_F64, 1)));
 }
 
 static void count_parameters(example *ex, double expected)
@@ -123,8 +124,9 @@ static void step_by_step(report *r)
     example_load(&ex, "attn.q.weight", (const char *[]){"003.steps.w_q"}, 1);
     example_load(&ex, "attn.k.weight", (const char *[]){"003.steps.w_k"}, 1);
     example_load(&ex, "attn.v.weight", (const char *[]){"003.steps.w_v"}, 1);
-    weft_value ends[2] = {weft_min(g, p.scaled, WEFT_ALL_AXES, false),
-                          weft_max(g, p.scaled, WEFT_ALL_AXES, false)};
+    weft_value ends[2];
+    ends[0] = weft_min(g, p.scaled, WEFT_ALL_AXES, false);
+    ends[1] = weft_max(g, p.scaled, WEFT_ALL_AXES, false);
     expect_figure(&ex, "raw scores", p.scores, "003.steps.scores");
     expect_figure(&ex, "range of the scaled scores", weft_stack(g, ends, 2, 0), "003.steps.range");
     expect_figure(&ex, "weights (cut off; NumPy)", p.weights, "003.steps.weights");
@@ -159,8 +161,8 @@ static void slices(report *r)
     weft_value q = example_input(&ex, "003.slices.q", WEFT_SHAPE(5, 16));
     weft_value k = example_input(&ex, "003.slices.k", WEFT_SHAPE(5, 16));
     weft_value v = example_input(&ex, "003.slices.v", WEFT_SHAPE(5, 16));
-    attended a = reproduce_attention(g, by_heads(g, q, 4), by_heads(g, k, 4), by_heads(g, v, 4),
-                                     WEFT_NO_VALUE, 0.5, 0);
+    weft_value qs = by_heads(g, q, 4), ks = by_heads(g, k, 4), vs = by_heads(g, v, 4);
+    attended a = reproduce_attention(g, qs, ks, vs, WEFT_NO_VALUE, 0.5, 0);
     weft_value y =
         weft_reshape(g, weft_permute(g, a.context, WEFT_AXES(1, 0, 2)), WEFT_SHAPE(5, 16));
     weft_nn_attention_options o = {.heads = 4, .projection = WEFT_PROJECT_NONE, .no_out = true};
@@ -188,8 +190,8 @@ static weft_value plain_norm(weft_graph *g, weft_value x)
 {
     weft_shape features = WEFT_SHAPE(weft_dim_of(g, x, -1));
     weft_dtype dtype = weft_dtype_of(g, x);
-    return weft_layer_norm(g, x, weft_fill(g, dtype, features, 1), weft_fill(g, dtype, features, 0),
-                           1e-6);
+    weft_value gamma = weft_fill(g, dtype, features, 1), beta = weft_fill(g, dtype, features, 0);
+    return weft_layer_norm(g, x, gamma, beta, 1e-6);
 }
 
 static void norm_and_residual(report *r)

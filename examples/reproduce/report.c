@@ -344,8 +344,8 @@ void expect_weights(example *ex, weft_value weights, weft_value dropped, weft_va
     if (weft_is_value(hidden)) { /* masked weights are zero without dropout */
         weft_value seen = weft_logical_not(g, hidden);
         seen = weft_cast(g, weft_broadcast_to(g, seen, weft_shape_of(g, weights)), WEFT_F64);
-        all = weft_div(g, weft_sum(g, weft_mul(g, all, seen), WEFT_ALL_AXES, false),
-                       weft_sum(g, seen, WEFT_ALL_AXES, false));
+        all = weft_sum(g, weft_mul(g, all, seen), WEFT_ALL_AXES, false);
+        all = weft_div(g, all, weft_sum(g, seen, WEFT_ALL_AXES, false));
     } else {
         all = weft_mean(g, all, WEFT_ALL_AXES, false);
     }
