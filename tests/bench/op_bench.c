@@ -8,6 +8,7 @@
  * contain one ("=add": that case alone). On a machine that other programs use too,
  * OMP_WAIT_POLICY=passive keeps a waiting thread from holding the processor. Not a test: nothing
  * here fails because it is slow. */
+#include <weft/autograd.h>
 #include <weft/ops.h>
 #include <weft/weft.h>
 
