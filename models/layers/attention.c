@@ -138,14 +138,9 @@ static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
                                       const weft_nn_attention_options *o, double scale,
                                       weft_nn_attention_parts *parts)
 {
-    weft_nn_attention_parts p = {swap_heads(g, h->q),
-                                 swap_heads(g, widened(g, h->k, h->q)),
-                                 swap_heads(g, widened(g, h->v, h->q)),
-                                 WEFT_NO_VALUE,
-                                 WEFT_NO_VALUE,
-                                 WEFT_NO_VALUE,
-                                 WEFT_NO_VALUE,
-                                 WEFT_NO_VALUE};
+    const weft_value q = swap_heads(g, h->q), k = swap_heads(g, widened(g, h->k, h->q));
+    const weft_value v = swap_heads(g, widened(g, h->v, h->q)), none = WEFT_NO_VALUE;
+    weft_nn_attention_parts p = {q, k, v, none, none, none, none, none};
     /* kv_heads is 0 in a graph that has already failed. */
     int64_t kv_heads = weft_dim_of(g, p.k, 1), repeat = kv_heads ? own(o, o->heads) / kv_heads : 1;
     weft_value mask = whole_mask(g, o, weft_dim_of(g, p.q, 2), weft_dim_of(g, p.k, 2));

@@ -158,8 +158,9 @@ weft_value weft_nn_batch_norm(weft_graph *graph, const char *name, weft_value x,
     weft_graph_push_scope(g, "%s", name);
     weft_value weight = channel_state(g, "weight", x, WEFT_INIT_ONES, true);
     weft_value bias = channel_state(g, "bias", x, WEFT_INIT_ZEROS, true);
-    const weft_value running[2] = {channel_state(g, "running_mean", x, WEFT_INIT_ZEROS, false),
-                                   channel_state(g, "running_var", x, WEFT_INIT_ONES, false)};
+    const weft_value mean = channel_state(g, "running_mean", x, WEFT_INIT_ZEROS, false);
+    const weft_value variance = channel_state(g, "running_var", x, WEFT_INIT_ONES, false);
+    const weft_value running[2] = {mean, variance};
     if (o->training) {
         y = weft_batch_norm(g, x, weight, bias, eps, &batch[0], &batch[1]);
         by_batch = track_batch(g, x, weft_option(o->momentum, 0.1), running, batch);
