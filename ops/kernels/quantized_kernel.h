@@ -85,7 +85,7 @@ static inline void quantized_block(const T *x, int64_t b, int bits, int8_t *q, T
     int32_t total = 0;
 #pragma omp simd reduction(max : max) reduction(+ : bad)
     for (int i = 0; i < QUANTIZED_BLOCK; i++) {
-        const T size = x[i] < 0 ? -x[i] : x[i];
+        const T size = x[i] <= 0 ? 0 - x[i] : x[i]; /* of -0: 0, since maxima of 0 and -0 differ */
         max = size > max ? size : max;
         bad += x[i] * 0;
     }

@@ -34,7 +34,7 @@ static inline void to_bytes(const T *x, uint8_t *y, int64_t n)
     float max = 0, bad = 0;
 #pragma omp simd reduction(max : max) reduction(+ : bad)
     for (int64_t i = 0; i < n; i++) {
-        const float size = x[i] < 0 ? (float)-x[i] : (float)x[i];
+        const float size = x[i] <= 0 ? (float)(0 - x[i]) : (float)x[i]; /* of -0: 0 */
         max = size > max ? size : max;
         bad += (float)x[i] * 0;
     }
