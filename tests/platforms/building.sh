@@ -1,11 +1,14 @@
 # Sourced by the scripts of this folder: building weft in the folder of a case.
 
+# Before a compiler in a list of meson: a cache, if there is one.
+cached=$(command -v ccache >/dev/null && echo "'ccache', ")
+
 # cross_file COMPILER FAMILY ENDIAN PREFIX [WRAPPER]: what meson needs to know of another processor.
 cross_file()
 {
     cat <<-END
 		[binaries]
-		c = '$1'
+		c = [$cached'$1']
 		ar = '$4ar'
 		strip = '$4strip'
 		pkgconfig = 'pkg-config'

@@ -129,7 +129,9 @@ case_Windows()
     export WINEPREFIX=$PWD/wine WINEDEBUG=-all
     command -v x86_64-w64-mingw32-gcc-posix >/dev/null || skip "x86_64-w64-mingw32-gcc-posix is not installed"
     command -v wine >/dev/null || skip "wine is not installed"
-    build_other tests/weft_tests.exe --cross-file "$tests/platforms/windows.ini" -Djson=disabled -Dtests=enabled -Dc_args=-O1 &&
+    echo "[binaries]
+c = [$cached'x86_64-w64-mingw32-gcc-posix']" >compiler.ini
+    build_other tests/weft_tests.exe --cross-file "$tests/platforms/windows.ini" --cross-file compiler.ini -Djson=disabled -Dtests=enabled -Dc_args=-O1 &&
         ninja -C other tests/result_hashes.exe tests/model_bits.exe >>log 2>&1 || { fail "$(tail -n 5 log)"; return; }
     for isa in base v3 v4 v4_bf16; do
         WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
