@@ -1,6 +1,7 @@
 /* Ids one by one to text. The tokeniser decodes a few ids together: the last ones whose text was
  * returned, since what a token begins with may depend on the one before it, and those after them.
- * What follows the text of the first is new. O(1) ids a call. */
+ * What follows the text of the first is new. A call decodes these alone, which are few except in a
+ * long run of ids that make no whole character. */
 #include <weft/text.h>
 
 #include "base/text.h"
@@ -51,6 +52,16 @@ static bool is_incomplete(const char *text, size_t n)
     return first <= 0xF4 && n - begin + 1 < whole;
 }
 
+/* Bytes of whole characters with which both texts begin. Where later bytes turn earlier ones into
+ * U+FFFD, that is less than what was returned. */
+static size_t same_beginning(const char *text, const char *before)
+{
+    size_t n = 0;
+    while (before && before[n] && text[n] == before[n]) n++;
+    while (n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80) n--;
+    return n;
+}
+
 /* Returns what the text of all ids has after that of the first ones; these are then those whose
  * text is new. */
 static weft_status take(weft_text_decoder *d, bool all, const char **text, weft_error *error)
@@ -59,7 +70,7 @@ static weft_status take(weft_text_decoder *d, bool all, const char **text, weft_
     const weft_status status =
         weft_tokenizer_decode(d->tokenizer, d->ids, d->n, &whole, NULL, error);
     if (status != WEFT_OK) return status;
-    const size_t n = strlen(whole), before = d->before ? strlen(d->before) : 0;
+    const size_t n = strlen(whole), before = same_beginning(whole, d->before);
     if (n <= before || (!all && is_incomplete(whole, n))) {
         free(whole);
         return WEFT_OK;

@@ -77,8 +77,7 @@ static void find_in_piece(const tk_state *s, const tk_added_set *set, tk_work *w
             (ends_with_word(text, p.begin, from) || begins_with_word(text, to, p.end)))
             continue;
         if (a->left) {
-            from = skip_spaces_back(text, p.begin, from);
-            if (from < last) from = last;
+            from = from > last ? skip_spaces_back(text, last, from) : last;
         }
         if (a->right) to = skip_spaces(text, to, p.end);
         if (last < from) weft__tk_piece(w, last, from, -1);

@@ -263,9 +263,11 @@ weft_status weft__tk_bpe_encode(const tk_model *m, tk_work *w, size_t begin, siz
     }
     find_symbols(m, w, bytes, n);
     for (size_t i = 0; i < w->n_symbols; i++) {
-        const size_t next = begin + w->symbols[i].bytes;
-        weft__tk_token(w, w->symbols[i].id, begin, next < end ? next : end);
-        begin = next < end ? next : end;
+        tk_symbol *s = &w->symbols[i];
+        /* Symbols of bytes of an affix have no bytes of the piece left. */
+        if (s->bytes > end - begin) s->bytes = end - begin;
+        weft__tk_token(w, s->id, begin, begin + s->bytes);
+        begin += s->bytes;
     }
     if (cached) keep(w, hash, bytes, n);
     return WEFT_OK;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer texts are refused, so that positions fit 31 bits, also in a text that grew. */
+/* Longer texts are refused. */
 #define MAX_BYTES ((size_t)1 << 28)
 
 static weft_status read_text(tk_work *w, const char *text)
@@ -73,7 +73,7 @@ weft_status weft__tk_encode_text(const tk_state *s, tk_work *w, const char *text
     weft__tk_normalize_pieces(s, w);
     weft__tk_find_added(s, &s->normalized, w, with_special);
     weft__tk_split_pieces(s, w);
-    for (size_t i = 0; i < w->n_pieces && status == WEFT_OK && !w->failed && !w->stuck; i++) {
+    for (size_t i = 0; i < w->n_pieces && status == WEFT_OK && !w->failed; i++) {
         const tk_piece p = w->pieces[i];
         if (p.id >= 0)
             add_added(w, p);

@@ -41,7 +41,7 @@ static weft_status encode_input(void *state, const weft_encode_input *input,
     weft_status status = WEFT_OK;
     for (int i = 0; i < (input->pair ? 2 : 1) && status == WEFT_OK; i++) {
         status = weft__tk_encode_text(s, w, i ? input->pair : input->text, input->parse_special);
-        if (status != WEFT_OK || w->failed || w->stuck) break;
+        if (status != WEFT_OK || w->failed) break;
         weft__tk_trim(s, i ? input->pair : input->text, w->tokens, w->n_tokens);
         texts[i] = (tk_tokens){malloc((w->n_tokens + 1) * sizeof *w->tokens), w->n_tokens};
         if (!texts[i].tokens)
@@ -71,7 +71,7 @@ static weft_status characters(void *state, const char *text, size_t *n, weft_err
 static void decode_chain(const tk_state *s, tk_work *w, const int32_t *ids, size_t n)
 {
     weft__tk_begin_chain(s, w, ids, n);
-    for (size_t i = 0; i < s->n_decoders && !w->failed && !w->stuck; i++) {
+    for (size_t i = 0; i < s->n_decoders && !w->failed; i++) {
         s->decoders[i].apply(&s->decoders[i], w);
         weft__tk_swap_chains(w);
     }

@@ -2,6 +2,7 @@
 #include "load.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "decode.h"
 #include "kind.h"
 
@@ -45,8 +46,14 @@ static int32_t find_special(const tk_state *s, const cJSON *config, const char *
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(config, key);
     if (cJSON_IsNull(value)) return -1;
     if (cJSON_IsObject(value)) value = cJSON_GetObjectItemCaseSensitive(value, "content");
-    if (cJSON_IsString(value))
-        return weft__tk_vocabulary_find(v, value->valuestring, strlen(value->valuestring));
+    if (cJSON_IsString(value)) {
+        const int32_t id =
+            weft__tk_vocabulary_find(v, value->valuestring, strlen(value->valuestring));
+        if (id < 0)
+            weft__log(WEFT_LOG_WARNING, "tokenizer_config.json",
+                      "%s: the vocabulary has no '%.60s'", key, value->valuestring);
+        return id;
+    }
     for (; *names; names++) {
         const int32_t id = weft__tk_vocabulary_find(v, *names, strlen(*names));
         if (id >= 0) return id;
@@ -138,27 +145,41 @@ weft_tokenizer *weft_tokenizer_load_json_from_memory(const char *json, size_t by
     return NULL;
 }
 
-/* The tree of tokenizer_config.json in the folder of a file; NULL if there is none. */
-static cJSON *read_config(const char *path)
+/* Sets *config to the tree of a file, or to NULL if there is none. */
+static weft_status read_config(const char *path, cJSON **config, weft_error *error)
+{
+    size_t bytes;
+    weft_error own = WEFT_NO_ERROR;
+    json_failure why;
+    *config = NULL;
+    char *text = weft__file_read(path, &bytes, &own);
+    if (!text) return own.status == WEFT_NOT_FOUND ? WEFT_OK : weft_error_copy(error, &own);
+    *config = weft__json_parse(text, bytes, &why);
+    free(text);
+    if (*config) return WEFT_OK;
+    if (why.no_memory) return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    return weft_error_set(error, WEFT_BAD_FILE, path, "is not JSON at byte %zu", why.position);
+}
+
+/* The same of tokenizer_config.json in the folder of a file. */
+static weft_status read_config_next_to(const char *path, cJSON **config, weft_error *error)
 {
     static const char name[] = "tokenizer_config.json";
     const char *slash = strrchr(path, '/');
     const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
-    size_t bytes;
     char *path_of_config = malloc(folder + sizeof name);
-    if (!path_of_config) return NULL;
+    if (!path_of_config) return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     memcpy(path_of_config, path, folder);
     memcpy(path_of_config + folder, name, sizeof name);
-    char *text = weft__file_read(path_of_config, &bytes, NULL);
-    cJSON *json = text ? weft__json_parse(text, bytes, NULL) : NULL;
-    free(text);
+    const weft_status status = read_config(path_of_config, config, error);
     free(path_of_config);
-    return json;
+    return status;
 }
 
 weft_tokenizer *weft_tokenizer_load_json(const char *path, weft_error *error)
 {
     size_t bytes;
+    cJSON *config;
     weft_error_clear(error);
     if (!path) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "tokenizer", "loading needs a path");
@@ -166,8 +187,9 @@ weft_tokenizer *weft_tokenizer_load_json(const char *path, weft_error *error)
     }
     char *text = weft__file_read(path, &bytes, error);
     if (!text) return NULL;
-    cJSON *config = read_config(path);
-    weft_tokenizer *t = read_tokenizer(path, text, bytes, config, error);
+    weft_tokenizer *t = read_config_next_to(path, &config, error) == WEFT_OK
+                            ? read_tokenizer(path, text, bytes, config, error)
+                            : NULL;
     cJSON_Delete(config);
     free(text);
     return t;

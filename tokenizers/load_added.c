@@ -48,10 +48,8 @@ static void add_to_set(tk_loader *l, tk_added_set *set, const char *text, size_t
 static void add_normalized(tk_loader *l, tk_work *w, size_t index)
 {
     tk_state *s = l->state;
-    if (weft__tk_normalized_text(s, w, s->added[index].content) != WEFT_OK || w->failed) {
-        weft__tk_no_memory(l);
-        return;
-    }
+    l->status = weft__tk_normalized_text(s, w, s->added[index].content);
+    if (l->status != WEFT_OK || w->failed) return;
     add_to_set(l, &s->normalized, w->text.bytes, w->text.n, index);
     char *decoded = weft__tk_alloc(l, w->text.n + 1, 1);
     if (decoded && w->text.n) memcpy(decoded, w->text.bytes, w->text.n);
@@ -70,11 +68,11 @@ void weft__tk_load_added(tk_loader *l, const tk_place *at)
     if (l->status != WEFT_OK) return;
     tk_work *w = weft__tk_take_work(s, l->error);
     if (!w) weft__tk_no_memory(l);
-    for (i = 0; i < s->n_added && l->status == WEFT_OK; i++) {
+    for (i = 0; w && i < s->n_added && l->status == WEFT_OK && !w->failed; i++) {
         if (s->added[i].normalized)
             add_normalized(l, w, i);
         else
             add_to_set(l, &s->raw, s->added[i].content, strlen(s->added[i].content), i);
     }
-    if (w) weft__tk_return_work(s, w, WEFT_OK);
+    if (w) l->status = weft__tk_return_work(s, w, l->status);
 }

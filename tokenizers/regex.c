@@ -30,6 +30,7 @@ static const struct {
 } rewritten[] = {
     {'s', "[" SPACES "]", SPACES}, {'S', "[^" SPACES "]", NULL},      {'w', "[" WORDS "]", WORDS},
     {'W', "[^" WORDS "]", NULL},   {'h', "[0-9a-fA-F]", "0-9a-fA-F"}, {'H', "[^0-9a-fA-F]", NULL},
+    {'v', "\\x{b}", "\\x{b}"},
 };
 
 typedef struct rewriting {
@@ -80,6 +81,20 @@ static bool is_count(const char *at)
     return n > 0 && at[1 + n] == '}' && at[2 + n] == '+';
 }
 
+/* A count without a lower bound, such as {,3}, which PCRE2 reads as characters. */
+static bool is_open_count(const char *at)
+{
+    const size_t n = at[1] == ',' ? strspn(at + 2, "0123456789") : 0;
+    return n > 0 && at[2 + n] == '}';
+}
+
+/* The option m, by which a dot matches a line's end in Oniguruma, and ^ a line's beginning in PCRE2. */
+static bool is_option_m(const char *at)
+{
+    const size_t n = !strncmp(at, "(?", 2) ? strspn(at + 2, "imsx-") : 0;
+    return n > 0 && memchr(at + 2, 'm', n) && (at[2 + n] == ')' || at[2 + n] == ':');
+}
+
 static void rewrite(rewriting *r)
 {
     while (*r->from && !r->why[0]) {
@@ -91,6 +106,12 @@ static void rewrite(rewriting *r)
         if (r->in_class && c == '[') complain(r, "a class within a class");
         if (r->in_class && !strncmp(r->from, "&&", 2)) complain(r, "an intersection of classes");
         if (!r->in_class && c == '{' && is_count(r->from)) complain(r, "a repeated count");
+        if (!r->in_class && c == '(' && is_option_m(r->from)) complain(r, "the option m");
+        if (!r->in_class && c == '{' && is_open_count(r->from)) {
+            append(r, "{0", 2);
+            r->from++;
+            continue;
+        }
         if (c == '[') r->in_class = true;
         if (c == ']') r->in_class = false;
         append(r, r->from++, 1);
@@ -196,8 +217,9 @@ static size_t find_code(const tk_regex *r, tk_work *w, const char *text, size_t 
                                 PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->match_data, NULL);
         if (found == PCRE2_ERROR_NOMATCH) break;
         if (found < 0) {
-            w->failed = found == PCRE2_ERROR_NOMEMORY;
-            w->stuck = !w->failed;
+            w->failed = true;
+            if (found != PCRE2_ERROR_NOMEMORY)
+                w->too_large = "a regular expression takes too many steps on this text";
             break;
         }
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(w->match_data);

@@ -24,11 +24,19 @@ bool weft__tk_reserve(tk_work *w, void *array, size_t *capacity, size_t need, si
     return true;
 }
 
+/* Positions fit 31 bits, also in a text that a normaliser makes longer. */
+#define MAX_BYTES ((size_t)1 << 30)
+
 /* Both arrays have one capacity; the spans grow first, so that it holds for both. */
 static bool reserve_text(tk_work *w, tk_text *t, size_t more)
 {
     size_t bytes = t->capacity;
     if (t->n + more <= bytes) return true;
+    if (t->n + more > MAX_BYTES) {
+        w->failed = true;
+        w->too_large = "a text grows beyond 2^30 bytes";
+        return false;
+    }
     if (!weft__tk_reserve(w, &t->spans, &bytes, t->n + more, sizeof *t->spans)) return false;
     char *grown = realloc(t->bytes, bytes);
     if (!grown) {

@@ -86,8 +86,8 @@ typedef struct tk_chain {
 } tk_chain;
 
 typedef struct tk_work {
-    bool failed; /* memory ran out: what was pushed is incomplete */
-    bool stuck;  /* a pattern needed too many steps */
+    bool failed;           /* what was pushed is incomplete: memory ran out, or */
+    const char *too_large; /* what was too large; else NULL */
     bool mapped; /* the pieces are bytes, which the model maps to characters (byte level) */
     tk_text text, next_text;
     tk_piece *pieces, *next_pieces;

@@ -45,17 +45,18 @@ tk_work *weft__tk_take_work(tk_state *s, weft_error *error)
         no_memory(error);
         return NULL;
     }
-    w->failed = w->stuck = false;
+    w->failed = false;
+    w->too_large = NULL;
     w->error = error;
     return w;
 }
 
 weft_status weft__tk_return_work(tk_state *s, tk_work *w, weft_status status)
 {
-    if (w->failed) status = no_memory(w->error);
-    if (w->stuck)
-        status = weft_error_set(w->error, WEFT_TOO_LARGE, "tokenizer",
-                                "a regular expression takes too many steps on this text");
+    if (w->failed)
+        status = w->too_large
+                     ? weft_error_set(w->error, WEFT_TOO_LARGE, "tokenizer", "%s", w->too_large)
+                     : no_memory(w->error);
     for (int i = 0; i < TK_WORKS; i++) {
         tk_work *none = NULL;
         if (atomic_compare_exchange_strong(&s->works[i], &none, w)) return status;

@@ -284,7 +284,10 @@ bool weft__file_commit(file_writer *w)
      * then. */
     int lock = -1;
     if (!stream && !w->error) record_error(w, weft__os_sync(w->descriptor));
-    if (!stream && !w->error) record_error(w, (lock = weft__os_duplicate(w->descriptor)) >= 0);
+    if (!stream && !w->error) {
+        lock = weft__os_duplicate(w->descriptor);
+        record_error(w, lock >= 0 || errno == ENOTSUP); /* a system without locks */
+    }
     record_error(w, weft__os_close(w->descriptor));
     w->descriptor = -1;
     if (!stream && !w->error) record_error(w, weft__os_rename(w->temporary, w->path));

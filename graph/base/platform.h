@@ -122,6 +122,7 @@ WEFT_PRIVATE_API bool weft__os_facts_of(int descriptor, os_facts *facts);
 WEFT_PRIVATE_API int weft__os_open(const char *path);
 int weft__os_open_new(const char *path);
 int weft__os_open_stream(const char *path);
+/* Another descriptor of a file; -1 and ENOTSUP on a system without them, which has no locks. */
 int weft__os_duplicate(int descriptor);
 WEFT_PRIVATE_API bool weft__os_close(int descriptor);
 /* Each moves some of the bytes, at least one unless at the end, and returns how many; -1 on

@@ -46,7 +46,7 @@ static void fill_root(const heap *h, size_t root, size_t count, const void *move
 void weft__sort(void *items, size_t count, size_t bytes, sort_order *order, void *context)
 {
     const heap h = {items, bytes, order, context};
-    char moved[SORT_MAX_BYTES];
+    _Alignas(max_align_t) char moved[SORT_MAX_BYTES];
     for (size_t root = count / 2; root-- > 0;) {
         memcpy(moved, item(&h, root), bytes);
         fill_root(&h, root, count, moved);

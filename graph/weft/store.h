@@ -55,7 +55,8 @@ WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
 WEFT_API weft_state_key weft_params_key(const weft_params *params, size_t index);
 /* A hash (FNV-1a, 64 bits) of the names and numbers of the model's parameters, in order of addition,
  * without states of training. It is the same on every processor; every NaN counts as the same one.
- * Equal hashes mean equal parameters, except with probability 2^-64. */
+ * It does not depend on shapes, and detects accidents, not attacks: numbers that differ by chance
+ * have equal hashes with probability 2^-64. */
 WEFT_API uint64_t weft_params_hash(const weft_params *params);
 
 /* Chooses tensors by name. */

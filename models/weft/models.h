@@ -380,7 +380,8 @@ WEFT_API weft_status weft_model_build_text(weft_graph *graph, const weft_model *
  * sets *hash to weft_params_hash of its parameters. `threads` as in weft_session_options. */
 WEFT_API weft_status weft_model_bits(const weft_model *model, const char *const *options, size_t n,
                                      int threads, uint64_t *hash, weft_error *error);
-/* The hash of a listed model without options on every processor, whatever compiled weft. */
+/* The hash of a listed model without options on every processor, whatever compiled weft; 0 if none
+ * is recorded. */
 WEFT_API uint64_t weft_model_specified_bits(const weft_model *model);
 
 #ifdef __cplusplus

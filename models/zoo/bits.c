@@ -51,7 +51,7 @@ static weft_status build(weft_graph *g, const weft_model *model, const char *con
     char *small = malloc(bytes);
     if (!small) return weft_error_set(error, WEFT_NO_MEMORY, model->name, "no memory");
     size_t n = split(memcpy(small, model->small, bytes), all);
-    for (size_t i = 0; i < n_options && i < WEFT_MODEL_OPTIONS; i++) all[n++] = options[i];
+    for (size_t i = 0; i < n_options; i++) all[n++] = options[i];
     weft_status status = weft_model_build_text(g, model, all, n, true, &built, error);
     free(small);
     if (status != WEFT_OK) return status;
@@ -89,8 +89,9 @@ weft_status weft_model_bits(const weft_model *model, const char *const *options,
     int64_t vocab = 0;
     if (!error) error = &own;
     weft_error_clear(error);
-    if (!model || !hash)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "model", "model and hash are needed");
+    if (!model || !hash || (n && !options) || n > WEFT_MODEL_OPTIONS)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "model",
+                              "model, hash and at most %d options are needed", WEFT_MODEL_OPTIONS);
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     weft_plan *plan = NULL;

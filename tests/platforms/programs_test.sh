@@ -9,13 +9,13 @@
 # shellcheck source=tests/platforms/packages.sh
 . "$tests/platforms/packages.sh"
 
-# try_program COMMAND...: `weft` of another platform, which exchanges ONNX files with this one. Nodes of the two files
-# may stand in another order: C does not say in which order arguments that build nodes are evaluated.
+# try_program COMMAND...: `weft` of another platform, which exchanges ONNX files with this one.
 try_program()
 {
     "$@" check --bits >bits || fail "$(grep -v "as specified" bits)"
     [ "$(grep -c "as specified" bits)" -ge 16 ] || fail "only these models: $(cat bits)"
     "$@" export feed-forward -o there.onnx && "$weft" export feed-forward -o here.onnx || fail "export"
+    cmp here.onnx there.onnx || fail "the exported files differ"
     "$@" run here.onnx --random --out there && "$weft" run there.onnx --random --out here || fail "run"
     diff -r here there || fail "the outputs of a model from a file differ"
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Names of special tokens in tokenizer_config.json count. */
+/* Names of special tokens in tokenizer_config.json count, and a damaged one is refused. */
 static void test_config(void)
 {
     char folder[] = "/tmp/weft-tokenizers-XXXXXX", path[256], config[256];
@@ -28,6 +28,13 @@ static void test_config(void)
     const weft_tokenizer_info info = weft_tokenizer_info_of(t);
     CU_ASSERT(info.bos == -1 && info.eos == 2 && info.pad == 0);
     weft_tokenizer_free(t);
+    file = fopen(config, "w");
+    fputs("{\"bos_token\":", file);
+    fclose(file);
+    weft_error error;
+    CU_ASSERT_PTR_NULL(weft_tokenizer_load_json(path, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_FILE);
+    CU_ASSERT_STRING_EQUAL(error.message, "is not JSON at byte 12");
     unlink(path);
     unlink(config);
     rmdir(folder);
@@ -70,6 +77,9 @@ static void test_refused_files(void)
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},"
          "\"behavior\":\"Removed\"}}",
          "an intersection of classes"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?im:.)\"},"
+         "\"behavior\":\"Removed\"}}",
+         "the option m"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
          "\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{}}}",
          "post_processor.special_tokens.x.ids must be an array"},

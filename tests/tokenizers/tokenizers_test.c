@@ -188,6 +188,53 @@ static void test_characters_of_several_ids(void)
     weft_tokenizer_free(t);
 }
 
+static weft_tokenizer *load_bytes_with_suffix(void)
+{
+    weft_error error = {0};
+    weft_tokenizer *t = weft_tokenizer_load_json(
+        WEFT_SOURCE_DIR "/tests/fuzz/corpus/tokenizer/affixed_bytes.json", &error);
+    if (!t) printf("%s\n", error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+    return t;
+}
+
+/* Bytes that turn out to be no character after their text was returned: what follows is UTF-8. */
+static void test_changed_text(void)
+{
+    weft_tokenizer *t = load_bytes_with_suffix();
+    weft_text_decoder *d = weft_text_decoder_new(t, NULL);
+    static const int32_t ids[] = {2 + 0xC3, 2 + 0xA9, 2 + 0xFF, 0};
+    static const char *const expected[] = {"", "\xC3\xA9", "",
+                                           "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
+                                           "a"};
+    const char *text;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        CU_ASSERT_EQUAL(weft_text_decoder_add(d, ids[i], &text, NULL), WEFT_OK);
+        CU_ASSERT_STRING_EQUAL(text, expected[i]);
+    }
+    weft_text_decoder_free(d);
+    weft_tokenizer_free(t);
+}
+
+/* Bytes of a suffix have an empty span, also where the word was seen before. */
+static void test_bytes_of_a_suffix(void)
+{
+    weft_tokenizer *t = load_bytes_with_suffix();
+    int32_t ids[16];
+    weft_text_span spans[16];
+    size_t n;
+    CU_ASSERT_EQUAL(weft_tokenizer_encode(t, "\xC3\xA9 \xC3\xA9", ids, spans, 16, &n, NULL),
+                    WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(n, 12);
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = i / 6 * 3, k = i % 6;
+        CU_ASSERT_EQUAL(ids[i], 2 + (unsigned char)"\xC3\xA9</w>"[k]);
+        CU_ASSERT_EQUAL(spans[i].begin, k < 2 ? at : 0);
+        CU_ASSERT_EQUAL(spans[i].end, k < 2 ? at + 2 : 0);
+    }
+    weft_tokenizer_free(t);
+}
+
 /* ---- Inputs ---- */
 
 static void check_rows(const weft_encoding *e, size_t n, const int32_t (*rows)[3])
@@ -320,6 +367,8 @@ void tokenizers_tests(void)
     CU_add_test(suite, "what was recorded of the package tokenizers", test_golden);
     CU_add_test(suite, "decoding id by id", test_text_decoder);
     CU_add_test(suite, "characters of several ids", test_characters_of_several_ids);
+    CU_add_test(suite, "text that later ids change", test_changed_text);
+    CU_add_test(suite, "bytes of a suffix", test_bytes_of_a_suffix);
     CU_add_test(suite, "pairs", test_pairs);
     CU_add_test(suite, "special pieces", test_special_pieces);
     CU_add_test(suite, "inputs of bytes", test_inputs_of_bytes);

@@ -139,7 +139,8 @@ WEFT_API weft_piece_role weft_tokenizer_role(const weft_tokenizer *tokenizer, in
 
 /* Decodes ids one by one, as a model generates them. The texts that it returns are whole characters
  * and make together, in order, the text of all ids. A character that spans several ids comes with
- * the last of them. */
+ * the last of them. Where an id shows that bytes
+ * which were returned are not a character, the text with U+FFFD instead follows what was returned. */
 typedef struct weft_text_decoder weft_text_decoder;
 
 /* The tokeniser must outlive it. NULL on failure. */
