@@ -205,8 +205,7 @@ static void test_changed_text(void)
     weft_text_decoder *d = weft_text_decoder_new(t, NULL);
     static const int32_t ids[] = {2 + 0xC3, 2 + 0xA9, 2 + 0xFF, 0};
     static const char *const expected[] = {"", "\xC3\xA9", "",
-                                           "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
-                                           "a"};
+                                           "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\141"};
     const char *text;
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         CU_ASSERT_EQUAL(weft_text_decoder_add(d, ids[i], &text, NULL), WEFT_OK);
