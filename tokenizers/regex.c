@@ -37,7 +37,7 @@ typedef struct rewriting {
     const char *from;
     char *to;
     bool in_class;
-    char *why; /* [160]; "" as long as there is no error */
+    char *why; /* [160]; "" without an error */
 } rewriting;
 
 static void append(rewriting *r, const char *text, size_t n)

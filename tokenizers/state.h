@@ -58,7 +58,7 @@ tk_split weft__tk_split_pattern, weft__tk_split_level, weft__tk_split_metaspace;
 struct tk_splitter {
     tk_split *apply;
     tk_regex *pattern;
-    bool (*is_match)(uint32_t character); /* if there is no pattern */
+    bool (*is_match)(uint32_t character); /* without a pattern */
     tk_behavior behavior;
     bool invert;
     bool prefix_space, use_regex; /* ByteLevel */
