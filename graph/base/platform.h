@@ -2,10 +2,10 @@
  * their sources is the same everywhere.
  *
  * platform_posix.c, platform_posix_files.c and platform_windows.c, platform_windows_files.c
- * implement it for two families of systems, and platform_wasi.c for WebAssembly;
- * platform_threads.c with POSIX threads, which winpthreads has on Windows, and platform_single.c
- * where there are no threads. Meson chooses the files. Unless it says otherwise, a function that
- * fails sets errno. Not installed. */
+ * implement it for two families of systems, and platform_wasi.c for WebAssembly; platform_unix.c has
+ * what POSIX and WASI have in common. Threads are those of POSIX (platform_threads.c), which
+ * winpthreads has on Windows, or none (platform_single.c). Meson chooses the files. Unless it says
+ * otherwise, a function that fails sets errno. Not installed. */
 #ifndef WEFT_BASE_PLATFORM_H
 #define WEFT_BASE_PLATFORM_H
 

@@ -33,16 +33,6 @@ void weft__os_pause(uint32_t ns)
 
 /* ---- Memory ---- */
 
-void *weft__os_memory(size_t alignment, size_t bytes)
-{
-    return aligned_alloc(alignment, bytes);
-}
-
-void weft__os_memory_free(void *memory)
-{
-    free(memory);
-}
-
 bool weft__os_huge_pages(void *memory, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
@@ -139,14 +129,6 @@ bool weft__os_is_single_threaded(void)
 uint64_t weft__os_process(void)
 {
     return (uint64_t)getpid();
-}
-
-void weft__os_set_variable(const char *name, const char *text)
-{
-    if (text)
-        setenv(name, text, 1);
-    else
-        unsetenv(name);
 }
 
 void *weft__os_library(const char *const *names)

@@ -14,26 +14,6 @@
 
 /* ---- Opening, reading, writing ---- */
 
-static bool set_facts(int failed, const struct stat *info, os_facts *facts)
-{
-    if (failed) return false;
-    facts->kind = S_ISREG(info->st_mode) ? OS_FILE : S_ISDIR(info->st_mode) ? OS_FOLDER : OS_DEVICE;
-    facts->bytes = (uint64_t)info->st_size;
-    return true;
-}
-
-bool weft__os_facts(const char *path, os_facts *facts)
-{
-    struct stat info;
-    return set_facts(stat(path, &info), &info, facts);
-}
-
-bool weft__os_facts_of(int descriptor, os_facts *facts)
-{
-    struct stat info;
-    return set_facts(fstat(descriptor, &info), &info, facts);
-}
-
 /* Without O_NONBLOCK, the opening of a pipe would wait for a writer. Regular files ignore it. */
 int weft__os_open(const char *path)
 {
@@ -58,11 +38,6 @@ int weft__os_open_stream(const char *path)
 int weft__os_duplicate(int descriptor)
 {
     return fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-}
-
-bool weft__os_close(int descriptor)
-{
-    return close(descriptor) == 0;
 }
 
 ptrdiff_t weft__os_read(int descriptor, void *data, size_t bytes, uint64_t offset)
@@ -92,17 +67,7 @@ void weft__os_unmap(void *data, size_t bytes)
     munmap(data, bytes);
 }
 
-ptrdiff_t weft__os_read_line(char **line, size_t *capacity, FILE *file)
-{
-    return getline(line, capacity, file);
-}
-
 /* ---- Names ---- */
-
-bool weft__os_sync(int descriptor)
-{
-    return fsync(descriptor) == 0;
-}
 
 bool weft__os_sync_folder(const char *folder)
 {
@@ -115,30 +80,6 @@ bool weft__os_sync_folder(const char *folder)
     return synced;
 }
 
-bool weft__os_rename(const char *from, const char *to)
-{
-    return rename(from, to) == 0;
-}
-
-bool weft__os_remove(const char *path)
-{
-    return unlink(path) == 0;
-}
-
-bool weft__os_make_folder(const char *path)
-{
-    return mkdir(path, 0777) == 0;
-}
-
-void weft__os_list(const char *folder, void (*take)(void *, const char *), void *context)
-{
-    DIR *entries = opendir(folder);
-    if (!entries) return;
-    for (const struct dirent *e = readdir(entries); e; e = readdir(entries))
-        take(context, e->d_name);
-    closedir(entries);
-}
-
 bool weft__os_real_path(const char *path, char *real, size_t size)
 {
     char found[PATH_MAX];
@@ -147,12 +88,6 @@ bool weft__os_real_path(const char *path, char *real, size_t size)
     if (length >= size) errno = ENAMETOOLONG;
     if (length < size) memcpy(real, found, length + 1);
     return length < size;
-}
-
-const char *weft__os_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 /* ---- Locks ---- */

@@ -1,14 +1,12 @@
 /* WebAssembly with WASI (preview 1), which has one thread, and no memory maps, locks of files,
- * libraries to load, or other processes: see platform.h. */
+ * libraries to load, or other processes: see platform.h. platform_unix.c has the rest. */
 #include "platform.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <wctype.h>
 
@@ -18,16 +16,6 @@ void weft__os_pause(uint32_t ns)
 }
 
 /* ---- Memory ---- */
-
-void *weft__os_memory(size_t alignment, size_t bytes)
-{
-    return aligned_alloc(alignment, bytes);
-}
-
-void weft__os_memory_free(void *memory)
-{
-    free(memory);
-}
 
 bool weft__os_huge_pages(void *memory, size_t bytes)
 {
@@ -78,26 +66,6 @@ bool weft__os_is_single_threaded(void)
 
 /* ---- Opening, reading, writing ---- */
 
-static bool set_facts(int failed, const struct stat *info, os_facts *facts)
-{
-    if (failed) return false;
-    facts->kind = S_ISREG(info->st_mode) ? OS_FILE : S_ISDIR(info->st_mode) ? OS_FOLDER : OS_DEVICE;
-    facts->bytes = (uint64_t)info->st_size;
-    return true;
-}
-
-bool weft__os_facts(const char *path, os_facts *facts)
-{
-    struct stat info;
-    return set_facts(stat(path, &info), &info, facts);
-}
-
-bool weft__os_facts_of(int descriptor, os_facts *facts)
-{
-    struct stat info;
-    return set_facts(fstat(descriptor, &info), &info, facts);
-}
-
 int weft__os_open(const char *path)
 {
     return open(path, O_RDONLY);
@@ -118,11 +86,6 @@ int weft__os_duplicate(int descriptor)
     (void)descriptor;
     errno = ENOTSUP;
     return -1;
-}
-
-bool weft__os_close(int descriptor)
-{
-    return close(descriptor) == 0;
 }
 
 ptrdiff_t weft__os_read(int descriptor, void *data, size_t bytes, uint64_t offset)
@@ -155,46 +118,12 @@ void weft__os_unmap(void *data, size_t bytes)
     free(data);
 }
 
-ptrdiff_t weft__os_read_line(char **line, size_t *capacity, FILE *file)
-{
-    return getline(line, capacity, file);
-}
-
 /* ---- Names ---- */
-
-bool weft__os_sync(int descriptor)
-{
-    return fsync(descriptor) == 0;
-}
 
 bool weft__os_sync_folder(const char *folder)
 {
     (void)folder; /* WASI opens no folder to sync it */
     return true;
-}
-
-bool weft__os_rename(const char *from, const char *to)
-{
-    return rename(from, to) == 0;
-}
-
-bool weft__os_remove(const char *path)
-{
-    return unlink(path) == 0;
-}
-
-bool weft__os_make_folder(const char *path)
-{
-    return mkdir(path, 0777) == 0;
-}
-
-void weft__os_list(const char *folder, void (*take)(void *, const char *), void *context)
-{
-    DIR *entries = opendir(folder);
-    if (!entries) return;
-    for (const struct dirent *e = readdir(entries); e; e = readdir(entries))
-        take(context, e->d_name);
-    closedir(entries);
 }
 
 /* Links are not followed. */
@@ -204,12 +133,6 @@ bool weft__os_real_path(const char *path, char *real, size_t size)
     if (length >= size) errno = ENAMETOOLONG;
     if (length < size) memcpy(real, path, length + 1);
     return length < size;
-}
-
-const char *weft__os_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 /* ---- Locks ---- */
@@ -237,14 +160,6 @@ bool weft__os_folder_is_locked(const char *folder)
 uint64_t weft__os_process(void)
 {
     return 1;
-}
-
-void weft__os_set_variable(const char *name, const char *text)
-{
-    if (text)
-        setenv(name, text, 1);
-    else
-        unsetenv(name);
 }
 
 void *weft__os_library(const char *const *names)

@@ -1,0 +1,97 @@
+/* What POSIX and WASI have in common: see platform.h. */
+#include "platform.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Memory ---- */
+
+void *weft__os_memory(size_t alignment, size_t bytes)
+{
+    return aligned_alloc(alignment, bytes);
+}
+
+void weft__os_memory_free(void *memory)
+{
+    free(memory);
+}
+
+/* ---- Files ---- */
+
+static bool set_facts(int failed, const struct stat *info, os_facts *facts)
+{
+    if (failed) return false;
+    facts->kind = S_ISREG(info->st_mode) ? OS_FILE : S_ISDIR(info->st_mode) ? OS_FOLDER : OS_DEVICE;
+    facts->bytes = (uint64_t)info->st_size;
+    return true;
+}
+
+bool weft__os_facts(const char *path, os_facts *facts)
+{
+    struct stat info;
+    return set_facts(stat(path, &info), &info, facts);
+}
+
+bool weft__os_facts_of(int descriptor, os_facts *facts)
+{
+    struct stat info;
+    return set_facts(fstat(descriptor, &info), &info, facts);
+}
+
+bool weft__os_close(int descriptor)
+{
+    return close(descriptor) == 0;
+}
+
+ptrdiff_t weft__os_read_line(char **line, size_t *capacity, FILE *file)
+{
+    return getline(line, capacity, file);
+}
+
+bool weft__os_sync(int descriptor)
+{
+    return fsync(descriptor) == 0;
+}
+
+bool weft__os_rename(const char *from, const char *to)
+{
+    return rename(from, to) == 0;
+}
+
+bool weft__os_remove(const char *path)
+{
+    return unlink(path) == 0;
+}
+
+bool weft__os_make_folder(const char *path)
+{
+    return mkdir(path, 0777) == 0;
+}
+
+void weft__os_list(const char *folder, void (*take)(void *, const char *), void *context)
+{
+    DIR *entries = opendir(folder);
+    if (!entries) return;
+    for (const struct dirent *e = readdir(entries); e; e = readdir(entries))
+        take(context, e->d_name);
+    closedir(entries);
+}
+
+const char *weft__os_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* ---- The process ---- */
+
+void weft__os_set_variable(const char *name, const char *text)
+{
+    if (text)
+        setenv(name, text, 1);
+    else
+        unsetenv(name);
+}
