@@ -152,22 +152,15 @@ void weft__tk_level(const tk_normalizer *self, tk_work *w, size_t begin, size_t 
     }
 }
 
+static void normalize(const void *self, tk_work *w, tk_piece p)
+{
+    const tk_normalizer *step = self;
+    step->apply(step, w, p.begin, p.end);
+    w->n_changes = 0;
+}
+
 void weft__tk_normalize_pieces(const tk_state *s, tk_work *w)
 {
-    for (size_t k = 0; k < s->n_normalizers && !w->failed; k++) {
-        const tk_normalizer *step = &s->normalizers[k];
-        w->next_text.n = 0;
-        for (size_t i = 0; i < w->n_pieces; i++) {
-            const tk_piece p = w->pieces[i];
-            const size_t begin = w->next_text.n;
-            if (p.id >= 0)
-                weft__tk_copy(w, &w->next_text, &w->text, p.begin, p.end);
-            else
-                step->apply(step, w, p.begin, p.end);
-            w->n_changes = 0;
-            weft__tk_piece(w, begin, w->next_text.n, p.id);
-        }
-        weft__tk_swap_pieces(w);
-        weft__tk_swap_texts(w);
-    }
+    for (size_t k = 0; k < s->n_normalizers && !w->failed; k++)
+        weft__tk_rewrite(w, normalize, &s->normalizers[k]);
 }

@@ -90,25 +90,7 @@ void weft__tk_split_pattern(const tk_splitter *self, tk_work *w)
     weft__tk_swap_pieces(w);
 }
 
-/* Copies every piece to the next text: those of text by `copy`. */
-static void rewrite(const tk_splitter *self, tk_work *w,
-                    void (*copy)(const tk_splitter *self, tk_work *w, tk_piece p))
-{
-    w->next_text.n = 0;
-    for (size_t i = 0; i < w->n_pieces; i++) {
-        const tk_piece p = w->pieces[i];
-        const size_t begin = w->next_text.n;
-        if (p.id >= 0)
-            weft__tk_copy(w, &w->next_text, &w->text, p.begin, p.end);
-        else
-            copy(self, w, p);
-        weft__tk_piece(w, begin, w->next_text.n, p.id);
-    }
-    weft__tk_swap_pieces(w);
-    weft__tk_swap_texts(w);
-}
-
-static void copy_with_space(const tk_splitter *self, tk_work *w, tk_piece p)
+static void copy_with_space(const void *self, tk_work *w, tk_piece p)
 {
     (void)self;
     if (w->text.bytes[p.begin] != ' ')
@@ -116,7 +98,7 @@ static void copy_with_space(const tk_splitter *self, tk_work *w, tk_piece p)
     weft__tk_copy(w, &w->next_text, &w->text, p.begin, p.end);
 }
 
-static void copy_level(const tk_splitter *self, tk_work *w, tk_piece p)
+static void copy_level(const void *self, tk_work *w, tk_piece p)
 {
     (void)self;
     weft__tk_level(NULL, w, p.begin, p.end);
@@ -124,13 +106,14 @@ static void copy_level(const tk_splitter *self, tk_work *w, tk_piece p)
 
 void weft__tk_split_level(const tk_splitter *self, tk_work *w)
 {
-    if (self->prefix_space) rewrite(self, w, copy_with_space);
+    if (self->prefix_space) weft__tk_rewrite(w, copy_with_space, self);
     if (self->use_regex && !w->failed) weft__tk_split_pattern(self, w);
-    if (!w->mapped && !w->failed) rewrite(self, w, copy_level);
+    if (!w->mapped && !w->failed) weft__tk_rewrite(w, copy_level, self);
 }
 
-static void copy_metaspace(const tk_splitter *self, tk_work *w, tk_piece p)
+static void copy_metaspace(const void *splitter, tk_work *w, tk_piece p)
 {
+    const tk_splitter *self = splitter;
     const tk_text *t = &w->text;
     const size_t n = strlen(self->replacement);
     const bool starts = t->bytes[p.begin] == ' ' ||
@@ -148,7 +131,7 @@ static void copy_metaspace(const tk_splitter *self, tk_work *w, tk_piece p)
 
 void weft__tk_split_metaspace(const tk_splitter *self, tk_work *w)
 {
-    rewrite(self, w, copy_metaspace);
+    weft__tk_rewrite(w, copy_metaspace, self);
     if (self->split && !w->failed) weft__tk_split_pattern(self, w);
 }
 

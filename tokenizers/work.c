@@ -129,6 +129,22 @@ void weft__tk_swap_pieces(tk_work *w)
     w->n_next = 0;
 }
 
+void weft__tk_rewrite(tk_work *w, tk_copy *copy, const void *self)
+{
+    w->next_text.n = 0;
+    for (size_t i = 0; i < w->n_pieces; i++) {
+        const tk_piece p = w->pieces[i];
+        const size_t begin = w->next_text.n;
+        if (p.id >= 0)
+            weft__tk_copy(w, &w->next_text, &w->text, p.begin, p.end);
+        else
+            copy(self, w, p);
+        weft__tk_piece(w, begin, w->next_text.n, p.id);
+    }
+    weft__tk_swap_pieces(w);
+    weft__tk_swap_texts(w);
+}
+
 void weft__tk_match(tk_work *w, size_t begin, size_t end, bool is_match)
 {
     if (!weft__tk_reserve(w, &w->matches, &w->matches_capacity, w->n_matches + 1,

@@ -85,7 +85,12 @@ typedef struct tk_chain {
     size_t n_tokens, tokens_capacity;
 } tk_chain;
 
-typedef struct tk_work {
+typedef struct tk_work tk_work;
+
+/* Puts a piece of the text into the next text. */
+typedef void tk_copy(const void *self, tk_work *w, tk_piece p);
+
+struct tk_work {
     bool failed;           /* what was pushed is incomplete: memory ran out, or */
     const char *too_large; /* what was too large; else NULL */
     bool mapped; /* the pieces are bytes, which the model maps to characters (byte level) */
@@ -110,7 +115,7 @@ typedef struct tk_work {
     tk_chain chain, next_chain;
     void *match_data; /* of PCRE2 */
     weft_error *error;
-} tk_work;
+};
 
 void weft__tk_work_free(tk_work *w);
 
@@ -129,6 +134,9 @@ void weft__tk_transform(tk_work *w, size_t begin, size_t end, size_t skipped);
 void weft__tk_change(tk_work *w, uint32_t character, int32_t change);
 /* w->next_text becomes w->text, and empty. */
 void weft__tk_swap_texts(tk_work *w);
+/* Writes the next text: pieces with an id as they are, and for the others what `copy` puts there.
+ * It becomes the text, and its pieces the pieces. */
+void weft__tk_rewrite(tk_work *w, tk_copy *copy, const void *self);
 
 void weft__tk_piece(tk_work *w, size_t begin, size_t end, int32_t id);
 /* w->next_pieces become w->pieces. */
