@@ -6,16 +6,6 @@
 
 /* ---- Arguments ---- */
 
-size_t tool_split_options(char *text, const char **options)
-{
-    char *rest = NULL;
-    size_t n = 0;
-    for (char *o = strtok_r(text, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
-         o = strtok_r(NULL, " ", &rest))
-        options[n++] = o;
-    return n;
-}
-
 void tool_take_model_arg(void *into, char *text, struct argp_state *state)
 {
     model_args *args = into;

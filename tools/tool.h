@@ -191,9 +191,6 @@ extern const tool_command tool_model_options;
 void tool_check_fixed(bool train, const model_args *args, struct argp_state *state);
 /* For messages: the model's name or the file's path; NULL if neither was given. */
 const char *tool_model_name(const model_args *args);
-/* Splits "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
- * many. */
-size_t tool_split_options(char *text, const char **options);
 /* Takes MODEL, then options, or FILE.onnx into a model_args, `into`. Ends the program on a usage
  * error. */
 void tool_take_model_arg(void *into, char *text, struct argp_state *state);

@@ -3,19 +3,9 @@
 #include "trainer.h"
 
 #include "base/text.h"
+#include "zoo/registry.h"
 
 #include <string.h>
-
-size_t weft__options_split(char *text, const char *words[WEFT_OPTIONS_WORDS])
-{
-    size_t n = 0;
-    while (*text && n < WEFT_OPTIONS_WORDS) {
-        words[n++] = text;
-        text += strcspn(text, " ");
-        if (*text) *text++ = 0;
-    }
-    return n;
-}
 
 const char *weft__options_current(const char *model, const char *text,
                                   char current[WEFT_OPTIONS_TEXT])
@@ -27,7 +17,7 @@ const char *weft__options_current(const char *model, const char *text,
     size_t length = text ? strlen(text) : 0;
     if (!listed || !length || length >= sizeof copy) return text;
     memcpy(copy, text, length + 1);
-    size_t n = weft__options_split(copy, words);
+    size_t n = weft__options_split(copy, words, WEFT_OPTIONS_WORDS);
     return weft_model_parse(listed, words, n, &config, NULL) == WEFT_OK &&
                    weft_model_options_text(&config, current, WEFT_OPTIONS_TEXT)
                ? current

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/platform.h"
+#include "zoo/registry.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static weft_status read_config(const weft_params *params, const char *where,
     if (!model || !stored || strlen(stored) >= sizeof texts)
         return weft_error_set(error, WEFT_BAD_FILE, where, "does not name its model");
     memcpy(texts, stored, strlen(stored) + 1);
-    return weft_model_parse(model, options, weft__options_split(texts, options), config, error);
+    return weft_model_parse(model, options, weft__options_split(texts, options, WEFT_OPTIONS_WORDS),
+                            config, error);
 }
 
 /* ---- Vocabularies ---- */

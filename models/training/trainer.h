@@ -255,9 +255,8 @@ void weft__pieces_clean(const char *path, const char *list);
 
 /* ---- Texts of options (options_text.c) ---- */
 
-/* Cuts a text of options at its spaces, in place, into words; returns their number. */
+/* Words of such a text, at most. */
 #define WEFT_OPTIONS_WORDS (WEFT_OPTIONS_TEXT / 4) /* a word has at least "k=v " */
-size_t weft__options_split(char *text, const char *words[WEFT_OPTIONS_WORDS]);
 
 /* The options of a checkpoint as this version writes them: with today's names and every option, for
  * those that a listed model gained since. Returns `current`, or `text` if `model` is not listed or

@@ -1,5 +1,6 @@
 /* Ten steps of a listed model, by which a machine shows that it computes the specified bits. */
 #include "bits.h"
+#include "registry.h"
 #include "specified_bits.h"
 
 #include <weft/autograd.h>
@@ -28,18 +29,6 @@ void weft__synthetic_input(weft_type type, int64_t vocab, uint64_t seed, void *d
     if (type.dtype == WEFT_I32 && n > 0) ((int32_t *)data)[n - 1] = 0;
 }
 
-/* Splits "a=1 b=2", a model's options at its small size, in place. */
-static size_t split(char *text, const char **options)
-{
-    size_t n = 0;
-    while (*text && n < WEFT_MODEL_OPTIONS) {
-        options[n++] = text;
-        text += strcspn(text, " ");
-        if (*text) *text++ = 0;
-    }
-    return n;
-}
-
 /* Loss and Adam step of the model at its small size, with more options; graph and *vocab are set. */
 static weft_status build(weft_graph *g, const weft_model *model, const char *const *options,
                          size_t n_options, weft_value targets[2], int64_t *vocab, weft_error *error)
@@ -50,7 +39,7 @@ static weft_status build(weft_graph *g, const weft_model *model, const char *con
     const size_t bytes = strlen(model->small) + 1;
     char *small = malloc(bytes);
     if (!small) return weft_error_set(error, WEFT_NO_MEMORY, model->name, "no memory");
-    size_t n = split(memcpy(small, model->small, bytes), all);
+    size_t n = weft__options_split(memcpy(small, model->small, bytes), all, WEFT_MODEL_OPTIONS);
     for (size_t i = 0; i < n_options; i++) all[n++] = options[i];
     weft_status status = weft_model_build_text(g, model, all, n, true, &built, error);
     free(small);

@@ -14,6 +14,17 @@ static const weft_model *const models[] = {
 #undef ROW
 };
 
+size_t weft__options_split(char *text, const char **words, size_t capacity)
+{
+    size_t n = 0;
+    while (*text && n < capacity) {
+        words[n++] = text;
+        text += strcspn(text, " ");
+        if (*text) *text++ = 0;
+    }
+    return n;
+}
+
 size_t weft_model_count(void)
 {
     return sizeof models / sizeof *models;

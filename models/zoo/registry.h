@@ -2,6 +2,8 @@
 #ifndef WEFT_MODELS_REGISTRY_H
 #define WEFT_MODELS_REGISTRY_H
 
+#include "base/private.h"
+
 #include <weft/models.h>
 
 #include <stddef.h>
@@ -78,5 +80,8 @@
 #define DECLARE_MODEL(name) extern const weft_model weft__model_##name;
 MODELS(DECLARE_MODEL)
 #undef DECLARE_MODEL
+
+/* Splits "key=value key=value ..." in place into its words, at most `capacity`; returns how many. */
+WEFT_PRIVATE_API size_t weft__options_split(char *text, const char **words, size_t capacity);
 
 #endif

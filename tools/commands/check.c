@@ -2,6 +2,8 @@
 #include "changing_passes.h"
 #include "tool.h"
 
+#include "zoo/registry.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -162,7 +164,7 @@ static weft_status run_model_check(built_model *m, bool file, weft_params *store
 static size_t small_options(const model_args *a, char *text, const char **options)
 {
     snprintf(text, TOOL_OPTIONS_TEXT, "%s", a->model->small);
-    size_t n = tool_split_options(text, options);
+    size_t n = weft__options_split(text, options, WEFT_MODEL_OPTIONS);
     for (size_t i = 0; i < a->n_options; i++) options[n++] = a->options[i];
     return n;
 }

@@ -1,6 +1,8 @@
 /* The model of a run, in the shape, precision and memory of its training steps. See run_model.h. */
 #include "run_model.h"
 
+#include "zoo/registry.h"
+
 #include <weft/saved.h>
 
 #include <stddef.h>
@@ -19,7 +21,7 @@ static bool find_model(run_model *m, const char *folder, weft_error *error)
     m->args.model = weft_model_find(weft_params_meta(m->meta, "model"));
     if (!m->args.model) return false; /* a folder of another program's checkpoint */
     snprintf(m->options, sizeof m->options, "%s", options ? options : "");
-    m->args.n_options = tool_split_options(m->options, m->args.options);
+    m->args.n_options = weft__options_split(m->options, m->args.options, WEFT_MODEL_OPTIONS);
     weft_model_config config;
     return weft_saved_config(m->meta, m->checkpoint, &config, error) == WEFT_OK;
 }
