@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 10 };
-
 void weft__synthetic_input(weft_type type, int64_t vocab, uint64_t seed, void *data)
 {
     const int64_t n = weft_shape_numel(type.shape);
@@ -70,6 +68,18 @@ static weft_status feed(weft_session *session, const weft_graph *g, int64_t voca
     return status;
 }
 
+weft_status weft__ten_steps(weft_session *session, const weft_params *params, uint64_t *hash,
+                            weft_error *error)
+{
+    weft_status status = WEFT_OK;
+    for (uint64_t step = 0; step < 10 && status == WEFT_OK; step++) {
+        weft_session_set_run_number(session, step);
+        status = weft_session_run(session, error);
+    }
+    if (status == WEFT_OK) *hash = weft_params_hash(params);
+    return status;
+}
+
 weft_status weft_model_bits(const weft_model *model, const char *const *options, size_t n,
                             int threads, uint64_t *hash, weft_error *error)
 {
@@ -93,11 +103,7 @@ weft_status weft_model_bits(const weft_model *model, const char *const *options,
     if (status == WEFT_OK && !(session = weft_session_new(plan, params, &run, error)))
         status = error->status;
     if (status == WEFT_OK) status = feed(session, g, vocab, error);
-    for (uint64_t step = 0; status == WEFT_OK && step < STEPS; step++) {
-        weft_session_set_run_number(session, step);
-        status = weft_session_run(session, error);
-    }
-    if (status == WEFT_OK) *hash = weft_params_hash(params);
+    if (status == WEFT_OK) status = weft__ten_steps(session, params, hash, error);
     weft_session_free(session);
     weft_plan_free(plan);
     weft_params_free(params);

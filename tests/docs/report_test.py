@@ -186,8 +186,7 @@ def times(page, timed):
     if not timed:
         return
     page.open("time/flame")
-    # The run, a phase and a node. A node that had to wait for the processor can make the others too narrow to be drawn.
-    page.wait(lambda: len(page.all(".flame .bar")) > 2, "draws the flame graph")
+    page.wait(lambda: len(page.all(".flame .bar")) > 8, "draws the flame graph")
     bars = page.all(".flame .bar")
     wide = bars[2].size["width"]
     page.click(bars[2])

@@ -50,7 +50,8 @@ case_an_ONNX_file()
 {
     need_program make_onnx
     expect 0 "" "$weft" export rnn layers=1 length=6 -o file.onnx
-    expect 0 "file.html" "$weft" report file.onnx --runs 2 --threads 1 -o file.html
+    # The mean of many runs: in two, a node that waits for the processor makes the others too narrow to be drawn.
+    expect 0 "file.html" "$weft" report file.onnx --runs 200 --threads 1 -o file.html
     page file.html
 }
 

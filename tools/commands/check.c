@@ -2,6 +2,7 @@
 #include "changing_passes.h"
 #include "tool.h"
 
+#include "zoo/bits.h"
 #include "zoo/registry.h"
 
 #include <inttypes.h>
@@ -227,8 +228,6 @@ static int check_model(const arguments *a)
 
 /* ---- Bits ---- */
 
-enum { BITS_STEPS = 10 };
-
 /* The specified hash; 0 if there is none: of a file, with options, or with a library's matrix
  * products. */
 static uint64_t specified_bits(const model_args *a)
@@ -265,11 +264,7 @@ static weft_status bits_of_file(const model_args *a, int threads, uint64_t *hash
     trial t = {0};
     weft_status status = tool_build_args(a, true, &t.m, error);
     if (status == WEFT_OK) status = trial_start(&t, NULL, 0, threads, error);
-    for (uint64_t step = 0; status == WEFT_OK && step < BITS_STEPS; step++) {
-        weft_session_set_run_number(t.session, step);
-        status = weft_session_run(t.session, error);
-    }
-    if (status == WEFT_OK) *hash = weft_params_hash(t.params);
+    if (status == WEFT_OK) status = weft__ten_steps(t.session, t.params, hash, error);
     trial_close(&t);
     return status;
 }
