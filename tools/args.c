@@ -104,11 +104,11 @@ double tool_get_number(const tool_option *o, const void *into)
 /* ---- Texts ---- */
 
 double tool_real(const char *text, const char *what, double min, double max,
-                 struct argp_state *state)
+                 const tool_parser *parser)
 {
     double x = 0;
     if (!weft__text_to_double(text, &x) || !(x >= min && x <= max))
-        tool_usage_error(state, "%s must be a number from %.10g to %.10g, not \"%s\"", what, min,
+        tool_usage_error(parser, "%s must be a number from %.10g to %.10g, not \"%s\"", what, min,
                          max, text);
     return x;
 }
@@ -120,7 +120,7 @@ static long bound(double x)
 }
 
 static void take_whole(const tool_option *o, void *into, const char *what, const char *text,
-                       struct argp_state *state)
+                       const tool_parser *parser)
 {
     const long min = bound(o->min), max = bound(o->max);
     char *end;
@@ -130,22 +130,22 @@ static void take_whole(const tool_option *o, void *into, const char *what, const
     if (!errno && end != text && !*end && number >= min && number <= max)
         set_whole(o, into, number);
     else if (!weft__text_to_double(text, &x) || fabs(x) > 0x1p53 || !tool_set_number(o, into, x))
-        tool_usage_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, min,
+        tool_usage_error(parser, "%s must be a whole number from %ld to %ld, not \"%s\"", what, min,
                          max, text);
 }
 
 /* The index of the choice. */
 static int read_choice(const char *choices, const char *what, const char *text,
-                       struct argp_state *state)
+                       const tool_parser *parser)
 {
     const int choice = tool_choice(choices, text);
     if (choice < 0)
-        tool_usage_error(state, "%s must be one of %s, not \"%s\"", what, choices, text);
+        tool_usage_error(parser, "%s must be one of %s, not \"%s\"", what, choices, text);
     return choice;
 }
 
 static void take_plain(const tool_option *o, void *into, const char *what, char *text,
-                       struct argp_state *state)
+                       const tool_parser *parser)
 {
     void *field = tool_field(o, into);
     switch (o->kind) {
@@ -153,36 +153,36 @@ static void take_plain(const tool_option *o, void *into, const char *what, char 
         *(const char **)field = text;
         break;
     case TOOL_WHOLE:
-        take_whole(o, into, what, text, state);
+        take_whole(o, into, what, text, parser);
         break;
     case TOOL_REAL:
-        *(double *)field = tool_real(text, what, o->min, o->max, state);
+        *(double *)field = tool_real(text, what, o->min, o->max, parser);
         break;
     case TOOL_CHOICE:
-        set_whole(o, into, read_choice(o->argument, what, text, state));
+        set_whole(o, into, read_choice(o->argument, what, text, parser));
         break;
     case TOOL_BYTES:
         if (!tool_read_bytes(text, field))
-            tool_usage_error(state, "%s must be a number of bytes, such as 500M or 2G, not \"%s\"",
+            tool_usage_error(parser, "%s must be a number of bytes, such as 500M or 2G, not \"%s\"",
                              what, text);
         break;
     case TOOL_FLAG:
-        *(bool *)field = read_choice(o->argument, what, text, state) == 0;
+        *(bool *)field = read_choice(o->argument, what, text, parser) == 0;
         break;
     default:
         break;
     }
 }
 
-void tool_take_option(const tool_option *o, void *into, char *text, struct argp_state *state)
+void tool_take_option(const tool_option *o, void *into, char *text, const tool_parser *parser)
 {
     const char letter[] = {'-', o->letter, 0};
     char what[64];
     snprintf(what, sizeof what, "%s%s", o->name ? "--" : letter, o->name ? o->name : "");
     if (o->also) ((bool *)into)[o->also - 1] = true;
     if (text)
-        take_plain(o, into, what, text, state);
+        take_plain(o, into, what, text, parser);
     else if (o->kind == TOOL_FLAG)
         *(bool *)tool_field(o, into) = true;
-    if (o->take) o->take(o, into, text, state);
+    if (o->take) o->take(o, into, text, parser);
 }

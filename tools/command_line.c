@@ -1,262 +1,208 @@
-/* The command line of a command, from its table of options (options.h): argp, with -h for --help, a
- * description of the options as JSON (--help-json), from which manual pages and completions are
- * made (tools/man), and suggestions for mistyped options. */
-#include "tool.h"
+/* The command line of a command, from its table of options (options.h). Options and arguments may
+ * be mixed; all options are taken first. Words are read as getopt_long does: --name=value,
+ * --name value, the beginning of a name that no other option has, -xyz, -ovalue, -o value; "--" ends
+ * the options. Each command also has the options of `own_options`. */
+#include "command_line.h"
 
 #include "base/guess.h"
-#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A row, with the struct of its table. */
-typedef struct entry {
-    const tool_option *option;
-    void *into;
-    int group;
-    double initial; /* the default, if it is a number or a choice */
-} entry;
+/* ---- Rows ---- */
 
-/* A command, or a table that it includes. */
-typedef struct part {
-    const tool_command *command;
-    void *into;
-} part;
-
-enum { MAX_ENTRIES = 192, MAX_PARTS = 8, FIRST_KEY = 256, WIDE = 48 };
-typedef struct parser {
-    entry at[MAX_ENTRIES]; /* options and headings by group, as in --help */
-    size_t n;
-    entry argument; /* the row TOOL_ARGUMENT; its option is NULL if there is none */
-    part parts[MAX_PARTS];
-    size_t n_parts;
-} parser;
-
-static bool is_heading(const tool_option *o)
+static void add(command_line *line, entry e)
 {
-    return o->kind == TOOL_HEADING || o->kind == TOOL_INCLUDE;
-}
-
-static void add(parser *p, entry e)
-{
-    size_t at = p->n;
+    size_t at = line->n;
     if (at == MAX_ENTRIES) return;
     e.initial = tool_get_number(e.option, e.into);
-    for (; at > 0 && p->at[at - 1].group > e.group; at--) p->at[at] = p->at[at - 1];
-    p->at[at] = e;
-    p->n++;
+    for (; at > 0 && line->at[at - 1].group > e.group; at--) line->at[at] = line->at[at - 1];
+    line->at[at] = e;
+    line->n++;
 }
 
 /* Adds the rows of a table and of those that it includes, which are checked first. */
-static void collect(parser *p, const tool_command *command, void *into, int group)
+static void collect(command_line *line, const tool_command *command, void *into, int group)
 {
     for (const tool_option *o = command->options; o && o->kind != TOOL_END; o++) {
         const entry e = {o, into, group + o->group, 0};
         if (o->kind == TOOL_ARGUMENT)
-            p->argument = e;
+            line->argument = e;
         else if (o->kind != TOOL_INCLUDE || o->doc)
-            add(p, e);
-        if (o->kind == TOOL_INCLUDE) collect(p, o->include, (char *)into + o->offset, e.group);
+            add(line, e);
+        if (o->kind == TOOL_INCLUDE) collect(line, o->include, (char *)into + o->offset, e.group);
     }
-    if (p->n_parts < MAX_PARTS) p->parts[p->n_parts++] = (part){command, into};
+    if (line->n_parts < MAX_PARTS) line->parts[line->n_parts++] = (part){command, into};
 }
 
-/* ---- Texts ---- */
-
-/* Whether the choices are too long for the argument in --help: argp of glibc writes beyond its
- * buffer if an option and its argument are wider than a line. They follow the documentation then.
- */
-static bool is_wide(const tool_option *o)
+static void take_help(const tool_option *option, void *into, char *text, const tool_parser *parser)
 {
-    return o->argument && strlen(o->argument) > WIDE;
+    (void)option, (void)text, (void)parser;
+    tool_print_help(into);
+    exit(EXIT_GOOD);
 }
 
-static void print_default(const entry *e, FILE *f)
+static void take_usage(const tool_option *option, void *into, char *text, const tool_parser *parser)
 {
-    const tool_option *o = e->option;
-    char number[TEXT_NUMBER_BYTES];
-    int length;
-    const bool shown = e->initial != 0 || o->shows_zero;
-    if (o->kind == TOOL_CHOICE) {
-        const char *choice = tool_choice_at(o->argument, (int)e->initial, &length);
-        fprintf(f, " (default %.*s)", length, choice);
-    } else if (o->kind == TOOL_FLAG && shown) {
-        fprintf(f, " (default %s)", e->initial != 0 ? "true" : "false");
-    } else if ((o->kind == TOOL_WHOLE || o->kind == TOOL_REAL) && shown && e->initial >= o->min &&
-               e->initial <= o->max) {
-        fprintf(f, " (default %s)", weft__text_from_double(e->initial, number));
-    }
+    (void)option, (void)text, (void)parser;
+    tool_print_usage(into);
+    exit(EXIT_GOOD);
 }
 
-/* "DOC: ONE, OTHER (default ONE)"; the caller frees it. NULL if out of memory. */
-static char *describe(const entry *e)
+static void take_version(const tool_option *option, void *into, char *text,
+                         const tool_parser *parser)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    if (!f) return NULL;
-    fputs(e->option->doc, f);
-    if (is_wide(e->option)) {
-        fputs(": ", f);
-        for (const char *c = e->option->argument; *c; c++)
-            fputs(*c == '|' ? ", " : (char[]){*c, 0}, f);
-    }
-    print_default(e, f);
-    if (fclose(f) == 0) return text;
-    free(text);
-    return NULL;
+    (void)option, (void)into, (void)text, (void)parser;
+    printf("weft %s\n", WEFT_VERSION);
+    exit(EXIT_GOOD);
 }
 
-/* ---- As JSON ---- */
+/* Of every command; into a command_line. */
+static const tool_option own_options[] = {
+    {"help", NULL, TOOL_BY(take_help), "Give this help list", .letter = '?'},
+    {NULL, NULL, TOOL_BY(take_help), "The same as --help", .letter = 'h'},
+    {"usage", NULL, TOOL_BY(take_usage), "Give a short usage message"},
+    {"version", NULL, TOOL_BY(take_version), "Print program version", .letter = 'V'},
+    {0}};
 
-static void add_text(cJSON *json, const char *key, const char *text)
+static void add_own_options(command_line *line)
 {
-    if (text && text[0]) cJSON_AddStringToObject(json, key, text);
+    enum { LAST_GROUP = 1000 };
+    for (const tool_option *o = own_options; o->kind != TOOL_END; o++)
+        add(line, (entry){o, line, LAST_GROUP, 0});
 }
 
-static cJSON *entry_json(const entry *e)
-{
-    cJSON *json = cJSON_CreateObject();
-    const tool_option *o = e->option;
-    const char letter[] = {o->letter, 0};
-    if (is_heading(o)) {
-        cJSON_AddStringToObject(json, "heading", o->doc);
-        return json;
-    }
-    add_text(json, "short", letter);
-    add_text(json, "long", o->name);
-    add_text(json, "argument", o->argument);
-    if (o->optional) cJSON_AddTrueToObject(json, "optional");
-    char *doc = describe(e);
-    add_text(json, "doc", doc);
-    free(doc);
-    return json;
-}
+/* ---- Options ---- */
 
-/* Prints {"name", "usage": [text], "doc", "notes", "options": [...]}; the notes follow the options.
- * An option is {"short", "long", "argument", "optional", "doc"} or {"heading"}. Members that would
- * be empty are left out. */
-static int print_description(const tool_command *command, const char *name, const parser *p)
-{
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "name", name);
-    cJSON *usage = cJSON_AddArrayToObject(json, "usage");
-    for (const char *line = command->usage ? command->usage : ""; line;) {
-        char text[256];
-        const size_t length = strcspn(line, "\n");
-        snprintf(text, sizeof text, "%.*s", (int)length, line);
-        cJSON_AddItemToArray(usage, cJSON_CreateString(text));
-        line = line[length] ? line + length + 1 : NULL;
-    }
-    add_text(json, "doc", command->doc);
-    add_text(json, "notes", command->notes);
-    cJSON *options = cJSON_AddArrayToObject(json, "options");
-    for (size_t i = 0; i < p->n; i++) cJSON_AddItemToArray(options, entry_json(&p->at[i]));
-    return tool_print_json(json);
-}
-
-/* ---- Mistyped options ---- */
-
-/* Options that argp adds. */
-static const char *const own_options[] = {"help", "usage", "version"};
-#define N_OWN (sizeof own_options / sizeof *own_options)
-
-/* Compares names as getopt does: a prefix is enough. */
-static bool begins(const char *name, const char *text, size_t length)
-{
-    return name && !strncmp(name, text, length);
-}
-
-/* Whether an option is known; *found is the one, NULL if argp adds it. */
-static bool knows(const parser *p, const char *text, size_t length, const tool_option **found)
-{
-    bool known = false;
-    *found = NULL;
-    for (size_t i = 0; i < N_OWN; i++) known |= begins(own_options[i], text, length);
-    for (size_t i = 0; i < p->n; i++) {
-        const tool_option *o = p->at[i].option;
-        if (!begins(o->name, text, length)) continue;
-        known = true;
-        *found = o;
-        if (!o->name[length]) break; /* the whole name */
-    }
-    return known;
-}
-
-/* Whether the argument of an option is the next word, unless it is in the same word. */
-static bool takes_next(const tool_option *o)
-{
-    return o && o->argument && !o->optional;
-}
-
-/* The option of "-xyz" whose argument is the next word, or NULL. */
-static const tool_option *last_short(const parser *p, const char *word)
-{
-    for (const char *at = word + 1; *at; at++)
-        for (size_t i = 0; i < p->n; i++) {
-            const tool_option *o = p->at[i].option;
-            if (o->letter == *at && o->argument) return !at[1] && takes_next(o) ? o : NULL;
-        }
-    return NULL;
-}
-
-static void end_with_help(const char *command)
-{
-    tool_print_line(stderr, "Try `%s --help' for more information.", command);
-    exit(EXIT_USAGE);
-}
-
-/* Ends the program if the argument of an option must be a name, but is empty. `value` may be
- * NULL. */
-static void check_value(const char *command, const tool_option *o, const char *value)
-{
-    static const char *const files[] = {"FILE", "FOLDER", "DIR", "OUT", "NAME"};
-    if (!o || !o->argument || !value || value[0] || o->may_be_empty) return;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        if (!strstr(o->argument, files[i])) continue;
-        const char name[] = {o->letter, 0};
-        tool_print_line(stderr, "%s: %s%s expects %s, not an empty text", command,
-                        o->name ? "--" : "-", o->name ? o->name : name, o->argument);
-        end_with_help(command);
-    }
-}
-
-/* Ends the program with a suggestion for a mistyped option; argp refuses the others. */
-static void suggest(const parser *p, const char *command, const char *text, size_t length)
+/* Ends the program; suggests a name that is near. */
+static void refuse_name(const command_line *line, const char *text, size_t length)
 {
     guess g = weft__guess_of(text, length);
-    for (size_t k = 0; k < p->n; k++)
-        if (p->at[k].option->name) weft__guess_try(&g, p->at[k].option->name);
-    if (!g.name) return;
-    tool_print_line(stderr, "%s: unrecognized option '--%.*s'; did you mean '--%s'?", command,
-                    (int)length, text, g.name);
-    end_with_help(command);
+    for (size_t i = 0; i < line->n; i++)
+        if (line->at[i].option->name) weft__guess_try(&g, line->at[i].option->name);
+    if (g.name)
+        tool_usage_error(&line->parser, "unrecognized option '--%.*s'; did you mean '--%s'?",
+                         (int)length, text, g.name);
+    tool_usage_error(&line->parser, "unrecognized option '--%s'", text);
 }
 
-/* Ends the program if an option is not known and another one is near, or if the name of a file is
- * empty. */
-static void check_options(const parser *p, int argc, char **argv)
+static bool begins(const entry *e, const char *text, size_t length)
 {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        const tool_option *o = NULL;
-        if (strncmp(argv[i], "--", 2) != 0) {
-            if (argv[i][0] == '-') o = last_short(p, argv[i]);
-            if (o) check_value(argv[0], o, argv[++i]);
-            continue;
-        }
-        const char *text = argv[i] + 2;
-        const size_t length = strcspn(text, "=");
-        if (!knows(p, text, length, &o)) {
-            suggest(p, argv[0], text, length);
-            continue;
-        }
-        const bool next = takes_next(o) && !text[length];
-        check_value(argv[0], o, next ? argv[i + 1] : text[length] ? text + length + 1 : NULL);
-        i += next;
-    }
+    return e->option->name && !strncmp(e->option->name, text, length);
 }
 
-/* ---- Parsing ---- */
+/* Ends the program, since several names begin like this. */
+static void refuse_beginning(const command_line *line, const char *text, size_t length)
+{
+    char names[4096] = "";
+    for (size_t i = 0; i < line->n; i++)
+        if (begins(&line->at[i], text, length))
+            tool_append(names, sizeof names, " '--%s'", line->at[i].option->name);
+    tool_usage_error(&line->parser, "option '--%s' is ambiguous; possibilities:%s", text, names);
+}
+
+/* The option of this name, or the only one whose name begins like this. */
+static const entry *find_name(const command_line *line, const char *text, size_t length)
+{
+    const entry *found = NULL;
+    bool ambiguous = false;
+    for (size_t i = 0; i < line->n; i++) {
+        const entry *e = &line->at[i];
+        if (!begins(e, text, length)) continue;
+        if (!e->option->name[length]) return e;
+        ambiguous |= found != NULL;
+        found = e;
+    }
+    if (ambiguous) refuse_beginning(line, text, length);
+    if (!found) refuse_name(line, text, length);
+    return found;
+}
+
+static const entry *find_letter(const command_line *line, char letter)
+{
+    for (size_t i = 0; i < line->n; i++)
+        if (line->at[i].option->letter == letter) return &line->at[i];
+    tool_usage_error(&line->parser, "invalid option -- '%c'", letter);
+}
+
+/* Ends the program if the argument of an option must be a name, but is empty. */
+static void check_value(const command_line *line, const tool_option *o, const char *value)
+{
+    static const char *const files[] = {"FILE", "FOLDER", "DIR", "OUT", "NAME"};
+    if (!value || value[0] || o->may_be_empty) return;
+    const char letter[] = {o->letter, 0};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strstr(o->argument, files[i]))
+            tool_usage_error(&line->parser, "%s%s expects %s, not an empty text",
+                             o->name ? "--" : "-", o->name ? o->name : letter, o->argument);
+}
+
+/* `value` is NULL if the option has none. */
+static void take(const command_line *line, const entry *e, char *value)
+{
+    check_value(line, e->option, value);
+    tool_take_option(e->option, e->into, value, &line->parser);
+}
+
+static bool needs_argument(const tool_option *o)
+{
+    return o->argument && !o->optional;
+}
+
+/* Takes the option of the word "--TEXT". Returns how many words its argument is: 1 if it is `next`,
+ * which is NULL after the last word. */
+static int take_name(const command_line *line, char *text, char *next)
+{
+    const size_t length = strcspn(text, "=");
+    const entry *e = find_name(line, text, length);
+    const tool_option *o = e->option;
+    char *value = text[length] ? text + length + 1 : NULL;
+    const bool takes_next = !value && needs_argument(o);
+    if (value && !o->argument)
+        tool_usage_error(&line->parser, "option '--%s' doesn't allow an argument", o->name);
+    if (takes_next && !next)
+        tool_usage_error(&line->parser, "option '--%s' requires an argument", o->name);
+    take(line, e, takes_next ? next : value);
+    return takes_next;
+}
+
+/* The same for the options of the word "-LETTERS". */
+static int take_letters(const command_line *line, char *letters, char *next)
+{
+    for (char *at = letters; *at; at++) {
+        const entry *e = find_letter(line, *at);
+        char *value = at[1] ? at + 1 : NULL;
+        if (!e->option->argument) {
+            take(line, e, NULL);
+            continue;
+        }
+        const bool takes_next = !value && needs_argument(e->option);
+        if (takes_next && !next)
+            tool_usage_error(&line->parser, "option requires an argument -- '%c'", *at);
+        take(line, e, takes_next ? next : value);
+        return takes_next;
+    }
+    return 0;
+}
+
+/* Takes the options, and returns the number of arguments that are left in `arguments`. */
+static int take_options(const command_line *line, int argc, char **argv, char **arguments)
+{
+    int n = 0, i = 1;
+    for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        char *word = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+        if (word[0] != '-' || !word[1])
+            arguments[n++] = word;
+        else if (word[1] == '-')
+            i += take_name(line, word + 2, next);
+        else
+            i += take_letters(line, word + 1, next);
+    }
+    while (++i < argc) arguments[n++] = argv[i];
+    return n;
+}
+
+/* ---- Arguments ---- */
 
 /* The text of a row that has one. */
 static const char **text_of(const entry *e)
@@ -265,101 +211,50 @@ static const char **text_of(const entry *e)
 }
 
 /* Ends the program if a row is required and has no text. */
-static void check_given(const entry *e, struct argp_state *state)
+static void check_given(const command_line *line, const entry *e)
 {
     const tool_option *o = e->option;
     if (!o || !o->required || *text_of(e)) return;
-    if (o->letter)
-        argp_error(state, "-%c %s is missing", o->letter, o->argument);
-    else
-        argp_error(state, "%s is missing", o->argument);
+    if (o->letter) tool_usage_error(&line->parser, "-%c %s is missing", o->letter, o->argument);
+    tool_usage_error(&line->parser, "%s is missing", o->argument);
 }
 
-static error_t take_argument(parser *p, char *text, struct argp_state *state)
+static void take_argument(const command_line *line, char *text)
 {
-    for (size_t i = p->n_parts; i-- > 0;) {
-        if (!p->parts[i].command->argument) continue;
-        p->parts[i].command->argument(p->parts[i].into, text, state);
-        return 0;
+    for (size_t i = line->n_parts; i-- > 0;) {
+        if (!line->parts[i].command->argument) continue;
+        line->parts[i].command->argument(line->parts[i].into, text, &line->parser);
+        return;
     }
-    if (!p->argument.option) return ARGP_ERR_UNKNOWN;
-    const char **to = text_of(&p->argument);
-    if (*to) argp_error(state, "only one %s can be given", p->argument.option->argument);
+    if (!line->argument.option) tool_usage_error(&line->parser, "Too many arguments");
+    const char **to = text_of(&line->argument);
+    if (*to)
+        tool_usage_error(&line->parser, "only one %s can be given",
+                         line->argument.option->argument);
     *to = text;
-    return 0;
 }
 
 /* After the last argument: what is missing, then the rules between options. */
-static void check(parser *p, struct argp_state *state)
+static void check(const command_line *line)
 {
-    check_given(&p->argument, state);
-    for (size_t i = 0; i < p->n_parts; i++)
-        if (p->parts[i].command->check) p->parts[i].command->check(p->parts[i].into, state);
-    for (size_t i = 0; i < p->n; i++) check_given(&p->at[i], state);
-}
-
-static const entry *entry_of(const parser *p, int key)
-{
-    if (key >= FIRST_KEY && (size_t)key < FIRST_KEY + p->n) return &p->at[key - FIRST_KEY];
-    for (size_t i = 0; i < p->n; i++)
-        if (p->at[i].option->letter && p->at[i].option->letter == key) return &p->at[i];
-    return NULL;
-}
-
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    parser *p = state->input;
-    const entry *e = entry_of(p, key);
-    if (e) {
-        tool_take_option(e->option, e->into, text, state);
-    } else if (key == ARGP_KEY_ARG) {
-        return take_argument(p, text, state);
-    } else if (key == ARGP_KEY_END) {
-        check(p, state);
-    } else if (key == 'h') {
-        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
-    } else {
-        return ARGP_ERR_UNKNOWN;
+    check_given(line, &line->argument);
+    for (size_t i = 0; i < line->n_parts; i++) {
+        const part *p = &line->parts[i];
+        if (p->command->check) p->command->check(p->into, &line->parser);
     }
-    return 0;
-}
-
-/* Text of --help, which argp frees if it is another one. */
-static char *help(int key, const char *text, void *input)
-{
-    const entry *e = input ? entry_of(input, key) : NULL;
-    char *whole = e && text ? describe(e) : NULL;
-    return whole ? whole : (char *)(uintptr_t)text;
-}
-
-static struct argp_option row_of(const entry *e, int key)
-{
-    const tool_option *o = e->option;
-    if (is_heading(o)) return (struct argp_option){.doc = o->doc, .group = e->group};
-    return (struct argp_option){o->name,
-                                o->letter ? o->letter : key,
-                                is_wide(o) ? "KIND" : o->argument,
-                                o->optional ? OPTION_ARG_OPTIONAL : 0,
-                                o->doc,
-                                e->group};
+    for (size_t i = 0; i < line->n; i++) check_given(line, &line->at[i]);
 }
 
 void tool_parse(const tool_command *command, int argc, char **argv, void *into)
 {
-    parser p = {.n = 0};
-    struct argp_option options[MAX_ENTRIES + 2] = {{0}};
-    char *doc = NULL;
-    collect(&p, command, into, 0);
-    for (size_t i = 0; i < p.n; i++) options[i] = row_of(&p.at[i], FIRST_KEY + (int)i);
-    options[p.n] = (struct argp_option){NULL, 'h', NULL, 0, "The same as --help", -1};
-    if (argc == 2 && !strcmp(argv[1], TOOL_HELP_JSON))
-        exit(print_description(command, argv[0], &p));
-    check_options(&p, argc, argv);
-    const char *notes = command->notes ? command->notes : "";
-    if (asprintf(&doc, "%s%s%s", command->doc, notes[0] ? "\v" : "", notes) < 0)
-        exit(tool_fail_text("command line", "out of memory"));
-    const struct argp argp = {options, parse, command->usage, doc, NULL, help, NULL};
-    error_t why = argp_parse(&argp, argc, argv, 0, NULL, &p);
-    free(doc);
-    if (why) exit(tool_fail_text("command line", "cannot be read: %s", strerror(why)));
+    command_line line = {.parser = {argv[0]}, .command = command};
+    collect(&line, command, into, 0);
+    if (argc == 2 && !strcmp(argv[1], TOOL_HELP_JSON)) exit(tool_print_description(&line));
+    add_own_options(&line);
+    char **arguments = malloc((size_t)argc * sizeof *arguments);
+    if (!arguments) exit(tool_fail_text("command line", "out of memory"));
+    const int n = take_options(&line, argc, argv, arguments);
+    for (int i = 0; i < n; i++) take_argument(&line, arguments[i]);
+    free(arguments);
+    check(&line);
 }

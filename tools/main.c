@@ -133,7 +133,7 @@ static int judge_output(int status)
     return good || status != EXIT_GOOD ? status : tool_fail_text("output", "cannot be written");
 }
 
-/* Runs at every exit: argp ends the program itself after --help. */
+/* Runs at every exit: a command line with --help ends the program. */
 static void judge_at_exit(void)
 {
     if (!output_judged && judge_output(EXIT_GOOD) != EXIT_GOOD) _exit(EXIT_ERROR);
@@ -165,11 +165,9 @@ static int run_command(size_t command, int argc, char **argv)
 static int run_program(int argc, char **argv)
 {
     if (!open_standard_streams()) return tool_fail_text("/dev/null", "cannot be opened");
-    argp_err_exit_status = EXIT_USAGE;
     if (atexit(judge_at_exit) != 0) return tool_fail_text("weft", "out of memory");
     tool_watch_json();
     if (!tool_world_begin()) return EXIT_ERROR;
-    argp_program_version = "weft " WEFT_VERSION;
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;
@@ -179,7 +177,7 @@ static int run_program(int argc, char **argv)
         return EXIT_GOOD;
     }
     if (!strcmp(argv[1], "--version")) {
-        printf("%s\n", argp_program_version);
+        printf("weft %s\n", WEFT_VERSION);
         return EXIT_GOOD;
     }
     if (!strcmp(argv[1], TOOL_HELP_JSON)) return usage_json();

@@ -143,13 +143,16 @@ void tool_append(char *text, size_t size, const char *format, ...)
 
 /* ---- The command line ---- */
 
-void tool_usage_error(struct argp_state *state, const char *format, ...)
+void tool_usage_error(const tool_parser *parser, const char *format, ...)
 {
-    char text[LINE_BYTES], shown[4 * LINE_BYTES];
+    char text[LINE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     format_line(text, format, arguments);
     va_end(arguments);
-    argp_error(state, "%s", weft__text_printable(shown, sizeof shown, text));
+    fprintf(stderr, "%s: ", parser->command);
+    print_line(stderr, text);
+    fprintf(stderr, "Try `%s --help' or `%s --usage' for more information.\n", parser->command,
+            parser->command);
     exit(EXIT_USAGE);
 }

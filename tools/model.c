@@ -6,22 +6,23 @@
 
 /* ---- Arguments ---- */
 
-void tool_take_model_arg(void *into, char *text, struct argp_state *state)
+void tool_take_model_arg(void *into, char *text, const tool_parser *parser)
 {
     model_args *args = into;
     char meant[TOOL_GUESS_BYTES];
     if (args->onnx.path)
-        tool_usage_error(state, "FILE.onnx takes no option \"%s\"; its sizes are --dim and --batch",
-                         text);
+        tool_usage_error(parser,
+                         "FILE.onnx takes no option \"%s\"; its sizes are --dim and --batch", text);
     if (args->model) {
-        if (args->n_options == WEFT_MODEL_OPTIONS) argp_error(state, "too many model options");
+        if (args->n_options == WEFT_MODEL_OPTIONS)
+            tool_usage_error(parser, "too many model options");
         args->options[args->n_options++] = text;
     } else if (tool_ends_with(text, ".onnx")) {
         args->onnx.path = text;
     } else {
         args->model = weft_model_find(text);
         if (!args->model)
-            tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+            tool_usage_error(parser, "no model \"%s\" (see `weft models`)%s", text,
                              tool_guess_model(text, meant));
     }
 }
@@ -43,11 +44,11 @@ static const tool_option file_options[] = {
 
 const tool_command tool_model_options = {.options = file_options, .argument = tool_take_model_arg};
 
-void tool_check_fixed(bool train, const model_args *args, struct argp_state *state)
+void tool_check_fixed(bool train, const model_args *args, const tool_parser *parser)
 {
     if (train && args->plan.fixed_states)
-        argp_error(state,
-                   "--fixed and --train exclude each other: training changes the parameters");
+        tool_usage_error(parser,
+                         "--fixed and --train exclude each other: training changes the parameters");
 }
 
 const char *tool_model_name(const model_args *args)

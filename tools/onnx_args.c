@@ -20,13 +20,13 @@ static char *split(char *text)
 }
 
 void tool_take_named_file(const tool_option *option, void *into, char *text,
-                          struct argp_state *state)
+                          const tool_parser *parser)
 {
     named_files *files = tool_field(option, into);
     named_file f = {.name = text, .path = split(text)};
-    if (!f.path || !f.path[0]) tool_usage_error(state, "expected NAME=FILE, got \"%s\"", text);
+    if (!f.path || !f.path[0]) tool_usage_error(parser, "expected NAME=FILE, got \"%s\"", text);
     if (files->n == TOOL_MAX_NAMED)
-        tool_usage_error(state, "more than %d files of arrays", TOOL_MAX_NAMED);
+        tool_usage_error(parser, "more than %d files of arrays", TOOL_MAX_NAMED);
     files->at[files->n++] = f;
 }
 
@@ -48,19 +48,19 @@ bool tool_add_dim(onnx_args *a, char *text)
     return true;
 }
 
-static void take_dim(const tool_option *option, void *into, char *text, struct argp_state *state)
+static void take_dim(const tool_option *option, void *into, char *text, const tool_parser *parser)
 {
     (void)option;
     if (!tool_add_dim(into, text))
-        tool_usage_error(state, "--dim expects NAME=N, at most %d times; got \"%s\"",
+        tool_usage_error(parser, "--dim expects NAME=N, at most %d times; got \"%s\"",
                          TOOL_MAX_NAMED, text);
 }
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const onnx_args *a = into;
     if (!a->path && (a->n_dims || a->batch || a->constants.n))
-        argp_error(state, "--dim, --batch and --constant need FILE.onnx");
+        tool_usage_error(parser, "--dim, --batch and --constant need FILE.onnx");
 }
 
 static const tool_option options[] = {

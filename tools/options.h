@@ -5,17 +5,22 @@
 #ifndef WEFT_TOOLS_OPTIONS_H
 #define WEFT_TOOLS_OPTIONS_H
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 typedef struct tool_option tool_option;
 typedef struct tool_command tool_command;
 
+/* The command line that is read, for messages about it. */
+typedef struct tool_parser {
+    const char *command; /* "weft check" */
+} tool_parser;
+
 /* Takes the argument of an option into the struct of its table. `text` (NULL if an optional
  * argument is not given) may be changed and lives as long as the program. Ends the program on a
  * usage error. */
-typedef void tool_take(const tool_option *option, void *into, char *text, struct argp_state *state);
+typedef void tool_take(const tool_option *option, void *into, char *text,
+                       const tool_parser *parser);
 
 typedef enum tool_kind {
     TOOL_END,      /* after the last row */
@@ -86,18 +91,19 @@ struct tool_command {
     const char *doc, *notes;    /* before and after the options */
     /* Takes an argument without a dash; NULL: that of an included table does, or the row
      * TOOL_ARGUMENT. */
-    void (*argument)(void *into, char *text, struct argp_state *state);
+    void (*argument)(void *into, char *text, const tool_parser *parser);
     /* Checks the arguments together; NULL: nothing to check. */
-    void (*check)(void *into, struct argp_state *state);
+    void (*check)(void *into, const tool_parser *parser);
 };
 
 /* Reads the command line into the struct of the command, which has the defaults. Ends the program
  * after --help or a usage error. */
 #define TOOL_HELP_JSON "--help-json" /* alone: prints the description as JSON, and ends */
 void tool_parse(const tool_command *command, int argc, char **argv, void *into);
-/* argp_error for messages with names in them: ends the program with EXIT_USAGE. */
-void tool_usage_error(struct argp_state *state, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Prints "COMMAND: MESSAGE" and where to find help on stderr, and ends the program with EXIT_USAGE.
+ */
+void tool_usage_error(const tool_parser *parser, const char *format, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
 
 /* Sets the field of a row to a number within its bounds, or to a choice; false if it is not one. */
 bool tool_set_number(const tool_option *option, void *into, double x);
@@ -108,7 +114,7 @@ double tool_get_number(const tool_option *option, const void *into);
 void *tool_field(const tool_option *option, void *into);
 const void *tool_value(const tool_option *option, const void *into);
 /* Takes the argument of an option of any kind. */
-void tool_take_option(const tool_option *option, void *into, char *text, struct argp_state *state);
+void tool_take_option(const tool_option *option, void *into, char *text, const tool_parser *parser);
 
 /* The index of a text in "one|other|..."; -1 if it is not one of them. */
 int tool_choice(const char *choices, const char *text);
@@ -120,6 +126,6 @@ bool tool_read_bytes(const char *text, size_t *bytes);
 /* A number of [min, max] from an argument of the command line; ends the program with a usage error
  * if the text is invalid. */
 double tool_real(const char *text, const char *what, double min, double max,
-                 struct argp_state *state);
+                 const tool_parser *parser);
 
 #endif

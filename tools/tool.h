@@ -110,7 +110,7 @@ typedef struct named_files {
 } named_files;
 /* A tool_take of a field of named_files: adds "NAME=FILE". */
 void tool_take_named_file(const tool_option *option, void *into, char *text,
-                          struct argp_state *state);
+                          const tool_parser *parser);
 /* Adds an array to the store: of FILE.npy, or the one of an archive that FILE.npz:ARRAY names. */
 weft_status tool_read_array(weft_params *into, const char *name, const char *path,
                             weft_error *error);
@@ -188,12 +188,12 @@ extern const tool_command tool_plan_options;
 /* Those of an onnx_args below a heading, and the arguments, of a model_args. */
 extern const tool_command tool_model_options;
 /* Refuses --fixed with --train. */
-void tool_check_fixed(bool train, const model_args *args, struct argp_state *state);
+void tool_check_fixed(bool train, const model_args *args, const tool_parser *parser);
 /* For messages: the model's name or the file's path; NULL if neither was given. */
 const char *tool_model_name(const model_args *args);
 /* Takes MODEL, then options, or FILE.onnx into a model_args, `into`. Ends the program on a usage
  * error. */
-void tool_take_model_arg(void *into, char *text, struct argp_state *state);
+void tool_take_model_arg(void *into, char *text, const tool_parser *parser);
 
 /* The largest batch of a training on texts, of at most `tokens` tokens: rows of the longest length,
  * of source and target alike. */

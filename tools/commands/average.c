@@ -12,17 +12,17 @@ typedef struct arguments {
     weft_save_format format;
 } arguments;
 
-static void take_checkpoint(void *into, char *path, struct argp_state *state)
+static void take_checkpoint(void *into, char *path, const tool_parser *parser)
 {
     arguments *a = into;
-    (void)state;
+    (void)parser;
     if (!tool_is_rank_file(path)) a->paths[a->n++] = path;
 }
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (!a->n) argp_error(state, "CHECKPOINT is missing");
+    if (!a->n) tool_usage_error(parser, "CHECKPOINT is missing");
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

@@ -21,30 +21,30 @@ typedef struct arguments {
     const char *dump;
 } arguments;
 
-static void take_argument(void *into, char *text, struct argp_state *state)
+static void take_argument(void *into, char *text, const tool_parser *parser)
 {
     arguments *a = into;
     const bool model = tool_model_name(&a->model) != NULL;
     const workload *w = model ? NULL : workload_find(text);
     if (!model && !w && (a->n || (!tool_ends_with(text, ".onnx") && !weft_model_find(text))))
-        tool_usage_error(state, "no workload%s \"%s\" (see `weft bench --help`)",
+        tool_usage_error(parser, "no workload%s \"%s\" (see `weft bench --help`)",
                          a->n ? "" : " or model", text);
-    if (w && a->n == MAX_WORKLOADS) argp_error(state, "too many workloads");
+    if (w && a->n == MAX_WORKLOADS) tool_usage_error(parser, "too many workloads");
     if (w)
         a->workloads[a->n++] = w;
     else
-        tool_take_model_arg(&a->model, text, state);
+        tool_take_model_arg(&a->model, text, parser);
 }
 
 /* What is measured: the named workloads, the model, or all workloads. */
-static void choose(void *into, struct argp_state *state)
+static void choose(void *into, const tool_parser *parser)
 {
     arguments *a = into;
     const char *name = tool_model_name(&a->model);
     if (a->growth && (a->n || name || a->threads || a->dump || a->model.plan.precision))
-        argp_error(state, "--growth chooses workloads, threads and precision itself");
-    if (a->dump && a->n != 1) argp_error(state, "--dump takes one workload");
-    if (a->train && !name) argp_error(state, "--train needs MODEL or FILE.onnx");
+        tool_usage_error(parser, "--growth chooses workloads, threads and precision itself");
+    if (a->dump && a->n != 1) tool_usage_error(parser, "--dump takes one workload");
+    if (a->train && !name) tool_usage_error(parser, "--train needs MODEL or FILE.onnx");
     if (name) {
         const char *slash = strrchr(name, '/');
         a->given = (workload){.name = slash ? slash + 1 : name,

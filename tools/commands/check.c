@@ -20,14 +20,14 @@ typedef struct arguments {
     bool bits, json;
 } arguments;
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (a->op && tool_model_name(&a->model)) argp_error(state, "give either --op or MODEL");
-    if (a->op && a->bits) argp_error(state, "--bits takes models, not ops");
-    if (a->threads && !a->bits) argp_error(state, "--threads needs --bits");
+    if (a->op && tool_model_name(&a->model)) tool_usage_error(parser, "give either --op or MODEL");
+    if (a->op && a->bits) tool_usage_error(parser, "--bits takes models, not ops");
+    if (a->threads && !a->bits) tool_usage_error(parser, "--threads needs --bits");
     if (a->op && !weft_op_find(a->op))
-        tool_usage_error(state, "no op \"%s\" (see `weft ops`)", a->op);
+        tool_usage_error(parser, "no op \"%s\" (see `weft ops`)", a->op);
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

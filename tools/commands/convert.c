@@ -14,10 +14,10 @@ typedef struct arguments {
     bool list;
 } arguments;
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (!a->list && (!a->from || !a->out)) argp_error(state, "expected DIR or RUN, and -o");
+    if (!a->list && (!a->from || !a->out)) tool_usage_error(parser, "expected DIR or RUN, and -o");
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

@@ -31,11 +31,11 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static void take_argument(void *into, char *text, struct argp_state *state)
+static void take_argument(void *into, char *text, const tool_parser *parser)
 {
     arguments *a = into;
     if (a->run) {
-        if (a->n_sizes == MAX_SIZES) argp_error(state, "more than %d sizes", MAX_SIZES);
+        if (a->n_sizes == MAX_SIZES) tool_usage_error(parser, "more than %d sizes", MAX_SIZES);
         a->sizes[a->n_sizes++] = text;
     } else if (!tool_model_name(&a->model) && !weft_model_find(text) && is_folder(text)) {
         if (tool_find_fit(text, a->onnx, a->fitted)) {
@@ -45,17 +45,18 @@ static void take_argument(void *into, char *text, struct argp_state *state)
             a->run = text;
         }
     } else {
-        tool_take_model_arg(&a->model, text, state);
+        tool_take_model_arg(&a->model, text, parser);
     }
 }
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (!a->run && !tool_model_name(&a->model)) argp_error(state, "MODEL, RUN or FILE is missing");
+    if (!a->run && !tool_model_name(&a->model))
+        tool_usage_error(parser, "MODEL, RUN or FILE is missing");
     if (a->checkpoint && !a->run && !a->model.evaluated)
-        argp_error(state, "--checkpoint needs RUN");
-    if (a->loss && a->model.onnx.path) argp_error(state, "FILE.onnx has no loss");
+        tool_usage_error(parser, "--checkpoint needs RUN");
+    if (a->loss && a->model.onnx.path) tool_usage_error(parser, "FILE.onnx has no loss");
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

@@ -12,16 +12,16 @@ typedef struct arguments {
     bool has_model;
 } arguments;
 
-static void take_model(void *into, char *text, struct argp_state *state)
+static void take_model(void *into, char *text, const tool_parser *parser)
 {
     arguments *a = into;
     char meant[TOOL_GUESS_BYTES];
     recipe *r = &a->t.r;
     if (strchr(text, '=')) {
-        if (!recipe_take_model_option(r, text)) argp_error(state, "too many model options");
+        if (!recipe_take_model_option(r, text)) tool_usage_error(parser, "too many model options");
         return;
     }
-    if (a->has_model) argp_error(state, "one model only");
+    if (a->has_model) tool_usage_error(parser, "one model only");
     a->has_model = true;
     if (tool_ends_with(text, ".onnx")) {
         if (!recipe_set_text(&r->fit_file, text)) exit(tool_fail_text("fit", "out of memory"));
@@ -29,7 +29,7 @@ static void take_model(void *into, char *text, struct argp_state *state)
     }
     r->model = weft_model_find(text);
     if (!r->model)
-        tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+        tool_usage_error(parser, "no model \"%s\" (see `weft models`)%s", text,
                          tool_guess_model(text, meant));
 }
 

@@ -13,12 +13,12 @@ typedef struct arguments {
     bool stream;
 } arguments;
 
-static void take_stop(const tool_option *option, void *into, char *text, struct argp_state *state)
+static void take_stop(const tool_option *option, void *into, char *text, const tool_parser *parser)
 {
     stop_texts *stops = tool_field(option, into);
     char *given = strdup(text);
     const char *wrong = given ? stop_text_read(text) : "cannot be read: out of memory";
-    if (wrong) tool_usage_error(state, "--stop \"%s\" %s", given ? given : "", wrong);
+    if (wrong) tool_usage_error(parser, "--stop \"%s\" %s", given ? given : "", wrong);
     free(given);
     stops->text[stops->n++] = text;
 }
@@ -28,28 +28,31 @@ static bool wants_batch(const decoding_args *shared)
     return (shared->batch_given && shared->batch > 1) || shared->chunk > 1;
 }
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
     const decoding_args *shared = &a->shared;
-    if (a->beams && a->each > a->beams) argp_error(state, "--n is larger than --beam");
+    if (a->beams && a->each > a->beams) tool_usage_error(parser, "--n is larger than --beam");
     if (a->beams && shared->draws)
-        argp_error(state,
-                   "--beam samples nothing: temperature, top-k, top-p and seed do not apply");
+        tool_usage_error(parser,
+                         "--beam samples nothing: temperature, top-k, top-p and seed do not apply");
     if (!a->beams && a->each > 1 && shared->temperature == 0)
-        argp_error(state, "--temperature 0 generates one text, not %lld (--beam generates more)",
-                   (long long)a->each);
+        tool_usage_error(parser,
+                         "--temperature 0 generates one text, not %lld (--beam generates more)",
+                         (long long)a->each);
     if (a->beams && a->stops.n)
-        argp_error(
-            state,
+        tool_usage_error(
+            parser,
             "--stop and --beam exclude each other: beam search has its texts only at the end");
     if (a->beams && a->stream)
-        argp_error(
-            state,
+        tool_usage_error(
+            parser,
             "--stream and --beam exclude each other: beam search has its texts only at the end");
     if (a->stream && (a->each > 1 || wants_batch(shared)))
-        argp_error(state, "--stream prints one text at a time: --n, --batch and --chunk must be 1");
-    if (shared->min_length >= a->tokens) argp_error(state, "--min-length must be below --tokens");
+        tool_usage_error(parser,
+                         "--stream prints one text at a time: --n, --batch and --chunk must be 1");
+    if (shared->min_length >= a->tokens)
+        tool_usage_error(parser, "--min-length must be below --tokens");
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

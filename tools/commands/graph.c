@@ -100,24 +100,25 @@ static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
 }
 
 static void take_overlay(const tool_option *option, void *into, char *text,
-                         struct argp_state *state)
+                         const tool_parser *parser)
 {
     if (strcmp(text, "time") != 0)
-        tool_usage_error(state, "unknown overlay \"%s\"; expected time", text);
+        tool_usage_error(parser, "unknown overlay \"%s\"; expected time", text);
     *(bool *)tool_field(option, into) = true;
 }
 
-static void check_dot(void *into, struct argp_state *state)
+static void check_dot(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
     if (a->output && picture_kind_of(a->output) == PICTURE_OTHER)
-        tool_usage_error(state, "-o %s: graphs are DOT, SVG or PNG: name it .dot, .svg or .png",
+        tool_usage_error(parser, "-o %s: graphs are DOT, SVG or PNG: name it .dot, .svg or .png",
                          a->output);
-    tool_check_fixed(a->train, &a->model, state);
+    tool_check_fixed(a->train, &a->model, parser);
     if (a->overlay && (a->drawing.depth || a->drawing.no_update || a->drawing.no_backward))
-        argp_error(state, "--overlay draws every node, so it excludes --depth, --no-update and "
-                          "--no-backward");
-    if (!tool_model_name(&a->model)) argp_error(state, "MODEL is missing");
+        tool_usage_error(parser,
+                         "--overlay draws every node, so it excludes --depth, --no-update and "
+                         "--no-backward");
+    if (!tool_model_name(&a->model)) tool_usage_error(parser, "MODEL is missing");
 }
 
 static const tool_option dot_options[] = {
@@ -196,15 +197,16 @@ static int draw_plan(const weft_plan *plan, const char *path)
     return status;
 }
 
-static void check_plan(void *into, struct argp_state *state)
+static void check_plan(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
     if (a->instances && (tool_model_name(&a->model) || a->train || a->pass || a->svg))
-        argp_error(state, "--instances excludes a model, --train, --before-after and --svg");
-    if (a->pass && a->svg) argp_error(state, "--svg draws one plan, so it excludes --before-after");
-    tool_check_fixed(a->train, &a->model, state);
-    if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds needs --instances");
-    if (!tool_model_name(&a->model) && !a->instances) argp_error(state, "MODEL is missing");
+        tool_usage_error(parser, "--instances excludes a model, --train, --before-after and --svg");
+    if (a->pass && a->svg)
+        tool_usage_error(parser, "--svg draws one plan, so it excludes --before-after");
+    tool_check_fixed(a->train, &a->model, parser);
+    if (a->seconds > 0 && !a->instances) tool_usage_error(parser, "--seconds needs --instances");
+    if (!tool_model_name(&a->model) && !a->instances) tool_usage_error(parser, "MODEL is missing");
 }
 
 static const tool_option plan_options[] = {

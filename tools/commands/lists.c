@@ -263,20 +263,21 @@ typedef struct models_arguments {
     int depth;
 } models_arguments;
 
-static void take_model(void *into, char *text, struct argp_state *state)
+static void take_model(void *into, char *text, const tool_parser *parser)
 {
     models_arguments *a = into;
-    if (tool_model_name(&a->model) && !strchr(text, '=')) argp_error(state, "one model at a time");
-    tool_take_model_arg(&a->model, text, state);
+    if (tool_model_name(&a->model) && !strchr(text, '='))
+        tool_usage_error(parser, "one model at a time");
+    tool_take_model_arg(&a->model, text, parser);
 }
 
-static void check_models(void *into, struct argp_state *state)
+static void check_models(void *into, const tool_parser *parser)
 {
     const models_arguments *a = into;
     if (a->summary && (!tool_model_name(&a->model) || a->json))
-        argp_error(state, "--summary takes a model, and is a text");
+        tool_usage_error(parser, "--summary takes a model, and is a text");
     if (!a->summary && (a->depth || a->train || a->model.n_options))
-        argp_error(state, "--depth, --train and OPTION=VALUE need --summary");
+        tool_usage_error(parser, "--depth, --train and OPTION=VALUE need --summary");
 }
 
 #define FIELD(field) TOOL_FIELD(models_arguments, field)

@@ -14,12 +14,12 @@
 
 #define CHUNK 1024 /* texts to read before the first is printed; 1 from a terminal */
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const logprob_args *a = into;
-    if (a->nbest && a->tokens) argp_error(state, "--nbest and --tokens exclude each other");
+    if (a->nbest && a->tokens) tool_usage_error(parser, "--nbest and --tokens exclude each other");
     if (a->source && !strcmp(a->source, "-"))
-        argp_error(state, "--source cannot be standard input, which has the lines to score");
+        tool_usage_error(parser, "--source cannot be standard input, which has the lines to score");
 }
 
 #define FIELD(field) TOOL_FIELD(logprob_args, field)

@@ -228,10 +228,10 @@ picture_kind picture_kind_of(const char *path)
     return PICTURE_NONE;
 }
 
-void plot_check_name(const char *path, const char *option, struct argp_state *state)
+void plot_check_name(const char *path, const char *option, const tool_parser *parser)
 {
     if (picture_kind_of(path) == PICTURE_OTHER)
-        tool_usage_error(state,
+        tool_usage_error(parser,
                          "%s %s: name the picture .svg or .png, the two formats that weft draws",
                          option, path);
 }

@@ -3,7 +3,8 @@
 #ifndef WEFT_TOOLS_PLOT_H
 #define WEFT_TOOLS_PLOT_H
 
-#include <argp.h>
+#include "options.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -17,7 +18,7 @@ typedef enum picture_kind {
 picture_kind picture_kind_of(const char *path);
 /* Ends the program with a usage error if the option's PATH ends like a picture other than SVG or
  * PNG. */
-void plot_check_name(const char *path, const char *option, struct argp_state *state);
+void plot_check_name(const char *path, const char *option, const tool_parser *parser);
 
 typedef struct plot_series {
     const char *name; /* in the legend */

@@ -14,18 +14,18 @@ typedef struct arguments {
     size_t n;
 } arguments;
 
-static void take_run(void *into, char *text, struct argp_state *state)
+static void take_run(void *into, char *text, const tool_parser *parser)
 {
     arguments *a = into;
-    if (a->n == MAX_RUNS) argp_error(state, "%d runs at most", MAX_RUNS);
+    if (a->n == MAX_RUNS) tool_usage_error(parser, "%d runs at most", MAX_RUNS);
     a->runs[a->n++] = text;
 }
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (a->out) plot_check_name(a->out, "-o", state);
-    if (!a->n) argp_error(state, "RUN is missing");
+    if (a->out) plot_check_name(a->out, "-o", parser);
+    if (!a->n) tool_usage_error(parser, "RUN is missing");
 }
 
 static const tool_option options[] = {{"output", "FILE", TOOL_FIELD(arguments, out),

@@ -25,14 +25,15 @@ typedef struct arguments {
 /* In the order of weft_profile_by. */
 #define BY "node|op|scope"
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (!tool_model_name(&a->model)) argp_error(state, "MODEL is missing");
-    tool_check_fixed(a->train, &a->model, state);
-    if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE) argp_error(state, "--depth needs --by scope");
+    if (!tool_model_name(&a->model)) tool_usage_error(parser, "MODEL is missing");
+    tool_check_fixed(a->train, &a->model, parser);
+    if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE)
+        tool_usage_error(parser, "--depth needs --by scope");
     if (a->trace && a->pass)
-        argp_error(state, "--trace writes one profile, so it excludes --before-after");
+        tool_usage_error(parser, "--trace writes one profile, so it excludes --before-after");
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

@@ -20,10 +20,11 @@ typedef struct arguments {
     bool json;
 } arguments;
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (a->group % 32) argp_error(state, "--group is %ld, expected a multiple of 32", a->group);
+    if (a->group % 32)
+        tool_usage_error(parser, "--group is %ld, expected a multiple of 32", a->group);
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

@@ -30,21 +30,21 @@ typedef struct arguments {
 /* ---- Arguments ---- */
 
 /* Adds NAME=FILE, or a whole archive FILE.npz. */
-static void take_input(const tool_option *option, void *into, char *text, struct argp_state *state)
+static void take_input(const tool_option *option, void *into, char *text, const tool_parser *parser)
 {
     named_files *files = tool_field(option, into);
     const bool whole = tool_ends_with(text, ".npz") && !strchr(text, '=');
     if (!whole || files->n == TOOL_MAX_NAMED)
-        tool_take_named_file(option, into, text, state);
+        tool_take_named_file(option, into, text, parser);
     else
         files->at[files->n++] = (named_file){.path = text};
 }
 
 /* The path of a run becomes that of its ONNX file. */
-static void find_run(void *into, struct argp_state *state)
+static void find_run(void *into, const tool_parser *parser)
 {
     arguments *a = into;
-    (void)state;
+    (void)parser;
     if (!tool_ends_with(a->file.path, ".onnx") &&
         tool_find_fit(a->file.path, a->onnx, a->checkpoint))
         a->file.path = a->onnx;

@@ -23,39 +23,41 @@ typedef struct arguments {
     long samples, seed;
 } arguments;
 
-static void take_file(arguments *a, const char *path, struct argp_state *state)
+static void take_file(arguments *a, const char *path, const tool_parser *parser)
 {
     for (size_t i = 0; i < a->n; i++)
         if (!strcmp(path, "-") && !strcmp(a->file[i], "-"))
-            argp_error(state, "standard input can be one file only");
+            tool_usage_error(parser, "standard input can be one file only");
     a->file[a->n++] = path;
 }
 
-static void take_argument(void *into, char *path, struct argp_state *state)
+static void take_argument(void *into, char *path, const tool_parser *parser)
 {
     arguments *a = into;
-    if (a->n == 1 + MAX_REFERENCES) argp_error(state, "at most %d references", MAX_REFERENCES);
-    take_file(a, path, state);
+    if (a->n == 1 + MAX_REFERENCES)
+        tool_usage_error(parser, "at most %d references", MAX_REFERENCES);
+    take_file(a, path, parser);
 }
 
-static void take_other(const tool_option *option, void *into, char *path, struct argp_state *state)
+static void take_other(const tool_option *option, void *into, char *path, const tool_parser *parser)
 {
     arguments *a = into;
     (void)option;
-    if (a->n_others == MAX_OTHERS) argp_error(state, "at most %d --against", MAX_OTHERS);
+    if (a->n_others == MAX_OTHERS) tool_usage_error(parser, "at most %d --against", MAX_OTHERS);
     a->other[a->n_others++] = path;
 }
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     arguments *a = into;
-    if (a->n < 2) argp_error(state, "name a file of HYPOTHESES and at least one of REFERENCES");
-    if (a->samples_given && !a->n_others) argp_error(state, "--samples needs --against");
-    if (a->seed_given && !a->n_others) argp_error(state, "--seed needs --against");
+    if (a->n < 2)
+        tool_usage_error(parser, "name a file of HYPOTHESES and at least one of REFERENCES");
+    if (a->samples_given && !a->n_others) tool_usage_error(parser, "--samples needs --against");
+    if (a->seed_given && !a->n_others) tool_usage_error(parser, "--seed needs --against");
     if (a->sentences && a->n_others)
-        argp_error(state, "--sentences and --against exclude each other");
+        tool_usage_error(parser, "--sentences and --against exclude each other");
     a->n_references = a->n - 1;
-    for (size_t i = 0; i < a->n_others; i++) take_file(a, a->other[i], state);
+    for (size_t i = 0; i < a->n_others; i++) take_file(a, a->other[i], parser);
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

@@ -23,21 +23,21 @@ static bool is_recipe(const char *text)
     return !weft_model_find(text) && access(text, F_OK) == 0;
 }
 
-static void take_argument(void *into, char *text, struct argp_state *state)
+static void take_argument(void *into, char *text, const tool_parser *parser)
 {
     arguments *a = into;
     char meant[TOOL_GUESS_BYTES];
     recipe *r = &a->t.r;
     if (is_recipe(text)) {
-        if (a->recipe) argp_error(state, "only one recipe can be given");
+        if (a->recipe) tool_usage_error(parser, "only one recipe can be given");
         a->recipe = text;
     } else if (!strchr(text, '=')) {
         r->model = weft_model_find(text);
         if (!r->model)
-            tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+            tool_usage_error(parser, "no model \"%s\" (see `weft models`)%s", text,
                              tool_guess_model(text, meant));
     } else if (!recipe_take_model_option(r, text)) {
-        argp_error(state, "too many model options");
+        tool_usage_error(parser, "too many model options");
     }
 }
 

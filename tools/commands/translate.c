@@ -24,24 +24,24 @@ typedef struct arguments {
     bool sample;
 } arguments;
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     arguments *a = into;
-    if (a->picture) plot_check_name(a->picture, "--attention", state);
+    if (a->picture) plot_check_name(a->picture, "--attention", parser);
     if (a->picture && !strcmp(a->picture, "-"))
-        argp_error(state, "--attention needs a file: standard output has the translations");
+        tool_usage_error(parser, "--attention needs a file: standard output has the translations");
     if (a->alignments && !strcmp(a->alignments, "-"))
-        argp_error(state, "--alignments needs a file: standard output has the translations");
-    if (a->beams && a->nbest > a->beams) argp_error(state, "--nbest is larger than --beam");
-    if (a->beams && a->sample) argp_error(state, "--sample and --beam exclude each other");
+        tool_usage_error(parser, "--alignments needs a file: standard output has the translations");
+    if (a->beams && a->nbest > a->beams) tool_usage_error(parser, "--nbest is larger than --beam");
+    if (a->beams && a->sample) tool_usage_error(parser, "--sample and --beam exclude each other");
     if (a->shared.draws && !a->sample)
-        argp_error(state, "--temperature, --top-k, --top-p and --seed need --sample");
+        tool_usage_error(parser, "--temperature, --top-k, --top-p and --seed need --sample");
     if (a->sample && a->shared.temperature == 0)
-        argp_error(state, "--sample needs a temperature over 0");
+        tool_usage_error(parser, "--sample needs a temperature over 0");
     if (a->picture && a->shared.with.n)
-        argp_error(state, "--attention shows one model, so it excludes --with");
+        tool_usage_error(parser, "--attention shows one model, so it excludes --with");
     if (a->shared.min_length >= a->max_length)
-        argp_error(state, "--min-length must be below --max-length");
+        tool_usage_error(parser, "--min-length must be below --max-length");
     if (!a->beams) a->beams = a->nbest ? a->nbest : 1;
 }
 

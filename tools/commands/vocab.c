@@ -29,19 +29,19 @@ typedef struct train_arguments {
     int size;
 } train_arguments;
 
-static void take_text(void *into, char *path, struct argp_state *state)
+static void take_text(void *into, char *path, const tool_parser *parser)
 {
     train_arguments *a = into;
     for (size_t i = 0; i < a->n; i++)
         if (!strcmp(path, "-") && !strcmp(a->files[i], "-"))
-            argp_error(state, "standard input can be one TEXT only");
+            tool_usage_error(parser, "standard input can be one TEXT only");
     a->files[a->n++] = path;
 }
 
-static void check_train(void *into, struct argp_state *state)
+static void check_train(void *into, const tool_parser *parser)
 {
     const train_arguments *a = into;
-    if (!a->n) argp_error(state, "TEXT is missing");
+    if (!a->n) tool_usage_error(parser, "TEXT is missing");
 }
 
 static int train(const train_arguments *a)
@@ -387,17 +387,17 @@ static const struct {
                    {"show", cmd_vocab_show}};
 
 /* Reached only if the first argument is not a subcommand. */
-static void refuse(void *into, char *text, struct argp_state *state)
+static void refuse(void *into, char *text, const tool_parser *parser)
 {
     (void)into;
-    tool_usage_error(state, "unknown subcommand \"%s\"; expected train, encode, decode or show",
+    tool_usage_error(parser, "unknown subcommand \"%s\"; expected train, encode, decode or show",
                      text);
 }
 
-static void check_named(void *into, struct argp_state *state)
+static void check_named(void *into, const tool_parser *parser)
 {
     (void)into;
-    argp_error(state, "name a subcommand: train, encode, decode or show");
+    tool_usage_error(parser, "name a subcommand: train, encode, decode or show");
 }
 
 int cmd_vocab(int argc, char **argv)

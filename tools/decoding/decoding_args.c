@@ -3,43 +3,43 @@
 
 #include <string.h>
 
-static void take_run(const tool_option *option, void *into, char *path, struct argp_state *state)
+static void take_run(const tool_option *option, void *into, char *path, const tool_parser *parser)
 {
     decoding_runs *with = tool_field(option, into);
     if (with->n == DECODING_MODELS - 1)
-        argp_error(state, "--with can be given %d times at most", DECODING_MODELS - 1);
+        tool_usage_error(parser, "--with can be given %d times at most", DECODING_MODELS - 1);
     with->at[with->n++] = path;
 }
 
 static void take_weights(const tool_option *option, void *into, char *text,
-                         struct argp_state *state)
+                         const tool_parser *parser)
 {
     decoding_weights *weights = tool_field(option, into);
     weights->n = 0;
     for (char *word; (word = strsep(&text, ","));) {
         if (weights->n == DECODING_MODELS)
-            argp_error(state, "--weights has more than %d numbers", DECODING_MODELS);
-        weights->at[weights->n++] = tool_real(word, "a weight of --weights", 1e-6, 1e6, state);
+            tool_usage_error(parser, "--weights has more than %d numbers", DECODING_MODELS);
+        weights->at[weights->n++] = tool_real(word, "a weight of --weights", 1e-6, 1e6, parser);
     }
 }
 
-static void take_cache(const tool_option *option, void *into, char *text, struct argp_state *state)
+static void take_cache(const tool_option *option, void *into, char *text, const tool_parser *parser)
 {
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_U8};
     const int choice = tool_choice(option->argument, text);
     if (choice < 0)
-        tool_usage_error(state, "--cache must be one of %s, not \"%s\"", option->argument, text);
+        tool_usage_error(parser, "--cache must be one of %s, not \"%s\"", option->argument, text);
     *(weft_dtype *)tool_field(option, into) = dtypes[choice];
 }
 
-static void check(void *into, struct argp_state *state)
+static void check(void *into, const tool_parser *parser)
 {
     const decoding_args *a = into;
     if (a->recompute && a->cache != WEFT_F32)
-        argp_error(state, "--cache has no effect with --recompute, which has no caches");
+        tool_usage_error(parser, "--cache has no effect with --recompute, which has no caches");
     if (a->weights.n && a->weights.n != a->with.n + 1)
-        argp_error(state, "--weights has %zu numbers for %zu models (--with adds models)",
-                   a->weights.n, a->with.n + 1);
+        tool_usage_error(parser, "--weights has %zu numbers for %zu models (--with adds models)",
+                         a->weights.n, a->with.n + 1);
 }
 
 #define FIELD(field) TOOL_FIELD(decoding_args, field)

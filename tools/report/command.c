@@ -19,32 +19,32 @@ typedef struct arguments {
 
 #define DEFAULT_RUNS 10
 
-static void check_side(void *into, struct argp_state *state)
+static void check_side(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
     const report_side *s = &a->sides[0];
     if (!report_has_subject(s))
-        argp_error(state, a->against ? "--against needs a MODEL, FILE.onnx, RUN or FILE.json"
-                                     : "MODEL, FILE.onnx, RUN or FILE.json is missing");
-    tool_check_fixed(s->train, &s->model, state);
+        tool_usage_error(parser, a->against ? "--against needs a MODEL, FILE.onnx, RUN or FILE.json"
+                                            : "MODEL, FILE.onnx, RUN or FILE.json is missing");
+    tool_check_fixed(s->train, &s->model, parser);
     if (a->against && (s->n_runs > 1 || a->sides[1].n_runs > 1))
-        argp_error(state, "--against compares one run with another");
-    if (a->no_time && a->runs) argp_error(state, "--runs and --no-time exclude each other");
+        tool_usage_error(parser, "--against compares one run with another");
+    if (a->no_time && a->runs) tool_usage_error(parser, "--runs and --no-time exclude each other");
 }
 
-static void take_argument(void *into, char *text, struct argp_state *state)
+static void take_argument(void *into, char *text, const tool_parser *parser)
 {
     arguments *a = into;
-    report_take_arg(&a->sides[0], text, state);
+    report_take_arg(&a->sides[0], text, parser);
 }
 
 static void refuse_against(const tool_option *option, void *into, char *text,
-                           struct argp_state *state)
+                           const tool_parser *parser)
 {
     (void)option;
     (void)into;
     (void)text;
-    argp_error(state, "write --against once, as a word of its own before its subject");
+    tool_usage_error(parser, "write --against once, as a word of its own before its subject");
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

@@ -20,18 +20,19 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-void report_take_arg(report_side *side, char *text, struct argp_state *state)
+void report_take_arg(report_side *side, char *text, const tool_parser *parser)
 {
     const bool first = !report_has_subject(side);
-    if (side->saved) tool_usage_error(state, "%s takes no option \"%s\"", side->saved, text);
+    if (side->saved) tool_usage_error(parser, "%s takes no option \"%s\"", side->saved, text);
     if (first && tool_ends_with(text, ".json")) {
         side->saved = text;
     } else if (side->n_runs || (first && !weft_model_find(text) && is_folder(text))) {
-        if (!is_folder(text)) tool_usage_error(state, "\"%s\" is not the folder of a run", text);
-        if (side->n_runs == REPORT_MAX_RUNS) argp_error(state, "%d runs at most", REPORT_MAX_RUNS);
+        if (!is_folder(text)) tool_usage_error(parser, "\"%s\" is not the folder of a run", text);
+        if (side->n_runs == REPORT_MAX_RUNS)
+            tool_usage_error(parser, "%d runs at most", REPORT_MAX_RUNS);
         side->runs[side->n_runs++] = text;
     } else {
-        tool_take_model_arg(&side->model, text, state);
+        tool_take_model_arg(&side->model, text, parser);
     }
 }
 

@@ -23,7 +23,7 @@ typedef struct report_options {
 } report_options;
 
 /* Takes an argument of the command line. Ends the program on a usage error. */
-void report_take_arg(report_side *side, char *text, struct argp_state *state);
+void report_take_arg(report_side *side, char *text, const tool_parser *parser);
 /* Whether there is a subject. */
 bool report_has_subject(const report_side *side);
 /* The subject in a line: "transformer-base batch=8 --train". */

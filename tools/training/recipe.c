@@ -166,23 +166,23 @@ static void out_of_memory(void)
     exit(tool_fail_text("command line", "out of memory"));
 }
 
-static void take_text(const tool_option *o, void *into, char *text, struct argp_state *state)
+static void take_text(const tool_option *o, void *into, char *text, const tool_parser *parser)
 {
-    (void)state;
+    (void)parser;
     if (!recipe_set_text(tool_field(o, into), text)) out_of_memory();
 }
 
 /* The first file on the command line replaces those of a recipe. */
-static void take_file(const tool_option *o, void *into, char *text, struct argp_state *state)
+static void take_file(const tool_option *o, void *into, char *text, const tool_parser *parser)
 {
     recipe_files *files = tool_field(o, into);
-    (void)state;
+    (void)parser;
     if (!files->chosen) recipe_add_file(files, "");
     files->chosen = true;
     if (!recipe_add_file(files, text)) out_of_memory();
 }
 
-static void take_lengths(const tool_option *o, void *into, char *text, struct argp_state *state)
+static void take_lengths(const tool_option *o, void *into, char *text, const tool_parser *parser)
 {
     recipe_list list = {{0}, 0};
     const char *at = text, *end;
@@ -194,27 +194,28 @@ static void take_lengths(const tool_option *o, void *into, char *text, struct ar
         if (!good || !*end) break;
     }
     if (!good)
-        tool_usage_error(state, "--%s must be " LENGTHS_WANTED ", not \"%s\"", o->name,
+        tool_usage_error(parser, "--%s must be " LENGTHS_WANTED ", not \"%s\"", o->name,
                          WEFT_MAX_LENGTHS, RECIPE_MIN_LENGTH, RECIPE_MAX_LENGTH, text);
     *(recipe_list *)tool_field(o, into) = list;
 }
 
 /* After --minutes: it overrides the steps of a recipe. */
-static void end_by_minutes(const tool_option *o, void *into, char *text, struct argp_state *state)
+static void end_by_minutes(const tool_option *o, void *into, char *text, const tool_parser *parser)
 {
     recipe *r = into;
     (void)o;
     (void)text;
-    (void)state;
+    (void)parser;
     if (r->schedule_minutes > 0) r->schedule_steps = 0, r->schedule_max_minutes = 0;
 }
 
-void recipe_check(void *into, struct argp_state *state)
+void recipe_check(void *into, const tool_parser *parser)
 {
     const recipe *r = into;
     if (r->minutes_chosen && r->max_minutes_chosen)
-        argp_error(state, "--minutes and --max-minutes exclude each other: --minutes is the whole "
-                          "length, --max-minutes limits --steps");
+        tool_usage_error(parser,
+                         "--minutes and --max-minutes exclude each other: --minutes is the whole "
+                         "length, --max-minutes limits --steps");
 }
 
 /* A heading of --help for each section of the table. */

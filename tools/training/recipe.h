@@ -245,7 +245,7 @@ bool recipe_resolve(recipe *r, weft_error *error);
 #define RECIPE_ROWS 96
 void recipe_options(tool_option *rows, bool fits);
 /* Of the command of such a table: checks a recipe, `into`. */
-void recipe_check(void *into, struct argp_state *state);
+void recipe_check(void *into, const tool_parser *parser);
 /* Replaces a text of a recipe by a copy; false if out of memory. */
 bool recipe_set_text(char **to, const char *text);
 /* Takes "key=value" and replaces an earlier value of that key; false if there are too many options,
