@@ -1,5 +1,5 @@
-# Sourced by programs_test.sh: Debian packages for other processors, which a case unpacks into its folder. Nothing is
-# installed.
+# Sourced by programs_test.sh: Debian packages for other processors, and sources, which a case unpacks into its folder.
+# Nothing is installed.
 
 # debian ARCHITECTURE COMMAND...: apt-get with lists of its own, of the system's archive. Skips without an archive.
 debian()
@@ -11,7 +11,7 @@ debian()
         mkdir -p apt/lists/partial apt/archives/partial
         apt-get indextargets --format "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \$(REPO_URI) \$(RELEASE) main" \
             'Created-By: Packages' 'Origin: Debian' 'Component: main' | sort -u | grep -v -e -security -e -updates |
-            sed 's/^/deb /' >apt/sources
+            sed 's/^/deb /; p; s/^deb/deb-src/' >apt/sources
         apt-get "${options[@]}" update >apt/log 2>&1 && [ -s apt/sources ] || skip "the Debian archive cannot be reached"
     fi
     apt-get "${options[@]}" "${@:2}" >>apt/log 2>&1 || fail "apt-get ${*:2}: $(tail -n 3 apt/log)"
@@ -35,5 +35,34 @@ libraries_for()
 		[built-in options]
 		c_args = ['-isystem$PWD/system/usr/include', '-isystem$PWD/system/usr/include/$2-linux-gnu']
 		c_link_args = ['-L$PWD/$lib', '-Wl,-rpath-link,$library_path']
+	END
+}
+
+# static_libraries COMPILER: cJSON, protobuf-c and zlib, built from Debian's sources by a compiler into ./static.
+static_libraries()
+{
+    command -v dpkg-source >/dev/null || skip "dpkg-source is not installed"
+    debian "$(dpkg --print-architecture)" source cjson protobuf-c zlib
+    mkdir -p static/include/cjson static/include/protobuf-c static/lib/pkgconfig
+    "$1" -O2 -c cjson-*/cJSON.c && ar rcs static/lib/libcjson.a cJSON.o && cp cjson-*/cJSON.h static/include/cjson &&
+        "$1" -O2 -I protobuf-c-*/ -c protobuf-c-*/protobuf-c/protobuf-c.c && ar rcs static/lib/libprotobuf-c.a protobuf-c.o &&
+        cp protobuf-c-*/protobuf-c/protobuf-c.h static/include/protobuf-c &&
+        (cd zlib-*/ && CC=$1 ./configure --static && make libz.a) >zlib.log 2>&1 &&
+        cp zlib-*/libz.a static/lib && cp zlib-*/zlib.h zlib-*/zconf.h static/include ||
+        fail "building the libraries: $(tail -n 3 zlib.log)"
+    pc_file libcjson cjson 1.7
+    pc_file libprotobuf-c protobuf-c 1.4
+    pc_file zlib z 1.2
+}
+
+# pc_file PACKAGE LIBRARY VERSION: what pkg-config says of a static library.
+pc_file()
+{
+    cat >"static/lib/pkgconfig/$1.pc" <<-END
+		Name: $1
+		Description: a static library
+		Version: $3
+		Libs: -L$PWD/static/lib -l$2
+		Cflags: -I$PWD/static/include
 	END
 }

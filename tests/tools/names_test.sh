@@ -57,6 +57,7 @@ case_what_is_typed()
     clean 2 "no model \"$shown\"" "$weft" plan "$nasty"
     clean 2 "not \"$shown\"" "$weft" profile attention --runs "$nasty"
     clean 2 "must be a number from 0 to 100, not \"$shown\"" "$weft" train --lr "$nasty"
+    clean 2 "unrecognized option '--$shown'" "$weft" check "--$nasty"
     clean 2 "no op \"$shown\"" "$weft" check --op "$nasty"
     clean 1 "has no option \"$shown\"" "$weft" plan transformer "$nasty=3"
     clean 1 "invalid dropout \"$shown\"" "$weft" plan transformer "dropout=$nasty"

@@ -58,6 +58,51 @@ case_every_command_has_help()
     done
 }
 
+case_help_has_the_layout_of_GNU_programs()
+{
+    cat >expected <<-'END'
+		Usage: weft info [OPTION...]
+		Prints what weft uses on this machine: the instruction set of its kernels
+		(WEFT_ISA limits it), the backend of matrix products (WEFT_GEMM), threads
+		(OMP_NUM_THREADS), caches, and the libraries that could be loaded.
+
+		  -j, --json                 print JSON
+		  -?, --help                 Give this help list
+		  -h                         The same as --help
+		      --usage                Give a short usage message
+		  -V, --version              Print program version
+	END
+    diff expected <("$weft" info --help) || fail "another layout of --help"
+    for command in $(command_names); do
+        "$weft" "$command" --help >help && "$weft" "$command" --usage >>help || fail "$command --usage"
+        grep -E '^.{80,}$' help && fail "$command: a line of more than 79 columns"
+        grep -n ' $' help && fail "$command: a line ends with a blank"
+    done
+    # Groups are in order, options sorted, and headings follow empty lines.
+    "$weft" check --help | sed -n 's/^ \(Of.*\)/\1/p; s/^  .\{4\}\(--[a-z]*\).*/\1/p; s/^$/|/p' | tr '\n' ' ' >order
+    equal "another order" "$(cat order)" \
+        "| --bits --json --op --threads | Of FILE.onnx: --batch --constant --dim | --help --usage --version | "
+}
+
+case_words_of_the_command_line()
+{
+    "$weft" plan transformer --train batch=2 --json >one || fail "options between arguments"
+    "$weft" plan --js --train -- transformer batch=2 | grep -v seconds >two || fail "an abbreviation, or --"
+    diff <(grep -v seconds one) two || fail "the order of words matters"
+    equal "-V" "$("$weft" score -lV)" "$("$weft" --version)"
+    "$weft" dot gpt -oone.dot && "$weft" dot gpt -o two.dot && "$weft" dot gpt --output three.dot || fail "-o"
+    cmp one.dot two.dot && cmp one.dot three.dot || fail "another file"
+    expect 2 "weft score: option '--se=3' is ambiguous; possibilities: '--sentences' '--seed'" "$weft" score --se=3
+    expect 2 "weft ops: option '--json' doesn't allow an argument" "$weft" ops --json=1
+    expect 2 "weft check: option '--op' requires an argument" "$weft" check --op
+    expect 2 "weft average: option requires an argument -- 'o'" "$weft" average -o
+    expect 2 "weft score: invalid option -- 'Z'" "$weft" score -lZ
+    expect 2 "weft ops: Too many arguments" "$weft" ops x
+    expect 2 "weft average: --output expects FILE" "$weft" average --output=
+    expect 2 'no model "--help"' "$weft" check -- --help
+    expect 2 "Try \`weft vocab train --help' or \`weft vocab train --usage' for more information." "$weft" vocab train -Z
+}
+
 case_wrong_names_get_a_suggestion()
 {
     expect 2 'no command "nonsense"' "$weft" nonsense

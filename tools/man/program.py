@@ -27,7 +27,7 @@ class Option:
         return bool(re.search(r"FILE|DIR|FOLDER|TEXT", self.argument))
 
 
-# The options that argp adds to each command.
+# The options that each command has in addition to its own.
 OWN = [Option("?", "help", doc="print this help"), Option("h", doc="the same as --help"),
        Option("", "usage", doc="print a short usage message"),
        Option("V", "version", doc="print the version of the program")]
