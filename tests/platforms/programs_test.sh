@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The program and the other libraries for AArch64, where the trainings of its models have the specified bits, and libweft
-# for macOS. Needs the Debian archive, qemu-user and gcc-aarch64-linux-gnu, or zig. A case is skipped where one is
-# missing.
+# The program, with the other libraries, for AArch64 and as one static program with musl: the trainings of its models
+# have the specified bits. And libweft for macOS. Needs the Debian archive, qemu-user and gcc-aarch64-linux-gnu,
+# musl-tools, or zig. A case is skipped where one is missing.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 # shellcheck source=tests/platforms/building.sh
@@ -27,6 +27,25 @@ case_AArch64()
     libraries_for arm64 aarch64
     build_other tools/weft --cross-file cross.ini -Dmpi=disabled -Dtests=disabled -Dc_args=-O1 || return
     try_program qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$library_path" other/tools/weft
+}
+
+# musl has no OpenMP: one thread.
+case_one_static_program_with_musl()
+{
+    command -v musl-gcc >/dev/null || skip "musl-gcc is not installed"
+    static_libraries musl-gcc
+    cross_file musl-gcc x86_64 little '' >cross.ini
+    cat >>cross.ini <<-END
+		[properties]
+		pkg_config_libdir = '$PWD/static/lib/pkgconfig'
+		[built-in options]
+		c_link_args = ['-static']
+	END
+    build_other tools/weft --cross-file cross.ini -Ddefault_library=static -Dopenmp=disabled -Dmpi=disabled \
+        -Dtests=disabled -Dc_args=-O1 || return
+    file other/tools/weft | grep -q "statically linked" || fail "the program is not static"
+    other/tools/weft info | grep -q "^threads  *1$" || fail "$(other/tools/weft info)"
+    try_program other/tools/weft
 }
 
 # compiler_for_macOS PROCESSOR: ./zig-cc and ./zig-ar, for macOS.

@@ -4,10 +4,12 @@
 
 #include "machine.h"
 
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#ifdef WEFT_HAVE_MALLOC_TRIM
+#include <malloc.h>
+#endif
 
 #define MAX_WORKLOADS 32
 
@@ -67,7 +69,9 @@ typedef struct result {
 /* Linux records the peak of the resident set; writing 5 to clear_refs resets it. */
 static void forget_peak(void)
 {
+#ifdef WEFT_HAVE_MALLOC_TRIM
     malloc_trim(0);
+#endif
     FILE *file = fopen("/proc/self/clear_refs", "w");
     if (!file) return;
     fputs("5", file);
