@@ -1,10 +1,10 @@
 /* weft bench --growth: workloads at growing sizes, and the exponents of their growth. */
 #include "bench.h"
 
+#include "base/openmp.h"
 #include "machine.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
