@@ -45,6 +45,7 @@ case_one_static_program_with_musl()
         -Dtests=disabled -Dc_args=-O1 || return
     file other/tools/weft | grep -q "statically linked" || fail "the program is not static"
     other/tools/weft info | grep -q "^threads  *1$" || fail "$(other/tools/weft info)"
+    cmp <(other/tools/weft fit --help) <("$weft" fit --help) || fail "another help"
     try_program other/tools/weft
 }
 
