@@ -114,24 +114,24 @@ double tool_real(const char *text, const char *what, double min, double max,
 }
 
 /* The bound as an integer; 2^63 is INT64_MAX. */
-static long bound(double x)
+static long long bound(double x)
 {
-    return x >= 0x1p63 ? INT64_MAX : (long)x;
+    return x >= 0x1p63 ? INT64_MAX : (long long)x;
 }
 
 static void take_whole(const tool_option *o, void *into, const char *what, const char *text,
                        const tool_parser *parser)
 {
-    const long min = bound(o->min), max = bound(o->max);
+    const long long min = bound(o->min), max = bound(o->max);
     char *end;
     double x;
     errno = 0;
-    const long number = strtol(text, &end, 10);
+    const long long number = strtoll(text, &end, 10);
     if (!errno && end != text && !*end && number >= min && number <= max)
         set_whole(o, into, number);
     else if (!weft__text_to_double(text, &x) || fabs(x) > 0x1p53 || !tool_set_number(o, into, x))
-        tool_usage_error(parser, "%s must be a whole number from %ld to %ld, not \"%s\"", what, min,
-                         max, text);
+        tool_usage_error(parser, "%s must be a whole number from %lld to %lld, not \"%s\"", what,
+                         min, max, text);
 }
 
 /* The index of the choice. */

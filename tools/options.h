@@ -66,6 +66,7 @@ struct tool_option {
         long: TOOL_WHOLE,                                                                          \
         long long: TOOL_WHOLE,                                                                     \
         unsigned long: TOOL_WHOLE,                                                                 \
+        unsigned long long: TOOL_WHOLE,                                                            \
         double: TOOL_REAL,                                                                         \
         const char *: TOOL_TEXT,                                                                   \
         unsigned: TOOL_CHOICE)

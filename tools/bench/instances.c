@@ -2,9 +2,9 @@
 #include "tool.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 #include "text_file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,9 +28,12 @@ static size_t split(char *text, char **cells, size_t max)
 {
     size_t n = 0;
     text[strcspn(text, "\r\n")] = '\0';
-    for (char *cell; (cell = strsep(&text, ","));) {
-        if (n < max) cells[n] = cell;
-        n++;
+    for (bool more = true; more; n++) {
+        const size_t length = strcspn(text, ",");
+        if (n < max) cells[n] = text;
+        more = text[length] == ',';
+        text[length] = '\0';
+        text += length + more;
     }
     return n;
 }
@@ -98,7 +101,7 @@ static bool add_item(instance *in, weft_pack_item item)
 }
 
 /* A zero byte would hide the rest of its line from the parser. */
-static bool is_text(const char *path, size_t line_number, const char *line, ssize_t length)
+static bool is_text(const char *path, size_t line_number, const char *line, ptrdiff_t length)
 {
     if (strlen(line) == (size_t)length) return true;
     return tool_fail_text(path, "line %zu: a zero byte, expected text", line_number), false;
@@ -110,13 +113,14 @@ static bool read_lines(const char *path, FILE *file, instance *in)
     size_t room = 0, columns[COLUMNS], n_cells = 0;
     weft_error error = {0};
     bool good = true;
-    ssize_t length = getline(&line, &room, file);
+    ptrdiff_t length = weft__os_read_line(&line, &room, file);
     if (length < 0) {
         good = false;
         if (weft__text_at_end(file, path, &error)) tool_fail_text(path, "empty");
     }
     good = good && is_text(path, 1, line, length) && read_header(path, line, columns, &n_cells);
-    for (size_t number = 2; good && (length = getline(&line, &room, file)) >= 0; number++) {
+    for (size_t number = 2; good && (length = weft__os_read_line(&line, &room, file)) >= 0;
+         number++) {
         weft_pack_item item;
         good = is_text(path, number, line, length);
         if (!good || !line[strspn(line, "\r\n")]) continue;
@@ -197,27 +201,61 @@ static bool pack_file(const char *folder, const char *name, double seconds, cJSO
     return good;
 }
 
-static int is_csv(const struct dirent *entry)
+/* The names of a folder's .csv files. */
+typedef struct csv_names {
+    char **at;
+    size_t n, capacity;
+    bool out_of_memory;
+} csv_names;
+
+static void add_name(void *context, const char *name)
 {
-    return tool_ends_with(entry->d_name, ".csv");
+    csv_names *names = context;
+    if (names->out_of_memory || !tool_ends_with(name, ".csv")) return;
+    if (names->n == names->capacity) {
+        const size_t capacity = names->capacity ? 2 * names->capacity : 64;
+        char **grown = realloc(names->at, capacity * sizeof *grown);
+        names->out_of_memory = !grown;
+        if (!grown) return;
+        names->at = grown;
+        names->capacity = capacity;
+    }
+    names->at[names->n] = strdup(name);
+    names->out_of_memory = !names->at[names->n];
+    names->n += !names->out_of_memory;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Lists the files, sorted. False after an error, which is printed. */
+static bool list_files(const char *folder, csv_names *names)
+{
+    errno = 0;
+    weft__os_list(folder, add_name, names);
+    if (names->out_of_memory) return tool_fail_text(folder, "out of memory"), false;
+    if (!names->n && errno)
+        return tool_fail_text(folder, "cannot be read: %s", strerror(errno)), false;
+    if (!names->n) return tool_fail_text(folder, "has no .csv files"), false;
+    qsort(names->at, names->n, sizeof *names->at, compare_names);
+    return true;
 }
 
 int tool_pack_instances(const char *folder, double seconds, bool json)
 {
-    struct dirent **names = NULL;
-    int n = scandir(folder, &names, is_csv, alphasort);
-    if (n < 0) return tool_fail_text(folder, "cannot be read: %s", strerror(errno));
+    csv_names names = {0};
+    bool good = list_files(folder, &names), fits = true;
     cJSON *list = json ? cJSON_CreateArray() : NULL;
-    bool good = n > 0, fits = true;
-    if (!n) tool_fail_text(folder, "has no .csv files");
     if (good && !json)
         printf("%-20s %6s %12s %12s %12s %9s  %-4s %8s %9s\n", "name", "items", "lower bound",
                "capacity", "arena", "ratio", "fits", "seconds", "nodes");
-    for (int i = 0; i < n; i++) {
-        good = good && pack_file(folder, names[i]->d_name, seconds, list, &fits);
-        free(names[i]);
+    for (size_t i = 0; i < names.n; i++) {
+        good = good && pack_file(folder, names.at[i], seconds, list, &fits);
+        free(names.at[i]);
     }
-    free(names);
+    free(names.at);
     if (json && good && tool_print_json(list) != EXIT_GOOD) return EXIT_ERROR;
     if (json && !good) cJSON_Delete(list);
     return good && fits ? EXIT_GOOD : EXIT_ERROR;

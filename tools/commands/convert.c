@@ -1,12 +1,13 @@
 /* weft convert: Hugging Face models as checkpoints, and back. */
 #include "tool.h"
 
+#include "base/platform.h"
+
 #include <weft/huggingface.h>
 #include <weft/saved.h>
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct arguments {
@@ -82,7 +83,7 @@ static weft_status import_folder(const arguments *a, weft_params *params, weft_m
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "--architecture",
                               "is for writing: config.json names the one that is read");
     if (weft_huggingface_load(params, config, a->from, error) != WEFT_OK) return error->status;
-    if (mkdir(a->out, 0777) != 0 && errno != EEXIST)
+    if (!weft__os_make_folder(a->out) && errno != EEXIST)
         return weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
     snprintf(path, sizeof path, "%s/model.safetensors", a->out);
     return weft_params_save(params, path, NULL, error);

@@ -89,7 +89,7 @@ static bool make_run(const arguments *a, weft_error *error)
     static const char *const names[] = {"vocab.model", "vocab.source.model", "vocab.target.model"};
     char folder[4096], from[4096], to[4096];
     struct stat info;
-    if (mkdir(a->out, 0777) != 0 && errno != EEXIST) {
+    if (!weft__os_make_folder(a->out) && errno != EEXIST) {
         weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
         return false;
     }

@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include "base/guess.h"
+#include "base/platform.h"
 #include "base/text.h"
 #include "node_names.h"
 
@@ -13,7 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct arguments {
@@ -328,7 +328,7 @@ static bool may_write_all(run *r)
 static bool save_output(run *r, const weft_onnx_value *v, const weft_tensor *t)
 {
     char path[4096];
-    if (mkdir(r->a->out, 0777) != 0 && errno != EEXIST) {
+    if (!weft__os_make_folder(r->a->out) && errno != EEXIST) {
         weft_error_set(&r->error, WEFT_IO, r->a->out, "cannot be made: %s", strerror(errno));
         return false;
     }

@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 #include "json/tree.h"
 #include "base/text.h"
 #include "quantize/quantize.h"
@@ -37,7 +38,7 @@ static bool make_folders(training *t, const char *path)
         while (*at == '/') at++;
         const char *end = strchr(at, '/');
         snprintf(part, sizeof part, "%.*s", end ? (int)(end - path) : (int)strlen(path), path);
-        if (part[0] && mkdir(part, 0777) != 0 && errno != EEXIST)
+        if (part[0] && !weft__os_make_folder(part) && errno != EEXIST)
             return cannot(t, path, "made", errno);
     }
     struct stat info;
