@@ -41,7 +41,7 @@ ORDER = [
     ["distributed"],
     ["distributed/training"],
     ["formats/weft"],
-    ["formats/numpy", "formats/onnx", "formats/huggingface"],
+    ["formats/numpy", "formats/onnx", "formats/huggingface", "formats/gguf"],
     ["mpi/weft"],
     ["mpi"],
     ["tools"],

@@ -1,8 +1,9 @@
-/* weft convert: Hugging Face models as checkpoints, and back. */
+/* weft convert: Hugging Face models as checkpoints, and back; GGUF files as checkpoints. */
 #include "tool.h"
 
 #include "base/platform.h"
 
+#include <weft/gguf.h>
 #include <weft/huggingface.h>
 #include <weft/saved.h>
 
@@ -18,12 +19,13 @@ typedef struct arguments {
 static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (!a->list && (!a->from || !a->out)) tool_usage_error(parser, "expected DIR or RUN, and -o");
+    if (!a->list && (!a->from || !a->out))
+        tool_usage_error(parser, "expected DIR, FILE.gguf or RUN, and -o");
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)
 static const tool_option convert_options[] = {
-    {TOOL_ONE(arguments, from, "DIR or RUN")},
+    {TOOL_ONE(arguments, from, "DIR, FILE.gguf or RUN")},
     {"output", "FOLDER", FIELD(out), "the run, or the folder of transformers, to write",
      .letter = 'o'},
     {"architecture", "NAME", FIELD(architecture),
@@ -34,11 +36,11 @@ static const tool_option convert_options[] = {
 
 static const tool_command command = {
     .options = convert_options,
-    .usage = "DIR|RUN",
+    .usage = "DIR|FILE.gguf|RUN",
     .doc = "Converts a Hugging Face model (a folder with config.json and "
-           "model.safetensors) to a run, or a run, or a checkpoint file, to such a folder. Fails "
-           "if the other side cannot represent the model. Tokenisers are not converted: `weft run "
-           "RUN` takes token ids.",
+           "model.safetensors), or a GGUF file, to a run, or a run, or a checkpoint file, to such "
+           "a folder. Fails if the other side cannot represent the model. Tokenisers are not "
+           "converted: `weft run RUN` takes token ids.",
     .check = check};
 
 static int list(void)
@@ -74,15 +76,36 @@ static void print_result(const arguments *a, const weft_params *params,
     if (left) tool_print_line(stdout, "ignored, no model of weft has them: %s", left);
 }
 
-/* Reads a folder of transformers and writes a run. */
-static weft_status import_folder(const arguments *a, weft_params *params, weft_model_config *config,
-                                 weft_error *error)
+static bool is_gguf(const char *path)
+{
+    char magic[4] = "";
+    FILE *file = fopen(path, "rb");
+    const bool read = file && fread(magic, 1, sizeof magic, file) == sizeof magic;
+    if (file) fclose(file);
+    return read && !memcmp(magic, "GGUF", sizeof magic);
+}
+
+static weft_status load_gguf(const char *path, weft_params *params, weft_model_config *config,
+                             weft_error *error)
+{
+    weft_gguf *file = weft_gguf_open(path, error);
+    if (file) weft_gguf_load(file, params, config, error);
+    weft_gguf_close(file);
+    return error->status;
+}
+
+/* Reads a folder of transformers or a GGUF file and writes a run. */
+static weft_status import_model(const arguments *a, weft_params *params, weft_model_config *config,
+                                weft_error *error)
 {
     char path[4096];
     if (a->architecture)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "--architecture",
                               "is for writing: config.json names the one that is read");
-    if (weft_huggingface_load(params, config, a->from, error) != WEFT_OK) return error->status;
+    const weft_status status = is_there(a->from, "config.json")
+                                   ? weft_huggingface_load(params, config, a->from, error)
+                                   : load_gguf(a->from, params, config, error);
+    if (status != WEFT_OK) return status;
     if (!weft__os_make_folder(a->out) && errno != EEXIST)
         return weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
     snprintf(path, sizeof path, "%s/model.safetensors", a->out);
@@ -95,7 +118,7 @@ static int import_run(const arguments *a)
     weft_model_config config;
     weft_params *params = weft_params_new();
     if (!params) return tool_fail_text("convert", "out of memory");
-    const weft_status status = import_folder(a, params, &config, &error);
+    const weft_status status = import_model(a, params, &config, &error);
     if (status == WEFT_OK) print_result(a, params, &config);
     weft_params_free(params);
     return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
@@ -119,5 +142,5 @@ int cmd_convert(int argc, char **argv)
     if (a.list) return list();
     if (is_there(a.out, "model.safetensors") || is_there(a.out, "config.json"))
         return tool_fail_text(a.out, "has a model already: choose another -o");
-    return is_there(a.from, "config.json") ? import_run(&a) : export_run(&a);
+    return is_there(a.from, "config.json") || is_gguf(a.from) ? import_run(&a) : export_run(&a);
 }

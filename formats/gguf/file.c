@@ -1,0 +1,191 @@
+/* Open GGUF files: mapping, and what they answer. */
+#include "file.h"
+
+#include "base/file.h"
+#include "base/platform.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Opening ---- */
+
+/* Reads the file of which `from` has data, size and whether they are mapped. Takes the mapping. */
+static weft_gguf *open_bytes(weft_gguf from, const char *path, weft_error *error)
+{
+    weft_error problem = WEFT_NO_ERROR;
+    weft_gguf *f = malloc(sizeof *f);
+    if (!f) {
+        if (from.mapped) weft__os_unmap((void *)(uintptr_t)from.data, from.bytes);
+        weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
+        return NULL;
+    }
+    *f = from;
+    f->path = weft__arena_text(&f->memory, path);
+    weft_status status = f->path ? weft__gguf_parse(f, &problem)
+                                 : weft_error_set(&problem, WEFT_NO_MEMORY, path, "no memory");
+    if (status == WEFT_OK) return f;
+    weft_error_copy(error, &problem);
+    weft_gguf_close(f);
+    return NULL;
+}
+
+weft_gguf *weft_gguf_open(const char *path, weft_error *error)
+{
+    os_facts facts;
+    weft_gguf from = {.mapped = true};
+    weft_error_clear(error);
+    if (!path) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "gguf", "the path is NULL");
+        return NULL;
+    }
+    const int descriptor = weft__file_open(path);
+    if (descriptor < 0 || !weft__os_facts_of(descriptor, &facts)) {
+        weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
+                       weft__file_error(errno));
+        if (descriptor >= 0) weft__os_close(descriptor);
+        return NULL;
+    }
+    from.bytes = facts.bytes <= SIZE_MAX / 2 ? (size_t)facts.bytes : 0;
+    if (from.bytes) from.data = weft__os_map(descriptor, from.bytes);
+    from.mapped = from.data != NULL;
+    if (from.bytes && !from.data)
+        weft_error_set(error, WEFT_IO, path, "cannot be mapped: %s", strerror(errno));
+    weft__os_close(descriptor);
+    if (from.bytes && !from.data) return NULL;
+    return open_bytes(from, path, error);
+}
+
+weft_gguf *weft_gguf_from_memory(weft_memory_file from, weft_error *error)
+{
+    weft_error_clear(error);
+    const char *name = from.name ? from.name : "memory";
+    if (from.data)
+        return open_bytes((weft_gguf){.data = from.data, .bytes = from.bytes}, name, error);
+    weft_error_set(error, WEFT_BAD_ARGUMENT, name, "the data are NULL");
+    return NULL;
+}
+
+void weft_gguf_close(weft_gguf *file)
+{
+    if (!file) return;
+    if (file->mapped) weft__os_unmap((void *)(uintptr_t)file->data, file->bytes);
+    weft__arena_free(&file->memory);
+    free(file);
+}
+
+uint32_t weft_gguf_version(const weft_gguf *file)
+{
+    return file ? file->version : 0;
+}
+
+/* ---- Metadata ---- */
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} kinds[] = {
+#define ROW(upper, number, name, bytes) [number] = {name, bytes},
+    WEFT_GGUF_KIND_MAP(ROW)
+#undef ROW
+};
+
+size_t weft__gguf_kind_bytes(weft_gguf_kind kind)
+{
+    return kinds[kind].bytes;
+}
+
+const char *weft_gguf_kind_name(weft_gguf_kind kind)
+{
+    return (size_t)kind < sizeof kinds / sizeof *kinds ? kinds[kind].name : "?";
+}
+
+/* The integer of `bytes` bytes, with its sign. */
+static int64_t integer_at(const uint8_t *at, size_t bytes, bool has_sign)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < bytes; i++) bits |= (uint64_t)at[i] << 8 * i;
+    if (!has_sign) return bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
+    const uint64_t sign = (uint64_t)1 << (8 * bytes - 1);
+    return (int64_t)((bits ^ sign) - sign);
+}
+
+void weft__gguf_number(weft_gguf_kind kind, const uint8_t *at, weft_gguf_value *value)
+{
+    const size_t bytes = kinds[kind].bytes;
+    value->kind = kind;
+    if (kind == WEFT_GGUF_F32) {
+        const uint32_t bits = gguf_u32(at);
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        value->number = (double)x;
+    } else if (kind == WEFT_GGUF_F64) {
+        const uint64_t bits = gguf_u64(at);
+        memcpy(&value->number, &bits, sizeof bits);
+    } else {
+        value->integer = integer_at(at, bytes, kinds[kind].name[0] == 'i');
+        value->number = kind == WEFT_GGUF_U64 ? (double)gguf_u64(at) : (double)value->integer;
+    }
+}
+
+size_t weft_gguf_meta_count(const weft_gguf *file)
+{
+    return file ? file->n_meta : 0;
+}
+
+const weft_gguf_value *weft_gguf_meta_at(const weft_gguf *file, size_t index)
+{
+    return index < weft_gguf_meta_count(file) ? &file->meta[index] : NULL;
+}
+
+const weft_gguf_value *weft_gguf_meta_find(const weft_gguf *file, const char *key)
+{
+    const size_t *index = file && key ? weft__name_table_find(&file->meta_names, key) : NULL;
+    return index ? &file->meta[*index] : NULL;
+}
+
+bool weft_gguf_value_item(const weft_gguf_value *array, size_t index, weft_gguf_value *item)
+{
+    if (!array || !item || array->kind != WEFT_GGUF_ARRAY || index >= array->n_items) return false;
+    const size_t bytes = kinds[array->items_kind].bytes;
+    if (!bytes) {
+        *item = ((const weft_gguf_value *)array->items)[index];
+    } else {
+        *item = (weft_gguf_value){.key = ""};
+        weft__gguf_number(array->items_kind, (const uint8_t *)array->items + bytes * index, item);
+    }
+    return true;
+}
+
+/* ---- Tensors ---- */
+
+size_t weft_gguf_count(const weft_gguf *file)
+{
+    return file ? file->n_tensors : 0;
+}
+
+const weft_gguf_tensor *weft_gguf_at(const weft_gguf *file, size_t index)
+{
+    return index < weft_gguf_count(file) ? &file->tensors[index].tensor : NULL;
+}
+
+const weft_gguf_tensor *weft_gguf_find(const weft_gguf *file, const char *name)
+{
+    const size_t *index = file && name ? weft__name_table_find(&file->tensor_names, name) : NULL;
+    return index ? &file->tensors[*index].tensor : NULL;
+}
+
+weft_status weft_gguf_read(const weft_gguf *file, const weft_gguf_tensor *tensor, float *data,
+                           weft_error *error)
+{
+    weft_error_clear(error);
+    if (!file || !tensor || !data)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "gguf",
+                              "the file, the tensor or the data are NULL");
+    const gguf_type *type = gguf_type_of(tensor);
+    if (!type->widen)
+        return weft_error_set(error, WEFT_BAD_DTYPE, file->path, "%s: its type %s is not supported",
+                              tensor->name, type->name);
+    type->widen(tensor->data, data, tensor->bytes / type->bytes);
+    return WEFT_OK;
+}

@@ -1,0 +1,219 @@
+/* Reads the models of GGUF files into parameter stores. Tensors are found by name and computed in
+ * f32, 64 rows of a matrix at a time. O(elements).
+ *
+ * Weights that weft's kernels can multiply as they are would stay quantised here: load_param would
+ * add the tensors of `NAME` that ops/quantize reads (docs/quantize.md) instead of one in f32. */
+#include "model.h"
+#include "file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_BYTES 256
+#define ROWS       64 /* of a matrix that are computed at a time, for blocks that fit a cache */
+
+typedef struct loader {
+    const weft_gguf *file;
+    const gguf_architecture *a;
+    weft_params *params;
+    weft_model_config *config;
+    weft_error *error;
+} loader;
+
+static weft_status no_memory(loader *l)
+{
+    return weft_error_set(l->error, WEFT_NO_MEMORY, l->file->path, "no memory");
+}
+
+/* ---- Names ---- */
+
+/* Whether a name is the pattern `from` with digits for `*`; then *name becomes `to` with them. */
+static bool translate(const char *from, const char *to, const char *name, char out[NAME_BYTES])
+{
+    const size_t before = strcspn(from, "*"), to_before = strcspn(to, "*");
+    if (strncmp(from, name, before) != 0) return false;
+    const size_t digits = from[before] ? strspn(name + before, "0123456789") : 0;
+    if ((from[before] && !digits) || digits > 9 ||
+        strcmp(from + before + (from[before] != 0), name + before + digits) != 0)
+        return false;
+    snprintf(out, NAME_BYTES, "%.*s%.*s%s", (int)to_before, to, (int)digits, name + before,
+             to + to_before + (to[to_before] != 0));
+    return true;
+}
+
+/* The row of a parameter, and the name of its tensor; NULL if there is none. */
+static const gguf_row *row_of(const loader *l, const char *ours, char theirs[NAME_BYTES])
+{
+    for (const gguf_row *row = l->a->tensors; row->theirs; row++)
+        if (translate(row->ours, row->theirs, ours, theirs)) return row;
+    return NULL;
+}
+
+/* ---- Layouts ---- */
+
+/* The row of theirs that is row `i` of a projection. llama.cpp rotates pairs of neighbours, where
+ * weft and transformers rotate halves of a head: convert_hf_to_gguf.py, `permute`, moves element
+ * [j, k] of a head, [2, size / 2], to [k, j]. */
+static int64_t their_row(const loader *l, gguf_layout layout, int64_t i, int64_t n)
+{
+    if (layout != GGUF_QUERY && layout != GGUF_KEY) return i;
+    const double heads = weft__gguf_option(l->config, "heads"),
+                 kv_heads = weft__gguf_option(l->config, "kv_heads");
+    const int64_t size = n / (int64_t)(layout == GGUF_KEY && kv_heads > 0 ? kv_heads : heads);
+    const int64_t in_head = i % size, half = size / 2;
+    return i - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+/* ours[in, out] from their tensor [out, in]. */
+static weft_status read_matrix(loader *l, gguf_layout layout, const weft_gguf_tensor *t,
+                               float *ours)
+{
+    const int64_t out = t->shape.dim[0], in = t->shape.dim[1];
+    const gguf_type *type = gguf_type_of(t);
+    const size_t blocks = (size_t)in / type->weights;
+    float *rows = malloc(sizeof(float) * (ROWS * (size_t)in + 1));
+    if (!rows) return no_memory(l);
+    for (int64_t first = 0; first < out; first += ROWS) {
+        const int64_t n = out - first < ROWS ? out - first : ROWS;
+        for (int64_t i = 0; i < n; i++) {
+            const size_t row = (size_t)their_row(l, layout, first + i, out);
+            type->widen((const uint8_t *)t->data + row * blocks * type->bytes, rows + i * in,
+                        blocks);
+        }
+        for (int64_t k = 0; k < in; k++)
+            for (int64_t i = 0; i < n; i++) ours[k * out + first + i] = rows[i * in + k];
+    }
+    free(rows);
+    return WEFT_OK;
+}
+
+/* ours[out] from their tensor [out]. */
+static weft_status read_vector(loader *l, gguf_layout layout, const weft_gguf_tensor *t,
+                               float *ours)
+{
+    const int64_t n = t->shape.dim[0];
+    float *theirs = malloc(sizeof(float) * ((size_t)n + 1));
+    if (!theirs) return no_memory(l);
+    const weft_status status = weft_gguf_read(l->file, t, theirs, l->error);
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+        ours[i] = theirs[their_row(l, layout, i, n)];
+    free(theirs);
+    return status;
+}
+
+/* ---- Parameters ---- */
+
+static weft_status check_tensor(loader *l, const weft_gguf_tensor *t, weft_shape want)
+{
+    char has[128], wants[128];
+    if (!weft_shape_equal(t->shape, want))
+        return weft_error_set(l->error, WEFT_BAD_SHAPE, l->file->path,
+                              "%s is %s, but the metadata make it %s", t->name,
+                              weft_shape_text(t->shape, has, sizeof has),
+                              weft_shape_text(want, wants, sizeof wants));
+    if (!t->readable)
+        return weft_error_set(l->error, WEFT_BAD_DTYPE, l->file->path,
+                              "%s: its type %s is not supported", t->name, t->type);
+    return WEFT_OK;
+}
+
+static weft_status load_param(loader *l, const char *ours, weft_shape shape)
+{
+    char theirs[NAME_BYTES] = "";
+    weft_tensor to;
+    const gguf_row *row = row_of(l, ours, theirs);
+    const weft_gguf_tensor *t = row ? weft_gguf_find(l->file, theirs) : NULL;
+    if (!t)
+        return weft_error_set(l->error, WEFT_NOT_FOUND, l->file->path, "has no tensor %s, for %s",
+                              theirs, ours);
+    const bool same = row->layout == GGUF_SAME;
+    const weft_shape want =
+        same || shape.rank != 2 ? shape : WEFT_SHAPE(shape.dim[1], shape.dim[0]);
+    weft_status status = check_tensor(l, t, want);
+    if (status == WEFT_OK)
+        status = weft_params_add(l->params, ours, WEFT_F32, shape, &to, l->error);
+    if (status != WEFT_OK) return status;
+    if (same) return weft_gguf_read(l->file, t, to.data, l->error);
+    return shape.rank == 2 ? read_matrix(l, row->layout, t, to.data)
+                           : read_vector(l, row->layout, t, to.data);
+}
+
+/* A graph of the model, which declares its parameters; NULL on failure. */
+static weft_graph *declare(loader *l)
+{
+    weft_model_config one = *l->config;
+    weft_graph *g = weft_graph_new();
+    one.build = (weft_build_options){.shape = {.rows = 1, .target_len = 1}};
+    if (!g) {
+        no_memory(l);
+        return NULL;
+    }
+    weft_model_build(g, &one);
+    if (weft_graph_status(g) == WEFT_OK) return g;
+    weft_error_set(l->error, weft_graph_status(g), l->file->path, "the metadata: %s",
+                   weft_graph_error(g)->message);
+    weft_graph_free(g);
+    return NULL;
+}
+
+static weft_status load_params(loader *l)
+{
+    size_t n;
+    weft_graph *g = declare(l);
+    const weft_value *values = weft_graph_params(g, &n);
+    weft_status status = g ? WEFT_OK : l->error->status;
+    for (size_t i = 0; status == WEFT_OK && i < n; i++)
+        status = load_param(l, weft_name_of(g, values[i]), weft_shape_of(g, values[i]));
+    weft_graph_free(g);
+    return status;
+}
+
+/* Refuses tensors that no parameter is read from. */
+static weft_status check_rest(loader *l)
+{
+    for (size_t i = 0; i < weft_gguf_count(l->file); i++) {
+        char ours[NAME_BYTES];
+        const char *name = weft_gguf_at(l->file, i)->name;
+        bool used = false;
+        for (const gguf_row *row = l->a->tensors; row->theirs && !used; row++)
+            used = translate(row->theirs, row->ours, name, ours) &&
+                   weft_params_find(l->params, ours, NULL);
+        if (used) continue;
+        return weft_error_set(l->error, WEFT_BAD_FILE, l->file->path,
+                              strcmp(name, "rope_freqs.weight") != 0
+                                  ? "unexpected tensor %s: weft's %s has no such parameter"
+                                  : "has %s: weft's %s has no scaled rotary positions",
+                              name, l->config->model->name);
+    }
+    return WEFT_OK;
+}
+
+static weft_status set_metadata(loader *l)
+{
+    char options[WEFT_OPTIONS_TEXT];
+    weft_params *p = l->params;
+    return weft_model_options_text(l->config, options, sizeof options) &&
+                   weft_params_set_meta(p, "model", l->config->model->name, NULL) == WEFT_OK &&
+                   weft_params_set_meta(p, "model_options", options, NULL) == WEFT_OK &&
+                   weft_params_set_meta(p, WEFT_GGUF_ARCHITECTURE, l->a->name, NULL) == WEFT_OK
+               ? WEFT_OK
+               : no_memory(l);
+}
+
+weft_status weft_gguf_load(const weft_gguf *file, weft_params *params, weft_model_config *config,
+                           weft_error *error)
+{
+    weft_error problem = WEFT_NO_ERROR;
+    loader l = {.file = file, .params = params, .config = config, .error = &problem};
+    weft_error_clear(error);
+    if (!file || !params || !config || weft_params_count(params))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
+                              "needs a file, an empty store and a configuration to fill");
+    l.a = weft__gguf_architecture(file, l.error);
+    weft_status status = l.a ? weft__gguf_config(file, l.a, config, l.error) : problem.status;
+    if (status == WEFT_OK) status = load_params(&l);
+    if (status == WEFT_OK) status = check_rest(&l);
+    if (status == WEFT_OK) set_metadata(&l);
+    return weft_error_copy(error, &problem);
+}
