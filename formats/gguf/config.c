@@ -180,6 +180,7 @@ static weft_status read_tensors(reader *r)
         return weft_error_set(r->error, embedding ? WEFT_BAD_SHAPE : WEFT_NOT_FOUND, r->file->path,
                               "has no matrix token_embd.weight");
     add_word(r, "vocab", weft__text_from_double((double)embedding->shape.dim[0], number));
+    add_word(r, "output_bias", "none");
     add_word(r, "tied", weft_gguf_find(r->file, "output.weight") ? "0" : "1");
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         add_word(r, flags[i].option, weft_gguf_find(r->file, flags[i].tensor) ? "1" : "0");

@@ -143,6 +143,11 @@ static void test_safetensors(void)
     check_kind("safetensors");
 }
 
+static void test_gguf(void)
+{
+    check_kind("gguf");
+}
+
 static void test_recipe(void)
 {
     check_kind("recipe");
@@ -164,6 +169,7 @@ void hostile_tests(void)
     CU_add_test(suite, "NumPy arrays", test_npy);
     CU_add_test(suite, "archives of arrays", test_npz);
     CU_add_test(suite, "safetensors", test_safetensors);
+    CU_add_test(suite, "GGUF models", test_gguf);
     CU_add_test(suite, "recipes", test_recipe);
     CU_add_test(suite, "tokenisers", test_tokenizer);
     CU_add_test(suite, "ONNX models", test_onnx);

@@ -5,6 +5,7 @@
 
 #include "json/tree.h"
 
+#include <weft/gguf.h>
 #include <weft/numpy.h>
 #include <weft/onnx.h>
 #include <weft/weft.h>
@@ -177,6 +178,65 @@ static const char *check_safetensors(const char *folder, const uint8_t *data, si
     }
     weft_params_free(file);
     weft_params_free(memory);
+    return broken;
+}
+
+/* ---- GGUF ---- */
+
+/* All values, as deep as they go. */
+static const char *check_value(const weft_gguf_value *value)
+{
+    weft_gguf_value item;
+    const char *broken = NULL;
+    uint8_t sum = 0;
+    for (size_t i = 0; i < value->text_bytes; i++) sum ^= (uint8_t)value->text[i];
+    (void)*(volatile uint8_t *)&sum;
+    for (size_t i = 0; i < value->n_items && !broken; i++)
+        broken =
+            weft_gguf_value_item(value, i, &item) ? check_value(&item) : "an item cannot be read";
+    return broken;
+}
+
+/* Tensors of up to MAX_NUMBERS are read. */
+static const char *check_tensor(const weft_gguf *file, const weft_gguf_tensor *t)
+{
+    enum { MAX_NUMBERS = 1 << 20 };
+    const int64_t n = weft_shape_numel(t->shape);
+    weft_error error;
+    if (n < 0 || n > MAX_NUMBERS) return n < 0 ? "a tensor has a shape that overflows" : NULL;
+    float *data = malloc(sizeof(float) * ((size_t)n + 1));
+    if (!data) abort();
+    const bool good = weft_gguf_read(file, t, data, &error) == WEFT_OK;
+    const char *broken =
+        good != t->readable ? "a tensor is not as readable as it says" : check_error(&error, good);
+    free(data);
+    return broken;
+}
+
+static const char *check_gguf(const char *folder, const uint8_t *data, size_t bytes)
+{
+    char path[256];
+    weft_error error = WEFT_NO_ERROR, memory_error = WEFT_NO_ERROR;
+    weft_model_config config;
+    weft_gguf *file = weft_gguf_open(put(folder, "x.gguf", data, bytes, path), &error);
+    const char *broken = check_error(&error, file != NULL);
+    if (data && !broken) {
+        weft_gguf *memory =
+            weft_gguf_from_memory((weft_memory_file){data, bytes, path}, &memory_error);
+        broken = same_error(&error, &memory_error);
+        weft_gguf_close(memory);
+    }
+    for (size_t i = 0; i < weft_gguf_meta_count(file) && !broken; i++)
+        broken = check_value(weft_gguf_meta_at(file, i));
+    for (size_t i = 0; i < weft_gguf_count(file) && !broken; i++)
+        broken = check_tensor(file, weft_gguf_at(file, i));
+    weft_params *params = weft_params_new();
+    if (file && params && !broken) {
+        const bool good = weft_gguf_load(file, params, &config, &error) == WEFT_OK;
+        broken = check_error(&error, good);
+    }
+    weft_params_free(params);
+    weft_gguf_close(file);
     return broken;
 }
 
@@ -360,9 +420,13 @@ static const char *check_onnx(const char *folder, const uint8_t *data, size_t by
 
 const fuzz_kind *fuzz_kind_find(const char *name)
 {
-    static const fuzz_kind kinds[] = {{"onnx", check_onnx},     {"npy", check_npy},
-                                      {"npz", check_npz},       {"safetensors", check_safetensors},
-                                      {"recipe", check_recipe}, {"tokenizer", check_tokenizer}};
+    static const fuzz_kind kinds[] = {{"gguf", check_gguf},
+                                      {"onnx", check_onnx},
+                                      {"npy", check_npy},
+                                      {"npz", check_npz},
+                                      {"safetensors", check_safetensors},
+                                      {"recipe", check_recipe},
+                                      {"tokenizer", check_tokenizer}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, name)) return &kinds[i];
     return NULL;

@@ -127,8 +127,8 @@ case_errors_are_one_line()
     expect 1 "has a model already: choose another -o" "$weft" convert gpt2 -o gpt2-back
     expect 1 "is neither a checkpoint" "$weft" convert "$work" -o new
     expect 1 "cannot be made" "$weft" convert "$golden/gpt2" -o none/new
-    expect 2 "expected DIR or RUN, and -o" "$weft" convert gpt2
-    expect 2 "only one DIR or RUN can be given" "$weft" convert a b -o c
+    expect 2 "expected DIR, FILE.gguf or RUN, and -o" "$weft" convert gpt2
+    expect 2 "only one DIR, FILE.gguf or RUN can be given" "$weft" convert a b -o c
     mkdir bad && cp "$golden/gpt2/config.json" bad
     expect 1 "has neither model.safetensors nor" "$weft" convert bad -o new
     head -c 5000 "$golden/gpt2/model.safetensors" >bad/model.safetensors
