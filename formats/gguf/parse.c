@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEPTH      8  /* of arrays in arrays */
-#define MAX_RANK       4  /* GGML_MAX_DIMS */
-#define ALIGNMENT      32 /* without general.alignment */
-#define LEAST_VALUE    13 /* bytes of a key's length, its kind and a value */
-#define LEAST_TENSOR   24 /* bytes of a name's length, rank, type and offset */
-#define MAX_NAME_BYTES 65535
+#define MAX_DEPTH        8  /* of arrays in arrays */
+#define MAX_RANK         4  /* GGML_MAX_DIMS */
+#define ALIGNMENT        32 /* without general.alignment */
+#define MIN_VALUE_BYTES  13 /* bytes of a key's length, its kind and a value */
+#define MIN_TENSOR_BYTES 24 /* bytes of a name's length, rank, type and offset */
+#define MAX_NAME_BYTES   65535
 
 /* A file while it is read. */
 typedef struct reader {
@@ -241,7 +241,7 @@ static weft_status read_tensor(reader *r, size_t i, uint64_t *offset)
     return status == WEFT_OK ? add_name(r, &r->file->tensor_names, t->tensor.name, i) : status;
 }
 
-/* Finds the data of a tensor, behind the header. */
+/* Finds the data of a tensor, after the header. */
 static weft_status place_tensor(reader *r, gguf_tensor *t, uint64_t offset, size_t alignment)
 {
     const weft_gguf *f = r->file;
@@ -348,8 +348,9 @@ weft_status weft__gguf_parse(weft_gguf *f, weft_error *error)
     f->meta_names.memory = f->tensor_names.memory = &f->memory;
     weft_status status = read_magic(&r);
     if (status == WEFT_OK)
-        status = take_count(&r, LEAST_TENSOR, &f->n_tensors, "the number of tensors");
-    if (status == WEFT_OK) status = take_count(&r, LEAST_VALUE, &f->n_meta, "the number of values");
+        status = take_count(&r, MIN_TENSOR_BYTES, &f->n_tensors, "the number of tensors");
+    if (status == WEFT_OK)
+        status = take_count(&r, MIN_VALUE_BYTES, &f->n_meta, "the number of values");
     if (status != WEFT_OK) return status;
     f->meta = allocate(&r, f->n_meta, sizeof *f->meta);
     f->tensors = allocate(&r, f->n_tensors, sizeof *f->tensors);
