@@ -119,6 +119,19 @@ WEFT_API weft_status weft_gguf_read(const weft_gguf *file, const weft_gguf_tenso
 WEFT_API weft_status weft_gguf_load(const weft_gguf *file, weft_params *params,
                                     weft_model_config *config, weft_error *error);
 
+/* ---- Vocabularies ---------------------------------------------------------------------------- */
+
+/* The vocabulary of a file as the text of a tokenizer.json, which weft_tokenizer_load_json
+ * (weft/tokenizers.h) and the package `tokenizers` read, and that of the tokenizer_config.json
+ * beside it: the names of special pieces, and the chat template. The caller frees them.
+ *
+ * Kinds (tokenizer.ggml.model): `gpt2`, a byte-level BPE with its merges, where weft knows what
+ * tokenizer.ggml.pre means (smollm, gpt-2, llama-bpe, qwen2 and others); `llama`, a SentencePiece
+ * vocabulary, whose merges follow from the scores. NULL on failure: WEFT_NOT_FOUND if the file has
+ * no vocabulary, WEFT_BAD_ARGUMENT for another kind, WEFT_BAD_FILE for a malformed one. */
+WEFT_API char *weft_gguf_tokenizer_json(const weft_gguf *file, weft_error *error);
+WEFT_API char *weft_gguf_tokenizer_config(const weft_gguf *file, weft_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
 #include <weft/saved.h>
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,8 +40,9 @@ static const tool_command command = {
     .usage = "DIR|FILE.gguf|RUN",
     .doc = "Converts a Hugging Face model (a folder with config.json and "
            "model.safetensors), or a GGUF file, to a run, or a run, or a checkpoint file, to such "
-           "a folder. Fails if the other side cannot represent the model. Tokenisers are not "
-           "converted: `weft run RUN` takes token ids.",
+           "a folder. Fails if the other side cannot represent the model. Of GGUF files "
+           "the vocabulary is converted, too; other tokenisers are not: `weft run RUN` takes token "
+           "ids.",
     .check = check};
 
 static int list(void)
@@ -112,6 +114,32 @@ static weft_status import_model(const arguments *a, weft_params *params, weft_mo
     return weft_params_save(params, path, NULL, error);
 }
 
+static bool write_text(const char *folder, const char *name, const char *text)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    const bool good = file && fputs(text, file) != EOF;
+    return file && fclose(file) == 0 && good;
+}
+
+/* Writes the vocabulary of a GGUF file beside the model, or says why not. */
+static int write_vocabulary(const arguments *a)
+{
+    weft_error error = {0};
+    weft_gguf *file = weft_gguf_open(a->from, &error);
+    char *tokenizer = file ? weft_gguf_tokenizer_json(file, &error) : NULL;
+    char *config = tokenizer ? weft_gguf_tokenizer_config(file, &error) : NULL;
+    weft_gguf_close(file);
+    const bool written = config && write_text(a->out, "tokenizer.json", tokenizer) &&
+                         write_text(a->out, "tokenizer_config.json", config);
+    if (!config) tool_print_line(stdout, "without a tokeniser: %s", error.message);
+    const bool good = !config || written;
+    free(tokenizer);
+    free(config);
+    return good ? EXIT_GOOD : tool_fail_text(a->out, "tokenizer.json cannot be written");
+}
+
 static int import_run(const arguments *a)
 {
     weft_error error = {0};
@@ -121,6 +149,7 @@ static int import_run(const arguments *a)
     const weft_status status = import_model(a, params, &config, &error);
     if (status == WEFT_OK) print_result(a, params, &config);
     weft_params_free(params);
+    if (status == WEFT_OK && is_gguf(a->from)) return write_vocabulary(a);
     return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
 
