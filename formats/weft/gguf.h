@@ -123,7 +123,7 @@ WEFT_API weft_status weft_gguf_load(const weft_gguf *file, weft_params *params,
 
 /* The vocabulary of a file as the text of a tokenizer.json, which weft_tokenizer_load_json
  * (weft/tokenizers.h) and the package `tokenizers` read, and that of the tokenizer_config.json
- * beside it: the names of special pieces, and the chat template. The caller frees them.
+ * next to it: the names of special pieces, and the chat template. The caller frees them.
  *
  * Kinds (tokenizer.ggml.model): `gpt2`, a byte-level BPE with its merges, where weft knows what
  * tokenizer.ggml.pre means (smollm, gpt-2, llama-bpe, qwen2 and others); `llama`, a SentencePiece

@@ -230,6 +230,11 @@ static const char *check_gguf(const char *folder, const uint8_t *data, size_t by
         broken = check_value(weft_gguf_meta_at(file, i));
     for (size_t i = 0; i < weft_gguf_count(file) && !broken; i++)
         broken = check_tensor(file, weft_gguf_at(file, i));
+    if (file && !broken) {
+        char *json = weft_gguf_tokenizer_json(file, &error);
+        broken = check_error(&error, json != NULL);
+        free(json);
+    }
     weft_params *params = weft_params_new();
     if (file && params && !broken) {
         const bool good = weft_gguf_load(file, params, &config, &error) == WEFT_OK;

@@ -1,15 +1,20 @@
-"""Makes the files golden/gguf/*: GGUF files, and what the Python package `gguf` reads in them. Needs gguf and numpy.
+"""Makes the files golden/gguf/*: GGUF files, and what the Python package `gguf` reads in them. Needs gguf,
+numpy and sentencepiece.
 
     python3 tests/golden/make_gguf.py [FOLDER]
 
 types.gguf has a tensor of three rows of random blocks for each type that weft reads, and types.safetensors the
 numbers of gguf.quants.dequantize. llama.gguf has the weights of golden/huggingface/llama as convert_hf_to_gguf.py of llama.cpp
-lays them out, in F32."""
+lays them out, in F32. vocab_gpt2.gguf is the vocabulary of golden/tokenizers/gpt2.json; vocab_llama.gguf is one of
+SentencePiece, trained on a text of the project, and vocab_llama.txt has lines and, after each, the ids that SentencePiece
+computes."""
+import io
 import json
 import pathlib
 import sys
 
 import numpy as np
+import sentencepiece
 from gguf import GGUFWriter
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
@@ -145,11 +150,61 @@ def make_llama(folder):
     writer.close()
 
 
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def make_gpt2_vocabulary(folder):
+    source = json.loads((HERE / "tokenizers" / "gpt2.json").read_text())
+    tokens = [piece for piece, _ in sorted(source["model"]["vocab"].items(), key=lambda item: item[1])]
+    special = {token["content"] for token in source["added_tokens"]}
+    writer = GGUFWriter(folder / "vocab_gpt2.gguf", "none")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if token in special else 1 for token in tokens])
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge)
+                             for merge in source["model"]["merges"]])
+    writer.add_bos_token_id(tokens.index("<|endoftext|>"))
+    writer.add_eos_token_id(tokens.index("<|endoftext|>"))
+    writer.add_chat_template('{{ "a\\n" }}\n')
+    finish(writer)
+
+
+def make_llama_vocabulary(folder):
+    text = HERE.parent.parent / "tools" / "data" / "bible-en-es" / "valid.en"
+    lines = text.read_text(encoding="utf-8").splitlines()
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=700, model_type="bpe", byte_fallback=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, allow_whitespace_only_pieces=True,
+        minloglevel=2)
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    ids = range(len(pieces))
+    writer = GGUFWriter(folder / "vocab_llama.gguf", "none")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([pieces.id_to_piece(i) for i in ids])
+    writer.add_token_scores([pieces.get_score(i) for i in ids])
+    writer.add_token_types([2 if pieces.is_unknown(i) else 3 if pieces.is_control(i) else
+                            6 if pieces.is_byte(i) else 1 for i in ids])
+    writer.add_bos_token_id(pieces.bos_id())
+    writer.add_eos_token_id(pieces.eos_id())
+    writer.add_unk_token_id(pieces.unk_id())
+    finish(writer)
+    with open(folder / "vocab_llama.txt", "w", encoding="utf-8") as file:
+        for line in lines[:120] + ["d\u00e9j\u00e0 vu", "\u4e2d\u6587 \U0001f44d", "  two  spaces   "]:
+            print(line, " ".join(map(str, pieces.encode(line))), sep="\n", file=file)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "gguf"
     folder.mkdir(exist_ok=True)
     make_types(folder)
     make_llama(folder)
+    make_gpt2_vocabulary(folder)
+    make_llama_vocabulary(folder)
 
 
 if __name__ == "__main__":

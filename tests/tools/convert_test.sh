@@ -111,6 +111,25 @@ case_a_run_of_train()
     cmp own-out/logits.npy own-again-out/logits.npy || fail "own and own-again have other logits"
 }
 
+# A GGUF file with the weights of a folder becomes a run with the same tensors; one with a vocabulary has a tokeniser.
+case_gguf()
+{
+    expect 0 "without a tokeniser: the vocabulary: has no tokenizer.ggml.model" "$weft" convert "$tests/golden/gguf/llama.gguf" -o gguf
+    same_tensors gguf/model.safetensors llama/model.safetensors || fail "gguf has other tensors than llama"
+    [ ! -e gguf/tokenizer.json ] || fail "gguf has a tokeniser"
+    as_recorded llama gguf
+    expect 0 "saved in gguf-back" "$weft" convert gguf -o gguf-back
+    grep -q '"LlamaForCausalLM"' gguf-back/config.json || fail "gguf-back/config.json has another architecture"
+    expect 1 "has no text general.architecture" "$weft" convert "$tests/fuzz/corpus/gguf/no-architecture" -o new
+    expect 1 "has the architecture \"none\", which weft does not read" "$weft" convert "$tests/golden/gguf/types.gguf" -o new
+    head -c 5000 "$tests/golden/gguf/llama.gguf" >cut.gguf
+    expect 1 "has 5856 bytes, but the file only 5000" "$weft" convert cut.gguf -o new
+    expect 0 "saved in gguf-words" "$weft" convert "$tests/fuzz/corpus/gguf/words" -o gguf-words
+    grep -q '"<s>":0' gguf-words/tokenizer.json || fail "gguf-words/tokenizer.json has no <s>"
+    grep -q '"bos_token": "<s>"' gguf-words/tokenizer_config.json || fail "gguf-words has no bos_token"
+    [ ! -e new ] || fail "a failed conversion left a folder"
+}
+
 case_architectures()
 {
     expect 0 "LlamaForCausalLM" "$weft" convert --list

@@ -40,9 +40,9 @@ static const tool_command command = {
     .usage = "DIR|FILE.gguf|RUN",
     .doc = "Converts a Hugging Face model (a folder with config.json and "
            "model.safetensors), or a GGUF file, to a run, or a run, or a checkpoint file, to such "
-           "a folder. Fails if the other side cannot represent the model. Of GGUF files "
-           "the vocabulary is converted, too; other tokenisers are not: `weft run RUN` takes token "
-           "ids.",
+           "a folder. Fails if the other side cannot represent the model. The vocabulary of a GGUF "
+           "file becomes RUN/tokenizer.json. Other tokenisers are not converted: `weft run RUN` "
+           "takes token ids.",
     .check = check};
 
 static int list(void)
@@ -123,7 +123,7 @@ static bool write_text(const char *folder, const char *name, const char *text)
     return file && fclose(file) == 0 && good;
 }
 
-/* Writes the vocabulary of a GGUF file beside the model, or says why not. */
+/* Writes the vocabulary of a GGUF file into the run, or says why not. */
 static int write_vocabulary(const arguments *a)
 {
     weft_error error = {0};
