@@ -14,7 +14,7 @@
 
 /* ---- Architectures ---- */
 
-/* Also the tensors of Mistral, SmolLM2 and TinyLlama, whose files have this name. */
+/* Files of Mistral, SmolLM2 and TinyLlama are of the architecture llama as well. */
 static const gguf_key llama_keys[] = {
     {GGUF_OPTION, "block_count", "layers", NULL},
     {GGUF_OPTION, "context_length", "max_positions", NULL},
@@ -42,24 +42,35 @@ static const gguf_key llama_keys[] = {
     {                                                                                              \
         theirs ".bias", ours ".bias", layout == GGUF_TRANSPOSED ? GGUF_SAME : layout               \
     }
+/* The tensors of both architectures, whose queries and keys have one of two orders. */
+#define TENSORS(query, key)                                                                        \
+    {"token_embd.weight", "embedding", GGUF_SAME},                                                 \
+        {"blk.*.attn_norm.weight", "layer.*.norm_attn.gamma", GGUF_SAME},                          \
+        LINEAR("blk.*.attn_q", "layer.*.attn.q", query),                                           \
+        LINEAR("blk.*.attn_k", "layer.*.attn.k", key),                                             \
+        LINEAR("blk.*.attn_v", "layer.*.attn.v", GGUF_TRANSPOSED),                                 \
+        LINEAR("blk.*.attn_output", "layer.*.attn.out", GGUF_TRANSPOSED),                          \
+        {"blk.*.ffn_norm.weight", "layer.*.norm_ffn.gamma", GGUF_SAME},                            \
+        LINEAR("blk.*.ffn_gate", "layer.*.ffn.gate", GGUF_TRANSPOSED),                             \
+        LINEAR("blk.*.ffn_up", "layer.*.ffn.in", GGUF_TRANSPOSED),                                 \
+        LINEAR("blk.*.ffn_down", "layer.*.ffn.out", GGUF_TRANSPOSED),                              \
+        {"output_norm.weight", "layer.norm.gamma", GGUF_SAME},                                     \
+    {                                                                                              \
+        "output.weight", "output.weight", GGUF_TRANSPOSED                                          \
+    }
 static const gguf_row llama_tensors[] = {
-    {"token_embd.weight", "embedding", GGUF_SAME},
-    {"blk.*.attn_norm.weight", "layer.*.norm_attn.gamma", GGUF_SAME},
-    LINEAR("blk.*.attn_q", "layer.*.attn.q", GGUF_QUERY),
-    LINEAR("blk.*.attn_k", "layer.*.attn.k", GGUF_KEY),
-    LINEAR("blk.*.attn_v", "layer.*.attn.v", GGUF_TRANSPOSED),
-    LINEAR("blk.*.attn_output", "layer.*.attn.out", GGUF_TRANSPOSED),
-    {"blk.*.ffn_norm.weight", "layer.*.norm_ffn.gamma", GGUF_SAME},
-    LINEAR("blk.*.ffn_gate", "layer.*.ffn.gate", GGUF_TRANSPOSED),
-    LINEAR("blk.*.ffn_up", "layer.*.ffn.in", GGUF_TRANSPOSED),
-    LINEAR("blk.*.ffn_down", "layer.*.ffn.out", GGUF_TRANSPOSED),
-    {"output_norm.weight", "layer.norm.gamma", GGUF_SAME},
-    {"output.weight", "output.weight", GGUF_TRANSPOSED},
+    TENSORS(GGUF_QUERY, GGUF_KEY),
+    {NULL, NULL, GGUF_SAME},
+};
+/* convert_hf_to_gguf.py does not move the rows of this one. */
+static const gguf_row qwen2_tensors[] = {
+    TENSORS(GGUF_TRANSPOSED, GGUF_TRANSPOSED),
     {NULL, NULL, GGUF_SAME},
 };
 
 static const gguf_architecture architectures[] = {
     {"llama", "llama", llama_keys, llama_tensors},
+    {"qwen2", "llama", llama_keys, qwen2_tensors},
 };
 
 static bool text_is(const weft_gguf_value *value, const char *text)
@@ -78,7 +89,8 @@ const gguf_architecture *weft__gguf_architecture(const weft_gguf *file, weft_err
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
         if (text_is(name, architectures[i].name)) return &architectures[i];
     weft_error_set(error, WEFT_BAD_ARGUMENT, file->path,
-                   "has the architecture \"%.*s\", which weft does not read; expected llama",
+                   "has the architecture \"%.*s\", which weft does not read; expected llama or "
+                   "qwen2",
                    name->text_bytes < 64 ? (int)name->text_bytes : 64, name->text);
     return NULL;
 }

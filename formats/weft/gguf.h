@@ -110,7 +110,7 @@ WEFT_API weft_status weft_gguf_read(const weft_gguf *file, const weft_gguf_tenso
 #define WEFT_GGUF_ARCHITECTURE "gguf.architecture"
 
 /* Reads the model of a file into an empty store, in f32, and sets *config to the model and its
- * options. Architectures (general.architecture): `llama`. Nothing that changes the results is
+ * options. Architectures (general.architecture): `llama`, `qwen2`. Nothing that changes the results is
  * ignored. Memory is needed for the store and 64 rows of a matrix. Errors: WEFT_NOT_FOUND if a key
  * or a tensor is missing; WEFT_BAD_FILE for a tensor that the architecture lacks; WEFT_BAD_ARGUMENT
  * if no model of weft has this architecture, or the value of a key; WEFT_BAD_SHAPE if a tensor has

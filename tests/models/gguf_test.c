@@ -382,8 +382,9 @@ typedef struct change {
     const char *key;     /* another one, with a text or a number */
     const char *text;
     double number;
-    const char *extra; /* a tensor [5] */
-    uint64_t key_rows; /* of the projection to keys; 0: 4 */
+    const char *extra;        /* a tensor [5] */
+    const char *architecture; /* NULL: llama */
+    uint64_t key_rows;        /* of the projection to keys; 0: 4 */
 } change;
 
 /* One layer with two heads of size 4, one of keys, tied, with biases of q, k and v. Number i of a
@@ -393,10 +394,12 @@ static void make_model(maker *m, const change *c)
     static const struct {
         const char *key;
         uint32_t number;
-    } numbers[] = {{"llama.block_count", 1},          {"llama.context_length", 16},
-                   {"llama.embedding_length", WIDTH}, {"llama.feed_forward_length", INNER},
-                   {"llama.attention.head_count", 2}, {"llama.attention.head_count_kv", 1}};
+    } numbers[] = {{"block_count", 1},          {"context_length", 16},
+                   {"embedding_length", WIDTH}, {"feed_forward_length", INNER},
+                   {"attention.head_count", 2}, {"attention.head_count_kv", 1}};
     const size_t n = sizeof numbers / sizeof *numbers;
+    const char *architecture = c->architecture ? c->architecture : "llama";
+    char key[64];
     size_t offset = 0, left = 0;
     *m = (maker){.n = 0};
     for (size_t i = 0; c->without && i < n; i++) left += !strcmp(c->without, numbers[i].key);
@@ -404,12 +407,15 @@ static void make_model(maker *m, const change *c)
     put_number(m, 3, 4);
     put_number(m, 14 + (c->extra != NULL), 8);
     put_number(m, n - left + 3 + (c->key != NULL), 8);
-    put_string(m, "general.architecture", "llama");
-    put_f32(m, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    put_string(m, "general.architecture", architecture);
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture);
+    put_f32(m, key, 1e-5f);
     put_u32(m, "tokenizer.ggml.padding_token_id", 3);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, numbers[i].key);
         if (!c->without || strcmp(c->without, numbers[i].key) != 0)
-            put_u32(m, numbers[i].key, numbers[i].number);
+            put_u32(m, key, numbers[i].number);
+    }
     if (c->key && c->text) put_string(m, c->key, c->text);
     if (c->key && !c->text) put_f32(m, c->key, (float)c->number);
     put_tensor(m, "token_embd.weight", VOCAB, WIDTH, &offset);
@@ -454,14 +460,13 @@ static double option(const weft_model_config *config, const char *name)
     return 0;
 }
 
-/* Options that the tensors determine, and the order of rows in the heads: 0 2 1 3. */
-static void test_small_model(void)
+/* Options that the tensors determine, and the order of the rows of queries and keys. */
+static void check_small_model(const char *architecture, const int64_t order[8])
 {
-    static const int64_t order[] = {0, 2, 1, 3, 4, 6, 5, 7};
     static maker m;
     weft_model_config config;
     weft_params *p = weft_params_new();
-    make_model(&m, &(change){.key = NULL});
+    make_model(&m, &(change){.architecture = architecture});
     weft_gguf *file = open_made(&m, NULL);
     CU_ASSERT_TRUE_FATAL(load_model(file, p, &config));
     CU_ASSERT_EQUAL(weft_params_count(p), 14);
@@ -486,6 +491,12 @@ static void test_small_model(void)
     weft_params_free(p);
 }
 
+static void test_small_model(void)
+{
+    check_small_model("llama", (const int64_t[]){0, 2, 1, 3, 4, 6, 5, 7});
+    check_small_model("qwen2", (const int64_t[]){0, 1, 2, 3, 4, 5, 6, 7});
+}
+
 static void test_refused_models(void)
 {
     static const struct {
@@ -493,7 +504,7 @@ static void test_refused_models(void)
         weft_status status;
         const char *message;
     } cases[] = {
-        {{.without = "llama.block_count"}, WEFT_NOT_FOUND, "has no llama.block_count"},
+        {{.without = "block_count"}, WEFT_NOT_FOUND, "has no llama.block_count"},
         {{.key = "llama.rope.scaling.type", .text = "linear"},
          WEFT_BAD_ARGUMENT,
          "llama.rope.scaling.type is \"linear\"; expected none"},
@@ -513,6 +524,7 @@ static void test_refused_models(void)
          WEFT_BAD_ARGUMENT,
          "llama.rope.freq_base is \"x\"; expected a number"},
         {{.key = "llama.rope.freq_base", .number = -1}, WEFT_BAD_ARGUMENT, "rotary_base"},
+        {{.architecture = "gemma"}, WEFT_BAD_ARGUMENT, "has the architecture \"gemma\""},
         {{.extra = "rope_freqs.weight"}, WEFT_BAD_FILE, "no scaled rotary positions"},
         {{.extra = "blk.1.attn_norm.weight"},
          WEFT_BAD_FILE,
