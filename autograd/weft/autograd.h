@@ -87,6 +87,15 @@ WEFT_API weft_status weft_check_gradient(weft_graph *graph, const weft_gradient_
 WEFT_API weft_status weft_check_op(const weft_op *op, size_t sample, int order, int flip,
                                    uint64_t seed, weft_check_result *result, weft_error *error);
 
+/* How a program checks that a machine computes the bits that docs/arithmetic.md specifies: sets *hash
+ * to a hash of what the op computes from all of its samples, in f32 and in f64. An op without
+ * samples, such as one that exchanges data with other processes, has the same hash as any other
+ * without. */
+WEFT_API weft_status weft_op_bits(const weft_op *op, uint64_t *hash, weft_error *error);
+/* The hash of an op of the list (weft_op_at) on every processor, whatever compiled weft; 0 if none
+ * is recorded. */
+WEFT_API uint64_t weft_op_specified_bits(const weft_op *op);
+
 /* Fills contiguous `data` with random values as the sample input describes; `dtype` replaces
  * WEFT_FLOAT. */
 WEFT_API void weft_sample_input_fill(const weft_sample_input *input, weft_dtype dtype,

@@ -6,6 +6,8 @@
 #include "golden.h"
 #include "reference.h"
 
+#include <weft/autograd.h>
+
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +306,21 @@ static void test_models_listed(void)
     closedir(folder);
 }
 
+/* autograd/specified_bits.h has the op's hash. */
+static void test_specified_bits(void)
+{
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        uint64_t hash = 0;
+        if (!op->n_samples) continue;
+        CU_ASSERT_EQUAL(weft_op_bits(op, &hash, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(hash, weft_op_specified_bits(op));
+        if (hash != weft_op_specified_bits(op))
+            printf("    {\"%s\", 0x%016llxu},\n", op->name, (unsigned long long)hash);
+    }
+    CU_ASSERT_EQUAL(weft_op_specified_bits(NULL), 0);
+}
+
 void complete_tests(void)
 {
     CU_pSuite suite = CU_add_suite("complete", NULL, NULL);
@@ -313,6 +330,7 @@ void complete_tests(void)
     CU_add_test(suite, "builders make the ops of their names", test_elementwise_builders);
     CU_add_test(suite, "references", test_references);
     CU_add_test(suite, "golden cases", test_golden);
+    CU_add_test(suite, "specified bits", test_specified_bits);
     CU_add_test(suite, "every descriptor is listed", test_listed);
     CU_add_test(suite, "every model is listed", test_models_listed);
 }

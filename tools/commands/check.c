@@ -24,7 +24,6 @@ static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
     if (a->op && tool_model_name(&a->model)) tool_usage_error(parser, "give either --op or MODEL");
-    if (a->op && a->bits) tool_usage_error(parser, "--bits takes models, not ops");
     if (a->threads && !a->bits) tool_usage_error(parser, "--threads needs --bits");
     if (a->op && !weft_op_find(a->op))
         tool_usage_error(parser, "no op \"%s\" (see `weft ops`)", a->op);
@@ -34,9 +33,9 @@ static void check(void *into, const tool_parser *parser)
 static const tool_option check_options[] = {
     {"op", "NAME", FIELD(op), "this op only"},
     {"bits", NULL, FIELD(bits),
-     "print a hash of each model's parameters after ten training steps, and whether it is the "
-     "specified one, which is the same on every machine; or which passes that change bits "
-     "WEFT_SKIP leaves out"},
+     "print hashes of what each op computes from its samples and of each model's parameters after "
+     "ten training steps, and whether they are the specified ones, which are the same on every "
+     "machine; or which passes that change bits WEFT_SKIP leaves out"},
     {"threads", "N", FIELD(threads), "threads of --bits (default: all)", 1, WEFT_MAX_THREADS},
     {"json", NULL, FIELD(json), "print JSON"},
     {TOOL_INCLUDED(arguments, model, tool_model_options)},
@@ -269,48 +268,86 @@ static weft_status bits_of_file(const model_args *a, int threads, uint64_t *hash
     return status;
 }
 
-static int check_bits(const arguments *a)
+/* What --bits found. */
+typedef struct found_bits {
+    cJSON *json;
+    char passes[160]; /* those that WEFT_SKIP leaves out */
+    bool quiet;       /* no lines */
+    int differ;
+    weft_error error;
+} found_bits;
+
+static void report_bits(found_bits *f, cJSON *json, const char *name, uint64_t hash,
+                        uint64_t wanted)
 {
-    weft_error error = {0};
-    cJSON *json = cJSON_CreateObject();
+    char text[17], verdict[48] = "";
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    cJSON_AddStringToObject(json, name, text);
+    if (wanted == hash)
+        snprintf(verdict, sizeof verdict, " as specified");
+    else if (wanted)
+        snprintf(verdict, sizeof verdict, " differs from %016" PRIx64, wanted);
+    f->differ += wanted && wanted != hash;
+    if (!f->quiet)
+        tool_print_line(stdout, "%-20s %s%s", name, text,
+                        wanted || !*f->passes ? verdict : f->passes);
+}
+
+/* Of the op that is asked for, or of all: then lines are printed for those that differ, and one for
+ * the others. */
+static void check_op_bits(const arguments *a, found_bits *f)
+{
+    cJSON *json = cJSON_AddObjectToObject(f->json, "ops");
+    const bool quiet = f->quiet;
+    size_t good = 0;
+    for (size_t i = 0; i < weft_op_count() && f->error.status == WEFT_OK; i++) {
+        const weft_op *op = weft_op_at(i);
+        const uint64_t wanted = getenv("WEFT_GEMM") ? 0 : weft_op_specified_bits(op);
+        uint64_t hash = 0;
+        if (a->op ? strcmp(a->op, op->name) != 0 : !op->n_samples) continue;
+        if (weft_op_bits(op, &hash, &f->error) != WEFT_OK) return;
+        f->quiet = quiet || (!a->op && (!wanted || hash == wanted));
+        report_bits(f, json, op->name, hash, wanted);
+        good += hash == wanted;
+    }
+    f->quiet = quiet;
+    if (good && !a->op && !quiet) printf("%-20s %zu as specified\n", "ops", good);
+}
+
+static void check_model_bits(const arguments *a, found_bits *f)
+{
     const bool one = tool_model_name(&a->model);
-    char passes[160];
-    int differ = 0;
-    left_out(passes, sizeof passes);
     for (size_t i = 0; i < weft_model_count(); i++) {
         model_args model = a->model;
         uint64_t hash = 0;
-        char text[17];
         if (!one) model.model = weft_model_at(i);
         if ((model.model ? weft_model_bits(model.model, model.options, model.n_options, a->threads,
-                                           &hash, &error)
-                         : bits_of_file(&model, a->threads, &hash, &error)) != WEFT_OK)
-            break;
-        snprintf(text, sizeof text, "%016" PRIx64, hash);
-        cJSON_AddStringToObject(json, tool_model_name(&model), text);
-        const uint64_t wanted = *passes ? 0 : specified_bits(&model);
-        char verdict[48] = "";
-        if (wanted == hash)
-            snprintf(verdict, sizeof verdict, " as specified");
-        else if (wanted)
-            snprintf(verdict, sizeof verdict, " differs from %016" PRIx64, wanted);
-        differ += wanted && wanted != hash;
-        if (!a->json)
-            tool_print_line(stdout, "%-20s %s%s", tool_model_name(&model), text,
-                            *passes ? passes : verdict);
-        if (one) break;
+                                           &hash, &f->error)
+                         : bits_of_file(&model, a->threads, &hash, &f->error)) != WEFT_OK)
+            return;
+        report_bits(f, f->json, tool_model_name(&model), hash,
+                    *f->passes ? 0 : specified_bits(&model));
+        if (one) return;
     }
+}
+
+static int check_bits(const arguments *a)
+{
+    found_bits f = {.json = cJSON_CreateObject(), .quiet = a->json};
     int status = EXIT_GOOD;
-    if (error.status == WEFT_OK && a->json)
-        status = tool_print_json(json);
+    left_out(f.passes, sizeof f.passes);
+    if (!tool_model_name(&a->model)) check_op_bits(a, &f);
+    if (f.error.status == WEFT_OK && !a->op) check_model_bits(a, &f);
+    if (f.error.status == WEFT_OK && a->json)
+        status = tool_print_json(f.json);
     else
-        cJSON_Delete(json);
-    if (error.status != WEFT_OK) return tool_fail(&error);
-    if (differ)
+        cJSON_Delete(f.json);
+    if (f.error.status != WEFT_OK) return tool_fail(&f.error);
+    if (f.differ)
         fprintf(stderr,
                 "weft check: %d of the hashes differ from what docs/arithmetic.md specifies\n",
-                differ);
-    return differ ? EXIT_ERROR : status;
+                f.differ);
+    return f.differ ? EXIT_ERROR : status;
 }
 
 int cmd_check(int argc, char **argv)
