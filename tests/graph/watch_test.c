@@ -19,10 +19,11 @@ static void build(model *m)
 {
     const weft_optimizer adam = {.kind = WEFT_ADAM, .max_norm = 1};
     weft_error error = WEFT_NO_ERROR;
-    const char *const options[] = {"layers=1", "d_model=16", "heads=2", "dropout=0.1"};
+    const char *const options[] = {"layers=1", "d_model=16", "heads=2", "dropout=0.1",
+                                   "batch=3",  "length=20",  "vocab=90"};
     *m = (model){.g = weft_graph_new()};
     CU_ASSERT_EQUAL_FATAL(
-        weft_model_build_text(m->g, weft_model_find("gpt"), options, 4, true, &m->built, &error),
+        weft_model_build_text(m->g, weft_model_find("gpt"), options, 7, true, &m->built, &error),
         WEFT_OK);
     m->rate = weft_input(m->g, "rate", WEFT_F32, WEFT_SCALAR);
     m->step = weft_train_update(m->g, m->built.loss, NULL, 0, m->rate, &adam, NULL);
