@@ -105,9 +105,9 @@ weft_status weft_gguf_read(const weft_gguf *file, const weft_gguf_tensor *tensor
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "gguf",
                               "the file, the tensor or the data are NULL");
     const gguf_type *type = gguf_type_of(tensor);
-    if (!type->widen)
+    if (!gguf_is_readable(type))
         return weft_error_set(error, WEFT_BAD_DTYPE, file->path, "%s: its type %s is not supported",
                               tensor->name, type->name);
-    type->widen(tensor->data, data, tensor->bytes / type->bytes);
+    weft__gguf_widen(type, tensor->data, data, tensor->bytes / type->bytes);
     return WEFT_OK;
 }

@@ -1,10 +1,10 @@
-/* Reads the models of GGUF files into parameter stores. Tensors are found by name and computed in
- * f32, 64 rows of a matrix at a time. O(elements).
- *
- * Weights that weft's kernels can multiply as they are would stay quantised here: load_param would
- * add the tensors of `NAME` that ops/quantize reads (docs/quantize.md) instead of one in f32. */
-#include "model.h"
+/* Reads the models of GGUF files into parameter stores. Tensors are found by name. Matrices that
+ * weft's kernels can multiply as they are stay quantised; others are computed in f32, 64 rows at a
+ * time. O(elements). */
 #include "file.h"
+#include "model.h"
+
+#include "quantize/quantize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@ typedef struct loader {
     const gguf_architecture *a;
     weft_params *params;
     weft_model_config *config;
+    bool widen, quantized; /* whether no matrix stays quantised, and whether one did */
     weft_error *error;
 } loader;
 
@@ -78,8 +79,8 @@ static weft_status read_matrix(loader *l, gguf_layout layout, const weft_gguf_te
         const int64_t n = out - first < ROWS ? out - first : ROWS;
         for (int64_t i = 0; i < n; i++) {
             const size_t row = (size_t)their_row(l, layout, first + i, out);
-            type->widen((const uint8_t *)t->data + row * blocks * type->bytes, rows + i * in,
-                        blocks);
+            weft__gguf_widen(type, (const uint8_t *)t->data + row * blocks * type->bytes,
+                             rows + i * in, blocks);
         }
         for (int64_t k = 0; k < in; k++)
             for (int64_t i = 0; i < n; i++) ours[k * out + first + i] = rows[i * in + k];
@@ -100,6 +101,69 @@ static weft_status read_vector(loader *l, gguf_layout layout, const weft_gguf_te
         ours[i] = theirs[their_row(l, layout, i, n)];
     free(theirs);
     return status;
+}
+
+/* ---- Quantised matrices ---- */
+
+/* The arrays of a quantised form (docs/quantize.md), at the group that is written next. */
+typedef struct form {
+    uint8_t *q, *zero;
+    float *scale, *minimum;
+} form;
+
+/* Adds tensor NAME.WHICH, or NAME.rows.WHICH, and sets *data to its contents. */
+static weft_status add_form(loader *l, const char *ours, bool by_rows, const char *which,
+                            weft_dtype dtype, weft_shape shape, void **data)
+{
+    char name[QUANTIZED_NAME];
+    weft_tensor t;
+    if (!weft__quantized_name(name, ours, by_rows, which))
+        return weft_error_set(l->error, WEFT_TOO_LARGE, ours, "the name is too long");
+    const weft_status status = weft_params_add(l->params, name, dtype, shape, &t, l->error);
+    if (status == WEFT_OK) *data = t.data;
+    return status;
+}
+
+static void append_group(form *f, const gguf_type *type, const uint8_t *block, int g)
+{
+    gguf_group from;
+    type->split(block, g, &from);
+    *f->scale++ = from.scale;
+    if (type->minima)
+        *f->minimum++ = from.minimum;
+    else
+        *f->zero++ = from.zero;
+    for (int i = 0; i < 32; i += type->bits == 4 ? 2 : 1)
+        *f->q++ = type->bits == 4 ? (uint8_t)(from.q[i] | (unsigned)from.q[i + 1] << 4) : from.q[i];
+}
+
+/* The quantised form of a matrix, whose rows are those of their tensor. */
+static weft_status read_quantized(loader *l, const char *ours, gguf_layout layout,
+                                  const weft_gguf_tensor *t)
+{
+    const int64_t n = t->shape.dim[0], k = t->shape.dim[1];
+    const gguf_type *type = gguf_type_of(t);
+    const weft_shape groups = WEFT_SHAPE(n, k / 32);
+    const size_t blocks = (size_t)k / type->weights;
+    const bool by_rows = layout == GGUF_SAME;
+    void *q = NULL, *scale = NULL, *other = NULL;
+    weft_status status =
+        add_form(l, ours, by_rows, "q", WEFT_U8, WEFT_SHAPE(n, k * type->bits / 8), &q);
+    if (status == WEFT_OK) status = add_form(l, ours, by_rows, "scale", WEFT_F32, groups, &scale);
+    if (status == WEFT_OK)
+        status = type->minima ? add_form(l, ours, by_rows, "min", WEFT_F32, groups, &other)
+                              : add_form(l, ours, by_rows, "zero", WEFT_U8, groups, &other);
+    if (status != WEFT_OK) return status;
+    form f = {.q = q, .scale = scale, .zero = other, .minimum = other};
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *row =
+            (const uint8_t *)t->data + (size_t)their_row(l, layout, i, n) * blocks * type->bytes;
+        for (size_t b = 0; b < blocks; b++)
+            for (int g = 0; g < type->weights / 32; g++)
+                append_group(&f, type, row + b * type->bytes, g);
+    }
+    l->quantized = true;
+    return WEFT_OK;
 }
 
 /* ---- Parameters ---- */
@@ -131,6 +195,8 @@ static weft_status load_param(loader *l, const char *ours, weft_shape shape)
     const weft_shape want =
         same || shape.rank != 2 ? shape : WEFT_SHAPE(shape.dim[1], shape.dim[0]);
     weft_status status = check_tensor(l, t, want);
+    if (status == WEFT_OK && !l->widen && shape.rank == 2 && gguf_type_of(t)->split)
+        return read_quantized(l, ours, row->layout, t);
     if (status == WEFT_OK)
         status = weft_params_add(l->params, ours, WEFT_F32, shape, &to, l->error);
     if (status != WEFT_OK) return status;
@@ -169,6 +235,15 @@ static weft_status load_params(loader *l)
     return status;
 }
 
+/* Whether the store has the parameter, quantised or not. */
+static bool has_param(const loader *l, const char *ours)
+{
+    char name[QUANTIZED_NAME];
+    return weft_params_find(l->params, ours, NULL) ||
+           weft_params_find(l->params, weft__quantized_name(name, ours, false, "q"), NULL) ||
+           weft_params_find(l->params, weft__quantized_name(name, ours, true, "q"), NULL);
+}
+
 /* Refuses tensors that no parameter is read from. */
 static weft_status check_rest(loader *l)
 {
@@ -177,8 +252,7 @@ static weft_status check_rest(loader *l)
         const char *name = weft_gguf_at(l->file, i)->name;
         bool used = false;
         for (const gguf_row *row = l->a->tensors; row->theirs && !used; row++)
-            used = translate(row->theirs, row->ours, name, ours) &&
-                   weft_params_find(l->params, ours, NULL);
+            used = translate(row->theirs, row->ours, name, ours) && has_param(l, ours);
         if (used) continue;
         return weft_error_set(l->error, WEFT_BAD_FILE, l->file->path,
                               strcmp(name, "rope_freqs.weight") != 0
@@ -196,16 +270,19 @@ static weft_status set_metadata(loader *l)
     return weft_model_options_text(l->config, options, sizeof options) &&
                    weft_params_set_meta(p, "model", l->config->model->name, NULL) == WEFT_OK &&
                    weft_params_set_meta(p, "model_options", options, NULL) == WEFT_OK &&
-                   weft_params_set_meta(p, WEFT_GGUF_ARCHITECTURE, l->a->name, NULL) == WEFT_OK
+                   weft_params_set_meta(p, WEFT_GGUF_ARCHITECTURE, l->a->name, NULL) == WEFT_OK &&
+                   (!l->quantized ||
+                    weft_params_set_meta(p, "quantization", "gguf group=32", NULL) == WEFT_OK)
                ? WEFT_OK
                : no_memory(l);
 }
 
-weft_status weft_gguf_load(const weft_gguf *file, weft_params *params, weft_model_config *config,
-                           weft_error *error)
+weft_status weft_gguf_load(const weft_gguf *file, const weft_gguf_options *options,
+                           weft_params *params, weft_model_config *config, weft_error *error)
 {
     weft_error problem = WEFT_NO_ERROR;
     loader l = {.file = file, .params = params, .config = config, .error = &problem};
+    l.widen = options && options->widen;
     weft_error_clear(error);
     if (!file || !params || !config || weft_params_count(params))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",

@@ -213,7 +213,7 @@ static weft_status read_type(reader *r, gguf_tensor *t)
     t->type = weft__gguf_type_find(number);
     if (!t->type) return fail(r, "has the type %u, which weft does not know", (unsigned)number);
     t->tensor.type = t->type->name;
-    t->tensor.readable = t->type->widen != NULL;
+    t->tensor.readable = gguf_is_readable(t->type);
     const weft_shape *shape = &t->tensor.shape;
     const int64_t row = shape->rank ? shape->dim[shape->rank - 1] : 1;
     if (row % t->type->weights != 0)

@@ -18,11 +18,17 @@ typedef struct name_list {
  * none. */
 static bool add_form(name_list *l, const weft_params *params, const char *state, bool by_rows)
 {
-    static const char *const tensors[] = {"q", "scale", "zero"};
+    static const char *const tensors[] = {"q", "scale", "zero", "min"};
     bool has = false;
-    for (size_t i = 0; i < 3; i++)
-        has |= weft__quantized_name(l->forms[l->n_forms + i], state, by_rows, tensors[i]) &&
-               weft_params_find(params, l->forms[l->n_forms + i], NULL);
+    /* "min" takes the place of "zero". */
+    for (size_t i = 0; i < 4; i++) {
+        char name[QUANTIZED_NAME];
+        const bool found = weft__quantized_name(name, state, by_rows, tensors[i]) &&
+                           weft_params_find(params, name, NULL);
+        has |= found;
+        if (i < 3 || found)
+            snprintf(l->forms[l->n_forms + (i < 3 ? i : 2)], QUANTIZED_NAME, "%s", name);
+    }
     if (!has) return false;
     for (size_t i = 0; i < 3; i++) l->at[l->n++] = l->forms[l->n_forms++];
     return true;

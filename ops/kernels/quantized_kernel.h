@@ -31,10 +31,11 @@ static inline int64_t quantized_chunks(int64_t k)
     return ceil_div(k, QUANTIZED_CHUNK);
 }
 
-/* Bytes of the scales and zero points of a row of weights, one for each block. */
-static inline int64_t quantized_row_bytes(int64_t k, int64_t element)
+/* Bytes of the scales and zero points, or minima, of a row of weights, one for each block. */
+static inline int64_t quantized_row_bytes(int64_t k, int64_t element, bool minima)
 {
-    return ceil_div(quantized_chunks(k) * QUANTIZED_LANES * (element + 1), 64) * 64;
+    const int64_t each = element + (minima ? element : 1);
+    return ceil_div(quantized_chunks(k) * QUANTIZED_LANES * each, 64) * 64;
 }
 
 #ifdef WEFT_KERNEL_ISA
@@ -322,37 +323,46 @@ typedef uint8_t quantized_zeros
 typedef struct quantized_matrix {
     const uint8_t *q;     /* [n, blocks * QUANTIZED_BLOCK * bits / 8] */
     const T *scale;       /* [n, blocks / each] */
-    const uint8_t *zero;  /* likewise */
+    const uint8_t *zero;  /* likewise; NULL if there are minima */
+    const T *minimum;     /* likewise; NULL if there are zero points */
     int64_t blocks, each; /* of a row; of a group */
-    /* Room for a row's scales and zero points, one for each block, with those of one chunk more. */
-    T *scales;
+    /* Room for a row's scales and zero points or minima, one for each block, with those of one
+     * chunk more. */
+    T *scales, *minima;
     uint8_t *zeros;
 } quantized_matrix;
 
-/* A row of weights, with a scale and a zero point for each block. The last chunk, unless it is
+/* A row of weights, with a scale and a zero point or minimum for each block. The last chunk, unless it is
  * whole, lies elsewhere and is padded with zeros. */
 typedef struct quantized_weight_row {
     const uint8_t *q, *zero;
-    const T *scale;
+    const T *scale, *minimum;
     uint8_t last_q[QUANTIZED_CHUNK], last_zero[QUANTIZED_LANES];
-    T last_scale[QUANTIZED_LANES];
+    T last_scale[QUANTIZED_LANES], last_minimum[QUANTIZED_LANES];
 } quantized_weight_row;
 
-SIMD_INLINE void quantized_open(const int bits, const quantized_matrix *m, int64_t row,
-                                quantized_weight_row *w)
+SIMD_INLINE void quantized_open(const int bits, const bool minima, const quantized_matrix *m,
+                                int64_t row, quantized_weight_row *w)
 {
     const int64_t groups = m->blocks / m->each, rest = m->blocks % QUANTIZED_LANES;
     const int64_t whole = m->blocks - rest, bytes = QUANTIZED_BLOCK * bits / 8;
     w->q = m->q + row * m->blocks * bytes;
     w->scale = m->scale + row * groups;
-    w->zero = m->zero + row * groups;
+    if (minima)
+        w->minimum = m->minimum + row * groups;
+    else
+        w->zero = m->zero + row * groups;
     if (m->each > 1) {
         for (int64_t g = 0, b = 0; g < groups; g++)
             for (int64_t i = 0; i < m->each; i++, b++) {
                 m->scales[b] = w->scale[g];
-                m->zeros[b] = w->zero[g];
+                if (minima)
+                    m->minima[b] = w->minimum[g];
+                else
+                    m->zeros[b] = w->zero[g];
             }
         w->scale = m->scales;
+        w->minimum = m->minima;
         w->zero = m->zeros;
     }
     if (!rest) return;
@@ -360,35 +370,53 @@ SIMD_INLINE void quantized_open(const int bits, const quantized_matrix *m, int64
     memcpy(w->last_q, w->q + whole * bytes, (size_t)(rest * bytes));
     for (int64_t i = 0; i < QUANTIZED_LANES; i++) {
         w->last_scale[i] = i < rest ? w->scale[whole + i] : 0;
-        w->last_zero[i] = i < rest ? w->zero[whole + i] : 0;
+        if (minima)
+            w->last_minimum[i] = i < rest ? w->minimum[whole + i] : 0;
+        else
+            w->last_zero[i] = i < rest ? w->zero[whole + i] : 0;
     }
 }
+
+/* How weights are stored, and whether the processor has AVX512_VNNI: constants at every call. */
+typedef struct quantized_form {
+    int bits;
+    bool vnni, minima;
+} quantized_form;
 
 /* A chunk of a row of weights. */
 typedef struct quantized_part {
     const uint8_t *q;
-    const T *scale;
+    const T *scale, *minimum;
     const uint8_t *zero;
 } quantized_part;
 
 /* sum[r] += the products of a chunk with those of rows of x that begin at chunk `begin` of all. */
-SIMD_INLINE void quantized_chunk(const int rows, const int bits, const bool vnni,
-                                 const quantized_rows *x, int64_t begin, quantized_part w,
-                                 quantized_floats *sum)
+SIMD_INLINE void quantized_chunk(const int rows, const quantized_form form, const quantized_rows *x,
+                                 int64_t begin, quantized_part w, quantized_floats *sum)
 {
     const quantized_floats scale = *(const quantized_floats *)w.scale;
-    const quantized_ints zero =
-        __builtin_convertvector(*(const quantized_zeros *)w.zero, quantized_ints);
+    quantized_floats minimum = {0};
+    quantized_ints zero = {0};
     quantized_weights part;
-    quantized_load(bits, vnni, w.q, &part);
+    if (form.minima)
+        minimum = *(const quantized_floats *)w.minimum;
+    else
+        zero = __builtin_convertvector(*(const quantized_zeros *)w.zero, quantized_ints);
+    quantized_load(form.bits, form.vnni, w.q, &part);
     SIMD_UNROLL(QUANTIZED_ROWS)
     for (int r = 0; r < rows; r++) {
         const int64_t at = begin + r * x->chunks;
         quantized_ints dot;
-        quantized_dots(bits, vnni, &part, x->q + at * QUANTIZED_CHUNK, &dot);
-        dot -= zero * *(const quantized_ints *)(x->sum + at * QUANTIZED_LANES);
-        sum[r] += *(const quantized_floats *)(x->scale + at * QUANTIZED_LANES) * scale *
-                  __builtin_convertvector(dot, quantized_floats);
+        quantized_dots(form.bits, form.vnni, &part, x->q + at * QUANTIZED_CHUNK, &dot);
+        const quantized_floats of_x = *(const quantized_floats *)(x->scale + at * QUANTIZED_LANES);
+        const quantized_ints *total = (const quantized_ints *)(x->sum + at * QUANTIZED_LANES);
+        if (form.minima) {
+            sum[r] += of_x * scale * __builtin_convertvector(dot, quantized_floats) +
+                      of_x * minimum * __builtin_convertvector(*total, quantized_floats);
+        } else {
+            dot -= zero * *total;
+            sum[r] += of_x * scale * __builtin_convertvector(dot, quantized_floats);
+        }
     }
 }
 
@@ -403,16 +431,16 @@ typedef struct quantized_product {
     int64_t y_row;
 } quantized_product;
 
-SIMD_INLINE void quantized_products(const int rows, const int bits, const bool vnni,
+SIMD_INLINE void quantized_products(const int rows, const quantized_form form,
                                     const quantized_product o)
 {
     const quantized_rows *x = o.x;
     const quantized_matrix *m = o.m;
-    const int64_t whole = m->blocks / QUANTIZED_LANES, bytes = QUANTIZED_CHUNK * bits / 8;
+    const int64_t whole = m->blocks / QUANTIZED_LANES, bytes = QUANTIZED_CHUNK * form.bits / 8;
     for (int64_t j = 0; j < o.count; j++) {
         quantized_weight_row w;
         quantized_floats sum[QUANTIZED_ROWS];
-        quantized_open(bits, m, o.begin + j, &w);
+        quantized_open(form.bits, form.minima, m, o.begin + j, &w);
         SIMD_UNROLL(QUANTIZED_ROWS)
         for (int r = 0; r < rows; r++) sum[r] = (quantized_floats){0};
         for (int64_t c = 0; c < x->chunks; c++) {
@@ -420,9 +448,13 @@ SIMD_INLINE void quantized_products(const int rows, const int bits, const bool v
             const uint8_t *q = last ? w.last_q : w.q + c * bytes;
             for (int i = 0; i < bytes; i += 64)
                 __builtin_prefetch(w.q + c * bytes + i + QUANTIZED_AHEAD);
-            const quantized_part part = {q, last ? w.last_scale : w.scale + c * QUANTIZED_LANES,
-                                         last ? w.last_zero : w.zero + c * QUANTIZED_LANES};
-            quantized_chunk(rows, bits, vnni, x, o.first * x->chunks + c, part, sum);
+            quantized_part part = {.q = q,
+                                   .scale = last ? w.last_scale : w.scale + c * QUANTIZED_LANES};
+            if (form.minima)
+                part.minimum = last ? w.last_minimum : w.minimum + c * QUANTIZED_LANES;
+            else
+                part.zero = last ? w.last_zero : w.zero + c * QUANTIZED_LANES;
+            quantized_chunk(rows, form, x, o.first * x->chunks + c, part, sum);
         }
         SIMD_UNROLL(QUANTIZED_ROWS)
         for (int r = 0; r < rows; r++) {
@@ -436,8 +468,12 @@ SIMD_INLINE void quantized_products(const int rows, const int bits, const bool v
 typedef void quantized_function(const quantized_rows *x, int64_t first, const quantized_matrix *m,
                                 int64_t begin, int64_t count, T *y, int64_t y_row);
 
+#define QUANTIZED_EACH_FORM(X, rows, bits, vnni) X(rows, bits, vnni, 0) X(rows, bits, vnni, 1)
 #define QUANTIZED_EACH_ROWS(X, bits, vnni)                                                         \
-    X(1, bits, vnni) X(2, bits, vnni) X(4, bits, vnni) X(8, bits, vnni)
+    QUANTIZED_EACH_FORM(X, 1, bits, vnni)                                                          \
+    QUANTIZED_EACH_FORM(X, 2, bits, vnni)                                                          \
+    QUANTIZED_EACH_FORM(X, 4, bits, vnni)                                                          \
+    QUANTIZED_EACH_FORM(X, 8, bits, vnni)
 #if defined(__AVX512F__)
 #define QUANTIZED_EACH(X)                                                                          \
     QUANTIZED_EACH_ROWS(X, 8, 0)                                                                   \
@@ -446,27 +482,27 @@ typedef void quantized_function(const quantized_rows *x, int64_t first, const qu
 #define QUANTIZED_EACH(X) QUANTIZED_EACH_ROWS(X, 8, 0) QUANTIZED_EACH_ROWS(X, 4, 0)
 #endif
 
-#define QUANTIZED_DEFINE(rows, bits, vnni)                                                         \
-    static __attribute__((noinline)) void quantized_##rows##_##bits##_##vnni(                      \
+#define QUANTIZED_DEFINE(rows, bits, vnni, minima)                                                 \
+    static __attribute__((noinline)) void quantized_##rows##_##bits##_##vnni##_##minima(           \
         const quantized_rows *x, int64_t first, const quantized_matrix *m, int64_t begin,          \
         int64_t count, T *y, int64_t y_row)                                                        \
     {                                                                                              \
-        quantized_products(rows, bits, vnni,                                                       \
+        quantized_products(rows, (quantized_form){bits, vnni, minima},                             \
                            (quantized_product){x, first, m, begin, count, y, y_row});              \
     }
 QUANTIZED_EACH(QUANTIZED_DEFINE)
 #undef QUANTIZED_DEFINE
 
 /* The function for `rows` rows, 1, 2, 4 or 8. `vnni`: the processor has AVX512_VNNI. */
-static inline quantized_function *quantized_function_of(int rows, int bits, bool vnni)
+static inline quantized_function *quantized_function_of(int rows, int bits, bool vnni, bool minima)
 {
-    static quantized_function *const functions[2][2][QUANTIZED_ROWS + 1] = {
-#define QUANTIZED_ROW(rows, bits, vnni)                                                            \
-    [vnni][bits == 8][rows] = quantized_##rows##_##bits##_##vnni,
+    static quantized_function *const functions[2][2][2][QUANTIZED_ROWS + 1] = {
+#define QUANTIZED_ROW(rows, bits, vnni, minima)                                                    \
+    [minima][vnni][bits == 8][rows] = quantized_##rows##_##bits##_##vnni##_##minima,
         QUANTIZED_EACH(QUANTIZED_ROW)
 #undef QUANTIZED_ROW
     };
-    return functions[vnni][bits == 8][rows];
+    return functions[minima][vnni][bits == 8][rows];
 }
 
 #endif

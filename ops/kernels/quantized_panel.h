@@ -10,11 +10,11 @@
 #define QUANTIZED_COLUMNS  16
 #define QUANTIZED_MIN_ROWS 32
 
-/* Bytes of a panel: for each block the weights, their scales and their zero points. */
+/* Bytes of a panel: for each block the weights, their scales and their zero points or minima. */
 static inline int64_t quantized_panel_bytes(int64_t k, int64_t element)
 {
     return quantized_chunks(k) * QUANTIZED_LANES * QUANTIZED_COLUMNS *
-           (QUANTIZED_BLOCK + element + (int64_t)sizeof(int32_t));
+           (QUANTIZED_BLOCK + 2 * element);
 }
 
 #ifdef WEFT_KERNEL_ISA
@@ -29,6 +29,7 @@ typedef T quantized_wide_floats
  * four bytes of x, from 4 v on, are multiplied with. */
 typedef struct quantized_panel {
     T *scale;      /* [blocks, QUANTIZED_COLUMNS] */
+    T *minimum;    /* likewise; or, in the same place, */
     int32_t *zero; /* likewise */
     uint8_t *q;    /* [blocks, 8, QUANTIZED_COLUMNS, 4] */
 } quantized_panel;
@@ -41,8 +42,9 @@ static inline quantized_panel quantized_panel_at(void *space, int64_t chunks)
 {
     const int64_t n = chunks * QUANTIZED_LANES * QUANTIZED_COLUMNS;
     quantized_panel p = {.scale = space};
-    p.zero = (int32_t *)(void *)(p.scale + n);
-    p.q = (uint8_t *)(p.zero + n);
+    p.minimum = p.scale + n;
+    p.zero = (int32_t *)(void *)p.minimum;
+    p.q = (uint8_t *)(p.minimum + n);
     return p;
 }
 
@@ -109,14 +111,17 @@ static inline void quantized_pack(int bits, const quantized_matrix *m, int64_t b
     uint8_t last[QUANTIZED_COLUMNS][QUANTIZED_CHUNK];
     for (int64_t n = 0; n < QUANTIZED_COLUMNS; n++) {
         quantized_weight_row w;
-        quantized_open(bits, m, begin + n, &w);
+        quantized_open(bits, m->minimum, m, begin + n, &w);
         rows[n] = w.q;
         if (m->blocks % QUANTIZED_LANES) memcpy(last[n], w.last_q, sizeof last[n]);
         for (int64_t b = 0; b < chunks * QUANTIZED_LANES; b++) {
             const bool end = b >= whole * QUANTIZED_LANES;
             const int64_t at = end ? b - whole * QUANTIZED_LANES : b;
             p->scale[b * QUANTIZED_COLUMNS + n] = (end ? w.last_scale : w.scale)[at];
-            p->zero[b * QUANTIZED_COLUMNS + n] = (end ? w.last_zero : w.zero)[at];
+            if (m->minimum)
+                p->minimum[b * QUANTIZED_COLUMNS + n] = (end ? w.last_minimum : w.minimum)[at];
+            else
+                p->zero[b * QUANTIZED_COLUMNS + n] = (end ? w.last_zero : w.zero)[at];
         }
     }
     for (int64_t c = 0; c < chunks; c++) {
@@ -142,13 +147,14 @@ SIMD_INLINE __m512i quantized_vnni_four(__m512i sum, __m512i w, const int8_t *x)
 
 /* y[r * y_row + j] = x[r] w[j] for `rows` rows of x from `first` on and all rows of the panel: the
  * sums of quantized_products in the same order, one of their lanes after another. */
-SIMD_INLINE void quantized_panel_products(const int rows, const int bits, const quantized_rows *x,
-                                          int64_t first, const quantized_panel *p, T *y,
-                                          int64_t y_row)
+SIMD_INLINE void quantized_panel_products(const int rows, const quantized_form form,
+                                          const quantized_rows *x, int64_t first,
+                                          const quantized_panel *p, T *y, int64_t y_row)
 {
     quantized_wide_floats lane[QUANTIZED_LANES][QUANTIZED_ROWS];
     for (int l = 0; l < QUANTIZED_LANES; l++) {
-        const int from = bits == 8 ? l * QUANTIZED_BLOCK : l / 4 * 4 * QUANTIZED_BLOCK + l % 4 * 16;
+        const int from =
+            form.bits == 8 ? l * QUANTIZED_BLOCK : l / 4 * 4 * QUANTIZED_BLOCK + l % 4 * 16;
         quantized_wide_floats sum[QUANTIZED_ROWS];
         SIMD_UNROLL(QUANTIZED_ROWS)
         for (int r = 0; r < rows; r++) sum[r] = (quantized_wide_floats){0};
@@ -157,8 +163,12 @@ SIMD_INLINE void quantized_panel_products(const int rows, const int bits, const 
             const uint8_t *w = p->q + b * QUANTIZED_BLOCK * QUANTIZED_COLUMNS;
             const quantized_wide_floats scale =
                 *(const quantized_wide_floats *)(p->scale + b * QUANTIZED_COLUMNS);
-            const quantized_wide_ints zero =
-                *(const quantized_wide_ints *)(p->zero + b * QUANTIZED_COLUMNS);
+            quantized_wide_floats minimum = {0};
+            quantized_wide_ints zero = {0};
+            if (form.minima)
+                minimum = *(const quantized_wide_floats *)(p->minimum + b * QUANTIZED_COLUMNS);
+            else
+                zero = *(const quantized_wide_ints *)(p->zero + b * QUANTIZED_COLUMNS);
             __m512i part[8];
             SIMD_UNROLL(8)
             for (int v = 0; v < 8; v++) part[v] = _mm512_loadu_si512(w + 64 * v);
@@ -170,12 +180,19 @@ SIMD_INLINE void quantized_panel_products(const int rows, const int bits, const 
                 SIMD_UNROLL(8)
                 for (int v = 0; v < 8; v++)
                     dot = quantized_vnni_four(dot, part[v],
-                                              q + (bits == 4 && v >= 4 ? 48 + 4 * v : 4 * v));
+                                              q + (form.bits == 4 && v >= 4 ? 48 + 4 * v : 4 * v));
                 /* Not by way of a variable, which gcc 12 cannot convert to f64 without optimisation. */
-                sum[r] += x->scale[at * QUANTIZED_LANES + l] * scale *
-                          __builtin_convertvector((quantized_wide_ints)dot -
-                                                      zero * x->sum[at * QUANTIZED_LANES + l],
-                                                  quantized_wide_floats);
+                const T of_x = x->scale[at * QUANTIZED_LANES + l];
+                const int32_t total = x->sum[at * QUANTIZED_LANES + l];
+                if (form.minima)
+                    sum[r] += of_x * scale *
+                                  __builtin_convertvector((quantized_wide_ints)dot,
+                                                          quantized_wide_floats) +
+                              of_x * minimum * (T)total;
+                else
+                    sum[r] += of_x * scale *
+                              __builtin_convertvector((quantized_wide_ints)dot - zero * total,
+                                                      quantized_wide_floats);
             }
         }
         SIMD_UNROLL(QUANTIZED_ROWS)
@@ -214,19 +231,18 @@ static __attribute__((noinline)) void quantized_panel_whole(const quantized_rows
     }
 }
 
-static __attribute__((noinline)) void quantized_panel_8(const quantized_rows *x, int64_t first,
-                                                        const quantized_panel *p, T *y,
-                                                        int64_t y_row)
-{
-    quantized_panel_products(QUANTIZED_ROWS, 8, x, first, p, y, y_row);
-}
-
-static __attribute__((noinline)) void quantized_panel_4(const quantized_rows *x, int64_t first,
-                                                        const quantized_panel *p, T *y,
-                                                        int64_t y_row)
-{
-    quantized_panel_products(QUANTIZED_ROWS, 4, x, first, p, y, y_row);
-}
+#define QUANTIZED_PANEL(bits, minima)                                                              \
+    static __attribute__((noinline)) void quantized_panel_##bits##_##minima(                       \
+        const quantized_rows *x, int64_t first, const quantized_panel *p, T *y, int64_t y_row)     \
+    {                                                                                              \
+        quantized_panel_products(QUANTIZED_ROWS, (quantized_form){bits, true, minima}, x, first,   \
+                                 p, y, y_row);                                                     \
+    }
+QUANTIZED_PANEL(8, 0)
+QUANTIZED_PANEL(8, 1)
+QUANTIZED_PANEL(4, 0)
+QUANTIZED_PANEL(4, 1)
+#undef QUANTIZED_PANEL
 
 #endif
 

@@ -31,7 +31,9 @@ static bool visit(weft_rewrite *r)
         return false;
     const weft_value weight = declare(r, state, use.by_rows, "q", &q);
     const weft_value scales = declare(r, state, use.by_rows, "scale", &scale);
-    const weft_value zeros = declare(r, state, use.by_rows, "zero", &zero);
+    const bool minima = weft__quantized_name(name, state, use.by_rows, "min") &&
+                        weft_params_find(r->context, name, NULL);
+    const weft_value zeros = declare(r, state, use.by_rows, minima ? "min" : "zero", &zero);
     if (weft_graph_status(r->graph) != WEFT_OK) return true;
     /* The op refuses shapes that do not fit. */
     const int64_t width = q.shape.rank == 2 ? q.shape.dim[1] : 0;

@@ -21,8 +21,8 @@ bool weft__quantized_use_of(const weft_graph *graph, const weft_node_info *node,
                             quantized_use *use);
 
 #define QUANTIZED_NAME 640 /* bytes */
-/* Writes the name of one of the three tensors, "q", "scale" or "zero", of a state's quantised form;
- * returns `name`, or NULL if it is too long. */
+/* Writes the name of one of the three tensors, "q", "scale" and "zero" or "min", of a state's
+ * quantised form; returns `name`, or NULL if it is too long. */
 WEFT_PRIVATE_API const char *weft__quantized_name(char name[QUANTIZED_NAME], const char *state,
                                                   bool by_rows, const char *tensor);
 

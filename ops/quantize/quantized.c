@@ -23,6 +23,7 @@ typedef struct quantized_attr {
 typedef struct product {
     int64_t m, n, k, chunks;
     int bits;
+    bool minima; /* instead of zero points */
     int64_t tile_n, tiles_m, tiles_n;
     int64_t each; /* rows of a tile of the first phase */
 } product;
@@ -34,6 +35,7 @@ static inline product product_of(const weft_call *call)
     const int last = y->shape.rank - 1;
     product p = {.m = 1, .n = y->shape.dim[last], .k = x->shape.dim[last], .bits = attr->bits};
     for (int d = 0; d < last; d++) p.m *= y->shape.dim[d];
+    p.minima = call->in[3].dtype != WEFT_U8;
     p.chunks = quantized_chunks(p.k);
     const int64_t row = p.k ? p.k * p.bits / 8 : 1;
     p.tile_n = TILE_BYTES / row / FEW_COLUMNS * FEW_COLUMNS;
@@ -76,24 +78,31 @@ static quantized_matrix matrix_of(const weft_call *call, const product *p)
     const quantized_attr *attr = call->attr;
     quantized_matrix m = {.q = call->in[1].data,
                           .scale = call->in[2].data,
-                          .zero = call->in[3].data,
                           .blocks = p->k / QUANTIZED_BLOCK,
                           .each = attr->group / QUANTIZED_BLOCK,
                           .scales = weft_call_workspace(call)};
-    m.zeros = (uint8_t *)(m.scales + p->chunks * QUANTIZED_LANES);
+    m.minima = m.scales + p->chunks * QUANTIZED_LANES;
+    m.zeros = (uint8_t *)m.minima;
+    if (p->minima)
+        m.minimum = call->in[3].data;
+    else
+        m.zero = call->in[3].data;
     return m;
 }
 
 #if defined(__AVX512F__)
 /* The function of whole panels. Where all scales are 1, and the sums of all of k are exact in an
  * int and as a T, they need not be those of blocks. */
-static quantized_panel_function *panel_function_of(const quantized_attr *attr, int64_t k,
+static quantized_panel_function *panel_function_of(const quantized_attr *attr, const product *p,
                                                    const quantized_panel *panel)
 {
     const int64_t largest = sizeof(T) == 4 ? 1 << 24 : INT32_MAX;
-    bool exact = attr->whole && attr->bits == 8 && attr->group == k && k <= largest / (128 * 255);
+    bool exact = attr->whole && attr->bits == 8 && !p->minima && attr->group == p->k &&
+                 p->k <= largest / (128 * 255);
     for (int n = 0; exact && n < QUANTIZED_COLUMNS; n++) exact = panel->scale[n] == 1;
-    return exact ? quantized_panel_whole : attr->bits == 8 ? quantized_panel_8 : quantized_panel_4;
+    if (exact) return quantized_panel_whole;
+    if (p->minima) return attr->bits == 8 ? quantized_panel_8_1 : quantized_panel_4_1;
+    return attr->bits == 8 ? quantized_panel_8_0 : quantized_panel_4_0;
 }
 #endif
 
@@ -103,18 +112,19 @@ static void multiply_panels(const weft_call *call, const product *p, const quant
                             const quantized_matrix *m, weft_block *b)
 {
 #if defined(__AVX512F__)
-    char *space = (char *)weft_call_workspace(call) + quantized_row_bytes(p->k, sizeof(T));
+    char *space =
+        (char *)weft_call_workspace(call) + quantized_row_bytes(p->k, sizeof(T), p->minima);
     const quantized_panel panel = quantized_panel_at(space, p->chunks);
     const int64_t end = b->row + b->rows, tall = b->rows / QUANTIZED_ROWS * QUANTIZED_ROWS;
     for (; b->columns >= QUANTIZED_COLUMNS; b->column += QUANTIZED_COLUMNS) {
         T *y = (T *)call->out[0].data + b->column;
         quantized_pack(p->bits, m, b->column, p->chunks, &panel);
-        quantized_panel_function *const products = panel_function_of(call->attr, p->k, &panel);
+        quantized_panel_function *const products = panel_function_of(call->attr, p, &panel);
         for (int64_t i = b->row; i < b->row + tall; i += QUANTIZED_ROWS)
             products(x, i, &panel, y + i * p->n, p->n);
         for (int64_t i = b->row + tall; i < end; i++)
-            quantized_function_of(1, p->bits, true)(x, i, m, b->column, QUANTIZED_COLUMNS,
-                                                    y + i * p->n, p->n);
+            quantized_function_of(1, p->bits, true, p->minima)(
+                x, i, m, b->column, QUANTIZED_COLUMNS, y + i * p->n, p->n);
         b->columns -= QUANTIZED_COLUMNS;
     }
 #else
@@ -132,7 +142,7 @@ static void multiply(const weft_call *call, const product *p, const weft_block *
     for (int64_t i = b->row, rows; i < b->row + b->rows; i += rows) {
         const int64_t rest = b->row + b->rows - i;
         rows = rest >= QUANTIZED_ROWS ? QUANTIZED_ROWS : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
-        quantized_function_of((int)rows, p->bits, vnni)(
+        quantized_function_of((int)rows, p->bits, vnni, p->minima)(
             &x, i, &m, b->column, b->columns, (T *)call->out[0].data + i * p->n + b->column, p->n);
     }
 }
@@ -174,11 +184,12 @@ KERNEL(embedding_quantized)
         }
         const uint8_t *q = (const uint8_t *)table->data + index[i] * bytes;
         const T *scale = (const T *)call->in[1].data + index[i] * groups;
-        const uint8_t *zero = (const uint8_t *)call->in[2].data + index[i] * groups;
+        const bool minima = call->in[2].dtype != WEFT_U8;
         for (int64_t c = 0; c < features; c++) {
-            const int64_t g = c / attr->group;
+            const int64_t g = c / attr->group, at = index[i] * groups + g;
             const int number = attr->bits == 8 ? q[c] : q[c / 2] >> c % 2 * 4 & 15;
-            out[c] = scale[g] * (T)(number - zero[g]);
+            out[c] = minima ? scale[g] * (T)number + ((const T *)call->in[2].data)[at]
+                            : scale[g] * (T)(number - ((const uint8_t *)call->in[2].data)[at]);
         }
     }
 }
@@ -214,7 +225,7 @@ static size_t workspace_quantized(const weft_call *call)
     const product p = product_of(call);
     const int64_t element = (int64_t)weft_dtype_bytes(call->out[0].dtype);
     const bool panels = p.m >= QUANTIZED_MIN_ROWS && p.n >= QUANTIZED_COLUMNS;
-    return (size_t)(quantized_row_bytes(p.k, element) +
+    return (size_t)(quantized_row_bytes(p.k, element, p.minima) +
                     (panels ? quantized_panel_bytes(p.k, element) : 0));
 }
 
@@ -240,12 +251,18 @@ static bool check_attr(weft_infer *infer)
     return true;
 }
 
+/* Input `zero` has zero points, in u8, or minima, which have the dtype of input `like`. */
+static bool check_zero(weft_infer *infer, size_t like, size_t zero)
+{
+    return infer->in[zero].dtype == infer->in[like].dtype || weft_infer_dtype(infer, zero, WEFT_U8);
+}
+
 static bool infer_quantized(weft_infer *infer)
 {
     char tw[128], tx[128], ts[128], tz[128];
     const quantized_attr *attr = infer->attr;
     if (!check_attr(infer) || !weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 2) ||
-        !weft_infer_dtype(infer, 1, WEFT_U8) || !weft_infer_dtype(infer, 3, WEFT_U8) ||
+        !weft_infer_dtype(infer, 1, WEFT_U8) || !check_zero(infer, 0, 3) ||
         !weft_infer_min_rank(infer, 0, 1))
         return false;
     weft_shape x = infer->in[0].shape, w = infer->in[1].shape;
@@ -274,7 +291,7 @@ static bool infer_lookup(weft_infer *infer)
     char tw[128], ts[128], tz[128];
     const quantized_attr *attr = infer->attr;
     if (!check_attr(infer) || !weft_infer_dtype(infer, 0, WEFT_U8) || !weft_infer_float(infer, 1) ||
-        !weft_infer_dtype(infer, 2, WEFT_U8) || !weft_infer_dtype(infer, 3, WEFT_I32))
+        !check_zero(infer, 1, 2) || !weft_infer_dtype(infer, 3, WEFT_I32))
         return false;
     const weft_shape w = infer->in[0].shape, scale = infer->in[1].shape, zero = infer->in[2].shape;
     const int64_t features = w.rank == 2 ? w.dim[1] * 8 / attr->bits : 0;
@@ -350,6 +367,14 @@ static const weft_sample samples_quantized[] = {
       BYTES({2, {5, 64}}),
       SCALES({2, {5, 2}}),
       BYTES({2, {5, 2}})}},
+    {&nibbles_32,
+     4,
+     {UNIT_FLOATS({2, {35, 352}}), BYTES({2, {19, 176}}), SCALES({2, {19, 11}}),
+      UNIT_FLOATS({2, {19, 11}})}},
+    {&bytes_64,
+     4,
+     {UNIT_FLOATS({2, {3, 128}}), BYTES({2, {5, 128}}), SCALES({2, {5, 2}}),
+      UNIT_FLOATS({2, {5, 2}})}},
 };
 static const weft_sample samples_lookup[] = {
     {&bytes_32,
@@ -361,6 +386,9 @@ static const weft_sample samples_lookup[] = {
     {&bytes_32,
      4,
      {BYTES({2, {6, 64}}), SCALES({2, {6, 2}}), BYTES({2, {6, 2}}), INDICES(6, {2, {0, 4}})}},
+    {&nibbles_32,
+     4,
+     {BYTES({2, {6, 32}}), SCALES({2, {6, 2}}), UNIT_FLOATS({2, {6, 2}}), INDICES(6, {2, {2, 4}})}},
 };
 static const weft_attr_field fields_quantized[] = {
     {"bits", WEFT_ATTR_INT, offsetof(quantized_attr, bits)},
@@ -373,8 +401,9 @@ extern const weft_op weft_op_matmul_quantized;
 const weft_op weft_op_matmul_quantized = {
     .name = "matmul_quantized",
     .doc = "y [..., n] = x [..., k] times the transpose of a matrix [n, k] in 8 or 4 bits, whose "
-           "elements are scale (q - zero), with a scale and a zero point for each group of a row. "
-           "x is rounded to 8 bits, with a scale for each 32 elements. For inference: there is no "
+           "elements are scale (q - zero), with a scale and a zero point in u8 for each group of a "
+           "row; or scale q + zero, with a minimum of the dtype of x for each group. x is rounded "
+           "to 8 bits, with a scale for each 32 elements. For inference: there is no "
            "gradient.",
     .min_in = 4,
     .max_in = 4,
@@ -400,7 +429,8 @@ extern const weft_op weft_op_embedding_quantized;
 const weft_op weft_op_embedding_quantized = {
     .name = "embedding_quantized",
     .doc = "y[...] = table[indices[...]]: rows of a table in 8 or 4 bits, whose elements are "
-           "scale (q - zero), with a scale and a zero point for each group of a row. For "
+           "scale (q - zero), with a scale and a zero point in u8 for each group of a row; or "
+           "scale q + zero, with a minimum of the dtype of the scales for each group. For "
            "inference: there is no gradient.",
     .min_in = 4,
     .max_in = 4,

@@ -82,7 +82,8 @@ WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_val
  * bits, or [n, k / 2] of 4 bits, where the even element of a pair has the low half of the byte.
  * Groups of `group` elements of a row, a multiple of 32 that divides k, have a scale and a zero
  * point: `scale` [n, k / group], of x's dtype, and `zero` (u8) of the same shape; an element is
- * scale (q - zero). x is also rounded: to whole numbers in [-127, 127] times the largest of 32
+ * scale (q - zero). If `zero` has x's dtype, it has minima: an element is scale q + zero. x is also
+ * rounded: to whole numbers in [-127, 127] times the largest of 32
  * elements / 127. Sums of 32 products are exact, and results have the same bits on every
  * instruction set and for any number of rows. The result is NaN for a row of x that has an infinity
  * or a NaN. For inference: there is no gradient. WEFT_BAD_ARGUMENT for other bits or groups.

@@ -7,7 +7,8 @@
  *     weft_plan *plan = weft_plan_new(graph, &y, 1, &options, &error);
  *
  * A row of a matrix is cut into groups, each with a scale and a zero point: an element is
- * scale (q - zero). weft_matmul_quantized (weft/ops.h) multiplies with it. */
+ * scale (q - zero). weft_matmul_quantized (weft/ops.h) multiplies with it. Matrices of other
+ * programs may have minima instead of zero points: scale q + minimum. */
 #ifndef WEFT_QUANTIZE_H
 #define WEFT_QUANTIZE_H
 
@@ -84,7 +85,8 @@ WEFT_API bool weft_params_are_quantized(const weft_params *params);
 /* ---- Using it ---- */
 
 /* A pass for weft_plan_options.passes: products with states whose quantised forms `params` has
- * become matmul_quantized, and lookups in them embedding_quantized. The plan then needs these
+ * become matmul_quantized, and lookups in them embedding_quantized. A form has NAME.zero or, of
+ * minima in f32, NAME.min. The plan then needs these
  * states instead. `params` must live until the plan is made. If the store lacks a scale or a zero
  * point, weft_plan_new fails with WEFT_NOT_FOUND. Call weft_params_init with weft_plan_graph(plan)
  * instead of the graph: it would add the matrices that the plan no longer needs. */

@@ -17,10 +17,18 @@ static int64_t draw_groups(exact_case *c, quantized_attr *attr)
     return attr->group * exact_between(c, exact_one_of(c, 30) ? 0 : 1, exact_one_of(c, 4) ? 30 : 6);
 }
 
-/* Scales or zero points of groups. */
+/* Scales, zero points or minima of groups. */
 static weft_shape groups_of(int64_t rows, int64_t k, const quantized_attr *attr)
 {
     return WEFT_SHAPE(rows, k / attr->group);
+}
+
+static void draw_zeros(exact_case *c, int64_t rows, int64_t k, const quantized_attr *attr)
+{
+    if (exact_one_of(c, 2))
+        exact_dense(c, groups_of(rows, k, attr));
+    else
+        exact_numbers(c, WEFT_U8, groups_of(rows, k, attr), 0, attr->bits == 8 ? 255 : 15);
 }
 
 static void draw_matmul_quantized(exact_case *c)
@@ -47,7 +55,7 @@ static void draw_matmul_quantized(exact_case *c)
         exact_dense(c, groups_of(n, k, &attr));
     else
         exact_positive(c, groups_of(n, k, &attr), 0, 0.02);
-    exact_numbers(c, WEFT_U8, groups_of(n, k, &attr), 0, attr.bits == 8 ? 255 : 15);
+    draw_zeros(c, n, k, &attr);
 }
 
 static void draw_embedding_quantized(exact_case *c)
@@ -57,7 +65,7 @@ static void draw_embedding_quantized(exact_case *c)
     memcpy(c->attr.bytes, &attr, sizeof attr);
     exact_numbers(c, WEFT_U8, WEFT_SHAPE(rows, k * attr.bits / 8), 0, 255);
     exact_dense(c, groups_of(rows, k, &attr));
-    exact_numbers(c, WEFT_U8, groups_of(rows, k, &attr), 0, attr.bits == 8 ? 255 : 15);
+    draw_zeros(c, rows, k, &attr);
     exact_numbers(c, WEFT_I32, exact_shape(c, (int)exact_between(c, 0, 2), 200), 0, rows - 1);
 }
 

@@ -61,12 +61,20 @@ EXACT(matmul_quantized)
             const T *from = data(in) + o / n * k + b * BLOCK;
             const block x = a->whole ? whole(from) : rounded(from);
             const int64_t g = o % n * groups + b * BLOCK / a->group;
-            int32_t dot = 0;
-            for (int i = 0; i < BLOCK; i++)
-                dot += x.q[i] * (number(&in[1], a->bits, o % n, b * BLOCK + i) -
-                                 ((const uint8_t *)in[3].data)[g]);
-            const T scale = x.scale * data(&in[2])[g], term = scale * (T)dot;
-            lane[b % 8] += term;
+            int32_t dot = 0, sum = 0;
+            for (int i = 0; i < BLOCK; i++) {
+                dot += x.q[i] * number(&in[1], a->bits, o % n, b * BLOCK + i);
+                sum += x.q[i];
+            }
+            if (in[3].dtype == WEFT_U8) {
+                const int32_t zero = ((const uint8_t *)in[3].data)[g];
+                const T scale = x.scale * data(&in[2])[g], term = scale * (T)(dot - zero * sum);
+                lane[b % 8] += term;
+            } else {
+                const T scale = x.scale * data(&in[2])[g], minimum = x.scale * data(&in[3])[g];
+                const T products = scale * (T)dot, minima = minimum * (T)sum;
+                lane[b % 8] += products + minima;
+            }
         }
         for (int half = 4; half; half /= 2)
             for (int c = 0; c < half; c++) lane[c] += lane[c + half];
@@ -82,8 +90,13 @@ EXACT(embedding_quantized)
     for (int64_t o = 0; o < numel(out); o++) {
         const int64_t row = ((const int32_t *)in[3].data)[o / n];
         const int64_t g = row * groups + o % n / a->group;
-        data(out)[o] = data(&in[1])[g] *
-                       (T)(number(in, a->bits, row, o % n) - ((const uint8_t *)in[2].data)[g]);
+        const int32_t q = number(in, a->bits, row, o % n);
+        if (in[2].dtype == WEFT_U8) {
+            data(out)[o] = data(&in[1])[g] * (T)(q - ((const uint8_t *)in[2].data)[g]);
+        } else {
+            const T product = data(&in[1])[g] * (T)q;
+            data(out)[o] = product + data(&in[2])[g];
+        }
     }
 }
 

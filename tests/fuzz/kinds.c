@@ -237,7 +237,7 @@ static const char *check_gguf(const char *folder, const uint8_t *data, size_t by
     }
     weft_params *params = weft_params_new();
     if (file && params && !broken) {
-        const bool good = weft_gguf_load(file, params, &config, &error) == WEFT_OK;
+        const bool good = weft_gguf_load(file, NULL, params, &config, &error) == WEFT_OK;
         broken = check_error(&error, good);
     }
     weft_params_free(params);

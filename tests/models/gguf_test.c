@@ -1,5 +1,6 @@
 /* GGUF files: blocks against what the Python package `gguf` computes (golden/make_gguf.py), a model
  * against the same one from transformers, metadata, and files that must be refused. */
+#include "gguf_maker.h"
 #include "golden.h"
 
 #include <weft/gguf.h>
@@ -11,73 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Files that tests make ---- */
-
-typedef struct maker {
-    uint8_t data[8192];
-    size_t n;
-} maker;
-
-static void put(maker *m, const void *data, size_t n)
-{
-    CU_ASSERT_TRUE_FATAL(m->n + n <= sizeof m->data);
-    if (n) memcpy(m->data + m->n, data, n);
-    m->n += n;
-}
-
-static void put_number(maker *m, uint64_t number, size_t bytes)
-{
-    uint8_t lowest_first[8];
-    for (int i = 0; i < 8; i++) lowest_first[i] = (uint8_t)(number >> 8 * i);
-    put(m, lowest_first, bytes);
-}
-
-static void put_text(maker *m, const char *text)
-{
-    put_number(m, strlen(text), 8);
-    put(m, text, strlen(text));
-}
-
-static void put_u32(maker *m, const char *key, uint32_t number)
-{
-    put_text(m, key);
-    put_number(m, WEFT_GGUF_U32, 4);
-    put_number(m, number, 4);
-}
-
-static void put_f32(maker *m, const char *key, float number)
-{
-    uint32_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    put_text(m, key);
-    put_number(m, WEFT_GGUF_F32, 4);
-    put_number(m, bits, 4);
-}
-
-static void put_string(maker *m, const char *key, const char *text)
-{
-    put_text(m, key);
-    put_number(m, WEFT_GGUF_TEXT, 4);
-    put_text(m, text);
-}
-
-/* A tensor of f32 of one or two dimensions, in weft's order; `columns` 0: one. */
-static void put_tensor(maker *m, const char *name, uint64_t rows, uint64_t columns, size_t *offset)
-{
-    put_text(m, name);
-    put_number(m, columns ? 2 : 1, 4);
-    if (columns) put_number(m, columns, 8);
-    put_number(m, rows, 8);
-    put_number(m, 0, 4); /* F32 */
-    put_number(m, *offset, 8);
-    *offset += (rows * (columns ? columns : 1) * 4 + 31) / 32 * 32;
-}
-
-static weft_gguf *open_made(const maker *m, weft_error *error)
-{
-    return weft_gguf_from_memory((weft_memory_file){m->data, m->n, "made"}, error);
-}
 
 /* ---- Golden files ---- */
 
@@ -165,8 +99,9 @@ static void test_metadata(void)
 /* The model of a file; false on failure. */
 static bool load_model(weft_gguf *file, weft_params *params, weft_model_config *config)
 {
+    const weft_gguf_options f32 = {.widen = true};
     weft_error error = WEFT_NO_ERROR;
-    const bool good = file && weft_gguf_load(file, params, config, &error) == WEFT_OK;
+    const bool good = file && weft_gguf_load(file, &f32, params, config, &error) == WEFT_OK;
     if (!good) printf("\n    %s: %s\n", error.where, error.message);
     return good;
 }
@@ -268,17 +203,17 @@ static void test_refused_vocabularies(void)
         {"gpt2", "other", WEFT_BAD_ARGUMENT, "tokenizer.ggml.pre \"other\" is not supported"},
         {"gpt2", "gpt-2", WEFT_NOT_FOUND, "has no tokenizer.ggml.tokens"},
     };
-    static maker m;
+    static gguf_maker m;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weft_error error;
-        m = (maker){.n = 0};
-        put(&m, "GGUF", 4);
-        put_number(&m, 3, 4);
-        put_number(&m, 0, 8);
-        put_number(&m, (cases[i].model != NULL) + (cases[i].pre != NULL), 8);
-        if (cases[i].model) put_string(&m, "tokenizer.ggml.model", cases[i].model);
-        if (cases[i].pre) put_string(&m, "tokenizer.ggml.pre", cases[i].pre);
-        weft_gguf *file = open_made(&m, &error);
+        m = (gguf_maker){.n = 0};
+        gguf_put(&m, "GGUF", 4);
+        gguf_put_number(&m, 3, 4);
+        gguf_put_number(&m, 0, 8);
+        gguf_put_number(&m, (cases[i].model != NULL) + (cases[i].pre != NULL), 8);
+        if (cases[i].model) gguf_put_string(&m, "tokenizer.ggml.model", cases[i].model);
+        if (cases[i].pre) gguf_put_string(&m, "tokenizer.ggml.pre", cases[i].pre);
+        weft_gguf *file = gguf_open_made(&m, &error);
         CU_ASSERT_PTR_NOT_NULL(file);
         CU_ASSERT_PTR_NULL(weft_gguf_tokenizer_json(file, &error));
         CU_ASSERT_EQUAL(error.status, cases[i].status);
@@ -389,7 +324,7 @@ typedef struct change {
 
 /* One layer with two heads of size 4, one of keys, tied, with biases of q, k and v. Number i of a
  * tensor is i. */
-static void make_model(maker *m, const change *c)
+static void make_model(gguf_maker *m, const change *c)
 {
     static const struct {
         const char *key;
@@ -401,44 +336,44 @@ static void make_model(maker *m, const change *c)
     const char *architecture = c->architecture ? c->architecture : "llama";
     char key[64];
     size_t offset = 0, left = 0;
-    *m = (maker){.n = 0};
+    *m = (gguf_maker){.n = 0};
     for (size_t i = 0; c->without && i < n; i++) left += !strcmp(c->without, numbers[i].key);
-    put(m, "GGUF", 4);
-    put_number(m, 3, 4);
-    put_number(m, 14 + (c->extra != NULL), 8);
-    put_number(m, n - left + 3 + (c->key != NULL), 8);
-    put_string(m, "general.architecture", architecture);
+    gguf_put(m, "GGUF", 4);
+    gguf_put_number(m, 3, 4);
+    gguf_put_number(m, 14 + (c->extra != NULL), 8);
+    gguf_put_number(m, n - left + 3 + (c->key != NULL), 8);
+    gguf_put_string(m, "general.architecture", architecture);
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture);
-    put_f32(m, key, 1e-5f);
-    put_u32(m, "tokenizer.ggml.padding_token_id", 3);
+    gguf_put_f32(m, key, 1e-5f);
+    gguf_put_u32(m, "tokenizer.ggml.padding_token_id", 3);
     for (size_t i = 0; i < n; i++) {
         snprintf(key, sizeof key, "%s.%s", architecture, numbers[i].key);
         if (!c->without || strcmp(c->without, numbers[i].key) != 0)
-            put_u32(m, key, numbers[i].number);
+            gguf_put_u32(m, key, numbers[i].number);
     }
-    if (c->key && c->text) put_string(m, c->key, c->text);
-    if (c->key && !c->text) put_f32(m, c->key, (float)c->number);
-    put_tensor(m, "token_embd.weight", VOCAB, WIDTH, &offset);
-    put_tensor(m, "blk.0.attn_norm.weight", WIDTH, 0, &offset);
-    put_tensor(m, "blk.0.attn_q.weight", 8, WIDTH, &offset);
-    put_tensor(m, "blk.0.attn_q.bias", 8, 0, &offset);
-    put_tensor(m, "blk.0.attn_k.weight", c->key_rows ? c->key_rows : 4, WIDTH, &offset);
-    put_tensor(m, "blk.0.attn_k.bias", 4, 0, &offset);
-    put_tensor(m, "blk.0.attn_v.weight", 4, WIDTH, &offset);
-    put_tensor(m, "blk.0.attn_v.bias", 4, 0, &offset);
-    put_tensor(m, "blk.0.attn_output.weight", WIDTH, 8, &offset);
-    put_tensor(m, "blk.0.ffn_norm.weight", WIDTH, 0, &offset);
-    put_tensor(m, "blk.0.ffn_gate.weight", INNER, WIDTH, &offset);
-    put_tensor(m, "blk.0.ffn_up.weight", INNER, WIDTH, &offset);
-    put_tensor(m, "blk.0.ffn_down.weight", WIDTH, INNER, &offset);
-    put_tensor(m, "output_norm.weight", WIDTH, 0, &offset);
-    if (c->extra) put_tensor(m, c->extra, 5, 0, &offset);
-    while (m->n % 32) put_number(m, 0, 1);
+    if (c->key && c->text) gguf_put_string(m, c->key, c->text);
+    if (c->key && !c->text) gguf_put_f32(m, c->key, (float)c->number);
+    gguf_put_tensor(m, "token_embd.weight", VOCAB, WIDTH, &offset);
+    gguf_put_tensor(m, "blk.0.attn_norm.weight", WIDTH, 0, &offset);
+    gguf_put_tensor(m, "blk.0.attn_q.weight", 8, WIDTH, &offset);
+    gguf_put_tensor(m, "blk.0.attn_q.bias", 8, 0, &offset);
+    gguf_put_tensor(m, "blk.0.attn_k.weight", c->key_rows ? c->key_rows : 4, WIDTH, &offset);
+    gguf_put_tensor(m, "blk.0.attn_k.bias", 4, 0, &offset);
+    gguf_put_tensor(m, "blk.0.attn_v.weight", 4, WIDTH, &offset);
+    gguf_put_tensor(m, "blk.0.attn_v.bias", 4, 0, &offset);
+    gguf_put_tensor(m, "blk.0.attn_output.weight", WIDTH, 8, &offset);
+    gguf_put_tensor(m, "blk.0.ffn_norm.weight", WIDTH, 0, &offset);
+    gguf_put_tensor(m, "blk.0.ffn_gate.weight", INNER, WIDTH, &offset);
+    gguf_put_tensor(m, "blk.0.ffn_up.weight", INNER, WIDTH, &offset);
+    gguf_put_tensor(m, "blk.0.ffn_down.weight", WIDTH, INNER, &offset);
+    gguf_put_tensor(m, "output_norm.weight", WIDTH, 0, &offset);
+    if (c->extra) gguf_put_tensor(m, c->extra, 5, 0, &offset);
+    while (m->n % 32) gguf_put_number(m, 0, 1);
     for (size_t i = 0; i < offset / 4; i++) {
         const float x = (float)i;
         uint32_t bits;
         memcpy(&bits, &x, sizeof bits);
-        put_number(m, bits, 4);
+        gguf_put_number(m, bits, 4);
     }
 }
 
@@ -463,11 +398,11 @@ static double option(const weft_model_config *config, const char *name)
 /* Options that the tensors determine, and the order of the rows of queries and keys. */
 static void check_small_model(const char *architecture, const int64_t order[8])
 {
-    static maker m;
+    static gguf_maker m;
     weft_model_config config;
     weft_params *p = weft_params_new();
     make_model(&m, &(change){.architecture = architecture});
-    weft_gguf *file = open_made(&m, NULL);
+    weft_gguf *file = gguf_open_made(&m, NULL);
     CU_ASSERT_TRUE_FATAL(load_model(file, p, &config));
     CU_ASSERT_EQUAL(weft_params_count(p), 14);
     CU_ASSERT_EQUAL(option(&config, "vocab"), VOCAB);
@@ -533,15 +468,15 @@ static void test_refused_models(void)
          WEFT_BAD_SHAPE,
          "blk.0.attn_k.weight is [8, 8], but the metadata make it [4, 8]"},
     };
-    static maker m;
+    static gguf_maker m;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weft_error error = WEFT_NO_ERROR;
         weft_model_config config;
         weft_params *p = weft_params_new();
         make_model(&m, &cases[i].change);
-        weft_gguf *file = open_made(&m, &error);
+        weft_gguf *file = gguf_open_made(&m, &error);
         CU_ASSERT_PTR_NOT_NULL(file);
-        CU_ASSERT_EQUAL(weft_gguf_load(file, p, &config, &error), cases[i].status);
+        CU_ASSERT_EQUAL(weft_gguf_load(file, NULL, p, &config, &error), cases[i].status);
         if (!strstr(error.message, cases[i].message))
             printf("\n    %s\n    expected %s\n", error.message, cases[i].message);
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, cases[i].message));
@@ -570,22 +505,22 @@ enum {
     END = SECOND + OFFSET + 8 - FIRST
 };
 
-static void make_pair(maker *m)
+static void make_pair(gguf_maker *m)
 {
     size_t offset = 0;
-    *m = (maker){.n = 0};
-    put(m, "GGUF", 4);
-    put_number(m, 2, 4);
-    put_number(m, 2, 8);
-    put_number(m, 1, 8);
-    put_u32(m, "general.alignment", 32);
+    *m = (gguf_maker){.n = 0};
+    gguf_put(m, "GGUF", 4);
+    gguf_put_number(m, 2, 4);
+    gguf_put_number(m, 2, 8);
+    gguf_put_number(m, 1, 8);
+    gguf_put_u32(m, "general.alignment", 32);
     CU_ASSERT_EQUAL(m->n, FIRST);
-    put_tensor(m, "a", 32, 0, &offset);
+    gguf_put_tensor(m, "a", 32, 0, &offset);
     CU_ASSERT_EQUAL(m->n, SECOND);
-    put_tensor(m, "b", 32, 0, &offset);
+    gguf_put_tensor(m, "b", 32, 0, &offset);
     CU_ASSERT_EQUAL(m->n, END);
-    while (m->n % 32) put_number(m, 0, 1);
-    for (size_t i = 0; i < offset; i++) put_number(m, 0, 1);
+    while (m->n % 32) gguf_put_number(m, 0, 1);
+    for (size_t i = 0; i < offset; i++) gguf_put_number(m, 0, 1);
 }
 
 static void test_malformed(void)
@@ -621,19 +556,19 @@ static void test_malformed(void)
         {OFFSET, 8, 256, "a: its data, 128 bytes at offset 256, lie outside the 256 bytes of data"},
         {SECOND_NAME, 1, 'a', "a: appears twice, as number 0 and 1"},
     };
-    static maker m;
+    static gguf_maker m;
     weft_error error;
     make_pair(&m);
-    weft_gguf *file = open_made(&m, &error);
+    weft_gguf *file = gguf_open_made(&m, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     CU_ASSERT_EQUAL(weft_gguf_version(file), 2);
     weft_gguf_close(file);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        maker part = {.n = 0};
+        gguf_maker part = {.n = 0};
         make_pair(&m);
-        put_number(&part, cases[i].number, cases[i].bytes);
+        gguf_put_number(&part, cases[i].number, cases[i].bytes);
         memcpy(m.data + cases[i].at, part.data, part.n);
-        file = open_made(&m, &error);
+        file = gguf_open_made(&m, &error);
         CU_ASSERT_PTR_NULL(file);
         CU_ASSERT_EQUAL(error.status, WEFT_BAD_FILE);
         if (!strstr(error.message, cases[i].message))
@@ -646,7 +581,7 @@ static void test_malformed(void)
 /* Every length but the whole one. */
 static void test_cut(void)
 {
-    static maker m;
+    static gguf_maker m;
     weft_error error;
     make_pair(&m);
     const size_t whole = m.n;
@@ -663,23 +598,23 @@ static void test_cut(void)
 /* Arrays in arrays, one in each, eight of them, and one more. */
 static void test_deep_arrays(void)
 {
-    static maker m;
+    static gguf_maker m;
     weft_error error;
     for (int depth = 8; depth <= 9; depth++) {
-        m = (maker){.n = 0};
-        put(&m, "GGUF", 4);
-        put_number(&m, 3, 4);
-        put_number(&m, 0, 8);
-        put_number(&m, 1, 8);
-        put_text(&m, "deep");
-        put_number(&m, WEFT_GGUF_ARRAY, 4);
+        m = (gguf_maker){.n = 0};
+        gguf_put(&m, "GGUF", 4);
+        gguf_put_number(&m, 3, 4);
+        gguf_put_number(&m, 0, 8);
+        gguf_put_number(&m, 1, 8);
+        gguf_put_text(&m, "deep");
+        gguf_put_number(&m, WEFT_GGUF_ARRAY, 4);
         for (int i = 0; i < depth; i++) {
-            put_number(&m, WEFT_GGUF_ARRAY, 4);
-            put_number(&m, 1, 8);
+            gguf_put_number(&m, WEFT_GGUF_ARRAY, 4);
+            gguf_put_number(&m, 1, 8);
         }
-        put_number(&m, WEFT_GGUF_U8, 4);
-        put_number(&m, 0, 8);
-        weft_gguf *file = open_made(&m, &error);
+        gguf_put_number(&m, WEFT_GGUF_U8, 4);
+        gguf_put_number(&m, 0, 8);
+        weft_gguf *file = gguf_open_made(&m, &error);
         CU_ASSERT_EQUAL(file != NULL, depth == 8);
         if (!file) CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "more than 8 deep"));
         weft_gguf_close(file);
@@ -691,7 +626,7 @@ static void test_deep_arrays(void)
 static void test_files(void)
 {
     weft_error error;
-    static maker m;
+    static gguf_maker m;
     float number;
     CU_ASSERT_PTR_NULL(weft_gguf_open("/nonexistent/x.gguf", &error));
     CU_ASSERT_EQUAL(error.status, WEFT_NOT_FOUND);
@@ -699,7 +634,7 @@ static void test_files(void)
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_FILE);
     make_pair(&m);
     memset(m.data + TYPE, 24, 1); /* I8 */
-    weft_gguf *file = open_made(&m, &error);
+    weft_gguf *file = gguf_open_made(&m, &error);
     const weft_gguf_tensor *t = weft_gguf_find(file, "a");
     CU_ASSERT_TRUE_FATAL(t && !t->readable);
     CU_ASSERT_EQUAL(weft_gguf_read(file, t, &number, &error), WEFT_BAD_DTYPE);
@@ -714,7 +649,7 @@ static weft_status load_golden(const char *path)
     weft_model_config config;
     weft_params *p = weft_params_new();
     weft_gguf *file = p ? weft_gguf_open(GOLDEN("gguf/llama.gguf"), &error) : NULL;
-    if (file) weft_gguf_load(file, p, &config, &error);
+    if (file) weft_gguf_load(file, NULL, p, &config, &error);
     weft_gguf_close(file);
     weft_params_free(p);
     if (!p || error.status != WEFT_OK) return p ? error.status : WEFT_NO_MEMORY;

@@ -29,7 +29,7 @@ if [ ! -f "$model" ]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$weft" convert "$model" -o "$work/run"
+"$weft" convert "$model" --f32 -o "$work/run"
 "$python" tests/real/compare_gguf.py "$weft" "$model" "$work/run" "$work"
 if [ -x "$build/tests/tokenizer_ids" ]; then
     "$python" tests/real/compare_tokenizers.py "$build/tests/tokenizer_ids" 1000 "$work/run/tokenizer.json"

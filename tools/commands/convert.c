@@ -5,6 +5,7 @@
 
 #include <weft/gguf.h>
 #include <weft/huggingface.h>
+#include <weft/quantize.h>
 #include <weft/saved.h>
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 typedef struct arguments {
     const char *from, *out, *architecture;
-    bool list;
+    bool list, f32;
 } arguments;
 
 static void check(void *into, const tool_parser *parser)
@@ -32,6 +33,7 @@ static const tool_option convert_options[] = {
     {"architecture", "NAME", FIELD(architecture),
      "write as this architecture (default: the one that it was read as, or the first that has all "
      "options of the model)"},
+    {"f32", NULL, FIELD(f32), "widen the matrices of a GGUF file, as training needs them"},
     {"list", NULL, FIELD(list), "list the architectures, and the model that computes each"},
     {0}};
 
@@ -63,18 +65,27 @@ static bool is_there(const char *folder, const char *name)
 static void print_result(const arguments *a, const weft_params *params,
                          const weft_model_config *config)
 {
-    char options[TOOL_OPTIONS_TEXT];
+    char options[TOOL_OPTIONS_TEXT], size[64];
     const char *left = weft_params_meta(params, WEFT_HUGGINGFACE_LEFT_OUT);
-    double parameters = 0;
+    double parameters = 0, bytes = 0;
+    weft_graph *g = weft_graph_new();
+    size_t n = 0;
+    weft_model_build(g, config);
+    const weft_value *values = weft_graph_params(g, &n);
+    for (size_t i = 0; i < n; i++)
+        parameters += (double)weft_shape_numel(weft_shape_of(g, values[i]));
+    weft_graph_free(g);
     for (size_t i = 0; i < weft_params_count(params); i++) {
         weft_tensor t;
         weft_params_find(params, weft_params_name(params, i), &t);
-        parameters += (double)weft_shape_numel(t.shape);
+        bytes += (double)weft_tensor_bytes(t.dtype, t.shape);
     }
     weft_model_options_text(config, options, sizeof options);
+    snprintf(size, sizeof size, "%.1f MB in 8 and 4 bits, ", bytes / 1e6);
     tool_print_line(stdout, "%s %s", config->model->name, options);
-    tool_print_line(stdout, "%s: %.0f parameters in %zu tensors, saved in %s", a->from, parameters,
-                    weft_params_count(params), a->out);
+    tool_print_line(stdout, "%s: %.0f parameters in %zu tensors, %ssaved in %s", a->from,
+                    parameters, weft_params_count(params),
+                    weft_params_are_quantized(params) ? size : "", a->out);
     if (left) tool_print_line(stdout, "ignored, no model of weft has them: %s", left);
 }
 
@@ -87,11 +98,11 @@ static bool is_gguf(const char *path)
     return read && !memcmp(magic, "GGUF", sizeof magic);
 }
 
-static weft_status load_gguf(const char *path, weft_params *params, weft_model_config *config,
+static weft_status load_gguf(const arguments *a, weft_params *params, weft_model_config *config,
                              weft_error *error)
 {
-    weft_gguf *file = weft_gguf_open(path, error);
-    if (file) weft_gguf_load(file, params, config, error);
+    weft_gguf *file = weft_gguf_open(a->from, error);
+    if (file) weft_gguf_load(file, &(weft_gguf_options){.widen = a->f32}, params, config, error);
     weft_gguf_close(file);
     return error->status;
 }
@@ -106,7 +117,7 @@ static weft_status import_model(const arguments *a, weft_params *params, weft_mo
                               "is for writing: config.json names the one that is read");
     const weft_status status = is_there(a->from, "config.json")
                                    ? weft_huggingface_load(params, config, a->from, error)
-                                   : load_gguf(a->from, params, config, error);
+                                   : load_gguf(a, params, config, error);
     if (status != WEFT_OK) return status;
     if (!weft__os_make_folder(a->out) && errno != EEXIST)
         return weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
