@@ -410,13 +410,10 @@ SIMD_INLINE void quantized_chunk(const int rows, const quantized_form form, cons
         quantized_dots(form.bits, form.vnni, &part, x->q + at * QUANTIZED_CHUNK, &dot);
         const quantized_floats of_x = *(const quantized_floats *)(x->scale + at * QUANTIZED_LANES);
         const quantized_ints *total = (const quantized_ints *)(x->sum + at * QUANTIZED_LANES);
-        if (form.minima) {
-            sum[r] += of_x * scale * __builtin_convertvector(dot, quantized_floats) +
-                      of_x * minimum * __builtin_convertvector(*total, quantized_floats);
-        } else {
-            dot -= zero * *total;
-            sum[r] += of_x * scale * __builtin_convertvector(dot, quantized_floats);
-        }
+        dot -= zero * *total;
+        quantized_floats term = of_x * scale * __builtin_convertvector(dot, quantized_floats);
+        if (form.minima) term += of_x * minimum * __builtin_convertvector(*total, quantized_floats);
+        sum[r] += term;
     }
 }
 

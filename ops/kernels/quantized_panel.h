@@ -184,15 +184,12 @@ SIMD_INLINE void quantized_panel_products(const int rows, const quantized_form f
                 /* Not by way of a variable, which gcc 12 cannot convert to f64 without optimisation. */
                 const T of_x = x->scale[at * QUANTIZED_LANES + l];
                 const int32_t total = x->sum[at * QUANTIZED_LANES + l];
-                if (form.minima)
-                    sum[r] += of_x * scale *
-                                  __builtin_convertvector((quantized_wide_ints)dot,
-                                                          quantized_wide_floats) +
-                              of_x * minimum * (T)total;
-                else
-                    sum[r] += of_x * scale *
-                              __builtin_convertvector((quantized_wide_ints)dot - zero * total,
-                                                      quantized_wide_floats);
+                quantized_wide_floats term =
+                    of_x * scale *
+                    __builtin_convertvector((quantized_wide_ints)dot - zero * total,
+                                            quantized_wide_floats);
+                if (form.minima) term += of_x * minimum * (T)total;
+                sum[r] += term;
             }
         }
         SIMD_UNROLL(QUANTIZED_ROWS)
