@@ -1,9 +1,9 @@
 /* base/platform.h - all that weft's libraries ask of an operating system beyond C11. The rest of
  * their sources is the same everywhere.
  *
- * platform_posix.c, platform_posix_files.c and platform_windows.c, platform_windows_files.c
- * implement it for two families of systems, and platform_wasi.c for WebAssembly; platform_unix.c has
- * what POSIX and WASI have in common. Threads are those of POSIX (platform_threads.c), which
+ * platform_posix.c, platform_posix_files.c and the files platform_windows* implement it for two
+ * families of systems, and platform_wasi.c for WebAssembly; platform_unix.c has what POSIX and WASI
+ * have in common. Threads are those of POSIX (platform_threads.c), which
  * winpthreads has on Windows, or none (platform_single.c). Meson chooses the files. Unless it says
  * otherwise, a function that fails sets errno. Not installed. */
 #ifndef WEFT_BASE_PLATFORM_H
@@ -122,6 +122,8 @@ WEFT_PRIVATE_API bool weft__os_facts_of(int descriptor, os_facts *facts);
 WEFT_PRIVATE_API int weft__os_open(const char *path);
 int weft__os_open_new(const char *path);
 int weft__os_open_stream(const char *path);
+/* The same, to write after the end of a file, or a new one. */
+int weft__os_open_to_append(const char *path);
 /* Another descriptor of a file; -1 and ENOTSUP on a system without them, which has no locks. */
 int weft__os_duplicate(int descriptor);
 WEFT_PRIVATE_API bool weft__os_close(int descriptor);
@@ -142,6 +144,8 @@ bool weft__os_sync_folder(const char *folder);
 /* Gives a file the name `to`, of which another file may have been. Readers of `to` see the old file
  * or the new one. */
 bool weft__os_rename(const char *from, const char *to);
+/* Gives a file a second name; false where the file system has one name a file, or `to` exists. */
+bool weft__os_link(const char *from, const char *to);
 WEFT_PRIVATE_API bool weft__os_remove(const char *path);
 WEFT_PRIVATE_API bool weft__os_make_folder(const char *path);
 /* Calls take(context, name) for each entry of a folder. */
@@ -149,14 +153,24 @@ WEFT_PRIVATE_API void weft__os_list(const char *folder,
                                     void (*take)(void *context, const char *name), void *context);
 /* The path without links; false on failure. */
 WEFT_PRIVATE_API bool weft__os_real_path(const char *path, char *real, size_t size);
+/* Whether both paths lead to one file or folder. */
+bool weft__os_is_same(const char *a, const char *b);
+/* The folder in which relative paths begin; false on failure. */
+bool weft__os_current_folder(char *path, size_t size);
 /* The last component of a path, which is empty if the path ends with a separator. */
 WEFT_PRIVATE_API const char *weft__os_name(const char *path);
+/* Whether a character separates the components of a path. */
+bool weft__os_is_separator(char c);
+WEFT_PRIVATE_API bool weft__os_is_absolute(const char *path);
 
 /* Locks a file that this process has just made, for as long as a descriptor of it is open. False if
  * another process holds its lock, or has removed it. True if the file system has no locks. */
 bool weft__os_lock_new(int descriptor);
 /* Removes a file, not a link, whose lock nobody holds. */
 void weft__os_remove_unlocked(const char *path);
+/* Locks a folder for as long as the descriptor that it returns is open. -1 with EWOULDBLOCK if
+ * another process holds the lock, with another errno if there cannot be one. */
+int weft__os_lock_folder(const char *folder);
 /* Whether another process holds the lock of a folder. */
 WEFT_PRIVATE_API bool weft__os_folder_is_locked(const char *folder);
 

@@ -35,6 +35,11 @@ int weft__os_open_stream(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
+int weft__os_open_to_append(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+}
+
 int weft__os_duplicate(int descriptor)
 {
     return fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
@@ -107,11 +112,26 @@ void weft__os_remove_unlocked(const char *path)
     close(descriptor);
 }
 
-bool weft__os_folder_is_locked(const char *folder)
+/* Opens a folder and locks it; -1 on failure. */
+static int lock_folder(const char *folder, int kind)
 {
     const int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return false;
-    const bool locked = flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (descriptor < 0 || flock(descriptor, kind | LOCK_NB) == 0) return descriptor;
+    const int problem = errno;
     close(descriptor);
-    return locked;
+    errno = problem;
+    return -1;
+}
+
+int weft__os_lock_folder(const char *folder)
+{
+    return lock_folder(folder, LOCK_EX);
+}
+
+bool weft__os_folder_is_locked(const char *folder)
+{
+    const int descriptor = lock_folder(folder, LOCK_SH);
+    if (descriptor < 0) return errno == EWOULDBLOCK;
+    close(descriptor);
+    return false;
 }

@@ -61,6 +61,11 @@ bool weft__os_rename(const char *from, const char *to)
     return rename(from, to) == 0;
 }
 
+bool weft__os_link(const char *from, const char *to)
+{
+    return link(from, to) == 0;
+}
+
 bool weft__os_remove(const char *path)
 {
     return unlink(path) == 0;
@@ -80,10 +85,32 @@ void weft__os_list(const char *folder, void (*take)(void *, const char *), void 
     closedir(entries);
 }
 
+bool weft__os_is_same(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+bool weft__os_current_folder(char *path, size_t size)
+{
+    return getcwd(path, size) != NULL;
+}
+
 const char *weft__os_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
+}
+
+bool weft__os_is_separator(char c)
+{
+    return c == '/';
+}
+
+bool weft__os_is_absolute(const char *path)
+{
+    return path[0] == '/';
 }
 
 /* ---- The process ---- */

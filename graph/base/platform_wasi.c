@@ -81,6 +81,11 @@ int weft__os_open_stream(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_TRUNC);
 }
 
+int weft__os_open_to_append(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_APPEND);
+}
+
 int weft__os_duplicate(int descriptor)
 {
     (void)descriptor;
@@ -147,6 +152,13 @@ bool weft__os_lock_new(int descriptor)
 void weft__os_remove_unlocked(const char *path)
 {
     (void)path;
+}
+
+int weft__os_lock_folder(const char *folder)
+{
+    (void)folder;
+    errno = ENOTSUP;
+    return -1;
 }
 
 bool weft__os_folder_is_locked(const char *folder)

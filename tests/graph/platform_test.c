@@ -125,6 +125,75 @@ static void test_folders(void)
     CU_ASSERT_EQUAL(empty_folder(), 1);
 }
 
+/* A path is absolute or is below the current folder. */
+static void test_names(void)
+{
+    char here[512], real[512], joined[1200];
+    CU_ASSERT_FALSE(weft__os_is_absolute(file));
+    CU_ASSERT_TRUE_FATAL(weft__os_current_folder(here, sizeof here));
+    CU_ASSERT_FALSE(weft__os_current_folder(real, 1));
+    CU_ASSERT_TRUE(weft__os_is_absolute(here));
+    write_file(file, "x", 1);
+    CU_ASSERT_TRUE_FATAL(weft__os_real_path(file, real, sizeof real));
+    CU_ASSERT_TRUE(weft__os_is_absolute(real));
+    snprintf(joined, sizeof joined, "%s/%s", here, file);
+    CU_ASSERT_TRUE(weft__os_is_same(joined, file));
+    CU_ASSERT_TRUE(weft__os_is_same(real, file));
+    CU_ASSERT_FALSE(weft__os_is_same(folder, file));
+    CU_ASSERT_FALSE(weft__os_is_same(other, file));
+    if (weft__os_link(file, other)) {
+        CU_ASSERT_TRUE(weft__os_is_same(other, file));
+        CU_ASSERT_FALSE(weft__os_link(file, other));
+        CU_ASSERT_EQUAL(errno, EEXIST);
+    } else {
+        test_skip("a second name", "the file system has none");
+    }
+    CU_ASSERT_TRUE(weft__os_is_separator('/') && !weft__os_is_separator('a'));
+    empty_folder();
+}
+
+/* What is appended comes after what others have written meanwhile. */
+static void test_appending(void)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        const int descriptor = weft__os_open_to_append(file);
+        CU_ASSERT_TRUE_FATAL(descriptor >= 0);
+        if (i) {
+            const int another = weft__os_open_to_append(file);
+            CU_ASSERT_EQUAL(weft__os_write(another, "b\n", 2), 2);
+            CU_ASSERT_TRUE(weft__os_close(another));
+        }
+        CU_ASSERT_EQUAL(weft__os_write(descriptor, i ? "c" : "a", 1), 1);
+        CU_ASSERT_TRUE(weft__os_sync(descriptor));
+        CU_ASSERT_TRUE(weft__os_close(descriptor));
+    }
+    char *got = weft__file_read(file, &bytes, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(got);
+    CU_ASSERT_STRING_EQUAL(got, "ab\nc");
+    free(got);
+    CU_ASSERT_EQUAL(empty_folder(), 1);
+}
+
+/* The lock of a folder is of one process, or of one descriptor; its files can be changed. */
+static void test_folder_locks(void)
+{
+    CU_ASSERT_EQUAL(weft__os_lock_folder(other), -1);
+    CU_ASSERT_NOT_EQUAL(errno, EWOULDBLOCK);
+    const int lock = weft__os_lock_folder(folder);
+    if (lock < 0) {
+        test_skip("the lock of a folder", "the file system has none");
+        return;
+    }
+    CU_ASSERT_TRUE(weft__os_folder_is_locked(folder));
+    CU_ASSERT_EQUAL(weft__os_lock_folder(folder), -1);
+    CU_ASSERT_EQUAL(errno, EWOULDBLOCK);
+    write_file(file, "x", 1);
+    CU_ASSERT_EQUAL(empty_folder(), 1);
+    weft__os_close(lock);
+    CU_ASSERT_FALSE(weft__os_folder_is_locked(folder));
+}
+
 /* The next writer of a name removes what a killed one has left, and nothing else. */
 static void test_leftovers(void)
 {
@@ -239,6 +308,9 @@ void platform_tests(void)
     CU_add_test(suite, "bytes of files", test_bytes);
     CU_add_test(suite, "files that are replaced while they are read", test_replacement);
     CU_add_test(suite, "folders and paths", test_folders);
+    CU_add_test(suite, "names of files", test_names);
+    CU_add_test(suite, "appending", test_appending);
+    CU_add_test(suite, "locks of folders", test_folder_locks);
     CU_add_test(suite, "what a killed writer has left", test_leftovers);
     CU_add_test(suite, "lines", test_lines);
     CU_add_test(suite, "sorting", test_sort);
