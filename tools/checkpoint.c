@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Makes rows no longer than the model has positions. */
 static void cap_lengths(weft_model_config *config)

@@ -1,15 +1,13 @@
 /* The program `weft`: the table of commands, and small functions that the commands share. */
 #include "parallel.h"
+#include "system.h"
 #include "tool.h"
 
 #include "base/platform.h"
 #include "base/guess.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef enum command_group { LOOK, TRAIN, USE, TEXTS, FILES, SELF } command_group;
 
@@ -99,7 +97,7 @@ bool tool_ends_with(const char *text, const char *end)
 
 bool tool_is_rank_file(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *at = strstr(slash ? slash : path, ".rank-");
+    const char *at = strstr(weft__os_name(path), ".rank-");
     int read = 0;
     if (at) (void)sscanf(at, ".rank-%*d-of-%*d%n", &read);
     return read > 0 && tool_ends_with(path, ".safetensors");
@@ -108,18 +106,6 @@ bool tool_is_rank_file(const char *path)
 double tool_seconds(void)
 {
     return clock_seconds();
-}
-
-/* Opens those of the descriptors 0 to 2 that the caller has closed. Otherwise the next file that
- * the program opens would get one of them, and printed text would go into that file. Standard input
- * is opened for writing and the others for reading, so reading and printing still fail. */
-static bool open_standard_streams(void)
-{
-    static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
-    for (int i = 0; i < 3; i++)
-        if (fcntl(i, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[i]) != i)
-            return false;
-    return true;
 }
 
 /* Whether what was printed no longer decides the exit status: it is known to be good, or the status
@@ -136,7 +122,7 @@ static int judge_output(int status)
 /* Runs at every exit: a command line with --help ends the program. */
 static void judge_at_exit(void)
 {
-    if (!output_judged && judge_output(EXIT_GOOD) != EXIT_GOOD) _exit(EXIT_ERROR);
+    if (!output_judged && judge_output(EXIT_GOOD) != EXIT_GOOD) _Exit(EXIT_ERROR);
 }
 
 /* Prints what weft decided on its own, if it is less than what was asked for. */
@@ -164,7 +150,7 @@ static int run_command(size_t command, int argc, char **argv)
 
 static int run_program(int argc, char **argv)
 {
-    if (!open_standard_streams()) return tool_fail_text("/dev/null", "cannot be opened");
+    if (!system_open_streams()) return tool_fail_text("standard streams", "cannot be opened");
     if (atexit(judge_at_exit) != 0) return tool_fail_text("weft", "out of memory");
     tool_watch_json();
     if (!tool_world_begin()) return EXIT_ERROR;
@@ -188,5 +174,5 @@ static int run_program(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    return tool_with_stack(run_program, argc, argv);
+    return system_run(run_program, argc, argv);
 }

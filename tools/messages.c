@@ -3,11 +3,10 @@
 #include "tool.h"
 
 #include "base/text.h"
+#include "system.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 /* Bytes of a message with its path. From the middle of longer texts, bytes are left out. */
 #define LINE_BYTES 8192
@@ -57,9 +56,8 @@ void tool_print_line(FILE *file, const char *format, ...)
 int tool_width(void)
 {
     const char *text = getenv("COLUMNS");
-    struct winsize size;
     long width = text ? strtol(text, NULL, 10) : 0;
-    if (width <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+    if (width <= 0) width = system_columns(stdout);
     return width <= 0 ? 80 : width < 32 ? 32 : width > 1000 ? 1000 : (int)width;
 }
 

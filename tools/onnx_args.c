@@ -4,11 +4,12 @@
 #include <weft/numpy.h>
 
 #include "base/text.h"
+#include "base/platform.h"
+#include "base/file.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Splits "NAME=REST" in place; NULL if the text has another form. */
 static char *split(char *text)
@@ -106,18 +107,18 @@ bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *e
 static bool join(char path[4096], const char *folder, int length, const char *name)
 {
     const int n = snprintf(path, 4096, "%.*s/%s", length, folder, name);
-    return n > 0 && n < 4096 && access(path, F_OK) == 0;
+    return n > 0 && n < 4096 && weft__file_exists(path);
 }
 
 bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096])
 {
     const size_t length = strlen(run);
     if (tool_ends_with(run, ".safetensors")) {
-        const char *slash = strrchr(run, '/');
-        if (length >= 4096 || access(run, F_OK) != 0) return false;
+        const int folder = (int)(weft__os_name(run) - run);
+        if (length >= 4096 || !weft__file_exists(run)) return false;
         memcpy(checkpoint, run, length + 1);
-        return slash ? join(onnx, run, (int)(slash - run), "model.onnx")
-                     : join(onnx, ".", 1, "model.onnx");
+        return folder ? join(onnx, run, folder - 1, "model.onnx")
+                      : join(onnx, ".", 1, "model.onnx");
     }
     return length < 4096 && join(onnx, run, (int)length, "model.onnx") &&
            (join(checkpoint, run, (int)length, "best.safetensors") ||

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <weft/types.h>
+
 typedef struct tool_option tool_option;
 typedef struct tool_command tool_command;
 
@@ -103,8 +105,8 @@ struct tool_command {
 void tool_parse(const tool_command *command, int argc, char **argv, void *into);
 /* Prints "COMMAND: MESSAGE" and where to find help on stderr, and ends the program with EXIT_USAGE.
  */
-void tool_usage_error(const tool_parser *parser, const char *format, ...)
-    __attribute__((noreturn, format(printf, 2, 3)));
+void tool_usage_error(const tool_parser *parser, const char *format, ...) __attribute__((noreturn))
+WEFT_PRINTF(2, 3);
 
 /* Sets the field of a row to a number within its bounds, or to a choice; false if it is not one. */
 bool tool_set_number(const tool_option *option, void *into, double x);

@@ -4,17 +4,18 @@
 
 #include "tool.h"
 
+#include <stdlib.h>
+
 #ifdef WEFT_HAVE_MPI
 #include <weft/mpi.h>
-#endif
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#endif
 
 /* How long the process waits for the other ranks to end as it does. */
 #define END_SECONDS 2

@@ -19,10 +19,6 @@
 
 enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
 
-/* Returns run(argc, argv), called on a thread with a large stack if the limit of the process is too
- * small. */
-int tool_with_stack(int (*run)(int argc, char **argv), int argc, char **argv);
-
 /* Each command: its arguments are argv[0] = "weft NAME", argv[1 ..]. Returns the exit status. */
 int cmd_ops(int argc, char **argv);
 int cmd_models(int argc, char **argv);
@@ -281,7 +277,5 @@ const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES]);
 
 /* Seconds of the monotonic clock. */
 double tool_seconds(void);
-/* Bytes that this process may still allocate (machine, control groups, limits); NAN if unknown. */
-double tool_memory_available(void);
 
 #endif

@@ -148,8 +148,8 @@ bool weft__os_rename(const char *from, const char *to);
 bool weft__os_link(const char *from, const char *to);
 WEFT_PRIVATE_API bool weft__os_remove(const char *path);
 WEFT_PRIVATE_API bool weft__os_make_folder(const char *path);
-/* Calls take(context, name) for each entry of a folder. */
-WEFT_PRIVATE_API void weft__os_list(const char *folder,
+/* Calls take(context, name) for each entry of a folder; false if the folder cannot be read. */
+WEFT_PRIVATE_API bool weft__os_list(const char *folder,
                                     void (*take)(void *context, const char *name), void *context);
 /* The path without links; false on failure. */
 WEFT_PRIVATE_API bool weft__os_real_path(const char *path, char *real, size_t size);

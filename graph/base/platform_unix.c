@@ -76,13 +76,14 @@ bool weft__os_make_folder(const char *path)
     return mkdir(path, 0777) == 0;
 }
 
-void weft__os_list(const char *folder, void (*take)(void *, const char *), void *context)
+bool weft__os_list(const char *folder, void (*take)(void *, const char *), void *context)
 {
     DIR *entries = opendir(folder);
-    if (!entries) return;
+    if (!entries) return false;
     for (const struct dirent *e = readdir(entries); e; e = readdir(entries))
         take(context, e->d_name);
     closedir(entries);
+    return true;
 }
 
 bool weft__os_is_same(const char *a, const char *b)

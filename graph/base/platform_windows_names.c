@@ -65,20 +65,21 @@ bool weft__os_make_folder(const char *path)
     return weft__windows_widen(path, wide) && good_or_errno(CreateDirectoryW(wide, NULL));
 }
 
-void weft__os_list(const char *folder, void (*take)(void *, const char *), void *context)
+bool weft__os_list(const char *folder, void (*take)(void *, const char *), void *context)
 {
     wide_path wide;
     WIN32_FIND_DATAW entry;
     char pattern[PATH_UNITS], name[4 * MAX_PATH];
     snprintf(pattern, sizeof pattern, "%s/*", folder);
-    if (!weft__windows_widen(pattern, wide)) return;
+    if (!weft__windows_widen(pattern, wide)) return false;
     const HANDLE search = FindFirstFileW(wide, &entry);
-    if (search == INVALID_HANDLE_VALUE) return;
+    if (search == INVALID_HANDLE_VALUE) return good_or_errno(FALSE);
     do
         if (WideCharToMultiByte(CP_UTF8, 0, entry.cFileName, -1, name, sizeof name, NULL, NULL))
             take(context, name);
     while (FindNextFileW(search, &entry));
     FindClose(search);
+    return true;
 }
 
 /* Writes a path in UTF-8 with slashes, without the prefix of paths that may be long. */

@@ -119,6 +119,8 @@ static void test_folders(void)
     CU_ASSERT_EQUAL(strncmp(real, real_file, strlen(real)), 0);
     CU_ASSERT_STRING_EQUAL(real_file + strlen(real), "/\xCF\x81");
     CU_ASSERT_FALSE(weft__os_real_path(other, real, sizeof real));
+    CU_ASSERT_FALSE(weft__os_list(other, count_and_remove, NULL));
+    CU_ASSERT_EQUAL(errno, ENOENT);
     CU_ASSERT_STRING_EQUAL(weft__os_name("a/b"), "b");
     CU_ASSERT_STRING_EQUAL(weft__os_name("a/"), "");
     CU_ASSERT_STRING_EQUAL(weft__os_name("a"), "a");

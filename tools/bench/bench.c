@@ -1,9 +1,9 @@
 /* The benchmark workloads, and the timing of one. */
 #include "bench.h"
+#include "system.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ROW_SECONDS 0.1
 #define MAX_IN_ROW  50
@@ -246,7 +246,7 @@ bench_times bench_summary(double *samples, size_t n)
 
 void bench_progress(const char *format, ...)
 {
-    bool terminal = isatty(STDERR_FILENO) == 1;
+    bool terminal = system_is_terminal(stderr);
     if (terminal) fputs("\r\033[K", stderr);
     if (!format) return;
     va_list arguments;

@@ -1,8 +1,8 @@
 /* Runs models on synthetic inputs, for profiles and pictures with times. */
 #include "tool.h"
+#include "system.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static weft_status feed_all(trial *t, weft_error *error)
 {
@@ -60,7 +60,7 @@ weft_status trial_peaks(const trial *t, int threads, weft_peaks *peaks, weft_err
 
 weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds, weft_error *error)
 {
-    bool terminal = isatty(STDERR_FILENO) == 1, shown = false;
+    bool terminal = system_is_terminal(stderr), shown = false;
     weft_profile_options options = {.trace_runs = (size_t)trace_runs};
     *seconds = 0;
     /* The first run touches memory and starts threads. */

@@ -3,13 +3,11 @@
 #include "bench/bench.h"
 
 #include "machine.h"
+#include "base/platform.h"
+#include "system.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#ifdef WEFT_HAVE_MALLOC_TRIM
-#include <malloc.h>
-#endif
 
 #define MAX_WORKLOADS 32
 
@@ -48,8 +46,7 @@ static void choose(void *into, const tool_parser *parser)
     if (a->dump && a->n != 1) tool_usage_error(parser, "--dump takes one workload");
     if (a->train && !name) tool_usage_error(parser, "--train needs MODEL or FILE.onnx");
     if (name) {
-        const char *slash = strrchr(name, '/');
-        a->given = (workload){.name = slash ? slash + 1 : name,
+        a->given = (workload){.name = weft__os_name(name),
                               .doc = a->train ? "whole Adam step" : "the outputs",
                               .kind = a->train ? BENCH_STEP : BENCH_FORWARD};
         a->workloads[a->n++] = &a->given;
@@ -65,32 +62,6 @@ typedef struct result {
     double tokens, peak_bytes;
     int threads;
 } result;
-
-/* Linux records the peak of the resident set; writing 5 to clear_refs resets it. */
-static void forget_peak(void)
-{
-#ifdef WEFT_HAVE_MALLOC_TRIM
-    malloc_trim(0);
-#endif
-    FILE *file = fopen("/proc/self/clear_refs", "w");
-    if (!file) return;
-    fputs("5", file);
-    fclose(file);
-}
-
-static double peak_bytes(void)
-{
-    static const char key[] = "VmHWM:";
-    char line[128];
-    double kib = -1;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && kib < 0 && fgets(line, sizeof line, file))
-        if (!strncmp(line, key, strlen(key))) kib = (double)strtoull(line + strlen(key), NULL, 10);
-    if (file) fclose(file);
-    struct rusage usage;
-    if (kib < 0 && getrusage(RUSAGE_SELF, &usage) == 0) kib = (double)usage.ru_maxrss;
-    return kib * 1024;
-}
 
 static weft_status measure_gemm(const arguments *a, result *r, weft_error *error)
 {
@@ -110,7 +81,7 @@ static weft_status measure(const arguments *a, const workload *w, result *r, wef
     *r = (result){0};
     weft_status status = measure_gemm(a, r, error);
     if (status != WEFT_OK) return status;
-    forget_peak();
+    system_forget_peak();
     const bench_request request = {.precision = a->model.plan.precision,
                                    .threads = (int)a->threads,
                                    .given = w == &a->given ? &a->model : NULL};
@@ -119,7 +90,7 @@ static weft_status measure(const arguments *a, const workload *w, result *r, wef
     for (long round = 0; round < a->rounds && status == WEFT_OK; round++) {
         bench_progress("%s: round %ld of %ld", w->name, round + 1, a->rounds);
         status = bench_row(&b, a->runs, &samples, &n, error);
-        if (round == 0) r->peak_bytes = peak_bytes();
+        if (round == 0) r->peak_bytes = system_memory_peak();
         if (status == WEFT_OK) status = measure_gemm(a, r, error);
     }
     bench_progress(NULL);
@@ -231,15 +202,13 @@ static int run(const arguments *a)
 /* The list of workloads, at the end of the help; the caller frees it. NULL if out of memory. */
 static char *list_workloads(void)
 {
-    char *out = NULL;
-    size_t bytes;
-    FILE *file = open_memstream(&out, &bytes);
-    if (!file) return NULL;
-    fprintf(file, "Workloads (all of them if nothing is named):\n");
+    text_stream out;
+    if (!text_stream_open(&out)) return NULL;
+    fprintf(out.file, "Workloads (all of them if nothing is named):\n");
     for (size_t i = 0; i < workload_count(); i++)
-        fprintf(file, "  %-18s %s\n", workload_at(i)->name, workload_at(i)->doc);
-    fprintf(file, "\n%s\n", TOOL_FILE_LOSS);
-    return fclose(file) == 0 ? out : NULL;
+        fprintf(out.file, "  %-18s %s\n", workload_at(i)->name, workload_at(i)->doc);
+    fprintf(out.file, "\n%s\n", TOOL_FILE_LOSS);
+    return text_stream_close(&out) ? out.text : NULL;
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)

@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include "base/platform.h"
+#include "base/file.h"
 
 #include <weft/gguf.h>
 #include <weft/huggingface.h>
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct arguments {
     const char *from, *out, *architecture;
@@ -59,7 +59,7 @@ static bool is_there(const char *folder, const char *name)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    return access(path, F_OK) == 0;
+    return weft__file_exists(path);
 }
 
 static void print_result(const arguments *a, const weft_params *params,
@@ -92,7 +92,7 @@ static void print_result(const arguments *a, const weft_params *params,
 static bool is_gguf(const char *path)
 {
     char magic[4] = "";
-    FILE *file = fopen(path, "rb");
+    FILE *file = weft__file_open_stdio(path);
     const bool read = file && fread(magic, 1, sizeof magic, file) == sizeof magic;
     if (file) fclose(file);
     return read && !memcmp(magic, "GGUF", sizeof magic);

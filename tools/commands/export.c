@@ -4,10 +4,10 @@
 #include "tool.h"
 
 #include "base/text.h"
+#include "base/platform.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_SIZES 8
 
@@ -27,8 +27,8 @@ typedef struct arguments {
 
 static bool is_folder(const char *path)
 {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    os_facts facts;
+    return weft__os_facts(path, &facts) && facts.kind == OS_FOLDER;
 }
 
 static void take_argument(void *into, char *text, const tool_parser *parser)
@@ -91,7 +91,7 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
                         const char *const *names, size_t n, const weft_params *params,
                         weft_error *error)
 {
-    struct stat info;
+    os_facts facts;
     weft_onnx_save_options o = a->save;
     o.output_names = names;
     if (weft_onnx_save(g, outputs, n, params, a->out, &o, error) != WEFT_OK) return error->status;
@@ -102,7 +102,7 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
         if (weft_params_find(params, name, &t) && weft_is_value(weft_graph_find(g, name)))
             parameters += (size_t)weft_shape_numel(t.shape);
     }
-    const double bytes = stat(a->out, &info) == 0 ? (double)info.st_size : 0;
+    const double bytes = weft__os_facts(a->out, &facts) ? (double)facts.bytes : 0;
     char size[TEXT_SIZE_BYTES];
     tool_print_line(stdout, "%s: opset %d, %zu parameters, %s", a->out, a->save.opset, parameters,
                     weft__text_from_bytes(bytes, size));

@@ -1,10 +1,11 @@
 /* weft fit: trains a model, such as one from an ONNX file, on NumPy arrays. */
 #include "training/fit_data.h"
+#include "base/platform.h"
+#include "base/file.h"
+#include "system.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The command line is parsed twice: first to find a run to resume, then to override its recipe. */
 typedef struct arguments {
@@ -38,7 +39,7 @@ static bool load_recipe(const training *early, training *t)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/recipe.json", early->r.run_out);
-    if (!early->resume || !early->r.run_out[0] || access(path, F_OK) != 0) return true;
+    if (!early->resume || !early->r.run_out[0] || !weft__file_exists(path)) return true;
     return recipe_load(&t->r, path, NULL, &t->error);
 }
 
@@ -75,7 +76,7 @@ static void free_training(training *t)
 {
     if (t->metrics) fclose(t->metrics);
     if (t->histograms) fclose(t->histograms);
-    if (t->lock > 0) close(t->lock);
+    if (t->lock > 0) weft__os_close(t->lock);
     watch_close(t->watch);
     weft_trainer_free(t->trainer);
     fit_free(t->fit);
@@ -121,8 +122,7 @@ int cmd_fit(int argc, char **argv)
         status = recipe_print_schema(true);
     } else if (training_agree(t, load_recipe(&early.t, t))) {
         tool_parse(&command, argc, argv, &a);
-        struct sigaction ignore = {.sa_handler = SIG_IGN};
-        sigaction(SIGXFSZ, &ignore, NULL);
+        system_limit_files();
         status = fit(t);
     } else {
         tool_fail(&t->error);

@@ -1,9 +1,9 @@
 /* weft generate: continues prompts with a language model. */
 #include "decoding/decoding.h"
+#include "system.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct arguments {
     decoding_args shared;
@@ -90,7 +90,7 @@ static const tool_command command = {
 static bool streams(const arguments *a)
 {
     if (a->stream || a->beams || a->each > 1 || wants_batch(&a->shared)) return a->stream;
-    return isatty(STDOUT_FILENO) && (a->prompt || isatty(STDIN_FILENO));
+    return system_is_terminal(stdout) && (a->prompt || system_is_terminal(stdin));
 }
 
 typedef struct generator {

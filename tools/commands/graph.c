@@ -4,6 +4,7 @@
 #include "tool.h"
 
 #include "plan_facts.h"
+#include "system.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -44,23 +45,22 @@ static int write_file(const char *path, const char *data, size_t bytes)
 static int render(const char *text, const char *path)
 {
 #ifdef WEFT_HAVE_GRAPHVIZ
-    char *data = NULL;
-    size_t bytes = 0;
-    FILE *memory = open_memstream(&data, &bytes);
+    text_stream out;
+    const bool opened = text_stream_open(&out);
     GVC_t *gvc = gvContext();
     graph_t *graph = gvc ? agmemread(text) : NULL;
     bool failed =
-        !memory || !graph || gvLayout(gvc, graph, "dot") != 0 ||
-        gvRender(gvc, graph, picture_kind_of(path) == PICTURE_PNG ? "png" : "svg", memory) != 0;
+        !opened || !graph || gvLayout(gvc, graph, "dot") != 0 ||
+        gvRender(gvc, graph, picture_kind_of(path) == PICTURE_PNG ? "png" : "svg", out.file) != 0;
     if (graph) {
         gvFreeLayout(gvc, graph);
         agclose(graph);
     }
     if (gvc) gvFreeContext(gvc);
-    if (memory && fclose(memory) != 0) failed = true;
-    int status =
-        failed ? tool_fail_text(path, "Graphviz could not draw it") : write_file(path, data, bytes);
-    free(data);
+    if (opened && !text_stream_close(&out)) failed = true;
+    int status = failed ? tool_fail_text(path, "Graphviz could not draw it")
+                        : write_file(path, out.text, out.bytes);
+    free(out.text);
     return status;
 #else
     (void)text;
@@ -150,16 +150,16 @@ int cmd_dot(int argc, char **argv)
     a.model.onnx.out = a.output;
     weft_error error = {0};
     bool picture = picture_kind_of(a.output) != PICTURE_NONE;
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return tool_fail_text("dot", "out of memory");
-    weft_status drawn = a.overlay ? draw_times(&a, file, &error) : draw_graph(&a, file, &error);
+    text_stream out;
+    if (!text_stream_open(&out)) return tool_fail_text("dot", "out of memory");
+    weft_status drawn =
+        a.overlay ? draw_times(&a, out.file, &error) : draw_graph(&a, out.file, &error);
     int status = drawn == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
-    if (fclose(file) != 0 && status == EXIT_GOOD) status = tool_fail_text("dot", "out of memory");
+    if (!text_stream_close(&out) && status == EXIT_GOOD)
+        status = tool_fail_text("dot", "out of memory");
     if (status == EXIT_GOOD)
-        status = picture ? render(text, a.output) : write_file(a.output, text, bytes);
-    free(text);
+        status = picture ? render(out.text, a.output) : write_file(a.output, out.text, out.bytes);
+    free(out.text);
     return status;
 }
 
@@ -185,15 +185,15 @@ static int print_plan(const arguments *a, const weft_plan_stats *s)
 
 static int draw_plan(const weft_plan *plan, const char *path)
 {
-    char *text = NULL;
-    size_t bytes = 0;
+    text_stream out;
     weft_error error = {0};
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return tool_fail_text("plan", "out of memory");
-    int status = weft_plan_write_svg(plan, file, &error) == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
-    if (fclose(file) != 0 && status == EXIT_GOOD) status = tool_fail_text("plan", "out of memory");
-    if (status == EXIT_GOOD) status = write_file(path, text, bytes);
-    free(text);
+    if (!text_stream_open(&out)) return tool_fail_text("plan", "out of memory");
+    int status =
+        weft_plan_write_svg(plan, out.file, &error) == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+    if (!text_stream_close(&out) && status == EXIT_GOOD)
+        status = tool_fail_text("plan", "out of memory");
+    if (status == EXIT_GOOD) status = write_file(path, out.text, out.bytes);
+    free(out.text);
     return status;
 }
 

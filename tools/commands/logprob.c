@@ -5,12 +5,12 @@
 #include "decoding/logprob.h"
 #include "text/line_numbers.h"
 #include "text/streams.h"
+#include "system.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CHUNK 1024 /* texts to read before the first is printed; 1 from a terminal */
 
@@ -125,7 +125,7 @@ static bool print_text(logprob *p, scored_text *t)
 
 static bool score_input(logprob *p)
 {
-    size_t chunk = isatty(STDIN_FILENO) ? 1 : CHUNK;
+    size_t chunk = system_is_terminal(stdin) ? 1 : CHUNK;
     p->texts = calloc(chunk, sizeof *p->texts);
     if (!p->texts) return logprob_no_memory(p);
     bool good = true, more = true;

@@ -8,20 +8,14 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/platform.h"
+#include "system.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-/* glibc declares it, POSIX does not. NOLINTNEXTLINE(readability-redundant-declaration) */
-extern char **environ;
 
 /* A text in gnuplot's double quotes, with special characters escaped. (Single quotes lose a text
  * that is a single quote.) Labels of an axis are number formats, so % is doubled in them. */
@@ -106,95 +100,55 @@ static void write_heat(const void *picture, const char *terminal, FILE *f)
 /* Writes the script of a picture. */
 typedef void script(const void *picture, const char *terminal, FILE *f);
 
-/* Starts gnuplot between two pipes; returns an error number. Its standard error is discarded:
- * remarks about the script do not help the user. */
-static int start(pid_t *pid, int in, int out)
-{
-    char *argv[] = {(char *)(uintptr_t) "gnuplot", NULL};
-    posix_spawn_file_actions_t actions;
-    int failed = posix_spawn_file_actions_init(&actions);
-    if (failed) return failed;
-    failed = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-    if (!failed) failed = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    if (!failed)
-        failed =
-            posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    if (!failed) failed = posix_spawnp(pid, "gnuplot", &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    return failed;
-}
+typedef struct drawing {
+    script *write;
+    const void *picture;
+    const char *terminal;
+} drawing;
 
-/* Sends the script and closes the pipe; false if not all of it could be sent. If gnuplot ends
- * early, the write fails instead of ending this program. */
-static bool send_script(script *write_script, const void *picture, const char *terminal, int end)
+static void write_script(void *context, FILE *to)
 {
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
-    sigaction(SIGPIPE, &ignore, &before);
-    FILE *to = fdopen(end, "w");
-    bool sent = false;
-    if (to) {
-        write_script(picture, terminal, to);
-        sent = fclose(to) == 0;
-    } else {
-        close(end);
-    }
-    sigaction(SIGPIPE, &before, NULL);
-    return sent;
+    const drawing *d = context;
+    d->write(d->picture, d->terminal, to);
 }
 
 /* Copies the output of gnuplot into the file, which records its own errors. */
-static bool receive(int end, file_writer *file)
+static bool receive(const system_child *gnuplot, file_writer *file)
 {
     char block[65536];
-    for (;;) {
-        ssize_t n = read(end, block, sizeof block);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return n == 0;
+    ptrdiff_t n;
+    while ((n = system_receive(gnuplot, block, sizeof block)) > 0)
         weft__file_write(file, block, (size_t)n);
-    }
+    return n == 0;
 }
 
-/* Runs gnuplot into the open file; prints a failure. */
-static int draw(script *write_script, const void *picture, const char *path, file_writer *file)
+/* Runs gnuplot into the open file; prints a failure. Its standard error is discarded: remarks about
+ * the script do not help the user. */
+static int draw(script *write, const void *picture, const char *path, file_writer *file)
 {
-    int in[2], out[2], status = 0;
-    pid_t pid;
-    if (pipe2(in, O_CLOEXEC) != 0) return tool_fail_text(path, "%s", strerror(errno));
-    if (pipe2(out, O_CLOEXEC) != 0) {
-        int why = errno;
-        close(in[0]);
-        close(in[1]);
-        return tool_fail_text(path, "%s", strerror(why));
-    }
-    int failed = start(&pid, in[0], out[1]);
-    close(in[0]);
-    close(out[1]);
-    if (failed) {
-        close(in[1]);
-        close(out[0]);
-        return failed == ENOENT
-                   ? tool_fail_text(path, "cannot be drawn: gnuplot is not installed (Debian "
-                                          "package gnuplot-nox)")
-                   : tool_fail_text(path, "gnuplot does not start: %s", strerror(failed));
-    }
-    const char *terminal = picture_kind_of(path) == PICTURE_PNG ? "pngcairo" : "svg";
-    bool sent = send_script(write_script, picture, terminal, in[1]);
-    bool received = receive(out[0], file);
-    close(out[0]);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (sent && received && WIFEXITED(status) && WEXITSTATUS(status) == 0) return EXIT_GOOD;
+    system_child gnuplot;
+    const int failed = system_start(&gnuplot, "gnuplot");
+    if (failed == ENOENT)
+        return tool_fail_text(path, "cannot be drawn: gnuplot is not installed (Debian package "
+                                    "gnuplot-nox)");
+    if (failed) return tool_fail_text(path, "gnuplot does not start: %s", strerror(failed));
+    drawing d = {write, picture, picture_kind_of(path) == PICTURE_PNG ? "pngcairo" : "svg"};
+    const bool sent = system_send(&gnuplot, write_script, &d);
+    const bool received = receive(&gnuplot, file);
+    const int status = system_wait(&gnuplot);
+    if (sent && received && status == 0) return EXIT_GOOD;
     return tool_fail_text(path, "gnuplot failed (status %d)", status);
 }
 
-static int draw_file(script *write_script, const void *picture, const char *path)
+static int draw_file(script *write, const void *picture, const char *path)
 {
     file_writer file;
     bool standard = !strcmp(path, "-");
-    if (standard) file = (file_writer){.path = path, .descriptor = dup(STDOUT_FILENO)};
+    if (standard)
+        file = (file_writer){.path = path, .descriptor = weft__os_duplicate(fileno(stdout))};
     if (standard ? file.descriptor < 0 : !weft__file_begin_stream(&file, path))
         return tool_fail_text(path, "cannot be written: %s", strerror(errno));
-    int status = draw(write_script, picture, path, &file);
+    int status = draw(write, picture, path, &file);
     if (status != EXIT_GOOD)
         weft__file_abandon(&file);
     else if (!weft__file_commit(&file))

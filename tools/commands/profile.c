@@ -3,11 +3,11 @@
 #include "tool.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The maximum in a trace: 50 runs of a large model are hundreds of megabytes of text. */
 #define MAX_TRACED 50
@@ -168,10 +168,10 @@ static int write_trace(const weft_profile *profile, const char *path)
     FILE *file = NULL;
     if (!weft__file_begin_stream(&writer, path))
         return tool_fail_text(path, "cannot be written: %s", strerror(errno));
-    int descriptor = dup(writer.descriptor);
-    if (descriptor >= 0) file = fdopen(descriptor, "w");
+    const int descriptor = weft__os_duplicate(writer.descriptor);
+    if (descriptor >= 0) file = fdopen(descriptor, "wb");
     if (!file) weft_error_set(&error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
-    if (!file && descriptor >= 0) close(descriptor);
+    if (!file && descriptor >= 0) weft__os_close(descriptor);
     if (file) weft_profile_write_trace(profile, file, &error);
     if (file && fclose(file) != 0)
         weft_error_set(&error, WEFT_IO, path, "cannot be written: %s", strerror(errno));

@@ -6,12 +6,12 @@
 
 #include "base/platform.h"
 #include "base/text.h"
+#include "base/file.h"
+#include "system.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct arguments {
     const char *from, *out, *keep; /* keep: scopes; NULL: none */
@@ -88,21 +88,21 @@ static bool make_run(const arguments *a, weft_error *error)
 {
     static const char *const names[] = {"vocab.model", "vocab.source.model", "vocab.target.model"};
     char folder[4096], from[4096], to[4096];
-    struct stat info;
+    os_facts facts;
     if (!weft__os_make_folder(a->out) && errno != EEXIST) {
         weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
         return false;
     }
     snprintf(folder, sizeof folder, "%s", a->from);
-    if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode)) {
-        char *slash = strrchr(folder, '/');
-        snprintf(slash ? slash : folder, 2, "%s", slash ? "" : ".");
+    if (weft__os_facts(folder, &facts) && facts.kind != OS_FOLDER) {
+        const size_t length = (size_t)(weft__os_name(folder) - folder);
+        snprintf(folder + length, 2, "%s", length ? "" : ".");
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (snprintf(from, sizeof from, "%.4000s/%s", folder, names[i]) < 0 ||
             snprintf(to, sizeof to, "%.4000s/%s", a->out, names[i]) < 0)
             return false;
-        if (access(from, F_OK) == 0 && !tool_copy_file(from, to, error)) return false;
+        if (weft__file_exists(from) && !tool_copy_file(from, to, error)) return false;
     }
     return true;
 }
@@ -113,7 +113,7 @@ static bool find_out(const arguments *a, char path[4096], weft_error *error)
     const char *names[] = {"best.safetensors", "model.safetensors"};
     if (is_file(a)) return snprintf(path, 4096, "%s", a->out) < 4096;
     for (size_t i = 0; i < 2; i++) {
-        if (snprintf(path, 4096, "%s/%s", a->out, names[i]) < 4096 && access(path, F_OK) != 0)
+        if (snprintf(path, 4096, "%s/%s", a->out, names[i]) < 4096 && !weft__file_exists(path))
             continue;
         weft_error_set(error, WEFT_BAD_ARGUMENT, a->out, "has a model already: choose another -o");
         return false;
@@ -164,7 +164,7 @@ static int print_result(const arguments *a, const weft_quantize_report *r)
 static weft_status quantize(const arguments *a, const weft_saved_model *m, const char *path,
                             weft_quantize_report *report, weft_error *error)
 {
-    choice c = {.a = a, .terminal = isatty(STDERR_FILENO) == 1};
+    choice c = {.a = a, .terminal = system_is_terminal(stderr)};
     if (weft__quantized_refuse(m->params, a->from, error) != WEFT_OK) return error->status;
     weft_graph *g = weft_graph_new();
     weft_model_build(g, &m->config);

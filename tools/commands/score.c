@@ -5,6 +5,7 @@
 #include <weft/text.h>
 
 #include "text_file.h"
+#include "base/platform.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -182,7 +183,7 @@ static int score_all(scorer *s)
     while (read_lines(s))
         if (!score_lines(s)) return tool_fail_text("score", "out of memory");
     for (size_t i = 0; i < s->a->n && s->error.status == WEFT_OK; i++) {
-        while (getline(&s->line[i], &s->capacity[i], s->file[i]) >= 0) s->lines[i]++;
+        while (weft__os_read_line(&s->line[i], &s->capacity[i], s->file[i]) >= 0) s->lines[i]++;
         weft__text_at_end(s->file[i], s->a->file[i], &s->error);
     }
     if (s->error.status != WEFT_OK) return tool_fail(&s->error);

@@ -1,12 +1,13 @@
 /* weft train: trains a model on text files, with options from a recipe and the command line. */
 #include "training/training.h"
+#include "base/platform.h"
+#include "base/file.h"
+#include "system.h"
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- The command line ---- */
 
@@ -20,7 +21,7 @@ typedef struct arguments {
 static bool is_recipe(const char *text)
 {
     if (tool_ends_with(text, ".json")) return true;
-    return !weft_model_find(text) && access(text, F_OK) == 0;
+    return !weft_model_find(text) && weft__file_exists(text);
 }
 
 static void take_argument(void *into, char *text, const tool_parser *parser)
@@ -48,7 +49,7 @@ static bool load_recipe(const arguments *early, training *t)
     const char *folder = early->t.r.data_folder[0] ? early->t.r.data_folder : NULL;
     if (early->recipe) return recipe_load(&t->r, early->recipe, folder, &t->error);
     snprintf(path, sizeof path, "%s/recipe.json", early->t.r.run_out);
-    if (!early->t.resume || !early->t.r.run_out[0] || access(path, F_OK) != 0) return true;
+    if (!early->t.resume || !early->t.r.run_out[0] || !weft__file_exists(path)) return true;
     return recipe_load(&t->r, path, folder, &t->error);
 }
 
@@ -136,7 +137,7 @@ static bool has_checkpoint(const training *t)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/model.safetensors", t->r.run_out);
-    return t->resume && access(path, F_OK) == 0;
+    return t->resume && weft__file_exists(path);
 }
 
 /* One process makes the vocabularies, then the others read them. */
@@ -187,7 +188,7 @@ static void free_training(training *t)
 {
     if (t->metrics) fclose(t->metrics);
     if (t->histograms) fclose(t->histograms);
-    if (t->lock > 0) close(t->lock);
+    if (t->lock > 0) weft__os_close(t->lock);
     watch_close(t->watch);
     weft_trainer_free(t->trainer);
     weft_batches_free(t->train);
@@ -241,9 +242,7 @@ int cmd_train(int argc, char **argv)
         status = recipe_print_schema(false);
     } else if (training_agree(t, load_recipe(&early, t))) {
         tool_parse(&command, argc, argv, &a);
-        struct sigaction ignore = {.sa_handler = SIG_IGN};
-        /* A write beyond the limit of file sizes then fails like any other. */
-        sigaction(SIGXFSZ, &ignore, NULL);
+        system_limit_files();
         status = train(t);
     } else {
         tool_fail(&t->error);

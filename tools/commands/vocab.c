@@ -8,11 +8,10 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "text_file.h"
+#include "base/platform.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define STANDARD_INPUT "standard input"
 
@@ -51,7 +50,7 @@ static int train(const train_arguments *a)
     const spm_options o = {types[a->type], a->size, a->mask, a->normalization == 1};
     char *data = NULL;
     size_t bytes;
-    if (!a->force && access(a->out, F_OK) == 0 && !weft__file_is_stream(a->out))
+    if (!a->force && weft__file_exists(a->out) && !weft__file_is_stream(a->out))
         return tool_fail_text(a->out, "exists already: --force replaces it");
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < a->n && status == WEFT_OK; i++)
@@ -108,16 +107,16 @@ typedef struct use_arguments {
 /* Loads FILE.model, or FOLDER/vocab.model. NULL after an error. */
 static weft_tokenizer *open_vocabulary(const char *path, weft_error *error)
 {
-    struct stat info;
+    os_facts facts;
     char file[FILE_PATH_BYTES], apart[FILE_PATH_BYTES];
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return spm_load(path, error);
+    if (!weft__os_facts(path, &facts) || facts.kind != OS_FOLDER) return spm_load(path, error);
     int n = snprintf(file, sizeof file, "%s/vocab.model", path);
     int m = snprintf(apart, sizeof apart, "%s/vocab.source.model", path);
     if (n < 0 || m < 0 || (size_t)m >= sizeof apart) {
         weft_error_set(error, WEFT_TOO_LARGE, path, "the path is too long");
         return NULL;
     }
-    if (access(file, F_OK) != 0 && access(apart, F_OK) == 0) {
+    if (!weft__file_exists(file) && weft__file_exists(apart)) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, path,
                        "has two vocabularies: name vocab.source.model or vocab.target.model in it");
         return NULL;

@@ -3,6 +3,8 @@
 
 #include "parallel.h"
 #include "share.h"
+#include "base/file.h"
+#include "system.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -246,16 +248,15 @@ static bool write_lines(aligner *a, const text_line *lines, size_t n)
 
 bool alignment_write(aligner *a, const text_lines *lines)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    a->file = open_memstream(&text, &bytes);
-    bool good = a->file || no_memory(a);
+    text_stream out;
+    bool good = text_stream_open(&out) || no_memory(a);
+    a->file = out.file;
     for (size_t i = 0; good && i < lines->n; i += LINES)
         good = write_lines(a, lines->line + i, lines->n - i < LINES ? lines->n - i : LINES);
-    if (a->file && fclose(a->file) != 0 && good) good = no_memory(a);
-    good = share_text(&text, &bytes, false, a->error) && good;
-    if (good && a->writes) weft__file_write(&a->writer, text, bytes);
-    free(text);
+    if (a->file && !text_stream_close(&out) && good) good = no_memory(a);
+    good = share_text(&out.text, &out.bytes, false, a->error) && good;
+    if (good && a->writes) weft__file_write(&a->writer, out.text, out.bytes);
+    free(out.text);
     a->file = NULL;
     return good;
 }

@@ -8,11 +8,11 @@
 #include "text_file.h"
 
 #include "base/text.h"
+#include "system.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- Opening ---- */
 
@@ -383,15 +383,14 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores, FILE 
 /* Prints the results of all ranks on standard output, unless one of them has an error. */
 static bool print_all(decoding *d, const text_lines *lines, bool scores)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = d->error.status == WEFT_OK ? open_memstream(&text, &bytes) : NULL;
-    bool good = (file && print_lines(d, lines, scores, file)) || no_memory(d);
-    if (file && fclose(file) != 0) good = no_memory(d);
-    good = share_text(&text, &bytes, false, &d->error) && good;
-    if (good && (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0))
+    text_stream out = {0};
+    const bool opened = d->error.status == WEFT_OK && text_stream_open(&out);
+    bool good = (opened && print_lines(d, lines, scores, out.file)) || no_memory(d);
+    if (opened && !text_stream_close(&out)) good = no_memory(d);
+    good = share_text(&out.text, &out.bytes, false, &d->error) && good;
+    if (good && (fwrite(out.text, 1, out.bytes, stdout) != out.bytes || fflush(stdout) != 0))
         good = decoding_fail(d, WEFT_IO, "output", strerror(errno));
-    free(text);
+    free(out.text);
     return good;
 }
 
@@ -448,7 +447,7 @@ bool decoding_input(decoding *d, const decoding_work *work)
 {
     const int64_t ranks = tool_world() ? tool_world()->size : 1;
     bool good = true;
-    int64_t chunk = d->a->chunk ? d->a->chunk : isatty(STDIN_FILENO) ? 1 : 1024 * ranks;
+    int64_t chunk = d->a->chunk ? d->a->chunk : system_is_terminal(stdin) ? 1 : 1024 * ranks;
     if (d->stream) chunk = 1;
     while (good) {
         text_lines lines = {NULL, 0, 0};

@@ -16,7 +16,9 @@ static void take_weights(const tool_option *option, void *into, char *text,
 {
     decoding_weights *weights = tool_field(option, into);
     weights->n = 0;
-    for (char *word; (word = strsep(&text, ","));) {
+    for (char *word = text; word; word = text) {
+        text = strchr(word, ',');
+        if (text) *text++ = 0;
         if (weights->n == DECODING_MODELS)
             tool_usage_error(parser, "--weights has more than %d numbers", DECODING_MODELS);
         weights->at[weights->n++] = tool_real(word, "a weight of --weights", 1e-6, 1e6, parser);

@@ -87,8 +87,9 @@ static bool split_nbest(logprob *p, scored_text *t)
         return false;
     }
     t->number = (size_t)number;
-    t->text = strndup(text, (size_t)(after - text));
+    t->text = malloc((size_t)(after - text) + 1);
     if (!t->text) return logprob_no_memory(p);
+    snprintf(t->text, (size_t)(after - text) + 1, "%s", text);
     if (!p->has_source || (number >= 1 && number <= p->n_sources)) return true;
     weft_error_set(&p->error, WEFT_BAD_FILE, p->input.path,
                    "line %zu names source line %llu, but %s has %zu lines", p->input.lines, number,

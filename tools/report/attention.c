@@ -8,11 +8,11 @@
 #include "decoding/decoding.h"
 #include "text/streams.h"
 #include "text_file.h"
+#include "system.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SENTENCES  3
 #define MAX_TOKENS 48 /* of a source; longer ones are passed over, their maps could not be read */
@@ -173,7 +173,7 @@ static void add_maps(maps *m, cJSON *attention)
 {
     cJSON *to[SENTENCES];
     int64_t head = 2;
-    const bool terminal = isatty(STDERR_FILENO) == 1;
+    const bool terminal = system_is_terminal(stderr);
     for (int64_t layer = 1, n = 0; head > 1 && n < MAX_MAPS; layer++) {
         if (m->d.error.status == WEFT_NO_MEMORY) break;
         m->d.error = WEFT_NO_ERROR;

@@ -3,11 +3,12 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/platform.h"
+#include "system.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct arguments {
     report_side sides[2]; /* the first is being read; the other one follows it */
@@ -107,8 +108,8 @@ static const char *output_name(const report_side *side, char text[4096])
     const char *name = tool_model_name(&side->model);
     if (!name) name = side->saved ? side->saved : side->runs[0];
     size_t length = strlen(name), first;
-    while (length > 1 && name[length - 1] == '/') length--;
-    for (first = length; first > 0 && name[first - 1] != '/'; first--) {
+    while (length > 1 && weft__os_is_separator(name[length - 1])) length--;
+    for (first = length; first > 0 && !weft__os_is_separator(name[first - 1]); first--) {
     }
     if (tool_ends_with(name, ".onnx") || tool_ends_with(name, ".json")) length -= 5;
     snprintf(text, 4096, "%.*s.report.html", (int)(length - first), name + first);
@@ -124,23 +125,22 @@ static weft_status write_report(const arguments *a, FILE *file, const weft_repor
 
 static int write_output(const arguments *a, const weft_report *report)
 {
-    char size[TEXT_SIZE_BYTES], *text = NULL;
+    char size[TEXT_SIZE_BYTES];
     const char *path = a->output;
-    size_t bytes = 0;
+    text_stream out;
     weft_error error = {0};
     if (!strcmp(path, "-"))
         return write_report(a, stdout, report, &error) == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
-    FILE *memory = open_memstream(&text, &bytes);
-    if (!memory) return tool_fail_text(path, "out of memory");
-    bool good = write_report(a, memory, report, &error) == WEFT_OK;
-    if (fclose(memory) != 0 && good) {
+    if (!text_stream_open(&out)) return tool_fail_text(path, "out of memory");
+    bool good = write_report(a, out.file, report, &error) == WEFT_OK;
+    if (!text_stream_close(&out) && good) {
         weft_error_set(&error, WEFT_NO_MEMORY, path, "out of memory");
         good = false;
     }
-    good = good && tool_write_output(path, text, bytes, &error);
-    free(text);
+    good = good && tool_write_output(path, out.text, out.bytes, &error);
+    free(out.text);
     if (!good) return tool_fail(&error);
-    tool_print_line(stdout, "%s: %s", path, weft__text_from_bytes((double)bytes, size));
+    tool_print_line(stdout, "%s: %s", path, weft__text_from_bytes((double)out.bytes, size));
     return EXIT_GOOD;
 }
 

@@ -5,19 +5,18 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "json/tree.h"
+#include "base/platform.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- The command line ---- */
 
 static bool is_folder(const char *path)
 {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    os_facts facts;
+    return weft__os_facts(path, &facts) && facts.kind == OS_FOLDER;
 }
 
 void report_take_arg(report_side *side, char *text, const tool_parser *parser)
@@ -135,7 +134,7 @@ static cJSON *read_recipe(const char *folder, weft_error *error)
     char path[FILE_PATH_BYTES];
     size_t bytes;
     const int n = snprintf(path, sizeof path, "%s/recipe.json", folder);
-    if (n < 0 || (size_t)n >= sizeof path || access(path, F_OK) != 0) return NULL;
+    if (n < 0 || (size_t)n >= sizeof path || !weft__file_exists(path)) return NULL;
     char *text = weft__file_read(path, &bytes, error);
     json_failure why;
     cJSON *recipe = text ? weft__json_parse(text, bytes, &why) : NULL;

@@ -1,17 +1,18 @@
 /* See streams.h. */
 #include "streams.h"
 
+#include "base/platform.h"
+#include "system.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 /* ---- gzip ---- */
 
-static ssize_t read_gzip(void *file, char *buffer, size_t size)
+static ptrdiff_t read_gzip(void *file, char *buffer, size_t size)
 {
     int failure = Z_OK, n = gzread(file, buffer, size < INT32_MAX ? (unsigned)size : INT32_MAX);
     if (n > 0) return n;
@@ -31,23 +32,22 @@ static int close_gzip(void *file)
 
 static FILE *open_gzip(int descriptor)
 {
-    const cookie_io_functions_t functions = {.read = read_gzip, .close = close_gzip};
     gzFile file = gzdopen(descriptor, "rb");
-    if (!file) {
-        close(descriptor);
-        errno = ENOMEM;
-        return NULL;
-    }
-    FILE *stream = fopencookie(file, "r", functions);
-    if (!stream) gzclose_r(file);
-    return stream;
+    if (file) return system_open_source(&(stream_source){file, read_gzip, close_gzip});
+    weft__os_close(descriptor);
+    errno = ENOMEM;
+    return NULL;
 }
 
-/* Whether a seekable file begins like gzip. */
+/* Whether a regular file begins like gzip. The descriptor will read from its beginning. */
 static bool is_gzip(int descriptor)
 {
     unsigned char magic[2];
-    return pread(descriptor, magic, 2, 0) == 2 && magic[0] == 0x1F && magic[1] == 0x8B;
+    os_facts facts;
+    if (!weft__os_facts_of(descriptor, &facts) || facts.kind != OS_FILE) return false;
+    const bool gzip =
+        weft__os_read(descriptor, magic, 2, 0) == 2 && magic[0] == 0x1F && magic[1] == 0x8B;
+    return lseek(descriptor, 0, SEEK_SET) == 0 && gzip;
 }
 
 /* ---- Input that can be read only once ---- */
@@ -70,21 +70,14 @@ static bool copy_all(int from, int to)
 {
     static char buffer[65536];
     for (;;) {
-        ssize_t n = read(from, buffer, sizeof buffer);
+        ptrdiff_t n = read(from, buffer, sizeof buffer);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return n == 0;
-        for (ssize_t done = 0, written; done < n; done += written) {
-            written = write(to, buffer + done, (size_t)(n - done));
-            if (written < 0 && errno == EINTR) written = 0;
+        for (ptrdiff_t done = 0, written; done < n; done += written) {
+            written = weft__os_write(to, buffer + done, (size_t)(n - done));
             if (written < 0) return false;
         }
     }
-}
-
-static int open_path(const char *path)
-{
-    return strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_CLOEXEC)
-                                  : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
 }
 
 static weft_status cannot(weft_error *error, const char *path, const char *what)
@@ -95,27 +88,26 @@ static weft_status cannot(weft_error *error, const char *path, const char *what)
 
 weft_status stream_keep(const char *path, weft_error *error)
 {
-    struct stat info;
+    os_facts facts;
     if (find_kept(path) >= 0) return WEFT_OK;
-    if (strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode)) return WEFT_OK;
+    if (strcmp(path, "-") != 0 && weft__os_facts(path, &facts) && facts.kind == OS_FILE)
+        return WEFT_OK;
     if (n_kept == MAX_KEPT)
         return weft_error_set(error, WEFT_TOO_LARGE, path, "too many pipes: at most %d can be read",
                               MAX_KEPT);
-    int from = open_path(path), to = -1;
+    const int from = system_open_input(path);
     if (from < 0) return cannot(error, path, "opened");
-    FILE *file = tmpfile();
-    if (file) to = fcntl(fileno(file), F_DUPFD_CLOEXEC, 0);
+    const int to = system_unnamed_file();
     char *name = strdup(path);
     weft_status status = WEFT_OK;
     if (to < 0 || !name || !copy_all(from, to)) status = cannot(error, path, "read");
-    if (file) fclose(file);
-    close(from);
+    weft__os_close(from);
     if (status == WEFT_OK) {
         kept[n_kept].path = name;
         kept[n_kept++].descriptor = to;
         return WEFT_OK;
     }
-    if (to >= 0) close(to);
+    if (to >= 0) weft__os_close(to);
     free(name);
     return status;
 }
@@ -126,11 +118,10 @@ FILE *stream_open(const char *path, weft_error *error)
 {
     int again = find_kept(path);
     if (again < 0 && !strcmp(path, "-")) return stdin;
-    int descriptor = again < 0 ? open_path(path) : fcntl(again, F_DUPFD_CLOEXEC, 0);
-    if (descriptor >= 0 && again >= 0) lseek(descriptor, 0, SEEK_SET);
+    const int descriptor = again < 0 ? system_open_input(path) : weft__os_duplicate(again);
     FILE *file = descriptor < 0        ? NULL
                  : is_gzip(descriptor) ? open_gzip(descriptor)
-                                       : fdopen(descriptor, "r");
+                                       : fdopen(descriptor, "rb");
     if (!file) cannot(error, path, "opened");
     return file;
 }

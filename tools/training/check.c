@@ -1,21 +1,23 @@
 /* Checks options, texts and model before `weft train` makes a folder or a vocabulary. */
 #include "training.h"
+#include "base/platform.h"
+#include "base/file.h"
 
 #include <stddef.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static bool check_file(training *t, const char *path)
 {
-    struct stat info;
+    os_facts facts;
     if (!path[0] || !strcmp(path, "-")) return true;
-    bool there = access(path, R_OK) == 0 && stat(path, &info) == 0;
-    if (there && !S_ISDIR(info.st_mode)) return true;
-    weft_error_set(&t->error, WEFT_IO, path, "cannot be read: %s",
-                   strerror(there ? EISDIR : errno));
+    const bool there = weft__os_facts(path, &facts);
+    /* Opening a pipe would be seen by its writer. */
+    if (there && facts.kind == OS_DEVICE) return true;
+    const int descriptor = there ? weft__file_open(path) : -1;
+    if (descriptor >= 0) return weft__os_close(descriptor);
+    weft_error_set(&t->error, WEFT_IO, path, "cannot be read: %s", strerror(errno));
     return false;
 }
 

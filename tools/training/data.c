@@ -7,13 +7,13 @@
 #include "text/vocabulary.h"
 
 #include "training/saved.h"
+#include "base/platform.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- The kind of batches ---- */
 
@@ -70,7 +70,7 @@ weft_model_traits training_traits(const recipe *r)
 static bool put_vocabulary(training *t, int side, const char *data, size_t bytes)
 {
     const char *path = t->vocabulary_path[side];
-    if (access(path, F_OK) != 0) {
+    if (!weft__file_exists(path)) {
         t->made_vocabulary[side] = tool_replace_file(path, data, bytes, &t->error);
         return t->made_vocabulary[side];
     }
@@ -88,7 +88,7 @@ static bool put_vocabulary(training *t, int side, const char *data, size_t bytes
 void training_forget_vocabulary(training *t)
 {
     for (int i = 0; i < 2; i++)
-        if (t->made_vocabulary[i]) unlink(t->vocabulary_path[i]);
+        if (t->made_vocabulary[i]) weft__os_remove(t->vocabulary_path[i]);
 }
 
 static weft_status train_vocabulary(training *t, const spm_options *o, const recipe_files *first,

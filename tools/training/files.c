@@ -7,15 +7,9 @@
 #include "base/text.h"
 #include "quantize/quantize.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 static bool cannot(training *t, const char *path, const char *what, int why)
 {
@@ -34,71 +28,60 @@ bool training_path(training *t, char *path, size_t size, const char *name)
 static bool make_folders(training *t, const char *path)
 {
     char part[4096];
-    for (const char *at = path; at; at = strchr(at, '/')) {
-        while (*at == '/') at++;
-        const char *end = strchr(at, '/');
-        snprintf(part, sizeof part, "%.*s", end ? (int)(end - path) : (int)strlen(path), path);
-        if (part[0] && !weft__os_make_folder(part) && errno != EEXIST)
-            return cannot(t, path, "made", errno);
+    os_facts facts;
+    for (const char *at = path; *at;) {
+        while (weft__os_is_separator(*at)) at++;
+        while (*at && !weft__os_is_separator(*at)) at++;
+        snprintf(part, sizeof part, "%.*s", (int)(at - path), path);
+        /* Some cannot be made, but exist: a drive, or the root of a network. */
+        if (!weft__os_make_folder(part) && errno != EEXIST) {
+            const int why = errno;
+            if (!weft__file_exists(part)) return cannot(t, path, "made", why);
+        }
     }
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) return cannot(t, path, "made", ENOTDIR);
+    if (weft__os_facts(path, &facts) && facts.kind != OS_FOLDER)
+        return cannot(t, path, "made", ENOTDIR);
     return true;
 }
 
 bool training_make_parents(training *t, const char *path)
 {
     char folder[4096];
-    const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 0, path);
+    const int length = (int)(weft__os_name(path) - path);
+    snprintf(folder, sizeof folder, "%.*s", length ? length - 1 : 0, path);
     return !folder[0] || make_folders(t, folder);
 }
 
 /* Removes half-written checkpoints step-N and their files of ranks. */
-static void remove_step_leftovers(const char *folder)
+static void remove_step_leftover(void *context, const char *entry)
 {
-    DIR *entries = opendir(folder);
-    for (const struct dirent *e; entries && (e = readdir(entries));) {
-        char name[256];
-        if (strncmp(e->d_name, "step-", 5) != 0 || !tool_ends_with(e->d_name, ".tmp")) continue;
-        snprintf(name, sizeof name, "%.*s", (int)(strlen(e->d_name) - 4), e->d_name);
-        char *digits = strrchr(name, '.');
-        if (digits) *digits = 0;
-        weft__file_remove_leftovers(folder, name);
-    }
-    if (entries) closedir(entries);
+    char name[256];
+    if (strncmp(entry, "step-", 5) != 0 || !tool_ends_with(entry, ".tmp")) return;
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(entry) - 4), entry);
+    char *digits = strrchr(name, '.');
+    if (digits) *digits = 0;
+    weft__file_remove_leftovers(context, name);
 }
 
 /* Removes the half-written files of a killed run. */
-static void remove_leftovers(const char *folder)
+static void remove_leftovers(char *folder)
 {
     for (size_t i = 0; tool_run_files[i]; i++)
         weft__file_remove_leftovers(folder, tool_run_files[i]);
-    remove_step_leftovers(folder);
+    weft__os_list(folder, remove_step_leftover, folder);
 }
 
-/* Whether the folder could be locked. `weft report` holds the lock for a moment, to see whether
- * there is a training, so it is tried a few times. */
-static bool take_lock(int descriptor)
-{
-    static const struct timespec pause = {.tv_nsec = 10000000};
-    for (int tries = 10; flock(descriptor, LOCK_EX | LOCK_NB) != 0; tries--) {
-        if (errno != EWOULDBLOCK || !tries) return false;
-        nanosleep(&pause, NULL);
-    }
-    return true;
-}
-
-/* Locks the folder against other processes, where the file system supports that. */
+/* Locks the folder against other processes, where the file system supports that. `weft report` holds
+ * the lock for a moment, to see whether there is a training, so it is tried a few times. */
 static bool lock_folder(training *t)
 {
-    t->lock = open(t->r.run_out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (t->lock < 0) return true;
-    if (take_lock(t->lock)) {
-        remove_leftovers(t->r.run_out);
-        return true;
+    t->lock = weft__os_lock_folder(t->r.run_out);
+    for (int tries = 10; t->lock < 0 && errno == EWOULDBLOCK && tries; tries--) {
+        weft__os_pause(10000000);
+        t->lock = weft__os_lock_folder(t->r.run_out);
     }
-    if (errno != EWOULDBLOCK) return true;
+    if (t->lock >= 0) remove_leftovers(t->r.run_out);
+    if (t->lock >= 0 || errno != EWOULDBLOCK) return true;
     return training_fail(t, WEFT_IO, t->r.run_out, "another weft train is running in this folder");
 }
 
@@ -117,7 +100,7 @@ static void warn_without_hashes(const training *t)
 static bool open_folder(training *t)
 {
     if (!make_folders(t, t->r.run_out) || !lock_folder(t)) return false;
-    if (access(t->model_path, F_OK) != 0) {
+    if (!weft__file_exists(t->model_path)) {
         if (!training_may_begin(t)) return false;
         if (t->resume)
             fprintf(stderr, "weft: %s: has no checkpoint yet, the run begins\n", t->r.run_out);
@@ -134,7 +117,7 @@ bool training_prepare_folder(training *t)
     bool good = training_path(t, t->model_path, sizeof t->model_path, "model.safetensors");
     if (good && tool_is_first()) good = open_folder(t);
     if (!training_agree(t, good)) return false;
-    if (!tool_is_first()) t->resume = t->resume && access(t->model_path, F_OK) == 0;
+    if (!tool_is_first()) t->resume = t->resume && weft__file_exists(t->model_path);
     if (!t->resume) return true;
     /* On several processes the trainer reads the parts of the states that are its own. */
     if (weft_params_load_some(t->params, t->model_path, tool_world() ? &weft_model_states : NULL,
@@ -198,14 +181,16 @@ static FILE *open_lines(training *t, const char *name, uint64_t step, double *se
     char path[4096];
     size_t length = 0;
     if (!training_path(t, path, sizeof path, name)) return NULL;
-    bool there = t->resume && access(path, F_OK) == 0;
+    bool there = t->resume && weft__file_exists(path);
     char *text = there ? weft__file_read(path, &length, &t->error) : NULL;
     if (there && !text) return NULL;
     size_t kept = text ? retain_lines(text, length, step, seconds) : 0;
     bool good = tool_replace_file(path, text ? text : "", kept, &t->error);
     free(text);
     if (!good) return NULL;
-    FILE *file = fopen(path, "a");
+    const int descriptor = weft__os_open_to_append(path);
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "ab");
+    if (!file && descriptor >= 0) weft__os_close(descriptor);
     if (!file) cannot(t, path, "opened", errno);
     return file;
 }
@@ -241,7 +226,7 @@ bool training_save(training *t)
         return !keeps || training_keep(t, step);
     }
     /* After a crash of the machine, the checkpoint must not be newer than the metrics. */
-    if (t->metrics && fsync(fileno(t->metrics)) != 0 && errno != EINVAL && errno != EROFS)
+    if (t->metrics && !weft__os_sync(fileno(t->metrics)) && errno != EINVAL && errno != EROFS)
         cannot(t, "metrics.jsonl", "written", errno);
     if (!training_agree(t, t->error.status == WEFT_OK)) return false;
     if (training_is_timed(&t->r)) {

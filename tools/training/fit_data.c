@@ -2,10 +2,11 @@
 #include "fit_data.h"
 
 #include "training/saved.h"
+#include "base/platform.h"
+#include "base/file.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool no_memory(training *t)
 {
@@ -88,7 +89,7 @@ static bool check_data_files(training *t, const training_fit *f)
 static bool load_file(training *t, training_fit *f)
 {
     if (!training_path(t, f->copy, sizeof f->copy, "model.onnx") || !read_dims(t, f)) return false;
-    f->onnx.path = t->resume && access(f->copy, F_OK) == 0 ? f->copy : t->r.fit_file;
+    f->onnx.path = t->resume && weft__file_exists(f->copy) ? f->copy : t->r.fit_file;
     f->onnx.batch = t->r.fit_rows;
     f->file = tool_load_onnx(&f->onnx, &t->error);
     f->fit.model = weft_onnx_builder(f->file);
@@ -310,8 +311,8 @@ bool fit_read_data(training *t)
 static bool copy_data(training *t, const char *name)
 {
     char from[4096], to[4096];
-    const char *model = t->fit->onnx.path, *slash = strrchr(model, '/');
-    const int folder = slash ? (int)(slash - model) + 1 : 0;
+    const char *model = t->fit->onnx.path;
+    const int folder = (int)(weft__os_name(model) - model);
     if (snprintf(from, sizeof from, "%.*s%s", folder, model, name) >= (int)sizeof from)
         return training_fail(t, WEFT_TOO_LARGE, model, "the path is too long");
     return training_path(t, to, sizeof to, name) && training_make_parents(t, to) &&

@@ -4,14 +4,12 @@
 
 #include "base/file.h"
 #include "json/tree.h"
+#include "base/platform.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* The maximum length of a header, as in weft_params_load. */
 #define MAX_HEADER ((uint64_t)100 << 20)
@@ -48,51 +46,50 @@ static bool step_path(training *t, char *path, size_t size, uint64_t step)
 
 /* ---- Before a run begins ---- */
 
-/* Finds the checkpoint to name in a message: the last step, else the first name; "" if there is
- * none. */
-static bool find_checkpoint(training *t, char *name, size_t size, bool *is_step)
+/* The checkpoint to name in a message: the last step, else the first name; "" if there is none. */
+typedef struct found {
+    char name[256];
+    uint64_t step;
+    bool is_step;
+} found;
+
+static void find_checkpoint(void *context, const char *name)
 {
-    DIR *folder = opendir(t->r.run_out);
-    uint64_t newest = 0, step = 0;
-    *is_step = false;
-    name[0] = 0;
-    if (!folder) {
-        weft_error_set(&t->error, WEFT_IO, t->r.run_out, "cannot be read: %s", strerror(errno));
-        return false;
-    }
-    for (const struct dirent *e = readdir(folder); e; e = readdir(folder)) {
-        if (!tool_ends_with(e->d_name, ".safetensors") || tool_is_rank_file(e->d_name)) continue;
-        bool kept = step_of(e->d_name, &step);
-        bool better = kept ? !*is_step || step > newest
-                           : !*is_step && (!name[0] || strcmp(e->d_name, name) < 0);
-        if (!better) continue;
-        snprintf(name, size, "%s", e->d_name);
-        *is_step = kept;
-        newest = step;
-    }
-    closedir(folder);
-    return true;
+    found *f = context;
+    uint64_t step = 0;
+    if (!tool_ends_with(name, ".safetensors") || tool_is_rank_file(name)) return;
+    const bool kept = step_of(name, &step);
+    if (kept ? f->is_step && step <= f->step
+             : f->is_step || (f->name[0] && strcmp(name, f->name) >= 0))
+        return;
+    snprintf(f->name, sizeof f->name, "%s", name);
+    f->is_step = kept;
+    f->step = step;
 }
 
 /* Whether the folder has a file of that name that is not empty. */
 static bool holds(training *t, const char *name)
 {
     char path[4096];
-    struct stat info;
-    return training_path(t, path, sizeof path, name) && stat(path, &info) == 0 && info.st_size > 0;
+    os_facts facts;
+    return training_path(t, path, sizeof path, name) && weft__os_facts(path, &facts) &&
+           (facts.bytes > 0 || facts.kind != OS_FILE);
 }
 
 bool training_may_begin(training *t)
 {
-    char name[256];
-    bool is_step;
-    if (!find_checkpoint(t, name, sizeof name, &is_step)) return false;
-    if (name[0]) {
+    found f = {.name = ""};
+    if (!weft__os_list(t->r.run_out, find_checkpoint, &f)) {
+        weft_error_set(&t->error, WEFT_IO, t->r.run_out, "cannot be read: %s", strerror(errno));
+        return false;
+    }
+    if (f.name[0]) {
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->r.run_out,
                        "%s exists without model.safetensors: %s%s%sto begin another run, choose "
                        "another --out",
-                       name, is_step ? "to continue from it, `cp " : "", is_step ? name : "",
-                       is_step ? " model.safetensors` there and --resume; " : "");
+                       f.name, f.is_step ? "to continue from it, `cp " : "",
+                       f.is_step ? f.name : "",
+                       f.is_step ? " model.safetensors` there and --resume; " : "");
         return false;
     }
     if (holds(t, "metrics.jsonl"))
@@ -197,42 +194,46 @@ static bool best_is_ours(training *t)
     return ours || refuse(t, path);
 }
 
-static bool find_all(training *t)
+typedef struct kept_checkpoints {
+    training *t;
+    bool good;
+} kept_checkpoints;
+
+static void find_kept(void *context, const char *name)
 {
-    uint64_t step, now = weft_trainer_progress_of(t->trainer).updates;
-    if (!t->resume) return true;
-    DIR *folder = opendir(t->r.run_out);
-    bool good = best_is_ours(t);
-    for (const struct dirent *e = folder ? readdir(folder) : NULL; e && good; e = readdir(folder))
-        if (step_of(e->d_name, &step)) good = take_kept(t, step, now);
-    if (folder) closedir(folder);
-    return good;
+    kept_checkpoints *k = context;
+    uint64_t step;
+    if (k->good && step_of(name, &step))
+        k->good = take_kept(k->t, step, weft_trainer_progress_of(k->t->trainer).updates);
 }
 
-/* Removes the run's files of ranks whose step-N.safetensors is missing: a process was killed while
- * it saved or removed that checkpoint. model.safetensors may be a copy of one and name its files.
- */
-static void remove_orphans(training *t)
+static bool find_all(training *t)
 {
+    if (!t->resume) return true;
+    kept_checkpoints k = {t, best_is_ours(t)};
+    weft__os_list(t->r.run_out, find_kept, &k);
+    return k.good;
+}
+
+/* Removes a file of a rank whose step-N.safetensors is missing: a process was killed while it saved
+ * or removed that checkpoint. model.safetensors may be a copy of one and name its files. */
+static void remove_orphan(void *context, const char *name)
+{
+    training *t = context;
     const char *named = weft_params_meta(t->params, "shards");
-    DIR *folder = opendir(t->r.run_out);
-    for (const struct dirent *e; folder && (e = readdir(folder));) {
-        char path[4096];
-        uint64_t step;
-        if (!tool_is_rank_file(e->d_name) || !read_step(e->d_name, &step) ||
-            (named && strstr(named, e->d_name)) || !step_path(t, path, sizeof path, step) ||
-            access(path, F_OK) == 0)
-            continue;
-        if (training_path(t, path, sizeof path, e->d_name) && is_ours(t, path)) unlink(path);
-    }
-    if (folder) closedir(folder);
+    char path[4096];
+    uint64_t step;
+    if (!tool_is_rank_file(name) || !read_step(name, &step) || (named && strstr(named, name)) ||
+        !step_path(t, path, sizeof path, step) || weft__file_exists(path))
+        return;
+    if (training_path(t, path, sizeof path, name) && is_ours(t, path)) weft__os_remove(path);
 }
 
 bool training_find_kept(training *t)
 {
     /* All processes read the folder before one of them changes it. */
     if (!training_agree(t, find_all(t))) return false;
-    if (t->resume && tool_is_first()) remove_orphans(t);
+    if (t->resume && tool_is_first()) weft__os_list(t->r.run_out, remove_orphan, t);
     return true;
 }
 
@@ -256,11 +257,11 @@ bool training_keep(training *t, uint64_t step)
     char path[4096];
     if (is_kept(t, step)) return true;
     if (!step_path(t, path, sizeof path, step)) return false;
-    if (access(path, F_OK) == 0) return refuse(t, path);
+    if (weft__file_exists(path)) return refuse(t, path);
     /* A second name by a hard link, or a copy where the file system has no links, or where the
      * checkpoint has files of ranks, which the next one removes. */
     const char *shards = weft_params_meta(t->params, "shards");
-    if ((tool_world() || (shards && *shards) || link(t->model_path, path) != 0) &&
+    if ((tool_world() || (shards && *shards) || !weft__os_link(t->model_path, path)) &&
         weft_trainer_save(t->trainer, path, &t->error) != WEFT_OK)
         return false;
     if (!add_kept(t, step)) return false;

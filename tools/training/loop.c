@@ -1,7 +1,9 @@
 /* The loop of `weft train`: steps, progress, validations, and saving. */
 #include "training.h"
 
+#include "base/platform.h"
 #include "base/text.h"
+#include "system.h"
 
 #include <weft/measure.h>
 
@@ -11,11 +13,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 /* The signal that ends the run; 0: none. */
 static volatile sig_atomic_t interrupted;
+
+#define STDERR 2 /* the descriptor of stderr */
 
 static void on_signal(int signal_number)
 {
@@ -23,7 +25,7 @@ static void on_signal(int signal_number)
     interrupted = signal_number;
     /* Only Ctrl-C comes from a user who waits. If the message cannot be written, nothing is lost.
      */
-    if (signal_number == SIGINT && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+    if (signal_number == SIGINT && weft__os_write(STDERR, text, sizeof text - 1) < 0) return;
 }
 
 bool training_interrupted(void *unused)
@@ -110,8 +112,8 @@ static double seconds_left(const loop *l)
  */
 static int columns(const loop *l)
 {
-    struct winsize size = {0};
-    return ioctl(fileno(l->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 400;
+    const int columns = system_columns(l->out);
+    return columns > 1 ? columns - 1 : 400;
 }
 
 /* A line of fields with two blanks between them. On a terminal, fields that do not fit are left
@@ -413,22 +415,6 @@ static const char *ended(loop *l)
     return NULL;
 }
 
-/* From now on a signal saves the run before it ends. A second signal ends the program at once. */
-static void handle_signals(void)
-{
-    struct sigaction save_and_leave = {.sa_handler = on_signal,
-                                       .sa_flags = SA_RESETHAND | SA_RESTART},
-                     ignore = {.sa_handler = SIG_IGN}, hangup;
-    sigaction(SIGINT, &save_and_leave, NULL);
-    sigaction(SIGTERM, &save_and_leave, NULL);
-    sigaction(SIGHUP, NULL, &hangup);
-    if (hangup.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &save_and_leave, NULL); /* nohup ignores it */
-    /* mpirun passes it on to all ranks, and nothing else in time. */
-    if (tool_world()) sigaction(SIGUSR1, &save_and_leave, NULL);
-    sigaction(SIGPIPE, &ignore, NULL); /* the training continues if nobody reads its progress */
-}
-
 static bool run_loop(loop *l)
 {
     training *t = l->t;
@@ -441,7 +427,8 @@ static bool run_loop(loop *l)
     l->valid = l->accuracy = NAN;
     l->scores = (training_scores){NAN, NAN};
     t->saved = t->resume;
-    handle_signals();
+    /* A signal saves the run before it ends. The training continues if nobody reads its progress. */
+    system_take_signals(on_signal, tool_world() != NULL);
     if (!save(l) || !decide(l)) return false;
     while (!(l->end = ended(l)))
         if (!one_step(l)) return false;
@@ -541,7 +528,7 @@ static void prepare_progress(loop *l)
 {
     l->out = l->t->json ? stderr : stdout;
     /* mpirun reads what its processes print from a terminal of its own. */
-    l->terminal = !tool_world() && isatty(fileno(l->out)) == 1;
+    l->terminal = !tool_world() && system_is_terminal(l->out);
     /* Without the rate, only a number of the progress line is missing. */
     if (l->t->r.run_measure && tool_is_first() &&
         weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)

@@ -3,14 +3,14 @@
 
 #include "json/tree.h"
 #include "base/text.h"
+#include "base/platform.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static tool_take take_text, take_file, take_lengths;
 
@@ -291,7 +291,7 @@ char *recipe_join(const char *folder, const char *name)
     size_t size = strlen(folder) + strlen(name) + 2;
     char *path = malloc(size);
     if (!path) return NULL;
-    bool alone = name[0] == '/' || !strcmp(name, "-") || !folder[0];
+    bool alone = weft__os_is_absolute(name) || !strcmp(name, "-") || !folder[0];
     snprintf(path, size, "%s%s%s", alone ? "" : folder, alone ? "" : "/", name);
     return path;
 }
@@ -355,7 +355,7 @@ bool recipe_has_relative_file(recipe *r)
         size_t n = file_names(r, &recipe_rows[i], &names);
         for (size_t k = 0; k < n; k++) {
             const char *name = names[k] + recipe_input_prefix(&recipe_rows[i], names[k]);
-            if (name[0] != '/' && strcmp(name, "-") != 0) return true;
+            if (!weft__os_is_absolute(name) && strcmp(name, "-") != 0) return true;
         }
     }
     return false;
@@ -365,17 +365,18 @@ bool recipe_has_relative_file(recipe *r)
  * pipe, whose real path cannot be opened. */
 static bool make_real(const char *name, const char *folder, char **made)
 {
-    struct stat info;
+    os_facts facts;
+    char real[FILE_PATH_BYTES];
     (void)folder;
-    bool lasts = stat(name, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode));
-    *made = lasts ? realpath(name, NULL) : NULL;
+    const bool lasts = weft__os_facts(name, &facts) && facts.kind != OS_DEVICE;
+    *made = lasts && weft__os_real_path(name, real, sizeof real) ? strdup(real) : NULL;
     return true;
 }
 
 bool recipe_resolve(recipe *r, weft_error *error)
 {
-    char here[PATH_MAX];
-    if (!getcwd(here, sizeof here)) {
+    char here[FILE_PATH_BYTES];
+    if (!weft__os_current_folder(here, sizeof here)) {
         weft_error_set(error, WEFT_IO, "train", "the current folder cannot be determined: %s",
                        strerror(errno));
         return false;

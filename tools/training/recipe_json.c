@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "json/tree.h"
 #include "base/text.h"
+#include "base/platform.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -206,9 +207,12 @@ static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error 
 /* The folder that a file lies in. */
 static char *folder_of(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return strdup(".");
-    return strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    const char *name = weft__os_name(path);
+    char *folder = strdup(name > path ? path : ".");
+    if (!folder || name == path) return folder;
+    const size_t length = (size_t)(name - path);
+    folder[length > 1 && weft__os_is_separator(path[length - 1]) ? length - 1 : length] = 0;
+    return folder;
 }
 
 bool recipe_load(recipe *r, const char *path, const char *data, weft_error *error)

@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include "base/text.h"
+#include "system.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -121,7 +122,7 @@ bool training_check_memory(training *t, const weft_builder *builder, weft_batch_
     o.builder = *builder;
     if (!set_memory(t, &o)) return false;
     if (weft_trainer_estimate_of(&o, shape, e, &t->error) != WEFT_OK) return false;
-    double states = (double)e->state_bytes, rest = tool_memory_available();
+    double states = (double)e->state_bytes, rest = system_memory_available();
     double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
     weft__text_from_bytes(states, needed[0]);
     weft__text_from_bytes(computing, needed[1]);

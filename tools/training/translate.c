@@ -196,8 +196,11 @@ static char *own_translations(const training *t, size_t *bytes)
             *bytes += strlen(t->sentences[i].translation) + 1;
     char *text = malloc(*bytes + 1), *at = text;
     for (size_t i = 0; text && i < t->n_sentences; i++)
-        if (t->sentences[i].rank == tool_world()->rank)
-            at = stpcpy(at, t->sentences[i].translation) + 1;
+        if (t->sentences[i].rank == tool_world()->rank) {
+            const size_t n = strlen(t->sentences[i].translation) + 1;
+            memcpy(at, t->sentences[i].translation, n);
+            at += n;
+        }
     return text;
 }
 

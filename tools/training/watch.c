@@ -9,17 +9,17 @@
 #include "report/report.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #ifdef WEFT_HAVE_MICROHTTPD
 #include <microhttpd.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #endif
 
 #define FIELD(field) TOOL_FIELD(watch_args, field)

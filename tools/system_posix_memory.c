@@ -1,7 +1,10 @@
-/* How much memory this process may still allocate: the minimum of the machine's free memory, what
- * its control groups allow, and its own limit. */
-#include "tool.h"
+/* Memory on Linux and other POSIX systems: see system.h. What this process may still allocate is the
+ * minimum of the machine's free memory, what its control groups allow, and its own limit. */
+#include "system.h"
 
+#ifdef WEFT_HAVE_MALLOC_TRIM
+#include <malloc.h>
+#endif
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +63,7 @@ static double groups_rest(void)
     return rest;
 }
 
-double tool_memory_available(void)
+double system_memory_available(void)
 {
     struct rlimit limit;
     double rest = 1024 * number_of("/proc/meminfo", "MemAvailable:");
@@ -69,4 +72,26 @@ double tool_memory_available(void)
         rest =
             fmin(rest, (double)limit.rlim_cur - 1024 * number_of("/proc/self/status", "VmSize:"));
     return rest;
+}
+
+/* ---- The peak ---- */
+
+/* Linux records the peak of the resident set; writing 5 to clear_refs resets it. */
+void system_forget_peak(void)
+{
+#ifdef WEFT_HAVE_MALLOC_TRIM
+    malloc_trim(0);
+#endif
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return;
+    fputs("5", file);
+    fclose(file);
+}
+
+double system_memory_peak(void)
+{
+    double kib = number_of("/proc/self/status", "VmHWM:");
+    struct rusage usage;
+    if (isnan(kib) && getrusage(RUSAGE_SELF, &usage) == 0) kib = (double)usage.ru_maxrss;
+    return kib * 1024;
 }
