@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/platform.h"
 #include "decode.h"
 #include "kind.h"
 
@@ -165,8 +166,7 @@ static weft_status read_config(const char *path, cJSON **config, weft_error *err
 static weft_status read_config_next_to(const char *path, cJSON **config, weft_error *error)
 {
     static const char name[] = "tokenizer_config.json";
-    const char *slash = strrchr(path, '/');
-    const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+    const size_t folder = (size_t)(weft__os_name(path) - path);
     char *path_of_config = malloc(folder + sizeof name);
     if (!path_of_config) return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     memcpy(path_of_config, path, folder);

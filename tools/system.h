@@ -63,7 +63,7 @@ typedef struct text_stream {
 } text_stream;
 /* False if out of memory. */
 bool text_stream_open(text_stream *s);
-/* False if something could not be written; then, too, the caller frees the text. */
+/* False if something could not be written. The caller frees the text in any case. */
 bool text_stream_close(text_stream *s);
 
 /* ---- Other programs ---- */

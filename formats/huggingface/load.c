@@ -123,7 +123,7 @@ static weft_status shard_of(loader *l, const char *index, const char *name,
                             const weft_safetensors **file)
 {
     size_t i = 0;
-    if (!*name || strchr(name, '/') || !strcmp(name, "..") || !strcmp(name, ".") ||
+    if (!*name || weft__os_name(name) != name || !strcmp(name, "..") || !strcmp(name, ".") ||
         strlen(name) >= sizeof l->names[0])
         return weft_error_set(l->error, WEFT_BAD_FILE, index,
                               "weight_map: \"%.64s\" is not the name of a file in the folder",

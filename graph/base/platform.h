@@ -161,7 +161,7 @@ bool weft__os_current_folder(char *path, size_t size);
 WEFT_PRIVATE_API const char *weft__os_name(const char *path);
 /* Whether a character separates the components of a path. */
 bool weft__os_is_separator(char c);
-WEFT_PRIVATE_API bool weft__os_is_absolute(const char *path);
+bool weft__os_is_absolute(const char *path);
 
 /* Locks a file that this process has just made, for as long as a descriptor of it is open. False if
  * another process holds its lock, or has removed it. True if the file system has no locks. */

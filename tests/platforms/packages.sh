@@ -43,6 +43,8 @@ static_libraries()
 {
     command -v dpkg-source >/dev/null || skip "dpkg-source is not installed"
     debian "$(dpkg --print-architecture)" source cjson protobuf-c zlib
+    # The headers have another path each time, which a cache of the compiler must not see.
+    export CCACHE_BASEDIR=$PWD
     mkdir -p static/include/cjson static/include/protobuf-c static/lib/pkgconfig
     "$1" -O2 -c cjson-*/cJSON.c && ar rcs static/lib/libcjson.a cJSON.o && cp cjson-*/cJSON.h static/include/cjson &&
         "$1" -O2 -I protobuf-c-*/ -c protobuf-c-*/protobuf-c/protobuf-c.c && ar rcs static/lib/libprotobuf-c.a protobuf-c.o &&

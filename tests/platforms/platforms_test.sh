@@ -141,6 +141,7 @@ c = [$cached'x86_64-w64-mingw32-gcc-posix']" >compiler.ini
     wine other/tests/model_bits.exe 2>errors | tr -d '\r' >models
     [ "$(grep -c "as specified" models)" -ge 17 ] || fail "models: $(grep -v "as specified" models errors)"
     wine other/tests/weft_tests.exe platform exact session >suites 2>&1 || fail "$(grep -B 1 FAILED suites | head -n 20)"
+    wineserver -k # it would still write into the folder
 }
 
 case_gcc_without_optimisation()

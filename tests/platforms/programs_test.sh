@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The program, with the other libraries, for AArch64 and as one static program with musl: the trainings of its models
-# have the specified bits. And libweft for macOS. Needs the Debian archive, qemu-user and gcc-aarch64-linux-gnu,
-# musl-tools, or zig. A case is skipped where one is missing.
+# The program, with the other libraries, for AArch64, for Windows, and as one static program with musl: the trainings of
+# its models have the specified bits. And libweft for macOS. Needs the Debian archive, qemu-user and
+# gcc-aarch64-linux-gnu, gcc-mingw-w64-x86-64-posix and wine64, musl-tools, or zig. A case is skipped where one is
+# missing.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 # shellcheck source=tests/platforms/building.sh
@@ -47,6 +48,99 @@ case_one_static_program_with_musl()
     other/tools/weft info | grep -q "^threads  *1$" || fail "$(other/tools/weft info)"
     cmp <(other/tools/weft fit --help) <("$weft" fit --help) || fail "another help"
     try_program other/tools/weft
+}
+
+# program_for_windows: ./other/tools/weft.exe, and ./gnuplot.exe, which copies the number of lines that it gets.
+program_for_windows()
+{
+    export WINEPREFIX=$PWD/wine WINEDEBUG=-all
+    command -v x86_64-w64-mingw32-gcc-posix >/dev/null || skip "x86_64-w64-mingw32-gcc-posix is not installed"
+    command -v wine >/dev/null || skip "wine is not installed"
+    static_libraries x86_64-w64-mingw32-gcc-posix
+    cat >libraries.ini <<-END
+		[binaries]
+		c = [$cached'x86_64-w64-mingw32-gcc-posix']
+		pkgconfig = 'pkg-config'
+		[properties]
+		pkg_config_libdir = '$PWD/static/lib/pkgconfig'
+	END
+    cat >gnuplot.c <<-END
+		#include <stdio.h>
+		int main(void) { int c, n = 0; while ((c = getchar()) != EOF) n += c == '\\n'; printf("%d", n); return n < 10; }
+	END
+    build_other tools/weft.exe --cross-file "$tests/platforms/windows.ini" --cross-file libraries.ini -Dtests=disabled -Dc_args=-O1 &&
+        x86_64-w64-mingw32-gcc-posix gnuplot.c -o gnuplot.exe
+}
+
+# Texts, streams, paths and other programs, which systems have in their own ways.
+files_on_windows()
+{
+    local windows=(wine other/tools/weft.exe) name=$'folder \xCF\x81'
+    cmp <("${windows[@]}" fit --help) <("$weft" fit --help) || fail "another help"
+    "${windows[@]}" info | grep -q "^threads  *[1-9]" || fail "$("${windows[@]}" info)"
+    expect 1 "weft: missing.onnx: cannot be opened: No such file or directory" "${windows[@]}" run missing.onnx --random
+    expect 2 'weft: no command "tran" (see `weft --help`); did you mean "train"?' "${windows[@]}" tran
+    expect 1 "weft was built without libmicrohttpd" "${windows[@]}" fit nothing.onnx --watch --x a --y b --loss mse
+    "${windows[@]}" dot gpt -o "$name.dot" && "$weft" dot gpt -o here.dot && cmp here.dot "$name.dot" || fail "dot"
+    words 50 1 | tee hypotheses | gzip >hypotheses.gz
+    words 50 2 >references
+    "$weft" score hypotheses references >want
+    "${windows[@]}" score hypotheses.gz references | cmp - want || fail "gzip is read differently"
+    "${windows[@]}" score - references <hypotheses | cmp - want || fail "standard input is read differently"
+    head -c 60 hypotheses.gz >damaged.gz
+    expect 1 "weft: damaged.gz: is damaged or truncated" "${windows[@]}" score damaged.gz references
+}
+
+# A run that begins here is continued there, and the other way round; each has the hashes of one that was not interrupted.
+trainings_on_windows()
+{
+    local windows=(wine other/tools/weft.exe) run
+    cp "$tests"/data/digits/*.npy "$tests/data/digits/digits.onnx" .
+    local digits=(fit digits.onnx --x x.npy --y y.npy --valid-x valid_x.npy --valid-y valid_y.npy --loss cross-entropy
+        --measure=false --steps 20 --hash-every 5 --save-every 10 --keep 2)
+    "$weft" "${digits[@]}" --out here >log 2>&1 && "${windows[@]}" "${digits[@]}" --out 'runs\there' >>log 2>&1 ||
+        fail "$(tail -n 3 log)"
+    for run in here runs/there; do
+        grep '"parameters"' "$run/metrics.jsonl" >"$run.hashes"
+        expect 1 "exists already" "${windows[@]}" "${digits[@]}" --out "$run"
+        (cd "$run" && cp step-10.safetensors model.safetensors && rm step-20.safetensors)
+    done
+    [ "$(wc -l <here.hashes)" = 4 ] && cmp here.hashes runs/there.hashes || fail "the trained parameters differ"
+    expect 0 "finished after 20 steps" "${windows[@]}" fit --resume --out here
+    sed -i "s/Z:$(sed 's/\//\\\//g' <<<"$PWD")/$(sed 's/\//\\\//g' <<<"$PWD")/" runs/there/recipe.json
+    expect 0 "finished after 20 steps" "$weft" fit --resume --out runs/there
+    for run in here runs/there; do
+        grep '"parameters"' "$run/metrics.jsonl" | cmp - here.hashes || fail "a continued run differs"
+    done
+    "${windows[@]}" plot here runs/there -o losses.svg && [ "$(cat losses.svg)" -gt 40 ] || fail "gnuplot did not get its script"
+}
+
+# press_ctrl_c RUN: once it has begun.
+press_ctrl_c()
+{
+    for _ in $(seq 100); do [ ! -s "$1/metrics.jsonl" ] || break; sleep 0.1; done
+    printf '\003'
+    sleep 2
+}
+
+# Ctrl-C on a terminal saves the run.
+interrupts_on_windows()
+{
+    command -v script >/dev/null || return
+    press_ctrl_c stopped | timeout 60 script -qec "wine other/tools/weft.exe fit digits.onnx --x x.npy --y y.npy \
+        --loss cross-entropy --measure=false --minutes 1 --log-every 10 --out stopped" /dev/null >log
+    [ "${PIPESTATUS[1]}" = 130 ] || fail "Ctrl-C did not end the training: $(tail -c 300 log)"
+    expect 1 "exists already" "$weft" fit digits.onnx --x x.npy --y y.npy --loss cross-entropy --out stopped
+}
+
+case_the_program_on_Windows()
+{
+    program_for_windows || return
+    try_program wine other/tools/weft.exe
+    files_on_windows
+    trainings_on_windows
+    interrupts_on_windows
+    wineserver -k # it would still write into the folder
 }
 
 # compiler_for_macOS PROCESSOR: ./zig-cc and ./zig-ar, for macOS.

@@ -129,9 +129,7 @@ static bool write_text(const char *folder, const char *name, const char *text)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    const bool good = file && fputs(text, file) != EOF;
-    return file && fclose(file) == 0 && good;
+    return weft__file_replace(path, text, strlen(text));
 }
 
 /* Writes the vocabulary of a GGUF file into the run, or says why not. */

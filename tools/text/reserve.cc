@@ -1,6 +1,8 @@
 // Memory in reserve: see reserve.h.
 #include "reserve.h"
 
+#include "base/platform.h"
+
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -49,7 +51,7 @@ void *allocate(size_t bytes, size_t align)
 {
     if (bytes > SIZE_MAX - 2 * alignment) return nullptr;
     void *p = align > alignof(std::max_align_t)
-                  ? std::aligned_alloc(align, (bytes + align - 1) / align * align)
+                  ? weft__os_memory(align, (bytes + align - 1) / align * align)
                   : std::malloc(bytes ? bytes : 1);
     return p || !active ? p : take(active, bytes);
 }
@@ -61,9 +63,13 @@ void *allocate(size_t bytes, size_t align)
     return p;
 }
 
-[[maybe_unused]] void release(void *p) noexcept
+[[maybe_unused]] void release(void *p, size_t align) noexcept
 {
-    if (p && !in_reserve(p)) std::free(p);
+    if (!p || in_reserve(p)) return;
+    if (align > alignof(std::max_align_t))
+        weft__os_memory_free(p);
+    else
+        std::free(p);
 }
 } // namespace
 
@@ -122,43 +128,43 @@ void *operator new[](size_t bytes, const std::nothrow_t &) noexcept
 }
 void operator delete(void *p) noexcept
 {
-    release(p);
+    release(p, 1);
 }
 void operator delete[](void *p) noexcept
 {
-    release(p);
+    release(p, 1);
 }
 void operator delete(void *p, size_t) noexcept
 {
-    release(p);
+    release(p, 1);
 }
 void operator delete[](void *p, size_t) noexcept
 {
-    release(p);
+    release(p, 1);
 }
-void operator delete(void *p, std::align_val_t) noexcept
+void operator delete(void *p, std::align_val_t align) noexcept
 {
-    release(p);
+    release(p, (size_t)align);
 }
-void operator delete[](void *p, std::align_val_t) noexcept
+void operator delete[](void *p, std::align_val_t align) noexcept
 {
-    release(p);
+    release(p, (size_t)align);
 }
-void operator delete(void *p, size_t, std::align_val_t) noexcept
+void operator delete(void *p, size_t, std::align_val_t align) noexcept
 {
-    release(p);
+    release(p, (size_t)align);
 }
-void operator delete[](void *p, size_t, std::align_val_t) noexcept
+void operator delete[](void *p, size_t, std::align_val_t align) noexcept
 {
-    release(p);
+    release(p, (size_t)align);
 }
 void operator delete(void *p, const std::nothrow_t &) noexcept
 {
-    release(p);
+    release(p, 1);
 }
 void operator delete[](void *p, const std::nothrow_t &) noexcept
 {
-    release(p);
+    release(p, 1);
 }
 
 #pragma GCC visibility pop

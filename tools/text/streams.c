@@ -82,6 +82,9 @@ static bool copy_all(int from, int to)
 
 static weft_status cannot(weft_error *error, const char *path, const char *what)
 {
+    /* Where streams cannot call functions, gzip is decompressed when it is opened. */
+    if (errno == EBADMSG)
+        return weft_error_set(error, WEFT_BAD_FILE, path, "is damaged or truncated");
     return weft_error_set(error, errno == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO, path,
                           "cannot be %s: %s", what, strerror(errno));
 }
