@@ -32,6 +32,7 @@ ORDER = [
     ["text"],
     ["tokenizers/weft"],
     ["tokenizers"],
+    ["tokenizers/chat"],
     ["models/weft"],
     ["models/run"],
     ["models/layers"],

@@ -18,8 +18,8 @@ extern "C" {
  * `bos`, `eos` and `pad` are those that tokenizer_config.json in the same folder names; without
  * this file, or a name in it, those of pieces with customary names, such as <s>. Errors:
  * WEFT_NOT_FOUND or WEFT_IO for a file that cannot be read; WEFT_BAD_FILE for one that is not a
- * tokeniser; WEFT_UNSUPPORTED for a component that weft does not have. The message has the place in
- * the file, such as `pre_tokenizer.pretokenizers[1]`. */
+ * tokeniser, or has an unsupported component. The message has the place in the file, such as
+ * `pre_tokenizer.pretokenizers[1]`. */
 WEFT_API weft_tokenizer *weft_tokenizer_load_json(const char *path, weft_error *error);
 /* The same of `bytes` bytes of JSON in memory, which may be freed afterwards. */
 WEFT_API weft_tokenizer *weft_tokenizer_load_json_from_memory(const char *json, size_t bytes,
