@@ -195,12 +195,32 @@ static ct_args evaluate_arguments(ct_render *r, const ct_node *list)
     return (ct_args){items.items, items.n, named.as.pairs, named.n};
 }
 
+static ct_value call_value(ct_render *r, const ct_value *callee, const ct_args *args)
+{
+    switch (callee->type) {
+    case CT_MACRO:
+        for (size_t i = 0; i < args->n_named; i++)
+            if (weft__ct_is(&args->named[i].key, "caller"))
+                return weft__ct_fail(r, WEFT_BAD_FILE, "'caller' cannot be an argument");
+        return callee->as.macro->call(r, callee->as.macro, args, NULL);
+    case CT_FUNCTION:
+        return weft__ct_apply(r, callee->as.function, NULL, args);
+    case CT_METHOD:
+        return weft__ct_apply(r, callee->as.method->function, &callee->as.method->self, args);
+    case CT_UNDEFINED:
+        return weft__ct_fail_undefined(r, callee);
+    default:
+        return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "a %s cannot be called",
+                             weft__ct_type_name(callee));
+    }
+}
+
 static ct_value evaluate_call(ct_render *r, const ct_node *n)
 {
     const ct_value callee = weft__ct_evaluate(r, n->a);
     const ct_args args = evaluate_arguments(r, n->list);
     r->line = n->line;
-    return r->status == WEFT_OK ? weft__ct_call(r, &callee, &args) : callee;
+    return r->status == WEFT_OK ? call_value(r, &callee, &args) : callee;
 }
 
 static ct_value evaluate_filter(ct_render *r, const ct_node *n)
@@ -219,16 +239,16 @@ static ct_value evaluate_test(ct_render *r, const ct_node *n)
     return r->status == WEFT_OK ? ct_bool(weft__ct_test(r, &n->constant, &in, &args)) : in;
 }
 
-ct_value weft__ct_call_block(ct_render *r, const ct_node *n, const ct_value *caller)
+ct_value weft__ct_call_block(ct_render *r, const ct_node *call, const ct_value *caller)
 {
-    const ct_value callee = weft__ct_evaluate(r, n->a);
-    const ct_args args = evaluate_arguments(r, n->list);
-    r->line = n->line;
+    const ct_value callee = weft__ct_evaluate(r, call->a);
+    const ct_args args = evaluate_arguments(r, call->list);
+    r->line = call->line;
     if (r->status != WEFT_OK) return callee;
     if (callee.type != CT_MACRO)
         return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "{%% call %%} expects a macro, not a %s",
                              weft__ct_type_name(&callee));
-    return weft__ct_call_macro(r, callee.as.macro, &args, caller);
+    return callee.as.macro->call(r, callee.as.macro, &args, caller);
 }
 
 ct_value weft__ct_evaluate(ct_render *r, const ct_node *n)

@@ -1,97 +1,9 @@
-/* Parts of expressions: literals, and the subscripts, calls, filters and tests that follow a value.
- */
+/* Expressions, with Jinja's precedence. The operator that binds least is first: `if`, or, and, not,
+ * comparisons, + and -, ~, * / // %, **, signs, then what follows a value: subscripts, calls, filters
+ * and tests. */
 #include "chat/parse.h"
 
-#include "base/text.h"
-#include "unicode.h"
-
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- Literals ---- */
-
-/* Writes the character of an escape that has from `min` to `max` digits of a base; their number. */
-static size_t put_digits(ct_parser *p, ct_buffer *b, const char *at, const char *end, int base,
-                         int min, int max)
-{
-    static const char all[] = "0123456789abcdef";
-    uint32_t c = 0;
-    int n = 0;
-    for (; n < max && at + n < end; n++) {
-        const char letter = (char)(at[n] >= 'A' && at[n] <= 'F' ? at[n] | 32 : at[n]);
-        const char *digit = letter ? memchr(all, letter, (size_t)base) : NULL;
-        if (!digit) break;
-        c = c * (uint32_t)base + (uint32_t)(digit - all);
-    }
-    if (n < min || !c || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF))
-        weft__ct_refuse(p, WEFT_BAD_FILE, "an escape that is not a character");
-    else
-        weft__ct_put_character(b, c);
-    return (size_t)n;
-}
-
-/* Writes what follows a backslash, and returns its bytes. */
-static size_t put_escape(ct_parser *p, ct_buffer *b, const char *at, const char *end)
-{
-    static const char pairs[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";
-    for (const char *pair = pairs; *pair; pair += 2) {
-        if (*pair != *at) continue;
-        weft__ct_put(b, pair + 1, 1);
-        return 1;
-    }
-    if (*at == '\n') return 1;
-    if (*at == 'x') return 1 + put_digits(p, b, at + 1, end, 16, 2, 2);
-    if (*at == 'u') return 1 + put_digits(p, b, at + 1, end, 16, 4, 4);
-    if (*at == 'U') return 1 + put_digits(p, b, at + 1, end, 16, 8, 8);
-    if (*at >= '0' && *at <= '7') return put_digits(p, b, at, end, 8, 1, 3);
-    if (*at == 'N')
-        weft__ct_refuse(p, WEFT_BAD_FILE, "the names of characters (\\N) are not supported");
-    weft__ct_put_text(b, "\\"); /* it is none, and the backslash stays */
-    return 0;
-}
-
-/* A text literal, and those that follow it. */
-static ct_node *parse_string(ct_parser *p)
-{
-    ct_node *n = weft__ct_node(p, CT_K_CONST);
-    ct_buffer b = weft__ct_buffer();
-    while (p->current.kind == CT_QUOTED) {
-        const char *at = p->current.text + 1, *end = p->current.text + p->current.bytes - 1;
-        while (at < end && p->status == WEFT_OK) {
-            const char *slash = memchr(at, '\\', (size_t)(end - at));
-            weft__ct_put(&b, at, (size_t)((slash ? slash : end) - at));
-            at = slash ? slash + 1 + put_escape(p, &b, slash + 1, end) : end;
-        }
-        weft__ct_advance(p);
-    }
-    char *copy = weft__arena_alloc(p->memory, b.n + 1);
-    if (!copy || b.failed)
-        weft__ct_refuse(p, WEFT_NO_MEMORY, "out of memory");
-    else if (b.n)
-        memcpy(copy, b.text, b.n);
-    n->constant = ct_string(copy ? copy : "", copy ? b.n : 0);
-    weft__ct_buffer_free(&b);
-    return n;
-}
-
-static ct_node *parse_number(ct_parser *p)
-{
-    ct_node *n = weft__ct_node(p, CT_K_CONST);
-    char digits[64];
-    size_t count = 0;
-    for (size_t i = 0; i < p->current.bytes && count + 1 < sizeof digits; i++)
-        if (p->current.text[i] != '_') digits[count++] = p->current.text[i];
-    digits[count] = 0;
-    const bool whole = p->current.kind == CT_WHOLE;
-    double number = 0;
-    if (count > (whole ? 18 : 60))
-        weft__ct_refuse(p, WEFT_BAD_FILE, "a number with %zu digits", count);
-    else if (!whole && !weft__text_to_double(digits, &number))
-        weft__ct_refuse(p, WEFT_BAD_FILE, "'%s' is not a number", digits);
-    n->constant = whole ? ct_int(strtoll(digits, NULL, 10)) : ct_float(number);
-    weft__ct_advance(p);
-    return n;
-}
 
 /* A name, or a constant that looks like one. */
 static ct_node *parse_name(ct_parser *p)
@@ -135,10 +47,10 @@ ct_node *weft__ct_parse_primary(ct_parser *p)
     case CT_NAME:
         return parse_name(p);
     case CT_QUOTED:
-        return parse_string(p);
+        return weft__ct_parse_string(p);
     case CT_WHOLE:
     case CT_NUMBER:
-        return parse_number(p);
+        return weft__ct_parse_number(p);
     default:
         break;
     }
@@ -149,12 +61,7 @@ ct_node *weft__ct_parse_primary(ct_parser *p)
         weft__ct_expect(p, ')');
         return n;
     }
-    const ct_token *t = &p->current;
-    if (t->kind == CT_END)
-        weft__ct_refuse(p, WEFT_BAD_FILE, "expected an expression, found the end");
-    else
-        weft__ct_refuse(p, WEFT_BAD_FILE, "expected an expression, found '%.*s'",
-                        (int)(t->bytes < 40 ? t->bytes : 40), t->text);
+    weft__ct_refuse_token(p, "an expression");
     return weft__ct_node(p, CT_K_CONST);
 }
 
@@ -211,7 +118,7 @@ static ct_node *parse_dot(ct_parser *p, ct_node *of)
     weft__ct_advance(p);
     if (p->current.kind == CT_WHOLE) {
         n->kind = CT_K_ITEM;
-        n->b = parse_number(p);
+        n->b = weft__ct_parse_number(p);
     } else {
         n->constant = weft__ct_take_name(p);
     }
@@ -293,7 +200,7 @@ static ct_node *parse_filters_and_tests(ct_parser *p, ct_node *n)
     }
 }
 
-ct_node *weft__ct_parse_unary(ct_parser *p, bool with_filters)
+static ct_node *parse_unary(ct_parser *p, bool with_filters)
 {
     ct_node *n;
     if (!weft__ct_enter(p)) return weft__ct_node(p, CT_K_CONST);
@@ -301,11 +208,168 @@ ct_node *weft__ct_parse_unary(ct_parser *p, bool with_filters)
         n = weft__ct_node(p, CT_K_SIGN);
         n->op = p->current.op;
         weft__ct_advance(p);
-        n->a = weft__ct_parse_unary(p, false);
+        n->a = parse_unary(p, false);
     } else {
         n = weft__ct_parse_primary(p);
     }
     n = parse_postfix(p, n);
     weft__ct_leave(p);
     return with_filters ? parse_filters_and_tests(p, n) : n;
+}
+
+/* ---- Operators ---- */
+
+static ct_node *binary(ct_parser *p, ct_kind kind, ct_node *left)
+{
+    ct_node *n = weft__ct_node(p, kind);
+    n->a = left;
+    if (kind == CT_K_BINARY) n->op = p->current.op;
+    return n;
+}
+
+static ct_node *parse_power(ct_parser *p)
+{
+    ct_node *n = parse_unary(p, true);
+    while (weft__ct_at(p, CT_TWO('*', '*'))) {
+        n = binary(p, CT_K_BINARY, n);
+        weft__ct_advance(p);
+        n->b = parse_unary(p, true);
+    }
+    return n;
+}
+
+static ct_node *parse_product(ct_parser *p)
+{
+    ct_node *n = parse_power(p);
+    while (weft__ct_at(p, '*') || weft__ct_at(p, '/') || weft__ct_at(p, '%') ||
+           weft__ct_at(p, CT_TWO('/', '/'))) {
+        n = binary(p, CT_K_BINARY, n);
+        weft__ct_advance(p);
+        n->b = parse_power(p);
+    }
+    return n;
+}
+
+static ct_node *parse_join(ct_parser *p)
+{
+    ct_node *first = parse_product(p), **end;
+    if (!weft__ct_at(p, '~')) return first;
+    ct_node *n = weft__ct_node(p, CT_K_JOIN);
+    end = &n->list;
+    ct_append(&end, first);
+    while (weft__ct_skip(p, '~')) ct_append(&end, parse_product(p));
+    return n;
+}
+
+static ct_node *parse_sum(ct_parser *p)
+{
+    ct_node *n = parse_join(p);
+    while (weft__ct_at(p, '+') || weft__ct_at(p, '-')) {
+        n = binary(p, CT_K_BINARY, n);
+        weft__ct_advance(p);
+        n->b = parse_join(p);
+    }
+    return n;
+}
+
+/* The comparison that is current, and moves after it; 0 if there is none. 'i' is `in`, 'n' is
+ * `not in`. */
+static int take_comparison(ct_parser *p)
+{
+    static const int comparisons[] = {
+        '<', '>', CT_TWO('<', '='), CT_TWO('>', '='), CT_TWO('=', '='), CT_TWO('!', '=')};
+    for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
+        if (weft__ct_skip(p, comparisons[i])) return comparisons[i];
+    if (weft__ct_skip_name(p, "in")) return 'i';
+    if (!weft__ct_at_name(p, "not")) return 0;
+    const ct_token *next = weft__ct_ahead(p);
+    if (next->kind != CT_NAME || next->bytes != 2 || memcmp(next->text, "in", 2) != 0) return 0;
+    weft__ct_advance(p);
+    weft__ct_advance(p);
+    return 'n';
+}
+
+static ct_node *parse_comparison(ct_parser *p)
+{
+    ct_node *first = parse_sum(p), *n = NULL, **end = NULL;
+    for (int op; (op = take_comparison(p)) != 0;) {
+        if (!n) {
+            n = binary(p, CT_K_COMPARE, first);
+            end = &n->list;
+        }
+        ct_node *operand = weft__ct_node(p, CT_K_OPERAND);
+        operand->op = op;
+        operand->a = parse_sum(p);
+        ct_append(&end, operand);
+    }
+    return n ? n : first;
+}
+
+static ct_node *parse_not(ct_parser *p)
+{
+    if (!weft__ct_at_name(p, "not")) return parse_comparison(p);
+    ct_node *n = weft__ct_node(p, CT_K_NOT);
+    if (!weft__ct_enter(p)) return n;
+    weft__ct_advance(p);
+    n->a = parse_not(p);
+    weft__ct_leave(p);
+    return n;
+}
+
+static ct_node *parse_and(ct_parser *p)
+{
+    ct_node *n = parse_not(p);
+    while (weft__ct_skip_name(p, "and")) {
+        n = binary(p, CT_K_AND, n);
+        n->b = parse_not(p);
+    }
+    return n;
+}
+
+static ct_node *parse_or(ct_parser *p)
+{
+    ct_node *n = parse_and(p);
+    while (weft__ct_skip_name(p, "or")) {
+        n = binary(p, CT_K_OR, n);
+        n->b = parse_and(p);
+    }
+    return n;
+}
+
+ct_node *weft__ct_parse_expression(ct_parser *p, bool with_condition)
+{
+    if (!weft__ct_enter(p)) return weft__ct_node(p, CT_K_CONST);
+    ct_node *n = parse_or(p);
+    while (with_condition && weft__ct_skip_name(p, "if")) {
+        ct_node *condition = weft__ct_node(p, CT_K_CONDITION);
+        condition->b = n;
+        condition->a = parse_or(p);
+        if (weft__ct_skip_name(p, "else")) condition->c = weft__ct_parse_expression(p, true);
+        n = condition;
+    }
+    weft__ct_leave(p);
+    return n;
+}
+
+static bool is_tuple_end(const ct_parser *p, const char *stop)
+{
+    return p->current.kind == CT_CLOSE_OUTPUT || p->current.kind == CT_CLOSE_BLOCK ||
+           weft__ct_at(p, ')') || weft__ct_at(p, ']') || (stop && weft__ct_at_name(p, stop));
+}
+
+ct_node *weft__ct_parse_tuple(ct_parser *p, bool with_condition, const char *stop)
+{
+    ct_node *n = weft__ct_node(p, CT_K_TUPLE), **end = &n->list;
+    bool is_tuple = false;
+    const bool may_be_empty = stop && *stop == '(';
+    while (p->status == WEFT_OK) {
+        if (n->list) weft__ct_expect(p, ',');
+        if (is_tuple_end(p, stop)) break;
+        ct_append(&end, weft__ct_parse_expression(p, with_condition));
+        if (!weft__ct_at(p, ',')) break;
+        is_tuple = true;
+    }
+    if (is_tuple || (may_be_empty && !n->list)) return n;
+    if (!n->list) weft__ct_refuse(p, WEFT_BAD_FILE, "expected an expression");
+    return n->list ? n->list : n;
 }

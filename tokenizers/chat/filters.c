@@ -278,14 +278,7 @@ static ct_value format(ct_render *r, const ct_value *self, const ct_args *args)
     return weft__ct_format(r, &text, args->n_named ? &named : &values);
 }
 
-const ct_function *weft__ct_find_function(const ct_function *all, size_t n, const ct_value *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (weft__ct_is(name, all[i].name)) return &all[i];
-    return NULL;
-}
-
-const ct_function *weft__ct_find_filter(const ct_value *name)
+const ct_function *weft__ct_find_text_filter(const ct_value *name)
 {
     static const ct_function filters[] = {
         {"abs", "", absolute},
@@ -307,7 +300,5 @@ const ct_function *weft__ct_find_filter(const ct_value *name)
         {"trim", "chars", trim},
         {"upper", "", to_upper},
     };
-    const ct_function *found =
-        weft__ct_find_function(filters, sizeof filters / sizeof *filters, name);
-    return found ? found : weft__ct_find_list_filter(name);
+    return weft__ct_find_function(filters, sizeof filters / sizeof *filters, name);
 }

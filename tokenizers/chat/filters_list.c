@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* An attribute of an item: "a.b.0" goes from one to the next, by keys first. */
-static ct_value attribute_of(ct_render *r, const ct_value *item, const ct_value *path)
+ct_value weft__ct_attribute_of(ct_render *r, const ct_value *item, const ct_value *path)
 {
     ct_value v = *item;
     if (path->type != CT_STRING) return weft__ct_item(r, &v, path);
@@ -28,12 +28,13 @@ static ct_value attribute_of(ct_render *r, const ct_value *item, const ct_value 
 static ct_value key_of(ct_render *r, const ct_value *item, const ct_value *attribute,
                        bool case_sensitive)
 {
-    static const ct_args none = {NULL, 0, NULL, 0};
-    const ct_value lower = ct_string("lower", 5);
     ct_value v = *item;
     if (attribute->type != CT_MISSING && attribute->type != CT_NONE)
-        v = attribute_of(r, item, attribute);
-    return v.type == CT_STRING && !case_sensitive ? weft__ct_filter(r, &lower, &v, &none) : v;
+        v = weft__ct_attribute_of(r, item, attribute);
+    if (v.type != CT_STRING || case_sensitive || !weft__ct_work(r, 8 * v.n)) return v;
+    ct_buffer lower = weft__ct_buffer();
+    weft__ct_put_case(&lower, v.as.text, v.n, CT_LOWER);
+    return weft__ct_take(r, &lower);
 }
 
 static ct_value first(ct_render *r, const ct_value *self, const ct_args *args)
@@ -103,76 +104,6 @@ static ct_value reverse(ct_render *r, const ct_value *self, const ct_args *args)
     const ct_value forward = ct_sequence(CT_LIST, all, n),
                    backward = weft__ct_slice(r, &forward, bounds);
     return self->type == CT_GENERATOR ? backward : weft__ct_generator(r, backward.as.items, n);
-}
-
-/* ---- Items that pass ---- */
-
-/* The arguments from the i-th on. */
-static ct_args rest_of(const ct_args *args, size_t i)
-{
-    return (ct_args){args->n > i ? args->items + i : NULL, args->n > i ? args->n - i : 0,
-                     args->named, args->n_named};
-}
-
-/* The items for which a test holds, or does not; without a test, those that are true. With
- * `by_attribute`, the first argument says what of an item to test. */
-static ct_value filter_items(ct_render *r, const ct_value *self, const ct_args *args,
-                             bool by_attribute, bool holds)
-{
-    const size_t skipped = by_attribute;
-    ct_items found = {NULL, 0, 0};
-    size_t n;
-    if (args->n < skipped)
-        return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "the filter needs an attribute");
-    const ct_args rest = rest_of(args, skipped + 1);
-    const ct_value *all = weft__ct_items_of(r, self, &n);
-    for (size_t i = 0; i < n && weft__ct_work(r, 0); i++) {
-        const ct_value v = by_attribute ? attribute_of(r, &all[i], &args->items[0]) : all[i];
-        if (r->status != WEFT_OK) break;
-        const bool passes = args->n > skipped ? weft__ct_test(r, &args->items[skipped], &v, &rest)
-                                              : weft__ct_truth(&v);
-        if (passes == holds) weft__ct_add(r, &found, all[i]);
-    }
-    return weft__ct_generator(r, found.items, found.n);
-}
-
-static ct_value select_items(ct_render *r, const ct_value *self, const ct_args *args)
-{
-    return filter_items(r, self, args, false, true);
-}
-
-static ct_value reject(ct_render *r, const ct_value *self, const ct_args *args)
-{
-    return filter_items(r, self, args, false, false);
-}
-
-static ct_value selectattr(ct_render *r, const ct_value *self, const ct_args *args)
-{
-    return filter_items(r, self, args, true, true);
-}
-
-static ct_value rejectattr(ct_render *r, const ct_value *self, const ct_args *args)
-{
-    return filter_items(r, self, args, true, false);
-}
-
-static ct_value map(ct_render *r, const ct_value *self, const ct_args *args)
-{
-    const ct_value attribute = weft__ct_arg(args, args->n, "attribute"),
-                   other = weft__ct_arg(args, args->n, "default");
-    ct_items found = {NULL, 0, 0};
-    size_t n;
-    if (!args->n && attribute.type == CT_MISSING)
-        return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "map needs a filter or an attribute");
-    const ct_args rest = rest_of(args, 1);
-    const ct_value *all = weft__ct_items_of(r, self, &n);
-    for (size_t i = 0; i < n && weft__ct_work(r, 0); i++) {
-        ct_value v = args->n ? weft__ct_filter(r, &args->items[0], &all[i], &rest)
-                             : attribute_of(r, &all[i], &attribute);
-        if (!args->n && v.type == CT_UNDEFINED && other.type != CT_MISSING) v = other;
-        weft__ct_add(r, &found, v);
-    }
-    return weft__ct_generator(r, found.items, found.n);
 }
 
 static ct_value unique(ct_render *r, const ct_value *self, const ct_args *args)
@@ -294,14 +225,9 @@ const ct_function *weft__ct_find_list_filter(const ct_value *name)
         {"join", "d attribute", join},
         {"last", "", last},
         {"list", "", list},
-        {"map", "*", map},
         {"max", "case_sensitive attribute", max},
         {"min", "case_sensitive attribute", min},
-        {"reject", "*", reject},
-        {"rejectattr", "*", rejectattr},
         {"reverse", "", reverse},
-        {"select", "*", select_items},
-        {"selectattr", "*", selectattr},
         {"sort", "reverse case_sensitive attribute", sort},
         {"sum", "attribute start", sum},
         {"unique", "case_sensitive attribute", unique},

@@ -85,6 +85,13 @@ static ct_value strftime_now(ct_render *r, const ct_value *self, const ct_args *
     return weft__ct_strftime(r, &format);
 }
 
+void weft__ct_define(ct_render *r, const ct_value *name, const ct_value *value)
+{
+    if (!weft__ct_work(r, 16 * r->of->n_names)) return;
+    for (size_t i = 0; i < r->of->n_names; i++)
+        if (weft__ct_is(name, r->of->names[i])) r->context[i] = *value;
+}
+
 void weft__ct_define_functions(ct_render *r)
 {
     static const ct_function functions[] = {

@@ -221,7 +221,7 @@ static ct_token operator(ct_lexer *l)
     const char *problem = count_brackets(l, c);
     if (problem) return wrong(l, problem);
     ct_token found = token(l, CT_OPERATOR, l->at, l->at + 1);
-    found.op = c;
+    found.op = (unsigned char)c;
     l->at++;
     return found;
 }

@@ -4,25 +4,11 @@
 
 #include <string.h>
 
-/* Whether an item passes the loop's `if`, which sees the targets in a scope of its own. */
-static bool passes(ct_render *r, const ct_loop *loop, const ct_value *item)
-{
-    if (!loop->node->c) return true;
-    ct_scope *before = r->scope, *own = weft__ct_alloc(r, 1, sizeof *own);
-    if (!own) return false;
-    own->parent = loop->scope;
-    r->scope = own;
-    weft__ct_assign(r, loop->node->a, item);
-    const ct_value v = r->status == WEFT_OK ? weft__ct_evaluate(r, loop->node->c) : ct_none();
-    r->scope = before;
-    return weft__ct_truth(&v);
-}
-
 static ct_value find_next(ct_render *r, ct_loop *loop)
 {
     while (loop->at < loop->n && weft__ct_work(r, 0)) {
         const ct_value *item = &loop->items[loop->at++];
-        if (loop->is_counted || passes(r, loop, item)) return *item;
+        if (loop->is_counted || !loop->passes || loop->passes(r, loop, item)) return *item;
     }
     return ct_missing();
 }

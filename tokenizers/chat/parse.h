@@ -34,6 +34,8 @@ bool weft__ct_skip_name(ct_parser *p, const char *name);
 bool weft__ct_skip(ct_parser *p, int op);
 /* The same, and a failure if it is not. */
 void weft__ct_expect(ct_parser *p, int op);
+/* Fails: another token was expected. */
+void weft__ct_refuse_token(ct_parser *p, const char *expected);
 /* A node of a kind at the current line. Never NULL: after a failure it is one of its own. */
 ct_node *weft__ct_node(ct_parser *p, ct_kind kind);
 /* Takes a name: its text, and its index. */
@@ -50,21 +52,21 @@ static inline void ct_append(ct_node ***end, ct_node *n)
     *end = &n->next;
 }
 
-/* Expressions (precedence.c, expression.c) */
+/* Expressions (expression.c, literal.c) */
 ct_node *weft__ct_parse_expression(ct_parser *p, bool with_condition);
 /* One, or several with commas, which are a tuple. `stop` is a name that ends it, or NULL. */
 ct_node *weft__ct_parse_tuple(ct_parser *p, bool with_condition, const char *stop);
-/* A value with its sign, subscripts and calls, and with filters and tests if these may follow. */
-ct_node *weft__ct_parse_unary(ct_parser *p, bool with_filters);
 /* Without operators: what an assignment may have. */
 ct_node *weft__ct_parse_primary(ct_parser *p);
+/* A text and those that follow it; a number. */
+ct_node *weft__ct_parse_string(ct_parser *p);
+ct_node *weft__ct_parse_number(ct_parser *p);
 /* Filters `| NAME(...)`, applied to `operand`, or to a block if that is NULL. With `begun`, the
  * first bar is missing. */
 ct_node *weft__ct_parse_filters(ct_parser *p, ct_node *operand, bool begun);
 
-/* Statements (parse.c, statement.c) */
-ct_node *weft__ct_parse_statement(ct_parser *p);
-/* The end of a tag, and statements up to one that begins with a name of `ends`, "else|endif". */
-ct_node *weft__ct_parse_body(ct_parser *p, const char *ends);
+/* Statements (statement.c): up to one that begins with a name of `ends`, "else|endif", whose name
+ * is current then; NULL: up to the end. */
+ct_node *weft__ct_parse_text(ct_parser *p, const char *ends);
 
 #endif

@@ -31,13 +31,6 @@ weft_chat_template *weft_chat_template_parse(const char *source, size_t bytes, w
 
 /* ---- Variables ---- */
 
-void weft__ct_define(ct_render *r, const ct_value *name, const ct_value *value)
-{
-    if (!weft__ct_work(r, 16 * r->of->n_names)) return;
-    for (size_t i = 0; i < r->of->n_names; i++)
-        if (weft__ct_is(name, r->of->names[i])) r->context[i] = *value;
-}
-
 static void define(ct_render *r, const char *name, ct_value value)
 {
     const ct_value text = ct_string(name, strlen(name));

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-void weft__ct_set(ct_render *r, uint32_t name, const ct_value *value)
+static void set_variable(ct_render *r, uint32_t name, const ct_value *value)
 {
     for (ct_binding *b = r->scope->first; b; b = b->next) {
         if (b->name != name) continue;
@@ -48,18 +48,18 @@ static void set_member(ct_render *r, const ct_node *target, const ct_value *valu
     *space.as.attributes = added;
 }
 
-void weft__ct_assign(ct_render *r, const ct_node *target, const ct_value *value)
+static void assign(ct_render *r, const ct_node *target, const ct_value *value)
 {
     size_t n, i = 0;
     if (r->status != WEFT_OK) return;
     if (target->kind == CT_K_NAME) {
-        weft__ct_set(r, target->name, value);
+        set_variable(r, target->name, value);
     } else if (target->kind == CT_K_MEMBER) {
         set_member(r, target, value);
     } else {
         const ct_value *items = weft__ct_items_of(r, value, &n);
         const ct_node *at = target->list;
-        for (; at && i < n; at = at->next) weft__ct_assign(r, at, &items[i++]);
+        for (; at && i < n; at = at->next) assign(r, at, &items[i++]);
         if (at || i < n)
             weft__ct_fail(r, WEFT_BAD_ARGUMENT, "%zu values are assigned to %s names", n,
                           at ? "more" : "fewer");
@@ -85,7 +85,7 @@ static ct_value capture_in(ct_render *r, const ct_node *list)
     return weft__ct_take(r, &b);
 }
 
-ct_value weft__ct_capture(ct_render *r, const ct_node *list)
+static ct_value capture(ct_render *r, const ct_node *list)
 {
     ct_scope *before = enter(r, r->scope);
     const ct_value text = capture_in(r, list);
@@ -109,7 +109,7 @@ static void set_parameter(ct_render *r, const ct_node *parameter, size_t i, cons
     if (value.type == CT_MISSING && parameter->a) value = weft__ct_evaluate(r, parameter->a);
     if (value.type == CT_MISSING)
         value = ct_undefined(CT_MISSING, parameter->constant.as.text, parameter->constant.n);
-    if (r->status == WEFT_OK) weft__ct_set(r, parameter->name, &value);
+    if (r->status == WEFT_OK) set_variable(r, parameter->name, &value);
 }
 
 /* What no parameter takes: an error, unless the macro's body names varargs and kwargs. */
@@ -132,12 +132,12 @@ static void set_others(ct_render *r, const ct_node *n, const ct_args *args, size
     if (r->status != WEFT_OK) return;
     const ct_value many = ct_sequence(CT_TUPLE, more ? args->items + n_parameters : NULL, more);
     const ct_value named = weft__ct_dict(r, &rest);
-    if (n->op & CT_HAS_VARARGS) weft__ct_set(r, r->of->specials[CT_N_VARARGS], &many);
-    if (n->op & CT_HAS_KWARGS) weft__ct_set(r, r->of->specials[CT_N_KWARGS], &named);
+    if (n->op & CT_HAS_VARARGS) set_variable(r, r->of->specials[CT_N_VARARGS], &many);
+    if (n->op & CT_HAS_KWARGS) set_variable(r, r->of->specials[CT_N_KWARGS], &named);
 }
 
-ct_value weft__ct_call_macro(ct_render *r, const ct_macro *macro, const ct_args *args,
-                             const ct_value *caller)
+static ct_value call_macro(ct_render *r, const ct_macro *macro, const ct_args *args,
+                           const ct_value *caller)
 {
     static const char no_caller[] = "caller";
     const ct_value none = ct_undefined(CT_MISSING, no_caller, strlen(no_caller));
@@ -146,7 +146,7 @@ ct_value weft__ct_call_macro(ct_render *r, const ct_macro *macro, const ct_args 
     size_t n = 0;
     if (!is_used) return text;
     ct_scope *before = enter(r, macro->scope);
-    weft__ct_set(r, r->of->specials[CT_N_CALLER], caller ? caller : &none);
+    set_variable(r, r->of->specials[CT_N_CALLER], caller ? caller : &none);
     for (const ct_node *at = macro->node->list; at && r->status == WEFT_OK; at = at->next)
         set_parameter(r, at, n++, args, is_used);
     if (r->status == WEFT_OK) set_others(r, macro->node, args, n, is_used);
@@ -159,7 +159,7 @@ static ct_value make_macro(ct_render *r, const ct_node *n)
 {
     ct_macro *macro = weft__ct_alloc(r, 1, sizeof *macro);
     if (!macro) return ct_none();
-    *macro = (ct_macro){n, r->scope};
+    *macro = (ct_macro){n, r->scope, call_macro};
     return (ct_value){.type = CT_MACRO, .as.macro = macro};
 }
 
@@ -186,12 +186,25 @@ static void run_if(ct_render *r, const ct_node *n)
     }
 }
 
+/* Whether an item passes the loop's `if`, which sees the targets in a scope of its own. */
+static bool passes(ct_render *r, const ct_loop *loop, const ct_value *item)
+{
+    ct_scope *before = r->scope, *own = weft__ct_alloc(r, 1, sizeof *own);
+    if (!own) return false;
+    own->parent = loop->scope;
+    r->scope = own;
+    assign(r, loop->node->a, item);
+    const ct_value v = r->status == WEFT_OK ? weft__ct_evaluate(r, loop->node->c) : ct_none();
+    r->scope = before;
+    return weft__ct_truth(&v);
+}
+
 static void run_for(ct_render *r, const ct_node *n)
 {
     const ct_value over = weft__ct_evaluate(r, n->b);
     ct_loop *loop = weft__ct_alloc(r, 1, sizeof *loop);
     if (!loop) return;
-    *loop = (ct_loop){.node = n, .scope = r->scope};
+    *loop = (ct_loop){.node = n, .scope = r->scope, .passes = n->c ? passes : NULL};
     loop->is_sized = !n->c && over.type != CT_GENERATOR;
     loop->items = weft__ct_items_of(r, &over, &loop->n);
     const ct_value own = {.type = CT_LOOP, .as.loop = loop};
@@ -201,8 +214,8 @@ static void run_for(ct_render *r, const ct_node *n)
         const ct_value item = weft__ct_loop_next(r, loop);
         if (item.type == CT_MISSING) break;
         enter(r, before);
-        weft__ct_assign(r, n->a, &item);
-        weft__ct_set(r, r->of->specials[CT_N_LOOP], &own);
+        assign(r, n->a, &item);
+        set_variable(r, r->of->specials[CT_N_LOOP], &own);
         weft__ct_run(r, n->list);
         r->scope = before;
         const ct_flow flow = r->flow;
@@ -218,18 +231,18 @@ static void run_for(ct_render *r, const ct_node *n)
 static void run_set(ct_render *r, const ct_node *n)
 {
     const ct_value v = weft__ct_evaluate(r, n->b);
-    weft__ct_assign(r, n->a, &v);
+    assign(r, n->a, &v);
 }
 
 static void run_set_block(ct_render *r, const ct_node *n)
 {
-    const ct_value text = weft__ct_capture(r, n->list), v = filtered(r, n->b, &text);
-    if (r->flow == CT_GO) weft__ct_assign(r, n->a, &v);
+    const ct_value text = capture(r, n->list), v = filtered(r, n->b, &text);
+    if (r->flow == CT_GO) assign(r, n->a, &v);
 }
 
 static void run_filter_block(ct_render *r, const ct_node *n)
 {
-    const ct_value text = weft__ct_capture(r, n->list), v = filtered(r, n->b, &text);
+    const ct_value text = capture(r, n->list), v = filtered(r, n->b, &text);
     if (r->status == WEFT_OK && r->flow == CT_GO) weft__ct_print(r, r->out, &v);
 }
 
@@ -241,7 +254,7 @@ static void run_with(ct_render *r, const ct_node *n)
         r->scope = before;
         const ct_value v = weft__ct_evaluate(r, at->b);
         r->scope = own;
-        weft__ct_assign(r, at->a, &v);
+        assign(r, at->a, &v);
     }
     if (r->status == WEFT_OK) weft__ct_run(r, n->list);
     r->scope = before;
@@ -250,7 +263,7 @@ static void run_with(ct_render *r, const ct_node *n)
 static void run_macro(ct_render *r, const ct_node *n)
 {
     const ct_value macro = make_macro(r, n);
-    weft__ct_set(r, n->name, &macro);
+    set_variable(r, n->name, &macro);
 }
 
 static void run_call_block(ct_render *r, const ct_node *n)

@@ -1,7 +1,70 @@
-/* Statements: {% if %}, {% for %}, {% set %}, {% macro %} and the others. */
+/* Text with statements in it: {% if %}, {% for %}, {% set %}, {% macro %} and the others. */
 #include "chat/parse.h"
 
 #include <string.h>
+
+/* ---- Text with statements ---- */
+
+static ct_node *parse_statement(ct_parser *p);
+
+/* Whether the current token is one of "else|endif". */
+static bool is_one_of(const ct_parser *p, const char *names)
+{
+    const ct_token *t = &p->current;
+    for (const char *at = names; t->kind == CT_NAME && *at;) {
+        const size_t n = strcspn(at, "|");
+        if (n == t->bytes && !memcmp(at, t->text, n)) return true;
+        at += n + (at[n] != 0);
+    }
+    return false;
+}
+
+static void close_tag(ct_parser *p, ct_token_kind kind)
+{
+    if (p->current.kind == kind)
+        weft__ct_advance(p);
+    else
+        weft__ct_refuse_token(p, kind == CT_CLOSE_BLOCK ? "'%}'" : "'}}'");
+}
+
+/* Up to a statement of `ends`, whose name is current then; NULL: up to the end. */
+ct_node *weft__ct_parse_text(ct_parser *p, const char *ends)
+{
+    ct_node *first = NULL, **end = &first;
+    while (p->status == WEFT_OK && p->current.kind != CT_END) {
+        if (p->current.kind == CT_DATA) {
+            ct_node *text = weft__ct_node(p, CT_K_TEXT);
+            text->constant = ct_string(p->current.text, p->current.bytes);
+            weft__ct_advance(p);
+            ct_append(&end, text);
+        } else if (p->current.kind == CT_OPEN_OUTPUT) {
+            weft__ct_advance(p);
+            ct_node *output = weft__ct_node(p, CT_K_OUTPUT);
+            output->a = weft__ct_parse_tuple(p, true, NULL);
+            close_tag(p, CT_CLOSE_OUTPUT);
+            ct_append(&end, output);
+        } else {
+            weft__ct_advance(p);
+            if (ends && is_one_of(p, ends)) return first;
+            ct_append(&end, parse_statement(p));
+            close_tag(p, CT_CLOSE_BLOCK);
+        }
+    }
+    if (ends && p->status == WEFT_OK)
+        weft__ct_refuse(p, WEFT_BAD_FILE, "the end of the template before {%% %s %%}",
+                        strrchr(ends, '|') ? strrchr(ends, '|') + 1 : ends);
+    return first;
+}
+
+static ct_node *parse_body(ct_parser *p, const char *ends)
+{
+    weft__ct_skip(p, ':');
+    close_tag(p, CT_CLOSE_BLOCK);
+    if (!weft__ct_enter(p)) return NULL;
+    ct_node *body = weft__ct_parse_text(p, ends);
+    weft__ct_leave(p);
+    return body;
+}
 
 /* ---- Targets of assignments ---- */
 
@@ -57,9 +120,9 @@ static ct_node *parse_if(ct_parser *p)
         if (!weft__ct_skip_name(p, "else")) {
             weft__ct_advance(p); /* if, elif */
             n->a = weft__ct_parse_tuple(p, false, NULL);
-            n->list = weft__ct_parse_body(p, "elif|else|endif");
+            n->list = parse_body(p, "elif|else|endif");
         } else {
-            n->list = weft__ct_parse_body(p, "endif");
+            n->list = parse_body(p, "endif");
         }
         if (p->status != WEFT_OK || weft__ct_skip_name(p, "endif")) return first;
     }
@@ -76,9 +139,9 @@ static ct_node *parse_for(ct_parser *p)
     if (weft__ct_at_name(p, "recursive"))
         weft__ct_refuse(p, WEFT_BAD_FILE, "recursive loops are not supported");
     p->loops++;
-    n->list = weft__ct_parse_body(p, "else|endfor");
+    n->list = parse_body(p, "else|endfor");
     p->loops--;
-    if (weft__ct_skip_name(p, "else")) n->other = weft__ct_parse_body(p, "endfor");
+    if (weft__ct_skip_name(p, "else")) n->other = parse_body(p, "endfor");
     weft__ct_advance(p);
     return n;
 }
@@ -94,7 +157,7 @@ static ct_node *parse_set(ct_parser *p)
     }
     n->kind = CT_K_SET_BLOCK;
     n->b = weft__ct_parse_filters(p, NULL, false);
-    n->list = weft__ct_parse_body(p, "endset");
+    n->list = parse_body(p, "endset");
     weft__ct_advance(p);
     return n;
 }
@@ -126,7 +189,7 @@ static void parse_macro_parts(ct_parser *p, ct_node *n, const char *end)
 {
     const int loops = p->loops, flags = p->macro_flags;
     p->loops = p->macro_flags = 0;
-    n->other = weft__ct_parse_body(p, end);
+    n->other = parse_body(p, end);
     n->op = p->macro_flags;
     weft__ct_advance(p);
     p->loops = loops;
@@ -161,7 +224,7 @@ static ct_node *parse_filter_block(ct_parser *p)
     ct_node *n = weft__ct_node(p, CT_K_FILTER_BLOCK);
     weft__ct_advance(p);
     n->b = weft__ct_parse_filters(p, NULL, true);
-    n->list = weft__ct_parse_body(p, "endfilter");
+    n->list = parse_body(p, "endfilter");
     weft__ct_advance(p);
     return n;
 }
@@ -178,7 +241,7 @@ static ct_node *parse_with(ct_parser *p)
         set->b = weft__ct_parse_expression(p, true);
         ct_append(&end, set);
     }
-    n->list = weft__ct_parse_body(p, "endwith");
+    n->list = parse_body(p, "endwith");
     weft__ct_advance(p);
     return n;
 }
@@ -189,7 +252,7 @@ static ct_node *parse_generation(ct_parser *p)
     const int loops = p->loops;
     weft__ct_advance(p);
     p->loops = 0;
-    n->list = weft__ct_parse_body(p, "endgeneration");
+    n->list = parse_body(p, "endgeneration");
     weft__ct_advance(p);
     p->loops = loops;
     return n;
@@ -203,7 +266,7 @@ static ct_node *parse_jump(ct_parser *p)
     return n;
 }
 
-ct_node *weft__ct_parse_statement(ct_parser *p)
+static ct_node *parse_statement(ct_parser *p)
 {
     static const struct {
         const char *name;

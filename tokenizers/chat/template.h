@@ -100,15 +100,11 @@ weft_status weft__ct_add_template(weft_chat_template *t, const char *name, const
 
 /* ---- Rendering ---- */
 
-struct ct_macro {
-    const ct_node *node;
-    ct_scope *scope; /* in which it was defined */
-};
-
 /* A loop that runs. A test of its items, `if`, is asked when an item is needed. */
 struct ct_loop {
     const ct_node *node;
-    ct_scope *scope; /* around it */
+    ct_scope *scope;                                                         /* around it */
+    bool (*passes)(ct_render *r, const ct_loop *self, const ct_value *item); /* NULL: all do */
     const ct_value *items;
     size_t n, at;
     size_t index;                    /* from 0 */
@@ -120,7 +116,7 @@ struct ct_loop {
 /* The next item, CT_MISSING at the end. */
 ct_value weft__ct_loop_next(ct_render *r, ct_loop *loop);
 /* loop.NAME; CT_MISSING for a name that a loop does not have. */
-ct_value weft__ct_loop_attribute(ct_render *r, const ct_value *loop, const ct_value *name);
+ct_value weft__ct_loop_attribute(ct_render *r, const ct_value *of, const ct_value *name);
 
 /* The arguments of a call. */
 typedef struct ct_args {
@@ -129,6 +125,13 @@ typedef struct ct_args {
     const ct_pair *named;
     size_t n_named;
 } ct_args;
+
+struct ct_macro {
+    const ct_node *node;
+    ct_scope *scope; /* in which it was defined */
+    ct_value (*call)(ct_render *r, const ct_macro *self, const ct_args *args,
+                     const ct_value *caller);
+};
 
 /* A function, filter, test or method. The names of its parameters have spaces between them; "*"
  * takes any arguments. `self` is what it is applied to. */
@@ -153,8 +156,6 @@ bool weft__ct_bool_arg(const ct_args *args, size_t i, const char *name, bool fal
 /* Calls a function with arguments that fit its parameters. */
 ct_value weft__ct_apply(ct_render *r, const ct_function *f, const ct_value *self,
                         const ct_args *args);
-/* Calls a value. */
-ct_value weft__ct_call(ct_render *r, const ct_value *callee, const ct_args *args);
 /* A filter or test by its name; fails if there is none. */
 ct_value weft__ct_filter(ct_render *r, const ct_value *name, const ct_value *in,
                          const ct_args *args);
@@ -162,7 +163,7 @@ bool weft__ct_test(ct_render *r, const ct_value *name, const ct_value *in, const
 
 /* The function, filter, method of that name; NULL if there is none. */
 const ct_function *weft__ct_find_function(const ct_function *all, size_t n, const ct_value *name);
-const ct_function *weft__ct_find_filter(const ct_value *name);
+const ct_function *weft__ct_find_text_filter(const ct_value *name);
 const ct_function *weft__ct_find_list_filter(const ct_value *name);
 const ct_function *weft__ct_find_method(const ct_value *of, const ct_value *name);
 /* Whether an object has an attribute in Python that templates cannot use here: it changes the
@@ -173,6 +174,8 @@ void weft__ct_define_functions(ct_render *r);
 /* Sets the variable of that name, if the template has it. */
 void weft__ct_define(ct_render *r, const ct_value *name, const ct_value *value);
 
+/* The attribute of a path, "a.b.0": keys first. */
+ct_value weft__ct_attribute_of(ct_render *r, const ct_value *item, const ct_value *path);
 /* Looks up x.name and x[key] as Jinja does: an attribute or else an item, and the other way. */
 ct_value weft__ct_attribute(ct_render *r, const ct_value *of, const ct_value *name);
 ct_value weft__ct_item(ct_render *r, const ct_value *of, const ct_value *key);
@@ -186,15 +189,7 @@ ct_value weft__ct_strftime(ct_render *r, const ct_value *format);
 
 ct_value weft__ct_evaluate(ct_render *r, const ct_node *n);
 void weft__ct_run(ct_render *r, const ct_node *list);
-void weft__ct_assign(ct_render *r, const ct_node *target, const ct_value *value);
-/* Sets a variable of the innermost scope. */
-void weft__ct_set(ct_render *r, uint32_t name, const ct_value *value);
-/* Renders a macro's body; calls it. */
-ct_value weft__ct_call_macro(ct_render *r, const ct_macro *macro, const ct_args *args,
-                             const ct_value *caller);
 /* The call of {% call %}, with the block as `caller`. */
 ct_value weft__ct_call_block(ct_render *r, const ct_node *call, const ct_value *caller);
-/* Runs statements in a scope of their own, and returns their text. */
-ct_value weft__ct_capture(ct_render *r, const ct_node *list);
 
 #endif

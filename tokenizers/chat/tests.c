@@ -1,4 +1,4 @@
-/* Tests: `is defined` and the others; filters and tests by name. */
+/* Tests: `is defined` and the others. */
 #include "chat/template.h"
 
 #include <string.h>
@@ -116,54 +116,29 @@ static bool is_even(ct_render *r, const ct_value *v, const ct_value *other)
     return is_divisible(r, v, &two);
 }
 
-static bool is_filter(ct_render *r, const ct_value *v, const ct_value *other)
-{
-    (void)r, (void)other;
-    return weft__ct_find_filter(v) != NULL;
-}
-
 static const struct {
     const char *name;
     test *holds;
     size_t arguments;
 } tests[] = {
-    {"defined", is_defined, 0},
-    {"undefined", is_undefined, 0},
-    {"none", is_none, 0},
-    {"string", is_string, 0},
-    {"mapping", is_mapping, 0},
-    {"boolean", is_boolean, 0},
-    {"integer", is_integer, 0},
-    {"float", is_float, 0},
-    {"number", is_number, 0},
-    {"true", is_true, 0},
-    {"false", is_false, 0},
-    {"callable", is_callable, 0},
-    {"sequence", is_sequence, 0},
-    {"iterable", is_iterable, 0},
-    {"lower", is_lower, 0},
-    {"upper", is_upper, 0},
-    {"odd", is_odd, 0},
-    {"even", is_even, 0},
-    {"filter", is_filter, 0},
-    {"equalto", is_equal, 1},
-    {"eq", is_equal, 1},
-    {"==", is_equal, 1},
-    {"ne", is_unequal, 1},
-    {"!=", is_unequal, 1},
-    {"lt", is_less, 1},
-    {"lessthan", is_less, 1},
-    {"<", is_less, 1},
-    {"gt", is_greater, 1},
-    {"greaterthan", is_greater, 1},
-    {">", is_greater, 1},
-    {"le", is_at_most, 1},
-    {"<=", is_at_most, 1},
-    {"ge", is_at_least, 1},
-    {">=", is_at_least, 1},
-    {"in", is_in, 1},
-    {"sameas", is_same, 1},
-    {"divisibleby", is_divisible, 1},
+    {"defined", is_defined, 0},   {"undefined", is_undefined, 0},
+    {"none", is_none, 0},         {"string", is_string, 0},
+    {"mapping", is_mapping, 0},   {"boolean", is_boolean, 0},
+    {"integer", is_integer, 0},   {"float", is_float, 0},
+    {"number", is_number, 0},     {"true", is_true, 0},
+    {"false", is_false, 0},       {"callable", is_callable, 0},
+    {"sequence", is_sequence, 0}, {"iterable", is_iterable, 0},
+    {"lower", is_lower, 0},       {"upper", is_upper, 0},
+    {"odd", is_odd, 0},           {"even", is_even, 0},
+    {"equalto", is_equal, 1},     {"eq", is_equal, 1},
+    {"==", is_equal, 1},          {"ne", is_unequal, 1},
+    {"!=", is_unequal, 1},        {"lt", is_less, 1},
+    {"lessthan", is_less, 1},     {"<", is_less, 1},
+    {"gt", is_greater, 1},        {"greaterthan", is_greater, 1},
+    {">", is_greater, 1},         {"le", is_at_most, 1},
+    {"<=", is_at_most, 1},        {"ge", is_at_least, 1},
+    {">=", is_at_least, 1},       {"in", is_in, 1},
+    {"sameas", is_same, 1},       {"divisibleby", is_divisible, 1},
 };
 
 bool weft__ct_test(ct_render *r, const ct_value *name, const ct_value *in, const ct_args *args)
@@ -179,13 +154,4 @@ bool weft__ct_test(ct_render *r, const ct_value *name, const ct_value *in, const
     const int n = (int)(name->type == CT_STRING ? name->n < 60 ? name->n : 60 : 0);
     weft__ct_fail(r, WEFT_BAD_FILE, "test '%.*s' is not known", n, n ? name->as.text : "");
     return false;
-}
-
-ct_value weft__ct_filter(ct_render *r, const ct_value *name, const ct_value *in,
-                         const ct_args *args)
-{
-    const ct_function *filter = weft__ct_find_filter(name);
-    if (filter) return weft__ct_apply(r, filter, in, args);
-    const int n = (int)(name->type == CT_STRING ? name->n < 60 ? name->n : 60 : 0);
-    return weft__ct_fail(r, WEFT_BAD_FILE, "filter '%.*s' is not known", n, n ? name->as.text : "");
 }

@@ -1,4 +1,4 @@
-/* Calls: arguments, and values that can be called. */
+/* Arguments of functions. */
 #include "chat/template.h"
 
 #include <string.h>
@@ -21,6 +21,13 @@ static size_t count_parameters(const char *parameters)
     return n;
 }
 
+const ct_function *weft__ct_find_function(const ct_function *all, size_t n, const ct_value *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (weft__ct_is(name, all[i].name)) return &all[i];
+    return NULL;
+}
+
 ct_value weft__ct_apply(ct_render *r, const ct_function *f, const ct_value *self,
                         const ct_args *args)
 {
@@ -36,26 +43,6 @@ ct_value weft__ct_apply(ct_render *r, const ct_function *f, const ct_value *self
                                      (int)args->named[i].key.n, args->named[i].key.as.text);
     }
     return f->call(r, self, args);
-}
-
-ct_value weft__ct_call(ct_render *r, const ct_value *callee, const ct_args *args)
-{
-    switch (callee->type) {
-    case CT_MACRO:
-        for (size_t i = 0; i < args->n_named; i++)
-            if (weft__ct_is(&args->named[i].key, "caller"))
-                return weft__ct_fail(r, WEFT_BAD_FILE, "'caller' cannot be an argument");
-        return weft__ct_call_macro(r, callee->as.macro, args, NULL);
-    case CT_FUNCTION:
-        return weft__ct_apply(r, callee->as.function, NULL, args);
-    case CT_METHOD:
-        return weft__ct_apply(r, callee->as.method->function, &callee->as.method->self, args);
-    case CT_UNDEFINED:
-        return weft__ct_fail_undefined(r, callee);
-    default:
-        return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "a %s cannot be called",
-                             weft__ct_type_name(callee));
-    }
 }
 
 ct_value weft__ct_arg(const ct_args *args, size_t i, const char *name)
