@@ -13,6 +13,7 @@
 #include <weft/saved.h>
 #include <weft/text.h>
 #ifdef WEFT_HAVE_TOKENIZERS
+#include <weft/chat.h>
 #include <weft/tokenizers.h>
 #endif
 

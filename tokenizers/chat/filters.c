@@ -114,6 +114,18 @@ static ct_value fall_back(ct_render *r, const ct_value *self, const ct_args *arg
 
 /* ---- Numbers ---- */
 
+/* Python's numbers do not have the separators U+1C to U+1F around them, unless the text has
+ * characters outside of ASCII. */
+static bool has_separators(const ct_value *v)
+{
+    bool found = false, ascii = true;
+    for (size_t i = 0; i < v->n; i++) {
+        found |= v->as.text[i] >= 0x1C && v->as.text[i] <= 0x1F;
+        ascii &= !(v->as.text[i] & 0x80);
+    }
+    return found && ascii;
+}
+
 /* The text of a number as Python's int() and float() accept it: without white space around it and
  * single underscores between digits; false for others. */
 static bool plain_number(const ct_value *v, bool whole, char text[64])
@@ -122,6 +134,7 @@ static bool plain_number(const ct_value *v, bool whole, char text[64])
     const char *at = v->as.text + skipped;
     const size_t n = v->n - skipped - weft__ct_trailing_spaces(at, v->n - skipped);
     size_t count = 0;
+    if (has_separators(v)) return false;
     bool digit = false, any = false;
     for (size_t i = 0; i < n; i++) {
         const bool is_digit = at[i] >= '0' && at[i] <= '9';
@@ -225,8 +238,12 @@ static ct_value indention(ct_render *r, const ct_value *width, const char *what)
 
 static ct_value indent(ct_render *r, const ct_value *self, const ct_args *args)
 {
-    const ct_value text = weft__ct_text(r, self);
+    const ct_value text = *self;
     ct_value width = weft__ct_arg(args, 0, "width");
+    if (text.type == CT_UNDEFINED) return weft__ct_fail_undefined(r, self);
+    if (text.type != CT_STRING)
+        return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "indent expects a text, not a %s",
+                             weft__ct_type_name(self));
     if (width.type == CT_MISSING) width = ct_int(4);
     const ct_value space = indention(r, &width, "the width");
     const bool first = weft__ct_bool_arg(args, 1, "first", false);

@@ -80,7 +80,10 @@ static ct_token raw_text(ct_lexer *l, size_t body)
         move_to(l, end);
         return text;
     }
-    return wrong(l, "{% raw %} without {% endraw %}");
+    /* Jinja accepts one that nothing follows. */
+    if (body < l->bytes) return wrong(l, "{% raw %} without {% endraw %}");
+    move_to(l, body);
+    return token(l, CT_DATA, body, body);
 }
 
 /* Moves after a comment that begins at `at`, its sign included. */
@@ -94,7 +97,8 @@ static bool skip_comment(ct_lexer *l, size_t at)
                                  : trim_after(l, end + 2));
         return true;
     }
-    return false;
+    move_to(l, at);
+    return at == l->bytes; /* as for {% raw %} */
 }
 
 /* Text up to the next tag, and that tag's beginning. An empty text is left out. */

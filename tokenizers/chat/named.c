@@ -16,6 +16,7 @@ static ct_value filter_items(ct_render *r, const ct_value *self, const ct_args *
     const size_t skipped = by_attribute;
     ct_items found = {NULL, 0, 0};
     size_t n;
+    if (!weft__ct_truth(self)) return weft__ct_generator(r, NULL, 0);
     if (args->n < skipped)
         return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "the filter needs an attribute");
     const ct_args rest = rest_of(args, skipped + 1);
@@ -57,6 +58,7 @@ static ct_value map(ct_render *r, const ct_value *self, const ct_args *args)
                    other = weft__ct_arg(args, args->n, "default");
     ct_items found = {NULL, 0, 0};
     size_t n;
+    if (!weft__ct_truth(self)) return weft__ct_generator(r, NULL, 0);
     if (!args->n && attribute.type == CT_MISSING)
         return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "map needs a filter or an attribute");
     const ct_args rest = rest_of(args, 1);

@@ -210,7 +210,7 @@ static void run_for(ct_render *r, const ct_node *n)
     const ct_value own = {.type = CT_LOOP, .as.loop = loop};
     ct_scope *before = r->scope;
     bool any = false;
-    for (; r->status == WEFT_OK; any = true) {
+    while (r->status == WEFT_OK) {
         const ct_value item = weft__ct_loop_next(r, loop);
         if (item.type == CT_MISSING) break;
         enter(r, before);
@@ -220,7 +220,9 @@ static void run_for(ct_render *r, const ct_node *n)
         r->scope = before;
         const ct_flow flow = r->flow;
         r->flow = CT_GO;
-        if (flow == CT_BREAK) return;
+        if (flow == CT_BREAK) break;
+        /* As in Jinja, an iteration that is left by break or continue does not prevent `else`. */
+        any |= flow == CT_GO;
     }
     if (any || !n->other || r->status != WEFT_OK) return;
     enter(r, before);
