@@ -158,6 +158,11 @@ static void test_tokenizer(void)
     if (fuzz_kind_find("tokenizer")) check_kind("tokenizer");
 }
 
+static void test_chat(void)
+{
+    if (fuzz_kind_find("chat")) check_kind("chat");
+}
+
 static void test_onnx(void)
 {
     check_kind("onnx");
@@ -172,5 +177,6 @@ void hostile_tests(void)
     CU_add_test(suite, "GGUF models", test_gguf);
     CU_add_test(suite, "recipes", test_recipe);
     CU_add_test(suite, "tokenisers", test_tokenizer);
+    CU_add_test(suite, "chat templates", test_chat);
     CU_add_test(suite, "ONNX models", test_onnx);
 }

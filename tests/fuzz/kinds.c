@@ -10,10 +10,6 @@
 #include <weft/onnx.h>
 #include <weft/weft.h>
 
-#ifdef WEFT_HAVE_TOKENIZERS
-#include <weft/tokenizers.h>
-#endif
-
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,9 +27,8 @@ static bool write_file(const char *path, const void *data, size_t bytes)
     return fclose(file) == 0 && good;
 }
 
-/* The path of a file of the folder, which has these bytes. */
-static const char *put(const char *folder, const char *name, const void *data, size_t bytes,
-                       char path[256])
+const char *fuzz_put(const char *folder, const char *name, const void *data, size_t bytes,
+                     char path[256])
 {
     snprintf(path, 256, "%s/%s", folder, name);
     if (!write_file(path, data, bytes)) perror(path), abort();
@@ -47,7 +42,7 @@ int fuzz_make_folder(char *folder, size_t capacity)
     const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     if ((size_t)snprintf(folder, capacity, "%s/weft-fuzz-XXXXXX", root) >= capacity) return 1;
     if (!mkdtemp(folder)) return 1;
-    put(folder, "external", data, sizeof data, path);
+    fuzz_put(folder, "external", data, sizeof data, path);
     return 0;
 }
 
@@ -65,7 +60,7 @@ void fuzz_remove_folder(const char *folder)
 
 /* ---- What all readers promise ---- */
 
-static const char *check_error(const weft_error *error, bool good)
+const char *fuzz_check_error(const weft_error *error, bool good)
 {
     if (good != (error->status == WEFT_OK)) return "the status contradicts the result";
     if (good) return NULL;
@@ -136,8 +131,8 @@ static const char *check_store(const char *folder, const uint8_t *data, size_t b
     weft_error error = WEFT_NO_ERROR;
     weft_params *read = weft_params_new();
     if (!read) return NULL;
-    const bool good = load(read, put(folder, "x", data, bytes, path), &error) == WEFT_OK;
-    const char *broken = check_error(&error, good);
+    const bool good = load(read, fuzz_put(folder, "x", data, bytes, path), &error) == WEFT_OK;
+    const char *broken = fuzz_check_error(&error, good);
     if (!broken && !good && weft_params_count(read) > 0) broken = "a failure changes the store";
     if (!broken && good) broken = save_and_load(read, folder, load, save);
     weft_params_free(read);
@@ -207,8 +202,8 @@ static const char *check_tensor(const weft_gguf *file, const weft_gguf_tensor *t
     float *data = malloc(sizeof(float) * ((size_t)n + 1));
     if (!data) abort();
     const bool good = weft_gguf_read(file, t, data, &error) == WEFT_OK;
-    const char *broken =
-        good != t->readable ? "a tensor is not as readable as it says" : check_error(&error, good);
+    const char *broken = good != t->readable ? "a tensor is not as readable as it says"
+                                             : fuzz_check_error(&error, good);
     free(data);
     return broken;
 }
@@ -218,8 +213,8 @@ static const char *check_gguf(const char *folder, const uint8_t *data, size_t by
     char path[256];
     weft_error error = WEFT_NO_ERROR, memory_error = WEFT_NO_ERROR;
     weft_model_config config;
-    weft_gguf *file = weft_gguf_open(put(folder, "x.gguf", data, bytes, path), &error);
-    const char *broken = check_error(&error, file != NULL);
+    weft_gguf *file = weft_gguf_open(fuzz_put(folder, "x.gguf", data, bytes, path), &error);
+    const char *broken = fuzz_check_error(&error, file != NULL);
     if (data && !broken) {
         weft_gguf *memory =
             weft_gguf_from_memory((weft_memory_file){data, bytes, path}, &memory_error);
@@ -232,13 +227,13 @@ static const char *check_gguf(const char *folder, const uint8_t *data, size_t by
         broken = check_tensor(file, weft_gguf_at(file, i));
     if (file && !broken) {
         char *json = weft_gguf_tokenizer_json(file, &error);
-        broken = check_error(&error, json != NULL);
+        broken = fuzz_check_error(&error, json != NULL);
         free(json);
     }
     weft_params *params = weft_params_new();
     if (file && params && !broken) {
         const bool good = weft_gguf_load(file, NULL, params, &config, &error) == WEFT_OK;
-        broken = check_error(&error, good);
+        broken = fuzz_check_error(&error, good);
     }
     weft_params_free(params);
     weft_gguf_close(file);
@@ -269,67 +264,17 @@ static const char *check_recipe(const char *folder, const uint8_t *data, size_t 
 {
     char path[256];
     weft_error error = WEFT_NO_ERROR, again_error = WEFT_NO_ERROR;
-    char *text = recipe_text(put(folder, "recipe.json", data, bytes, path), &error);
-    const char *broken = check_error(&error, text != NULL);
+    char *text = recipe_text(fuzz_put(folder, "recipe.json", data, bytes, path), &error);
+    const char *broken = fuzz_check_error(&error, text != NULL);
     if (text && !broken) {
         char *again =
-            recipe_text(put(folder, "again.json", text, strlen(text), path), &again_error);
+            recipe_text(fuzz_put(folder, "again.json", text, strlen(text), path), &again_error);
         if (!again || strcmp(text, again) != 0) broken = "a recipe is read again as another";
         cJSON_free(again);
     }
     cJSON_free(text);
     return broken;
 }
-
-#ifdef WEFT_HAVE_TOKENIZERS
-/* ---- Tokenisers ---- */
-
-/* Ids are in the vocabulary, spans in the text, and ids become UTF-8. */
-static const char *encode_and_decode(const weft_tokenizer *t, const char *text, const char *pair)
-{
-    const weft_encode_input input = {text, pair, true, true};
-    const int32_t size = weft_tokenizer_info_of(t).size;
-    weft_encoding e;
-    weft_error error;
-    char *decoded;
-    const bool good = weft_tokenizer_encode_input(t, &input, &e, &error) == WEFT_OK;
-    const char *broken = check_error(&error, good);
-    for (size_t i = 0; good && i < e.n; i++) {
-        const size_t n = strlen(e.sources[i] == 1 ? pair : text);
-        if (e.ids[i] < 0 || e.ids[i] >= size) broken = "an id is not in the vocabulary";
-        if (e.spans[i].begin > e.spans[i].end || e.spans[i].end > n)
-            broken = "a span is not in the text";
-    }
-    if (good && !broken) {
-        if (weft_tokenizer_decode(t, e.ids, e.n, &decoded, NULL, &error) != WEFT_OK)
-            broken = check_error(&error, false);
-        else if (!weft_text_is_utf8(decoded, strlen(decoded)))
-            broken = "ids become a text that is not UTF-8";
-        free(decoded);
-    }
-    weft_encoding_free(&e);
-    return broken;
-}
-
-static const char *check_tokenizer(const char *folder, const uint8_t *data, size_t bytes)
-{
-    static const char sample[] =
-        "In the  beginning, don't 1234\t\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x91\x8D \xFF<s>";
-    char path[256];
-    weft_error error = WEFT_NO_ERROR;
-    weft_tokenizer *t =
-        weft_tokenizer_load_json(put(folder, "tokenizer.json", data, bytes, path), &error);
-    const char *broken = check_error(&error, t != NULL);
-    char *text = calloc(bytes + 1, 1);
-    if (!text) abort();
-    if (bytes) memcpy(text, data, bytes);
-    if (t && !broken) broken = encode_and_decode(t, sample, text);
-    free(text);
-    weft_tokenizer_free(t);
-    return broken;
-}
-
-#endif
 
 /* ---- ONNX ---- */
 
@@ -350,7 +295,7 @@ static const char *feed_zeros(weft_session *s, const weft_value *inputs,
     }
     weft_error error;
     const bool good = weft_session_run(s, &error) == WEFT_OK;
-    return check_error(&error, good);
+    return fuzz_check_error(&error, good);
 }
 
 /* Plans a model's outputs and runs a small plan. */
@@ -364,7 +309,7 @@ static const char *plan_and_run(const weft_onnx *m, weft_graph *g, const weft_va
     if (!n_outputs) return NULL;
     const weft_plan_options verified = {.verify = true};
     weft_plan *plan = weft_plan_new(g, outputs, n_outputs, &verified, &error);
-    const char *broken = check_error(&error, plan != NULL);
+    const char *broken = fuzz_check_error(&error, plan != NULL);
     const weft_plan_stats stats = plan ? weft_plan_stats_of(plan) : (weft_plan_stats){0};
     if (plan && stats.arena_bytes <= MAX_ARENA && stats.state_bytes <= MAX_ARENA &&
         stats.flops + stats.bytes <= MAX_WORK) {
@@ -373,7 +318,7 @@ static const char *plan_and_run(const weft_onnx *m, weft_graph *g, const weft_va
         weft_session *s = NULL;
         if (weft_onnx_copy_weights(m, store, &error) == WEFT_OK)
             s = weft_session_new(plan, store, &one, &error);
-        broken = check_error(&error, s != NULL);
+        broken = fuzz_check_error(&error, s != NULL);
         if (s) broken = feed_zeros(s, inputs, described, n_inputs);
         weft_session_free(s);
         weft_params_free(store);
@@ -390,7 +335,7 @@ static const char *check_onnx_memory(const char *path, const uint8_t *data, size
     const weft_memory_file from = {data, bytes, path};
     weft_onnx *m = data ? weft_onnx_load_from_memory(from, NULL, &error) : NULL;
     const bool external = strstr(error.message, "a model in memory cannot have external data");
-    const char *broken = check_error(&error, m != NULL);
+    const char *broken = fuzz_check_error(&error, m != NULL);
     weft_onnx_free(m);
     if (!data || external) return NULL;
     return broken ? broken : same_error(&error, file_error);
@@ -400,9 +345,9 @@ static const char *check_onnx(const char *folder, const uint8_t *data, size_t by
 {
     char path[256];
     weft_error error = WEFT_NO_ERROR;
-    weft_onnx *m = weft_onnx_load(put(folder, "model.onnx", data, bytes, path), NULL, &error);
+    weft_onnx *m = weft_onnx_load(fuzz_put(folder, "model.onnx", data, bytes, path), NULL, &error);
     if (error.status == WEFT_NO_BACKEND) return NULL; /* built without protobuf-c */
-    const char *broken = check_error(&error, m != NULL);
+    const char *broken = fuzz_check_error(&error, m != NULL);
     if (!broken) broken = check_onnx_memory(path, data, bytes, &error);
     if (m && !broken) {
         size_t n_inputs, n_outputs;
@@ -430,8 +375,11 @@ const fuzz_kind *fuzz_kind_find(const char *name)
                                       {"npy", check_npy},
                                       {"npz", check_npz},
                                       {"safetensors", check_safetensors},
-                                      {"recipe", check_recipe},
-                                      {"tokenizer", check_tokenizer}};
+#ifdef WEFT_HAVE_TOKENIZERS
+                                      {"chat", fuzz_check_chat},
+                                      {"tokenizer", fuzz_check_tokenizer},
+#endif
+                                      {"recipe", check_recipe}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, name)) return &kinds[i];
     return NULL;

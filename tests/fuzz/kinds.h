@@ -3,6 +3,8 @@
 #ifndef WEFT_TESTS_FUZZ_KINDS_H
 #define WEFT_TESTS_FUZZ_KINDS_H
 
+#include <weft/types.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,5 +22,17 @@ const fuzz_kind *fuzz_kind_find(const char *name);
 /* Makes a folder, in memory if possible, and writes its name to folder[capacity]. 0 on success. */
 int fuzz_make_folder(char *folder, size_t capacity);
 void fuzz_remove_folder(const char *folder);
+
+/* ---- For the kinds ---- */
+
+/* The path of a file of the folder, which has these bytes. */
+const char *fuzz_put(const char *folder, const char *name, const void *data, size_t bytes,
+                     char path[256]);
+/* NULL, or what is wrong with the error of a call that succeeded if `good`. */
+const char *fuzz_check_error(const weft_error *error, bool good);
+
+/* Kinds of kinds_text.c. */
+const char *fuzz_check_tokenizer(const char *folder, const uint8_t *data, size_t bytes);
+const char *fuzz_check_chat(const char *folder, const uint8_t *data, size_t bytes);
 
 #endif
