@@ -24,7 +24,7 @@
 #elif defined(__AVX2__)
 #define SIMD_BYTES     32
 #define SIMD_REGISTERS 16
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) || defined(__riscv_vector)
 #define SIMD_BYTES     16
 #define SIMD_REGISTERS 32
 #else

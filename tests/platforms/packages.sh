@@ -1,7 +1,8 @@
-# Sourced by programs_test.sh: Debian packages for other processors, and sources, which a case unpacks into its folder.
-# Nothing is installed.
+# Sourced by the scripts of this folder: Debian packages for other processors, sources, and a newer QEMU, which a case
+# unpacks into its folder. Nothing is installed.
 
-# debian ARCHITECTURE COMMAND...: apt-get with lists of its own, of the system's archive. Skips without an archive.
+# debian ARCHITECTURE COMMAND...: apt-get with lists of its own, of the system's archive, or, with `backports`, of newer
+# packages for the system's release. Skips without an archive.
 debian()
 {
     local options=(-o "Dir::State=$PWD/apt" -o "Dir::State::status=/dev/null" -o "Dir::Cache=$PWD/apt" -o APT::Sandbox::User=root
@@ -9,7 +10,7 @@ debian()
     if [ ! -d apt ]; then
         command -v apt-get >/dev/null || skip "apt-get is not installed"
         mkdir -p apt/lists/partial apt/archives/partial
-        apt-get indextargets --format "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \$(REPO_URI) \$(RELEASE) main" \
+        apt-get indextargets --format "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \$(REPO_URI) \$(RELEASE)${backports:+-backports} main" \
             'Created-By: Packages' 'Origin: Debian' 'Component: main' | sort -u | grep -v -e -security -e -updates |
             sed 's/^/deb /; p; s/^deb/deb-src/' >apt/sources
         apt-get "${options[@]}" update >apt/log 2>&1 && [ -s apt/sources ] || skip "the Debian archive cannot be reached"
@@ -22,7 +23,7 @@ libraries_for()
 {
     local lib=system/usr/lib/$2-linux-gnu package
     debian "$1" download libcjson-dev libcjson1 libzip-dev libzip4 zlib1g-dev zlib1g libprotobuf-c-dev libprotobuf-c1 \
-        libcunit1-dev libcunit1 libbz2-1.0 liblzma5 libzstd1 libssl3
+        libcunit1-dev libcunit1 libbz2-1.0 liblzma5 libzstd1 libssl3 libpcre2-dev libpcre2-8-0 libutf8proc-dev libutf8proc2
     for package in *.deb; do dpkg -x "$package" system; done
     # The C library of the compiler first: its loader does not work with another one, which the system may have.
     library_path=/usr/$2-linux-gnu/lib:$PWD/$lib:$PWD/system/lib/$2-linux-gnu
@@ -36,6 +37,18 @@ libraries_for()
 		c_args = ['-isystem$PWD/system/usr/include', '-isystem$PWD/system/usr/include/$2-linux-gnu']
 		c_link_args = ['-L$PWD/$lib', '-Wl,-rpath-link,$library_path']
 	END
+}
+
+# qemu_with_vectors PROCESSOR: $qemu, a QEMU of version 10 or newer. Version 7 stops at vfcvt.rtz, which converts vectors
+# of floats to integers, with a failed assertion.
+qemu_with_vectors()
+{
+    local backports=yes
+    qemu=qemu-$1
+    "$qemu" --version 2>/dev/null | grep -q 'version [1-9][0-9]\.' && return
+    command -v dpkg >/dev/null || skip "qemu-$1 of version 10 or newer is not installed"
+    debian "$(dpkg --print-architecture)" download qemu-user && dpkg -x qemu-user_*.deb newer || return
+    qemu=$PWD/newer/usr/bin/qemu-$1
 }
 
 # static_libraries COMPILER: cJSON, protobuf-c and zlib, built from Debian's sources by a compiler into ./static.

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # libweft for other processors, by cross compilers and QEMU, for Windows and WebAssembly, and by other compilers:
 # results have the recorded bits. Debian's packages: qemu-user, gcc-aarch64-linux-gnu, gcc-riscv64-linux-gnu,
-# gcc-s390x-linux-gnu, gcc-arm-linux-gnueabihf, musl-tools, gcc-mingw-w64-x86-64-posix, wine64, clang, wasi-libc,
-# libclang-rt-14-dev-wasm32, lld, nodejs, chromium, chromium-driver, python3-selenium. A case is skipped where one is
-# missing.
+# gcc-s390x-linux-gnu, gcc-arm-linux-gnueabihf, musl-tools, gcc-mingw-w64-x86-64-posix, wine64, clang, clang-19,
+# wasi-libc, libclang-rt-14-dev-wasm32, lld, nodejs, chromium, chromium-driver, python3-selenium. A case is skipped where
+# one is missing.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 # shellcheck source=tests/platforms/building.sh
 . "$tests/platforms/building.sh"
+# shellcheck source=tests/platforms/packages.sh
+. "$tests/platforms/packages.sh"
 
 # on QEMU TRIPLE FAMILY ENDIAN OPTION...: the hashes of another processor.
 on()
@@ -34,11 +36,26 @@ files_cross()
 case_AArch64()
 {
     on aarch64 aarch64-linux-gnu aarch64 little
+    in_registers aarch64-linux-gnu fmla
 }
 
 case_RISC_V_of_64_bits()
 {
     on riscv64 riscv64-linux-gnu riscv64 little -Dc_args=-O1
+}
+
+# By clang, since gcc has these vectors from version 14 on. They are longer than those of the kernels.
+case_RISC_V_of_64_bits_with_vectors()
+{
+    local compiler="clang-19 --target=riscv64-linux-gnu -march=rv64gcv"
+    command -v clang-19 >/dev/null || skip "clang-19 is not installed"
+    command -v riscv64-linux-gnu-gcc >/dev/null || skip "riscv64-linux-gnu-gcc, for its C library, is not installed"
+    qemu_with_vectors riscv64
+    cross_file "$compiler" riscv64 little riscv64-linux-gnu- >cross.ini
+    build_other libweft.a --cross-file cross.ini -Dcore=true -Dopenmp=disabled && compile "$compiler" other hashes -static || return
+    in_registers riscv64-linux-gnu vfmacc.vf
+    "$qemu" -cpu rv64,v=true,vext_spec=v1.0,vlen=256 ./hashes >got || fail "hashes on riscv64 with vectors of 256 bits"
+    same got
 }
 
 case_a_processor_of_32_bits_and_its_files()
