@@ -60,22 +60,31 @@
 
 /* ---- All architectures ---- */
 
+/* By what they are about. A key of an architecture's rows is read, whatever is here: pad_token_id,
+ * or OPT's _remove_final_layer_norm. */
 const char weft__hf_inert[] =
-    "_name_or_path|name_or_path|architectures|model_type|transformers_version|torch_dtype|dtype|"
-    "bos_token_id|eos_token_id|sep_token_id|cls_token_id|mask_token_id|decoder_start_token_id|"
-    "forced_*|begin_suppress_tokens|suppress_tokens|bad_words_ids|use_cache|initializer_*|init_std|"
-    "*dropout*|*pdrop|*layerdrop|summary_*|task_specific_params|id2label|label2id|num_labels|"
-    "problem_type|finetuning_task|output_*|return_dict*|gradient_checkpointing|pretraining_tp|"
-    "num_beams|num_beam_groups|diversity_penalty|max_length|min_length|length_penalty|"
-    "early_stopping|no_repeat_ngram_size|encoder_no_repeat_ngram_size|do_sample|temperature|top_k|"
-    "top_p|typical_p|repetition_penalty|num_return_sequences|remove_invalid_values|"
-    "exponential_decay_length_penalty|prefix|tokenizer_class|torchscript|tf_legacy_loss|"
-    "use_bfloat16|chunk_size_feed_forward|is_encoder_decoder|n_ctx|num_hidden_layers|"
-    "normalize_before|normalize_embedding|add_final_layer_norm|add_bias_logits|"
-    "static_position_embeddings|extra_pos_embeddings|"
-    "max_window_layers|directionality|pooler_*|force_bos_token_to_be_generated|"
-    "classif_dropout|save_step|reorder_and_upcast_attn|attention_types|"
-    "is_llama_config|transformers.js_config";
+    /* the file, and who wrote it */
+    "_*|name_or_path|architectures|model_type|*_version|torch_dtype|dtype|transformers.js_config|"
+    "torchscript|use_bfloat16|tokenizer_class|unsloth_*|"
+    /* ids of tokens */
+    "*_token_id|*_token_ids|forced_*|begin_suppress_tokens|suppress_tokens|bad_words_ids|prefix|"
+    "force_bos_token_to_be_generated|"
+    /* training and the head of a classifier */
+    "initializer_*|init_std|*dropout*|*pdrop|*layerdrop|gradient_checkpointing|summary_*|id2label|"
+    "label2id|num_labels|problem_type|finetuning_task|task_specific_params|tf_legacy_loss|"
+    "pooler_*|save_step|"
+    /* how texts are generated */
+    "num_beams|num_beam_groups|diversity_penalty|max_length|min_length|max_new_tokens|"
+    "length_penalty|early_stopping|no_repeat_ngram_size|encoder_no_repeat_ngram_size|do_sample|"
+    "temperature|top_k|top_p|typical_p|repetition_penalty|num_return_sequences|"
+    "remove_invalid_values|exponential_decay_length_penalty|"
+    /* what a forward pass returns, and how it is computed */
+    "output_*|return_dict*|use_cache|chunk_size_feed_forward|reorder_and_upcast_attn|"
+    "pretraining_tp|"
+    /* what the architecture implies */
+    "is_encoder_decoder|n_ctx|num_hidden_layers|normalize_before|normalize_embedding|"
+    "add_final_layer_norm|add_bias_logits|static_position_embeddings|extra_pos_embeddings|"
+    "max_window_layers|directionality|attention_types|is_llama_config";
 
 static const hf_key common_keys[] = {
     FIXED("is_decoder", "false"),          FIXED("add_cross_attention", "false"),

@@ -514,6 +514,22 @@ static void test_configurations(void)
     }
 }
 
+/* Keys that no result depends on, of each kind that docs/convert.md lists. */
+static void test_harmless_keys(void)
+{
+    static const char *const keys[] = {"_model_name_or_path\": \"a",
+                                       "unk_token_id\": 3, \"a_version\": \"1",
+                                       "eos_token_ids\": [1, 2], \"unsloth_fixed\": \"true",
+                                       "max_new_tokens\": 20, \"prefix\": \""};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char with[256];
+        weft_model_config config;
+        snprintf(with, sizeof with, "{\"%s\",", keys[i]);
+        copy_folder("gpt2", "{", with);
+        weft_params_free(load_good(scratch, &config));
+    }
+}
+
 /* Every beginning of a configuration, and one with every byte changed. */
 static void test_damaged_configurations(void)
 {
@@ -815,6 +831,7 @@ void huggingface_tests(void)
     CU_add_test(suite, "damaged files in memory", test_damaged_memory);
     CU_add_test(suite, "models of weft's own", test_own_models);
     CU_add_test(suite, "configurations that are refused", test_configurations);
+    CU_add_test(suite, "keys that no result depends on", test_harmless_keys);
     CU_add_test(suite, "damaged configurations", test_damaged_configurations);
     CU_add_test(suite, "indices of several files", test_indices);
     CU_add_test(suite, "names of old files", test_names);

@@ -130,6 +130,28 @@ case_gguf()
     [ ! -e new ] || fail "a failed conversion left a folder"
 }
 
+# What says how a model reads and writes text goes along, in both directions.
+case_the_files_of_text_go_along()
+{
+    local file files="tokenizer.json tokenizer_config.json special_tokens_map.json generation_config.json
+        chat_template.jinja modules.json sentence_bert_config.json 1_Pooling/config.json"
+    cp -r "$golden/bert-encoder" texts && mkdir texts/1_Pooling texts/2_Normalize
+    for file in $files; do
+        echo "{\"$file\": 1}" >texts/$file
+    done
+    echo '[{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Normalize"}, {"path": "../texts"}, {"path": 3}]' >texts/modules.json
+    expect 0 "saved in texts-run" "$weft" convert texts -o texts-run
+    expect 0 "saved in texts-back" "$weft" convert texts-run -o texts-back
+    expect 0 "saved in texts-file" "$weft" convert texts-run/model.safetensors -o texts-file
+    for file in $files; do
+        for folder in texts-run texts-back texts-file; do
+            cmp texts/$file $folder/$file || fail "$folder has no $file"
+        done
+    done
+    echo '[' >texts/modules.json
+    expect 1 "texts/modules.json: is not JSON" "$weft" convert texts -o texts-bad
+}
+
 case_architectures()
 {
     expect 0 "LlamaForCausalLM" "$weft" convert --list

@@ -1,5 +1,5 @@
 /* weft convert: Hugging Face models as checkpoints, and back; GGUF files as checkpoints. */
-#include "tool.h"
+#include "text/text_files.h"
 
 #include "base/platform.h"
 #include "base/file.h"
@@ -40,11 +40,12 @@ static const tool_option convert_options[] = {
 static const tool_command command = {
     .options = convert_options,
     .usage = "DIR|FILE.gguf|RUN",
-    .doc = "Converts a Hugging Face model (a folder with config.json and "
-           "model.safetensors), or a GGUF file, to a run, or a run, or a checkpoint file, to such "
-           "a folder. Fails if the other side cannot represent the model. The vocabulary of a GGUF "
-           "file becomes RUN/tokenizer.json. Other tokenisers are not converted: `weft run RUN` "
-           "takes token ids.",
+    .doc =
+        "Converts a Hugging Face model (a folder with config.json and "
+        "model.safetensors), or a GGUF file, to a run, or a run, or a checkpoint file, to such "
+        "a folder. Fails if the other side cannot represent the model. The files of a tokeniser, "
+        "chat template or sentence embedding are copied; the vocabulary of a GGUF file becomes "
+        "RUN/tokenizer.json.",
     .check = check};
 
 static int list(void)
@@ -159,7 +160,8 @@ static int import_run(const arguments *a)
     if (status == WEFT_OK) print_result(a, params, &config);
     weft_params_free(params);
     if (status == WEFT_OK && is_gguf(a->from)) return write_vocabulary(a);
-    return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+    if (status == WEFT_OK) text_files_copy(a->from, a->out, &error);
+    return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
 
 static int export_run(const arguments *a)
@@ -167,7 +169,8 @@ static int export_run(const arguments *a)
     weft_error error = {0};
     weft_saved_model *m = weft_saved_open(a->from, NULL, &error);
     if (m &&
-        weft_huggingface_save(m->params, &m->config, a->out, a->architecture, &error) == WEFT_OK)
+        weft_huggingface_save(m->params, &m->config, a->out, a->architecture, &error) == WEFT_OK &&
+        text_files_copy(a->from, a->out, &error))
         print_result(a, m->params, &m->config);
     weft_saved_close(m);
     return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);

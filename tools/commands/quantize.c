@@ -1,6 +1,6 @@
 /* weft quantize: a run or checkpoint with matrices of 8 or 4 bits, for inference. */
 #include "quantize/quantize.h"
-#include "tool.h"
+#include "text/text_files.h"
 
 #include <weft/saved.h>
 
@@ -86,25 +86,10 @@ static bool is_file(const arguments *a)
 /* Makes the folder OUT and copies the vocabularies of the run, if it has any. */
 static bool make_run(const arguments *a, weft_error *error)
 {
-    static const char *const names[] = {"vocab.model", "vocab.source.model", "vocab.target.model"};
-    char folder[4096], from[4096], to[4096];
-    os_facts facts;
-    if (!weft__os_make_folder(a->out) && errno != EEXIST) {
-        weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
-        return false;
-    }
-    snprintf(folder, sizeof folder, "%s", a->from);
-    if (weft__os_facts(folder, &facts) && facts.kind != OS_FOLDER) {
-        const size_t length = (size_t)(weft__os_name(folder) - folder);
-        snprintf(folder + length, 2, "%s", length ? "" : ".");
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (snprintf(from, sizeof from, "%.4000s/%s", folder, names[i]) < 0 ||
-            snprintf(to, sizeof to, "%.4000s/%s", a->out, names[i]) < 0)
-            return false;
-        if (weft__file_exists(from) && !tool_copy_file(from, to, error)) return false;
-    }
-    return true;
+    if (weft__os_make_folder(a->out) || errno == EEXIST)
+        return text_files_copy(a->from, a->out, error);
+    weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
+    return false;
 }
 
 /* The file to write; false if OUT is a run that has a model. */
