@@ -30,22 +30,23 @@ typedef struct extension {
 typedef struct beam_search {
     search s;
     int64_t beams;
+    int64_t limit;    /* of `best`: all ends of each beam, and as many others as there are beams */
     sums *open;       /* [rows]; -inf: not open */
     sums *next;       /* [rows] */
     finished *ends;   /* [n][beams], best score first */
     int32_t *tokens;  /* [n][beams][width]: tokens of `ends` */
     int64_t *n_ends;  /* [n]: hypotheses in `ends` */
     int64_t *n_ended; /* [n]: hypotheses that have ended so far */
-    extension *best;  /* [2 beams], most likely first */
+    extension *best;  /* [limit], most likely first */
     int64_t n_best;
 } beam_search;
 
 /* Inserts x into the sorted list of the best; the earlier of equals ranks first. */
 static void retain(beam_search *b, extension x)
 {
-    int64_t limit = 2 * b->beams, at = b->n_best;
-    if (b->n_best == limit && !(x.sum.penalised > b->best[limit - 1].sum.penalised)) return;
-    if (b->n_best < limit)
+    int64_t at = b->n_best;
+    if (b->n_best == b->limit && !(x.sum.penalised > b->best[at - 1].sum.penalised)) return;
+    if (b->n_best < b->limit)
         b->n_best++;
     else
         at--;
@@ -59,7 +60,7 @@ static void retain(beam_search *b, extension x)
 /* The sum that an extension must exceed to enter the list of the best. */
 static double min_sum(const beam_search *b)
 {
-    return b->n_best == 2 * b->beams ? b->best[b->n_best - 1].sum.penalised : -INFINITY;
+    return b->n_best == b->limit ? b->best[b->n_best - 1].sum.penalised : -INFINITY;
 }
 
 /* An upper bound of the penalised log probabilities of a block. A penalty below 1 raises them. */
@@ -157,7 +158,7 @@ static void advance(beam_search *b, int64_t sentence)
     for (int64_t i = 0; i < b->n_best && filled < b->beams; i++) {
         const extension *x = &b->best[i];
         const int32_t *old = s->sequences + x->row * s->width;
-        if (x->token == s->o->eos) {
+        if (s->ending[x->token]) {
             finish(b, sentence, old + in->prefix_len, before, x->sum, true);
             continue;
         }
@@ -214,13 +215,14 @@ static bool make_beams(beam_search *b)
 {
     search *s = &b->s;
     size_t rows = (size_t)s->rows, n = (size_t)s->n, retained = n * (size_t)b->beams;
+    b->limit = b->beams * (s->o->n_ends ? (int64_t)s->o->n_ends + 2 : 2);
     b->open = weft__search_zeros(rows, sizeof *b->open);
     b->next = weft__search_zeros(rows, sizeof *b->next);
     b->ends = weft__search_zeros(retained, sizeof *b->ends);
     b->tokens = weft__search_zeros(retained * (size_t)s->width, sizeof *b->tokens);
     b->n_ends = weft__search_zeros(n, sizeof *b->n_ends);
     b->n_ended = weft__search_zeros(n, sizeof *b->n_ended);
-    b->best = weft__search_zeros(2 * (size_t)b->beams, sizeof *b->best);
+    b->best = weft__search_zeros((size_t)b->limit, sizeof *b->best);
     if (b->open && b->next && b->ends && b->tokens && b->n_ends && b->n_ended && b->best)
         return true;
     weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");

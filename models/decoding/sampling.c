@@ -109,7 +109,7 @@ static bool choose(row_search *r, int64_t row)
     }
     q->log_prob += search_log_prob(s, row, token);
     q->sum += s->log_probs[token];
-    if (token == s->o->eos) {
+    if (s->ending[token]) {
         q->ended = q->over = true;
         return true;
     }

@@ -2,7 +2,7 @@
  *
  * A token step costs O(rows vocab) here. Beam search passes over the continuations of a sentence
  * and retains the 2 * beams best in a sorted list. (At most `beams` of them can be ends, so `beams`
- * others remain.) It skips blocks of the vocabulary whose maximum cannot enter the list. Sampling
+ * others remain. With more end tokens the list is longer.) It skips blocks of the vocabulary whose maximum cannot enter the list. Sampling
  * sorts its candidates. Sums are in double precision and in order, so results depend on the log
  * probabilities only. */
 #include "search.h"
@@ -52,6 +52,10 @@ static bool check(const weft_search_model *model, const weft_search_input *input
     if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab || (o->n_banned && !o->banned))
         return weft__search_refuse(error,
                                    "eos is outside the vocabulary, or the banned ids are NULL");
+    if (o->n_ends && !o->ends) return weft__search_refuse(error, "the ends are NULL");
+    for (size_t i = 0; i < o->n_ends; i++)
+        if (o->ends[i] < 0 || o->ends[i] >= model->vocab)
+            return weft__search_refuse(error, "an end is outside the vocabulary");
     if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || o->nbest > model->beams)
         return weft__search_refuse(
             error, "min_len, no_repeat_ngram or nbest is negative, or nbest exceeds the beams");
@@ -102,6 +106,7 @@ static void search_end(search *s)
     free(s->done);
     free(s->banned);
     free(s->barred);
+    free(s->ending);
     free(s->held);
     free(s->log_probs);
     free(s->top);
@@ -196,6 +201,7 @@ bool weft__search_begin(search *s, const weft_search_model *model, const weft_se
     s->done = weft__search_zeros(n, sizeof *s->done);
     s->banned = weft__search_zeros(vocab, 1);
     s->barred = weft__search_zeros(vocab, 1);
+    s->ending = weft__search_zeros(vocab, 1);
     s->held = weft__search_zeros(vocab, 1);
     s->log_probs = weft__search_zeros(vocab, sizeof *s->log_probs);
     s->top = weft__search_zeros(vocab / BLOCK + 1, sizeof *s->top);
@@ -205,12 +211,14 @@ bool weft__search_begin(search *s, const weft_search_model *model, const weft_se
         s->result->hypotheses = weft__search_zeros(n * each, sizeof *s->result->hypotheses);
     }
     if (!s->sequences || !s->spare || !s->parents || !s->fed || !s->slot || !s->in_slot ||
-        !s->retained || !s->done || !s->banned || !s->barred || !s->held || !s->log_probs ||
-        !s->top || !s->result || !s->result->first || !s->result->hypotheses) {
+        !s->retained || !s->done || !s->banned || !s->barred || !s->ending || !s->held ||
+        !s->log_probs || !s->top || !s->result || !s->result->first || !s->result->hypotheses) {
         weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
     }
     for (size_t i = 0; i < o->n_banned; i++) s->banned[o->banned[i]] = 1;
+    for (size_t i = 0; i < o->n_ends; i++) s->ending[o->ends[i]] = 1;
+    if (o->eos >= 0) s->ending[o->eos] = 1;
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t b = 0; b < model->beams; b++)
             memcpy(s->sequences + (i * model->beams + b) * s->width, inputs[i].prefix,
@@ -273,8 +281,8 @@ void weft__search_bar(search *s, int64_t row)
     memcpy(s->barred, s->banned, (size_t)s->vocab);
     bar_repeats(s, row);
     if (s->o->repetition_penalty != 1) mark_held(s, row);
-    if (s->o->eos >= 0 && weft__search_found(s, row / s->model->beams) < s->o->min_len)
-        s->barred[s->o->eos] = 1;
+    if (weft__search_found(s, row / s->model->beams) >= s->o->min_len) return;
+    for (int64_t i = 0; i < s->vocab; i++) s->barred[i] |= s->ending[i];
 }
 
 /* Sets *top to the maximum of x[n]; false if one is NaN or more than rounding above 0. LANES

@@ -31,6 +31,7 @@ typedef struct search {
     bool *done;        /* [n] */
     uint8_t *banned;   /* [vocab], always */
     uint8_t *barred;   /* [vocab], for the current row */
+    uint8_t *ending;   /* [vocab], `eos` and the other ends */
     uint8_t *held;     /* [vocab], tokens of the current row, if there is a repetition penalty */
     double *log_probs; /* [vocab], penalised, of the current row, -inf where barred */
     double *top;       /* [blocks of vocab], maxima of log probabilities */

@@ -144,7 +144,7 @@ typedef struct weft_search_options {
     bool has_eos;
     const int32_t *banned; /* ids that the search never chooses */
     size_t n_banned;
-    int64_t min_len;         /* number of tokens before `eos` is allowed */
+    int64_t min_len;         /* number of tokens before an end is allowed */
     int64_t no_repeat_ngram; /* n: no n-gram occurs twice, prefix included; 0: no limit */
     /* Multiplies the log probability of each token that a row already has, prefix included, before
      * any other rule. Values above 1 make repetition rarer, values below 1 more frequent. The
@@ -164,21 +164,24 @@ typedef struct weft_search_options {
                            probabilities, after temperature and top_k, reach top_p in sum (Holtzman et al.
                            2020); 0: 1 */
     uint64_t seed;
-    /* Greedy search and sampling call this, if not NULL, after each new token except `eos`. `row`
+    /* Greedy search and sampling call this, if not NULL, after each new token except an end. `row`
      * counts from 0 within the sentence. tokens[n] are the row's tokens without the prefix, valid
      * during the call. Return false to end the row here. */
     bool (*found)(void *context, size_t sentence, size_t row, const int32_t *tokens, size_t n);
     void *found_context;
+    const int32_t *ends; /* more tokens that end a hypothesis, as `eos` does; with or without it */
+    size_t n_ends;
 } weft_search_options;
 
 typedef struct weft_hypothesis {
-    const int32_t *tokens; /* without prefix and `eos`; owned by the result */
+    const int32_t *tokens; /* without prefix and end; owned by the result */
     size_t length;
-    double log_prob; /* natural, of the tokens and `eos`, before penalties */
+    double log_prob; /* natural, of the tokens and the end, before penalties */
     double score;    /* log_prob after the repetition penalty, divided by the length penalty, whose
-                        length includes `eos`; beam search ranks by it */
-    bool ended; /* true: by `eos`; false: cut at max_len, where no token was allowed, or by `found`
-                 */
+                        length includes the end; beam search ranks by it */
+    /* By `eos` or one of `ends`. False: cut at max_len, where no token was allowed, or by `found`.
+     */
+    bool ended;
 } weft_hypothesis;
 
 /* Sentence i has hypotheses[first[i] .. first[i + 1] - 1]. */
@@ -200,8 +203,8 @@ WEFT_API void weft_search_result_free(weft_search_result *result);
  * greedy: takes the most likely token at each token step, and returns one hypothesis per sentence,
  * from
  *   its first row. A row for which no token is allowed is cut, also in sampling.
- * beam: ranks all continuations of a sentence's open hypotheses. Those by `eos` end and the others
- *   stay open, best first, until `beams` are open. Returns the nbest best scores, best first;
+ * beam: ranks all continuations of a sentence's open hypotheses. Those by an end token end, the
+ *   others stay open, best first, until `beams` are open. Returns the nbest best scores, best first;
  *   hypotheses cut at max_len compete with the others. A hypothesis that no token can continue
  *   (each is banned, repeats an n-gram or has probability 0) is dropped while others can be
  *   continued. If none can, all open ones are cut and compete.

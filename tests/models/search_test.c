@@ -14,8 +14,8 @@ typedef struct sequence {
     double log_prob, score;
 } sequence;
 
-/* All sequences that end by `eos` or have PENALTY_LEN tokens. */
-static size_t try_all(const made_up *m, uint64_t h, const sequence *begin, int32_t eos,
+/* All sequences that end by a token whose bit is in `ends`, or have max_len tokens. */
+static size_t try_all(const made_up *m, uint64_t h, const sequence *begin, unsigned ends,
                       size_t max_len, const weft_search_options *o, sequence *out)
 {
     double logs[8];
@@ -25,11 +25,12 @@ static size_t try_all(const made_up *m, uint64_t h, const sequence *begin, int32
         sequence s = *begin;
         s.log_prob += logs[t];
         s.score = s.log_prob / weft_length_penalty_value(o->penalty, o->alpha, s.length + 1);
-        if (t != eos) s.token[s.length++] = t;
-        if (t == eos || s.length == max_len)
+        const bool ended = ends >> t & 1;
+        if (!ended) s.token[s.length++] = t;
+        if (ended || s.length == max_len)
             out[n++] = s;
         else
-            n += try_all(m, hash_on(h, t), &s, eos, max_len, o, out + n);
+            n += try_all(m, hash_on(h, t), &s, ends, max_len, o, out + n);
     }
     return n;
 }
@@ -63,7 +64,7 @@ static void test_exhaustive(void)
                                      .stop = WEFT_STOP_BOUND};
             weft_search_model model = made_up_model(&m, 1, 243, 4, seed);
             sequence none = {.length = 0};
-            size_t n = try_all(&m, hash_on(seed, begin), &none, 3, 5, &o, all);
+            size_t n = try_all(&m, hash_on(seed, begin), &none, 1U << 3, 5, &o, all);
             CU_ASSERT_EQUAL(n, 1 + 3 + 9 + 27 + 81 + 243);
             qsort(all, n, sizeof *all, by_score);
             weft_search_result *r = weft_search_beam(&model, &in, 1, &o, &error);
@@ -102,6 +103,51 @@ static void test_exhaustive(void)
             free(m.logs);
         }
     CU_ASSERT(found_by_four > trials / 2);
+}
+
+/* Two end tokens: the first of them as `eos` or not. */
+static void test_several_ends(void)
+{
+    static made_up m;
+    static sequence all[256];
+    static const int32_t ends[] = {0, 3};
+    for (uint64_t seed = 1; seed <= 16; seed++) {
+        const int32_t begin = 2;
+        const bool has_eos = seed % 2;
+        weft_error error = {0};
+        weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = 5};
+        weft_search_options o = {.eos = has_eos ? 3 : 0,
+                                 .has_eos = has_eos,
+                                 .ends = ends,
+                                 .n_ends = has_eos ? 1 : 2,
+                                 .nbest = 20,
+                                 .stop = WEFT_STOP_BOUND};
+        weft_search_model model = made_up_model(&m, 1, 32, 4, seed);
+        sequence none = {.length = 0};
+        size_t n = try_all(&m, hash_on(seed, begin), &none, 9, 5, &o, all);
+        CU_ASSERT_EQUAL(n, 2 + 4 + 8 + 16 + 32 + 32);
+        qsort(all, n, sizeof *all, by_score);
+        weft_search_result *r = weft_search_beam(&model, &in, 1, &o, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(r);
+        CU_ASSERT_EQUAL(r->first[1], 20);
+        for (size_t i = 0; i < r->first[1]; i++) {
+            CU_ASSERT_DOUBLE_EQUAL(r->hypotheses[i].score, all[i].score, ROUNDING_F64);
+            CU_ASSERT_EQUAL(r->hypotheses[i].length, all[i].length);
+        }
+        weft_search_result_free(r);
+        free(m.logs);
+        /* Neither is chosen before min_len, and a row ends by whichever comes. */
+        model = made_up_model(&m, 1, 1, 4, seed);
+        o.nbest = 1;
+        o.min_len = 3;
+        r = weft_search_greedy(&model, &in, 1, &o, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(r);
+        const weft_hypothesis *h = &r->hypotheses[0];
+        CU_ASSERT(h->length >= 3 && h->ended == (h->length < 5));
+        for (size_t i = 0; i < h->length; i++) CU_ASSERT(h->tokens[i] == 1 || h->tokens[i] == 2);
+        weft_search_result_free(r);
+        free(m.logs);
+    }
 }
 
 static void test_beam_of_one(void)
@@ -389,6 +435,14 @@ static void test_search_refusals(void)
     error = (weft_error){0};
     CU_ASSERT_PTR_NULL(weft_search_beam(&model, &in, 1, &o, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_IO);
+    o.ends = NULL;
+    o.n_ends = 1;
+    CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 1, &o, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "the ends are NULL"));
+    o.ends = &outside;
+    CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 1, &o, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "an end is outside the vocabulary"));
+    o.n_ends = 0;
     /* Everything barred: what there is comes back, cut. */
     m.broken = false;
     m.position = 0;
@@ -477,6 +531,7 @@ void search_tests(void)
 {
     CU_pSuite suite = CU_add_suite("search", NULL, NULL);
     CU_add_test(suite, "beam search equals an exhaustive search", test_exhaustive);
+    CU_add_test(suite, "several end tokens", test_several_ends);
     CU_add_test(suite, "a beam of one is greedy", test_beam_of_one);
     CU_add_test(suite, "a repetition penalty", test_repetition_penalty);
     CU_add_test(suite, "a repetition penalty of many tokens", test_penalty_of_many);
