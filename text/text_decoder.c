@@ -62,32 +62,48 @@ static size_t same_beginning(const char *text, const char *before)
     return n;
 }
 
+/* Makes the waiting ids those whose text was returned. They are enough to decode what follows them,
+ * unless they have no text of their own, such as blanks that a vocabulary leaves out at the
+ * beginning of a text. `whole` is the text of all ids. */
+static weft_status move_on(weft_text_decoder *d, const char *whole, weft_error *error)
+{
+    const size_t waiting = d->n - d->returned;
+    char *last;
+    const weft_status status =
+        weft_tokenizer_decode(d->tokenizer, d->ids + d->returned, waiting, &last, NULL, error);
+    if (status != WEFT_OK) return status;
+    if (*last) {
+        memmove(d->ids, d->ids + d->returned, waiting * sizeof *d->ids);
+        d->n = waiting;
+    } else {
+        free(last);
+        last = strdup(whole);
+        if (!last) return weft_error_set(error, WEFT_NO_MEMORY, "text decoder", "out of memory");
+    }
+    d->returned = d->n;
+    free(d->before);
+    d->before = last;
+    return WEFT_OK;
+}
+
 /* Returns what the text of all ids has after that of the first ones; these are then those whose
  * text is new. */
 static weft_status take(weft_text_decoder *d, bool all, const char **text, weft_error *error)
 {
     char *whole;
-    const weft_status status =
-        weft_tokenizer_decode(d->tokenizer, d->ids, d->n, &whole, NULL, error);
+    weft_status status = weft_tokenizer_decode(d->tokenizer, d->ids, d->n, &whole, NULL, error);
     if (status != WEFT_OK) return status;
     const size_t n = strlen(whole), before = same_beginning(whole, d->before);
     if (n <= before || (!all && is_incomplete(whole, n))) {
         free(whole);
         return WEFT_OK;
     }
-    const size_t waiting = d->n - d->returned;
-    char *last;
-    const weft_status decoded =
-        weft_tokenizer_decode(d->tokenizer, d->ids + d->returned, waiting, &last, NULL, error);
-    if (decoded != WEFT_OK) {
+    status = move_on(d, whole, error);
+    if (status != WEFT_OK) {
         free(whole);
-        return decoded;
+        return status;
     }
-    memmove(d->ids, d->ids + d->returned, waiting * sizeof *d->ids);
-    d->n = d->returned = waiting;
-    free(d->before);
     free(d->text);
-    d->before = last;
     d->text = whole;
     *text = whole + before;
     return WEFT_OK;

@@ -116,14 +116,17 @@ static char *find_file(const char *folder, size_t length, const char *name)
 /* Sets the paths of the vocabularies; empty ones are none. */
 static weft_status find_vocabularies(weft_saved_model *m, const char *run, weft_error *error)
 {
-    static const char *const names[3] = {"vocab.source.model", "vocab.target.model", "vocab.model"};
+    static const char *const names[] = {"vocab.source.model", "vocab.target.model", "vocab.model",
+                                        "tokenizer.json"};
+    enum { N = sizeof names / sizeof *names };
     const size_t length = is_folder(run) ? strlen(run) : (size_t)(weft__os_name(run) - run);
-    char *found[3];
+    char *found[N];
     bool good = true;
-    for (int i = 0; i < 3; i++) good = (found[i] = find_file(run, length, names[i])) && good;
-    const bool shared = good && found[2][0];
-    for (int i = 0; i < 3; i++) {
-        const bool wanted = good && found[i][0] && shared == (i == 2);
+    for (int i = 0; i < N; i++) good = (found[i] = find_file(run, length, names[i])) && good;
+    const bool apart = good && (found[0][0] || found[1][0]), shared = good && found[2][0];
+    for (int i = 0; i < N; i++) {
+        const bool chosen = i == 2 ? shared : i == 3 ? !shared && !apart : !shared;
+        const bool wanted = good && found[i][0] && chosen;
         if (wanted)
             m->vocabulary[i == 0 ? 0 : 1] = found[i];
         else

@@ -29,7 +29,8 @@ typedef struct weft_saved_model {
     weft_model_config config;
     const char *path; /* of the checkpoint */
     /* Paths of the vocabularies of source and target in the run's folder: vocab.source.model and
-     * vocab.target.model, or vocab.model as that of the target, for both. NULL: no such file. */
+     * vocab.target.model, or as that of the target, for both, vocab.model or else tokenizer.json
+     * (weft/tokenizers.h). NULL: no such file. */
     const char *vocabulary[2];
     uint64_t updates;       /* that training had made; 0: unknown */
     int64_t trained_length; /* tokens of the longest row that it was trained on; 0: unknown */

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 static char folder[] = "/tmp/weft-saved-XXXXXX";
-static const char *const files[] = {"model.safetensors",  "best.safetensors",
-                                    "other.safetensors",  "vocab.model",
-                                    "vocab.source.model", "vocab.target.model"};
+static const char *const files[] = {"model.safetensors", "best.safetensors",   "other.safetensors",
+                                    "vocab.model",       "vocab.source.model", "vocab.target.model",
+                                    "tokenizer.json"};
 
 static const char *in_folder(const char *name)
 {
@@ -142,7 +142,11 @@ static void test_vocabularies(void)
                    "is not the vocabulary that");
     write_text("vocab.model", "a");
     expect_vocabularies(NULL, "vocab.model");
+    write_text("tokenizer.json", "a");
+    expect_vocabularies(NULL, "vocab.model"); /* weft's own comes first */
     unlink(in_folder("vocab.model"));
+    expect_vocabularies(NULL, "tokenizer.json");
+    unlink(in_folder("tokenizer.json"));
     expect_vocabularies(NULL, NULL);
     save("model.safetensors", "af63dc4c8601ec8c 85944171f73967e8");
     write_text("vocab.source.model", "a");

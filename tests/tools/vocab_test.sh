@@ -58,8 +58,8 @@ case_usage()
     expect 2 "name a subcommand: train, encode, decode or show" "$weft" vocab
     expect 2 'unknown subcommand "make"' "$weft" vocab make a.en
     expect 2 "unrecognized option" "$weft" vocab show --no-such-option
-    expect 2 "FILE.model or RUN is missing" "$weft" vocab encode
-    expect 2 "only one FILE.model or RUN can be given" "$weft" vocab encode pairs one.model
+    expect 2 "FILE or RUN is missing" "$weft" vocab encode
+    expect 2 "only one FILE or RUN can be given" "$weft" vocab encode pairs one.model
 }
 
 case_a_vocabulary_is_that_of_weft_train()

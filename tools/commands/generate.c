@@ -10,7 +10,7 @@ typedef struct arguments {
     const char *prompt;
     int64_t tokens, each, beams;
     stop_texts stops;
-    bool stream;
+    bool stream, special;
 } arguments;
 
 static void take_stop(const tool_option *option, void *into, char *text, const tool_parser *parser)
@@ -58,6 +58,9 @@ static void check(void *into, const tool_parser *parser)
 #define FIELD(field) TOOL_FIELD(arguments, field)
 static const tool_option options[] = {
     {"prompt", "TEXT", FIELD(prompt), "text to continue (default: each line of standard input)",
+     .group = 1},
+    {"special", NULL, FIELD(special),
+     "special pieces in prompts, such as <|im_start|>, become their ids (with a tokenizer.json)",
      .group = 1},
     {"tokens", "N", FIELD(tokens), "maximum number of tokens to generate", 1, 1 << 20, .group = 1},
     {"n", "N", FIELD(each), "texts per prompt, one a line", 1, 1024, .group = 1},
@@ -119,27 +122,21 @@ static bool load(generator *t)
     d->options.nbest = d->way == DECODING_GREEDY ? 1 : a->each;
     d->stops = a->stops;
     d->stream = a->stream;
+    d->keep_lines = d->run.documents || (d->run.published && a->prompt);
+    d->run.parse_special = a->special;
     if (!weft_decoder_info_of(d->decoder).has_source) return true;
     return decoding_fail(d, WEFT_BAD_ARGUMENT, d->run.model->name,
                          "needs a source: it translates (see `weft translate`)");
 }
 
-/* The beginning of text and the prompt's ids; a prompt that is too long loses its beginning. */
+/* A prompt that is too long loses its beginning, but not what begins every text. */
 static bool encode(void *context, text_line *l)
 {
     generator *t = context;
-    size_t max = (size_t)max_prompt(t), whole;
-    if (text_line_encode(l, t->d.run.target, 1 << 20, -1, &whole, &t->d.error) != WEFT_OK)
-        return false;
-    size_t kept = l->n_ids < max ? l->n_ids : max;
-    t->d.counts.cut += kept < l->n_ids;
-    int32_t *ids = calloc(kept + 1, sizeof *ids);
-    if (!ids) return decoding_fail(&t->d, WEFT_NO_MEMORY, "prompt", "out of memory");
-    ids[0] = SPM_BOS;
-    if (kept) memcpy(ids + 1, l->ids + l->n_ids - kept, kept * sizeof *ids);
-    free(l->ids);
-    l->ids = ids;
-    l->n_ids = kept + 1;
+    const size_t max = (size_t)max_prompt(t) + 1;
+    size_t whole;
+    if (!text_line_encode(l, &t->d.run, TEXT_PROMPT, max, &whole, &t->d.error)) return false;
+    t->d.counts.cut += whole > max;
     l->max_tokens = t->a->tokens;
     return true;
 }

@@ -44,8 +44,10 @@ static const tool_command command = {
     .options = options,
     .usage = "FOLDER",
     .doc = "Prints three columns for each line of standard input, separated by tabs: its log "
-           "probability in nats under the model that `weft train --out FOLDER` made, the number "
-           "of its tokens with the end token, and the line. Prints the total on standard error.",
+           "probability in nats under the model in FOLDER, the number of its tokens, and the line. "
+           "With a vocabulary of `weft train` a text ends with the end token, which counts; with a "
+           "tokenizer.json it has the tokens that this file puts around it, and the first of all "
+           "tokens has no probability. Prints the total on standard error.",
     .check = check};
 
 /* ---- Scoring and printing ---- */
@@ -66,7 +68,7 @@ static bool score_texts(logprob *p)
 static double sum_of(const scored_text *t)
 {
     double sum = 0;
-    for (size_t i = 0; i + 1 < t->n_ids; i++) sum += t->scores[i];
+    for (size_t i = 0; i < scored_tokens(t); i++) sum += t->scores[i];
     return sum;
 }
 
@@ -79,8 +81,8 @@ static bool count(logprob *p, const scored_text *t)
         weft_tokenizer_characters(p->run.target, t->text, &characters, &p->error) != WEFT_OK)
         return false;
     p->lines++;
-    p->tokens += t->n_ids - 1;
-    p->characters += characters + 1;
+    p->tokens += scored_tokens(t);
+    p->characters += characters + t->ended;
     p->log_prob += sum_of(t);
     return true;
 }
@@ -88,7 +90,7 @@ static bool count(logprob *p, const scored_text *t)
 static bool print_tokens(logprob *p, const scored_text *t)
 {
     char buffer[TOOL_NAME_BYTES];
-    for (size_t i = 0; i + 1 < t->n_ids; i++) {
+    for (size_t i = 0; i < scored_tokens(t); i++) {
         const char *piece =
             tool_printable(weft_tokenizer_piece(p->run.target, t->ids[i + 1]), buffer);
         if (!p->a->json) {
@@ -111,11 +113,11 @@ static bool print_text(logprob *p, scored_text *t)
     weft_text_clean(t->line, false);
     if (!p->a->json && p->a->nbest)
         return printf("%s" NBEST_SEPARATOR "%.6f\n", t->line, sum_of(t)) > 0;
-    if (!p->a->json) return printf("%.6f\t%zu\t%s\n", sum_of(t), t->n_ids - 1, t->line) > 0;
+    if (!p->a->json) return printf("%.6f\t%zu\t%s\n", sum_of(t), scored_tokens(t), t->line) > 0;
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "line", (double)t->number);
     cJSON_AddNumberToObject(json, "log_prob", sum_of(t));
-    cJSON_AddNumberToObject(json, "tokens", (double)(t->n_ids - 1));
+    cJSON_AddNumberToObject(json, "tokens", (double)(scored_tokens(t)));
     if (valid)
         cJSON_AddStringToObject(json, "text", t->text);
     else

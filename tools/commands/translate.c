@@ -128,8 +128,7 @@ static bool encode(void *context, text_line *l)
 {
     translator *t = context;
     size_t room = (size_t)t->d.max_source_len, whole;
-    if (text_line_encode(l, t->d.run.source, room, SPM_EOS, &whole, &t->d.error) != WEFT_OK)
-        return false;
+    if (!text_line_encode(l, &t->d.run, TEXT_SOURCE, room, &whole, &t->d.error)) return false;
     t->d.counts.cut += whole > room;
     l->max_tokens = max_tokens(t->a, (int64_t)l->n_ids);
     if (l->max_tokens > t->d.max_len) l->max_tokens = t->d.max_len;
@@ -151,7 +150,7 @@ static bool draw_attention(translator *t, const text_line *l)
             labels[i] = weft_tokenizer_piece(t->d.run.source, l->ids[i]);
         for (size_t i = 0; i < rows; i++)
             labels[columns + i] = weft_tokenizer_piece(
-                t->d.run.target, i < h->length ? h->tokens[i] : (int32_t)SPM_EOS);
+                t->d.run.target, i < h->length ? h->tokens[i] : t->d.run.ends[0]);
         heat_map map = {.title = "attention weights of the source's tokens, for each target token",
                         .columns = labels,
                         .rows = labels + columns,

@@ -1,5 +1,5 @@
-/* weft vocab: makes SentencePiece vocabularies, prints them, and converts lines of text to ids and
- * back. */
+/* weft vocab: makes SentencePiece vocabularies; prints them, or a tokenizer.json, and converts lines
+ * of text to ids and back. */
 #include "text/spm.h"
 #include "text/streams.h"
 #include "text/vocabulary.h"
@@ -99,29 +99,32 @@ static int cmd_vocab_train(int argc, char **argv)
 
 typedef struct use_arguments {
     const char *path; /* of a vocabulary, or a run's folder */
-    bool pieces, all, json;
+    bool pieces, special, all, json;
 } use_arguments;
 
 #define FIELD(field) TOOL_FIELD(use_arguments, field)
 
-/* Loads FILE.model, or FOLDER/vocab.model. NULL after an error. */
+/* Loads FILE, or FOLDER/vocab.model or else FOLDER/tokenizer.json. NULL after an error. */
 static weft_tokenizer *open_vocabulary(const char *path, weft_error *error)
 {
     os_facts facts;
-    char file[FILE_PATH_BYTES], apart[FILE_PATH_BYTES];
-    if (!weft__os_facts(path, &facts) || facts.kind != OS_FOLDER) return spm_load(path, error);
-    int n = snprintf(file, sizeof file, "%s/vocab.model", path);
-    int m = snprintf(apart, sizeof apart, "%s/vocab.source.model", path);
-    if (n < 0 || m < 0 || (size_t)m >= sizeof apart) {
-        weft_error_set(error, WEFT_TOO_LARGE, path, "the path is too long");
-        return NULL;
+    static const char *const names[] = {"vocab.model", "vocab.source.model", "tokenizer.json"};
+    char file[3][FILE_PATH_BYTES];
+    bool there[3];
+    if (!weft__os_facts(path, &facts) || facts.kind != OS_FOLDER) return vocabulary_open(path, error);
+    for (int i = 0; i < 3; i++) {
+        if (snprintf(file[i], sizeof file[i], "%s/%s", path, names[i]) >= (int)sizeof file[i]) {
+            weft_error_set(error, WEFT_TOO_LARGE, path, "the path is too long");
+            return NULL;
+        }
+        there[i] = weft__file_exists(file[i]);
     }
-    if (!weft__file_exists(file) && weft__file_exists(apart)) {
+    if (!there[0] && there[1]) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, path,
                        "has two vocabularies: name vocab.source.model or vocab.target.model in it");
         return NULL;
     }
-    return spm_load(file, error);
+    return vocabulary_open(file[!there[0] && there[2] ? 2 : 0], error);
 }
 
 /* Lines of standard input, and the ids of the current one. */
@@ -184,9 +187,33 @@ static int filter_lines(const use_arguments *a, line_work *work)
 
 /* ---- encode ---- */
 
+static bool print_ids(const filter *f, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i) putchar(' ');
+        if (f->a->pieces)
+            fputs(weft_tokenizer_piece(f->vocabulary, ids[i]), stdout);
+        else
+            printf("%d", ids[i]);
+    }
+    putchar('\n');
+    return true;
+}
+
+static bool encode_special(filter *f)
+{
+    const weft_encode_input input = {f->line, NULL, true, true};
+    weft_encoding e;
+    if (weft_tokenizer_encode_input(f->vocabulary, &input, &e, &f->error) != WEFT_OK) return false;
+    print_ids(f, e.ids, e.n);
+    weft_encoding_free(&e);
+    return true;
+}
+
 static bool encode_line(filter *f)
 {
     const weft_tokenizer *v = f->vocabulary;
+    if (f->a->special) return encode_special(f);
     if (weft_tokenizer_encode(v, f->line, f->ids, NULL, f->room, &f->n, &f->error) != WEFT_OK)
         return false;
     if (f->n > f->room) {
@@ -194,29 +221,24 @@ static bool encode_line(filter *f)
         if (weft_tokenizer_encode(v, f->line, f->ids, NULL, f->room, &f->n, &f->error) != WEFT_OK)
             return false;
     }
-    for (size_t i = 0; i < f->n; i++) {
-        if (i) putchar(' ');
-        if (f->a->pieces)
-            fputs(weft_tokenizer_piece(v, f->ids[i]), stdout);
-        else
-            printf("%d", f->ids[i]);
-    }
-    putchar('\n');
-    return true;
+    return print_ids(f, f->ids, f->n);
 }
 
 static const tool_option encode_options[] = {
-    {TOOL_ONE(use_arguments, path, "FILE.model or RUN"), .required = true},
+    {TOOL_ONE(use_arguments, path, "FILE or RUN"), .required = true},
     {"pieces", NULL, FIELD(pieces), "print pieces instead of ids"},
+    {"special", NULL, FIELD(special),
+     "print also the ids that the vocabulary puts around a text, such as [CLS] and [SEP]; special "
+     "pieces in it become their ids"},
     {0}};
 
 static int cmd_vocab_encode(int argc, char **argv)
 {
     static const tool_command command = {
         .options = encode_options,
-        .usage = "FILE.model|RUN",
-        .doc = "Prints the ids of each line of standard input, separated by spaces, without begin "
-               "and end of sentence."};
+        .usage = "FILE|RUN",
+        .doc = "Prints the ids of each line of standard input, separated by spaces, without those "
+               "that begin and end a text."};
     use_arguments a = {.path = NULL};
     tool_parse(&command, argc, argv, &a);
     return filter_lines(&a, encode_line);
@@ -263,7 +285,7 @@ static bool decode_line(filter *f)
 }
 
 static const tool_option decode_options[] = {
-    {TOOL_ONE(use_arguments, path, "FILE.model or RUN"), .required = true},
+    {TOOL_ONE(use_arguments, path, "FILE or RUN"), .required = true},
     {"pieces", NULL, FIELD(pieces), "the lines are of pieces, not ids"},
     {0}};
 
@@ -271,7 +293,7 @@ static int cmd_vocab_decode(int argc, char **argv)
 {
     static const tool_command command = {
         .options = decode_options,
-        .usage = "FILE.model|RUN",
+        .usage = "FILE|RUN",
         .doc = "Prints the text of each line of ids, separated by spaces, on standard input. "
                "Leaves out special ids, and prints control characters as spaces, so that a line "
                "stays one line."};
@@ -295,6 +317,7 @@ static size_t list_specials(const weft_tokenizer *s, const char *names[5], int32
     const weft_tokenizer_info special = weft_tokenizer_info_of(s);
     int32_t mask = -1;
     weft_tokenizer_find(s, SPM_MASK, &mask, NULL);
+    if (mask < 0) weft_tokenizer_find(s, "[MASK]", &mask, NULL);
     const struct {
         const char *name;
         int32_t id;
@@ -347,7 +370,7 @@ static void show(const weft_tokenizer *s)
 }
 
 static const tool_option show_options[] = {
-    {TOOL_ONE(use_arguments, path, "FILE.model or RUN"), .required = true},
+    {TOOL_ONE(use_arguments, path, "FILE or RUN"), .required = true},
     {"all", NULL, FIELD(all), "print every piece, after its id"},
     {"json", NULL, FIELD(json), "print JSON"},
     {0}};
@@ -356,7 +379,7 @@ static int cmd_vocab_show(int argc, char **argv)
 {
     static const tool_command command = {
         .options = show_options,
-        .usage = "FILE.model|RUN",
+        .usage = "FILE|RUN",
         .doc = "Prints how many pieces a vocabulary has, its type and normalization, and the ids "
                "of its special tokens."};
     use_arguments a = {.path = NULL};
@@ -402,10 +425,12 @@ static void check_named(void *into, const tool_parser *parser)
 int cmd_vocab(int argc, char **argv)
 {
     static const tool_command command = {
-        .usage = "train TEXT... -o FILE.model\nencode FILE.model|RUN\n"
-                 "decode FILE.model|RUN\nshow FILE.model|RUN",
-        .doc = "Makes a vocabulary of text files, converts lines of text to ids and back, or "
-               "prints a vocabulary. `weft vocab SUBCOMMAND --help` lists the options of each.",
+        .usage = "train TEXT... -o FILE.model\nencode FILE|RUN\n"
+                 "decode FILE|RUN\nshow FILE|RUN",
+        .doc =
+            "Makes a vocabulary of text files, converts lines of text to ids and back, or "
+            "prints a vocabulary: FILE.model of SentencePiece, a tokenizer.json, or that of a run. "
+            "`weft vocab SUBCOMMAND --help` lists the options of each.",
         .argument = refuse,
         .check = check_named};
     for (size_t i = 0; argc > 1 && i < sizeof subcommands / sizeof *subcommands; i++) {

@@ -47,6 +47,9 @@ bool alignment_open(aligner *a, const trained_run *run, int64_t layer, int64_t h
     *a = (aligner){.run = run, .path = path, .error = error};
     const weft_scorer_options o = {
         .session.threads = threads, .weights = true, .layer = layer + 1, .head = head + 1};
+    if (run->published)
+        return fail(a, WEFT_BAD_ARGUMENT, run->vocabulary_path[1],
+                    "attention weights are shown for vocabularies of SentencePiece only");
     a->scorer = weft_scorer_new(&run->config, run->params, &o, error);
     if (!a->scorer || !try_weights(a)) return false;
     if (!path || !tool_is_first()) return true;

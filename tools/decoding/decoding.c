@@ -3,7 +3,6 @@
 #include "parallel.h"
 #include "share.h"
 #include "text/line_numbers.h"
-#include "text/vocabulary.h"
 
 #include "text_file.h"
 
@@ -30,9 +29,7 @@ static bool no_memory(decoding *d)
 /* Sets the options of the searches from the command line. */
 static weft_search_options search_options(const decoding_args *a)
 {
-    return (weft_search_options){.eos = SPM_EOS,
-                                 .has_eos = true,
-                                 .min_len = a->min_length,
+    return (weft_search_options){.min_len = a->min_length,
                                  .no_repeat_ngram = a->no_repeat,
                                  .repetition_penalty = a->repetition_penalty,
                                  .temperature = a->temperature,
@@ -41,10 +38,15 @@ static weft_search_options search_options(const decoding_args *a)
                                  .seed = (uint64_t)a->seed};
 }
 
-/* Lists the banned ids. */
-static bool ban(decoding *d)
+/* Sets the ids that end texts, and those that are banned. */
+static bool set_ids(decoding *d)
 {
-    d->banned = vocabulary_banned(d->run.source, d->run.target, &d->options.n_banned);
+    const trained_run *run = &d->run;
+    d->options.has_eos = run->n_ends > 0;
+    d->options.eos = run->n_ends ? run->ends[0] : 0;
+    d->options.ends = run->ends + 1;
+    d->options.n_ends = run->n_ends > 1 ? run->n_ends - 1 : 0;
+    d->banned = trained_banned(run, &d->options.n_banned);
     d->options.banned = d->banned;
     return d->banned || no_memory(d);
 }
@@ -83,9 +85,10 @@ bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t m
 {
     *d = (decoding){
         .a = a, .options = search_options(a), .max_len = max_len, .max_source_len = max_source_len};
-    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d) ||
+    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !set_ids(d) ||
         !decoding_open_others(d))
         return false;
+    d->keep_lines = d->run.documents;
     for (size_t i = 0; i < decoding_models(d); i++)
         if (!fit_positions(d, decoding_run(d, i))) return false;
     weft_decoder_options o = {.sentences = a->batch,
@@ -148,21 +151,19 @@ static void clear_lines(text_lines *lines)
     *lines = (text_lines){NULL, 0, 0};
 }
 
-weft_status text_line_encode(text_line *line, const weft_tokenizer *vocabulary, size_t max,
-                             int32_t end, size_t *whole, weft_error *error)
+bool text_line_encode(text_line *line, const trained_run *run, text_part part, size_t max,
+                      size_t *whole, weft_error *error)
 {
-    bool ends = end >= 0;
-    size_t found;
-    line->n_ids = *whole = 0;
-    line->ids = calloc(max + 1, sizeof *line->ids);
-    if (!line->ids) return weft_error_set(error, WEFT_NO_MEMORY, "decoding", "out of memory");
-    weft_status status =
-        weft_tokenizer_encode(vocabulary, line->text, line->ids, NULL, max, &found, error);
-    if (status != WEFT_OK || !found) return status;
-    *whole = found + ends;
-    line->n_ids = *whole < max ? *whole : max;
-    if (ends && line->n_ids) line->ids[line->n_ids - 1] = end;
-    return WEFT_OK;
+    encoded_text e;
+    if (!trained_encode(run, part, line->text, &e, error)) return false;
+    const size_t around = e.before + e.after, extra = e.n > max ? e.n - max : 0;
+    const size_t cut = extra < e.n - around ? extra : e.n - around;
+    int32_t *from = part == TEXT_PROMPT ? e.ids + e.before : e.ids + e.n - e.after - cut;
+    memmove(from, from + cut, (size_t)(e.ids + e.n - from - (ptrdiff_t)cut) * sizeof *from);
+    *whole = part == TEXT_SOURCE && e.n == around ? 0 : e.n;
+    line->ids = e.ids;
+    line->n_ids = *whole ? e.n - cut : 0;
+    return true;
 }
 
 /* Copies the hypotheses of one sentence from a result. */
@@ -201,7 +202,7 @@ static bool take_token(void *context, size_t sentence, size_t row, const int32_t
     decoding *d = w->d;
     growing_text *g = w->growing[sentence * (size_t)d->options.nbest + row];
     return growing_add(g, tokens[n - 1], &d->error) == WEFT_OK &&
-           (!d->stream || growing_print(g, d->run.documents, &d->error) == WEFT_OK) && !g->stopped;
+           (!d->stream || growing_print(g, d->keep_lines, &d->error) == WEFT_OK) && !g->stopped;
 }
 
 weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_input *inputs,
@@ -242,7 +243,7 @@ static bool open_growing(decoding *d, text_line *l)
 /* Searches a batch whose sources the decoders have read. */
 static weft_search_result *search(decoding *d, text_line *const *lines, size_t n)
 {
-    static const int32_t begin = SPM_BOS;
+    const trained_run *run = &d->run;
     const size_t each = (size_t)d->options.nbest;
     weft_search_input *inputs = calloc(n, sizeof *inputs);
     growing_text **growing = calloc(n * each, sizeof *growing);
@@ -251,9 +252,9 @@ static weft_search_result *search(decoding *d, text_line *const *lines, size_t n
         good = open_growing(d, lines[i]);
         for (size_t k = 0; k < lines[i]->n_growing; k++)
             growing[i * each + k] = &lines[i]->growing[k];
-        size_t prefix = prompts ? lines[i]->n_ids : 1;
+        size_t prefix = prompts ? lines[i]->n_ids : run->n_begins;
         int64_t room = d->max_len + 1 - (int64_t)prefix;
-        inputs[i] = (weft_search_input){prompts ? lines[i]->ids : &begin, prefix,
+        inputs[i] = (weft_search_input){prompts ? lines[i]->ids : run->begins, prefix,
                                         lesser(lines[i]->max_tokens, room), lines[i]->number};
     }
     weft_search_result *r = NULL;
@@ -369,8 +370,9 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores, FILE 
             const weft_hypothesis *h = &l->found[k];
             char *text = hypothesis_text(d, l, h);
             if (!text) return false;
-            weft_text_clean(text, d->run.documents);
-            const char *rest = text + (l->growing ? l->growing[k].printed : 0);
+            weft_text_clean(text, d->keep_lines);
+            const size_t bytes = strlen(text), printed = l->growing ? l->growing[k].printed : 0;
+            const char *rest = text + (printed < bytes ? printed : bytes);
             good = scores
                        ? fprintf(file, "%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
                        : fprintf(file, d->run.documents ? "%s\n\n" : "%s\n", rest) > 0;

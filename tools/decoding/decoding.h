@@ -60,10 +60,11 @@ typedef struct text_lines {
     size_t n, capacity;
 } text_lines;
 
-/* Encodes the text into at most `max` ids, line->ids, and appends `end` unless it is -1. *whole
- * becomes the number of ids without a limit. An empty text has none. */
-weft_status text_line_encode(text_line *line, const weft_tokenizer *vocabulary, size_t max,
-                             int32_t end, size_t *whole, weft_error *error);
+/* Encodes the text into at most `max` ids, line->ids: a prompt loses its beginning, a source its
+ * end, but neither what surrounds it. *whole becomes the number of ids without a limit. An empty
+ * source has none. */
+bool text_line_encode(text_line *line, const trained_run *run, text_part part, size_t max,
+                      size_t *whole, weft_error *error);
 
 /* ---- Decoding ---- */
 
@@ -96,6 +97,7 @@ typedef struct decoding {
     decoding_way way;
     weft_search_options options;
     stop_texts stops;        /* of a language model; owned by the command */
+    bool keep_lines;         /* texts are printed with their line ends */
     bool stream;             /* print each text as it is generated; only with one text at a time */
     int32_t *banned;         /* those of options */
     decoding_counts counts;  /* of all processes after decoding_input */

@@ -1,16 +1,10 @@
-/* See growing.h.
- *
- * The text of a token depends on the tokens before it: the first blank of a text is left out, and
- * several tokens may make one character. So the text that a token adds is the difference of two
- * decoded texts, which begin at the same earlier id. Incomplete characters are decoded as U+FFFD; a
- * text that ends in one waits for the next token. */
+/* See growing.h. A weft_text_decoder makes the text of each token; it waits where a character is
+ * incomplete. */
 #include "growing.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
 
 /* ---- Stop texts ---- */
 
@@ -88,36 +82,28 @@ static weft_status no_memory(weft_error *error)
 weft_status growing_open(growing_text *g, const weft_tokenizer *vocabulary, const stop_texts *stops,
                          const char *given, const int32_t *ids, size_t n, weft_error *error)
 {
-    *g = (growing_text){.vocabulary = vocabulary,
-                        .stops = stops,
-                        .given = given,
-                        .n = n,
-                        .capacity = n + 64,
-                        .known = n};
-    g->ids = calloc(g->capacity, sizeof *g->ids);
+    *g = (growing_text){.stops = stops, .given = given};
     g->text = calloc(1, 1);
-    if (!g->ids || !g->text) return no_memory(error);
-    memcpy(g->ids, ids, n * sizeof *ids);
-    return weft_tokenizer_decode(vocabulary, ids, n, &g->prompt, NULL, error);
+    if (!g->text) return no_memory(error);
+    weft_status status = weft_tokenizer_decode(vocabulary, ids, n, &g->prompt, NULL, error);
+    if (status != WEFT_OK) return status;
+    g->left = strlen(g->prompt);
+    g->decoder = weft_text_decoder_new(vocabulary, error);
+    if (!g->decoder) return WEFT_NO_MEMORY;
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
+        const char *known;
+        status = weft_text_decoder_add(g->decoder, ids[i], &known, error);
+        const size_t bytes = status == WEFT_OK ? strlen(known) : 0;
+        g->left -= bytes < g->left ? bytes : g->left;
+    }
+    return status;
 }
 
 void growing_close(growing_text *g)
 {
+    weft_text_decoder_free(g->decoder);
     free(g->prompt);
-    free(g->ids);
     free(g->text);
-}
-
-static weft_status append_id(growing_text *g, int32_t id, weft_error *error)
-{
-    if (g->n == g->capacity) {
-        int32_t *grown = realloc(g->ids, 2 * g->capacity * sizeof *grown);
-        if (!grown) return no_memory(error);
-        g->ids = grown;
-        g->capacity *= 2;
-    }
-    g->ids[g->n++] = id;
-    return WEFT_OK;
 }
 
 static weft_status append_text(growing_text *g, const char *fresh, weft_error *error)
@@ -131,52 +117,15 @@ static weft_status append_text(growing_text *g, const char *fresh, weft_error *e
     return WEFT_OK;
 }
 
-/* Decodes the ids from `known` on: the text *all from *fresh on, empty if it is not certain yet. */
-static weft_status decode_fresh(const growing_text *g, char **all, const char **fresh,
-                                weft_error *error)
-{
-    char *before = NULL;
-    const size_t mark = strlen(REPLACEMENT);
-    weft_status status = weft_tokenizer_decode(g->vocabulary, g->ids + g->anchor,
-                                               g->known - g->anchor, &before, NULL, error);
-    if (status == WEFT_OK)
-        status = weft_tokenizer_decode(g->vocabulary, g->ids + g->anchor, g->n - g->anchor, all,
-                                       NULL, error);
-    if (status == WEFT_OK) {
-        const size_t length = strlen(*all), old = strlen(before);
-        bool waits = strncmp(*all, before, old) != 0 ||
-                     (length >= mark && !strcmp(*all + length - mark, REPLACEMENT));
-        *fresh = *all + (waits ? length : old);
-    }
-    free(before);
-    return status;
-}
-
-/* Makes all ids known. The last of them become the anchor, unless their text is a single blank,
- * which would be left out at the beginning of a decoded text. */
-static weft_status move_on(growing_text *g, weft_error *error)
-{
-    char *alone;
-    weft_status status = weft_tokenizer_decode(g->vocabulary, g->ids + g->known, g->n - g->known,
-                                               &alone, NULL, error);
-    if (status == WEFT_OK && *alone) g->anchor = g->known;
-    g->known = g->n;
-    free(alone);
-    return status;
-}
-
 weft_status growing_add(growing_text *g, int32_t id, weft_error *error)
 {
-    char *all = NULL;
-    const char *fresh = "";
-    weft_status status = append_id(g, id, error);
-    if (status == WEFT_OK) status = decode_fresh(g, &all, &fresh, error);
-    if (status == WEFT_OK && *fresh) {
-        status = append_text(g, fresh, error);
-        if (status == WEFT_OK) status = move_on(g, error);
-        if (status == WEFT_OK) look_for_stops(g);
-    }
-    free(all);
+    const char *fresh;
+    weft_status status = weft_text_decoder_add(g->decoder, id, &fresh, error);
+    if (status != WEFT_OK || !*fresh) return status;
+    const size_t bytes = strlen(fresh), given = bytes < g->left ? bytes : g->left;
+    g->left -= given;
+    status = append_text(g, fresh + given, error);
+    if (status == WEFT_OK) look_for_stops(g);
     return status;
 }
 

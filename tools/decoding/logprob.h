@@ -32,9 +32,16 @@ typedef struct scored_text {
         number; /* number of the line or document, or of the source that the line names, from 1 */
     bool whole; /* counts in the total: text and source are UTF-8 and not empty */
     int32_t *source, *ids;
-    size_t n_source, n_ids; /* with end tokens; ids also with a begin token */
-    double *scores;         /* [n_ids - 1] */
+    size_t n_source, n_ids; /* with what surrounds texts */
+    bool ended;             /* the last id ends the text */
+    double *scores;         /* [scored_tokens] */
 } scored_text;
+
+/* The tokens that have a probability: all but the first. */
+static inline size_t scored_tokens(const scored_text *text)
+{
+    return text->n_ids ? text->n_ids - 1 : 0;
+}
 
 typedef struct logprob {
     const logprob_args *a;

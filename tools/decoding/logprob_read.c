@@ -97,28 +97,6 @@ static bool split_nbest(logprob *p, scored_text *t)
     return false;
 }
 
-/* Ids of a text, after `before` free entries; an end of sentence follows. */
-static bool encode(logprob *p, const weft_tokenizer *vocabulary, const char *text, size_t before,
-                   int32_t **ids, size_t *n)
-{
-    size_t capacity = strlen(text) + 8, found;
-    for (;;) {
-        *ids = malloc((capacity + before + 1) * sizeof **ids);
-        if (!*ids) return logprob_no_memory(p);
-        if (weft_tokenizer_encode(vocabulary, text, *ids + before, NULL, capacity, &found,
-                                  &p->error) != WEFT_OK)
-            return false;
-        if (found <= capacity) break;
-        free(*ids);
-        *ids = NULL;
-        capacity = found;
-    }
-    for (size_t i = 0; i < before; i++) (*ids)[i] = SPM_BOS;
-    (*ids)[before + found] = SPM_EOS;
-    *n = before + found + 1;
-    return true;
-}
-
 /* Whether the model has positions for the tokens of line `line` of a file. */
 static bool fits(logprob *p, const char *path, size_t line, size_t tokens)
 {
@@ -133,17 +111,24 @@ static bool fits(logprob *p, const char *path, size_t line, size_t tokens)
 static bool encode_text(logprob *p, scored_text *t, const char *source)
 {
     size_t line = p->a->nbest ? t->number : p->source.lines;
-    if (!encode(p, p->run.target, t->text, 1, &t->ids, &t->n_ids) ||
-        !fits(p, p->input.path, p->input.lines, t->n_ids - 1))
-        return false;
-    if (source && (!encode(p, p->run.source, source, 0, &t->source, &t->n_source) ||
-                   !fits(p, p->source.path, line, t->n_source)))
-        return false;
-    size_t longest = t->n_source > t->n_ids - 1 ? t->n_source : t->n_ids - 1;
+    encoded_text target, from = {.ids = NULL};
+    if (!trained_encode(&p->run, TEXT_TARGET, t->text, &target, &p->error)) return false;
+    t->ids = target.ids;
+    t->n_ids = target.n;
+    t->ended = target.after > 0;
+    if (!fits(p, p->input.path, p->input.lines, scored_tokens(t))) return false;
+    if (source) {
+        if (!trained_encode(&p->run, TEXT_SOURCE, source, &from, &p->error)) return false;
+        t->source = from.ids;
+        t->n_source = from.n;
+        if (!fits(p, p->source.path, line, t->n_source)) return false;
+    }
+    size_t longest = t->n_source > scored_tokens(t) ? t->n_source : scored_tokens(t);
     size_t trained = (size_t)(p->has_source ? p->run.trained_len : p->context);
     p->beyond += trained && longest > trained;
-    t->whole = t->whole && t->n_ids > 2 && (!source || t->n_source > 1);
-    t->scores = calloc(t->n_ids, sizeof *t->scores);
+    t->whole = t->whole && target.n > target.before + target.after &&
+               (!source || from.n > from.before + from.after);
+    t->scores = calloc(t->n_ids + 1, sizeof *t->scores);
     return t->scores || logprob_no_memory(p);
 }
 

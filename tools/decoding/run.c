@@ -1,15 +1,14 @@
 /* See run.h. */
-#include "run.h"
+#include "special.h"
+#include "text/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Fails with the name of the file that is missing. */
 static bool no_vocabulary(const char *folder, weft_error *error)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/vocab.model", folder);
-    weft_tokenizer_free(spm_load(path, error));
+    weft_error_set(error, WEFT_NOT_FOUND, folder,
+                   "has neither a vocab.model nor a tokenizer.json: text cannot become ids");
     return false;
 }
 
@@ -18,7 +17,7 @@ static bool check_size(const trained_run *r, weft_error *error)
 {
     const int source = spm_size(r->source), target = spm_size(r->target);
     const int size = source > target ? source : target;
-    if (r->traits.vocab == size) return true;
+    if (r->published || r->traits.vocab == size) return true;
     weft_error_set(error, WEFT_BAD_ARGUMENT, r->vocabulary_path[1],
                    "has %d pieces, but the model of %s has %lld ids", size, r->saved->path,
                    (long long)r->traits.vocab);
@@ -31,9 +30,10 @@ static bool load_vocabularies(trained_run *r, const char *folder, weft_error *er
     if (!path[1]) return no_vocabulary(folder, error);
     memcpy(r->vocabulary_path, path, sizeof r->vocabulary_path);
     r->shared = !path[0];
-    r->target = spm_load(path[1], error);
-    r->source = r->shared || !r->target ? r->target : spm_load(path[0], error);
-    return r->source && check_size(r, error);
+    r->published = vocabulary_is_json(path[1]);
+    r->target = vocabulary_open(path[1], error);
+    r->source = r->shared || !r->target ? r->target : vocabulary_open(path[0], error);
+    return r->source && check_size(r, error) && special_find(r, error);
 }
 
 /* Whether the recipe sets the unit to documents. */

@@ -56,16 +56,16 @@ static bool take_line(maps *m, const char *text, size_t length)
     if (!length || !weft_text_is_utf8(text, length)) return true;
     *s = (sentence){.line.text = strdup(text)};
     if (!s->line.text) return no_memory(m);
-    const weft_status status =
-        text_line_encode(&s->line, m->d.run.source, MAX_TOKENS, SPM_EOS, &whole, &m->d.error);
-    if (status == WEFT_OK && whole <= MAX_TOKENS && s->line.n_ids > 1) {
+    const bool good =
+        text_line_encode(&s->line, &m->d.run, TEXT_SOURCE, MAX_TOKENS, &whole, &m->d.error);
+    if (good && whole <= MAX_TOKENS && s->line.n_ids > 1) {
         m->n++;
         return true;
     }
     free(s->line.text);
     free(s->line.ids);
     *s = (sentence){.n = 0};
-    return status == WEFT_OK;
+    return good;
 }
 
 static bool read_sentences(maps *m, const char *path)

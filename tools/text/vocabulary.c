@@ -1,6 +1,12 @@
 /* See vocabulary.h. */
 #include "vocabulary.h"
 
+#include "tool.h"
+
+#ifdef WEFT_HAVE_TOKENIZERS
+#include <weft/tokenizers.h>
+#endif
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +23,23 @@ weft_status vocabulary_make(const char *const *files, size_t n, const spm_option
                 "(read in pieces)\n",
                 counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
     return status;
+}
+
+bool vocabulary_is_json(const char *path)
+{
+    return tool_ends_with(path, ".json");
+}
+
+weft_tokenizer *vocabulary_open(const char *path, weft_error *error)
+{
+    if (!vocabulary_is_json(path)) return spm_load(path, error);
+#ifdef WEFT_HAVE_TOKENIZERS
+    return weft_tokenizer_load_json(path, error);
+#else
+    weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                   "cannot be read: weft was built without PCRE2 and utf8proc");
+    return NULL;
+#endif
 }
 
 int32_t *vocabulary_banned(const weft_tokenizer *source, const weft_tokenizer *target, size_t *n)

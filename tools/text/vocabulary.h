@@ -1,4 +1,4 @@
-/* Making vocabularies, and the ids of one that searches must not choose. */
+/* Making and opening vocabularies, and the ids of one that searches must not choose. */
 #ifndef WEFT_TOOLS_VOCABULARY_H
 #define WEFT_TOOLS_VOCABULARY_H
 
@@ -8,6 +8,10 @@
  * or read in pieces. */
 weft_status vocabulary_make(const char *const *files, size_t n, const spm_options *options,
                             char **model, size_t *bytes, weft_error *error);
+
+/* Opens a vocabulary: a tokenizer.json if the name ends with .json, otherwise one of SentencePiece. */
+weft_tokenizer *vocabulary_open(const char *path, weft_error *error);
+bool vocabulary_is_json(const char *path);
 
 /* Ids that no search may choose: padding, unknown and begin, and those that only the source's
  * vocabulary has (a model has as many ids as the larger one). The caller frees the list; NULL when

@@ -71,6 +71,11 @@ static bool take_vocabularies(training *t)
 {
     recipe *r = &t->r;
     const trained_run *from = t->from;
+    if (from->published) {
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, from->vocabulary_path[1],
+                       "weft train reads vocabularies of SentencePiece, not this kind");
+        return false;
+    }
     int source = spm_size(from->source), target = spm_size(from->target);
     r->vocabulary_shared = from->shared;
     r->vocabulary_size = source > target ? source : target;
