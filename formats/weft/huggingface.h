@@ -8,6 +8,7 @@
 #ifndef WEFT_HUGGINGFACE_H
 #define WEFT_HUGGINGFACE_H
 
+#include <weft/embed.h>
 #include <weft/models.h>
 #include <weft/store.h>
 
@@ -55,6 +56,20 @@ WEFT_API weft_status weft_huggingface_load_from_memory(weft_params *params,
 WEFT_API weft_status weft_huggingface_save(const weft_params *params,
                                            const weft_model_config *config, const char *folder,
                                            const char *architecture, weft_error *error);
+
+/* How a published encoder makes one vector of a text, for weft_embedder_options. */
+typedef struct weft_huggingface_embedding {
+    weft_pooling pooling;
+    bool normalize;
+    int64_t max_len; /* tokens; 0: as many as the model has positions */
+} weft_huggingface_embedding;
+/* Reads it from modules.json of sentence-transformers in the folder of a model or of a run, the
+ * config.json of the module Pooling, and sentence_bert_config.json. Without these files it is the
+ * mean, not normalised. WEFT_BAD_ARGUMENT for a module or a key that weft does not have,
+ * WEFT_BAD_FILE for a malformed file. */
+WEFT_API weft_status weft_huggingface_read_embedding(const char *folder,
+                                                     weft_huggingface_embedding *embedding,
+                                                     weft_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 """Compares a run that `weft convert FILE.gguf` wrote with the Python package `gguf`: every tensor with
 gguf.quants.dequantize, bit for bit, and the logits of some tokens with a forward pass in NumPy, in f64, that follows
-llama.cpp's layout of the file. Usage: compare_gguf.py WEFT FILE.gguf RUN FOLDER; FOLDER is for arrays. Exit status 1
+llama.cpp's layout of the file. Of the texts that `weft generate --temperature 0` writes, that pass must find every
+token the most probable one, up to the one that ends the text. Usage: compare_gguf.py WEFT FILE.gguf RUN FOLDER; FOLDER is for arrays. Exit status 1
 if something differs."""
 import json
 import pathlib
@@ -10,10 +11,14 @@ import sys
 import numpy as np
 from gguf import GGUFReader
 from gguf.quants import dequantize
+from tokenizers import Tokenizer
 
 # Norm-wise, relative. A pass of 30 layers in f32 rounds some 500 times by up to 6e-8; SmolLM2's differ by 9e-7.
 LIMIT = 1e-5
 LENGTH = 24
+PROMPTS = ["The capital of France is", "Once upon a time, there was a little",
+           "<|im_start|>user\nWhat is 2 + 3?<|im_end|>\n<|im_start|>assistant\n"]
+TOKENS = 24
 
 
 def read_run(path):
@@ -128,6 +133,20 @@ def forward(model, ids):
     return x @ (weight("output.weight") if "output.weight" in model.tensors else embedding).T
 
 
+def compare_text(model, weft, run, prompt):
+    """Whether the greedy text of a prompt is that of the NumPy pass."""
+    text = subprocess.run([weft, "generate", run, "--special", "--temperature", "0", "--tokens", str(TOKENS),
+                           "--prompt", prompt], check=True, capture_output=True, text=True).stdout[:-1]
+    tokenizer = Tokenizer.from_file(f"{run}/tokenizer.json")
+    begin, ids = tokenizer.encode(prompt).ids, tokenizer.encode(text).ids
+    end = model.fields["tokenizer.ggml.eos_token_id"]
+    best = forward(model, np.array(ids)).argmax(-1)[len(begin) - 1:].tolist()
+    new = ids[len(begin):]
+    same = ids[:len(begin)] == begin and best[:len(new)] == new and (len(new) == TOKENS or best[len(new)] == end)
+    print(f"{text!r}: {len(new)} tokens, {'those' if same else 'not those'} of NumPy")
+    return same
+
+
 def main():
     weft, path, run, folder = sys.argv[1:]
     model = Model(path)
@@ -141,7 +160,8 @@ def main():
     error = np.linalg.norm(got - wanted) / np.linalg.norm(wanted)
     agree = np.mean(got.argmax(-1) == wanted.argmax(-1))
     print(f"logits of {LENGTH} tokens: relative difference {error:.2g}, {100 * agree:.0f} % of the best tokens agree")
-    sys.exit(int(not error <= LIMIT))
+    texts = [compare_text(model, weft, run, prompt) for prompt in PROMPTS]
+    sys.exit(int(not (error <= LIMIT and all(texts))))
 
 
 if __name__ == "__main__":

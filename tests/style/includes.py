@@ -37,7 +37,7 @@ ORDER = [
     ["models/run"],
     ["models/layers"],
     ["models/zoo"],
-    ["models/training", "models/decoding"],
+    ["models/training", "models/decoding", "models/embedding"],
     ["distributed/weft"],
     ["distributed"],
     ["distributed/training"],
