@@ -85,6 +85,12 @@ case_sizes_and_inputs()
 {
     expect 0 "logits  f32 [3, 5, 59]" "$weft" run gpt2 --random --dim batch=3 --dim length=5
     expect 0 "logits  f32 [2, 4, 47]" "$weft" run marian --random --dim batch=2 --dim source_len=3 --dim target_len=4
+    expect 0 "GFLOP" "$weft" run llama --random --outputs hidden --out only
+    "$weft" run llama --random --out all >out || fail "run llama"
+    equal "only what was asked for" "$(ls only)" hidden.npy
+    cmp only/hidden.npy all/hidden.npy || fail "--outputs changes an output"
+    expect 1 '"hiden" is not an output of the model' "$weft" run llama --random --outputs hiden
+    expect 1 "names an output twice" "$weft" run llama --random --outputs hidden,hidden,hidden
     expect 1 'gpt: has no size "rows"' "$weft" run gpt2 --random --dim rows=3
     expect 1 "target_in: is not given" "$weft" run gpt2
     expect 1 "is not an input of the model" "$weft" run gpt2 --input target_in="$golden/gpt2/inputs/target_in.npy" \

@@ -109,20 +109,31 @@ static int64_t max_prompt(const generator *t)
     return rest > half ? rest : half;
 }
 
-/* Positions for prompts as long as the text to generate, 256 at least, within the model's context.
- */
+/* Positions for the prompt: as many as the text to generate may have, 256 at least, --context or the
+ * bytes of --prompt if that is more. The model's context limits them. */
+static int64_t prompt_positions(const arguments *a)
+{
+    const int64_t sizes[] = {a->tokens, a->shared.context,
+                             a->prompt ? (int64_t)strlen(a->prompt) + 8 : 0};
+    int64_t most = 256;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        most = sizes[i] > most ? sizes[i] : most;
+    return most;
+}
+
 static bool load(generator *t)
 {
     const arguments *a = t->a;
     decoding *d = &t->d;
-    int64_t max_len = a->tokens + (a->tokens > 256 ? a->tokens : 256);
+    const int64_t max_len = a->tokens + prompt_positions(a);
     if (!decoding_open(d, &a->shared, a->beams ? a->beams : a->each, max_len, 1)) return false;
     bool greedy = a->shared.temperature == 0;
     d->way = a->beams ? DECODING_BEAM : greedy ? DECODING_GREEDY : DECODING_SAMPLE;
     d->options.nbest = d->way == DECODING_GREEDY ? 1 : a->each;
     d->stops = a->stops;
     d->stream = a->stream;
-    d->keep_lines = d->run.documents || (d->run.published && a->prompt);
+    const bool one_text = a->prompt || (a->stream && isatty(STDIN_FILENO));
+    d->keep_lines = d->run.documents || (d->run.published && one_text);
     d->run.parse_special = a->special;
     if (!weft_decoder_info_of(d->decoder).has_source) return true;
     return decoding_fail(d, WEFT_BAD_ARGUMENT, d->run.model->name,

@@ -20,7 +20,7 @@ typedef struct arguments {
     onnx_args file;
     char onnx[4096], checkpoint[4096]; /* of a run; "" for a file */
     named_files inputs, dumps;
-    const char *out, *check;
+    const char *out, *check, *only; /* only: names of outputs; NULL: all */
     int threads;
     uint64_t seed;
     bool random;
@@ -62,6 +62,8 @@ static const tool_option options[] = {
      .group = 1},
     {"seed", "N", FIELD(seed), "of random inputs", 0, 0x1p60, .group = 1},
     {TOOL_INCLUDED(arguments, file, tool_onnx_options), .group = 2},
+    {"outputs", "NAMES", FIELD(only), "compute only these, such as hidden,pooled (default: all)",
+     .group = 3},
     {"out", "DIR", FIELD(out), "write each output to DIR/NAME.npy", .group = 3},
     {"dump", "NAME=FILE.npy", TOOL_INTO(arguments, dumps, tool_take_named_file),
      "write the value of a node, by its name in `weft profile --by node` or `weft report`; may be "
@@ -98,6 +100,7 @@ typedef struct run {
     weft_value *in, *out;
     weft_value *targets; /* out, and then what --dump asks for */
     const weft_onnx_value *inputs_of, *outputs_of;
+    weft_onnx_value *chosen; /* outputs_of with --outputs */
     size_t n_in, n_out, compared;
     weft_error error;
 } run;
@@ -184,6 +187,44 @@ static weft_value find_value(run *r, const char *name)
     return found;
 }
 
+/* Retains the outputs of --outputs, in their order. */
+static bool choose_outputs(run *r)
+{
+    const char *names = r->a->only;
+    size_t n = 0, all = r->n_out, wanted = 1;
+    if (!names) return true;
+    for (const char *at = names; *at; at++) wanted += *at == ',';
+    weft_value *out = calloc(wanted, sizeof *out);
+    r->chosen = calloc(wanted, sizeof *r->chosen);
+    bool good = (out && r->chosen) || no_memory(r);
+    for (const char *at = names; good && n < wanted; n++) {
+        const size_t length = strcspn(at, ",");
+        size_t i = 0;
+        while (i < all && (strlen(r->outputs_of[i].name) != length ||
+                           strncmp(r->outputs_of[i].name, at, length) != 0))
+            i++;
+        good = i < all;
+        if (good) {
+            out[n] = r->out[i];
+            r->chosen[n] = r->outputs_of[i];
+        } else {
+            weft_error_set(&r->error, WEFT_NOT_FOUND, "--outputs",
+                           "\"%.*s\" is not an output of the model", (int)length, at);
+        }
+        at += length + (at[length] == ',');
+    }
+    for (size_t i = 0; good && i < n && i < all; i++) r->out[i] = out[i];
+    free(out);
+    if (good && n > all) {
+        weft_error_set(&r->error, WEFT_BAD_ARGUMENT, "--outputs", "names an output twice");
+        good = false;
+    }
+    if (!good) return false;
+    r->n_out = n;
+    r->outputs_of = r->chosen;
+    return true;
+}
+
 /* All targets of the plan. Inner values are also targets, so that no pass removes them. */
 static bool list_targets(run *r)
 {
@@ -202,7 +243,7 @@ static bool prepare(run *r)
 {
     const bool loaded =
         tool_ends_with(r->a->file.path, ".onnx") ? load_file(r) : load_checkpoint(r);
-    if (!loaded || !list_targets(r)) return false;
+    if (!loaded || !choose_outputs(r) || !list_targets(r)) return false;
     const weft_session_options o = {.threads = r->a->threads, .seed = r->a->seed};
     const weft_pass quantized = weft_quantized_pass(r->params);
     const weft_plan_options plan = {.passes = &quantized,
@@ -423,6 +464,7 @@ static void close_run(run *r)
 {
     weft_session_free(r->session);
     free(r->targets);
+    free(r->chosen);
     weft_plan_free(r->plan);
     weft_graph_free(r->graph);
     weft_onnx_free(r->model);

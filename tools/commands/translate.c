@@ -86,8 +86,9 @@ static const tool_option options[] = {
 static const tool_command command = {
     .options = options,
     .usage = "FOLDER",
-    .doc = "Translates lines from standard input with the model that `weft train --out FOLDER` "
-           "made. An empty line stays empty.",
+    .doc =
+        "Translates lines from standard input with the model in FOLDER, a run of `weft train` or "
+        "`weft convert`. An empty line stays empty.",
     .check = check};
 
 /* ---- Translating ---- */

@@ -48,6 +48,15 @@ static bool of_documents(const weft_params *params)
     return documents;
 }
 
+/* The positions that a published model says that it was made for; 0: it does not. */
+static int64_t published_length(const trained_run *run)
+{
+    for (size_t i = 0; i < run->model->n_options; i++)
+        if (!strcmp(run->model->options[i].name, "max_positions"))
+            return (int64_t)weft_model_value(&run->config, i);
+    return 0;
+}
+
 bool trained_open(trained_run *run, const char *folder, const char *checkpoint, weft_error *error)
 {
     *run = (trained_run){.saved = weft_saved_open(folder, checkpoint, error)};
@@ -58,7 +67,9 @@ bool trained_open(trained_run *run, const char *folder, const char *checkpoint, 
     run->traits = weft_model_traits_of(&run->config);
     run->documents = of_documents(run->params);
     run->trained_len = run->saved->trained_length;
-    return load_vocabularies(run, folder, error);
+    if (!load_vocabularies(run, folder, error)) return false;
+    if (run->published && !run->trained_len) run->trained_len = published_length(run);
+    return true;
 }
 
 void trained_close(trained_run *run)

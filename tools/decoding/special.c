@@ -47,6 +47,20 @@ static void find_begins(trained_run *run, const cJSON *generation, const cJSON *
         add_begin(run, files[f], "forced_bos_token_id");
 }
 
+/* *json becomes the tree of a text, which messages call `where`. */
+static bool parse(const char *text, size_t bytes, const char *where, cJSON **json,
+                  weft_error *error)
+{
+    json_failure why;
+    *json = weft__json_parse(text, bytes, &why);
+    if (*json) return true;
+    if (why.no_memory)
+        weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");
+    else
+        weft_error_set(error, WEFT_BAD_FILE, where, "is not JSON, near byte %zu", why.position);
+    return false;
+}
+
 /* The JSON of generation_config.json next to the vocabulary; *json becomes NULL if there is none. */
 static bool read_generation(const trained_run *run, cJSON **json, weft_error *error)
 {
@@ -60,10 +74,9 @@ static bool read_generation(const trained_run *run, cJSON **json, weft_error *er
         !weft__file_exists(path))
         return true;
     char *text = weft__file_read(path, &bytes, error);
-    *json = text ? weft__json_parse(text, bytes, NULL) : NULL;
-    if (text && !*json) weft_error_set(error, WEFT_BAD_FILE, path, "is not JSON");
+    const bool good = text && parse(text, bytes, path, json, error);
     free(text);
-    return *json != NULL;
+    return good;
 }
 
 bool special_find(trained_run *run, weft_error *error)
@@ -73,10 +86,13 @@ bool special_find(trained_run *run, weft_error *error)
         run->ends[run->n_ends++] = SPM_EOS;
         return true;
     }
-    cJSON *generation;
-    if (!read_generation(run, &generation, error)) return false;
+    cJSON *generation = NULL, *config = NULL;
     const char *text = weft_params_meta(run->params, WEFT_HUGGINGFACE_CONFIG);
-    cJSON *config = text ? weft__json_parse(text, strlen(text), NULL) : NULL;
+    if (!read_generation(run, &generation, error) ||
+        (text && !parse(text, strlen(text), run->saved->path, &config, error))) {
+        cJSON_Delete(generation);
+        return false;
+    }
     add_ends(run, generation);
     add_ends(run, config);
     add_end(run, weft_tokenizer_info_of(run->target).eos);

@@ -84,10 +84,14 @@ static bool copy_modules(const char *from, const char *to, weft_error *error)
     if (!join(from, "modules.json", path, error)) return false;
     if (!weft__file_exists(path)) return true;
     char *text = weft__file_read(path, &bytes, error);
-    cJSON *json = text ? weft__json_parse(text, bytes, NULL) : NULL;
+    json_failure why = {.no_memory = false};
+    cJSON *json = text ? weft__json_parse(text, bytes, &why) : NULL;
     const cJSON *module;
     bool good = text != NULL;
-    if (text && !json) good = fail(error, WEFT_BAD_FILE, path, "is not JSON");
+    if (text && !json && why.no_memory)
+        good = fail(error, WEFT_NO_MEMORY, path, "out of memory");
+    else if (text && !json)
+        good = fail(error, WEFT_BAD_FILE, path, "is not JSON");
     cJSON_ArrayForEach(module, json)
     {
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(module, "path"));
