@@ -179,7 +179,7 @@ static weft_status read_config_next_to(const char *path, cJSON **config, weft_er
 weft_tokenizer *weft_tokenizer_load_json(const char *path, weft_error *error)
 {
     size_t bytes;
-    cJSON *config;
+    cJSON *config = NULL;
     weft_error_clear(error);
     if (!path) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "tokenizer", "loading needs a path");

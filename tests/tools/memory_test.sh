@@ -77,6 +77,27 @@ case_vocabularies()
     input=ids every_allocation "$weft" vocab decode small.model
 }
 
+case_runs_with_a_tokenizer_json()
+{
+    need_program tokenizer_ids
+    local words='{"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c": 3}}'
+    for run in gpt bert; do
+        mkdir $run
+        echo "{\"model\": $words, \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}}" >$run/tokenizer.json
+        echo '{"eos_token_id": [3, 2]}' >$run/generation_config.json
+        echo '[{"path": "1_Pooling", "type": "Pooling"}]' >$run/modules.json
+        mkdir $run/1_Pooling && echo '{"pooling_mode": "mean"}' >$run/1_Pooling/config.json
+        "$build/tests/make_run" $run/model.safetensors $run vocab=4 d_model=8 heads=1 d_ff=8 layers=1 max_positions=64 \
+            pad_id=0 || fail "no $run"
+    done
+    printf 'a b\nc a b a\n' >lines
+    input=lines every_allocation "$weft" vocab encode bert --special
+    input=lines every_allocation "$weft" embed bert
+    input=lines every_allocation "$weft" embed bert --nearest 1
+    every_allocation "$weft" generate gpt --prompt "a b" --tokens 3 --temperature 0 --stream
+    input=lines every_allocation "$weft" logprob gpt
+}
+
 case_ONNX_files()
 {
     need_program make_onnx
