@@ -134,6 +134,8 @@ for line in open('json'):
     echo '[{"path": "1_Pooling", "type": "a.Pooling"}, {"path": "2", "type": "a.Normalize"}]' >bert/modules.json
     "$weft" embed bert -o published.npy <in
     cmp published.npy max.npy || fail "not as the model was published"
+    (cd bert && "$weft" embed model.safetensors -o ../file.npy <../in)
+    cmp file.npy max.npy || fail "a checkpoint is not as the model was published"
     "$weft" embed bert --pooling first -o chosen.npy <in
     cmp chosen.npy first.npy || fail "--pooling is not chosen"
     rows=$("$weft" embed bert --nearest 2 <in | cut -f 1 | uniq -c | awk '{ print $1 }' | sort -u)

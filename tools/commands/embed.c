@@ -105,12 +105,22 @@ static bool no_memory(embedding *e)
     return false;
 }
 
+/* Reads how the model was published, in the folder that has its vocabulary. */
+static bool read_published(embedding *e, weft_huggingface_embedding *published)
+{
+    char folder[FILE_PATH_BYTES];
+    const char *vocabulary = e->run.vocabulary_path[1], *slash = strrchr(vocabulary, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - vocabulary) : 1,
+             slash ? vocabulary : ".");
+    return weft_huggingface_read_embedding(*folder ? folder : "/", published, &e->error) == WEFT_OK;
+}
+
 static bool load(embedding *e)
 {
     const arguments *a = e->a;
     weft_huggingface_embedding published;
     if (!trained_open(&e->run, a->folder, a->checkpoint, &e->error) ||
-        weft_huggingface_read_embedding(a->folder, &published, &e->error) != WEFT_OK)
+        !read_published(e, &published))
         return false;
     const int64_t positions = e->run.traits.max_positions;
     weft_embedder_options o = {.pooling = published.pooling,
