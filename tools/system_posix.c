@@ -133,7 +133,7 @@ bool text_stream_open(text_stream *s)
 
 bool text_stream_close(text_stream *s)
 {
-    return fclose(s->file) == 0;
+    return fclose(s->file) == 0 && s->text; /* glibc may lose the text when memory is out */
 }
 
 /* ---- Other programs ---- */

@@ -1,10 +1,12 @@
 /* weft embed: embeddings of the lines of standard input, and the nearest lines. */
 #include "decoding/run.h"
+#include "system.h"
 #include "text/line_numbers.h"
 #include "text/nearest.h"
 #include "text_file.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 
 #include <weft/embed.h>
 #include <weft/huggingface.h>
@@ -14,7 +16,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CHUNK 1024 /* lines that are embedded at a time */
 
@@ -109,10 +110,10 @@ static bool no_memory(embedding *e)
 static bool read_published(embedding *e, weft_huggingface_embedding *published)
 {
     char folder[FILE_PATH_BYTES];
-    const char *vocabulary = e->run.vocabulary_path[1], *slash = strrchr(vocabulary, '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - vocabulary) : 1,
-             slash ? vocabulary : ".");
-    return weft_huggingface_read_embedding(*folder ? folder : "/", published, &e->error) == WEFT_OK;
+    const char *vocabulary = e->run.vocabulary_path[1];
+    snprintf(folder, sizeof folder, "%.*s.", (int)(weft__os_name(vocabulary) - vocabulary),
+             vocabulary);
+    return weft_huggingface_read_embedding(folder, published, &e->error) == WEFT_OK;
 }
 
 static bool load(embedding *e)
@@ -212,7 +213,7 @@ static bool print_json(embedding *e, const char *text, const float *vector)
 static bool read_all(embedding *e)
 {
     const bool json = !e->a->out && !e->a->nearest;
-    const size_t chunk = isatty(STDIN_FILENO) && json ? 1 : CHUNK;
+    const size_t chunk = system_is_terminal(stdin) && json ? 1 : CHUNK;
     char *line = NULL;
     size_t capacity = 0, length, number = 0;
     bool good = true, more = true;

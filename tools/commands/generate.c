@@ -132,7 +132,7 @@ static bool load(generator *t)
     d->options.nbest = d->way == DECODING_GREEDY ? 1 : a->each;
     d->stops = a->stops;
     d->stream = a->stream;
-    const bool one_text = a->prompt || (a->stream && isatty(STDIN_FILENO));
+    const bool one_text = a->prompt || (a->stream && system_is_terminal(stdin));
     d->keep_lines = d->run.documents || (d->run.published && one_text);
     d->run.parse_special = a->special;
     if (!weft_decoder_info_of(d->decoder).has_source) return true;

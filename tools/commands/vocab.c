@@ -111,7 +111,8 @@ static weft_tokenizer *open_vocabulary(const char *path, weft_error *error)
     static const char *const names[] = {"vocab.model", "vocab.source.model", "tokenizer.json"};
     char file[3][FILE_PATH_BYTES];
     bool there[3];
-    if (!weft__os_facts(path, &facts) || facts.kind != OS_FOLDER) return vocabulary_open(path, error);
+    if (!weft__os_facts(path, &facts) || facts.kind != OS_FOLDER)
+        return vocabulary_open(path, error);
     for (int i = 0; i < 3; i++) {
         if (snprintf(file[i], sizeof file[i], "%s/%s", path, names[i]) >= (int)sizeof file[i]) {
             weft_error_set(error, WEFT_TOO_LARGE, path, "the path is too long");

@@ -4,6 +4,7 @@
 #include "text/vocabulary.h"
 
 #include "base/file.h"
+#include "base/platform.h"
 #include "json/tree.h"
 
 #include <stdlib.h>
@@ -66,8 +67,8 @@ static bool read_generation(const trained_run *run, cJSON **json, weft_error *er
 {
     static const char name[] = "generation_config.json";
     char path[FILE_PATH_BYTES];
-    const char *vocabulary = run->vocabulary_path[1], *slash = strrchr(vocabulary, '/');
-    const int folder = slash ? (int)(slash - vocabulary) + 1 : 0;
+    const char *vocabulary = run->vocabulary_path[1];
+    const int folder = (int)(weft__os_name(vocabulary) - vocabulary);
     size_t bytes;
     *json = NULL;
     if (snprintf(path, sizeof path, "%.*s%s", folder, vocabulary, name) >= (int)sizeof path ||

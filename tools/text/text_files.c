@@ -109,8 +109,8 @@ bool text_files_copy(const char *from, const char *to, weft_error *error)
     if (snprintf(folder, sizeof folder, "%s", from) >= (int)sizeof folder)
         return fail(error, WEFT_TOO_LARGE, from, "the path is too long");
     if (!weft__os_facts(from, &facts) || facts.kind != OS_FOLDER) {
-        char *slash = strrchr(folder, '/');
-        snprintf(slash ? slash : folder, 2, "%s", slash ? "" : ".");
+        const size_t length = (size_t)(weft__os_name(folder) - folder);
+        snprintf(folder + length, 2, ".");
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!copy(folder, to, names[i], error)) return false;
