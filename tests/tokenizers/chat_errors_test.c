@@ -60,6 +60,9 @@ static void test_errors(void)
          "%}"
          "{{ ns.x }}",
          WEFT_TOO_LARGE, "nested too deeply"},
+        {"{% set ns = namespace(x=()) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}"
+         "{% endfor %}{{ ns.x in {} }}",
+         WEFT_TOO_LARGE, "the template takes more than 20000000 steps"},
         {"{% set ns = namespace() %}{% set ns.x = ns %}{{ ns.x|tojson }}", WEFT_BAD_ARGUMENT,
          "a namespace cannot become JSON"},
         {"{{ 9223372036854775807 }}", WEFT_BAD_FILE, "a number with 19 digits"},

@@ -109,6 +109,26 @@ int weft__ct_compare(ct_render *r, const ct_value *a, const ct_value *b, const c
     return compare(r, a, b, what, 0);
 }
 
+static const ct_value *find_unhashable(ct_render *r, const ct_value *v, int level)
+{
+    if (v->type == CT_LIST || v->type == CT_DICT || v->type == CT_KEYS || v->type == CT_ITEMS ||
+        level > MAX_LEVELS || !weft__ct_work(r, 0))
+        return v;
+    for (size_t i = 0; v->type == CT_TUPLE && i < v->n; i++) {
+        const ct_value *found = find_unhashable(r, &v->as.items[i], level + 1);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+bool weft__ct_can_be_key(ct_render *r, const ct_value *v)
+{
+    const ct_value *wrong = find_unhashable(r, v, 0);
+    if (wrong)
+        weft__ct_fail(r, WEFT_BAD_ARGUMENT, "a %s cannot be a key", weft__ct_type_name(wrong));
+    return !wrong;
+}
+
 bool weft__ct_contains(ct_render *r, const ct_value *in, const ct_value *item)
 {
     size_t n;
@@ -121,7 +141,8 @@ bool weft__ct_contains(ct_render *r, const ct_value *in, const ct_value *item)
         weft__ct_work(r, in->n);
         return weft__ct_find(in->as.text, in->n, item->as.text, item->n) != SIZE_MAX;
     }
-    if (in->type == CT_DICT) return weft__ct_find_key(r, in, item) != NULL;
+    if (in->type == CT_DICT)
+        return weft__ct_can_be_key(r, item) && weft__ct_find_key(r, in, item) != NULL;
     const ct_value *items = weft__ct_items_of(r, in, &n);
     for (size_t i = 0; i < n && r->status == WEFT_OK; i++)
         if (weft__ct_equal(r, item, &items[i])) return true;

@@ -37,9 +37,7 @@ static ct_value evaluate_dict(ct_render *r, const ct_node *n)
 {
     const ct_items items = evaluate_list(r, n->list);
     for (size_t i = 0; i < items.n; i += 2)
-        if (items.items[i].type == CT_LIST || items.items[i].type == CT_DICT)
-            return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "a %s cannot be a key",
-                                 weft__ct_type_name(&items.items[i]));
+        if (!weft__ct_can_be_key(r, &items.items[i])) return ct_none();
     return weft__ct_dict(r, &items);
 }
 

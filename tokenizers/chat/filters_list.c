@@ -116,7 +116,7 @@ static ct_value unique(ct_render *r, const ct_value *self, const ct_args *args)
     for (size_t i = 0; i < n && weft__ct_work(r, 0); i++) {
         const ct_value key = key_of(r, &all[i], &attribute, case_sensitive),
                        seen = ct_sequence(CT_LIST, keys.items, keys.n);
-        if (weft__ct_contains(r, &seen, &key)) continue;
+        if (!weft__ct_can_be_key(r, &key) || weft__ct_contains(r, &seen, &key)) continue;
         weft__ct_add(r, &keys, key);
         weft__ct_add(r, &found, all[i]);
     }

@@ -44,7 +44,9 @@ static ct_value dict(ct_render *r, const ct_value *self, const ct_args *args)
         const ct_value *both = is_dict ? NULL : weft__ct_items_of(r, &items[i], &two);
         if (!is_dict && (r->status != WEFT_OK || two != 2))
             return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "dict expects pairs");
-        weft__ct_add(r, &all, is_dict ? args->items[0].as.pairs[i].key : both[0]);
+        const ct_value *key = is_dict ? &args->items[0].as.pairs[i].key : &both[0];
+        if (!weft__ct_can_be_key(r, key)) return ct_none();
+        weft__ct_add(r, &all, *key);
         weft__ct_add(r, &all, is_dict ? args->items[0].as.pairs[i].value : both[1]);
     }
     for (size_t i = 0; i < args->n_named; i++) {

@@ -248,6 +248,7 @@ static ct_value get(ct_render *r, const ct_value *self, const ct_args *args)
 {
     const ct_value key = weft__ct_arg(args, 0, "");
     if (key.type == CT_MISSING) return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "get needs a key");
+    if (!weft__ct_can_be_key(r, &key)) return ct_none();
     const ct_value *found = weft__ct_find_key(r, self, &key);
     const ct_value other = weft__ct_arg(args, 1, "");
     return found ? *found : other.type == CT_MISSING ? ct_none() : other;

@@ -214,6 +214,8 @@ bool weft__ct_contains(ct_render *r, const ct_value *in, const ct_value *item);
 const ct_value *weft__ct_items_of(ct_render *r, const ct_value *v, size_t *n);
 /* len(); fails for a value without. */
 size_t weft__ct_length(ct_render *r, const ct_value *v);
+/* Whether a value can be a key of a dict, as lists cannot; a failure if not. */
+bool weft__ct_can_be_key(ct_render *r, const ct_value *v);
 /* The value of a key; NULL if there is none. */
 const ct_value *weft__ct_find_key(ct_render *r, const ct_value *dict, const ct_value *key);
 /* Sets *index to an integer of a value; fails with `what` otherwise. */
