@@ -139,7 +139,7 @@ static void test_bad_arguments(void)
     } cases[] = {
         {{.tools = "{}"}, {0}, WEFT_BAD_ARGUMENT, "the tools must be an array"},
         {{.tools = "[1"}, {0}, WEFT_BAD_ARGUMENT, "the tools are not JSON at byte 2"},
-        {{.variables = "{\"a\": 01}"}, {0}, WEFT_BAD_ARGUMENT, "the variables are not JSON"},
+        {{.variables = "{\"a\": -}"}, {0}, WEFT_BAD_ARGUMENT, "the variables are not JSON"},
         {{.variables = "{\"a\": \"\\ud800\"}"}, {0}, WEFT_BAD_ARGUMENT, "not JSON at byte"},
         {{.variables = "{} x"}, {0}, WEFT_BAD_ARGUMENT, "not JSON at byte 3"},
         {{.name = "other"}, {0}, WEFT_NOT_FOUND, "there is no template 'other'"},

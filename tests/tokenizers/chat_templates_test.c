@@ -118,7 +118,7 @@ static void test_messages(void)
     const weft_chat_message messages[] = {
         {"user", "a\xFF\xC3\xA9", NULL},
         {"assistant", NULL,
-         "{\"calls\": [1, 1.0, 1e2, \"\\u00e9\\ud83d\\ude00\"], \"name\": \"x\"}"},
+         "{\"calls\": [1, 1.0, 1e2, 0.5, \"\\u00e9\\ud83d\\ude00\"], \"name\": \"x\"}"},
         {"user", "b", "{\"content\": [\"part\"], \"role\": \"r\"}"},
     };
     weft_chat_options options = {.bos_token = "<s>",
@@ -126,7 +126,7 @@ static void test_messages(void)
                                  .tools = "[{\"a\": null}]",
                                  .variables = "{\"style\": \"!\"}"};
     expect_text(t, messages, 3, &options,
-                "<s><user>a\xEF\xBF\xBD\xC3\xA9<assistant>Nonex[1, 1.0, 100.0, "
+                "<s><user>a\xEF\xBF\xBD\xC3\xA9<assistant>Nonex[1, 1, 100, 0.5, "
                 "\"\xC3\xA9\xF0\x9F\x98\x80\"]<r>['part']>[{\"a\": null}]!False");
     expect_text(t, NULL, 0, NULL, "nullFalse");
     options = (weft_chat_options){.eos_token = "", .variables = "{\"messages\": [{}]}"};
