@@ -278,12 +278,20 @@ static double largest(const weft_tensor *x, int64_t first)
     for (int64_t i = first; i < first + 32; i++) max = fmax(max, fabs(get(x, i)));
     return max;
 }
+/* Element `at` of a quantised matrix: scale (q - zero), or scale q + minimum. */
+static double dequantized(const weft_tensor *weight, const weft_tensor *scale,
+                          const weft_tensor *zero, int64_t at, const int32_t *attr)
+{
+    const int32_t bits = attr[0], group = attr[1];
+    const uint8_t *q = weight->data;
+    const int number = bits == 8 ? q[at] : q[at / 2] >> at % 2 * 4 & 15;
+    const double by = get(scale, at / group), z = get(zero, at / group);
+    return zero->dtype == WEFT_U8 ? by * (number - z) : by * number + z;
+}
 REFERENCE(matmul_quantized)
 {
-    const int32_t bits = ((const int32_t *)attr)[0], group = ((const int32_t *)attr)[1];
     const bool whole = ((const bool *)attr)[8];
     const int64_t k = row_length(&in[0]), n = row_length(out);
-    const uint8_t *q = in[1].data, *zero = in[3].data;
     (void)n_in;
     for (int64_t i = 0; i < numel(out); i++)
         for (int64_t c = 0; c < k; c++) {
@@ -291,21 +299,16 @@ REFERENCE(matmul_quantized)
             const double max = largest(&in[0], from + c / 32 * 32);
             const double x = whole ? fmax(-128, fmin(127, nearbyint(get(&in[0], from + c))))
                                    : nearbyint(get(&in[0], from + c) * (127 / max)) * (max / 127);
-            const int element = bits == 8 ? q[at] : q[at / 2] >> at % 2 * 4 & 15;
-            const int64_t g = at / group;
-            data(out)[i] += x * get(&in[2], g) * (element - zero[g]);
+            data(out)[i] += x * dequantized(&in[1], &in[2], &in[3], at, attr);
         }
 }
 REFERENCE(embedding_quantized)
 {
-    const int32_t bits = ((const int32_t *)attr)[0], group = ((const int32_t *)attr)[1];
     const int64_t k = row_length(out);
-    const uint8_t *q = in[0].data, *zero = in[2].data;
     (void)n_in;
     for (int64_t i = 0; i < numel(out); i++) {
         const int64_t at = (int64_t)get(&in[3], i / k) * k + i % k;
-        const int element = bits == 8 ? q[at] : q[at / 2] >> at % 2 * 4 & 15;
-        data(out)[i] = get(&in[1], at / group) * (element - zero[at / group]);
+        data(out)[i] = dequantized(&in[0], &in[1], &in[2], at, attr);
     }
 }
 REFERENCE(narrow_rows)
