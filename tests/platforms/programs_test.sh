@@ -77,7 +77,7 @@ files_on_windows()
 {
     local windows=(wine other/tools/weft.exe) name=$'folder \xCF\x81'
     cmp <("${windows[@]}" fit --help) <("$weft" fit --help) || fail "another help"
-    "${windows[@]}" info | grep -q "^threads  *[1-9]" || fail "$("${windows[@]}" info)"
+    "${windows[@]}" info >facts && grep -q "^threads  *[1-9]" facts || fail "info: $(cat facts)"
     expect 1 "weft: missing.onnx: cannot be opened: No such file or directory" "${windows[@]}" run missing.onnx --random
     expect 2 'weft: no command "tran" (see `weft --help`); did you mean "train"?' "${windows[@]}" tran
     expect 1 "weft was built without libmicrohttpd" "${windows[@]}" fit nothing.onnx --watch --x a --y b --loss mse
