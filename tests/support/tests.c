@@ -37,8 +37,13 @@ bool test_with_stack(size_t bytes, void (*run)(void *data), void *data)
     small_thread t = {run, data};
     pthread_attr_t attr;
     pthread_t thread;
+    if (TEST_SANITIZED) bytes *= 8;
+#ifdef _SC_THREAD_STACK_MIN
+    const long least = sysconf(_SC_THREAD_STACK_MIN); /* 128 KiB on AArch64 */
+    if (least > 0 && bytes < (size_t)least) bytes = (size_t)least;
+#endif
     if (pthread_attr_init(&attr) != 0) return false;
-    bool good = pthread_attr_setstacksize(&attr, TEST_SANITIZED ? 8 * bytes : bytes) == 0 &&
+    bool good = pthread_attr_setstacksize(&attr, bytes) == 0 &&
                 pthread_create(&thread, &attr, run_small, &t) == 0;
     pthread_attr_destroy(&attr);
     if (good) pthread_join(thread, NULL);
