@@ -26,7 +26,7 @@ for library in "$build"/libweft{,-inspect,-text,-tokenizers,-distributed,-models
     compared=1
     # Every public symbol has a version, that of the soname.
     number=$(readelf -d "$library" | sed -n 's/.*soname: \[.*\.so\.\([0-9]*\)\].*/\1/p')
-    if nm -D --defined-only "$library" | grep ' weft_' | grep -vE " weft_[^_].*@@WEFT_$number$| weft__.*@@WEFT_PRIVATE$"; then
+    if nm -D --defined-only "$library" | grep ' weft_' | grep -vE " weft_[^_].*@@WEFT_$number$| weft__.*@@WEFT_PRIVATE_[0-9.]+$"; then
         echo "$name: these symbols lack the version WEFT_$number"
         failed=1
     fi

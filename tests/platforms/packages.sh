@@ -45,7 +45,7 @@ qemu_with_vectors()
 {
     local backports=yes
     qemu=qemu-$1
-    "$qemu" --version 2>/dev/null | grep -q 'version [1-9][0-9]\.' && return
+    "$qemu" --version 2>/dev/null | grep 'version [1-9][0-9]\.' >/dev/null && return
     command -v dpkg >/dev/null || skip "qemu-$1 of version 10 or newer is not installed"
     debian "$(dpkg --print-architecture)" download qemu-user && dpkg -x qemu-user_*.deb newer || return
     qemu=$PWD/newer/usr/bin/qemu-$1
