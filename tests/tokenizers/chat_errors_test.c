@@ -138,7 +138,7 @@ static void test_bad_arguments(void)
         const char *part;
     } cases[] = {
         {{.tools = "{}"}, {0}, WEFT_BAD_ARGUMENT, "the tools must be an array"},
-        {{.tools = "[1"}, {0}, WEFT_BAD_ARGUMENT, "the tools are not JSON at byte 2"},
+        {{.tools = "[1"}, {0}, WEFT_BAD_ARGUMENT, "the tools are not JSON at byte 1"},
         {{.variables = "{\"a\": -}"}, {0}, WEFT_BAD_ARGUMENT, "the variables are not JSON"},
         {{.variables = "{\"a\": \"\\ud800\"}"}, {0}, WEFT_BAD_ARGUMENT, "not JSON at byte"},
         {{.variables = "{} x"}, {0}, WEFT_BAD_ARGUMENT, "not JSON at byte 3"},

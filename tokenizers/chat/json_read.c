@@ -3,7 +3,8 @@
  * first. */
 #include "chat/value.h"
 
-#include <cjson/cJSON.h>
+#include "json/tree.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -47,11 +48,13 @@ static ct_value value_of(ct_render *r, const cJSON *json, const char *what, int 
 
 ct_value weft__ct_parse_json(ct_render *r, const char *text, const char *what)
 {
-    const char *end = text;
-    cJSON *json = cJSON_ParseWithOpts(text, &end, true);
-    const ct_value value = json ? value_of(r, json, what, 0)
-                                : weft__ct_fail(r, WEFT_BAD_ARGUMENT, "%s are not JSON at byte %zu",
-                                                what, (size_t)(end - text));
+    json_failure why = {false, 0};
+    cJSON *json = weft__json_parse(text, strlen(text), &why);
+    if (!json && why.no_memory) return weft__ct_fail(r, WEFT_NO_MEMORY, "out of memory");
+    if (!json)
+        return weft__ct_fail(r, WEFT_BAD_ARGUMENT, "%s are not JSON at byte %zu", what,
+                             why.position);
+    const ct_value value = value_of(r, json, what, 0);
     cJSON_Delete(json);
     return value;
 }
