@@ -3,7 +3,7 @@
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 
-# A program of libweft and libweft-models, beside copies of them.
+# A program of libweft and libweft-models, with copies of them.
 prepare()
 {
     command -v readelf >/dev/null || skip "readelf is not installed"
