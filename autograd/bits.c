@@ -58,16 +58,15 @@ static weft_status hash_sample(const weft_op *op, const weft_sample *sample, wef
 
 weft_status weft_op_bits(const weft_op *op, uint64_t *hash, weft_error *error)
 {
-    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F64};
     weft_error own, of_sample;
     weft_status status = WEFT_OK;
     if (!error) error = &own;
     weft_error_clear(error);
     if (!op || !hash) return weft_error_set(error, WEFT_BAD_ARGUMENT, "op", "op or hash is NULL");
     *hash = HASH_START;
-    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+    for (int f64 = 0; f64 < 2; f64++)
         for (size_t i = 0; i < op->n_samples && status == WEFT_OK; i++)
-            status = hash_sample(op, &op->samples[i], dtypes[d], hash, &of_sample);
+            status = hash_sample(op, &op->samples[i], f64 ? WEFT_F64 : WEFT_F32, hash, &of_sample);
     return status == WEFT_OK ? WEFT_OK : weft_error_copy(error, &of_sample);
 }
 
