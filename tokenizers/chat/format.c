@@ -178,10 +178,10 @@ ct_value weft__ct_format_method(ct_render *r, const ct_value *self, const ct_arg
     ct_buffer b = weft__ct_buffer();
     size_t next = 0;
     for (; at < end && weft__ct_work(r, 0); at++) {
-        const char *close;
+        const char *close = *at == '{' ? memchr(at, '}', (size_t)(end - at)) : NULL;
         if ((*at == '{' || *at == '}') && at + 1 < end && at[1] == *at) {
             weft__ct_put(&b, at++, 1);
-        } else if (*at == '}' || (*at == '{' && !(close = memchr(at, '}', (size_t)(end - at))))) {
+        } else if (*at == '}' || (*at == '{' && !close)) {
             weft__ct_fail(r, WEFT_BAD_ARGUMENT, "format has a single bracket");
         } else if (*at == '{') {
             const ct_value name = ct_string(at + 1, (size_t)(close - at - 1));
