@@ -182,10 +182,12 @@ END
 case_programs_of_documents()
 {
     cp -r "$tests/golden/huggingface/gpt2" .
+    cp -r "$tests/golden/huggingface/bert-encoder" bert
     program docs/new-architecture.md 1
     grep -q "digraph weft" mixer.dot || fail "the mixer is not drawn"
     program docs/vision.md 1
     program docs/convert.md 1
+    program docs/convert.md 2
 }
 
 case_programs_of_the_page_about_ONNX()
