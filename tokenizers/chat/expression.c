@@ -177,8 +177,9 @@ static ct_node *parse_test(ct_parser *p, ct_node *of)
                weft__ct_at(p, '{')) {
         if (weft__ct_at_name(p, "is"))
             weft__ct_refuse(p, WEFT_BAD_FILE, "'is' after a test; put it into brackets");
-        n->list = weft__ct_node(p, CT_K_ARGUMENT);
-        n->list->a = parse_postfix(p, weft__ct_parse_primary(p));
+        ct_node *argument = weft__ct_node(p, CT_K_ARGUMENT);
+        argument->a = parse_postfix(p, weft__ct_parse_primary(p));
+        n->list = argument;
     }
     if (!negated) return n;
     ct_node *not = weft__ct_node(p, CT_K_NOT);

@@ -209,13 +209,13 @@ static ct_node *parse_macro(ct_parser *p)
 
 static ct_node *parse_call_block(ct_parser *p)
 {
-    ct_node *n = weft__ct_node(p, CT_K_CALL_BLOCK);
-    n->b = weft__ct_node(p, CT_K_MACRO);
+    ct_node *n = weft__ct_node(p, CT_K_CALL_BLOCK), *macro = weft__ct_node(p, CT_K_MACRO);
     weft__ct_advance(p);
-    if (weft__ct_at(p, '(')) n->b->list = parse_parameters(p);
+    if (weft__ct_at(p, '(')) macro->list = parse_parameters(p);
     n->a = weft__ct_parse_expression(p, true);
     if (n->a->kind != CT_K_CALL) weft__ct_refuse(p, WEFT_BAD_FILE, "expected a call");
-    parse_macro_parts(p, n->b, "endcall");
+    parse_macro_parts(p, macro, "endcall");
+    n->b = macro;
     return n;
 }
 

@@ -103,7 +103,7 @@ ct_node *weft__ct_node(ct_parser *p, ct_kind kind)
     static const ct_node none = {.kind = CT_K_CONST, .constant = {.type = CT_NONE}};
     ct_node *n = p->status == WEFT_OK ? weft__arena_alloc(p->memory, sizeof *n) : NULL;
     if (!n && p->status == WEFT_OK) weft__ct_refuse(p, WEFT_NO_MEMORY, "out of memory");
-    /* After a failure, nodes are written to and never read. */
+    /* After a failure all nodes are this one, which is cleared each time: no pointer of it lasts. */
     if (!n) n = &p->spare;
     *n = none;
     n->kind = kind;
