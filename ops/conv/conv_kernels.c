@@ -307,6 +307,13 @@ static bool row_is_finite(const conv_product *p, const operands *o, const row_bl
     return finite;
 }
 
+static bool has_nan_at(const T *c, const int64_t *offset, int64_t n)
+{
+    bool found = false;
+    for (int64_t j = 0; j < n; j++) found |= c[offset[j]] != c[offset[j]];
+    return found;
+}
+
 /* Computes the NaN of a product again (conv.h). offset[j] is that of column j in a row of c. */
 static void mend(const conv_product *p, const operands *o, const row_block *b,
                  const column_block *columns, const int64_t *offset, T *c)
@@ -314,8 +321,8 @@ static void mend(const conv_product *p, const operands *o, const row_block *b,
     const int64_t n = columns->n;
     const bool dense = offset[n - 1] - offset[0] == n - 1;
     for (int64_t r = 0; r < b->rows; r++, c += p->result) {
-        if (dense && !conv_has_nan(c + offset[0], n)) continue;
-        if (row_is_finite(p, o, b, b->row + r)) continue;
+        const bool bad = dense ? conv_has_nan(c + offset[0], n) : has_nan_at(c, offset, n);
+        if (!bad || row_is_finite(p, o, b, b->row + r)) continue;
         for (int64_t j = 0; j < n; j++)
             if (c[offset[j]] != c[offset[j]] && reads_padding(&b->class.grid, columns->first + j))
                 c[offset[j]] = sum_inside(p, o, b, b->row + r, columns->first + j);
