@@ -74,7 +74,7 @@ typedef struct system_child {
     intptr_t process;
 } system_child;
 /* Starts a program that the search path has; what it prints as errors is discarded. Returns an error
- * number, ENOENT if there is no such program. */
+ * number, ENOENT if the program is missing. */
 int system_start(system_child *child, const char *program);
 /* `write` writes the program's standard input, which ends then. False if not all could be sent: the
  * program may have ended early. */

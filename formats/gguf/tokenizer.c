@@ -59,6 +59,17 @@ static void put_definition(gguf_text *t, const char *piece, size_t id, const cha
     weft__gguf_put(t, "]}");
 }
 
+/* The text `name`, "A" or "B", of type "0" or "1", without the special piece before it. */
+static void put_sequence(gguf_text *t, const char *name, const char *type, const char *eos)
+{
+    weft__gguf_put(t, "{\"Sequence\":{\"id\":\"");
+    weft__gguf_put(t, name);
+    weft__gguf_put(t, "\",\"type_id\":");
+    weft__gguf_put(t, type);
+    weft__gguf_put(t, "}}");
+    put_end(t, eos, type);
+}
+
 /* Ids around a text. */
 static void put_processor(gguf_text *t, const gguf_vocabulary *v)
 {
@@ -71,16 +82,13 @@ static void put_processor(gguf_text *t, const gguf_vocabulary *v)
     }
     weft__gguf_put(t, "{\"type\":\"TemplateProcessing\",\"single\":[");
     put_special(t, bos, "0");
-    weft__gguf_put(t, "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}");
-    put_end(t, eos, "0");
+    put_sequence(t, "A", "0", eos);
     weft__gguf_put(t, "],\"pair\":[");
     put_special(t, bos, "0");
-    weft__gguf_put(t, "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}");
-    put_end(t, eos, "0");
+    put_sequence(t, "A", "0", eos);
     weft__gguf_put(t, ",");
     put_special(t, bos, "1");
-    weft__gguf_put(t, "{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}");
-    put_end(t, eos, "1");
+    put_sequence(t, "B", "1", eos);
     weft__gguf_put(t, "],\"special_tokens\":{");
     put_definition(t, bos, bos_id, "");
     if (!bos || !eos || strcmp(bos, eos) != 0) put_definition(t, eos, eos_id, bos ? "," : "");

@@ -21,7 +21,7 @@ static weft_status refuse(reader *r, const char *key, const char *why)
     return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->path, "%s %s", key, why);
 }
 
-/* Parses FOLDER/MODULE/NAME; *json becomes NULL if there is no such file. */
+/* Parses FOLDER/MODULE/NAME; *json becomes NULL if the file is missing. */
 static weft_status read_file(reader *r, const char *module, const char *name, cJSON **json)
 {
     size_t bytes;

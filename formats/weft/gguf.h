@@ -72,7 +72,7 @@ WEFT_API size_t weft_gguf_meta_count(const weft_gguf *file);
 WEFT_API const weft_gguf_value *weft_gguf_meta_at(const weft_gguf *file, size_t index);
 WEFT_API const weft_gguf_value *weft_gguf_meta_find(const weft_gguf *file, const char *key);
 /* Sets *item to an item of an array, which is valid as long as the file is open; false if the value
- * is no array, or has no such item. O(1). */
+ * is not an array, or is shorter. O(1). */
 WEFT_API bool weft_gguf_value_item(const weft_gguf_value *array, size_t index,
                                    weft_gguf_value *item);
 /* The name of a kind, such as "u32"; "?" for another number. */

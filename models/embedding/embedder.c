@@ -57,7 +57,7 @@ static weft_status check_options(const weft_model *m, const weft_model_traits *t
                               "has no embeddings of texts: expected an encoder such as bert");
     if (o->rows < 0 || o->max_len < 0 || (unsigned)o->pooling > WEFT_POOL_ROOT)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "embedder",
-                              "an option is below 0, or there is no such pooling");
+                              "rows or max_len is negative, or the pooling is unknown");
     if (o->max_len > traits->max_positions)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
                               "has %lld learned positions, fewer than %lld",

@@ -30,7 +30,7 @@ typedef struct weft_saved_model {
     const char *path; /* of the checkpoint */
     /* Paths of the vocabularies of source and target in the run's folder: vocab.source.model and
      * vocab.target.model, or as that of the target, for both, vocab.model or else tokenizer.json
-     * (weft/tokenizers.h). NULL: no such file. */
+     * (weft/tokenizers.h). NULL: the file is missing. */
     const char *vocabulary[2];
     uint64_t updates;       /* that training had made; 0: unknown */
     int64_t trained_length; /* tokens of the longest row that it was trained on; 0: unknown */

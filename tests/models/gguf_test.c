@@ -391,7 +391,7 @@ static double option(const weft_model_config *config, const char *name)
 {
     for (size_t i = 0; i < config->model->n_options; i++)
         if (!strcmp(config->model->options[i].name, name)) return weft_model_value(config, i);
-    CU_FAIL("no such option");
+    CU_FAIL("unknown option");
     return 0;
 }
 

@@ -56,7 +56,7 @@ bool test_same_tensors(const char *what, const weft_tensor *got, const weft_tens
 void test_fail_all(weft_status (*work)(const char *path));
 
 /* Calls run(data) in a thread with a stack of `bytes` (some times as much under the sanitizers,
- * whose frames are larger; at least the system's minimum); false if there is no such thread. */
+ * whose frames are larger; at least the system's minimum); false if the thread cannot be made. */
 bool test_with_stack(size_t bytes, void (*run)(void *data), void *data);
 
 /* Makes the calling thread's n-th allocation in the library, counted from now on, fail; 0: none. */

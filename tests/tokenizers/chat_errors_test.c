@@ -142,7 +142,7 @@ static void test_bad_arguments(void)
         {{.variables = "{\"a\": -}"}, {0}, WEFT_BAD_ARGUMENT, "the variables are not JSON"},
         {{.variables = "{\"a\": \"\\ud800\"}"}, {0}, WEFT_BAD_ARGUMENT, "not JSON at byte"},
         {{.variables = "{} x"}, {0}, WEFT_BAD_ARGUMENT, "not JSON at byte 3"},
-        {{.name = "other"}, {0}, WEFT_NOT_FOUND, "there is no template 'other'"},
+        {{.name = "other"}, {0}, WEFT_NOT_FOUND, "unknown template 'other'"},
         {{.date = "2025-02-29"}, {0}, WEFT_BAD_ARGUMENT, "the date '2025-02-29' is not like"},
         {{.date = "2025-01-31T1:00:00"}, {0}, WEFT_BAD_ARGUMENT, "is not like 2025-01-31"},
         {{0}, {"a", "b", "[]"}, WEFT_BAD_ARGUMENT, "the members of a message must be an object"},

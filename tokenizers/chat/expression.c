@@ -220,35 +220,55 @@ static ct_node *parse_unary(ct_parser *p, bool with_filters)
 
 /* ---- Operators ---- */
 
-static ct_node *binary(ct_parser *p, ct_kind kind, ct_node *left)
+/* The operator of a list, which ends with 0, that is current; 0 if it is another token. */
+static int at_operator(const ct_parser *p, const int *operators)
 {
-    ct_node *n = weft__ct_node(p, kind);
-    n->a = left;
-    if (kind == CT_K_BINARY) n->op = p->current.op;
-    return n;
+    while (*operators && !weft__ct_at(p, *operators)) operators++;
+    return *operators;
+}
+
+/* OPERAND op OPERAND op OPERAND ..., from the left on. */
+static ct_node *parse_binary(ct_parser *p, const int *operators, ct_node *(*operand)(ct_parser *p))
+{
+    ct_node *left = operand(p);
+    for (int op; (op = at_operator(p, operators)) != 0;) {
+        ct_node *n = weft__ct_node(p, CT_K_BINARY);
+        n->a = left;
+        n->op = op;
+        weft__ct_advance(p);
+        n->b = operand(p);
+        left = n;
+    }
+    return left;
+}
+
+/* The same of `and` or `or`. */
+static ct_node *parse_logical(ct_parser *p, const char *word, ct_kind kind,
+                              ct_node *(*operand)(ct_parser *p))
+{
+    ct_node *left = operand(p);
+    while (weft__ct_skip_name(p, word)) {
+        ct_node *n = weft__ct_node(p, kind);
+        n->a = left;
+        n->b = operand(p);
+        left = n;
+    }
+    return left;
+}
+
+static ct_node *parse_operand(ct_parser *p)
+{
+    return parse_unary(p, true);
 }
 
 static ct_node *parse_power(ct_parser *p)
 {
-    ct_node *n = parse_unary(p, true);
-    while (weft__ct_at(p, CT_TWO('*', '*'))) {
-        n = binary(p, CT_K_BINARY, n);
-        weft__ct_advance(p);
-        n->b = parse_unary(p, true);
-    }
-    return n;
+    return parse_binary(p, (const int[]){CT_TWO('*', '*'), 0}, parse_operand);
 }
 
 static ct_node *parse_product(ct_parser *p)
 {
-    ct_node *n = parse_power(p);
-    while (weft__ct_at(p, '*') || weft__ct_at(p, '/') || weft__ct_at(p, '%') ||
-           weft__ct_at(p, CT_TWO('/', '/'))) {
-        n = binary(p, CT_K_BINARY, n);
-        weft__ct_advance(p);
-        n->b = parse_power(p);
-    }
-    return n;
+    return parse_binary(p, (const int[]){'*', '/', '%', CT_TWO('/', '/'), 0}, parse_power);
 }
 
 static ct_node *parse_join(ct_parser *p)
@@ -264,13 +284,7 @@ static ct_node *parse_join(ct_parser *p)
 
 static ct_node *parse_sum(ct_parser *p)
 {
-    ct_node *n = parse_join(p);
-    while (weft__ct_at(p, '+') || weft__ct_at(p, '-')) {
-        n = binary(p, CT_K_BINARY, n);
-        weft__ct_advance(p);
-        n->b = parse_join(p);
-    }
-    return n;
+    return parse_binary(p, (const int[]){'+', '-', 0}, parse_join);
 }
 
 /* The comparison that is current, and moves after it; 0 if there is none. 'i' is `in`, 'n' is
@@ -295,7 +309,8 @@ static ct_node *parse_comparison(ct_parser *p)
     ct_node *first = parse_sum(p), *n = NULL, **end = NULL;
     for (int op; (op = take_comparison(p)) != 0;) {
         if (!n) {
-            n = binary(p, CT_K_COMPARE, first);
+            n = weft__ct_node(p, CT_K_COMPARE);
+            n->a = first;
             end = &n->list;
         }
         ct_node *operand = weft__ct_node(p, CT_K_OPERAND);
@@ -319,22 +334,12 @@ static ct_node *parse_not(ct_parser *p)
 
 static ct_node *parse_and(ct_parser *p)
 {
-    ct_node *n = parse_not(p);
-    while (weft__ct_skip_name(p, "and")) {
-        n = binary(p, CT_K_AND, n);
-        n->b = parse_not(p);
-    }
-    return n;
+    return parse_logical(p, "and", CT_K_AND, parse_not);
 }
 
 static ct_node *parse_or(ct_parser *p)
 {
-    ct_node *n = parse_and(p);
-    while (weft__ct_skip_name(p, "or")) {
-        n = binary(p, CT_K_OR, n);
-        n->b = parse_and(p);
-    }
-    return n;
+    return parse_logical(p, "or", CT_K_OR, parse_and);
 }
 
 ct_node *weft__ct_parse_expression(ct_parser *p, bool with_condition)

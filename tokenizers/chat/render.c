@@ -120,7 +120,7 @@ static const ct_template *choose_template(const weft_chat_template *t, const wef
     if (!found) found = find_template(t, o->name ? o->name : "default");
     if (!found)
         weft_error_set(error, WEFT_NOT_FOUND, where,
-                       "there is no template '%.60s'; there is '%.60s'",
+                       "unknown template '%.60s'; the file has '%.60s'",
                        o->name ? o->name : "default", t->templates ? t->templates->name : "none");
     return found;
 }

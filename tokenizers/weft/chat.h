@@ -54,7 +54,7 @@ WEFT_API weft_chat_template *weft_chat_template_parse(const char *source, size_t
 /* A template of a file of Hugging Face or of a folder with one: chat_template.jinja, or else
  * `chat_template` of chat_template.json or tokenizer_config.json, a text or a list of named ones.
  * Special tokens come from tokenizer_config.json in the same folder. Errors: those of
- * weft_chat_template_parse; WEFT_NOT_FOUND if there is no template. */
+ * weft_chat_template_parse; WEFT_NOT_FOUND if none of the files has a template. */
 WEFT_API weft_chat_template *weft_chat_template_load(const char *path, weft_error *error);
 WEFT_API void weft_chat_template_free(weft_chat_template *chat_template);
 /* A new text: the n messages as the template writes them, freed by weft_free. NULL on failure:
