@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The program, with the other libraries, for AArch64, for Windows, and as one static program with musl: the trainings of
-# its models have the specified bits. And libweft for macOS. Needs the Debian archive, qemu-user and
+# its models have the specified bits. A process on AArch64 and one of this processor train one model. And libweft for macOS. Needs the Debian archive, qemu-user and
 # gcc-aarch64-linux-gnu, gcc-mingw-w64-x86-64-posix and wine64, musl-tools, or zig. A case is skipped where one is
 # missing.
 # shellcheck source=tests/support/cases.sh
@@ -21,6 +21,29 @@ try_program()
     diff -r here there || fail "the outputs of a model from a file differ"
 }
 
+# pair_of COMPILER BUILD: the program pair.c, ./pair-BUILD.
+pair_of()
+{
+    local room include=()
+    for room in graph ops autograd models distributed; do include+=("-I$root/$room" "-I$2/$room"); done
+    ninja -C "$2" libweft.a libweft-models.a libweft-distributed.a >>log 2>&1 || { fail "$(tail -n 5 log)"; return 1; }
+    "$1" -std=gnu11 -O1 -ffp-contract=off -D_GNU_SOURCE "${include[@]}" "$tests/platforms/pair.c" "$tests/platforms/pipe_communicator.c" \
+        -L"$2" -l:libweft-distributed.a -l:libweft-models.a -l:libweft.a -lm -ldl -fopenmp -static -o "pair-${2##*/}" 2>errors ||
+        { fail "$1: $(head -n 5 errors)"; return 1; }
+}
+
+# One training on a process of this processor and one of the processor of ./other.
+train_together()
+{
+    pair_of "${CC:-gcc}" "$build" && pair_of aarch64-linux-gnu-gcc other || return
+    mkfifo to_here to_there # named pipes
+    "./pair-${build##*/}" >alone && [ "$(sort -u -k 3 alone | wc -l)" = 1 ] || fail "alone: $(cat alone)"
+    "./pair-${build##*/}" 0 to_here to_there >pair.here &
+    timeout 300 qemu-aarch64 ./pair-other 1 to_there to_here >pair.there || fail "the process there"
+    wait $! || fail "the process here"
+    cmp alone pair.here && cmp alone pair.there || fail "the trained parameters differ: $(cat pair.here pair.there)"
+}
+
 case_AArch64()
 {
     command -v aarch64-linux-gnu-gcc >/dev/null || skip "aarch64-linux-gnu-gcc is not installed"
@@ -28,6 +51,7 @@ case_AArch64()
     libraries_for arm64 aarch64
     build_other tools/weft --cross-file cross.ini -Dmpi=disabled -Dtests=disabled -Dc_args=-O1 || return
     try_program qemu-aarch64 -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$library_path" other/tools/weft
+    train_together
 }
 
 # musl has no OpenMP: one thread.
