@@ -14,6 +14,18 @@
 
 /* ---- Values ---- */
 
+void weft__set_tensor(onnx_import *import, onnx_value *value, const WeftOnnx__TensorProto *proto)
+{
+    value->type = proto->data_type;
+    value->weight = weft__onnx_weight(import->model, value->name, proto);
+    if (!value->weight) {
+        value->initializer = proto;
+        return;
+    }
+    value->tensor = value->weight->tensor;
+    value->known = value->trainable = true;
+}
+
 bool weft__import_contents(onnx_import *import, onnx_value *value)
 {
     if (!value->initializer) return true;
@@ -314,22 +326,11 @@ static bool map_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__Nod
 static bool add_initializers(onnx_import *import, onnx_scope *scope,
                              const WeftOnnx__GraphProto *graph)
 {
-    const weft_onnx *model = import->model;
-    onnx_weight *weight = graph == model->proto->graph ? model->weights : NULL;
-    const onnx_weight *end = weight ? weight + model->n_weights : NULL;
     for (size_t i = 0; i < graph->n_initializer; i++) {
         const WeftOnnx__TensorProto *proto = graph->initializer[i];
         onnx_value *v = weft__scope_add(import, scope, onnx_text(proto->name));
         if (!v) return false;
-        v->type = proto->data_type;
-        if (weight && weight < end && weight->proto == proto) {
-            v->weight = weight;
-            v->tensor = weight->tensor;
-            v->known = v->trainable = true;
-            weight++;
-        } else {
-            v->initializer = proto;
-        }
+        weft__set_tensor(import, v, proto);
     }
     return true;
 }

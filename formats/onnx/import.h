@@ -15,6 +15,8 @@
 
 #include "onnx/tensor.h"
 
+#include <string.h>
+
 /* The maximum number of nodes of an import, before and after they become operations of weft; and
  * the maximum number of elements of an input or output of a node that is computed during it. */
 #define ONNX_MAX_NODES       262144
@@ -30,8 +32,9 @@
 
 /* An initializer of the main graph that becomes a parameter. */
 typedef struct onnx_weight {
-    const WeftOnnx__TensorProto *proto;
-    const char *name; /* weft's */
+    const WeftOnnx__TensorProto *proto; /* an initializer, or the value of a node Constant */
+    const char *output;                 /* its name in the file */
+    const char *name;                   /* weft's */
     onnx_tensor tensor;
     bool used;
     bool statistic; /* a running mean or variance: a state, which is not trained */
@@ -146,11 +149,22 @@ struct weft_onnx {
     onnx_function *functions;
     name_table function_index; /* in functions */
     weft_onnx_options options;
-    onnx_weight *weights; /* one for each initializer of floats, in their order */
+    onnx_weight *weights; /* in the order of the file */
     size_t n_weights;
+    name_table weight_index; /* in weights, by their names in the file */
     weft_onnx_value *inputs, *outputs, *params;
     size_t n_inputs, n_outputs, n_params;
 };
+
+/* The weight that a tensor with this name in the file is; NULL: it is none. */
+onnx_weight *weft__onnx_weight(const weft_onnx *m, const char *output,
+                               const WeftOnnx__TensorProto *proto);
+
+/* Whether weft wrote the file. */
+static inline bool onnx_is_own(const weft_onnx *m)
+{
+    return !strcmp(onnx_text(m->proto->producer_name), "weft");
+}
 
 /* ---- Functions and op sets (functions.c) ---- */
 
@@ -207,7 +221,9 @@ bool weft__import_nodes(onnx_import *import, onnx_scope *scope, WeftOnnx__NodePr
 /* Maps a node that is not part of the file, on values, to out[0..n_out-1]. False on failure. */
 bool weft__import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
                        onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
-/* Reads an initializer whose contents are needed; false if it cannot be read. */
+/* Makes a value the tensor of an initializer or of a node Constant: a weight, or known contents. */
+void weft__set_tensor(onnx_import *import, onnx_value *value, const WeftOnnx__TensorProto *proto);
+/* Reads a tensor whose contents are needed; false if it cannot be read. */
 bool weft__import_contents(onnx_import *import, onnx_value *value);
 /* The value in the model's graph. */
 weft_value weft__import_value(onnx_import *import, onnx_value *value);

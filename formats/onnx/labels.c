@@ -126,10 +126,9 @@ void weft__onnx_node_scope(const weft_onnx *m, const WeftOnnx__NodeProto *node,
                            char scope[ONNX_SCOPE_BYTES])
 {
     const char *name = onnx_text(node->name), *op = onnx_text(node->op_type);
-    const bool own = !strcmp(onnx_text(m->proto->producer_name), "weft");
     scope_of_metadata(node, scope);
     if (!scope[0] && name[strspn(name, "./")])
-        join(&(part){name, own ? without_made_up(name) : strlen(name)}, 1, scope);
+        join(&(part){name, onnx_is_own(m) ? without_made_up(name) : strlen(name)}, 1, scope);
     else if (!scope[0])
         join(&(part){op, strlen(op)}, 1, scope);
 }

@@ -128,50 +128,91 @@ static const char *weight_name(weft_onnx *m, name_table *taken, const char *from
     return name;
 }
 
-/* Marks the weights that are running statistics of a node. False if out of memory. */
-static bool find_statistics(weft_onnx *m)
+onnx_weight *weft__onnx_weight(const weft_onnx *m, const char *output,
+                               const WeftOnnx__TensorProto *proto)
+{
+    const size_t *i = weft__name_table_find(&m->weight_index, output);
+    onnx_weight *w = i ? &m->weights[*i] : NULL;
+    return w && w->proto == proto ? w : NULL;
+}
+
+/* Marks the weights that are running statistics of a node. */
+static void find_statistics(weft_onnx *m)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
-    name_table weights = {.memory = &m->memory};
-    for (size_t w = 0; w < m->n_weights; w++)
-        if (!weft__name_table_put(&weights, onnx_text(m->weights[w].proto->name), w)) return false;
     for (size_t k = 0; k < g->n_node; k++) {
         const WeftOnnx__NodeProto *node = g->node[k];
         const onnx_op *op = weft__onnx_mappings.find("", onnx_text(node->op_type));
         const size_t *w;
         if (!op || !op->first_statistic) continue;
         for (size_t i = op->first_statistic; i < node->n_input && i < op->max_in; i++)
-            if ((w = weft__name_table_find(&weights, node->input[i])))
+            if ((w = weft__name_table_find(&m->weight_index, node->input[i])))
                 m->weights[*w].statistic = true;
     }
-    return true;
 }
 
+/* Whether a tensor may be a parameter. One without dimensions is a number of a formula, such as a
+ * scale or a bound. */
+static bool is_weight(const WeftOnnx__TensorProto *proto)
+{
+    weft_dtype dtype;
+    return weft__onnx_type_dtype(proto->data_type, "", &dtype, NULL) == WEFT_OK &&
+           weft_dtype_is_float(dtype) && proto->n_dims > 0;
+}
+
+/* Adds the tensor, which the file calls `output`. `number` as for weight_name. */
+static weft_status add_weight(weft_onnx *m, name_table *taken, const WeftOnnx__TensorProto *proto,
+                              const char *output, size_t number, weft_error *error)
+{
+    onnx_weight *w = &m->weights[m->n_weights];
+    *w = (onnx_weight){.proto = proto, .output = output};
+    w->name = weight_name(m, taken, output, number);
+    if (!w->name || !weft__name_table_put(&m->weight_index, output, m->n_weights++))
+        return no_memory(m->path, error);
+    return weft__onnx_tensor_read(proto, output, &m->memory, &m->files, &w->tensor, error);
+}
+
+/* The tensor of a node Constant that may be a parameter, or NULL. A single number is one of a
+ * formula. */
+static const WeftOnnx__TensorProto *constant_weight(const WeftOnnx__NodeProto *node)
+{
+    const WeftOnnx__TensorProto *t = NULL;
+    if (strcmp(onnx_text(node->op_type), "Constant") != 0 || weft__onnx_domain(node->domain)[0] ||
+        node->n_output != 1)
+        return NULL;
+    for (size_t i = 0; i < node->n_attribute && !t; i++)
+        if (!strcmp(onnx_text(node->attribute[i]->name), "value")) t = node->attribute[i]->t;
+    if (!t || !is_weight(t)) return NULL;
+    for (size_t i = 0; i < t->n_dims; i++)
+        if (t->dims[i] != 1) return t;
+    return NULL;
+}
+
+/* The weights of a model are its initializers, or, if none of them is one, as in files of
+ * paddle2onnx, the tensors of its nodes Constant. weft writes parameters as initializers. */
 static weft_status find_weights(weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
     name_table taken = {.memory = &m->memory};
-    m->weights = weft__arena_alloc(&m->memory, (g->n_initializer + 1) * sizeof *m->weights);
+    weft_status status = WEFT_OK;
+    m->weight_index.memory = &m->memory;
+    m->weights =
+        weft__arena_alloc(&m->memory, (g->n_initializer + g->n_node + 1) * sizeof *m->weights);
     if (!m->weights) return no_memory(m->path, error);
     for (size_t i = 0; i < g->n_input; i++)
         if (!weft__name_table_put(&taken, onnx_text(g->input[i]->name), 0))
             return no_memory(m->path, error);
-    for (size_t i = 0; i < g->n_initializer; i++) {
-        const WeftOnnx__TensorProto *proto = g->initializer[i];
-        weft_dtype dtype;
-        /* A tensor without dimensions is a number of a formula, such as a scale or a bound. */
-        if (weft__onnx_type_dtype(proto->data_type, "", &dtype, NULL) != WEFT_OK ||
-            !weft_dtype_is_float(dtype) || proto->n_dims == 0)
-            continue;
-        onnx_weight *w = &m->weights[m->n_weights++];
-        w->proto = proto;
-        w->name = weight_name(m, &taken, onnx_text(proto->name), i);
-        if (!w->name) return no_memory(m->path, error);
-        const weft_status status = weft__onnx_tensor_read(proto, onnx_text(proto->name), &m->memory,
-                                                          &m->files, &w->tensor, error);
-        if (status != WEFT_OK) return status;
+    for (size_t i = 0; i < g->n_initializer && status == WEFT_OK; i++)
+        if (is_weight(g->initializer[i]))
+            status = add_weight(m, &taken, g->initializer[i], onnx_text(g->initializer[i]->name), i,
+                                error);
+    const bool in_nodes = m->n_weights == 0 && !onnx_is_own(m);
+    for (size_t i = 0; i < g->n_node && in_nodes && status == WEFT_OK; i++) {
+        const WeftOnnx__TensorProto *t = constant_weight(g->node[i]);
+        if (t) status = add_weight(m, &taken, t, onnx_text(g->node[i]->output[0]), i, error);
     }
-    return find_statistics(m) ? WEFT_OK : no_memory(m->path, error);
+    find_statistics(m);
+    return status;
 }
 
 /* ---- Inputs ---- */

@@ -306,8 +306,7 @@ void weft__map_Constant(onnx_node *n)
     for (size_t i = 0; i < sizeof names / sizeof *names && !a; i++)
         a = weft__attr_find(n, names[i]);
     if (a && a->t) {
-        n->out[0].initializer = a->t;
-        n->out[0].type = a->t->data_type;
+        weft__set_tensor(n->import, &n->out[0], a->t);
         return;
     }
     const bool is_float = a && (a->has_f || a->n_floats), is_int = a && (a->has_i || a->n_ints);

@@ -22,16 +22,27 @@ static weft_onnx *load(arena *memory, written_graph *g)
     return m;
 }
 
-/* y = BatchNormalization(x). */
-static written_graph *normalisation(arena *p, bool training_mode)
+/* A weight: an initializer, or, as paddle2onnx writes it, a node Constant. */
+static void write_weight(arena *p, written_graph *g, const char *name, const float *data,
+                         bool in_node)
 {
     const weft_shape shape = WEFT_SHAPE(CHANNELS);
+    written_graph *of = in_node ? write_graph(p) : g;
+    write_floats(p, of, in_node ? "" : name, shape, data);
+    if (in_node)
+        write_attribute(p, write_node(p, g, "Constant", "", name), "value")->t =
+            of->initializers[0];
+}
+
+/* y = BatchNormalization(x). */
+static written_graph *normalisation(arena *p, bool training_mode, bool in_nodes)
+{
     written_graph *g = write_graph(p);
     write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(-1, CHANNELS));
-    write_floats(p, g, "s", shape, scale);
-    write_floats(p, g, "b", shape, bias);
-    write_floats(p, g, "m", shape, mean);
-    write_floats(p, g, "v", shape, variance);
+    write_weight(p, g, "s", scale, in_nodes);
+    write_weight(p, g, "b", bias, in_nodes);
+    write_weight(p, g, "m", mean, in_nodes);
+    write_weight(p, g, "v", variance, in_nodes);
     WeftOnnx__NodeProto *node = write_node(p, g, "BatchNormalization", "x s b m v", "y");
     WeftOnnx__AttributeProto *mode = write_attribute(p, node, "training_mode");
     mode->has_i = true;
@@ -102,11 +113,12 @@ static void test_normalisation(void)
     const double running[2][CHANNELS] = {{1, -2}, {4, 0.25}};
     double batch[2][CHANNELS];
     batch_statistics(batch[0], batch[1]);
-    for (int mode = 0; mode < 2; mode++) {
+    for (int i = 0; i < 4; i++) {
+        const bool mode = i % 2;
         arena memory = {.blocks = NULL};
         weft_built built;
         float y[ROWS][CHANNELS];
-        weft_onnx *m = load(&memory, normalisation(&memory, mode));
+        weft_onnx *m = load(&memory, normalisation(&memory, mode, i / 2));
         weft_params *params = weft_params_new(), *trained = weft_params_new();
         weft_graph *g = build(m, false, &built);
         CU_ASSERT_EQUAL(test_count_params(g), 2);
@@ -166,11 +178,11 @@ static void refused(arena *memory, written_graph *written, const char *message)
 static void test_refused(void)
 {
     arena memory = {.blocks = NULL};
-    written_graph *g = normalisation(&memory, false);
+    written_graph *g = normalisation(&memory, false, false);
     write_node(&memory, g, "BatchNormalization", "y s b m v", "z");
     refused(&memory, g, "the state is tracked already");
     memory = (arena){.blocks = NULL};
-    g = normalisation(&memory, false);
+    g = normalisation(&memory, false, false);
     write_node(&memory, g, "Neg", "m", "other");
     write_node(&memory, g, "BatchNormalization", "y s b other v", "z");
     write_output(&memory, g, "z");
