@@ -11,10 +11,10 @@
 #include <weft/saved.h>
 
 #include "base/platform.h"
+#include "system.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 enum { ROUNDS = 3 };
 
@@ -75,9 +75,7 @@ static weft_status run(const char *folder, const int32_t *ids, size_t n, int thr
         if (i == 1 || (i && m.mean < best->mean)) best->mean = m.mean, best->least = m.least;
     }
     weft_decoder_free(d);
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    best->peak = 1024.0 * (double)used.ru_maxrss;
+    best->peak = system_memory_peak();
     if (model && error->status == WEFT_OK) score(model, ids, n, threads, &best->nll, error);
     weft_saved_close(model);
     return error->status;

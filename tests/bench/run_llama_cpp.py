@@ -13,13 +13,14 @@ import argparse
 import json
 import math
 import os
-import resource
+import re
 import subprocess
 import sys
 import tempfile
 import time
 
 import gguf
+import llama_cpp
 import numpy as np
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -51,9 +52,22 @@ def convert(source, kind, path):
     w.close()
 
 
+def peak_bytes():
+    """The greatest resident memory of this process. (getrusage counts its parent's as well.)"""
+    with open("/proc/self/status") as f:
+        return 1024 * int(re.search(r"VmHWM:\s*(\d+)", f.read())[1])
+
+
+def quiet():
+    """No messages of llama.cpp."""
+    global silent
+    silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
+    llama_cpp.llama_log_set(silent, None)
+
+
 def peer(path, ids, threads, prompt, tokens):
     """The measurement of run_bench, in this process."""
-    import llama_cpp
+    quiet()
     begin = time.perf_counter()
     model = llama_cpp.Llama(path, n_ctx=len(ids), n_batch=512, n_ubatch=512, n_threads=threads,
                             n_threads_batch=threads, verbose=False)
@@ -74,7 +88,7 @@ def peer(path, ids, threads, prompt, tokens):
         found["prompt_seconds"] = min(seconds, found.get("prompt_seconds", math.inf))
         found["token_seconds"] = min(sum(each) / len(each), found.get("token_seconds", math.inf))
         found["token_seconds_min"] = min(min(each), found.get("token_seconds_min", math.inf))
-    found["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found["peak_bytes"] = peak_bytes()
     del model
     model = llama_cpp.Llama(path, n_ctx=len(ids), n_batch=len(ids), n_threads=threads, n_threads_batch=threads,
                             logits_all=True, verbose=False)
@@ -87,7 +101,7 @@ def peer(path, ids, threads, prompt, tokens):
 
 
 def read_ids(path, n):
-    import llama_cpp
+    quiet()
     model = llama_cpp.Llama(path, vocab_only=True, verbose=False)
     with open(os.path.join(ROOT, "README.md"), "rb") as f:
         ids = model.tokenize(f.read(), add_bos=False)
