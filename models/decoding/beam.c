@@ -66,7 +66,7 @@ static double min_sum(const beam_search *b)
 /* An upper bound of the penalised log probabilities of a block. A penalty below 1 raises them. */
 static double top_of_block(const search *s, int64_t block)
 {
-    double top = s->top[block], raised = top * s->o->repetition_penalty;
+    double top = s->sampler->top[block], raised = top * s->sampling.repetition_penalty;
     return raised > top ? raised : top;
 }
 
@@ -77,17 +77,18 @@ static bool extend_rows(beam_search *b, int64_t sentence)
     for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++) {
         const sums open = b->open[row];
         if (!(open.penalised > -INFINITY)) continue;
-        if (!weft__search_scan_row(s, row)) return false;
-        weft__search_bar(s, row);
+        const weft_sampling_row r = weft__search_row(s, row);
+        if (!weft__search_scan_row(s, &r, sentence)) return false;
+        weft__sampler_bar(s->sampler, &s->sampling, &r);
         double threshold = min_sum(b);
         for (int64_t from = 0; from < s->vocab; from += BLOCK) {
             if (!(open.penalised + top_of_block(s, from / BLOCK) > threshold)) continue;
             const int64_t end = from + BLOCK < s->vocab ? from + BLOCK : s->vocab;
             for (int64_t i = from; i < end; i++) {
-                const double log_prob = search_log_prob(s, row, i);
-                const sums sum = {open.log_prob + log_prob,
-                                  open.penalised + search_penalised(s, log_prob, i)};
-                if (!(sum.penalised > threshold) || s->barred[i]) continue;
+                const double log_prob = sampling_log_prob(&r, i);
+                const double less = sampling_penalised(s->sampler, &s->sampling, log_prob, i);
+                const sums sum = {open.log_prob + log_prob, open.penalised + less};
+                if (!(sum.penalised > threshold) || s->sampler->barred[i]) continue;
                 retain(b, (extension){sum, row, (int32_t)i});
                 threshold = min_sum(b);
             }

@@ -1,12 +1,6 @@
-/* Greedy search and sampling: each row chooses its tokens independently. O(rows vocab) per token
- * step, and O(vocab log vocab) per row where sampling sorts. */
+/* Greedy search and sampling: each row chooses its tokens independently (sampler.c). */
 #include "search.h"
-#include "base/sort.h"
-#include "base/vmath.h"
 
-#include <weft/op.h>
-
-#include <math.h>
 #include <stdlib.h>
 
 typedef struct row_state {
@@ -16,75 +10,10 @@ typedef struct row_state {
     bool ended, over;
 } row_state;
 
-static int64_t argmax(const double *log_probs, int64_t n)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (log_probs[i] > log_probs[best]) best = i;
-    return log_probs[best] > -INFINITY ? best : -1;
-}
-
-/* By falling log probability; of equals the lower id is first. */
-static int by_probability(const void *a, const void *b, void *log_probs)
-{
-    const double *p = log_probs;
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    if (p[x] != p[y]) return p[x] > p[y] ? -1 : 1;
-    return (x > y) - (x < y);
-}
-
-size_t weft_search_candidates(const double *log_probs, size_t n, double temperature, int64_t top_k,
-                              double top_p, int32_t *ids, double *probs)
-{
-    size_t count = 0, n_candidates = 0;
-    double max = -INFINITY, sum = 0, reached = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!(log_probs[i] > -INFINITY)) continue;
-        ids[count++] = (int32_t)i;
-        if (log_probs[i] > max) max = log_probs[i];
-    }
-    if (count > 1 && (top_k > 0 || top_p < 1))
-        weft__sort(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
-    if (top_k > 0 && count > (size_t)top_k) count = (size_t)top_k;
-    for (size_t i = 0; i < count; i++)
-        sum += probs[i] = vm_exp_f64((log_probs[ids[i]] - max) / temperature);
-    while (n_candidates < count && (top_p >= 1 || n_candidates == 0 || reached < top_p * sum))
-        reached += probs[n_candidates++];
-    for (size_t i = 0; i < n_candidates; i++) probs[i] /= reached;
-    return n_candidates;
-}
-
-/* A random number in [0, 1) for new token `at` of a row. It depends on the seed, the sentence's key
- * and the row within the sentence. */
-static double uniform(const search *s, int64_t row, int64_t at)
-{
-    uint64_t key = s->inputs[row / s->model->beams].key;
-    uint32_t words[4];
-    const uint32_t counter[4] = {(uint32_t)at, (uint32_t)(row % s->model->beams), (uint32_t)key,
-                                 (uint32_t)(key >> 32)};
-    weft_philox(counter, s->o->seed, words);
-    return weft_uniform(words);
-}
-
-static int64_t draw(const search *s, int64_t row, int32_t *ids, double *probs)
-{
-    size_t n = weft_search_candidates(s->log_probs, (size_t)s->vocab, s->o->temperature,
-                                      s->o->top_k, s->o->top_p, ids, probs);
-    double u = uniform(s, row, weft__search_found(s, row / s->model->beams)), sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += probs[i];
-        if (u < sum) return ids[i];
-    }
-    return n ? ids[n - 1] : -1;
-}
-
 typedef struct row_search {
     search s;
-    bool samples;
     int64_t each;    /* rows per sentence that are used */
     row_state *rows; /* [rows] */
-    int32_t *ids;    /* [vocab] */
-    double *probs;   /* [vocab] */
 } row_search;
 
 /* Whether the caller's `found` lets the row continue. */
@@ -101,19 +30,21 @@ static bool choose(row_search *r, int64_t row)
 {
     search *s = &r->s;
     row_state *q = &r->rows[row];
-    if (!weft__search_read_row(s, row)) return false;
-    int64_t token = r->samples ? draw(s, row, r->ids, r->probs) : argmax(s->log_probs, s->vocab);
-    if (token < 0) {
+    const weft_sampling_row at = weft__search_row(s, row);
+    weft_sampled_token chosen;
+    if (!weft__search_scan_row(s, &at, row / s->model->beams)) return false;
+    weft__sampler_choose(s->sampler, &s->sampling, &at, &chosen);
+    if (chosen.id < 0) {
         q->over = true;
         return true;
     }
-    q->log_prob += search_log_prob(s, row, token);
-    q->sum += s->log_probs[token];
-    if (s->ending[token]) {
+    q->log_prob += chosen.log_prob;
+    q->sum += chosen.penalised;
+    if (s->ending[chosen.id]) {
         q->ended = q->over = true;
         return true;
     }
-    s->sequences[row * s->width + s->position] = (int32_t)token;
+    s->sequences[row * s->width + s->position] = chosen.id;
     q->over = ++q->length >= s->inputs[row / s->model->beams].max_len;
     if (!goes_on(s, row, q->length)) q->over = true;
     return true;
@@ -155,20 +86,17 @@ static weft_search_result *search_rows(const weft_search_model *model,
                                        const weft_search_options *o, bool samples,
                                        weft_error *error)
 {
-    row_search r = {.samples = samples};
+    row_search r = {.each = 1};
     bool good = weft__search_begin(&r.s, model, inputs, n, o, error);
     if (good) {
-        r.each = samples ? r.s.o->nbest : 1;
+        if (samples) r.each = r.s.o->nbest;
+        r.s.sampling.greedy = !samples;
         r.rows = weft__search_zeros((size_t)r.s.rows, sizeof *r.rows);
-        r.ids = weft__search_zeros((size_t)r.s.vocab, sizeof *r.ids);
-        r.probs = weft__search_zeros((size_t)r.s.vocab, sizeof *r.probs);
-        good = r.rows && r.ids && r.probs;
+        good = r.rows != NULL;
         if (!good) weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
     }
     good = good && run_rows(&r);
     free(r.rows);
-    free(r.ids);
-    free(r.probs);
     return weft__search_finish(&r.s, good);
 }
 
@@ -185,11 +113,9 @@ weft_search_result *weft_search_sample(const weft_search_model *model,
                                        const weft_search_options *options, weft_error *error)
 {
     weft_error_clear(error);
-    if (options && (!(options->temperature >= 0) || !isfinite(options->temperature) ||
-                    !(options->top_p >= 0) || options->top_p > 1 || options->top_k < 0)) {
-        weft__search_refuse(
-            error, "sampling needs a temperature above 0, top_p in (0, 1] and top_k of 0 or more");
-        return NULL;
-    }
+    const weft_search_options none = {0};
+    weft_sampling_options sampling = weft__search_sampling(options ? options : &none);
+    sampling = weft__sampling_filled(&sampling);
+    if (!weft__sampling_check_draws(&sampling, "search", error)) return NULL;
     return search_rows(model, inputs, n, options, true, error);
 }

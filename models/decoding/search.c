@@ -20,6 +20,22 @@ bool weft__search_refuse(weft_error *error, const char *message)
     return false;
 }
 
+weft_sampling_options weft__search_sampling(const weft_search_options *o)
+{
+    return (weft_sampling_options){.temperature = o->temperature,
+                                   .top_k = o->top_k,
+                                   .top_p = o->top_p,
+                                   .min_p = o->min_p,
+                                   .seed = o->seed,
+                                   .repetition_penalty = o->repetition_penalty,
+                                   .no_repeat_ngram = o->no_repeat_ngram,
+                                   .banned = o->banned,
+                                   .n_banned = o->n_banned,
+                                   .ends = o->ends,
+                                   .n_ends = o->n_ends,
+                                   .min_len = o->min_len};
+}
+
 /* Sets s->o to the options with defaults for zeros; `eos` is -1 without has_eos. */
 static bool fill_options(search *s, const weft_search_options *options, weft_error *error)
 {
@@ -32,16 +48,17 @@ static bool fill_options(search *s, const weft_search_options *options, weft_err
     }
     if (!o->has_eos) o->eos = -1;
     if (!o->nbest) o->nbest = 1;
-    if (o->repetition_penalty == 0) o->repetition_penalty = 1;
-    if (o->temperature == 0) o->temperature = 1;
-    if (o->top_p == 0) o->top_p = 1;
+    const weft_sampling_options sampling = weft__search_sampling(o);
+    s->sampling = weft__sampling_filled(&sampling);
+    s->sampling.greedy = true;
     s->o = o;
     return true;
 }
 
-static bool check(const weft_search_model *model, const weft_search_input *inputs, size_t n,
-                  const weft_search_options *o, weft_error *error)
+static bool check(const search *s, const weft_search_model *model, const weft_search_input *inputs,
+                  size_t n, weft_error *error)
 {
+    const weft_search_options *o = s->o;
     if (!model || !model->step || (n && !inputs))
         return weft__search_refuse(error, "the model or the inputs are NULL");
     if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 || model->max_len < 1 ||
@@ -49,26 +66,12 @@ static bool check(const weft_search_model *model, const weft_search_input *input
         return weft__search_refuse(error,
                                    "needs at least one sentence, beam, id and position, and no "
                                    "more inputs than sentences");
-    if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab || (o->n_banned && !o->banned))
-        return weft__search_refuse(error,
-                                   "eos is outside the vocabulary, or the banned ids are NULL");
-    if (o->n_ends && !o->ends) return weft__search_refuse(error, "the ends are NULL");
-    for (size_t i = 0; i < o->n_ends; i++)
-        if (o->ends[i] < 0 || o->ends[i] >= model->vocab)
-            return weft__search_refuse(error, "an end is outside the vocabulary");
-    if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || o->nbest > model->beams)
-        return weft__search_refuse(
-            error, "min_len, no_repeat_ngram or nbest is negative, or nbest exceeds the beams");
+    if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab)
+        return weft__search_refuse(error, "eos is outside the vocabulary");
+    if (o->nbest < 0 || o->nbest > model->beams)
+        return weft__search_refuse(error, "nbest is negative or exceeds the beams");
     if (!isfinite(o->alpha)) return weft__search_refuse(error, "alpha is not finite");
-    if (!(o->repetition_penalty > 0) || !isfinite(o->repetition_penalty)) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
-                       "the repetition penalty must be finite and above 0, got %g",
-                       o->repetition_penalty);
-        return false;
-    }
-    for (size_t i = 0; i < o->n_banned; i++)
-        if (o->banned[i] < 0 || o->banned[i] >= model->vocab)
-            return weft__search_refuse(error, "a banned id is outside the vocabulary");
+    if (!weft__sampling_check(&s->sampling, model->vocab, "search", error)) return false;
     for (size_t i = 0; i < n; i++) {
         const weft_search_input *in = &inputs[i];
         if (!in->prefix || !in->prefix_len || in->max_len < 1)
@@ -104,12 +107,9 @@ static void search_end(search *s)
     free(s->in_slot);
     free(s->retained);
     free(s->done);
-    free(s->banned);
-    free(s->barred);
     free(s->ending);
-    free(s->held);
-    free(s->log_probs);
-    free(s->top);
+    free(s->ends);
+    weft_sampler_free(s->sampler);
 }
 
 /* Removes finished sentences from the model; sentences of the last slots move to their slots. */
@@ -180,13 +180,25 @@ static bool set_sizes(search *s)
     return false;
 }
 
+/* Sets s->ending, s->ends and those of s->sampling: `eos` and the other ends. */
+static void mark_ends(search *s)
+{
+    const weft_search_options *o = s->o;
+    size_t n = 0;
+    for (size_t i = 0; i < o->n_ends; i++) s->ends[n++] = o->ends[i];
+    if (o->eos >= 0) s->ends[n++] = o->eos;
+    for (size_t i = 0; i < n; i++) s->ending[s->ends[i]] = 1;
+    s->sampling.ends = s->ends;
+    s->sampling.n_ends = n;
+}
+
 bool weft__search_begin(search *s, const weft_search_model *model, const weft_search_input *inputs,
                         size_t n, const weft_search_options *options, weft_error *error)
 {
     *s = (search){.model = model, .inputs = inputs, .error = error};
     if (!fill_options(s, options, error)) return false;
     const weft_search_options *o = s->o;
-    if (!check(model, inputs, n, o, error)) return false;
+    if (!check(s, model, inputs, n, error)) return false;
     s->n = (int64_t)n;
     if (!set_sizes(s)) return false;
     size_t rows = (size_t)s->rows, vocab = (size_t)s->vocab, cells = rows * (size_t)s->width;
@@ -199,26 +211,21 @@ bool weft__search_begin(search *s, const weft_search_model *model, const weft_se
     s->in_slot = weft__search_zeros((size_t)model->sentences, sizeof *s->in_slot);
     s->retained = weft__search_zeros((size_t)model->sentences, sizeof *s->retained);
     s->done = weft__search_zeros(n, sizeof *s->done);
-    s->banned = weft__search_zeros(vocab, 1);
-    s->barred = weft__search_zeros(vocab, 1);
     s->ending = weft__search_zeros(vocab, 1);
-    s->held = weft__search_zeros(vocab, 1);
-    s->log_probs = weft__search_zeros(vocab, sizeof *s->log_probs);
-    s->top = weft__search_zeros(vocab / BLOCK + 1, sizeof *s->top);
+    s->ends = weft__search_zeros(o->n_ends + 1, sizeof *s->ends);
+    s->sampler = weft_sampler_new(s->vocab, NULL);
     s->result = weft__search_zeros(1, sizeof *s->result);
     if (s->result) {
         s->result->first = weft__search_zeros(n + 1, sizeof *s->result->first);
         s->result->hypotheses = weft__search_zeros(n * each, sizeof *s->result->hypotheses);
     }
     if (!s->sequences || !s->spare || !s->parents || !s->fed || !s->slot || !s->in_slot ||
-        !s->retained || !s->done || !s->banned || !s->barred || !s->ending || !s->held ||
-        !s->log_probs || !s->top || !s->result || !s->result->first || !s->result->hypotheses) {
+        !s->retained || !s->done || !s->ending || !s->ends || !s->sampler || !s->result ||
+        !s->result->first || !s->result->hypotheses) {
         weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
     }
-    for (size_t i = 0; i < o->n_banned; i++) s->banned[o->banned[i]] = 1;
-    for (size_t i = 0; i < o->n_ends; i++) s->ending[o->ends[i]] = 1;
-    if (o->eos >= 0) s->ending[o->eos] = 1;
+    mark_ends(s);
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t b = 0; b < model->beams; b++)
             memcpy(s->sequences + (i * model->beams + b) * s->width, inputs[i].prefix,
@@ -258,94 +265,29 @@ int64_t weft__search_found(const search *s, int64_t sentence)
     return s->position - (int64_t)s->inputs[sentence].prefix_len;
 }
 
-/* Bars each token that followed an earlier occurrence of the last n - 1 tokens. */
-static void bar_repeats(search *s, int64_t row)
+weft_sampling_row weft__search_row(const search *s, int64_t row)
 {
-    int64_t n = s->o->no_repeat_ngram, length = s->position;
-    const int32_t *x = s->sequences + row * s->width;
-    for (int64_t i = 0; n > 0 && i + n <= length; i++)
-        if (!memcmp(x + i, x + length - n + 1, (size_t)(n - 1) * sizeof *x))
-            s->barred[x[i + n - 1]] = 1;
+    const int64_t beams = s->model->beams, sentence = row / beams, slot = s->slot[sentence];
+    const bool narrow = s->logs.shape.dim[0] == s->n_slots;
+    return (weft_sampling_row){.log_probs = &s->logs,
+                               .row = narrow ? slot : slot * beams + row % beams,
+                               .tokens = s->sequences + row * s->width,
+                               .length = (size_t)s->position,
+                               .found = (size_t)weft__search_found(s, sentence),
+                               .key = s->inputs[sentence].key,
+                               .sample = row % beams};
 }
 
-/* Marks the tokens that the row has. */
-static void mark_held(search *s, int64_t row)
+bool weft__search_scan_row(search *s, const weft_sampling_row *row, int64_t sentence)
 {
-    const int32_t *x = s->sequences + row * s->width;
-    memset(s->held, 0, (size_t)s->vocab);
-    for (int64_t i = 0; i < s->position; i++) s->held[x[i]] = 1;
-}
-
-void weft__search_bar(search *s, int64_t row)
-{
-    memcpy(s->barred, s->banned, (size_t)s->vocab);
-    bar_repeats(s, row);
-    if (s->o->repetition_penalty != 1) mark_held(s, row);
-    if (weft__search_found(s, row / s->model->beams) >= s->o->min_len) return;
-    for (int64_t i = 0; i < s->vocab; i++) s->barred[i] |= s->ending[i];
-}
-
-/* Sets *top to the maximum of x[n]; false if one is NaN or more than rounding above 0. LANES
- * independent maxima let the compiler use vectors. */
-#define LANES 8
-#define DEFINE_TOP(T, integer)                                                                     \
-    static bool top_of_##T(const T *x, int64_t n, double *top)                                     \
-    {                                                                                              \
-        const T limit = (T)1e-3;                                                                   \
-        T tops[LANES];                                                                             \
-        integer bad[LANES] = {0};                                                                  \
-        int64_t i = 0;                                                                             \
-        for (int k = 0; k < LANES; k++) tops[k] = (T)-INFINITY;                                    \
-        for (; i + LANES <= n; i += LANES)                                                         \
-            for (int k = 0; k < LANES; k++) {                                                      \
-                tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];                                 \
-                bad[k] |= x[i + k] <= limit ? 0 : -1;                                              \
-            }                                                                                      \
-        for (; i < n; i++) {                                                                       \
-            tops[0] = x[i] > tops[0] ? x[i] : tops[0];                                             \
-            bad[0] |= x[i] <= limit ? 0 : -1;                                                      \
-        }                                                                                          \
-        for (int k = 1; k < LANES; k++) {                                                          \
-            tops[0] = tops[k] > tops[0] ? tops[k] : tops[0];                                       \
-            bad[0] |= bad[k];                                                                      \
-        }                                                                                          \
-        *top = (double)tops[0];                                                                    \
-        return !bad[0];                                                                            \
-    }
-DEFINE_TOP(float, int32_t)
-DEFINE_TOP(double, int64_t)
-
-bool weft__search_scan_row(search *s, int64_t row)
-{
-    const int64_t sentence = row / s->model->beams, first = search_log_row(s, row);
-    const float *narrow = (const float *)s->logs.data + first;
-    const double *wide = (const double *)s->logs.data + first;
-    bool good = true;
-    for (int64_t from = 0; from < s->vocab; from += BLOCK) {
-        const int64_t n = s->vocab - from < BLOCK ? s->vocab - from : BLOCK;
-        double *top = &s->top[from / BLOCK];
-        good &= s->logs.dtype == WEFT_F64 ? top_of_double(wide + from, n, top)
-                                          : top_of_float(narrow + from, n, top);
-    }
-    if (good) return true;
-    int64_t bad = 0;
-    while (bad + 1 < s->vocab && search_log_prob(s, row, bad) <= 1e-3) bad++;
+    int64_t bad;
+    if (weft__sampler_scan(s->sampler, row, &bad)) return true;
     weft_error_set(s->error, WEFT_BAD_ARGUMENT, "search",
                    "sentence %lld, token %lld: the log probability of id %lld is %g; the model is "
                    "damaged or diverged in training",
                    (long long)sentence, (long long)weft__search_found(s, sentence), (long long)bad,
-                   search_log_prob(s, row, bad));
+                   sampling_log_prob(row, bad));
     return false;
-}
-
-bool weft__search_read_row(search *s, int64_t row)
-{
-    if (!weft__search_scan_row(s, row)) return false;
-    weft__search_bar(s, row);
-    for (int64_t i = 0; i < s->vocab; i++)
-        s->log_probs[i] =
-            s->barred[i] ? -INFINITY : search_penalised(s, search_log_prob(s, row, i), i);
-    return true;
 }
 
 double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length)

@@ -6,16 +6,15 @@
 #ifndef WEFT_MODELS_SEARCH_H
 #define WEFT_MODELS_SEARCH_H
 
-#include <weft/decode.h>
-
-/* Log probabilities in a block, whose maximum is computed once. */
-#define BLOCK 64
+#include "sampler.h"
 
 typedef struct search {
     const weft_search_model *model;
     const weft_search_input *inputs;
     const weft_search_options *o; /* &filled */
     weft_search_options filled;
+    weft_sampling_options sampling; /* of `filled`, greedy */
+    weft_sampler *sampler;
     weft_error *error;
     int64_t rows, vocab, n; /* n: number of inputs */
     int64_t width;          /* maximum number of tokens of a sequence, prefix included */
@@ -28,19 +27,17 @@ typedef struct search {
     int32_t *in_slot;       /* [n_slots]: the sentence in a slot; -1: none */
     int32_t *retained;      /* [sentences]: scratch, the former slots of those retained */
     int64_t n_slots;
-    bool *done;        /* [n] */
-    uint8_t *banned;   /* [vocab], always */
-    uint8_t *barred;   /* [vocab], for the current row */
-    uint8_t *ending;   /* [vocab], `eos` and the other ends */
-    uint8_t *held;     /* [vocab], tokens of the current row, if there is a repetition penalty */
-    double *log_probs; /* [vocab], penalised, of the current row, -inf where barred */
-    double *top;       /* [blocks of vocab], maxima of log probabilities */
-    weft_tensor logs;  /* of the last token step */
+    bool *done;       /* [n] */
+    uint8_t *ending;  /* [vocab], `eos` and the other ends */
+    int32_t *ends;    /* the same, in a list */
+    weft_tensor logs; /* of the last token step */
     weft_search_result *result;
 } search;
 
 /* Sets an error about the arguments; returns false. */
 bool weft__search_refuse(weft_error *error, const char *message);
+/* The options of choosing a token, with zeros for defaults. */
+weft_sampling_options weft__search_sampling(const weft_search_options *o);
 /* calloc, of one element at least. */
 void *weft__search_zeros(size_t count, size_t size);
 /* Checks options and inputs, allocates, and reads the tokens that every prefix has before its last.
@@ -52,38 +49,15 @@ bool weft__search_step(search *s);
 /* The number of new tokens that a sentence has before the one that the last token step predicts.
  * Below 0: the next token is in the prefix. */
 int64_t weft__search_found(const search *s, int64_t sentence);
-/* Marks in s->barred the tokens that the row may not choose. */
-void weft__search_bar(search *s, int64_t row);
-/* Finds the maximum of each block of the row's log probabilities, into s->top. False if one is NaN
- * or too large for a probability. */
-bool weft__search_scan_row(search *s, int64_t row);
-/* Writes the row's penalised log probabilities into s->log_probs, -inf where barred. */
-bool weft__search_read_row(search *s, int64_t row);
+/* The row as the sampler sees it. */
+weft_sampling_row weft__search_row(const search *s, int64_t row);
+/* Scans the log probabilities of a row (weft__sampler_scan); false after an error. */
+bool weft__search_scan_row(search *s, const weft_sampling_row *row, int64_t sentence);
 /* Appends a hypothesis, with a copy of the tokens, to the result. Call in the order of sentences.
  */
 bool weft__search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length,
                       double log_prob, double score, bool ended);
 /* Frees the search. Returns the result if `good`, else frees it and returns NULL. */
 weft_search_result *weft__search_finish(search *s, bool good);
-
-/* Where the log probabilities of a row begin, in elements. */
-static inline int64_t search_log_row(const search *s, int64_t row)
-{
-    const int64_t beams = s->model->beams, slot = s->slot[row / beams];
-    bool narrow = s->logs.shape.dim[0] == s->n_slots;
-    return (narrow ? slot : slot * beams + row % beams) * s->logs.stride[0];
-}
-
-static inline double search_log_prob(const search *s, int64_t row, int64_t id)
-{
-    const int64_t at = search_log_row(s, row) + id;
-    return s->logs.dtype == WEFT_F64 ? ((const double *)s->logs.data)[at]
-                                     : (double)((const float *)s->logs.data)[at];
-}
-
-static inline double search_penalised(const search *s, double log_prob, int64_t id)
-{
-    return s->held[id] ? log_prob * s->o->repetition_penalty : log_prob;
-}
 
 #endif

@@ -83,6 +83,70 @@ WEFT_API weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *s
 WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
 WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs);
 
+/* ---- Choosing a token ------------------------------------------------------------------------ */
+
+/* How the next token of a row is chosen: what searches do for each row, for programs that drive a
+ * decoder themselves. */
+typedef struct weft_sampling_options {
+    bool greedy; /* take the most likely token, of equals the lower id. Temperature, top_k, top_p,
+                    min_p and seed have no effect */
+    double temperature; /* > 0: divides the logits; 0: 1 */
+    int64_t top_k;      /* choose among the k most likely tokens; 0: all */
+    double top_p;       /* in (0, 1]: choose among the smallest set of most likely tokens whose
+                           probabilities, after temperature and top_k, reach top_p in sum (Holtzman et al.
+                           2020); 0: 1 */
+    double min_p; /* in [0, 1]: of these, choose among tokens whose probability after temperature is
+                     at least min_p times that of the most likely one (Nguyen et al. 2024); 0: all */
+    uint64_t seed;
+    double repetition_penalty; /* as in weft_search_options; 0: 1 */
+    int64_t no_repeat_ngram;   /* n: no n-gram occurs twice in the row's tokens; 0: no limit */
+    const int32_t *banned;     /* ids that are never chosen */
+    size_t n_banned;
+    const int32_t *ends; /* ids that are not chosen before there are min_len new tokens */
+    size_t n_ends;
+    int64_t min_len;
+} weft_sampling_options;
+
+/* A row whose next token is chosen. */
+typedef struct weft_sampling_row {
+    /* [rows, vocab], natural, f32 or f64, such as those of weft_decoder_log_probs */
+    const weft_tensor *log_probs;
+    int64_t row;           /* of log_probs */
+    const int32_t *tokens; /* [length], those that the row has, prompt included */
+    size_t length;
+    size_t found;   /* number of new tokens among them */
+    uint64_t key;   /* identifies the text. The random number depends on seed, key, sample and
+                       `found` only */
+    int64_t sample; /* number of this text among several with the key, from 0 */
+} weft_sampling_row;
+
+typedef struct weft_sampled_token {
+    int32_t id;       /* -1: no token is allowed */
+    double log_prob;  /* natural, of the model */
+    double penalised; /* after the repetition penalty */
+} weft_sampled_token;
+
+/* The scratch memory of choosing, for one thread at a time and any number of rows. */
+typedef struct weft_sampler weft_sampler;
+/* NULL on failure: the vocabulary is empty or too large, or out of memory. */
+WEFT_API weft_sampler *weft_sampler_new(int64_t vocab, weft_error *error);
+WEFT_API void weft_sampler_free(weft_sampler *sampler);
+/* Sets *chosen. The same token as that of weft_search_greedy, or of weft_search_sample, for the same
+ * log probabilities, tokens, seed and key, and its row `sample`. `options` may be NULL. Fails with
+ * WEFT_BAD_ARGUMENT: invalid options, ids outside the vocabulary, log probabilities of another
+ * shape, or one that is NaN or above 0. */
+WEFT_API weft_status weft_sampler_choose(weft_sampler *sampler,
+                                         const weft_sampling_options *options,
+                                         const weft_sampling_row *row, weft_sampled_token *chosen,
+                                         weft_error *error);
+/* Computes the candidates of sampling: writes up to n ids and their probabilities, which add up to
+ * 1, and returns their number. Tokens of -inf are never among them. The order is by falling
+ * probability if top_k or top_p is used, else by id. Reads temperature, top_k, top_p and min_p of
+ * the options only. */
+WEFT_API size_t weft_search_candidates(const double *log_probs, size_t n,
+                                       const weft_sampling_options *options, int32_t *ids,
+                                       double *probs);
+
 /* ---- Searches ------------------------------------------------------------------------------- */
 
 /* A model as a search sees it. `step` works like weft_decoder_step and returns natural log
@@ -159,10 +223,8 @@ typedef struct weft_search_options {
     /* sampling */
     double temperature; /* > 0: divides the logits; 0: 1. For the limit of temperature 0 use
                            weft_search_greedy */
-    int64_t top_k;      /* choose among the k most likely tokens; 0: all */
-    double top_p;       /* in (0, 1]: choose among the smallest set of most likely tokens whose
-                           probabilities, after temperature and top_k, reach top_p in sum (Holtzman et al.
-                           2020); 0: 1 */
+    int64_t top_k;
+    double top_p, min_p; /* these three as in weft_sampling_options */
     uint64_t seed;
     /* Greedy search and sampling call this, if not NULL, after each new token except an end. `row`
      * counts from 0 within the sentence. tokens[n] are the row's tokens without the prefix, valid
@@ -222,12 +284,6 @@ WEFT_API weft_search_result *weft_search_sample(const weft_search_model *model,
                                                 const weft_search_options *options,
                                                 weft_error *error);
 
-/* Computes the candidates of sampling: writes up to n ids and their probabilities, which add up to
- * 1, and returns their number. Tokens of -inf are never among them. The order is by falling
- * probability if top_k or top_p is used, else by id. temperature, top_k and top_p as above, except
- * that zeros have no default. */
-WEFT_API size_t weft_search_candidates(const double *log_probs, size_t n, double temperature,
-                                       int64_t top_k, double top_p, int32_t *ids, double *probs);
 /* The length penalty of a length; 1 if alpha or the length is 0. */
 WEFT_API double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length);
 

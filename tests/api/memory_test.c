@@ -167,7 +167,25 @@ static weft_status small_train_step(const char *path)
     return status;
 }
 
-/* Scores two texts of unlike lengths, each in passes of its own. */
+/* A token chosen from a few candidates. */
+static weft_status small_choice(void)
+{
+    double logs[200];
+    for (int i = 0; i < 200; i++) logs[i] = -0.01 * (i * 37 % 200) - 5;
+    const weft_tensor t = weft_tensor_dense(logs, WEFT_F64, WEFT_SHAPE(1, 200));
+    const weft_sampling_row row = {.log_probs = &t, .key = 3};
+    weft_sampled_token chosen;
+    weft_error error = {0};
+    weft_sampler *sampler = weft_sampler_new(200, &error);
+    weft_status status = error.status;
+    if (sampler)
+        status = weft_sampler_choose(sampler, &(weft_sampling_options){.top_k = 9}, &row, &chosen,
+                                     &error);
+    weft_sampler_free(sampler);
+    return status;
+}
+
+/* Scores two texts of unlike lengths, each in passes of its own, and chooses a token. */
 static weft_status small_score(const char *path)
 {
     (void)path;
@@ -199,6 +217,7 @@ static weft_status small_score(const char *path)
         weft_scorer_free(scorer);
         scorer = NULL;
     }
+    if (status == WEFT_OK) status = small_choice();
     weft_params_free(params);
     return status;
 }

@@ -466,25 +466,36 @@ static void test_candidates(void)
     const double logs[6] = {log(0.1), log(0.3), -INFINITY, log(0.3), log(0.2), log(0.1)};
     int32_t ids[6];
     double probs[6];
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 1, 0, 1, ids, probs), 5);
+    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, NULL, ids, probs), 5);
     CU_ASSERT(ids[0] == 0 && ids[1] == 1 && ids[2] == 3 && ids[3] == 4 && ids[4] == 5);
     CU_ASSERT_DOUBLE_EQUAL(probs[3], 0.2, ROUNDING_F64);
     /* The three most likely, ties to the lower id. */
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 1, 3, 1, ids, probs), 3);
+    CU_ASSERT_EQUAL(
+        weft_search_candidates(logs, 6, &(weft_sampling_options){.top_k = 3}, ids, probs), 3);
     CU_ASSERT(ids[0] == 1 && ids[1] == 3 && ids[2] == 4);
     CU_ASSERT_DOUBLE_EQUAL(probs[0], 0.375, ROUNDING_F64);
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 1, 4, 1, ids, probs), 4);
+    CU_ASSERT_EQUAL(
+        weft_search_candidates(logs, 6, &(weft_sampling_options){.top_k = 4}, ids, probs), 4);
     CU_ASSERT_EQUAL(ids[3], 0);
     /* 0.3 + 0.3 is 0.6: 0.59 needs two, 0.61 three, 0.29 one. */
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 1, 0, 0.59, ids, probs), 2);
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 1, 0, 0.61, ids, probs), 3);
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 1, 0, 0.29, ids, probs), 1);
+    CU_ASSERT_EQUAL(
+        weft_search_candidates(logs, 6, &(weft_sampling_options){.top_p = 0.59}, ids, probs), 2);
+    CU_ASSERT_EQUAL(
+        weft_search_candidates(logs, 6, &(weft_sampling_options){.top_p = 0.61}, ids, probs), 3);
+    CU_ASSERT_EQUAL(
+        weft_search_candidates(logs, 6, &(weft_sampling_options){.top_p = 0.29}, ids, probs), 1);
     CU_ASSERT_DOUBLE_EQUAL(probs[0], 1, ROUNDING_F64);
     /* After top_k: of three, 0.375 + 0.375 reaches 0.7. */
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 1, 3, 0.7, ids, probs), 2);
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 1, 3, 0.76, ids, probs), 3);
+    CU_ASSERT_EQUAL(weft_search_candidates(
+                        logs, 6, &(weft_sampling_options){.top_k = 3, .top_p = 0.7}, ids, probs),
+                    2);
+    CU_ASSERT_EQUAL(weft_search_candidates(
+                        logs, 6, &(weft_sampling_options){.top_k = 3, .top_p = 0.76}, ids, probs),
+                    3);
     /* A temperature of 1/2 squares: 0.09 of 0.24. */
-    CU_ASSERT_EQUAL(weft_search_candidates(logs, 6, 0.5, 0, 1, ids, probs), 5);
+    CU_ASSERT_EQUAL(
+        weft_search_candidates(logs, 6, &(weft_sampling_options){.temperature = 0.5}, ids, probs),
+        5);
     CU_ASSERT_DOUBLE_EQUAL(probs[1], 0.09 / 0.24, ROUNDING_F64);
 }
 
@@ -506,7 +517,8 @@ static void test_frequencies(void)
                                  .top_p = 1,
                                  .seed = 99};
         made_up_row(&(made_up){.vocab = 5, .spread = 3}, hash_on(3, begin), logs);
-        weft_search_candidates(logs, 5, o.temperature, 0, 1, ids, probs);
+        weft_search_candidates(logs, 5, &(weft_sampling_options){.temperature = o.temperature}, ids,
+                               probs);
         for (int round = 0; round < 4; round++) {
             weft_search_model model = made_up_model(&m, 64, 64, 5, 3);
             for (size_t i = 0; i < 64; i++)

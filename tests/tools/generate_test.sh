@@ -119,6 +119,16 @@ case_texts_of_recurrent_models()
     done
 }
 
+case_candidates()
+{
+    local greedy
+    greedy=$("$weft" generate gpt --tokens 20 --temperature 0 <in)
+    equal "only the most likely" "$("$weft" generate gpt --tokens 20 --temperature 3 --top-k 1 <in)" "$greedy"
+    equal "as likely as that" "$("$weft" generate gpt --tokens 20 --temperature 3 --min-p 1 <in)" "$greedy"
+    [ "$("$weft" generate gpt --tokens 20 --temperature 3 --min-p 0.01 <in)" != "$greedy" ] || fail "--min-p 0.01 is greedy"
+    expect 2 "--min-p" "$weft" generate gpt --min-p 1.1
+}
+
 # A line for each line all the same.
 case_a_vocabulary_of_bytes()
 {
@@ -286,6 +296,7 @@ case_models_and_options_that_are_refused()
     expect 2 "generates one text, not 3" "$weft" generate gpt --temperature 0 --n 3
     expect 2 "must be below --tokens" "$weft" generate gpt --tokens 8 --min-length 8
     expect 2 "--beam samples nothing" "$weft" generate gpt --beam 2 --top-p 0.5
+    expect 2 "--beam samples nothing" "$weft" generate gpt --beam 2 --min-p 0.5
 }
 
 run_cases

@@ -34,8 +34,9 @@ static void check(void *into, const tool_parser *parser)
     const decoding_args *shared = &a->shared;
     if (a->beams && a->each > a->beams) tool_usage_error(parser, "--n is larger than --beam");
     if (a->beams && shared->draws)
-        tool_usage_error(parser,
-                         "--beam samples nothing: temperature, top-k, top-p and seed do not apply");
+        tool_usage_error(
+            parser,
+            "--beam samples nothing: temperature, top-k, top-p, min-p and seed do not apply");
     if (!a->beams && a->each > 1 && shared->temperature == 0)
         tool_usage_error(parser,
                          "--temperature 0 generates one text, not %lld (--beam generates more)",

@@ -35,7 +35,8 @@ static void check(void *into, const tool_parser *parser)
     if (a->beams && a->nbest > a->beams) tool_usage_error(parser, "--nbest is larger than --beam");
     if (a->beams && a->sample) tool_usage_error(parser, "--sample and --beam exclude each other");
     if (a->shared.draws && !a->sample)
-        tool_usage_error(parser, "--temperature, --top-k, --top-p and --seed need --sample");
+        tool_usage_error(parser,
+                         "--temperature, --top-k, --top-p, --min-p and --seed need --sample");
     if (a->sample && a->shared.temperature == 0)
         tool_usage_error(parser, "--sample needs a temperature over 0");
     if (a->picture && a->shared.with.n)

@@ -35,6 +35,7 @@ static weft_search_options search_options(const decoding_args *a)
                                  .temperature = a->temperature,
                                  .top_k = a->top_k,
                                  .top_p = a->top_p,
+                                 .min_p = a->min_p,
                                  .seed = (uint64_t)a->seed};
 }
 

@@ -27,7 +27,7 @@ typedef struct decoding_args {
     int threads;
     int64_t batch, chunk, min_length, top_k, seed, no_repeat;
     int64_t context; /* tokens that a language model attends to; 0: as many as it was trained on */
-    double temperature, top_p, repetition_penalty;
+    double temperature, top_p, min_p, repetition_penalty;
     bool draws, batch_given; /* the user chose options of sampling, or --batch */
     decoding_runs with;
     decoding_weights weights;

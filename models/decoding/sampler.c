@@ -1,0 +1,312 @@
+/* Choosing the next token of a row: rules on tokens, candidates, a random number. O(vocab) per
+ * token, O(vocab log vocab) where candidates are sorted. Sums are in double precision and in order,
+ * so a choice depends on the log probabilities only. */
+#include "sampler.h"
+#include "base/sort.h"
+#include "base/vmath.h"
+
+#include <weft/op.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Options ---- */
+
+weft_sampling_options weft__sampling_filled(const weft_sampling_options *options)
+{
+    weft_sampling_options o = options ? *options : (weft_sampling_options){0};
+    if (o.temperature == 0) o.temperature = 1;
+    if (o.top_p == 0) o.top_p = 1;
+    if (o.repetition_penalty == 0) o.repetition_penalty = 1;
+    return o;
+}
+
+static bool refuse(const char *where, const char *message, weft_error *error)
+{
+    weft_error_set(error, WEFT_BAD_ARGUMENT, where, "%s", message);
+    return false;
+}
+
+static bool are_ids(const int32_t *ids, size_t n, int64_t vocab)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= vocab) return false;
+    return true;
+}
+
+bool weft__sampling_check(const weft_sampling_options *o, int64_t vocab, const char *where,
+                          weft_error *error)
+{
+    if (o->n_banned && !o->banned) return refuse(where, "the banned ids are NULL", error);
+    if (o->n_ends && !o->ends) return refuse(where, "the ends are NULL", error);
+    if (!are_ids(o->ends, o->n_ends, vocab))
+        return refuse(where, "an end is outside the vocabulary", error);
+    if (!are_ids(o->banned, o->n_banned, vocab))
+        return refuse(where, "a banned id is outside the vocabulary", error);
+    if (o->min_len < 0 || o->no_repeat_ngram < 0)
+        return refuse(where, "min_len or no_repeat_ngram is negative", error);
+    if (o->repetition_penalty > 0 && isfinite(o->repetition_penalty)) return true;
+    weft_error_set(error, WEFT_BAD_ARGUMENT, where,
+                   "the repetition penalty must be finite and above 0, got %g",
+                   o->repetition_penalty);
+    return false;
+}
+
+bool weft__sampling_check_draws(const weft_sampling_options *o, const char *where,
+                                weft_error *error)
+{
+    if (o->temperature > 0 && isfinite(o->temperature) && o->top_p > 0 && o->top_p <= 1 &&
+        o->min_p >= 0 && o->min_p <= 1 && o->top_k >= 0)
+        return true;
+    return refuse(
+        where,
+        "sampling needs a temperature above 0, top_p in (0, 1], min_p in [0, 1] and top_k "
+        "of 0 or more",
+        error);
+}
+
+/* ---- The sampler ---- */
+
+weft_sampler *weft_sampler_new(int64_t vocab, weft_error *error)
+{
+    weft_error_clear(error);
+    if (vocab < 1 || vocab > INT32_MAX) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "sampler",
+                       "a vocabulary of %lld ids, expected 1 to 2^31 - 1", (long long)vocab);
+        return NULL;
+    }
+    const size_t n = (size_t)vocab;
+    weft_sampler *s = calloc(1, sizeof *s);
+    if (s) {
+        s->vocab = vocab;
+        s->barred = calloc(n, sizeof *s->barred);
+        s->held = calloc(n, sizeof *s->held);
+        s->log_probs = calloc(n, sizeof *s->log_probs);
+        s->top = calloc(n / BLOCK + 1, sizeof *s->top);
+        s->ids = calloc(n, sizeof *s->ids);
+        s->probs = calloc(n, sizeof *s->probs);
+    }
+    if (s && s->barred && s->held && s->log_probs && s->top && s->ids && s->probs) return s;
+    weft_error_set(error, WEFT_NO_MEMORY, "sampler", "no memory");
+    weft_sampler_free(s);
+    return NULL;
+}
+
+void weft_sampler_free(weft_sampler *sampler)
+{
+    if (!sampler) return;
+    free(sampler->barred);
+    free(sampler->held);
+    free(sampler->log_probs);
+    free(sampler->top);
+    free(sampler->ids);
+    free(sampler->probs);
+    free(sampler);
+}
+
+/* ---- Rules on tokens ---- */
+
+/* Bars each token that followed an earlier occurrence of the last n - 1 tokens. */
+static void bar_repeats(weft_sampler *s, int64_t n, const weft_sampling_row *row)
+{
+    const int64_t length = (int64_t)row->length;
+    const int32_t *x = row->tokens;
+    for (int64_t i = 0; n > 0 && i < length && n <= length - i; i++)
+        if (!memcmp(x + i, x + length - n + 1, (size_t)(n - 1) * sizeof *x))
+            s->barred[x[i + n - 1]] = 1;
+}
+
+void weft__sampler_bar(weft_sampler *s, const weft_sampling_options *o,
+                       const weft_sampling_row *row)
+{
+    memset(s->barred, 0, (size_t)s->vocab);
+    for (size_t i = 0; i < o->n_banned; i++) s->barred[o->banned[i]] = 1;
+    bar_repeats(s, o->no_repeat_ngram, row);
+    if (o->repetition_penalty != 1) {
+        memset(s->held, 0, (size_t)s->vocab);
+        for (size_t i = 0; i < row->length; i++) s->held[row->tokens[i]] = 1;
+    }
+    if ((int64_t)row->found >= o->min_len) return;
+    for (size_t i = 0; i < o->n_ends; i++) s->barred[o->ends[i]] = 1;
+}
+
+/* ---- Log probabilities ---- */
+
+/* Sets *top to the maximum of x[n]; false if one is NaN or more than rounding above 0. LANES
+ * independent maxima let the compiler use vectors. */
+#define LANES 8
+#define DEFINE_TOP(T, integer)                                                                     \
+    static bool top_of_##T(const T *x, int64_t n, double *top)                                     \
+    {                                                                                              \
+        const T limit = (T)1e-3;                                                                   \
+        T tops[LANES];                                                                             \
+        integer bad[LANES] = {0};                                                                  \
+        int64_t i = 0;                                                                             \
+        for (int k = 0; k < LANES; k++) tops[k] = (T)-INFINITY;                                    \
+        for (; i + LANES <= n; i += LANES)                                                         \
+            for (int k = 0; k < LANES; k++) {                                                      \
+                tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];                                 \
+                bad[k] |= x[i + k] <= limit ? 0 : -1;                                              \
+            }                                                                                      \
+        for (; i < n; i++) {                                                                       \
+            tops[0] = x[i] > tops[0] ? x[i] : tops[0];                                             \
+            bad[0] |= x[i] <= limit ? 0 : -1;                                                      \
+        }                                                                                          \
+        for (int k = 1; k < LANES; k++) {                                                          \
+            tops[0] = tops[k] > tops[0] ? tops[k] : tops[0];                                       \
+            bad[0] |= bad[k];                                                                      \
+        }                                                                                          \
+        *top = (double)tops[0];                                                                    \
+        return !bad[0];                                                                            \
+    }
+DEFINE_TOP(float, int32_t)
+DEFINE_TOP(double, int64_t)
+
+bool weft__sampler_scan(weft_sampler *s, const weft_sampling_row *row, int64_t *bad)
+{
+    const weft_tensor *t = row->log_probs;
+    const int64_t first = row->row * t->stride[0];
+    const float *narrow = (const float *)t->data + first;
+    const double *wide = (const double *)t->data + first;
+    bool good = true;
+    for (int64_t from = 0; from < s->vocab; from += BLOCK) {
+        const int64_t n = s->vocab - from < BLOCK ? s->vocab - from : BLOCK;
+        double *top = &s->top[from / BLOCK];
+        good &= t->dtype == WEFT_F64 ? top_of_double(wide + from, n, top)
+                                     : top_of_float(narrow + from, n, top);
+    }
+    *bad = 0;
+    while (!good && *bad + 1 < s->vocab && sampling_log_prob(row, *bad) <= 1e-3) ++*bad;
+    return good;
+}
+
+/* ---- Choosing ---- */
+
+static int64_t argmax(const double *log_probs, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (log_probs[i] > log_probs[best]) best = i;
+    return log_probs[best] > -INFINITY ? best : -1;
+}
+
+/* By falling log probability; of equals the lower id is first. */
+static int by_probability(const void *a, const void *b, void *log_probs)
+{
+    const double *p = log_probs;
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (p[x] != p[y]) return p[x] > p[y] ? -1 : 1;
+    return (x > y) - (x < y);
+}
+
+/* Removes candidates below min_p of the most likely one, whose number is 1. */
+static size_t remove_unlikely(double min_p, int32_t *ids, double *probs, size_t n, double *sum)
+{
+    size_t left = 0;
+    *sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(probs[i] >= min_p)) continue;
+        ids[left] = ids[i];
+        *sum += probs[left++] = probs[i];
+    }
+    return left;
+}
+
+size_t weft_search_candidates(const double *log_probs, size_t n,
+                              const weft_sampling_options *options, int32_t *ids, double *probs)
+{
+    const weft_sampling_options o = weft__sampling_filled(options);
+    size_t count = 0, n_candidates = 0;
+    double max = -INFINITY, sum = 0, reached = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(log_probs[i] > -INFINITY)) continue;
+        ids[count++] = (int32_t)i;
+        if (log_probs[i] > max) max = log_probs[i];
+    }
+    if (count > 1 && (o.top_k > 0 || o.top_p < 1))
+        weft__sort(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
+    if (o.top_k > 0 && count > (size_t)o.top_k) count = (size_t)o.top_k;
+    for (size_t i = 0; i < count; i++)
+        sum += probs[i] = vm_exp_f64((log_probs[ids[i]] - max) / o.temperature);
+    while (n_candidates < count && (o.top_p >= 1 || n_candidates == 0 || reached < o.top_p * sum))
+        reached += probs[n_candidates++];
+    if (o.min_p > 0) n_candidates = remove_unlikely(o.min_p, ids, probs, n_candidates, &reached);
+    for (size_t i = 0; i < n_candidates; i++) probs[i] /= reached;
+    return n_candidates;
+}
+
+/* The random number in [0, 1) of a row's next token. */
+static double uniform(const weft_sampling_options *o, const weft_sampling_row *row)
+{
+    uint32_t words[4];
+    const uint32_t counter[4] = {(uint32_t)row->found, (uint32_t)row->sample, (uint32_t)row->key,
+                                 (uint32_t)(row->key >> 32)};
+    weft_philox(counter, o->seed, words);
+    return weft_uniform(words);
+}
+
+static int64_t draw(weft_sampler *s, const weft_sampling_options *o, const weft_sampling_row *row)
+{
+    const size_t n = weft_search_candidates(s->log_probs, (size_t)s->vocab, o, s->ids, s->probs);
+    double u = uniform(o, row), sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += s->probs[i];
+        if (u < sum) return s->ids[i];
+    }
+    return n ? s->ids[n - 1] : -1;
+}
+
+void weft__sampler_choose(weft_sampler *s, const weft_sampling_options *o,
+                          const weft_sampling_row *row, weft_sampled_token *chosen)
+{
+    weft__sampler_bar(s, o, row);
+    for (int64_t i = 0; i < s->vocab; i++)
+        s->log_probs[i] =
+            s->barred[i] ? -INFINITY : sampling_penalised(s, o, sampling_log_prob(row, i), i);
+    const int64_t id = o->greedy ? argmax(s->log_probs, s->vocab) : draw(s, o, row);
+    *chosen = (weft_sampled_token){.id = (int32_t)id};
+    if (id < 0) return;
+    chosen->log_prob = sampling_log_prob(row, id);
+    chosen->penalised = s->log_probs[id];
+}
+
+static bool check_row(const weft_sampler *s, const weft_sampling_row *row, weft_error *error)
+{
+    const weft_tensor *t = row->log_probs;
+    if (!t || !t->data || !weft_dtype_is_float(t->dtype) || t->shape.rank != 2 ||
+        t->shape.dim[1] != s->vocab || t->stride[1] != 1 || row->row < 0 ||
+        row->row >= t->shape.dim[0])
+        return refuse(
+            "sampler",
+            "needs log probabilities [rows, vocab] of the sampler's vocabulary, and a row "
+            "of them",
+            error);
+    if (row->length && !row->tokens) return refuse("sampler", "the tokens are NULL", error);
+    if (are_ids(row->tokens, row->length, s->vocab)) return true;
+    return refuse("sampler", "a token of the row is outside the vocabulary", error);
+}
+
+weft_status weft_sampler_choose(weft_sampler *sampler, const weft_sampling_options *options,
+                                const weft_sampling_row *row, weft_sampled_token *chosen,
+                                weft_error *error)
+{
+    weft_error_clear(error);
+    if (!sampler || !row || !chosen)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "sampler",
+                              "the sampler, the row or the token is NULL");
+    const weft_sampling_options o = weft__sampling_filled(options);
+    int64_t bad;
+    *chosen = (weft_sampled_token){.id = -1};
+    if (!weft__sampling_check(&o, sampler->vocab, "sampler", error) ||
+        (!o.greedy && !weft__sampling_check_draws(&o, "sampler", error)) ||
+        !check_row(sampler, row, error))
+        return WEFT_BAD_ARGUMENT;
+    if (!weft__sampler_scan(sampler, row, &bad))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "sampler",
+                              "the log probability of id %lld is %g; the model is damaged or "
+                              "diverged in training",
+                              (long long)bad, sampling_log_prob(row, bad));
+    weft__sampler_choose(sampler, &o, row, chosen);
+    return WEFT_OK;
+}
