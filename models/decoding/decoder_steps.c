@@ -163,9 +163,11 @@ static void append_tokens(weft_decoder *d, const int32_t *tokens, size_t length)
 static weft_status read_tokens(weft_decoder *d, const int32_t *tokens, size_t length)
 {
     if (!has_room(d, tokens, length)) return d->error.status;
-    if (d->has_steps ? !d->narrow : d->last != NULL)
+    if (d->o.beams > 1 && (d->has_steps ? !d->narrow : d->last != NULL))
         return weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
-                              "tokens can be read ahead only before the first step");
+                              "a sentence of several beams can read tokens at once only before the "
+                              "first step");
+    if (length) d->last = NULL;
     if (!d->has_steps) append_tokens(d, tokens, length);
     for (size_t at = 0, i = 0; d->has_steps && at < length;) {
         while (chunks[i] > (int64_t)(length - at)) i++;
@@ -180,6 +182,41 @@ weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size
 {
     if (!weft__decoder_begin(decoder, error)) return WEFT_BAD_ARGUMENT;
     read_tokens(decoder, tokens, length);
+    return weft_error_copy(error, &decoder->error);
+}
+
+/* Whether each state of a row consists of positions. */
+static bool has_positions(const weft_decoder *d)
+{
+    for (size_t i = 0; d->has_steps && i < d->n_states; i++)
+        if (d->states[i].layout.by_row && d->states[i].layout.positions != WEFT_CACHE_TARGET)
+            return false;
+    return true;
+}
+
+static weft_status rewind_to(weft_decoder *d, int64_t position)
+{
+    if (d->error.status != WEFT_OK) return d->error.status;
+    if (position < 0 || position > d->position)
+        return weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
+                              "cannot be rewound to position %lld: it has read %lld tokens",
+                              (long long)position, (long long)d->position);
+    if (position == d->position) return WEFT_OK;
+    if (!has_positions(d))
+        return weft_error_set(
+            &d->error, WEFT_BAD_ARGUMENT, d->config.model->name,
+            "has recurrent states and cannot be rewound: start again and read all "
+            "tokens");
+    if (position == 0) d->narrow = d->has_steps;
+    d->last = NULL;
+    d->position = position;
+    return WEFT_OK;
+}
+
+weft_status weft_decoder_rewind(weft_decoder *decoder, int64_t position, weft_error *error)
+{
+    if (!weft__decoder_begin(decoder, error)) return WEFT_BAD_ARGUMENT;
+    rewind_to(decoder, position);
     return weft_error_copy(error, &decoder->error);
 }
 

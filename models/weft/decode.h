@@ -70,16 +70,24 @@ WEFT_API weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *co
 WEFT_API weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens,
                                        const int32_t *parents, weft_error *error);
 /* Reads tokens[sentences][length] at the next positions, for all rows of a sentence: several tokens
- * in a run, without logits. Allowed before the first token step only. Later token steps return the
- * same bits as if each token had been a step. */
+ * in a run, without logits. Later token steps return the same bits as if each token had been a
+ * step. With several beams, allowed before the first token step only, or while the token steps of a
+ * search have had the same tokens for all rows of each sentence. */
 WEFT_API weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length,
                                        weft_error *error);
+/* Forgets the tokens from `position` on: the next token is read there, with the same bits as by a
+ * decoder that has read only the tokens before it. So a text that changes or grows, such as a
+ * conversation, is read again only from where it differs. Fails for a position that is not in [0,
+ * position of the next token], and for a recurrent model with token steps unless nothing is
+ * forgotten. */
+WEFT_API weft_status weft_decoder_rewind(weft_decoder *decoder, int64_t position,
+                                         weft_error *error);
 /* Retains n sentences until the next start, so that token steps cost less: sentence i becomes the
  * former sentences[i], with sentences[i] >= i. Fails for a model without steps. */
 WEFT_API weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences, size_t n,
                                          weft_error *error);
 /* Results of the last step: [rows, vocab] of the model's dtype, owned by the decoder and valid
- * until the next token step or retain. False before the first token step. */
+ * until the next token step, read, rewind or retain. False if there are none. */
 WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
 WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs);
 
