@@ -1,18 +1,18 @@
-/* Control flow of ONNX: branches that are chosen, loops that are unrolled and functions that are
- * replaced by their nodes during the import. */
+/* Control flow of ONNX: loops that are unrolled and functions that are replaced by their nodes
+ * during the import. Branches are in branch.c. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
 #include <string.h>
 
-static const WeftOnnx__GraphProto *body_of(onnx_node *n, const char *name)
+const WeftOnnx__GraphProto *weft__body_of(onnx_node *n, const char *name)
 {
     const WeftOnnx__AttributeProto *a = weft__attr_find(n, name);
     if (!a || !a->g) weft__node_fail(n, WEFT_BAD_FILE, "has no body \"%s\"", name);
     return a ? a->g : NULL;
 }
 
-static onnx_scope *body_scope(onnx_node *n)
+onnx_scope *weft__body_scope(onnx_node *n)
 {
     onnx_scope *scope = weft__arena_alloc(&n->import->memory, sizeof *scope);
     if (!scope) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a body");
@@ -20,9 +20,8 @@ static onnx_scope *body_scope(onnx_node *n)
     return scope;
 }
 
-/* Output i of a body; NULL after a failure. */
-static onnx_value *body_output(onnx_node *n, const onnx_scope *scope,
-                               const WeftOnnx__GraphProto *body, size_t i)
+onnx_value *weft__body_output(onnx_node *n, const onnx_scope *scope,
+                              const WeftOnnx__GraphProto *body, size_t i)
 {
     onnx_value *v =
         i < body->n_output ? weft__scope_find(scope, onnx_text(body->output[i]->name)) : NULL;
@@ -30,8 +29,7 @@ static onnx_value *body_output(onnx_node *n, const onnx_scope *scope,
     return v;
 }
 
-/* Makes `to` the same value under another name. */
-static void copy_value(onnx_value *to, const onnx_value *from)
+void weft__copy_value(onnx_value *to, const onnx_value *from)
 {
     const char *name = to->name;
     *to = *from;
@@ -42,7 +40,7 @@ static bool add_input(onnx_node *n, onnx_scope *scope, const WeftOnnx__GraphProt
                       const onnx_value *value)
 {
     onnx_value *v = weft__scope_add(n->import, scope, onnx_text(body->input[i]->name));
-    if (v) copy_value(v, value);
+    if (v) weft__copy_value(v, value);
     return v != NULL;
 }
 
@@ -73,27 +71,13 @@ static bool known_truth(onnx_node *n, onnx_value *value, const char *what)
     return good && *(const uint8_t *)value->tensor.data;
 }
 
-void weft__map_If(onnx_node *n)
-{
-    const bool chosen = known_truth(n, n->in[0], "condition");
-    if (weft__node_failed(n)) return;
-    const WeftOnnx__GraphProto *body = body_of(n, chosen ? "then_branch" : "else_branch");
-    onnx_scope *scope = body ? body_scope(n) : NULL;
-    if (!scope || !weft__import_graph(n->import, scope, body)) return;
-    for (size_t i = 0; i < n->n_out; i++) {
-        const onnx_value *v = body_output(n, scope, body, i);
-        if (!v) return;
-        copy_value(&n->out[i], v);
-    }
-}
-
 /* ---- Functions ---- */
 
 /* A node whose op the model defines: its nodes, on the inputs of this one. */
 void weft__map_function(onnx_node *n)
 {
     const WeftOnnx__FunctionProto *f = n->function->proto;
-    onnx_scope *scope = body_scope(n);
+    onnx_scope *scope = weft__body_scope(n);
     if (!scope) return;
     *scope = (onnx_scope){.function = n->function, .caller = n->scope};
     if (!weft__onnx_add_attributes(&n->import->memory, &scope->attributes, n->proto->attribute,
@@ -111,7 +95,7 @@ void weft__map_function(onnx_node *n)
     for (size_t i = 0; i < f->n_input; i++) {
         onnx_value *v = weft__scope_add(n->import, scope, onnx_text(f->input[i]));
         if (!v) return;
-        copy_value(v, has_in(n, i) ? n->in[i] : &absent);
+        weft__copy_value(v, has_in(n, i) ? n->in[i] : &absent);
     }
     if (!weft__import_nodes(n->import, scope, f->node, f->n_node)) return;
     for (size_t i = 0; i < n->n_out; i++) {
@@ -120,7 +104,7 @@ void weft__map_function(onnx_node *n)
             weft__node_fail(n, WEFT_BAD_FILE, "no node of its function computes output %zu", i);
             return;
         }
-        if (v && !v->absent) copy_value(&n->out[i], v);
+        if (v && !v->absent) weft__copy_value(&n->out[i], v);
     }
 }
 
@@ -195,7 +179,7 @@ static int64_t trip_count(onnx_node *n)
 static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iteration,
                     bool *condition, onnx_value *carried, size_t n_carried, stack *stacks)
 {
-    onnx_scope *scope = body_scope(n);
+    onnx_scope *scope = weft__body_scope(n);
     const onnx_value number = known_number(n, WEFT_I32, iteration);
     const onnx_value truth = known_number(n, WEFT_BOOL, *condition);
     if (!scope || weft__node_failed(n) || !add_input(n, scope, body, 0, &number) ||
@@ -204,14 +188,14 @@ static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iter
     for (size_t i = 0; i < n_carried; i++)
         if (!add_input(n, scope, body, 2 + i, &carried[i])) return false;
     if (!weft__import_graph(n->import, scope, body)) return false;
-    onnx_value *next = body_output(n, scope, body, 0);
+    onnx_value *next = weft__body_output(n, scope, body, 0);
     if (!next) return false;
     *condition = known_truth(n, next, "condition");
     for (size_t i = 1; i < body->n_output; i++) {
-        onnx_value *v = body_output(n, scope, body, i);
+        onnx_value *v = weft__body_output(n, scope, body, i);
         if (!v || weft__node_failed(n)) return false;
         if (i <= n_carried)
-            copy_value(&carried[i - 1], v);
+            weft__copy_value(&carried[i - 1], v);
         else if (!push(n, &stacks[i - 1 - n_carried], v))
             return false;
     }
@@ -220,7 +204,7 @@ static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iter
 
 void weft__map_Loop(onnx_node *n)
 {
-    const WeftOnnx__GraphProto *body = body_of(n, "body");
+    const WeftOnnx__GraphProto *body = weft__body_of(n, "body");
     const int64_t trips = trip_count(n);
     const size_t n_carried = n->n_in > 2 ? n->n_in - 2 : 0;
     bool condition = !has_in(n, 1) || known_truth(n, n->in[1], "condition");
@@ -252,7 +236,7 @@ void weft__map_Loop(onnx_node *n)
     }
     for (size_t i = 0; i < n->n_out; i++) {
         if (i < n_carried)
-            copy_value(&n->out[i], &carried[i]);
+            weft__copy_value(&n->out[i], &carried[i]);
         else if (has_out(n, i) && !join(n, &stacks[i - n_carried], 0, false, &n->out[i]))
             return;
     }
@@ -278,7 +262,7 @@ static int64_t listed(const onnx_node *n, const char *name, size_t i)
 
 static bool scan_step(onnx_node *n, scan *s, int64_t step)
 {
-    onnx_scope *scope = body_scope(n);
+    onnx_scope *scope = weft__body_scope(n);
     if (!scope) return false;
     for (size_t i = 0; i < s->n_states; i++)
         if (!add_input(n, scope, s->body, i, &s->states[i])) return false;
@@ -295,10 +279,10 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
     }
     if (!weft__import_graph(n->import, scope, s->body)) return false;
     for (size_t i = 0; i < s->body->n_output; i++) {
-        onnx_value *v = body_output(n, scope, s->body, i);
+        onnx_value *v = weft__body_output(n, scope, s->body, i);
         if (!v) return false;
         if (i < s->n_states)
-            copy_value(&s->states[i], v);
+            weft__copy_value(&s->states[i], v);
         else if (!push(n, &s->stacks[i - s->n_states], v))
             return false;
     }
@@ -308,7 +292,7 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
 static bool scan_start(onnx_node *n, scan *s)
 {
     const int64_t scanned = weft__attr_int(n, "num_scan_inputs", 0);
-    s->body = body_of(n, "body");
+    s->body = weft__body_of(n, "body");
     if (!s->body) return false;
     if (n->opset < 9)
         return weft__node_fail(n, WEFT_NO_KERNEL, "Scan is supported from opset 9 on"), false;
@@ -340,7 +324,7 @@ void weft__map_Scan(onnx_node *n)
         if (!scan_step(n, &s, step)) return;
     for (size_t i = 0; i < n->n_out; i++) {
         if (i < s.n_states) {
-            copy_value(&n->out[i], &s.states[i]);
+            weft__copy_value(&n->out[i], &s.states[i]);
             continue;
         }
         const size_t k = i - s.n_states;

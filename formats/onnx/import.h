@@ -94,6 +94,10 @@ typedef struct onnx_import {
     size_t nodes;  /* mapped so far */
     size_t budget; /* bytes that may still be computed to recognise ops */
     int depth;     /* of bodies and of nodes that are computed again */
+    int choices;   /* branches around the node that data choose */
+    /* The innermost such branch that could not be built, and the node that has it. */
+    const WeftOnnx__GraphProto *failed_branch;
+    const WeftOnnx__NodeProto *failed_choice;
     /* The scope of the node that is being built, "" outside. */
     char label[ONNX_SCOPE_BYTES];
 } onnx_import;
@@ -127,6 +131,10 @@ struct onnx_op {
     size_t first_statistic; /* its inputs from this one on are running statistics; 0: none is */
 };
 
+/* Branches that data choose, but that do not fit the sizes of the inputs: the graph does not have
+ * them, and a run that chooses one fails. */
+#define ONNX_MAX_LEFT_OUT 8
+
 /* What an import knows about ops, so that the walk through the nodes calls no mapping by name. */
 struct onnx_mappings {
     /* The mapping of an op; NULL if there is none. */
@@ -154,6 +162,8 @@ struct weft_onnx {
     name_table weight_index; /* in weights, by their names in the file */
     weft_onnx_value *inputs, *outputs, *params;
     size_t n_inputs, n_outputs, n_params;
+    const WeftOnnx__GraphProto *left_out[ONNX_MAX_LEFT_OUT];
+    size_t n_left_out;
 };
 
 /* The weight that a tensor with this name in the file is; NULL: it is none. */
@@ -227,6 +237,18 @@ void weft__set_tensor(onnx_import *import, onnx_value *value, const WeftOnnx__Te
 bool weft__import_contents(onnx_import *import, onnx_value *value);
 /* The value in the model's graph. */
 weft_value weft__import_value(onnx_import *import, onnx_value *value);
+
+/* ---- Bodies (control.c) ---- */
+
+/* The attribute of that name; NULL after a failure. */
+const WeftOnnx__GraphProto *weft__body_of(onnx_node *n, const char *name);
+/* A scope within that of the node; NULL after a failure. */
+onnx_scope *weft__body_scope(onnx_node *n);
+/* Output i of a body; NULL after a failure. */
+onnx_value *weft__body_output(onnx_node *n, const onnx_scope *scope,
+                              const WeftOnnx__GraphProto *body, size_t i);
+/* Makes `to` the same value under another name. */
+void weft__copy_value(onnx_value *to, const onnx_value *from);
 
 /* ---- For mappings (node.c) ---- */
 

@@ -4,6 +4,7 @@
 #include "onnx/wire.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/platform.h"
 
 #include <errno.h>
@@ -347,8 +348,24 @@ static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_valu
     return !weft__import_failed(import);
 }
 
+/* Leaves out a branch that data choose and that failed because of its sizes. False if there is none.
+ */
+static bool leave_out(weft_onnx *m, const onnx_import *import)
+{
+    const weft_status status = import->error.status;
+    if (!import->failed_branch || m->n_left_out == ONNX_MAX_LEFT_OUT ||
+        (status != WEFT_BAD_SHAPE && status != WEFT_BAD_ARGUMENT && status != WEFT_BAD_INDEX))
+        return false;
+    m->left_out[m->n_left_out++] = import->failed_branch;
+    weft__log(WEFT_LOG_WARNING, onnx_text(import->failed_choice->name),
+              "one of its branches does not fit the inputs, so a run that chooses it will fail: "
+              "%s: %s",
+              import->error.where, import->error.message);
+    return true;
+}
+
 static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, int64_t batch,
-                         weft_value *inputs, weft_value *outputs)
+                         weft_value *inputs, weft_value *outputs, onnx_import *failed)
 {
     onnx_import import = {.mappings = &weft__onnx_mappings,
                           .model = m,
@@ -363,6 +380,7 @@ static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, 
         take_outputs(&import, &scope, outputs);
     weft__import_failed(&import);
     weft__arena_free(&import.memory);
+    if (failed) *failed = import;
     return weft_graph_status(graph);
 }
 
@@ -374,7 +392,8 @@ weft_status weft_onnx_build(weft_graph *graph, const weft_onnx *model, int64_t b
                            "the model is NULL, or the batch is negative");
         return weft_graph_status(graph);
     }
-    return build(model, graph, ONNX_AS_FILE, batch ? batch : model->options.batch, inputs, outputs);
+    return build(model, graph, ONNX_AS_FILE, batch ? batch : model->options.batch, inputs, outputs,
+                 NULL);
 }
 
 static weft_status build_batch(void *context, weft_graph *graph, const weft_build_options *options,
@@ -398,7 +417,7 @@ static weft_status build_batch(void *context, weft_graph *graph, const weft_buil
     }
     return build(m, graph, options->training ? ONNX_TRAINING : ONNX_EVALUATION,
                  options->shape.rows ? options->shape.rows : m->options.batch, built->inputs,
-                 built->outputs);
+                 built->outputs, NULL);
 }
 
 weft_builder weft_onnx_builder(const weft_onnx *model)
@@ -418,13 +437,19 @@ static bool describe(weft_onnx *m, const weft_graph *g, weft_value value, const 
     return out->name != NULL;
 }
 
-/* Builds the graph once, and lists what it has. */
-static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, weft_error *error)
+/* Builds the graph once, and lists what it has. *again: it failed, but may succeed now. */
+static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, bool *again,
+                             weft_error *error)
 {
     const WeftOnnx__GraphProto *proto = m->proto->graph;
     weft_value *outputs = values + proto->n_input;
-    if (build(m, g, ONNX_AS_FILE, m->options.batch, values, outputs) != WEFT_OK)
+    onnx_import failed;
+    *again = false;
+    for (size_t i = 0; i < m->n_weights; i++) m->weights[i].used = false;
+    if (build(m, g, ONNX_AS_FILE, m->options.batch, values, outputs, &failed) != WEFT_OK) {
+        *again = leave_out(m, &failed);
         return weft_error_copy(error, weft_graph_error(g));
+    }
     m->inputs = weft__arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
     m->outputs = weft__arena_alloc(&m->memory, (proto->n_output + 1) * sizeof *m->outputs);
     m->params = weft__arena_alloc(&m->memory, (m->n_weights + 1) * sizeof *m->params);
@@ -451,9 +476,14 @@ static weft_status list_values(weft_onnx *m, weft_error *error)
     const WeftOnnx__GraphProto *proto = m->proto->graph;
     weft_value *values =
         weft__arena_alloc(&m->memory, (proto->n_input + proto->n_output + 1) * sizeof *values);
-    weft_graph *g = values ? weft_graph_new() : NULL;
-    const weft_status status = g ? try_build(m, g, values, error) : no_memory(m->path, error);
-    weft_graph_free(g);
+    weft_status status = WEFT_OK;
+    for (bool again = true; again;) {
+        weft_graph *g = values ? weft_graph_new() : NULL;
+        again = false;
+        weft_error_clear(error);
+        status = g ? try_build(m, g, values, &again, error) : no_memory(m->path, error);
+        weft_graph_free(g);
+    }
     return status;
 }
 

@@ -99,7 +99,7 @@
 /* optimizer.c, in the domain ai.onnx.preview.training */
 #define ONNX_OPTIMIZER(X) \
     X(Adagrad, 5, ANY, ANY) X(Adam, 6, ANY, ANY) X(Momentum, 5, ANY, ANY)
-/* control.c: these map bodies, and are not computed during the import themselves */
+/* branch.c and control.c: these map bodies, and are not computed during the import themselves */
 #define ONNX_CONTROL(X) \
     X(If, 1, 1, ANY) X(Loop, 0, ANY, ANY) X(Scan, 0, ANY, ANY)
 /* clang-format on */

@@ -354,6 +354,13 @@ static bool uses_batch(onnx_node *n, size_t i, weft_value batch, double momentum
 {
     const onnx_weight *w = n->in[i]->weight;
     if (mode_of(n) != ONNX_TRAINING) return true;
+    if (n->import->choices) {
+        weft__node_fail(
+            n, WEFT_BAD_ARGUMENT,
+            "its running statistics cannot be updated in a branch that data choose; fix "
+            "the input that the condition depends on (--constant NAME=FILE)");
+        return false;
+    }
     if (w && w->statistic) {
         const weft_value tracked = weft__in_value(n, i);
         batch = weft_reshape(n->graph, batch, weft__in_shape(n, i));

@@ -8,9 +8,11 @@
  * with a number appended to names that occur twice.
  *
  * Shapes are fixed when a graph is built. So the caller sets sizes for dimensions that the file
- * leaves open. The import computes whatever follows from shapes and constants, unrolls If, Loop and
- * Scan, and replaces functions of the model by their nodes. A shape, condition or trip count that
- * depends on data is an error.
+ * leaves open. The import computes whatever follows from shapes and constants, unrolls Loop and Scan,
+ * and replaces functions of the model by their nodes. Where data choose the branch of an If, both
+ * are computed, and the outputs, whose types must agree, are selected; a branch that does not fit
+ * the inputs is left out, with a warning (weft/log.h), and a run that chooses it ends with
+ * WEFT_BAD_INDEX. A shape or trip count that depends on data is an error.
  *
  * Dtypes: float is f32, double is f64 and bool is bool. float16 and bfloat16 become f32, and are
  * computed as such: results are not rounded to 16 bits. All integers become i32. One outside i32 is
