@@ -11,7 +11,8 @@
 typedef struct decode_sizes {
     int64_t source_len, key_len; /* key_len 0: the encoder; both 0: model->prepare */
     int64_t sentences, beams;
-    int64_t reads; /* tokens per row to read without logits; 0: a token step with logits */
+    int64_t reads;      /* tokens per row to read without logits; 0: a token step with logits */
+    bool own_positions; /* the position is one for each row, and there are no parents */
 } decode_sizes;
 
 typedef struct decode_plan {

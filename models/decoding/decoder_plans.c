@@ -62,6 +62,7 @@ static weft_decode_io decode_io(weft_decoder *d, const decode_sizes *sizes)
                             .declare = declare_state,
                             .declare_context = d,
                             .quantized = d->quantized,
+                            .own_positions = sizes->own_positions,
                             .cache = d->o.cache};
 }
 
@@ -156,7 +157,8 @@ static bool make_plan(weft_decoder *d, decode_plan *p)
 static bool same_sizes(const decode_sizes *a, const decode_sizes *b)
 {
     return a->source_len == b->source_len && a->key_len == b->key_len &&
-           a->sentences == b->sentences && a->beams == b->beams && a->reads == b->reads;
+           a->sentences == b->sentences && a->beams == b->beams && a->reads == b->reads &&
+           a->own_positions == b->own_positions;
 }
 
 static decode_plan *find_plan(const weft_decoder *d, const decode_sizes *sizes)

@@ -340,10 +340,11 @@ static weft_value append_to_cache(weft_graph *g, const char *name, weft_value x,
 }
 
 /* True where a key lies after the position of the query, or before its window: bool
- * [count, key_len]. */
+ * [count, key_len], or [batch, 1, count, key_len] for positions [batch]. */
 static weft_value other_keys(weft_graph *g, const weft_cache *cache, int64_t count, int64_t window)
 {
-    weft_value at = weft_expand_dims(g, weft_nn_positions_at(g, cache->position, count), 1);
+    weft_value at = weft_expand_dims(g, weft_nn_positions_at(g, cache->position, count), -1);
+    if (weft_rank_of(g, at) == 3) at = weft_expand_dims(g, at, 1);
     weft_value later = weft_less(g, at, weft_arange(g, WEFT_I32, cache->key_len, 0, 1));
     if (!window || window >= cache->key_len) return later;
     /* Keys up to at - window. */

@@ -230,7 +230,9 @@ static weft_value rotate_pairs(weft_graph *g, weft_value x, weft_value c, weft_v
 weft_value weft_nn_positions_at(weft_graph *graph, weft_value position, int64_t count)
 {
     weft_graph *g = graph;
-    weft_value first = weft_reshape(g, position, WEFT_SHAPE(1));
+    const bool own = weft_rank_of(g, position) > 0;
+    weft_value first =
+        own ? weft_expand_dims(g, position, 1) : weft_reshape(g, position, WEFT_SHAPE(1));
     if (count == 1) return first;
     /* weft_add has no integers; f64 is exact here. */
     const weft_value wide = weft_cast(g, first, WEFT_F64);
@@ -266,12 +268,12 @@ weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t l
 }
 
 /* Rows of angles [positions, half] as [length, 1, half]: the first ones, or those from `position`
- * on. */
+ * on; for positions [rows] as [rows, length, 1, half]. */
 static weft_value rows_for(weft_graph *g, weft_value angles, int64_t length, weft_value position)
 {
     if (weft_is_value(position)) {
         weft_value at = weft_nn_positions_at(g, position, length);
-        return weft_embedding(g, angles, weft_expand_dims(g, at, 1), -1);
+        return weft_embedding(g, angles, weft_expand_dims(g, at, -1), -1);
     }
     if (weft_dim_of(g, angles, 0) != length) angles = weft_slice(g, angles, 0, 0, length, 1);
     return weft_expand_dims(g, angles, 1);

@@ -80,13 +80,13 @@ WEFT_API weft_value weft_nn_sinusoidal_halves(weft_graph *graph, weft_dtype dtyp
  * (normal, deviation 0.02). */
 WEFT_API weft_value weft_nn_positions(weft_graph *graph, const char *name, weft_dtype dtype,
                                       int64_t length, int64_t max_positions, int64_t features);
-/* i32 [count]: position, position + 1, ..., for an i32 scalar. */
+/* i32 [count]: position, position + 1, ..., for an i32 scalar; [rows, count] for i32 [rows]. */
 WEFT_API weft_value weft_nn_positions_at(weft_graph *graph, weft_value position, int64_t count);
 /* Rotary positions (Su et al. 2021): x [batch, length, heads, head_dim], head_dim even. The pair
  * (x[i], x[i + head_dim/2]) at position p is rotated by the angle p base^(-2i / head_dim). */
 WEFT_API weft_value weft_nn_rotary(weft_graph *graph, weft_value x, double base);
-/* The same for x [batch, count, heads, head_dim] at the positions from `position`, an i32 scalar;
- * all are below `max_positions`. */
+/* The same for x [batch, count, heads, head_dim] at the positions from `position`, an i32 scalar or
+ * i32 [batch]; all are below `max_positions`. */
 WEFT_API weft_value weft_nn_rotary_at(weft_graph *graph, weft_value x, double base,
                                       weft_value position, int64_t max_positions);
 /* The cosines and sines of these angles at positions 0 .. length - 1: constants [length,
@@ -97,7 +97,7 @@ typedef struct weft_rotary {
 WEFT_API weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
                                            int64_t head_dim, double base);
 /* Rotates x by the angles of at least as many positions. Positions begin at `position`, an i32
- * scalar, or at 0 if it is WEFT_NO_VALUE. */
+ * scalar or i32 [batch], or at 0 if it is WEFT_NO_VALUE. */
 WEFT_API weft_value weft_nn_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
                                    weft_value position);
 /* Maximum number of elements of sinusoidal positions or rotary angles; above it WEFT_TOO_LARGE. */
@@ -188,9 +188,10 @@ typedef void (*weft_cache_declare)(void *context, const weft_graph *graph, weft_
  * a few new positions of each of `batch` rows; its cost is linear in key_len. The states may have
  * more rows than the graph, which uses the first. */
 typedef struct weft_cache {
-    weft_value position; /* i32 scalar: of the first new position, all of them below key_len */
+    weft_value position; /* i32 scalar, or i32 [batch] if rows have positions of their own: of the
+                            first new position, all of them below key_len */
     weft_value parents;  /* i32 [batch]: row i continues row parents[i] of the states;
-                            WEFT_NO_VALUE: row i */
+                            WEFT_NO_VALUE: row i. Needs a scalar position */
     int64_t max_rows;    /* of the states NAME.cache.k and NAME.cache.v, [max_rows, max_len,
                              kv_heads, head_dim]; 0: batch */
     int64_t max_len;     /* positions of these states */

@@ -69,14 +69,17 @@ typedef struct weft_decode_io {
     /* The parameters are quantised (weft/quantize.h): a tied embedding matrix is multiplied with as
      * it lies. Otherwise a state has its transpose. */
     bool quantized;
-    weft_dtype cache;  /* of keys and values: weft_cache.dtype */
-    weft_value source; /* encoding: i32 [sentences, source_len], input */
-    weft_value token;  /* token step: i32 [rows, count], input: the tokens from `position` on */
-    weft_value
-        position; /* i32 scalar, input: 0 in the first token step, then `count` more in each */
-    weft_value parents; /* i32 [rows], input: row i continues row parents[i] of the states */
-    weft_value updated; /* plan target: all updates of the states */
-    weft_value logits;  /* token step: [rows, vocab], for the token at position + count */
+    weft_dtype cache;    /* of keys and values: weft_cache.dtype */
+    weft_value source;   /* encoding: i32 [sentences, source_len], input */
+    weft_value token;    /* token step: i32 [rows, count], input: the tokens from `position` on */
+    weft_value position; /* i32 scalar, input: 0 in the first token step, then `count` more in each;
+                     with own_positions i32 [rows] */
+    weft_value parents;  /* i32 [rows], input: row i continues row parents[i] of the states */
+    weft_value updated;  /* plan target: all updates of the states */
+    weft_value logits;   /* token step: [rows, vocab], for the token at position + count */
+    /* Set by the caller for a token step whose rows are at positions of their own, and continue
+     * themselves: there are no parents. Recurrent models have no such steps. */
+    bool own_positions;
 } weft_decode_io;
 
 /* ---- Architectures -------------------------------------------------------------------------- */

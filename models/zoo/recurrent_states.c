@@ -45,6 +45,9 @@ static weft_value state_of(weft_graph *g, const weft_decode_io *io, weft_dtype d
  * at position 0. */
 static weft_value load_state(weft_graph *g, const weft_decode_io *io, weft_value state)
 {
+    if (io->own_positions)
+        weft_graph_fail_in(g, "weft_model", WEFT_BAD_ARGUMENT,
+                           "a recurrent model cannot have a position for each row");
     weft_value x = weft_embedding(g, weft_squeeze(g, state, 1), io->parents, -1);
     if (io->max_source_len) return x;
     weft_value zeros = weft_fill(g, weft_dtype_of(g, x), weft_shape_of(g, x), 0.0);

@@ -85,7 +85,9 @@ void weft__text_step_inputs(weft_graph *g, weft_decode_io *io)
 {
     int64_t rows = weft_shape_numel(WEFT_SHAPE(io->sentences, io->beams));
     io->token = weft_input(g, "token", WEFT_I32, WEFT_SHAPE(rows, io->count));
-    io->position = weft_input(g, "position", WEFT_I32, WEFT_SCALAR);
+    io->position =
+        weft_input(g, "position", WEFT_I32, io->own_positions ? WEFT_SHAPE(rows) : WEFT_SCALAR);
+    if (io->own_positions) return;
     io->parents = weft_input(g, "parents", WEFT_I32, WEFT_SHAPE(rows));
 }
 

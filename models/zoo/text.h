@@ -15,8 +15,8 @@ weft_text_config weft__text_config(const weft_text_config *config, const weft_bu
  * `positions` is the name of learned positions. */
 weft_value weft__text_embed(weft_graph *g, const weft_text_config *c, weft_value embeddings,
                             weft_value ids, const char *positions);
-/* The same for ids [rows, count] at the positions from `position`, an i32 scalar; all are below
- * `limit`. */
+/* The same for ids [rows, count] at the positions from `position`, an i32 scalar or i32 [rows]; all
+ * are below `limit`. */
 weft_value weft__text_embed_at(weft_graph *g, const weft_text_config *c, weft_value embeddings,
                                weft_value ids, const char *positions, weft_value position,
                                int64_t limit);

@@ -38,17 +38,20 @@ static inline int64_t positions_per_tile(const weft_tensor *state)
 static void kernel_write(const weft_call *call, int64_t tile)
 {
     const weft_tensor *state = &call->out[0], *value = &call->in[1];
-    const int64_t position = *(const int32_t *)call->in[2].data;
+    const int32_t *positions = call->in[2].data;
+    const bool own = call->in[2].shape.rank > 0; /* each row is at a position of its own */
     const int64_t each = position_elements(state) * (int64_t)weft_dtype_bytes(state->dtype);
     const int64_t max_len = state->shape.dim[1], rows = value->shape.dim[0];
     const int64_t count = value->shape.dim[1], block = rows_of_tile(value), row = tile * block;
     const int64_t end = row + block < rows ? row + block : rows;
-    if (position < 0 || position + count > max_len) {
+    for (int64_t i = row; i < end; i++) {
+        const int64_t position = positions[own ? i : 0];
+        if (position >= 0 && position + count <= max_len) continue;
         weft_call_fail(call, position, max_len - count + 1);
         return;
     }
     for (int64_t i = row; i < end; i++)
-        memcpy((char *)state->data + (i * max_len + position) * each,
+        memcpy((char *)state->data + (i * max_len + positions[own ? i : 0]) * each,
                (const char *)value->data + i * count * each, (size_t)(count * each));
 }
 
@@ -91,12 +94,27 @@ static bool infer_scalar_index(weft_infer *infer, size_t i)
                            weft_shape_text(infer->in[i].shape, text, sizeof text));
 }
 
+/* The positions of cache_write: a scalar, or one for each row of the value. */
+static bool infer_positions(weft_infer *infer)
+{
+    const weft_shape *position = &infer->in[2].shape, *value = &infer->in[1].shape;
+    char name[128], text[128];
+    if (!weft_infer_dtype(infer, 2, WEFT_I32)) return false;
+    if (position->rank == 0 ||
+        (position->rank == 1 && value->rank > 0 && position->dim[0] == value->dim[0]))
+        return true;
+    return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                           "%s must be a scalar, or have one position for each row, got %s",
+                           weft_infer_input(infer, 2, name, sizeof name),
+                           weft_shape_text(*position, text, sizeof text));
+}
+
 static bool infer_cache_write(weft_infer *infer)
 {
     const weft_shape *state = &infer->in[0].shape, *value = &infer->in[1].shape;
     char a[128], b[128];
     if (!weft_infer_min_rank(infer, 0, 2) || !weft_infer_same_dtype(infer, 0, 1) ||
-        !infer_scalar_index(infer, 2))
+        !infer_positions(infer))
         return false;
     bool fits = state->rank == value->rank && value->dim[0] <= state->dim[0] &&
                 value->dim[1] <= state->dim[1];
@@ -184,7 +202,8 @@ static const weft_sample samples_cache_reorder[] = {
 extern const weft_op weft_op_cache_write, weft_op_cache_reorder;
 const weft_op weft_op_cache_write = {
     .name = "cache_write",
-    .doc = "state[i, position + j, ...] = value[i, j, ...]; the rest of the state stays.",
+    .doc = "state[i, position + j, ...] = value[i, j, ...]; the rest of the state stays. "
+           "position[i] instead, if there is one for each row.",
     .inputs = "state value position",
     .min_in = 3,
     .max_in = 3,

@@ -302,9 +302,9 @@ WEFT_API weft_value weft_assign(weft_graph *graph, weft_value state, weft_value 
 WEFT_API weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value,
                                weft_value decay, weft_value weight);
 /* Writes value [n <= rows, count, ...] into state [rows, max_len, ...], at positions position ..
- * position + count - 1 of its first n rows. position is an i32 scalar; outside of
- * [0, max_len - count] it ends the run with WEFT_BAD_INDEX. Returns the new state. The cost depends
- * on the value only, not on the size of the state. */
+ * position + count - 1 of its first n rows. position is an i32 scalar, or i32 [n] with one for each
+ * row; outside of [0, max_len - count] it ends the run with WEFT_BAD_INDEX. Returns the new state.
+ * The cost depends on the value only, not on the size of the state. */
 WEFT_API weft_value weft_cache_write(weft_graph *graph, weft_value state, weft_value value,
                                      weft_value position);
 /* Copies row parents[i] (i32 [n <= rows]) of state [rows, max_len, ...] to row i, at the first

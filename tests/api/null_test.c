@@ -8,6 +8,7 @@
 #include "pipeline.h"
 #include "sharding.h"
 
+#include <weft/batch.h>
 #include <weft/pass.h>
 #include <weft/report.h>
 #include <weft/saved.h>

@@ -195,7 +195,7 @@ EXACT(cache_write)
     for (int64_t i = 0; i < numel(&in[1]); i++) {
         int64_t at[WEFT_MAX_RANK];
         place_of(&in[1].shape, i, at);
-        at[1] += *(const int32_t *)in[2].data;
+        at[1] += ((const int32_t *)in[2].data)[in[2].shape.rank ? at[0] : 0];
         copy_element(out, index_of(&out->shape, at), &in[1], i);
     }
 }

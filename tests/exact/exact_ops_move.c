@@ -171,7 +171,9 @@ static void draw_cache_write(exact_case *c)
     value.dim[0] = exact_between(c, 0, state.dim[0]);
     value.dim[1] = exact_between(c, 0, state.dim[1]);
     exact_input(c, value);
-    exact_numbers(c, WEFT_I32, WEFT_SCALAR, 0, state.dim[1] - value.dim[1]);
+    const bool own = exact_one_of(c, 2); /* a position for each row */
+    exact_numbers(c, WEFT_I32, own ? WEFT_SHAPE(value.dim[0]) : WEFT_SCALAR, 0,
+                  state.dim[1] - value.dim[1]);
 }
 
 static void draw_cache_reorder(exact_case *c)
