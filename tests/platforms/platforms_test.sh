@@ -169,7 +169,7 @@ case_gcc_without_optimisation()
 # musl has no OpenMP.
 case_a_static_program_with_musl()
 {
-    by musl-gcc -static -Dopenmp=disabled
+    by musl-gcc -static -Dopenmp=disabled -Dc_args=-O1
     file hashes | grep -q "statically linked" || fail "the program is not static"
 }
 
