@@ -1,7 +1,6 @@
-/* Configurations of transformers as options of models, and back. Both directions read the same rows
- * (tables.c). After writing, the configuration is read again and compared with the options, so any
- * option that an architecture lacks is found. O(keys x rows). */
-#include "tables.h"
+/* Configurations of transformers as options of models. config_write.c is the way back; both read the
+ * same rows (tables.c). O(keys x rows). */
+#include "config.h"
 
 #include "json/tree.h"
 #include "base/text.h"
@@ -10,78 +9,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY_BYTES  128
-#define WORD_BYTES 128
-#define WHY_BYTES  384
+#define WHY_BYTES 384
 
 /* ---- Keys ---- */
 
-/* Copies the i-th of "a|b|c"; false if there is none. */
-static bool alternative(const char *keys, int i, char key[KEY_BYTES])
+/* Whether a path is of an object whose keys the rows have one by one. */
+static bool is_object(const hf_architecture *a, const char *path)
 {
-    for (; keys && i > 0; i--) {
-        keys = strchr(keys, '|');
-        if (keys) keys++;
-    }
-    if (!keys) return false;
-    snprintf(key, KEY_BYTES, "%.*s", (int)strcspn(keys, "|"), keys);
-    return true;
-}
-
-/* The object that has the last component of "a.b", which *last becomes; NULL if there is none. */
-static cJSON *holder(const cJSON *json, char *key, char **last)
-{
-    char *dot = strchr(key, '.');
-    *last = dot ? dot + 1 : key;
-    if (dot) *dot = 0;
-    cJSON *in = dot ? cJSON_GetObjectItemCaseSensitive(json, key) : (cJSON *)(uintptr_t)json;
-    return cJSON_IsObject(in) ? in : NULL;
-}
-
-/* The value of a key; NULL if it is absent or null. */
-static cJSON *find_value(const cJSON *json, const char *keys)
-{
-    char key[KEY_BYTES], *last;
-    for (int i = 0; alternative(keys, i, key); i++) {
-        const cJSON *in = holder(json, key, &last);
-        cJSON *item = in ? cJSON_GetObjectItemCaseSensitive(in, last) : NULL;
-        if (item && !cJSON_IsNull(item)) return item;
-    }
-    return NULL;
-}
-
-/* Whether `name`, in the object `in` (NULL: on top), is a key of a row. */
-static bool is_key(const hf_key *row, const char *in, const char *name)
-{
+    const size_t n = strlen(path);
     char key[KEY_BYTES];
-    for (int i = 0; alternative(row->key, i, key); i++) {
-        char *dot = strchr(key, '.');
-        if (dot) *dot = 0;
-        if (!in && !strcmp(key, name)) return true;
-        if (in && dot && !strcmp(key, in) && !strcmp(dot + 1, name)) return true;
-    }
+    for (int t = 0; t < HF_TABLES && a->keys[t]; t++)
+        for (const hf_key *row = a->keys[t]; row->key; row++)
+            for (int i = 0; weft__hf_alternative(row->key, i, key); i++)
+                if (!strncmp(key, path, n) && key[n] == '.') return true;
     return false;
 }
 
-static bool is_known(const hf_architecture *a, const char *in, const char *name)
+static bool is_known(const hf_architecture *a, const char *path)
 {
     for (int t = 0; t < HF_TABLES && a->keys[t]; t++)
         for (const hf_key *row = a->keys[t]; row->key; row++)
-            if (is_key(row, in, name)) return true;
+            if (weft__hf_is_key(row, path)) return true;
+    const char *dot = strrchr(path, '.'), *name = dot ? dot + 1 : path;
     return weft__hf_is_one_of(weft__hf_inert, name) ||
            (a->inert && weft__hf_is_one_of(a->inert, name));
 }
 
 /* ---- Values ---- */
-
-static const struct {
-    const char *theirs, *ours;
-} activations[] = {
-    {"relu", "relu"},           {"gelu", "gelu"},        {"gelu_new", "gelu-tanh"},
-    {"silu", "silu"},           {"swish", "silu"},       {"gelu_pytorch_tanh", "gelu-tanh"},
-    {"gelu_fast", "gelu-tanh"}, {"gelu_python", "gelu"},
-};
-#define N_ACTIVATIONS (sizeof activations / sizeof *activations)
 
 /* A value as text, cut if it is long. */
 static const char *value_text(const cJSON *item, char text[WORD_BYTES])
@@ -109,18 +63,6 @@ static weft_status refuse(config_reader *r, const hf_key *row, const cJSON *item
                           item ? value_text(item, text) : "missing", why);
 }
 
-static size_t option_index(const weft_model *m, const char *name)
-{
-    size_t i = 0;
-    while (i < m->n_options && strcmp(m->options[i].name, name) != 0) i++;
-    return i;
-}
-
-static double option_value(const weft_model_config *c, const char *name)
-{
-    return weft_model_value(c, option_index(c->model, name));
-}
-
 /* Sets the option of a row, which another row may have set. */
 static weft_status set_option(config_reader *r, const hf_key *row, const cJSON *item,
                               const char *text)
@@ -129,7 +71,7 @@ static weft_status set_option(config_reader *r, const hf_key *row, const cJSON *
     const char *const words[] = {word};
     weft_model_config one;
     weft_error error = {0};
-    const size_t i = option_index(r->config->model, row->option);
+    const size_t i = weft__hf_option_index(r->config->model, row->option);
     snprintf(word, sizeof word, "%s=%s", row->option, text);
     if (weft_model_parse(r->config->model, words, 1, &one, &error) != WEFT_OK) {
         snprintf(why, sizeof why, "%s", error.message);
@@ -154,22 +96,19 @@ static weft_status set_number(config_reader *r, const hf_key *row, const cJSON *
 
 static weft_status read_activation(config_reader *r, const hf_key *row, const cJSON *item)
 {
-    const char *name = cJSON_GetStringValue(item);
-    for (size_t i = 0; name && i < N_ACTIVATIONS; i++)
-        if (!strcmp(activations[i].theirs, name))
-            return set_option(r, row, item, activations[i].ours);
-    return refuse(r, row, item, "unsupported activation");
+    const char *ours = weft__hf_ours(weft__hf_activations, cJSON_GetStringValue(item));
+    return ours ? set_option(r, row, item, ours) : refuse(r, row, item, "unsupported activation");
 }
 
 static bool is_id(const config_reader *r, const cJSON *item)
 {
     return cJSON_IsNumber(item) && item->valuedouble >= 0 &&
-           item->valuedouble < option_value(r->config, "vocab");
+           item->valuedouble < weft__hf_option(r->config, "vocab");
 }
 
 static weft_status read_pad(config_reader *r, const hf_key *row, const cJSON *item)
 {
-    const cJSON *eos = find_value(r->json, "eos_token_id");
+    const cJSON *eos = weft__hf_find_value(r->json, "eos_token_id");
     if (!item && !row->value) return refuse(r, row, item, "it masks padding of the source");
     const cJSON *id = is_id(r, item) ? item : eos;
     return set_number(r, row, item, is_id(r, id) ? id->valuedouble : 0);
@@ -192,10 +131,52 @@ static weft_status read_fixed(config_reader *r, const hf_key *row, const cJSON *
 
 static weft_status read_head_dim(config_reader *r, const hf_key *row, const cJSON *item)
 {
-    const double width = option_value(r->config, "d_model"),
-                 heads = option_value(r->config, "heads");
-    if (cJSON_IsNumber(item) && item->valuedouble * heads == width) return WEFT_OK;
-    return refuse(r, row, item, "weft needs the width divided by the heads");
+    if (!cJSON_IsNumber(item)) return refuse(r, row, item, "expected a number");
+    const double heads = weft__hf_option(r->config, "heads"),
+                 usual = weft__hf_option(r->config, "d_model") / heads;
+    return set_number(r, row, item, item->valuedouble == usual ? 0 : item->valuedouble);
+}
+
+/* The number of elements, rounded down as in transformers. */
+static weft_status read_rotary_dim(config_reader *r, const hf_key *row, const cJSON *item)
+{
+    if (!cJSON_IsNumber(item)) return refuse(r, row, item, "expected a number");
+    const double width = weft__hf_head_width(r->config), rotated = floor(width * item->valuedouble);
+    return set_number(r, row, item, rotated == width ? 0 : rotated);
+}
+
+static weft_status read_rope_type(config_reader *r, const hf_key *row, const cJSON *item)
+{
+    const char *ours = weft__hf_ours(weft__hf_rope_types, cJSON_GetStringValue(item));
+    return ours ? set_option(r, row, item, ours)
+                : refuse(r, row, item, "expected default, linear, llama3 or yarn");
+}
+
+/* The list replaces what another key says of every n-th layer. */
+static weft_status read_layers(config_reader *r, const hf_key *row, const cJSON *item)
+{
+    const int n = cJSON_GetArraySize(item);
+    if (!cJSON_IsArray(item) || n != weft__hf_option(r->config, "layers"))
+        return refuse(r, row, item, "expected an item for each layer");
+    double every = weft__hf_option(r->config, row->option);
+    for (int tries = 0; tries < 2; tries++) {
+        int first = n, same = 0;
+        for (int i = n - 1; i >= 0; i--) {
+            const char *type = cJSON_GetStringValue(cJSON_GetArrayItem(item, i));
+            const bool global = type && !strcmp(type, weft__hf_layer_types[1]);
+            if (!global && (!type || strcmp(type, weft__hf_layer_types[0]) != 0))
+                return refuse(r, row, item, "expected sliding_attention and full_attention");
+            if (global) first = i;
+            same += global == weft__hf_is_global(every, i);
+        }
+        if (same == n) {
+            weft_model_set_value(r->config, weft__hf_option_index(r->config->model, row->option),
+                                 every);
+            return WEFT_OK;
+        }
+        every = first < n ? first + 1 : 0;
+    }
+    return refuse(r, row, item, "weft needs full_attention in every n-th layer, and only there");
 }
 
 /* Reads the value of a row, which is not absent. */
@@ -219,17 +200,30 @@ static weft_status read_value(config_reader *r, const hf_key *row, const cJSON *
         return read_fixed(r, row, item, wanted);
     case HF_HEAD_DIM:
         return read_head_dim(r, row, item);
+    case HF_LAYERS:
+        return read_layers(r, row, item);
+    case HF_ROTARY_DIM:
+        return read_rotary_dim(r, row, item);
+    case HF_ROPE_TYPE:
+        return read_rope_type(r, row, item);
+    case HF_ROPE_NUMBER:
+        if (!weft__hf_is_of_rule(row, r->config)) return WEFT_OK;
+        return cJSON_IsNumber(item) ? set_number(r, row, item, item->valuedouble)
+                                    : refuse(r, row, item, "expected a number");
     }
     return WEFT_OK;
 }
 
 static weft_status read_row(config_reader *r, const hf_key *row)
 {
-    const cJSON *item = find_value(r->json, row->key);
+    const cJSON *item = weft__hf_find_value(r->json, row->key);
     if (!item && row->kind == HF_NULLABLE && cJSON_HasObjectItem(r->json, row->key))
         return set_number(r, row, NULL, 0);
-    if (!item && row->of)
-        return set_number(r, row, NULL, row->times * option_value(r->config, row->of));
+    if (row->kind == HF_ROPE_TYPE && weft__hf_find_value(r->json, "rope_scaling") &&
+        (!item || weft__hf_find_value(r->json, "rope_parameters")))
+        return refuse(r, row, item, "rope_scaling needs it, and no rope_parameters next to it");
+    if (!item && row->of && row->kind != HF_ROPE_NUMBER)
+        return set_number(r, row, NULL, row->times * weft__hf_option(r->config, row->of));
     if (!item && row->value && !*row->value && row->kind != HF_PAD) return WEFT_OK;
     if (!item && !row->value && row->kind != HF_PAD)
         return weft_error_set(r->error, WEFT_NOT_FOUND, r->path, "has no %s", row->key);
@@ -244,25 +238,23 @@ static weft_status read_row(config_reader *r, const hf_key *row)
     return status;
 }
 
-static weft_status refuse_unknown(config_reader *r)
+/* Checks the keys of an object that has the path `in`, "" on top. */
+static weft_status refuse_unknown(config_reader *r, const cJSON *object, const char *in)
 {
-    char text[WORD_BYTES];
-    const cJSON *item, *inner;
-    cJSON_ArrayForEach(item, r->json)
+    char text[WORD_BYTES], path[KEY_BYTES];
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object)
     {
-        if (!cJSON_IsNull(item) && !is_known(r->a, NULL, item->string))
+        snprintf(path, sizeof path, "%s%s%s", in, *in ? "." : "", item->string);
+        if (cJSON_IsNull(item)) continue;
+        if (!is_known(r->a, path))
             return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->path,
                                   "%s is %s: unsupported key for %s; remove it if "
                                   "results do not depend on it",
-                                  item->string, value_text(item, text), r->a->name);
-        if (!cJSON_IsObject(item) || strcmp(item->string, "rope_parameters") != 0) continue;
-        cJSON_ArrayForEach(inner, item)
-        {
-            if (cJSON_IsNull(inner) || is_known(r->a, item->string, inner->string)) continue;
-            return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->path,
-                                  "%s.%s is %s: unsupported key", item->string, inner->string,
-                                  value_text(inner, text));
-        }
+                                  path, value_text(item, text), r->a->name);
+        if (!cJSON_IsObject(item) || !is_object(r->a, path)) continue;
+        const weft_status status = refuse_unknown(r, item, path);
+        if (status != WEFT_OK) return status;
     }
     return WEFT_OK;
 }
@@ -289,7 +281,7 @@ weft_status weft__hf_read_config(const hf_architecture *a, const cJSON *json, co
     for (int t = 0; t < HF_TABLES && a->keys[t]; t++)
         for (const hf_key *row = a->keys[t]; row->key && status == WEFT_OK; row++)
             status = read_row(&r, row);
-    return status == WEFT_OK ? refuse_unknown(&r) : status;
+    return status == WEFT_OK ? refuse_unknown(&r, json, "") : status;
 }
 
 /* ---- Architectures ---- */
@@ -312,146 +304,5 @@ const hf_architecture *weft__hf_find_architecture(const cJSON *json, const char 
                    name   ? name
                    : type ? type
                           : "");
-    return NULL;
-}
-
-/* ---- Writing ---- */
-
-bool weft__hf_is_real(const hf_architecture *a, const weft_model *model, const char *key)
-{
-    for (int t = 0; t < HF_TABLES && a->keys[t]; t++)
-        for (const hf_key *row = a->keys[t]; row->key; row++) {
-            const size_t i = row->option ? option_index(model, row->option) : model->n_options;
-            if (i < model->n_options && model->options[i].real && is_key(row, NULL, key))
-                return true;
-        }
-    return false;
-}
-
-/* The JSON of a row's option; NULL if there is nothing to write, or no memory. */
-static cJSON *make_value(const hf_key *row, const weft_model_config *c)
-{
-    char text[WORD_BYTES];
-    const double x = row->option ? option_value(c, row->option) : 0;
-    switch (row->kind) {
-    case HF_NULLABLE:
-        return x == 0 ? cJSON_CreateNull() : cJSON_CreateNumber(x);
-    case HF_NUMBER:
-    case HF_PAD:
-        return cJSON_CreateNumber((x == 0 && row->of ? row->times * option_value(c, row->of) : x) +
-                                  row->plus);
-    case HF_FLAG:
-        return cJSON_CreateBool(x != 0);
-    case HF_ACTIVATION:
-        weft_model_value_text(c->model, option_index(c->model, row->option), x, text, sizeof text);
-        for (size_t i = 0; i < N_ACTIVATIONS; i++)
-            if (!strcmp(activations[i].ours, text))
-                return cJSON_CreateString(activations[i].theirs);
-        return NULL;
-    case HF_FIXED:
-    case HF_EACH:
-    case HF_HEAD_DIM:
-        break;
-    }
-    return NULL;
-}
-
-/* Sets a key where the configuration has it, or else the last alternative. Takes the item. */
-static bool put_value(cJSON *json, const char *keys, cJSON *item)
-{
-    char key[KEY_BYTES] = "", *last = key;
-    cJSON *in = json;
-    if (!item) return false;
-    for (int i = 0; alternative(keys, i, key); i++) {
-        in = holder(json, key, &last);
-        if (in && cJSON_HasObjectItem(in, last)) break;
-    }
-    if (!in) in = json;
-    cJSON_DeleteItemFromObjectCaseSensitive(in, last);
-    if (cJSON_AddItemToObject(in, last, item)) return true;
-    cJSON_Delete(item);
-    return false;
-}
-
-static bool put_texts(cJSON *json, const hf_architecture *a)
-{
-    cJSON *list = cJSON_CreateArray();
-    return put_value(json, "architectures", list) &&
-           cJSON_AddItemToArray(list, cJSON_CreateString(a->name)) &&
-           put_value(json, "model_type", cJSON_CreateString(a->type));
-}
-
-/* Writes a row, unless the configuration `before` (NULL: none) has the option's value already. */
-static bool put_row(cJSON *json, const hf_key *row, const weft_model_config *c,
-                    const weft_model_config *before)
-{
-    /* A second key of an option is written only where it adds information. */
-    const bool silent = row->value && !*row->value && row->kind != HF_PAD;
-    if (!row->option || (silent && !find_value(json, row->key))) return true;
-    if (before && option_value(before, row->option) == option_value(c, row->option)) return true;
-    return put_value(json, row->key, make_value(row, c));
-}
-
-/* Brings options that mean the same into one form. */
-static void normalise(weft_model_config *c)
-{
-    static const struct {
-        const char *option, *of;
-        int times;
-    } derived[] = {{"d_ff", "d_model", 4}, {"kv_heads", "heads", 1}};
-    const weft_model *m = c->model;
-    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++) {
-        const size_t at = option_index(m, derived[i].option);
-        if (weft_model_value(c, at) == 0)
-            weft_model_set_value(c, at, derived[i].times * option_value(c, derived[i].of));
-    }
-    const size_t bias = option_index(m, "output_bias"), offset = option_index(m, "position_offset");
-    if (weft_model_value(c, bias) == WEFT_OUTPUT_BIAS_UNTIED)
-        weft_model_set_value(c, bias,
-                             option_value(c, "tied") != 0 ? WEFT_OUTPUT_BIAS_NONE
-                                                          : WEFT_OUTPUT_BIAS_ALWAYS);
-    if (option_value(c, "positions") != WEFT_POSITIONS_LEARNED) weft_model_set_value(c, offset, 0);
-}
-
-/* Compares a written configuration, as it is read, with the options. */
-static weft_status compare(const hf_architecture *a, const weft_model_config *wanted,
-                           const weft_model_config *got, weft_error *error)
-{
-    weft_model_config x = *wanted, y = *got;
-    char theirs[64], ours[64];
-    normalise(&x);
-    normalise(&y);
-    for (size_t i = 0; i < x.model->n_options; i++) {
-        const char *name = x.model->options[i].name;
-        const size_t k = option_index(y.model, name);
-        /* Only training depends on these; the tensors show whether there is a pooler. */
-        if (weft__hf_is_one_of("dropout|inner_dropout|label_smoothing|pooler", name)) continue;
-        if (k < y.model->n_options && weft_model_value(&x, i) == weft_model_value(&y, k)) continue;
-        return weft_error_set(
-            error, WEFT_BAD_ARGUMENT, x.model->name, "has %s=%s, but %s has %s", name,
-            weft_model_value_text(x.model, i, weft_model_value(&x, i), ours, sizeof ours), a->name,
-            k < y.model->n_options
-                ? weft_model_value_text(y.model, k, weft_model_value(&y, k), theirs, sizeof theirs)
-                : "no such option");
-    }
-    return WEFT_OK;
-}
-
-cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *config,
-                             const cJSON *before, weft_error *error)
-{
-    weft_model_config again, was;
-    const bool had = before && weft__hf_read_config(a, before, a->name, &was, NULL) == WEFT_OK;
-    cJSON *json = had ? cJSON_Duplicate(before, true) : cJSON_CreateObject();
-    bool good = json && put_texts(json, a);
-    for (int t = 0; good && t < HF_TABLES && a->keys[t]; t++)
-        for (const hf_key *row = a->keys[t]; good && row->key; row++)
-            good = put_row(json, row, config, had ? &was : NULL);
-    weft_status status =
-        good ? weft__hf_read_config(a, json, a->name, &again, error)
-             : weft_error_set(error, WEFT_NO_MEMORY, a->name, "no memory for the configuration");
-    if (status == WEFT_OK) status = compare(a, config, &again, error);
-    if (status == WEFT_OK) return json;
-    cJSON_Delete(json);
     return NULL;
 }

@@ -224,36 +224,45 @@ static bool is_text_of(json_span text, const cJSON *item)
     return same;
 }
 
-/* Writes floats as 0.0, not 0, since transformers distinguishes them from integers. Unchanged
- * values keep their text. */
-static weft_status keep_texts(saver *s, cJSON *json)
+/* Replaces a value by its text. */
+static weft_status replace(saver *s, cJSON *in, const cJSON *item, json_span text)
 {
-    const char *before = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);
-    for (cJSON *item = json->child, *next; item; item = next) {
-        char number[TEXT_NUMBER_BYTES + 2];
+    cJSON *kept = raw(text);
+    if (!kept) return no_memory(s);
+    if (cJSON_ReplaceItemInObjectCaseSensitive(in, item->string, kept)) return WEFT_OK;
+    cJSON_Delete(kept);
+    return no_memory(s);
+}
+
+/* Writes numbers of options that may be fractions as 0.0, not 0, since transformers distinguishes
+ * floats from integers; `in` is the path of the object, "" on top. Values that are as they were
+ * before keep their text; `before` may be NULL. */
+static weft_status keep_texts(saver *s, cJSON *json, const char *in, const char *before)
+{
+    weft_status status = WEFT_OK;
+    for (cJSON *item = json->child, *next; item && status == WEFT_OK; item = next) {
+        char number[TEXT_NUMBER_BYTES + 2], path[128];
         json_span text = before ? find_text(before, item->string) : (json_span){NULL, 0};
         next = item->next;
-        if (!is_text_of(text, item)) {
-            if (!cJSON_IsNumber(item) || !weft__hf_is_real(s->a, s->config->model, item->string))
-                continue;
+        snprintf(path, sizeof path, "%s%s%s", in, *in ? "." : "", item->string);
+        if (is_text_of(text, item)) {
+            status = replace(s, json, item, text);
+        } else if (cJSON_IsObject(item)) {
+            status = keep_texts(s, item, path, NULL);
+        } else if (cJSON_IsNumber(item) && weft__hf_is_real(s->a, s->config->model, path)) {
             weft__text_from_double(item->valuedouble, number);
             if (!strpbrk(number, ".e")) memcpy(number + strlen(number), ".0", 3);
-            text = (json_span){number, strlen(number)};
-        }
-        cJSON *kept = raw(text);
-        if (!kept) return no_memory(s);
-        if (!cJSON_ReplaceItemInObjectCaseSensitive(json, item->string, kept)) {
-            cJSON_Delete(kept);
-            return no_memory(s);
+            status = replace(s, json, item, (json_span){number, strlen(number)});
         }
     }
-    return WEFT_OK;
+    return status;
 }
 
 static weft_status write_config(saver *s, cJSON *json)
 {
     char path[FILE_PATH_BYTES];
-    if (keep_texts(s, json) != WEFT_OK) return WEFT_NO_MEMORY;
+    const char *before = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);
+    if (keep_texts(s, json, "", before) != WEFT_OK) return WEFT_NO_MEMORY;
     char *text = weft__json_print(json, true);
     if (!text) return no_memory(s);
     snprintf(path, sizeof path, "%s/config.json", s->folder);

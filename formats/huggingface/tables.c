@@ -162,27 +162,60 @@ static const hf_tensor opt_tensors[] = {
     END_TENSORS,
 };
 
-/* ---- LLaMA, Mistral, Qwen 2 ---- */
+/* ---- LLaMA, Mistral, Qwen 2 and 3, Gemma 2 and 3 ---- */
 
-#define LLAMA_KEYS(vocab, positions, width, inner)                                                 \
+/* Keys of rotary positions: version 5 has them in the object `in`, version 4 in rope_scaling or on
+ * top. */
+#define ROPE_KEY(in, key) in "." key "|rope_scaling." key
+#define ROPE_NUMBER(in, key, option, rules, usual)                                                 \
+    {                                                                                              \
+        HF_ROPE_NUMBER, ROPE_KEY(in, key), option, "", NULL, rules, usual                          \
+    }
+#define ROPE_KEYS(in, base)                                                                        \
+    NUMBER(in ".rope_theta|rope_theta", "rotary_base", base),                                      \
+        {HF_ROTARY_DIM,                                                                            \
+         in ".partial_rotary_factor|partial_rotary_factor",                                        \
+         "rotary_dim",                                                                             \
+         "",                                                                                       \
+         NULL,                                                                                     \
+         0,                                                                                        \
+         0},                                                                                       \
+        {HF_ROPE_TYPE,                                                                             \
+         "rope_scaling.type|" ROPE_KEY(in, "rope_type"),                                           \
+         "rotary_scaling",                                                                         \
+         "",                                                                                       \
+         NULL,                                                                                     \
+         0,                                                                                        \
+         0},                                                                                       \
+        ROPE_NUMBER(in, "factor", "rotary_factor", ROPE(LINEAR) | ROPE(LLAMA3) | ROPE(YARN), 1),   \
+        ROPE_NUMBER(in, "low_freq_factor", "rotary_slow", ROPE(LLAMA3), 1),                        \
+        ROPE_NUMBER(in, "high_freq_factor", "rotary_fast", ROPE(LLAMA3), 4),                       \
+        ROPE_NUMBER(in, "beta_slow", "rotary_slow", ROPE(YARN), 1),                                \
+        ROPE_NUMBER(in, "beta_fast", "rotary_fast", ROPE(YARN), 32),                               \
+        ROPE_NUMBER(in, "attention_factor", "rotary_magnitude", ROPE(YARN), 0),                    \
+        {HF_ROPE_NUMBER,                                                                           \
+         ROPE_KEY(in, "original_max_position_embeddings"),                                         \
+         "rotary_positions",                                                                       \
+         "",                                                                                       \
+         "max_positions",                                                                          \
+         ROPE(LLAMA3) | ROPE(YARN),                                                                \
+         0},                                                                                       \
+        FIXED(ROPE_KEY(in, "truncate"), "true"), FIXED("rope_interleaved", "false")
+#define LLAMA_KEYS(vocab, positions, width, inner, head)                                           \
     NUMBER("vocab_size", "vocab", vocab), NUMBER("hidden_size", "d_model", width),                 \
         NUMBER("num_hidden_layers", "layers", "32"), NUMBER("num_attention_heads", "heads", "32"), \
         NUMBER("intermediate_size", "d_ff", inner),                                                \
         NUMBER("max_position_embeddings", "max_positions", positions),                             \
         {HF_ACTIVATION, "hidden_act", "activation", "\"silu\"", NULL, 0, 0},                       \
-        NUMBER("rms_norm_eps", "eps", "1e-6"),                                                     \
-        NUMBER("rope_parameters.rope_theta|rope_theta", "rotary_base", "10000"),                   \
-        FIXED("rope_parameters.rope_type", "\"default\""),                                         \
-        FIXED("rope_parameters.partial_rotary_factor|partial_rotary_factor", "1"),                 \
-        FIXED("rope_scaling", "null"), FIXED("rope_interleaved", "false"),                         \
-        FLAG("tie_word_embeddings", "tied", "false"),                                              \
-        {HF_HEAD_DIM, "head_dim", NULL, "", NULL, 0, 0},                                           \
+        NUMBER("rms_norm_eps", "eps", "1e-6"), FLAG("tie_word_embeddings", "tied", "false"),       \
+        {HF_HEAD_DIM, "head_dim", "head_dim", head, NULL, 0, 0},                                   \
+        ROPE_KEYS("rope_parameters", "10000"),                                                     \
     {                                                                                              \
         HF_PAD, "pad_token_id", "pad_id", "", NULL, 0, 0                                           \
     }
 
 static const hf_key llama_keys[] = {
-    LLAMA_KEYS("32000", "2048", "4096", "11008"),
+    LLAMA_KEYS("32000", "2048", "4096", "11008", ""),
     DERIVED("num_key_value_heads", "kv_heads", 1, "heads"),
     FLAG("attention_bias", "qkv_bias", "false"),
     FLAG("attention_bias", "out_bias", "false"),
@@ -190,19 +223,65 @@ static const hf_key llama_keys[] = {
     END_KEYS,
 };
 static const hf_key mistral_keys[] = {
-    LLAMA_KEYS("32000", "131072", "4096", "14336"),
+    LLAMA_KEYS("32000", "131072", "4096", "14336", ""),
     NUMBER("num_key_value_heads", "kv_heads", "8"),
     {HF_NULLABLE, "sliding_window", "window", "4096", NULL, 0, 0},
     END_KEYS,
 };
 static const hf_key qwen2_keys[] = {
-    LLAMA_KEYS("151936", "32768", "4096", "22016"),
+    LLAMA_KEYS("151936", "32768", "4096", "22016", ""),
     NUMBER("num_key_value_heads", "kv_heads", "32"),
     FIXED("use_sliding_window", "false"),
     FIXED("use_mrope", "false"),
     {HF_EACH, "layer_types", NULL, "\"full_attention\"", NULL, 0, 0},
     END_KEYS,
 };
+static const hf_key qwen3_keys[] = {
+    LLAMA_KEYS("151936", "32768", "4096", "22016", "128"),
+    NUMBER("num_key_value_heads", "kv_heads", "32"),
+    FLAG("attention_bias", "qkv_bias", "false"),
+    FLAG("attention_bias", "out_bias", "false"),
+    FIXED("use_sliding_window", "false"),
+    {HF_EACH, "layer_types", NULL, "\"full_attention\"", NULL, 0, 0},
+    END_KEYS,
+};
+
+#define GEMMA_KEYS(vocab, positions, in, base)                                                     \
+    NUMBER("vocab_size", "vocab", vocab), NUMBER("hidden_size", "d_model", "2304"),                \
+        NUMBER("num_hidden_layers", "layers", "26"), NUMBER("num_attention_heads", "heads", "8"),  \
+        NUMBER("num_key_value_heads", "kv_heads", "4"),                                            \
+        NUMBER("intermediate_size", "d_ff", "9216"),                                               \
+        NUMBER("max_position_embeddings", "max_positions", positions),                             \
+        {HF_ACTIVATION, "hidden_activation", "activation", "\"gelu_pytorch_tanh\"", NULL, 0, 0},   \
+        NUMBER("rms_norm_eps", "eps", "1e-6"), FLAG("tie_word_embeddings", "tied", "true"),        \
+        {HF_HEAD_DIM, "head_dim", "head_dim", "256", NULL, 0, 0}, ROPE_KEYS(in, base),             \
+        FLAG("attention_bias", "qkv_bias", "false"), FLAG("attention_bias", "out_bias", "false"),  \
+        NUMBER("query_pre_attn_scalar", "score_width", "256"),                                     \
+        {HF_NULLABLE, "sliding_window", "window", "4096", NULL, 0, 0},                             \
+        FIXED("use_bidirectional_attention", "false"),                                             \
+    {                                                                                              \
+        HF_PAD, "pad_token_id", "pad_id", "0", NULL, 0, 0                                          \
+    }
+
+static const hf_key gemma2_keys[] = {
+    GEMMA_KEYS("256000", "8192", "rope_parameters", "10000"),
+    {HF_LAYERS, "layer_types", "global_every", "", NULL, 0, 0},
+    {HF_NULLABLE, "attn_logit_softcapping", "score_cap", "50", NULL, 0, 0},
+    {HF_NULLABLE, "final_logit_softcapping", "logit_cap", "30", NULL, 0, 0},
+    END_KEYS,
+};
+static const hf_key gemma3_keys[] = {
+    GEMMA_KEYS("262208", "131072", "rope_parameters.full_attention", "1000000"),
+    NUMBER("_sliding_window_pattern|sliding_window_pattern", "global_every", "6"),
+    {HF_LAYERS, "layer_types", "global_every", "", NULL, 0, 0},
+    {HF_NULLABLE, "attn_logit_softcapping", "score_cap", "", NULL, 0, 0},
+    {HF_NULLABLE, "final_logit_softcapping", "logit_cap", "", NULL, 0, 0},
+    NUMBER("rope_parameters.sliding_attention.rope_theta|rope_local_base_freq", "local_rotary_base",
+           "10000"),
+    FIXED("rope_parameters.sliding_attention.rope_type", "\"default\""),
+    END_KEYS,
+};
+
 static const hf_tensor llama_tensors[] = {
     SAME("~embed_tokens.weight", "embedding"),
     SAME("~layers.*.input_layernorm.weight", "layer.*.norm_attn.gamma"),
@@ -210,12 +289,23 @@ static const hf_tensor llama_tensors[] = {
     LINEAR("~layers.*.self_attn.k_proj", "layer.*.attn.k"),
     LINEAR("~layers.*.self_attn.v_proj", "layer.*.attn.v"),
     LINEAR("~layers.*.self_attn.o_proj", "layer.*.attn.out"),
-    SAME("~layers.*.post_attention_layernorm.weight", "layer.*.norm_ffn.gamma"),
+    SAME("~layers.*.self_attn.q_norm.weight", "layer.*.attn.norm_q.gamma"),
+    SAME("~layers.*.self_attn.k_norm.weight", "layer.*.attn.norm_k.gamma"),
     LINEAR("~layers.*.mlp.gate_proj", "layer.*.ffn.gate"),
     LINEAR("~layers.*.mlp.up_proj", "layer.*.ffn.in"),
     LINEAR("~layers.*.mlp.down_proj", "layer.*.ffn.out"),
     SAME("~norm.weight", "layer.norm.gamma"),
     TRANSPOSED("lm_head.weight", "output.weight"),
+    END_TENSORS,
+};
+static const hf_tensor llama_norms[] = {
+    SAME("~layers.*.post_attention_layernorm.weight", "layer.*.norm_ffn.gamma"),
+    END_TENSORS,
+};
+static const hf_tensor gemma_norms[] = {
+    SAME("~layers.*.post_attention_layernorm.weight", "layer.*.norm_attn_out.gamma"),
+    SAME("~layers.*.pre_feedforward_layernorm.weight", "layer.*.norm_ffn.gamma"),
+    SAME("~layers.*.post_feedforward_layernorm.weight", "layer.*.norm_ffn_out.gamma"),
     END_TENSORS,
 };
 
@@ -386,12 +476,18 @@ static const hf_tensor bart_tensors[] = {
 
 #define GPT_FIXED                                                                                  \
     "norm=pre positions=learned rotary_base=0 qkv_bias=1 out_bias=1 ffn_bias=1 output_bias=none "  \
-    "kv_heads=0 token_types=0 transform_head=0 pooler=0 window=0 "
+    "kv_heads=0 token_types=0 transform_head=0 pooler=0 window=0 head_dim=0 norm_qk=0 "
 #define LLAMA_FIXED                                                                                \
     "norm=pre positions=none output_bias=none token_types=0 transform_head=0 pooler=0 "
+#define GEMMA_FIXED                                                                                \
+    "norm=both positions=none output_bias=none token_types=0 transform_head=0 pooler=0 "           \
+    "ffn_bias=0 gamma_plus_one=1 scaled_embeddings=1 "
 #define BERT_FIXED                                                                                 \
     "norm=post positions=learned rotary_base=0 qkv_bias=1 out_bias=1 ffn_bias=1 kv_heads=0 "       \
-    "window=0 "
+    "window=0 head_dim=0 norm_qk=0 "
+
+/* transformers reads hidden_activation. */
+#define GEMMA_INERT "hidden_act|cache_implementation"
 
 static const hf_architecture architectures[] = {
     {.name = "GPT2LMHeadModel",
@@ -417,30 +513,60 @@ static const hf_architecture architectures[] = {
      .aliases = "LlamaModel|LLaMAForCausalLM",
      .type = "llama",
      .model = "llama",
-     .fixed = LLAMA_FIXED "window=0",
+     .fixed = LLAMA_FIXED "window=0 norm_qk=0",
      .prefix = "model.",
      .keys = {llama_keys, common_keys},
-     .tensors = {llama_tensors},
+     .tensors = {llama_tensors, llama_norms},
      .computed = "*rotary_emb.inv_freq|lm_head.weight"},
     {.name = "Qwen2ForCausalLM",
      .aliases = "Qwen2Model",
      .type = "qwen2",
      .model = "llama",
-     .fixed = LLAMA_FIXED "window=0 qkv_bias=1 out_bias=0 ffn_bias=0",
+     .fixed = LLAMA_FIXED "window=0 norm_qk=0 qkv_bias=1 out_bias=0 ffn_bias=0",
      .prefix = "model.",
      .keys = {qwen2_keys, common_keys},
-     .tensors = {llama_tensors},
+     .tensors = {llama_tensors, llama_norms},
+     .inert = "sliding_window",
+     .computed = "*rotary_emb.inv_freq|lm_head.weight"},
+    {.name = "Qwen3ForCausalLM",
+     .aliases = "Qwen3Model",
+     .type = "qwen3",
+     .model = "llama",
+     .fixed = LLAMA_FIXED "window=0 norm_qk=1 ffn_bias=0",
+     .prefix = "model.",
+     .keys = {qwen3_keys, common_keys},
+     .tensors = {llama_tensors, llama_norms},
      .inert = "sliding_window",
      .computed = "*rotary_emb.inv_freq|lm_head.weight"},
     {.name = "MistralForCausalLM",
      .aliases = "MistralModel",
      .type = "mistral",
      .model = "llama",
-     .fixed = LLAMA_FIXED "qkv_bias=0 out_bias=0 ffn_bias=0",
+     .fixed = LLAMA_FIXED "norm_qk=0 qkv_bias=0 out_bias=0 ffn_bias=0",
      .prefix = "model.",
      .keys = {mistral_keys, common_keys},
-     .tensors = {llama_tensors},
+     .tensors = {llama_tensors, llama_norms},
      .computed = "*rotary_emb.inv_freq|lm_head.weight"},
+    {.name = "Gemma2ForCausalLM",
+     .aliases = "Gemma2Model",
+     .type = "gemma2",
+     .model = "llama",
+     .fixed = GEMMA_FIXED "norm_qk=0 global_every=2",
+     .prefix = "model.",
+     .keys = {gemma2_keys, common_keys},
+     .tensors = {llama_tensors, gemma_norms},
+     .inert = GEMMA_INERT,
+     .computed = "*rotary_emb.inv_freq|lm_head.weight"},
+    {.name = "Gemma3ForCausalLM",
+     .aliases = "Gemma3TextModel",
+     .type = "gemma3_text",
+     .model = "llama",
+     .fixed = GEMMA_FIXED "norm_qk=1",
+     .prefix = "model.",
+     .keys = {gemma3_keys, common_keys},
+     .tensors = {llama_tensors, gemma_norms},
+     .inert = GEMMA_INERT,
+     .computed = "*rotary_emb.inv_freq|*rotary_emb_local.inv_freq|lm_head.weight"},
     {.name = "BertForMaskedLM",
      .aliases = "BertForPreTraining",
      .type = "bert",

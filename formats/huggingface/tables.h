@@ -16,8 +16,14 @@ typedef enum hf_kind {
     HF_FIXED,      /* no option: transformers can do more than weft, which needs `value` */
     HF_EACH,       /* the same for every element of an array */
     HF_NULLABLE,   /* the option's number; null is 0 */
-    HF_HEAD_DIM    /* no option: must be d_model / heads */
+    HF_HEAD_DIM,   /* the option's number, which is 0 for d_model / heads */
+    HF_LAYERS,     /* the kinds of layers one by one, of which every n-th is global */
+    HF_ROTARY_DIM, /* the option as a fraction of the width of a head; 0 is 1 */
+    HF_ROPE_TYPE,  /* the name of a rule that scales rotary positions; 0 is absent */
+    HF_ROPE_NUMBER /* a number of the rules in `times`, bits of ROPE; 0 is `of` or `plus` */
 } hf_kind;
+
+#define ROPE(rule) (1 << WEFT_ROTARY_##rule)
 
 typedef struct hf_key {
     hf_kind kind;
@@ -86,8 +92,8 @@ weft_status weft__hf_read_config(const hf_architecture *a, const cJSON *json, co
 cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *config,
                              const cJSON *before, weft_error *error);
 
-/* Whether a key on top of the configuration sets an option that may be a fraction. */
-bool weft__hf_is_real(const hf_architecture *a, const weft_model *model, const char *key);
+/* Whether a key, "a" or "a.b", sets an option that may be a fraction. */
+bool weft__hf_is_real(const hf_architecture *a, const weft_model *model, const char *path);
 
 /* ---- names.c ---- */
 

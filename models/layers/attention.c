@@ -1,4 +1,5 @@
 /* The attention layer, over whole sequences or over cached states. */
+#include "shared.h"
 #include "split.h"
 
 #include <weft/models.h>
@@ -23,6 +24,12 @@ static int64_t own(const weft_nn_attention_options *o, int64_t n)
     return is_split(o) ? n / o->tensor.size : n;
 }
 
+/* The width of a head, of inputs [batch, length, d_model]. */
+static int64_t head_width(const weft_nn_attention_options *o, int64_t d_model)
+{
+    return o->head_dim ? o->head_dim : d_model / o->heads;
+}
+
 /* Reshapes [batch, length, n * width] to [batch, length, n, width]. */
 static weft_value split(weft_graph *g, weft_value x, int64_t n)
 {
@@ -37,37 +44,50 @@ static weft_value swap_heads(weft_graph *g, weft_value x)
     return weft_permute(g, x, WEFT_AXES(0, 2, 1, 3));
 }
 
+/* Heads of q or k after their norm, if they have one. */
+static weft_value norm_heads(weft_graph *g, const char *name, weft_value x,
+                             const weft_nn_attention_options *o)
+{
+    if (!o->norm_qk) return x;
+    return weft__rms_norm(g, name, x, weft_option(o->norm_eps, WEFT_NORM_EPS), o->gamma_plus_one,
+                          o->tensor);
+}
+
 /* Sets the keys and values of h. Not for a fused projection. */
 static void project_memory(weft_graph *g, weft_value memory, const weft_nn_attention_options *o,
                            int64_t kv_heads, heads *h)
 {
-    int64_t d_model = weft_dim_of(g, memory, 2), head_dim = d_model / o->heads;
+    const int64_t head_dim = head_width(o, weft_dim_of(g, memory, 2));
     if (o->projection == WEFT_PROJECT_SEPARATE) {
         const int64_t width = kv_heads * head_dim;
         h->k = weft_nn_linear_columns(g, "k", memory, width, o->bias, o->tensor);
         h->v = weft_nn_linear_columns(g, "v", memory, width, o->bias, o->tensor);
         h->k = split(g, h->k, own(o, kv_heads));
         h->v = split(g, h->v, own(o, kv_heads));
-        return;
+    } else {
+        h->k = h->v = split(g, memory, o->heads);
     }
-    h->k = h->v = split(g, memory, o->heads);
-    if (o->projection == WEFT_PROJECT_NONE) return;
-    h->k = weft_nn_linear(g, "k", h->k, head_dim, o->bias);
-    h->v = weft_nn_linear(g, "v", h->v, head_dim, o->bias);
+    if (o->projection == WEFT_PROJECT_SHARED) {
+        h->k = weft_nn_linear(g, "k", h->k, head_dim, o->bias);
+        h->v = weft_nn_linear(g, "v", h->v, head_dim, o->bias);
+    }
+    h->k = norm_heads(g, "norm_k", h->k, o);
 }
 
 static void project_query(weft_graph *g, weft_value query, const weft_nn_attention_options *o,
                           heads *h)
 {
-    int64_t d_model = weft_dim_of(g, query, 2);
+    const int64_t head_dim = head_width(o, weft_dim_of(g, query, 2));
     if (o->projection == WEFT_PROJECT_SEPARATE) {
-        h->q = weft_nn_linear_columns(g, "q", query, d_model, o->bias, o->tensor);
+        const int64_t width = o->heads * head_dim;
+        h->q = weft_nn_linear_columns(g, "q", query, width, o->bias, o->tensor);
         h->q = split(g, h->q, own(o, o->heads));
-        return;
+    } else {
+        h->q = split(g, query, o->heads);
     }
-    h->q = split(g, query, o->heads);
-    if (o->projection != WEFT_PROJECT_NONE)
-        h->q = weft_nn_linear(g, "q", h->q, d_model / o->heads, o->bias);
+    if (o->projection == WEFT_PROJECT_SHARED)
+        h->q = weft_nn_linear(g, "q", h->q, head_dim, o->bias);
+    h->q = norm_heads(g, "norm_q", h->q, o);
 }
 
 /* The memory of split attention, whose gradient the ranks sum. */
@@ -90,6 +110,8 @@ static heads project(weft_graph *g, weft_value query, weft_value memory,
                                                 o->bias, o->tensor);
         weft_name(g, all, "qkv");
         weft_chunk(g, split(g, all, own(o, o->heads)), -1, 3, parts);
+        parts[0] = norm_heads(g, "norm_q", parts[0], o);
+        parts[1] = norm_heads(g, "norm_k", parts[1], o);
         return (heads){parts[0], parts[1], parts[2]};
     }
     project_query(g, query, o, &h);
@@ -146,7 +168,7 @@ static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
     weft_value mask = whole_mask(g, o, weft_dim_of(g, p.q, 2), weft_dim_of(g, p.k, 2));
     weft_value keys = weft_transpose(g, repeat_heads(g, p.k, repeat), -1, -2);
     p.scores = weft_matmul(g, p.q, keys);
-    p.scaled = weft_mul_scalar(g, p.scores, scale);
+    p.scaled = weft__soft_cap(g, weft_mul_scalar(g, p.scores, scale), o->soft_cap);
     if (weft_is_value(mask)) p.scaled = weft_masked_fill(g, p.scaled, mask, -INFINITY);
     p.weights = weft_name(g, weft_softmax(g, p.scaled, -1), "weights");
     p.dropped = weft_dropout(g, p.weights, o->dropout);
@@ -191,8 +213,13 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
     if (weft_graph_status(g) != WEFT_OK) return false;
     if (weft_rank_of(g, query) != 3 || weft_rank_of(g, memory) != 3)
         problem = "query and memory must be [batch, length, d_model]";
-    else if (o->heads < 1 || o->kv_heads < 0 || d_model % o->heads)
+    else if (o->heads < 1 || o->kv_heads < 0 || (!o->head_dim && d_model % o->heads))
         problem = "the number of heads must divide d_model";
+    else if (o->head_dim < 0 || o->rotary_dim < 0)
+        problem = "head_dim and rotary_dim must be 0 or more";
+    else if (o->head_dim && o->projection != WEFT_PROJECT_SEPARATE &&
+             o->head_dim != (double)d_model / (double)o->heads)
+        problem = "a head_dim other than d_model / heads needs separate projections";
     else if (o->kv_heads && o->heads % o->kv_heads)
         problem = "the number of key heads must divide the number of heads";
     else if (o->projection == WEFT_PROJECT_FUSED && query.id != memory.id)
@@ -210,14 +237,14 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
 }
 
 /* softmax(scale q k^T) v: [batch, query_len, heads, head_dim]. One node, or plain ops if
- * intermediate values are wanted. */
+ * intermediate values are wanted or scores are capped. */
 static weft_value attend(weft_graph *g, const heads *h, const weft_nn_attention_options *o,
-                         int64_t d_model, weft_nn_attention_parts *parts)
+                         weft_nn_attention_parts *parts)
 {
-    double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)(d_model / o->heads));
+    double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)weft_dim_of(g, h->q, 3));
     const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask, o->window};
     split_keys_before(g, o->tensor);
-    weft_value y = parts || o->expose_weights
+    weft_value y = parts || o->expose_weights || o->soft_cap != 0
                        ? swap_heads(g, attend_by_plain_ops(g, h, o, scale, parts))
                        : weft_sdpa(g, h->q, h->k, h->v, &fused);
     split_keys_after(g, o->tensor);
@@ -228,13 +255,21 @@ static weft_value attend(weft_graph *g, const heads *h, const weft_nn_attention_
 static weft_value merge(weft_graph *g, weft_value y, weft_shape shape,
                         const weft_nn_attention_options *o)
 {
-    return weft_reshape(g, y, WEFT_SHAPE(shape.dim[0], shape.dim[1], own(o, shape.dim[2])));
+    const int64_t width = own(o, o->heads) * head_width(o, shape.dim[2]);
+    return weft_reshape(g, y, WEFT_SHAPE(shape.dim[0], shape.dim[1], width));
 }
 
 static weft_value project_out(weft_graph *g, weft_value merged, int64_t d_model,
                               const weft_nn_attention_options *o)
 {
     return weft_nn_linear_rows(g, "out", merged, d_model, o->out_bias, o->tensor);
+}
+
+weft_rotary weft__attention_angles(weft_graph *g, const weft_nn_attention_options *o,
+                                   weft_dtype dtype, int64_t head_dim, int64_t limit)
+{
+    return weft_nn_scaled_rotary_angles(g, dtype, limit, o->rotary_dim ? o->rotary_dim : head_dim,
+                                        o->rotary_base, &o->rotary_scaling);
 }
 
 /* Rotates heads by their positions, which begin at `position` or 0; all are below `limit`. */
@@ -244,8 +279,7 @@ static weft_value rotate(weft_graph *g, weft_value x, const weft_nn_attention_op
     if (o->rotary_base == 0) return x;
     weft_rotary angles = o->rotary;
     if (!weft_is_value(angles.cosines))
-        angles = weft_nn_rotary_angles(g, weft_dtype_of(g, x), limit, weft_dim_of(g, x, -1),
-                                       o->rotary_base);
+        angles = weft__attention_angles(g, o, weft_dtype_of(g, x), weft_dim_of(g, x, -1), limit);
     return weft_nn_rotate(g, x, &angles, position);
 }
 
@@ -261,7 +295,7 @@ weft_value weft_nn_attention(weft_graph *graph, const char *name, weft_value que
     heads h = project(g, query, memory, o, o->kv_heads ? o->kv_heads : o->heads);
     h.q = rotate(g, h.q, o, WEFT_NO_VALUE, weft_dim_of(g, h.q, 1));
     h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim_of(g, h.k, 1));
-    weft_value y = attend(g, &h, o, shape.dim[2], parts);
+    weft_value y = attend(g, &h, o, parts);
     y = merge(g, o->merge_as_rows ? swap_heads(g, y) : y, shape, o);
     if (!o->no_out) y = project_out(g, weft_name(g, y, "merged"), shape.dim[2], o);
     weft_graph_pop_scope(g);
@@ -369,7 +403,7 @@ weft_value weft_nn_attention_step(weft_graph *graph, const char *name, weft_valu
     h.k = rotate(g, h.k, &o, cache->position, cache->key_len);
     h.k = append_to_cache(g, "cache.k", h.k, cache);
     h.v = append_to_cache(g, "cache.v", h.v, cache);
-    weft_value y = merge(g, attend(g, &h, &o, shape.dim[2], NULL), shape, &o);
+    weft_value y = merge(g, attend(g, &h, &o, NULL), shape, &o);
     if (!o.no_out) y = project_out(g, y, shape.dim[2], &o);
     weft_graph_pop_scope(g);
     return y;
@@ -409,7 +443,8 @@ weft_value weft_nn_cross_attention_step(weft_graph *graph, const char *name, wef
     const weft_nn_attention_options all = filled(g, options), *o = &all;
     if (!good_cached(g, name, x, o, cache)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, x);
-    int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
+    int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads;
+    const int64_t head_dim = head_width(o, shape.dim[2]);
     int64_t queries = cache->sources ? shape.dim[0] / cache->sources * shape.dim[1] : 0;
     weft_shape cached =
         WEFT_SHAPE(max_sources(cache), cache->max_source_len, own(o, kv_heads), head_dim);
@@ -426,7 +461,7 @@ weft_value weft_nn_cross_attention_step(weft_graph *graph, const char *name, wef
     h.v = cache_state(g, cache, "cache.v", dtype, cached, cross_layout);
     h.k = first_of(g, h.k, cache->sources, cache->source_len);
     h.v = first_of(g, h.v, cache->sources, cache->source_len);
-    weft_value y = merge(g, attend(g, &h, o, shape.dim[2], NULL), shape, o);
+    weft_value y = merge(g, attend(g, &h, o, NULL), shape, o);
     if (!o->no_out) y = project_out(g, y, shape.dim[2], o);
     weft_graph_pop_scope(g);
     return y;

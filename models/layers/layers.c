@@ -1,4 +1,5 @@
-/* Linear, norm, embedding and feed-forward layers, and positions: sinusoidal, learned, rotary. */
+/* Linear, norm, embedding and feed-forward layers, and positions: sinusoidal, learned. */
+#include "shared.h"
 #include "split.h"
 #include "base/vmath_pow.h"
 #include "base/vmath_sin.h"
@@ -76,14 +77,28 @@ weft_value weft_nn_layer_norm(weft_graph *graph, const char *name, weft_value x,
     return y;
 }
 
+weft_value weft__soft_cap(weft_graph *g, weft_value x, double cap)
+{
+    return cap == 0 ? x : weft_mul_scalar(g, weft_tanh(g, weft_mul_scalar(g, x, 1 / cap)), cap);
+}
+
+weft_value weft__rms_norm(weft_graph *g, const char *name, weft_value x, double eps, bool plus_one,
+                          weft_ranks ranks)
+{
+    const weft_init ones = WEFT_INIT_ONES, zeros = WEFT_INIT_ZEROS;
+    weft_graph_push_scope(g, "%s", name);
+    weft_value gamma = weft_param(g, "gamma", weft_dtype_of(g, x),
+                                  WEFT_SHAPE(weft_dim_of(g, x, -1)), plus_one ? zeros : ones);
+    if (plus_one) gamma = weft_add_scalar(g, gamma, 1);
+    if (ranks.size > 1) gamma = weft_copy_to_ranks(g, ranks, gamma);
+    weft_value y = weft_rms_norm(g, x, gamma, eps);
+    weft_graph_pop_scope(g);
+    return y;
+}
+
 weft_value weft_nn_rms_norm(weft_graph *graph, const char *name, weft_value x, double eps)
 {
-    weft_graph_push_scope(graph, "%s", name);
-    weft_value gamma = weft_param(graph, "gamma", weft_dtype_of(graph, x),
-                                  WEFT_SHAPE(weft_dim_of(graph, x, -1)), WEFT_INIT_ONES);
-    weft_value y = weft_rms_norm(graph, x, gamma, eps);
-    weft_graph_pop_scope(graph);
-    return y;
+    return weft__rms_norm(graph, name, x, eps, false, (weft_ranks){.size = 0});
 }
 
 weft_value weft_nn_embedding_table(weft_graph *graph, const char *name, weft_dtype dtype,
@@ -141,9 +156,7 @@ weft_value weft_nn_feed_forward(weft_graph *graph, const char *name, weft_value 
 
 /* ---- Positions ---- */
 
-/* Allocates f64 [rows, columns]; on failure, fails the graph and returns NULL. The caller fills it
- * and passes it to constant_of, which frees it. */
-static double *new_constant(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
+double *weft__table_new(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
 {
     double *data = NULL;
     if (weft_graph_status(g) != WEFT_OK) return NULL;
@@ -160,7 +173,7 @@ static double *new_constant(weft_graph *g, const char *layer, int64_t rows, int6
     return data;
 }
 
-static weft_value constant_of(weft_graph *g, weft_dtype dtype, weft_shape shape, double *data)
+weft_value weft__table_value(weft_graph *g, weft_dtype dtype, weft_shape shape, double *data)
 {
     weft_value value = weft_constant(g, WEFT_F64, shape, data);
     free(data);
@@ -176,7 +189,7 @@ static weft_value sinusoidal_positions(weft_graph *g, const char *layer, weft_dt
                            "the width must be even and above 0, got %lld", (long long)features);
         return WEFT_NO_VALUE;
     }
-    double *data = new_constant(g, layer, length, features);
+    double *data = weft__table_new(g, layer, length, features);
     if (!data) return WEFT_NO_VALUE;
     const int64_t half = features / 2, step = halves ? 1 : 2, cosine = halves ? half : 1;
     for (int64_t at = 0; at < length; at++)
@@ -185,7 +198,7 @@ static weft_value sinusoidal_positions(weft_graph *g, const char *layer, weft_dt
             data[at * features + step * i] = vm_sin_f64(angle);
             data[at * features + step * i + cosine] = vm_cos_f64(angle);
         }
-    return constant_of(g, dtype, WEFT_SHAPE(length, features), data);
+    return weft__table_value(g, dtype, WEFT_SHAPE(length, features), data);
 }
 
 weft_value weft_nn_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, int64_t length,
@@ -216,17 +229,6 @@ weft_value weft_nn_positions(weft_graph *graph, const char *name, weft_dtype dty
     return weft_slice(graph, positions, 0, 0, length, 1);
 }
 
-/* Rotates the pairs (x[i], x[i + width / 2]) of x [batch, length, heads, width] by angles with
- * cosines c and sines s, [length, 1, width / 2]. */
-static weft_value rotate_pairs(weft_graph *g, weft_value x, weft_value c, weft_value s)
-{
-    int64_t width = weft_dim_of(g, x, -1), half = width / 2;
-    weft_value a = weft_slice(g, x, -1, 0, half, 1), b = weft_slice(g, x, -1, half, width, 1);
-    const weft_value ac = weft_mul(g, a, c), bs = weft_mul(g, b, s), first = weft_sub(g, ac, bs);
-    const weft_value bc = weft_mul(g, b, c), as = weft_mul(g, a, s), second = weft_add(g, bc, as);
-    return weft_concat(g, (weft_value[]){first, second}, 2, -1);
-}
-
 weft_value weft_nn_positions_at(weft_graph *graph, weft_value position, int64_t count)
 {
     weft_graph *g = graph;
@@ -237,75 +239,4 @@ weft_value weft_nn_positions_at(weft_graph *graph, weft_value position, int64_t 
     /* weft_add has no integers; f64 is exact here. */
     const weft_value wide = weft_cast(g, first, WEFT_F64);
     return weft_cast(g, weft_add(g, wide, weft_arange(g, WEFT_F64, count, 0, 1)), WEFT_I32);
-}
-
-weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                  int64_t head_dim, double base)
-{
-    weft_graph *g = graph;
-    weft_rotary angles = {WEFT_NO_VALUE, WEFT_NO_VALUE};
-    int64_t half = head_dim / 2;
-    if (head_dim < 2 || head_dim % 2 || !(base > 0)) {
-        weft_graph_fail_in(g, "weft_nn_rotary", WEFT_BAD_SHAPE,
-                           "x must be [batch, length, heads, an even width] and the base above 0");
-        return angles;
-    }
-    double *cosines = new_constant(g, "weft_nn_rotary", length, half), *sines = NULL;
-    if (cosines) sines = new_constant(g, "weft_nn_rotary", length, half);
-    if (!sines) {
-        free(cosines);
-        return angles;
-    }
-    for (int64_t at = 0; at < length; at++)
-        for (int64_t i = 0; i < half; i++) {
-            double angle = (double)at * vm_pow_f64(base, -2 * (double)i / (double)head_dim);
-            cosines[at * half + i] = vm_cos_f64(angle);
-            sines[at * half + i] = vm_sin_f64(angle);
-        }
-    angles.cosines = constant_of(g, dtype, WEFT_SHAPE(length, half), cosines);
-    angles.sines = constant_of(g, dtype, WEFT_SHAPE(length, half), sines);
-    return angles;
-}
-
-/* Rows of angles [positions, half] as [length, 1, half]: the first ones, or those from `position`
- * on; for positions [rows] as [rows, length, 1, half]. */
-static weft_value rows_for(weft_graph *g, weft_value angles, int64_t length, weft_value position)
-{
-    if (weft_is_value(position)) {
-        weft_value at = weft_nn_positions_at(g, position, length);
-        return weft_embedding(g, angles, weft_expand_dims(g, at, -1), -1);
-    }
-    if (weft_dim_of(g, angles, 0) != length) angles = weft_slice(g, angles, 0, 0, length, 1);
-    return weft_expand_dims(g, angles, 1);
-}
-
-weft_value weft_nn_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
-                          weft_value position)
-{
-    weft_graph *g = graph;
-    if (weft_graph_status(g) != WEFT_OK) return WEFT_NO_VALUE;
-    if (!angles || weft_rank_of(g, x) != 4 ||
-        weft_dim_of(g, x, -1) != 2 * weft_dim_of(g, angles->cosines, -1)) {
-        weft_graph_fail_in(g, "weft_nn_rotary", WEFT_BAD_SHAPE,
-                           "x must be [batch, length, heads, an even width] and the base above 0");
-        return WEFT_NO_VALUE;
-    }
-    int64_t length = weft_dim_of(g, x, 1);
-    const weft_value cosines = rows_for(g, angles->cosines, length, position);
-    return rotate_pairs(g, x, cosines, rows_for(g, angles->sines, length, position));
-}
-
-weft_value weft_nn_rotary(weft_graph *graph, weft_value x, double base)
-{
-    weft_rotary angles = weft_nn_rotary_angles(
-        graph, weft_dtype_of(graph, x), weft_dim_of(graph, x, 1), weft_dim_of(graph, x, -1), base);
-    return weft_nn_rotate(graph, x, &angles, WEFT_NO_VALUE);
-}
-
-weft_value weft_nn_rotary_at(weft_graph *graph, weft_value x, double base, weft_value position,
-                             int64_t max_positions)
-{
-    weft_rotary angles = weft_nn_rotary_angles(graph, weft_dtype_of(graph, x), max_positions,
-                                               weft_dim_of(graph, x, -1), base);
-    return weft_nn_rotate(graph, x, &angles, position);
 }

@@ -96,8 +96,33 @@ typedef struct weft_rotary {
 } weft_rotary;
 WEFT_API weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
                                            int64_t head_dim, double base);
+
+/* Which frequencies (angles between two positions) of pairs are divided by a factor, for texts
+ * longer than those of the training. A pair of frequency f makes positions f / (2 pi) turns in the
+ * training's positions. */
+typedef enum weft_rotary_rule {
+    WEFT_ROTARY_PLAIN,
+    WEFT_ROTARY_LINEAR, /* all (Chen et al. 2023) */
+    WEFT_ROTARY_LLAMA3, /* those below `slow` turns, and none above `fast`; in between f is
+                           interpolated by turns (Llama 3.1) */
+    WEFT_ROTARY_YARN    /* the same, interpolated by the index of the pair (Peng et al. 2023) */
+} weft_rotary_rule;
+typedef struct weft_rotary_scaling {
+    weft_rotary_rule rule;
+    double factor;     /* 0: 1 */
+    double slow, fast; /* turns; 0: 1 and, for LLAMA3, 4, for YARN 32 */
+    int64_t positions; /* of the training; LLAMA3 and YARN need them */
+    double magnitude;  /* YARN multiplies cosines and sines by it; 0: 0.1 ln(factor) + 1, at least 1
+                        */
+} weft_rotary_scaling;
+/* The angles of scaled frequencies, of `width` elements: constants [length, width / 2]. NULL is a
+ * struct of zeros. Errors: WEFT_BAD_ARGUMENT if the scaling has no such frequencies. */
+WEFT_API weft_rotary weft_nn_scaled_rotary_angles(weft_graph *graph, weft_dtype dtype,
+                                                  int64_t length, int64_t width, double base,
+                                                  const weft_rotary_scaling *scaling);
 /* Rotates x by the angles of at least as many positions. Positions begin at `position`, an i32
- * scalar or i32 [batch], or at 0 if it is WEFT_NO_VALUE. */
+ * scalar or i32 [batch], or at 0 if it is WEFT_NO_VALUE. If the angles are of fewer elements than
+ * head_dim, only the first ones of each head are rotated. */
 WEFT_API weft_value weft_nn_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
                                    weft_value position);
 /* Maximum number of elements of sinusoidal positions or rotary angles; above it WEFT_TOO_LARGE. */
@@ -116,7 +141,7 @@ typedef enum weft_projection {
 /* Multi-head attention ("Attention Is All You Need", 3.2): softmax(scale q k^T) v by heads, which
  * are then concatenated and projected by NAME.out. */
 typedef struct weft_nn_attention_options {
-    int64_t heads;    /* must divide d_model; 0: 1 */
+    int64_t heads;    /* must divide d_model unless head_dim is set; 0: 1 */
     int64_t kv_heads; /* of keys and values, each shared by heads / kv_heads; 0: as heads */
     weft_projection projection; /* 0: separate */
     bool bias;                  /* of the projections to q, k and v */
@@ -149,13 +174,26 @@ typedef struct weft_nn_attention_options {
     /* query i attends only to keys j > i + key_len - query_len - window: with `causal`, to the last
      * `window` positions, itself included (Beltagy et al. 2020, "Longformer"); 0: to all */
     int64_t window;
+    /* Width of a head of q, k and v; 0: d_model / heads. Another width needs separate projections;
+     * NAME.out then is [heads * head_dim, d_model]. */
+    int64_t head_dim;
+    /* RMS norm of each head of q and of k before they are rotated, as Qwen 3 has: the parameters
+     * NAME.norm_q.gamma and NAME.norm_k.gamma, each [head_dim]. */
+    bool norm_qk;
+    double norm_eps;     /* of these norms; 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
+    bool gamma_plus_one; /* they multiply by 1 + gamma, and gamma starts at zeros */
+    int64_t rotary_dim;  /* the first elements of a head that are rotated; 0: all */
+    weft_rotary_scaling rotary_scaling;
+    /* Scores s are soft_cap tanh(s / soft_cap), as in Gemma 2; 0: they are not capped. Attention is
+     * then plain ops, which store the scores. */
+    double soft_cap;
 } weft_nn_attention_options;
 
 /* Intermediate values, for inspection. */
 typedef struct weft_nn_attention_parts {
     weft_value q, k, v; /* [batch, heads or kv_heads, length, head_dim] */
     weft_value scores;  /* q k^T, [batch, heads, query_len, key_len] */
-    weft_value scaled;  /* scores times the scale; -inf where masked */
+    weft_value scaled;  /* scores times the scale, capped; -inf where masked */
     weft_value weights; /* softmax of `scaled`, before dropout; zeros where every key is masked */
     weft_value dropped; /* weights after dropout, which multiply v */
     weft_value context; /* [batch, heads, query_len, head_dim] */
@@ -230,9 +268,11 @@ WEFT_API weft_value weft_nn_cross_attention_step(weft_graph *graph, const char *
 
 typedef enum weft_norm { WEFT_LAYER_NORM, WEFT_RMS_NORM } weft_norm;
 typedef enum weft_norm_position {
-    WEFT_PRE_NORM,         /* x + dropout(f(norm(x))), and a norm at the end of a stack */
-    WEFT_POST_NORM,        /* norm(x + dropout(f(x))), as in the paper */
-    WEFT_POST_NORM_DROPPED /* dropout(norm(x + f(x))) */
+    WEFT_PRE_NORM,          /* x + dropout(f(norm(x))), and a norm at the end of a stack */
+    WEFT_POST_NORM,         /* norm(x + dropout(f(x))), as in the paper */
+    WEFT_POST_NORM_DROPPED, /* dropout(norm(x + f(x))) */
+    WEFT_BOTH_NORMS /* x + dropout(norm(f(norm(x)))), as in Gemma 2, and a norm at the end of a
+                               stack. The outer norms are norm_attn_out, norm_ffn_out, ... */
 } weft_norm_position;
 
 #define WEFT_NORM_EPS 1e-5 /* the default that norms add to variances */
@@ -247,7 +287,13 @@ typedef struct weft_nn_block_options {
     weft_norm norm;                   /* 0: layer norm */
     weft_norm_position norm_position; /* 0: pre-norm */
     double eps;                       /* of the norms; 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
-    double dropout;                   /* of the sub-layers' results */
+    bool
+        gamma_plus_one; /* RMS norms multiply by 1 + gamma, and gamma starts at zeros, as in Gemma */
+    double dropout;     /* of the sub-layers' results */
+    /* Of a stack whose attention has a window: layers n - 1, 2n - 1, ... have none. 0: all have it.
+     * The layers that have it may have another rotary base, without scaling; 0: the same angles. */
+    int64_t global_every;
+    double local_rotary_base;
     const weft_cache *cache; /* not NULL: x has only the next positions, [batch, count, d_model],
                                 and cross-attention (if the cache has sources) reads the states of
                                 weft_nn_stack_prefill_cross_cache. NULL: x has whole sequences */

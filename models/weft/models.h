@@ -117,7 +117,9 @@ typedef struct weft_text_config {
     int64_t position_offset; /* of learned positions: position 0 is this row of their parameter,
                                 which has position_offset + max_positions rows */
     weft_output_bias output_bias; /* the parameter output.bias */
-    double dropout;               /* of embeddings plus positions */
+    double logit_soft_cap; /* logits z are logit_soft_cap tanh(z / logit_soft_cap), as in Gemma
+                                     2; 0: they are not capped */
+    double dropout;        /* of embeddings plus positions */
     double label_smoothing;
     int64_t pad_id;              /* masked as a source, ignored in the loss */
     weft_nn_block_options block; /* of every layer */
@@ -318,8 +320,8 @@ typedef struct weft_model {
     weft_decode_io (*prepare)(weft_graph *graph, const void *options, const weft_decode_io *sizes);
 } weft_model;
 
-#define WEFT_MODEL_OPTIONS 40
-#define WEFT_MODEL_BYTES   512
+#define WEFT_MODEL_OPTIONS 64
+#define WEFT_MODEL_BYTES   1024
 
 /* A listed model, its hyperparameters, and the options of its next graph. */
 typedef struct weft_model_config {

@@ -4,6 +4,8 @@
 
 #include "run/built.h"
 
+#include <math.h>
+
 /* The layers between the last block and the logits of a masked language model (the code of Devlin
  * et al. 2019): linear, activation, norm. */
 static weft_value transform(weft_graph *g, const weft_text_config *c, weft_value x)
@@ -127,51 +129,88 @@ weft_decode_io weft_language_step(weft_graph *graph, const weft_language_config 
 
 /* name, field, defaults of bert, gpt and llama, kind, documentation */
 #define OPTIONS(X)                                                                                 \
-    X(vocab, vocab, 8000, 8000, 8000, NUMBER, "tokens of the vocabulary")                          \
-    X(d_model, text.d_model, 256, 256, 256, NUMBER, "width")                                       \
-    X(heads, text.block.attention.heads, 4, 4, 8, NUMBER, "attention heads")                       \
-    X(kv_heads, text.block.attention.kv_heads, 0, 0, 4, NUMBER,                                    \
+    X(vocab, c.vocab, 8000, 8000, 8000, NUMBER, "tokens of the vocabulary")                        \
+    X(d_model, c.text.d_model, 256, 256, 256, NUMBER, "width")                                     \
+    X(heads, c.text.block.attention.heads, 4, 4, 8, NUMBER, "attention heads")                     \
+    X(kv_heads, c.text.block.attention.kv_heads, 0, 0, 4, NUMBER,                                  \
       "heads of keys and values, a divisor of heads; 0: heads")                                    \
-    X(d_ff, text.block.feed_forward.d_ff, 1024, 1024, 688, NUMBER,                                 \
+    X(d_ff, c.text.block.feed_forward.d_ff, 1024, 1024, 688, NUMBER,                               \
       "width inside the feed-forward layers")                                                      \
-    X(layers, layers, 4, 4, 4, NUMBER, "layers, at most 1000")                                     \
-    X(dropout, text.dropout, 0.1, 0.1, 0, NUMBER, "probability of dropping, while training")       \
-    X(label_smoothing, text.label_smoothing, 0, 0, 0, NUMBER,                                      \
+    X(layers, c.layers, 4, 4, 4, NUMBER, "layers, at most 1000")                                   \
+    X(dropout, c.text.dropout, 0.1, 0.1, 0, NUMBER, "probability of dropping, while training")     \
+    X(label_smoothing, c.text.label_smoothing, 0, 0, 0, NUMBER,                                    \
       "fraction of the target spread over all tokens")                                             \
-    X(norm, text.block.norm_position, 1, 0, 0, NORM_POSITIONS,                                     \
-      "before each sub-layer, after it, or after it and dropped out")                              \
-    X(activation, text.block.feed_forward.activation, 1, 1, 3, ACTIVATIONS,                        \
+    X(norm, c.text.block.norm_position, 1, 0, 0, NORM_POSITIONS,                                   \
+      "before each sub-layer, after it, after it and dropped out, or both")                        \
+    X(activation, c.text.block.feed_forward.activation, 1, 1, 3, ACTIVATIONS,                      \
       "of the feed-forward layers")                                                                \
-    X(tied, text.tied, 1, 1, 0, FLAG, "1: the embedding matrix also computes the logits")          \
-    X(positions, text.positions, 2, 2, 0, POSITIONS, "positions that are added to the embeddings") \
-    X(max_positions, text.max_positions, 512, 512, 512, NUMBER, "number of learned positions")     \
-    X(position_offset, text.position_offset, 0, 0, 0, NUMBER,                                      \
+    X(tied, c.text.tied, 1, 1, 0, FLAG, "1: the embedding matrix also computes the logits")        \
+    X(positions, c.text.positions, 2, 2, 0, POSITIONS,                                             \
+      "positions that are added to the embeddings")                                                \
+    X(max_positions, c.text.max_positions, 512, 512, 512, NUMBER, "number of learned positions")   \
+    X(position_offset, c.text.position_offset, 0, 0, 0, NUMBER,                                    \
       "rows of the learned positions before that of position 0")                                   \
-    X(token_types, token_types, 0, 0, 0, NUMBER,                                                   \
+    X(token_types, c.token_types, 0, 0, 0, NUMBER,                                                 \
       "embeddings of the input token_types; 0: no such input")                                     \
-    X(eps, text.block.eps, 1e-12, 1e-5, 1e-5, NUMBER, "added to the variances of norms")           \
-    X(qkv_bias, text.block.attention.bias, 1, 1, 0, FLAG,                                          \
+    X(eps, c.text.block.eps, 1e-12, 1e-5, 1e-5, NUMBER, "added to the variances of norms")         \
+    X(qkv_bias, c.text.block.attention.bias, 1, 1, 0, FLAG,                                        \
       "1: the projections to q, k and v have biases")                                              \
-    X(out_bias, text.block.attention.out_bias, 1, 1, 0, FLAG,                                      \
+    X(out_bias, c.text.block.attention.out_bias, 1, 1, 0, FLAG,                                    \
       "1: the projection after attention has one")                                                 \
-    X(ffn_bias, text.block.feed_forward.bias, 1, 1, 0, FLAG,                                       \
+    X(ffn_bias, c.text.block.feed_forward.bias, 1, 1, 0, FLAG,                                     \
       "1: the feed-forward layers have biases")                                                    \
-    X(output_bias, text.output_bias, 0, 0, 0, OUTPUT_BIASES,                                       \
+    X(output_bias, c.text.output_bias, 0, 0, 0, OUTPUT_BIASES,                                     \
       "of the logits; untied: unless the output is tied")                                          \
-    X(transform_head, transform_head, 1, 0, 0, FLAG,                                               \
+    X(transform_head, c.transform_head, 1, 0, 0, FLAG,                                             \
       "1: linear, GELU and layer norm before the logits")                                          \
-    X(pooler, pooler, 0, 0, 0, FLAG,                                                               \
+    X(pooler, c.pooler, 0, 0, 0, FLAG,                                                             \
       "1: the value `pooled`, tanh of a linear layer of position 0")                               \
-    X(rotary_base, text.block.attention.rotary_base, 0, 0, 10000, NUMBER,                          \
+    X(rotary_base, c.text.block.attention.rotary_base, 0, 0, 10000, NUMBER,                        \
       "of rotary positions; 0: none")                                                              \
-    X(window, text.block.attention.window, 0, 0, 0, NUMBER,                                        \
+    X(window, c.text.block.attention.window, 0, 0, 0, NUMBER,                                      \
       "attends to the last N positions, itself included; 0: all")                                  \
-    X(pad_id, text.pad_id, 0, 0, 0, NUMBER, "padding token id, ignored in the loss")               \
-    X(f64, text.dtype, 0, 0, 0, FLAG, "1: in double precision")
+    X(head_dim, c.text.block.attention.head_dim, 0, 0, 0, NUMBER,                                  \
+      "width of a head; 0: d_model / heads")                                                       \
+    X(norm_qk, c.text.block.attention.norm_qk, 0, 0, 0, FLAG,                                      \
+      "1: RMS norm of each head of q and k")                                                       \
+    X(rotary_dim, c.text.block.attention.rotary_dim, 0, 0, 0, NUMBER,                              \
+      "elements of a head that rotate; 0: all")                                                    \
+    X(rotary_scaling, c.text.block.attention.rotary_scaling.rule, 0, 0, 0, ROTARY_RULES,           \
+      "of the angles of rotary positions")                                                         \
+    X(rotary_factor, c.text.block.attention.rotary_scaling.factor, 0, 0, 0, NUMBER,                \
+      "by which scaling divides frequencies; 0: 1")                                                \
+    X(rotary_slow, c.text.block.attention.rotary_scaling.slow, 0, 0, 0, NUMBER,                    \
+      "turns below which llama3 and yarn divide frequencies; 0: 1")                                \
+    X(rotary_fast, c.text.block.attention.rotary_scaling.fast, 0, 0, 0, NUMBER,                    \
+      "turns above which they do not; 0: 4 in llama3, 32 in yarn")                                 \
+    X(rotary_positions, c.text.block.attention.rotary_scaling.positions, 0, 0, 0, NUMBER,          \
+      "positions in which turns are counted; 0: max_positions")                                    \
+    X(rotary_magnitude, c.text.block.attention.rotary_scaling.magnitude, 0, 0, 0, NUMBER,          \
+      "of yarn's cosines and sines; 0: 0.1 ln(rotary_factor) + 1")                                 \
+    X(gamma_plus_one, c.text.block.gamma_plus_one, 0, 0, 0, FLAG,                                  \
+      "1: RMS norms multiply by 1 + gamma")                                                        \
+    X(scaled_embeddings, c.text.scaled_embeddings, 0, 0, 0, FLAG,                                  \
+      "1: embeddings times sqrt(d_model)")                                                         \
+    X(score_width, score_width, 0, 0, 0, NUMBER,                                                   \
+      "scores are divided by the square root of it; 0: by that of the width of a head")            \
+    X(score_cap, c.text.block.attention.soft_cap, 0, 0, 0, NUMBER,                                 \
+      "scores s are c tanh(s / c); 0: not capped")                                                 \
+    X(logit_cap, c.text.logit_soft_cap, 0, 0, 0, NUMBER,                                           \
+      "logits z are c tanh(z / c); 0: not capped")                                                 \
+    X(global_every, c.text.block.global_every, 0, 0, 0, NUMBER,                                    \
+      "every n-th layer attends without the window; 0: none does")                                 \
+    X(local_rotary_base, c.text.block.local_rotary_base, 0, 0, 0, NUMBER,                          \
+      "of layers with a window, without scaling; 0: as the others")                                \
+    X(pad_id, c.text.pad_id, 0, 0, 0, NUMBER, "padding token id, ignored in the loss")             \
+    X(f64, c.text.dtype, 0, 0, 0, FLAG, "1: in double precision")
 
-FITS(weft_language_config);
+typedef struct language_options {
+    weft_language_config c;
+    int64_t score_width;
+} language_options;
+FITS(language_options);
 
-#define OPTION(...) MODEL_OPTION(weft_language_config, __VA_ARGS__)
+#define OPTION(...) MODEL_OPTION(language_options, __VA_ARGS__)
 
 #define ROW_BERT(name, field, bert, gpt, llama, kind, doc)  OPTION(name, field, bert, kind, doc),
 #define ROW_GPT(name, field, bert, gpt, llama, kind, doc)   OPTION(name, field, gpt, kind, doc),
@@ -181,17 +220,22 @@ static const weft_model_option gpt_options[] = {OPTIONS(ROW_GPT)};
 static const weft_model_option llama_options[] = {OPTIONS(ROW_LLAMA)};
 #define N_OPTIONS (sizeof gpt_options / sizeof *gpt_options)
 
-static weft_language_config configure_gpt(const weft_language_config *o)
+static weft_language_config configure_gpt(const language_options *o)
 {
-    weft_language_config c = *o;
+    weft_language_config c = o->c;
     weft_nn_block_options *block = &c.text.block;
     block->attention.dropout = block->dropout = c.text.dropout;
     block->attention.causal = true;
     if (block->eps == 0) block->eps = WEFT_ZERO;
+    block->attention.norm_eps = block->eps;
+    block->attention.gamma_plus_one = block->gamma_plus_one;
+    if (o->score_width != 0) block->attention.scale = 1 / sqrt((double)o->score_width);
+    if (!block->attention.rotary_scaling.positions)
+        block->attention.rotary_scaling.positions = c.text.max_positions;
     return c;
 }
 
-static weft_language_config configure_bert(const weft_language_config *o)
+static weft_language_config configure_bert(const language_options *o)
 {
     weft_language_config c = configure_gpt(o);
     c.text.block.attention.causal = false;
@@ -199,7 +243,7 @@ static weft_language_config configure_bert(const weft_language_config *o)
     return c;
 }
 
-static weft_language_config configure_llama(const weft_language_config *o)
+static weft_language_config configure_llama(const language_options *o)
 {
     weft_language_config c = configure_gpt(o);
     c.text.block.feed_forward.gated = true;

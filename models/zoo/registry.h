@@ -30,10 +30,11 @@
  * enums of models.h. */
 #define NUMBER         .flag = false
 #define FLAG           .flag = true
-#define NORM_POSITIONS .choices = "pre|post|post-dropped"
+#define NORM_POSITIONS .choices = "pre|post|post-dropped|both"
 #define POSITIONS      .choices = "none|sinusoidal|learned|sinusoidal-halves"
 #define OUTPUT_BIASES  .choices = "untied|none|always"
 #define ACTIVATIONS    .choices = "relu|gelu|gelu-tanh|silu"
+#define ROTARY_RULES   .choices = "none|linear|llama3|yarn"
 
 /* A row of a table of options: name, field of the struct `type`, default, kind, documentation. A
  * number is whole unless the field is a double. */

@@ -1,6 +1,7 @@
 /* Embeddings, masks, logits and losses of the token models. */
 #include "text.h"
 
+#include "layers/shared.h"
 #include "run/built.h"
 
 #include <math.h>
@@ -132,18 +133,18 @@ static bool has_output_bias(const weft_text_config *c)
 }
 
 /* x times the matrix [d_model, vocab], or if it is WEFT_NO_VALUE times NAME.weight, and plus
- * NAME.bias if there is one. */
+ * NAME.bias if there is one; capped. */
 static weft_value output(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
                          weft_value matrix, int64_t vocab)
 {
-    const bool bias = has_output_bias(c);
-    if (!weft_is_value(matrix)) return weft_nn_linear(g, name, x, vocab, bias);
-    weft_value y = weft_matmul(g, x, matrix);
-    if (!bias) return y;
-    weft_graph_push_scope(g, "%s", name);
-    y = weft_add(g, y, weft_param(g, "bias", c->dtype, WEFT_SHAPE(vocab), WEFT_INIT_ZEROS));
-    weft_graph_pop_scope(g);
-    return y;
+    const bool bias = has_output_bias(c), own = !weft_is_value(matrix);
+    weft_value y = own ? weft_nn_linear(g, name, x, vocab, bias) : weft_matmul(g, x, matrix);
+    if (bias && !own) {
+        weft_graph_push_scope(g, "%s", name);
+        y = weft_add(g, y, weft_param(g, "bias", c->dtype, WEFT_SHAPE(vocab), WEFT_INIT_ZEROS));
+        weft_graph_pop_scope(g);
+    }
+    return weft__soft_cap(g, y, c->logit_soft_cap);
 }
 
 weft_value weft__text_logits(weft_graph *g, const weft_text_config *c, const char *name,

@@ -188,7 +188,7 @@ weft_decode_io weft_transformer_step(weft_graph *graph, const weft_transformer_c
     X(label_smoothing, c.text.label_smoothing, 0.1, 0.1, 0, NUMBER,                                \
       "fraction of the target spread over all tokens")                                             \
     X(norm, c.text.block.norm_position, 0, 1, 2, NORM_POSITIONS,                                   \
-      "before each sub-layer, after it, or after it and dropped out")                              \
+      "before each sub-layer, after it, after it and dropped out, or both")                        \
     X(tied, c.text.tied, 1, 1, 0, FLAG, "1: one embedding matrix for source, target and output")   \
     X(scaled_embeddings, c.text.scaled_embeddings, 1, 1, 0, FLAG,                                  \
       "1: embeddings times sqrt(d_model)")                                                         \

@@ -180,7 +180,7 @@ static const weft_model_option encoder_options[] = {
     OPTION(merge, block.attention.merge_as_rows, 0, MERGES,
            "how heads are concatenated: as-written mixes positions"),
     OPTION(norm, block.norm_position, 1, NORM_POSITIONS,
-           "before each sub-layer, after it, or after it and dropped out"),
+           "before each sub-layer, after it, after it and dropped out, or both"),
     OPTION(dropout, block.dropout, 0.1, NUMBER,
            "of sub-layers' results and hidden units, while training"),
     OPTION(f64, dtype, 0, FLAG, "1: in double precision")};

@@ -44,6 +44,30 @@ MODELS = {
         num_key_value_heads=1, sliding_window=None, **LLAMA), {}),
     "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config(
         num_key_value_heads=2, tie_word_embeddings=True, **LLAMA), {}),
+    "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config(
+        num_key_value_heads=2, head_dim=8, attention_bias=True, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=4.0,
+            original_max_position_embeddings=64), max_position_embeddings=256, **LLAMA), {}),
+    "llama3": (hf.LlamaForCausalLM, hf.LlamaConfig(
+        num_key_value_heads=2, head_dim=8, rope_parameters=dict(
+            rope_type="llama3", rope_theta=100.0, factor=8.0, low_freq_factor=1.0,
+            high_freq_factor=4.0, original_max_position_embeddings=32),
+        max_position_embeddings=256, **LLAMA), {}),
+    "llama-linear": (hf.LlamaForCausalLM, hf.LlamaConfig(
+        num_key_value_heads=1, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.5),
+        **LLAMA), {}),
+    "mistral-head": (hf.MistralForCausalLM, hf.MistralConfig(
+        num_key_value_heads=2, head_dim=10, sliding_window=4, **LLAMA), {}),
+    "gemma2": (hf.Gemma2ForCausalLM, hf.Gemma2Config(
+        num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=5, sliding_window=3,
+        attn_logit_softcapping=2.0, final_logit_softcapping=3.0, **LLAMA), {}),
+    "gemma3": (hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(
+        num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=12, sliding_window=3,
+        layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
+            full_attention=dict(rope_type="linear", rope_theta=1000.0, factor=8.0),
+            sliding_attention=dict(rope_type="default", rope_theta=10.0)), **LLAMA), {}),
+    "gemma3-local": (hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(
+        num_key_value_heads=1, head_dim=6, sliding_window=4, tie_word_embeddings=False, **LLAMA), {}),
     "bert": (hf.BertForMaskedLM, hf.BertConfig(**BERT), {"padded": True}),
     "bert-encoder": (hf.BertModel, hf.BertConfig(type_vocab_size=3, hidden_act="relu", **BERT), {}),
     "roberta": (hf.RobertaForMaskedLM, hf.RobertaConfig(type_vocab_size=1, **BERT), {}),
@@ -59,7 +83,8 @@ MODELS = {
     "mbart": (hf.MBartForConditionalGeneration, hf.MBartConfig(
         activation_function="relu", **PAIR), {}),
 }
-GOLDEN = ["gpt2", "gpt2-untied", "llama", "llama-tied", "bert", "bert-encoder", "marian", "bart"]
+GOLDEN = ["gpt2", "gpt2-untied", "llama", "llama-tied", "bert", "bert-encoder", "marian", "bart",
+          "qwen3", "gemma2", "gemma3"]
 
 
 def make(name, seed):

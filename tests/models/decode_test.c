@@ -179,7 +179,7 @@ static size_t sizes_of(const char *name, const char **texts)
 static void test_steps(void)
 {
     static const struct {
-        const char *model, *options[6];
+        const char *model, *options[8];
     } cases[] = {
         {"transformer", {"norm=pre"}},
         {"transformer", {"norm=post", "tied=0"}},
@@ -195,6 +195,21 @@ static void test_steps(void)
         {"llama", {"heads=4", "kv_heads=1"}},
         {"llama", {"window=3"}},
         {"gpt", {"window=1", "layers=1"}},
+        {"llama", {"head_dim=6", "kv_heads=2", "norm_qk=1"}},
+        {"gpt", {"head_dim=2", "norm_qk=1", "rotary_base=100", "rotary_dim=2", "positions=none"}},
+        {"llama",
+         {"kv_heads=1", "head_dim=8", "rotary_dim=4", "rotary_scaling=linear", "rotary_factor=4"}},
+        {"llama",
+         {"rotary_scaling=llama3", "rotary_factor=8", "rotary_positions=32", "head_dim=8",
+          "kv_heads=2"}},
+        {"llama",
+         {"norm=both", "gamma_plus_one=1", "norm_qk=1", "kv_heads=2", "window=3", "layers=3",
+          "global_every=2", "local_rotary_base=100"}},
+        {"llama",
+         {"score_cap=2", "logit_cap=3", "kv_heads=2", "window=3", "score_width=9", "global_every=1",
+          "scaled_embeddings=1"}},
+        {"llama",
+         {"rotary_scaling=yarn", "rotary_factor=4", "rotary_fast=3", "head_dim=8", "kv_heads=2"}},
         {"llama", {"output_bias=none", "qkv_bias=1", "eps=1e-6"}},
         {"gpt", {"position_offset=3", "output_bias=always", "token_types=2"}},
         {"rnn", {"layers=1"}},
@@ -210,7 +225,7 @@ static void test_steps(void)
         for (int wide = 0; wide < 2; wide++) {
             const char *texts[16] = {"vocab=13", wide ? "f64=1" : "f64=0"};
             size_t n = 2 + sizes_of(cases[i].model, texts + 2);
-            for (size_t k = 0; k < 6 && cases[i].options[k]; k++) texts[n++] = cases[i].options[k];
+            for (size_t k = 0; k < 8 && cases[i].options[k]; k++) texts[n++] = cases[i].options[k];
             subject s;
             if (make_subject(&s, cases[i].model, texts, n)) {
                 double e = worst_step_error(&s, false, WEFT_F32);

@@ -19,8 +19,9 @@
 /* Norm-wise: 170 roundings of f32, of 2^-24 each. The largest error seen is below 1e-6. */
 #define LIMIT 1e-5
 
-static const char *const names[] = {"gpt2", "gpt2-untied",  "llama",  "llama-tied",
-                                    "bert", "bert-encoder", "marian", "bart"};
+static const char *const names[] = {"gpt2",         "gpt2-untied", "llama",  "llama-tied",
+                                    "qwen3",        "gemma2",      "gemma3", "bert",
+                                    "bert-encoder", "marian",      "bart"};
 #define N_NAMES (sizeof names / sizeof *names)
 
 static char scratch[64];
@@ -356,6 +357,9 @@ static void test_damaged_memory(void)
     free_memory(&m);
 }
 
+#define GEMMA                                                                                      \
+    "llama output_bias=none norm=both gamma_plus_one=1 scaled_embeddings=1 activation=gelu-tanh"
+
 /* A model that no one brought: the first architecture that has all its options, or none. */
 static void test_own_models(void)
 {
@@ -374,14 +378,20 @@ static void test_own_models(void)
         {"llama output_bias=none window=3", "LlamaForCausalLM",
          "has window=3, but LlamaForCausalLM has 0"},
         {"gpt window=2", NULL, "has window=2, but"},
+        {"llama output_bias=none head_dim=6 rotary_scaling=yarn rotary_factor=2", NULL, NULL},
+        {"llama output_bias=none head_dim=8 rotary_dim=4 rotary_scaling=llama3", NULL, NULL},
+        {"llama output_bias=none norm_qk=1 rotary_scaling=linear rotary_factor=3", NULL, NULL},
+        {GEMMA " window=2 global_every=2 norm_qk=1 local_rotary_base=100", NULL, NULL},
+        {GEMMA " window=2 global_every=3 score_cap=5 logit_cap=4", NULL, NULL},
+        {"llama output_bias=none score_cap=2", NULL, "has score_cap=2, but LlamaForCausalLM has 0"},
         {"bert output_bias=always", NULL, NULL},
         {"bert output_bias=always token_types=2 pooler=1", NULL, NULL},
         {"transformer", NULL, "has "},
         {"lstm", NULL, "cannot be converted: no architecture of transformers has all its options"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char copy[128], *rest = NULL;
-        const char *words[8] = {"vocab=11", "d_model=8", "heads=2", "d_ff=6", "layers=1"};
+        char copy[256], *rest = NULL;
+        const char *words[20] = {"vocab=11", "d_model=8", "heads=2", "d_ff=6", "layers=1"};
         size_t n = 5;
         weft_model_config config, again;
         weft_error error = {0};
@@ -492,17 +502,35 @@ static void test_configurations(void)
         {"bert", "\"gelu\"", "\"relu\"", WEFT_BAD_ARGUMENT, "hidden_act is \"relu\""},
         {"bert", "\"is_decoder\": false", "\"is_decoder\": true", WEFT_BAD_ARGUMENT,
          "is_decoder is true"},
-        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", WEFT_BAD_ARGUMENT,
-         "is \"yarn\": weft's llama needs \"default\""},
-        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"default\", \"factor\": 2",
-         WEFT_BAD_ARGUMENT, "rope_parameters.factor is 2: unsupported key"},
-        {"llama-tied", "\"head_dim\": 6", "\"head_dim\": 8", WEFT_BAD_ARGUMENT,
-         "head_dim is 8: weft needs the width divided by the heads"},
+        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
+         WEFT_BAD_ARGUMENT, "is \"longrope\": expected default, linear, llama3 or yarn"},
+        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\", \"mscale\": 2",
+         WEFT_BAD_ARGUMENT, "rope_parameters.mscale is 2: unsupported key"},
+        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"linear\", \"factor\": \"2\"",
+         WEFT_BAD_ARGUMENT, "factor is \"2\": expected a number"},
+        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\", \"truncate\": false",
+         WEFT_BAD_ARGUMENT, "truncate is false: weft's llama needs true"},
+        {"llama-tied", "\"rope_type\": \"default\"",
+         "\"rope_type\": \"llama3\", \"low_freq_factor\": 4, \"high_freq_factor\": 1",
+         WEFT_BAD_ARGUMENT, "the fast turns of scaling must be more than the slow ones"},
+        {"llama-tied", "\"head_dim\": 6", "\"head_dim\": 8", WEFT_BAD_SHAPE,
+         "self_attn.q_proj.weight is [24, 24], but config.json makes it [32, 24]"},
         {"llama-tied", "\"use_cache\": true", "\"rope_scaling\": {\"factor\": 8.0}",
-         WEFT_BAD_ARGUMENT, "rope_scaling is {\"factor\":8}: weft's llama needs null"},
+         WEFT_BAD_ARGUMENT, "rope_scaling needs it, and no rope_parameters next to it"},
         {"llama-tied", "\"LlamaForCausalLM\"\n  ],",
          "\"MistralForCausalLM\"\n  ], \"sliding_window\": true,", WEFT_BAD_ARGUMENT,
          "sliding_window is true: expected a number"},
+        {"gemma3", "\"full_attention\"\n  ]", "\"chunked_attention\"\n  ]", WEFT_BAD_ARGUMENT,
+         "expected sliding_attention and full_attention"},
+        {"gemma3", "\"full_attention\"\n  ]", "\"full_attention\", \"full_attention\"\n  ]",
+         WEFT_BAD_ARGUMENT, "expected an item for each layer"},
+        {"gemma3", "\"sliding_attention\",\n    \"full_attention\"",
+         "\"full_attention\",\n    \"sliding_attention\"", WEFT_BAD_ARGUMENT,
+         "weft needs full_attention in every n-th layer, and only there"},
+        {"gemma3", "\"rope_type\": \"default\"", "\"rope_type\": \"linear\"", WEFT_BAD_ARGUMENT,
+         "rope_parameters.sliding_attention.rope_type is \"linear\": weft's llama needs"},
+        {"gemma3", "\"factor\": 8.0", "\"factors\": 8.0", WEFT_BAD_ARGUMENT,
+         "rope_parameters.full_attention.factors is 8: unsupported key for Gemma3ForCausalLM"},
         {"marian", "\"decoder_ffn_dim\": 24", "\"decoder_ffn_dim\": 32", WEFT_BAD_ARGUMENT,
          "weft's transformer has one d_ff, and another key says 24"},
         {"marian", "\"pad_token_id\": 46", "\"pad_token_id\": null", WEFT_BAD_ARGUMENT,

@@ -321,6 +321,88 @@ static void test_shared_angles(void)
     weft_graph_free(g);
 }
 
+/* The frequency of pair i by the formulas of transformers, with libm. */
+static double scaled_frequency(const weft_rotary_scaling *s, double width, double base, int i)
+{
+    const double f = pow(base, -2 * i / width), wavelength = 2 * M_PI / f;
+    const double n = (double)s->positions, factor = s->factor;
+    const double turns[2] = {s->fast != 0                  ? s->fast
+                             : s->rule == WEFT_ROTARY_YARN ? 32
+                                                           : 4,
+                             s->slow != 0 ? s->slow : 1};
+    if (s->rule == WEFT_ROTARY_PLAIN) return f;
+    if (s->rule == WEFT_ROTARY_LINEAR) return f / factor;
+    if (s->rule == WEFT_ROTARY_LLAMA3) {
+        if (wavelength > n / turns[1]) return f / factor;
+        if (wavelength < n / turns[0]) return f;
+        const double smooth = (n / wavelength - turns[1]) / (turns[0] - turns[1]);
+        return (1 - smooth) * f / factor + smooth * f;
+    }
+    double pairs[2];
+    for (int k = 0; k < 2; k++) pairs[k] = width * log(n / (turns[k] * 2 * M_PI)) / (2 * log(base));
+    const double first = fmax(floor(pairs[0]), 0), last = fmin(ceil(pairs[1]), width - 1);
+    const double ramp = fmin(fmax((i - first) / (last == first ? 0.001 : last - first), 0), 1);
+    return f / factor * ramp + f * (1 - ramp);
+}
+
+/* Rotary angles of each rule; the other elements of a wider head stay as they are. */
+static void test_scaled_angles(void)
+{
+    enum { LENGTH = 50, WIDTH = 16, MORE = WIDTH + 3, N = LENGTH * MORE };
+    static const weft_rotary_scaling scalings[] = {
+        {.rule = WEFT_ROTARY_PLAIN, .factor = 7},
+        {.rule = WEFT_ROTARY_LINEAR, .factor = 7},
+        {.rule = WEFT_ROTARY_LLAMA3, .factor = 8, .positions = 100},
+        {.rule = WEFT_ROTARY_LLAMA3, .factor = 4, .positions = 64, .slow = 0.5, .fast = 6},
+        {.rule = WEFT_ROTARY_YARN, .factor = 4, .positions = 1000},
+        {.rule = WEFT_ROTARY_YARN, .factor = 0.5, .positions = 64, .slow = 2, .fast = 4},
+        {.rule = WEFT_ROTARY_YARN, .factor = 16, .positions = 3, .magnitude = 0.7},
+    };
+    static const double magnitudes[] = {1, 1, 1, 1, 1.1386294361119891, 1, 0.7};
+    static double out[N];
+    for (size_t k = 0; k < sizeof scalings / sizeof *scalings; k++) {
+        weft_graph *g = weft_graph_new();
+        weft_params *store = weft_params_new();
+        weft_value x = weft_fill(g, WEFT_F64, WEFT_SHAPE(1, LENGTH, 1, MORE), 1);
+        weft_rotary angles =
+            weft_nn_scaled_rotary_angles(g, WEFT_F64, LENGTH, WIDTH, 500, &scalings[k]);
+        evaluate(g, weft_nn_rotate(g, x, &angles, WEFT_NO_VALUE), store, out, N);
+        for (int at = 0; at < LENGTH; at++) {
+            const double *row = out + at * MORE;
+            for (int i = 0; i < WIDTH / 2; i++) {
+                const double angle = at * scaled_frequency(&scalings[k], WIDTH, 500, i);
+                const double c = magnitudes[k] * cos(angle), s = magnitudes[k] * sin(angle);
+                CU_ASSERT_DOUBLE_EQUAL(row[i], c - s, ROUNDING_F64);
+                CU_ASSERT_DOUBLE_EQUAL(row[i + WIDTH / 2], c + s, ROUNDING_F64);
+            }
+            for (int i = WIDTH; i < MORE; i++) CU_ASSERT_EQUAL(row[i], 1);
+        }
+        weft_params_free(store);
+        weft_graph_free(g);
+    }
+}
+
+static void test_refused_scalings(void)
+{
+    static const struct {
+        weft_rotary_scaling scaling;
+        const char *message;
+    } cases[] = {
+        {{.rule = (weft_rotary_rule)4}, "invalid rule"},
+        {{.rule = WEFT_ROTARY_LINEAR, .factor = -1}, "the factor of scaling must be above 0"},
+        {{.rule = WEFT_ROTARY_LLAMA3, .factor = 2}, "needs the positions of the training"},
+        {{.rule = WEFT_ROTARY_YARN, .positions = 8, .slow = 4, .fast = 4}, "must be more than"},
+        {{.rule = WEFT_ROTARY_YARN, .positions = 8, .magnitude = -1}, "a magnitude of 0 or more"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_graph *g = weft_graph_new();
+        weft_nn_scaled_rotary_angles(g, WEFT_F32, 3, 4, 100, &cases[i].scaling);
+        CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, cases[i].message));
+        weft_graph_free(g);
+    }
+}
+
 /* Giant counts are refused before anything is allocated. */
 static void test_giant_counts(void)
 {
@@ -618,6 +700,8 @@ void models_tests(void)
     CU_add_test(suite, "a query whose keys are all masked", test_fully_masked_query);
     CU_add_test(suite, "sinusoidal positions", test_sinusoidal_positions);
     CU_add_test(suite, "rotary angles that layers share", test_shared_angles);
+    CU_add_test(suite, "scaled rotary angles", test_scaled_angles);
+    CU_add_test(suite, "scalings that are refused", test_refused_scalings);
     CU_add_test(suite, "giant counts", test_giant_counts);
     CU_add_test(suite, "layers refuse what does not fit", test_refusals);
     CU_add_test(suite, "a small batch is memorised", test_overfit);

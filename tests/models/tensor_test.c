@@ -217,6 +217,11 @@ static const sample samples[] = {
     {"gpt " BLOCKS SEQUENCE, 4, 4, 4},
     {"llama kv_heads=2 " BLOCKS SEQUENCE, 2, 4, 4},
     {"llama f64=1 d_model=16 heads=8 kv_heads=4 d_ff=8 batch=2 " SEQUENCE, 4, 4, 4},
+    /* Each rank norms its own heads of q and k, and the gradients of gamma are summed. */
+    {"llama kv_heads=2 head_dim=6 norm_qk=1 rotary_dim=4 " BLOCKS SEQUENCE, 2, 4, 8},
+    {"llama kv_heads=2 norm_qk=1 gamma_plus_one=1 norm=both score_cap=2 window=2 global_every=2 "
+     "local_rotary_base=9 " BLOCKS SEQUENCE,
+     2, 4, 8},
     /* The memory's gradient is summed once for all layers. */
     {"transformer encoder_layers=1 decoder_layers=2 " BLOCKS PAIRS, 2, 8, 9},
     {"transformer encoder_layers=2 decoder_layers=1 projection=fused tied=0 " BLOCKS PAIRS, 4, 7,

@@ -249,6 +249,10 @@ case_gradients_of_an_op_are_checked()
 case_gradients_of_every_model_are_checked()
 {
     for model in $(model_names); do expect 0 ": ok" "$weft" check "$model"; done
+    # Options of published language models.
+    expect 0 ": ok" "$weft" check llama head_dim=6 norm_qk=1 rotary_dim=4 rotary_scaling=yarn rotary_factor=4
+    expect 0 ": ok" "$weft" check llama layers=2 norm=both gamma_plus_one=1 norm_qk=1 scaled_embeddings=1 \
+        score_width=9 score_cap=2 logit_cap=3 window=2 global_every=2 local_rotary_base=100
     expect 0 ": ok" "$weft" check seq2seq attention=dot cell=lstm
     expect 0 ": ok" "$weft" check transformer projection=fused
 }

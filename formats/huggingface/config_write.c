@@ -1,0 +1,224 @@
+/* Options of models as configurations of transformers. After writing, the configuration is read again
+ * and compared with the options, so any option that an architecture lacks is found. O(keys x rows). */
+#include "config.h"
+
+#include "json/tree.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool weft__hf_is_real(const hf_architecture *a, const weft_model *model, const char *path)
+{
+    for (int t = 0; t < HF_TABLES && a->keys[t]; t++)
+        for (const hf_key *row = a->keys[t]; row->key; row++) {
+            const size_t i =
+                row->option ? weft__hf_option_index(model, row->option) : model->n_options;
+            if (i < model->n_options && model->options[i].real && weft__hf_is_key(row, path))
+                return true;
+        }
+    return false;
+}
+
+/* The number of a rule that scales rotary positions, with its default for 0. */
+static double rope_number(const hf_key *row, const weft_model_config *c)
+{
+    const double x = weft__hf_option(c, row->option);
+    return x != 0 ? x : row->of ? weft__hf_option(c, row->of) : row->plus;
+}
+
+/* Whether a row has nothing to say: another one has written the option, or the number is the one
+ * that an absent key means. */
+static bool is_silent(const hf_key *row, const weft_model_config *c)
+{
+    if (!row->option) return true;
+    if (row->kind == HF_ROPE_NUMBER)
+        return !weft__hf_is_of_rule(row, c) || rope_number(row, c) == 0;
+    if (!row->value || *row->value || row->kind == HF_PAD) return false;
+    return row->kind == HF_NUMBER || row->kind == HF_FLAG || weft__hf_option(c, row->option) == 0;
+}
+
+static cJSON *make_layers(const hf_key *row, const weft_model_config *c)
+{
+    cJSON *list = cJSON_CreateArray();
+    const double every = weft__hf_option(c, row->option);
+    for (int i = 0; list && i < weft__hf_option(c, "layers"); i++)
+        cJSON_AddItemToArray(
+            list, cJSON_CreateString(weft__hf_layer_types[weft__hf_is_global(every, i)]));
+    return list;
+}
+
+/* The JSON of a row's option; NULL if there is nothing to write, or no memory. */
+static cJSON *make_value(const hf_key *row, const weft_model_config *c)
+{
+    char text[WORD_BYTES];
+    const double x = row->option ? weft__hf_option(c, row->option) : 0;
+    const char *name;
+    switch (row->kind) {
+    case HF_NULLABLE:
+        return x == 0 ? cJSON_CreateNull() : cJSON_CreateNumber(x);
+    case HF_HEAD_DIM:
+        return cJSON_CreateNumber(weft__hf_head_width(c));
+    case HF_LAYERS:
+        return make_layers(row, c);
+    case HF_ROTARY_DIM:
+        return cJSON_CreateNumber(x == 0 ? 1 : x / weft__hf_head_width(c));
+    case HF_ROPE_TYPE:
+        return cJSON_CreateString(weft__hf_rope_types[(size_t)x].theirs);
+    case HF_ROPE_NUMBER:
+        return cJSON_CreateNumber(rope_number(row, c));
+    case HF_NUMBER:
+    case HF_PAD:
+        return cJSON_CreateNumber(
+            (x == 0 && row->of ? row->times * weft__hf_option(c, row->of) : x) + row->plus);
+    case HF_FLAG:
+        return cJSON_CreateBool(x != 0);
+    case HF_ACTIVATION:
+        weft_model_value_text(c->model, weft__hf_option_index(c->model, row->option), x, text,
+                              sizeof text);
+        name = weft__hf_theirs(weft__hf_activations, text);
+        return name ? cJSON_CreateString(name) : NULL;
+    case HF_FIXED:
+    case HF_EACH:
+        break;
+    }
+    return NULL;
+}
+
+/* Sets a key where the configuration has it, or else the last alternative. Takes the item. */
+static bool put_value(cJSON *json, const char *keys, cJSON *item)
+{
+    char key[KEY_BYTES] = "", *last = key;
+    cJSON *in = json;
+    if (!item) return false;
+    for (int i = 0; weft__hf_alternative(keys, i, key); i++) {
+        in = weft__hf_holder(json, key, &last);
+        if (in && cJSON_HasObjectItem(in, last)) break;
+    }
+    if (!in) {
+        cJSON_DeleteItemFromObjectCaseSensitive(json, key);
+        in = cJSON_AddObjectToObject(json, key);
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(in, last);
+    if (cJSON_AddItemToObject(in, last, item)) return true;
+    cJSON_Delete(item);
+    return false;
+}
+
+static bool put_texts(cJSON *json, const hf_architecture *a)
+{
+    cJSON *list = cJSON_CreateArray();
+    return put_value(json, "architectures", list) &&
+           cJSON_AddItemToArray(list, cJSON_CreateString(a->name)) &&
+           put_value(json, "model_type", cJSON_CreateString(a->type));
+}
+
+/* Writes a row, unless the configuration `before` (NULL: none) has the option's value already. */
+static bool put_row(cJSON *json, const hf_key *row, const weft_model_config *c,
+                    const weft_model_config *before)
+{
+    /* A second key of an option is written only where it adds information. */
+    if (is_silent(row, c) && !weft__hf_find_value(json, row->key)) return true;
+    if (!row->option || (row->kind == HF_ROPE_NUMBER && !weft__hf_is_of_rule(row, c))) return true;
+    if (before && weft__hf_option(before, row->option) == weft__hf_option(c, row->option))
+        return true;
+    return put_value(json, row->key, make_value(row, c));
+}
+
+/* Brings options of rotary positions that mean the same into one form. */
+static void normalise_rotary(weft_model_config *c)
+{
+    static const char *const options[] = {"rotary_factor", "rotary_slow", "rotary_fast",
+                                          "rotary_positions", "rotary_magnitude"};
+    const weft_model *m = c->model;
+    const int rule = (int)weft__hf_option(c, "rotary_scaling");
+    const double usual[] = {1, 1, rule == WEFT_ROTARY_YARN ? 32 : 4,
+                            weft__hf_option(c, "max_positions"), 0};
+    const double head = weft__hf_head_width(c);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const bool used =
+            rule && (rule != WEFT_ROTARY_LINEAR || i == 0) && (rule == WEFT_ROTARY_YARN || i < 4);
+        const double x = weft__hf_option(c, options[i]);
+        weft_model_set_value(c, weft__hf_option_index(m, options[i]),
+                             !used    ? 0
+                             : x == 0 ? usual[i]
+                                      : x);
+    }
+    weft_model_set_value(c, weft__hf_option_index(m, "head_dim"), head);
+    if (weft__hf_option(c, "score_width") == 0)
+        weft_model_set_value(c, weft__hf_option_index(m, "score_width"), head);
+    if (weft__hf_option(c, "rotary_dim") == 0)
+        weft_model_set_value(c, weft__hf_option_index(m, "rotary_dim"), head);
+}
+
+/* Brings options that mean the same into one form. */
+static void normalise(weft_model_config *c)
+{
+    static const struct {
+        const char *option, *of;
+        int times;
+    } derived[] = {{"d_ff", "d_model", 4}, {"kv_heads", "heads", 1}};
+    const weft_model *m = c->model;
+    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++) {
+        const size_t at = weft__hf_option_index(m, derived[i].option);
+        if (weft_model_value(c, at) == 0)
+            weft_model_set_value(c, at, derived[i].times * weft__hf_option(c, derived[i].of));
+    }
+    normalise_rotary(c);
+    const size_t every = weft__hf_option_index(m, "global_every"),
+                 base = weft__hf_option_index(m, "local_rotary_base");
+    if (weft__hf_option(c, "window") == 0) weft_model_set_value(c, base, 0);
+    if (weft__hf_option(c, "window") == 0 ||
+        weft_model_value(c, every) > weft__hf_option(c, "layers"))
+        weft_model_set_value(c, every, 0);
+    const size_t bias = weft__hf_option_index(m, "output_bias"),
+                 offset = weft__hf_option_index(m, "position_offset");
+    if (weft_model_value(c, bias) == WEFT_OUTPUT_BIAS_UNTIED)
+        weft_model_set_value(c, bias,
+                             weft__hf_option(c, "tied") != 0 ? WEFT_OUTPUT_BIAS_NONE
+                                                             : WEFT_OUTPUT_BIAS_ALWAYS);
+    if (weft__hf_option(c, "positions") != WEFT_POSITIONS_LEARNED)
+        weft_model_set_value(c, offset, 0);
+}
+
+/* Compares a written configuration, as it is read, with the options. */
+static weft_status compare(const hf_architecture *a, const weft_model_config *wanted,
+                           const weft_model_config *got, weft_error *error)
+{
+    weft_model_config x = *wanted, y = *got;
+    char theirs[64], ours[64];
+    normalise(&x);
+    normalise(&y);
+    for (size_t i = 0; i < x.model->n_options; i++) {
+        const char *name = x.model->options[i].name;
+        const size_t k = weft__hf_option_index(y.model, name);
+        /* Only training depends on these; the tensors show whether there is a pooler. */
+        if (weft__hf_is_one_of("dropout|inner_dropout|label_smoothing|pooler", name)) continue;
+        if (k < y.model->n_options && weft_model_value(&x, i) == weft_model_value(&y, k)) continue;
+        return weft_error_set(
+            error, WEFT_BAD_ARGUMENT, x.model->name, "has %s=%s, but %s has %s", name,
+            weft_model_value_text(x.model, i, weft_model_value(&x, i), ours, sizeof ours), a->name,
+            k < y.model->n_options
+                ? weft_model_value_text(y.model, k, weft_model_value(&y, k), theirs, sizeof theirs)
+                : "no such option");
+    }
+    return WEFT_OK;
+}
+
+cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *config,
+                             const cJSON *before, weft_error *error)
+{
+    weft_model_config again, was;
+    const bool had = before && weft__hf_read_config(a, before, a->name, &was, NULL) == WEFT_OK;
+    cJSON *json = had ? cJSON_Duplicate(before, true) : cJSON_CreateObject();
+    bool good = json && put_texts(json, a);
+    for (int t = 0; good && t < HF_TABLES && a->keys[t]; t++)
+        for (const hf_key *row = a->keys[t]; good && row->key; row++)
+            good = put_row(json, row, config, had ? &was : NULL);
+    weft_status status =
+        good ? weft__hf_read_config(a, json, a->name, &again, error)
+             : weft_error_set(error, WEFT_NO_MEMORY, a->name, "no memory for the configuration");
+    if (status == WEFT_OK) status = compare(a, config, &again, error);
+    if (status == WEFT_OK) return json;
+    cJSON_Delete(json);
+    return NULL;
+}
