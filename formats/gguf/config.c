@@ -1,77 +1,19 @@
-/* Metadata of GGUF files as options of models. The keys are those of gguf/constants.py in the Python
- * package `gguf`; defaults are those of llama.cpp, src/llama-model.cpp. O(keys x rows). */
+/* Metadata of GGUF files as options of models (architectures.c has the table). O(keys x rows). */
 #include "model.h"
 #include "file.h"
 
 #include "base/text.h"
+#include "base/vmath_pow.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WORDS  24
+#define MAX_WORDS  48
 #define WORD_BYTES 96
 
 /* ---- Architectures ---- */
-
-/* Files of Mistral, SmolLM2 and TinyLlama are of the architecture llama as well. */
-static const gguf_key llama_keys[] = {
-    {GGUF_OPTION, "block_count", "layers", NULL},
-    {GGUF_OPTION, "context_length", "max_positions", NULL},
-    {GGUF_OPTION, "embedding_length", "d_model", NULL},
-    {GGUF_OPTION, "feed_forward_length", "d_ff", NULL},
-    {GGUF_OPTION, "attention.head_count", "heads", NULL},
-    {GGUF_OPTION, "attention.head_count_kv", "kv_heads", "0"},
-    {GGUF_OPTION, "attention.layer_norm_rms_epsilon", "eps", NULL},
-    {GGUF_OPTION, "rope.freq_base", "rotary_base", "10000"},
-    {GGUF_HEAD, "rope.dimension_count", NULL, NULL},
-    {GGUF_HEAD, "attention.key_length", NULL, NULL},
-    {GGUF_HEAD, "attention.value_length", NULL, NULL},
-    {GGUF_VOCAB, "vocab_size", NULL, NULL},
-    {GGUF_EQUALS, "rope.scaling.type", NULL, "none"},
-    {GGUF_EQUALS, "rope.scale_linear", NULL, "1"},
-    {GGUF_EQUALS, "expert_count", NULL, "0"},
-    {GGUF_EQUALS, "expert_used_count", NULL, "0"},
-    {GGUF_INERT, "rope.scaling.original_context_length", NULL, NULL},
-    {GGUF_INERT, "rope.scaling.finetuned", NULL, NULL},
-    {GGUF_INERT, NULL, NULL, NULL},
-};
-
-#define LINEAR(theirs, ours, layout)                                                               \
-    {theirs ".weight", ours ".weight", layout},                                                    \
-    {                                                                                              \
-        theirs ".bias", ours ".bias", layout == GGUF_TRANSPOSED ? GGUF_SAME : layout               \
-    }
-/* The tensors of both architectures, whose queries and keys have one of two orders. */
-#define TENSORS(query, key)                                                                        \
-    {"token_embd.weight", "embedding", GGUF_SAME},                                                 \
-        {"blk.*.attn_norm.weight", "layer.*.norm_attn.gamma", GGUF_SAME},                          \
-        LINEAR("blk.*.attn_q", "layer.*.attn.q", query),                                           \
-        LINEAR("blk.*.attn_k", "layer.*.attn.k", key),                                             \
-        LINEAR("blk.*.attn_v", "layer.*.attn.v", GGUF_TRANSPOSED),                                 \
-        LINEAR("blk.*.attn_output", "layer.*.attn.out", GGUF_TRANSPOSED),                          \
-        {"blk.*.ffn_norm.weight", "layer.*.norm_ffn.gamma", GGUF_SAME},                            \
-        LINEAR("blk.*.ffn_gate", "layer.*.ffn.gate", GGUF_TRANSPOSED),                             \
-        LINEAR("blk.*.ffn_up", "layer.*.ffn.in", GGUF_TRANSPOSED),                                 \
-        LINEAR("blk.*.ffn_down", "layer.*.ffn.out", GGUF_TRANSPOSED),                              \
-        {"output_norm.weight", "layer.norm.gamma", GGUF_SAME},                                     \
-    {                                                                                              \
-        "output.weight", "output.weight", GGUF_TRANSPOSED                                          \
-    }
-static const gguf_row llama_tensors[] = {
-    TENSORS(GGUF_QUERY, GGUF_KEY),
-    {NULL, NULL, GGUF_SAME},
-};
-/* convert_hf_to_gguf.py does not move the rows of this one. */
-static const gguf_row qwen2_tensors[] = {
-    TENSORS(GGUF_TRANSPOSED, GGUF_TRANSPOSED),
-    {NULL, NULL, GGUF_SAME},
-};
-
-static const gguf_architecture architectures[] = {
-    {"llama", "llama", llama_keys, llama_tensors},
-    {"qwen2", "llama", llama_keys, qwen2_tensors},
-};
 
 static bool text_is(const weft_gguf_value *value, const char *text)
 {
@@ -86,12 +28,16 @@ const gguf_architecture *weft__gguf_architecture(const weft_gguf *file, weft_err
         weft_error_set(error, WEFT_NOT_FOUND, file->path, "has no text general.architecture");
         return NULL;
     }
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
-        if (text_is(name, architectures[i].name)) return &architectures[i];
+    char names[WORD_BYTES] = "";
+    const gguf_architecture *a;
+    for (size_t i = 0; (a = weft__gguf_architecture_at(i)); i++) {
+        if (text_is(name, a->name)) return a;
+        const size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", a->name);
+    }
     weft_error_set(error, WEFT_BAD_ARGUMENT, file->path,
-                   "has the architecture \"%.*s\", which weft does not read; expected llama or "
-                   "qwen2",
-                   name->text_bytes < 64 ? (int)name->text_bytes : 64, name->text);
+                   "has the architecture \"%.*s\", which weft does not read; expected one of %s",
+                   name->text_bytes < 64 ? (int)name->text_bytes : 64, name->text, names);
     return NULL;
 }
 
@@ -166,24 +112,148 @@ static weft_status refuse(reader *r, const weft_gguf_value *value, const char *w
                           value->key, value_text(value, text), wanted);
 }
 
+/* The number of a key; 0 if it is absent or not a number. */
+static double number_of(const reader *r, const char *key)
+{
+    const weft_gguf_value *value = find(r, key);
+    return value && is_number(value) ? value->number : 0;
+}
+
+/* The width of a head. */
+static double head_width(const reader *r)
+{
+    const double width = number_of(r, "attention.key_length"),
+                 heads = number_of(r, "attention.head_count");
+    return width != 0 || heads == 0 ? width : number_of(r, "embedding_length") / heads;
+}
+
+/* Whether the rule that scales rotary positions is one of "a|b". */
+static bool is_scaled_by(const reader *r, const char *rules)
+{
+    const weft_gguf_value *type = find(r, "rope.scaling.type");
+    for (const char *at = rules; type && type->kind == WEFT_GGUF_TEXT && at; at = strchr(at, '|')) {
+        at += *at == '|';
+        const size_t n = strcspn(at, "|");
+        if (n == type->text_bytes && !memcmp(at, type->text, n)) return true;
+    }
+    return false;
+}
+
+/* A number that says the same as 0 if it is `usual`. */
+static void add_unusual(reader *r, const gguf_key *row, const weft_gguf_value *value, double usual)
+{
+    char text[TEXT_NUMBER_BYTES];
+    add_word(r, row->option, value->number == usual ? "0" : number_text(value, text));
+}
+
 static weft_status read_option(reader *r, const gguf_key *row)
 {
     char text[TEXT_NUMBER_BYTES];
     const weft_gguf_value *value = find(r, row->key);
-    if (!value && !row->value)
+    if (row->rule == GGUF_SCALING) {
+        if (value && !is_scaled_by(r, "none|linear|yarn"))
+            return refuse(r, value, "none, linear or yarn");
+        snprintf(text, sizeof text, "%.*s", value ? (int)value->text_bytes : 4,
+                 value ? value->text : "none");
+        add_word(r, row->option, text);
+        return WEFT_OK;
+    }
+    if (!value && row->rule == GGUF_OPTION && !row->value)
         return weft_error_set(r->error, WEFT_NOT_FOUND, r->file->path, "has no %s.%s", r->a->name,
                               row->key);
     if (value && !is_number(value)) return refuse(r, value, "a number");
-    add_word(r, row->option, value ? number_text(value, text) : row->value);
+    if (row->rule == GGUF_OPTION)
+        add_word(r, row->option, value ? number_text(value, text) : row->value);
+    else if (value && row->rule == GGUF_HEAD_DIM)
+        add_unusual(r, row, value,
+                    number_of(r, "embedding_length") / number_of(r, "attention.head_count"));
+    else if (value && row->rule == GGUF_ROTARY_DIM)
+        add_unusual(r, row, value, head_width(r));
+    else if (value && row->rule == GGUF_SCALED && is_scaled_by(r, row->value))
+        add_word(r, row->option, number_text(value, text));
     return WEFT_OK;
+}
+
+/* Options that the architecture determines. */
+static void read_fixed(reader *r)
+{
+    char number[TEXT_NUMBER_BYTES];
+    for (const char *at = r->a->fixed; at && *at; at += strspn(at, " ")) {
+        const size_t n = strcspn(at, " ");
+        if (r->n_words < MAX_WORDS)
+            snprintf(r->words[r->n_words++], WORD_BYTES, "%.*s", (int)n, at);
+        at += n;
+    }
+    const double layers = number_of(r, "block_count"), heads = number_of(r, "attention.head_count");
+    if (r->a->divided_layers && layers == r->a->divided_layers && heads > 0)
+        add_word(r, "score_width",
+                 weft__text_from_double(floor(number_of(r, "embedding_length") / heads), number));
+}
+
+/* ---- Rotary frequencies of Llama 3 ---- */
+
+#define LLAMA3_POSITIONS 8192 /* in which all published models count turns */
+
+/* convert_hf_to_gguf.py writes by what the frequency of each pair is divided, in place of the rule
+ * and its numbers. The largest is the factor; the others must follow from it. */
+static weft_status read_rope_freqs(reader *r)
+{
+    char number[TEXT_NUMBER_BYTES];
+    const weft_gguf_tensor *t = weft_gguf_find(r->file, GGUF_ROPE_FREQS);
+    if (!t) return WEFT_OK;
+    const double rotated = number_of(r, "rope.dimension_count"), width = head_width(r),
+                 base = find(r, "rope.freq_base") ? number_of(r, "rope.freq_base") : 10000;
+    const int64_t n = (int64_t)((rotated > 0 ? rotated : width) / 2);
+    if (t->shape.rank != 1 || t->shape.dim[0] != n || is_scaled_by(r, "linear|yarn"))
+        return weft_error_set(r->error, WEFT_BAD_FILE, r->file->path,
+                              "%s must be one number for each of %lld pairs, and the only scaling",
+                              t->name, (long long)n);
+    float *divisors = malloc(sizeof *divisors * ((size_t)n + 1));
+    if (!divisors) return weft_error_set(r->error, WEFT_NO_MEMORY, r->file->path, "no memory");
+    weft_status status = weft_gguf_read(r->file, t, divisors, r->error);
+    double factor = 1;
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+        if (divisors[i] > factor) factor = divisors[i];
+    bool good = true;
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
+        const double turns =
+            LLAMA3_POSITIONS * vm_pow_f64(base, -(double)i / (double)n) / 6.283185307179586;
+        const double kept = turns < 1 ? 0 : turns > 4 ? 1 : (turns - 1) / 3;
+        good = good && fabs(divisors[i] * ((1 - kept) / factor + kept) - 1) < 1e-4;
+    }
+    free(divisors);
+    if (status != WEFT_OK) return status;
+    if (!good)
+        return weft_error_set(r->error, WEFT_BAD_FILE, r->file->path,
+                              "%s are not those of Llama 3's rule with %d positions", t->name,
+                              LLAMA3_POSITIONS);
+    if (factor == 1) return WEFT_OK;
+    add_word(r, "rotary_scaling", "llama3");
+    add_word(r, "rotary_factor", weft__text_from_double(factor, number));
+    add_word(r, "rotary_positions", weft__text_from_double(LLAMA3_POSITIONS, number));
+    return WEFT_OK;
+}
+
+/* ---- Tensors ---- */
+
+/* Whether the file has one of the tensors "a|b". */
+static bool has_one_of(const reader *r, const char *names)
+{
+    char name[WORD_BYTES];
+    for (const char *at = names; at; at = strchr(at, '|')) {
+        at += *at == '|';
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "|"), at);
+        if (weft_gguf_find(r->file, name)) return true;
+    }
+    return false;
 }
 
 /* The vocabulary, and options that the names of tensors determine. */
 static weft_status read_tensors(reader *r)
 {
     static const struct {
-        const char *tensor, *option;
-    } flags[] = {{"blk.0.attn_q.bias", "qkv_bias"},
+        const char *tensors, *option; /* "a|b": one of these */
+    } flags[] = {{"blk.0.attn_q.bias|blk.0.attn_qkv.bias", "qkv_bias"},
                  {"blk.0.attn_output.bias", "out_bias"},
                  {"blk.0.ffn_up.bias", "ffn_bias"}};
     char number[TEXT_NUMBER_BYTES];
@@ -195,8 +265,8 @@ static weft_status read_tensors(reader *r)
     add_word(r, "output_bias", "none");
     add_word(r, "tied", weft_gguf_find(r->file, "output.weight") ? "0" : "1");
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        add_word(r, flags[i].option, weft_gguf_find(r->file, flags[i].tensor) ? "1" : "0");
-    return WEFT_OK;
+        add_word(r, flags[i].option, has_one_of(r, flags[i].tensors) ? "1" : "0");
+    return read_rope_freqs(r);
 }
 
 /* Padding, or else the end of a text, or else 0, as from transformers. */
@@ -235,6 +305,10 @@ static weft_status check_value(reader *r, const gguf_key *row, const weft_gguf_v
     double want = 0;
     switch (row->rule) {
     case GGUF_OPTION:
+    case GGUF_HEAD_DIM:
+    case GGUF_ROTARY_DIM:
+    case GGUF_SCALING:
+    case GGUF_SCALED:
     case GGUF_INERT:
         return WEFT_OK;
     case GGUF_EQUALS:
@@ -242,7 +316,7 @@ static weft_status check_value(reader *r, const gguf_key *row, const weft_gguf_v
             return text_is(value, row->value) ? WEFT_OK : refuse(r, value, row->value);
         break;
     case GGUF_HEAD:
-        want = weft__gguf_option(r->config, "d_model") / weft__gguf_option(r->config, "heads");
+        want = head_width(r);
         break;
     case GGUF_VOCAB:
         want = weft__gguf_option(r->config, "vocab");
@@ -261,10 +335,12 @@ static weft_status check_keys(reader *r)
     for (size_t i = 0; i < weft_gguf_meta_count(r->file); i++) {
         char text[WORD_BYTES];
         const weft_gguf_value *value = weft_gguf_meta_at(r->file, i);
-        const gguf_key *row = r->a->keys;
+        const gguf_key *row;
+        size_t at = 0;
         if (strncmp(value->key, r->a->name, prefix) != 0 || value->key[prefix] != '.') continue;
-        while (row->key && strcmp(row->key, value->key + prefix + 1) != 0) row++;
-        if (!row->key)
+        while ((row = weft__gguf_key_at(r->a, at)) && strcmp(row->key, value->key + prefix + 1))
+            at++;
+        if (!row)
             return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->file->path,
                                   "%s is %s: unsupported key for %s", value->key,
                                   value_text(value, text), r->a->name);
@@ -279,8 +355,10 @@ weft_status weft__gguf_config(const weft_gguf *file, const gguf_architecture *a,
 {
     reader r = {.file = file, .a = a, .config = config, .error = error};
     weft_status status = WEFT_OK;
-    for (const gguf_key *row = a->keys; row->key && status == WEFT_OK; row++)
-        if (row->rule == GGUF_OPTION) status = read_option(&r, row);
+    const gguf_key *row;
+    read_fixed(&r);
+    for (size_t i = 0; status == WEFT_OK && (row = weft__gguf_key_at(a, i)); i++)
+        if (row->option) status = read_option(&r, row);
     if (status == WEFT_OK) status = read_tensors(&r);
     if (status != WEFT_OK) return status;
     read_pad(&r);

@@ -18,6 +18,7 @@ typedef struct loader {
     const gguf_architecture *a;
     weft_params *params;
     weft_model_config *config;
+    weft_graph *graph;     /* declares the parameters */
     bool widen, quantized; /* whether no matrix stays quantised, and whether one did */
     weft_error *error;
 } loader;
@@ -46,9 +47,32 @@ static bool translate(const char *from, const char *to, const char *name, char o
 /* The row of a parameter, and the name of its tensor; NULL if there is none. */
 static const gguf_row *row_of(const loader *l, const char *ours, char theirs[NAME_BYTES])
 {
-    for (const gguf_row *row = l->a->tensors; row->theirs; row++)
+    const gguf_row *row;
+    for (size_t i = 0; (row = weft__gguf_row_at(l->a, i)); i++)
         if (translate(row->ours, row->theirs, ours, theirs)) return row;
     return NULL;
+}
+
+/* Where the rows of a parameter lie in their tensor, which has `all`. */
+typedef struct place {
+    int64_t first, all;
+} place;
+
+static place place_of(const loader *l, const gguf_row *row, const char *theirs)
+{
+    place p = {0, 0};
+    const gguf_row *other;
+    bool before = true;
+    for (size_t i = 0; (other = weft__gguf_row_at(l->a, i)); i++) {
+        char ours[NAME_BYTES];
+        if (!translate(other->theirs, other->ours, theirs, ours)) continue;
+        const weft_value value = weft_graph_find(l->graph, ours);
+        const int64_t n = weft_is_value(value) ? weft_dim_of(l->graph, value, -1) : 0;
+        before = before && other != row;
+        if (before) p.first += n;
+        p.all += n;
+    }
+    return p;
 }
 
 /* ---- Layouts ---- */
@@ -66,11 +90,18 @@ static int64_t their_row(const loader *l, gguf_layout layout, int64_t i, int64_t
     return i - in_head + 2 * (in_head % half) + in_head / half;
 }
 
+/* A tensor, or rows of it: `n` from `first` on. */
+typedef struct source {
+    const weft_gguf_tensor *t;
+    gguf_layout layout;
+    int64_t first, n;
+} source;
+
 /* ours[in, out] from their tensor [out, in]. */
-static weft_status read_matrix(loader *l, gguf_layout layout, const weft_gguf_tensor *t,
-                               float *ours)
+static weft_status read_matrix(loader *l, const source *from, float *ours)
 {
-    const int64_t out = t->shape.dim[0], in = t->shape.dim[1];
+    const weft_gguf_tensor *t = from->t;
+    const int64_t out = from->n, in = t->shape.dim[1];
     const gguf_type *type = gguf_type_of(t);
     const size_t blocks = (size_t)in / type->weights;
     float *rows = malloc(sizeof(float) * (ROWS * (size_t)in + 1));
@@ -78,7 +109,7 @@ static weft_status read_matrix(loader *l, gguf_layout layout, const weft_gguf_te
     for (int64_t first = 0; first < out; first += ROWS) {
         const int64_t n = out - first < ROWS ? out - first : ROWS;
         for (int64_t i = 0; i < n; i++) {
-            const size_t row = (size_t)their_row(l, layout, first + i, out);
+            const size_t row = (size_t)(from->first + their_row(l, from->layout, first + i, out));
             weft__gguf_widen(type, (const uint8_t *)t->data + row * blocks * type->bytes,
                              rows + i * in, blocks);
         }
@@ -90,15 +121,13 @@ static weft_status read_matrix(loader *l, gguf_layout layout, const weft_gguf_te
 }
 
 /* ours[out] from their tensor [out]. */
-static weft_status read_vector(loader *l, gguf_layout layout, const weft_gguf_tensor *t,
-                               float *ours)
+static weft_status read_vector(loader *l, const source *from, float *ours)
 {
-    const int64_t n = t->shape.dim[0];
-    float *theirs = malloc(sizeof(float) * ((size_t)n + 1));
+    float *theirs = malloc(sizeof(float) * ((size_t)from->t->shape.dim[0] + 1));
     if (!theirs) return no_memory(l);
-    const weft_status status = weft_gguf_read(l->file, t, theirs, l->error);
-    for (int64_t i = 0; i < n && status == WEFT_OK; i++)
-        ours[i] = theirs[their_row(l, layout, i, n)];
+    const weft_status status = weft_gguf_read(l->file, from->t, theirs, l->error);
+    for (int64_t i = 0; i < from->n && status == WEFT_OK; i++)
+        ours[i] = theirs[from->first + their_row(l, from->layout, i, from->n)];
     free(theirs);
     return status;
 }
@@ -138,14 +167,14 @@ static void append_group(form *f, const gguf_type *type, const uint8_t *block, i
 }
 
 /* The quantised form of a matrix, whose rows are those of their tensor. */
-static weft_status read_quantized(loader *l, const char *ours, gguf_layout layout,
-                                  const weft_gguf_tensor *t)
+static weft_status read_quantized(loader *l, const char *ours, const source *from)
 {
-    const int64_t n = t->shape.dim[0], k = t->shape.dim[1];
+    const weft_gguf_tensor *t = from->t;
+    const int64_t n = from->n, k = t->shape.dim[1];
     const gguf_type *type = gguf_type_of(t);
     const weft_shape groups = WEFT_SHAPE(n, k / 32);
     const size_t blocks = (size_t)k / type->weights;
-    const bool by_rows = layout == GGUF_SAME;
+    const bool by_rows = from->layout == GGUF_SAME;
     void *q = NULL, *scale = NULL, *other = NULL;
     weft_status status =
         add_form(l, ours, by_rows, "q", WEFT_U8, WEFT_SHAPE(n, k * type->bits / 8), &q);
@@ -156,8 +185,8 @@ static weft_status read_quantized(loader *l, const char *ours, gguf_layout layou
     if (status != WEFT_OK) return status;
     form f = {.q = q, .scale = scale, .zero = other, .minimum = other};
     for (int64_t i = 0; i < n; i++) {
-        const uint8_t *row =
-            (const uint8_t *)t->data + (size_t)their_row(l, layout, i, n) * blocks * type->bytes;
+        const size_t at = (size_t)(from->first + their_row(l, from->layout, i, n));
+        const uint8_t *row = (const uint8_t *)t->data + at * blocks * type->bytes;
         for (size_t b = 0; b < blocks; b++)
             for (int g = 0; g < type->weights / 32; g++)
                 append_group(&f, type, row + b * type->bytes, g);
@@ -191,18 +220,21 @@ static weft_status load_param(loader *l, const char *ours, weft_shape shape)
     if (!t)
         return weft_error_set(l->error, WEFT_NOT_FOUND, l->file->path, "has no tensor %s, for %s",
                               theirs, ours);
-    const bool same = row->layout == GGUF_SAME;
-    const weft_shape want =
-        same || shape.rank != 2 ? shape : WEFT_SHAPE(shape.dim[1], shape.dim[0]);
+    const bool same = row->layout == GGUF_SAME, matrix = shape.rank == 2;
+    const place p = place_of(l, row, theirs);
+    const source from = {t, row->layout, p.first, shape.dim[shape.rank - 1]};
+    const bool whole = same && p.all == from.n;
+    const weft_shape want = matrix && same ? shape
+                            : matrix       ? WEFT_SHAPE(p.all, shape.dim[0])
+                                           : WEFT_SHAPE(p.all);
     weft_status status = check_tensor(l, t, want);
-    if (status == WEFT_OK && !l->widen && shape.rank == 2 && gguf_type_of(t)->split)
-        return read_quantized(l, ours, row->layout, t);
+    if (status == WEFT_OK && !l->widen && matrix && gguf_type_of(t)->split)
+        return read_quantized(l, ours, whole ? &(source){t, row->layout, 0, shape.dim[0]} : &from);
     if (status == WEFT_OK)
         status = weft_params_add(l->params, ours, WEFT_F32, shape, &to, l->error);
     if (status != WEFT_OK) return status;
-    if (same) return weft_gguf_read(l->file, t, to.data, l->error);
-    return shape.rank == 2 ? read_matrix(l, row->layout, t, to.data)
-                           : read_vector(l, row->layout, t, to.data);
+    if (whole) return weft_gguf_read(l->file, t, to.data, l->error);
+    return matrix ? read_matrix(l, &from, to.data) : read_vector(l, &from, to.data);
 }
 
 /* A graph of the model, which declares its parameters; NULL on failure. */
@@ -226,7 +258,7 @@ static weft_graph *declare(loader *l)
 static weft_status load_params(loader *l)
 {
     size_t n;
-    weft_graph *g = declare(l);
+    weft_graph *g = l->graph = declare(l);
     const weft_value *values = weft_graph_params(g, &n);
     weft_status status = g ? WEFT_OK : l->error->status;
     for (size_t i = 0; status == WEFT_OK && i < n; i++)
@@ -251,13 +283,14 @@ static weft_status check_rest(loader *l)
         char ours[NAME_BYTES];
         const char *name = weft_gguf_at(l->file, i)->name;
         bool used = false;
-        for (const gguf_row *row = l->a->tensors; row->theirs && !used; row++)
+        const gguf_row *row;
+        for (size_t k = 0; !used && (row = weft__gguf_row_at(l->a, k)); k++)
             used = translate(row->theirs, row->ours, name, ours) && has_param(l, ours);
-        if (used) continue;
+        if (used || !strcmp(name, GGUF_ROPE_FREQS)) continue;
         return weft_error_set(l->error, WEFT_BAD_FILE, l->file->path,
-                              strcmp(name, "rope_freqs.weight") != 0
+                              strncmp(name, "rope_factors_", 13) != 0
                                   ? "unexpected tensor %s: weft's %s has no such parameter"
-                                  : "has %s: weft's %s has no scaled rotary positions",
+                                  : "has %s: weft's %s does not scale rotary positions by lists",
                               name, l->config->model->name);
     }
     return WEFT_OK;

@@ -5,18 +5,22 @@
 #include <weft/gguf.h>
 
 typedef enum gguf_rule {
-    GGUF_OPTION, /* the number of an option */
-    GGUF_EQUALS, /* no option: weft needs the number or text `value` */
-    GGUF_HEAD,   /* no option: must be d_model / heads */
-    GGUF_VOCAB,  /* no option: must be the rows of the embedding matrix */
-    GGUF_INERT   /* results do not depend on it */
+    GGUF_OPTION,     /* the number of an option */
+    GGUF_HEAD_DIM,   /* the width of a head; the option is 0 if it is d_model / heads */
+    GGUF_ROTARY_DIM, /* the rotated elements of a head; the option is 0 if it is all of them */
+    GGUF_SCALING,    /* the rule that scales rotary positions: a text */
+    GGUF_SCALED,     /* a number of the rules in `value`, "a|b"; else without influence */
+    GGUF_EQUALS,     /* no option: weft needs the number or text `value` */
+    GGUF_HEAD,       /* no option: must be the width of a head */
+    GGUF_VOCAB,      /* no option: must be the rows of the embedding matrix */
+    GGUF_INERT       /* results do not depend on it */
 } gguf_rule;
 
 typedef struct gguf_key {
     gguf_rule rule;
-    const char *key;    /* without the name of the architecture before it */
-    const char *option; /* of GGUF_OPTION */
-    const char *value;  /* the option of an absent key, or what GGUF_EQUALS needs; NULL: the key is
+    const char *key; /* without the name of the architecture before it */
+    const char *option;
+    const char *value; /* the option of an absent key, or what GGUF_EQUALS needs; NULL: the key is
                            required */
 } gguf_key;
 
@@ -27,18 +31,30 @@ typedef enum gguf_layout {
     GGUF_KEY         /* and with the heads of keys */
 } gguf_layout;
 
-/* `*` is the number of a layer. */
+/* `*` is the number of a layer. Where several rows have the same `theirs`, ours are rows of it, one
+ * parameter after the other in this order. */
 typedef struct gguf_row {
     const char *theirs, *ours;
     gguf_layout layout;
 } gguf_row;
 
+#define GGUF_TABLES 3
 typedef struct gguf_architecture {
-    const char *name;        /* general.architecture, and what its keys begin with */
-    const char *model;       /* a listed model */
-    const gguf_key *keys;    /* ends with a key NULL */
-    const gguf_row *tensors; /* ends with theirs NULL */
+    const char *name;  /* general.architecture, and what its keys begin with */
+    const char *model; /* a listed model */
+    const char *fixed; /* options that all its files have: "key=value key=value"; may be NULL */
+    int divided_layers; /* the number of layers with which the width of scores is d_model / heads, not the
+                            width of a head; 0: never */
+    const gguf_key *keys[GGUF_TABLES];    /* each ends with a key NULL */
+    const gguf_row *tensors[GGUF_TABLES]; /* each ends with theirs NULL */
 } gguf_architecture;
+
+/* NULL beyond the end. */
+const gguf_architecture *weft__gguf_architecture_at(size_t index);
+const gguf_key *weft__gguf_key_at(const gguf_architecture *a, size_t index);
+const gguf_row *weft__gguf_row_at(const gguf_architecture *a, size_t index);
+/* Tensors of frequencies that scale rotary positions, not parameters. */
+#define GGUF_ROPE_FREQS "rope_freqs.weight"
 
 /* The architecture of a file; NULL on failure. */
 const gguf_architecture *weft__gguf_architecture(const weft_gguf *file, weft_error *error);

@@ -254,8 +254,9 @@ static weft_status load_param(loader *l, const weft_graph *g, weft_value value)
     if (!t)
         return weft_error_set(l->error, WEFT_NOT_FOUND, l->folder, "has no tensor %s, for %s",
                               name.row ? name.full : "", ours);
+    const hf_place place = weft__hf_place_of(l->a, g, ours);
     weft_status status =
-        check_tensor(l, t, weft__hf_their_shape(name.row, weft_shape_of(g, value)));
+        check_tensor(l, t, weft__hf_their_shape(name.row, place, weft_shape_of(g, value)));
     if (status == WEFT_OK)
         status = weft_params_add(l->params, ours, WEFT_F32, weft_shape_of(g, value), &to, l->error);
     if (status != WEFT_OK) return status;
@@ -264,7 +265,8 @@ static weft_status load_param(loader *l, const weft_graph *g, weft_value value)
     float *theirs = malloc(weft_tensor_bytes(t->dtype, t->shape) + 1);
     if (!theirs) return no_memory(l);
     status = weft_safetensors_read(file, t, theirs, l->error);
-    if (status == WEFT_OK) weft__hf_copy(name.row, to.shape, to.data, theirs, true);
+    if (status == WEFT_OK)
+        weft__hf_copy(name.row, place, (hf_param){to.shape, to.data}, theirs, true);
     free(theirs);
     return status;
 }

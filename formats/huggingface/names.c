@@ -72,16 +72,37 @@ const hf_tensor *weft__hf_param_of(const hf_architecture *a, const char *theirs,
 
 /* ---- Layouts ---- */
 
-weft_shape weft__hf_their_shape(const hf_tensor *row, weft_shape s)
+hf_place weft__hf_place_of(const hf_architecture *a, const weft_graph *graph, const char *ours)
+{
+    char layer[16], name[HF_NAME_BYTES];
+    hf_place place = {0, 0};
+    bool before = true;
+    const hf_tensor *row = weft__hf_name_of(a, ours).row, *other;
+    if (!row || !match(row->ours, ours, layer)) return place;
+    for (size_t i = 0; (other = row_at(a, i)); i++) {
+        if (strcmp(other->theirs, row->theirs) != 0) continue;
+        fill(other->ours, layer, "", name);
+        const weft_value value = weft_graph_find(graph, name);
+        const int64_t columns = weft_is_value(value) ? weft_dim_of(graph, value, -1) : 0;
+        before = before && other != row;
+        if (before) place.first += columns;
+        place.all += columns;
+    }
+    return place;
+}
+
+weft_shape weft__hf_their_shape(const hf_tensor *row, hf_place place, weft_shape s)
 {
     switch (row->layout) {
     case HF_SAME:
         break;
     case HF_TRANSPOSED:
         return WEFT_SHAPE(s.dim[1], s.dim[0]);
-    case HF_PART:
-        s.dim[s.rank - 1] *= row->parts;
+    case HF_COLUMNS:
+        s.dim[s.rank - 1] = place.all;
         break;
+    case HF_ROWS:
+        return WEFT_SHAPE(place.all, s.dim[0]);
     case HF_ROW:
         return WEFT_SHAPE(1, s.dim[0]);
     }
@@ -105,16 +126,17 @@ static void copy_matrix(int64_t rows, int64_t columns, strided to, strided from)
                     to.at[r * to.row + c * to.column] = from.at[r * from.row + c * from.column];
 }
 
-void weft__hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs, bool to_ours)
+void weft__hf_copy(const hf_tensor *row, hf_place place, hf_param ours, float *theirs, bool to_ours)
 {
+    const weft_shape shape = ours.shape;
     const int64_t columns = shape.rank ? shape.dim[shape.rank - 1] : 1;
     const int64_t rows = columns ? weft_shape_numel(shape) / columns : 0;
-    const strided own = {ours, columns, 1};
+    const strided own = {ours.data, columns, 1};
     strided other = {theirs, columns, 1};
-    if (row->layout == HF_TRANSPOSED)
-        other = (strided){theirs, 1, rows};
-    else if (row->layout == HF_PART)
-        other = (strided){theirs + columns * row->part, columns * row->parts, 1};
+    if (row->layout == HF_TRANSPOSED || row->layout == HF_ROWS)
+        other = (strided){theirs + (row->layout == HF_ROWS ? place.first * rows : 0), 1, rows};
+    else if (row->layout == HF_COLUMNS)
+        other = (strided){theirs + place.first, place.all, 1};
     copy_matrix(rows, columns, to_ours ? own : other, to_ours ? other : own);
 }
 

@@ -125,10 +125,11 @@ static weft_status add_tensor(saver *s, weft_value value)
         return weft_error_set(s->error, WEFT_BAD_SHAPE, ours, "is %s %s, expected f32 %s",
                               weft_dtype_name(t.dtype), weft_shape_text(t.shape, has, sizeof has),
                               weft_shape_text(shape, want, sizeof want));
-    if (e->name.row->layout == HF_PART && e->name.row->part > 0) return WEFT_OK;
+    const hf_place place = weft__hf_place_of(s->a, s->graph, ours);
+    if (place.first > 0) return WEFT_OK; /* the first part has written it */
     weft_file_tensor *to = &s->tensors[s->n++];
-    *to = (weft_file_tensor){written_name(s, e), WEFT_F32, weft__hf_their_shape(e->name.row, shape),
-                             NULL};
+    *to = (weft_file_tensor){written_name(s, e), WEFT_F32,
+                             weft__hf_their_shape(e->name.row, place, shape), NULL};
     const size_t bytes = weft_tensor_bytes(WEFT_F32, to->shape);
     if (bytes > s->buffer_bytes) s->buffer_bytes = bytes;
     return WEFT_OK;
@@ -143,7 +144,8 @@ static void gather(saver *s, const entry *e)
     weft_tensor t;
     while ((row = weft__hf_param_of(s->a, written_name(s, e), &at, ours)))
         if (weft_params_find(s->params, ours, &t))
-            weft__hf_copy(row, t.shape, t.data, s->buffer, false);
+            weft__hf_copy(row, weft__hf_place_of(s->a, s->graph, ours), (hf_param){t.shape, t.data},
+                          s->buffer, false);
 }
 
 static const void *data_of(void *context, size_t index, weft_error *error)

@@ -35,11 +35,11 @@
 
 #define SAME(theirs, ours)                                                                         \
     {                                                                                              \
-        theirs, ours, HF_SAME, 0, 0                                                                \
+        theirs, ours, HF_SAME                                                                      \
     }
 #define TRANSPOSED(theirs, ours)                                                                   \
     {                                                                                              \
-        theirs, ours, HF_TRANSPOSED, 0, 0                                                          \
+        theirs, ours, HF_TRANSPOSED                                                                \
     }
 /* nn.Linear: [out, in]. */
 #define LINEAR(theirs, ours)                                                                       \
@@ -48,14 +48,19 @@
 #define CONV1D(theirs, ours)                                                                       \
     SAME(theirs ".weight", ours ".weight"), SAME(theirs ".bias", ours ".bias")
 #define NORM(theirs, ours) SAME(theirs ".weight", ours ".gamma"), SAME(theirs ".bias", ours ".beta")
-#define THIRD(theirs, ours, part)                                                                  \
-    {theirs ".weight", ours ".weight", HF_PART, part, 3},                                          \
+/* Parts of a fused layer. */
+#define CONV1D_PART(theirs, ours)                                                                  \
+    {theirs ".weight", ours ".weight", HF_COLUMNS},                                                \
     {                                                                                              \
-        theirs ".bias", ours ".bias", HF_PART, part, 3                                             \
+        theirs ".bias", ours ".bias", HF_COLUMNS                                                   \
+    }
+#define LINEAR_PART(theirs, ours)                                                                  \
+    {                                                                                              \
+        theirs ".weight", ours ".weight", HF_ROWS                                                  \
     }
 #define END_TENSORS                                                                                \
     {                                                                                              \
-        NULL, NULL, HF_SAME, 0, 0                                                                  \
+        NULL, NULL, HF_SAME                                                                        \
     }
 
 /* ---- All architectures ---- */
@@ -114,9 +119,9 @@ static const hf_tensor gpt2_tensors[] = {
     SAME("~wte.weight", "embedding"),
     SAME("~wpe.weight", "positions"),
     NORM("~h.*.ln_1", "layer.*.norm_attn"),
-    THIRD("~h.*.attn.c_attn", "layer.*.attn.q", 0),
-    THIRD("~h.*.attn.c_attn", "layer.*.attn.k", 1),
-    THIRD("~h.*.attn.c_attn", "layer.*.attn.v", 2),
+    CONV1D_PART("~h.*.attn.c_attn", "layer.*.attn.q"),
+    CONV1D_PART("~h.*.attn.c_attn", "layer.*.attn.k"),
+    CONV1D_PART("~h.*.attn.c_attn", "layer.*.attn.v"),
     CONV1D("~h.*.attn.c_proj", "layer.*.attn.out"),
     NORM("~h.*.ln_2", "layer.*.norm_ffn"),
     CONV1D("~h.*.mlp.c_fc", "layer.*.ffn.in"),
@@ -162,7 +167,7 @@ static const hf_tensor opt_tensors[] = {
     END_TENSORS,
 };
 
-/* ---- LLaMA, Mistral, Qwen 2 and 3, Gemma 2 and 3 ---- */
+/* ---- LLaMA, Mistral, Qwen 2 and 3, Phi 3, Gemma 2 and 3 ---- */
 
 /* Keys of rotary positions: version 5 has them in the object `in`, version 4 in rope_scaling or on
  * top. */
@@ -171,15 +176,13 @@ static const hf_tensor opt_tensors[] = {
     {                                                                                              \
         HF_ROPE_NUMBER, ROPE_KEY(in, key), option, "", NULL, rules, usual                          \
     }
+#define ROTARY_DIM(in)                                                                             \
+    {                                                                                              \
+        HF_ROTARY_DIM, in ".partial_rotary_factor|partial_rotary_factor", "rotary_dim", "", NULL,  \
+            0, 0                                                                                   \
+    }
 #define ROPE_KEYS(in, base)                                                                        \
-    NUMBER(in ".rope_theta|rope_theta", "rotary_base", base),                                      \
-        {HF_ROTARY_DIM,                                                                            \
-         in ".partial_rotary_factor|partial_rotary_factor",                                        \
-         "rotary_dim",                                                                             \
-         "",                                                                                       \
-         NULL,                                                                                     \
-         0,                                                                                        \
-         0},                                                                                       \
+    NUMBER(in ".rope_theta|rope_theta", "rotary_base", base), ROTARY_DIM(in),                      \
         {HF_ROPE_TYPE,                                                                             \
          "rope_scaling.type|" ROPE_KEY(in, "rope_type"),                                           \
          "rotary_scaling",                                                                         \
@@ -201,21 +204,25 @@ static const hf_tensor opt_tensors[] = {
          ROPE(LLAMA3) | ROPE(YARN),                                                                \
          0},                                                                                       \
         FIXED(ROPE_KEY(in, "truncate"), "true"), FIXED("rope_interleaved", "false")
-#define LLAMA_KEYS(vocab, positions, width, inner, head)                                           \
+#define HEAD_DIM(usual)                                                                            \
+    {                                                                                              \
+        HF_HEAD_DIM, "head_dim", "head_dim", usual, NULL, 0, 0                                     \
+    }
+#define LLAMA_KEYS(vocab, positions, width, inner, epsilon)                                        \
     NUMBER("vocab_size", "vocab", vocab), NUMBER("hidden_size", "d_model", width),                 \
         NUMBER("num_hidden_layers", "layers", "32"), NUMBER("num_attention_heads", "heads", "32"), \
         NUMBER("intermediate_size", "d_ff", inner),                                                \
         NUMBER("max_position_embeddings", "max_positions", positions),                             \
         {HF_ACTIVATION, "hidden_act", "activation", "\"silu\"", NULL, 0, 0},                       \
-        NUMBER("rms_norm_eps", "eps", "1e-6"), FLAG("tie_word_embeddings", "tied", "false"),       \
-        {HF_HEAD_DIM, "head_dim", "head_dim", head, NULL, 0, 0},                                   \
-        ROPE_KEYS("rope_parameters", "10000"),                                                     \
+        NUMBER("rms_norm_eps", "eps", epsilon), FLAG("tie_word_embeddings", "tied", "false"),      \
     {                                                                                              \
         HF_PAD, "pad_token_id", "pad_id", "", NULL, 0, 0                                           \
     }
 
 static const hf_key llama_keys[] = {
-    LLAMA_KEYS("32000", "2048", "4096", "11008", ""),
+    LLAMA_KEYS("32000", "2048", "4096", "11008", "1e-6"),
+    HEAD_DIM(""),
+    ROPE_KEYS("rope_parameters", "10000"),
     DERIVED("num_key_value_heads", "kv_heads", 1, "heads"),
     FLAG("attention_bias", "qkv_bias", "false"),
     FLAG("attention_bias", "out_bias", "false"),
@@ -223,13 +230,17 @@ static const hf_key llama_keys[] = {
     END_KEYS,
 };
 static const hf_key mistral_keys[] = {
-    LLAMA_KEYS("32000", "131072", "4096", "14336", ""),
+    LLAMA_KEYS("32000", "131072", "4096", "14336", "1e-6"),
+    HEAD_DIM(""),
+    ROPE_KEYS("rope_parameters", "10000"),
     NUMBER("num_key_value_heads", "kv_heads", "8"),
     {HF_NULLABLE, "sliding_window", "window", "4096", NULL, 0, 0},
     END_KEYS,
 };
 static const hf_key qwen2_keys[] = {
-    LLAMA_KEYS("151936", "32768", "4096", "22016", ""),
+    LLAMA_KEYS("151936", "32768", "4096", "22016", "1e-6"),
+    HEAD_DIM(""),
+    ROPE_KEYS("rope_parameters", "10000"),
     NUMBER("num_key_value_heads", "kv_heads", "32"),
     FIXED("use_sliding_window", "false"),
     FIXED("use_mrope", "false"),
@@ -237,7 +248,9 @@ static const hf_key qwen2_keys[] = {
     END_KEYS,
 };
 static const hf_key qwen3_keys[] = {
-    LLAMA_KEYS("151936", "32768", "4096", "22016", "128"),
+    LLAMA_KEYS("151936", "32768", "4096", "22016", "1e-6"),
+    HEAD_DIM("128"),
+    ROPE_KEYS("rope_parameters", "10000"),
     NUMBER("num_key_value_heads", "kv_heads", "32"),
     FLAG("attention_bias", "qkv_bias", "false"),
     FLAG("attention_bias", "out_bias", "false"),
@@ -254,8 +267,8 @@ static const hf_key qwen3_keys[] = {
         NUMBER("max_position_embeddings", "max_positions", positions),                             \
         {HF_ACTIVATION, "hidden_activation", "activation", "\"gelu_pytorch_tanh\"", NULL, 0, 0},   \
         NUMBER("rms_norm_eps", "eps", "1e-6"), FLAG("tie_word_embeddings", "tied", "true"),        \
-        {HF_HEAD_DIM, "head_dim", "head_dim", "256", NULL, 0, 0}, ROPE_KEYS(in, base),             \
-        FLAG("attention_bias", "qkv_bias", "false"), FLAG("attention_bias", "out_bias", "false"),  \
+        HEAD_DIM("256"), ROPE_KEYS(in, base), FLAG("attention_bias", "qkv_bias", "false"),         \
+        FLAG("attention_bias", "out_bias", "false"),                                               \
         NUMBER("query_pre_attn_scalar", "score_width", "256"),                                     \
         {HF_NULLABLE, "sliding_window", "window", "4096", NULL, 0, 0},                             \
         FIXED("use_bidirectional_attention", "false"),                                             \
@@ -282,6 +295,20 @@ static const hf_key gemma3_keys[] = {
     END_KEYS,
 };
 
+/* Longer contexts have rope_scaling by lists of factors, which weft lacks. */
+static const hf_key phi3_keys[] = {
+    LLAMA_KEYS("32064", "4096", "3072", "8192", "1e-5"),
+    HEAD_DIM(""),
+    DERIVED("num_key_value_heads", "kv_heads", 1, "heads"),
+    NUMBER("rope_parameters.rope_theta|rope_theta", "rotary_base", "10000"),
+    ROTARY_DIM("rope_parameters"),
+    FIXED("rope_parameters.rope_type", "\"default\""),
+    FIXED("rope_scaling", "null"),
+    FIXED("attention_bias", "false"),
+    {HF_NULLABLE, "sliding_window", "window", "", NULL, 0, 0},
+    END_KEYS,
+};
+
 static const hf_tensor llama_tensors[] = {
     SAME("~embed_tokens.weight", "embedding"),
     SAME("~layers.*.input_layernorm.weight", "layer.*.norm_attn.gamma"),
@@ -293,6 +320,20 @@ static const hf_tensor llama_tensors[] = {
     SAME("~layers.*.self_attn.k_norm.weight", "layer.*.attn.norm_k.gamma"),
     LINEAR("~layers.*.mlp.gate_proj", "layer.*.ffn.gate"),
     LINEAR("~layers.*.mlp.up_proj", "layer.*.ffn.in"),
+    LINEAR("~layers.*.mlp.down_proj", "layer.*.ffn.out"),
+    SAME("~norm.weight", "layer.norm.gamma"),
+    TRANSPOSED("lm_head.weight", "output.weight"),
+    END_TENSORS,
+};
+static const hf_tensor phi3_tensors[] = {
+    SAME("~embed_tokens.weight", "embedding"),
+    SAME("~layers.*.input_layernorm.weight", "layer.*.norm_attn.gamma"),
+    LINEAR_PART("~layers.*.self_attn.qkv_proj", "layer.*.attn.q"),
+    LINEAR_PART("~layers.*.self_attn.qkv_proj", "layer.*.attn.k"),
+    LINEAR_PART("~layers.*.self_attn.qkv_proj", "layer.*.attn.v"),
+    LINEAR("~layers.*.self_attn.o_proj", "layer.*.attn.out"),
+    LINEAR_PART("~layers.*.mlp.gate_up_proj", "layer.*.ffn.gate"),
+    LINEAR_PART("~layers.*.mlp.gate_up_proj", "layer.*.ffn.in"),
     LINEAR("~layers.*.mlp.down_proj", "layer.*.ffn.out"),
     SAME("~norm.weight", "layer.norm.gamma"),
     TRANSPOSED("lm_head.weight", "output.weight"),
@@ -448,7 +489,7 @@ static const hf_tensor seq2seq_tensors[] = {
     LINEAR("~decoder.layers.*.encoder_attn.v_proj", "dec.*.cross.v"),
     LINEAR("~decoder.layers.*.encoder_attn.out_proj", "dec.*.cross.out"),
     NORM("~decoder.layers.*.encoder_attn_layer_norm", "dec.*.norm_cross"),
-    {"final_logits_bias", "output.bias", HF_ROW, 0, 0},
+    {"final_logits_bias", "output.bias", HF_ROW},
     END_TENSORS,
 };
 /* mBART and Pegasus: a norm at the end of each stack. */
@@ -546,6 +587,16 @@ static const hf_architecture architectures[] = {
      .prefix = "model.",
      .keys = {mistral_keys, common_keys},
      .tensors = {llama_tensors, llama_norms},
+     .computed = "*rotary_emb.inv_freq|lm_head.weight"},
+    {.name = "Phi3ForCausalLM",
+     .aliases = "Phi3Model",
+     .type = "phi3",
+     .model = "llama",
+     .fixed = LLAMA_FIXED "norm_qk=0 qkv_bias=0 out_bias=0 ffn_bias=0",
+     .prefix = "model.",
+     .keys = {phi3_keys, common_keys},
+     .tensors = {phi3_tensors, llama_norms},
+     .inert = "original_max_position_embeddings",
      .computed = "*rotary_emb.inv_freq|lm_head.weight"},
     {.name = "Gemma2ForCausalLM",
      .aliases = "Gemma2Model",

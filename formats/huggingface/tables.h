@@ -41,15 +41,16 @@ typedef struct hf_key {
 typedef enum hf_layout {
     HF_SAME,
     HF_TRANSPOSED, /* theirs is [out, in], ours [in, out] */
-    HF_PART,       /* ours are columns of theirs: part `part` of `parts` */
+    HF_COLUMNS,    /* ours are columns of theirs */
+    HF_ROWS,       /* ours, transposed, are rows of theirs */
     HF_ROW         /* theirs is [1, n], ours [n]; zeros if it is missing */
 } hf_layout;
 
-/* `*` is the number of a layer, `~` the prefix of the architecture. */
+/* `*` is the number of a layer, `~` the prefix of the architecture. Where several rows have the same
+ * `theirs`, ours are parts of it in this order. */
 typedef struct hf_tensor {
     const char *theirs, *ours;
     hf_layout layout;
-    int part, parts;
 } hf_tensor;
 
 /* ---- Architectures ---- */
@@ -108,10 +109,21 @@ hf_name weft__hf_name_of(const hf_architecture *a, const char *ours);
  * none. `theirs` may have the prefix or not, and the names of norms in old files. */
 const hf_tensor *weft__hf_param_of(const hf_architecture *a, const char *theirs, size_t *at,
                                    char ours[HF_NAME_BYTES]);
+/* Where ours lies among the columns (of HF_ROWS the rows) of theirs. */
+typedef struct hf_place {
+    int64_t first, all;
+} hf_place;
+/* `graph` declares the parameters. */
+hf_place weft__hf_place_of(const hf_architecture *a, const weft_graph *graph, const char *ours);
 /* The shape of their tensor. */
-weft_shape weft__hf_their_shape(const hf_tensor *row, weft_shape ours);
-/* Copies their contents to ours, or part of theirs from ours; f32, ours of shape `shape`. */
-void weft__hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs,
+weft_shape weft__hf_their_shape(const hf_tensor *row, hf_place place, weft_shape ours);
+/* Our parameter, f32. */
+typedef struct hf_param {
+    weft_shape shape;
+    float *data;
+} hf_param;
+/* Copies their contents to ours, or part of theirs from ours; f32. */
+void weft__hf_copy(const hf_tensor *row, hf_place place, hf_param ours, float *theirs,
                    bool to_ours);
 
 /* A graph of the model, which declares its parameters; NULL on failure. */

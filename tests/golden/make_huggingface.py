@@ -58,11 +58,14 @@ MODELS = {
         **LLAMA), {}),
     "mistral-head": (hf.MistralForCausalLM, hf.MistralConfig(
         num_key_value_heads=2, head_dim=10, sliding_window=4, **LLAMA), {}),
+    "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(
+        num_key_value_heads=2, sliding_window=4, pad_token_id=3, eos_token_id=2, rope_parameters=dict(
+            rope_type="default", rope_theta=100.0, partial_rotary_factor=0.7), **LLAMA), {}),
     "gemma2": (hf.Gemma2ForCausalLM, hf.Gemma2Config(
         num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=5, sliding_window=3,
         attn_logit_softcapping=2.0, final_logit_softcapping=3.0, **LLAMA), {}),
     "gemma3": (hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(
-        num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=12, sliding_window=3,
+        num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=8, sliding_window=3,
         layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
             full_attention=dict(rope_type="linear", rope_theta=1000.0, factor=8.0),
             sliding_attention=dict(rope_type="default", rope_theta=10.0)), **LLAMA), {}),
@@ -84,7 +87,7 @@ MODELS = {
         activation_function="relu", **PAIR), {}),
 }
 GOLDEN = ["gpt2", "gpt2-untied", "llama", "llama-tied", "bert", "bert-encoder", "marian", "bart",
-          "qwen3", "gemma2", "gemma3"]
+          "qwen3", "gemma2", "gemma3", "phi3"]
 
 
 def make(name, seed):

@@ -8,6 +8,7 @@
 #include <weft/saved.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,23 @@ static const block_matrix matrices[] = {
 };
 #define MATRICES (sizeof matrices / sizeof *matrices)
 
+/* Fused matrices, and the parts that become parameters. */
+static const block_matrix fused[] = {
+    {"token_embd.weight", {VOCAB, WIDTH}, 8, 32, 34, {0, 0}, NULL},
+    {"blk.0.attn_qkv.weight", {WIDTH + 2 * KEYS, WIDTH}, 12, 256, 144, {0, 2}, NULL},
+    {"blk.0.attn_output.weight", {WIDTH, WIDTH}, 2, 32, 18, {0, 0}, NULL},
+    {"blk.0.ffn_up.weight", {2 * INNER, WIDTH}, 6, 32, 22, {0, 0}, NULL},
+    {"blk.0.ffn_down.weight", {WIDTH, INNER}, 7, 32, 24, {0, 2}, NULL},
+};
+#define FUSED (sizeof fused / sizeof *fused)
+static const block_matrix parts[] = {
+    {NULL, {WIDTH, WIDTH}, 0, 0, 0, {0, 0}, "layer.0.attn.q.weight"},
+    {NULL, {KEYS, WIDTH}, 0, 0, 0, {0, 0}, "layer.0.attn.k.weight"},
+    {NULL, {KEYS, WIDTH}, 0, 0, 0, {0, 0}, "layer.0.attn.v.weight"},
+    {NULL, {INNER, WIDTH}, 0, 0, 0, {0, 0}, "layer.0.ffn.gate.weight"},
+    {NULL, {INNER, WIDTH}, 0, 0, 0, {0, 0}, "layer.0.ffn.in.weight"},
+};
+
 static size_t bytes_of(const block_matrix *b)
 {
     return (size_t)(b->dims[0] * b->dims[1]) / b->weights * b->bytes;
@@ -53,8 +71,15 @@ static void put_random_blocks(gguf_maker *m, const block_matrix *b, uint64_t *ra
     }
 }
 
-static void make_model(gguf_maker *m)
+static void make_model(gguf_maker *m, const char *architecture, const block_matrix *list, size_t n)
 {
+    static const struct {
+        const char *key;
+        uint32_t number;
+    } keys[] = {{"block_count", 1},          {"context_length", 16},
+                {"embedding_length", WIDTH}, {"feed_forward_length", INNER},
+                {"attention.head_count", 2}, {"attention.head_count_kv", 1}};
+    char key[128];
     static const char *const norms[] = {"blk.0.attn_norm.weight", "blk.0.ffn_norm.weight",
                                         "output_norm.weight"};
     uint64_t random = 7;
@@ -62,24 +87,22 @@ static void make_model(gguf_maker *m)
     m->n = 0;
     gguf_put(m, "GGUF", 4);
     gguf_put_number(m, 3, 4);
-    gguf_put_number(m, MATRICES + 3, 8);
+    gguf_put_number(m, n + 3, 8);
     gguf_put_number(m, 9, 8);
-    gguf_put_string(m, "general.architecture", "llama");
-    gguf_put_f32(m, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gguf_put_string(m, "general.architecture", architecture);
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture);
+    gguf_put_f32(m, key, 1e-5f);
     gguf_put_u32(m, "tokenizer.ggml.padding_token_id", 3);
-    gguf_put_u32(m, "llama.block_count", 1);
-    gguf_put_u32(m, "llama.context_length", 16);
-    gguf_put_u32(m, "llama.embedding_length", WIDTH);
-    gguf_put_u32(m, "llama.feed_forward_length", INNER);
-    gguf_put_u32(m, "llama.attention.head_count", 2);
-    gguf_put_u32(m, "llama.attention.head_count_kv", 1);
-    for (size_t i = 0; i < MATRICES; i++)
-        gguf_put_blocks(m, matrices[i].name, matrices[i].dims, matrices[i].type,
-                        bytes_of(&matrices[i]), &offset);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, keys[i].key);
+        gguf_put_u32(m, key, keys[i].number);
+    }
+    for (size_t i = 0; i < n; i++)
+        gguf_put_blocks(m, list[i].name, list[i].dims, list[i].type, bytes_of(&list[i]), &offset);
     for (size_t i = 0; i < 3; i++) gguf_put_tensor(m, norms[i], WIDTH, 0, &offset);
     while (m->n % 32) gguf_put_number(m, 0, 1);
-    for (size_t i = 0; i < MATRICES; i++) {
-        put_random_blocks(m, &matrices[i], &random);
+    for (size_t i = 0; i < n; i++) {
+        put_random_blocks(m, &list[i], &random);
         while (m->n % 32) gguf_put_number(m, 0, 1);
     }
     for (int i = 0; i < 3 * WIDTH; i++) {
@@ -166,7 +189,7 @@ static void test_numbers(void)
     weft_error error = WEFT_NO_ERROR;
     weft_model_config config;
     weft_params *quantized = weft_params_new(), *wide = weft_params_new();
-    make_model(&m);
+    make_model(&m, "llama", matrices, MATRICES);
     weft_gguf *file = gguf_open_made(&m, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     CU_ASSERT_EQUAL_FATAL(
@@ -196,8 +219,29 @@ static void test_numbers(void)
     weft_params_free(wide);
 }
 
+/* Parts of fused matrices are rows of them, with their groups. */
+static void test_fused(void)
+{
+    static gguf_maker m;
+    weft_error error = WEFT_NO_ERROR;
+    weft_model_config config;
+    weft_params *quantized = weft_params_new(), *wide = weft_params_new();
+    make_model(&m, "phi3", fused, FUSED);
+    weft_gguf *file = gguf_open_made(&m, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    CU_ASSERT_EQUAL_FATAL(
+        weft_gguf_load(file, &(weft_gguf_options){.widen = true}, wide, &config, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_gguf_load(file, NULL, quantized, &config, &error), WEFT_OK);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        expect_same_numbers(quantized, wide, &parts[i]);
+    weft_gguf_close(file);
+    weft_params_free(quantized);
+    weft_params_free(wide);
+}
+
 void gguf_quantized_tests(void)
 {
     CU_pSuite suite = CU_add_suite("gguf_quantized", NULL, NULL);
     CU_add_test(suite, "numbers and results", test_numbers);
+    CU_add_test(suite, "fused matrices", test_fused);
 }

@@ -170,7 +170,8 @@ typedef struct change {
     const char *key;     /* another one, with a text or a number */
     const char *text;
     double number;
-    const char *extra;        /* a tensor [5] */
+    const char *extra;        /* a tensor, the last one */
+    uint64_t extra_rows;      /* 0: 5 */
     const char *architecture; /* NULL: llama */
     uint64_t key_rows;        /* of the projection to keys; 0: 4 */
 } change;
@@ -220,7 +221,7 @@ static void make_model(gguf_maker *m, const change *c)
     gguf_put_tensor(m, "blk.0.ffn_up.weight", INNER, WIDTH, &offset);
     gguf_put_tensor(m, "blk.0.ffn_down.weight", WIDTH, INNER, &offset);
     gguf_put_tensor(m, "output_norm.weight", WIDTH, 0, &offset);
-    if (c->extra) gguf_put_tensor(m, c->extra, 5, 0, &offset);
+    if (c->extra) gguf_put_tensor(m, c->extra, c->extra_rows ? c->extra_rows : 5, 0, &offset);
     while (m->n % 32) gguf_put_number(m, 0, 1);
     for (size_t i = 0; i < offset / 4; i++) {
         const float x = (float)i;
@@ -294,6 +295,45 @@ static void expect_message(const weft_error *error, const char *message)
     puts(message);
 }
 
+/* By what convert_hf_to_gguf.py divides the frequencies of Llama 3: of 1303 turns by 1, of 0.04 by the
+ * factor. */
+static void test_rope_freqs(void)
+{
+    static const struct {
+        float divisors[2];
+        const char *rule, *message;
+        double factor;
+    } cases[] = {
+        {{1, 8}, "llama3", NULL, 8},
+        {{1, 1}, "none", NULL, 0},
+        {{2, 8}, NULL, "rope_freqs.weight are not those of Llama 3's rule with 8192 positions", 0},
+    };
+    static gguf_maker m;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_error error = WEFT_NO_ERROR;
+        weft_model_config config;
+        weft_params *p = weft_params_new();
+        make_model(&m, &(change){.extra = "rope_freqs.weight",
+                                 .extra_rows = 2,
+                                 .key = "llama.rope.freq_base",
+                                 .number = 1e9});
+        memcpy(m.data + m.n - 32, cases[i].divisors, sizeof cases[i].divisors);
+        weft_gguf *file = gguf_open_made(&m, &error);
+        const weft_status status = weft_gguf_load(file, NULL, p, &config, &error);
+        CU_ASSERT_EQUAL(status, cases[i].message ? WEFT_BAD_FILE : WEFT_OK);
+        if (cases[i].message) {
+            expect_message(&error, cases[i].message);
+        } else {
+            CU_ASSERT_EQUAL(option(&config, "rotary_scaling"),
+                            strcmp(cases[i].rule, "none") ? WEFT_ROTARY_LLAMA3 : WEFT_ROTARY_PLAIN);
+            CU_ASSERT_EQUAL(option(&config, "rotary_factor"), cases[i].factor);
+            CU_ASSERT_EQUAL(option(&config, "rotary_positions"), cases[i].factor ? 8192 : 0);
+        }
+        weft_gguf_close(file);
+        weft_params_free(p);
+    }
+}
+
 static void test_refused_models(void)
 {
     static const struct {
@@ -302,15 +342,24 @@ static void test_refused_models(void)
         const char *message;
     } cases[] = {
         {{.without = "block_count"}, WEFT_NOT_FOUND, "has no llama.block_count"},
-        {{.key = "llama.rope.scaling.type", .text = "linear"},
+        {{.key = "llama.rope.scaling.type", .text = "longrope"},
          WEFT_BAD_ARGUMENT,
-         "llama.rope.scaling.type is \"linear\"; expected none"},
+         "llama.rope.scaling.type is \"longrope\"; expected none, linear or yarn"},
+        {{.key = "llama.rope.scaling.type", .number = 1},
+         WEFT_BAD_ARGUMENT,
+         "llama.rope.scaling.type is 1; expected none, linear or yarn"},
+        {{.key = "llama.rope.scaling.yarn_log_multiplier", .number = 0.5},
+         WEFT_BAD_ARGUMENT,
+         "yarn_log_multiplier is 0.5; expected 0"},
         {{.key = "llama.expert_count", .number = 8},
          WEFT_BAD_ARGUMENT,
          "llama.expert_count is 8; expected 0"},
         {{.key = "llama.attention.key_length", .number = 16},
+         WEFT_BAD_SHAPE,
+         "blk.0.attn_q.weight is [8, 8], but the metadata make it [32, 8]"},
+        {{.key = "llama.attention.value_length", .number = 16},
          WEFT_BAD_ARGUMENT,
-         "llama.attention.key_length is 16; expected 4"},
+         "llama.attention.value_length is 16; expected 4"},
         {{.key = "llama.vocab_size", .number = 6},
          WEFT_BAD_ARGUMENT,
          "llama.vocab_size is 6; expected 5"},
@@ -322,7 +371,10 @@ static void test_refused_models(void)
          "llama.rope.freq_base is \"x\"; expected a number"},
         {{.key = "llama.rope.freq_base", .number = -1}, WEFT_BAD_ARGUMENT, "rotary_base"},
         {{.architecture = "gemma"}, WEFT_BAD_ARGUMENT, "has the architecture \"gemma\""},
-        {{.extra = "rope_freqs.weight"}, WEFT_BAD_FILE, "no scaled rotary positions"},
+        {{.extra = "rope_freqs.weight"}, WEFT_BAD_FILE, "must be one number for each of 2 pairs"},
+        {{.extra = "rope_factors_long.weight"},
+         WEFT_BAD_FILE,
+         "weft's llama does not scale rotary positions by lists"},
         {{.extra = "blk.1.attn_norm.weight"},
          WEFT_BAD_FILE,
          "unexpected tensor blk.1.attn_norm.weight"},
@@ -530,6 +582,7 @@ void gguf_tests(void)
     CU_add_test(suite, "a model equals that of transformers", test_llama);
     CU_add_test(suite, "files in memory", test_memory);
     CU_add_test(suite, "a small model", test_small_model);
+    CU_add_test(suite, "rotary frequencies of Llama 3", test_rope_freqs);
     CU_add_test(suite, "models that are refused", test_refused_models);
     CU_add_test(suite, "malformed files", test_malformed);
     CU_add_test(suite, "files that end early", test_cut);

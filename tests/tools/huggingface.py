@@ -1,7 +1,7 @@
 """Holds `weft convert` against the library transformers: random models of all architectures that
 golden/make_huggingface.py lists go to weft, run there, and go back.
 
-    python3 tests/tools/huggingface.py WEFT [SEEDS]
+    python3 tests/tools/huggingface.py WEFT [SEEDS [NAME...]]
 
 Prints a row for each model: the difference of the outputs in weft and in transformers, and of those
 of the models that came back, relative to their norm; and whether their tensors are the same, bit for
@@ -92,11 +92,12 @@ def main():
     global WEFT
     WEFT = sys.argv[1]
     seeds = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    names = sys.argv[3:] or make.MODELS
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     print(f"{'model':14} {'seed':>4}  {'in weft':>9}  {'back':>9}  tensors")
     good = True
     for seed in range(1, seeds + 1):
-        for name in make.MODELS:
+        for name in names:
             with tempfile.TemporaryDirectory() as folder:
                 good = check(name, seed, pathlib.Path(folder)) and good
     sys.exit(not good)
