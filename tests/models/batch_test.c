@@ -193,7 +193,7 @@ static void check_alone(const subject *s, weft_dtype cache, const asked *a)
 /* ---- Requests that come and go ---- */
 
 typedef struct batch_case {
-    const char *model, *texts[8];
+    const char *model, *texts[16];
     weft_dtype cache;
     size_t prefix_bytes;
     int threads;
@@ -206,7 +206,7 @@ static void run_case(const batch_case *c, uint64_t seed)
     size_t n_texts = 0, added = 0, over = 0;
     subject s;
     weft_error error = WEFT_NO_ERROR;
-    while (n_texts < 8 && c->texts[n_texts]) n_texts++;
+    while (n_texts < 16 && c->texts[n_texts]) n_texts++;
     if (!make_subject(&s, c->model, c->texts, n_texts) || (c->quantized && !quantize_subject(&s)))
         return;
     const weft_batcher_options o = {.slots = 5,
@@ -260,6 +260,16 @@ static void test_requests(void)
         {.model = "llama",
          .texts = {SIZES, "d_model=64", "heads=2", "kv_heads=1"},
          .cache = WEFT_BF16,
+         .threads = 1},
+        {.model = "llama",
+         .texts = {SIZES, "d_model=64", "heads=4", "kv_heads=2", "head_dim=24", "norm_qk=1",
+                   "norm=both", "window=20", "layers=3", "global_every=2", "local_rotary_base=100",
+                   "gamma_plus_one=1"},
+         .prefix_bytes = 1 << 20,
+         .threads = 2},
+        {.model = "llama",
+         .texts = {SIZES, "d_model=64", "heads=4", "kv_heads=2", "score_cap=3", "logit_cap=5"},
+         .prefix_bytes = 1 << 20,
          .threads = 1},
         {.model = "llama",
          .texts = {"vocab=29", "d_ff=64", "d_model=64", "heads=2", "kv_heads=1"},
