@@ -307,7 +307,7 @@ weft_value weft__saturate(onnx_node *n, weft_value x, int type);
 /* Numbers as integers of a type: without their fraction, and then wrapped around if the type
  * has at most 16 bits. */
 weft_value weft__narrow(onnx_node *n, weft_value x, int type);
-/* Quantized numbers (matrix.c), in f64. Input i, a number or a vector along an axis of `rank`
+/* Quantized numbers (quantized.c), in f64. Input i, a number or a vector along an axis of `rank`
  * dimensions; the default without it. */
 weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value);
 /* Input i less its zero point; `axis` counts from the end. */

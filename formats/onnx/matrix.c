@@ -1,17 +1,11 @@
-/* Matrix products of ONNX, and products and conversions of quantized numbers. */
+/* Matrix products and determinants of ONNX. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "onnx/quantized.h"
 
 /* ---- Products ---- */
 
-static weft_value dequantized_product(onnx_node *n, bool transposed);
-
-/* As NumPy's matmul, in which a vector is a row on the left and a column on the right. */
-static weft_value product(weft_graph *g, weft_value a, weft_value b)
+weft_value weft__matrix_product(weft_graph *g, weft_value a, weft_value b)
 {
     const bool row = weft_rank_of(g, a) == 1, column = weft_rank_of(g, b) == 1;
     if (row) a = weft_expand_dims(g, a, 0);
@@ -23,14 +17,14 @@ static weft_value product(weft_graph *g, weft_value a, weft_value b)
 
 void weft__map_MatMul(onnx_node *n)
 {
-    weft_value bytes = dequantized_product(n, false);
+    weft_value bytes = weft__dequantized_product(n, false);
     if (weft_is_value(bytes)) {
         weft__set_out(n, 0, bytes);
         return;
     }
     const weft_value a = weft__widen(n, weft__in_value(n, 0));
     const weft_value b = weft__widen(n, weft__in_value(n, 1));
-    weft_value y = product(n->graph, a, b);
+    weft_value y = weft__matrix_product(n->graph, a, b);
     if (weft_dtype_of(n->graph, weft__in_value(n, 0)) == WEFT_I32)
         y = weft__narrow(n, y, weft__in_type(n, 0));
     weft__set_typed(n, 0, y, weft__in_type(n, 0));
@@ -42,12 +36,12 @@ static weft_value scaled(weft_graph *g, weft_value x, double factor)
 }
 
 /* alpha A' B' + beta C */
-void weft__map_Gemm(onnx_node *n)
+static weft_value gemm(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const double alpha = weft__attr_float(n, "alpha", 1), beta = weft__attr_float(n, "beta", 1);
     const bool trans_a = weft__attr_int(n, "transA", 0), trans_b = weft__attr_int(n, "transB", 0);
-    weft_value y = trans_a ? WEFT_NO_VALUE : dequantized_product(n, trans_b);
+    weft_value y = trans_a ? WEFT_NO_VALUE : weft__dequantized_product(n, trans_b);
     if (!weft_is_value(y)) {
         weft_value a = weft__widen(n, weft__in_value(n, 0)),
                    b = weft__widen(n, weft__in_value(n, 1));
@@ -60,7 +54,19 @@ void weft__map_Gemm(onnx_node *n)
         y = weft_add(g, y, scaled(g, weft__widen(n, weft__in_value(n, 2)), beta));
     if (weft_dtype_of(g, weft__in_value(n, 0)) == WEFT_I32)
         y = weft__narrow(n, y, weft__in_type(n, 0));
-    weft__set_typed(n, 0, y, weft__in_type(n, 0));
+    return y;
+}
+
+void weft__map_Gemm(onnx_node *n)
+{
+    weft__set_typed(n, 0, gemm(n), weft__in_type(n, 0));
+}
+
+void weft__microsoft_FusedGemm(onnx_node *n)
+{
+    const double parameters[2] = {weft__attr_float(n, "activation_alpha", 0),
+                                  weft__attr_float(n, "activation_beta", 0)};
+    weft__set_out(n, 0, weft__fused_activation(n, gemm(n), parameters));
 }
 
 /* ---- Determinants ---- */
@@ -110,301 +116,4 @@ void weft__map_Det(onnx_node *n)
     for (int64_t left = m; left > 1; left--) x = eliminate(g, x, &det);
     s.rank -= 2;
     weft__set_out(n, 0, weft_reshape(g, weft_mul(g, det, x), s));
-}
-
-/* ---- Quantized numbers ---- */
-
-static bool has_bytes(int type)
-{
-    return type == ONNX_UINT8 || type == ONNX_INT8;
-}
-
-/* A number, or a vector along an axis of `rank` dimensions, in f64. */
-static weft_value along(weft_graph *g, weft_value x, int axis, int rank)
-{
-    x = weft_cast(g, x, WEFT_F64);
-    if (weft_rank_of(g, x) != 1 || weft_dim_of(g, x, 0) == 1)
-        return weft_rank_of(g, x) == 1 ? weft_squeeze(g, x, 0) : x;
-    weft_shape shape = {.rank = rank};
-    for (int k = 0; k < rank; k++) shape.dim[k] = k == axis ? weft_dim_of(g, x, 0) : 1;
-    return weft_reshape(g, x, shape);
-}
-
-/* x with each element as often along the axis as a block has elements; the last block is cut off at
- * the size of input 0. */
-static weft_value of_blocks(onnx_node *n, weft_value x, int axis, int64_t block)
-{
-    weft_graph *g = n->graph;
-    weft_shape shape = weft_shape_of(g, x), wide = {.rank = shape.rank + 1};
-    const int64_t size = weft__in_shape(n, 0).dim[axis], blocks = shape.dim[axis];
-    if (block < 1 || size < 1 || blocks != (size - 1) / block + 1) {
-        weft__node_fail(n, WEFT_BAD_SHAPE,
-                        "%lld blocks of %lld elements do not fit axis %d, which has %lld elements",
-                        (long long)blocks, (long long)block, axis, (long long)size);
-        return x;
-    }
-    for (int i = 0; i < wide.rank; i++)
-        wide.dim[i] = i <= axis ? shape.dim[i] : i == axis + 1 ? block : shape.dim[i - 1];
-    shape.dim[axis] *= block;
-    x = weft_broadcast_to(g, weft_expand_dims(g, x, axis + 1), wide);
-    return weft_slice(g, weft_reshape(g, x, shape), axis, 0, size, 1);
-}
-
-weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value)
-{
-    weft_graph *g = n->graph;
-    if (!has_in(n, i)) return weft_scalar(g, WEFT_F64, default_value);
-    const weft_value x = along(g, weft__in_value(n, i), axis, rank);
-    const int64_t block = weft__attr_int(n, "block_size", 0);
-    if (weft__node_failed(n) || block == 0 || rank < 2 || weft_rank_of(g, x) != rank) return x;
-    return of_blocks(n, x, axis, block);
-}
-
-/* Rounds x, adds the zero point and clips to the type. */
-static weft_value quantized_clip(onnx_node *n, weft_value x, weft_value zero, int type)
-{
-    return weft__saturate(n, weft_add(n->graph, weft_round(n->graph, x), zero), type);
-}
-
-weft_value weft__quantized_round(onnx_node *n, weft_value x, weft_value zero, int type)
-{
-    return weft_cast(n->graph, quantized_clip(n, x, zero, type), WEFT_I32);
-}
-
-/* Sets output 0 to quantized numbers, given in f32. */
-static void set_quantized(onnx_node *n, weft_value whole, int type)
-{
-    weft__set_typed(n, 0, weft_cast(n->graph, whole, WEFT_I32), type);
-    if (n->n_out && !n->folding) n->out[0].whole = whole;
-}
-
-/* That of the zero point, or of an attribute. */
-static int quantized_type(onnx_node *n, size_t zero_point)
-{
-    double low, high;
-    const int given = (int)weft__attr_int(n, "output_dtype", 0);
-    const int type = has_in(n, zero_point) ? weft__in_type(n, zero_point)
-                     : given               ? given
-                                           : ONNX_UINT8;
-    if (!weft__onnx_type_bounds(type, &low, &high))
-        weft__node_fail(n, WEFT_BAD_DTYPE, "quantizes to %s, expected an integer type",
-                        weft__onnx_type_name(type));
-    return type;
-}
-
-/* In f64 a quotient that is halfway in f32 is not; so the division is one of f32. What the zero
- * point is added to in f32 is exact, or outside of the type's range. */
-void weft__map_QuantizeLinear(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const int rank = weft__in_shape(n, 0).rank, type = quantized_type(n, 2);
-    const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
-    weft_value x = weft_cast(g, weft__in_value(n, 0), WEFT_F32);
-    x = weft_div(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), WEFT_F32));
-    weft_value zero = weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), WEFT_F32);
-    set_quantized(n, quantized_clip(n, x, zero, type), type);
-}
-
-/* A value of a type of few bits in floats. */
-static weft_value whole_of(onnx_node *n, onnx_value *v)
-{
-    return weft_is_value(v->whole) ? v->whole : weft__import_value(n->import, v);
-}
-
-/* The difference of numbers of few bits is exact in f32, so that only the product with a scale in
- * f32 is rounded. */
-void weft__map_DequantizeLinear(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const int rank = weft__in_shape(n, 0).rank, type = weft__in_type(n, 0);
-    const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
-    const weft_dtype out = weft_dtype_of(g, weft__in_value(n, 1));
-    const bool few_bits = has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16;
-    const weft_dtype dtype = few_bits && out == WEFT_F32 ? WEFT_F32 : WEFT_F64;
-    weft_value x = weft_cast(g, n->folding ? weft__in_value(n, 0) : whole_of(n, n->in[0]), dtype);
-    x = weft_sub(g, x, weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), dtype));
-    x = weft_mul(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), dtype));
-    weft__set_out(n, 0, weft_cast(g, x, out));
-    if (!n->n_out) return;
-    n->out[0].quantized = n->in[0];
-    n->out[0].scale = n->in[1];
-    n->out[0].zero = has_in(n, 2) ? n->in[2] : NULL;
-    n->out[0].axis = axis;
-}
-
-/* Scale and zero point that map [min(x, 0), max(x, 0)] to 0..255. */
-void weft__map_DynamicQuantizeLinear(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const weft_value x = weft__in_value(n, 0), nothing = weft_scalar(g, WEFT_F32, 0);
-    weft_value high = weft_maximum(g, weft_max(g, x, WEFT_ALL_AXES, false), nothing);
-    weft_value low = weft_minimum(g, weft_min(g, x, WEFT_ALL_AXES, false), nothing);
-    weft_value range = weft_sub(g, high, low);
-    weft_value scale = weft_div(g, range, weft_scalar(g, WEFT_F32, 255));
-    weft_value zero = weft_round(g, weft_clamp(g, weft_neg(g, weft_div(g, low, scale)), 0, 255));
-    set_quantized(n, quantized_clip(n, weft_div(g, x, scale), zero, ONNX_UINT8), ONNX_UINT8);
-    weft__set_typed(n, 1, scale, ONNX_FLOAT);
-    weft__set_typed(n, 2, weft_cast(g, zero, WEFT_I32), ONNX_UINT8);
-}
-
-weft_value weft__quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis)
-{
-    weft_value x = weft_cast(n->graph, weft__in_value(n, i), WEFT_F64);
-    const int rank = weft__in_shape(n, i).rank;
-    return weft_sub(n->graph, x, weft__quantized_along(n, zero_point, rank + axis, rank, 0));
-}
-
-/* A matrix [k, n] of bytes, with known contents and zero points, as weft_matmul_whole reads it:
- * its rows are padded with their zero points. */
-typedef struct byte_matrix {
-    int64_t k, n, padded;
-    weft_value weight, zero;
-    weft_value sums; /* f64 [n]: of the elements less their zero points, over k */
-} byte_matrix;
-
-/* Rows of the file's matrix that are read together, so that a cache line is read once. */
-#define ROWS_READ 64
-
-/* Whether the contents are known, now that they are needed. */
-static bool is_known(onnx_node *n, onnx_value *v)
-{
-    return weft__import_contents(n->import, v) && v->known;
-}
-
-/* Reads a matrix to multiply x with; `transposed`: the file has it as [n, k]. False if it is not a
- * matrix, or after a failure. */
-static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool transposed,
-                       weft_shape x, byte_matrix *m)
-{
-    const onnx_tensor *t = &matrix->tensor;
-    if (!is_known(n, matrix) || t->shape.rank != 2 || t->dtype != WEFT_I32 ||
-        !has_bytes(matrix->type) || (zero && (!is_known(n, zero) || zero->tensor.shape.rank > 1)))
-        return false;
-    m->k = t->shape.dim[transposed];
-    m->n = t->shape.dim[!transposed];
-    m->padded = (m->k + 31) / 32 * 32;
-    const int64_t zeros = zero ? weft_shape_numel(zero->tensor.shape) : 1;
-    if (!m->k || !m->n || x.dim[x.rank - 1] != m->k || (zeros != 1 && zeros != m->n)) return false;
-    const int lift = matrix->type == ONNX_INT8 ? 128 : 0;
-    const int64_t row_step = transposed ? m->k : 1, step = transposed ? 1 : m->n;
-    uint8_t *q = malloc((size_t)(m->n * m->padded)), *z = malloc((size_t)m->n);
-    double *sums = calloc((size_t)m->n, sizeof *sums);
-    for (int64_t row = 0; q && z && sums && row < m->n; row++) {
-        const int at = zero ? (int)onnx_tensor_element(&zero->tensor, zeros == 1 ? 0 : row) : 0;
-        z[row] = (uint8_t)(at + lift);
-        memset(q + row * m->padded, z[row], (size_t)m->padded);
-    }
-    const int32_t *elements = t->data;
-    for (int64_t begin = 0; q && z && sums && begin < m->k; begin += ROWS_READ)
-        for (int64_t row = 0; row < m->n; row++)
-            for (int64_t c = begin; c < m->k && c < begin + ROWS_READ; c++) {
-                const int32_t element = elements[row * row_step + c * step];
-                q[row * m->padded + c] = (uint8_t)(element + lift);
-                sums[row] += element + lift - z[row];
-            }
-    const bool good = q && z && sums;
-    if (good) {
-        weft_graph *g = n->graph;
-        m->weight = weft_constant(g, WEFT_U8, WEFT_SHAPE(m->n, m->padded), q);
-        m->zero = weft_constant(g, WEFT_U8, WEFT_SHAPE(m->n, 1), z);
-        m->sums = weft_constant(g, WEFT_F64, WEFT_SHAPE(m->n), sums);
-    } else {
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a matrix");
-    }
-    free(q);
-    free(z);
-    free(sums);
-    return good;
-}
-
-/* The exact product of a matrix of bytes with a, of a type of bytes, less its zero point, in f64:
- * with a = a' + lift, where a' has the bytes of an i8, (a - zero) b = a' b + (lift - zero) sums of
- * b. */
-static weft_value byte_product(weft_graph *g, weft_value a, int type, weft_value zero,
-                               const byte_matrix *m)
-{
-    const int rank = weft_rank_of(g, a);
-    const weft_value lift = weft_scalar(g, WEFT_F64, type == ONNX_UINT8 ? 128 : 0);
-    weft_value x = weft_cast(g, a, WEFT_F64);
-    if (type == ONNX_UINT8) x = weft_sub(g, x, lift);
-    const int64_t none[WEFT_MAX_RANK] = {0};
-    int64_t after[WEFT_MAX_RANK] = {0};
-    after[rank - 1] = m->padded - m->k;
-    if (m->padded > m->k) x = weft_pad(g, x, none, after, 0);
-    const weft_value whole = weft_matmul_whole(g, x, m->weight, m->zero);
-    return weft_add(g, whole, weft_mul(g, weft_sub(g, lift, zero), m->sums));
-}
-
-/* The exact product of inputs a and b less their zero points, in f64. A matrix b of bytes is
- * multiplied as it lies. */
-static weft_value integer_product(onnx_node *n, size_t a, size_t a_zero, size_t b, size_t b_zero)
-{
-    const int rank = weft__in_shape(n, a).rank;
-    onnx_value *const zero = has_in(n, b_zero) ? n->in[b_zero] : NULL;
-    byte_matrix m;
-    if (n->folding || !has_bytes(weft__in_type(n, a)) || rank < 2 ||
-        !read_bytes(n, n->in[b], zero, false, weft__in_shape(n, a), &m)) {
-        const weft_value left = weft__quantized_centred(n, a, a_zero, -2);
-        return product(n->graph, left, weft__quantized_centred(n, b, b_zero, -1));
-    }
-    const weft_value left = whole_of(n, n->in[a]);
-    const weft_value left_zero = weft__quantized_along(n, a_zero, rank - 2, rank, 0);
-    return byte_product(n->graph, left, weft__in_type(n, a), left_zero, &m);
-}
-
-/* Whether a factor is scaled by one number, or along the axis given. */
-static bool scaled_along(onnx_node *n, const onnx_value *v, int axis)
-{
-    const weft_shape shape = weft_shape_of(n->graph, weft__import_value(n->import, v->scale));
-    return shape.rank <= 1 && (weft_shape_numel(shape) == 1 || v->axis == axis);
-}
-
-/* The product of inputs 0 and 1 if both were dequantized: of a tensor of bytes with one scale, and
- * of a known matrix of bytes with a scale for each column or for all. It is computed in whole
- * numbers, and then scaled. WEFT_NO_VALUE for other inputs, or if it is to be differentiated. */
-static weft_value dequantized_product(onnx_node *n, bool transposed)
-{
-    if (n->folding || n->import->mode == ONNX_TRAINING || !has_in(n, 0) || !has_in(n, 1))
-        return WEFT_NO_VALUE;
-    weft_graph *g = n->graph;
-    const onnx_value *a = n->in[0], *b = n->in[1];
-    byte_matrix m;
-    if (!a->quantized || !b->quantized || a->known || !has_bytes(a->quantized->type))
-        return WEFT_NO_VALUE;
-    const weft_value x = whole_of(n, a->quantized);
-    const weft_shape shape = weft_shape_of(g, x);
-    if (shape.rank < 2 || !scaled_along(n, a, -1) || !scaled_along(n, b, transposed ? 0 : 1) ||
-        weft_dtype_of(g, weft__import_value(n->import, a->scale)) != WEFT_F32 ||
-        !read_bytes(n, b->quantized, b->zero, transposed, shape, &m))
-        return WEFT_NO_VALUE;
-    const weft_value zero = a->zero
-                                ? along(g, weft__import_value(n->import, a->zero), -1, shape.rank)
-                                : weft_scalar(g, WEFT_F64, 0);
-    weft_value scale = along(g, weft__import_value(n->import, a->scale), -1, shape.rank);
-    scale = weft_mul(g, scale,
-                     along(g, weft__import_value(n->import, b->scale), shape.rank - 1, shape.rank));
-    return weft_cast(g, weft_mul(g, byte_product(g, x, a->quantized->type, zero, &m), scale),
-                     WEFT_F32);
-}
-
-void weft__map_MatMulInteger(onnx_node *n)
-{
-    weft_value y = integer_product(n, 0, 2, 1, 3);
-    weft__set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
-}
-
-/* Inputs: a, its scale and zero point, b, its scale and zero point, scale and zero point of y. */
-void weft__map_QLinearMatMul(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    weft_value y = integer_product(n, 0, 2, 3, 5);
-    const int rank = weft_rank_of(g, y);
-    const weft_value of_a = weft__quantized_along(n, 1, rank - 2, rank, 1);
-    const weft_value of_b = weft__quantized_along(n, 4, rank - 1, rank, 1);
-    y = weft_mul(g, y, weft_mul(g, of_a, of_b));
-    y = weft_div(g, y, weft__quantized_along(n, 6, rank - 1, rank, 1));
-    weft__set_typed(n, 0,
-                    weft__quantized_round(n, y, weft__quantized_along(n, 7, rank - 1, rank, 0),
-                                          weft__in_type(n, 7)),
-                    weft__in_type(n, 7));
 }

@@ -57,9 +57,11 @@
     X(Unique, 1, 1, 4) X(NonMaxSuppression, 2, 5, 1) X(TfIdfVectorizer, 1, 1, 1)
 /* matrix.c */
 #define ONNX_MATRIX(X) \
-    X(MatMul, 2, 2, 1) X(Gemm, 2, 3, 1) X(Det, 1, 1, 1) X(QuantizeLinear, 2, 3, 1) \
-    X(DequantizeLinear, 2, 3, 1) X(DynamicQuantizeLinear, 1, 1, 3) X(MatMulInteger, 2, 4, 1) \
-    X(QLinearMatMul, 8, 8, 1)
+    X(MatMul, 2, 2, 1) X(Gemm, 2, 3, 1) X(Det, 1, 1, 1)
+/* quantized.c */
+#define ONNX_QUANTIZED(X) \
+    X(QuantizeLinear, 2, 3, 1) X(DequantizeLinear, 2, 3, 1) X(DynamicQuantizeLinear, 1, 1, 3) \
+    X(MatMulInteger, 2, 4, 1) X(QLinearMatMul, 8, 8, 1)
 /* einsum.c */
 #define ONNX_EINSUM(X) \
     X(Einsum, 1, ANY, 1)
@@ -99,6 +101,16 @@
 /* optimizer.c, in the domain ai.onnx.preview.training */
 #define ONNX_OPTIMIZER(X) \
     X(Adagrad, 5, ANY, ANY) X(Adam, 6, ANY, ANY) X(Momentum, 5, ANY, ANY)
+/* qlinear.c, fused.c, vision.c, matrix.c and recurrent.c, in the domain com.microsoft */
+#define ONNX_MICROSOFT(X) \
+    X(QLinearAdd, 7, 8, 1) X(QLinearMul, 7, 8, 1) X(QLinearSigmoid, 4, 5, 1) \
+    X(QLinearLeakyRelu, 4, 5, 1) X(QLinearWhere, 9, 9, 1) X(QLinearSoftmax, 4, 5, 1) \
+    X(QLinearReduceMean, 4, 5, 1) X(QLinearGlobalAveragePool, 5, 5, 1) X(QLinearAveragePool, 4, 5, 1) X(QLinearConcat, 5, ANY, 1) \
+    X(QGemm, 6, 9, 1) X(MatMulIntegerToFloat, 4, 7, 1) X(DynamicQuantizeMatMul, 3, 5, 1) \
+    X(BiasGelu, 2, 2, 1) X(FastGelu, 1, 2, 1) X(QuickGelu, 1, 1, 1) \
+    X(FusedMatMul, 2, 2, 1) X(FusedGemm, 2, 3, 1) X(FusedConv, 2, 4, 1) \
+    X(SkipLayerNormalization, 3, 5, 4) X(SkipSimplifiedLayerNormalization, 3, 4, 4) \
+    X(EmbedLayerNormalization, 1, 9, 3) X(Attention, 2, 7, 2) X(DynamicQuantizeLSTM, 3, 12, 3)
 /* branch.c and control.c: these map bodies, and are not computed during the import themselves */
 #define ONNX_CONTROL(X) \
     X(If, 1, 1, ANY) X(Loop, 0, ANY, ANY) X(Scan, 0, ANY, ANY)
@@ -113,6 +125,7 @@
     ONNX_INDEX(X)                                                                                  \
     ONNX_SELECT(X)                                                                                 \
     ONNX_MATRIX(X)                                                                                 \
+    ONNX_QUANTIZED(X)                                                                              \
     ONNX_EINSUM(X)                                                                                 \
     ONNX_ATTENTION(X)                                                                              \
     ONNX_NN(X)                                                                                     \
@@ -124,10 +137,16 @@ ONNX_OPS(ONNX_DECLARE)
 ONNX_CONTROL(ONNX_DECLARE)
 ONNX_OPTIMIZER(ONNX_DECLARE)
 #undef ONNX_DECLARE
+#define ONNX_DECLARE(name, min_in, max_in, max_out) void weft__microsoft_##name(onnx_node *n);
+ONNX_MICROSOFT(ONNX_DECLARE)
+#undef ONNX_DECLARE
 void weft__map_BatchNormalization(onnx_node *n);
 void weft__map_ExpandDims(onnx_node *n);
 void weft__map_Gradient(onnx_node *n);
 void weft__map_function(onnx_node *n);
+
+/* The function that an attribute "activation" names (fused.c), "" without it; its parameters. */
+weft_value weft__fused_activation(onnx_node *n, weft_value y, const double parameters[2]);
 
 /* ---- Ops of weft (recognise.c) ---- */
 

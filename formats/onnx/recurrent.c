@@ -3,12 +3,13 @@
  * hidden], B [directions, 2 gates hidden]. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
+#include "onnx/quantized.h"
 
 #include <string.h>
 
 #define MAX_GATES 4
 
-enum { X, W, R, B, LENGTHS, H0, C0, PEEPHOLES };
+enum { X, W, R, B, LENGTHS, H0, C0, PEEPHOLES, W_SCALE, W_ZERO, R_SCALE, R_ZERO };
 
 typedef struct layer layer;
 
@@ -23,12 +24,14 @@ struct layer {
     int gates, direction, directions;
     int64_t time, batch, hidden;
     bool reverse;
+    bool quantized; /* W and R are whole numbers, transposed: [directions, in, gates hidden] */
     step_function *step;
     activation *act[3];
     weft_value r[MAX_GATES], wb[MAX_GATES],
-        rb[MAX_GATES];      /* r[gate]: [hidden, hidden], transposed */
-    weft_value peephole[3]; /* of i, o and f */
-    weft_value h, c;        /* [batch, hidden] */
+        rb[MAX_GATES];             /* r[gate]: [hidden, hidden], transposed */
+    weft_value r_scale[MAX_GATES]; /* of quantized r, less its zero point, in f64 */
+    weft_value peephole[3];        /* of i, o and f */
+    weft_value h, c;               /* [batch, hidden] */
 };
 
 /* ---- Steps ---- */
@@ -44,10 +47,22 @@ static weft_value add_bias(layer *l, weft_value x, weft_value bias)
     return weft_is_value(bias) ? weft_add(l->g, x, bias) : x;
 }
 
+/* x, which is quantized as a whole, times a matrix of whole numbers in f64 and its scale. */
+static weft_value quantized_product(weft_graph *g, weft_value x, weft_value matrix,
+                                    weft_value scale)
+{
+    const dynamic_quantized q = weft__quantize_dynamically(g, x);
+    const weft_value whole = weft_cast(g, weft_sub(g, q.whole, q.zero), WEFT_F64);
+    scale = weft_mul(g, weft_cast(g, q.scale, WEFT_F64), scale);
+    return weft_cast(g, weft_mul(g, weft_matmul_shared(g, whole, matrix), scale), WEFT_F32);
+}
+
 /* The sum of a gate, with both biases. */
 static weft_value gate_sum(layer *l, const weft_value *xw, int gate, weft_value h)
 {
-    weft_value sum = weft_add(l->g, xw[gate], weft_matmul_shared(l->g, h, l->r[gate]));
+    weft_value product = l->quantized ? quantized_product(l->g, h, l->r[gate], l->r_scale[gate])
+                                      : weft_matmul_shared(l->g, h, l->r[gate]);
+    weft_value sum = weft_add(l->g, xw[gate], product);
     return add_bias(l, add_bias(l, sum, l->wb[gate]), l->rb[gate]);
 }
 
@@ -138,6 +153,28 @@ static weft_value part_of(layer *l, size_t input, int index)
     return weft_slice(l->g, all, 0, index * l->hidden, (index + 1) * l->hidden, 1);
 }
 
+/* The scale or zero point of a gate: input `input` is [directions], or has one for each column. */
+static weft_value quantization_of(layer *l, size_t input, int gate)
+{
+    weft_value all =
+        weft_slice(l->g, weft__in_value(l->n, input), 0, l->direction, l->direction + 1, 1);
+    if (weft_rank_of(l->g, all) == 2) {
+        all = weft_squeeze(l->g, all, 0);
+        all = weft_slice(l->g, all, 0, gate * l->hidden, (gate + 1) * l->hidden, 1);
+    }
+    return weft_cast(l->g, all, WEFT_F64);
+}
+
+/* The matrix of a gate, less its zero point, in f64. */
+static weft_value whole_part(layer *l, size_t input, size_t zero, int gate)
+{
+    weft_value all =
+        weft_slice(l->g, weft__in_value(l->n, input), 0, l->direction, l->direction + 1, 1);
+    all = weft_slice(l->g, all, 2, gate * l->hidden, (gate + 1) * l->hidden, 1);
+    all = weft_cast(l->g, weft_squeeze(l->g, all, 0), WEFT_F64);
+    return weft_sub(l->g, all, quantization_of(l, zero, gate));
+}
+
 /* [directions, batch, hidden], or batch first with layout 1, or zeros. */
 static weft_value initial(layer *l, size_t input, weft_dtype dtype)
 {
@@ -151,7 +188,12 @@ static weft_value initial(layer *l, size_t input, weft_dtype dtype)
 static void take_parameters(layer *l, weft_dtype dtype)
 {
     for (int i = 0; i < l->gates; i++) {
-        l->r[i] = weft_transpose(l->g, part_of(l, R, i), 0, 1);
+        if (l->quantized) {
+            l->r[i] = whole_part(l, R, R_ZERO, i);
+            l->r_scale[i] = quantization_of(l, R_SCALE, i);
+        } else {
+            l->r[i] = weft_transpose(l->g, part_of(l, R, i), 0, 1);
+        }
         l->wb[i] = has_in(l->n, B) ? part_of(l, B, i) : WEFT_NO_VALUE;
         l->rb[i] = has_in(l->n, B) ? part_of(l, B, l->gates + i) : WEFT_NO_VALUE;
     }
@@ -182,7 +224,9 @@ static void run_direction(layer *l, weft_value x, weft_value *y)
     weft_value zero = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(l->batch, l->hidden), 0);
     take_parameters(l, weft_dtype_of(g, x));
     for (int i = 0; i < l->gates; i++) {
-        gates[i] = weft_matmul(g, flat, weft_transpose(g, part_of(l, W, i), 0, 1));
+        gates[i] = l->quantized ? quantized_product(g, flat, whole_part(l, W, W_ZERO, i),
+                                                    quantization_of(l, W_SCALE, i))
+                                : weft_matmul(g, flat, weft_transpose(g, part_of(l, W, i), 0, 1));
         gates[i] = weft_reshape(g, gates[i], WEFT_SHAPE(l->time, l->batch, l->hidden));
     }
     for (int64_t k = 0; k < l->time && !weft__node_failed(l->n); k++) {
@@ -247,7 +291,7 @@ static void map_recurrent(onnx_node *n, layer l)
     const bool batch_first = weft__attr_int(n, "layout", 0);
     l.time = s.dim[batch_first ? 1 : 0];
     l.batch = s.dim[batch_first ? 0 : 1];
-    l.hidden = r.dim[2];
+    l.hidden = r.dim[l.quantized ? 1 : 2];
     l.directions = both ? 2 : 1;
     l.reverse = weft__attr_is(n, "direction", "reverse", "forward");
     if (batch_first) x = weft_transpose(n->graph, x, 0, 1);
@@ -283,4 +327,18 @@ void weft__map_LSTM(onnx_node *n)
 {
     map_recurrent(
         n, (layer){.gates = 4, .step = step_lstm, .act = {weft_sigmoid, weft_tanh, weft_tanh}});
+}
+
+/* W and R are quantized; x and h are, as wholes, when they are multiplied. */
+void weft__microsoft_DynamicQuantizeLSTM(onnx_node *n)
+{
+    for (size_t i = W_SCALE; i <= R_ZERO; i++)
+        if (!has_in(n, i)) {
+            weft__node_fail(n, WEFT_BAD_FILE, "has no input %zu", i);
+            return;
+        }
+    map_recurrent(n, (layer){.gates = 4,
+                             .quantized = true,
+                             .step = step_lstm,
+                             .act = {weft_sigmoid, weft_tanh, weft_tanh}});
 }

@@ -2,6 +2,7 @@
  * channels, spatial...]. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
+#include "onnx/quantized.h"
 
 #include <string.h>
 
@@ -104,13 +105,30 @@ static bool read_conv(onnx_node *n, size_t i, window *w)
     return false;
 }
 
-void weft__map_Conv(onnx_node *n)
+static weft_value convolve(onnx_node *n)
 {
     window w;
-    if (!read_conv(n, 1, &w)) return;
+    if (!read_conv(n, 1, &w)) return WEFT_NO_VALUE;
     const weft_conv_options o = conv_options(n, &w);
     const weft_value x = weft__in_value(n, 0), weight = weft__in_value(n, 1);
-    weft__set_out(n, 0, weft_conv(n->graph, x, weight, weft__in_value(n, 2), &o));
+    return weft_conv(n->graph, x, weight, weft__in_value(n, 2), &o);
+}
+
+void weft__map_Conv(onnx_node *n)
+{
+    weft__set_out(n, 0, convolve(n));
+}
+
+/* Input 3 is added to the result before the activation. */
+void weft__microsoft_FusedConv(onnx_node *n)
+{
+    const WeftOnnx__AttributeProto *list = weft__attr_find(n, "activation_params");
+    double parameters[2] = {0};
+    weft_value y = convolve(n);
+    for (size_t i = 0; list && i < list->n_floats && i < 2; i++)
+        parameters[i] = (double)list->floats[i];
+    if (has_in(n, 3)) y = weft_add(n->graph, y, weft__in_value(n, 3));
+    if (!weft__node_failed(n)) weft__set_out(n, 0, weft__fused_activation(n, y, parameters));
 }
 
 /* Padding such that the result has the sizes of output_shape, or stride times those of the image.
@@ -248,6 +266,20 @@ void weft__map_AveragePool(onnx_node *n)
     if (!read_window(n, &x, NULL, &w)) return;
     const weft_pool_options o = pool_options(n, &w);
     weft__set_out(n, 0, weft_average_pool(n->graph, weft__in_value(n, 0), &o));
+}
+
+void weft__microsoft_QLinearAveragePool(onnx_node *n)
+{
+    window w;
+    const weft_shape x = weft__in_shape(n, 0);
+    if (weft__attr_int(n, "channels_last", 0)) {
+        weft__node_fail(n, WEFT_NO_KERNEL, "channels_last is not supported");
+        return;
+    }
+    if (!read_window(n, &x, NULL, &w)) return;
+    const weft_pool_options o = pool_options(n, &w);
+    const weft_value y = weft_average_pool(n->graph, weft__quantized_real(n, 0), &o);
+    weft__set_quantized_real(n, y, 3, 0);
 }
 
 /* Pads such that the windows are those of ceil_mode, and each lies inside of the padded image. Pads

@@ -78,8 +78,7 @@ def captcha(folder, old):
     picture = text_picture("8a3m", 160, 64, 44)[..., 0].astype(np.float32) / 255
 
     def read(outputs, _):
-        indices = outputs[0].squeeze()
-        text = first_of_runs((indices if old else indices.argmax(-1)).tolist(), characters)
+        text = first_of_runs(outputs[0].squeeze().argmax(-1).tolist(), characters)
         return text == "8a3m", f"reads \"{text}\""
     return {"input1": picture[None, None]}, ["--dim=image_width=160"], read
 

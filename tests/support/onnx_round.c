@@ -251,3 +251,31 @@ weft_forward *test_run_onnx(const weft_onnx *model, weft_params *params, int64_t
     CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, 0, output));
     return forward;
 }
+
+void expect_equal(arena *p, written_graph *g, int64_t opset, size_t count)
+{
+    weft_error error = {0};
+    weft_value in[1], out[2];
+    float x[2][MAX_EQUAL];
+    CU_ASSERT_TRUE_FATAL(count <= MAX_EQUAL);
+    write_output(p, g, "first");
+    write_output(p, g, "second");
+    weft_onnx *m = must_load_written(p, g, opset, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    weft_graph *graph = weft_graph_new();
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(graph, m, 0, in, out), WEFT_OK);
+    weft_plan *plan = weft_plan_new(graph, out, 2, NULL, &error);
+    weft_params *params = weft_params_new();
+    CU_ASSERT_EQUAL(weft_onnx_copy_weights(m, params, &error), WEFT_OK);
+    weft_session *s = weft_session_new(plan, params, NULL, &error);
+    CU_ASSERT_TRUE_FATAL(s && weft_session_run(s, NULL) == WEFT_OK);
+    for (int k = 0; k < 2; k++)
+        CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, out[k], x[k], count * sizeof **x, NULL),
+                              WEFT_OK);
+    for (size_t i = 0; i < count; i++) CU_ASSERT_DOUBLE_EQUAL(x[0][i], x[1][i], ROUNDING_F32);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(graph);
+    weft_onnx_free(m);
+}

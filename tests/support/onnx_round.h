@@ -9,6 +9,7 @@
 #include <weft/measure.h>
 
 #define MAX_VALUES 16
+#define MAX_EQUAL  256
 
 /* A folder for the files of one test. */
 typedef struct fixture {
@@ -56,6 +57,9 @@ bool near_results(const weft_params *a, const weft_params *b, size_t n);
 bool round_trip(fixture *f, const example *x, int opset, const char *label);
 small small_open(void);
 void small_close(small *s);
+/* The outputs `first` and `second` of a file without inputs, of `count` floats, must be equal but
+ * for rounding: some operations on numbers of about 1. */
+void expect_equal(arena *p, written_graph *g, int64_t opset, size_t count);
 /* How many nodes of an op the graph of the file has; -1 if it cannot be read. */
 int count_op(fixture *f, const char *name);
 
