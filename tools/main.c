@@ -37,6 +37,7 @@ static const struct {
     {USE, "run", "run an ONNX model or a checkpoint on arrays", cmd_run, false},
     {USE, "translate", "translate lines from standard input", cmd_translate, true},
     {USE, "generate", "continue prompts with a language model", cmd_generate, false},
+    {USE, "chat", "converse with a language model", cmd_chat, false},
     {USE, "logprob", "print log probabilities of lines, and their perplexity", cmd_logprob, false},
     {USE, "embed", "print embeddings of lines, or the nearest lines", cmd_embed, false},
     {USE, "quantize", "write a model with matrices of 8 or 4 bits", cmd_quantize, false},

@@ -25,6 +25,8 @@ void system_limit_files(void);
  * one ends the program at once. Writes that nobody reads fail. `launched`: also a signal that
  * launchers of several processes pass on. `take` may do no more than a handler of signals. */
 void system_take_signals(void (*take)(int number), bool launched);
+/* Until it is called with NULL, Ctrl-C calls `take` instead of ending the program. */
+void system_take_interrupt(void (*take)(int number));
 
 /* ---- Memory ---- */
 

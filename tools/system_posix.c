@@ -86,6 +86,12 @@ void system_take_signals(void (*take)(int number), bool launched)
     sigaction(SIGPIPE, &ignore, NULL);
 }
 
+void system_take_interrupt(void (*take)(int number))
+{
+    const struct sigaction action = {.sa_handler = take ? take : SIG_DFL, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+}
+
 /* ---- Streams ---- */
 
 bool system_is_terminal(FILE *file)

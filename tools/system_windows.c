@@ -77,6 +77,23 @@ void system_take_signals(void (*take)(int number), bool launched)
     SetConsoleCtrlHandler(take_event, TRUE);
 }
 
+static void (*volatile take_interrupt)(int number);
+
+static BOOL WINAPI take_break(DWORD event)
+{
+    void (*const take)(int number) = take_interrupt;
+    if (!take || (event != CTRL_C_EVENT && event != CTRL_BREAK_EVENT)) return FALSE;
+    take(SIGINT);
+    return TRUE;
+}
+
+void system_take_interrupt(void (*take)(int number))
+{
+    static bool added;
+    take_interrupt = take;
+    if (take && !added) added = SetConsoleCtrlHandler(take_break, TRUE);
+}
+
 /* ---- Memory ---- */
 
 double system_memory_available(void)

@@ -39,6 +39,7 @@ int cmd_train(int argc, char **argv);
 int cmd_fit(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_chat(int argc, char **argv);
 int cmd_logprob(int argc, char **argv);
 int cmd_embed(int argc, char **argv);
 int cmd_score(int argc, char **argv);

@@ -35,7 +35,7 @@ CALLS = {
     "train": ["gpt", "--text", "text", "--valid-text", "valid", *SMALL, "--out", "new", *MODEL],
     "average": ["run/model.safetensors", "--output", "mean.safetensors"], "plot": ["run", "--output", "loss.svg"],
     "translate": ["pairs", "--threads", "1"], "generate": ["run", "--prompt", "a", "--tokens", "1", "--threads", "1"],
-    "logprob": ["run", "--threads", "1"], "embed": ["encoder", "--threads", "1"], "quantize": ["run", "--output", "quantized"],
+    "chat": ["chat", "--threads", "1"], "logprob": ["run", "--threads", "1"], "embed": ["encoder", "--threads", "1"], "quantize": ["run", "--output", "quantized"],
     "vocab train": ["text", "--output", "vocab.model", "--size", "30"], "vocab encode": ["run"], "vocab decode": ["run"],
     "vocab show": ["run"], "score": ["text", "text"], "export": ["run", "-o", "exported.onnx"],
     "convert": ["run", "--output", "converted"], "check": ["--op", "relu"],
@@ -77,6 +77,12 @@ class Sweep:
         self.run("train", "--source", "text", "--target", "text", *SMALL, "--out", "pairs", "d_model=8", "heads=1",
                  "d_ff=8", "encoder_layers=1", "decoder_layers=1")
         self.run("train", "bert", "--text", "text", *SMALL, "--out", "encoder", *MODEL)
+        golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "huggingface", "gpt2")
+        self.run("convert", golden, "-o", "chat")
+        with open(os.path.join(self.work, "chat", "tokenizer.json"), "w") as f:
+            json.dump({"model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1}}}, f)
+        with open(os.path.join(self.work, "chat", "chat_template.jinja"), "w") as f:
+            f.write("{% for m in messages %}{{ m.content }}{% endfor %}a")
         os.mkdir(os.path.join(self.work, "empty"))
         with open(os.path.join(self.work, "locked"), "w") as f:
             f.write("locked\n")

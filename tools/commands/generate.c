@@ -33,11 +33,11 @@ static void check(void *into, const tool_parser *parser)
     const arguments *a = into;
     const decoding_args *shared = &a->shared;
     if (a->beams && a->each > a->beams) tool_usage_error(parser, "--n is larger than --beam");
-    if (a->beams && shared->draws)
+    if (a->beams && shared->sampling.draws)
         tool_usage_error(
             parser,
             "--beam samples nothing: temperature, top-k, top-p, min-p and seed do not apply");
-    if (!a->beams && a->each > 1 && shared->temperature == 0)
+    if (!a->beams && a->each > 1 && shared->sampling.temperature == 0)
         tool_usage_error(parser,
                          "--temperature 0 generates one text, not %lld (--beam generates more)",
                          (long long)a->each);
@@ -52,7 +52,7 @@ static void check(void *into, const tool_parser *parser)
     if (a->stream && (a->each > 1 || wants_batch(shared)))
         tool_usage_error(parser,
                          "--stream prints one text at a time: --n, --batch and --chunk must be 1");
-    if (shared->min_length >= a->tokens)
+    if (shared->sampling.min_length >= a->tokens)
         tool_usage_error(parser, "--min-length must be below --tokens");
 }
 
@@ -128,7 +128,7 @@ static bool load(generator *t)
     decoding *d = &t->d;
     const int64_t max_len = a->tokens + prompt_positions(a);
     if (!decoding_open(d, &a->shared, a->beams ? a->beams : a->each, max_len, 1)) return false;
-    bool greedy = a->shared.temperature == 0;
+    bool greedy = a->shared.sampling.temperature == 0;
     d->way = a->beams ? DECODING_BEAM : greedy ? DECODING_GREEDY : DECODING_SAMPLE;
     d->options.nbest = d->way == DECODING_GREEDY ? 1 : a->each;
     d->stops = a->stops;

@@ -34,14 +34,14 @@ static void check(void *into, const tool_parser *parser)
         tool_usage_error(parser, "--alignments needs a file: standard output has the translations");
     if (a->beams && a->nbest > a->beams) tool_usage_error(parser, "--nbest is larger than --beam");
     if (a->beams && a->sample) tool_usage_error(parser, "--sample and --beam exclude each other");
-    if (a->shared.draws && !a->sample)
+    if (a->shared.sampling.draws && !a->sample)
         tool_usage_error(parser,
                          "--temperature, --top-k, --top-p, --min-p and --seed need --sample");
-    if (a->sample && a->shared.temperature == 0)
+    if (a->sample && a->shared.sampling.temperature == 0)
         tool_usage_error(parser, "--sample needs a temperature over 0");
     if (a->picture && a->shared.with.n)
         tool_usage_error(parser, "--attention shows one model, so it excludes --with");
-    if (a->shared.min_length >= a->max_length)
+    if (a->shared.sampling.min_length >= a->max_length)
         tool_usage_error(parser, "--min-length must be below --max-length");
     if (!a->beams) a->beams = a->nbest ? a->nbest : 1;
 }
@@ -104,7 +104,7 @@ typedef struct translator {
 /* Maximum tokens of a translation, by the tokens of its source. */
 static int64_t max_tokens(const arguments *a, int64_t source)
 {
-    double max = a->ratio * (double)source + 10, min = (double)a->shared.min_length + 1;
+    double max = a->ratio * (double)source + 10, min = (double)a->shared.sampling.min_length + 1;
     if (max < min) max = min;
     return max < (double)a->max_length ? (int64_t)max : a->max_length;
 }

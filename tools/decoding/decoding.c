@@ -27,7 +27,7 @@ static bool no_memory(decoding *d)
 }
 
 /* Sets the options of the searches from the command line. */
-static weft_search_options search_options(const decoding_args *a)
+static weft_search_options search_options(const sampling_args *a)
 {
     return (weft_search_options){.min_len = a->min_length,
                                  .no_repeat_ngram = a->no_repeat,
@@ -84,8 +84,10 @@ static bool fit_positions(decoding *d, const trained_run *run)
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t max_len,
                    int64_t max_source_len)
 {
-    *d = (decoding){
-        .a = a, .options = search_options(a), .max_len = max_len, .max_source_len = max_source_len};
+    *d = (decoding){.a = a,
+                    .options = search_options(&a->sampling),
+                    .max_len = max_len,
+                    .max_source_len = max_source_len};
     if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !set_ids(d) ||
         !decoding_open_others(d))
         return false;

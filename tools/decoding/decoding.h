@@ -5,6 +5,7 @@
 
 #include "growing.h"
 #include "run.h"
+#include "sampling_args.h"
 
 /* Maximum number of models in an ensemble. */
 #define DECODING_MODELS 32
@@ -25,10 +26,10 @@ typedef struct decoding_weights {
 typedef struct decoding_args {
     const char *folder, *checkpoint;
     int threads;
-    int64_t batch, chunk, min_length, top_k, seed, no_repeat;
+    int64_t batch, chunk;
     int64_t context; /* tokens that a language model attends to; 0: as many as it was trained on */
-    double temperature, top_p, min_p, repetition_penalty;
-    bool draws, batch_given; /* the user chose options of sampling, or --batch */
+    sampling_args sampling;
+    bool batch_given; /* the user chose --batch */
     decoding_runs with;
     decoding_weights weights;
     bool stats, recompute;
@@ -36,7 +37,7 @@ typedef struct decoding_args {
 } decoding_args;
 #define DECODING_DEFAULT                                                                           \
     {                                                                                              \
-        .batch = 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1                         \
+        .batch = 16, .sampling = SAMPLING_DEFAULT                                                  \
     }
 /* The options of a decoding_args, and the argument FOLDER. */
 extern const tool_command decoding_options;

@@ -25,15 +25,6 @@ static void take_weights(const tool_option *option, void *into, char *text,
     }
 }
 
-static void take_cache(const tool_option *option, void *into, char *text, const tool_parser *parser)
-{
-    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_U8};
-    const int choice = tool_choice(option->argument, text);
-    if (choice < 0)
-        tool_usage_error(parser, "--cache must be one of %s, not \"%s\"", option->argument, text);
-    *(weft_dtype *)tool_field(option, into) = dtypes[choice];
-}
-
 static void check(void *into, const tool_parser *parser)
 {
     const decoding_args *a = into;
@@ -45,7 +36,6 @@ static void check(void *into, const tool_parser *parser)
 }
 
 #define FIELD(field) TOOL_FIELD(decoding_args, field)
-#define DRAWS        .group = 2, TOOL_ALSO(decoding_args, draws)
 static const tool_option options[] = {
     {TOOL_ONE(decoding_args, folder, "FOLDER"), .required = true},
     {"checkpoint", "FILE", FIELD(checkpoint),
@@ -62,25 +52,11 @@ static const tool_option options[] = {
      "lines to read before the first is printed (default: 1024 for each process; 1 from a "
      "terminal)",
      1, INT32_MAX},
-    {"min-length", "N", FIELD(min_length), "minimum number of tokens to generate", 0, 1 << 20,
-     .group = 1, .shows_zero = true},
-    {"no-repeat", "N", FIELD(no_repeat), "repeat no sequence of N tokens", 0, 1000, .group = 1},
-    {"repetition-penalty", "R", FIELD(repetition_penalty),
-     "multiply the log probability of each earlier token, prompt included, by R: with R above 1, "
-     "a text repeats itself less",
-     1e-6, 1e6, .group = 1},
-    {"temperature", "T", FIELD(temperature), "temperature of sampling", 0, 1e6, DRAWS},
-    {"top-k", "K", FIELD(top_k), "sample from the K most likely tokens", 0, INT32_MAX, DRAWS},
-    {"top-p", "P", FIELD(top_p),
-     "sample from the smallest set of most likely tokens with total probability P", 1e-9, 1, DRAWS},
-    {"min-p", "P", FIELD(min_p),
-     "sample from the tokens with at least P times the probability of the most likely one", 0, 1,
-     DRAWS},
-    {"seed", "N", FIELD(seed), "seed of sampling", 0, 0x1p63, .shows_zero = true, DRAWS},
+    {TOOL_INCLUDED(decoding_args, sampling, sampling_options), .group = 1},
     {"stats", NULL, FIELD(stats), "print the speed on standard error", .group = 3},
     {"recompute", NULL, FIELD(recompute), "use no caches: run the whole model for each token",
      .group = 3},
-    {"cache", "f32|bf16|u8", TOOL_INTO(decoding_args, cache, take_cache),
+    {"cache", CACHE_DTYPES, TOOL_INTO(decoding_args, cache, take_cache_dtype),
      "how keys and values of earlier tokens are stored: bf16 in half the bytes, u8 in a quarter "
      "(default f32)",
      .group = 3},

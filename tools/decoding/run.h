@@ -46,7 +46,8 @@ int32_t *trained_banned(const trained_run *run, size_t *n);
 typedef enum text_part {
     TEXT_SOURCE, /* to translate */
     TEXT_PROMPT, /* to continue: without what the vocabulary puts after a text */
-    TEXT_TARGET  /* to score: the ids that are read and predicted */
+    TEXT_TARGET, /* to score: the ids that are read and predicted */
+    TEXT_CHAT    /* by a chat template: it has all special pieces, which become their ids */
 } text_part;
 
 typedef struct encoded_text {

@@ -40,7 +40,7 @@ static int32_t token_at(const open_text *t, size_t i)
 static void refresh(const decoding *d, open_text *t, size_t prefix_len)
 {
     size_t all = t->line->n_ids + t->found->length;
-    int64_t left = d->a->min_length - (int64_t)t->found->length;
+    int64_t left = d->a->sampling.min_length - (int64_t)t->found->length;
     for (size_t i = 0; i < prefix_len; i++) t->prefix[i] = token_at(t, all - prefix_len + i);
     t->min_left = left > 0 ? left : 0;
     t->key += (uint64_t)1 << 50;

@@ -207,7 +207,8 @@ static bool take(const trained_run *run, text_part part, const weft_encoding *e,
 static bool encode_published(const trained_run *run, text_part part, const char *text,
                              encoded_text *out, weft_error *error)
 {
-    const weft_encode_input input = {text, NULL, true, run->parse_special};
+    const bool chat = part == TEXT_CHAT;
+    const weft_encode_input input = {text, NULL, !chat, chat || run->parse_special};
     const bool source = part == TEXT_SOURCE;
     const weft_tokenizer *vocabulary = source ? run->source : run->target;
     weft_encoding e;

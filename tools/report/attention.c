@@ -198,12 +198,8 @@ static weft_status add_json(weft_report *report, cJSON *attention, weft_error *e
 weft_status report_add_attention(weft_report *report, const char *folder, const cJSON *recipe,
                                  int threads, weft_error *error)
 {
-    const decoding_args a = {.folder = folder,
-                             .threads = threads,
-                             .batch = 1,
-                             .temperature = 1,
-                             .top_p = 1,
-                             .repetition_penalty = 1};
+    const decoding_args a = {
+        .folder = folder, .threads = threads, .batch = 1, .sampling = SAMPLING_DEFAULT};
     maps m = {.threads = threads};
     const char *path = source_text(recipe);
     weft_status status = WEFT_OK;
