@@ -77,6 +77,7 @@ static const struct {
     {"panels", 0xc64e1ae666da063bu},
     {"matmul_panels", 0x308d3807dd170b00u},
     {"matmul_quantized", 0x6409839954b4b2d9u},
+    {"matmul_quantized_grad", 0xfefc04d121547823u},
     {"embedding_quantized", 0xf218de4a78dba0e3u},
     {"einsum", 0x5474a349edcefb2bu},
     {"sdpa", 0xe13669b2b001fe7bu},

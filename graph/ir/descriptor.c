@@ -36,7 +36,7 @@ static const char *check_counts(const weft_op *op, char *text, size_t size)
         snprintf(text, size, "has %d phases, expected at most 2", op->phases);
     else if ((unsigned)op->takes > WEFT_TAKES_ANY)
         snprintf(text, size, "invalid layout %d of inputs; expected a weft_takes", (int)op->takes);
-    else if ((unsigned)op->gradient > WEFT_GRADIENT_NONE)
+    else if ((unsigned)op->gradient > WEFT_GRADIENT_STRAIGHT)
         snprintf(text, size, "declares gradient %d, which is not a weft_gradient",
                  (int)op->gradient);
     else if (op->exchanges && !op->can_fail)
@@ -65,7 +65,7 @@ static const char *check_attributes(const weft_op *op, char *text, size_t size)
 /* A message if functions of the descriptor exclude each other; else NULL. */
 static const char *check_rules(const weft_op *op)
 {
-    if (op->vjp && op->gradient != WEFT_GRADIENT_VJP)
+    if (op->vjp && op->gradient != WEFT_GRADIENT_VJP && op->gradient != WEFT_GRADIENT_STRAIGHT)
         return "has a vjp, but declares that there is no gradient or that it is zero";
     if (op->alias && has_any_kernel(op)) return "has a kernel and alias: a view computes nothing";
     if (op->alias && (op->n_out != 1 || op->min_in < 1 || op->updates))

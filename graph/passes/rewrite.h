@@ -41,6 +41,7 @@ typedef struct walk {
     size_t n;
     bool own; /* of the program: see weft_plan_options.passes */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets); /* may be NULL */
+    weft_graph *into; /* the new graph, which the caller owns; NULL: the walk makes one */
 } walk;
 
 /* Rewrites `source`, and returns the new graph or NULL; map[id of source] becomes the id there. */

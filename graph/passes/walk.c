@@ -4,6 +4,7 @@
 #include "rewrite.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- What is fixed ---- */
 
@@ -124,8 +125,9 @@ weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targe
     size_t max_in = 1;
     for (size_t i = 0; i < source->n_nodes; i++)
         if (source->nodes[i].n_in > max_in) max_in = source->nodes[i].n_in;
-    weft_rewrite r = {
-        .source = source, .graph = weft_graph_new(), .in = calloc(max_in, sizeof(weft_value))};
+    weft_rewrite r = {.source = source,
+                      .graph = w->into ? w->into : weft_graph_new(),
+                      .in = calloc(max_in, sizeof(weft_value))};
     uint8_t *alive = calloc(source->n_nodes + 1, 1), *fixed = calloc(source->n_nodes + 1, 1);
     bool good = allocate(w, source) && r.graph && r.in && alive && fixed;
     if (!good) {
@@ -146,6 +148,80 @@ weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targe
     free(alive);
     free(fixed);
     if (good) return r.graph;
-    weft_graph_free(r.graph);
+    if (!w->into) weft_graph_free(r.graph);
     return NULL;
+}
+
+/* ---- For builders ---- */
+
+/* The values that exist, as targets of a walk. */
+static size_t list_targets(const weft_value *values, size_t n, plan_target *targets)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (weft_is_value(values[i])) targets[count++] = (plan_target){.value = values[i]};
+    return count;
+}
+
+static bool visit_nothing(weft_rewrite *r)
+{
+    (void)r;
+    return false;
+}
+
+/* Writes into `graph` what the pass makes of the source. A second walk leaves out what the pass has
+ * replaced, such as states that no other node reads. */
+static void rewrite_into(weft_graph *graph, const weft_graph *source, const weft_pass *rule,
+                         plan_target *targets, size_t n_targets)
+{
+    static const weft_pass nothing = {.name = "copy", .visit = visit_nothing};
+    weft_error error = {.status = WEFT_OK};
+    walk first = {.passes = {rule}, .n = 1}, second = {.passes = {&nothing}, .n = 1, .into = graph};
+    uint32_t *map = calloc(source->n_values + 1, sizeof *map);
+    weft_graph *made = NULL;
+    if (map) made = weft__walk_run(&first, source, targets, n_targets, false, map, &error);
+    free(map);
+    map = made ? calloc(made->n_values + 1, sizeof *map) : NULL;
+    if (map)
+        weft__walk_run(&second, made, targets, n_targets, false, map, &error);
+    else if (error.status == WEFT_OK)
+        weft_error_set(&error, WEFT_NO_MEMORY, rule->name, "no memory");
+    if (error.status != WEFT_OK)
+        weft_graph_fail_in(graph, error.where, error.status, "%s", error.message);
+    free(map);
+    weft_graph_free(made);
+}
+
+weft_status weft_graph_rewrite(weft_graph *graph, const weft_graph *source, const weft_pass *rule,
+                               weft_value *values, size_t n)
+{
+    static const char where[] = "weft_graph_rewrite";
+    if (weft_graph_status(graph) != WEFT_OK) return weft_graph_status(graph);
+    if (!source || !rule || !rule->visit || (!values && n) || source == graph)
+        weft_graph_fail_in(graph, where, WEFT_BAD_ARGUMENT,
+                           "needs another graph, a pass and values");
+    else if (source->error.status != WEFT_OK)
+        weft_graph_fail_in(graph, source->error.where, source->error.status, "%s",
+                           source->error.message);
+    for (size_t i = 0; i < n && weft_graph_status(graph) == WEFT_OK; i++)
+        if (weft_is_value(values[i]) && !weft__graph_owns(source, values[i]))
+            weft_graph_fail_in(graph, where, WEFT_BAD_ARGUMENT,
+                               "value %zu does not belong to the other graph", i);
+    if (weft_graph_status(graph) != WEFT_OK) return weft_graph_status(graph);
+    plan_target *targets = calloc(n + 1, sizeof *targets);
+    const size_t n_targets = targets ? list_targets(values, n, targets) : 0;
+    char scope[SCOPE_BYTES];
+    memcpy(scope, graph->scope, sizeof scope);
+    const weft_role role = graph->role;
+    if (targets)
+        rewrite_into(graph, source, rule, targets, n_targets);
+    else
+        weft_graph_fail_in(graph, where, WEFT_NO_MEMORY, "no memory");
+    for (size_t i = 0, k = 0; i < n && weft_graph_status(graph) == WEFT_OK; i++)
+        if (weft_is_value(values[i])) values[i] = targets[k++].value;
+    weft__graph_set_origin(graph, NULL);
+    weft__graph_set_scope(graph, scope);
+    graph->role = role;
+    free(targets);
+    return weft_graph_status(graph);
 }

@@ -52,6 +52,14 @@ struct weft_pass {
     bool (*wanted)(const struct weft_plan_options *options);
 };
 
+/* Copies into `graph` the nodes of another graph that the values need, as the pass `rule` rewrites them,
+ * and replaces values[i] by that of `graph`; WEFT_NO_VALUE stays.
+ * Nodes that no value needs any more are left out. For builders that change what
+ * another builder has made. The pass is called for inputs, states, constants, groups and updates as
+ * well, whatever its `wanted` and `needed` say. Returns the graph's status: WEFT_BAD_ARGUMENT for a
+ * value of a third graph, or the first error of either graph. */
+WEFT_API weft_status weft_graph_rewrite(weft_graph *graph, const weft_graph *source,
+                                        const weft_pass *rule, weft_value *values, size_t n);
 /* Declares a state in the new graph by its scoped name, whatever the scope of the node is, or finds
  * the one of that name: see weft_state. */
 WEFT_API weft_value weft_rewrite_state(weft_rewrite *rewrite, const char *scoped_name,

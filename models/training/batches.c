@@ -16,6 +16,7 @@
 static size_t row_length(const weft_batches *b, const sequence *s)
 {
     size_t n = s->n_target;
+    if (b->o.whole) return n - 1;
     if (batches_are_pairs(b) && s->n_source > n) n = s->n_source;
     return n + (b->o.mode == WEFT_BATCH_MASKED ? 2 : 1);
 }
@@ -27,11 +28,23 @@ static size_t class_of(const weft_batches *b, size_t length)
     return class;
 }
 
+/* The tokens that a row of the sequence predicts, of those up to the last length. */
+static size_t predicted(const weft_batches *b, const sequence *s)
+{
+    const size_t limit = (size_t)b->o.lengths[b->o.n_lengths - 1];
+    const int32_t *ids = b->corpus->ids + s->target;
+    size_t n = 0;
+    for (size_t i = 1; i < s->n_target && (i <= limit || b->o.mode == WEFT_BATCH_BLOCKS); i++)
+        n += ids[i] >= 0;
+    return n;
+}
+
 /* Whether the sequence is used; counts it if it is left out or cut. */
 static bool takes(weft_batches *b, const sequence *s)
 {
     size_t limit = (size_t)b->o.lengths[b->o.n_lengths - 1];
-    if (!s->n_target || (batches_are_pairs(b) && !s->n_source)) {
+    if (!s->n_target || (b->o.whole && !predicted(b, s)) ||
+        (batches_are_pairs(b) && !s->n_source)) {
         b->counts.empty++;
         return false;
     }
@@ -47,12 +60,44 @@ static bool takes(weft_batches *b, const sequence *s)
     return true;
 }
 
+/* Appends a sequence at position n of the stream; returns the position after it. */
+static size_t append(weft_batches *b, const sequence *s, size_t n)
+{
+    const int32_t *ids = b->corpus->ids + s->target;
+    if (b->o.whole) {
+        for (size_t i = 0; i + 1 < s->n_target; i++, n++) {
+            b->stream_in[n] = batches_token(ids[i]);
+            b->stream_out[n] = batches_label(b, ids[i + 1]);
+        }
+        return n;
+    }
+    b->stream_in[n] = b->o.bos;
+    memcpy(b->stream_in + n + 1, ids, s->n_target * sizeof *ids);
+    memcpy(b->stream_out + n, ids, s->n_target * sizeof *ids);
+    n += s->n_target + 1;
+    b->stream_out[n - 1] = b->o.eos;
+    return n;
+}
+
+/* Lists the blocks that predict something. */
+static void list_blocks(weft_batches *b, size_t blocks, size_t length)
+{
+    b->counts.rows = 0;
+    for (size_t i = 0; i < blocks; i++) {
+        bool any = !b->o.whole;
+        for (size_t k = i * length; !any && k < (i + 1) * length; k++)
+            any = b->stream_out[k] != b->o.pad;
+        if (any) b->rows[b->counts.rows++] = (uint32_t)i;
+    }
+    b->class_first[b->o.n_lengths] = b->counts.rows;
+}
+
 static bool make_stream(weft_batches *b)
 {
     const weft_corpus *c = b->corpus;
     size_t length = (size_t)b->o.lengths[b->o.n_lengths - 1], n = 0;
     for (size_t i = 0; i < c->n; i++)
-        if (takes(b, &c->sequences[i])) n += c->sequences[i].n_target + 1;
+        if (takes(b, &c->sequences[i])) n += row_length(b, &c->sequences[i]);
     size_t blocks = (n + length - 1) / length;
     b->stream_in = malloc((blocks * length + 1) * sizeof *b->stream_in);
     b->stream_out = malloc((blocks * length + 1) * sizeof *b->stream_out);
@@ -62,19 +107,16 @@ static bool make_stream(weft_batches *b)
     n = 0;
     for (size_t i = 0; i < c->n; i++) {
         const sequence *s = &c->sequences[i];
-        if (!s->n_target) continue;
-        b->stream_in[n] = b->o.bos;
-        memcpy(b->stream_in + n + 1, c->ids + s->target, s->n_target * sizeof *c->ids);
-        memcpy(b->stream_out + n, c->ids + s->target, s->n_target * sizeof *c->ids);
-        n += s->n_target + 1;
-        b->stream_out[n - 1] = b->o.eos;
+        if (!s->n_target || (b->o.whole && !predicted(b, s))) continue;
+        n = append(b, s, n);
+        b->counts.tokens += b->o.whole ? predicted(b, s) : s->n_target + 1;
     }
     b->n_stream = n;
-    for (; n < blocks * length; n++) b->stream_in[n] = b->stream_out[n] = b->o.pad;
-    for (size_t i = 0; i < blocks; i++) b->rows[i] = (uint32_t)i;
-    size_t class = b->o.n_lengths - 1;
-    b->class_first[class + 1] = b->counts.rows = blocks;
-    b->counts.tokens = b->n_stream;
+    for (; n < blocks * length; n++) {
+        b->stream_in[n] = b->o.whole ? b->o.bos : b->o.pad;
+        b->stream_out[n] = b->o.pad;
+    }
+    list_blocks(b, blocks, length);
     b->counts.longest = b->n_stream < length ? b->n_stream : length;
     return true;
 }
@@ -97,7 +139,7 @@ static bool make_rows(weft_batches *b)
         if (!takes(b, s)) continue;
         classes[i] = (uint8_t)class_of(b, row_length(b, s));
         size_t shown = s->n_target + (b->o.mode != WEFT_BATCH_MASKED);
-        b->counts.tokens += shown < limit ? shown : limit;
+        b->counts.tokens += b->o.whole ? predicted(b, s) : shown < limit ? shown : limit;
     }
     for (size_t class = 0; class < b->o.n_lengths; class ++) {
         b->class_first[class] = b->counts.rows;
@@ -145,12 +187,16 @@ static bool check_options(const weft_corpus *corpus, const weft_batch_options *o
                 wrong = "lengths must ascend and lie from 3 to 1048576";
         if (o->tokens < 1 || o->tokens > INT32_MAX) wrong = "tokens must be 1 to 2147483647";
         if (!(o->mask_fraction >= 0 && o->mask_fraction <= 1)) wrong = "mask_share must be 0 to 1";
-        const int32_t special[] = {o->pad, o->bos, o->eos};
+        const int32_t special[] = {o->bos, o->whole ? o->bos : o->pad, o->whole ? o->bos : o->eos};
         for (int i = 0; i < 3; i++)
             if (special[i] < 0 || special[i] >= o->vocab)
                 wrong = "a special token is not in the vocabulary";
+        if (o->whole && o->mode != WEFT_BATCH_LINES && o->mode != WEFT_BATCH_BLOCKS)
+            wrong = "whole sequences are for lines and blocks";
+        if (o->whole && o->pad >= 0 && o->pad < o->vocab)
+            wrong = "the label of what is not predicted is in the vocabulary";
         if (o->vocab < 1) wrong = "vocab is required: the number of ids";
-        if (!wrong && o->eos == o->pad)
+        if (!wrong && !o->whole && o->eos == o->pad)
             wrong = "eos and pad are the same token, so no loss would count the end";
         if (o->mode == WEFT_BATCH_MASKED &&
             (o->mask < 0 || o->mask >= o->vocab || o->first_id < 0 || o->first_id >= o->vocab))
@@ -160,10 +206,12 @@ static bool check_options(const weft_corpus *corpus, const weft_batch_options *o
     return !wrong;
 }
 
-static bool check_ids(const weft_corpus *c, int64_t vocab, weft_error *error)
+static bool check_ids(const weft_corpus *c, const weft_batch_options *o, weft_error *error)
 {
+    const int64_t vocab = o->vocab;
     for (size_t i = 0; i < c->n_ids; i++) {
-        if (c->ids[i] >= 0 && c->ids[i] < vocab) continue;
+        const int32_t id = o->whole ? batches_token(c->ids[i]) : c->ids[i];
+        if (id >= 0 && id < vocab) continue;
         weft_error_set(error, WEFT_BAD_INDEX, "batches", "token %d is outside [0, %lld)", c->ids[i],
                        (long long)vocab);
         return false;
@@ -177,7 +225,7 @@ weft_batches *weft_batches_new(const weft_corpus *corpus, const weft_batch_optio
     static const weft_batch_options defaults = {0};
     const weft_batch_options *o = options ? options : &defaults;
     weft_error_clear(error);
-    if (!check_options(corpus, o, error) || !check_ids(corpus, o->vocab, error)) return NULL;
+    if (!check_options(corpus, o, error) || !check_ids(corpus, o, error)) return NULL;
     weft_batches *b = calloc(1, sizeof *b);
     if (b) {
         b->o = *o;
@@ -235,7 +283,7 @@ static uint64_t hash_rows(const weft_batches *b)
         (uint32_t)o->mask, (uint32_t)o->first_id, (uint64_t)o->vocab, fraction};
     size_t n = o->mode == WEFT_BATCH_MASKED ? 8 : 4;
     for (size_t i = 0; i < n; i++) hash = hash_number(hash, numbers[i]);
-    return hash;
+    return o->whole ? hash_number(hash, 1) : hash;
 }
 
 weft_data_hashes weft_batches_hashes(const weft_batches *batches)

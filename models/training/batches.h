@@ -43,6 +43,17 @@ static inline bool batches_are_pairs(const weft_batches *b)
     return b->o.mode == WEFT_BATCH_PAIRS;
 }
 
+/* The token of an id of a sequence, and what is predicted: its token or, without one, `pad`. */
+static inline int32_t batches_token(int32_t id)
+{
+    return id < 0 ? -1 - id : id;
+}
+
+static inline int32_t batches_label(const weft_batches *b, int32_t id)
+{
+    return id < 0 ? b->o.pad : id;
+}
+
 /* Rows of a full batch of a class. */
 static inline int64_t batches_class_rows(const weft_batches *b, size_t class)
 {

@@ -240,6 +240,7 @@ weft_status weft__checkpoint_copy_model(weft_trainer *t, weft_params *to)
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(to); i++) {
         const char *name = weft_params_name(to, i);
         char averaged[WEFT_STATE_KEY_BYTES];
+        if (trainer_is_base(t, name)) continue;
         weft_state_key key = weft_params_key(to, i);
         weft_tensor from, into;
         key.kind = WEFT_STATE_AVERAGE;
@@ -266,13 +267,20 @@ static weft_status copy_whole(weft_trainer *t, weft_params *to)
                                                 : t->error.status;
 }
 
+/* Whether a tensor is saved. */
+static bool is_own(void *context, const char *name)
+{
+    return !trainer_is_base(context, name);
+}
+
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path, weft_error *error)
 {
-    static const char *const metas[] = {"model",  "model_options", "step",          "run",
-                                        "recipe", "vocabulary",    "trained_length"};
+    static const char *const metas[] = {"model",      "model_options",  "step", "run", "recipe",
+                                        "vocabulary", "trained_length", "lora", "base"};
     weft_trainer *t = trainer;
+    const weft_params_filter own = {is_own, t};
     if (!weft__trainer_begin(t, error)) return WEFT_BAD_ARGUMENT;
-    weft_params *copy = weft__trainer_store(t);
+    weft_params *copy = weft__trainer_model_store(t);
     weft_status status = copy ? write_meta(t) : t->error.status;
     for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++) {
         const char *text = weft_params_meta(t->params, metas[i]);
@@ -282,7 +290,7 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path, wef
     status = weft__checkpoint_agree(t);
     if (status == WEFT_OK) status = copy_whole(t, copy);
     if (status == WEFT_OK && t->place.world.rank == 0)
-        weft_params_save(copy, path, NULL, &t->error);
+        weft_params_save(copy, path, &own, &t->error);
     weft_params_free(copy);
     return weft__trainer_end(t, weft__checkpoint_agree(t), error);
 }

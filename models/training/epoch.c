@@ -101,6 +101,18 @@ static void hide(const weft_batches *b, uint32_t row, int64_t n, int32_t *in, in
     }
 }
 
+/* The tokens of a sequence, and those that are predicted. */
+static void fill_whole(const weft_batches *b, const sequence *s, int64_t length, int32_t *in,
+                       int32_t *out)
+{
+    const int32_t *ids = b->corpus->ids + s->target;
+    for (int64_t i = 0; i < length; i++) {
+        const bool has = (size_t)i + 1 < s->n_target;
+        in[i] = has ? batches_token(ids[i]) : b->o.bos;
+        out[i] = has ? batches_label(b, ids[i + 1]) : b->o.pad;
+    }
+}
+
 static void fill_row(const weft_batches *b, uint32_t row, int64_t length, int32_t *source,
                      int32_t *in, int32_t *out)
 {
@@ -112,6 +124,10 @@ static void fill_row(const weft_batches *b, uint32_t row, int64_t length, int32_
     }
     const sequence *s = &b->corpus->sequences[row];
     const int32_t *ids = b->corpus->ids;
+    if (o->whole) {
+        fill_whole(b, s, length, in, out);
+        return;
+    }
     if (batches_are_pairs(b)) put(source, length, ids + s->source, s->n_source, o->eos, o->pad);
     in[0] = o->bos;
     if (o->mode == WEFT_BATCH_MASKED) {
@@ -136,7 +152,8 @@ size_t weft_batches_fill(const weft_batches *batches, size_t index, int32_t *sou
     size_t tokens = 0;
     for (int64_t i = (int64_t)info->rows * length; i < numel; i++) {
         if (batches_are_pairs(b)) source[i] = b->o.pad;
-        target_in[i] = target_out[i] = b->o.pad;
+        target_in[i] = b->o.whole ? b->o.bos : b->o.pad;
+        target_out[i] = b->o.pad;
     }
     for (int64_t r = 0; r < info->rows; r++)
         fill_row(b, b->order[info->first + (size_t)r], length, source ? source + r * length : NULL,

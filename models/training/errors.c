@@ -17,6 +17,15 @@ weft_params *weft__trainer_store(weft_trainer *t)
     return weft__plans_store(&t->plans, &t->error);
 }
 
+weft_params *weft__trainer_model_store(weft_trainer *t)
+{
+    weft_params *store = weft__trainer_store(t);
+    if (!store || !t->o.base || weft_params_share(store, t->o.base, &t->error) == WEFT_OK)
+        return store;
+    weft_params_free(store);
+    return NULL;
+}
+
 bool weft__trainer_begin(weft_trainer *t, weft_error *error)
 {
     weft_error_clear(error);

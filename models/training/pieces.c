@@ -110,6 +110,7 @@ static bool is_common(void *context, const char *name)
 {
     const weft_trainer *t = context;
     const weft_state_key key = weft_state_key_read(name);
+    if (trainer_is_base(t, name)) return false;
     if (!is_lasting(&key)) return key.kind == WEFT_STATE_MODEL;
     return !t->hooks || !has_pieces(t->params, &key);
 }

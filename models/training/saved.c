@@ -4,11 +4,8 @@
 #include "trainer.h"
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/platform.h"
-#include "zoo/registry.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,47 +42,16 @@ weft_status weft_saved_path(const char *run, char *path, size_t capacity, weft_e
                                   "is neither a checkpoint nor a folder with a model.safetensors");
 }
 
-static weft_status read_config(const weft_params *params, const char *where,
-                               weft_model_config *config, weft_error *error)
-{
-    const char *stored = weft_params_meta(params, "model_options");
-    const weft_model *model = weft_model_find(weft_params_meta(params, "model"));
-    char texts[WEFT_OPTIONS_TEXT];
-    const char *options[WEFT_OPTIONS_WORDS];
-    if (!model || !stored || strlen(stored) >= sizeof texts)
-        return weft_error_set(error, WEFT_BAD_FILE, where, "does not name its model");
-    memcpy(texts, stored, strlen(stored) + 1);
-    return weft_model_parse(model, options, weft__options_split(texts, options, WEFT_OPTIONS_WORDS),
-                            config, error);
-}
-
 /* ---- Vocabularies ---- */
-
-static weft_status hash_file(const char *path, char text[17], weft_error *error)
-{
-    char chunk[4096];
-    uint64_t hash = HASH_START;
-    FILE *file = weft__file_open_stdio(path);
-    if (!file)
-        return weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
-                              weft__file_error(errno));
-    for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;)
-        hash = hash_bytes(hash, chunk, n);
-    const bool good = !ferror(file);
-    if (!good) weft_error_set(error, WEFT_IO, path, "cannot be read: %s", strerror(errno));
-    fclose(file);
-    snprintf(text, 17, "%016" PRIx64, hash);
-    return good ? WEFT_OK : WEFT_IO;
-}
 
 weft_status weft__vocabulary_text(const char *source, const char *target,
                                   char text[VOCABULARY_TEXT], weft_error *error)
 {
     const size_t used = source ? 17 : 0;
-    const weft_status status = source ? hash_file(source, text, error) : WEFT_OK;
+    const weft_status status = source ? weft__file_hash(source, text, error) : WEFT_OK;
     if (status != WEFT_OK) return status;
     if (source) text[16] = ' ';
-    return hash_file(target, text + used, error);
+    return weft__file_hash(target, text + used, error);
 }
 
 weft_status weft__vocabulary_check(const weft_params *params, const char *source,
@@ -140,27 +106,6 @@ static weft_status find_vocabularies(weft_saved_model *m, const char *run, weft_
 
 /* ---- Models ---- */
 
-weft_status weft_saved_config(const weft_params *params, const char *where,
-                              weft_model_config *config, weft_error *error)
-{
-    weft_error_clear(error);
-    if (!params || !where || !config)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "saved model", "has no parameters");
-    weft_status status = read_config(params, where, config, error);
-    if (status != WEFT_OK) return status;
-    weft_model_config any = *config; /* with rows no longer than the model has positions */
-    weft_batch_shape *shape = &any.build.shape;
-    const int64_t longest = weft_model_traits_of(config).max_positions;
-    if (shape->source_len > longest) shape->source_len = longest;
-    if (shape->target_len > longest) shape->target_len = longest;
-    weft_graph *g = weft_graph_new();
-    if (!g) return no_memory(error, where);
-    weft_model_build(g, &any);
-    status = weft__saved_check(params, g, where, error);
-    weft_graph_free(g);
-    return status;
-}
-
 static uint64_t number_of(const weft_params *params, const char *key)
 {
     const char *text = weft_params_meta(params, key);
@@ -178,6 +123,7 @@ static weft_status open_model(weft_saved_model *m, const char *run, const char *
     if (!m->path || !m->params) return no_memory(error, path);
     status = weft_params_load_some(m->params, path, &weft_model_states, error);
     if (status == WEFT_OK) status = find_vocabularies(m, run, error);
+    if (status == WEFT_OK) status = weft__base_open(m, error);
     if (status == WEFT_OK) status = weft_saved_config(m->params, m->path, &m->config, error);
     m->updates = number_of(m->params, "step");
     m->trained_length = (int64_t)number_of(m->params, "trained_length");
@@ -200,6 +146,7 @@ void weft_saved_close(weft_saved_model *model)
     if (!model) return;
     weft_params_free(model->params);
     free((void *)(uintptr_t)model->path);
+    free((void *)(uintptr_t)model->base);
     for (int i = 0; i < 2; i++) free((void *)(uintptr_t)model->vocabulary[i]);
     free(model);
 }

@@ -4,6 +4,7 @@
 
 #include <weft/saved.h>
 
+#include "base/file.h"
 #include "base/match.h"
 #include "base/private.h"
 
@@ -25,5 +26,17 @@ WEFT_PRIVATE_API weft_status weft__vocabulary_text(const char *source, const cha
 WEFT_PRIVATE_API weft_status weft__vocabulary_check(const weft_params *params, const char *source,
                                                     const char *target, const char *where,
                                                     weft_error *error);
+
+/* A hash of a file's bytes, FNV-1a. */
+weft_status weft__file_hash(const char *path, char text[17], weft_error *error);
+
+/* Metadata of adapters (weft/lora.h): a hash of the file of their model, a space, and its path. */
+#define BASE_META "base"
+#define BASE_HASH 16 /* characters */
+#define BASE_TEXT (BASE_HASH + 2 + FILE_PATH_BYTES)
+WEFT_PRIVATE_API weft_status weft__base_text(const char *path, char text[BASE_TEXT],
+                                             weft_error *error);
+/* If the parameters are adapters, they become those of the model with the adapters. */
+weft_status weft__base_open(weft_saved_model *m, weft_error *error);
 
 #endif

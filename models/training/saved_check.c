@@ -1,11 +1,15 @@
-/* Whether a store has the tensors of a model, some of them quantised. */
+/* The model that a store names, and whether it has its tensors, some of them quantised. */
 #include "saved.h"
 
-#include "quantize/quantize.h"
+#include "trainer.h"
+
+#include "passes/lora.h"
+#include "zoo/registry.h"
 
 #include <weft/train.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Names of tensors. */
 typedef struct name_list {
@@ -49,10 +53,19 @@ static void list_wanted(name_list *l, const weft_params *params, const weft_grap
     }
 }
 
+/* Whether a tensor is one of an adapter next to a quantised matrix. */
+static bool is_adapter(const weft_params *params, const char *name)
+{
+    const size_t n = strlen(name), end = strlen(".lora_a");
+    return n > end && weft_params_meta(params, LORA_META) &&
+           (!strcmp(name + n - end, ".lora_a") || !strcmp(name + n - end, ".lora_b"));
+}
+
 static void list_found(name_list *l, const weft_params *params)
 {
     for (size_t i = 0; i < weft_params_count(params); i++)
-        if (weft_params_key(params, i).kind == WEFT_STATE_MODEL)
+        if (weft_params_key(params, i).kind == WEFT_STATE_MODEL &&
+            !is_adapter(params, weft_params_name(params, i)))
             l->at[l->n++] = weft_params_name(params, i);
 }
 
@@ -88,5 +101,42 @@ weft_status weft__saved_check(const weft_params *params, const weft_graph *graph
     free(wanted.at);
     free(wanted.forms);
     free(found.at);
+    return status;
+}
+
+/* ---- Models ---- */
+
+static weft_status read_config(const weft_params *params, const char *where,
+                               weft_model_config *config, weft_error *error)
+{
+    const char *stored = weft_params_meta(params, "model_options");
+    const weft_model *model = weft_model_find(weft_params_meta(params, "model"));
+    char texts[WEFT_OPTIONS_TEXT];
+    const char *options[WEFT_OPTIONS_WORDS];
+    if (!model || !stored || strlen(stored) >= sizeof texts)
+        return weft_error_set(error, WEFT_BAD_FILE, where, "does not name its model");
+    memcpy(texts, stored, strlen(stored) + 1);
+    return weft_model_parse(model, options, weft__options_split(texts, options, WEFT_OPTIONS_WORDS),
+                            config, error);
+}
+
+weft_status weft_saved_config(const weft_params *params, const char *where,
+                              weft_model_config *config, weft_error *error)
+{
+    weft_error_clear(error);
+    if (!params || !where || !config)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "saved model", "has no parameters");
+    weft_status status = read_config(params, where, config, error);
+    if (status != WEFT_OK) return status;
+    weft_model_config any = *config; /* with rows no longer than the model has positions */
+    weft_batch_shape *shape = &any.build.shape;
+    const int64_t longest = weft_model_traits_of(config).max_positions;
+    if (shape->source_len > longest) shape->source_len = longest;
+    if (shape->target_len > longest) shape->target_len = longest;
+    weft_graph *g = weft_graph_new();
+    if (!g) return weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");
+    weft_model_build(g, &any);
+    status = weft__saved_check(params, g, where, error);
+    weft_graph_free(g);
     return status;
 }

@@ -153,10 +153,15 @@ static weft_status bind_store(weft_trainer *t)
     weft_trainer_options *o = &t->o;
     weft__checkpoint_resume(t);
     if (t->error.status == WEFT_OK) weft__quantized_refuse(t->params, "the checkpoint", &t->error);
+    if (t->error.status == WEFT_OK && o->base) weft_params_share(t->params, o->base, &t->error);
     o->source_name = o->target_name = NULL;
     if (weft__checkpoint_agree(t) != WEFT_OK || (t->hooks && t->hooks->join(t) != WEFT_OK))
         return t->error.status;
-    if (o->ema > 0) t->averaged = weft__trainer_store(t);
+    if (o->base && t->place.has_parts)
+        return weft__trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
+                                  "a model next to which adapters are trained cannot be divided "
+                                  "among processes");
+    if (o->ema > 0) t->averaged = weft__trainer_model_store(t);
     t->averages = has_averages(t->params);
     bool averages = t->averages;
     if (t->hooks)

@@ -102,6 +102,13 @@ WEFT_PRIVATE_API weft_status weft__trainer_fail(weft_trainer *t, weft_status sta
 WEFT_PRIVATE_API weft_status weft__trainer_no_memory(weft_trainer *t);
 /* An empty store, with tensors from the trainer's allocator; NULL with the trainer's error. */
 WEFT_PRIVATE_API weft_params *weft__trainer_store(weft_trainer *t);
+/* The same with the tensors of the options' base. */
+weft_params *weft__trainer_model_store(weft_trainer *t);
+/* Whether a tensor is one of those, which are not saved. */
+static inline bool trainer_is_base(const weft_trainer *t, const char *name)
+{
+    return t->o.base && weft_params_find(t->o.base, name, NULL);
+}
 /* weft__trainer_no_memory, and signals the other processes, which wait for this one's part of an
  * exchange. */
 WEFT_PRIVATE_API weft_status weft__ranks_no_memory(weft_trainer *t);

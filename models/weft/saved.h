@@ -28,6 +28,9 @@ typedef struct weft_saved_model {
     weft_params *params; /* without states of training, and with the metadata of the file */
     weft_model_config config;
     const char *path; /* of the checkpoint */
+    /* Of a checkpoint of adapters (weft/lora.h): that of their model. The parameters are those of
+     * this model with the adapters (weft_params_add_adapters). NULL: the checkpoint has a whole model. */
+    const char *base;
     /* Paths of the vocabularies of source and target in the run's folder: vocab.source.model and
      * vocab.target.model, or as that of the target, for both, vocab.model or else tokenizer.json
      * (weft/tokenizers.h). NULL: the file is missing. */
@@ -38,7 +41,8 @@ typedef struct weft_saved_model {
 
 /* Opens the model of a run, a folder or a checkpoint in it. `checkpoint`, if it is not NULL, is
  * read instead of the run's. Fails if a vocabulary is not the one that the model was trained with:
- * WEFT_BAD_ARGUMENT. weft_saved_close frees the model and its parameters. NULL on failure. */
+ * WEFT_BAD_ARGUMENT; or if the model of adapters does not exist, or has changed: WEFT_NOT_FOUND,
+ * WEFT_BAD_FILE. weft_saved_close frees the model and its parameters. NULL on failure. */
 WEFT_API weft_saved_model *weft_saved_open(const char *run, const char *checkpoint,
                                            weft_error *error);
 WEFT_API void weft_saved_close(weft_saved_model *model);

@@ -112,6 +112,11 @@ typedef struct weft_batch_options {
     int32_t lengths[WEFT_MAX_LENGTHS];
     size_t n_lengths;
     bool truncate; /* sequences longer than the last length are cut; false: they are left out */
+    /* Of lines and blocks: sequences have special tokens of their own, so none are added, and each
+     * token is predicted from those before it. An id x < 0 stands for the token -1 - x, which is
+     * read but not predicted. `pad` is the label of what is not predicted, outside of [0, vocab),
+     * `bos` fills rows, and `eos` is not used. */
+    bool whole;
     int32_t pad, bos, eos;  /* special tokens; eos must differ from pad, which losses ignore */
     int32_t mask, first_id; /* masked: the mask token; random tokens are first_id .. vocab-1 */
     int64_t vocab;          /* required: all ids are in [0, vocab) */
@@ -204,6 +209,11 @@ typedef struct weft_trainer_options {
      * weft_params_load_some with weft_model_states is enough: the trainer reads the rest. Read by
      * weft_trainer_new only. */
     const char *checkpoint;
+    /* A store of tensors that the model reads and training does not change, such as the model that
+     * adapters are trained for (weft/lora.h). The trainer shares it with `params`, which must not
+     * have tensors of the same names, and does not save it. It must outlive trainer and `params`.
+     * It may be quantised, but not with parameters divided among processes. NULL: none. */
+    const struct weft_params *base;
     uint64_t seed; /* of parameters and dropout */
     /* Of all sessions; weft/session.h says what may be set. Its allocator also allocates batches,
      * averages and copies of the model; parameters come from that of `params`. Read by
@@ -323,8 +333,8 @@ WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path, 
 /* Removes a checkpoint and the files of its processes. */
 WEFT_API void weft_checkpoint_remove(const char *path);
 /* Saves the model without the states of training: its parameters, averaged if there are averages,
- * and the metadata "model", "model_options", "step", "run", "trained_length", and "recipe" and
- * "vocabulary" if the program has set them. */
+ * and the metadata "model", "model_options", "step", "run", "trained_length", and "recipe",
+ * "vocabulary", "lora" and "base" if the program has set them. */
 WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path,
                                              weft_error *error);
 

@@ -19,7 +19,7 @@ void weft__text_traits(const weft_text_config *c, int64_t vocab, weft_model_trai
         .d_model = c->d_model,
         .tied = c->tied,
         .max_positions = c->positions == WEFT_POSITIONS_LEARNED ? c->max_positions : INT64_MAX,
-        .pad_id = (int32_t)c->pad_id,
+        .pad_id = c->pad_id < vocab ? (int32_t)c->pad_id : 0, /* a label alone cannot fill rows */
         .causal = true};
 }
 

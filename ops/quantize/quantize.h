@@ -17,8 +17,8 @@ typedef struct quantized_use {
 } quantized_use;
 
 /* Whether the node is one. */
-bool weft__quantized_use_of(const weft_graph *graph, const weft_node_info *node,
-                            quantized_use *use);
+WEFT_PRIVATE_API bool weft__quantized_use_of(const weft_graph *graph, const weft_node_info *node,
+                                             quantized_use *use);
 
 #define QUANTIZED_NAME 640 /* bytes */
 /* Writes the name of one of the three tensors, "q", "scale" and "zero" or "min", of a state's
@@ -29,6 +29,11 @@ WEFT_PRIVATE_API const char *weft__quantized_name(char name[QUANTIZED_NAME], con
 /* Fails if the store is quantised, in the name of `where`: for what needs parameters in f32. */
 WEFT_PRIVATE_API weft_status weft__quantized_refuse(const weft_params *params, const char *where,
                                                     weft_error *error);
+
+/* The gradient of a matmul_quantized with regard to its x: in[] are dy, and then its weight, scale
+ * and zero. */
+weft_value weft__matmul_quantized_grad(weft_graph *graph, const weft_value *in, int bits,
+                                       int group);
 
 /* Checks bits and groups; fails in the name of `where`. */
 weft_status weft__quantized_check(int bits, int group, const char *where, weft_error *error);

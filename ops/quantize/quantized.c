@@ -196,6 +196,7 @@ KERNEL(embedding_quantized)
 
 #else
 
+#include "quantize.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -328,6 +329,21 @@ static void cost_lookup(const weft_call *call, weft_cost *cost)
     cost->bytes = out + out / (double)weft_dtype_bytes(call->out[0].dtype) * attr->bits / 8;
 }
 
+/* dx = dy times the matrix: x passes as if it were not rounded (the straight-through estimator of
+ * Bengio et al. 2013). The matrix has no gradient. */
+static void vjp_quantized(weft_vjp *v)
+{
+    const quantized_attr *attr = v->attr;
+    if (attr->whole || v->wanted[2] || v->wanted[3]) {
+        weft_graph_fail_in(v->graph, "matmul_quantized", WEFT_NO_GRADIENT,
+                           "has a gradient with regard to x only, unless x has whole numbers");
+        return;
+    }
+    const weft_value in[4] = {v->grad_out[0], v->in[1], v->in[2], v->in[3]};
+    if (v->wanted[0])
+        v->grad_in[0] = weft__matmul_quantized_grad(v->graph, in, attr->bits, attr->group);
+}
+
 static const quantized_attr bytes_32 = {8, 32, false}, nibbles_32 = {4, 32, false},
                             bytes_64 = {8, 64, false}, nibbles_96 = {4, 96, false},
                             whole = {8, 32, true};
@@ -403,8 +419,8 @@ const weft_op weft_op_matmul_quantized = {
     .doc = "y [..., n] = x [..., k] times the transpose of a matrix [n, k] in 8 or 4 bits, whose "
            "elements are scale (q - zero), with a scale and a zero point in u8 for each group of a "
            "row; or scale q + zero, with a minimum of the dtype of x for each group. x is rounded "
-           "to 8 bits, with a scale for each 32 elements. For inference: there is no "
-           "gradient.",
+           "to 8 bits, with a scale for each 32 elements. The gradient with regard to x is that "
+           "of an x that is not rounded; the matrix has none.",
     .min_in = 4,
     .max_in = 4,
     .n_out = 1,
@@ -420,7 +436,8 @@ const weft_op weft_op_matmul_quantized = {
     .workspace = workspace_quantized,
     .block = block_quantized,
     .cost = cost_quantized,
-    .gradient = WEFT_GRADIENT_NONE,
+    .vjp = vjp_quantized,
+    .gradient = WEFT_GRADIENT_STRAIGHT,
     .samples = samples_quantized,
     .n_samples = sizeof samples_quantized / sizeof *samples_quantized,
 };

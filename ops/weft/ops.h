@@ -86,8 +86,9 @@ WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_val
  * rounded: to whole numbers in [-127, 127] times the largest of 32
  * elements / 127. Sums of 32 products are exact, and results have the same bits on every
  * instruction set and for any number of rows. The result is NaN for a row of x that has an infinity
- * or a NaN. For inference: there is no gradient. WEFT_BAD_ARGUMENT for other bits or groups.
- * weft/quantize.h makes such matrices. */
+ * or a NaN. The gradient with regard to x is dy times the matrix, as if x were not rounded; the
+ * matrix has no gradient. WEFT_BAD_ARGUMENT for other bits or groups. weft/quantize.h makes such
+ * matrices. */
 WEFT_API weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
                                           weft_value scale, weft_value zero, int bits, int group);
 /* x [..., k] times the transpose of weight - zero: [..., n], for whole numbers x in [-128, 127].

@@ -9,6 +9,7 @@
 #include "sharding.h"
 
 #include <weft/batch.h>
+#include <weft/lora.h>
 #include <weft/pass.h>
 #include <weft/report.h>
 #include <weft/saved.h>

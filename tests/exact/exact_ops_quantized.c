@@ -58,6 +58,20 @@ static void draw_matmul_quantized(exact_case *c)
     draw_zeros(c, n, k, &attr);
 }
 
+static void draw_matmul_quantized_grad(exact_case *c)
+{
+    quantized_attr attr;
+    const int64_t k = draw_groups(c, &attr);
+    memcpy(c->attr.bytes, &attr, 2 * sizeof(int32_t));
+    const int64_t n = exact_between(c, 0, exact_one_of(c, 3) ? 1000 : 40);
+    weft_shape dy = exact_shape(c, (int)exact_between(c, 0, 2), exact_one_of(c, 8) ? 300 : 30);
+    dy.dim[dy.rank++] = n;
+    exact_dense(c, dy);
+    exact_numbers(c, WEFT_U8, WEFT_SHAPE(n, k * attr.bits / 8), 0, 255);
+    exact_dense(c, groups_of(n, k, &attr));
+    draw_zeros(c, n, k, &attr);
+}
+
 static void draw_embedding_quantized(exact_case *c)
 {
     quantized_attr attr;
@@ -106,6 +120,7 @@ static void draw_matmul_panels(exact_case *c)
 
 const exact_op exact_packed_ops[] = {
     {"matmul_quantized", draw_matmul_quantized},
+    {"matmul_quantized_grad", draw_matmul_quantized_grad},
     {"embedding_quantized", draw_embedding_quantized},
     {"narrow_rows", draw_narrow_rows},
     {"widen_rows", draw_widen_rows},

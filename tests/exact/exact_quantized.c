@@ -82,21 +82,39 @@ EXACT(matmul_quantized)
     }
 }
 
+/* Element [row, column] of a matrix, whose scales and zero points follow it; k are its columns. */
+static T widened(const weft_tensor *w, const quantized_attr *a, int64_t row, int64_t column,
+                 int64_t k)
+{
+    const int64_t g = row * (k / a->group) + column / a->group;
+    const int32_t q = number(w, a->bits, row, column);
+    if (w[2].dtype == WEFT_U8) return data(&w[1])[g] * (T)(q - ((const uint8_t *)w[2].data)[g]);
+    const T product = data(&w[1])[g] * (T)q;
+    return product + data(&w[2])[g];
+}
+
 EXACT(embedding_quantized)
 {
     UNUSED;
-    const quantized_attr *a = attr;
-    const int64_t n = last_dim(out), groups = n / a->group;
+    const int64_t n = last_dim(out);
+    for (int64_t o = 0; o < numel(out); o++)
+        data(out)[o] = widened(in, attr, ((const int32_t *)in[3].data)[o / n], o % n, n);
+}
+
+/* Chains of 128 rows of the matrix. */
+EXACT(matmul_quantized_grad)
+{
+    UNUSED;
+    const int64_t n = last_dim(in), k = last_dim(out);
     for (int64_t o = 0; o < numel(out); o++) {
-        const int64_t row = ((const int32_t *)in[3].data)[o / n];
-        const int64_t g = row * groups + o % n / a->group;
-        const int32_t q = number(in, a->bits, row, o % n);
-        if (in[2].dtype == WEFT_U8) {
-            data(out)[o] = data(&in[1])[g] * (T)(q - ((const uint8_t *)in[2].data)[g]);
-        } else {
-            const T product = data(&in[1])[g] * (T)q;
-            data(out)[o] = product + data(&in[2])[g];
+        T dx = 0;
+        for (int64_t first = 0; first < n; first += 128) {
+            T chain = 0;
+            for (int64_t j = first; j < n && j < first + 128; j++)
+                chain = FMA(data(in)[o / k * n + j], widened(&in[1], attr, j, o % k, k), chain);
+            dx = first ? chain + dx : chain;
         }
+        data(out)[o] = dx;
     }
 }
 
@@ -166,6 +184,7 @@ EXACT(widen_rows)
 }
 
 EXACT_TABLE(quantized) = {
-    ROW(matmul_quantized), ROW(embedding_quantized), ROW(narrow_rows), ROW(widen_rows),
-    {NULL, NULL},
+    ROW(matmul_quantized),    ROW(matmul_quantized_grad),
+    ROW(embedding_quantized), ROW(narrow_rows),
+    ROW(widen_rows),          {NULL, NULL},
 };

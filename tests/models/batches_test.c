@@ -301,6 +301,61 @@ static void test_masks(void)
     free(again);
 }
 
+/* Sequences with their own special tokens, some of which are not predicted, as rows and as blocks.
+ */
+static void test_whole(void)
+{
+    enum { NO = 99 };
+    weft_error error;
+    weft_corpus *c = weft_corpus_new();
+    weft_corpus_add(c, NULL, 0, (int32_t[]){2, -1 - 7, 8, 9}, 4, NULL);
+    weft_corpus_add(c, NULL, 0, (int32_t[]){5, -1 - 6}, 2, NULL); /* nothing is predicted */
+    weft_corpus_add(c, NULL, 0, (int32_t[]){4}, 1, NULL);
+    weft_corpus_add(c, NULL, 0, (int32_t[]){6, 0}, 2, NULL);
+    weft_batch_options o = {.mode = WEFT_BATCH_LINES,
+                            .tokens = 8,
+                            .lengths = {4},
+                            .n_lengths = 1,
+                            .pad = NO,
+                            .bos = 1,
+                            .vocab = 10,
+                            .whole = true};
+    int32_t in[8], out[8];
+    weft_batches *b = weft_batches_new(c, &o, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(b);
+    CU_ASSERT_EQUAL(weft_batches_counts(b).rows, 2);
+    CU_ASSERT_EQUAL(weft_batches_counts(b).empty, 2);
+    CU_ASSERT_EQUAL(weft_batches_counts(b).tokens, 3);
+    CU_ASSERT_EQUAL(weft_batches_fill(b, 0, NULL, in, out), 3);
+    const int first = in[0] == 2 ? 0 : 4;
+    const int32_t rows[2][2][4] = {{{2, 7, 8, 1}, {NO, 8, 9, NO}}, {{6, 1, 1, 1}, {0, NO, NO, NO}}};
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(memcmp(in + (i ? 4 - first : first), rows[i][0], sizeof rows[i][0]), 0);
+        CU_ASSERT_EQUAL(memcmp(out + (i ? 4 - first : first), rows[i][1], sizeof rows[i][1]), 0);
+    }
+    const weft_data_hashes hashes = weft_batches_hashes(b);
+    weft_batches_free(b);
+    o.mode = WEFT_BATCH_BLOCKS;
+    b = weft_batches_new(c, &o, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(b);
+    CU_ASSERT_EQUAL(weft_batches_fill(b, 0, NULL, in, out), 3);
+    const int32_t block_in[4] = {2, 7, 8, 6}, block_out[4] = {NO, 8, 9, 0};
+    CU_ASSERT_EQUAL(memcmp(in, block_in, sizeof block_in), 0);
+    CU_ASSERT_EQUAL(memcmp(out, block_out, sizeof block_out), 0);
+    CU_ASSERT_NOT_EQUAL(weft_batches_hashes(b).batches, hashes.batches);
+    weft_batches_free(b);
+    o.pad = 3;
+    CU_ASSERT_PTR_NULL(weft_batches_new(c, &o, &error));
+    o.pad = NO;
+    o.mode = WEFT_BATCH_MASKED;
+    CU_ASSERT_PTR_NULL(weft_batches_new(c, &o, &error));
+    o.mode = WEFT_BATCH_LINES;
+    o.vocab = 9;
+    CU_ASSERT_PTR_NULL(weft_batches_new(c, &o, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_INDEX);
+    weft_corpus_free(c);
+}
+
 static void test_entropy(void)
 {
     weft_corpus *c = weft_corpus_new();
@@ -322,5 +377,6 @@ void batches_tests(void)
     CU_add_test(suite, "long and empty sequences are counted", test_long_and_empty);
     CU_add_test(suite, "blocks are the whole text", test_blocks);
     CU_add_test(suite, "hidden tokens", test_masks);
+    CU_add_test(suite, "sequences with their own special tokens", test_whole);
     CU_add_test(suite, "unigram entropy", test_entropy);
 }

@@ -25,7 +25,7 @@ static const exemption without_builder[] = {
     {"other ops expand into it, or have it as their gradient",
      "panels matmul_panels sdpa_grad softmax_grad log_softmax_grad layer_norm_grad rms_norm_grad "
      "slice_scatter embedding_grad cross_entropy_grad conv_grad_weight batch_norm_grad prod_grad "
-     "ctc_grad"},
+     "ctc_grad matmul_quantized_grad"},
     {"passes make it of another op", "conv_rows conv_rows_depthwise"},
     {"declared in weft/parallel.h", "exchange_start exchange_wait " COLLECTIVES},
     {NULL, NULL},
@@ -69,7 +69,8 @@ static const exemption without_golden[] = {
     {"the suite conv compares it with its definition",
      "conv conv_grad_input conv_grad_weight max_pool average_pool"},
     {"the suite conv_rows compares it with conv", "conv_rows conv_rows_depthwise"},
-    {"the suite quantize compares it with its definition", "matmul_quantized embedding_quantized"},
+    {"the suite quantize compares it with its definition",
+     "matmul_quantized matmul_quantized_grad embedding_quantized"},
     {"part of the case softmax_masked", "masked_fill"},
     {"computed from the same formula as matmul, which has cases",
      "matmul_shared panels matmul_panels"},

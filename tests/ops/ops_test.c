@@ -100,7 +100,8 @@ static void test_descriptors(void)
         CU_ASSERT_PTR_EQUAL(weft_op_find(op->name), op);
         CU_ASSERT_TRUE(leaf || kernel || op->alias || op->expand);
         CU_ASSERT_TRUE(leaf || op->exchanges || op->n_samples > 0);
-        CU_ASSERT_TRUE(leaf || (op->gradient == WEFT_GRADIENT_VJP) == (op->vjp || op->expand));
+        CU_ASSERT_TRUE(leaf || (op->gradient == WEFT_GRADIENT_VJP ||
+                                op->gradient == WEFT_GRADIENT_STRAIGHT) == (op->vjp || op->expand));
     }
     CU_ASSERT_TRUE(weft_op_count() > 80);
     CU_ASSERT_PTR_NULL(weft_op_find("no such op"));

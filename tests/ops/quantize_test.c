@@ -438,6 +438,83 @@ static void test_whole(void)
     weft_graph_free(g);
 }
 
+/* ---- The gradient with regard to x ---- */
+
+/* Of sum(y dy) by the op, and by a product with the widened matrix, in the order of a chain. */
+static void check_gradient(int64_t m, int64_t n, int64_t k, int bits, bool minima, int threads)
+{
+    weft_error error = {0};
+    product p = make_product(m, n, k, bits, 32);
+    uint64_t random = 5;
+    for (int64_t i = 0; i < m * n; i++) p.y[i] = (float)test_uniform(&random, -1, 1);
+    float *wide = malloc((size_t)(n * k) * sizeof *wide), *got = malloc((size_t)(m * k) * 4 + 1);
+    for (int64_t i = 0; i < n * k; i++) {
+        const int q = bits == 8 ? p.q[i] : p.q[i / 2] >> i % 2 * 4 & 15;
+        const float scaled = p.scale[i / 32] * (float)q;
+        wide[i] = minima ? scaled + p.scale[i / 32] : p.scale[i / 32] * (float)(q - p.zero[i / 32]);
+    }
+    weft_graph *g = weft_graph_new();
+    const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(m, k));
+    const weft_value scale = weft_constant(g, WEFT_F32, WEFT_SHAPE(n, k / 32), p.scale);
+    const weft_value zero = weft_constant(g, WEFT_U8, WEFT_SHAPE(n, k / 32), p.zero);
+    const weft_value q = weft_constant(g, WEFT_U8, WEFT_SHAPE(n, k * bits / 8), p.q);
+    const weft_value y = weft_matmul_quantized(g, x, q, scale, minima ? scale : zero, bits, 32);
+    const weft_value dy = weft_constant(g, WEFT_F32, WEFT_SHAPE(m, n), p.y);
+    weft_value dx;
+    weft_grad_of(g, &y, &dy, 1, &x, 1, &dx);
+    weft_plan *plan = weft_plan_new(g, &dx, 1, NULL, &error);
+    weft_session *s =
+        plan ? weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, &error)
+             : NULL;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_fetch(s, dx, got, (size_t)(m * k) * sizeof *got, NULL), WEFT_OK);
+    size_t wrong = 0;
+    for (int64_t i = 0; i < m * k; i++) {
+        float sum = 0;
+        for (int64_t first = 0; first < n; first += 128) {
+            float chain = 0;
+            for (int64_t j = first; j < n && j < first + 128; j++)
+                chain = fmaf(p.y[i / k * n + j], wide[j * k + i % k], chain);
+            sum = first ? chain + sum : chain;
+        }
+        wrong += memcmp(&sum, &got[i], sizeof sum) != 0;
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    free(wide);
+    free(got);
+    free_product(&p);
+}
+
+static void test_gradient(void)
+{
+    check_gradient(3, 5, 64, 8, false, 1);
+    check_gradient(90, 200, 96, 4, false, 2);
+    check_gradient(1, 900, 64, 8, true, 2);
+    check_gradient(520, 40, 160, 4, true, 2);
+}
+
+/* There is no gradient of scales, nor of products of whole numbers. */
+static void test_no_gradient(void)
+{
+    for (int whole = 0; whole < 2; whole++) {
+        weft_graph *g = weft_graph_new();
+        const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 32));
+        const weft_value scale = weft_input(g, "scale", WEFT_F32, WEFT_SHAPE(3, 1));
+        const weft_value zero = weft_input(g, "zero", WEFT_U8, WEFT_SHAPE(3, 1));
+        const weft_value q = weft_input(g, "q", WEFT_U8, WEFT_SHAPE(3, 32));
+        const weft_value y = whole ? weft_matmul_whole(g, x, q, zero)
+                                   : weft_matmul_quantized(g, x, q, scale, zero, 8, 32);
+        weft_value gradient;
+        weft_grad(g, weft_sum(g, y, WEFT_ALL_AXES, false), whole ? &x : &scale, 1, &gradient);
+        CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_NO_GRADIENT);
+        weft_graph_free(g);
+    }
+}
+
 /* ---- Errors of the op ---- */
 
 static weft_status op_status(weft_dtype dtype, int64_t k, int64_t width, int64_t groups, int bits,
@@ -479,5 +556,7 @@ void quantize_tests(void)
     CU_add_test(suite, "errors of a matrix", test_matrix_errors);
     CU_add_test(suite, "rows of a table", test_lookup);
     CU_add_test(suite, "whole numbers", test_whole);
+    CU_add_test(suite, "the gradient of a product equals its definition", test_gradient);
+    CU_add_test(suite, "what has no gradient", test_no_gradient);
     CU_add_test(suite, "errors of the op", test_op_errors);
 }

@@ -302,6 +302,15 @@ REFERENCE(matmul_quantized)
             data(out)[i] += x * dequantized(&in[1], &in[2], &in[3], at, attr);
         }
 }
+REFERENCE(matmul_quantized_grad)
+{
+    const int64_t n = row_length(&in[0]), k = row_length(out);
+    (void)n_in;
+    for (int64_t i = 0; i < numel(out); i++)
+        for (int64_t j = 0; j < n; j++)
+            data(out)[i] += get(&in[0], i / k * n + j) *
+                            dequantized(&in[1], &in[2], &in[3], j * k + i % k, attr);
+}
 REFERENCE(embedding_quantized)
 {
     const int64_t k = row_length(out);
@@ -398,6 +407,7 @@ const reference references_reduce[] = {
     SAME(panels),
     SAME(matmul_panels),
     SAME(matmul_quantized),
+    SAME(matmul_quantized_grad),
     SAME(embedding_quantized),
     SAME(narrow_rows),
     SAME(widen_rows),

@@ -86,13 +86,14 @@ static int check_ops(const arguments *a)
         bool good = ran && !idle && worst[0] <= FIRST_ORDER_LIMIT && worst[1] <= SECOND_ORDER_LIMIT;
         const char *verdict = !ran                   ? error.message
                               : worst[0] == INFINITY ? "FAILED: depends on the layout of its inputs"
-                              : op->gradient == WEFT_GRADIENT_ZERO ? "zero by definition"
-                              : op->gradient == WEFT_GRADIENT_NONE ? "none by design"
-                              : !alone                             ? "needs other processes"
-                              : empty                              ? "nothing to check"
-                              : idle                               ? "FAILED: nothing checked"
-                              : good                               ? "ok"
-                                                                   : "FAILED";
+                              : op->gradient == WEFT_GRADIENT_ZERO     ? "zero by definition"
+                              : op->gradient == WEFT_GRADIENT_NONE     ? "none by design"
+                              : op->gradient == WEFT_GRADIENT_STRAIGHT ? "as if it did not round"
+                              : !alone                                 ? "needs other processes"
+                              : empty                                  ? "nothing to check"
+                              : idle                                   ? "FAILED: nothing checked"
+                              : good                                   ? "ok"
+                                                                       : "FAILED";
         failures += !good;
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, "op", op->name);

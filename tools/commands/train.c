@@ -83,14 +83,16 @@ static bool check_memory(training *t)
     weft_model_config config;
     if (weft_model_parse(r->model, texts, r->n_model_options + 1, &config, &t->error) != WEFT_OK)
         return false;
-    const weft_builder builder = weft_model_builder(&config);
-    return training_check_memory(t, &builder, shape, "--batch-tokens or --lengths");
+    t->builder = weft_model_builder(&config);
+    training_add_adapters(t);
+    return training_check_memory(t, &t->builder, shape, "--batch-tokens or --lengths");
 }
 
 static bool make_trainer(training *t)
 {
     const recipe *r = &t->r;
     t->builder = weft_model_builder(&t->config);
+    training_add_adapters(t);
     t->train_source = weft_batches_source(t->train);
     t->validates = t->valid != NULL;
     if (t->valid) t->valid_source = weft_batches_source(t->valid);
@@ -107,7 +109,7 @@ static bool make_trainer(training *t)
 static int validate_only(training *t)
 {
     double nll = NAN;
-    bool good = training_check(t) &&
+    bool good = training_check(t) && training_open_base(t) &&
                 weft_params_load(t->params, t->validate, &t->error) == WEFT_OK &&
                 training_vocabularies(t, false) && training_texts(t) && fix_model_options(t);
     if (good && !weft_params_meta(t->params, "model"))
@@ -172,10 +174,10 @@ static int train(training *t)
                               "--watch has no effect with --validate, which trains nothing");
     if (t->validate) return validate_only(t);
     bool ready = training_open_watch(t) && (has_checkpoint(t) || training_take_from(t)) &&
-                 training_check(t) && check_memory(t) && training_prepare_folder(t) &&
-                 make_vocabularies(t) && training_texts(t) && training_read_sentences(t) &&
-                 note_validation(t) && fix_model_options(t) && training_print_recipe(t) &&
-                 training_begin_with(t);
+                 training_check(t) && training_open_base(t) && check_memory(t) &&
+                 training_prepare_folder(t) && make_vocabularies(t) && training_texts(t) &&
+                 training_read_sentences(t) && note_validation(t) && fix_model_options(t) &&
+                 training_print_recipe(t) && training_begin_with(t) && training_note_adapters(t);
     ready = training_agree(t, ready) &&
             training_compare_validation(t, weft_batches_hashes(t->valid)) && make_trainer(t);
     ready = training_open_run(t, ready);
@@ -198,10 +200,11 @@ static void free_training(training *t)
     if (t->vocabulary[0] != t->vocabulary[1]) weft_tokenizer_free(t->vocabulary[0]);
     weft_tokenizer_free(t->vocabulary[1]);
     training_free_sentences(t);
+    free(t->begins);
     free(t->kept);
+    weft_params_free(t->params);
     if (t->from) trained_close(t->from);
     free(t->from);
-    weft_params_free(t->params);
     recipe_free(&t->r);
 }
 

@@ -1,5 +1,6 @@
 /* Checks options, texts and model before `weft train` makes a folder or a vocabulary. */
 #include "training.h"
+#include "text/vocabulary.h"
 #include "base/platform.h"
 #include "base/file.h"
 
@@ -90,9 +91,16 @@ static bool check_effects(training *t)
         {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
         {RECIPE_data_unit, !pairs, "pairs are lines"},
         {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
+        {RECIPE_lora_rank, r->run_from[0] != 0, "adapters need the run of a model (--from)"},
+        {RECIPE_lora_alpha, r->lora_rank > 0, "it needs --lora"},
+        {RECIPE_lora_on, r->lora_rank > 0, "it needs --lora"},
+        {RECIPE_lora_dropout, r->lora_rank > 0, "it needs --lora"},
+        {RECIPE_optimizer_frozen, !r->lora_rank, "the model of adapters is frozen"},
         {RECIPE_schedule_max_minutes, r->schedule_steps > 0,
          "it limits a training by steps (--steps)"},
-        {RECIPE_run_valid_bleu, validated, "there are no pairs to validate with"},
+        {RECIPE_run_valid_bleu, validated && !r->lora_rank,
+         r->lora_rank ? "models with adapters are not translated with while they are trained"
+                      : "there are no pairs to validate with"},
         {RECIPE_run_valid_samples, r->run_valid_bleu > 0, "it needs --valid-bleu"},
         {RECIPE_run_best_by, r->run_best_by == 1 && r->run_valid_bleu > 0, "it needs --valid-bleu"},
         {RECIPE_optimizer_momentum, sgd || rmsprop, "the optimizer is not sgd or rmsprop"},
@@ -222,6 +230,10 @@ bool training_check(training *t)
         return false;
     }
     training_choose_lengths(t);
+    char no_label[32];
+    snprintf(no_label, sizeof no_label, "pad_id=%d", TRAINING_NO_LABEL);
+    if (vocabulary_is_json(r->vocabulary_file) && !recipe_take_model_option(r, no_label))
+        return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     return recipe_resolve(r, &t->error) && check_effects(t) && check_texts(t) &&
            check_data_options(t) && check_model(t);
 }

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "text/line_numbers.h"
 #include "text/streams.h"
+#include "text/text_files.h"
 #include "text/vocabulary.h"
 
 #include "training/saved.h"
@@ -112,7 +113,9 @@ static bool make_vocabulary(training *t, const char *given, const recipe_files *
     size_t bytes;
     if (given[0]) {
         data = weft__file_read(given, &bytes, &t->error);
-        weft_tokenizer *parsed = data ? spm_parse(data, bytes, given, &t->error) : NULL;
+        weft_tokenizer *parsed = !data          ? NULL
+                                 : t->published ? vocabulary_open(given, &t->error)
+                                                : spm_parse(data, bytes, given, &t->error);
         const bool is_vocabulary = parsed != NULL;
         weft_tokenizer_free(parsed);
         if (!is_vocabulary) {
@@ -126,7 +129,8 @@ static bool make_vocabulary(training *t, const char *given, const recipe_files *
     }
     bool good = data && put_vocabulary(t, side, data, bytes);
     free(data);
-    return good;
+    /* With it, what says how texts and conversations become ids. */
+    return good && (!t->published || text_files_copy(given, t->r.run_out, &t->error));
 }
 
 /* Makes a vocabulary for each side, or one of all texts. */
@@ -142,6 +146,7 @@ static bool make_vocabularies(training *t, bool apart)
 
 static weft_tokenizer *load_vocabulary(training *t, const char *path, bool made)
 {
+    if (t->published) return vocabulary_open(path, &t->error);
     weft_tokenizer *s = spm_load(path, &t->error);
     if (s && made && spm_size(s) < t->r.vocabulary_size)
         tool_print_line(stderr, "%s: the text has only %d pieces, not %lld", path, spm_size(s),
@@ -178,6 +183,21 @@ static bool keep_streams(training *t)
     return true;
 }
 
+/* What a published vocabulary puts before each text, and the token that ends it. */
+static bool find_surroundings(training *t)
+{
+    const weft_encode_input input = {.text = "a", .add_special = true};
+    weft_encoding e;
+    t->end = weft_tokenizer_info_of(t->vocabulary[1]).eos;
+    if (weft_tokenizer_encode_input(t->vocabulary[1], &input, &e, &t->error) != WEFT_OK)
+        return false;
+    while (t->n_begins < e.n && e.sources[t->n_begins] < 0) t->n_begins++;
+    t->begins = malloc((t->n_begins + 1) * sizeof *t->begins);
+    if (t->begins) memcpy(t->begins, e.ids, t->n_begins * sizeof *t->begins);
+    weft_encoding_free(&e);
+    return t->begins || training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+}
+
 bool training_vocabularies(training *t, bool make)
 {
     const recipe *r = &t->r;
@@ -191,7 +211,13 @@ bool training_vocabularies(training *t, bool make)
     if (apart && (!training_path(t, paths[0], sizeof *paths, "vocab.source.model") ||
                   !training_path(t, paths[1], sizeof *paths, "vocab.target.model")))
         return false;
-    if (!apart && !training_path(t, paths[1], sizeof *paths, "vocab.model")) return false;
+    t->published = vocabulary_is_json(r->vocabulary_file);
+    if (t->published && (apart || is_pairs(t) || t->mode == WEFT_BATCH_MASKED))
+        return training_fail(t, WEFT_BAD_ARGUMENT, r->vocabulary_file,
+                             "such a vocabulary is for models that predict the next token");
+    if (!apart &&
+        !training_path(t, paths[1], sizeof *paths, t->published ? "tokenizer.json" : "vocab.model"))
+        return false;
     if (make && !make_vocabularies(t, apart)) return false;
     if (!note_vocabulary(t, apart ? paths[0] : NULL, paths[1])) return false;
     if (!(t->vocabulary[1] = load_vocabulary(
@@ -200,6 +226,7 @@ bool training_vocabularies(training *t, bool make)
     t->vocabulary[0] = apart ? load_vocabulary(t, paths[0], make && !r->vocabulary_source_file[0])
                              : t->vocabulary[1];
     if (!t->vocabulary[0]) return false;
+    if (t->published) return find_surroundings(t);
     if (weft_tokenizer_find(t->vocabulary[1], SPM_MASK, &t->mask, &t->error) != WEFT_OK)
         return false;
     if (t->mask < 0) t->mask = SPM_UNK;
@@ -208,9 +235,18 @@ bool training_vocabularies(training *t, bool make)
     return true;
 }
 
+static bool has_model_option(const recipe *r, const char *begin)
+{
+    for (size_t i = 0; i < r->n_model_options; i++)
+        if (!strncmp(r->model_options[i], begin, strlen(begin))) return true;
+    return false;
+}
+
 int64_t training_vocab_size(const training *t)
 {
     int source = spm_size(t->vocabulary[0]), target = spm_size(t->vocabulary[1]);
+    const int64_t has = t->published ? training_traits(&t->r).vocab : 0;
+    if (has > target && has_model_option(&t->r, "vocab=")) return has;
     return source > target ? source : target;
 }
 
@@ -244,6 +280,10 @@ static void set_batch_options(training *t)
                               .mask_fraction = r->batches_mask_share,
                               .seed = (uint64_t)r->run_seed};
     memcpy(o->lengths, r->batches_lengths.at, sizeof o->lengths);
+    if (!t->published) return;
+    o->whole = true;
+    o->bos = 0;
+    o->pad = TRAINING_NO_LABEL;
 }
 
 /* Maximum tokens of a line that has a row of its own; no limit for blocks. */
@@ -271,10 +311,33 @@ static void tell_invalid(const char *path, const weft_text_counts *counts)
                         line_numbers_text(&counts->invalid, list));
 }
 
-static weft_status add_pair(void *corpus, const int32_t *source, size_t n_source,
+typedef struct text_reading {
+    const training *t;
+    weft_corpus *corpus;
+} text_reading;
+
+/* Adds a text of a published vocabulary, with what surrounds it. */
+static weft_status add_surrounded(const text_reading *r, const int32_t *ids, size_t n)
+{
+    const training *t = r->t;
+    int32_t *all = malloc((t->n_begins + n + 1) * sizeof *all);
+    if (!all) return WEFT_NO_MEMORY;
+    size_t length = t->n_begins;
+    memcpy(all, t->begins, length * sizeof *all);
+    memcpy(all + length, ids, n * sizeof *all);
+    length += n;
+    if (t->end >= 0) all[length++] = t->end;
+    const weft_status status = weft_corpus_add(r->corpus, NULL, 0, all, n ? length : 0, NULL);
+    free(all);
+    return status;
+}
+
+static weft_status add_pair(void *reading, const int32_t *source, size_t n_source,
                             const int32_t *target, size_t n_target)
 {
-    return weft_corpus_add(corpus, source, n_source, target, n_target, NULL);
+    const text_reading *r = reading;
+    if (r->t->published) return add_surrounded(r, target, n_target);
+    return weft_corpus_add(r->corpus, source, n_source, target, n_target, NULL);
 }
 
 /* Adds a file, or a pair of files, to the corpus. */
@@ -282,13 +345,14 @@ static bool read_text(training *t, const char *source, const char *target, weft_
                       weft_text_counts *all)
 {
     weft_text_counts counts;
+    text_reading reading = {t, corpus};
     weft_text_files files = {{.path = source, .tokenizer = t->vocabulary[0]},
                              {.path = target, .tokenizer = t->vocabulary[1]},
                              .unit = t->r.data_unit,
                              .max_tokens = max_line(t)};
     bool good = (!source || (files.source.file = stream_open(source, &t->error))) &&
                 (files.target.file = stream_open(target, &t->error)) &&
-                weft_text_read(&files, add_pair, corpus, &counts, &t->error) == WEFT_OK;
+                weft_text_read(&files, add_pair, &reading, &counts, &t->error) == WEFT_OK;
     stream_close(files.source.file);
     stream_close(files.target.file);
     if (!good) return false;

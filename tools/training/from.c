@@ -10,17 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool open_run(training *t)
+bool training_open_from(training *t)
 {
     t->from = calloc(1, sizeof *t->from);
     if (!t->from) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     return trained_open(t->from, t->r.run_from, NULL, &t->error);
 }
 
-/* Options of the model that the new texts determine. */
-static bool is_of_data(const char *name)
+/* Options of the model that the new texts determine. A model may have more ids than a published
+ * vocabulary. */
+static bool is_of_data(const training *t, const char *name)
 {
-    return !strcmp(name, "pad_id") || !strcmp(name, "vocab");
+    return !strcmp(name, "pad_id") || (!t->from->published && !strcmp(name, "vocab"));
 }
 
 static bool has_option(const recipe *r, const char *name)
@@ -44,7 +45,7 @@ static bool take_model(training *t)
     }
     for (size_t i = 0; i < m->n_options; i++) {
         char text[128], value[64];
-        if (is_of_data(m->options[i].name) || has_option(r, m->options[i].name)) continue;
+        if (is_of_data(t, m->options[i].name) || has_option(r, m->options[i].name)) continue;
         snprintf(text, sizeof text, "%s=%s", m->options[i].name,
                  weft_model_value_text(m, i, weft_model_value(&t->from->config, i), value,
                                        sizeof value));
@@ -71,14 +72,17 @@ static bool take_vocabularies(training *t)
 {
     recipe *r = &t->r;
     const trained_run *from = t->from;
-    if (from->published) {
-        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, from->vocabulary_path[1],
-                       "weft train reads vocabularies of SentencePiece, not this kind");
+    if (from->published && (from->traits.source_vocab || !from->traits.causal)) {
+        weft_error_set(
+            &t->error, WEFT_BAD_ARGUMENT, from->vocabulary_path[1],
+            "weft train reads vocabularies of this kind for models that predict the next "
+            "token only");
         return false;
     }
     int source = spm_size(from->source), target = spm_size(from->target);
     r->vocabulary_shared = from->shared;
     r->vocabulary_size = source > target ? source : target;
+    if (from->published) r->vocabulary_size = from->traits.vocab;
     if (from->shared)
         return take_vocabulary(t, &r->vocabulary_file, from->vocabulary_path[1], "vocab-file");
     return take_vocabulary(t, &r->vocabulary_source_file, from->vocabulary_path[0],
@@ -105,8 +109,9 @@ bool training_take_from(training *t)
 {
     recipe *r = &t->r;
     if (!r->run_from[0]) return true;
-    return recipe_resolve(r, &t->error) && open_run(t) &&
-           weft__quantized_refuse(t->from->params, r->run_from, &t->error) == WEFT_OK &&
+    return recipe_resolve(r, &t->error) && training_open_from(t) &&
+           (r->lora_rank ||
+            weft__quantized_refuse(t->from->params, r->run_from, &t->error) == WEFT_OK) &&
            take_model(t) && take_vocabularies(t) && take_rows(t);
 }
 
@@ -161,7 +166,7 @@ static size_t count_model(const weft_params *params)
 
 bool training_begin_with(training *t)
 {
-    if (!t->from || t->resume) return true;
+    if (!t->from || t->resume || t->r.lora_rank) return true;
     weft_params *wanted = wanted_params(t);
     weft_tensor model, from;
     size_t taken = 0;

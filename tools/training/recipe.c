@@ -41,8 +41,8 @@ const recipe_row recipe_rows[] = {
 };
 const char *const recipe_ignored[RECIPE_IGNORED] = {"about", "$schema"};
 const size_t n_recipe_rows = sizeof recipe_rows / sizeof *recipe_rows;
-/* With a heading for each of seven sections, and the end. */
-_Static_assert(sizeof recipe_rows / sizeof *recipe_rows + 8 <= RECIPE_ROWS, "RECIPE_ROWS");
+/* With a heading for each of eight sections, and the end. */
+_Static_assert(sizeof recipe_rows / sizeof *recipe_rows + 9 <= RECIPE_ROWS, "RECIPE_ROWS");
 
 size_t recipe_input_prefix(const recipe_row *row, const char *name)
 {
@@ -226,6 +226,7 @@ static const char *heading(const char *section)
                                               {"batches", "Batches:"},
                                               {"optimizer", "Optimizer:"},
                                               {"schedule", "Learning rate and length:"},
+                                              {"lora", "Adapters:"},
                                               {"run", "Run:"},
                                               {"fit", "Model and data:"}};
     for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)

@@ -93,6 +93,14 @@
       "length of the training by time, instead of steps")                                          \
     X(schedule, max_minutes, BOTH, REAL, 0, 0, 1e6, "", "max-minutes",                             \
       "time limit of a training by steps; 0: none")                                                \
+    X(lora, rank, TRAIN, WHOLE, 0, 0, 65536, "", "lora",                                           \
+      "train adapters of this rank next to the matrices of the model, which stay as they are")     \
+    X(lora, alpha, TRAIN, REAL, 0, 0, 1e9, "", "lora-alpha",                                       \
+      "adapters count alpha / rank times; 0: once")                                                \
+    X(lora, on, TRAIN, TEXT, "", 0, 0, "", "lora-on",                                              \
+      "patterns of the matrices, such as *.attn.*; default: all but tables")                       \
+    X(lora, dropout, TRAIN, REAL, 0, 0, 0.999999, "", "lora-dropout",                              \
+      "probability of dropping inputs of adapters")                                                \
     X(run, out, PLACE, TEXT, "", 0, 0, "", "out", "folder of the run")                             \
     X(run, from, BOTH, FILE, "", 0, 0, "", "from",                                                 \
       "run or checkpoint to take model, vocabulary and parameters from")                           \
@@ -242,7 +250,7 @@ bool recipe_resolve(recipe *r, weft_error *error);
 
 /* The command line: a table of options for a recipe. `rows` has room for RECIPE_ROWS; its last row
  * is TOOL_END. */
-#define RECIPE_ROWS 96
+#define RECIPE_ROWS 104
 void recipe_options(tool_option *rows, bool fits);
 /* Of the command of such a table: checks a recipe, `into`. */
 void recipe_check(void *into, const tool_parser *parser);

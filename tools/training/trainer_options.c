@@ -64,6 +64,7 @@ weft_trainer_options training_trainer_options(training *t)
                                            (uint64_t)r->schedule_steps},
                               .accumulate = (uint32_t)r->batches_accumulate,
                               .ema = r->optimizer_ema,
+                              .base = t->lora.base,
                               .seed = (uint64_t)r->run_seed,
                               .processes = &t->processes,
                               .checkpoint = t->validate ? t->validate : t->model_path,

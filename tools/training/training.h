@@ -7,6 +7,11 @@
 #include "decoding/run.h"
 #include "watch.h"
 
+#include <weft/lora.h>
+
+/* The label of what is not predicted, with a published vocabulary: any of its ids may be predicted. */
+#define TRAINING_NO_LABEL 1000000000
+
 /* A sentence of the validation text that is translated. */
 typedef struct training_sentence {
     char *source, *reference;
@@ -36,9 +41,15 @@ typedef struct training {
     weft_batch_options batch_options;
     training_sentence *sentences;
     size_t n_sentences;
-    size_t valid_characters;    /* of the lines that `valid` has, their ends included */
-    struct training_fit *fit;   /* of `weft fit` (fit.h); else NULL */
-    trained_run *from;          /* the run of run.from, until its parameters are copied */
+    size_t valid_characters;  /* of the lines that `valid` has, their ends included */
+    struct training_fit *fit; /* of `weft fit` (fit.h); else NULL */
+    /* The run of run.from, until its parameters are copied; with adapters as long as the training. */
+    trained_run *from;
+    weft_lora lora;  /* rank 0: none */
+    bool published;  /* the vocabulary is a tokenizer.json */
+    int32_t *begins; /* of a published vocabulary, before each text; and the end, -1: none */
+    size_t n_begins;
+    int32_t end;
     weft_param_group groups[3]; /* of the optimiser */
     size_t n_groups;
     weft_model_config config; /* of the model, with the vocabulary's size; the trainer reads it */
@@ -106,8 +117,18 @@ bool training_compare_validation(training *t, weft_data_hashes valid);
 
 /* from.c: takes model, vocabulary and batch options from the run that run.from names. */
 bool training_take_from(training *t);
+/* Opens the run alone. */
+bool training_open_from(training *t);
 /* Copies its parameters, after the model's options are fixed. */
 bool training_begin_with(training *t);
+
+/* adapters.c: opens the run that adapters are for, if it is not yet open, and checks that it is the
+ * one with which the training began. Does nothing without adapters. */
+bool training_open_base(training *t);
+/* Adds adapters to t->builder, if there are any; t->lora then points to the model's builder. */
+void training_add_adapters(training *t);
+/* Records in the checkpoints what the adapters are, and for what. */
+bool training_note_adapters(training *t);
 
 /* check.c: checks options, model and texts before anything is written. Refuses options that the
  * data determine, models that cannot be built, and texts that cannot be read. */

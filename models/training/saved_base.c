@@ -1,0 +1,118 @@
+/* Saved adapters: the model that they were trained for, with them (weft/lora.h). */
+#include "saved.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+
+#include <weft/lora.h>
+#include <weft/train.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK (1 << 16)
+
+static weft_status no_memory(weft_error *error, const char *where)
+{
+    return weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");
+}
+
+weft_status weft__file_hash(const char *path, char text[17], weft_error *error)
+{
+    uint64_t hash = HASH_START;
+    char *chunk = malloc(CHUNK);
+    if (!chunk) return no_memory(error, path);
+    FILE *file = weft__file_open_stdio(path);
+    if (!file) {
+        free(chunk);
+        return weft_error_set(error, weft__file_status(errno), path, "cannot be opened: %s",
+                              weft__file_error(errno));
+    }
+    for (size_t n; (n = fread(chunk, 1, CHUNK, file)) > 0;) hash = hash_bytes(hash, chunk, n);
+    const bool good = !ferror(file);
+    if (!good) weft_error_set(error, WEFT_IO, path, "cannot be read: %s", strerror(errno));
+    fclose(file);
+    free(chunk);
+    snprintf(text, 17, "%016" PRIx64, hash);
+    return good ? WEFT_OK : WEFT_IO;
+}
+
+weft_status weft__base_text(const char *path, char text[BASE_TEXT], weft_error *error)
+{
+    char hash[BASE_HASH + 1];
+    const weft_status status = weft__file_hash(path, hash, error);
+    if (status == WEFT_OK) snprintf(text, BASE_TEXT, "%s %s", hash, path);
+    return status;
+}
+
+/* Loads the model; `params` are the adapters. */
+static weft_status load(weft_params *base, const weft_params *params, const char *where,
+                        const char *path, weft_error *error)
+{
+    const char *text = weft_params_meta(params, BASE_META);
+    char hash[BASE_HASH + 1];
+    weft_error found = {.status = WEFT_OK};
+    if (!weft__file_exists(path))
+        return weft_error_set(error, WEFT_NOT_FOUND, where,
+                              "has adapters for the model %s, which does not exist", path);
+    if (weft__file_hash(path, hash, &found) != WEFT_OK) return weft_error_copy(error, &found);
+    if (strncmp(hash, text, BASE_HASH) != 0)
+        return weft_error_set(error, WEFT_BAD_FILE, where,
+                              "has adapters for the model %s, which has changed since", path);
+    return weft_params_load_some(base, path, &weft_model_states, error);
+}
+
+/* Adds the adapters. */
+static weft_status apply(weft_params *base, const weft_params *params, const char *path,
+                         weft_error *error)
+{
+    weft_model_config config;
+    weft_status status = weft_saved_config(base, path, &config, error);
+    if (status != WEFT_OK) return status;
+    const bool source = weft_model_traits_of(&config).source_vocab != 0;
+    config.build.shape = (weft_batch_shape){1, source ? 2 : 0, 2};
+    weft_graph *g = weft_graph_new();
+    if (!g) return no_memory(error, path);
+    weft_model_build(g, &config);
+    status = weft_params_add_adapters(base, params, g, error);
+    weft_graph_free(g);
+    return status;
+}
+
+/* What the training of the adapters says about the whole. */
+static weft_status copy_metas(weft_params *base, const weft_params *params, weft_error *error)
+{
+    static const char *const keys[] = {"step", "run", "recipe", "vocabulary", "trained_length"};
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && i < sizeof keys / sizeof *keys; i++) {
+        const char *text = weft_params_meta(params, keys[i]);
+        if (text) status = weft_params_set_meta(base, keys[i], text, error);
+    }
+    return status;
+}
+
+weft_status weft__base_open(weft_saved_model *m, weft_error *error)
+{
+    const char *text = weft_params_meta(m->params, BASE_META);
+    if (!text) return WEFT_OK;
+    if (strlen(text) < BASE_HASH + 2 || text[BASE_HASH] != ' ')
+        return weft_error_set(error, WEFT_BAD_FILE, m->path, "\"" BASE_META "\" is damaged");
+    m->base = strdup(text + BASE_HASH + 1);
+    weft_params *base = weft_params_new();
+    weft_status status = m->base && base ? load(base, m->params, m->path, m->base, error)
+                                         : no_memory(error, m->path);
+    if (status == WEFT_OK && weft_params_meta(base, BASE_META))
+        status = weft_error_set(error, WEFT_BAD_FILE, m->path,
+                                "has adapters for %s, which has adapters itself", m->base);
+    if (status == WEFT_OK) status = apply(base, m->params, m->base, error);
+    if (status == WEFT_OK) status = copy_metas(base, m->params, error);
+    if (status != WEFT_OK) {
+        weft_params_free(base);
+        return status;
+    }
+    weft_params_free(m->params);
+    m->params = base;
+    return WEFT_OK;
+}

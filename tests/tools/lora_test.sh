@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# weft train --lora: adapters next to models in f32, 8 and 4 bits, the commands that open them, resuming, and a model that
+# has changed; texts read with a tokenizer.json.
+# shellcheck source=tests/support/cases.sh
+. "$(dirname "$0")/../support/cases.sh"
+small=(d_model=64 heads=2 d_ff=96 --vocab 200 --batch-tokens 512 --warmup 5 --measure=false --threads 2)
+tuned=(--lora 4 --lora-alpha 8 --text other.en --valid-text valid.en --lr 2e-2 --warmup 2 --measure=false --threads 2
+    --batch-tokens 512)
+
+# A language model, also with 8 and with 4 bits.
+prepare()
+{
+    head -n 200 "$data/train.en" >train.en
+    for _ in $(seq 40); do sed -n '1,5p' "$data/valid.en"; done >other.en
+    head -n 20 "$data/valid.en" >valid.en
+    expect 0 "after 40 steps" "$weft" train gpt --text train.en --valid-text valid.en "${small[@]}" layers=2 \
+        positions=sinusoidal --steps 40 --out gpt
+    for bits in 8 4; do expect 0 "in $bits bits" "$weft" quantize gpt -o gpt-$bits --bits $bits; done
+}
+
+perplexity()
+{
+    "$weft" logprob "$1" <other.en 2>&1 >/dev/null | sed -n 's/.*perplexity \([0-9.]*\),.*/\1/p'
+}
+
+# The perplexity of the text that adapters were trained on falls, and their file is small.
+case_adapters_learn_for_any_model()
+{
+    for base in gpt gpt-8 gpt-4; do
+        expect 0 "after 60 steps" "$weft" train --from $base "${tuned[@]}" --steps 60 --out tuned-$base
+        was=$(perplexity $base) now=$(perplexity tuned-$base)
+        awk -v a="$now" -v b="$was" 'BEGIN { exit !(a > 0 && a < 0.9 * b) }' ||
+            fail "$base: the perplexity was $was, it is $now"
+        "$build/tests/list_tensors" tuned-$base/model.safetensors | grep -v '^opt\.' | grep -qv 'lora_' &&
+            fail "$base: the checkpoint has more than adapters"
+        expect 0 "In the" "$weft" generate tuned-$base --prompt "In the" --tokens 5 --temperature 0
+    done
+}
+
+case_resumed_trainings_have_the_same_bits()
+{
+    local run=("$weft" train --from gpt-8 "${tuned[@]}" --lora-dropout 0.1 --schedule constant)
+    expect 0 "after 12 steps" "${run[@]}" --steps 12 --out whole
+    expect 0 "after 6 steps" "${run[@]}" --steps 6 --threads 1 --out parts
+    expect 0 "after 12 steps" "$weft" train --resume --steps 12 --threads 1 --out parts
+    for run in whole parts; do "$build/tests/list_tensors" $run/model.safetensors >$run.txt; done
+    cmp whole.txt parts.txt || fail "the resumed training has other tensors"
+}
+
+case_the_model_must_be_there_and_the_same()
+{
+    cp -r gpt base
+    expect 0 "after 4 steps" "$weft" train --from base "${tuned[@]}" --steps 4 --save-every 2 --out tuned
+    expect 1 "was trained with rank=4 alpha=8" "$weft" train --resume --lora 5 --out tuned --steps 8
+    expect 0 "after 8 steps" "$weft" train --resume --out tuned --steps 8
+    cp gpt-8/model.safetensors base/best.safetensors
+    cp gpt-8/model.safetensors base/model.safetensors
+    expect 1 "which has changed since" "$weft" logprob tuned
+    rm -r base
+    expect 1 "which does not exist" "$weft" generate tuned --prompt In --tokens 2
+}
+
+case_wrong_options_are_named()
+{
+    expect 1 "adapters need the run of a model" "$weft" train gpt --text train.en "${small[@]}" --steps 2 --lora 2 --out x
+    expect 1 "it needs --lora" "$weft" train --from gpt --text train.en --steps 2 --lora-alpha 2 --out x
+    expect 1 "no matrix of a product in f32 matches" "$weft" train --from gpt "${tuned[@]}" --lora-on 'nothing*' \
+        --steps 2 --out x
+    expect 1 "expected parameters in f32" "$weft" train --from gpt-8 --text train.en --steps 2 --out x
+    expect 0 "after 2 steps" "$weft" train --from gpt "${tuned[@]}" --steps 2 --out tuned
+    expect 1 "has adapters for" "$weft" train --from tuned "${tuned[@]}" --steps 2 --out x
+}
+
+# Without --lora the whole of such a run is trained; the tokeniser comes along.
+case_published_vocabularies_read_texts()
+{
+    cp "$tests/golden/tokenizers/gpt2.json" tokenizer.json
+    expect 0 "after 8 steps" "$weft" train gpt --text train.en --valid-text valid.en --vocab-file tokenizer.json \
+        d_model=64 heads=2 d_ff=96 layers=1 positions=sinusoidal --batch-tokens 512 --measure=false --steps 8 --out json
+    cmp -s tokenizer.json json/tokenizer.json || fail "the tokeniser is not copied"
+    expect 0 "after 8 steps" "$weft" train --from json "${tuned[@]}" --steps 8 --out tuned
+    cmp -s tokenizer.json tuned/tokenizer.json || fail "the tokeniser is not copied again"
+    expect 0 "" "$weft" generate tuned --prompt In --tokens 3
+    input=valid.en expect 0 "perplexity" "$weft" logprob json
+}
+
+run_cases
