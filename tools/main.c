@@ -40,6 +40,7 @@ static const struct {
     {USE, "chat", "converse with a language model", cmd_chat, false},
     {USE, "logprob", "print log probabilities of lines, and their perplexity", cmd_logprob, false},
     {USE, "embed", "print embeddings of lines, or the nearest lines", cmd_embed, false},
+    {USE, "serve", "answer requests over HTTP, as OpenAI's API", cmd_serve, false},
     {USE, "quantize", "write a model with matrices of 8 or 4 bits", cmd_quantize, false},
     {TEXTS, "vocab", "make vocabularies, and convert text to ids and back", cmd_vocab, false},
     {TEXTS, "score", "compute BLEU and chrF of translations", cmd_score, false},

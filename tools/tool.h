@@ -43,6 +43,7 @@ int cmd_chat(int argc, char **argv);
 int cmd_logprob(int argc, char **argv);
 int cmd_embed(int argc, char **argv);
 int cmd_score(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_vocab(int argc, char **argv);
 
 /* Bytes for a name of any sensible length, with every byte written as an escape. */

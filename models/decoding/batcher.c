@@ -109,59 +109,11 @@ static bool begin(const weft_batcher *b, weft_error *error)
     return !b->inside || refuse(error, "`take` must not call functions of the batcher");
 }
 
-/* Checks a request; *filled becomes its options with defaults. */
-static bool check(const weft_batcher *b, const weft_batcher_request *r,
-                  weft_sampling_options *filled, weft_error *error)
-{
-    const int64_t vocab = b->d->traits.vocab, positions = b->d->o.max_len;
-    if (!r) return refuse(error, "the request is NULL");
-    if (!r->prefix || !r->prefix_len || r->max_len < 1 || r->sample < 0)
-        return refuse(error,
-                      "a request needs a prompt of at least one token, max_len of at least 1, "
-                      "and a sample of 0 or more");
-    for (size_t i = 0; i < r->prefix_len; i++)
-        if (r->prefix[i] < 0 || r->prefix[i] >= vocab)
-            return refuse(error, "a token of the prompt is outside the vocabulary");
-    if (r->prefix_len > (size_t)positions || r->max_len - 1 > positions - (int64_t)r->prefix_len) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "batcher",
-                       "a prompt of %zu and %lld tokens to find: a request has %lld positions",
-                       r->prefix_len, (long long)r->max_len, (long long)positions);
-        return false;
-    }
-    *filled = weft__sampling_filled(r->options);
-    return weft__sampling_check(filled, vocab, "batcher", error) &&
-           (filled->greedy || weft__sampling_check_draws(filled, "batcher", error));
-}
-
 /* Positions of a request's row that may have been written. */
 static size_t written(const weft_batcher *b, const batch_request *r)
 {
     const size_t most = (size_t)b->d->o.max_len;
     return r->read + READ_TOKENS < most ? r->read + READ_TOKENS : most;
-}
-
-/* A copy of a request and its lists, in one allocation; NULL if there is no memory. */
-static batch_request *copy(const weft_batcher_request *in, const weft_sampling_options *o)
-{
-    const size_t n = in->prefix_len + (size_t)in->max_len;
-    batch_request *r = calloc(1, sizeof *r + (n + o->n_ends + o->n_banned) * sizeof *r->tokens);
-    if (!r) return NULL;
-    *r = (batch_request){.tokens = (int32_t *)(void *)(r + 1),
-                         .n = in->prefix_len,
-                         .prefix_len = in->prefix_len,
-                         .max_len = in->max_len,
-                         .sample = in->sample,
-                         .key = in->key,
-                         .options = *o,
-                         .take = in->take,
-                         .context = in->context};
-    int32_t *ends = r->tokens + n, *banned = ends + o->n_ends;
-    memcpy(r->tokens, in->prefix, in->prefix_len * sizeof *in->prefix);
-    if (o->n_ends) memcpy(ends, o->ends, o->n_ends * sizeof *ends);
-    if (o->n_banned) memcpy(banned, o->banned, o->n_banned * sizeof *banned);
-    r->options.ends = ends;
-    r->options.banned = banned;
-    return r;
 }
 
 weft_status weft_batcher_add(weft_batcher *batcher, const weft_batcher_request *request,
@@ -172,8 +124,8 @@ weft_status weft_batcher_add(weft_batcher *batcher, const weft_batcher_request *
     batch_request *r = NULL;
     weft_sampling_options filled = {.greedy = false};
     weft_error_clear(error);
-    if (begin(b, &why) && check(b, request, &filled, &why)) {
-        r = copy(request, &filled);
+    if (begin(b, &why) && weft__batch_check(b, request, &filled, &why)) {
+        r = weft__batch_copy(request, &filled);
         if (!r) no_memory(&why);
     }
     if (!r) return weft_error_copy(error, &why);

@@ -1,4 +1,5 @@
-/* The parts of a batcher: requests and token steps (batcher.c), rows of states (batcher_rows.c), the
+/* The parts of a batcher: token steps (batcher.c), requests
+ * (batcher_requests.c), rows of states (batcher_rows.c), the
  * prefix cache (batcher_prefix.c). */
 #ifndef WEFT_MODELS_BATCHER_H
 #define WEFT_MODELS_BATCHER_H
@@ -47,6 +48,14 @@ struct weft_batcher {
     size_t n_prefixes, prefix_bytes, prefix_limit;
     uint64_t steps, read_tokens, reused_tokens, new_tokens;
 };
+
+/* ---- Requests (batcher_requests.c) ---- */
+
+/* Checks a request; *filled becomes its options with defaults. */
+bool weft__batch_check(const weft_batcher *b, const weft_batcher_request *r,
+                       weft_sampling_options *filled, weft_error *error);
+/* A copy of a request and its lists, in one allocation; NULL if there is no memory. */
+batch_request *weft__batch_copy(const weft_batcher_request *in, const weft_sampling_options *o);
 
 /* ---- Rows of states (batcher_rows.c) ---- */
 

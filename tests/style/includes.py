@@ -49,7 +49,7 @@ ORDER = [
     ["tools/text"],
     ["tools/bench", "tools/decoding"],
     ["tools/report"],
-    ["tools/training"],
+    ["tools/training", "tools/server"],
     ["tools/commands"],
 ]
 ROOMS = ["graph", "ops", "autograd", "inspect", "text", "tokenizers", "models", "distributed", "formats", "mpi", "tools"]

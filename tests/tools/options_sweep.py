@@ -39,6 +39,7 @@ CALLS = {
     "vocab train": ["text", "--output", "vocab.model", "--size", "30"], "vocab encode": ["run"], "vocab decode": ["run"],
     "vocab show": ["run"], "score": ["text", "text"], "export": ["run", "-o", "exported.onnx"],
     "convert": ["run", "--output", "converted"], "check": ["--op", "relu"],
+    "serve": ["run", "--check", "--port", "0", "--slots", "1", "--context", "8", "--threads", "1"],
     "bench": ["gpt", "--runs", "1", "--rounds", "1", *MODEL],
 }
 ONNX_CALLS = {
@@ -98,6 +99,9 @@ class Sweep:
         elif "built without" not in probe.stderr:
             sys.exit(f"weft models digits.onnx: {probe.stderr}")
         self.have_onnx = probe.returncode == 0
+        if "built without" in subprocess.run([self.weft, "serve", "run", "--check", "--port", "0"], cwd=self.work,
+                                             capture_output=True, text=True).stderr:
+            self.table["serve"] = ["--help"]
 
     def hashes(self):
         found = {}

@@ -117,16 +117,32 @@ static weft_status append_text(growing_text *g, const char *fresh, weft_error *e
     return WEFT_OK;
 }
 
+/* Adds what the decoder has returned, without the bytes of the prompt. */
+static weft_status add_fresh(growing_text *g, const char *fresh, weft_error *error)
+{
+    const size_t bytes = strlen(fresh), given = bytes < g->left ? bytes : g->left;
+    g->left -= given;
+    const weft_status status = append_text(g, fresh + given, error);
+    if (status == WEFT_OK) look_for_stops(g);
+    return status;
+}
+
 weft_status growing_add(growing_text *g, int32_t id, weft_error *error)
 {
     const char *fresh;
-    weft_status status = weft_text_decoder_add(g->decoder, id, &fresh, error);
-    if (status != WEFT_OK || !*fresh) return status;
-    const size_t bytes = strlen(fresh), given = bytes < g->left ? bytes : g->left;
-    g->left -= given;
-    status = append_text(g, fresh + given, error);
-    if (status == WEFT_OK) look_for_stops(g);
-    return status;
+    const weft_status status = weft_text_decoder_add(g->decoder, id, &fresh, error);
+    return status == WEFT_OK && *fresh ? add_fresh(g, fresh, error) : status;
+}
+
+weft_status growing_finish(growing_text *g, weft_error *error)
+{
+    const char *fresh;
+    weft_status status = weft_text_decoder_end(g->decoder, &fresh, error);
+    if (status == WEFT_OK) status = add_fresh(g, fresh, error);
+    if (status != WEFT_OK) return status;
+    g->clear = stop_texts_cut(g->stops, g->text);
+    g->stopped = g->clear < g->length;
+    return WEFT_OK;
 }
 
 /* ---- Printing ---- */

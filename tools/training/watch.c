@@ -13,12 +13,12 @@
 #include <string.h>
 
 #ifdef WEFT_HAVE_MICROHTTPD
+#include "http_socket.h"
+
 #include <microhttpd.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 #endif
 
@@ -56,54 +56,6 @@ struct watch {
     char url[128];
 };
 
-/* ---- The socket ---- */
-
-static bool fail(weft_error *error, const char *where, const char *what, int why)
-{
-    weft_error_set(error, WEFT_IO, where, "cannot be %s: %s", what, strerror(why));
-    return false;
-}
-
-/* Sets w->url to the address that the socket got. */
-static bool name_socket(watch *w, weft_error *error)
-{
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    char host[NI_MAXHOST], port[NI_MAXSERV];
-    if (getsockname(w->socket, (struct sockaddr *)&address, &size) != 0 ||
-        getnameinfo((struct sockaddr *)&address, size, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-        return fail(error, "--watch", "named", errno);
-    const bool six = address.ss_family == AF_INET6;
-    snprintf(w->url, sizeof w->url, "http://%s%.64s%s:%s/", six ? "[" : "", host, six ? "]" : "",
-             port);
-    return true;
-}
-
-static bool open_socket(watch *w, const watch_args *args, weft_error *error)
-{
-    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-                                   .ai_socktype = SOCK_STREAM};
-    struct addrinfo *at = NULL;
-    char port[16], where[128];
-    const int yes = 1;
-    const char *host = args->address ? args->address : "127.0.0.1";
-    snprintf(port, sizeof port, "%ld", args->port);
-    snprintf(where, sizeof where, "%.64s port %s", host, port);
-    if (getaddrinfo(host, port, &hints, &at) != 0) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "--watch-address",
-                       "\"%s\" is not a numeric address, such as 0.0.0.0 or ::", host);
-        return false;
-    }
-    w->socket = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const bool good =
-        w->socket >= 0 && setsockopt(w->socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-        bind(w->socket, at->ai_addr, at->ai_addrlen) == 0 && listen(w->socket, 16) == 0;
-    const int why = errno;
-    freeaddrinfo(at);
-    return good ? name_socket(w, error) : fail(error, where, "served", why);
-}
-
 watch *watch_open(const watch_args *args, weft_error *error)
 {
     watch *w = calloc(1, sizeof *w);
@@ -113,7 +65,8 @@ watch *watch_open(const watch_args *args, weft_error *error)
     }
     w->socket = -1;
     w->local = !args->address;
-    if (open_socket(w, args, error)) return w;
+    if (socket_open(&w->socket, args->address, args->port, w->url, "--watch-address", error))
+        return w;
     watch_close(w);
     return NULL;
 }
@@ -212,19 +165,6 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status
                      value);
 }
 
-/* Whether the Host of a request, with or without a port, is a name of the loopback address. */
-static bool is_loopback(const char *host)
-{
-    static const char *const names[] = {"127.0.0.1", "localhost", "[::1]"};
-    for (size_t i = 0; host && i < sizeof names / sizeof *names; i++) {
-        const size_t length = strlen(names[i]);
-        if (strncasecmp(host, names[i], length) != 0) continue;
-        const char *port = host + length;
-        if (!*port || (*port == ':' && !port[1 + strspn(port + 1, "0123456789")])) return true;
-    }
-    return false;
-}
-
 static enum MHD_Result send_served(watch *w, struct MHD_Connection *connection, size_t i)
 {
     answer *a = (answer *)(void *)((char *)w + served[i].offset);
@@ -254,7 +194,8 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
         *upload_bytes = 0;
         return MHD_YES;
     }
-    if (w->local && !is_loopback(MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host")))
+    if (w->local &&
+        !socket_is_loopback(MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host")))
         return refuse(connection, MHD_HTTP_FORBIDDEN,
                       "only 127.0.0.1 and localhost are served (see --watch-address)\n", NULL,
                       NULL);
