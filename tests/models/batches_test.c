@@ -328,10 +328,13 @@ static void test_whole(void)
     CU_ASSERT_EQUAL(weft_batches_counts(b).tokens, 3);
     CU_ASSERT_EQUAL(weft_batches_fill(b, 0, NULL, in, out), 3);
     const int first = in[0] == 2 ? 0 : 4;
-    const int32_t rows[2][2][4] = {{{2, 7, 8, 1}, {NO, 8, 9, NO}}, {{6, 1, 1, 1}, {0, NO, NO, NO}}};
+    const int32_t expected[2][2][4] = {{{2, 7, 8, 1}, {NO, 8, 9, NO}},
+                                       {{6, 1, 1, 1}, {0, NO, NO, NO}}};
     for (int i = 0; i < 2; i++) {
-        CU_ASSERT_EQUAL(memcmp(in + (i ? 4 - first : first), rows[i][0], sizeof rows[i][0]), 0);
-        CU_ASSERT_EQUAL(memcmp(out + (i ? 4 - first : first), rows[i][1], sizeof rows[i][1]), 0);
+        CU_ASSERT_EQUAL(memcmp(in + (i ? 4 - first : first), expected[i][0], sizeof expected[i][0]),
+                        0);
+        CU_ASSERT_EQUAL(
+            memcmp(out + (i ? 4 - first : first), expected[i][1], sizeof expected[i][1]), 0);
     }
     const weft_data_hashes hashes = weft_batches_hashes(b);
     weft_batches_free(b);
