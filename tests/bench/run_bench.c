@@ -18,14 +18,21 @@
 
 enum { ROUNDS = 3 };
 
+typedef struct text {
+    const int32_t *ids;
+    size_t n, prompt, tokens;
+} text;
+
 typedef struct measured {
     double nll, prompt, mean, least, first, peak;
 } measured;
 
 /* Decodes once. */
-static weft_status decode(weft_decoder *d, const int32_t *ids, size_t prompt, size_t tokens,
-                          measured *m, weft_error *error)
+static weft_status decode(weft_decoder *d, const text *t, size_t tokens, measured *m,
+                          weft_error *error)
 {
+    const int32_t *ids = t->ids;
+    const size_t prompt = t->prompt;
     weft_status status = weft_decoder_start(d, NULL, NULL, 0, error);
     double begin = clock_seconds(), sum = 0;
     if (status == WEFT_OK && prompt > 1) status = weft_decoder_read(d, ids, prompt - 1, error);
@@ -45,13 +52,14 @@ static weft_status decode(weft_decoder *d, const int32_t *ids, size_t prompt, si
     return status;
 }
 
-static weft_status score(const weft_saved_model *model, const int32_t *ids, size_t n, int threads,
-                         double *nll, weft_error *error)
+static weft_status score(const weft_saved_model *model, const text *t, int threads, double *nll,
+                         weft_error *error)
 {
+    const size_t n = t->n;
     const weft_scorer_options o = {.context = (int64_t)n, .session.threads = threads};
     double *scores = calloc(n, sizeof *scores);
     weft_scorer *s = weft_scorer_new(&model->config, model->params, &o, error);
-    const weft_scorer_row row = {.tokens = ids, .length = n, .scores = scores};
+    const weft_scorer_row row = {.tokens = t->ids, .length = n, .scores = scores};
     if (s && weft_scorer_run(s, &row, 1, error) == WEFT_OK)
         for (size_t i = 0; i + 1 < n; i++) *nll -= scores[i] / (double)(n - 1);
     weft_scorer_free(s);
@@ -59,24 +67,24 @@ static weft_status score(const weft_saved_model *model, const int32_t *ids, size
     return error->status;
 }
 
-static weft_status run(const char *folder, const int32_t *ids, size_t n, int threads, size_t prompt,
-                       size_t tokens, measured *best, weft_error *error)
+static weft_status run(const char *folder, const text *t, int threads, measured *best,
+                       weft_error *error)
 {
     const double begin = clock_seconds();
     weft_saved_model *model = weft_saved_open(folder, NULL, error);
-    const weft_decoder_options o = {.max_len = (int64_t)(prompt + tokens),
+    const weft_decoder_options o = {.max_len = (int64_t)(t->prompt + t->tokens),
                                     .session.threads = threads};
     weft_decoder *d = model ? weft_decoder_new(&model->config, model->params, &o, error) : NULL;
     for (int i = 0; d && i < ROUNDS && error->status == WEFT_OK; i++) {
         measured m = {0};
-        decode(d, ids, prompt, i ? tokens : 0, &m, error);
+        decode(d, t, i ? t->tokens : 0, &m, error);
         if (!i) best->first = clock_seconds() - begin;
         if (i == 1 || (i && m.prompt < best->prompt)) best->prompt = m.prompt;
         if (i == 1 || (i && m.mean < best->mean)) best->mean = m.mean, best->least = m.least;
     }
     weft_decoder_free(d);
     best->peak = system_memory_peak();
-    if (model && error->status == WEFT_OK) score(model, ids, n, threads, &best->nll, error);
+    if (model && error->status == WEFT_OK) score(model, t, threads, &best->nll, error);
     weft_saved_close(model);
     return error->status;
 }
@@ -103,7 +111,8 @@ int main(int argc, char **argv)
         free(ids);
         return 2;
     }
-    if (run(argv[1], ids, n, threads, (size_t)prompt, (size_t)tokens, &m, &error) == WEFT_OK) {
+    const text t = {ids, n, (size_t)prompt, (size_t)tokens};
+    if (run(argv[1], &t, threads, &m, &error) == WEFT_OK) {
         printf("{\"nll\": %.9g, \"prompt_seconds\": %.6g, \"token_seconds\": %.6g, "
                "\"token_seconds_min\": %.6g, \"first_seconds\": %.6g, \"peak_bytes\": %.0f}\n",
                m.nll, m.prompt, m.mean, m.least, m.first, m.peak);
