@@ -23,6 +23,7 @@ static const sums not_open = {-INFINITY, -INFINITY};
 
 typedef struct extension {
     sums sum;
+    double log_prob; /* of the token */
     int64_t row;
     int32_t token;
 } extension;
@@ -35,6 +36,8 @@ typedef struct beam_search {
     sums *next;       /* [rows] */
     finished *ends;   /* [n][beams], best score first */
     int32_t *tokens;  /* [n][beams][width]: tokens of `ends` */
+    double *logs;     /* [n][beams][width]: their log probabilities */
+    double *spare;    /* [rows][width]: log probabilities of the beam of the next token step */
     int64_t *n_ends;  /* [n]: hypotheses in `ends` */
     int64_t *n_ended; /* [n]: hypotheses that have ended so far */
     extension *best;  /* [limit], most likely first */
@@ -89,7 +92,7 @@ static bool extend_rows(beam_search *b, int64_t sentence)
                 const double less = sampling_penalised(s->sampler, &s->sampling, log_prob, i);
                 const sums sum = {open.log_prob + log_prob, open.penalised + less};
                 if (!(sum.penalised > threshold) || s->sampler->barred[i]) continue;
-                retain(b, (extension){sum, row, (int32_t)i});
+                retain(b, (extension){sum, log_prob, row, (int32_t)i});
                 threshold = min_sum(b);
             }
         }
@@ -97,16 +100,24 @@ static bool extend_rows(beam_search *b, int64_t sentence)
     return true;
 }
 
+/* The new tokens of a row, with their log probabilities; that of an end follows. */
+typedef struct path {
+    const int32_t *tokens;
+    const double *logs;
+    int64_t length;
+} path;
+
 /* Inserts a finished hypothesis into the sorted `ends` of its sentence, if it is among the `beams`
  * best; the earlier of equals ranks first. */
-static void finish(beam_search *b, int64_t sentence, const int32_t *sequence, int64_t length,
-                   sums sum, bool ended)
+static void finish(beam_search *b, int64_t sentence, const path *p, sums sum, bool ended)
 {
     search *s = &b->s;
+    const int64_t length = p->length;
     double score = sum.penalised /
                    weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + ended));
     finished *ends = b->ends + sentence * b->beams;
     int32_t *tokens = b->tokens + sentence * b->beams * s->width;
+    double *logs = b->logs + sentence * b->beams * s->width;
     int64_t at = b->n_ends[sentence];
     b->n_ended[sentence]++;
     if (at == b->beams && !(score > ends[at - 1].score)) return;
@@ -118,10 +129,13 @@ static void finish(beam_search *b, int64_t sentence, const int32_t *sequence, in
         ends[at] = ends[at - 1];
         memcpy(tokens + at * s->width, tokens + (at - 1) * s->width,
                (size_t)s->width * sizeof *tokens);
+        memcpy(logs + at * s->width, logs + (at - 1) * s->width, (size_t)s->width * sizeof *logs);
         at--;
     }
     ends[at] = (finished){sum.log_prob, score, length, ended};
-    if (length) memcpy(tokens + at * s->width, sequence, (size_t)length * sizeof *tokens);
+    const size_t n = (size_t)(length + ended);
+    if (length) memcpy(tokens + at * s->width, p->tokens, (size_t)length * sizeof *tokens);
+    if (n) memcpy(logs + at * s->width, p->logs, n * sizeof *logs);
 }
 
 /* An upper bound of the scores that the open hypotheses can still reach. */
@@ -148,6 +162,17 @@ static bool is_done(const beam_search *b, int64_t sentence, int64_t length)
            bound(b, sentence, length) <= b->ends[sentence * b->beams + nbest - 1].score;
 }
 
+/* No extension is possible: cuts all open hypotheses. */
+static void cut_open(beam_search *b, int64_t sentence, int64_t length)
+{
+    search *s = &b->s;
+    for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++) {
+        const size_t from = (size_t)(row * s->width) + s->inputs[sentence].prefix_len;
+        const path cut = {s->sequences + from, s->token_logs + from, length};
+        if (b->open[row].penalised > -INFINITY) finish(b, sentence, &cut, b->open[row], false);
+    }
+}
+
 /* Makes the beam of the next token step from the best extensions. */
 static void advance(beam_search *b, int64_t sentence)
 {
@@ -158,28 +183,32 @@ static void advance(beam_search *b, int64_t sentence)
     for (int64_t row = first; row < first + b->beams; row++) b->next[row] = not_open;
     for (int64_t i = 0; i < b->n_best && filled < b->beams; i++) {
         const extension *x = &b->best[i];
-        const int32_t *old = s->sequences + x->row * s->width;
+        const int64_t from = x->row * s->width, prefix = (int64_t)in->prefix_len;
         if (s->ending[x->token]) {
-            finish(b, sentence, old + in->prefix_len, before, x->sum, true);
+            s->token_logs[from + s->position] = x->log_prob;
+            finish(b, sentence,
+                   &(path){s->sequences + from + prefix, s->token_logs + from + prefix, before},
+                   x->sum, true);
             continue;
         }
-        int64_t row = first + filled++;
-        int32_t *new = s->spare + row * s->width;
-        memcpy(new, old, (size_t)s->position * sizeof *new);
-        new[s->position] = x->token;
+        const int64_t row = first + filled++, to = row * s->width;
+        memcpy(s->spare + to, s->sequences + from, (size_t)s->position * sizeof *s->spare);
+        memcpy(b->spare + to, s->token_logs + from, (size_t)s->position * sizeof *b->spare);
+        s->spare[to + s->position] = x->token;
+        b->spare[to + s->position] = x->log_prob;
         s->parents[row] = (int32_t)x->row;
         b->next[row] = x->sum;
-        if (length == in->max_len) finish(b, sentence, new + in->prefix_len, length, x->sum, false);
+        if (length == in->max_len)
+            finish(b, sentence, &(path){s->spare + to + prefix, b->spare + to + prefix, length},
+                   x->sum, false);
     }
-    /* No extension is possible: cut all open hypotheses. */
-    for (int64_t row = first; row < first + b->beams && !b->n_best; row++)
-        if (b->open[row].penalised > -INFINITY)
-            finish(b, sentence, s->sequences + row * s->width + in->prefix_len, before,
-                   b->open[row], false);
+    if (!b->n_best) cut_open(b, sentence, before);
     for (int64_t row = first; row < first + b->beams; row++) {
         b->open[row] = b->next[row];
         memcpy(s->sequences + row * s->width, s->spare + row * s->width,
                (size_t)s->width * sizeof *s->spare);
+        memcpy(s->token_logs + row * s->width, b->spare + row * s->width,
+               (size_t)s->width * sizeof *b->spare);
     }
     s->done[sentence] = !filled || is_done(b, sentence, length);
 }
@@ -204,9 +233,14 @@ static bool run_beams(beam_search *b)
         s->result->first[i + 1] = s->result->first[i];
         for (int64_t k = 0; k < each; k++) {
             const finished *f = &b->ends[i * b->beams + k];
-            if (!weft__search_add(s, i, b->tokens + (i * b->beams + k) * s->width, f->length,
-                                  f->log_prob, f->score, f->ended))
-                return false;
+            const int64_t at = (i * b->beams + k) * s->width;
+            const weft_hypothesis h = {.tokens = b->tokens + at,
+                                       .length = (size_t)f->length,
+                                       .log_prob = f->log_prob,
+                                       .score = f->score,
+                                       .ended = f->ended,
+                                       .log_probs = b->logs + at};
+            if (!weft__search_add(s, i, &h)) return false;
         }
     }
     return true;
@@ -221,10 +255,13 @@ static bool make_beams(beam_search *b)
     b->next = weft__search_zeros(rows, sizeof *b->next);
     b->ends = weft__search_zeros(retained, sizeof *b->ends);
     b->tokens = weft__search_zeros(retained * (size_t)s->width, sizeof *b->tokens);
+    b->logs = weft__search_zeros(retained * (size_t)s->width, sizeof *b->logs);
+    b->spare = weft__search_zeros(rows * (size_t)s->width, sizeof *b->spare);
     b->n_ends = weft__search_zeros(n, sizeof *b->n_ends);
     b->n_ended = weft__search_zeros(n, sizeof *b->n_ended);
     b->best = weft__search_zeros((size_t)b->limit, sizeof *b->best);
-    if (b->open && b->next && b->ends && b->tokens && b->n_ends && b->n_ended && b->best)
+    if (b->open && b->next && b->ends && b->tokens && b->logs && b->spare && b->n_ends &&
+        b->n_ended && b->best)
         return true;
     weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
     return false;
@@ -247,6 +284,8 @@ weft_search_result *weft_search_beam(const weft_search_model *model,
     free(b.next);
     free(b.ends);
     free(b.tokens);
+    free(b.logs);
+    free(b.spare);
     free(b.n_ends);
     free(b.n_ended);
     free(b.best);

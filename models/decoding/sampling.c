@@ -40,6 +40,7 @@ static bool choose(row_search *r, int64_t row)
     }
     q->log_prob += chosen.log_prob;
     q->sum += chosen.penalised;
+    s->token_logs[row * s->width + s->position] = chosen.log_prob;
     if (s->ending[chosen.id]) {
         q->ended = q->over = true;
         return true;
@@ -73,9 +74,14 @@ static bool run_rows(row_search *r)
             const row_state *q = &r->rows[row];
             double penalty = weft_length_penalty_value(s->o->penalty, s->o->alpha,
                                                        (size_t)(q->length + q->ended));
-            const int32_t *tokens = s->sequences + row * s->width + s->inputs[i].prefix_len;
-            if (!weft__search_add(s, i, tokens, q->length, q->log_prob, q->sum / penalty, q->ended))
-                return false;
+            const size_t from = (size_t)(row * s->width) + s->inputs[i].prefix_len;
+            const weft_hypothesis h = {.tokens = s->sequences + from,
+                                       .length = (size_t)q->length,
+                                       .log_prob = q->log_prob,
+                                       .score = q->sum / penalty,
+                                       .ended = q->ended,
+                                       .log_probs = s->token_logs + from};
+            if (!weft__search_add(s, i, &h)) return false;
         }
     }
     return true;

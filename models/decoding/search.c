@@ -100,6 +100,7 @@ void *weft__search_zeros(size_t count, size_t size)
 static void search_end(search *s)
 {
     free(s->sequences);
+    free(s->token_logs);
     free(s->spare);
     free(s->parents);
     free(s->fed);
@@ -204,6 +205,7 @@ bool weft__search_begin(search *s, const weft_search_model *model, const weft_se
     size_t rows = (size_t)s->rows, vocab = (size_t)s->vocab, cells = rows * (size_t)s->width;
     size_t each = (size_t)o->nbest;
     s->sequences = weft__search_zeros(cells, sizeof *s->sequences);
+    s->token_logs = weft__search_zeros(cells, sizeof *s->token_logs);
     s->spare = weft__search_zeros(cells, sizeof *s->spare);
     s->parents = weft__search_zeros(rows, sizeof *s->parents);
     s->fed = weft__search_zeros(2 * rows, sizeof *s->fed);
@@ -219,9 +221,9 @@ bool weft__search_begin(search *s, const weft_search_model *model, const weft_se
         s->result->first = weft__search_zeros(n + 1, sizeof *s->result->first);
         s->result->hypotheses = weft__search_zeros(n * each, sizeof *s->result->hypotheses);
     }
-    if (!s->sequences || !s->spare || !s->parents || !s->fed || !s->slot || !s->in_slot ||
-        !s->retained || !s->done || !s->ending || !s->ends || !s->sampler || !s->result ||
-        !s->result->first || !s->result->hypotheses) {
+    if (!s->sequences || !s->token_logs || !s->spare || !s->parents || !s->fed || !s->slot ||
+        !s->in_slot || !s->retained || !s->done || !s->ending || !s->ends || !s->sampler ||
+        !s->result || !s->result->first || !s->result->hypotheses) {
         weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
     }
@@ -297,18 +299,24 @@ double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size
     return vm_pow_f64(x, alpha);
 }
 
-bool weft__search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length,
-                      double log_prob, double score, bool ended)
+bool weft__search_add(search *s, int64_t sentence, const weft_hypothesis *h)
 {
     weft_search_result *r = s->result;
-    int32_t *copy = weft__search_zeros((size_t)length, sizeof *copy);
-    if (!copy) {
+    const size_t n = h->length + h->ended;
+    /* One block: the log probabilities, then the tokens. */
+    double *block =
+        weft__search_zeros(1, n * sizeof *block + h->length * sizeof(int32_t) + sizeof *block);
+    if (!block) {
         weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
     }
-    if (length) memcpy(copy, tokens, (size_t)length * sizeof *copy);
-    r->hypotheses[r->first[sentence + 1]++] =
-        (weft_hypothesis){copy, (size_t)length, log_prob, score, ended};
+    int32_t *tokens = (int32_t *)(void *)(block + n);
+    if (n) memcpy(block, h->log_probs, n * sizeof *block);
+    if (h->length) memcpy(tokens, h->tokens, h->length * sizeof *tokens);
+    weft_hypothesis *to = &r->hypotheses[r->first[sentence + 1]++];
+    *to = *h;
+    to->tokens = tokens;
+    to->log_probs = block;
     return true;
 }
 
@@ -316,7 +324,7 @@ void weft_search_result_free(weft_search_result *result)
 {
     if (!result) return;
     size_t n = result->first ? result->first[result->sentences] : 0;
-    for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)result->hypotheses[i].tokens);
+    for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)result->hypotheses[i].log_probs);
     free(result->first);
     free(result->hypotheses);
     free(result);

@@ -20,6 +20,7 @@ typedef struct search {
     int64_t width;          /* maximum number of tokens of a sequence, prefix included */
     int64_t position;       /* of the tokens that the next token step reads */
     int32_t *sequences;     /* [rows][width], prefix included */
+    double *token_logs;     /* [rows][width], the log probabilities of tokens, prefix excluded */
     int32_t *spare;         /* [rows][width], for reordering */
     int32_t *parents;       /* [rows], of the next token step */
     int32_t *fed;           /* [2][rows]: tokens and parents in the order of slots */
@@ -53,10 +54,8 @@ int64_t weft__search_found(const search *s, int64_t sentence);
 weft_sampling_row weft__search_row(const search *s, int64_t row);
 /* Scans the log probabilities of a row (weft__sampler_scan); false after an error. */
 bool weft__search_scan_row(search *s, const weft_sampling_row *row, int64_t sentence);
-/* Appends a hypothesis, with a copy of the tokens, to the result. Call in the order of sentences.
- */
-bool weft__search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length,
-                      double log_prob, double score, bool ended);
+/* Appends a copy of a hypothesis to the result. Call in the order of sentences. */
+bool weft__search_add(search *s, int64_t sentence, const weft_hypothesis *h);
 /* Frees the search. Returns the result if `good`, else frees it and returns NULL. */
 weft_search_result *weft__search_finish(search *s, bool good);
 

@@ -252,6 +252,8 @@ typedef struct weft_hypothesis {
     /* By `eos` or one of `ends`. False: cut at max_len, where no token was allowed, or by `found`.
      */
     bool ended;
+    /* [length + ended]: the parts of log_prob, of each token and the end; owned by the result */
+    const double *log_probs;
 } weft_hypothesis;
 
 /* Sentence i has hypotheses[first[i] .. first[i + 1] - 1]. */

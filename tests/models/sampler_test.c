@@ -187,6 +187,53 @@ static void test_against_searches(void)
     CU_ASSERT(drawn > 10 && ended > 3);
 }
 
+/* A hypothesis has the model's log probability of each token and of the end. */
+static void test_log_probs(void)
+{
+    static made_up m;
+    static const int32_t prefix[3] = {2, 0, 4};
+    int ended = 0, cut = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        const weft_search_input in = {prefix, 1 + seed % 3, 4, seed};
+        weft_search_options o = {.eos = 3,
+                                 .has_eos = true,
+                                 .nbest = SAMPLES,
+                                 .repetition_penalty = seed % 2 ? 1.5 : 0,
+                                 .no_repeat_ngram = seed % 4 == 2,
+                                 .stop = seed % 5 ? WEFT_STOP_FIRST : WEFT_STOP_BOUND};
+        const weft_search_model model = made_up_model(&m, 1, SAMPLES, 7, seed);
+        weft_search_result *r[3];
+        r[0] = weft_search_beam(&model, &in, 1, &o, NULL);
+        m.position = 0;
+        r[1] = weft_search_sample(&model, &in, 1, &o, NULL);
+        m.position = 0;
+        o.nbest = 1;
+        r[2] = weft_search_greedy(&model, &in, 1, &o, NULL);
+        for (int way = 0; way < 3; way++) {
+            CU_ASSERT_PTR_NOT_NULL_FATAL(r[way]);
+            for (size_t i = 0; i < r[way]->first[1]; i++) {
+                const weft_hypothesis *h = &r[way]->hypotheses[i];
+                double logs[7], sum = 0;
+                uint64_t hash = seed;
+                for (size_t k = 0; k < in.prefix_len; k++) hash = hash_on(hash, prefix[k]);
+                for (size_t k = 0; k < h->length + h->ended; k++) {
+                    const int32_t token = k < h->length ? h->tokens[k] : 3;
+                    made_up_row(&m, hash, logs);
+                    EXPECT_SAME_BITS(WEFT_F64, &h->log_probs[k], &logs[token], 1);
+                    sum += logs[token];
+                    hash = hash_on(hash, token);
+                }
+                EXPECT_SAME_BITS(WEFT_F64, &h->log_prob, &sum, 1);
+                ended += h->ended;
+                cut += !h->ended;
+            }
+            weft_search_result_free(r[way]);
+        }
+        free(m.logs);
+    }
+    CU_ASSERT(ended > 50 && cut > 20);
+}
+
 /* With min_p 1 only the most likely token remains. */
 static void test_min_p_of_one(void)
 {
@@ -275,6 +322,7 @@ void sampler_tests(void)
     CU_pSuite suite = CU_add_suite("sampler", NULL, NULL);
     CU_add_test(suite, "candidates equal those by hand", test_candidates);
     CU_add_test(suite, "tokens one by one equal those of searches", test_against_searches);
+    CU_add_test(suite, "the log probability of each token", test_log_probs);
     CU_add_test(suite, "min_p of 1 is greedy", test_min_p_of_one);
     CU_add_test(suite, "refusals", test_refusals);
 }

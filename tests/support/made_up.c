@@ -60,5 +60,6 @@ weft_search_model made_up_model(made_up *m, int64_t sentences, int64_t beams, in
 bool same_hypothesis(const weft_hypothesis *a, const weft_hypothesis *b)
 {
     return a->length == b->length && a->ended == b->ended && a->log_prob == b->log_prob &&
-           a->score == b->score && !memcmp(a->tokens, b->tokens, a->length * sizeof(int32_t));
+           a->score == b->score && !memcmp(a->tokens, b->tokens, a->length * sizeof(int32_t)) &&
+           !memcmp(a->log_probs, b->log_probs, (a->length + a->ended) * sizeof(double));
 }

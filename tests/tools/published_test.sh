@@ -65,6 +65,51 @@ case_generate()
         "$("$weft" generate llama --prompt "a</s>" --tokens 9 --temperature 0)" ] || fail "--special changes nothing"
 }
 
+# json TEXT KEY: the values of a key of a line of JSON
+json()
+{
+    python3 -c "
+import json, sys
+value = json.loads(sys.argv[1])[sys.argv[2]]
+print(*value if type(value) is list else [value])" "$@"
+}
+
+case_log_probabilities_of_generated_tokens()
+{
+    local line text sum way
+    for way in "--temperature 0" "--seed 3" "--beam 3" "--temperature 0 --context 16" "--recompute --seed 5"; do
+        # shellcheck disable=SC2206
+        call=("$weft" generate gpt --prompt "In the beginning" --tokens 40 $way)
+        text=$("${call[@]}"; echo .)
+        line=$("${call[@]}" --logprobs)
+        equal "$way: the text" "$(json "$line" text; echo .)" "$text"
+        equal "as many as tokens" "$(json "$line" tokens | wc -w) $(json "$line" pieces | wc -w)" "40 40"
+        equal "why it ended" "$(json "$line" ended)" length
+        sum=$(json "$line" log_probs | awk '{ for (i = 1; i <= NF; i++) s += $i; printf "%d %.9g", NF, s }')
+        equal "their sum" "$sum" "40 $(json "$line" log_prob | awk '{ printf "%.9g", $1 }')"
+    done
+    # The same as those of whole passes, but for rounding.
+    line=$("$weft" generate gpt --prompt "In the beginning" --tokens 20 --temperature 0 --logprobs)
+    "$weft" logprob gpt --tokens <<<"$(json "$line" text)" >scored 2>log
+    if [ "$(ids "$(json "$line" text)" gpt | awk '{ print NF }')" = "$(($(ids "In the beginning" gpt | wc -w) + 20))" ]; then
+        equal "log probabilities of the text" "$(tail -n 20 scored | cut -f 3 | awk '{ printf "%.3f ", $1 }')" \
+            "$(json "$line" log_probs | awk '{ for (i = 1; i <= NF; i++) printf "%.3f ", $i }')"
+    fi
+    text=$("$weft" generate gpt --prompt "In the beginning" --tokens 20 --temperature 0)
+    text=${text#In the beginning}
+    line=$("$weft" generate gpt --prompt "In the beginning" --tokens 20 --temperature 0 --logprobs --stop "${text:4:3}")
+    equal "a stop text" "$(json "$line" ended)" stop
+    echo "{\"eos_token_id\": [$(json "$line" tokens | awk '{ print $1 }')]}" >gpt/generation_config.json
+    line=$("$weft" generate gpt --prompt "In the beginning" --tokens 20 --temperature 0 --logprobs)
+    equal "an end, with its log probability" "$(json "$line" ended) $(json "$line" log_probs | wc -w)" "end 1"
+    rm gpt/generation_config.json
+    equal "a line for each text" "$(printf '%s\n' a '' b | "$weft" generate gpt --tokens 3 --n 2 --logprobs |
+        python3 -c "
+import json, sys
+print([json.loads(line)['line'] for line in sys.stdin])")" "[1, 1, 2, 2, 3, 3]"
+    expect 2 "--stream and --logprobs" "$weft" generate gpt --stream --logprobs
+}
+
 # A text ends before any of the listed tokens: before its first one, where that can be read from the text.
 case_a_text_ends_at_any_end()
 {

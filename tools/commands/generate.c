@@ -10,7 +10,7 @@ typedef struct arguments {
     const char *prompt;
     int64_t tokens, each, beams;
     stop_texts stops;
-    bool stream, special;
+    bool stream, special, log_probs;
 } arguments;
 
 static void take_stop(const tool_option *option, void *into, char *text, const tool_parser *parser)
@@ -49,6 +49,8 @@ static void check(void *into, const tool_parser *parser)
         tool_usage_error(
             parser,
             "--stream and --beam exclude each other: beam search has its texts only at the end");
+    if (a->stream && a->log_probs)
+        tool_usage_error(parser, "--stream and --logprobs exclude each other");
     if (a->stream && (a->each > 1 || wants_batch(shared)))
         tool_usage_error(parser,
                          "--stream prints one text at a time: --n, --batch and --chunk must be 1");
@@ -77,6 +79,10 @@ static const tool_option options[] = {
      "print a text as it is generated, one prompt at a time (default on a terminal, with --n 1 and "
      "without --beam, for --prompt or prompts typed in)",
      .group = 1},
+    {"logprobs", NULL, FIELD(log_probs),
+     "print each text as a line of JSON: text, tokens, the log probability of each, and why it "
+     "ended (end, stop or length)",
+     .group = 1},
     {"beam", "N", FIELD(beams), "beam search with N hypotheses instead of sampling", 1, 1024,
      .group = 1},
     {TOOL_INCLUDED(arguments, shared, decoding_options)},
@@ -93,7 +99,8 @@ static const tool_command command = {
 /* By default, a text is streamed if a user waits for it at a terminal. */
 static bool streams(const arguments *a)
 {
-    if (a->stream || a->beams || a->each > 1 || wants_batch(&a->shared)) return a->stream;
+    if (a->stream || a->log_probs || a->beams || a->each > 1 || wants_batch(&a->shared))
+        return a->stream;
     return system_is_terminal(stdout) && (a->prompt || system_is_terminal(stdin));
 }
 
@@ -133,7 +140,8 @@ static bool load(generator *t)
     d->options.nbest = d->way == DECODING_GREEDY ? 1 : a->each;
     d->stops = a->stops;
     d->stream = a->stream;
-    const bool one_text = a->prompt || (a->stream && system_is_terminal(stdin));
+    d->log_probs = a->log_probs;
+    const bool one_text = a->prompt || a->log_probs || (a->stream && system_is_terminal(stdin));
     d->keep_lines = d->run.documents || (d->run.published && one_text);
     d->run.parse_special = a->special;
     if (!weft_decoder_info_of(d->decoder).has_source) return true;

@@ -143,7 +143,10 @@ static void clear_lines(text_lines *lines)
 {
     for (size_t i = 0; i < lines->n; i++) {
         text_line *l = &lines->line[i];
-        for (size_t k = 0; k < l->n_found; k++) free((void *)(uintptr_t)l->found[k].tokens);
+        for (size_t k = 0; k < l->n_found; k++) {
+            free((void *)(uintptr_t)l->found[k].tokens);
+            free((void *)(uintptr_t)l->found[k].log_probs);
+        }
         for (size_t k = 0; k < l->n_growing; k++) growing_close(&l->growing[k]);
         free(l->growing);
         free(l->found);
@@ -177,10 +180,13 @@ static bool keep_found(text_line *line, const weft_search_result *result, size_t
     for (size_t k = 0; line->found && k < n; k++) {
         weft_hypothesis h = result->hypotheses[first + k];
         int32_t *tokens = calloc(h.length + 1, sizeof *tokens);
-        if (!tokens) return false;
-        memcpy(tokens, h.tokens, h.length * sizeof *tokens);
+        double *log_probs = calloc(h.length + 1, sizeof *log_probs);
+        if (tokens) memcpy(tokens, h.tokens, h.length * sizeof *tokens);
+        if (log_probs) memcpy(log_probs, h.log_probs, (h.length + h.ended) * sizeof *log_probs);
         h.tokens = tokens;
+        h.log_probs = log_probs;
         line->found[line->n_found++] = h;
+        if (!tokens || !log_probs) return false;
     }
     return line->found != NULL;
 }
@@ -362,13 +368,39 @@ static char *hypothesis_text(decoding *d, const text_line *l, const weft_hypothe
     return text;
 }
 
+/* Prints a text as JSON. */
+static bool print_json(decoding *d, const text_line *l, size_t k, const char *text, FILE *file)
+{
+    const weft_hypothesis *h = &l->found[k];
+    const bool stopped = l->growing && l->growing[k].stopped;
+    cJSON *json = cJSON_CreateObject(), *tokens, *pieces, *log_probs;
+    cJSON_AddNumberToObject(json, "line", (double)l->number + 1);
+    if (weft_text_is_utf8(text, strlen(text)))
+        cJSON_AddStringToObject(json, "text", text);
+    else
+        cJSON_AddNullToObject(json, "text");
+    tokens = cJSON_AddArrayToObject(json, "tokens");
+    pieces = cJSON_AddArrayToObject(json, "pieces");
+    log_probs = cJSON_AddArrayToObject(json, "log_probs");
+    for (size_t i = 0; i < h->length; i++) {
+        cJSON_AddItemToArray(tokens, cJSON_CreateNumber(h->tokens[i]));
+        cJSON_AddItemToArray(pieces,
+                             cJSON_CreateString(weft_tokenizer_piece(d->run.target, h->tokens[i])));
+    }
+    for (size_t i = 0; i < h->length + h->ended; i++)
+        cJSON_AddItemToArray(log_probs, cJSON_CreateNumber(h->log_probs[i]));
+    cJSON_AddNumberToObject(json, "log_prob", h->log_prob);
+    cJSON_AddStringToObject(json, "ended", stopped ? "stop" : h->ended ? "end" : "length");
+    return tool_write_json_line(json, file, "output", &d->error);
+}
+
 /* Prints the results of lines. */
 static bool print_lines(decoding *d, const text_lines *lines, bool scores, FILE *file)
 {
     bool good = true;
     for (size_t i = 0; good && i < lines->n; i++) {
         const text_line *l = &lines->line[i];
-        if (!l->n_found && !scores) good = putc('\n', file) != EOF;
+        if (!l->n_found && !scores && !d->log_probs) good = putc('\n', file) != EOF;
         for (size_t k = 0; good && k < l->n_found; k++) {
             const weft_hypothesis *h = &l->found[k];
             char *text = hypothesis_text(d, l, h);
@@ -376,7 +408,8 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores, FILE 
             weft_text_clean(text, d->keep_lines);
             const size_t bytes = strlen(text), printed = l->growing ? l->growing[k].printed : 0;
             const char *rest = text + (printed < bytes ? printed : bytes);
-            good = scores
+            good = d->log_probs ? print_json(d, l, k, text, file)
+                   : scores
                        ? fprintf(file, "%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
                        : fprintf(file, d->run.documents ? "%s\n\n" : "%s\n", rest) > 0;
             free(text);

@@ -51,7 +51,7 @@ typedef struct text_line {
     size_t n_ids;           /* 0: an empty line, which is not searched */
     int64_t max_tokens;     /* maximum tokens to generate, in several windows if necessary */
     size_t number;          /* of the line, from 0 */
-    weft_hypothesis *found; /* copies, whose tokens the line owns */
+    weft_hypothesis *found; /* copies, whose tokens and log probabilities the line owns */
     size_t n_found;
     growing_text *growing; /* [n_growing], texts that are streamed or have stop texts; or NULL */
     size_t n_growing;
@@ -99,6 +99,7 @@ typedef struct decoding {
     weft_search_options options;
     stop_texts stops;        /* of a language model; owned by the command */
     bool keep_lines;         /* texts are printed with their line ends */
+    bool log_probs;          /* print each text as JSON, with the log probabilities of its tokens */
     bool stream;             /* print each text as it is generated; only with one text at a time */
     int32_t *banned;         /* those of options */
     decoding_counts counts;  /* of all processes after decoding_input */

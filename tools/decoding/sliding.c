@@ -53,8 +53,14 @@ static bool append(open_text *t, const weft_hypothesis *more)
     int32_t *tokens = (int32_t *)(uintptr_t)h->tokens;
     tokens = realloc(tokens, (h->length + more->length + 1) * sizeof *tokens);
     if (!tokens) return false;
-    if (more->length) memcpy(tokens + h->length, more->tokens, more->length * sizeof *tokens);
     h->tokens = tokens;
+    const size_t logs = more->length + more->ended;
+    double *log_probs = (double *)(uintptr_t)h->log_probs;
+    log_probs = realloc(log_probs, (h->length + logs + 1) * sizeof *log_probs);
+    if (!log_probs) return false;
+    h->log_probs = log_probs;
+    if (logs) memcpy(log_probs + h->length, more->log_probs, logs * sizeof *log_probs);
+    if (more->length) memcpy(tokens + h->length, more->tokens, more->length * sizeof *tokens);
     h->length += more->length;
     h->log_prob += more->log_prob;
     h->score += more->score;
