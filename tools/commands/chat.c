@@ -80,10 +80,11 @@ static void on_interrupt(int number)
 static bool answer(conversation *c)
 {
     const size_t n = c->n;
+    const bool typed = system_is_terminal(stdin);
     interrupted = false;
-    if (system_is_terminal(stdin)) system_take_interrupt(on_interrupt);
+    if (typed) system_take_interrupt(on_interrupt);
     const bool good = conversation_answer(c);
-    system_take_interrupt(NULL);
+    if (typed) system_take_interrupt(NULL);
     if (c->n > n) return good;
     conversation_cut(c, n - 1);
     if (good) fprintf(stderr, "weft: no answer; the message is removed\n");

@@ -164,6 +164,11 @@ bool decoding_input(decoding *d, const decoding_work *work);
 /* The same for one line. */
 bool decoding_text(decoding *d, const decoding_work *work, const char *text);
 
+/* Prints the results of all ranks on standard output, unless one of them has an error. `scores` as
+ * in decoding_work. */
+bool decoding_print(decoding *d, const text_lines *lines, bool scores);
+/* Ends the line of a partly printed text, before the message of an error. */
+void decoding_end_streamed(const text_lines *lines);
 /* Reports faults of the input on stderr. */
 void decoding_print_notes(const decoding *d);
 /* Reports lines, tokens and speed on stderr. */
