@@ -24,9 +24,8 @@ static const tool_option options[] = {
     {"queue", "N", FIELD(queue), "answers that wait for a slot; more are refused", 0, 1 << 20,
      .group = 1, .shows_zero = true},
     {"context", "N", FIELD(context),
-     "tokens of a prompt and its answer; each slot has keys and values of so many (default: as "
-     "many "
-     "as the model was trained on, at most 2048)",
+     "tokens of a prompt and its answer (default: as many as the model was trained on, at most "
+     "2048)",
      4, 1 << 24, .group = 1},
     {"max-tokens", "N", FIELD(max_tokens),
      "limit of the tokens of an answer (default: the context)", 1, 1 << 24, .group = 1},
