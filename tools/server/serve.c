@@ -13,6 +13,7 @@
 #include <time.h>
 
 #define DEFAULT_CONTEXT 2048
+#define FLUSH_NAPS      100 /* of 0.05 s */
 
 /* ---- The model ---- */
 
@@ -203,6 +204,8 @@ static bool serve(server *s, weft_error *error)
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
     engine_join(s);
+    /* What is finished, or has failed, is still sent. */
+    for (int i = 0; h && http_busy(h) && i < FLUSH_NAPS; i++) nap();
     http_close(h);
     return h != NULL;
 }
