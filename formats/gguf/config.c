@@ -338,7 +338,8 @@ static weft_status check_keys(reader *r)
         const gguf_key *row;
         size_t at = 0;
         if (strncmp(value->key, r->a->name, prefix) != 0 || value->key[prefix] != '.') continue;
-        while ((row = weft__gguf_key_at(r->a, at)) && strcmp(row->key, value->key + prefix + 1))
+        while ((row = weft__gguf_key_at(r->a, at)) &&
+               strcmp(row->key, value->key + prefix + 1) != 0)
             at++;
         if (!row)
             return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->file->path,

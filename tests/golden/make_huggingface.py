@@ -23,6 +23,20 @@ PAIR = dict(vocab_size=47, d_model=16, encoder_layers=2, decoder_layers=1, encod
             decoder_ffn_dim=24, encoder_attention_heads=2, decoder_attention_heads=2,
             max_position_embeddings=16)
 
+
+def rope(theta, partial=1.0, local=None, **scaling):
+    """Arguments of a configuration, as version 5 of transformers has them or version 4."""
+    if int(hf.__version__.split(".")[0]) < 5:
+        keys = {"rope_theta": theta, "rope_scaling": scaling or None, "partial_rotary_factor": partial}
+        return {**keys, "rope_local_base_freq": local} if local else keys
+    keys = {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": partial, **scaling}
+    if partial == 1:
+        keys.pop("partial_rotary_factor")
+    if local:
+        keys = {"full_attention": keys, "sliding_attention": {"rope_type": "default", "rope_theta": local}}
+    return {"rope_parameters": keys}
+
+
 # name: class, configuration, how it is stored
 MODELS = {
     "gpt2": (hf.GPT2LMHeadModel, hf.GPT2Config(
@@ -45,30 +59,26 @@ MODELS = {
     "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config(
         num_key_value_heads=2, tie_word_embeddings=True, **LLAMA), {}),
     "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config(
-        num_key_value_heads=2, head_dim=8, attention_bias=True, rope_parameters=dict(
-            rope_type="yarn", rope_theta=10000.0, factor=4.0,
-            original_max_position_embeddings=64), max_position_embeddings=256, **LLAMA), {}),
+        num_key_value_heads=2, head_dim=8, attention_bias=True, max_position_embeddings=256, **rope(
+            10000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=64), **LLAMA), {}),
     "llama3": (hf.LlamaForCausalLM, hf.LlamaConfig(
-        num_key_value_heads=2, head_dim=8, rope_parameters=dict(
-            rope_type="llama3", rope_theta=100.0, factor=8.0, low_freq_factor=1.0,
-            high_freq_factor=4.0, original_max_position_embeddings=32),
-        max_position_embeddings=256, **LLAMA), {}),
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=256, **rope(
+            100.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=32), **LLAMA), {}),
     "llama-linear": (hf.LlamaForCausalLM, hf.LlamaConfig(
-        num_key_value_heads=1, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.5),
-        **LLAMA), {}),
+        num_key_value_heads=1, **rope(500.0, rope_type="linear", factor=2.5), **LLAMA), {}),
     "mistral-head": (hf.MistralForCausalLM, hf.MistralConfig(
         num_key_value_heads=2, head_dim=10, sliding_window=4, **LLAMA), {}),
     "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(
-        num_key_value_heads=2, sliding_window=4, pad_token_id=3, eos_token_id=2, rope_parameters=dict(
-            rope_type="default", rope_theta=100.0, partial_rotary_factor=0.7), **LLAMA), {}),
+        num_key_value_heads=2, sliding_window=4, pad_token_id=3, eos_token_id=2,
+        **rope(100.0, partial=0.7), **LLAMA), {}),
     "gemma2": (hf.Gemma2ForCausalLM, hf.Gemma2Config(
         num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=5, sliding_window=3,
         attn_logit_softcapping=2.0, final_logit_softcapping=3.0, **LLAMA), {}),
     "gemma3": (hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(
         num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=8, sliding_window=3,
-        layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
-            full_attention=dict(rope_type="linear", rope_theta=1000.0, factor=8.0),
-            sliding_attention=dict(rope_type="default", rope_theta=10.0)), **LLAMA), {}),
+        layer_types=["sliding_attention", "full_attention"],
+        **rope(1000.0, local=10.0, rope_type="linear", factor=8.0), **LLAMA), {}),
     "gemma3-local": (hf.Gemma3ForCausalLM, hf.Gemma3TextConfig(
         num_key_value_heads=1, head_dim=6, sliding_window=4, tie_word_embeddings=False, **LLAMA), {}),
     "bert": (hf.BertForMaskedLM, hf.BertConfig(**BERT), {"padded": True}),
@@ -94,6 +104,7 @@ def make(name, seed):
     """A model with random weights that all matter: norms around 1, biases that are not 0."""
     cls, config, stored = MODELS[name]
     torch.manual_seed(seed)
+    config._attn_implementation = "eager"  # that of PyTorch has no soft caps in version 4
     model = cls(config).eval()
     with torch.no_grad():
         for key, p in model.named_parameters():

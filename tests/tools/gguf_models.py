@@ -24,8 +24,8 @@ LIMIT = 1e-5  # norm-wise, as in huggingface.py
 MORE = dict(num_key_value_heads=2, **make.LLAMA)
 # What GGUF files cannot say is as llama.cpp has it: scores of the width of a head, and Llama 3's 8192 positions.
 MODELS = {
-    "llama3-gguf": (hf.LlamaForCausalLM, hf.LlamaConfig(head_dim=16, rope_parameters=dict(
-        rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+    "llama3-gguf": (hf.LlamaForCausalLM, hf.LlamaConfig(head_dim=16, **make.rope(
+        500000.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
         original_max_position_embeddings=8192), **MORE), {}),
     "mistral-gguf": (hf.MistralForCausalLM, hf.MistralConfig(head_dim=10, sliding_window=None, **MORE), {}),
     "gemma2-gguf": (hf.Gemma2ForCausalLM, hf.Gemma2Config(
