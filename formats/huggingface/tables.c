@@ -70,7 +70,7 @@
 const char weft__hf_inert[] =
     /* the file, and who wrote it */
     "_*|name_or_path|architectures|model_type|*_version|torch_dtype|dtype|transformers.js_config|"
-    "torchscript|use_bfloat16|tokenizer_class|unsloth_*|"
+    "torchscript|use_bfloat16|tokenizer_class|unsloth_*|auto_map|"
     /* ids of tokens */
     "*_token_id|*_token_ids|forced_*|begin_suppress_tokens|suppress_tokens|bad_words_ids|prefix|"
     "force_bos_token_to_be_generated|"

@@ -576,6 +576,7 @@ static void test_harmless_keys(void)
     static const char *const keys[] = {"_model_name_or_path\": \"a",
                                        "unk_token_id\": 3, \"a_version\": \"1",
                                        "eos_token_ids\": [1, 2], \"unsloth_fixed\": \"true",
+                                       "auto_map\": {\"AutoConfig\": \"a\"}, \"dtype\": \"x",
                                        "max_new_tokens\": 20, \"prefix\": \""};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char with[256];
