@@ -203,11 +203,12 @@ static weft_status read_rope_freqs(reader *r)
     if (!t) return WEFT_OK;
     const double rotated = number_of(r, "rope.dimension_count"), width = head_width(r),
                  base = find(r, "rope.freq_base") ? number_of(r, "rope.freq_base") : 10000;
-    const int64_t n = (int64_t)((rotated > 0 ? rotated : width) / 2);
-    if (t->shape.rank != 1 || t->shape.dim[0] != n || is_scaled_by(r, "linear|yarn"))
+    const double pairs = (rotated > 0 ? rotated : width) / 2;
+    if (t->shape.rank != 1 || (double)t->shape.dim[0] != pairs || is_scaled_by(r, "linear|yarn"))
         return weft_error_set(r->error, WEFT_BAD_FILE, r->file->path,
-                              "%s must be one number for each of %lld pairs, and the only scaling",
-                              t->name, (long long)n);
+                              "%s must be one number for each of %.0f pairs, and the only scaling",
+                              t->name, pairs);
+    const int64_t n = t->shape.dim[0];
     float *divisors = malloc(sizeof *divisors * ((size_t)n + 1));
     if (!divisors) return weft_error_set(r->error, WEFT_NO_MEMORY, r->file->path, "no memory");
     weft_status status = weft_gguf_read(r->file, t, divisors, r->error);

@@ -152,31 +152,40 @@ static weft_status read_rope_type(config_reader *r, const hf_key *row, const cJS
                 : refuse(r, row, item, "expected default, linear, llama3 or yarn");
 }
 
+/* How many layers of a list are as if every n-th were global, and the first global one, counted from
+ * 1, or 0; -1 if an item is neither. */
+static int count_layers(const cJSON *list, double every, int *first)
+{
+    const cJSON *item;
+    int i = 0, same = 0;
+    *first = 0;
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *type = cJSON_GetStringValue(item);
+        const bool global = type && !strcmp(type, weft__hf_layer_types[1]);
+        if (!global && (!type || strcmp(type, weft__hf_layer_types[0]) != 0)) return -1;
+        same += global == weft__hf_is_global(every, i++);
+        if (global && !*first) *first = i;
+    }
+    return same;
+}
+
 /* The list replaces what another key says of every n-th layer. */
 static weft_status read_layers(config_reader *r, const hf_key *row, const cJSON *item)
 {
     const int n = cJSON_GetArraySize(item);
+    const size_t option = weft__hf_option_index(r->config->model, row->option);
+    int first, same;
     if (!cJSON_IsArray(item) || n != weft__hf_option(r->config, "layers"))
         return refuse(r, row, item, "expected an item for each layer");
-    double every = weft__hf_option(r->config, row->option);
-    for (int tries = 0; tries < 2; tries++) {
-        int first = n, same = 0;
-        for (int i = n - 1; i >= 0; i--) {
-            const char *type = cJSON_GetStringValue(cJSON_GetArrayItem(item, i));
-            const bool global = type && !strcmp(type, weft__hf_layer_types[1]);
-            if (!global && (!type || strcmp(type, weft__hf_layer_types[0]) != 0))
-                return refuse(r, row, item, "expected sliding_attention and full_attention");
-            if (global) first = i;
-            same += global == weft__hf_is_global(every, i);
-        }
-        if (same == n) {
-            weft_model_set_value(r->config, weft__hf_option_index(r->config->model, row->option),
-                                 every);
-            return WEFT_OK;
-        }
-        every = first < n ? first + 1 : 0;
-    }
-    return refuse(r, row, item, "weft needs full_attention in every n-th layer, and only there");
+    same = count_layers(item, weft_model_value(r->config, option), &first);
+    if (same < 0) return refuse(r, row, item, "expected sliding_attention and full_attention");
+    if (same == n) return WEFT_OK;
+    if (count_layers(item, first, &first) < n)
+        return refuse(r, row, item,
+                      "weft needs full_attention in every n-th layer, and only there");
+    weft_model_set_value(r->config, option, first);
+    return WEFT_OK;
 }
 
 /* Reads the value of a row, which is not absent. */

@@ -52,6 +52,7 @@ static cJSON *make_value(const hf_key *row, const weft_model_config *c)
 {
     char text[WORD_BYTES];
     const double x = row->option ? weft__hf_option(c, row->option) : 0;
+    const hf_word *words = row->kind == HF_ROPE_TYPE ? weft__hf_rope_types : weft__hf_activations;
     const char *name;
     switch (row->kind) {
     case HF_NULLABLE:
@@ -62,8 +63,6 @@ static cJSON *make_value(const hf_key *row, const weft_model_config *c)
         return make_layers(row, c);
     case HF_ROTARY_DIM:
         return cJSON_CreateNumber(x == 0 ? 1 : x / weft__hf_head_width(c));
-    case HF_ROPE_TYPE:
-        return cJSON_CreateString(weft__hf_rope_types[(size_t)x].theirs);
     case HF_ROPE_NUMBER:
         return cJSON_CreateNumber(rope_number(row, c));
     case HF_NUMBER:
@@ -73,9 +72,10 @@ static cJSON *make_value(const hf_key *row, const weft_model_config *c)
     case HF_FLAG:
         return cJSON_CreateBool(x != 0);
     case HF_ACTIVATION:
+    case HF_ROPE_TYPE:
         weft_model_value_text(c->model, weft__hf_option_index(c->model, row->option), x, text,
                               sizeof text);
-        name = weft__hf_theirs(weft__hf_activations, text);
+        name = weft__hf_theirs(words, text);
         return name ? cJSON_CreateString(name) : NULL;
     case HF_FIXED:
     case HF_EACH:
