@@ -117,7 +117,7 @@ static bool check_value(checker *c, size_t i, const double *analytic, size_t per
 }
 
 /* Runs once for the analytic gradients, copies them, then compares differences with them. */
-static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
+static bool compare(checker *c, const weft_gradient_check *check, int flip,
                     weft_check_result *result)
 {
     double loss;
@@ -132,8 +132,10 @@ static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
         for (size_t k = 0; good && (int)i == flip && k < numel; k++) analytic[i][k] *= -1;
     }
     if (!good) weft_error_set(c->error, WEFT_NO_MEMORY, "check", "no memory");
-    for (size_t i = 0; i < c->n && good; i++)
-        good = check_value(c, i, analytic[i], per_value, seed, result);
+    for (size_t i = 0; i < c->n && good; i++) {
+        good = check_value(c, i, analytic[i], check->per_value, check->seed, result);
+        if (good && check->progress) check->progress(check->context, i + 1, c->n);
+    }
     for (size_t i = 0; analytic && i < c->n; i++) free(analytic[i]);
     free(analytic);
     return good;
@@ -165,7 +167,7 @@ static weft_status run_check(weft_graph *graph, const weft_gradient_check *check
         const weft_check_feed *feed = &check->feeds[i];
         good = weft_session_feed(c.session, feed->input, feed->data, feed->bytes, error) == WEFT_OK;
     }
-    good = good && compare(&c, check->per_value, check->seed, flip, result);
+    good = good && compare(&c, check, flip, result);
     weft_session_free(c.session);
     weft_plan_free(plan);
     free(targets);

@@ -125,13 +125,35 @@ bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096])
             join(checkpoint, run, (int)length, "model.safetensors"));
 }
 
+/* Splits names with commas, of which `text` becomes a copy; false if there are too many. */
+static bool split_names(const char *names, char **text, const char *list[TOOL_MAX_NAMED], size_t *n,
+                        weft_error *error)
+{
+    char *rest = NULL;
+    *n = 0;
+    *text = strdup(names ? names : "");
+    if (!*text) return weft_error_set(error, WEFT_NO_MEMORY, names, "no memory"), false;
+    for (char *at = strtok_r(*text, ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
+        if (*n == TOOL_MAX_NAMED) {
+            weft_error_set(error, WEFT_TOO_LARGE, names, "has more than %d names", TOOL_MAX_NAMED);
+            return false;
+        }
+        list[(*n)++] = at;
+    }
+    return true;
+}
+
 weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)
 {
     weft_onnx_constant constants[TOOL_MAX_NAMED];
+    const char *outputs[TOOL_MAX_NAMED];
+    char *text = NULL;
+    size_t n_outputs = 0;
     weft_onnx *model = NULL;
     weft_params *arrays = weft_params_new();
     if (!arrays) weft_error_set(error, WEFT_NO_MEMORY, a->path, "no memory for its constants");
-    if (arrays && tool_read_arrays(arrays, &a->constants, error)) {
+    if (arrays && tool_read_arrays(arrays, &a->constants, error) &&
+        split_names(a->outputs, &text, outputs, &n_outputs, error)) {
         for (size_t i = 0; i < a->constants.n; i++) {
             weft_tensor t;
             weft_params_find(arrays, a->constants.at[i].name, &t);
@@ -142,10 +164,13 @@ weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)
                                                     .n_dims = a->n_dims,
                                                     .batch = a->batch,
                                                     .constants = constants,
-                                                    .n_constants = a->constants.n},
+                                                    .n_constants = a->constants.n,
+                                                    .outputs = outputs,
+                                                    .n_outputs = n_outputs},
                                error);
     }
     weft_params_free(arrays);
+    free(text);
     if (model && a->out && tool_check_onnx_output(a->out, a, model, error) != WEFT_OK) {
         weft_onnx_free(model);
         return NULL;

@@ -126,6 +126,7 @@ typedef struct onnx_args {
     size_t n_dims;
     int64_t batch;
     named_files constants;
+    const char *outputs; /* names of more outputs, with commas; NULL: none */
     const char *out; /* that the command writes: tool_load_onnx refuses to read it; NULL: none */
 } onnx_args;
 /* Adds "NAME=N" or "INPUT:AXIS=N", which `text` becomes part of; false if the text is neither. */

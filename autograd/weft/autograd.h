@@ -70,6 +70,9 @@ typedef struct weft_gradient_check {
     size_t n_feeds;
     size_t per_value; /* at most this many elements of each are checked; 0: all */
     uint64_t seed;    /* chooses these */
+    /* Called after each of wrt, with how many of them are done; NULL: none. */
+    void (*progress)(void *context, size_t done, size_t n);
+    void *context; /* of `progress` */
 } weft_gradient_check;
 /* Compares the gradients of the loss that weft_grad computes with central differences, in f64, at
  * the contents of the parameters and feeds. The check passes if result->worst_error is small; the

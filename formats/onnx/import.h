@@ -162,6 +162,8 @@ struct weft_onnx {
     name_table weight_index; /* in weights, by their names in the file */
     weft_onnx_value *inputs, *outputs, *params;
     size_t n_inputs, n_outputs, n_params;
+    const char **output_names; /* of the file, and then those of the options */
+    size_t n_output_names;
     const WeftOnnx__GraphProto *left_out[ONNX_MAX_LEFT_OUT];
     size_t n_left_out;
 };
@@ -207,6 +209,9 @@ void weft__import_label(onnx_import *import, const char *label);
 weft_status weft__onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error);
 /* Fails if a size is given for a dimension that no input has. */
 weft_status weft__onnx_check_dims(const weft_onnx *m, weft_error *error);
+
+/* Lists the names of all outputs. False if out of memory. */
+bool weft__onnx_list_outputs(weft_onnx *m);
 
 /* ---- Values and scopes (scope.c) ---- */
 

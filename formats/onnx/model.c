@@ -331,10 +331,16 @@ static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, we
 
 static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_value *outputs)
 {
-    const WeftOnnx__GraphProto *g = import->model->proto->graph;
-    for (size_t i = 0; i < g->n_output; i++) {
-        const char *name = onnx_text(g->output[i]->name);
+    const weft_onnx *m = import->model;
+    for (size_t i = 0; i < m->n_output_names; i++) {
+        const char *name = m->output_names[i];
         onnx_value *v = weft__scope_find(scope, name);
+        if (!v && i >= m->proto->graph->n_output) {
+            weft__import_fail(
+                import, WEFT_NOT_FOUND, name,
+                "is to be an output, but it is not a value of the model's main graph");
+            return false;
+        }
         if (!v) {
             weft__import_fail(import, WEFT_BAD_FILE, name, "is an output that no node computes");
             return false;
@@ -451,7 +457,7 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, bo
         return weft_error_copy(error, weft_graph_error(g));
     }
     m->inputs = weft__arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
-    m->outputs = weft__arena_alloc(&m->memory, (proto->n_output + 1) * sizeof *m->outputs);
+    m->outputs = weft__arena_alloc(&m->memory, (m->n_output_names + 1) * sizeof *m->outputs);
     m->params = weft__arena_alloc(&m->memory, (m->n_weights + 1) * sizeof *m->params);
     if (!m->inputs || !m->outputs || !m->params) return no_memory(m->path, error);
     for (; m->n_inputs < proto->n_input && weft_is_value(values[m->n_inputs]); m->n_inputs++) {
@@ -459,8 +465,8 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, bo
         if (!describe(m, g, v, weft_name_of(g, v), &m->inputs[m->n_inputs]))
             return no_memory(m->path, error);
     }
-    for (; m->n_outputs < proto->n_output; m->n_outputs++)
-        if (!describe(m, g, outputs[m->n_outputs], onnx_text(proto->output[m->n_outputs]->name),
+    for (; m->n_outputs < m->n_output_names; m->n_outputs++)
+        if (!describe(m, g, outputs[m->n_outputs], m->output_names[m->n_outputs],
                       &m->outputs[m->n_outputs]))
             return no_memory(m->path, error);
     for (size_t i = 0; i < m->n_weights; i++) {
@@ -475,7 +481,7 @@ static weft_status list_values(weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *proto = m->proto->graph;
     weft_value *values =
-        weft__arena_alloc(&m->memory, (proto->n_input + proto->n_output + 1) * sizeof *values);
+        weft__arena_alloc(&m->memory, (proto->n_input + m->n_output_names + 1) * sizeof *values);
     weft_status status = WEFT_OK;
     for (bool again = true; again;) {
         weft_graph *g = values ? weft_graph_new() : NULL;
@@ -541,7 +547,8 @@ static weft_onnx *load(const char *path, const weft_memory_file *from,
     if (set_paths(m, path, from != NULL, error) == WEFT_OK &&
         weft__onnx_set_options(m, options, error) == WEFT_OK &&
         read_model(m, from, error) == WEFT_OK && weft__onnx_check_dims(m, error) == WEFT_OK &&
-        (weft__onnx_index_functions(m) || no_memory(m->path, error) == WEFT_OK) &&
+        ((weft__onnx_index_functions(m) && weft__onnx_list_outputs(m)) ||
+         no_memory(m->path, error) == WEFT_OK) &&
         find_weights(m, error) == WEFT_OK && list_values(m, error) == WEFT_OK)
         return m;
     weft_onnx_free(m);

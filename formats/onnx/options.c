@@ -1,4 +1,4 @@
-/* The options of an import: sizes of open dimensions and contents of inputs. */
+/* The options of an import: sizes of open dimensions, contents of inputs, and more outputs. */
 #include "onnx/import.h"
 
 #include <string.h>
@@ -38,6 +38,17 @@ static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
     return true;
 }
 
+static bool copy_outputs(weft_onnx *m, const weft_onnx_options *o)
+{
+    const char **outputs = weft__arena_alloc(&m->memory, (o->n_outputs + 1) * sizeof *outputs);
+    if (!outputs) return false;
+    for (size_t i = 0; i < o->n_outputs; i++)
+        if (!(outputs[i] = weft__arena_text(&m->memory, o->outputs[i]))) return false;
+    m->options.outputs = outputs;
+    m->options.n_outputs = o->n_outputs;
+    return true;
+}
+
 weft_status weft__onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error)
 {
     m->options.batch = o && o->batch ? o->batch : 1;
@@ -52,9 +63,13 @@ weft_status weft__onnx_set_options(weft_onnx *m, const weft_onnx_options *o, wef
             return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
                                   "constant %zu has no input, shape or data", i);
     }
+    for (size_t i = 0; o && i < o->n_outputs; i++)
+        if (!o->outputs || !o->outputs[i])
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
+                                  "output %zu has no name", i);
     if (m->options.batch < 0)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load", "the batch is negative");
-    if (!o || (copy_dims(m, o) && copy_constants(m, o))) return WEFT_OK;
+    if (!o || (copy_dims(m, o) && copy_constants(m, o) && copy_outputs(m, o))) return WEFT_OK;
     return weft_error_set(error, WEFT_NO_MEMORY, "weft_onnx_load", "no memory for the options");
 }
 
@@ -85,4 +100,29 @@ weft_status weft__onnx_check_dims(const weft_onnx *m, weft_error *error)
                               "is not an open dimension of an input, but a size is given for it");
     }
     return WEFT_OK;
+}
+
+/* Whether the file, or the options before number i, have an output of that name. */
+static bool has_output(const weft_onnx *m, size_t i, const char *name)
+{
+    const WeftOnnx__GraphProto *g = m->proto->graph;
+    for (size_t k = 0; k < g->n_output; k++)
+        if (!strcmp(onnx_text(g->output[k]->name), name)) return true;
+    for (size_t k = 0; k < i; k++)
+        if (!strcmp(m->options.outputs[k], name)) return true;
+    return false;
+}
+
+bool weft__onnx_list_outputs(weft_onnx *m)
+{
+    const WeftOnnx__GraphProto *g = m->proto->graph;
+    const size_t most = g->n_output + m->options.n_outputs;
+    m->output_names = weft__arena_alloc(&m->memory, (most + 1) * sizeof *m->output_names);
+    if (!m->output_names) return false;
+    for (; m->n_output_names < g->n_output; m->n_output_names++)
+        m->output_names[m->n_output_names] = onnx_text(g->output[m->n_output_names]->name);
+    for (size_t i = 0; i < m->options.n_outputs; i++)
+        if (!has_output(m, i, m->options.outputs[i]))
+            m->output_names[m->n_output_names++] = m->options.outputs[i];
+    return true;
 }

@@ -61,6 +61,10 @@ typedef struct weft_onnx_options {
     int64_t batch; /* of open first dimensions that `dims` does not set; 0: 1 */
     const weft_onnx_constant *constants;
     size_t n_constants;
+    /* Names of more values of the main graph, such as the logits before a softmax, that are outputs
+     * after those of the file. One that is an output anyway is not added. */
+    const char *const *outputs;
+    size_t n_outputs;
 } weft_onnx_options;
 
 /* An input, an output or a parameter. */
@@ -72,7 +76,7 @@ typedef struct weft_onnx_value {
 
 /* Reads a file and builds its graph once, to check it. External data are read from files in the
  * folder of `path` or below. `options` may be NULL. NULL on failure: WEFT_NOT_FOUND if there is no
- * such file, or no input has a dimension of the options, WEFT_BAD_FILE if it is malformed,
+ * such file, no input has a dimension of the options, or no value has a name of theirs, WEFT_BAD_FILE if it is malformed,
  * WEFT_NO_KERNEL if it has an op that weft does not know, WEFT_BAD_DTYPE for a dtype or kind of
  * value without a counterpart, and WEFT_BAD_ARGUMENT if a shape or a size depends on data. The
  * message names the node and its op. */

@@ -3,7 +3,8 @@
  * mlp (default): ids [N, 2] choose rows of a table, which are added to tanh(x W1 + b1), where x is
  * [N, 3]; logits = h W2 + b2 [N, 4], class = argmax. `other` has other weights. `length` has an
  * open dimension "T" in place of the 3 of x, over which x is summed. `reshape`: y = Reshape(x,
- * shape) with an input for the shape. `integers`: y = a + a, without floats. `external LOCATION`:
+ * shape) with an input for the shape. `softmax`: mlp with the output p = softmax(logits) alone, and
+ * `sigmoid` with its sigmoid; `quotient`: the softmax as exp and a quotient; `flat` with its signs. `integers`: y = a + a, without floats. `external LOCATION`:
  * mlp, whose table is in the file LOCATION, which is also written. */
 #include <weft/autograd.h>
 #include <weft/weft.h>
@@ -63,6 +64,24 @@ static void mlp(arena *p, written_graph *g, bool length, uint64_t seed)
     write_output(p, g, "logits");
 }
 
+/* The mlp, whose only output is p, of its logits. */
+static void probabilities(arena *p, written_graph *g, const char *kind)
+{
+    mlp(p, g, false, 1);
+    g->proto.n_output = 0;
+    const char *const op = !strcmp(kind, "softmax")   ? "Softmax"
+                           : !strcmp(kind, "sigmoid") ? "Sigmoid"
+                                                      : "Sign";
+    if (!strcmp(kind, "quotient")) {
+        write_node(p, g, "Exp", "logits", "e");
+        write_node(p, g, "ReduceSum", "e middle", "total");
+        write_node(p, g, "Div", "e total", "p");
+    } else {
+        write_node(p, g, op, "logits", "p");
+    }
+    write_output(p, g, "p");
+}
+
 /* Moves the contents of a tensor to a file. */
 static bool move_outside(arena *p, WeftOnnx__TensorProto *t, const char *location)
 {
@@ -79,8 +98,9 @@ int main(int argc, char **argv)
     size_t bytes;
     bool good = true;
     if (argc < 2 || (!strcmp(kind, "external") && argc < 4))
-        return fprintf(stderr,
-                       "make_onnx FILE [mlp|other|length|reshape|integers|external LOCATION]\n"),
+        return fprintf(stderr, "make_onnx FILE "
+                               "[mlp|other|length|reshape|softmax|sigmoid|quotient|flat|integers|"
+                               "external LOCATION]\n"),
                2;
     written_graph *g = write_graph(&memory);
     if (!strcmp(kind, "reshape")) {
@@ -92,6 +112,9 @@ int main(int argc, char **argv)
         write_input(&memory, g, "a", ONNX_INT64, WEFT_SHAPE(2, 3));
         write_node(&memory, g, "Add", "a a", "y");
         write_output(&memory, g, "y");
+    } else if (!strcmp(kind, "softmax") || !strcmp(kind, "sigmoid") || !strcmp(kind, "quotient") ||
+               !strcmp(kind, "flat")) {
+        probabilities(&memory, g, kind);
     } else {
         mlp(&memory, g, !strcmp(kind, "length"), strcmp(kind, "other") ? 1 : 11);
         if (!strcmp(kind, "external")) good = move_outside(&memory, g->initializers[0], argv[3]);

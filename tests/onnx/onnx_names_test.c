@@ -111,9 +111,45 @@ static void test_long_names(void)
     weft__arena_free(&p);
 }
 
+/* Values between the nodes, named by the options, are outputs after those of the file. */
+static void test_inner_outputs(void)
+{
+    static const char *const names[] = {"b", "y", "a", "b"}, *const wrong[] = {"c"};
+    arena p = {.blocks = NULL};
+    weft_error error = {0};
+    weft_value in, out[3];
+    size_t n;
+    written_graph *g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(2));
+    write_node(&p, g, "Neg", "x", "a");
+    write_node(&p, g, "Shape", "a", "b");
+    write_node(&p, g, "Tanh", "a", "y");
+    write_output(&p, g, "y");
+    weft_onnx *m =
+        must_load_written(&p, g, 17, &(weft_onnx_options){.outputs = names, .n_outputs = 4});
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    const weft_onnx_value *outputs = weft_onnx_outputs(m, &n);
+    CU_ASSERT_EQUAL_FATAL(n, 3);
+    CU_ASSERT_STRING_EQUAL(outputs[0].name, "y");
+    CU_ASSERT_STRING_EQUAL(outputs[1].name, "b");
+    CU_ASSERT_EQUAL(outputs[1].dtype, WEFT_I32);
+    CU_ASSERT_STRING_EQUAL(outputs[2].name, "a");
+    weft_graph *built = weft_graph_new();
+    CU_ASSERT_EQUAL(weft_onnx_build(built, m, 0, &in, out), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_find(built, "a").id, out[2].id);
+    weft_graph_free(built);
+    weft_onnx_free(m);
+    m = load_written(&p, g, 17, &(weft_onnx_options){.outputs = wrong, .n_outputs = 1}, &error);
+    CU_ASSERT_TRUE(!m && error.status == WEFT_NOT_FOUND && !strcmp(error.where, "c"));
+    m = load_written(&p, g, 17, &(weft_onnx_options){.n_outputs = 1}, &error);
+    CU_ASSERT_TRUE(!m && error.status == WEFT_BAD_ARGUMENT);
+    weft__arena_free(&p);
+}
+
 void onnx_names_tests(void)
 {
     CU_pSuite suite = CU_add_suite("onnx_names", NULL, NULL);
     CU_add_test(suite, "scopes follow from names", test_scopes);
     CU_add_test(suite, "long names", test_long_names);
+    CU_add_test(suite, "inner values as outputs", test_inner_outputs);
 }

@@ -23,6 +23,13 @@ static void fill(const weft_onnx_value *input, double low, double high, double *
         data[i] = test_uniform(&random, low, high);
 }
 
+/* Counts the values that are checked. */
+static void count_checked(void *context, size_t done, size_t n)
+{
+    size_t *count = context;
+    CU_ASSERT_TRUE(done == ++*count && done <= n);
+}
+
 /* Compares the gradients of sum(y^2) of all inputs of doubles, in [low, high), with differences. */
 static void check_gradients(written_graph *g, arena *memory, int64_t opset, double low, double high)
 {
@@ -30,7 +37,7 @@ static void check_gradients(written_graph *g, arena *memory, int64_t opset, doub
     weft_value in[MAX_INPUTS], out;
     weft_check_feed feeds[MAX_INPUTS];
     weft_check_result result;
-    size_t n;
+    size_t n, done = 0;
     write_output(memory, g, "y");
     weft_onnx *m = must_load_written(memory, g, opset, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
@@ -53,13 +60,16 @@ static void check_gradients(written_graph *g, arena *memory, int64_t opset, doub
                                                                           .params = store,
                                                                           .feeds = feeds,
                                                                           .n_feeds = n,
-                                                                          .seed = 1},
+                                                                          .seed = 1,
+                                                                          .progress = count_checked,
+                                                                          .context = &done},
                                                    &result, &error);
     if (status != WEFT_OK || !(result.worst_error < DIFFERENCES))
         fprintf(stderr, "\n    %s: %g at %s; %s: %s\n", g->nodes[0]->op_type, result.worst_error,
                 result.where, error.where, error.message);
     CU_ASSERT_EQUAL(status, WEFT_OK);
     CU_ASSERT_TRUE(result.checked > 0 && result.worst_error < DIFFERENCES);
+    CU_ASSERT_EQUAL(done, n);
     weft_params_free(store);
     weft_graph_free(graph);
     weft_onnx_free(m);

@@ -1,10 +1,10 @@
-"""Runs trained ONNX files of packages from PyPI in weft and in ONNX Runtime, each on a real input: both must compute the
-same outputs, and these must mean what the input shows (a text, notes, a type of file ...). Prints a table with times and
-memory. Usage: compare_onnx.py WEFT CACHE FOLDER; CACHE has the packages, FOLDER is for arrays. Exit status 1 if
-something differs, 2 if CACHE has none of the packages.
+"""Runs trained ONNX files of packages from PyPI in weft and in ONNX Runtime, each on a real input: both must compute
+the same outputs, and these must mean what the input shows (a text, notes, a type of file ...). Prints a table with
+times and memory. Usage: compare_onnx.py WEFT CACHE FOLDER; CACHE has the packages, FOLDER is for arrays. Exit status 1
+if something differs, 2 if CACHE has none of the packages.
 
-Times are of a run on two threads, the fastest of several (weft: the first, if an input chooses a branch); memory is the largest of the process (weft), and what it grows
-by (ONNX Runtime, in Python)."""
+Times are of a run on two threads, the fastest of several (weft: the first, if an input chooses a branch); memory is the
+largest of the process (weft), and what it grows by (ONNX Runtime, in Python)."""
 import json
 import pathlib
 import re

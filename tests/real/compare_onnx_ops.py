@@ -1,5 +1,6 @@
-"""Runs ops of Microsoft's domain, and files that ONNX Runtime's quantiser and optimiser write, in weft and in ONNX Runtime.
-Usage: compare_onnx_ops.py WEFT FOLDER; FOLDER is for models and arrays. Exit status 1 if a file is refused or differs.
+"""Runs ops of Microsoft's domain, and files that ONNX Runtime's quantiser and optimiser write, in weft and in ONNX
+Runtime. Usage: compare_onnx_ops.py WEFT FOLDER; FOLDER is for models and arrays. Exit status 1 if a file is refused or
+differs.
 
 Quantised outputs may differ by one where a quotient is close to a half, of at most 1 % of the elements of an op."""
 import pathlib

@@ -1,5 +1,5 @@
-"""Real inputs of the ONNX files of compare_onnx.py, and what their outputs mean: texts in pictures, notes, speech, types of
-files. Pictures and sounds are made here; texts and programs are the project's own files."""
+"""Real inputs of the ONNX files of compare_onnx.py, and what their outputs mean: texts in pictures, notes, speech, types
+of files. Pictures and sounds are made here; texts and programs are the project's own files."""
 import ast
 import json
 import pathlib

@@ -194,6 +194,36 @@ case_two_inputs_and_the_other_losses()
     same_bits "named inputs differ from those in order" mlp-mse in-order
 }
 
+# A loss of probabilities takes their logits, however the file computes the softmax.
+case_probabilities()
+{
+    npy classes.npy '<i4' '4' '\x00\x00\x00\x00\x03\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00'
+    inputs=("${quick[@]}" --batch 2 --steps 3 --x in.npy --x ids.npy)
+    entropy=(--y classes.npy --loss cross-entropy)
+    for kind in softmax quotient sigmoid flat; do
+        "$make_onnx" $kind.onnx $kind || fail "make_onnx $kind"
+    done
+    expect 0 "finished after 3 steps" "$weft" fit mlp.onnx "${inputs[@]}" "${entropy[@]}" --output logits --out logits
+    for kind in softmax quotient; do
+        expect 0 "p is a softmax: the loss is of its input, the logits" "$weft" fit $kind.onnx "${inputs[@]}" \
+            "${entropy[@]}" --out of-$kind
+        same_bits "the loss of a $kind is not of its logits" logits of-$kind
+    done
+    expect 0 "finished after 3 steps" "$weft" fit softmax.onnx "${inputs[@]}" "${entropy[@]}" --output logits --out inner
+    same_bits "an inner value as output" logits inner
+    expect 0 "finished after 3 steps" "$weft" fit mlp.onnx "${inputs[@]}" --y targets.npy --loss bce --output logits \
+        --out bce
+    expect 0 "p is a sigmoid" "$weft" fit sigmoid.onnx "${inputs[@]}" --y targets.npy --loss bce --out of-sigmoid
+    same_bits "the loss of a sigmoid is not of its logits" bce of-sigmoid
+    "$weft" fit softmax.onnx "${inputs[@]}" --y targets.npy --loss mse --out mse 2>&1 | grep -q "is a softmax" &&
+        fail "a mean of squares takes logits"
+    expect 0 "gradients of all parameters are exactly zero" "$weft" fit flat.onnx "${inputs[@]}" "${entropy[@]}" --out flat
+    grep -c "exactly zero" <<<"$("$weft" fit flat.onnx "${inputs[@]}" "${entropy[@]}" --out again 2>&1)" | grep -qx 1 ||
+        fail "the warning is printed more than once"
+    refuse "nothing: is to be an output, but it is not a value" "$weft" fit softmax.onnx "${inputs[@]}" "${entropy[@]}" \
+        --output nothing
+}
+
 case_arrays_of_an_archive()
 {
     "$weft" run mlp.onnx --random --input none.npz 2>&1 | grep -q "built without libzip" &&
@@ -252,7 +282,7 @@ case_options_that_are_refused()
     refuse '--train: "clasifier.*" matches no parameter' "${short[@]}" "${both[@]}" --train 'clasifier.*'
     refuse '--freeze: "nothing" matches no parameter' "${short[@]}" "${both[@]}" --freeze 'encoder.0.*,nothing'
     refuse "every parameter is frozen" "${short[@]}" "${both[@]}" --freeze '*'
-    refuse "has no output probabilities" "${short[@]}" "${both[@]}" --output probabilities
+    refuse "probabilities: is to be an output, but it is not a value" "${short[@]}" "${both[@]}" --output probabilities
     refuse "exclude each other" "${short[@]}" "${both[@]}" --epochs 3
     refuse "--best-by must be loss or accuracy" "${short[@]}" "${both[@]}" --best-by bleu
     refuse "only cross-entropy and bce have an accuracy" "${short[@]}" "${both[@]}" --loss mse --best-by accuracy

@@ -198,6 +198,15 @@ case_integers_alone_have_no_gradient()
     done
 }
 
+case_inner_values()
+{
+    expect 0 "h  f32 [1, 6]" "$weft" run mlp.onnx --input x=x.npy --input ids=ids.npy --outputs logits,h --out inner
+    expect 0 "logits  equals the reference" "$weft" run mlp.onnx --input x=x.npy --input ids=ids.npy --outputs logits \
+        --check inner --rtol 0 --atol 0
+    refuse "hidden: is to be an output, but it is not a value" "$weft" run mlp.onnx --random --outputs hidden
+    refuse "names an output twice" "$weft" run mlp.onnx --random --outputs h,logits,h,class
+}
+
 case_check()
 {
     expect 0 ": ok" "$weft" check mlp.onnx --batch 3

@@ -1,5 +1,6 @@
 /* weft check: gradients against central differences in f64. */
 #include "changing_passes.h"
+#include "system.h"
 #include "tool.h"
 
 #include "zoo/bits.h"
@@ -121,6 +122,23 @@ static bool is_checked(const built_model *m, bool file, weft_value input)
            input.id == weft_built_input(&m->built, "memory").id;
 }
 
+/* A line on a terminal, with the time that is left. */
+typedef struct check_progress {
+    double begin;
+    bool shown;
+} check_progress;
+
+static void show_progress(void *context, size_t done, size_t n)
+{
+    check_progress *p = context;
+    const double spent = tool_seconds() - p->begin;
+    const int left = (int)fmin(spent / (double)done * (double)(n - done), 1e8);
+    if (spent < 1 || !system_is_terminal(stderr)) return;
+    fprintf(stderr, "\r\033[K%zu of %zu parameters and inputs checked  %d:%02d:%02d left", done, n,
+            left / 3600, left / 60 % 60, left % 60);
+    p->shown = true;
+}
+
 /* The store has a file's weights; parameters of a listed model are random. */
 static weft_status run_model_check(built_model *m, bool file, weft_params *store,
                                    weft_check_result *result, weft_error *error)
@@ -134,6 +152,7 @@ static weft_status run_model_check(built_model *m, bool file, weft_params *store
     if (status == WEFT_OK && !wrt)
         status = weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
     if (status == WEFT_OK) status = weft_params_init(store, g, 1, error);
+    check_progress shown = {.begin = tool_seconds()};
     if (status == WEFT_OK) {
         weft_gradient_check check = {.loss = m->built.loss,
                                      .wrt = wrt,
@@ -141,7 +160,9 @@ static weft_status run_model_check(built_model *m, bool file, weft_params *store
                                      .feeds = e.feed,
                                      .n_feeds = e.n,
                                      .per_value = 6,
-                                     .seed = 1};
+                                     .seed = 1,
+                                     .progress = show_progress,
+                                     .context = &shown};
         if (n) memcpy(wrt, params, n * sizeof *params);
         for (size_t i = 0; i < e.n; i++)
             if (is_checked(m, file, e.feed[i].input)) wrt[n++] = e.feed[i].input;
@@ -151,6 +172,7 @@ static weft_status run_model_check(built_model *m, bool file, weft_params *store
                                     "the model has no parameters and no floating-point inputs");
         else
             status = weft_check_gradient(g, &check, result, error);
+        if (shown.shown) fputs("\r\033[K", stderr);
     }
     sample_inputs_free(&e);
     free(wrt);

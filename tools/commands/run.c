@@ -62,7 +62,9 @@ static const tool_option options[] = {
      .group = 1},
     {"seed", "N", FIELD(seed), "of random inputs", 0, 0x1p60, .group = 1},
     {TOOL_INCLUDED(arguments, file, tool_onnx_options), .group = 2},
-    {"outputs", "NAMES", FIELD(only), "compute only these, such as hidden,pooled (default: all)",
+    {"outputs", "NAMES", FIELD(only),
+     "compute only these, such as hidden,pooled (default: all outputs); of FILE.onnx also inner "
+     "values",
      .group = 3},
     {"out", "DIR", FIELD(out), "write each output to DIR/NAME.npy", .group = 3},
     {"dump", "NAME=FILE.npy", TOOL_INTO(arguments, dumps, tool_take_named_file),
@@ -128,7 +130,9 @@ static void build(run *r)
 
 static bool load_file(run *r)
 {
-    r->model = tool_load_onnx(&r->a->file, &r->error);
+    onnx_args file = r->a->file;
+    file.outputs = r->a->only;
+    r->model = tool_load_onnx(&file, &r->error);
     if (!r->model) return false;
     r->inputs_of = weft_onnx_inputs(r->model, &r->n_in);
     r->outputs_of = weft_onnx_outputs(r->model, &r->n_out);

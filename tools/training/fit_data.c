@@ -91,6 +91,7 @@ static bool load_file(training *t, training_fit *f)
     if (!training_path(t, f->copy, sizeof f->copy, "model.onnx") || !read_dims(t, f)) return false;
     f->onnx.path = t->resume && weft__file_exists(f->copy) ? f->copy : t->r.fit_file;
     f->onnx.batch = t->r.fit_rows;
+    f->onnx.outputs = t->r.fit_output; /* it may be an inner value */
     f->file = tool_load_onnx(&f->onnx, &t->error);
     f->fit.model = weft_onnx_builder(f->file);
     return f->file && check_data_files(t, f);
@@ -144,7 +145,13 @@ static bool build_once(training *t, training_fit *f)
     if (!f->graph) return no_memory(t);
     b->build(b->context, f->graph, &o, &f->built);
     t->builder = weft_fit_builder(&f->fit);
-    return weft_error_copy(&t->error, weft_graph_error(f->graph)) == WEFT_OK && find_output(t, f);
+    if (weft_error_copy(&t->error, weft_graph_error(f->graph)) != WEFT_OK || !find_output(t, f))
+        return false;
+    if (fit_take_logits(f))
+        tool_print_line(stderr, "%s is a %s: the loss is of its input, the logits",
+                        output_name(f, f->fit.output),
+                        f->fit.loss == WEFT_LOSS_BCE ? "sigmoid" : "softmax");
+    return true;
 }
 
 /* ---- Parameters to train ---- */

@@ -12,6 +12,7 @@ typedef struct training_fit {
     char copy[4096]; /* path of the file in the folder of the run */
     weft_onnx *file; /* NULL: a model of the list */
     weft_fit fit;
+    weft_builder model; /* which fit.model builds on, if it takes logits instead of an output */
     int64_t source_len, target_len; /* of a model of the list that has tokens */
     weft_graph *graph;              /* of a batch, without a loss */
     weft_built built;
@@ -31,6 +32,9 @@ bool fit_copy_model(training *t);
 bool fit_check_from(training *t);
 /* Fills the parameters of a new run. */
 bool fit_begin(training *t);
+/* Replaces the output of the loss by its logits if it is a softmax of them, over the classes, and the
+ * loss a cross entropy; or a sigmoid, and the loss bce. False for other outputs. */
+bool fit_take_logits(training_fit *fit);
 void fit_free(training_fit *fit);
 
 #endif

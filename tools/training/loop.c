@@ -45,7 +45,7 @@ typedef struct decisions {
 typedef struct loop {
     training *t;
     decisions now;
-    bool terminal;
+    bool terminal, warned;
     FILE *out;
     double gemm;                /* flops per second of large matrix products; 0: not measured */
     double begin, spent_before; /* seconds */
@@ -382,6 +382,17 @@ static void count_step(loop *l, double seconds)
     }
 }
 
+/* The loss then does not depend on the parameters, or is flat where they are. */
+static void warn_of_zero(loop *l)
+{
+    if (l->warned || l->report.norm != 0) return;
+    l->warned = true;
+    tool_print_line(stderr,
+                    "%sweft: warning: the gradients of all parameters are exactly zero, so this "
+                    "step changes nothing: see --loss and --output",
+                    l->terminal ? "\r\033[K" : "");
+}
+
 static bool one_step(loop *l)
 {
     training *t = l->t;
@@ -392,6 +403,7 @@ static bool one_step(loop *l)
     if (status == WEFT_CANCELLED) return decide(l);
     if (weft_error_copy(&t->error, &error) != WEFT_OK) return false;
     l->report = report;
+    warn_of_zero(l);
     double seconds = tool_seconds() - before;
     count_step(l, seconds);
     if (!log_step(l, seconds) || !record_histograms(l) || !log_hash(l) || !decide(l)) return false;

@@ -162,7 +162,8 @@
     X(fit, valid_y, FIT, FILE, "", 0, 0, "", "valid-y", "targets for validation")                  \
     X(fit, loss, FIT, CHOICE, 0, 0, 0, RECIPE_LOSSES, "loss", "loss; model: the model's own")      \
     X(fit, output, FIT, TEXT, "", 0, 0, "", "output",                                              \
-      "output that the loss is of, instead of the first floating-point one")                       \
+      "output, or inner value of FILE.onnx, that the loss is of, instead of the first "            \
+      "floating-point one")                                                                        \
     X(fit, class_axis, FIT, WHOLE, 0, 0, 7, "", "class-axis",                                      \
       "dimension of the output that counts the classes; 0: the last")                              \
     X(fit, label_smoothing, FIT, REAL, 0, 0, 1, "", "label-smoothing",                             \
