@@ -12,7 +12,8 @@ typedef struct row_bytes {
 static row_bytes bytes_of(const weft_batcher *b, size_t state)
 {
     weft_tensor t;
-    if (!weft_params_find(b->d->store, b->d->states[state].name, &t)) return (row_bytes){.data = NULL};
+    if (!weft_params_find(b->d->store, b->d->states[state].name, &t))
+        return (row_bytes){.data = NULL};
     size_t all = weft_dtype_bytes(t.dtype);
     for (int k = 1; k < t.shape.rank; k++) all *= (size_t)t.shape.dim[k];
     return (row_bytes){t.data, all, all / (size_t)t.shape.dim[1]};
