@@ -119,18 +119,20 @@ void weft__microsoft_EmbedLayerNormalization(onnx_node *n)
         weft__node_fail(n, WEFT_BAD_FILE, "needs ids [batch, length], embeddings, gamma and beta");
         return;
     }
-    weft_value sum = weft_embedding(g, weft__in_value(n, WORDS), weft__in_value(n, IDS), -1);
+    weft_value table = weft__in_value(n, WORDS),
+               sum = weft_embedding(g, table, weft__in_value(n, IDS), -1);
     weft_value place = has_in(n, PLACE_IDS)
                            ? weft__in_value(n, PLACE_IDS)
                            : weft_cast(g, weft_arange(g, WEFT_F64, s.dim[1], 0, 1), WEFT_I32);
-    sum = weft_add(g, sum, weft_embedding(g, weft__in_value(n, PLACES), place, -1));
-    if (has_in(n, SEGMENT_TABLE))
-        sum = weft_add(
-            g, sum,
-            weft_embedding(g, weft__in_value(n, SEGMENT_TABLE), weft__in_value(n, SEGMENTS), -1));
+    table = weft__in_value(n, PLACES);
+    sum = weft_add(g, sum, weft_embedding(g, table, place, -1));
+    if (has_in(n, SEGMENT_TABLE)) {
+        table = weft__in_value(n, SEGMENT_TABLE);
+        sum = weft_add(g, sum, weft_embedding(g, table, weft__in_value(n, SEGMENTS), -1));
+    }
+    const weft_value gamma = weft__in_value(n, GAMMA), beta = weft__in_value(n, BETA);
     weft__set_out(n, 0,
-                  weft_layer_norm(g, sum, weft__in_value(n, GAMMA), weft__in_value(n, BETA),
-                                  weft__attr_float(n, "epsilon", 1e-12)));
+                  weft_layer_norm(g, sum, gamma, beta, weft__attr_float(n, "epsilon", 1e-12)));
     if (has_out(n, 1)) {
         weft_value ones = weft_fill(g, WEFT_F64, WEFT_SHAPE(s.dim[0]), 0);
         if (has_in(n, EMBED_MASK))
@@ -167,7 +169,8 @@ static bool project(onnx_node *n, attention *a)
     if (weft__has_attr(n, "qkv_hidden_sizes") &&
         weft__attr_ints(n, "qkv_hidden_sizes", sizes, 3) != 3)
         return weft__node_fail(n, WEFT_BAD_ARGUMENT, "qkv_hidden_sizes must be three"), false;
-    weft_value y = weft_matmul(g, weft__in_value(n, INPUT), weft__in_value(n, WEIGHTS));
+    weft_value y = weft__in_value(n, INPUT);
+    y = weft_matmul(g, y, weft__in_value(n, WEIGHTS));
     if (has_in(n, BIAS)) y = weft_add(g, y, weft__in_value(n, BIAS));
     for (int i = 0; i < 3; from += sizes[i++]) {
         if (sizes[i] < 1 || sizes[i] % a->heads || sizes[0] != sizes[1] ||
@@ -204,7 +207,8 @@ static weft_value mask_scores(onnx_node *n, const attention *a)
         if (s.rank == 2) allowed = weft_expand_dims(g, allowed, 1);
     }
     const double other = weft__attr_float(n, "mask_filter_value", -10000);
-    return weft_where(g, allowed, weft_scalar(g, WEFT_F32, 0), weft_scalar(g, WEFT_F32, other));
+    const weft_value zero = weft_scalar(g, WEFT_F32, 0);
+    return weft_where(g, allowed, zero, weft_scalar(g, WEFT_F32, other));
 }
 
 /* Self-attention with its projections (Vaswani et al. 2017). */

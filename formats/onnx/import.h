@@ -168,10 +168,6 @@ struct weft_onnx {
     size_t n_left_out;
 };
 
-/* The weight that a tensor with this name in the file is; NULL: it is none. */
-onnx_weight *weft__onnx_weight(const weft_onnx *m, const char *output,
-                               const WeftOnnx__TensorProto *proto);
-
 /* Whether weft wrote the file. */
 static inline bool onnx_is_own(const weft_onnx *m)
 {

@@ -129,14 +129,6 @@ static const char *weight_name(weft_onnx *m, name_table *taken, const char *from
     return name;
 }
 
-onnx_weight *weft__onnx_weight(const weft_onnx *m, const char *output,
-                               const WeftOnnx__TensorProto *proto)
-{
-    const size_t *i = weft__name_table_find(&m->weight_index, output);
-    onnx_weight *w = i ? &m->weights[*i] : NULL;
-    return w && w->proto == proto ? w : NULL;
-}
-
 /* Marks the weights that are running statistics of a node. */
 static void find_statistics(weft_onnx *m)
 {

@@ -134,7 +134,8 @@ dynamic_quantized weft__quantize_dynamically(weft_graph *g, weft_value x)
     weft_value high = weft_maximum(g, weft_max(g, x, WEFT_ALL_AXES, false), nothing);
     weft_value low = weft_minimum(g, weft_min(g, x, WEFT_ALL_AXES, false), nothing);
     dynamic_quantized q;
-    q.scale = weft_div(g, weft_sub(g, high, low), weft_scalar(g, WEFT_F32, 255));
+    const weft_value range = weft_sub(g, high, low);
+    q.scale = weft_div(g, range, weft_scalar(g, WEFT_F32, 255));
     /* Of zeros only, as in ONNX Runtime; ONNX's formula would divide 0 by 0. */
     q.scale = weft_masked_fill(g, q.scale, weft_equal(g, q.scale, nothing), 1);
     q.zero = weft_round(g, weft_clamp(g, weft_neg(g, weft_div(g, low, q.scale)), 0, 255));

@@ -224,9 +224,12 @@ static void run_direction(layer *l, weft_value x, weft_value *y)
     weft_value zero = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(l->batch, l->hidden), 0);
     take_parameters(l, weft_dtype_of(g, x));
     for (int i = 0; i < l->gates; i++) {
-        gates[i] = l->quantized ? quantized_product(g, flat, whole_part(l, W, W_ZERO, i),
-                                                    quantization_of(l, W_SCALE, i))
-                                : weft_matmul(g, flat, weft_transpose(g, part_of(l, W, i), 0, 1));
+        if (l->quantized) {
+            const weft_value w = whole_part(l, W, W_ZERO, i);
+            gates[i] = quantized_product(g, flat, w, quantization_of(l, W_SCALE, i));
+        } else {
+            gates[i] = weft_matmul(g, flat, weft_transpose(g, part_of(l, W, i), 0, 1));
+        }
         gates[i] = weft_reshape(g, gates[i], WEFT_SHAPE(l->time, l->batch, l->hidden));
     }
     for (int64_t k = 0; k < l->time && !weft__node_failed(l->n); k++) {

@@ -87,8 +87,9 @@ static void add(weft_rewrite *r, const quantized_use *use)
     const char *state = weft_name_of(r->source, use->state);
     const weft_init init = {WEFT_INIT_KAIMING_UNIFORM, 0.57735026918962576, 0}; /* 1 / sqrt(3) */
     weft_value x = r->in[0];
-    const weft_value ab[2] = {declare(r, state, "a", WEFT_SHAPE(use->k, c->rank), init),
-                              declare(r, state, "b", WEFT_SHAPE(c->rank, use->n), WEFT_INIT_ZEROS)};
+    weft_value ab[2];
+    ab[0] = declare(r, state, "a", WEFT_SHAPE(use->k, c->rank), init);
+    ab[1] = declare(r, state, "b", WEFT_SHAPE(c->rank, use->n), WEFT_INIT_ZEROS);
     if (c->dropout > 0) x = weft_dropout(r->graph, x, c->dropout);
     r->out[0] = weft__lora_add(r->graph, x, r->out[0], ab, c->scale);
     c->added++;
