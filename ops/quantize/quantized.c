@@ -10,7 +10,8 @@
 
 typedef struct quantized_attr {
     int32_t bits, group;
-    bool whole; /* x has whole numbers in [-128, 127], which are not rounded */
+    bool whole;   /* x has whole numbers in [-128, 127], which are not rounded */
+    bool none[3]; /* in place of padding: attributes are compared byte by byte */
 } quantized_attr;
 
 /* Rows of x of a tile; the bytes of its weights; the fewest columns; elements that a tile of the
@@ -344,9 +345,11 @@ static void vjp_quantized(weft_vjp *v)
         v->grad_in[0] = weft__matmul_quantized_grad(v->graph, in, attr->bits, attr->group);
 }
 
-static const quantized_attr bytes_32 = {8, 32, false}, nibbles_32 = {4, 32, false},
-                            bytes_64 = {8, 64, false}, nibbles_96 = {4, 96, false},
-                            whole = {8, 32, true};
+static const quantized_attr bytes_32 = {.bits = 8, .group = 32},
+                            nibbles_32 = {.bits = 4, .group = 32},
+                            bytes_64 = {.bits = 8, .group = 64},
+                            nibbles_96 = {.bits = 4, .group = 96},
+                            whole = {.bits = 8, .group = 32, .whole = true};
 #define BYTES(...)                                                                                 \
     {                                                                                              \
         WEFT_U8, __VA_ARGS__, 0, 256, false                                                        \
@@ -470,7 +473,7 @@ const weft_op weft_op_embedding_quantized = {
 weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
                                  weft_value scale, weft_value zero, int bits, int group)
 {
-    const quantized_attr attr = {bits, group, false};
+    const quantized_attr attr = {.bits = bits, .group = group};
     return weft_apply(graph, &weft_op_matmul_quantized, &attr,
                       (weft_value[]){x, weight, scale, zero}, 4, NULL);
 }
@@ -478,7 +481,8 @@ weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value wei
 weft_value weft_matmul_whole(weft_graph *graph, weft_value x, weft_value weight, weft_value zero)
 {
     const int64_t k = weft_dim_of(graph, weight, -1);
-    const quantized_attr attr = {8, k <= INT32_MAX ? (int32_t)k : 0, true};
+    const quantized_attr attr = {
+        .bits = 8, .group = k <= INT32_MAX ? (int32_t)k : 0, .whole = true};
     const weft_value one = weft_fill(graph, weft_dtype_of(graph, x), weft_shape_of(graph, zero), 1);
     return weft_apply(graph, &weft_op_matmul_quantized, &attr, (weft_value[]){x, weight, one, zero},
                       4, NULL);
@@ -487,7 +491,7 @@ weft_value weft_matmul_whole(weft_graph *graph, weft_value x, weft_value weight,
 weft_value weft_embedding_quantized(weft_graph *graph, weft_value table, weft_value scale,
                                     weft_value zero, weft_value indices, int bits, int group)
 {
-    const quantized_attr attr = {bits, group, false};
+    const quantized_attr attr = {.bits = bits, .group = group};
     return weft_apply(graph, &weft_op_embedding_quantized, &attr,
                       (weft_value[]){table, scale, zero, indices}, 4, NULL);
 }
