@@ -200,6 +200,90 @@ static int by_probability(const void *a, const void *b, void *log_probs)
     return (x > y) - (x < y);
 }
 
+#define FEW 16 /* candidates that are sorted by insertion */
+
+static inline bool is_before(double p, int32_t id, double q, int32_t other)
+{
+    return (p > q) | ((p == q) & (id < other)); /* without a branch */
+}
+
+/* Sorts a few candidates by insertion. */
+static void sort_few(int32_t *ids, double *p, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        const double x = p[i];
+        const int32_t id = ids[i];
+        size_t at = i;
+        for (; at > 0 && is_before(x, id, p[at - 1], ids[at - 1]); at--) {
+            p[at] = p[at - 1];
+            ids[at] = ids[at - 1];
+        }
+        p[at] = x;
+        ids[at] = id;
+    }
+}
+
+/* Divides candidates by the median of three of them, without branches that a processor would have to
+ * predict. Returns the place of that one: those before it come first. */
+static size_t divide(int32_t *ids, double *p, size_t n)
+{
+    const size_t places[3] = {0, n / 2, n - 1};
+    size_t at = 0, median = places[1];
+    for (int i = 0; i < 3; i++) {
+        int before = 0;
+        for (int k = 0; k < 3; k++)
+            before += is_before(p[places[k]], ids[places[k]], p[places[i]], ids[places[i]]);
+        if (before == 1) median = places[i];
+    }
+    const double pivot = p[median];
+    const int32_t pivot_id = ids[median];
+    p[median] = p[n - 1];
+    ids[median] = ids[n - 1];
+    for (size_t i = 0; i + 1 < n; i++) {
+        const double x = p[i];
+        const int32_t id = ids[i];
+        p[i] = p[at];
+        ids[i] = ids[at];
+        p[at] = x;
+        ids[at] = id;
+        at += is_before(x, id, pivot, pivot_id);
+    }
+    p[n - 1] = p[at];
+    ids[n - 1] = ids[at];
+    p[at] = pivot;
+    ids[at] = pivot_id;
+    return at;
+}
+
+/* Sorts ids by their log probabilities, so that the first `wanted` are in order: quicksort (Hoare
+ * 1961), and heapsort below `depth` divisions (Musser 1997). p[n] has the log probabilities of the
+ * ids, and is changed. */
+static void sort_candidates(const double *log_probs, int32_t *ids, double *p, size_t n,
+                            size_t wanted, int depth)
+{
+    while (n > 1 && wanted > 0) {
+        if (n <= FEW) {
+            sort_few(ids, p, n);
+            return;
+        }
+        if (depth-- == 0) {
+            weft__sort(ids, n, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
+            return;
+        }
+        const size_t at = divide(ids, p, n);
+        sort_candidates(log_probs, ids, p, at, wanted, depth);
+        wanted = wanted > at ? wanted - at : 0;
+        ids += at;
+        p += at;
+        n -= at;
+        /* The median itself is in its place. */
+        if (wanted) wanted--;
+        ids++;
+        p++;
+        n--;
+    }
+}
+
 /* Removes candidates below min_p of the most likely one, whose number is 1. */
 static size_t remove_unlikely(double min_p, int32_t *ids, double *probs, size_t n, double *sum)
 {
@@ -224,8 +308,11 @@ size_t weft_search_candidates(const double *log_probs, size_t n,
         ids[count++] = (int32_t)i;
         if (log_probs[i] > max) max = log_probs[i];
     }
-    if (count > 1 && (o.top_k > 0 || o.top_p < 1))
-        weft__sort(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
+    if (count > 1 && (o.top_k > 0 || o.top_p < 1)) {
+        const size_t wanted = o.top_k > 0 && (size_t)o.top_k < count ? (size_t)o.top_k : count;
+        for (size_t i = 0; i < count; i++) probs[i] = log_probs[ids[i]];
+        sort_candidates(log_probs, ids, probs, count, wanted, 64);
+    }
     if (o.top_k > 0 && count > (size_t)o.top_k) count = (size_t)o.top_k;
     for (size_t i = 0; i < count; i++)
         sum += probs[i] = vm_exp_f64((log_probs[ids[i]] - max) / o.temperature);

@@ -88,6 +88,42 @@ static void test_candidates(void)
         weft_search_candidates(halves, 3, &(weft_sampling_options){.min_p = 0.49}, ids, probs), 3);
 }
 
+/* By falling probability, of equals the lower id first: random ones, few different ones, all equal,
+ * rising, falling, and rising and falling. */
+static void test_order(void)
+{
+    enum { N = 3000, KINDS = 6 };
+    static double logs[N], probs[N];
+    static int32_t ids[N];
+    uint64_t random = 3;
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int top_k = 0; top_k < 600; top_k += 299) {
+            const weft_sampling_options o = {.top_k = top_k, .top_p = 1 - 1e-12};
+            for (int i = 0; i < N; i++) {
+                const double kinds[KINDS] = {test_uniform(&random, -9, 0),
+                                             -(double)(test_random(&random) % 5),
+                                             -1,
+                                             -9 + i * 0.003,
+                                             -i * 0.003,
+                                             -fabs(i - N / 2.0) * 0.006};
+                logs[i] = kinds[kind];
+            }
+            const size_t n = weft_search_candidates(logs, N, &o, ids, probs);
+            size_t wrong = 0, before = 0;
+            CU_ASSERT_EQUAL(n, top_k ? top_k : N);
+            for (size_t i = 1; i < n; i++) {
+                const double p = logs[ids[i - 1]], q = logs[ids[i]];
+                wrong += !(p > q || (p == q && ids[i - 1] < ids[i]));
+            }
+            for (int i = 0; i < N; i++)
+                before +=
+                    logs[i] > logs[ids[n - 1]] || (logs[i] == logs[ids[n - 1]] && i < ids[n - 1]);
+            CU_ASSERT_EQUAL(wrong, 0);
+            CU_ASSERT_EQUAL(before, n - 1);
+        }
+    }
+}
+
 /* ---- Against the searches ---- */
 
 enum { SAMPLES = 3, IDS = 90, TOKENS = 8 };
@@ -321,6 +357,7 @@ void sampler_tests(void)
 {
     CU_pSuite suite = CU_add_suite("sampler", NULL, NULL);
     CU_add_test(suite, "candidates equal those by hand", test_candidates);
+    CU_add_test(suite, "the order of many candidates", test_order);
     CU_add_test(suite, "tokens one by one equal those of searches", test_against_searches);
     CU_add_test(suite, "the log probability of each token", test_log_probs);
     CU_add_test(suite, "min_p of 1 is greedy", test_min_p_of_one);
