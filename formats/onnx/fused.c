@@ -73,6 +73,13 @@ void weft__microsoft_FusedMatMul(onnx_node *n)
     weft__set_out(n, 0, alpha == 1 ? y : weft_mul_scalar(g, y, alpha));
 }
 
+void weft__microsoft_FusedGemm(onnx_node *n)
+{
+    const double parameters[2] = {weft__attr_float(n, "activation_alpha", 0),
+                                  weft__attr_float(n, "activation_beta", 0)};
+    weft__set_out(n, 0, weft__fused_activation(n, weft__gemm(n), parameters));
+}
+
 /* ---- Normalisation ---- */
 
 /* Inputs: x, what is added to it, gamma, perhaps beta, and perhaps a bias to add as well. Output 3

@@ -14,19 +14,10 @@
 
 /* ---- Values ---- */
 
-/* The weight that a tensor with this name in the file is; NULL: it is none. */
-static onnx_weight *find_weight(const weft_onnx *m, const char *name,
-                                const WeftOnnx__TensorProto *proto)
-{
-    const size_t *i = weft__name_table_find(&m->weight_index, name);
-    onnx_weight *w = i ? &m->weights[*i] : NULL;
-    return w && w->proto == proto ? w : NULL;
-}
-
 void weft__set_tensor(onnx_import *import, onnx_value *value, const WeftOnnx__TensorProto *proto)
 {
     value->type = proto->data_type;
-    value->weight = find_weight(import->model, value->name, proto);
+    value->weight = weft__onnx_weight(import->model, value->name, proto);
     if (!value->weight) {
         value->initializer = proto;
         return;

@@ -174,6 +174,15 @@ static inline bool onnx_is_own(const weft_onnx *m)
     return !strcmp(onnx_text(m->proto->producer_name), "weft");
 }
 
+/* ---- Weights (weights.c) ---- */
+
+/* The weights of a model are its initializers, or, if none of them is one, as in files of
+ * paddle2onnx, the tensors of its nodes Constant. weft writes parameters as initializers. */
+weft_status weft__onnx_find_weights(weft_onnx *m, const onnx_mappings *mappings, weft_error *error);
+/* The weight that a tensor with this name in the file is; NULL: it is none. */
+onnx_weight *weft__onnx_weight(const weft_onnx *m, const char *output,
+                               const WeftOnnx__TensorProto *proto);
+
 /* ---- Functions and op sets (functions.c) ---- */
 
 /* The domain, "" for "ai.onnx". */

@@ -5,16 +5,6 @@
 
 /* ---- Products ---- */
 
-weft_value weft__matrix_product(weft_graph *g, weft_value a, weft_value b)
-{
-    const bool row = weft_rank_of(g, a) == 1, column = weft_rank_of(g, b) == 1;
-    if (row) a = weft_expand_dims(g, a, 0);
-    if (column) b = weft_expand_dims(g, b, 1);
-    weft_value y = weft_matmul(g, a, b);
-    if (column) y = weft_squeeze(g, y, -1);
-    return row ? weft_squeeze(g, y, column ? -1 : -2) : y;
-}
-
 void weft__map_MatMul(onnx_node *n)
 {
     weft_value bytes = weft__dequantized_product(n, false);
@@ -35,8 +25,7 @@ static weft_value scaled(weft_graph *g, weft_value x, double factor)
     return factor == 1 ? x : weft_mul_scalar(g, x, factor);
 }
 
-/* alpha A' B' + beta C */
-static weft_value gemm(onnx_node *n)
+weft_value weft__gemm(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const double alpha = weft__attr_float(n, "alpha", 1), beta = weft__attr_float(n, "beta", 1);
@@ -59,14 +48,7 @@ static weft_value gemm(onnx_node *n)
 
 void weft__map_Gemm(onnx_node *n)
 {
-    weft__set_typed(n, 0, gemm(n), weft__in_type(n, 0));
-}
-
-void weft__microsoft_FusedGemm(onnx_node *n)
-{
-    const double parameters[2] = {weft__attr_float(n, "activation_alpha", 0),
-                                  weft__attr_float(n, "activation_beta", 0)};
-    weft__set_out(n, 0, weft__fused_activation(n, gemm(n), parameters));
+    weft__set_typed(n, 0, weft__gemm(n), weft__in_type(n, 0));
 }
 
 /* ---- Determinants ---- */

@@ -101,7 +101,7 @@
 /* optimizer.c, in the domain ai.onnx.preview.training */
 #define ONNX_OPTIMIZER(X) \
     X(Adagrad, 5, ANY, ANY) X(Adam, 6, ANY, ANY) X(Momentum, 5, ANY, ANY)
-/* qlinear.c, fused.c, vision.c, matrix.c and recurrent.c, in the domain com.microsoft */
+/* qlinear.c, fused.c, vision.c and recurrent.c, in the domain com.microsoft */
 #define ONNX_MICROSOFT(X) \
     X(QLinearAdd, 7, 8, 1) X(QLinearMul, 7, 8, 1) X(QLinearSigmoid, 4, 5, 1) \
     X(QLinearLeakyRelu, 4, 5, 1) X(QLinearWhere, 9, 9, 1) X(QLinearSoftmax, 4, 5, 1) \
@@ -145,6 +145,8 @@ void weft__map_ExpandDims(onnx_node *n);
 void weft__map_Gradient(onnx_node *n);
 void weft__map_function(onnx_node *n);
 
+/* alpha A' B' + beta C of a node Gemm (matrix.c). */
+weft_value weft__gemm(onnx_node *n);
 /* The function that an attribute "activation" names (fused.c), "" without it; its parameters. */
 weft_value weft__fused_activation(onnx_node *n, weft_value y, const double parameters[2]);
 

@@ -159,6 +159,18 @@ weft_value weft__quantized_centred(onnx_node *n, size_t i, size_t zero_point, in
     return weft_sub(n->graph, x, weft__quantized_along(n, zero_point, rank + axis, rank, 0));
 }
 
+/* ---- Products ---- */
+
+weft_value weft__matrix_product(weft_graph *g, weft_value a, weft_value b)
+{
+    const bool row = weft_rank_of(g, a) == 1, column = weft_rank_of(g, b) == 1;
+    if (row) a = weft_expand_dims(g, a, 0);
+    if (column) b = weft_expand_dims(g, b, 1);
+    weft_value y = weft_matmul(g, a, b);
+    if (column) y = weft_squeeze(g, y, -1);
+    return row ? weft_squeeze(g, y, column ? -1 : -2) : y;
+}
+
 /* A matrix [k, n] of bytes, with known contents and zero points, as weft_matmul_whole reads it:
  * its rows are padded with their zero points. */
 typedef struct byte_matrix {
