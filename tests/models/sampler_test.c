@@ -110,7 +110,7 @@ static void test_order(void)
             }
             const size_t n = weft_search_candidates(logs, N, &o, ids, probs);
             size_t wrong = 0, before = 0;
-            CU_ASSERT_EQUAL(n, top_k ? top_k : N);
+            CU_ASSERT_EQUAL(n, top_k ? (size_t)top_k : N);
             for (size_t i = 1; i < n; i++) {
                 const double p = logs[ids[i - 1]], q = logs[ids[i]];
                 wrong += !(p > q || (p == q && ids[i - 1] < ids[i]));
