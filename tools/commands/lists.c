@@ -8,7 +8,10 @@
 
 static const char *gradient_text(const weft_op *op)
 {
-    static const char *const texts[] = {"yes", "zero", "none by design"};
+    static const char *const texts[] = {[WEFT_GRADIENT_VJP] = "yes",
+                                        [WEFT_GRADIENT_ZERO] = "zero",
+                                        [WEFT_GRADIENT_NONE] = "none by design",
+                                        [WEFT_GRADIENT_STRAIGHT] = "without rounding"};
     return texts[op->gradient];
 }
 
@@ -27,7 +30,7 @@ int cmd_ops(int argc, char **argv)
         char inputs[16];
         snprintf(inputs, sizeof inputs, op->max_in == op->min_in ? "%d" : "%d+", op->min_in);
         if (!json) {
-            printf("%-20s %-3s gradient: %-15s %s\n", op->name, inputs, gradient_text(op), op->doc);
+            printf("%-20s %-3s gradient: %-16s %s\n", op->name, inputs, gradient_text(op), op->doc);
             continue;
         }
         cJSON *item = cJSON_CreateObject();
