@@ -193,11 +193,20 @@ for line in open('json'):
     expect 2 "expected a name that ends with .npy" "$weft" embed bert -o a.txt
 }
 
+# weft train reads text with the tokeniser of the model that it begins with.
+case_training_goes_on()
+{
+    expect 0 "finished after 2 steps" "$weft" train --from gpt --text in --valid-text in --steps 2 --measure=false --out new
+    cmp gpt/tokenizer.json new/tokenizer.json || fail "the tokeniser is not the model's"
+    expect 0 "" "$weft" generate new --prompt "In the beginning" --tokens 3 --temperature 0
+    expect 1 "for models that predict the next token only" "$weft" train --from bert --text in --steps 2 --out newer
+}
+
 case_what_does_not_fit()
 {
     model small gpt2 llama vocab=300 kv_heads=1 layers=1
     expect 1 'has the id' "$weft" generate small --prompt "In the beginning" --tokens 3
-    expect 1 "weft train reads vocabularies of SentencePiece" "$weft" train --from gpt --text in --out new
+    expect 1 "is of the model bert" "$weft" train gpt --from bert --text in --out new
     rm gpt/tokenizer.json
     expect 1 "has neither a vocab.model nor a tokenizer.json" "$weft" generate gpt --prompt a
 }
