@@ -223,8 +223,9 @@ bool weft__decoder_prepare(weft_decoder *d)
     decode_plan p = {.sizes = {.sentences = 1}};
     if (!g) return weft__decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a graph");
     build_steps(d, g, &p);
-    const bool empty = !weft_is_value(p.updated) && weft_graph_status(g) == WEFT_OK;
+    const bool good = weft_graph_status(g) == WEFT_OK || copy_error(d, weft_graph_error(g));
+    const bool empty = !weft_is_value(p.updated);
     weft_graph_free(g);
-    decode_plan *made = empty ? NULL : weft__decoder_plan(d, p.sizes);
-    return empty || (made && weft__decoder_run(d, made));
+    decode_plan *made = !good || empty ? NULL : weft__decoder_plan(d, p.sizes);
+    return good && (empty || (made && weft__decoder_run(d, made)));
 }
