@@ -19,5 +19,18 @@
     {                                                                                              \
         WEFT_I32, __VA_ARGS__, 0, limit, false                                                     \
     }
+/* A matrix in 8 or 4 bits, or its zero points, and their scales, in [0, 0.01). */
+#define BYTES(...)                                                                                 \
+    {                                                                                              \
+        WEFT_U8, __VA_ARGS__, 0, 256, false                                                        \
+    }
+#define NIBBLES(...)                                                                               \
+    {                                                                                              \
+        WEFT_U8, __VA_ARGS__, 0, 16, false                                                         \
+    }
+#define SCALES(...)                                                                                \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, 0, 0.01, false                                                    \
+    }
 
 #endif

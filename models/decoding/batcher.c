@@ -174,7 +174,8 @@ weft_status weft_batcher_cancel(weft_batcher *batcher, uint64_t id, weft_error *
         free(r);
         return WEFT_OK;
     }
-    return weft_error_set(error, WEFT_NOT_FOUND, "batcher", "there is no request %llu",
+    return weft_error_set(error, WEFT_NOT_FOUND, "batcher",
+                          "unknown request %llu: it has ended, or was never added",
                           (unsigned long long)id);
 }
 

@@ -31,8 +31,8 @@ typedef struct weft_lora {
 
 /* A builder of the model with these additions. The lora must outlive it. A begins as uniform numbers
  * within 1 / sqrt(k), and B as zeros, so the model begins as it was. Name and options are the
- * model's. Errors of graphs: WEFT_BAD_ARGUMENT for a wrong option, if there is no product to add
- * to, or for layers that several processes divide; WEFT_BAD_DTYPE for a model in f64. */
+ * model's. Errors of graphs: WEFT_BAD_ARGUMENT for a wrong option, for patterns that select no
+ * product, or for layers that several processes divide; WEFT_BAD_DTYPE for a model in f64. */
 WEFT_API weft_builder weft_lora_builder(const weft_lora *lora);
 
 /* Records rank, alpha, dropout and patterns in the metadata "lora" of a store, with which its files

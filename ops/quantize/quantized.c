@@ -350,18 +350,6 @@ static const quantized_attr bytes_32 = {.bits = 8, .group = 32},
                             bytes_64 = {.bits = 8, .group = 64},
                             nibbles_96 = {.bits = 4, .group = 96},
                             whole = {.bits = 8, .group = 32, .whole = true};
-#define BYTES(...)                                                                                 \
-    {                                                                                              \
-        WEFT_U8, __VA_ARGS__, 0, 256, false                                                        \
-    }
-#define NIBBLES(...)                                                                               \
-    {                                                                                              \
-        WEFT_U8, __VA_ARGS__, 0, 16, false                                                         \
-    }
-#define SCALES(...)                                                                                \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, 0, 0.01, false                                                    \
-    }
 static const weft_sample samples_quantized[] = {
     {&bytes_32,
      4,

@@ -182,18 +182,6 @@ static bool infer_grad(weft_infer *infer)
 
 static const grad_attr bytes_32 = {8, 32}, nibbles_32 = {4, 32}, bytes_64 = {8, 64},
                        nibbles_96 = {4, 96};
-#define BYTES(...)                                                                                 \
-    {                                                                                              \
-        WEFT_U8, __VA_ARGS__, 0, 256, false                                                        \
-    }
-#define NIBBLES(...)                                                                               \
-    {                                                                                              \
-        WEFT_U8, __VA_ARGS__, 0, 16, false                                                         \
-    }
-#define SCALES(...)                                                                                \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, 0, 0.01, false                                                    \
-    }
 static const weft_sample samples_grad[] = {
     {&bytes_32,
      4,

@@ -1,4 +1,5 @@
 /* Decoders that read at any time and are rewound: the same bits as token steps of a new decoder. */
+#include "subject.h"
 #include "tests.h"
 
 #include <weft/decode.h>
@@ -8,30 +9,13 @@
 
 enum { SENTENCES = 2, LENGTH = 40, VOCAB = 13, SOURCE_LEN = 5 };
 
-typedef struct subject {
-    weft_model_config config;
-    weft_params *params;
-} subject;
-
-/* A model with random parameters; false after a failed check. */
-static bool make_subject(subject *s, const char *name, const char *option)
+/* A small model, with one more option or NULL; false after a failed check. */
+static bool make_small(subject *s, const char *name, const char *option)
 {
     const bool attends = strcmp(name, "lstm") != 0 && strcmp(name, "seq2seq") != 0;
-    const char *const texts[] = {"vocab=13", attends ? "d_model=64" : "width=8",
-                                 attends ? "heads=4" : "hidden=8", option};
-    weft_error error;
-    memset(s, 0, sizeof *s);
-    weft_graph *g = weft_graph_new();
-    s->params = weft_params_new();
-    bool good = weft_model_parse(weft_model_find(name), texts, option ? 4 : 3, &s->config,
-                                 &error) == WEFT_OK;
-    s->config.build.shape.target_len = 8;
-    if (s->config.build.shape.source_len) s->config.build.shape.source_len = 8;
-    if (good) weft_model_build(g, &s->config);
-    good = good && weft_params_init(s->params, g, 7, &error) == WEFT_OK;
-    weft_graph_free(g);
-    if (!good) CU_FAIL(error.message);
-    return good;
+    const char *const options[] = {"vocab=13", attends ? "d_model=64" : "width=8",
+                                   attends ? "heads=4" : "hidden=8", option};
+    return make_subject(s, name, options, option ? 4 : 3);
 }
 
 typedef float logits[LENGTH][SENTENCES][VOCAB];
@@ -155,7 +139,7 @@ static void test_rewinding(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bool whole = cases[i].recompute;
         subject s;
-        if (!make_subject(&s, cases[i].model, cases[i].option)) continue;
+        if (!make_small(&s, cases[i].model, cases[i].option)) continue;
         memset(&r, 0, sizeof r);
         draw_tokens(&r, 3 + i, 0);
         open_reader(&r, &s, 1, cases[i].cache, whole);
@@ -198,7 +182,7 @@ static void test_recurrent(void)
         const bool whole = i / 2;
         weft_error error;
         subject s;
-        if (!make_subject(&s, names[i % 2], NULL)) continue;
+        if (!make_small(&s, names[i % 2], NULL)) continue;
         memset(&r, 0, sizeof r);
         draw_tokens(&r, 5, 0);
         open_reader(&r, &s, 1, WEFT_F32, whole);
@@ -227,7 +211,7 @@ static void test_beams(void)
         weft_error error;
         weft_tensor t;
         subject s;
-        if (!make_subject(&s, "gpt", NULL)) return;
+        if (!make_small(&s, "gpt", NULL)) return;
         memset(&r, 0, sizeof r);
         draw_tokens(&r, 8, 0);
         open_reader(&r, &s, 2, WEFT_F32, whole);

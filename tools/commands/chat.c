@@ -123,7 +123,7 @@ static bool retry(conversation *c, const char *text)
 {
     (void)text;
     if (!c->n) {
-        fprintf(stderr, "weft: there is no message to answer\n");
+        fprintf(stderr, "weft: no message to answer yet\n");
         return true;
     }
     conversation_cut(c, before_last(c) + 1);

@@ -222,7 +222,7 @@ static bool encode(conversation *c, encoded_text *ids)
     return good;
 }
 
-/* Encodes the conversation. If there is no room for an answer, the oldest turns are left out until
+/* Encodes the conversation. If an answer does not fit, the oldest turns are left out until
  * the rest takes half of the context. */
 static bool encode_fitting(conversation *c, encoded_text *ids)
 {

@@ -42,7 +42,8 @@ static bool find_route(request *r, const char *path, const char *method)
         if (!strcmp(path + sizeof models - 1, s->name))
             path = "/v1/models";
         else
-            return answer_fail(&r->error, 404, "model", "there is no such model");
+            return answer_fail(&r->error, 404, "model", "unknown model; this server has %s",
+                               s->name);
     }
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (strcmp(routes[i].path, path) != 0) continue;
@@ -54,7 +55,9 @@ static bool find_route(request *r, const char *path, const char *method)
                                s->embedder ? "makes embeddings only" : "makes no embeddings");
         return true;
     }
-    return answer_fail(&r->error, 404, NULL, "there is no such path");
+    return answer_fail(&r->error, 404, NULL,
+                       "unknown path; expected one of /v1/completions, /v1/chat/completions, "
+                       "/v1/embeddings, /v1/models, /health and /metrics");
 }
 
 void request_check(request *r, struct MHD_Connection *connection, const char *path,
