@@ -129,6 +129,7 @@ case_keys()
     expect 1 "empty" "$weft" serve gpt --api-key-file empty --port 0
     expect 2 "give one" "$weft" serve gpt --api-key-file key --api-key a
     expect 1 "numeric address" "$weft" serve gpt --host example.org --port 0
+    expect 1 "has 512 learned positions, fewer than 513" "$weft" serve gpt --context 513 --check --port 0
 }
 
 case_a_full_queue()

@@ -95,24 +95,6 @@ static char *render(conversation *c)
 }
 #endif
 
-/* The positions of the decoder. */
-static bool find_context(conversation *c)
-{
-    const trained_run *run = &c->run;
-    const int64_t wanted = c->a->context, limit = run->traits.max_positions;
-    if (wanted > limit) {
-        weft_error_set(&c->error, WEFT_BAD_ARGUMENT, "--context",
-                       "%s has %lld learned positions, fewer than %lld", run->model->name,
-                       (long long)limit, (long long)wanted);
-        return false;
-    }
-    c->context = CONVERSATION_LEN;
-    if (run->trained_len && run->trained_len < c->context) c->context = run->trained_len;
-    if (wanted) c->context = wanted;
-    if (c->context > limit) c->context = limit;
-    return true;
-}
-
 static bool set_sampling(conversation *c)
 {
     const sampling_args *a = &c->a->sampling;
@@ -142,7 +124,8 @@ bool conversation_open(conversation *c, const conversation_args *a, volatile boo
     if (!c->run.published)
         return fail(c, WEFT_NOT_FOUND, a->folder,
                     "has no tokenizer.json: the model was not made for conversations");
-    if (!load_template(c) || !find_context(c) || !set_sampling(c)) return false;
+    c->context = trained_context(&c->run, a->context, CONVERSATION_LEN, &c->error);
+    if (!c->context || !load_template(c) || !set_sampling(c)) return false;
     const weft_decoder_options o = {
         .max_len = c->context, .cache = a->cache, .session.threads = a->threads};
     c->decoder = weft_decoder_new(&c->run.config, c->run.params, &o, &c->error);

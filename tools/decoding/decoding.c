@@ -69,13 +69,8 @@ static int64_t context_of(const decoding *d, const trained_run *run)
 /* Lowers max_len and max_source_len to the limits of the run's model. */
 static bool fit_positions(decoding *d, const trained_run *run)
 {
-    int64_t limit = run->traits.max_positions;
-    if (d->a->context > limit) {
-        weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
-                       "%s has %lld learned positions, fewer than %lld", run->model->name,
-                       (long long)limit, (long long)d->a->context);
-        return false;
-    }
+    const int64_t limit = run->traits.max_positions;
+    if (!trained_has_positions(run, d->a->context, &d->error)) return false;
     d->max_len = lesser(lesser(d->max_len, limit), context_of(d, run));
     d->max_source_len = lesser(d->max_source_len, limit);
     return true;

@@ -78,3 +78,23 @@ void trained_close(trained_run *run)
     weft_tokenizer_free(run->source);
     weft_saved_close(run->saved);
 }
+
+/* ---- Positions ---- */
+
+bool trained_has_positions(const trained_run *run, int64_t context, weft_error *error)
+{
+    const int64_t limit = run->traits.max_positions;
+    if (context <= limit) return true;
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "--context",
+                   "%s has %lld learned positions, fewer than %lld", run->model->name,
+                   (long long)limit, (long long)context);
+    return false;
+}
+
+int64_t trained_context(const trained_run *run, int64_t context, int64_t most, weft_error *error)
+{
+    const int64_t limit = run->traits.max_positions, trained = run->trained_len;
+    if (context) return trained_has_positions(run, context, error) ? context : 0;
+    if (trained && trained < most) most = trained;
+    return most < limit ? most : limit;
+}

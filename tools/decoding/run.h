@@ -38,6 +38,12 @@ typedef struct trained_run {
 bool trained_open(trained_run *run, const char *folder, const char *checkpoint, weft_error *error);
 void trained_close(trained_run *run);
 
+/* Fails if the model has fewer learned positions than --context. */
+bool trained_has_positions(const trained_run *run, int64_t context, weft_error *error);
+/* The positions of one text: --context, or, if it is 0, those that the model was trained on, at most
+ * `most`. 0 after an error. */
+int64_t trained_context(const trained_run *run, int64_t context, int64_t most, weft_error *error);
+
 /* The ids that searches must not choose, such as padding. The caller frees the list; NULL when
  * memory is out. */
 int32_t *trained_banned(const trained_run *run, size_t *n);

@@ -51,20 +51,12 @@ static bool load_template(server *s, const char *folder, weft_error *error)
 #endif
 }
 
-/* The positions of a request: --context, or as many as the model was trained on. */
-static int64_t find_context(const server *s)
-{
-    const int64_t limit = s->run.traits.max_positions, trained = s->run.trained_len;
-    int64_t context = trained && trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
-    if (s->a->context) context = s->a->context;
-    return context < limit ? context : limit;
-}
-
 static bool load_language(server *s, const char *folder, weft_error *error)
 {
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_U8};
     const serve_args *a = s->a;
-    s->context = find_context(s);
+    s->context = trained_context(&s->run, a->context, DEFAULT_CONTEXT, error);
+    if (!s->context) return false;
     const weft_batcher_options o = {.slots = a->slots,
                                     .max_len = s->context,
                                     .prefix_bytes = a->prefixes,
