@@ -129,7 +129,10 @@ case_keys()
     expect 1 "empty" "$weft" serve gpt --api-key-file empty --port 0
     expect 2 "give one" "$weft" serve gpt --api-key-file key --api-key a
     expect 1 "numeric address" "$weft" serve gpt --host example.org --port 0
-    expect 1 "has 512 learned positions, fewer than 513" "$weft" serve gpt --context 513 --check --port 0
+    mkdir short && cp gpt/tokenizer.json short
+    "$make_run" short/model.safetensors gpt vocab=910 layers=1 d_model=8 heads=2 d_ff=8 max_positions=64 || fail "no short"
+    expect 1 "has 64 learned positions, fewer than 65" "$weft" serve short --context 65 --check --port 0
+    expect 0 "is served at" "$weft" serve short --context 64 --check --port 0
 }
 
 case_a_full_queue()
