@@ -72,6 +72,7 @@ static const struct {
     {"argmin", 0xde827be9b743b255u},
     {"cumsum", 0x4b751ab1f5cd36b7u},
     {"top_k", 0x89d744ac9e9eefcau},
+    {"suppress", 0xa2d71f6a3e25d9edu},
     {"matmul", 0x714943ceac7e049bu},
     {"matmul_shared", 0x63c3d3db78e35e7cu},
     {"panels", 0xc64e1ae666da063bu},

@@ -50,7 +50,8 @@ static void drop_inputs(weft_built *b, const weft_params *arrays)
 
 static weft_onnx_value describe(const weft_graph *g, const char *name, weft_value value)
 {
-    return (weft_onnx_value){name, weft_dtype_of(g, value), weft_shape_of(g, value)};
+    return (weft_onnx_value){
+        .name = name, .dtype = weft_dtype_of(g, value), .shape = weft_shape_of(g, value)};
 }
 
 /* Takes the sizes of a batch from the shape of an array, where it is one of token ids or vectors.

@@ -93,6 +93,9 @@ static weft_value output_of(onnx_node *n, const choice *c, int k, size_t i, int 
 {
     onnx_value *v = c->scope[k] ? weft__body_output(n, c->scope[k], c->body[k], i) : NULL;
     if (v) *type = v->type;
+    if (v && weft_is_value(v->size))
+        return weft__node_fail(n, WEFT_NO_KERNEL,
+                               "data choose its branch, and also the size of output %zu", i);
     return v ? weft__import_value(n->import, v) : WEFT_NO_VALUE;
 }
 

@@ -62,6 +62,15 @@ weft_builder weft_onnx_builder(const weft_onnx *model)
     return (weft_builder){.name = "onnx", .build = build};
 }
 
+weft_status weft_onnx_output(const weft_onnx *model, weft_session *session,
+                             const weft_value *outputs, size_t index, weft_tensor *tensor,
+                             weft_error *error)
+{
+    (void)model, (void)session, (void)outputs, (void)index, (void)tensor;
+    weft_error_clear(error);
+    return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_output", "%s", reason);
+}
+
 weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params, weft_error *error)
 {
     (void)model, (void)params;

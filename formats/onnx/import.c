@@ -174,7 +174,9 @@ static bool map_in_graph(onnx_import *import, onnx_node *n)
     n->graph = import->graph;
     n->folding = false;
     weft__import_label(import, own);
+    n->read_open = false;
     n->op->map(n);
+    import->mappings->sizes(n);
     weft__import_label(import, label);
     return !weft__import_failed(import);
 }
@@ -199,6 +201,24 @@ static bool has_trainable(const onnx_node *n)
     return false;
 }
 
+/* Cuts a folded value to its size. */
+static void cut_folded(weft_session *s, onnx_value *out, char *data, weft_error *error)
+{
+    int32_t size;
+    weft_shape *shape = &out->tensor.shape;
+    const weft_shape old = *shape;
+    size_t after = weft_dtype_bytes(out->tensor.dtype), before = 1;
+    if (weft_session_fetch(s, out->size, &size, sizeof size, error) != WEFT_OK) return;
+    for (int i = 0; i < old.rank; i++) {
+        if (i < out->sized_axis) before *= (size_t)old.dim[i];
+        if (i > out->sized_axis) after *= (size_t)old.dim[i];
+    }
+    shape->dim[out->sized_axis] = size;
+    for (size_t i = 0; i < before; i++)
+        memmove(data + i * (size_t)size * after,
+                data + i * (size_t)old.dim[out->sized_axis] * after, (size_t)size * after);
+}
+
 /* Runs a graph of constants and reads the outputs that are not known. */
 static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_targets,
                               weft_error *error)
@@ -213,13 +233,14 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
         const weft_dtype dtype = weft_dtype_of(n->graph, out->value);
         const weft_shape shape = weft_shape_of(n->graph, out->value);
         const size_t bytes = weft_tensor_bytes(dtype, shape);
-        void *data = weft__arena_alloc(&n->import->memory, bytes);
+        char *data = weft__arena_alloc(&n->import->memory, bytes);
         if (!data)
             weft_error_set(error, WEFT_NO_MEMORY, out->name, "no memory for %zu bytes", bytes);
         else
             weft_session_fetch(s, out->value, data, bytes, error);
         out->tensor = (onnx_tensor){dtype, shape, data};
         out->known = true;
+        if (weft_is_value(out->size) && error->status == WEFT_OK) cut_folded(s, out, data, error);
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -231,7 +252,7 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
 static bool fold(onnx_import *import, onnx_node *n, bool *unfolded)
 {
     weft_error error = {0};
-    weft_value *targets = weft__arena_alloc(&import->memory, (n->n_out + 1) * sizeof *targets);
+    weft_value *targets = weft__arena_alloc(&import->memory, (2 * n->n_out + 1) * sizeof *targets);
     size_t n_targets = 0;
     n->graph = weft_graph_new();
     n->folding = true;
@@ -247,16 +268,54 @@ static bool fold(onnx_import *import, onnx_node *n, bool *unfolded)
     for (size_t i = 0; i < n->n_out; i++) {
         if (!weft_is_value(n->out[i].value)) continue;
         targets[n_targets++] = n->out[i].value;
+        if (weft_is_value(n->out[i].size)) targets[n_targets++] = n->out[i].size;
         *unfolded |= weft_shape_numel(weft_shape_of(n->graph, n->out[i].value)) > ONNX_MAX_FOLDED;
     }
     if (n_targets && !*unfolded && error.status == WEFT_OK && !weft__import_failed(import))
         run_folded(n, targets, n_targets, &error);
     if (error.status != WEFT_OK)
         weft__node_fail(n, error.status, "%s: %s", error.where, error.message);
-    for (size_t i = 0; i < n->n_out; i++) n->out[i].value = WEFT_NO_VALUE;
+    for (size_t i = 0; i < n->n_out; i++) n->out[i].value = n->out[i].size = WEFT_NO_VALUE;
     weft_graph_free(n->graph);
     n->graph = import->graph;
     return !*unfolded && import->error.status == WEFT_OK;
+}
+
+/* Whether data decide elements of an input. */
+static bool has_open(const onnx_node *n)
+{
+    for (size_t i = 0; i < n->n_in; i++)
+        if (n->in[i] && n->in[i]->smaller) return true;
+    return false;
+}
+
+/* Computes a folded node once more, from the smaller sizes. False if it failed, or if the shape of
+ * a result differs (*unfolded): it is to be mapped in the graph. */
+static bool fold_smaller(onnx_import *import, onnx_node *n, bool *unfolded)
+{
+    onnx_node again = *n;
+    onnx_value *in = weft__arena_alloc(&import->memory, n->n_in * sizeof *in);
+    again.in = weft__arena_alloc(&import->memory, n->n_in * sizeof(onnx_value *));
+    again.out = weft__arena_alloc(&import->memory, n->n_out * sizeof *again.out);
+    *unfolded = false;
+    if (!in || !again.in || !again.out)
+        return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a node"), false;
+    for (size_t i = 0; i < n->n_in; i++) {
+        if (!n->in[i]) continue;
+        in[i] = *n->in[i];
+        if (in[i].smaller) in[i].tensor.data = in[i].smaller;
+        again.in[i] = &in[i];
+    }
+    for (size_t i = 0; i < n->n_out; i++) again.out[i].name = n->out[i].name;
+    if (!fold(import, &again, unfolded)) return false;
+    for (size_t i = 0; i < n->n_out && !*unfolded; i++) {
+        const onnx_tensor a = n->out[i].tensor, b = again.out[i].tensor;
+        *unfolded = n->out[i].known && !weft_shape_equal(a.shape, b.shape);
+        if (n->out[i].known && !*unfolded &&
+            memcmp(a.data, b.data, weft_tensor_bytes(a.dtype, a.shape)) != 0)
+            n->out[i].smaller = b.data;
+    }
+    return !*unfolded;
 }
 
 static bool run_node(onnx_import *import, onnx_node *n)
@@ -264,6 +323,10 @@ static bool run_node(onnx_import *import, onnx_node *n)
     bool unfolded;
     if (!can_fold(import, n)) return !weft__import_failed(import) && map_in_graph(import, n);
     if (!fold(import, n, &unfolded)) return unfolded && map_in_graph(import, n);
+    if (has_open(n) && !fold_smaller(import, n, &unfolded)) {
+        for (size_t i = 0; i < n->n_out; i++) n->out[i] = (onnx_value){.name = n->out[i].name};
+        return unfolded && map_in_graph(import, n);
+    }
     for (size_t i = 0; i < n->n_out; i++) {
         n->out[i].trainable = n->trainable;
         n->out[i].output = n->out[i].name;

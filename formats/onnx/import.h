@@ -51,7 +51,7 @@ typedef struct onnx_value {
     const WeftOnnx__TensorProto *initializer; /* that has not been read yet */
     onnx_weight *weight;
     /* It follows from parameters: its contents serve as shapes, but where data depend on it, this
-     * output of this node is computed in the graph. */
+     * output of this node is computed in the graph. The same holds for sizes that data decide. */
     bool trainable;
     const char *output;
     const WeftOnnx__NodeProto *node;
@@ -60,6 +60,13 @@ typedef struct onnx_value {
     /* Of an output of DequantizeLinear: what it was computed from. The zero point may be NULL. */
     struct onnx_value *quantized, *scale, *zero;
     int axis;
+    /* How many positions along `sized_axis` count in a run, an i32 scalar; no value: all. */
+    weft_value size;
+    int sized_axis;
+    /* Of known contents that follow from such sizes: `tensor` has the largest sizes, and these are
+     * the contents if each size were smaller by 1. Data decide the elements that differ. NULL: none
+     * does. */
+    const void *smaller;
 } onnx_value;
 
 /* A function that the model defines. */
@@ -95,6 +102,9 @@ typedef struct onnx_import {
     size_t budget; /* bytes that may still be computed to recognise ops */
     int depth;     /* of bodies and of nodes that are computed again */
     int choices;   /* branches around the node that data choose */
+    size_t
+        *sized; /* NULL, or room for [2, outputs]: those whose sizes data decide, and their axes */
+    size_t n_sized;
     /* The innermost such branch that could not be built, and the node that has it. */
     const WeftOnnx__GraphProto *failed_branch;
     const WeftOnnx__NodeProto *failed_choice;
@@ -116,6 +126,7 @@ typedef struct onnx_node {
     bool folding;
     bool random;     /* set by the mapping: results are new in each run, so they are not folded */
     bool trainable;  /* read the contents of an input that follows from parameters */
+    bool read_open;  /* read contents of which data decide some elements */
     onnx_value **in; /* NULL where the node has no such input */
     size_t n_in, n_out;
     onnx_value *out;
@@ -143,6 +154,8 @@ struct onnx_mappings {
     /* weft__import_noted. */
     size_t (*noted)(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
                     size_t count);
+    /* weft__spread_sizes. */
+    void (*sizes)(onnx_node *node);
 };
 
 /* ---- The model (model.c) ---- */
@@ -260,6 +273,34 @@ onnx_value *weft__body_output(onnx_node *n, const onnx_scope *scope,
 /* Makes `to` the same value under another name. */
 void weft__copy_value(onnx_value *to, const onnx_value *from);
 
+/* ---- Sizes that data decide (sizes.c) ---- */
+
+/* After the mapping of a node: the sizes of its outputs that follow from those of its inputs. */
+void weft__spread_sizes(onnx_node *n);
+static inline bool has_size(const onnx_node *n, size_t i)
+{
+    return i < n->n_in && n->in[i] && weft_is_value(n->in[i]->size);
+}
+/* The first `size` positions along an axis of output i count, which is set already. An output has
+ * only one such axis. */
+void weft__add_size(onnx_node *n, size_t i, int axis, weft_value size);
+/* Input i, with a number at positions that do not count. */
+weft_value weft__in_filled(onnx_node *n, size_t i, double value);
+/* True at the first `size` of `dim` positions along an axis; the other dimensions are 1. */
+weft_value weft__counted(weft_graph *g, weft_value size, int64_t dim, int axis, int rank);
+/* The positions (i32) of the true elements of mask [n], in order, and then zeros; their number. */
+weft_value weft__true_positions(weft_graph *g, weft_value mask, weft_value *size);
+/* A size within bounds; plus a number; times a factor, of which the product is whole. */
+weft_value weft__size_between(weft_graph *g, weft_value size, double low, double high);
+weft_value weft__size_plus(weft_graph *g, weft_value size, double by);
+weft_value weft__size_times(weft_graph *g, weft_value size, double factor);
+/* Sets output 0, whose last dimensions are the contents of input `shape`, of which data may decide
+ * one. */
+void weft__set_shaped(onnx_node *n, weft_value value, int type, size_t shape);
+/* Whether data decide this element of the known contents of input i; and what a run has there. */
+bool weft__is_open(const onnx_node *n, size_t i, int64_t element);
+weft_value weft__in_element(onnx_node *n, size_t i, int64_t element);
+
 /* ---- For mappings (node.c) ---- */
 
 weft_value weft__node_fail(onnx_node *n, weft_status status, const char *format, ...)
@@ -324,6 +365,8 @@ weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, dou
 weft_value weft__quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis);
 /* Rounds x, adds the zero point and clips to the type. */
 weft_value weft__quantized_round(onnx_node *n, weft_value x, weft_value zero, int type);
+/* x [.., n, ..] at indices [.. of any shape ..], not negative, along an axis: [.., indices.., ..]. */
+weft_value weft__gather_rows(onnx_node *n, weft_value x, weft_value indices, int axis);
 /* Indices of which negative ones count from the end of `size` elements. */
 weft_value weft__wrap_index(onnx_node *n, weft_value index, int64_t size);
 /* A constant of small integers or of doubles, in a dtype. */

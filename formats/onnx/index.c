@@ -45,11 +45,50 @@ static weft_value move_axis(weft_graph *g, weft_value x, int from, int to)
 static bool single_index(const onnx_node *n, int64_t size, int64_t *index)
 {
     const onnx_value *v = n->in[1];
-    if (!v->known || v->tensor.dtype != WEFT_I32 || weft_shape_numel(v->tensor.shape) != 1)
+    if (!v->known || v->smaller || v->tensor.dtype != WEFT_I32 ||
+        weft_shape_numel(v->tensor.shape) != 1)
         return false;
     *index = *(const int32_t *)v->tensor.data;
     if (*index < 0) *index += size;
     return *index >= 0 && *index < size;
+}
+
+weft_value weft__gather_rows(onnx_node *n, weft_value x, weft_value indices, int axis)
+{
+    weft_graph *g = n->graph;
+    const weft_shape s = weft_shape_of(g, x), t = weft_shape_of(g, indices);
+    const int64_t before = size_of(s, 0, axis), after = size_of(s, axis + 1, s.rank);
+    const int64_t count = size_of(t, 0, t.rank);
+    weft_shape shape = {.rank = 0};
+    if (weft__node_failed(n) || !append(n, &shape, s, 0, axis) ||
+        !append(n, &shape, t, 0, t.rank) || !append(n, &shape, s, axis + 1, s.rank))
+        return WEFT_NO_VALUE;
+    x = weft_reshape(g, move_axis(g, x, axis, 0), WEFT_SHAPE(s.dim[axis], before * after));
+    x = weft_embedding(g, x, weft_reshape(g, indices, WEFT_SHAPE(count)), -1);
+    x = weft_reshape(g, x, WEFT_SHAPE(count, before, after));
+    return weft_reshape(g, weft_permute(g, x, WEFT_AXES(1, 0, 2)), shape);
+}
+
+static bool sized_along(const onnx_node *n, size_t i, int axis)
+{
+    return has_size(n, i) && n->in[i]->sized_axis == axis;
+}
+
+/* Input 1: indices along an axis of input 0, of which data may decide the size: one beyond it is out
+ * of range. */
+static weft_value indices_along(onnx_node *n, int axis)
+{
+    weft_graph *g = n->graph;
+    const int64_t dim = weft__in_shape(n, 0).dim[axis];
+    const weft_value index = weft__in_filled(n, 1, 0);
+    if (!sized_along(n, 0, axis)) return weft__wrap_index(n, index, dim);
+    const weft_value size = n->in[0]->size, zero = weft_scalar(g, WEFT_I32, 0);
+    weft_value from_end = weft_cast(g, size, WEFT_F64);
+    from_end = weft_cast(g, weft_add(g, from_end, weft_cast(g, index, WEFT_F64)), WEFT_I32);
+    weft_value wrapped = weft_where(g, weft_less(g, index, zero), from_end, index);
+    if (has_size(n, 1)) return wrapped;
+    weft_value beyond = weft_fill(g, WEFT_I32, WEFT_SCALAR, (double)dim);
+    return weft_where(g, weft_less(g, wrapped, size), wrapped, beyond);
 }
 
 void weft__map_Gather(onnx_node *n)
@@ -58,24 +97,21 @@ void weft__map_Gather(onnx_node *n)
     weft_value x = weft__in_value(n, 0);
     const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
     const int axis = weft__attr_axis(n, "axis", 0, s.rank);
-    weft_shape shape = {.rank = 0}, rows = t;
     int64_t index;
-    if (weft__node_failed(n) || !append(n, &shape, s, 0, axis) ||
-        !append(n, &shape, t, 0, t.rank) || !append(n, &shape, s, axis + 1, s.rank))
-        return;
-    if (single_index(n, s.dim[axis], &index)) {
+    if (weft__node_failed(n)) return;
+    const bool along = sized_along(n, 0, axis);
+    if (!along && single_index(n, s.dim[axis], &index)) {
         x = weft_slice(g, x, axis, index, index + 1, 1);
-        weft__set_typed(n, 0, weft_reshape(g, x, shape), weft__in_type(n, 0));
-        return;
+        if (!t.rank) x = weft_squeeze(g, x, axis);
+        for (int i = 1; i < t.rank; i++) x = weft_expand_dims(g, x, axis);
+    } else {
+        x = weft__gather_rows(n, x, indices_along(n, axis), axis);
     }
-    const int64_t before = size_of(s, 0, axis), after = size_of(s, axis + 1, s.rank);
-    const int64_t count = size_of(t, 0, t.rank);
-    weft_value indices = weft__wrap_index(n, weft__in_value(n, 1), s.dim[axis]);
-    x = weft_reshape(g, move_axis(g, x, axis, 0), WEFT_SHAPE(s.dim[axis], before * after));
-    x = weft_embedding(g, x, weft_reshape(g, indices, WEFT_SHAPE(count)), -1);
-    rows = WEFT_SHAPE(count, before, after);
-    x = weft_permute(g, weft_reshape(g, x, rows), WEFT_AXES(1, 0, 2));
-    weft__set_typed(n, 0, weft_reshape(g, x, shape), weft__in_type(n, 0));
+    weft__set_typed(n, 0, x, weft__in_type(n, 0));
+    if (has_size(n, 1)) weft__add_size(n, 0, axis + n->in[1]->sized_axis, n->in[1]->size);
+    if (!has_size(n, 0) || along) return;
+    const int sized = n->in[0]->sized_axis;
+    weft__add_size(n, 0, sized < axis ? sized : sized - 1 + t.rank, n->in[0]->size);
 }
 
 /* Cuts x to the shape of the indices outside the axis. */
@@ -98,15 +134,18 @@ void weft__map_GatherElements(onnx_node *n)
                         s.rank);
         return;
     }
-    weft_value indices = weft__wrap_index(n, weft__in_value(n, 1), s.dim[axis]);
+    const weft_value indices = indices_along(n, axis);
     weft__set_typed(n, 0, weft_gather(n->graph, cut_to(n->graph, x, t, axis), indices, axis),
                     weft__in_type(n, 0));
+    if (has_size(n, 1)) weft__add_size(n, 0, n->in[1]->sized_axis, n->in[1]->size);
 }
 
-/* Indices [..., k] into the dimensions [batch, batch + k) as positions [...] in the rows of a
- * table; -1, which the kernels refuse, for an index out of range. */
-static weft_value row_positions(onnx_node *n, weft_value indices, weft_shape s, int batch, int k)
+/* Indices [..., k], input 1, into the dimensions [batch, batch + k) of input 0 as positions [...] in
+ * the rows of a table; -1, which the kernels refuse, for an index out of range. */
+static weft_value row_positions(onnx_node *n, int batch, int k)
 {
+    const weft_value indices = weft__in_filled(n, 1, 0);
+    const weft_shape s = weft__in_shape(n, 0);
     weft_graph *g = n->graph;
     double dims[WEFT_MAX_RANK], strides[WEFT_MAX_RANK], stride = 1;
     for (int i = k - 1; i >= 0; i--) {
@@ -117,6 +156,11 @@ static weft_value row_positions(onnx_node *n, weft_value indices, weft_shape s, 
     const int last = weft_rank_of(g, indices) - 1;
     weft_value zero = weft_scalar(g, WEFT_F64, 0), x = weft_cast(g, indices, WEFT_F64);
     weft_value size = weft__doubles_value(n, dims, WEFT_SHAPE(k), WEFT_F64);
+    if (has_size(n, 0) && !has_size(n, 1)) {
+        weft_value at = weft_scalar(g, WEFT_I32, n->in[0]->sized_axis - batch);
+        at = weft_equal(g, weft_arange(g, WEFT_I32, k, 0, 1), at);
+        size = weft_where(g, at, weft_cast(g, n->in[0]->size, WEFT_F64), size);
+    }
     x = weft_add(g, x, weft_where(g, weft_less(g, x, zero), size, zero));
     weft_value not_low = weft_logical_not(g, weft_less(g, x, zero));
     weft_value good = weft_logical_and(g, not_low, weft_less(g, x, size));
@@ -154,12 +198,15 @@ void weft__map_GatherND(onnx_node *n)
     weft_shape shape = {.rank = 0};
     if (k < 0 || !append(n, &shape, t, 0, t.rank - 1) || !append(n, &shape, s, batch + k, s.rank))
         return;
-    weft_value rows = row_positions(n, weft__in_value(n, 1), s, batch, k);
+    weft_value rows = row_positions(n, batch, k);
     weft_value table =
         weft_reshape(g, weft__in_value(n, 0),
                      WEFT_SHAPE(size_of(s, 0, batch + k), size_of(s, batch + k, s.rank)));
     weft__set_typed(n, 0, weft_reshape(g, weft_embedding(g, table, rows, -1), shape),
                     weft__in_type(n, 0));
+    if (has_size(n, 1)) weft__add_size(n, 0, n->in[1]->sized_axis, n->in[1]->size);
+    if (has_size(n, 0) && n->in[0]->sized_axis >= batch + k)
+        weft__add_size(n, 0, n->in[0]->sized_axis - batch - k + t.rank - 1, n->in[0]->size);
 }
 
 /* ---- Scatter ---- */
@@ -207,9 +254,10 @@ static weft_value join_updates(onnx_node *n, weft_value indices, weft_value upda
                                : weft_max(g, x, WEFT_AXES(axis + 1), false);
 }
 
-/* Joins updates with elements of x along an axis, or replaces the elements by them. */
+/* Joins updates with elements of x along an axis, or replaces the elements by them. Those that do
+ * not count (`counts` is no value: all do) change nothing. */
 static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_value updates,
-                          int axis)
+                          weft_value counts, int axis)
 {
     weft_graph *g = n->graph;
     const weft_dtype dtype = weft_dtype_of(g, x);
@@ -218,26 +266,44 @@ static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_v
     updates = weft__widen(n, updates);
     if (weft__node_failed(n)) return WEFT_NO_VALUE;
     const weft_dtype wide = weft_dtype_of(g, x);
-    weft_value y;
+    weft_value y, one = weft_fill(g, wide, weft_shape_of(g, updates), 1);
+    if (weft_is_value(counts)) {
+        if (how != REDUCE_NONE && how != REDUCE_ADD)
+            return weft__node_fail(n, WEFT_NO_KERNEL, "reduces updates whose number data decide");
+        updates = weft_where(g, counts, updates, weft_scalar(g, wide, 0));
+        one = weft_where(g, counts, one, weft_scalar(g, wide, 0));
+    }
     if (how == REDUCE_ADD) {
         y = weft_scatter_add(g, x, indices, updates, axis);
     } else {
         weft_value zeros = weft_fill(g, wide, weft_shape_of(g, x), 0);
-        weft_value counted = weft_fill(g, wide, weft_shape_of(g, updates), 1), first;
+        weft_value counted = one, first;
         if (how != REDUCE_NONE && weft_shape_numel(weft_shape_of(g, updates)) > 0) {
             updates = join_updates(n, indices, updates, axis, how, &first);
             if (weft__node_failed(n)) return WEFT_NO_VALUE;
             counted = weft_cast(g, first, wide);
             updates = weft_where(g, first, updates, weft_scalar(g, wide, 0));
         }
-        weft_value counts = weft_scatter_add(g, zeros, indices, counted, axis);
+        weft_value times = weft_scatter_add(g, zeros, indices, counted, axis);
         weft_value placed = weft_scatter_add(g, zeros, indices, updates, axis);
         if (how == REDUCE_MUL) placed = weft_mul(g, x, placed);
         if (how == REDUCE_MIN) placed = weft_minimum(g, x, placed);
         if (how == REDUCE_MAX) placed = weft_maximum(g, x, placed);
-        y = weft_where(g, weft_greater(g, counts, weft_scalar(g, wide, 0)), placed, x);
+        y = weft_where(g, weft_greater(g, times, weft_scalar(g, wide, 0)), placed, x);
     }
     return dtype == WEFT_I32 ? weft__narrow(n, y, weft__in_type(n, 0)) : weft_cast(g, y, dtype);
+}
+
+/* Which updates count: bool that broadcasts to `shape`, or no value. Data decide the size of the
+ * indices or of the updates, inputs 1 and 2, along the same axis. */
+static weft_value counted_updates(onnx_node *n, weft_shape shape)
+{
+    const size_t i = has_size(n, 1) ? 1 : 2;
+    if (!has_size(n, i)) return WEFT_NO_VALUE;
+    const int axis = n->in[i]->sized_axis;
+    if (axis < shape.rank)
+        return weft__counted(n->graph, n->in[i]->size, shape.dim[axis], axis, shape.rank);
+    return weft__node_fail(n, WEFT_NO_KERNEL, "data decide the size of a part of its updates");
 }
 
 void weft__map_ScatterElements(onnx_node *n)
@@ -246,9 +312,10 @@ void weft__map_ScatterElements(onnx_node *n)
     const int axis = weft__attr_axis(n, "axis", 0, s.rank);
     if (weft__node_failed(n)) return;
     weft_value x = weft__in_value(n, 0);
-    weft_value indices = weft__wrap_index(n, weft__in_value(n, 1), s.dim[axis]);
-    weft_value updates = weft__in_value(n, 2);
-    weft__set_typed(n, 0, scatter(n, x, indices, updates, axis), weft__in_type(n, 0));
+    const weft_value indices = indices_along(n, axis), updates = weft__in_value(n, 2);
+    const weft_value counts = counted_updates(n, weft__in_shape(n, 1));
+    weft__set_typed(n, 0, scatter(n, x, indices, updates, counts, axis), weft__in_type(n, 0));
+    if (has_size(n, 0)) weft__add_size(n, 0, n->in[0]->sized_axis, n->in[0]->size);
 }
 
 void weft__map_ScatterND(onnx_node *n)
@@ -258,12 +325,18 @@ void weft__map_ScatterND(onnx_node *n)
     const int k = index_depth(n, s, t, 0);
     if (k < 0) return;
     const int64_t count = size_of(t, 0, t.rank - 1), rest = size_of(s, k, s.rank);
-    weft_value rows =
-        weft_reshape(g, row_positions(n, weft__in_value(n, 1), s, 0, k), WEFT_SHAPE(count, 1));
+    weft_value rows = weft_reshape(g, row_positions(n, 0, k), WEFT_SHAPE(count, 1));
     rows = weft_broadcast_to(g, rows, WEFT_SHAPE(count, rest));
+    weft_shape places = t;
+    places.rank--;
+    weft_value counts = counted_updates(n, places);
+    if (weft_is_value(counts))
+        counts = weft_reshape(g, weft_broadcast_to(g, counts, places), WEFT_SHAPE(count, 1));
     weft_value x = weft_reshape(g, weft__in_value(n, 0), WEFT_SHAPE(size_of(s, 0, k), rest));
     weft_value updates = weft_reshape(g, weft__in_value(n, 2), WEFT_SHAPE(count, rest));
-    weft__set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, 0), s), weft__in_type(n, 0));
+    weft__set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, counts, 0), s),
+                    weft__in_type(n, 0));
+    if (has_size(n, 0)) weft__add_size(n, 0, n->in[0]->sized_axis, n->in[0]->size);
 }
 
 /* Writes updates into a cache along an axis, starting at the position in input 2 for each row. */
@@ -294,7 +367,8 @@ void weft__map_TensorScatter(onnx_node *n)
         at = weft_sub(g, at, weft_mul_scalar(g, turns, size));
     }
     at = weft_broadcast_to(g, weft_cast(g, at, WEFT_I32), t);
-    weft__set_typed(n, 0, scatter(n, cache, at, weft__in_value(n, 1), axis), weft__in_type(n, 0));
+    weft__set_typed(n, 0, scatter(n, cache, at, weft__in_value(n, 1), WEFT_NO_VALUE, axis),
+                    weft__in_type(n, 0));
 }
 
 /* ---- Others ---- */
@@ -334,55 +408,4 @@ void weft__map_ReverseSequence(onnx_node *n)
     weft_value index = weft_where(g, weft_less(g, at, length), back, at);
     index = weft_broadcast_to(g, weft_cast(g, index, WEFT_I32), s);
     weft__set_typed(n, 0, weft_gather(g, x, index, time), weft__in_type(n, 0));
-}
-
-/* The elements whose condition, which must be known, is true. */
-void weft__map_Compress(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const onnx_tensor *condition = weft__in_tensor(n, 1, "condition");
-    weft_value x = weft__in_value(n, 0);
-    if (!condition || weft__node_failed(n)) return;
-    if (!weft__has_attr(n, "axis")) x = weft_reshape(g, x, WEFT_SHAPE(-1));
-    const int axis = weft__attr_axis(n, "axis", 0, weft_rank_of(g, x));
-    const int64_t size = weft_shape_numel(condition->shape);
-    int64_t *chosen = weft__arena_alloc(&n->import->memory, ((size_t)size + 1) * sizeof *chosen);
-    int64_t count = 0;
-    if (!chosen || condition->dtype != WEFT_BOOL || weft__node_failed(n)) {
-        weft__node_fail(n, WEFT_BAD_DTYPE, "needs a condition of bools");
-        return;
-    }
-    for (int64_t i = 0; i < size; i++)
-        if (((const uint8_t *)condition->data)[i]) chosen[count++] = i;
-    const weft_shape s = weft_shape_of(g, x);
-    weft_shape shape = s, rows = {.rank = s.rank};
-    shape.dim[axis] = count;
-    for (int i = 0; i < s.rank; i++) rows.dim[i] = i == axis ? count : 1;
-    weft_value index = weft_broadcast_to(g, weft__ints_value(n, chosen, rows), shape);
-    weft__set_typed(n, 0, weft_gather(g, x, index, axis), weft__in_type(n, 0));
-}
-
-/* The positions [rank, count] of elements other than zero, of a known input. */
-void weft__map_NonZero(onnx_node *n)
-{
-    const onnx_tensor *t = weft__in_tensor(n, 0, "elements to be counted");
-    if (!t) return;
-    const int64_t numel = weft_shape_numel(t->shape);
-    int64_t count = 0;
-    int32_t *found = weft__arena_alloc(&n->import->memory, ((size_t)numel + 1) * sizeof *found);
-    int32_t *positions = weft__arena_alloc(
-        &n->import->memory, ((size_t)(numel * t->shape.rank) + 1) * sizeof *positions);
-    if (!found || !positions) {
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for positions");
-        return;
-    }
-    for (int64_t i = 0; i < numel; i++)
-        if (onnx_tensor_element(t, i) != 0) found[count++] = (int32_t)i;
-    int64_t stride = 1;
-    for (int axis = t->shape.rank - 1; axis >= 0; axis--) {
-        for (int64_t i = 0; i < count; i++)
-            positions[axis * count + i] = (int32_t)(found[i] / stride % t->shape.dim[axis]);
-        stride *= t->shape.dim[axis];
-    }
-    weft__set_known(n, 0, ONNX_INT64, WEFT_SHAPE(t->shape.rank, count), positions);
 }

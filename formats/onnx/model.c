@@ -219,6 +219,31 @@ static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, we
 /* Bytes of constants that may be computed to recognise ops, besides a multiple of the file's. */
 #define RECOGNISED_BYTES ((size_t)1 << 26)
 
+/* Output i with zeros where positions do not count, and its size, an output after all others. */
+static bool take_size(onnx_import *import, const onnx_value *v, size_t i, weft_value *outputs)
+{
+    const weft_onnx *m = import->model;
+    weft_graph *g = import->graph;
+    const weft_shape s = weft_shape_of(g, outputs[i]);
+    const size_t last = m->n_output_names + import->n_sized;
+    if (m->outputs && last >= m->n_outputs) {
+        weft__import_fail(import, WEFT_BAD_SHAPE, m->output_names[i],
+                          "has a size that data decide, which it had not when the file was read");
+        return false;
+    }
+    const weft_value counted =
+        weft__counted(g, v->size, s.dim[v->sized_axis], v->sized_axis, s.rank);
+    const weft_value zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), weft_dtype_of(g, outputs[i]));
+    outputs[i] = weft_where(g, counted, outputs[i], zero);
+    outputs[last] = v->size;
+    if (import->sized) {
+        import->sized[import->n_sized] = i;
+        import->sized[m->n_output_names + import->n_sized] = (size_t)v->sized_axis;
+    }
+    import->n_sized++;
+    return true;
+}
+
 static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_value *outputs)
 {
     const weft_onnx *m = import->model;
@@ -237,10 +262,15 @@ static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_valu
         }
         outputs[i] = weft__import_value(import, v);
         if (weft__import_failed(import)) return false;
+        if (weft_is_value(v->size) && !take_size(import, v, i, outputs)) return false;
         if (!weft_name_of(import->graph, outputs[i])[0] && name[0] &&
             !weft_is_value(weft_graph_find(import->graph, name)))
             outputs[i] = weft_name(import->graph, outputs[i], name);
     }
+    if (m->outputs && m->n_output_names + import->n_sized != m->n_outputs)
+        weft__import_fail(import, WEFT_BAD_SHAPE, m->path,
+                          "data decide the sizes of %zu outputs, and of %zu when it was read",
+                          import->n_sized, m->n_outputs - m->n_output_names);
     return !weft__import_failed(import);
 }
 
@@ -260,10 +290,12 @@ static bool leave_out(weft_onnx *m, const onnx_import *import)
     return true;
 }
 
+/* `done`, unless it is NULL, has room for `sized`, and becomes the import. */
 static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, int64_t batch,
-                         weft_value *inputs, weft_value *outputs, onnx_import *failed)
+                         weft_value *inputs, weft_value *outputs, onnx_import *done)
 {
     onnx_import import = {.mappings = &weft__onnx_mappings,
+                          .sized = done ? done->sized : NULL,
                           .model = m,
                           .mode = mode,
                           .graph = graph,
@@ -276,7 +308,7 @@ static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, 
         take_outputs(&import, &scope, outputs);
     weft__import_failed(&import);
     weft__arena_free(&import.memory);
-    if (failed) *failed = import;
+    if (done) *done = import;
     return weft_graph_status(graph);
 }
 
@@ -328,9 +360,30 @@ weft_builder weft_onnx_builder(const weft_onnx *model)
 static bool describe(weft_onnx *m, const weft_graph *g, weft_value value, const char *name,
                      weft_onnx_value *out)
 {
-    *out = (weft_onnx_value){weft__arena_text(&m->memory, name), weft_dtype_of(g, value),
-                             weft_shape_of(g, value)};
+    *out = (weft_onnx_value){.name = weft__arena_text(&m->memory, name),
+                             .dtype = weft_dtype_of(g, value),
+                             .shape = weft_shape_of(g, value)};
     return out->name != NULL;
+}
+
+/* Lists the outputs, and after them their sizes that data decide. */
+static bool describe_outputs(weft_onnx *m, const weft_graph *g, const weft_value *outputs,
+                             const onnx_import *import)
+{
+    for (; m->n_outputs < m->n_output_names; m->n_outputs++)
+        if (!describe(m, g, outputs[m->n_outputs], m->output_names[m->n_outputs],
+                      &m->outputs[m->n_outputs]))
+            return false;
+    for (size_t i = 0; i < import->n_sized; i++, m->n_outputs++) {
+        weft_onnx_value *of = &m->outputs[import->sized[i]];
+        char *name = weft__arena_alloc(&m->memory, strlen(of->name) + sizeof ".size");
+        if (!name || !describe(m, g, outputs[m->n_outputs], strcat(strcpy(name, of->name), ".size"),
+                               &m->outputs[m->n_outputs]))
+            return false;
+        of->size = m->n_outputs;
+        of->axis = (int)import->sized[m->n_output_names + i];
+    }
+    return true;
 }
 
 /* Builds the graph once, and lists what it has. *again: it failed, but may succeed now. */
@@ -339,15 +392,17 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, bo
 {
     const WeftOnnx__GraphProto *proto = m->proto->graph;
     weft_value *outputs = values + proto->n_input;
-    onnx_import failed;
+    size_t *sized = weft__arena_alloc(&m->memory, (2 * m->n_output_names + 1) * sizeof *sized);
+    onnx_import done = {.sized = sized};
+    if (!sized) return no_memory(m->path, error);
     *again = false;
     for (size_t i = 0; i < m->n_weights; i++) m->weights[i].used = false;
-    if (build(m, g, ONNX_AS_FILE, m->options.batch, values, outputs, &failed) != WEFT_OK) {
-        *again = leave_out(m, &failed);
+    if (build(m, g, ONNX_AS_FILE, m->options.batch, values, outputs, &done) != WEFT_OK) {
+        *again = leave_out(m, &done);
         return weft_error_copy(error, weft_graph_error(g));
     }
     m->inputs = weft__arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
-    m->outputs = weft__arena_alloc(&m->memory, (m->n_output_names + 1) * sizeof *m->outputs);
+    m->outputs = weft__arena_alloc(&m->memory, (2 * m->n_output_names + 1) * sizeof *m->outputs);
     m->params = weft__arena_alloc(&m->memory, (m->n_weights + 1) * sizeof *m->params);
     if (!m->inputs || !m->outputs || !m->params) return no_memory(m->path, error);
     for (; m->n_inputs < proto->n_input && weft_is_value(values[m->n_inputs]); m->n_inputs++) {
@@ -355,14 +410,12 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, bo
         if (!describe(m, g, v, weft_name_of(g, v), &m->inputs[m->n_inputs]))
             return no_memory(m->path, error);
     }
-    for (; m->n_outputs < m->n_output_names; m->n_outputs++)
-        if (!describe(m, g, outputs[m->n_outputs], m->output_names[m->n_outputs],
-                      &m->outputs[m->n_outputs]))
-            return no_memory(m->path, error);
+    if (!describe_outputs(m, g, outputs, &done)) return no_memory(m->path, error);
     for (size_t i = 0; i < m->n_weights; i++) {
         const onnx_weight *w = &m->weights[i];
         if (w->used)
-            m->params[m->n_params++] = (weft_onnx_value){w->name, w->tensor.dtype, w->tensor.shape};
+            m->params[m->n_params++] = (weft_onnx_value){
+                .name = w->name, .dtype = w->tensor.dtype, .shape = w->tensor.shape};
     }
     return WEFT_OK;
 }
@@ -370,8 +423,8 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, bo
 static weft_status list_values(weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *proto = m->proto->graph;
-    weft_value *values =
-        weft__arena_alloc(&m->memory, (proto->n_input + m->n_output_names + 1) * sizeof *values);
+    weft_value *values = weft__arena_alloc(
+        &m->memory, (proto->n_input + 2 * m->n_output_names + 1) * sizeof *values);
     weft_status status = WEFT_OK;
     for (bool again = true; again;) {
         weft_graph *g = values ? weft_graph_new() : NULL;
@@ -397,6 +450,23 @@ const weft_onnx_value *weft_onnx_inputs(const weft_onnx *model, size_t *count)
 const weft_onnx_value *weft_onnx_outputs(const weft_onnx *model, size_t *count)
 {
     return list(model ? model->outputs : NULL, model ? model->n_outputs : 0, count);
+}
+
+weft_status weft_onnx_output(const weft_onnx *model, weft_session *session,
+                             const weft_value *outputs, size_t index, weft_tensor *tensor,
+                             weft_error *error)
+{
+    weft_tensor size;
+    weft_error_clear(error);
+    if (!model || !outputs || !tensor || index >= model->n_outputs)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_output",
+                              "an argument is NULL, or the model has no output %zu", index);
+    const weft_onnx_value *v = &model->outputs[index];
+    weft_status status = weft_session_tensor(session, outputs[index], tensor, error);
+    if (status != WEFT_OK || !v->size) return status;
+    status = weft_session_tensor(session, outputs[v->size], &size, error);
+    if (status == WEFT_OK) tensor->shape.dim[v->axis] = *(const int32_t *)size.data;
+    return status;
 }
 
 const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t *count)

@@ -39,4 +39,4 @@ static const onnx_op *find(const char *domain, const char *name)
 
 static const onnx_op call = {"", "", weft__map_function, 0, SIZE_MAX, SIZE_MAX, true, 0};
 
-const onnx_mappings weft__onnx_mappings = {find, &call, weft__import_noted};
+const onnx_mappings weft__onnx_mappings = {find, &call, weft__import_noted, weft__spread_sizes};

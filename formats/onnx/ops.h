@@ -34,10 +34,12 @@
 /* shape.c */
 #define ONNX_SHAPE(X) \
     X(Reshape, 1, 2, 1) X(Squeeze, 1, 2, 1) X(Unsqueeze, 1, 2, 1) X(Flatten, 1, 1, 1) \
-    X(Transpose, 1, 1, 1) X(Shape, 1, 1, 1) X(Size, 1, 1, 1) X(ConstantOfShape, 1, 1, 1) \
-    X(EyeLike, 1, 1, 1) X(DepthToSpace, 1, 1, 1) X(SpaceToDepth, 1, 1, 1) X(Expand, 2, 2, 1) \
-    X(Tile, 2, 2, 1) X(Concat, 1, ANY, 1) X(Split, 1, 2, ANY) X(Slice, 1, 5, 1) \
-    X(Constant, 0, 0, 1) X(Range, 3, 3, 1) X(Trilu, 1, 2, 1)
+    X(Transpose, 1, 1, 1) X(DepthToSpace, 1, 1, 1) X(SpaceToDepth, 1, 1, 1) X(Expand, 2, 2, 1) \
+    X(Tile, 2, 2, 1) X(Concat, 1, ANY, 1) X(Split, 1, 2, ANY) X(Slice, 1, 5, 1)
+/* values.c */
+#define ONNX_VALUES(X) \
+    X(Shape, 1, 1, 1) X(Size, 1, 1, 1) X(Constant, 0, 0, 1) X(ConstantOfShape, 1, 1, 1) \
+    X(Range, 3, 3, 1) X(EyeLike, 1, 1, 1) X(Trilu, 1, 2, 1)
 /* pad.c */
 #define ONNX_PAD(X) \
     X(Pad, 1, 4, 1) X(CenterCropPad, 2, 2, 1)
@@ -50,11 +52,11 @@
 /* index.c */
 #define ONNX_INDEX(X) \
     X(Gather, 2, 2, 1) X(GatherElements, 2, 2, 1) X(GatherND, 2, 2, 1) \
-    X(ReverseSequence, 2, 2, 1) X(Compress, 2, 2, 1) X(ScatterElements, 3, 3, 1) \
-    X(ScatterND, 3, 3, 1) X(TensorScatter, 2, 3, 1) X(OneHot, 3, 3, 1) X(NonZero, 1, 1, 1)
+    X(ReverseSequence, 2, 2, 1) X(ScatterElements, 3, 3, 1) X(ScatterND, 3, 3, 1) \
+    X(TensorScatter, 2, 3, 1) X(OneHot, 3, 3, 1)
 /* select.c */
 #define ONNX_SELECT(X) \
-    X(Unique, 1, 1, 4) X(NonMaxSuppression, 2, 5, 1) X(TfIdfVectorizer, 1, 1, 1)
+    X(NonZero, 1, 1, 1) X(Compress, 2, 2, 1) X(Unique, 1, 1, 4) X(NonMaxSuppression, 2, 5, 1) X(TfIdfVectorizer, 1, 1, 1)
 /* matrix.c */
 #define ONNX_MATRIX(X) \
     X(MatMul, 2, 2, 1) X(Gemm, 2, 3, 1) X(Det, 1, 1, 1)
@@ -120,6 +122,7 @@
     ONNX_ELEMENTWISE(X)                                                                            \
     ONNX_BITS(X)                                                                                   \
     ONNX_SHAPE(X)                                                                                  \
+    ONNX_VALUES(X)                                                                                 \
     ONNX_PAD(X)                                                                                    \
     ONNX_REDUCE(X)                                                                                 \
     ONNX_INDEX(X)                                                                                  \

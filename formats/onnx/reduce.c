@@ -8,6 +8,13 @@
 
 typedef weft_value reduction(weft_graph *g, weft_value x, weft_axes axes, bool keepdims);
 
+/* What a reduction does not see. */
+static double neutral_of(reduction *reduce)
+{
+    if (reduce == weft_max || reduce == weft_logsumexp) return -INFINITY;
+    return reduce == weft_min ? INFINITY : reduce == weft_prod ? 1 : 0;
+}
+
 static weft_value reduce_l1(weft_graph *g, weft_value x, weft_axes axes, bool keepdims)
 {
     return weft_sum(g, weft_abs(g, x), axes, keepdims);
@@ -36,6 +43,38 @@ typedef struct reduction_row {
     int64_t input_since;
 } reduction_row;
 
+static bool reduces(weft_axes axes, int axis)
+{
+    for (int i = 0; i < axes.count; i++)
+        if (axes.axis[i] == axis) return true;
+    return axes.count == 0;
+}
+
+/* The reduction of x, of which data decide a size. */
+static weft_value reduce_sized(onnx_node *n, const reduction_row *row, weft_value x, weft_axes axes,
+                               bool keepdims)
+{
+    weft_graph *g = n->graph;
+    const weft_shape s = weft_shape_of(g, x);
+    const int sized = n->in[0]->sized_axis;
+    const weft_value size = n->in[0]->size;
+    double others = 1;
+    if (!reduces(axes, sized)) {
+        int axis = sized;
+        for (int i = 0; i < axes.count && !keepdims; i++) axis -= axes.axis[i] < sized;
+        n->out[0].value = row->reduce(g, x, axes, keepdims);
+        weft__add_size(n, 0, axis, size);
+        return n->out[0].value;
+    }
+    weft_value counted = weft__counted(g, size, s.dim[sized], sized, s.rank);
+    x = weft_masked_fill(g, x, weft_logical_not(g, counted), neutral_of(row->reduce));
+    if (row->reduce != weft_mean) return row->reduce(g, x, axes, keepdims);
+    for (int i = 0; i < s.rank; i++)
+        if (i != sized && reduces(axes, i)) others *= (double)s.dim[i];
+    weft_value count = weft_mul_scalar(g, weft_cast(g, size, weft_dtype_of(g, x)), others);
+    return weft_div(g, weft_sum(g, x, axes, keepdims), count);
+}
+
 /* The reduced input, in f64 if it has no floats. Without axes all are reduced, or none. */
 static weft_value reduce(onnx_node *n, const reduction_row *row)
 {
@@ -47,8 +86,12 @@ static weft_value reduce(onnx_node *n, const reduction_row *row)
         axes.axis[i] = weft__node_axis(n, list[i], weft__in_shape(n, 0).rank);
     if (count < 0 || weft__node_failed(n)) return WEFT_NO_VALUE;
     x = weft__widen(n, x);
-    if (count == 0 && weft__attr_int(n, "noop_with_empty_axes", 0))
-        return row->single ? row->single(n->graph, x) : x;
+    if (count == 0 && weft__attr_int(n, "noop_with_empty_axes", 0)) {
+        n->out[0].value = row->single ? row->single(n->graph, x) : x;
+        if (has_size(n, 0)) weft__add_size(n, 0, n->in[0]->sized_axis, n->in[0]->size);
+        return n->out[0].value;
+    }
+    if (has_size(n, 0)) return reduce_sized(n, row, x, axes, weft__attr_int(n, "keepdims", 1));
     return row->reduce(n->graph, x, axes, weft__attr_int(n, "keepdims", 1));
 }
 
@@ -141,19 +184,53 @@ void weft__map_Hardmax(onnx_node *n)
     weft__set_out(n, 0, weft_reshape(g, y, weft__in_shape(n, 0)));
 }
 
+/* The number of elements that TopK takes of `dim`; *size: how many of them count, where data decide
+ * k or how many elements there are. */
+static int64_t top_count(onnx_node *n, int axis, int64_t dim, weft_value *size)
+{
+    weft_graph *g = n->graph;
+    int64_t k = dim;
+    *size = WEFT_NO_VALUE;
+    if (n->opset < 10) k = weft__attr_int(n, "k", 0);
+    if (n->opset >= 10 && !weft__import_contents(n->import, n->in[1])) return 0;
+    if (n->opset >= 10 && n->in[1]->known) k = (int64_t)weft__in_number(n, 1, "k", 0);
+    if (n->opset >= 10 && (!n->in[1]->known || weft__is_open(n, 1, 0)))
+        *size = weft__in_element(n, 1, 0);
+    if (weft_is_value(*size)) *size = weft__size_between(g, *size, 0, (double)k);
+    if (!has_size(n, 0) || n->in[0]->sized_axis != axis) return k;
+    if (k > dim) k = dim;
+    const weft_value there = weft__size_between(g, n->in[0]->size, 0, (double)k);
+    *size = weft_is_value(*size) ? weft_where(g, weft_less(g, there, *size), there, *size) : there;
+    return k;
+}
+
 /* Values and indices in their order, which `sorted` = 0 does not rule out. */
 void weft__map_TopK(onnx_node *n)
 {
     const int axis = weft__attr_axis(n, "axis", -1, weft__in_shape(n, 0).rank);
-    const int64_t k =
-        n->opset >= 10 ? (int64_t)weft__in_number(n, 1, "k", 0) : weft__attr_int(n, "k", 0);
+    const bool largest = weft__attr_int(n, "largest", 1);
+    weft_value size;
     if (weft__node_failed(n)) return;
+    const int64_t k = top_count(n, axis, weft__in_shape(n, 0).dim[axis], &size);
     weft_value indices, x = weft__widen(n, weft__in_value(n, 0));
-    weft_value values = weft_top_k(n->graph, x, k, axis, weft__attr_int(n, "largest", 1), &indices);
+    if (weft__node_failed(n)) return;
+    if (has_size(n, 0) && n->in[0]->sized_axis == axis)
+        x = weft_masked_fill(
+            n->graph, x,
+            weft_logical_not(n->graph,
+                             weft__counted(n->graph, n->in[0]->size, weft_dim_of(n->graph, x, axis),
+                                           axis, weft_rank_of(n->graph, x))),
+            largest ? -INFINITY : INFINITY);
+    weft_value values = weft_top_k(n->graph, x, k, axis, largest, &indices);
     if (weft_dtype_of(n->graph, weft__in_value(n, 0)) == WEFT_I32)
         values = weft__narrow(n, values, weft__in_type(n, 0));
     weft__set_typed(n, 0, values, weft__in_type(n, 0));
     weft__set_typed(n, 1, indices, ONNX_INT64);
+    for (size_t i = 0; i < 2; i++) {
+        if (weft_is_value(size)) weft__add_size(n, i, axis, size);
+        if (has_size(n, 0) && n->in[0]->sized_axis != axis)
+            weft__add_size(n, i, n->in[0]->sized_axis, n->in[0]->size);
+    }
 }
 
 /* ---- Running sums and products ---- */

@@ -1,5 +1,5 @@
-/* Ops of ONNX that choose or count elements: Unique and NonMaxSuppression, the shape of whose
- * results depends on data, so that their inputs must be known during the import; and
+/* Ops of ONNX that choose or count elements: NonZero, Compress and NonMaxSuppression, data decide the
+ * size of whose results (sizes.c); Unique, whose input must be known during the import; and
  * TfIdfVectorizer. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
@@ -8,6 +8,97 @@
 
 #include <math.h>
 #include <string.h>
+
+/* ---- NonZero and Compress ---- */
+
+/* Compress with a condition [count] in the graph: as many elements as the axis of x has, of which
+ * those that were chosen count. */
+static void compress_data(onnx_node *n, weft_value x, int axis)
+{
+    weft_graph *g = n->graph;
+    const int64_t dim = weft_dim_of(g, x, axis);
+    weft_value size, chosen = weft__in_filled(n, 1, 0);
+    if (weft_rank_of(g, chosen) != 1 || weft_dtype_of(g, chosen) != WEFT_BOOL ||
+        weft_dim_of(g, chosen, 0) > dim) {
+        weft__node_fail(n, WEFT_BAD_SHAPE, "needs a condition of at most %lld bools",
+                        (long long)dim);
+        return;
+    }
+    chosen =
+        weft_pad(g, chosen, WEFT_SHAPE(0).dim, WEFT_SHAPE(dim - weft_dim_of(g, chosen, 0)).dim, 0);
+    if (has_size(n, 0))
+        chosen = weft_logical_and(g, chosen, weft__counted(g, n->in[0]->size, dim, 0, 1));
+    x = weft__gather_rows(n, x, weft__true_positions(g, chosen, &size), axis);
+    weft__set_typed(n, 0, x, weft__in_type(n, 0));
+    weft__add_size(n, 0, axis, size);
+}
+
+/* The elements whose condition is true. */
+void weft__map_Compress(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    weft_value x = weft__in_value(n, 0);
+    if (!weft__import_contents(n->import, n->in[1]) || weft__node_failed(n)) return;
+    if (!weft__has_attr(n, "axis")) x = weft_reshape(g, x, WEFT_SHAPE(-1));
+    const int axis = weft__attr_axis(n, "axis", 0, weft_rank_of(g, x));
+    if (has_size(n, 0) && (n->in[0]->sized_axis != axis ||
+                           weft_rank_of(g, weft__in_value(n, 0)) != weft_rank_of(g, x))) {
+        weft__node_fail(n, WEFT_NO_KERNEL,
+                        "chooses along another dimension than %d, whose size "
+                        "data decide",
+                        n->in[0]->sized_axis);
+        return;
+    }
+    if (!n->in[1]->known || has_size(n, 0)) {
+        if (!weft__node_failed(n)) compress_data(n, x, axis);
+        return;
+    }
+    const onnx_tensor *condition = weft__in_tensor(n, 1, "condition");
+    if (!condition || weft__node_failed(n)) return;
+    const int64_t size = weft_shape_numel(condition->shape);
+    int64_t *chosen = weft__arena_alloc(&n->import->memory, ((size_t)size + 1) * sizeof *chosen);
+    int64_t count = 0;
+    if (!chosen || condition->dtype != WEFT_BOOL || weft__node_failed(n)) {
+        weft__node_fail(n, WEFT_BAD_DTYPE, "needs a condition of bools");
+        return;
+    }
+    for (int64_t i = 0; i < size; i++)
+        if (((const uint8_t *)condition->data)[i]) chosen[count++] = i;
+    const weft_shape s = weft_shape_of(g, x);
+    weft_shape shape = s, rows = {.rank = s.rank};
+    shape.dim[axis] = count;
+    for (int i = 0; i < s.rank; i++) rows.dim[i] = i == axis ? count : 1;
+    weft_value index = weft_broadcast_to(g, weft__ints_value(n, chosen, rows), shape);
+    weft__set_typed(n, 0, weft_gather(g, x, index, axis), weft__in_type(n, 0));
+}
+
+/* The positions [rank, n] of the n elements, of which those that are not zero count. */
+void weft__map_NonZero(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = weft__in_filled(n, 0, 0);
+    const weft_shape s = weft_shape_of(g, x);
+    weft_value size, rows[WEFT_MAX_RANK];
+    weft_value zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), weft_dtype_of(g, x));
+    weft_value found = weft_reshape(g, weft_not_equal(g, x, zero), WEFT_SHAPE(-1));
+    if (!s.rank || weft_shape_numel(s) > INT32_MAX) {
+        weft__node_fail(n, WEFT_BAD_SHAPE,
+                        "needs an input of rank 1 or more with less than 2^31 elements");
+        return;
+    }
+    weft_value left = weft_cast(g, weft__true_positions(g, found, &size), WEFT_F64);
+    for (int axis = s.rank - 1; axis >= 0; axis--) {
+        const double dim = (double)s.dim[axis];
+        /* (i + 0.5) / dim is never whole, so the quotient is right in spite of its rounding. */
+        weft_value quotient =
+            weft_floor(g, weft_mul_scalar(g, weft_add_scalar(g, left, 0.5), 1 / (dim ? dim : 1)));
+        rows[axis] = weft_sub(g, left, weft_mul_scalar(g, quotient, dim));
+        left = quotient;
+    }
+    weft_value all = weft_cast(g, weft_stack(g, rows, (size_t)s.rank, 0), WEFT_I32);
+    weft__set_typed(n, 0, all, ONNX_INT64);
+    weft__add_size(n, 0, 1, size);
+}
 
 /* ---- Unique ---- */
 
@@ -142,129 +233,108 @@ void weft__map_Unique(onnx_node *n)
 
 /* ---- NonMaxSuppression ---- */
 
-/* The maximum number of comparisons of two boxes. */
-#define MAX_COMPARISONS ((int64_t)1 << 28)
-
-/* The boxes of an image and their scores of a class. */
-typedef struct candidates {
-    const onnx_tensor *boxes, *scores;
-    int64_t first_box, first_score, n_boxes;
-    bool centred; /* boxes are centres and sizes, not two corners */
-    double threshold;
-} candidates;
-
-typedef struct rectangle {
-    double low[2], high[2];
-} rectangle;
-
-static rectangle rectangle_of(const candidates *c, int32_t box)
+/* Boxes [images, n, 4] as two corners, where the attribute says that they are a centre and sizes. */
+static weft_value corners(onnx_node *n, weft_value boxes)
 {
-    double at[4];
-    rectangle r;
-    for (int i = 0; i < 4; i++) at[i] = onnx_tensor_element(c->boxes, (c->first_box + box) * 4 + i);
-    for (int i = 0; i < 2; i++) {
-        r.low[i] = c->centred ? at[i] - at[2 + i] / 2 : fmin(at[i], at[2 + i]);
-        r.high[i] = c->centred ? at[i] + at[2 + i] / 2 : fmax(at[i], at[2 + i]);
-    }
-    return r;
+    weft_graph *g = n->graph;
+    if (!weft__attr_int(n, "center_point_box", 0)) return boxes;
+    weft_value centre = weft_slice(g, boxes, 2, 0, 2, 1);
+    weft_value half = weft_mul_scalar(g, weft_slice(g, boxes, 2, 2, 4, 1), 0.5);
+    weft_value both[2];
+    both[0] = weft_sub(g, centre, half);
+    both[1] = weft_add(g, centre, half);
+    return weft_concat(g, both, 2, 2);
 }
 
-static double area(const rectangle *r)
+/* The limit of boxes for each class, of n: input 2, which data may decide. */
+static weft_value box_limit(onnx_node *n, int64_t boxes, int64_t *largest)
 {
-    return (r->high[0] - r->low[0]) * (r->high[1] - r->low[1]);
+    weft_graph *g = n->graph;
+    *largest = 0;
+    if (!has_in(n, 2)) return weft_scalar(g, WEFT_F64, 0);
+    if (!weft__import_contents(n->import, n->in[2])) return WEFT_NO_VALUE;
+    *largest = boxes;
+    if (!n->in[2]->known || weft__is_open(n, 2, 0))
+        return weft_cast(g, weft__in_element(n, 2, 0), WEFT_F64);
+    const double limit = weft__in_number(n, 2, "number of boxes", 0);
+    if (limit < (double)boxes) *largest = limit < 1 ? 0 : (int64_t)limit;
+    return weft_scalar(g, WEFT_F64, (double)*largest);
 }
 
-/* Whether the intersection of two boxes is more than the threshold's fraction of their union. */
-static bool overlap(const candidates *c, int32_t i, int32_t j)
+/* Element [..] of `index`: numbers along an axis of the shape [images, classes, n]. */
+static weft_value numbers_along(weft_graph *g, weft_shape s, int axis)
 {
-    const rectangle a = rectangle_of(c, i), b = rectangle_of(c, j);
-    rectangle both;
-    for (int k = 0; k < 2; k++) {
-        both.low[k] = fmax(a.low[k], b.low[k]);
-        both.high[k] = fmin(a.high[k], b.high[k]);
-        if (!(both.high[k] > both.low[k])) return false;
-    }
-    const double shared = area(&both), all = area(&a) + area(&b) - shared;
-    return shared / all > c->threshold;
+    weft_shape shape = {3, {1, 1, 1}};
+    shape.dim[axis] = s.dim[axis];
+    weft_value all = weft_reshape(g, weft_arange(g, WEFT_I32, s.dim[axis], 0, 1), shape);
+    return weft_reshape(g, weft_broadcast_to(g, all, s), WEFT_SHAPE(-1));
 }
 
-static int by_score(const void *a, const void *b, void *context)
+static bool check_boxes(onnx_node *n, weft_shape b, weft_shape s)
 {
-    const candidates *c = context;
-    const int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
-    const double x = onnx_tensor_element(c->scores, c->first_score + i);
-    const double y = onnx_tensor_element(c->scores, c->first_score + j);
-    return x > y ? -1 : x < y ? 1 : i < j ? -1 : i > j;
-}
-
-/* Puts the numbers of at most `max_count` chosen boxes into order[]; returns how many. order[] has
- * n_boxes numbers. */
-static int64_t choose(candidates *c, int32_t *order, int64_t max_count, double min_score)
-{
-    int64_t count = 0, chosen = 0;
-    for (int32_t i = 0; i < c->n_boxes; i++)
-        if (onnx_tensor_element(c->scores, c->first_score + i) > min_score) order[count++] = i;
-    weft__sort(order, (size_t)count, sizeof *order, by_score, c);
-    for (int64_t i = 0; i < count && chosen < max_count; i++) {
-        bool free = true;
-        for (int64_t k = 0; free && k < chosen; k++) free = !overlap(c, order[i], order[k]);
-        if (free) order[chosen++] = order[i];
-    }
-    return chosen;
-}
-
-static bool check_boxes(onnx_node *n, const candidates *c, int64_t max_count)
-{
-    const weft_shape b = c->boxes->shape, s = c->scores->shape;
-    const bool floats =
-        weft_dtype_is_float(c->boxes->dtype) && weft_dtype_is_float(c->scores->dtype);
-    if (!floats || b.rank != 3 || s.rank != 3 || b.dim[2] != 4 || b.dim[0] != s.dim[0] ||
-        b.dim[1] != s.dim[2])
+    if (weft__node_failed(n)) return false;
+    if (b.rank != 3 || s.rank != 3 || b.dim[2] != 4 || b.dim[0] != s.dim[0] || b.dim[1] != s.dim[2])
         return weft__node_fail(
                    n, WEFT_BAD_SHAPE,
                    "needs boxes [images, boxes, 4] and scores [images, classes, boxes]"),
                false;
-    if (weft_shape_numel(s) > MAX_COMPARISONS / (max_count + 1))
+    if (weft_shape_numel(s) > INT32_MAX / 4)
         return weft__node_fail(n, WEFT_TOO_LARGE, "compares too many boxes"), false;
+    if ((has_size(n, 0) && n->in[0]->sized_axis != 1) ||
+        (has_size(n, 1) && n->in[1]->sized_axis != 2))
+        return weft__node_fail(n, WEFT_NO_KERNEL, "data decide the number of images or classes"),
+               false;
     return true;
+}
+
+/* The boxes whose score counts, which is above the threshold: bool like the scores. */
+static weft_value candidates(onnx_node *n, weft_value scores, int64_t boxes)
+{
+    weft_graph *g = n->graph;
+    const double threshold = weft__in_number(n, 4, "score threshold", -INFINITY);
+    weft_value least = weft_cast(g, weft_scalar(g, WEFT_F64, threshold), weft_dtype_of(g, scores));
+    weft_value good = weft_greater(g, scores, least);
+    for (size_t i = 0; i < 2; i++)
+        if (has_size(n, i))
+            good = weft_logical_and(g, good, weft__counted(g, n->in[i]->size, boxes, 2, 3));
+    return good;
 }
 
 /* For each image and class the boxes [chosen, 3], best first, that overlap none before them: the
  * numbers of image, class and box. */
 void weft__map_NonMaxSuppression(onnx_node *n)
 {
-    candidates c = {weft__in_tensor(n, 0, "boxes"), weft__in_tensor(n, 1, "scores"),
-                    .centred = false};
-    const double limit = weft__in_number(n, 2, "number of boxes", 0);
-    const double min_score = weft__in_number(n, 4, "score threshold", -INFINITY);
-    c.threshold = weft__in_number(n, 3, "threshold", 0);
-    c.centred = weft__attr_int(n, "center_point_box", 0);
-    if (weft__node_failed(n)) return;
-    c.n_boxes = c.boxes->shape.rank == 3 ? c.boxes->shape.dim[1] : 0;
-    const int64_t max_count = limit < 1                   ? 0
-                              : limit < (double)c.n_boxes ? (int64_t)limit
-                                                          : c.n_boxes;
-    if (!check_boxes(n, &c, max_count)) return;
-    const int64_t images = c.scores->shape.dim[0], classes = c.scores->shape.dim[1];
-    int32_t *order = weft__arena_alloc(&n->import->memory, ((size_t)c.n_boxes + 1) * sizeof *order);
-    int32_t *chosen = weft__arena_alloc(
-        &n->import->memory, (size_t)(images * classes * max_count * 3 + 1) * sizeof *chosen);
-    if (!order || !chosen) {
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its boxes");
-        return;
-    }
-    int64_t total = 0;
-    for (int64_t i = 0; i < images * classes; i++) {
-        c.first_box = i / classes * c.n_boxes;
-        c.first_score = i * c.n_boxes;
-        const int64_t count = choose(&c, order, max_count, min_score);
-        for (int64_t k = 0; k < count; k++, total++) {
-            chosen[3 * total] = (int32_t)(i / classes);
-            chosen[3 * total + 1] = (int32_t)(i % classes);
-            chosen[3 * total + 2] = order[k];
-        }
-    }
-    weft__set_known(n, 0, ONNX_INT64, WEFT_SHAPE(total, 3), chosen);
+    weft_graph *g = n->graph;
+    weft_value boxes = weft__in_value(n, 0), scores = weft__in_value(n, 1), order;
+    const weft_shape b = weft__in_shape(n, 0), s = weft__in_shape(n, 1);
+    if (!check_boxes(n, b, s)) return;
+    int64_t largest;
+    const int64_t images = s.dim[0], classes = s.dim[1], count = s.dim[2];
+    const weft_value limit = box_limit(n, count, &largest);
+    weft_value good = candidates(n, scores, count);
+    scores = weft_masked_fill(g, scores, weft_logical_not(g, good), -INFINITY);
+    weft_sort(g, scores, 2, true, &order);
+    /* The others come after all candidates, so they suppress none of these. */
+    good = weft_gather(g, good, order, 2);
+    weft_value columns[3];
+    columns[0] = numbers_along(g, s, 0);
+    columns[1] = numbers_along(g, s, 1);
+    columns[2] = weft_reshape(g, order, WEFT_SHAPE(-1));
+    weft_value row = weft_mul_scalar(g, weft_cast(g, columns[0], WEFT_F64), (double)count);
+    row = weft_cast(g, weft_add(g, row, weft_cast(g, columns[2], WEFT_F64)), WEFT_I32);
+    boxes = weft_reshape(g, corners(n, boxes), WEFT_SHAPE(images * count, 4));
+    boxes =
+        weft_reshape(g, weft__gather_rows(n, boxes, row, 0), WEFT_SHAPE(images, classes, count, 4));
+    weft_value stays = weft_suppress(g, boxes, weft__in_number(n, 3, "threshold", 0));
+    stays = weft_logical_and(g, stays, good);
+    weft_value number = weft_cumsum(g, weft_cast(g, stays, WEFT_F64), 2, false);
+    stays = weft_logical_and(g, stays, weft_less_equal(g, number, limit));
+    weft_value size, from = weft__true_positions(g, weft_reshape(g, stays, WEFT_SHAPE(-1)), &size);
+    from = weft_slice(g, from, 0, 0, images * classes * largest, 1);
+    for (int i = 0; i < 3 && !weft__node_failed(n); i++)
+        columns[i] = weft__gather_rows(n, columns[i], from, 0);
+    weft__set_typed(n, 0, weft_stack(g, columns, 3, 1), ONNX_INT64);
+    weft__add_size(n, 0, 0, size);
 }
 
 /* ---- TfIdfVectorizer ---- */

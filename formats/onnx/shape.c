@@ -1,9 +1,6 @@
-/* Ops of ONNX on shapes: views, joining and cutting, and values that follow from shapes. */
+/* Ops of ONNX on shapes: views, joining and cutting. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
-
-#include <math.h>
-#include <stdlib.h>
 
 /* ---- Views ---- */
 
@@ -117,10 +114,34 @@ void weft__map_Expand(onnx_node *n)
         weft__node_fail(n, WEFT_BAD_SHAPE, "the input does not broadcast to the shape");
         return;
     }
-    weft__set_typed(n, 0, weft_broadcast_to(n->graph, x, shape), weft__in_type(n, 0));
+    weft__set_shaped(n, weft_broadcast_to(n->graph, x, shape), weft__in_type(n, 0), 1);
+    if (has_size(n, 0))
+        weft__add_size(n, 0, n->in[0]->sized_axis + shape.rank - weft__in_shape(n, 0).rank,
+                       n->in[0]->size);
 }
 
 /* ---- Joining and cutting ---- */
+
+/* Moves the positions of output 0 that count to the front: its inputs are joined along an axis whose
+ * sizes data decide. */
+static void close_up(onnx_node *n, int axis)
+{
+    weft_graph *g = n->graph;
+    onnx_value *out = &n->out[0];
+    weft_value size, *counted = weft__arena_alloc(&n->import->memory, n->n_in * sizeof *counted);
+    if (!counted) {
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a list");
+        return;
+    }
+    for (size_t i = 0; i < n->n_in; i++) {
+        const int64_t dim = weft__in_shape(n, i).dim[axis];
+        counted[i] = has_size(n, i) ? weft__counted(g, n->in[i]->size, dim, 0, 1)
+                                    : weft_fill(g, WEFT_BOOL, WEFT_SHAPE(dim), 1);
+    }
+    weft_value from = weft__true_positions(g, weft_concat(g, counted, n->n_in, 0), &size);
+    out->value = weft__gather_rows(n, out->value, from, axis);
+    weft__add_size(n, 0, axis, size);
+}
 
 void weft__map_Concat(onnx_node *n)
 {
@@ -138,6 +159,15 @@ void weft__map_Concat(onnx_node *n)
     }
     const int axis = weft__attr_axis(n, "axis", 1, weft__in_shape(n, 0).rank);
     weft__set_typed(n, 0, weft_concat(n->graph, x, n->n_in, axis), weft__in_type(n, 0));
+    bool close = false;
+    for (size_t i = 0; i < n->n_in; i++) {
+        if (!has_size(n, i)) continue;
+        if (n->in[i]->sized_axis == axis)
+            close = true;
+        else
+            weft__add_size(n, 0, n->in[i]->sized_axis, n->in[i]->size);
+    }
+    if (close && !weft__node_failed(n)) close_up(n, axis);
 }
 
 void weft__map_Split(onnx_node *n)
@@ -182,6 +212,20 @@ static weft_value slice_axis(weft_graph *g, weft_value x, int axis, int64_t begi
     return weft_slice(g, x, axis, begin, end, step);
 }
 
+/* How many of `dim` positions from `begin` on, up to element i of the ends, count. */
+static weft_value cut_size(onnx_node *n, int axis, int64_t begin, int64_t i, int64_t dim)
+{
+    weft_graph *g = n->graph;
+    weft_value size = WEFT_NO_VALUE;
+    if (has_size(n, 0) && axis == n->in[0]->sized_axis)
+        size = weft__size_plus(g, n->in[0]->size, (double)-begin);
+    if (weft__is_open(n, 2, i)) {
+        const weft_value to = weft__size_plus(g, weft__in_element(n, 2, i), (double)-begin);
+        size = weft_is_value(size) ? weft_where(g, weft_less(g, to, size), to, size) : to;
+    }
+    return weft__size_between(g, size, 0, (double)dim);
+}
+
 void weft__map_Slice(onnx_node *n)
 {
     int64_t starts[WEFT_MAX_RANK], ends[WEFT_MAX_RANK], axes[WEFT_MAX_RANK], steps[WEFT_MAX_RANK];
@@ -196,10 +240,23 @@ void weft__map_Slice(onnx_node *n)
         weft__node_fail(n, WEFT_BAD_SHAPE, "starts, ends, axes and steps differ in length");
         return;
     }
-    for (int i = 0; i < count && !weft__node_failed(n); i++)
-        x = slice_axis(n->graph, x, weft__node_axis(n, n_axes ? axes[i] : i, rank), starts[i],
-                       ends[i], n_steps ? steps[i] : 1);
+    for (int i = 0; i < count && !weft__node_failed(n); i++) {
+        const int axis = weft__node_axis(n, n_axes ? axes[i] : i, rank);
+        const int64_t step = n_steps ? steps[i] : 1;
+        x = slice_axis(n->graph, x, axis, starts[i], ends[i], step);
+        if (!weft__is_open(n, 2, i) && !(has_size(n, 0) && axis == n->in[0]->sized_axis)) continue;
+        if (step != 1 || starts[i] < 0 || ends[i] < 0 || weft__is_open(n, 1, i)) {
+            weft__node_fail(n, WEFT_NO_KERNEL,
+                            "needs a step of 1 and bounds from 0 along dimension %d, whose size "
+                            "data decide",
+                            axis);
+            return;
+        }
+        n->out[0].value = x;
+        weft__add_size(n, 0, axis, cut_size(n, axis, starts[i], i, weft_dim_of(n->graph, x, axis)));
+    }
     weft__set_typed(n, 0, x, weft__in_type(n, 0));
+    if (has_size(n, 0)) weft__add_size(n, 0, n->in[0]->sized_axis, n->in[0]->size);
 }
 
 void weft__map_Tile(onnx_node *n)
@@ -266,146 +323,4 @@ void weft__map_SpaceToDepth(onnx_node *n)
     move_blocks(n, WEFT_SHAPE(s.dim[0], s.dim[1], rows, b, columns, b),
                 depth_first ? WEFT_AXES(0, 1, 3, 5, 2, 4) : WEFT_AXES(0, 3, 5, 1, 2, 4),
                 WEFT_SHAPE(s.dim[0], s.dim[1] * b * b, rows, columns));
-}
-
-/* ---- Values from shapes ---- */
-
-void weft__map_Shape(onnx_node *n)
-{
-    const weft_shape s = weft__in_shape(n, 0);
-    int64_t begin = weft__attr_int(n, "start", 0), end = weft__attr_int(n, "end", s.rank);
-    int32_t dims[WEFT_MAX_RANK];
-    if (begin < 0) begin += s.rank;
-    if (end < 0) end += s.rank;
-    if (begin < 0) begin = 0;
-    if (end > s.rank) end = s.rank;
-    int count = 0;
-    for (int64_t i = begin; i < end; i++) {
-        dims[count++] = (int32_t)s.dim[i];
-        if (s.dim[i] > INT32_MAX)
-            weft__node_fail(n, WEFT_TOO_LARGE, "a dimension does not fit i32");
-    }
-    weft__set_known(n, 0, ONNX_INT64, WEFT_SHAPE(count), dims);
-}
-
-void weft__map_Size(onnx_node *n)
-{
-    const int64_t numel = weft_shape_numel(weft__in_shape(n, 0));
-    const int32_t size = (int32_t)numel;
-    if (size != numel)
-        weft__node_fail(n, WEFT_TOO_LARGE, "the number of elements does not fit i32");
-    weft__set_known(n, 0, ONNX_INT64, WEFT_SCALAR, &size);
-}
-
-/* A constant of the attribute "value" and its relatives. */
-void weft__map_Constant(onnx_node *n)
-{
-    static const char *const names[] = {"value", "value_float", "value_floats", "value_int",
-                                        "value_ints"};
-    const WeftOnnx__AttributeProto *a = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !a; i++)
-        a = weft__attr_find(n, names[i]);
-    if (a && a->t) {
-        weft__set_tensor(n->import, &n->out[0], a->t);
-        return;
-    }
-    const bool is_float = a && (a->has_f || a->n_floats), is_int = a && (a->has_i || a->n_ints);
-    if (!is_float && !is_int && !(a && !a->has_s && !a->n_strings)) {
-        weft__node_fail(n, WEFT_BAD_DTYPE, "has a value that is not a dense tensor of numbers");
-        return;
-    }
-    const bool list = a->n_floats || a->n_ints || (!a->has_f && !a->has_i);
-    const size_t count = list ? a->n_floats + a->n_ints : 1;
-    const weft_shape shape = list ? WEFT_SHAPE((int64_t)count) : WEFT_SCALAR;
-    if (is_float) {
-        weft__set_known(n, 0, ONNX_FLOAT, shape, list ? a->floats : &a->f);
-        return;
-    }
-    int32_t *ints = weft__arena_alloc(&n->import->memory, (count + 1) * sizeof *ints);
-    if (!ints) {
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a constant");
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const int64_t value = list ? a->ints[i] : a->i;
-        ints[i] = value >= INT64_MAX ? INT32_MAX : value <= -INT64_MAX ? INT32_MIN : (int32_t)value;
-        if (ints[i] != value && value != INT64_MAX && value > -INT64_MAX)
-            weft__node_fail(n, WEFT_BAD_DTYPE, "%lld does not fit i32", (long long)value);
-    }
-    weft__set_known(n, 0, ONNX_INT64, shape, ints);
-}
-
-void weft__map_ConstantOfShape(onnx_node *n)
-{
-    const WeftOnnx__AttributeProto *a = weft__attr_find(n, "value");
-    weft_shape shape = {.rank = 0};
-    onnx_tensor value = {.dtype = WEFT_F32, .shape = {1, {1}}, .data = &(const float){0}};
-    shape.rank = weft__in_ints(n, 0, "shape", shape.dim, WEFT_MAX_RANK);
-    if (a && a->t &&
-        weft__onnx_tensor_read(a->t, "value", &n->import->memory,
-                               (onnx_files *)(uintptr_t)&n->import->model->files, &value,
-                               &n->import->error) != WEFT_OK)
-        return;
-    if (shape.rank < 0) return;
-    if (weft_shape_numel(value.shape) != 1) {
-        weft__node_fail(n, WEFT_BAD_SHAPE, "its value must have one element");
-        return;
-    }
-    weft_value one = weft_constant(n->graph, value.dtype, WEFT_SCALAR, value.data);
-    weft__set_typed(n, 0, weft_broadcast_to(n->graph, one, shape),
-                    a && a->t ? a->t->data_type : ONNX_FLOAT);
-}
-
-void weft__map_Range(onnx_node *n)
-{
-    const double start = weft__in_number(n, 0, "start", 0),
-                 limit = weft__in_number(n, 1, "limit", 0);
-    const double step = weft__in_number(n, 2, "delta", 0), count = ceil((limit - start) / step);
-    weft_dtype dtype;
-    if (weft__node_failed(n) ||
-        weft__onnx_type_dtype(weft__in_type(n, 0), "Range", &dtype, &n->import->error))
-        return;
-    if (step == 0 || !(count < INT32_MAX)) {
-        weft__node_fail(n, WEFT_BAD_ARGUMENT, "has a step of 0, or too many elements");
-        return;
-    }
-    weft__set_typed(n, 0, weft_arange(n->graph, dtype, count > 0 ? (int64_t)count : 0, start, step),
-                    weft__in_type(n, 0));
-}
-
-/* Ones on a diagonal of a matrix. */
-void weft__map_EyeLike(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const weft_shape s = weft__in_shape(n, 0);
-    const int type = (int)weft__attr_int(n, "dtype", weft__in_type(n, 0));
-    const int64_t k = weft__attr_int(n, "k", 0);
-    weft_dtype dtype;
-    if (weft__node_failed(n) || weft__onnx_type_dtype(type, "EyeLike", &dtype, &n->import->error))
-        return;
-    if (s.rank != 2) {
-        weft__node_fail(n, WEFT_BAD_SHAPE, "needs a matrix");
-        return;
-    }
-    weft_value below = weft_tril_mask(g, s.dim[0], s.dim[1], k - 1);
-    weft_value up_to = weft_tril_mask(g, s.dim[0], s.dim[1], k);
-    weft_value on = weft_logical_and(g, up_to, weft_logical_not(g, below));
-    weft__set_typed(n, 0, weft_cast(g, on, dtype), type);
-}
-
-void weft__map_Trilu(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const weft_value x = weft__in_value(n, 0);
-    const weft_shape s = weft__in_shape(n, 0);
-    const bool upper = weft__attr_int(n, "upper", 1);
-    const int64_t k = (int64_t)weft__in_number(n, 1, "k", 0);
-    if (weft__node_failed(n)) return;
-    if (s.rank < 2) {
-        weft__node_fail(n, WEFT_BAD_SHAPE, "needs matrices");
-        return;
-    }
-    weft_value mask = weft_tril_mask(g, s.dim[s.rank - 2], s.dim[s.rank - 1], upper ? k - 1 : k);
-    weft_value hidden = upper ? mask : weft_logical_not(g, mask);
-    weft__set_typed(n, 0, weft_masked_fill(g, x, hidden, 0), weft__in_type(n, 0));
 }

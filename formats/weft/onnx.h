@@ -12,7 +12,10 @@
  * and replaces functions of the model by their nodes. Where data choose the branch of an If, both
  * are computed, and the outputs, whose types must agree, are selected; a branch that does not fit
  * the inputs is left out, with a warning (weft/log.h), and a run that chooses it ends with
- * WEFT_BAD_INDEX. A shape or trip count that depends on data is an error.
+ * WEFT_BAD_INDEX. A trip count that depends on data is an error. Where data decide the size of a
+ * dimension, as that of NonZero's result, the value has the largest possible size, and an i32 scalar
+ * says how many positions count (weft_onnx_value.size); an op that does not support this is
+ * WEFT_NO_KERNEL.
  *
  * Dtypes: float is f32, double is f64 and bool is bool. float16 and bfloat16 become f32, and are
  * computed as such: results are not rounded to 16 bits. All integers become i32. One outside i32 is
@@ -72,6 +75,11 @@ typedef struct weft_onnx_value {
     const char *name;
     weft_dtype dtype;
     weft_shape shape;
+    /* 0, or the index of the output, an i32 scalar called "NAME.size", that says how many positions
+     * along `axis` this output has in a run. `shape` has the largest possible number, and the
+     * positions from the size on are zero. */
+    size_t size;
+    int axis;
 } weft_onnx_value;
 
 /* Reads a file and builds its graph once, to check it. External data are read from files in the
@@ -103,6 +111,13 @@ WEFT_API const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t 
  * inputs[] and outputs[], in the order of the lists above. Returns the graph's status. */
 WEFT_API weft_status weft_onnx_build(weft_graph *graph, const weft_onnx *model, int64_t batch,
                                      weft_value *inputs, weft_value *outputs);
+/* Output `index` of the last run of a session, as weft_session_tensor returns it, with the size that
+ * the run has given it. outputs[] are those of weft_onnx_build; this one and, if it has one, the
+ * output of its size must be outputs of the session's plan. WEFT_BAD_ARGUMENT if the model has no
+ * such output. */
+WEFT_API weft_status weft_onnx_output(const weft_onnx *model, weft_session *session,
+                                      const weft_value *outputs, size_t index, weft_tensor *tensor,
+                                      weft_error *error);
 /* A builder of a model with at most WEFT_BUILT_VALUES inputs and outputs each, without a loss
  * (weft/fit.h adds one). The rows of a shape are its batch. The model must outlive the builder.
  *

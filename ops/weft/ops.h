@@ -73,6 +73,12 @@ WEFT_API weft_value weft_sort(weft_graph *graph, weft_value x, int axis, bool de
 /* The indices of weft_sort. */
 WEFT_API weft_value weft_argsort(weft_graph *graph, weft_value x, int axis, bool descending);
 
+/* Non-maximum suppression. boxes [..., n, 4] of f32 or f64 are two opposite corners each, (x0, y0,
+ * x1, y1) or any other order of the axes, best box first. Bool [..., n]: true for each box that
+ * stays. A box stays unless, with a box before it that stays, the area of their intersection is more
+ * than `threshold` of that of their union. In f64. No gradient. O(n x boxes that stay). */
+WEFT_API weft_value weft_suppress(weft_graph *graph, weft_value boxes, double threshold);
+
 /* ---- Matrix products ------------------------------------------------------------------------- */
 
 /* a [m, k] times w [k, n]: [m, n], for a w that many products of few rows share, as the steps of a

@@ -181,8 +181,16 @@ static void draw_top_k(exact_case *c)
     exact_input(c, shape);
 }
 
+static void draw_suppress(exact_case *c)
+{
+    const double threshold = exact_one_of(c, 3) ? 0 : 0.1 * (double)exact_between(c, 0, 9);
+    SET_ATTR(c, threshold);
+    exact_input(c, DIMS(3, exact_between(c, 1, 3), exact_between(c, 0, 60), 4));
+}
+
 const exact_op exact_row_ops[] = {
     {"top_k", draw_top_k},
+    {"suppress", draw_suppress},
     {"softmax", draw_softmax},
     {"log_softmax", draw_softmax},
     {"softmax_grad", draw_softmax},

@@ -233,8 +233,53 @@ EXACT(top_k)
     }
 }
 
+/* ---- suppress ---- */
+
+/* Intersection over union of two boxes, each two opposite corners. */
+static double shared_part(const double *a, const double *b)
+{
+    double low[2][2], high[2][2], area[2], width[2];
+    for (int i = 0; i < 2; i++) {
+        const double *box = i ? b : a;
+        for (int k = 0; k < 2; k++) {
+            low[i][k] = box[2 + k] < box[k] ? box[2 + k] : box[k];
+            high[i][k] = box[2 + k] > box[k] ? box[2 + k] : box[k];
+        }
+        area[i] = (high[i][0] - low[i][0]) * (high[i][1] - low[i][1]);
+    }
+    for (int k = 0; k < 2; k++) {
+        const double from = low[0][k] > low[1][k] ? low[0][k] : low[1][k];
+        const double to = high[0][k] < high[1][k] ? high[0][k] : high[1][k];
+        if (!(to > from)) return -1;
+        width[k] = to - from;
+    }
+    const double shared = width[0] * width[1];
+    return shared / (area[0] + area[1] - shared);
+}
+
+EXACT(suppress)
+{
+    UNUSED;
+    const double threshold = *(const double *)attr;
+    const int64_t n = in->shape.dim[in->shape.rank - 2],
+                  lists = n ? weft_shape_numel(in->shape) / 4 / n : 0;
+    uint8_t *stays = out->data;
+    for (int64_t i = 0; i < lists * n; i++) {
+        double box[4], other[4];
+        stays[i] = true;
+        for (int64_t j = i - i % n; j < i; j++) {
+            for (int k = 0; k < 4; k++) {
+                box[k] = (double)at(in, 4 * i + k);
+                other[k] = (double)at(in, 4 * j + k);
+            }
+            const double part = shared_part(other, box);
+            if (stays[j] && part != -1 && part > threshold) stays[i] = false;
+        }
+    }
+}
+
 EXACT_TABLE(rows) = {
     ROW(softmax), ROW(log_softmax), ROW(softmax_grad), ROW(log_softmax_grad),
     ROW(cumsum),  ROW(argmax),      ROW(argmin),       ROW(prod_grad),
-    ROW(top_k),   {NULL, NULL},
+    ROW(top_k),   ROW(suppress),    {NULL, NULL},
 };

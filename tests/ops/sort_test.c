@@ -219,6 +219,39 @@ static void test_products(void)
     }
 }
 
+/* Boxes of which the first removes the second, which does not remove the third: it does not stay. */
+static void test_boxes(void)
+{
+    static const double boxes[2][3][4] = {
+        {{0, 0, 1, 4}, {0, 1, 1, 5}, {0, 2, 1, 6}}, /* areas in common: 3 of 5, 2 of 6, 3 of 5 */
+        {{1, 5, 0, 1}, {3, 3, 4, 4}, {NAN, 0, 1, 1}},
+    };
+    static const uint8_t wanted[3][2][3] = {
+        {{1, 0, 1}, {1, 1, 1}}, {{1, 1, 1}, {1, 1, 1}}, {{1, 0, 0}, {1, 1, 1}}};
+    static const double thresholds[3] = {0.5, 0.6, 0};
+    for (int i = 0; i < 3; i++) {
+        uint8_t stays[2][3];
+        weft_error error = WEFT_NO_ERROR;
+        weft_graph *g = weft_graph_new();
+        weft_value x = weft_input(g, "boxes", WEFT_F64, WEFT_SHAPE(2, 3, 4));
+        weft_value y = weft_suppress(g, x, thresholds[i]);
+        weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
+        weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+        CU_ASSERT_EQUAL(weft_session_feed(s, x, boxes, sizeof boxes, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, y, stays, sizeof stays, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(memcmp(stays, wanted[i], sizeof stays), 0);
+        weft_session_free(s);
+        weft_plan_free(plan);
+        weft_graph_free(g);
+    }
+    weft_graph *g = weft_graph_new();
+    weft_suppress(g, weft_input(g, "x", WEFT_F32, WEFT_SHAPE(3, 5)), 0.5);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
+    weft_graph_free(g);
+}
+
 void sort_tests(void)
 {
     CU_pSuite suite = CU_add_suite("sort", NULL, NULL);
@@ -228,4 +261,5 @@ void sort_tests(void)
     CU_add_test(suite, "argmin", test_argmin);
     CU_add_test(suite, "comparisons", test_comparisons);
     CU_add_test(suite, "products at zeros", test_products);
+    CU_add_test(suite, "boxes that overlap", test_boxes);
 }

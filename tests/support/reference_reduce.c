@@ -140,6 +140,33 @@ REFERENCE(top_k)
     }
     free(taken);
 }
+/* Intersection over union of boxes of two corners each, by the lengths of their overlap. */
+static double common_part(const double *a, const double *b)
+{
+    double common = 1, area_a = 1, area_b = 1;
+    for (int k = 0; k < 2; k++) {
+        const double low = fmax(fmin(a[k], a[2 + k]), fmin(b[k], b[2 + k]));
+        const double high = fmin(fmax(a[k], a[2 + k]), fmax(b[k], b[2 + k]));
+        common *= fmax(high - low, 0);
+        area_a *= fabs(a[2 + k] - a[k]);
+        area_b *= fabs(b[2 + k] - b[k]);
+    }
+    return common > 0 ? common / (area_a + area_b - common) : 0;
+}
+REFERENCE(suppress)
+{
+    UNUSED;
+    const double threshold = *(const double *)attr;
+    const int64_t n = in->shape.dim[in->shape.rank - 2];
+    for (int64_t i = 0; i < numel(out); i++) {
+        bool stays = true;
+        for (int64_t j = i - i % n; j < i; j++) {
+            const double part = common_part(data(in) + 4 * j, data(in) + 4 * i);
+            if (data(out)[j] > 0 && part > 0 && part > threshold) stays = false;
+        }
+        put(&out[0], i, stays);
+    }
+}
 REFERENCE(cumsum)
 {
     UNUSED;
@@ -393,6 +420,7 @@ const reference references_reduce[] = {
     SAME(argmax),
     SAME(argmin),
     SAME(top_k),
+    SAME(suppress),
     SAME(prod),
     SAME(prod_grad),
     SAME(cumsum),

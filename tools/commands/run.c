@@ -100,7 +100,12 @@ typedef struct run {
     weft_plan *plan;
     weft_session *session;
     weft_value *in, *out;
-    weft_value *targets; /* out, and then what --dump asks for */
+    weft_value *all; /* all outputs of a file */
+    size_t *which;   /* of these, out[i] is number which[i] */
+    size_t n_all;
+    weft_value
+        *targets; /* out, then what --dump asks for, then the sizes of out that data decide */
+    size_t n_targets;
     const weft_onnx_value *inputs_of, *outputs_of;
     weft_onnx_value *chosen; /* outputs_of with --outputs */
     size_t n_in, n_out, compared;
@@ -141,6 +146,14 @@ static bool load_file(run *r)
     r->graph = weft_graph_new();
     if (!r->in || !r->out || !r->graph) return no_memory(r);
     build(r);
+    r->n_all = r->n_out;
+    r->all = calloc(r->n_all + 1, sizeof *r->all);
+    r->which = calloc(r->n_all + 1, sizeof *r->which);
+    if (!r->all || !r->which) return no_memory(r);
+    for (size_t i = 0; i < r->n_all; i++) {
+        r->all[i] = r->out[i];
+        r->which[i] = i;
+    }
     return tool_take_error(weft_graph_error(r->graph), &r->error) == WEFT_OK &&
            weft_onnx_copy_weights(r->model, r->params, &r->error) == WEFT_OK &&
            (!r->a->checkpoint[0] ||
@@ -211,6 +224,7 @@ static bool choose_outputs(run *r)
         if (good) {
             out[n] = r->out[i];
             r->chosen[n] = r->outputs_of[i];
+            if (r->which && n < all) r->which[n] = i;
         } else {
             weft_error_set(&r->error, WEFT_NOT_FOUND, "--outputs",
                            "\"%.*s\" is not an output of the model", (int)length, at);
@@ -233,13 +247,16 @@ static bool choose_outputs(run *r)
 static bool list_targets(run *r)
 {
     const named_files *dumps = &r->a->dumps;
-    r->targets = calloc(r->n_out + dumps->n + 1, sizeof *r->targets);
+    r->targets = calloc(2 * r->n_out + dumps->n + 1, sizeof *r->targets);
     if (!r->targets) return no_memory(r);
     memcpy(r->targets, r->out, r->n_out * sizeof *r->targets);
+    r->n_targets = r->n_out;
     for (size_t i = 0; i < dumps->n; i++) {
-        r->targets[r->n_out + i] = find_value(r, dumps->at[i].name);
-        if (!weft_is_value(r->targets[r->n_out + i])) return false;
+        r->targets[r->n_targets++] = find_value(r, dumps->at[i].name);
+        if (!weft_is_value(r->targets[r->n_targets - 1])) return false;
     }
+    for (size_t i = 0; i < r->n_out && r->model; i++)
+        if (r->outputs_of[i].size) r->targets[r->n_targets++] = r->all[r->outputs_of[i].size];
     return true;
 }
 
@@ -252,7 +269,7 @@ static bool prepare(run *r)
     const weft_pass quantized = weft_quantized_pass(r->params);
     const weft_plan_options plan = {.passes = &quantized,
                                     .n_passes = weft_params_are_quantized(r->params)};
-    r->plan = weft_plan_new(r->graph, r->targets, r->n_out + r->a->dumps.n, &plan, &r->error);
+    r->plan = weft_plan_new(r->graph, r->targets, r->n_targets, &plan, &r->error);
     if (!r->plan || weft_params_init(r->params, weft_plan_graph(r->plan), 1, &r->error) != WEFT_OK)
         return false;
     r->session = weft_session_new(r->plan, r->params, &o, &r->error);
@@ -433,7 +450,10 @@ static bool take_outputs(run *r, size_t *differs)
 {
     for (size_t i = 0; i < r->n_out; i++) {
         weft_tensor t;
-        if (weft_session_tensor(r->session, r->out[i], &t, &r->error) != WEFT_OK) return false;
+        const weft_status status =
+            r->model ? weft_onnx_output(r->model, r->session, r->all, r->which[i], &t, &r->error)
+                     : weft_session_tensor(r->session, r->out[i], &t, &r->error);
+        if (status != WEFT_OK) return false;
         print_output(r->outputs_of[i].name, &t);
         if (r->a->out && !save_output(r, &r->outputs_of[i], &t)) return false;
         if (r->a->check && !check_output(r, &r->outputs_of[i], &t, differs)) return false;
@@ -468,6 +488,8 @@ static void close_run(run *r)
 {
     weft_session_free(r->session);
     free(r->targets);
+    free(r->all);
+    free(r->which);
     free(r->chosen);
     weft_plan_free(r->plan);
     weft_graph_free(r->graph);
