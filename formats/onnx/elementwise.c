@@ -399,7 +399,12 @@ static void cast_to(onnx_node *n, int type)
 {
     weft_dtype dtype;
     weft_value x = weft__in_value(n, 0);
+    const onnx_minifloat *m = weft__onnx_minifloat(type);
     if (weft__node_failed(n)) return;
+    if (m) {
+        weft__set_typed(n, 0, weft__round_minifloat(n, x, m), type);
+        return;
+    }
     if (weft__onnx_type_dtype(type, "a cast", &dtype, NULL) != WEFT_OK) {
         weft__node_fail(n, WEFT_BAD_DTYPE, "cannot convert to %s: unsupported element type",
                         weft__onnx_type_name(type));

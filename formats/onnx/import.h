@@ -358,6 +358,9 @@ weft_value weft__saturate(onnx_node *n, weft_value x, int type);
 /* Numbers as integers of a type: without their fraction, and then wrapped around if the type
  * has at most 16 bits. */
 weft_value weft__narrow(onnx_node *n, weft_value x, int type);
+/* x rounded to a float of at most 8 bits, in f32 (minifloat_round.c). As the attributes `saturate` and
+ * `round_mode` say. The gradient is zero. */
+weft_value weft__round_minifloat(onnx_node *n, weft_value x, const onnx_minifloat *m);
 /* Quantized numbers (quantized.c), in f64. Input i, a number or a vector along an axis of `rank`
  * dimensions; the default without it. */
 weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value);

@@ -77,8 +77,10 @@ static int quantized_type(onnx_node *n, size_t zero_point)
     const int type = has_in(n, zero_point) ? weft__in_type(n, zero_point)
                      : given               ? given
                                            : ONNX_UINT8;
-    if (!weft__onnx_type_bounds(type, &low, &high))
-        weft__node_fail(n, WEFT_BAD_DTYPE, "quantizes to %s, expected an integer type",
+    const onnx_minifloat *m = weft__onnx_minifloat(type);
+    if (!weft__onnx_type_bounds(type, &low, &high) && (!m || !m->has_sign))
+        weft__node_fail(n, WEFT_BAD_DTYPE,
+                        "quantizes to %s, expected an integer type or a float of 4 or 8 bits",
                         weft__onnx_type_name(type));
     return type;
 }
@@ -90,8 +92,15 @@ void weft__map_QuantizeLinear(onnx_node *n)
     weft_graph *g = n->graph;
     const int rank = weft__in_shape(n, 0).rank, type = quantized_type(n, 2);
     const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
+    const onnx_minifloat *m = weft__onnx_minifloat(type);
     weft_value x = weft_cast(g, weft__in_value(n, 0), WEFT_F32);
     x = weft_div(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), WEFT_F32));
+    if (m) {
+        if (has_in(n, 2))
+            x = weft_add(g, x, weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), WEFT_F32));
+        weft__set_typed(n, 0, weft__round_minifloat(n, x, m), type);
+        return;
+    }
     weft_value zero = weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), WEFT_F32);
     weft__set_quantized(n, weft__quantized_clip(n, x, zero, type), type);
 }
@@ -107,18 +116,30 @@ weft_value weft__quantized_whole(onnx_node *n, size_t i)
     return n->folding || weft__node_failed(n) ? weft__in_value(n, i) : whole_of(n, n->in[i]);
 }
 
+/* Whether a zero point may be other than zero. */
+static bool has_offset(onnx_node *n, size_t i)
+{
+    if (!has_in(n, i)) return false;
+    if (!weft__import_contents(n->import, n->in[i]) || !n->in[i]->known) return true;
+    const onnx_tensor *t = &n->in[i]->tensor;
+    for (int64_t k = 0; k < weft_shape_numel(t->shape); k++)
+        if (onnx_tensor_element(t, k) != 0) return true;
+    return false;
+}
+
 /* The difference of numbers of few bits is exact in f32, so that only the product with a scale in
- * f32 is rounded. */
+ * f32 is rounded; that of floats of at most 8 bits is exact in f64. */
 void weft__map_DequantizeLinear(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const int rank = weft__in_shape(n, 0).rank, type = weft__in_type(n, 0);
     const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
     const weft_dtype out = weft_dtype_of(g, weft__in_value(n, 1));
-    const bool few_bits = has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16;
+    const bool exact = weft__onnx_minifloat(type) && !has_offset(n, 2);
+    const bool few_bits = has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16 || exact;
     const weft_dtype dtype = few_bits && out == WEFT_F32 ? WEFT_F32 : WEFT_F64;
     weft_value x = weft_cast(g, weft__quantized_whole(n, 0), dtype);
-    x = weft_sub(g, x, weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), dtype));
+    if (!exact) x = weft_sub(g, x, weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), dtype));
     x = weft_mul(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), dtype));
     weft__set_out(n, 0, weft_cast(g, x, out));
     if (!n->n_out) return;

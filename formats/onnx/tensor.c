@@ -175,6 +175,23 @@ static weft_status convert_halves(const source *from, int type, size_t n, const 
     return WEFT_OK;
 }
 
+static weft_status convert_minifloats(const source *from, int type, size_t n, const char *where,
+                                      arena *memory, onnx_tensor *tensor, weft_error *error)
+{
+    float *data = weft__arena_alloc(memory, n * sizeof *data);
+    if (!data) return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu elements", n);
+    const size_t bits = type_of(type)->bits, each = 8 / bits;
+    float numbers[256];
+    for (int code = 0; code < 1 << bits; code++)
+        numbers[code] = (float)weft__onnx_minifloat_decode(weft__onnx_minifloat(type), code);
+    for (size_t i = 0; i < n; i++) {
+        const int byte = from->raw ? ((const uint8_t *)from->raw)[i / each] : from->ints[i / each];
+        data[i] = numbers[byte >> (i % each * bits) & ((1 << bits) - 1)];
+    }
+    tensor->data = data;
+    return WEFT_OK;
+}
+
 /* The list of numbers that the type uses, if it has n of them. */
 static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, size_t bytes, source *from,
                       const void **floats)
@@ -228,6 +245,8 @@ weft_status weft__onnx_tensor_read(const WeftOnnx__TensorProto *proto, const cha
     if (n == 0) return WEFT_OK;
     if (is_half(proto->data_type))
         return convert_halves(&from, proto->data_type, n, where, memory, tensor, error);
+    if (weft__onnx_minifloat(proto->data_type))
+        return convert_minifloats(&from, proto->data_type, n, where, memory, tensor, error);
     if (!weft_dtype_is_float(tensor->dtype))
         return convert(&from, proto->data_type, n, where, memory, tensor, error);
     if ((uintptr_t)floats % weft_dtype_bytes(tensor->dtype) == 0) {

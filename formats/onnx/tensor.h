@@ -42,14 +42,14 @@ static inline double onnx_tensor_element(const onnx_tensor *tensor, int64_t i)
     X(COMPLEX64, 14, 64, WEFT_DTYPES, 0, 0)                                                        \
     X(COMPLEX128, 15, 128, WEFT_DTYPES, 0, 0)                                                      \
     X(BFLOAT16, 16, 16, WEFT_F32, 0, 0)                                                            \
-    X(FLOAT8E4M3FN, 17, 8, WEFT_DTYPES, 0, 0)                                                      \
-    X(FLOAT8E4M3FNUZ, 18, 8, WEFT_DTYPES, 0, 0)                                                    \
-    X(FLOAT8E5M2, 19, 8, WEFT_DTYPES, 0, 0)                                                        \
-    X(FLOAT8E5M2FNUZ, 20, 8, WEFT_DTYPES, 0, 0)                                                    \
+    X(FLOAT8E4M3FN, 17, 8, WEFT_F32, 0, 0)                                                         \
+    X(FLOAT8E4M3FNUZ, 18, 8, WEFT_F32, 0, 0)                                                       \
+    X(FLOAT8E5M2, 19, 8, WEFT_F32, 0, 0)                                                           \
+    X(FLOAT8E5M2FNUZ, 20, 8, WEFT_F32, 0, 0)                                                       \
     X(UINT4, 21, 4, WEFT_I32, 0, 15)                                                               \
     X(INT4, 22, 4, WEFT_I32, -8, 7)                                                                \
-    X(FLOAT4E2M1, 23, 4, WEFT_DTYPES, 0, 0)                                                        \
-    X(FLOAT8E8M0, 24, 8, WEFT_DTYPES, 0, 0)                                                        \
+    X(FLOAT4E2M1, 23, 4, WEFT_F32, 0, 0)                                                           \
+    X(FLOAT8E8M0, 24, 8, WEFT_F32, 0, 0)                                                           \
     X(UINT2, 25, 2, WEFT_I32, 0, 3)                                                                \
     X(INT2, 26, 2, WEFT_I32, -2, 1)
 
@@ -66,6 +66,22 @@ bool weft__onnx_type_bounds(int type, double *low, double *high);
 /* Sets *dtype to weft's; fails with WEFT_BAD_DTYPE if there is none. */
 weft_status weft__onnx_type_dtype(int type, const char *where, weft_dtype *dtype,
                                   weft_error *error);
+
+/* A float of at most 8 bits: a sign, unless it is E8M0; exponent; mantissa. Its numbers are exact in
+ * f32. */
+typedef struct onnx_minifloat {
+    int type;
+    int exponent_bits, mantissa_bits, bias;
+    int max_code;  /* of the largest number; larger ones are infinite, as the next may be, or NaN */
+    bool has_sign; /* E8M0 has neither a sign nor a zero */
+    bool infinite;
+    bool negative_zero; /* else its code is the only NaN */
+    bool has_nan;
+} onnx_minifloat;
+/* That of a type; NULL if the type is none. */
+const onnx_minifloat *weft__onnx_minifloat(int type);
+/* The number of a code. */
+double weft__onnx_minifloat_decode(const onnx_minifloat *m, int code);
 
 /* External data files, for tensors whose contents are in one. */
 typedef struct onnx_files {

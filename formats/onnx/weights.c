@@ -54,12 +54,13 @@ static void find_statistics(weft_onnx *m, const onnx_mappings *mappings)
 }
 
 /* Whether a tensor may be a parameter. One without dimensions is a number of a formula, such as a
- * scale or a bound. */
+ * scale or a bound; floats of at most 8 bits are quantized numbers, which no training would keep. */
 static bool is_weight(const WeftOnnx__TensorProto *proto)
 {
     weft_dtype dtype;
     return weft__onnx_type_dtype(proto->data_type, "", &dtype, NULL) == WEFT_OK &&
-           weft_dtype_is_float(dtype) && proto->n_dims > 0;
+           weft_dtype_is_float(dtype) && !weft__onnx_minifloat(proto->data_type) &&
+           proto->n_dims > 0;
 }
 
 /* Adds the tensor, which the file calls `output`. `number` as for weight_name. */

@@ -18,7 +18,10 @@
  * WEFT_NO_KERNEL.
  *
  * Dtypes: float is f32, double is f64 and bool is bool. float16 and bfloat16 become f32, and are
- * computed as such: results are not rounded to 16 bits. All integers become i32. One outside i32 is
+ * computed as such: results are not rounded to 16 bits. Floats of 4 and 8 bits, E8M0 included,
+ * become f32 too, which has all their numbers; Cast, CastLike and QuantizeLinear round to them, with
+ * a gradient of zero, and initializers of these types are constants, not parameters. What is fed and
+ * fetched are the numbers as f32, not their codes. All integers become i32. One outside i32 is
  * an error, except that INT64_MIN and INT64_MAX, which mean an absent bound, become INT32_MIN and
  * INT32_MAX. Results of 8-bit and 16-bit arithmetic wrap around as ONNX defines. 32-bit and 64-bit
  * arithmetic saturates at the bounds of i32.
@@ -53,7 +56,7 @@ typedef struct weft_onnx_dim {
  * Reshape. The input is a constant then, and is not fed. */
 typedef struct weft_onnx_constant {
     const char *input;
-    weft_dtype dtype; /* the input's: i32 for all integers */
+    weft_dtype dtype; /* the input's: i32 for all integers, f32 for floats of 4 to 32 bits */
     weft_shape shape;
     const void *data; /* contiguous; copied */
 } weft_onnx_constant;

@@ -231,6 +231,150 @@ static void test_casts(void)
     check_cast(&whole, &i16);
 }
 
+/* Floats of at most 8 bits, in all their roundings: halves to even, the smallest number, beyond the
+ * largest one. */
+static void test_minifloats(void)
+{
+    static const double from[] = {0.5625, 0.6875, -1.1875, 0x1p-10, 0x3p-11, -0x1p-20,
+                                  464,    465,    -1e30,   0x1p-17, 0x3p-18, NAN};
+    static const struct {
+        int type;
+        double saturated[12], beyond[3]; /* of 464, 465 and -1e30 without saturation */
+    } rows[] = {
+        {ONNX_FLOAT8E4M3FN,
+         {0.5625, 0.6875, -1.25, 0, 0x1p-9, -0.0, 448, 448, -448, 0, 0, NAN},
+         {448, NAN, NAN}},
+        {ONNX_FLOAT8E4M3FNUZ,
+         {0.5625, 0.6875, -1.25, 0x1p-10, 0x1p-9, 0, 240, 240, -240, 0, 0, NAN},
+         {NAN, NAN, NAN}},
+        {ONNX_FLOAT8E5M2,
+         {0.5, 0.75, -1.25, 0x1p-10, 0x3p-11, -0.0, 448, 448, -57344, 0, 0x1p-16, NAN},
+         {448, 448, -INFINITY}},
+        {ONNX_FLOAT8E5M2FNUZ,
+         {0.5, 0.75, -1.25, 0x1p-10, 0x3p-11, 0, 448, 448, -57344, 0x1p-17, 0x1p-16, NAN},
+         {448, 448, NAN}},
+        {ONNX_FLOAT4E2M1, {0.5, 0.5, -1, 0, 0, -0.0, 6, 6, -6, 0, 0, -0.0}, {6, 6, -6}},
+    };
+    for (int type = 0; type < 2; type++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            numbers x = {type ? ONNX_DOUBLE : ONNX_FLOAT, {1, {12}}, {0}};
+            numbers y = {rows[i].type, {1, {12}}, {0}};
+            memcpy(x.data, from, sizeof from);
+            memcpy(y.data, rows[i].saturated, sizeof rows[i].saturated);
+            check_cast(&x, &y);
+            const attribute to[] = {
+                {"to", y.type, false}, {"saturate", 0, false}, {NULL, 0, false}};
+            memcpy(y.data + 6, rows[i].beyond, sizeof rows[i].beyond);
+            check("Cast", 24, to, &x, &y, 0);
+        }
+    /* Rounded to f32 first, the first would be a tie. */
+    static const numbers precise = {ONNX_DOUBLE, {1, {1}}, {1.0625 + 0x1p-40}},
+                         eighth = {ONNX_FLOAT8E4M3FN, {1, {1}}, {1.125}},
+                         whole = {ONNX_INT32, {1, {4}}, {-1, 17, 19, 16777217}},
+                         e5m2 = {ONNX_FLOAT8E5M2, {1, {4}}, {-1, 16, 20, 57344}};
+    check_cast(&precise, &eighth);
+    check_cast(&whole, &e5m2);
+}
+
+/* Powers of two, in each direction. */
+static void test_powers(void)
+{
+    static const numbers x = {
+        ONNX_FLOAT, {1, {9}}, {0, 0x1p-130, 0x3p-128, 1, 1.25, 1.5, 0x1p127, INFINITY, NAN}};
+    static const struct {
+        const char *mode;
+        double saturated[9], exact[9];
+    } rows[] = {
+        {"up",
+         {0x1p-127, 0x1p-127, 0x1p-126, 1, 2, 2, 0x1p127, 0x1p127, NAN},
+         {NAN, NAN, 0x1p-126, 1, 2, 2, 0x1p127, NAN, NAN}},
+        {"down",
+         {0x1p-127, 0x1p-127, 0x1p-127, 1, 1, 1, 0x1p127, 0x1p127, NAN},
+         {NAN, NAN, 0x1p-127, 1, 1, 1, 0x1p127, NAN, NAN}},
+        {"nearest",
+         {0x1p-127, 0x1p-127, 0x1p-126, 1, 1, 2, 0x1p127, 0x1p127, NAN},
+         {NAN, NAN, 0x1p-126, 1, 1, 2, 0x1p127, NAN, NAN}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int saturate = 0; saturate < 2; saturate++) {
+            numbers y = {ONNX_FLOAT8E8M0, {1, {9}}, {0}};
+            memcpy(y.data, saturate ? rows[i].saturated : rows[i].exact, sizeof rows[i].exact);
+            arena p = {.blocks = NULL};
+            written_graph *g = write_graph(&p);
+            write_input(&p, g, "x", x.type, x.shape);
+            WeftOnnx__NodeProto *node = write_node(&p, g, "Cast", "x", "y");
+            write_int(&p, node, "to", y.type);
+            write_int(&p, node, "saturate", saturate);
+            write_text(&p, node, "round_mode", rows[i].mode);
+            write_output(&p, g, "y");
+            const result r = run(&p, g, 24, &x, false);
+            expect(rows[i].mode, &r, &y, 0);
+            weft__arena_free(&p);
+        }
+}
+
+/* Of a matrix in 8 bits and its scale, only the scale is a parameter. The zero point is that of the
+ * formula. */
+static void test_minifloat_weights(void)
+{
+    static const uint8_t codes[4] = {0x30, 0xb8, 0x7e, 0x01}; /* 0.5, -1, 448 and 2^-9 */
+    static const uint8_t zero[2] = {0x00, 0x38};              /* 0 and 1 */
+    static const float scale[2] = {2, 3};
+    static const numbers x = {ONNX_FLOAT, {2, {2, 2}}, {0}},
+                         y = {ONNX_FLOAT, {2, {2, 2}}, {1, -2, 1341, (0x1p-9 - 1) * 3}};
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    size_t count;
+    write_input(&p, g, "x", ONNX_FLOAT, x.shape);
+    write_bytes(&p, g, "w", ONNX_FLOAT8E4M3FN, WEFT_SHAPE(2, 2), codes);
+    write_bytes(&p, g, "zero", ONNX_FLOAT8E4M3FN, WEFT_SHAPE(2), zero);
+    write_floats(&p, g, "scale", WEFT_SHAPE(2), scale);
+    WeftOnnx__NodeProto *node = write_node(&p, g, "DequantizeLinear", "w scale zero", "real");
+    write_int(&p, node, "axis", 0);
+    write_node(&p, g, "Add", "real x", "y");
+    write_output(&p, g, "y");
+    const result r = run(&p, g, 21, &x, false);
+    expect("DequantizeLinear", &r, &y, 0);
+    weft_onnx *m = must_load_written(&p, g, 21, NULL);
+    const weft_onnx_value *params = weft_onnx_params(m, &count);
+    CU_ASSERT_TRUE(count == 1 && !strcmp(params[0].name, "scale"));
+    weft_onnx_free(m);
+    weft__arena_free(&p);
+}
+
+/* The gradient of rounding is zero, beyond the largest number too. */
+static void test_minifloat_gradients(void)
+{
+    static const float x[4] = {0.3f, -7, 1e9f, -INFINITY};
+    for (int saturate = 0; saturate < 2; saturate++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        float slope[4] = {1, 1, 1, 1};
+        weft_value in, y, grad;
+        write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(4));
+        WeftOnnx__NodeProto *node = write_node(&p, g, "Cast", "x", "y");
+        write_int(&p, node, "to", ONNX_FLOAT8E5M2);
+        write_int(&p, node, "saturate", saturate);
+        write_output(&p, g, "y");
+        weft_onnx *m = must_load_written(&p, g, 24, NULL);
+        weft_graph *graph = weft_graph_new();
+        CU_ASSERT_EQUAL_FATAL(weft_onnx_build(graph, m, 0, &in, &y), WEFT_OK);
+        weft_grad(graph, weft_sum(graph, y, WEFT_ALL_AXES, false), &in, 1, &grad);
+        weft_plan *plan = weft_plan_new(graph, &grad, 1, NULL, NULL);
+        weft_session *s = plan ? weft_session_new(plan, NULL, NULL, NULL) : NULL;
+        CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+        CU_ASSERT_EQUAL(weft_session_feed(s, in, x, sizeof x, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_session_fetch(s, grad, slope, sizeof slope, NULL), WEFT_OK);
+        for (int i = 0; i < 4; i++) CU_ASSERT_EQUAL(slope[i], 0);
+        weft_session_free(s);
+        weft_plan_free(plan);
+        weft_graph_free(graph);
+        weft_onnx_free(m);
+        weft__arena_free(&p);
+    }
+}
+
 /* Five numbers of 4 or 2 bits, which share bytes, raw or as a list. */
 static void test_packed(void)
 {
@@ -244,6 +388,7 @@ static void test_packed(void)
         {ONNX_UINT4, {0x8f, 0x07, 0x0d}, 3, {ONNX_FLOAT, {1, {5}}, {15, 8, 7, 0, 13}}},
         {ONNX_INT2, {0x1b, 0x02}, 2, {ONNX_FLOAT, {1, {5}}, {-1, -2, 1, 0, -2}}},
         {ONNX_UINT2, {0x1b, 0x02}, 2, {ONNX_FLOAT, {1, {5}}, {3, 2, 1, 0, 2}}},
+        {ONNX_FLOAT4E2M1, {0x8f, 0x17, 0x0d}, 3, {ONNX_FLOAT, {1, {5}}, {-6, 0, 6, 0.5, -3}}},
     };
     static const numbers zero = {ONNX_FLOAT, {0, {0}}, {0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -366,6 +511,10 @@ void onnx_values_tests(void)
     CU_add_test(suite, "reductions without axes", test_no_axes);
     CU_add_test(suite, "extremes of nothing", test_empty_extremes);
     CU_add_test(suite, "casts to integers", test_casts);
+    CU_add_test(suite, "casts to floats of at most 8 bits", test_minifloats);
+    CU_add_test(suite, "casts to powers of two", test_powers);
+    CU_add_test(suite, "weights in floats of 8 bits", test_minifloat_weights);
+    CU_add_test(suite, "gradients of casts to floats of 8 bits", test_minifloat_gradients);
     CU_add_test(suite, "numbers of less than 8 bits", test_packed);
     CU_add_test(suite, "zeros of Shrink", test_shrink);
     CU_add_test(suite, "negative zeros in NonZero", test_non_zero);
