@@ -157,7 +157,8 @@ weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)
         for (size_t i = 0; i < a->constants.n; i++) {
             weft_tensor t;
             weft_params_find(arrays, a->constants.at[i].name, &t);
-            constants[i] = (weft_onnx_constant){a->constants.at[i].name, t.dtype, t.shape, t.data};
+            constants[i] =
+                (weft_onnx_constant){a->constants.at[i].name, t.dtype, t.shape, t.data, NULL};
         }
         model = weft_onnx_load(a->path,
                                &(weft_onnx_options){.dims = a->dims,

@@ -24,6 +24,18 @@ void weft_onnx_free(weft_onnx *model)
     (void)model;
 }
 
+int32_t weft_onnx_text_number(weft_onnx *model, const char *text)
+{
+    (void)model, (void)text;
+    return -1;
+}
+
+const char *weft_onnx_text(const weft_onnx *model, int32_t number)
+{
+    (void)model, (void)number;
+    return NULL;
+}
+
 const char *weft_onnx_data_file(const weft_onnx *model, size_t index)
 {
     (void)model, (void)index;

@@ -125,6 +125,9 @@ static bool find_inputs(onnx_import *import, onnx_node *n)
                                    n->proto->input[i]),
                    false;
         if (n->in[i]->absent) n->in[i] = NULL;
+        if (n->in[i] && n->in[i]->type == ONNX_STRING && !n->op->controls &&
+            !weft__texts_allowed(n->op->name))
+            return weft__node_fail(n, WEFT_BAD_DTYPE, "does not work on strings"), false;
     }
     return true;
 }

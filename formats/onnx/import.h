@@ -165,6 +165,7 @@ struct weft_onnx {
     size_t bytes; /* of the file */
     char *path;
     arena memory;
+    onnx_texts texts;
     onnx_files files;
     name_table opsets; /* versions by domain */
     onnx_function *functions;
@@ -230,6 +231,14 @@ weft_status weft__onnx_check_dims(const weft_onnx *m, weft_error *error);
 
 /* Lists the names of all outputs. False if out of memory. */
 bool weft__onnx_list_outputs(weft_onnx *m);
+
+/* ---- Strings (texts.c) ---- */
+
+/* Whether an op may have strings among its inputs. */
+bool weft__texts_allowed(const char *op);
+/* Copies the texts of a constant input to *numbers, in `memory`. False if out of memory. */
+bool weft__texts_constant(const weft_onnx *m, arena *memory, const weft_onnx_constant *constant,
+                          const void **numbers);
 
 /* ---- Values and scopes (scope.c) ---- */
 
@@ -348,6 +357,10 @@ void weft__set_out(onnx_node *n, size_t i, weft_value value);
 void weft__set_typed(onnx_node *n, size_t i, weft_value value, int type);
 /* An output whose contents are known; they are copied. */
 void weft__set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *data);
+
+/* An output of known texts, whose shape is given (strings.c). */
+void weft__set_texts(onnx_node *n, size_t i, const ProtobufCBinaryData *texts, size_t count,
+                     weft_shape shape);
 
 /* Floats stay; integers and bools become f64, in which all arithmetic on i32 is exact. */
 weft_value weft__widen(onnx_node *n, weft_value x);

@@ -131,7 +131,7 @@ static bool input_type(onnx_import *import, const WeftOnnx__ValueInfoProto *info
         return false;
     }
     const WeftOnnx__TypeProto__Tensor *type = info->type->tensor_type;
-    if (weft__onnx_type_dtype(type->elem_type, name, dtype, &import->error) != WEFT_OK)
+    if (weft__onnx_value_dtype(type->elem_type, name, dtype, &import->error) != WEFT_OK)
         return false;
     if (!type->shape || type->shape->n_dim > WEFT_MAX_RANK) {
         weft__import_fail(import, WEFT_BAD_SHAPE, name, "is an input without a rank of 0 to %d",
@@ -196,8 +196,14 @@ static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, we
         if (g->input[i]->type && g->input[i]->type->tensor_type)
             v->type = g->input[i]->type->tensor_type->elem_type;
         if (constant) {
-            if (weft__onnx_type_dtype(v->type, name, &dtype, &import->error) != WEFT_OK)
+            if (weft__onnx_value_dtype(v->type, name, &dtype, &import->error) != WEFT_OK)
                 return false;
+            if (!constant->texts != (v->type != ONNX_STRING)) {
+                weft__import_fail(
+                    import, WEFT_BAD_DTYPE, name, "is %s, its constant contents are %s",
+                    weft__onnx_type_name(v->type), constant->texts ? "texts" : "numbers");
+                return false;
+            }
             if (dtype != constant->dtype) {
                 weft__import_fail(import, WEFT_BAD_DTYPE, name,
                                   "is %s, its constant contents are %s", weft_dtype_name(dtype),
@@ -206,6 +212,11 @@ static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, we
             }
             v->known = true;
             v->tensor = (onnx_tensor){constant->dtype, constant->shape, constant->data};
+            if (constant->texts &&
+                !weft__texts_constant(import->model, &import->memory, constant, &v->tensor.data)) {
+                weft__import_fail(import, WEFT_NO_MEMORY, name, "no memory for its texts");
+                return false;
+            }
             continue;
         }
         if (!input_type(import, g->input[i], batch, &dtype, &shape)) return false;
@@ -502,6 +513,13 @@ static weft_onnx *load(const char *path, const weft_memory_file *from,
     weft_onnx *m = calloc(1, sizeof *m);
     if (!m) {
         no_memory(path, error);
+        return NULL;
+    }
+    m->texts.memory = m->texts.numbers.memory = &m->memory;
+    m->files.texts = &m->texts;
+    if (weft__texts_number(&m->texts, "", 0) != 0) {
+        no_memory(path, error);
+        weft_onnx_free(m);
         return NULL;
     }
     if (set_paths(m, path, from != NULL, error) == WEFT_OK &&

@@ -187,7 +187,7 @@ void weft__set_known(onnx_node *n, size_t i, int type, weft_shape shape, const v
 {
     weft_dtype dtype;
     if (i >= n->n_out || weft__node_failed(n)) return;
-    if (weft__onnx_type_dtype(type, onnx_text(n->proto->name), &dtype, &n->import->error) !=
+    if (weft__onnx_value_dtype(type, onnx_text(n->proto->name), &dtype, &n->import->error) !=
         WEFT_OK)
         return;
     const size_t bytes = weft_tensor_bytes(dtype, shape);

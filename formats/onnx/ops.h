@@ -56,7 +56,14 @@
     X(TensorScatter, 2, 3, 1) X(OneHot, 3, 3, 1)
 /* select.c */
 #define ONNX_SELECT(X) \
-    X(NonZero, 1, 1, 1) X(Compress, 2, 2, 1) X(Unique, 1, 1, 4) X(NonMaxSuppression, 2, 5, 1) X(TfIdfVectorizer, 1, 1, 1)
+    X(NonZero, 1, 1, 1) X(Compress, 2, 2, 1) X(Unique, 1, 1, 4) X(NonMaxSuppression, 2, 5, 1) \
+    X(TfIdfVectorizer, 1, 1, 1)
+/* strings.c */
+#define ONNX_STRINGS(X) \
+    X(StringConcat, 2, 2, 1) X(StringSplit, 1, 1, 2) X(StringNormalizer, 1, 1, 1)
+/* strings.c, in the domain ai.onnx.ml */
+#define ONNX_ML(X) \
+    X(LabelEncoder, 1, 1, 1)
 /* matrix.c */
 #define ONNX_MATRIX(X) \
     X(MatMul, 2, 2, 1) X(Gemm, 2, 3, 1) X(Det, 1, 1, 1)
@@ -127,6 +134,7 @@
     ONNX_REDUCE(X)                                                                                 \
     ONNX_INDEX(X)                                                                                  \
     ONNX_SELECT(X)                                                                                 \
+    ONNX_STRINGS(X)                                                                                \
     ONNX_MATRIX(X)                                                                                 \
     ONNX_QUANTIZED(X)                                                                              \
     ONNX_EINSUM(X)                                                                                 \
@@ -139,6 +147,7 @@
 ONNX_OPS(ONNX_DECLARE)
 ONNX_CONTROL(ONNX_DECLARE)
 ONNX_OPTIMIZER(ONNX_DECLARE)
+ONNX_ML(ONNX_DECLARE)
 #undef ONNX_DECLARE
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void weft__microsoft_##name(onnx_node *n);
 ONNX_MICROSOFT(ONNX_DECLARE)

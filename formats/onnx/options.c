@@ -19,6 +19,25 @@ static bool copy_dims(weft_onnx *m, const weft_onnx_options *o)
     return true;
 }
 
+static bool copy_texts(weft_onnx *m, weft_onnx_constant *c)
+{
+    const size_t n = (size_t)weft_shape_numel(c->shape);
+    const char **texts = weft__arena_alloc(&m->memory, (n + 1) * sizeof *texts);
+    if (!texts) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!(texts[i] = weft__arena_text(&m->memory, c->texts[i]))) return false;
+    c->texts = texts;
+    return true;
+}
+
+/* Whether the texts of a constant, if it has any, are all there. */
+static bool has_texts(const weft_onnx_constant *c)
+{
+    for (int64_t i = 0; c->texts && i < weft_shape_numel(c->shape); i++)
+        if (!c->texts[i]) return false;
+    return !c->texts || (c->dtype == WEFT_I32 && !c->data);
+}
+
 static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
 {
     weft_onnx_constant *constants =
@@ -29,9 +48,10 @@ static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
         const size_t bytes = weft_tensor_bytes(from->dtype, from->shape);
         void *data = weft__arena_alloc(&m->memory, bytes);
         constants[i] = *from;
+        if (from->texts && !copy_texts(m, &constants[i])) return false;
         constants[i].input = weft__arena_text(&m->memory, from->input);
         if (!data || !constants[i].input) return false;
-        constants[i].data = bytes ? memcpy(data, from->data, bytes) : data;
+        constants[i].data = bytes && from->data ? memcpy(data, from->data, bytes) : data;
     }
     m->options.constants = constants;
     m->options.n_constants = o->n_constants;
@@ -59,7 +79,7 @@ weft_status weft__onnx_set_options(weft_onnx *m, const weft_onnx_options *o, wef
     for (size_t i = 0; o && i < o->n_constants; i++) {
         const weft_onnx_constant *c = &o->constants[i];
         if (!c->input || weft_shape_numel(c->shape) < 0 || weft_dtype_bytes(c->dtype) == 0 ||
-            (!c->data && weft_shape_numel(c->shape) > 0))
+            (!c->data && !c->texts && weft_shape_numel(c->shape) > 0) || !has_texts(c))
             return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
                                   "constant %zu has no input, shape or data", i);
     }

@@ -50,10 +50,18 @@ bool weft__onnx_type_bounds(int type, double *low, double *high)
 
 weft_status weft__onnx_type_dtype(int type, const char *where, weft_dtype *dtype, weft_error *error)
 {
-    *dtype = type_of(type)->dtype;
+    *dtype = type == ONNX_STRING ? WEFT_DTYPES : type_of(type)->dtype;
     if (*dtype != WEFT_DTYPES) return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_DTYPE, where, "unsupported element type %s (%d)",
                           weft__onnx_type_name(type), type);
+}
+
+weft_status weft__onnx_value_dtype(int type, const char *where, weft_dtype *dtype,
+                                   weft_error *error)
+{
+    if (type != ONNX_STRING) return weft__onnx_type_dtype(type, where, dtype, error);
+    *dtype = type_of(type)->dtype;
+    return WEFT_OK;
 }
 
 weft_status weft__onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,
@@ -61,7 +69,7 @@ weft_status weft__onnx_tensor_type(const WeftOnnx__TensorProto *proto, const cha
 {
     *tensor = (onnx_tensor){.shape.rank = 0};
     const weft_status status =
-        weft__onnx_type_dtype(proto->data_type, where, &tensor->dtype, error);
+        weft__onnx_value_dtype(proto->data_type, where, &tensor->dtype, error);
     if (status != WEFT_OK) return status;
     if (proto->n_dims > WEFT_MAX_RANK)
         return weft_error_set(error, WEFT_BAD_SHAPE, where, "has rank %zu, weft has at most %d",
@@ -192,6 +200,27 @@ static weft_status convert_minifloats(const source *from, int type, size_t n, co
     return WEFT_OK;
 }
 
+static weft_status convert_texts(const WeftOnnx__TensorProto *proto, size_t n, const char *where,
+                                 arena *memory, onnx_texts *texts, onnx_tensor *tensor,
+                                 weft_error *error)
+{
+    if (!texts || proto->n_string_data != n || proto->data_location == 1)
+        return weft_error_set(
+            error, texts ? WEFT_BAD_FILE : WEFT_BAD_DTYPE, where,
+            texts ? "does not have the %zu strings of its shape" : "is a tensor of %zu strings", n);
+    int32_t *data = weft__arena_alloc(memory, n * sizeof *data);
+    bool good = data != NULL;
+    for (size_t i = 0; good && i < n; i++) {
+        const ProtobufCBinaryData *text = &proto->string_data[i];
+        data[i] = weft__texts_number(texts, (const char *)text->data, text->len);
+        good = data[i] >= 0;
+    }
+    tensor->data = data;
+    if (good) return WEFT_OK;
+    return weft_error_set(error, WEFT_NO_MEMORY, where,
+                          "has a string with a NUL, or there is no memory for it");
+}
+
 /* The list of numbers that the type uses, if it has n of them. */
 static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, size_t bytes, source *from,
                       const void **floats)
@@ -224,6 +253,8 @@ weft_status weft__onnx_tensor_read(const WeftOnnx__TensorProto *proto, const cha
     weft_status status = weft__onnx_tensor_type(proto, where, tensor, error);
     if (status != WEFT_OK) return status;
     const size_t n = (size_t)weft_shape_numel(tensor->shape);
+    if (proto->data_type == ONNX_STRING)
+        return convert_texts(proto, n, where, memory, files->texts, tensor, error);
     const size_t bytes = bytes_of(proto->data_type, n);
     source from = {.raw = NULL};
     tensor->data = &nothing;

@@ -5,6 +5,7 @@
 #include <weft/graph.h>
 
 #include "base/arena.h"
+#include "base/name_table.h"
 
 #include "onnx.pb-c.h"
 
@@ -33,7 +34,7 @@ static inline double onnx_tensor_element(const onnx_tensor *tensor, int64_t i)
     X(INT16, 5, 16, WEFT_I32, INT16_MIN, INT16_MAX)                                                \
     X(INT32, 6, 32, WEFT_I32, INT32_MIN, INT32_MAX)                                                \
     X(INT64, 7, 64, WEFT_I32, INT32_MIN, INT32_MAX)                                                \
-    X(STRING, 8, 0, WEFT_DTYPES, 0, 0)                                                             \
+    X(STRING, 8, 0, WEFT_I32, 0, 0)                                                                \
     X(BOOL, 9, 8, WEFT_BOOL, 0, 1)                                                                 \
     X(FLOAT16, 10, 16, WEFT_F32, 0, 0)                                                             \
     X(DOUBLE, 11, 64, WEFT_F64, 0, 0)                                                              \
@@ -63,9 +64,12 @@ enum onnx_type {
 const char *weft__onnx_type_name(int type); /* "int64"; "?" if unknown */
 /* The bounds of an integer type; false for a type of floats. */
 bool weft__onnx_type_bounds(int type, double *low, double *high);
-/* Sets *dtype to weft's; fails with WEFT_BAD_DTYPE if there is none. */
+/* Sets *dtype to weft's; fails with WEFT_BAD_DTYPE if there is none. The second function has one of
+ * strings too, that of their numbers. */
 weft_status weft__onnx_type_dtype(int type, const char *where, weft_dtype *dtype,
                                   weft_error *error);
+weft_status weft__onnx_value_dtype(int type, const char *where, weft_dtype *dtype,
+                                   weft_error *error);
 
 /* A float of at most 8 bits: a sign, unless it is E8M0; exponent; mantissa. Its numbers are exact in
  * f32. */
@@ -83,10 +87,22 @@ const onnx_minifloat *weft__onnx_minifloat(int type);
 /* The number of a code. */
 double weft__onnx_minifloat_decode(const onnx_minifloat *m, int code);
 
-/* External data files, for tensors whose contents are in one. */
+/* The texts of a model. A string is its number in this table, and "" is number 0. */
+typedef struct onnx_texts {
+    arena *memory;
+    name_table numbers;
+    const char **texts;
+    size_t n, capacity;
+} onnx_texts;
+/* The number of a text, which is copied if it is new; -1 if out of memory, or if it has a NUL. */
+int32_t weft__texts_number(onnx_texts *t, const char *text, size_t bytes);
+const char *weft__texts_at(const onnx_texts *t, int64_t number); /* NULL: there is none */
+
+/* What the contents of tensors refer to: external data files, and texts. */
 typedef struct onnx_files {
     const char *folder;
     struct mapped_file *first;
+    onnx_texts *texts; /* NULL: strings are not read */
 } onnx_files;
 void weft__files_close(onnx_files *files);
 size_t weft__files_bytes(const onnx_files *files);

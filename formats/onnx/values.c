@@ -60,8 +60,8 @@ void weft__map_Size(onnx_node *n)
 /* A constant of the attribute "value" and its relatives. */
 void weft__map_Constant(onnx_node *n)
 {
-    static const char *const names[] = {"value", "value_float", "value_floats", "value_int",
-                                        "value_ints"};
+    static const char *const names[] = {"value",      "value_float",  "value_floats", "value_int",
+                                        "value_ints", "value_string", "value_strings"};
     const WeftOnnx__AttributeProto *a = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !a; i++)
         a = weft__attr_find(n, names[i]);
@@ -69,8 +69,13 @@ void weft__map_Constant(onnx_node *n)
         weft__set_tensor(n->import, &n->out[0], a->t);
         return;
     }
+    if (a && (a->has_s || a->n_strings)) {
+        weft__set_texts(n, 0, a->has_s ? &a->s : a->strings, a->has_s ? 1 : a->n_strings,
+                        a->has_s ? WEFT_SCALAR : WEFT_SHAPE((int64_t)a->n_strings));
+        return;
+    }
     const bool is_float = a && (a->has_f || a->n_floats), is_int = a && (a->has_i || a->n_ints);
-    if (!is_float && !is_int && !(a && !a->has_s && !a->n_strings)) {
+    if (!is_float && !is_int && !a) {
         weft__node_fail(n, WEFT_BAD_DTYPE, "has a value that is not a dense tensor of numbers");
         return;
     }

@@ -26,6 +26,10 @@
  * INT32_MAX. Results of 8-bit and 16-bit arithmetic wrap around as ONNX defines. 32-bit and 64-bit
  * arithmetic saturates at the bounds of i32.
  *
+ * Strings are numbers in a table of the model's texts, i32 (weft_onnx_text_number). Ops that move
+ * elements, Equal and the keys of LabelEncoder work on numbers; other ops on strings need contents
+ * that are known during the import.
+ *
  * Limits: files of less than 2 GiB without their external data; 64 levels of nested messages;
  * 262144 nodes, counting those of unrolled bodies and of functions each time. The memory of an
  * import, besides its nodes: 256 MiB and 16 bytes for each byte of the file and its external data.
@@ -59,6 +63,9 @@ typedef struct weft_onnx_constant {
     weft_dtype dtype; /* the input's: i32 for all integers, f32 for floats of 4 to 32 bits */
     weft_shape shape;
     const void *data; /* contiguous; copied */
+    /* Of an input of strings, instead of data: one for each element, in UTF-8; copied. The dtype is
+     * i32. */
+    const char *const *texts;
 } weft_onnx_constant;
 
 typedef struct weft_onnx_options {
@@ -109,6 +116,13 @@ WEFT_API const char *weft_onnx_data_file(const weft_onnx *model, size_t index);
 WEFT_API const weft_onnx_value *weft_onnx_inputs(const weft_onnx *model, size_t *count);
 WEFT_API const weft_onnx_value *weft_onnx_outputs(const weft_onnx *model, size_t *count);
 WEFT_API const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t *count);
+
+/* The number of a text, which becomes one of the model's if it is new: what is fed to an input of
+ * strings. -1 if out of memory, or if an argument is NULL. The function changes the model, so other
+ * threads must not use it at the same time. */
+WEFT_API int32_t weft_onnx_text_number(weft_onnx *model, const char *text);
+/* The text of a number that was fetched; NULL if there is none. The model owns it. */
+WEFT_API const char *weft_onnx_text(const weft_onnx *model, int32_t number);
 
 /* Adds the model to a graph. `batch` replaces the batch of the options, unless it is 0. Fills
  * inputs[] and outputs[], in the order of the lists above. Returns the graph's status. */

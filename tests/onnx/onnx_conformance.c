@@ -60,6 +60,7 @@ typedef struct test_case {
     size_t n_messages;
     const char *names[MAX_TENSORS]; /* of the inputs */
     onnx_tensor inputs[MAX_TENSORS], outputs[MAX_TENSORS];
+    const char **input_texts[MAX_TENSORS], **output_texts[MAX_TENSORS]; /* of strings, else NULL */
     size_t n_inputs, n_outputs;
     arena memory;
     weft_error error;
@@ -85,6 +86,40 @@ static bool are_tensors(WeftOnnx__ValueInfoProto *const *values, size_t n)
     return true;
 }
 
+/* Reads a tensor of strings; their numbers are set once there is a model. */
+static const char **read_texts(test_case *c, const WeftOnnx__TensorProto *message, onnx_tensor *t)
+{
+    const size_t n = message->n_string_data;
+    const char **texts = weft__arena_alloc(&c->memory, (n + 1) * sizeof *texts);
+    if (!texts || weft__onnx_tensor_type(message, "strings", t, &c->error) != WEFT_OK) return NULL;
+    if (weft_shape_numel(t->shape) != (int64_t)n) {
+        weft_error_set(&c->error, WEFT_BAD_FILE, "strings", "are not as many as the shape says");
+        return NULL;
+    }
+    t->data = weft__arena_alloc(&c->memory, (n + 1) * sizeof(int32_t));
+    for (size_t i = 0; i < n; i++) {
+        const ProtobufCBinaryData *data = &message->string_data[i];
+        char *text = weft__arena_alloc(&c->memory, data->len + 1);
+        if (!text || !t->data) return NULL;
+        if (data->len) memcpy(text, data->data, data->len);
+        texts[i] = text;
+    }
+    return texts;
+}
+
+/* The numbers of the texts, in the model. */
+static void number_texts(test_case *c)
+{
+    for (size_t i = 0; i < 2 * MAX_TENSORS; i++) {
+        const bool in = i < MAX_TENSORS;
+        const char **texts = in ? c->input_texts[i] : c->output_texts[i - MAX_TENSORS];
+        const onnx_tensor *t = in ? &c->inputs[i] : &c->outputs[i - MAX_TENSORS];
+        int32_t *numbers = (int32_t *)(uintptr_t)t->data;
+        for (int64_t k = 0; texts && k < weft_shape_numel(t->shape); k++)
+            numbers[k] = weft_onnx_text_number(c->model, texts[k]);
+    }
+}
+
 /* Reads SET/input_*.pb or output_*.pb; the number of them. */
 static size_t read_tensors(test_case *c, const char *set, const char *kind, onnx_tensor *tensors)
 {
@@ -106,8 +141,13 @@ static size_t read_tensors(test_case *c, const char *set, const char *kind, onnx
             break;
         }
         c->messages[c->n_messages++] = message;
-        weft__onnx_tensor_read(message, kind, &c->memory, &(onnx_files){NULL, NULL}, &tensors[n],
-                               &c->error);
+        if (message->data_type == ONNX_STRING) {
+            (tensors == c->inputs ? c->input_texts : c->output_texts)[n] =
+                read_texts(c, message, &tensors[n]);
+            continue;
+        }
+        weft__onnx_tensor_read(message, kind, &c->memory, &(onnx_files){NULL, NULL, NULL},
+                               &tensors[n], &c->error);
     }
     return n;
 }
@@ -145,7 +185,11 @@ static void load(test_case *c)
                 dims[o.n_dims++] = (weft_onnx_dim){NULL, c->names[i], k, t->shape.dim[k]};
             if (is_constant(c, i))
                 constants[o.n_constants++] =
-                    (weft_onnx_constant){c->names[i], t->dtype, t->shape, t->data};
+                    (weft_onnx_constant){.input = c->names[i],
+                                         .dtype = t->dtype,
+                                         .shape = t->shape,
+                                         .data = c->input_texts[i] ? NULL : t->data,
+                                         .texts = c->input_texts[i]};
         }
         c->model = weft_onnx_load(path, &o, &c->error);
     }
@@ -296,7 +340,7 @@ static void compare(test_case *c, void **one, void **two)
     for (size_t k = 0; k < c->n_outputs && c->error.status == WEFT_OK; k++) {
         const onnx_tensor *t = &c->outputs[k];
         const int type = c->messages[c->n_messages - c->n_outputs + k]->data_type;
-        const tolerance *limit = weft__onnx_minifloat(type) ? NULL : allowed;
+        const tolerance *limit = weft__onnx_minifloat(type) || type == ONNX_STRING ? NULL : allowed;
         if (memcmp(one[k], two[k], tensor_bytes(t)) != 0)
             weft_error_set(&c->error, WEFT_INTERNAL, "output",
                            "%zu has other bits at 2 threads than at 1", k);
@@ -322,6 +366,7 @@ static verdict run_set(test_case *c, const char *set)
     name_inputs(c);
     load(c);
     if (!c->model) return REFUSED;
+    number_texts(c);
     const bool computed = compute(c, 1, one) && compute(c, 2, two);
     if (c->random) weft_error_set(&c->error, WEFT_NO_KERNEL, "data", "its results are random");
     if (c->random) return REFUSED;

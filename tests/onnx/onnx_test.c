@@ -269,7 +269,7 @@ static void test_loop(void)
     refuse(&f, doubling(&f, false), WEFT_BAD_ARGUMENT, "\"trips\" (trip count)");
 
     static const int32_t two = 2;
-    const weft_onnx_constant constant = {"trips", WEFT_I32, WEFT_SCALAR, &two};
+    const weft_onnx_constant constant = {"trips", WEFT_I32, WEFT_SCALAR, &two, NULL};
     size_t n;
     m = load(&f, doubling(&f, false),
              &(weft_onnx_options){.constants = &constant, .n_constants = 1});

@@ -59,7 +59,7 @@ static result run(arena *memory, written_graph *g, int64_t opset, const numbers 
     weft_value in[1], out;
     weft__onnx_type_dtype(x->type, "x", &dtype, NULL);
     store(x, dtype, data);
-    const weft_onnx_constant value = {"x", dtype, x->shape, data};
+    const weft_onnx_constant value = {"x", dtype, x->shape, data, NULL};
     const weft_onnx_options options = {.constants = &value, .n_constants = constant};
     weft_onnx *m = must_load_written(memory, g, opset, &options);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);

@@ -237,7 +237,7 @@ int count_op(fixture *f, const char *name)
 }
 
 weft_forward *test_run_onnx(const weft_onnx *model, weft_params *params, int64_t rows,
-                            const float *x, weft_tensor *output)
+                            const void *x, weft_tensor *output)
 {
     weft_error error = {0};
     const weft_builder builder = weft_onnx_builder(model);

@@ -138,9 +138,9 @@ weft_trainer *test_new_trainer(const weft_trainer_options *options, weft_batches
 weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t limit, double *nll,
                           size_t *tokens);
 
-/* Runs a model on one input of floats, with its weights in `params`, and returns its first output's
+/* Runs a model on one input, with its weights in `params`, and returns its first output's
  * tensor in *output, of a runner that the caller frees. */
 weft_forward *test_run_onnx(const weft_onnx *model, weft_params *params, int64_t rows,
-                            const float *x, weft_tensor *output);
+                            const void *x, weft_tensor *output);
 
 #endif
