@@ -297,7 +297,7 @@ static void check_chain(chain *write, size_t number)
         static result got, wanted;
         weft_error error = {0};
         draw(seed, x);
-        const weft_onnx_constant constant = {"x", WEFT_F32, WEFT_SHAPE(ROWS, COLUMNS), x};
+        const weft_onnx_constant constant = {"x", WEFT_F32, WEFT_SHAPE(ROWS, COLUMNS), x, NULL};
         const weft_onnx_options o = {.constants = &constant, .n_constants = 1};
         weft_onnx *data = must_load_written(&p, write_chain(&p, write), 17, NULL);
         weft_onnx *known = must_load_written(&p, write_chain(&p, write), 17, &o);
