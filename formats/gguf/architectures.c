@@ -155,8 +155,10 @@ static const gguf_architecture architectures[] = {
      .fixed = "norm_qk=1",
      .keys = {common_keys, rotary_keys},
      .tensors = {common_tensors, qwen_tensors}},
+    /* llama.cpp ignores its window. */
     {.name = "phi3",
      .model = "llama",
+     .by_name = true,
      .keys = {common_keys, rotary_keys, phi3_keys},
      .tensors = {common_tensors, fused_tensors, phi3_tensors}},
     {.name = "gemma2",

@@ -192,8 +192,6 @@ static void read_fixed(reader *r)
 
 /* ---- Rotary frequencies of Llama 3 ---- */
 
-#define LLAMA3_POSITIONS 8192 /* in which all published models count turns */
-
 /* convert_hf_to_gguf.py writes by what the frequency of each pair is divided, in place of the rule
  * and its numbers. The largest is the factor; the others must follow from it. */
 static weft_status read_rope_freqs(reader *r)
@@ -218,7 +216,7 @@ static weft_status read_rope_freqs(reader *r)
     bool good = true;
     for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
         const double turns =
-            LLAMA3_POSITIONS * vm_pow_f64(base, -(double)i / (double)n) / 6.283185307179586;
+            GGUF_LLAMA3_POSITIONS * vm_pow_f64(base, -(double)i / (double)n) / 6.283185307179586;
         const double kept = turns < 1 ? 0 : turns > 4 ? 1 : (turns - 1) / 3;
         good = good && fabs(divisors[i] * ((1 - kept) / factor + kept) - 1) < 1e-4;
     }
@@ -227,11 +225,11 @@ static weft_status read_rope_freqs(reader *r)
     if (!good)
         return weft_error_set(r->error, WEFT_BAD_FILE, r->file->path,
                               "%s are not those of Llama 3's rule with %d positions", t->name,
-                              LLAMA3_POSITIONS);
+                              GGUF_LLAMA3_POSITIONS);
     if (factor == 1) return WEFT_OK;
     add_word(r, "rotary_scaling", "llama3");
     add_word(r, "rotary_factor", weft__text_from_double(factor, number));
-    add_word(r, "rotary_positions", weft__text_from_double(LLAMA3_POSITIONS, number));
+    add_word(r, "rotary_positions", weft__text_from_double(GGUF_LLAMA3_POSITIONS, number));
     return WEFT_OK;
 }
 

@@ -66,6 +66,12 @@ weft_gguf *weft_gguf_from_memory(weft_memory_file from, weft_error *error)
     return NULL;
 }
 
+weft_gguf *weft__gguf_open_header(const uint8_t *data, size_t bytes, const char *path,
+                                  weft_error *error)
+{
+    return open_bytes((weft_gguf){.data = data, .bytes = bytes, .header = true}, path, error);
+}
+
 void weft_gguf_close(weft_gguf *file)
 {
     if (!file) return;

@@ -19,6 +19,7 @@ struct weft_gguf {
     const uint8_t *data; /* the file */
     size_t bytes;
     bool mapped; /* by us; else the memory is the caller's */
+    bool header; /* the data of tensors need not be there: those that are missing are NULL */
     uint32_t version;
     weft_gguf_value *meta;
     size_t n_meta;
@@ -35,6 +36,10 @@ size_t weft__gguf_kind_bytes(weft_gguf_kind kind);
 
 /* Reads header, metadata and tensors of the file, whose path, data and size are set. */
 weft_status weft__gguf_parse(weft_gguf *file, weft_error *error);
+
+/* Opens the header of a file that is to be written, in memory that stays as it is. NULL on failure. */
+weft_gguf *weft__gguf_open_header(const uint8_t *data, size_t bytes, const char *path,
+                                  weft_error *error);
 
 /* The type of a tensor of a file. */
 static inline const gguf_type *gguf_type_of(const weft_gguf_tensor *tensor)

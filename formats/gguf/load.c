@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_BYTES 256
-#define ROWS       64 /* of a matrix that are computed at a time, for blocks that fit a cache */
+#define ROWS 64 /* of a matrix that are computed at a time, for blocks that fit a cache */
 
 typedef struct loader {
     const weft_gguf *file;
@@ -28,67 +27,7 @@ static weft_status no_memory(loader *l)
     return weft_error_set(l->error, WEFT_NO_MEMORY, l->file->path, "no memory");
 }
 
-/* ---- Names ---- */
-
-/* Whether a name is the pattern `from` with digits for `*`; then *name becomes `to` with them. */
-static bool translate(const char *from, const char *to, const char *name, char out[NAME_BYTES])
-{
-    const size_t before = strcspn(from, "*"), to_before = strcspn(to, "*");
-    if (strncmp(from, name, before) != 0) return false;
-    const size_t digits = from[before] ? strspn(name + before, "0123456789") : 0;
-    if ((from[before] && !digits) || digits > 9 ||
-        strcmp(from + before + (from[before] != 0), name + before + digits) != 0)
-        return false;
-    snprintf(out, NAME_BYTES, "%.*s%.*s%s", (int)to_before, to, (int)digits, name + before,
-             to + to_before + (to[to_before] != 0));
-    return true;
-}
-
-/* The row of a parameter, and the name of its tensor; NULL if there is none. */
-static const gguf_row *row_of(const loader *l, const char *ours, char theirs[NAME_BYTES])
-{
-    const gguf_row *row;
-    for (size_t i = 0; (row = weft__gguf_row_at(l->a, i)); i++)
-        if (translate(row->ours, row->theirs, ours, theirs)) return row;
-    return NULL;
-}
-
-/* Where the rows of a parameter lie in their tensor, which has `all`. */
-typedef struct place {
-    int64_t first, all;
-} place;
-
-static place place_of(const loader *l, const gguf_row *row, const char *theirs)
-{
-    place p = {0, 0};
-    const gguf_row *other;
-    bool before = true;
-    for (size_t i = 0; (other = weft__gguf_row_at(l->a, i)); i++) {
-        char ours[NAME_BYTES];
-        if (!translate(other->theirs, other->ours, theirs, ours)) continue;
-        const weft_value value = weft_graph_find(l->graph, ours);
-        const int64_t n = weft_is_value(value) ? weft_dim_of(l->graph, value, -1) : 0;
-        before = before && other != row;
-        if (before) p.first += n;
-        p.all += n;
-    }
-    return p;
-}
-
 /* ---- Layouts ---- */
-
-/* The row of theirs that is row `i` of a projection. llama.cpp rotates pairs of neighbours, where
- * weft and transformers rotate halves of a head: convert_hf_to_gguf.py, `permute`, moves element
- * [j, k] of a head, [2, size / 2], to [k, j]. */
-static int64_t their_row(const loader *l, gguf_layout layout, int64_t i, int64_t n)
-{
-    if (layout != GGUF_QUERY && layout != GGUF_KEY) return i;
-    const double heads = weft__gguf_option(l->config, "heads"),
-                 kv_heads = weft__gguf_option(l->config, "kv_heads");
-    const int64_t size = n / (int64_t)(layout == GGUF_KEY && kv_heads > 0 ? kv_heads : heads);
-    const int64_t in_head = i % size, half = size / 2;
-    return i - in_head + 2 * (in_head % half) + in_head / half;
-}
 
 /* A tensor, or rows of it: `n` from `first` on. */
 typedef struct source {
@@ -109,7 +48,8 @@ static weft_status read_matrix(loader *l, const source *from, float *ours)
     for (int64_t first = 0; first < out; first += ROWS) {
         const int64_t n = out - first < ROWS ? out - first : ROWS;
         for (int64_t i = 0; i < n; i++) {
-            const size_t row = (size_t)(from->first + their_row(l, from->layout, first + i, out));
+            const size_t row = (size_t)(from->first + weft__gguf_their_row(l->config, from->layout,
+                                                                           first + i, out));
             weft__gguf_widen(type, (const uint8_t *)t->data + row * blocks * type->bytes,
                              rows + i * in, blocks);
         }
@@ -127,7 +67,7 @@ static weft_status read_vector(loader *l, const source *from, float *ours)
     if (!theirs) return no_memory(l);
     const weft_status status = weft_gguf_read(l->file, from->t, theirs, l->error);
     for (int64_t i = 0; i < from->n && status == WEFT_OK; i++)
-        ours[i] = theirs[from->first + their_row(l, from->layout, i, from->n)];
+        ours[i] = theirs[from->first + weft__gguf_their_row(l->config, from->layout, i, from->n)];
     free(theirs);
     return status;
 }
@@ -185,7 +125,8 @@ static weft_status read_quantized(loader *l, const char *ours, const source *fro
     if (status != WEFT_OK) return status;
     form f = {.q = q, .scale = scale, .zero = other, .minimum = other};
     for (int64_t i = 0; i < n; i++) {
-        const size_t at = (size_t)(from->first + their_row(l, from->layout, i, n));
+        const size_t at =
+            (size_t)(from->first + weft__gguf_their_row(l->config, from->layout, i, n));
         const uint8_t *row = (const uint8_t *)t->data + at * blocks * type->bytes;
         for (size_t b = 0; b < blocks; b++)
             for (int g = 0; g < type->weights / 32; g++)
@@ -213,15 +154,15 @@ static weft_status check_tensor(loader *l, const weft_gguf_tensor *t, weft_shape
 
 static weft_status load_param(loader *l, const char *ours, weft_shape shape)
 {
-    char theirs[NAME_BYTES] = "";
+    char theirs[GGUF_NAME_BYTES] = "";
     weft_tensor to;
-    const gguf_row *row = row_of(l, ours, theirs);
+    const gguf_row *row = weft__gguf_row_of(l->a, ours, theirs);
     const weft_gguf_tensor *t = row ? weft_gguf_find(l->file, theirs) : NULL;
     if (!t)
         return weft_error_set(l->error, WEFT_NOT_FOUND, l->file->path, "has no tensor %s, for %s",
                               theirs, ours);
     const bool same = row->layout == GGUF_SAME, matrix = shape.rank == 2;
-    const place p = place_of(l, row, theirs);
+    const gguf_place p = weft__gguf_place_of(l->a, l->graph, row, theirs);
     const source from = {t, row->layout, p.first, shape.dim[shape.rank - 1]};
     const bool whole = same && p.all == from.n;
     const weft_shape want = matrix && same ? shape
@@ -280,12 +221,12 @@ static bool has_param(const loader *l, const char *ours)
 static weft_status check_rest(loader *l)
 {
     for (size_t i = 0; i < weft_gguf_count(l->file); i++) {
-        char ours[NAME_BYTES];
+        char ours[GGUF_NAME_BYTES];
         const char *name = weft_gguf_at(l->file, i)->name;
         bool used = false;
         const gguf_row *row;
         for (size_t k = 0; !used && (row = weft__gguf_row_at(l->a, k)); k++)
-            used = translate(row->theirs, row->ours, name, ours) && has_param(l, ours);
+            used = weft__gguf_translate(row->theirs, row->ours, name, ours) && has_param(l, ours);
         if (used || !strcmp(name, GGUF_ROPE_FREQS)) continue;
         return weft_error_set(l->error, WEFT_BAD_FILE, l->file->path,
                               strncmp(name, "rope_factors_", 13) != 0

@@ -45,6 +45,7 @@ typedef struct gguf_architecture {
     const char *fixed; /* options that all its files have: "key=value key=value"; may be NULL */
     int divided_layers; /* the number of layers with which the width of scores is d_model / heads, not the
                             width of a head; 0: never */
+    bool by_name;       /* written only if it is asked for */
     const gguf_key *keys[GGUF_TABLES];    /* each ends with a key NULL */
     const gguf_row *tensors[GGUF_TABLES]; /* each ends with theirs NULL */
 } gguf_architecture;
@@ -53,6 +54,31 @@ typedef struct gguf_architecture {
 const gguf_architecture *weft__gguf_architecture_at(size_t index);
 const gguf_key *weft__gguf_key_at(const gguf_architecture *a, size_t index);
 const gguf_row *weft__gguf_row_at(const gguf_architecture *a, size_t index);
+/* ---- names.c ---- */
+
+#define GGUF_NAME_BYTES 256
+/* Whether a name is the pattern `from` with digits for `*`; then *out becomes `to` with them. */
+bool weft__gguf_translate(const char *from, const char *to, const char *name,
+                          char out[GGUF_NAME_BYTES]);
+/* The row of a parameter, and the name of its tensor; NULL if there is none. */
+const gguf_row *weft__gguf_row_of(const gguf_architecture *a, const char *ours,
+                                  char theirs[GGUF_NAME_BYTES]);
+/* Where the rows of a parameter lie in their tensor, which has `all`. */
+typedef struct gguf_place {
+    int64_t first, all;
+} gguf_place;
+/* `graph` declares the parameters. */
+gguf_place weft__gguf_place_of(const gguf_architecture *a, const weft_graph *graph,
+                               const gguf_row *row, const char *theirs);
+/* The row of theirs that is row `i` of a projection of n, and the inverse. */
+int64_t weft__gguf_their_row(const weft_model_config *config, gguf_layout layout, int64_t i,
+                             int64_t n);
+int64_t weft__gguf_our_row(const weft_model_config *config, gguf_layout layout, int64_t i,
+                           int64_t n);
+
+/* ---- config.c ---- */
+
+#define GGUF_LLAMA3_POSITIONS 8192 /* in which all published models of Llama 3 count turns */
 /* Tensors of frequencies that scale rotary positions, not parameters. */
 #define GGUF_ROPE_FREQS "rope_freqs.weight"
 

@@ -95,19 +95,14 @@ static void put_processor(gguf_text *t, const gguf_vocabulary *v)
     weft__gguf_put(t, "}}");
 }
 
-/* Spaces are U+2581 in the pieces of SentencePiece. */
-#define SPACE "\xE2\x96\x81"
-
 static void put_normalizer(gguf_text *t, const gguf_vocabulary *v)
 {
     if (v->split) {
         weft__gguf_put(t, v->split->normalizer);
         return;
     }
-    weft__gguf_put(t, "{\"type\":\"Sequence\",\"normalizers\":[");
-    if (v->add_space) weft__gguf_put(t, "{\"type\":\"Prepend\",\"prepend\":\"" SPACE "\"},");
-    weft__gguf_put(t, "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE
-                      "\"}]}");
+    weft__gguf_put(t, v->add_space ? SPM_SEQUENCE(SPM_PREPEND "," SPM_REPLACE)
+                                   : SPM_SEQUENCE(SPM_REPLACE));
 }
 
 static void put_decoder(gguf_text *t, const gguf_vocabulary *v)
@@ -116,9 +111,10 @@ static void put_decoder(gguf_text *t, const gguf_vocabulary *v)
         weft__gguf_put(t, BYTE_LEVEL("true"));
         return;
     }
-    weft__gguf_put(t, "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":"
-                      "{\"String\":\"" SPACE "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
-                      "{\"type\":\"Fuse\"}");
+    weft__gguf_put(t,
+                   "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":"
+                   "{\"String\":\"" SPM_SPACE "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
+                   "{\"type\":\"Fuse\"}");
     if (v->add_space)
         weft__gguf_put(t, ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}");
     weft__gguf_put(t, "]}");
@@ -188,21 +184,22 @@ static void put_tokenizer(gguf_text *t, const gguf_vocabulary *v)
 
 /* ---- tokenizer_config.json ---- */
 
+const gguf_special weft__gguf_specials[GGUF_SPECIALS] = {{"bos_token_id", "bos_token"},
+                                                         {"eos_token_id", "eos_token"},
+                                                         {"unknown_token_id", "unk_token"},
+                                                         {"padding_token_id", "pad_token"}};
+
 static void put_config(gguf_text *t, const gguf_vocabulary *v)
 {
-    static const char *const names[][2] = {{"bos_token_id", "bos_token"},
-                                           {"eos_token_id", "eos_token"},
-                                           {"unknown_token_id", "unk_token"},
-                                           {"padding_token_id", "pad_token"}};
     arena memory = {.blocks = NULL};
     const weft_gguf_value *chat = weft_gguf_meta_find(t->file, "tokenizer.chat_template");
     weft__gguf_put(t, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < GGUF_SPECIALS; i++) {
         size_t id;
-        const char *piece = weft__gguf_named(t, v, names[i][0], &id);
+        const char *piece = weft__gguf_named(t, v, weft__gguf_specials[i].key, &id);
         if (!piece) continue;
         weft__gguf_put(t, ",\n  ");
-        weft__gguf_put_string(t, names[i][1], "");
+        weft__gguf_put_string(t, weft__gguf_specials[i].piece, "");
         weft__gguf_put(t, ": ");
         weft__gguf_put_string(t, piece, "");
     }

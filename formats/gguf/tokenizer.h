@@ -33,6 +33,13 @@ typedef struct gguf_pieces {
     "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_"              \
     "regex\":" regex "}"
 
+/* Of SentencePiece, in whose pieces spaces are U+2581. */
+#define SPM_SPACE   "\xE2\x96\x81"
+#define SPM_PREPEND "{\"type\":\"Prepend\",\"prepend\":\"" SPM_SPACE "\"}"
+#define SPM_REPLACE                                                                                \
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPM_SPACE "\"}"
+#define SPM_SEQUENCE(before) "{\"type\":\"Sequence\",\"normalizers\":[" before "]}"
+
 /* How texts are split. */
 typedef struct gguf_split {
     const char *names[6]; /* of tokenizer.ggml.pre */
@@ -40,6 +47,20 @@ typedef struct gguf_split {
     bool ignore_merges; /* a word that is a piece is not made by merges */
     bool add_bos;       /* where tokenizer.ggml.add_bos_token is missing */
 } gguf_split;
+
+/* Splits of byte-level vocabularies; NULL beyond the end. */
+const gguf_split *weft__gguf_split_at(size_t index);
+
+/* Special pieces: the key of the id, after tokenizer.ggml, and the key in tokenizer_config.json. The
+ * end of a text comes before padding. */
+typedef struct gguf_special {
+    const char *key, *piece;
+} gguf_special;
+#define GGUF_SPECIALS 4
+extern const gguf_special weft__gguf_specials[GGUF_SPECIALS];
+
+/* tokenizer.ggml.model of files without a vocabulary. */
+#define GGUF_NO_VOCABULARY "none"
 
 /* A vocabulary. */
 typedef struct gguf_vocabulary {

@@ -100,6 +100,11 @@ static const gguf_split splits[] = {
      false},
 };
 
+const gguf_split *weft__gguf_split_at(size_t index)
+{
+    return index < sizeof splits / sizeof *splits ? &splits[index] : NULL;
+}
+
 /* ---- A vocabulary ---- */
 
 static bool text_is(const weft_gguf_value *value, const char *text)
@@ -190,6 +195,8 @@ void weft__gguf_read_vocabulary(gguf_text *t, gguf_vocabulary *v)
     *v = (gguf_vocabulary){.split = NULL};
     if (!model)
         weft__gguf_refuse(t, WEFT_NOT_FOUND, "has no tokenizer.ggml.model");
+    else if (text_is(model, GGUF_NO_VOCABULARY))
+        weft__gguf_refuse(t, WEFT_NOT_FOUND, "the file has none");
     else if (!spm && !text_is(model, "gpt2"))
         weft__gguf_refuse(t, WEFT_BAD_ARGUMENT,
                           "its model is not supported; expected gpt2 or llama");

@@ -180,9 +180,8 @@ static void normalise(weft_model_config *c)
         weft_model_set_value(c, offset, 0);
 }
 
-/* Compares a written configuration, as it is read, with the options. */
-static weft_status compare(const hf_architecture *a, const weft_model_config *wanted,
-                           const weft_model_config *got, weft_error *error)
+weft_status weft__hf_compare(const char *architecture, const weft_model_config *wanted,
+                             const weft_model_config *got, weft_error *error)
 {
     weft_model_config x = *wanted, y = *got;
     char theirs[64], ours[64];
@@ -196,7 +195,8 @@ static weft_status compare(const hf_architecture *a, const weft_model_config *wa
         if (k < y.model->n_options && weft_model_value(&x, i) == weft_model_value(&y, k)) continue;
         return weft_error_set(
             error, WEFT_BAD_ARGUMENT, x.model->name, "has %s=%s, but %s has %s", name,
-            weft_model_value_text(x.model, i, weft_model_value(&x, i), ours, sizeof ours), a->name,
+            weft_model_value_text(x.model, i, weft_model_value(&x, i), ours, sizeof ours),
+            architecture,
             k < y.model->n_options
                 ? weft_model_value_text(y.model, k, weft_model_value(&y, k), theirs, sizeof theirs)
                 : "no such option");
@@ -217,7 +217,7 @@ cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *
     weft_status status =
         good ? weft__hf_read_config(a, json, a->name, &again, error)
              : weft_error_set(error, WEFT_NO_MEMORY, a->name, "no memory for the configuration");
-    if (status == WEFT_OK) status = compare(a, config, &again, error);
+    if (status == WEFT_OK) status = weft__hf_compare(a->name, config, &again, error);
     if (status == WEFT_OK) return json;
     cJSON_Delete(json);
     return NULL;

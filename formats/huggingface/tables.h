@@ -93,6 +93,11 @@ weft_status weft__hf_read_config(const hf_architecture *a, const cJSON *json, co
 cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *config,
                              const cJSON *before, weft_error *error);
 
+/* Compares a configuration that was written as an architecture, and read again, with the options:
+ * WEFT_BAD_ARGUMENT if they do not mean the same. */
+weft_status weft__hf_compare(const char *architecture, const weft_model_config *wanted,
+                             const weft_model_config *got, weft_error *error);
+
 /* Whether a key, "a" or "a.b", sets an option that may be a fraction. */
 bool weft__hf_is_real(const hf_architecture *a, const weft_model *model, const char *path);
 

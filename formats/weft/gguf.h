@@ -126,6 +126,41 @@ WEFT_API weft_status weft_gguf_load(const weft_gguf *file, const weft_gguf_optio
                                     weft_params *params, weft_model_config *config,
                                     weft_error *error);
 
+/* What weft_params_save_gguf writes besides a model's parameters. */
+typedef struct weft_save_gguf_options {
+    /* Of matrices: "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1". NULL: as the store has them, where a
+     * type of GGUF files has their bits, or else f32. Norms, biases and learned positions are f32. */
+    const char *type;
+    const char *architecture; /* NULL: that of WEFT_GGUF_ARCHITECTURE or of
+                                 WEFT_HUGGINGFACE_CONFIG, or else the first with all options of the
+                                 model */
+    const char *name;         /* general.name; NULL: none */
+    /* The texts of files of Hugging Face: the vocabulary, the names of its special pieces, and a
+     * chat template that replaces the one in tokenizer_config. NULL: none. */
+    const char *tokenizer_json, *tokenizer_config, *chat_template;
+} weft_save_gguf_options;
+/* Writes a model as a GGUF file, version 3, which weft_gguf_load and llama.cpp read: the inverse of
+ * weft_gguf_load. A file that is there is replaced when the new one is complete. `options` may be
+ * NULL.
+ *
+ * A store in f32 is rounded to options->type: f16 and bf16 to the nearest, ties to even; blocks of 32
+ * numbers by the rules of quantize_row_*_ref in ggml/src/ggml-quants.c, as the package `gguf`
+ * computes them. A matrix whose rows blocks do not divide is f16 then. A quantised matrix keeps its
+ * bits if the type (NULL: Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0) has them; otherwise its numbers are rounded
+ * as those of f32 are. The vocabulary is a byte-level BPE or one of SentencePiece; of added pieces
+ * the file does not say whether they include the spaces next to them. Without one,
+ * tokenizer.ggml.model is "none". Memory is needed for the header and 64 rows of a matrix.
+ *
+ * Errors: WEFT_BAD_ARGUMENT for any other model than gpt and llama, an option or a component of the
+ * tokeniser that such files cannot say, a type that is not listed, a number that is too large for its
+ * type, or a tensor that the model lacks; WEFT_NOT_FOUND for an unknown architecture, or a parameter
+ * that is missing; WEFT_BAD_SHAPE for one of another shape or dtype; WEFT_BAD_FILE for a text that is
+ * not JSON; WEFT_IO. */
+WEFT_API weft_status weft_params_save_gguf(const weft_params *params,
+                                           const weft_model_config *config, const char *path,
+                                           const weft_save_gguf_options *options,
+                                           weft_error *error);
+
 /* ---- Vocabularies ---------------------------------------------------------------------------- */
 
 /* The vocabulary of a file as the text of a tokenizer.json, which weft_tokenizer_load_json

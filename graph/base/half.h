@@ -19,6 +19,21 @@ static inline float half_from_f16(uint16_t bits)
     return bits & 0x8000 ? -x : x;
 }
 
+/* The nearest binary16, ties to even; beyond 65504, infinity. A NaN stays a NaN. */
+static inline uint16_t half_to_f16(float x)
+{
+    uint32_t wide;
+    memcpy(&wide, &x, sizeof x);
+    const uint16_t sign = (uint16_t)(wide >> 16 & 0x8000);
+    const uint32_t size = wide & 0x7fffffff;
+    if (size > 0x7f800000) return sign | 0x7e00;
+    if (size >= 0x47800000) return sign | 0x7c00; /* 65536 and more */
+    if (size < 0x38800000)                        /* below 2^-14: multiples of 2^-24 */
+        return (uint16_t)(sign | lrintf(ldexpf(fabsf(x), 24)));
+    const uint32_t bits = size - 0x38000000; /* the exponent's bias of 127 becomes 15 */
+    return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1)) >> 13);
+}
+
 /* bfloat16: the upper half of a binary32. */
 static inline float half_from_bf16(uint16_t bits)
 {

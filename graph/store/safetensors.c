@@ -21,21 +21,6 @@ static bool is_rounded(weft_dtype dtype, weft_save_format format)
            (dtype == WEFT_BF16 && format == WEFT_SAVE_F16);
 }
 
-/* The nearest binary16, ties to even; beyond 65504, infinity. A NaN stays a NaN. */
-static uint16_t f16_of(float x)
-{
-    uint32_t wide;
-    memcpy(&wide, &x, sizeof x);
-    const uint16_t sign = (uint16_t)(wide >> 16 & 0x8000);
-    const uint32_t size = wide & 0x7fffffff;
-    if (size > 0x7f800000) return sign | 0x7e00;
-    if (size >= 0x47800000) return sign | 0x7c00; /* 65536 and more */
-    if (size < 0x38800000)                        /* below 2^-14: multiples of 2^-24 */
-        return (uint16_t)(sign | lrintf(ldexpf(fabsf(x), 24)));
-    const uint32_t bits = size - 0x38000000; /* the exponent's bias of 127 becomes 15 */
-    return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1)) >> 13);
-}
-
 /* The nearest numbers of the format; NULL after failing if one is too large for it. */
 static const void *round_tensor(const selection *s, const param *p, weft_error *error)
 {
@@ -44,7 +29,7 @@ static const void *round_tensor(const selection *s, const param *p, weft_error *
     for (int64_t i = 0; i < n; i++) {
         const float x = wide ? ((const float *)p->tensor.data)[i]
                              : half_from_bf16(((const uint16_t *)p->tensor.data)[i]);
-        const uint16_t y = f16 ? f16_of(x) : half_to_bf16(x);
+        const uint16_t y = f16 ? half_to_f16(x) : half_to_bf16(x);
         if (isfinite(x) && !isfinite(f16 ? half_from_f16(y) : half_from_bf16(y))) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, s->path,
                            "%s has %g, which is out of the range of %s", p->name, (double)x,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WIDTH = 256, INNER = 32, VOCAB = 40, KEYS = 128 };
 
@@ -239,9 +240,58 @@ static void test_fused(void)
     weft_params_free(wide);
 }
 
+/* Writes the quantised model of a file, and reads it again. Blocks of types whose scales are halves
+ * have the same bits; matrices of others are f32, with the same numbers. */
+static void check_saved(const char *architecture, const block_matrix *list, size_t n,
+                        const char *f32)
+{
+    static gguf_maker m;
+    char path[64];
+    weft_error error = WEFT_NO_ERROR;
+    weft_model_config config, again;
+    weft_params *quantized = weft_params_new(), *wide = weft_params_new(), *got = weft_params_new();
+    snprintf(path, sizeof path, "/tmp/weft-gguf-quantized-%ld.gguf", (long)getpid());
+    make_model(&m, architecture, list, n);
+    weft_gguf *from = gguf_open_made(&m, &error);
+    weft_gguf_load(from, &(weft_gguf_options){.widen = true}, wide, &config, NULL);
+    CU_ASSERT_EQUAL_FATAL(weft_gguf_load(from, NULL, quantized, &config, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_params_save_gguf(quantized, &config, path, NULL, &error), WEFT_OK);
+    weft_gguf *file = weft_gguf_open(path, &error);
+    CU_ASSERT_EQUAL_FATAL(weft_gguf_load(file, NULL, got, &again, &error), WEFT_OK);
+    for (size_t i = 0; i < weft_gguf_count(from); i++) {
+        const weft_gguf_tensor *want = weft_gguf_at(from, i), *t = weft_gguf_find(file, want->name);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+        const bool is_wide = strstr(f32, want->name) != NULL;
+        CU_ASSERT_STRING_EQUAL(t->type, is_wide ? "F32" : want->type);
+        if (!is_wide) CU_ASSERT_TRUE(!memcmp(t->data, want->data, want->bytes));
+    }
+    for (size_t i = 0; i < weft_params_count(got); i++) {
+        weft_tensor x, y;
+        const char *name = weft_params_name(got, i);
+        CU_ASSERT_TRUE_FATAL(weft_params_find(got, name, &x));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(quantized, name, &y) ||
+                             weft_params_find(wide, name, &y));
+        CU_ASSERT_TRUE(test_same_tensors(name, &x, &y));
+    }
+    weft_gguf_close(file);
+    weft_gguf_close(from);
+    weft_params_free(quantized);
+    weft_params_free(wide);
+    weft_params_free(got);
+    unlink(path);
+}
+
+static void test_saved(void)
+{
+    check_saved("llama", matrices, MATRICES,
+                "blk.0.attn_q.weight blk.0.attn_k.weight blk.0.ffn_up.weight");
+    check_saved("phi3", fused, FUSED, "blk.0.attn_qkv.weight");
+}
+
 void gguf_quantized_tests(void)
 {
     CU_pSuite suite = CU_add_suite("gguf_quantized", NULL, NULL);
     CU_add_test(suite, "numbers and results", test_numbers);
     CU_add_test(suite, "fused matrices", test_fused);
+    CU_add_test(suite, "files that are written", test_saved);
 }

@@ -3,6 +3,7 @@
 #include "golden.h"
 
 #include <weft/gguf.h>
+#include <weft/models.h>
 #ifdef WEFT_HAVE_TOKENIZERS
 #include <weft/tokenizers.h>
 #endif
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The tokenizer.json and the configuration of a golden file; NULL on failure. */
 static char *vocabulary_of(const char *path, char **config)
@@ -66,6 +68,153 @@ static void test_refused_vocabularies(void)
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, cases[i].message));
         weft_gguf_close(file);
     }
+}
+
+/* ---- Vocabularies that are written ---- */
+
+/* A file of a process of tests. */
+static const char *saved_path(void)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/weft-gguf-vocabulary-%ld.gguf", (long)getpid());
+    return path;
+}
+
+/* What a vocabulary is written with: the number of the model's ids, and its pad_id. */
+typedef struct written {
+    const char *tokenizer, *config;
+    int ids, pad;
+} written;
+
+/* Writes a small model with a vocabulary. */
+static weft_status save_texts(const char *path, written w, weft_error *error)
+{
+    char vocab[32], pad[32];
+    const char *words[] = {vocab,        pad,      "d_model=8", "heads=1",
+                           "kv_heads=1", "d_ff=8", "layers=1",  "tied=1"};
+    weft_model_config c;
+    snprintf(vocab, sizeof vocab, "vocab=%d", w.ids);
+    snprintf(pad, sizeof pad, "pad_id=%d", w.pad);
+    weft_params *params = weft_params_new();
+    if (!params) return WEFT_NO_MEMORY;
+    weft_status status =
+        weft_model_parse(weft_model_find("llama"), words, sizeof words / sizeof *words, &c, error);
+    weft_graph *g = status == WEFT_OK ? weft_graph_new() : NULL;
+    if (status == WEFT_OK && !g) status = WEFT_NO_MEMORY;
+    weft_model_config one = c;
+    one.build = (weft_build_options){.shape = {.rows = 1, .target_len = 1}};
+    weft_model_build(g, &one);
+    if (status == WEFT_OK) status = weft_params_init(params, g, 1, error);
+    const weft_save_gguf_options options = {
+        .name = "small", .tokenizer_json = w.tokenizer, .tokenizer_config = w.config};
+    if (status == WEFT_OK) status = weft_params_save_gguf(params, &c, path, &options, error);
+    weft_graph_free(g);
+    weft_params_free(params);
+    return status;
+}
+
+/* The text of a file, which the caller frees. */
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 17);
+    CU_ASSERT_TRUE_FATAL(file && text);
+    CU_ASSERT_TRUE(fread(text, 1, (1 << 17) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+/* What weft makes of a vocabulary, and what it makes of the same one that is written and read. */
+static void test_saved_texts(void)
+{
+    static const char *const paths[] = {GOLDEN("gguf/vocab_gpt2.gguf"),
+                                        GOLDEN("gguf/vocab_llama.gguf")};
+    for (size_t i = 0; i < 2; i++) {
+        weft_error error = WEFT_NO_ERROR;
+        char *config, *json = vocabulary_of(paths[i], &config), *again, *again_config;
+        CU_ASSERT_TRUE_FATAL(json && config);
+        weft_gguf *file = weft_gguf_open(paths[i], NULL);
+        const weft_gguf_value *tokens = weft_gguf_meta_find(file, "tokenizer.ggml.tokens");
+        const weft_gguf_value *end = weft_gguf_meta_find(file, "tokenizer.ggml.eos_token_id");
+        const written w = {json, config, (int)tokens->n_items, end ? (int)end->integer : 0};
+        weft_gguf_close(file);
+        const weft_status status = save_texts(saved_path(), w, &error);
+        if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
+        CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+        again = vocabulary_of(saved_path(), &again_config);
+        CU_ASSERT_TRUE_FATAL(again && again_config);
+        CU_ASSERT_STRING_EQUAL(again, json);
+        CU_ASSERT_STRING_EQUAL(again_config, config);
+        free(again);
+        free(again_config);
+        free(json);
+        free(config);
+        unlink(saved_path());
+    }
+}
+
+static void test_refused_texts(void)
+{
+    static const struct {
+        const char *name;
+        const char *message;
+    } cases[] = {
+        {"gpt2", "has the id 899, but the model only 899 ids"},
+        {"bert", "its model is WordPiece; weft writes BPE to GGUF files"},
+        {"unigram", "its model is Unigram"},
+        {"clip", "marks pieces by a prefix or a suffix"},
+        {"roberta", "its normaliser and pre-tokeniser (ByteLevel) are none that GGUF files have"},
+        {"llama3", "its normaliser and pre-tokeniser (Sequence) are none"},
+        {"llama2", "its merges do not follow from scores of its pieces"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[256];
+        weft_error error = WEFT_NO_ERROR;
+        snprintf(path, sizeof path, "%s/%s.json", GOLDEN("tokenizers"), cases[i].name);
+        char *json = read_text(path);
+        CU_ASSERT_EQUAL(save_texts(saved_path(), (written){json, NULL, i ? 1000 : 899, 0}, &error),
+                        WEFT_BAD_ARGUMENT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, cases[i].message));
+        if (!strstr(error.message, cases[i].message)) printf("\n    %s\n", error.message);
+        free(json);
+    }
+    weft_error error = WEFT_NO_ERROR;
+    CU_ASSERT_EQUAL(save_texts(saved_path(), (written){"{", NULL, 9, 0}, &error), WEFT_BAD_FILE);
+    CU_ASSERT_EQUAL(save_texts(saved_path(), (written){"[]", NULL, 9, 0}, &error),
+                    WEFT_BAD_ARGUMENT);
+    CU_ASSERT_NOT_EQUAL(access(saved_path(), F_OK), 0);
+}
+
+static const char *failing_text, *failing_config;
+
+static weft_status save_failing(const char *path)
+{
+    weft_error error = WEFT_NO_ERROR;
+    return save_texts(path, (written){failing_text, failing_config, 300, 0}, &error);
+}
+
+static void test_no_memory(void)
+{
+    static const char small[] =
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}],\"normalizer\":null,"
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"post_processor\":"
+        "null,"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1,\"b\":2,\"ab\":3},\"merges\":[\"a b\"]}}";
+    static const char spm[] =
+        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" "
+        "\"},\"content\":\"\xE2\x96\x81\"},"
+        "\"pre_tokenizer\":null,\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+        "{\"SpecialToken\":{\"id\":\"a\"}},{\"Sequence\":{\"id\":\"A\"}}]},"
+        "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":1,\"b\":2,\"ab\":3},"
+        "\"merges\":[[\"a\",\"b\"]]}}";
+    static const char config[] =
+        "{\"eos_token\":{\"content\":\"b\"},\"chat_template\":[{\"name\":\"default\","
+        "\"template\":\"x\"}]}";
+    failing_config = config;
+    failing_text = small;
+    test_fail_all(save_failing);
+    failing_text = spm;
+    test_fail_all(save_failing);
 }
 
 #ifdef WEFT_HAVE_TOKENIZERS
@@ -126,6 +275,43 @@ static void test_gpt2_vocabulary(void)
     weft_tokenizer_free(wanted);
 }
 
+/* Published forms of tokenizer.json: the same ids after a way through a file. */
+static void check_saved_ids(const char *path, const char *normalizer)
+{
+    static char line[MAX_LINE];
+    int32_t got[MAX_IDS], want[MAX_IDS];
+    weft_error error = WEFT_NO_ERROR;
+    char *json = read_text(path);
+    if (normalizer) { /* in place of the file's, as long */
+        char *at = strstr(json, "\"normalizer\":{") + 13;
+        memcpy(at, normalizer, strlen(normalizer));
+    }
+    weft_tokenizer *wanted = weft_tokenizer_load_json_from_memory(json, strlen(json), &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(wanted);
+    const weft_status status = save_texts(saved_path(), (written){json, NULL, 1000, 0}, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s\n", path, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    weft_tokenizer *t = tokenizer_of(saved_path());
+    FILE *file = fopen(GOLDEN("tokenizers/texts.txt"), "rb");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    while (read_line(file, line)) {
+        const size_t n = encode(t, line, got);
+        CU_ASSERT_EQUAL_FATAL(encode(wanted, line, want), n);
+        CU_ASSERT_TRUE(!n || !memcmp(got, want, n * sizeof *got));
+    }
+    fclose(file);
+    weft_tokenizer_free(t);
+    weft_tokenizer_free(wanted);
+    free(json);
+    unlink(saved_path());
+}
+
+static void test_saved_ids(void)
+{
+    check_saved_ids(GOLDEN("tokenizers/gpt2.json"), NULL);
+    check_saved_ids(GOLDEN("tokenizers/llama3.json"), "null          ");
+}
+
 /* The ids are those of SentencePiece. */
 static void test_llama_vocabulary(void)
 {
@@ -158,7 +344,11 @@ void gguf_vocabulary_tests(void)
     CU_pSuite suite = CU_add_suite("gguf_vocabulary", NULL, NULL);
     CU_add_test(suite, "names of special pieces", test_vocabulary_config);
     CU_add_test(suite, "vocabularies that are refused", test_refused_vocabularies);
+    CU_add_test(suite, "vocabularies that are written", test_saved_texts);
+    CU_add_test(suite, "vocabularies that are not written", test_refused_texts);
+    CU_add_test(suite, "out of memory", test_no_memory);
 #ifdef WEFT_HAVE_TOKENIZERS
+    CU_add_test(suite, "ids of vocabularies that are written", test_saved_ids);
     CU_add_test(suite, "a byte-level vocabulary", test_gpt2_vocabulary);
     CU_add_test(suite, "a vocabulary of SentencePiece", test_llama_vocabulary);
 #endif

@@ -136,6 +136,33 @@ case_gguf()
     [ ! -e new ] || fail "a failed conversion left a folder"
 }
 
+# A run becomes a GGUF file, with its tokeniser, and that becomes a run with the same files.
+case_gguf_out()
+{
+    local file
+    expect 0 "without a tokeniser: llama has no tokenizer.json" "$weft" convert llama --to gguf -o llama.gguf
+    expect 0 "saved in llama-again" "$weft" convert llama.gguf -o llama-again
+    same_tensors llama-again/model.safetensors llama/model.safetensors || fail "llama-again has other tensors than llama"
+    expect 0 "saved in words" "$weft" convert "$tests/fuzz/corpus/gguf/words" -o words
+    expect 0 "saved in words.gguf" "$weft" convert words --to gguf --type f16 -o words.gguf
+    expect 0 "saved in words-again" "$weft" convert words.gguf -o words-again
+    for file in tokenizer.json tokenizer_config.json; do
+        cmp words/$file words-again/$file || fail "words-again has another $file"
+    done
+    expect 0 "saved in file.gguf" "$weft" convert words/model.safetensors --to gguf -o file.gguf
+    cmp -s file.gguf words.gguf && fail "words.gguf is not in f16"
+    echo "{}" >words/tokenizer.json
+    expect 1 "tokenizer.json: its model is unknown; weft writes BPE to GGUF files" "$weft" convert words --to gguf -o new
+    expect 0 "saved in bert-run" "$weft" convert "$golden/bert" -o bert-run
+    expect 1 "bert: is not a language model" "$weft" convert bert-run --to gguf -o new
+    expect 1 "llama.gguf: exists already: choose another -o" "$weft" convert llama --to gguf -o llama.gguf
+    expect 1 "is no run: convert it to one first" "$weft" convert llama.gguf --to gguf -o new
+    expect 1 "cannot be written" "$weft" convert llama --to gguf -o none/new
+    expect 2 "--type is for --to gguf" "$weft" convert llama --type f16 -o new
+    expect 2 "type must be one of same|f32|f16|bf16|q8_0|q4_0|q4_1, not \"q2\"" "$weft" convert llama --to gguf --type q2 -o new
+    [ ! -e new ] || fail "a failed conversion left a file"
+}
+
 # What says how a model reads and writes text goes along, in both directions.
 case_the_files_of_text_go_along()
 {

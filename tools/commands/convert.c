@@ -1,4 +1,4 @@
-/* weft convert: Hugging Face models as checkpoints, and back; GGUF files as checkpoints. */
+/* weft convert: Hugging Face models and GGUF files as checkpoints, and back. */
 #include "text/text_files.h"
 
 #include "base/platform.h"
@@ -16,20 +16,29 @@
 typedef struct arguments {
     const char *from, *out, *architecture;
     bool list, f32;
+    unsigned to, type;
 } arguments;
+
+#define FORMATS "transformers|gguf"
+#define TYPES   "same|f32|f16|bf16|q8_0|q4_0|q4_1"
+enum { TO_TRANSFORMERS, TO_GGUF };
 
 static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
     if (!a->list && (!a->from || !a->out))
         tool_usage_error(parser, "expected DIR, FILE.gguf or RUN, and -o");
+    if (a->type && a->to != TO_GGUF) tool_usage_error(parser, "--type is for --to gguf");
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)
 static const tool_option convert_options[] = {
     {TOOL_ONE(arguments, from, "DIR, FILE.gguf or RUN")},
-    {"output", "FOLDER", FIELD(out), "the run, or the folder of transformers, to write",
-     .letter = 'o'},
+    {"output", "FOLDER", FIELD(out),
+     "the run, the folder of transformers or the file of --to gguf, to write", .letter = 'o'},
+    {"to", FORMATS, FIELD(to), "what a run becomes"},
+    {"type", TYPES, FIELD(type),
+     "the matrices of a GGUF file: the same as in the run, or rounded to this"},
     {"architecture", "NAME", FIELD(architecture),
      "write as this architecture (default: the one that it was read as, or the first that has all "
      "options of the model)"},
@@ -43,9 +52,9 @@ static const tool_command command = {
     .doc =
         "Converts a Hugging Face model (a folder with config.json and "
         "model.safetensors), or a GGUF file, to a run, or a run, or a checkpoint file, to such "
-        "a folder. Fails if the other side cannot represent the model. The files of a tokeniser, "
-        "chat template or sentence embedding are copied; the vocabulary of a GGUF file becomes "
-        "RUN/tokenizer.json.",
+        "a folder or file. Fails if the other side cannot represent the model. The files of a "
+        "tokeniser, chat template or sentence embedding are copied; the vocabulary of a GGUF file "
+        "becomes RUN/tokenizer.json, and the other way round.",
     .check = check};
 
 static int list(void)
@@ -176,6 +185,58 @@ static int export_run(const arguments *a)
     return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
 
+/* A text next to the model: RUN is a folder, or a file in one. *text is NULL if there is none. */
+static bool read_text(const char *run, const char *name, char **text, weft_error *error)
+{
+    char path[8192], folder[4096];
+    os_facts facts;
+    size_t bytes;
+    snprintf(folder, sizeof folder, "%s", run);
+    if (!weft__os_facts(run, &facts) || facts.kind != OS_FOLDER)
+        snprintf(folder + (weft__os_name(folder) - folder), 2, ".");
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    *text = weft__file_exists(path) ? weft__file_read(path, &bytes, error) : NULL;
+    return error->status == WEFT_OK;
+}
+
+/* The last component of a path. */
+static void name_of(const char *run, char name[256])
+{
+    size_t n = strlen(run);
+    while (n > 1 && run[n - 1] == '/') n--;
+    size_t begin = n;
+    while (begin && run[begin - 1] != '/') begin--;
+    snprintf(name, 256, "%.*s", (int)(n - begin), run + begin);
+}
+
+static int export_gguf(const arguments *a)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
+                                        "chat_template.jinja"};
+    char *texts[3] = {NULL}, name[256], type[8];
+    weft_error error = {0};
+    if (weft__file_exists(a->out))
+        return tool_fail_text(a->out, "exists already: choose another -o");
+    weft_saved_model *m = weft_saved_open(a->from, NULL, &error);
+    for (int i = 0; m && i < 3; i++)
+        if (!read_text(a->from, names[i], &texts[i], &error)) break;
+    name_of(a->from, name);
+    int length;
+    const char *chosen = tool_choice_at(TYPES, (int)a->type, &length);
+    snprintf(type, sizeof type, "%.*s", length, chosen);
+    const weft_save_gguf_options options = {
+        a->type ? type : NULL, a->architecture, name, texts[0], texts[1], texts[2]};
+    if (m && error.status == WEFT_OK &&
+        weft_params_save_gguf(m->params, &m->config, a->out, &options, &error) == WEFT_OK) {
+        print_result(a, m->params, &m->config);
+        if (!texts[0])
+            tool_print_line(stdout, "without a tokeniser: %s has no tokenizer.json", a->from);
+    }
+    for (int i = 0; i < 3; i++) free(texts[i]);
+    weft_saved_close(m);
+    return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+}
+
 int cmd_convert(int argc, char **argv)
 {
     arguments a = {.from = NULL};
@@ -183,5 +244,10 @@ int cmd_convert(int argc, char **argv)
     if (a.list) return list();
     if (is_there(a.out, "model.safetensors") || is_there(a.out, "config.json"))
         return tool_fail_text(a.out, "has a model already: choose another -o");
-    return is_there(a.from, "config.json") || is_gguf(a.from) ? import_run(&a) : export_run(&a);
+    const bool import = is_there(a.from, "config.json") || is_gguf(a.from);
+    if (import && a.to == TO_GGUF)
+        return tool_fail_text(a.from,
+                              "is no run: convert it to one first, then that to a GGUF file");
+    if (a.to == TO_GGUF) return export_gguf(&a);
+    return import ? import_run(&a) : export_run(&a);
 }
