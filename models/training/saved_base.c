@@ -81,16 +81,26 @@ static weft_status apply(weft_params *base, const weft_params *params, const cha
     return status;
 }
 
+/* The longest row of both trainings: the model still reads what it was trained on itself. If that is
+ * unknown, it stays so. */
+static weft_status copy_length(weft_params *base, const weft_params *params, weft_error *error)
+{
+    const char *own = weft_params_meta(base, "trained_length");
+    const char *now = weft_params_meta(params, "trained_length");
+    if (!own || !now || strtoll(now, NULL, 10) <= strtoll(own, NULL, 10)) return WEFT_OK;
+    return weft_params_set_meta(base, "trained_length", now, error);
+}
+
 /* What the training of the adapters says about the whole. */
 static weft_status copy_metas(weft_params *base, const weft_params *params, weft_error *error)
 {
-    static const char *const keys[] = {"step", "run", "recipe", "vocabulary", "trained_length"};
+    static const char *const keys[] = {"step", "run", "recipe", "vocabulary"};
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < sizeof keys / sizeof *keys; i++) {
         const char *text = weft_params_meta(params, keys[i]);
         if (text) status = weft_params_set_meta(base, keys[i], text, error);
     }
-    return status;
+    return status == WEFT_OK ? copy_length(base, params, error) : status;
 }
 
 weft_status weft__base_open(weft_saved_model *m, weft_error *error)

@@ -35,8 +35,9 @@ typedef struct weft_saved_model {
      * vocab.target.model, or as that of the target, for both, vocab.model or else tokenizer.json
      * (weft/tokenizers.h). NULL: the file is missing. */
     const char *vocabulary[2];
-    uint64_t updates;       /* that training had made; 0: unknown */
-    int64_t trained_length; /* tokens of the longest row that it was trained on; 0: unknown */
+    uint64_t updates; /* that training had made; 0: unknown */
+    /* Tokens of the longest row that it was trained on; with adapters, itself or they. 0: unknown. */
+    int64_t trained_length;
 } weft_saved_model;
 
 /* Opens the model of a run, a folder or a checkpoint in it. `checkpoint`, if it is not NULL, is

@@ -88,12 +88,21 @@ static bool check_memory(training *t)
     return training_check_memory(t, &t->builder, shape, "--batch-tokens or --lengths");
 }
 
+/* A model still reads the texts that it was trained on before, even if those at hand are shorter. */
+static void keep_longest(training *t)
+{
+    const char *text = weft_params_meta(t->params, "trained_length");
+    const size_t before = text ? strtoull(text, NULL, 10) : t->from_len;
+    if (t->train_source.longest < before) t->train_source.longest = before;
+}
+
 static bool make_trainer(training *t)
 {
     const recipe *r = &t->r;
     t->builder = weft_model_builder(&t->config);
     training_add_adapters(t);
     t->train_source = weft_batches_source(t->train);
+    keep_longest(t);
     t->validates = t->valid != NULL;
     if (t->valid) t->valid_source = weft_batches_source(t->valid);
     if (r->schedule_lr == 0 && weft_model_traits_of(&t->config).d_model < 1)

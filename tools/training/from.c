@@ -14,7 +14,9 @@ bool training_open_from(training *t)
 {
     t->from = calloc(1, sizeof *t->from);
     if (!t->from) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
-    return trained_open(t->from, t->r.run_from, NULL, &t->error);
+    if (!trained_open(t->from, t->r.run_from, NULL, &t->error)) return false;
+    t->from_len = (size_t)t->from->trained_len;
+    return true;
 }
 
 /* Options of the model that the new texts determine. A model may have more ids than a published
@@ -91,13 +93,13 @@ static bool take_vocabularies(training *t)
                            "target-vocab-file");
 }
 
-/* Takes the way in which text becomes rows, unless the user chose another. */
+/* Takes the way in which text becomes rows, unless the user chose another. Examples have their own. */
 static bool take_rows(training *t)
 {
     static const recipe_key keys[] = {RECIPE_data_unit, RECIPE_batches_mode,
                                       RECIPE_batches_lengths};
     const char *text = weft_params_meta(t->from->params, "recipe");
-    if (!text) return true;
+    if (!text || training_reads_examples(&t->r)) return true;
     cJSON *json = weft__json_parse(text, strlen(text), NULL);
     for (size_t i = 0; json && i < sizeof keys / sizeof *keys; i++)
         if (!recipe_is_set(&t->r, keys[i])) recipe_take_json(&t->r, keys[i], json);

@@ -24,7 +24,8 @@
     X(data, folder, TRAIN, TEXT, "", 0, 0, "", "data", "folder of the recipe's files")             \
     X(data, source, TRAIN, FILES, 0, 0, 0, "", "source", "source sentences, one a line")           \
     X(data, target, TRAIN, FILES, 0, 0, 0, "", "target", "their translations, line by line")       \
-    X(data, text, TRAIN, FILES, 0, 0, 0, "", "text", "text of a language model")                   \
+    X(data, text, TRAIN, FILES, 0, 0, 0, "", "text",                                               \
+      "text of a language model, or FILE.jsonl: prompts with completions, and conversations")      \
     X(data, valid_source, TRAIN, FILES, 0, 0, 0, "", "valid-source",                               \
       "source sentences for validation")                                                           \
     X(data, valid_target, TRAIN, FILES, 0, 0, 0, "", "valid-target",                               \

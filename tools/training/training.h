@@ -45,9 +45,10 @@ typedef struct training {
     struct training_fit *fit; /* of `weft fit` (fit.h); else NULL */
     /* The run of run.from, until its parameters are copied; with adapters as long as the training. */
     trained_run *from;
+    size_t from_len; /* tokens of the longest row that it was trained on; 0: unknown */
     weft_lora lora;  /* rank 0: none */
     bool published;  /* the vocabulary is a tokenizer.json */
-    int32_t *begins; /* of a published vocabulary, before each text; and the end, -1: none */
+    int32_t *begins; /* of whole sequences, before each text; and the end, -1: none */
     size_t n_begins;
     int32_t end;
     weft_param_group groups[3]; /* of the optimiser */
@@ -154,6 +155,17 @@ int64_t training_vocab_size(const training *t);
  * code points of the lines and one for the end of each. NAN for models that do not predict the next
  * token, and if lines were cut or not all batches are used. */
 double training_bits_per_character(const training *t, double nll);
+
+/* examples.c: whether the texts of a model that predicts the next token are examples in JSON Lines,
+ * by the name of the first. */
+bool training_reads_examples(const recipe *r);
+/* Checks that all of its texts are of one kind, and that examples have a vocabulary. */
+bool training_check_examples(training *t);
+void training_choose_example_lengths(training *t);
+/* Adds the examples of a file to the corpus, and their number to *examples. */
+bool training_read_examples(training *t, const char *path, weft_corpus *corpus, size_t *examples);
+/* Reports how many are cut or left out. */
+void training_tell_examples(const training *t, const char *path, weft_batch_counts counts);
 
 /* translate.c: reads the run.valid_bleu sentences that validations translate. */
 bool training_read_sentences(training *t);
