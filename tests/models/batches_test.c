@@ -359,6 +359,35 @@ static void test_whole(void)
     weft_corpus_free(c);
 }
 
+/* A sequence that is cut keeps what is predicted before the cut; if that is nothing, it is empty. */
+static void test_whole_cut(void)
+{
+    enum { NO = 99 };
+    weft_corpus *c = weft_corpus_new();
+    weft_corpus_add(c, NULL, 0, (int32_t[]){-1 - 2, -1 - 7, 8, 9, 6}, 5, NULL);
+    weft_corpus_add(c, NULL, 0, (int32_t[]){-1 - 5, -1 - 6, -1 - 7, -1 - 8, 9}, 5, NULL);
+    weft_batch_options o = {.mode = WEFT_BATCH_LINES,
+                            .tokens = 3,
+                            .lengths = {3},
+                            .n_lengths = 1,
+                            .pad = NO,
+                            .bos = 1,
+                            .vocab = 10,
+                            .whole = true,
+                            .truncate = true};
+    int32_t in[3], out[3];
+    weft_batches *b = weft_batches_new(c, &o, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(b);
+    const weft_batch_counts counts = weft_batches_counts(b);
+    CU_ASSERT(counts.rows == 1 && counts.cut == 1 && counts.empty == 1 && counts.tokens == 2);
+    CU_ASSERT_EQUAL(weft_batches_fill(b, 0, NULL, in, out), 2);
+    const int32_t wanted_in[3] = {2, 7, 8}, wanted_out[3] = {NO, 8, 9};
+    CU_ASSERT_EQUAL(memcmp(in, wanted_in, sizeof in), 0);
+    CU_ASSERT_EQUAL(memcmp(out, wanted_out, sizeof out), 0);
+    weft_batches_free(b);
+    weft_corpus_free(c);
+}
+
 static void test_entropy(void)
 {
     weft_corpus *c = weft_corpus_new();
@@ -381,5 +410,6 @@ void batches_tests(void)
     CU_add_test(suite, "blocks are the whole text", test_blocks);
     CU_add_test(suite, "hidden tokens", test_masks);
     CU_add_test(suite, "sequences with their own special tokens", test_whole);
+    CU_add_test(suite, "cut sequences with their own special tokens", test_whole_cut);
     CU_add_test(suite, "unigram entropy", test_entropy);
 }

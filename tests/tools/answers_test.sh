@@ -94,9 +94,10 @@ case_processes_have_the_same_bits()
 {
     command -v mpirun >/dev/null || skip "mpirun is not installed"
     ! PMI_SIZE=4 PMI_RANK=0 "$weft" --version 2>&1 | grep -qF "weft was built without MPI" || skip "weft was built without MPI"
+    # Sanitizers report leaks of Open MPI itself.
     local run=("$weft" train --from json "${tuned[@]}" --accumulate 2 --threads 1 --text talks.jsonl --steps 8)
     expect 0 "after 8 steps" "${run[@]}" --out alone
-    expect 0 "after 8 steps" mpirun -n 2 "${run[@]}" --out two
+    expect 0 "after 8 steps" env ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" mpirun -n 2 "${run[@]}" --out two
     same alone two '^opt' # the second process has moments in a file of its own
 }
 
