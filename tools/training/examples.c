@@ -82,12 +82,11 @@ static bool join(const training *t, const weft_encoding *prompt, const weft_enco
 static bool encode_pair(const training *t, const char *prompt, const char *completion, example *out,
                         weft_error *error)
 {
-    const size_t n = strlen(prompt), bytes = n + strlen(completion) + 1;
+    const size_t bytes = strlen(prompt) + strlen(completion) + 1;
     weft_encoding before = {0}, both = {0}, after = {0};
     char *text = malloc(bytes);
     if (!text) return !weft_error_set(error, WEFT_NO_MEMORY, "example", "out of memory");
-    memcpy(text, prompt, n);
-    memcpy(text + n, completion, bytes - n);
+    snprintf(text, bytes, "%s%s", prompt, completion);
     bool good = encode(t, prompt, &before, error) && encode(t, text, &both, error);
     const bool begins = good && before.n <= both.n &&
                         (!before.n || !memcmp(before.ids, both.ids, before.n * sizeof *both.ids));
