@@ -16,10 +16,14 @@
 /* Longest rows, unless the user chose others. */
 #define EXAMPLE_LEN 512
 
+static bool has_examples(const char *name)
+{
+    return tool_ends_with(name, ".jsonl") || tool_ends_with(name, ".jsonl.gz");
+}
+
 bool training_reads_examples(const recipe *r)
 {
-    const char *name = recipe_files_name(&r->data_text);
-    return tool_ends_with(name, ".jsonl") || tool_ends_with(name, ".jsonl.gz");
+    return has_examples(recipe_files_name(&r->data_text));
 }
 
 bool training_check_examples(training *t)
@@ -30,7 +34,7 @@ bool training_check_examples(training *t)
     for (size_t i = 0; i < 2; i++)
         for (size_t k = 0; k < lists[i]->n; k++) {
             const char *name = lists[i]->at[k];
-            const bool is = tool_ends_with(name, ".jsonl") || tool_ends_with(name, ".jsonl.gz");
+            const bool is = has_examples(name);
             if (is == examples) continue;
             weft_error_set(&t->error, WEFT_BAD_ARGUMENT, name,
                            "is %s, but %s is %s: expected texts of one kind for training and "
