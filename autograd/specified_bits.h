@@ -38,6 +38,7 @@ static const struct {
     {"erf", 0xb0cb8a880fe69d85u},
     {"clamp", 0x6f133bf76d608286u},
     {"cast", 0xb2a7238299f7b49fu},
+    {"bitcast", 0x40f9999941f176a5u},
     {"narrow_rows", 0x235cf134d8ad7dddu},
     {"widen_rows", 0x88201fb960ff6465u},
     {"add", 0x33e8a0bcb8c594fdu},

@@ -183,6 +183,55 @@ void weft__map_Attention(onnx_node *n)
     if (has_out(n, 2)) weft__set_out(n, 2, a.v);
 }
 
+/* ---- FlexAttention ---- */
+
+/* x as a body of the node, which may be missing, changes it. */
+static weft_value modified(onnx_node *n, const char *name, weft_value x)
+{
+    weft_graph *g = n->graph;
+    if (!weft__has_attr(n, name) || weft__node_failed(n)) return x;
+    const WeftOnnx__GraphProto *body = weft__body_of(n, name);
+    const int type = weft_dtype_of(g, x) == WEFT_F64 ? ONNX_DOUBLE : ONNX_FLOAT;
+    const onnx_value in = {.name = "", .type = type, .value = x};
+    const onnx_scope *scope = body ? weft__run_body(n, body, &in, 1) : NULL;
+    onnx_value *out = scope ? weft__body_output(n, scope, body, 0) : NULL;
+    const weft_value y = out ? weft__import_value(n->import, out) : WEFT_NO_VALUE;
+    if (weft__node_failed(n)) return WEFT_NO_VALUE;
+    if (weft_dtype_of(g, y) != weft_dtype_of(g, x) ||
+        !weft_shape_equal(weft_shape_of(g, y), weft_shape_of(g, x)))
+        return weft__node_fail(n, WEFT_BAD_SHAPE,
+                               "its body \"%s\" changes the shape or dtype of its input", name);
+    return y;
+}
+
+/* Attention whose scores and probabilities bodies change, as in PyTorch's flex_attention. */
+void weft__map_FlexAttention(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    attention a = {.bias = WEFT_NO_VALUE, .hidden = WEFT_NO_VALUE};
+    for (size_t i = QUERY; i <= VALUE; i++)
+        if (weft__in_shape(n, i).rank != 4 && !weft__node_failed(n))
+            weft__node_fail(n, WEFT_BAD_SHAPE, "input %zu is not [batch, heads, length, head_dim]",
+                            i);
+    if (weft__node_failed(n) || !read_attention(n, &a)) return;
+    const weft_dtype dtype = weft_dtype_of(g, a.q);
+    const bool wide = weft__attr_int(n, "softmax_precision", ONNX_FLOAT) == ONNX_DOUBLE;
+    const weft_dtype precision = wide ? WEFT_F64 : dtype;
+    if (!weft__has_attr(n, "score_mod") && !weft__has_attr(n, "prob_mod") && precision == dtype &&
+        a.scale != 0) {
+        weft__set_out(n, 0, attend(g, &a));
+        return;
+    }
+    const weft_value keys = weft_transpose(g, repeat_heads(g, a.k, a.heads), 2, 3);
+    weft_value x = weft_mul_scalar(g, weft_matmul(g, a.q, keys), a.scale);
+    x = modified(n, "score_mod", weft_cast(g, x, precision));
+    if (weft__node_failed(n)) return;
+    x = modified(n, "prob_mod", weft_softmax(g, x, -1));
+    if (weft__node_failed(n)) return;
+    const weft_value values = weft_cast(g, repeat_heads(g, a.v, a.heads), precision);
+    weft__set_out(n, 0, weft_cast(g, weft_matmul(g, x, values), dtype));
+}
+
 /* ---- Rotary positions ---- */
 
 /* The sines or cosines [batch, length, 1, half] of input i, picked by the positions of input 3. */

@@ -1,4 +1,4 @@
-/* Ops of ONNX on the bits of integers, in f64. A number is its value modulo 2^bits of its type;
+/* Ops of ONNX on the bits of integers, in f64, and BitCast. A number is its value modulo 2^bits of its type;
  * types of 64 bits are treated as 32 bits, in which weft has their numbers. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
@@ -104,4 +104,49 @@ void weft__map_BitwiseNot(onnx_node *n)
     const weft_value x = weft_cast(g, weft__in_value(n, 0), WEFT_F64);
     weft__set_typed(n, 0, wrap(n, weft_add_scalar(g, weft_neg(g, x), -1), weft__in_type(n, 0)),
                     weft__in_type(n, 0));
+}
+
+static int width_of(int type)
+{
+    static const int widths[] = {
+#define WIDTH(name, number, bits, dtype, low, high) [number] = bits,
+        ONNX_TYPES(WIDTH)
+#undef WIDTH
+    };
+    return type > 0 && type < (int)(sizeof widths / sizeof *widths) ? widths[type] : 0;
+}
+
+/* The same bits as another type of that many. Integers of f32 and integers of up to 32 bits are
+ * those that weft has: an unsigned one of 32 or 64 bits has no negative number to come from. */
+void weft__map_BitCast(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const int from = weft__in_type(n, 0), to = (int)weft__attr_int(n, "to", 0);
+    const int width = width_of(to);
+    const weft_value x = weft__in_value(n, 0);
+    double low, high;
+    weft_dtype dtype;
+    if (weft__node_failed(n)) return;
+    if (width != width_of(from) || width == 0) {
+        weft__node_fail(n, WEFT_BAD_ARGUMENT, "type %s has other bits than type %d",
+                        weft__onnx_type_name(from), to);
+        return;
+    }
+    const bool whole = weft__onnx_type_bounds(from, &low, &high);
+    const bool into_whole = weft__onnx_type_bounds(to, &low, &high);
+    const bool wide = width >= 32, loses = wide && (to == ONNX_UINT32 || to == ONNX_UINT64);
+    const bool floats = from == ONNX_FLOAT || to == ONNX_FLOAT;
+    if (weft__onnx_type_dtype(to, "", &dtype, NULL) != WEFT_OK ||
+        (from != to && (loses || (whole ? !into_whole && !floats : !into_whole || !floats)))) {
+        weft__node_fail(n, WEFT_NO_KERNEL, "bits of %s as %s are not supported",
+                        weft__onnx_type_name(from), weft__onnx_type_name(to));
+        return;
+    }
+    if (whole != into_whole)
+        weft__set_typed(n, 0, weft_bitcast(g, x, dtype), to);
+    else if (from == to || wide)
+        weft__set_typed(n, 0, x, to);
+    else
+        weft__set_typed(n, 0, to == ONNX_BOOL ? weft_cast(g, x, dtype) : weft__narrow(n, x, to),
+                        to);
 }

@@ -2,6 +2,7 @@
  * during the import. Branches are in branch.c. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
+#include "onnx/sequence.h"
 
 #include <string.h>
 
@@ -44,7 +45,21 @@ static bool add_input(onnx_node *n, onnx_scope *scope, const WeftOnnx__GraphProt
     return v != NULL;
 }
 
-static onnx_value known_number(onnx_node *n, weft_dtype dtype, int64_t number)
+onnx_scope *weft__run_body(onnx_node *n, const WeftOnnx__GraphProto *body, const onnx_value *inputs,
+                           size_t count)
+{
+    onnx_scope *scope = weft__body_scope(n);
+    if (body->n_input != count) {
+        weft__node_fail(n, WEFT_BAD_FILE, "its body has %zu inputs, expected %zu", body->n_input,
+                        count);
+        return NULL;
+    }
+    for (size_t i = 0; scope && i < count; i++)
+        if (!add_input(n, scope, body, i, &inputs[i])) return NULL;
+    return scope && weft__import_graph(n->import, scope, body) ? scope : NULL;
+}
+
+onnx_value weft__known_number(onnx_node *n, weft_dtype dtype, int64_t number)
 {
     onnx_value v = {.name = "", .known = true, .type = dtype == WEFT_I32 ? ONNX_INT64 : ONNX_BOOL};
     int32_t *data = weft__arena_alloc(&n->import->memory, sizeof *data);
@@ -108,11 +123,10 @@ void weft__map_function(onnx_node *n)
     }
 }
 
-/* ---- Values of all iterations ---- */
+/* ---- Lists of values ---- */
 
-/* Applies an op with an attribute "axis" to values, as a node of the model would. */
-static bool apply(onnx_node *n, const char *domain, const char *op, int64_t axis, onnx_value **in,
-                  size_t n_in, onnx_value *out)
+bool weft__apply_axis(onnx_node *n, const char *domain, const char *op, int64_t axis,
+                      onnx_value **in, size_t n_in, onnx_value *out)
 {
     WeftOnnx__AttributeProto a = WEFT_ONNX__ATTRIBUTE_PROTO__INIT;
     WeftOnnx__AttributeProto *list = &a;
@@ -128,13 +142,7 @@ static bool apply(onnx_node *n, const char *domain, const char *op, int64_t axis
     return weft__import_node(n->import, n->scope, &node, in, n_in, out, 1);
 }
 
-/* Elements along an axis that a body makes one by one. */
-typedef struct stack {
-    onnx_value **values;
-    size_t count, capacity;
-} stack;
-
-static bool push(onnx_node *n, stack *s, onnx_value *value)
+bool weft__sequence_push(onnx_node *n, onnx_sequence *s, onnx_value *value)
 {
     if (s->count == s->capacity) {
         const size_t capacity = s->capacity ? 2 * s->capacity : 16;
@@ -148,10 +156,10 @@ static bool push(onnx_node *n, stack *s, onnx_value *value)
     return true;
 }
 
-/* Joins the values of all iterations along a new axis. */
-static bool join(onnx_node *n, const stack *s, int64_t axis, bool reverse, onnx_value *out)
+bool weft__sequence_join(onnx_node *n, const onnx_sequence *s, int64_t axis, bool reverse,
+                         onnx_value *out)
 {
-    stack joined = {.values = NULL};
+    onnx_sequence joined = {.values = NULL};
     if (!s->count)
         return weft__node_fail(n, WEFT_BAD_SHAPE,
                                "has no iterations, so the shape of an output is open"),
@@ -161,10 +169,11 @@ static bool join(onnx_node *n, const stack *s, int64_t axis, bool reverse, onnx_
         onnx_value *from = s->values[reverse ? s->count - 1 - i : i];
         if (!one) return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
         one->name = "";
-        if (!apply(n, "weft", "ExpandDims", axis, &from, 1, one) || !push(n, &joined, one))
+        if (!weft__apply_axis(n, "weft", "ExpandDims", axis, &from, 1, one) ||
+            !weft__sequence_push(n, &joined, one))
             return false;
     }
-    return apply(n, "", "Concat", axis, joined.values, joined.count, out);
+    return weft__apply_axis(n, "", "Concat", axis, joined.values, joined.count, out);
 }
 
 /* ---- Loop ---- */
@@ -177,11 +186,11 @@ static int64_t trip_count(onnx_node *n)
 
 /* One iteration: replaces *condition and carried[], and adds to the stacks. */
 static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iteration,
-                    bool *condition, onnx_value *carried, size_t n_carried, stack *stacks)
+                    bool *condition, onnx_value *carried, size_t n_carried, onnx_sequence *stacks)
 {
     onnx_scope *scope = weft__body_scope(n);
-    const onnx_value number = known_number(n, WEFT_I32, iteration);
-    const onnx_value truth = known_number(n, WEFT_BOOL, *condition);
+    const onnx_value number = weft__known_number(n, WEFT_I32, iteration);
+    const onnx_value truth = weft__known_number(n, WEFT_BOOL, *condition);
     if (!scope || weft__node_failed(n) || !add_input(n, scope, body, 0, &number) ||
         !add_input(n, scope, body, 1, &truth))
         return false;
@@ -196,7 +205,7 @@ static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iter
         if (!v || weft__node_failed(n)) return false;
         if (i <= n_carried)
             weft__copy_value(&carried[i - 1], v);
-        else if (!push(n, &stacks[i - 1 - n_carried], v))
+        else if (!weft__sequence_push(n, &stacks[i - 1 - n_carried], v))
             return false;
     }
     return true;
@@ -216,7 +225,7 @@ void weft__map_Loop(onnx_node *n)
         return;
     }
     onnx_value *carried = weft__arena_alloc(&n->import->memory, (n_carried + 1) * sizeof *carried);
-    stack *stacks = weft__arena_alloc(&n->import->memory, body->n_output * sizeof *stacks);
+    onnx_sequence *stacks = weft__arena_alloc(&n->import->memory, body->n_output * sizeof *stacks);
     if (!carried || !stacks) {
         weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
         return;
@@ -237,7 +246,8 @@ void weft__map_Loop(onnx_node *n)
     for (size_t i = 0; i < n->n_out; i++) {
         if (i < n_carried)
             weft__copy_value(&n->out[i], &carried[i]);
-        else if (has_out(n, i) && !join(n, &stacks[i - n_carried], 0, false, &n->out[i]))
+        else if (has_out(n, i) &&
+                 !weft__sequence_join(n, &stacks[i - n_carried], 0, false, &n->out[i]))
             return;
     }
 }
@@ -250,7 +260,7 @@ typedef struct scan {
     size_t first, n_states, n_scanned, n_stacked; /* first: the node's input of state 0 */
     int64_t length;
     onnx_value *states;
-    stack *stacks;
+    onnx_sequence *stacks;
 } scan;
 
 /* Number i of a list attribute; 0 without it. */
@@ -270,10 +280,10 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
         const bool reverse =
             listed(n, "scan_input_directions", i) || (n->opset < 9 && listed(n, "directions", i));
         const int64_t axis = listed(n, "scan_input_axes", i);
-        onnx_value at = known_number(n, WEFT_I32, reverse ? s->length - 1 - step : step);
+        onnx_value at = weft__known_number(n, WEFT_I32, reverse ? s->length - 1 - step : step);
         onnx_value *in[2] = {n->in[s->first + s->n_states + i], &at};
         onnx_value element = {.name = ""};
-        if (weft__node_failed(n) || !apply(n, "", "Gather", axis, in, 2, &element) ||
+        if (weft__node_failed(n) || !weft__apply_axis(n, "", "Gather", axis, in, 2, &element) ||
             !add_input(n, scope, s->body, s->n_states + i, &element))
             return false;
     }
@@ -283,7 +293,7 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
         if (!v) return false;
         if (i < s->n_states)
             weft__copy_value(&s->states[i], v);
-        else if (!push(n, &s->stacks[i - s->n_states], v))
+        else if (!weft__sequence_push(n, &s->stacks[i - s->n_states], v))
             return false;
     }
     return true;
@@ -328,8 +338,9 @@ void weft__map_Scan(onnx_node *n)
             continue;
         }
         const size_t k = i - s.n_states;
-        if (has_out(n, i) && !join(n, &s.stacks[k], listed(n, "scan_output_axes", k),
-                                   listed(n, "scan_output_directions", k), &n->out[i]))
+        if (has_out(n, i) &&
+            !weft__sequence_join(n, &s.stacks[k], listed(n, "scan_output_axes", k),
+                                 listed(n, "scan_output_directions", k), &n->out[i]))
             return;
     }
 }

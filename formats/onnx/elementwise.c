@@ -158,8 +158,13 @@ UNARY(Gelu, map_unary,
       weft__attr_is(n, "approximate", "tanh", "none") ? weft_gelu_tanh(g, x) : weft_gelu(g, x))
 UNARY(Shrink, map_unary, shrink(n, x))
 
+/* Also of a sequence. */
 void weft__map_Identity(onnx_node *n)
 {
+    if (has_in(n, 0) && n->in[0]->sequence) {
+        n->out[0].sequence = n->in[0]->sequence;
+        return;
+    }
     weft__set_typed(n, 0, weft__in_value(n, 0), weft__in_type(n, 0));
 }
 

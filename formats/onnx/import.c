@@ -104,6 +104,9 @@ weft_value weft__import_value(onnx_import *import, onnx_value *value)
     else if (value->known)
         value->value = weft_constant(import->graph, value->tensor.dtype, value->tensor.shape,
                                      value->tensor.data);
+    else if (value->sequence || value->absent)
+        weft__import_fail(import, WEFT_BAD_DTYPE, value->name,
+                          "is used as a tensor, but it is a sequence or an absent value");
     else
         weft__import_fail(import, WEFT_BAD_FILE, value->name, "is used, but no node computes it");
     return value->value;
@@ -364,7 +367,8 @@ static bool add_outputs(onnx_import *import, onnx_node *n)
     for (size_t i = 0; i < n->n_out; i++) {
         const onnx_value *out = &n->out[i];
         if (!out->name[0]) continue;
-        if (!weft_is_value(out->value) && !out->known && !out->initializer && !out->weight)
+        if (!weft_is_value(out->value) && !out->known && !out->initializer && !out->weight &&
+            !out->sequence && !out->absent)
             return weft__node_fail(n, WEFT_NO_KERNEL, "its output %zu is not supported", i), false;
         onnx_value *value = weft__scope_add(import, n->scope, out->name);
         if (!value) return false;

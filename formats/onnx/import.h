@@ -46,7 +46,9 @@ typedef struct onnx_value {
     int type;         /* enum onnx_type, for integers of few bits */
     weft_value value; /* in the graph that is being built; none before a node needs it */
     bool known;       /* during the import */
-    bool absent;      /* an optional input that the call of a function leaves out */
+    bool absent;      /* an optional value without an element, or an input that the call of a
+                         function leaves out */
+    const struct onnx_sequence *sequence; /* the values of a sequence, or NULL */
     onnx_tensor tensor;
     const WeftOnnx__TensorProto *initializer; /* that has not been read yet */
     onnx_weight *weight;
@@ -279,6 +281,12 @@ onnx_scope *weft__body_scope(onnx_node *n);
 /* Output i of a body; NULL after a failure. */
 onnx_value *weft__body_output(onnx_node *n, const onnx_scope *scope,
                               const WeftOnnx__GraphProto *body, size_t i);
+/* Maps the nodes of a body on inputs, of which it must have `count`; its scope, or NULL after a
+ * failure. */
+onnx_scope *weft__run_body(onnx_node *n, const WeftOnnx__GraphProto *body, const onnx_value *inputs,
+                           size_t count);
+/* A known integer or bool without dimensions. */
+onnx_value weft__known_number(onnx_node *n, weft_dtype dtype, int64_t number);
 /* Makes `to` the same value under another name. */
 void weft__copy_value(onnx_value *to, const onnx_value *from);
 

@@ -30,7 +30,7 @@
 /* bits.c */
 #define ONNX_BITS(X) \
     X(BitShift, 2, 2, 1) X(BitwiseAnd, 2, 2, 1) X(BitwiseOr, 2, 2, 1) X(BitwiseXor, 2, 2, 1) \
-    X(BitwiseNot, 1, 1, 1)
+    X(BitwiseNot, 1, 1, 1) X(BitCast, 1, 1, 1)
 /* shape.c */
 #define ONNX_SHAPE(X) \
     X(Reshape, 1, 2, 1) X(Squeeze, 1, 2, 1) X(Unsqueeze, 1, 2, 1) X(Flatten, 1, 1, 1) \
@@ -88,6 +88,9 @@
 /* attention.c */
 #define ONNX_ATTENTION(X) \
     X(Attention, 3, 7, 4) X(RotaryEmbedding, 3, 4, 1)
+/* linear_attention.c */
+#define ONNX_LINEAR_ATTENTION(X) \
+    X(LinearAttention, 3, 6, 2) X(CausalConvWithState, 2, 4, 2)
 /* recurrent.c */
 #define ONNX_RECURRENT(X) \
     X(RNN, 3, 6, 2) X(GRU, 3, 6, 2) X(LSTM, 3, 8, 3)
@@ -103,6 +106,9 @@
 #define ONNX_SAMPLE(X) \
     X(GridSample, 2, 2, 1) X(AffineGrid, 2, 2, 1) X(RoiAlign, 3, 3, 1) X(MaxUnpool, 2, 3, 1) \
     X(Col2Im, 3, 3, 1)
+/* deform.c */
+#define ONNX_DEFORM(X) \
+    X(DeformConv, 3, 5, 1)
 /* signal.c */
 #define ONNX_SIGNAL(X) \
     X(HannWindow, 1, 1, 1) X(HammingWindow, 1, 1, 1) X(BlackmanWindow, 1, 1, 1) \
@@ -110,6 +116,12 @@
 /* optimizer.c, in the domain ai.onnx.preview.training */
 #define ONNX_OPTIMIZER(X) \
     X(Adagrad, 5, ANY, ANY) X(Adam, 6, ANY, ANY) X(Momentum, 5, ANY, ANY)
+/* classic.c and trees.c, in the domain ai.onnx.ml */
+#define ONNX_CLASSIC(X) \
+    X(Scaler, 1, 1, 1) X(Normalizer, 1, 1, 1) X(Binarizer, 1, 1, 1) \
+    X(ArrayFeatureExtractor, 2, 2, 1) X(LinearRegressor, 1, 1, 1) X(LinearClassifier, 1, 1, 2) \
+    X(TreeEnsemble, 1, 1, 1) X(TreeEnsembleRegressor, 1, 1, 1) \
+    X(TreeEnsembleClassifier, 1, 1, 2)
 /* qlinear.c, fused.c, vision.c and recurrent.c, in the domain com.microsoft */
 #define ONNX_MICROSOFT(X) \
     X(QLinearAdd, 7, 8, 1) X(QLinearMul, 7, 8, 1) X(QLinearSigmoid, 4, 5, 1) \
@@ -120,9 +132,14 @@
     X(FusedMatMul, 2, 2, 1) X(FusedGemm, 2, 3, 1) X(FusedConv, 2, 4, 1) \
     X(SkipLayerNormalization, 3, 5, 4) X(SkipSimplifiedLayerNormalization, 3, 4, 4) \
     X(EmbedLayerNormalization, 1, 9, 3) X(Attention, 2, 7, 2) X(DynamicQuantizeLSTM, 3, 12, 3)
-/* branch.c and control.c: these map bodies, and are not computed during the import themselves */
+/* branch.c, control.c and sequence.c: these map bodies or work on lists of values, and are not
+ * computed during the import themselves */
 #define ONNX_CONTROL(X) \
-    X(If, 1, 1, ANY) X(Loop, 0, ANY, ANY) X(Scan, 0, ANY, ANY)
+    X(If, 1, 1, ANY) X(Loop, 0, ANY, ANY) X(Scan, 0, ANY, ANY) X(SequenceEmpty, 0, 0, 1) \
+    X(SequenceConstruct, 1, ANY, 1) X(SequenceInsert, 2, 3, 1) X(SequenceErase, 1, 2, 1) \
+    X(SequenceAt, 2, 2, 1) X(SequenceLength, 1, 1, 1) X(SplitToSequence, 1, 2, 1) \
+    X(ConcatFromSequence, 1, 1, 1) X(SequenceMap, 1, ANY, ANY) X(Optional, 0, 1, 1) \
+    X(OptionalGetElement, 0, 1, 1) X(OptionalHasElement, 0, 1, 1)
 /* clang-format on */
 
 #define ONNX_OPS(X)                                                                                \
@@ -139,9 +156,10 @@
     ONNX_QUANTIZED(X)                                                                              \
     ONNX_EINSUM(X)                                                                                 \
     ONNX_ATTENTION(X)                                                                              \
+    ONNX_LINEAR_ATTENTION(X)                                                                       \
     ONNX_NN(X)                                                                                     \
     ONNX_RANDOM(X)                                                                                 \
-    ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_SAMPLE(X) ONNX_SIGNAL(X)
+    ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_SAMPLE(X) ONNX_DEFORM(X) ONNX_SIGNAL(X)
 
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void weft__map_##name(onnx_node *n);
 ONNX_OPS(ONNX_DECLARE)
@@ -152,8 +170,12 @@ ONNX_ML(ONNX_DECLARE)
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void weft__microsoft_##name(onnx_node *n);
 ONNX_MICROSOFT(ONNX_DECLARE)
 #undef ONNX_DECLARE
+#define ONNX_DECLARE(name, min_in, max_in, max_out) void weft__ml_##name(onnx_node *n);
+ONNX_CLASSIC(ONNX_DECLARE)
+#undef ONNX_DECLARE
 void weft__map_BatchNormalization(onnx_node *n);
 void weft__map_ExpandDims(onnx_node *n);
+void weft__map_FlexAttention(onnx_node *n);
 void weft__map_Gradient(onnx_node *n);
 void weft__map_function(onnx_node *n);
 

@@ -7,13 +7,11 @@
  * the weights, the positions. O(taps^dimensions) nodes. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
+#include "onnx/sample.h"
 
 #include <string.h>
 
-#define MAX_SPATIAL 3
-#define MAX_TAPS    4
-
-typedef enum padding { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION } padding;
+#define MAX_TAPS 4
 
 /* The taps of places along one axis of the image. */
 typedef struct taps {
@@ -21,15 +19,6 @@ typedef struct taps {
     weft_value index[MAX_TAPS];  /* f64, in the image */
     weft_value weight[MAX_TAPS]; /* of the image's dtype, 0 where there is no pixel */
 } taps;
-
-typedef struct sampler {
-    weft_value image; /* [images, channels, spatial...] */
-    weft_shape shape;
-    int taps; /* along an axis: 1, 2 or 4 */
-    padding padding;
-    bool align_corners; /* reflect at the centres of the outer pixels, not at their edges */
-    bool largest;       /* the largest of the weighted pixels, not their sum */
-} sampler;
 
 /* The index of a tap mirrored at both ends of an axis, again and again. */
 static weft_value reflect(weft_graph *g, weft_value index, int64_t size, bool align_corners)
@@ -89,15 +78,12 @@ static taps find_taps(onnx_node *n, const sampler *s, weft_value at, int64_t siz
     return t;
 }
 
-/* Samples the image at coordinates at[spatial axis], in pixels, whose shapes broadcast together to
- * the shape of the result without its last dimension, the channels. `image` (f64) is the number of
- * the image and broadcasts likewise. */
-static weft_value sample(onnx_node *n, const sampler *s, weft_value image, const weft_value *at)
+weft_value weft__sample(onnx_node *n, const sampler *s, weft_value image, const weft_value *at)
 {
     weft_graph *g = n->graph;
     const int rank = s->shape.rank - 2;
     const int64_t channels = s->shape.dim[1];
-    taps axis[MAX_SPATIAL];
+    taps axis[SAMPLE_MAX_SPATIAL];
     weft_axes channels_last = {.count = s->shape.rank};
     int combinations = 1;
     for (int d = 0; d < rank; d++) {
@@ -133,20 +119,19 @@ static weft_value channels_second(weft_graph *g, weft_value x)
     return weft_permute(g, x, axes);
 }
 
-/* [count, 1, ...]: 0, 1, ... */
-static weft_value numbers(weft_graph *g, int64_t count, int rank)
+weft_value weft__sample_numbers(weft_graph *g, int64_t count, int rank)
 {
     weft_shape shape = {.rank = rank};
     for (int i = 0; i < rank; i++) shape.dim[i] = i ? 1 : count;
     return weft_reshape(g, weft_arange(g, WEFT_F64, count, 0, 1), shape);
 }
 
-/* Whether the input is an image [images, channels, spatial...] with pixels. */
-static bool check_image(onnx_node *n, weft_shape s)
+bool weft__sample_check(onnx_node *n, weft_shape s)
 {
     if (weft__node_failed(n)) return false;
     const int64_t pixels = weft_shape_numel(s);
-    if (s.rank >= 3 && s.rank <= 2 + MAX_SPATIAL && pixels > 0 && pixels <= INT32_MAX) return true;
+    if (s.rank >= 3 && s.rank <= 2 + SAMPLE_MAX_SPATIAL && pixels > 0 && pixels <= INT32_MAX)
+        return true;
     weft__node_fail(
         n, WEFT_BAD_SHAPE,
         "needs an image [images, channels, ...] with 1 to 3 spatial dimensions and 1 to 2^31 - "
@@ -183,8 +168,8 @@ void weft__map_GridSample(onnx_node *n)
     const weft_value image = weft__in_value(n, 0);
     sampler s = {.image = image, .shape = weft__in_shape(n, 0)};
     const weft_shape places = weft__in_shape(n, 1);
-    weft_value at[MAX_SPATIAL];
-    if (!check_image(n, s.shape) || !read_grid_options(n, &s)) return;
+    weft_value at[SAMPLE_MAX_SPATIAL];
+    if (!weft__sample_check(n, s.shape) || !read_grid_options(n, &s)) return;
     const int rank = s.shape.rank - 2;
     if (places.rank != s.shape.rank || places.dim[0] != s.shape.dim[0] ||
         places.dim[rank + 1] != rank) {
@@ -199,7 +184,10 @@ void weft__map_GridSample(onnx_node *n)
         at[d] = s.align_corners ? weft_mul_scalar(g, x, (size - 1) / 2)
                                 : weft_add_scalar(g, weft_mul_scalar(g, x, size / 2), -0.5);
     }
-    weft__set_out(n, 0, channels_second(g, sample(n, &s, numbers(g, places.dim[0], rank + 1), at)));
+    weft__set_out(
+        n, 0,
+        channels_second(g,
+                        weft__sample(n, &s, weft__sample_numbers(g, places.dim[0], rank + 1), at)));
 }
 
 /* Coordinates from -1 to 1 of the pixels of an axis. */
@@ -215,15 +203,15 @@ void weft__map_AffineGrid(onnx_node *n)
     weft_graph *g = n->graph;
     const weft_value theta = weft__in_value(n, 0);
     const weft_shape t = weft__in_shape(n, 0);
-    int64_t size[2 + MAX_SPATIAL];
-    const int k = weft__in_ints(n, 1, "size", size, 2 + MAX_SPATIAL) - 2;
+    int64_t size[2 + SAMPLE_MAX_SPATIAL];
+    const int k = weft__in_ints(n, 1, "size", size, 2 + SAMPLE_MAX_SPATIAL) - 2;
     if (weft__node_failed(n)) return;
     if (k < 2 || t.rank != 3 || t.dim[0] != size[0] || t.dim[1] != k || t.dim[2] != k + 1) {
         weft__node_fail(n, WEFT_BAD_SHAPE, "its matrices do not fit the size of its image");
         return;
     }
     weft_shape all = {.rank = k + 1}, grid = {.rank = k + 2};
-    weft_value parts[MAX_SPATIAL + 1];
+    weft_value parts[SAMPLE_MAX_SPATIAL + 1];
     grid.dim[0] = size[0];
     for (int d = 0; d < k; d++) grid.dim[d + 1] = all.dim[d] = size[2 + d];
     all.dim[k] = 1;
@@ -290,7 +278,7 @@ void weft__map_RoiAlign(onnx_node *n)
     const int64_t ratio = weft__attr_int(n, "sampling_ratio", 0);
     const int64_t bins[2] = {weft__attr_int(n, "output_height", 1),
                              weft__attr_int(n, "output_width", 1)};
-    if (!check_image(n, s.shape)) return;
+    if (!weft__sample_check(n, s.shape)) return;
     s.largest = weft__attr_is(n, "mode", "max", "avg");
     if (s.shape.rank != 4 || boxes.rank != 2 || boxes.dim[1] != 4 || of.rank != 1 ||
         of.dim[0] != boxes.dim[0]) {
@@ -313,7 +301,7 @@ void weft__map_RoiAlign(onnx_node *n)
     at[1] = weft_reshape(g, at[1], WEFT_SHAPE(count, 1, columns));
     weft_value image =
         weft_reshape(g, weft_cast(g, weft__in_value(n, 2), WEFT_F64), WEFT_SHAPE(count, 1, 1));
-    weft_value y = weft_reshape(g, sample(n, &s, image, at),
+    weft_value y = weft_reshape(g, weft__sample(n, &s, image, at),
                                 WEFT_SHAPE(count, bins[0], ratio, bins[1], ratio, s.shape.dim[1]));
     y = s.largest ? weft_max(g, y, WEFT_AXES(2, 4), false)
                   : weft_mean(g, y, WEFT_AXES(2, 4), false);
@@ -326,8 +314,8 @@ void weft__map_RoiAlign(onnx_node *n)
 static bool read_sizes(onnx_node *n, const char *name, int rank, int64_t value, int64_t least,
                        int64_t *sizes)
 {
-    int64_t list[2 * MAX_SPATIAL];
-    const int count = weft__attr_ints(n, name, list, 2 * MAX_SPATIAL);
+    int64_t list[2 * SAMPLE_MAX_SPATIAL];
+    const int count = weft__attr_ints(n, name, list, 2 * SAMPLE_MAX_SPATIAL);
     if (count < 0) return false;
     bool good = count == 0 || count == rank;
     for (int i = 0; good && i < rank; i++) {
@@ -347,9 +335,10 @@ void weft__map_MaxUnpool(onnx_node *n)
     weft_graph *g = n->graph;
     const weft_value x = weft__in_value(n, 0);
     const weft_shape s = weft__in_shape(n, 0);
-    int64_t kernel[MAX_SPATIAL], stride[MAX_SPATIAL], pads[2 * MAX_SPATIAL], wanted[WEFT_MAX_RANK];
+    int64_t kernel[SAMPLE_MAX_SPATIAL], stride[SAMPLE_MAX_SPATIAL], pads[2 * SAMPLE_MAX_SPATIAL],
+        wanted[WEFT_MAX_RANK];
     int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
-    if (!check_image(n, s)) return;
+    if (!weft__sample_check(n, s)) return;
     const int rank = s.rank - 2,
               n_wanted = weft__in_ints(n, 2, "output_shape", wanted, WEFT_MAX_RANK);
     if (n_wanted < 0 || !read_sizes(n, "kernel_shape", rank, 1, 1, kernel) ||
@@ -399,11 +388,12 @@ void weft__map_Col2Im(onnx_node *n)
     weft_graph *g = n->graph;
     const weft_value x = weft__in_value(n, 0);
     const weft_shape s = weft__in_shape(n, 0);
-    int64_t image[MAX_SPATIAL], block[MAX_SPATIAL], stride[MAX_SPATIAL], dilation[MAX_SPATIAL];
-    int64_t pads[2 * MAX_SPATIAL], size = 1, blocks = 1;
-    const int rank = weft__in_ints(n, 1, "image_shape", image, MAX_SPATIAL);
-    bool good =
-        weft__in_ints(n, 2, "block_shape", block, MAX_SPATIAL) == rank && rank >= 1 && s.rank == 3;
+    int64_t image[SAMPLE_MAX_SPATIAL], block[SAMPLE_MAX_SPATIAL], stride[SAMPLE_MAX_SPATIAL],
+        dilation[SAMPLE_MAX_SPATIAL];
+    int64_t pads[2 * SAMPLE_MAX_SPATIAL], size = 1, blocks = 1;
+    const int rank = weft__in_ints(n, 1, "image_shape", image, SAMPLE_MAX_SPATIAL);
+    bool good = weft__in_ints(n, 2, "block_shape", block, SAMPLE_MAX_SPATIAL) == rank &&
+                rank >= 1 && s.rank == 3;
     if (weft__node_failed(n)) return;
     if (good && (!read_sizes(n, "strides", rank, 1, 1, stride) ||
                  !read_sizes(n, "dilations", rank, 1, 1, dilation) ||

@@ -343,8 +343,12 @@ void weft__spread_sizes(onnx_node *n)
 {
     bool any = n->read_open;
     for (size_t i = 0; i < n->n_in && !any; i++) any = has_size(n, i);
-    /* Bodies are mapped node by node. */
-    if (!any || n->op->controls || weft__node_failed(n)) return;
+    if (!any || weft__node_failed(n)) return;
+    /* Bodies are mapped node by node, and values of sequences keep their sizes. But these compute
+     * from several positions. */
+    if (n->op->controls && strcmp(n->op->name, "FlexAttention") != 0 &&
+        strcmp(n->op->name, "SplitToSequence") != 0)
+        return;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (!n->op->domain[0] && !strcmp(rules[i].op, n->op->name)) {
             rules[i].apply(n);

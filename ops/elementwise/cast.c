@@ -1,4 +1,4 @@
-/* cast: elements of one dtype as another. */
+/* cast and bitcast: elements, or their bits, as another dtype. */
 #include "kernels/kernel.h"
 
 typedef struct cast_attr {
@@ -51,6 +51,16 @@ KERNEL(cast)
     }
 }
 
+/* Bits of 4 bytes; infer_bitcast takes no other dtypes. */
+KERNEL(bitcast)
+{
+    for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {
+        const uint32_t *in = (const uint32_t *)call->in[0].data + w.offset[1];
+        uint32_t *out = (uint32_t *)call->out[0].data + w.offset[0];
+        for (int64_t i = 0; i < w.count; i++) out[i] = in[i * w.step[1]];
+    }
+}
+
 #else
 
 #include <weft/export.h>
@@ -83,7 +93,19 @@ static void onnx_cast(weft_export *e)
     weft_export_int(e, "to", weft_export_type(e->out_type[0].dtype));
 }
 
+static bool infer_bitcast(weft_infer *infer)
+{
+    const cast_attr *attr = infer->attr;
+    const weft_dtype from = infer->in[0].dtype, to = attr->dtype;
+    infer->out[0] = (weft_type){to, infer->in[0].shape};
+    return (from == WEFT_F32 && to == WEFT_I32) || (from == WEFT_I32 && to == WEFT_F32) ||
+           weft_infer_fail(infer, WEFT_BAD_DTYPE,
+                           "the bits of %s are not those of %s; expected f32 and i32",
+                           weft_dtype_name(from), weft_dtype_name(to));
+}
+
 DECLARE_ANY_KERNELS(cast);
+DECLARE_ANY_KERNELS(bitcast);
 static const cast_attr to_f64 = {WEFT_F64}, to_int = {WEFT_I32}, to_bool = {WEFT_BOOL},
                        to_f32 = {WEFT_F32};
 static const weft_sample samples_cast[] = {
@@ -92,11 +114,15 @@ static const weft_sample samples_cast[] = {
     {&to_bool, 1, {{WEFT_I32, {1, {9}}, 0, 2, false}}},
     {&to_f32, 1, {{WEFT_BOOL, {2, {3, 2}}, 0, 0.5, false}}},
 };
+static const weft_sample samples_bitcast[] = {
+    {&to_int, 1, {{WEFT_F32, {2, {3, 5}}, -2, 2, false}}},
+    {&to_f32, 1, {{WEFT_I32, {1, {9}}, 1000000000, 1100000000, false}}},
+};
 static const weft_attr_field cast_fields[] = {
     {"dtype", WEFT_ATTR_DTYPE, offsetof(cast_attr, dtype)},
     {NULL, WEFT_ATTR_INT, 0},
 };
-extern const weft_op weft_op_cast;
+extern const weft_op weft_op_cast, weft_op_bitcast;
 const weft_op weft_op_cast = {
     .name = "cast",
     .doc = "y = x as another dtype: towards zero and saturating for integers, x != 0 for bool.",
@@ -119,6 +145,28 @@ weft_value weft_cast(weft_graph *graph, weft_value x, weft_dtype dtype)
 {
     if (weft_is_value(x) && weft_dtype_of(graph, x) == dtype) return x;
     return weft_apply(graph, &weft_op_cast, &(cast_attr){dtype}, &x, 1, NULL);
+}
+
+const weft_op weft_op_bitcast = {
+    .name = "bitcast",
+    .doc = "y has the bits of x: f32 as i32, or i32 as f32.",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .attr_size = sizeof(cast_attr),
+    .attrs = cast_fields,
+    .infer = infer_bitcast,
+    .kernel = ANY_KERNELS(bitcast),
+    .elementwise = true,
+    .takes = WEFT_TAKES_ANY,
+    .gradient = WEFT_GRADIENT_ZERO,
+    .samples = samples_bitcast,
+    .n_samples = sizeof samples_bitcast / sizeof *samples_bitcast,
+};
+
+weft_value weft_bitcast(weft_graph *graph, weft_value x, weft_dtype dtype)
+{
+    return weft_apply(graph, &weft_op_bitcast, &(cast_attr){dtype}, &x, 1, NULL);
 }
 
 #endif

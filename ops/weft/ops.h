@@ -108,6 +108,9 @@ WEFT_API weft_value weft_matmul_whole(weft_graph *graph, weft_value x, weft_valu
 WEFT_API weft_value weft_embedding_quantized(weft_graph *graph, weft_value table, weft_value scale,
                                              weft_value zero, weft_value indices, int bits,
                                              int group);
+/* The bits of x as another dtype: those of f32 as WEFT_I32, or of i32 as WEFT_F32; WEFT_BAD_DTYPE
+ * for others. Its gradient is zero, as of all integers. */
+WEFT_API weft_value weft_bitcast(weft_graph *graph, weft_value x, weft_dtype dtype);
 #define WEFT_NARROW_SCALE 4 /* bytes of the scale of a row of u8 */
 /* x [..., n] in fewer bits, to store it: WEFT_BF16, rounded to the nearest; or WEFT_U8, where a row
  * takes n + WEFT_NARROW_SCALE bytes: its scale max |x| / 127, an f32, then 128 + x / scale rounded

@@ -91,6 +91,7 @@ static void target(bench *b, weft_value value)
     X(cast_i32, target(b, weft_cast(g, floats(b, FF), WEFT_I32)))                                  \
     X(cast_from_i32, target(b, weft_cast(g, input(b, WEFT_I32, FF, 0, 9), WEFT_F32)))              \
     X(cast_from_bool, target(b, weft_cast(g, input(b, WEFT_BOOL, FF, 0, 0.5), WEFT_F32)))          \
+    X(bitcast, target(b, weft_bitcast(g, floats(b, FF), WEFT_I32)))                                \
     X(greater, target(b, weft_greater(g, floats(b, FF), floats(b, FF))))                           \
     X(greater_scalar, target(b, weft_greater(g, floats(b, FF), weft_scalar(g, WEFT_F32, 0))))      \
     X(equal_i32,                                                                                   \

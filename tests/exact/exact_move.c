@@ -40,6 +40,14 @@ EXACT(cast)
     }
 }
 
+EXACT(bitcast)
+{
+    UNUSED;
+    for (int64_t i = 0; i < numel(out); i++)
+        memcpy((char *)out->data + 4 * i,
+               (const char *)in->data + 4 * offset_in(in, &out->shape, i), 4);
+}
+
 #define COMPARE(name, expression)                                                                  \
     EXACT(name)                                                                                    \
     {                                                                                              \
@@ -214,31 +222,14 @@ EXACT(cache_reorder)
 }
 
 const exact_reference exact_move[] = {
-    ROW(where),
-    ROW(masked_fill),
-    ROW(cast),
-    ROW(equal),
-    ROW(not_equal),
-    ROW(less),
-    ROW(less_equal),
-    ROW(greater),
-    ROW(greater_equal),
-    ROW(logical_and),
-    ROW(logical_or),
-    ROW(logical_not),
-    ROW(contiguous),
-    ROW(arange),
-    ROW(tril_mask),
-    ROW(one_hot),
-    ROW(slice_scatter),
-    ROW(concat),
-    ROW(pad),
-    ROW(embedding),
-    ROW(gather),
-    ROW(assign),
-    ROW(require_finite),
-    ROW(cache_write),
-    ROW(cache_reorder),
-    {"fill", exact_arange},
+    ROW(where),         ROW(masked_fill),   ROW(cast),
+    ROW(bitcast),       ROW(equal),         ROW(not_equal),
+    ROW(less),          ROW(less_equal),    ROW(greater),
+    ROW(greater_equal), ROW(logical_and),   ROW(logical_or),
+    ROW(logical_not),   ROW(contiguous),    ROW(arange),
+    ROW(tril_mask),     ROW(one_hot),       ROW(slice_scatter),
+    ROW(concat),        ROW(pad),           ROW(embedding),
+    ROW(gather),        ROW(assign),        ROW(require_finite),
+    ROW(cache_write),   ROW(cache_reorder), {"fill", exact_arange},
     {NULL, NULL},
 };

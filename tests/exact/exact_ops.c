@@ -41,6 +41,18 @@ static void draw_cast(exact_case *c)
     exact_input(c, exact_shape(c, (int)exact_between(c, 0, 4), elements(c)));
 }
 
+/* Integers of all bits are floats of all kinds. */
+static void draw_bitcast(exact_case *c)
+{
+    const weft_shape shape = exact_shape(c, (int)exact_between(c, 0, 4), elements(c));
+    const weft_dtype to = c->dtype == WEFT_F32 ? WEFT_I32 : WEFT_F32;
+    SET_ATTR(c, to);
+    if (to == WEFT_I32)
+        exact_input(c, shape);
+    else
+        exact_numbers(c, WEFT_I32, shape, INT32_MIN, INT32_MAX);
+}
+
 /* A shape that broadcasts to `shape`. */
 static weft_shape part_of(exact_case *c, weft_shape shape)
 {
@@ -94,6 +106,7 @@ const exact_op exact_elementwise_ops[] = {
     {"where", draw_where},
     {"masked_fill", draw_where},
     {"cast", draw_cast},
+    {"bitcast", draw_bitcast},
     {NULL, NULL},
 };
 

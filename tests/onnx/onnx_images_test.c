@@ -13,14 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static void write_ints(arena *p, WeftOnnx__NodeProto *node, const char *name, int64_t *values,
-                       size_t n)
-{
-    WeftOnnx__AttributeProto *a = write_attribute(p, node, name);
-    a->ints = values;
-    a->n_ints = n;
-}
-
 /* Builds the model, of one input of doubles and an output y. */
 static weft_graph *build(arena *p, written_graph *g, weft_value *x, weft_value *y)
 {

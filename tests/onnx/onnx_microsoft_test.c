@@ -126,15 +126,6 @@ static void test_elementwise(void)
     }
 }
 
-static void write_ints(made *m, WeftOnnx__NodeProto *n, const char *name, const int64_t *values,
-                       size_t count)
-{
-    WeftOnnx__AttributeProto *a = write_attribute(&m->p, n, name);
-    a->n_ints = count;
-    a->ints = weft__arena_alloc(&m->p, count * sizeof *values);
-    memcpy(a->ints, values, count * sizeof *values);
-}
-
 static void test_axes(void)
 {
     static const int64_t spatial[2] = {2, 3}, kernel[2] = {2, 3}, last[2] = {1, 2};
@@ -153,16 +144,16 @@ static void test_axes(void)
     m = quantized(ONNX_UINT8);
     write_int(&m.p, microsoft(&m, "QLinearGlobalAveragePool", "qx sx zx st zt", "q"),
               "channels_last", 1);
-    write_ints(&m, node(&m, "ReduceMean", "rx", "r"), "axes", last, 2);
+    write_ints(&m.p, node(&m, "ReduceMean", "rx", "r"), "axes", last, 2);
     end_quantized(&m, 3);
     m = quantized(ONNX_INT8);
-    write_ints(&m, microsoft(&m, "QLinearReduceMean", "qx sx zx st zt", "q"), "axes", spatial, 2);
-    write_ints(&m, node(&m, "ReduceMean", "rx", "r"), "axes", spatial, 2);
+    write_ints(&m.p, microsoft(&m, "QLinearReduceMean", "qx sx zx st zt", "q"), "axes", spatial, 2);
+    write_ints(&m.p, node(&m, "ReduceMean", "rx", "r"), "axes", spatial, 2);
     end_quantized(&m, 2);
     m = quantized(ONNX_INT8);
-    write_ints(&m, microsoft(&m, "QLinearAveragePool", "qx sx zx st zt", "q"), "kernel_shape",
+    write_ints(&m.p, microsoft(&m, "QLinearAveragePool", "qx sx zx st zt", "q"), "kernel_shape",
                kernel, 2);
-    write_ints(&m, node(&m, "AveragePool", "rx", "r"), "kernel_shape", kernel, 2);
+    write_ints(&m.p, node(&m, "AveragePool", "rx", "r"), "kernel_shape", kernel, 2);
     end_quantized(&m, 6);
 }
 
@@ -245,8 +236,8 @@ static void test_float_products(void)
     write_int(&m.p, n, "transB", 1);
     write_float(&m.p, n, "alpha", 0.3);
     static const int64_t swap[3] = {0, 2, 1};
-    write_ints(&m, node(&m, "Transpose", "a", "at"), "perm", swap, 3);
-    write_ints(&m, node(&m, "Transpose", "b", "bt"), "perm", swap, 3);
+    write_ints(&m.p, node(&m, "Transpose", "a", "at"), "perm", swap, 3);
+    write_ints(&m.p, node(&m, "Transpose", "b", "bt"), "perm", swap, 3);
     node(&m, "MatMul", "at bt", "y");
     node(&m, "Mul", "y scale", "second");
     finish(&m, 17, 30);
@@ -412,8 +403,8 @@ static void test_lstm(void)
               "hidden_size", 2);
     node(&m, "DequantizeLinear", "w s z", "wf");
     node(&m, "DequantizeLinear", "r s z", "rf");
-    write_ints(&m, node(&m, "Transpose", "wf", "wt"), "perm", swap, 3);
-    write_ints(&m, node(&m, "Transpose", "rf", "rt"), "perm", swap, 3);
+    write_ints(&m.p, node(&m, "Transpose", "wf", "wt"), "perm", swap, 3);
+    write_ints(&m.p, node(&m, "Transpose", "rf", "rt"), "perm", swap, 3);
     write_int(&m.p, node(&m, "LSTM", "x wt rt b", "second"), "hidden_size", 2);
     finish(&m, 17, 2);
 }

@@ -1,10 +1,9 @@
 /* Ops of ONNX that are compositions of several ops: their gradients against differences. What
  * ops refuse. Functions that a model defines. Models whose import would take far more memory than
  * their files. */
+#include "onnx_checks.h"
 #include "onnx_writer.h"
 #include "tests.h"
-
-#include <weft/autograd.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,66 +13,6 @@
 /* ---- Gradients ---- */
 
 #define MAX_INPUTS 4
-
-/* Inputs of doubles in [low, high); integers and bools are what a case says. */
-static void fill(const weft_onnx_value *input, double low, double high, double *data)
-{
-    uint64_t random = 7;
-    for (int64_t i = 0; i < weft_shape_numel(input->shape); i++)
-        data[i] = test_uniform(&random, low, high);
-}
-
-/* Counts the values that are checked. */
-static void count_checked(void *context, size_t done, size_t n)
-{
-    size_t *count = context;
-    CU_ASSERT_TRUE(done == ++*count && done <= n);
-}
-
-/* Compares the gradients of sum(y^2) of all inputs of doubles, in [low, high), with differences. */
-static void check_gradients(written_graph *g, arena *memory, int64_t opset, double low, double high)
-{
-    weft_error error = {0};
-    weft_value in[MAX_INPUTS], out;
-    weft_check_feed feeds[MAX_INPUTS];
-    weft_check_result result;
-    size_t n, done = 0;
-    write_output(memory, g, "y");
-    weft_onnx *m = must_load_written(memory, g, opset, NULL);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
-    weft_graph *graph = weft_graph_new();
-    weft_params *store = weft_params_new();
-    CU_ASSERT_EQUAL_FATAL(weft_onnx_build(graph, m, 0, in, &out), WEFT_OK);
-    const weft_onnx_value *inputs = weft_onnx_inputs(m, &n);
-    CU_ASSERT_TRUE_FATAL(n <= MAX_INPUTS);
-    for (size_t i = 0; i < n; i++) {
-        const size_t bytes = weft_tensor_bytes(inputs[i].dtype, inputs[i].shape);
-        double *data = weft__arena_alloc(memory, bytes);
-        fill(&inputs[i], low, high, data);
-        feeds[i] = (weft_check_feed){in[i], data, bytes};
-    }
-    weft_value loss = weft_sum(graph, weft_square(graph, out), WEFT_ALL_AXES, false);
-    const weft_status status = weft_check_gradient(graph,
-                                                   &(weft_gradient_check){.loss = loss,
-                                                                          .wrt = in,
-                                                                          .n = n,
-                                                                          .params = store,
-                                                                          .feeds = feeds,
-                                                                          .n_feeds = n,
-                                                                          .seed = 1,
-                                                                          .progress = count_checked,
-                                                                          .context = &done},
-                                                   &result, &error);
-    if (status != WEFT_OK || !(result.worst_error < DIFFERENCES))
-        fprintf(stderr, "\n    %s: %g at %s; %s: %s\n", g->nodes[0]->op_type, result.worst_error,
-                result.where, error.where, error.message);
-    CU_ASSERT_EQUAL(status, WEFT_OK);
-    CU_ASSERT_TRUE(result.checked > 0 && result.worst_error < DIFFERENCES);
-    CU_ASSERT_EQUAL(done, n);
-    weft_params_free(store);
-    weft_graph_free(graph);
-    weft_onnx_free(m);
-}
 
 static void test_grid_sample(void)
 {
@@ -88,7 +27,7 @@ static void test_grid_sample(void)
         write_text(&p, node, "mode", modes[k % 2]);
         write_text(&p, node, "padding_mode", paddings[k / 2 % 3]);
         write_int(&p, node, "align_corners", k / 6);
-        check_gradients(g, &p, 20, -1.3, 1.3);
+        check_written_gradients(g, &p, 20, -1.3, 1.3);
         weft__arena_free(&p);
     }
     arena p = {.blocks = NULL};
@@ -96,7 +35,7 @@ static void test_grid_sample(void)
     write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(1, 2, 2, 3, 2));
     write_input(&p, g, "grid", ONNX_DOUBLE, WEFT_SHAPE(1, 1, 2, 2, 3));
     write_node(&p, g, "GridSample", "x grid", "y");
-    check_gradients(g, &p, 20, -1.3, 1.3);
+    check_written_gradients(g, &p, 20, -1.3, 1.3);
     weft__arena_free(&p);
 }
 
@@ -115,7 +54,7 @@ static void test_roi_align(void)
         write_int(&p, node, "sampling_ratio", 2);
         write_int(&p, node, "output_height", 2);
         write_int(&p, node, "output_width", 3);
-        check_gradients(g, &p, 16, 0.1, 4);
+        check_written_gradients(g, &p, 16, 0.1, 4);
         weft__arena_free(&p);
     }
 }
@@ -127,7 +66,7 @@ static void test_determinant(void)
         written_graph *g = write_graph(&p);
         write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(3, m, m));
         write_node(&p, g, "Det", "x", "y");
-        check_gradients(g, &p, 11, -2, 2);
+        check_written_gradients(g, &p, 11, -2, 2);
         weft__arena_free(&p);
     }
 }
@@ -146,7 +85,7 @@ static void test_scatter(void)
         WeftOnnx__NodeProto *node = write_node(&p, g, "ScatterElements", "x at updates", "y");
         write_text(&p, node, "reduction", reductions[k]);
         write_int(&p, node, "axis", 1);
-        check_gradients(g, &p, 18, -2, 2);
+        check_written_gradients(g, &p, 18, -2, 2);
         weft__arena_free(&p);
     }
 }
@@ -167,7 +106,7 @@ static void test_attention(void)
         write_int(&p, node, "kv_num_heads", 2);
         if (k == 1) write_int(&p, node, "is_causal", 1);
         if (k == 2) write_float(&p, node, "softcap", 0.5);
-        check_gradients(g, &p, 23, -1, 1);
+        check_written_gradients(g, &p, 23, -1, 1);
         weft__arena_free(&p);
     }
 }
@@ -182,7 +121,7 @@ static void test_signals(void)
     write_longs(&p, g, "step", WEFT_SCALAR, &step);
     write_longs(&p, g, "length", WEFT_SCALAR, &length);
     write_node(&p, g, "STFT", "x step window length", "y");
-    check_gradients(g, &p, 17, -1, 1);
+    check_written_gradients(g, &p, 17, -1, 1);
     weft__arena_free(&p);
 }
 
@@ -396,15 +335,6 @@ static void test_dequantized(void)
 
 /* ---- Operands, and memory ---- */
 
-static void refuse(arena *p, written_graph *g, int64_t opset, weft_status status, const char *text)
-{
-    weft_error error = {0};
-    CU_ASSERT_PTR_NULL(load_written(p, g, opset, NULL, &error));
-    CU_ASSERT_EQUAL(error.status, status);
-    if (!strstr(error.message, text)) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
-    CU_ASSERT_TRUE(strstr(error.message, text) != NULL);
-}
-
 /* The model has one output, of that shape. */
 static void expect_output(arena *p, written_graph *g, int64_t opset, weft_shape shape)
 {
@@ -426,7 +356,7 @@ static void test_no_matrix(void)
         write_input(&p, g, "x", ONNX_DOUBLE, shapes[i]);
         write_node(&p, g, "Det", "x", "y");
         write_output(&p, g, "y");
-        refuse(&p, g, 17, WEFT_BAD_SHAPE, "needs square matrices");
+        refuse_written(&p, g, 17, WEFT_BAD_SHAPE, "needs square matrices");
         weft__arena_free(&p);
     }
 }
@@ -449,7 +379,7 @@ static void test_condition(void)
         if (good)
             expect_output(&p, g, 17, WEFT_SHAPE(2));
         else
-            refuse(&p, g, 17, WEFT_BAD_DTYPE, "needs a condition of bools");
+            refuse_written(&p, g, 17, WEFT_BAD_DTYPE, "needs a condition of bools");
         weft__arena_free(&p);
     }
 }
@@ -488,7 +418,8 @@ static void test_rotated(void)
         if (cases[i].good)
             expect_output(&p, g, 23, WEFT_SHAPE(2, 5, 3, 4));
         else
-            refuse(&p, g, 23, WEFT_BAD_SHAPE, "do not fit an even number of rotated features");
+            refuse_written(&p, g, 23, WEFT_BAD_SHAPE,
+                           "do not fit an even number of rotated features");
         weft__arena_free(&p);
     }
 }
@@ -502,7 +433,7 @@ static void test_float_axes(void)
     write_floats(&p, g, "axes", WEFT_SHAPE(1), (const float[]){0});
     write_node(&p, g, "Unsqueeze", "x axes", "y");
     write_output(&p, g, "y");
-    refuse(&p, g, 17, WEFT_BAD_SHAPE, "integers, not f32");
+    refuse_written(&p, g, 17, WEFT_BAD_SHAPE, "integers, not f32");
     weft__arena_free(&p);
 }
 
@@ -541,7 +472,7 @@ static void test_most_axes(void)
 static void test_recursion(void)
 {
     arena p = {.blocks = NULL};
-    refuse(&p, calling(&p, true), 17, WEFT_TOO_LARGE, "bodies are more than");
+    refuse_written(&p, calling(&p, true), 17, WEFT_TOO_LARGE, "bodies are more than");
     weft__arena_free(&p);
 }
 
@@ -565,7 +496,7 @@ static void test_many_constants(void)
     WeftOnnx__NodeProto *loop = write_node(&p, g, "Loop", "trips - x", "last");
     write_attribute(&p, loop, "body")->g = &body->proto;
     write_output(&p, g, "last");
-    refuse(&p, g, 17, WEFT_TOO_LARGE, "the import of the model takes more than");
+    refuse_written(&p, g, 17, WEFT_TOO_LARGE, "the import of the model takes more than");
     weft__arena_free(&p);
 }
 

@@ -370,6 +370,27 @@ static void test_casts(void)
     free(kept);
 }
 
+/* Signs, infinities and the payload of a NaN, there and back, also of every second element. */
+static void test_bits(void)
+{
+    static const uint32_t bits[] = {0, 0x80000000, 0x3f800000, 0xff800000, 0x7fc12345, 0x00000001};
+    static const uint32_t halved[] = {0, 0x3f800000, 0x7fc12345};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(6)), y[3];
+    y[0] = weft_bitcast(g, x, WEFT_I32);
+    y[1] = weft_bitcast(g, weft_slice(g, x, 0, 0, WEFT_END, 2), WEFT_I32);
+    y[2] = weft_bitcast(g, y[0], WEFT_F32);
+    run r = run_targets(g, x, bits, y, 3, NULL);
+    expect_bytes(&r, y[0], bits, sizeof bits);
+    expect_bytes(&r, y[1], halved, sizeof halved);
+    expect_bytes(&r, y[2], bits, sizeof bits);
+    end_run(&r, g);
+    g = weft_graph_new();
+    weft_bitcast(g, weft_input(g, "x", WEFT_F32, WEFT_SHAPE(6)), WEFT_F64);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_DTYPE);
+    weft_graph_free(g);
+}
+
 /* ---- Any dtype ---- */
 
 static void test_embedding(void)
@@ -399,5 +420,6 @@ void dtypes_tests(void)
     CU_add_test(suite, "and of a file", test_loaded_bools);
     CU_add_test(suite, "and of a mask of attention", test_mask_bytes);
     CU_add_test(suite, "casts to integers", test_casts);
+    CU_add_test(suite, "bits of floats as integers", test_bits);
     CU_add_test(suite, "embedding takes any dtype", test_embedding);
 }

@@ -170,6 +170,15 @@ void write_float(arena *memory, WeftOnnx__NodeProto *node, const char *name, dou
     a->f = (float)value;
 }
 
+void write_ints(arena *memory, WeftOnnx__NodeProto *node, const char *name, const int64_t *values,
+                size_t n)
+{
+    WeftOnnx__AttributeProto *a = write_attribute(memory, node, name);
+    a->n_ints = n;
+    a->ints = weft__arena_alloc(memory, n * sizeof *a->ints);
+    memcpy(a->ints, values, n * sizeof *a->ints);
+}
+
 void write_text(arena *memory, WeftOnnx__NodeProto *node, const char *name, const char *value)
 {
     WeftOnnx__AttributeProto *a = write_attribute(memory, node, name);

@@ -42,6 +42,8 @@ WeftOnnx__AttributeProto *write_attribute(arena *memory, WeftOnnx__NodeProto *no
                                           const char *name);
 void write_int(arena *memory, WeftOnnx__NodeProto *node, const char *name, int64_t value);
 void write_float(arena *memory, WeftOnnx__NodeProto *node, const char *name, double value);
+void write_ints(arena *memory, WeftOnnx__NodeProto *node, const char *name, const int64_t *values,
+                size_t n);
 void write_text(arena *memory, WeftOnnx__NodeProto *node, const char *name, const char *value);
 /* Adds metadata. */
 void write_metadata(arena *memory, WeftOnnx__NodeProto *node, const char *key, const char *value);
