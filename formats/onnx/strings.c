@@ -305,10 +305,11 @@ static weft_value positions(onnx_node *n, weft_value x, const onnx_tensor *keys,
     const weft_value all = weft_constant(g, keys->dtype, WEFT_SHAPE(count), keys->data);
     const weft_value wide = weft_expand_dims(g, x, -1);
     weft_value same = weft_equal(g, wide, all);
-    if (keys->dtype == WEFT_F32 || keys->dtype == WEFT_F64) /* a NaN equals a NaN */
-        same = weft_logical_or(
-            g, same,
-            weft_logical_and(g, weft_not_equal(g, wide, wide), weft_not_equal(g, all, all)));
+    if (keys->dtype == WEFT_F32 || keys->dtype == WEFT_F64) { /* a NaN equals a NaN */
+        const weft_value is_nan = weft_not_equal(g, wide, wide);
+        const weft_value both = weft_logical_and(g, is_nan, weft_not_equal(g, all, all));
+        same = weft_logical_or(g, same, both);
+    }
     const weft_value at = weft_where(g, same, weft_arange(g, WEFT_I32, count, 0, 1), none);
     return weft_cast(g, weft_min(g, weft_cast(g, at, WEFT_F64), WEFT_AXES(-1), false), WEFT_I32);
 }
