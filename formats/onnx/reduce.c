@@ -191,11 +191,16 @@ static int64_t top_count(onnx_node *n, int axis, int64_t dim, weft_value *size)
     weft_graph *g = n->graph;
     int64_t k = dim;
     *size = WEFT_NO_VALUE;
-    if (n->opset < 10) k = weft__attr_int(n, "k", 0);
-    if (n->opset >= 10 && !weft__import_contents(n->import, n->in[1])) return 0;
-    if (n->opset >= 10 && n->in[1]->known) k = (int64_t)weft__in_number(n, 1, "k", 0);
-    if (n->opset >= 10 && (!n->in[1]->known || weft__is_open(n, 1, 0)))
-        *size = weft__in_element(n, 1, 0);
+    if (n->opset < 10) {
+        k = weft__attr_int(n, "k", 0);
+    } else if (!has_in(n, 1)) {
+        weft__node_fail(n, WEFT_BAD_FILE, "has no input 1 (k)");
+        return 0;
+    } else {
+        if (!weft__import_contents(n->import, n->in[1])) return 0;
+        if (n->in[1]->known) k = (int64_t)weft__in_number(n, 1, "k", 0);
+        if (!n->in[1]->known || weft__is_open(n, 1, 0)) *size = weft__in_element(n, 1, 0);
+    }
     if (weft_is_value(*size)) *size = weft__size_between(g, *size, 0, (double)k);
     if (!has_size(n, 0) || n->in[0]->sized_axis != axis) return k;
     if (k > dim) k = dim;

@@ -476,6 +476,13 @@ static void test_refused(void)
             fprintf(stderr, "\n    row %zu: %s: %s\n", i, error.where, error.message);
         weft_onnx_free(m);
     }
+    weft_error error = {0};
+    written_graph *g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(ROWS, COLUMNS));
+    write_output(&p, g, "y");
+    write_node(&p, g, "TopK", "x", "y i");
+    CU_ASSERT_PTR_NULL(load_written(&p, g, 17, NULL, &error));
+    CU_ASSERT_STRING_EQUAL(error.message, "has no input 1 (k)");
     weft__arena_free(&p);
 }
 
