@@ -1,6 +1,6 @@
 /* Sizes that data decide. A model computes the same from an input that is fed as from one that is
- * constant, where every size is known: its counted positions have the same bits, and the others are
- * zero. */
+ * constant, where every size is known: the positions that count are equal, and the others are zero.
+ * (The sums here are of numbers that f32 adds exactly, whatever their order.) */
 #include "onnx_writer.h"
 #include "tests.h"
 
