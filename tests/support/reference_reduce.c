@@ -158,14 +158,16 @@ REFERENCE(suppress)
     UNUSED;
     const double threshold = *(const double *)attr;
     const int64_t n = in->shape.dim[in->shape.rank - 2];
+    bool *stays = calloc((size_t)numel(out) + 1, sizeof *stays);
     for (int64_t i = 0; i < numel(out); i++) {
-        bool stays = true;
+        stays[i] = true;
         for (int64_t j = i - i % n; j < i; j++) {
             const double part = common_part(data(in) + 4 * j, data(in) + 4 * i);
-            if (data(out)[j] > 0 && part > 0 && part > threshold) stays = false;
+            if (stays[j] && part > 0 && part > threshold) stays[i] = false;
         }
-        put(&out[0], i, stays);
+        put(&out[0], i, stays[i]);
     }
+    free(stays);
 }
 REFERENCE(cumsum)
 {
