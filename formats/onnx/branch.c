@@ -76,18 +76,6 @@ static bool map_choice(onnx_node *n, choice *c)
     return false;
 }
 
-/* Element 0 of one element: the index is out of range if a run chooses what was left out. */
-static weft_value check_presence(onnx_node *n, const choice *c)
-{
-    weft_graph *g = n->graph;
-    weft_value chosen = c->condition;
-    if (c->scope[1]) chosen = weft_logical_not(g, chosen);
-    weft_value index = weft_reshape(g, weft_cast(g, chosen, WEFT_I32), WEFT_SHAPE(1));
-    weft_value one = weft_fill(g, WEFT_I32, WEFT_SHAPE(1), 1);
-    weft_value zero = weft_scalar(g, WEFT_I32, 0);
-    return weft_reshape(g, weft_greater(g, weft_gather(g, one, index, 0), zero), WEFT_SCALAR);
-}
-
 /* Output i of a branch in the graph; none if the branch is left out. */
 static weft_value output_of(onnx_node *n, const choice *c, int k, size_t i, int *type)
 {
@@ -131,7 +119,8 @@ static void choose(onnx_node *n)
     memcpy(label, n->import->label, sizeof label);
     weft__onnx_node_scope(n->import->model, n->proto, own);
     weft__import_label(n->import, own);
-    if (!c.scope[0] || !c.scope[1]) c.present = check_presence(n, &c);
+    if (!c.scope[1]) c.present = weft__unless(n->graph, c.condition);
+    if (!c.scope[0]) c.present = weft__unless(n->graph, weft_logical_not(n->graph, c.condition));
     for (size_t i = 0; i < n->n_out && !weft__node_failed(n); i++) {
         int type = ONNX_UNTYPED;
         if (has_out(n, i)) weft__set_typed(n, i, select_output(n, &c, i, &type), type);

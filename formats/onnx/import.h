@@ -104,8 +104,8 @@ typedef struct onnx_import {
     size_t budget; /* bytes that may still be computed to recognise ops */
     int depth;     /* of bodies and of nodes that are computed again */
     int choices;   /* branches around the node that data choose */
-    size_t
-        *sized; /* NULL, or room for [2, outputs]: those whose sizes data decide, and their axes */
+    /* [2, outputs], or NULL: the outputs whose sizes data decide, and their axes. */
+    size_t *sized;
     size_t n_sized;
     /* The innermost such branch that could not be built, and the node that has it. */
     const WeftOnnx__GraphProto *failed_branch;
@@ -301,12 +301,16 @@ static inline bool has_size(const onnx_node *n, size_t i)
 /* The first `size` positions along an axis of output i count, which is set already. An output has
  * only one such axis. */
 void weft__add_size(onnx_node *n, size_t i, int axis, weft_value size);
-/* Input i, with a number at positions that do not count. */
+/* Input i, or x, which follows from it element by element, with a number at positions that do not
+ * count. */
 weft_value weft__in_filled(onnx_node *n, size_t i, double value);
+weft_value weft__filled(onnx_node *n, size_t i, weft_value x, double value);
 /* True at the first `size` of `dim` positions along an axis; the other dimensions are 1. */
 weft_value weft__counted(weft_graph *g, weft_value size, int64_t dim, int axis, int rank);
 /* The positions (i32) of the true elements of mask [n], in order, and then zeros; their number. */
 weft_value weft__true_positions(weft_graph *g, weft_value mask, weft_value *size);
+/* A size, where one outside of [0, bound], also an i32 scalar, ends a run with WEFT_BAD_INDEX. */
+weft_value weft__size_checked(weft_graph *g, weft_value size, weft_value bound);
 /* A size within bounds; plus a number; times a factor, of which the product is whole. */
 weft_value weft__size_between(weft_graph *g, weft_value size, double low, double high);
 weft_value weft__size_plus(weft_graph *g, weft_value size, double by);
@@ -393,6 +397,9 @@ weft_value weft__quantized_round(onnx_node *n, weft_value x, weft_value zero, in
 weft_value weft__gather_rows(onnx_node *n, weft_value x, weft_value indices, int axis);
 /* Indices of which negative ones count from the end of `size` elements. */
 weft_value weft__wrap_index(onnx_node *n, weft_value index, int64_t size);
+/* True without dimensions; a run in which `wrong`, a bool without dimensions, is true ends with
+ * WEFT_BAD_INDEX in it. */
+weft_value weft__unless(weft_graph *g, weft_value wrong);
 /* A constant of small integers or of doubles, in a dtype. */
 weft_value weft__ints_value(onnx_node *n, const int64_t *values, weft_shape shape);
 weft_value weft__doubles_value(onnx_node *n, const double *values, weft_shape shape,

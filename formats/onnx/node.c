@@ -243,6 +243,14 @@ weft_value weft__wrap_index(onnx_node *n, weft_value index, int64_t size)
     return weft_where(g, negative, weft_cast(g, moved, WEFT_I32), index);
 }
 
+/* Element 0 of one element: the index is out of range if `wrong` is true. */
+weft_value weft__unless(weft_graph *g, weft_value wrong)
+{
+    const weft_value index = weft_reshape(g, weft_cast(g, wrong, WEFT_I32), WEFT_SHAPE(1));
+    const weft_value one = weft_gather(g, weft_fill(g, WEFT_I32, WEFT_SHAPE(1), 1), index, 0);
+    return weft_reshape(g, weft_greater(g, one, weft_scalar(g, WEFT_I32, 0)), WEFT_SCALAR);
+}
+
 /* ---- Constants ---- */
 
 weft_value weft__doubles_value(onnx_node *n, const double *values, weft_shape shape,

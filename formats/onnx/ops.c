@@ -17,18 +17,14 @@ static const onnx_op table[] = {
             ONNX_OPTIMIZER(ROW)
 #undef ROW
 #define ROW(name, min_in, max_in, max_out)                                                         \
-    {"ai.onnx.ml", #name, weft__map_##name, min_in, max_in, max_out, false, 0},
-                ONNX_ML(ROW)
-#undef ROW
-#define ROW(name, min_in, max_in, max_out)                                                         \
     {"com.microsoft", #name, weft__microsoft_##name, min_in, max_in, max_out, false, 0},
-                    ONNX_MICROSOFT(ROW)
+                ONNX_MICROSOFT(ROW)
 #undef ROW
 #define ROW(name, min_in, max_in, max_out)                                                         \
     {"ai.onnx.ml", #name, weft__ml_##name, min_in, max_in, max_out, false, 0},
-                        ONNX_CLASSIC(ROW)
+                    ONNX_ML(ROW)
 #undef ROW
-                            {"com.microsoft", "Gelu", weft__map_Gelu, 1, 1, 1, false, 0},
+                        {"com.microsoft", "Gelu", weft__map_Gelu, 1, 1, 1, false, 0},
     {"com.microsoft", "QuantizeLinear", weft__map_QuantizeLinear, 2, 3, 1, false, 0},
     {"com.microsoft", "DequantizeLinear", weft__map_DequantizeLinear, 2, 3, 1, false, 0},
     {"", "SimplifiedLayerNormalization", weft__map_RMSNormalization, 2, 2, 1, false, 0}, /* ORT's */

@@ -61,9 +61,6 @@
 /* strings.c */
 #define ONNX_STRINGS(X) \
     X(StringConcat, 2, 2, 1) X(StringSplit, 1, 1, 2) X(StringNormalizer, 1, 1, 1)
-/* strings.c, in the domain ai.onnx.ml */
-#define ONNX_ML(X) \
-    X(LabelEncoder, 1, 1, 1)
 /* matrix.c */
 #define ONNX_MATRIX(X) \
     X(MatMul, 2, 2, 1) X(Gemm, 2, 3, 1) X(Det, 1, 1, 1)
@@ -116,9 +113,9 @@
 /* optimizer.c, in the domain ai.onnx.preview.training */
 #define ONNX_OPTIMIZER(X) \
     X(Adagrad, 5, ANY, ANY) X(Adam, 6, ANY, ANY) X(Momentum, 5, ANY, ANY)
-/* classic.c and trees.c, in the domain ai.onnx.ml */
-#define ONNX_CLASSIC(X) \
-    X(Scaler, 1, 1, 1) X(Normalizer, 1, 1, 1) X(Binarizer, 1, 1, 1) \
+/* classic.c, trees.c and strings.c, in the domain ai.onnx.ml */
+#define ONNX_ML(X) \
+    X(Scaler, 1, 1, 1) X(Normalizer, 1, 1, 1) X(Binarizer, 1, 1, 1) X(LabelEncoder, 1, 1, 1) \
     X(ArrayFeatureExtractor, 2, 2, 1) X(LinearRegressor, 1, 1, 1) X(LinearClassifier, 1, 1, 2) \
     X(TreeEnsemble, 1, 1, 1) X(TreeEnsembleRegressor, 1, 1, 1) \
     X(TreeEnsembleClassifier, 1, 1, 2)
@@ -165,13 +162,12 @@
 ONNX_OPS(ONNX_DECLARE)
 ONNX_CONTROL(ONNX_DECLARE)
 ONNX_OPTIMIZER(ONNX_DECLARE)
-ONNX_ML(ONNX_DECLARE)
 #undef ONNX_DECLARE
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void weft__microsoft_##name(onnx_node *n);
 ONNX_MICROSOFT(ONNX_DECLARE)
 #undef ONNX_DECLARE
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void weft__ml_##name(onnx_node *n);
-ONNX_CLASSIC(ONNX_DECLARE)
+ONNX_ML(ONNX_DECLARE)
 #undef ONNX_DECLARE
 void weft__map_BatchNormalization(onnx_node *n);
 void weft__map_ExpandDims(onnx_node *n);

@@ -66,8 +66,7 @@ static weft_value reduce_sized(onnx_node *n, const reduction_row *row, weft_valu
         weft__add_size(n, 0, axis, size);
         return n->out[0].value;
     }
-    weft_value counted = weft__counted(g, size, s.dim[sized], sized, s.rank);
-    x = weft_masked_fill(g, x, weft_logical_not(g, counted), neutral_of(row->reduce));
+    x = weft__filled(n, 0, x, neutral_of(row->reduce));
     if (row->reduce != weft_mean) return row->reduce(g, x, axes, keepdims);
     for (int i = 0; i < s.rank; i++)
         if (i != sized && reduces(axes, i)) others *= (double)s.dim[i];
@@ -184,28 +183,25 @@ void weft__map_Hardmax(onnx_node *n)
     weft__set_out(n, 0, weft_reshape(g, y, weft__in_shape(n, 0)));
 }
 
-/* The number of elements that TopK takes of `dim`; *size: how many of them count, where data decide
- * k or how many elements there are. */
+/* The number of elements that TopK takes of `dim`, where data decide it the largest; *size: how many
+ * of them count, or no value. More than there are end a run. */
 static int64_t top_count(onnx_node *n, int axis, int64_t dim, weft_value *size)
 {
     weft_graph *g = n->graph;
-    int64_t k = dim;
+    const bool sized = has_size(n, 0) && n->in[0]->sized_axis == axis;
     *size = WEFT_NO_VALUE;
-    if (n->opset < 10) {
-        k = weft__attr_int(n, "k", 0);
-    } else if (!has_in(n, 1)) {
-        weft__node_fail(n, WEFT_BAD_FILE, "has no input 1 (k)");
-        return 0;
-    } else {
-        if (!weft__import_contents(n->import, n->in[1])) return 0;
-        if (n->in[1]->known) k = (int64_t)weft__in_number(n, 1, "k", 0);
-        if (!n->in[1]->known || weft__is_open(n, 1, 0)) *size = weft__in_element(n, 1, 0);
-    }
-    if (weft_is_value(*size)) *size = weft__size_between(g, *size, 0, (double)k);
-    if (!has_size(n, 0) || n->in[0]->sized_axis != axis) return k;
-    if (k > dim) k = dim;
-    const weft_value there = weft__size_between(g, n->in[0]->size, 0, (double)k);
-    *size = weft_is_value(*size) ? weft_where(g, weft_less(g, there, *size), there, *size) : there;
+    if (n->opset >= 10 && !has_in(n, 1)) weft__node_fail(n, WEFT_BAD_FILE, "has no input 1 (k)");
+    if (weft__node_failed(n)) return 0;
+    if (n->opset >= 10 && !weft__import_contents(n->import, n->in[1])) return 0;
+    const bool given = n->opset < 10 || n->in[1]->known;
+    const int64_t k = n->opset < 10 ? weft__attr_int(n, "k", 0)
+                      : given       ? (int64_t)weft__in_number(n, 1, "k", 0)
+                                    : dim;
+    if (given && !sized && !weft__is_open(n, 1, 0)) return k;
+    const weft_value fixed = weft_scalar(g, WEFT_I32, (double)k);
+    const weft_value wanted = given && !weft__is_open(n, 1, 0) ? fixed : weft__in_element(n, 1, 0);
+    const weft_value there = sized ? n->in[0]->size : weft_scalar(g, WEFT_I32, (double)dim);
+    *size = weft__size_checked(g, wanted, there);
     return k;
 }
 
@@ -218,14 +214,7 @@ void weft__map_TopK(onnx_node *n)
     if (weft__node_failed(n)) return;
     const int64_t k = top_count(n, axis, weft__in_shape(n, 0).dim[axis], &size);
     weft_value indices, x = weft__widen(n, weft__in_value(n, 0));
-    if (weft__node_failed(n)) return;
-    if (has_size(n, 0) && n->in[0]->sized_axis == axis)
-        x = weft_masked_fill(
-            n->graph, x,
-            weft_logical_not(n->graph,
-                             weft__counted(n->graph, n->in[0]->size, weft_dim_of(n->graph, x, axis),
-                                           axis, weft_rank_of(n->graph, x))),
-            largest ? -INFINITY : INFINITY);
+    x = weft__filled(n, 0, x, largest ? -INFINITY : INFINITY);
     weft_value values = weft_top_k(n->graph, x, k, axis, largest, &indices);
     if (weft_dtype_of(n->graph, weft__in_value(n, 0)) == WEFT_I32)
         values = weft__narrow(n, values, weft__in_type(n, 0));

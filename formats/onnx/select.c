@@ -44,8 +44,7 @@ void weft__map_Compress(onnx_node *n)
     if (has_size(n, 0) && (n->in[0]->sized_axis != axis ||
                            weft_rank_of(g, weft__in_value(n, 0)) != weft_rank_of(g, x))) {
         weft__node_fail(n, WEFT_NO_KERNEL,
-                        "chooses along another dimension than %d, whose size "
-                        "data decide",
+                        "chooses along another dimension than %d, whose size data decide",
                         n->in[0]->sized_axis);
         return;
     }
@@ -64,12 +63,8 @@ void weft__map_Compress(onnx_node *n)
     }
     for (int64_t i = 0; i < size; i++)
         if (((const uint8_t *)condition->data)[i]) chosen[count++] = i;
-    const weft_shape s = weft_shape_of(g, x);
-    weft_shape shape = s, rows = {.rank = s.rank};
-    shape.dim[axis] = count;
-    for (int i = 0; i < s.rank; i++) rows.dim[i] = i == axis ? count : 1;
-    weft_value index = weft_broadcast_to(g, weft__ints_value(n, chosen, rows), shape);
-    weft__set_typed(n, 0, weft_gather(g, x, index, axis), weft__in_type(n, 0));
+    x = weft__gather_rows(n, x, weft__ints_value(n, chosen, WEFT_SHAPE(count)), axis);
+    weft__set_typed(n, 0, x, weft__in_type(n, 0));
 }
 
 /* The positions [rank, n] of the n elements, of which those that are not zero count. */

@@ -22,7 +22,11 @@ weft_value weft__counted(weft_graph *g, weft_value size, int64_t dim, int axis, 
 
 weft_value weft__in_filled(onnx_node *n, size_t i, double value)
 {
-    const weft_value x = weft__in_value(n, i);
+    return weft__filled(n, i, weft__in_value(n, i), value);
+}
+
+weft_value weft__filled(onnx_node *n, size_t i, weft_value x, double value)
+{
     if (!has_size(n, i) || weft__node_failed(n)) return x;
     const weft_shape s = weft__in_shape(n, i);
     const int axis = n->in[i]->sized_axis;
@@ -42,6 +46,14 @@ weft_value weft__true_positions(weft_graph *g, weft_value mask, weft_value *size
     found = weft_scatter_add(g, found, weft_cast(g, place, WEFT_I32), number, 0);
     *size = weft_cast(g, weft_sum(g, ones, WEFT_AXES(0), false), WEFT_I32);
     return weft_cast(g, weft_slice(g, found, 0, 0, count, 1), WEFT_I32);
+}
+
+weft_value weft__size_checked(weft_graph *g, weft_value size, weft_value bound)
+{
+    const weft_value zero = weft_scalar(g, WEFT_I32, 0);
+    weft_value outside = weft_less(g, size, zero);
+    outside = weft_logical_or(g, outside, weft_greater(g, size, bound));
+    return weft_where(g, weft__unless(g, outside), size, zero);
 }
 
 weft_value weft__size_between(weft_graph *g, weft_value size, double low, double high)

@@ -367,7 +367,7 @@ static bool read_pairs(onnx_node *n, onnx_tensor *keys, int *key_type, onnx_tens
     return false;
 }
 
-void weft__map_LabelEncoder(onnx_node *n)
+void weft__ml_LabelEncoder(onnx_node *n)
 {
     weft_graph *g = n->graph;
     onnx_tensor keys, values;
