@@ -291,13 +291,13 @@ static bool fold(onnx_import *import, onnx_node *n, bool *unfolded)
 static bool has_open(const onnx_node *n)
 {
     for (size_t i = 0; i < n->n_in; i++)
-        if (n->in[i] && n->in[i]->smaller) return true;
+        if (n->in[i] && n->in[i]->least) return true;
     return false;
 }
 
-/* Computes a folded node once more, from the smaller sizes. False if it failed, or if the shape of
+/* Computes a folded node once more, from sizes of 0. False if it failed, or if the shape of
  * a result differs (*unfolded): it is to be mapped in the graph. */
-static bool fold_smaller(onnx_import *import, onnx_node *n, bool *unfolded)
+static bool fold_least(onnx_import *import, onnx_node *n, bool *unfolded)
 {
     onnx_node again = *n;
     onnx_value *in = weft__arena_alloc(&import->memory, n->n_in * sizeof *in);
@@ -309,7 +309,7 @@ static bool fold_smaller(onnx_import *import, onnx_node *n, bool *unfolded)
     for (size_t i = 0; i < n->n_in; i++) {
         if (!n->in[i]) continue;
         in[i] = *n->in[i];
-        if (in[i].smaller) in[i].tensor.data = in[i].smaller;
+        if (in[i].least) in[i].tensor.data = in[i].least;
         again.in[i] = &in[i];
     }
     for (size_t i = 0; i < n->n_out; i++) again.out[i].name = n->out[i].name;
@@ -319,7 +319,7 @@ static bool fold_smaller(onnx_import *import, onnx_node *n, bool *unfolded)
         *unfolded = n->out[i].known && !weft_shape_equal(a.shape, b.shape);
         if (n->out[i].known && !*unfolded &&
             memcmp(a.data, b.data, weft_tensor_bytes(a.dtype, a.shape)) != 0)
-            n->out[i].smaller = b.data;
+            n->out[i].least = b.data;
     }
     return !*unfolded;
 }
@@ -329,7 +329,7 @@ static bool run_node(onnx_import *import, onnx_node *n)
     bool unfolded;
     if (!can_fold(import, n)) return !weft__import_failed(import) && map_in_graph(import, n);
     if (!fold(import, n, &unfolded)) return unfolded && map_in_graph(import, n);
-    if (has_open(n) && !fold_smaller(import, n, &unfolded)) {
+    if (has_open(n) && !fold_least(import, n, &unfolded)) {
         for (size_t i = 0; i < n->n_out; i++) n->out[i] = (onnx_value){.name = n->out[i].name};
         return unfolded && map_in_graph(import, n);
     }

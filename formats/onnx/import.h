@@ -66,9 +66,8 @@ typedef struct onnx_value {
     weft_value size;
     int sized_axis;
     /* Of known contents that follow from such sizes: `tensor` has the largest sizes, and these are
-     * the contents if each size were smaller by 1. Data decide the elements that differ. NULL: none
-     * does. */
-    const void *smaller;
+     * the contents if each size were 0. Data decide the elements that differ. NULL: none does. */
+    const void *least;
 } onnx_value;
 
 /* A function that the model defines. */

@@ -45,7 +45,7 @@ static weft_value move_axis(weft_graph *g, weft_value x, int from, int to)
 static bool single_index(const onnx_node *n, int64_t size, int64_t *index)
 {
     const onnx_value *v = n->in[1];
-    if (!v->known || v->smaller || v->tensor.dtype != WEFT_I32 ||
+    if (!v->known || v->least || v->tensor.dtype != WEFT_I32 ||
         weft_shape_numel(v->tensor.shape) != 1)
         return false;
     *index = *(const int32_t *)v->tensor.data;

@@ -37,7 +37,7 @@ const onnx_tensor *weft__in_tensor(onnx_node *n, size_t i, const char *what)
     }
     if (!weft__import_contents(n->import, n->in[i])) return NULL;
     n->trainable |= n->in[i]->trainable;
-    n->read_open |= n->in[i]->smaller != NULL;
+    n->read_open |= n->in[i]->least != NULL;
     if (n->in[i]->known) return &n->in[i]->tensor;
     weft__node_fail(n, WEFT_BAD_ARGUMENT,
                     "needs the contents of \"%s\" (%s) during the import, but they depend on data",

@@ -89,14 +89,14 @@ void weft__add_size(onnx_node *n, size_t i, int axis, weft_value size)
 
 static bool differs(const onnx_value *v, int64_t element)
 {
-    const onnx_tensor smaller = {v->tensor.dtype, v->tensor.shape, v->smaller};
-    return onnx_tensor_element(&v->tensor, element) != onnx_tensor_element(&smaller, element);
+    const onnx_tensor least = {v->tensor.dtype, v->tensor.shape, v->least};
+    return onnx_tensor_element(&v->tensor, element) != onnx_tensor_element(&least, element);
 }
 
 bool weft__is_open(const onnx_node *n, size_t i, int64_t element)
 {
     const onnx_value *v = has_in(n, i) ? n->in[i] : NULL;
-    return v && v->smaller && !n->folding && differs(v, element);
+    return v && v->least && !n->folding && differs(v, element);
 }
 
 weft_value weft__in_element(onnx_node *n, size_t i, int64_t element)
@@ -123,7 +123,7 @@ void weft__set_shaped(onnx_node *n, weft_value value, int type, size_t shape)
 static void refuse(onnx_node *n)
 {
     for (size_t i = 0; i < n->n_in; i++) {
-        if (!has_size(n, i) && !(has_in(n, i) && n->in[i]->smaller)) continue;
+        if (!has_size(n, i) && !(has_in(n, i) && n->in[i]->least)) continue;
         weft__node_fail(n, WEFT_NO_KERNEL,
                         "reads \"%s\", whose size data decide: it is not supported for such values",
                         n->in[i]->name);

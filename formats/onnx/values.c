@@ -13,12 +13,12 @@ static void set_open(onnx_node *n, int64_t i, int64_t each)
     onnx_value *out = &n->out[0];
     const onnx_tensor t = out->tensor;
     const size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
-    int32_t *smaller = weft__arena_alloc(&n->import->memory, bytes);
-    if (!smaller) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a shape");
+    int32_t *least = weft__arena_alloc(&n->import->memory, bytes);
+    if (!least) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a shape");
     if (weft__node_failed(n) || !((const int32_t *)t.data)[i]) return;
-    memcpy(smaller, t.data, bytes);
-    smaller[i] -= (int32_t)each;
-    out->smaller = smaller;
+    memcpy(least, t.data, bytes);
+    least[i] = 0;
+    out->least = least;
     out->trainable = true;
     weft_value at = weft_arange(g, WEFT_I32, weft_shape_numel(t.shape), 0, 1);
     at = weft_reshape(g, weft_equal(g, at, weft_scalar(g, WEFT_I32, (double)i)), t.shape);

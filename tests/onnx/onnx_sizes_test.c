@@ -142,6 +142,16 @@ static void best(arena *p, written_graph *g)
     write_node(p, g, "Identity", "t", "y");
 }
 
+/* As many as there are, at most two: the same for the largest size and for the one below it. */
+static void best_two(arena *p, written_graph *g)
+{
+    write_one(p, g, "two", 2);
+    write_node(p, g, "Shape", "v", "s");
+    write_node(p, g, "Min", "two s", "k");
+    write_node(p, g, "TopK", "v k", "t i");
+    write_node(p, g, "Identity", "t", "y");
+}
+
 static void scattered(arena *p, written_graph *g)
 {
     static const float zeros[NUMEL];
@@ -195,13 +205,12 @@ static void picked(arena *p, written_graph *g)
 }
 
 static chain *const chains[] = {
-    elements,      arithmetic,   sum,
-    mean,          largest,      smallest_of_rows,
-    joined,        counted,      flattened,
-    shaped_again,  cut,          cut_to_size,
-    best,          scattered,    expanded,
-    probabilities, chosen_again, found_again,
-    index_of_best, picked,       constant_of_shape,
+    elements,      arithmetic,        sum,         mean,
+    largest,       smallest_of_rows,  joined,      counted,
+    flattened,     shaped_again,      cut,         cut_to_size,
+    best,          best_two,          scattered,   expanded,
+    probabilities, chosen_again,      found_again, index_of_best,
+    picked,        constant_of_shape,
 };
 
 static written_graph *write_chain(arena *p, chain *write)
