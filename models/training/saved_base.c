@@ -81,8 +81,8 @@ static weft_status apply(weft_params *base, const weft_params *params, const cha
     return status;
 }
 
-/* The longest row of both trainings: the model still reads what it was trained on itself. If that is
- * unknown, it stays so. */
+/* trained_length becomes the longer of the two. A base without one, such as a converted model, stays
+ * without: its own max_positions applies. */
 static weft_status copy_length(weft_params *base, const weft_params *params, weft_error *error)
 {
     const char *own = weft_params_meta(base, "trained_length");

@@ -322,7 +322,8 @@ WEFT_API const weft_params *weft_trainer_model(weft_trainer *trainer, weft_error
 WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
 
 /* Saves everything that training needs to continue (weft_params_save). Metadata: "model",
- * "model_options" (all of them), "step", "trained_length" (tokens of the longest training row),
+ * "model_options" (all of them), "step", "trained_length" (tokens of the longest row of this training
+ * or, by weft train --from, of those before),
  * "train.state", "train.data" (hashes of the batches), "run" (a hash of model, seed, accumulate
  * and data, equal for all checkpoints of a run), and the program's own. On several processes
  * PATH has the whole model, and files of the same folder, STEM.step-S.rank-R-of-N.safetensors,

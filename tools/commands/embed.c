@@ -6,7 +6,6 @@
 #include "text_file.h"
 
 #include "base/file.h"
-#include "base/platform.h"
 
 #include <weft/embed.h>
 #include <weft/huggingface.h>
@@ -110,10 +109,8 @@ static bool no_memory(embedding *e)
 static bool read_published(embedding *e, weft_huggingface_embedding *published)
 {
     char folder[FILE_PATH_BYTES];
-    const char *vocabulary = e->run.vocabulary_path[1];
-    snprintf(folder, sizeof folder, "%.*s.", (int)(weft__os_name(vocabulary) - vocabulary),
-             vocabulary);
-    return weft_huggingface_read_embedding(folder, published, &e->error) == WEFT_OK;
+    return trained_folder(&e->run, folder, &e->error) &&
+           weft_huggingface_read_embedding(folder, published, &e->error) == WEFT_OK;
 }
 
 static bool load(embedding *e)

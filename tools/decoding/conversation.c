@@ -6,7 +6,6 @@
 #include "tool.h"
 
 #include "base/file.h"
-#include "base/platform.h"
 
 #ifdef WEFT_HAVE_TOKENIZERS
 #include <weft/chat.h>
@@ -36,11 +35,9 @@ static bool load_template(conversation *c)
 {
     const conversation_args *a = c->a;
     char folder[FILE_PATH_BYTES];
-    const char *vocabulary = c->run.vocabulary_path[1];
     if (a->chat_template && strlen(a->chat_template) >= FILE_PATH_BYTES)
         return fail(c, WEFT_TOO_LARGE, a->chat_template, "the path is too long");
-    snprintf(folder, sizeof folder, "%.*s.", (int)(weft__os_name(vocabulary) - vocabulary),
-             vocabulary);
+    if (!trained_folder(&c->run, folder, &c->error)) return false;
     c->chat = weft_chat_template_load(a->chat_template ? a->chat_template : folder, &c->error);
     if (c->chat || a->chat_template || c->error.status != WEFT_NOT_FOUND) return c->chat != NULL;
     weft_error_clear(&c->error);
@@ -283,13 +280,6 @@ static bool next_token(conversation *c, int32_t *token, size_t found)
     return true;
 }
 
-static bool is_end(const conversation *c, int32_t token)
-{
-    for (size_t i = 0; i < c->run.n_ends; i++)
-        if (c->run.ends[i] == token) return true;
-    return token < 0;
-}
-
 /* Finds the tokens of an answer after the last of the ids, and prints what is certain of their text.
  */
 static bool find_tokens(conversation *c, const encoded_text *ids, growing_text *text,
@@ -302,7 +292,7 @@ static bool find_tokens(conversation *c, const encoded_text *ids, growing_text *
     c->stats.found = 0;
     while (c->stats.found < max && !*c->interrupted) {
         if (!next_token(c, &token, c->stats.found)) return false;
-        if (is_end(c, token)) break;
+        if (token < 0 || trained_ends_with(&c->run, token)) break;
         tokens[c->stats.found++] = token;
         if (growing_add(text, token, &c->error) != WEFT_OK ||
             growing_print(text, true, &c->error) != WEFT_OK)

@@ -2,6 +2,8 @@
 #include "special.h"
 #include "text/vocabulary.h"
 
+#include "base/platform.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +79,22 @@ void trained_close(trained_run *run)
     if (run->target != run->source) weft_tokenizer_free(run->target);
     weft_tokenizer_free(run->source);
     weft_saved_close(run->saved);
+}
+
+bool trained_folder(const trained_run *run, char folder[FILE_PATH_BYTES], weft_error *error)
+{
+    const char *path = run->vocabulary_path[1];
+    const int n = (int)(weft__os_name(path) - path);
+    if (snprintf(folder, FILE_PATH_BYTES, "%.*s.", n, path) < FILE_PATH_BYTES) return true;
+    weft_error_set(error, WEFT_TOO_LARGE, path, "the path is too long");
+    return false;
+}
+
+bool trained_ends_with(const trained_run *run, int32_t id)
+{
+    for (size_t i = 0; i < run->n_ends; i++)
+        if (run->ends[i] == id) return true;
+    return false;
 }
 
 /* ---- Positions ---- */

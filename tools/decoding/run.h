@@ -6,6 +6,8 @@
 #include "text/spm.h"
 #include "tool.h"
 
+#include "base/file.h"
+
 #include <weft/saved.h>
 
 #define TRAINED_BEGINS 2
@@ -37,6 +39,10 @@ typedef struct trained_run {
 /* weft_saved_open, and the tokenisers of its vocabularies, which must exist. */
 bool trained_open(trained_run *run, const char *folder, const char *checkpoint, weft_error *error);
 void trained_close(trained_run *run);
+/* The folder of the vocabulary that the model writes. Fails if its path is too long. */
+bool trained_folder(const trained_run *run, char folder[FILE_PATH_BYTES], weft_error *error);
+/* Whether a token ends a text. */
+bool trained_ends_with(const trained_run *run, int32_t id);
 
 /* Fails if the model has fewer learned positions than --context. */
 bool trained_has_positions(const trained_run *run, int64_t context, weft_error *error);

@@ -55,9 +55,10 @@ static bool find_route(request *r, const char *path, const char *method)
                                s->embedder ? "makes embeddings only" : "makes no embeddings");
         return true;
     }
-    return answer_fail(&r->error, 404, NULL,
-                       "unknown path; expected one of /v1/completions, /v1/chat/completions, "
-                       "/v1/embeddings, /v1/models, /health and /metrics");
+    char paths[256] = "";
+    for (size_t i = 0, n = 0; i < sizeof routes / sizeof *routes && n < sizeof paths; i++)
+        n += (size_t)snprintf(paths + n, sizeof paths - n, "%s%s", i ? ", " : "", routes[i].path);
+    return answer_fail(&r->error, 404, NULL, "unknown path; expected one of %s", paths);
 }
 
 void request_check(request *r, struct MHD_Connection *connection, const char *path,

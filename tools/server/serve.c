@@ -3,7 +3,6 @@
 #include "system.h"
 
 #include "base/file.h"
-#include "base/platform.h"
 
 #include <weft/huggingface.h>
 
@@ -21,14 +20,6 @@ static bool no_memory(weft_error *error)
 {
     weft_error_set(error, WEFT_NO_MEMORY, "serve", "out of memory");
     return false;
-}
-
-/* The folder that has the vocabulary. */
-static bool find_folder(const server *s, char folder[FILE_PATH_BYTES])
-{
-    const char *path = s->run.vocabulary_path[1];
-    const int n = (int)(weft__os_name(path) - path);
-    return snprintf(folder, FILE_PATH_BYTES, "%.*s.", n, path) < FILE_PATH_BYTES;
 }
 
 /* A model without a chat template still completes texts. */
@@ -119,7 +110,7 @@ static bool load(server *s, weft_error *error)
     if (!set_name(s, error) || !read_key(s, error) ||
         !trained_open(&s->run, s->a->folder, s->a->checkpoint, error))
         return false;
-    if (!find_folder(s, folder)) return no_memory(error);
+    if (!trained_folder(&s->run, folder, error)) return false;
     return s->run.traits.decodable ? load_language(s, folder, error)
                                    : load_encoder(s, folder, error);
 }

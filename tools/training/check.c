@@ -75,7 +75,6 @@ static bool check_effects(training *t)
 {
     const recipe *r = &t->r;
     bool pairs = t->mode == WEFT_BATCH_PAIRS, masked = t->mode == WEFT_BATCH_MASKED;
-    bool examples = !pairs && training_reads_examples(r);
     const int kind = r->optimizer_kind;
     bool sgd = kind == WEFT_SGD, rmsprop = kind == WEFT_RMSPROP;
     bool moments = kind == WEFT_ADAM || kind == WEFT_ADAMW || kind == WEFT_LAMB;
@@ -91,8 +90,9 @@ static bool check_effects(training *t)
         {RECIPE_data_target, pairs, "the model is trained on one text (--text)"},
         {RECIPE_data_valid_source, pairs, "the model is trained on one text"},
         {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
-        {RECIPE_data_unit, !pairs && !examples, pairs ? "pairs are lines" : "examples are lines"},
-        {RECIPE_batches_truncate, !examples, "examples are always cut"},
+        {RECIPE_data_unit, !pairs && !t->examples,
+         pairs ? "pairs are lines" : "examples are lines"},
+        {RECIPE_batches_truncate, !t->examples, "examples are always cut"},
         {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
         {RECIPE_lora_rank, r->run_from[0] != 0, "adapters need the run of a model (--from)"},
         {RECIPE_lora_alpha, r->lora_rank > 0, "it needs --lora"},
@@ -235,8 +235,7 @@ bool training_check(training *t)
     training_choose_lengths(t);
     char no_label[32];
     snprintf(no_label, sizeof no_label, "pad_id=%d", TRAINING_NO_LABEL);
-    const bool whole = vocabulary_is_json(r->vocabulary_file) ||
-                       (t->mode != WEFT_BATCH_PAIRS && training_reads_examples(r));
+    const bool whole = vocabulary_is_json(r->vocabulary_file) || t->examples;
     if (whole && !recipe_take_model_option(r, no_label))
         return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     return recipe_resolve(r, &t->error) && check_effects(t) && check_texts(t) &&

@@ -11,7 +11,6 @@
 #include "json/tree.h"
 
 #include "base/file.h"
-#include "base/platform.h"
 
 #ifdef WEFT_HAVE_TOKENIZERS
 #include <weft/chat.h>
@@ -58,23 +57,25 @@ static bool fail_template(const weft_error *why, weft_error *error)
 bool conversation_reader_open(conversation_reader *c, const training *t, weft_error *error)
 {
     char folder[FILE_PATH_BYTES];
-    const char *vocabulary = t->vocabulary_path[1];
     *c = (conversation_reader){.tokenizer = t->vocabulary[1]};
     if (!t->published)
         return fail(error, WEFT_NOT_FOUND,
                     "conversations need a chat template, which only models with a tokenizer.json "
                     "have");
-    snprintf(folder, sizeof folder, "%.*s.", (int)(weft__os_name(vocabulary) - vocabulary),
-             vocabulary);
+    c->run = (trained_run){.published = true, .target = t->vocabulary[1]};
+    c->run.vocabulary_path[1] = t->vocabulary_path[1];
+    c->run.traits.vocab = training_vocab_size(t);
+    if (t->lora.rank) { /* the configuration of its base also names ends of a text */
+        c->run.saved = t->from->saved;
+        c->run.params = t->from->params;
+    }
     weft_error why = WEFT_NO_ERROR;
+    if (!trained_folder(&c->run, folder, error)) return false;
     c->chat = weft_chat_template_load(folder, &why);
     if (!c->chat && why.status == WEFT_NOT_FOUND)
         return fail(error, WEFT_NOT_FOUND,
                     "conversations need a chat template, which the model does not have");
     if (!c->chat) return fail_template(&why, error);
-    c->run = (trained_run){.published = true, .target = t->vocabulary[1]};
-    c->run.vocabulary_path[1] = vocabulary;
-    c->run.traits.vocab = training_vocab_size(t);
     return special_find(&c->run, error);
 }
 
@@ -172,8 +173,8 @@ static bool measure(const conversation *c, size_t n, bool prompt, bool *begins, 
 static bool cannot_divide(const answer *a, weft_error *error)
 {
     weft_error_set(error, WEFT_BAD_FILE, "conversation",
-                   "the chat template cannot be divided: where message %zu, an answer, begins or "
-                   "ends in the text cannot be found",
+                   "cannot find where message %zu, an answer, begins or ends in the text of the "
+                   "chat template",
                    a->message + 1);
     return false;
 }
@@ -196,13 +197,6 @@ static bool find_answers(conversation *c, weft_error *error)
     return true;
 }
 
-static bool ends_text(const conversation_reader *r, int32_t id)
-{
-    for (size_t i = 0; i < r->run.n_ends; i++)
-        if (r->run.ends[i] == id) return true;
-    return false;
-}
-
 /* Makes the tokens of an answer predicted. A token that begins before the answer is not. */
 static bool mark_answer(const conversation *c, size_t index, const weft_encoding *e, int32_t *ids,
                         weft_error *error)
@@ -214,7 +208,7 @@ static bool mark_answer(const conversation *c, size_t index, const weft_encoding
     for (size_t i = 0; i < e->n && !ended; i++) {
         if (e->spans[i].begin < a->begin || e->spans[i].begin >= limit) continue;
         ids[i] = e->ids[i];
-        ended = ends_text(c->reader, ids[i]);
+        ended = trained_ends_with(&c->reader->run, ids[i]);
     }
     return ended || a->ends || cannot_divide(a, error);
 }

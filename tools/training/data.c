@@ -32,13 +32,13 @@ bool training_choose_mode(training *t)
         return training_fail(t, WEFT_BAD_ARGUMENT, m->name, "is not a model of tokens");
     const bool pairs = traits.source_vocab > 0;
     t->mode = pairs ? WEFT_BATCH_PAIRS : !traits.causal ? WEFT_BATCH_MASKED : WEFT_BATCH_BLOCKS;
-    const bool examples = !pairs && training_reads_examples(&t->r);
-    if (examples && !traits.causal)
+    t->examples = !pairs && training_reads_examples(&t->r);
+    if (t->examples && !traits.causal)
         return training_fail(
             t, WEFT_BAD_ARGUMENT, m->name,
             "reads no JSON Lines: they are for models that predict the next token");
     if (t->r.batches_mode == 0) {
-        if (examples) t->mode = WEFT_BATCH_LINES;
+        if (t->examples) t->mode = WEFT_BATCH_LINES;
         return true;
     }
     weft_batch_mode asked = modes[t->r.batches_mode];
@@ -250,7 +250,7 @@ bool training_vocabularies(training *t, bool make)
     if (t->mask < 0) t->mask = SPM_UNK;
     if (t->mode == WEFT_BATCH_MASKED && t->mask == SPM_UNK)
         return training_fail(t, WEFT_BAD_ARGUMENT, paths[1], "has no piece " SPM_MASK);
-    return is_pairs(t) || !training_reads_examples(r) || set_surroundings(t);
+    return !t->examples || set_surroundings(t);
 }
 
 static bool has_model_option(const recipe *r, const char *begin)
@@ -275,9 +275,11 @@ void training_choose_lengths(training *t)
     static const recipe_list lines = {{16, 24, 32, 40, 48, 64, 96}, 7};
     recipe_list *list = &t->r.batches_lengths;
     if (list->n) return;
-    *list = lines;
-    if (t->mode == WEFT_BATCH_LINES && training_reads_examples(&t->r))
+    if (t->mode == WEFT_BATCH_LINES && t->examples) {
         training_choose_example_lengths(t);
+        return;
+    }
+    *list = lines;
     if (t->mode != WEFT_BATCH_BLOCKS) return;
     list->n = 1;
     list->at[0] = (int32_t)training_config(&t->r).build.shape.target_len;
@@ -300,10 +302,9 @@ static void set_batch_options(training *t)
                               .mask_fraction = r->batches_mask_share,
                               .seed = (uint64_t)r->run_seed};
     memcpy(o->lengths, r->batches_lengths.at, sizeof o->lengths);
-    const bool examples = !is_pairs(t) && training_reads_examples(r);
-    if (!t->published && !examples) return;
+    if (!t->published && !t->examples) return;
     o->whole = true;
-    o->truncate |= examples;
+    o->truncate |= t->examples;
     o->bos = 0;
     o->pad = TRAINING_NO_LABEL;
 }
@@ -393,11 +394,10 @@ static bool read_texts(training *t, const recipe_files *sources, const recipe_fi
     char others[32] = "";
     *corpus = weft_corpus_new();
     if (!*corpus) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
-    const bool examples = !is_pairs(t) && training_reads_examples(&t->r);
     for (size_t i = 0; i < targets->n; i++)
-        if (!(examples ? training_read_examples(t, targets->at[i], *corpus, &counts.units)
-                       : read_text(t, is_pairs(t) ? sources->at[i] : NULL, targets->at[i], *corpus,
-                                   &counts)))
+        if (!(t->examples ? training_read_examples(t, targets->at[i], *corpus, &counts.units)
+                          : read_text(t, is_pairs(t) ? sources->at[i] : NULL, targets->at[i],
+                                      *corpus, &counts)))
             return false;
     if (targets->n > 1) snprintf(others, sizeof others, " and %zu more", targets->n - 1);
     *characters = counts.characters;
@@ -405,7 +405,7 @@ static bool read_texts(training *t, const recipe_files *sources, const recipe_fi
     *batches = weft_batches_new(*corpus, &t->batch_options, &error);
     if (!*batches) return training_fail(t, error.status, target, error.message);
     weft_batch_counts c = weft_batches_counts(*batches);
-    if (examples) {
+    if (t->examples) {
         tool_print_line(stderr, "%s%s: %zu examples, %zu tokens of answers, %zu batches", target,
                         others, counts.units, c.tokens, c.batches);
         training_tell_examples(t, target, c);

@@ -54,7 +54,6 @@ void training_choose_example_lengths(training *t)
     const int64_t positions = training_traits(&t->r).max_positions;
     const int32_t longest = positions < EXAMPLE_LEN ? (int32_t)positions : EXAMPLE_LEN;
     recipe_list *list = &t->r.batches_lengths;
-    list->n = 0;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         if (lengths[i] < longest) list->at[list->n++] = lengths[i];
     list->at[list->n++] = longest;
@@ -151,9 +150,11 @@ static bool add_line(example_file *f, const char *line, size_t length)
     cJSON *json = weft_text_is_utf8(line, length) ? weft__json_parse(line, length, &why) : NULL;
     if (why.no_memory)
         weft_error_set(&error, WEFT_NO_MEMORY, f->path, "out of memory");
+    else if (!weft_text_is_utf8(line, length))
+        weft_error_set(&error, WEFT_BAD_FILE, f->path, "is not UTF-8");
     else if (!json)
-        weft_error_set(&error, WEFT_BAD_FILE, f->path,
-                       "is not JSON in UTF-8, near byte %zu: " EXPECTED, why.position);
+        weft_error_set(&error, WEFT_BAD_FILE, f->path, "is not JSON, near byte %zu: " EXPECTED,
+                       why.position);
     else if (encode_json(f, json, &e, &error))
         weft_corpus_add(f->corpus, NULL, 0, e.ids, e.n, &error);
     free(e.ids);

@@ -33,6 +33,7 @@ typedef struct training {
     watch *watch;         /* NULL: not watched */
     const char *validate; /* a checkpoint to validate, and nothing else; NULL: train */
     weft_batch_mode mode;
+    bool examples; /* its text has examples in JSON Lines (examples.c) */
     weft_tokenizer
         *vocabulary[2]; /* of source and target; source is NULL or the same if there is only one */
     int32_t mask;       /* the mask token; SPM_UNK if the target's vocabulary has none */
@@ -156,8 +157,7 @@ int64_t training_vocab_size(const training *t);
  * token, and if lines were cut or not all batches are used. */
 double training_bits_per_character(const training *t, double nll);
 
-/* examples.c: whether the texts of a model that predicts the next token are examples in JSON Lines,
- * by the name of the first. */
+/* examples.c: whether the first text has examples in JSON Lines, by its name. */
 bool training_reads_examples(const recipe *r);
 /* Checks that all of its texts are of one kind, and that examples have a vocabulary. */
 bool training_check_examples(training *t);
