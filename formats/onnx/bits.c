@@ -1,5 +1,5 @@
-/* Ops of ONNX on the bits of integers, in f64, and BitCast. A number is its value modulo 2^bits of its type;
- * types of 64 bits are treated as 32 bits, in which weft has their numbers. */
+/* Ops of ONNX on the bits of integers, in f64; and BitCast. A number is its value modulo 2^bits of
+ * its type; types of 64 bits are treated as 32 bits, in which weft has their numbers. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
@@ -106,30 +106,20 @@ void weft__map_BitwiseNot(onnx_node *n)
                     weft__in_type(n, 0));
 }
 
-static int width_of(int type)
-{
-    static const int widths[] = {
-#define WIDTH(name, number, bits, dtype, low, high) [number] = bits,
-        ONNX_TYPES(WIDTH)
-#undef WIDTH
-    };
-    return type > 0 && type < (int)(sizeof widths / sizeof *widths) ? widths[type] : 0;
-}
-
-/* The same bits as another type of that many. Integers of f32 and integers of up to 32 bits are
- * those that weft has: an unsigned one of 32 or 64 bits has no negative number to come from. */
+/* The same bits as another type of the same width. weft has the bits of f32 and of signed integers
+ * of up to 32 bits only: f16, f64 and large unsigned numbers are refused. */
 void weft__map_BitCast(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const int from = weft__in_type(n, 0), to = (int)weft__attr_int(n, "to", 0);
-    const int width = width_of(to);
+    const size_t width = weft__onnx_type_bits(to), had = weft__onnx_type_bits(from);
     const weft_value x = weft__in_value(n, 0);
     double low, high;
     weft_dtype dtype;
     if (weft__node_failed(n)) return;
-    if (width != width_of(from) || width == 0) {
-        weft__node_fail(n, WEFT_BAD_ARGUMENT, "type %s has other bits than type %d",
-                        weft__onnx_type_name(from), to);
+    if (width != had || width == 0) {
+        weft__node_fail(n, WEFT_BAD_ARGUMENT, "type %s has %zu bits, type %d has %zu",
+                        weft__onnx_type_name(from), had, to, width);
         return;
     }
     const bool whole = weft__onnx_type_bounds(from, &low, &high);

@@ -12,11 +12,10 @@ double *weft__attr_numbers(onnx_node *n, const char *name, int64_t *count)
     onnx_tensor t = {.data = NULL};
     *count = 0;
     if (!a || weft__node_failed(n)) return NULL;
-    if (a->t && weft__onnx_tensor_read(a->t, name, &n->import->memory,
-                                       (onnx_files *)(uintptr_t)&n->import->model->files, &t,
-                                       &n->import->error) != WEFT_OK)
-        return NULL;
-    *count = a->t ? weft_shape_numel(t.shape) : (int64_t)(a->n_floats + a->n_ints);
+    if (a->t && !weft__attr_tensor(n, a, name, &t)) return NULL;
+    *count = a->t              ? weft_shape_numel(t.shape)
+             : a->n_floats > 0 ? (int64_t)a->n_floats
+                               : (int64_t)a->n_ints;
     double *numbers = weft__arena_alloc(&n->import->memory, (size_t)(*count + 1) * sizeof *numbers);
     if (!numbers) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for %s", name);
     for (int64_t i = 0; numbers && i < *count; i++)
@@ -25,6 +24,9 @@ double *weft__attr_numbers(onnx_node *n, const char *name, int64_t *count)
                                        : (double)a->ints[i];
     return numbers;
 }
+
+const char *const weft__classic_transforms[CLASSIC_TRANSFORMS] = {"NONE", "SOFTMAX", "LOGISTIC",
+                                                                  "SOFTMAX_ZERO", "PROBIT"};
 
 weft_value weft__classic_transform(onnx_node *n, weft_value y, const char *name)
 {
@@ -37,21 +39,24 @@ weft_value weft__classic_transform(onnx_node *n, weft_value y, const char *name)
 
 const char *weft__classic_transform_name(onnx_node *n)
 {
-    static const char *const names[] = {"NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (weft__attr_is(n, "post_transform", names[i], "NONE")) return names[i];
-    return "of another name";
+    for (size_t i = 0; i < CLASSIC_TRANSFORMS; i++)
+        if (weft__attr_is(n, "post_transform", weft__classic_transforms[i], "NONE"))
+            return weft__classic_transforms[i];
+    weft__node_fail(n, WEFT_BAD_FILE, "has an unknown post_transform");
+    return weft__classic_transforms[0];
 }
 
 weft_value weft__classic_label(onnx_node *n, weft_value y, const double *labels, int64_t count)
 {
     weft_graph *g = n->graph;
+    for (int64_t i = 0; i < count; i++)
+        if (!(labels[i] >= INT32_MIN && labels[i] <= INT32_MAX))
+            return weft__node_fail(n, WEFT_BAD_DTYPE, "label %.0f does not fit i32", labels[i]);
     const weft_value table = weft__doubles_value(n, labels, WEFT_SHAPE(count, 1), WEFT_I32);
     return weft_squeeze(g, weft_embedding(g, table, weft_argmax(g, y, 1, false), -1), -1);
 }
 
-/* Input 0 [rows, features] as floats. */
-static weft_value features(onnx_node *n)
+weft_value weft__classic_rows(onnx_node *n)
 {
     const weft_shape s = weft__in_shape(n, 0);
     if (!weft__node_failed(n) && s.rank != 2)
@@ -80,7 +85,7 @@ static weft_value for_features(onnx_node *n, const char *name, int64_t size, wef
 void weft__ml_Scaler(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    weft_value y = features(n);
+    weft_value y = weft__classic_rows(n);
     if (weft__node_failed(n)) return;
     const weft_dtype dtype = weft_dtype_of(g, y);
     const int64_t size = weft_dim_of(g, y, 1);
@@ -95,7 +100,7 @@ void weft__ml_Scaler(onnx_node *n)
 void weft__ml_Normalizer(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = features(n);
+    const weft_value x = weft__classic_rows(n);
     const weft_axes rows = WEFT_AXES(1);
     const bool l1 = weft__attr_is(n, "norm", "L1", "MAX"),
                l2 = weft__attr_is(n, "norm", "L2", "MAX");
@@ -136,15 +141,10 @@ void weft__ml_ArrayFeatureExtractor(onnx_node *n)
         weft__node_fail(n, WEFT_BAD_SHAPE, "needs an input [..., features]");
         return;
     }
-    weft_shape out = s;
-    if (s.rank == 1) out = (weft_shape){2, {1}};
-    out.dim[out.rank - 1] = count;
-    const int64_t size = s.dim[s.rank - 1];
-    const weft_value table = weft_transpose(
-        g, weft_reshape(g, x, WEFT_SHAPE(weft_shape_numel(s) / (size ? size : 1), size)), 0, 1);
+    const weft_value rows = s.rank == 1 ? weft_reshape(g, x, WEFT_SHAPE(1, s.dim[0])) : x;
     const weft_value at = weft_reshape(g, weft__in_value(n, 1), WEFT_SHAPE(count));
-    const weft_value rows = weft_transpose(g, weft_embedding(g, table, at, -1), 0, 1);
-    weft__set_typed(n, 0, weft_reshape(g, rows, out), weft__in_type(n, 0));
+    const weft_value y = weft__gather_rows(n, rows, at, weft_rank_of(g, rows) - 1);
+    weft__set_typed(n, 0, y, weft__in_type(n, 0));
 }
 
 /* x coefficients' + intercepts [rows, targets]; the number of targets follows from the attribute's
@@ -153,13 +153,14 @@ static weft_value linear(onnx_node *n, int64_t targets)
 {
     weft_graph *g = n->graph;
     int64_t count, shifts;
-    const weft_value x = features(n);
+    const weft_value x = weft__classic_rows(n);
     const double *weights = weft__attr_numbers(n, "coefficients", &count);
     const double *shift = weft__attr_numbers(n, "intercepts", &shifts);
     if (weft__node_failed(n)) return x;
     const int64_t size = weft_dim_of(g, x, 1);
     if (!targets && size) targets = count / size;
-    if (!weights || targets < 1 || count != targets * size || (shift && shifts != targets))
+    const bool fits = size ? count % size == 0 && count / size == targets : count == 0;
+    if (!weights || targets < 1 || !fits || (shift && shifts != targets))
         return weft__node_fail(n, WEFT_BAD_SHAPE,
                                "its coefficients or intercepts do not fit %lld features",
                                (long long)size);

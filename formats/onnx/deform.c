@@ -15,23 +15,6 @@ typedef struct deform {
     int64_t groups, offset_groups, taps, places; /* places: of the result */
 } deform;
 
-/* Reads a list of `count` numbers of at least `low`; they keep their values without it. */
-static bool read_list(onnx_node *n, const char *name, int count, int64_t low, int64_t *values)
-{
-    int64_t list[2 * SAMPLE_MAX_SPATIAL];
-    if (!weft__has_attr(n, name)) return true;
-    const int given = weft__attr_ints(n, name, list, 2 * SAMPLE_MAX_SPATIAL);
-    bool good = given == count;
-    for (int i = 0; good && i < count; i++) {
-        values[i] = list[i];
-        good = list[i] >= low && list[i] < 1 << 30;
-    }
-    if (given >= 0 && !good)
-        weft__node_fail(n, WEFT_BAD_ARGUMENT, "%s is not %d numbers from %lld on", name, count,
-                        (long long)low);
-    return good;
-}
-
 /* Whether input i, if there is one, is [images, channels, out...]. */
 static bool check_places(onnx_node *n, const deform *d, size_t i, int64_t channels)
 {
@@ -54,19 +37,17 @@ static bool read_deform(onnx_node *n, deform *d)
     d->offset_groups = weft__attr_int(n, "offset_group", 1);
     const int64_t channels = d->image.dim[1];
     if (d->weight.rank != d->image.rank || d->groups < 1 || d->offset_groups < 1 ||
-        d->weight.dim[1] * d->groups != channels || d->weight.dim[0] % d->groups ||
-        channels % d->offset_groups) {
+        channels % d->groups || d->weight.dim[1] != channels / d->groups ||
+        d->weight.dim[0] % d->groups || channels % d->offset_groups) {
         weft__node_fail(n, WEFT_BAD_SHAPE, "its weight or its groups do not fit its image");
         return false;
     }
-    for (int i = 0; i < d->rank; i++) {
-        d->stride[i] = d->dilation[i] = 1;
-        d->kernel[i] = d->weight.dim[2 + i];
-    }
-    if (!read_list(n, "strides", d->rank, 1, d->stride) ||
-        !read_list(n, "dilations", d->rank, 1, d->dilation) ||
-        !read_list(n, "kernel_shape", d->rank, 1, d->kernel) ||
-        !read_list(n, "pads", 2 * d->rank, 0, d->pad))
+    for (int i = 0; i < d->rank; i++) d->kernel[i] = d->weight.dim[2 + i];
+    if (!weft__sample_sizes(n, "strides", d->rank, 1, 1, d->stride) ||
+        !weft__sample_sizes(n, "dilations", d->rank, 1, 1, d->dilation) ||
+        !weft__sample_sizes(n, "pads", 2 * d->rank, 0, 0, d->pad) ||
+        (weft__has_attr(n, "kernel_shape") &&
+         !weft__sample_sizes(n, "kernel_shape", d->rank, 1, 1, d->kernel)))
         return false;
     d->taps = d->places = 1;
     for (int i = 0; i < d->rank; i++) {

@@ -92,7 +92,7 @@ bool weft__forest_finish(onnx_node *n, forest *f)
         now = next;
         next = last;
     }
-    weft__node_fail(n, WEFT_TOO_LARGE, "a tree has more than %d levels, or a circle", MAX_LEVELS);
+    weft__node_fail(n, WEFT_TOO_LARGE, "a tree has more than %d levels, or a cycle", MAX_LEVELS);
     return false;
 }
 
@@ -180,16 +180,6 @@ weft_value weft__forest_score(onnx_node *n, const forest *f, weft_value x)
     default:
         return weft_sum(g, y, WEFT_AXES(1), false);
     }
-}
-
-weft_value weft__forest_rows(onnx_node *n, forest *f)
-{
-    const weft_value x = weft__in_value(n, 0);
-    const weft_shape s = weft__in_shape(n, 0);
-    if (!weft__node_failed(n) && s.rank != 2)
-        weft__node_fail(n, WEFT_BAD_SHAPE, "needs an input [rows, features]");
-    f->features = s.rank == 2 ? s.dim[1] : 0;
-    return weft__node_failed(n) ? WEFT_NO_VALUE : weft__widen(n, x);
 }
 
 bool weft__forest_lists(onnx_node *n, const char *const *names, size_t n_lists, double **lists,

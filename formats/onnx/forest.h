@@ -25,10 +25,8 @@ typedef struct forest {
     enum aggregate aggregate;
 } forest;
 
-/* An array of a value; NULL after a failure. */
+/* `count` copies of a value; NULL after a failure. */
 double *weft__forest_numbers(onnx_node *n, int64_t count, double value);
-/* Input 0 [rows, features] as floats. */
-weft_value weft__forest_rows(onnx_node *n, forest *f);
 /* Reads lists of one length, which is *count; -1 before the first one. Those whose name begins with
  * "?" may be missing, and are then NULL. False after a failure. */
 bool weft__forest_lists(onnx_node *n, const char *const *names, size_t n_lists, double **lists,
@@ -38,7 +36,7 @@ bool weft__forest_start(onnx_node *n, forest *f);
 /* Sets an inner node. Numbers of files are checked here. */
 bool weft__forest_node(onnx_node *n, forest *f, int64_t i, const double columns[COLUMNS]);
 bool weft__forest_leaf(onnx_node *n, forest *f, int64_t leaf, double target, double weight);
-/* The steps from the roots to the last leaf; fails if there are too many, as in a circle. */
+/* The steps from the roots to the last leaf; fails if there are too many, as in a cycle. */
 bool weft__forest_finish(onnx_node *n, forest *f);
 /* The scores [rows, targets]. */
 weft_value weft__forest_score(onnx_node *n, const forest *f, weft_value x);

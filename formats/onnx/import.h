@@ -358,6 +358,9 @@ int weft__attr_ints(onnx_node *n, const char *name, int64_t *values, int capacit
 /* An axis of an attribute, from 0; fails outside of [-rank, rank). */
 int weft__attr_axis(onnx_node *n, const char *name, int64_t default_value, int rank);
 int weft__node_axis(onnx_node *n, int64_t axis, int rank);
+/* Reads the tensor of an attribute, called `name` in errors. False after a failure. */
+bool weft__attr_tensor(onnx_node *n, const WeftOnnx__AttributeProto *a, const char *name,
+                       onnx_tensor *t);
 /* Integers that are an attribute before opset `since` and input i from then on: axes, splits. */
 int weft__in_or_attr_ints(onnx_node *n, int64_t since, size_t i, const char *name, int64_t *values,
                           int capacity);
@@ -382,8 +385,8 @@ weft_value weft__saturate(onnx_node *n, weft_value x, int type);
 /* Numbers as integers of a type: without their fraction, and then wrapped around if the type
  * has at most 16 bits. */
 weft_value weft__narrow(onnx_node *n, weft_value x, int type);
-/* x rounded to a float of at most 8 bits, in f32 (minifloat_round.c). As the attributes `saturate` and
- * `round_mode` say. The gradient is zero. */
+/* x rounded to a float of at most 8 bits, in f32, as the attributes `saturate` and `round_mode` say
+ * (minifloat_round.c). The gradient is zero. */
 weft_value weft__round_minifloat(onnx_node *n, weft_value x, const onnx_minifloat *m);
 /* Quantized numbers (quantized.c), in f64. Input i, a number or a vector along an axis of `rank`
  * dimensions; the default without it. */

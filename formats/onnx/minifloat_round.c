@@ -1,5 +1,5 @@
-/* Rounding to floats of at most 8 bits. f32 has all their numbers, so a value of such a type is one of f32, and
- * only conversions to the type round. They are built from operations on f64:
+/* Rounding to floats of at most 8 bits. f32 has all their numbers, so a value of such a type is one
+ * of f32, and only conversions to the type round. They are built from operations on f64:
  *
  *     c = |x| within the smallest normal number of the type and its largest
  *     q = (2^52 + 1) c,      s = q - (1 - 2^-53) q

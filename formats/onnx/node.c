@@ -145,6 +145,14 @@ int weft__attr_axis(onnx_node *n, const char *name, int64_t default_value, int r
     return weft__node_axis(n, weft__attr_int(n, name, default_value), rank);
 }
 
+bool weft__attr_tensor(onnx_node *n, const WeftOnnx__AttributeProto *a, const char *name,
+                       onnx_tensor *t)
+{
+    return weft__onnx_tensor_read(a->t, name, &n->import->memory,
+                                  (onnx_files *)(uintptr_t)&n->import->model->files, t,
+                                  &n->import->error) == WEFT_OK;
+}
+
 int weft__in_or_attr_ints(onnx_node *n, int64_t since, size_t i, const char *name, int64_t *values,
                           int capacity)
 {

@@ -310,9 +310,8 @@ void weft__map_RoiAlign(onnx_node *n)
 
 /* ---- Writing pixels ---- */
 
-/* The sizes of a list attribute with one number for each of `rank` dimensions, or `value`. */
-static bool read_sizes(onnx_node *n, const char *name, int rank, int64_t value, int64_t least,
-                       int64_t *sizes)
+bool weft__sample_sizes(onnx_node *n, const char *name, int rank, int64_t value, int64_t least,
+                        int64_t *sizes)
 {
     int64_t list[2 * SAMPLE_MAX_SPATIAL];
     const int count = weft__attr_ints(n, name, list, 2 * SAMPLE_MAX_SPATIAL);
@@ -341,9 +340,9 @@ void weft__map_MaxUnpool(onnx_node *n)
     if (!weft__sample_check(n, s)) return;
     const int rank = s.rank - 2,
               n_wanted = weft__in_ints(n, 2, "output_shape", wanted, WEFT_MAX_RANK);
-    if (n_wanted < 0 || !read_sizes(n, "kernel_shape", rank, 1, 1, kernel) ||
-        !read_sizes(n, "strides", rank, 1, 1, stride) ||
-        !read_sizes(n, "pads", 2 * rank, 0, 0, pads))
+    if (n_wanted < 0 || !weft__sample_sizes(n, "kernel_shape", rank, 1, 1, kernel) ||
+        !weft__sample_sizes(n, "strides", rank, 1, 1, stride) ||
+        !weft__sample_sizes(n, "pads", 2 * rank, 0, 0, pads))
         return;
     weft_shape full = s;
     for (int d = 0; d < rank; d++)
@@ -395,9 +394,9 @@ void weft__map_Col2Im(onnx_node *n)
     bool good = weft__in_ints(n, 2, "block_shape", block, SAMPLE_MAX_SPATIAL) == rank &&
                 rank >= 1 && s.rank == 3;
     if (weft__node_failed(n)) return;
-    if (good && (!read_sizes(n, "strides", rank, 1, 1, stride) ||
-                 !read_sizes(n, "dilations", rank, 1, 1, dilation) ||
-                 !read_sizes(n, "pads", 2 * rank, 0, 0, pads)))
+    if (good && (!weft__sample_sizes(n, "strides", rank, 1, 1, stride) ||
+                 !weft__sample_sizes(n, "dilations", rank, 1, 1, dilation) ||
+                 !weft__sample_sizes(n, "pads", 2 * rank, 0, 0, pads)))
         return;
     weft_shape rows = {.rank = rank + 2};
     weft_conv_options o = {.groups = 0};

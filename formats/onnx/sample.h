@@ -25,5 +25,8 @@ bool weft__sample_check(onnx_node *n, weft_shape s);
 weft_value weft__sample(onnx_node *n, const sampler *s, weft_value image, const weft_value *at);
 /* [count, 1, ...]: 0, 1, ... */
 weft_value weft__sample_numbers(weft_graph *g, int64_t count, int rank);
+/* The sizes of a list attribute with one number for each of `rank` dimensions, or `value`. */
+bool weft__sample_sizes(onnx_node *n, const char *name, int rank, int64_t value, int64_t least,
+                        int64_t *sizes);
 
 #endif

@@ -41,9 +41,9 @@ static onnx_value *new_value(onnx_node *n)
  * count from `size`. */
 static int64_t position(onnx_node *n, size_t i, int64_t size, int64_t last, int64_t default_value)
 {
-    const int64_t given = (int64_t)weft__in_number(n, i, "position", (double)default_value);
+    int64_t given = default_value;
+    if (weft__in_ints(n, i, "position", &given, 1) < 0) return -1;
     const int64_t at = given < 0 ? given + size : given;
-    if (weft__node_failed(n)) return -1;
     if (at >= 0 && at <= last) return at;
     weft__node_fail(n, WEFT_BAD_INDEX, "position %lld is outside of a sequence of %lld values",
                     (long long)given, (long long)size);
@@ -133,10 +133,13 @@ void weft__map_SplitToSequence(onnx_node *n)
     const bool keep = has_in(n, 1) || weft__attr_int(n, "keepdims", 1) != 0;
     const onnx_tensor *sizes = has_in(n, 1) ? weft__in_tensor(n, 1, "split") : NULL;
     onnx_sequence *out = new_sequence(n, 0);
+    if (sizes && sizes->dtype != WEFT_I32)
+        weft__node_fail(n, WEFT_BAD_DTYPE, "split must be integers");
     if (weft__node_failed(n) || !out) return;
     const int64_t size = s.dim[axis], count = sizes ? weft_shape_numel(sizes->shape) : 0;
     const bool listed = sizes && sizes->shape.rank > 0;
-    for (int64_t begin = 0, i = 0; listed ? i < count : begin < size; i++) {
+    int64_t begin = 0;
+    for (int64_t i = 0; listed ? i < count : begin < size; i++) {
         const int64_t wanted = listed  ? (int64_t)onnx_tensor_element(sizes, i)
                                : sizes ? (int64_t)onnx_tensor_element(sizes, 0)
                                        : 1;
@@ -149,10 +152,10 @@ void weft__map_SplitToSequence(onnx_node *n)
         onnx_value *part = part_of(n, axis, keep, begin, end);
         if (!part || !weft__sequence_push(n, out, part)) return;
         begin = end;
-        if (listed && i + 1 == count && begin != size)
-            weft__node_fail(n, WEFT_BAD_SHAPE, "parts of %lld elements do not fit %lld",
-                            (long long)begin, (long long)size);
     }
+    if (listed && begin != size)
+        weft__node_fail(n, WEFT_BAD_SHAPE, "parts of %lld elements do not fit %lld",
+                        (long long)begin, (long long)size);
 }
 
 void weft__map_ConcatFromSequence(onnx_node *n)

@@ -120,7 +120,7 @@ static bool next_piece(rest *r, const char **piece, size_t *bytes)
     *bytes = end ? (size_t)(end - r->at) : strlen(r->at);
     r->ended = !end;
     if (end) r->at = end + strlen(r->delimiter);
-    r->cuts--;
+    if (r->cuts > 0) r->cuts--;
     return true;
 }
 
@@ -257,17 +257,14 @@ static bool read_list(onnx_node *n, const char *what, onnx_tensor *t, int *type)
         a = weft__attr_find(n, name);
     }
     if (!a) return false;
-    const size_t count = a->n_strings + a->n_ints + a->n_floats;
+    const size_t count = a->n_strings ? a->n_strings : a->n_ints ? a->n_ints : a->n_floats;
     *t = (onnx_tensor){WEFT_I32, WEFT_SHAPE((int64_t)count), NULL};
     *type = a->t           ? a->t->data_type
             : a->n_strings ? ONNX_STRING
             : a->n_ints    ? ONNX_INT64
                            : ONNX_FLOAT;
-    if (a->t)
-        return weft__onnx_tensor_read(a->t, name, &n->import->memory,
-                                      (onnx_files *)(uintptr_t)&n->import->model->files, t,
-                                      &n->import->error) == WEFT_OK;
-    if (a->n_floats) {
+    if (a->t) return weft__attr_tensor(n, a, name, t);
+    if (*type == ONNX_FLOAT) {
         t->dtype = WEFT_F32;
         t->data = a->floats;
         return true;
@@ -292,13 +289,17 @@ static weft_value positions(onnx_node *n, weft_value x, const onnx_tensor *keys,
     const int64_t count = weft_shape_numel(keys->shape);
     const weft_value none = weft_scalar(g, WEFT_I32, (double)count);
     if (type == ONNX_STRING) {
-        const int64_t texts = (int64_t)n->import->model->files.texts->n;
+        int64_t texts = 0; /* more than the number of any key */
+        for (int64_t i = 0; i < count; i++) {
+            const int32_t key = ((const int32_t *)keys->data)[i];
+            if (key >= texts) texts = (int64_t)key + 1;
+        }
         const weft_value end = weft_scalar(g, WEFT_I32, (double)texts);
         int32_t *at = new_numbers(n, texts + 1);
         if (!at) return WEFT_NO_VALUE;
         for (int64_t i = 0; i <= texts; i++) at[i] = (int32_t)count;
         for (int64_t i = count - 1; i >= 0; i--) at[((const int32_t *)keys->data)[i]] = (int32_t)i;
-        /* Texts that the model gets later on are not among the keys. */
+        /* Texts with larger numbers are not keys. */
         const weft_value index = weft_where(g, weft_less(g, x, end), x, end);
         return weft_gather(g, weft_constant(g, WEFT_I32, WEFT_SHAPE(texts + 1), at), index, 0);
     }
@@ -321,10 +322,7 @@ static void set_default(onnx_node *n, const onnx_tensor *values, int type, void 
     const size_t bytes = weft_dtype_bytes(values->dtype);
     onnx_tensor one;
     if (a && a->t) {
-        if (weft__onnx_tensor_read(a->t, "default_tensor", &n->import->memory,
-                                   (onnx_files *)(uintptr_t)&n->import->model->files, &one,
-                                   &n->import->error) != WEFT_OK)
-            return;
+        if (!weft__attr_tensor(n, a, "default_tensor", &one)) return;
         if (a->t->data_type != type || weft_shape_numel(one.shape) != 1)
             weft__node_fail(n, WEFT_BAD_FILE, "its default is not one number of its values' type");
         else
@@ -338,7 +336,11 @@ static void set_default(onnx_node *n, const onnx_tensor *values, int type, void 
     } else if (values->dtype == WEFT_F64) {
         *(double *)at = weft__attr_float(n, "default_float", -0.0);
     } else if (values->dtype == WEFT_I32) {
-        *(int32_t *)at = (int32_t)weft__attr_int(n, "default_int64", -1);
+        const int64_t other = weft__attr_int(n, "default_int64", -1);
+        *(int32_t *)at = (int32_t)other;
+        if (*(int32_t *)at != other)
+            weft__node_fail(n, WEFT_BAD_DTYPE, "default_int64 %lld does not fit i32",
+                            (long long)other);
     }
 }
 
@@ -352,6 +354,9 @@ static bool read_pairs(onnx_node *n, onnx_tensor *keys, int *key_type, onnx_tens
         onnx_tensor *classes = texts ? keys : values, *places = texts ? values : keys;
         *(texts ? value_type : key_type) = ONNX_INT64;
         if (!read_list(n, "classes", classes, texts ? key_type : value_type)) return false;
+        if (*(texts ? key_type : value_type) != ONNX_STRING || !weft_shape_numel(classes->shape))
+            return weft__node_fail(n, WEFT_BAD_FILE, "classes_strings is not a list of texts"),
+                   false;
         int32_t *all = new_numbers(n, weft_shape_numel(classes->shape));
         for (int32_t i = 0; all && i < weft_shape_numel(classes->shape); i++) all[i] = i;
         *places = (onnx_tensor){WEFT_I32, classes->shape, all};

@@ -36,6 +36,11 @@ static size_t bytes_of(int type, size_t n)
     return bits < 8 ? n / each + (n % each != 0) : n * (bits / 8);
 }
 
+size_t weft__onnx_type_bits(int type)
+{
+    return type_of(type)->bits;
+}
+
 const char *weft__onnx_type_name(int type)
 {
     return type_of(type)->name;

@@ -62,10 +62,11 @@ enum onnx_type {
 };
 
 const char *weft__onnx_type_name(int type); /* "int64"; "?" if unknown */
+size_t weft__onnx_type_bits(int type);      /* of an element; 0 if unknown */
 /* The bounds of an integer type; false for a type of floats. */
 bool weft__onnx_type_bounds(int type, double *low, double *high);
-/* Sets *dtype to weft's; fails with WEFT_BAD_DTYPE if there is none. The second function has one of
- * strings too, that of their numbers. */
+/* Sets *dtype to weft's; fails with WEFT_BAD_DTYPE if there is none. weft__onnx_value_dtype also
+ * accepts strings: i32, the dtype of their numbers. */
 weft_status weft__onnx_type_dtype(int type, const char *where, weft_dtype *dtype,
                                   weft_error *error);
 weft_status weft__onnx_value_dtype(int type, const char *where, weft_dtype *dtype,

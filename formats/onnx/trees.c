@@ -37,21 +37,21 @@ void weft__ml_TreeEnsemble(onnx_node *n)
                                         "nodes_splits",       "nodes_trueleafs",
                                         "nodes_falseleafs",   "?nodes_missing_value_tracks_true"};
     static const char *const leaf_names[] = {"leaf_targetids", "leaf_weights"};
-    static const char *const transforms[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO",
-                                             "PROBIT"};
     forest f = {.members = 1, .targets = weft__attr_int(n, "n_targets", 1)};
     double *list[8], *leaf[2];
     int64_t inner = -1, leaves = -1;
     const int64_t aggregate = weft__attr_int(n, "aggregate_function", SUM);
     const int64_t transform = weft__attr_int(n, "post_transform", 0);
-    const weft_value x = weft__forest_rows(n, &f);
+    const weft_value x = weft__classic_rows(n);
+    f.features = weft_dim_of(n->graph, x, 1);
     if (weft__node_failed(n) || !weft__forest_lists(n, names, 8, list, &inner) ||
         !weft__forest_lists(n, leaf_names, 2, leaf, &leaves))
         return;
     f.roots = weft__attr_numbers(n, "tree_roots", &f.trees);
     f.aggregate = (enum aggregate)aggregate;
     f.nodes = inner + leaves;
-    if (aggregate < 0 || aggregate > LARGEST || transform < 0 || transform > 4 || !f.roots)
+    if (aggregate < 0 || aggregate > LARGEST || transform < 0 || transform >= CLASSIC_TRANSFORMS ||
+        !f.roots)
         weft__node_fail(n, WEFT_BAD_FILE, "has no roots, or an unknown function");
     if (weft__node_failed(n) || !read_members(n, &f, list[3], inner, true) ||
         !weft__forest_start(n, &f))
@@ -73,7 +73,8 @@ void weft__ml_TreeEnsemble(onnx_node *n)
         !weft__forest_finish(n, &f))
         return;
     weft__set_out(n, 0,
-                  weft__classic_transform(n, weft__forest_score(n, &f, x), transforms[transform]));
+                  weft__classic_transform(n, weft__forest_score(n, &f, x),
+                                          weft__classic_transforms[transform]));
 }
 
 /* ---- TreeEnsembleRegressor ---- */
@@ -108,7 +109,11 @@ static label *find_roots(onnx_node *n, forest *f, const double *trees, const dou
     f->roots = weft__forest_numbers(n, f->nodes, 0);
     if (!labels) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for nodes");
     if (weft__node_failed(n)) return NULL;
-    for (size_t i = 0; i < count; i++) labels[i] = (label){trees[i], nodes[i], (int64_t)i};
+    for (size_t i = 0; i < count; i++) {
+        if (isnan(trees[i]) || isnan(nodes[i]))
+            return weft__node_fail(n, WEFT_BAD_FILE, "node %zu has no number", i), NULL;
+        labels[i] = (label){trees[i], nodes[i], (int64_t)i};
+    }
     qsort(labels, count, sizeof *labels, by_label);
     for (size_t i = 0; i < count; i++) {
         if (i && !by_label(&labels[i - 1], &labels[i]))
@@ -222,7 +227,8 @@ static weft_value add_base(onnx_node *n, const forest *f, weft_value x, bool pai
 void weft__ml_TreeEnsembleRegressor(onnx_node *n)
 {
     forest f = {.targets = weft__attr_int(n, "n_targets", 1), .aggregate = aggregate_of(n)};
-    const weft_value x = weft__forest_rows(n, &f);
+    const weft_value x = weft__classic_rows(n);
+    f.features = weft_dim_of(n->graph, x, 1);
     int64_t bases = 0;
     if (weft__node_failed(n)) return;
     const double *base = read_older(n, &f, false, &bases);
@@ -233,14 +239,16 @@ void weft__ml_TreeEnsembleRegressor(onnx_node *n)
 }
 
 /* Outputs: the label, an integer of the file, and the scores of the classes. One score p is of two
- * classes, 1 - p and p, or -p and p before a transform. */
+ * classes: 1 - p and p without a transform, as in the onnx package's reference implementation, or -p
+ * and p before it. Of two base values, the first one counts then. */
 void weft__ml_TreeEnsembleClassifier(onnx_node *n)
 {
     weft_graph *g = n->graph;
     int64_t count, bases = 0;
     const double *labels = weft__attr_numbers(n, "classlabels_int64s", &count);
     forest f = {.targets = count, .aggregate = SUM};
-    const weft_value x = weft__forest_rows(n, &f);
+    const weft_value x = weft__classic_rows(n);
+    f.features = weft_dim_of(g, x, 1);
     if (weft__node_failed(n)) return;
     if (!labels || count < 2) {
         weft__node_fail(n, WEFT_NO_KERNEL,

@@ -79,8 +79,8 @@ void weft__map_Constant(onnx_node *n)
         weft__node_fail(n, WEFT_BAD_DTYPE, "has a value that is not a dense tensor of numbers");
         return;
     }
-    const bool list = a->n_floats || a->n_ints || (!a->has_f && !a->has_i);
-    const size_t count = list ? a->n_floats + a->n_ints : 1;
+    const bool list = is_float ? a->n_floats || !a->has_f : a->n_ints || !a->has_i;
+    const size_t count = !list ? 1 : is_float ? a->n_floats : a->n_ints;
     const weft_shape shape = list ? WEFT_SHAPE((int64_t)count) : WEFT_SCALAR;
     if (is_float) {
         weft__set_known(n, 0, ONNX_FLOAT, shape, list ? a->floats : &a->f);
@@ -106,11 +106,7 @@ void weft__map_ConstantOfShape(onnx_node *n)
     weft_shape shape = {.rank = 0};
     onnx_tensor value = {.dtype = WEFT_F32, .shape = {1, {1}}, .data = &(const float){0}};
     shape.rank = weft__in_ints(n, 0, "shape", shape.dim, WEFT_MAX_RANK);
-    if (a && a->t &&
-        weft__onnx_tensor_read(a->t, "value", &n->import->memory,
-                               (onnx_files *)(uintptr_t)&n->import->model->files, &value,
-                               &n->import->error) != WEFT_OK)
-        return;
+    if (a && a->t && !weft__attr_tensor(n, a, "value", &value)) return;
     if (shape.rank < 0) return;
     if (weft_shape_numel(value.shape) != 1) {
         weft__node_fail(n, WEFT_BAD_SHAPE, "its value must have one element");

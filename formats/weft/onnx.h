@@ -14,7 +14,7 @@
  * the inputs is left out, with a warning (weft/log.h), and a run that chooses it ends with
  * WEFT_BAD_INDEX. A trip count that depends on data is an error. Where data decide the size of a
  * dimension, as that of NonZero's result, the value has the largest possible size, and an i32 scalar
- * says how many positions count (weft_onnx_value.size); an op that does not support this is
+ * says how many positions count (weft_onnx_value.size); an op without support for it fails with
  * WEFT_NO_KERNEL.
  *
  * Dtypes: float is f32, double is f64 and bool is bool. float16 and bfloat16 become f32, and are
@@ -125,7 +125,9 @@ WEFT_API int32_t weft_onnx_text_number(weft_onnx *model, const char *text);
 WEFT_API const char *weft_onnx_text(const weft_onnx *model, int32_t number);
 
 /* Adds the model to a graph. `batch` replaces the batch of the options, unless it is 0. Fills
- * inputs[] and outputs[], in the order of the lists above. Returns the graph's status. */
+ * inputs[] and outputs[], in the order of the lists above. Returns the graph's status. A build may
+ * add texts to the model and map its data files, so two threads must not build from one model, or
+ * read its texts during a build. */
 WEFT_API weft_status weft_onnx_build(weft_graph *graph, const weft_onnx *model, int64_t batch,
                                      weft_value *inputs, weft_value *outputs);
 /* Output `index` of the last run of a session, as weft_session_tensor returns it, with the size that

@@ -109,7 +109,7 @@ static void test_linear_attention(void)
     check_chunks(3, KEY_DIM);
 }
 
-/* Also of the state after the last token, and across the border of chunks. */
+/* Also across the border of chunks: k = 3 has 18 tokens. */
 static void test_linear_gradients(void)
 {
     for (int k = 0; k < 6; k++) {
@@ -240,12 +240,12 @@ static void test_bitcast(void)
         weft_status status;
         const char *text;
     } cases[] = {
-        {ONNX_FLOAT, ONNX_INT64, WEFT_BAD_ARGUMENT, "type FLOAT has other bits than type 7"},
+        {ONNX_FLOAT, ONNX_INT64, WEFT_BAD_ARGUMENT, "type FLOAT has 32 bits, type 7 has 64"},
         {ONNX_FLOAT16, ONNX_INT16, WEFT_NO_KERNEL, "bits of FLOAT16 as INT16"},
         {ONNX_BFLOAT16, ONNX_FLOAT16, WEFT_NO_KERNEL, "bits of BFLOAT16 as FLOAT16"},
         {ONNX_INT32, ONNX_UINT32, WEFT_NO_KERNEL, "bits of INT32 as UINT32"},
         {ONNX_DOUBLE, ONNX_INT64, WEFT_NO_KERNEL, "bits of DOUBLE as INT64"},
-        {ONNX_FLOAT, 99, WEFT_BAD_ARGUMENT, "type FLOAT has other bits than type 99"},
+        {ONNX_FLOAT, 99, WEFT_BAD_ARGUMENT, "type FLOAT has 32 bits, type 99 has 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         arena p = {.blocks = NULL};
@@ -289,11 +289,18 @@ static void test_trees(void)
     weft_onnx *m = must_load_written(&p, tree(&p, 1, 1, 1, 2), 21, NULL);
     CU_ASSERT_PTR_NOT_NULL(m);
     weft_onnx_free(m);
-    refuse_written(&p, tree(&p, 1, 0, 0, 2), 21, WEFT_TOO_LARGE, "or a circle");
+    refuse_written(&p, tree(&p, 1, 0, 0, 2), 21, WEFT_TOO_LARGE, "or a cycle");
     refuse_written(&p, tree(&p, 2, 1, 1, 2), 21, WEFT_BAD_FILE, "node 0 has a feature");
     refuse_written(&p, tree(&p, 1, 2, 1, 2), 21, WEFT_BAD_FILE, "node 1 has a feature, a child");
     refuse_written(&p, tree(&p, 1, 1, 1, 1), 21, WEFT_BAD_FILE, "leaf_weights has 1 numbers");
+    /* An attribute with two lists: the floats count. */
+    static const float weight = 0.5F;
     written_graph *g = tree(&p, 1, 1, 1, 2);
+    WeftOnnx__AttributeProto *both = g->nodes[0]->attribute[g->nodes[0]->n_attribute - 1];
+    both->floats = (float *)(uintptr_t)&weight;
+    both->n_floats = 1;
+    refuse_written(&p, g, 21, WEFT_BAD_FILE, "leaf_weights has 1 numbers, expected 2");
+    g = tree(&p, 1, 1, 1, 2);
     write_int(&p, g->nodes[0], "post_transform", 4);
     refuse_written(&p, g, 21, WEFT_NO_KERNEL, "post_transform PROBIT is not supported");
     weft__arena_free(&p);

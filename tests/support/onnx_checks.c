@@ -10,12 +10,13 @@
 
 #define MAX_INPUTS 8
 
-/* Inputs of doubles in [low, high); integers and bools are what a case says. */
-static void fill(const weft_onnx_value *input, double low, double high, double *data)
+/* An input of doubles, in [low, high). */
+static void fill(const weft_onnx_value *input, double low, double high, uint64_t *random,
+                 double *data)
 {
-    uint64_t random = 7;
+    CU_ASSERT_EQUAL_FATAL(input->dtype, WEFT_F64);
     for (int64_t i = 0; i < weft_shape_numel(input->shape); i++)
-        data[i] = test_uniform(&random, low, high);
+        data[i] = test_uniform(random, low, high);
 }
 
 /* Counts the values that are checked. */
@@ -32,6 +33,7 @@ void check_written_gradients(written_graph *g, arena *memory, int64_t opset, dou
     weft_value in[MAX_INPUTS], out;
     weft_check_feed feeds[MAX_INPUTS];
     weft_check_result result;
+    uint64_t random = 7;
     size_t n, done = 0;
     write_output(memory, g, "y");
     weft_onnx *m = must_load_written(memory, g, opset, NULL);
@@ -44,7 +46,7 @@ void check_written_gradients(written_graph *g, arena *memory, int64_t opset, dou
     for (size_t i = 0; i < n; i++) {
         const size_t bytes = weft_tensor_bytes(inputs[i].dtype, inputs[i].shape);
         double *data = weft__arena_alloc(memory, bytes);
-        fill(&inputs[i], low, high, data);
+        fill(&inputs[i], low, high, &random, data);
         feeds[i] = (weft_check_feed){in[i], data, bytes};
     }
     weft_value loss = weft_sum(graph, weft_square(graph, out), WEFT_ALL_AXES, false);
