@@ -30,7 +30,7 @@ static bool has_type(const cJSON *json, const char *type)
     return name && !strcmp(name, type);
 }
 
-/* Brings what means the same into one form: offsets are not in files, and use_regex has a default. */
+/* Removes trim_offsets, which does not change ids, and adds the default of use_regex. */
 static bool simplify(cJSON *json)
 {
     cJSON *item;
@@ -100,8 +100,7 @@ static weft_status read_split(vocabulary_writer *v)
     if (found) return WEFT_OK;
     const char *type = cJSON_GetStringValue(weft__gguf_member(pre, "type"));
     return weft__gguf_refuse_tokenizer(
-        v, "its normaliser and pre-tokeniser (%.64s) are none that GGUF files have a name for",
-        type ? type : "none");
+        v, "GGUF has no name for its normaliser and pre-tokeniser (%.64s)", type ? type : "none");
 }
 
 /* ---- What surrounds a text ---- */
@@ -136,13 +135,18 @@ static weft_status read_processor(vocabulary_writer *v, const cJSON *processor)
     if (!processor || has_type(processor, "ByteLevel")) return WEFT_OK;
     if (has_type(processor, "TemplateProcessing")) return read_template(v, processor);
     if (!has_type(processor, "Sequence"))
-        return weft__gguf_refuse_tokenizer(v, "its post-processor %.64s is none of GGUF files",
-                                           type ? type : "without a type");
+        return weft__gguf_refuse_tokenizer(
+            v,
+            "its post-processor is %.64s; expected ByteLevel, TemplateProcessing or a Sequence of "
+            "these",
+            type ? type : "without a type");
     cJSON_ArrayForEach(item, weft__gguf_member(processor, "processors"))
     {
         if (status != WEFT_OK) break;
         status = has_type(item, "Sequence")
-                     ? weft__gguf_refuse_tokenizer(v, "has sequences in sequences")
+                     ? weft__gguf_refuse_tokenizer(
+                           v, "its post-processor is a Sequence in a Sequence; expected ByteLevel "
+                              "or TemplateProcessing in it")
                      : read_processor(v, item);
     }
     return status;
@@ -169,7 +173,7 @@ weft_status weft__gguf_read_components(vocabulary_writer *v)
     if (!is_empty(v->model, "continuing_subword_prefix") ||
         !is_empty(v->model, "end_of_word_suffix"))
         return weft__gguf_refuse_tokenizer(
-            v, "marks pieces by a prefix or a suffix, which GGUF files cannot say");
+            v, "marks pieces by a prefix or a suffix; GGUF files cannot represent that");
     const weft_status status = read_split(v);
     return status == WEFT_OK ? read_processor(v, weft__gguf_member(v->json, "post_processor"))
                              : status;

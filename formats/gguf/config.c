@@ -192,6 +192,14 @@ static void read_fixed(reader *r)
 
 /* ---- Rotary frequencies of Llama 3 ---- */
 
+double weft__gguf_llama3_speed(double base, double factor, int64_t i, int64_t n)
+{
+    const double turns =
+        GGUF_LLAMA3_POSITIONS * vm_pow_f64(base, -(double)i / (double)n) / 6.283185307179586;
+    const double kept = turns < 1 ? 0 : turns > 4 ? 1 : (turns - 1) / 3;
+    return (1 - kept) / factor + kept;
+}
+
 /* convert_hf_to_gguf.py writes by what the frequency of each pair is divided, in place of the rule
  * and its numbers. The largest is the factor; the others must follow from it. */
 static weft_status read_rope_freqs(reader *r)
@@ -215,10 +223,8 @@ static weft_status read_rope_freqs(reader *r)
         if (divisors[i] > factor) factor = divisors[i];
     bool good = true;
     for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
-        const double turns =
-            GGUF_LLAMA3_POSITIONS * vm_pow_f64(base, -(double)i / (double)n) / 6.283185307179586;
-        const double kept = turns < 1 ? 0 : turns > 4 ? 1 : (turns - 1) / 3;
-        good = good && fabs(divisors[i] * ((1 - kept) / factor + kept) - 1) < 1e-4;
+        const double speed = weft__gguf_llama3_speed(base, factor, i, n);
+        good = good && fabs(divisors[i] * speed - 1) < 1e-4;
     }
     free(divisors);
     if (status != WEFT_OK) return status;

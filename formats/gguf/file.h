@@ -9,6 +9,8 @@
 
 #include "blocks.h"
 
+#define GGUF_ALIGNMENT 32 /* of the data of tensors, without general.alignment */
+
 typedef struct gguf_tensor {
     weft_gguf_tensor tensor;
     const gguf_type *type;

@@ -79,6 +79,8 @@ int64_t weft__gguf_our_row(const weft_model_config *config, gguf_layout layout, 
 /* ---- config.c ---- */
 
 #define GGUF_LLAMA3_POSITIONS 8192 /* in which all published models of Llama 3 count turns */
+/* By what Llama 3's rule multiplies the frequency of pair i of n. */
+double weft__gguf_llama3_speed(double base, double factor, int64_t i, int64_t n);
 /* Tensors of frequencies that scale rotary positions, not parameters. */
 #define GGUF_ROPE_FREQS "rope_freqs.weight"
 

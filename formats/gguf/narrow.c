@@ -58,7 +58,7 @@ static bool narrow_bf16(const float *x, uint8_t *b, size_t n)
 
 /* ---- Groups of 32 ---- */
 
-/* 0 for scales whose inverse is none, which are 0 as halves. */
+/* 1 / scale; 0 if that is infinite. Such a scale is 0 as a half. */
 static float inverse_of(float scale)
 {
     const float inverse = scale != 0 ? 1 / scale : 0;
@@ -100,6 +100,7 @@ static void choose_q4_1(const float x[32], gguf_group *to)
     }
     to->scale = (most - least) / 15;
     to->minimum = least;
+    if (!isfinite(to->scale)) return; /* narrow_group refuses it */
     const float inverse = inverse_of(to->scale);
     for (int i = 0; i < 32; i++) {
         const int q = (int)((x[i] - least) * inverse + 0.5f);
@@ -177,13 +178,13 @@ const gguf_written *weft__gguf_written_find(const char *name)
 bool weft__gguf_join(const gguf_written *to, const gguf_group *from, uint8_t *block)
 {
     gguf_group again = *from;
-    const gguf_type *type = weft__gguf_type_find(to->number);
+    again.zero = 0; /* types with minima have none, and others no minimum */
+    again.minimum = 0;
     to->join(from, block);
-    type->split(block, 0, &again);
-    return !memcmp(again.q, from->q, sizeof again.q) &&
+    weft__gguf_type_find(to->number)->split(block, 0, &again);
+    return !memcmp(again.q, from->q, sizeof again.q) && again.zero == from->zero &&
            !memcmp(&again.scale, &from->scale, sizeof again.scale) &&
-           (type->minima ? !memcmp(&again.minimum, &from->minimum, sizeof again.minimum)
-                         : again.zero == from->zero);
+           !memcmp(&again.minimum, &from->minimum, sizeof again.minimum);
 }
 
 /* A block of a group, whose scale and minimum are rounded. */

@@ -10,7 +10,6 @@
 
 #define MAX_DEPTH        8  /* of arrays in arrays */
 #define MAX_RANK         4  /* GGML_MAX_DIMS */
-#define ALIGNMENT        32 /* without general.alignment */
 #define MIN_VALUE_BYTES  13 /* bytes of a key's length, its kind and a value */
 #define MIN_TENSOR_BYTES 24 /* bytes of a name's length, rank, type and offset */
 #define MAX_NAME_BYTES   65535
@@ -284,7 +283,7 @@ static weft_status check_overlaps(reader *r)
 static weft_status read_alignment(reader *r, size_t *alignment)
 {
     const weft_gguf_value *value = weft_gguf_meta_find(r->file, "general.alignment");
-    *alignment = ALIGNMENT;
+    *alignment = GGUF_ALIGNMENT;
     if (!value) return WEFT_OK;
     snprintf(r->subject, sizeof r->subject, "%s", value->key);
     const int64_t n = value->integer;

@@ -1,11 +1,10 @@
-/* Writes models as GGUF files. The header is made in memory and read again: the file is written only
- * if the reader finds the same options and the same vocabulary in it. O(bytes). */
+/* Writes models as GGUF files. Builds the header in memory and reads it again: writes the file only if
+ * the reader finds the same options and the same merges. O(bytes). */
 #include "save.h"
 
 #include "huggingface/config.h"
 
 #include "json/tree.h"
-#include "quantize/quantize.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -75,7 +74,8 @@ static bool same_merge(const cJSON *x, const cJSON *y)
            !strcmp(both + n + 1, right);
 }
 
-/* The merges of a SentencePiece vocabulary are not in the file: they must follow from its scores. */
+/* Compares the merges that the reader finds. A SentencePiece file has none: its reader derives them
+ * from the scores. */
 static weft_status check_merges(gguf_saver *s, const weft_gguf *file)
 {
     if (!s->options->tokenizer_json) return WEFT_OK;
@@ -128,8 +128,8 @@ static weft_status try_architecture(gguf_saver *s, const gguf_architecture *a)
 }
 
 /* Finds the architecture that the options ask for, or from which the store was read; *wanted is NULL if
- * there is none, and may lie in `type`. */
-static weft_status find_wanted(gguf_saver *s, char type[32], const char **wanted)
+ * there is none. */
+static weft_status find_wanted(gguf_saver *s, const char **wanted)
 {
     *wanted = s->options->architecture;
     if (!*wanted) *wanted = weft_params_meta(s->params, WEFT_GGUF_ARCHITECTURE);
@@ -139,22 +139,19 @@ static weft_status find_wanted(gguf_saver *s, char type[32], const char **wanted
     cJSON *json = text ? weft__json_parse(text, strlen(text), &why) : NULL;
     const char *found = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "model_type"));
     const gguf_architecture *a;
-    type[0] = 0;
     for (size_t i = 0; found && (a = weft__gguf_architecture_at(i)); i++)
-        if (!strcmp(a->name, found)) snprintf(type, 32, "%s", found);
+        if (!strcmp(a->name, found)) *wanted = a->name;
     cJSON_Delete(json);
-    *wanted = type[0] ? type : NULL;
     return why.no_memory ? no_memory(s) : WEFT_OK;
 }
 
 /* Chooses the architecture and makes the header. */
 static weft_status choose_architecture(gguf_saver *s)
 {
-    char type[32];
     const gguf_architecture *a;
     weft_error first = WEFT_NO_ERROR;
     const char *wanted;
-    if (find_wanted(s, type, &wanted) != WEFT_OK) return WEFT_NO_MEMORY;
+    if (find_wanted(s, &wanted) != WEFT_OK) return WEFT_NO_MEMORY;
     for (size_t i = 0; (a = weft__gguf_architecture_at(i)); i++) {
         if (wanted ? strcmp(a->name, wanted) != 0 : strcmp(a->model, s->config->model->name) != 0)
             continue;
@@ -172,9 +169,6 @@ static weft_status choose_architecture(gguf_saver *s)
                                    "cannot be written as a GGUF file: no architecture of these "
                                    "computes it");
 }
-
-/* An option that files of llama.cpp lack: gammas g of RMS norms that mean 1 + g. */
-#define PLUS_ONE "gamma_plus_one"
 
 /* ---- The file ---- */
 
@@ -230,16 +224,19 @@ static weft_status save(gguf_saver *s)
     s->type = type ? weft__gguf_written_find(type) : NULL;
     if (type && (!s->type || !s->type->has_rule))
         return weft_error_set(s->error, WEFT_BAD_ARGUMENT, type,
-                              "is no type that weft rounds to; expected f32, f16, bf16, q8_0, q4_0 "
+                              "weft cannot round to this type; expected f32, f16, bf16, q8_0, q4_0 "
                               "or q4_1");
     if (!weft_model_traits_of(s->config).decodable || weft_model_traits_of(s->config).source_vocab)
         return weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
-                              "is not a language model: GGUF files of weft have a gpt or a llama");
+                              "is not a language model; expected gpt or llama");
     s->graph = weft__hf_graph(s->config, s->error);
     weft_status status = s->graph ? check_store(s) : s->error->status;
     if (status == WEFT_OK) status = choose_architecture(s);
     return status == WEFT_OK ? write_file(s) : status;
 }
+
+/* Gammas g of RMS norms mean 1 + g; files of llama.cpp have the sum. */
+#define PLUS_ONE "gamma_plus_one"
 
 weft_status weft_params_save_gguf(const weft_params *params, const weft_model_config *config,
                                   const char *path, const weft_save_gguf_options *options,

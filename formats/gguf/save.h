@@ -9,8 +9,6 @@
 
 /* ---- header.c ---- */
 
-#define GGUF_ALIGNMENT 32 /* of the data of a tensor */
-
 /* Bytes that grow. When memory is out, functions do nothing. */
 typedef struct gguf_bytes {
     uint8_t *at;
@@ -53,7 +51,7 @@ const gguf_written *weft__gguf_written_find(const char *name);
 /* Rounds n numbers, whole blocks, to a type that has a rule; false if one is too large for it, or is
  * not finite where blocks need that. */
 bool weft__gguf_narrow(const gguf_written *to, const float *x, uint8_t *blocks, size_t n);
-/* Makes a block of a group, and says whether it has the group's numbers to the last bit. */
+/* Makes a block of a group, and returns whether it has exactly the group's numbers. */
 bool weft__gguf_join(const gguf_written *to, const gguf_group *from, uint8_t *block);
 
 /* ---- The saver ---- */
@@ -63,7 +61,6 @@ typedef struct gguf_entry {
     char name[GGUF_NAME_BYTES];
     const gguf_row *row; /* of its first parameter */
     weft_shape shape;    /* theirs */
-    bool quantized;      /* its parameters are */
     bool exact;          /* the blocks of the type have the bits of these */
     const gguf_written *type;
 } gguf_entry;

@@ -1,13 +1,13 @@
 /* Options of models as metadata of GGUF files: the other direction of config.c. O(rows x options). */
 #include "save.h"
 
+#include "huggingface/config.h"
+#include "huggingface/tables.h"
+
 #include "base/vmath_pow.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define KEY_BYTES  96
-#define WORD_BYTES 64
 
 static double option_of(const gguf_saver *s, const char *name)
 {
@@ -18,19 +18,11 @@ static double option_of(const gguf_saver *s, const char *name)
 static void add_number(gguf_saver *s, const char *key, const char *option, double number)
 {
     const weft_model *m = s->config->model;
-    bool real = false;
-    for (size_t i = 0; i < m->n_options; i++)
-        if (!strcmp(m->options[i].name, option)) real = m->options[i].real;
-    if (real)
+    const size_t i = weft__hf_option_index(m, option);
+    if (i < m->n_options && m->options[i].real)
         weft__gguf_meta_f32(&s->header, key, number);
     else
         weft__gguf_meta_u32(&s->header, key, (uint64_t)number);
-}
-
-static double head_width(const gguf_saver *s)
-{
-    const double width = option_of(s, "head_dim");
-    return width != 0 ? width : option_of(s, "d_model") / option_of(s, "heads");
 }
 
 /* The name of the rule that scales rotary positions. */
@@ -38,24 +30,13 @@ static void rule_name(const gguf_saver *s, char name[WORD_BYTES])
 {
     const weft_model *m = s->config->model;
     snprintf(name, WORD_BYTES, "none");
-    for (size_t i = 0; i < m->n_options; i++)
-        if (!strcmp(m->options[i].name, "rotary_scaling"))
-            weft_model_value_text(m, i, weft_model_value(s->config, i), name, WORD_BYTES);
+    const size_t i = weft__hf_option_index(m, "rotary_scaling");
+    if (i < m->n_options)
+        weft_model_value_text(m, i, weft_model_value(s->config, i), name, WORD_BYTES);
 }
 
-/* Whether "a|b" has a word. */
-static bool has_word(const char *words, const char *word)
-{
-    const size_t n = strlen(word);
-    for (const char *at = words; at; at = strchr(at, '|')) {
-        at += *at == '|';
-        if (strcspn(at, "|") == n && !strncmp(at, word, n)) return true;
-    }
-    return false;
-}
-
-/* An option of 0 is left out where the key may be absent: it means what llama.cpp and the reader take
- * then, or else the options that are read again are other ones. */
+/* Omits an option of 0 if its key is optional. If an absent key does not mean 0, check_header refuses
+ * the model. */
 static void add_row(gguf_saver *s, const gguf_key *row)
 {
     char key[KEY_BYTES], rule[WORD_BYTES];
@@ -68,21 +49,21 @@ static void add_row(gguf_saver *s, const gguf_key *row)
         if (x != 0 || !row->value) add_number(s, key, row->option, x);
         break;
     case GGUF_HEAD_DIM:
-        if (head_width(s) * option_of(s, "heads") != option_of(s, "d_model"))
+        if (weft__hf_head_width(s->config) * option_of(s, "heads") != option_of(s, "d_model"))
             add_number(s, key, row->option, x);
         break;
     case GGUF_HEAD:
-        if (head_width(s) * option_of(s, "heads") != option_of(s, "d_model"))
-            weft__gguf_meta_u32(&s->header, key, (uint64_t)head_width(s));
+        if (weft__hf_head_width(s->config) * option_of(s, "heads") != option_of(s, "d_model"))
+            weft__gguf_meta_u32(&s->header, key, (uint64_t)weft__hf_head_width(s->config));
         break;
     case GGUF_ROTARY_DIM:
-        add_number(s, key, row->option, x != 0 ? x : head_width(s));
+        add_number(s, key, row->option, x != 0 ? x : weft__hf_head_width(s->config));
         break;
     case GGUF_SCALING:
-        if (has_word("linear|yarn", rule)) weft__gguf_meta_text(&s->header, key, rule);
+        if (weft__hf_is_one_of("linear|yarn", rule)) weft__gguf_meta_text(&s->header, key, rule);
         break;
     case GGUF_SCALED:
-        if (x != 0 && has_word(row->value, rule)) add_number(s, key, row->option, x);
+        if (x != 0 && weft__hf_is_one_of(row->value, rule)) add_number(s, key, row->option, x);
         break;
     case GGUF_VOCAB:
         weft__gguf_meta_u32(&s->header, key, (uint64_t)option_of(s, "vocab"));
@@ -132,15 +113,15 @@ size_t weft__gguf_divisor_count(const gguf_saver *s)
     char rule[WORD_BYTES];
     const double rotated = option_of(s, "rotary_dim");
     rule_name(s, rule);
-    return strcmp(rule, "llama3") ? 0 : (size_t)((rotated != 0 ? rotated : head_width(s)) / 2);
+    return strcmp(rule, "llama3")
+               ? 0
+               : (size_t)((rotated != 0 ? rotated : weft__hf_head_width(s->config)) / 2);
 }
 
 float weft__gguf_divisor(const gguf_saver *s, size_t i)
 {
-    const double n = (double)weft__gguf_divisor_count(s), factor = option_of(s, "rotary_factor");
-    const double turns = GGUF_LLAMA3_POSITIONS *
-                         vm_pow_f64(option_of(s, "rotary_base"), -(double)i / n) /
-                         6.283185307179586;
-    const double kept = turns < 1 ? 0 : turns > 4 ? 1 : (turns - 1) / 3;
-    return (float)(1 / ((1 - kept) / (factor != 0 ? factor : 1) + kept));
+    const double factor = option_of(s, "rotary_factor");
+    return (float)(1 / weft__gguf_llama3_speed(option_of(s, "rotary_base"),
+                                               factor != 0 ? factor : 1, (int64_t)i,
+                                               (int64_t)weft__gguf_divisor_count(s)));
 }

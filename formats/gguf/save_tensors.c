@@ -177,7 +177,6 @@ static weft_status choose_type(gguf_saver *s, gguf_entry *e)
         if (status != WEFT_OK) return status;
         if (quantized && !forms++) type = natural_type(&parts[i].form);
     }
-    e->quantized = forms > 0;
     e->exact = forms == n && type && (!s->type || s->type == type);
     for (size_t i = 0; i < n && e->exact; i++) e->exact = is_exact(&parts[i].form, type);
     e->type = e->exact ? type : plain_type(s, e);
@@ -195,7 +194,6 @@ static weft_status add_entry(gguf_saver *s, weft_value value)
     gguf_entry *e = &s->entries[s->n];
     const char *ours = weft_name_of(s->graph, value);
     const weft_shape shape = weft_shape_of(s->graph, value);
-    *e = (gguf_entry){.row = weft__gguf_row_of(s->a, ours, e->name)};
     e->row = weft__gguf_row_of(s->a, ours, e->name);
     if (!e->row)
         return weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,

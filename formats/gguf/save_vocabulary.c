@@ -36,7 +36,8 @@ static weft_status put_piece(vocabulary_writer *v, const char *text, const cJSON
 /* Whether a piece is a byte, <0x0A>. */
 static bool is_byte(const char *text)
 {
-    return strlen(text) == 6 && !strncmp(text, "<0x", 3) && text[5] == '>';
+    return strlen(text) == 6 && !strncmp(text, "<0x", 3) && text[5] == '>' &&
+           strspn(text + 3, "0123456789ABCDEF") == 2;
 }
 
 static weft_status read_pieces(vocabulary_writer *v)
@@ -186,7 +187,7 @@ static weft_status check_ends(vocabulary_writer *v)
         const size_t *id = text ? weft__name_table_find(&v->ids, text) : NULL;
         if (text && (!id || (int64_t)*id != named_id(v, names[i])))
             return weft__gguf_refuse_tokenizer(
-                v, "puts %s at an end of a text, which is not its %s", text, names[i]);
+                v, "adds %s to each text, but its %s is another piece", text, names[i]);
     }
     return WEFT_OK;
 }
@@ -263,6 +264,8 @@ weft_status weft__gguf_add_vocabulary(gguf_saver *s)
     vocabulary_writer v = {.s = s};
     if (!s->options->tokenizer_json) {
         weft__gguf_meta_text(&s->header, "tokenizer.ggml.model", GGUF_NO_VOCABULARY);
+        if (s->options->chat_template)
+            weft__gguf_meta_text(&s->header, "tokenizer.chat_template", s->options->chat_template);
         add_ids(&v);
         return WEFT_OK;
     }

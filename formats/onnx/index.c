@@ -255,7 +255,7 @@ static weft_value join_updates(onnx_node *n, weft_value indices, weft_value upda
 }
 
 /* Joins updates with elements of x along an axis, or replaces the elements by them. Those that do
- * not count (`counts` is no value: all do) change nothing. */
+ * not count change nothing; without a value `counts`, all count. */
 static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_value updates,
                           weft_value counts, int axis)
 {

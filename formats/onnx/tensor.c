@@ -217,13 +217,13 @@ static weft_status convert_texts(const WeftOnnx__TensorProto *proto, size_t n, c
     bool good = data != NULL;
     for (size_t i = 0; good && i < n; i++) {
         const ProtobufCBinaryData *text = &proto->string_data[i];
+        if (text->len && memchr(text->data, 0, text->len))
+            return weft_error_set(error, WEFT_BAD_FILE, where, "has a string with a NUL");
         data[i] = weft__texts_number(texts, (const char *)text->data, text->len);
         good = data[i] >= 0;
     }
     tensor->data = data;
-    if (good) return WEFT_OK;
-    return weft_error_set(error, WEFT_NO_MEMORY, where,
-                          "has a string with a NUL, or there is no memory for it");
+    return good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for strings");
 }
 
 /* The list of numbers that the type uses, if it has n of them. */

@@ -145,7 +145,7 @@ typedef struct weft_save_gguf_options {
  *
  * A store in f32 is rounded to options->type: f16 and bf16 to the nearest, ties to even; blocks of 32
  * numbers by the rules of quantize_row_*_ref in ggml/src/ggml-quants.c, as the package `gguf`
- * computes them. A matrix whose rows blocks do not divide is f16 then. A quantised matrix keeps its
+ * computes them. If 32 does not divide the rows of a matrix, it becomes f16. A quantised matrix keeps its
  * bits if the type (NULL: Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0) has them; otherwise its numbers are rounded
  * as those of f32 are. The vocabulary is a byte-level BPE or one of SentencePiece; of added pieces
  * the file does not say whether they include the spaces next to them. Without one,
@@ -155,7 +155,7 @@ typedef struct weft_save_gguf_options {
  * tokeniser that such files cannot say, a type that is not listed, a number that is too large for its
  * type, or a tensor that the model lacks; WEFT_NOT_FOUND for an unknown architecture, or a parameter
  * that is missing; WEFT_BAD_SHAPE for one of another shape or dtype; WEFT_BAD_FILE for a text that is
- * not JSON; WEFT_IO. */
+ * not JSON; WEFT_NO_MEMORY; WEFT_IO. */
 WEFT_API weft_status weft_params_save_gguf(const weft_params *params,
                                            const weft_model_config *config, const char *path,
                                            const weft_save_gguf_options *options,

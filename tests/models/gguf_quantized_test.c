@@ -288,10 +288,59 @@ static void test_saved(void)
     check_saved("phi3", fused, FUSED, "blk.0.attn_qkv.weight");
 }
 
+/* Parts of different forms, which one fused matrix of blocks cannot have: it is f32. */
+static void test_mixed(void)
+{
+    static const block_matrix mixed[] = {
+        {"token_embd.weight", {VOCAB, WIDTH}, 8, 32, 34, {0, 0}, NULL},
+        {"blk.0.attn_q.weight", {WIDTH, WIDTH}, 3, 32, 20, {0, 2}, NULL},
+        {"blk.0.attn_k.weight", {KEYS, WIDTH}, 2, 32, 18, {0, 0}, NULL},
+        {"blk.0.attn_v.weight", {KEYS, WIDTH}, 2, 32, 18, {0, 0}, NULL},
+        {"blk.0.attn_output.weight", {WIDTH, WIDTH}, 2, 32, 18, {0, 0}, NULL},
+        {"blk.0.ffn_gate.weight", {INNER, WIDTH}, 7, 32, 24, {0, 2}, NULL},
+        {"blk.0.ffn_up.weight", {INNER, WIDTH}, 6, 32, 22, {0, 0}, NULL},
+        {"blk.0.ffn_down.weight", {WIDTH, INNER}, 7, 32, 24, {0, 2}, NULL},
+    };
+    static gguf_maker m;
+    char path[64];
+    weft_error error = WEFT_NO_ERROR;
+    weft_model_config config;
+    const weft_gguf_options widen = {.widen = true};
+    const weft_save_gguf_options phi3 = {.architecture = "phi3"};
+    weft_params *quantized = weft_params_new(), *wide = weft_params_new(), *got = weft_params_new();
+    snprintf(path, sizeof path, "/tmp/weft-gguf-mixed-%ld.gguf", (long)getpid());
+    make_model(&m, "llama", mixed, sizeof mixed / sizeof *mixed);
+    weft_gguf *from = gguf_open_made(&m, &error);
+    CU_ASSERT_EQUAL_FATAL(weft_gguf_load(from, &widen, wide, &config, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_gguf_load(from, NULL, quantized, &config, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_params_save_gguf(quantized, &config, path, &phi3, &error), WEFT_OK);
+    weft_gguf *file = weft_gguf_open(path, &error);
+    const weft_gguf_tensor *qkv = weft_gguf_find(file, "blk.0.attn_qkv.weight");
+    const weft_gguf_tensor *up = weft_gguf_find(file, "blk.0.ffn_up.weight");
+    CU_ASSERT_FATAL(qkv && up);
+    CU_ASSERT_STRING_EQUAL(qkv->type, "F32");
+    CU_ASSERT_STRING_EQUAL(up->type, "F32");
+    CU_ASSERT_EQUAL_FATAL(weft_gguf_load(file, &widen, got, &config, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_count(got), weft_params_count(wide));
+    for (size_t i = 0; i < weft_params_count(got); i++) {
+        weft_tensor x, y;
+        const char *name = weft_params_name(got, i);
+        CU_ASSERT_TRUE_FATAL(weft_params_find(got, name, &x) && weft_params_find(wide, name, &y));
+        CU_ASSERT_TRUE(test_same_tensors(name, &x, &y));
+    }
+    weft_gguf_close(file);
+    weft_gguf_close(from);
+    weft_params_free(quantized);
+    weft_params_free(wide);
+    weft_params_free(got);
+    unlink(path);
+}
+
 void gguf_quantized_tests(void)
 {
     CU_pSuite suite = CU_add_suite("gguf_quantized", NULL, NULL);
     CU_add_test(suite, "numbers and results", test_numbers);
     CU_add_test(suite, "fused matrices", test_fused);
     CU_add_test(suite, "files that are written", test_saved);
+    CU_add_test(suite, "parts of different forms", test_mixed);
 }

@@ -365,10 +365,13 @@ static void test_refused(void)
     refuse_model("transformer", TRANSLATION, "is not a language model");
     refuse_model("llama", TINY " window=3", "has window=3, but llama has 0");
     refuse_model("llama", TINY " eps=1.00000001e-5", "has eps=1.00000001e-05, but llama has 1e-05");
-    refuse_model("gpt", TINY " activation=relu", "has");
+    refuse_model("gpt",
+                 TINY " norm=pre activation=relu tied=1 positions=learned qkv_bias=1 out_bias=1 "
+                      "ffn_bias=1",
+                 "has activation=relu, but gpt2 has gelu-tanh");
     model m = make_model("llama", TINY);
     expect_refused(&m, &(weft_save_gguf_options){.type = "q5_0"}, WEFT_BAD_ARGUMENT,
-                   "is no type that weft rounds to; expected f32, f16");
+                   "weft cannot round to this type; expected f32, f16");
     expect_refused(&m, &(weft_save_gguf_options){.architecture = "bloom"}, WEFT_NOT_FOUND,
                    "is not an architecture of GGUF files");
     expect_refused(&m, &(weft_save_gguf_options){.architecture = "gpt2"}, WEFT_BAD_ARGUMENT,
@@ -377,6 +380,11 @@ static void test_refused(void)
     ((float *)t.data)[3] = 70000;
     expect_refused(&m, &(weft_save_gguf_options){.type = "f16"}, WEFT_BAD_ARGUMENT,
                    "has a number that f16 cannot hold");
+    ((float *)t.data)[3] = 3e38F;
+    ((float *)t.data)[4] = -3e38F;
+    expect_refused(&m, &(weft_save_gguf_options){.type = "q4_1"}, WEFT_BAD_ARGUMENT,
+                   "has a number that q4_1 cannot hold");
+    ((float *)t.data)[4] = 0;
     ((float *)t.data)[3] = NAN;
     expect_refused(&m, &(weft_save_gguf_options){.type = "q4_1"}, WEFT_BAD_ARGUMENT,
                    "has a number that q4_1 cannot hold");

@@ -163,8 +163,8 @@ static void test_refused_texts(void)
         {"bert", "its model is WordPiece; weft writes BPE to GGUF files"},
         {"unigram", "its model is Unigram"},
         {"clip", "marks pieces by a prefix or a suffix"},
-        {"roberta", "its normaliser and pre-tokeniser (ByteLevel) are none that GGUF files have"},
-        {"llama3", "its normaliser and pre-tokeniser (Sequence) are none"},
+        {"roberta", "GGUF has no name for its normaliser and pre-tokeniser (ByteLevel)"},
+        {"llama3", "GGUF has no name for its normaliser and pre-tokeniser (Sequence)"},
         {"llama2", "its merges do not follow from scores of its pieces"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,7 +1,7 @@
 """Compares a GGUF file that weft wrote with the one that its run was made of, by the Python package `gguf`: tensors of the
 same type have the same bytes; others those that gguf.quants makes of the original's numbers. Every value of the metadata
-that both files have, but for the type and the name, is the same. Usage: compare_gguf_saved.py ORIGINAL.gguf FILE.gguf.
-Exit status 1 if something differs."""
+that both files have, but for the type and the name, is the same. With a TYPE all
+matrices must have it. Usage: compare_gguf_saved.py ORIGINAL.gguf FILE.gguf [TYPE]. Exit status 1 if something differs."""
 import collections
 import sys
 
@@ -31,12 +31,14 @@ def bytes_of(array):
 
 
 def main():
-    original, file = (GGUFReader(path) for path in sys.argv[1:])
+    original, file = (GGUFReader(path) for path in sys.argv[1:3])
     tensors = {t.name: t for t in original.tensors}
     kinds = collections.Counter()
     for t in file.tensors:
         kinds[t.tensor_type.name] += 1
         before = tensors.pop(t.name)
+        if sys.argv[3:] and len(t.shape) == 2 and t.tensor_type.name != sys.argv[3].upper():
+            sys.exit(f"{t.name} is {t.tensor_type.name}, expected {sys.argv[3]}")
         if before.shape.tolist() != t.shape.tolist() or \
                 not np.array_equal(bytes_of(wanted(before, t.tensor_type)), bytes_of(t.data)):
             sys.exit(f"{t.name} has other numbers")

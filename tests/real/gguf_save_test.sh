@@ -23,7 +23,7 @@ make_work
 "$python" tests/real/compare_gguf_saved.py "$model" "$work/same.gguf"
 for type in f32 f16 bf16 q8_0 q4_0 q4_1; do
     "$weft" convert "$work/wide" --to gguf --type $type -o "$work/$type.gguf" >"$work/printed"
-    "$python" tests/real/compare_gguf_saved.py "$model" "$work/$type.gguf"
+    "$python" tests/real/compare_gguf_saved.py "$model" "$work/$type.gguf" $type
     [ $type = q8_0 ] || rm "$work/$type.gguf"
 done
 "$weft" convert "$work/same.gguf" -o "$work/again" >"$work/printed"

@@ -156,7 +156,7 @@ case_gguf_out()
     expect 0 "saved in bert-run" "$weft" convert "$golden/bert" -o bert-run
     expect 1 "bert: is not a language model" "$weft" convert bert-run --to gguf -o new
     expect 1 "llama.gguf: exists already: choose another -o" "$weft" convert llama --to gguf -o llama.gguf
-    expect 1 "is no run: convert it to one first" "$weft" convert llama.gguf --to gguf -o new
+    expect 1 "is not a run; convert it to a run first" "$weft" convert llama.gguf --to gguf -o new
     expect 1 "cannot be written" "$weft" convert llama --to gguf -o none/new
     expect 2 "--type is for --to gguf" "$weft" convert llama --type f16 -o new
     expect 2 "type must be one of same|f32|f16|bf16|q8_0|q4_0|q4_1, not \"q2\"" "$weft" convert llama --to gguf --type q2 -o new

@@ -185,41 +185,37 @@ static int export_run(const arguments *a)
     return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
 
-/* A text next to the model: RUN is a folder, or a file in one. *text is NULL if there is none. */
-static bool read_text(const char *run, const char *name, char **text, weft_error *error)
+/* A file next to the model. *text is NULL if there is none. */
+static bool read_text(const char *folder, const char *name, char **text, weft_error *error)
 {
-    char path[8192], folder[4096];
-    os_facts facts;
+    char path[FILE_PATH_BYTES + 64];
     size_t bytes;
-    snprintf(folder, sizeof folder, "%s", run);
-    if (!weft__os_facts(run, &facts) || facts.kind != OS_FOLDER)
-        snprintf(folder + (weft__os_name(folder) - folder), 2, ".");
     snprintf(path, sizeof path, "%s/%s", folder, name);
     *text = weft__file_exists(path) ? weft__file_read(path, &bytes, error) : NULL;
     return error->status == WEFT_OK;
 }
 
 /* The last component of a path. */
-static void name_of(const char *run, char name[256])
+static void name_of(const char *run, char name[FILE_PATH_BYTES])
 {
-    size_t n = strlen(run);
-    while (n > 1 && run[n - 1] == '/') n--;
-    size_t begin = n;
-    while (begin && run[begin - 1] != '/') begin--;
-    snprintf(name, 256, "%.*s", (int)(n - begin), run + begin);
+    char path[FILE_PATH_BYTES];
+    snprintf(path, sizeof path, "%s", run);
+    for (size_t n = strlen(path); n > 1 && !*weft__os_name(path); n--) path[n - 1] = 0;
+    snprintf(name, FILE_PATH_BYTES, "%s", weft__os_name(path));
 }
 
 static int export_gguf(const arguments *a)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
                                         "chat_template.jinja"};
-    char *texts[3] = {NULL}, name[256], type[8];
+    char *texts[3] = {NULL}, folder[FILE_PATH_BYTES], name[FILE_PATH_BYTES], type[8];
     weft_error error = {0};
     if (weft__file_exists(a->out))
         return tool_fail_text(a->out, "exists already: choose another -o");
     weft_saved_model *m = weft_saved_open(a->from, NULL, &error);
-    for (int i = 0; m && i < 3; i++)
-        if (!read_text(a->from, names[i], &texts[i], &error)) break;
+    if (m && text_files_folder(a->from, folder, &error))
+        for (int i = 0; i < 3; i++)
+            if (!read_text(folder, names[i], &texts[i], &error)) break;
     name_of(a->from, name);
     int length;
     const char *chosen = tool_choice_at(TYPES, (int)a->type, &length);
@@ -247,7 +243,8 @@ int cmd_convert(int argc, char **argv)
     const bool import = is_there(a.from, "config.json") || is_gguf(a.from);
     if (import && a.to == TO_GGUF)
         return tool_fail_text(a.from,
-                              "is no run: convert it to one first, then that to a GGUF file");
+                              "is not a run; convert it to a run first, then convert the run to a "
+                              "GGUF file");
     if (a.to == TO_GGUF) return export_gguf(&a);
     return import ? import_run(&a) : export_run(&a);
 }

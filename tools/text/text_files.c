@@ -102,16 +102,22 @@ static bool copy_modules(const char *from, const char *to, weft_error *error)
     return good;
 }
 
-bool text_files_copy(const char *from, const char *to, weft_error *error)
+bool text_files_folder(const char *run, char folder[FILE_PATH_BYTES], weft_error *error)
 {
-    char folder[FILE_PATH_BYTES];
     os_facts facts;
-    if (snprintf(folder, sizeof folder, "%s", from) >= (int)sizeof folder)
-        return fail(error, WEFT_TOO_LARGE, from, "the path is too long");
-    if (!weft__os_facts(from, &facts) || facts.kind != OS_FOLDER) {
+    if (snprintf(folder, FILE_PATH_BYTES, "%s", run) >= FILE_PATH_BYTES)
+        return fail(error, WEFT_TOO_LARGE, run, "the path is too long");
+    if (!weft__os_facts(run, &facts) || facts.kind != OS_FOLDER) {
         const size_t length = (size_t)(weft__os_name(folder) - folder);
         snprintf(folder + length, 2, ".");
     }
+    return true;
+}
+
+bool text_files_copy(const char *from, const char *to, weft_error *error)
+{
+    char folder[FILE_PATH_BYTES];
+    if (!text_files_folder(from, folder, error)) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!copy(folder, to, names[i], error)) return false;
     return copy_modules(folder, to, error);

@@ -5,6 +5,10 @@
 
 #include "tool.h"
 
+#include "base/file.h"
+
+/* The folder of a run, which may be a file in it. False if the path is too long. */
+bool text_files_folder(const char *run, char folder[FILE_PATH_BYTES], weft_error *error);
 /* Copies those that are in the folder `from` into the folder `to`, which exists: the files of a
  * list, and MODULE/config.json of each module that modules.json names. `from` may also be a file in
  * the folder. */
