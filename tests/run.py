@@ -32,8 +32,8 @@ class Build:
         self.folder, self.options, self.clang = folder, options, clang
         self.tests, self.test_options = tests, test_options
 
-    def make(self):
-        """Sets up and builds; returns whether that succeeded."""
+    def make(self, deadline=None):
+        """Sets up and builds; returns whether that succeeded, or None if the deadline came first."""
         environment = dict(os.environ)
         if self.clang:
             cache = "ccache " if shutil.which("ccache") else ""
@@ -42,7 +42,11 @@ class Build:
         if not (ROOT / self.folder / "build.ninja").exists():
             commands.insert(0, ["meson", "setup", self.folder, *self.options])
         for command in commands:
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+            left = None if deadline is None else max(0, deadline - time.monotonic())
+            try:
+                done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=left)
+            except subprocess.TimeoutExpired:
+                return None
             if done.returncode:
                 print("\n".join((done.stdout + done.stderr).splitlines()[-30:]))
                 return False
@@ -82,6 +86,8 @@ def parse():
                         help="everything: also slow tests, clang, sanitizers, fuzzers, packages")
     parser.add_argument("--coverage", action="store_true",
                         help="measure which lines and branches the CUnit suites reach")
+    parser.add_argument("--minutes", type=float, metavar="N",
+                        help="with --full: tests that have not ended after N minutes are skipped")
     parser.add_argument("-j", type=int, metavar="N", default=os.cpu_count(),
                         help="how many tests run at a time (default: one a processor)")
     return parser.parse_args()
@@ -127,23 +133,43 @@ def matching(tests, pattern):
 # ---- Running ----
 
 
-def run(build, names, jobs, pattern="", prefix=""):
-    """Runs tests of a folder, passing on what meson prints; returns the records of its log."""
+def run(build, names, jobs, pattern="", prefix="", deadline=None):
+    """Runs tests of a folder, passing on what meson prints; returns the records of its log. Tests that have not ended
+    at the deadline are skipped."""
     log = ROOT / build.folder / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
+    if deadline is not None and time.monotonic() >= deadline:
+        return [skipped_for_time(build, name) for name in names]
     # A limit only ends tests that hang; many run side by side.
     command = ["meson", "test", "-C", build.folder, "--no-rebuild", "--print-errorlogs", "--num-processes", str(jobs),
-               "--timeout-multiplier", "2"]
+               "--timeout-multiplier", "4"]
     environment = dict(os.environ, WEFT_TEST_PATTERN=pattern)
     process = subprocess.Popen(command + names, cwd=ROOT, env=environment, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace")
+    timer = None
+    if deadline is not None:
+        timer = threading.Timer(max(0, deadline - time.monotonic()), process.terminate)
+        timer.start()
     for line in process.stdout:
         if not re.match(r"(ninja: |$|Ok: |Expected Fail|Fail: |Unexpected Pass|Skipped: |Timeout: |Full log)", line):
             print(prefix + line, end="", flush=True)
     process.wait()
-    if not log.exists():
-        return []
-    return [dict(json.loads(line), folder=build.folder) for line in log.read_text().splitlines()]
+    late = deadline is not None and time.monotonic() >= deadline
+    if timer:
+        timer.cancel()
+    lines = log.read_text().splitlines() if log.exists() else []
+    records = [dict(json.loads(line), folder=build.folder) for line in lines]
+    if not late:
+        return records
+    ended = [r for r in records if r["result"] != "INTERRUPT"]
+    known = {r["name"].split(" / ")[-1] for r in ended}
+    return ended + [skipped_for_time(build, name) for name in names if name not in known]
+
+
+def skipped_for_time(build, name):
+    """The record of a test that has not ended at the deadline."""
+    return {"name": name, "folder": build.folder, "result": "SKIP", "duration": 0.0,
+            "stdout": f"skipped: {name}: the time was over before it ended\n"}
 
 
 # ---- Results ----
@@ -218,24 +244,31 @@ def summarise(records, started):
     return bool(failed) or not records
 
 
-def full(jobs):
+def full(jobs, deadline):
     """All folders, one after the other: the tests of each run while the next ones are built and tested, because many
-    wait for others or for the network."""
+    wait for others or for the network. Slow tests of a folder come last, so a deadline leaves these out."""
     records, lanes, broken = [], [], []
 
-    def lane(build, names, processes):
-        records.extend(run(build, names, processes, prefix=f"[{build.folder}] "))
+    def lane(build, lists):
+        for names in lists:
+            if names:
+                records.extend(run(build, names, jobs, prefix=f"[{build.folder}] ", deadline=deadline))
 
     for build in FULL:
         start = time.monotonic()
         print(f"building {build.folder}", flush=True)
-        if not build.make():
+        made = build.make(deadline)
+        if made is None:
+            records.append(skipped_for_time(build, f"all tests of {build.folder}"))
+            continue
+        if not made:
             broken.append(build.folder)
             continue
         print(f"built {build.folder} in {time.monotonic() - start:.0f} s", flush=True)
-        tests = build.introspect()
-        names = sorted({t["name"] for t in chosen(tests, build.tests, True)})
-        thread = threading.Thread(target=lane, args=(build, names, jobs))
+        tests = chosen(build.introspect(), build.tests, True)
+        slow = {t["name"] for t in tests if "slow" in labels_of(t)}
+        lists = [sorted({t["name"] for t in tests} - slow), sorted(slow)]
+        thread = threading.Thread(target=lane, args=(build, lists))
         thread.start()
         lanes.append(thread)
     for thread in lanes:
@@ -287,7 +320,8 @@ def main():
     started = time.monotonic()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if options.full or options.coverage:
-        records, broken = full(options.j) if options.full else coverage(options.j)
+        deadline = started + 60 * options.minutes if options.minutes else None
+        records, broken = full(options.j, deadline) if options.full else coverage(options.j)
         status = summarise(records, started)
         for folder in broken:
             print(f"FAILED: the build in {folder}")

@@ -44,6 +44,7 @@ static const struct {
     {USE, "quantize", "write a model with matrices of 8 or 4 bits", cmd_quantize, false},
     {TEXTS, "vocab", "make vocabularies, and convert text to ids and back", cmd_vocab, false},
     {TEXTS, "score", "compute BLEU and chrF of translations", cmd_score, false},
+    {FILES, "emit", "write a model, or its training step, as one C file", cmd_emit, false},
     {FILES, "export", "write a model as an ONNX file", cmd_export, false},
     {FILES, "convert", "convert models from and to Hugging Face", cmd_convert, false},
     {SELF, "info", "print what weft uses on this machine", cmd_info, false},

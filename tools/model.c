@@ -58,12 +58,13 @@ const char *tool_model_name(const model_args *args)
 
 /* ---- Graphs ---- */
 
-static weft_status build_step(built_model *m)
+static weft_status build_step(built_model *m, const weft_optimizer *optimizer)
 {
     weft_graph *g = m->graph;
-    weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    const weft_optimizer adam = WEFT_ADAM_DEFAULT;
     m->lr = weft_input(g, "lr", weft_dtype_of(g, m->built.loss), WEFT_SCALAR);
-    m->step = weft_train_update(g, m->built.loss, NULL, 0, m->lr, &adam, &m->norm);
+    m->step = weft_train_update(g, m->built.loss, NULL, 0, m->lr, optimizer ? optimizer : &adam,
+                                &m->norm);
     return weft_graph_status(g);
 }
 
@@ -75,17 +76,28 @@ void tool_free_model(built_model *m)
     memset(m, 0, sizeof *m);
 }
 
-weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
-                       bool training, built_model *out, weft_error *error)
+static weft_status build_listed(const model_args *args, bool training, built_model *out,
+                                weft_error *error)
 {
     memset(out, 0, sizeof *out);
     out->graph = weft_graph_new();
-    weft_status status =
-        weft_model_build_text(out->graph, model, options, n_options, training, &out->built, error);
-    if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
+    weft_status status = weft_model_build_text(out->graph, args->model, args->options,
+                                               args->n_options, training, &out->built, error);
+    if (status == WEFT_OK && training && build_step(out, args->optimizer) != WEFT_OK)
         status = tool_take_error(weft_graph_error(out->graph), error);
     if (status != WEFT_OK) tool_free_model(out);
+    out->plan = args->plan;
     return status;
+}
+
+weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
+                       bool training, built_model *out, weft_error *error)
+{
+    model_args args = {.model = model, .n_options = n_options};
+    if (n_options > WEFT_MODEL_OPTIONS)
+        return weft_error_set(error, WEFT_TOO_LARGE, "model", "too many options");
+    for (size_t i = 0; i < n_options; i++) args.options[i] = options[i];
+    return build_listed(&args, training, out, error);
 }
 
 weft_status tool_add_loss(built_model *m, weft_error *error)
@@ -137,18 +149,13 @@ static weft_status build_file(built_model *m, bool evaluated, weft_error *error)
 weft_status tool_build_args(const model_args *args, bool training, built_model *out,
                             weft_error *error)
 {
-    if (args->model) {
-        const weft_status built =
-            tool_build(args->model, args->options, args->n_options, training, out, error);
-        out->plan = args->plan;
-        return built;
-    }
+    if (args->model) return build_listed(args, training, out, error);
     *out = (built_model){.plan = args->plan};
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;
     weft_status status = build_file(out, args->evaluated, error);
     if (status == WEFT_OK && training) status = tool_add_loss(out, error);
-    if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
+    if (status == WEFT_OK && training && build_step(out, args->optimizer) != WEFT_OK)
         status = tool_take_error(weft_graph_error(out->graph), error);
     if (status != WEFT_OK) tool_free_model(out);
     return status;

@@ -6,6 +6,7 @@
 
 #include <weft/decode.h>
 #include <weft/distributed.h>
+#include <weft/emit.h>
 #include <weft/fit.h>
 #include <weft/formats.h>
 #include <weft/inspect.h>
@@ -31,6 +32,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_export(int argc, char **argv);
+int cmd_emit(int argc, char **argv);
 int cmd_average(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
@@ -173,6 +175,7 @@ typedef struct model_args {
     onnx_args onnx;
     bool evaluated;         /* the file belongs to a run of weft fit: build it for evaluation */
     weft_plan_options plan; /* fixed_states is not for training */
+    const weft_optimizer *optimizer; /* of the training step; NULL: WEFT_ADAM_DEFAULT */
 } model_args;
 /* The help of --precision. */
 #define TOOL_PRECISION                                                                             \

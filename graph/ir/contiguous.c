@@ -7,6 +7,7 @@
 #include "ir/isa.h"
 
 #include <weft/export.h>
+#include <weft/source.h>
 
 #include <string.h>
 
@@ -288,6 +289,11 @@ static void cost_contiguous(const weft_call *call, weft_cost *cost)
                   (double)weft_tensor_bytes(y->dtype, y->shape);
 }
 
+static void source_contiguous(weft_source *s)
+{
+    weft_source_each(s, NULL, "copy_of", NULL, 0);
+}
+
 static void vjp_contiguous(weft_vjp *vjp)
 {
     vjp->grad_in[0] = vjp->grad_out[0];
@@ -319,6 +325,7 @@ const weft_op weft_op_contiguous = {
     .tiles = tiles_contiguous,
     .cost = cost_contiguous,
     .onnx = onnx_contiguous,
+    .source = source_contiguous,
     .vjp = vjp_contiguous,
     .samples = samples_contiguous,
     .n_samples = sizeof samples_contiguous / sizeof *samples_contiguous,

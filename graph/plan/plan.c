@@ -312,6 +312,12 @@ const weft_graph *weft_plan_graph(const weft_plan *plan)
     return plan ? plan->graph : NULL;
 }
 
+weft_value weft_plan_value(const weft_plan *plan, weft_value value)
+{
+    if (!plan || value.graph != plan->user_tag || value.id >= plan->n_map) return WEFT_NO_VALUE;
+    return weft__graph_value(plan->graph, plan->map[value.id]);
+}
+
 size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value)
 {
     const bool known = plan && weft__graph_owns(plan->graph, value);

@@ -21,6 +21,7 @@ extern "C" {
 typedef struct weft_op weft_op;
 typedef struct weft_export weft_export; /* <weft/export.h> */
 typedef struct weft_pass weft_pass;     /* <weft/pass.h> */
+typedef struct weft_source weft_source; /* <weft/source.h> */
 
 /* The type of a value. */
 typedef struct weft_type {
@@ -244,6 +245,9 @@ struct weft_op {
     /* Writes the op as nodes of ONNX: see <weft/export.h>. NULL: its expansion is exported; without
      * one, what it computes if it has no inputs; otherwise it cannot be exported. */
     void (*onnx)(weft_export *e);
+
+    /* Writes the op as C: see <weft/source.h>. NULL: it cannot be written (weft_emit). */
+    void (*source)(weft_source *s);
 
     const weft_sample *samples;
     size_t n_samples;

@@ -149,6 +149,10 @@ WEFT_API weft_plan_stats weft_plan_stats_of(const weft_plan *plan);
 /* The graph that the plan runs, after all passes. It belongs to the plan. */
 WEFT_API const weft_graph *weft_plan_graph(const weft_plan *plan);
 
+/* The value of weft_plan_graph that a program can read or feed as `value` of its graph: a target, an
+ * input, or a state. WEFT_NO_VALUE if the plan has none. */
+WEFT_API weft_value weft_plan_value(const weft_plan *plan, weft_value value);
+
 /* One buffer of the arena: no other uses its bytes while intervals first..last run. `last` is the
  * number of intervals if the contents outlive the run: an input, a target, what later runs read. */
 typedef struct weft_plan_buffer {

@@ -77,6 +77,9 @@ KERNEL(add_n)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
+
+#include <stdio.h>
 
 static bool infer_binary(weft_infer *infer)
 {
@@ -180,6 +183,10 @@ static void onnx_mask_of_relu(weft_export *e)
     {                                                                                              \
         nodes;                                                                                     \
     }                                                                                              \
+    static void source_##op(weft_source *s)                                                        \
+    {                                                                                              \
+        weft_source_each(s, WEFT_SOURCE_BINARY(#op "_of", #expression), #op "_of", NULL, 0);       \
+    }                                                                                              \
     static const weft_sample samples_##op[] = {                                                    \
         {NULL,                                                                                     \
          2,                                                                                        \
@@ -209,6 +216,7 @@ static void onnx_mask_of_relu(weft_export *e)
         .inplace = 3,                                                                              \
         .broadcasts = true,                                                                        \
         .onnx = onnx_##op,                                                                         \
+        .source = source_##op,                                                                     \
         .vjp = vjp_##op,                                                                           \
         .samples = samples_##op,                                                                   \
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
@@ -262,6 +270,26 @@ static void vjp_add_n(weft_vjp *v)
     for (size_t i = 0; i < v->n_in; i++) v->grad_in[i] = v->grad_out[0];
 }
 
+/* A function with as many parameters as there are inputs; those beyond 32 have a sum of their own. */
+static void source_add_n(weft_source *s)
+{
+    char text[4096], *at, name[32];
+    if (s->n_in > 63) {
+        s->receiver->fail(s, "it adds more than 63 values");
+        return;
+    }
+    snprintf(name, sizeof name, "add_%zu_of", s->n_in);
+    at = text + snprintf(text, sizeof text, "static T %s(", name);
+    for (size_t i = 0; i < s->n_in; i++)
+        at += snprintf(at, sizeof text - (size_t)(at - text), i ? ", T x%zu" : "T x%zu", i);
+    at += snprintf(at, sizeof text - (size_t)(at - text), ")\n{\n    return ");
+    for (size_t i = 0; i < s->n_in; i++)
+        at += snprintf(at, sizeof text - (size_t)(at - text), "%s%sx%zu", i ? " + " : "",
+                       i == SUM_BLOCK ? "(" : "", i);
+    snprintf(at, sizeof text - (size_t)(at - text), "%s;\n}\n", s->n_in > SUM_BLOCK ? ")" : "");
+    weft_source_each(s, text, name, NULL, 0);
+}
+
 DECLARE_KERNELS(add_n);
 static const weft_sample samples_add_n[] = {
     {NULL, 1, {{WEFT_FLOAT, {1, {4}}, -2, 2, false}}},
@@ -285,6 +313,7 @@ const weft_op weft_op_add_n = {
     .takes = WEFT_TAKES_DENSE,
     .inplace = 1,
     .onnx = onnx_add_n,
+    .source = source_add_n,
     .vjp = vjp_add_n,
     .samples = samples_add_n,
     .n_samples = sizeof samples_add_n / sizeof *samples_add_n,

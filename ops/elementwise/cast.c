@@ -65,6 +65,22 @@ KERNEL(bitcast)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
+
+static void source_cast(weft_source *s)
+{
+    static const char *const functions[WEFT_DTYPES] = {[WEFT_F32] = "to_float",
+                                                       [WEFT_F64] = "to_double",
+                                                       [WEFT_I32] = "to_int",
+                                                       [WEFT_BOOL] = "to_bool"};
+    weft_source_each(s, NULL, functions[s->out[0].dtype], NULL, 0);
+}
+
+static void source_bitcast(weft_source *s)
+{
+    weft_source_each(s, NULL, s->out[0].dtype == WEFT_F32 ? "bits_to_float" : "bits_to_int", NULL,
+                     0);
+}
 
 static bool infer_cast(weft_infer *infer)
 {
@@ -136,6 +152,7 @@ const weft_op weft_op_cast = {
     .elementwise = true,
     .takes = WEFT_TAKES_ANY,
     .onnx = onnx_cast,
+    .source = source_cast,
     .vjp = vjp_cast,
     .samples = samples_cast,
     .n_samples = sizeof samples_cast / sizeof *samples_cast,
@@ -155,6 +172,7 @@ const weft_op weft_op_bitcast = {
     .n_out = 1,
     .attr_size = sizeof(cast_attr),
     .attrs = cast_fields,
+    .source = source_bitcast,
     .infer = infer_bitcast,
     .kernel = ANY_KERNELS(bitcast),
     .elementwise = true,

@@ -47,6 +47,27 @@ KERNEL(logical_not)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
+
+/* The function of an element, and its text. */
+#define SOURCE_OF(op, expression)                                                                  \
+    static void source_##op(weft_source *s)                                                        \
+    {                                                                                              \
+        weft_source_each(s,                                                                        \
+                         "static uint8_t " #op                                                     \
+                         "_of(T x, T y)\n{\n    return (uint8_t)(" #expression ");\n}\n",          \
+                         #op "_of", NULL, 0);                                                      \
+    }
+#define COMPARE_SOURCE(op, doc, onnx, expression, bools) SOURCE_OF(op, expression)
+#define LOGIC_SOURCE(op, doc, onnx, expression)          SOURCE_OF(op, expression)
+COMPARE_OPS(COMPARE_SOURCE)
+LOGIC_OPS(LOGIC_SOURCE)
+
+static void source_logical_not(weft_source *s)
+{
+    weft_source_each(s, "static uint8_t logical_not_of(T x)\n{\n    return !x;\n}\n",
+                     "logical_not_of", NULL, 0);
+}
 
 static bool infer_pair(weft_infer *infer)
 {
@@ -109,6 +130,7 @@ static void onnx_pair(weft_export *e, const char *type)
         .elementwise = true,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \
         .onnx = onnx_##op,                                                                         \
+        .source = source_##op,                                                                     \
         .gradient = WEFT_GRADIENT_ZERO,                                                            \
         .samples = samples_##op,                                                                   \
         .n_samples = n,                                                                            \
@@ -155,6 +177,7 @@ const weft_op weft_op_logical_not = {
     .elementwise = true,
     .takes = WEFT_TAKES_ANY,
     .onnx = onnx_logical_not,
+    .source = source_logical_not,
     .gradient = WEFT_GRADIENT_ZERO,
     .samples = samples_not,
     .n_samples = 1,

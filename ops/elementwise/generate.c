@@ -41,6 +41,7 @@ KERNEL(tril_mask)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static bool infer_mask(weft_infer *infer)
 {
@@ -106,6 +107,29 @@ static void onnx_fill(weft_export *e)
     e->out[0] = weft_export_scalar(e, attr->dtype, attr->start);
 }
 
+static void source_fill(weft_source *s)
+{
+    weft_source_each(s, NULL, "full_of", &WEFT_ARG_NUMBER(((const generate_attr *)s->attr)->start),
+                     1);
+}
+
+static void source_arange(weft_source *s)
+{
+    const generate_attr *a = s->attr;
+    const weft_source_arg args[] = {WEFT_ARG_OUT(0), WEFT_ARG_DOUBLE(a->start),
+                                    WEFT_ARG_DOUBLE(a->step),
+                                    WEFT_ARG_INT(weft_shape_numel(a->shape))};
+    weft_source_call_of(s, "arange", args, 4);
+}
+
+static void source_tril_mask(weft_source *s)
+{
+    const generate_attr *a = s->attr;
+    const weft_source_arg args[] = {WEFT_ARG_OUT(0), WEFT_ARG_INT(a->start),
+                                    WEFT_ARG_INT(a->shape.dim[0]), WEFT_ARG_INT(a->shape.dim[1])};
+    weft_source_call_of(s, "tril_mask", args, 4);
+}
+
 #define GENERATE_OP(op, text, shape_rule, kernels, ...)                                            \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {.name = #op,                                                     \
@@ -116,6 +140,7 @@ static void onnx_fill(weft_export *e)
                                   .infer = shape_rule,                                             \
                                   .kernel = kernels,                                               \
                                   .key_output = true,                                              \
+                                  .source = source_##op,                                           \
                                   .gradient = WEFT_GRADIENT_ZERO,                                  \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \

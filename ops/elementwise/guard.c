@@ -26,6 +26,7 @@ KERNEL(require_finite)
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 #include <stdlib.h>
 
@@ -59,6 +60,21 @@ static const weft_sample samples_require_finite[] = {
     {NULL, 2, {FLOATS({0, {0}}), FLOATS({0, {0}})}},
     {NULL, 2, {FLOATS({2, {0, 3}}), FLOATS({0, {0}})}},
 };
+static void source_require_finite(weft_source *s)
+{
+    const int64_t n = weft_shape_numel(s->out[0].shape);
+    const weft_source_arg copy[] = {WEFT_ARG_OUT(0), WEFT_ARG_IN(0), WEFT_ARG_INT(n)};
+    weft_source_call_of(s, "assign", copy, 3);
+    for (size_t i = 1; i < s->n_in; i++) {
+        weft_source_call call = {.function = "is_not_finite",
+                                 .dtype = s->in[i].dtype,
+                                 .args = &WEFT_ARG_IN(i),
+                                 .n_args = 1,
+                                 .fails = true};
+        s->receiver->call(s, &call);
+    }
+}
+
 DECLARE_KERNELS(require_finite);
 extern const weft_op weft_op_require_finite;
 const weft_op weft_op_require_finite = {
@@ -74,6 +90,7 @@ const weft_op weft_op_require_finite = {
     .inplace = 1,
     .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_require_finite,
     .samples = samples_require_finite,
     .n_samples = sizeof samples_require_finite / sizeof *samples_require_finite,
 };

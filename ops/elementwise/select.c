@@ -94,6 +94,7 @@ KERNEL(masked_fill)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static bool infer_where(weft_infer *infer)
 {
@@ -120,6 +121,18 @@ static void vjp_where(weft_vjp *v)
 static void onnx_where(weft_export *e)
 {
     weft_export_same(e, "Where");
+}
+
+static void source_where(weft_source *s)
+{
+    s->dtype = s->out[0].dtype;
+    weft_source_each(s, NULL, "where_of", NULL, 0);
+}
+
+static void source_masked_fill(weft_source *s)
+{
+    const double value = ((const masked_fill_attr *)s->attr)->value;
+    weft_source_each(s, NULL, "masked_fill_of", &WEFT_ARG_NUMBER(value), 1);
 }
 
 DECLARE_ANY_KERNELS(where);
@@ -156,6 +169,7 @@ const weft_op weft_op_where = {
     .inplace = 6,
     .broadcasts = true,
     .onnx = onnx_where,
+    .source = source_where,
     .vjp = vjp_where,
     .samples = samples_where,
     .n_samples = sizeof samples_where / sizeof *samples_where,
@@ -227,6 +241,7 @@ const weft_op weft_op_masked_fill = {
     .takes = WEFT_TAKES_ANY,
     .inplace = 1,
     .onnx = onnx_masked_fill,
+    .source = source_masked_fill,
     .vjp = vjp_masked_fill,
     .samples = samples_masked_fill,
     .n_samples = sizeof samples_masked_fill / sizeof *samples_masked_fill,

@@ -197,6 +197,7 @@ PERIODIC_OPS(PERIODIC_KERNEL)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 /* ---- Shape rules and attributes ---- */
 
@@ -358,6 +359,40 @@ static weft_operand onnx_gelu_of(weft_export *e, weft_operand x, bool tanh_form)
 UNARY_OPS(UNARY_ONNX)
 PERIODIC_OPS(UNARY_ONNX)
 
+/* ---- C ---- */
+
+/* A formula as the function of an element; attributes are its last parameters. */
+#define SOURCE_UNARY(op, parameters, formula)                                                      \
+    "static T " #op "_of(T x" parameters ")\n{\n    return " formula ";\n}\n"
+#define SOURCE_PLAIN(op, expression)                                                               \
+    weft_source_each(s, SOURCE_UNARY(op, "", expression), #op "_of", NULL, 0)
+#define SOURCE_STEP SOURCE_PLAIN
+#define SOURCE_SLOPE(op, expression)                                                               \
+    weft_source_each(s, SOURCE_UNARY(op, ", T slope", expression), #op "_of",                      \
+                     &WEFT_ARG_NUMBER(((const slope_attr *)s->attr)->slope), 1)
+#define SOURCE_BOUNDS(op, expression)                                                              \
+    weft_source_each(                                                                              \
+        s, SOURCE_UNARY(op, ", T low, T high", expression), #op "_of",                             \
+        (const weft_source_arg[]){WEFT_ARG_NUMBER(((const bounds_attr *)s->attr)->low),            \
+                                  WEFT_ARG_NUMBER(((const bounds_attr *)s->attr)->high)},          \
+        2)
+#define UNARY_SOURCE(op, kind, text, nodes, expression, gradient, from, to, distinct)              \
+    static void source_##op(weft_source *s)                                                        \
+    {                                                                                              \
+        SOURCE_##kind(op, #expression);                                                            \
+    }
+UNARY_OPS(UNARY_SOURCE)
+#define PERIODIC_SOURCE(op, kind, text, nodes, expression, gradient, from, to, distinct)           \
+    static void source_##op(weft_source *s)                                                        \
+    {                                                                                              \
+        weft_source_each(s,                                                                        \
+                         SOURCE_UNARY(op, "",                                                      \
+                                      "x >= (T)-1e6 && x <= (T)1e6 ? (" #expression                \
+                                      ") : (T)vm_" #op "_f64((double)x)"),                         \
+                         #op "_of", NULL, 0);                                                      \
+    }
+PERIODIC_OPS(PERIODIC_SOURCE)
+
 /* ---- Gradients, descriptors and builders, generated ---- */
 
 #define BUILDER_PLAIN(op)                                                                          \
@@ -423,6 +458,7 @@ PERIODIC_OPS(UNARY_VJP)
         .takes = WEFT_TAKES_ANY,                                                                   \
         .inplace = 1,                                                                              \
         .onnx = onnx_##op,                                                                         \
+        .source = source_##op,                                                                     \
         .vjp = (kind) == STEP ? NULL : vjp_##op,                                                   \
         .gradient = (kind) == STEP ? WEFT_GRADIENT_ZERO : WEFT_GRADIENT_VJP,                       \
         .samples = samples_##op,                                                                   \

@@ -139,6 +139,7 @@ KERNEL(cross_entropy_grad)
 #include "onnx.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_cross_entropy, weft_op_cross_entropy_grad;
 
@@ -394,6 +395,32 @@ static void onnx_cross_entropy(weft_export *e)
     e->out[0] = weft_export_binary(e, "Div", e->out[0], count);
 }
 
+/* After the tensors: rows, classes, the ignored target, smoothing, whether the loss is a mean. */
+static size_t source_rows(weft_source *s, weft_source_arg *args, size_t n)
+{
+    const cross_entropy_attr *a = s->attr;
+    args[n++] = WEFT_ARG_INT(weft_shape_numel(s->in[1].shape));
+    args[n++] = WEFT_ARG_INT(s->in[0].shape.dim[s->in[0].shape.rank - 1]);
+    args[n++] = WEFT_ARG_DOUBLE((double)a->ignore_index);
+    args[n++] = WEFT_ARG_DOUBLE(a->smoothing);
+    args[n++] = WEFT_ARG_INT(!a->sum);
+    return n;
+}
+
+static void source_cross_entropy(weft_source *s)
+{
+    weft_source_arg args[12] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_OUT(0), WEFT_ARG_OUT(1),
+                                WEFT_ARG_OUT(2)};
+    weft_source_try(s, "cross_entropy", args, source_rows(s, args, 5));
+}
+
+static void source_cross_entropy_grad(weft_source *s)
+{
+    weft_source_arg args[12] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_IN(2),
+                                WEFT_ARG_IN(3), WEFT_ARG_IN(4), WEFT_ARG_OUT(0)};
+    weft_source_call_of(s, "cross_entropy_grad", args, source_rows(s, args, 6));
+}
+
 DECLARE_KERNELS(cross_entropy);
 DECLARE_KERNELS(cross_entropy_grad);
 const weft_op weft_op_cross_entropy = {
@@ -418,6 +445,7 @@ const weft_op weft_op_cross_entropy = {
     .cost = cost_cross_entropy,
     .can_fail = true,
     .onnx = onnx_cross_entropy,
+    .source = source_cross_entropy,
     .vjp = vjp_cross_entropy,
     .samples = samples_cross_entropy,
     .n_samples = sizeof samples_cross_entropy / sizeof *samples_cross_entropy,
@@ -444,6 +472,7 @@ const weft_op weft_op_cross_entropy_grad = {
     .cost = cost_cross_entropy_grad,
     .inplace = 1,
     .expand = expand_cross_entropy_grad,
+    .source = source_cross_entropy_grad,
     .samples = samples_cross_entropy_grad,
     .n_samples = sizeof samples_cross_entropy_grad / sizeof *samples_cross_entropy_grad,
 };

@@ -97,6 +97,7 @@ KERNEL(matmul)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static int64_t tiles_matmul(const weft_call *call)
 {
@@ -231,6 +232,97 @@ static void onnx_matmul(weft_export *e)
     weft_export_same(e, "MatMul");
 }
 
+/* A matrix for C: the strides of its rows and columns, and whether its rows, or else its columns, are
+ * dense. */
+typedef struct source_matrix {
+    int64_t row, column;
+    bool dense_rows;
+} source_matrix;
+
+static source_matrix source_matrix_of(const weft_tensor *t)
+{
+    const int rank = t->shape.rank;
+    const int64_t m = t->shape.dim[rank - 2], n = t->shape.dim[rank - 1];
+    const int64_t row = t->stride[rank - 2], column = t->stride[rank - 1];
+    return (source_matrix){row, column, (n == 1 || column == 1) && (m == 1 || row >= n)};
+}
+
+/* The strides of a batch in operand t. */
+static void batch_strides(const weft_tensor *t, const weft_tensor *c, int64_t stride[WEFT_MAX_RANK])
+{
+    for (int d = 0; d < c->shape.rank - 2; d++) {
+        const int axis = d - (c->shape.rank - t->shape.rank);
+        stride[d] = axis < 0 || t->shape.dim[axis] == 1 ? 0 : t->stride[axis];
+    }
+}
+
+/* Rows [first, first + m) of every product of the batch. */
+static void source_rows(weft_source *s, const product *p, int64_t first, int64_t m, bool dots)
+{
+    const weft_tensor *c = &s->out[0];
+    const source_matrix a = source_matrix_of(&s->in[0]), b = source_matrix_of(&s->in[1]);
+    const int batch_rank = p->rows_joined ? 0 : c->shape.rank - 2;
+    int64_t row = a.row, as[WEFT_MAX_RANK], bs[WEFT_MAX_RANK];
+    if (p->rows_joined)
+        for (int d = s->in[0].shape.rank - 2, found = 0; d >= 0 && !found; d--)
+            if (s->in[0].shape.dim[d] != 1) {
+                row = s->in[0].stride[d];
+                found = 1;
+            }
+    batch_strides(&s->in[0], c, as);
+    batch_strides(&s->in[1], c, bs);
+    const weft_source_arg batch[] = {WEFT_ARG_INT(p->m * p->n),
+                                     WEFT_ARG_INT(m),
+                                     WEFT_ARG_INT(p->n),
+                                     WEFT_ARG_INT(p->k),
+                                     WEFT_ARG_INT(batch_rank),
+                                     WEFT_ARG_INTS(c->shape.dim, (size_t)batch_rank),
+                                     WEFT_ARG_INTS(as, (size_t)batch_rank),
+                                     WEFT_ARG_INTS(bs, (size_t)batch_rank)};
+    weft_source_arg args[24];
+    size_t n = 0;
+    args[n++] = WEFT_ARG_IN_AT(0, first * row);
+    args[n++] = WEFT_ARG_INT(row);
+    if (!dots) args[n++] = WEFT_ARG_INT(a.column);
+    args[n++] = WEFT_ARG_IN(1);
+    if (!dots) args[n++] = WEFT_ARG_INT(b.row);
+    args[n++] = WEFT_ARG_INT(b.column);
+    args[n++] = WEFT_ARG_OUT_AT(0, first * p->n);
+    if (batch_rank) {
+        memcpy(args + n, batch, sizeof batch);
+        n += sizeof batch / sizeof *batch;
+        weft_source_call_of(s, dots ? "matmul_batch_dots" : "matmul_batch", args, n);
+        return;
+    }
+    args[n++] = WEFT_ARG_INT(p->n);
+    args[n++] = WEFT_ARG_INT(m);
+    args[n++] = WEFT_ARG_INT(p->n);
+    args[n++] = WEFT_ARG_INT(p->k);
+    weft_source_call_of(s, dots ? "matmul_dots" : "matmul_chain", args, n);
+}
+
+/* Rows are computed by dots where a tile has few: the last tile may have fewer than the others. */
+static void source_matmul(weft_source *s)
+{
+    const product p = product_of(&(weft_call){.in = s->in, .out = s->out, .n_in = 2, .n_out = 1});
+    const source_matrix a = source_matrix_of(&s->in[0]), b = source_matrix_of(&s->in[1]);
+    const bool plain = b.dense_rows, dense_a = p.rows_joined || a.dense_rows;
+    const bool dense_b = !plain || (p.n == 1 && (p.k == 1 || b.row == 1));
+    const bool dots =
+        !p.shared && dense_a && dense_b && p.k >= (p.n < DOT_COLUMNS ? MIN_FEW_DOT : MIN_DOT);
+    if (!p.tiles_m) {
+        source_rows(s, &p, 0, 0, false);
+        return;
+    }
+    for (int64_t first = 0; first < p.m;) {
+        /* Tiles of one form are written together. */
+        const int64_t left = p.m - first, whole = left / p.tile_m * p.tile_m;
+        const int64_t rows = whole ? whole : left, tile = whole ? p.tile_m : left;
+        source_rows(s, &p, first, rows, dots && (p.n == 1 || (tile < PACKING_ROWS && !plain)));
+        first += rows;
+    }
+}
+
 DECLARE_KERNELS(matmul);
 DECLARE_KERNEL_(matmul_bf16, f32);
 #ifdef WEFT_KERNEL_BF16
@@ -261,6 +353,7 @@ const weft_op weft_op_matmul = {
     .cost = cost_matmul,
     .broadcasts = true,
     .onnx = onnx_matmul,
+    .source = source_matmul,
     .vjp = vjp_matmul,
     .samples = samples_matmul,
     .n_samples = sizeof samples_matmul / sizeof *samples_matmul,

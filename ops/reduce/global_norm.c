@@ -67,6 +67,7 @@ KERNEL(root_of_sum)
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static bool infer_global_norm(weft_infer *infer)
 {
@@ -108,6 +109,19 @@ static void vjp_global_norm(weft_vjp *v)
         if (v->wanted[i]) v->grad_in[i] = weft_mul(g, v->in[i], slope);
 }
 
+/* The sum is in the scratch memory. */
+static void source_global_norm(weft_source *s)
+{
+    for (size_t i = 0; i < s->n_in; i++) {
+        const weft_source_arg args[] = {WEFT_ARG_IN(i),
+                                        WEFT_ARG_INT(weft_shape_numel(s->in[i].shape)),
+                                        WEFT_ARG_SCRATCH, WEFT_ARG_INT(i == 0)};
+        weft_source_call_of(s, "square_sum", args, 4);
+    }
+    weft_source_call_of(s, "root_of_sum",
+                        (const weft_source_arg[]){WEFT_ARG_SCRATCH, WEFT_ARG_OUT(0)}, 2);
+}
+
 static const weft_sample samples_global_norm[] = {
     {NULL, 3, {FLOATS({2, {3, 4}}), FLOATS({1, {5}}), FLOATS({0, {0}})}},
     {NULL, 1, {FLOATS({1, {1}})}},
@@ -128,6 +142,7 @@ const weft_op weft_op_global_norm = {
     .tiles = tiles_global_norm,
     .scratch = scratch_global_norm,
     .cost = cost_global_norm,
+    .source = source_global_norm,
     .vjp = vjp_global_norm,
     .samples = samples_global_norm,
     .n_samples = sizeof samples_global_norm / sizeof *samples_global_norm,

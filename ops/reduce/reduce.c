@@ -4,6 +4,7 @@
 #include "onnx.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_prod_grad;
 
@@ -206,6 +207,35 @@ static void onnx_spread(weft_export *e)
     e->out[0] = weft_export_binary(e, "Div", sum, divisor);
 }
 
+/* ---- C ---- */
+
+/* How the call is cut, as a reduce_cut of emit/plain/reduce.h. */
+static void source_reduction(weft_source *s, const char *function)
+{
+    const weft_call call = {.attr = s->attr, .in = s->in, .out = s->out, .n_in = 1, .n_out = 1};
+    const split d = split_of(&call);
+    const cut c = cut_of(&d, numel_of(&s->out[0].shape));
+    const bool packed = by_packed_columns(&d);
+    int64_t numbers[11 + 4 * WEFT_MAX_RANK] = {c.outputs,
+                                               d.count,
+                                               packed || by_columns(&d),
+                                               packed,
+                                               packed ? d.count : c.length,
+                                               packed ? d.count : c.block,
+                                               packed ? d.count > 0 : c.per_row,
+                                               packed ? d.count > 0 : c.blocks,
+                                               packed ? 1 : c.pieces,
+                                               d.n_kept,
+                                               d.n_folded};
+    const int64_t *const lists[] = {d.kept, d.kept_stride, d.folded, d.folded_stride};
+    for (size_t i = 0; i < 4; i++)
+        memcpy(numbers + 11 + i * WEFT_MAX_RANK, lists[i], sizeof d.kept);
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INTS(numbers, sizeof numbers / sizeof *numbers),
+                                    WEFT_ARG_INT(((const reduce_attr *)s->attr)->correction)};
+    weft_source_call_of(s, function, args, 4);
+}
+
 /* ---- Descriptors and builders ---- */
 
 static const reduce_attr reduce_last = {1, {1}, false, 0}, reduce_first = {1, {0}, true, 1},
@@ -236,6 +266,10 @@ static const weft_attr_field variance_fields[] = {
         {&reduce_outer, 1, {{WEFT_FLOAT, {4, {3, 2, 2, 3}}, -2, 2, true}}},                        \
         {&reduce_last, 1, {{WEFT_FLOAT, {2, {0, 3}}, -2, 2, true}}},                               \
     };                                                                                             \
+    static void source_##op(weft_source *s)                                                        \
+    {                                                                                              \
+        source_reduction(s, "reduce_" #op);                                                        \
+    }                                                                                              \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
         .name = #op,                                                                               \
@@ -255,6 +289,7 @@ static const weft_attr_field variance_fields[] = {
         .workspace = workspace_reduce,                                                             \
         .cost = cost_reduce,                                                                       \
         .onnx = onnx_##op,                                                                         \
+        .source = source_##op,                                                                     \
         .vjp = vjp_##op,                                                                           \
         .broadcasts = true,                                                                        \
         .samples = samples_##op,                                                                   \

@@ -113,6 +113,7 @@ KERNEL(adam_update)
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 /* Inputs after the first have the shape `shape` up to the gradient; the ones after it are
  * scalars. */
@@ -259,6 +260,57 @@ static const weft_attr_field adam_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
+/* Arguments after those of the states, the gradient and the scalars. */
+static void source_piece(weft_source *s, const char *function, int64_t first, size_t scalars,
+                         bool scaled, const weft_source_arg *more, size_t n_more)
+{
+    weft_source_arg args[20];
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_out; i++) args[n++] = WEFT_ARG_OUT_AT(i, i ? 0 : first);
+    for (size_t i = 0; i < 1 + scalars; i++) args[n++] = WEFT_ARG_IN(s->n_out + i);
+    args[n++] = scaled ? WEFT_ARG_IN(s->n_in - 1) : WEFT_ARG_NONE;
+    for (size_t i = 0; i < n_more; i++) args[n++] = more[i];
+    args[n++] = WEFT_ARG_INT(weft_shape_numel(s->in[s->n_out].shape));
+    weft_source_call_of(s, function, args, n);
+}
+
+static void source_assign(weft_source *s)
+{
+    const weft_source_arg args[] = {WEFT_ARG_OUT(0), WEFT_ARG_IN(1),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[1].shape))};
+    weft_source_call_of(s, "assign", args, 3);
+}
+
+static void source_blend(weft_source *s)
+{
+    const weft_source_arg args[] = {WEFT_ARG_OUT(0), WEFT_ARG_IN(1), WEFT_ARG_IN(2), WEFT_ARG_IN(3),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[1].shape))};
+    weft_source_call_of(s, "blend", args, 5);
+}
+
+static void source_sgd_update(weft_source *s)
+{
+    const sgd_attr *a = s->attr;
+    source_piece(s, "sgd_update", a->first, 1, a->scaled, &WEFT_ARG_NUMBER(a->weight_decay), 1);
+}
+
+static void source_momentum_update(weft_source *s)
+{
+    const sgd_attr *a = s->attr;
+    const weft_source_arg more[] = {WEFT_ARG_NUMBER(a->weight_decay), WEFT_ARG_NUMBER(a->momentum),
+                                    WEFT_ARG_NUMBER(1 - a->dampening), WEFT_ARG_INT(a->nesterov)};
+    source_piece(s, "momentum_update", a->first, 1, a->scaled, more, 4);
+}
+
+static void source_adam_update(weft_source *s)
+{
+    const adam_attr *a = s->attr;
+    const weft_source_arg more[] = {WEFT_ARG_DOUBLE(a->beta1), WEFT_ARG_DOUBLE(a->beta2),
+                                    WEFT_ARG_DOUBLE(a->weight_decay), WEFT_ARG_DOUBLE(a->eps),
+                                    WEFT_ARG_INT(a->decoupled)};
+    source_piece(s, "adam_update", a->first, 2, a->scaled, more, 5);
+}
+
 #define UPDATE_OP(op, text, words, states, min_inputs, max_inputs, attribute_size, fields,         \
                   shape_rule, kernels)                                                             \
     extern const weft_op weft_op_##op;                                                             \
@@ -277,6 +329,7 @@ static const weft_attr_field adam_fields[] = {
         .tiles = tiles_update,                                                                     \
         .cost = cost_update,                                                                       \
         .updates = states,                                                                         \
+        .source = source_##op,                                                                     \
         .gradient = WEFT_GRADIENT_NONE,                                                            \
         .samples = samples_##op,                                                                   \
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \

@@ -123,7 +123,7 @@ def first_words(lines):
 
 def check(command, wanted, folder):
     """What is wrong with a command; None if nothing is."""
-    done = subprocess.run(["timeout", "300", "bash", "-o", "pipefail", "-c", command], cwd=folder, text=True,
+    done = subprocess.run(["timeout", "1800", "bash", "-o", "pipefail", "-c", command], cwd=folder, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     got = [line.rstrip() for line in done.stdout.rstrip("\n").split("\n")]
     while wanted and not wanted[-1].strip():

@@ -7,7 +7,7 @@ export WEFT_TIMEOUT=60
 program=$weft
 weft=$work/weft
 # A run that hangs ends with status 124.
-limit=(timeout -k 20 90)
+limit=(timeout -k 20 600)
 texts=(--source train.en --target train.es)
 valid=(--valid-source valid.en --valid-target valid.es)
 options=(d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1 --vocab 200 --batch-tokens 96

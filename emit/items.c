@@ -1,0 +1,315 @@
+/* Splits C text into items, and writes those that are used. See items.h. O(text) to split; each
+ * name in an item is searched among all items, which are a few hundred. */
+#include "items.h"
+
+#include "base/text.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_letter(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* ---- Finding ---- */
+
+static emit_item *find(const emit_items *all, const char *name, size_t length)
+{
+    for (size_t i = 0; i < all->n; i++)
+        for (size_t k = 0; k < all->items[i].n_names; k++)
+            if (all->items[i].length[k] == length && !memcmp(all->items[i].name[k], name, length))
+                return &all->items[i];
+    return NULL;
+}
+
+/* The item that a name means for the dtype. *renamed: it is written with the dtype's suffix. */
+static emit_item *meaning(const emit_items *all, const char *name, size_t length, weft_dtype dtype,
+                          bool *renamed)
+{
+    char with[256];
+    emit_item *item = NULL;
+    *renamed = false;
+    if (length < 200) {
+        const int n = weft__text_format(with, sizeof with, "%.*s_%s", (int)length, name,
+                                        weft__emit_suffix(dtype));
+        item = find(all, with, (size_t)n);
+    }
+    if (item) {
+        *renamed = true;
+        return item;
+    }
+    item = find(all, name, length);
+    *renamed = item && item->generic;
+    if (item || length >= 200) return item;
+    /* A function of libm that weft has. */
+    const int n = weft__text_format(with, sizeof with, "plain_%.*s", (int)length, name);
+    item = find(all, with, (size_t)n);
+    *renamed = item != NULL;
+    return item;
+}
+
+/* ---- Walking through the names of a text ---- */
+
+/* The next identifier at or after *at, outside of text literals; its length, or 0 at the end. */
+static size_t next_name(const char *text, size_t n, size_t *at)
+{
+    while (*at < n) {
+        const char c = text[*at];
+        if (c == '"' || c == '\'') {
+            for (++*at; *at < n && text[*at] != c; ++*at)
+                if (text[*at] == '\\') ++*at;
+            ++*at;
+        } else if (isdigit((unsigned char)c)) { /* a number and its suffix */
+            while (*at < n && (is_letter(text[*at]) || text[*at] == '.')) ++*at;
+        } else if (is_letter(c)) {
+            size_t length = 1;
+            while (*at + length < n && is_letter(text[*at + length])) length++;
+            return length;
+        } else if (c == '/' && *at + 1 < n && text[*at + 1] == '*') {
+            const char *end = strstr(text + *at, "*/");
+            *at = end && (size_t)(end - text) < n ? (size_t)(end - text) + 2 : n;
+        } else {
+            ++*at;
+        }
+    }
+    return 0;
+}
+
+/* ---- Splitting ---- */
+
+static emit_item *append(emit_items *all)
+{
+    if (all->n == all->room) {
+        const size_t room = 2 * all->room + 64;
+        emit_item *grown = realloc(all->items, room * sizeof *grown);
+        if (!grown) {
+            all->failed = true;
+            return NULL;
+        }
+        all->items = grown;
+        all->room = room;
+    }
+    all->items[all->n] = (emit_item){0};
+    return &all->items[all->n];
+}
+
+static void add_name(emit_item *item, const char *name, size_t length)
+{
+    if (item->n_names == EMIT_MAX_NAMES || !length) return;
+    item->name[item->n_names] = name;
+    item->length[item->n_names++] = length;
+}
+
+/* The name of a declaration: of a macro the word after #define; of a type the last word; else the
+ * one before the first parenthesis, bracket or equals sign. */
+static void name_declaration(emit_item *item, const char *text, size_t n)
+{
+    size_t at = 0, length, last = 0, last_length = 0;
+    const bool macro = !strncmp(text, "#define", 7), type = !strncmp(text, "typedef", 7);
+    if (macro) at = 7;
+    while ((length = next_name(text, n, &at))) {
+        last = at;
+        last_length = length;
+        at += length;
+        if (macro) break;
+        while (at < n && text[at] == ' ') at++;
+        if (!type && (text[at] == '(' || text[at] == '[' || text[at] == '=')) break;
+    }
+    add_name(item, text + last, last_length);
+}
+
+/* The length of the line at `text`, with its end. */
+static size_t line_length(const char *text)
+{
+    const char *end = strchr(text, '\n');
+    return end ? (size_t)(end - text) + 1 : strlen(text);
+}
+
+/* The length of the declaration that begins at `text`. */
+static size_t declaration_length(const char *text)
+{
+    size_t n = 0;
+    int depth = 0;
+    const bool macro = *text == '#';
+    while (text[n]) {
+        const size_t length = line_length(text + n);
+        size_t last = n + length;
+        for (size_t i = n; i < n + length; i++) depth += (text[i] == '{') - (text[i] == '}');
+        while (last > n && isspace((unsigned char)text[last - 1])) last--;
+        n += length;
+        const char end = last ? text[last - 1] : 0;
+        if (macro ? end != '\\' : depth == 0 && (end == ';' || end == '}')) break;
+    }
+    return n;
+}
+
+/* The length of a block from #if to its #endif. */
+static size_t block_length(const char *text)
+{
+    size_t n = 0;
+    int depth = 0;
+    while (text[n]) {
+        depth += !strncmp(text + n, "#if", 3);
+        const bool ends = !strncmp(text + n, "#endif", 6) && --depth == 0;
+        n += line_length(text + n);
+        if (ends) break;
+    }
+    return n;
+}
+
+/* The names of all declarations in a block. */
+static void name_block(emit_item *item, const char *text, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        const char *line = text + at;
+        if (*line == '\n' || !strncmp(line, "#if", 3) || !strncmp(line, "#el", 3) ||
+            !strncmp(line, "#endif", 6)) {
+            at += line_length(line);
+        } else if (!strncmp(line, "/*", 2)) {
+            const char *end = strstr(line, "*/");
+            at = end ? (size_t)(end - text) + 2 : n;
+            at += line_length(text + at);
+        } else {
+            const size_t length = declaration_length(line);
+            emit_item one = {0};
+            name_declaration(&one, line, length);
+            bool known = false;
+            for (size_t k = 0; k < item->n_names; k++)
+                known |= item->length[k] == one.length[0] &&
+                         !memcmp(item->name[k], one.name[0], one.length[0]);
+            if (one.n_names && !known) add_name(item, one.name[0], one.length[0]);
+            at += length;
+        }
+    }
+}
+
+static void split(emit_items *all, const char *text)
+{
+    const char *begin = NULL; /* of the comment above the next declaration */
+    while (*text) {
+        if (!strncmp(text, "/*", 2)) {
+            const char *end = strstr(text, "*/");
+            if (!begin) begin = text;
+            if (!end) return;
+            text = end + 2;
+            text += line_length(text);
+            if (*text == '\n') begin = NULL; /* a comment on what follows, not on a declaration */
+            continue;
+        }
+        if (*text == '\n' || *text == ' ' || !strncmp(text, "#include", 8)) {
+            begin = NULL;
+            text += line_length(text);
+            continue;
+        }
+        emit_item *item = append(all);
+        if (!item) return;
+        const bool block = !strncmp(text, "#if", 3);
+        const size_t n = block ? block_length(text) : declaration_length(text);
+        (block ? name_block : name_declaration)(item, text, n);
+        item->text = begin ? begin : text;
+        item->n = (size_t)(text - item->text) + n;
+        begin = NULL;
+        text += n;
+        if (item->n_names && !find(all, item->name[0], item->length[0])) all->n++;
+    }
+}
+
+static bool needs_type(const emit_items *all, const emit_item *item)
+{
+    for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
+        bool renamed;
+        const char *name = item->text + at;
+        if (length == 1 && *name == 'T') return true;
+        const emit_item *other = meaning(all, name, length, WEFT_F32, &renamed);
+        if (other && other != item && renamed && strncmp(other->name[0], "plain_", 6)) return true;
+    }
+    return false;
+}
+
+void weft__emit_items_add(emit_items *all, const char *text)
+{
+    const size_t n = strlen(text) + 1, first = all->n;
+    char **texts = realloc(all->texts, (all->n_texts + 1) * sizeof *texts);
+    if (texts) all->texts = texts;
+    char *copy = texts ? malloc(n) : NULL;
+    if (!copy) {
+        all->failed = true;
+        return;
+    }
+    memcpy(copy, text, n);
+    all->texts[all->n_texts++] = copy;
+    split(all, copy);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = first; i < all->n; i++)
+            if (!all->items[i].generic && needs_type(all, &all->items[i]))
+                all->items[i].generic = changed = true;
+    }
+}
+
+/* ---- Writing ---- */
+
+/* Writes a text with the names that it has for a dtype; comments too. */
+static void write_renamed(const emit_items *all, const emit_item *item, weft_dtype dtype,
+                          emit_text *to)
+{
+    size_t done = 0;
+    for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
+        bool renamed;
+        const char *name = item->text + at;
+        const bool type = length == 1 && *name == 'T';
+        const emit_item *other = meaning(all, name, length, dtype, &renamed);
+        if (!type && !(other && renamed && (item->generic || other != item))) continue;
+        weft__emit_text_add(to, item->text + done, at - done);
+        const bool libm = other && !strncmp(other->name[0], "plain_", 6) && *name != 'p';
+        if (type)
+            weft__emit_text_print(to, "%s", weft__emit_type(dtype));
+        else if (libm)
+            weft__emit_text_print(to, "plain_%.*s", (int)length, name);
+        else
+            weft__emit_text_print(to, "%.*s_%s", (int)length, name, weft__emit_suffix(dtype));
+        done = at + length;
+    }
+    weft__emit_text_add(to, item->text + done, item->n - done);
+}
+
+static void write_item(emit_items *all, emit_item *item, weft_dtype dtype, emit_text *to)
+{
+    bool *written = &item->written[item->generic ? dtype : 0];
+    if (*written) return;
+    *written = true;
+    for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
+        bool renamed;
+        emit_item *other = meaning(all, item->text + at, length, dtype, &renamed);
+        if (other && other != item) write_item(all, other, dtype, to);
+    }
+    write_renamed(all, item, dtype, to);
+    weft__emit_text_add(to, "\n", 1);
+}
+
+bool weft__emit_items_write(emit_items *all, const char *name, weft_dtype dtype, emit_text *to)
+{
+    bool renamed;
+    emit_item *item = meaning(all, name, strlen(name), dtype, &renamed);
+    if (item) write_item(all, item, dtype, to);
+    return item != NULL;
+}
+
+const char *weft__emit_items_name(const emit_items *all, const char *name, weft_dtype dtype,
+                                  char *buffer, size_t size)
+{
+    bool renamed;
+    meaning(all, name, strlen(name), dtype, &renamed);
+    weft__text_format(buffer, size, renamed ? "%s_%s" : "%s", name, weft__emit_suffix(dtype));
+    return buffer;
+}
+
+void weft__emit_items_free(emit_items *all)
+{
+    for (size_t i = 0; i < all->n_texts; i++) free(all->texts[i]);
+    free(all->texts);
+    free(all->items);
+    *all = (emit_items){0};
+}

@@ -1,0 +1,45 @@
+/* Items of C text: functions, types, constants and macros, which a file has only where something
+ * uses them.
+ *
+ * Text is split at the end of each top-level declaration. An item needs those whose names occur in
+ * it. Where it mentions T, or needs an item that does, it is generic: it is written once for each
+ * dtype, under its name and the dtype's suffix, as are names that exist with that suffix only
+ * (vm_exp for vm_exp_f32). */
+#ifndef WEFT_EMIT_ITEMS_H
+#define WEFT_EMIT_ITEMS_H
+
+#include "text.h"
+
+#define EMIT_MAX_NAMES 8
+
+typedef struct emit_item {
+    const char *text; /* of n bytes */
+    size_t n;
+    const char *name[EMIT_MAX_NAMES]; /* what it declares, [n_names] */
+    size_t length[EMIT_MAX_NAMES], n_names;
+    bool generic;
+    bool written[WEFT_DTYPES]; /* of an item that is not generic: [0] */
+} emit_item;
+
+typedef struct emit_items {
+    emit_item *items;
+    size_t n, room;
+    char **texts; /* copies that the items point into */
+    size_t n_texts;
+    bool failed; /* no memory */
+} emit_items;
+
+/* Adds the items of a text, but not those whose names exist already. */
+void weft__emit_items_add(emit_items *items, const char *text);
+/* Writes the item of this name for the dtype, after all that it needs and that is not yet written. False
+ * if there is none. */
+bool weft__emit_items_write(emit_items *items, const char *name, weft_dtype dtype, emit_text *to);
+/* The name under which a file has an item for the dtype: `buffer` is large enough for any. */
+const char *weft__emit_items_name(const emit_items *items, const char *name, weft_dtype dtype,
+                                  char *buffer, size_t size);
+void weft__emit_items_free(emit_items *items);
+
+/* The library of plain C (emit/plain). */
+extern const char weft__emit_library[];
+
+#endif

@@ -1,0 +1,295 @@
+/* The steps of a plan as calls of functions, and loops over elements. */
+#include "emit.h"
+
+#include "base/text.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_OPERANDS 64
+
+/* A node under way. */
+typedef struct node_writer {
+    emit_file *f;
+    weft_node_info node;
+    weft_tensor tensors[MAX_OPERANDS]; /* inputs, then outputs; without data */
+    size_t scratch;                    /* bytes; 0: none */
+    size_t scratch_offset;
+    bool called;
+} node_writer;
+
+static weft_value operand(const node_writer *w, size_t i)
+{
+    return weft_value_from_id(w->f->g, i < w->node.n_in
+                                           ? w->node.in[i]
+                                           : w->node.first_out + (uint32_t)(i - w->node.n_in));
+}
+
+static const char *node_name(const node_writer *w, char *buffer, size_t size)
+{
+    const char *name = weft_name_of(w->f->g, operand(w, w->node.n_in)), *scope = w->node.scope;
+    weft__text_format(buffer, size, "%s%s%s (%s)", name ? "" : scope, name || !*scope ? "" : ".",
+                      name ? name : w->node.op->name, w->node.op->name);
+    return buffer;
+}
+
+static void fail(node_writer *w, weft_status status, const char *reason)
+{
+    char name[256];
+    if (w->f->error->status == WEFT_OK)
+        weft_error_set(w->f->error, status, node_name(w, name, sizeof name), "%s", reason);
+}
+
+/* ---- Calls ---- */
+
+static void write_ints(node_writer *w, const weft_source_arg *arg)
+{
+    emit_text *to = &w->f->arrays;
+    weft__emit_text_print(to, "static const int ints_%zu[] = {", w->f->n_ints);
+    for (size_t i = 0; i < arg->n_integers; i++)
+        weft__emit_text_print(to, i ? ", %lld" : "%lld", (long long)arg->integers[i]);
+    weft__emit_text_print(to, arg->n_integers ? "};\n\n" : "0};\n\n");
+    weft__emit_text_print(&w->f->body, "ints_%zu", w->f->n_ints++);
+}
+
+static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dtype)
+{
+    char number[EMIT_NUMBER_BYTES];
+    emit_text *to = &w->f->body;
+    switch (arg->kind) {
+    case WEFT_SOURCE_IN:
+        weft__emit_address(w->f, operand(w, (size_t)arg->integer), true, to);
+        if (arg->offset) weft__emit_text_print(to, " + %lld", (long long)arg->offset);
+        break;
+    case WEFT_SOURCE_OUT:
+        weft__emit_address(w->f, operand(w, w->node.n_in + (size_t)arg->integer), false, to);
+        if (arg->offset) weft__emit_text_print(to, " + %lld", (long long)arg->offset);
+        break;
+    case WEFT_SOURCE_SCRATCH:
+        weft__emit_text_print(to, "(double *)(void *)(arena + %zu)", w->scratch_offset);
+        break;
+    case WEFT_SOURCE_INT:
+        if (arg->integer > INT_MAX || arg->integer < -INT_MAX)
+            fail(w, WEFT_TOO_LARGE, "a size is over 2^31 - 1");
+        weft__emit_text_print(to, "%lld", (long long)arg->integer);
+        break;
+    case WEFT_SOURCE_NUMBER:
+        weft__emit_text_print(to, "%s", weft__emit_number(arg->number, dtype, number));
+        break;
+    case WEFT_SOURCE_DOUBLE:
+        weft__emit_text_print(to, "%s", weft__emit_number(arg->number, WEFT_F64, number));
+        break;
+    case WEFT_SOURCE_KEY:
+        weft__emit_text_print(to, "UINT64_C(0x%llx)", (unsigned long long)arg->integer);
+        break;
+    case WEFT_SOURCE_SEED:
+        weft__emit_text_print(to, "seed, number");
+        w->f->uses_seed = true;
+        break;
+    case WEFT_SOURCE_INTS:
+        write_ints(w, arg);
+        break;
+    case WEFT_SOURCE_NONE:
+        weft__emit_text_print(to, "0");
+        break;
+    }
+}
+
+/* ---- Loops over elements ---- */
+
+/* Dimensions of a loop nest, outermost first, and the strides of all operands: output 0, then the
+ * inputs. */
+typedef struct nest {
+    int rank;
+    int64_t size[WEFT_MAX_RANK], stride[MAX_OPERANDS][WEFT_MAX_RANK];
+    size_t n;
+} nest;
+
+/* The stride of dimension d of the output's shape in operand t, which broadcasts to it. */
+static int64_t stride_in(const weft_tensor *t, const weft_shape *shape, int d)
+{
+    const int axis = d - (shape->rank - t->shape.rank);
+    return axis < 0 || t->shape.dim[axis] == 1 ? 0 : t->stride[axis];
+}
+
+/* Neighbouring dimensions are one loop where all operands continue from row to row. */
+static nest nest_of(const node_writer *w)
+{
+    const weft_tensor *out = &w->tensors[w->node.n_in];
+    nest l = {.n = w->node.n_in + 1};
+    for (int d = 0; d < out->shape.rank; d++) {
+        const int64_t size = out->shape.dim[d];
+        bool joins = l.rank > 0;
+        if (size == 1) continue;
+        for (size_t k = 0; k < l.n; k++) {
+            const int64_t step = stride_in(k ? &w->tensors[k - 1] : out, &out->shape, d);
+            joins = joins && l.stride[k][l.rank - 1] == step * size;
+        }
+        if (!joins) l.rank++;
+        l.size[l.rank - 1] = joins ? l.size[l.rank - 1] * size : size;
+        for (size_t k = 0; k < l.n; k++)
+            l.stride[k][l.rank - 1] = stride_in(k ? &w->tensors[k - 1] : out, &out->shape, d);
+    }
+    return l;
+}
+
+static void write_index(const nest *l, size_t operand, emit_text *to)
+{
+    bool first = true;
+    weft__emit_text_print(to, "[");
+    for (int d = 0; d < l->rank; d++) {
+        const long long step = (long long)l->stride[operand][d];
+        if (!step) continue;
+        weft__emit_text_print(to, first ? "" : step < 0 ? " - " : " + ");
+        if (step == 1)
+            weft__emit_text_print(to, "i%d", d);
+        else
+            weft__emit_text_print(to, "i%d * %lld", d, first || step > 0 ? step : -step);
+        first = false;
+    }
+    weft__emit_text_print(to, first ? "0]" : "]");
+}
+
+static void write_each(node_writer *w, const weft_source_call *call, const char *function)
+{
+    emit_text *to = &w->f->body;
+    const nest l = nest_of(w);
+    int indent = 8;
+    weft__emit_text_print(to, "    {\n        ");
+    for (size_t k = 0; k < l.n; k++) {
+        const size_t i = k ? k - 1 : w->node.n_in;
+        weft__emit_text_print(to, "%s%s *%s%.0zu = ", k ? "const " : "",
+                              weft__emit_type(w->tensors[i].dtype), k ? "in" : "out", k ? k : 0);
+        weft__emit_address(w->f, operand(w, i), k != 0, to);
+        weft__emit_text_print(to, ";\n        ");
+    }
+    if (l.rank) {
+        weft__emit_text_print(to, "int i0");
+        for (int d = 1; d < l.rank; d++) weft__emit_text_print(to, ", i%d", d);
+        weft__emit_text_print(to, ";\n        ");
+    }
+    for (int d = 0; d < l.rank; d++) {
+        if (l.size[d] > INT_MAX) fail(w, WEFT_TOO_LARGE, "a size is over 2^31 - 1");
+        weft__emit_text_print(to, "for (i%d = 0; i%d < %lld; i%d++)\n%*s", d, d,
+                              (long long)l.size[d], d, indent += 4, "");
+    }
+    weft__emit_text_print(to, "out");
+    write_index(&l, 0, to);
+    weft__emit_text_print(to, " = %s(", function);
+    for (size_t k = 1; k < l.n; k++) {
+        weft__emit_text_print(to, k > 1 ? ", in%zu" : "in%zu", k);
+        write_index(&l, k, to);
+    }
+    for (size_t i = 0; i < call->n_args; i++) {
+        weft__emit_text_print(to, i || l.n > 1 ? ", " : "");
+        write_arg(w, &call->args[i], call->dtype);
+    }
+    weft__emit_text_print(to, ");\n    }\n");
+}
+
+/* ---- The receiver ---- */
+
+static void take_call(weft_source *s, const weft_source_call *call)
+{
+    node_writer *w = s->context;
+    emit_file *f = w->f;
+    char function[256], reason[384];
+    w->called = true;
+    if (call->text) weft__emit_items_add(&f->items, call->text);
+    if (!weft__emit_items_write(&f->items, call->function, call->dtype, &f->functions)) {
+        weft__text_format(reason, sizeof reason, "there is no function \"%s\"", call->function);
+        fail(w, WEFT_INTERNAL, reason);
+        return;
+    }
+    weft__emit_items_name(&f->items, call->function, call->dtype, function, sizeof function);
+    if (call->each) {
+        write_each(w, call, function);
+        return;
+    }
+    weft__emit_text_print(&f->body, call->fails ? "    if (%s(" : "    %s(", function);
+    for (size_t i = 0; i < call->n_args; i++) {
+        weft__emit_text_print(&f->body, i ? ",\n        " : "");
+        write_arg(w, &call->args[i], call->dtype);
+    }
+    f->can_fail |= call->fails;
+    if (call->fails)
+        weft__emit_text_print(&f->body, "))\n        return %zu;\n", f->step + 1);
+    else
+        weft__emit_text_print(&f->body, ");\n");
+}
+
+static void take_refusal(weft_source *s, const char *reason)
+{
+    fail(s->context, WEFT_NO_KERNEL, reason);
+}
+
+/* ---- Nodes ---- */
+
+/* "3. matmul ffn.0: y = a b   [1, 784] [784, 32] -> [1, 32]" as a comment; the formula is the first
+ * sentence of the op's documentation. */
+static void write_comment(node_writer *w)
+{
+    emit_text *to = &w->f->body;
+    char name[256], shape[128];
+    const char *doc = w->node.op->doc ? w->node.op->doc : "";
+    const size_t length = strcspn(doc, ".;\n");
+    weft__emit_text_print(to, "\n    /* %zu. %s: %.*s\n       ", w->f->step + 1,
+                          node_name(w, name, sizeof name), (int)(length < 300 ? length : 300), doc);
+    for (size_t i = 0; i < w->node.n_in + w->node.n_out && i < MAX_OPERANDS; i++)
+        weft__emit_text_print(to, "%s %s", i == w->node.n_in ? " ->" : "",
+                              weft_shape_text(w->tensors[i].shape, shape, sizeof shape));
+    weft__emit_text_print(to, " */\n");
+}
+
+static bool write_node(emit_file *f, const weft_plan_step *step)
+{
+    static const weft_source_receiver receiver = {take_call, take_refusal};
+    node_writer w = {.f = f, .node = weft_graph_node(f->g, step->node)};
+    const size_t n = w.node.n_in + w.node.n_out;
+    const weft_op *op = w.node.op;
+    if (n > MAX_OPERANDS) {
+        fail(&w, WEFT_TOO_LARGE, "has more than 64 operands");
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const weft_value v = operand(&w, i);
+        const weft_layout layout = weft_layout_of(f->g, v);
+        w.tensors[i].dtype = weft_dtype_of(f->g, v);
+        w.tensors[i].shape = weft_shape_of(f->g, v);
+        memcpy(w.tensors[i].stride, layout.stride, sizeof layout.stride);
+        if (weft_shape_numel(w.tensors[i].shape) > INT_MAX)
+            fail(&w, WEFT_TOO_LARGE, "an operand has over 2^31 - 1 elements");
+    }
+    if (step->scratch != SIZE_MAX) {
+        const weft_plan_buffer *b = &weft_plan_buffers(f->plan, NULL)[step->scratch];
+        w.scratch = b->bytes;
+        w.scratch_offset = b->offset;
+    }
+    weft_source source = {.receiver = &receiver,
+                          .context = &w,
+                          .attr = w.node.attr,
+                          .in = w.tensors,
+                          .out = w.tensors + w.node.n_in,
+                          .n_in = w.node.n_in,
+                          .n_out = w.node.n_out,
+                          .dtype = op->key_output || !w.node.n_in ? w.tensors[w.node.n_in].dtype
+                                                                  : w.tensors[0].dtype};
+    if (!op->source) {
+        fail(&w, WEFT_NO_KERNEL, "this op cannot be written as C yet");
+        return false;
+    }
+    write_comment(&w);
+    op->source(&source);
+    if (!w.called) fail(&w, WEFT_NO_KERNEL, "this node cannot be written as C");
+    return f->error->status == WEFT_OK;
+}
+
+bool weft__emit_nodes(emit_file *f)
+{
+    size_t n;
+    const weft_plan_step *steps = weft_plan_steps(f->plan, &n);
+    for (f->step = 0; f->step < n; f->step++)
+        if (!write_node(f, &steps[f->step])) return false;
+    return true;
+}

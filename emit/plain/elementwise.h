@@ -1,0 +1,81 @@
+/* What formulas of elementwise ops use (ops/elementwise). */
+
+#define T_(x) ((T)(x))
+
+/* 0 for x < 0. Compared with the largest number below 0, since compilers make 0 of -0 of the plain
+ * form. */
+#define RELU_f32(x) ((x) <= -1.40129846e-45f ? 0 : (x))
+#define RELU_f64(x) ((x) <= -4.9406564584124654e-324 ? 0 : (x))
+
+/* Copies, and numbers that are the same for all elements. */
+static T copy_of(T x)
+{
+    return x;
+}
+
+static T where_of(uint8_t condition, T x, T y)
+{
+    return condition ? x : y;
+}
+
+static T masked_fill_of(T x, uint8_t mask, T value)
+{
+    return mask ? value : x;
+}
+
+static T full_of(T value)
+{
+    return value;
+}
+
+static float to_float(T x)
+{
+    return (float)x;
+}
+
+static double to_double(T x)
+{
+    return (double)x;
+}
+
+/* Rounds towards zero and saturates; NaN becomes 0. */
+static int32_t to_int(T number)
+{
+    const double x = (double)number;
+    if (x != x) return 0;
+    if (x >= 2147483647.0) return 2147483647;
+    return x <= -2147483648.0 ? -2147483647 - 1 : (int32_t)x;
+}
+
+static uint8_t to_bool(T x)
+{
+    return x != 0;
+}
+
+static float bits_to_float(T x)
+{
+    float y;
+    memcpy(&y, &x, sizeof y);
+    return y;
+}
+
+static int32_t bits_to_int(T x)
+{
+    int32_t y;
+    memcpy(&y, &x, sizeof y);
+    return y;
+}
+
+static void arange(T *y, double start, double step, int n)
+{
+    int i;
+    for (i = 0; i < n; i++) y[i] = (T)(start + (double)i * step);
+}
+
+/* True on and below a diagonal. */
+static void tril_mask(uint8_t *y, int start, int rows, int columns)
+{
+    int i, j;
+    for (i = 0; i < rows; i++)
+        for (j = 0; j < columns; j++) y[i * columns + j] = j <= i + start;
+}

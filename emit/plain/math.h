@@ -1,0 +1,235 @@
+/* What the functions of elements ask of libm elsewhere. */
+
+/* Infinity and NaN without <math.h>. */
+#ifndef INFINITY
+#define INFINITY __builtin_inff()
+#endif
+#ifndef NAN
+#define NAN __builtin_nanf("")
+#endif
+
+#if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__) || defined(__riscv_flen)
+static inline float fma_f32(float x, float y, float z)
+{
+    return __builtin_fmaf(x, y, z);
+}
+#else
+/* x y + z with one rounding: the product is exact in double; the sum is rounded to odd there, so
+ * that rounding it again, to float, has the result of one rounding (Boldo & Melquiond 2008). */
+static inline float fma_f32(float x, float y, float z)
+{
+    const double product = (double)x * (double)y, sum = product + (double)z;
+    const double added = sum - product;
+    const double lost = (product - (sum - added)) + ((double)z - added);
+    const int64_t inexact = (lost > 0) | (lost < 0), smaller = (lost < 0) != (sum < 0);
+    int64_t bits;
+    double odd;
+    memcpy(&bits, &sum, sizeof bits);
+    bits = (bits - (inexact & smaller)) | inexact;
+    memcpy(&odd, &bits, sizeof odd);
+    return (float)odd;
+}
+#endif
+
+/* A double as mantissa 2^exponent; the mantissa has 53 bits, but that of 0. */
+typedef struct vm_parts {
+    uint64_t mantissa;
+    int exponent;
+    int negative;
+} vm_parts;
+
+static vm_parts vm_split(double x)
+{
+    vm_parts p;
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    p.negative = (int)(bits >> 63);
+    p.exponent = (int)(bits >> 52 & 0x7ff);
+    p.mantissa = bits & 0xfffffffffffffu;
+    if (p.exponent)
+        p.mantissa |= (uint64_t)1 << 52;
+    else
+        p.exponent = 1;
+    p.exponent -= 1075;
+    while (p.mantissa && !(p.mantissa >> 52)) {
+        p.mantissa <<= 1;
+        p.exponent--;
+    }
+    return p;
+}
+
+/* An integer of 128 bits in two halves. */
+typedef struct vm_wide {
+    uint64_t high, low;
+} vm_wide;
+
+static vm_wide vm_wide_product(uint64_t a, uint64_t b)
+{
+    const uint64_t mask = 0xffffffffu, a1 = a >> 32, a0 = a & mask, b1 = b >> 32, b0 = b & mask;
+    const uint64_t low = a0 * b0, mid = a1 * b0 + (low >> 32), mid2 = a0 * b1 + (mid & mask);
+    vm_wide w;
+    w.high = a1 * b1 + (mid >> 32) + (mid2 >> 32);
+    w.low = mid2 << 32 | (low & mask);
+    return w;
+}
+
+/* w 2^-n; a bit that is lost sets the last one. Negative n: to the left, without loss. */
+static vm_wide vm_wide_shift(vm_wide w, int n)
+{
+    vm_wide r = {0, 0};
+    if (n <= -64) {
+        r.high = w.low << (-n - 64);
+    } else if (n < 0) {
+        r.high = w.high << -n | w.low >> (64 + n);
+        r.low = w.low << -n;
+    } else if (n == 0) {
+        r = w;
+    } else if (n >= 128) {
+        r.low = (w.high | w.low) != 0;
+    } else if (n >= 64) {
+        const int more = n - 64;
+        r.low =
+            (more ? w.high >> more : w.high) | ((w.low | (more ? w.high << (64 - more) : 0)) != 0);
+    } else {
+        r.high = w.high >> n;
+        r.low = (w.low >> n | w.high << (64 - n)) | (w.low << (64 - n) != 0);
+    }
+    return r;
+}
+
+/* w 2^exponent, whose last bit may be sticky, rounded to nearest, ties to even. */
+static double vm_round_wide(vm_wide w, int exponent, int negative)
+{
+    int length = 0;
+    uint64_t top = w.high ? w.high : w.low, bits;
+    double y;
+    while (length < 64 && top >> length) length++;
+    length += w.high ? 64 : 0;
+    int lost = length - 53;
+    if (lost < -1074 - exponent) lost = -1074 - exponent;
+    const uint64_t rough = vm_wide_shift(w, lost - 2).low;
+    const uint64_t mantissa = (rough >> 2) + ((rough & 2) && (rough & 5));
+    const int e = exponent + lost; /* the result is mantissa 2^e, at most 2^53 */
+    if (mantissa >> 53)
+        bits = (uint64_t)(e + 1076) << 52;
+    else if (mantissa >> 52)
+        bits = (uint64_t)(e + 1075) << 52 | (mantissa & 0xfffffffffffffu);
+    else
+        bits = mantissa; /* subnormal */
+    if (mantissa >> 52 && e + 1075 + (int)(mantissa >> 53) > 2046) bits = (uint64_t)0x7ff << 52;
+    bits |= (uint64_t)(negative != 0) << 63;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+#if defined(__FMA__) || defined(__FP_FAST_FMA) || defined(__aarch64__) ||                          \
+    (defined(__riscv_flen) && __riscv_flen >= 64)
+static inline double fma_f64(double x, double y, double z)
+{
+    return __builtin_fma(x, y, z);
+}
+#else
+/* x y + z with one rounding, in integers. */
+static double fma_f64(double x, double y, double z)
+{
+    vm_wide product, other, sum;
+    if (x - x != 0 || y - y != 0 || x == 0 || y == 0) return x * y + z;
+    if (z - z != 0) return z + z;
+    if (z == 0) return x * y;
+    const vm_parts a = vm_split(x), b = vm_split(y), c = vm_split(z);
+    const int negative = a.negative != b.negative;
+    product = vm_wide_product(a.mantissa, b.mantissa);
+    other.high = 0;
+    other.low = c.mantissa;
+    /* Both with one exponent: the larger one as far to the left as it may be. */
+    int exponent = a.exponent + b.exponent, shift = c.exponent - exponent;
+    if (shift > 0) {
+        const int left = shift < 73 ? shift : 73; /* 53 of 126 bits */
+        other = vm_wide_shift(other, -left);
+        product = vm_wide_shift(product, shift - left);
+        exponent += shift - left;
+    } else {
+        const int left = -shift < 20 ? -shift : 20; /* 106 of 126 bits */
+        product = vm_wide_shift(product, -left);
+        other = vm_wide_shift(other, -shift - left);
+        exponent -= left;
+    }
+    int sign = negative;
+    if (negative == c.negative) {
+        sum.low = product.low + other.low;
+        sum.high = product.high + other.high + (sum.low < other.low);
+    } else {
+        const int smaller =
+            product.high < other.high || (product.high == other.high && product.low < other.low);
+        const vm_wide more = smaller ? other : product, less = smaller ? product : other;
+        sum.low = more.low - less.low;
+        sum.high = more.high - less.high - (more.low < less.low);
+        if (smaller) sign = c.negative;
+        if (!(sum.high | sum.low)) return 0;
+    }
+    return vm_round_wide(sum, exponent, sign);
+}
+#endif
+
+/* The square root, rounded once. Compilers that need not set errno compute it in one instruction; else
+ * digit by digit. */
+#if defined(__NO_MATH_ERRNO__) && (defined(__SSE2__) || defined(__aarch64__))
+static inline double plain_sqrt(double x)
+{
+    return __builtin_sqrt(x);
+}
+#else
+static double plain_sqrt(double x)
+{
+    uint64_t root = 0, rest = 0;
+    int i;
+    if (!(x > 0) || x > 1.7976931348623157e308) return x < 0 ? (double)NAN : x;
+    vm_parts p = vm_split(x);
+    if (p.exponent & 1) {
+        p.mantissa <<= 1;
+        p.exponent--;
+    }
+    /* The root of mantissa 2^54, bit by bit: 54 bits, of which the last one rounds. */
+    for (i = 53; i >= 0; i--) {
+        const uint64_t two = i >= 27 ? p.mantissa >> (2 * (i - 27)) & 3 : 0;
+        rest = rest << 2 | two;
+        root <<= 1;
+        if (rest >= (root << 1 | 1)) {
+            rest -= root << 1 | 1;
+            root |= 1;
+        }
+    }
+    vm_wide w = {0, 0};
+    w.low = root << 1 | (rest != 0);
+    return vm_round_wide(w, p.exponent / 2 - 28, 0);
+}
+#endif
+
+static inline double plain_fabs(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= ~((uint64_t)1 << 63);
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The nearest integer, ties to even; it keeps the sign of zero. */
+static double plain_rint(double x)
+{
+    const double big = 4503599627370496.0, a = plain_fabs(x);
+    if (!(a < big)) return x;
+    const double y = (a + big) - big;
+    return x < 0 || (x == 0 && 1 / x < 0) ? -y : y;
+}
+
+static double plain_floor(double x)
+{
+    const double y = plain_rint(x);
+    return y > x ? y - 1 : y;
+}
+
+static double plain_ceil(double x)
+{
+    return -plain_floor(-x);
+}

@@ -1,0 +1,81 @@
+/* Updates of states, in place. */
+
+static void assign(T *state, const T *value, int n)
+{
+    int i;
+    for (i = 0; i < n; i++) state[i] = value[i];
+}
+
+static void blend(T *state, const T *value, const T *decay, const T *weight, int n)
+{
+    int i;
+    for (i = 0; i < n; i++)
+        state[i] = *decay == 0 ? *weight * value[i] : *decay * state[i] + *weight * value[i];
+}
+
+/* `scale` may be NULL: 1. */
+static void sgd_update(T *param, const T *grad, const T *lr, const T *scale, T decay, int n)
+{
+    const T s = scale ? *scale : 1;
+    int i;
+    for (i = 0; i < n; i++) param[i] -= *lr * (s * grad[i] + decay * param[i]);
+}
+
+static void momentum_update(T *param, T *buf, const T *grad, const T *lr, const T *scale, T decay,
+                            T momentum, T weight, int nesterov, int n)
+{
+    const T s = scale ? *scale : 1;
+    int i;
+    for (i = 0; i < n; i++) {
+        const T g = s * grad[i] + decay * param[i];
+        buf[i] = momentum * buf[i] + weight * g;
+        param[i] -= *lr * (nesterov ? g + momentum * buf[i] : buf[i]);
+    }
+}
+
+static void adam_update(T *param, T *m, T *v, const T *grad, const T *lr, const T *step,
+                        const T *scale, double beta1, double beta2, double weight_decay, double eps,
+                        int decoupled, int n)
+{
+    const T s = scale ? *scale : 1;
+    const double t = (double)*step;
+    const T b1 = (T)beta1, a1 = (T)(1 - beta1), b2 = (T)beta2, a2 = (T)(1 - beta2), e = (T)eps;
+    const T decay = decoupled ? 0 : (T)weight_decay;
+    const T shrink = decoupled ? (T)(1 - (double)*lr * weight_decay) : 1;
+    const T correct_m = (T)(1 / (1 - vm_pow_f64(beta1, t)));
+    const T correct_v = (T)(1 / (1 - vm_pow_f64(beta2, t)));
+    int i;
+    for (i = 0; i < n; i++) {
+        const T g = s * grad[i] + decay * param[i];
+        m[i] = b1 * m[i] + a1 * g;
+        v[i] = b2 * v[i] + a2 * g * g;
+        param[i] = shrink * param[i] -
+                   *lr * (m[i] * correct_m) / ((T)sqrt((double)(v[i] * correct_v)) + e);
+    }
+}
+
+/* Adds the squares of n elements to *sum, in double: 16 lanes for each 16384. Begins with 0 where
+ * `first` is set. */
+static void square_sum(const T *x, int n, double *sum, int first)
+{
+    int from, i, c, half;
+    if (first) *sum = 0;
+    for (from = 0; from < n; from += 16384) {
+        double lane[16] = {0};
+        for (i = from; i < n && i < from + 16384; i++)
+            lane[(i - from) % 16] += (double)x[i] * (double)x[i];
+        for (half = 8; half; half /= 2)
+            for (c = 0; c < half; c++) lane[c] += lane[c + half];
+        *sum += lane[0];
+    }
+}
+
+static void root_of_sum(const double *sum, T *norm)
+{
+    *norm = (T)sqrt(*sum);
+}
+
+static int is_not_finite(const T *x)
+{
+    return !(*x - *x == 0);
+}
