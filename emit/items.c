@@ -164,9 +164,12 @@ static void name_block(emit_item *item, const char *text, size_t n)
 {
     for (size_t at = 0; at < n;) {
         const char *line = text + at;
-        if (*line == '\n' || !strncmp(line, "#if", 3) || !strncmp(line, "#el", 3) ||
-            !strncmp(line, "#endif", 6)) {
-            at += line_length(line);
+        const size_t one_line = line_length(line);
+        if (*line == '\n') {
+            at++;
+        } else if (!strncmp(line, "#if", 3) || !strncmp(line, "#el", 3) ||
+                   !strncmp(line, "#endif", 6)) {
+            at += one_line < 2 || line[one_line - 2] != '\\' ? one_line : declaration_length(line);
         } else if (!strncmp(line, "/*", 2)) {
             const char *end = strstr(line, "*/");
             at = end ? (size_t)(end - text) + 2 : n;

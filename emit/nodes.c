@@ -29,8 +29,10 @@ static weft_value operand(const node_writer *w, size_t i)
 static const char *node_name(const node_writer *w, char *buffer, size_t size)
 {
     const char *name = weft_name_of(w->f->g, operand(w, w->node.n_in)), *scope = w->node.scope;
-    weft__text_format(buffer, size, "%s%s%s (%s)", name ? "" : scope, name || !*scope ? "" : ".",
-                      name ? name : w->node.op->name, w->node.op->name);
+    if (name && *name)
+        weft__text_format(buffer, size, "%s (%s)", name, w->node.op->name);
+    else
+        weft__text_format(buffer, size, "%s%s%s", scope, *scope ? "." : "", w->node.op->name);
     return buffer;
 }
 

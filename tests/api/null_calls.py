@@ -6,7 +6,7 @@ import pathlib
 import re
 import sys
 
-ROOMS = ["graph", "ops", "autograd", "inspect", "text", "tokenizers", "distributed", "models", "formats"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "emit", "text", "tokenizers", "distributed", "models", "formats"]
 KERNELS = ["call.h", "kernel.h"]
 
 

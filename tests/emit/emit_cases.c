@@ -92,12 +92,17 @@ static void write_bytes(const char *name, size_t step, size_t i, const weft_tens
     fprintf(driver, "0};\n");
 }
 
-/* Random inputs of a model: whole numbers below `vocab` where they are integers. */
+/* Random inputs of a model: whole numbers from 1 on and below `vocab` where they are integers. */
 static void fill(weft_tensor *t, uint64_t seed, int64_t vocab)
 {
-    const weft_sample_input input = {
-        t->dtype, t->shape, weft_dtype_is_float(t->dtype) ? -1 : 0,
-        t->dtype == WEFT_I32 ? (double)vocab : t->dtype == WEFT_BOOL ? 0.3 : 1, false};
+    weft_sample_input input = {t->dtype, t->shape, -1, 1, false};
+    if (t->dtype == WEFT_I32) {
+        input.low = vocab > 1;
+        input.high = vocab > 1 ? (double)vocab : 1;
+    } else if (t->dtype == WEFT_BOOL) {
+        input.low = 0;
+        input.high = 0.125;
+    }
     weft_sample_input_fill(&input, t->dtype, seed, t->data);
 }
 
@@ -130,8 +135,10 @@ static void write_case(test_case *c, int64_t vocab, int steps)
             if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 32);
         fprintf(driver, "#include \"%s.h\"\n", c->name);
         fprintf(calls,
-                "    { static union { double d; uint64_t u; unsigned char b[%s_ARENA_BYTES + 64]; } arena;\n"
-                "      static union { double d; uint64_t u; unsigned char b[%s_STATE_BYTES + 64]; } states;\n"
+                "    { static union { double d; uint64_t u; unsigned char b[%s_ARENA_BYTES + 64]; "
+                "} arena;\n"
+                "      static union { double d; uint64_t u; unsigned char b[%s_STATE_BYTES + 64]; "
+                "} states;\n"
                 "      %s m = {&arena, &states, 0, 0};\n      %s_io io;\n      int bad = 0;\n"
                 "      memset(&io, 0, sizeof io);\n      %s_init(&m);\n",
                 upper, upper, c->name, c->name, c->name);
@@ -148,14 +155,17 @@ static void write_case(test_case *c, int64_t vocab, int steps)
                     *(float *)t.data = 0.01f;
                 else
                     fill(&t, (uint64_t)step * 100 + i, vocab);
-                if (weft_session_feed(session, v, t.data, weft_tensor_bytes(t.dtype, t.shape), &error) != WEFT_OK)
+                if (weft_session_feed(session, v, t.data, weft_tensor_bytes(t.dtype, t.shape),
+                                      &error) != WEFT_OK)
                     printf("cannot feed: %s: %s\n", c->name, error.message);
                 if (v.id != c->rate.id) {
                     char field[128];
                     const char *name = weft_name_of(c->g, v);
                     snprintf(field, sizeof field, "%s", name ? name : "");
                     for (char *at = field; *at; at++)
-                        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", *at))
+                        if (!strchr(
+                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+                                *at))
                             *at = '_';
                     write_bytes(c->name, (size_t)step, 1000 + n_inputs, &t);
                     fprintf(calls, "      io.%s = (const void *)%s_%d_%zu;\n", field, c->name, step,
@@ -182,8 +192,8 @@ static void write_case(test_case *c, int64_t vocab, int steps)
             for (size_t i = 0; i < c->n_outputs; i++) {
                 weft_tensor t;
                 weft_session_tensor(session, c->targets[i], &t, &error);
-                fprintf(calls, "      bad += !equal(&got[%zu], %s_%d_%zu, %zu, %d);\n", i, c->name, step,
-                        i, weft_tensor_bytes(t.dtype, t.shape),
+                fprintf(calls, "      bad += !equal(&got[%zu], %s_%d_%zu, %zu, %d);\n", i, c->name,
+                        step, i, weft_tensor_bytes(t.dtype, t.shape),
                         weft_dtype_is_float(t.dtype) ? (int)weft_dtype_bytes(t.dtype) : 0);
             }
         }
@@ -269,7 +279,14 @@ static void write_model(const weft_model *model, bool training)
     snprintf(c.name, sizeof c.name, "%s_%s", model->name, training ? "step" : "forward");
     for (char *at = c.name; *at; at++)
         if (*at == '-') *at = '_';
-    if (weft_model_build_text(c.g, model, NULL, 0, training, &built, &error) != WEFT_OK) {
+    char small[1024];
+    const char *options[64];
+    size_t n_options = 0;
+    snprintf(small, sizeof small, "%s", model->small);
+    for (char *at = strtok(small, " "); at && n_options < 64; at = strtok(NULL, " "))
+        options[n_options++] = at;
+    if (weft_model_build_text(c.g, model, options, n_options, training, &built, &error) !=
+        WEFT_OK) {
         printf("cannot build: %s: %s\n", c.name, error.message);
         return;
     }
@@ -314,26 +331,25 @@ int main(int argc, char **argv)
             if (wanted(weft_model_at(i)->name, argv + 2, argc - 2))
                 write_model(weft_model_at(i), training);
     fclose(calls);
-    fprintf(driver,
-            "\n/* NaN equal each other. */\n"
-            "static int equal(const void *a, const void *b, size_t n, int number)\n{\n"
-            "    size_t i;\n    if (!memcmp(a, b, n)) return 1;\n"
-            "    for (i = 0; number == 4 && i + 4 <= n; i += 4) {\n"
-            "        float x, y;\n        memcpy(&x, (const char *)a + i, 4);\n"
-            "        memcpy(&y, (const char *)b + i, 4);\n"
-            "        if (memcmp(&x, &y, 4) && (x == x || y == y)) return 0;\n    }\n"
-            "    for (i = 0; number == 8 && i + 8 <= n; i += 8) {\n"
-            "        double x, y;\n        memcpy(&x, (const char *)a + i, 8);\n"
-            "        memcpy(&y, (const char *)b + i, 8);\n"
-            "        if (memcmp(&x, &y, 8) && (x == x || y == y)) return 0;\n    }\n"
-            "    return number != 0;\n}\n"
-            "static int failed, equals;\n"
-            "static void report(const char *name, int bad)\n{\n"
-            "    if (bad) printf(\"differs: %%s\\n\", name);\n"
-            "    failed += bad != 0;\n    equals += !bad;\n}\n"
-            "int main(void)\n{\n#include \"calls.inc\"\n"
-            "    printf(\"%%d cases equal, %%d differ\\n\", equals, failed);\n"
-            "    return failed != 0;\n}\n");
+    fprintf(driver, "\n/* NaN equal each other. */\n"
+                    "static int equal(const void *a, const void *b, size_t n, int number)\n{\n"
+                    "    size_t i;\n    if (!memcmp(a, b, n)) return 1;\n"
+                    "    for (i = 0; number == 4 && i + 4 <= n; i += 4) {\n"
+                    "        float x, y;\n        memcpy(&x, (const char *)a + i, 4);\n"
+                    "        memcpy(&y, (const char *)b + i, 4);\n"
+                    "        if (memcmp(&x, &y, 4) && (x == x || y == y)) return 0;\n    }\n"
+                    "    for (i = 0; number == 8 && i + 8 <= n; i += 8) {\n"
+                    "        double x, y;\n        memcpy(&x, (const char *)a + i, 8);\n"
+                    "        memcpy(&y, (const char *)b + i, 8);\n"
+                    "        if (memcmp(&x, &y, 8) && (x == x || y == y)) return 0;\n    }\n"
+                    "    return number != 0;\n}\n"
+                    "static int failed, equals;\n"
+                    "static void report(const char *name, int bad)\n{\n"
+                    "    if (bad) printf(\"differs: %%s\\n\", name);\n"
+                    "    failed += bad != 0;\n    equals += !bad;\n}\n"
+                    "int main(void)\n{\n#include \"calls.inc\"\n"
+                    "    printf(\"%%d cases equal, %%d differ\\n\", equals, failed);\n"
+                    "    return failed != 0;\n}\n");
     fclose(driver);
     printf("%zu files written, %zu refused\n", n_written, n_refused);
     return 0;

@@ -167,6 +167,7 @@ case_each_library()
         run_as_all library.c ""
     done <<'END'
 weft weft - weft_graph_free(weft_graph_new())
+weft-emit emit weft weft_emit(NULL, NULL, NULL)
 weft-inspect inspect weft weft_graph_print_summary(NULL, NULL, NULL, NULL)
 weft-inspect report weft weft_report_free(NULL)
 weft-text text weft weft_tokenizer_free(NULL)

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-ROOMS = ["graph", "ops", "autograd", "inspect", "text", "tokenizers", "distributed", "models", "formats", "mpi"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "emit", "text", "tokenizers", "distributed", "models", "formats", "mpi"]
 FOLDERS = ["tests", "examples"]
 
 

@@ -28,6 +28,8 @@ ORDER = [
     ["inspect/json"],
     ["inspect"],
     ["inspect/report"],
+    ["emit/weft"],
+    ["emit"],
     ["text/weft"],
     ["text"],
     ["tokenizers/weft"],
@@ -53,7 +55,7 @@ ORDER = [
     ["tools/training", "tools/server"],
     ["tools/commands"],
 ]
-ROOMS = ["graph", "ops", "autograd", "inspect", "text", "tokenizers", "models", "distributed", "formats", "mpi", "tools"]
+ROOMS = ["graph", "ops", "autograd", "inspect", "emit", "text", "tokenizers", "models", "distributed", "formats", "mpi", "tools"]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 
 

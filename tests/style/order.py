@@ -24,7 +24,7 @@ except ImportError:  # the package belongs to the system's Python, which may not
     sys.exit(77)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-ROOMS = ["graph", "ops", "autograd", "inspect", "text", "tokenizers", "distributed", "models", "formats", "mpi",
+ROOMS = ["graph", "ops", "autograd", "inspect", "emit", "text", "tokenizers", "distributed", "models", "formats", "mpi",
          "tools", "examples", "tests/ops/hashes.c", "tests/models/bits.c", "tests/support/samples.c"]
 BASE = "c:@F@weft_apply"  # as libclang spells it; static functions have their file's name in it
 JOBS = 2

@@ -14,7 +14,7 @@ import sys
 
 from includes import LEVEL
 
-ROOMS = ("graph", "ops", "autograd", "inspect", "text", "tokenizers", "models", "distributed", "formats", "mpi")
+ROOMS = ("graph", "ops", "autograd", "inspect", "emit", "text", "tokenizers", "models", "distributed", "formats", "mpi")
 PROGRAMS = ("tests", "tools", "examples")
 # Tables of functions that a lower file reads as data: the passes of an op (weft_op.passes), and what an
 # update calls on several processes (autograd/processes.h).
