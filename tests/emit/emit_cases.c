@@ -2,7 +2,7 @@
  * file with a graph of all its samples, in f32 and in f64, and for models of the list a forward pass
  * and a training step. main.c runs all and prints how many cases are equal.
  *
- * Usage: emit_cases FOLDER [NAME...]    only the ops and models of these names */
+ * Usage: emit_cases FOLDER [--ops | --models | NAME...]    all, or only these */
 #include <weft/emit.h>
 #include <weft/models.h>
 #include <weft/weft.h>
@@ -204,10 +204,11 @@ static void write_case(test_case *c, int64_t vocab, int steps)
     weft_plan_free(plan);
 }
 
-static bool wanted(const char *name, char **names, int n)
+/* Whether the command line names it, or its kind. */
+static bool wanted(const char *name, const char *kind, char **names, int n)
 {
     bool found = n == 0;
-    for (int i = 0; i < n; i++) found = found || !strcmp(names[i], name);
+    for (int i = 0; i < n; i++) found = found || !strcmp(names[i], name) || !strcmp(names[i], kind);
     return found;
 }
 
@@ -324,11 +325,11 @@ int main(int argc, char **argv)
                     "#define got space\n");
     for (size_t i = 0; i < weft_op_count(); i++)
         for (int f64 = 0; f64 < 2; f64++)
-            if (wanted(weft_op_at(i)->name, argv + 2, argc - 2))
+            if (wanted(weft_op_at(i)->name, "--ops", argv + 2, argc - 2))
                 write_op(weft_op_at(i), f64 ? WEFT_F64 : WEFT_F32);
     for (size_t i = 0; i < weft_model_count(); i++)
         for (int training = 0; training < 2; training++)
-            if (wanted(weft_model_at(i)->name, argv + 2, argc - 2))
+            if (wanted(weft_model_at(i)->name, "--models", argv + 2, argc - 2))
                 write_model(weft_model_at(i), training);
     fclose(calls);
     fprintf(driver, "\n/* NaN equal each other. */\n"

@@ -1,7 +1,132 @@
 #!/usr/bin/env bash
-# What weft_emit writes, compiled by gcc and clang without libm, has the bits of the library: all ops, and the models
-# of the list, forward and as a training step. Usage: emit_test.sh BUILD_FOLDER [--list] [-k PATTERN]
-set -uo pipefail
-tests=$(cd "$(dirname "$0")/.." && pwd)
+# What weft_emit writes compiles without warnings, needs no library, and has the bits of libweft: all ops, the models of
+# the list, and a network that learns on a microcontroller.
 # shellcheck source=tests/support/cases.sh
-. "$tests/support/cases.sh"
+. "$(dirname "$0")/../support/cases.sh"
+warnings=(-Wall -Wextra -Wconversion -pedantic -Werror)
+
+# compile_all COMPILER...: all files of the folder, several at a time.
+compile_all()
+{
+    rm -f ./*.o
+    printf '%s\n' *.c | xargs -P "$(nproc)" -n 8 "$@" -c >errors.txt 2>&1 ||
+        { fail "$*:"; head -n 20 errors.txt; return 1; }
+    "${1/clang++/clang}" -o cases ./*.o >errors.txt 2>&1 || { fail "linking what $1 compiled:"; head errors.txt; return 1; }
+}
+
+# equal_cases MINIMUM: all cases are equal, and there are as many.
+equal_cases()
+{
+    local n
+    ./cases >printed.txt || { fail "differences from the library:"; grep differs printed.txt | head -n 20; }
+    n=$(sed -n 's/ cases equal, 0 differ//p' printed.txt)
+    [ "${n:-0}" -ge "$1" ] || { fail "expected at least $1 cases, got:"; tail -n 1 printed.txt; }
+}
+
+prepare()
+{
+    mkdir ops models
+    "$build/tests/emit_cases" ops --ops >ops.txt || fail "emit_cases ops"
+    "$build/tests/emit_cases" models --models >models.txt || fail "emit_cases models"
+    cp "$root"/examples/emit/* .
+    "$build/examples/emit" . 64 32 4 || fail "examples/emit"
+}
+
+# Ops without samples, and those that exchange data, are not written; what else is refused is listed here.
+case_all_ops_can_be_written()
+{
+    local refused
+    refused=$(sed -n 's/^refused: op_\(.*\)_f[36][24]: .*/\1/p' ops.txt | sort -u | paste -sd' ')
+    equal "the ops that cannot be written" "" "$refused"
+}
+
+case_ops_by_gcc()
+{
+    cd ops && compile_all gcc -std=c99 -O2 "${warnings[@]}" && equal_cases 240
+}
+
+case_ops_by_clang()
+{
+    command -v clang >/dev/null || skip "clang is not installed"
+    cd ops && compile_all clang -std=c99 -O1 "${warnings[@]}" && equal_cases 240
+}
+
+case_models_by_gcc()
+{
+    cd models && compile_all gcc -std=c99 -O2 "${warnings[@]}" && equal_cases 30
+}
+
+# For this processor: its fused operations are used.
+case_models_for_this_processor()
+{
+    cd models && compile_all gcc -std=c99 -O2 -march=native -fno-math-errno "${warnings[@]}" && equal_cases 30
+}
+
+case_models_without_undefined_behaviour()
+{
+    cd models && compile_all gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all || return
+    gcc -fsanitize=address,undefined -o cases ./*.o && equal_cases 30
+}
+
+# C++ takes the files as well.
+case_cpp()
+{
+    command -v g++ >/dev/null || skip "g++ is not installed"
+    for file in net.c net_step.c; do
+        g++ -x c++ -std=c++17 -Wall -Wextra -c "$file" -o "$file.o" >errors.txt 2>&1 || { fail "g++ $file:"; head errors.txt; }
+    done
+}
+
+case_nothing_but_memory_functions_is_needed()
+{
+    local needed
+    gcc -std=c99 -Os -ffreestanding -c net_step.c -o net_step.o || { fail "gcc -ffreestanding"; return; }
+    needed=$(nm -u net_step.o | awk '{print $2}' | grep -vE '^(memcpy|memset|memcmp|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail)$')
+    equal "symbols that are not defined" "" "$needed"
+}
+
+case_the_same_plan_writes_the_same_files()
+{
+    mkdir again
+    "$build/examples/emit" again 64 32 4
+    cmp net_step.c again/net_step.c && cmp net_step.h again/net_step.h || fail "other files the second time"
+}
+
+# The three lines that device.c prints, on this processor.
+on_this_processor()
+{
+    gcc -std=c99 -O2 -Wall device.c net.c net_step.c -o device && ./device
+}
+
+case_a_network_learns()
+{
+    on_this_processor >printed.txt
+    [ "$(grep -c . printed.txt)" = 3 ] || fail "expected three lines, got $(cat printed.txt)"
+    local before after
+    before=$(sed -n 's/^recognised before: \([0-9]*\) of 200/\1/p' printed.txt)
+    after=$(sed -n 's/^recognised after:  \([0-9]*\) of 200/\1/p' printed.txt)
+    [ "$before" -lt 100 ] && [ "$after" -gt 180 ] || fail "recognised $before before and $after after"
+}
+
+# The same lines, the hash among them, on a Cortex-M4.
+case_a_network_learns_on_a_microcontroller()
+{
+    command -v arm-none-eabi-gcc >/dev/null || skip "arm-none-eabi-gcc is not installed"
+    command -v qemu-system-arm >/dev/null || skip "qemu-system-arm is not installed"
+    arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -Os -Wall device.c net.c net_step.c \
+        cortex_m4.c -T cortex_m4.ld -nostartfiles --specs=nano.specs --specs=nosys.specs -o device.elf >errors.txt 2>&1 ||
+        { fail "arm-none-eabi-gcc:"; head errors.txt; return; }
+    equal "what the microcontroller prints" "$(on_this_processor)" "$(timeout 600 qemu-system-arm -M mps2-an386 -nographic \
+        -monitor none -serial none -semihosting-config enable=on,target=native -kernel device.elf </dev/null)"
+}
+
+case_errors()
+{
+    expect 2 "name it .c" "$weft" emit rnn -o rnn.txt
+    expect 2 "MODEL or FILE.onnx is missing" "$weft" emit -o x.c
+    expect 1 "is not an identifier of C" "$weft" emit feed-forward d_model=8 d_ff=8 --prefix 2x -o x.c
+    expect 1 "No such file or directory" "$weft" emit feed-forward d_model=8 d_ff=8 -o missing/x.c
+    [ ! -e x.c ] || fail "a file was written in spite of the error"
+}
+
+run_cases
