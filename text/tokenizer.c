@@ -165,6 +165,63 @@ weft_status weft_tokenizer_decode(const weft_tokenizer *tokenizer, const int32_t
     return status;
 }
 
+/* The byte of a piece <0xNN>; -1 if it is another. */
+static int byte_of(const weft_tokenizer *t, int32_t id)
+{
+    const char *piece = weft_tokenizer_piece(t, id);
+    char *end;
+    if (weft_tokenizer_role(t, id) != WEFT_PIECE_BYTE || strncmp(piece, "<0x", 3) != 0) return -1;
+    const long byte = strtol(piece + 3, &end, 16);
+    return *end == '>' && byte <= 255 ? (int)byte : -1;
+}
+
+/* The bytes of ids by the spans of their text, of which those of pieces <0xNN> are put back. */
+static weft_status bytes_by_spans(const weft_tokenizer *t, const int32_t *ids, size_t n,
+                                  char **bytes, size_t *length, weft_error *error)
+{
+    char *text = NULL, *out = NULL;
+    weft_text_span *spans = calloc(n + 1, sizeof *spans);
+    weft_status status =
+        spans ? weft_tokenizer_decode(t, ids, n, &text, spans, error) : no_memory(error);
+    if (status == WEFT_OK && !(out = malloc(strlen(text) + n + 1))) status = no_memory(error);
+    for (size_t i = 0, at = 0; status == WEFT_OK && i <= n; i++) {
+        const int byte = i < n ? byte_of(t, ids[i]) : -1;
+        if (i == n) {
+            out[at] = 0;
+            *length = at;
+        } else if (byte >= 0) {
+            out[at++] = byte ? (char)byte : ' ';
+        } else {
+            memcpy(out + at, text + spans[i].begin, spans[i].end - spans[i].begin);
+            at += spans[i].end - spans[i].begin;
+        }
+    }
+    free(spans);
+    free(text);
+    *bytes = out;
+    return status;
+}
+
+weft_status weft_tokenizer_decode_bytes(const weft_tokenizer *tokenizer, const int32_t *ids,
+                                        size_t n, char **bytes, size_t *length, weft_error *error)
+{
+    const weft_tokenizer *t = tokenizer;
+    weft_error_clear(error);
+    if (bytes) *bytes = NULL;
+    if (length) *length = 0;
+    if (!t || !bytes || !length || (n && !ids))
+        return bad(error, "decoding needs a tokeniser, ids, bytes and their length");
+    if (!t->kind->decode_bytes) return bytes_by_spans(t, ids, n, bytes, length, error);
+    int32_t *kept = calloc(n + 1, sizeof *kept);
+    size_t n_kept = 0;
+    if (!kept) return no_memory(error);
+    for (size_t i = 0; i < n; i++)
+        if (has_text(t, ids[i])) kept[n_kept++] = ids[i];
+    const weft_status status = t->kind->decode_bytes(t->state, kept, n_kept, bytes, length, error);
+    free(kept);
+    return status;
+}
+
 weft_status weft_tokenizer_characters(const weft_tokenizer *tokenizer, const char *text,
                                       size_t *characters, weft_error *error)
 {

@@ -91,7 +91,7 @@ static void end_bytes(tk_work *w, size_t begin)
     if (w->failed || c->n == begin) return;
     for (size_t at = begin; at < c->n && valid;)
         at += weft__tk_part(c->bytes + at, c->n - at, &valid);
-    if (valid) {
+    if (valid || w->raw) {
         end_token(w);
         return;
     }
@@ -174,7 +174,7 @@ void weft__tk_decode_level(const tk_decoder *self, tk_work *w)
     for (size_t at = 0, n; at < c->n && !w->failed; at += n) {
         bool valid;
         n = weft__tk_part(c->bytes + at, c->n - at, &valid);
-        if (valid)
+        if (valid || w->raw)
             copy(w, at, at + n);
         else
             put(w, "\xEF\xBF\xBD", 3, c->owners[at]);

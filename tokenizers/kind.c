@@ -68,8 +68,9 @@ static weft_status characters(void *state, const char *text, size_t *n, weft_err
 
 /* ---- Decoding ---- */
 
-static void decode_chain(const tk_state *s, tk_work *w, const int32_t *ids, size_t n)
+static void decode_chain(const tk_state *s, tk_work *w, const int32_t *ids, size_t n, bool raw)
 {
+    w->raw = raw;
     weft__tk_begin_chain(s, w, ids, n);
     for (size_t i = 0; i < s->n_decoders && !w->failed; i++) {
         s->decoders[i].apply(&s->decoders[i], w);
@@ -89,13 +90,17 @@ static void find_spans(const tk_chain *c, size_t n, weft_text_span *spans)
     }
 }
 
-static weft_status decode(void *state, const int32_t *ids, size_t n, char **text,
-                          weft_text_span *spans, weft_error *error)
+typedef struct decoding {
+    bool raw;              /* bytes that are not UTF-8 stay */
+    weft_text_span *spans; /* [n], of each id; may be NULL */
+} decoding;
+
+static weft_status decode_as(tk_state *s, decoding how, const int32_t *ids, size_t n, char **text,
+                             size_t *length, weft_error *error)
 {
-    tk_state *s = state;
     tk_work *w = weft__tk_take_work(s, error);
     if (!w) return WEFT_NO_MEMORY;
-    decode_chain(s, w, ids, n);
+    decode_chain(s, w, ids, n, how.raw);
     char *out = w->failed ? NULL : malloc(w->chain.n + 1);
     if (!out) {
         w->failed = true;
@@ -103,13 +108,27 @@ static weft_status decode(void *state, const int32_t *ids, size_t n, char **text
     }
     for (size_t i = 0; i < w->chain.n; i++) out[i] = w->chain.bytes[i] ? w->chain.bytes[i] : ' ';
     out[w->chain.n] = 0;
-    if (spans) find_spans(&w->chain, n, spans);
+    *length = w->chain.n;
+    if (how.spans) find_spans(&w->chain, n, how.spans);
     const weft_status status = weft__tk_return_work(s, w, WEFT_OK);
     if (status == WEFT_OK)
         *text = out;
     else
         free(out);
     return status;
+}
+
+static weft_status decode(void *state, const int32_t *ids, size_t n, char **text,
+                          weft_text_span *spans, weft_error *error)
+{
+    size_t length;
+    return decode_as(state, (decoding){false, spans}, ids, n, text, &length, error);
+}
+
+static weft_status decode_bytes(void *state, const int32_t *ids, size_t n, char **bytes,
+                                size_t *length, weft_error *error)
+{
+    return decode_as(state, (decoding){true, NULL}, ids, n, bytes, length, error);
 }
 
 /* ---- Pieces ---- */
@@ -142,6 +161,7 @@ static void free_state(void *state)
 const weft_tokenizer_kind weft__tk_kind = {.name = "tokenizer.json",
                                            .encode = encode,
                                            .decode = decode,
+                                           .decode_bytes = decode_bytes,
                                            .find = find,
                                            .piece = piece,
                                            .role = role,

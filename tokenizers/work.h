@@ -113,6 +113,7 @@ struct tk_work {
     size_t buffer_capacity;
     tk_cache cache;
     tk_chain chain, next_chain;
+    bool raw;         /* decoded bytes that are not UTF-8 stay, instead of becoming U+FFFD */
     void *match_data; /* of PCRE2 */
     weft_error *error;
 };

@@ -94,6 +94,11 @@ typedef struct weft_tokenizer_kind {
     weft_status (*encode_input)(void *state, const weft_encode_input *input,
                                 weft_encoding *encoding, weft_error *error);
     void (*free)(void *state); /* NULL: nothing to free */
+    /* As `decode`, but bytes that are not UTF-8 stay as they are. *length becomes their number. NULL:
+     * what `decode` and its spans say, and the bytes of pieces <0xNN> whose role is
+     * WEFT_PIECE_BYTE. */
+    weft_status (*decode_bytes)(void *state, const int32_t *ids, size_t n, char **bytes,
+                                size_t *length, weft_error *error);
 } weft_tokenizer_kind;
 
 /* A tokeniser of a kind, which must outlive it. Owns `state` if it succeeds. NULL on failure:
@@ -125,6 +130,11 @@ WEFT_API void weft_encoding_free(weft_encoding *encoding);
 WEFT_API weft_status weft_tokenizer_decode(const weft_tokenizer *tokenizer, const int32_t *ids,
                                            size_t n, char **text, weft_text_span *spans,
                                            weft_error *error);
+/* *bytes becomes a new array of what n ids stand for, *length bytes and a zero byte: the text of
+ * weft_tokenizer_decode, but a part of a character stays as it is, where the text has U+FFFD. */
+WEFT_API weft_status weft_tokenizer_decode_bytes(const weft_tokenizer *tokenizer,
+                                                 const int32_t *ids, size_t n, char **bytes,
+                                                 size_t *length, weft_error *error);
 /* *characters becomes the number of code points of a text after the tokeniser's normalisation,
  * which is the text that its ids decode to. */
 WEFT_API weft_status weft_tokenizer_characters(const weft_tokenizer *tokenizer, const char *text,

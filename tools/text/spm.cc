@@ -449,8 +449,9 @@ void free_processor(void *state)
     delete static_cast<SentencePieceProcessor *>(state);
 }
 
-const weft_tokenizer_kind sentencepiece_kind = {
-    "SentencePiece", encode, decode, find, piece_of, role_of, characters, nullptr, free_processor};
+const weft_tokenizer_kind sentencepiece_kind = {"SentencePiece", encode,  decode,     find,
+                                                piece_of,        role_of, characters, nullptr,
+                                                free_processor,  nullptr};
 
 } // namespace
 
