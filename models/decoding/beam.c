@@ -272,9 +272,10 @@ weft_search_result *weft_search_beam(const weft_search_model *model,
                                      const weft_search_options *options, weft_error *error)
 {
     weft_error_clear(error);
-    if (options && options->found) {
-        weft__search_refuse(error,
-                            "beam search has no `found`: its rows are reordered at each token");
+    if (options && (options->found || options->allows)) {
+        weft__search_refuse(
+            error,
+            "beam search has no `found` and no `allows`: its rows are reordered at each token");
         return NULL;
     }
     beam_search b = {.beams = model ? model->beams : 0};

@@ -183,7 +183,7 @@ bool weft__sampler_scan(weft_sampler *s, const weft_sampling_row *row, int64_t *
 
 /* ---- Choosing ---- */
 
-static int64_t argmax(const double *log_probs, int64_t n)
+int64_t weft__sampler_argmax(const double *log_probs, int64_t n)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -323,20 +323,20 @@ size_t weft_search_candidates(const double *log_probs, size_t n,
     return n_candidates;
 }
 
-/* The random number in [0, 1) of a row's next token. */
-static double uniform(const weft_sampling_options *o, const weft_sampling_row *row)
+double weft__sampler_uniform(const weft_sampling_options *o, const weft_sampling_row *row,
+                             uint64_t tries)
 {
     uint32_t words[4];
     const uint32_t counter[4] = {(uint32_t)row->found, (uint32_t)row->sample, (uint32_t)row->key,
                                  (uint32_t)(row->key >> 32)};
-    weft_philox(counter, o->seed, words);
+    weft_philox(counter, o->seed + tries * 0x9E3779B97F4A7C15U, words); /* 2^64 / golden ratio */
     return weft_uniform(words);
 }
 
 static int64_t draw(weft_sampler *s, const weft_sampling_options *o, const weft_sampling_row *row)
 {
     const size_t n = weft_search_candidates(s->log_probs, (size_t)s->vocab, o, s->ids, s->probs);
-    double u = uniform(o, row), sum = 0;
+    double u = weft__sampler_uniform(o, row, 0), sum = 0;
     for (size_t i = 0; i < n; i++) {
         sum += s->probs[i];
         if (u < sum) return s->ids[i];
@@ -344,18 +344,26 @@ static int64_t draw(weft_sampler *s, const weft_sampling_options *o, const weft_
     return n ? s->ids[n - 1] : -1;
 }
 
-void weft__sampler_choose(weft_sampler *s, const weft_sampling_options *o,
-                          const weft_sampling_row *row, weft_sampled_token *chosen)
+weft_status weft__sampler_choose(weft_sampler *s, const weft_sampling_options *o,
+                                 const weft_sampling_row *row, weft_sampled_token *chosen,
+                                 weft_error *error)
 {
+    weft_status status = WEFT_OK;
+    int64_t id;
     weft__sampler_bar(s, o, row);
     for (int64_t i = 0; i < s->vocab; i++)
         s->log_probs[i] =
             s->barred[i] ? -INFINITY : sampling_penalised(s, o, sampling_log_prob(row, i), i);
-    const int64_t id = o->greedy ? argmax(s->log_probs, s->vocab) : draw(s, o, row);
+    if (o->allows)
+        status = weft__sampler_choose_allowed(s, o, row, &id, error);
+    else
+        id = o->greedy ? weft__sampler_argmax(s->log_probs, s->vocab) : draw(s, o, row);
+    if (status != WEFT_OK) id = -1;
     *chosen = (weft_sampled_token){.id = (int32_t)id};
-    if (id < 0) return;
+    if (id < 0) return status;
     chosen->log_prob = sampling_log_prob(row, id);
     chosen->penalised = s->log_probs[id];
+    return WEFT_OK;
 }
 
 static bool check_row(const weft_sampler *s, const weft_sampling_row *row, weft_error *error)
@@ -369,6 +377,8 @@ static bool check_row(const weft_sampler *s, const weft_sampling_row *row, weft_
             "needs log probabilities [rows, vocab] of the sampler's vocabulary, and a row "
             "of them",
             error);
+    if (row->found > row->length)
+        return refuse("sampler", "the row has fewer tokens than new ones", error);
     if (row->length && !row->tokens) return refuse("sampler", "the tokens are NULL", error);
     if (are_ids(row->tokens, row->length, s->vocab)) return true;
     return refuse("sampler", "a token of the row is outside the vocabulary", error);
@@ -394,6 +404,5 @@ weft_status weft_sampler_choose(weft_sampler *sampler, const weft_sampling_optio
                               "the log probability of id %lld is %g; the model is damaged or "
                               "diverged in training",
                               (long long)bad, sampling_log_prob(row, bad));
-    weft__sampler_choose(sampler, &o, row, chosen);
-    return WEFT_OK;
+    return weft__sampler_choose(sampler, &o, row, chosen, error);
 }

@@ -31,9 +31,20 @@ bool weft__sampler_scan(weft_sampler *s, const weft_sampling_row *row, int64_t *
 /* Marks in s->barred the tokens that the row may not choose, and in s->held those that it has. */
 void weft__sampler_bar(weft_sampler *s, const weft_sampling_options *o,
                        const weft_sampling_row *row);
-/* weft_sampler_choose without its checks, for a row that was scanned. */
-void weft__sampler_choose(weft_sampler *s, const weft_sampling_options *o,
-                          const weft_sampling_row *row, weft_sampled_token *chosen);
+/* weft_sampler_choose without its checks, for a row that was scanned. Fails as o->allows does. */
+weft_status weft__sampler_choose(weft_sampler *s, const weft_sampling_options *o,
+                                 const weft_sampling_row *row, weft_sampled_token *chosen,
+                                 weft_error *error);
+
+/* The id of the largest of n log probabilities; -1 if all are -inf. */
+int64_t weft__sampler_argmax(const double *log_probs, int64_t n);
+/* The random number in [0, 1) of a row's next token; others if it is drawn again. */
+double weft__sampler_uniform(const weft_sampling_options *o, const weft_sampling_row *row,
+                             uint64_t tries);
+/* Sets *id to the choice among tokens that o->allows, by s->log_probs; -1 if there is none. */
+weft_status weft__sampler_choose_allowed(weft_sampler *s, const weft_sampling_options *o,
+                                         const weft_sampling_row *row, int64_t *id,
+                                         weft_error *error);
 
 /* The model's log probability of an id. */
 static inline double sampling_log_prob(const weft_sampling_row *row, int64_t id)

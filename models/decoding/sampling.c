@@ -31,9 +31,14 @@ static bool choose(row_search *r, int64_t row)
     search *s = &r->s;
     row_state *q = &r->rows[row];
     const weft_sampling_row at = weft__search_row(s, row);
+    const int64_t sentence = row / s->model->beams;
+    weft_sampling_options sampling = s->sampling;
     weft_sampled_token chosen;
-    if (!weft__search_scan_row(s, &at, row / s->model->beams)) return false;
-    weft__sampler_choose(s->sampler, &s->sampling, &at, &chosen);
+    if (!weft__search_scan_row(s, &at, sentence)) return false;
+    if (s->o->allows)
+        sampling.allows_context = s->o->allows_contexts[sentence * s->o->nbest + at.sample];
+    if (weft__sampler_choose(s->sampler, &sampling, &at, &chosen, s->error) != WEFT_OK)
+        return false;
     if (chosen.id < 0) {
         q->over = true;
         return true;

@@ -33,7 +33,8 @@ weft_sampling_options weft__search_sampling(const weft_search_options *o)
                                    .n_banned = o->n_banned,
                                    .ends = o->ends,
                                    .n_ends = o->n_ends,
-                                   .min_len = o->min_len};
+                                   .min_len = o->min_len,
+                                   .allows = o->allows};
 }
 
 /* Sets s->o to the options with defaults for zeros; `eos` is -1 without has_eos. */
@@ -70,6 +71,8 @@ static bool check(const search *s, const weft_search_model *model, const weft_se
         return weft__search_refuse(error, "eos is outside the vocabulary");
     if (o->nbest < 0 || o->nbest > model->beams)
         return weft__search_refuse(error, "nbest is negative or exceeds the beams");
+    if (o->allows && !o->allows_contexts)
+        return weft__search_refuse(error, "the contexts of `allows` are NULL");
     if (!isfinite(o->alpha)) return weft__search_refuse(error, "alpha is not finite");
     if (!weft__sampling_check(&s->sampling, model->vocab, "search", error)) return false;
     for (size_t i = 0; i < n; i++) {

@@ -93,6 +93,15 @@ WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *l
 
 /* ---- Choosing a token ------------------------------------------------------------------------ */
 
+/* Sets *allowed to whether `id` may follow the n new tokens of a row. An error ends the row. Tokens
+ * are tried in the order of their choice, so usually few are. A token that is refused is left out, and
+ * another one is drawn from the candidates that are left (those of temperature, top_k, top_p and min_p).
+ * If none of them is allowed, the candidates are those of all allowed tokens. So the probabilities of
+ * the candidates that are allowed are renormalised. After 64 tries all candidates are checked at once,
+ * which does not change these probabilities. */
+typedef weft_status weft_token_rule(void *context, const int32_t *tokens, size_t n, int32_t id,
+                                    bool *allowed, weft_error *error);
+
 /* How the next token of a row is chosen: what searches do for each row, for programs that drive a
  * decoder themselves. */
 typedef struct weft_sampling_options {
@@ -113,6 +122,10 @@ typedef struct weft_sampling_options {
     const int32_t *ends; /* ids that are not chosen before there are min_len new tokens */
     size_t n_ends;
     int64_t min_len;
+    /* A rule for the tokens of a text, such as weft_constrained_text_allows (weft/constraint.h): only
+     * tokens for which it sets *allowed are chosen. NULL: all are allowed. */
+    weft_token_rule *allows;
+    void *allows_context;
 } weft_sampling_options;
 
 /* A row whose next token is chosen. */
@@ -241,6 +254,10 @@ typedef struct weft_search_options {
     void *found_context;
     const int32_t *ends; /* more tokens that end a hypothesis, as `eos` does; with or without it */
     size_t n_ends;
+    /* A rule for the tokens of a row, as in weft_sampling_options; beam search refuses it. The context
+     * of row k of a sentence is allows_contexts[sentence * nbest + k]. */
+    weft_token_rule *allows;
+    void *const *allows_contexts;
 } weft_search_options;
 
 typedef struct weft_hypothesis {
@@ -268,8 +285,8 @@ WEFT_API void weft_search_result_free(weft_search_result *result);
  * equals the lower row and id come first. A search allocates for prefix and max_len of all rows at
  * its start.
  *
- * Returns NULL on failure: invalid options, `found` in a beam search, a token step that fails, a
- * log probability that is NaN or above 0, rows or ids above 2^31 - 1, or tokens that do not fit
+ * Returns NULL on failure: invalid options, `found` or `allows` in a beam search, a token step or a
+ * rule that fails, a log probability that is NaN or above 0, rows or ids above 2^31 - 1, or tokens that do not fit
  * into memory (WEFT_TOO_LARGE).
  *
  * greedy: takes the most likely token at each token step, and returns one hypothesis per sentence,
