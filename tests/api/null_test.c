@@ -16,6 +16,7 @@
 #include <weft/text.h>
 #ifdef WEFT_HAVE_TOKENIZERS
 #include <weft/chat.h>
+#include <weft/constraint.h>
 #include <weft/tokenizers.h>
 #endif
 

@@ -12,6 +12,7 @@ EXCEPTIONS = {
     "takes_its_object_first": {
         "weft_tensor_bytes": "asked before there is a tensor",
         "weft_safetensors_write": "writes a file without opening one",
+        "weft_constrained_text_allows": "is a weft_token_rule, whose context is the object",
     },
     "lists_in_one_way": {
         "weft_tokenizer_encode": "computes its list in the caller's memory, once a line",

@@ -35,6 +35,7 @@ ORDER = [
     ["tokenizers/weft"],
     ["tokenizers"],
     ["tokenizers/chat"],
+    ["tokenizers/constraint"],
     ["models/weft"],
     ["models/run"],
     ["models/layers"],

@@ -150,6 +150,66 @@ def streams():
           complete({"prompt": "In the", "max_tokens": 3, "temperature": 0}))
 
 
+def formats():
+    """Answers that must be JSON, of completions and chats, whole and as streams, among free ones."""
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "ok": {"type": "boolean"}},
+              "required": ["name", "ok"], "additionalProperties": False}
+    strict = {"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}}
+    message = [{"role": "user", "content": "Who?"}]
+    requests = [("/v1/completions", {"prompt": "In the", "max_tokens": 300, "seed": i, "n": 2, "response_format": strict})
+                for i in range(3)]
+    requests += [("/v1/completions", {"prompt": "In the", "max_tokens": 300, "seed": 7, "n": 2, "guided_json": schema}),
+                 ("/v1/chat/completions", {"messages": message, "seed": 8, "n": 2, "response_format": strict}),
+                 ("/v1/completions", {"prompt": "a", "max_tokens": 40, "seed": 9, "top_k": 5}),
+                 ("/v1/completions", {"prompt": "a", "max_tokens": 90, "seed": 9, "guided_regex": "[a-f]{20,30}!"}),
+                 ("/v1/completions", {"prompt": "a", "max_tokens": 30, "seed": 9,
+                                      "response_format": {"type": "json_object"}})]
+
+    def texts(path, request, stream):
+        status, text = ask(path, dict(request, stream=stream))
+        check("status", status, 200)
+        found = {}
+        for e in events(text) if stream else [json.loads(text)]:
+            for c in e["choices"]:
+                piece = c.get("text") or (c.get("message") or c.get("delta") or {}).get("content") or ""
+                found[c["index"]] = found.get(c["index"], "") + piece
+        return [found[i] for i in sorted(found)]
+
+    wanted = [texts(*r, False) for r in requests]
+    for found in wanted[:5]:
+        for text in found:
+            person = json.loads(text)
+            check("members", sorted(person), ["name", "ok"])
+            check("types", (isinstance(person["name"], str) and len(person["name"]) <= 5, type(person["ok"])), (True, bool))
+    check("texts differ", len({t for found in wanted[:5] for t in found}) > 5, True)
+    check("regular expression", bool(re.fullmatch("[a-f]{20,30}!", wanted[6][0])), True)
+    check("begins as an object", wanted[7][0][0], "{")
+    # Without a constraint, and with one, the same in any load.
+    check("a free text", complete(requests[5][1]), wanted[5][0])
+
+    def client(number):
+        draw = random.Random(number)
+        for i in draw.sample(range(len(requests)), len(requests)):
+            try:
+                check(f"answer {i} of client {number}", texts(*requests[i], draw.random() < 0.5), wanted[i])
+            except Exception as e:
+                problems.append(f"client {number}, request {i}: {e!r}")
+
+    threads = [threading.Thread(target=client, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def generated(schema, wanted):
+    """A completion by a schema is what `weft generate` wrote."""
+    with open(schema, encoding="utf-8") as file:
+        request = {"prompt": "In the", "max_tokens": 200, "seed": 3, "guided_json": json.load(file)}
+    with open(wanted, encoding="utf-8") as file:
+        check("the text of weft generate", "In the" + cleaned(complete(request)), file.read()[:-1])
+
+
 def refused():
     """Requests that are refused, with OpenAI's errors."""
     big = json.dumps({"prompt": "a" * 200000}).encode()
@@ -176,7 +236,15 @@ def refused():
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": 7}]}, 400, "messages"),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages"),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}],
-                                  "response_format": {"type": "json_object"}}, 400, "response_format"),
+                                  "response_format": {"type": "xml"}}, 400, "response_format"),
+        ("/v1/completions", {"prompt": "a", "response_format": {"type": "json_schema"}}, 400, "response_format"),
+        ("/v1/completions", {"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {
+            "schema": {"not": {}}}}}, 400, "response_format"),
+        ("/v1/completions", {"prompt": "a", "guided_regex": "("}, 400, "guided_regex"),
+        ("/v1/completions", {"prompt": "a", "guided_regex": 5}, 400, "guided_regex"),
+        ("/v1/completions", {"prompt": "a", "guided_regex": "a", "guided_json": {}}, 400, "response_format"),
+        ("/v1/completions", {"prompt": "a", "guided_regex": "([a-z ]|[a-y ])+1",
+                             "max_tokens": 200, "seed": 1}, 400, None),
         ("/v1/embeddings", {"input": "a"}, 404, None),
         ("/v1/nothing", {}, 404, None),
         ("/v1/completions", b"[" * 10000, 400, None),

@@ -101,6 +101,19 @@ case_streams()
     stop
 }
 
+case_answers_that_must_be_json()
+{
+    start gpt --slots 3
+    clients formats
+    stop
+    # A completion is what weft generate writes.
+    echo '{"properties": {"a": {"type": "array", "items": {"type": "integer", "maximum": 9}}}, "required": ["a"]}' >schema
+    "$weft" generate gpt --prompt "In the" --tokens 200 --seed 3 --json-schema schema >wanted
+    start gpt
+    clients generated schema wanted
+    stop
+}
+
 case_refused_requests_have_one_line()
 {
     local n

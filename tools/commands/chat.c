@@ -35,6 +35,7 @@ static const tool_option options[] = {
      "tokens of a conversation that the model sees (default: as many as it was trained on, at most "
      "4096)",
      16, 1 << 20, .group = 1},
+    {TOOL_INCLUDED(arguments, shared.rule, answer_rule_options), .group = 1},
     {TOOL_INCLUDED(arguments, shared.sampling, sampling_options), .group = 1},
     {"checkpoint", "FILE", FIELD(shared.checkpoint), "parameters (default: those of FOLDER)",
      .group = 4},

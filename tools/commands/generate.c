@@ -10,6 +10,7 @@ typedef struct arguments {
     const char *prompt;
     int64_t tokens, each, beams;
     stop_texts stops;
+    answer_rule_args rule;
     bool stream, special, log_probs;
 } arguments;
 
@@ -45,6 +46,8 @@ static void check(void *into, const tool_parser *parser)
         tool_usage_error(
             parser,
             "--stop and --beam exclude each other: beam search has its texts only at the end");
+    if (a->beams && (a->rule.match || a->rule.schema || a->rule.json))
+        tool_usage_error(parser, "--beam excludes --match, --json and --json-schema");
     if (a->beams && a->stream)
         tool_usage_error(
             parser,
@@ -85,6 +88,7 @@ static const tool_option options[] = {
      .group = 1},
     {"beam", "N", FIELD(beams), "beam search with N hypotheses instead of sampling", 1, 1024,
      .group = 1},
+    {TOOL_INCLUDED(arguments, rule, answer_rule_options), .group = 1},
     {TOOL_INCLUDED(arguments, shared, decoding_options)},
     {0}};
 
@@ -144,7 +148,8 @@ static bool load(generator *t)
     const bool one_text = a->prompt || a->log_probs || (a->stream && system_is_terminal(stdin));
     d->keep_lines = d->run.documents || (d->run.published && one_text);
     d->run.parse_special = a->special;
-    if (!weft_decoder_info_of(d->decoder).has_source) return true;
+    if (!weft_decoder_info_of(d->decoder).has_source)
+        return answer_rule_open(&d->rule, &a->rule, &d->run, &d->error);
     return decoding_fail(d, WEFT_BAD_ARGUMENT, d->run.model->name,
                          "needs a source: it translates (see `weft translate`)");
 }

@@ -122,7 +122,9 @@ bool conversation_open(conversation *c, const conversation_args *a, volatile boo
         return fail(c, WEFT_NOT_FOUND, a->folder,
                     "has no tokenizer.json: the model was not made for conversations");
     c->context = trained_context(&c->run, a->context, CONVERSATION_LEN, &c->error);
-    if (!c->context || !load_template(c) || !set_sampling(c)) return false;
+    if (!c->context || !load_template(c) || !set_sampling(c) ||
+        !answer_rule_open(&c->rule, &a->rule, &c->run, &c->error))
+        return false;
     const weft_decoder_options o = {
         .max_len = c->context, .cache = a->cache, .session.threads = a->threads};
     c->decoder = weft_decoder_new(&c->run.config, c->run.params, &o, &c->error);
@@ -141,6 +143,7 @@ void conversation_close(conversation *c)
     weft_sampler_free(c->sampler);
     weft_decoder_free(c->decoder);
     free_template(c);
+    answer_rule_close(&c->rule);
     trained_close(&c->run);
 }
 
@@ -280,6 +283,19 @@ static bool next_token(conversation *c, int32_t *token, size_t found)
     return true;
 }
 
+/* Reports an answer that does not match its rule yet; fails if it could not go on. */
+static bool check_answer(conversation *c, const int32_t *tokens, bool stuck)
+{
+    bool whole;
+    if (!answer_rule_check(c->sampling.allows_context, tokens, c->stats.found, stuck, &whole,
+                           &c->error))
+        return false;
+    if (!whole)
+        fprintf(stderr, "weft: the answer ends before it matches, with the last of its tokens "
+                        "(--tokens)\n");
+    return true;
+}
+
 /* Finds the tokens of an answer after the last of the ids, and prints what is certain of their text.
  */
 static bool find_tokens(conversation *c, const encoded_text *ids, growing_text *text,
@@ -299,7 +315,7 @@ static bool find_tokens(conversation *c, const encoded_text *ids, growing_text *
             return false;
     }
     c->stats.found_seconds = tool_seconds() - started;
-    return true;
+    return *c->interrupted || check_answer(c, tokens, token < 0);
 }
 
 /* Prints the rest of the text, which waited for more tokens, and a line end; adds the message. */
@@ -324,14 +340,19 @@ static bool answer(conversation *c, const encoded_text *ids)
     static const stop_texts no_stops = {0};
     growing_text text = {0};
     int32_t *tokens = calloc((size_t)c->context + 1, sizeof *tokens);
+    weft_constrained_text *ruled = NULL;
     c->stats = (conversation_stats){0};
-    bool good = (tokens || no_memory(c)) &&
+    c->sampling.allows = answer_rule_allows(&c->rule);
+    if (c->sampling.allows) ruled = answer_rule_begin(&c->rule, &c->run, false, &c->error);
+    c->sampling.allows_context = ruled;
+    bool good = (tokens || no_memory(c)) && (ruled || !c->sampling.allows) &&
                 growing_open(&text, c->run.target, &no_stops, "", NULL, 0, &c->error) == WEFT_OK &&
                 read_ids(c, ids) && find_tokens(c, ids, &text, tokens);
     if (!good && text.printed) printf("\n");
     good = good && finish(c, &text, tokens);
     if (!good) c->n_read = 0; /* the decoder may have failed: start anew */
     c->answers++;
+    answer_rule_end(ruled);
     growing_close(&text);
     free(tokens);
     return good;

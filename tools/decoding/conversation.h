@@ -3,6 +3,7 @@
 #ifndef WEFT_TOOLS_CONVERSATION_H
 #define WEFT_TOOLS_CONVERSATION_H
 
+#include "answer_rule.h"
 #include "growing.h"
 #include "run.h"
 #include "sampling_args.h"
@@ -17,6 +18,7 @@ typedef struct conversation_args {
     int64_t tokens;  /* maximum of an answer */
     int64_t context; /* positions; 0: those of the training, at most CONVERSATION_LEN */
     sampling_args sampling;
+    answer_rule_args rule;
     weft_dtype cache; /* of keys and values */
 } conversation_args;
 
@@ -37,6 +39,7 @@ typedef struct conversation {
     weft_decoder *decoder;
     weft_sampler *sampler;
     weft_sampling_options sampling;
+    answer_rule rule; /* what answers must match */
     int32_t *banned;
     int64_t context;
     char *system; /* NULL: none */

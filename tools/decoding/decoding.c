@@ -101,6 +101,7 @@ bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t m
 
 void decoding_close(decoding *d)
 {
+    answer_rule_close(&d->rule);
     decoding_close_all(d);
     free(d->banned);
 }
@@ -143,6 +144,7 @@ static void clear_lines(text_lines *lines)
             free((void *)(uintptr_t)l->found[k].log_probs);
         }
         for (size_t k = 0; k < l->n_growing; k++) growing_close(&l->growing[k]);
+        decoding_end_answers(l);
         free(l->growing);
         free(l->found);
         free(l->ids);
@@ -210,7 +212,7 @@ static bool take_token(void *context, size_t sentence, size_t row, const int32_t
 }
 
 weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_input *inputs,
-                                    size_t n, growing_text *const *growing)
+                                    size_t n, growing_text *const *growing, void *const *answers)
 {
     weft_search_model model = decoding_model(d, slider);
     weft_search_options o = d->options;
@@ -219,6 +221,10 @@ weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_
     if (growing) {
         o.found = take_token;
         o.found_context = &w;
+    }
+    if (answers) {
+        o.allows = answer_rule_allows(&d->rule);
+        o.allows_contexts = answers;
     }
     if (d->way == DECODING_SAMPLE)
         r = weft_search_sample(&model, inputs, n, &o, &d->error);
@@ -251,18 +257,24 @@ static weft_search_result *search(decoding *d, text_line *const *lines, size_t n
     const size_t each = (size_t)d->options.nbest;
     weft_search_input *inputs = calloc(n, sizeof *inputs);
     growing_text **growing = calloc(n * each, sizeof *growing);
-    bool prompts = !has_source(d), good = (inputs && growing) || no_memory(d);
+    void **answers = calloc(n * each, sizeof *answers);
+    bool prompts = !has_source(d), good = (inputs && growing && answers) || no_memory(d);
     for (size_t i = 0; good && i < n; i++) {
-        good = open_growing(d, lines[i]);
+        good = open_growing(d, lines[i]) && decoding_begin_answers(d, lines[i]);
         for (size_t k = 0; k < lines[i]->n_growing; k++)
             growing[i * each + k] = &lines[i]->growing[k];
+        for (size_t k = 0; k < lines[i]->n_answers; k++)
+            answers[i * each + k] = lines[i]->answers[k];
         size_t prefix = prompts ? lines[i]->n_ids : run->n_begins;
         int64_t room = d->max_len + 1 - (int64_t)prefix;
         inputs[i] = (weft_search_input){prompts ? lines[i]->ids : run->begins, prefix,
                                         lesser(lines[i]->max_tokens, room), lines[i]->number};
     }
     weft_search_result *r = NULL;
-    if (good) r = decoding_search(d, false, inputs, n, lines[0]->growing ? growing : NULL);
+    if (good)
+        r = decoding_search(d, false, inputs, n, lines[0]->growing ? growing : NULL,
+                            lines[0]->answers ? answers : NULL);
+    free(answers);
     free(inputs);
     free(growing);
     return r;
@@ -291,7 +303,9 @@ static bool search_batch(decoding *d, text_line *const *lines, size_t n)
     bool good = r != NULL;
     for (size_t i = 0; good && i < n; i++) good = keep_found(lines[i], r, i) || no_memory(d);
     weft_search_result_free(r);
+    for (size_t i = 0; good && i < n; i++) good = decoding_move_answers(d, lines[i]);
     good = good && (has_source(d) || decoding_slide(d, lines, n));
+    for (size_t i = 0; good && i < n; i++) good = decoding_check_answers(d, lines[i]);
     d->counts.seconds += tool_seconds() - started;
     for (size_t i = 0; good && i < n; i++)
         for (size_t k = 0; k < lines[i]->n_found; k++)

@@ -3,6 +3,7 @@
 #ifndef WEFT_TOOLS_DECODING_H
 #define WEFT_TOOLS_DECODING_H
 
+#include "answer_rule.h"
 #include "growing.h"
 #include "run.h"
 #include "sampling_args.h"
@@ -55,6 +56,8 @@ typedef struct text_line {
     size_t n_found;
     growing_text *growing; /* [n_growing], texts that are streamed or have stop texts; or NULL */
     size_t n_growing;
+    weft_constrained_text **answers; /* [n_answers], what texts must match; NULL without a rule */
+    size_t n_answers;
 } text_line;
 typedef struct text_lines {
     text_line *line;
@@ -78,10 +81,11 @@ typedef struct decoding_member {
 } decoding_member;
 
 typedef struct decoding_counts {
-    size_t cut;     /* sources or prompts that were too long */
-    size_t stopped; /* texts of beam search that ended at max_len */
-    size_t tokens;  /* found */
-    double seconds; /* spent searching */
+    size_t cut;       /* sources or prompts that were too long */
+    size_t stopped;   /* texts of beam search that ended at max_len */
+    size_t tokens;    /* found */
+    size_t unmatched; /* texts that have all their tokens and do not match the rule yet */
+    double seconds;   /* spent searching */
 } decoding_counts;
 
 typedef struct decoding {
@@ -98,6 +102,7 @@ typedef struct decoding {
     decoding_way way;
     weft_search_options options;
     stop_texts stops;        /* of a language model; owned by the command */
+    answer_rule rule;        /* what texts must match */
     bool keep_lines;         /* texts are printed with their line ends */
     bool log_probs;          /* print each text as JSON, with the log probabilities of its tokens */
     bool stream;             /* print each text as it is generated; only with one text at a time */
@@ -134,9 +139,16 @@ weft_decoder_info decoding_info(const decoding *d);
 void decoding_close_all(decoding *d);
 
 /* Searches from n <= a->batch prefixes with the started decoders or sliders, by d->options; NULL on
- * failure. `growing` are the nbest texts of each, or NULL. */
+ * failure. `growing` are the nbest texts of each, or NULL; `answers` likewise. */
 weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_input *inputs,
-                                    size_t n, growing_text *const *growing);
+                                    size_t n, growing_text *const *growing, void *const *answers);
+/* Begins the answers of a line, if there is a rule. */
+bool decoding_begin_answers(decoding *d, text_line *line);
+void decoding_end_answers(text_line *line);
+/* Moves what a line has found to the beginning of its answers. */
+bool decoding_move_answers(decoding *d, const text_line *line);
+/* Checks answers that are finished and moved: false if one of them could not go on. */
+bool decoding_check_answers(decoding *d, const text_line *line);
 /* Continues texts that have filled the decoder's positions: the tokens of the last half of the
  * positions become the prompt of a new search, as often as necessary. Texts of beam search are only
  * counted. */

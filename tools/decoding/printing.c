@@ -131,6 +131,10 @@ void decoding_print_notes(const decoding *d)
     if (d->invalid.n)
         fprintf(stderr, "weft: not UTF-8 (invalid bytes were read as unknown): %s\n",
                 line_numbers_text(&d->invalid, list));
+    if (d->counts.unmatched)
+        fprintf(stderr,
+                "weft: %zu texts end before they match, with the last of their tokens (--tokens)\n",
+                d->counts.unmatched);
     if (d->counts.stopped)
         fprintf(stderr,
                 "weft: %zu texts end after %lld tokens, the length that the model was trained on; "

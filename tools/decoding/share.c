@@ -192,6 +192,7 @@ bool share_counts(decoding *d)
         d->counts.cut += all[r].cut;
         d->counts.stopped += all[r].stopped;
         d->counts.tokens += all[r].tokens;
+        d->counts.unmatched += all[r].unmatched;
         if (all[r].seconds > d->counts.seconds) d->counts.seconds = all[r].seconds;
     }
     free(all);

@@ -10,10 +10,11 @@
 typedef struct open_text {
     const text_line *line;
     weft_hypothesis *found;
-    growing_text *growing; /* NULL: neither streamed nor with stop texts */
-    int32_t *prefix;       /* the last of its tokens, the prompt's included */
-    uint64_t key;          /* of the next search */
-    int64_t min_left;      /* minimum tokens before it may end */
+    growing_text *growing;         /* NULL: neither streamed nor with stop texts */
+    weft_constrained_text *answer; /* NULL: there is no rule */
+    int32_t *prefix;               /* the last of its tokens, the prompt's included */
+    uint64_t key;                  /* of the next search */
+    int64_t min_left;              /* minimum tokens before it may end */
     bool over;
 } open_text;
 
@@ -75,7 +76,9 @@ static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix
     int64_t room = d->max_len + 1 - (int64_t)prefix_len;
     weft_search_input *inputs = calloc(n, sizeof *inputs);
     growing_text **growing = calloc(n, sizeof *growing);
-    if (!inputs || !growing) {
+    void **answers = calloc(n, sizeof *answers);
+    if (!inputs || !growing || !answers) {
+        free(answers);
         free(inputs);
         free(growing);
         return no_memory(d);
@@ -85,18 +88,21 @@ static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix
         inputs[i] = (weft_search_input){texts[i].prefix, prefix_len, left < room ? left : room,
                                         texts[i].key};
         growing[i] = texts[i].growing;
+        answers[i] = texts[i].answer;
     }
     weft_search_options all = d->options;
     d->options.nbest = 1;
     d->options.min_len = texts[0].min_left;
     weft_search_result *r = NULL;
     if (decoding_start(d, slider, NULL, NULL, 0))
-        r = decoding_search(d, slider, inputs, n, growing[0] ? growing : NULL);
+        r = decoding_search(d, slider, inputs, n, growing[0] ? growing : NULL,
+                            answers[0] ? answers : NULL);
     d->options = all;
     bool good = r != NULL;
     for (size_t i = 0; good && i < n; i++) {
         const weft_hypothesis *more = &r->hypotheses[r->first[i]];
         good = append(&texts[i], more) || no_memory(d);
+        good = good && answer_rule_move(answers[i], more->tokens, more->length, &d->error);
         /* A text that stopped before its positions were used up is finished. */
         texts[i].over = more->ended || (int64_t)more->length < room ||
                         (int64_t)texts[i].found->length >= texts[i].line->max_tokens ||
@@ -105,6 +111,7 @@ static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix
     weft_search_result_free(r);
     free(inputs);
     free(growing);
+    free(answers);
     return good;
 }
 
@@ -168,8 +175,12 @@ bool decoding_slide(decoding *d, text_line *const *lines, size_t n)
                 uint64_t key = lines[i]->number | (uint64_t)k << 40;
                 int32_t *prefix = prefixes + at * prefix_len;
                 growing_text *growing = lines[i]->growing ? &lines[i]->growing[k] : NULL;
-                texts[at++] =
-                    (open_text){lines[i], &lines[i]->found[k], growing, prefix, key, 0, false};
+                texts[at++] = (open_text){.line = lines[i],
+                                          .found = &lines[i]->found[k],
+                                          .growing = growing,
+                                          .answer = lines[i]->answers ? lines[i]->answers[k] : NULL,
+                                          .prefix = prefix,
+                                          .key = key};
             }
     good = good && open_slider(d) && slide_all(d, texts, open, prefix_len);
     free(texts);

@@ -90,7 +90,7 @@ static bool translate(maps *m, sentence *s)
     const int64_t wanted = 2 * (int64_t)s->line.n_ids + 10;
     const weft_search_input input = {&begin, 1, wanted < m->d.max_len ? wanted : m->d.max_len, 0};
     if (!decoding_start(&m->d, false, &source, &s->line.n_ids, 1)) return false;
-    weft_search_result *r = decoding_search(&m->d, false, &input, 1, NULL);
+    weft_search_result *r = decoding_search(&m->d, false, &input, 1, NULL, NULL);
     if (!r) return false;
     const weft_hypothesis *h = &r->hypotheses[r->first[0]];
     s->tokens = calloc(h->length + 2, sizeof *s->tokens);

@@ -135,11 +135,17 @@ static bool take(void *context, const weft_batcher_event *event)
     const char *finish = finishes[event->end];
     pthread_mutex_lock(&s->lock);
     bool good = event->end != WEFT_BATCHER_FAILED;
-    if (!good) fail_job(c->job, 500, event->message);
+    /* A constraint that takes too many steps is the client's. */
+    if (!good) fail_job(c->job, c->ruled ? 400 : 500, event->message);
     if (good && event->token >= 0 && event->end != WEFT_BATCHER_ENDED)
         good = add_token(c, event, &error);
     if (good && finish && !c->growing.stopped)
         good = growing_finish(&c->growing, &error) == WEFT_OK;
+    if (good && event->end == WEFT_BATCHER_NO_TOKEN && !format_is_whole(c)) {
+        good = false;
+        fail_job(c->job, 500,
+                 "no token of the vocabulary can continue the answer so that it may match");
+    }
     if (c->growing.stopped) finish = "stop";
     if (error.status != WEFT_OK) fail_job(c->job, 500, error.message);
     if (finish || !good) {
@@ -166,12 +172,14 @@ static void begin(server *s, job *j)
     for (size_t i = 0; i < j->n_choices && error.status == WEFT_OK; i++) {
         job_choice *c = &j->choices[i];
         const encoded_text *p = &j->prompts[c->prompt];
+        weft_sampling_options options = j->options;
+        options.allows_context = c->ruled;
         const weft_batcher_request request = {.prefix = p->ids,
                                               .prefix_len = p->n,
                                               .max_len = j->max_tokens,
                                               .key = i / j->n,
                                               .sample = (int64_t)(i % j->n),
-                                              .options = &j->options,
+                                              .options = &options,
                                               .take = take,
                                               .context = c};
         if (weft_batcher_add(s->batcher, &request, &c->id, &error) != WEFT_OK) fail_by(j, &error);

@@ -97,9 +97,7 @@ static bool check_unsupported(job *j, const cJSON *json)
         double neutral;
     } numbers[] = {{"frequency_penalty", 0}, {"presence_penalty", 0}};
     static const char *const others[] = {"logit_bias", "suffix",     "functions", "function_call",
-                                         "audio",      "prediction", "grammar",   "guided_json"};
-    const cJSON *format = member(json, "response_format");
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(format, "type");
+                                         "audio",      "prediction", "grammar"};
     const cJSON *best = member(json, "best_of");
     bool echo = false;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -115,9 +113,6 @@ static bool check_unsupported(job *j, const cJSON *json)
         if (item && !((cJSON_IsObject(item) || cJSON_IsArray(item)) && !item->child))
             return answer_fail(&j->error, 400, others[i], "%s is not supported", others[i]);
     }
-    if (format && !(cJSON_IsString(type) && !strcmp(type->valuestring, "text")))
-        return answer_fail(&j->error, 400, "response_format",
-                           "only the format \"text\" is supported");
     if (best && !(cJSON_IsNumber(best) && best->valuedouble == (double)j->n))
         return answer_fail(&j->error, 400, "best_of", "best_of must be n");
     if (!read_flag(j, json, "echo", &echo)) return false;
@@ -240,6 +235,7 @@ static bool make_choices(job *j)
         if (growing_open(&c->growing, s->run.target, &j->stops, given, p->ids, p->n, &error) !=
             WEFT_OK)
             return answer_fail(&j->error, 500, NULL, "%s", error.message);
+        if (j->constraint && !format_begin(c)) return false;
         if (!j->wants_scores) continue;
         c->scores = calloc((size_t)j->max_tokens, sizeof *c->scores);
         if (!c->scores) return no_memory(j);
@@ -256,7 +252,7 @@ static bool read_generation(job *j, const cJSON *json)
     j->options.n_banned = s->n_banned;
     return read_stream(j, json) && read_sampling(j, json) && read_length(j, json) &&
            read_scores(j, json) && read_stops(j, json) && check_unsupported(j, json) &&
-           prompt_read(j, json) && fit(j) && make_choices(j);
+           format_read(j, json) && prompt_read(j, json) && fit(j) && make_choices(j);
 }
 
 static bool read_embedding(job *j, const cJSON *json)
@@ -324,6 +320,7 @@ void job_free(job *j)
         growing_close(&j->choices[i].growing);
         free(j->choices[i].scores);
     }
+    format_free(j);
     for (size_t i = 0; i < j->n_prompts; i++) {
         if (j->prompts) free(j->prompts[i].ids);
         if (j->texts) free(j->texts[i]);

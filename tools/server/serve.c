@@ -118,6 +118,7 @@ static bool load(server *s, weft_error *error)
 static void close_all(server *s)
 {
     weft_batcher_free(s->batcher);
+    format_close(s);
     weft_embedder_free(s->embedder);
 #ifdef WEFT_HAVE_TOKENIZERS
     weft_chat_template_free(s->chat);

@@ -6,6 +6,7 @@
 
 #include "serve.h"
 
+#include "decoding/answer_rule.h"
 #include "decoding/growing.h"
 #include "decoding/run.h"
 
@@ -40,10 +41,11 @@ typedef struct token_score {
 /* One answer to one prompt. */
 typedef struct job_choice {
     struct job *job;
-    size_t prompt;        /* its number */
-    uint64_t id;          /* of the batcher; 0: none */
-    growing_text growing; /* growing.clear bytes are certain */
-    token_score *scores;  /* [n_tokens]; NULL unless they are wanted */
+    size_t prompt;                /* its number */
+    uint64_t id;                  /* of the batcher; 0: none */
+    growing_text growing;         /* growing.clear bytes are certain */
+    weft_constrained_text *ruled; /* what it must match; NULL: nothing */
+    token_score *scores;          /* [n_tokens]; NULL unless they are wanted */
     size_t n_tokens;
     const char *finish; /* "stop" or "length"; NULL until it is over */
     bool over;
@@ -67,8 +69,9 @@ typedef struct job {
     int64_t max_tokens;
     weft_sampling_options options;
     stop_texts stops;
-    encoded_text *prompts; /* [n_prompts]: to continue, or to embed */
-    char **texts;          /* [n_prompts]; NULL where ids were given */
+    weft_constraint *constraint; /* of all answers; NULL: none */
+    encoded_text *prompts;       /* [n_prompts]: to continue, or to embed */
+    char **texts;                /* [n_prompts]; NULL where ids were given */
     size_t n_prompts;
     /* The answer. */
     job_choice *choices; /* [n_choices], n for each prompt */
@@ -99,7 +102,8 @@ typedef struct server {
     weft_embedder *embedder;                             /* of an encoder */
     int32_t *banned;
     size_t n_banned;
-    int64_t context; /* positions of a request */
+    weft_token_bytes *tokens; /* for constraints; NULL until a request has one */
+    int64_t context;          /* positions of a request */
     long long started;
     pthread_t engine;
     pthread_mutex_t reading; /* a body */
@@ -134,6 +138,18 @@ job *request_read(server *s, job_kind kind, const char *body, size_t bytes);
 void job_free(job *j);
 /* Sets the prompts of a job: of "messages", "prompt" or "input". False with j->error. */
 bool prompt_read(job *j, const cJSON *json);
+
+/* ---- Constraints (format.c) ---- */
+
+/* Reads what the answers must match: response_format, guided_json or guided_regex. False with
+ * j->error. */
+bool format_read(job *j, const cJSON *json);
+/* Begins an answer of a job with a constraint. */
+bool format_begin(job_choice *c);
+/* Whether an answer that no token can continue is complete. */
+bool format_is_whole(const job_choice *c);
+void format_free(job *j);
+void format_close(server *s);
 
 /* ---- Answers (answer.c) ---- */
 

@@ -1,0 +1,34 @@
+/* constraint.h - the parts of a constraint: the matcher (match.c), tokens (tokens.c, text.c), and the
+ * compiler of schemas (schema*.c). Not installed. */
+#ifndef WEFT_TOKENIZERS_CONSTRAINT_H
+#define WEFT_TOKENIZERS_CONSTRAINT_H
+
+#include <weft/constraint.h>
+
+/* Of a character of UTF-8. */
+#define CHARACTER_BYTES 4
+
+/* What one thread needs to match: scratch memory and limits. */
+typedef struct constraint_matcher {
+    const weft_constraint *constraint;
+    void *data, *context, *stack; /* of PCRE2 */
+} constraint_matcher;
+
+bool weft__constraint_open(constraint_matcher *m, const weft_constraint *constraint,
+                           weft_error *error);
+void weft__constraint_close(constraint_matcher *m);
+
+/* Sets *begins to whether the bytes are the beginning of a text that may match. Writes
+ * up to CHARACTER_BYTES after them. */
+weft_status weft__constraint_begins(constraint_matcher *m, char *bytes, size_t length, bool *begins,
+                                    weft_error *error);
+/* Sets *whole to whether the bytes match. */
+weft_status weft__constraint_whole(constraint_matcher *m, const char *bytes, size_t length,
+                                   bool *whole, weft_error *error);
+
+const weft_tokenizer *weft__token_bytes_tokenizer(const weft_token_bytes *tokens);
+
+/* The pattern of a schema (NULL: of any object); free() frees it. NULL on failure. */
+char *weft__schema_pattern(const char *schema, weft_error *error);
+
+#endif
