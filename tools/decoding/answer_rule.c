@@ -37,7 +37,7 @@ static weft_constraint *of_file(const char *path, weft_error *error)
 bool answer_rule_open(answer_rule *rule, const answer_rule_args *a, const trained_run *run,
                       weft_error *error)
 {
-    *rule = (answer_rule){NULL};
+    *rule = (answer_rule){.constraint = NULL};
     if (!a->match && !a->schema && !a->json) return true;
     rule->constraint = a->match    ? weft_constraint_new_regex(a->match, error)
                        : a->schema ? of_file(a->schema, error)
@@ -94,7 +94,7 @@ bool answer_rule_open(answer_rule *rule, const answer_rule_args *a, const traine
                       weft_error *error)
 {
     (void)run;
-    *rule = (answer_rule){NULL};
+    *rule = (answer_rule){.constraint = NULL};
     if (!a->match && !a->schema && !a->json) return true;
     weft_error_set(error, WEFT_BAD_ARGUMENT, "constraint",
                    "weft was built without PCRE2 and utf8proc");
