@@ -10,6 +10,7 @@
 #include "constraint.h"
 
 #include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,9 +106,7 @@ static weft_constraint *compile(char *pattern, bool is_json, weft_error *error)
         pcre2_code_free(alone);
         return no_memory(c, error);
     }
-    memcpy(whole, "(?:", 3);
-    memcpy(whole + 3, pattern, n + 1);
-    memcpy(whole + 3 + n, ")\\z", 4);
+    snprintf(whole, n + 8, "(?:%s)\\z", pattern);
     if (alone) c->code = compile_text(whole, &number, &at);
     free(whole);
     pcre2_code_free(alone);
