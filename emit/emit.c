@@ -271,12 +271,12 @@ static void write_header(emit_file *f, const fields *all, size_t file_bytes, emi
             "void %s_init(%s *m);\n\n",
             name, name);
     weft__emit_text_print(
-        to, "/* %s Returns 0,%s. */\nint %s_%s(%s *m, const %s_io *io%s);\n\n",
+        to, "/* %s Returns 0%s. */\nint %s_%s(%s *m, const %s_io *io%s);\n\n",
         step ? "One update." : "One run.",
         f->can_fail
-            ? " or the number of the node in the .c file whose data are out of range or not\n"
+            ? ", or the number of the node in the .c file whose data are out of range or not\n"
               " * finite; states are then as before"
-            : " always",
+            : "",
         name, step ? "step" : "run", name, name, step ? ", float rate" : "");
     if (states)
         weft__emit_text_print(

@@ -29,6 +29,7 @@ ORDER = [
     ["inspect"],
     ["inspect/report"],
     ["emit/weft"],
+    ["emit/plain"],
     ["emit"],
     ["text/weft"],
     ["text"],

@@ -4,6 +4,7 @@
 
 #include <weft/decode.h>
 #include <weft/distributed.h>
+#include <weft/emit.h>
 #include <weft/fit.h>
 #include <weft/formats.h>
 #include <weft/inspect.h>
