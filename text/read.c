@@ -27,10 +27,7 @@ static bool read_line(reader *r)
 {
     if (!weft__text_read_line(r->file, &r->line, &r->size, &r->length)) return false;
     r->lines++;
-    if (!r->begun && r->length >= 3 && !memcmp(r->line, "\xEF\xBB\xBF", 3)) {
-        r->length -= 3;
-        memmove(r->line, r->line + 3, r->length + 1);
-    }
+    if (!r->begun) weft__text_skip_mark(r->line, &r->length);
     r->begun = true;
     return true;
 }

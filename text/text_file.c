@@ -17,6 +17,13 @@ bool weft__text_read_line(FILE *file, char **line, size_t *capacity, size_t *len
     return true;
 }
 
+void weft__text_skip_mark(char *line, size_t *length)
+{
+    if (*length < 3 || memcmp(line, "\xEF\xBB\xBF", 3) != 0) return;
+    *length -= 3;
+    memmove(line, line + 3, *length + 1);
+}
+
 bool weft__text_at_end(FILE *file, const char *path, weft_error *error)
 {
     if (feof(file) && !ferror(file)) return true;

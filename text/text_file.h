@@ -16,6 +16,8 @@ extern "C" {
  * the file or if it cannot be read. The caller frees *line. */
 WEFT_PRIVATE_API bool weft__text_read_line(FILE *file, char **line, size_t *capacity,
                                            size_t *length);
+/* Removes a byte order mark from the beginning of a file's first line. */
+WEFT_PRIVATE_API void weft__text_skip_mark(char *line, size_t *length);
 /* Whether a file has been read to its end; to be called right after weft__text_read_line failed. False, with the
  * error set, if reading failed, memory was out or what the file decompresses is damaged (EBADMSG).
  * Does not clear the error. */

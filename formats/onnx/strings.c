@@ -13,10 +13,14 @@
 /* The number of a new text, which counts as memory of the import; -1 after a failure. */
 static int32_t number_of(onnx_node *n, const char *text, size_t bytes)
 {
+    if (bytes && memchr(text, 0, bytes)) {
+        weft__node_fail(n, WEFT_BAD_FILE, "has a string with a NUL");
+        return -1;
+    }
     const int32_t number = weft__arena_count(&n->import->memory, bytes)
                                ? weft__texts_number(n->import->model->files.texts, text, bytes)
                                : -1;
-    if (number < 0) weft__node_fail(n, WEFT_NO_MEMORY, "a string has a NUL, or no memory is left");
+    if (number < 0) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for strings");
     return number;
 }
 

@@ -101,6 +101,10 @@ def main():
         write(root, f"tree_classifier{name}", "TreeEnsembleClassifier", rows, labelled, post_transform=transform,
               classlabels_int64s=[7, 3, 9][: max(classes, 2)], base_values=[0.25, -0.5, 1.0][: max(classes, 2)],
               **forest(COMPARISONS[:1], "class", classes))
+    # A NaN is no number's equal, but goes where nodes_missing_value_tracks_true says.
+    rows = numbers.choice([*NUMBERS, numpy.nan], size=(40, FEATURES)).astype(numpy.float32)
+    write(root, "tree_regressor_not_equal", "TreeEnsembleRegressor", rows, floats, n_targets=2,
+          **forest(COMPARISONS[-1:]))
 
 
 main()

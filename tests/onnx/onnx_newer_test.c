@@ -109,13 +109,30 @@ static void test_linear_attention(void)
     check_chunks(3, KEY_DIM);
 }
 
-/* Also across the border of chunks: k = 3 has 18 tokens. */
+/* The layer also has a past state, and y is its result and its new state. */
+static void add_states(arena *p, written_graph *g)
+{
+    static const int64_t flat = -1;
+    WeftOnnx__NodeProto *node = g->nodes[0];
+    write_input(p, g, "past", ONNX_DOUBLE, WEFT_SHAPE(1, HEADS, KEY_DIM, VALUE_DIM));
+    node->input[3] = (char *)(uintptr_t) "past";
+    node->output[0] = (char *)(uintptr_t) "result";
+    node->output[node->n_output++] = (char *)(uintptr_t) "present";
+    write_longs(p, g, "flat", WEFT_SHAPE(1), &flat);
+    write_node(p, g, "Reshape", "result flat", "r");
+    write_node(p, g, "Reshape", "present flat", "s");
+    write_int(p, write_node(p, g, "Concat", "r s", "y"), "axis", 0);
+}
+
+/* Also across the border of chunks: k = 3 has 18 tokens; and with states: k = 6 and 7. */
 static void test_linear_gradients(void)
 {
-    for (int k = 0; k < 6; k++) {
+    for (int k = 0; k < 8; k++) {
         arena p = {.blocks = NULL};
         const int rule = k < 4 ? k : k == 4 ? 1 : 3;
-        written_graph *g = linear_attention(&p, rule, k == 3 ? 18 : 3, k < 4 ? 1 : KEY_DIM);
+        const bool long_text = k == 3 || k == 7;
+        written_graph *g = linear_attention(&p, rule, long_text ? 18 : 3, k < 4 ? 1 : KEY_DIM);
+        if (k >= 6) add_states(&p, g);
         check_written_gradients(g, &p, 27, -0.8, 0.4);
         weft__arena_free(&p);
     }
@@ -263,7 +280,7 @@ static void test_bitcast(void)
 /* Node 0 leads to node 1 and a leaf, node 1 to `next`, a node or a leaf. */
 static written_graph *tree(arena *p, int64_t feature, int64_t next, int64_t leaf, int64_t weights)
 {
-    static const int64_t roots[1] = {0}, zeros[2] = {0, 0}, ones[2] = {1, 1};
+    static const int64_t roots[1] = {0}, zeros[2] = {0, 0}, ones[2] = {1, 1}, at_leaves[2] = {1, 3};
     const int64_t children[2] = {1, next}, are_leaves[2] = {0, leaf}, at[2] = {feature, 0};
     written_graph *g = write_graph(p);
     write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(3, 2));
@@ -278,16 +295,36 @@ static written_graph *tree(arena *p, int64_t feature, int64_t next, int64_t leaf
     write_ints(p, node, "nodes_splits", zeros, 2);
     write_ints(p, node, "tree_roots", roots, 1);
     write_ints(p, node, "leaf_targetids", zeros, 2);
-    write_ints(p, node, "leaf_weights", ones, (size_t)weights);
+    write_ints(p, node, "leaf_weights", at_leaves, (size_t)weights);
     write_output(p, g, "y");
     return g;
+}
+
+/* Only the first row passes both nodes, to leaf 1. */
+static void check_tree(weft_onnx *m)
+{
+    static const float x[] = {0, -1, 1, -1, 0, 1}, want[] = {3, 1, 1};
+    const weft_builder builder = weft_onnx_builder(m);
+    const weft_build_options o = {.shape.rows = 3};
+    const void *inputs[] = {x};
+    weft_error error = {0};
+    weft_tensor y;
+    weft_params *store = weft_params_new();
+    weft_forward *forward = weft_forward_new(&builder, store, NULL, &error);
+    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, 0, &y));
+    CU_ASSERT_EQUAL_FATAL(weft_shape_numel(y.shape), 3);
+    CU_ASSERT_EQUAL(memcmp(y.data, want, sizeof want), 0);
+    weft_forward_free(forward);
+    weft_params_free(store);
 }
 
 static void test_trees(void)
 {
     arena p = {.blocks = NULL};
     weft_onnx *m = must_load_written(&p, tree(&p, 1, 1, 1, 2), 21, NULL);
-    CU_ASSERT_PTR_NOT_NULL(m);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    check_tree(m);
     weft_onnx_free(m);
     refuse_written(&p, tree(&p, 1, 0, 0, 2), 21, WEFT_TOO_LARGE, "or a cycle");
     refuse_written(&p, tree(&p, 2, 1, 1, 2), 21, WEFT_BAD_FILE, "node 0 has a feature");

@@ -312,6 +312,15 @@ static void test_other_types(void)
     encoder(&p, g, ONNX_FLOAT);
     CU_ASSERT_PTR_NULL(load_written(&p, g, 20, NULL, &error));
     expect_error(&error, WEFT_BAD_FILE, "needs as many values as keys");
+    ProtobufCBinaryData cut = {3, (uint8_t *)"a\0b"};
+    g = write_graph(&p);
+    write_input(&p, g, "x", ONNX_STRING, WEFT_SHAPE(1));
+    WeftOnnx__NodeProto *node = write_node(&p, g, "LabelEncoder", "x", "y");
+    node->domain = weft__arena_text(&p, "ai.onnx.ml");
+    set_strings(&p, node, "classes_strings", &cut, 1);
+    write_output(&p, g, "y");
+    CU_ASSERT_PTR_NULL(load_written(&p, g, 20, NULL, &error));
+    expect_error(&error, WEFT_BAD_FILE, "has a string with a NUL");
     weft__arena_free(&p);
 }
 

@@ -19,11 +19,7 @@ static bool read_line(logprob *p, line_reader *r)
         weft__text_at_end(r->file, r->path, &p->error);
         return false;
     }
-    if (!r->lines && r->length >= 3 && !memcmp(r->line, "\xEF\xBB\xBF", 3)) {
-        r->length -= 3;
-        memmove(r->line, r->line + 3, r->length + 1);
-    }
-    r->lines++;
+    if (!r->lines++) weft__text_skip_mark(r->line, &r->length);
     return true;
 }
 

@@ -174,9 +174,9 @@ static bool add_lines(example_file *f, FILE *file, size_t *examples)
     size_t capacity = 0, length, before = *examples;
     bool good = true;
     while (good && weft__text_read_line(file, &line, &capacity, &length)) {
-        const size_t mark = !f->line++ && length >= 3 && !memcmp(line, "\xEF\xBB\xBF", 3) ? 3 : 0;
-        if (strlen(line) == length && is_blank(line + mark)) continue;
-        good = add_line(f, line + mark, length - mark);
+        if (!f->line++) weft__text_skip_mark(line, &length);
+        if (strlen(line) == length && is_blank(line)) continue;
+        good = add_line(f, line, length);
         *examples += good;
     }
     free(line);
