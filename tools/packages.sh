@@ -2,7 +2,7 @@
 
 weft_packages=(gcc g++ meson ninja-build pkg-config libopenblas-openmp-dev libcunit1-dev
     libgraphviz-dev libsentencepiece-dev libcjson-dev libzip-dev zlib1g-dev gnuplot-nox
-    libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libpcre2-dev libutf8proc-dev
+    libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libpcre2-dev libutf8proc-dev libturbojpeg0-dev libpng-dev
     python3-minimal node-d3 node-dagre-layout)
 
 # need_packages PACKAGE...: installs those that are missing, and says so.

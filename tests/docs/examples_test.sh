@@ -112,6 +112,33 @@ case_fine_tuning()
         "$root/tests/data/languages/reference/logits.npy" y.npy out
 }
 
+case_a_detector()
+{
+    local detect=$build/examples/detect/detect train=$build/examples/detect/train_detector
+    [ -x "$detect" ] || skip "libturbojpeg, libpng or protobuf-c is missing"
+    "$build/tests/make_detector" shapes.onnx || fail "make_detector"
+    cp "$root/tests/data/shapes/drawn.jpg" .
+    # docs/detectors.md trains it; here it has not learned anything.
+    expect 0 "no boxes" "$detect" shapes.onnx drawn.jpg --out=same.png
+    expect 1 "nothing: cannot be opened" "$detect" shapes.onnx nothing
+    expect 1 "expected a JPEG or PNG file" "$detect" shapes.onnx shapes.onnx
+    head -c 3000 drawn.jpg >cut.jpg
+    expect 1 "cut.jpg: " "$detect" shapes.onnx cut.jpg
+    head -c 3000 same.png >cut.png
+    expect 1 "cut.png: expected" "$detect" shapes.onnx cut.png
+    expect 1 "digits.onnx: expected one input of f32" "$detect" digits.onnx drawn.jpg
+    expect 2 "usage: detect" "$detect" shapes.onnx
+    expect 2 "--fit: not understood" "$detect" shapes.onnx drawn.jpg --fit=cut
+    expect 1 'height: is not an open dimension' "$detect" shapes.onnx drawn.jpg --dim=height=64
+    echo "drawn.jpg 60 87 96 123 0" >list.txt
+    expect 0 "after: 0 of 1 objects found in 1 pictures" "$train" shapes.onnx list.txt list.txt 1 trained.safetensors
+    expect 0 "after: 1 of 1 objects found in 1 pictures" "$train" shapes.onnx list.txt list.txt 200 trained.safetensors
+    expect 0 "0            score" "$detect" shapes.onnx drawn.jpg --weights=trained.safetensors
+    echo "drawn.jpg 60 87 50 123 0" >list.txt
+    expect 1 "list.txt: expected lines" "$train" shapes.onnx list.txt list.txt 1 none.safetensors
+    expect 2 "usage: train_detector" "$train" shapes.onnx list.txt list.txt 0 none.safetensors
+}
+
 case_worked_examples()
 {
     cp "$build/examples/reproduce/reproduce" reproduce || fail "the program cannot be copied"

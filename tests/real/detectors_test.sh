@@ -15,3 +15,10 @@ python=${WEFT_TORCH_PYTHON:-python3}
     skip "$python has not all of torch, torchvision, onnx and onnxruntime (WEFT_TORCH_PYTHON names another)"
 make_work
 "$python" tests/real/detectors.py "$weft" "$work"
+detect=$build/examples/detect/detect
+if [ -x "$detect" ]; then
+    "$python" tests/real/compare_detect.py "$detect" "$work/ssdlite320.onnx" 0.9 "$work"
+    "$python" tests/real/compare_detect.py "$detect" "$work/faster_rcnn.onnx" 0.35 "$work"
+else
+    echo "detect was not built (libturbojpeg, libpng)"
+fi

@@ -25,4 +25,10 @@ make_work
 status=0
 "$python" tests/real/compare_onnx.py "$weft" "$cache" "$work" || status=$?
 [ "$status" != 2 ] || skip "pip cannot download any of the packages"
+# The boxes of YOLOv8, after suppression.
+detect=$build/examples/detect/detect
+if [ -x "$detect" ] && [ -e "$cache/nudenet/320n.onnx" ]; then
+    "$python" tests/real/compare_detect.py "$detect" "$cache/nudenet/320n.onnx" 0.01 "$work" --dim=height=320 \
+        --dim=width=320 --fit=letterbox || status=1
+fi
 exit "$status"

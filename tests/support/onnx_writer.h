@@ -6,7 +6,7 @@
 
 #include <weft/onnx.h>
 
-#define WRITER_LIST 16
+#define WRITER_LIST 64
 
 /* A graph, or a body. Lists end silently when they are full. */
 typedef struct written_graph {
