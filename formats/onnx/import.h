@@ -27,8 +27,9 @@
 #define ONNX_MEMORY       ((size_t)256 << 20)
 #define ONNX_MEMORY_RATIO 16
 
-/* The bytes of a scope, with its NUL: less than weft_graph_push_scope takes. */
-#define ONNX_SCOPE_BYTES 255
+/* The bytes of a scope, with its NUL: less than weft_graph_push_scope takes, since the scopes of
+ * gradients of gradients begin with "grad.grad.". */
+#define ONNX_SCOPE_BYTES 245
 
 /* An initializer of the main graph that becomes a parameter. */
 typedef struct onnx_weight {

@@ -102,6 +102,13 @@ static void test_long_names(void)
     const char *add = weft_graph_node(built, weft_producer_of(built, out) - 1).scope;
     CU_ASSERT_EQUAL(strncmp(add, relu.scope, 200), 0);
     CU_ASSERT_NOT_EQUAL(strcmp(add, relu.scope), 0);
+    /* Scopes of gradients, and of their gradients, are longer. */
+    for (int order = 1; order <= 2; order++) {
+        const weft_value wrt = in;
+        out = weft_sum(built, weft_square(built, out), WEFT_ALL_AXES, false);
+        weft_grad(built, out, &wrt, 1, &out);
+    }
+    CU_ASSERT_EQUAL(weft_graph_error(built)->status, WEFT_OK);
     weft_params *store = weft_params_new();
     weft_tensor result;
     weft_forward *forward = test_run_onnx(m, store, 1, zero, &result);
