@@ -41,65 +41,6 @@ static weft_status no_memory(saver *s)
     return weft_error_set(s->error, WEFT_NO_MEMORY, s->folder, "no memory");
 }
 
-/* ---- Configuration ---- */
-
-/* Whether the model's name begins with that of the architecture's model: all transformer* have the
- * same options. */
-static bool fits(const hf_architecture *a, const weft_model *m)
-{
-    return !strncmp(a->model, m->name, strlen(a->model));
-}
-
-/* Finds the architecture of that name, and its configuration. */
-static cJSON *write_as(saver *s, const char *name, const cJSON *before)
-{
-    const hf_architecture *a;
-    for (size_t i = 0; (a = weft__hf_architecture_at(i)); i++) {
-        if (strcmp(a->name, name) != 0) continue;
-        s->a = a;
-        if (fits(a, s->config->model)) return weft__hf_write_config(a, s->config, before, s->error);
-        weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
-                       "cannot be written as %s, which is a %s", name, a->model);
-        return NULL;
-    }
-    weft_error_set(s->error, WEFT_NOT_FOUND, name,
-                   "unsupported architecture (see `weft convert --list`)");
-    return NULL;
-}
-
-/* Finds the first architecture that has all options of the model. */
-static cJSON *write_first(saver *s)
-{
-    const hf_architecture *a;
-    weft_error first = {0};
-    for (size_t i = 0; (a = weft__hf_architecture_at(i)); i++) {
-        weft_error *error = first.status == WEFT_OK ? &first : NULL;
-        if (!fits(a, s->config->model)) continue;
-        s->a = a;
-        cJSON *json = weft__hf_write_config(a, s->config, NULL, error);
-        if (json) return json;
-    }
-    if (first.status == WEFT_OK)
-        weft_error_set(s->error, WEFT_BAD_ARGUMENT, s->config->model->name,
-                       "cannot be converted: no architecture of transformers has all its options");
-    else
-        weft_error_copy(s->error, &first);
-    return NULL;
-}
-
-/* Makes the configuration and chooses the architecture. */
-static cJSON *make_config(saver *s, const char *architecture)
-{
-    const char *text = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);
-    cJSON *before = text ? weft__json_parse(text, strlen(text), NULL) : NULL, *json;
-    const hf_architecture *was = before ? weft__hf_find_architecture(before, "", NULL) : NULL;
-    if (!architecture && was) architecture = was->name;
-    const bool same = was && architecture && !strcmp(was->name, architecture);
-    json = architecture ? write_as(s, architecture, same ? before : NULL) : write_first(s);
-    cJSON_Delete(before);
-    return json;
-}
-
 /* ---- Tensors ---- */
 
 /* The name of a tensor in the file. */
@@ -299,7 +240,7 @@ weft_status weft_huggingface_save(const weft_params *params, const weft_model_co
     if (weft__quantized_refuse(params, "the run", &problem) != WEFT_OK)
         return weft_error_copy(error, &problem);
     saver s = {.params = params, .config = config, .folder = folder, .error = &problem};
-    cJSON *json = make_config(&s, architecture);
+    cJSON *json = weft__hf_choose(params, config, architecture, &s.a, &problem);
     if (json) save(&s, json);
     cJSON_Delete(json);
     weft_graph_free(s.graph);

@@ -93,6 +93,12 @@ weft_status weft__hf_read_config(const hf_architecture *a, const cJSON *json, co
 cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *config,
                              const cJSON *before, weft_error *error);
 
+/* choose.c: makes the configuration of a model, which the caller deletes, and sets *found to its
+ * architecture: that of the name, or if this is NULL the one of WEFT_HUGGINGFACE_CONFIG, or else the
+ * first that has all options of the model. NULL on failure. */
+cJSON *weft__hf_choose(const weft_params *params, const weft_model_config *config,
+                       const char *architecture, const hf_architecture **found, weft_error *error);
+
 /* Compares a configuration that was written as an architecture, and read again, with the options:
  * WEFT_BAD_ARGUMENT if they do not mean the same. */
 weft_status weft__hf_compare(const char *architecture, const weft_model_config *wanted,

@@ -57,6 +57,31 @@ WEFT_API weft_status weft_huggingface_save(const weft_params *params,
                                            const weft_model_config *config, const char *folder,
                                            const char *architecture, weft_error *error);
 
+/* ---- Adapters (weft/lora.h) in the format of Hugging Face's library PEFT ---- */
+
+/* Writes `adapters`, which were trained next to the model of `base` and `config`, as
+ * FOLDER/adapter_config.json and FOLDER/adapter_model.safetensors. Names of modules are those of the
+ * architecture that weft_huggingface_save would choose. Where this has several matrices in one, such
+ * as qkv_proj, its rank is the sum of theirs, or, if all have the same A, their rank. Exact.
+ * `base` may be quantised: only its metadata count. Errors: those of weft_huggingface_save;
+ * WEFT_BAD_FILE if the adapters lack the metadata "lora", or have tensors of no module,
+ * WEFT_BAD_SHAPE if one does not fit. */
+WEFT_API weft_status weft_huggingface_save_adapters(const weft_params *adapters,
+                                                    const weft_params *base,
+                                                    const weft_model_config *config,
+                                                    const char *folder, const char *architecture,
+                                                    weft_error *error);
+/* Reads such a folder, also as PEFT writes it, into an empty store: adapters for the model of `base`
+ * and `config`, with the metadata "lora". Where weft has several matrices for one of theirs, each
+ * gets the module's A and its part of B. The factor of a module that differs from the others' is
+ * multiplied into its B. Errors: WEFT_NOT_FOUND if a file is missing, WEFT_BAD_FILE for a malformed
+ * one or an unexpected tensor; WEFT_BAD_ARGUMENT for what weft's adapters lack (DoRA, biases,
+ * modules_to_save, a module that weft does not adapt); WEFT_BAD_SHAPE. */
+WEFT_API weft_status weft_huggingface_load_adapters(weft_params *adapters, const weft_params *base,
+                                                    const weft_model_config *config,
+                                                    const char *folder, const char *architecture,
+                                                    weft_error *error);
+
 /* How a published encoder makes one vector of a text, for weft_embedder_options. */
 typedef struct weft_huggingface_embedding {
     weft_pooling pooling;

@@ -1,6 +1,5 @@
 /* lora: products with matrices that stay as they are get low-rank additions that are trained (Hu et
- * al. 2021): x W becomes x W + (alpha / rank) (x A) B. O(nodes), and without patterns O(nodes) for
- * each product. */
+ * al. 2021): x W becomes x W + (alpha / rank) (x A) B. O(nodes) for each product. */
 #include "lora.h"
 
 #include "base/text.h"
@@ -16,21 +15,27 @@ const char *weft__lora_name(char name[QUANTIZED_NAME], const char *state, const 
     return n > 0 && n < QUANTIZED_NAME ? name : NULL;
 }
 
+bool weft__lora_read(const weft_params *params, lora_note *note)
+{
+    static const char *const keys[] = {"rank=", "alpha=", "dropout="};
+    double *const numbers[] = {&note->rank, &note->alpha, &note->dropout};
+    const char *text = weft_params_meta(params, LORA_META);
+    for (int i = 0; i < 3; i++) {
+        const char *at = text ? strstr(text, keys[i]) : NULL;
+        if (!at || !weft__text_read_double(at + strlen(keys[i]), numbers[i])) return false;
+    }
+    return note->rank >= 1;
+}
+
 bool weft__lora_scale(const weft_params *params, double *scale)
 {
-    const char *text = weft_params_meta(params, LORA_META);
-    const char *rank = text ? strstr(text, "rank=") : NULL;
-    const char *alpha = text ? strstr(text, "alpha=") : NULL;
-    double of_rank, of_alpha;
-    if (!rank || !alpha || !weft__text_read_double(rank + 5, &of_rank) ||
-        !weft__text_read_double(alpha + 6, &of_alpha) || !(of_rank >= 1))
-        return false;
-    *scale = of_alpha / of_rank;
+    lora_note note;
+    if (!weft__lora_read(params, &note)) return false;
+    *scale = note.alpha / note.rank;
     return true;
 }
 
-/* Whether a node looks up in a state. */
-static bool is_table(const weft_graph *graph, weft_value state)
+bool weft__lora_is_table(const weft_graph *graph, weft_value state)
 {
     for (size_t i = 0; i < weft_graph_node_count(graph); i++) {
         const weft_node_info node = weft_graph_node(graph, i);
@@ -44,9 +49,8 @@ static bool is_table(const weft_graph *graph, weft_value state)
 /* Whether a product is added to. */
 static bool is_on(const weft_graph *graph, const quantized_use *use, const weft_params_filter *on)
 {
-    if (use->lookup) return false;
-    return on ? on->selects(on->context, weft_name_of(graph, use->state))
-              : !is_table(graph, use->state);
+    if (use->lookup || weft__lora_is_table(graph, use->state)) return false;
+    return !on || on->selects(on->context, weft_name_of(graph, use->state));
 }
 
 weft_value weft__lora_add(weft_graph *graph, weft_value x, weft_value y, const weft_value *ab,

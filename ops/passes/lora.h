@@ -22,8 +22,16 @@ WEFT_PRIVATE_API bool weft__lora_visit(weft_rewrite *r);
 /* Writes the name of one of the two matrices of a state, "a" or "b"; NULL if it is too long. */
 WEFT_PRIVATE_API const char *weft__lora_name(char name[QUANTIZED_NAME], const char *state,
                                              const char *matrix);
-/* Reads alpha / rank from the metadata of a store; false if they have none. */
+/* What the metadata of a store say about its adapters. */
+typedef struct lora_note {
+    double rank, alpha, dropout;
+} lora_note;
+/* False if the store has no such metadata, or damaged ones. */
+WEFT_PRIVATE_API bool weft__lora_read(const weft_params *params, lora_note *note);
+/* alpha / rank of them. */
 WEFT_PRIVATE_API bool weft__lora_scale(const weft_params *params, double *scale);
+/* Whether a graph also looks up in a state, which has no adapters then. */
+WEFT_PRIVATE_API bool weft__lora_is_table(const weft_graph *graph, weft_value state);
 
 /* y + scale (x a) b. */
 weft_value weft__lora_add(weft_graph *graph, weft_value x, weft_value y, const weft_value *ab,

@@ -82,6 +82,14 @@ WEFT_API weft_params *weft_params_quantize(const weft_params *params, const weft
 /* Whether the store has quantised matrices, by their names. O(tensors). */
 WEFT_API bool weft_params_are_quantized(const weft_params *params);
 
+/* The inverse: returns a new store in which those quantised matrices of the graph that `filter`
+ * selects, by their names in the graph (NULL: all), are in f32: scale (q - zero), or scale q +
+ * minimum, rounded once for each operation. Other tensors and the metadata are copied; if no
+ * quantised matrix remains, "quantization" is "none". NULL on failure: WEFT_BAD_SHAPE if a form does
+ * not fit the graph, WEFT_BAD_ARGUMENT, WEFT_NO_MEMORY. */
+WEFT_API weft_params *weft_params_dequantize(const weft_params *params, const weft_graph *graph,
+                                             const weft_params_filter *filter, weft_error *error);
+
 /* ---- Using it ---- */
 
 /* A pass for weft_plan_options.passes: products with states whose quantised forms `params` has

@@ -158,6 +158,33 @@ static void expect_same_numbers(const weft_params *quantized, const weft_params 
     CU_ASSERT_EQUAL(differ, 0);
 }
 
+/* A store whose matrices are in f32 again has those that the file widens to, except a tied table's
+ * name, and the other tensors. */
+static void expect_widened(const weft_params *quantized, const weft_params *wide,
+                           const weft_model_config *config)
+{
+    weft_error error = WEFT_NO_ERROR;
+    weft_graph *g = weft_graph_new();
+    weft_model_build(g, config);
+    weft_params *again = weft_params_dequantize(quantized, g, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(again);
+    CU_ASSERT_FALSE(weft_params_are_quantized(again));
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(again, "quantization"), "none");
+    CU_ASSERT_EQUAL(weft_params_count(again), weft_params_count(wide));
+    for (size_t i = 0; i < weft_params_count(wide); i++) {
+        weft_tensor x, y;
+        const char *name = weft_params_name(wide, i);
+        CU_ASSERT_TRUE_FATAL(weft_params_find(wide, name, &x));
+        CU_ASSERT_TRUE_FATAL(weft_params_find(again, name, &y));
+        CU_ASSERT_TRUE(weft_shape_equal(x.shape, y.shape) &&
+                       !memcmp(x.data, y.data, weft_tensor_bytes(x.dtype, x.shape)));
+    }
+    CU_ASSERT_PTR_NULL(weft_params_dequantize(quantized, NULL, NULL, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+    weft_params_free(again);
+    weft_graph_free(g);
+}
+
 /* The logits of a text. */
 static void run_model(const weft_model_config *config, const weft_params *params, float *logits)
 {
@@ -203,6 +230,7 @@ static void test_numbers(void)
     CU_ASSERT_EQUAL(weft_saved_config(quantized, "made", &config, &error), WEFT_OK);
     for (size_t i = 0; i < MATRICES; i++)
         if (matrices[i].ours) expect_same_numbers(quantized, wide, &matrices[i]);
+    expect_widened(quantized, wide, &config);
     CU_ASSERT_TRUE(weft_params_find(quantized, "layer.0.ffn.in.weight", NULL));
     run_model(&config, wide, a);
     run_model(&config, quantized, b);

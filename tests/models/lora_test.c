@@ -169,7 +169,8 @@ static void test_options(void)
                                {.rank = 2, .alpha = NAN},
                                {.rank = 2, .dropout = 1},
                                {.rank = 2, .dropout = NAN},
-                               {.rank = 2, .on = "nothing*"}};
+                               {.rank = 2, .on = "nothing*"},
+                               {.rank = 2, .on = "embedding"}}; /* is looked up in as well */
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         weft_lora lora = wrong[i];
         lora.model = r.model;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # weft train --lora: adapters next to models in f32, 8 and 4 bits, the commands that open them, resuming, and a model that
-# has changed; texts read with a tokenizer.json.
+# has changed; texts read with a tokenizer.json. weft convert: adapters of PEFT, and such that become part of their model.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 small=(d_model=64 heads=2 d_ff=96 --vocab 200 --batch-tokens 512 --warmup 5 --measure=false --threads 2)
@@ -82,6 +82,47 @@ case_published_vocabularies_read_texts()
     cmp -s tokenizer.json tuned/tokenizer.json || fail "the tokeniser is not copied again"
     expect 0 "" "$weft" generate tuned --prompt In --tokens 3
     input=valid.en expect 0 "perplexity" "$weft" logprob json
+}
+
+# Merged runs need the model no more; their matrices that have adapters are in f32, the others as they were.
+case_adapters_become_part_of_the_model()
+{
+    for base in gpt gpt-8 gpt-4; do
+        cp -r $base base
+        expect 0 "after 20 steps" "$weft" train --from base "${tuned[@]}" --lora-on '*.attn.*' --steps 20 --out tuned
+        was=$(perplexity tuned)
+        expect 0 "8 matrices have their adapters in them, saved in merged" "$weft" convert tuned --merge -o merged
+        expect 1 "has a model already" "$weft" convert tuned --merge -o merged
+        rm -r base
+        # Inputs of products in f32 are not rounded to 8 bits, so those of bases in 8 and 4 bits differ a little.
+        awk -v a="$(perplexity merged)" -v b="$was" 'BEGIN { exit !(a > 0.97 * b && a < 1.03 * b) }' ||
+            fail "$base: the perplexity was $was, it is $(perplexity merged)"
+        "$build/tests/list_tensors" merged/model.safetensors >tensors
+        grep -q 'lora_' tensors && fail "$base: adapters are left"
+        grep -q 'attn.q.weight.q' tensors && fail "$base: a matrix that has an adapter is quantised"
+        [ $base = gpt ] || grep -q 'ffn.in.weight.q' tensors || fail "$base: a matrix without adapters is not quantised"
+        rm -r tuned merged
+    done
+    expect 1 "has no adapters" "$weft" convert gpt --merge -o x
+    expect 2 "without --to" "$weft" convert gpt --merge --to peft -o x
+}
+
+# The folder has the names of transformers; read again, the adapters compute the same.
+case_adapters_of_peft_go_both_ways()
+{
+    expect 0 "after 10 steps" "$weft" train llama --text train.en --valid-text valid.en "${small[@]}" layers=1 kv_heads=1 output_bias=none --steps 10 \
+        --out llama
+    expect 0 "after 10 steps" "$weft" train --from llama "${tuned[@]}" --steps 10 --out tuned
+    expect 0 "adapters of rank 4 for 8 matrices, saved in peft" "$weft" convert tuned --to peft -o peft
+    grep -q '"q_proj"' peft/adapter_config.json || fail "the configuration does not name q_proj"
+    expect 0 "adapters of rank 4 for 8 matrices, saved in again" "$weft" convert peft --base llama -o again
+    [ "$(perplexity again)" = "$(perplexity tuned)" ] || fail "the adapters compute something else"
+    expect 1 "--base names the run" "$weft" convert peft -o x
+    expect 1 "has adapters for" "$weft" convert peft --base tuned -o x
+    expect 1 "has no adapter_config.json" "$weft" convert llama --base llama -o x
+    expect 1 "has no adapters, expected a run of weft train --lora" "$weft" convert llama --to peft -o x
+    sed -i 's/"bias":.*/"bias": "all",/' peft/adapter_config.json
+    expect 1 "bias: weft's adapters train no biases" "$weft" convert peft --base llama -o x
 }
 
 run_cases

@@ -1,8 +1,10 @@
-/* weft convert: Hugging Face models and GGUF files as checkpoints, and back. */
+/* weft convert: Hugging Face models and GGUF files as checkpoints, and back; adapters of PEFT, and
+ * adapters that become part of their model (convert_adapters.c). */
+#include "convert.h"
+
 #include "text/text_files.h"
 
 #include "base/platform.h"
-#include "base/file.h"
 
 #include <weft/gguf.h>
 #include <weft/huggingface.h>
@@ -13,35 +15,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct arguments {
-    const char *from, *out, *architecture;
-    bool list, f32;
-    unsigned to, type;
-} arguments;
-
-#define FORMATS "transformers|gguf"
+#define FORMATS "transformers|gguf|peft"
 #define TYPES   "same|f32|f16|bf16|q8_0|q4_0|q4_1"
-enum { TO_TRANSFORMERS, TO_GGUF };
+enum { TO_TRANSFORMERS, TO_GGUF, TO_PEFT };
 
 static void check(void *into, const tool_parser *parser)
 {
-    const arguments *a = into;
+    const convert_args *a = into;
     if (!a->list && (!a->from || !a->out))
         tool_usage_error(parser, "expected DIR, FILE.gguf or RUN, and -o");
     if (a->type && a->to != TO_GGUF) tool_usage_error(parser, "--type is for --to gguf");
+    if (a->merge && a->to) tool_usage_error(parser, "--merge writes a run, without --to");
+    if (a->merge && a->architecture)
+        tool_usage_error(parser, "--merge writes a run, without --architecture");
 }
 
-#define FIELD(field) TOOL_FIELD(arguments, field)
+#define FIELD(field) TOOL_FIELD(convert_args, field)
 static const tool_option convert_options[] = {
-    {TOOL_ONE(arguments, from, "DIR, FILE.gguf or RUN")},
+    {TOOL_ONE(convert_args, from, "DIR, FILE.gguf or RUN")},
     {"output", "FOLDER", FIELD(out),
-     "the run, the folder of transformers or the file of --to gguf, to write", .letter = 'o'},
-    {"to", FORMATS, FIELD(to), "what a run becomes"},
+     "the run, the folder of transformers or PEFT or the file of --to gguf, to write",
+     .letter = 'o'},
+    {"to", FORMATS, FIELD(to),
+     "what a run becomes; peft: the adapters of one of weft train --lora"},
     {"type", TYPES, FIELD(type),
      "the matrices of a GGUF file: the same as in the run, or rounded to this"},
     {"architecture", "NAME", FIELD(architecture),
      "write as this architecture (default: the one that it was read as, or the first that has all "
      "options of the model)"},
+    {"base", "RUN", FIELD(base), "the run of the model that adapters of PEFT are for"},
+    {"merge", NULL, FIELD(merge),
+     "write a run of adapters as a run of its whole model: matrices that have adapters are in f32"},
     {"f32", NULL, FIELD(f32), "widen the matrices of a GGUF file, as training needs them"},
     {"list", NULL, FIELD(list), "list the architectures, and the model that computes each"},
     {0}};
@@ -54,7 +58,10 @@ static const tool_command command = {
         "model.safetensors), or a GGUF file, to a run, or a run, or a checkpoint file, to such "
         "a folder or file. Fails if the other side cannot represent the model. The files of a "
         "tokeniser, chat template or sentence embedding are copied; the vocabulary of a GGUF file "
-        "becomes RUN/tokenizer.json, and the other way round.",
+        "becomes RUN/tokenizer.json, and the other way round. With --to peft the folder has the "
+        "adapters of a run alone, as the library PEFT reads them; with --base such a folder "
+        "becomes "
+        "a run of adapters.",
     .check = check};
 
 static int list(void)
@@ -72,7 +79,7 @@ static bool is_there(const char *folder, const char *name)
     return weft__file_exists(path);
 }
 
-static void print_result(const arguments *a, const weft_params *params,
+static void print_result(const convert_args *a, const weft_params *params,
                          const weft_model_config *config)
 {
     char options[TOOL_OPTIONS_TEXT], size[64];
@@ -108,7 +115,7 @@ static bool is_gguf(const char *path)
     return read && !memcmp(magic, "GGUF", sizeof magic);
 }
 
-static weft_status load_gguf(const arguments *a, weft_params *params, weft_model_config *config,
+static weft_status load_gguf(const convert_args *a, weft_params *params, weft_model_config *config,
                              weft_error *error)
 {
     weft_gguf *file = weft_gguf_open(a->from, error);
@@ -118,8 +125,8 @@ static weft_status load_gguf(const arguments *a, weft_params *params, weft_model
 }
 
 /* Reads a folder of transformers or a GGUF file and writes a run. */
-static weft_status import_model(const arguments *a, weft_params *params, weft_model_config *config,
-                                weft_error *error)
+static weft_status import_model(const convert_args *a, weft_params *params,
+                                weft_model_config *config, weft_error *error)
 {
     char path[4096];
     if (a->architecture)
@@ -143,7 +150,7 @@ static bool write_text(const char *folder, const char *name, const char *text)
 }
 
 /* Writes the vocabulary of a GGUF file into the run, or says why not. */
-static int write_vocabulary(const arguments *a)
+static int write_vocabulary(const convert_args *a)
 {
     weft_error error = {0};
     weft_gguf *file = weft_gguf_open(a->from, &error);
@@ -159,7 +166,7 @@ static int write_vocabulary(const arguments *a)
     return good ? EXIT_GOOD : tool_fail_text(a->out, "tokenizer.json cannot be written");
 }
 
-static int import_run(const arguments *a)
+static int import_run(const convert_args *a)
 {
     weft_error error = {0};
     weft_model_config config;
@@ -173,7 +180,7 @@ static int import_run(const arguments *a)
     return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
 
-static int export_run(const arguments *a)
+static int export_run(const convert_args *a)
 {
     weft_error error = {0};
     weft_saved_model *m = weft_saved_open(a->from, NULL, &error);
@@ -204,7 +211,7 @@ static void name_of(const char *run, char name[FILE_PATH_BYTES])
     snprintf(name, FILE_PATH_BYTES, "%s", weft__os_name(path));
 }
 
-static int export_gguf(const arguments *a)
+static int export_gguf(const convert_args *a)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
                                         "chat_template.jinja"};
@@ -233,18 +240,28 @@ static int export_gguf(const arguments *a)
     return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
 
+static int no_peft(const convert_args *a)
+{
+    return tool_fail_text(a->from, "has no adapter_config.json: --base is for adapters of PEFT");
+}
+
 int cmd_convert(int argc, char **argv)
 {
-    arguments a = {.from = NULL};
+    convert_args a = {.from = NULL};
     tool_parse(&command, argc, argv, &a);
     if (a.list) return list();
-    if (is_there(a.out, "model.safetensors") || is_there(a.out, "config.json"))
+    const bool peft = is_there(a.from, "adapter_config.json");
+    if (is_there(a.out, "model.safetensors") || is_there(a.out, "config.json") ||
+        is_there(a.out, "adapter_config.json"))
         return tool_fail_text(a.out, "has a model already: choose another -o");
     const bool import = is_there(a.from, "config.json") || is_gguf(a.from);
     if (import && a.to == TO_GGUF)
         return tool_fail_text(a.from,
                               "is not a run; convert it to a run first, then convert the run to a "
                               "GGUF file");
+    if (a.base || (peft && !import)) return peft ? convert_from_peft(&a) : no_peft(&a);
+    if (a.merge) return convert_merge(&a);
+    if (a.to == TO_PEFT) return convert_to_peft(&a);
     if (a.to == TO_GGUF) return export_gguf(&a);
     return import ? import_run(&a) : export_run(&a);
 }
