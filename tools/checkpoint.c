@@ -1,7 +1,10 @@
 /* Checkpoints: the states of a graph, and the graph of a saved model with inputs and outputs. */
 #include "tool.h"
 
+#include "passes/lora.h"
 #include "training/saved.h"
+
+#include <weft/lora.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +16,18 @@ static void cap_lengths(weft_model_config *config)
     const int64_t longest = weft_model_traits_of(config).max_positions;
     if (shape->source_len > longest) shape->source_len = longest;
     if (shape->target_len > longest) shape->target_len = longest;
+}
+
+/* Adds the adapters of a checkpoint to the weights of a file, which the store has. */
+static weft_status add_adapters(weft_params *params, const weft_graph *graph, const char *path,
+                                weft_error *error)
+{
+    weft_params *adapters = weft_params_new();
+    if (!adapters) return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    if (weft_params_load_some(adapters, path, &weft_model_states, error) == WEFT_OK)
+        weft_params_add_adapters(params, adapters, graph, error);
+    weft_params_free(adapters);
+    return error->status;
 }
 
 weft_status tool_load_states(weft_params *params, const weft_graph *graph, const char *path,
@@ -27,7 +42,10 @@ weft_status tool_load_states(weft_params *params, const weft_graph *graph, const
                               r.n_loaded,
                               r.n_missing,
                               r.n_unexpected};
-    if (status == WEFT_OK) status = weft__saved_judge(&match, path, error);
+    if (status == WEFT_OK && weft_params_meta(params, LORA_META))
+        status = add_adapters(params, graph, path, error);
+    else if (status == WEFT_OK)
+        status = weft__saved_judge(&match, path, error);
     weft_load_report_free(&r);
     return status;
 }

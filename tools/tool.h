@@ -152,7 +152,7 @@ bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096]);
 /* ---- Checkpoints ---- */
 
 /* Adds to the store the states of a graph, from a checkpoint that must have all of them and no
- * others but states of training. */
+ * others but states of training. Adapters (weft/lora.h) are added to those that the store has. */
 weft_status tool_load_states(weft_params *params, const weft_graph *graph, const char *path,
                              weft_error *error);
 /* The graph of a checkpoint's model. */

@@ -107,7 +107,7 @@ static weft_status add_parts(loader *l, const pair *p, bool find, size_t *found)
     for (size_t at = 0; status == WEFT_OK && (row = weft__hf_param_of(l->a, theirs, &at, ours));) {
         const weft_value value = weft_graph_find(l->graph, ours);
         if (!weft_is_value(value) || weft_rank_of(l->graph, value) != 2 ||
-            weft__lora_is_table(l->graph, value))
+            !weft__lora_allows(l->graph, value))
             continue;
         hf_place place = weft__hf_place_of(l->a, l->graph, ours);
         const weft_shape w = weft_shape_of(l->graph, value);

@@ -91,7 +91,7 @@ static weft_status add_matrix(saver *s, weft_value value, size_t *found)
     char name[HF_NAME_BYTES];
     const char *ours = weft_name_of(s->graph, value);
     const weft_shape w = weft_shape_of(s->graph, value);
-    if (w.rank != 2 || weft__lora_is_table(s->graph, value) || !weft__peft_module(s->a, ours, name))
+    if (w.rank != 2 || !weft__lora_allows(s->graph, value) || !weft__peft_module(s->a, ours, name))
         return WEFT_OK;
     module *m = module_of(s, name);
     if (m->n == MAX_PARTS)

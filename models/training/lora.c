@@ -198,7 +198,7 @@ static weft_status list_adapters(application *p, const weft_graph *graph)
         const weft_node_info node = weft_graph_node(graph, i);
         quantized_use use;
         if (weft__quantized_use_of(graph, &node, &use) && !use.lookup &&
-            !weft__lora_is_table(graph, use.state))
+            weft__lora_allows(graph, use.state))
             status = list_adapter(p, weft_name_of(graph, use.state), &use);
     }
     for (size_t i = 0; i < weft_params_count(p->adapters); i++)

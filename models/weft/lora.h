@@ -20,7 +20,8 @@ typedef struct weft_lora {
     int64_t rank;       /* required, at least 1 */
     double alpha;       /* 0: rank, so that the sum has the factor 1 */
     /* Comma-separated patterns of the matrices, which match whole names, such as *.q.*,*.v.*. NULL:
-     * all with which the graph has products. Those that it also looks up in never have adapters. */
+     * all with which the graph has products. Those that other nodes read as well, such as a tied
+     * embedding in which it looks up, never have adapters. */
     const char *on;
     double dropout; /* probability of dropping elements of x before A, while training */
     /* The store of the model, if it may be quantised: products and lookups then read its forms

@@ -1,5 +1,6 @@
 /* lora: products with matrices that stay as they are get low-rank additions that are trained (Hu et
- * al. 2021): x W becomes x W + (alpha / rank) (x A) B. O(nodes) for each product. */
+ * al. 2021): x W becomes x W + (alpha / rank) (x A) B. O(nodes) for each product, and
+ * for each transpose of its matrix. */
 #include "lora.h"
 
 #include "base/text.h"
@@ -35,21 +36,42 @@ bool weft__lora_scale(const weft_params *params, double *scale)
     return true;
 }
 
-bool weft__lora_is_table(const weft_graph *graph, weft_value state)
+/* Whether input k of a node is a product's matrix, a state or its transpose. */
+static bool is_product(const weft_graph *graph, const weft_node_info *node, size_t k)
+{
+    quantized_use use;
+    return k == 1 && weft__quantized_use_of(graph, node, &use) && !use.lookup;
+}
+
+/* Whether all that read a value are products, or, if they are counted as well, transposes of which
+ * this is true. */
+static bool only_products(const weft_graph *graph, uint32_t id, size_t *products,
+                          size_t *transposes)
 {
     for (size_t i = 0; i < weft_graph_node_count(graph); i++) {
         const weft_node_info node = weft_graph_node(graph, i);
-        quantized_use use;
-        if (weft__quantized_use_of(graph, &node, &use) && use.lookup && use.state.id == state.id)
-            return true;
+        for (size_t k = 0; k < node.n_in; k++) {
+            if (node.in[k] != id) continue;
+            if (is_product(graph, &node, k))
+                ++*products;
+            else if (!transposes || node.op != weft_op_find("permute") ||
+                     !only_products(graph, node.first_out, transposes, NULL))
+                return false;
+        }
     }
-    return false;
+    return true;
+}
+
+bool weft__lora_allows(const weft_graph *graph, weft_value state)
+{
+    size_t products = 0, transposes = 0;
+    return only_products(graph, state.id, &products, &transposes) && !(products && transposes);
 }
 
 /* Whether a product is added to. */
 static bool is_on(const weft_graph *graph, const quantized_use *use, const weft_params_filter *on)
 {
-    if (use->lookup || weft__lora_is_table(graph, use->state)) return false;
+    if (use->lookup || !weft__lora_allows(graph, use->state)) return false;
     return !on || on->selects(on->context, weft_name_of(graph, use->state));
 }
 

@@ -30,8 +30,9 @@ typedef struct lora_note {
 WEFT_PRIVATE_API bool weft__lora_read(const weft_params *params, lora_note *note);
 /* alpha / rank of them. */
 WEFT_PRIVATE_API bool weft__lora_scale(const weft_params *params, double *scale);
-/* Whether a graph also looks up in a state, which has no adapters then. */
-WEFT_PRIVATE_API bool weft__lora_is_table(const weft_graph *graph, weft_value state);
+/* Whether a state can have an adapter: only products read it, all as it is or all transposed. Else
+ * merging the adapter would change what others read, as lookups in a tied embedding. */
+WEFT_PRIVATE_API bool weft__lora_allows(const weft_graph *graph, weft_value state);
 
 /* y + scale (x a) b. */
 weft_value weft__lora_add(weft_graph *graph, weft_value x, weft_value y, const weft_value *ab,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-TOKENS, STEPS = 512, 6
+TOKENS, STEPS = 512, 4
 WORDS = "the quick brown fox jumps over the lazy dog while a red bird sings of rain and stone ".split()
 
 

@@ -298,4 +298,26 @@ case_runs_that_are_refused()
     expect 1 "in a recipe of weft train" "$weft" train --resume --out whole
 }
 
+# The checkpoint has adapters alone; run and export add them to the weights of the file.
+case_adapters_are_trained_next_to_a_file()
+{
+    local run=("${digits[@]}" --lora 4 --lora-alpha 8 --lora-dropout 0.1 --lr 1e-2 --schedule constant)
+    expect 0 "after 12 steps" "${run[@]}" --steps 12 --out parts-whole
+    expect 0 "after 6 steps" "${run[@]}" --steps 6 --out parts
+    expect 0 "after 12 steps" "$weft" fit --resume --steps 12 --threads 2 --out parts
+    same_bits "the resumed training has other tensors" parts-whole parts
+    [ "$(tensors parts '^classifier' | sed 's/ .*//' | tr '\n' ' ')" = "classifier.weight.lora_a classifier.weight.lora_b " ] ||
+        fail "there are other tensors than the adapters of the classifier"
+    expect 0 "logits" "$weft" run parts --batch 4 --random --out adapted
+    expect 0 "14618 parameters" "$weft" export parts --batch 4 -o adapted.onnx
+    expect 0 "0 of 40 elements beyond" "$weft" run adapted.onnx --random --check adapted
+    expect 1 "40 of 40 elements beyond" "$weft" run digits.onnx --batch 4 --random --check adapted
+    expect 1 "was trained with rank=4" "$weft" fit --resume --lora 3 --steps 20 --out parts
+    refuse "options of adapters need --lora" "${short[@]}" "${both[@]}" --lora-alpha 2
+    refuse "need the weights of FILE.onnx" "$weft" fit gpt "${quick[@]}" "${both[@]}" --steps 1 --lora 2
+    refuse "not of --from" "${short[@]}" "${both[@]}" --lora 2 --from whole/model.safetensors
+    refuse "is frozen" "${short[@]}" "${both[@]}" --lora 2 --train 'classifier.*'
+    refuse "no matrix of a product in f32 matches" "${short[@]}" "${both[@]}" --lora 2 --lora-on 'features*'
+}
+
 run_cases

@@ -1,5 +1,6 @@
 /* The model and the arrays of `weft fit`. */
 #include "fit_data.h"
+#include "recipe_table.h"
 
 #include "training/saved.h"
 #include "base/platform.h"
@@ -33,6 +34,22 @@ static bool count_steps(training *t)
     return true;
 }
 
+/* Adapters are for the weights of a file, which the run has a copy of. */
+static bool check_adapters(training *t)
+{
+    static const recipe_key needs[] = {RECIPE_lora_alpha, RECIPE_lora_on, RECIPE_lora_dropout};
+    const recipe *r = &t->r;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs && !r->lora_rank; i++)
+        if (recipe_is_set(r, needs[i])) return usage(t, "options of adapters need --lora");
+    if (!r->lora_rank) return true;
+    if (!r->fit_file[0]) return usage(t, "adapters (--lora) need the weights of FILE.onnx");
+    if (r->run_from[0])
+        return usage(t, "adapters (--lora) are for the weights of FILE.onnx, not of --from");
+    if (r->optimizer_frozen[0] || r->fit_train[0])
+        return usage(t, "the model of adapters (--lora) is frozen: choose matrices by --lora-on");
+    return true;
+}
+
 bool fit_check(training *t)
 {
     const recipe *r = &t->r;
@@ -52,7 +69,7 @@ bool fit_check(training *t)
     if (r->run_best_by && r->fit_loss != WEFT_LOSS_CROSS_ENTROPY && r->fit_loss != WEFT_LOSS_BCE)
         return usage(t, "only cross-entropy and bce have an accuracy for --best-by");
     if (r->schedule_lr == 0) return usage(t, "--lr must not be 0");
-    return true;
+    return check_adapters(t);
 }
 
 /* ---- The model ---- */
@@ -135,6 +152,23 @@ static bool find_output(training *t, training_fit *f)
     return false;
 }
 
+/* Adds adapters next to the weights of the file. */
+static bool add_adapters(training *t, training_fit *f)
+{
+    const recipe *r = &t->r;
+    if (!r->lora_rank) return true;
+    f->base = weft_params_new();
+    if (!f->base) return no_memory(t);
+    if (weft_onnx_copy_weights(f->file, f->base, &t->error) != WEFT_OK) return false;
+    t->lora = (weft_lora){.rank = r->lora_rank,
+                          .alpha = r->lora_alpha,
+                          .on = r->lora_on[0] ? r->lora_on : NULL,
+                          .dropout = r->lora_dropout,
+                          .base = f->base};
+    training_add_adapters(t);
+    return true;
+}
+
 /* Builds the model once: its inputs and states are known then. */
 static bool build_once(training *t, training_fit *f)
 {
@@ -151,7 +185,7 @@ static bool build_once(training *t, training_fit *f)
         tool_print_line(stderr, "%s is a %s: the loss is of its input, the logits",
                         output_name(f, f->fit.output),
                         f->fit.loss == WEFT_LOSS_BCE ? "sigmoid" : "softmax");
-    return true;
+    return add_adapters(t, f);
 }
 
 /* ---- Parameters to train ---- */
@@ -387,6 +421,7 @@ bool fit_check_from(training *t)
 bool fit_begin(training *t)
 {
     training_fit *f = t->fit;
+    if (t->lora.rank) return weft_lora_note(&t->lora, t->params, &t->error) == WEFT_OK;
     if (t->resume) return true;
     if ((f->file && weft_onnx_copy_weights(f->file, t->params, &t->error) != WEFT_OK) ||
         weft_params_init(t->params, f->graph, (uint64_t)t->r.run_seed, &t->error) != WEFT_OK)
@@ -402,6 +437,7 @@ void fit_free(training_fit *f)
 {
     weft_arrays_free(f->train);
     weft_arrays_free(f->valid);
+    weft_params_free(f->base);
     weft_params_free(f->data);
     weft_graph_free(f->graph);
     weft_onnx_free(f->file);

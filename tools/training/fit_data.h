@@ -16,6 +16,7 @@ typedef struct training_fit {
     int64_t source_len, target_len; /* of a model of the list that has tokens */
     weft_graph *graph;              /* of a batch, without a loss */
     weft_built built;
+    weft_params *base; /* the file's weights, if adapters are trained next to them */
     weft_params *data; /* the arrays */
     weft_arrays *train, *valid;
 } training_fit;

@@ -94,13 +94,13 @@
       "length of the training by time, instead of steps")                                          \
     X(schedule, max_minutes, BOTH, REAL, 0, 0, 1e6, "", "max-minutes",                             \
       "time limit of a training by steps; 0: none")                                                \
-    X(lora, rank, TRAIN, WHOLE, 0, 0, 65536, "", "lora",                                           \
+    X(lora, rank, BOTH, WHOLE, 0, 0, 65536, "", "lora",                                            \
       "train adapters of this rank next to the matrices of the model, which stay as they are")     \
-    X(lora, alpha, TRAIN, REAL, 0, 0, 1e9, "", "lora-alpha",                                       \
+    X(lora, alpha, BOTH, REAL, 0, 0, 1e9, "", "lora-alpha",                                        \
       "adapters count alpha / rank times; 0: once")                                                \
-    X(lora, on, TRAIN, TEXT, "", 0, 0, "", "lora-on",                                              \
+    X(lora, on, BOTH, TEXT, "", 0, 0, "", "lora-on",                                               \
       "patterns of the matrices, such as *.attn.*; default: all but tables")                       \
-    X(lora, dropout, TRAIN, REAL, 0, 0, 0.999999, "", "lora-dropout",                              \
+    X(lora, dropout, BOTH, REAL, 0, 0, 0.999999, "", "lora-dropout",                               \
       "probability of dropping inputs of adapters")                                                \
     X(run, out, PLACE, TEXT, "", 0, 0, "", "out", "folder of the run")                             \
     X(run, from, BOTH, FILE, "", 0, 0, "", "from",                                                 \
