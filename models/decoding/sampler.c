@@ -22,30 +22,17 @@ weft_sampling_options weft__sampling_filled(const weft_sampling_options *options
     return o;
 }
 
-static bool refuse(const char *where, const char *message, weft_error *error)
-{
-    weft_error_set(error, WEFT_BAD_ARGUMENT, where, "%s", message);
-    return false;
-}
-
-static bool are_ids(const int32_t *ids, size_t n, int64_t vocab)
-{
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= vocab) return false;
-    return true;
-}
-
 bool weft__sampling_check(const weft_sampling_options *o, int64_t vocab, const char *where,
                           weft_error *error)
 {
-    if (o->n_banned && !o->banned) return refuse(where, "the banned ids are NULL", error);
-    if (o->n_ends && !o->ends) return refuse(where, "the ends are NULL", error);
-    if (!are_ids(o->ends, o->n_ends, vocab))
-        return refuse(where, "an end is outside the vocabulary", error);
-    if (!are_ids(o->banned, o->n_banned, vocab))
-        return refuse(where, "a banned id is outside the vocabulary", error);
+    if (o->n_banned && !o->banned) return sampling_refuse(where, "the banned ids are NULL", error);
+    if (o->n_ends && !o->ends) return sampling_refuse(where, "the ends are NULL", error);
+    if (!sampling_are_ids(o->ends, o->n_ends, vocab))
+        return sampling_refuse(where, "an end is outside the vocabulary", error);
+    if (!sampling_are_ids(o->banned, o->n_banned, vocab))
+        return sampling_refuse(where, "a banned id is outside the vocabulary", error);
     if (o->min_len < 0 || o->no_repeat_ngram < 0)
-        return refuse(where, "min_len or no_repeat_ngram is negative", error);
+        return sampling_refuse(where, "min_len or no_repeat_ngram is negative", error);
     if (o->repetition_penalty > 0 && isfinite(o->repetition_penalty)) return true;
     weft_error_set(error, WEFT_BAD_ARGUMENT, where,
                    "the repetition penalty must be finite and above 0, got %g",
@@ -59,7 +46,7 @@ bool weft__sampling_check_draws(const weft_sampling_options *o, const char *wher
     if (o->temperature > 0 && isfinite(o->temperature) && o->top_p > 0 && o->top_p <= 1 &&
         o->min_p >= 0 && o->min_p <= 1 && o->top_k >= 0)
         return true;
-    return refuse(
+    return sampling_refuse(
         where,
         "sampling needs a temperature above 0, top_p in (0, 1], min_p in [0, 1] and top_k "
         "of 0 or more",
@@ -331,78 +318,4 @@ double weft__sampler_uniform(const weft_sampling_options *o, const weft_sampling
                                  (uint32_t)(row->key >> 32)};
     weft_philox(counter, o->seed + tries * 0x9E3779B97F4A7C15U, words); /* 2^64 / golden ratio */
     return weft_uniform(words);
-}
-
-static int64_t draw(weft_sampler *s, const weft_sampling_options *o, const weft_sampling_row *row)
-{
-    const size_t n = weft_search_candidates(s->log_probs, (size_t)s->vocab, o, s->ids, s->probs);
-    double u = weft__sampler_uniform(o, row, 0), sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += s->probs[i];
-        if (u < sum) return s->ids[i];
-    }
-    return n ? s->ids[n - 1] : -1;
-}
-
-weft_status weft__sampler_choose(weft_sampler *s, const weft_sampling_options *o,
-                                 const weft_sampling_row *row, weft_sampled_token *chosen,
-                                 weft_error *error)
-{
-    weft_status status = WEFT_OK;
-    int64_t id;
-    weft__sampler_bar(s, o, row);
-    for (int64_t i = 0; i < s->vocab; i++)
-        s->log_probs[i] =
-            s->barred[i] ? -INFINITY : sampling_penalised(s, o, sampling_log_prob(row, i), i);
-    if (o->allows)
-        status = weft__sampler_choose_allowed(s, o, row, &id, error);
-    else
-        id = o->greedy ? weft__sampler_argmax(s->log_probs, s->vocab) : draw(s, o, row);
-    if (status != WEFT_OK) id = -1;
-    *chosen = (weft_sampled_token){.id = (int32_t)id};
-    if (id < 0) return status;
-    chosen->log_prob = sampling_log_prob(row, id);
-    chosen->penalised = s->log_probs[id];
-    return WEFT_OK;
-}
-
-static bool check_row(const weft_sampler *s, const weft_sampling_row *row, weft_error *error)
-{
-    const weft_tensor *t = row->log_probs;
-    if (!t || !t->data || !weft_dtype_is_float(t->dtype) || t->shape.rank != 2 ||
-        t->shape.dim[1] != s->vocab || t->stride[1] != 1 || row->row < 0 ||
-        row->row >= t->shape.dim[0])
-        return refuse(
-            "sampler",
-            "needs log probabilities [rows, vocab] of the sampler's vocabulary, and a row "
-            "of them",
-            error);
-    if (row->found > row->length)
-        return refuse("sampler", "the row has fewer tokens than new ones", error);
-    if (row->length && !row->tokens) return refuse("sampler", "the tokens are NULL", error);
-    if (are_ids(row->tokens, row->length, s->vocab)) return true;
-    return refuse("sampler", "a token of the row is outside the vocabulary", error);
-}
-
-weft_status weft_sampler_choose(weft_sampler *sampler, const weft_sampling_options *options,
-                                const weft_sampling_row *row, weft_sampled_token *chosen,
-                                weft_error *error)
-{
-    weft_error_clear(error);
-    if (!sampler || !row || !chosen)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "sampler",
-                              "the sampler, the row or the token is NULL");
-    const weft_sampling_options o = weft__sampling_filled(options);
-    int64_t bad;
-    *chosen = (weft_sampled_token){.id = -1};
-    if (!weft__sampling_check(&o, sampler->vocab, "sampler", error) ||
-        (!o.greedy && !weft__sampling_check_draws(&o, "sampler", error)) ||
-        !check_row(sampler, row, error))
-        return WEFT_BAD_ARGUMENT;
-    if (!weft__sampler_scan(sampler, row, &bad))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "sampler",
-                              "the log probability of id %lld is %g; the model is damaged or "
-                              "diverged in training",
-                              (long long)bad, sampling_log_prob(row, bad));
-    return weft__sampler_choose(sampler, &o, row, chosen, error);
 }

@@ -61,4 +61,18 @@ static inline double sampling_penalised(const weft_sampler *s, const weft_sampli
     return s->held[id] ? log_prob * o->repetition_penalty : log_prob;
 }
 
+/* Sets the error WEFT_BAD_ARGUMENT; returns false. */
+static inline bool sampling_refuse(const char *where, const char *message, weft_error *error)
+{
+    weft_error_set(error, WEFT_BAD_ARGUMENT, where, "%s", message);
+    return false;
+}
+
+static inline bool sampling_are_ids(const int32_t *ids, size_t n, int64_t vocab)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= vocab) return false;
+    return true;
+}
+
 #endif
