@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a loop over elements. */
 #define MAX_OPERANDS 64
 
 /* A node under way. */
 typedef struct node_writer {
     emit_file *f;
     weft_node_info node;
-    weft_tensor tensors[MAX_OPERANDS]; /* inputs, then outputs; without data */
-    size_t scratch;                    /* bytes; 0: none */
+    weft_tensor *tensors; /* inputs, then outputs; without data */
     size_t scratch_offset;
     bool called;
 } node_writer;
@@ -205,6 +205,10 @@ static void take_call(weft_source *s, const weft_source_call *call)
         return;
     }
     weft__emit_items_name(&f->items, call->function, call->dtype, function, sizeof function);
+    if (call->each && w->node.n_in >= MAX_OPERANDS) {
+        fail(w, WEFT_TOO_LARGE, "has more than 63 inputs");
+        return;
+    }
     if (call->each) {
         write_each(w, call, function);
         return;
@@ -238,52 +242,63 @@ static void write_comment(node_writer *w)
     const size_t length = strcspn(doc, ".;\n");
     weft__emit_text_print(to, "\n    /* %zu. %s: %.*s\n       ", w->f->step + 1,
                           node_name(w, name, sizeof name), (int)(length < 300 ? length : 300), doc);
-    for (size_t i = 0; i < w->node.n_in + w->node.n_out && i < MAX_OPERANDS; i++)
+    for (size_t i = 0; i < w->node.n_in + w->node.n_out; i++)
         weft__emit_text_print(to, "%s %s", i == w->node.n_in ? " ->" : "",
                               weft_shape_text(w->tensors[i].shape, shape, sizeof shape));
     weft__emit_text_print(to, " */\n");
 }
 
-static bool write_node(emit_file *f, const weft_plan_step *step)
+/* Fills in the types and strides of the operands. */
+static bool find_operands(node_writer *w)
 {
-    static const weft_source_receiver receiver = {take_call, take_refusal};
-    node_writer w = {.f = f, .node = weft_graph_node(f->g, step->node)};
-    const size_t n = w.node.n_in + w.node.n_out;
-    const weft_op *op = w.node.op;
-    if (n > MAX_OPERANDS) {
-        fail(&w, WEFT_TOO_LARGE, "has more than 64 operands");
+    const emit_file *f = w->f;
+    for (size_t i = 0; i < w->node.n_in + w->node.n_out; i++) {
+        const weft_value v = operand(w, i);
+        const weft_layout layout = weft_layout_of(f->g, v);
+        w->tensors[i].dtype = weft_dtype_of(f->g, v);
+        w->tensors[i].shape = weft_shape_of(f->g, v);
+        memcpy(w->tensors[i].stride, layout.stride, sizeof layout.stride);
+        if (weft_shape_numel(w->tensors[i].shape) <= INT_MAX) continue;
+        fail(w, WEFT_TOO_LARGE, "an operand has over 2^31 - 1 elements");
         return false;
     }
-    for (size_t i = 0; i < n; i++) {
-        const weft_value v = operand(&w, i);
-        const weft_layout layout = weft_layout_of(f->g, v);
-        w.tensors[i].dtype = weft_dtype_of(f->g, v);
-        w.tensors[i].shape = weft_shape_of(f->g, v);
-        memcpy(w.tensors[i].stride, layout.stride, sizeof layout.stride);
-        if (weft_shape_numel(w.tensors[i].shape) > INT_MAX)
-            fail(&w, WEFT_TOO_LARGE, "an operand has over 2^31 - 1 elements");
-    }
-    if (step->scratch != SIZE_MAX) {
-        const weft_plan_buffer *b = &weft_plan_buffers(f->plan, NULL)[step->scratch];
-        w.scratch = b->bytes;
-        w.scratch_offset = b->offset;
-    }
+    return true;
+}
+
+static void write_calls(node_writer *w)
+{
+    static const weft_source_receiver receiver = {take_call, take_refusal};
+    const weft_op *op = w->node.op;
     weft_source source = {.receiver = &receiver,
-                          .context = &w,
-                          .attr = w.node.attr,
-                          .in = w.tensors,
-                          .out = w.tensors + w.node.n_in,
-                          .n_in = w.node.n_in,
-                          .n_out = w.node.n_out,
-                          .dtype = op->key_output || !w.node.n_in ? w.tensors[w.node.n_in].dtype
-                                                                  : w.tensors[0].dtype};
-    if (!op->source) {
+                          .context = w,
+                          .attr = w->node.attr,
+                          .in = w->tensors,
+                          .out = w->tensors + w->node.n_in,
+                          .n_in = w->node.n_in,
+                          .n_out = w->node.n_out,
+                          .dtype = op->key_output || !w->node.n_in ? w->tensors[w->node.n_in].dtype
+                                                                   : w->tensors[0].dtype};
+    write_comment(w);
+    op->source(&source);
+    if (!w->called) fail(w, WEFT_NO_KERNEL, "this node cannot be written as C");
+}
+
+static bool write_node(emit_file *f, const weft_plan_step *step)
+{
+    node_writer w = {.f = f, .node = weft_graph_node(f->g, step->node)};
+    if (!w.node.op->source) {
         fail(&w, WEFT_NO_KERNEL, "this op cannot be written as C yet");
         return false;
     }
-    write_comment(&w);
-    op->source(&source);
-    if (!w.called) fail(&w, WEFT_NO_KERNEL, "this node cannot be written as C");
+    w.tensors = calloc(w.node.n_in + w.node.n_out, sizeof *w.tensors);
+    if (!w.tensors) {
+        fail(&w, WEFT_NO_MEMORY, "out of memory");
+        return false;
+    }
+    if (step->scratch != SIZE_MAX)
+        w.scratch_offset = weft_plan_buffers(f->plan, NULL)[step->scratch].offset;
+    if (find_operands(&w)) write_calls(&w);
+    free(w.tensors);
     return f->error->status == WEFT_OK;
 }
 

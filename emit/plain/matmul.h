@@ -85,3 +85,20 @@ static void matmul_batch_dots(const T *a, int ai, const T *b, int bj, T *c, int 
         matmul_dots(a + a_offset, ai, b + b_offset, bj, c + i * c_step, n, m, n, k);
     }
 }
+
+/* The columns of w [k, n] in panels of 32, with zeros beyond the last. */
+static void panels(const T *w, int row, int column, T *y, int k, int n)
+{
+    int p, i, j;
+    for (p = 0; p < n; p += 32)
+        for (i = 0; i < k; i++)
+            for (j = p; j < p + 32; j++) *y++ = j < n ? w[i * row + j * column] : 0;
+}
+
+/* A matrix [m, k] times one in panels, whose product has n columns. */
+static void matmul_panels(const T *a, const T *b, T *c, int m, int n, int k)
+{
+    int j;
+    for (j = 0; j < n; j += 32, b += 32 * k)
+        matmul_chain(a, k, 1, b, 32, 1, c + j, n, m, n - j < 32 ? n - j : 32, k);
+}

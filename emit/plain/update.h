@@ -75,6 +75,29 @@ static void root_of_sum(const double *sum, T *norm)
     *norm = (T)sqrt(*sum);
 }
 
+/* The sums of squares of each 16384 elements. */
+static void square_sums(const T *x, int n, double *sums)
+{
+    int from;
+    for (from = 0; from < n; from += 16384)
+        square_sum(x + from, n - from < 16384 ? n - from : 16384, sums++, 1);
+}
+
+/* The root of the sum of n sums in an order; 1 if that is out of range. */
+static int root_in_order(const double *sums, const int32_t *order, T *norm, int n, int limit)
+{
+    double total = 0;
+    int k, bad = 0;
+    for (k = 0; k < n; k++) {
+        if (order[k] < 0 || order[k] >= limit)
+            bad = 1;
+        else
+            total += sums[order[k]];
+    }
+    *norm = (T)sqrt(total);
+    return bad;
+}
+
 static int is_not_finite(const T *x)
 {
     return !(*x - *x == 0);

@@ -3,6 +3,7 @@
  * of their two operands, and the three are each other's gradients, so that gradients of every order
  * exist. */
 #include "conv_path.h"
+#include "conv_source.h"
 
 #include "passes.h"
 #include "samples.h"
@@ -395,16 +396,16 @@ CONV_OP(conv, "x w bias",
         "y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i stride + t dilation - pad], "
         "zero outside of x; c runs over the channels of o's group. The matrix product of w and of "
         "patches that are packed straight from the image.",
-        .max_in = 3, .block = block_conv, .onnx = onnx_conv,
+        .max_in = 3, .block = block_conv, .onnx = onnx_conv, .source = weft__conv_source,
         PASSES(&weft__pass_fold_conv, &weft__pass_channels_last))
 CONV_OP(conv_grad_input, "dy w",
         "The gradient of conv with respect to x, and transposed convolution: dx[n, c, j] = sum of "
         "w[o, c, t] dy[n, o, i] over o, t and i with i stride + t dilation - pad = j.",
-        .max_in = 2, .onnx = onnx_conv_grad_input)
+        .max_in = 2, .onnx = onnx_conv_grad_input, .source = weft__conv_source_input)
 CONV_OP(conv_grad_weight, "x dy",
         "The gradient of conv with respect to w: dw[o, c, t] = sum over n, i of dy[n, o, i] "
         "x[n, c, i stride + t dilation - pad].",
-        .max_in = 2)
+        .max_in = 2, .source = weft__conv_source_weight)
 
 /* ---- Builders ---- */
 

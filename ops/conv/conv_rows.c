@@ -272,6 +272,7 @@ KERNEL(conv_rows)
 
 #else
 
+#include "conv_source.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -387,6 +388,11 @@ static const weft_sample samples_conv_rows[] = {
     {&plain, 3, {IMAGE(2, 2, 3, 0), UNIT_FLOATS({3, {1, 0, PANEL}}), UNIT_FLOATS({1, {5}})}},
     {&none, 2, {IMAGE(1, 2, 2, 3), UNIT_FLOATS({3, {0, 3, PANEL}})}},
 };
+static void source_conv_rows(weft_source *s)
+{
+    weft__conv_source_rows(s, "conv_rows");
+}
+
 DECLARE_KERNELS(conv_rows);
 const weft_op weft_op_conv_rows = {
     .name = "conv_rows",
@@ -406,6 +412,7 @@ const weft_op weft_op_conv_rows = {
     .cost = cost_conv_rows,
     .block = block_conv_rows,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_conv_rows,
     .samples = samples_conv_rows,
     .n_samples = sizeof samples_conv_rows / sizeof *samples_conv_rows,
 };

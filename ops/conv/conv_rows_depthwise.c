@@ -176,6 +176,7 @@ KERNEL(conv_rows_depthwise)
 
 #else
 
+#include "conv_source.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -239,6 +240,11 @@ static const weft_sample samples_depthwise[] = {
     {&padded, 2, {IMAGE(0, 4, 5, 3), UNIT_FLOATS({3, {3, 3, 3}})}},
     {&none, 2, {IMAGE(2, 2, 2, 0), UNIT_FLOATS({3, {1, 1, 0}})}},
 };
+static void source_conv_rows_depthwise(weft_source *s)
+{
+    weft__conv_source_rows(s, "conv_rows_depthwise");
+}
+
 DECLARE_KERNELS(conv_rows_depthwise);
 const weft_op weft_op_conv_rows_depthwise = {
     .name = "conv_rows_depthwise",
@@ -257,6 +263,7 @@ const weft_op weft_op_conv_rows_depthwise = {
     .cost = cost_depthwise,
     .block = block_depthwise,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_conv_rows_depthwise,
     .samples = samples_depthwise,
     .n_samples = sizeof samples_depthwise / sizeof *samples_depthwise,
 };

@@ -90,6 +90,7 @@ KERNEL(max_pool)
 
 #else
 
+#include "conv_source.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -397,6 +398,7 @@ const weft_op weft_op_max_pool = {
     .tiles = tiles_max_pool,
     .cost = cost_max_pool,
     .onnx = onnx_max_pool,
+    .source = weft__conv_source_max_pool,
     .vjp = vjp_max_pool,
     .samples = samples_pool,
     .n_samples = sizeof samples_pool / sizeof *samples_pool,

@@ -107,6 +107,7 @@ KERNEL(embedding_grad)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_embedding, weft_op_embedding_grad;
 
@@ -227,6 +228,33 @@ static const weft_attr_field embedding_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
+static void source_embedding(weft_source *s)
+{
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_IN(1),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[1].shape)),
+                                    WEFT_ARG_INT(s->in[0].shape.dim[0]),
+                                    WEFT_ARG_INT(s->in[0].shape.dim[1])};
+    weft_source_try(s, "embedding", args, sizeof args / sizeof *args);
+}
+
+static void source_embedding_grad(weft_source *s)
+{
+    const embedding_attr *attr = s->attr;
+    const int64_t n = weft_shape_numel(s->in[0].shape);
+    const bool skips = attr->padding_index >= 0 && attr->padding_index < attr->rows;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_IN(1),
+                                    WEFT_ARG_OUT(0),
+                                    attr->rows + n ? WEFT_ARG_SCRATCH : WEFT_ARG_NONE,
+                                    WEFT_ARG_INT(n),
+                                    WEFT_ARG_INT(attr->rows),
+                                    WEFT_ARG_INT(s->out[0].shape.dim[1]),
+                                    WEFT_ARG_INT(skips ? attr->padding_index : attr->rows)};
+    weft_source_try(s, "embedding_grad", args, sizeof args / sizeof *args);
+}
+
 DECLARE_ANY_KERNELS(embedding);
 const weft_op weft_op_embedding = {
     .name = "embedding",
@@ -245,6 +273,7 @@ const weft_op weft_op_embedding = {
     .cost = cost_embedding,
     .can_fail = true,
     .onnx = onnx_embedding,
+    .source = source_embedding,
     .vjp = vjp_embedding,
     .samples = samples_embedding,
     .n_samples = sizeof samples_embedding / sizeof *samples_embedding,
@@ -268,6 +297,7 @@ const weft_op weft_op_embedding_grad = {
     .scratch = scratch_embedding_grad,
     .cost = cost_embedding_grad,
     .can_fail = true,
+    .source = source_embedding_grad,
     .vjp = vjp_embedding_grad,
     .samples = samples_embedding_grad,
     .n_samples = sizeof samples_embedding_grad / sizeof *samples_embedding_grad,

@@ -127,6 +127,7 @@ KERNEL(scatter_add)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_gather, weft_op_scatter_add;
 
@@ -217,6 +218,33 @@ static const weft_attr_field gather_fields[] = {
     {"axis", WEFT_ATTR_INT, offsetof(gather_attr, axis)},
     {NULL, WEFT_ATTR_INT, 0},
 };
+/* The sizes around the axis. */
+static size_t source_sizes(weft_source *s, weft_source_arg *args, size_t n)
+{
+    const int axis = ((const gather_attr *)s->attr)->axis;
+    int64_t outer, inner;
+    around(&s->out[0], axis, &outer, &inner);
+    args[n++] = WEFT_ARG_INT(outer);
+    args[n++] = WEFT_ARG_INT(s->in[0].shape.dim[axis]);
+    args[n++] = WEFT_ARG_INT(s->in[1].shape.dim[axis]);
+    args[n++] = WEFT_ARG_INT(inner);
+    return n;
+}
+
+static void source_gather(weft_source *s)
+{
+    weft_source_arg args[8] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_OUT(0)};
+    weft_source_try(s, "gather_elements", args, source_sizes(s, args, 3));
+}
+
+static void source_scatter_add(weft_source *s)
+{
+    const int64_t count = s->in[1].shape.dim[((const gather_attr *)s->attr)->axis];
+    weft_source_arg args[8] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_IN(2), WEFT_ARG_OUT(0)};
+    weft_source_try(s, count > SUM_BLOCK ? "scatter_add_blocks" : "scatter_add", args,
+                    source_sizes(s, args, 4));
+}
+
 DECLARE_ANY_KERNELS(gather);
 const weft_op weft_op_gather = {
     .name = "gather",
@@ -232,6 +260,7 @@ const weft_op weft_op_gather = {
     .takes = WEFT_TAKES_DENSE,
     .can_fail = true,
     .onnx = onnx_gather,
+    .source = source_gather,
     .vjp = vjp_gather,
     .samples = samples_gather,
     .n_samples = sizeof samples_gather / sizeof *samples_gather,
@@ -268,6 +297,7 @@ const weft_op weft_op_scatter_add = {
     .workspace = scatter_room,
     .can_fail = true,
     .onnx = onnx_scatter_add,
+    .source = source_scatter_add,
     .vjp = vjp_scatter_add,
     .samples = samples_scatter_add,
     .n_samples = sizeof samples_scatter_add / sizeof *samples_scatter_add,

@@ -25,6 +25,7 @@ KERNEL(one_hot)
 #include "onnx.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static bool infer_one_hot(weft_infer *infer)
 {
@@ -68,6 +69,14 @@ static void onnx_one_hot(weft_export *e)
     weft_export_int(e, "to", weft_export_type(attr->dtype));
 }
 
+static void source_one_hot(weft_source *s)
+{
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[0].shape)),
+                                    WEFT_ARG_INT(((const one_hot_attr *)s->attr)->classes)};
+    weft_source_call_of(s, "one_hot", args, 4);
+}
+
 static const weft_attr_field one_hot_fields[] = {
     {"classes", WEFT_ATTR_INT64, offsetof(one_hot_attr, classes)},
     {"dtype", WEFT_ATTR_DTYPE, offsetof(one_hot_attr, dtype)},
@@ -90,6 +99,7 @@ const weft_op weft_op_one_hot = {
     .takes = WEFT_TAKES_DENSE,
     .tiles = tiles_one_hot,
     .onnx = onnx_one_hot,
+    .source = source_one_hot,
     .gradient = WEFT_GRADIENT_ZERO,
     .samples = samples_one_hot,
     .n_samples = sizeof samples_one_hot / sizeof *samples_one_hot,

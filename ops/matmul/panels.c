@@ -75,6 +75,7 @@ KERNEL(matmul_panels)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 /* With more rows, matmul packs the matrix itself at little cost. */
 #define MAX_ROWS 192
@@ -176,6 +177,29 @@ static void vjp_shared(weft_vjp *v)
     if (v->wanted[1]) v->grad_in[1] = weft_matmul(g, weft_transpose(g, a, 0, 1), dy);
 }
 
+/* ---- C ---- */
+
+static void source_panels(weft_source *s)
+{
+    const weft_tensor *w = &s->in[0];
+    const weft_source_arg args[] = {
+        WEFT_ARG_IN(0),  WEFT_ARG_INT(w->stride[0]),    WEFT_ARG_INT(w->stride[1]),
+        WEFT_ARG_OUT(0), WEFT_ARG_INT(w->shape.dim[0]), WEFT_ARG_INT(w->shape.dim[1])};
+    weft_source_call_of(s, "panels", args, 6);
+}
+
+static void source_matmul_panels(weft_source *s)
+{
+    const weft_shape *a = &s->in[0].shape;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_IN(1),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(a->dim[0]),
+                                    WEFT_ARG_INT(s->out[0].shape.dim[1]),
+                                    WEFT_ARG_INT(a->dim[1])};
+    weft_source_call_of(s, "matmul_panels", args, 6);
+}
+
 static const panels_attr columns_40 = {40}, columns_3 = {3};
 static const weft_sample samples_panels[] = {
     {NULL, 1, {UNIT_FLOATS({2, {3, 40}})}},
@@ -209,6 +233,7 @@ const weft_op weft_op_panels = {
     .takes = WEFT_TAKES_ANY,
     .tiles = tiles_panels,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_panels,
     .samples = samples_panels,
     .n_samples = sizeof samples_panels / sizeof *samples_panels,
 };
@@ -228,6 +253,7 @@ const weft_op weft_op_matmul_panels = {
     .block = block_matmul_panels,
     .cost = cost_matmul_panels,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_matmul_panels,
     .samples = samples_matmul_panels,
     .n_samples = sizeof samples_matmul_panels / sizeof *samples_matmul_panels,
 };

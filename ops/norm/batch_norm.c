@@ -6,6 +6,7 @@
 #include "onnx.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_batch_norm, weft_op_batch_norm_grad;
 
@@ -211,6 +212,33 @@ static void onnx_batch_norm(weft_export *e)
     if (e->wanted[2]) e->out[2] = onnx_reshape(e, variance, e->out_type[2].shape);
 }
 
+/* ---- C ---- */
+
+static size_t source_sizes(weft_source *s, weft_source_arg *args, size_t n)
+{
+    const batch_norm_sizes z = batch_norm_sizes_of(&s->in[0].shape);
+    args[n++] = WEFT_ARG_INT(z.channels);
+    args[n++] = WEFT_ARG_INT(z.volume);
+    args[n++] = WEFT_ARG_INT(z.count);
+    args[n++] = WEFT_ARG_INT(z.pieces);
+    args[n++] = WEFT_ARG_DOUBLE(((const batch_norm_attr *)s->attr)->eps);
+    return n;
+}
+
+static void source_batch_norm(weft_source *s)
+{
+    weft_source_arg args[12] = {WEFT_ARG_IN(0),  WEFT_ARG_IN(1),  WEFT_ARG_IN(2),
+                                WEFT_ARG_OUT(0), WEFT_ARG_OUT(1), WEFT_ARG_OUT(2)};
+    weft_source_call_of(s, "batch_norm", args, source_sizes(s, args, 6));
+}
+
+static void source_batch_norm_grad(weft_source *s)
+{
+    weft_source_arg args[16] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1),  WEFT_ARG_IN(2),  WEFT_ARG_IN(3),
+                                WEFT_ARG_IN(4), WEFT_ARG_OUT(0), WEFT_ARG_OUT(1), WEFT_ARG_OUT(2)};
+    weft_source_call_of(s, "batch_norm_grad", args, source_sizes(s, args, 8));
+}
+
 /* ---- Descriptors and the builder ---- */
 
 #define POSITIVE(...)                                                                              \
@@ -261,6 +289,7 @@ static const weft_attr_field batch_norm_fields[] = {
                                   .scratch = scratch_batch_norm,                                   \
                                   .workspace = workspace_batch_norm,                               \
                                   .cost = cost_##op,                                               \
+                                  .source = source_##op,                                           \
                                   .expand = expand_##op,                                           \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \

@@ -186,6 +186,7 @@ KERNEL(rms_norm_grad)
 #include "onnx.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_layer_norm, weft_op_rms_norm, weft_op_layer_norm_grad,
     weft_op_rms_norm_grad;
@@ -440,6 +441,49 @@ static void onnx_rms_norm(weft_export *e)
     if (attr->gamma) e->out[0] = weft_export_binary(e, "Mul", e->out[0], e->in[1]);
 }
 
+/* ---- C ---- */
+
+static weft_source_arg source_in_if(bool there, size_t i)
+{
+    return there ? WEFT_ARG_IN(i) : WEFT_ARG_NONE;
+}
+
+static void source_norm(weft_source *s)
+{
+    const norm_attr *attr = s->attr;
+    const weft_call call = {.in = s->in};
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    source_in_if(attr->gamma, 1),
+                                    source_in_if(attr->beta, 1 + attr->gamma),
+                                    WEFT_ARG_OUT(0),
+                                    attr->rms ? WEFT_ARG_NONE : WEFT_ARG_OUT(1),
+                                    WEFT_ARG_OUT(attr->rms ? 1 : 2),
+                                    WEFT_ARG_INT(rows_of(&call)),
+                                    WEFT_ARG_INT(features_of(&call)),
+                                    WEFT_ARG_DOUBLE(attr->eps)};
+    weft_source_call_of(s, "norm_rows", args, sizeof args / sizeof *args);
+}
+
+static void source_norm_grad(weft_source *s)
+{
+    const norm_attr *attr = s->attr;
+    const weft_call call = {.in = s->in};
+    const size_t stats = attr->rms ? 1 : 2;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    source_in_if(!attr->rms, 1),
+                                    WEFT_ARG_IN(stats),
+                                    WEFT_ARG_IN(1 + stats),
+                                    source_in_if(attr->gamma, 2 + stats),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_OUT(1),
+                                    attr->rms ? WEFT_ARG_NONE : WEFT_ARG_OUT(2),
+                                    rows_of(&call) ? WEFT_ARG_SCRATCH : WEFT_ARG_NONE,
+                                    WEFT_ARG_INT(rows_of(&call)),
+                                    WEFT_ARG_INT(features_of(&call)),
+                                    WEFT_ARG_INT(rows_per_tile(&call))};
+    weft_source_call_of(s, "norm_rows_grad", args, sizeof args / sizeof *args);
+}
+
 #define NORM_OP(op, text, min_inputs, max_inputs, outputs, shape_rule, ...)                        \
     DECLARE_KERNELS(op);                                                                           \
     const weft_op weft_op_##op = {.name = #op,                                                     \
@@ -459,20 +503,23 @@ NORM_OP(layer_norm,
         "y = (x - mean) rstd gamma + beta over the last dimension, rstd = (variance + eps)^(-1/2); "
         "also returns mean and rstd.",
         1, 3, 3, infer_norm, .cost = cost_norm, .kernel = FLOAT_KERNELS(layer_norm),
-        .narrow_out = 1, .onnx = onnx_layer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm,
-        .inputs = "x gamma beta")
+        .narrow_out = 1, .onnx = onnx_layer_norm, .source = source_norm, .vjp = vjp_norm,
+        .rowwise = rowwise_norm, .inputs = "x gamma beta")
 NORM_OP(rms_norm,
         "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also returns r.", 1, 2,
         2, infer_norm, .cost = cost_norm, .kernel = FLOAT_KERNELS(rms_norm), .narrow_out = 1,
-        .onnx = onnx_rms_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
+        .onnx = onnx_rms_norm, .source = source_norm, .vjp = vjp_norm, .rowwise = rowwise_norm,
+        .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
         4, 5, 3, infer_norm_grad, .cost = cost_norm_grad, .phases = 2, .scratch = scratch_norm,
         .workspace = workspace_norm, .kernel = {NARROW_ROWS(layer_norm_grad, layer_norm_grad)},
-        .narrow_in = 1 << 0 | 1 << 3, .narrow_out = 1, .expand = expand_grad)
+        .narrow_in = 1 << 0 | 1 << 3, .narrow_out = 1, .source = source_norm_grad,
+        .expand = expand_grad)
 NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,
         infer_norm_grad, .cost = cost_norm_grad, .phases = 2, .scratch = scratch_norm,
         .workspace = workspace_norm, .kernel = {NARROW_ROWS(rms_norm_grad, rms_norm_grad)},
-        .narrow_in = 1 << 0 | 1 << 2, .narrow_out = 1, .expand = expand_grad)
+        .narrow_in = 1 << 0 | 1 << 2, .narrow_out = 1, .source = source_norm_grad,
+        .expand = expand_grad)
 
 static weft_value norm(weft_graph *graph, const weft_op *op, weft_value x, weft_value gamma,
                        weft_value beta, double eps, bool rms)

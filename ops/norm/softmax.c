@@ -262,6 +262,7 @@ BACKWARD_KERNEL(log_softmax_grad)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static bool infer_rows(weft_infer *infer)
 {
@@ -371,8 +372,43 @@ static void onnx_log_softmax(weft_export *e)
     onnx_rows(e, "LogSoftmax");
 }
 
+/* ---- C ---- */
+
+/* Lines of the inputs and the output, with the sums of columns or of rows as the kernels choose. */
+static void source_lines(weft_source *s, const char *function)
+{
+    const weft_call call = {
+        .attr = s->attr, .in = s->in, .out = s->out, .n_in = s->n_in, .n_out = 1};
+    const lines l = lines_of_softmax(&call);
+    const weft_tensor *all[] = {&s->in[0], &s->in[s->n_in - 1], &s->out[0]};
+    const bool columns = lines_are_short(&l) || l.columns || !lines_are_dense(&l, all, 3);
+    int64_t size[WEFT_MAX_RANK], stride[3][WEFT_MAX_RANK];
+    weft_source_arg args[16];
+    size_t n = 0, rank = 0;
+    for (int d = 0; d < s->out[0].shape.rank; d++) {
+        if (d == l.axis) continue;
+        size[rank] = s->out[0].shape.dim[d];
+        for (int k = 0; k < 3; k++) stride[k][rank] = all[k]->stride[d];
+        rank++;
+    }
+    for (size_t i = 0; i < s->n_in; i++) args[n++] = WEFT_ARG_IN(i);
+    args[n++] = WEFT_ARG_OUT(0);
+    args[n++] = WEFT_ARG_INT(l.length ? l.count : 0);
+    args[n++] = WEFT_ARG_INT(l.length);
+    for (size_t k = 3 - s->n_in - 1; k < 3; k++) args[n++] = WEFT_ARG_INT(all[k]->stride[l.axis]);
+    args[n++] = WEFT_ARG_INT(columns);
+    args[n++] = WEFT_ARG_INT(rank);
+    args[n++] = WEFT_ARG_INTS(size, rank);
+    for (size_t k = 3 - s->n_in - 1; k < 3; k++) args[n++] = WEFT_ARG_INTS(stride[k], rank);
+    weft_source_call_of(s, function, args, n);
+}
+
 #define ROW_OP(op, text, inputs, shape_rule, sample_list, ...)                                     \
     DECLARE_KERNELS(op);                                                                           \
+    static void source_##op(weft_source *s)                                                        \
+    {                                                                                              \
+        source_lines(s, #op "_lines");                                                             \
+    }                                                                                              \
     const weft_op weft_op_##op = {.name = #op,                                                     \
                                   .doc = text,                                                     \
                                   .min_in = inputs,                                                \
@@ -388,6 +424,7 @@ static void onnx_log_softmax(weft_export *e)
                                   .inplace = (1 << (inputs)) - 1,                                  \
                                   .rowwise = rowwise_softmax,                                      \
                                   .narrow_out = 1,                                                 \
+                                  .source = source_##op,                                           \
                                   .samples = sample_list,                                          \
                                   .n_samples = sizeof sample_list / sizeof *sample_list,           \
                                   __VA_ARGS__};

@@ -39,6 +39,7 @@ KERNEL(dropout)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_dropout;
 
@@ -79,6 +80,19 @@ static void onnx_dropout(weft_export *e)
     e->inexact = true;
 }
 
+static void source_dropout(weft_source *s)
+{
+    const dropout_attr *a = s->attr;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[0].shape)),
+                                    WEFT_ARG_KEY(a->key),
+                                    WEFT_ARG_SEED,
+                                    WEFT_ARG_KEY(dropout_limit(a->p)),
+                                    WEFT_ARG_NUMBER(1 / (1 - a->p))};
+    weft_source_call_of(s, "dropout", args, sizeof args / sizeof *args);
+}
+
 static const weft_attr_field dropout_fields[] = {
     {"p", WEFT_ATTR_DOUBLE, offsetof(dropout_attr, p)},
     {NULL, WEFT_ATTR_INT, 0},
@@ -100,6 +114,7 @@ const weft_op weft_op_dropout = {
     .inplace = 1,
     .random = true,
     .onnx = onnx_dropout,
+    .source = source_dropout,
     PASSES(&weft__pass_reuse_dropout),
     .vjp = vjp_dropout,
     .samples = samples_dropout,

@@ -125,6 +125,7 @@ KERNEL(bernoulli)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_random_uniform, weft_op_random_normal, weft_op_bernoulli;
 
@@ -204,6 +205,43 @@ static void onnx_bernoulli(weft_export *e)
     e->inexact = true;
 }
 
+/* ---- C ---- */
+
+static void source_uniform(weft_source *s)
+{
+    const random_attr *a = s->attr;
+    const double high = s->dtype == WEFT_F32 ? (double)(float)a->b : a->b;
+    double below = high;
+    if (a->a < a->b)
+        below = s->dtype == WEFT_F32 ? (double)nextafterf((float)high, -INFINITY)
+                                     : nextafter(high, -INFINITY);
+    const weft_source_arg args[] = {
+        WEFT_ARG_OUT(0),       WEFT_ARG_INT(weft_shape_numel(s->out[0].shape)),
+        WEFT_ARG_KEY(a->key),  WEFT_ARG_SEED,
+        WEFT_ARG_DOUBLE(a->a), WEFT_ARG_DOUBLE(a->b - a->a),
+        WEFT_ARG_NUMBER(high), WEFT_ARG_NUMBER(below)};
+    weft_source_call_of(s, "random_uniform", args, sizeof args / sizeof *args);
+}
+
+static void source_normal(weft_source *s)
+{
+    const random_attr *a = s->attr;
+    const weft_source_arg args[] = {
+        WEFT_ARG_OUT(0),       WEFT_ARG_INT(weft_shape_numel(s->out[0].shape)),
+        WEFT_ARG_KEY(a->key),  WEFT_ARG_SEED,
+        WEFT_ARG_DOUBLE(a->a), WEFT_ARG_DOUBLE(a->b)};
+    weft_source_call_of(s, "random_normal", args, sizeof args / sizeof *args);
+}
+
+static void source_bernoulli(weft_source *s)
+{
+    const random_attr *a = s->attr;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[0].shape)),
+                                    WEFT_ARG_KEY(a->key), WEFT_ARG_SEED};
+    weft_source_call_of(s, "bernoulli", args, sizeof args / sizeof *args);
+}
+
 /* ---- Descriptors and builders ---- */
 
 #define RANDOM_FIELDS(name, first, second)                                                         \
@@ -245,6 +283,7 @@ static const weft_sample samples_bernoulli[] = {
         .cost = cost_random,                                                                       \
         .gradient = WEFT_GRADIENT_ZERO,                                                            \
         .onnx = onnx_##short_name,                                                                 \
+        .source = source_##short_name,                                                             \
         .samples = samples_##short_name,                                                           \
         .n_samples = sizeof samples_##short_name / sizeof *samples_##short_name,                   \
     };
@@ -270,6 +309,7 @@ const weft_op weft_op_bernoulli = {
     .cost = cost_random,
     .gradient = WEFT_GRADIENT_ZERO,
     .onnx = onnx_bernoulli,
+    .source = source_bernoulli,
     .samples = samples_bernoulli,
     .n_samples = sizeof samples_bernoulli / sizeof *samples_bernoulli,
 };

@@ -195,6 +195,25 @@ static int64_t one_tile(const weft_call *call)
     return 1;
 }
 
+static void source_square_sums(weft_source *s)
+{
+    int64_t tiles = 0;
+    for (size_t i = 0; i < s->n_in; i++) {
+        const int64_t n = weft_shape_numel(s->in[i].shape);
+        const weft_source_arg args[] = {WEFT_ARG_IN(i), WEFT_ARG_INT(n), WEFT_ARG_OUT_AT(0, tiles)};
+        weft_source_call_of(s, "square_sums", args, 3);
+        tiles += ceil_div(n, TILE);
+    }
+}
+
+static void source_root_of_sum(weft_source *s)
+{
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[1].shape)),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[0].shape))};
+    weft_source_try(s, "root_in_order", args, 5);
+}
+
 static const root_attr root_f64 = {WEFT_F64};
 static const weft_sample samples_root_of_sum[] = {
     {&root_f64, 2, {{WEFT_F64, {1, {5}}, 0, 2, false}, INDICES(5, {1, {4}})}},
@@ -219,6 +238,7 @@ const weft_op weft_op_square_sums = {
     .tiles = tiles_square_sums,
     .cost = cost_global_norm,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_square_sums,
     .samples = samples_global_norm,
     .n_samples = sizeof samples_global_norm / sizeof *samples_global_norm,
 };
@@ -238,6 +258,7 @@ const weft_op weft_op_root_of_sum = {
     .tiles = one_tile,
     .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_root_of_sum,
     .samples = samples_root_of_sum,
     .n_samples = sizeof samples_root_of_sum / sizeof *samples_root_of_sum,
 };

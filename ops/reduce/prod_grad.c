@@ -58,6 +58,7 @@ KERNEL(prod_grad)
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static bool infer_prod_grad(weft_infer *infer)
 {
@@ -112,6 +113,14 @@ static void expand_prod_grad(weft_expand *e)
     e->out[0] = weft_mul(g, others, dy);
 }
 
+static void source_prod_grad(weft_source *s)
+{
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(s->in[0].shape.dim[0]),
+                                    WEFT_ARG_INT(s->in[0].shape.dim[1])};
+    weft_source_call_of(s, "prod_grad", args, 5);
+}
+
 static const weft_sample samples_prod_grad[] = {
     {NULL, 2, {FLOATS({2, {3, 5}}), FLOATS({1, {3}})}},
     {NULL, 2, {FLOATS({2, {2, 1}}), FLOATS({1, {2}})}},
@@ -131,6 +140,7 @@ const weft_op weft_op_prod_grad = {
     .kernel = FLOAT_KERNELS(prod_grad),
     .tiles = tiles_prod_grad,
     .workspace = workspace_prod_grad,
+    .source = source_prod_grad,
     .expand = expand_prod_grad,
     .samples = samples_prod_grad,
     .n_samples = sizeof samples_prod_grad / sizeof *samples_prod_grad,

@@ -164,6 +164,7 @@ KERNEL(cumsum)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static bool infer_cumsum(weft_infer *infer)
 {
@@ -238,6 +239,71 @@ static void onnx_cumsum(weft_export *e)
     if (attr->reverse) weft_export_int(e, "reverse", 1);
 }
 
+/* ---- C ---- */
+
+/* The dimensions without the axis; the strides of y if it is not NULL. */
+static size_t source_dims(const weft_tensor *x, const weft_tensor *y, int axis, int64_t *size,
+                          int64_t *x_stride, int64_t *y_stride)
+{
+    size_t rank = 0;
+    for (int d = 0; d < x->shape.rank; d++) {
+        if (d == axis) continue;
+        size[rank] = x->shape.dim[d];
+        x_stride[rank] = x->stride[d];
+        if (y) y_stride[rank] = y->stride[d];
+        rank++;
+    }
+    return rank;
+}
+
+static void source_index(weft_source *s, bool largest)
+{
+    const int axis = ((const scan_attr *)s->attr)->axis;
+    int64_t size[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
+    const size_t rank = source_dims(&s->in[0], NULL, axis, size, stride, NULL);
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(weft_shape_numel(s->out[0].shape)),
+                                    WEFT_ARG_INT(s->in[0].shape.dim[axis]),
+                                    WEFT_ARG_INT(s->in[0].stride[axis]),
+                                    WEFT_ARG_INT(largest),
+                                    WEFT_ARG_INT(rank),
+                                    WEFT_ARG_INTS(size, rank),
+                                    WEFT_ARG_INTS(stride, rank)};
+    weft_source_call_of(s, "arg_extreme", args, sizeof args / sizeof *args);
+}
+
+static void source_argmax(weft_source *s)
+{
+    source_index(s, true);
+}
+
+static void source_argmin(weft_source *s)
+{
+    source_index(s, false);
+}
+
+static void source_cumsum(weft_source *s)
+{
+    const scan_attr *attr = s->attr;
+    const weft_tensor *x = &s->in[0], *y = &s->out[0];
+    const int64_t length = x->shape.dim[attr->axis], n = weft_shape_numel(x->shape);
+    int64_t size[WEFT_MAX_RANK], x_stride[WEFT_MAX_RANK], y_stride[WEFT_MAX_RANK];
+    const size_t rank = source_dims(x, y, attr->axis, size, x_stride, y_stride);
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(length ? n / length : 0),
+                                    WEFT_ARG_INT(length),
+                                    WEFT_ARG_INT(x->stride[attr->axis]),
+                                    WEFT_ARG_INT(y->stride[attr->axis]),
+                                    WEFT_ARG_INT(attr->reverse),
+                                    WEFT_ARG_INT(rank),
+                                    WEFT_ARG_INTS(size, rank),
+                                    WEFT_ARG_INTS(x_stride, rank),
+                                    WEFT_ARG_INTS(y_stride, rank)};
+    weft_source_call_of(s, "cumsum", args, sizeof args / sizeof *args);
+}
+
 static const weft_attr_field scan_fields[] = {
     {"axis", WEFT_ATTR_INT, offsetof(scan_attr, axis)},
     {"keepdims", WEFT_ATTR_BOOL, offsetof(scan_attr, keepdims)},
@@ -259,6 +325,7 @@ static const weft_attr_field scan_fields[] = {
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_ANY,                                         \
                                   .tiles = tiles_scan,                                             \
+                                  .source = source_##op,                                           \
                                   .samples = samples_scan,                                         \
                                   .n_samples = sizeof samples_scan / sizeof *samples_scan,         \
                                   __VA_ARGS__};

@@ -61,6 +61,7 @@ KERNEL(suppress)
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_suppress;
 
@@ -102,6 +103,16 @@ static void cost_suppress(const weft_call *call, weft_cost *cost)
     cost->bytes = boxes * (4 * (double)weft_dtype_bytes(call->in[0].dtype) + 1);
 }
 
+static void source_suppress(weft_source *s)
+{
+    const int64_t n = s->in[0].shape.dim[s->in[0].shape.rank - 2];
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(n ? weft_shape_numel(s->in[0].shape) / 4 / n : 0),
+                                    WEFT_ARG_INT(n),
+                                    WEFT_ARG_DOUBLE(((const suppress_attr *)s->attr)->threshold)};
+    weft_source_call_of(s, "suppress", args, 5);
+}
+
 static const suppress_attr some = {0.3}, all = {0};
 static const weft_sample samples_suppress[] = {
     {&some, 1, {{WEFT_FLOAT, {3, {2, 12, 4}}, -2, 2, false}}},
@@ -130,6 +141,7 @@ const weft_op weft_op_suppress = {
     .workspace = workspace_suppress,
     .cost = cost_suppress,
     .gradient = WEFT_GRADIENT_ZERO,
+    .source = source_suppress,
     .samples = samples_suppress,
     .n_samples = sizeof samples_suppress / sizeof *samples_suppress,
 };

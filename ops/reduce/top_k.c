@@ -159,6 +159,7 @@ KERNEL(top_k)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_top_k;
 
@@ -229,6 +230,35 @@ static void onnx_top_k(weft_export *e)
     weft_export_int(e, "to", WEFT_ONNX_INT32);
 }
 
+static void source_top_k(weft_source *s)
+{
+    const top_k_attr *attr = s->attr;
+    const weft_tensor *x = &s->in[0], *y = &s->out[0];
+    const int64_t length = x->shape.dim[attr->axis], n = weft_shape_numel(x->shape);
+    int64_t size[WEFT_MAX_RANK], x_stride[WEFT_MAX_RANK], y_stride[WEFT_MAX_RANK];
+    size_t rank = 0;
+    for (int d = 0; d < x->shape.rank; d++) {
+        if (d == attr->axis) continue;
+        size[rank] = x->shape.dim[d];
+        x_stride[rank] = x->stride[d];
+        y_stride[rank++] = y->stride[d];
+    }
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_OUT(1),
+                                    WEFT_ARG_INT(length ? n / length : 0),
+                                    WEFT_ARG_INT(length),
+                                    WEFT_ARG_INT(attr->k),
+                                    WEFT_ARG_INT(x->stride[attr->axis]),
+                                    WEFT_ARG_INT(y->stride[attr->axis]),
+                                    WEFT_ARG_INT(attr->largest),
+                                    WEFT_ARG_INT(rank),
+                                    WEFT_ARG_INTS(size, rank),
+                                    WEFT_ARG_INTS(x_stride, rank),
+                                    WEFT_ARG_INTS(y_stride, rank)};
+    weft_source_call_of(s, "top_k", args, sizeof args / sizeof *args);
+}
+
 static const top_k_attr top_some = {3, 1, true}, top_small = {2, 0, false}, top_all = {40, 1, true},
                         top_few = {2, 1, false}, top_none = {0, 0, true};
 static const weft_sample samples_top_k[] = {
@@ -263,6 +293,7 @@ const weft_op weft_op_top_k = {
     .cost = cost_top_k,
     .vjp = vjp_top_k,
     .onnx = onnx_top_k,
+    .source = source_top_k,
     .samples = samples_top_k,
     .n_samples = sizeof samples_top_k / sizeof *samples_top_k,
 };

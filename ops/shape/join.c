@@ -132,6 +132,7 @@ KERNEL(pad)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 #include <stdlib.h>
 
@@ -174,6 +175,24 @@ static void onnx_concat(weft_export *e)
     weft_export_int(e, "axis", ((const concat_attr *)e->attr)->axis);
 }
 
+/* Input by input. */
+static void source_concat(weft_source *s)
+{
+    const int axis = ((const concat_attr *)s->attr)->axis;
+    const weft_shape *y = &s->out[0].shape;
+    int64_t outer = 1, inner = 1, before = 0;
+    for (int d = 0; d < axis; d++) outer *= y->dim[d];
+    for (int d = axis + 1; d < y->rank; d++) inner *= y->dim[d];
+    for (size_t i = 0; i < s->n_in; i++) {
+        const int64_t width = s->in[i].shape.dim[axis] * inner;
+        const weft_source_arg args[] = {WEFT_ARG_IN(i), WEFT_ARG_OUT_AT(0, before),
+                                        WEFT_ARG_INT(outer), WEFT_ARG_INT(width),
+                                        WEFT_ARG_INT(y->dim[axis] * inner)};
+        weft_source_call_of(s, "copy_rows", args, 5);
+        before += width;
+    }
+}
+
 static const concat_attr concat_0 = {0}, concat_1 = {1};
 static const weft_sample samples_concat[] = {
     {&concat_1, 3, {FLOATS({2, {3, 2}}), FLOATS({2, {3, 1}}), FLOATS({2, {3, 4}})}},
@@ -201,6 +220,7 @@ const weft_op weft_op_concat = {
     .narrow_in = WEFT_NARROW_ALL,
     .narrow_out = 1,
     .onnx = onnx_concat,
+    .source = source_concat,
     .vjp = vjp_concat,
     .samples = samples_concat,
     .n_samples = sizeof samples_concat / sizeof *samples_concat,
@@ -276,6 +296,23 @@ static void onnx_pad(weft_export *e)
     e->out[0] = weft_export_node(e, "Pad", in, 3, 1);
 }
 
+static void source_pad(weft_source *s)
+{
+    const pad_attr *attr = s->attr;
+    const weft_tensor *x = &s->in[0], *y = &s->out[0];
+    const size_t rank = (size_t)y->shape.rank;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_DOUBLE(attr->value),
+                                    WEFT_ARG_INT(weft_shape_numel(y->shape)),
+                                    WEFT_ARG_INT(rank),
+                                    WEFT_ARG_INTS(y->shape.dim, rank),
+                                    WEFT_ARG_INTS(x->shape.dim, rank),
+                                    WEFT_ARG_INTS(x->stride, rank),
+                                    WEFT_ARG_INTS(attr->before.dim, rank)};
+    weft_source_call_of(s, "pad_elements", args, sizeof args / sizeof *args);
+}
+
 static const pad_attr pad_a = {{2, {1, 0}}, {2, {0, 2}}, 0.5}, pad_b = {{1, {2}}, {1, {1}}, 3};
 static const weft_sample samples_pad[] = {
     {&pad_a, 1, {FLOATS({2, {3, 2}})}},
@@ -302,6 +339,7 @@ const weft_op weft_op_pad = {
     .kernel = ANY_KERNELS(pad),
     .takes = WEFT_TAKES_ANY,
     .onnx = onnx_pad,
+    .source = source_pad,
     .vjp = vjp_pad,
     .samples = samples_pad,
     .n_samples = sizeof samples_pad / sizeof *samples_pad,

@@ -49,6 +49,7 @@ KERNEL(slice_scatter)
 
 #include <weft/export.h>
 #include <weft/ops.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_slice, weft_op_slice_scatter;
 
@@ -132,6 +133,26 @@ static void onnx_slice(weft_export *e)
     e->out[0] = weft_export_node(e, "Slice", in, 5, 1);
 }
 
+static void source_slice_scatter(weft_source *s)
+{
+    const slice_attr *attr = s->attr;
+    const weft_shape *shape = &s->out[0].shape;
+    int64_t outer = 1, inner = 1;
+    for (int d = 0; d < shape->rank; d++) {
+        if (d < attr->axis) outer *= shape->dim[d];
+        if (d > attr->axis) inner *= shape->dim[d];
+    }
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(outer),
+                                    WEFT_ARG_INT(attr->size),
+                                    WEFT_ARG_INT(inner),
+                                    WEFT_ARG_INT(attr->count ? attr->begin : 0),
+                                    WEFT_ARG_INT(attr->count > 1 ? attr->step : 1),
+                                    WEFT_ARG_INT(attr->count)};
+    weft_source_call_of(s, "slice_scatter", args, sizeof args / sizeof *args);
+}
+
 static const slice_attr slice_a = {1, 1, 2, 3, 7}, slice_b = {0, 3, -1, 4, 4},
                         slice_c = {1, 2, 1, 0, 5};
 static const weft_sample samples_slice[] = {
@@ -180,6 +201,7 @@ const weft_op weft_op_slice_scatter = {
     .infer = infer_slice_scatter,
     .kernel = ANY_KERNELS(slice_scatter),
     .takes = WEFT_TAKES_DENSE,
+    .source = source_slice_scatter,
     .vjp = vjp_slice_scatter,
     PASSES(&weft__pass_join_slices),
     .samples = samples_slice_scatter,

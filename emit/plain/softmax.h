@@ -1,0 +1,134 @@
+/* softmax along lines of n elements, which are xs, ys, ... apart. The lines lie where dimensions `size` have
+ * these strides. `columns`: with the sums of columns, else those of rows. */
+
+/* The largest element; 0 if that is -infinity, so that each e^(-infinity - 0) is 0. */
+static T line_shift(const T *x, int n, int step)
+{
+    T top = (T)-INFINITY;
+    int i;
+    for (i = 0; i < n; i++) top = x[i * step] > top ? x[i * step] : top;
+    return top == (T)-INFINITY ? 0 : top;
+}
+
+/* The sum of e^(x - shift) over n elements: ranges in lanes, or blocks of 32. */
+static double exp_sum(const T *x, int n, int step, T shift, int columns)
+{
+    const int range = columns ? 32 : 512;
+    double total = 0;
+    int from, i;
+    for (from = 0; from < n; from += range) {
+        T lane[16] = {0};
+        for (i = from; i < n && i < from + range; i++)
+            lane[columns ? 0 : (i - from) % 16] += vm_exp_down(x[i * step] - shift);
+        total += (double)(columns ? lane[0] : sum_of_lanes(lane));
+    }
+    return total;
+}
+
+static void softmax_line(const T *x, T *y, int n, int xs, int ys, int columns)
+{
+    const T shift = line_shift(x, n, xs);
+    const int whole = columns ? 0 : n / 16 * 16;
+    double sum;
+    T scale;
+    int i;
+    for (i = 0; i < n; i++) y[i * ys] = vm_exp_down(x[i * xs] - shift);
+    if (columns)
+        sum = column_sum(y, n, ys);
+    else
+        sum = range_sum(y, whole) + range_sum(y + whole, n - whole);
+    scale = sum == 0 ? 0 : (T)(1 / sum);
+    for (i = 0; i < n; i++) y[i * ys] *= scale;
+}
+
+static void softmax_lines(const T *x, T *y, int lines, int n, int xs, int ys, int columns, int rank,
+                          const int *size, const int *x_stride, const int *y_stride)
+{
+    int l;
+    for (l = 0; l < lines; l++)
+        softmax_line(x + offset_of(size, x_stride, rank, l), y + offset_of(size, y_stride, rank, l),
+                     n, xs, ys, columns);
+}
+
+static void log_softmax_lines(const T *x, T *y, int lines, int n, int xs, int ys, int columns,
+                              int rank, const int *size, const int *x_stride, const int *y_stride)
+{
+    int l, i;
+    for (l = 0; l < lines; l++) {
+        const T *from = x + offset_of(size, x_stride, rank, l);
+        T *to = y + offset_of(size, y_stride, rank, l);
+        const T shift = line_shift(from, n, xs);
+        const double sum = exp_sum(from, n, xs, shift, columns);
+        const T logarithm = sum == 0 ? 0 : (T)vm_log_f64(sum);
+        for (i = 0; i < n; i++) to[i * ys] = (from[i * xs] - shift) - logarithm;
+    }
+}
+
+static void softmax_grad_lines(const T *y, const T *dy, T *dx, int lines, int n, int ys, int dys,
+                               int dxs, int columns, int rank, const int *size, const int *y_stride,
+                               const int *dy_stride, const int *dx_stride)
+{
+    int l, i;
+    for (l = 0; l < lines; l++) {
+        const T *from = y + offset_of(size, y_stride, rank, l);
+        const T *grad = dy + offset_of(size, dy_stride, rank, l);
+        T *to = dx + offset_of(size, dx_stride, rank, l), sum;
+        moment_terms t = terms_of(from, n, ys);
+        t.dy = grad;
+        t.dy_step = dys;
+        sum = (T)sum_of_terms(&t, n, columns);
+        for (i = 0; i < n; i++) to[i * dxs] = from[i * ys] * (grad[i * dys] - sum);
+    }
+}
+
+static void log_softmax_grad_lines(const T *y, const T *dy, T *dx, int lines, int n, int ys,
+                                   int dys, int dxs, int columns, int rank, const int *size,
+                                   const int *y_stride, const int *dy_stride, const int *dx_stride)
+{
+    int l, i;
+    for (l = 0; l < lines; l++) {
+        const T *from = y + offset_of(size, y_stride, rank, l);
+        const T *grad = dy + offset_of(size, dy_stride, rank, l);
+        T *to = dx + offset_of(size, dx_stride, rank, l);
+        const T sum = (T)(columns ? column_sum(grad, n, dys) : row_sum(grad, n, dys));
+        for (i = 0; i < n; i++) to[i * dxs] = grad[i * dys] - vm_exp(from[i * ys]) * sum;
+    }
+}
+
+/* What is subtracted from exponents where the largest element is `top`. */
+static double finite_or_zero(double top)
+{
+    return top - top == 0 ? top : 0;
+}
+
+/* The largest element and the sum of e^(x - it). */
+static fold_state logsumexp_elements(const T *x, int n, int step, int columns)
+{
+    fold_state s = {-INFINITY, 0};
+    int i;
+    for (i = 0; i < n; i++) s.first = larger(s.first, (double)x[i * step]);
+    s.second = exp_sum(x, n, step, (T)finite_or_zero(s.first), columns);
+    return s;
+}
+
+static fold_state logsumexp_merge(fold_state a, int before, fold_state b, int count)
+{
+    const double top = larger(a.first, b.first), shift = finite_or_zero(top);
+    fold_state s;
+    (void)before;
+    (void)count;
+    s.first = top;
+    s.second = a.second * vm_exp_f64(a.first - shift) + b.second * vm_exp_f64(b.first - shift);
+    return s;
+}
+
+static void reduce_logsumexp(const T *x, T *y, const int *cut, int correction)
+{
+    const reduce_cut *c = (const reduce_cut *)(const void *)cut;
+    int o;
+    (void)correction;
+    for (o = 0; o < c->outputs; o++) {
+        const fold_state s = fold_output(first_of(x, c, o), c, logsumexp_elements, logsumexp_merge);
+        y[o] = (T)(s.first - s.first == 0 ? s.first + vm_log_f64(s.second) : s.first);
+    }
+}
