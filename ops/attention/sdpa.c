@@ -29,6 +29,7 @@
 #include "kernels/kernel.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 #include <math.h>
 
@@ -328,6 +329,93 @@ static const weft_attr_field sdpa_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
+/* ---- C ---- */
+
+/* The first `n` strides of a tensor, behind those of others; without one, zeros. */
+static void add_strides(const weft_tensor *t, size_t count, int64_t *numbers, size_t *n)
+{
+    for (size_t d = 0; d < count; d++) numbers[(*n)++] = t ? t->stride[d] : 0;
+}
+
+/* The sizes as an attention_sizes of emit/plain/attention.h; returns how many there are. */
+static size_t source_sizes(const weft_source *s, bool backward, int64_t *numbers)
+{
+    const sdpa_attr *a = s->attr;
+    const weft_shape q = s->in[Q].shape, k = s->in[K].shape;
+    const weft_tensor *mask = a->mask ? &s->in[backward ? REST : OUT] : NULL;
+    const int64_t pairs = q.dim[0] * k.dim[2], keys = k.dim[1];
+    const int64_t first[] = {
+        q.dim[0],  q.dim[1], keys, q.dim[2], k.dim[2], q.dim[3], s->in[V].shape.dim[3],
+        a->causal, a->window};
+    size_t n = sizeof first / sizeof *first;
+    memcpy(numbers, first, sizeof first);
+    for (size_t i = Q; i <= V; i++) add_strides(&s->in[i], 3, numbers, &n);
+    const size_t mask_at = n;
+    for (int d = 0; d < 4; d++) {
+        const int axis = mask ? d - (4 - mask->shape.rank) : -1;
+        numbers[n++] = axis < 0 || mask->shape.dim[axis] == 1 ? 0 : mask->stride[axis];
+    }
+    numbers[n++] = numbers[mask_at + 2] == 0;
+    add_strides(backward ? &s->in[OUT] : NULL, 3, numbers, &n);
+    add_strides(backward ? &s->in[DOUT] : NULL, 3, numbers, &n);
+    add_strides(backward ? &s->in[LSE] : NULL, 3, numbers, &n);
+    add_strides(backward ? &s->in[LSE_LOW] : NULL, 3, numbers, &n);
+    add_strides(backward && a->dlse ? &s->in[REST + a->mask] : NULL, 3, numbers, &n);
+    int64_t chunks = 1;
+    if (pairs && pairs < 16 && keys >= 1024) {
+        chunks = (32 + pairs - 1) / pairs;
+        if (chunks > keys / 512) chunks = keys / 512;
+    }
+    const int64_t chunk = (keys + chunks - 1) / chunks;
+    numbers[n++] = chunk ? (chunk + KEY_BLOCK - 1) / KEY_BLOCK * KEY_BLOCK : KEY_BLOCK;
+    return n;
+}
+
+/* The arguments from the sizes on. */
+static size_t source_rest(const weft_source *s, const int64_t *numbers, size_t n_numbers,
+                          weft_source_arg *args, size_t n)
+{
+    const sdpa_attr *a = s->attr;
+    const weft_source_arg rest[] = {WEFT_ARG_INTS(numbers, n_numbers),
+                                    WEFT_ARG_NUMBER(a->scale),
+                                    WEFT_ARG_NUMBER(1 / (1 - a->p)),
+                                    WEFT_ARG_KEY(a->key),
+                                    WEFT_ARG_SEED,
+                                    WEFT_ARG_KEY((uint32_t)(a->p * 0x1p32))};
+    memcpy(args + n, rest, sizeof rest);
+    return n + sizeof rest / sizeof *rest;
+}
+
+static void source_sdpa(weft_source *s)
+{
+    int64_t numbers[64];
+    const sdpa_attr *a = s->attr;
+    const size_t n = source_sizes(s, false, numbers);
+    weft_source_arg args[16] = {
+        WEFT_ARG_IN(Q),  WEFT_ARG_IN(K),  WEFT_ARG_IN(V), a->mask ? WEFT_ARG_IN(3) : WEFT_ARG_NONE,
+        WEFT_ARG_OUT(0), WEFT_ARG_OUT(1), WEFT_ARG_OUT(2)};
+    if (s->in[K].dtype != s->in[Q].dtype || s->in[V].dtype != s->in[Q].dtype) {
+        s->receiver->fail(s, "its keys or values are stored in fewer bits");
+        return;
+    }
+    weft_source_call_of(s, "sdpa", args, source_rest(s, numbers, n, args, 7));
+}
+
+static void source_sdpa_grad(weft_source *s)
+{
+    int64_t numbers[64];
+    const sdpa_attr *a = s->attr;
+    const size_t n = source_sizes(s, true, numbers);
+    weft_source_arg args[24];
+    size_t k = 0;
+    for (size_t i = Q; i < REST; i++) args[k++] = WEFT_ARG_IN(i);
+    args[k++] = a->mask ? WEFT_ARG_IN(REST) : WEFT_ARG_NONE;
+    args[k++] = a->dlse ? WEFT_ARG_IN(REST + a->mask) : WEFT_ARG_NONE;
+    for (size_t i = 0; i < 3; i++) args[k++] = WEFT_ARG_OUT(i);
+    args[k++] = WEFT_ARG_SCRATCH;
+    weft_source_call_of(s, "sdpa_grad", args, source_rest(s, numbers, n, args, k));
+}
+
 /* Dot products of bf16 by the processor. */
 #ifdef WEFT_KERNEL_BF16
 void WEFT_JOIN(sdpa, f32, v4_bf16)(const weft_call *, int64_t);
@@ -353,6 +441,7 @@ void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
                                   .cost = cost_##op,                                               \
                                   .random = true,                                                  \
                                   .expand = weft__expand_##op,                                     \
+                                  .source = source_##op,                                           \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
                                   __VA_ARGS__};

@@ -1,0 +1,352 @@
+/* Scaled dot-product attention: queries [batch, queries, heads, dim] in blocks, keys in blocks of 64 with
+ * a running maximum and sum. The backward pass computes the weights again. */
+
+/* Sizes, and strides in elements. */
+typedef struct attention_sizes {
+    int batch, queries, keys, heads, kv_heads, dim, columns, causal, window;
+    int q[3], k[3], v[3]; /* of the batch, a position, a head */
+    int mask[4],
+        mask_is_row; /* of the batch, a head, a query, a key; it is one row for all queries */
+    int out[3], dout[3], lse[3], lse_low[3], dlse[3];
+    int chunk; /* keys whose dq is added up on its own */
+} attention_sizes;
+
+/* A block of queries of one head, and the keys that they attend to. */
+typedef struct attention_block {
+    int batch, head, kv_head, first, n, first_key, last_key;
+} attention_block;
+
+/* Random numbers of dropout. */
+typedef struct attention_dropout {
+    uint64_t key, seed, number, limit;
+} attention_dropout;
+
+enum { attention_queries = 256 / sizeof(T) };
+
+static int attention_masked(const attention_sizes *z, const attention_block *b, const uint8_t *mask,
+                            int i, int key)
+{
+    return mask && mask[b->batch * z->mask[0] + b->head * z->mask[1] + (b->first + i) * z->mask[2] +
+                        key * z->mask[3]];
+}
+
+static int attention_hidden(const attention_sizes *z, const attention_block *b, const uint8_t *mask,
+                            int i, int key)
+{
+    const int own = b->first + i + z->keys - z->queries;
+    return attention_masked(z, b, mask, i, key) || (z->causal && key > own) ||
+           (z->window && key <= own - z->window);
+}
+
+/* Whether the mask hides n keys from all queries of the block. */
+static int attention_all_masked(const attention_sizes *z, const attention_block *b,
+                                const uint8_t *mask, int key, int n)
+{
+    int i, j;
+    if (!mask) return 0;
+    for (i = 0; i < b->n; i++)
+        for (j = 0; j < n; j++)
+            if (!attention_masked(z, b, mask, i, key + j)) return 0;
+    return 1;
+}
+
+static attention_block attention_block_at(const attention_sizes *z, const uint8_t *mask, int batch,
+                                          int head, int index, int each)
+{
+    attention_block b;
+    int start;
+    b.batch = batch;
+    b.head = head;
+    b.kv_head = head / (z->heads / z->kv_heads);
+    b.first = index * each;
+    b.n = z->queries - b.first < each ? z->queries - b.first : each;
+    b.last_key = z->keys;
+    if (z->causal && b.first + b.n + z->keys - z->queries < z->keys)
+        b.last_key = b.first + b.n + z->keys - z->queries;
+    if (b.last_key < 0) b.last_key = 0;
+    if (mask && z->mask_is_row)
+        while (b.last_key > 0 && attention_masked(z, &b, mask, 0, b.last_key - 1)) b.last_key--;
+    start = b.first + z->keys - z->queries - z->window + 1;
+    b.first_key = z->window && start > 0 ? start / 64 * 64 : 0;
+    return b;
+}
+
+/* Whether dropout keeps the weight of a query at a key. */
+static int attention_kept(const attention_sizes *z, const attention_block *b,
+                          const attention_dropout *d, int i, int key)
+{
+    uint32_t words[4];
+    uint64_t w;
+    if (!d->limit) return 1;
+    w = (uint64_t)((b->batch * z->heads + b->head) * z->queries + b->first + i) *
+            (uint64_t)z->keys +
+        (uint64_t)key;
+    random_words(d->key, d->seed, d->number, w / 4 * 4, words);
+    return words[w % 4] >= d->limit;
+}
+
+/* Chains over each 128 elements of a, times a factor, and b. */
+static T attention_dot(const T *a, T factor, const T *b, int n)
+{
+    T total = 0;
+    int from, i;
+    for (from = 0; from < n; from += 128) {
+        T sum = 0;
+        for (i = from; i < n && i < from + 128; i++) sum = fma(a[i] * factor, b[i], sum);
+        total = from ? total + sum : sum;
+    }
+    return total;
+}
+
+static T attention_score(const attention_sizes *z, const attention_block *b, const T *q, const T *k,
+                         const uint8_t *mask, T scale, int i, int key)
+{
+    if (attention_hidden(z, b, mask, i, key)) return (T)-INFINITY;
+    return attention_dot(q + b->batch * z->q[0] + (b->first + i) * z->q[1] + b->head * z->q[2],
+                         scale, k + b->batch * z->k[0] + key * z->k[1] + b->kv_head * z->k[2],
+                         z->dim);
+}
+
+/* Query i of the block: y [columns], lse and what rounding removed from it. */
+static void attention_query(const attention_sizes *z, const attention_block *b, const T *q,
+                            const T *k, const T *v, const uint8_t *mask, T scale, T keep,
+                            const attention_dropout *d, int i, T *y, T *lse, T *lse_low)
+{
+    T top = (T)-INFINITY, sum = 0, factor;
+    double logarithm;
+    int key, j, c;
+    for (c = 0; c < z->columns; c++) y[c] = 0;
+    for (key = b->first_key; key < b->last_key; key += 64) {
+        const int n = b->last_key - key < 64 ? b->last_key - key : 64;
+        T s[64], next = top, more = 0, shift;
+        if (attention_all_masked(z, b, mask, key, n)) continue;
+        for (j = 0; j < n; j++) s[j] = attention_score(z, b, q, k, mask, scale, i, key + j);
+        for (j = 0; j < n; j++) next = s[j] > next ? s[j] : next;
+        shift = next == (T)-INFINITY ? 0 : next;
+        for (j = 0; j < n; j++) {
+            s[j] = vm_exp(s[j] - shift);
+            more += s[j];
+        }
+        factor = next == top ? 1 : vm_exp(top - shift);
+        sum = sum * factor + more;
+        top = next;
+        for (j = 0; j < n; j++)
+            if (!attention_kept(z, b, d, i, key + j)) s[j] = 0;
+        for (c = 0; c < z->columns; c++) {
+            const T *column = v + b->batch * z->v[0] + key * z->v[1] + b->kv_head * z->v[2] + c;
+            T product = 0;
+            for (j = 0; j < n; j++) product = fma(column[j * z->v[1]], s[j], product);
+            y[c] = y[c] * factor + product;
+        }
+    }
+    logarithm = vm_log_f64((double)sum);
+    *lse = (T)((double)top + logarithm);
+    *lse_low = sum == 0 ? 0 : (T)(((double)top - (double)*lse) + logarithm);
+    factor = sum == 0 ? 0 : keep / sum;
+    for (c = 0; c < z->columns; c++) y[c] = factor == 0 ? 0 : y[c] * factor;
+}
+
+static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out, T *lse,
+                 T *lse_low, const int *sizes, T scale, T keep, uint64_t key, uint64_t seed,
+                 uint64_t number, uint64_t limit)
+{
+    const attention_sizes *z = (const attention_sizes *)(const void *)sizes;
+    attention_dropout d;
+    int batch, head, index, i;
+    d.key = key;
+    d.seed = seed;
+    d.number = number;
+    d.limit = limit;
+    for (batch = 0; batch < z->batch; batch++)
+        for (head = 0; head < z->heads; head++)
+            for (index = 0; index * attention_queries < z->queries; index++) {
+                const attention_block b =
+                    attention_block_at(z, mask, batch, head, index, attention_queries);
+                for (i = 0; i < b.n; i++) {
+                    const int query = b.first + i;
+                    const int at = (batch * z->heads + head) * z->queries + query;
+                    attention_query(z, &b, q, k, v, mask, scale, keep, &d, i,
+                                    out + ((batch * z->queries + query) * z->heads + head) *
+                                              z->columns,
+                                    lse + at, lse_low + at);
+                }
+            }
+}
+
+/* What the backward pass reads. */
+typedef struct attention_inputs {
+    const T *q, *k, *v, *out, *lse, *lse_low, *dout, *dlse;
+    const uint8_t *mask;
+    T scale, keep;
+    attention_dropout d;
+} attention_inputs;
+
+static T attention_lane(const T *x, const int *stride, const attention_block *b, int i)
+{
+    return x[b->batch * stride[0] + b->head * stride[1] + (b->first + i) * stride[2]];
+}
+
+/* The row sum of the products of a and b. */
+static double attention_products(const T *a, const T *b, int n)
+{
+    const int whole = n / 128 * 128;
+    double lane[16] = {0}, total = 0;
+    T rest[16] = {0};
+    int i, c, l;
+    for (i = 0; i < whole; i += 128)
+        for (c = 0; c < 16; c++) {
+            T term[8];
+            for (l = 0; l < 8; l++) term[l] = a[i + c + 16 * l] * b[i + c + 16 * l];
+            lane[c] += (double)sum_of_eight(term, 1);
+        }
+    if (whole) {
+        total += sum_of_eight_lanes(lane);
+        total += sum_of_eight_lanes(lane + 8);
+    }
+    for (i = whole; i < n; i++) rest[i % 16] += a[i] * b[i];
+    return total + (double)sum_of_lanes(rest);
+}
+
+/* The sum of dout out of a query, less the gradient of lse. */
+static T attention_delta(const attention_sizes *z, const attention_block *b,
+                         const attention_inputs *in, int i)
+{
+    const double sum = attention_products(
+        in->out + b->batch * z->out[0] + (b->first + i) * z->out[1] + b->head * z->out[2],
+        in->dout + b->batch * z->dout[0] + (b->first + i) * z->dout[1] + b->head * z->dout[2],
+        z->columns);
+    return (T)(in->dlse ? sum - (double)attention_lane(in->dlse, z->dlse, b, i) : sum);
+}
+
+/* The weight of query i at a key as dropout leaves it, and the gradient of its score. */
+static void attention_weigh(const attention_sizes *z, const attention_block *b,
+                            const attention_inputs *in, T delta, int i, int key, T *p, T *ds)
+{
+    const T lse = attention_lane(in->lse, z->lse, b, i);
+    const T low = attention_lane(in->lse_low, z->lse_low, b, i);
+    const T score = attention_score(z, b, in->q, in->k, in->mask, in->scale, i, key);
+    const T product = attention_dot(
+        in->v + b->batch * z->v[0] + key * z->v[1] + b->kv_head * z->v[2], 1,
+        in->dout + b->batch * z->dout[0] + (b->first + i) * z->dout[1] + b->head * z->dout[2],
+        z->columns);
+    const T kept = attention_kept(z, b, &in->d, i, key) ? in->keep : 0;
+    const T weight = vm_exp((score - (lse == (T)-INFINITY ? 0 : lse)) - low);
+    const T x = in->scale * weight * (kept * product - delta);
+    *p = kept * weight;
+    *ds = weight > 0 ? x : weight;
+}
+
+/* n keys of one block: each key's rows of dk and dv, then each query's row of dq. */
+static void attention_back_keys(const attention_sizes *z, const attention_block *b,
+                                const attention_inputs *in, const T *delta, int key, int n, T *dq,
+                                T *dk, T *dv)
+{
+    int i, j, c;
+    T p[attention_queries], ds[64];
+    for (j = 0; j < n; j++) {
+        const int row = (b->batch * z->keys + key + j) * z->kv_heads + b->kv_head;
+        const T *dout =
+            in->dout + b->batch * z->dout[0] + b->first * z->dout[1] + b->head * z->dout[2];
+        const T *q = in->q + b->batch * z->q[0] + b->first * z->q[1] + b->head * z->q[2];
+        for (i = 0; i < b->n; i++) attention_weigh(z, b, in, delta[i], i, key + j, &p[i], &ds[i]);
+        for (c = 0; c < z->columns; c++) {
+            T sum = 0;
+            for (i = 0; i < b->n; i++) sum = fma(p[i], dout[i * z->dout[1] + c], sum);
+            dv[row * z->columns + c] += sum;
+        }
+        for (c = 0; c < z->dim; c++) {
+            T sum = 0;
+            for (i = 0; i < b->n; i++) sum = fma(ds[i], q[i * z->q[1] + c], sum);
+            dk[row * z->dim + c] += sum;
+        }
+    }
+    for (i = 0; i < b->n; i++) {
+        const int row = (b->batch * z->queries + b->first + i) * z->heads + b->head;
+        const T *k = in->k + b->batch * z->k[0] + key * z->k[1] + b->kv_head * z->k[2];
+        for (j = 0; j < n; j++) attention_weigh(z, b, in, delta[i], i, key + j, &p[0], &ds[j]);
+        for (c = 0; c < z->dim; c++) {
+            T sum = 0;
+            for (j = 0; j < n; j++) sum = fma(k[j * z->k[1] + c], ds[j], sum);
+            dq[row * z->dim + c] += sum;
+        }
+    }
+}
+
+/* Keys [begin, end) of one block. */
+static void attention_back_block(const attention_sizes *z, const attention_block *b,
+                                 const attention_inputs *in, int begin, int end, T *dq, T *dk,
+                                 T *dv)
+{
+    T delta[attention_queries];
+    int key, i, c;
+    if (end > b->last_key) end = b->last_key;
+    if (begin < b->first_key) begin = b->first_key;
+    if (begin >= end) return;
+    for (i = 0; i < b->n; i++) delta[i] = attention_delta(z, b, in, i);
+    for (key = begin; key < end; key += 64) {
+        const int n = end - key < 64 ? end - key : 64;
+        if (!attention_all_masked(z, b, in->mask, key, n))
+            attention_back_keys(z, b, in, delta, key, n, dq, dk, dv);
+    }
+    for (i = 0; i < b->n; i++) {
+        const int row = (b->batch * z->queries + b->first + i) * z->heads + b->head;
+        if (attention_lane(in->lse, z->lse, b, i) != (T)-INFINITY) continue;
+        for (c = 0; c < z->dim; c++) dq[row * z->dim + c] = 0;
+    }
+}
+
+/* A chunk of keys of one head of the keys: 512 at a time go through all queries that read them. */
+static void attention_back_chunk(const attention_sizes *z, const attention_inputs *in, int batch,
+                                 int kv_head, int begin, int end, T *dq, T *dk, T *dv)
+{
+    const int repeat = z->heads / z->kv_heads;
+    int piece, h, index;
+    for (piece = begin; piece < end; piece += 512)
+        for (h = kv_head * repeat; h < (kv_head + 1) * repeat; h++)
+            for (index = 0; index * attention_queries < z->queries; index++) {
+                const attention_block b =
+                    attention_block_at(z, in->mask, batch, h, index, attention_queries);
+                attention_back_block(z, &b, in, piece, piece + 512 < end ? piece + 512 : end, dq,
+                                     dk, dv);
+            }
+}
+
+/* `partial` has room for a dq, where there are several chunks; else it is not read. */
+static void sdpa_grad(const T *q, const T *k, const T *v, const T *out, const T *lse,
+                      const T *lse_low, const T *dout, const uint8_t *mask, const T *dlse, T *dq,
+                      T *dk, T *dv, double *partial, const int *sizes, T scale, T keep,
+                      uint64_t key, uint64_t seed, uint64_t number, uint64_t limit)
+{
+    const attention_sizes *z = (const attention_sizes *)(const void *)sizes;
+    const int n = z->batch * z->queries * z->heads * z->dim;
+    const int n_keys = z->batch * z->keys * z->kv_heads;
+    attention_inputs in;
+    int begin, batch, head, i;
+    in.q = q;
+    in.k = k;
+    in.v = v;
+    in.out = out;
+    in.lse = lse;
+    in.lse_low = lse_low;
+    in.dout = dout;
+    in.dlse = dlse;
+    in.mask = mask;
+    in.scale = scale;
+    in.keep = keep;
+    in.d.key = key;
+    in.d.seed = seed;
+    in.d.number = number;
+    in.d.limit = limit;
+    for (i = 0; i < n; i++) dq[i] = 0;
+    for (i = 0; i < n_keys * z->dim; i++) dk[i] = 0;
+    for (i = 0; i < n_keys * z->columns; i++) dv[i] = 0;
+    for (begin = 0; begin < z->keys; begin += z->chunk) {
+        const int end = begin + z->chunk < z->keys ? begin + z->chunk : z->keys;
+        T *to = begin ? (T *)(void *)partial : dq;
+        for (i = 0; begin && i < n; i++) to[i] = 0;
+        for (batch = 0; batch < z->batch; batch++)
+            for (head = 0; head < z->kv_heads; head++)
+                attention_back_chunk(z, &in, batch, head, begin, end, to, dk, dv);
+        for (i = 0; begin && i < n; i++) dq[i] += to[i];
+    }
+}
