@@ -18,7 +18,7 @@ command -v abidw >/dev/null && command -v abidiff >/dev/null || skip "abigail-to
 [ "$(uname -m)" = x86_64 ] || skip "it was recorded on x86_64"
 
 failed=0 compared=0
-for library in "$build"/libweft{,-inspect,-text,-tokenizers,-distributed,-models,-formats,-mpi}.so; do
+for library in "$build"/libweft{,-emit,-inspect,-text,-tokenizers,-distributed,-models,-formats,-mpi}.so; do
     name=$(basename "$library" .so)
     [ -f "$library" ] || { echo "skipped: the ABI of $name: it was not built"; continue; }
     readelf -S "$library" | grep '\.debug_info' >/dev/null ||
