@@ -53,13 +53,13 @@ static int embedding(const T *table, const int32_t *index, T *y, int n, int rows
 /* The gradient of the table. `lists` has room for rows + n integers: the first position of each index, then
  * the next one of each position; -1 ends a list. */
 static int embedding_grad(const int32_t *index, const T *dy, T *dtable, double *lists, int n,
-                          int rows, int features, int skipped)
+                          int rows, int features, double skipped)
 {
     int32_t *head = (int32_t *)(void *)lists, *next = head + rows;
     int r, c, i, left, bad = 0;
     for (r = 0; r < rows; r++) head[r] = -1;
     for (i = n - 1; i >= 0; i--) {
-        if (index[i] == skipped) continue;
+        if ((double)index[i] == skipped) continue;
         if (index[i] < 0 || index[i] >= rows) {
             bad = 1;
             continue;

@@ -243,7 +243,6 @@ static void source_embedding_grad(weft_source *s)
 {
     const embedding_attr *attr = s->attr;
     const int64_t n = weft_shape_numel(s->in[0].shape);
-    const bool skips = attr->padding_index >= 0 && attr->padding_index < attr->rows;
     const weft_source_arg args[] = {WEFT_ARG_IN(0),
                                     WEFT_ARG_IN(1),
                                     WEFT_ARG_OUT(0),
@@ -251,7 +250,7 @@ static void source_embedding_grad(weft_source *s)
                                     WEFT_ARG_INT(n),
                                     WEFT_ARG_INT(attr->rows),
                                     WEFT_ARG_INT(s->out[0].shape.dim[1]),
-                                    WEFT_ARG_INT(skips ? attr->padding_index : attr->rows)};
+                                    WEFT_ARG_DOUBLE((double)attr->padding_index)};
     weft_source_try(s, "embedding_grad", args, sizeof args / sizeof *args);
 }
 

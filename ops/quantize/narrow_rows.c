@@ -87,6 +87,7 @@ KERNEL(widen_rows)
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 _Static_assert(NARROW_SCALE == WEFT_NARROW_SCALE, "two names of one number");
 
@@ -133,6 +134,26 @@ static int64_t tiles_widen_rows(const weft_call *call)
     return ceil_div(rows_of(&call->out[0]), rows_of_tile(&call->out[0]));
 }
 
+/* Rows of bytes have a scale, and so a function of their own. */
+static void source_rows(weft_source *s, const weft_tensor *x, const char *bytes, const char *halves)
+{
+    const bool narrow = s->in[0].dtype == WEFT_U8 || s->out[0].dtype == WEFT_U8;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(narrow ? rows_of(x) : weft_shape_numel(x->shape)),
+                                    WEFT_ARG_INT(row_length(x))};
+    weft_source_call_of(s, narrow ? bytes : halves, args, narrow ? 4 : 3);
+}
+
+static void source_narrow_rows(weft_source *s)
+{
+    source_rows(s, &s->in[0], "rows_to_bytes", "rows_to_bf16");
+}
+
+static void source_widen_rows(weft_source *s)
+{
+    source_rows(s, &s->out[0], "rows_from_bytes", "rows_from_bf16");
+}
+
 DECLARE_KERNELS(narrow_rows);
 DECLARE_KERNELS(widen_rows);
 static const narrow_rows_attr as_bf16 = {WEFT_BF16}, as_bytes = {WEFT_U8}, as_f32 = {WEFT_F32};
@@ -165,6 +186,7 @@ const weft_op weft_op_narrow_rows = {
     .takes = WEFT_TAKES_DENSE,
     .tiles = tiles_narrow_rows,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_narrow_rows,
     .samples = samples_narrow_rows,
     .n_samples = sizeof samples_narrow_rows / sizeof *samples_narrow_rows,
 };
@@ -183,6 +205,7 @@ const weft_op weft_op_widen_rows = {
     .takes = WEFT_TAKES_DENSE,
     .tiles = tiles_widen_rows,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_widen_rows,
     .samples = samples_widen_rows,
     .n_samples = sizeof samples_widen_rows / sizeof *samples_widen_rows,
 };

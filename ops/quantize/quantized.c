@@ -201,6 +201,7 @@ KERNEL(embedding_quantized)
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static int64_t tiles_quantized(const weft_call *call)
 {
@@ -330,6 +331,45 @@ static void cost_lookup(const weft_call *call, weft_cost *cost)
     cost->bytes = out + out / (double)weft_dtype_bytes(call->out[0].dtype) * attr->bits / 8;
 }
 
+static void source_quantized(weft_source *s)
+{
+    const quantized_attr *attr = s->attr;
+    const product p = product_of(&(weft_call){.in = s->in, .out = s->out, .attr = attr});
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_IN(1),
+                                    WEFT_ARG_IN(2),
+                                    p.minima ? WEFT_ARG_NONE : WEFT_ARG_IN(3),
+                                    p.minima ? WEFT_ARG_IN(3) : WEFT_ARG_NONE,
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_SCRATCH,
+                                    WEFT_ARG_INT(p.m),
+                                    WEFT_ARG_INT(p.n),
+                                    WEFT_ARG_INT(p.k),
+                                    WEFT_ARG_INT(attr->bits),
+                                    WEFT_ARG_INT(attr->group),
+                                    WEFT_ARG_INT(attr->whole)};
+    weft_source_call_of(s, "matmul_quantized", args, sizeof args / sizeof *args);
+}
+
+static void source_lookup(weft_source *s)
+{
+    const quantized_attr *attr = s->attr;
+    const weft_shape table = s->in[0].shape;
+    const bool minima = s->in[2].dtype != WEFT_U8;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_IN(1),
+                                    minima ? WEFT_ARG_NONE : WEFT_ARG_IN(2),
+                                    minima ? WEFT_ARG_IN(2) : WEFT_ARG_NONE,
+                                    WEFT_ARG_IN(3),
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(table.dim[0]),
+                                    WEFT_ARG_INT(weft_shape_numel(s->in[3].shape)),
+                                    WEFT_ARG_INT(table.dim[1] * 8 / attr->bits),
+                                    WEFT_ARG_INT(attr->bits),
+                                    WEFT_ARG_INT(attr->group)};
+    weft_source_try(s, "embedding_quantized", args, sizeof args / sizeof *args);
+}
+
 /* dx = dy times the matrix: x passes as if it were not rounded (the straight-through estimator of
  * Bengio et al. 2013). The matrix has no gradient. */
 static void vjp_quantized(weft_vjp *v)
@@ -429,6 +469,7 @@ const weft_op weft_op_matmul_quantized = {
     .cost = cost_quantized,
     .vjp = vjp_quantized,
     .gradient = WEFT_GRADIENT_STRAIGHT,
+    .source = source_quantized,
     .samples = samples_quantized,
     .n_samples = sizeof samples_quantized / sizeof *samples_quantized,
 };
@@ -454,6 +495,7 @@ const weft_op weft_op_embedding_quantized = {
     .cost = cost_lookup,
     .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_lookup,
     .samples = samples_lookup,
     .n_samples = sizeof samples_lookup / sizeof *samples_lookup,
 };

@@ -119,6 +119,7 @@ KERNEL(matmul_quantized_grad)
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 static int64_t tiles_grad(const weft_call *call)
 {
@@ -180,6 +181,25 @@ static bool infer_grad(weft_infer *infer)
     return true;
 }
 
+static void source_grad(weft_source *s)
+{
+    const grad_attr *attr = s->attr;
+    const product p = product_of(&(weft_call){.in = s->in, .out = s->out});
+    const bool minima = s->in[3].dtype != WEFT_U8;
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_IN(1),
+                                    WEFT_ARG_IN(2),
+                                    minima ? WEFT_ARG_NONE : WEFT_ARG_IN(3),
+                                    minima ? WEFT_ARG_IN(3) : WEFT_ARG_NONE,
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INT(p.m),
+                                    WEFT_ARG_INT(p.n),
+                                    WEFT_ARG_INT(p.k),
+                                    WEFT_ARG_INT(attr->bits),
+                                    WEFT_ARG_INT(attr->group)};
+    weft_source_call_of(s, "matmul_quantized_grad", args, sizeof args / sizeof *args);
+}
+
 static const grad_attr bytes_32 = {8, 32}, nibbles_32 = {4, 32}, bytes_64 = {8, 64},
                        nibbles_96 = {4, 96};
 static const weft_sample samples_grad[] = {
@@ -225,6 +245,7 @@ const weft_op weft_op_matmul_quantized_grad = {
     .block = block_grad,
     .cost = cost_grad,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_grad,
     .samples = samples_grad,
     .n_samples = sizeof samples_grad / sizeof *samples_grad,
 };

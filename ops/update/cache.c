@@ -4,6 +4,7 @@
 #include "samples.h"
 
 #include <weft/ops.h>
+#include <weft/source.h>
 
 #include <string.h>
 
@@ -179,6 +180,35 @@ static void cost_cache_reorder(const weft_call *call, weft_cost *cost)
                   (double)position_elements(state) * (double)weft_dtype_bytes(state->dtype);
 }
 
+static void source_cache_write(weft_source *s)
+{
+    const weft_tensor *state = &s->out[0], *value = &s->in[1];
+    const weft_source_arg args[] = {
+        WEFT_ARG_OUT(0),
+        WEFT_ARG_IN(1),
+        WEFT_ARG_IN(2),
+        WEFT_ARG_INT(s->in[2].shape.rank > 0),
+        WEFT_ARG_INT(value->shape.dim[0]),
+        WEFT_ARG_INT(value->shape.dim[1]),
+        WEFT_ARG_INT(state->shape.dim[1]),
+        WEFT_ARG_INT(position_elements(state) * (int64_t)weft_dtype_bytes(state->dtype))};
+    weft_source_try(s, "cache_write", args, sizeof args / sizeof *args);
+}
+
+static void source_cache_reorder(weft_source *s)
+{
+    const weft_tensor *state = &s->out[0];
+    const weft_source_arg args[] = {
+        WEFT_ARG_OUT(0),
+        WEFT_ARG_IN(1),
+        WEFT_ARG_IN(2),
+        WEFT_ARG_INT(state->shape.dim[0]),
+        WEFT_ARG_INT(s->in[1].shape.dim[0]),
+        WEFT_ARG_INT(state->shape.dim[1]),
+        WEFT_ARG_INT(position_elements(state) * (int64_t)weft_dtype_bytes(state->dtype))};
+    weft_source_try(s, "cache_reorder", args, sizeof args / sizeof *args);
+}
+
 #define EVERY_DTYPE(kernel)                                                                        \
     {                                                                                              \
         {                                                                                          \
@@ -216,6 +246,7 @@ const weft_op weft_op_cache_write = {
     .updates = 1,
     .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_cache_write,
     .samples = samples_cache_write,
     .n_samples = sizeof samples_cache_write / sizeof *samples_cache_write,
 };
@@ -235,6 +266,7 @@ const weft_op weft_op_cache_reorder = {
     .updates = 1,
     .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
+    .source = source_cache_reorder,
     .samples = samples_cache_reorder,
     .n_samples = sizeof samples_cache_reorder / sizeof *samples_cache_reorder,
 };
