@@ -12,7 +12,10 @@
 
 bool weft_emit_has_op(const weft_op *op)
 {
-    return op && (op->source || op->alias || (!op->infer && !op->expand));
+    bool runs = false;
+    for (int isa = 0; op && isa < WEFT_ISAS; isa++)
+        for (int dtype = 0; dtype < WEFT_DTYPES; dtype++) runs = runs || op->kernel[isa][dtype];
+    return op && (op->source || !runs);
 }
 
 /* ---- Names ---- */

@@ -46,7 +46,7 @@ typedef struct weft_emit_options {
 WEFT_API weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options,
                                weft_error *error);
 
-/* Whether an op can be written: it has weft_op.source, or nothing is left of it in a plan. */
+/* Whether an op can be written: it has weft_op.source, or no kernels, so that a plan has none of it. */
 WEFT_API bool weft_emit_has_op(const weft_op *op);
 
 #ifdef __cplusplus

@@ -7,6 +7,7 @@
 #include "reference.h"
 
 #include <weft/autograd.h>
+#include <weft/emit.h>
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -52,6 +53,12 @@ static const exemption without_reference[] = {
     {"nothing is computed", "input state constant group track exchange_start exchange_wait"},
     {"the suite of ops compares it with its expansion into ops that have references",
      "sdpa sdpa_grad layer_norm_grad rms_norm_grad batch_norm batch_norm_grad"},
+    {NULL, NULL},
+};
+
+static const exemption without_source[] = {
+    {"not yet", "ctc ctc_grad"},
+    {"exchanges data with other processes", "exchange_start exchange_wait"},
     {NULL, NULL},
 };
 
@@ -307,6 +314,14 @@ static void test_models_listed(void)
     closedir(folder);
 }
 
+/* Every op with kernels can be written as C. */
+static void test_sources(void)
+{
+    for (size_t i = 0; i < weft_op_count(); i++)
+        expect(weft_op_at(i), weft_emit_has_op(weft_op_at(i)), without_source, "weft_op.source");
+    check_exemptions(without_source, "without_source");
+}
+
 /* autograd/specified_bits.h has the op's hash. */
 static void test_specified_bits(void)
 {
@@ -331,6 +346,7 @@ void complete_tests(void)
     CU_add_test(suite, "builders make the ops of their names", test_elementwise_builders);
     CU_add_test(suite, "references", test_references);
     CU_add_test(suite, "golden cases", test_golden);
+    CU_add_test(suite, "sources in C", test_sources);
     CU_add_test(suite, "specified bits", test_specified_bits);
     CU_add_test(suite, "every descriptor is listed", test_listed);
     CU_add_test(suite, "every model is listed", test_models_listed);
