@@ -31,6 +31,9 @@ static inline float fma_f32(float x, float y, float z)
 }
 #endif
 
+/* Of functions that a processor with fused operations does not need. */
+#define VM_UNUSED __attribute__((unused))
+
 /* A double as mantissa 2^exponent; the mantissa has 53 bits, but that of 0. */
 typedef struct vm_parts {
     uint64_t mantissa;
@@ -38,7 +41,7 @@ typedef struct vm_parts {
     int negative;
 } vm_parts;
 
-static vm_parts vm_split(double x)
+static VM_UNUSED vm_parts vm_split(double x)
 {
     vm_parts p;
     uint64_t bits;
@@ -63,7 +66,7 @@ typedef struct vm_wide {
     uint64_t high, low;
 } vm_wide;
 
-static vm_wide vm_wide_product(uint64_t a, uint64_t b)
+static VM_UNUSED vm_wide vm_wide_product(uint64_t a, uint64_t b)
 {
     const uint64_t mask = 0xffffffffu, a1 = a >> 32, a0 = a & mask, b1 = b >> 32, b0 = b & mask;
     const uint64_t low = a0 * b0, mid = a1 * b0 + (low >> 32), mid2 = a0 * b1 + (mid & mask);
@@ -74,7 +77,7 @@ static vm_wide vm_wide_product(uint64_t a, uint64_t b)
 }
 
 /* w 2^-n; a bit that is lost sets the last one. Negative n: to the left, without loss. */
-static vm_wide vm_wide_shift(vm_wide w, int n)
+static VM_UNUSED vm_wide vm_wide_shift(vm_wide w, int n)
 {
     vm_wide r = {0, 0};
     if (n <= -64) {
@@ -98,7 +101,7 @@ static vm_wide vm_wide_shift(vm_wide w, int n)
 }
 
 /* w 2^exponent, whose last bit may be sticky, rounded to nearest, ties to even. */
-static double vm_round_wide(vm_wide w, int exponent, int negative)
+static VM_UNUSED double vm_round_wide(vm_wide w, int exponent, int negative)
 {
     int length = 0;
     uint64_t top = w.high ? w.high : w.low, bits;

@@ -17,8 +17,8 @@ static void quantized_block(const T *x, int whole, int8_t *q, T *scale, int32_t 
         max = size > max ? size : max;
     }
     by = 127 / max;
-    zero = !finite || !((double)by <= (sizeof(T) == 4 ? 8.5070591730234616e37
-                                                      : 4.4942328371557898e307));
+    zero = !finite ||
+           !((double)by <= (sizeof(T) == 4 ? 8.5070591730234616e37 : 4.4942328371557898e307));
     *sum = 0;
     for (i = 0; i < 32; i++) {
         const T bounded = x[i] > -128 ? x[i] < 127 ? x[i] : 127 : -128;
@@ -49,8 +49,7 @@ static void matmul_quantized(const T *x, const uint8_t *w, const T *scale, const
                 const int g = j * groups + b * 32 / group;
                 const T by = x_scale[b] * scale[g];
                 int32_t dot = 0;
-                for (c = b * 32; c < b * 32 + 32; c++)
-                    dot += q[c] * quantized_number(row, bits, c);
+                for (c = b * 32; c < b * 32 + 32; c++) dot += q[c] * quantized_number(row, bits, c);
                 if (minimum) {
                     const T products = by * (T)dot, least = x_scale[b] * minimum[g];
                     lane[b % 8] += products + least * (T)x_sum[b];
@@ -65,8 +64,8 @@ static void matmul_quantized(const T *x, const uint8_t *w, const T *scale, const
 }
 
 /* 32 elements of row j of a matrix [., k], from `from` on. */
-static void quantized_widen(const uint8_t *w, const T *scale, const uint8_t *zero,
-                            const T *minimum, int j, int from, int k, int bits, int group, T *y)
+static void quantized_widen(const uint8_t *w, const T *scale, const uint8_t *zero, const T *minimum,
+                            int j, int from, int k, int bits, int group, T *y)
 {
     const int g = j * (k / group) + from / group;
     const uint8_t *row = w + j * (k / 8 * bits);
@@ -109,8 +108,7 @@ static void matmul_quantized_grad(const T *dy, const uint8_t *w, const T *scale,
                     quantized_widen(w, scale, zero, minimum, j, from, k, bits, group, row);
                     for (c = 0; c < 32; c++) chain[c] = fma(dy[j], row[c], chain[c]);
                 }
-                for (c = 0; c < 32; c++)
-                    dx[from + c] = first ? chain[c] + dx[from + c] : chain[c];
+                for (c = 0; c < 32; c++) dx[from + c] = first ? chain[c] + dx[from + c] : chain[c];
             }
         }
 }

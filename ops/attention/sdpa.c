@@ -331,7 +331,7 @@ static const weft_attr_field sdpa_fields[] = {
 
 /* ---- C ---- */
 
-/* The first `n` strides of a tensor, behind those of others; without one, zeros. */
+/* The first `n` strides of a tensor, after those of others; without one, zeros. */
 static void add_strides(const weft_tensor *t, size_t count, int64_t *numbers, size_t *n)
 {
     for (size_t d = 0; d < count; d++) numbers[(*n)++] = t ? t->stride[d] : 0;

@@ -313,7 +313,7 @@ case_adapters_are_trained_next_to_a_file()
     expect 0 "0 of 40 elements beyond" "$weft" run adapted.onnx --random --check adapted
     expect 1 "40 of 40 elements beyond" "$weft" run digits.onnx --batch 4 --random --check adapted
     expect 1 "was trained with rank=4" "$weft" fit --resume --lora 3 --steps 20 --out parts
-    refuse "options of adapters need --lora" "${short[@]}" "${both[@]}" --lora-alpha 2
+    refuse "need --lora" "${short[@]}" "${both[@]}" --lora-alpha 2
     refuse "need the weights of FILE.onnx" "$weft" fit gpt "${quick[@]}" "${both[@]}" --steps 1 --lora 2
     refuse "not of --from" "${short[@]}" "${both[@]}" --lora 2 --from whole/model.safetensors
     refuse "is frozen" "${short[@]}" "${both[@]}" --lora 2 --train 'classifier.*'
