@@ -30,14 +30,14 @@ typedef struct emit_items {
 } emit_items;
 
 /* Adds the items of a text, but not those whose names exist already. */
-void weft__emit_items_add(emit_items *items, const char *text);
+void weft__emit_items_add(emit_items *all, const char *text);
 /* Writes the item of this name for the dtype, after all that it needs and that is not yet written. False
  * if there is none. */
-bool weft__emit_items_write(emit_items *items, const char *name, weft_dtype dtype, emit_text *to);
+bool weft__emit_items_write(emit_items *all, const char *name, weft_dtype dtype, emit_text *to);
 /* The name under which a file has an item for the dtype: `buffer` is large enough for any. */
-const char *weft__emit_items_name(const emit_items *items, const char *name, weft_dtype dtype,
+const char *weft__emit_items_name(const emit_items *all, const char *name, weft_dtype dtype,
                                   char *buffer, size_t size);
-void weft__emit_items_free(emit_items *items);
+void weft__emit_items_free(emit_items *all);
 
 /* The library of plain C (emit/plain). */
 extern const char weft__emit_library[];

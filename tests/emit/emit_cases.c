@@ -3,6 +3,8 @@
  * and a training step. main.c runs all and prints how many cases are equal.
  *
  * Usage: emit_cases FOLDER [--ops | --models | NAME...]    all, or only these */
+#include "emit_shapes.h"
+
 #include <weft/emit.h>
 #include <weft/models.h>
 #include <weft/weft.h>
@@ -79,7 +81,7 @@ typedef struct test_case {
     weft_graph *g;
     weft_params *params;
     weft_value targets[MAX_TARGETS]; /* outputs, then what only has to run */
-    size_t n_targets, n_outputs;
+    size_t n_targets, n_outputs, n_samples;
     weft_value rate;
 } test_case;
 
@@ -216,9 +218,9 @@ static bool wanted(const char *name, const char *kind, char **names, int n)
 
 /* Whether the sample alone runs: some name an index out of range, and some ops have kernels of f32
  * only. */
-static bool add_sample(const weft_op *op, size_t sample, weft_dtype dtype, test_case *c)
+static bool add_sample(const weft_op *op, const weft_sample *s, weft_dtype dtype, test_case *c)
 {
-    const weft_sample *s = &op->samples[sample];
+    const size_t sample = c->n_samples++;
     weft_value in[WEFT_SAMPLE_INPUTS], out[WEFT_MAX_OUTPUTS];
     for (size_t i = 0; i < s->n_in; i++) {
         const weft_dtype d = s->in[i].dtype == WEFT_FLOAT ? dtype : s->in[i].dtype;
@@ -248,26 +250,39 @@ static bool runs(const test_case *c)
     return good;
 }
 
-static void write_op(const weft_op *op, weft_dtype dtype)
+/* Writes a case of samples of an op. */
+static void write_samples(const char *kind, const weft_op *op, const weft_sample *samples, size_t n,
+                          weft_dtype dtype)
 {
     bool good[256] = {false};
     size_t n_good = 0;
-    if (op->exchanges || !op->n_samples) return;
-    for (size_t i = 0; i < op->n_samples && i < 256; i++) {
+    if (n > 256) n = 256;
+    for (size_t i = 0; i < n; i++) {
         test_case alone = {.g = weft_graph_new(), .params = weft_params_new()};
-        good[i] = add_sample(op, i, dtype, &alone) && runs(&alone);
+        good[i] = add_sample(op, &samples[i], dtype, &alone) && runs(&alone);
         n_good += good[i];
         weft_params_free(alone.params);
         weft_graph_free(alone.g);
     }
     if (!n_good) return;
     test_case c = {.g = weft_graph_new(), .params = weft_params_new()};
-    snprintf(c.name, sizeof c.name, "op_%s_%s", op->name, weft_dtype_name(dtype));
-    for (size_t i = 0; i < op->n_samples && i < 256; i++)
-        if (good[i]) add_sample(op, i, dtype, &c);
+    snprintf(c.name, sizeof c.name, "%s_%s_%s", kind, op->name, weft_dtype_name(dtype));
+    for (size_t i = 0; i < n; i++)
+        if (good[i]) add_sample(op, &samples[i], dtype, &c);
     write_case(&c, 2, 1);
     weft_params_free(c.params);
     weft_graph_free(c.g);
+}
+
+/* All samples of an op, and its shapes in this list. */
+static void write_op(const weft_op *op, const emit_shapes *shapes)
+{
+    for (int f64 = 0; f64 < 2; f64++) {
+        const weft_dtype dtype = f64 ? WEFT_F64 : WEFT_F32;
+        if (!op->exchanges) write_samples("op", op, op->samples, op->n_samples, dtype);
+        for (const emit_shapes *s = shapes; s->op; s++)
+            if (!strcmp(s->op, op->name)) write_samples("shapes", op, s->samples, s->n, dtype);
+    }
 }
 
 /* ---- Models ---- */
@@ -324,9 +339,8 @@ int main(int argc, char **argv)
                     "static union { double d; unsigned char b[1 << 22]; } space[64];\n"
                     "#define got space\n");
     for (size_t i = 0; i < weft_op_count(); i++)
-        for (int f64 = 0; f64 < 2; f64++)
-            if (wanted(weft_op_at(i)->name, "--ops", argv + 2, argc - 2))
-                write_op(weft_op_at(i), f64 ? WEFT_F64 : WEFT_F32);
+        if (wanted(weft_op_at(i)->name, "--ops", argv + 2, argc - 2))
+            write_op(weft_op_at(i), emit_shapes_conv);
     for (size_t i = 0; i < weft_model_count(); i++)
         for (int training = 0; training < 2; training++)
             if (wanted(weft_model_at(i)->name, "--models", argv + 2, argc - 2))
