@@ -226,7 +226,8 @@ static bool needs_type(const emit_items *all, const emit_item *item)
         const char *name = item->text + at;
         if (length == 1 && *name == 'T') return true;
         const emit_item *other = meaning(all, name, length, WEFT_F32, &renamed);
-        if (other && other != item && renamed && strncmp(other->name[0], "plain_", 6)) return true;
+        if (other && other != item && renamed && strncmp(other->name[0], "plain_", 6) != 0)
+            return true;
     }
     return false;
 }

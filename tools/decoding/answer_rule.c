@@ -34,12 +34,20 @@ static weft_constraint *of_file(const char *path, weft_error *error)
     return constraint;
 }
 
+static weft_constraint *of_pattern(const char *pattern, weft_error *error)
+{
+    weft_error why = WEFT_NO_ERROR;
+    weft_constraint *constraint = weft_constraint_new_regex(pattern, &why);
+    if (!constraint) weft_error_set(error, why.status, "--match", "%s", why.message);
+    return constraint;
+}
+
 bool answer_rule_open(answer_rule *rule, const answer_rule_args *a, const trained_run *run,
                       weft_error *error)
 {
     *rule = (answer_rule){.constraint = NULL};
     if (!a->match && !a->schema && !a->json) return true;
-    rule->constraint = a->match    ? weft_constraint_new_regex(a->match, error)
+    rule->constraint = a->match    ? of_pattern(a->match, error)
                        : a->schema ? of_file(a->schema, error)
                                    : weft_constraint_new_json(NULL, error);
     if (rule->constraint) rule->tokens = weft_token_bytes_new(run->target, error);
