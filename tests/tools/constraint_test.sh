@@ -94,7 +94,7 @@ case_refused()
 {
     expect 2 "give one" "$weft" generate json --prompt a --json --match a
     expect 2 "excludes" "$weft" generate json --prompt a --json --beam 2
-    expect 1 "regular expression: missing closing parenthesis, at byte 1" "$weft" generate json --prompt a --match '('
+    expect 1 "--match: missing closing parenthesis, at byte 1" "$weft" generate json --prompt a --match '('
     expect 1 "missing.json" "$weft" generate json --prompt a --json-schema missing.json
     echo '{"properties": {"a": {"not": {}}}}' >not.json
     expect 1 'not.json: #/properties/a: the keyword "not" is unsupported' "$weft" generate json --prompt a --json-schema not.json
