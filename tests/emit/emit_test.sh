@@ -119,7 +119,7 @@ case_a_network_learns_on_a_microcontroller()
         cortex_m4.c -T cortex_m4.ld -nostartfiles --specs=nano.specs --specs=nosys.specs -o device.elf >errors.txt 2>&1 ||
         { fail "arm-none-eabi-gcc:"; head errors.txt; return; }
     equal "what the microcontroller prints" "$(on_this_processor)" "$(timeout 600 qemu-system-arm -M mps2-an386 -nographic \
-        -monitor none -serial none -semihosting-config enable=on,target=native -kernel device.elf </dev/null)"
+        -monitor none -serial none -semihosting-config enable=on,target=native -kernel device.elf </dev/null 2>&1)"
 }
 
 case_errors()
