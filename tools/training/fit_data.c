@@ -40,7 +40,8 @@ static bool check_adapters(training *t)
     static const recipe_key needs[] = {RECIPE_lora_alpha, RECIPE_lora_on, RECIPE_lora_dropout};
     const recipe *r = &t->r;
     for (size_t i = 0; i < sizeof needs / sizeof *needs && !r->lora_rank; i++)
-        if (recipe_is_set(r, needs[i])) return usage(t, "--lora-alpha, --lora-on and --lora-dropout need --lora");
+        if (recipe_is_set(r, needs[i]))
+            return usage(t, "--lora-alpha, --lora-on and --lora-dropout need --lora");
     if (!r->lora_rank) return true;
     if (!r->fit_file[0]) return usage(t, "adapters (--lora) need the weights of FILE.onnx");
     if (r->run_from[0])
