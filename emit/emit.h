@@ -20,9 +20,21 @@ typedef struct emit_state {
     uint32_t id; /* of the value in the plan's graph */
     weft_type type;
     const char *name;
-    bool updated, array;  /* the plan updates it; it is an array of the file, read in place */
-    size_t offset, bytes; /* in the states; bytes of its elements */
+    bool updated;         /* by the plan */
+    bool array;           /* read in place in an array of the file */
+    size_t offset, bytes; /* in the states */
 } emit_state;
+
+/* A member of the struct of inputs and outputs. */
+#define EMIT_NAME_BYTES 128
+typedef struct emit_field {
+    weft_value value; /* of the plan's graph */
+    char name[EMIT_NAME_BYTES];
+    bool output;
+} emit_field;
+
+/* What is known of a value, by its id. */
+enum { EMIT_USED = 1, EMIT_UPDATED = 2, EMIT_HAS_ARRAY = 4 };
 
 typedef struct emit_file {
     const weft_plan *plan;
@@ -32,30 +44,53 @@ typedef struct emit_file {
     emit_items items;
     emit_text functions; /* items that are used, after those that they need */
     emit_text arrays;    /* constants */
-    emit_text body;      /* of NAME_run */
-    emit_state *states;
-    size_t n_states, state_bytes;
-    uint8_t *has_array; /* by value id: the constant is written */
+    emit_text body;      /* of the function that runs the plan */
+    emit_state *states;  /* in the order in which they lie in memory */
+    size_t n_states, state_bytes, file_bytes;
+    emit_field *fields;
+    size_t n_fields;
+    weft_value rate;    /* of the plan's graph; no value: none */
+    uint8_t *flags;     /* by value id */
+    uint32_t *state_of; /* by value id: its index in `states` + 1; 0: none */
     size_t n_ints;      /* arrays of ints so far */
     size_t step;        /* under way */
     bool uses_seed, can_fail;
 } emit_file;
 
+/* Sets the error "out of memory"; returns false. */
+bool weft__emit_no_memory(const emit_file *f);
+/* Writes the item of this name into the functions, and what it is called to `buffer`; false if there
+ * is none. */
+bool weft__emit_function(emit_file *f, const char *name, weft_dtype dtype, char *buffer,
+                         size_t size);
+
 /* places.c: where a value of the plan's graph lies. */
 emit_place weft__emit_place(const emit_file *f, weft_value value);
-/* Finds the states, and how they lie in memory. False: an error is set. */
-bool weft__emit_find_states(emit_file *f);
-/* The address of a value as an expression, without a cast to the type of its elements where that is
- * an array. */
+/* The state, constant or value of the arena in whose storage a value lies. */
+weft_value weft__emit_storage_of(const emit_file *f, weft_value value);
+/* The address of a value as an expression. An array has the type of its elements, all else a cast. */
 void weft__emit_address(emit_file *f, weft_value value, bool is_const, emit_text *to);
 /* Writes an array of the elements of a tensor, in rows. */
 void weft__emit_array(emit_text *to, const char *name, const weft_tensor *tensor);
 
+/* states.c: finds the states, and how they lie in memory. False: an error is set. */
+bool weft__emit_find_states(emit_file *f);
+/* Writes NAME_init, NAME_save and NAME_load, and the arrays that they read. False: no memory. */
+bool weft__emit_write_states(emit_file *f, emit_text *to);
+
+/* interface.c: the members of the struct of inputs and outputs. False: an error is set. */
+bool weft__emit_find_fields(emit_file *f);
+/* "int NAME_run(NAME *m, const NAME_io *io)". */
+void weft__emit_prototype(const emit_file *f, emit_text *to);
+void weft__emit_write_header(const emit_file *f, emit_text *to);
+/* Copies of inputs into the arena, or of outputs out of it. */
+void weft__emit_write_copies(emit_file *f, bool outputs, emit_text *to);
+
 /* nodes.c: writes all steps of the plan into f->body. False: an error is set. */
 bool weft__emit_nodes(emit_file *f);
 
-/* The name of a value as an identifier. */
-#define EMIT_NAME_BYTES 128
+/* A name as an identifier of C and C++. */
 const char *weft__emit_identifier(const char *name, char buffer[EMIT_NAME_BYTES]);
+bool weft__emit_is_identifier(const char *name);
 
 #endif

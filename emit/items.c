@@ -188,14 +188,15 @@ static void name_block(emit_item *item, const char *text, size_t n)
     }
 }
 
-static void split(emit_items *all, const char *text)
+static bool split(emit_items *all, const char *text)
 {
+    bool same = true;
     const char *begin = NULL; /* of the comment above the next declaration */
     while (*text) {
         if (!strncmp(text, "/*", 2)) {
             const char *end = strstr(text, "*/");
             if (!begin) begin = text;
-            if (!end) return;
+            if (!end) break;
             text = end + 2;
             text += line_length(text);
             if (*text == '\n') begin = NULL; /* a comment on what follows, not on a declaration */
@@ -207,7 +208,7 @@ static void split(emit_items *all, const char *text)
             continue;
         }
         emit_item *item = append(all);
-        if (!item) return;
+        if (!item) break;
         const bool block = !strncmp(text, "#if", 3);
         const size_t n = block ? block_length(text) : declaration_length(text);
         (block ? name_block : name_declaration)(item, text, n);
@@ -215,8 +216,13 @@ static void split(emit_items *all, const char *text)
         item->n = (size_t)(text - item->text) + n;
         begin = NULL;
         text += n;
-        if (item->n_names && !find(all, item->name[0], item->length[0])) all->n++;
+        const emit_item *old = item->n_names ? find(all, item->name[0], item->length[0]) : NULL;
+        if (old)
+            same = same && old->n == item->n && !memcmp(old->text, item->text, item->n);
+        else if (item->n_names)
+            all->n++;
     }
+    return same;
 }
 
 static bool needs_type(const emit_items *all, const emit_item *item)
@@ -232,7 +238,7 @@ static bool needs_type(const emit_items *all, const emit_item *item)
     return false;
 }
 
-void weft__emit_items_add(emit_items *all, const char *text)
+bool weft__emit_items_add(emit_items *all, const char *text)
 {
     const size_t n = strlen(text) + 1, first = all->n;
     char **texts = realloc(all->texts, (all->n_texts + 1) * sizeof *texts);
@@ -240,17 +246,22 @@ void weft__emit_items_add(emit_items *all, const char *text)
     char *copy = texts ? malloc(n) : NULL;
     if (!copy) {
         all->failed = true;
-        return;
+        return true;
     }
     memcpy(copy, text, n);
     all->texts[all->n_texts++] = copy;
-    split(all, copy);
+    const bool same = split(all, copy);
+    if (all->n == first) { /* nothing points into the copy */
+        free(copy);
+        all->n_texts--;
+    }
     for (bool changed = true; changed;) {
         changed = false;
         for (size_t i = first; i < all->n; i++)
             if (!all->items[i].generic && needs_type(all, &all->items[i]))
                 all->items[i].generic = changed = true;
     }
+    return same;
 }
 
 /* ---- Writing ---- */

@@ -29,8 +29,9 @@ typedef struct emit_items {
     bool failed; /* no memory */
 } emit_items;
 
-/* Adds the items of a text, but not those whose names exist already. */
-void weft__emit_items_add(emit_items *all, const char *text);
+/* Adds the items of a text. The first item of a name stays: false if one of the text has the name, but
+ * not the text, of one that is there. */
+bool weft__emit_items_add(emit_items *all, const char *text);
 /* Writes the item of this name for the dtype, after all that it needs and that is not yet written. False
  * if there is none. */
 bool weft__emit_items_write(emit_items *all, const char *name, weft_dtype dtype, emit_text *to);

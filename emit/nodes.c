@@ -198,13 +198,15 @@ static void take_call(weft_source *s, const weft_source_call *call)
     emit_file *f = w->f;
     char function[256], reason[384];
     w->called = true;
-    if (call->text) weft__emit_items_add(&f->items, call->text);
-    if (!weft__emit_items_write(&f->items, call->function, call->dtype, &f->functions)) {
-        weft__text_format(reason, sizeof reason, "there is no function \"%s\"", call->function);
-        fail(w, WEFT_INTERNAL, reason);
+    if (call->text && !weft__emit_items_add(&f->items, call->text)) {
+        fail(w, WEFT_BAD_ARGUMENT, "another text has a function of the same name");
         return;
     }
-    weft__emit_items_name(&f->items, call->function, call->dtype, function, sizeof function);
+    if (!weft__emit_function(f, call->function, call->dtype, function, sizeof function)) {
+        weft__text_format(reason, sizeof reason, "there is no function \"%s\"", call->function);
+        fail(w, WEFT_BAD_ARGUMENT, reason);
+        return;
+    }
     if (call->each && w->node.n_in >= MAX_OPERANDS) {
         fail(w, WEFT_TOO_LARGE, "has more than 63 inputs");
         return;
@@ -232,16 +234,18 @@ static void take_refusal(weft_source *s, const char *reason)
 
 /* ---- Nodes ---- */
 
-/* "3. matmul ffn.0: y = a b   [1, 784] [784, 32] -> [1, 32]" as a comment; the formula is the first
- * sentence of the op's documentation. */
+/* "3. ffn.0 (matmul): y = a b   [1, 784] [784, 32] -> [1, 32]" as a comment; the formula is the first
+ * sentence of the op's documentation. Names of ONNX files may have any characters. */
 static void write_comment(node_writer *w)
 {
     emit_text *to = &w->f->body;
-    char name[256], shape[128];
+    char full[256], name[256], shape[128];
+    weft__text_printable(name, sizeof name, node_name(w, full, sizeof full));
+    for (char *at = name; (at = strchr(at, '*'));) *at = '.';
     const char *doc = w->node.op->doc ? w->node.op->doc : "";
     const size_t length = strcspn(doc, ".;\n");
-    weft__emit_text_print(to, "\n    /* %zu. %s: %.*s\n       ", w->f->step + 1,
-                          node_name(w, name, sizeof name), (int)(length < 300 ? length : 300), doc);
+    weft__emit_text_print(to, "\n    /* %zu. %s: %.*s\n       ", w->f->step + 1, name,
+                          (int)(length < 300 ? length : 300), doc);
     for (size_t i = 0; i < w->node.n_in + w->node.n_out; i++)
         weft__emit_text_print(to, "%s %s", i == w->node.n_in ? " ->" : "",
                               weft_shape_text(w->tensors[i].shape, shape, sizeof shape));

@@ -3,25 +3,11 @@
 
 #include "base/text.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define STATE_ALIGNMENT 16
-
-const char *weft__emit_identifier(const char *name, char buffer[EMIT_NAME_BYTES])
+weft_value weft__emit_storage_of(const emit_file *f, weft_value value)
 {
-    size_t n = 0;
-    if (isdigit((unsigned char)*name)) buffer[n++] = '_';
-    for (; *name && n + 1 < EMIT_NAME_BYTES; name++)
-        buffer[n++] = isalnum((unsigned char)*name) ? *name : '_';
-    buffer[n] = 0;
-    return buffer;
-}
-
-/* The input in whose storage output `out` of a node lies: of a view, and of an updated state. */
-static weft_value storage_of(const emit_file *f, weft_value value)
-{
+    /* A view lies in its input's storage, and an updated state in that of the state. */
     for (;;) {
         const weft_node_info node = weft_graph_node(f->g, weft_producer_of(f->g, value));
         const size_t out = value.id - node.first_out;
@@ -43,69 +29,11 @@ emit_place weft__emit_place(const emit_file *f, weft_value value)
         const size_t offset = weft_plan_buffers(f->plan, NULL)[buffer].offset;
         return (emit_place){EMIT_ARENA, 0, (int64_t)offset + bytes};
     }
-    const weft_value root = storage_of(f, value);
-    for (size_t i = 0; i < f->n_states; i++)
-        if (f->states[i].id == root.id && !f->states[i].array)
-            return (emit_place){EMIT_STATES, root.id, (int64_t)f->states[i].offset + bytes};
+    const weft_value root = weft__emit_storage_of(f, value);
+    const uint32_t state = f->state_of[root.id];
+    if (state && !f->states[state - 1].array)
+        return (emit_place){EMIT_STATES, root.id, (int64_t)f->states[state - 1].offset + bytes};
     return (emit_place){EMIT_ARRAY, root.id, layout.offset};
-}
-
-/* ---- States ---- */
-
-static bool is_updated(const emit_file *f, uint32_t id)
-{
-    size_t n;
-    const weft_plan_step *steps = weft_plan_steps(f->plan, &n);
-    for (size_t i = 0; i < n; i++) {
-        const weft_node_info node = weft_graph_node(f->g, steps[i].node);
-        for (size_t k = 0; k < node.op->updates; k++)
-            if (storage_of(f, weft_value_from_id(f->g, node.in[k])).id == id) return true;
-    }
-    return false;
-}
-
-/* Whether a step reads or updates the state, or it is a target. */
-static bool is_used(const emit_file *f, uint32_t id)
-{
-    size_t n;
-    const weft_plan_step *steps = weft_plan_steps(f->plan, &n);
-    for (size_t i = 0; i < n; i++) {
-        const weft_node_info node = weft_graph_node(f->g, steps[i].node);
-        for (size_t k = 0; k < node.n_in; k++)
-            if (storage_of(f, weft_value_from_id(f->g, node.in[k])).id == id) return true;
-    }
-    return false;
-}
-
-bool weft__emit_find_states(emit_file *f)
-{
-    const size_t n = weft_graph_node_count(f->g);
-    f->states = calloc(n + 1, sizeof *f->states);
-    if (!f->states) {
-        weft_error_set(f->error, WEFT_NO_MEMORY, "weft_emit", "out of memory");
-        return false;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const weft_node_info node = weft_graph_node(f->g, i);
-        weft_tensor have;
-        if (node.op != &weft_op_state || !is_used(f, node.first_out)) continue;
-        emit_state *s = &f->states[f->n_states++];
-        const weft_value value = weft_value_from_id(f->g, node.first_out);
-        *s = (emit_state){.id = node.first_out,
-                          .type = {weft_dtype_of(f->g, value), weft_shape_of(f->g, value)},
-                          .name = weft_name_of(f->g, value),
-                          .updated = is_updated(f, node.first_out)};
-        if (f->options->params && !weft_params_find(f->options->params, s->name, &have)) {
-            weft_error_set(f->error, WEFT_NOT_FOUND, s->name, "is not among the parameters given");
-            return false;
-        }
-        s->bytes = weft_tensor_bytes(s->type.dtype, s->type.shape);
-        s->array = f->options->params && !s->updated;
-        if (s->array) continue;
-        s->offset = f->state_bytes;
-        f->state_bytes += (s->bytes + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
-    }
-    return true;
 }
 
 /* ---- Arrays ---- */
@@ -147,10 +75,10 @@ static void array_name(emit_file *f, uint32_t root, char buffer[EMIT_NAME_BYTES 
     else
         weft__text_format(buffer, EMIT_NAME_BYTES + 32, "state_%s_%u",
                           weft__emit_identifier(name ? name : "", identifier), root);
-    if (f->has_array[root]) return;
-    f->has_array[root] = true;
-    if (!constant && !weft_params_find(f->options->params, name, &tensor)) return;
-    weft__emit_array(&f->arrays, buffer, &tensor);
+    if (f->flags[root] & EMIT_HAS_ARRAY) return;
+    f->flags[root] |= EMIT_HAS_ARRAY;
+    if (constant || weft_params_find(f->options->params, name, &tensor))
+        weft__emit_array(&f->arrays, buffer, &tensor);
 }
 
 void weft__emit_address(emit_file *f, weft_value value, bool is_const, emit_text *to)

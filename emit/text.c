@@ -38,6 +38,12 @@ void weft__emit_text_print(emit_text *t, const char *format, ...)
         weft__emit_text_add(t, line, (size_t)n);
 }
 
+void weft__emit_text_append(emit_text *t, const emit_text *other)
+{
+    if (other->n) weft__emit_text_add(t, other->text, other->n);
+    t->failed |= other->failed;
+}
+
 void weft__emit_text_free(emit_text *t)
 {
     free(t->text);

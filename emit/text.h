@@ -13,6 +13,7 @@ typedef struct emit_text {
 void weft__emit_text_add(emit_text *t, const char *text, size_t n);
 /* printf's format, with a decimal point in every locale. */
 void weft__emit_text_print(emit_text *t, const char *format, ...) WEFT_PRINTF(2, 3);
+void weft__emit_text_append(emit_text *t, const emit_text *other);
 void weft__emit_text_free(emit_text *t);
 
 /* A number as a literal of C of the dtype (f32 or f64; else an integer), which reads back as it. */

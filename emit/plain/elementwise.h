@@ -66,6 +66,12 @@ static int32_t bits_to_int(T x)
     return y;
 }
 
+static void fill(T *y, T value, int n)
+{
+    int i;
+    for (i = 0; i < n; i++) y[i] = value;
+}
+
 static void arange(T *y, double start, double step, int n)
 {
     int i;

@@ -1,36 +1,5 @@
 /* What the functions of elements ask of libm elsewhere. */
 
-/* Infinity and NaN without <math.h>. */
-#ifndef INFINITY
-#define INFINITY __builtin_inff()
-#endif
-#ifndef NAN
-#define NAN __builtin_nanf("")
-#endif
-
-#if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__) || defined(__riscv_flen)
-static inline float fma_f32(float x, float y, float z)
-{
-    return __builtin_fmaf(x, y, z);
-}
-#else
-/* x y + z with one rounding: the product is exact in double; the sum is rounded to odd there, so
- * that rounding it again, to float, has the result of one rounding (Boldo & Melquiond 2008). */
-static inline float fma_f32(float x, float y, float z)
-{
-    const double product = (double)x * (double)y, sum = product + (double)z;
-    const double added = sum - product;
-    const double lost = (product - (sum - added)) + ((double)z - added);
-    const int64_t inexact = (lost > 0) | (lost < 0), smaller = (lost < 0) != (sum < 0);
-    int64_t bits;
-    double odd;
-    memcpy(&bits, &sum, sizeof bits);
-    bits = (bits - (inexact & smaller)) | inexact;
-    memcpy(&odd, &bits, sizeof odd);
-    return (float)odd;
-}
-#endif
-
 /* Of functions that a processor with fused operations does not need. */
 #define VM_UNUSED __attribute__((unused))
 

@@ -57,15 +57,9 @@ static void matmul_batch(const T *a, int ai, int ak, const T *b, int bk, int bj,
 {
     int d, batches = 1, i;
     for (d = 0; d < rank; d++) batches *= size[d];
-    for (i = 0; i < batches; i++) {
-        int rest = i, a_offset = 0, b_offset = 0;
-        for (d = rank - 1; d >= 0; d--) {
-            a_offset += rest % size[d] * a_stride[d];
-            b_offset += rest % size[d] * b_stride[d];
-            rest /= size[d];
-        }
-        matmul_chain(a + a_offset, ai, ak, b + b_offset, bk, bj, c + i * c_step, n, m, n, k);
-    }
+    for (i = 0; i < batches; i++)
+        matmul_chain(a + offset_of(size, a_stride, rank, i), ai, ak,
+                     b + offset_of(size, b_stride, rank, i), bk, bj, c + i * c_step, n, m, n, k);
 }
 
 /* The same by dots. */
@@ -75,15 +69,9 @@ static void matmul_batch_dots(const T *a, int ai, const T *b, int bj, T *c, int 
 {
     int d, batches = 1, i;
     for (d = 0; d < rank; d++) batches *= size[d];
-    for (i = 0; i < batches; i++) {
-        int rest = i, a_offset = 0, b_offset = 0;
-        for (d = rank - 1; d >= 0; d--) {
-            a_offset += rest % size[d] * a_stride[d];
-            b_offset += rest % size[d] * b_stride[d];
-            rest /= size[d];
-        }
-        matmul_dots(a + a_offset, ai, b + b_offset, bj, c + i * c_step, n, m, n, k);
-    }
+    for (i = 0; i < batches; i++)
+        matmul_dots(a + offset_of(size, a_stride, rank, i), ai,
+                    b + offset_of(size, b_stride, rank, i), bj, c + i * c_step, n, m, n, k);
 }
 
 /* The columns of w [k, n] in panels of 32, with zeros beyond the last. */

@@ -4,6 +4,8 @@
 
 #include <weft/safetensors.h>
 
+#include "base/private.h"
+
 /* Limits of every file, on saving and on loading. The first is the format's own. */
 #define SAFETENSORS_MAX_HEADER 100000000u
 #define SAFETENSORS_MAX_METAS  (1u << 20)
@@ -35,6 +37,8 @@ typedef struct safetensors_contents {
     const weft_params *metadata; /* NULL: none */
     const char *half;            /* the dtype of BF16 tensors in the file, such as "F16" */
 } safetensors_contents;
+/* The header of a file of these contents, which free() frees; NULL if out of memory. */
+WEFT_PRIVATE_API char *weft__safetensors_header(const safetensors_contents *contents);
 /* weft_safetensors_write. */
 weft_status weft__safetensors_write(const char *path, const safetensors_contents *contents,
                                     weft_safetensors_data data, void *context, weft_error *error);

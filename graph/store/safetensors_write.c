@@ -87,8 +87,7 @@ static void put_header(header_text *h, const safetensors_contents *c)
     put_word(h, "}");
 }
 
-/* NULL if out of memory. */
-static char *make_header(const safetensors_contents *c)
+char *weft__safetensors_header(const safetensors_contents *c)
 {
     header_text counted = {NULL, 0}, header = {NULL, 0};
     put_header(&counted, c);
@@ -198,7 +197,7 @@ weft_status weft__safetensors_write(const char *path, const safetensors_contents
     weft_status status = check_limits(c, names_bytes(c), path, error);
     if (status == WEFT_OK) status = check_names(c, path, error);
     if (status != WEFT_OK) return status;
-    char *header = make_header(c);
+    char *header = weft__safetensors_header(c);
     if (!header) return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the header");
     status = check_limits(c, strlen(header), path, error);
     if (status != WEFT_OK) {

@@ -94,11 +94,8 @@ struct weft_source {
 static inline void weft_source_call_of(weft_source *s, const char *function,
                                        const weft_source_arg *args, size_t n_args)
 {
-    weft_source_call call = WEFT_DEFAULTS(weft_source_call);
-    call.function = function;
-    call.dtype = s->dtype;
-    call.args = args;
-    call.n_args = n_args;
+    const weft_source_call call =
+        WEFT_LITERAL(weft_source_call){NULL, function, s->dtype, args, n_args, false, false};
     s->receiver->call(s, &call);
 }
 
@@ -106,12 +103,8 @@ static inline void weft_source_call_of(weft_source *s, const char *function,
 static inline void weft_source_try(weft_source *s, const char *function,
                                    const weft_source_arg *args, size_t n_args)
 {
-    weft_source_call call = WEFT_DEFAULTS(weft_source_call);
-    call.function = function;
-    call.dtype = s->dtype;
-    call.args = args;
-    call.n_args = n_args;
-    call.fails = true;
+    const weft_source_call call =
+        WEFT_LITERAL(weft_source_call){NULL, function, s->dtype, args, n_args, false, true};
     s->receiver->call(s, &call);
 }
 
@@ -119,13 +112,8 @@ static inline void weft_source_try(weft_source *s, const char *function,
 static inline void weft_source_each(weft_source *s, const char *text, const char *function,
                                     const weft_source_arg *args, size_t n_args)
 {
-    weft_source_call call = WEFT_DEFAULTS(weft_source_call);
-    call.text = text;
-    call.function = function;
-    call.dtype = s->dtype;
-    call.args = args;
-    call.n_args = n_args;
-    call.each = true;
+    const weft_source_call call =
+        WEFT_LITERAL(weft_source_call){text, function, s->dtype, args, n_args, true, false};
     s->receiver->call(s, &call);
 }
 

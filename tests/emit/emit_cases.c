@@ -1,9 +1,10 @@
 /* Writes programs in C that compare what weft_emit writes with the library, bit for bit: for each op a
- * file with a graph of all its samples, in f32 and in f64, and for models of the list a forward pass
- * and a training step. main.c runs all and prints how many cases are equal.
+ * file with a graph of all its samples, in f32 and in f64, and files of random calls; for models of the
+ * list a forward pass and a training step. main.c runs all and prints how many cases are equal.
  *
- * Usage: emit_cases FOLDER [--ops | --models | NAME...]    all, or only these */
-#include "emit_shapes.h"
+ * Usage: emit_cases FOLDER [--ops | --models | NAME...]    all, or only these
+ *        emit_cases FOLDER --saved    compares the files that NAME_save wrote with the library's states */
+#include "emit_random.h"
 
 #include <weft/emit.h>
 #include <weft/models.h>
@@ -20,10 +21,11 @@
 
 #define MAX_TARGETS 64
 #define STEPS       3
+#define CALLS       6 /* random ones of an op */
 
 static const char *folder;
-static FILE *driver, *calls;
-static size_t n_written, n_refused;
+static FILE *driver, *calls, *data;
+static size_t n_written, n_refused, n_saved;
 
 /* ---- Files ---- */
 
@@ -75,7 +77,7 @@ static bool emit(const weft_plan *plan, const char *name, const weft_emit_value 
 
 /* ---- Cases ---- */
 
-/* A graph, what it computes, and its memory. */
+/* A graph, what it computes, and its memory. Inputs of a random case have data. */
 typedef struct test_case {
     char name[128];
     weft_graph *g;
@@ -83,16 +85,9 @@ typedef struct test_case {
     weft_value targets[MAX_TARGETS]; /* outputs, then what only has to run */
     size_t n_targets, n_outputs, n_samples;
     weft_value rate;
+    const emit_random *random; /* NULL: inputs are drawn here */
+    int64_t vocab;             /* integers are below it */
 } test_case;
-
-static void write_bytes(const char *name, size_t step, size_t i, const weft_tensor *t)
-{
-    const unsigned char *data = t->data;
-    const size_t n = weft_tensor_bytes(t->dtype, t->shape);
-    fprintf(driver, "static const unsigned char %s_%zu_%zu[] = {", name, step, i);
-    for (size_t k = 0; k < n; k++) fprintf(driver, "%s%u,", k % 32 ? "" : "\n", data[k]);
-    fprintf(driver, "0};\n");
-}
 
 /* Random inputs of a model: whole numbers from 1 on and below `vocab` where they are integers. */
 static void fill(weft_tensor *t, uint64_t seed, int64_t vocab)
@@ -108,102 +103,143 @@ static void fill(weft_tensor *t, uint64_t seed, int64_t vocab)
     weft_sample_input_fill(&input, t->dtype, seed, t->data);
 }
 
-static weft_value inputs_of(const weft_graph *g, size_t index)
+static const char *rate_text(const test_case *c)
 {
-    const weft_node_info node = weft_graph_node(g, index);
-    return node.op == &weft_op_input ? weft_value_from_id(g, node.first_out) : WEFT_NO_VALUE;
+    return weft_is_value(c->rate) ? "step(&m, &io, 0.01f)" : "run(&m, &io)";
 }
 
-/* Runs the plan STEPS times, and writes the driver: inputs, and the outputs that are expected. */
-static void write_case(test_case *c, int64_t vocab, int steps)
+/* The contents of an input in a step; the caller frees them. */
+static void *contents(const test_case *c, weft_value v, int step, size_t index)
+{
+    const weft_dtype dtype = weft_dtype_of(c->g, v);
+    const weft_shape shape = weft_shape_of(c->g, v);
+    const size_t bytes = weft_tensor_bytes(dtype, shape);
+    weft_tensor t = weft_tensor_dense(malloc(bytes + 1), dtype, shape);
+    for (size_t i = 0; c->random && i < c->random->n_inputs; i++)
+        if (c->random->input[i].id == v.id) return memcpy(t.data, c->random->data[i], bytes);
+    if (v.id == c->rate.id)
+        *(float *)t.data = 0.01f;
+    else
+        fill(&t, (uint64_t)step * 100 + index, c->vocab);
+    return t.data;
+}
+
+/* Feeds an input of the graph, and has the driver pass the same bytes. */
+static void write_input(const test_case *c, weft_session *session, weft_value v, int step,
+                        size_t index)
+{
+    weft_error error = {0};
+    const size_t bytes = weft_tensor_bytes(weft_dtype_of(c->g, v), weft_shape_of(c->g, v));
+    void *bytes_in = contents(c, v, step, index);
+    if (weft_session_feed(session, v, bytes_in, bytes, &error) != WEFT_OK)
+        printf("cannot feed: %s: %s\n", c->name, error.message);
+    if (v.id != c->rate.id) {
+        char field[128];
+        const char *name = weft_name_of(c->g, v);
+        size_t n = 0;
+        for (; name && name[n] && n + 1 < sizeof field; n++)
+            field[n] = name[n] == '.' ? '_' : name[n];
+        field[n] = 0;
+        fwrite(bytes_in, 1, bytes, data);
+        fprintf(calls, "      io.%s = next(%zu);\n", field, bytes);
+    }
+    free(bytes_in);
+}
+
+/* Runs the plan on new inputs; the driver does the same and compares the outputs. False: the run fails,
+ * and so must the driver's. */
+static bool write_run(const test_case *c, const weft_plan *plan, weft_session *session, int step)
+{
+    weft_error error = {0};
+    for (size_t i = 0; i < weft_graph_node_count(c->g); i++) {
+        const weft_node_info node = weft_graph_node(c->g, i);
+        const weft_value v = weft_value_from_id(c->g, node.first_out);
+        if (node.op == &weft_op_input && weft_is_value(weft_plan_value(plan, v)))
+            write_input(c, session, v, step, i);
+    }
+    const bool runs = weft_session_run(session, &error) == WEFT_OK;
+    for (size_t i = 0; i < c->n_outputs; i++)
+        fprintf(calls, "      io.out%zu = (void *)&got[%zu];\n", i, i);
+    fprintf(calls, "      bad += (%s_%s != 0) != %d;\n", c->name, rate_text(c), !runs);
+    for (size_t i = 0; runs && i < c->n_outputs; i++) {
+        weft_tensor t;
+        weft_session_tensor(session, c->targets[i], &t, &error);
+        const size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
+        fwrite(t.data, 1, bytes, data);
+        fprintf(calls, "      bad += !equal(&got[%zu], next(%zu), %zu, %d);\n", i, bytes, bytes,
+                weft_dtype_is_float(t.dtype) ? (int)weft_dtype_bytes(t.dtype) : 0);
+    }
+    return runs;
+}
+
+/* Emits the plan, runs it `steps` times, and writes the driver. */
+static void write_case(const test_case *c, int steps)
 {
     weft_error error = {0};
     weft_emit_value outputs[MAX_TARGETS];
-    for (size_t i = 0; i < c->n_outputs; i++) outputs[i] = (weft_emit_value){c->targets[i], NULL};
-    char names[MAX_TARGETS][16];
+    char names[MAX_TARGETS][16], upper[128], path[1200];
     for (size_t i = 0; i < c->n_outputs; i++) {
         snprintf(names[i], sizeof names[i], "out%zu", i);
-        outputs[i].name = names[i];
+        outputs[i] = (weft_emit_value){c->targets[i], names[i]};
     }
     weft_plan *plan = weft_plan_new(c->g, c->targets, c->n_targets, NULL, &error);
     weft_session *session = plan ? weft_session_new(plan, c->params, NULL, &error) : NULL;
     if (!session) {
-        printf("cannot plan: %s: %s\n", c->name, error.message);
+        printf("refused: %s: cannot be planned: %s\n", c->name, error.message);
         n_refused++;
     } else if (emit(plan, c->name, outputs, c->n_outputs, c->rate, c->params)) {
-        char upper[128];
         snprintf(upper, sizeof upper, "%s", c->name);
         for (char *at = upper; *at; at++)
             if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 32);
         fprintf(driver, "#include \"%s.h\"\n", c->name);
         fprintf(calls,
-                "    { static union { double d; uint64_t u; unsigned char b[%s_ARENA_BYTES + 64]; "
-                "} arena;\n"
-                "      static union { double d; uint64_t u; unsigned char b[%s_STATE_BYTES + 64]; "
-                "} states;\n"
+                "    { static union { double d; unsigned char b[%s_ARENA_BYTES + 1]; } arena;\n"
+                "      static union { double d; unsigned char b[%s_STATE_BYTES + 1]; } states;\n"
                 "      %s m = {&arena, &states, 0, 0};\n      %s_io io;\n      int bad = 0;\n"
                 "      memset(&io, 0, sizeof io);\n      %s_init(&m);\n",
                 upper, upper, c->name, c->name, c->name);
-        for (int step = 0; step < steps; step++) {
-            size_t n_inputs = 0;
-            for (size_t i = 0; i < weft_graph_node_count(c->g); i++) {
-                const weft_value v = inputs_of(c->g, i);
-                weft_tensor t = {.dtype = weft_dtype_of(c->g, v)};
-                if (!weft_is_value(v) || !weft_is_value(weft_plan_value(plan, v))) continue;
-                t.shape = weft_shape_of(c->g, v);
-                t = weft_tensor_dense(malloc(weft_tensor_bytes(t.dtype, t.shape) + 1), t.dtype,
-                                      t.shape);
-                if (v.id == c->rate.id)
-                    *(float *)t.data = 0.01f;
-                else
-                    fill(&t, (uint64_t)step * 100 + i, vocab);
-                if (weft_session_feed(session, v, t.data, weft_tensor_bytes(t.dtype, t.shape),
-                                      &error) != WEFT_OK)
-                    printf("cannot feed: %s: %s\n", c->name, error.message);
-                if (v.id != c->rate.id) {
-                    char field[128];
-                    const char *name = weft_name_of(c->g, v);
-                    snprintf(field, sizeof field, "%s", name ? name : "");
-                    for (char *at = field; *at; at++)
-                        if (!strchr(
-                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
-                                *at))
-                            *at = '_';
-                    write_bytes(c->name, (size_t)step, 1000 + n_inputs, &t);
-                    fprintf(calls, "      io.%s = (const void *)%s_%d_%zu;\n", field, c->name, step,
-                            1000 + n_inputs);
-                    n_inputs++;
-                }
-                free(t.data);
-            }
-            if (weft_session_run(session, &error) != WEFT_OK) {
-                fprintf(calls, "      bad += !%s_%s(&m, &io%s);\n", c->name,
-                        weft_is_value(c->rate) ? "step" : "run",
-                        weft_is_value(c->rate) ? ", 0.01f" : "");
-                break;
-            }
-            for (size_t i = 0; i < c->n_outputs; i++) {
-                weft_tensor t;
-                weft_session_tensor(session, c->targets[i], &t, &error);
-                write_bytes(c->name, (size_t)step, i, &t);
-                fprintf(calls, "      io.out%zu = (void *)&got[%zu];\n", i, i);
-            }
-            fprintf(calls, "      bad += %s_%s(&m, &io%s) != 0;\n", c->name,
-                    weft_is_value(c->rate) ? "step" : "run",
-                    weft_is_value(c->rate) ? ", 0.01f" : "");
-            for (size_t i = 0; i < c->n_outputs; i++) {
-                weft_tensor t;
-                weft_session_tensor(session, c->targets[i], &t, &error);
-                fprintf(calls, "      bad += !equal(&got[%zu], %s_%d_%zu, %zu, %d);\n", i, c->name,
-                        step, i, weft_tensor_bytes(t.dtype, t.shape),
-                        weft_dtype_is_float(t.dtype) ? (int)weft_dtype_bytes(t.dtype) : 0);
-            }
+        for (int step = 0; step < steps && write_run(c, plan, session, step);) step++;
+        if (weft_is_value(c->rate)) {
+            fprintf(calls, "      CHECK_FILE(%s, m, %s_FILE_BYTES, states);\n", c->name, upper);
+            snprintf(path, sizeof path, "%s/%s.expected", folder, c->name);
+            if (weft_params_save(c->params, path, NULL, &error) != WEFT_OK)
+                printf("cannot save: %s: %s\n", c->name, error.message);
         }
         fprintf(calls, "      report(\"%s\", bad); }\n", c->name);
         n_written++;
     }
     weft_session_free(session);
     weft_plan_free(plan);
+}
+
+/* Whether the states in FOLDER/NAME.saved are those of the library's session; true if it has none. */
+static bool saved_is_equal(const char *name)
+{
+    char path[2][1200];
+    weft_error error = {0};
+    weft_params *saved = weft_params_new(), *expected = weft_params_new();
+    snprintf(path[0], sizeof path[0], "%s/%s_step.saved", folder, name);
+    snprintf(path[1], sizeof path[1], "%s/%s_step.expected", folder, name);
+    for (char *at = path[0] + strlen(folder); *at; at++)
+        if (*at == '-') *at = '_';
+    for (char *at = path[1] + strlen(folder); *at; at++)
+        if (*at == '-') *at = '_';
+    bool same = weft_params_load(saved, path[0], &error) == WEFT_OK &&
+                weft_params_load(expected, path[1], &error) == WEFT_OK &&
+                weft_params_count(saved) > 0;
+    if (error.status != WEFT_OK) printf("%s: %s\n", error.where, error.message);
+    for (size_t i = 0; same && i < weft_params_count(saved); i++) {
+        weft_tensor a, b;
+        const char *tensor = weft_params_name(saved, i);
+        same = weft_params_find(saved, tensor, &a) && weft_params_find(expected, tensor, &b) &&
+               weft_shape_equal(a.shape, b.shape) && a.dtype == b.dtype &&
+               !memcmp(a.data, b.data, weft_tensor_bytes(a.dtype, a.shape));
+        if (!same) printf("%s: %s differs\n", path[0], tensor);
+    }
+    n_saved += same;
+    weft_params_free(saved);
+    weft_params_free(expected);
+    return same;
 }
 
 /* Whether the command line names it, or its kind. */
@@ -250,39 +286,53 @@ static bool runs(const test_case *c)
     return good;
 }
 
-/* Writes a case of samples of an op. */
-static void write_samples(const char *kind, const weft_op *op, const weft_sample *samples, size_t n,
-                          weft_dtype dtype)
+/* Writes a case of all samples of an op. */
+static void write_samples(const weft_op *op, weft_dtype dtype)
 {
     bool good[256] = {false};
+    const size_t n = op->n_samples < 256 ? op->n_samples : 256;
     size_t n_good = 0;
-    if (n > 256) n = 256;
     for (size_t i = 0; i < n; i++) {
         test_case alone = {.g = weft_graph_new(), .params = weft_params_new()};
-        good[i] = add_sample(op, &samples[i], dtype, &alone) && runs(&alone);
+        good[i] = add_sample(op, &op->samples[i], dtype, &alone) && runs(&alone);
         n_good += good[i];
         weft_params_free(alone.params);
         weft_graph_free(alone.g);
     }
     if (!n_good) return;
     test_case c = {.g = weft_graph_new(), .params = weft_params_new()};
-    snprintf(c.name, sizeof c.name, "%s_%s_%s", kind, op->name, weft_dtype_name(dtype));
+    snprintf(c.name, sizeof c.name, "op_%s_%s", op->name, weft_dtype_name(dtype));
     for (size_t i = 0; i < n; i++)
-        if (good[i]) add_sample(op, &samples[i], dtype, &c);
-    write_case(&c, 2, 1);
+        if (good[i]) add_sample(op, &op->samples[i], dtype, &c);
+    write_case(&c, 1);
     weft_params_free(c.params);
     weft_graph_free(c.g);
 }
 
-/* All samples of an op, and its shapes in this list. */
-static void write_op(const weft_op *op, const emit_shapes *shapes)
+/* Random calls of an op. */
+static void write_random(const weft_op *op, weft_dtype dtype)
 {
-    for (int f64 = 0; f64 < 2; f64++) {
-        const weft_dtype dtype = f64 ? WEFT_F64 : WEFT_F32;
-        if (!op->exchanges) write_samples("op", op, op->samples, op->n_samples, dtype);
-        for (const emit_shapes *s = shapes; s->op; s++)
-            if (!strcmp(s->op, op->name)) write_samples("shapes", op, s->samples, s->n, dtype);
-    }
+    emit_random *r = calloc(1, sizeof *r);
+    *r = (emit_random){.g = weft_graph_new(), .params = weft_params_new()};
+    for (uint64_t seed = 1; seed <= 40 && r->n_calls < CALLS; seed++)
+        if (!emit_random_add(r, op, dtype, seed) && weft_graph_status(r->g) != WEFT_OK) break;
+    test_case c = {.g = r->g, .params = r->params, .random = r, .n_outputs = r->n_targets};
+    snprintf(c.name, sizeof c.name, "random_%s_%s", op->name, weft_dtype_name(dtype));
+    memcpy(c.targets, r->target, sizeof r->target);
+    c.n_targets = r->n_targets;
+    if (r->n_calls) write_case(&c, 1);
+    for (size_t i = 0; i < r->n_inputs; i++) free(r->data[i]);
+    weft_params_free(r->params);
+    weft_graph_free(r->g);
+    free(r);
+}
+
+static void write_op(const weft_op *op)
+{
+    for (int f64 = 0; f64 < 2 && !op->exchanges; f64++)
+        write_samples(op, f64 ? WEFT_F64 : WEFT_F32);
+    for (int dtype = 0; dtype < WEFT_DTYPES && !op->exchanges; dtype++)
+        write_random(op, (weft_dtype)dtype);
 }
 
 /* ---- Models ---- */
@@ -303,7 +353,10 @@ static void write_model(const weft_model *model, bool training)
         options[n_options++] = at;
     if (weft_model_build_text(c.g, model, options, n_options, training, &built, &error) !=
         WEFT_OK) {
-        printf("cannot build: %s: %s\n", c.name, error.message);
+        printf("refused: %s: cannot be built: %s\n", c.name, error.message);
+        n_refused++;
+        weft_params_free(c.params);
+        weft_graph_free(c.g);
         return;
     }
     if (training) {
@@ -321,7 +374,8 @@ static void write_model(const weft_model *model, bool training)
         c.n_targets = c.n_outputs = 1;
     }
     weft_params_init(c.params, c.g, 1, &error);
-    write_case(&c, built.vocab ? built.vocab : 2, training ? STEPS : 1);
+    c.vocab = built.vocab ? built.vocab : 2;
+    write_case(&c, training ? STEPS : 1);
     weft_params_free(c.params);
     weft_graph_free(c.g);
 }
@@ -329,40 +383,32 @@ static void write_model(const weft_model *model, bool training)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: emit_cases FOLDER [NAME...]\n");
+        fprintf(stderr, "usage: emit_cases FOLDER [--ops | --models | --saved | NAME...]\n");
         return 2;
     }
     folder = argv[1];
+    if (argc == 3 && !strcmp(argv[2], "--saved")) {
+        bool same = true;
+        for (size_t i = 0; i < weft_model_count(); i++)
+            same = saved_is_equal(weft_model_at(i)->name) && same;
+        printf("the states of %zu models are equal\n", n_saved);
+        return !same;
+    }
     driver = open_file("main", ".c");
     calls = open_file("calls", ".inc");
-    fprintf(driver, "#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n"
-                    "static union { double d; unsigned char b[1 << 22]; } space[64];\n"
-                    "#define got space\n");
+    data = open_file("data", ".bin");
+    fprintf(driver, "#include \"emit_driver.h\"\n");
     for (size_t i = 0; i < weft_op_count(); i++)
-        if (wanted(weft_op_at(i)->name, "--ops", argv + 2, argc - 2))
-            write_op(weft_op_at(i), emit_shapes_conv);
+        if (wanted(weft_op_at(i)->name, "--ops", argv + 2, argc - 2)) write_op(weft_op_at(i));
     for (size_t i = 0; i < weft_model_count(); i++)
         for (int training = 0; training < 2; training++)
             if (wanted(weft_model_at(i)->name, "--models", argv + 2, argc - 2))
                 write_model(weft_model_at(i), training);
     fclose(calls);
-    fprintf(driver, "\n/* NaN equal each other. */\n"
-                    "static int equal(const void *a, const void *b, size_t n, int number)\n{\n"
-                    "    size_t i;\n    if (!memcmp(a, b, n)) return 1;\n"
-                    "    for (i = 0; number == 4 && i + 4 <= n; i += 4) {\n"
-                    "        float x, y;\n        memcpy(&x, (const char *)a + i, 4);\n"
-                    "        memcpy(&y, (const char *)b + i, 4);\n"
-                    "        if (memcmp(&x, &y, 4) && (x == x || y == y)) return 0;\n    }\n"
-                    "    for (i = 0; number == 8 && i + 8 <= n; i += 8) {\n"
-                    "        double x, y;\n        memcpy(&x, (const char *)a + i, 8);\n"
-                    "        memcpy(&y, (const char *)b + i, 8);\n"
-                    "        if (memcmp(&x, &y, 8) && (x == x || y == y)) return 0;\n    }\n"
-                    "    return number != 0;\n}\n"
-                    "static int failed, equals;\n"
-                    "static void report(const char *name, int bad)\n{\n"
-                    "    if (bad) printf(\"differs: %%s\\n\", name);\n"
-                    "    failed += bad != 0;\n    equals += !bad;\n}\n"
-                    "int main(void)\n{\n#include \"calls.inc\"\n"
+    fclose(data);
+    fprintf(driver, "\nint main(void)\n{\n"
+                    "    data = fopen(\"data.bin\", \"rb\");\n    if (!data) return 2;\n"
+                    "#include \"calls.inc\"\n    fclose(data);\n"
                     "    printf(\"%%d cases equal, %%d differ\\n\", equals, failed);\n"
                     "    return failed != 0;\n}\n");
     fclose(driver);

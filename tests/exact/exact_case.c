@@ -196,12 +196,30 @@ bool exact_compares(const weft_op *op, weft_dtype dtype)
     return dtype != WEFT_BF16 && op->kernel[WEFT_ISA_BASE][dtype];
 }
 
-static weft_dtype draw_dtype(exact_case *c)
+void exact_draw_case(exact_case *c, const exact_op *drawn, weft_dtype dtype)
+{
+    static const double densities[] = {0.25, 0.01, 0.0002};
+    c->op = weft_op_find(drawn->name);
+    c->dtype = dtype;
+    c->specials = exact_one_of(c, 6);
+    c->density = densities[test_random(&c->state) % 3];
+    c->kind = (int)(test_random(&c->state) % 8);
+    c->shift = exact_one_of(c, 2) ? 8 : (int)(test_random(&c->state) % 12);
+    drawn->draw(c);
+}
+
+void exact_free(exact_case *c)
+{
+    for (size_t i = 0; i < c->n_owned; i++) free(c->owned[i]);
+    free(c);
+}
+
+static weft_dtype draw_dtype(exact_case *c, const weft_op *op)
 {
     weft_dtype of[WEFT_DTYPES];
     size_t n = 0;
     for (int d = 0; d < WEFT_DTYPES; d++)
-        if (exact_compares(c->op, (weft_dtype)d)) of[n++] = (weft_dtype)d;
+        if (exact_compares(op, (weft_dtype)d)) of[n++] = (weft_dtype)d;
     return of[test_random(&c->state) % n];
 }
 
@@ -214,14 +232,8 @@ bool exact_holds(const random_case *r)
     c->state = r->seed;
     c->size = r->size;
     const exact_op *drawn = &list[test_random(&c->state) % n];
-    c->op = weft_op_find(drawn->name);
-    c->dtype = draw_dtype(c);
-    c->specials = exact_one_of(c, 6);
-    static const double densities[] = {0.25, 0.01, 0.0002};
-    c->density = densities[test_random(&c->state) % 3];
-    c->kind = (int)(test_random(&c->state) % 8);
-    c->shift = exact_one_of(c, 2) ? 8 : (int)(test_random(&c->state) % 12);
-    drawn->draw(c);
+    const weft_dtype dtype = draw_dtype(c, weft_op_find(drawn->name));
+    exact_draw_case(c, drawn, dtype);
     weft_tensor got[EXACT_OUTPUTS], wanted[EXACT_OUTPUTS];
     weft_type type[EXACT_OUTPUTS];
     bool good = infer(c, type) && run_reference(c, wanted);
@@ -235,7 +247,6 @@ bool exact_holds(const random_case *r)
         exact_cases++;
     }
     if (r->show) show(c, r->seed);
-    for (size_t i = 0; i < c->n_owned; i++) free(c->owned[i]);
-    free(c);
+    exact_free(c);
     return good;
 }

@@ -75,6 +75,11 @@ void exact_mark_narrow(exact_case *c, weft_tensor *out);
 /* Moves the elements of marked inputs and outputs to storage of bf16. */
 void exact_store_narrow(exact_case *c, weft_tensor *out);
 
+/* Draws a case of an op, for a dtype that exact_compares; `c` is zeros but for `state` and `size`. */
+void exact_draw_case(exact_case *c, const exact_op *drawn, weft_dtype dtype);
+/* Frees the tensors of a case. */
+void exact_free(exact_case *c);
+
 /* ---- Comparing ---- */
 
 /* Whether kernels of the op for this dtype are compared: those of bf16 are in bf16_test.c. */

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OUTPUTS 64
-
 /* In the order of --optimizer. */
 enum optimizer { ADAM, ADAMW, SGD };
 
@@ -53,8 +51,7 @@ static const tool_command command = {
     .options = options,
     .usage = "MODEL [KEY=VALUE...] -o NAME.c\nFILE.onnx -o NAME.c",
     .doc = "Writes a model as C99 that needs no library: NAME.h and NAME.c compute the bits of "
-           "weft, in "
-           "memory that the caller owns.",
+           "weft, in memory that the caller owns.",
     .notes = "Shapes are fixed in the file: give the sizes of the batch as KEY=VALUE (see `weft "
              "models`), or --batch and --dim for a FILE. " TOOL_FILE_LOSS,
     .check = check};
@@ -114,35 +111,43 @@ static weft_status write_both(const arguments *a, const files *f, const weft_pla
 
 /* ---- Models ---- */
 
+/* The outputs of the files; returns how many there are. `outputs` has room for all. */
+static size_t find_outputs(const arguments *a, const built_model *m, weft_emit_value *outputs)
+{
+    size_t n_names;
+    const weft_onnx_value *names = m->file ? weft_onnx_outputs(m->file, &n_names) : NULL;
+    if (a->train) {
+        outputs[0] = (weft_emit_value){m->built.loss, "loss"};
+        return 1;
+    }
+    if (!m->file) {
+        outputs[0] = (weft_emit_value){m->built.outputs[0], "output"};
+        return 1;
+    }
+    for (size_t i = 0; i < m->n_outputs; i++)
+        outputs[i] = (weft_emit_value){m->outputs[i], names[i].name};
+    return m->n_outputs;
+}
+
 static weft_status emit_plan(const arguments *a, const built_model *m, const weft_params *params,
                              weft_error *error)
 {
     char prefix[256];
     files f = {0};
-    weft_emit_value outputs[MAX_OUTPUTS];
-    weft_value targets[2];
-    size_t n = tool_targets(m, targets), n_names = 0;
-    const weft_onnx_value *names = m->file ? weft_onnx_outputs(m->file, &n_names) : NULL;
-    weft_emit_options o = {.name = a->prefix ? a->prefix : base_name(a->out, prefix, sizeof prefix),
-                           .outputs = outputs,
-                           .params = params,
-                           .write = take_text,
-                           .context = &f};
-    if (a->train) {
-        outputs[0] = (weft_emit_value){m->built.loss, "loss"};
-        o.n_outputs = 1;
-        o.rate = m->lr;
-    } else if (m->file) {
-        o.n_outputs = m->n_outputs < MAX_OUTPUTS ? m->n_outputs : MAX_OUTPUTS;
-        for (size_t i = 0; i < o.n_outputs; i++)
-            outputs[i] = (weft_emit_value){m->outputs[i], names[i].name};
-    } else {
-        o.n_outputs = n;
-        for (size_t i = 0; i < n; i++) outputs[i] = (weft_emit_value){targets[i], "output"};
-    }
+    weft_emit_value *outputs = calloc(m->n_outputs + 1, sizeof *outputs);
+    if (!outputs) return weft_error_set(error, WEFT_NO_MEMORY, "emit", "out of memory");
+    const weft_emit_options o = {.name = a->prefix ? a->prefix
+                                                   : base_name(a->out, prefix, sizeof prefix),
+                                 .outputs = outputs,
+                                 .n_outputs = find_outputs(a, m, outputs),
+                                 .rate = a->train ? m->lr : WEFT_NO_VALUE,
+                                 .params = params,
+                                 .write = take_text,
+                                 .context = &f};
     weft_plan *plan = tool_plan(m, error);
     if (plan && weft_emit(plan, &o, error) == WEFT_OK) write_both(a, &f, plan, error);
     weft_plan_free(plan);
+    free(outputs);
     free(f.part[0].data);
     free(f.part[1].data);
     return error->status;

@@ -1,0 +1,74 @@
+/* What main.c of emit_cases needs: comparing outputs, and the file of a model's states. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static union {
+    double align;
+    unsigned char bytes[1 << 22];
+} got[64];
+static int failed, equals;
+static FILE *data; /* inputs and expected outputs, in the order in which they are needed */
+static void *taken[4096];
+static size_t n_taken;
+
+/* The next n bytes of the data. */
+static void *next(size_t n)
+{
+    void *bytes = malloc(n + 1);
+    if (!bytes || n_taken == sizeof taken / sizeof *taken || fread(bytes, 1, n, data) != n) {
+        printf("the data end too early\n");
+        exit(2);
+    }
+    taken[n_taken++] = bytes;
+    return bytes;
+}
+
+/* NaN equal each other. `number`: the bytes of a float; 0: the elements are no floats. */
+static int equal(const void *a, const void *b, size_t n, int number)
+{
+    const char *p = (const char *)a, *q = (const char *)b;
+    size_t i;
+    if (!memcmp(a, b, n)) return 1;
+    if (!number) return 0;
+    for (i = 0; i + (size_t)number <= n; i += (size_t)number) {
+        float x, y;
+        double u, v;
+        if (!memcmp(p + i, q + i, (size_t)number)) continue;
+        memcpy(&x, p + i, sizeof x);
+        memcpy(&y, q + i, sizeof y);
+        if (number == 4 && (x == x || y == y)) return 0;
+        if (number != 8) continue;
+        memcpy(&u, p + i, sizeof u);
+        memcpy(&v, q + i, sizeof v);
+        if (u == u || v == v) return 0;
+    }
+    return 1;
+}
+
+static void report(const char *name, int bad)
+{
+    if (bad) printf("differs: %s\n", name);
+    failed += bad != 0;
+    equals += !bad;
+    while (n_taken) free(taken[--n_taken]);
+}
+
+/* Saves the states, loads them into memory of zeros, and saves them again; refuses a file of another
+ * header. The file is written for emit_cases --saved. */
+#define CHECK_FILE(name, m, file_bytes, states)                                                    \
+    do {                                                                                           \
+        static unsigned char file[file_bytes], again[file_bytes];                                  \
+        FILE *to = fopen(#name ".saved", "wb");                                                    \
+        name##_save(&(m), file);                                                                   \
+        bad += !to || fwrite(file, 1, sizeof file, to) != sizeof file;                             \
+        if (to) bad += fclose(to) != 0;                                                            \
+        memset(&(states), 0, sizeof(states));                                                      \
+        bad += name##_load(&(m), file, sizeof file) != 0;                                          \
+        name##_save(&(m), again);                                                                  \
+        bad += memcmp(file, again, sizeof file) != 0;                                              \
+        bad += name##_load(&(m), file, sizeof file - 1) != 1;                                      \
+        again[9] ^= 1;                                                                             \
+        bad += name##_load(&(m), again, sizeof again) != 1;                                        \
+    } while (0)
