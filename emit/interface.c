@@ -173,7 +173,7 @@ static void write_types(const emit_file *f, const char *big, emit_text *to)
     const char *name = f->options->name;
     weft__emit_text_print(
         to,
-        "\n/* The memory of one model. Both are the caller's, aligned to 16 bytes. The arena may\n"
+        "\n/* The memory of one model. Both are the caller's, aligned to 8 bytes. The arena may\n"
         " * have other uses between two runs. Random numbers depend on the seed and on the number\n"
         " * of runs before. */\n"
         "typedef struct %s {\n"

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -42,13 +43,21 @@ class Build:
         if not (ROOT / self.folder / "build.ninja").exists():
             commands.insert(0, ["meson", "setup", self.folder, *self.options])
         for command in commands:
-            left = None if deadline is None else max(0, deadline - time.monotonic())
-            try:
-                done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=left)
-            except subprocess.TimeoutExpired:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
                 return None
-            if done.returncode:
-                print("\n".join((done.stdout + done.stderr).splitlines()[-30:]))
+            with subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT) as process:
+                try:
+                    printed, _ = process.communicate(timeout=left)
+                except subprocess.TimeoutExpired:
+                    process.terminate()  # ninja ends its compilers and removes what they had begun
+                    process.communicate()
+                    if command[0] == "meson":
+                        shutil.rmtree(ROOT / self.folder, ignore_errors=True)
+                    return None
+            if process.returncode:
+                print("\n".join(printed.splitlines()[-30:]))
                 return False
         return True
 
@@ -159,17 +168,19 @@ def run(build, names, jobs, pattern="", prefix="", deadline=None):
         timer.cancel()
     lines = log.read_text().splitlines() if log.exists() else []
     records = [dict(json.loads(line), folder=build.folder) for line in lines]
-    if not late:
-        return records
-    ended = [r for r in records if r["result"] != "INTERRUPT"]
+    ended = [r for r in records if not (late and r["result"] == "INTERRUPT")]
     known = {r["name"].split(" / ")[-1] for r in ended}
-    return ended + [skipped_for_time(build, name) for name in names if name not in known]
+    missing = [name for name in names if name not in known]
+    if late:
+        return ended + [skipped_for_time(build, name) for name in missing]
+    return ended + [{"name": name, "folder": build.folder, "result": "ERROR", "duration": 0.0,
+                     "stdout": "meson did not run it\n"} for name in missing if not pattern]
 
 
 def skipped_for_time(build, name):
     """The record of a test that has not ended at the deadline."""
-    return {"name": name, "folder": build.folder, "result": "SKIP", "duration": 0.0,
-            "stdout": f"skipped: {name}: the time was over before it ended\n"}
+    return {"name": name, "folder": build.folder, "result": "SKIP", "duration": 0.0, "late": True,
+            "stdout": f"skipped: {name}: not ended when the time was over\n"}
 
 
 # ---- Results ----
@@ -179,6 +190,8 @@ CUNIT_LINE = re.compile(r"^ +(suites|tests|asserts) +(\d+) +(\d+) +(\S+) +(\d+) 
 
 def counts_of(record):
     """Suites, tests and asserts of a test: {kind: (run, failed)}, from CUnit's summary, TAP or the exit status."""
+    if record.get("late"):
+        return {}
     text = record.get("stdout") or ""
     rows = CUNIT_LINE.findall(text)
     if rows:
@@ -241,7 +254,7 @@ def summarise(records, started):
         for line in complaints_of(record):
             print(f"  {line}")
         print(f"FAILED: {title(record)} ({record['result'].lower()}); alone: meson test -C {record['folder']} '{record['name'].split(' / ')[-1]}'")
-    return bool(failed) or not records
+    return bool(failed) or all(record.get("late") for record in records)
 
 
 def full(jobs, deadline):
@@ -250,9 +263,13 @@ def full(jobs, deadline):
     records, lanes, broken = [], [], []
 
     def lane(build, lists):
-        for names in lists:
-            if names:
-                records.extend(run(build, names, jobs, prefix=f"[{build.folder}] ", deadline=deadline))
+        try:
+            for names in lists:
+                if names:
+                    records.extend(run(build, names, jobs, prefix=f"[{build.folder}] ", deadline=deadline))
+        except Exception:  # pylint: disable=broad-except
+            traceback.print_exc()
+            broken.append(f"{build.folder}, whose tests could not be run")
 
     for build in FULL:
         start = time.monotonic()
@@ -318,9 +335,11 @@ def coverage(jobs):
 def main():
     options = parse()
     started = time.monotonic()
+    if options.minutes is not None and not (options.full and options.minutes > 0):
+        sys.exit("tools/test: --minutes needs --full, and a number above 0")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if options.full or options.coverage:
-        deadline = started + 60 * options.minutes if options.minutes else None
+        deadline = None if options.minutes is None else started + 60 * options.minutes
         records, broken = full(options.j, deadline) if options.full else coverage(options.j)
         status = summarise(records, started)
         for folder in broken:

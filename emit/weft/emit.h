@@ -3,8 +3,8 @@
  *
  * The header NAME.h declares the sizes of the arena and of the states, a struct of inputs and
  * outputs, and the functions; NAME.c defines them. Both need <stdint.h>, <stddef.h>, <stdbool.h>
- * and <string.h> only. The caller owns all memory. Functions do not recurse, and no loop depends on
- * data. The same plan writes the same files.
+ * and <string.h> only. The caller owns all memory. No function calls itself, and shapes bound the
+ * iterations of every loop. The same plan writes the same files.
  */
 #ifndef WEFT_EMIT_H
 #define WEFT_EMIT_H

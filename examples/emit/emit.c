@@ -64,14 +64,14 @@ static bool emit(weft_graph *g, const weft_value *targets, size_t n_targets, wef
         .params = weft_is_value(rate) ? params : NULL,
         .write = write_piece,
         .context = &to};
-    const bool good = to.source && to.header && plan &&
-                      weft_params_init(params, g, 1, &error) == WEFT_OK &&
-                      weft_emit(plan, &options, &error) == WEFT_OK;
+    bool good = to.source && to.header && plan &&
+                weft_params_init(params, g, 1, &error) == WEFT_OK &&
+                weft_emit(plan, &options, &error) == WEFT_OK;
     if (error.status != WEFT_OK) fprintf(stderr, "emit: %s: %s\n", error.where, error.message);
     weft_plan_free(plan);
     weft_params_free(params);
-    if (to.source) fclose(to.source);
-    if (to.header) fclose(to.header);
+    if (to.source && fclose(to.source)) good = false;
+    if (to.header && fclose(to.header)) good = false;
     return good;
 }
 
