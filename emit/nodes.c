@@ -45,20 +45,19 @@ static void fail(node_writer *w, weft_status status, const char *reason)
 
 /* ---- Calls ---- */
 
-static void write_ints(node_writer *w, const weft_source_arg *arg)
+static void write_ints(node_writer *w, const weft_source_arg *arg, emit_text *to)
 {
-    emit_text *to = &w->f->arrays;
-    weft__emit_text_print(to, "static const int ints_%zu[] = {", w->f->n_ints);
+    emit_text *arrays = &w->f->arrays;
+    weft__emit_text_print(arrays, "static const int ints_%zu[] = {", w->f->n_ints);
     for (size_t i = 0; i < arg->n_integers; i++)
-        weft__emit_text_print(to, i ? ", %lld" : "%lld", (long long)arg->integers[i]);
-    weft__emit_text_print(to, arg->n_integers ? "};\n\n" : "0};\n\n");
-    weft__emit_text_print(&w->f->body, "ints_%zu", w->f->n_ints++);
+        weft__emit_text_print(arrays, i ? ", %lld" : "%lld", (long long)arg->integers[i]);
+    weft__emit_text_print(arrays, arg->n_integers ? "};\n\n" : "0};\n\n");
+    weft__emit_text_print(to, "ints_%zu", w->f->n_ints++);
 }
 
-static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dtype)
+static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dtype, emit_text *to)
 {
     char number[EMIT_NUMBER_BYTES];
-    emit_text *to = &w->f->body;
     switch (arg->kind) {
     case WEFT_SOURCE_IN:
         weft__emit_address(w->f, operand(w, (size_t)arg->integer), true, to);
@@ -90,11 +89,28 @@ static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dty
         w->f->uses_seed = true;
         break;
     case WEFT_SOURCE_INTS:
-        write_ints(w, arg);
+        write_ints(w, arg, to);
         break;
     case WEFT_SOURCE_NONE:
         weft__emit_text_print(to, "0");
         break;
+    }
+}
+
+/* Writes the arguments from column `column` on, in lines of up to LINE characters. */
+#define LINE 100
+static void write_args(node_writer *w, const weft_source_call *call, size_t column, bool begun)
+{
+    emit_text *to = &w->f->body;
+    for (size_t i = 0; i < call->n_args; i++) {
+        emit_text one = {0};
+        const bool first = !i && !begun;
+        write_arg(w, &call->args[i], call->dtype, &one);
+        const bool fits = first || column + one.n + 3 < LINE;
+        weft__emit_text_print(to, first ? "" : fits ? ", " : ",\n        ");
+        column = (fits ? column + 2 : 8) + one.n;
+        weft__emit_text_append(to, &one);
+        weft__emit_text_free(&one);
     }
 }
 
@@ -183,10 +199,7 @@ static void write_each(node_writer *w, const weft_source_call *call, const char 
         weft__emit_text_print(to, k > 1 ? ", in%zu" : "in%zu", k);
         write_index(&l, k, to);
     }
-    for (size_t i = 0; i < call->n_args; i++) {
-        weft__emit_text_print(to, i || l.n > 1 ? ", " : "");
-        write_arg(w, &call->args[i], call->dtype);
-    }
+    write_args(w, call, 40, l.n > 1);
     weft__emit_text_print(to, ");\n    }\n");
 }
 
@@ -203,7 +216,7 @@ static void take_call(weft_source *s, const weft_source_call *call)
         return;
     }
     if (!weft__emit_function(f, call->function, call->dtype, function, sizeof function)) {
-        weft__text_format(reason, sizeof reason, "there is no function \"%s\"", call->function);
+        weft__text_format(reason, sizeof reason, "no function is called \"%s\"", call->function);
         fail(w, WEFT_BAD_ARGUMENT, reason);
         return;
     }
@@ -216,10 +229,7 @@ static void take_call(weft_source *s, const weft_source_call *call)
         return;
     }
     weft__emit_text_print(&f->body, call->fails ? "    if (%s(" : "    %s(", function);
-    for (size_t i = 0; i < call->n_args; i++) {
-        weft__emit_text_print(&f->body, i ? ",\n        " : "");
-        write_arg(w, &call->args[i], call->dtype);
-    }
+    write_args(w, call, strlen(function) + 9, false);
     f->can_fail |= call->fails;
     if (call->fails)
         weft__emit_text_print(&f->body, "))\n        return %zu;\n", f->step + 1);
@@ -243,7 +253,10 @@ static void write_comment(node_writer *w)
     weft__text_printable(name, sizeof name, node_name(w, full, sizeof full));
     for (char *at = name; (at = strchr(at, '*'));) *at = '.';
     const char *doc = w->node.op->doc ? w->node.op->doc : "";
-    const size_t length = strcspn(doc, ".;\n");
+    const char *end = strstr(doc, ". "), *semicolon = strchr(doc, ';');
+    size_t length = end ? (size_t)(end - doc) : strcspn(doc, "\n");
+    if (semicolon && (size_t)(semicolon - doc) < length) length = (size_t)(semicolon - doc);
+    if (length && doc[length - 1] == '.') length--;
     weft__emit_text_print(to, "\n    /* %zu. %s: %.*s\n       ", w->f->step + 1, name,
                           (int)(length < 300 ? length : 300), doc);
     for (size_t i = 0; i < w->node.n_in + w->node.n_out; i++)
