@@ -102,8 +102,8 @@ static void add_name(emit_item *item, const char *name, size_t length)
     item->length[item->n_names++] = length;
 }
 
-/* The name of a declaration: of a macro the word after #define; of a type the last word; else the
- * one before the first parenthesis, bracket or equals sign. */
+/* The name of a declaration: of a macro the word after #define; else the one before the first
+ * parenthesis, or, unless it is a type, bracket or equals sign; without these the last word. */
 static void name_declaration(emit_item *item, const char *text, size_t n)
 {
     size_t at = 0, length, last = 0, last_length = 0;
@@ -115,7 +115,7 @@ static void name_declaration(emit_item *item, const char *text, size_t n)
         at += length;
         if (macro) break;
         while (at < n && text[at] == ' ') at++;
-        if (!type && (text[at] == '(' || text[at] == '[' || text[at] == '=')) break;
+        if (text[at] == '(' || (!type && (text[at] == '[' || text[at] == '='))) break;
     }
     add_name(item, text + last, last_length);
 }

@@ -45,12 +45,20 @@ static void fail(node_writer *w, weft_status status, const char *reason)
 
 /* ---- Calls ---- */
 
+/* Fails for a number that is no int. */
+static long long int_of(node_writer *w, int64_t number)
+{
+    if (number > INT_MAX || number < -INT_MAX)
+        fail(w, WEFT_TOO_LARGE, "a size or stride is over 2^31 - 1");
+    return (long long)number;
+}
+
 static void write_ints(node_writer *w, const weft_source_arg *arg, emit_text *to)
 {
     emit_text *arrays = &w->f->arrays;
     weft__emit_text_print(arrays, "static const int ints_%zu[] = {", w->f->n_ints);
     for (size_t i = 0; i < arg->n_integers; i++)
-        weft__emit_text_print(arrays, i ? ", %lld" : "%lld", (long long)arg->integers[i]);
+        weft__emit_text_print(arrays, i ? ", %lld" : "%lld", int_of(w, arg->integers[i]));
     weft__emit_text_print(arrays, arg->n_integers ? "};\n\n" : "0};\n\n");
     weft__emit_text_print(to, "ints_%zu", w->f->n_ints++);
 }
@@ -71,9 +79,7 @@ static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dty
         weft__emit_text_print(to, "(double *)(void *)(arena + %zu)", w->scratch_offset);
         break;
     case WEFT_SOURCE_INT:
-        if (arg->integer > INT_MAX || arg->integer < -INT_MAX)
-            fail(w, WEFT_TOO_LARGE, "a size is over 2^31 - 1");
-        weft__emit_text_print(to, "%lld", (long long)arg->integer);
+        weft__emit_text_print(to, "%lld", int_of(w, arg->integer));
         break;
     case WEFT_SOURCE_NUMBER:
         weft__emit_text_print(to, "%s", weft__emit_number(arg->number, dtype, number));
@@ -90,6 +96,9 @@ static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dty
         break;
     case WEFT_SOURCE_INTS:
         write_ints(w, arg, to);
+        break;
+    case WEFT_SOURCE_TERMS:
+        weft__emit_text_print(to, "terms_%zu", w->f->step + 1);
         break;
     case WEFT_SOURCE_NONE:
         weft__emit_text_print(to, "0");
@@ -203,6 +212,28 @@ static void write_each(node_writer *w, const weft_source_call *call, const char 
     weft__emit_text_print(to, ");\n    }\n");
 }
 
+/* ---- Lists of inputs ---- */
+
+static bool has_terms(const weft_source_call *call)
+{
+    for (size_t i = 0; i < call->n_args; i++)
+        if (call->args[i].kind == WEFT_SOURCE_TERMS) return true;
+    return false;
+}
+
+/* Opens a block with an array of the addresses of all inputs. */
+static void write_terms(node_writer *w, weft_dtype dtype)
+{
+    emit_text *to = &w->f->body;
+    weft__emit_text_print(to, "    {\n    const %s *terms_%zu[%zu];\n", weft__emit_type(dtype),
+                          w->f->step + 1, w->node.n_in);
+    for (size_t i = 0; i < w->node.n_in; i++) {
+        weft__emit_text_print(to, "    terms_%zu[%zu] = ", w->f->step + 1, i);
+        weft__emit_address(w->f, operand(w, i), true, to);
+        weft__emit_text_print(to, ";\n");
+    }
+}
+
 /* ---- The receiver ---- */
 
 static void take_call(weft_source *s, const weft_source_call *call)
@@ -228,6 +259,8 @@ static void take_call(weft_source *s, const weft_source_call *call)
         write_each(w, call, function);
         return;
     }
+    const bool terms = has_terms(call);
+    if (terms) write_terms(w, call->dtype);
     weft__emit_text_print(&f->body, call->fails ? "    if (%s(" : "    %s(", function);
     write_args(w, call, strlen(function) + 9, false);
     f->can_fail |= call->fails;
@@ -235,6 +268,7 @@ static void take_call(weft_source *s, const weft_source_call *call)
         weft__emit_text_print(&f->body, "))\n        return %zu;\n", f->step + 1);
     else
         weft__emit_text_print(&f->body, ");\n");
+    if (terms) weft__emit_text_print(&f->body, "    }\n");
 }
 
 static void take_refusal(weft_source *s, const char *reason)
@@ -275,8 +309,9 @@ static bool find_operands(node_writer *w)
         w->tensors[i].dtype = weft_dtype_of(f->g, v);
         w->tensors[i].shape = weft_shape_of(f->g, v);
         memcpy(w->tensors[i].stride, layout.stride, sizeof layout.stride);
-        if (weft_shape_numel(w->tensors[i].shape) <= INT_MAX) continue;
-        fail(w, WEFT_TOO_LARGE, "an operand has over 2^31 - 1 elements");
+        /* Loops add the sizes of blocks to indices of elements, which are ints. */
+        if (weft_shape_numel(w->tensors[i].shape) <= INT_MAX / 2) continue;
+        fail(w, WEFT_TOO_LARGE, "an operand has 2^30 elements or more");
         return false;
     }
     return true;

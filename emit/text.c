@@ -60,6 +60,7 @@ const char *weft__emit_number(double value, weft_dtype dtype, char buffer[EMIT_N
         return buffer;
     }
     const char *f = dtype == WEFT_F32 ? "f" : "";
+    if (dtype == WEFT_F32) value = (double)(float)value; /* its digits are rounded once more */
     if (isnan(value)) return strcpy(buffer, dtype == WEFT_F32 ? "NAN" : "(double)NAN");
     if (isinf(value)) {
         weft__text_format(buffer, EMIT_NUMBER_BYTES, "%s%sINFINITY", value < 0 ? "-" : "",

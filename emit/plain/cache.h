@@ -45,6 +45,7 @@ static int cache_reorder(void *state, const int32_t *parent, const int32_t *leng
     char *data = (char *)state;
     size_t bytes, from;
     int i, depth, deepest = 0;
+    if (!max_len) return 0; /* nothing is read */
     if (*length < 0 || *length > max_len) return 1;
     for (i = 0; i < n; i++)
         if (parent[i] < 0 || parent[i] >= rows) return 1;

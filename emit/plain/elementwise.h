@@ -66,6 +66,22 @@ static int32_t bits_to_int(T x)
     return y;
 }
 
+/* The sum of inputs of n elements: the first 32 one after the other, then sums of 32 more each. */
+static void add_n(T *y, const T *const *x, int inputs, int n)
+{
+    int i, j, from;
+    for (i = 0; i < n; i++) {
+        T sum = x[0][i];
+        for (j = 1; j < inputs && j < 32; j++) sum += x[j][i];
+        for (from = 32; from < inputs; from += 32) {
+            T block = x[from][i];
+            for (j = from + 1; j < inputs && j < from + 32; j++) block += x[j][i];
+            sum += block;
+        }
+        y[i] = sum;
+    }
+}
+
 static void fill(T *y, T value, int n)
 {
     int i;

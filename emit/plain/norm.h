@@ -212,7 +212,7 @@ static void norm_rows_grad(const T *x, const T *mean, const T *rstd, const T *dy
     int tile, r, first, i;
     for (tile = 0; tile < tiles; tile++) {
         const int end = rows - tile * each < each ? rows : (tile + 1) * each;
-        double *total = sums + tile * 2 * n;
+        double *total = sums + (size_t)tile * 2 * (size_t)n;
         for (i = 0; i < 2 * n; i++) total[i] = 0;
         for (first = tile * each; first < end; first += 32) {
             const int last = end - first < 32 ? end : first + 32;
@@ -237,8 +237,8 @@ static void norm_rows_grad(const T *x, const T *mean, const T *rstd, const T *dy
     for (i = 0; i < n; i++) {
         double some = 0, other = 0;
         for (tile = 0; tile < tiles; tile++) {
-            some += sums[tile * 2 * n + i];
-            other += sums[tile * 2 * n + n + i];
+            some += sums[(size_t)tile * 2 * (size_t)n + (size_t)i];
+            other += sums[((size_t)tile * 2 + 1) * (size_t)n + (size_t)i];
         }
         dgamma[i] = (T)some;
         if (dbeta) dbeta[i] = (T)other;

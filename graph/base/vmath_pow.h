@@ -16,7 +16,8 @@ typedef struct vm_pair {
 static inline vm_pair vm_two_sum(double a, double b)
 {
     const double sum = a + b, added = sum - a;
-    return (vm_pair){sum, (a - (sum - added)) + (b - added)};
+    const vm_pair pair = {sum, (a - (sum - added)) + (b - added)};
+    return pair;
 }
 
 /* ln x for a finite x > 0. */

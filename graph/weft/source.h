@@ -36,6 +36,7 @@ typedef enum weft_source_kind {
     WEFT_SOURCE_KEY,     /* `integer` as an uint64_t */
     WEFT_SOURCE_SEED,    /* the seed and the number of the run: two arguments, uint64_t */
     WEFT_SOURCE_INTS,    /* `integers`, an array of ints: const int * */
+    WEFT_SOURCE_TERMS,   /* the addresses of all inputs, const T *const * */
     WEFT_SOURCE_NONE     /* a null pointer, for an operand that the node lacks */
 } weft_source_kind;
 
@@ -61,6 +62,7 @@ typedef struct weft_source_arg {
 #define WEFT_ARG_INTS(list, n) WEFT_ARG_(WEFT_SOURCE_INTS, 0, 0, 0, list, n)
 #define WEFT_ARG_SEED          WEFT_ARG_(WEFT_SOURCE_SEED, 0, 0, 0, NULL, 0)
 #define WEFT_ARG_SCRATCH       WEFT_ARG_(WEFT_SOURCE_SCRATCH, 0, 0, 0, NULL, 0)
+#define WEFT_ARG_TERMS         WEFT_ARG_(WEFT_SOURCE_TERMS, 0, 0, 0, NULL, 0)
 #define WEFT_ARG_NONE          WEFT_ARG_(WEFT_SOURCE_NONE, 0, 0, 0, NULL, 0)
 
 typedef struct weft_source_call {

@@ -346,7 +346,7 @@ static size_t source_sizes(const weft_source *s, bool backward, int64_t *numbers
     const int64_t pairs = q.dim[0] * k.dim[2], keys = k.dim[1];
     const int64_t first[] = {
         q.dim[0],  q.dim[1], keys, q.dim[2], k.dim[2], q.dim[3], s->in[V].shape.dim[3],
-        a->causal, a->window};
+        a->causal, a->window < keys ? a->window : 0};
     size_t n = sizeof first / sizeof *first;
     memcpy(numbers, first, sizeof first);
     for (size_t i = Q; i <= V; i++) add_strides(&s->in[i], 3, numbers, &n);

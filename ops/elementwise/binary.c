@@ -79,8 +79,6 @@ KERNEL(add_n)
 #include <weft/ops.h>
 #include <weft/source.h>
 
-#include <stdio.h>
-
 static bool infer_binary(weft_infer *infer)
 {
     char a[128], b[128];
@@ -270,24 +268,11 @@ static void vjp_add_n(weft_vjp *v)
     for (size_t i = 0; i < v->n_in; i++) v->grad_in[i] = v->grad_out[0];
 }
 
-/* A function with as many parameters as there are inputs; those beyond 32 have a sum of their own. */
 static void source_add_n(weft_source *s)
 {
-    char text[4096], *at, name[32];
-    if (s->n_in > 63) {
-        s->receiver->fail(s, "it adds more than 63 values");
-        return;
-    }
-    snprintf(name, sizeof name, "add_%zu_of", s->n_in);
-    at = text + snprintf(text, sizeof text, "static T %s(", name);
-    for (size_t i = 0; i < s->n_in; i++)
-        at += snprintf(at, sizeof text - (size_t)(at - text), i ? ", T x%zu" : "T x%zu", i);
-    at += snprintf(at, sizeof text - (size_t)(at - text), ")\n{\n    return ");
-    for (size_t i = 0; i < s->n_in; i++)
-        at += snprintf(at, sizeof text - (size_t)(at - text), "%s%sx%zu", i ? " + " : "",
-                       i == SUM_BLOCK ? "(" : "", i);
-    snprintf(at, sizeof text - (size_t)(at - text), "%s;\n}\n", s->n_in > SUM_BLOCK ? ")" : "");
-    weft_source_each(s, text, name, NULL, 0);
+    const weft_source_arg args[] = {WEFT_ARG_OUT(0), WEFT_ARG_TERMS, WEFT_ARG_INT(s->n_in),
+                                    WEFT_ARG_INT(weft_shape_numel(s->out[0].shape))};
+    weft_source_call_of(s, "add_n", args, 4);
 }
 
 DECLARE_KERNELS(add_n);

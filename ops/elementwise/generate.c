@@ -109,8 +109,9 @@ static void onnx_fill(weft_export *e)
 
 static void source_fill(weft_source *s)
 {
-    weft_source_each(s, NULL, "full_of", &WEFT_ARG_NUMBER(((const generate_attr *)s->attr)->start),
-                     1);
+    const generate_attr *a = s->attr;
+    /* As the kernel computes it: -0 becomes 0. */
+    weft_source_each(s, NULL, "full_of", &WEFT_ARG_NUMBER(a->start + 0 * a->step), 1);
 }
 
 static void source_arange(weft_source *s)

@@ -241,8 +241,10 @@ static void source_scatter_add(weft_source *s)
 {
     const int64_t count = s->in[1].shape.dim[((const gather_attr *)s->attr)->axis];
     weft_source_arg args[8] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_IN(2), WEFT_ARG_OUT(0)};
-    weft_source_try(s, count > SUM_BLOCK ? "scatter_add_blocks" : "scatter_add", args,
-                    source_sizes(s, args, 4));
+    const size_t n = source_sizes(s, args, 4);
+    /* Nothing is computed for an empty result: its indices are not looked at. */
+    if (!weft_shape_numel(s->out[0].shape)) args[n - 2] = WEFT_ARG_INT(0);
+    weft_source_try(s, count > SUM_BLOCK ? "scatter_add_blocks" : "scatter_add", args, n);
 }
 
 DECLARE_ANY_KERNELS(gather);
