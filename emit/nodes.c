@@ -45,7 +45,7 @@ static void fail(node_writer *w, weft_status status, const char *reason)
 
 /* ---- Calls ---- */
 
-/* Fails for a number that is no int. */
+/* Fails for a number that is not an int. */
 static long long int_of(node_writer *w, int64_t number)
 {
     if (number > INT_MAX || number < -INT_MAX)

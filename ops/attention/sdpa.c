@@ -344,9 +344,15 @@ static size_t source_sizes(const weft_source *s, bool backward, int64_t *numbers
     const weft_shape q = s->in[Q].shape, k = s->in[K].shape;
     const weft_tensor *mask = a->mask ? &s->in[backward ? REST : OUT] : NULL;
     const int64_t pairs = q.dim[0] * k.dim[2], keys = k.dim[1];
-    const int64_t first[] = {
-        q.dim[0],  q.dim[1], keys, q.dim[2], k.dim[2], q.dim[3], s->in[V].shape.dim[3],
-        a->causal, a->window < keys ? a->window : 0};
+    const int64_t first[] = {q.dim[0],
+                             q.dim[1],
+                             keys,
+                             q.dim[2],
+                             k.dim[2],
+                             q.dim[3],
+                             s->in[V].shape.dim[3],
+                             a->causal,
+                             a->window < keys ? a->window : 0};
     size_t n = sizeof first / sizeof *first;
     memcpy(numbers, first, sizeof first);
     for (size_t i = Q; i <= V; i++) add_strides(&s->in[i], 3, numbers, &n);

@@ -25,7 +25,7 @@ static void *next(size_t n)
     return bytes;
 }
 
-/* NaN equal each other. `number`: the bytes of a float; 0: the elements are no floats. */
+/* NaN equal each other. `number`: the bytes of a float; 0: the elements are not floats. */
 static int equal(const void *a, const void *b, size_t n, int number)
 {
     const char *p = (const char *)a, *q = (const char *)b;
