@@ -1,4 +1,6 @@
 /* Tokenisers: what all kinds have in common. */
+#include "byte_piece.h"
+
 #include <weft/text.h>
 
 #include <stdlib.h>
@@ -169,10 +171,7 @@ weft_status weft_tokenizer_decode(const weft_tokenizer *tokenizer, const int32_t
 static int byte_of(const weft_tokenizer *t, int32_t id)
 {
     const char *piece = weft_tokenizer_piece(t, id);
-    char *end;
-    if (weft_tokenizer_role(t, id) != WEFT_PIECE_BYTE || strncmp(piece, "<0x", 3) != 0) return -1;
-    const long byte = strtol(piece + 3, &end, 16);
-    return *end == '>' && byte <= 255 ? (int)byte : -1;
+    return weft_tokenizer_role(t, id) == WEFT_PIECE_BYTE ? byte_of_piece(piece, strlen(piece)) : -1;
 }
 
 /* The bytes of ids by the spans of their text, of which those of pieces <0xNN> are put back. */

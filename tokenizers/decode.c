@@ -4,6 +4,8 @@
 
 #include "unicode.h"
 
+#include "text/byte_piece.h"
+
 #include <string.h>
 
 static void put(tk_work *w, const char *bytes, size_t n, uint32_t owner)
@@ -41,6 +43,17 @@ static size_t begin_of(const tk_chain *c, size_t token)
     return token ? c->ends[token - 1] : 0;
 }
 
+/* What the bytes of a cut character are; no character has this number. */
+#define NO_CHARACTER UINT32_MAX
+
+/* The character of bytes [at, end), which may be no UTF-8 if w->raw. *n becomes its bytes. */
+static uint32_t character_at(const tk_chain *c, size_t at, size_t end, size_t *n)
+{
+    bool valid;
+    *n = weft__tk_part(c->bytes + at, end - at, &valid);
+    return valid ? weft__tk_decode(c->bytes + at, n) : NO_CHARACTER;
+}
+
 /* Copies bytes [begin, end) of the chain. */
 static void copy(tk_work *w, size_t begin, size_t end)
 {
@@ -64,23 +77,6 @@ void weft__tk_begin_chain(const tk_state *s, tk_work *w, const int32_t *ids, siz
 }
 
 /* ---- Decoders ---- */
-
-/* The byte that a token <0xNN> stands for; -1 if it is another. */
-static int byte_of(const char *bytes, size_t n)
-{
-    int value = 0;
-    if (n != 6 || memcmp(bytes, "<0x", 3) != 0 || bytes[5] != '>') return -1;
-    for (int i = 3; i < 5; i++) {
-        const char c = bytes[i];
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
-        if (digit < 0) return -1;
-        value = 16 * value + digit;
-    }
-    return value;
-}
 
 /* Ends a token of bytes that begins at `begin` in the next chain: U+FFFD for each byte if they are
  * not UTF-8. */
@@ -112,7 +108,7 @@ void weft__tk_decode_fallback(const tk_decoder *self, tk_work *w)
     size_t begin = 0;
     for (size_t i = 0; i < c->n_tokens && !w->failed; i++) {
         const size_t from = begin_of(c, i);
-        const int byte = byte_of(c->bytes + from, c->ends[i] - from);
+        const int byte = byte_of_piece(c->bytes + from, c->ends[i] - from);
         if (byte >= 0) {
             const char text = (char)byte;
             put(w, &text, 1, c->owners[from]);
@@ -152,7 +148,7 @@ static void put_level(tk_work *w, size_t begin, size_t end)
     size_t n;
     bool mapped = true;
     for (size_t at = begin; at < end && mapped; at += n)
-        mapped = weft__tk_character_byte(weft__tk_decode(c->bytes + at, &n)) >= 0;
+        mapped = weft__tk_character_byte(character_at(c, at, end, &n)) >= 0;
     if (!mapped) {
         copy(w, begin, end);
         return;
@@ -197,22 +193,35 @@ static void copy_replacing(tk_work *w, size_t begin, size_t end, const char *fro
     }
 }
 
+/* Copies bytes [begin, end), which are UTF-8, with the text of a decoder in place of its matches. */
+static void replace(const tk_decoder *self, tk_work *w, size_t begin, size_t end)
+{
+    const tk_chain *c = &w->chain;
+    w->n_matches = 0;
+    if (end > begin) weft__tk_regex_match(self->pattern, w, c->bytes + begin, end - begin, begin);
+    for (size_t k = 0; k < w->n_matches && !w->failed; k++) {
+        const tk_match m = w->matches[k];
+        if (m.is_match)
+            put(w, self->prefix, strlen(self->prefix),
+                c->owners[m.begin < end ? m.begin : end - 1]);
+        else
+            copy(w, m.begin, m.end);
+    }
+}
+
+/* Bytes that are not UTF-8 are copied, and separate what is searched. */
 void weft__tk_decode_replace(const tk_decoder *self, tk_work *w)
 {
     const tk_chain *c = &w->chain;
     for (size_t i = 0; i < c->n_tokens && !w->failed; i++) {
-        const size_t begin = begin_of(c, i);
-        w->n_matches = 0;
-        if (c->ends[i] > begin)
-            weft__tk_regex_match(self->pattern, w, c->bytes + begin, c->ends[i] - begin, begin);
-        for (size_t k = 0; k < w->n_matches && !w->failed; k++) {
-            const tk_match m = w->matches[k];
-            if (m.is_match)
-                put(w, self->prefix, strlen(self->prefix),
-                    c->owners[m.begin < c->ends[i] ? m.begin : c->ends[i] - 1]);
-            else
-                copy(w, m.begin, m.end);
+        size_t begin = begin_of(c, i);
+        for (size_t at = begin, n; at < c->ends[i]; at += n) {
+            if (character_at(c, at, c->ends[i], &n) != NO_CHARACTER) continue;
+            replace(self, w, begin, at);
+            begin = at + n;
+            copy(w, at, begin);
         }
+        replace(self, w, begin, c->ends[i]);
         end_token(w);
     }
 }
@@ -223,7 +232,7 @@ void weft__tk_decode_metaspace(const tk_decoder *self, tk_work *w)
     size_t n;
     for (size_t i = 0; i < c->n_tokens && !w->failed; i++) {
         for (size_t at = begin_of(c, i); at < c->ends[i]; at += n) {
-            if (weft__tk_decode(c->bytes + at, &n) != self->character)
+            if (character_at(c, at, c->ends[i], &n) != self->character)
                 copy(w, at, at + n);
             else if (i > 0 || self->keeps_first)
                 put(w, " ", 1, c->owners[at]);
@@ -239,12 +248,12 @@ void weft__tk_decode_strip(const tk_decoder *self, tk_work *w)
     for (size_t i = 0; i < c->n_tokens && !w->failed; i++) {
         size_t begin = begin_of(c, i), end = c->ends[i];
         for (size_t k = 0; k < self->start && begin < end; k++, begin += n)
-            if (weft__tk_decode(c->bytes + begin, &n) != self->character) break;
+            if (character_at(c, begin, end, &n) != self->character) break;
         for (size_t k = 0; k < self->stop && begin < end; k++, end = n) {
-            size_t unused;
+            size_t bytes;
             n = end - 1;
             while (n > begin && ((unsigned char)c->bytes[n] & 0xC0) == 0x80) n--;
-            if (weft__tk_decode(c->bytes + n, &unused) != self->character) break;
+            if (character_at(c, n, end, &bytes) != self->character || n + bytes != end) break;
         }
         copy(w, begin, end);
         end_token(w);

@@ -215,6 +215,52 @@ static void test_changed_text(void)
     weft_tokenizer_free(t);
 }
 
+/* Decoders after a part of a character, which decode_bytes leaves as it is. */
+static void test_cut_characters(void)
+{
+    enum { X, E2, C3, A9 };
+#define MADE(decoders)                                                                             \
+    "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"}," decoders      \
+    "]},\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"x\":0,\"<0xE2>\":1,\"<0xC3>\":2,\"<0xA9>"   \
+    "\":3},"                                                                                       \
+    "\"unk_token\":\"x\"}}"
+#define METASPACE                                                                                  \
+    "{\"type\":\"Metaspace\",\"replacement\":\"\xC3\xA9\",\"prepend_scheme\":\"never\"}"
+#define REPLACE                                                                                    \
+    "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(?<!\xC3\xA9)x|.$\"},\"content\":\"y\"}"
+#define STRIP "{\"type\":\"Strip\",\"content\":\"\xC3\xA9\",\"start\":1,\"stop\":1}"
+#define FUSE  "{\"type\":\"Fuse\"},"
+    static const struct {
+        const char *json, *bytes;
+        int32_t ids[4];
+        size_t n;
+    } cases[] = {
+        {MADE(METASPACE), "\xE2", {E2}, 1},
+        {MADE(METASPACE), "x \xE2", {X, C3, A9, E2}, 4},
+        {MADE(FUSE REPLACE), "\xE2", {E2}, 1},
+        {MADE(FUSE REPLACE), "y\xE2y", {X, E2, X}, 3},
+        {MADE(FUSE STRIP), "\xE2", {E2}, 1},
+        {MADE(FUSE STRIP), "", {C3, A9}, 2},
+        {MADE(FUSE STRIP), "x\xC3\xA9\xA9", {X, C3, A9, A9}, 4},
+        {MADE(FUSE "{\"type\":\"ByteLevel\"}"), "x\xE2", {X, E2}, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_error error = {0};
+        char *bytes = NULL;
+        size_t n;
+        weft_tokenizer *t =
+            weft_tokenizer_load_json_from_memory(cases[i].json, strlen(cases[i].json), &error);
+        if (!t) printf("%s\n", error.message);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+        CU_ASSERT_EQUAL(weft_tokenizer_decode_bytes(t, cases[i].ids, cases[i].n, &bytes, &n, NULL),
+                        WEFT_OK);
+        CU_ASSERT_EQUAL(n, strlen(cases[i].bytes));
+        CU_ASSERT_STRING_EQUAL(bytes, cases[i].bytes);
+        free(bytes);
+        weft_tokenizer_free(t);
+    }
+}
+
 /* Bytes of a suffix have an empty span, also where the word was seen before. */
 static void test_bytes_of_a_suffix(void)
 {
@@ -367,6 +413,7 @@ void tokenizers_tests(void)
     CU_add_test(suite, "decoding id by id", test_text_decoder);
     CU_add_test(suite, "characters of several ids", test_characters_of_several_ids);
     CU_add_test(suite, "text that later ids change", test_changed_text);
+    CU_add_test(suite, "decoders after parts of characters", test_cut_characters);
     CU_add_test(suite, "bytes of a suffix", test_bytes_of_a_suffix);
     CU_add_test(suite, "pairs", test_pairs);
     CU_add_test(suite, "special pieces", test_special_pieces);
