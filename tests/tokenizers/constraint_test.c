@@ -67,6 +67,15 @@ static void test_regexes(void)
         {"(?<n>x(?&n)?y)", "xx", 'M'},
         {"(?<n>x(?&n)?y)", "xxyy", 'W'},
         {"(?<n>x(?&n)?y)", "xyy", 'N'},
+        {"a$", "a", 'W'},
+        {"(?x)a # b", "a", 'W'},
+        {"(?x)a # b", "ab", 'N'},
+        {"a\\Qb+", "ab+", 'W'},
+        {"a\\Qb+", "ab+c", 'N'},
+        {"(?m)a|b", "a\nb", 'N'},
+        {"a|a\\n", "a\n", 'W'},
+        {"(a\\g<1>?b)+", "aabbab", 'W'},
+        {"\\((?:\\?R)", "(?R", 'W'},
         {"(?!ab)[a-z]+", "ac", 'W'},
         {"(?!ab)[a-z]+", "ab", 'N'},
     };
@@ -112,8 +121,10 @@ static void test_cut_characters(void)
 
 static void test_refused_regexes(void)
 {
-    static const char *const patterns[] = {"(",      "a)|(b",        "[a",   "\\C",
-                                           "a{2,1}", "(?<x>a)(?&y)", "\xFF", "*"};
+    static const char *const patterns[] = {
+        "(",         "a)|(b",     "[a",        "\\C",         "a{2,1}",           "(?<x>a)(?&y)",
+        "\xFF",      "*",         "(?#",       "a(?R)?b",     "a(?0)?b",          "a(?00)?b",
+        "a\\g<0>?b", "a\\g'0'?b", "\\\\(?R)?", "a(*ACCEPT)b", "(a(*ACCEPT:x)|b)c"};
     weft_error error;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         CU_ASSERT_PTR_NULL(weft_constraint_new_regex(patterns[i], &error));
@@ -150,6 +161,38 @@ static void test_steps(void)
     CU_ASSERT_EQUAL(state, WEFT_CONSTRAINT_WHOLE);
     weft_constraint_free(c);
     free(text);
+}
+
+/* A pattern that names n characters from U+4E00 on, twice each. */
+static weft_constraint *named(uint32_t n, const char *end, weft_error *error)
+{
+    char *pattern = malloc(6 * (size_t)n + 20), *to = pattern;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(pattern);
+    *to++ = '[';
+    for (uint32_t i = 0; i < 2 * n; i++) {
+        const uint32_t c = 0x4E00 + i % n;
+        *to++ = (char)(0xE0 | c >> 12);
+        *to++ = (char)(0x80 | (c >> 6 & 0x3F));
+        *to++ = (char)(0x80 | (c & 0x3F));
+    }
+    snprintf(to, 20, "]%s", end);
+    weft_constraint *c = weft_constraint_new_regex(pattern, error);
+    free(pattern);
+    return c;
+}
+
+static void test_named_characters(void)
+{
+    weft_error error;
+    weft_constraint *c = named(4096, "", &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+    CU_ASSERT_EQUAL(state_of(c, "\xE4\xB8"), 'M');
+    CU_ASSERT_EQUAL(state_of(c, "\xE4\xB7"), 'N');
+    weft_constraint_free(c);
+    CU_ASSERT_PTR_NULL(named(4097, "", &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_TOO_LARGE);
+    CU_ASSERT_STRING_EQUAL(error.message, "names 4097 different characters beyond ASCII, at most "
+                                          "4096 are supported");
 }
 
 /* ---- Schemas ---- */
@@ -202,7 +245,20 @@ static void test_schemas(void)
         {"{\"properties\":{\"a\":{\"type\":\"null\"}},\"additionalProperties\":true}", "{\"ab\":1}",
          'W'},
         {"{\"properties\":{\"a\":{\"type\":\"null\"}},\"additionalProperties\":true}",
-         "{\"b\":1,\"a\":", 'N'},
+         "{\"b\":1,\"a\"", 'N'},
+        {"{\"properties\":{\"a\":{\"type\":\"null\"}},\"additionalProperties\":true}",
+         "{\"b\":1,\"a", 'M'},
+        {"{\"properties\":{\"a\":{\"type\":\"null\"}},\"additionalProperties\":true}", "{\"\\",
+         'N'},
+        {"{\"enum\":[\"a\",1,1.5,null],\"type\":\"integer\"}", "1", 'W'},
+        {"{\"enum\":[\"a\",1,1.5,null],\"type\":\"integer\"}", "1.", 'N'},
+        {"{\"enum\":[\"a\",1,1.5,null],\"type\":[\"string\",\"number\"]}", "1.5", 'W'},
+        {"{\"enum\":[\"a\",1,1.5,null],\"type\":[\"string\",\"number\"]}", "n", 'N'},
+        {"{\"const\":\"a\",\"type\":\"string\"}", "\"a\"", 'W'},
+        {"{\"type\":\"string\",\"pattern\":\"^[[:alpha:]\\\\]]+$\"}", "\"a]\"", 'W'},
+        /* Not a POSIX class: the dot is outside. */
+        {"{\"pattern\":\"^[[:].:]b]$\"}", "\"[x:]b]\"", 'W'},
+        {"{\"pattern\":\"^[[:].:]b]$\"}", "\"[\":]b]\"", 'N'},
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":2,\"maxItems\":3}",
          "[1, 2,3]", 'W'},
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":2,\"maxItems\":3}",
@@ -301,10 +357,10 @@ static void test_refused_schemas(void)
         {"{\"properties\":[]}", "properties must be an object", WEFT_BAD_ARGUMENT},
         {"{\"$ref\":\"#/a\"}", "$ref \"#/a\" is not a place", WEFT_BAD_ARGUMENT},
         {"{\"$ref\":\"http://x\"}", "$ref \"http://x\" is not a place", WEFT_BAD_ARGUMENT},
-        {"{\"$ref\":\"#\"}", "refers to itself", WEFT_BAD_ARGUMENT},
+        {"{\"$ref\":\"#\"}", "#: the schema refers to itself", WEFT_BAD_ARGUMENT},
         {"{\"$defs\":{\"a\":{\"anyOf\":[{\"$ref\":\"#/$defs/b\"}]},\"b\":{\"$ref\":"
          "\"#/$defs/a\"}},\"items\":{\"$ref\":\"#/$defs/a\"}}",
-         "refers to itself", WEFT_BAD_ARGUMENT},
+         "#/$defs/a: the schema refers to itself", WEFT_BAD_ARGUMENT},
         {"{\"type\":\"array\",\"minItems\":3,\"maxItems\":2}", "maxItems is below minItems",
          WEFT_BAD_ARGUMENT},
         {"{\"type\":\"string\",\"minLength\":-1}", "minLength must be a whole number",
@@ -318,7 +374,29 @@ static void test_refused_schemas(void)
          WEFT_BAD_ARGUMENT},
         {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "is unsupported in a pattern",
          WEFT_BAD_ARGUMENT},
-        {"{\"type\":\"string\",\"pattern\":\"(\"}", "refused", WEFT_TOO_LARGE},
+        {"{\"type\":\"string\",\"pattern\":\"(\"}",
+         "#/pattern: missing closing parenthesis, at byte 1", WEFT_BAD_ARGUMENT},
+        {"{\"properties\":{\"x\":{\"pattern\":\"^a)|(b\"}}}",
+         "#/properties/x/pattern: unmatched closing parenthesis, at byte 2", WEFT_BAD_ARGUMENT},
+        {"{\"pattern\":\"^*$\"}", "#/pattern: quantifier does not follow", WEFT_BAD_ARGUMENT},
+        {"{\"pattern\":\"[\\\\Qa]\\\\E]\"}", "is unsupported in a pattern", WEFT_BAD_ARGUMENT},
+        {"{\"type\":[\"null\",\"null\",\"null\",\"null\",\"null\",\"null\",\"null\",\"null\"]}",
+         "type must be a name or a list of at most 7 names", WEFT_BAD_ARGUMENT},
+        {"{\"type\":[]}", "type must be a name", WEFT_BAD_ARGUMENT},
+        {"{\"properties\":{\"a\":{}},\"required\":[\"a\",\"a\"]}", "required has a name twice",
+         WEFT_BAD_ARGUMENT},
+        {"{\"type\":\"object\",\"anyOf\":[{}]}", "type next to anyOf is unsupported",
+         WEFT_BAD_ARGUMENT},
+        {"{\"$ref\":\"#/$defs/a\",\"type\":\"object\",\"$defs\":{\"a\":{}}}",
+         "type next to $ref is unsupported", WEFT_BAD_ARGUMENT},
+        {"{\"enum\":[1,\"a\"],\"type\":\"null\"}", "#: no value has the type", WEFT_BAD_ARGUMENT},
+        {"{\"const\":1,\"type\":\"text\"}", "the type \"text\" is unknown", WEFT_BAD_ARGUMENT},
+        {"{\"enum\":[]}", "enum must be a list", WEFT_BAD_ARGUMENT},
+        {"{\"title\":\"\xFF\"}", "is not UTF-8", WEFT_BAD_ARGUMENT},
+        {"{\"type\":\"integer\",\"minimum\":9999999999999999}", "no whole number",
+         WEFT_BAD_ARGUMENT},
+        {"{\"type\":\"integer\",\"maximum\":-9999999999999999}", "no whole number",
+         WEFT_BAD_ARGUMENT},
         {"{\"type\":\"string\",\"format\":\"uri\"}", "format \"uri\" is unsupported",
          WEFT_BAD_ARGUMENT},
         {"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "no whole number",
@@ -334,6 +412,24 @@ static void test_refused_schemas(void)
         CU_ASSERT_TRUE(good);
         weft_constraint_free(c);
     }
+}
+
+/* Comparisons of names are limited. */
+static void test_many_names(void)
+{
+    enum { NAMES = 4000 };
+    char *schema = malloc(NAMES * 20 + 60), *to = schema;
+    weft_error error;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(schema);
+    to += sprintf(to, "{\"properties\":{\"n\":{}");
+    for (int i = 1; i < NAMES; i++) to += sprintf(to, ",\"%d\":{}", i);
+    to += sprintf(to, "},\"required\":[\"n\"");
+    for (int i = 1; i < NAMES; i++) to += sprintf(to, ",\"%d\"", i);
+    sprintf(to, "]}");
+    CU_ASSERT_PTR_NULL(weft_constraint_new_json(schema, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+    CU_ASSERT_STRING_EQUAL(error.message, "#: the schema has too many names and references");
+    free(schema);
 }
 
 /* ---- Tokens ---- */
@@ -390,6 +486,9 @@ static void test_token_bytes(void)
     weft_tokenizer *t = weft_tokenizer_new_bytes(NULL);
     check_bytes(t, text);
     weft_tokenizer_free(t);
+    t = load("unigram_bytes");
+    check_bytes(t, "The\xE2\x98\x83\xF0\x9F\x91\x8D\xC3\xA9,don't");
+    weft_tokenizer_free(t);
     /* In this file the pieces of bytes are special. */
     t = load("llama2");
     check_bytes(t, "In the beginning");
@@ -399,7 +498,7 @@ static void test_token_bytes(void)
 /* Random walks over the ids that are allowed: every step has one, and texts that end are JSON. */
 static void test_random_texts(void)
 {
-    static const char *const names[] = {"gpt2", "llama3", NULL};
+    static const char *const names[] = {"gpt2", "llama3", "unigram_bytes", NULL};
     static const char schema[] =
         "{\"properties\":{\"\xC3\xBC\":{\"enum\":[\"\xE2\x98\x83\",\"\xF0\x9F\x91\x8D\"]},"
         "\"b\":{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":3},\"maxItems\":2},"
@@ -459,6 +558,85 @@ static void test_random_texts(void)
     weft_constraint_free(c);
 }
 
+/* A tokeniser of words, the first of which is unknown. `decoder` is JSON. */
+static weft_tokenizer *words(const char *decoder)
+{
+    char json[300];
+    weft_error error;
+    const int n =
+        snprintf(json, sizeof json,
+                 "{\"decoder\":%s,\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"<unk>\":0,"
+                 "\"x\":1,\"\xE2\x80\x99\":2,\"y\":3},\"unk_token\":\"<unk>\"}}",
+                 decoder);
+    weft_tokenizer *t = weft_tokenizer_load_json_from_memory(json, (size_t)n, &error);
+    if (!t) printf("%s\n", error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+    return t;
+}
+
+/* Words after others have a blank, also if the vocabulary lacks most characters. */
+static void test_bytes_of_words(void)
+{
+    weft_tokenizer *t = words("null");
+    weft_token_bytes *all = weft_token_bytes_new(t, NULL);
+    size_t n;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(all);
+    CU_ASSERT_FALSE(memcmp(weft_token_bytes_of(all, 3, &n), " y", 2));
+    CU_ASSERT_EQUAL(n, 2);
+    weft_token_bytes_free(all);
+    weft_tokenizer_free(t);
+}
+
+/* A character that the pattern does not name is allowed, however many ids were refused before. */
+static void test_after_refused_ids(void)
+{
+    weft_tokenizer *t = words("{\"type\":\"Fuse\"}");
+    weft_token_bytes *all = weft_token_bytes_new(t, NULL);
+    weft_constraint *c = weft_constraint_new_regex("\\N{U+2019}", NULL);
+    weft_constrained_text *text = weft_constrained_text_new(c, all, NULL, NULL);
+    bool allowed;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    for (int i = 0; i < 60; i++) {
+        const int32_t id = i % 2 ? 2 : 3;
+        CU_ASSERT_EQUAL(weft_constrained_text_allows(text, NULL, 0, id, &allowed, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(allowed, id == 2);
+    }
+    weft_constrained_text_free(text);
+    weft_constraint_free(c);
+    weft_token_bytes_free(all);
+    weft_tokenizer_free(t);
+}
+
+/* Ids that need many matches each fail once there were too many, until the text goes on. */
+static void test_too_many_matches(void)
+{
+    weft_tokenizer *t = weft_tokenizer_new_bytes(NULL);
+    weft_token_bytes *all = weft_token_bytes_new(t, NULL);
+    weft_constraint *c = named(4096, "{2}", NULL);
+    weft_constrained_text *text = weft_constrained_text_new(c, all, NULL, NULL);
+    const int32_t character[] = {0xE4 + 4, 0xB8 + 4, 0x80 + 4};
+    weft_error error;
+    weft_status status = WEFT_OK;
+    bool allowed;
+    int calls = 0;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    for (; status == WEFT_OK && calls < 600; calls++) {
+        /* A byte of four: 1024 characters are tried. */
+        status = weft_constrained_text_allows(text, NULL, 0, 0xF1 + 4, &allowed, &error);
+        CU_ASSERT_FALSE(allowed);
+    }
+    CU_ASSERT_EQUAL(status, WEFT_TOO_LARGE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "more than 524288 matches"));
+    CU_ASSERT_EQUAL(calls, 513);
+    CU_ASSERT_EQUAL(weft_constrained_text_allows(text, character, 3, 0xE4 + 4, &allowed, &error),
+                    WEFT_OK);
+    CU_ASSERT_TRUE(allowed);
+    weft_constrained_text_free(text);
+    weft_constraint_free(c);
+    weft_token_bytes_free(all);
+    weft_tokenizer_free(t);
+}
+
 /* Tokens that begin again or move to the beginning. */
 static void test_windows(void)
 {
@@ -467,12 +645,14 @@ static void test_windows(void)
     weft_constraint *c = weft_constraint_new_regex("abcd?", NULL);
     weft_constrained_text *text = weft_constrained_text_new(c, all, NULL, NULL);
     const int32_t a = 'a' + 4, b = 'b' + 4, z = 'c' + 4, d = 'd' + 4;
-    const int32_t ab[] = {a, b}, bc[] = {b, z};
+    const int32_t ab[] = {a, b}, bc[] = {b, z}, zb[] = {z, b};
     bool allowed;
     weft_constraint_state state;
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
     CU_ASSERT_EQUAL(weft_constrained_text_allows(text, ab, 2, z, &allowed, NULL), WEFT_OK);
     CU_ASSERT_TRUE(allowed);
+    CU_ASSERT_EQUAL(weft_constrained_text_allows(text, zb, 2, z, &allowed, NULL), WEFT_OK);
+    CU_ASSERT_FALSE(allowed);
     CU_ASSERT_EQUAL(weft_constrained_text_allows(text, ab, 1, b, &allowed, NULL), WEFT_OK);
     CU_ASSERT_TRUE(allowed);
     CU_ASSERT_EQUAL(weft_constrained_text_allows(text, ab, 1, z, &allowed, NULL), WEFT_OK);
@@ -527,11 +707,16 @@ void constraint_tests(void)
     CU_add_test(suite, "texts that end within a character", test_cut_characters);
     CU_add_test(suite, "regular expressions that are refused", test_refused_regexes);
     CU_add_test(suite, "steps are limited", test_steps);
+    CU_add_test(suite, "characters that a pattern names", test_named_characters);
     CU_add_test(suite, "schemas", test_schemas);
     CU_add_test(suite, "bounds of whole numbers", test_bounds);
     CU_add_test(suite, "schemas that are refused", test_refused_schemas);
+    CU_add_test(suite, "schemas of many names", test_many_names);
     CU_add_test(suite, "bytes of tokens", test_token_bytes);
     CU_add_test(suite, "random texts are JSON", test_random_texts);
+    CU_add_test(suite, "bytes of words", test_bytes_of_words);
+    CU_add_test(suite, "a character after refused ids", test_after_refused_ids);
+    CU_add_test(suite, "too many matches at one place", test_too_many_matches);
     CU_add_test(suite, "tokens that begin again", test_windows);
     CU_add_test(suite, "every allocation fails once", test_failing_allocations);
 }

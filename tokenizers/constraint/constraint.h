@@ -8,10 +8,19 @@
 /* Of a character of UTF-8. */
 #define CHARACTER_BYTES 4
 
+/* Matches at one place of a text: more than a vocabulary has tokens. */
+#define MAX_MATCHES (1 << 19)
+
+static inline weft_status weft__constraint_no_memory(weft_error *error)
+{
+    return weft_error_set(error, WEFT_NO_MEMORY, "constraint", "out of memory");
+}
+
 /* What one thread needs to match: scratch memory and limits. */
 typedef struct constraint_matcher {
     const weft_constraint *constraint;
     void *data, *context, *stack; /* of PCRE2 */
+    size_t matches;               /* at this place of the text; more than MAX_MATCHES fail */
 } constraint_matcher;
 
 bool weft__constraint_open(constraint_matcher *m, const weft_constraint *constraint,
@@ -25,6 +34,12 @@ weft_status weft__constraint_begins(constraint_matcher *m, char *bytes, size_t l
 /* Sets *whole to whether the bytes match. */
 weft_status weft__constraint_whole(constraint_matcher *m, const char *bytes, size_t length,
                                    bool *whole, weft_error *error);
+
+/* Bytes of PCRE2's reason, with its place. */
+#define PATTERN_WHY 160
+/* Compiles bytes [begin, end) of a pattern. WEFT_BAD_ARGUMENT and the reason if PCRE2 refuses them. */
+weft_status weft__constraint_check(const char *pattern, size_t begin, size_t end,
+                                   char why[PATTERN_WHY]);
 
 const weft_tokenizer *weft__token_bytes_tokenizer(const weft_token_bytes *tokens);
 

@@ -9,6 +9,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "constraint.h"
 
+#include "base/sort.h"
+
 #include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +19,17 @@
 /* Limits of a match. Patterns that match in one way take a few steps for each byte. */
 #define BASE_STEPS 20000
 #define BYTE_STEPS 200
+#define CHEAP      32 /* a match that takes more than 1/32 of them counts as 33 */
 #define HEAP_KB    (64 * 1024)
 #define STACK_MAX  (1024 * 1024)
+
+/* Characters beyond ASCII that a pattern names: each may be tried for the bytes of a token. */
+#define MAX_NAMED 4096
 
 struct weft_constraint {
     char *pattern;
     pcre2_code *code;
-    uint32_t *named; /* [n_named]: characters beyond ASCII in the pattern */
+    uint32_t *named; /* [n_named], increasing: characters beyond ASCII in the pattern */
     size_t n_named;
 };
 
@@ -46,91 +52,131 @@ static uint32_t named_character(const char **at)
     return c;
 }
 
-static bool find_named(weft_constraint *c)
+static int by_number(const void *first, const void *second, void *context)
 {
+    const uint32_t a = *(const uint32_t *)first, b = *(const uint32_t *)second;
+    (void)context;
+    return (a > b) - (a < b);
+}
+
+/* Lists the different characters beyond ASCII of the pattern, by their numbers. */
+static weft_status find_named(weft_constraint *c, const char *where, weft_error *error)
+{
+    size_t n = 0;
     c->named = calloc(strlen(c->pattern) + 1, sizeof *c->named);
-    if (!c->named) return false;
+    if (!c->named) return weft__constraint_no_memory(error);
     for (const char *at = c->pattern; *at;) {
         const uint32_t character = named_character(&at);
-        if (character) c->named[c->n_named++] = character;
+        if (character) c->named[n++] = character;
     }
-    return true;
+    weft__sort(c->named, n, sizeof *c->named, by_number, NULL);
+    for (size_t i = 0; i < n; i++)
+        if (!c->n_named || c->named[c->n_named - 1] != c->named[i])
+            c->named[c->n_named++] = c->named[i];
+    if (c->n_named <= MAX_NAMED) return WEFT_OK;
+    return weft_error_set(error, WEFT_TOO_LARGE, where,
+                          "names %zu different characters beyond ASCII, at most %d are supported",
+                          c->n_named, MAX_NAMED);
 }
 
-static weft_constraint *no_memory(weft_constraint *c, weft_error *error)
+/* Whether (?R), (?0), \g<0> or \g'0' is at `at`. */
+static bool calls_whole(const char *at)
 {
-    weft_error_set(error, WEFT_NO_MEMORY, "constraint", "out of memory");
-    weft_constraint_free(c);
-    return NULL;
+    const bool group = !strncmp(at, "(?", 2);
+    if (!group && strncmp(at, "\\g<", 3) != 0 && strncmp(at, "\\g'", 3) != 0) return false;
+    if (group && at[2] == 'R') return true;
+    const char *number = at + (group ? 2 : 3), *end = number + strspn(number, "0");
+    return end > number && *end && strchr(group ? ")" : ">'", *end);
 }
 
-static void refuse(int number, size_t at, const char *pattern, bool is_json, weft_error *error)
+/* Fails for (*ACCEPT), which ends a match anywhere, and for a pattern that calls itself, with the ends
+ * of the text. PCRE2 has found the pattern well-formed. */
+static weft_status check_supported(const char *pattern, const char *where, weft_error *error)
 {
-    char why[160] = "";
-    if (number == PCRE2_ERROR_HEAP_FAILED) {
-        weft_error_set(error, WEFT_NO_MEMORY, "constraint", "out of memory");
-        return;
+    for (const char *at = pattern; *at; at++) {
+        const size_t place = (size_t)(at - pattern);
+        if (!strncmp(at, "(*ACCEPT", 8))
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, where,
+                                  "(*ACCEPT) is unsupported, at byte %zu", place);
+        if (calls_whole(at))
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, where,
+                                  "a pattern that calls itself is unsupported, at byte %zu: name a "
+                                  "group and call it, (?<name>...(?&name)...)",
+                                  place);
+        if (*at == '\\' && at[1]) at++;
     }
-    pcre2_get_error_message(number, (PCRE2_UCHAR *)why, sizeof why);
-    if (is_json)
-        weft_error_set(error, WEFT_TOO_LARGE, "schema",
-                       "its regular expression of %zu bytes is refused: %s", strlen(pattern), why);
-    else
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "regular expression", "%s, at byte %zu", why, at);
+    return WEFT_OK;
 }
 
-static pcre2_code *compile_text(const char *text, int *number, size_t *at)
+/* Compiles bytes [begin, end) for whole texts: PCRE2 adds ^(?: and )$ after it has read the pattern.
+ * (PCRE2_ENDANCHORED excludes partial matches.) If PCRE2 refuses the pattern, WEFT_BAD_ARGUMENT and
+ * the reason. */
+static weft_status compile_text(const char *text, size_t begin, size_t end, pcre2_code **code,
+                                char why[PATTERN_WHY])
 {
-    return pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C, number,
-                         at, NULL);
-}
-
-/* Takes the pattern, which free() frees. It is compiled alone first, for its errors, and then up to the
- * end of a text. (PCRE2_ENDANCHORED excludes partial matches.) */
-static weft_constraint *compile(char *pattern, bool is_json, weft_error *error)
-{
-    int number = 0;
+    int number = PCRE2_ERROR_HEAP_FAILED;
     size_t at = 0;
-    weft_constraint *c = pattern ? calloc(1, sizeof *c) : NULL;
-    if (!c) {
-        free(pattern);
-        return no_memory(NULL, error);
-    }
-    c->pattern = pattern;
-    const size_t n = strlen(pattern);
-    char *whole = malloc(n + 8);
-    pcre2_code *alone = whole ? compile_text(pattern, &number, &at) : NULL;
-    if (!whole || !find_named(c)) {
-        free(whole);
-        pcre2_code_free(alone);
-        return no_memory(c, error);
-    }
-    snprintf(whole, n + 8, "(?:%s)\\z", pattern);
-    if (alone) c->code = compile_text(whole, &number, &at);
-    free(whole);
-    pcre2_code_free(alone);
-    if (c->code) {
-        pcre2_jit_compile(c->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
-        return c;
-    }
-    refuse(number, at, pattern, is_json, error);
-    weft_constraint_free(c);
-    return NULL;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    *code = NULL;
+    if (context && pcre2_set_compile_extra_options(context, PCRE2_EXTRA_MATCH_LINE) == 0)
+        *code = pcre2_compile((PCRE2_SPTR)(text + begin), end - begin,
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY |
+                                  PCRE2_NEVER_BACKSLASH_C,
+                              &number, &at, context);
+    pcre2_compile_context_free(context);
+    if (*code) return WEFT_OK;
+    if (number == PCRE2_ERROR_HEAP_FAILED) return WEFT_NO_MEMORY;
+    pcre2_get_error_message(number, (PCRE2_UCHAR *)why, PATTERN_WHY - 32);
+    snprintf(why + strlen(why), 32, ", at byte %zu", begin + at);
+    return WEFT_BAD_ARGUMENT;
 }
 
-static char *copy_of(const char *text)
+weft_status weft__constraint_check(const char *pattern, size_t begin, size_t end,
+                                   char why[PATTERN_WHY])
 {
-    const size_t n = strlen(text) + 1;
-    char *copy = malloc(n);
-    return copy ? memcpy(copy, text, n) : NULL;
+    pcre2_code *code;
+    const weft_status status = compile_text(pattern, begin, end, &code, why);
+    pcre2_code_free(code);
+    return status;
+}
+
+static weft_status compile(weft_constraint *c, bool is_json, weft_error *error)
+{
+    const char *where = is_json ? "schema" : "regular expression";
+    const size_t n = strlen(c->pattern);
+    char why[PATTERN_WHY];
+    const weft_status status = compile_text(c->pattern, 0, n, &c->code, why);
+    if (status == WEFT_NO_MEMORY) return weft__constraint_no_memory(error);
+    if (status != WEFT_OK && is_json)
+        return weft_error_set(error, WEFT_TOO_LARGE, where,
+                              "its regular expression of %zu bytes is refused: %s", n, why);
+    if (status != WEFT_OK) return weft_error_set(error, status, where, "%s", why);
+    pcre2_jit_compile(c->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+    if (!is_json && check_supported(c->pattern, where, error) != WEFT_OK) return WEFT_BAD_ARGUMENT;
+    return find_named(c, where, error);
+}
+
+/* Takes the pattern, which free() frees; NULL: there was no memory for it. */
+static weft_constraint *make(char *pattern, bool is_json, weft_error *error)
+{
+    weft_constraint *c = calloc(1, sizeof *c);
+    if (c && pattern) {
+        c->pattern = pattern;
+        if (compile(c, is_json, error) == WEFT_OK) return c;
+        weft_constraint_free(c);
+        return NULL;
+    }
+    weft__constraint_no_memory(error);
+    free(pattern);
+    free(c);
+    return NULL;
 }
 
 weft_constraint *weft_constraint_new_regex(const char *pattern, weft_error *error)
 {
     weft_error_clear(error);
     if (pattern && weft_text_is_utf8(pattern, strlen(pattern)))
-        return compile(copy_of(pattern), false, error);
+        return make(strdup(pattern), false, error);
     weft_error_set(error, WEFT_BAD_ARGUMENT, "regular expression",
                    pattern ? "is not UTF-8" : "is NULL");
     return NULL;
@@ -139,8 +185,12 @@ weft_constraint *weft_constraint_new_regex(const char *pattern, weft_error *erro
 weft_constraint *weft_constraint_new_json(const char *schema, weft_error *error)
 {
     weft_error_clear(error);
+    if (schema && !weft_text_is_utf8(schema, strlen(schema))) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "schema", "is not UTF-8");
+        return NULL;
+    }
     char *pattern = weft__schema_pattern(schema, error);
-    return pattern ? compile(pattern, true, error) : NULL;
+    return pattern ? make(pattern, true, error) : NULL;
 }
 
 void weft_constraint_free(weft_constraint *constraint)
@@ -172,7 +222,7 @@ bool weft__constraint_open(constraint_matcher *m, const weft_constraint *constra
         return true;
     }
     weft__constraint_close(m);
-    weft_error_set(error, WEFT_NO_MEMORY, "constraint", "out of memory");
+    weft__constraint_no_memory(error);
     return false;
 }
 
@@ -184,25 +234,44 @@ void weft__constraint_close(constraint_matcher *m)
     *m = (constraint_matcher){.constraint = NULL};
 }
 
-/* Sets *found to whether whole characters match, or with PCRE2_PARTIAL_HARD may. */
-static weft_status match(constraint_matcher *m, const char *bytes, size_t length, uint32_t options,
-                         bool *found, weft_error *error)
+/* Matches with 1 / `part` of the steps that a match may take. */
+static int run(constraint_matcher *m, const char *bytes, size_t length, uint32_t options, int part)
 {
     const pcre2_code *code = m->constraint->code;
-    /* PCRE2 has no partial matches without a byte. */
-    *found = !length && options;
-    if (*found) return WEFT_OK;
-    pcre2_set_match_limit(m->context, (uint32_t)(BASE_STEPS + BYTE_STEPS * (length & 0xFFFFFF)));
+    const size_t most = (UINT32_MAX - BASE_STEPS) / BYTE_STEPS;
+    const uint32_t steps = BASE_STEPS + BYTE_STEPS * (uint32_t)(length < most ? length : most);
+    pcre2_set_match_limit(m->context, steps / (uint32_t)part);
     int n = pcre2_match(code, (PCRE2_SPTR)bytes, length, 0, options, m->data, m->context);
     if (n == PCRE2_ERROR_JIT_STACKLIMIT)
         n = pcre2_match(code, (PCRE2_SPTR)bytes, length, 0, options | PCRE2_NO_JIT, m->data,
                         m->context);
-    *found = n >= 0 || n == PCRE2_ERROR_PARTIAL;
-    if (*found || n == PCRE2_ERROR_NOMATCH ||
+    return n;
+}
+
+/* Sets *found to whether whole characters match, or with PCRE2_PARTIAL_HARD may. */
+static weft_status match(constraint_matcher *m, const char *bytes, size_t length, uint32_t options,
+                         bool *found, weft_error *error)
+{
+    /* PCRE2 has no partial matches without a byte. */
+    *found = !length && options;
+    if (*found) return WEFT_OK;
+    if (m->matches >= MAX_MATCHES)
+        return weft_error_set(error, WEFT_TOO_LARGE, "constraint",
+                              "the regular expression takes more than %d matches for the tokens "
+                              "that may follow a text",
+                              MAX_MATCHES);
+    int n = run(m, bytes, length, options, CHEAP);
+    m->matches++;
+    if (n == PCRE2_ERROR_MATCHLIMIT) {
+        n = run(m, bytes, length, options, 1);
+        m->matches += CHEAP;
+    }
+    *found =
+        n == PCRE2_ERROR_PARTIAL || (n >= 0 && pcre2_get_ovector_pointer(m->data)[1] == length);
+    if (n >= 0 || n == PCRE2_ERROR_PARTIAL || n == PCRE2_ERROR_NOMATCH ||
         (n <= PCRE2_ERROR_UTF8_ERR1 && n >= PCRE2_ERROR_UTF8_ERR21))
         return WEFT_OK;
-    if (n == PCRE2_ERROR_NOMEMORY)
-        return weft_error_set(error, WEFT_NO_MEMORY, "constraint", "out of memory");
+    if (n == PCRE2_ERROR_NOMEMORY) return weft__constraint_no_memory(error);
     return weft_error_set(error, WEFT_TOO_LARGE, "constraint",
                           "the regular expression takes too many steps on a text of %zu bytes: it "
                           "can match in too many ways",
@@ -310,7 +379,7 @@ weft_status weft_constraint_match(const weft_constraint *constraint, const char 
         if (status == WEFT_OK && !whole)
             status = weft__constraint_begins(&m, copy, length, &begins, error);
     } else {
-        weft_error_set(error, WEFT_NO_MEMORY, "constraint", "out of memory");
+        weft__constraint_no_memory(error);
     }
     if (status == WEFT_OK && (whole || begins))
         *state = whole ? WEFT_CONSTRAINT_WHOLE : WEFT_CONSTRAINT_MAYBE;

@@ -4,12 +4,14 @@
  * `properties`; a comma precedes all but the first, which follows a brace. */
 #include "schema.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_GROUPS 5000
-#define MAX_FOLLOW 1000
+static const char *const types[] = {"object", "array",   "string", "integer",
+                                    "number", "boolean", "null"};
+#define TYPES (sizeof types / sizeof *types)
 
 /* Space, and what JSON is made of: separators, strings, numbers, any value. \u0000 and halves of
  * surrogate pairs are left out, because many readers refuse them. */
@@ -17,102 +19,18 @@
 #define ESCAPE                                                                                     \
     "\\\\(?:[\"\\\\/bfnrt]|u(?!0000)(?:[0-9A-CEFa-cef]" HEX "{3}|[Dd][0-7]" HEX "{2}"              \
     "|[Dd][89ABab]" HEX "{2}\\\\u[Dd][C-Fc-f]" HEX "{2}))"
-#define PLAIN "[^\"\\\\\\x00-\\x1f]"
 static const char basics[] = "(?<e>(?<=\\{)|(?<!\\{),\\x20?)"
-                             "(?<c>" PLAIN "|" ESCAPE ")"
-                             "(?<s>\"(?:" PLAIN "++|" ESCAPE ")*+\")"
+                             "(?<c>" SCHEMA_PLAIN "|" ESCAPE ")"
+                             "(?<s>\"(?:" SCHEMA_PLAIN "++|" ESCAPE ")*+\")"
                              "(?<i>-?(?:0|[1-9][0-9]{0,15}))"
                              "(?<n>(?&i)(?:\\.[0-9]{1,16})?(?:[eE][+-]?[0-9]{1,2})?)"
                              "(?<v>(?&s)|(?&n)|true|false|null|(?&o)|(?&a))"
                              "(?<o>\\{(?:(?&s):\\x20?(?&v)(?:,\\x20?(?&s):\\x20?(?&v))*+)?\\})"
                              "(?<a>\\[(?:(?&v)(?:,\\x20?(?&v))*+)?\\])";
 
-/* ---- Groups ---- */
-
-/* Writes a call of the group of a schema. */
-static void call_group(schema_writer *w, const cJSON *schema, const schema_place *at)
+static size_t size_of(const cJSON *list)
 {
-    size_t i = 0;
-    while (i < w->n_groups && w->groups[i].schema != schema) i++;
-    if (i == MAX_GROUPS) {
-        weft__schema_refuse(w, at, "the schema has more than %d parts", MAX_GROUPS);
-        return;
-    }
-    if (i == w->n_groups) {
-        char place[sizeof w->groups->place + 2];
-        schema_group *g = &w->groups[w->n_groups++];
-        *g = (schema_group){.schema = schema};
-        if (weft__schema_place(at, place, sizeof place) > 2)
-            memcpy(g->place, place + 2, strlen(place + 2) + 1);
-    }
-    weft__schema_put(w, "(?&r%zu)", i);
-}
-
-/* Reads a part of a JSON pointer, in which ~1 is a slash and ~0 a tilde; false if it is too long. */
-static bool pointer_part(const char **at, char part[256])
-{
-    size_t n = 0;
-    for (; **at && **at != '/'; ++*at) {
-        if (n == 255) return false;
-        const bool escaped = (*at)[0] == '~' && ((*at)[1] == '0' || (*at)[1] == '1');
-        part[n++] = escaped ? ((*at)[1] == '1' ? '/' : '~') : **at;
-        *at += escaped;
-    }
-    part[n] = 0;
-    return true;
-}
-
-/* The part of the schema that "#/a/b" names; NULL if there is none. */
-static const cJSON *find_reference(const schema_writer *w, const cJSON *reference)
-{
-    const char *at = cJSON_IsString(reference) ? reference->valuestring : "";
-    const cJSON *found = w->root;
-    char part[256];
-    if (*at++ != '#') return NULL;
-    while (*at++ == '/' && found) {
-        if (!pointer_part(&at, part)) return NULL;
-        if (!cJSON_IsArray(found))
-            found = cJSON_GetObjectItemCaseSensitive(found, part);
-        else
-            found = strspn(part, "0123456789") == strlen(part) && *part && strlen(part) < 6
-                        ? cJSON_GetArrayItem(found, (int)strtol(part, NULL, 10))
-                        : NULL;
-    }
-    return at[-1] ? NULL : found;
-}
-
-static const cJSON *reference_of(schema_writer *w, const cJSON *schema, const schema_place *at)
-{
-    const cJSON *reference = weft__schema_keyword(schema, "$ref");
-    const cJSON *found = find_reference(w, reference);
-    if (!found)
-        weft__schema_refuse(w, at, "$ref \"%s\" is not a place in this schema",
-                            cJSON_IsString(reference) ? reference->valuestring : "");
-    return found;
-}
-
-/* Fails for a schema that is reached again before a byte of JSON: it would have no end. */
-static void check_loops(schema_writer *w, const cJSON *schema, const schema_place *at, int depth)
-{
-    static const char *const choices[] = {"anyOf", "oneOf", "allOf"};
-    if (depth > MAX_FOLLOW) weft__schema_refuse(w, at, "too many references follow each other");
-    for (size_t i = 0; i < w->n_groups; i++) {
-        if (w->groups[i].schema != schema || w->status != WEFT_OK) continue;
-        if (w->groups[i].check == 1) weft__schema_refuse(w, at, "the schema refers to itself");
-        if (w->groups[i].check) return;
-        w->groups[i].check = 1;
-    }
-    if (w->status == WEFT_OK && weft__schema_keyword(schema, "$ref")) {
-        const cJSON *next = reference_of(w, schema, at);
-        if (next) check_loops(w, next, at, depth + 1);
-    }
-    for (size_t k = 0; k < sizeof choices / sizeof *choices; k++) {
-        const cJSON *item, *list = weft__schema_keyword(schema, choices[k]);
-        cJSON_ArrayForEach(item, list) if (w->status == WEFT_OK)
-            check_loops(w, item, at, depth + 1);
-    }
-    for (size_t i = 0; i < w->n_groups; i++)
-        if (w->groups[i].schema == schema) w->groups[i].check = 2;
+    return (size_t)cJSON_GetArraySize(list);
 }
 
 /* ---- Keywords ---- */
@@ -134,25 +52,29 @@ static const char *const of_types[] = {
     "maxLength", "pattern",          "format",           "minimum",
     "maximum",   "exclusiveMinimum", "exclusiveMaximum", NULL};
 
-/* Fails for an unsupported keyword, and for one next to another that decides alone. Returns that
- * one, or NULL. */
+/* Fails for an unsupported keyword, and for one next to another that decides alone, other than the
+ * type of given values. Returns that one, or NULL. */
 static const char *check_keywords(schema_writer *w, const cJSON *schema, const schema_place *at)
 {
     const char *alone = NULL, *other = NULL;
-    const cJSON *item;
+    const cJSON *item, *type = weft__schema_keyword(schema, "type");
+    if (!weft__schema_work(w, size_of(schema), at)) return NULL;
     cJSON_ArrayForEach(item, schema)
     {
+        if (w->status != WEFT_OK) return NULL;
         if (is_one_of(item->string, annotations)) continue;
         if (is_one_of(item->string, structures)) {
             if (alone)
                 weft__schema_refuse(w, at, "%s next to %s is unsupported", alone, item->string);
             alone = item->string;
         } else if (is_one_of(item->string, of_types)) {
-            if (strcmp(item->string, "type") != 0) other = item->string;
+            if (item != type) other = item->string;
         } else {
             weft__schema_refuse(w, at, "the keyword \"%s\" is unsupported", item->string);
         }
     }
+    if (alone && type && strcmp(alone, "enum") != 0 && strcmp(alone, "const") != 0)
+        other = type->string;
     if (alone && other) weft__schema_refuse(w, at, "%s next to %s is unsupported", other, alone);
     return alone;
 }
@@ -177,28 +99,51 @@ static void write_name(schema_writer *w, const char *name)
     cJSON_Delete(text);
 }
 
-/* Members with other names. */
+/* Members with other names. Where there are names, the others have no escapes: "\u0061" is "a". */
 static void write_others(schema_writer *w, const cJSON *properties, const cJSON *others,
                          const schema_place *at)
 {
     const schema_place place = {at, "additionalProperties", 0};
     const cJSON *item;
+    const bool named = properties && properties->child;
     weft__schema_put(w, "(?:(?&e)");
-    if (properties && properties->child) {
-        weft__schema_put(w, "(?!(?:");
+    if (named) {
+        weft__schema_put(w, "(?!");
         cJSON_ArrayForEach(item, properties)
         {
             if (item != properties->child) weft__schema_put(w, "|");
             write_name(w, item->string);
         }
-        weft__schema_put(w, "):)");
+        weft__schema_put(w, ")");
     }
-    weft__schema_put(w, "(?&s):\\x20?");
+    weft__schema_put(w, "%s:\\x20?", named ? "\"" SCHEMA_PLAIN "*+\"" : "(?&s)");
     if (cJSON_IsObject(others))
-        call_group(w, others, &place);
+        weft__schema_call(w, others, &place);
     else
         weft__schema_put(w, "(?&v)");
     weft__schema_put(w, ")*");
+}
+
+/* Checks the properties of an object and the list of those that are required. */
+static void check_members(schema_writer *w, const cJSON *properties, const cJSON *required,
+                          const schema_place *at)
+{
+    const cJSON *item;
+    if (properties && !cJSON_IsObject(properties))
+        weft__schema_refuse(w, at, "properties must be an object");
+    if (required && !cJSON_IsArray(required)) weft__schema_refuse(w, at, "required must be a list");
+    const size_t n = size_of(required), most = size_of(properties);
+    /* Each required name is looked for among the properties, and each property among them. */
+    if (!weft__schema_work(w, 2 * n * most, at)) return;
+    cJSON_ArrayForEach(item, required)
+    {
+        if (w->status != WEFT_OK) return;
+        if (!cJSON_IsString(item) ||
+            !cJSON_GetObjectItemCaseSensitive(properties, item->valuestring))
+            weft__schema_refuse(w, at, "required names \"%s\", which is not one of the properties",
+                                cJSON_IsString(item) ? item->valuestring : "");
+    }
+    if (n > most) weft__schema_refuse(w, at, "required has a name twice");
 }
 
 static void write_object(schema_writer *w, const cJSON *schema, const schema_place *at)
@@ -207,17 +152,11 @@ static void write_object(schema_writer *w, const cJSON *schema, const schema_pla
     const cJSON *required = weft__schema_keyword(schema, "required");
     const cJSON *others = weft__schema_keyword(schema, "additionalProperties");
     const schema_place in = {at, "properties", 0};
-    if (properties && !cJSON_IsObject(properties))
-        weft__schema_refuse(w, at, "properties must be an object");
-    if (required && !cJSON_IsArray(required)) weft__schema_refuse(w, at, "required must be a list");
-    cJSON_ArrayForEach(
-        item, required) if (!cJSON_IsString(item) ||
-                            !cJSON_GetObjectItemCaseSensitive(properties, item->valuestring))
-        weft__schema_refuse(w, at, "required names \"%s\", which is not one of the properties",
-                            cJSON_IsString(item) ? item->valuestring : "");
+    check_members(w, properties, required, at);
     weft__schema_put(w, "\\{");
     cJSON_ArrayForEach(item, properties)
     {
+        if (w->status != WEFT_OK) return;
         const schema_place place = {&in, item->string, 0};
         const bool wanted = is_required(required, item->string);
         if (!wanted) weft__schema_put(w, "(?:");
@@ -245,7 +184,7 @@ static void write_array(schema_writer *w, const cJSON *schema, const schema_plac
     for (int i = 0; i < 2 && most != 0; i++) {
         weft__schema_put(w, i ? "(?:,\\x20?" : "(?:");
         if (cJSON_IsObject(items))
-            call_group(w, items, &place);
+            weft__schema_call(w, items, &place);
         else
             weft__schema_put(w, "(?&v)");
         if (!i) continue;
@@ -259,6 +198,7 @@ static void write_array(schema_writer *w, const cJSON *schema, const schema_plac
 static void write_type(schema_writer *w, const cJSON *schema, const char *type,
                        const schema_place *at)
 {
+    if (w->status != WEFT_OK) return;
     if (!strcmp(type, "object"))
         write_object(w, schema, at);
     else if (!strcmp(type, "array"))
@@ -269,10 +209,8 @@ static void write_type(schema_writer *w, const cJSON *schema, const char *type,
         weft__schema_number(w, schema, *type == 'i', at);
     else if (!strcmp(type, "boolean"))
         weft__schema_put(w, "(?:true|false)");
-    else if (!strcmp(type, "null"))
-        weft__schema_put(w, "null");
     else
-        weft__schema_refuse(w, at, "the type \"%s\" is unknown", type);
+        weft__schema_put(w, "null");
 }
 
 /* The type that a schema without one has by its keywords; NULL: any. */
@@ -291,21 +229,41 @@ static const char *implied_type(const cJSON *schema)
     return NULL;
 }
 
+static void check_type(schema_writer *w, const char *type, const schema_place *at)
+{
+    for (size_t i = 0; i < TYPES; i++)
+        if (!strcmp(types[i], type)) return;
+    weft__schema_refuse(w, at, "the type \"%s\" is unknown", type);
+}
+
+/* Fails unless `type` (NULL: none) is a type or a list of types. */
+static void check_types(schema_writer *w, const cJSON *type, const schema_place *at)
+{
+    const cJSON *item;
+    if (cJSON_IsString(type)) check_type(w, type->valuestring, at);
+    if (!type || cJSON_IsString(type)) return;
+    if (!cJSON_IsArray(type) || !type->child || size_of(type) > TYPES) {
+        weft__schema_refuse(w, at, "type must be a name or a list of at most %zu names", TYPES);
+        return;
+    }
+    cJSON_ArrayForEach(item, type) check_type(w, cJSON_IsString(item) ? item->valuestring : "", at);
+}
+
 static void write_types(schema_writer *w, const cJSON *schema, const schema_place *at)
 {
     const cJSON *type = weft__schema_keyword(schema, "type"), *item;
     const char *implied = type ? NULL : implied_type(schema);
+    check_types(w, type, at);
+    if (w->status != WEFT_OK) return;
     if (!type && !implied) {
         weft__schema_put(w, "(?&v)");
     } else if (implied || cJSON_IsString(type)) {
         write_type(w, schema, implied ? implied : type->valuestring, at);
-    } else if (!cJSON_IsArray(type) || !type->child) {
-        weft__schema_refuse(w, at, "type must be a name or a list of names");
     } else {
         cJSON_ArrayForEach(item, type)
         {
             weft__schema_put(w, item == type->child ? "(?:" : "|");
-            write_type(w, schema, cJSON_IsString(item) ? item->valuestring : "", at);
+            write_type(w, schema, item->valuestring, at);
         }
         weft__schema_put(w, ")");
     }
@@ -313,8 +271,8 @@ static void write_types(schema_writer *w, const cJSON *schema, const schema_plac
 
 /* ---- Schemas ---- */
 
-/* Alternatives: schemas, or with `values` JSON values. */
-static void write_any(schema_writer *w, const cJSON *list, bool values, const schema_place *at)
+/* Alternatives. */
+static void write_any(schema_writer *w, const cJSON *list, const schema_place *at)
 {
     const cJSON *item;
     schema_place place = {at, NULL, 0};
@@ -322,13 +280,59 @@ static void write_any(schema_writer *w, const cJSON *list, bool values, const sc
         weft__schema_refuse(w, at, "expected a list that is not empty");
     cJSON_ArrayForEach(item, list)
     {
+        if (w->status != WEFT_OK) return;
         weft__schema_put(w, item == list->child ? "(?:" : "|");
-        if (values)
-            weft__schema_literal(w, item);
-        else
-            write_schema(w, item, &place);
+        write_schema(w, item, &place);
         place.index++;
     }
+    weft__schema_put(w, ")");
+}
+
+static bool has_type(const cJSON *value, const char *type)
+{
+    const double x = value->valuedouble;
+    switch (*type) {
+    case 'o':
+        return cJSON_IsObject(value);
+    case 'a':
+        return cJSON_IsArray(value);
+    case 's':
+        return cJSON_IsString(value);
+    case 'b':
+        return cJSON_IsBool(value);
+    case 'i':
+        return cJSON_IsNumber(value) && x == floor(x);
+    default:
+        return type[2] == 'm' ? cJSON_IsNumber(value) : cJSON_IsNull(value);
+    }
+}
+
+/* Whether a value has the type, or one of the types, of a schema. */
+static bool is_of_types(const cJSON *value, const cJSON *type)
+{
+    const cJSON *item;
+    if (!type) return true;
+    if (cJSON_IsString(type)) return has_type(value, type->valuestring);
+    cJSON_ArrayForEach(item, type) if (has_type(value, item->valuestring)) return true;
+    return false;
+}
+
+/* The values that have the schema's type: of a list, or one. */
+static void write_values(schema_writer *w, const cJSON *schema, bool list, const schema_place *at)
+{
+    const cJSON *type = weft__schema_keyword(schema, "type");
+    const cJSON *value = weft__schema_keyword(schema, list ? "enum" : "const");
+    size_t n = 0;
+    check_types(w, type, at);
+    if (list && (!cJSON_IsArray(value) || !value->child))
+        weft__schema_refuse(w, at, "enum must be a list that is not empty");
+    for (value = list && w->status == WEFT_OK ? value->child : value; value && w->status == WEFT_OK;
+         value = list ? value->next : NULL) {
+        if (!is_of_types(value, type)) continue;
+        weft__schema_put(w, n++ ? "|" : "(?:");
+        weft__schema_literal(w, value);
+    }
+    if (!n) weft__schema_refuse(w, at, "no value has the type");
     weft__schema_put(w, ")");
 }
 
@@ -352,18 +356,18 @@ static void write_schema(schema_writer *w, const cJSON *schema, const schema_pla
     if (!alone) {
         write_types(w, schema, at);
     } else if (!strcmp(alone, "$ref")) {
-        const cJSON *to = reference_of(w, schema, at);
+        const cJSON *to = weft__schema_reference(w, schema, at);
         const char *name = to ? item->valuestring + strspn(item->valuestring, "#/") : "";
         const schema_place target = {NULL, name, 0};
-        if (to) call_group(w, to, *name ? &target : NULL);
-    } else if (!strcmp(alone, "const")) {
-        weft__schema_literal(w, item);
+        if (to) weft__schema_call(w, to, *name ? &target : NULL);
+    } else if (!strcmp(alone, "const") || !strcmp(alone, "enum")) {
+        write_values(w, schema, *alone == 'e', at);
     } else if (!strcmp(alone, "allOf")) {
         if (cJSON_GetArraySize(item) != 1)
             weft__schema_refuse(w, at, "allOf of other than one schema is unsupported");
         write_schema(w, item->child, &place);
     } else {
-        write_any(w, item, !strcmp(alone, "enum"), &place);
+        write_any(w, item, &place);
     }
 }
 
@@ -371,15 +375,15 @@ static void write_groups(schema_writer *w)
 {
     weft__schema_put(w, "(?(DEFINE)%s", basics);
     for (size_t i = 0; i < w->n_groups && w->status == WEFT_OK; i++) {
-        const schema_group *g = &w->groups[i];
-        const schema_place place = {NULL, g->place, 0};
-        const schema_place *at = *g->place ? &place : NULL;
+        const schema_place place = {NULL, w->groups[i].place, 0};
         weft__schema_put(w, "(?<r%zu>", i);
-        write_schema(w, g->schema, at);
+        write_schema(w, w->groups[i].schema, *place.name ? &place : NULL);
         weft__schema_put(w, ")");
     }
-    for (size_t i = 0; i < w->n_groups && w->status == WEFT_OK; i++)
-        check_loops(w, w->groups[i].schema, NULL, 0);
+    for (size_t i = 0; i < w->n_groups && w->status == WEFT_OK; i++) {
+        const schema_place place = {NULL, w->groups[i].place, 0};
+        weft__schema_check_loops(w, w->groups[i].schema, *place.name ? &place : NULL, 0);
+    }
     weft__schema_put(w, ")(?&r0)");
 }
 

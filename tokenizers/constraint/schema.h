@@ -6,12 +6,17 @@
 
 #include "json/tree.h"
 
+/* A character of a JSON string that needs no escape. */
+#define SCHEMA_PLAIN "[^\"\\\\\\x00-\\x1f]"
+
 /* A place in the schema: its name within another, or its index. */
 typedef struct schema_place {
     const struct schema_place *in; /* NULL: the whole schema */
     const char *name;              /* NULL: `index` */
     size_t index;
 } schema_place;
+
+#define MAX_GROUPS 5000
 
 /* A part of the schema that has a group of its own in the pattern. */
 typedef struct schema_group {
@@ -26,6 +31,7 @@ typedef struct schema_writer {
     size_t n, capacity;
     schema_group *groups; /* [n_groups], the first of which is the whole schema */
     size_t n_groups;
+    size_t work; /* comparisons so far */
     weft_status status;
     weft_error *error;
 } schema_writer;
@@ -51,6 +57,18 @@ const cJSON *weft__schema_keyword(const cJSON *schema, const char *name);
 /* Reads a keyword that is a whole number of at most 65534; `none` without it. */
 long weft__schema_count(schema_writer *w, const cJSON *schema, const char *name, long none,
                         const schema_place *at);
+
+/* Counts comparisons, whose number is limited, so that every schema is compiled or refused in a
+ * moment. False after an error. */
+bool weft__schema_work(schema_writer *w, size_t n, const schema_place *at);
+/* Writes a call of the group of a schema, which is new or has been called before. */
+void weft__schema_call(schema_writer *w, const cJSON *schema, const schema_place *at);
+/* What the $ref of a schema names; NULL after an error. */
+const cJSON *weft__schema_reference(schema_writer *w, const cJSON *schema, const schema_place *at);
+/* Fails for a schema that is reached again before a byte of JSON: it would have no end. `depth`
+ * references lead to it. */
+void weft__schema_check_loops(schema_writer *w, const cJSON *schema, const schema_place *at,
+                              int depth);
 
 /* Write what a schema allows of a type. */
 void weft__schema_string(schema_writer *w, const cJSON *schema, const schema_place *at);

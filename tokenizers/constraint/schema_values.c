@@ -8,18 +8,27 @@
 
 /* What a character of a JSON string cannot be without an escape. */
 #define ESCAPED "(?![\"\\\\\\x00-\\x1f])"
-#define ANY     "[^\"\\\\\\x00-\\x1f]"
 
-/* The end of a class [...] that begins at `at`; NULL if there is none. */
+/* The end of [:name:] at `at`; NULL for another text. */
+static const char *end_of_posix(const char *at)
+{
+    if (strncmp(at, "[:", 2) != 0) return NULL;
+    at += 2 + strspn(at + 2, "^abcdefghijklmnopqrstuvwxyz");
+    return !strncmp(at, ":]", 2) ? at + 2 : NULL;
+}
+
+/* The end of a class [...] that begins at `at`; NULL if there is none, or for \Q and \E in it. */
 static const char *end_of_class(const char *at)
 {
     at++;
     if (*at == '^') at++;
     if (*at == ']') at++;
     for (; *at && *at != ']'; at++) {
-        if (*at == '\\' && at[1]) at++;
-        const char *close = at[0] == '[' && at[1] == ':' ? strstr(at, ":]") : NULL;
-        if (close) at = close + 1;
+        const char *posix = end_of_posix(at);
+        if (posix) at = posix - 1;
+        if (*at != '\\') continue;
+        at++;
+        if (!*at || *at == 'Q' || *at == 'E') return NULL;
     }
     return *at ? at + 1 : NULL;
 }
@@ -70,10 +79,15 @@ static void write_pattern(schema_writer *w, const char *pattern, const schema_pl
 {
     const schema_place place = {at, "pattern", 0};
     const size_t n = strlen(pattern);
+    char why[PATTERN_WHY];
     const bool from_begin = n > 0 && pattern[0] == '^';
     const bool to_end =
         n > (size_t)from_begin && pattern[n - 1] == '$' && !(n > 1 && pattern[n - 2] == '\\');
-    weft__schema_put(w, "\"%s(?:", from_begin ? "" : ANY "*");
+    /* Alone, so that no bracket of it can close one around it. */
+    const weft_status status = weft__constraint_check(pattern, from_begin, n - to_end, why);
+    if (status == WEFT_NO_MEMORY) weft__schema_no_memory(w);
+    if (status != WEFT_OK) weft__schema_refuse(w, &place, "%s", why);
+    weft__schema_put(w, "\"%s(?:", from_begin ? "" : SCHEMA_PLAIN "*");
     /* An alternative that is not in brackets would have the anchors of the whole alone. */
     if (strchr(pattern, '|') && (from_begin || to_end)) {
         int depth = 0;
@@ -89,7 +103,7 @@ static void write_pattern(schema_writer *w, const char *pattern, const schema_pl
     }
     const char *wrong = copy_pattern(w, pattern + from_begin, pattern + n - to_end);
     if (wrong) weft__schema_refuse(w, &place, "\"%.20s\" is unsupported in a pattern", wrong);
-    weft__schema_put(w, ")%s\"", to_end ? "" : ANY "*");
+    weft__schema_put(w, ")%s\"", to_end ? "" : SCHEMA_PLAIN "*");
 }
 
 #define DATE "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -183,8 +197,10 @@ static void write_whole(schema_writer *w, double low, double high, const schema_
         weft__schema_refuse(w, at, "there is no whole number within the bounds");
         return;
     }
-    const long long from = low < (double)-MOST ? -MOST : (long long)low;
-    const long long to = high > (double)MOST ? MOST : (long long)high;
+    /* As doubles, 10^16 - 1 is 10^16. */
+    const long long from = low <= (double)-MOST ? -MOST : (long long)low;
+    const long long to = high >= (double)MOST ? MOST : (long long)high;
+    if (from > to) weft__schema_refuse(w, at, "there is no whole number within the bounds");
     weft__schema_put(w, "(?:");
     if (from < 0) {
         weft__schema_put(w, "-(?:");

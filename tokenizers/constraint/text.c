@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Checks at one place of a text before the first bytes of tokens are tried alone. */
+/* Checks at one place of a text before the first characters of tokens are tried alone. */
 #define FEW_CHECKS 24
 
 typedef enum byte_state { BYTE_UNKNOWN, BYTE_ALLOWED, BYTE_REFUSED } byte_state;
@@ -17,17 +17,12 @@ struct weft_constrained_text {
     bool continues;
     char *bytes; /* [capacity]: of the text, of the id that is checked, and CHARACTER_BYTES more */
     size_t length, capacity;
-    size_t moved;            /* bytes before those of the tokens of a call */
-    size_t n;                /* tokens after them whose bytes the text has */
-    int32_t last;            /* the last of them */
+    size_t moved; /* bytes before those of the tokens of a call */
+    int32_t *ids; /* [n] of [ids_capacity]: tokens after them, whose bytes the text has */
+    size_t n, ids_capacity;
     size_t checked;          /* ids that were checked at this place */
-    unsigned char next[256]; /* byte_state of each byte at this place */
+    unsigned char next[128]; /* byte_state of each character of ASCII at this place */
 };
-
-static weft_status no_memory(weft_error *error)
-{
-    return weft_error_set(error, WEFT_NO_MEMORY, "constraint", "out of memory");
-}
 
 weft_constrained_text *weft_constrained_text_new(const weft_constraint *constraint,
                                                  const weft_token_bytes *tokens,
@@ -44,7 +39,7 @@ weft_constrained_text *weft_constrained_text_new(const weft_constraint *constrai
     }
     weft_constrained_text *t = calloc(1, sizeof *t);
     if (!t) {
-        no_memory(error);
+        weft__constraint_no_memory(error);
         return NULL;
     }
     t->tokens = tokens;
@@ -54,7 +49,7 @@ weft_constrained_text *weft_constrained_text_new(const weft_constraint *constrai
     t->bytes = calloc(1, CHARACTER_BYTES);
     if (t->ends && o.n_ends) memcpy(t->ends, o.ends, o.n_ends * sizeof *t->ends);
     if (t->ends && t->bytes && weft__constraint_open(&t->matcher, constraint, error)) return t;
-    no_memory(error);
+    weft__constraint_no_memory(error);
     weft_constrained_text_free(t);
     return NULL;
 }
@@ -65,6 +60,7 @@ void weft_constrained_text_free(weft_constrained_text *text)
     weft__constraint_close(&text->matcher);
     free(text->ends);
     free(text->bytes);
+    free(text->ids);
     free(text);
 }
 
@@ -86,7 +82,7 @@ static weft_status put(weft_constrained_text *t, int32_t id, size_t *n, weft_err
         char *grown = realloc(t->bytes, capacity);
         if (!grown) {
             free(own);
-            return no_memory(error);
+            return weft__constraint_no_memory(error);
         }
         t->bytes = grown;
         t->capacity = capacity;
@@ -98,15 +94,26 @@ static weft_status put(weft_constrained_text *t, int32_t id, size_t *n, weft_err
 
 static void move_on(weft_constrained_text *t)
 {
-    t->checked = 0;
+    t->checked = t->matcher.matches = 0;
     memset(t->next, BYTE_UNKNOWN, sizeof t->next);
+}
+
+static weft_status reserve_ids(weft_constrained_text *t, size_t n, weft_error *error)
+{
+    if (n <= t->ids_capacity) return WEFT_OK;
+    int32_t *grown = realloc(t->ids, 2 * n * sizeof *grown);
+    if (!grown) return weft__constraint_no_memory(error);
+    t->ids = grown;
+    t->ids_capacity = 2 * n;
+    return WEFT_OK;
 }
 
 /* Makes the text that of n tokens. */
 static weft_status update(weft_constrained_text *t, const int32_t *tokens, size_t n,
                           weft_error *error)
 {
-    if (n < t->n || (t->n && tokens[t->n - 1] != t->last)) {
+    if (reserve_ids(t, n, error) != WEFT_OK) return WEFT_NO_MEMORY;
+    if (n < t->n || (t->n && memcmp(tokens, t->ids, t->n * sizeof *tokens) != 0)) {
         t->length = t->moved;
         t->n = 0;
         move_on(t);
@@ -116,7 +123,8 @@ static weft_status update(weft_constrained_text *t, const int32_t *tokens, size_
         const weft_status status = put(t, tokens[t->n], &more, error);
         if (status != WEFT_OK) return status;
         t->length += more;
-        t->last = tokens[t->n++];
+        t->ids[t->n] = tokens[t->n];
+        t->n++;
         move_on(t);
     }
     return WEFT_OK;
@@ -129,8 +137,8 @@ static weft_status begins(weft_constrained_text *t, size_t more, bool *allowed, 
     return weft__constraint_begins(&t->matcher, t->bytes, t->length + more, allowed, error);
 }
 
-/* Whether the first byte of the id after the text may follow. It is tried once at each place, so most
- * ids of a vocabulary need no match of their own. */
+/* Whether the first byte of the id after the text, which is a character, may follow. It is tried once
+ * at each place, so most ids of a vocabulary need no match of their own. */
 static weft_status check_first(weft_constrained_text *t, bool *allowed, weft_error *error)
 {
     unsigned char *state = &t->next[(unsigned char)t->bytes[t->length]];
@@ -169,7 +177,7 @@ weft_status weft_constrained_text_allows(void *text, const int32_t *tokens, size
         return weft__constraint_whole(&t->matcher, t->bytes, t->length, allowed, error);
     status = put(t, id, &more, error);
     if (status != WEFT_OK || !more) return status;
-    if (++t->checked > FEW_CHECKS) {
+    if (++t->checked > FEW_CHECKS && (unsigned char)t->bytes[t->length] < 0x80) {
         status = check_first(t, allowed, error);
         if (status != WEFT_OK || !*allowed || more == 1) return status;
     }

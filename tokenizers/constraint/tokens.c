@@ -12,18 +12,13 @@ struct weft_token_bytes {
     size_t capacity;
 };
 
-static weft_status no_memory(weft_error *error)
-{
-    return weft_error_set(error, WEFT_NO_MEMORY, "constraint", "out of memory");
-}
-
 static weft_status append(weft_token_bytes *t, const char *bytes, size_t n, size_t *end,
                           weft_error *error)
 {
     if (n > t->capacity - *end) {
         const size_t capacity = 2 * t->capacity + n;
         char *grown = realloc(t->bytes, capacity);
-        if (!grown) return no_memory(error);
+        if (!grown) return weft__constraint_no_memory(error);
         t->bytes = grown;
         t->capacity = capacity;
     }
@@ -32,14 +27,21 @@ static weft_status append(weft_token_bytes *t, const char *bytes, size_t n, size
     return WEFT_OK;
 }
 
-/* An id after which others are decoded as within a text; -1: none. */
-static weft_status find_before(const weft_token_bytes *t, int32_t *before, weft_error *error)
+/* The first id with a text, after which others are decoded as within a text, and its bytes, which
+ * free() frees; -1: none. */
+static weft_status find_before(const weft_token_bytes *t, int32_t *before, char **bytes, size_t *n,
+                               weft_error *error)
 {
-    int32_t ids[8];
-    size_t n = 0;
-    const weft_status status =
-        weft_tokenizer_encode(t->tokenizer, "a", ids, NULL, sizeof ids / sizeof *ids, &n, error);
-    *before = n > 0 && n <= sizeof ids / sizeof *ids ? ids[n - 1] : -1;
+    weft_status status = WEFT_OK;
+    *n = 0;
+    for (*before = 0; *before < t->size; ++*before) {
+        if (weft_tokenizer_role(t->tokenizer, *before) == WEFT_PIECE_SPECIAL) continue;
+        status = weft_tokenizer_decode_bytes(t->tokenizer, before, 1, bytes, n, error);
+        if (status != WEFT_OK || *n) return status;
+        free(*bytes);
+        *bytes = NULL;
+    }
+    *before = -1;
     return status;
 }
 
@@ -48,10 +50,8 @@ static weft_status fill(weft_token_bytes *t, weft_error *error)
     int32_t pair[2];
     char *first = NULL;
     size_t n_first = 0, end = 0;
-    weft_status status = find_before(t, &pair[0], error);
+    weft_status status = find_before(t, &pair[0], &first, &n_first, error);
     const size_t n = pair[0] >= 0;
-    if (status == WEFT_OK)
-        status = weft_tokenizer_decode_bytes(t->tokenizer, pair, n, &first, &n_first, error);
     for (int32_t id = 0; id < t->size && status == WEFT_OK; id++) {
         char *both = NULL;
         size_t length = 0;
@@ -60,8 +60,9 @@ static weft_status fill(weft_token_bytes *t, weft_error *error)
         pair[n] = id;
         status = weft_tokenizer_decode_bytes(t->tokenizer, pair, n + 1, &both, &length, error);
         if (status != WEFT_OK) break;
-        const size_t skipped = length >= n_first && !memcmp(both, first, n_first) ? n_first : 0;
-        status = append(t, both + skipped, length - skipped, &end, error);
+        /* An id that changes the text before it adds no bytes. */
+        if (length > n_first && (!n_first || !memcmp(both, first, n_first)))
+            status = append(t, both + n_first, length - n_first, &end, error);
         free(both);
     }
     if (status == WEFT_OK) t->ends[t->size] = end;
@@ -78,13 +79,14 @@ weft_token_bytes *weft_token_bytes_new(const weft_tokenizer *tokenizer, weft_err
     }
     weft_token_bytes *t = calloc(1, sizeof *t);
     if (!t) {
-        no_memory(error);
+        weft__constraint_no_memory(error);
         return NULL;
     }
     t->tokenizer = tokenizer;
     t->size = weft_tokenizer_info_of(tokenizer).size;
     t->ends = calloc((size_t)t->size + 1, sizeof *t->ends);
-    if ((t->ends || no_memory(error) == WEFT_OK) && fill(t, error) == WEFT_OK) return t;
+    if ((t->ends || weft__constraint_no_memory(error) == WEFT_OK) && fill(t, error) == WEFT_OK)
+        return t;
     weft_token_bytes_free(t);
     return NULL;
 }

@@ -15,23 +15,29 @@ extern "C" {
 typedef struct weft_constraint weft_constraint;
 
 /* A regular expression in the syntax of PCRE2, for characters of UTF-8, which the whole text must
- * match. Properties of Unicode apply to \w, \d and \s. NULL on failure: WEFT_BAD_ARGUMENT for a
- * pattern that PCRE2 refuses, with its reason and the place. */
+ * match. Properties of Unicode apply to \w, \d and \s; $ is the end of the text. NULL on failure:
+ * WEFT_BAD_ARGUMENT for a pattern that PCRE2 refuses, with its reason and the place, and for one with
+ * (*ACCEPT) or a call of the whole pattern, such as (?R); WEFT_TOO_LARGE for one that names more than
+ * 4096 different characters beyond ASCII. */
 WEFT_API weft_constraint *weft_constraint_new_regex(const char *pattern, weft_error *error);
 
 /* JSON that is valid for a JSON Schema (draft 2020-12), without whitespace other than a single space
  * after a colon or a comma. The schema is a text of JSON; NULL: any object.
  *
  * Keywords: type, properties, required, additionalProperties, items, minItems, maxItems, enum, const,
- * minLength, maxLength, pattern, format, anyOf, oneOf (as anyOf), allOf of one schema, and $ref to a
- * place in the same schema, also recursively. Annotations, such as title, have no effect. What a
- * text may have beyond the schema's words:
+ * minLength, maxLength, pattern, format (date, time, date-time, ipv4, uuid, email), minimum, maximum,
+ * exclusiveMinimum and exclusiveMaximum of integers, "minimum": 0 of numbers, anyOf, oneOf (as anyOf),
+ * allOf of one schema, and $ref to a place in the same schema, also recursively. `type` may stand next
+ * to enum and const. Annotations, such as title, have no effect. Generated texts are narrower than the
+ * schema in these ways:
  * - Members come in the order of `properties`. Others are allowed only if additionalProperties is
- *   true or a schema, or if there are no `properties`.
+ *   true or a schema, or if there are no `properties`. Next to `properties` their names have no
+ *   escapes.
  * - A number has at most 16 digits before and after the point, and 2 in its exponent.
  * - `pattern` matches characters that need no escape in JSON.
- * NULL on failure: WEFT_BAD_ARGUMENT for another keyword, whose place the message names, and for a
- * schema that is not JSON; WEFT_TOO_LARGE for one whose pattern is. */
+ * NULL on failure: WEFT_BAD_ARGUMENT for another keyword, whose place the message names, for a schema
+ * that is not JSON or not UTF-8, and for one that takes more than 20 million comparisons of names and
+ * references; WEFT_TOO_LARGE for one whose pattern is. */
 WEFT_API weft_constraint *weft_constraint_new_json(const char *schema, weft_error *error);
 WEFT_API void weft_constraint_free(weft_constraint *constraint);
 /* The regular expression, which lives as long as the constraint. */
@@ -83,7 +89,8 @@ WEFT_API void weft_constrained_text_free(weft_constrained_text *text);
  * is the beginning of one that matches, or, for one of `ends`, whether the text matches. An id that
  * adds no bytes is not allowed. `text` is a weft_constrained_text *: this function is the `allows` of
  * weft_sampling_options (weft/decode.h). From call to call the tokens grow, or begin again.
- * Errors as those of weft_constraint_match. */
+ * Errors as those of weft_constraint_match, and WEFT_TOO_LARGE after 524288 matches for ids after the
+ * same text, where a match that takes more than 1/32 of its steps counts as 33. */
 WEFT_API weft_status weft_constrained_text_allows(void *text, const int32_t *tokens, size_t n,
                                                   int32_t id, bool *allowed, weft_error *error);
 /* Moves n tokens to the beginning of the text, so that the tokens of later calls come after them. For
