@@ -276,7 +276,8 @@ static weft_batcher_event choose(weft_batcher *b, size_t row, weft_error *why)
                                   .sample = r->sample};
     weft_batcher_event event = {.request = r->id, .token = -1, .end = WEFT_BATCHER_FAILED};
     weft_sampled_token chosen;
-    if (weft_sampler_choose(b->sampler, &r->options, &at, &chosen, why) != WEFT_OK) {
+    event.status = weft_sampler_choose(b->sampler, &r->options, &at, &chosen, why);
+    if (event.status != WEFT_OK) {
         event.message = why->message;
         return event;
     }
@@ -292,8 +293,8 @@ static weft_batcher_event choose(weft_batcher *b, size_t row, weft_error *why)
     return event;
 }
 
-/* Chooses a token for a row, and hands it out. False if the request ends; *failed: because of its
- * log probabilities. */
+/* Chooses a token for a row, and hands it out. False if the request ends; *failed: because none
+ * could be chosen. */
 static bool take_token(weft_batcher *b, size_t row, bool *failed)
 {
     const batch_request *r = b->rows[row];

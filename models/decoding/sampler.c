@@ -1,6 +1,6 @@
-/* Choosing the next token of a row: rules on tokens, candidates, a random number. O(vocab) per
- * token, O(vocab log vocab) where candidates are sorted. Sums are in double precision and in order,
- * so a choice depends on the log probabilities only. */
+/* Rules for the next token of a row, which choose.c chooses: barred tokens, candidates, random
+ * numbers. O(vocab) per token, O(vocab log vocab) where candidates are sorted. Sums are in double
+ * precision and in order, so a choice depends on the log probabilities only. */
 #include "sampler.h"
 #include "base/sort.h"
 #include "base/vmath.h"

@@ -45,7 +45,7 @@ typedef enum weft_batcher_end {
     WEFT_BATCHER_ENDED,    /* by one of `ends` */
     WEFT_BATCHER_LENGTH,   /* it has max_len tokens */
     WEFT_BATCHER_NO_TOKEN, /* none is allowed */
-    WEFT_BATCHER_FAILED    /* a log probability is NaN or above 0; `message` says more */
+    WEFT_BATCHER_FAILED    /* a log probability is NaN or above 0, or `allows` failed */
 } weft_batcher_end;
 
 /* A new token of a request, or its end, or both. */
@@ -57,7 +57,9 @@ typedef struct weft_batcher_event {
      * call; NULL without a token. */
     const weft_tensor *log_probs;
     weft_batcher_end end;
-    const char *message; /* valid during the call; NULL unless the end is WEFT_BATCHER_FAILED */
+    /* Of weft_sampler_choose, if the end is WEFT_BATCHER_FAILED; otherwise NULL and WEFT_OK. */
+    const char *message; /* valid during the call */
+    weft_status status;
 } weft_batcher_event;
 
 typedef struct weft_batcher_request {

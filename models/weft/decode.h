@@ -155,7 +155,7 @@ WEFT_API void weft_sampler_free(weft_sampler *sampler);
 /* Sets *chosen. The same token as that of weft_search_greedy, or of weft_search_sample, for the same
  * log probabilities, tokens, seed and key, and its row `sample`. `options` may be NULL. Fails with
  * WEFT_BAD_ARGUMENT: invalid options, ids outside the vocabulary, log probabilities of another
- * shape, or one that is NaN or above 0. */
+ * shape, or one that is NaN or above 0; and as `allows` fails. */
 WEFT_API weft_status weft_sampler_choose(weft_sampler *sampler,
                                          const weft_sampling_options *options,
                                          const weft_sampling_row *row, weft_sampled_token *chosen,

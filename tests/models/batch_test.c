@@ -41,6 +41,7 @@ typedef struct asked {
     size_t events;
     bool over;
     weft_batcher_end end;
+    weft_status status;
     char message[200];
 } asked;
 
@@ -50,6 +51,7 @@ static bool take(void *context, const weft_batcher_event *event)
     CU_ASSERT_EQUAL(event->request, a->id);
     CU_ASSERT_FALSE_FATAL(a->over);
     a->end = event->end;
+    a->status = event->status;
     a->over = event->end != WEFT_BATCHER_GOES_ON;
     if (event->message) snprintf(a->message, sizeof a->message, "%s", event->message);
     if (event->token < 0) return true;
@@ -326,9 +328,11 @@ static void test_nan(void)
     for (size_t i = 0; i < 4; i++) CU_ASSERT_EQUAL(add(b, &a[i], NULL), WEFT_OK);
     for (int i = 0; i < 60; i++) CU_ASSERT_EQUAL(weft_batcher_step(b, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(a[3].end, WEFT_BATCHER_FAILED);
+    CU_ASSERT_EQUAL(a[3].status, WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(a[3].message, "nan"));
     for (size_t i = 0; i < 3; i++) {
         CU_ASSERT_EQUAL(a[i].end, WEFT_BATCHER_LENGTH);
+        CU_ASSERT_EQUAL(a[i].status, WEFT_OK);
         check_alone(&s, WEFT_F32, &a[i]);
     }
     weft_batcher_free(b);

@@ -122,6 +122,12 @@ static void fail_by(job *j, const weft_error *error)
     pthread_mutex_unlock(&j->server->lock);
 }
 
+/* With the lock. A constraint that takes too many steps is the client's. */
+static void fail_choice(job_choice *c, weft_status status, const char *message)
+{
+    fail_job(c->job, c->ruled && status == WEFT_TOO_LARGE ? 400 : 500, message);
+}
+
 /* Takes a token of the batcher. */
 static bool take(void *context, const weft_batcher_event *event)
 {
@@ -135,19 +141,18 @@ static bool take(void *context, const weft_batcher_event *event)
     const char *finish = finishes[event->end];
     pthread_mutex_lock(&s->lock);
     bool good = event->end != WEFT_BATCHER_FAILED;
-    /* A constraint that takes too many steps is the client's. */
-    if (!good) fail_job(c->job, c->ruled ? 400 : 500, event->message);
+    if (!good) fail_choice(c, event->status, event->message);
     if (good && event->token >= 0 && event->end != WEFT_BATCHER_ENDED)
         good = add_token(c, event, &error);
     if (good && finish && !c->growing.stopped)
         good = growing_finish(&c->growing, &error) == WEFT_OK;
-    if (good && event->end == WEFT_BATCHER_NO_TOKEN && !format_is_whole(c)) {
+    if (error.status != WEFT_OK) fail_job(c->job, 500, error.message);
+    if (good && event->end == WEFT_BATCHER_NO_TOKEN && !c->growing.stopped &&
+        format_check(c, &error) != WEFT_OK) {
         good = false;
-        fail_job(c->job, 500,
-                 "no token of the vocabulary can continue the answer so that it may match");
+        fail_choice(c, error.status, error.message);
     }
     if (c->growing.stopped) finish = "stop";
-    if (error.status != WEFT_OK) fail_job(c->job, 500, error.message);
     if (finish || !good) {
         c->id = 0;
         end_choice(c, finish);

@@ -81,19 +81,22 @@ bool format_begin(job_choice *c)
 {
     weft_error error = WEFT_NO_ERROR;
     job *j = c->job;
-    const trained_run *run = &j->server->run;
-    const weft_constrained_text_options o = {
-        .ends = run->ends, .n_ends = run->n_ends, .continues = true};
-    c->ruled = weft_constrained_text_new(j->constraint, j->server->tokens, &o, &error);
+    const answer_rule rule = {j->constraint, j->server->tokens};
+    c->ruled = answer_rule_begin(&rule, &j->server->run, true, &error);
     return c->ruled || answer_fail(&j->error, 500, NULL, "%s", error.message);
 }
 
-bool format_is_whole(const job_choice *c)
+weft_status format_check(const job_choice *c, weft_error *error)
 {
     weft_constraint_state state = WEFT_CONSTRAINT_WHOLE;
-    if (!c->ruled) return true;
-    weft_constraint_match(c->job->constraint, c->growing.text, c->growing.length, &state, NULL);
-    return state == WEFT_CONSTRAINT_WHOLE;
+    weft_status status = WEFT_OK;
+    if (c->ruled)
+        status = weft_constraint_match(c->job->constraint, c->growing.text, c->growing.length,
+                                       &state, error);
+    if (status != WEFT_OK || state == WEFT_CONSTRAINT_WHOLE) return status;
+    return weft_error_set(
+        error, WEFT_NOT_FOUND, "constraint",
+        "no token of the vocabulary can continue the answer so that it may match");
 }
 
 void format_free(job *j)
@@ -114,7 +117,7 @@ bool format_read(job *j, const cJSON *json)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, names[i]);
         const cJSON *type = cJSON_GetObjectItemCaseSensitive(item, "type");
-        const bool is_text = cJSON_IsString(type) && !strcmp(type->valuestring, "text");
+        const bool is_text = i == 0 && cJSON_IsString(type) && !strcmp(type->valuestring, "text");
         if (item && !cJSON_IsNull(item) && !is_text)
             return answer_fail(&j->error, 400, names[i],
                                "weft was built without PCRE2 and utf8proc");
@@ -128,10 +131,10 @@ bool format_begin(job_choice *c)
     return true;
 }
 
-bool format_is_whole(const job_choice *c)
+weft_status format_check(const job_choice *c, weft_error *error)
 {
-    (void)c;
-    return true;
+    (void)c, (void)error;
+    return WEFT_OK;
 }
 
 void format_free(job *j)

@@ -146,8 +146,8 @@ bool prompt_read(job *j, const cJSON *json);
 bool format_read(job *j, const cJSON *json);
 /* Begins an answer of a job with a constraint. */
 bool format_begin(job_choice *c);
-/* Whether an answer that no token can continue is complete. */
-bool format_is_whole(const job_choice *c);
+/* Fails unless an answer that no token can continue is complete. */
+weft_status format_check(const job_choice *c, weft_error *error);
 void format_free(job *j);
 void format_close(server *s);
 
