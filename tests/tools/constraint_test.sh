@@ -87,7 +87,7 @@ case_every_character_of_a_pattern()
 
 case_texts_that_are_cut_are_reported()
 {
-    expect 0 "1 texts end before they match" "$weft" generate json --prompt a --match '[a-z]{500}' --tokens 8
+    expect 0 "texts that end before they match, with the last of their tokens (--tokens): 1" "$weft" generate json --prompt a --match '[a-z]{500}' --tokens 8
 }
 
 case_refused()

@@ -77,6 +77,28 @@ def cleaned(text):
     return re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]", " ", text)
 
 
+def together(n, work):
+    """Calls work(0) ... work(n - 1), each in a thread."""
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def clients(n, ask_one):
+    """Eight clients at once, each of which calls ask_one(i, random) for the numbers below n in an order of its own."""
+    def client(number):
+        draw = random.Random(number)
+        for i in draw.sample(range(n), n):
+            try:
+                ask_one(i, draw)
+            except Exception as e:
+                problems.append(f"client {number}, request {i}: {e!r}")
+
+    together(8, client)
+
+
 def load(path):
     """Eight clients at once ask the requests of a file, [{request, text}], in random order; some go away early. The
     texts are those of `weft generate`, and byte for byte those of requests one by one."""
@@ -87,25 +109,16 @@ def load(path):
         check(f"answer {i} alone", cleaned(text), w["text"])
         w["text"] = text
 
-    def client(number):
-        draw = random.Random(number)
-        for i in draw.sample(range(len(wanted)), len(wanted)):
-            request, text = wanted[i]["request"], wanted[i]["text"]
-            try:
-                if draw.random() < 0.2:
-                    s = socket.create_connection((URL.hostname, URL.port))
-                    s.sendall(post("/v1/completions", json.dumps(dict(request, stream=draw.random() < 0.5)).encode()))
-                    time.sleep(draw.random() * 0.05)
-                    s.close()
-                check(f"answer {i} of client {number}", complete(request, draw.random() < 0.5), text)
-            except Exception as e:
-                problems.append(f"client {number}, request {i}: {e!r}")
+    def ask_again(i, draw):
+        request, text = wanted[i]["request"], wanted[i]["text"]
+        if draw.random() < 0.2:
+            s = socket.create_connection((URL.hostname, URL.port))
+            s.sendall(post("/v1/completions", json.dumps(dict(request, stream=draw.random() < 0.5)).encode()))
+            time.sleep(draw.random() * 0.05)
+            s.close()
+        check(f"answer {i} of several clients", complete(request, draw.random() < 0.5), text)
 
-    threads = [threading.Thread(target=client, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    clients(len(wanted), ask_again)
 
 
 def streams():
@@ -187,19 +200,10 @@ def formats():
     # Without a constraint, and with one, the same in any load.
     check("a free text", complete(requests[5][1]), wanted[5][0])
 
-    def client(number):
-        draw = random.Random(number)
-        for i in draw.sample(range(len(requests)), len(requests)):
-            try:
-                check(f"answer {i} of client {number}", texts(*requests[i], draw.random() < 0.5), wanted[i])
-            except Exception as e:
-                problems.append(f"client {number}, request {i}: {e!r}")
+    def ask_again(i, draw):
+        check(f"answer {i} of several clients", texts(*requests[i], draw.random() < 0.5), wanted[i])
 
-    threads = [threading.Thread(target=client, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    clients(len(requests), ask_again)
 
 
 def generated(schema, wanted):
@@ -315,12 +319,7 @@ def full(slots, queue):
     """More answers than slots and queue: the others are refused, and those in progress are given."""
     results = []
     request = {"prompt": "In the", "max_tokens": 150, "temperature": 1}
-    threads = [threading.Thread(target=lambda: results.append(ask("/v1/completions", request)[0]))
-               for _ in range(4 * (int(slots) + int(queue)))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(4 * (int(slots) + int(queue)), lambda _: results.append(ask("/v1/completions", request)[0]))
     check("statuses", set(results), {200, 429})
     check("answers", results.count(200) >= int(slots) + int(queue), True)
 

@@ -93,7 +93,7 @@ bool answer_rule_check(weft_constrained_text *text, const int32_t *tokens, size_
     if (weft_constrained_text_match(text, tokens, n, &state, error) != WEFT_OK) return false;
     *whole = state == WEFT_CONSTRAINT_WHOLE;
     if (*whole || !stuck) return true;
-    weft_error_set(error, WEFT_NOT_FOUND, "--match or --json-schema",
+    weft_error_set(error, WEFT_NOT_FOUND, "--match, --json or --json-schema",
                    "no token of the vocabulary can continue the text so that it may match");
     return false;
 }

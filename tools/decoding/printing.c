@@ -133,7 +133,8 @@ void decoding_print_notes(const decoding *d)
                 line_numbers_text(&d->invalid, list));
     if (d->counts.unmatched)
         fprintf(stderr,
-                "weft: %zu texts end before they match, with the last of their tokens (--tokens)\n",
+                "weft: texts that end before they match, with the last of their tokens (--tokens): "
+                "%zu\n",
                 d->counts.unmatched);
     if (d->counts.stopped)
         fprintf(stderr,
