@@ -164,9 +164,7 @@ weft_status weft_dequantize(const weft_quantized_matrix *matrix, float *w, weft_
     const weft_quantized_matrix *m = matrix;
     const weft_status status = check(m, w, "weft_dequantize", error);
     if (status != WEFT_OK) return status;
-    for (int64_t i = 0; i < m->rows * m->columns; i++) {
-        const int number = m->bits == 8 ? m->q[i] : m->q[i / 2] >> i % 2 * 4 & 15;
-        w[i] = m->scale[i / m->group] * (float)(number - m->zero[i / m->group]);
-    }
+    const quantized_arrays arrays = {m->q, m->zero, m->scale, NULL, m->bits, m->group};
+    for (int64_t i = 0; i < m->rows * m->columns; i++) w[i] = quantized_element(&arrays, i);
     return WEFT_OK;
 }

@@ -35,6 +35,41 @@ WEFT_PRIVATE_API weft_status weft__quantized_refuse(const weft_params *params, c
 weft_value weft__matmul_quantized_grad(weft_graph *graph, const weft_value *in, int bits,
                                        int group);
 
+/* The arrays of a quantised matrix: either zero or min is NULL. */
+typedef struct quantized_arrays {
+    const uint8_t *q, *zero;
+    const float *scale, *min;
+    int bits;
+    int64_t group;
+} quantized_arrays;
+
+/* Element `at` of the rows, which follow each other: scale (q - zero), or scale q + min. */
+static inline float quantized_element(const quantized_arrays *m, int64_t at)
+{
+    const int64_t g = at / m->group;
+    const int number = m->bits == 8 ? m->q[at] : m->q[at / 2] >> at % 2 * 4 & 15;
+    return m->min ? m->scale[g] * (float)number + m->min[g]
+                  : m->scale[g] * (float)(number - m->zero[g]);
+}
+
+/* Making a store of another one. */
+typedef struct quantized_change {
+    const weft_params *params;
+    const weft_graph *graph;
+    const weft_params_filter *filter; /* the states, by name; NULL: all */
+    weft_params *out;
+    bool *replaced; /* by index in params: the tensor is not in `out` */
+    /* Adds what a use needs to `out`, and marks what that replaces; false after an error. */
+    bool (*take)(struct quantized_change *c, const quantized_use *use);
+    void *context;
+    weft_error *error;
+} quantized_change;
+
+/* Takes each use of a selected state in the graph, then copies the tensors that are not replaced, and
+ * the metadata. Sets `out` and `replaced`, and returns `out`; NULL on failure, in the name of
+ * `where`. */
+weft_params *weft__quantized_change(quantized_change *c, const char *where);
+
 /* Checks bits and groups; fails in the name of `where`. */
 weft_status weft__quantized_check(int bits, int group, const char *where, weft_error *error);
 

@@ -1,5 +1,6 @@
-/* A store with quantised matrices. Which matrices these are follows from a graph: O(nodes) for each
- * of them, besides quantising. */
+/* Stores of which matrices are quantised or in f32 again (dequantize_params.c), and making one with
+ * quantised matrices. Which matrices these are follows from a graph: O(nodes) for each of them,
+ * besides quantising. */
 #include "quantize.h"
 
 #include <math.h>
@@ -99,15 +100,61 @@ weft_status weft__quantized_refuse(const weft_params *params, const char *where,
                           "is quantised, expected parameters in f32");
 }
 
-/* ---- The store ---- */
+/* ---- Stores ---- */
+
+static bool copy_others(quantized_change *c)
+{
+    weft_tensor from, to;
+    for (size_t i = 0; i < weft_params_count(c->params); i++) {
+        const char *name = weft_params_name(c->params, i);
+        if (c->replaced[i] || !weft_params_find(c->params, name, &from)) continue;
+        const size_t bytes = weft_tensor_bytes(from.dtype, from.shape);
+        if (weft_params_add(c->out, name, from.dtype, from.shape, &to, c->error) != WEFT_OK)
+            return false;
+        if (bytes) memcpy(to.data, from.data, bytes);
+    }
+    return weft_params_copy_meta(c->out, c->params, c->error) == WEFT_OK;
+}
+
+static bool take_all(quantized_change *c)
+{
+    const weft_params_filter *f = c->filter && c->filter->selects ? c->filter : NULL;
+    for (size_t i = 0; i < weft_graph_node_count(c->graph); i++) {
+        const weft_node_info node = weft_graph_node(c->graph, i);
+        quantized_use use;
+        if (!weft__quantized_use_of(c->graph, &node, &use)) continue;
+        if (f && !f->selects(f->context, weft_name_of(c->graph, use.state))) continue;
+        if (!c->take(c, &use)) return false;
+    }
+    return true;
+}
+
+weft_params *weft__quantized_change(quantized_change *c, const char *where)
+{
+    if (!c->params || !c->graph) {
+        weft_error_set(c->error, WEFT_BAD_ARGUMENT, where, "the store or the graph is NULL");
+        return NULL;
+    }
+    if (weft_graph_status(c->graph) != WEFT_OK) {
+        weft_error_copy(c->error, weft_graph_error(c->graph));
+        return NULL;
+    }
+    c->out = weft_params_new();
+    c->replaced = calloc(weft_params_count(c->params) + 1, sizeof *c->replaced);
+    bool good = c->out && c->replaced;
+    if (!good) weft_error_set(c->error, WEFT_NO_MEMORY, where, "out of memory");
+    good = good && take_all(c) && copy_others(c);
+    free(c->replaced);
+    if (good) return c->out;
+    weft_params_free(c->out);
+    return NULL;
+}
+
+/* ---- Quantising ---- */
 
 typedef struct quantizer {
-    const weft_params *params;
-    const weft_graph *graph;
-    weft_params *out;
+    quantized_change *change;
     int bits, group;
-    const weft_params_filter *filter;
-    bool *replaced; /* by index in params: the tensor is not in `out` */
     weft_quantize_report report;
     weft_error *error;
 } quantizer;
@@ -164,8 +211,8 @@ static bool add_tensors(quantizer *z, const char *name, const quantized_use *use
             weft_error_set(z->error, WEFT_TOO_LARGE, name, "the name is too long");
             return false;
         }
-        if (weft_params_add(z->out, full, parts[i].dtype, parts[i].shape, &t[i], z->error) !=
-            WEFT_OK)
+        if (weft_params_add(z->change->out, full, parts[i].dtype, parts[i].shape, &t[i],
+                            z->error) != WEFT_OK)
             return false;
     }
     m->q = t[0].data;
@@ -203,17 +250,16 @@ static size_t index_of(const weft_params *params, const char *name)
 }
 
 /* Quantises the state of a use, unless an earlier one did. */
-static bool take_use(quantizer *z, const quantized_use *use)
+static bool take_use(quantized_change *c, const quantized_use *use)
 {
     char full[QUANTIZED_NAME], have[128], want[128];
-    const char *name = weft_name_of(z->graph, use->state);
-    const weft_shape shape = weft_shape_of(z->graph, use->state);
+    quantizer *z = c->context;
+    const char *name = weft_name_of(c->graph, use->state);
+    const weft_shape shape = weft_shape_of(c->graph, use->state);
     weft_tensor w;
-    if (z->filter && z->filter->selects && !z->filter->selects(z->filter->context, name))
+    if (weft__quantized_name(full, name, use->by_rows, "q") && weft_params_find(c->out, full, NULL))
         return true;
-    if (weft__quantized_name(full, name, use->by_rows, "q") && weft_params_find(z->out, full, NULL))
-        return true;
-    if (!weft_params_find(z->params, name, &w)) {
+    if (!weft_params_find(c->params, name, &w)) {
         weft_error_set(z->error, WEFT_NOT_FOUND, name, "is not in the parameter store");
         return false;
     }
@@ -224,60 +270,29 @@ static bool take_use(quantizer *z, const quantized_use *use)
                        weft_shape_text(shape, want, sizeof want));
         return false;
     }
-    const size_t at = index_of(z->params, name);
+    const size_t at = index_of(c->params, name);
     if (use->k % z->group || use->k == 0 || use->n == 0) {
         z->report.left++;
         return true;
     }
-    const readers r = readers_of(z->graph, use->state.id);
+    const readers r = readers_of(c->graph, use->state.id);
     const bool looked_up_only = use->by_rows && !r.product_with_rows;
     if (!quantize_state(z, name, use, looked_up_only ? LOOKUP_BITS : z->bits, &w)) return false;
-    z->replaced[at] = !r.others;
+    c->replaced[at] = !r.others;
     z->report.kept += r.others;
     return true;
 }
 
-/* Copies the tensors that are not replaced, after the quantised forms. */
-static bool copy_others(quantizer *z)
+/* Of all tensors. */
+static double bytes_of(const weft_params *params)
 {
-    weft_tensor from, to;
-    for (size_t i = 0; i < weft_params_count(z->params); i++) {
-        const char *name = weft_params_name(z->params, i);
-        weft_params_find(z->params, name, &from);
-        const size_t bytes = weft_tensor_bytes(from.dtype, from.shape);
-        z->report.bytes_before += (double)bytes;
-        if (z->replaced[i]) continue;
-        if (weft_params_add(z->out, name, from.dtype, from.shape, &to, z->error) != WEFT_OK)
-            return false;
-        if (bytes) memcpy(to.data, from.data, bytes);
+    double bytes = 0;
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        weft_tensor t;
+        if (weft_params_find(params, weft_params_name(params, i), &t))
+            bytes += (double)weft_tensor_bytes(t.dtype, t.shape);
     }
-    for (size_t i = 0; i < weft_params_count(z->out); i++) {
-        weft_params_find(z->out, weft_params_name(z->out, i), &to);
-        z->report.bytes_after += (double)weft_tensor_bytes(to.dtype, to.shape);
-    }
-    return true;
-}
-
-static bool set_metadata(quantizer *z)
-{
-    char text[64];
-    snprintf(text, sizeof text, "bits=%d group=%d", z->bits, z->group);
-    if (weft_params_copy_meta(z->out, z->params, NULL) == WEFT_OK &&
-        weft_params_set_meta(z->out, "quantization", text, NULL) == WEFT_OK)
-        return true;
-    weft_error_set(z->error, WEFT_NO_MEMORY, WHERE, "out of memory");
-    return false;
-}
-
-static bool run(quantizer *z)
-{
-    bool good = true;
-    for (size_t i = 0; good && i < weft_graph_node_count(z->graph); i++) {
-        const weft_node_info node = weft_graph_node(z->graph, i);
-        quantized_use use;
-        if (weft__quantized_use_of(z->graph, &node, &use)) good = take_use(z, &use);
-    }
-    return good && copy_others(z) && set_metadata(z);
+    return bytes;
 }
 
 weft_params *weft_params_quantize(const weft_params *params, const weft_graph *graph,
@@ -286,31 +301,27 @@ weft_params *weft_params_quantize(const weft_params *params, const weft_graph *g
 {
     static const weft_quantize_options defaults = {0};
     const weft_quantize_options *o = options ? options : &defaults;
-    quantizer z = {.params = params,
-                   .graph = graph,
-                   .bits = o->bits ? o->bits : 8,
-                   .group = o->group ? o->group : 32,
-                   .filter = o->filter,
-                   .error = error};
+    char text[64];
+    quantizer z = {
+        .bits = o->bits ? o->bits : 8, .group = o->group ? o->group : 32, .error = error};
+    quantized_change change = {.params = params,
+                               .graph = graph,
+                               .filter = o->filter,
+                               .take = take_use,
+                               .context = &z,
+                               .error = error};
+    z.change = &change;
     weft_error_clear(error);
-    if (!params || !graph) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, WHERE, "the store or the graph is NULL");
-        return NULL;
-    }
-    if (weft_graph_status(graph) != WEFT_OK) {
-        weft_error_copy(error, weft_graph_error(graph));
-        return NULL;
-    }
     if (weft__quantized_check(z.bits, z.group, WHERE, error) != WEFT_OK) return NULL;
     if (weft__quantized_refuse(params, "the store", error) != WEFT_OK) return NULL;
-    z.out = weft_params_new();
-    z.replaced = calloc(weft_params_count(params) + 1, sizeof *z.replaced);
-    bool good = z.out && z.replaced;
-    if (!good) weft_error_set(error, WEFT_NO_MEMORY, WHERE, "out of memory");
-    good = good && run(&z);
-    free(z.replaced);
+    weft_params *out = weft__quantized_change(&change, WHERE);
+    snprintf(text, sizeof text, "bits=%d group=%d", z.bits, z.group);
+    if (out && weft_params_set_meta(out, "quantization", text, error) != WEFT_OK) {
+        weft_params_free(out);
+        out = NULL;
+    }
+    z.report.bytes_before = bytes_of(params);
+    z.report.bytes_after = bytes_of(out);
     if (report) *report = z.report;
-    if (good) return z.out;
-    weft_params_free(z.out);
-    return NULL;
+    return out;
 }

@@ -85,8 +85,10 @@ WEFT_API bool weft_params_are_quantized(const weft_params *params);
 /* The inverse: returns a new store in which those quantised matrices of the graph that `filter`
  * selects, by their names in the graph (NULL: all), are in f32: scale (q - zero), or scale q +
  * minimum, rounded once for each operation. Other tensors and the metadata are copied; if no
- * quantised matrix remains, "quantization" is "none". NULL on failure: WEFT_BAD_SHAPE if a form does
- * not fit the graph, WEFT_BAD_ARGUMENT, WEFT_NO_MEMORY. */
+ * quantised matrix remains, "quantization" is "none". To add adapters (weft/lora.h) to matrices in
+ * f32, call weft_params_dequantize first, then weft_params_add_adapters. NULL on failure:
+ * WEFT_BAD_SHAPE if a form does not fit the graph, WEFT_BAD_ARGUMENT for a NULL, or a selected
+ * matrix that has an adapter next to its form, WEFT_NO_MEMORY. */
 WEFT_API weft_params *weft_params_dequantize(const weft_params *params, const weft_graph *graph,
                                              const weft_params_filter *filter, weft_error *error);
 
