@@ -2,11 +2,13 @@
  * say nothing: null, false, or empty. O(keys). */
 #include "adapters.h"
 
-#include "json/tree.h"
-
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define MAX_CONFIG (4 << 20) /* bytes */
+#define MAX_ALPHA  1e9
 
 /* Keys that do not change what trained adapters compute, whatever they are. */
 static const char inert[] =
@@ -28,12 +30,18 @@ static bool says_nothing(const cJSON *item)
            ((cJSON_IsArray(item) || cJSON_IsObject(item)) && !item->child);
 }
 
-/* Other ways to begin change the model as well, from which they subtract the first A B. */
-static bool begins_plainly(const cJSON *item)
+/* Other initialisations change the model as well: they subtract the first A B from it. */
+static bool has_plain_init(const cJSON *item)
 {
     const char *text = cJSON_GetStringValue(item);
     return !item || cJSON_IsBool(item) || cJSON_IsNull(item) ||
            (text && weft__hf_is_one_of("gaussian|eva|orthogonal", text));
+}
+
+/* False for NAN, which is the value of what is not a number. */
+static bool is_alpha(double x)
+{
+    return x > 0 && x <= MAX_ALPHA;
 }
 
 /* Whether a key is a name, and not a regular expression. */
@@ -42,18 +50,32 @@ static bool is_plain(const char *name)
     return *name && !strpbrk(name, "^$*+?()[]{}|\\");
 }
 
-static weft_status check_keys(const cJSON *json, const char *path, weft_error *error)
+/* The factors of single modules, by their names. */
+static weft_status check_patterns(const cJSON *patterns, const char *path, weft_error *error)
 {
     const cJSON *item;
-    const char *bias = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "bias"));
+    bool good = !patterns || cJSON_IsNull(patterns) || cJSON_IsObject(patterns);
+    for (item = good && patterns ? patterns->child : NULL; good && item; item = item->next)
+        good = is_plain(item->string) && is_alpha(cJSON_GetNumberValue(item));
+    return good ? WEFT_OK
+                : bad(error, path, "alpha_pattern",
+                      "expected an object with a number above 0 and at most 1e9 for each name of "
+                      "modules; weft reads no regular expressions");
+}
+
+static weft_status check_keys(const cJSON *json, const char *path, weft_error *error)
+{
+    const cJSON *item, *bias = cJSON_GetObjectItemCaseSensitive(json, "bias");
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "peft_type"));
+    const char *biases = cJSON_GetStringValue(bias);
     if (!type || strcmp(type, "LORA") != 0)
         return bad(error, path, "peft_type", "weft reads adapters of the type LORA only");
-    if (bias && strcmp(bias, "none") != 0)
+    if (bias && !cJSON_IsNull(bias) && (!biases || strcmp(biases, "none") != 0))
         return bad(error, path, "bias", "weft's adapters train no biases, expected \"none\"");
-    if (!begins_plainly(cJSON_GetObjectItemCaseSensitive(json, "init_lora_weights")))
+    if (!has_plain_init(cJSON_GetObjectItemCaseSensitive(json, "init_lora_weights")))
         return bad(error, path, "init_lora_weights",
-                   "such adapters also change the model: convert them to plain ones by PEFT first");
+                   "this initialisation also changes the base model; convert the adapters to plain "
+                   "LoRA with PEFT first");
     cJSON_ArrayForEach(item, json)
     {
         if (weft__hf_is_one_of(inert, item->string) || says_nothing(item)) continue;
@@ -64,12 +86,7 @@ static weft_status check_keys(const cJSON *json, const char *path, weft_error *e
                        ? "weft trains adapters only: merge them by PEFT, and convert the model"
                        : "weft's adapters have no such option");
     }
-    item = cJSON_GetObjectItemCaseSensitive(json, "alpha_pattern");
-    for (item = item ? item->child : NULL; item; item = item->next)
-        if (!is_plain(item->string) || !cJSON_IsNumber(item) || !(item->valuedouble > 0))
-            return bad(error, path, "alpha_pattern",
-                       "expected numbers above 0 for names of modules, not regular expressions");
-    return WEFT_OK;
+    return check_patterns(cJSON_GetObjectItemCaseSensitive(json, "alpha_pattern"), path, error);
 }
 
 /* The number of a key; `absent` if there is none, NAN if it is something else. */
@@ -79,26 +96,33 @@ static double number(const cJSON *json, const char *key, double absent)
     return !item ? absent : cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-weft_status weft__peft_read_config(const char *text, size_t length, const char *path,
-                                   peft_config *config, weft_error *error)
+/* Reads use_rslora. */
+static weft_status read_root(const cJSON *json, const char *path, bool *by_root, weft_error *error)
 {
-    json_failure why;
-    *config = (peft_config){.json = weft__json_parse(text, length, &why)};
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "use_rslora");
+    *by_root = cJSON_IsTrue(item);
+    return !item || cJSON_IsBool(item) || cJSON_IsNull(item)
+               ? WEFT_OK
+               : bad(error, path, "use_rslora", "expected true or false");
+}
+
+weft_status weft__peft_read_config(const char *path, peft_config *config, weft_error *error)
+{
+    char *text;
+    *config = (peft_config){.json = NULL};
+    weft_status status = weft__hf_read_object(path, MAX_CONFIG, &text, &config->json, error);
+    free(text);
     const cJSON *json = config->json;
-    if (!json && why.no_memory) return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
-    if (!cJSON_IsObject(json))
-        return weft_error_set(error, WEFT_BAD_FILE, path, "is not a JSON object, near byte %zu",
-                              json ? 0 : why.position);
-    const weft_status status = check_keys(json, path, error);
+    if (status == WEFT_OK) status = check_keys(json, path, error);
+    if (status == WEFT_OK) status = read_root(json, path, &config->by_root, error);
     if (status != WEFT_OK) return status;
     config->rank = number(json, "r", 8);
     config->alpha = number(json, "lora_alpha", 8);
     config->dropout = number(json, "lora_dropout", 0);
-    config->by_root = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "use_rslora"));
     if (!(config->rank >= 1 && config->rank <= 65536) || floor(config->rank) != config->rank)
         return bad(error, path, "r", "expected a whole number from 1 to 65536");
-    if (!(config->alpha > 0 && config->alpha <= 1e9))
-        return bad(error, path, "lora_alpha", "expected a number above 0");
+    if (!is_alpha(config->alpha))
+        return bad(error, path, "lora_alpha", "expected a number above 0 and at most 1e9");
     if (!(config->dropout >= 0 && config->dropout < 1))
         return bad(error, path, "lora_dropout", "expected a number of at least 0 and below 1");
     return WEFT_OK;
@@ -132,4 +156,12 @@ bool weft__peft_module(const hf_architecture *a, const char *ours, char module[H
     if (n <= end || strcmp(module + n - end, ".weight") != 0) return false;
     module[n - end] = 0;
     return true;
+}
+
+hf_place weft__peft_place(const hf_architecture *a, const weft_graph *graph, const char *ours)
+{
+    const hf_layout layout = weft__hf_name_of(a, ours).row->layout;
+    const weft_shape w = weft_shape_of(graph, weft_graph_find(graph, ours));
+    return layout == HF_COLUMNS || layout == HF_ROWS ? weft__hf_place_of(a, graph, ours)
+                                                     : (hf_place){0, w.dim[1]};
 }

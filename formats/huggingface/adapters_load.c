@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_CONFIG (4 << 20) /* bytes */
-
 typedef struct loader {
     weft_params *adapters;
     const char *folder;
@@ -96,23 +94,22 @@ static weft_status check_shapes(loader *l, const pair *p, int64_t in, int64_t ou
         weft_shape_text(p->b->shape, b, sizeof b), (long long)in, (long long)out);
 }
 
-/* Adds the adapters of the matrices that are parts of a module: those of `find` alone are counted. */
-static weft_status add_parts(loader *l, const pair *p, bool find, size_t *found)
+/* Adds the adapters of the matrices that are parts of a module, and counts them. `check`: only checks
+ * the shapes, and counts. */
+static weft_status add_parts(loader *l, const pair *p, bool check, size_t *found)
 {
     char theirs[HF_NAME_BYTES + 8], ours[HF_NAME_BYTES];
-    const hf_tensor *row;
     weft_status status = WEFT_OK;
     snprintf(theirs, sizeof theirs, "%s.weight", p->module);
     *found = 0;
-    for (size_t at = 0; status == WEFT_OK && (row = weft__hf_param_of(l->a, theirs, &at, ours));) {
+    for (size_t at = 0; status == WEFT_OK && weft__hf_param_of(l->a, theirs, &at, ours);) {
         const weft_value value = weft_graph_find(l->graph, ours);
         if (!weft_is_value(value) || weft_rank_of(l->graph, value) != 2 ||
             !weft__lora_allows(l->graph, value))
             continue;
-        hf_place place = weft__hf_place_of(l->a, l->graph, ours);
-        const weft_shape w = weft_shape_of(l->graph, value);
-        if (row->layout != HF_COLUMNS && row->layout != HF_ROWS) place = (hf_place){0, w.dim[1]};
-        status = find ? check_shapes(l, p, w.dim[0], place.all) : add_adapter(l, p, ours, place);
+        const hf_place place = weft__peft_place(l->a, l->graph, ours);
+        status = check ? check_shapes(l, p, weft_dim_of(l->graph, value, 0), place.all)
+                       : add_adapter(l, p, ours, place);
         ++*found;
     }
     return status;
@@ -192,15 +189,8 @@ static weft_status read_tensors(loader *l)
 
 static weft_status load(loader *l, const weft_model_config *config)
 {
-    size_t bytes;
     snprintf(l->path, sizeof l->path, "%s/" PEFT_CONFIG, l->folder);
-    char *text = weft__file_read(l->path, &bytes, l->error);
-    if (!text) return l->error->status;
-    weft_status status = bytes > MAX_CONFIG
-                             ? weft_error_set(l->error, WEFT_BAD_FILE, l->path,
-                                              "is not a file of at most %d bytes", MAX_CONFIG)
-                             : weft__peft_read_config(text, bytes, l->path, &l->config, l->error);
-    free(text);
+    weft_status status = weft__peft_read_config(l->path, &l->config, l->error);
     if (status != WEFT_OK) return status;
     l->graph = weft__hf_graph(config, l->error);
     status = l->graph ? read_tensors(l) : l->error->status;

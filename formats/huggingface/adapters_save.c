@@ -51,7 +51,7 @@ static weft_status no_memory(saver *s)
 /* ---- Modules ---- */
 
 /* Finds the adapter of a matrix [in, out]. */
-static weft_status find_adapter(saver *s, const char *ours, weft_shape w, part *p, size_t *found)
+static weft_status find_adapter(saver *s, const char *ours, weft_shape w, part *p)
 {
     char a[QUANTIZED_NAME], b[QUANTIZED_NAME];
     p->a.data = p->b.data = NULL;
@@ -60,7 +60,6 @@ static weft_status find_adapter(saver *s, const char *ours, weft_shape w, part *
         p->a.data = NULL;
         return WEFT_OK;
     }
-    *found += 2;
     const int64_t rank = p->a.shape.rank == 2 ? p->a.shape.dim[1] : 0;
     if (rank && p->a.dtype == WEFT_F32 && p->b.dtype == WEFT_F32 &&
         weft_shape_equal(p->a.shape, WEFT_SHAPE(w.dim[0], rank)) &&
@@ -86,7 +85,7 @@ static module *module_of(saver *s, const char *name)
     return m;
 }
 
-static weft_status add_matrix(saver *s, weft_value value, size_t *found)
+static weft_status add_matrix(saver *s, weft_value value)
 {
     char name[HF_NAME_BYTES];
     const char *ours = weft_name_of(s->graph, value);
@@ -97,12 +96,10 @@ static weft_status add_matrix(saver *s, weft_value value, size_t *found)
     if (m->n == MAX_PARTS)
         return weft_error_set(s->error, WEFT_TOO_LARGE, name, "has more than %d parts", MAX_PARTS);
     part *p = &m->parts[m->n++];
-    p->place = weft__hf_place_of(s->a, s->graph, ours);
-    const hf_layout layout = weft__hf_name_of(s->a, ours).row->layout;
-    if (layout != HF_COLUMNS && layout != HF_ROWS) p->place = (hf_place){0, w.dim[1]};
+    p->place = weft__peft_place(s->a, s->graph, ours);
     m->in = w.dim[0];
     m->out = p->place.all;
-    return find_adapter(s, ours, w, p, found);
+    return find_adapter(s, ours, w, p);
 }
 
 /* Whether two parts have the same A, as those have that were read from one module. */
@@ -126,15 +123,41 @@ static void count_rank(module *m)
     if (first && m->shared) m->rank = first->a.shape.dim[1];
 }
 
+/* Whether a tensor is A or B of a module. */
+static bool has_module(const saver *s, const weft_tensor *t)
+{
+    for (size_t i = 0; i < s->n; i++)
+        for (size_t k = 0; k < s->modules[i].n; k++) {
+            const part *p = &s->modules[i].parts[k];
+            if (p->a.data && (p->a.data == t->data || p->b.data == t->data)) return true;
+        }
+    return false;
+}
+
+/* Every tensor of the adapters must belong to a module, and one must exist. */
+static weft_status check_all_written(saver *s)
+{
+    for (size_t i = 0; i < weft_params_count(s->adapters); i++) {
+        weft_tensor t;
+        const char *name = weft_params_name(s->adapters, i);
+        if (weft_params_key(s->adapters, i).kind == WEFT_STATE_MODEL &&
+            weft_params_find(s->adapters, name, &t) && !has_module(s, &t))
+            return weft_error_set(s->error, WEFT_BAD_FILE, name, "%s has no module for it",
+                                  s->a->name);
+    }
+    return s->n_written ? WEFT_OK
+                        : weft_error_set(s->error, WEFT_BAD_FILE, "adapters", "the store has none");
+}
+
 static weft_status list_modules(saver *s)
 {
-    size_t n, found = 0, all = 0;
+    size_t n;
     const weft_value *values = weft_graph_params(s->graph, &n);
     weft_status status = WEFT_OK;
     s->modules = calloc(n + 1, sizeof *s->modules);
     s->written = calloc(n + 1, sizeof *s->written);
     if (!s->modules || !s->written) return no_memory(s);
-    for (size_t i = 0; status == WEFT_OK && i < n; i++) status = add_matrix(s, values[i], &found);
+    for (size_t i = 0; status == WEFT_OK && i < n; i++) status = add_matrix(s, values[i]);
     size_t most = 1;
     for (size_t i = 0; status == WEFT_OK && i < s->n; i++) {
         module *m = &s->modules[i];
@@ -143,12 +166,7 @@ static weft_status list_modules(saver *s)
         if (elements > most) most = elements;
         if (m->rank) s->written[s->n_written++] = i;
     }
-    for (size_t i = 0; i < weft_params_count(s->adapters); i++)
-        all += weft_params_key(s->adapters, i).kind == WEFT_STATE_MODEL;
-    if (status == WEFT_OK && (all != found || !found))
-        return weft_error_set(s->error, WEFT_BAD_FILE, "adapters",
-                              "%zu tensors, of which %s has modules for %zu", all, s->a->name,
-                              found);
+    if (status == WEFT_OK) status = check_all_written(s);
     s->buffer = malloc(most * sizeof *s->buffer);
     return status == WEFT_OK && !s->buffer ? no_memory(s) : status;
 }
@@ -260,28 +278,31 @@ static bool add_targets(const saver *s, cJSON *json)
     return good;
 }
 
-/* The name of the model that config.json has, if it came with one. */
-static cJSON *base_name(const cJSON *model)
+/* NULL and an empty text become null. */
+static bool add_text(cJSON *json, const char *key, const char *text)
 {
-    const char *name =
-        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(model, "_name_or_path"));
-    return name && *name ? cJSON_CreateString(name) : cJSON_CreateNull();
+    return text && *text ? cJSON_AddStringToObject(json, key, text) != NULL
+                         : cJSON_AddNullToObject(json, key) != NULL;
 }
 
-static cJSON *task_of(const weft_model_config *config)
+/* The name of the model that config.json has, if it came with one. */
+static const char *base_name(const cJSON *model)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(model, "_name_or_path"));
+}
+
+static const char *task_of(const weft_model_config *config)
 {
     const weft_model_traits traits = weft_model_traits_of(config);
-    return traits.source_vocab ? cJSON_CreateString("SEQ_2_SEQ_LM")
-           : traits.causal     ? cJSON_CreateString("CAUSAL_LM")
-                               : cJSON_CreateNull();
+    return traits.source_vocab ? "SEQ_2_SEQ_LM" : traits.causal ? "CAUSAL_LM" : NULL;
 }
 
 static cJSON *make_config(const saver *s, const weft_model_config *config, const cJSON *model)
 {
     cJSON *json = cJSON_CreateObject();
     bool good = json && cJSON_AddStringToObject(json, "peft_type", "LORA") &&
-                cJSON_AddItemToObject(json, "task_type", task_of(config)) &&
-                cJSON_AddItemToObject(json, "base_model_name_or_path", base_name(model)) &&
+                add_text(json, "task_type", task_of(config)) &&
+                add_text(json, "base_model_name_or_path", base_name(model)) &&
                 cJSON_AddTrueToObject(json, "inference_mode") &&
                 cJSON_AddNumberToObject(json, "r", s->note.rank) &&
                 cJSON_AddNumberToObject(json, "lora_alpha", s->note.alpha) &&

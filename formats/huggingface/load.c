@@ -5,11 +5,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/platform.h"
-#include "json/tree.h"
 
 #include <weft/safetensors.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,44 +44,6 @@ static bool join(const loader *l, const char *name, char path[PATH_BYTES])
 
 /* ---- JSON files ---- */
 
-/* Reads a whole text file. */
-static weft_status read_text(loader *l, const char *path, char **text)
-{
-    os_facts facts;
-    FILE *file = weft__file_open_stdio(path);
-    *text = NULL;
-    if (!file)
-        return weft_error_set(l->error, weft__file_status(errno), path, "cannot be opened: %s",
-                              weft__file_error(errno));
-    weft_status status = WEFT_OK;
-    if (!weft__os_facts_of(fileno(file), &facts) || facts.bytes > MAX_JSON)
-        status = weft_error_set(l->error, WEFT_BAD_FILE, path, "is not a file of at most %d bytes",
-                                MAX_JSON);
-    else if (!(*text = calloc(1, (size_t)facts.bytes + 1)))
-        status = no_memory(l);
-    else if (fread(*text, 1, (size_t)facts.bytes, file) != (size_t)facts.bytes)
-        status = weft_error_set(l->error, WEFT_IO, path, "cannot be read");
-    fclose(file);
-    return status;
-}
-
-static weft_status parse_object(loader *l, const char *path, const char *text, cJSON **json)
-{
-    json_failure why;
-    *json = weft__json_parse(text, strlen(text), &why);
-    if (!*json && why.no_memory) return no_memory(l);
-    if (!cJSON_IsObject(*json))
-        return weft_error_set(l->error, WEFT_BAD_FILE, path, "is not a JSON object, near byte %zu",
-                              *json ? 0 : why.position);
-    return WEFT_OK;
-}
-
-static weft_status read_object(loader *l, const char *path, char **text, cJSON **json)
-{
-    const weft_status status = read_text(l, path, text);
-    return status == WEFT_OK ? parse_object(l, path, *text, json) : status;
-}
-
 static const char *name_of(const weft_memory_file *file)
 {
     return file->name ? file->name : "memory";
@@ -102,7 +62,7 @@ static weft_status copy_config(loader *l, const weft_memory_file *config)
     if (!l->text) return no_memory(l);
     memcpy(l->text, config->data, config->bytes);
     l->text[config->bytes] = 0;
-    return parse_object(l, l->path, l->text, &l->json);
+    return weft__hf_parse_object(l->text, config->bytes, l->path, &l->json, l->error);
 }
 
 /* ---- Files of tensors ---- */
@@ -142,7 +102,7 @@ static weft_status open_shards(loader *l, const char *index)
 {
     char *text = NULL;
     cJSON *json = NULL;
-    weft_status status = read_object(l, index, &text, &json);
+    weft_status status = weft__hf_read_object(index, MAX_JSON, &text, &json, l->error);
     const cJSON *item, *map = cJSON_GetObjectItemCaseSensitive(json, "weight_map");
     if (status == WEFT_OK && !cJSON_IsObject(map))
         status = weft_error_set(l->error, WEFT_BAD_FILE, index, "has no object weight_map");
@@ -407,7 +367,7 @@ static weft_status load_folder(loader *l)
 {
     if (!join(l, "config.json", l->path))
         return weft_error_set(l->error, WEFT_BAD_ARGUMENT, l->folder, "the path is too long");
-    weft_status status = read_object(l, l->path, &l->text, &l->json);
+    weft_status status = weft__hf_read_object(l->path, MAX_JSON, &l->text, &l->json, l->error);
     if (status == WEFT_OK) status = read_config(l);
     if (status == WEFT_OK) status = open_tensors(l);
     return status == WEFT_OK ? read_tensors(l) : status;

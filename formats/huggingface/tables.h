@@ -107,6 +107,15 @@ weft_status weft__hf_compare(const char *architecture, const weft_model_config *
 /* Whether a key, "a" or "a.b", sets an option that may be a fraction. */
 bool weft__hf_is_real(const hf_architecture *a, const weft_model *model, const char *path);
 
+/* ---- json_file.c ---- */
+
+/* Parses a JSON object, which the caller deletes, also after an error. Messages call it `path`. */
+weft_status weft__hf_parse_object(const char *text, size_t length, const char *path, cJSON **json,
+                                  weft_error *error);
+/* Reads a file that has one. The caller frees *text as well; both are NULL if there is none. */
+weft_status weft__hf_read_object(const char *path, size_t max_bytes, char **text, cJSON **json,
+                                 weft_error *error);
+
 /* ---- names.c ---- */
 
 #define HF_NAME_BYTES 512

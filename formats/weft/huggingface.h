@@ -63,20 +63,25 @@ WEFT_API weft_status weft_huggingface_save(const weft_params *params,
  * FOLDER/adapter_config.json and FOLDER/adapter_model.safetensors. Names of modules are those of the
  * architecture that weft_huggingface_save would choose. Where this has several matrices in one, such
  * as qkv_proj, its rank is the sum of theirs, or, if all have the same A, their rank. Exact.
- * `base` may be quantised: only its metadata count. Errors: those of weft_huggingface_save;
- * WEFT_BAD_FILE if the adapters lack the metadata "lora", or have tensors of no module,
- * WEFT_BAD_SHAPE if one does not fit. */
+ * `base` may be quantised: only its metadata count. `architecture` may be NULL, as there. Errors:
+ * those of weft_huggingface_save; WEFT_BAD_FILE if the adapters lack the metadata "lora", or have a
+ * tensor of no module, which the error names, or none; WEFT_BAD_SHAPE if one does not fit. */
 WEFT_API weft_status weft_huggingface_save_adapters(const weft_params *adapters,
                                                     const weft_params *base,
                                                     const weft_model_config *config,
                                                     const char *folder, const char *architecture,
                                                     weft_error *error);
-/* Reads such a folder, also as PEFT writes it, into an empty store: adapters for the model of `base`
- * and `config`, with the metadata "lora". Where weft has several matrices for one of theirs, each
- * gets the module's A and its part of B. The factor of a module that differs from the others' is
- * multiplied into its B. Errors: WEFT_NOT_FOUND if a file is missing, WEFT_BAD_FILE for a malformed
- * one or an unexpected tensor; WEFT_BAD_ARGUMENT for what weft's adapters lack (DoRA, biases,
- * modules_to_save, a module that weft does not adapt); WEFT_BAD_SHAPE. */
+/* Reads such a folder, also as PEFT writes it, into an empty store: adapters for the model of `base`,
+ * of which only the metadata count, and `config`, with the metadata "lora". Names of modules are
+ * those of `architecture`, or, if this is NULL, of the one that weft_huggingface_save would choose.
+ * Where weft has several matrices for one of theirs, each gets the module's A and its part of B. The
+ * factor of a module that differs from the others' is multiplied into its B. Errors: WEFT_NOT_FOUND
+ * if a file is missing or the architecture is unknown; WEFT_BAD_FILE for a malformed file or an
+ * unexpected tensor; WEFT_BAD_ARGUMENT for what weft's adapters lack (DoRA, biases, modules_to_save, a module that weft does not adapt), for
+ * a key of adapter_config.json with a value of another type or outside its range, or if the
+ * architecture does not have all options of the model; WEFT_BAD_SHAPE if a tensor does not fit its
+ * module; WEFT_TOO_LARGE for a path or a name that is too long; WEFT_IO; WEFT_NO_MEMORY. On failure
+ * the store may have some of the tensors. */
 WEFT_API weft_status weft_huggingface_load_adapters(weft_params *adapters, const weft_params *base,
                                                     const weft_model_config *config,
                                                     const char *folder, const char *architecture,

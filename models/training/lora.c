@@ -160,10 +160,11 @@ static bool has_shape(const weft_tensor *t, int64_t rows, int64_t columns)
     return t->dtype == WEFT_F32 && weft_shape_equal(t->shape, WEFT_SHAPE(rows, columns));
 }
 
-/* Lists the adapter of the state that a product uses, if there is one. */
-static weft_status list_adapter(application *p, const char *state, const quantized_use *use)
+/* Lists the adapter of the state that a product uses, if there is one and the graph allows it. */
+static weft_status list_adapter(application *p, const weft_graph *graph, const quantized_use *use)
 {
     char a[QUANTIZED_NAME], b[QUANTIZED_NAME], q[QUANTIZED_NAME];
+    const char *state = weft_name_of(graph, use->state);
     adapter l = {.state = state, .by_rows = use->by_rows, .k = use->k, .n = use->n};
     if (!weft__lora_name(a, state, "a") || !weft__lora_name(b, state, "b")) return WEFT_OK;
     const bool has = weft_params_find(p->adapters, a, &l.a);
@@ -171,7 +172,7 @@ static weft_status list_adapter(application *p, const char *state, const quantiz
         return weft_error_set(p->error, WEFT_BAD_FILE, has ? b : a, "is missing");
     for (size_t i = 0; i < p->n; i++)
         if (!strcmp(p->list[i].state, state)) return WEFT_OK;
-    if (!has) return WEFT_OK;
+    if (!has || !weft__lora_allows(graph, use->state)) return WEFT_OK;
     const int64_t rank = l.a.shape.rank == 2 ? l.a.shape.dim[1] : 0;
     if (!has_shape(&l.a, use->k, rank) || !has_shape(&l.b, rank, use->n))
         return weft_error_set(p->error, WEFT_BAD_SHAPE, a,
@@ -190,24 +191,34 @@ static weft_status list_adapter(application *p, const char *state, const quantiz
     return WEFT_OK;
 }
 
+/* Every tensor of the adapters must belong to a matrix. */
+static weft_status check_all_listed(const application *p)
+{
+    for (size_t i = 0; i < weft_params_count(p->adapters); i++) {
+        weft_tensor t;
+        const char *name = weft_params_name(p->adapters, i);
+        if (weft_params_key(p->adapters, i).kind != WEFT_STATE_MODEL ||
+            !weft_params_find(p->adapters, name, &t))
+            continue;
+        size_t k = 0;
+        while (k < p->n && p->list[k].a.data != t.data && p->list[k].b.data != t.data) k++;
+        if (k == p->n)
+            return weft_error_set(p->error, WEFT_BAD_FILE, name,
+                                  "the model has no matrix for it that can have an adapter");
+    }
+    return WEFT_OK;
+}
+
 static weft_status list_adapters(application *p, const weft_graph *graph)
 {
     weft_status status = WEFT_OK;
-    size_t found = 0;
     for (size_t i = 0; status == WEFT_OK && i < weft_graph_node_count(graph); i++) {
         const weft_node_info node = weft_graph_node(graph, i);
         quantized_use use;
-        if (weft__quantized_use_of(graph, &node, &use) && !use.lookup &&
-            weft__lora_allows(graph, use.state))
-            status = list_adapter(p, weft_name_of(graph, use.state), &use);
+        if (weft__quantized_use_of(graph, &node, &use) && !use.lookup)
+            status = list_adapter(p, graph, &use);
     }
-    for (size_t i = 0; i < weft_params_count(p->adapters); i++)
-        found += weft_params_key(p->adapters, i).kind == WEFT_STATE_MODEL;
-    if (status == WEFT_OK && found != 2 * p->n)
-        status = weft_error_set(p->error, WEFT_BAD_FILE, where,
-                                "%zu tensors of adapters, of which the model has matrices for %zu",
-                                found, 2 * p->n);
-    return status;
+    return status == WEFT_OK ? check_all_listed(p) : status;
 }
 
 /* W += scale A B, or its transpose. */

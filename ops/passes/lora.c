@@ -8,7 +8,10 @@
 
 #include <weft/ops.h>
 
+#include <math.h>
 #include <string.h>
+
+extern const weft_op weft_op_permute;
 
 const char *weft__lora_name(char name[QUANTIZED_NAME], const char *state, const char *matrix)
 {
@@ -25,7 +28,8 @@ bool weft__lora_read(const weft_params *params, lora_note *note)
         const char *at = text ? strstr(text, keys[i]) : NULL;
         if (!at || !weft__text_read_double(at + strlen(keys[i]), numbers[i])) return false;
     }
-    return note->rank >= 1;
+    return isfinite(note->rank) && note->rank >= 1 && isfinite(note->alpha) &&
+           isfinite(note->dropout);
 }
 
 bool weft__lora_scale(const weft_params *params, double *scale)
@@ -54,7 +58,7 @@ static bool only_products(const weft_graph *graph, uint32_t id, size_t *products
             if (node.in[k] != id) continue;
             if (is_product(graph, &node, k))
                 ++*products;
-            else if (!transposes || node.op != weft_op_find("permute") ||
+            else if (!transposes || node.op != &weft_op_permute ||
                      !only_products(graph, node.first_out, transposes, NULL))
                 return false;
         }
@@ -71,8 +75,9 @@ bool weft__lora_allows(const weft_graph *graph, weft_value state)
 /* Whether a product is added to. */
 static bool is_on(const weft_graph *graph, const quantized_use *use, const weft_params_filter *on)
 {
-    if (use->lookup || !weft__lora_allows(graph, use->state)) return false;
-    return !on || on->selects(on->context, weft_name_of(graph, use->state));
+    if (use->lookup) return false;
+    if (on && !on->selects(on->context, weft_name_of(graph, use->state))) return false;
+    return weft__lora_allows(graph, use->state); /* scans the graph, so it comes last */
 }
 
 weft_value weft__lora_add(weft_graph *graph, weft_value x, weft_value y, const weft_value *ab,

@@ -10,7 +10,7 @@
 /* The context of the pass of a training. */
 typedef struct lora_context {
     const weft_params *base;      /* quantised matrices that products read; NULL: none */
-    const weft_params_filter *on; /* the matrices, by name; NULL: all but tables */
+    const weft_params_filter *on; /* the matrices, by name; NULL: all that only products read */
     int64_t rank;
     double scale, dropout;
     size_t added; /* products so far */

@@ -148,6 +148,11 @@ static void test_gguf(void)
     check_kind("gguf");
 }
 
+static void test_peft(void)
+{
+    check_kind("peft");
+}
+
 static void test_recipe(void)
 {
     check_kind("recipe");
@@ -175,6 +180,7 @@ void hostile_tests(void)
     CU_add_test(suite, "archives of arrays", test_npz);
     CU_add_test(suite, "safetensors", test_safetensors);
     CU_add_test(suite, "GGUF models", test_gguf);
+    CU_add_test(suite, "configurations of adapters", test_peft);
     CU_add_test(suite, "recipes", test_recipe);
     CU_add_test(suite, "tokenisers", test_tokenizer);
     CU_add_test(suite, "chat templates", test_chat);

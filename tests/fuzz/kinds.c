@@ -6,6 +6,8 @@
 #include "json/tree.h"
 
 #include <weft/gguf.h>
+#include <weft/huggingface.h>
+#include <weft/lora.h>
 #include <weft/numpy.h>
 #include <weft/onnx.h>
 #include <weft/weft.h>
@@ -240,6 +242,50 @@ static const char *check_gguf(const char *folder, const uint8_t *data, size_t by
     return broken;
 }
 
+/* ---- Adapters of PEFT ---- */
+
+/* The adapters of one module, next to a configuration that is replaced. */
+static bool write_adapters(const weft_params *base, const weft_model_config *config,
+                           const char *folder)
+{
+    const weft_lora lora = {.rank = 2, .alpha = 2};
+    weft_params *adapters = weft_params_new();
+    const bool good =
+        adapters && weft_lora_note(&lora, adapters, NULL) == WEFT_OK &&
+        weft_params_add(adapters, "layer.0.attn.q.weight.lora_a", WEFT_F32, WEFT_SHAPE(8, 2), NULL,
+                        NULL) == WEFT_OK &&
+        weft_params_add(adapters, "layer.0.attn.q.weight.lora_b", WEFT_F32, WEFT_SHAPE(2, 8), NULL,
+                        NULL) == WEFT_OK &&
+        weft_huggingface_save_adapters(adapters, base, config, folder, NULL, NULL) == WEFT_OK;
+    weft_params_free(adapters);
+    return good;
+}
+
+/* The bytes are adapter_config.json. */
+static const char *check_peft(const char *folder, const uint8_t *data, size_t bytes)
+{
+    static const char *const options[] = {"vocab=8", "d_model=8", "heads=2",         "kv_heads=2",
+                                          "d_ff=8",  "layers=1",  "output_bias=none"};
+    char path[256];
+    weft_error error = WEFT_NO_ERROR;
+    weft_model_config config;
+    weft_params *base = weft_params_new(), *read = weft_params_new();
+    if (!base || !read ||
+        weft_model_parse(weft_model_find("llama"), options, 7, &config, NULL) != WEFT_OK ||
+        !write_adapters(base, &config, folder))
+        abort();
+    fuzz_put(folder, "adapter_config.json", data, bytes, path);
+    const bool good =
+        weft_huggingface_load_adapters(read, base, &config, folder, NULL, &error) == WEFT_OK;
+    const char *broken = fuzz_check_error(&error, good);
+    if (good && !broken &&
+        weft_huggingface_save_adapters(read, base, &config, folder, NULL, &error) != WEFT_OK)
+        broken = "what was read cannot be saved";
+    weft_params_free(base);
+    weft_params_free(read);
+    return broken;
+}
+
 /* ---- Recipes ---- */
 
 /* The text of a recipe that was read, which the caller frees. */
@@ -375,6 +421,7 @@ const fuzz_kind *fuzz_kind_find(const char *name)
                                       {"npy", check_npy},
                                       {"npz", check_npz},
                                       {"safetensors", check_safetensors},
+                                      {"peft", check_peft},
 #ifdef WEFT_HAVE_TOKENIZERS
                                       {"chat", fuzz_check_chat},
                                       {"tokenizer", fuzz_check_tokenizer},

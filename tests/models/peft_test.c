@@ -243,6 +243,18 @@ static void test_configurations(void)
         {"{\"peft_type\": \"LORA\", \"lora_dropout\": 1}", "lora_dropout", WEFT_BAD_ARGUMENT},
         {"{\"peft_type\": \"LORA\", \"alpha_pattern\": {\"^q.*\": 2}}", "alpha_pattern",
          WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"alpha_pattern\": [1]}", "alpha_pattern", WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"alpha_pattern\": \"x\"}", "alpha_pattern", WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"alpha_pattern\": 2}", "alpha_pattern", WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"alpha_pattern\": {\"q_proj\": 1e999}}", "alpha_pattern",
+         WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"alpha_pattern\": {\"q_proj\": \"1\"}}", "alpha_pattern",
+         WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"use_rslora\": 1}", "use_rslora", WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"use_rslora\": \"true\"}", "use_rslora", WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"bias\": true}", "bias", WEFT_BAD_ARGUMENT},
+        {"{\"peft_type\": \"LORA\", \"alpha_pattern\": null, \"use_rslora\": null, \"bias\": null}",
+         NULL, WEFT_OK},
         {"{\"peft_type\": \"LORA\", \"future\": null, \"use_dora\": false, \"x\": {}}", NULL,
          WEFT_OK}};
     rig r;
@@ -355,15 +367,156 @@ static void test_tensors(void)
     unlink(path_of("adapter_config.json", path));
     CU_ASSERT_EQUAL(load(&r, into, NULL), WEFT_NOT_FOUND);
     CU_ASSERT_EQUAL(load(&r, NULL, NULL), WEFT_BAD_ARGUMENT);
+    weft_error error = {0};
     weft_params_add(r.adapters, "other.lora_a", WEFT_F32, WEFT_SHAPE(2, 2), NULL, NULL);
-    CU_ASSERT_EQUAL(save(&r, "LlamaForCausalLM"), WEFT_BAD_FILE);
+    CU_ASSERT_EQUAL(weft_huggingface_save_adapters(r.adapters, r.base, &r.config, scratch,
+                                                   "LlamaForCausalLM", &error),
+                    WEFT_BAD_FILE);
+    CU_ASSERT_STRING_EQUAL(error.where, "other.lora_a");
+    CU_ASSERT_EQUAL(weft_params_add_adapters(r.base, r.adapters, r.graph, &error), WEFT_BAD_FILE);
+    CU_ASSERT_STRING_EQUAL(error.where, "other.lora_a");
     CU_ASSERT_EQUAL(weft_huggingface_save_adapters(r.base, r.base, &r.config, scratch, NULL, NULL),
                     WEFT_BAD_FILE);
     weft_params_free(into);
     close_rig(&r);
 }
 
+/* ---- Quantised stores in f32 again ---- */
+
+/* A quantised model, and adapters for its first layer. */
+typedef struct small {
+    weft_graph *graph;
+    weft_params *base, *quantized, *adapters;
+} small;
+
+static void open_small(small *s)
+{
+    weft_model_config config;
+    weft_error error = {0};
+    weft_built built;
+    size_t n;
+    static const char *const texts[] = {"vocab=40", "d_model=32", "heads=2", "d_ff=64", "layers=2"};
+    CU_ASSERT_EQUAL_FATAL(weft_model_parse(weft_model_find("gpt"), texts, 5, &config, &error),
+                          WEFT_OK);
+    config.build.shape = (weft_batch_shape){1, 0, 2};
+    s->graph = weft_graph_new();
+    s->base = weft_params_new();
+    s->adapters = weft_params_new();
+    weft_model_build(s->graph, &config);
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(s->base, s->graph, 1, &error), WEFT_OK);
+    const weft_quantize_options options = {.bits = 4};
+    s->quantized = weft_params_quantize(s->base, s->graph, &options, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s->quantized);
+    const weft_lora lora = {
+        .model = weft_model_builder(&config), .rank = 2, .alpha = 2, .on = "layer.0.*"};
+    const weft_builder builder = weft_lora_builder(&lora);
+    weft_graph *g = weft_graph_new();
+    CU_ASSERT_EQUAL_FATAL(builder.build(builder.context, g, &config.build, &built), WEFT_OK);
+    const weft_value *params = weft_graph_params(g, &n);
+    weft_lora_note(&lora, s->adapters, NULL);
+    for (size_t i = 0; i < n; i++)
+        weft_params_add(s->adapters, weft_name_of(g, params[i]), WEFT_F32,
+                        weft_shape_of(g, params[i]), NULL, NULL);
+    weft_graph_free(g);
+}
+
+static void close_small(small *s)
+{
+    weft_graph_free(s->graph);
+    weft_params_free(s->base);
+    weft_params_free(s->quantized);
+    weft_params_free(s->adapters);
+}
+
+static bool is_of_layer_0(void *context, const char *name)
+{
+    (void)context;
+    return !strncmp(name, "layer.0.", 8);
+}
+
+static bool is_of_layer_1(void *context, const char *name)
+{
+    (void)context;
+    return !strncmp(name, "layer.1.", 8);
+}
+
+/* A filter widens the matrices of its names alone; those that have adapters already are refused. */
+static void test_dequantize(void)
+{
+    static const weft_params_filter first = {is_of_layer_0, NULL}, second = {is_of_layer_1, NULL};
+    weft_error error = {0};
+    small s;
+    open_small(&s);
+    weft_params *some = weft_params_dequantize(s.quantized, s.graph, &first, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(some);
+    CU_ASSERT_TRUE(weft_params_find(some, "layer.0.ffn.in.weight", NULL));
+    CU_ASSERT_FALSE(weft_params_find(some, "layer.0.ffn.in.weight.q", NULL));
+    CU_ASSERT_FALSE(weft_params_find(some, "layer.1.ffn.in.weight", NULL));
+    CU_ASSERT_TRUE(weft_params_find(some, "layer.1.ffn.in.weight.scale", NULL));
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(some, "quantization"), "bits=4 group=32");
+    weft_params_free(some);
+    CU_ASSERT_EQUAL_FATAL(weft_params_add_adapters(s.quantized, s.adapters, s.graph, &error),
+                          WEFT_OK);
+    CU_ASSERT_PTR_NULL(weft_params_dequantize(s.quantized, s.graph, NULL, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(strncmp(error.where, "layer.0.", 8), 0);
+    some = weft_params_dequantize(s.quantized, s.graph, &second, &error);
+    CU_ASSERT_PTR_NOT_NULL(some);
+    CU_ASSERT_TRUE(weft_params_find(some, "layer.0.ffn.in.weight.lora_a", NULL));
+    weft_params_free(some);
+    close_small(&s);
+}
+
+/* A copy of a store in which one tensor has a row less. */
+static weft_params *truncated(const weft_params *from, const char *name)
+{
+    weft_params *to = weft_params_new();
+    for (size_t i = 0; i < weft_params_count(from); i++) {
+        weft_tensor t;
+        weft_params_find(from, weft_params_name(from, i), &t);
+        t.shape.dim[0] -= !strcmp(weft_params_name(from, i), name);
+        weft_params_add(to, weft_params_name(from, i), t.dtype, t.shape, NULL, NULL);
+    }
+    return to;
+}
+
+static void test_damaged_forms(void)
+{
+    static const char *const names[] = {"layer.0.ffn.in.weight.q", "layer.0.ffn.in.weight.scale",
+                                        "layer.0.ffn.in.weight.zero"};
+    small s;
+    open_small(&s);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        weft_error error = {0};
+        weft_params *bad = truncated(s.quantized, names[i]);
+        CU_ASSERT_PTR_NULL(weft_params_dequantize(bad, s.graph, NULL, &error));
+        CU_ASSERT_EQUAL(error.status, WEFT_BAD_SHAPE);
+        CU_ASSERT_STRING_EQUAL(error.where, "layer.0.ffn.in.weight");
+        weft_params_free(bad);
+    }
+    close_small(&s);
+}
+
 /* Every allocation made to fail in turn. */
+static void test_dequantize_memory(void)
+{
+    bool pending = false;
+    small s;
+    open_small(&s);
+    for (long n = 1; !pending; n++) {
+        weft_error error = {0};
+        test_fail_allocation(n);
+        weft_params *wide = weft_params_dequantize(s.quantized, s.graph, NULL, &error);
+        pending = test_allocation_pending();
+        test_fail_allocation(0);
+        CU_ASSERT_TRUE(pending == (wide != NULL));
+        CU_ASSERT_TRUE(pending == (error.status == WEFT_OK));
+        weft_params_free(wide);
+    }
+    close_small(&s);
+}
+
+/* Every fifth allocation made to fail. */
 static void test_memory(void)
 {
     rig r;
@@ -400,5 +553,8 @@ void peft_tests(void)
     CU_add_test(suite, "configurations", test_configurations);
     CU_add_test(suite, "scales", test_scales);
     CU_add_test(suite, "files of tensors", test_tensors);
+    CU_add_test(suite, "quantised stores in f32", test_dequantize);
+    CU_add_test(suite, "damaged quantised forms", test_damaged_forms);
     CU_add_test(suite, "allocations that fail", test_memory);
+    CU_add_test(suite, "allocations that fail while widening", test_dequantize_memory);
 }

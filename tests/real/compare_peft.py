@@ -59,7 +59,7 @@ def outputs(run, folder, feeds):
 
 
 def difference(got, want):
-    return max(float(np.abs(got[k] - v).max()) for k, v in want.items())
+    return float(np.max([np.abs(got[k] - v).max() for k, v in want.items()]))  # NaN if one is
 
 
 def prepare(name, folder):

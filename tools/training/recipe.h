@@ -99,7 +99,7 @@
     X(lora, alpha, BOTH, REAL, 0, 0, 1e9, "", "lora-alpha",                                        \
       "adapters count alpha / rank times; 0: once")                                                \
     X(lora, on, BOTH, TEXT, "", 0, 0, "", "lora-on",                                               \
-      "patterns of the matrices, such as *.attn.*; default: all but tables")                       \
+      "patterns of the matrices, such as *.attn.*; default: all that only products read")          \
     X(lora, dropout, BOTH, REAL, 0, 0, 0.999999, "", "lora-dropout",                               \
       "probability of dropping inputs of adapters")                                                \
     X(run, out, PLACE, TEXT, "", 0, 0, "", "out", "folder of the run")                             \
