@@ -8,6 +8,9 @@
 #include "base/match.h"
 #include "base/private.h"
 
+/* A graph of the whole model, with rows no longer than it has positions; NULL if out of memory. */
+WEFT_PRIVATE_API weft_graph *weft__saved_graph(const weft_model_config *config, const char *where,
+                                               weft_error *error);
 /* Fails unless the store has the tensors that the graph of a whole model declares, quantised or
  * not, and no others but states of training. The message has the first names. */
 WEFT_PRIVATE_API weft_status weft__saved_check(const weft_params *params, const weft_graph *graph,
@@ -36,6 +39,10 @@ weft_status weft__file_hash(const char *path, char text[17], weft_error *error);
 #define BASE_TEXT (BASE_HASH + 2 + FILE_PATH_BYTES)
 WEFT_PRIVATE_API weft_status weft__base_text(const char *path, char text[BASE_TEXT],
                                              weft_error *error);
+/* Copies what the training of adapters, whose metadata `from` has, says about the whole: the model
+ * `to`. trained_length becomes the longer of the two; a model without one stays without. */
+WEFT_PRIVATE_API weft_status weft__base_copy_meta(weft_params *to, const weft_params *from,
+                                                  weft_error *error);
 /* If the parameters are adapters, they become those of the model with the adapters. */
 weft_status weft__base_open(weft_saved_model *m, weft_error *error);
 

@@ -71,11 +71,8 @@ static weft_status apply(weft_params *base, const weft_params *params, const cha
     weft_model_config config;
     weft_status status = weft_saved_config(base, path, &config, error);
     if (status != WEFT_OK) return status;
-    const bool source = weft_model_traits_of(&config).source_vocab != 0;
-    config.build.shape = (weft_batch_shape){1, source ? 2 : 0, 2};
-    weft_graph *g = weft_graph_new();
-    if (!g) return no_memory(error, path);
-    weft_model_build(g, &config);
+    weft_graph *g = weft__saved_graph(&config, path, error);
+    if (!g) return WEFT_NO_MEMORY;
     status = weft_params_add_adapters(base, params, g, error);
     weft_graph_free(g);
     return status;
@@ -91,16 +88,15 @@ static weft_status copy_length(weft_params *base, const weft_params *params, wef
     return weft_params_set_meta(base, "trained_length", now, error);
 }
 
-/* What the training of the adapters says about the whole. */
-static weft_status copy_metas(weft_params *base, const weft_params *params, weft_error *error)
+weft_status weft__base_copy_meta(weft_params *to, const weft_params *from, weft_error *error)
 {
     static const char *const keys[] = {"step", "run", "recipe", "vocabulary"};
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < sizeof keys / sizeof *keys; i++) {
-        const char *text = weft_params_meta(params, keys[i]);
-        if (text) status = weft_params_set_meta(base, keys[i], text, error);
+        const char *text = weft_params_meta(from, keys[i]);
+        if (text) status = weft_params_set_meta(to, keys[i], text, error);
     }
-    return status == WEFT_OK ? copy_length(base, params, error) : status;
+    return status == WEFT_OK ? copy_length(to, from, error) : status;
 }
 
 weft_status weft__base_open(weft_saved_model *m, weft_error *error)
@@ -117,7 +113,7 @@ weft_status weft__base_open(weft_saved_model *m, weft_error *error)
         status = weft_error_set(error, WEFT_BAD_FILE, m->path,
                                 "has adapters for %s, which has adapters itself", m->base);
     if (status == WEFT_OK) status = apply(base, m->params, m->base, error);
-    if (status == WEFT_OK) status = copy_metas(base, m->params, error);
+    if (status == WEFT_OK) status = weft__base_copy_meta(base, m->params, error);
     if (status != WEFT_OK) {
         weft_params_free(base);
         return status;

@@ -120,6 +120,21 @@ static weft_status read_config(const weft_params *params, const char *where,
                             config, error);
 }
 
+weft_graph *weft__saved_graph(const weft_model_config *config, const char *where, weft_error *error)
+{
+    weft_model_config any = *config;
+    weft_batch_shape *shape = &any.build.shape;
+    const int64_t longest = weft_model_traits_of(config).max_positions;
+    if (shape->source_len > longest) shape->source_len = longest;
+    if (shape->target_len > longest) shape->target_len = longest;
+    weft_graph *g = weft_graph_new();
+    if (g)
+        weft_model_build(g, &any);
+    else
+        weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");
+    return g;
+}
+
 weft_status weft_saved_config(const weft_params *params, const char *where,
                               weft_model_config *config, weft_error *error)
 {
@@ -128,14 +143,8 @@ weft_status weft_saved_config(const weft_params *params, const char *where,
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "saved model", "has no parameters");
     weft_status status = read_config(params, where, config, error);
     if (status != WEFT_OK) return status;
-    weft_model_config any = *config; /* with rows no longer than the model has positions */
-    weft_batch_shape *shape = &any.build.shape;
-    const int64_t longest = weft_model_traits_of(config).max_positions;
-    if (shape->source_len > longest) shape->source_len = longest;
-    if (shape->target_len > longest) shape->target_len = longest;
-    weft_graph *g = weft_graph_new();
-    if (!g) return weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");
-    weft_model_build(g, &any);
+    weft_graph *g = weft__saved_graph(config, where, error);
+    if (!g) return WEFT_NO_MEMORY;
     status = weft__saved_check(params, g, where, error);
     weft_graph_free(g);
     return status;

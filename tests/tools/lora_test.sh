@@ -84,6 +84,22 @@ case_published_vocabularies_read_texts()
     input=valid.en expect 0 "perplexity" "$weft" logprob json
 }
 
+# 16 learned positions are fewer than the length for which weft makes graphs by default. The adapter is zero.
+case_models_with_few_positions()
+{
+    local p=base_model.model.transformer.h.0.mlp.c_proj.lora_ header
+    expect 0 "saved in short" "$weft" convert "$tests/golden/huggingface/gpt2" -o short
+    expect 0 "in 8 bits" "$weft" quantize short -o short-8
+    mkdir peft
+    echo '{"peft_type": "LORA", "r": 1, "lora_alpha": 1}' >peft/adapter_config.json
+    header="{\"${p}A.weight\": {\"dtype\": \"F32\", \"shape\": [1, 96], \"data_offsets\": [0, 384]}, "
+    header+="\"${p}B.weight\": {\"dtype\": \"F32\", \"shape\": [24, 1], \"data_offsets\": [384, 480]}}"
+    printf -v header '%-512s' "$header"
+    { printf '\0\2\0\0\0\0\0\0%s' "$header"; head -c 480 /dev/zero; } >peft/adapter_model.safetensors
+    expect 0 "adapters of rank 1 for 1 matrices" "$weft" convert peft --base short-8 -o adapted
+    expect 0 "1 matrices have their adapters in them" "$weft" convert adapted --merge -o merged
+}
+
 # Merged runs need the model no more; their matrices that have adapters are in f32, the others as they were.
 case_adapters_become_part_of_the_model()
 {
@@ -95,7 +111,9 @@ case_adapters_become_part_of_the_model()
         expect 1 "has a model already" "$weft" convert tuned --merge -o merged
         rm -r base
         # Inputs of products in f32 are not rounded to 8 bits, so those of bases in 8 and 4 bits differ a little.
-        awk -v a="$(perplexity merged)" -v b="$was" 'BEGIN { exit !(a > 0.97 * b && a < 1.03 * b) }' ||
+        [ $base = gpt ] && off=0 || off=0.03
+        awk -v a="$(perplexity merged)" -v b="$was" -v off="$off" \
+            'BEGIN { exit !(b > 0 && a >= (1 - off) * b && a <= (1 + off) * b) }' ||
             fail "$base: the perplexity was $was, it is $(perplexity merged)"
         "$build/tests/list_tensors" merged/model.safetensors >tensors
         grep -q 'lora_' tensors && fail "$base: adapters are left"
@@ -119,6 +137,10 @@ case_adapters_of_peft_go_both_ways()
     [ "$(perplexity again)" = "$(perplexity tuned)" ] || fail "the adapters compute something else"
     expect 1 "--base names the run" "$weft" convert peft -o x
     expect 1 "has adapters for" "$weft" convert peft --base tuned -o x
+    for more in --merge "--to peft" "--to gguf" --f32; do
+        # shellcheck disable=SC2086 # two words
+        expect 2 "--base reads adapters of PEFT, without" "$weft" convert peft --base llama $more -o x
+    done
     expect 1 "has no adapter_config.json" "$weft" convert llama --base llama -o x
     expect 1 "has no adapters, expected a run of weft train --lora" "$weft" convert llama --to peft -o x
     sed -i 's/"bias":.*/"bias": "all",/' peft/adapter_config.json

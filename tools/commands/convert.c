@@ -28,6 +28,8 @@ static void check(void *into, const tool_parser *parser)
     if (a->merge && a->to) tool_usage_error(parser, "--merge writes a run, without --to");
     if (a->merge && a->architecture)
         tool_usage_error(parser, "--merge writes a run, without --architecture");
+    if (a->base && (a->merge || a->to || a->f32))
+        tool_usage_error(parser, "--base reads adapters of PEFT, without --merge, --to and --f32");
 }
 
 #define FIELD(field) TOOL_FIELD(convert_args, field)

@@ -106,31 +106,16 @@ static bool is_adapted(void *context, const char *name)
     return weft__lora_name(a, name, "a") && weft_params_find(context, a, NULL);
 }
 
-/* What the training of adapters says about the whole, which `with` has already. */
-static weft_status copy_metas(weft_params *to, const weft_params *with, weft_error *error)
-{
-    static const char *const keys[] = {"step", "run", "recipe", "vocabulary", "trained_length"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *text = weft_params_meta(with, keys[i]);
-        if (text && weft_params_set_meta(to, keys[i], text, error) != WEFT_OK) break;
-    }
-    return error->status;
-}
-
 /* The store of a quantised model whose matrices that have adapters are widened, with these added.
  * NULL on failure. */
 static weft_params *merge(const weft_saved_model *m, weft_params *adapters, weft_error *error)
 {
     const weft_params_filter adapted = {is_adapted, adapters};
     weft_saved_model *base = weft_saved_open(m->base, NULL, error);
-    weft_graph *g = base ? weft_graph_new() : NULL;
-    weft_params *merged = NULL;
-    if (g) {
-        weft_model_build(g, &base->config);
-        merged = weft_params_dequantize(base->params, g, &adapted, error);
-    }
+    weft_graph *g = base ? weft__saved_graph(&base->config, m->base, error) : NULL;
+    weft_params *merged = g ? weft_params_dequantize(base->params, g, &adapted, error) : NULL;
     if (merged && weft_params_add_adapters(merged, adapters, g, error) == WEFT_OK)
-        copy_metas(merged, m->params, error);
+        weft__base_copy_meta(merged, m->params, error);
     weft_graph_free(g);
     weft_saved_close(base);
     if (merged && error->status == WEFT_OK) return merged;

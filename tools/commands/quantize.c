@@ -2,8 +2,7 @@
 #include "quantize/quantize.h"
 #include "text/text_files.h"
 
-#include <weft/saved.h>
-
+#include "training/saved.h"
 #include "base/platform.h"
 #include "base/text.h"
 #include "base/file.h"
@@ -151,8 +150,8 @@ static weft_status quantize(const arguments *a, const weft_saved_model *m, const
 {
     choice c = {.a = a, .terminal = system_is_terminal(stderr)};
     if (weft__quantized_refuse(m->params, a->from, error) != WEFT_OK) return error->status;
-    weft_graph *g = weft_graph_new();
-    weft_model_build(g, &m->config);
+    weft_graph *g = weft__saved_graph(&m->config, a->from, error);
+    if (!g) return error->status;
     const weft_params_filter filter = {selects, &c};
     const weft_quantize_options options = {bits_of(a), (int)a->group, &filter};
     weft_params *small = weft_params_quantize(m->params, g, &options, report, error);
