@@ -27,7 +27,7 @@ static weft_status understand(detector *d, weft_error *error)
     const weft_onnx_value *out = weft_onnx_outputs(d->model, &n_out);
     const weft_shape s = n_in == 1 ? in->shape : WEFT_SCALAR;
     if (s.rank < 3 || s.rank > 4 || s.dim[s.rank - 3] != 3 || weft_shape_numel(s) > INT32_MAX ||
-        (s.rank == 4 && s.dim[0] != 1) || in->dtype != WEFT_F32)
+        weft_shape_numel(s) < 1 || (s.rank == 4 && s.dim[0] != 1) || in->dtype != WEFT_F32)
         return weft_error_set(error, WEFT_BAD_SHAPE, d->options.file,
                               "expected one input of f32, [3, height, width]");
     d->height = (int)s.dim[s.rank - 2], d->width = (int)s.dim[s.rank - 1];
@@ -135,16 +135,23 @@ static size_t suppress(found_box *boxes, size_t n, float overlap)
     return kept;
 }
 
+/* Element [i, k] of the last dimensions, [k] of one alone. A tensor whose size the data decide lies
+ * in a larger one, so its strides count. */
+static float element(const weft_tensor *t, int64_t i, int64_t k)
+{
+    const int last = t->shape.rank - 1;
+    return ((const float *)t->data)[(last ? i * t->stride[last - 1] : 0) + k * t->stride[last]];
+}
+
 /* Box i of an output of YOLOv8. */
 static found_box decode(const weft_tensor *t, int64_t i)
 {
-    const int64_t rows = t->shape.dim[1], n = t->shape.dim[2];
-    const float x = (float)weft_tensor_element(t, i), y = (float)weft_tensor_element(t, n + i);
-    const float w = (float)weft_tensor_element(t, 2 * n + i) / 2;
-    const float h = (float)weft_tensor_element(t, 3 * n + i) / 2;
+    const int64_t rows = t->shape.dim[1];
+    const float x = element(t, 0, i), y = element(t, 1, i);
+    const float w = element(t, 2, i) / 2, h = element(t, 3, i) / 2;
     found_box box = {{x - w, y - h, x + w, y + h}, -INFINITY, 0};
     for (int64_t c = 4; c < rows; c++) {
-        const float score = (float)weft_tensor_element(t, c * n + i);
+        const float score = element(t, c, i);
         if (score > box.score) box.score = score, box.label = (int)(c - 4);
     }
     return box;
@@ -152,9 +159,9 @@ static found_box decode(const weft_tensor *t, int64_t i)
 
 static found_box listed(const weft_tensor t[N_LISTS], int64_t i)
 {
-    found_box box = {.score = (float)weft_tensor_element(&t[SCORES], i),
-                     .label = (int)weft_tensor_element(&t[LABELS], i)};
-    for (int k = 0; k < 4; k++) box.corners[k] = (float)weft_tensor_element(&t[BOXES], 4 * i + k);
+    found_box box = {.score = element(&t[SCORES], 0, i),
+                     .label = ((const int32_t *)t[LABELS].data)[i * t[LABELS].stride[0]]};
+    for (int k = 0; k < 4; k++) box.corners[k] = element(&t[BOXES], i, k);
     return box;
 }
 
@@ -168,18 +175,33 @@ static weft_status run(detector *d, const picture *p, float *across, float *down
     return weft_session_run(d->session, error);
 }
 
+/* The outputs of a run, and how many boxes they have. */
+static weft_status fetch(detector *d, weft_tensor t[N_LISTS], int64_t *count, weft_error *error)
+{
+    const bool yolo = d->list[BOXES] == d->list[SCORES];
+    for (int i = 0; i < N_LISTS; i++)
+        if (weft_onnx_output(d->model, d->session, d->out, d->list[i], &t[i], error) != WEFT_OK)
+            return error->status;
+    *count = t[BOXES].shape.dim[yolo ? 2 : 0];
+    if (yolo ? t[BOXES].shape.dim[1] > 4
+             : t[SCORES].shape.dim[0] == *count && t[LABELS].shape.dim[0] == *count)
+        return WEFT_OK;
+    return weft_error_set(error, WEFT_BAD_SHAPE, d->options.file,
+                          yolo ? "an output without rows of scores"
+                               : "other numbers of scores or labels than of boxes");
+}
+
 weft_status detector_find(detector *d, const picture *p, found_box **boxes, size_t *n,
                           weft_error *error)
 {
     const bool yolo = d->list[BOXES] == d->list[SCORES];
     float across, down;
+    int64_t count = 0;
     weft_tensor t[N_LISTS];
     *boxes = NULL, *n = 0;
     weft_status status = run(d, p, &across, &down, error);
-    for (int i = 0; i < N_LISTS && status == WEFT_OK; i++)
-        status = weft_onnx_output(d->model, d->session, d->out, d->list[i], &t[i], error);
+    if (status == WEFT_OK) status = fetch(d, t, &count, error);
     if (status != WEFT_OK) return status;
-    const int64_t count = t[BOXES].shape.dim[yolo ? 2 : 0];
     *boxes = (found_box *)malloc(((size_t)count + 1) * sizeof **boxes);
     if (!*boxes) return weft_error_set(error, WEFT_NO_MEMORY, d->options.file, "out of memory");
     for (int64_t i = 0; i < count; i++) {

@@ -14,7 +14,7 @@ typedef struct detector_options {
     size_t n_dims;
     picture_scaling scaling;
     float threshold; /* the least score of a box */
-    float overlap;   /* see found_boxes */
+    float overlap;   /* see detector_find */
 } detector_options;
 
 typedef struct found_box {

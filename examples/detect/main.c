@@ -4,7 +4,8 @@
  *     cc main.c detector.c picture.c $(pkg-config --cflags --libs weft-formats libturbojpeg libpng) -lm -o detect
  *     ./detect FILE.onnx PICTURE [--OPTION=VALUE...]
  *
- *     --weights=FILE     a safetensors file with other weights, such as one that train.c writes
+ *     --weights=FILE     reads the weights from this safetensors file, as train.c writes it, instead
+ *                        of FILE.onnx
  *     --out=FILE.png     the picture with frames
  *     --labels=FILE      the names of the labels, one a line; the first is label 0
  *     --dim=NAME=N       a size that the file leaves open; up to 4 times
@@ -79,16 +80,23 @@ static bool take(arguments *a, char *text)
     return take_option(a, text + 2, value + 1);
 }
 
-/* The names of labels, a line each; false if the file cannot be read. */
+/* The names of labels, a line each; false if the file cannot be read, or a line is too long. */
 static bool read_labels(const char *path, char names[MAX_LABELS][MAX_LABEL], weft_error *error)
 {
     FILE *file = path ? fopen(path, "r") : NULL;
-    char line[256];
+    char line[MAX_LABEL + 2]; /* with the line's end and a zero */
+    bool good = true;
     if (path && !file) return weft_error_set(error, WEFT_IO, path, "cannot be opened"), false;
-    for (int i = 0; file && i < MAX_LABELS && fgets(line, sizeof line, file); i++)
-        snprintf(names[i], MAX_LABEL, "%.*s", (int)strcspn(line, "\r\n"), line);
+    for (int i = 0; file && good && i < MAX_LABELS && fgets(line, sizeof line, file); i++) {
+        const size_t n = strcspn(line, "\r\n");
+        if ((good = n < MAX_LABEL))
+            snprintf(names[i], MAX_LABEL, "%.*s", (int)n, line);
+        else
+            weft_error_set(error, WEFT_BAD_FILE, path, "line %d: expected at most %d bytes", i + 1,
+                           MAX_LABEL - 1);
+    }
     if (file) fclose(file);
-    return true;
+    return good;
 }
 
 static void print(const found_box *b, char names[MAX_LABELS][MAX_LABEL])

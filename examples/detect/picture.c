@@ -164,8 +164,11 @@ void picture_frame(picture *p, const float corners[4], int kind)
                                          {255, 224, 0}, {255, 0, 255}, {0, 240, 240}};
     const int n = (int)(sizeof colours / sizeof *colours), wide = 1 + p->width / 256;
     const uint8_t *colour = colours[(kind % n + n) % n];
-    const int x0 = (int)fmaxf(corners[0], 0), x1 = (int)fminf(corners[2], (float)p->width - 1);
-    const int y0 = (int)fmaxf(corners[1], 0), y1 = (int)fminf(corners[3], (float)p->height - 1);
+    const float right = (float)p->width - 1, bottom = (float)p->height - 1;
+    if (!(corners[0] <= right && corners[1] <= bottom && corners[2] >= 0 && corners[3] >= 0))
+        return;
+    const int x0 = (int)fmaxf(corners[0], 0), x1 = (int)fminf(corners[2], right);
+    const int y0 = (int)fmaxf(corners[1], 0), y1 = (int)fminf(corners[3], bottom);
     for (int y = y0; y <= y1; y++)
         for (int x = x0; x <= x1; x++)
             if (x < x0 + wide || x > x1 - wide || y < y0 + wide || y > y1 - wide)

@@ -4,6 +4,8 @@
  *     cc train.c detector.c picture.c $(pkg-config --cflags --libs weft-formats libturbojpeg libpng) -lm -o train_detector
  *     ./train_detector FILE.onnx [--weights=FILE] TRAIN.txt TEST.txt STEPS OUT.safetensors
  *
+ * --weights=FILE: begins with the weights of this safetensors file instead of those of FILE.onnx.
+ *
  * A line of a list is a box: the name of a PNG or JPEG file in the list's folder, left, top, right
  * and bottom in pixels, and the label.
  *
@@ -37,6 +39,11 @@ typedef struct example_list {
 
 /* ---- Lists ---- */
 
+static bool is_size(float x)
+{
+    return x > 0 && isfinite(x);
+}
+
 static bool add_line(example_list *l, const char *path, const char *line, weft_error *error)
 {
     char name[256], full[512];
@@ -44,7 +51,8 @@ static bool add_line(example_list *l, const char *path, const char *line, weft_e
     const char *slash = strrchr(path, '/');
     if (sscanf(line, "%255s %f %f %f %f %d", name, &b.corners[0], &b.corners[1], &b.corners[2],
                &b.corners[3], &b.label) != 6 ||
-        !(b.corners[0] < b.corners[2] && b.corners[1] < b.corners[3]) || b.label < 0)
+        !is_size(b.corners[2] - b.corners[0]) || !is_size(b.corners[3] - b.corners[1]) ||
+        b.label < 0)
         return weft_error_set(error, WEFT_BAD_FILE, path,
                               "expected lines \"NAME LEFT TOP RIGHT BOTTOM LABEL\""),
                false;
@@ -71,7 +79,10 @@ static bool read_list(example_list *l, const char *path, weft_error *error)
     l->examples = (example *)calloc(MAX_PICTURES, sizeof *l->examples);
     FILE *file = l->examples ? fopen(path, "r") : NULL;
     if (!file) return weft_error_set(error, WEFT_IO, path, "cannot be opened"), false;
-    while (good && fgets(line, sizeof line, file)) good = add_line(l, path, line, error);
+    while (good && fgets(line, sizeof line, file))
+        good = strlen(line) + 1 < sizeof line
+                   ? add_line(l, path, line, error)
+                   : (weft_error_set(error, WEFT_BAD_FILE, path, "a line is too long"), false);
     fclose(file);
     if (good && !l->n) good = (weft_error_set(error, WEFT_BAD_FILE, path, "has no boxes"), false);
     return good;
@@ -112,40 +123,58 @@ static weft_value loss_of(weft_graph *g, weft_value cells, weft_value wanted)
     return weft_mul_scalar(g, weft_add_n(g, parts, 3), 1.0 / BATCH);
 }
 
-static weft_status build(network *n, const char *file, weft_error *error)
+/* Adds the file to a graph; its value "cells" becomes *cells. */
+static weft_status add_file(network *n, weft_graph *g, const char *file, weft_value *cells,
+                            weft_error *error)
 {
     weft_value in[WEFT_BUILT_VALUES], out[WEFT_BUILT_VALUES];
     size_t n_in, n_out;
-    const weft_shape s = weft_onnx_inputs(n->model, &n_in)->shape;
+    const weft_onnx_value *inputs = weft_onnx_inputs(n->model, &n_in);
     const weft_onnx_value *outputs = weft_onnx_outputs(n->model, &n_out);
-    if (n_in != 1 || n_out > WEFT_BUILT_VALUES || s.rank != 4 || s.dim[1] != 3)
-        return weft_error_set(error, WEFT_BAD_SHAPE, file,
-                              "expected an input [batch, 3, height, width]");
+    const weft_shape s = n_in == 1 ? inputs->shape : WEFT_SCALAR;
+    if (s.rank != 4 || s.dim[0] != BATCH || s.dim[1] != 3 || weft_shape_numel(s) < 1 ||
+        weft_shape_numel(s) > INT32_MAX || inputs->dtype != WEFT_F32 || n_out > WEFT_BUILT_VALUES)
+        return weft_error_set(
+            error, WEFT_BAD_SHAPE, file,
+            "expected one input of f32, [batch, 3, height, width], whose batch is "
+            "open or %d",
+            BATCH);
     n->height = (int)s.dim[2], n->width = (int)s.dim[3];
-    weft_graph *g = weft_graph_new();
-    weft_onnx_build(g, n->model, 0, in, out);
-    weft_value cells = WEFT_NO_VALUE;
+    if (weft_onnx_build(g, n->model, 0, in, out) != WEFT_OK)
+        return weft_error_copy(error, weft_graph_error(g));
     for (size_t i = 0; i < n_out; i++)
-        if (!strcmp(outputs[i].name, "cells")) cells = out[i];
-    const weft_shape c = weft_shape_of(g, cells);
+        if (!strcmp(outputs[i].name, "cells")) *cells = out[i];
+    const weft_shape c = weft_shape_of(g, *cells);
+    if (c.rank != 3 || c.dim[0] != BATCH || c.dim[2] < 6 ||
+        c.dim[1] != s.dim[2] / CELL * (s.dim[3] / CELL))
+        return weft_error_set(error, WEFT_BAD_SHAPE, file,
+                              "expected cells [%d, %lld of 8 x 8 pixels, 5 + classes]", BATCH,
+                              (long long)(s.dim[2] / CELL * (s.dim[3] / CELL)));
     n->features = (int)c.dim[2], n->image = in[0];
-    if (c.rank != 3 || n->features < 6 || c.dim[1] != s.dim[2] / CELL * (s.dim[3] / CELL))
-        weft_error_set(error, WEFT_BAD_SHAPE, file,
-                       "expected cells [batch, cells of 8 x 8, 5 + classes]");
-    n->wanted = weft_input(g, "wanted", WEFT_F32, c);
+    return WEFT_OK;
+}
+
+static weft_status build(network *n, const char *file, weft_error *error)
+{
+    weft_value cells = WEFT_NO_VALUE;
+    weft_graph *g = weft_graph_new();
+    if (!g) return weft_error_set(error, WEFT_NO_MEMORY, file, "out of memory");
+    if (add_file(n, g, file, &cells, error) != WEFT_OK) return weft_graph_free(g), error->status;
+    n->wanted = weft_input(g, "wanted", WEFT_F32, weft_shape_of(g, cells));
     n->lr = weft_input(g, "lr", WEFT_F32, WEFT_SCALAR);
     n->loss = loss_of(g, cells, n->wanted);
     const weft_optimizer adam = WEFT_ADAM_DEFAULT;
     const weft_value targets[] = {n->loss,
                                   weft_train_update(g, n->loss, NULL, 0, n->lr, &adam, NULL)};
-    if (error->status == WEFT_OK && weft_params_init(n->params, g, 1, error) == WEFT_OK)
+    if (weft_params_init(n->params, g, 1, error) == WEFT_OK)
         n->plan = weft_plan_new(g, targets, 2, NULL, error);
     if (n->plan) n->session = weft_session_new(n->plan, n->params, NULL, error);
     weft_graph_free(g);
     return error->status;
 }
 
-/* What the cells of a picture should say; a second object in a cell is left out. */
+/* What the cells of a picture should say. An object whose centre is outside the picture, and a
+ * second one in a cell, are left out. */
 static void write_wanted(const network *n, const example *e, float across, float down,
                          float *wanted)
 {
@@ -154,8 +183,10 @@ static void write_wanted(const network *n, const example *e, float across, float
     for (int i = 0; i < e->n; i++) {
         const float *c = e->boxes[i].corners;
         const float x = (c[0] + c[2]) / 2 * across / CELL, y = (c[1] + c[3]) / 2 * down / CELL;
-        const int column = (int)x, row = (int)y, label = e->boxes[i].label;
-        if (column >= columns || row >= rows || label >= n->features - 5) continue;
+        const int label = e->boxes[i].label;
+        if (!(x >= 0 && x < (float)columns && y >= 0 && y < (float)rows)) continue;
+        if (label >= n->features - 5) continue;
+        const int column = (int)x, row = (int)y;
         float *cell = wanted + (row * columns + column) * n->features;
         if (cell[0] > 0) continue;
         cell[0] = 1, cell[1] = x - (float)column, cell[2] = y - (float)row;
@@ -172,7 +203,7 @@ static void swap(float *a, float *b, int n)
     }
 }
 
-/* Reverses the rows of an image [3, height, width], and the boxes of its cells. */
+/* Mirrors an image [3, height, width] left to right, and the boxes of its cells. */
 static void mirror(const network *n, float *image, float *wanted)
 {
     const int columns = n->width / CELL, rows = n->height / CELL;

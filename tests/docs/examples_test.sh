@@ -134,8 +134,20 @@ case_a_detector()
     expect 0 "after: 0 of 1 objects found in 1 pictures" "$train" shapes.onnx list.txt list.txt 1 trained.safetensors
     expect 0 "after: 1 of 1 objects found in 1 pictures" "$train" shapes.onnx list.txt list.txt 200 trained.safetensors
     expect 0 "0            score" "$detect" shapes.onnx drawn.jpg --weights=trained.safetensors
-    echo "drawn.jpg 60 87 50 123 0" >list.txt
-    expect 1 "list.txt: expected lines" "$train" shapes.onnx list.txt list.txt 1 none.safetensors
+    # Objects whose centre is outside the picture, and one that is far larger.
+    printf 'drawn.jpg %s 0\n' '-90 -90 -60 -60' '60 87 1e30 123' '-1e30 -1e30 1e30 1e30' >list.txt
+    expect 0 "of 3 objects found" "$train" shapes.onnx list.txt list.txt 1 trained.safetensors
+    "$build/tests/make_detector" one.onnx 1 || fail "make_detector"
+    expect 1 "one.onnx: expected one input of f32, [batch, 3, height, width], whose batch is open or 8" \
+        "$train" one.onnx list.txt list.txt 1 none.safetensors
+    for box in "60 87 50 123" "60 87 inf 123" "nan 87 96 123" "-2e38 87 2e38 123"; do
+        echo "drawn.jpg $box 0" >list.txt
+        expect 1 "list.txt: expected lines" "$train" shapes.onnx list.txt list.txt 1 none.safetensors
+    done
+    printf 'drawn.jpg 60 87 96 123 0%1100s\n' >list.txt
+    expect 1 "list.txt: a line is too long" "$train" shapes.onnx list.txt list.txt 1 none.safetensors
+    printf 'circle\n%064d\n' 0 >names.txt
+    expect 1 "names.txt: line 2: expected at most 63 bytes" "$detect" shapes.onnx drawn.jpg --labels=names.txt
     expect 2 "usage: train_detector" "$train" shapes.onnx list.txt list.txt 0 none.safetensors
 }
 

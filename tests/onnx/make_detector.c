@@ -1,18 +1,18 @@
-/* Writes a small detector, untrained, as an ONNX file: make_detector FILE. docs/detectors.md trains
- * it.
+/* Writes a small detector, untrained, as an ONNX file: make_detector FILE [BATCH]. docs/detectors.md
+ * trains it. With BATCH the file accepts no other batch.
  *
  * image [N, 3, 64, 64] passes five convolutions, which become cells [N, 8 x 8, 8]: one cell for each
  * 8 x 8 pixels, with the logit of an object, of its centre's place in the cell (x, y), the
  * logarithms of its width and height in units of 16 pixels, and the logits of three classes. The
  * rest of the file decodes the cells and suppresses all but the best of boxes that overlap: boxes
  * [n, 4] in pixels, scores [n] and labels [n], where the image decides n. */
-#include <weft/autograd.h>
 #include <weft/weft.h>
 
 #include "onnx_writer.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { SIDE = 64, GRID = 8, CELLS = GRID * GRID, CLASSES = 3, FEATURES = 5 + CLASSES };
 
@@ -20,12 +20,7 @@ enum { SIDE = 64, GRID = 8, CELLS = GRID * GRID, CLASSES = 3, FEATURES = 5 + CLA
 static void random_weight(arena *p, written_graph *g, const char *name, weft_shape shape,
                           double limit)
 {
-    const size_t n = (size_t)weft_shape_numel(shape);
-    float *data = weft__arena_alloc(p, n * sizeof *data);
-    const weft_sample_input like = {WEFT_F32, shape, -1, 1, false};
-    weft_sample_input_fill(&like, WEFT_F32, g->proto.n_initializer, data);
-    for (size_t i = 0; i < n; i++) data[i] *= (float)limit;
-    write_floats(p, g, name, shape, data);
+    write_random(p, g, name, shape, limit, g->proto.n_initializer);
 }
 
 /* The last initializer becomes a node. */
@@ -70,10 +65,10 @@ static void conv(arena *p, written_graph *g, int number, int in, int out, int ke
     write_node(p, g, "Relu", output, words);
 }
 
-static void network(arena *p, written_graph *g)
+static void network(arena *p, written_graph *g, int64_t batch)
 {
     static const int64_t shape[] = {0, FEATURES, CELLS}, perm[] = {0, 2, 1};
-    write_input(p, g, "image", ONNX_FLOAT, WEFT_SHAPE(-1, 3, SIDE, SIDE));
+    write_input(p, g, "image", ONNX_FLOAT, WEFT_SHAPE(batch, 3, SIDE, SIDE));
     conv(p, g, 1, 3, 16, 3, 2);
     conv(p, g, 2, 16, 24, 3, 2);
     conv(p, g, 3, 24, 32, 3, 2);
@@ -137,9 +132,9 @@ int main(int argc, char **argv)
 {
     arena memory = {.blocks = NULL};
     size_t bytes;
-    if (argc != 2) return fputs("usage: make_detector FILE\n", stderr), 2;
+    if (argc != 2 && argc != 3) return fputs("usage: make_detector FILE [BATCH]\n", stderr), 2;
     written_graph *g = write_graph(&memory);
-    network(&memory, g);
+    network(&memory, g, argc > 2 ? strtoll(argv[2], NULL, 10) : -1);
     decode(&memory, g);
     choose(&memory, g);
     const uint8_t *data = write_model(&memory, g, 17, &bytes);

@@ -6,22 +6,12 @@
  * shape) with an input for the shape. `softmax`: mlp with the output p = softmax(logits) alone, and
  * `sigmoid` with its sigmoid; `quotient`: the softmax as exp and a quotient; `flat` with its signs. `integers`: y = a + a, without floats. `external LOCATION`:
  * mlp, whose table is in the file LOCATION, which is also written. */
-#include <weft/autograd.h>
 #include <weft/weft.h>
 
 #include "onnx_writer.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* Synthetic weights in [-1, 1). */
-static void weight(arena *p, written_graph *g, const char *name, weft_shape shape, uint64_t seed)
-{
-    float data[64];
-    const weft_sample_input like = {WEFT_F32, shape, -1, 1, false};
-    weft_sample_input_fill(&like, WEFT_F32, seed, data);
-    write_floats(p, g, name, shape, data);
-}
 
 /* The last dimension of the last input is open, and has a name of its own. */
 static void open_last(written_graph *g, arena *p, const char *name)
@@ -32,34 +22,27 @@ static void open_last(written_graph *g, arena *p, const char *name)
     shape->dim[shape->n_dim - 1]->dim_param = weft__arena_text(p, name);
 }
 
-static void attribute(arena *p, WeftOnnx__NodeProto *node, const char *name, int64_t value)
-{
-    WeftOnnx__AttributeProto *a = write_attribute(p, node, name);
-    a->has_i = true;
-    a->i = value;
-}
-
 static void mlp(arena *p, written_graph *g, bool length, uint64_t seed)
 {
     static const int64_t last = -1, middle = 1;
     write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(-1, 3));
     if (length) open_last(g, p, "T");
     write_input(p, g, "ids", ONNX_INT64, WEFT_SHAPE(-1, 2));
-    weight(p, g, "table", WEFT_SHAPE(5, 6), seed);
-    weight(p, g, "W1", length ? WEFT_SHAPE(1, 6) : WEFT_SHAPE(3, 6), seed + 1);
-    weight(p, g, "b1", WEFT_SHAPE(6), seed + 2);
-    weight(p, g, "W2", WEFT_SHAPE(6, 4), seed + 3);
-    weight(p, g, "b2", WEFT_SHAPE(4), seed + 4);
+    write_random(p, g, "table", WEFT_SHAPE(5, 6), 1, seed);
+    write_random(p, g, "W1", length ? WEFT_SHAPE(1, 6) : WEFT_SHAPE(3, 6), 1, seed + 1);
+    write_random(p, g, "b1", WEFT_SHAPE(6), 1, seed + 2);
+    write_random(p, g, "W2", WEFT_SHAPE(6, 4), 1, seed + 3);
+    write_random(p, g, "b2", WEFT_SHAPE(4), 1, seed + 4);
     write_longs(p, g, "last", WEFT_SHAPE(1), &last);
     write_longs(p, g, "middle", WEFT_SHAPE(1), &middle);
     if (length) write_node(p, g, "ReduceSum", "x last", "sum");
     write_node(p, g, "Gemm", length ? "sum W1 b1" : "x W1 b1", "a");
     write_node(p, g, "Tanh", "a", "t");
     write_node(p, g, "Gather", "table ids", "rows");
-    attribute(p, write_node(p, g, "ReduceSum", "rows middle", "bag"), "keepdims", 0);
+    write_int(p, write_node(p, g, "ReduceSum", "rows middle", "bag"), "keepdims", 0);
     write_node(p, g, "Add", "t bag", "h");
     write_node(p, g, "Gemm", "h W2 b2", "logits");
-    attribute(p, write_node(p, g, "ArgMax", "logits", "class"), "axis", 1);
+    write_int(p, write_node(p, g, "ArgMax", "logits", "class"), "axis", 1);
     write_output(p, g, "class");
     write_output(p, g, "logits");
 }

@@ -1,6 +1,8 @@
 /* See onnx_writer.h. */
 #include "onnx_writer.h"
 
+#include <weft/autograd.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +103,17 @@ void write_floats(arena *memory, written_graph *g, const char *name, weft_shape 
     t->raw_data.len = n * sizeof *data;
     t->raw_data.data = weft__arena_alloc(memory, t->raw_data.len);
     memcpy(t->raw_data.data, data, t->raw_data.len);
+}
+
+void write_random(arena *memory, written_graph *g, const char *name, weft_shape shape, double limit,
+                  uint64_t seed)
+{
+    const size_t n = (size_t)weft_shape_numel(shape);
+    float *data = weft__arena_alloc(memory, n * sizeof *data);
+    const weft_sample_input like = {WEFT_F32, shape, -1, 1, false};
+    weft_sample_input_fill(&like, WEFT_F32, seed, data);
+    for (size_t i = 0; i < n; i++) data[i] *= (float)limit;
+    write_floats(memory, g, name, shape, data);
 }
 
 void write_bytes(arena *memory, written_graph *g, const char *name, int type, weft_shape shape,

@@ -30,6 +30,9 @@ void write_external(arena *memory, WeftOnnx__TensorProto *tensor, const char *lo
                     const char *offset);
 void write_floats(arena *memory, written_graph *g, const char *name, weft_shape shape,
                   const float *data);
+/* Random numbers in [-limit, limit) that the seed determines. */
+void write_random(arena *memory, written_graph *g, const char *name, weft_shape shape, double limit,
+                  uint64_t seed);
 /* Of ONNX_UINT8 or ONNX_INT8. */
 void write_bytes(arena *memory, written_graph *g, const char *name, int type, weft_shape shape,
                  const void *data);
