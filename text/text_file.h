@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Reads the next line without its end (LF or CRLF), which may contain zeros; false at the end of
- * the file or if it cannot be read. The caller frees *line. */
+/* Reads the next line, which may contain zeros, without its end (LF or CRLF). A zero byte follows its
+ * `length` bytes. False at the end of the file or if it cannot be read. The caller frees *line. */
 WEFT_PRIVATE_API bool weft__text_read_line(FILE *file, char **line, size_t *capacity,
                                            size_t *length);
 /* Removes a byte order mark from the beginning of a file's first line. */

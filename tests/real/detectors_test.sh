@@ -20,5 +20,5 @@ if [ -x "$detect" ]; then
     "$python" tests/real/compare_detect.py "$detect" "$work/ssdlite320.onnx" 0.9 "$work"
     "$python" tests/real/compare_detect.py "$detect" "$work/faster_rcnn.onnx" 0.35 "$work"
 else
-    echo "detect was not built (libturbojpeg, libpng)"
+    echo "skipped: detect: it was not built (libturbojpeg, libpng)"
 fi

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 needs "$weft"
 python_with 'numpy, onnxruntime, PIL' numpy 'onnxruntime>=1.20,<2' 'pillow>=10.1,<14'
 while read -r package file; do
-    published "$package" "$file" || echo "pip cannot download $package"
+    published "$package" "$file" || echo "skipped: $package: pip cannot download it"
 done <<'END'
 magika magika/models/standard_v3_3/model.onnx
 rapidocr-onnxruntime rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx
@@ -30,5 +30,7 @@ detect=$build/examples/detect/detect
 if [ -x "$detect" ] && [ -e "$cache/nudenet/320n.onnx" ]; then
     "$python" tests/real/compare_detect.py "$detect" "$cache/nudenet/320n.onnx" 0.01 "$work" --dim=height=320 \
         --dim=width=320 --fit=letterbox || status=1
+else
+    echo "skipped: detect with nudenet: it was not built (libturbojpeg, libpng), or pip cannot download the file"
 fi
 exit "$status"

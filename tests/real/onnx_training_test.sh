@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 needs "$weft"
 python_with 'numpy, onnx, onnxruntime, PIL' numpy onnx 'onnxruntime>=1.20,<2' 'pillow>=10.1,<14'
 while read -r package file; do
-    published "$package" "$file" || echo "pip cannot download $package"
+    published "$package" "$file" || echo "skipped: $package: pip cannot download it"
 done <<'END'
 rapidocr-onnxruntime rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx
 basic-pitch basic_pitch/saved_models/icassp_2022/nmp.onnx

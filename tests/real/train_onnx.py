@@ -4,8 +4,8 @@ wrong, 2 if CACHE has none of the packages.
 
 The classifier by Paddle says whether a line of text is upside down; ONNX Runtime's quantiser writes it as a QDQ file.
 Roundings have no gradient: `weft fit` must say that all gradients of that file are zero, and differences across a
-rounding would mean nothing to `weft check`. The file by TensorFlow finds notes; it learns to find some at random. `weft check` of it
-takes too long for a test."""
+rounding would mean nothing to `weft check`. The TensorFlow file transcribes notes; it is trained on random targets.
+`weft check` of it takes too long for a test."""
 import logging
 import pathlib
 import re

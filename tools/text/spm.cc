@@ -224,9 +224,9 @@ class Lines : public sentencepiece::SentenceIterator
             if (!file) return !(ended = true);
             first = true;
         }
-        line.assign(buffer, length);
-        if (first && line.compare(0, 3, "\xEF\xBB\xBF") == 0) line.erase(0, 3);
+        if (first) weft__text_skip_mark(buffer, &length);
         first = false;
+        line.assign(buffer, length);
         counts->lines++;
         if (!weft_text_is_utf8(line.data(), line.size())) {
             counts->invalid++;
