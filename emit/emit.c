@@ -13,20 +13,6 @@ bool weft_emit_has_op(const weft_op *op)
     return op && (op->source || !runs);
 }
 
-bool weft__emit_no_memory(const emit_file *f)
-{
-    weft_error_set(f->error, WEFT_NO_MEMORY, "weft_emit", "out of memory");
-    return false;
-}
-
-bool weft__emit_function(emit_file *f, const char *name, weft_dtype dtype, char *buffer,
-                         size_t size)
-{
-    if (!weft__emit_items_write(&f->items, name, dtype, &f->functions)) return false;
-    weft__emit_items_name(&f->items, name, dtype, buffer, size);
-    return true;
-}
-
 /* What a compiler must not do, in its own words. */
 static const char rules[] =
     "#include <stdbool.h>\n#include <string.h>\n\n"
@@ -69,7 +55,7 @@ static void write_run(emit_file *f, emit_text *to)
 
 static bool deliver(const emit_file *f, bool header, const emit_text *t)
 {
-    if (t->failed) return weft__emit_no_memory(f);
+    if (t->failed) return emit_no_memory(f);
     if (!t->n || f->options->write(f->options->context, header, t->text, t->n)) return true;
     weft_error_set(f->error, WEFT_IO, "weft_emit", "the files could not be written");
     return false;
@@ -128,10 +114,10 @@ weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options, w
     f.state_of = calloc(n_values + 1, sizeof *f.state_of);
     weft__emit_items_add(&f.items, weft__emit_library);
     if (!f.flags || !f.state_of)
-        weft__emit_no_memory(&f);
+        emit_no_memory(&f);
     else if (weft__emit_find_fields(&f) && weft__emit_find_states(&f) && weft__emit_nodes(&f))
         write_files(&f);
-    if (f.items.failed) weft__emit_no_memory(&f);
+    if (f.items.failed) emit_no_memory(&f);
     weft__emit_items_free(&f.items);
     weft__emit_text_free(&f.functions);
     weft__emit_text_free(&f.arrays);

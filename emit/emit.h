@@ -58,11 +58,21 @@ typedef struct emit_file {
 } emit_file;
 
 /* Sets the error "out of memory"; returns false. */
-bool weft__emit_no_memory(const emit_file *f);
+static inline bool emit_no_memory(const emit_file *f)
+{
+    weft_error_set(f->error, WEFT_NO_MEMORY, "weft_emit", "out of memory");
+    return false;
+}
+
 /* Writes the item of this name into the functions, and what it is called to `buffer`; false if there
  * is none. */
-bool weft__emit_function(emit_file *f, const char *name, weft_dtype dtype, char *buffer,
-                         size_t size);
+static inline bool emit_function(emit_file *f, const char *name, weft_dtype dtype, char *buffer,
+                                 size_t size)
+{
+    if (!weft__emit_items_write(&f->items, name, dtype, &f->functions)) return false;
+    weft__emit_items_name(&f->items, name, dtype, buffer, size);
+    return true;
+}
 
 /* places.c: where a value of the plan's graph lies. */
 emit_place weft__emit_place(const emit_file *f, weft_value value);
@@ -89,7 +99,7 @@ void weft__emit_write_copies(emit_file *f, bool outputs, emit_text *to);
 /* nodes.c: writes all steps of the plan into f->body. False: an error is set. */
 bool weft__emit_nodes(emit_file *f);
 
-/* A name as an identifier of C and C++. */
+/* names.c: a name as an identifier of C and C++. */
 const char *weft__emit_identifier(const char *name, char buffer[EMIT_NAME_BYTES]);
 bool weft__emit_is_identifier(const char *name);
 

@@ -1,4 +1,4 @@
-/* What a program sees of a file: names, the struct of inputs and outputs, and the header. */
+/* What a program sees of a file: the struct of inputs and outputs, and the header. */
 #include "emit.h"
 
 #include "base/text.h"
@@ -9,44 +9,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Names ---- */
-
-/* Words that C99 or C++ reserve, and that a value may be called. */
-static bool is_reserved(const char *name)
-{
-    static const char *const words[] = {
-        "and",      "asm",       "auto",      "bool",     "break",    "case",     "catch",
-        "char",     "class",     "const",     "continue", "default",  "delete",   "do",
-        "double",   "else",      "enum",      "explicit", "export",   "extern",   "false",
-        "float",    "for",       "friend",    "goto",     "if",       "inline",   "int",
-        "long",     "mutable",   "namespace", "new",      "not",      "operator", "or",
-        "private",  "protected", "public",    "register", "restrict", "return",   "short",
-        "signed",   "sizeof",    "static",    "struct",   "switch",   "template", "this",
-        "throw",    "true",      "try",       "typedef",  "typeid",   "typename", "union",
-        "unsigned", "using",     "virtual",   "void",     "volatile", "while",    "xor"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strcmp(name, words[i])) return true;
-    return false;
-}
-
-const char *weft__emit_identifier(const char *name, char buffer[EMIT_NAME_BYTES])
-{
-    size_t n = 0;
-    if (isdigit((unsigned char)*name)) buffer[n++] = '_';
-    for (; *name && n + 2 < EMIT_NAME_BYTES; name++)
-        buffer[n++] = isalnum((unsigned char)*name) ? *name : '_';
-    buffer[n] = 0;
-    if (is_reserved(buffer)) strcpy(buffer + n, "_");
-    return buffer;
-}
-
-bool weft__emit_is_identifier(const char *name)
-{
-    char same[EMIT_NAME_BYTES];
-    return name && *name && strlen(name) < EMIT_NAME_BYTES - 32 &&
-           !strcmp(weft__emit_identifier(name, same), name);
-}
 
 /* ---- Inputs and outputs ---- */
 
@@ -76,7 +38,7 @@ bool weft__emit_find_fields(emit_file *f)
     const weft_emit_options *o = f->options;
     const size_t n = weft_graph_node_count(f->g);
     f->fields = calloc(n + o->n_outputs + 1, sizeof *f->fields);
-    if (!f->fields) return weft__emit_no_memory(f);
+    if (!f->fields) return emit_no_memory(f);
     f->rate = weft_plan_value(f->plan, o->rate);
     if (weft_is_value(o->rate) && !weft_is_value(f->rate)) {
         weft_error_set(f->error, WEFT_BAD_ARGUMENT, "weft_emit_options.rate",
@@ -123,7 +85,7 @@ void weft__emit_write_copies(emit_file *f, bool outputs, emit_text *to)
         if (!outputs) weft__emit_text_print(to, ", io->%s", m->name);
         weft__emit_text_print(to, ", %zu);\n", weft_tensor_bytes(dtype, shape));
         if (!input || !input->has_default) continue;
-        weft__emit_function(f, "fill", dtype, fill, sizeof fill);
+        emit_function(f, "fill", dtype, fill, sizeof fill);
         weft__emit_text_print(to, "    else\n        %s(", fill);
         weft__emit_address(f, m->value, false, to);
         weft__emit_text_print(to, ", %s, %lld);\n", weft__emit_number(input->value, dtype, number),

@@ -246,7 +246,7 @@ static void take_call(weft_source *s, const weft_source_call *call)
         fail(w, WEFT_BAD_ARGUMENT, "another text has a function of the same name");
         return;
     }
-    if (!weft__emit_function(f, call->function, call->dtype, function, sizeof function)) {
+    if (!emit_function(f, call->function, call->dtype, function, sizeof function)) {
         weft__text_format(reason, sizeof reason, "no function is called \"%s\"", call->function);
         fail(w, WEFT_BAD_ARGUMENT, reason);
         return;

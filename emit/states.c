@@ -54,7 +54,7 @@ bool weft__emit_find_states(emit_file *f)
 {
     const size_t n = weft_graph_node_count(f->g);
     f->states = calloc(n + 1, sizeof *f->states);
-    if (!f->states) return weft__emit_no_memory(f);
+    if (!f->states) return emit_no_memory(f);
     mark_storages(f);
     for (size_t bytes = 8; bytes; bytes /= 2)
         for (size_t i = 0; i < n; i++) {
@@ -123,7 +123,7 @@ static bool write_file_header(emit_file *f)
                      ? weft__safetensors_header(&(safetensors_contents){.tensors = tensors, .n = n})
                      : NULL;
     free(tensors);
-    if (!json) return weft__emit_no_memory(f);
+    if (!json) return emit_no_memory(f);
     const size_t length = strlen(json), padded = (length + 7) / 8 * 8;
     weft__emit_text_print(to, "static const unsigned char file_header[%zu] = {", padded + 8);
     for (size_t i = 0; i < padded + 8; i++) {

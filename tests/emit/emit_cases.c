@@ -181,7 +181,7 @@ static void write_case(const test_case *c, int steps)
 {
     weft_error error = {0};
     weft_emit_value outputs[MAX_TARGETS];
-    char names[MAX_TARGETS][16], upper[128], path[1200];
+    char names[MAX_TARGETS][24], upper[128], path[1200];
     for (size_t i = 0; i < c->n_outputs; i++) {
         snprintf(names[i], sizeof names[i], "out%zu", i);
         outputs[i] = (weft_emit_value){c->targets[i], names[i]};

@@ -1,4 +1,4 @@
-/* constraint.h - the parts of a constraint: the matcher (match.c), tokens (tokens.c, text.c), and the
+/* constraint.h - the parts of a constraint: patterns (pattern.c), the matcher (match.c), tokens (tokens.c, text.c), and the
  * compiler of schemas (schema*.c). Not installed. */
 #ifndef WEFT_TOKENIZERS_CONSTRAINT_H
 #define WEFT_TOKENIZERS_CONSTRAINT_H
@@ -43,7 +43,7 @@ weft_status weft__constraint_check(const char *pattern, size_t begin, size_t end
 
 const weft_tokenizer *weft__token_bytes_tokenizer(const weft_token_bytes *tokens);
 
-/* The pattern of a schema (NULL: of any object); free() frees it. NULL on failure. */
-char *weft__schema_pattern(const char *schema, weft_error *error);
+/* Compiles the pattern, which free() frees; NULL: there was no memory for it. */
+weft_constraint *weft__constraint_make(char *pattern, bool is_json, weft_error *error);
 
 #endif

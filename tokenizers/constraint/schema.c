@@ -387,7 +387,8 @@ static void write_groups(schema_writer *w)
     weft__schema_put(w, ")(?&r0)");
 }
 
-char *weft__schema_pattern(const char *schema, weft_error *error)
+/* The pattern of a schema (NULL: of any object); free() frees it. NULL on failure. */
+static char *pattern_of(const char *schema, weft_error *error)
 {
     static const char object[] = "{\"type\":\"object\"}";
     schema_writer w = {.error = error};
@@ -410,4 +411,15 @@ char *weft__schema_pattern(const char *schema, weft_error *error)
     if (w.status == WEFT_OK) return w.text;
     free(w.text);
     return NULL;
+}
+
+weft_constraint *weft_constraint_new_json(const char *schema, weft_error *error)
+{
+    weft_error_clear(error);
+    if (schema && !weft_text_is_utf8(schema, strlen(schema))) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "schema", "is not UTF-8");
+        return NULL;
+    }
+    char *pattern = pattern_of(schema, error);
+    return pattern ? weft__constraint_make(pattern, true, error) : NULL;
 }
