@@ -27,17 +27,16 @@ static const char rules[] =
     "#if __SIZEOF_DOUBLE__ != 8\n#error \"needs a double of 64 bits\"\n#endif\n\n";
 
 /* The function that runs the plan. */
-static void write_run(emit_file *f, emit_text *to)
+static void write_run(emit_file *f, emit_text *functions, emit_text *to)
 {
-    emit_text in = {0}, out = {0};
+    emit_text in = {0}, out = {0}, steps = {0};
+    weft__emit_repeats(&f->steps, f->options->name, functions, &steps);
     weft__emit_write_copies(f, false, &in);
     weft__emit_write_copies(f, true, &out);
     weft__emit_prototype(f, to);
     weft__emit_text_print(to, "\n{\n"
                               "    unsigned char *arena = (unsigned char *)m->arena;\n"
                               "    unsigned char *states = (unsigned char *)m->states;\n");
-    if (f->uses_seed)
-        weft__emit_text_print(to, "    const uint64_t seed = m->seed, number = m->runs;\n");
     weft__emit_text_print(to, "    (void)arena;\n    (void)states;\n    (void)io;\n");
     weft__emit_text_append(to, &in);
     if (weft_is_value(f->rate)) {
@@ -45,12 +44,13 @@ static void write_run(emit_file *f, emit_text *to)
         weft__emit_address(f, f->rate, false, to);
         weft__emit_text_print(to, " = rate;\n");
     }
-    weft__emit_text_append(to, &f->body);
+    weft__emit_text_append(to, &steps);
     weft__emit_text_print(to, "\n");
     weft__emit_text_append(to, &out);
     weft__emit_text_print(to, "    m->runs++;\n    return 0;\n}\n");
     weft__emit_text_free(&in);
     weft__emit_text_free(&out);
+    weft__emit_text_free(&steps);
 }
 
 static bool deliver(const emit_file *f, bool header, const emit_text *t)
@@ -63,20 +63,23 @@ static bool deliver(const emit_file *f, bool header, const emit_text *t)
 
 static void write_files(emit_file *f)
 {
-    const char *name = f->options->name;
-    emit_text header = {0}, begin = {0}, states = {0}, run = {0};
+    const weft_emit_options *o = f->options;
+    emit_text header = {0}, begin = {0}, repeats = {0}, states = {0}, run = {0};
     if (weft__emit_write_states(f, &states)) {
-        write_run(f, &run);
+        weft__emit_steps_ints(&f->steps, &f->arrays);
+        write_run(f, &repeats, &run);
         weft__emit_write_header(f, &header);
-        weft__emit_text_print(&begin, "/* %s: see %s.h. */\n#include \"%s.h\"\n\n", name, name,
-                              name);
+        weft__emit_text_print(&begin, o->header ? "#include \"%s\"\n\n" : "#include \"%s.h\"\n\n",
+                              o->header ? o->header : o->name);
         weft__emit_text_add(&begin, rules, strlen(rules));
         (void)(deliver(f, true, &header) && deliver(f, false, &begin) &&
                deliver(f, false, &f->functions) && deliver(f, false, &f->arrays) &&
-               deliver(f, false, &states) && deliver(f, false, &run));
+               deliver(f, false, &repeats) && deliver(f, false, &states) &&
+               deliver(f, false, &run));
     }
     weft__emit_text_free(&header);
     weft__emit_text_free(&begin);
+    weft__emit_text_free(&repeats);
     weft__emit_text_free(&states);
     weft__emit_text_free(&run);
 }
@@ -117,11 +120,11 @@ weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options, w
         emit_no_memory(&f);
     else if (weft__emit_find_fields(&f) && weft__emit_find_states(&f) && weft__emit_nodes(&f))
         write_files(&f);
-    if (f.items.failed) emit_no_memory(&f);
+    if (f.items.failed || f.steps.failed) emit_no_memory(&f);
     weft__emit_items_free(&f.items);
     weft__emit_text_free(&f.functions);
     weft__emit_text_free(&f.arrays);
-    weft__emit_text_free(&f.body);
+    weft__emit_steps_free(&f.steps);
     free(f.fields);
     free(f.states);
     free(f.flags);

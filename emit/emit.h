@@ -3,6 +3,7 @@
 #define WEFT_EMIT_PRIVATE_H
 
 #include "items.h"
+#include "steps.h"
 
 #include <weft/emit.h>
 #include <weft/source.h>
@@ -44,7 +45,7 @@ typedef struct emit_file {
     emit_items items;
     emit_text functions; /* items that are used, after those that they need */
     emit_text arrays;    /* constants */
-    emit_text body;      /* of the function that runs the plan */
+    emit_steps steps;    /* of the plan */
     emit_state *states;  /* in the order in which they lie in memory */
     size_t n_states, state_bytes, file_bytes;
     emit_field *fields;
@@ -52,9 +53,8 @@ typedef struct emit_file {
     weft_value rate;    /* of the plan's graph; no value: none */
     uint8_t *flags;     /* by value id */
     uint32_t *state_of; /* by value id: its index in `states` + 1; 0: none */
-    size_t n_ints;      /* arrays of ints so far */
     size_t step;        /* under way */
-    bool uses_seed, can_fail;
+    bool can_fail;
 } emit_file;
 
 /* Sets the error "out of memory"; returns false. */
@@ -96,7 +96,7 @@ void weft__emit_write_header(const emit_file *f, emit_text *to);
 /* Copies of inputs into the arena, or of outputs out of it. */
 void weft__emit_write_copies(emit_file *f, bool outputs, emit_text *to);
 
-/* nodes.c: writes all steps of the plan into f->body. False: an error is set. */
+/* nodes.c: adds all steps of the plan to f->steps. False: an error is set. */
 bool weft__emit_nodes(emit_file *f);
 
 /* names.c: a name as an identifier of C and C++. */

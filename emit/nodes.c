@@ -16,6 +16,7 @@ typedef struct node_writer {
     weft_node_info node;
     weft_tensor *tensors; /* inputs, then outputs; without data */
     size_t scratch_offset;
+    emit_text text; /* with holes */
     bool called;
 } node_writer;
 
@@ -53,14 +54,16 @@ static long long int_of(node_writer *w, int64_t number)
     return (long long)number;
 }
 
+/* The array has no name before all steps are known: equal ones are one. */
 static void write_ints(node_writer *w, const weft_source_arg *arg, emit_text *to)
 {
-    emit_text *arrays = &w->f->arrays;
-    weft__emit_text_print(arrays, "static const int ints_%zu[] = {", w->f->n_ints);
+    emit_text text = {0};
     for (size_t i = 0; i < arg->n_integers; i++)
-        weft__emit_text_print(arrays, i ? ", %lld" : "%lld", int_of(w, arg->integers[i]));
-    weft__emit_text_print(arrays, arg->n_integers ? "};\n\n" : "0};\n\n");
-    weft__emit_text_print(to, "ints_%zu", w->f->n_ints++);
+        weft__emit_text_print(&text, i ? ", %lld" : "%lld", int_of(w, arg->integers[i]));
+    if (!arg->n_integers) weft__emit_text_print(&text, "0");
+    if (!text.failed) weft__emit_hole_text(to, HOLE_INTS, WEFT_I32, text.text);
+    to->failed |= text.failed;
+    weft__emit_text_free(&text);
 }
 
 static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dtype, emit_text *to)
@@ -76,10 +79,12 @@ static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dty
         if (arg->offset) weft__emit_text_print(to, " + %lld", (long long)arg->offset);
         break;
     case WEFT_SOURCE_SCRATCH:
-        weft__emit_text_print(to, "(double *)(void *)(arena + %zu)", w->scratch_offset);
+        weft__emit_text_print(to, "(double *)(void *)(arena + ");
+        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)w->scratch_offset);
+        weft__emit_text_print(to, ")");
         break;
     case WEFT_SOURCE_INT:
-        weft__emit_text_print(to, "%lld", int_of(w, arg->integer));
+        weft__emit_hole_number(to, HOLE_INT, int_of(w, arg->integer));
         break;
     case WEFT_SOURCE_NUMBER:
         weft__emit_text_print(to, "%s", weft__emit_number(arg->number, dtype, number));
@@ -88,17 +93,16 @@ static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dty
         weft__emit_text_print(to, "%s", weft__emit_number(arg->number, WEFT_F64, number));
         break;
     case WEFT_SOURCE_KEY:
-        weft__emit_text_print(to, "UINT64_C(0x%llx)", (unsigned long long)arg->integer);
+        weft__emit_hole_number(to, HOLE_KEY, arg->integer);
         break;
     case WEFT_SOURCE_SEED:
-        weft__emit_text_print(to, "seed, number");
-        w->f->uses_seed = true;
+        weft__emit_text_print(to, "m->seed" EMIT_COMMA "m->runs");
         break;
     case WEFT_SOURCE_INTS:
         write_ints(w, arg, to);
         break;
     case WEFT_SOURCE_TERMS:
-        weft__emit_text_print(to, "terms_%zu", w->f->step + 1);
+        weft__emit_text_print(to, "terms");
         break;
     case WEFT_SOURCE_NONE:
         weft__emit_text_print(to, "0");
@@ -106,20 +110,12 @@ static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dty
     }
 }
 
-/* Writes the arguments from column `column` on, in lines of up to LINE characters. */
-#define LINE 100
-static void write_args(node_writer *w, const weft_source_call *call, size_t column, bool begun)
+/* Writes the arguments; `begun`: others stand before them. */
+static void write_args(node_writer *w, const weft_source_call *call, bool begun)
 {
-    emit_text *to = &w->f->body;
     for (size_t i = 0; i < call->n_args; i++) {
-        emit_text one = {0};
-        const bool first = !i && !begun;
-        write_arg(w, &call->args[i], call->dtype, &one);
-        const bool fits = first || column + one.n + 3 < LINE;
-        weft__emit_text_print(to, first ? "" : fits ? ", " : ",\n        ");
-        column = (fits ? column + 2 : 8) + one.n;
-        weft__emit_text_append(to, &one);
-        weft__emit_text_free(&one);
+        if (i || begun) weft__emit_text_print(&w->text, EMIT_COMMA);
+        write_arg(w, &call->args[i], call->dtype, &w->text);
     }
 }
 
@@ -180,7 +176,7 @@ static void write_index(const nest *l, size_t operand, emit_text *to)
 
 static void write_each(node_writer *w, const weft_source_call *call, const char *function)
 {
-    emit_text *to = &w->f->body;
+    emit_text *to = &w->text;
     const nest l = nest_of(w);
     int indent = 8;
     weft__emit_text_print(to, "    {\n        ");
@@ -208,7 +204,7 @@ static void write_each(node_writer *w, const weft_source_call *call, const char 
         weft__emit_text_print(to, k > 1 ? ", in%zu" : "in%zu", k);
         write_index(&l, k, to);
     }
-    write_args(w, call, 40, l.n > 1);
+    write_args(w, call, l.n > 1);
     weft__emit_text_print(to, ");\n    }\n");
 }
 
@@ -224,11 +220,11 @@ static bool has_terms(const weft_source_call *call)
 /* Opens a block with an array of the addresses of all inputs. */
 static void write_terms(node_writer *w, weft_dtype dtype)
 {
-    emit_text *to = &w->f->body;
-    weft__emit_text_print(to, "    {\n    const %s *terms_%zu[%zu];\n", weft__emit_type(dtype),
-                          w->f->step + 1, w->node.n_in);
+    emit_text *to = &w->text;
+    weft__emit_text_print(to, "    {\n    const %s *terms[%zu];\n", weft__emit_type(dtype),
+                          w->node.n_in);
     for (size_t i = 0; i < w->node.n_in; i++) {
-        weft__emit_text_print(to, "    terms_%zu[%zu] = ", w->f->step + 1, i);
+        weft__emit_text_print(to, "    terms[%zu] = ", i);
         weft__emit_address(w->f, operand(w, i), true, to);
         weft__emit_text_print(to, ";\n");
     }
@@ -261,14 +257,17 @@ static void take_call(weft_source *s, const weft_source_call *call)
     }
     const bool terms = has_terms(call);
     if (terms) write_terms(w, call->dtype);
-    weft__emit_text_print(&f->body, call->fails ? "    if (%s(" : "    %s(", function);
-    write_args(w, call, strlen(function) + 9, false);
+    weft__emit_text_print(&w->text, call->fails ? "    if (%s(" : "    %s(", function);
+    write_args(w, call, false);
     f->can_fail |= call->fails;
-    if (call->fails)
-        weft__emit_text_print(&f->body, "))\n        return %zu;\n", f->step + 1);
-    else
-        weft__emit_text_print(&f->body, ");\n");
-    if (terms) weft__emit_text_print(&f->body, "    }\n");
+    if (call->fails) {
+        weft__emit_text_print(&w->text, "))\n        return ");
+        weft__emit_hole_number(&w->text, HOLE_INT, (int64_t)f->step + 1);
+    } else {
+        weft__emit_text_print(&w->text, ")");
+    }
+    weft__emit_text_print(&w->text, ";\n");
+    if (terms) weft__emit_text_print(&w->text, "    }\n");
 }
 
 static void take_refusal(weft_source *s, const char *reason)
@@ -280,9 +279,8 @@ static void take_refusal(weft_source *s, const char *reason)
 
 /* "3. ffn.0 (matmul): y = a b   [1, 784] [784, 32] -> [1, 32]" as a comment; the formula is the first
  * sentence of the op's documentation. Names of ONNX files may have any characters. */
-static void write_comment(node_writer *w)
+static void write_comment(node_writer *w, emit_text *to)
 {
-    emit_text *to = &w->f->body;
     char full[256], name[256], shape[128];
     weft__text_printable(name, sizeof name, node_name(w, full, sizeof full));
     for (char *at = name; (at = strchr(at, '*'));) *at = '.';
@@ -330,14 +328,13 @@ static void write_calls(node_writer *w)
                           .n_out = w->node.n_out,
                           .dtype = op->key_output || !w->node.n_in ? w->tensors[w->node.n_in].dtype
                                                                    : w->tensors[0].dtype};
-    write_comment(w);
     op->source(&source);
     if (!w->called) fail(w, WEFT_NO_KERNEL, "this node cannot be written as C");
 }
 
 static bool write_node(emit_file *f, const weft_plan_step *step)
 {
-    node_writer w = {.f = f, .node = weft_graph_node(f->g, step->node)};
+    node_writer w = {.f = f, .node = weft_graph_node(f->g, step->node), .text = {.holes = true}};
     if (!w.node.op->source) {
         fail(&w, WEFT_NO_KERNEL, "this op cannot be written as C yet");
         return false;
@@ -349,8 +346,16 @@ static bool write_node(emit_file *f, const weft_plan_step *step)
     }
     if (step->scratch != SIZE_MAX)
         w.scratch_offset = weft_plan_buffers(f->plan, NULL)[step->scratch].offset;
-    if (find_operands(&w)) write_calls(&w);
+    if (find_operands(&w)) {
+        emit_text comment = {0};
+        write_comment(&w, &comment);
+        write_calls(&w);
+        if (w.called) weft__emit_steps_add(&f->steps, &comment, &w.text);
+        weft__emit_text_free(&comment);
+    }
+    weft__emit_text_free(&w.text);
     free(w.tensors);
+    if (f->steps.failed) fail(&w, WEFT_NO_MEMORY, "out of memory");
     return f->error->status == WEFT_OK;
 }
 

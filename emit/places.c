@@ -83,14 +83,18 @@ static void array_name(emit_file *f, uint32_t root, char buffer[EMIT_NAME_BYTES 
 
 void weft__emit_address(emit_file *f, weft_value value, bool is_const, emit_text *to)
 {
-    char name[EMIT_NAME_BYTES + 32];
+    char name[EMIT_NAME_BYTES + 32], expression[EMIT_NAME_BYTES + 64];
+    const weft_dtype dtype = weft_dtype_of(f->g, value);
     const emit_place at = weft__emit_place(f, value);
     if (at.storage == EMIT_ARRAY) {
         array_name(f, at.root, name);
-        weft__emit_text_print(to, at.offset ? "%s + %lld" : "%s", name, (long long)at.offset);
+        weft__text_format(expression, sizeof expression, at.offset ? "%s + %lld" : "%s", name,
+                          (long long)at.offset);
+        weft__emit_hole_text(to, HOLE_ARRAY, dtype, expression);
         return;
     }
-    weft__emit_text_print(to, "(%s%s *)(void *)(%s + %lld)", is_const ? "const " : "",
-                          weft__emit_type(weft_dtype_of(f->g, value)),
-                          at.storage == EMIT_ARENA ? "arena" : "states", (long long)at.offset);
+    weft__emit_text_print(to, "(%s%s *)(void *)(%s + ", is_const ? "const " : "",
+                          weft__emit_type(dtype), at.storage == EMIT_ARENA ? "arena" : "states");
+    weft__emit_hole_number(to, HOLE_OFFSET, at.offset);
+    weft__emit_text_print(to, ")");
 }

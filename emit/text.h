@@ -8,6 +8,7 @@ typedef struct emit_text {
     char *text; /* NUL terminated; NULL while empty */
     size_t n, room;
     bool failed;
+    bool holes; /* values that may differ between steps are holes (steps.h) */
 } emit_text;
 
 void weft__emit_text_add(emit_text *t, const char *text, size_t n);

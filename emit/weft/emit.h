@@ -28,6 +28,7 @@ typedef bool (*weft_emit_write)(void *context, bool header, const char *text, si
 
 typedef struct weft_emit_options {
     const char *name; /* the prefix of all that the files declare: a C identifier, such as "mlp" */
+    const char *header; /* the name under which the source includes its header; NULL: NAME.h */
     const weft_emit_value *outputs; /* [n_outputs] of the struct of inputs and outputs */
     size_t n_outputs;
     /* An input that becomes the parameter `rate` of NAME_step; WEFT_NO_VALUE: the function is called

@@ -132,6 +132,29 @@ case_a_network_learns_on_a_microcontroller()
         -monitor none -serial none -semihosting-config enable=on,target=native -kernel device.elf </dev/null 2>&1)"
 }
 
+# calls LAYERS: how many products the step of a model with as many layers calls.
+calls()
+{
+    "$weft" emit gpt --train "layers=$1" batch=1 length=4 d_model=8 heads=2 d_ff=8 vocab=10 -o "gpt$1.c" >printed.txt ||
+        fail "gpt of $1 layers"
+    grep -c ' matmul_[a-z_]*f32(' "gpt$1.c"
+}
+
+case_layers_are_written_once()
+{
+    equal "calls of products in 3 and in 9 layers" "$(calls 3)" "$(calls 9)"
+    grep -q ': 8 times 20. ' gpt9.c || fail "the layers do not repeat"
+}
+
+case_names_of_files()
+{
+    mkdir names
+    expect 0 "names/my-net.c: " "$weft" emit rnn length=2 batch=1 -o names/my-net.c
+    expect 0 "names/x.c: " "$weft" emit rnn length=2 batch=1 --prefix other -o names/x.c
+    grep -q 'my_net_run(' names/my-net.h && grep -q 'other_run(' names/x.h || fail "names of functions"
+    (cd names && gcc -std=c99 -c my-net.c x.c) || fail "headers that are not found"
+}
+
 case_errors()
 {
     expect 2 "name it .c" "$weft" emit rnn -o rnn.txt

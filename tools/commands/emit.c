@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,13 +84,21 @@ static bool take_text(void *context, bool header, const char *data, size_t n)
     return true;
 }
 
-/* "mlp" of "folder/mlp.c". */
-static const char *base_name(const char *path, char *buffer, size_t size)
+/* "net.h" of "folder/net.c". */
+static const char *header_name(const char *path, char *buffer, size_t size)
 {
     const char *slash = strrchr(path, '/');
     weft__text_format(buffer, size, "%s", slash ? slash + 1 : path);
-    char *dot = strrchr(buffer, '.');
-    if (dot) *dot = 0;
+    buffer[strlen(buffer) - 1] = 'h';
+    return buffer;
+}
+
+/* "my_net" of "my-net.h". */
+static const char *prefix_of(const char *header, char *buffer, size_t size)
+{
+    weft__text_format(buffer, size, "%.*s", (int)strlen(header) - 2, header);
+    for (char *at = buffer; *at; at++)
+        if (!isalnum((unsigned char)*at)) *at = '_';
     return buffer;
 }
 
@@ -132,12 +141,14 @@ static size_t find_outputs(const arguments *a, const built_model *m, weft_emit_v
 static weft_status emit_plan(const arguments *a, const built_model *m, const weft_params *params,
                              weft_error *error)
 {
-    char prefix[256];
+    char header[256], prefix[256];
     files f = {0};
     weft_emit_value *outputs = calloc(m->n_outputs + 1, sizeof *outputs);
     if (!outputs) return weft_error_set(error, WEFT_NO_MEMORY, "emit", "out of memory");
+    header_name(a->out, header, sizeof header);
     const weft_emit_options o = {.name = a->prefix ? a->prefix
-                                                   : base_name(a->out, prefix, sizeof prefix),
+                                                   : prefix_of(header, prefix, sizeof prefix),
+                                 .header = header,
                                  .outputs = outputs,
                                  .n_outputs = find_outputs(a, m, outputs),
                                  .rate = a->train ? m->lr : WEFT_NO_VALUE,
