@@ -81,8 +81,16 @@ static weft_status build_listed(const model_args *args, bool training, built_mod
 {
     memset(out, 0, sizeof *out);
     out->graph = weft_graph_new();
-    weft_status status = weft_model_build_text(out->graph, args->model, args->options,
-                                               args->n_options, training, &out->built, error);
+    weft_status status;
+    if (args->config) {
+        weft_model_config config = *args->config;
+        config.build.training = training;
+        out->built = weft_model_build(out->graph, &config);
+        status = tool_take_error(weft_graph_error(out->graph), error);
+    } else {
+        status = weft_model_build_text(out->graph, args->model, args->options, args->n_options,
+                                       training, &out->built, error);
+    }
     if (status == WEFT_OK && training && build_step(out, args->optimizer) != WEFT_OK)
         status = tool_take_error(weft_graph_error(out->graph), error);
     if (status != WEFT_OK) tool_free_model(out);
@@ -149,7 +157,7 @@ static weft_status build_file(built_model *m, bool evaluated, weft_error *error)
 weft_status tool_build_args(const model_args *args, bool training, built_model *out,
                             weft_error *error)
 {
-    if (args->model) return build_listed(args, training, out, error);
+    if (args->model || args->config) return build_listed(args, training, out, error);
     *out = (built_model){.plan = args->plan};
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;

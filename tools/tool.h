@@ -14,6 +14,7 @@
 #include <weft/measure.h>
 #include <weft/quantize.h>
 #include <weft/safetensors.h>
+#include <weft/saved.h>
 
 #include <stdarg.h>
 #include <cjson/cJSON.h>
@@ -172,6 +173,7 @@ typedef struct model_args {
     const weft_model *model; /* NULL: the file */
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n_options;
+    const weft_model_config *config; /* of a run: the model and its options; NULL: none */
     onnx_args onnx;
     bool evaluated;         /* the file belongs to a run of weft fit: build it for evaluation */
     weft_plan_options plan; /* fixed_states is not for training */
@@ -197,6 +199,30 @@ const char *tool_model_name(const model_args *args);
 /* Takes MODEL, then options, or FILE.onnx into a model_args, `into`. Ends the program on a usage
  * error. */
 void tool_take_model_arg(void *into, char *text, const tool_parser *parser);
+
+/* The maximum number of sizes of a batch on the command line. */
+#define TOOL_MAX_SIZES 8
+
+/* What a command that writes a model reads: MODEL or FILE.onnx, or RUN, which is the folder or a
+ * checkpoint of a run, with sizes of the batch. */
+typedef struct source_args {
+    model_args model;              /* also that of a run of weft fit */
+    const char *run;               /* any other; NULL: none */
+    char onnx[4096], fitted[4096]; /* the file and the checkpoint of a run of weft fit; "" */
+    const char *sizes[TOOL_MAX_SIZES];
+    size_t n_sizes;
+    const char *checkpoint; /* that the parameters of the run are read from; NULL: its own choice */
+    uint64_t seed;          /* of a model's first parameters */
+} source_args;
+/* The options --checkpoint and --seed, those of a model_args, and the arguments, of a source_args. */
+extern const tool_command tool_source_options;
+/* Where the weights of a run of weft fit are read from. */
+const char *tool_source_weights(const source_args *args);
+/* Sets the sizes of the batch, "key=value": all other options are those of the run. */
+weft_status tool_take_run_sizes(const source_args *args, weft_model_config *config,
+                                weft_error *error);
+/* As tool_check_output, for all that is read of a run. */
+weft_status tool_check_source_output(const char *out, const source_args *args, weft_error *error);
 
 /* The largest batch of a training on texts, of at most `tokens` tokens: rows of the longest length,
  * of source and target alike. */

@@ -85,7 +85,7 @@ case_a_run()
 case_errors()
 {
     expect 2 "-o FILE.onnx is missing" "$weft" export gpt
-    expect 2 "MODEL, RUN or FILE is missing" "$weft" export -o x.onnx
+    expect 2 "MODEL, RUN or FILE.onnx is missing" "$weft" export -o x.onnx
     expect 2 "no model \"none\"" "$weft" export none -o x.onnx
     expect 2 "--opset" "$weft" export gpt --opset 16 -o x.onnx
     expect 2 "--checkpoint needs RUN" "$weft" export gpt --checkpoint x -o x.onnx

@@ -38,7 +38,7 @@ CALLS = {
     "chat": ["chat", "--threads", "1"], "logprob": ["run", "--threads", "1"], "embed": ["encoder", "--threads", "1"], "quantize": ["run", "--output", "quantized"],
     "vocab train": ["text", "--output", "vocab.model", "--size", "30"], "vocab encode": ["run"], "vocab decode": ["run"],
     "vocab show": ["run"], "score": ["text", "text"], "export": ["run", "-o", "exported.onnx"],
-    "emit": ["feed-forward", "d_model=8", "d_ff=8", "-o", "emitted.c"],
+    "emit": ["run", "batch=1", "length=4", "-o", "emitted.c"],
     "convert": ["run", "--output", "converted"], "check": ["--op", "relu"],
     "serve": ["run", "--check", "--port", "0", "--slots", "1", "--context", "8", "--threads", "1"],
     "bench": ["gpt", "--runs", "1", "--rounds", "1", *MODEL],

@@ -1,5 +1,6 @@
-/* weft emit: writes a model of the list or an ONNX file as one C file, with its training step if that
- * is wanted. */
+/* weft emit: writes a model of the list, a trained run or an ONNX file as one C file, with its training
+ * step if that is wanted. */
+#include "quantize/quantize.h"
 #include "tool.h"
 
 #include "base/text.h"
@@ -12,13 +13,12 @@
 enum optimizer { ADAM, ADAMW, SGD };
 
 typedef struct arguments {
-    model_args model;
+    source_args from;
     bool train;
     unsigned optimizer;      /* of enum optimizer */
     unsigned weights_extern; /* 1: the program fills the memory of all states */
     const char *prefix;      /* NULL: the file's name */
     const char *out;         /* NAME.c */
-    uint64_t seed;
 } arguments;
 
 /* ---- Arguments ---- */
@@ -26,11 +26,10 @@ typedef struct arguments {
 static void check(void *into, const tool_parser *parser)
 {
     const arguments *a = into;
-    if (!tool_model_name(&a->model)) tool_usage_error(parser, "MODEL or FILE.onnx is missing");
     if (!tool_ends_with(a->out, ".c"))
         tool_usage_error(parser, "-o %s: the file is C: name it .c", a->out);
     if (a->optimizer && !a->train) tool_usage_error(parser, "--optimizer needs --train");
-    tool_check_fixed(a->train, &a->model, parser);
+    tool_check_fixed(a->train, &a->from.model, parser);
 }
 
 #define FIELD(field) TOOL_FIELD(arguments, field)
@@ -43,18 +42,19 @@ static const tool_option options[] = {
     {"weights", "in-file|extern", FIELD(weights_extern),
      "where the parameters are: constants of NAME.c, or memory that the program fills"},
     {"prefix", "NAME", FIELD(prefix), "of what the files declare (default: the name of the file)"},
-    {"seed", "N", FIELD(seed), "of the first parameters of MODEL", 0, 0x1p60},
-    {TOOL_INCLUDED(arguments, model.plan, tool_plan_options)},
-    {TOOL_INCLUDED(arguments, model, tool_model_options)},
+    {TOOL_INCLUDED(arguments, from.model.plan, tool_plan_options)},
+    {TOOL_INCLUDED(arguments, from, tool_source_options)},
     {0}};
 
 static const tool_command command = {
     .options = options,
-    .usage = "MODEL [KEY=VALUE...] -o NAME.c\nFILE.onnx -o NAME.c",
+    .usage = "MODEL [KEY=VALUE...] -o NAME.c\nRUN [KEY=VALUE...] -o NAME.c\nFILE.onnx -o NAME.c",
     .doc = "Writes a model as C99 that needs no library: NAME.h and NAME.c compute the bits of "
            "weft, in memory that the caller owns.",
-    .notes = "Shapes are fixed in the file: give the sizes of the batch as KEY=VALUE (see `weft "
-             "models`), or --batch and --dim for a FILE. " TOOL_FILE_LOSS,
+    .notes =
+        "RUN is a checkpoint, or its folder, of `weft train`, `weft fit`, `weft convert` or `weft "
+        "quantize`. Shapes are fixed in the file: give the sizes of the batch as KEY=VALUE (see "
+        "`weft models`), or --batch and --dim for FILE.onnx. " TOOL_FILE_LOSS,
     .check = check};
 
 /* ---- Files ---- */
@@ -120,6 +120,103 @@ static weft_status write_both(const arguments *a, const files *f, const weft_pla
 
 /* ---- Models ---- */
 
+/* What is read: the model, with its graph, and its parameters. */
+typedef struct source {
+    weft_saved_model *run; /* of a listed model; NULL: none */
+    weft_model_config config;
+    built_model m;
+    weft_params *params; /* shares those of `run` */
+    weft_pass quantized;
+    weft_optimizer optimizer;
+} source;
+
+static bool is_of_training(void *context, const char *name)
+{
+    (void)context;
+    return !weft_model_states.selects(weft_model_states.context, name);
+}
+
+/* Moments and counters of the checkpoint that are those of this step: training goes on with them. */
+static weft_status load_moments(source *s, const char *path, weft_error *error)
+{
+    static const weft_params_filter of_training = {is_of_training, NULL};
+    const weft_load_options o = {s->m.graph, &of_training, true, true};
+    return weft_params_load_with(s->params, path, &o, NULL, error);
+}
+
+/* The model that the saved file of the states will name. */
+static weft_status set_meta(source *s, weft_error *error)
+{
+    char list[WEFT_OPTIONS_TEXT];
+    if (!weft_model_options_text(&s->config, list, sizeof list)) return WEFT_OK;
+    const weft_status status =
+        weft_params_set_meta(s->params, "model", s->config.model->name, error);
+    return status == WEFT_OK ? weft_params_set_meta(s->params, "model_options", list, error)
+                             : status;
+}
+
+/* Opens a run of a listed model. */
+static weft_status open_run(const arguments *a, source *s, weft_error *error)
+{
+    s->run = weft_saved_open(a->from.run, a->from.checkpoint, error);
+    if (!s->run ||
+        (a->train && weft__quantized_refuse(s->run->params, a->from.run, error) != WEFT_OK))
+        return error->status;
+    s->config = s->run->config;
+    if (tool_take_run_sizes(&a->from, &s->config, error) == WEFT_OK)
+        weft_params_share(s->params, s->run->params, error);
+    return error->status;
+}
+
+static weft_status read_listed(const arguments *a, model_args *with, source *s, weft_error *error)
+{
+    if (a->from.run)
+        open_run(a, s, error);
+    else
+        weft_model_parse(with->model, with->options, with->n_options, &s->config, error);
+    with->config = &s->config;
+    if (error->status != WEFT_OK || set_meta(s, error) != WEFT_OK ||
+        tool_build_args(with, a->train, &s->m, error) != WEFT_OK)
+        return error->status;
+    s->quantized = weft_quantized_pass(s->params);
+    if (weft_params_are_quantized(s->params)) {
+        s->m.plan.passes = &s->quantized;
+        s->m.plan.n_passes = 1;
+    }
+    return s->run && a->train ? load_moments(s, s->run->path, error) : WEFT_OK;
+}
+
+/* FILE.onnx, or that of a run of weft fit with the run's weights. */
+static weft_status read_file(const arguments *a, const model_args *with, source *s,
+                             weft_error *error)
+{
+    const char *path = tool_source_weights(&a->from);
+    weft_status status = tool_build_args(with, a->train, &s->m, error);
+    if (status == WEFT_OK) status = weft_onnx_copy_weights(s->m.file, s->params, error);
+    if (status != WEFT_OK || !with->evaluated) return status;
+    status = tool_load_states(s->params, s->m.graph, path, error);
+    return status == WEFT_OK && a->train ? load_moments(s, path, error) : status;
+}
+
+static weft_status read_source(const arguments *a, source *s, weft_error *error)
+{
+    model_args with = a->from.model;
+    s->optimizer = a->optimizer == SGD     ? WEFT_DEFAULTS(weft_optimizer)
+                   : a->optimizer == ADAMW ? WEFT_ADAMW_DEFAULT
+                                           : WEFT_ADAM_DEFAULT;
+    with.optimizer = &s->optimizer;
+    s->params = weft_params_new();
+    if (!s->params) return weft_error_set(error, WEFT_NO_MEMORY, "emit", "out of memory");
+    return with.onnx.path ? read_file(a, &with, s, error) : read_listed(a, &with, s, error);
+}
+
+static void close_source(source *s)
+{
+    tool_free_model(&s->m);
+    weft_params_free(s->params);
+    weft_saved_close(s->run);
+}
+
 /* The outputs of the files; returns how many there are. `outputs` has room for all. */
 static size_t find_outputs(const arguments *a, const built_model *m, weft_emit_value *outputs)
 {
@@ -138,60 +235,43 @@ static size_t find_outputs(const arguments *a, const built_model *m, weft_emit_v
     return m->n_outputs;
 }
 
-static weft_status emit_plan(const arguments *a, const built_model *m, const weft_params *params,
+static weft_status emit_plan(const arguments *a, const source *s, const weft_plan *plan,
                              weft_error *error)
 {
     char header[256], prefix[256];
     files f = {0};
-    weft_emit_value *outputs = calloc(m->n_outputs + 1, sizeof *outputs);
+    weft_emit_value *outputs = calloc(s->m.n_outputs + 1, sizeof *outputs);
     if (!outputs) return weft_error_set(error, WEFT_NO_MEMORY, "emit", "out of memory");
     header_name(a->out, header, sizeof header);
     const weft_emit_options o = {.name = a->prefix ? a->prefix
                                                    : prefix_of(header, prefix, sizeof prefix),
                                  .header = header,
                                  .outputs = outputs,
-                                 .n_outputs = find_outputs(a, m, outputs),
-                                 .rate = a->train ? m->lr : WEFT_NO_VALUE,
-                                 .params = params,
+                                 .n_outputs = find_outputs(a, &s->m, outputs),
+                                 .rate = a->train ? s->m.lr : WEFT_NO_VALUE,
+                                 .params = a->weights_extern ? NULL : s->params,
                                  .write = take_text,
                                  .context = &f};
-    weft_plan *plan = tool_plan(m, error);
-    if (plan && weft_emit(plan, &o, error) == WEFT_OK) write_both(a, &f, plan, error);
-    weft_plan_free(plan);
+    if (weft_emit(plan, &o, error) == WEFT_OK) write_both(a, &f, plan, error);
     free(outputs);
     free(f.part[0].data);
     free(f.part[1].data);
     return error->status;
 }
 
-static weft_status emit_model(const arguments *a, weft_error *error)
-{
-    built_model m;
-    weft_optimizer optimizer = WEFT_ADAM_DEFAULT;
-    arguments with = *a;
-    if (a->optimizer == ADAMW)
-        optimizer = WEFT_ADAMW_DEFAULT;
-    else if (a->optimizer == SGD)
-        optimizer = WEFT_DEFAULTS(weft_optimizer);
-    with.model.optimizer = &optimizer;
-    weft_params *params = weft_params_new();
-    if (!params) return weft_error_set(error, WEFT_NO_MEMORY, "emit", "out of memory");
-    weft_status status = tool_build_args(&with.model, a->train, &m, error);
-    if (status == WEFT_OK) {
-        if (m.file) status = weft_onnx_copy_weights(m.file, params, error);
-        if (status == WEFT_OK) status = weft_params_init(params, m.graph, a->seed, error);
-        if (status == WEFT_OK) status = emit_plan(a, &m, a->weights_extern ? NULL : params, error);
-        tool_free_model(&m);
-    }
-    weft_params_free(params);
-    return status;
-}
-
 int cmd_emit(int argc, char **argv)
 {
     weft_error error = {0};
     arguments a = {.optimizer = ADAM};
+    source s = {0};
     tool_parse(&command, argc, argv, &a);
-    a.model.onnx.out = a.out;
-    return emit_model(&a, &error) == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+    a.from.model.onnx.out = a.out;
+    weft_plan *plan = NULL;
+    if (tool_check_source_output(a.out, &a.from, &error) == WEFT_OK &&
+        read_source(&a, &s, &error) == WEFT_OK && (plan = tool_plan(&s.m, &error)) &&
+        weft_params_init(s.params, weft_plan_graph(plan), a.from.seed, &error) == WEFT_OK)
+        emit_plan(&a, &s, plan, &error);
+    weft_plan_free(plan);
+    close_source(&s);
+    return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
