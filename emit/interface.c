@@ -173,11 +173,12 @@ static void write_functions(const emit_file *f, const char *big, emit_text *to)
     if (!f->state_bytes) return;
     weft__emit_text_print(
         to,
-        "/* The states as a safetensors file of %s_FILE_BYTES, and back: 1 if it is not a file\n"
-        " * that %s_save has written. */\n"
+        "/* The states as a safetensors file of %s_FILE_BYTES, and back, from one of n bytes that\n"
+        " * has all of them, in any order. Returns 0; 1 if it lacks one, or is damaged: then the\n"
+        " * states do not change. */\n"
         "void %s_save(const %s *m, void *file);\n"
         "int %s_load(%s *m, const void *file, size_t n);\n\n",
-        big, name, name, name, name, name);
+        big, name, name, name, name);
 }
 
 void weft__emit_write_header(const emit_file *f, emit_text *to)

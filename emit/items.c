@@ -127,7 +127,7 @@ static size_t line_length(const char *text)
     return end ? (size_t)(end - text) + 1 : strlen(text);
 }
 
-/* The length of the declaration that begins at `text`. */
+/* The length of the declaration that begins at `text`. Braces in quotes ('{') do not count. */
 static size_t declaration_length(const char *text)
 {
     size_t n = 0;
@@ -136,7 +136,8 @@ static size_t declaration_length(const char *text)
     while (text[n]) {
         const size_t length = line_length(text + n);
         size_t last = n + length;
-        for (size_t i = n; i < n + length; i++) depth += (text[i] == '{') - (text[i] == '}');
+        for (size_t i = n; i < n + length; i++)
+            if (!i || text[i - 1] != '\'') depth += (text[i] == '{') - (text[i] == '}');
         while (last > n && isspace((unsigned char)text[last - 1])) last--;
         n += length;
         const char end = last ? text[last - 1] : 0;

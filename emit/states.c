@@ -119,9 +119,9 @@ static bool write_file_header(emit_file *f)
         if (!f->states[i].array)
             tensors[n++] = (weft_file_tensor){f->states[i].name, f->states[i].type.dtype,
                                               f->states[i].type.shape, NULL};
-    char *json = tensors
-                     ? weft__safetensors_header(&(safetensors_contents){.tensors = tensors, .n = n})
-                     : NULL;
+    char *json = tensors ? weft__safetensors_header(&(safetensors_contents){
+                               .tensors = tensors, .n = n, .metadata = f->options->params})
+                         : NULL;
     free(tensors);
     if (!json) return emit_no_memory(f);
     const size_t length = strlen(json), padded = (length + 7) / 8 * 8;
@@ -138,9 +138,11 @@ static bool write_file_header(emit_file *f)
     return true;
 }
 
-static void write_save(const emit_file *f, emit_text *to)
+static void write_save(emit_file *f, emit_text *to)
 {
     const char *name = f->options->name;
+    char load[64];
+    emit_function(f, "file_load", WEFT_F32, load, sizeof load);
     weft__emit_text_print(
         to,
         "void %s_save(const %s *m, void *file)\n{\n"
@@ -151,12 +153,10 @@ static void write_save(const emit_file *f, emit_text *to)
     weft__emit_text_print(
         to,
         "int %s_load(%s *m, const void *file, size_t n)\n{\n"
-        "    if (n != sizeof file_header + %zu || memcmp(file, file_header, sizeof file_header))\n"
-        "        return 1;\n"
-        "    memcpy(m->states, (const unsigned char *)file + sizeof file_header, %zu);\n"
-        "    return 0;\n"
+        "    return %s(file_header, sizeof file_header, (const unsigned char *)file, n,\n"
+        "                     (unsigned char *)m->states);\n"
         "}\n\n",
-        name, name, f->state_bytes, f->state_bytes);
+        name, name, load);
 }
 
 bool weft__emit_write_states(emit_file *f, emit_text *to)
