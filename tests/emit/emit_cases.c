@@ -4,7 +4,7 @@
  *
  * Usage: emit_cases FOLDER [--ops | --models | NAME...]    all, or only these
  *        emit_cases FOLDER --saved    compares the files that NAME_save wrote with the library's states */
-#include "emit_random.h"
+#include "emit_cases.h"
 
 #include <weft/emit.h>
 #include <weft/models.h>
@@ -20,9 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TARGETS 64
-#define STEPS       3
-#define CALLS       6 /* random ones of an op */
+#define STEPS 3
+#define CALLS 6 /* random ones of an op */
 
 static const char *folder;
 static FILE *driver, *calls, *data;
@@ -77,18 +76,6 @@ static bool emit(const weft_plan *plan, const char *name, const weft_emit_value 
 }
 
 /* ---- Cases ---- */
-
-/* A graph, what it computes, and its memory. Inputs of a random case have data. */
-typedef struct test_case {
-    char name[128];
-    weft_graph *g;
-    weft_params *params;
-    weft_value targets[MAX_TARGETS]; /* outputs, then what only has to run */
-    size_t n_targets, n_outputs, n_samples;
-    weft_value rate;
-    const emit_random *random; /* NULL: inputs are drawn here */
-    int64_t vocab;             /* integers are below it */
-} test_case;
 
 /* Random inputs of a model: whole numbers from 1 on and below `vocab` where they are integers. */
 static void fill(weft_tensor *t, uint64_t seed, int64_t vocab)
@@ -176,17 +163,17 @@ static bool write_run(const test_case *c, const weft_plan *plan, weft_session *s
     return runs;
 }
 
-/* Emits the plan, runs it `steps` times, and writes the driver. */
-static void write_case(const test_case *c, int steps)
+void emit_write_case(const test_case *c, int steps)
 {
     weft_error error = {0};
-    weft_emit_value outputs[MAX_TARGETS];
-    char names[MAX_TARGETS][24], upper[128], path[1200];
+    weft_emit_value outputs[EMIT_TARGETS];
+    char names[EMIT_TARGETS][24], upper[128], path[1200];
     for (size_t i = 0; i < c->n_outputs; i++) {
         snprintf(names[i], sizeof names[i], "out%zu", i);
         outputs[i] = (weft_emit_value){c->targets[i], names[i]};
     }
-    weft_plan *plan = weft_plan_new(c->g, c->targets, c->n_targets, NULL, &error);
+    const weft_plan_options options = {.passes = c->pass, .n_passes = c->pass != NULL};
+    weft_plan *plan = weft_plan_new(c->g, c->targets, c->n_targets, &options, &error);
     weft_session *session = plan ? weft_session_new(plan, c->params, NULL, &error) : NULL;
     if (!session) {
         printf("refused: %s: cannot be planned: %s\n", c->name, error.message);
@@ -208,6 +195,7 @@ static void write_case(const test_case *c, int steps)
             snprintf(path, sizeof path, "%s/%s.expected", folder, c->name);
             if (weft_params_save(c->params, path, NULL, &error) != WEFT_OK)
                 printf("cannot save: %s: %s\n", c->name, error.message);
+            write_run(c, plan, session, steps); /* with the states that have been loaded */
         }
         fprintf(calls, "      report(\"%s\", bad); }\n", c->name);
         n_written++;
@@ -273,7 +261,7 @@ static bool add_sample(const weft_op *op, const weft_sample *s, weft_dtype dtype
     }
     weft_apply(c->g, op, s->attr, in, s->n_in, out);
     if (weft_graph_status(c->g) != WEFT_OK) return false;
-    for (size_t i = 0; i < op->n_out && c->n_targets < MAX_TARGETS; i++)
+    for (size_t i = 0; i < op->n_out && c->n_targets < EMIT_TARGETS; i++)
         c->targets[c->n_targets++] = out[i];
     c->n_outputs = c->n_targets;
     return true;
@@ -308,7 +296,7 @@ static void write_samples(const weft_op *op, weft_dtype dtype)
     snprintf(c.name, sizeof c.name, "op_%s_%s", op->name, weft_dtype_name(dtype));
     for (size_t i = 0; i < n; i++)
         if (good[i]) add_sample(op, &op->samples[i], dtype, &c);
-    write_case(&c, 1);
+    emit_write_case(&c, 1);
     weft_params_free(c.params);
     weft_graph_free(c.g);
 }
@@ -324,7 +312,7 @@ static void write_random(const weft_op *op, weft_dtype dtype)
     snprintf(c.name, sizeof c.name, "random_%s_%s", op->name, weft_dtype_name(dtype));
     memcpy(c.targets, r->target, sizeof r->target);
     c.n_targets = r->n_targets;
-    if (r->n_calls) write_case(&c, 1);
+    if (r->n_calls) emit_write_case(&c, 1);
     for (size_t i = 0; i < r->n_inputs; i++) free(r->data[i]);
     weft_params_free(r->params);
     weft_graph_free(r->g);
@@ -377,7 +365,7 @@ static void write_odd(void)
     if (weft_graph_status(g) != WEFT_OK)
         printf("refused: odd: %s: %s\n", weft_graph_error(g)->where, weft_graph_error(g)->message);
     weft_params_init(c.params, g, 1, &error);
-    write_case(&c, 2);
+    emit_write_case(&c, 2);
     weft_params_free(c.params);
     weft_graph_free(g);
 }
@@ -422,7 +410,7 @@ static void write_model(const weft_model *model, bool training)
     }
     weft_params_init(c.params, c.g, 1, &error);
     c.vocab = built.vocab ? built.vocab : 2;
-    write_case(&c, training ? STEPS : 1);
+    emit_write_case(&c, training ? STEPS : 1);
     weft_params_free(c.params);
     weft_graph_free(c.g);
 }
@@ -451,6 +439,7 @@ int main(int argc, char **argv)
         for (int training = 0; training < 2; training++)
             if (wanted(weft_model_at(i)->name, "--models", argv + 2, argc - 2))
                 write_model(weft_model_at(i), training);
+    if (wanted("quantized", "--ops", argv + 2, argc - 2)) emit_write_quantized();
     if (wanted("odd", "--ops", argv + 2, argc - 2)) write_odd();
     fclose(calls);
     fclose(data);
