@@ -113,6 +113,7 @@ weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options, w
     emit_file f = {.plan = plan, .g = weft_plan_graph(plan), .options = options, .error = error};
     for (size_t i = 0; i < weft_graph_node_count(f.g); i++)
         n_values += weft_graph_node(f.g, i).n_out;
+    f.arena_bytes = weft_plan_stats_of(plan).arena_bytes;
     f.flags = calloc(n_values + 1, 1);
     f.state_of = calloc(n_values + 1, sizeof *f.state_of);
     weft__emit_items_add(&f.items, weft__emit_library);

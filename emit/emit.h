@@ -53,6 +53,7 @@ typedef struct emit_file {
     weft_value rate;    /* of the plan's graph; no value: none */
     uint8_t *flags;     /* by value id */
     uint32_t *state_of; /* by value id: its index in `states` + 1; 0: none */
+    size_t arena_bytes; /* of the plan, and the workspace of kernels after it */
     size_t step;        /* under way */
     bool can_fail;
 } emit_file;

@@ -125,7 +125,7 @@ void weft__emit_prototype(const emit_file *f, emit_text *to)
 static void write_sizes(const emit_file *f, const char *big, emit_text *to)
 {
     weft__emit_text_print(to, "#define %s_ARENA_BYTES %zu\n#define %s_STATE_BYTES %zu\n", big,
-                          weft_plan_stats_of(f->plan).arena_bytes, big, f->state_bytes);
+                          f->arena_bytes, big, f->state_bytes);
     if (f->state_bytes)
         weft__emit_text_print(to, "#define %s_FILE_BYTES  %zu\n", big, f->file_bytes);
 }

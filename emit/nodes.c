@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <weft/call.h>
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@ typedef struct node_writer {
     weft_tensor *tensors; /* inputs, then outputs; without data */
     size_t scratch_offset;
     emit_text text; /* with holes */
-    bool called;
+    bool has_scratch, called;
 } node_writer;
 
 static weft_value operand(const node_writer *w, size_t i)
@@ -66,6 +68,22 @@ static void write_ints(node_writer *w, const weft_source_arg *arg, emit_text *to
     weft__emit_text_free(&text);
 }
 
+/* The offset of the node's scratch memory. A workspace of its kernel lies after the plan's arena. */
+static size_t scratch_of(const node_writer *w)
+{
+    const weft_op *op = w->node.op;
+    if (w->has_scratch || !op->workspace) return w->scratch_offset;
+    const weft_call call = {.attr = w->node.attr,
+                            .in = w->tensors,
+                            .out = w->tensors + w->node.n_in,
+                            .n_in = w->node.n_in,
+                            .n_out = w->node.n_out};
+    const size_t offset = (weft_plan_stats_of(w->f->plan).arena_bytes + 7) / 8 * 8;
+    const size_t end = offset + op->workspace(&call);
+    if (w->f->arena_bytes < end) w->f->arena_bytes = end;
+    return offset;
+}
+
 static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dtype, emit_text *to)
 {
     char number[EMIT_NUMBER_BYTES];
@@ -80,7 +98,7 @@ static void write_arg(node_writer *w, const weft_source_arg *arg, weft_dtype dty
         break;
     case WEFT_SOURCE_SCRATCH:
         weft__emit_text_print(to, "(double *)(void *)(arena + ");
-        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)w->scratch_offset);
+        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)scratch_of(w));
         weft__emit_text_print(to, ")");
         break;
     case WEFT_SOURCE_INT:
@@ -344,8 +362,8 @@ static bool write_node(emit_file *f, const weft_plan_step *step)
         fail(&w, WEFT_NO_MEMORY, "out of memory");
         return false;
     }
-    if (step->scratch != SIZE_MAX)
-        w.scratch_offset = weft_plan_buffers(f->plan, NULL)[step->scratch].offset;
+    w.has_scratch = step->scratch != SIZE_MAX;
+    if (w.has_scratch) w.scratch_offset = weft_plan_buffers(f->plan, NULL)[step->scratch].offset;
     if (find_operands(&w)) {
         emit_text comment = {0};
         write_comment(&w, &comment);

@@ -154,6 +154,7 @@ KERNEL(ctc_grad)
 #include "samples.h"
 
 #include <weft/losses.h>
+#include <weft/source.h>
 
 extern const weft_op weft_op_ctc, weft_op_ctc_grad;
 
@@ -240,6 +241,31 @@ static void vjp_ctc(weft_vjp *v)
     v->grad_in[0] = weft_apply(v->graph, &weft_op_ctc_grad, v->attr, in, 5, NULL);
 }
 
+/* The sizes, after n arguments; returns how many there are. */
+static size_t source_sizes(const weft_source *s, weft_source_arg *args, size_t n)
+{
+    const weft_shape x = s->in[0].shape;
+    args[n++] = WEFT_ARG_SCRATCH;
+    for (int d = 0; d < 3; d++) args[n++] = WEFT_ARG_INT(x.dim[d]);
+    args[n++] = WEFT_ARG_INT(s->in[1].shape.dim[1]);
+    args[n++] = WEFT_ARG_INT(((const ctc_attr *)s->attr)->blank);
+    return n;
+}
+
+static void source_ctc(weft_source *s)
+{
+    weft_source_arg args[12] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_IN(2), WEFT_ARG_IN(3),
+                                WEFT_ARG_OUT(0)};
+    weft_source_try(s, "ctc", args, source_sizes(s, args, 5));
+}
+
+static void source_ctc_grad(weft_source *s)
+{
+    weft_source_arg args[12] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_IN(2),
+                                WEFT_ARG_IN(3), WEFT_ARG_IN(4), WEFT_ARG_OUT(0)};
+    weft_source_try(s, "ctc_grad", args, source_sizes(s, args, 6));
+}
+
 /* Labels are from 1 on. Frames suffice for the targets of the first sample; where they do not, as
  * in some sequences of the second, the loss is infinite. */
 #define LABELS(...)                                                                                \
@@ -290,6 +316,7 @@ static const weft_attr_field ctc_fields[] = {
                                   .tiles = tiles_ctc,                                              \
                                   .workspace = workspace_##op,                                     \
                                   .cost = cost_##op,                                               \
+                                  .source = source_##op,                                           \
                                   .can_fail = true,                                                \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
