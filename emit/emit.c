@@ -26,6 +26,17 @@ static const char rules[] =
     "#ifndef NAN\n#define NAN __builtin_nanf(\"\")\n#endif\n"
     "#if __SIZEOF_DOUBLE__ != 8\n#error \"needs a double of 64 bits\"\n#endif\n\n";
 
+/* With vectors: loops are to become vectors at any level of optimisation. Elements of a loop that
+ * SIMD_LOOP precedes do not depend on each other. */
+static const char simd_rules[] =
+    "#if defined(__clang__)\n"
+    "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"
+    "#define SIMD_LOOP _Pragma(\"clang loop vectorize(assume_safety)\")\n"
+    "#elif defined(__GNUC__)\n"
+    "#pragma GCC optimize(\"O3\", \"no-trapping-math\")\n"
+    "#define SIMD_LOOP _Pragma(\"GCC ivdep\")\n"
+    "#else\n#define SIMD_LOOP\n#endif\n\n";
+
 /* The function that runs the plan. */
 static void write_run(emit_file *f, emit_text *functions, emit_text *to)
 {
@@ -72,6 +83,8 @@ static void write_files(emit_file *f)
         weft__emit_text_print(&begin, o->header ? "#include \"%s\"\n\n" : "#include \"%s.h\"\n\n",
                               o->header ? o->header : o->name);
         weft__emit_text_add(&begin, rules, strlen(rules));
+        if (f->options->kernels == WEFT_EMIT_SIMD)
+            weft__emit_text_add(&begin, simd_rules, strlen(simd_rules));
         (void)(deliver(f, true, &header) && deliver(f, false, &begin) &&
                deliver(f, false, &f->functions) && deliver(f, false, &f->arrays) &&
                deliver(f, false, &repeats) && deliver(f, false, &states) &&
@@ -116,6 +129,7 @@ weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options, w
     f.arena_bytes = weft_plan_stats_of(plan).arena_bytes;
     f.flags = calloc(n_values + 1, 1);
     f.state_of = calloc(n_values + 1, sizeof *f.state_of);
+    if (options->kernels == WEFT_EMIT_SIMD) weft__emit_items_add(&f.items, weft__emit_simd);
     weft__emit_items_add(&f.items, weft__emit_library);
     if (!f.flags || !f.state_of)
         emit_no_memory(&f);

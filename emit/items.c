@@ -103,13 +103,15 @@ static void add_name(emit_item *item, const char *name, size_t length)
 }
 
 /* The name of a declaration: of a macro the word after #define; else the one before the first
- * parenthesis, or, unless it is a type, bracket or equals sign; without these the last word. */
+ * parenthesis or attribute, or, unless it is a type, bracket or equals sign; without these the last
+ * word. */
 static void name_declaration(emit_item *item, const char *text, size_t n)
 {
     size_t at = 0, length, last = 0, last_length = 0;
     const bool macro = !strncmp(text, "#define", 7), type = !strncmp(text, "typedef", 7);
     if (macro) at = 7;
     while ((length = next_name(text, n, &at))) {
+        if (length == 13 && !memcmp(text + at, "__attribute__", 13) && last_length) break;
         last = at;
         last_length = length;
         at += length;

@@ -40,7 +40,8 @@ const char *weft__emit_items_name(const emit_items *all, const char *name, weft_
                                   char *buffer, size_t size);
 void weft__emit_items_free(emit_items *all);
 
-/* The library of plain C (emit/plain). */
-extern const char weft__emit_library[];
+/* The library of plain C (emit/plain), and functions of it with vectors (emit/simd), which are added
+ * before it where they are wanted. */
+extern const char weft__emit_library[], weft__emit_simd[];
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Joins the files of the library of plain C, and writes them as a C file with one array of characters.
+"""Joins the files of a library of C, and writes them as a C file with one array of characters.
 
-Usage: library.py OUTPUT.c FILE...
+Usage: library.py ARRAY OUTPUT.c FILE...
 """
 import pathlib
 import sys
@@ -19,7 +19,7 @@ def body(path):
     return "\n".join(lines) + "\n"
 
 
-text = "\n".join(body(path) for path in sys.argv[2:]).encode()
+text = "\n".join(body(path) for path in sys.argv[3:]).encode()
 numbers = "\n".join(", ".join(str(byte) for byte in text[i:i + 24]) + "," for i in range(0, len(text), 24))
-pathlib.Path(sys.argv[1]).write_text(
-    f'#include "items.h"\n\nconst char weft__emit_library[] = {{\n{numbers}\n0}};\n', encoding="ascii")
+pathlib.Path(sys.argv[2]).write_text(
+    f'#include "items.h"\n\nconst char {sys.argv[1]}[] = {{\n{numbers}\n0}};\n', encoding="ascii")

@@ -212,6 +212,8 @@ static void write_each(node_writer *w, const weft_source_call *call, const char 
     }
     for (int d = 0; d < l.rank; d++) {
         if (l.size[d] > INT_MAX) fail(w, WEFT_TOO_LARGE, "a size is over 2^31 - 1");
+        if (d == l.rank - 1 && w->f->options->kernels == WEFT_EMIT_SIMD)
+            weft__emit_text_print(to, "SIMD_LOOP\n%*s", indent, "");
         weft__emit_text_print(to, "for (i%d = 0; i%d < %lld; i%d++)\n%*s", d, d,
                               (long long)l.size[d], d, indent += 4, "");
     }

@@ -108,19 +108,24 @@ static T conv_sum(const conv_shape *s, const T *w, const T *x, const int *at, T 
     return conv_inside(s, w, x, at, bias);
 }
 
+/* A channel of the result. */
+static void conv_channel(const conv_shape *s, const T *w, const T *x, T bias, T *y)
+{
+    int i, at[3] = {0, 0, 0};
+    for (i = 0; i < s->result_size; i++, conv_next(s->result, at))
+        y[i] = conv_sum(s, w, x, at, bias);
+}
+
 /* `bias` may be NULL. */
 static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
-    int n, g, r, i;
+    int n, g, r;
     for (n = 0; n < s->images; n++)
         for (g = 0; g < s->groups; g++, x += s->channels * s->source_size)
-            for (r = 0; r < s->results; r++) {
-                const T *own = w + g * s->group_weights + r * s->own_weights;
-                int at[3] = {0, 0, 0};
-                for (i = 0; i < s->result_size; i++, conv_next(s->result, at))
-                    *y++ = conv_sum(s, own, x, at, bias ? bias[g * s->results + r] : 0);
-            }
+            for (r = 0; r < s->results; r++, y += s->result_size)
+                conv_channel(s, w + g * s->group_weights + r * s->own_weights, x,
+                             bias ? bias[g * s->results + r] : 0, y);
 }
 
 /* ---- The gradient for the image as a product that is added to it ----

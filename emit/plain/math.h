@@ -143,9 +143,15 @@ static double fma_f64(double x, double y, double z)
 }
 #endif
 
-/* The square root, rounded once. Compilers that need not set errno compute it in one instruction; else
- * digit by digit. */
-#if defined(__NO_MATH_ERRNO__) && (defined(__SSE2__) || defined(__aarch64__))
+/* The square root, rounded once: by an instruction where there is one that compilers need not follow
+ * with a test for errno, else digit by digit. */
+#if defined(__SSE2__)
+static inline double plain_sqrt(double x)
+{
+    const __attribute__((vector_size(16))) double two = {x, x};
+    return __builtin_ia32_sqrtpd(two)[0];
+}
+#elif defined(__NO_MATH_ERRNO__) && defined(__aarch64__)
 static inline double plain_sqrt(double x)
 {
     return __builtin_sqrt(x);

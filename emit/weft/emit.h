@@ -26,6 +26,14 @@ typedef struct weft_emit_value {
  * which ends weft_emit with WEFT_IO. */
 typedef bool (*weft_emit_write)(void *context, bool header, const char *text, size_t n);
 
+/* How functions are written. Both compute the same bits. */
+typedef enum weft_emit_kernels {
+    WEFT_EMIT_PLAIN, /* small: loops over one element at a time */
+    WEFT_EMIT_SIMD   /* fast on application processors: several elements side by side in the vectors of
+                        gcc and clang; up to 16 KB of stack. Needs fused multiply-adds (x86-64:
+                        -march=haswell or -march=native; AArch64) to be faster than plain */
+} weft_emit_kernels;
+
 typedef struct weft_emit_options {
     const char *name; /* the prefix of all that the files declare: a C identifier, such as "mlp" */
     const char *header; /* the name under which the source includes its header; NULL: NAME.h */
@@ -37,6 +45,7 @@ typedef struct weft_emit_options {
     /* First contents of states, which NAME.c then has as constants: states that the plan updates are
      * copied by NAME_init, the others are read in place. NULL: the program fills all states. */
     const weft_params *params;
+    weft_emit_kernels kernels;
     weft_emit_write write;
     void *context;
 } weft_emit_options;

@@ -2,7 +2,7 @@
  * file with a graph of all its samples, in f32 and in f64, and files of random calls; for models of the
  * list a forward pass and a training step. main.c runs all and prints how many cases are equal.
  *
- * Usage: emit_cases FOLDER [--ops | --models | NAME...]    all, or only these
+ * Usage: emit_cases FOLDER [--simd] [--ops | --models | NAME...]    all, or only these
  *        emit_cases FOLDER --saved    compares the files that NAME_save wrote with the library's states */
 #include "emit_cases.h"
 
@@ -25,6 +25,7 @@
 
 static const char *folder;
 static FILE *driver, *calls, *data;
+static weft_emit_kernels kernels;
 static size_t n_written, n_refused, n_saved;
 
 /* ---- Files ---- */
@@ -64,6 +65,7 @@ static bool emit(const weft_plan *plan, const char *name, const weft_emit_value 
                                  .n_outputs = n,
                                  .rate = rate,
                                  .params = params,
+                                 .kernels = kernels,
                                  .write = take,
                                  .context = &s};
     const weft_status status = weft_emit(plan, &o, &error);
@@ -418,10 +420,15 @@ static void write_model(const weft_model *model, bool training)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: emit_cases FOLDER [--ops | --models | --saved | NAME...]\n");
+        fprintf(stderr, "usage: emit_cases FOLDER [--simd] [--ops | --models | --saved | NAME...]\n");
         return 2;
     }
     folder = argv[1];
+    if (argc > 2 && !strcmp(argv[2], "--simd")) {
+        kernels = WEFT_EMIT_SIMD;
+        argc--;
+        argv++;
+    }
     if (argc == 3 && !strcmp(argv[2], "--saved")) {
         bool same = true;
         for (size_t i = 0; i < weft_model_count(); i++)

@@ -11,7 +11,7 @@ compile_all()
     rm -f ./*.o
     printf '%s\n' *.c | xargs -P "$(nproc)" -n 8 "$@" -c >errors.txt 2>&1 ||
         { fail "$*:"; head -n 20 errors.txt; return 1; }
-    "$1" -o cases ./*.o >errors.txt 2>&1 || { fail "linking what $1 compiled:"; head errors.txt; return 1; }
+    "$@" -o cases ./*.o >errors.txt 2>&1 || { fail "linking what $1 compiled:"; head errors.txt; return 1; }
 }
 
 # equal_cases MINIMUM: all cases are equal, and there are as many.
@@ -26,11 +26,13 @@ equal_cases()
 prepare()
 {
     local folder
-    mkdir ops models some
-    for folder in ops models some; do cp "$tests/emit/emit_driver.h" "$folder"; done
+    mkdir ops models some simd
+    for folder in ops models some simd; do cp "$tests/emit/emit_driver.h" "$folder"; done
     "$build/tests/emit_cases" ops --ops >ops.txt || fail "emit_cases ops"
     "$build/tests/emit_cases" models --models >models.txt || fail "emit_cases models"
     "$build/tests/emit_cases" some transformer mobilenet lstm >some.txt || fail "emit_cases some"
+    "$build/tests/emit_cases" simd --simd matmul conv conv_grad_input conv_grad_weight sdpa sdpa_grad softmax \
+        layer_norm tanh add sum adam_update transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
     cp "$root"/examples/emit/* .
     "$build/examples/emit" . 64 32 4 || fail "examples/emit"
 }
@@ -41,7 +43,7 @@ case_all_ops_can_be_written()
     local refused
     refused=$(sed -n 's/^refused: \(op\|random\)_\(.*\)_f[36][24]: .*/\2/p' ops.txt | sort -u | paste -sd' ')
     equal "the ops that cannot be written" "" "$refused"
-    ! grep -hE '^(refused: [^or]|cannot )' ops.txt models.txt some.txt || fail "cases that were left out"
+    ! grep -hE '^(refused: [^or]|cannot )' ops.txt models.txt some.txt simd.txt || fail "cases that were left out"
 }
 
 case_ops_by_gcc()
@@ -76,11 +78,30 @@ case_some_models_without_undefined_behaviour()
     equal_cases 6
 }
 
+# With vectors: the ops whose functions are written twice, some loops over elements, and models. For a processor with
+# fused operations and without.
+case_vectors_by_gcc()
+{
+    cd simd && compile_all gcc -std=c99 -O2 -march=native "${warnings[@]}" && equal_cases 40
+}
+
+case_vectors_by_clang()
+{
+    command -v clang >/dev/null || skip "clang is not installed"
+    cd simd && compile_all clang -std=c99 -O1 "${warnings[@]}" && equal_cases 40
+}
+
+case_vectors_without_undefined_behaviour()
+{
+    cd simd && compile_all gcc -std=c99 -O1 -g -march=native -fsanitize=address,undefined -fno-sanitize-recover=all &&
+        equal_cases 40
+}
+
 # C++ takes the files as well.
 case_cpp()
 {
     command -v g++ >/dev/null || skip "g++ is not installed"
-    for file in net.c net_step.c; do
+    for file in net.c net_step.c simd/transformer_step.c; do
         g++ -x c++ -std=c++17 -Wall -Wextra -c "$file" -o "$file.o" >errors.txt 2>&1 || { fail "g++ $file:"; head errors.txt; }
     done
 }
@@ -159,6 +180,7 @@ case_errors()
     expect 2 "name it .c" "$weft" emit rnn -o rnn.txt
     expect 2 "MODEL, RUN or FILE.onnx is missing" "$weft" emit -o x.c
     expect 1 "is not an identifier of C" "$weft" emit feed-forward d_model=8 d_ff=8 --prefix 2x -o x.c
+    expect 2 "invalid" "$weft" emit feed-forward d_model=8 d_ff=8 --kernels fast -o x.c
     expect 1 "No such file or directory" "$weft" emit feed-forward d_model=8 d_ff=8 -o missing/x.c
     [ ! -e x.c ] || fail "a file was written in spite of the error"
 }

@@ -17,6 +17,7 @@ typedef struct arguments {
     bool train;
     unsigned optimizer;      /* of enum optimizer */
     unsigned weights_extern; /* 1: the program fills the memory of all states */
+    unsigned kernels;        /* weft_emit_kernels */
     const char *prefix;      /* NULL: the file's name */
     const char *out;         /* NAME.c */
 } arguments;
@@ -41,6 +42,8 @@ static const tool_option options[] = {
      "of --train; adam and adamw clip gradients at 1"},
     {"weights", "in-file|extern", FIELD(weights_extern),
      "where the parameters are: constants of NAME.c, or memory that the program fills"},
+    {"kernels", "plain|simd", FIELD(kernels),
+     "plain: small; simd: the same bits, with the vectors of an application processor"},
     {"prefix", "NAME", FIELD(prefix), "of what the files declare (default: the name of the file)"},
     {TOOL_INCLUDED(arguments, from.model.plan, tool_plan_options)},
     {TOOL_INCLUDED(arguments, from, tool_source_options)},
@@ -250,6 +253,7 @@ static weft_status emit_plan(const arguments *a, const source *s, const weft_pla
                                  .n_outputs = find_outputs(a, &s->m, outputs),
                                  .rate = a->train ? s->m.lr : WEFT_NO_VALUE,
                                  .params = a->weights_extern ? NULL : s->params,
+                                 .kernels = (weft_emit_kernels)a->kernels,
                                  .write = take_text,
                                  .context = &f};
     if (weft_emit(plan, &o, error) == WEFT_OK) write_both(a, &f, plan, error);

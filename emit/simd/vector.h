@@ -1,0 +1,38 @@
+/* Vectors: several numbers side by side, each with its own chain of operations. */
+
+#if defined(__AVX2__)
+#define SIMD_BYTES 32
+#else
+#define SIMD_BYTES 16
+#endif
+
+typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
+
+/* Numbers of a vector, and of two. */
+enum { simd_lanes = SIMD_BYTES / sizeof(T) };
+enum { simd_width = 2 * SIMD_BYTES / sizeof(T) };
+
+/* The instruction for x y + z with one rounding, where the compiler has it as a function. clang finds it
+ * for a loop. */
+#if defined(__FMA__) && !defined(__clang__) && SIMD_BYTES == 32
+#define SIMD_FMA 1
+#define simd_instruction_f32(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
+#define simd_instruction_f64(x, y, z) __builtin_ia32_vfmaddpd256(x, y, z)
+#elif defined(__aarch64__) && !defined(__clang__)
+#define SIMD_FMA 1
+#define simd_instruction_f32(x, y, z) __builtin_aarch64_fmav4sf(x, y, z)
+#define simd_instruction_f64(x, y, z) __builtin_aarch64_fmav2df(x, y, z)
+#else
+#define SIMD_FMA 0
+#endif
+
+static inline simd_vector simd_fma(simd_vector x, simd_vector y, simd_vector z)
+{
+#if SIMD_FMA
+    return simd_instruction(x, y, z);
+#else
+    int l;
+    for (l = 0; l < simd_lanes; l++) z[l] = fma(x[l], y[l], z[l]);
+    return z;
+#endif
+}
