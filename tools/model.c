@@ -161,8 +161,13 @@ weft_status tool_build_args(const model_args *args, bool training, built_model *
     *out = (built_model){.plan = args->plan};
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;
-    weft_status status = build_file(out, args->evaluated, error);
-    if (status == WEFT_OK && training) status = tool_add_loss(out, error);
+    weft_status status;
+    if (training && args->loss.kind) {
+        status = tool_build_loss(out, &args->loss, error);
+    } else {
+        status = build_file(out, args->evaluated, error);
+        if (status == WEFT_OK && training) status = tool_add_loss(out, error);
+    }
     if (status == WEFT_OK && training && build_step(out, args->optimizer) != WEFT_OK)
         status = tool_take_error(weft_graph_error(out->graph), error);
     if (status != WEFT_OK) tool_free_model(out);

@@ -168,6 +168,14 @@ weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *si
                                   const weft_params *arrays, checkpoint_graph *out,
                                   weft_error *error);
 
+/* A loss of the outputs of a file, as of weft fit. */
+typedef struct file_loss {
+    unsigned kind; /* weft_loss_kind; 0: the mean of squares of the first floating-point output */
+    char output[256]; /* its name; "": the first floating-point one */
+    int class_axis;
+    double label_smoothing;
+} file_loss;
+
 /* A model of a command line: one of the list with its "key=value" options, or a file. */
 typedef struct model_args {
     const weft_model *model; /* NULL: the file */
@@ -178,6 +186,7 @@ typedef struct model_args {
     bool evaluated;         /* the file belongs to a run of weft fit: build it for evaluation */
     weft_plan_options plan; /* fixed_states is not for training */
     const weft_optimizer *optimizer; /* of the training step; NULL: WEFT_ADAM_DEFAULT */
+    file_loss loss;                  /* of a file's training step */
 } model_args;
 /* The help of --precision. */
 #define TOOL_PRECISION                                                                             \
@@ -257,6 +266,8 @@ weft_status tool_build_args(const model_args *args, bool training, built_model *
 void tool_free_model(built_model *model);
 /* Adds a loss for a file, which has none of its own: the mean of squares of its output. */
 weft_status tool_add_loss(built_model *model, weft_error *error);
+/* Builds the graph of a file for training, with this loss, whose targets are its last input. */
+weft_status tool_build_loss(built_model *model, const file_loss *loss, weft_error *error);
 /* The targets of a run: loss and step if training, else the output. Returns how many. */
 size_t tool_targets(const built_model *model, weft_value targets[2]);
 /* A plan of the targets, and of all outputs of a file. */

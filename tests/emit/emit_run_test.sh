@@ -74,6 +74,50 @@ case_a_run_of_weft_fit()
     same_output out/logits.npy four.npy
 }
 
+# Each step has the bits of one of weft fit: weights, running statistics, moments.
+case_steps_of_weft_fit()
+{
+    need_program make_onnx
+    local fit=("$weft" fit digits.onnx --x one.npy --y label.npy --batch 1 --loss cross-entropy --measure=false --threads 1
+        --warmup 0 --lr 0.01 --schedule constant)
+    cp "$tests/data/digits/digits.onnx" .
+    npy one.npy '<f4' '1, 1, 8, 8' "$(printf '\\x00\\x00\\x%02x\\x40' {0..63})"
+    npy label.npy '<i4' '1,' '\x03\0\0\0'
+    cat >learn.c <<'END'
+#include "net.h"
+#include <stdio.h>
+static union { double align; unsigned char bytes[NET_ARENA_BYTES]; } arena;
+static union { double align; unsigned char bytes[NET_STATE_BYTES]; } states;
+static float image[64];
+static unsigned char file[NET_FILE_BYTES];
+int main(void)
+{
+    net m = {&arena, &states, 0, 0};
+    int32_t label = 3;
+    float loss;
+    net_io io = {image, &label, &loss};
+    net_init(&m);
+    if (fread(image, sizeof image, 1, stdin) != 1 || net_step(&m, &io, 0.01f)) return 1;
+    net_save(&m, file);
+    return fwrite(file, sizeof file, 1, stdout) != 1;
+}
+END
+    step()
+    {
+        expect 0 "net.c" "$weft" emit "$@" --train -o net.c
+        gcc "${warnings[@]}" learn.c net.c -o learn && tail -c +129 one.npy | ./learn >device.safetensors || fail "the step"
+        equal "tensors of $1 after a step" "$("$build/tests/list_tensors" "$run/model.safetensors")" \
+            "$("$build/tests/list_tensors" device.safetensors)"
+    }
+    run=sgd
+    expect 0 "after 1 steps" "${fit[@]}" --optimizer sgd --clip 0 --steps 1 --out sgd
+    step digits.onnx --loss cross-entropy --optimizer sgd
+    expect 0 "after 1 steps" "${fit[@]}" --steps 1 --out first
+    run=second
+    expect 0 "after 2 steps" "${fit[@]}" --steps 2 --out second
+    step first
+}
+
 case_adapters_are_part_of_the_weights()
 {
     words 200 3 >text
@@ -124,6 +168,8 @@ case_errors()
     expect 1 "none.safetensors" "$weft" emit none.safetensors -o x.c
     expect 2 "--checkpoint needs RUN" "$weft" emit rnn --checkpoint gpt.safetensors -o x.c
     expect 2 "MODEL, RUN or FILE.onnx is missing" "$weft" emit -o x.c
+    expect 2 "--loss is for FILE.onnx" "$weft" emit gpt.safetensors --train --loss mse -o x.c
+    expect 2 "--optimizer and --loss need --train" "$weft" emit digits.onnx --loss mse -o x.c
     mkdir empty
     expect 1 "is neither a checkpoint nor a folder with a model.safetensors" "$weft" emit empty -o x.c
     cp gpt.safetensors run.c

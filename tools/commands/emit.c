@@ -1,7 +1,7 @@
 /* weft emit: writes a model of the list, a trained run or an ONNX file as one C file, with its training
  * step if that is wanted. */
 #include "quantize/quantize.h"
-#include "tool.h"
+#include "training/fit_data.h"
 
 #include "base/text.h"
 
@@ -29,7 +29,10 @@ static void check(void *into, const tool_parser *parser)
     const arguments *a = into;
     if (!tool_ends_with(a->out, ".c"))
         tool_usage_error(parser, "-o %s: the file is C: name it .c", a->out);
-    if (a->optimizer && !a->train) tool_usage_error(parser, "--optimizer needs --train");
+    if ((a->optimizer || a->from.model.loss.kind) && !a->train)
+        tool_usage_error(parser, "--optimizer and --loss need --train");
+    if (a->from.model.loss.kind && !a->from.model.onnx.path)
+        tool_usage_error(parser, "--loss is for FILE.onnx: other models have their own");
     tool_check_fixed(a->train, &a->from.model, parser);
 }
 
@@ -40,6 +43,10 @@ static const tool_option options[] = {
     {"train", NULL, FIELD(train), "the whole training step: loss, gradients and update"},
     {"optimizer", "adam|adamw|sgd", FIELD(optimizer),
      "of --train; adam and adamw clip gradients at 1"},
+    {"loss", RECIPE_LOSSES, FIELD(from.model.loss.kind),
+     "of --train with FILE.onnx; its targets are an input. model: that of a run of weft fit, or "
+     "the "
+     "mean of squares of the first floating-point output"},
     {"weights", "in-file|extern", FIELD(weights_extern),
      "where the parameters are: constants of NAME.c, or memory that the program fills"},
     {"kernels", "plain|simd", FIELD(kernels),
@@ -57,7 +64,7 @@ static const tool_command command = {
     .notes =
         "RUN is a checkpoint, or its folder, of `weft train`, `weft fit`, `weft convert` or `weft "
         "quantize`. Shapes are fixed in the file: give the sizes of the batch as KEY=VALUE (see "
-        "`weft models`), or --batch and --dim for FILE.onnx. " TOOL_FILE_LOSS,
+        "`weft models`), or --batch and --dim for FILE.onnx.",
     .check = check};
 
 /* ---- Files ---- */
@@ -190,10 +197,13 @@ static weft_status read_listed(const arguments *a, model_args *with, source *s, 
 }
 
 /* FILE.onnx, or that of a run of weft fit with the run's weights. */
-static weft_status read_file(const arguments *a, const model_args *with, source *s,
-                             weft_error *error)
+static weft_status read_file(const arguments *a, model_args *with, source *s, weft_error *error)
 {
     const char *path = tool_source_weights(&a->from);
+    if (a->train && with->evaluated && !with->loss.kind &&
+        !fit_read_loss(with->onnx.path, &with->loss, error))
+        return error->status;
+    if (with->loss.output[0]) with->onnx.outputs = with->loss.output;
     weft_status status = tool_build_args(with, a->train, &s->m, error);
     if (status == WEFT_OK) status = weft_onnx_copy_weights(s->m.file, s->params, error);
     if (status != WEFT_OK || !with->evaluated) return status;

@@ -38,4 +38,7 @@ bool fit_begin(training *t);
 bool fit_take_logits(training_fit *fit);
 void fit_free(training_fit *fit);
 
+/* Reads the loss from the recipe in the folder of a run's model.onnx. */
+bool fit_read_loss(const char *onnx, file_loss *loss, weft_error *error);
+
 #endif
