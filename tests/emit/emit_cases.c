@@ -3,8 +3,10 @@
  * list a forward pass and a training step. main.c runs all and prints how many cases are equal.
  *
  * Usage: emit_cases FOLDER [--simd] [--ops | --models | NAME...]    all, or only these
- *        emit_cases FOLDER --saved    compares the files that NAME_save wrote with the library's states */
+ *        emit_cases FOLDER --saved    compares the files that NAME_save wrote with the library's states
+ *        emit_cases FOLDER --onnx DATA    the cases of ONNX's test data in the folder DATA */
 #include "emit_cases.h"
+#include "emit_onnx.h"
 
 #include <weft/emit.h>
 #include <weft/models.h>
@@ -420,7 +422,8 @@ static void write_model(const weft_model *model, bool training)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: emit_cases FOLDER [--simd] [--ops | --models | --saved | NAME...]\n");
+        fprintf(stderr, "usage: emit_cases FOLDER [--simd] [--ops | --models | --saved | --onnx "
+                        "DATA | NAME...]\n");
         return 2;
     }
     folder = argv[1];
@@ -440,6 +443,8 @@ int main(int argc, char **argv)
     calls = open_file("calls", ".inc");
     data = open_file("data", ".bin");
     fprintf(driver, "#include \"emit_driver.h\"\n");
+    if (argc == 4 && !strcmp(argv[2], "--onnx"))
+        n_written = emit_onnx_write(argv[3], &(emit_writer){driver, calls, data, emit});
     for (size_t i = 0; i < weft_op_count(); i++)
         if (wanted(weft_op_at(i)->name, "--ops", argv + 2, argc - 2)) write_op(weft_op_at(i));
     for (size_t i = 0; i < weft_model_count(); i++)

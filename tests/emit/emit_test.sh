@@ -3,25 +3,8 @@
 # the list, and a network that learns on a microcontroller.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
-warnings=(-Wall -Wextra -Wconversion -pedantic -Werror)
-
-# compile_all COMPILER...: all files of the folder, several at a time.
-compile_all()
-{
-    rm -f ./*.o
-    printf '%s\n' *.c | xargs -P "$(nproc)" -n 8 "$@" -c >errors.txt 2>&1 ||
-        { fail "$*:"; head -n 20 errors.txt; return 1; }
-    "$@" -o cases ./*.o >errors.txt 2>&1 || { fail "linking what $1 compiled:"; head errors.txt; return 1; }
-}
-
-# equal_cases MINIMUM: all cases are equal, and there are as many.
-equal_cases()
-{
-    local n
-    ./cases >printed.txt || { fail "differences from the library:"; grep differs printed.txt | head -n 20; }
-    n=$(sed -n 's/ cases equal, 0 differ//p' printed.txt)
-    [ "${n:-0}" -ge "$1" ] || { fail "expected at least $1 cases, got:"; tail -n 1 printed.txt; }
-}
+# shellcheck source=tests/emit/compile.sh
+. "$tests/emit/compile.sh"
 
 prepare()
 {

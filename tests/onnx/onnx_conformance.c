@@ -1,232 +1,22 @@
-/* Runs ONNX's test data: models with inputs and the outputs of the reference implementation. Each
- * case is a folder with model.onnx and test_data_set_*, as Debian's libonnx-testdata has them.
+/* Runs ONNX's test data: models with inputs and the outputs of the reference implementation.
  *
  * A case passes if all outputs are within rtol 1e-3 and atol 1e-7, the tolerance of ONNX's own
  * runner, or within the tolerance that `tolerances` states for it, and have the same bits at 1 and
  * 2 threads. Outputs of 16 bits are rounded to the type that the model declares. Floats of at most 8
- * bits must be equal, zeros with their sign; that includes all their bits but those of a NaN. Some
- * models need the contents of an input when their graph is built, such as the shape of a Reshape.
- * So a model that is refused is tried with its integer and bool inputs as constants, then with all
- * of them. */
+ * bits must be equal, zeros with their sign; that includes all their bits but those of a NaN. */
 #include <weft/onnx.h>
 #include <weft/weft.h>
 
-#include "onnx/tensor.h"
-#include "onnx/wire.h"
+#include "onnx_case.h"
 
-#include <dirent.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-#define DATA_FOLDER "/usr/share/libonnx-testdata/data"
-#define MAX_TENSORS 64
-#define PATH_BYTES  1024
-
-/* ---- Files ---- */
-
-/* Reads a file; NULL if there is none. The caller frees it. */
-static void *read_file(const char *path, size_t *bytes)
-{
-    struct stat info;
-    FILE *file = fopen(path, "rb");
-    void *data = NULL;
-    if (file && fstat(fileno(file), &info) == 0 && (data = malloc((size_t)info.st_size + 1)))
-        *bytes = fread(data, 1, (size_t)info.st_size, file);
-    if (file) fclose(file);
-    return data;
-}
-
-/* A message of a file; NULL if it is not one. */
-static void *read_message(const char *path, const ProtobufCMessageDescriptor *type)
-{
-    size_t bytes = 0;
-    void *data = read_file(path, &bytes), *message = NULL;
-    if (data && weft__wire_check(type, data, bytes) == WEFT_OK)
-        message = protobuf_c_message_unpack(type, NULL, bytes, data);
-    free(data);
-    return message;
-}
-
-/* ---- One case ---- */
-
-typedef struct test_case {
-    char folder[PATH_BYTES];
-    WeftOnnx__ModelProto *proto; /* for the names of inputs */
-    WeftOnnx__TensorProto *messages[2 * MAX_TENSORS];
-    size_t n_messages;
-    const char *names[MAX_TENSORS]; /* of the inputs */
-    onnx_tensor inputs[MAX_TENSORS], outputs[MAX_TENSORS];
-    const char **input_texts[MAX_TENSORS], **output_texts[MAX_TENSORS]; /* of strings, else NULL */
-    size_t n_inputs, n_outputs;
-    arena memory;
-    weft_error error;
-    int constants; /* 0: none, 1: integers and bools, 2: all */
-    bool random;   /* whether its results are */
-    weft_onnx *model;
-} test_case;
-
-static void free_case(test_case *c)
-{
-    weft_onnx_free(c->model);
-    for (size_t i = 0; i < c->n_messages; i++)
-        protobuf_c_message_free_unpacked(&c->messages[i]->base, NULL);
-    if (c->proto) protobuf_c_message_free_unpacked(&c->proto->base, NULL);
-    weft__arena_free(&c->memory);
-}
-
-/* Whether all values are tensors. */
-static bool are_tensors(WeftOnnx__ValueInfoProto *const *values, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!values[i]->type || !values[i]->type->tensor_type) return false;
-    return true;
-}
-
-/* Reads a tensor of strings; their numbers are set once there is a model. */
-static const char **read_texts(test_case *c, const WeftOnnx__TensorProto *message, onnx_tensor *t)
-{
-    const size_t n = message->n_string_data;
-    const char **texts = weft__arena_alloc(&c->memory, (n + 1) * sizeof *texts);
-    if (!texts || weft__onnx_tensor_type(message, "strings", t, &c->error) != WEFT_OK) return NULL;
-    if (weft_shape_numel(t->shape) != (int64_t)n) {
-        weft_error_set(&c->error, WEFT_BAD_FILE, "strings", "are not as many as the shape says");
-        return NULL;
-    }
-    t->data = weft__arena_alloc(&c->memory, (n + 1) * sizeof(int32_t));
-    for (size_t i = 0; i < n; i++) {
-        const ProtobufCBinaryData *data = &message->string_data[i];
-        char *text = weft__arena_alloc(&c->memory, data->len + 1);
-        if (!text || !t->data) return NULL;
-        if (data->len) memcpy(text, data->data, data->len);
-        texts[i] = text;
-    }
-    return texts;
-}
-
-/* The numbers of the texts, in the model. */
-static void number_texts(test_case *c)
-{
-    for (size_t i = 0; i < 2 * MAX_TENSORS; i++) {
-        const bool in = i < MAX_TENSORS;
-        const char **texts = in ? c->input_texts[i] : c->output_texts[i - MAX_TENSORS];
-        const onnx_tensor *t = in ? &c->inputs[i] : &c->outputs[i - MAX_TENSORS];
-        int32_t *numbers = (int32_t *)(uintptr_t)t->data;
-        for (int64_t k = 0; texts && k < weft_shape_numel(t->shape); k++)
-            numbers[k] = weft_onnx_text_number(c->model, texts[k]);
-    }
-}
-
-/* Reads SET/input_*.pb or output_*.pb; the number of them. */
-static size_t read_tensors(test_case *c, const char *set, const char *kind, onnx_tensor *tensors)
-{
-    size_t n = 0;
-    const WeftOnnx__GraphProto *g = c->proto->graph;
-    if (!are_tensors(g->input, g->n_input) || !are_tensors(g->output, g->n_output)) {
-        weft_error_set(&c->error, WEFT_BAD_DTYPE, kind,
-                       "is a sequence, a map or an optional value");
-        return 0;
-    }
-    for (; n < MAX_TENSORS && c->error.status == WEFT_OK; n++) {
-        char path[PATH_BYTES + 64];
-        snprintf(path, sizeof path, "%s/%s_%zu.pb", set, kind, n);
-        struct stat info;
-        if (stat(path, &info) != 0) break;
-        WeftOnnx__TensorProto *message = read_message(path, &weft_onnx__tensor_proto__descriptor);
-        if (!message) {
-            weft_error_set(&c->error, WEFT_BAD_DTYPE, kind, "is not a tensor");
-            break;
-        }
-        c->messages[c->n_messages++] = message;
-        if (message->data_type == ONNX_STRING) {
-            (tensors == c->inputs ? c->input_texts : c->output_texts)[n] =
-                read_texts(c, message, &tensors[n]);
-            continue;
-        }
-        weft__onnx_tensor_read(message, kind, &c->memory, &(onnx_files){NULL, NULL, NULL},
-                               &tensors[n], &c->error);
-    }
-    return n;
-}
-
-static void name_inputs(test_case *c)
-{
-    const WeftOnnx__GraphProto *g = c->proto->graph;
-    size_t n = 0;
-    for (size_t i = 0; i < g->n_input && n < MAX_TENSORS; i++) {
-        bool initialised = false;
-        for (size_t k = 0; k < g->n_initializer; k++)
-            initialised |= !strcmp(onnx_text(g->initializer[k]->name), g->input[i]->name);
-        if (!initialised) c->names[n++] = onnx_text(g->input[i]->name);
-    }
-    if (n < c->n_inputs) c->n_inputs = n;
-}
-
-static bool is_constant(const test_case *c, size_t i)
-{
-    return c->constants == 2 || (c->constants == 1 && !weft_dtype_is_float(c->inputs[i].dtype));
-}
-
-/* Loads the model, with as few constants as it needs. */
-static void load(test_case *c)
-{
-    char path[PATH_BYTES + 16];
-    weft_onnx_dim dims[MAX_TENSORS * WEFT_MAX_RANK];
-    snprintf(path, sizeof path, "%s/model.onnx", c->folder);
-    for (c->constants = 0; c->constants < 3 && !c->model; c->constants++) {
-        weft_onnx_constant constants[MAX_TENSORS];
-        weft_onnx_options o = {.dims = dims, .constants = constants};
-        for (size_t i = 0; i < c->n_inputs; i++) {
-            const onnx_tensor *t = &c->inputs[i];
-            for (int k = 0; k < t->shape.rank; k++)
-                dims[o.n_dims++] = (weft_onnx_dim){NULL, c->names[i], k, t->shape.dim[k]};
-            if (is_constant(c, i))
-                constants[o.n_constants++] =
-                    (weft_onnx_constant){.input = c->names[i],
-                                         .dtype = t->dtype,
-                                         .shape = t->shape,
-                                         .data = c->input_texts[i] ? NULL : t->data,
-                                         .texts = c->input_texts[i]};
-        }
-        c->model = weft_onnx_load(path, &o, &c->error);
-    }
-    c->constants--;
-}
-
-static size_t tensor_bytes(const onnx_tensor *t)
-{
-    return weft_tensor_bytes(t->dtype, t->shape);
-}
-
-static weft_status feed_all(test_case *c, weft_session *s, const weft_value *inputs)
-{
-    weft_status status = WEFT_OK;
-    for (size_t i = 0, fed = 0; i < c->n_inputs && status == WEFT_OK; i++)
-        if (!is_constant(c, i))
-            status = weft_session_feed(s, inputs[fed++], c->inputs[i].data,
-                                       tensor_bytes(&c->inputs[i]), &c->error);
-    return status;
-}
-
-/* Copies a tensor that need not be contiguous. */
-static void copy_dense(char *to, const weft_tensor *from)
-{
-    const size_t bytes = weft_dtype_bytes(from->dtype);
-    for (int64_t i = 0; i < weft_shape_numel(from->shape); i++, to += bytes) {
-        int64_t at = 0, left = i;
-        for (int k = from->shape.rank - 1; k >= 0; k--) {
-            at += left % from->shape.dim[k] * from->stride[k];
-            left /= from->shape.dim[k];
-        }
-        memcpy(to, (const char *)from->data + at * (int64_t)bytes, bytes);
-    }
-}
 
 /* Copies the outputs of a session; their types must be the expected ones. */
-static weft_status fetch_all(test_case *c, weft_session *s, const weft_value *values,
+static weft_status fetch_all(onnx_case *c, weft_session *s, const weft_value *values,
                              void **results)
 {
     for (size_t i = 0; i < c->n_outputs; i++) {
@@ -241,17 +31,17 @@ static weft_status fetch_all(test_case *c, weft_session *s, const weft_value *va
                 weft_dtype_name(got.dtype), weft_shape_text(got.shape, is, sizeof is),
                 weft_dtype_name(t->dtype), weft_shape_text(t->shape, wanted, sizeof wanted));
         }
-        results[i] = weft__arena_alloc(&c->memory, tensor_bytes(t));
+        results[i] = weft__arena_alloc(&c->memory, onnx_case_bytes(t));
         if (!results[i]) return weft_error_set(&c->error, WEFT_NO_MEMORY, "output", "no memory");
-        copy_dense(results[i], &got);
+        onnx_case_copy(results[i], &got);
     }
     return WEFT_OK;
 }
 
-/* Computes all outputs; false with c->error set on failure. */
-static bool compute(test_case *c, int threads, void **results)
+/* Computes all outputs; false with c->error set on failure. *random: some are random. */
+static bool compute(onnx_case *c, int threads, void **results, bool *random)
 {
-    weft_value inputs[MAX_TENSORS], outputs[MAX_TENSORS];
+    weft_value inputs[ONNX_CASE_TENSORS], outputs[ONNX_CASE_TENSORS];
     weft_session_options o = {.threads = threads};
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
@@ -267,10 +57,10 @@ static bool compute(test_case *c, int threads, void **results)
     else if (weft_onnx_copy_weights(c->model, params, &c->error) == WEFT_OK)
         plan = weft_plan_new(g, outputs, count, NULL, &c->error);
     for (size_t i = 0; i < weft_graph_node_count(g); i++)
-        c->random |= weft_graph_node(g, i).op->random &&
-                     strcmp(weft_graph_node(g, i).op->name, "sdpa") != 0; /* without dropout */
+        *random |= weft_graph_node(g, i).op->random &&
+                   strcmp(weft_graph_node(g, i).op->name, "sdpa") != 0; /* without dropout */
     if (plan) s = weft_session_new(plan, params, &o, &c->error);
-    if (s && feed_all(c, s, inputs) == WEFT_OK && weft_session_run(s, &c->error) == WEFT_OK)
+    if (s && onnx_case_feed(c, s, inputs) == WEFT_OK && weft_session_run(s, &c->error) == WEFT_OK)
         fetch_all(c, s, outputs, results);
     weft_session_free(s);
     weft_plan_free(plan);
@@ -334,14 +124,14 @@ static double as_type(double x, int type)
     return nearbyint(x / unit) * unit;
 }
 
-static void compare(test_case *c, void **one, void **two)
+static void compare(onnx_case *c, void **one, void **two)
 {
     const tolerance *allowed = tolerance_of(c->folder);
     for (size_t k = 0; k < c->n_outputs && c->error.status == WEFT_OK; k++) {
         const onnx_tensor *t = &c->outputs[k];
         const int type = c->messages[c->n_messages - c->n_outputs + k]->data_type;
         const tolerance *limit = weft__onnx_minifloat(type) || type == ONNX_STRING ? NULL : allowed;
-        if (memcmp(one[k], two[k], tensor_bytes(t)) != 0)
+        if (memcmp(one[k], two[k], onnx_case_bytes(t)) != 0)
             weft_error_set(&c->error, WEFT_INTERNAL, "output",
                            "%zu has other bits at 2 threads than at 1", k);
         for (int64_t i = 0; i < weft_shape_numel(t->shape); i++) {
@@ -357,19 +147,14 @@ static void compare(test_case *c, void **one, void **two)
 
 typedef enum verdict { PASSED, PASSED_WITH_CONSTANTS, REFUSED, FAILED, VERDICTS } verdict;
 
-static verdict run_set(test_case *c, const char *set)
+static verdict run_set(onnx_case *c)
 {
-    void *one[MAX_TENSORS], *two[MAX_TENSORS];
-    c->n_inputs = read_tensors(c, set, "input", c->inputs);
-    c->n_outputs = read_tensors(c, set, "output", c->outputs);
-    if (c->error.status != WEFT_OK) return REFUSED;
-    name_inputs(c);
-    load(c);
-    if (!c->model) return REFUSED;
-    number_texts(c);
-    const bool computed = compute(c, 1, one) && compute(c, 2, two);
-    if (c->random) weft_error_set(&c->error, WEFT_NO_KERNEL, "data", "its results are random");
-    if (c->random) return REFUSED;
+    void *one[ONNX_CASE_TENSORS], *two[ONNX_CASE_TENSORS];
+    bool random = false;
+    if (c->error.status != WEFT_OK || !onnx_case_load(c)) return REFUSED;
+    const bool computed = compute(c, 1, one, &random) && compute(c, 2, two, &random);
+    if (random) weft_error_set(&c->error, WEFT_NO_KERNEL, "data", "its results are random");
+    if (random) return REFUSED;
     if (computed) compare(c, one, two);
     if (c->error.status != WEFT_OK) return FAILED;
     return c->constants ? PASSED_WITH_CONSTANTS : PASSED;
@@ -392,20 +177,14 @@ static verdict run_case(const char *folder, weft_error *error)
             return REFUSED;
         }
     for (int set = 0;; set++) {
-        char path[PATH_BYTES + 64];
-        struct stat info;
-        test_case *c = calloc(1, sizeof *c);
+        onnx_case *c = calloc(1, sizeof *c);
         if (!c) return FAILED;
-        snprintf(c->folder, sizeof c->folder, "%s", folder);
-        snprintf(path, sizeof path, "%s/model.onnx", folder);
-        c->proto = read_message(path, &weft_onnx__model_proto__descriptor);
-        snprintf(path, sizeof path, "%s/test_data_set_%d", folder, set);
-        const bool present = stat(path, &info) == 0 && c->proto && c->proto->graph;
-        const verdict v = present ? run_set(c, path) : PASSED;
+        const bool present = onnx_case_read(c, folder, set);
+        const verdict v = present ? run_set(c) : PASSED;
         if (v > worst || (v != PASSED && v == worst)) weft_error_copy(error, &c->error);
         if (v > worst) worst = v;
         if (!c->proto) worst = FAILED;
-        free_case(c);
+        onnx_case_free(c);
         free(c);
         if (!present) return worst;
     }
@@ -451,33 +230,28 @@ static int by_count(const void *a, const void *b)
     return x->count != y->count ? y->count - x->count : strcmp(x->text, y->text);
 }
 
-static int is_test(const struct dirent *entry)
+static void run_one(void *context, const char *path)
 {
-    return strncmp(entry->d_name, "test_", 5) == 0;
+    static const char *const words[] = {"passed", "passed, constant inputs", "refused", "FAILED"};
+    report *r = context;
+    weft_error error = {0};
+    const verdict v = run_case(path, &error);
+    r->counts[v]++;
+    if (v == REFUSED) count_reason(r, &error);
+    if (r->list || v == FAILED)
+        printf("%s: %s%s%s%s%s\n", path, words[v], error.status ? ": " : "", error.where,
+               error.status ? ": " : "", error.message);
+}
+
+static int passed_so_far(const report *r)
+{
+    return r->counts[PASSED] + r->counts[PASSED_WITH_CONSTANTS];
 }
 
 static void run_folder(report *r, const char *root, const char *name)
 {
-    static const char *const words[] = {"passed", "passed, constant inputs", "refused", "FAILED"};
-    char folder[PATH_BYTES / 2], path[PATH_BYTES];
-    struct dirent **entries;
-    snprintf(folder, sizeof folder, "%s/%s", root, name);
-    const int n = scandir(folder, &entries, is_test, alphasort);
-    int passed = 0;
-    for (int i = 0; i < n; i++) {
-        weft_error error = {0};
-        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        const verdict v = run_case(path, &error);
-        r->counts[v]++;
-        passed += v <= PASSED_WITH_CONSTANTS;
-        if (v == REFUSED) count_reason(r, &error);
-        if (r->list || v == FAILED)
-            printf("%s/%s: %s%s%s%s%s\n", name, entries[i]->d_name, words[v],
-                   error.status ? ": " : "", error.where, error.status ? ": " : "", error.message);
-        free(entries[i]);
-    }
-    if (n >= 0) free(entries);
-    printf("%-18s %4d of %d passed\n", name, passed, n > 0 ? n : 0);
+    const int before = passed_so_far(r), n = onnx_case_each(root, name, run_one, r);
+    printf("%-18s %4d of %d passed\n", name, passed_so_far(r) - before, n);
 }
 
 int main(int argc, char **argv)
@@ -498,9 +272,9 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    const char *root = optind < argc ? argv[optind] : DATA_FOLDER;
+    const char *root = optind < argc ? argv[optind] : ONNX_CASE_DATA;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) run_folder(r, root, folders[i]);
-    const int passed = r->counts[PASSED] + r->counts[PASSED_WITH_CONSTANTS];
+    const int passed = passed_so_far(r);
     printf("\n%5d passed, %d of them with constant inputs\n%5d failed\n%5d refused\n", passed,
            r->counts[PASSED_WITH_CONSTANTS], r->counts[FAILED], r->counts[REFUSED]);
     qsort(r->reasons, r->n_reasons, sizeof *r->reasons, by_count);

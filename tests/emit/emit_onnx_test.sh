@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# What weft_emit writes of ONNX's test cases compiles without warnings and has the bits of libweft: each case that the
+# library imports, of Debian's libonnx-testdata and of tests/golden/onnx.
+# shellcheck source=tests/support/cases.sh
+. "$(dirname "$0")/../support/cases.sh"
+# shellcheck source=tests/emit/compile.sh
+. "$tests/emit/compile.sh"
+data=/usr/share/libonnx-testdata/data
+
+prepare()
+{
+    need_program onnx_conformance
+    mkdir newer cases
+    for folder in newer cases; do cp "$tests/emit/emit_driver.h" "$folder"; done
+    "$build/tests/emit_cases" newer --onnx "$tests/golden/onnx" >newer.txt || fail "emit_cases newer"
+    [ ! -d "$data" ] || "$build/tests/emit_cases" cases --onnx "$data" >cases.txt || fail "emit_cases cases"
+}
+
+# Each case that is imported is written: docs/emit.md says so.
+case_all_cases_are_written()
+{
+    ! grep -h '^refused: ' newer.txt cases.txt 2>/dev/null || fail "these cases are refused"
+}
+
+case_newer_cases_by_gcc()
+{
+    cd newer && compile_all gcc -std=c99 -O1 "${warnings[@]}" && equal_cases 114
+}
+
+case_newer_cases_by_clang()
+{
+    command -v clang >/dev/null || skip "clang is not installed"
+    cd newer && compile_all clang -std=c99 -O1 "${warnings[@]}" && equal_cases 114
+}
+
+case_newer_cases_without_undefined_behaviour()
+{
+    cd newer && compile_all gcc -std=c99 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all && equal_cases 114
+}
+
+case_debians_cases_by_gcc()
+{
+    [ -d "$data" ] || skip "libonnx-testdata is not installed"
+    cd cases && compile_all gcc -std=c99 -O1 "${warnings[@]}" && equal_cases 1041
+}
+
+case_debians_cases_by_clang()
+{
+    command -v clang >/dev/null || skip "clang is not installed"
+    [ -d "$data" ] || skip "libonnx-testdata is not installed"
+    cd cases && compile_all clang -std=c99 -O0 "${warnings[@]}" && equal_cases 1041
+}
+
+run_cases
