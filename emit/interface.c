@@ -130,6 +130,25 @@ static void write_sizes(const emit_file *f, const char *big, emit_text *to)
         weft__emit_text_print(to, "#define %s_FILE_BYTES  %zu\n", big, f->file_bytes);
 }
 
+/* Where inputs and outputs lie, for programs that fill and read the arena itself. */
+static void write_offsets(const emit_file *f, const char *big, emit_text *to)
+{
+    bool any = false;
+    for (size_t i = 0; i < f->n_fields; i++) {
+        const emit_place at = weft__emit_place(f, f->fields[i].value);
+        if (at.storage != EMIT_ARENA) continue;
+        if (!any)
+            weft__emit_text_print(
+                to,
+                "\n/* Bytes of the arena before an input or output. An input may be written there\n"
+                " * before each run, and an output be read after it; its pointer is NULL then. "
+                "*/\n");
+        any = true;
+        weft__emit_text_print(to, "#define %s_OFFSET_%s %lld\n", big, f->fields[i].name,
+                              (long long)at.offset);
+    }
+}
+
 static void write_types(const emit_file *f, const char *big, emit_text *to)
 {
     const char *name = f->options->name;
@@ -196,6 +215,7 @@ void weft__emit_write_header(const emit_file *f, emit_text *to)
                           "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
                           name, WEFT_VERSION, big, big);
     write_sizes(f, big, to);
+    write_offsets(f, big, to);
     write_types(f, big, to);
     write_functions(f, big, to);
     weft__emit_text_print(to, "#ifdef __cplusplus\n}\n#endif\n#endif\n");

@@ -43,15 +43,19 @@ static void conv_next(const int *size, int *at)
     }
 }
 
-/* Tap t of the used ones; sums over taps alone of the gradient for the image go backwards. Returns
- * its place in the kernel. */
+/* Tap t of the used ones, where `tap` is the one before unless t is 0; sums over taps alone of the
+ * gradient for the image go backwards. Returns its place in the kernel. */
 static int conv_tap(const conv_shape *s, int t, int *tap)
 {
-    int d, all = s->used[0] * s->used[1] * s->used[2];
-    if (s->planes && s->transposed) t = all - 1 - t;
+    const int back = s->planes && s->transposed;
+    int d;
     for (d = 2; d >= 0; d--) {
-        tap[d] = s->first[d] + t % s->used[d];
-        t /= s->used[d];
+        const int first = s->first[d], last = first + s->used[d] - 1;
+        if (t && tap[d] != (back ? first : last)) {
+            tap[d] += back ? -1 : 1;
+            break;
+        }
+        tap[d] = back ? last : first;
     }
     return (tap[0] * s->kernel[1] + tap[1]) * s->kernel[2] + tap[2];
 }
@@ -61,7 +65,7 @@ static T conv_inside(const conv_shape *s, const T *w, const T *x, const int *at,
 {
     const int all = s->used[0] * s->used[1] * s->used[2];
     T sum = bias;
-    int t, c, tap[3];
+    int t, c, tap[3] = {0, 0, 0};
     for (t = 0; t < all; t++) {
         const int k = conv_tap(s, t, tap), place = conv_place(s, at, tap);
         for (c = 0; place >= 0 && c < s->channels; c++)
@@ -87,7 +91,7 @@ static T conv_sum(const conv_shape *s, const T *w, const T *x, const int *at, T 
 {
     const int all = s->used[0] * s->used[1] * s->used[2];
     T total = 0, piece = s->planes ? bias : bias + 0;
-    int t, c, tap[3], terms = 0, pieces = 0, padded = 0;
+    int t, c, tap[3] = {0, 0, 0}, terms = 0, pieces = 0, padded = 0;
     for (t = 0; t < all; t++) {
         const int k = conv_tap(s, t, tap), place = conv_place(s, at, tap);
         if (place == -2 && !s->planes) continue;

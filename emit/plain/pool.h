@@ -5,7 +5,7 @@
 static void max_pool(const T *x, T *y, int32_t *places, const int *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
-    int n, i, t, tap[3];
+    int n, i, t, tap[3] = {0, 0, 0};
     for (n = 0; n < s->images; n++, x += s->source_size) {
         int at[3] = {0, 0, 0};
         for (i = 0; i < s->result_size; i++, conv_next(s->result, at)) {
