@@ -83,6 +83,42 @@ static bool are_zeros(const weft_tensor *t, size_t bytes)
     return true;
 }
 
+/* Whether the lower halves of all floats are 0, as of a model that was stored as bf16. */
+static bool are_bf16(const weft_tensor *t, size_t bytes)
+{
+    uint32_t all = 0, one;
+    if (t->dtype != WEFT_F32) return false;
+    for (size_t i = 0; i < bytes; i += sizeof one) {
+        memcpy(&one, (const unsigned char *)t->data + i, sizeof one);
+        all |= one;
+    }
+    return (all & 0xffff) == 0;
+}
+
+/* Copies the constants `array`, which it writes, into the state. Those of bf16 take half the bytes. */
+static void write_first(emit_file *f, const emit_state *s, const weft_tensor *t, const char *array,
+                        emit_text *to)
+{
+    char widen[64];
+    if (!are_bf16(t, s->bytes)) {
+        weft__emit_array(&f->arrays, array, t);
+        weft__emit_text_print(to, "    memcpy(states + %zu, %s, %zu);\n", s->offset, array,
+                              s->bytes);
+        return;
+    }
+    const size_t n = s->bytes / sizeof(float);
+    weft__emit_text_print(&f->arrays, "static const uint16_t %s[%zu] = {", array, n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, (const float *)t->data + i, sizeof bits);
+        weft__emit_text_print(&f->arrays, "%s0x%04x,", i % 12 ? " " : "\n    ",
+                              (unsigned)(bits >> 16));
+    }
+    weft__emit_text_print(&f->arrays, "\n};\n\n");
+    emit_function(f, "widen_bf16", WEFT_F32, widen, sizeof widen);
+    weft__emit_text_print(to, "    %s(states + %zu, %s, %zu);\n", widen, s->offset, array, n);
+}
+
 static void write_init(emit_file *f, emit_text *to)
 {
     char identifier[EMIT_NAME_BYTES], array[EMIT_NAME_BYTES + 32];
@@ -100,9 +136,7 @@ static void write_init(emit_file *f, emit_text *to)
         }
         weft__text_format(array, sizeof array, "first_%s_%zu",
                           weft__emit_identifier(s->name, identifier), i);
-        weft__emit_array(&f->arrays, array, &tensor);
-        weft__emit_text_print(to, "    memcpy(states + %zu, %s, %zu);\n", s->offset, array,
-                              s->bytes);
+        write_first(f, s, &tensor, array, to);
     }
     weft__emit_text_print(to, "    m->seed = m->runs = 0;\n}\n\n");
 }

@@ -141,9 +141,27 @@ static int file_next(file_text *t, file_tensor *x)
     return 1;
 }
 
-/* Finds the tensor of a file that is like x, and its data; null if there is not exactly one of the
- * name, or it does not fit. */
-static const unsigned char *file_find(const unsigned char *bytes, size_t n, const file_tensor *x)
+/* Floats of bf16, their upper halves. */
+static void widen_bf16(void *floats, const uint16_t *halves, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint32_t bits = (uint32_t)halves[i] << 16;
+        memcpy((unsigned char *)floats + 4 * i, &bits, sizeof bits);
+    }
+}
+
+/* Copies a tensor of `size` bytes; if `half`, from floats without the lower halves. */
+static void file_copy(unsigned char *to, const unsigned char *from, size_t size, int half)
+{
+    size_t i;
+    for (i = 0; i < size; i++) to[i] = half && i % 4 < 2 ? 0 : *from++;
+}
+
+/* Finds the tensor of a file that is like x, and its data, *half: as bf16; null if there is not
+ * exactly one of the name, or it does not fit. */
+static const unsigned char *file_find(const unsigned char *bytes, size_t n, const file_tensor *x,
+                                      int *half)
 {
     const size_t size = x->offset[1] - x->offset[0];
     const unsigned char *data = 0;
@@ -153,10 +171,12 @@ static const unsigned char *file_find(const unsigned char *bytes, size_t n, cons
     if (!file_open(bytes, n, &t)) return 0;
     while ((more = file_next(&t, &y)) > 0) {
         if (!file_is(&y.name, x->name.at, (size_t)(x->name.end - x->name.at))) continue;
-        if (found++ || !file_is(&y.dtype, x->dtype.at, (size_t)(x->dtype.end - x->dtype.at)) ||
+        *half = file_is(&y.dtype, "BF16", 4) && file_is(&x->dtype, "F32", 3);
+        if (found++ ||
+            !(*half || file_is(&y.dtype, x->dtype.at, (size_t)(x->dtype.end - x->dtype.at))) ||
             y.rank != x->rank || memcmp(y.dim, x->dim, (size_t)x->rank * sizeof *x->dim) ||
             y.offset[1] > n - (size_t)(t.end - bytes) || y.offset[0] > y.offset[1] ||
-            y.offset[1] - y.offset[0] != size)
+            y.offset[1] - y.offset[0] != size >> *half)
             return 0;
         data = t.end + y.offset[0];
     }
@@ -174,9 +194,10 @@ static int file_load(const unsigned char *header, size_t header_bytes, const uns
         file_tensor x;
         if (!file_open(header, header_bytes, &t)) return 1;
         while (file_next(&t, &x) > 0) {
-            const unsigned char *data = file_find(bytes, n, &x);
+            int half = 0;
+            const unsigned char *data = file_find(bytes, n, &x, &half);
             if (!data) return 1;
-            if (copies) memcpy(states + x.offset[0], data, x.offset[1] - x.offset[0]);
+            if (copies) file_copy(states + x.offset[0], data, x.offset[1] - x.offset[0], half);
         }
     }
     return 0;

@@ -1,6 +1,7 @@
 """Writes variants of a safetensors file: emit_files.py FILE FOLDER.
 
-FOLDER/good-NAME has the same tensors; FOLDER/bad-NAME must be refused.
+FOLDER/good-NAME has the same tensors; FOLDER/bad-NAME must be refused. FOLDER/rounded.safetensors has numbers of
+bf16 as F32, and FOLDER/half.safetensors the same as BF16.
 """
 import json
 import pathlib
@@ -44,6 +45,22 @@ for name, value in reversed(tensors.items()):
 write("good-order", json.dumps(moved), body)
 more = {**tensors, "another": {"dtype": "I64", "shape": [2], "data_offsets": [len(data), len(data) + 16]}}
 write("good-more-tensors", json.dumps(more), data + bytes(16))
+
+rounded, halves, half_data = b"", {}, b""
+for name, value in tensors.items():
+    part = bytearray(data[slice(*value["data_offsets"])])
+    if value["dtype"] == "F32":
+        part[0::4] = part[1::4] = bytes(len(part) // 4)
+    rounded += part
+    if value["dtype"] == "F32":
+        part = bytes(byte for i, byte in enumerate(part) if i % 4 > 1)
+        value = {**value, "dtype": "BF16"}
+    halves[name] = {**value, "data_offsets": [len(half_data), len(half_data) + len(part)]}
+    half_data += part
+write("rounded.safetensors", json.dumps(header), rounded)
+write("half.safetensors", json.dumps({**header, **halves}), half_data)
+write("bad-half-cut", json.dumps(halves), half_data[:-1])
+write("bad-half-size", changed(dtype="BF16"))
 
 for n in (0, 1, 7, 8, 9, 8 + length // 2, 7 + length, 8 + length, len(bytes_in) // 2, len(bytes_in) - 1):
     (folder / f"bad-cut-{n}").write_bytes(bytes_in[:n])

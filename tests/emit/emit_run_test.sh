@@ -158,6 +158,13 @@ case_states_go_to_the_device_and_back()
     ./checked files/bad-* >printed 2>errors || fail "bad files: $(tail -n 1 printed) $(head -n 3 errors)"
     grep loaded printed && fail "bad files are loaded"
     bad=$(find files -name 'bad-*' | wc -l)
+    # Numbers of bf16, from a file and as constants of half the size.
+    ./checked files/rounded.safetensors -s -o rounded >log || fail "a step from rounded numbers"
+    ./checked files/half.safetensors -s -o half >log && cmp rounded half || fail "a step from bf16"
+    expect 0 "net.c" "$weft" emit files/half.safetensors --train batch=2 length=6 -o net.c
+    grep -q "uint16_t first_embedding" net.c || fail "numbers of bf16 are not constants of 16 bits"
+    gcc "${warnings[@]}" -I. "$tests/emit/emit_state.c" net.c -o state && ./state -s -o half && cmp rounded half ||
+        fail "a step from constants of bf16"
     equal "the number of refused files" "$bad" "$(grep -c refused printed)"
 }
 
