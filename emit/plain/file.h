@@ -155,7 +155,10 @@ static void widen_bf16(void *floats, const uint16_t *halves, size_t n)
 static void file_copy(unsigned char *to, const unsigned char *from, size_t size, int half)
 {
     size_t i;
-    for (i = 0; i < size; i++) to[i] = half && i % 4 < 2 ? 0 : *from++;
+    if (!half)
+        memcpy(to, from, size);
+    else
+        for (i = 0; i < size; i++) to[i] = i % 4 < 2 ? 0 : *from++;
 }
 
 /* Finds the tensor of a file that is like x, and its data, *half: as bf16; null if there is not

@@ -81,7 +81,8 @@ write("bad-rank", changed(shape=shape + [1]))
 write("bad-rank-nine", changed(shape=[1] * 9))
 write("bad-huge-shape", changed(shape=[1 << 70]))
 write("bad-huge-offsets", changed(data_offsets=[(1 << 64) - 8, (1 << 64) - 8 + end - begin]))
-write("bad-wrapping-offsets", changed(data_offsets=[(1 << 64) - 4, end - begin - 4]))
+write("bad-wrapping-offsets", changed(data_offsets=[(1 << 64) - 8, end - begin - 8]))
+write("bad-overflowing-offsets", changed(data_offsets=[(1 << 64) + begin, (1 << 64) + end]))
 write("bad-offsets-beyond", changed(data_offsets=[len(data), len(data) + end - begin]))
 write("bad-offsets-turned", changed(data_offsets=[end, begin] if end > begin else [1, 0]))
 write("bad-offsets-size", changed(data_offsets=[begin, end + 4]))
@@ -90,8 +91,13 @@ write("bad-three-offsets", changed(data_offsets=[begin, end, end]))
 write("bad-negative", changed(data_offsets=[-1, end - begin - 1]))
 write("bad-fraction", plain.replace(f"[{begin},", f"[{begin}.0,", 1))
 write("bad-leading-zero", plain.replace(f"[{begin},{end}]", f"[{begin},0{end}]", 1))
+# What the tensor before it has would fit.
+like, second = next((a, b) for a in tensors for b in tensors
+                    if a != b and all(tensors[a][key] == tensors[b][key] for key in ("dtype", "shape")))
+rest = {name: value for name, value in tensors.items() if name not in (like, second)}
 for member in ("dtype", "shape", "data_offsets"):
-    write(f"bad-without-{member}", changed(**{member: None}))
+    entry = {key: value for key, value in tensors[second].items() if key != member}
+    write(f"bad-without-{member}", json.dumps({like: tensors[like], second: entry, **rest}))
 write("bad-unknown-member", changed(other=[1]))
 write("bad-member-twice", plain.replace('{"dtype":', '{"shape":[],"dtype":', 1))
 write("bad-metadata", json.dumps({"__metadata__": {"x": 1}, **tensors}))
