@@ -7,6 +7,7 @@
 #include "net_step.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { INPUTS = 64, CLASSES = 4, STEPS = 400, TESTS = 200 };
 
@@ -63,12 +64,16 @@ static int recognised(net *m)
     return n;
 }
 
-/* FNV-1a. */
+/* FNV-1a over the bits of n floats, the lowest byte first on any processor. */
 static unsigned long hash_of(const unsigned char *data, size_t n)
 {
-    uint32_t hash = 2166136261u;
+    uint32_t hash = 2166136261u, bits;
     size_t i;
-    for (i = 0; i < n; i++) hash = (hash ^ data[i]) * 16777619u;
+    int shift;
+    for (i = 0; i < n; i++) {
+        memcpy(&bits, data + i * sizeof bits, sizeof bits);
+        for (shift = 0; shift < 32; shift += 8) hash = (hash ^ (bits >> shift & 255)) * 16777619u;
+    }
     return hash;
 }
 
@@ -98,6 +103,7 @@ int main(void)
         }
     }
     printf("recognised after:  %d of %d\n", recognised(&reader), TESTS);
-    printf("hash of the parameters: %08lx\n", hash_of(states.bytes, sizeof states.bytes));
+    printf("hash of the parameters: %08lx\n",
+           hash_of(states.bytes, sizeof states.bytes / sizeof(float)));
     return 0;
 }

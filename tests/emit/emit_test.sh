@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What weft_emit writes compiles without warnings, needs no library, and has the bits of libweft: all ops, the models of
-# the list, and a network that learns on a microcontroller.
+# What weft_emit writes compiles without warnings, needs no library, and has the bits of libweft: all ops, and the models
+# of the list.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 # shellcheck source=tests/emit/compile.sh
@@ -102,37 +102,6 @@ case_the_same_plan_writes_the_same_files()
     mkdir again
     "$build/examples/emit" again 64 32 4
     cmp net_step.c again/net_step.c && cmp net_step.h again/net_step.h || fail "other files the second time"
-}
-
-# The three lines that device.c prints, on this processor.
-on_this_processor()
-{
-    gcc -std=c99 -O2 -Wall device.c net.c net_step.c -o device && ./device
-}
-
-case_a_network_learns()
-{
-    on_this_processor >printed.txt
-    [ "$(grep -c . printed.txt)" = 3 ] || fail "expected three lines, got $(cat printed.txt)"
-    while IFS= read -r line; do
-        grep -qxF "    $line" "$root/docs/emit.md" || fail "docs/emit.md lacks \"$line\""
-    done <printed.txt
-    local before after
-    before=$(sed -n 's/^recognised before: \([0-9]*\) of 200/\1/p' printed.txt)
-    after=$(sed -n 's/^recognised after:  \([0-9]*\) of 200/\1/p' printed.txt)
-    [ "$before" -lt 100 ] && [ "$after" -gt 180 ] || fail "recognised $before before and $after after"
-}
-
-# The same lines, the hash among them, on a Cortex-M4.
-case_a_network_learns_on_a_microcontroller()
-{
-    command -v arm-none-eabi-gcc >/dev/null || skip "arm-none-eabi-gcc is not installed"
-    command -v qemu-system-arm >/dev/null || skip "qemu-system-arm is not installed"
-    arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -Os -Wall device.c net.c net_step.c \
-        cortex_m4.c -T cortex_m4.ld -nostartfiles --specs=nano.specs --specs=nosys.specs -o device.elf >errors.txt 2>&1 ||
-        { fail "arm-none-eabi-gcc:"; head errors.txt; return; }
-    equal "what the microcontroller prints" "$(on_this_processor)" "$(timeout 600 qemu-system-arm -M mps2-an386 -nographic \
-        -monitor none -serial none -semihosting-config enable=on,target=native -kernel device.elf </dev/null 2>&1)"
 }
 
 # calls LAYERS: how many products the step of a model with as many layers calls.
