@@ -14,6 +14,7 @@ static VM_UNUSED vm_parts vm_split(double x)
 {
     vm_parts p;
     uint64_t bits;
+    int shift = 0;
     memcpy(&bits, &x, sizeof bits);
     p.negative = (int)(bits >> 63);
     p.exponent = (int)(bits >> 52 & 0x7ff);
@@ -23,10 +24,9 @@ static VM_UNUSED vm_parts vm_split(double x)
     else
         p.exponent = 1;
     p.exponent -= 1075;
-    while (p.mantissa && !(p.mantissa >> 52)) {
-        p.mantissa <<= 1;
-        p.exponent--;
-    }
+    while (shift < 52 && !(p.mantissa >> (52 - shift))) shift++;
+    p.mantissa <<= shift;
+    p.exponent -= shift;
     return p;
 }
 

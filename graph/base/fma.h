@@ -25,8 +25,8 @@ static inline float fma_f32(float x, float y, float z)
     const double product = (double)x * (double)y, sum = product + (double)z;
     const double added = sum - product;
     const double lost = (product - (sum - added)) + ((double)z - added);
-    const int64_t inexact = (lost > 0) | (lost < 0), smaller = (lost < 0) != (sum < 0);
-    int64_t bits;
+    const uint64_t inexact = (lost > 0) | (lost < 0), smaller = (lost < 0) != (sum < 0);
+    uint64_t bits;
     memcpy(&bits, &sum, sizeof bits);
     bits = (bits - (inexact & smaller)) | inexact;
     double odd;

@@ -123,7 +123,7 @@ static inline float vm_exp_f32(float x)
     float r = fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, x));
     float p = 1.0f + vm_expm1_poly_f32(r);
     int32_t e = vm_integer_f32(k), half = e >> 1;
-    return p * vm_power_f32(half) * vm_power_f32(e - half);
+    return p * vm_power_f32(half) * vm_power_f32((int32_t)((uint32_t)e - (uint32_t)half));
 }
 static inline double vm_exp_f64(double x)
 {
@@ -133,7 +133,7 @@ static inline double vm_exp_f64(double x)
     double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, x));
     double p = 1.0 + vm_expm1_poly_f64(r);
     int64_t e = vm_integer_f64(k), half = e >> 1;
-    return p * vm_power_f64(half) * vm_power_f64(e - half);
+    return p * vm_power_f64(half) * vm_power_f64((int64_t)((uint64_t)e - (uint64_t)half));
 }
 
 /* e^x for x <= 0; 0 where that is less than the smallest normal number. */
@@ -245,7 +245,7 @@ static inline float vm_expm1_f32(float x)
     float k = fma_f32(a, 1.44269504f, VM_MAGIC_F32), n = k - VM_MAGIC_F32;
     float p = vm_expm1_poly_f32(fma_f32(-n, 1.42860677e-6f, fma_f32(-n, 0.693145752f, a)));
     int32_t e = vm_integer_f32(k);
-    float half = vm_power_f32(e - 1);
+    float half = vm_power_f32((int32_t)((uint32_t)e - 1));
     float y = fma_f32(half, p, half - 0.5f) * 2.0f;
     return (x < 0 ? -x : x) < 1e-30f ? x : y;
 }
@@ -257,7 +257,7 @@ static inline double vm_expm1_f64(double x)
     double r = fma_f64(-n, 1.90821492927058770002e-10, fma_f64(-n, 6.93147180369123816490e-01, a));
     double p = vm_expm1_poly_f64(r);
     int64_t e = vm_integer_f64(k);
-    double half = vm_power_f64(e - 1);
+    double half = vm_power_f64((int64_t)((uint64_t)e - 1));
     double y = fma_f64(half, p, half - 0.5) * 2.0;
     return (x < 0 ? -x : x) < 1e-300 ? x : y;
 }

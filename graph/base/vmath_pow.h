@@ -64,7 +64,7 @@ static inline double vm_exp_pair(vm_pair x)
     r = fma_f64(-n, 1.90821492927058770002e-10, r) + low;
     const double p = 1.0 + vm_expm1_poly_f64(r);
     const int64_t e = vm_integer_f64(k), half = e >> 1;
-    return p * vm_power_f64(half) * vm_power_f64(e - half);
+    return p * vm_power_f64(half) * vm_power_f64((int64_t)((uint64_t)e - (uint64_t)half));
 }
 
 static inline double vm_pow_f64(double x, double y)
