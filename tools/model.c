@@ -68,6 +68,12 @@ static weft_status build_step(built_model *m, const weft_optimizer *optimizer)
     return weft_graph_status(g);
 }
 
+/* For weft_graph_freeze: running statistics that the optimiser freezes are not those of the batch. */
+static bool is_frozen(void *context, const char *name)
+{
+    return weft_optimizer_freezes(context, name);
+}
+
 void tool_free_model(built_model *m)
 {
     weft_graph_free(m->graph);
@@ -79,8 +85,10 @@ void tool_free_model(built_model *m)
 static weft_status build_listed(const model_args *args, bool training, built_model *out,
                                 weft_error *error)
 {
+    weft_optimizer optimizer = args->optimizer ? *args->optimizer : WEFT_ADAM_DEFAULT;
     memset(out, 0, sizeof *out);
     out->graph = weft_graph_new();
+    weft_graph_freeze(out->graph, is_frozen, &optimizer);
     weft_status status;
     if (args->config) {
         weft_model_config config = *args->config;
@@ -91,6 +99,7 @@ static weft_status build_listed(const model_args *args, bool training, built_mod
         status = weft_model_build_text(out->graph, args->model, args->options, args->n_options,
                                        training, &out->built, error);
     }
+    weft_graph_freeze(out->graph, NULL, NULL);
     if (status == WEFT_OK && training && build_step(out, args->optimizer) != WEFT_OK)
         status = tool_take_error(weft_graph_error(out->graph), error);
     if (status != WEFT_OK) tool_free_model(out);

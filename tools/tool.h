@@ -268,6 +268,9 @@ void tool_free_model(built_model *model);
 weft_status tool_add_loss(built_model *model, weft_error *error);
 /* Builds the graph of a file for training, with this loss, whose targets are its last input. */
 weft_status tool_build_loss(built_model *model, const file_loss *loss, weft_error *error);
+/* Makes constants, with the contents of `params`, of the floating-point states that the step does not
+ * update; without a step, of all. `model` keeps the values that are planned, and the learning rate. */
+weft_status tool_freeze_states(built_model *model, const weft_params *params, weft_error *error);
 /* The targets of a run: loss and step if training, else the output. Returns how many. */
 size_t tool_targets(const built_model *model, weft_value targets[2]);
 /* A plan of the targets, and of all outputs of a file. */

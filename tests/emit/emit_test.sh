@@ -127,8 +127,50 @@ case_names_of_files()
     (cd names && gcc -std=c99 -c my-net.c x.c) || fail "headers that are not found"
 }
 
+# Parameters that a step does not update are constants, and batch norms are folded into convolutions: the files have the
+# bits of `weft run`, and the states are those that learn.
+case_frozen_parameters_are_constants()
+{
+    "$weft" export mobilenet width=0.1 image_size=16 classes=3 batch=1 last=64 -o model.onnx >log.txt || fail "weft export"
+    npy x.npy '<f4' '1, 3, 16, 16' "$(printf '\\x00\\x00\\x80\\x3e\\x00\\x00\\xc0\\xbf%.0s' {1..384})"
+    expect 0 "nodes; arena" "$weft" emit model.onnx -o all.c
+    expect 0 "nodes; arena" "$weft" emit model.onnx --train --train-on 'classifier.*' --optimizer sgd -o some.c
+    expect 0 "nodes; arena" "$weft" emit mobilenet width=0.1 image_size=16 classes=3 batch=1 last=64 --train \
+        --train-on 'features.17.*,classifier.*' -o listed.c
+    # A matrix [3, 64] and 3 biases.
+    grep -qxF '#define SOME_STATE_BYTES 780' some.h || fail "the states: $(grep STATE_BYTES some.h)"
+    ! grep -q 'y = x^(-1/2)' all.c || fail "variances are not folded"
+    cat >main.c <<-'END'
+		#include "all.h"
+		#include "some.h"
+		#include <stdio.h>
+		#include <stdlib.h>
+		int main(void)
+		{
+		    static float x[768];
+		    float y[3], loss[2];
+		    all m = {malloc(ALL_ARENA_BYTES), NULL, 0, 0};
+		    some s = {malloc(SOME_ARENA_BYTES), malloc(SOME_STATE_BYTES), 0, 0};
+		    all_io io = {x, y};
+		    fseek(stdin, 128, SEEK_SET);
+		    if (fread(x, sizeof *x, 768, stdin) != 768 || all_run(&m, &io)) return 1;
+		    fwrite(y, sizeof *y, 3, stdout);
+		    some_init(&s);
+		    for (int i = 0; i < 2; i++) some_step(&s, &(some_io){x, &loss[i]}, 0.1f);
+		    return !(loss[1] < loss[0]);
+		}
+	END
+    gcc -std=c99 -O1 "${warnings[@]}" main.c all.c some.c -o main >errors.txt 2>&1 || { fail "gcc:"; head errors.txt; }
+    gcc -std=c99 -O1 "${warnings[@]}" -c listed.c -o listed.o || fail "listed.c"
+    ./main <x.npy >here.bin || fail "the loss does not fall"
+    expect 0 "logits" "$weft" run model.onnx --input "input=x.npy" --out outputs
+    cmp here.bin <(tail -c +129 outputs/logits.npy) || fail "other bits than those of weft run"
+}
+
 case_errors()
 {
+    expect 2 "--train-on needs --train" "$weft" emit rnn --train-on '*' -o x.c
+    expect 1 "no parameter matches the group classifer.*" "$weft" emit mobilenet --train --train-on 'classifer.*' -o x.c
     expect 2 "name it .c" "$weft" emit rnn -o rnn.txt
     expect 2 "MODEL, RUN or FILE.onnx is missing" "$weft" emit -o x.c
     expect 1 "is not an identifier of C" "$weft" emit feed-forward d_model=8 d_ff=8 --prefix 2x -o x.c

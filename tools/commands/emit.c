@@ -15,6 +15,7 @@ enum optimizer { ADAM, ADAMW, SGD };
 typedef struct arguments {
     source_args from;
     bool train;
+    const char *train_on;    /* patterns; NULL: all parameters */
     unsigned optimizer;      /* of enum optimizer */
     unsigned weights_extern; /* 1: the program fills the memory of all states */
     unsigned kernels;        /* weft_emit_kernels */
@@ -33,6 +34,7 @@ static void check(void *into, const tool_parser *parser)
         tool_usage_error(parser, "--optimizer and --loss need --train");
     if (a->from.model.loss.kind && !a->from.model.onnx.path)
         tool_usage_error(parser, "--loss is for FILE.onnx: other models have their own");
+    if (a->train_on && !a->train) tool_usage_error(parser, "--train-on needs --train");
     tool_check_fixed(a->train, &a->from.model, parser);
 }
 
@@ -41,6 +43,8 @@ static const tool_option options[] = {
     {NULL, "NAME.c", FIELD(out), "the file to write; NAME.h is written next to it", .letter = 'o',
      .required = true},
     {"train", NULL, FIELD(train), "the whole training step: loss, gradients and update"},
+    {"train-on", "PATTERNS", FIELD(train_on),
+     "of the only parameters and running statistics that --train updates, such as classifier.*"},
     {"optimizer", "adam|adamw|sgd", FIELD(optimizer),
      "of --train; adam and adamw clip gradients at 1"},
     {"loss", RECIPE_LOSSES, FIELD(from.model.loss.kind),
@@ -213,14 +217,25 @@ static weft_status read_file(const arguments *a, model_args *with, source *s, we
 
 static weft_status read_source(const arguments *a, source *s, weft_error *error)
 {
+    const weft_param_group groups[] = {{.names = a->train_on}, {.names = "*", .frozen = true}};
     model_args with = a->from.model;
     s->optimizer = a->optimizer == SGD     ? WEFT_DEFAULTS(weft_optimizer)
                    : a->optimizer == ADAMW ? WEFT_ADAMW_DEFAULT
                                            : WEFT_ADAM_DEFAULT;
+    if (a->train_on) {
+        s->optimizer.groups = groups;
+        s->optimizer.n_groups = 2;
+    }
     with.optimizer = &s->optimizer;
     s->params = weft_params_new();
     if (!s->params) return weft_error_set(error, WEFT_NO_MEMORY, "emit", "out of memory");
-    return with.onnx.path ? read_file(a, &with, s, error) : read_listed(a, &with, s, error);
+    const weft_status status =
+        with.onnx.path ? read_file(a, &with, s, error) : read_listed(a, &with, s, error);
+    /* Quantised matrices are read as they are. */
+    if (status != WEFT_OK || a->weights_extern || weft_params_are_quantized(s->params) ||
+        weft_params_init(s->params, s->m.graph, a->from.seed, error) != WEFT_OK)
+        return error->status;
+    return tool_freeze_states(&s->m, s->params, error);
 }
 
 static void close_source(source *s)
