@@ -146,18 +146,18 @@ static double fma_f64(double x, double y, double z)
 /* The square root, rounded once: by an instruction where there is one that compilers need not follow
  * with a test for errno, else digit by digit. */
 #if defined(__SSE2__)
-static inline double plain_sqrt(double x)
+static inline VM_UNUSED double plain_sqrt(double x)
 {
     const __attribute__((vector_size(16))) double two = {x, x};
     return __builtin_ia32_sqrtpd(two)[0];
 }
 #elif defined(__NO_MATH_ERRNO__) && defined(__aarch64__)
-static inline double plain_sqrt(double x)
+static inline VM_UNUSED double plain_sqrt(double x)
 {
     return __builtin_sqrt(x);
 }
 #else
-static double plain_sqrt(double x)
+static VM_UNUSED double plain_sqrt(double x)
 {
     uint64_t root = 0, rest = 0;
     int i;

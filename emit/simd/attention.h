@@ -162,8 +162,8 @@ static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out
                     const int at = (batch * z->heads + head) * z->queries + query;
                     s.n = b.n - s.first < simd_width ? b.n - s.first : simd_width;
                     simd_attend(z, &b, q, k, v, mask, scale, keep, &d, &s,
-                                out + (batch * z->queries + query) * step + head * z->columns,
-                                step, lse + at, lse_low + at);
+                                out + (batch * z->queries + query) * step + head * z->columns, step,
+                                lse + at, lse_low + at);
                 }
             }
 }

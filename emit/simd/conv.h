@@ -1,11 +1,19 @@
 /* Convolutions: pixels of the result side by side. Each element is the sum that plain C computes, in its
  * order; where it is a NaN and padding was read, plain C computes it. */
 
-/* Up to simd_width pixels of the result that follow each other. */
+/* Pixels of the result at which the same taps read the source: where that is dy and windows have a
+ * stride, only every stride-th; else all. */
+typedef struct simd_class {
+    int first[3], step[3], size[3], n;
+} simd_class;
+
+/* Up to simd_width pixels of a class that follow each other. */
 typedef struct simd_pixels {
     int n, padded;            /* whether some tap read padding */
-    int base[3 * simd_width]; /* of each dimension: where tap 0 lies in the source */
+    int base[3 * simd_width]; /* of each dimension: where offset 0 lies in the source */
     int at[3 * simd_width];   /* in the result */
+    int to[simd_width];       /* in a channel of the result */
+    int dense;                /* those are side by side */
 } simd_pixels;
 
 /* Where pixels read the source at a tap; -1: padding. */
@@ -14,45 +22,85 @@ typedef struct simd_places {
     int dense; /* side by side, without padding */
 } simd_places;
 
-static simd_pixels simd_pixels_of(const conv_shape *s, int first, int n)
+/* Class i; there are as many as elements of a window's stride where the source is dy, else one. */
+static simd_class simd_class_of(const conv_shape *s, int i)
+{
+    simd_class k;
+    int d;
+    k.n = 1;
+    for (d = 2; d >= 0; d--) {
+        k.step[d] = s->transposed ? s->stride[d] : 1;
+        k.first[d] = i % k.step[d];
+        i /= k.step[d];
+        k.size[d] = (s->result[d] - k.first[d] + k.step[d] - 1) / k.step[d];
+        k.n *= k.size[d];
+    }
+    return k;
+}
+
+static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int first, int n)
 {
     simd_pixels p;
     int d, j;
     p.n = n;
     p.padded = 0;
+    p.dense = k->step[2] == 1 && k->step[1] == 1 && k->step[0] == 1;
     for (j = 0; j < simd_width; j++) {
         int rest = j < n ? first + j : first;
         for (d = 2; d >= 0; d--) {
-            const int at = rest % s->result[d];
-            rest /= s->result[d];
-            p.at[d * simd_width + j] = at;
-            p.base[d * simd_width + j] =
-                s->transposed ? at + s->begin[d] : at * s->stride[d] - s->begin[d];
+            const int i = rest % k->size[d];
+            rest /= k->size[d];
+            p.at[d * simd_width + j] = k->first[d] + i * k->step[d];
+            p.base[d * simd_width + j] = s->transposed ? i : i * s->stride[d] - s->begin[d];
         }
+        p.to[j] = (p.at[j] * s->result[1] + p.at[simd_width + j]) * s->result[2] +
+                  p.at[2 * simd_width + j];
     }
     return p;
 }
 
-/* Places beyond the last pixel are padding. */
-static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *tap, simd_places *to)
+/* How far a tap is from the base; 0 if the class does not read it. */
+static int simd_offset(const conv_shape *s, const simd_class *k, const int *tap, int *offset)
 {
-    const int sign = s->transposed ? -1 : 1, n = p->n;
-    const int d0 = sign * tap[0] * s->dilation[0], d1 = sign * tap[1] * s->dilation[1];
-    const int d2 = sign * tap[2] * s->dilation[2];
+    int d;
+    for (d = 0; d < 3; d++) {
+        offset[d] = tap[d] * s->dilation[d];
+        if (!s->transposed) continue;
+        offset[d] = k->first[d] + s->begin[d] - offset[d];
+        if (offset[d] % s->stride[d]) return 0;
+        offset[d] /= s->stride[d];
+    }
+    return 1;
+}
+
+/* Places beyond the last pixel are padding. */
+static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *offset,
+                             simd_places *to)
+{
+    const int d0 = offset[0], d1 = offset[1], d2 = offset[2], n = p->n;
     const int s0 = s->source[0], s1 = s->source[1], s2 = s->source[2];
     const int *base = p->base;
     int j, apart = 0, padding = 0;
     for (j = 0; j < simd_width; j++) {
         const int i0 = base[j] + d0, i1 = base[simd_width + j] + d1;
         const int i2 = base[2 * simd_width + j] + d2;
-        const int inside = (i0 >= 0) & (i0 < s0) & (i1 >= 0) & (i1 < s1) & (i2 >= 0) & (i2 < s2) &
-                           (j < n);
+        const int inside =
+            (i0 >= 0) & (i0 < s0) & (i1 >= 0) & (i1 < s1) & (i2 >= 0) & (i2 < s2) & (j < n);
         to->at[j] = inside ? (i0 * s1 + i1) * s2 + i2 : -1;
         padding |= !inside & (j < n);
     }
     for (j = 0; j < simd_width; j++) apart |= to->at[j] != to->at[0] + j;
     p->padded |= padding;
     to->dense = !apart && to->at[0] >= 0;
+}
+
+/* Places of which none is read. */
+static void simd_no_places(simd_pixels *p, simd_places *to)
+{
+    int j;
+    for (j = 0; j < simd_width; j++) to->at[j] = -1;
+    p->padded = 1;
+    to->dense = 0;
 }
 
 /* y = the elements at these places, zeros for padding. */
@@ -62,79 +110,100 @@ static inline void simd_gather(const T *x, const simd_places *p, T *y)
     for (j = 0; j < simd_width; j++) y[j] = p->at[j] < 0 ? 0 : x[p->at[j]];
 }
 
-/* Elements that are NaN, of a channel: y is its first one. */
+/* Elements that are NaN, of a channel. */
 static void simd_conv_again(const conv_shape *s, const simd_pixels *p, const T *w, const T *x,
-                            T bias, T *y, int first)
+                            T bias, T *y)
 {
     int j, d, at[3];
     for (j = 0; j < p->n; j++) {
-        if (y[first + j] == y[first + j]) continue;
+        if (y[p->to[j]] == y[p->to[j]]) continue;
         for (d = 0; d < 3; d++) at[d] = p->at[d * simd_width + j];
-        y[first + j] = conv_sum(s, w, x, at, bias);
+        y[p->to[j]] = conv_sum(s, w, x, at, bias);
     }
 }
 
+/* Columns of the source at taps and channels from *t and *c on: up to 128 terms, whose weights are `at`
+ * elements from those of a channel of the result. Returns how many there are. */
+static int simd_conv_pack(const conv_shape *s, const simd_class *k, simd_pixels *p, const T *x,
+                          simd_places *places, int *t, int *c, T *panel, int *at)
+{
+    const int all = s->used[0] * s->used[1] * s->used[2];
+    int depth = 0, tap[3], offset[3], j;
+    while (depth < 128 && *t < all) {
+        const int place = conv_tap(s, *t, tap);
+        const int reads = simd_offset(s, k, tap, offset);
+        if (reads && *c == 0) simd_find_places(s, p, offset, places);
+        if (!reads && s->planes) simd_no_places(p, places);
+        for (; (reads || s->planes) && *c < s->channels && depth < 128; ++*c, depth++) {
+            const T *from = x + *c * s->source_size;
+            T *to = panel + depth * simd_width;
+            at[depth] = *c * s->channel_weights + place;
+            if (places->dense)
+                for (j = 0; j < simd_width; j++) to[j] = from[places->at[0] + j];
+            else
+                simd_gather(from, places, to);
+        }
+        if (*c < s->channels && (reads || s->planes)) break;
+        *c = 0;
+        ++*t;
+    }
+    return depth;
+}
+
 /* Pixels of all channels of a group: products of up to 128 terms, which are taps times channels. */
-static void simd_conv_product(const conv_shape *s, const T *x, const T *w, const T *bias, T *y,
-                              int first, int n)
+static void simd_conv_product(const conv_shape *s, const simd_class *k, const T *x, const T *w,
+                              const T *bias, T *y, int first, int n)
 {
     const int all = s->used[0] * s->used[1] * s->used[2];
     T panel[128 * simd_width];
-    int at[128], tap[3], t = 0, c = 0, r, j, terms = 0, k = 0;
-    simd_pixels p = simd_pixels_of(s, first, n);
+    int at[128], t = 0, c = 0, r, i, j, terms = 0;
+    simd_pixels p = simd_pixels_of(s, k, first, n);
     simd_places places;
     places.dense = 0;
+    at[0] = 0; /* where a class reads no tap */
+    panel[0] = 0;
     do {
-        int depth = 0;
-        for (; depth < 128 && t < all; depth++) {
-            const T *from = x + c * s->source_size;
-            T *to = panel + depth * simd_width;
-            if (c == 0) {
-                k = conv_tap(s, t, tap);
-                simd_find_places(s, &p, tap, &places);
-            }
-            at[depth] = c * s->channel_weights + k;
-            if (places.dense)
-                for (j = 0; j < simd_width; j++) to[j] = from[places.at[0] + j];
-            else
-                simd_gather(from, &places, to);
-            if (++c == s->channels) {
-                c = 0;
-                t++;
-            }
-        }
+        const int depth = simd_conv_pack(s, k, &p, x, &places, &t, &c, panel, at);
+        const int adds = terms && !s->planes;
+        if (terms && !depth) break;
         for (r = 0; r < s->results; r += 4) {
             const int rows = s->results - r < 4 ? s->results - r : 4;
-            T sum[4 * simd_width] = {0}, *own = y + r * s->result_size + first;
-            int i;
-            for (i = 0; i < rows && (!terms || s->planes); i++)
+            T sum[4 * simd_width] = {0}, *own = y + r * s->result_size;
+            for (i = 0; i < rows && !adds; i++) {
+                const T start = !bias ? 0 : s->planes ? bias[r + i] : bias[r + i] + 0;
                 for (j = 0; j < n; j++)
-                    sum[i * simd_width + j] = terms      ? own[i * s->result_size + j]
-                                              : !bias    ? 0
-                                              : s->planes ? bias[r + i]
-                                                         : bias[r + i] + 0;
+                    sum[i * simd_width + j] = terms ? own[i * s->result_size + p.to[j]] : start;
+            }
             simd_block(w + r * s->own_weights, s->own_weights, at, panel, simd_width, rows, depth,
                        sum);
-            simd_store(sum, own, s->result_size, 1, rows, n, terms && !s->planes);
+            if (p.dense) simd_store(sum, own + first, s->result_size, 1, rows, n, adds);
+            for (i = 0; i < rows && !p.dense; i++)
+                for (j = 0; j < n; j++) {
+                    T *to = own + i * s->result_size + p.to[j];
+                    *to = adds ? *to + sum[i * simd_width + j] : sum[i * simd_width + j];
+                }
         }
         terms += depth;
     } while (t < all);
     for (r = 0; r < s->results && p.padded; r++)
         simd_conv_again(s, &p, w + r * s->own_weights, x, bias ? bias[r] : 0,
-                        y + r * s->result_size, first);
+                        y + r * s->result_size);
 }
 
 /* Pixels of an image's channels, each of which is a sum over up to 32 taps of one channel. */
-static void simd_conv_taps(const conv_shape *s, const T *x, const T *w, const T *bias, T *y,
-                           int first, int n)
+static void simd_conv_taps(const conv_shape *s, const simd_class *k, const T *x, const T *w,
+                           const T *bias, T *y, int first, int n)
 {
     const int all = s->used[0] * s->used[1] * s->used[2];
-    simd_pixels p = simd_pixels_of(s, first, n);
+    simd_pixels p = simd_pixels_of(s, k, first, n);
     simd_places places[32];
-    int k[32], t, g, r, j, tap[3];
+    int at[32], t, g, r, j, tap[3], offset[3];
     for (t = 0; t < all; t++) {
-        k[t] = conv_tap(s, t, tap);
-        simd_find_places(s, &p, tap, &places[t]);
+        at[t] = conv_tap(s, t, tap);
+        if (simd_offset(s, k, tap, offset))
+            simd_find_places(s, &p, offset, &places[t]);
+        else
+            simd_no_places(&p, &places[t]);
     }
     for (g = 0; g < s->groups; g++, x += s->source_size)
         for (r = 0; r < s->results; r++, y += s->result_size) {
@@ -144,46 +213,38 @@ static void simd_conv_taps(const conv_shape *s, const T *x, const T *w, const T 
             simd_vector s0 = start - zero, s1 = s0;
             T sum[simd_width];
             for (t = 0; t < all; t++) {
-                const simd_vector weight = own[k[t]] - zero;
+                const simd_vector weight = own[at[t]] - zero;
                 T some[simd_width];
-                const T *at = x + places[t].at[0];
+                const T *from = places[t].dense ? x + places[t].at[0] : some;
                 const simd_vector *two;
-                if (!places[t].dense) {
-                    simd_gather(x, &places[t], some);
-                    at = some;
-                }
-                two = (const simd_vector *)(const void *)at;
+                if (!places[t].dense) simd_gather(x, &places[t], some);
+                two = (const simd_vector *)(const void *)from;
                 s0 = simd_fma(weight, two[0], s0);
                 s1 = simd_fma(weight, two[1], s1);
             }
             memcpy(sum, &s0, SIMD_BYTES);
             memcpy(sum + simd_lanes, &s1, SIMD_BYTES);
-            for (j = 0; j < n; j++) y[first + j] = sum[j];
-            if (p.padded) simd_conv_again(s, &p, own, x, start, y, first);
+            for (j = 0; j < n; j++) y[p.to[j]] = sum[j];
+            if (p.padded) simd_conv_again(s, &p, own, x, start, y);
         }
 }
 
 static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
-    const int strides = s->transposed && s->stride[0] * s->stride[1] * s->stride[2] > 1;
+    const int classes = s->transposed ? s->stride[0] * s->stride[1] * s->stride[2] : 1;
     const int taps = s->planes && s->channels == 1 && s->used[0] * s->used[1] * s->used[2] <= 32;
-    int n, g, r, i;
-    for (n = 0; n < s->images; n++) {
-        for (i = 0; taps && !strides && i < s->result_size; i += simd_width)
-            simd_conv_taps(s, x, w, bias, y, i,
-                           s->result_size - i < simd_width ? s->result_size - i : simd_width);
-        for (g = 0; g < s->groups; g++) {
-            const T *own = w + g * s->group_weights, *first = bias ? bias + g * s->results : 0;
-            for (r = 0; strides && r < s->results; r++)
-                conv_channel(s, own + r * s->own_weights, x, first ? first[r] : 0,
-                             y + r * s->result_size);
-            for (i = 0; !taps && !strides && i < s->result_size; i += simd_width)
-                simd_conv_product(s, x, own, first, y, i,
-                                  s->result_size - i < simd_width ? s->result_size - i
-                                                                  : simd_width);
-            x += s->channels * s->source_size;
-            y += s->results * s->result_size;
+    const int x_step = s->channels * s->source_size, y_step = s->results * s->result_size;
+    int image, c, i, g;
+    for (image = 0; image < s->images; image++, x += s->groups * x_step, y += s->groups * y_step)
+        for (c = 0; c < classes; c++) {
+            const simd_class k = simd_class_of(s, c);
+            for (i = 0; i < k.n; i += simd_width) {
+                const int n = k.n - i < simd_width ? k.n - i : simd_width;
+                if (taps) simd_conv_taps(s, &k, x, w, bias, y, i, n);
+                for (g = 0; !taps && g < s->groups; g++)
+                    simd_conv_product(s, &k, x + g * x_step, w + g * s->group_weights,
+                                      bias ? bias + g * s->results : 0, y + g * y_step, i, n);
+            }
         }
-    }
 }

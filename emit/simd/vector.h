@@ -15,11 +15,11 @@ enum { simd_width = 2 * SIMD_BYTES / sizeof(T) };
 /* The instruction for x y + z with one rounding, where the compiler has it as a function. clang finds it
  * for a loop. */
 #if defined(__FMA__) && !defined(__clang__) && SIMD_BYTES == 32
-#define SIMD_FMA 1
+#define SIMD_FMA                      1
 #define simd_instruction_f32(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
 #define simd_instruction_f64(x, y, z) __builtin_ia32_vfmaddpd256(x, y, z)
 #elif defined(__aarch64__) && !defined(__clang__)
-#define SIMD_FMA 1
+#define SIMD_FMA                      1
 #define simd_instruction_f32(x, y, z) __builtin_aarch64_fmav4sf(x, y, z)
 #define simd_instruction_f64(x, y, z) __builtin_aarch64_fmav2df(x, y, z)
 #else

@@ -29,8 +29,8 @@ typedef bool (*weft_emit_write)(void *context, bool header, const char *text, si
 /* How functions are written. Both compute the same bits. */
 typedef enum weft_emit_kernels {
     WEFT_EMIT_PLAIN, /* small: loops over one element at a time */
-    WEFT_EMIT_SIMD   /* fast on application processors: several elements side by side in the vectors of
-                        gcc and clang; up to 16 KB of stack. Needs fused multiply-adds (x86-64:
+    WEFT_EMIT_SIMD /* fast on application processors: several elements side by side in the vectors of
+                        gcc and clang; up to 24 KB of stack. Needs fused multiply-adds (x86-64:
                         -march=haswell or -march=native; AArch64) to be faster than plain */
 } weft_emit_kernels;
 

@@ -29,7 +29,7 @@ ORDER = [
     ["inspect"],
     ["inspect/report"],
     ["emit/weft"],
-    ["emit/plain"],
+    ["emit/plain", "emit/simd"],
     ["emit"],
     ["text/weft"],
     ["text"],
