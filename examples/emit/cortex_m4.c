@@ -1,7 +1,9 @@
 /* What a Cortex-M4 needs to run device.c under qemu-system-arm (machine mps2-an386): the vector table,
- * the way from reset to main, and _write, with which newlib's printf prints by semihosting. */
+ * the way from reset to main, and what newlib's printf and fopen call, by semihosting: files are those of
+ * the computer. */
 #include <stdint.h>
 #include <stddef.h>
+#include <string.h>
 
 extern uint32_t stack_top, data_source, data_begin, data_end, bss_begin, bss_end;
 int main(void);
@@ -15,16 +17,33 @@ static int semihost(int operation, const void *argument)
     return r0;
 }
 
+/* Files are for writing. Their numbers follow those of standard input, output and error. */
+int _open(const char *name, int flags, int mode)
+{
+    const uintptr_t arguments[] = {(uintptr_t)name, 5 /* "wb" */, strlen(name)};
+    const int handle = semihost(1 /* SYS_OPEN */, arguments);
+    (void)flags;
+    (void)mode;
+    return handle < 0 ? -1 : handle + 3;
+}
+
+int _close(int file)
+{
+    const int handle = file - 3;
+    return file < 3 ? 0 : semihost(2 /* SYS_CLOSE */, &handle);
+}
+
 int _write(int file, const char *text, int n)
 {
-    (void)file;
+    const uintptr_t arguments[] = {(uintptr_t)(file - 3), (uintptr_t)text, (uintptr_t)n};
+    if (file >= 3) return n - semihost(5 /* SYS_WRITE */, arguments);
     for (int i = 0; i < n; i++) semihost(3 /* SYS_WRITEC */, text + i);
     return n;
 }
 
 void *_sbrk(ptrdiff_t bytes)
 {
-    static char heap[4096]; /* for printf's buffer */
+    static char heap[4096]; /* for printf's and fopen's buffers */
     static size_t used;
     char *old = heap + used;
     if (used + (size_t)bytes > sizeof heap) return (void *)-1;

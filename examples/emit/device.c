@@ -1,8 +1,9 @@
 /* A classifier that learns on the device, without an operating system: each class is a wave of its own
  * frequency in noise. Prints how many of 200 waves are recognised before and after 400 steps, and a
- * hash of the parameters, which is the same on every processor.
+ * hash of the parameters, which is the same on every processor. Where there are files, writes the parameters
+ * to learned.safetensors.
  *
- * emit.c writes net_step.c and net.c. The functions are the caller's memory and nothing else. */
+ * emit.c, or `weft emit`, writes net_step.c and net.c, which use the caller's memory and nothing else. */
 #include "net.h"
 #include "net_step.h"
 
@@ -77,6 +78,17 @@ static unsigned long hash_of(const unsigned char *data, size_t n)
     return hash;
 }
 
+static int save(const net_step *m)
+{
+    static unsigned char bytes[NET_STEP_FILE_BYTES];
+    FILE *file = fopen("learned.safetensors", "wb");
+    int good;
+    if (!file) return 0;
+    net_step_save(m, bytes);
+    good = fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes;
+    return fclose(file) == 0 && good;
+}
+
 int main(void)
 {
     net_step trainer;
@@ -92,7 +104,7 @@ int main(void)
     reader.states = &states;
     reader.seed = reader.runs = 0;
     io.x = x;
-    io.target = &target;
+    io.fit_target = &target;
     io.loss = &loss;
     printf("recognised before: %d of %d\n", recognised(&reader), TESTS);
     for (i = 0; i < STEPS; i++) {
@@ -105,5 +117,6 @@ int main(void)
     printf("recognised after:  %d of %d\n", recognised(&reader), TESTS);
     printf("hash of the parameters: %08lx\n",
            hash_of(states.bytes, sizeof states.bytes / sizeof(float)));
+    (void)save(&trainer); /* a device without files has learned, too */
     return 0;
 }

@@ -82,10 +82,11 @@ int main(int argc, char **argv)
         return 2;
     }
     const network n = {atoll(argv[2]), atoll(argv[3]), atoll(argv[4])};
-    /* The step: the loss of one example, its gradient, and the update. */
+    /* The step: the loss of one example, its gradient, and the update. The target is called as
+     * `weft emit --loss` calls it. */
     weft_graph *g = weft_graph_new();
     const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, n.inputs));
-    const weft_value target = weft_input(g, "target", WEFT_I32, WEFT_SHAPE(1));
+    const weft_value target = weft_input(g, "fit.target", WEFT_I32, WEFT_SHAPE(1));
     const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
     const weft_value loss = weft_cross_entropy_loss(g, logits_of(g, &n, x), target, NULL);
     const weft_value step = weft_train_update(g, loss, NULL, 0, rate, NULL, NULL);
