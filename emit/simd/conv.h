@@ -194,7 +194,7 @@ static void simd_conv_product(const conv_shape *s, const simd_class *k, const T 
 static void simd_conv_taps(const conv_shape *s, const simd_class *k, const T *x, const T *w,
                            const T *bias, T *y, int first, int n)
 {
-    const int all = s->used[0] * s->used[1] * s->used[2];
+    const int taps = s->used[0] * s->used[1] * s->used[2], all = taps < 32 ? taps : 32;
     simd_pixels p = simd_pixels_of(s, k, first, n);
     simd_places places[32];
     int at[32], t, g, r, j, tap[3], offset[3];
