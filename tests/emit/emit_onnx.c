@@ -122,7 +122,8 @@ static void name_case(const onnx_cases *all, const char *path, char name[96])
     size_t n = 0;
     for (const char *at = path + strlen(all->root) + 1; *at && n < 80; at++)
         name[n++] = isalnum((unsigned char)*at) ? *at : '_';
-    snprintf(name + n, 96 - n, n == 80 ? "_%zu" : "", all->n_imported);
+    name[n] = 0;
+    if (n == 80) snprintf(name + n, 96 - n, "_%zu", all->n_imported % 1000000);
 }
 
 static bool write_planned(onnx_case *c, planned *p, const char *name, const emit_writer *to)
