@@ -174,7 +174,7 @@ case_errors()
     expect 2 "name it .c" "$weft" emit rnn -o rnn.txt
     expect 2 "MODEL, RUN or FILE.onnx is missing" "$weft" emit -o x.c
     expect 1 "is not an identifier of C" "$weft" emit feed-forward d_model=8 d_ff=8 --prefix 2x -o x.c
-    expect 2 "invalid" "$weft" emit feed-forward d_model=8 d_ff=8 --kernels fast -o x.c
+    expect 2 "must be one of plain|simd" "$weft" emit feed-forward d_model=8 d_ff=8 --kernels fast -o x.c
     expect 1 "No such file or directory" "$weft" emit feed-forward d_model=8 d_ff=8 -o missing/x.c
     [ ! -e x.c ] || fail "a file was written in spite of the error"
 }
