@@ -59,6 +59,19 @@ static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int 
     return p;
 }
 
+/* Tap t of the used ones, in the order of conv_tap. Returns its place in the kernel. */
+static int simd_tap(const conv_shape *s, int t, int *tap)
+{
+    const int all = s->used[0] * s->used[1] * s->used[2];
+    int d;
+    if (s->planes && s->transposed) t = all - 1 - t;
+    for (d = 2; d >= 0; d--) {
+        tap[d] = s->first[d] + t % s->used[d];
+        t /= s->used[d];
+    }
+    return (tap[0] * s->kernel[1] + tap[1]) * s->kernel[2] + tap[2];
+}
+
 /* How far a tap is from the base; 0 if the class does not read it. */
 static int simd_offset(const conv_shape *s, const simd_class *k, const int *tap, int *offset)
 {
@@ -130,7 +143,7 @@ static int simd_conv_pack(const conv_shape *s, const simd_class *k, simd_pixels 
     const int all = s->used[0] * s->used[1] * s->used[2];
     int depth = 0, tap[3], offset[3], j;
     while (depth < 128 && *t < all) {
-        const int place = conv_tap(s, *t, tap);
+        const int place = simd_tap(s, *t, tap);
         const int reads = simd_offset(s, k, tap, offset);
         if (reads && *c == 0) simd_find_places(s, p, offset, places);
         if (!reads && s->planes) simd_no_places(p, places);
@@ -199,7 +212,7 @@ static void simd_conv_taps(const conv_shape *s, const simd_class *k, const T *x,
     simd_places places[32];
     int at[32], t, g, r, j, tap[3], offset[3];
     for (t = 0; t < all; t++) {
-        at[t] = conv_tap(s, t, tap);
+        at[t] = simd_tap(s, t, tap);
         if (simd_offset(s, k, tap, offset))
             simd_find_places(s, &p, offset, &places[t]);
         else

@@ -334,8 +334,9 @@ static void write_op(const weft_op *op)
 /* ---- Graphs by hand ---- */
 
 /* What samples and random calls do not have: functions of two dtypes in one file, attributes whose
- * digits are rounded twice, an empty result with indices, a sum of many terms, a default, -0, a target
- * that is a parameter, a name that C reserves. */
+ * digits are rounded twice, an empty result with indices, a sum of many terms, a convolution whose
+ * 128th term is amid the channels of a tap, a default, -0, a target that is a parameter, a name that C
+ * reserves. */
 static void write_odd(void)
 {
     weft_error error = {0};
@@ -352,6 +353,10 @@ static void write_odd(void)
     for (size_t i = 0; i < 70; i++) terms[i] = weft_mul_scalar(g, rows, 0.1 * (double)(i + 1));
     attended = weft_sdpa(g, x, x, x, &window);
     c.targets[c.n_targets++] = attended;
+    const weft_value image = weft_reshape(g, x, WEFT_SHAPE(1, 12, 6, 8));
+    const weft_value kernel = weft_param(g, "kernel", WEFT_F32, WEFT_SHAPE(5, 12, 4, 3),
+                                         (weft_init){WEFT_INIT_NORMAL, 0, 1});
+    c.targets[c.n_targets++] = weft_conv(g, image, kernel, WEFT_NO_VALUE, NULL);
     c.targets[c.n_targets++] = weft_sum(g, rows, WEFT_AXES(1), false);
     c.targets[c.n_targets++] = weft_sum(g, wide, WEFT_AXES(1), false);
     c.targets[c.n_targets++] = weft_softmax(g, rows, -1);

@@ -15,7 +15,7 @@ prepare()
     "$build/tests/emit_cases" models --models >models.txt || fail "emit_cases models"
     "$build/tests/emit_cases" some transformer mobilenet lstm >some.txt || fail "emit_cases some"
     "$build/tests/emit_cases" simd --simd matmul conv conv_grad_input conv_grad_weight sdpa sdpa_grad softmax \
-        layer_norm tanh add sum adam_update transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
+        layer_norm tanh add sum adam_update odd transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
     cp "$root"/examples/emit/* .
     "$build/examples/emit" . 64 32 4 || fail "examples/emit"
 }
