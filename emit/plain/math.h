@@ -144,8 +144,8 @@ static double fma_f64(double x, double y, double z)
 #endif
 
 /* The square root, rounded once: by an instruction where there is one that compilers need not follow
- * with a test for errno, else digit by digit. */
-#if defined(__SSE2__)
+ * with a test for errno, else digit by digit. Frama-C knows no vectors. */
+#if defined(__SSE2__) && !defined(__FRAMAC__)
 static inline VM_UNUSED double plain_sqrt(double x)
 {
     const __attribute__((vector_size(16))) double two = {x, x};

@@ -27,7 +27,7 @@ int main(void)
     for (i = 0; i < NET_STEP_STATE_BYTES / sizeof(float); i++) states.numbers[i] = any_float;
     for (i = 0; i < INPUTS; i++) x[i] = any_float;
     io.x = x;
-    io.target = &target;
+    io.fit_target = &target;
     io.loss = &loss;
     return net_step_step(&m, &io, any_float);
 }
