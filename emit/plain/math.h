@@ -144,7 +144,7 @@ static double fma_f64(double x, double y, double z)
 #endif
 
 /* The square root, rounded once: by an instruction where there is one that compilers need not follow
- * with a test for errno, else digit by digit. Frama-C knows no vectors. */
+ * with a test for errno, else digit by digit. Frama-C does not support vectors. */
 #if defined(__SSE2__) && !defined(__FRAMAC__)
 static inline VM_UNUSED double plain_sqrt(double x)
 {

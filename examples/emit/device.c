@@ -117,6 +117,6 @@ int main(void)
     printf("recognised after:  %d of %d\n", recognised(&reader), TESTS);
     printf("hash of the parameters: %08lx\n",
            hash_of(states.bytes, sizeof states.bytes / sizeof(float)));
-    (void)save(&trainer); /* a device without files has learned, too */
+    (void)save(&trainer); /* what a device without files has learned stays in memory */
     return 0;
 }

@@ -117,7 +117,7 @@ int main(int argc, char **argv)
     weft_graph *g = weft_graph_new();
     weft_graph_freeze(g, is_frozen, &descent);
     const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, 1, n->height, n->width));
-    const weft_value target = weft_input(g, "target", WEFT_I32, WEFT_SHAPE(1));
+    const weft_value target = weft_input(g, "fit.target", WEFT_I32, WEFT_SHAPE(1));
     const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
     const weft_value loss = weft_cross_entropy_loss(g, logits_of(g, n, x), target, NULL);
     const weft_value step = weft_train_update(g, loss, NULL, 0, rate, &descent, NULL);
