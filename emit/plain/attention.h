@@ -146,13 +146,24 @@ static void attention_query(const attention_sizes *z, const attention_block *b, 
     for (c = 0; c < z->columns; c++) y[c] = factor == 0 ? 0 : y[c] * factor;
 }
 
+/* All queries of the block, which are `step` apart in y. */
+static void attention_queries_of(const attention_sizes *z, const attention_block *b, const T *q,
+                                 const T *k, const T *v, const uint8_t *mask, T scale, T keep,
+                                 const attention_dropout *d, T *y, int step, T *lse, T *lse_low)
+{
+    int i;
+    for (i = 0; i < b->n; i++)
+        attention_query(z, b, q, k, v, mask, scale, keep, d, i, y + i * step, lse + i, lse_low + i);
+}
+
 static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out, T *lse,
                  T *lse_low, const int *sizes, T scale, T keep, uint64_t key, uint64_t seed,
                  uint64_t number, uint64_t limit)
 {
     const attention_sizes *z = (const attention_sizes *)(const void *)sizes;
+    const int step = z->heads * z->columns;
     attention_dropout d;
-    int batch, head, index, i;
+    int batch, head, index;
     d.key = key;
     d.seed = seed;
     d.number = number;
@@ -162,14 +173,11 @@ static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out
             for (index = 0; index * attention_queries < z->queries; index++) {
                 const attention_block b =
                     attention_block_at(z, mask, batch, head, index, attention_queries);
-                for (i = 0; i < b.n; i++) {
-                    const int query = b.first + i;
-                    const int at = (batch * z->heads + head) * z->queries + query;
-                    attention_query(z, &b, q, k, v, mask, scale, keep, &d, i,
-                                    out + ((batch * z->queries + query) * z->heads + head) *
-                                              z->columns,
-                                    lse + at, lse_low + at);
-                }
+                const int at = (batch * z->heads + head) * z->queries + b.first;
+                attention_queries_of(z, &b, q, k, v, mask, scale, keep, &d,
+                                     out + (batch * z->queries + b.first) * step +
+                                         head * z->columns,
+                                     step, lse + at, lse_low + at);
             }
 }
 

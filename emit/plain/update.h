@@ -33,25 +33,42 @@ static void momentum_update(T *param, T *buf, const T *grad, const T *lr, const 
     }
 }
 
+/* What all elements of a parameter share: the gradient is s g + decay x, the moments keep b1 and b2 and
+ * take a1 and a2 of it, and correct_m and correct_v remove their bias. */
+typedef struct adam_factors {
+    T s, rate, b1, a1, b2, a2, e, decay, shrink, correct_m, correct_v;
+} adam_factors;
+
+static void adam_elements(T *param, T *m, T *v, const T *grad, adam_factors f, int n)
+{
+    int i;
+    for (i = 0; i < n; i++) {
+        const T g = f.s * grad[i] + f.decay * param[i];
+        m[i] = f.b1 * m[i] + f.a1 * g;
+        v[i] = f.b2 * v[i] + f.a2 * g * g;
+        param[i] = f.shrink * param[i] -
+                   f.rate * (m[i] * f.correct_m) / ((T)sqrt((double)(v[i] * f.correct_v)) + f.e);
+    }
+}
+
 static void adam_update(T *param, T *m, T *v, const T *grad, const T *lr, const T *step,
                         const T *scale, double beta1, double beta2, double weight_decay, double eps,
                         int decoupled, int n)
 {
-    const T s = scale ? *scale : 1;
     const double t = (double)*step;
-    const T b1 = (T)beta1, a1 = (T)(1 - beta1), b2 = (T)beta2, a2 = (T)(1 - beta2), e = (T)eps;
-    const T decay = decoupled ? 0 : (T)weight_decay;
-    const T shrink = decoupled ? (T)(1 - (double)*lr * weight_decay) : 1;
-    const T correct_m = (T)(1 / (1 - vm_pow_f64(beta1, t)));
-    const T correct_v = (T)(1 / (1 - vm_pow_f64(beta2, t)));
-    int i;
-    for (i = 0; i < n; i++) {
-        const T g = s * grad[i] + decay * param[i];
-        m[i] = b1 * m[i] + a1 * g;
-        v[i] = b2 * v[i] + a2 * g * g;
-        param[i] = shrink * param[i] -
-                   *lr * (m[i] * correct_m) / ((T)sqrt((double)(v[i] * correct_v)) + e);
-    }
+    adam_factors f;
+    f.s = scale ? *scale : 1;
+    f.rate = *lr;
+    f.b1 = (T)beta1;
+    f.a1 = (T)(1 - beta1);
+    f.b2 = (T)beta2;
+    f.a2 = (T)(1 - beta2);
+    f.e = (T)eps;
+    f.decay = decoupled ? 0 : (T)weight_decay;
+    f.shrink = decoupled ? (T)(1 - (double)*lr * weight_decay) : 1;
+    f.correct_m = (T)(1 / (1 - vm_pow_f64(beta1, t)));
+    f.correct_v = (T)(1 / (1 - vm_pow_f64(beta2, t)));
+    adam_elements(param, m, v, grad, f, n);
 }
 
 /* Adds the squares of n elements to *sum, in double: 16 lanes for each 16384. Begins with 0 where

@@ -139,31 +139,14 @@ static void simd_attend(const attention_sizes *z, const attention_block *b, cons
     }
 }
 
-static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out, T *lse,
-                 T *lse_low, const int *sizes, T scale, T keep, uint64_t key, uint64_t seed,
-                 uint64_t number, uint64_t limit)
+static void attention_queries_of(const attention_sizes *z, const attention_block *b, const T *q,
+                                 const T *k, const T *v, const uint8_t *mask, T scale, T keep,
+                                 const attention_dropout *d, T *y, int step, T *lse, T *lse_low)
 {
-    const attention_sizes *z = (const attention_sizes *)(const void *)sizes;
-    const int step = z->heads * z->columns;
-    attention_dropout d;
     simd_queries s;
-    int batch, head, index;
-    d.key = key;
-    d.seed = seed;
-    d.number = number;
-    d.limit = limit;
-    for (batch = 0; batch < z->batch; batch++)
-        for (head = 0; head < z->heads; head++)
-            for (index = 0; index * attention_queries < z->queries; index++) {
-                const attention_block b =
-                    attention_block_at(z, mask, batch, head, index, attention_queries);
-                for (s.first = 0; s.first < b.n; s.first += simd_width) {
-                    const int query = b.first + s.first;
-                    const int at = (batch * z->heads + head) * z->queries + query;
-                    s.n = b.n - s.first < simd_width ? b.n - s.first : simd_width;
-                    simd_attend(z, &b, q, k, v, mask, scale, keep, &d, &s,
-                                out + (batch * z->queries + query) * step + head * z->columns, step,
-                                lse + at, lse_low + at);
-                }
-            }
+    for (s.first = 0; s.first < b->n; s.first += simd_width) {
+        s.n = b->n - s.first < simd_width ? b->n - s.first : simd_width;
+        simd_attend(z, b, q, k, v, mask, scale, keep, d, &s, y + s.first * step, step,
+                    lse + s.first, lse_low + s.first);
+    }
 }

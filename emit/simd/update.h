@@ -25,17 +25,8 @@ static inline simd_vector simd_sqrt(simd_vector x)
 #endif
 }
 
-static void adam_update(T *param, T *m, T *v, const T *grad, const T *lr, const T *step,
-                        const T *scale, double beta1, double beta2, double weight_decay, double eps,
-                        int decoupled, int n)
+static void adam_elements(T *param, T *m, T *v, const T *grad, adam_factors f, int n)
 {
-    const T s = scale ? *scale : 1, rate = *lr;
-    const double t = (double)*step;
-    const T b1 = (T)beta1, a1 = (T)(1 - beta1), b2 = (T)beta2, a2 = (T)(1 - beta2), e = (T)eps;
-    const T decay = decoupled ? 0 : (T)weight_decay;
-    const T shrink = decoupled ? (T)(1 - (double)*lr * weight_decay) : 1;
-    const T correct_m = (T)(1 / (1 - vm_pow_f64(beta1, t)));
-    const T correct_v = (T)(1 / (1 - vm_pow_f64(beta2, t)));
     int i, l;
     for (i = 0; i < n; i += simd_lanes) {
         const int some = n - i < simd_lanes ? n - i : simd_lanes;
@@ -50,10 +41,10 @@ static void adam_update(T *param, T *m, T *v, const T *grad, const T *lr, const 
             x[l] = param[i + l], g[l] = grad[i + l];
             mean[l] = m[i + l], square[l] = v[i + l];
         }
-        g = s * g + decay * x;
-        mean = b1 * mean + a1 * g;
-        square = b2 * square + a2 * g * g;
-        x = shrink * x - rate * (mean * correct_m) / (simd_sqrt(square * correct_v) + e);
+        g = f.s * g + f.decay * x;
+        mean = f.b1 * mean + f.a1 * g;
+        square = f.b2 * square + f.a2 * g * g;
+        x = f.shrink * x - f.rate * (mean * f.correct_m) / (simd_sqrt(square * f.correct_v) + f.e);
         if (some == simd_lanes) {
             *(simd_vector *)(void *)(param + i) = x;
             *(simd_vector *)(void *)(m + i) = mean;

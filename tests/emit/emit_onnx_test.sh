@@ -24,31 +24,29 @@ case_all_cases_are_written()
 
 case_newer_cases_by_gcc()
 {
-    cd newer && compile_all gcc -std=c99 -O1 "${warnings[@]}" && equal_cases 114
+    cases_by newer 114 gcc -std=c99 -O1 "${warnings[@]}"
 }
 
 case_newer_cases_by_clang()
 {
-    command -v clang >/dev/null || skip "clang is not installed"
-    cd newer && compile_all clang -std=c99 -O1 "${warnings[@]}" && equal_cases 114
+    cases_by newer 114 clang -std=c99 -O1 "${warnings[@]}"
 }
 
 case_newer_cases_without_undefined_behaviour()
 {
-    cd newer && compile_all gcc -std=c99 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all && equal_cases 114
+    cases_by newer 114 gcc -std=c99 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 }
 
 case_debians_cases_by_gcc()
 {
     [ -d "$data" ] || skip "libonnx-testdata is not installed"
-    cd cases && compile_all gcc -std=c99 -O1 "${warnings[@]}" && equal_cases 1041
+    cases_by cases 1041 gcc -std=c99 -O1 "${warnings[@]}"
 }
 
 case_debians_cases_by_clang()
 {
-    command -v clang >/dev/null || skip "clang is not installed"
     [ -d "$data" ] || skip "libonnx-testdata is not installed"
-    cd cases && compile_all clang -std=c99 -O0 "${warnings[@]}" && equal_cases 1041
+    cases_by cases 1041 clang -std=c99 -O0 "${warnings[@]}"
 }
 
 run_cases

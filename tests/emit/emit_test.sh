@@ -31,18 +31,17 @@ case_all_ops_can_be_written()
 
 case_ops_by_gcc()
 {
-    cd ops && compile_all gcc -std=c99 -O2 "${warnings[@]}" && equal_cases 530
+    cases_by ops 530 gcc -std=c99 -O2 "${warnings[@]}"
 }
 
 case_ops_by_clang()
 {
-    command -v clang >/dev/null || skip "clang is not installed"
-    cd ops && compile_all clang -std=c99 -O1 "${warnings[@]}" && equal_cases 530
+    cases_by ops 530 clang -std=c99 -O1 "${warnings[@]}"
 }
 
 case_models_by_gcc()
 {
-    cd models && compile_all gcc -std=c99 -O1 "${warnings[@]}" && equal_cases 32 || return
+    cases_by models 32 gcc -std=c99 -O1 "${warnings[@]}" || return
     # The states that the driver has saved, as the library reads them.
     expect 0 "the states of 16 models are equal" "$build/tests/emit_cases" . --saved
 }
@@ -50,34 +49,29 @@ case_models_by_gcc()
 # For this processor: its fused operations are used.
 case_some_models_for_this_processor()
 {
-    cd some && compile_all gcc -std=c99 -O2 -march=native -fno-math-errno "${warnings[@]}" && equal_cases 6
+    cases_by some 6 gcc -std=c99 -O2 -march=native -fno-math-errno "${warnings[@]}"
 }
 
 case_some_models_without_undefined_behaviour()
 {
-    cd some && rm -f ./*.o
-    gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all ./*.c -o cases >errors.txt 2>&1 ||
-        { fail "gcc -fsanitize:"; head errors.txt; return; }
-    equal_cases 6
+    cases_by some 6 gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 }
 
 # With vectors: the ops whose functions are written twice, some loops over elements, and models. For a processor with
 # fused operations and without.
 case_vectors_by_gcc()
 {
-    cd simd && compile_all gcc -std=c99 -O2 -march=native "${warnings[@]}" && equal_cases 40
+    cases_by simd 40 gcc -std=c99 -O2 -march=native "${warnings[@]}"
 }
 
 case_vectors_by_clang()
 {
-    command -v clang >/dev/null || skip "clang is not installed"
-    cd simd && compile_all clang -std=c99 -O1 "${warnings[@]}" && equal_cases 40
+    cases_by simd 40 clang -std=c99 -O1 "${warnings[@]}"
 }
 
 case_vectors_without_undefined_behaviour()
 {
-    cd simd && compile_all gcc -std=c99 -O1 -g -march=native -fsanitize=address,undefined -fno-sanitize-recover=all &&
-        equal_cases 40
+    cases_by simd 40 gcc -std=c99 -O1 -g -march=native -fsanitize=address,undefined -fno-sanitize-recover=all
 }
 
 # C++ takes the files as well.

@@ -32,8 +32,8 @@ typedef struct onnx_case {
     weft_onnx *model;
 } onnx_case;
 
-/* Reads the model's file and set `set` of its data into *c, which is zeros; false if there is no such
- * set. c->error is set if the data cannot be read. The caller frees *c in any case. */
+/* Reads the model's file and its data of number `set` into *c, whose bytes are all zero; false if there
+ * are no data of this number. c->error is set if they cannot be read. The caller frees *c in any case. */
 bool onnx_case_read(onnx_case *c, const char *folder, int set);
 /* Loads the model, with as few constants as it needs; false: c->error is set. */
 bool onnx_case_load(onnx_case *c);
