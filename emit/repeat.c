@@ -213,13 +213,20 @@ static void write_struct(const repeats *r, const run *b, emit_text *to)
         to, r->n_members ? ";\n} row_%zu;\n\n" : "\n    int none;\n} row_%zu;\n\n", number_of(b));
 }
 
+/* Whether a step of the block may end its function. */
+static bool block_returns(const repeats *r, const run *b)
+{
+    bool returns = false;
+    for (size_t i = 0; i < b->n; i++)
+        returns = returns || weft__emit_step_returns(r->s, &r->steps[b->first + i]);
+    return returns;
+}
+
 /* The function that runs a block once. */
 static void write_function(const repeats *r, const run *b, const char *model, emit_text *to)
 {
     const int *member = r->member_of;
-    bool returns = false;
-    for (size_t i = 0; i < b->n; i++)
-        returns = returns || weft__emit_step_returns(r->s, &r->steps[b->first + i]);
+    const bool returns = block_returns(r, b);
     weft__emit_text_print(to,
                           "static %s nodes_%zu_to_%zu(const %s *m, const row_%zu *at)\n{\n"
                           "    unsigned char *arena = (unsigned char *)m->arena;\n"
@@ -278,9 +285,7 @@ static void write_block(repeats *r, size_t block, const char *model, emit_text *
 static void write_loop(const repeats *r, const run *a, emit_text *to)
 {
     const run *b = &r->runs[a->same];
-    bool returns = false;
-    for (size_t i = 0; i < b->n; i++)
-        returns = returns || weft__emit_step_returns(r->s, &r->steps[b->first + i]);
+    const bool returns = block_returns(r, b);
     weft__emit_text_print(to,
                           "\n    /* Nodes %zu to %zu: %zu times %zu. */\n    {\n"
                           "        int i;\n        for (i = 0; i < %zu; i++)",
