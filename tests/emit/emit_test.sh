@@ -98,6 +98,30 @@ case_the_same_plan_writes_the_same_files()
     cmp net_step.c again/net_step.c && cmp net_step.h again/net_step.h || fail "other files the second time"
 }
 
+# A program may write inputs into the arena, and read outputs there.
+case_inputs_and_outputs_lie_in_the_arena()
+{
+    "$weft" emit rnn length=2 batch=1 vocab=8 -o rnn.c >log.txt || fail "weft emit rnn"
+    cat >main.c <<-'END'
+		#include "rnn.h"
+		#include <string.h>
+		static union { double align; unsigned char bytes[RNN_ARENA_BYTES]; } arena;
+		int main(void)
+		{
+		    static const int32_t ids[2] = {3, 5};
+		    float output[2 * 8];
+		    rnn m = {&arena, NULL, 0, 0};
+		    rnn_io by_pointer = {ids, output}, in_place = {NULL, NULL};
+		    if (rnn_run(&m, &by_pointer)) return 1;
+		    memset(arena.bytes, 0, sizeof arena.bytes);
+		    memcpy(arena.bytes + RNN_OFFSET_target_in, ids, sizeof ids);
+		    if (rnn_run(&m, &in_place)) return 2;
+		    return memcmp(arena.bytes + RNN_OFFSET_output, output, sizeof output) ? 3 : 0;
+		}
+	END
+    gcc -std=c99 main.c rnn.c -o main && ./main || fail "status $?"
+}
+
 # calls LAYERS: how many products the step of a model with as many layers calls.
 calls()
 {
