@@ -6,7 +6,8 @@
  * quantised in a first phase; then threads compute tiles of columns, whose weights stay in the
  * second-level cache while all rows of x pass over them, eight at a time
  * (kernels/quantized_kernel.h, kernels/quantized_panel.h). */
-#include "kernels/quantized_panel.h"
+#include "kernels/quantized_panel_avx2.h"
+#include "kernels/quantized_panel_vnni.h"
 
 typedef struct quantized_attr {
     int32_t bits, group;
@@ -92,44 +93,64 @@ static quantized_matrix matrix_of(const weft_call *call, const product *p)
 }
 
 #if defined(__AVX512F__)
-/* The function of whole panels. Where all scales are 1, and the sums of all of k are exact in an
- * int and as a T, they need not be those of blocks. */
-static quantized_panel_function *panel_function_of(const quantized_attr *attr, const product *p,
-                                                   const quantized_panel *panel)
+/* The function of whole panels on AVX512_VNNI. Where all scales are 1, and the sums of all of k are
+ * exact in an int and as a T, they need not be those of blocks. */
+static quantized_panel_function *vnni_function_of(const quantized_attr *attr, const product *p,
+                                                  const quantized_panel *panel)
 {
     const int64_t largest = sizeof(T) == 4 ? 1 << 24 : INT32_MAX;
     bool exact = attr->whole && attr->bits == 8 && !p->minima && attr->group == p->k &&
                  p->k <= largest / (128 * 255);
     for (int n = 0; exact && n < QUANTIZED_COLUMNS; n++) exact = panel->scale[n] == 1;
-    if (exact) return quantized_panel_whole;
-    if (p->minima) return attr->bits == 8 ? quantized_panel_8_1 : quantized_panel_4_1;
-    return attr->bits == 8 ? quantized_panel_8_0 : quantized_panel_4_0;
+    if (exact) return quantized_vnni_whole;
+    if (p->minima) return attr->bits == 8 ? quantized_vnni_8_1 : quantized_vnni_4_1;
+    return attr->bits == 8 ? quantized_vnni_8_0 : quantized_vnni_4_0;
+}
+#endif
+
+#if defined(__AVX2__)
+/* Packs columns from `column` on, and returns the function that multiplies with them. */
+static quantized_panel_function *pack_panel(const weft_call *call, const product *p,
+                                            const quantized_matrix *m, int64_t column, bool vnni,
+                                            const quantized_panel *panel)
+{
+#if defined(__AVX512F__)
+    if (vnni) {
+        quantized_pack(p->bits, m, column, p->chunks, panel, quantized_pack_vnni,
+                       QUANTIZED_VNNI_BYTES);
+        return vnni_function_of(call->attr, p, panel);
+    }
+#endif
+    (void)call, (void)vnni;
+    quantized_pack(p->bits, m, column, p->chunks, panel, quantized_pack_avx2,
+                   QUANTIZED_AVX2_BYTES(p->bits));
+    if (p->minima) return p->bits == 8 ? quantized_avx2_8_1 : quantized_avx2_4_1;
+    return p->bits == 8 ? quantized_avx2_8_0 : quantized_avx2_4_0;
 }
 #endif
 
 /* Multiplies as many rows and columns of the block as fill panels and their functions; *b becomes
  * the remaining columns. */
 static void multiply_panels(const weft_call *call, const product *p, const quantized_rows *x,
-                            const quantized_matrix *m, weft_block *b)
+                            const quantized_matrix *m, bool vnni, weft_block *b)
 {
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
     char *space =
         (char *)weft_call_workspace(call) + quantized_row_bytes(p->k, sizeof(T), p->minima);
-    const quantized_panel panel = quantized_panel_at(space, p->chunks);
+    const quantized_panel panel = quantized_panel_at(space, m->blocks, p->chunks);
     const int64_t end = b->row + b->rows, tall = b->rows / QUANTIZED_ROWS * QUANTIZED_ROWS;
     for (; b->columns >= QUANTIZED_COLUMNS; b->column += QUANTIZED_COLUMNS) {
         T *y = (T *)call->out[0].data + b->column;
-        quantized_pack(p->bits, m, b->column, p->chunks, &panel);
-        quantized_panel_function *const products = panel_function_of(call->attr, p, &panel);
+        quantized_panel_function *const products = pack_panel(call, p, m, b->column, vnni, &panel);
         for (int64_t i = b->row; i < b->row + tall; i += QUANTIZED_ROWS)
             products(x, i, &panel, y + i * p->n, p->n);
         for (int64_t i = b->row + tall; i < end; i++)
-            quantized_function_of(1, p->bits, true, p->minima)(
+            quantized_function_of(1, p->bits, vnni, p->minima)(
                 x, i, m, b->column, QUANTIZED_COLUMNS, y + i * p->n, p->n);
         b->columns -= QUANTIZED_COLUMNS;
     }
 #else
-    (void)call, (void)p, (void)x, (void)m, (void)b;
+    (void)call, (void)p, (void)x, (void)m, (void)vnni, (void)b;
 #endif
 }
 
@@ -138,7 +159,8 @@ static void multiply(const weft_call *call, const product *p, const weft_block *
     const quantized_rows x = rows_of(call, p);
     const quantized_matrix m = matrix_of(call, p);
     weft_block left = *whole, *b = &left;
-    if (vnni && b->rows >= QUANTIZED_MIN_ROWS) multiply_panels(call, p, &x, &m, b);
+    if (b->rows >= (vnni ? QUANTIZED_VNNI_ROWS : QUANTIZED_MIN_ROWS))
+        multiply_panels(call, p, &x, &m, vnni, b);
     if (!b->columns) return;
     for (int64_t i = b->row, rows; i < b->row + b->rows; i += rows) {
         const int64_t rest = b->row + b->rows - i;
