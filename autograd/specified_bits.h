@@ -109,6 +109,7 @@ static const struct {
     {"concat", 0xd0a500813885a5f4u},
     {"pad", 0xb89be44739a44ea2u},
     {"embedding", 0x299f70da953805b4u},
+    {"embedding_bag", 0x9b0adedf12e718d7u},
     {"embedding_grad", 0x7c39caf5d2c43b3au},
     {"gather", 0xcd71e3ee8dd96913u},
     {"scatter_add", 0x405b4b8a16e6822cu},

@@ -17,7 +17,7 @@
     X(softmax) X(log_softmax) X(softmax_grad) X(log_softmax_grad) \
     X(layer_norm) X(rms_norm) X(layer_norm_grad) X(rms_norm_grad) X(batch_norm) X(batch_norm_grad) \
     X(reshape) X(permute) X(broadcast_to) X(slice) X(slice_scatter) X(concat) X(pad) \
-    X(embedding) X(embedding_grad) X(gather) X(scatter_add) X(one_hot) \
+    X(embedding) X(embedding_bag) X(embedding_grad) X(gather) X(scatter_add) X(one_hot) \
     X(fill) X(arange) X(tril_mask) X(random_uniform) X(random_normal) X(bernoulli) \
     X(dropout) X(cross_entropy) X(cross_entropy_grad) X(mse) X(bce_with_logits) X(ctc) X(ctc_grad) X(global_norm) X(square_sums) X(root_of_sum) \
     X(require_finite) X(assign) X(blend) X(cache_write) X(cache_reorder) X(sgd_update) \

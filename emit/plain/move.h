@@ -50,6 +50,24 @@ static int embedding(const T *table, const int32_t *index, T *y, int n, int rows
     return bad;
 }
 
+/* n sums of `terms` rows of a table, with weights. */
+static int embedding_bag(const T *table, const int32_t *index, const T *weight, T *y, int n,
+                         int terms, int rows, int features)
+{
+    int i, k, c, bad = 0;
+    for (i = 0; i < n * features; i++) y[i] = 0;
+    for (i = 0; i < n; i++)
+        for (k = i * terms; k < (i + 1) * terms; k++) {
+            const int inside = index[k] >= 0 && index[k] < rows;
+            bad |= !inside;
+            for (c = 0; inside && c < features; c++) {
+                const T term = weight[k] * table[index[k] * features + c];
+                y[i * features + c] = k == i * terms ? term : y[i * features + c] + term;
+            }
+        }
+    return bad;
+}
+
 /* The gradient of the table. `lists` has room for rows + n integers: the first position of each index, then
  * the next one of each position; -1 ends a list. */
 static int embedding_grad(const int32_t *index, const T *dy, T *dtable, double *lists, int n,

@@ -2,16 +2,17 @@
  * GridSample, AffineGrid, RoiAlign, MaxUnpool, Col2Im.
  *
  * A sample is a weighted sum over taps, the pixels around a position: along each axis one
- * (nearest), two (linear) or four (cubic), whose weights multiply. For each combination of taps the
- * rows [channels] of the pixels are gathered and added, so gradients reach the image and, through
- * the weights, the positions. O(taps^dimensions) nodes. */
+ * (nearest), two (linear) or four (cubic), whose weights multiply. Each combination of taps is a term
+ * of an embedding_bag, whose table has the channels of a pixel in a row, so gradients reach the
+ * image and, through the weights, the positions. O(taps^dimensions) nodes. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 #include "onnx/sample.h"
 
 #include <string.h>
 
-#define MAX_TAPS 4
+#define MAX_TAPS  4
+#define MAX_TERMS (MAX_TAPS * MAX_TAPS * MAX_TAPS)
 
 /* The taps of places along one axis of the image. */
 typedef struct taps {
@@ -78,36 +79,46 @@ static taps find_taps(onnx_node *n, const sampler *s, weft_value at, int64_t siz
     return t;
 }
 
-weft_value weft__sample(onnx_node *n, const sampler *s, weft_value image, const weft_value *at)
+sample_terms weft__sample_terms(onnx_node *n, const sampler *s, weft_value image,
+                                const weft_value *at)
 {
     weft_graph *g = n->graph;
     const int rank = s->shape.rank - 2;
-    const int64_t channels = s->shape.dim[1];
     taps axis[SAMPLE_MAX_SPATIAL];
     weft_axes channels_last = {.count = s->shape.rank};
-    int combinations = 1;
+    weft_value rows[MAX_TERMS], weights[MAX_TERMS];
+    size_t count = 1;
     for (int d = 0; d < rank; d++) {
         axis[d] = find_taps(n, s, at[d], s->shape.dim[2 + d]);
-        combinations *= s->taps;
+        count *= (size_t)s->taps;
         channels_last.axis[d + 1] = d + 2;
     }
     channels_last.axis[rank + 1] = 1;
-    weft_value table =
-        weft_reshape(g, weft_permute(g, s->image, channels_last), WEFT_SHAPE(-1, channels));
-    weft_value y = WEFT_NO_VALUE;
-    for (int c = 0; c < combinations && !weft__node_failed(n); c++) {
+    for (size_t c = 0; c < count && !weft__node_failed(n); c++) {
         weft_value row = image, weight = WEFT_NO_VALUE;
-        for (int d = 0, rest = c; d < rank; d++, rest /= s->taps) {
-            const int k = rest % s->taps;
+        size_t rest = c;
+        for (int d = 0; d < rank; d++, rest /= (size_t)s->taps) {
+            const size_t k = rest % (size_t)s->taps;
             row =
                 weft_add(g, weft_mul_scalar(g, row, (double)s->shape.dim[2 + d]), axis[d].index[k]);
             weight = d ? weft_mul(g, weight, axis[d].weight[k]) : axis[d].weight[k];
         }
-        weft_value pixels = weft_embedding(g, table, weft_cast(g, row, WEFT_I32), -1);
-        weft_value term = weft_mul(g, pixels, weft_expand_dims(g, weight, -1));
-        y = !c ? term : s->largest ? weft_maximum(g, y, term) : weft_add(g, y, term);
+        rows[c] = weft_cast(g, row, WEFT_I32);
+        weights[c] = weft_broadcast_to(g, weight, weft_shape_of(g, row));
     }
-    return y;
+    if (weft__node_failed(n)) return (sample_terms){0};
+    sample_terms t;
+    t.table =
+        weft_reshape(g, weft_permute(g, s->image, channels_last), WEFT_SHAPE(-1, s->shape.dim[1]));
+    t.rows = weft_stack(g, rows, count, -1);
+    t.weights = weft_stack(g, weights, count, -1);
+    return t;
+}
+
+weft_value weft__sample(onnx_node *n, const sampler *s, weft_value image, const weft_value *at)
+{
+    const sample_terms t = weft__sample_terms(n, s, image, at);
+    return weft_embedding_bag(n->graph, t.table, t.rows, t.weights);
 }
 
 /* Moves the last dimension, the channels, to axis 1. */
@@ -266,6 +277,18 @@ static weft_value box_places(onnx_node *n, int first, int last, int64_t bins, in
     return weft_cast(g, at, weft_dtype_of(g, weft__in_value(n, 0)));
 }
 
+/* Terms [boxes, rows of bins, samples, columns of bins, samples, taps], those of a bin side by
+ * side: [boxes, rows of bins, columns of bins, samples^2 taps]. */
+static weft_value terms_of_bins(weft_graph *g, weft_value terms, const int64_t *bins,
+                                int64_t samples)
+{
+    const weft_shape s = weft_shape_of(g, terms);
+    const int64_t count = s.dim[0], each = s.dim[s.rank - 1];
+    terms = weft_reshape(g, terms, WEFT_SHAPE(count, bins[0], samples, bins[1], samples, each));
+    terms = weft_permute(g, terms, WEFT_AXES(0, 1, 3, 2, 4, 5));
+    return weft_reshape(g, terms, WEFT_SHAPE(count, bins[0], bins[1], samples * samples * each));
+}
+
 /* Inputs: the image, boxes [boxes, 4] as x1, y1, x2, y2, and their images [boxes]. The mean or the
  * largest of sampling_ratio^2 samples in each of output_height x output_width bins. (He et al.
  * 2017.) */
@@ -279,7 +302,6 @@ void weft__map_RoiAlign(onnx_node *n)
     const int64_t bins[2] = {weft__attr_int(n, "output_height", 1),
                              weft__attr_int(n, "output_width", 1)};
     if (!weft__sample_check(n, s.shape)) return;
-    s.largest = weft__attr_is(n, "mode", "max", "avg");
     if (s.shape.rank != 4 || boxes.rank != 2 || boxes.dim[1] != 4 || of.rank != 1 ||
         of.dim[0] != boxes.dim[0]) {
         weft__node_fail(n, WEFT_BAD_SHAPE,
@@ -301,10 +323,17 @@ void weft__map_RoiAlign(onnx_node *n)
     at[1] = weft_reshape(g, at[1], WEFT_SHAPE(count, 1, columns));
     weft_value image =
         weft_reshape(g, weft_cast(g, weft__in_value(n, 2), WEFT_F64), WEFT_SHAPE(count, 1, 1));
-    weft_value y = weft_reshape(g, weft__sample(n, &s, image, at),
-                                WEFT_SHAPE(count, bins[0], ratio, bins[1], ratio, s.shape.dim[1]));
-    y = s.largest ? weft_max(g, y, WEFT_AXES(2, 4), false)
-                  : weft_mean(g, y, WEFT_AXES(2, 4), false);
+    const sample_terms t = weft__sample_terms(n, &s, image, at);
+    if (weft__node_failed(n)) return;
+    const weft_value pixels = terms_of_bins(g, t.rows, bins, ratio);
+    weft_value weights = terms_of_bins(g, t.weights, bins, ratio), y;
+    if (weft__attr_is(n, "mode", "max", "avg")) { /* the largest of the weighted pixels */
+        y = weft_mul(g, weft_embedding(g, t.table, pixels, -1), weft_expand_dims(g, weights, -1));
+        y = weft_max(g, y, WEFT_AXES(-2), false);
+    } else {
+        weights = weft_mul_scalar(g, weights, 1 / (double)(ratio * ratio));
+        y = weft_embedding_bag(g, t.table, pixels, weights);
+    }
     weft__set_out(n, 0, channels_second(g, y));
 }
 

@@ -103,6 +103,7 @@ KERNEL(embedding_grad)
 
 #else
 
+#include "embedding.h"
 #include "samples.h"
 
 #include <weft/export.h>
@@ -182,12 +183,18 @@ static embedding_attr embedding_of(int64_t rows, int64_t padding_index)
     return attr;
 }
 
+weft_value weft__embedding_grad(weft_graph *graph, weft_value indices, weft_value dy, int64_t rows,
+                                int64_t padding_index)
+{
+    const embedding_attr attr = embedding_of(rows, padding_index);
+    return weft_apply(graph, &weft_op_embedding_grad, &attr, (weft_value[]){indices, dy}, 2, NULL);
+}
+
 static void vjp_embedding(weft_vjp *v)
 {
-    const embedding_attr *own = v->attr;
-    embedding_attr attr = embedding_of(weft_dim_of(v->graph, v->in[0], 0), own->padding_index);
-    v->grad_in[0] = weft_apply(v->graph, &weft_op_embedding_grad, &attr,
-                               (weft_value[]){v->in[1], v->grad_out[0]}, 2, NULL);
+    const embedding_attr *attr = v->attr;
+    v->grad_in[0] = weft__embedding_grad(v->graph, v->in[1], v->grad_out[0],
+                                         weft_dim_of(v->graph, v->in[0], 0), attr->padding_index);
 }
 
 /* Linear in dy: its gradient reads the rows back, but for those of the padding. */

@@ -108,6 +108,11 @@ WEFT_API weft_value weft_matmul_whole(weft_graph *graph, weft_value x, weft_valu
 WEFT_API weft_value weft_embedding_quantized(weft_graph *graph, weft_value table, weft_value scale,
                                              weft_value zero, weft_value indices, int bits,
                                              int group);
+/* Weighted sums of rows of a table [rows, features]: y[..., :] = the sum over k, in order, of
+ * weights[..., k] table[indices[..., k], :]. indices are i32, weights have the dtype of the table. An
+ * index out of range is an error, as of weft_embedding. */
+WEFT_API weft_value weft_embedding_bag(weft_graph *graph, weft_value table, weft_value indices,
+                                       weft_value weights);
 /* The bits of x as another dtype: those of f32 as WEFT_I32, or of i32 as WEFT_F32; WEFT_BAD_DTYPE
  * for others. Its gradient is zero, as of all integers. */
 WEFT_API weft_value weft_bitcast(weft_graph *graph, weft_value x, weft_dtype dtype);

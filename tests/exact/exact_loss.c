@@ -110,6 +110,23 @@ EXACT(embedding_grad)
         }
 }
 
+/* Of a table, indices and weights. */
+EXACT(embedding_bag)
+{
+    UNUSED;
+    const int64_t features = in->shape.dim[1], terms = last_dim(&in[1]);
+    const int32_t *index = in[1].data;
+    for (int64_t o = 0; o < numel(out); o++) {
+        T total = 0;
+        for (int64_t k = 0; k < terms; k++) {
+            const int64_t at = o / features * terms + k;
+            const T term = data(&in[2])[at] * data(in)[index[at] * features + o % features];
+            total = k ? total + term : term;
+        }
+        data(out)[o] = total;
+    }
+}
+
 /* Of x, indices along the axis, and updates. More than 32 updates along the axis are added up in
  * blocks of 32 for each element first. */
 EXACT(scatter_add)
@@ -141,6 +158,6 @@ EXACT(scatter_add)
 }
 
 EXACT_TABLE(loss) = {
-    ROW(cross_entropy), ROW(cross_entropy_grad), ROW(embedding_grad), ROW(scatter_add),
-    {NULL, NULL},
+    ROW(cross_entropy),  ROW(cross_entropy_grad), ROW(embedding_bag),
+    ROW(embedding_grad), ROW(scatter_add),        {NULL, NULL},
 };

@@ -156,6 +156,15 @@ static void draw_embedding_grad(exact_case *c)
     exact_dense(c, dy);
 }
 
+static void draw_embedding_bag(exact_case *c)
+{
+    const int64_t rows = exact_between(c, 1, 60);
+    exact_dense(c, WEFT_SHAPE(rows, exact_dim(c, 300)));
+    const weft_shape index = exact_shape(c, (int)exact_between(c, 1, 3), 300);
+    exact_numbers(c, WEFT_I32, index, 0, rows - 1);
+    exact_dense(c, index);
+}
+
 static void draw_scatter_add(exact_case *c)
 {
     const weft_shape shape = exact_shape(c, (int)exact_between(c, 1, 3), 2000);
@@ -188,6 +197,7 @@ const exact_op exact_loss_ops[] = {
     {"ctc_grad", draw_ctc},
     {"cross_entropy", draw_cross_entropy},
     {"cross_entropy_grad", draw_cross_entropy},
+    {"embedding_bag", draw_embedding_bag},
     {"embedding_grad", draw_embedding_grad},
     {"scatter_add", draw_scatter_add},
     {NULL, NULL},

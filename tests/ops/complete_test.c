@@ -77,6 +77,7 @@ static const exemption without_golden[] = {
     {"the suite conv_rows compares it with conv", "conv_rows conv_rows_depthwise"},
     {"the suite quantize compares it with its definition",
      "matmul_quantized matmul_quantized_grad embedding_quantized"},
+    {"ONNX's cases of GridSample and RoiAlign check it", "embedding_bag"},
     {"part of the case softmax_masked", "masked_fill"},
     {"computed from the same formula as matmul, which has cases",
      "matmul_shared panels matmul_panels"},

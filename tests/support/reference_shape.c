@@ -46,6 +46,15 @@ REFERENCE(embedding_grad)
         if ((int64_t)get(&in[0], i / n) != a[1])
             data(out)[(int64_t)get(&in[0], i / n) * n + i % n] += data(&in[1])[i];
 }
+REFERENCE(embedding_bag)
+{
+    UNUSED;
+    const int64_t features = in->shape.dim[1], terms = in[1].shape.dim[in[1].shape.rank - 1];
+    for (int64_t i = 0; i < numel(out); i++)
+        for (int64_t k = i / features * terms; k < (i / features + 1) * terms; k++)
+            data(out)[i] +=
+                data(&in[2])[k] * data(in)[(int64_t)get(&in[1], k) * features + i % features];
+}
 REFERENCE(scatter_add)
 {
     UNUSED;
@@ -59,6 +68,6 @@ REFERENCE(scatter_add)
     }
 }
 const reference references_shape[] = {
-    SAME(permute),        SAME(broadcast_to), SAME(slice),
-    SAME(embedding_grad), SAME(scatter_add),  {NULL, NULL},
+    SAME(permute),       SAME(broadcast_to), SAME(slice),  SAME(embedding_grad),
+    SAME(embedding_bag), SAME(scatter_add),  {NULL, NULL},
 };
