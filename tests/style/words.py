@@ -5,6 +5,7 @@ tests/style/words.txt lists them, a line each: a regular expression, " -> ", and
 Below them are the lines that may contain one: `FILE: PART OF THE LINE: REASON`. Prints each line that
 contains a word and may not, each exception that excepts nothing, and each paragraph of more than six lines;
 exit status 1 if there is one."""
+import os
 import pathlib
 import re
 import subprocess
@@ -48,25 +49,42 @@ def long_paragraphs(path):
             start, length = (start, length + 1) if length else (number, 1)
 
 
+def texts(root):
+    """The name and contents of each file that is UTF-8."""
+    for name in files(root):
+        try:
+            yield name, (root / name).read_text()
+        except UnicodeDecodeError:
+            continue
+
+
+def lines_with_words(root, words):
+    """(file, number, line) of each line that may contain one of the words: grep searches for all of them at once, in a
+    tenth of the time that Python takes for one after the other. Without grep -P all lines."""
+    pattern = "(*UCP)" + "|".join(f"(?i:{p.pattern})" if p.flags & re.I else f"(?:{p.pattern})" for p, _ in words)
+    by_name = dict(texts(root))
+    done = subprocess.run(["xargs", "-0", "grep", "-nHPZ", "-e", pattern, "--"], cwd=root, text=True, check=False,
+                          input="\0".join(by_name), capture_output=True, env=dict(os.environ, LC_ALL="C.UTF-8"))
+    if done.stderr or not by_name:
+        return [(name, number, line) for name, text in by_name.items() for number, line in enumerate(text.splitlines(), 1)]
+    return [(name, int(number), line) for name, number, line in
+            re.findall(r"^(.*?)\0(\d+):(.*)$", done.stdout, re.M)]
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     words, exceptions = read_list(root / "tests" / "style" / "words.txt")
     unused, found = set(exceptions), 0
-    for name in files(root):
-        try:
-            text = (root / name).read_text()
-        except UnicodeDecodeError:
-            continue
-        for number, line in enumerate(text.splitlines(), 1):
-            for pattern, better in words:
-                match = pattern.search(line)
-                if not match:
-                    continue
-                allowed = [e for e in exceptions if e[0] == name and e[1] in line]
-                unused.difference_update(allowed)
-                if not allowed:
-                    found += 1
-                    print(f"{name}:{number}: \"{match[0]}\"; say: {better}")
+    for name, number, line in lines_with_words(root, words):
+        for pattern, better in words:
+            match = pattern.search(line)
+            if not match:
+                continue
+            allowed = [e for e in exceptions if e[0] == name and e[1] in line]
+            unused.difference_update(allowed)
+            if not allowed:
+                found += 1
+                print(f"{name}:{number}: \"{match[0]}\"; say: {better}")
     for number, length in long_paragraphs(root / "DESIGN.md"):
         found += 1
         print(f"DESIGN.md:{number}: a paragraph of {length} lines; expected at most {PARAGRAPH}")
