@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The network of examples/emit learns on other processors: each prints what this one prints, the hash of the parameters
-# among it. Debian's packages: those of tests/platforms, and gcc-arm-none-eabi, libnewlib-arm-none-eabi, qemu-system-arm.
+# among it. So do a Transformer and a CNN whose functions have vectors (weft emit --kernels simd). Debian's packages: those of tests/platforms, and gcc-arm-none-eabi, libnewlib-arm-none-eabi, qemu-system-arm.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 sources=(device.c net.c net_step.c)
@@ -10,6 +10,65 @@ prepare()
     cp "$root"/examples/emit/* .
     "$build/examples/emit" . 64 32 4 || fail "examples/emit"
     gcc -std=c99 -O2 -Wall "${sources[@]}" -o device && ./device >expected.txt || fail "this processor"
+    prepare_vectors
+}
+
+# vectors.c prints the losses and a hash of the states after each of two steps. What it prints without vectors is expected.
+prepare_vectors()
+{
+    cat >vectors.c <<-'END'
+		#include "cnn.h"
+		#include "gpt.h"
+		#include <stdio.h>
+		static union { double align; unsigned char bytes[GPT_ARENA_BYTES + CNN_ARENA_BYTES]; } arena;
+		static union { double align; unsigned char bytes[GPT_STATE_BYTES]; } gpt_states;
+		static union { double align; unsigned char bytes[CNN_STATE_BYTES]; } cnn_states;
+		static unsigned char gpt_file[GPT_FILE_BYTES], cnn_file[CNN_FILE_BYTES];
+		static unsigned long hash(const unsigned char *bytes, size_t n)
+		{
+		    uint32_t h = 2166136261u;
+		    while (n--) h = (h ^ *bytes++) * 16777619u;
+		    return h;
+		}
+		int main(void)
+		{
+		    gpt g = {&arena, &gpt_states, 0, 0};
+		    cnn c = {&arena, &cnn_states, 0, 0};
+		    int32_t ids[13], label = 3;
+		    float image[64], loss[2];
+		    int i, step;
+		    for (i = 0; i < 13; i++) ids[i] = 1 + i * 7 % 19;
+		    for (i = 0; i < 64; i++) image[i] = (float)(i * 5 % 17) / 16;
+		    gpt_init(&g);
+		    cnn_init(&c);
+		    for (step = 0; step < 2; step++) {
+		        gpt_io x = {ids, ids + 1, loss};
+		        cnn_io y = {image, &label, loss + 1};
+		        if (gpt_step(&g, &x, 0.01f) || cnn_step(&c, &y, 0.01f)) return 1;
+		        gpt_save(&g, gpt_file);
+		        cnn_save(&c, cnn_file);
+		        printf("%.9g %08lx, %.9g %08lx\n", loss[0], hash(gpt_file, GPT_FILE_BYTES), loss[1],
+		               hash(cnn_file, CNN_FILE_BYTES));
+		    }
+		    return 0;
+		}
+	END
+    local kernels
+    for kernels in plain simd; do
+        "$weft" emit gpt --train layers=1 batch=1 length=12 max_positions=12 d_model=32 heads=2 d_ff=64 vocab=20 \
+            --kernels $kernels -o gpt.c && "$weft" emit "$tests/data/digits/digits.onnx" --train --loss cross-entropy \
+            --kernels $kernels -o cnn.c || fail "weft emit"
+        [ $kernels = simd ] || { gcc -std=c99 -O1 vectors.c gpt.c cnn.c -o vectors && ./vectors >vectors.txt; } ||
+            fail "this processor, without vectors"
+    done
+    grep -q simd_ gpt.c && grep -q simd_ cnn.c || fail "no vectors"
+}
+
+# with_vectors: what is compiled and expected from here on.
+with_vectors()
+{
+    sources=(vectors.c gpt.c cnn.c)
+    cp vectors.txt expected.txt
 }
 
 # need PROGRAM...: skips where one is missing.
@@ -55,10 +114,14 @@ case_this_processor()
 case_AArch64()
 {
     on aarch64 aarch64-linux-gnu-gcc -std=c99 -O2
+    with_vectors
+    on aarch64 aarch64-linux-gnu-gcc -std=c99 -O1 -fno-math-errno
 }
 
 case_RISC_V_of_64_bits()
 {
+    on riscv64 riscv64-linux-gnu-gcc -std=c99 -O2
+    with_vectors
     on riscv64 riscv64-linux-gnu-gcc -std=c99 -O2
 }
 
@@ -82,6 +145,8 @@ case_WebAssembly()
     clang --target=wasm32-wasi empty.c -o empty.wasm 2>/dev/null ||
         skip "clang for WebAssembly (clang, wasi-libc, libclang-rt-14-dev-wasm32, lld) is not installed"
     by clang --target=wasm32-wasi -std=c99 -O2 && prints node --no-warnings "$tests/platforms/wasi.mjs" there
+    with_vectors
+    by clang --target=wasm32-wasi -std=c99 -O2 -msimd128 && prints node --no-warnings "$tests/platforms/wasi.mjs" there
 }
 
 case_Cortex_M4()
