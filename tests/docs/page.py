@@ -18,6 +18,7 @@ A comment in front of a block says what else there is to it:
     <!-- file: NAME -->         the fenced block is written to the file NAME, for the commands after it
     <!-- from: FILE -->         the fenced block is an excerpt of FILE of the tree, but for its indentation
     <!-- run: COMMAND -->       a command that the page does not show, such as one that copies data
+    <!-- with: ARGUMENTS -->    the test adds these to each command of the block, which would take minutes without
 
 A row of a table that begins with a command whose arguments are all in brackets, such as `weft check [--op NAME]`, is
 run without them, except those in SLOW.
@@ -30,11 +31,12 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 FREE = re.compile(r"[\d.:]+ (?:ms|s\b|rows/s|tokens/s)|\(\d+ % of GEMM\)|\d+:\d\d:\d\d left")
 MACHINE = re.compile(r"GB/s|GFLOP|GiB|arena|barrier|cores|threads|\.(?:html|json): \d")
-MARKER = re.compile(r"<!-- (not run|needs python|file|from|run): (.*?) *-->$")
+MARKER = re.compile(r"<!-- (not run|needs python|file|from|run|with): (.*?) *-->$")
 # The first word of a line of the shell, in a block without prompts.
 COMMAND = re.compile(r" {4,}(?:\w+=\S+ )*(?:weft|mpirun|meson|ninja|cc|python3|cat|zcat|for|kill|cd|git|apt-get|apt|cmake|"
                      r"echo|\$ .*|\.?/?(?:build|tools|tests|docs)/\S+)(?: |$)")
@@ -165,7 +167,11 @@ class Page:
 
     def run(self, command, wanted):
         self.ran += 1
+        start = time.monotonic()
         problem = check(command, wanted, self.folder)
+        seconds = time.monotonic() - start
+        if seconds > 10:
+            print(f"{self.path.name}: {seconds:.0f} s: {command}")
         if problem:
             self.fail(f"{command}: {problem}")
 
@@ -206,10 +212,10 @@ class Page:
                 for command, wanted in content:
                     if marker and marker[0] == "not run":
                         self.skip(command, marker[1])
-                    elif self.skip_next or marker and not os.environ.get("PYTHON"):
+                    elif self.skip_next or marker and marker[0] != "with" and not os.environ.get("PYTHON"):
                         self.skip(command, "it needs a program in Python above")
                     else:
-                        self.run(command, wanted)
+                        self.run(f"{command} {marker[1]}" if marker and marker[0] == "with" else command, wanted)
             elif marker and marker[0] == "not run":
                 self.skip(content[0].strip(), marker[1])
             elif any(COMMAND.match(line) for line in content):
