@@ -158,11 +158,18 @@ static int count_threads(void)
     return n;
 }
 
-/* Waits until OpenMP's pool has ended the threads that it no longer needs. At a fork, such a thread
- * could hold a lock of ASan's allocator, and nobody would give it back in the child. */
+/* Waits until OpenMP's pool has ended the threads that it no longer needs, or, as clang's does not end them, until
+ * their number has been the same for two seconds. At a fork, a thread that ends could hold a lock of ASan's allocator,
+ * and nobody would give it back in the child. */
 static void wait_for_threads(int threads)
 {
-    for (int i = 0; i < 1000 * SECONDS && count_threads() > threads; i++) usleep(1000);
+    int before = 0;
+    for (int same = 0; same < 2000 && count_threads() > threads; same++) {
+        const int now = count_threads();
+        if (now != before) same = 0;
+        before = now;
+        usleep(1000);
+    }
 }
 
 /* Forks a child that calls `action`; true if it ends with success. */
