@@ -109,10 +109,9 @@ static bool check(const weft_plan *plan, const weft_emit_options *o, weft_error 
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_emit_options.name",
                        "\"%s\" is not an identifier of C and C++ of up to %d bytes",
                        o->name ? o->name : "", EMIT_NAME_BYTES - 33);
-    else if (stats.fixed || stats.narrow)
+    else if (stats.fixed)
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_emit",
-                       "the plan has %s, which cannot be written",
-                       stats.fixed ? "fixed states" : "values stored as bf16");
+                       "the plan has fixed states, which cannot be written");
     return error->status == WEFT_OK;
 }
 

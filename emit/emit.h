@@ -75,7 +75,15 @@ static inline bool emit_function(emit_file *f, const char *name, weft_dtype dtyp
     return true;
 }
 
-/* places.c: where a value of the plan's graph lies. */
+/* Writes an item of the library, which is not generic, if it is not there yet. */
+static inline void emit_need(emit_file *f, const char *name)
+{
+    weft__emit_items_write(&f->items, name, WEFT_F32, &f->functions);
+}
+
+/* places.c: the dtype of a value in memory: its own, or bf16 for an f32. */
+weft_dtype weft__emit_stored(const emit_file *f, weft_value value);
+/* Where a value of the plan's graph lies. */
 emit_place weft__emit_place(const emit_file *f, weft_value value);
 /* The state, constant or value of the arena in whose storage a value lies. */
 weft_value weft__emit_storage_of(const emit_file *f, weft_value value);

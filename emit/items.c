@@ -24,30 +24,52 @@ static emit_item *find(const emit_items *all, const char *name, size_t length)
     return NULL;
 }
 
-/* The item that a name means for the dtype. *renamed: it is written with the dtype's suffix. */
-static emit_item *meaning(const emit_items *all, const char *name, size_t length, weft_dtype dtype,
-                          bool *renamed)
+/* The item with the dtype's suffix after its name. */
+static emit_item *find_with(const emit_items *all, const char *name, size_t length,
+                            weft_dtype dtype)
 {
     char with[256];
-    emit_item *item = NULL;
-    *renamed = false;
-    if (length < 200) {
-        const int n = weft__text_format(with, sizeof with, "%.*s_%s", (int)length, name,
-                                        weft__emit_suffix(dtype));
-        item = find(all, with, (size_t)n);
-    }
-    if (item) {
-        *renamed = true;
-        return item;
-    }
+    if (length >= 200) return NULL;
+    const int n = weft__text_format(with, sizeof with, "%.*s_%s", (int)length, name,
+                                    weft__emit_suffix(dtype));
+    return find(all, with, (size_t)n);
+}
+
+/* Whether the item is a text for EMIT_HALVES alone. */
+static bool is_of_halves(const emit_item *item)
+{
+    const size_t n = strlen("_halves"), length = item->length[0];
+    return length > n && !memcmp(item->name[0] + length - n, "_halves", n);
+}
+
+/* The item that a name means for the dtype. *as: the dtype whose suffix it is written with. */
+#define AS_IT_STANDS ((weft_dtype)(EMIT_HALVES + 1))
+static emit_item *meaning(const emit_items *all, const char *name, size_t length, weft_dtype dtype,
+                          weft_dtype *as)
+{
+    char with[256];
+    emit_item *item = find_with(all, name, length, dtype);
+    *as = dtype;
+    if (item) return item;
     item = find(all, name, length);
-    *renamed = item && item->generic;
+    if (dtype == EMIT_HALVES && !(item && item->halves))
+        return meaning(all, name, length, WEFT_F32, as);
+    if (!item || !item->generic) *as = AS_IT_STANDS;
     if (item || length >= 200) return item;
     /* A function of libm that weft has. */
     const int n = weft__text_format(with, sizeof with, "plain_%.*s", (int)length, name);
     item = find(all, with, (size_t)n);
-    *renamed = item != NULL;
+    if (item) *as = dtype;
     return item;
+}
+
+/* The same in the text of an item; NAME in NAME_halves is that of f32. */
+static emit_item *meaning_in(const emit_items *all, const emit_item *item, const char *name,
+                             size_t length, weft_dtype dtype, weft_dtype *as)
+{
+    emit_item *other = meaning(all, name, length, dtype, as);
+    if (other != item || dtype != EMIT_HALVES || length == item->length[0]) return other;
+    return is_of_halves(item) ? meaning(all, name, length, WEFT_F32, as) : other;
 }
 
 /* ---- Walking through the names of a text ---- */
@@ -230,15 +252,46 @@ static bool split(emit_items *all, const char *text)
 
 static bool needs_type(const emit_items *all, const emit_item *item)
 {
+    if (is_of_halves(item)) return false;
     for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
-        bool renamed;
+        weft_dtype as;
         const char *name = item->text + at;
         if (length == 1 && *name == 'T') return true;
-        const emit_item *other = meaning(all, name, length, WEFT_F32, &renamed);
-        if (other && other != item && renamed && strncmp(other->name[0], "plain_", 6) != 0)
+        const emit_item *other = meaning(all, name, length, WEFT_F32, &as);
+        if (other && other != item && as != AS_IT_STANDS &&
+            strncmp(other->name[0], "plain_", 6) != 0)
             return true;
     }
     return false;
+}
+
+static bool needs_halves(const emit_items *all, const emit_item *item)
+{
+    for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
+        const char *name = item->text + at;
+        const emit_item *other = find(all, name, length);
+        if (other == item) continue;
+        if ((other && other->halves) || find_with(all, name, length, EMIT_HALVES)) return true;
+    }
+    return false;
+}
+
+/* Finds out which of the items from `first` on are generic, and, if the text has some for halves, which
+ * ones EMIT_HALVES changes. */
+static void mark(emit_items *all, size_t first, const char *text)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = first; i < all->n; i++)
+            if (!all->items[i].generic && needs_type(all, &all->items[i]))
+                all->items[i].generic = changed = true;
+    }
+    for (bool changed = strstr(text, "_halves") != NULL; changed;) {
+        changed = false;
+        for (size_t i = 0; i < all->n; i++)
+            if (all->items[i].generic && !all->items[i].halves && needs_halves(all, &all->items[i]))
+                all->items[i].halves = changed = true;
+    }
 }
 
 bool weft__emit_items_add(emit_items *all, const char *text)
@@ -257,12 +310,8 @@ bool weft__emit_items_add(emit_items *all, const char *text)
     if (all->n == first) { /* nothing points into the copy */
         free(copy);
         all->n_texts--;
-    }
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (size_t i = first; i < all->n; i++)
-            if (!all->items[i].generic && needs_type(all, &all->items[i]))
-                all->items[i].generic = changed = true;
+    } else {
+        mark(all, first, copy);
     }
     return same;
 }
@@ -275,11 +324,11 @@ static void write_renamed(const emit_items *all, const emit_item *item, weft_dty
 {
     size_t done = 0;
     for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
-        bool renamed;
+        weft_dtype as;
         const char *name = item->text + at;
         const bool type = length == 1 && *name == 'T';
-        const emit_item *other = meaning(all, name, length, dtype, &renamed);
-        if (!type && !(other && renamed && (item->generic || other != item))) continue;
+        const emit_item *other = meaning_in(all, item, name, length, dtype, &as);
+        if (!type && !(other && as != AS_IT_STANDS && (item->generic || other != item))) continue;
         weft__emit_text_add(to, item->text + done, at - done);
         const bool libm = other && !strncmp(other->name[0], "plain_", 6) && *name != 'p';
         if (type)
@@ -287,7 +336,7 @@ static void write_renamed(const emit_items *all, const emit_item *item, weft_dty
         else if (libm)
             weft__emit_text_print(to, "plain_%.*s", (int)length, name);
         else
-            weft__emit_text_print(to, "%.*s_%s", (int)length, name, weft__emit_suffix(dtype));
+            weft__emit_text_print(to, "%.*s_%s", (int)length, name, weft__emit_suffix(as));
         done = at + length;
     }
     weft__emit_text_add(to, item->text + done, item->n - done);
@@ -299,9 +348,9 @@ static void write_item(emit_items *all, emit_item *item, weft_dtype dtype, emit_
     if (*written) return;
     *written = true;
     for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
-        bool renamed;
-        emit_item *other = meaning(all, item->text + at, length, dtype, &renamed);
-        if (other && other != item) write_item(all, other, dtype, to);
+        weft_dtype as;
+        emit_item *other = meaning_in(all, item, item->text + at, length, dtype, &as);
+        if (other && other != item) write_item(all, other, as == AS_IT_STANDS ? dtype : as, to);
     }
     write_renamed(all, item, dtype, to);
     weft__emit_text_add(to, "\n", 1);
@@ -309,18 +358,19 @@ static void write_item(emit_items *all, emit_item *item, weft_dtype dtype, emit_
 
 bool weft__emit_items_write(emit_items *all, const char *name, weft_dtype dtype, emit_text *to)
 {
-    bool renamed;
-    emit_item *item = meaning(all, name, strlen(name), dtype, &renamed);
-    if (item) write_item(all, item, dtype, to);
+    weft_dtype as;
+    emit_item *item = meaning(all, name, strlen(name), dtype, &as);
+    if (item) write_item(all, item, as == AS_IT_STANDS ? dtype : as, to);
     return item != NULL;
 }
 
 const char *weft__emit_items_name(const emit_items *all, const char *name, weft_dtype dtype,
                                   char *buffer, size_t size)
 {
-    bool renamed;
-    meaning(all, name, strlen(name), dtype, &renamed);
-    weft__text_format(buffer, size, renamed ? "%s_%s" : "%s", name, weft__emit_suffix(dtype));
+    weft_dtype as;
+    meaning(all, name, strlen(name), dtype, &as);
+    weft__text_format(buffer, size, as != AS_IT_STANDS ? "%s_%s" : "%s", name,
+                      weft__emit_suffix(as));
     return buffer;
 }
 

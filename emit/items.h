@@ -4,7 +4,9 @@
  * Text is split at the end of each top-level declaration. An item needs those whose names occur in
  * it. Where it mentions T, or needs an item that does, it is generic: it is written once for each
  * dtype, under its name and the dtype's suffix, as are names that exist with that suffix only
- * (vm_exp for vm_exp_f32). */
+ * (vm_exp for vm_exp_f32).
+ *
+ * EMIT_HALVES is f32, but an item NAME_halves replaces NAME, also in the items that need NAME. */
 #ifndef WEFT_EMIT_ITEMS_H
 #define WEFT_EMIT_ITEMS_H
 
@@ -17,8 +19,8 @@ typedef struct emit_item {
     size_t n;
     const char *name[EMIT_MAX_NAMES]; /* what it declares, [n_names] */
     size_t length[EMIT_MAX_NAMES], n_names;
-    bool generic;
-    bool written[WEFT_DTYPES]; /* of an item that is not generic: [0] */
+    bool generic, halves;          /* halves: EMIT_HALVES has a text of its own */
+    bool written[EMIT_HALVES + 1]; /* of an item that is not generic: [0] */
 } emit_item;
 
 typedef struct emit_items {

@@ -2,8 +2,14 @@
 #include "emit.h"
 
 #include "base/text.h"
+#include "ir/ir.h"
 
 #include <string.h>
+
+weft_dtype weft__emit_stored(const emit_file *f, weft_value value)
+{
+    return f->g->values[value.id].stored;
+}
 
 weft_value weft__emit_storage_of(const emit_file *f, weft_value value)
 {
@@ -23,7 +29,7 @@ weft_value weft__emit_storage_of(const emit_file *f, weft_value value)
 emit_place weft__emit_place(const emit_file *f, weft_value value)
 {
     const weft_layout layout = weft_layout_of(f->g, value);
-    const int64_t bytes = layout.offset * (int64_t)weft_dtype_bytes(weft_dtype_of(f->g, value));
+    const int64_t bytes = layout.offset * (int64_t)weft_dtype_bytes(weft__emit_stored(f, value));
     const size_t buffer = weft_plan_buffer_of(f->plan, value);
     if (buffer != SIZE_MAX) {
         const size_t offset = weft_plan_buffers(f->plan, NULL)[buffer].offset;
@@ -84,7 +90,7 @@ static void array_name(emit_file *f, uint32_t root, char buffer[EMIT_NAME_BYTES 
 void weft__emit_address(emit_file *f, weft_value value, bool is_const, emit_text *to)
 {
     char name[EMIT_NAME_BYTES + 32], expression[EMIT_NAME_BYTES + 64];
-    const weft_dtype dtype = weft_dtype_of(f->g, value);
+    const weft_dtype dtype = weft__emit_stored(f, value);
     const emit_place at = weft__emit_place(f, value);
     if (at.storage == EMIT_ARRAY) {
         array_name(f, at.root, name);

@@ -81,11 +81,12 @@ const char *weft__emit_type(weft_dtype dtype)
     static const char *const types[WEFT_DTYPES] = {
         [WEFT_F32] = "float",    [WEFT_F64] = "double",    [WEFT_I32] = "int32_t",
         [WEFT_BOOL] = "uint8_t", [WEFT_BF16] = "uint16_t", [WEFT_U8] = "uint8_t"};
-    return dtype < WEFT_DTYPES ? types[dtype] : "?";
+    return dtype < WEFT_DTYPES ? types[dtype] : types[WEFT_F32];
 }
 
 const char *weft__emit_suffix(weft_dtype dtype)
 {
+    if (dtype == EMIT_HALVES) return "halves";
     /* Bytes are bytes: a function on bools also serves u8. */
     return dtype == WEFT_BOOL || dtype == WEFT_U8 ? "u8" : weft_dtype_name(dtype);
 }

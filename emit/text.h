@@ -21,6 +21,9 @@ void weft__emit_text_free(emit_text *t);
 #define EMIT_NUMBER_BYTES 48
 const char *weft__emit_number(double value, weft_dtype dtype, char buffer[EMIT_NUMBER_BYTES]);
 
+/* Instead of a dtype: elements are floats, and some operands are stored as bf16. */
+#define EMIT_HALVES WEFT_DTYPES
+
 /* The C type of a dtype's elements, and the suffix of functions on them. */
 const char *weft__emit_type(weft_dtype dtype);
 const char *weft__emit_suffix(weft_dtype dtype);

@@ -9,6 +9,7 @@ typedef struct attention_sizes {
         mask_is_row; /* of the batch, a head, a query, a key; it is one row for all queries */
     int out[3], dout[3], lse[3], lse_low[3], dlse[3];
     int chunk; /* keys whose dq is added up on its own */
+    int pairs; /* of halves: bit 0: q and k are multiplied by pairs; bit 1: v and dout */
 } attention_sizes;
 
 /* A block of queries of one head, and the keys that they attend to. */
@@ -96,6 +97,11 @@ static T attention_dot(const T *a, T factor, const T *b, int n)
         total = from ? total + sum : sum;
     }
     return total;
+}
+
+static T attention_value_dot(const attention_sizes *z, const T *v, const T *dout)
+{
+    return attention_dot(v, 1, dout, z->columns);
 }
 
 static T attention_score(const attention_sizes *z, const attention_block *b, const T *q, const T *k,
@@ -233,10 +239,9 @@ static void attention_weigh(const attention_sizes *z, const attention_block *b,
     const T lse = attention_lane(in->lse, z->lse, b, i);
     const T low = attention_lane(in->lse_low, z->lse_low, b, i);
     const T score = attention_score(z, b, in->q, in->k, in->mask, in->scale, i, key);
-    const T product = attention_dot(
-        in->v + b->batch * z->v[0] + key * z->v[1] + b->kv_head * z->v[2], 1,
-        in->dout + b->batch * z->dout[0] + (b->first + i) * z->dout[1] + b->head * z->dout[2],
-        z->columns);
+    const T product = attention_value_dot(
+        z, in->v + b->batch * z->v[0] + key * z->v[1] + b->kv_head * z->v[2],
+        in->dout + b->batch * z->dout[0] + (b->first + i) * z->dout[1] + b->head * z->dout[2]);
     const T kept = attention_kept(z, b, &in->d, i, key) ? in->keep : 0;
     const T weight = vm_exp((score - (lse == (T)-INFINITY ? 0 : lse)) - low);
     const T x = in->scale * weight * (kept * product - delta);

@@ -50,8 +50,7 @@ typedef struct weft_emit_options {
     void *context;
 } weft_emit_options;
 
-/* Writes the plan, which must not have fixed states, nodes that exchange data, or values stored as
- * bf16. Errors: WEFT_BAD_ARGUMENT; WEFT_NO_KERNEL with the name of a node that cannot be written, and
+/* Writes the plan, which must not have fixed states or nodes that exchange data. Errors: WEFT_BAD_ARGUMENT; WEFT_NO_KERNEL with the name of a node that cannot be written, and
  * why; WEFT_NOT_FOUND for a state that `params` lack; WEFT_TOO_LARGE; WEFT_IO; WEFT_NO_MEMORY. */
 WEFT_API weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options,
                                weft_error *error);

@@ -16,6 +16,11 @@
  * Text is C99 without libm. T is the type of the elements: the functions that mention it, or that
  * call one that does, are written once for each dtype that needs them. They must compute the bits
  * of the op's kernels (docs/arithmetic.md). An op that calls nothing cannot be written.
+ *
+ * Where a plan stores values of f32 as bf16 (weft_plan_options.precision), loops over elements and
+ * rows of row-wise ops are written with conversions around the call. Any other call becomes one of
+ * the function with _halves after its name: operands that may be bf16 are void pointers to it, and
+ * its last parameter is an int, of which bit i says that operand i of the call is.
  */
 #ifndef WEFT_SOURCE_H
 #define WEFT_SOURCE_H
@@ -37,7 +42,8 @@ typedef enum weft_source_kind {
     WEFT_SOURCE_SEED,    /* the seed and the number of the run: two arguments, uint64_t */
     WEFT_SOURCE_INTS,    /* `integers`, an array of ints: const int * */
     WEFT_SOURCE_TERMS,   /* the addresses of all inputs, const T *const * */
-    WEFT_SOURCE_NONE     /* a null pointer, for an operand that the node lacks */
+    WEFT_SOURCE_NONE,    /* a null pointer, for an operand that the node lacks */
+    WEFT_SOURCE_SPACE    /* memory for `integer` floats during the call, float * */
 } weft_source_kind;
 
 /* An argument of a call. */
@@ -64,6 +70,7 @@ typedef struct weft_source_arg {
 #define WEFT_ARG_SCRATCH       WEFT_ARG_(WEFT_SOURCE_SCRATCH, 0, 0, 0, NULL, 0)
 #define WEFT_ARG_TERMS         WEFT_ARG_(WEFT_SOURCE_TERMS, 0, 0, 0, NULL, 0)
 #define WEFT_ARG_NONE          WEFT_ARG_(WEFT_SOURCE_NONE, 0, 0, 0, NULL, 0)
+#define WEFT_ARG_SPACE(floats) WEFT_ARG_(WEFT_SOURCE_SPACE, floats, 0, 0, NULL, 0)
 
 typedef struct weft_source_call {
     const char *text;     /* C functions of the op's own, copied; NULL: only those of the library */
@@ -87,7 +94,9 @@ struct weft_source {
     const weft_source_receiver *receiver;
     void *context; /* the receiver's */
     const void *attr;
-    const weft_tensor *in, *out; /* [n_in], [n_out]; data are NULL */
+    /* [n_in], [n_out]; data are NULL. An op with kernels of bf16 sees which operands of f32 are
+     * stored so, as the kernels do: their dtype is WEFT_BF16. */
+    const weft_tensor *in, *out;
     size_t n_in, n_out;
     weft_dtype dtype; /* by which the node's kernel is chosen */
 };

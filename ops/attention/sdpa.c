@@ -337,6 +337,12 @@ static void add_strides(const weft_tensor *t, size_t count, int64_t *numbers, si
     for (size_t d = 0; d < count; d++) numbers[(*n)++] = t ? t->stride[d] : 0;
 }
 
+/* Their products are sums of pairs. */
+static bool both_narrow(const weft_tensor *a, const weft_tensor *b)
+{
+    return a->dtype == WEFT_BF16 && b->dtype == WEFT_BF16;
+}
+
 /* The sizes as an attention_sizes of emit/plain/attention.h; returns how many there are. */
 static size_t source_sizes(const weft_source *s, bool backward, int64_t *numbers)
 {
@@ -374,22 +380,31 @@ static size_t source_sizes(const weft_source *s, bool backward, int64_t *numbers
     }
     const int64_t chunk = (keys + chunks - 1) / chunks;
     numbers[n++] = chunk ? (chunk + KEY_BLOCK - 1) / KEY_BLOCK * KEY_BLOCK : KEY_BLOCK;
+    numbers[n++] = (int64_t)both_narrow(&s->in[Q], &s->in[K]) |
+                   (int64_t)(backward && both_narrow(&s->in[V], &s->in[DOUT])) << 1;
     return n;
 }
 
-/* The arguments from the sizes on. */
+/* The arguments from the sizes on; if some operand is stored as bf16, also room for the queries of a
+ * head, its keys and its values, and in the backward pass for the gradients of the queries. */
 static size_t source_rest(const weft_source *s, const int64_t *numbers, size_t n_numbers,
                           weft_source_arg *args, size_t n)
 {
     const sdpa_attr *a = s->attr;
-    const weft_source_arg rest[] = {WEFT_ARG_INTS(numbers, n_numbers),
-                                    WEFT_ARG_NUMBER(a->scale),
-                                    WEFT_ARG_NUMBER(1 / (1 - a->p)),
-                                    WEFT_ARG_KEY(a->key),
-                                    WEFT_ARG_SEED,
-                                    WEFT_ARG_KEY((uint32_t)(a->p * 0x1p32))};
+    const weft_shape *q = &s->in[Q].shape, *v = &s->in[V].shape;
+    const int64_t gradients = s->n_in > DOUT ? q->dim[1] * v->dim[3] : 0;
+    bool narrow = false;
+    for (size_t i = 0; i < s->n_in; i++) narrow = narrow || s->in[i].dtype == WEFT_BF16;
+    const weft_source_arg rest[] = {
+        WEFT_ARG_INTS(numbers, n_numbers),
+        WEFT_ARG_NUMBER(a->scale),
+        WEFT_ARG_NUMBER(1 / (1 - a->p)),
+        WEFT_ARG_KEY(a->key),
+        WEFT_ARG_SEED,
+        WEFT_ARG_KEY((uint32_t)(a->p * 0x1p32)),
+        WEFT_ARG_SPACE(q->dim[1] * q->dim[3] + gradients + v->dim[1] * (q->dim[3] + v->dim[3]))};
     memcpy(args + n, rest, sizeof rest);
-    return n + sizeof rest / sizeof *rest;
+    return n + sizeof rest / sizeof *rest - !narrow;
 }
 
 static void source_sdpa(weft_source *s)
@@ -400,7 +415,7 @@ static void source_sdpa(weft_source *s)
     weft_source_arg args[16] = {
         WEFT_ARG_IN(Q),  WEFT_ARG_IN(K),  WEFT_ARG_IN(V), a->mask ? WEFT_ARG_IN(3) : WEFT_ARG_NONE,
         WEFT_ARG_OUT(0), WEFT_ARG_OUT(1), WEFT_ARG_OUT(2)};
-    if (s->in[K].dtype != s->in[Q].dtype || s->in[V].dtype != s->in[Q].dtype) {
+    if (s->in[K].dtype == WEFT_U8 || s->in[V].dtype == WEFT_U8) {
         s->receiver->fail(s, "its keys or values are stored in fewer bits");
         return;
     }

@@ -395,7 +395,8 @@ static void onnx_cross_entropy(weft_export *e)
     e->out[0] = weft_export_binary(e, "Div", e->out[0], count);
 }
 
-/* After the tensors: rows, classes, the ignored target, smoothing, whether the loss is a mean. */
+/* After the tensors: rows, classes, the ignored target, smoothing, whether the loss is a mean; room for a
+ * row if some are stored as bf16. */
 static size_t source_rows(weft_source *s, weft_source_arg *args, size_t n)
 {
     const cross_entropy_attr *a = s->attr;
@@ -404,6 +405,8 @@ static size_t source_rows(weft_source *s, weft_source_arg *args, size_t n)
     args[n++] = WEFT_ARG_DOUBLE((double)a->ignore_index);
     args[n++] = WEFT_ARG_DOUBLE(a->smoothing);
     args[n++] = WEFT_ARG_INT(!a->sum);
+    if (s->in[0].dtype == WEFT_BF16 || s->out[0].dtype == WEFT_BF16)
+        args[n++] = WEFT_ARG_SPACE(s->in[0].shape.dim[s->in[0].shape.rank - 1]);
     return n;
 }
 

@@ -304,12 +304,13 @@ static void source_rows(weft_source *s, const product *p, int64_t first, int64_t
 /* Rows are computed by dots where a tile has few: the last tile may have fewer than the others. */
 static void source_matmul(weft_source *s)
 {
-    const product p = product_of(&(weft_call){.in = s->in, .out = s->out, .n_in = 2, .n_out = 1});
+    const weft_call call = {.in = s->in, .out = s->out, .n_in = 2, .n_out = 1};
+    const product p = product_of(&call);
     const source_matrix a = source_matrix_of(&s->in[0]), b = source_matrix_of(&s->in[1]);
     const bool plain = b.dense_rows, dense_a = p.rows_joined || a.dense_rows;
     const bool dense_b = !plain || (p.n == 1 && (p.k == 1 || b.row == 1));
-    const bool dots =
-        !p.shared && dense_a && dense_b && p.k >= (p.n < DOT_COLUMNS ? MIN_FEW_DOT : MIN_DOT);
+    const bool dots = !product_is_narrow(&call) && !p.shared && dense_a && dense_b &&
+                      p.k >= (p.n < DOT_COLUMNS ? MIN_FEW_DOT : MIN_DOT);
     if (!p.tiles_m) {
         source_rows(s, &p, 0, 0, false);
         return;

@@ -480,8 +480,11 @@ static void source_norm_grad(weft_source *s)
                                     rows_of(&call) ? WEFT_ARG_SCRATCH : WEFT_ARG_NONE,
                                     WEFT_ARG_INT(rows_of(&call)),
                                     WEFT_ARG_INT(features_of(&call)),
-                                    WEFT_ARG_INT(rows_per_tile(&call))};
-    weft_source_call_of(s, "norm_rows_grad", args, sizeof args / sizeof *args);
+                                    WEFT_ARG_INT(rows_per_tile(&call)),
+                                    WEFT_ARG_SPACE(5 * features_of(&call))};
+    const bool narrow = s->in[0].dtype == WEFT_BF16 || s->in[1 + stats].dtype == WEFT_BF16 ||
+                        s->out[0].dtype == WEFT_BF16;
+    weft_source_call_of(s, "norm_rows_grad", args, sizeof args / sizeof *args - !narrow);
 }
 
 #define NORM_OP(op, text, min_inputs, max_inputs, outputs, shape_rule, ...)                        \

@@ -230,10 +230,10 @@ static void source_reduction(weft_source *s, const char *function)
     const int64_t *const lists[] = {d.kept, d.kept_stride, d.folded, d.folded_stride};
     for (size_t i = 0; i < 4; i++)
         memcpy(numbers + 11 + i * WEFT_MAX_RANK, lists[i], sizeof d.kept);
-    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0),
-                                    WEFT_ARG_INTS(numbers, sizeof numbers / sizeof *numbers),
-                                    WEFT_ARG_INT(((const reduce_attr *)s->attr)->correction)};
-    weft_source_call_of(s, function, args, 4);
+    const weft_source_arg args[] = {
+        WEFT_ARG_IN(0), WEFT_ARG_OUT(0), WEFT_ARG_INTS(numbers, sizeof numbers / sizeof *numbers),
+        WEFT_ARG_INT(((const reduce_attr *)s->attr)->correction), WEFT_ARG_SPACE(d.count)};
+    weft_source_call_of(s, function, args, s->in[0].dtype == WEFT_BF16 ? 5 : 4);
 }
 
 /* ---- Descriptors and builders ---- */

@@ -2,7 +2,8 @@
  * file with a graph of all its samples, in f32 and in f64, and files of random calls; for models of the
  * list a forward pass and a training step. main.c runs all and prints how many cases are equal.
  *
- * Usage: emit_cases FOLDER [--simd] [--ops | --models | NAME...]    all, or only these
+ * Usage: emit_cases FOLDER [--simd] [--bf16] [--ops | --models | NAME...]    all, or only these
+ * With --bf16, values of f32 are stored as bf16: all of ops, those of 64 elements and more of models.
  *        emit_cases FOLDER --saved    compares the files that NAME_save wrote with the library's states
  *        emit_cases FOLDER --onnx DATA    the cases of ONNX's test data in the folder DATA */
 #include "emit_cases.h"
@@ -14,6 +15,7 @@
 #include <weft/autograd.h>
 #include <weft/ops.h>
 #include <weft/plan.h>
+#include <weft/source.h>
 #include <weft/session.h>
 #include <weft/store.h>
 
@@ -28,6 +30,7 @@
 static const char *folder;
 static FILE *driver, *calls, *data;
 static weft_emit_kernels kernels;
+static bool bf16;
 static size_t n_written, n_refused, n_saved;
 
 /* ---- Files ---- */
@@ -176,7 +179,11 @@ void emit_write_case(const test_case *c, int steps)
         snprintf(names[i], sizeof names[i], "out%zu", i);
         outputs[i] = (weft_emit_value){c->targets[i], names[i]};
     }
-    const weft_plan_options options = {.passes = c->pass, .n_passes = c->pass != NULL};
+    const weft_plan_options options = {.passes = c->pass,
+                                       .n_passes = c->pass != NULL,
+                                       .precision =
+                                           c->min_narrow ? WEFT_PRECISION_BF16 : WEFT_PRECISION_F32,
+                                       .min_narrow = c->min_narrow};
     weft_plan *plan = weft_plan_new(c->g, c->targets, c->n_targets, &options, &error);
     weft_session *session = plan ? weft_session_new(plan, c->params, NULL, &error) : NULL;
     if (!session) {
@@ -262,11 +269,12 @@ static bool add_sample(const weft_op *op, const weft_sample *s, weft_dtype dtype
         in[i] = weft_state(c->g, name, d, s->in[i].shape, WEFT_INIT_ZEROS);
         if (weft_params_add(c->params, name, d, s->in[i].shape, &t, NULL) == WEFT_OK)
             weft_sample_input_fill(&s->in[i], dtype, 1 + 100 * i, t.data);
+        if (i >= op->updates) in[i] = emit_between(c->g, in[i], bf16);
     }
     weft_apply(c->g, op, s->attr, in, s->n_in, out);
     if (weft_graph_status(c->g) != WEFT_OK) return false;
     for (size_t i = 0; i < op->n_out && c->n_targets < EMIT_TARGETS; i++)
-        c->targets[c->n_targets++] = out[i];
+        c->targets[c->n_targets++] = emit_between(c->g, out[i], bf16);
     c->n_outputs = c->n_targets;
     return true;
 }
@@ -296,7 +304,7 @@ static void write_samples(const weft_op *op, weft_dtype dtype)
         weft_graph_free(alone.g);
     }
     if (!n_good) return;
-    test_case c = {.g = weft_graph_new(), .params = weft_params_new()};
+    test_case c = {.g = weft_graph_new(), .params = weft_params_new(), .min_narrow = bf16};
     snprintf(c.name, sizeof c.name, "op_%s_%s", op->name, weft_dtype_name(dtype));
     for (size_t i = 0; i < n; i++)
         if (good[i]) add_sample(op, &op->samples[i], dtype, &c);
@@ -309,10 +317,11 @@ static void write_samples(const weft_op *op, weft_dtype dtype)
 static void write_random(const weft_op *op, weft_dtype dtype)
 {
     emit_random *r = calloc(1, sizeof *r);
-    *r = (emit_random){.g = weft_graph_new(), .params = weft_params_new()};
+    *r = (emit_random){.g = weft_graph_new(), .params = weft_params_new(), .bf16 = bf16};
     for (uint64_t seed = 1; seed <= 40 && r->n_calls < CALLS; seed++)
         if (!emit_random_add(r, op, dtype, seed) && weft_graph_status(r->g) != WEFT_OK) break;
-    test_case c = {.g = r->g, .params = r->params, .random = r, .n_outputs = r->n_targets};
+    test_case c = {
+        .g = r->g, .params = r->params, .random = r, .n_outputs = r->n_targets, .min_narrow = bf16};
     snprintf(c.name, sizeof c.name, "random_%s_%s", op->name, weft_dtype_name(dtype));
     memcpy(c.targets, r->target, sizeof r->target);
     c.n_targets = r->n_targets;
@@ -325,10 +334,11 @@ static void write_random(const weft_op *op, weft_dtype dtype)
 
 static void write_op(const weft_op *op)
 {
-    for (int f64 = 0; f64 < 2 && !op->exchanges; f64++)
-        write_samples(op, f64 ? WEFT_F64 : WEFT_F32);
-    for (int dtype = 0; dtype < WEFT_DTYPES && !op->exchanges; dtype++)
+    for (int dtype = 0; dtype < WEFT_DTYPES && !op->exchanges; dtype++) {
+        if (dtype != WEFT_F32 && bf16) continue;
+        if (dtype == WEFT_F32 || dtype == WEFT_F64) write_samples(op, (weft_dtype)dtype);
         write_random(op, (weft_dtype)dtype);
+    }
 }
 
 /* ---- Graphs by hand ---- */
@@ -340,7 +350,11 @@ static void write_op(const weft_op *op)
 static void write_odd(void)
 {
     weft_error error = {0};
-    test_case c = {.name = "odd", .g = weft_graph_new(), .params = weft_params_new(), .vocab = 2};
+    test_case c = {.name = "odd",
+                   .g = weft_graph_new(),
+                   .params = weft_params_new(),
+                   .vocab = 2,
+                   .min_narrow = bf16};
     weft_graph *g = c.g;
     const weft_value x = weft_input(g, "int", WEFT_F32, WEFT_SHAPE(2, 3, 4, 24));
     const weft_value rows = weft_reshape(g, x, WEFT_SHAPE(-1, 24));
@@ -377,6 +391,32 @@ static void write_odd(void)
     emit_write_case(&c, 2);
     weft_params_free(c.params);
     weft_graph_free(g);
+}
+
+/* An op of a program whose function has no counterpart for bf16. */
+static void source_own(weft_source *s)
+{
+    const weft_source_arg args[] = {WEFT_ARG_OUT(0), WEFT_ARG_IN(0), WEFT_ARG_INT(64)};
+    weft_source_call_of(s, "assign", args, 3);
+}
+
+static void write_own(void)
+{
+    test_case c = {.name = "own",
+                   .g = weft_graph_new(),
+                   .params = weft_params_new(),
+                   .n_targets = 1,
+                   .n_outputs = 1,
+                   .min_narrow = bf16};
+    weft_op own = *weft_op_find("neg");
+    own.name = "own";
+    own.source = source_own;
+    weft_value x = weft_neg(c.g, weft_input(c.g, "x", WEFT_F32, WEFT_SHAPE(64)));
+    x = weft_apply(c.g, &own, NULL, &x, 1, NULL);
+    c.targets[0] = weft_neg(c.g, weft_name(c.g, x, "narrow"));
+    emit_write_case(&c, 1);
+    weft_params_free(c.params);
+    weft_graph_free(c.g);
 }
 
 /* ---- Models ---- */
@@ -418,6 +458,7 @@ static void write_model(const weft_model *model, bool training)
         c.n_targets = c.n_outputs = 1;
     }
     weft_params_init(c.params, c.g, 1, &error);
+    c.min_narrow = bf16 ? 64 : 0;
     c.vocab = built.vocab ? built.vocab : 2;
     emit_write_case(&c, training ? STEPS : 1);
     weft_params_free(c.params);
@@ -427,16 +468,16 @@ static void write_model(const weft_model *model, bool training)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: emit_cases FOLDER [--simd] [--ops | --models | --saved | --onnx "
-                        "DATA | NAME...]\n");
+        fprintf(stderr, "usage: emit_cases FOLDER [--simd] [--bf16] [--ops | --models | --saved | "
+                        "--onnx DATA | NAME...]\n");
         return 2;
     }
     folder = argv[1];
-    if (argc > 2 && !strcmp(argv[2], "--simd")) {
-        kernels = WEFT_EMIT_SIMD;
-        argc--;
-        argv++;
-    }
+    for (; argc > 2 && (!strcmp(argv[2], "--simd") || !strcmp(argv[2], "--bf16")); argc--, argv++)
+        if (argv[2][2] == 's')
+            kernels = WEFT_EMIT_SIMD;
+        else
+            bf16 = true;
     if (argc == 3 && !strcmp(argv[2], "--saved")) {
         bool same = true;
         for (size_t i = 0; i < weft_model_count(); i++)
@@ -456,8 +497,9 @@ int main(int argc, char **argv)
         for (int training = 0; training < 2; training++)
             if (wanted(weft_model_at(i)->name, "--models", argv + 2, argc - 2))
                 write_model(weft_model_at(i), training);
-    if (wanted("quantized", "--ops", argv + 2, argc - 2)) emit_write_quantized();
+    if (!bf16 && wanted("quantized", "--ops", argv + 2, argc - 2)) emit_write_quantized();
     if (wanted("odd", "--ops", argv + 2, argc - 2)) write_odd();
+    if (argc == 3 && !strcmp(argv[2], "own")) write_own();
     fclose(calls);
     fclose(data);
     fprintf(driver, "\nint main(void)\n{\n"

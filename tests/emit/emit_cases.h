@@ -18,7 +18,8 @@ typedef struct test_case {
     weft_value rate;
     const emit_random *random; /* NULL: inputs are drawn here */
     const weft_pass *pass;     /* of its plan; NULL: none */
-    int64_t vocab;             /* integers are below it */
+    int64_t min_narrow; /* of its plan: values of as many elements are stored as bf16; 0: none */
+    int64_t vocab;      /* integers are below it */
 } test_case;
 
 /* Emits the plan, runs it `steps` times, and writes the driver. A step runs once more after the states

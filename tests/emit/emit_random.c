@@ -54,6 +54,11 @@ static void *gather(const weft_tensor *t, const int *order, weft_shape *shape)
     return data;
 }
 
+weft_value emit_between(weft_graph *g, weft_value x, bool bf16)
+{
+    return bf16 && weft_dtype_of(g, x) == WEFT_F32 ? weft_neg(g, x) : x;
+}
+
 /* An input of the call with its layout: a dense input of the graph, broadcast and permuted. */
 static weft_value add_input(emit_random *r, const weft_tensor *t, const char *name)
 {
@@ -64,11 +69,12 @@ static weft_value add_input(emit_random *r, const weft_tensor *t, const char *na
     r->data[r->n_inputs] = gather(t, order, &dense);
     const weft_value input = weft_input(r->g, name, t->dtype, dense);
     r->input[r->n_inputs++] = input;
+    const weft_value x = emit_between(r->g, input, r->bf16);
     for (int k = 0; k < t->shape.rank; k++) {
         full.dim[k] = t->shape.dim[order[k]];
         back.axis[order[k]] = k;
     }
-    weft_value v = weft_shape_equal(full, dense) ? input : weft_broadcast_to(r->g, input, full);
+    weft_value v = weft_shape_equal(full, dense) ? x : weft_broadcast_to(r->g, x, full);
     bool in_order = true;
     for (int k = 0; k < t->shape.rank; k++) in_order = in_order && order[k] == k;
     return in_order ? v : weft_permute(r->g, v, back);
@@ -102,7 +108,8 @@ bool emit_random_add(emit_random *r, const weft_op *op, weft_dtype dtype, uint64
     }
     if (fits) {
         weft_apply(r->g, op, c->attr.bytes, in, c->n_in, out);
-        for (size_t k = 0; k < op->n_out; k++) r->target[r->n_targets++] = out[k];
+        for (size_t k = 0; k < op->n_out; k++)
+            r->target[r->n_targets++] = emit_between(r->g, out[k], r->bf16);
         r->n_calls++;
     }
     exact_free(c);

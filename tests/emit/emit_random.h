@@ -15,7 +15,12 @@ typedef struct emit_random {
     weft_value input[EMIT_RANDOM_INPUTS], target[EMIT_RANDOM_TARGETS];
     void *data[EMIT_RANDOM_INPUTS];
     size_t n_inputs, n_targets, n_calls;
+    bool bf16; /* see emit_between */
 } emit_random;
+
+/* With `bf16`, -x of an x in f32: a value that a node computes, and that may be stored as bf16, where an
+ * input, a state and a target may not. Otherwise x. */
+weft_value emit_between(weft_graph *g, weft_value x, bool bf16);
 
 /* Adds the call of this seed; false if it is too large, or nothing is drawn for the op and dtype. */
 bool emit_random_add(emit_random *r, const weft_op *op, weft_dtype dtype, uint64_t seed);

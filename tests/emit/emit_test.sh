@@ -9,13 +9,20 @@
 prepare()
 {
     local folder
-    mkdir ops models some simd
-    for folder in ops models some simd; do cp "$tests/emit/emit_driver.h" "$folder"; done
+    mkdir ops models some simd bf16 bf16_simd own
+    for folder in ops models some simd bf16 bf16_simd own; do cp "$tests/emit/emit_driver.h" "$folder"; done
     "$build/tests/emit_cases" ops --ops >ops.txt || fail "emit_cases ops"
     "$build/tests/emit_cases" models --models >models.txt || fail "emit_cases models"
     "$build/tests/emit_cases" some transformer mobilenet lstm >some.txt || fail "emit_cases some"
     "$build/tests/emit_cases" simd --simd matmul conv conv_grad_input conv_grad_weight sdpa sdpa_grad softmax \
         layer_norm tanh add sum adam_update odd transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
+    # Ops that have functions for bf16, some that are written around them, and models.
+    "$build/tests/emit_cases" bf16 --bf16 matmul sdpa sdpa_grad layer_norm_grad rms_norm_grad cross_entropy \
+        cross_entropy_grad sum mean prod max min variance logsumexp concat contiguous dropout bernoulli add_n softmax \
+        log_softmax softmax_grad log_softmax_grad layer_norm rms_norm tanh where cast equal masked_fill odd \
+        feed-forward encoder transformer gpt llama lstm mobilenet resnet >bf16.txt || fail "emit_cases --bf16"
+    "$build/tests/emit_cases" bf16_simd --simd --bf16 matmul sdpa sdpa_grad sum softmax layer_norm_grad add gpt lstm \
+        resnet >bf16_simd.txt || fail "emit_cases --simd --bf16"
     cp "$root"/examples/emit/* .
     "$build/examples/emit" . 64 32 4 || fail "examples/emit"
 }
@@ -27,6 +34,7 @@ case_all_ops_can_be_written()
     refused=$(sed -n 's/^refused: \(op\|random\)_\(.*\)_f[36][24]: .*/\2/p' ops.txt | sort -u | paste -sd' ')
     equal "the ops that cannot be written" "" "$refused"
     ! grep -hE '^(refused: [^or]|cannot )' ops.txt models.txt some.txt simd.txt || fail "cases that were left out"
+    ! grep -h '^refused' bf16.txt bf16_simd.txt || fail "cases with bf16 that were left out"
 }
 
 case_ops_by_gcc()
@@ -74,11 +82,42 @@ case_vectors_without_undefined_behaviour()
     cases_by simd 40 gcc -std=c99 -O1 -g -march=native -fsanitize=address,undefined -fno-sanitize-recover=all
 }
 
+# Values stored as bf16, with the library's roundings and products.
+case_bf16_by_gcc()
+{
+    cases_by bf16 70 gcc -std=c99 -O2 "${warnings[@]}"
+}
+
+case_bf16_by_clang()
+{
+    cases_by bf16 70 clang -std=c99 -O1 -march=native "${warnings[@]}"
+}
+
+case_bf16_without_undefined_behaviour()
+{
+    cases_by bf16 70 gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+}
+
+case_bf16_with_vectors()
+{
+    cases_by bf16_simd 18 gcc -std=c99 -O2 -march=native "${warnings[@]}"
+}
+
+case_bf16_of_a_program()
+{
+    expect 0 "refused: own: narrow (own): cannot be written with an operand that is stored as bf16" \
+        "$build/tests/emit_cases" own --bf16 own
+    expect 0 "1 files written, 0 refused" "$build/tests/emit_cases" own own
+    "$weft" emit gpt --train --precision bf16 layers=9 batch=1 length=64 d_model=16 heads=2 d_ff=16 vocab=32 -o bf16.c \
+        >printed.txt || fail "weft emit --precision bf16"
+    grep -q 'bf16_round' bf16.c && grep -q ': 8 times [0-9]*\. ' bf16.c || fail "bf16, or layers that repeat"
+}
+
 # C++ takes the files as well.
 case_cpp()
 {
     command -v g++ >/dev/null || skip "g++ is not installed"
-    for file in net.c net_step.c simd/transformer_step.c; do
+    for file in net.c net_step.c simd/transformer_step.c bf16/gpt_step.c; do
         g++ -x c++ -std=c++17 -Wall -Wextra -c "$file" -o "$file.o" >errors.txt 2>&1 || { fail "g++ $file:"; head errors.txt; }
     done
 }
