@@ -427,13 +427,14 @@ static void source_sdpa_grad(weft_source *s)
     int64_t numbers[64];
     const sdpa_attr *a = s->attr;
     const size_t n = source_sizes(s, true, numbers);
+    const int64_t chunk = numbers[n - 2];
     weft_source_arg args[24];
     size_t k = 0;
     for (size_t i = Q; i < REST; i++) args[k++] = WEFT_ARG_IN(i);
     args[k++] = a->mask ? WEFT_ARG_IN(REST) : WEFT_ARG_NONE;
     args[k++] = a->dlse ? WEFT_ARG_IN(REST + a->mask) : WEFT_ARG_NONE;
     for (size_t i = 0; i < 3; i++) args[k++] = WEFT_ARG_OUT(i);
-    args[k++] = WEFT_ARG_SCRATCH;
+    args[k++] = chunk < s->in[K].shape.dim[1] ? WEFT_ARG_SCRATCH : WEFT_ARG_NONE;
     weft_source_call_of(s, "sdpa_grad", args, source_rest(s, numbers, n, args, k));
 }
 
