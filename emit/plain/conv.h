@@ -269,8 +269,8 @@ static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int c
 enum { conv_lanes = 64 / sizeof(T) };
 
 /* Blocks of dy's rows, which end with zeros up to a multiple of 16 columns, have lanes. */
-static T conv_plane_sum(const conv_shape *s, const T *x, int x_step, const T *dy, int dy_step,
-                        const int *tap, int rows, int columns)
+static double conv_plane_blocks(const conv_shape *s, const T *x, int x_step, const T *dy,
+                                int dy_step, const int *tap, int rows, int columns)
 {
     const int width = s->result[2], padded = (columns + 15) / 16 * 16;
     double total = 0;
@@ -292,6 +292,15 @@ static T conv_plane_sum(const conv_shape *s, const T *x, int x_step, const T *dy
                     }
                 for (j = 0; j < conv_lanes; j++) total += (double)lane[j];
             }
+    return total;
+}
+
+/* A NaN is computed again without the padding. */
+static T conv_plane_sum(const conv_shape *s, const T *x, int x_step, const T *dy, int dy_step,
+                        const int *tap, int rows, int columns)
+{
+    double total = conv_plane_blocks(s, x, x_step, dy, dy_step, tap, rows, columns);
+    int n, i, at[3] = {0, 0, 0};
     if (total == total) return (T)total;
     total = 0;
     for (n = 0; n < s->images; n++) {

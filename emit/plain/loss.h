@@ -8,25 +8,33 @@ static int targets_counted(const int32_t *target, int rows, double ignored)
     return n;
 }
 
-/* Adds the loss of a row to *total; lse, and what rounding removed from it. 1 if the target is out of
- * range. */
-static int cross_entropy_row(const T *x, int32_t target, T *lse, T *lse_low, int n, double ignored,
-                             double smoothing, double *total)
+/* The sums of e^(x - shift) and of x - shift over n elements. */
+static void cross_entropy_sums(const T *x, int n, T shift, double *sum, double *apart)
 {
-    T top = (T)-INFINITY, shift;
-    double sum = 0, apart = 0, logarithm, row;
-    int i, from;
-    for (i = 0; i < n; i++) top = x[i] > top ? x[i] : top;
-    shift = top == (T)-INFINITY ? 0 : top;
+    int from, i;
+    *sum = *apart = 0;
     for (from = 0; from < n; from += 512) {
         T e[16] = {0}, a[16] = {0};
         for (i = from; i < n && i < from + 512; i++) {
             e[i % 16] += vm_exp_down(x[i] - shift);
             a[i % 16] += x[i] - shift;
         }
-        sum += (double)sum_of_lanes(e);
-        apart += (double)sum_of_lanes(a);
+        *sum += (double)sum_of_lanes(e);
+        *apart += (double)sum_of_lanes(a);
     }
+}
+
+/* Adds the loss of a row to *total; lse, and what rounding removed from it. 1 if the target is out of
+ * range. */
+static int cross_entropy_row(const T *x, int32_t target, T *lse, T *lse_low, int n, double ignored,
+                             double smoothing, double *total)
+{
+    T top = (T)-INFINITY, shift;
+    double sum, apart, logarithm, row;
+    int i;
+    for (i = 0; i < n; i++) top = x[i] > top ? x[i] : top;
+    shift = top == (T)-INFINITY ? 0 : top;
+    cross_entropy_sums(x, n, shift, &sum, &apart);
     logarithm = vm_log_f64(sum);
     *lse = (T)((double)shift + logarithm);
     *lse_low = sum == 0 ? 0 : (T)(((double)shift - (double)*lse) + logarithm);

@@ -203,6 +203,23 @@ static void norm_row_grad(const T *x, const T *mean, T rstd, T low, const T *dy,
     }
 }
 
+/* Adds the sums over at most 32 rows of dy times the normalised x, and of dy, to `total`. */
+static void norm_columns_grad(const T *x, const T *mean, const T *rstd, const T *low, const T *dy,
+                              int rows, int n, double *total)
+{
+    int i, r;
+    for (i = 0; i < n; i++) {
+        T gamma = 0, beta = 0;
+        for (r = 0; r < rows; r++) {
+            const T centred = (x[r * n + i] - (mean ? mean[r] : 0)) - low[r];
+            gamma += dy[r * n + i] * (centred * rstd[r]);
+            beta += dy[r * n + i];
+        }
+        total[i] += (double)gamma;
+        total[n + i] += (double)beta;
+    }
+}
+
 /* dx, and the sums over rows: 32 rows in T, those of a tile of `each` rows in double, then tiles. `sums` has
  * 2 n numbers for each tile. */
 static void norm_rows_grad(const T *x, const T *mean, const T *rstd, const T *dy, const T *gamma,
@@ -222,16 +239,8 @@ static void norm_rows_grad(const T *x, const T *mean, const T *rstd, const T *dy
                 norm_row_grad(x + r * n, mean ? mean + r : 0, rstd[r], low[r - first], dy + r * n,
                               gamma, dx + r * n, n);
             }
-            for (i = 0; i < n; i++) {
-                T some = 0, other = 0;
-                for (r = first; r < last; r++) {
-                    const T centred = (x[r * n + i] - (mean ? mean[r] : 0)) - low[r - first];
-                    some += dy[r * n + i] * (centred * rstd[r]);
-                    other += dy[r * n + i];
-                }
-                total[i] += (double)some;
-                total[n + i] += (double)other;
-            }
+            norm_columns_grad(x + first * n, mean ? mean + first : 0, rstd + first, low,
+                              dy + first * n, last - first, n, total);
         }
     }
     for (i = 0; i < n; i++) {
@@ -291,17 +300,16 @@ static fold_state channel_moments(moment_terms t, int count, int pieces)
 static void batch_norm(const T *x, const T *gamma, const T *beta, T *y, T *means, T *variances,
                        int channels, int volume, int count, int pieces, double eps)
 {
-    int c, i;
+    int c, from, i, end;
     for (c = 0; c < channels; c++) {
         const fold_state m = channel_moments(channel_of(x, c, channels, volume), count, pieces);
         const T mean = (T)m.first, variance = (T)(m.second / (double)count);
         const double low = mean_is_far(mean, m.second, count) ? m.first - (double)mean : 0;
         const double scale = (double)gamma[c] * (1 / sqrt((double)variance + eps));
         const T shift = (T)((double)beta[c] - low * scale);
-        for (i = 0; i < count; i++) {
-            const int at = (i / volume * channels + c) * volume + i % volume;
-            y[at] = (x[at] - mean) * (T)scale + shift;
-        }
+        for (from = 0; from < count; from += volume)
+            for (i = from * channels + c * volume, end = i + volume; i < end; i++)
+                y[i] = (x[i] - mean) * (T)scale + shift;
         means[c] = count ? mean : (T)NAN;
         variances[c] = variance;
     }
@@ -334,7 +342,7 @@ static void batch_norm_grad(const T *x, const T *means, const T *variances, cons
                             int count, int pieces, double eps)
 {
     const double fraction = count ? 1 / (double)count : 0;
-    int c, i;
+    int c, from, i, end;
     for (c = 0; c < channels; c++) {
         const T mean = means[c], variance = variances[c];
         const double rstd = 1 / sqrt((double)variance + eps);
@@ -353,10 +361,9 @@ static void batch_norm_grad(const T *x, const T *means, const T *variances, cons
         slope = dgamma * fraction * rstd;
         scale = (T)((double)gamma[c] * rstd);
         offset = (T)(dy * fraction - low * slope);
-        for (i = 0; i < count; i++) {
-            const int at = (i / volume * channels + c) * volume + i % volume;
-            dx[at] = scale * (dys[at] - offset - (x[at] - mean) * (T)slope);
-        }
+        for (from = 0; from < count; from += volume)
+            for (i = from * channels + c * volume, end = i + volume; i < end; i++)
+                dx[i] = scale * (dys[i] - offset - (x[i] - mean) * (T)slope);
         dgammas[c] = (T)dgamma;
         dbetas[c] = (T)dy;
     }

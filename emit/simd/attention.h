@@ -18,13 +18,26 @@ static void simd_pack_queries(const attention_sizes *z, const attention_block *b
             s->panel[l * simd_width + i] = i < s->n ? first[i * z->q[1] + from + l] * scale : 0;
 }
 
-/* Whether some query of these attends to only some of n keys. */
+/* Whether some of these queries attends to only some of n keys. */
 static int simd_hides(const attention_sizes *z, const attention_block *b, const uint8_t *mask,
-                      const simd_queries *s, int key, int n)
+                      int first, int queries, int key, int n)
 {
-    const int own = b->first + s->first + z->keys - z->queries;
+    const int own = b->first + first + z->keys - z->queries;
     return mask || (z->causal && key + n - 1 > own) ||
-           (z->window && key <= own + s->n - 1 - z->window);
+           (z->window && key <= own + queries - 1 - z->window);
+}
+
+/* The scores [n, queries] of keys that a query does not attend to become -infinity; rows are `step`
+ * apart. */
+static void simd_hide(const attention_sizes *z, const attention_block *b, const uint8_t *mask,
+                      int first, int queries, int key, int n, T *scores, int step)
+{
+    int i, j;
+    if (!simd_hides(z, b, mask, first, queries, key, n)) return;
+    for (j = 0; j < n; j++)
+        for (i = 0; i < queries; i++)
+            if (attention_hidden(z, b, mask, first + i, key + j))
+                scores[j * step + i] = (T)-INFINITY;
 }
 
 static void simd_scores(const attention_sizes *z, const attention_block *b, const T *q, const T *k,
@@ -32,7 +45,7 @@ static void simd_scores(const attention_sizes *z, const attention_block *b, cons
                         simd_queries *s)
 {
     const T *rows = k + b->batch * z->k[0] + key * z->k[1] + b->kv_head * z->k[2];
-    int from = 0, i, j;
+    int from = 0, j;
     do {
         const int depth = z->dim - from < 128 ? z->dim - from : 128;
         if (z->dim > 128) simd_pack_queries(z, b, q, scale, from, depth, s);
@@ -45,11 +58,7 @@ static void simd_scores(const attention_sizes *z, const attention_block *b, cons
         }
         from += 128;
     } while (from < z->dim);
-    if (simd_hides(z, b, mask, s, key, n))
-        for (j = 0; j < n; j++)
-            for (i = 0; i < s->n; i++)
-                if (attention_hidden(z, b, mask, s->first + i, key + j))
-                    s->scores[j * simd_width + i] = (T)-INFINITY;
+    simd_hide(z, b, mask, s->first, s->n, key, n, s->scores, simd_width);
 }
 
 /* Scores become weights; the factors are of what was added up before. */
@@ -79,28 +88,13 @@ static void simd_weigh(int n, simd_queries *s)
 }
 
 /* Rows of y, `step` apart, = themselves times the factors, plus weights times n rows of v. */
-static void simd_add_values(const T *v, int v_step, int columns, int n, simd_queries *s, T *y,
+static void simd_add_values(const T *v, int v_step, int columns, int n, const simd_queries *s, T *y,
                             int step)
 {
-    int at[64], c, i, r, j;
-    for (j = 0; j < n; j++) at[j] = j * simd_width;
-    for (c = 0; c < columns; c += simd_width) {
-        const int width = columns - c < simd_width ? columns - c : simd_width;
-        const int packs = width < simd_width;
-        T panel[64 * simd_width];
-        if (packs) simd_pack(v + c, v_step, 1, panel, n, width);
-        for (i = 0; i < s->n; i += 4) {
-            const int rows = s->n - i < 4 ? s->n - i : 4;
-            T sum[4 * simd_width] = {0};
-            simd_block(s->scores + i, 1, at, packs ? panel : v + c, packs ? simd_width : v_step,
-                       rows, n, sum);
-            for (r = 0; r < rows; r++) {
-                T *own = y + (i + r) * step + c;
-                for (j = 0; j < width; j++)
-                    own[j] = own[j] * s->factor[i + r] + sum[r * simd_width + j];
-            }
-        }
-    }
+    int c, i;
+    for (i = 0; i < s->n; i++)
+        for (c = 0; s->factor[i] != 1 && c < columns; c++) y[i * step + c] *= s->factor[i];
+    simd_chain(s->scores, 1, simd_width, v, v_step, 1, 1, y, step, 1, s->n, columns, n, 1);
 }
 
 /* See attention_query; queries are `step` apart in y. */
@@ -122,10 +116,12 @@ static void simd_attend(const attention_sizes *z, const attention_block *b, cons
         if (attention_all_masked(z, b, mask, key, n)) continue;
         simd_scores(z, b, q, k, mask, scale, at, key, n, s);
         simd_weigh(n, s);
-        for (j = 0; j < n && d->limit; j++)
-            for (i = 0; i < s->n; i++)
-                if (!attention_kept(z, b, d, s->first + i, key + j))
-                    s->scores[j * simd_width + i] = 0;
+        for (i = 0; d->limit && i < s->n; i++) {
+            uint8_t kept[64];
+            simd_kept(z, b, d, s->first + i, key, n, kept, 1);
+            for (j = 0; j < n; j++)
+                if (!kept[j]) s->scores[j * simd_width + i] = 0;
+        }
         simd_add_values(v + b->batch * z->v[0] + key * z->v[1] + b->kv_head * z->v[2], z->v[1],
                         z->columns, n, s, y, step);
     }
@@ -149,4 +145,61 @@ static void attention_queries_of(const attention_sizes *z, const attention_block
         simd_attend(z, b, q, k, v, mask, scale, keep, d, &s, y + s.first * step, step,
                     lse + s.first, lse_low + s.first);
     }
+}
+
+/* ---- The backward pass ---- */
+
+/* Of n keys and the block's queries: scores become weights as dropout leaves them, and the products of
+ * v and dout the gradients of scores. Rows of keys are attention_queries apart. */
+static void simd_weigh_back(const attention_sizes *z, const attention_block *b,
+                            const attention_inputs *in, const T *delta, int key, int n, T *p, T *ds)
+{
+    const T scale = in->scale, keep = in->keep, minus_infinity = (T)-INFINITY;
+    T lse[attention_queries], low[attention_queries], kept[attention_queries];
+    uint8_t keeps[64 * attention_queries];
+    int i, j;
+    for (i = 0; i < b->n; i++) {
+        const T x = attention_lane(in->lse, z->lse, b, i);
+        lse[i] = x == minus_infinity ? 0 : x;
+        low[i] = attention_lane(in->lse_low, z->lse_low, b, i);
+        kept[i] = keep;
+    }
+    for (i = 0; in->d.limit && i < b->n; i++)
+        simd_kept(z, b, &in->d, i, key, n, keeps + i, attention_queries);
+    for (j = 0; j < n; j++, p += attention_queries, ds += attention_queries) {
+        for (i = 0; in->d.limit && i < b->n; i++)
+            kept[i] = keeps[j * attention_queries + i] ? keep : 0;
+        SIMD_LOOP
+        for (i = 0; i < b->n; i++) {
+            const T weight = vm_exp((p[i] - lse[i]) - low[i]);
+            const T x = scale * weight * (kept[i] * ds[i] - delta[i]);
+            p[i] = kept[i] * weight;
+            ds[i] = weight > 0 ? x : weight;
+        }
+    }
+}
+
+/* n keys of one block: five products. */
+static void attention_back_keys(const attention_sizes *z, const attention_block *b,
+                                const attention_inputs *in, const T *delta, int key, int n, T *dq,
+                                T *dk, T *dv)
+{
+    const T *q = in->q + b->batch * z->q[0] + b->first * z->q[1] + b->head * z->q[2];
+    const T *k = in->k + b->batch * z->k[0] + key * z->k[1] + b->kv_head * z->k[2];
+    const T *v = in->v + b->batch * z->v[0] + key * z->v[1] + b->kv_head * z->v[2];
+    const T *dout = in->dout + b->batch * z->dout[0] + b->first * z->dout[1] + b->head * z->dout[2];
+    const int query_row = (b->batch * z->queries + b->first) * z->heads + b->head;
+    const int key_row = (b->batch * z->keys + key) * z->kv_heads + b->kv_head;
+    const int each = attention_queries;
+    T p[64 * attention_queries], ds[64 * attention_queries];
+    simd_chain(k, z->k[1], 1, q, 1, z->q[1], in->scale, p, each, 1, n, b->n, z->dim, 0);
+    simd_chain(v, z->v[1], 1, dout, 1, z->dout[1], 1, ds, each, 1, n, b->n, z->columns, 0);
+    simd_hide(z, b, in->mask, 0, b->n, key, n, p, each);
+    simd_weigh_back(z, b, in, delta, key, n, p, ds);
+    simd_chain(p, each, 1, dout, z->dout[1], 1, 1, dv + key_row * z->columns,
+               z->kv_heads * z->columns, 1, n, z->columns, b->n, 1);
+    simd_chain(ds, each, 1, q, z->q[1], 1, 1, dk + key_row * z->dim, z->kv_heads * z->dim, 1, n,
+               z->dim, b->n, 1);
+    simd_chain(ds, 1, each, k, z->k[1], 1, 1, dq + query_row * z->dim, z->heads * z->dim, 1, b->n,
+               z->dim, n, 1);
 }

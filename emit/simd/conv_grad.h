@@ -45,7 +45,7 @@ static void conv_scatter_some(const conv_shape *s, const T *dy, const T *w, T *d
                     T sum[4 * simd_width] = {0};
                     for (l = 0; l < depth; l++) at[l] = (k + l) * s->own_weights;
                     if (n < simd_width && (c == 0 || s->results > 128))
-                        simd_pack(columns, s->result_size, 1, panel, depth, n);
+                        simd_pack(columns, s->result_size, 1, 1, panel, depth, n);
                     simd_block(w + c * s->channel_weights + t, s->channel_weights, at,
                                n < simd_width ? panel : columns,
                                n < simd_width ? simd_width : s->result_size, rows, depth, sum);
@@ -59,14 +59,17 @@ static void conv_scatter_some(const conv_shape *s, const T *dy, const T *w, T *d
 
 /* ---- For the weights ---- */
 
-/* Sums for 16 channels of the result times simd_width of the source at a tap: pixels of all images under
- * way. */
+/* Channels of the result that share a panel. */
+enum { simd_results = 64 };
+
+/* Sums for these channels of the result times simd_width of the source at a tap: pixels of all images
+ * under way. */
 typedef struct simd_weights {
     const T *x, *dy; /* of the first of these channels, in the first image */
     int x_step, dy_step, rows, columns;
     int image, pixel, place[3];
     int terms, at[128];
-    T panel[128 * simd_width], part[16 * simd_width], total[16 * simd_width];
+    T panel[128 * simd_width], part[simd_results * simd_width], total[simd_results * simd_width];
 } simd_weights;
 
 /* Adds the terms so far to `part`, or begins it. */
@@ -120,12 +123,12 @@ static void simd_weights_sum(const conv_shape *s, simd_weights *k, const int *ta
     const int pixels = s->images * s->result_size;
     int begin, from, j;
     k->image = k->pixel = k->place[0] = k->place[1] = k->place[2] = k->terms = 0;
-    for (j = 0; j < 16 * simd_width; j++) k->total[j] = k->part[j] = 0;
+    for (j = 0; j < simd_results * simd_width; j++) k->total[j] = k->part[j] = 0;
     for (begin = 0; begin < pixels; begin += chunk) {
         const int end = pixels - begin < chunk ? pixels : begin + chunk;
         for (from = begin; from < end; from += piece)
             simd_weights_piece(s, k, tap, end - from < piece ? end - from : piece, from > begin);
-        for (j = 0; j < 16 * simd_width; j++)
+        for (j = 0; j < simd_results * simd_width; j++)
             k->total[j] = chunk < pixels ? k->total[j] + k->part[j] : k->part[j];
     }
 }
@@ -141,9 +144,9 @@ static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int c
         for (t = 0; t < s->taps; t++) {
             const int tap[3] = {t / s->kernel[2] / s->kernel[1], t / s->kernel[2] % s->kernel[1],
                                 t % s->kernel[2]};
-            for (r = 0; r < s->results; r += 16)
+            for (r = 0; r < s->results; r += simd_results)
                 for (c = 0; c < s->channels; c += simd_width) {
-                    k.rows = s->results - r < 16 ? s->results - r : 16;
+                    k.rows = s->results - r < simd_results ? s->results - r : simd_results;
                     k.columns = s->channels - c < simd_width ? s->channels - c : simd_width;
                     k.x = x + (g * s->channels + c) * s->source_size;
                     k.dy = dy + (g * s->results + r) * s->result_size;
@@ -154,4 +157,60 @@ static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int c
                                 k.total[i * simd_width + j];
                 }
         }
+}
+
+/* y [simd_width] = elements first, first + step, ... of a row: zeros outside of its `size`. */
+static void simd_row_piece(const T *row, int size, int first, int step, T *y)
+{
+    int j;
+    for (j = 0; j < simd_width; j++, first += step)
+        y[j] = first >= 0 && first < size ? row[first] : 0;
+}
+
+/* Adds products of simd_width columns of a row of dy, whose `left` first ones are in the block, and of
+ * the row of x that a tap reads there. */
+static inline void simd_plane_step(const T *dy, int left, const T *x, int size, int first, int step,
+                                   simd_vector *sum)
+{
+    T some[simd_width], other[simd_width];
+    const simd_vector *a = (const simd_vector *)(const void *)dy, *b;
+    if (left < simd_width) {
+        simd_row_piece(dy, left, 0, 1, some);
+        a = (const simd_vector *)(const void *)some;
+    }
+    if (step != 1 || first < 0 || first + simd_width > size) {
+        simd_row_piece(x, size, first, step, other);
+        b = (const simd_vector *)(const void *)other;
+    } else {
+        b = (const simd_vector *)(const void *)(x + first);
+    }
+    sum[0] = simd_fma(a[0], b[0], sum[0]);
+    sum[1] = simd_fma(a[1], b[1], sum[1]);
+}
+
+static double conv_plane_blocks(const conv_shape *s, const T *x, int x_step, const T *dy,
+                                int dy_step, const int *tap, int rows, int columns)
+{
+    const int width = s->result[2], padded = (columns + 15) / 16 * 16, step = s->stride[2];
+    double total = 0;
+    int n, row, column, i, j, l;
+    for (n = 0; n < s->images; n++, x += x_step, dy += dy_step)
+        for (row = 0; row < s->result[1]; row += rows)
+            for (column = 0; column < width; column += columns) {
+                const int first = column * step + tap[2] * s->dilation[2] - s->begin[2];
+                const int left = width - column < columns ? width - column : columns;
+                simd_vector lane[conv_lanes / simd_lanes] = {{0}};
+                for (i = row; i < row + rows && i < s->result[1]; i++) {
+                    const int at = i * s->stride[1] + tap[1] * s->dilation[1] - s->begin[1];
+                    const int inside = at >= 0 && at < s->source[1];
+                    for (j = 0; j < padded; j += simd_width)
+                        simd_plane_step(dy + i * width + column + j, left - j,
+                                        x + (inside ? at * s->source[2] : 0),
+                                        inside ? s->source[2] : 0, first + j * step, step,
+                                        lane + j / simd_lanes % (conv_lanes / simd_lanes));
+                }
+                for (j = 0; j < conv_lanes / simd_lanes; j++)
+                    for (l = 0; l < simd_lanes; l++) total += (double)lane[j][l];
+            }
+    return total;
 }

@@ -43,17 +43,19 @@ static inline void simd_store(const T *sum, T *c, int ci, int cj, int rows, int 
         }
 }
 
-/* y [depth, simd_width] = n columns of B, then zeros. */
-static void simd_pack(const T *b, int bk, int bj, T *y, int depth, int n)
+/* y [depth, simd_width] = n columns of B times a factor, then zeros. */
+static void simd_pack(const T *b, int bk, int bj, T factor, T *y, int depth, int n)
 {
     int l, j;
     for (l = 0; l < depth; l++)
-        for (j = 0; j < simd_width; j++) y[l * simd_width + j] = j < n ? b[l * bk + j * bj] : 0;
+        for (j = 0; j < simd_width; j++)
+            y[l * simd_width + j] = j < n ? b[l * bk + j * bj] * factor : 0;
 }
 
-/* Columns of C are `cj` apart; see matmul_chain. */
-static void simd_chain(const T *a, int ai, int ak, const T *b, int bk, int bj, T *c, int ci, int cj,
-                       int m, int n, int k)
+/* See matmul_chain. Columns of C are `cj` apart, elements of B are multiplied by a factor first, and the
+ * product is added to C if `adds` is set. */
+static void simd_chain(const T *a, int ai, int ak, const T *b, int bk, int bj, T factor, T *c,
+                       int ci, int cj, int m, int n, int k, int adds)
 {
     T panel[128 * simd_width];
     int at[128], from = 0, i, j, l;
@@ -62,15 +64,15 @@ static void simd_chain(const T *a, int ai, int ak, const T *b, int bk, int bj, T
         for (l = 0; l < depth; l++) at[l] = l * ak;
         for (j = 0; j < n; j += simd_width) {
             const int columns = n - j < simd_width ? n - j : simd_width;
-            const int packs = bj != 1 || columns < simd_width;
+            const int packs = bj != 1 || columns < simd_width || factor != 1;
             const T *first = b + from * bk + j * bj;
-            if (packs) simd_pack(first, bk, bj, panel, depth, columns);
+            if (packs) simd_pack(first, bk, bj, factor, panel, depth, columns);
             for (i = 0; i < m; i += 4) {
                 const int rows = m - i < 4 ? m - i : 4;
                 T sum[4 * simd_width] = {0};
                 simd_block(a + i * ai + from * ak, ai, at, packs ? panel : first,
                            packs ? simd_width : bk, rows, depth, sum);
-                simd_store(sum, c + i * ci + j * cj, ci, cj, rows, columns, from);
+                simd_store(sum, c + i * ci + j * cj, ci, cj, rows, columns, adds || from);
             }
         }
         from += 128;
@@ -118,9 +120,9 @@ static void matmul_chain(const T *a, int ai, int ak, const T *b, int bk, int bj,
     int j = 0;
     if (m == 1 && bj == 1) j = simd_row_chain(a, ak, b, bk, c, n, k);
     if (n < 4 && m > n) /* lanes are rows */
-        simd_chain(b, bj, bk, a, ak, ai, c, 1, ci, n, m, k);
+        simd_chain(b, bj, bk, a, ak, ai, 1, c, 1, ci, n, m, k, 0);
     else if (j < n)
-        simd_chain(a, ai, ak, b + j * bj, bk, bj, c + j, ci, 1, m, n - j, k);
+        simd_chain(a, ai, ak, b + j * bj, bk, bj, 1, c + j, ci, 1, m, n - j, k, 0);
 }
 
 /* Up to four dot products of a with rows of b, which are `bj` apart: as dot_product. */
