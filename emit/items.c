@@ -1,5 +1,5 @@
-/* Splits C text into items, and writes those that are used. See items.h. O(text) to split; each
- * name in an item is searched among all items, which are a few hundred. */
+/* Splits C text into items, and writes those that are used. See items.h. O(text): each name in an item is
+ * looked up in a table. */
 #include "items.h"
 
 #include "base/text.h"
@@ -15,25 +15,15 @@ static bool is_letter(char c)
 
 /* ---- Finding ---- */
 
-static emit_item *find(const emit_items *all, const char *name, size_t length)
+static emit_item *find(const emit_items *all, const char *name)
 {
-    for (size_t i = 0; i < all->n; i++)
-        for (size_t k = 0; k < all->items[i].n_names; k++)
-            if (all->items[i].length[k] == length && !memcmp(all->items[i].name[k], name, length))
-                return &all->items[i];
-    return NULL;
+    const size_t *number = weft__name_table_find(&all->numbers, name);
+    return number ? &all->items[*number] : NULL;
 }
 
-/* The item with the dtype's suffix after its name. */
-static emit_item *find_with(const emit_items *all, const char *name, size_t length,
-                            weft_dtype dtype)
-{
-    char with[256];
-    if (length >= 200) return NULL;
-    const int n = weft__text_format(with, sizeof with, "%.*s_%s", (int)length, name,
-                                    weft__emit_suffix(dtype));
-    return find(all, with, (size_t)n);
-}
+/* What functions of libm are called that weft has. */
+#define OWN "plain_"
+enum { OWN_LENGTH = sizeof OWN - 1 };
 
 /* Whether the item is a text for EMIT_HALVES alone. */
 static bool is_of_halves(const emit_item *item)
@@ -42,23 +32,33 @@ static bool is_of_halves(const emit_item *item)
     return length > n && !memcmp(item->name[0] + length - n, "_halves", n);
 }
 
-/* The item that a name means for the dtype. *as: the dtype whose suffix it is written with. */
+static bool is_name_of(const emit_item *item, const char *name, size_t length)
+{
+    for (size_t k = 0; k < item->n_names; k++)
+        if (item->length[k] == length && !memcmp(item->name[k], name, length)) return true;
+    return false;
+}
+
+/* The item that a name means for the dtype. *as: the dtype whose suffix it is written with; with
+ * AS_IT_STANDS there is none. A function of libm that weft has is written as weft's. */
 #define AS_IT_STANDS ((weft_dtype)(EMIT_HALVES + 1))
 static emit_item *meaning(const emit_items *all, const char *name, size_t length, weft_dtype dtype,
                           weft_dtype *as)
 {
-    char with[256];
-    emit_item *item = find_with(all, name, length, dtype);
-    *as = dtype;
-    if (item) return item;
-    item = find(all, name, length);
-    if (dtype == EMIT_HALVES && !(item && item->halves))
-        return meaning(all, name, length, WEFT_F32, as);
-    if (!item || !item->generic) *as = AS_IT_STANDS;
-    if (item || length >= 200) return item;
-    /* A function of libm that weft has. */
-    const int n = weft__text_format(with, sizeof with, "plain_%.*s", (int)length, name);
-    item = find(all, with, (size_t)n);
+    char text[OWN_LENGTH + EMIT_MAX_NAME + 16] = OWN, *own = text + OWN_LENGTH;
+    *as = AS_IT_STANDS;
+    if (length > EMIT_MAX_NAME) return NULL;
+    memcpy(own, name, length);
+    weft__text_format(own + length, 16, "_%s", weft__emit_suffix(dtype));
+    emit_item *item = find(all, own);
+    own[length] = 0;
+    if (!item) {
+        item = find(all, own);
+        if (dtype == EMIT_HALVES && !(item && item->halves))
+            return meaning(all, name, length, WEFT_F32, as);
+        if (item && !item->generic) return item;
+    }
+    if (!item) item = find(all, text);
     if (item) *as = dtype;
     return item;
 }
@@ -119,9 +119,33 @@ static emit_item *append(emit_items *all)
 
 static void add_name(emit_item *item, const char *name, size_t length)
 {
-    if (item->n_names == EMIT_MAX_NAMES || !length) return;
+    if (item->n_names == EMIT_MAX_NAMES || !length || length > EMIT_MAX_NAME) return;
     item->name[item->n_names] = name;
     item->length[item->n_names++] = length;
+}
+
+/* A name as a text of its own; NULL: no memory. */
+static const char *text_of(emit_items *all, const char *name, size_t length)
+{
+    char text[EMIT_MAX_NAME + 1];
+    memcpy(text, name, length);
+    text[length] = 0;
+    return weft__arena_text(&all->memory, text);
+}
+
+/* Puts the last item into the list, unless there is one of its name. False: that has another text. */
+static bool join(emit_items *all)
+{
+    emit_item *item = &all->items[all->n];
+    if (!item->n_names) return true;
+    for (size_t k = 0; k < item->n_names; k++) {
+        const char *name = text_of(all, item->name[k], item->length[k]);
+        const emit_item *old = name && k == 0 ? find(all, name) : NULL;
+        if (old) return old->n == item->n && !memcmp(old->text, item->text, item->n);
+        if (!name || !weft__name_table_put(&all->numbers, name, all->n)) all->failed = true;
+    }
+    all->n++;
+    return true;
 }
 
 /* The name of a declaration: of a macro the word after #define; else the one before the first
@@ -241,11 +265,7 @@ static bool split(emit_items *all, const char *text)
         item->n = (size_t)(text - item->text) + n;
         begin = NULL;
         text += n;
-        const emit_item *old = item->n_names ? find(all, item->name[0], item->length[0]) : NULL;
-        if (old)
-            same = same && old->n == item->n && !memcmp(old->text, item->text, item->n);
-        else if (item->n_names)
-            all->n++;
+        same = join(all) && same;
     }
     return same;
 }
@@ -259,7 +279,7 @@ static bool needs_type(const emit_items *all, const emit_item *item)
         if (length == 1 && *name == 'T') return true;
         const emit_item *other = meaning(all, name, length, WEFT_F32, &as);
         if (other && other != item && as != AS_IT_STANDS &&
-            strncmp(other->name[0], "plain_", 6) != 0)
+            strncmp(other->name[0], OWN, OWN_LENGTH) != 0)
             return true;
     }
     return false;
@@ -269,9 +289,10 @@ static bool needs_halves(const emit_items *all, const emit_item *item)
 {
     for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
         const char *name = item->text + at;
-        const emit_item *other = find(all, name, length);
-        if (other == item) continue;
-        if ((other && other->halves) || find_with(all, name, length, EMIT_HALVES)) return true;
+        weft_dtype as;
+        if (is_name_of(item, name, length)) continue;
+        (void)meaning(all, name, length, EMIT_HALVES, &as);
+        if (as == EMIT_HALVES) return true;
     }
     return false;
 }
@@ -330,11 +351,11 @@ static void write_renamed(const emit_items *all, const emit_item *item, weft_dty
         const emit_item *other = meaning_in(all, item, name, length, dtype, &as);
         if (!type && !(other && as != AS_IT_STANDS && (item->generic || other != item))) continue;
         weft__emit_text_add(to, item->text + done, at - done);
-        const bool libm = other && !strncmp(other->name[0], "plain_", 6) && *name != 'p';
+        const bool libm = other && !strncmp(other->name[0], OWN, OWN_LENGTH) && *name != 'p';
         if (type)
             weft__emit_text_print(to, "%s", weft__emit_type(dtype));
         else if (libm)
-            weft__emit_text_print(to, "plain_%.*s", (int)length, name);
+            weft__emit_text_print(to, OWN "%.*s", (int)length, name);
         else
             weft__emit_text_print(to, "%.*s_%s", (int)length, name, weft__emit_suffix(as));
         done = at + length;
@@ -377,6 +398,8 @@ const char *weft__emit_items_name(const emit_items *all, const char *name, weft_
 void weft__emit_items_free(emit_items *all)
 {
     for (size_t i = 0; i < all->n_texts; i++) free(all->texts[i]);
+    weft__name_table_free(&all->numbers);
+    weft__arena_free(&all->memory);
     free(all->texts);
     free(all->items);
     *all = (emit_items){0};

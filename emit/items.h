@@ -12,7 +12,10 @@
 
 #include "text.h"
 
+#include "base/name_table.h"
+
 #define EMIT_MAX_NAMES 8
+#define EMIT_MAX_NAME  200 /* bytes; a longer one is not found */
 
 typedef struct emit_item {
     const char *text; /* of n bytes */
@@ -26,7 +29,9 @@ typedef struct emit_item {
 typedef struct emit_items {
     emit_item *items;
     size_t n, room;
-    char **texts; /* copies that the items point into */
+    name_table numbers; /* of items, by name */
+    arena memory;       /* of these names */
+    char **texts;       /* copies that the items point into */
     size_t n_texts;
     bool failed; /* no memory */
 } emit_items;
