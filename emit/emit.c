@@ -135,6 +135,7 @@ weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options, w
     else if (weft__emit_find_fields(&f) && weft__emit_find_states(&f) && weft__emit_nodes(&f))
         write_files(&f);
     if (f.items.failed || f.steps.failed) emit_no_memory(&f);
+    if (options->sizes) *options->sizes = (weft_emit_sizes){f.arena_bytes, f.state_bytes};
     weft__emit_items_free(&f.items);
     weft__emit_text_free(&f.functions);
     weft__emit_text_free(&f.arrays);

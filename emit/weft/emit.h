@@ -30,9 +30,14 @@ typedef bool (*weft_emit_write)(void *context, bool header, const char *text, si
 typedef enum weft_emit_kernels {
     WEFT_EMIT_PLAIN, /* small: loops over one element at a time */
     WEFT_EMIT_SIMD /* fast on application processors: several elements side by side in the vectors of
-                        gcc and clang; up to 24 KB of stack. Needs fused multiply-adds (x86-64:
+                        gcc and clang; up to 48 KB of stack. Needs fused multiply-adds (x86-64:
                         -march=haswell or -march=native; AArch64) to be faster than plain */
 } weft_emit_kernels;
+
+/* The memory of one model: NAME_ARENA_BYTES and NAME_STATE_BYTES. */
+typedef struct weft_emit_sizes {
+    size_t arena_bytes, state_bytes;
+} weft_emit_sizes;
 
 typedef struct weft_emit_options {
     const char *name; /* the prefix of all that the files declare: a C identifier, such as "mlp" */
@@ -48,6 +53,7 @@ typedef struct weft_emit_options {
     weft_emit_kernels kernels;
     weft_emit_write write;
     void *context;
+    weft_emit_sizes *sizes; /* filled in; NULL: not wanted */
 } weft_emit_options;
 
 /* Writes the plan, which must not have fixed states or nodes that exchange data. Errors: WEFT_BAD_ARGUMENT; WEFT_NO_KERNEL with the name of a node that cannot be written, and

@@ -116,19 +116,18 @@ static const char *prefix_of(const char *header, char *buffer, size_t size)
     return buffer;
 }
 
-static weft_status write_both(const arguments *a, const files *f, const weft_plan *plan,
-                              weft_error *error)
+static weft_status write_both(const arguments *a, const files *f, size_t nodes,
+                              weft_emit_sizes sizes, weft_error *error)
 {
     char header[4096], arena[TEXT_SIZE_BYTES], states[TEXT_SIZE_BYTES], size[TEXT_SIZE_BYTES];
     weft__text_format(header, sizeof header, "%.*s.h", (int)strlen(a->out) - 2, a->out);
     if (!tool_write_output(header, f->part[1].data, f->part[1].n, error) ||
         !tool_write_output(a->out, f->part[0].data, f->part[0].n, error))
         return error->status;
-    const weft_plan_stats stats = weft_plan_stats_of(plan);
     tool_print_line(stdout, "%s: %s, %zu nodes; arena %s, states %s", a->out,
-                    weft__text_from_bytes((double)f->part[0].n, size), stats.nodes,
-                    weft__text_from_bytes((double)stats.arena_bytes, arena),
-                    weft__text_from_bytes((double)stats.state_bytes, states));
+                    weft__text_from_bytes((double)f->part[0].n, size), nodes,
+                    weft__text_from_bytes((double)sizes.arena_bytes, arena),
+                    weft__text_from_bytes((double)sizes.state_bytes, states));
     return WEFT_OK;
 }
 
@@ -268,6 +267,7 @@ static weft_status emit_plan(const arguments *a, const source *s, const weft_pla
 {
     char header[256], prefix[256];
     files f = {0};
+    weft_emit_sizes sizes;
     weft_emit_value *outputs = calloc(s->m.n_outputs + 1, sizeof *outputs);
     if (!outputs) return weft_error_set(error, WEFT_NO_MEMORY, "emit", "out of memory");
     header_name(a->out, header, sizeof header);
@@ -280,8 +280,10 @@ static weft_status emit_plan(const arguments *a, const source *s, const weft_pla
                                  .params = a->weights_extern ? NULL : s->params,
                                  .kernels = (weft_emit_kernels)a->kernels,
                                  .write = take_text,
-                                 .context = &f};
-    if (weft_emit(plan, &o, error) == WEFT_OK) write_both(a, &f, plan, error);
+                                 .context = &f,
+                                 .sizes = &sizes};
+    if (weft_emit(plan, &o, error) == WEFT_OK)
+        write_both(a, &f, weft_plan_stats_of(plan).nodes, sizes, error);
     free(outputs);
     free(f.part[0].data);
     free(f.part[1].data);
