@@ -72,18 +72,19 @@ static const weft_input_attr *input_of(const emit_file *f, const emit_field *m)
 
 void weft__emit_write_copies(emit_file *f, bool outputs, emit_text *to)
 {
-    char number[EMIT_NUMBER_BYTES], fill[64];
+    char number[EMIT_NUMBER_BYTES], fill[64], copy[64];
     for (size_t i = 0; i < f->n_fields; i++) {
         const emit_field *m = &f->fields[i];
         const weft_input_attr *input = input_of(f, m);
         const weft_dtype dtype = weft_dtype_of(f->g, m->value);
         const weft_shape shape = weft_shape_of(f->g, m->value);
         if (m->output != outputs) continue;
-        weft__emit_text_print(to, "    if (io->%s)\n        memcpy(", m->name);
+        emit_function(f, "copy", dtype, copy, sizeof copy);
+        weft__emit_text_print(to, "    if (io->%s)\n        %s(", m->name, copy);
         if (outputs) weft__emit_text_print(to, "io->%s, ", m->name);
         weft__emit_address(f, m->value, outputs, to);
         if (!outputs) weft__emit_text_print(to, ", io->%s", m->name);
-        weft__emit_text_print(to, ", %zu);\n", weft_tensor_bytes(dtype, shape));
+        weft__emit_text_print(to, ", %lld);\n", (long long)weft_shape_numel(shape));
         if (!input || !input->has_default) continue;
         emit_function(f, "fill", dtype, fill, sizeof fill);
         weft__emit_text_print(to, "    else\n        %s(", fill);

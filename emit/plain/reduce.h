@@ -37,27 +37,28 @@ static int before_block(const reduce_cut *c, int index)
     return index / c->per_row * c->length + index % c->per_row * c->block;
 }
 
-/* The state of blocks [begin, end) of the output whose elements begin at x. */
+/* The state of blocks [begin, end) of the output whose elements begin at x. Without blocks, that of no
+ * elements. */
 static fold_state fold_blocks(const T *x, const reduce_cut *c, int begin, int end,
                               fold_elements *elements, fold_merge *merge)
 {
-    const int step = c->n_folded ? c->folded_stride[c->n_folded - 1] : 1;
-    fold_state sum = elements(x, 0, step, c->columns);
-    int k, i;
-    for (k = begin; k < end; k++) {
-        const int from = before_block(c, k), n = before_block(c, k + 1) - from;
+    fold_state sum = {0, 0};
+    int k = begin, i;
+    do {
+        const int from = before_block(c, k), n = k < end ? before_block(c, k + 1) - from : 0;
+        const T *first = n ? x + offset_of(c->folded, c->folded_stride, c->n_folded, from) : x;
+        int step = c->n_folded ? c->folded_stride[c->n_folded - 1] : 1;
+        T some[32];
         fold_state more;
         if (c->packed) {
-            T some[32];
             for (i = 0; i < n; i++)
                 some[i] = x[offset_of(c->folded, c->folded_stride, c->n_folded, from + i)];
-            more = elements(some, n, 1, c->columns);
-        } else {
-            more = elements(x + offset_of(c->folded, c->folded_stride, c->n_folded, from), n, step,
-                            c->columns);
+            first = some;
+            step = 1;
         }
+        more = elements(first, n, step, c->columns);
         sum = k == begin ? more : merge(sum, from - before_block(c, begin), more, n);
-    }
+    } while (++k < end);
     return sum;
 }
 

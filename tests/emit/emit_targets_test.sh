@@ -152,10 +152,14 @@ case_WebAssembly()
 case_Cortex_M4()
 {
     need arm-none-eabi-gcc qemu-system-arm
-    sources+=(cortex_m4.c)
-    by arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -Os -T cortex_m4.ld -nostartfiles \
-        --specs=nano.specs --specs=nosys.specs && prints qemu-system-arm -M mps2-an386 -nographic -monitor none \
-        -serial none -semihosting-config enable=on,target=native -kernel there
+    local list libgcc=("${sources[@]}" cortex_m4.c)
+    # Doubles by libgcc's functions, and by those of doubles.c.
+    for list in "${libgcc[*]}" "${libgcc[*]} doubles.c"; do
+        read -ra sources <<<"$list"
+        by arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -Os -T cortex_m4.ld \
+            -nostartfiles --specs=nano.specs --specs=nosys.specs && prints qemu-system-arm -M mps2-an386 -nographic \
+            -monitor none -serial none -semihosting-config enable=on,target=native -kernel there
+    done
 }
 
 run_cases

@@ -131,6 +131,13 @@ case_nothing_but_memory_functions_is_needed()
     equal "symbols that are not defined" "" "$needed"
 }
 
+# What a program may link on a processor without doubles.
+case_arithmetic_of_doubles()
+{
+    gcc -std=c99 -O2 -Wall -Wextra "$tests/emit/doubles_check.c" doubles.c -o check || fail "gcc"
+    ./check || fail "other bits than this processor's"
+}
+
 case_the_same_plan_writes_the_same_files()
 {
     mkdir again
