@@ -2,7 +2,7 @@
  * and asks each op for its vector-Jacobian product, which it builds as nodes of the same graph.
  * The contributions of several readers to one value are summed by weft_add_n, in the order of the
  * readers. O(nodes between). (Griewank & Walther, "Evaluating Derivatives", ch. 3.) */
-#include <weft/autograd.h>
+#include "grad.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +21,7 @@ typedef struct ready_lists {
 
 typedef struct walk {
     weft_graph *graph;
+    grad_purpose *purpose;
     const weft_grad_hooks *ready; /* may be NULL */
     size_t first_node;            /* no node before it is differentiated; 0: not an expansion */
     size_t n_nodes, n_values;     /* before any node of the backward pass */
@@ -40,7 +41,7 @@ static bool failed(const walk *w)
 
 static void no_memory(walk *w)
 {
-    weft_graph_fail_in(w->graph, "weft_grad", WEFT_NO_MEMORY, "no memory");
+    weft_graph_fail_in(w->graph, w->purpose->function, WEFT_NO_MEMORY, "no memory");
 }
 
 static void contribute(walk *w, uint32_t value, weft_value gradient)
@@ -106,7 +107,7 @@ static void accept(walk *w, const weft_op *op, uint32_t input, weft_value gradie
 }
 
 static void grad_from(weft_graph *graph, size_t first_node, const weft_grad_values *values,
-                      weft_value *grads, const weft_grad_hooks *ready);
+                      weft_value *grads, const weft_grad_hooks *ready, grad_purpose *purpose);
 
 typedef struct node_lists {
     weft_value *in, *grad_in;
@@ -136,7 +137,7 @@ static void differentiate_expansion(walk *w, const weft_op *op, const void *attr
     for (size_t i = 0; i < n_in; i++)
         if (l->wanted[i]) wrt[n_wrt++] = l->in[i];
     grad_from(w->graph, first_node, &(weft_grad_values){ends, starts, n_ends, wrt, n_wrt},
-              wrt + n_wrt, NULL);
+              wrt + n_wrt, NULL, w->purpose);
     for (size_t i = 0, k = 0; i < n_in; i++)
         if (l->wanted[i]) l->grad_in[i] = wrt[n_wrt + k++];
     /* A value at two inputs has its whole gradient at each of them, and must count once. */
@@ -160,10 +161,40 @@ static weft_value read_again(const walk *w, weft_value value)
     return in.id == from.id ? value : weft_apply(w->graph, node.op, node.attr, &in, 1, NULL);
 }
 
+/* The nodes that are added from now on belong to the derivative of node `index`, which must not be
+ * one of an expansion: those belong to the node that is expanded. Returns its scope. */
+static const char *begin_node(walk *w, size_t index)
+{
+    grad_purpose *p = w->purpose;
+    p->current = p->made_by ? p->made_by[index] : index;
+    const weft_node_info node = weft_graph_node(w->graph, p->current);
+    weft_graph_set_role(w->graph, (weft_role){p->direction, node.origin});
+    return node.scope ? node.scope : "";
+}
+
+static void refuse(const walk *w, const weft_op *op)
+{
+    const weft_op *first = weft_graph_node(w->graph, w->purpose->current).op;
+    if (w->purpose->made_by && first)
+        weft_graph_fail_in(w->graph, first->name, WEFT_NO_GRADIENT,
+                           "the op has no forward mode: its gradient uses %s, which has no "
+                           "gradient",
+                           op->name);
+    else if (op->gradient == WEFT_GRADIENT_NONE)
+        weft_graph_fail_in(w->graph, op->name, WEFT_NO_GRADIENT,
+                           "the op has no gradient by design, but the loss depends on it");
+    else
+        weft_graph_fail_in(
+            w->graph, op->name, WEFT_NO_GRADIENT,
+            "the op has no gradient rule: give its descriptor a vjp or an expand, or "
+            "declare that its gradient is zero (WEFT_GRADIENT_ZERO) or that there "
+            "is none (WEFT_GRADIENT_NONE)");
+}
+
 static void differentiate_node(walk *w, size_t index, node_lists *l)
 {
     weft_node_info node = weft_graph_node(w->graph, index);
-    if (!w->first_node) weft_graph_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.origin});
+    const char *scope = w->first_node ? "" : begin_node(w, index);
     const weft_op *op = node.op;
     weft_value out[WEFT_MAX_OUTPUTS], grad_out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     bool arrives = false, any = false;
@@ -182,16 +213,10 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
     if (op->gradient == WEFT_GRADIENT_ZERO) return;
     for (size_t i = 0; i < node.n_in; i++)
         l->in[i] = read_again(w, weft_value_from_id(w->graph, node.in[i]));
-    weft_graph_push_scope(w->graph, "grad%s%s", node.scope[0] ? "." : "", node.scope);
-    if (op->gradient == WEFT_GRADIENT_NONE) {
-        weft_graph_fail_in(w->graph, op->name, WEFT_NO_GRADIENT,
-                           "the op has no gradient by design, but the loss depends on it");
-    } else if (!op->vjp && !op->expand) {
-        weft_graph_fail_in(
-            w->graph, op->name, WEFT_NO_GRADIENT,
-            "the op has no gradient rule: give its descriptor a vjp or an expand, or "
-            "declare that its gradient is zero (WEFT_GRADIENT_ZERO) or that there "
-            "is none (WEFT_GRADIENT_NONE)");
+    if (!w->first_node)
+        weft_graph_push_scope(w->graph, "%s%s%s", w->purpose->prefix, scope[0] ? "." : "", scope);
+    if (op->gradient == WEFT_GRADIENT_NONE || (!op->vjp && !op->expand)) {
+        refuse(w, op);
     } else if (op->vjp) {
         weft_vjp vjp = {w->graph, node.attr, node.n_in, op->n_out, l->in,
                         out,      grad_out,  l->wanted, l->grad_in};
@@ -201,7 +226,7 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
     }
     for (size_t i = 0; i < node.n_in && !failed(w); i++)
         if (l->wanted[i] && weft_is_value(l->grad_in[i])) accept(w, op, node.in[i], l->grad_in[i]);
-    weft_graph_pop_scope(w->graph);
+    if (!w->first_node) weft_graph_pop_scope(w->graph);
 }
 
 /* Marks the values that depend on a wanted one, and the nodes that an output depends on. */
@@ -226,46 +251,60 @@ static void mark(walk *w, const weft_grad_values *values)
     }
 }
 
-static bool check_arguments(weft_graph *g, const weft_grad_values *values, const weft_value *grads)
+bool weft__grad_check_floats(weft_graph *graph, const char *function, const char *word,
+                             const weft_value *values, size_t n)
 {
+    for (size_t i = 0; i < n; i++) {
+        const weft_value v = values[i];
+        if (v.id && weft_value_from_id(graph, v.id).graph == v.graph &&
+            weft_dtype_is_float(weft_dtype_of(graph, v)))
+            continue;
+        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
+                           "%s %zu must be an f32 or f64 value of this graph", word, i);
+        return false;
+    }
+    return true;
+}
+
+bool weft__grad_same_types(weft_graph *graph, const char *function, const char *const words[2],
+                           const weft_value *vectors, const weft_value *likes, size_t n)
+{
+    char want[128], have[128];
+    for (size_t i = 0; i < n; i++) {
+        const weft_value v = vectors[i], like = likes[i];
+        const weft_shape shape = weft_shape_of(graph, v), wanted = weft_shape_of(graph, like);
+        const weft_dtype dtype = weft_dtype_of(graph, v), wanted_dtype = weft_dtype_of(graph, like);
+        if (weft_shape_equal(shape, wanted) && dtype == wanted_dtype) continue;
+        weft_graph_fail_in(
+            graph, function, WEFT_BAD_SHAPE, "%s %zu is %s %s, its %s %s %s", words[0], i,
+            weft_dtype_name(dtype), weft_shape_text(shape, have, sizeof have), words[1],
+            weft_dtype_name(wanted_dtype), weft_shape_text(wanted, want, sizeof want));
+        return false;
+    }
+    return true;
+}
+
+static bool check_arguments(weft_graph *g, const weft_grad_values *values, const weft_value *grads,
+                            const char *function)
+{
+    static const char *const words[] = {"cotangent", "output"};
     const weft_value *outputs = values->outputs, *cotangents = values->cotangents;
     const weft_value *wrt = values->wrt;
     const size_t n_outputs = values->n_outputs, n = values->n;
     if ((n_outputs && (!outputs || !cotangents)) || (n && (!wrt || !grads))) {
-        weft_graph_fail_in(g, "weft_grad", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, function, WEFT_BAD_ARGUMENT,
                            "the list of outputs, cotangents, wrt or grads is NULL");
         return false;
     }
-    for (size_t i = 0; i < n_outputs + n; i++) {
-        weft_value v = i < n_outputs ? outputs[i] : wrt[i - n_outputs];
-        if (v.id && weft_value_from_id(g, v.id).graph == v.graph &&
-            weft_dtype_is_float(weft_dtype_of(g, v)))
-            continue;
-        weft_graph_fail_in(g, "weft_grad", WEFT_BAD_ARGUMENT,
-                           "%s %zu must be an f32 or f64 value of this graph",
-                           i < n_outputs ? "output" : "wrt", i < n_outputs ? i : i - n_outputs);
-        return false;
-    }
-    for (size_t i = 0; i < n_outputs; i++)
-        if (!weft_shape_equal(weft_shape_of(g, outputs[i]), weft_shape_of(g, cotangents[i])) ||
-            weft_dtype_of(g, outputs[i]) != weft_dtype_of(g, cotangents[i])) {
-            char want[128], have[128];
-            weft_graph_fail_in(g, "weft_grad", WEFT_BAD_SHAPE,
-                               "cotangent %zu is %s %s, its output %s %s", i,
-                               weft_dtype_name(weft_dtype_of(g, cotangents[i])),
-                               weft_shape_text(weft_shape_of(g, cotangents[i]), have, sizeof have),
-                               weft_dtype_name(weft_dtype_of(g, outputs[i])),
-                               weft_shape_text(weft_shape_of(g, outputs[i]), want, sizeof want));
-            return false;
-        }
-    return true;
+    return weft__grad_check_floats(g, function, "output", outputs, n_outputs) &&
+           weft__grad_check_floats(g, function, "wrt", wrt, n) &&
+           weft__grad_same_types(g, function, words, cotangents, outputs, n_outputs);
 }
 
 /* The whole gradient of a wanted value; zeros if nothing contributes. */
 static weft_value final_gradient(walk *w, weft_value wrt)
 {
-    const weft_node_info node = weft_graph_node(w->graph, weft_producer_of(w->graph, wrt));
-    if (!w->first_node) weft_graph_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.origin});
+    if (!w->first_node) begin_node(w, weft_producer_of(w->graph, wrt));
     const weft_value gradient = collected(w, wrt.id);
     if (weft_is_value(gradient) || failed(w)) return gradient;
     return weft_fill(w->graph, weft_dtype_of(w->graph, wrt), weft_shape_of(w->graph, wrt), 0.0);
@@ -309,7 +348,7 @@ static void backward(walk *w, const weft_grad_values *values, node_lists *lists,
     mark(w, values);
     for (size_t i = 0; i < values->n_outputs; i++)
         contribute(w, values->outputs[i].id, values->cotangents[i]);
-    const weft_role role = weft_graph_set_role(w->graph, (weft_role){WEFT_BACKWARD, 0});
+    const weft_role role = weft_graph_set_role(w->graph, (weft_role){w->purpose->direction, 0});
     if (w->first_node) weft_graph_set_role(w->graph, role);
     bool reports = ready && ready->ready && make_lists(w, wrt, n, &l);
     for (size_t k = w->n_nodes; k-- > w->first_node && !failed(w);) {
@@ -323,11 +362,14 @@ static void backward(walk *w, const weft_grad_values *values, node_lists *lists,
 }
 
 static void grad_from(weft_graph *graph, size_t first_node, const weft_grad_values *values,
-                      weft_value *grads, const weft_grad_hooks *ready)
+                      weft_value *grads, const weft_grad_hooks *ready, grad_purpose *purpose)
 {
     for (size_t i = 0; grads && i < values->n; i++) grads[i] = WEFT_NO_VALUE;
-    if (weft_graph_status(graph) != WEFT_OK || !check_arguments(graph, values, grads)) return;
+    if (weft_graph_status(graph) != WEFT_OK ||
+        !check_arguments(graph, values, grads, purpose->function))
+        return;
     walk w = {.graph = graph,
+              .purpose = purpose,
               .ready = ready,
               .first_node = first_node,
               .n_nodes = weft_graph_node_count(graph)};
@@ -356,33 +398,47 @@ static void grad_from(weft_graph *graph, size_t first_node, const weft_grad_valu
     free(lists.wanted);
 }
 
+void weft__grad_walk(weft_graph *graph, const weft_grad_values *values, weft_value *grads,
+                     grad_purpose *purpose)
+{
+    grad_from(graph, 0, values, grads, NULL, purpose);
+}
+
 void weft_grad_of(weft_graph *graph, const weft_value *outputs, const weft_value *cotangents,
                   size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads)
 {
     const weft_grad_values values = {outputs, cotangents, n_outputs, wrt, n};
-    grad_from(graph, 0, &values, grads, NULL);
+    weft__grad_walk(graph, &values, grads, &GRAD_REVERSE("weft_grad"));
 }
 
 void weft_grad_each(weft_graph *graph, const weft_grad_values *values, weft_value *grads,
                     const weft_grad_hooks *ready)
 {
-    grad_from(graph, 0, values ? values : &(weft_grad_values){.n = 0}, grads, ready);
+    grad_from(graph, 0, values ? values : &(weft_grad_values){.n = 0}, grads, ready,
+              &GRAD_REVERSE("weft_grad"));
 }
 
-void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
-               weft_value *grads)
+void weft__grad_of_loss(weft_graph *graph, const char *function, weft_value loss,
+                        const weft_value *wrt, size_t n, weft_value *grads)
 {
     for (size_t i = 0; grads && i < n; i++) grads[i] = WEFT_NO_VALUE;
     if (weft_graph_status(graph) != WEFT_OK) return;
     char text[128];
     weft_shape shape = weft_shape_of(graph, loss);
     if (weft_is_value(loss) && shape.rank != 0) {
-        weft_graph_fail_in(graph, "weft_grad", WEFT_BAD_SHAPE, "the loss must be a scalar, got %s",
+        weft_graph_fail_in(graph, function, WEFT_BAD_SHAPE, "the loss must be a scalar, got %s",
                            weft_shape_text(shape, text, sizeof text));
         return;
     }
     const weft_role role = weft_graph_set_role(graph, (weft_role){WEFT_BACKWARD, 0});
     weft_value one = weft_scalar(graph, weft_dtype_of(graph, loss), 1.0);
     weft_graph_set_role(graph, role);
-    weft_grad_of(graph, &loss, &one, 1, wrt, n, grads);
+    weft__grad_walk(graph, &(weft_grad_values){&loss, &one, 1, wrt, n}, grads,
+                    &GRAD_REVERSE(function));
+}
+
+void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
+               weft_value *grads)
+{
+    weft__grad_of_loss(graph, "weft_grad", loss, wrt, n, grads);
 }

@@ -1,7 +1,11 @@
-/* The order of the nodes: topological, by id among the nodes that are ready (a heap); an update of
+/* The order of the nodes: topological, by rank among the nodes that are ready (a heap); an update of
  * a state comes after every reader of the old version. But a node that frees more bytes than it
  * writes runs as soon as it can: the mask of a clamp, which the backward pass reads, is computed in
  * the forward pass, where it replaces a tensor four times its size. O(n log n) for n operands.
+ *
+ * The rank is that of the node's id, except in forward mode (autograd/transform.c): a derivative
+ * follows the node that it belongs to, so that what both read is needed no longer than for one of
+ * them.
  */
 #include "plan/plan.h"
 
@@ -61,6 +65,41 @@ static bool collect_edges(const weft_graph *g, edges *e, weft_error *error)
     return good;
 }
 
+/* ---- Ranks ---- */
+
+/* The node after which a node of forward mode runs: the last one of the origin that its role names,
+ * or of the nearest earlier origin that has one. Any other node runs at its own place. */
+static uint32_t leader(const weft_graph *g, const uint32_t *last, const uint32_t *leaders,
+                       uint32_t n)
+{
+    const weft_role role = g->nodes[n].role;
+    if (role.direction != WEFT_FORWARD || !role.gradient_of || role.gradient_of > g->origins)
+        return n;
+    const uint32_t of = last[role.gradient_of];
+    return of < n ? leaders[of] : n;
+}
+
+/* Fills rank[node] and node_of[rank]: nodes with the same leader follow it in the order of ids.
+ * `count` has room for n_nodes + 1, and is zero. */
+static bool rank_nodes(const weft_graph *g, uint32_t *rank, uint32_t *node_of, uint32_t *count)
+{
+    uint32_t *last = malloc(((size_t)g->origins + 1) * sizeof *last); /* by origin */
+    if (!last) return false;
+    memset(last, 0xff, ((size_t)g->origins + 1) * sizeof *last);
+    for (uint32_t n = 0; n < g->n_nodes; n++)
+        if (g->nodes[n].origin <= g->origins) last[g->nodes[n].origin] = n;
+    for (uint32_t origin = 1; origin <= g->origins; origin++)
+        if (last[origin] == UINT32_MAX) last[origin] = last[origin - 1];
+    uint32_t *leaders = node_of; /* until the ranks are known */
+    for (uint32_t n = 0; n < g->n_nodes; n++) leaders[n] = leader(g, last, leaders, n);
+    free(last);
+    for (uint32_t n = 0; n < g->n_nodes; n++) count[leaders[n] + 1]++;
+    for (size_t n = 1; n <= g->n_nodes; n++) count[n] += count[n - 1];
+    for (uint32_t n = 0; n < g->n_nodes; n++) rank[n] = count[leaders[n]]++;
+    for (uint32_t n = 0; n < g->n_nodes; n++) node_of[rank[n]] = n;
+    return true;
+}
+
 static void heap_push(uint32_t *heap, size_t *n, uint32_t item)
 {
     size_t i = (*n)++;
@@ -101,9 +140,10 @@ typedef struct readers {
 typedef struct ordering {
     const weft_graph *g;
     edges e;
-    readers *readers; /* by value id of the owner of a storage */
-    size_t *freed;    /* by node: bytes of the storages that it alone has yet to read */
-    uint32_t *heap, *urgent;
+    readers *readers;         /* by value id of the owner of a storage */
+    size_t *freed;            /* by node: bytes of the storages that it alone has yet to read */
+    uint32_t *rank, *node_of; /* by node, by rank */
+    uint32_t *heap, *urgent;  /* of ranks */
     size_t n_heap, n_urgent;
     uint8_t *state; /* by node: READY | DONE */
 } ordering;
@@ -160,7 +200,7 @@ static void consider(ordering *o, uint32_t n)
 {
     if (o->state[n] != READY || !frees_more(o, n)) return;
     o->state[n] |= URGENT;
-    heap_push(o->urgent, &o->n_urgent, n);
+    heap_push(o->urgent, &o->n_urgent, o->rank[n]);
 }
 
 /* Takes the node off the lists of readers of its operands. */
@@ -188,11 +228,12 @@ static bool topological_order(ordering *o, schedule *s, weft_error *error)
     for (uint32_t n = 0; n < g->n_nodes; n++)
         if (!o->e.waits[n]) {
             o->state[n] = READY;
-            heap_push(o->heap, &o->n_heap, n);
+            heap_push(o->heap, &o->n_heap, o->rank[n]);
         }
     while (o->n_urgent || o->n_heap) {
-        const uint32_t n =
+        const uint32_t first =
             o->n_urgent ? heap_pop(o->urgent, &o->n_urgent) : heap_pop(o->heap, &o->n_heap);
+        const uint32_t n = o->node_of[first];
         if (o->state[n] & DONE) continue; /* it was urgent */
         o->state[n] = DONE;
         done++;
@@ -201,7 +242,7 @@ static bool topological_order(ordering *o, schedule *s, weft_error *error)
             const uint32_t to = o->e.to[k];
             if (--o->e.waits[to]) continue;
             o->state[to] = READY;
-            heap_push(o->heap, &o->n_heap, to);
+            heap_push(o->heap, &o->n_heap, o->rank[to]);
             consider(o, to);
         }
         finish_reading(o, n);
@@ -223,11 +264,14 @@ bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n
                         calloc(g->n_nodes + 1, 4), 0, (uint32_t)capacity},
                   .readers = calloc(g->n_values, sizeof *o.readers),
                   .freed = calloc(g->n_nodes + 1, sizeof *o.freed),
-                  .heap = calloc(g->n_nodes + 1, sizeof *o.heap),
+                  .rank = calloc(g->n_nodes + 1, sizeof *o.rank),
+                  .node_of = calloc(g->n_nodes + 1, sizeof *o.node_of),
+                  .heap = calloc((size_t)g->n_nodes + 2, sizeof *o.heap),
                   .urgent = calloc(g->n_nodes + 1, sizeof *o.urgent),
                   .state = calloc(g->n_nodes + 1, 1)};
-    bool good = o.e.first && o.e.next && o.e.to && o.e.waits && o.readers && o.freed && o.heap &&
-                        o.urgent && o.state
+    bool good = o.e.first && o.e.next && o.e.to && o.e.waits && o.readers && o.freed && o.rank &&
+                        o.node_of && o.heap && o.urgent && o.state &&
+                        rank_nodes(g, o.rank, o.node_of, o.heap)
                     ? true
                     : plan_no_memory(error);
     if (good) count_readers(&o, targets, n_targets);
@@ -238,6 +282,8 @@ bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n
     free(o.e.waits);
     free(o.readers);
     free(o.freed);
+    free(o.rank);
+    free(o.node_of);
     free(o.heap);
     free(o.urgent);
     free(o.state);

@@ -245,6 +245,18 @@ static weft_value counted_rows(weft_graph *g, const cross_entropy_attr *attr, we
     return weft_cast(g, weft_logical_not(g, weft_equal(g, targets, ignore)), dtype);
 }
 
+/* True for the ignored rows whose lse is not finite: what is computed from them may be NaN, which
+ * survives a product with 0. */
+static weft_value unusable_rows(weft_graph *g, const cross_entropy_attr *attr, weft_value targets,
+                                weft_value lse)
+{
+    const weft_dtype dtype = weft_dtype_of(g, lse);
+    const weft_value zero = weft_scalar(g, dtype, 0.0);
+    const weft_value ignored = weft_equal(g, counted_rows(g, attr, targets, dtype), zero);
+    const weft_value not_finite = weft_not_equal(g, weft_sub(g, lse, lse), zero);
+    return weft_logical_and(g, ignored, not_finite);
+}
+
 /* True for the rows whose every logit is -inf. */
 static weft_value dead_rows(weft_graph *g, weft_value lse)
 {
@@ -295,10 +307,9 @@ static void vjp_cross_entropy(weft_vjp *v)
                            5, NULL);
     if (weft_is_value(v->grad_out[1])) { /* d lse / d logits = softmax */
         weft_value p = probabilities(g, v->in[0], v->out[1], v->out[2]);
-        weft_value none = weft_scalar(g, weft_dtype_of(g, p), 0.0);
-        weft_value rows = weft_expand_dims(g, v->grad_out[1], -1);
-        weft_value part = weft_mul(g, p, rows);
-        part = weft_masked_fill(g, part, weft_equal(g, rows, none), 0.0);
+        weft_value part = weft_mul(g, p, weft_expand_dims(g, v->grad_out[1], -1));
+        weft_value unusable = unusable_rows(g, v->attr, v->in[1], v->out[1]);
+        part = weft_masked_fill(g, part, weft_expand_dims(g, unusable, -1), 0.0);
         whole = weft_is_value(whole) ? weft_add(g, whole, part) : part;
     }
     v->grad_in[0] = whole;

@@ -6,6 +6,7 @@
 #include <weft/measure.h>
 #include "pipeline.h"
 #include <weft/train.h>
+#include <weft/transform.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -143,6 +144,28 @@ static weft_value got[4];
       "cotangent 0 is f32 [4, 5], its output f32 [2, 3]")                                          \
     X(weft_grad(g, weft_sum(g, weft_assign(g, v.w, v.x), WEFT_ALL_AXES, false), &v.w, 1, got),     \
       NO_GRADIENT, NULL, "by design")                                                              \
+    X(weft_jvp(g, &v.x, 1, &v.w, &v.y, 1, got), BAD_SHAPE, "at/weft_jvp",                          \
+      "tangent 0 is f32 [4, 5], its wrt f32 [2, 3]")                                               \
+    X(weft_jvp(g, &v.x, 1, &v.w, &v.ids, 1, got), BAD_SHAPE, "at/weft_jvp", "tangent 0 is i32")    \
+    X(weft_jvp(g, &v.x, 1, &v.ids, &v.ids, 1, got), BAD_ARGUMENT, "at/weft_jvp",                   \
+      "wrt 0 must be an f32 or f64 value of this graph")                                           \
+    X(weft_jvp(g, &v.ids, 1, &v.w, &v.w, 1, got), BAD_ARGUMENT, "at/weft_jvp", "output 0 must")    \
+    X(weft_jvp(g, &v.other, 1, &v.w, &v.w, 1, got), BAD_ARGUMENT, "at/weft_jvp", "output 0 must")  \
+    X(weft_jvp(g, &v.x, 1, &v.w, NULL, 1, got), BAD_ARGUMENT, "at/weft_jvp", "NULL")               \
+    X(weft_jvp(g, &v.x, 1, &v.w, &v.w, 1, NULL), BAD_ARGUMENT, "at/weft_jvp", "NULL")              \
+    X(weft_jvp(g, NULL, 1, &v.w, &v.w, 1, got), BAD_ARGUMENT, "at/weft_jvp", "NULL")               \
+    X(weft_jvp(g, &(weft_value){weft_assign(g, v.w, v.x).id, v.w.graph}, 1, &v.w, &v.w, 1, got),   \
+      NO_GRADIENT, NULL, "by design")                                                              \
+    X(weft_hvp(g, v.x, &v.w, &v.w, 1, got), BAD_SHAPE, "at/weft_hvp", "must be a scalar, got [2")  \
+    X(weft_hvp(g, v.scalar, &v.w, &v.y, 1, got), BAD_SHAPE, "at/weft_hvp", "vector 0 is f32 [4")   \
+    X(weft_hvp(g, v.scalar, &v.ids, &v.ids, 1, got), BAD_ARGUMENT, "at/weft_hvp", "wrt 0 must")    \
+    X(weft_hvp(g, v.scalar, &v.w, NULL, 1, got), BAD_ARGUMENT, "at/weft_hvp", "NULL")              \
+    X(weft_jacobian(g, &v.x, 1, &v.flat, 1, got), BAD_DTYPE, "at/weft_jacobian",                   \
+      "output 0 is f32, but wrt 0 is f64")                                                         \
+    X(weft_jacobian(g, &v.x, 1, &v.ids, 1, got), BAD_ARGUMENT, "at/weft_jacobian", "wrt 0 must")   \
+    X(weft_jacobian(g, &v.x, 1, NULL, 1, got), BAD_ARGUMENT, "at/weft_jacobian", "NULL")           \
+    X(weft_hessian(g, v.x, &v.w, 1, got), BAD_SHAPE, "at/weft_hessian", "must be a scalar")        \
+    X(weft_hessian(g, v.scalar, NULL, 1, got), BAD_ARGUMENT, "at/weft_hessian", "NULL")            \
     X(weft_train_update(g, v.scalar, &v.w, 1, v.whole, &adam, NULL), BAD_DTYPE,                    \
       "at/weft_train_update", "the learning rate \"lr\" is i32 [], expected f32 []")               \
     X(weft_train_update(g, v.scalar, &v.w, 1, v.whole, &guarded, NULL), BAD_DTYPE,                 \

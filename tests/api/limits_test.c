@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 
 #include <weft/decode.h>
+#include <weft/transform.h>
 
 #include <limits.h>
 #include <math.h>
@@ -181,11 +182,12 @@ static bool one_line(const weft_error *e)
     return e->where[0] && e->message[0] && !strchr(e->message, '\n');
 }
 
-/* Plans a value and, if it is a float, the gradients of all inputs that it depends on. */
+/* Plans a value and, if it is a float, the gradients of all inputs that it depends on, and its
+ * derivative along them. */
 static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETERS), bool backward)
 {
     weft_graph *g = weft_graph_new();
-    weft_value targets[9], wrt[8];
+    weft_value targets[10], wrt[8];
     size_t n_wrt = 0;
     const weft_cross_entropy_loss_options loss = {.ignore_index = -1, .label_smoothing = 0.1};
     weft_error error = {0};
@@ -200,11 +202,12 @@ static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETE
         weft_value ones =
             weft_fill(g, weft_dtype_of(g, targets[0]), weft_shape_of(g, targets[0]), 1);
         weft_grad_of(g, targets, &ones, 1, wrt, n_wrt, targets + 1);
+        weft_jvp(g, targets, 1, wrt, wrt, n_wrt, targets + 1 + n_wrt);
     }
     bool good = e->status == WEFT_OK || e->status == WEFT_NO_GRADIENT ||
                 (e->status == WEFT_TOO_LARGE && one_line(e));
     if (e->status == WEFT_OK) {
-        weft_plan *plan = weft_plan_new(g, targets, backward ? 1 + n_wrt : 1, NULL, &error);
+        weft_plan *plan = weft_plan_new(g, targets, backward ? 2 + n_wrt : 1, NULL, &error);
         good = plan ? counts_hold(plan) : error.status == WEFT_TOO_LARGE && one_line(&error);
         e = &error;
         weft_plan_free(plan);

@@ -5,6 +5,7 @@
 #include "tests.h"
 
 #include <weft/parallel.h>
+#include <weft/transform.h>
 #include "pipeline.h"
 #include "sharding.h"
 
@@ -273,6 +274,27 @@ static weft_status small_collectives(weft_graph *g)
     return plan ? WEFT_OK : error.status;
 }
 
+/* The transforms of a small loss, planned. */
+static weft_status small_transforms(const char *path)
+{
+    (void)path;
+    weft_error error = {0};
+    weft_graph *g = weft_graph_new();
+    weft_value targets[4] = {{0, 0}};
+    if (!g) return WEFT_NO_MEMORY;
+    const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(3));
+    const weft_value y = weft_softmax(g, weft_tanh(g, x), 0);
+    const weft_value loss = weft_sum(g, weft_square(g, y), WEFT_ALL_AXES, false);
+    weft_jvp(g, &y, 1, &x, &x, 1, &targets[0]);
+    weft_hvp(g, loss, &x, &x, 1, &targets[1]);
+    weft_jacobian(g, &y, 1, &x, 1, &targets[2]);
+    weft_hessian(g, loss, &x, 1, &targets[3]);
+    weft_plan *plan = weft_plan_new(g, targets, 4, NULL, &error);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    return plan ? WEFT_OK : error.status;
+}
+
 /* The update of process 1 of 2 with parts of a model, and piece 0 of 2 of its parameters, planned.
  */
 static weft_status small_split(const char *path)
@@ -477,6 +499,11 @@ static void test_failing_gathered(void)
     test_fail_all(small_gathered);
 }
 
+static void test_failing_transforms(void)
+{
+    test_fail_all(small_transforms);
+}
+
 static void test_failing_scores(void)
 {
     test_fail_all(small_score);
@@ -487,6 +514,7 @@ void memory_tests(void)
     CU_pSuite suite = CU_add_suite("memory", NULL, NULL);
     CU_add_test(suite, "every allocation fails once", test_failing_allocations);
     CU_add_test(suite, "every allocation of scoring fails once", test_failing_scores);
+    CU_add_test(suite, "every allocation of transforms fails once", test_failing_transforms);
     CU_add_test(suite, "every allocation of exchanges fails once", test_failing_exchanges);
     CU_add_test(suite, "every allocation of collectives and parts fails once", test_failing_parts);
     CU_add_test(suite, "every allocation of a split model's step fails once", test_failing_split);

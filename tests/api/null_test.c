@@ -14,6 +14,7 @@
 #include <weft/report.h>
 #include <weft/saved.h>
 #include <weft/text.h>
+#include <weft/transform.h>
 #ifdef WEFT_HAVE_TOKENIZERS
 #include <weft/chat.h>
 #include <weft/constraint.h>
