@@ -1,6 +1,6 @@
 /* gather and scatter_add: elements read or added at indices along an axis, O(elements). Sums at
- * repeated indices run in the order of the indices: a tile owns a part of the result and goes
- * through all indices of it. */
+ * repeated indices run in the order of the indices: a tile owns columns of the result and goes
+ * through all indices of them. */
 #include "kernels/kernel.h"
 #include "kernels/sums.h"
 
@@ -14,6 +14,13 @@ static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_
     *outer = *inner = 1;
     for (int d = 0; d < axis; d++) *outer *= t->shape.dim[d];
     for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
+}
+
+/* Columns that a tile of scatter_add owns, and such parts of a line of `inner` elements. */
+#define SCATTER_COLUMNS 1024
+static inline int64_t scatter_parts(int64_t inner)
+{
+    return ceil_div(inner, SCATTER_COLUMNS);
 }
 
 #ifdef WEFT_KERNEL_ISA
@@ -62,41 +69,50 @@ KERNEL(gather)
 }
 
 #if KERNEL_IS_FLOAT
-/* Adds from [count, inner] to out [size, inner], each element to the cell that its index names: in
- * the order of the indices, and for each cell in blocks of SUM_BLOCK terms. */
-static void scatter_blocks(const weft_call *call, const int32_t *index, const T *from, T *out,
-                           int64_t size, int64_t count, int64_t inner)
+/* What a tile of scatter_add owns: `width` columns of lines of `inner` elements, [size, width] of
+ * the result, to which [count, width] updates are added. */
+typedef struct scatter_part {
+    const int32_t *index;
+    const T *from;
+    T *out;
+    int64_t size, count, width, inner;
+} scatter_part;
+
+/* Adds each update to the cell that its index names: in the order of the indices, and for each cell
+ * in blocks of SUM_BLOCK terms. */
+static void scatter_blocks(const weft_call *call, const scatter_part *p)
 {
     T *block = weft_call_workspace(call);
-    uint8_t *terms = (uint8_t *)(block + size * inner);
-    memset(terms, 0, (size_t)(size * inner));
-    for (int64_t k = 0; k < count; k++, index += inner, from += inner)
-        for (int64_t i = 0; i < inner; i++) {
-            const int64_t to = index[i], cell = to * inner + i;
-            if (to < 0 || to >= size) {
-                weft_call_fail(call, to, size);
+    uint8_t *terms = (uint8_t *)(block + p->size * p->width);
+    memset(terms, 0, (size_t)(p->size * p->width));
+    for (int64_t k = 0; k < p->count; k++)
+        for (int64_t i = 0; i < p->width; i++) {
+            const int64_t to = p->index[k * p->inner + i], cell = to * p->width + i;
+            const T update = p->from[k * p->inner + i];
+            if (to < 0 || to >= p->size) {
+                weft_call_fail(call, to, p->size);
                 continue;
             }
-            block[cell] = terms[cell] ? block[cell] + from[i] : from[i];
+            block[cell] = terms[cell] ? block[cell] + update : update;
             if (++terms[cell] < SUM_BLOCK) continue;
-            out[cell] += block[cell];
+            p->out[to * p->inner + i] += block[cell];
             terms[cell] = 0;
         }
-    for (int64_t cell = 0; cell < size * inner; cell++)
-        out[cell] = terms[cell] ? out[cell] + block[cell] : out[cell];
+    for (int64_t to = 0; to < p->size; to++)
+        for (int64_t i = 0; i < p->width; i++)
+            if (terms[to * p->width + i]) p->out[to * p->inner + i] += block[to * p->width + i];
 }
 
 /* The same without blocks. */
-static void scatter_terms(const weft_call *call, const int32_t *index, const T *from, T *out,
-                          int64_t size, int64_t count, int64_t inner)
+static void scatter_terms(const weft_call *call, const scatter_part *p)
 {
-    for (int64_t k = 0; k < count; k++, index += inner, from += inner)
-        for (int64_t i = 0; i < inner; i++) {
-            const int64_t to = index[i];
-            if (to < 0 || to >= size)
-                weft_call_fail(call, to, size);
+    for (int64_t k = 0; k < p->count; k++)
+        for (int64_t i = 0; i < p->width; i++) {
+            const int64_t to = p->index[k * p->inner + i];
+            if (to < 0 || to >= p->size)
+                weft_call_fail(call, to, p->size);
             else
-                out[to * inner + i] += from[i];
+                p->out[to * p->inner + i] += p->from[k * p->inner + i];
         }
 }
 
@@ -104,20 +120,23 @@ KERNEL(scatter_add)
 {
     const int axis = ((const gather_attr *)call->attr)->axis;
     const weft_tensor *y = &call->out[0], *updates = &call->in[2];
-    const int32_t *index = call->in[1].data;
-    const T *x = call->in[0].data, *from = updates->data;
-    T *out = y->data;
-    int64_t outer, inner, size = y->shape.dim[axis], count = updates->shape.dim[axis];
+    const T *x = call->in[0].data;
+    int64_t outer, inner;
     around(y, axis, &outer, &inner);
     (void)outer;
-    if (x != out)
-        memcpy(out + tile * size * inner, x + tile * size * inner,
-               (size_t)(size * inner) * sizeof *out);
-    index += tile * count * inner;
-    from += tile * count * inner;
-    out += tile * size * inner;
-    (count > SUM_BLOCK ? scatter_blocks : scatter_terms)(call, index, from, out, size, count,
-                                                         inner);
+    const int64_t parts = scatter_parts(inner), line = tile / parts;
+    const int64_t begin = tile % parts * SCATTER_COLUMNS, rest = inner - begin;
+    scatter_part p = {.size = y->shape.dim[axis],
+                      .count = updates->shape.dim[axis],
+                      .width = rest < SCATTER_COLUMNS ? rest : SCATTER_COLUMNS,
+                      .inner = inner};
+    const int64_t at = line * p.size * inner + begin, from = line * p.count * inner + begin;
+    p.index = (const int32_t *)call->in[1].data + from;
+    p.from = (const T *)updates->data + from;
+    p.out = (T *)y->data + at;
+    for (int64_t row = 0; x != y->data && row < p.size; row++)
+        memcpy(p.out + row * inner, x + at + row * inner, (size_t)p.width * sizeof *x);
+    (p.count > SUM_BLOCK ? scatter_blocks : scatter_terms)(call, &p);
 }
 #endif
 
@@ -166,10 +185,9 @@ static bool infer_scatter_add(weft_infer *infer)
 
 static int64_t tiles_scatter_add(const weft_call *call)
 {
-    int64_t outer = 1;
-    for (int d = 0; d < ((const gather_attr *)call->attr)->axis; d++)
-        outer *= call->out[0].shape.dim[d];
-    return numel_of(&call->out[0].shape) ? outer : 0;
+    int64_t outer, inner;
+    around(&call->out[0], ((const gather_attr *)call->attr)->axis, &outer, &inner);
+    return numel_of(&call->out[0].shape) ? outer * scatter_parts(inner) : 0;
 }
 
 static void vjp_gather(weft_vjp *v)
@@ -278,6 +296,7 @@ static size_t scatter_room(const weft_call *call)
     int64_t outer, inner;
     around(y, axis, &outer, &inner);
     if (call->in[2].shape.dim[axis] <= SUM_BLOCK) return 0;
+    if (inner > SCATTER_COLUMNS) inner = SCATTER_COLUMNS;
     return (size_t)(y->shape.dim[axis] * inner) * (weft_dtype_bytes(y->dtype) + 1);
 }
 

@@ -174,6 +174,8 @@ static const struct {
     {"few terms", build_scatter, {3, 10, 4, 32}},
     {"many terms", build_scatter, {3, 10, 4, 500}},
     {"one index", build_scatter, {2, 1, 1, 300}},
+    {"columns of several tiles", build_scatter, {2, 3, 2500, 5}},
+    {"many updates of columns of several tiles", build_scatter, {1, 3, 1100, 70}},
     {"a heap", build_top_k, {2, 4200, 512}},
     {"beyond a heap", build_top_k, {2, 4200, 513}},
     {"a large heap", build_top_k, {1, 40000, 600}},
