@@ -120,6 +120,7 @@ static const struct {
     {"random_uniform", 0x6227d230e8be33a5u},
     {"random_normal", 0x6e6063645fb2b295u},
     {"bernoulli", 0x92391fdbc3b31765u},
+    {"custom_gradient", 0xab4286868b1464c5u},
     {"dropout", 0xd4e7002a06656067u},
     {"cross_entropy", 0xf117275aadad1c4eu},
     {"cross_entropy_grad", 0x45c230dccdd1a6bdu},

@@ -19,7 +19,7 @@
     X(reshape) X(permute) X(broadcast_to) X(slice) X(slice_scatter) X(concat) X(pad) \
     X(embedding) X(embedding_bag) X(embedding_grad) X(gather) X(scatter_add) X(one_hot) \
     X(fill) X(arange) X(tril_mask) X(random_uniform) X(random_normal) X(bernoulli) \
-    X(dropout) X(cross_entropy) X(cross_entropy_grad) X(mse) X(bce_with_logits) X(ctc) X(ctc_grad) X(global_norm) X(square_sums) X(root_of_sum) \
+    X(custom_gradient) X(dropout) X(cross_entropy) X(cross_entropy_grad) X(mse) X(bce_with_logits) X(ctc) X(ctc_grad) X(global_norm) X(square_sums) X(root_of_sum) \
     X(require_finite) X(assign) X(blend) X(cache_write) X(cache_reorder) X(sgd_update) \
     X(momentum_update) X(adam_update) \
     X(exchange_start) X(exchange_wait) X(sum_over_ranks) X(copy_to_ranks) X(reduce_scatter) \

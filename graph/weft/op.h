@@ -159,8 +159,8 @@ typedef enum weft_gradient {
     WEFT_GRADIENT_VJP = 0, /* from vjp, or from expand; without both, differentiating is an error */
     WEFT_GRADIENT_ZERO,    /* zero almost everywhere: comparisons, argmax, integer results */
     WEFT_GRADIENT_NONE,    /* none by design: differentiating through the op is an error */
-    WEFT_GRADIENT_STRAIGHT /* from vjp, which differentiates as if the op did not round: gradient
-                              checks leave it out */
+    WEFT_GRADIENT_STRAIGHT /* from vjp, which differentiates a surrogate, such as the op without its
+                              rounding: gradient checks leave it out */
 } weft_gradient;
 
 #define WEFT_VARIADIC    255

@@ -288,6 +288,17 @@ WEFT_API weft_value weft_random_normal(weft_graph *graph, weft_dtype dtype, weft
  * never for p <= 0. The result has the shape and dtype of p; its gradient is zero. */
 WEFT_API weft_value weft_bernoulli(weft_graph *graph, weft_value p);
 
+/* ---- Gradients of a program's choice ---------------------------------------------------------- */
+
+/* x, of any dtype, through which no gradient passes. */
+WEFT_API weft_value weft_stop_gradient(weft_graph *graph, weft_value x);
+/* `value`, whose gradient is that of `surrogate`, of the same shape and dtype: a derivative of the
+ * result is a derivative of the surrogate. weft_custom_gradient(graph, weft_round(graph, x), x) is
+ * a straight-through estimator (Bengio et al. 2013). Neither call costs anything, and a plan without
+ * gradients does not compute the surrogate. An op of a program's own (weft/op.h) can also change
+ * the gradient that it passes on, such as clip it. */
+WEFT_API weft_value weft_custom_gradient(weft_graph *graph, weft_value value, weft_value surrogate);
+
 /* ---- Norms of gradients ------------------------------------------------------------------------
  */
 

@@ -156,6 +156,13 @@ static weft_value got[4];
     X(weft_jvp(g, NULL, 1, &v.w, &v.w, 1, got), BAD_ARGUMENT, "at/weft_jvp", "NULL")               \
     X(weft_jvp(g, &(weft_value){weft_assign(g, v.w, v.x).id, v.w.graph}, 1, &v.w, &v.w, 1, got),   \
       NO_GRADIENT, NULL, "by design")                                                              \
+    X(weft_custom_gradient(g, v.x, v.y), BAD_SHAPE, "at/custom_gradient",                          \
+      "the value is [2, 3], its surrogate [4, 5]")                                                 \
+    X(weft_custom_gradient(g, v.x, v.flat), BAD_DTYPE, "at/custom_gradient",                       \
+      "surrogate \"flat\" must be f32 like value \"x\"")                                           \
+    X(weft_custom_gradient(g, v.ids, v.ids), BAD_DTYPE, "at/custom_gradient",                      \
+      "value \"ids\" must be f32 or f64")                                                          \
+    X(weft_stop_gradient(g, v.none), BAD_ARGUMENT, "at/custom_gradient", "WEFT_NO_VALUE")          \
     X(weft_hvp(g, v.x, &v.w, &v.w, 1, got), BAD_SHAPE, "at/weft_hvp", "must be a scalar, got [2")  \
     X(weft_hvp(g, v.scalar, &v.w, &v.y, 1, got), BAD_SHAPE, "at/weft_hvp", "vector 0 is f32 [4")   \
     X(weft_hvp(g, v.scalar, &v.ids, &v.ids, 1, got), BAD_ARGUMENT, "at/weft_hvp", "wrt 0 must")    \

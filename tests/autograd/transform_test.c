@@ -208,6 +208,65 @@ static void test_not_linear(void)
     weft_graph_free(g);
 }
 
+/* ---- Gradients of a program's choice ---- */
+
+/* Runs on x = 1.75 and compares value, gradient and derivative along 1 with those expected. */
+static void expect_derivatives(weft_graph *g, weft_value x, weft_value y, const double expected[3])
+{
+    const double at = 1.75;
+    const weft_value one = weft_scalar(g, WEFT_F64, 1);
+    weft_value targets[3] = {y};
+    double got[3] = {0};
+    weft_grad(g, y, &x, 1, &targets[1]);
+    weft_jvp(g, &y, 1, &x, &one, 1, &targets[2]);
+    if (evaluate(g, x, &at, 1, targets, 3, got)) expect_numbers(got, expected, 3);
+    weft_graph_free(g);
+}
+
+/* x round(x), where rounding has the derivative 1; and x stop(x^2). */
+static void test_custom(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SCALAR);
+    weft_value y = weft_custom_gradient(g, weft_round(g, x), x);
+    expect_derivatives(g, x, weft_mul(g, x, y), (double[]){3.5, 3.75, 3.75});
+    g = weft_graph_new();
+    x = weft_input(g, "x", WEFT_F64, WEFT_SCALAR);
+    y = weft_stop_gradient(g, weft_square(g, x));
+    expect_derivatives(g, x, weft_mul(g, x, y), (double[]){5.359375, 3.0625, 3.0625});
+}
+
+/* y = sqrt(x), differentiated as the root of y^2 - x that a step of Newton's method improves: the
+ * derivative of an implicit function. */
+static void test_implicit(void)
+{
+    weft_graph *g = weft_graph_new();
+    const weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SCALAR);
+    const weft_value root = weft_stop_gradient(g, weft_sqrt(g, x));
+    const weft_value off = weft_sub(g, weft_square(g, root), x);
+    const weft_value step = weft_div(g, off, weft_mul_scalar(g, root, 2));
+    const weft_value y = weft_custom_gradient(g, root, weft_sub(g, root, step));
+    const double slope = 0.5 / sqrt(1.75);
+    expect_derivatives(g, x, y, (double[]){sqrt(1.75), slope, slope});
+}
+
+/* A plan without gradients computes no surrogate, and has no node for either call; integers pass
+ * through. */
+static void test_custom_plan(void)
+{
+    weft_graph *g = weft_graph_new();
+    const weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(3));
+    const weft_value y = weft_custom_gradient(g, weft_sign(g, x), weft_tanh(g, x));
+    const weft_value ids = weft_stop_gradient(g, weft_cast(g, x, WEFT_I32));
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(y, ids), NULL, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    CU_ASSERT_EQUAL(test_count_nodes(plan, "sign"), 1);
+    CU_ASSERT_EQUAL(test_count_nodes(plan, "tanh"), 0);
+    CU_ASSERT_EQUAL(test_count_nodes(plan, "custom_gradient"), 0);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 /* ---- Hessians ---- */
 
 /* loss = x0^2 x1 + 3 x1 x2 + sum e^y, of x [3] and y [2], which is exp(x[:2]). */
@@ -363,6 +422,9 @@ void transform_tests(void)
     CU_add_test(suite, "JVPs: nodes and memory of a plan", test_plan);
     CU_add_test(suite, "JVPs: scopes and roles", test_roles);
     CU_add_test(suite, "JVPs: a gradient that is not linear", test_not_linear);
+    CU_add_test(suite, "gradients of surrogates, and none", test_custom);
+    CU_add_test(suite, "the gradient of an implicit function", test_implicit);
+    CU_add_test(suite, "a plan without surrogates", test_custom_plan);
     CU_add_test(suite, "Hessians and their products", test_hessian);
     CU_add_test(suite, "Hessians: blocks", test_blocks);
     CU_add_test(suite, "Jacobians by rows and by columns", test_jacobians);

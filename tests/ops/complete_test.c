@@ -66,7 +66,7 @@ static const exemption without_golden[] = {
     {"nothing is computed", "input state constant group track exchange_start exchange_wait"},
     {"elements are moved or made, so that the reference decides every bit",
      "contiguous reshape broadcast_to slice_scatter one_hot fill arange tril_mask assign "
-     "cache_write cache_reorder require_finite narrow_rows widen_rows bitcast"},
+     "cache_write cache_reorder require_finite narrow_rows widen_rows bitcast custom_gradient"},
     {"part of the case global_norm", "square_sums root_of_sum"},
     {"one operation of C on each element, which the reference repeats",
      "neg sign floor ceil round atan square add sub mul add_n blend cast equal not_equal less "

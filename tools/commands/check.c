@@ -89,7 +89,7 @@ static int check_ops(const arguments *a)
                               : worst[0] == INFINITY ? "FAILED: depends on the layout of its inputs"
                               : op->gradient == WEFT_GRADIENT_ZERO     ? "zero by definition"
                               : op->gradient == WEFT_GRADIENT_NONE     ? "none by design"
-                              : op->gradient == WEFT_GRADIENT_STRAIGHT ? "as if it did not round"
+                              : op->gradient == WEFT_GRADIENT_STRAIGHT ? "that of a surrogate"
                               : !alone                                 ? "needs other processes"
                               : empty                                  ? "nothing to check"
                               : idle                                   ? "FAILED: nothing checked"

@@ -11,7 +11,7 @@ static const char *gradient_text(const weft_op *op)
     static const char *const texts[] = {[WEFT_GRADIENT_VJP] = "yes",
                                         [WEFT_GRADIENT_ZERO] = "zero",
                                         [WEFT_GRADIENT_NONE] = "none by design",
-                                        [WEFT_GRADIENT_STRAIGHT] = "without rounding"};
+                                        [WEFT_GRADIENT_STRAIGHT] = "of a surrogate"};
     return texts[op->gradient];
 }
 
