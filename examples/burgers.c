@@ -78,8 +78,8 @@ int main(void)
     const weft_value t = weft_input(g, "t", WEFT_F64, WEFT_SHAPE(POINTS, 1));
     const weft_value u = solution(g, x, t), u_t = derivative(g, u, t), u_x = derivative(g, u, x);
     const weft_value u_xx = derivative(g, u_x, x), convection = weft_mul(g, u, u_x);
-    const weft_value residual =
-        weft_sub(g, weft_add(g, u_t, convection), weft_mul_scalar(g, u_xx, nu));
+    const weft_value viscosity = weft_mul_scalar(g, u_xx, nu);
+    const weft_value residual = weft_sub(g, weft_add(g, u_t, convection), viscosity);
     const weft_value loss = weft_mean(g, weft_square(g, residual), WEFT_ALL_AXES, false);
     const weft_value lr = weft_input(g, "lr", WEFT_F64, WEFT_SCALAR);
     const weft_optimizer adam = WEFT_ADAM_DEFAULT;
