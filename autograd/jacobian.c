@@ -120,11 +120,13 @@ static bool check_pairs(const jacobian *j)
                                weft_dtype_name(weft_dtype_of(j->graph, wrt)));
             return false;
         }
-        if (a.rank + b.rank <= WEFT_MAX_RANK) continue;
-        weft_graph_fail_in(j->graph, j->function, WEFT_BAD_SHAPE,
-                           "output %zu is %s and wrt %zu is %s: their ranks add up to more than %d",
-                           k / j->n, weft_shape_text(a, y, sizeof y), k % j->n,
-                           weft_shape_text(b, x, sizeof x), WEFT_MAX_RANK);
+        const bool ranks = a.rank + b.rank <= WEFT_MAX_RANK;
+        if (ranks && weft_shape_numel(joint_shape(j, k / j->n, k % j->n)) >= 0) continue;
+        weft_graph_fail_in(j->graph, j->function, ranks ? WEFT_TOO_LARGE : WEFT_BAD_SHAPE,
+                           "output %zu is %s and wrt %zu is %s: their %s", k / j->n,
+                           weft_shape_text(a, y, sizeof y), k % j->n,
+                           weft_shape_text(b, x, sizeof x),
+                           ranks ? "Jacobian is too large" : "ranks add up to more than 8");
         return false;
     }
     return true;

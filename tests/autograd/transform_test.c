@@ -413,6 +413,27 @@ static void test_sizes(void)
     weft_graph_free(g);
 }
 
+/* A Jacobian whose size overflows, and one of too many dimensions. */
+static void test_large_jacobians(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value jacobian;
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE((int64_t)1 << 56));
+    weft_value y = weft_slice(g, x, 0, 0, 1024, 1);
+    weft_jacobian(g, &y, 1, &x, 1, &jacobian);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_TOO_LARGE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "Jacobian is too large"));
+    weft_graph_free(g);
+    g = weft_graph_new();
+    x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(1, 1, 1, 1, 2));
+    y = weft_square(g, x);
+    weft_jacobian(g, &y, 1, &x, 1, &jacobian);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "ranks add up to more than 8"));
+    CU_ASSERT_FALSE(weft_is_value(jacobian));
+    weft_graph_free(g);
+}
+
 void transform_tests(void)
 {
     CU_pSuite suite = CU_add_suite("transform", NULL, NULL);
@@ -430,4 +451,5 @@ void transform_tests(void)
     CU_add_test(suite, "Jacobians by rows and by columns", test_jacobians);
     CU_add_test(suite, "Jacobians of several values", test_several);
     CU_add_test(suite, "Jacobians: no elements, and too many", test_sizes);
+    CU_add_test(suite, "Jacobians that are too large", test_large_jacobians);
 }
