@@ -42,6 +42,8 @@ static bool is_name_of(const emit_item *item, const char *name, size_t length)
 /* The item that a name means for the dtype. *as: the dtype whose suffix it is written with; with
  * AS_IT_STANDS there is none. A function of libm that weft has is written as weft's. */
 #define AS_IT_STANDS ((weft_dtype)(EMIT_HALVES + 1))
+/* After the name of a second text, which has no vectors. */
+#define SECOND '@'
 static emit_item *meaning(const emit_items *all, const char *name, size_t length, weft_dtype dtype,
                           weft_dtype *as)
 {
@@ -51,11 +53,16 @@ static emit_item *meaning(const emit_items *all, const char *name, size_t length
     memcpy(own, name, length);
     weft__text_format(own + length, 16, "_%s", weft__emit_suffix(dtype));
     emit_item *item = find(all, own);
+    if (!item && dtype == EMIT_HALVES) {
+        weft__text_format(own + length, 16, "%c", SECOND);
+        item = find(all, own);
+        own[length] = 0;
+        if (!item) item = find(all, own);
+        if (!item || !item->halves) return meaning(all, name, length, WEFT_F32, as);
+    }
     own[length] = 0;
     if (!item) {
         item = find(all, own);
-        if (dtype == EMIT_HALVES && !(item && item->halves))
-            return meaning(all, name, length, WEFT_F32, as);
         if (item && !item->generic) return item;
     }
     if (!item) item = find(all, text);
@@ -124,28 +131,34 @@ static void add_name(emit_item *item, const char *name, size_t length)
     item->length[item->n_names++] = length;
 }
 
-/* A name as a text of its own; NULL: no memory. */
-static const char *text_of(emit_items *all, const char *name, size_t length)
+/* Name k of an item, and a letter after it, as a text of its own; NULL: no memory. */
+static const char *text_of(emit_items *all, const emit_item *item, size_t k, char end)
 {
-    char text[EMIT_MAX_NAME + 1];
-    memcpy(text, name, length);
-    text[length] = 0;
+    char text[EMIT_MAX_NAME + 2];
+    const size_t n = item->length[k];
+    memcpy(text, item->name[k], n);
+    text[n] = end;
+    text[n + 1] = 0;
     return weft__arena_text(&all->memory, text);
 }
 
-/* Puts the last item into the list, unless there is one of its name. False: that has another text. */
+/* Puts the last item into the list, under SECOND if there is one of its name with another text. False:
+ * there is. */
 static bool join(emit_items *all)
 {
-    emit_item *item = &all->items[all->n];
+    const emit_item *item = &all->items[all->n];
     if (!item->n_names) return true;
-    for (size_t k = 0; k < item->n_names; k++) {
-        const char *name = text_of(all, item->name[k], item->length[k]);
-        const emit_item *old = name && k == 0 ? find(all, name) : NULL;
-        if (old) return old->n == item->n && !memcmp(old->text, item->text, item->n);
+    const char *first = text_of(all, item, 0, 0), *second = NULL;
+    const emit_item *old = first ? find(all, first) : NULL;
+    if (old && old->n == item->n && !memcmp(old->text, item->text, item->n)) return true;
+    if (old) second = text_of(all, item, 0, SECOND);
+    if (second && find(all, second)) return false;
+    for (size_t k = 0; k < (old ? 1 : item->n_names); k++) {
+        const char *name = old ? second : text_of(all, item, k, 0);
         if (!name || !weft__name_table_put(&all->numbers, name, all->n)) all->failed = true;
     }
     all->n++;
-    return true;
+    return !old;
 }
 
 /* The name of a declaration: of a macro the word after #define; else the one before the first

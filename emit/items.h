@@ -6,7 +6,8 @@
  * dtype, under its name and the dtype's suffix, as are names that exist with that suffix only
  * (vm_exp for vm_exp_f32).
  *
- * EMIT_HALVES is f32, but an item NAME_halves replaces NAME, also in the items that need NAME. */
+ * EMIT_HALVES is f32, but an item NAME_halves replaces NAME, also in the items that need NAME. Of two
+ * texts under one name it takes the second, and all else the first. */
 #ifndef WEFT_EMIT_ITEMS_H
 #define WEFT_EMIT_ITEMS_H
 
