@@ -101,6 +101,14 @@ static void write_arg(emit_node *w, const weft_source_arg *arg, weft_dtype dtype
         weft__emit_operand(w, w->node.n_in + (size_t)arg->integer, false, to);
         if (arg->offset) weft__emit_text_print(to, " + %lld", (long long)arg->offset);
         break;
+    case WEFT_SOURCE_OUT_READ: {
+        const weft_value out = operand(w, w->node.n_in + (size_t)arg->integer);
+        if (w->f->flags[weft__emit_storage_of(w->f, out).id] & EMIT_USED)
+            weft__emit_address(w->f, out, false, to);
+        else
+            weft__emit_text_print(to, "0");
+        break;
+    }
     case WEFT_SOURCE_SCRATCH:
         weft__emit_text_print(to, "(double *)(void *)(arena + ");
         weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)scratch_of(w));

@@ -113,13 +113,24 @@ static T attention_score(const attention_sizes *z, const attention_block *b, con
                          z->dim);
 }
 
-/* Query i of the block: y [columns], lse and what rounding removed from it. */
+/* lse of a query, and what rounding removed from it, for its largest score and its sum. Both may be NULL. */
+static void attention_logarithm(T top, T sum, int i, T *lse, T *low)
+{
+    double logarithm;
+    T rounded;
+    if (!lse && !low) return;
+    logarithm = vm_log_f64((double)sum);
+    rounded = (T)((double)top + logarithm);
+    if (lse) lse[i] = rounded;
+    if (low) low[i] = sum == 0 ? 0 : (T)(((double)top - (double)rounded) + logarithm);
+}
+
+/* Query i of the block: y [columns]. */
 static void attention_query(const attention_sizes *z, const attention_block *b, const T *q,
                             const T *k, const T *v, const uint8_t *mask, T scale, T keep,
                             const attention_dropout *d, int i, T *y, T *lse, T *lse_low)
 {
     T top = (T)-INFINITY, sum = 0, factor;
-    double logarithm;
     int key, j, c;
     for (c = 0; c < z->columns; c++) y[c] = 0;
     for (key = b->first_key; key < b->last_key; key += 64) {
@@ -145,9 +156,7 @@ static void attention_query(const attention_sizes *z, const attention_block *b, 
             y[c] = y[c] * factor + product;
         }
     }
-    logarithm = vm_log_f64((double)sum);
-    *lse = (T)((double)top + logarithm);
-    *lse_low = sum == 0 ? 0 : (T)(((double)top - (double)*lse) + logarithm);
+    attention_logarithm(top, sum, i, lse, lse_low);
     factor = sum == 0 ? 0 : keep / sum;
     for (c = 0; c < z->columns; c++) y[c] = factor == 0 ? 0 : y[c] * factor;
 }
@@ -159,7 +168,7 @@ static void attention_queries_of(const attention_sizes *z, const attention_block
 {
     int i;
     for (i = 0; i < b->n; i++)
-        attention_query(z, b, q, k, v, mask, scale, keep, d, i, y + i * step, lse + i, lse_low + i);
+        attention_query(z, b, q, k, v, mask, scale, keep, d, i, y + i * step, lse, lse_low);
 }
 
 static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out, T *lse,
@@ -183,7 +192,7 @@ static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out
                 attention_queries_of(z, &b, q, k, v, mask, scale, keep, &d,
                                      out + (batch * z->queries + b.first) * step +
                                          head * z->columns,
-                                     step, lse + at, lse_low + at);
+                                     step, lse ? lse + at : 0, lse_low ? lse_low + at : 0);
             }
 }
 

@@ -159,7 +159,7 @@ static inline VM_UNUSED double plain_sqrt(double x)
 #else
 static VM_UNUSED double plain_sqrt(double x)
 {
-    uint64_t root = 0, rest = 0;
+    uint64_t root = 0, rest = 0, bits;
     int i;
     if (!(x > 0) || x > 1.7976931348623157e308) return x < 0 ? (double)NAN : x;
     vm_parts p = vm_split(x);
@@ -177,9 +177,10 @@ static VM_UNUSED double plain_sqrt(double x)
             root |= 1;
         }
     }
-    vm_wide w = {0, 0};
-    w.low = root << 1 | (rest != 0);
-    return vm_round_wide(w, p.exponent / 2 - 28, 0);
+    /* The last bit of the root rounds. It is never a tie: the square of an odd root would be odd. */
+    bits = ((uint64_t)(p.exponent / 2 + 1048) << 52) + ((root + 1) >> 1);
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 #endif
 

@@ -37,7 +37,7 @@ static void softmax_line(const T *x, T *y, int n, int xs, int ys, int columns)
         sum = column_sum(y, n, ys);
     else
         sum = range_sum(y, whole) + range_sum(y + whole, n - whole);
-    scale = sum == 0 ? 0 : (T)(1 / sum);
+    scale = (T)sum == 0 ? 0 : (T)(1 / sum); /* a comparison of doubles takes more code */
     for (i = 0; i < n; i++) y[i * ys] *= scale;
 }
 

@@ -127,9 +127,7 @@ static void simd_attend(const attention_sizes *z, const attention_block *b, cons
     }
     for (i = 0; i < s->n; i++) {
         const T sum = s->sum[i], factor = sum == 0 ? 0 : keep / sum;
-        const double logarithm = vm_log_f64((double)sum), top = (double)s->top[i];
-        lse[i] = (T)(top + logarithm);
-        lse_low[i] = sum == 0 ? 0 : (T)((top - (double)lse[i]) + logarithm);
+        attention_logarithm(s->top[i], sum, s->first + i, lse, lse_low);
         for (c = 0; c < z->columns; c++)
             y[i * step + c] = factor == 0 ? 0 : y[i * step + c] * factor;
     }
@@ -142,8 +140,8 @@ static void attention_queries_of(const attention_sizes *z, const attention_block
     simd_queries s;
     for (s.first = 0; s.first < b->n; s.first += simd_width) {
         s.n = b->n - s.first < simd_width ? b->n - s.first : simd_width;
-        simd_attend(z, b, q, k, v, mask, scale, keep, d, &s, y + s.first * step, step,
-                    lse + s.first, lse_low + s.first);
+        simd_attend(z, b, q, k, v, mask, scale, keep, d, &s, y + s.first * step, step, lse,
+                    lse_low);
     }
 }
 

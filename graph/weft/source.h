@@ -43,7 +43,8 @@ typedef enum weft_source_kind {
     WEFT_SOURCE_INTS,    /* `integers`, an array of ints: const int * */
     WEFT_SOURCE_TERMS,   /* the addresses of all inputs, const T *const * */
     WEFT_SOURCE_NONE,    /* a null pointer, for an operand that the node lacks */
-    WEFT_SOURCE_SPACE    /* memory for `integer` floats during the call, float * */
+    WEFT_SOURCE_SPACE,   /* memory for `integer` floats during the call, float * */
+    WEFT_SOURCE_OUT_READ /* of output `integer`; a null pointer if nothing reads it */
 } weft_source_kind;
 
 /* An argument of a call. */
@@ -61,6 +62,7 @@ typedef struct weft_source_arg {
 #define WEFT_ARG_IN_AT(i, at)  WEFT_ARG_(WEFT_SOURCE_IN, i, at, 0, NULL, 0)
 #define WEFT_ARG_OUT(i)        WEFT_ARG_(WEFT_SOURCE_OUT, i, 0, 0, NULL, 0)
 #define WEFT_ARG_OUT_AT(i, at) WEFT_ARG_(WEFT_SOURCE_OUT, i, at, 0, NULL, 0)
+#define WEFT_ARG_OUT_READ(i)   WEFT_ARG_(WEFT_SOURCE_OUT_READ, i, 0, 0, NULL, 0)
 #define WEFT_ARG_INT(x)        WEFT_ARG_(WEFT_SOURCE_INT, x, 0, 0, NULL, 0)
 #define WEFT_ARG_NUMBER(x)     WEFT_ARG_(WEFT_SOURCE_NUMBER, 0, 0, x, NULL, 0)
 #define WEFT_ARG_DOUBLE(x)     WEFT_ARG_(WEFT_SOURCE_DOUBLE, 0, 0, x, NULL, 0)

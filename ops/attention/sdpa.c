@@ -412,9 +412,10 @@ static void source_sdpa(weft_source *s)
     int64_t numbers[64];
     const sdpa_attr *a = s->attr;
     const size_t n = source_sizes(s, false, numbers);
-    weft_source_arg args[16] = {
-        WEFT_ARG_IN(Q),  WEFT_ARG_IN(K),  WEFT_ARG_IN(V), a->mask ? WEFT_ARG_IN(3) : WEFT_ARG_NONE,
-        WEFT_ARG_OUT(0), WEFT_ARG_OUT(1), WEFT_ARG_OUT(2)};
+    weft_source_arg args[16] = {WEFT_ARG_IN(Q),      WEFT_ARG_IN(K),
+                                WEFT_ARG_IN(V),      a->mask ? WEFT_ARG_IN(3) : WEFT_ARG_NONE,
+                                WEFT_ARG_OUT(0),     WEFT_ARG_OUT_READ(1),
+                                WEFT_ARG_OUT_READ(2)};
     if (s->in[K].dtype == WEFT_U8 || s->in[V].dtype == WEFT_U8) {
         s->receiver->fail(s, "its keys or values are stored in fewer bits");
         return;
