@@ -20,6 +20,8 @@ typedef struct simd_pixels {
 typedef struct simd_places {
     int at[simd_width];
     int dense; /* side by side, without padding */
+    int from;  /* side by side but for padding, all within the source: place of the first; or -1 */
+    T mask[simd_width]; /* bits: ones where a place is inside */
 } simd_places;
 
 /* Class i; there are as many as elements of a window's stride where the source is dy, else one. */
@@ -93,7 +95,7 @@ static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *off
     const int d0 = offset[0], d1 = offset[1], d2 = offset[2], n = p->n;
     const int s0 = s->source[0], s1 = s->source[1], s2 = s->source[2];
     const int *base = p->base;
-    int j, apart = 0, padding = 0;
+    int j, apart = 0, padding = 0, from = -1;
     for (j = 0; j < simd_width; j++) {
         const int i0 = base[j] + d0, i1 = base[simd_width + j] + d1;
         const int i2 = base[2 * simd_width + j] + d2;
@@ -105,6 +107,13 @@ static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *off
     for (j = 0; j < simd_width; j++) apart |= to->at[j] != to->at[0] + j;
     p->padded |= padding;
     to->dense = !apart && to->at[0] >= 0;
+    for (j = 0; j < simd_width; j++) {
+        memset(&to->mask[j], to->at[j] < 0 ? 0 : 255, sizeof(T));
+        if (to->at[j] >= 0) from = to->at[j] - j;
+    }
+    for (j = 0; j < simd_width; j++)
+        if (to->at[j] >= 0 && to->at[j] - j != from) from = -1;
+    to->from = from >= 0 && from + simd_width <= s0 * s1 * s2 ? from : -1;
 }
 
 /* Places of which none is read. */
@@ -114,12 +123,21 @@ static void simd_no_places(simd_pixels *p, simd_places *to)
     for (j = 0; j < simd_width; j++) to->at[j] = -1;
     p->padded = 1;
     to->dense = 0;
+    to->from = -1;
 }
 
 /* y = the elements at these places, zeros for padding. */
 static inline void simd_gather(const T *x, const simd_places *p, T *y)
 {
+    const simd_bits *mask = (const simd_bits *)(const void *)p->mask;
+    simd_bits *to = (simd_bits *)(void *)y;
     int j;
+    if (p->from >= 0) {
+        const simd_bits *two = (const simd_bits *)(const void *)(x + p->from);
+        to[0] = two[0] & mask[0];
+        to[1] = two[1] & mask[1];
+        return;
+    }
     for (j = 0; j < simd_width; j++) y[j] = p->at[j] < 0 ? 0 : x[p->at[j]];
 }
 
@@ -173,6 +191,7 @@ static void simd_conv_product(const conv_shape *s, const simd_class *k, const T 
     simd_pixels p = simd_pixels_of(s, k, first, n);
     simd_places places;
     places.dense = 0;
+    places.from = -1;
     at[0] = 0; /* where a class reads no tap */
     panel[0] = 0;
     do {

@@ -159,33 +159,38 @@ static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int c
         }
 }
 
-/* y [simd_width] = elements first, first + step, ... of a row: zeros outside of its `size`. */
-static void simd_row_piece(const T *row, int size, int first, int step, T *y)
-{
-    int j;
-    for (j = 0; j < simd_width; j++, first += step)
-        y[j] = first >= 0 && first < size ? row[first] : 0;
-}
+/* A row of an image, `at` elements from the first of n. */
+typedef struct simd_row {
+    const T *image;
+    int at, size, n;
+} simd_row;
 
-/* Adds products of simd_width columns of a row of dy, whose `left` first ones are in the block, and of
- * the row of x that a tap reads there. */
-static inline void simd_plane_step(const T *dy, int left, const T *x, int size, int first, int step,
-                                   simd_vector *sum)
+/* Bits of lanes: simd_width zeros, ones, zeros. */
+typedef struct simd_masks {
+    T lane[3 * simd_width];
+} simd_masks;
+
+/* y [2] = elements first, first + step, ... of a row: zeros outside of it. */
+static inline void simd_row_piece(const simd_row *row, int first, int step, const simd_masks *masks,
+                                  simd_vector *y)
 {
-    T some[simd_width], other[simd_width];
-    const simd_vector *a = (const simd_vector *)(const void *)dy, *b;
-    if (left < simd_width) {
-        simd_row_piece(dy, left, 0, 1, some);
-        a = (const simd_vector *)(const void *)some;
+    const int left = row->size - first, from = row->at + first;
+    const int low = first < 0 ? first < -simd_width ? simd_width : -first : 0;
+    const int high = left < 0 ? 0 : left > simd_width ? simd_width : left;
+    T some[simd_width];
+    int j;
+    if (step == 1 && from >= 0 && from + simd_width <= row->n) {
+        const simd_bits *x = (const simd_bits *)(const void *)(row->image + from);
+        const simd_bits *after = (const simd_bits *)(const void *)(masks->lane + simd_width - low);
+        const simd_bits *before =
+            (const simd_bits *)(const void *)(masks->lane + 2 * simd_width - high);
+        y[0] = (simd_vector)(x[0] & after[0] & before[0]);
+        y[1] = (simd_vector)(x[1] & after[1] & before[1]);
+        return;
     }
-    if (step != 1 || first < 0 || first + simd_width > size) {
-        simd_row_piece(x, size, first, step, other);
-        b = (const simd_vector *)(const void *)other;
-    } else {
-        b = (const simd_vector *)(const void *)(x + first);
-    }
-    sum[0] = simd_fma(a[0], b[0], sum[0]);
-    sum[1] = simd_fma(a[1], b[1], sum[1]);
+    for (j = 0; j < simd_width; j++, first += step)
+        some[j] = first >= 0 && first < row->size ? row->image[row->at + first] : 0;
+    memcpy(y, some, sizeof some);
 }
 
 static double conv_plane_blocks(const conv_shape *s, const T *x, int x_step, const T *dy,
@@ -193,21 +198,35 @@ static double conv_plane_blocks(const conv_shape *s, const T *x, int x_step, con
 {
     const int width = s->result[2], padded = (columns + 15) / 16 * 16, step = s->stride[2];
     double total = 0;
+    simd_masks masks;
     int n, row, column, i, j, l;
+    memset(&masks, 0, sizeof masks);
+    memset(masks.lane + simd_width, 255, sizeof masks / 3);
     for (n = 0; n < s->images; n++, x += x_step, dy += dy_step)
         for (row = 0; row < s->result[1]; row += rows)
             for (column = 0; column < width; column += columns) {
                 const int first = column * step + tap[2] * s->dilation[2] - s->begin[2];
-                const int left = width - column < columns ? width - column : columns;
-                simd_vector lane[conv_lanes / simd_lanes] = {{0}};
+                const int size = width - column < columns ? width - column : columns;
+                simd_row of_dy, of_x;
+                simd_vector lane[conv_lanes / simd_lanes] = {{0}}, a[2], b[2];
+                of_dy.image = dy;
+                of_dy.size = size;
+                of_dy.n = s->result_size;
+                of_x.image = x;
+                of_x.n = s->source_size;
                 for (i = row; i < row + rows && i < s->result[1]; i++) {
                     const int at = i * s->stride[1] + tap[1] * s->dilation[1] - s->begin[1];
                     const int inside = at >= 0 && at < s->source[1];
-                    for (j = 0; j < padded; j += simd_width)
-                        simd_plane_step(dy + i * width + column + j, left - j,
-                                        x + (inside ? at * s->source[2] : 0),
-                                        inside ? s->source[2] : 0, first + j * step, step,
-                                        lane + j / simd_lanes % (conv_lanes / simd_lanes));
+                    of_dy.at = i * width + column;
+                    of_x.at = inside ? at * s->source[2] : 0;
+                    of_x.size = inside ? s->source[2] : 0;
+                    for (j = 0; j < padded; j += simd_width) {
+                        simd_vector *sum = lane + j / simd_lanes % (conv_lanes / simd_lanes);
+                        simd_row_piece(&of_dy, j, 1, &masks, a);
+                        simd_row_piece(&of_x, first + j * step, step, &masks, b);
+                        sum[0] = simd_fma(a[0], b[0], sum[0]);
+                        sum[1] = simd_fma(a[1], b[1], sum[1]);
+                    }
                 }
                 for (j = 0; j < conv_lanes / simd_lanes; j++)
                     for (l = 0; l < simd_lanes; l++) total += (double)lane[j][l];

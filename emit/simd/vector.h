@@ -7,6 +7,8 @@
 #endif
 
 typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
+/* Their bits. */
+typedef uint32_t simd_bits __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 
 /* Numbers of a vector, and of two. */
 enum { simd_lanes = SIMD_BYTES / sizeof(T) };
