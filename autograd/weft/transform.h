@@ -25,7 +25,8 @@ extern "C" {
  * differentiated has a forward mode. Otherwise the error is WEFT_NO_GRADIENT, which names the op,
  * also where a rule is not linear in the cotangent, such as one that clips it. Each
  * derivative is computed right after the node that it belongs to, so a plan of outputs and
- * derivatives needs about twice the memory of one of the outputs. */
+ * derivatives needs about twice the memory of one of the outputs, or three times if parameters
+ * move as well (docs/transforms.md). */
 WEFT_API void weft_jvp(weft_graph *graph, const weft_value *outputs, size_t n_outputs,
                        const weft_value *wrt, const weft_value *tangents, size_t n,
                        weft_value *derivatives);
