@@ -43,33 +43,32 @@ static void conv_next(const int *size, int *at)
     }
 }
 
-/* Tap t of the used ones, where `tap` is the one before unless t is 0; sums over taps alone of the
- * gradient for the image go backwards. Returns its place in the kernel. */
-static int conv_tap(const conv_shape *s, int t, int *tap)
+/* The element of the source that the result reads along a dimension at a tap; -1: padding; -2: none, by the
+ * stride. */
+static int conv_along(const conv_shape *s, int d, int at, int tap)
 {
-    const int back = s->planes && s->transposed;
-    int d;
-    for (d = 2; d >= 0; d--) {
-        const int first = s->first[d], last = first + s->used[d] - 1;
-        if (t && tap[d] != (back ? first : last)) {
-            tap[d] += back ? -1 : 1;
-            break;
-        }
-        tap[d] = back ? last : first;
+    int i = at * s->stride[d] + tap * s->dilation[d] - s->begin[d];
+    if (s->transposed) {
+        i = at + s->begin[d] - tap * s->dilation[d];
+        if (i % s->stride[d]) return -2;
+        i /= s->stride[d];
     }
-    return (tap[0] * s->kernel[1] + tap[1]) * s->kernel[2] + tap[2];
+    return i < 0 || i >= s->source[d] ? -1 : i;
 }
 
-/* The terms inside of the source alone. */
+/* The terms inside of the source alone. Sums over taps alone of the gradient for the image go backwards. */
 static T conv_inside(const conv_shape *s, const T *w, const T *x, const int *at, T bias)
 {
-    const int all = s->used[0] * s->used[1] * s->used[2];
+    const int back = s->planes && s->transposed, all = s->used[0] * s->used[1] * s->used[2];
     T sum = bias;
-    int t, c, tap[3] = {0, 0, 0};
-    for (t = 0; t < all; t++) {
-        const int k = conv_tap(s, t, tap), place = conv_place(s, at, tap);
+    int t, c, d, step[3] = {0, 0, 0}, tap[3];
+    for (t = 0; t < all; t++, conv_next(s->used, step)) {
+        int place, own;
+        for (d = 0; d < 3; d++) tap[d] = s->first[d] + (back ? s->used[d] - 1 - step[d] : step[d]);
+        place = conv_place(s, at, tap);
+        own = (tap[0] * s->kernel[1] + tap[1]) * s->kernel[2] + tap[2];
         for (c = 0; place >= 0 && c < s->channels; c++)
-            sum = fma(w[c * s->channel_weights + k], x[c * s->source_size + place], sum);
+            sum = fma(w[c * s->channel_weights + own], x[c * s->source_size + place], sum);
     }
     return sum;
 }
@@ -86,25 +85,37 @@ static int conv_all_finite(const conv_shape *s, const T *w)
 }
 
 /* One element of the result. Padding is multiplied as zeros; but if a weight is not finite, a NaN is
- * computed again without it. */
+ * computed again without it. The shape is a constant where a compiler puts this into its caller. */
 static T conv_sum(const conv_shape *s, const T *w, const T *x, const int *at, T bias)
 {
-    const int all = s->used[0] * s->used[1] * s->used[2];
+    const int back = s->planes && s->transposed;
     T total = 0, piece = s->planes ? bias : bias + 0;
-    int t, c, tap[3] = {0, 0, 0}, terms = 0, pieces = 0, padded = 0;
-    for (t = 0; t < all; t++) {
-        const int k = conv_tap(s, t, tap), place = conv_place(s, at, tap);
-        if (place == -2 && !s->planes) continue;
-        padded |= place < 0;
-        for (c = 0; c < s->channels; c++) {
-            if (terms == 128 && !s->planes) {
-                total = pieces++ ? total + piece : piece;
-                piece = 0;
-                terms = 0;
+    int i, j, k, c, terms = 0, pieces = 0, padded = 0;
+    for (i = 0; i < s->used[0]; i++) {
+        const int tap0 = s->first[0] + (back ? s->used[0] - 1 - i : i);
+        const int in0 = conv_along(s, 0, at[0], tap0);
+        for (j = 0; j < s->used[1]; j++) {
+            const int tap1 = s->first[1] + (back ? s->used[1] - 1 - j : j);
+            const int in1 = conv_along(s, 1, at[1], tap1);
+            for (k = 0; k < s->used[2]; k++) {
+                const int tap2 = s->first[2] + (back ? s->used[2] - 1 - k : k);
+                const int in2 = conv_along(s, 2, at[2], tap2);
+                const int inside = in0 >= 0 && in1 >= 0 && in2 >= 0;
+                const T *own = w + (tap0 * s->kernel[1] + tap1) * s->kernel[2] + tap2;
+                const T *from = x + (inside ? (in0 * s->source[1] + in1) * s->source[2] + in2 : 0);
+                if ((in0 == -2 || in1 == -2 || in2 == -2) && !s->planes) continue;
+                padded |= !inside;
+                for (c = 0; c < s->channels; c++) {
+                    if (terms == 128 && !s->planes) {
+                        total = pieces++ ? total + piece : piece;
+                        piece = 0;
+                        terms = 0;
+                    }
+                    piece = fma(own[c * s->channel_weights], inside ? from[c * s->source_size] : 0,
+                                piece);
+                    terms++;
+                }
             }
-            piece = fma(w[c * s->channel_weights + k],
-                        place < 0 ? 0 : x[c * s->source_size + place], piece);
-            terms++;
         }
     }
     if (pieces) piece = total + piece;

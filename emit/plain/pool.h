@@ -11,10 +11,8 @@ static void max_pool(const T *x, T *y, int32_t *places, const int *shape)
         for (i = 0; i < s->result_size; i++, conv_next(s->result, at)) {
             T best = (T)-INFINITY;
             int found = -1;
-            for (t = 0; t < s->taps; t++) {
-                int place;
-                conv_tap(s, t, tap);
-                place = conv_place(s, at, tap);
+            for (t = 0; t < s->taps; t++, conv_next(s->kernel, tap)) {
+                const int place = conv_place(s, at, tap);
                 if (place < 0) continue;
                 if (found >= 0 && !(x[place] > best) && (x[place] == x[place] || best != best))
                     continue;

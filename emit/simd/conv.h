@@ -61,7 +61,7 @@ static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int 
     return p;
 }
 
-/* Tap t of the used ones, in the order of conv_tap. Returns its place in the kernel. */
+/* Tap t of the used ones, in the order of conv_sum. Returns its place in the kernel. */
 static int simd_tap(const conv_shape *s, int t, int *tap)
 {
     const int all = s->used[0] * s->used[1] * s->used[2];
