@@ -4,7 +4,8 @@ on a Cortex-M4, and time on this machine. Same compiler, same flags.
 
 Usage: emit_peers.py WEFT FOLDER [SECONDS]
 
-Flash is what a program grows by, with the parts of the C library that the file needs. RAM is the arena and the deepest
+Flash is what a program grows by, with the parts of the C library that the file needs: for weft also with
+examples/emit/doubles.c instead of libgcc's functions. RAM is the arena and the deepest
 stack, and, where they are not in the arena, the caller's input and output. Stack of the C library's functions is not
 counted. Time is the shortest of many runs, which alternate: of weft with plain and with vector kernels, and of the peer.
 Fails if results differ by more than 1e-5 from the peer's, or in a bit between the kernels.
@@ -21,6 +22,7 @@ from peer_models import MODELS
 
 ARM = ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "-Os", "-std=c99",
        "-fno-math-errno", "-ffunction-sections", "-fdata-sections"]
+DOUBLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "emit" / "doubles.c"
 HOST = [["-O2"], ["-O3", "-march=native"]]
 
 TIMES = r"""
@@ -119,16 +121,17 @@ def stack_of(info, entry):
 
 
 def sizes_on_cortex_m4(model, work, sizes):
-    """Flash and RAM of weft, then of the peer."""
+    """Flash and RAM of weft and of the peer; flash of weft with doubles.c."""
     main = work / "sizes.c"
     main.write_text(fill_in(SIZES, model, sizes))
     flash = {}
-    for define, files in (("NONE", []), ("WEFT", ["weft_"]), ("EMX", ["emx_"])):
-        sources = [f"{prefix}{model}.c" for prefix in files]
+    builds = {"NONE": [], "WEFT": [f"weft_{model}.c"], "DOUBLES": [f"weft_{model}.c", DOUBLES], "EMX": [f"emx_{model}.c"]}
+    for name, sources in builds.items():
+        define = "WEFT" if name == "DOUBLES" else name
         output_of(ARM + [f"-D{define}", "sizes.c"] + sources + ["-Wl,--gc-sections", "--specs=nano.specs",
                   "--specs=nosys.specs", "-lm", "-o", "image"], cwd=work)
         text, data = output_of(["arm-none-eabi-size", "image"], cwd=work).splitlines()[1].split()[:2]
-        flash[define] = int(text) + int(data)
+        flash[name] = int(text) + int(data)
     ram = {}
     for prefix, entry in (("weft", f"weft_{model}_run"), ("emx", f"emx_{model}")):
         output_of(ARM + ["-fcallgraph-info=su", "-c", f"{prefix}_{model}.c", "-o", "one.o"], cwd=work)
@@ -136,7 +139,8 @@ def sizes_on_cortex_m4(model, work, sizes):
     header = (work / f"weft_{model}.h").read_text()
     ram["weft"] += int(re.search(r"ARENA_BYTES (\d+)", header)[1])
     ram["emx"] += 4 * sum(sizes)
-    return [(flash["WEFT"] - flash["NONE"], ram["weft"]), (flash["EMX"] - flash["NONE"], ram["emx"])]
+    grown = {name: size - flash["NONE"] for name, size in flash.items()}
+    return grown["WEFT"], grown["DOUBLES"], grown["EMX"], ram["weft"], ram["emx"]
 
 
 def times_here(model, work, sizes, seconds):
@@ -170,8 +174,8 @@ def main():
                    "--large-weight-threshold", "0", "--large-temp-threshold", "0"], cwd=work)
         line = f"{model:8}"
         if with_arm:
-            (flash, ram), (peer_flash, peer_ram) = sizes_on_cortex_m4(model, work, sizes)
-            line += f" flash {flash - weights:,} / {peer_flash - weights:,} + {weights:,} of weights, RAM {ram:,} / {peer_ram:,},"
+            flash, with_doubles, peer_flash, ram, peer_ram = sizes_on_cortex_m4(model, work, sizes)
+            line += f" flash {flash - weights:,}, {with_doubles - weights:,} / {peer_flash - weights:,} + {weights:,} of weights, RAM {ram:,} / {peer_ram:,},"
         for flags, times in zip(HOST, times_here(model, work, sizes, seconds)):
             line += f" {' '.join(flags)} {' / '.join(f'{time / 1000:,.1f}' for time in times)} us"
         print(line)
