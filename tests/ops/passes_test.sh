@@ -40,7 +40,7 @@ case_each_pass_is_alone()
 
 case_no_pass_at_all()
 {
-    suites+=(ops)
+    suites+=(ops op_gradients)
     without all
 }
 
