@@ -116,27 +116,31 @@ case_the_program_of_the_page()
     expect 1 "nothing: expected a file of NumPy" "$build/docs/digits" nothing y x y
 }
 
-# by COMPILER FLAG OPTION...: the hashes of each instruction set of this processor. The flag links the program.
+# by COMPILER FLAG OPTION...: the hashes of each instruction set of this processor, or of the baseline with -Disa=base. The
+# flag links the program.
 by()
 {
     local isa
     command -v "$1" >/dev/null || skip "$1 is not installed"
     CC=$1 build_other libweft.a -Dcore=true "${@:3}" && compile "$1" other hashes "$2" || return
     for isa in base v3 v4 v4_bf16; do
+        [[ $isa = base || " $* " != *" -Disa=base "* ]] || continue
         WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
         WEFT_ISA=$isa ./hashes >"$isa" || fail "hashes with $isa"
         same "$isa"
     done
 }
 
+# Kernels of all instruction sets at -O3; the other builds by clang have sanitizers.
 case_clang()
 {
-    by clang -fopenmp
+    by clang -fopenmp -Dwerror=true
 }
 
+# One source has the kernels of all instruction sets; gcc compiles them all without optimisation.
 case_clang_without_optimisation()
 {
-    by clang -fopenmp -Dc_args=-O0
+    by clang -fopenmp -Disa=base -Dc_args=-O0
 }
 
 # The libraries that need no other, the hashes of each instruction set, and suites.
@@ -169,7 +173,7 @@ case_gcc_without_optimisation()
 # musl has no OpenMP.
 case_a_static_program_with_musl()
 {
-    by musl-gcc -static -Dopenmp=disabled -Dc_args=-O1
+    by musl-gcc -static -Dopenmp=disabled -Dc_args=-O0
     file hashes | grep -q "statically linked" || fail "the program is not static"
 }
 

@@ -54,7 +54,8 @@ case_AArch64()
     train_together
 }
 
-# musl has no OpenMP: one thread.
+# musl has no OpenMP: one thread. This and the program for Windows have the kernels of the baseline: platforms_test.sh runs
+# the others there.
 case_one_static_program_with_musl()
 {
     command -v musl-gcc >/dev/null || skip "musl-gcc is not installed"
@@ -67,7 +68,7 @@ case_one_static_program_with_musl()
 		c_link_args = ['-static']
 	END
     build_other tools/weft --cross-file cross.ini -Ddefault_library=static -Dopenmp=disabled -Dmpi=disabled \
-        -Dtests=disabled -Dc_args=-O1 || return
+        -Dtests=disabled -Disa=base -Dc_args=-O1 || return
     file other/tools/weft | grep -q "statically linked" || fail "the program is not static"
     other/tools/weft info | grep -q "^threads  *1$" || fail "$(other/tools/weft info)"
     cmp <(other/tools/weft fit --help) <("$weft" fit --help) || fail "another help"
@@ -92,7 +93,7 @@ program_for_windows()
 		#include <stdio.h>
 		int main(void) { int c, n = 0; while ((c = getchar()) != EOF) n += c == '\\n'; printf("%d", n); return n < 10; }
 	END
-    build_other tools/weft.exe --cross-file "$tests/platforms/windows.ini" --cross-file libraries.ini -Dtests=disabled -Dc_args=-O1 &&
+    build_other tools/weft.exe --cross-file "$tests/platforms/windows.ini" --cross-file libraries.ini -Dtests=disabled -Disa=base -Dc_args=-O1 &&
         x86_64-w64-mingw32-gcc-posix gnuplot.c -o gnuplot.exe
 }
 
