@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Debian packages from a copy of the tree, checks them with lintian, and installs them in a
 # clean root, where README's program is compiled and run, and the commands of the program. They are built without
-# optimisation, in a third of the time: other tests are of what optimised code computes.
+# optimisation, as most of the time is that of the compiler; other tests are of what optimised code computes.
 # Usage: debian_test.sh FOLDER, which is made; needs root and a mirror.
 set -euo pipefail
 if [ $# -ne 1 ] || [ -e "$1/build.ninja" ]; then

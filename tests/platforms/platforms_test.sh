@@ -131,7 +131,7 @@ by()
     done
 }
 
-# Kernels of all instruction sets at -O3; the other builds by clang have sanitizers.
+# Kernels of all instruction sets at -O3; the suites that clang compiles have ThreadSanitizer.
 case_clang()
 {
     by clang -fopenmp -Dwerror=true
