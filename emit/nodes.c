@@ -102,7 +102,7 @@ static void write_arg(emit_node *w, const weft_source_arg *arg, weft_dtype dtype
         if (arg->offset) weft__emit_text_print(to, " + %lld", (long long)arg->offset);
         break;
     case WEFT_SOURCE_OUT_READ: {
-        const weft_value out = operand(w, w->node.n_in + (size_t)arg->integer);
+        const weft_value out = emit_operand(w, w->node.n_in + (size_t)arg->integer);
         if (w->f->flags[weft__emit_storage_of(w->f, out).id] & EMIT_USED)
             weft__emit_address(w->f, out, false, to);
         else
@@ -193,13 +193,12 @@ static uint64_t halves_of(const emit_node *w, const weft_source_call *call)
     if (call->dtype != WEFT_F32 || call->each || w->rows) return 0;
     for (size_t k = 0; k < call->n_args; k++) {
         const weft_source_arg *arg = &call->args[k];
-        const size_t first = arg->kind == WEFT_SOURCE_OUT ? w->node.n_in : 0;
+        const bool out = arg->kind == WEFT_SOURCE_OUT || arg->kind == WEFT_SOURCE_OUT_READ;
+        const size_t first = out ? w->node.n_in : 0;
         const size_t i = first + (size_t)arg->integer;
         const size_t n = arg->kind == WEFT_SOURCE_TERMS ? w->node.n_in : 1;
         if (arg->kind == WEFT_SOURCE_NONE) bit++;
-        if (arg->kind != WEFT_SOURCE_IN && arg->kind != WEFT_SOURCE_OUT &&
-            arg->kind != WEFT_SOURCE_TERMS)
-            continue;
+        if (arg->kind != WEFT_SOURCE_IN && !out && arg->kind != WEFT_SOURCE_TERMS) continue;
         for (size_t t = 0; t < n; t++, bit++)
             if (bit < 31 && weft__emit_stored(w->f, emit_operand(w, n > 1 ? t : i)) == WEFT_BF16)
                 halves |= UINT64_C(1) << bit;

@@ -75,7 +75,7 @@ class Build:
 
 GCC = Build("build")
 # clang compiles the library, the program and some suites with ThreadSanitizer, and libweft at -O3 in the test platforms.
-# ASan is gcc's: at the end of programs with threads of clang's OpenMP, its leak checker (clang 14) sometimes crashes.
+# ASan is gcc's: the leak checker of clang 14 crashed at the end of a suite with threads of clang's OpenMP.
 FULL = [
     GCC,
     Build("build-asan", ["-Dbuildtype=debugoptimized", "-Db_sanitize=address,undefined", "-Db_lundef=false"]),

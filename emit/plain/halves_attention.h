@@ -65,7 +65,7 @@ static void sdpa_halves(const void *q, const void *k, const void *v, const uint8
                 for (i = 0; i < b.n; i++)
                     attention_query(&z, &b, queries, keys, values, mask, scale, keep, &d, i,
                                     out + (batch * z.queries + first + i) * step + head * z.columns,
-                                    lse + at + i, lse_low + at + i);
+                                    lse ? lse + at : 0, lse_low ? lse_low + at : 0);
             }
         }
 }
