@@ -1,159 +1,11 @@
-/* The steps of a plan as calls of functions, and loops over elements. */
+/* The steps of a plan as calls of functions. */
 #include "nodes.h"
 
 #include "base/text.h"
 
-#include <weft/call.h>
-
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The node's name, or its scope, for comments and errors. */
-static const char *node_name(const emit_node *w, char *buffer, size_t size)
-{
-    const char *name = weft_name_of(w->f->g, emit_operand(w, w->node.n_in)), *scope = w->node.scope;
-    if (name && *name)
-        weft__text_format(buffer, size, "%s (%s)", name, w->node.op->name);
-    else
-        weft__text_format(buffer, size, "%s%s%s", scope, *scope ? "." : "", w->node.op->name);
-    return buffer;
-}
-
-void weft__emit_fail(emit_node *w, weft_status status, const char *reason)
-{
-    char name[256];
-    if (w->f->error->status == WEFT_OK)
-        weft_error_set(w->f->error, status, node_name(w, name, sizeof name), "%s", reason);
-}
-
-/* ---- Calls ---- */
-
-/* Fails for a number that is not an int. */
-static long long int_of(emit_node *w, int64_t number)
-{
-    if (number > INT_MAX || number < -INT_MAX)
-        weft__emit_fail(w, WEFT_TOO_LARGE, "a size or stride is over 2^31 - 1");
-    return (long long)number;
-}
-
-/* The array has no name before all steps are known: equal ones are one. */
-static void write_ints(emit_node *w, const weft_source_arg *arg, emit_text *to)
-{
-    emit_text text = {0};
-    for (size_t i = 0; i < arg->n_integers; i++)
-        weft__emit_text_print(&text, i ? ", %lld" : "%lld", int_of(w, arg->integers[i]));
-    if (!arg->n_integers) weft__emit_text_print(&text, "0");
-    if (!text.failed) weft__emit_hole_text(to, HOLE_INTS, WEFT_I32, text.text);
-    to->failed |= text.failed;
-    weft__emit_text_free(&text);
-}
-
-/* The offset of memory after the plan's arena, which ends after as many bytes. */
-static size_t after_arena(emit_file *f, size_t bytes)
-{
-    const size_t offset = (weft_plan_stats_of(f->plan).arena_bytes + 7) / 8 * 8;
-    if (f->arena_bytes < offset + bytes) f->arena_bytes = offset + bytes;
-    return offset;
-}
-
-/* The offset of the node's scratch memory. A workspace of its kernel lies after the plan's arena. */
-static size_t scratch_of(const emit_node *w)
-{
-    const weft_op *op = w->node.op;
-    if (w->has_scratch || !op->workspace) return w->scratch_offset;
-    const weft_call call = {.attr = w->node.attr,
-                            .in = w->tensors,
-                            .out = w->tensors + w->node.n_in,
-                            .n_in = w->node.n_in,
-                            .n_out = w->node.n_out};
-    return after_arena(w->f, op->workspace(&call));
-}
-
-size_t weft__emit_space(emit_file *f, int64_t floats)
-{
-    return after_arena(f, (size_t)floats * sizeof(float));
-}
-
-void weft__emit_operand(emit_node *w, size_t i, bool is_const, emit_text *to)
-{
-    const emit_row *row = w->rows ? &w->rows[i] : NULL;
-    if (row && row->narrow) {
-        weft__emit_text_print(to, "(%sfloat *)(void *)(arena + ", is_const ? "const " : "");
-        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)row->wide);
-        weft__emit_text_print(to, ")");
-        return;
-    }
-    weft__emit_address(w->f, emit_operand(w, i), is_const, to);
-    if (row && row->by_row && row->row)
-        weft__emit_text_print(to, " + r * %lld", (long long)row->row);
-}
-
-static void write_arg(emit_node *w, const weft_source_arg *arg, weft_dtype dtype, emit_text *to)
-{
-    char number[EMIT_NUMBER_BYTES];
-    switch (arg->kind) {
-    case WEFT_SOURCE_IN:
-        weft__emit_operand(w, (size_t)arg->integer, true, to);
-        if (arg->offset) weft__emit_text_print(to, " + %lld", (long long)arg->offset);
-        break;
-    case WEFT_SOURCE_OUT:
-        weft__emit_operand(w, w->node.n_in + (size_t)arg->integer, false, to);
-        if (arg->offset) weft__emit_text_print(to, " + %lld", (long long)arg->offset);
-        break;
-    case WEFT_SOURCE_OUT_READ: {
-        const weft_value out = emit_operand(w, w->node.n_in + (size_t)arg->integer);
-        if (w->f->flags[weft__emit_storage_of(w->f, out).id] & EMIT_USED)
-            weft__emit_address(w->f, out, false, to);
-        else
-            weft__emit_text_print(to, "0");
-        break;
-    }
-    case WEFT_SOURCE_SCRATCH:
-        weft__emit_text_print(to, "(double *)(void *)(arena + ");
-        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)scratch_of(w));
-        weft__emit_text_print(to, ")");
-        break;
-    case WEFT_SOURCE_INT:
-        weft__emit_hole_number(to, HOLE_INT, int_of(w, arg->integer));
-        break;
-    case WEFT_SOURCE_NUMBER:
-        weft__emit_text_print(to, "%s", weft__emit_number(arg->number, dtype, number));
-        break;
-    case WEFT_SOURCE_DOUBLE:
-        weft__emit_text_print(to, "%s", weft__emit_number(arg->number, WEFT_F64, number));
-        break;
-    case WEFT_SOURCE_KEY:
-        weft__emit_hole_number(to, HOLE_KEY, arg->integer);
-        break;
-    case WEFT_SOURCE_SEED:
-        weft__emit_text_print(to, "m->seed" EMIT_COMMA "m->runs");
-        break;
-    case WEFT_SOURCE_INTS:
-        write_ints(w, arg, to);
-        break;
-    case WEFT_SOURCE_TERMS:
-        weft__emit_text_print(to, "terms");
-        break;
-    case WEFT_SOURCE_NONE:
-        weft__emit_text_print(to, "0");
-        break;
-    case WEFT_SOURCE_SPACE:
-        weft__emit_text_print(to, "(float *)(void *)(arena + ");
-        weft__emit_hole_number(to, HOLE_OFFSET,
-                               (int64_t)weft__emit_space(w->f, int_of(w, arg->integer)));
-        weft__emit_text_print(to, ")");
-        break;
-    }
-}
-
-void weft__emit_args(emit_node *w, const weft_source_call *call, bool begun)
-{
-    for (size_t i = 0; i < call->n_args; i++) {
-        if (i || begun) weft__emit_text_print(&w->text, EMIT_COMMA);
-        write_arg(w, &call->args[i], call->dtype, &w->text);
-    }
-}
 
 /* ---- Lists of inputs ---- */
 
@@ -289,7 +141,7 @@ static void take_refusal(weft_source *s, const char *reason)
 static void write_comment(emit_node *w, emit_text *to)
 {
     char full[256], name[256], shape[128];
-    weft__text_printable(name, sizeof name, node_name(w, full, sizeof full));
+    weft__text_printable(name, sizeof name, weft__emit_node_name(w, full, sizeof full));
     for (char *at = name; (at = strchr(at, '*'));) *at = '.';
     const char *doc = w->node.op->doc ? w->node.op->doc : "";
     const char *end = strstr(doc, ". "), *semicolon = strchr(doc, ';');

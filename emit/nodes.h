@@ -1,4 +1,4 @@
-/* A node under way, for nodes.c and each.c. */
+/* A node under way, for nodes.c, args.c, each.c and rows.c. */
 #ifndef WEFT_EMIT_NODES_H
 #define WEFT_EMIT_NODES_H
 
@@ -44,6 +44,8 @@ static inline bool emit_is_narrow(const emit_node *w, size_t i)
     return weft__emit_stored(w->f, v) != weft_dtype_of(w->f->g, v);
 }
 
+/* args.c: the node's name, or its scope, for comments and errors. */
+const char *weft__emit_node_name(const emit_node *w, char *buffer, size_t size);
 /* Sets the error, which names the node. */
 void weft__emit_fail(emit_node *w, weft_status status, const char *reason);
 /* Writes the address of operand i. */

@@ -328,8 +328,8 @@ void weft__map_RoiAlign(onnx_node *n)
     const weft_value pixels = terms_of_bins(g, t.rows, bins, ratio);
     weft_value weights = terms_of_bins(g, t.weights, bins, ratio), y;
     if (weft__attr_is(n, "mode", "max", "avg")) { /* the largest of the weighted pixels */
-        y = weft_mul(g, weft_embedding(g, t.table, pixels, -1), weft_expand_dims(g, weights, -1));
-        y = weft_max(g, y, WEFT_AXES(-2), false);
+        y = weft_embedding(g, t.table, pixels, -1);
+        y = weft_max(g, weft_mul(g, y, weft_expand_dims(g, weights, -1)), WEFT_AXES(-2), false);
     } else {
         weights = weft_mul_scalar(g, weights, 1 / (double)(ratio * ratio));
         y = weft_embedding_bag(g, t.table, pixels, weights);

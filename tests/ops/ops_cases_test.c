@@ -358,6 +358,50 @@ static void test_refusals(void)
         }
 }
 
+/* Sums of rows with weights, their gradients, and an index out of range. */
+static void test_embedding_bag(void)
+{
+    static const float rows[] = {1, 2, 10, 20, 100, 200}, factors[] = {1, 2, -1, 0.5f};
+    static const int32_t at[] = {2, 0, 1, 1}, outside[] = {2, 0, 3, 1};
+    static const float expected[] = {102, 204, -5, -10};
+    static const float expected_rows[] = {2, 2, -0.5f, -0.5f, 1, 1},
+                       expected_factors[] = {300, 3, 30, 30};
+    weft_graph *g = weft_graph_new();
+    weft_value table = weft_input(g, "table", WEFT_F32, WEFT_SHAPE(3, 2)), index, weights, wrt[2],
+               grads[2];
+    index = weft_input(g, "index", WEFT_I32, WEFT_SHAPE(2, 2));
+    weights = weft_input(g, "weights", WEFT_F32, WEFT_SHAPE(2, 2));
+    const weft_value y = weft_embedding_bag(g, table, index, weights);
+    const weft_value loss = weft_sum(g, y, WEFT_ALL_AXES, false);
+    wrt[0] = table;
+    wrt[1] = weights;
+    weft_grad(g, loss, wrt, 2, grads);
+    const weft_value targets[] = {y, grads[0], grads[1]};
+    const float *const want[] = {expected, expected_rows, expected_factors};
+    const size_t n[] = {4, 6, 4};
+    weft_error error = WEFT_NO_ERROR;
+    weft_plan *plan = weft_plan_new(g, targets, 3, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    weft_session_feed(s, table, rows, sizeof rows, NULL);
+    weft_session_feed(s, index, at, sizeof at, NULL);
+    weft_session_feed(s, weights, factors, sizeof factors, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+    for (int k = 0; k < 3; k++) {
+        float got[6];
+        weft_session_fetch(s, targets[k], got, n[k] * sizeof *got, NULL);
+        CU_ASSERT_EQUAL(memcmp(got, want[k], n[k] * sizeof *got), 0);
+    }
+    weft_session_feed(s, index, outside, sizeof outside, NULL);
+    CU_ASSERT_EQUAL(weft_session_run(s, &error), WEFT_BAD_INDEX);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "3"));
+    weft_session_free(s);
+    weft_plan_free(plan);
+    CU_ASSERT_FALSE(weft_is_value(weft_embedding_bag(g, table, index, table)));
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
+    weft_graph_free(g);
+}
+
 void ops_cases_tests(void)
 {
     CU_pSuite suite = CU_add_suite("ops_cases", NULL, NULL);
@@ -365,6 +409,7 @@ void ops_cases_tests(void)
     CU_add_test(suite, "narrow rows", test_narrow);
     CU_add_test(suite, "infinities and NaN in the last tiles", test_far_specials);
     CU_add_test(suite, "edges", test_edges);
+    CU_add_test(suite, "weighted sums of rows", test_embedding_bag);
     CU_add_test(suite, "the outermost numbers of rows", test_outermost);
     CU_add_test(suite, "builders made of other ops", test_composites);
     CU_add_test(suite, "messages name refused shapes", test_refused_shapes);
