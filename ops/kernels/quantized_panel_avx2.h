@@ -148,7 +148,10 @@ SIMD_INLINE void quantized_avx2_products(const int bits, const bool minima, cons
     for (int64_t c = 0; c < x->chunks; c++) {
         for (int r = 0; bits == 8 && r < QUANTIZED_AVX2_ROWS; r++) {
             const int8_t *q = x->q + ((first + r) * x->chunks + c) * QUANTIZED_CHUNK;
-            for (int i = 0; i < QUANTIZED_CHUNK; i++) words[r][i] = q[i];
+            for (int i = 0; i < QUANTIZED_CHUNK; i += 16)
+                _mm256_storeu_si256(
+                    (__m256i_u *)(void *)(words[r] + i),
+                    _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i_u *)(q + i))));
         }
         const int64_t left = p->blocks - c * QUANTIZED_LANES;
         for (int l = 0; l < QUANTIZED_LANES && l < left; l++) {
