@@ -16,12 +16,8 @@ static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_
     for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
 }
 
-/* Columns that a tile of scatter_add owns, and such parts of a line of `inner` elements. */
+/* Columns that a tile of scatter_add owns. */
 #define SCATTER_COLUMNS 1024
-static inline int64_t scatter_parts(int64_t inner)
-{
-    return ceil_div(inner, SCATTER_COLUMNS);
-}
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -124,7 +120,7 @@ KERNEL(scatter_add)
     int64_t outer, inner;
     around(y, axis, &outer, &inner);
     (void)outer;
-    const int64_t parts = scatter_parts(inner), line = tile / parts;
+    const int64_t parts = ceil_div(inner, SCATTER_COLUMNS), line = tile / parts;
     const int64_t begin = tile % parts * SCATTER_COLUMNS, rest = inner - begin;
     scatter_part p = {.size = y->shape.dim[axis],
                       .count = updates->shape.dim[axis],
@@ -187,7 +183,7 @@ static int64_t tiles_scatter_add(const weft_call *call)
 {
     int64_t outer, inner;
     around(&call->out[0], ((const gather_attr *)call->attr)->axis, &outer, &inner);
-    return numel_of(&call->out[0].shape) ? outer * scatter_parts(inner) : 0;
+    return numel_of(&call->out[0].shape) ? outer * ceil_div(inner, SCATTER_COLUMNS) : 0;
 }
 
 static void vjp_gather(weft_vjp *v)
