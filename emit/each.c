@@ -60,8 +60,8 @@ static void write_index(const nest *l, size_t operand, emit_text *to)
 static void write_element(emit_node *w, const nest *l, size_t k, emit_text *to)
 {
     const bool widens = !w->rows && emit_is_narrow(w, k - 1);
-    if (widens) emit_need(w->f, "bf16_widen");
-    weft__emit_text_print(to, "%s%sin%zu", k > 1 ? ", " : "", widens ? "bf16_widen(" : "", k);
+    if (widens) emit_need(w->f, "half_from_bf16");
+    weft__emit_text_print(to, "%s%sin%zu", k > 1 ? ", " : "", widens ? "half_from_bf16(" : "", k);
     write_index(l, k, to);
     if (widens) weft__emit_text_print(to, ")");
 }
@@ -72,7 +72,7 @@ void weft__emit_each(emit_node *w, const weft_source_call *call, const char *fun
     const nest l = nest_of(w);
     const bool rounds = !w->rows && emit_is_narrow(w, w->node.n_in);
     int indent = 8;
-    if (rounds) emit_need(w->f, "bf16_round");
+    if (rounds) emit_need(w->f, "half_to_bf16");
     weft__emit_text_print(to, "    {\n        ");
     for (size_t k = 0; k < l.n; k++) {
         const size_t i = k ? k - 1 : w->node.n_in;
@@ -97,7 +97,7 @@ void weft__emit_each(emit_node *w, const weft_source_call *call, const char *fun
     }
     weft__emit_text_print(to, "out");
     write_index(&l, 0, to);
-    weft__emit_text_print(to, rounds ? " = bf16_round(%s(" : " = %s(", function);
+    weft__emit_text_print(to, rounds ? " = half_to_bf16(%s(" : " = %s(", function);
     for (size_t k = 1; k < l.n; k++) write_element(w, &l, k, to);
     weft__emit_args(w, call, l.n > 1);
     weft__emit_text_print(to, rounds ? "));\n    }\n" : ");\n    }\n");

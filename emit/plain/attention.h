@@ -22,6 +22,17 @@ typedef struct attention_dropout {
     uint64_t key, seed, number, limit;
 } attention_dropout;
 
+static attention_dropout attention_dropout_of(uint64_t key, uint64_t seed, uint64_t number,
+                                              uint64_t limit)
+{
+    attention_dropout d;
+    d.key = key;
+    d.seed = seed;
+    d.number = number;
+    d.limit = limit;
+    return d;
+}
+
 enum { attention_queries = 256 / sizeof(T) };
 
 static int attention_masked(const attention_sizes *z, const attention_block *b, const uint8_t *mask,
@@ -177,12 +188,8 @@ static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out
 {
     const attention_sizes *z = (const attention_sizes *)(const void *)sizes;
     const int step = z->heads * z->columns;
-    attention_dropout d;
+    const attention_dropout d = attention_dropout_of(key, seed, number, limit);
     int batch, head, index;
-    d.key = key;
-    d.seed = seed;
-    d.number = number;
-    d.limit = limit;
     for (batch = 0; batch < z->batch; batch++)
         for (head = 0; head < z->heads; head++)
             for (index = 0; index * attention_queries < z->queries; index++) {
@@ -199,6 +206,7 @@ static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out
 /* What the backward pass reads. */
 typedef struct attention_inputs {
     const T *q, *k, *v, *out, *lse, *lse_low, *dout, *dlse;
+    const void *stored; /* of halves: q, k, v and dout as they are stored */
     const uint8_t *mask;
     T scale, keep;
     attention_dropout d;
@@ -334,31 +342,12 @@ static void attention_back_chunk(const attention_sizes *z, const attention_input
 }
 
 /* `partial` has room for a dq, where there are several chunks; else it is not read. */
-static void sdpa_grad(const T *q, const T *k, const T *v, const T *out, const T *lse,
-                      const T *lse_low, const T *dout, const uint8_t *mask, const T *dlse, T *dq,
-                      T *dk, T *dv, double *partial, const int *sizes, T scale, T keep,
-                      uint64_t key, uint64_t seed, uint64_t number, uint64_t limit)
+static void attention_back(const attention_sizes *z, attention_inputs *in, T *dq, T *dk, T *dv,
+                           double *partial)
 {
-    const attention_sizes *z = (const attention_sizes *)(const void *)sizes;
     const int n = z->batch * z->queries * z->heads * z->dim;
     const int n_keys = z->batch * z->keys * z->kv_heads;
-    attention_inputs in;
     int begin, batch, head, i;
-    in.q = q;
-    in.k = k;
-    in.v = v;
-    in.out = out;
-    in.lse = lse;
-    in.lse_low = lse_low;
-    in.dout = dout;
-    in.dlse = dlse;
-    in.mask = mask;
-    in.scale = scale;
-    in.keep = keep;
-    in.d.key = key;
-    in.d.seed = seed;
-    in.d.number = number;
-    in.d.limit = limit;
     for (i = 0; i < n; i++) dq[i] = 0;
     for (i = 0; i < n_keys * z->dim; i++) dk[i] = 0;
     for (i = 0; i < n_keys * z->columns; i++) dv[i] = 0;
@@ -368,7 +357,29 @@ static void sdpa_grad(const T *q, const T *k, const T *v, const T *out, const T 
         for (i = 0; begin && i < n; i++) to[i] = 0;
         for (batch = 0; batch < z->batch; batch++)
             for (head = 0; head < z->kv_heads; head++)
-                attention_back_chunk(z, &in, batch, head, begin, end, to, dk, dv);
+                attention_back_chunk(z, in, batch, head, begin, end, to, dk, dv);
         for (i = 0; begin && i < n; i++) dq[i] += to[i];
     }
+}
+
+static void sdpa_grad(const T *q, const T *k, const T *v, const T *out, const T *lse,
+                      const T *lse_low, const T *dout, const uint8_t *mask, const T *dlse, T *dq,
+                      T *dk, T *dv, double *partial, const int *sizes, T scale, T keep,
+                      uint64_t key, uint64_t seed, uint64_t number, uint64_t limit)
+{
+    attention_inputs in;
+    in.q = q;
+    in.k = k;
+    in.v = v;
+    in.out = out;
+    in.lse = lse;
+    in.lse_low = lse_low;
+    in.dout = dout;
+    in.dlse = dlse;
+    in.stored = 0;
+    in.mask = mask;
+    in.scale = scale;
+    in.keep = keep;
+    in.d = attention_dropout_of(key, seed, number, limit);
+    attention_back((const attention_sizes *)(const void *)sizes, &in, dq, dk, dv, partial);
 }

@@ -2,43 +2,27 @@
  * where an operand of the call is: those that may be are void pointers, and bit i of `halves` says that
  * operand i is. They compute in float, and round what they store. */
 
-static inline float bf16_widen(uint16_t half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* To the nearest, ties to even; a NaN stays one. */
-static inline uint16_t bf16_round(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)(x != x ? bits >> 16 | 64 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static void bf16_widen_row(const uint16_t *x, int step, float *y, int n)
 {
     int i;
-    for (i = 0; i < n; i++) y[i] = bf16_widen(x[i * step]);
+    for (i = 0; i < n; i++) y[i] = half_from_bf16(x[i * step]);
 }
 
 static void bf16_round_row(const float *x, uint16_t *y, int n)
 {
     int i;
-    for (i = 0; i < n; i++) y[i] = bf16_round(x[i]);
+    for (i = 0; i < n; i++) y[i] = half_to_bf16(x[i]);
 }
 
 static float operand_at(const void *x, int half, int i)
 {
-    return half ? bf16_widen(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+    return half ? half_from_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
 static void operand_put(void *y, int half, int i, float value)
 {
     if (half)
-        ((uint16_t *)y)[i] = bf16_round(value);
+        ((uint16_t *)y)[i] = half_to_bf16(value);
     else
         ((float *)y)[i] = value;
 }
@@ -114,7 +98,7 @@ static float bf16_step(float x, float y, float sum)
 static float bf16_factor(const void *x, int half, int i)
 {
     return bf16_flush(
-        bf16_widen(half ? ((const uint16_t *)x)[i] : bf16_round(((const float *)x)[i])));
+        half_from_bf16(half ? ((const uint16_t *)x)[i] : half_to_bf16(((const float *)x)[i])));
 }
 
 /* The sum of products of k pairs of neighbours, from a[first] and b[first] on: the second one of each
@@ -308,13 +292,5 @@ static void norm_rows_grad_halves(const void *x, const float *mean, const float 
             }
         }
     }
-    for (i = 0; i < n; i++) {
-        double all = 0, others = 0;
-        for (tile = 0; tile < tiles; tile++) {
-            all += sums[(size_t)tile * 2 * (size_t)n + (size_t)i];
-            others += sums[((size_t)tile * 2 + 1) * (size_t)n + (size_t)i];
-        }
-        dgamma[i] = (float)all;
-        if (dbeta) dbeta[i] = (float)others;
-    }
+    norm_add_tiles(sums, tiles, n, dgamma, dbeta);
 }

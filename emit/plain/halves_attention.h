@@ -43,12 +43,8 @@ static void sdpa_halves(const void *q, const void *k, const void *v, const uint8
     const int step = all->heads * all->columns;
     float *own_k = space + all->queries * all->dim, *own_v = own_k + all->keys * all->dim;
     attention_sizes z = *all;
-    attention_dropout d;
-    int batch, head, first, i;
-    d.key = key;
-    d.seed = seed;
-    d.number = number;
-    d.limit = limit;
+    const attention_dropout d = attention_dropout_of(key, seed, number, limit);
+    int batch, head, first;
     for (batch = 0; batch < z.batch; batch++)
         for (head = 0; head < z.heads; head++) {
             const int kv_head = head / (z.heads / z.kv_heads);
@@ -62,27 +58,25 @@ static void sdpa_halves(const void *q, const void *k, const void *v, const uint8
                 const attention_block b = attention_block_at(
                     &z, mask, batch, head, first / attention_queries, attention_queries);
                 const int at = (batch * z.heads + head) * z.queries + first;
-                for (i = 0; i < b.n; i++)
-                    attention_query(&z, &b, queries, keys, values, mask, scale, keep, &d, i,
-                                    out + (batch * z.queries + first + i) * step + head * z.columns,
-                                    lse ? lse + at : 0, lse_low ? lse_low + at : 0);
+                attention_queries_of(&z, &b, queries, keys, values, mask, scale, keep, &d,
+                                     out + (batch * z.queries + first) * step + head * z.columns,
+                                     step, lse ? lse + at : 0, lse_low ? lse_low + at : 0);
             }
         }
 }
 
 /* What the backward pass reads, as it is stored. */
 typedef struct attention_stored {
-    const attention_sizes *sizes;
     const void *q, *k, *v, *dout;
     float *space; /* for the queries of a head, their gradients, its keys and its values */
     int halves;
 } attention_stored;
 
-static void attention_back_chunk_halves(const attention_stored *from, attention_inputs *in,
-                                        int batch, int kv_head, int begin, int end, float *dq,
-                                        float *dk, float *dv)
+static void attention_back_chunk_halves(const attention_sizes *all, attention_inputs *in, int batch,
+                                        int kv_head, int begin, int end, float *dq, float *dk,
+                                        float *dv)
 {
-    const attention_sizes *all = from->sizes;
+    const attention_stored *from = (const attention_stored *)in->stored;
     attention_sizes z = *all;
     const int repeat = z.heads / z.kv_heads;
     float *dout = from->space + z.queries * z.dim, *k = dout + z.queries * z.columns;
@@ -114,13 +108,8 @@ static void sdpa_grad_halves(const void *q, const void *k, const void *v, const 
                              uint64_t key, uint64_t seed, uint64_t number, uint64_t limit,
                              float *space, int halves)
 {
-    const attention_sizes *z = (const attention_sizes *)(const void *)sizes;
-    const int n = z->batch * z->queries * z->heads * z->dim;
-    const int n_keys = z->batch * z->keys * z->kv_heads;
     attention_stored from;
     attention_inputs in;
-    int begin, batch, head, i;
-    from.sizes = z;
     from.q = q;
     from.k = k;
     from.v = v;
@@ -131,23 +120,10 @@ static void sdpa_grad_halves(const void *q, const void *k, const void *v, const 
     in.lse = lse;
     in.lse_low = lse_low;
     in.dlse = dlse;
+    in.stored = &from;
     in.mask = mask;
     in.scale = scale;
     in.keep = keep;
-    in.d.key = key;
-    in.d.seed = seed;
-    in.d.number = number;
-    in.d.limit = limit;
-    for (i = 0; i < n; i++) dq[i] = 0;
-    for (i = 0; i < n_keys * z->dim; i++) dk[i] = 0;
-    for (i = 0; i < n_keys * z->columns; i++) dv[i] = 0;
-    for (begin = 0; begin < z->keys; begin += z->chunk) {
-        const int end = begin + z->chunk < z->keys ? begin + z->chunk : z->keys;
-        float *to = begin ? (float *)(void *)partial : dq;
-        for (i = 0; begin && i < n; i++) to[i] = 0;
-        for (batch = 0; batch < z->batch; batch++)
-            for (head = 0; head < z->kv_heads; head++)
-                attention_back_chunk_halves(&from, &in, batch, head, begin, end, to, dk, dv);
-        for (i = 0; begin && i < n; i++) dq[i] += to[i];
-    }
+    in.d = attention_dropout_of(key, seed, number, limit);
+    attention_back((const attention_sizes *)(const void *)sizes, &in, dq, dk, dv, partial);
 }

@@ -220,6 +220,21 @@ static void norm_columns_grad(const T *x, const T *mean, const T *rstd, const T 
     }
 }
 
+/* dgamma, and dbeta unless it is NULL: the sums [tiles, 2, n] over tiles. */
+static void norm_add_tiles(const double *sums, int tiles, int n, T *dgamma, T *dbeta)
+{
+    int tile, i;
+    for (i = 0; i < n; i++) {
+        double some = 0, other = 0;
+        for (tile = 0; tile < tiles; tile++) {
+            some += sums[(size_t)tile * 2 * (size_t)n + (size_t)i];
+            other += sums[((size_t)tile * 2 + 1) * (size_t)n + (size_t)i];
+        }
+        dgamma[i] = (T)some;
+        if (dbeta) dbeta[i] = (T)other;
+    }
+}
+
 /* dx, and the sums over rows: 32 rows in T, those of a tile of `each` rows in double, then tiles. `sums` has
  * 2 n numbers for each tile. */
 static void norm_rows_grad(const T *x, const T *mean, const T *rstd, const T *dy, const T *gamma,
@@ -243,15 +258,7 @@ static void norm_rows_grad(const T *x, const T *mean, const T *rstd, const T *dy
                               dy + first * n, last - first, n, total);
         }
     }
-    for (i = 0; i < n; i++) {
-        double some = 0, other = 0;
-        for (tile = 0; tile < tiles; tile++) {
-            some += sums[(size_t)tile * 2 * (size_t)n + (size_t)i];
-            other += sums[((size_t)tile * 2 + 1) * (size_t)n + (size_t)i];
-        }
-        dgamma[i] = (T)some;
-        if (dbeta) dbeta[i] = (T)other;
-    }
+    norm_add_tiles(sums, tiles, n, dgamma, dbeta);
 }
 
 /* Where the pieces of a channel of n elements begin. */

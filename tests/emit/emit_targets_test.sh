@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The network of examples/emit learns on other processors: each prints what this one prints, the hash of the parameters
-# among it. So do a Transformer and a CNN whose functions have vectors (weft emit --kernels simd). Debian's packages: those of tests/platforms, and gcc-arm-none-eabi, libnewlib-arm-none-eabi, qemu-system-arm.
+# among it. So do a Transformer and a CNN whose functions have vectors (weft emit --kernels simd). Debian's packages:
+# those of tests/platforms, and gcc-arm-none-eabi, libnewlib-arm-none-eabi, qemu-system-arm.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 sources=(device.c net.c net_step.c)

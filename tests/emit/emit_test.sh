@@ -111,7 +111,7 @@ case_bf16_of_a_program()
     expect 0 "1 files written, 0 refused" "$build/tests/emit_cases" own own
     "$weft" emit gpt --train --precision bf16 layers=9 batch=1 length=64 d_model=16 heads=2 d_ff=16 vocab=32 -o bf16.c \
         >printed.txt || fail "weft emit --precision bf16"
-    grep -q 'bf16_round' bf16.c && grep -q ': 8 times [0-9]*\. ' bf16.c || fail "bf16, or layers that repeat"
+    grep -q 'half_to_bf16' bf16.c && grep -q ': 8 times [0-9]*\. ' bf16.c || fail "bf16, or layers that repeat"
 }
 
 # C++ takes the files as well.
