@@ -92,6 +92,7 @@ bool weft__tk_is_word(uint32_t c)
 
 bool weft__tk_is_mark(uint32_t c)
 {
+    if (c == 0x1CF2 || c == 0x1CF3) return true; /* Lo since Unicode 12 */
     return c >= 0x300 && is_any_mark(c) &&
            !in_table(weft__tk_newer_marks, weft__tk_newer_marks_count, c);
 }

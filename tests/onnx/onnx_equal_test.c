@@ -53,6 +53,24 @@ static void test_einsum_broadcast(void)
     weft__arena_free(&p);
 }
 
+/* Squares and cubes have an exponent of one number, and powers one for each element. */
+static void test_powers(void)
+{
+    for (int exponent = 2; exponent <= 3; exponent++) {
+        const float one = (float)exponent, all[6] = {one, one, one, one, one, one};
+        float data[6];
+        arena p = {.blocks = NULL};
+        written_graph *g = write_graph(&p);
+        write_floats(&p, g, "x", WEFT_SHAPE(2, 3), numbers(data, 6, 3));
+        write_floats(&p, g, "one", WEFT_SHAPE(1), &one);
+        write_floats(&p, g, "all", WEFT_SHAPE(2, 3), all);
+        write_node(&p, g, "Pow", "x one", "first");
+        write_node(&p, g, "Pow", "x all", "second");
+        expect_equal(&p, g, 17, 6);
+        weft__arena_free(&p);
+    }
+}
+
 /* One step of an LSTM with one number, whose three activations differ; c begins at 0. The gates are
  * in the order i, o, f, c. */
 static void test_activations(void)
@@ -84,6 +102,7 @@ static void test_activations(void)
 void onnx_equal_tests(void)
 {
     CU_pSuite suite = CU_add_suite("onnx_equal", NULL, NULL);
+    CU_add_test(suite, "powers of one exponent", test_powers);
     CU_add_test(suite, "attention with a past", test_attention_past);
     CU_add_test(suite, "Einsum that broadcasts", test_einsum_broadcast);
     CU_add_test(suite, "activations of an LSTM", test_activations);
