@@ -37,6 +37,7 @@ static const struct {
     {"softplus", 0x64e1123d5b231f93u},
     {"erf", 0xb0cb8a880fe69d85u},
     {"clamp", 0x6f133bf76d608286u},
+    {"fake_quantize", 0x184f7059e3b0cb4au},
     {"cast", 0xb2a7238299f7b49fu},
     {"bitcast", 0x40f9999941f176a5u},
     {"narrow_rows", 0x235cf134d8ad7dddu},

@@ -238,18 +238,6 @@ void weft__map_SwiGLU(onnx_node *n)
     weft__set_out(n, 0, weft_mul(g, weft_mul(g, a, gate), b));
 }
 
-/* Whether input i is one number in the file, without gradient, that adds no dimension to input 0. */
-static bool is_number(onnx_node *n, size_t i, double *number)
-{
-    if ((n->in[i]->trainable && !n->in[i]->weight) || !weft__import_contents(n->import, n->in[i]) ||
-        !n->in[i]->known)
-        return false;
-    const weft_shape shape = n->in[i]->tensor.shape;
-    if (weft_shape_numel(shape) != 1 || shape.rank > weft__in_shape(n, 0).rank) return false;
-    *number = weft__in_number(n, i, "number", *number);
-    return true;
-}
-
 /* The result has the dtype of the base, whatever the exponent's. Squares and cubes of floats are
  * products, which take a tenth of the time of powers. */
 void weft__map_Pow(onnx_node *n)
@@ -257,7 +245,7 @@ void weft__map_Pow(onnx_node *n)
     const weft_value a = weft__in_value(n, 0);
     const weft_dtype dtype = weft_dtype_of(n->graph, a);
     double number = 0;
-    if (weft_dtype_is_float(dtype) && has_in(n, 1) && is_number(n, 1, &number) &&
+    if (weft_dtype_is_float(dtype) && has_in(n, 1) && weft__in_is_number(n, 1, &number) &&
         (number == 2 || number == 3)) {
         const weft_value square = weft_square(n->graph, a);
         weft__set_out(n, 0, number == 2 ? square : weft_mul(n->graph, square, a));
@@ -399,7 +387,7 @@ static bool known_bound(onnx_node *n, size_t i, const char *name, double *number
         *number = weft__attr_float(n, name, *number);
         return true;
     }
-    return !has_in(n, i) || is_number(n, i, number);
+    return !has_in(n, i) || weft__in_is_number(n, i, number);
 }
 
 void weft__map_Clip(onnx_node *n)

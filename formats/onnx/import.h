@@ -63,6 +63,9 @@ typedef struct onnx_value {
     /* Of an output of DequantizeLinear: what it was computed from. The zero point may be NULL. */
     struct onnx_value *quantized, *scale, *zero;
     int axis;
+    /* Of an output of QuantizeLinear with numbers as scale and zero point: its input in f32. */
+    weft_value exact;
+    double step, offset;
     /* How many positions along `sized_axis` count in a run, an i32 scalar; no value: all. */
     weft_value size;
     int sized_axis;
@@ -346,6 +349,9 @@ const onnx_tensor *weft__in_tensor(onnx_node *n, size_t i, const char *what);
 int weft__in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capacity);
 /* The number of an input with one element, or the default if the node does not have it. */
 double weft__in_number(onnx_node *n, size_t i, const char *what, double default_value);
+/* Whether input i is one number in the file that adds no dimension to input 0. It is then not a
+ * parameter, even as an initializer. */
+bool weft__in_is_number(onnx_node *n, size_t i, double *number);
 
 /* Attributes: their value, or the default. In the body of a function they may be the call's. */
 bool weft__has_attr(const onnx_node *n, const char *name);

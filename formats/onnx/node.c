@@ -71,6 +71,17 @@ double weft__in_number(onnx_node *n, size_t i, const char *what, double default_
     return default_value;
 }
 
+bool weft__in_is_number(onnx_node *n, size_t i, double *number)
+{
+    if (!has_in(n, i) || (n->in[i]->trainable && !n->in[i]->weight) ||
+        !weft__import_contents(n->import, n->in[i]) || !n->in[i]->known)
+        return false;
+    const weft_shape shape = n->in[i]->tensor.shape;
+    if (weft_shape_numel(shape) != 1 || shape.rank > weft__in_shape(n, 0).rank) return false;
+    *number = onnx_tensor_element(&n->in[i]->tensor, 0);
+    return true;
+}
+
 /* ---- Attributes ---- */
 
 static const WeftOnnx__AttributeProto *find_in(const name_table *attributes, const char *name)

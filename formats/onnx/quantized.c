@@ -12,6 +12,12 @@ static bool has_bytes(int type)
     return type == ONNX_UINT8 || type == ONNX_INT8;
 }
 
+/* Types whose sums and differences are exact in f32. */
+static bool has_few_bits(int type)
+{
+    return has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16;
+}
+
 /* A number, or a vector along an axis of `rank` dimensions, in f64. */
 static weft_value along(weft_graph *g, weft_value x, int axis, int rank)
 {
@@ -93,8 +99,9 @@ void weft__map_QuantizeLinear(onnx_node *n)
     const int rank = weft__in_shape(n, 0).rank, type = quantized_type(n, 2);
     const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
     const onnx_minifloat *m = weft__onnx_minifloat(type);
-    weft_value x = weft_cast(g, weft__in_value(n, 0), WEFT_F32);
-    x = weft_div(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), WEFT_F32));
+    const weft_value exact = weft_cast(g, weft__in_value(n, 0), WEFT_F32);
+    weft_value x =
+        weft_div(g, exact, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), WEFT_F32));
     if (m) {
         if (has_in(n, 2))
             x = weft_add(g, x, weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), WEFT_F32));
@@ -103,6 +110,13 @@ void weft__map_QuantizeLinear(onnx_node *n)
     }
     weft_value zero = weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), WEFT_F32);
     weft__set_quantized(n, weft__quantized_clip(n, x, zero, type), type);
+    double step, offset = 0;
+    if (n->folding || !n->n_out || !has_few_bits(type) || !weft__in_is_number(n, 1, &step) ||
+        (has_in(n, 2) && !weft__in_is_number(n, 2, &offset)))
+        return;
+    n->out[0].exact = exact;
+    n->out[0].step = step;
+    n->out[0].offset = offset;
 }
 
 /* A value of a type of few bits in floats, or in i32. */
@@ -127,6 +141,21 @@ static bool has_offset(onnx_node *n, size_t i)
     return false;
 }
 
+/* What QuantizeLinear has rounded with the same scale and zero point, in one op; or no value. The
+ * gradient of that op is a surrogate, so that training keeps the definition. */
+static weft_value on_grid(onnx_node *n)
+{
+    const onnx_value *q = n->in[0];
+    double step = 0, offset = 0, low, high;
+    if (n->folding || n->import->mode == ONNX_TRAINING || !weft_is_value(q->exact) ||
+        !weft__in_is_number(n, 1, &step) || (has_in(n, 2) && !weft__in_is_number(n, 2, &offset)) ||
+        step != q->step || offset != q->offset || !(step > 0) ||
+        weft_dtype_of(n->graph, weft__in_value(n, 1)) != WEFT_F32 ||
+        !weft__onnx_type_bounds(q->type, &low, &high))
+        return WEFT_NO_VALUE;
+    return weft_fake_quantize(n->graph, q->exact, step, low - offset, high - offset);
+}
+
 /* The difference of numbers of few bits is exact in f32, so that only the product with a scale in
  * f32 is rounded; that of floats of at most 8 bits is exact in f64. */
 void weft__map_DequantizeLinear(onnx_node *n)
@@ -136,12 +165,13 @@ void weft__map_DequantizeLinear(onnx_node *n)
     const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
     const weft_dtype out = weft_dtype_of(g, weft__in_value(n, 1));
     const bool exact = weft__onnx_minifloat(type) && !has_offset(n, 2);
-    const bool few_bits = has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16 || exact;
+    const bool few_bits = has_few_bits(type) || exact;
     const weft_dtype dtype = few_bits && out == WEFT_F32 ? WEFT_F32 : WEFT_F64;
+    const weft_value rounded = on_grid(n);
     weft_value x = weft_cast(g, weft__quantized_whole(n, 0), dtype);
     if (!exact) x = weft_sub(g, x, weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), dtype));
     x = weft_mul(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), dtype));
-    weft__set_out(n, 0, weft_cast(g, x, out));
+    weft__set_out(n, 0, weft_is_value(rounded) ? rounded : weft_cast(g, x, out));
     if (!n->n_out) return;
     n->out[0].quantized = n->in[0];
     n->out[0].scale = n->in[1];

@@ -29,9 +29,13 @@ typedef struct bounds_attr {
     double low, high;
 } bounds_attr;
 
-/* PLAIN: no attributes; STEP: the same, and the gradient is zero; SLOPE, BOUNDS: the structs above.
- */
-enum { PLAIN, STEP, SLOPE, BOUNDS };
+typedef struct grid_attr {
+    double scale, low, high;
+} grid_attr;
+
+/* PLAIN: no attributes; STEP: the same, and the gradient is zero; SLOPE, BOUNDS: the structs above;
+ * GRID: the last of them, and the gradient is that of a surrogate. */
+enum { PLAIN, STEP, SLOPE, BOUNDS, GRID };
 
 /* name, kind, doc, ONNX, y of the element x, gradient, range of the samples, are samples distinct?
  * ONNX is an expression of operands of weft/export.h, of the operand x and the attributes;
@@ -116,7 +120,12 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
                  1.1283791670955126), -2, 2, false) \
     X(clamp, BOUNDS, "y = min(max(x, low), high); the gradient outside and at NaN is 0", onnx_clip(e, x, low, high), \
       x < low ? low : x > high ? high : x, \
-      clamp_gradient(graph, g, x, y), -2, 2, true)
+      clamp_gradient(graph, g, x, y), -2, 2, true) \
+    X(fake_quantize, GRID, "y = scale min(max(round(x / scale), low), high); the gradient passes where x / scale is within half a step of the bounds", \
+      onnx_grid(e, x, scale, low, high), \
+      ((T_(rint((T)(x / scale))) < low ? low : T_(rint((T)(x / scale))) > high ? high \
+         : T_(rint((T)(x / scale)))) + 0) * scale, \
+      grid_gradient(graph, g, x, (const grid_attr *)attr), -2, 2, true)
 
 /* The formula of y holds for |x| <= VM_SIN_LIMIT only; beyond, kernels call
  * vm_NAME_f64. */
@@ -138,6 +147,11 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
     const number low = (number)((const bounds_attr *)attr)->low; \
     const number high = (number)((const bounds_attr *)attr)->high; \
     (void)low, (void)high
+#define ATTRIBUTES_GRID(number) \
+    const number scale = (number)((const grid_attr *)attr)->scale; \
+    const number low = (number)((const grid_attr *)attr)->low; \
+    const number high = (number)((const grid_attr *)attr)->high; \
+    (void)scale, (void)low, (void)high
 /* clang-format on */
 
 #ifdef WEFT_KERNEL_ISA
@@ -224,6 +238,26 @@ static bool infer_bounds(weft_infer *infer)
                            attr->low, attr->high);
 }
 
+static bool infer_grid(weft_infer *infer)
+{
+    const grid_attr *attr = infer->attr;
+    if (!infer_unary(infer)) return false;
+    const weft_dtype dtype = infer->in[0].dtype;
+    if (!weft_infer_scalar(infer, "scale", attr->scale, dtype) ||
+        !weft_infer_scalar(infer, "low", attr->low, dtype) ||
+        !weft_infer_scalar(infer, "high", attr->high, dtype))
+        return false;
+    const double scale = dtype == WEFT_F32 ? (double)(float)attr->scale : attr->scale;
+    if (!(scale > 0) || isinf(scale))
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "scale must be a positive number, got %g",
+                               attr->scale);
+    return (attr->low <= attr->high && floor(attr->low) == attr->low &&
+            floor(attr->high) == attr->high) ||
+           weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                           "low and high must be whole numbers in this order, got %g and %g",
+                           attr->low, attr->high);
+}
+
 static const slope_attr sample_slope = {-0.5};
 static const weft_attr_field slope_fields[] = {
     {"slope", WEFT_ATTR_DOUBLE, offsetof(slope_attr, slope)},
@@ -234,6 +268,14 @@ static const bounds_attr sample_bounds = {-0.5, 0.75};
 static const weft_attr_field bounds_fields[] = {
     {"low", WEFT_ATTR_DOUBLE, offsetof(bounds_attr, low)},
     {"high", WEFT_ATTR_DOUBLE, offsetof(bounds_attr, high)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+static const grid_attr sample_grid = {0.375, -3, 4};
+static const weft_attr_field grid_fields[] = {
+    {"scale", WEFT_ATTR_DOUBLE, offsetof(grid_attr, scale)},
+    {"low", WEFT_ATTR_DOUBLE, offsetof(grid_attr, low)},
+    {"high", WEFT_ATTR_DOUBLE, offsetof(grid_attr, high)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 
@@ -288,6 +330,14 @@ static weft_value clamp_gradient(weft_graph *graph, weft_value g, weft_value x, 
     return weft_where(graph, weft_equal(graph, x, y), g, zero);
 }
 
+/* The rounding is not differentiated, only the limits: what rounds to a step within them passes. */
+static weft_value grid_gradient(weft_graph *graph, weft_value g, weft_value x, const grid_attr *a)
+{
+    const weft_value clamped =
+        weft_clamp(graph, x, (a->low - 0.5) * a->scale, (a->high + 0.5) * a->scale);
+    return clamp_gradient(graph, g, x, clamped);
+}
+
 /* ---- ONNX ---- */
 
 /* ONNX has no op that is accurate near 0. */
@@ -318,6 +368,13 @@ static weft_operand onnx_clip(weft_export *e, weft_operand x, double low, double
     if (low > -INFINITY) in[1] = weft_export_scalar(e, dtype, low);
     if (high < INFINITY) in[2] = weft_export_scalar(e, dtype, high);
     return weft_export_node(e, "Clip", in, in[2].id ? 3 : in[1].id ? 2 : 1, 1);
+}
+
+static weft_operand onnx_grid(weft_export *e, weft_operand x, double scale, double low, double high)
+{
+    const weft_operand step = weft_export_scalar(e, e->in_type[0].dtype, scale);
+    weft_operand y = onnx_clip(e, weft_export_binary(e, "Div", x, step), low, high);
+    return weft_export_binary(e, "Mul", weft_export_unary(e, "Round", y), step);
 }
 
 /* x (1 + f(u)) / 2, with u = x / sqrt 2 and f = erf, or u = c (x + d x^3) and f = tanh. */
@@ -376,6 +433,13 @@ PERIODIC_OPS(UNARY_ONNX)
         (const weft_source_arg[]){WEFT_ARG_NUMBER(((const bounds_attr *)s->attr)->low),            \
                                   WEFT_ARG_NUMBER(((const bounds_attr *)s->attr)->high)},          \
         2)
+#define SOURCE_GRID(op, expression)                                                                \
+    weft_source_each(                                                                              \
+        s, SOURCE_UNARY(op, ", T scale, T low, T high", expression), #op "_of",                    \
+        (const weft_source_arg[]){WEFT_ARG_NUMBER(((const grid_attr *)s->attr)->scale),            \
+                                  WEFT_ARG_NUMBER(((const grid_attr *)s->attr)->low),              \
+                                  WEFT_ARG_NUMBER(((const grid_attr *)s->attr)->high)},            \
+        3)
 #define UNARY_SOURCE(op, kind, text, nodes, expression, gradient, from, to, distinct)              \
     static void source_##op(weft_source *s)                                                        \
     {                                                                                              \
@@ -411,6 +475,11 @@ PERIODIC_OPS(PERIODIC_SOURCE)
     {                                                                                              \
         return weft_apply(graph, &weft_op_##op, &(bounds_attr){low, high}, &x, 1, NULL);           \
     }
+#define BUILDER_GRID(op)                                                                           \
+    weft_value weft_##op(weft_graph *graph, weft_value x, double scale, double low, double high)   \
+    {                                                                                              \
+        return weft_apply(graph, &weft_op_##op, &(grid_attr){scale, low, high}, &x, 1, NULL);      \
+    }
 
 #define UNARY_VJP(op, kind, text, onnx, expression, gradient, from, to, distinct)                  \
     static void vjp_##op(weft_vjp *v)                                                              \
@@ -428,6 +497,7 @@ PERIODIC_OPS(UNARY_VJP)
 #define SAMPLE(kind)                                                                               \
     ((kind) == SLOPE    ? (const void *)&sample_slope                                              \
      : (kind) == BOUNDS ? (const void *)&sample_bounds                                             \
+     : (kind) == GRID   ? (const void *)&sample_grid                                               \
                         : NULL)
 #define UNARY_OP(op, kind, text, nodes, expression, derivative, from, to, distinct)                \
     DECLARE_KERNELS(op);                                                                           \
@@ -446,13 +516,16 @@ PERIODIC_OPS(UNARY_VJP)
         .n_out = 1,                                                                                \
         .attr_size = (kind) == SLOPE    ? sizeof(slope_attr)                                       \
                      : (kind) == BOUNDS ? sizeof(bounds_attr)                                      \
-                                        : 0,                                                       \
+                     : (kind) == GRID   ? sizeof(grid_attr)                                        \
+                                        : 0,                                                         \
         .attrs = (kind) == SLOPE    ? slope_fields                                                 \
                  : (kind) == BOUNDS ? bounds_fields                                                \
-                                    : NULL,                                                        \
+                 : (kind) == GRID   ? grid_fields                                                  \
+                                    : NULL,                                                          \
         .infer = (kind) == SLOPE    ? infer_slope                                                  \
                  : (kind) == BOUNDS ? infer_bounds                                                 \
-                                    : infer_unary,                                                 \
+                 : (kind) == GRID   ? infer_grid                                                   \
+                                    : infer_unary,                                                   \
         .kernel = FLOAT_KERNELS(op),                                                               \
         .elementwise = true,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \
@@ -460,7 +533,9 @@ PERIODIC_OPS(UNARY_VJP)
         .onnx = onnx_##op,                                                                         \
         .source = source_##op,                                                                     \
         .vjp = (kind) == STEP ? NULL : vjp_##op,                                                   \
-        .gradient = (kind) == STEP ? WEFT_GRADIENT_ZERO : WEFT_GRADIENT_VJP,                       \
+        .gradient = (kind) == STEP   ? WEFT_GRADIENT_ZERO                                          \
+                    : (kind) == GRID ? WEFT_GRADIENT_STRAIGHT                                      \
+                                     : WEFT_GRADIENT_VJP,                                          \
         .samples = samples_##op,                                                                   \
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
     };                                                                                             \

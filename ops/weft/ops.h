@@ -102,6 +102,13 @@ WEFT_API weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_
  * zero (u8) [n, 1]. In f64 the result is exact; in f32 while its sums are below 2^24. */
 WEFT_API weft_value weft_matmul_whole(weft_graph *graph, weft_value x, weft_value weight,
                                       weft_value zero);
+/* x rounded to a multiple of `scale` as if it were stored in few bits: with r = x / scale, y = scale
+ * round(min(max(r, low), high)), ties to even (Jacob et al. 2018). x is f32 or f64; scale > 0; low
+ * and high are whole numbers, such as -128 and 127, or 0 - zero and 255 - zero for unsigned numbers
+ * with a zero point. NaN stays. The gradient passes unchanged where low - 1/2 <= r <= high + 1/2,
+ * and is 0 elsewhere, so that a model learns to compute well with rounded numbers. */
+WEFT_API weft_value weft_fake_quantize(weft_graph *graph, weft_value x, double scale, double low,
+                                       double high);
 /* Rows of a quantised table, which is stored as `weight` of weft_matmul_quantized is, at indices
  * i32 [...]: [..., features] of the dtype of `scale`. For inference: there is no gradient. An index
  * out of range is an error, as of weft_embedding. */

@@ -64,6 +64,21 @@ UNARY(softplus, (x > 0 ? x : 0) + vm_log1p_unit(vm_exp(x > 0 ? -x : x)))
 UNARY(erf, vm_erf(x))
 UNARY(clamp, x<a ? a : x> b ? b : x)
 
+/* The attributes are the scale and the bounds, in steps. A result of 0 has no sign. */
+EXACT(fake_quantize)
+{
+    const double *grid = attr;
+    const T scale = (T)grid[0], low = (T)grid[1], high = (T)grid[2];
+    (void)n_in;
+    for (int64_t i = 0; i < numel(out); i++) {
+        T steps = at(in, i) / scale;
+        if (steps < low) steps = low;
+        if (steps > high) steps = high;
+        steps = (T)rint((double)steps);
+        data(out)[i] = steps == 0 ? 0 : steps * scale;
+    }
+}
+
 /* ---- Two operands, which broadcast ---- */
 
 #define BINARY(name, ...)                                                                          \
@@ -104,11 +119,12 @@ EXACT(add_n)
 }
 
 EXACT_TABLE(elementwise) = {
-    ROW(neg),      ROW(abs),    ROW(sign),       ROW(floor),   ROW(ceil),      ROW(round),
-    ROW(atan),     ROW(exp),    ROW(log),        ROW(expm1),   ROW(log1p),     ROW(sqrt),
-    ROW(rsqrt),    ROW(square), ROW(reciprocal), ROW(sin),     ROW(cos),       ROW(tanh),
-    ROW(sigmoid),  ROW(relu),   ROW(leaky_relu), ROW(gelu),    ROW(gelu_tanh), ROW(silu),
-    ROW(softplus), ROW(erf),    ROW(clamp),      ROW(add),     ROW(sub),       ROW(mul),
-    ROW(div),      ROW(pow),    ROW(maximum),    ROW(minimum), ROW(relu_grad), ROW(add_n),
-    {NULL, NULL},
+    ROW(neg),        ROW(abs),   ROW(sign),          ROW(floor),   ROW(ceil),
+    ROW(round),      ROW(atan),  ROW(exp),           ROW(log),     ROW(expm1),
+    ROW(log1p),      ROW(sqrt),  ROW(rsqrt),         ROW(square),  ROW(reciprocal),
+    ROW(sin),        ROW(cos),   ROW(tanh),          ROW(sigmoid), ROW(relu),
+    ROW(leaky_relu), ROW(gelu),  ROW(gelu_tanh),     ROW(silu),    ROW(softplus),
+    ROW(erf),        ROW(clamp), ROW(fake_quantize), ROW(add),     ROW(sub),
+    ROW(mul),        ROW(div),   ROW(pow),           ROW(maximum), ROW(minimum),
+    ROW(relu_grad),  ROW(add_n), {NULL, NULL},
 };

@@ -34,6 +34,14 @@ static void draw_unary(exact_case *c)
     exact_input(c, exact_shape(c, (int)exact_between(c, 0, 4), elements(c)));
 }
 
+static void draw_grid(exact_case *c)
+{
+    const double low = (double)exact_between(c, -8, 0),
+                 grid[3] = {exact_number(c, 0.05, 1), low, low + (double)exact_between(c, 0, 15)};
+    SET_ATTR(c, grid);
+    exact_input(c, exact_shape(c, (int)exact_between(c, 0, 4), elements(c)));
+}
+
 static void draw_cast(exact_case *c)
 {
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F64, WEFT_I32, WEFT_BOOL};
@@ -105,6 +113,7 @@ const exact_op exact_elementwise_ops[] = {
                                     UNARY(logical_not){"add_n", draw_add_n},
     {"where", draw_where},
     {"masked_fill", draw_where},
+    {"fake_quantize", draw_grid},
     {"cast", draw_cast},
     {"bitcast", draw_bitcast},
     {NULL, NULL},

@@ -71,7 +71,7 @@ static const exemption without_golden[] = {
     {"one operation of C on each element, which the reference repeats",
      "neg sign floor ceil round atan square add sub mul add_n blend cast equal not_equal less "
      "less_equal greater greater_equal logical_and logical_or "
-     "logical_not argmax argmin suppress"},
+     "logical_not argmax argmin suppress fake_quantize"},
     {"the suite conv compares it with its definition",
      "conv conv_grad_input conv_grad_weight max_pool average_pool"},
     {"the suite conv_rows compares it with conv", "conv_rows conv_rows_depthwise"},

@@ -110,6 +110,11 @@ static void expect(const char *what, const subject *c, const double *data, const
 
 typedef weft_value unary(weft_graph *g, weft_value x);
 
+static weft_value on_grid(weft_graph *g, weft_value x)
+{
+    return weft_fake_quantize(g, x, 0.5, -2, 3);
+}
+
 static weft_value clamped(weft_graph *g, weft_value x)
 {
     return weft_clamp(g, x, -1, 1);
@@ -141,6 +146,14 @@ static const point points[] = {
     {"relu", weft_relu, INFINITY, INFINITY, 1, false},
     {"relu", weft_relu, -INFINITY, 0, 0, false},
     {"leaky_relu", leaky, NAN, NAN, 0.25, false},
+    {"fake_quantize", on_grid, NAN, NAN, 0, false},
+    {"fake_quantize", on_grid, -INFINITY, -1, 0, false},
+    {"fake_quantize", on_grid, -1.375, -1, 0, false},
+    {"fake_quantize", on_grid, -1.125, -1, 1, false},
+    {"fake_quantize", on_grid, 0.25, 0, 1, false},
+    {"fake_quantize", on_grid, 0.75, 1, 1, false},
+    {"fake_quantize", on_grid, 1.625, 1.5, 1, false},
+    {"fake_quantize", on_grid, 1.875, 1.5, 0, false},
     {"clamp", clamped, NAN, NAN, 0, false},
     {"clamp", clamped, 1, 1, 1, false},
     {"clamp", clamped, -1, -1, 1, false},

@@ -4,6 +4,7 @@
 
 #include <weft/quantize.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -532,8 +533,23 @@ static weft_status op_status(weft_dtype dtype, int64_t k, int64_t width, int64_t
     return status;
 }
 
+static weft_status grid_status(double scale, double low, double high)
+{
+    weft_graph *g = weft_graph_new();
+    weft_fake_quantize(g, weft_input(g, "x", WEFT_F32, WEFT_SCALAR), scale, low, high);
+    const weft_status status = weft_graph_status(g);
+    weft_graph_free(g);
+    return status;
+}
+
 static void test_op_errors(void)
 {
+    CU_ASSERT_EQUAL(grid_status(0.5, -2, -2), WEFT_OK);
+    CU_ASSERT_EQUAL(grid_status(0, -2, 3), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(grid_status(1e-60, -2, 3), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(grid_status((double)NAN, -2, 3), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(grid_status(0.5, 3, -2), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(grid_status(0.5, -2, 2.5), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(op_status(WEFT_U8, 64, 64, 2, 8, 32), WEFT_OK);
     CU_ASSERT_EQUAL(op_status(WEFT_U8, 64, 32, 1, 4, 64), WEFT_OK);
     CU_ASSERT_EQUAL(op_status(WEFT_U8, 64, 64, 2, 7, 32), WEFT_BAD_ARGUMENT);

@@ -69,6 +69,7 @@ UNARY_OPS(UNARY)
 #define B (((const pair_attr *)attr)->b)
 UNARY(leaky_relu, x > 0 ? x : A * x)
 UNARY(clamp, fmin(fmax(x, A), B))
+UNARY(fake_quantize, A * rint(fmin(fmax(x / A, B), ((const double *)attr)[2])))
 UNARY(reshape, x)
 UNARY(custom_gradient, x)
 
@@ -119,6 +120,7 @@ REFERENCE(root_of_sum)
 const reference references_elementwise[] = {
     UNARY_OPS(ROW) BINARY_OPS(ROW) SAME(leaky_relu),
     SAME(clamp),
+    SAME(fake_quantize),
     SAME(add_n),
     SAME(global_norm),
     SAME(square_sums),
