@@ -69,7 +69,7 @@ UNARY_OPS(UNARY)
 #define B (((const pair_attr *)attr)->b)
 UNARY(leaky_relu, x > 0 ? x : A * x)
 UNARY(clamp, fmin(fmax(x, A), B))
-UNARY(fake_quantize, A * rint(fmin(fmax(x / A, B), ((const double *)attr)[2])))
+UNARY(fake_quantize, A *rint(fmin(fmax(x / A, B), ((const double *)attr)[2])))
 UNARY(reshape, x)
 UNARY(custom_gradient, x)
 
