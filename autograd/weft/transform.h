@@ -1,8 +1,8 @@
 /* weft/transform.h - derivatives beyond the gradient: forward mode, products with the Hessian,
- * Jacobians and Hessians.
+ * Jacobians and Hessians; and batches of a graph.
  *
  * All of them add ordinary nodes to the graph, which can be differentiated again and combined with
- * each other. Values are f32 or f64. Errors are the graph's; then every result is WEFT_NO_VALUE. A
+ * each other. Derivatives are of f32 or f64. Errors are the graph's; then every result is WEFT_NO_VALUE. A
  * value may be wanted in the middle of a graph (`wrt` is not only for inputs): derivatives are then
  * those of what follows it.
  */
@@ -52,6 +52,22 @@ WEFT_API void weft_jacobian(weft_graph *graph, const weft_value *outputs, size_t
  * shape of wrt[i] followed by that of wrt[k]: the Jacobians of the gradients, with their limits. */
 WEFT_API void weft_hessian(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
                            weft_value *hessians);
+
+/* A batch of a graph: what outputs[] would be for each of some examples. inputs[i] is a value of the
+ * graph of one example, and batches[i] holds it for all of them: its dtype and shape, with the
+ * examples as a dimension in front, as many in each batch and at least one. results[k] is
+ * outputs[k] of all examples, with the examples in front. Everything else, such as parameters, is
+ * shared by the examples. inputs[] may be any values, also in the middle of the graph, and outputs[]
+ * may be derivatives: batches of gradients are the gradients of each example. Results can be
+ * differentiated and batched again. A plan of the results does not compute the graph of one example.
+ *
+ * Each op is built once for all examples by its batching rule (weft_op.batch). Errors:
+ * WEFT_BAD_ARGUMENT names an op that has none, such as updates of states; WEFT_BAD_SHAPE if a batch
+ * does not fit its input, or a value would have more than WEFT_MAX_RANK dimensions. Random numbers
+ * belong to the graph, so all examples have the same; numbers that differ are a batched input. */
+WEFT_API void weft_vmap(weft_graph *graph, const weft_value *outputs, size_t n_outputs,
+                        const weft_value *inputs, const weft_value *batches, size_t n,
+                        weft_value *results);
 
 #ifdef __cplusplus
 }

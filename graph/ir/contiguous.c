@@ -310,6 +310,11 @@ static const weft_sample samples_contiguous[] = {
     {NULL, 1, {{WEFT_FLOAT, {2, {0, 3}}, -1, 1, false}}},
 };
 
+static void batch_contiguous(weft_batch *b)
+{
+    weft_apply(b->graph, b->op, NULL, b->in, 1, b->out);
+}
+
 const weft_op weft_op_contiguous = {
     .name = "contiguous",
     .doc = "A dense row-major copy: y = x. Inserted where an op cannot take a view.",
@@ -322,6 +327,7 @@ const weft_op weft_op_contiguous = {
     .narrow_in = 1,
     .narrow_out = 1,
     .takes = WEFT_TAKES_ANY,
+    .batch = batch_contiguous,
     .tiles = tiles_contiguous,
     .cost = cost_contiguous,
     .onnx = onnx_contiguous,

@@ -100,6 +100,21 @@ typedef struct weft_expand {
     weft_value *out;
 } weft_expand;
 
+/* The argument of a batching rule (weft_vmap), which builds the op for a batch of `size` examples as
+ * nodes. Where batched[i], in[i] holds input i of all examples, [size, ...]; elsewhere all examples
+ * share in[i]. At least one input is batched. The rule fills out[k] with output k of all examples,
+ * [size, ...]. one_in[i] and one_out[k] are the values of one example, for their shapes only. */
+typedef struct weft_batch {
+    weft_graph *graph;
+    const weft_op *op;
+    const void *attr;
+    size_t n_in, n_out;
+    int64_t size;
+    const weft_value *in, *one_in, *one_out;
+    const bool *batched;
+    weft_value *out;
+} weft_batch;
+
 /* Attribute structs are plain data without pointers, zero where unused (they are compared
  * bytewise); this table describes their fields for DOT and messages, which print `name=value`. */
 typedef enum weft_attr_kind {
@@ -251,6 +266,11 @@ struct weft_op {
 
     const weft_sample *samples;
     size_t n_samples;
+
+    /* Computes the op for a batch of examples, each with values of its own for some inputs. NULL:
+     * an elementwise op broadcasts, another one is batched by its expansion; without one, weft_vmap
+     * refuses the op. */
+    void (*batch)(weft_batch *batch);
 };
 
 /* Adds a node to the graph. `attr` is copied (op->attr_size bytes; NULL: zeros). Fills

@@ -26,6 +26,7 @@
 #include "attention.h"
 
 #include "attention_expand.h"
+#include "batch.h"
 #include "kernels/kernel.h"
 
 #include <weft/ops.h>
@@ -439,6 +440,39 @@ static void source_sdpa_grad(weft_source *s)
     weft_source_call_of(s, "sdpa_grad", args, source_rest(s, numbers, n, args, k));
 }
 
+/* ---- Batches ---- */
+
+/* The mask of all examples, which broadcasts to [size batch, heads, query_len, key_len]. */
+static weft_value batch_mask(const weft_batch *b, size_t i)
+{
+    weft_graph *g = b->graph;
+    const int64_t sequences = weft_dim_of(g, b->one_in[Q], 0);
+    if (!b->batched[i] && (weft_rank_of(g, b->in[i]) < 4 || weft_dim_of(g, b->in[i], 0) == 1))
+        return b->in[i];
+    weft_value mask = weft__batch_align(g, weft__batch_in(b, i), 4);
+    weft_shape shape = weft_shape_of(g, mask);
+    shape.dim[1] = sequences;
+    mask = weft_broadcast_to(g, mask, shape);
+    return weft__batch_fold(g, mask);
+}
+
+/* The sequences of all examples are one list. The random numbers of dropout would differ. */
+static void batch_sdpa(weft_batch *b)
+{
+    const sdpa_attr *attr = b->attr;
+    const size_t mask = !attr->mask ? b->n_in : b->n_in > 4 ? (size_t)REST : 3;
+    weft_value in[REST + 2];
+    if (attr->p != 0) {
+        weft__batch_each(b);
+        return;
+    }
+    for (size_t i = 0; i < b->n_in; i++)
+        in[i] = i == mask ? batch_mask(b, i) : weft__batch_fold(b->graph, weft__batch_in(b, i));
+    weft_apply(b->graph, b->op, attr, in, b->n_in, b->out);
+    for (size_t k = 0; k < b->n_out; k++)
+        b->out[k] = weft__batch_unfold(b, b->out[k], b->one_out[k]);
+}
+
 /* Dot products of bf16 by the processor. */
 #ifdef WEFT_KERNEL_BF16
 void WEFT_JOIN(sdpa, f32, v4_bf16)(const weft_call *, int64_t);
@@ -465,6 +499,7 @@ void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
                                   .random = true,                                                  \
                                   .expand = weft__expand_##op,                                     \
                                   .source = source_##op,                                           \
+                                  .batch = batch_sdpa,                                             \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
                                   __VA_ARGS__};

@@ -5,6 +5,7 @@
 #include "conv_path.h"
 #include "conv_source.h"
 
+#include "batch.h"
 #include "passes.h"
 #include "samples.h"
 
@@ -372,6 +373,54 @@ static void onnx_conv_grad_input(weft_export *e)
     weft_export_int(e, "group", a->groups);
 }
 
+/* ---- Batches ---- */
+
+/* Images [size, n, channels, ...] as [n, size channels, ...]. */
+static weft_value join_channels(weft_graph *g, weft_value x)
+{
+    x = weft_transpose(g, x, 0, 1);
+    weft_shape from = weft_shape_of(g, x), to = {from.rank - 1, {from.dim[0]}};
+    for (int d = 1; d < to.rank; d++) to.dim[d] = from.dim[d + 1];
+    to.dim[1] = weft__batch_product(to.dim[1], from.dim[1]);
+    return weft_reshape(g, x, to);
+}
+
+static weft_value part_channels(const weft_batch *b, weft_value x)
+{
+    const weft_shape one = weft_shape_of(b->graph, b->one_out[0]);
+    weft_shape to = {one.rank + 1, {one.dim[0], b->size}};
+    for (int d = 1; d < one.rank; d++) to.dim[d + 1] = one.dim[d];
+    return weft_transpose(b->graph, weft_reshape(b->graph, x, to), 0, 1);
+}
+
+/* Each example is a group of channels. */
+static void batch_groups(weft_batch *b)
+{
+    const bool of_weight = b->op == &weft_op_conv_grad_weight;
+    weft_value in[3];
+    conv_attr attr;
+    memcpy(&attr, b->attr, sizeof attr);
+    attr.groups = weft__batch_product(attr.groups, b->size);
+    for (size_t i = 0; i < b->n_in; i++) {
+        const weft_value x = weft__batch_in(b, i);
+        const bool images = i == 0 || (i == 1 && of_weight);
+        in[i] = images ? join_channels(b->graph, x) : weft__batch_fold(b->graph, x);
+    }
+    const weft_value y = weft_apply(b->graph, b->op, &attr, in, b->n_in, NULL);
+    b->out[0] = of_weight ? weft__batch_unfold(b, y, b->one_out[0]) : part_channels(b, y);
+}
+
+/* Without weights of its own, an example is some images more. */
+static void batch_conv(weft_batch *b)
+{
+    bool shared = true;
+    for (size_t i = 1; i < b->n_in; i++) shared = shared && !b->batched[i];
+    if (shared)
+        weft__batch_first(b);
+    else
+        batch_groups(b);
+}
+
 #define CONV_OP(op, operands, text, ...)                                                           \
     DECLARE_KERNELS(op);                                                                           \
     const weft_op weft_op_##op = {.name = #op,                                                     \
@@ -396,16 +445,17 @@ CONV_OP(conv, "x w bias",
         "y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i stride + t dilation - pad], "
         "zero outside of x; c runs over the channels of o's group. The matrix product of w and of "
         "patches that are packed straight from the image.",
-        .max_in = 3, .block = block_conv, .onnx = onnx_conv, .source = weft__conv_source,
-        PASSES(&weft__pass_fold_conv, &weft__pass_channels_last))
+        .max_in = 3, .block = block_conv, .batch = batch_conv, .onnx = onnx_conv,
+        .source = weft__conv_source, PASSES(&weft__pass_fold_conv, &weft__pass_channels_last))
 CONV_OP(conv_grad_input, "dy w",
         "The gradient of conv with respect to x, and transposed convolution: dx[n, c, j] = sum of "
         "w[o, c, t] dy[n, o, i] over o, t and i with i stride + t dilation - pad = j.",
-        .max_in = 2, .onnx = onnx_conv_grad_input, .source = weft__conv_source_input)
+        .max_in = 2, .batch = batch_conv, .onnx = onnx_conv_grad_input,
+        .source = weft__conv_source_input)
 CONV_OP(conv_grad_weight, "x dy",
         "The gradient of conv with respect to w: dw[o, c, t] = sum over n, i of dy[n, o, i] "
         "x[n, c, i stride + t dilation - pad].",
-        .max_in = 2, .source = weft__conv_source_weight)
+        .max_in = 2, .batch = batch_groups, .source = weft__conv_source_weight)
 
 /* ---- Builders ---- */
 

@@ -91,6 +91,7 @@ KERNEL(max_pool)
 #else
 
 #include "conv_source.h"
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -399,6 +400,7 @@ const weft_op weft_op_max_pool = {
     .cost = cost_max_pool,
     .onnx = onnx_max_pool,
     .source = weft__conv_source_max_pool,
+    .batch = weft__batch_first,
     .vjp = vjp_max_pool,
     .samples = samples_pool,
     .n_samples = sizeof samples_pool / sizeof *samples_pool,
@@ -414,6 +416,7 @@ const weft_op weft_op_average_pool = {
     .attrs = pool_fields,
     .infer = infer_pool,
     .expand = expand_average_pool,
+    .batch = weft__batch_first,
     .onnx = onnx_average_pool,
     .samples = samples_pool,
     .n_samples = sizeof samples_pool / sizeof *samples_pool,

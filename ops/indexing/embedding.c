@@ -104,6 +104,7 @@ KERNEL(embedding_grad)
 #else
 
 #include "embedding.h"
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/export.h>
@@ -212,6 +213,39 @@ static void vjp_embedding_grad(weft_vjp *v)
     v->grad_in[1] = rows;
 }
 
+static void batch_embedding(weft_batch *b)
+{
+    weft__batch_leading(b, 1u << 1);
+}
+
+/* The tables of all examples are one. An index out of range stays one. */
+static void batch_embedding_grad(weft_batch *b)
+{
+    const embedding_attr *attr = b->attr;
+    weft_graph *g = b->graph;
+    if (attr->rows < 1 || attr->rows > INT32_MAX / b->size) {
+        weft__batch_each(b);
+        return;
+    }
+    const weft_value indices = weft__batch_in(b, 0), zero = weft_scalar(g, WEFT_I32, 0);
+    weft_value dy = weft__batch_in(b, 1);
+    if (attr->padding_index >= 0) {
+        const weft_value wide = weft_scalar(g, WEFT_F64, (double)attr->padding_index);
+        const weft_value mask = weft_equal(g, indices, weft_cast(g, wide, WEFT_I32));
+        dy = weft_masked_fill(g, dy, weft_expand_dims(g, mask, -1), 0.0);
+    }
+    weft_value first = weft_arange(g, WEFT_F64, b->size, 0, (double)attr->rows);
+    first = weft__batch_align(g, first, weft_rank_of(g, b->one_in[0]));
+    const weft_value end = weft_scalar(g, WEFT_I32, (double)attr->rows);
+    const weft_value before = weft_less(g, indices, zero);
+    const weft_value outside = weft_logical_or(g, before, weft_greater_equal(g, indices, end));
+    const weft_value inside = weft_masked_fill(g, indices, outside, 0);
+    const weft_value sum = weft_add(g, weft_cast(g, inside, WEFT_F64), first);
+    const weft_value moved = weft_masked_fill(g, weft_cast(g, sum, WEFT_I32), outside, -1);
+    const weft_value whole = weft__embedding_grad(g, moved, dy, attr->rows * b->size, -1);
+    b->out[0] = weft__batch_unfold(b, whole, b->one_out[0]);
+}
+
 static const embedding_attr emb_none = {6, -1}, emb_pad = {6, 0};
 static const weft_sample samples_embedding[] = {
     {&emb_none, 2, {FLOATS({2, {6, 3}}), INDICES(6, {2, {2, 4}})}},
@@ -280,6 +314,7 @@ const weft_op weft_op_embedding = {
     .can_fail = true,
     .onnx = onnx_embedding,
     .source = source_embedding,
+    .batch = batch_embedding,
     .vjp = vjp_embedding,
     .samples = samples_embedding,
     .n_samples = sizeof samples_embedding / sizeof *samples_embedding,
@@ -304,6 +339,7 @@ const weft_op weft_op_embedding_grad = {
     .cost = cost_embedding_grad,
     .can_fail = true,
     .source = source_embedding_grad,
+    .batch = batch_embedding_grad,
     .vjp = vjp_embedding_grad,
     .samples = samples_embedding_grad,
     .n_samples = sizeof samples_embedding_grad / sizeof *samples_embedding_grad,

@@ -40,6 +40,7 @@ KERNEL(embedding_bag)
 #else
 
 #include "embedding.h"
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -109,6 +110,11 @@ static void source_bag(weft_source *s)
     weft_source_try(s, "embedding_bag", args, sizeof args / sizeof *args);
 }
 
+static void batch_bag(weft_batch *b)
+{
+    weft__batch_leading(b, 1u << 1 | 1u << 2);
+}
+
 static const weft_sample samples_bag[] = {
     {NULL, 3, {FLOATS({2, {6, 3}}), INDICES(6, {2, {2, 4}}), FLOATS({2, {2, 4}})}},
     {NULL, 3, {FLOATS({2, {6, 35}}), INDICES(6, {3, {2, 3, 2}}), FLOATS({3, {2, 3, 2}})}},
@@ -131,6 +137,7 @@ const weft_op weft_op_embedding_bag = {
     .cost = cost_bag,
     .can_fail = true,
     .source = source_bag,
+    .batch = batch_bag,
     .vjp = vjp_bag,
     .samples = samples_bag,
     .n_samples = sizeof samples_bag / sizeof *samples_bag,

@@ -138,6 +138,7 @@ KERNEL(scatter_add)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/export.h>
@@ -261,6 +262,14 @@ static void source_scatter_add(weft_source *s)
     weft_source_try(s, count > SUM_BLOCK ? "scatter_add_blocks" : "scatter_add", args, n);
 }
 
+static void batch_gather(weft_batch *b)
+{
+    gather_attr attr;
+    memcpy(&attr, b->attr, sizeof attr);
+    attr.axis++;
+    weft__batch_with(b, &attr);
+}
+
 DECLARE_ANY_KERNELS(gather);
 const weft_op weft_op_gather = {
     .name = "gather",
@@ -277,6 +286,7 @@ const weft_op weft_op_gather = {
     .can_fail = true,
     .onnx = onnx_gather,
     .source = source_gather,
+    .batch = batch_gather,
     .vjp = vjp_gather,
     .samples = samples_gather,
     .n_samples = sizeof samples_gather / sizeof *samples_gather,
@@ -315,6 +325,7 @@ const weft_op weft_op_scatter_add = {
     .can_fail = true,
     .onnx = onnx_scatter_add,
     .source = source_scatter_add,
+    .batch = batch_gather,
     .vjp = vjp_scatter_add,
     .samples = samples_scatter_add,
     .n_samples = sizeof samples_scatter_add / sizeof *samples_scatter_add,

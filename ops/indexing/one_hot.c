@@ -22,6 +22,7 @@ KERNEL(one_hot)
 
 #else
 
+#include "batch.h"
 #include "onnx.h"
 
 #include <weft/ops.h>
@@ -99,6 +100,7 @@ const weft_op weft_op_one_hot = {
     .takes = WEFT_TAKES_DENSE,
     .tiles = tiles_one_hot,
     .onnx = onnx_one_hot,
+    .batch = weft__batch_front,
     .source = source_one_hot,
     .gradient = WEFT_GRADIENT_ZERO,
     .samples = samples_one_hot,

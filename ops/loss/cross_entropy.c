@@ -136,6 +136,7 @@ KERNEL(cross_entropy_grad)
 
 #include "samples.h"
 
+#include "batch.h"
 #include "onnx.h"
 
 #include <weft/ops.h>
@@ -435,6 +436,71 @@ static void source_cross_entropy_grad(weft_source *s)
     weft_source_call_of(s, "cross_entropy_grad", args, source_rows(s, args, 6));
 }
 
+/* A loss for each row: -(1 - e) log p[target] - e mean log p, 0 where the target is ignored. */
+static weft_value rows_of(weft_graph *graph, weft_value logits, weft_value targets,
+                          const weft_cross_entropy_loss_options *o)
+{
+    const double e = o->label_smoothing;
+    weft_value log_p = weft_log_softmax(graph, logits, -1), ignored = WEFT_NO_VALUE;
+    if (o->has_ignore_index) {
+        const weft_value index = weft_scalar(graph, WEFT_I32, (double)o->ignore_index);
+        ignored = weft_equal(graph, targets, index);
+        targets = weft_masked_fill(graph, targets, ignored, 0);
+    }
+    weft_value picked = weft_gather(graph, log_p, weft_expand_dims(graph, targets, -1), -1);
+    weft_value loss = weft_neg(graph, weft_squeeze(graph, picked, -1));
+    if (e != 0) {
+        weft_value mean = weft_mean(graph, log_p, WEFT_AXES(-1), false);
+        loss = weft_mul_scalar(graph, loss, 1 - e);
+        loss = weft_sub(graph, loss, weft_mul_scalar(graph, mean, e));
+    }
+    return weft_is_value(ignored) ? weft_masked_fill(graph, loss, ignored, 0) : loss;
+}
+
+/* ---- Batches ---- */
+
+/* x of each example, divided by its number of counted rows if the loss is a mean. */
+static weft_value per_count(const weft_batch *b, weft_value x)
+{
+    const cross_entropy_attr *attr = b->attr;
+    weft_graph *g = b->graph;
+    const weft_dtype dtype = weft_dtype_of(g, x);
+    if (attr->sum) return x;
+    const weft_value targets = weft__batch_in(b, 1), one = weft_scalar(g, dtype, 1.0);
+    weft_value count = weft__batch_sums(g, counted_rows(g, attr, targets, dtype));
+    count = weft_maximum(g, count, one);
+    return weft_div(g, x, count);
+}
+
+static void batch_cross_entropy(weft_batch *b)
+{
+    const cross_entropy_attr *attr = b->attr;
+    const weft_cross_entropy_loss_options o = {.label_smoothing = attr->smoothing,
+                                               .has_ignore_index = attr->ignore_index != INT64_MIN,
+                                               .ignore_index = attr->ignore_index};
+    const weft_value logits = weft__batch_in(b, 0), targets = weft__batch_in(b, 1);
+    weft__batch_front(b); /* lse and lse_low */
+    const weft_value rows = rows_of(b->graph, logits, targets, &o);
+    b->out[0] = per_count(b, weft__batch_sums(b->graph, rows));
+}
+
+/* Of the sum over all rows, times dloss / count of each example. */
+static void batch_cross_entropy_grad(weft_batch *b)
+{
+    weft_graph *g = b->graph;
+    const weft_dtype dtype = weft_dtype_of(g, b->in[0]);
+    weft_value in[5];
+    cross_entropy_attr attr;
+    memcpy(&attr, b->attr, sizeof attr);
+    attr.sum = 1;
+    for (size_t i = 0; i < 4; i++) in[i] = weft__batch_in(b, i);
+    in[4] = weft_scalar(g, dtype, 1.0);
+    const weft_value whole = weft_apply(g, b->op, &attr, in, 5, NULL);
+    weft_value scale = per_count(b, weft__batch_in(b, 4));
+    scale = weft__batch_align(g, scale, weft_rank_of(g, b->one_in[0]));
+    b->out[0] = weft_mul(g, whole, scale);
+}
+
 DECLARE_KERNELS(cross_entropy);
 DECLARE_KERNELS(cross_entropy_grad);
 const weft_op weft_op_cross_entropy = {
@@ -460,6 +526,7 @@ const weft_op weft_op_cross_entropy = {
     .can_fail = true,
     .onnx = onnx_cross_entropy,
     .source = source_cross_entropy,
+    .batch = batch_cross_entropy,
     .vjp = vjp_cross_entropy,
     .samples = samples_cross_entropy,
     .n_samples = sizeof samples_cross_entropy / sizeof *samples_cross_entropy,
@@ -486,31 +553,11 @@ const weft_op weft_op_cross_entropy_grad = {
     .cost = cost_cross_entropy_grad,
     .inplace = 1,
     .expand = expand_cross_entropy_grad,
+    .batch = batch_cross_entropy_grad,
     .source = source_cross_entropy_grad,
     .samples = samples_cross_entropy_grad,
     .n_samples = sizeof samples_cross_entropy_grad / sizeof *samples_cross_entropy_grad,
 };
-
-/* A loss for each row: -(1 - e) log p[target] - e mean log p, 0 where the target is ignored. */
-static weft_value rows_of(weft_graph *graph, weft_value logits, weft_value targets,
-                          const weft_cross_entropy_loss_options *o)
-{
-    const double e = o->label_smoothing;
-    weft_value log_p = weft_log_softmax(graph, logits, -1), ignored = WEFT_NO_VALUE;
-    if (o->has_ignore_index) {
-        const weft_value index = weft_scalar(graph, WEFT_I32, (double)o->ignore_index);
-        ignored = weft_equal(graph, targets, index);
-        targets = weft_masked_fill(graph, targets, ignored, 0);
-    }
-    weft_value picked = weft_gather(graph, log_p, weft_expand_dims(graph, targets, -1), -1);
-    weft_value loss = weft_neg(graph, weft_squeeze(graph, picked, -1));
-    if (e != 0) {
-        weft_value mean = weft_mean(graph, log_p, WEFT_AXES(-1), false);
-        loss = weft_mul_scalar(graph, loss, 1 - e);
-        loss = weft_sub(graph, loss, weft_mul_scalar(graph, mean, e));
-    }
-    return weft_is_value(ignored) ? weft_masked_fill(graph, loss, ignored, 0) : loss;
-}
 
 weft_value weft_cross_entropy_loss(weft_graph *graph, weft_value logits, weft_value targets,
                                    const weft_cross_entropy_loss_options *options)

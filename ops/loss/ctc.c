@@ -151,6 +151,7 @@ KERNEL(ctc_grad)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/losses.h>
@@ -301,6 +302,35 @@ static const weft_attr_field ctc_fields[] = {
     {"blank", WEFT_ATTR_INT, offsetof(ctc_attr, blank)},
     {NULL, WEFT_ATTR_INT, 0},
 };
+/* [size, frames, n, classes], log_probs and their gradient, as [frames, size n, classes]. */
+static weft_value join_sequences(weft_graph *g, weft_value x)
+{
+    const weft_value transposed = weft_transpose(g, x, 0, 1);
+    const weft_shape s = weft_shape_of(g, transposed);
+    const int64_t n = weft__batch_product(s.dim[1], s.dim[2]);
+    return weft_reshape(g, transposed, WEFT_SHAPE(s.dim[0], n, s.dim[3]));
+}
+
+static weft_value part_sequences(const weft_batch *b, weft_value x)
+{
+    const weft_shape one = weft_shape_of(b->graph, b->one_out[0]);
+    const weft_shape parts = WEFT_SHAPE(one.dim[0], b->size, one.dim[1], one.dim[2]);
+    return weft_transpose(b->graph, weft_reshape(b->graph, x, parts), 0, 1);
+}
+
+/* The sequences of all examples are one list. */
+static void batch_ctc(weft_batch *b)
+{
+    weft_value in[5];
+    for (size_t i = 0; i < b->n_in; i++) {
+        const weft_value x = weft__batch_in(b, i);
+        in[i] = i ? weft__batch_fold(b->graph, x) : join_sequences(b->graph, x);
+    }
+    const weft_value y = weft_apply(b->graph, b->op, b->attr, in, b->n_in, NULL);
+    const bool backward = b->n_in > 4;
+    b->out[0] = backward ? part_sequences(b, y) : weft__batch_unfold(b, y, b->one_out[0]);
+}
+
 #define CTC_OP(op, text, words, count, ...)                                                        \
     DECLARE_KERNELS(op);                                                                           \
     const weft_op weft_op_##op = {.name = #op,                                                     \
@@ -318,6 +348,7 @@ static const weft_attr_field ctc_fields[] = {
                                   .cost = cost_##op,                                               \
                                   .source = source_##op,                                           \
                                   .can_fail = true,                                                \
+                                  .batch = batch_ctc,                                              \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
                                   __VA_ARGS__};

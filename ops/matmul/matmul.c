@@ -89,6 +89,7 @@ KERNEL(matmul)
 #else
 
 #include <weft/measure.h>
+#include "batch.h"
 #include "passes.h"
 #include "samples.h"
 
@@ -217,6 +218,24 @@ static void vjp_matmul(weft_vjp *v)
         dy = flat(g, dy);
     }
     v->grad_in[1] = weft_matmul(g, weft_transpose(g, a, -1, -2), dy);
+}
+
+/* The batch is in front of the dimensions that broadcast. With one b for all, all rows are one matrix. */
+static void batch_matmul(weft_batch *b)
+{
+    weft_graph *g = b->graph;
+    const int ranks[] = {weft_rank_of(g, b->one_in[0]), weft_rank_of(g, b->one_in[1])};
+    const int rank = ranks[0] > ranks[1] ? ranks[0] : ranks[1];
+    weft_value in[2];
+    const int64_t inner = weft_dim_of(g, b->in[0], -1);
+    if (!b->batched[1] && ranks[1] == 2 && inner > 0) {
+        const weft_value rows = weft_matmul(g, flat(g, b->in[0]), b->in[1]);
+        b->out[0] = weft__batch_unfold(b, rows, b->one_out[0]);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        in[i] = b->batched[i] ? weft__batch_align(g, b->in[i], rank) : b->in[i];
+    b->out[0] = weft_matmul(g, in[0], in[1]);
 }
 
 static const weft_sample samples_matmul[] = {
@@ -355,6 +374,7 @@ const weft_op weft_op_matmul = {
     .broadcasts = true,
     .onnx = onnx_matmul,
     .source = source_matmul,
+    .batch = batch_matmul,
     .vjp = vjp_matmul,
     .samples = samples_matmul,
     .n_samples = sizeof samples_matmul / sizeof *samples_matmul,

@@ -71,6 +71,7 @@ KERNEL(matmul_panels)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/export.h>
@@ -272,6 +273,7 @@ const weft_op weft_op_matmul_shared = {
     .n_out = 1,
     .infer = infer_shared,
     .expand = expand_shared,
+    .batch = weft__batch_first,
     .onnx = onnx_matmul_shared,
     .vjp = vjp_shared,
     .samples = samples_matmul_shared,

@@ -183,6 +183,7 @@ KERNEL(rms_norm_grad)
 
 #include "samples.h"
 
+#include "batch.h"
 #include "onnx.h"
 
 #include <weft/ops.h>
@@ -398,6 +399,69 @@ static unsigned rowwise_norm(const void *attr)
     return 1;
 }
 
+/* ---- Batches ---- */
+
+/* The attribute without gamma and beta. */
+static norm_attr plain_attr(const weft_batch *b)
+{
+    norm_attr attr;
+    memcpy(&attr, b->attr, sizeof attr);
+    attr.gamma = attr.beta = false;
+    return attr;
+}
+
+/* Input i, a vector of features, so that it broadcasts with the batch of x. */
+static weft_value batch_features(const weft_batch *b, size_t i)
+{
+    const int rank = weft_rank_of(b->graph, b->one_in[0]);
+    return b->batched[i] ? weft__batch_align(b->graph, b->in[i], rank) : b->in[i];
+}
+
+static void batch_rows(weft_batch *b)
+{
+    const norm_attr *attr = b->attr;
+    bool shared = true;
+    for (size_t i = 1; i < b->n_in; i++) shared = shared && !b->batched[i];
+    if (shared) {
+        weft__batch_leading(b, 1);
+        return;
+    }
+    const norm_attr plain = plain_attr(b);
+    const weft_value x = weft__batch_in(b, 0);
+    weft_apply(b->graph, b->op, &plain, &x, 1, b->out);
+    if (attr->gamma) b->out[0] = weft_mul(b->graph, b->out[0], batch_features(b, 1));
+    if (attr->beta) b->out[0] = weft_add(b->graph, b->out[0], batch_features(b, 1u + attr->gamma));
+}
+
+/* Sums over the rows of each example. */
+static weft_value batch_row_sums(weft_graph *g, weft_value x)
+{
+    weft_axes axes = {0, {0}};
+    for (int d = 1; d < weft_rank_of(g, x) - 1; d++) axes.axis[axes.count++] = d;
+    return axes.count ? weft_sum(g, x, axes, false) : x;
+}
+
+/* dx by the op; dgamma and dbeta, which it would sum over all examples, by simpler ops. */
+static void batch_rows_grad(weft_batch *b)
+{
+    const norm_attr *attr = b->attr;
+    const norm_attr plain = plain_attr(b);
+    weft_graph *g = b->graph;
+    const size_t stats = attr->rms ? 1 : 2, at = 1 + stats, n = b->n_in;
+    const bool own = attr->gamma && b->batched[n - 1];
+    weft_value in[5], out[3];
+    for (size_t i = 0; i <= at; i++) in[i] = weft__batch_in(b, i);
+    const weft_value dy = in[at];
+    if (attr->gamma) in[n - 1] = b->in[n - 1];
+    if (own) in[at] = weft_mul(g, dy, batch_features(b, n - 1));
+    weft_apply(g, b->op, own ? &plain : attr, in, own ? n - 1 : n, out);
+    const weft_value centred = attr->rms ? in[0] : weft_sub(g, in[0], in[1]);
+    const weft_value xhat = weft_mul(g, centred, in[stats]);
+    b->out[0] = out[0];
+    b->out[1] = batch_row_sums(g, weft_mul(g, dy, xhat));
+    if (!attr->rms) b->out[2] = batch_row_sums(g, dy);
+}
+
 /* ---- ONNX ---- */
 
 /* Only y: the statistics are for the gradient. */
@@ -507,22 +571,22 @@ NORM_OP(layer_norm,
         "also returns mean and rstd.",
         1, 3, 3, infer_norm, .cost = cost_norm, .kernel = FLOAT_KERNELS(layer_norm),
         .narrow_out = 1, .onnx = onnx_layer_norm, .source = source_norm, .vjp = vjp_norm,
-        .rowwise = rowwise_norm, .inputs = "x gamma beta")
+        .batch = batch_rows, .rowwise = rowwise_norm, .inputs = "x gamma beta")
 NORM_OP(rms_norm,
         "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also returns r.", 1, 2,
         2, infer_norm, .cost = cost_norm, .kernel = FLOAT_KERNELS(rms_norm), .narrow_out = 1,
-        .onnx = onnx_rms_norm, .source = source_norm, .vjp = vjp_norm, .rowwise = rowwise_norm,
-        .inputs = "x gamma")
+        .onnx = onnx_rms_norm, .source = source_norm, .vjp = vjp_norm, .batch = batch_rows,
+        .rowwise = rowwise_norm, .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
         4, 5, 3, infer_norm_grad, .cost = cost_norm_grad, .phases = 2, .scratch = scratch_norm,
         .workspace = workspace_norm, .kernel = {NARROW_ROWS(layer_norm_grad, layer_norm_grad)},
         .narrow_in = 1 << 0 | 1 << 3, .narrow_out = 1, .source = source_norm_grad,
-        .expand = expand_grad)
+        .expand = expand_grad, .batch = batch_rows_grad)
 NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,
         infer_norm_grad, .cost = cost_norm_grad, .phases = 2, .scratch = scratch_norm,
         .workspace = workspace_norm, .kernel = {NARROW_ROWS(rms_norm_grad, rms_norm_grad)},
         .narrow_in = 1 << 0 | 1 << 2, .narrow_out = 1, .source = source_norm_grad,
-        .expand = expand_grad)
+        .expand = expand_grad, .batch = batch_rows_grad)
 
 static weft_value norm(weft_graph *graph, const weft_op *op, weft_value x, weft_value gamma,
                        weft_value beta, double eps, bool rms)

@@ -258,6 +258,7 @@ BACKWARD_KERNEL(log_softmax_grad)
 
 #else
 
+#include "batch.h"
 #include "passes.h"
 
 #include <weft/export.h>
@@ -425,6 +426,7 @@ static void source_lines(weft_source *s, const char *function)
                                   .rowwise = rowwise_softmax,                                      \
                                   .narrow_out = 1,                                                 \
                                   .source = source_##op,                                           \
+                                  .batch = weft__batch_front,                                      \
                                   .samples = sample_list,                                          \
                                   .n_samples = sizeof sample_list / sizeof *sample_list,           \
                                   __VA_ARGS__};

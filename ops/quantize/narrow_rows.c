@@ -84,6 +84,7 @@ KERNEL(widen_rows)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -187,6 +188,7 @@ const weft_op weft_op_narrow_rows = {
     .tiles = tiles_narrow_rows,
     .gradient = WEFT_GRADIENT_NONE,
     .source = source_narrow_rows,
+    .batch = weft__batch_front,
     .samples = samples_narrow_rows,
     .n_samples = sizeof samples_narrow_rows / sizeof *samples_narrow_rows,
 };
@@ -206,6 +208,7 @@ const weft_op weft_op_widen_rows = {
     .tiles = tiles_widen_rows,
     .gradient = WEFT_GRADIENT_NONE,
     .source = source_widen_rows,
+    .batch = weft__batch_front,
     .samples = samples_widen_rows,
     .n_samples = sizeof samples_widen_rows / sizeof *samples_widen_rows,
 };

@@ -219,6 +219,7 @@ KERNEL(embedding_quantized)
 
 #else
 
+#include "batch.h"
 #include "quantize.h"
 #include "samples.h"
 
@@ -407,6 +408,11 @@ static void vjp_quantized(weft_vjp *v)
         v->grad_in[0] = weft__matmul_quantized_grad(v->graph, in, attr->bits, attr->group);
 }
 
+static void batch_quantized(weft_batch *b)
+{
+    weft__batch_leading(b, 1);
+}
+
 static const quantized_attr bytes_32 = {.bits = 8, .group = 32},
                             nibbles_32 = {.bits = 4, .group = 32},
                             bytes_64 = {.bits = 8, .group = 64},
@@ -489,12 +495,18 @@ const weft_op weft_op_matmul_quantized = {
     .workspace = workspace_quantized,
     .block = block_quantized,
     .cost = cost_quantized,
+    .batch = batch_quantized,
     .vjp = vjp_quantized,
     .gradient = WEFT_GRADIENT_STRAIGHT,
     .source = source_quantized,
     .samples = samples_quantized,
     .n_samples = sizeof samples_quantized / sizeof *samples_quantized,
 };
+static void batch_lookup(weft_batch *b)
+{
+    weft__batch_leading(b, 1u << 3);
+}
+
 DECLARE_KERNELS(embedding_quantized);
 extern const weft_op weft_op_embedding_quantized;
 const weft_op weft_op_embedding_quantized = {
@@ -518,6 +530,7 @@ const weft_op weft_op_embedding_quantized = {
     .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
     .source = source_lookup,
+    .batch = batch_lookup,
     .samples = samples_lookup,
     .n_samples = sizeof samples_lookup / sizeof *samples_lookup,
 };

@@ -115,6 +115,7 @@ KERNEL(matmul_quantized_grad)
 
 #else
 
+#include "batch.h"
 #include "quantize.h"
 #include "samples.h"
 
@@ -225,6 +226,11 @@ static const weft_attr_field fields_grad[] = {
     {"group", WEFT_ATTR_INT, offsetof(grad_attr, group)},
     {NULL, WEFT_ATTR_INT, 0},
 };
+static void batch_grad(weft_batch *b)
+{
+    weft__batch_leading(b, 1);
+}
+
 DECLARE_KERNELS(matmul_quantized_grad);
 extern const weft_op weft_op_matmul_quantized_grad;
 const weft_op weft_op_matmul_quantized_grad = {
@@ -246,6 +252,7 @@ const weft_op weft_op_matmul_quantized_grad = {
     .cost = cost_grad,
     .gradient = WEFT_GRADIENT_NONE,
     .source = source_grad,
+    .batch = batch_grad,
     .samples = samples_grad,
     .n_samples = sizeof samples_grad / sizeof *samples_grad,
 };

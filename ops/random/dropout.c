@@ -97,6 +97,16 @@ static const weft_attr_field dropout_fields[] = {
     {"p", WEFT_ATTR_DOUBLE, offsetof(dropout_attr, p)},
     {NULL, WEFT_ATTR_INT, 0},
 };
+/* All examples have the factors of one: those of the graph, in its gradient as well. */
+static void batch_dropout(weft_batch *b)
+{
+    weft_graph *g = b->graph;
+    const weft_shape one = weft_shape_of(g, b->one_in[0]);
+    const weft_value ones = weft_fill(g, weft_dtype_of(g, b->in[0]), one, 1);
+    const weft_value factors = weft_apply(g, b->op, b->attr, &ones, 1, NULL);
+    b->out[0] = weft_mul(g, b->in[0], factors);
+}
+
 DECLARE_KERNELS(dropout);
 const weft_op weft_op_dropout = {
     .name = "dropout",
@@ -116,6 +126,7 @@ const weft_op weft_op_dropout = {
     .onnx = onnx_dropout,
     .source = source_dropout,
     PASSES(&weft__pass_reuse_dropout),
+    .batch = batch_dropout,
     .vjp = vjp_dropout,
     .samples = samples_dropout,
     .n_samples = sizeof samples_dropout / sizeof *samples_dropout,

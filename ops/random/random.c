@@ -121,6 +121,7 @@ KERNEL(bernoulli)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/export.h>
@@ -309,6 +310,7 @@ const weft_op weft_op_bernoulli = {
     .cost = cost_random,
     .gradient = WEFT_GRADIENT_ZERO,
     .onnx = onnx_bernoulli,
+    .batch = weft__batch_each,
     .source = source_bernoulli,
     .samples = samples_bernoulli,
     .n_samples = sizeof samples_bernoulli / sizeof *samples_bernoulli,

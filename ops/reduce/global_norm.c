@@ -64,6 +64,7 @@ KERNEL(root_of_sum)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -129,6 +130,19 @@ static const weft_sample samples_global_norm[] = {
 };
 DECLARE_KERNELS(global_norm);
 extern const weft_op weft_op_global_norm;
+/* The sum of squares of each example, input by input. */
+static void batch_global_norm(weft_batch *b)
+{
+    weft_graph *g = b->graph;
+    weft_value total = WEFT_NO_VALUE;
+    for (size_t i = 0; i < b->n_in; i++) {
+        const weft_value x = weft__batch_in(b, i);
+        const weft_value sum = weft__batch_sums(g, weft_square(g, x));
+        total = i ? weft_add(g, total, sum) : sum;
+    }
+    b->out[0] = weft_sqrt(g, total);
+}
+
 const weft_op weft_op_global_norm = {
     .name = "global_norm",
     .doc = "y = (sum of x^2 over all elements of all inputs)^(1/2).",
@@ -144,6 +158,7 @@ const weft_op weft_op_global_norm = {
     .cost = cost_global_norm,
     .source = source_global_norm,
     .vjp = vjp_global_norm,
+    .batch = batch_global_norm,
     .samples = samples_global_norm,
     .n_samples = sizeof samples_global_norm / sizeof *samples_global_norm,
 };

@@ -55,6 +55,7 @@ KERNEL(prod_grad)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -140,6 +141,7 @@ const weft_op weft_op_prod_grad = {
     .kernel = FLOAT_KERNELS(prod_grad),
     .tiles = tiles_prod_grad,
     .workspace = workspace_prod_grad,
+    .batch = weft__batch_rows,
     .source = source_prod_grad,
     .expand = expand_prod_grad,
     .samples = samples_prod_grad,

@@ -1,6 +1,7 @@
 /* Reductions over any axes of any layout: shape rules, gradients, descriptors and builders. The
  * kernels are in reduce_kernels.c. */
 #include "reduce.h"
+#include "batch.h"
 #include "onnx.h"
 
 #include <weft/ops.h>
@@ -171,6 +172,27 @@ static void vjp_logsumexp(weft_vjp *v)
     v->grad_in[0] = weft_mul(g, e, weft_div(g, kept(v, v->grad_out[0]), sum));
 }
 
+/* ---- Batches ---- */
+
+/* A scalar gets an axis to be reduced, since no axes are all axes. */
+static void batch_reduce(weft_batch *b)
+{
+    const int rank = weft_rank_of(b->graph, b->one_in[0]);
+    weft_value x = b->in[0];
+    reduce_attr attr;
+    memcpy(&attr, b->attr, sizeof attr);
+    attr.count = 0;
+    for (int d = 0; d < rank; d++)
+        if (is_reduced(b->attr, d)) attr.axis[attr.count++] = d + 1;
+    for (int d = attr.count; d < WEFT_MAX_RANK; d++) attr.axis[d] = 0;
+    if (!rank) {
+        x = weft_reshape(b->graph, x, WEFT_SHAPE(b->size, 1));
+        attr.axis[attr.count++] = 1;
+        attr.keepdims = false;
+    }
+    b->out[0] = weft_apply(b->graph, b->op, &attr, &x, 1, NULL);
+}
+
 /* ---- ONNX ---- */
 
 /* The axes as int64; returns their number. */
@@ -290,6 +312,7 @@ static const weft_attr_field variance_fields[] = {
         .cost = cost_reduce,                                                                       \
         .onnx = onnx_##op,                                                                         \
         .source = source_##op,                                                                     \
+        .batch = batch_reduce,                                                                     \
         .vjp = vjp_##op,                                                                           \
         .broadcasts = true,                                                                        \
         .samples = samples_##op,                                                                   \

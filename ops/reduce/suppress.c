@@ -58,6 +58,7 @@ KERNEL(suppress)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -141,6 +142,7 @@ const weft_op weft_op_suppress = {
     .workspace = workspace_suppress,
     .cost = cost_suppress,
     .gradient = WEFT_GRADIENT_ZERO,
+    .batch = weft__batch_front,
     .source = source_suppress,
     .samples = samples_suppress,
     .n_samples = sizeof samples_suppress / sizeof *samples_suppress,

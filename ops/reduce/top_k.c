@@ -155,11 +155,20 @@ KERNEL(top_k)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/export.h>
 #include <weft/ops.h>
 #include <weft/source.h>
+
+static void batch_top_k(weft_batch *b)
+{
+    top_k_attr attr;
+    memcpy(&attr, b->attr, sizeof attr);
+    attr.axis++;
+    weft__batch_with(b, &attr);
+}
 
 extern const weft_op weft_op_top_k;
 
@@ -294,6 +303,7 @@ const weft_op weft_op_top_k = {
     .vjp = vjp_top_k,
     .onnx = onnx_top_k,
     .source = source_top_k,
+    .batch = batch_top_k,
     .samples = samples_top_k,
     .n_samples = sizeof samples_top_k / sizeof *samples_top_k,
 };

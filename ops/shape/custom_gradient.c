@@ -1,6 +1,7 @@
 /* Gradients of a program's choice. The op is its first input; the gradient of its output goes to
  * the second, or nowhere if there is none. It has no kernel: its expansion is the first input, so no
  * plan has such a node, and a plan without gradients does not compute the second input for it. */
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/export.h>
@@ -48,6 +49,7 @@ const weft_op weft_op_custom_gradient = {
     .inputs = "value surrogate",
     .infer = infer_custom_gradient,
     .gradient = WEFT_GRADIENT_STRAIGHT,
+    .batch = weft__batch_front,
     .vjp = vjp_custom_gradient,
     .expand = expand_custom_gradient,
     .onnx = onnx_custom_gradient,

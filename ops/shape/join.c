@@ -128,6 +128,7 @@ KERNEL(pad)
 
 #else
 
+#include "batch.h"
 #include "samples.h"
 
 #include <weft/export.h>
@@ -193,6 +194,14 @@ static void source_concat(weft_source *s)
     }
 }
 
+static void batch_concat(weft_batch *b)
+{
+    concat_attr attr;
+    memcpy(&attr, b->attr, sizeof attr);
+    attr.axis++;
+    weft__batch_with(b, &attr);
+}
+
 static const concat_attr concat_0 = {0}, concat_1 = {1};
 static const weft_sample samples_concat[] = {
     {&concat_1, 3, {FLOATS({2, {3, 2}}), FLOATS({2, {3, 1}}), FLOATS({2, {3, 4}})}},
@@ -221,6 +230,7 @@ const weft_op weft_op_concat = {
     .narrow_out = 1,
     .onnx = onnx_concat,
     .source = source_concat,
+    .batch = batch_concat,
     .vjp = vjp_concat,
     .samples = samples_concat,
     .n_samples = sizeof samples_concat / sizeof *samples_concat,
@@ -313,6 +323,20 @@ static void source_pad(weft_source *s)
     weft_source_call_of(s, "pad_elements", args, sizeof args / sizeof *args);
 }
 
+static void batch_pad(weft_batch *b)
+{
+    const pad_attr *one = b->attr;
+    pad_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.before.rank = attr.after.rank = one->before.rank + 1;
+    for (int d = 1; d < attr.before.rank; d++) {
+        attr.before.dim[d] = one->before.dim[d - 1];
+        attr.after.dim[d] = one->after.dim[d - 1];
+    }
+    attr.value = one->value;
+    weft__batch_with(b, &attr);
+}
+
 static const pad_attr pad_a = {{2, {1, 0}}, {2, {0, 2}}, 0.5}, pad_b = {{1, {2}}, {1, {1}}, 3};
 static const weft_sample samples_pad[] = {
     {&pad_a, 1, {FLOATS({2, {3, 2}})}},
@@ -340,6 +364,7 @@ const weft_op weft_op_pad = {
     .takes = WEFT_TAKES_ANY,
     .onnx = onnx_pad,
     .source = source_pad,
+    .batch = batch_pad,
     .vjp = vjp_pad,
     .samples = samples_pad,
     .n_samples = sizeof samples_pad / sizeof *samples_pad,

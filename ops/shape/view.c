@@ -1,6 +1,7 @@
 /* Views: other shapes over the same storage. They cost nothing at run time. */
 #include "kernels/kernel.h"
 
+#include "batch.h"
 #include "onnx.h"
 #include "samples.h"
 
@@ -33,6 +34,7 @@ static const weft_attr_field shape_fields[] = {
         .takes = WEFT_TAKES_ANY,                                                                   \
         .alias = alias_rule,                                                                       \
         .onnx = onnx_##op##_rule,                                                                  \
+        .batch = batch_##op,                                                                       \
         .vjp = vjp_rule,                                                                           \
         .samples = samples_##op,                                                                   \
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
@@ -119,6 +121,11 @@ static bool alias_reshape(const void *attr, const weft_type *in, const weft_layo
 static void vjp_reshape(weft_vjp *v)
 {
     v->grad_in[0] = weft_reshape(v->graph, v->grad_out[0], weft_shape_of(v->graph, v->in[0]));
+}
+
+static void batch_reshape(weft_batch *b)
+{
+    b->out[0] = weft__batch_unfold(b, b->in[0], b->one_out[0]);
 }
 
 static void onnx_reshape_rule(weft_export *e)
@@ -218,6 +225,14 @@ static void vjp_permute(weft_vjp *v)
     v->grad_in[0] = weft_permute(v->graph, v->grad_out[0], inverse);
 }
 
+static void batch_permute(weft_batch *b)
+{
+    const permute_attr *attr = b->attr;
+    weft_axes axes = {attr->count + 1, {0}};
+    for (int i = 0; i < attr->count; i++) axes.axis[i + 1] = attr->axes[i] + 1;
+    b->out[0] = weft_permute(b->graph, b->in[0], axes);
+}
+
 static void onnx_permute_rule(weft_export *e)
 {
     const permute_attr *attr = e->attr;
@@ -299,6 +314,13 @@ static bool alias_broadcast(const void *attr, const weft_type *in, const weft_la
 static void vjp_broadcast(weft_vjp *v)
 {
     v->grad_in[0] = weft_sum_to(v->graph, v->grad_out[0], weft_shape_of(v->graph, v->in[0]));
+}
+
+static void batch_broadcast_to(weft_batch *b)
+{
+    const weft_shape one = weft_shape_of(b->graph, b->one_out[0]);
+    const weft_value x = weft__batch_align(b->graph, b->in[0], one.rank);
+    b->out[0] = weft_broadcast_to(b->graph, x, weft__batch_shape(b, one));
 }
 
 static void onnx_broadcast_to_rule(weft_export *e)

@@ -167,6 +167,18 @@ static weft_value got[4];
     X(weft_hvp(g, v.scalar, &v.w, &v.y, 1, got), BAD_SHAPE, "at/weft_hvp", "vector 0 is f32 [4")   \
     X(weft_hvp(g, v.scalar, &v.ids, &v.ids, 1, got), BAD_ARGUMENT, "at/weft_hvp", "wrt 0 must")    \
     X(weft_hvp(g, v.scalar, &v.w, NULL, 1, got), BAD_ARGUMENT, "at/weft_hvp", "NULL")              \
+    X(weft_vmap(g, &v.x, 1, &v.w, &v.y, 1, got), BAD_SHAPE, "at/weft_vmap",                        \
+      "batch 0 is f32 [4, 5], input 0 f32 [2, 3]: expected that shape with the examples")          \
+    X(weft_vmap(g, &v.x, 1, &v.none, &v.y, 1, got), BAD_ARGUMENT, "at/weft_vmap",                  \
+      "input 0 is not a value of this graph")                                                      \
+    X(weft_vmap(g, &v.other, 1, &v.w, &v.w, 1, got), BAD_ARGUMENT, "at/weft_vmap", "output 0")     \
+    X(weft_vmap(g, &v.x, 1, &v.w, &v.other, 1, got), BAD_ARGUMENT, "at/weft_vmap", "batch 0")      \
+    X(weft_vmap(g, &v.x, 1, &v.w, NULL, 1, got), BAD_ARGUMENT, "at/weft_vmap", "NULL")             \
+    X(weft_vmap(g, &v.x, 1, NULL, NULL, 0, got), BAD_ARGUMENT, "at/weft_vmap", "at least one")     \
+    X(weft_vmap(g, NULL, 1, &v.w, &v.y, 1, got), BAD_ARGUMENT, "at/weft_vmap", "NULL")             \
+    X(weft_vmap(g, &(weft_value){weft_assign(g, v.w, v.x).id, v.w.graph}, 1, &v.w,                 \
+                &(weft_value){weft_stack(g, &v.w, 1, 0).id, v.w.graph}, 1, got),                   \
+      BAD_ARGUMENT, NULL, "writes a state, which all examples share")                              \
     X(weft_jacobian(g, &v.x, 1, &v.flat, 1, got), BAD_DTYPE, "at/weft_jacobian",                   \
       "output 0 is f32, but wrt 0 is f64")                                                         \
     X(weft_jacobian(g, &v.x, 1, &v.ids, 1, got), BAD_ARGUMENT, "at/weft_jacobian", "wrt 0 must")   \
