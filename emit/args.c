@@ -37,6 +37,7 @@ static long long int_of(emit_node *w, int64_t number)
 static void write_ints(emit_node *w, const weft_source_arg *arg, emit_text *to)
 {
     emit_text text = {0};
+    if (*w->shape) weft__emit_text_print(&text, "%s:", w->shape);
     for (size_t i = 0; i < arg->n_integers; i++)
         weft__emit_text_print(&text, i ? ", %lld" : "%lld", int_of(w, arg->integers[i]));
     if (!arg->n_integers) weft__emit_text_print(&text, "0");
@@ -78,6 +79,12 @@ void weft__emit_operand(emit_node *w, size_t i, bool is_const, emit_text *to)
         weft__emit_text_print(to, "(%sfloat *)(void *)(arena + ", is_const ? "const " : "");
         weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)row->wide);
         weft__emit_text_print(to, ")");
+        return;
+    }
+    if (!weft_shape_numel(w->tensors[i].shape) && is_const) {
+        /* Not an array without elements, which compilers may find to be read. */
+        weft__emit_text_print(to, "(const %s *)(void *)arena",
+                              weft__emit_type(w->tensors[i].dtype));
         return;
     }
     weft__emit_address(w->f, emit_operand(w, i), is_const, to);

@@ -77,6 +77,7 @@ static void write_files(emit_file *f)
     const weft_emit_options *o = f->options;
     emit_text header = {0}, begin = {0}, repeats = {0}, states = {0}, run = {0};
     if (weft__emit_write_states(f, &states)) {
+        weft__emit_fold_shapes(f);
         weft__emit_steps_ints(&f->steps, &f->arrays);
         write_run(f, &repeats, &run);
         weft__emit_write_header(f, &header);

@@ -56,6 +56,7 @@ typedef struct emit_file {
     size_t arena_bytes; /* of the plan, and the workspace of kernels after it */
     size_t step;        /* under way */
     bool can_fail;
+    bool keeps_shapes; /* shapes.c has nothing to do: some array is not known to be a struct */
 } emit_file;
 
 /* Sets the error "out of memory"; returns false. */
@@ -107,6 +108,11 @@ void weft__emit_write_copies(emit_file *f, bool outputs, emit_text *to);
 
 /* nodes.c: adds all steps of the plan to f->steps. False: an error is set. */
 bool weft__emit_nodes(emit_file *f);
+
+/* shapes.c: the struct that a function reads an array of ints as; "": none. */
+void weft__emit_shape_name(const char *text, size_t n, char *name, size_t size);
+/* Turns members of such structs that are the same in all arrays into constants of the functions. */
+void weft__emit_fold_shapes(emit_file *f);
 
 /* names.c: a name as an identifier of C and C++. */
 const char *weft__emit_identifier(const char *name, char buffer[EMIT_NAME_BYTES]);

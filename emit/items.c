@@ -81,8 +81,7 @@ static emit_item *meaning_in(const emit_items *all, const emit_item *item, const
 
 /* ---- Walking through the names of a text ---- */
 
-/* The next identifier at or after *at, outside of text literals; its length, or 0 at the end. */
-static size_t next_name(const char *text, size_t n, size_t *at)
+size_t weft__emit_next_name(const char *text, size_t n, size_t *at)
 {
     while (*at < n) {
         const char c = text[*at];
@@ -169,7 +168,7 @@ static void name_declaration(emit_item *item, const char *text, size_t n)
     size_t at = 0, length, last = 0, last_length = 0;
     const bool macro = !strncmp(text, "#define", 7), type = !strncmp(text, "typedef", 7);
     if (macro) at = 7;
-    while ((length = next_name(text, n, &at))) {
+    while ((length = weft__emit_next_name(text, n, &at))) {
         if (length == 13 && !memcmp(text + at, "__attribute__", 13) && last_length) break;
         last = at;
         last_length = length;
@@ -286,7 +285,8 @@ static bool split(emit_items *all, const char *text)
 static bool needs_type(const emit_items *all, const emit_item *item)
 {
     if (is_of_halves(item)) return false;
-    for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
+    for (size_t at = 0, length; (length = weft__emit_next_name(item->text, item->n, &at));
+         at += length) {
         weft_dtype as;
         const char *name = item->text + at;
         if (length == 1 && *name == 'T') return true;
@@ -300,7 +300,8 @@ static bool needs_type(const emit_items *all, const emit_item *item)
 
 static bool needs_halves(const emit_items *all, const emit_item *item)
 {
-    for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
+    for (size_t at = 0, length; (length = weft__emit_next_name(item->text, item->n, &at));
+         at += length) {
         const char *name = item->text + at;
         weft_dtype as;
         if (is_name_of(item, name, length)) continue;
@@ -357,7 +358,8 @@ static void write_renamed(const emit_items *all, const emit_item *item, weft_dty
                           emit_text *to)
 {
     size_t done = 0;
-    for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
+    for (size_t at = 0, length; (length = weft__emit_next_name(item->text, item->n, &at));
+         at += length) {
         weft_dtype as;
         const char *name = item->text + at;
         const bool type = length == 1 && *name == 'T';
@@ -381,7 +383,8 @@ static void write_item(emit_items *all, emit_item *item, weft_dtype dtype, emit_
     bool *written = &item->written[item->generic ? dtype : 0];
     if (*written) return;
     *written = true;
-    for (size_t at = 0, length; (length = next_name(item->text, item->n, &at)); at += length) {
+    for (size_t at = 0, length; (length = weft__emit_next_name(item->text, item->n, &at));
+         at += length) {
         weft_dtype as;
         emit_item *other = meaning_in(all, item, item->text + at, length, dtype, &as);
         if (other && other != item) write_item(all, other, as == AS_IT_STANDS ? dtype : as, to);
@@ -406,6 +409,15 @@ const char *weft__emit_items_name(const emit_items *all, const char *name, weft_
     weft__text_format(buffer, size, as != AS_IT_STANDS ? "%s_%s" : "%s", name,
                       weft__emit_suffix(as));
     return buffer;
+}
+
+const char *weft__emit_items_text(const emit_items *all, const char *name, weft_dtype dtype,
+                                  size_t *n)
+{
+    weft_dtype as;
+    const emit_item *item = meaning(all, name, strlen(name), dtype, &as);
+    if (item) *n = item->n;
+    return item ? item->text : NULL;
 }
 
 void weft__emit_items_free(emit_items *all)

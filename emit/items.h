@@ -46,6 +46,11 @@ bool weft__emit_items_write(emit_items *all, const char *name, weft_dtype dtype,
 /* The name under which a file has an item for the dtype: `buffer` is large enough for any. */
 const char *weft__emit_items_name(const emit_items *all, const char *name, weft_dtype dtype,
                                   char *buffer, size_t size);
+/* The text of the item that has this name for the dtype, of *n bytes; NULL if there is none. */
+const char *weft__emit_items_text(const emit_items *all, const char *name, weft_dtype dtype,
+                                  size_t *n);
+/* The next identifier at or after *at, outside of comments and text literals; its length, or 0 at the end. */
+size_t weft__emit_next_name(const char *text, size_t n, size_t *at);
 void weft__emit_items_free(emit_items *all);
 
 /* The library of plain C (emit/plain), and functions of it with vectors (emit/simd), which are added

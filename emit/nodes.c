@@ -97,6 +97,22 @@ static bool find_function(emit_node *w, const weft_source_call *call, char *func
     return false;
 }
 
+/* Finds the struct that the function reads the only array of ints of a call as. */
+static void find_shape(emit_node *w, const weft_source_call *call, bool halves)
+{
+    char name[200];
+    size_t n = 0, arrays = 0;
+    weft__text_format(name, sizeof name, halves ? "%s_halves" : "%s", call->function);
+    const char *text =
+        weft__emit_items_text(&w->f->items, name, halves ? EMIT_HALVES : call->dtype, &n);
+    for (size_t i = 0; i < call->n_args; i++) arrays += call->args[i].kind == WEFT_SOURCE_INTS;
+    *w->shape = 0;
+    if (text) weft__emit_shape_name(text, n, w->shape, sizeof w->shape);
+    if (!*w->shape || arrays == 1) return;
+    *w->shape = 0;
+    w->f->keeps_shapes = true;
+}
+
 static void take_call(weft_source *s, const weft_source_call *call)
 {
     emit_node *w = s->context;
@@ -105,6 +121,7 @@ static void take_call(weft_source *s, const weft_source_call *call)
     uint64_t halves;
     w->called = true;
     if (!find_function(w, call, function, sizeof function, &halves)) return;
+    find_shape(w, call, halves != 0);
     if (call->each && w->node.n_in >= EMIT_MAX_OPERANDS) {
         weft__emit_fail(w, WEFT_TOO_LARGE, "has more than 63 inputs");
         return;

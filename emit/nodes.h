@@ -22,6 +22,7 @@ typedef struct emit_node {
     size_t scratch_offset;
     emit_text text; /* with holes */
     bool has_scratch, called;
+    char shape[64]; /* the struct that the call's array of ints is; "": none */
 } emit_node;
 
 static inline size_t emit_operands(const emit_node *w)

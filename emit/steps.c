@@ -172,6 +172,20 @@ void weft__emit_step_write(const emit_steps *s, const emit_step *step, const int
     weft__emit_text_free(&text);
 }
 
+const char *weft__emit_steps_array(const emit_steps *s, size_t i)
+{
+    return i < s->ints.n / sizeof(char *) ? text_in(&s->ints, i) : NULL;
+}
+
+void weft__emit_steps_set_array(emit_steps *s, size_t i, const emit_text *numbers)
+{
+    const char *copy = numbers->failed ? NULL : weft__arena_text(&s->memory, numbers->text);
+    if (copy)
+        memcpy(s->ints.text + i * sizeof copy, &copy, sizeof copy);
+    else
+        s->failed = true;
+}
+
 void weft__emit_steps_ints(const emit_steps *s, emit_text *to)
 {
     for (size_t i = 0; i < s->ints.n / sizeof(char *); i++) {

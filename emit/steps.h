@@ -59,6 +59,10 @@ void weft__emit_hole_member(emit_hole_kind kind, int number, emit_text *to);
  * members: all are values. */
 void weft__emit_step_write(const emit_steps *s, const emit_step *step, const int *member,
                            emit_text *to);
+/* Array i of ints: its numbers, after the name of the struct that they are and a colon, if they are one; NULL
+ * after the last. */
+const char *weft__emit_steps_array(const emit_steps *s, size_t i);
+void weft__emit_steps_set_array(emit_steps *s, size_t i, const emit_text *numbers);
 /* Writes the arrays of ints. */
 void weft__emit_steps_ints(const emit_steps *s, emit_text *to);
 void weft__emit_steps_free(emit_steps *s);

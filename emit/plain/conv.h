@@ -43,34 +43,17 @@ static void conv_next(const int *size, int *at)
     }
 }
 
-/* The element of the source that the result reads along a dimension at a tap; -1: padding; -2: none, by the
- * stride. */
-static int conv_along(const conv_shape *s, int d, int at, int tap)
+/* The element of the source that the result reads along a dimension, where the tap is `offset` elements from the
+ * window's begin; -1: padding; -2: none, by the stride. */
+static int conv_along(int transposed, int size, int stride, int at, int offset)
 {
-    int i = at * s->stride[d] + tap * s->dilation[d] - s->begin[d];
-    if (s->transposed) {
-        i = at + s->begin[d] - tap * s->dilation[d];
-        if (i % s->stride[d]) return -2;
-        i /= s->stride[d];
+    int i = at * stride + offset;
+    if (transposed) {
+        i = at - offset;
+        if (i % stride) return -2;
+        i /= stride;
     }
-    return i < 0 || i >= s->source[d] ? -1 : i;
-}
-
-/* The terms inside of the source alone. Sums over taps alone of the gradient for the image go backwards. */
-static T conv_inside(const conv_shape *s, const T *w, const T *x, const int *at, T bias)
-{
-    const int back = s->planes && s->transposed, all = s->used[0] * s->used[1] * s->used[2];
-    T sum = bias;
-    int t, c, d, step[3] = {0, 0, 0}, tap[3];
-    for (t = 0; t < all; t++, conv_next(s->used, step)) {
-        int place, own;
-        for (d = 0; d < 3; d++) tap[d] = s->first[d] + (back ? s->used[d] - 1 - step[d] : step[d]);
-        place = conv_place(s, at, tap);
-        own = (tap[0] * s->kernel[1] + tap[1]) * s->kernel[2] + tap[2];
-        for (c = 0; place >= 0 && c < s->channels; c++)
-            sum = fma(w[c * s->channel_weights + own], x[c * s->source_size + place], sum);
-    }
-    return sum;
+    return i < 0 || i >= size ? -1 : i;
 }
 
 static int conv_all_finite(const conv_shape *s, const T *w)
@@ -84,63 +67,146 @@ static int conv_all_finite(const conv_shape *s, const T *w)
     return all;
 }
 
-/* One element of the result. Padding is multiplied as zeros; but if a weight is not finite, a NaN is
- * computed again without it. The shape is a constant where a compiler puts this into its caller. */
-static T conv_sum(const conv_shape *s, const T *w, const T *x, const int *at, T bias)
+/* One element of the result, without padding if `inside`: the terms of each tap. Sums over taps alone of the gradient
+ * for the image go backwards; others are cut into pieces of 128 terms. *padded: whether a tap reads padding. */
+static T conv_terms(const conv_shape *s, const T *w, const T *x, const int *at, T bias, int inside,
+                    int *padded)
 {
-    const int back = s->planes && s->transposed;
-    T total = 0, piece = s->planes ? bias : bias + 0;
-    int i, j, k, c, terms = 0, pieces = 0, padded = 0;
+    const int back = s->planes && s->transposed, whole = s->planes || inside;
+    T total = 0, piece = whole ? bias : bias + 0;
+    int i, j, k, c, terms = 0, pieces = 0;
     for (i = 0; i < s->used[0]; i++) {
         const int tap0 = s->first[0] + (back ? s->used[0] - 1 - i : i);
-        const int in0 = conv_along(s, 0, at[0], tap0);
+        const int in0 = conv_along(s->transposed, s->source[0], s->stride[0], at[0],
+                                   tap0 * s->dilation[0] - s->begin[0]);
         for (j = 0; j < s->used[1]; j++) {
             const int tap1 = s->first[1] + (back ? s->used[1] - 1 - j : j);
-            const int in1 = conv_along(s, 1, at[1], tap1);
+            const int in1 = conv_along(s->transposed, s->source[1], s->stride[1], at[1],
+                                       tap1 * s->dilation[1] - s->begin[1]);
             for (k = 0; k < s->used[2]; k++) {
                 const int tap2 = s->first[2] + (back ? s->used[2] - 1 - k : k);
-                const int in2 = conv_along(s, 2, at[2], tap2);
-                const int inside = in0 >= 0 && in1 >= 0 && in2 >= 0;
+                const int in2 = conv_along(s->transposed, s->source[2], s->stride[2], at[2],
+                                           tap2 * s->dilation[2] - s->begin[2]);
+                const int outside = in0 < 0 || in1 < 0 || in2 < 0;
                 const T *own = w + (tap0 * s->kernel[1] + tap1) * s->kernel[2] + tap2;
-                const T *from = x + (inside ? (in0 * s->source[1] + in1) * s->source[2] + in2 : 0);
+                const T *from = outside ? x : x + (in0 * s->source[1] + in1) * s->source[2] + in2;
+                if (outside && inside) continue;
                 if ((in0 == -2 || in1 == -2 || in2 == -2) && !s->planes) continue;
-                padded |= !inside;
+                if (outside) *padded = 1;
                 for (c = 0; c < s->channels; c++) {
-                    if (terms == 128 && !s->planes) {
+                    if (terms == 128 && !whole) {
                         total = pieces++ ? total + piece : piece;
                         piece = 0;
                         terms = 0;
                     }
-                    piece = fma(own[c * s->channel_weights], inside ? from[c * s->source_size] : 0,
+                    piece = fma(own[c * s->channel_weights], outside ? 0 : from[c * s->source_size],
                                 piece);
                     terms++;
                 }
             }
         }
     }
-    if (pieces) piece = total + piece;
-    if (piece == piece || !padded || conv_all_finite(s, w)) return piece;
-    return conv_inside(s, w, x, at, bias);
+    return pieces ? total + piece : piece;
 }
 
-/* A channel of the result. */
-static void conv_channel(const conv_shape *s, const T *w, const T *x, T bias, T *y)
+/* One element of the result. Padding is multiplied as zeros; but if a weight is not finite, a NaN is
+ * computed again without it. */
+static T conv_sum(const conv_shape *s, const T *w, const T *x, const int *at, T bias)
 {
-    int i, at[3] = {0, 0, 0};
-    for (i = 0; i < s->result_size; i++, conv_next(s->result, at))
-        y[i] = conv_sum(s, w, x, at, bias);
+    int padded = 0;
+    T sum = conv_terms(s, w, x, at, bias, 0, &padded);
+    if (sum != sum && padded && !conv_all_finite(s, w))
+        sum = conv_terms(s, w, x, at, bias, 1, &padded);
+    return sum;
 }
 
-/* `bias` may be NULL. */
+/* The gradient for the image. `bias` may be NULL. */
+static void conv_gather_back(const T *x, const T *w, const T *bias, T *y, const int *shape)
+{
+    const conv_shape *s = (const conv_shape *)(const void *)shape;
+    int n, g, r, at[3];
+    for (n = 0; n < s->images; n++)
+        for (g = 0; g < s->groups; g++, x += s->channels * s->source_size)
+            for (r = 0; r < s->results; r++) {
+                const T *own = w + g * s->group_weights + r * s->own_weights;
+                const T start = bias ? bias[g * s->results + r] : 0;
+                for (at[0] = 0; at[0] < s->result[0]; at[0]++)
+                    for (at[1] = 0; at[1] < s->result[1]; at[1]++)
+                        for (at[2] = 0; at[2] < s->result[2]; at[2]++)
+                            *y++ = conv_sum(s, own, x, at, start);
+            }
+}
+
+/* ---- Convolutions, up to 32 elements of a row at a time ---- */
+
+/* Adds a tap's products to n elements of a row, which read elements `at`, at + step and so on of a row of the source.
+ * Returns whether padding was read, which is left out if `inside`. */
+static int conv_add(T *sum, int n, T w, const T *x, int size, int at, int step, int inside)
+{
+    int p, padded = 0;
+    for (p = 0; p < n; p++, at += step) {
+        const int outside = at < 0 || at >= size;
+        padded |= outside;
+        if (!outside || !inside) sum[p] = fma(w, outside ? 0 : x[at], sum[p]);
+    }
+    return padded;
+}
+
+/* Elements of a row of the result, the first of which is `at`. Returns whether padding was read. */
+static int conv_row(const conv_shape *s, const T *w, const T *x, const int *at, int n, T bias,
+                    int inside, T *y)
+{
+    const int whole = s->planes || inside;
+    T total[32];
+    int i, j, k, c, p, terms = 0, pieces = 0, padded = 0;
+    for (p = 0; p < n; p++) y[p] = whole ? bias : bias + 0;
+    for (i = s->first[0]; i < s->first[0] + s->used[0]; i++) {
+        const int in0 = at[0] * s->stride[0] + i * s->dilation[0] - s->begin[0];
+        for (j = s->first[1]; j < s->first[1] + s->used[1]; j++) {
+            const int in1 = at[1] * s->stride[1] + j * s->dilation[1] - s->begin[1];
+            const int outside = in0 < 0 || in0 >= s->source[0] || in1 < 0 || in1 >= s->source[1];
+            const T *row = outside ? x : x + (in0 * s->source[1] + in1) * s->source[2];
+            for (k = s->first[2]; k < s->first[2] + s->used[2]; k++) {
+                const int in2 = at[2] * s->stride[2] + k * s->dilation[2] - s->begin[2];
+                const T *own = w + (i * s->kernel[1] + j) * s->kernel[2] + k;
+                for (c = 0; c < s->channels; c++) {
+                    if (terms++ == 128 && !whole) {
+                        for (p = 0; p < n; p++) {
+                            total[p] = pieces ? total[p] + y[p] : y[p];
+                            y[p] = 0;
+                        }
+                        pieces = terms = 1;
+                    }
+                    padded |= conv_add(y, n, own[c * s->channel_weights], row + c * s->source_size,
+                                       outside ? 0 : s->source[2], in2, s->stride[2], inside);
+                }
+            }
+        }
+    }
+    for (p = 0; p < n && pieces; p++) y[p] = total[p] + y[p];
+    return padded;
+}
+
+/* `bias` may be NULL. Elements that are NaN, where a weight is not finite, are computed again without padding. */
 static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
-    int n, g, r;
-    for (n = 0; n < s->images; n++)
+    int image, g, r, p, at[3];
+    for (image = 0; image < s->images; image++)
         for (g = 0; g < s->groups; g++, x += s->channels * s->source_size)
-            for (r = 0; r < s->results; r++, y += s->result_size)
-                conv_channel(s, w + g * s->group_weights + r * s->own_weights, x,
-                             bias ? bias[g * s->results + r] : 0, y);
+            for (r = 0; r < s->results; r++) {
+                const T *own = w + g * s->group_weights + r * s->own_weights;
+                const T start = bias ? bias[g * s->results + r] : 0;
+                for (at[0] = 0; at[0] < s->result[0]; at[0]++)
+                    for (at[1] = 0; at[1] < s->result[1]; at[1]++)
+                        for (at[2] = 0; at[2] < s->result[2];) {
+                            const int n = s->result[2] - at[2] < 32 ? s->result[2] - at[2] : 32;
+                            const int padded = conv_row(s, own, x, at, n, start, 0, y);
+                            for (p = 0; p < n; p++, at[2]++, y++)
+                                if (*y != *y && padded && !conv_all_finite(s, own))
+                                    conv_row(s, own, x, at, 1, start, 1, y);
+                        }
+            }
 }
 
 /* ---- The gradient for the image as a product that is added to it ----

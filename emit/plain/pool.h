@@ -1,26 +1,45 @@
-/* Pooling: windows as in conv.h. */
+/* Pooling. Images have one channel, and three dimensions as in conv.h. */
 
-/* The largest element of each window, the first of equals or the first NaN, and its place in the
- * channel. */
+typedef struct pool_shape {
+    int images, source[3], result[3], kernel[3], stride[3], dilation[3], begin[3];
+} pool_shape;
+
+/* The largest element of the window that begins at `at`, the first of equals or the first NaN; *found is its place in
+ * the image. */
+static T max_of_window(const pool_shape *s, const T *x, const int *at, int32_t *found)
+{
+    T best = (T)-INFINITY;
+    int i, j, k, wins;
+    *found = -1;
+    for (i = 0; i < s->kernel[0]; i++)
+        for (j = 0; j < s->kernel[1]; j++)
+            for (k = 0; k < s->kernel[2]; k++) {
+                const int in0 = at[0] + i * s->dilation[0], in1 = at[1] + j * s->dilation[1];
+                const int in2 = at[2] + k * s->dilation[2];
+                const int place = (in0 * s->source[1] + in1) * s->source[2] + in2;
+                if (in0 < 0 || in0 >= s->source[0] || in1 < 0 || in1 >= s->source[1] || in2 < 0 ||
+                    in2 >= s->source[2])
+                    continue;
+                wins = *found < 0;
+                wins |= x[place] > best;
+                wins |= (x[place] != x[place]) & (best == best);
+                best = wins ? x[place] : best;
+                *found = wins ? place : *found;
+            }
+    return best;
+}
+
 static void max_pool(const T *x, T *y, int32_t *places, const int *shape)
 {
-    const conv_shape *s = (const conv_shape *)(const void *)shape;
-    int n, i, t, tap[3] = {0, 0, 0};
-    for (n = 0; n < s->images; n++, x += s->source_size) {
-        int at[3] = {0, 0, 0};
-        for (i = 0; i < s->result_size; i++, conv_next(s->result, at)) {
-            T best = (T)-INFINITY;
-            int found = -1;
-            for (t = 0; t < s->taps; t++, conv_next(s->kernel, tap)) {
-                const int place = conv_place(s, at, tap);
-                if (place < 0) continue;
-                if (found >= 0 && !(x[place] > best) && (x[place] == x[place] || best != best))
-                    continue;
-                best = x[place];
-                found = place;
-            }
-            *y++ = best;
-            *places++ = found;
-        }
-    }
+    const pool_shape *s = (const pool_shape *)(const void *)shape;
+    int n, i, j, k, at[3];
+    for (n = 0; n < s->images; n++, x += s->source[0] * s->source[1] * s->source[2])
+        for (i = 0; i < s->result[0]; i++)
+            for (j = 0; j < s->result[1]; j++)
+                for (k = 0; k < s->result[2]; k++) {
+                    at[0] = i * s->stride[0] - s->begin[0];
+                    at[1] = j * s->stride[1] - s->begin[1];
+                    at[2] = k * s->stride[2] - s->begin[2];
+                    *y++ = max_of_window(s, x, at, places++);
+                }
 }

@@ -14,6 +14,8 @@ typedef struct simd_pixels {
     int at[3 * simd_width];   /* in the result */
     int to[simd_width];       /* in a channel of the result */
     int dense;                /* those are side by side */
+    int linear,
+        from; /* whether places of the source are, at each tap; where the first is at offset 0 */
 } simd_pixels;
 
 /* Where pixels read the source at a tap; -1: padding. */
@@ -43,20 +45,31 @@ static simd_class simd_class_of(const conv_shape *s, int i)
 static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int first, int n)
 {
     simd_pixels p;
-    int d, j;
+    int d, j, rest = first, begin[3], i[3];
     p.n = n;
-    p.padded = 0;
+    p.padded = p.from = 0;
     p.dense = k->step[2] == 1 && k->step[1] == 1 && k->step[0] == 1;
+    p.linear = 1;
+    for (d = 2; d >= 0; d--) {
+        i[d] = begin[d] = rest % k->size[d];
+        rest /= k->size[d];
+    }
     for (j = 0; j < simd_width; j++) {
-        int rest = j < n ? first + j : first;
-        for (d = 2; d >= 0; d--) {
-            const int i = rest % k->size[d];
-            rest /= k->size[d];
-            p.at[d * simd_width + j] = k->first[d] + i * k->step[d];
-            p.base[d * simd_width + j] = s->transposed ? i : i * s->stride[d] - s->begin[d];
+        int from = 0;
+        for (d = 0; d < 3; d++) {
+            const int base = s->transposed ? i[d] : i[d] * s->stride[d] - s->begin[d];
+            p.at[d * simd_width + j] = k->first[d] + i[d] * k->step[d];
+            p.base[d * simd_width + j] = base;
+            from = from * s->source[d] + base;
         }
         p.to[j] = (p.at[j] * s->result[1] + p.at[simd_width + j]) * s->result[2] +
                   p.at[2 * simd_width + j];
+        if (!j) p.from = from;
+        p.linear &= j >= n || from == p.from + j;
+        if (j + 1 < n)
+            conv_next(k->size, i);
+        else
+            memcpy(i, begin, sizeof i);
     }
     return p;
 }
@@ -95,25 +108,30 @@ static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *off
     const int d0 = offset[0], d1 = offset[1], d2 = offset[2], n = p->n;
     const int s0 = s->source[0], s1 = s->source[1], s2 = s->source[2];
     const int *base = p->base;
-    int j, apart = 0, padding = 0, from = -1;
+    int j, apart = 0, outside = 0, from = -1;
     for (j = 0; j < simd_width; j++) {
         const int i0 = base[j] + d0, i1 = base[simd_width + j] + d1;
         const int i2 = base[2 * simd_width + j] + d2;
         const int inside =
             (i0 >= 0) & (i0 < s0) & (i1 >= 0) & (i1 < s1) & (i2 >= 0) & (i2 < s2) & (j < n);
         to->at[j] = inside ? (i0 * s1 + i1) * s2 + i2 : -1;
-        padding |= !inside & (j < n);
+        p->padded |= !inside & (j < n);
+        outside |= !inside;
     }
-    for (j = 0; j < simd_width; j++) apart |= to->at[j] != to->at[0] + j;
-    p->padded |= padding;
-    to->dense = !apart && to->at[0] >= 0;
-    for (j = 0; j < simd_width; j++) {
-        memset(&to->mask[j], to->at[j] < 0 ? 0 : 255, sizeof(T));
-        if (to->at[j] >= 0) from = to->at[j] - j;
+    for (j = 0; j < simd_width && !p->linear; j++) apart |= to->at[j] != to->at[0] + j;
+    to->dense = !apart && !outside;
+    to->from = -1;
+    if (to->dense) return;
+    for (j = 0; j < simd_width; j++) memset(&to->mask[j], to->at[j] < 0 ? 0 : 255, sizeof(T));
+    if (p->linear) {
+        from = p->from + (d0 * s1 + d1) * s2 + d2;
+    } else {
+        for (j = 0; j < simd_width; j++)
+            if (to->at[j] >= 0) from = to->at[j] - j;
+        for (j = 0; j < simd_width; j++)
+            if (to->at[j] >= 0 && to->at[j] - j != from) from = -1;
     }
-    for (j = 0; j < simd_width; j++)
-        if (to->at[j] >= 0 && to->at[j] - j != from) from = -1;
-    to->from = from >= 0 && from + simd_width <= s0 * s1 * s2 ? from : -1;
+    if (from >= 0 && from + simd_width <= s0 * s1 * s2) to->from = from;
 }
 
 /* Places of which none is read. */
@@ -261,9 +279,8 @@ static void simd_conv_taps(const conv_shape *s, const simd_class *k, const T *x,
         }
 }
 
-static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)
+static void simd_conv(const conv_shape *s, const T *x, const T *w, const T *bias, T *y)
 {
-    const conv_shape *s = (const conv_shape *)(const void *)shape;
     const int classes = s->transposed ? s->stride[0] * s->stride[1] * s->stride[2] : 1;
     const int taps = s->planes && s->channels == 1 && s->used[0] * s->used[1] * s->used[2] <= 32;
     const int x_step = s->channels * s->source_size, y_step = s->results * s->result_size;
@@ -279,4 +296,16 @@ static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *
                                       bias ? bias + g * s->results : 0, y + g * y_step, i, n);
             }
         }
+}
+
+static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)
+{
+    const conv_shape *s = (const conv_shape *)(const void *)shape;
+    simd_conv(s, x, w, bias, y);
+}
+
+static void conv_gather_back(const T *x, const T *w, const T *bias, T *y, const int *shape)
+{
+    const conv_shape *s = (const conv_shape *)(const void *)shape;
+    simd_conv(s, x, w, bias, y);
 }

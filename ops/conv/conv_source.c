@@ -83,7 +83,7 @@ static void gather(weft_source *s, const conv_sizes *z, bool transposed)
     const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1),
                                     s->n_in > 2 ? WEFT_ARG_IN(2) : WEFT_ARG_NONE, WEFT_ARG_OUT(0),
                                     WEFT_ARG_INTS(shape.at, shape.n)};
-    weft_source_call_of(s, "conv_gather", args, 5);
+    weft_source_call_of(s, transposed ? "conv_gather_back" : "conv_gather", args, 5);
 }
 
 void weft__conv_source(weft_source *s)
@@ -130,16 +130,18 @@ void weft__conv_source_weight(weft_source *s)
     weft_source_call_of(s, planes ? "conv_plane_weights" : "conv_weights", args, 6);
 }
 
-/* Each channel is an image. */
+/* A pool_shape of emit/plain/pool.h. Each channel is an image. */
 void weft__conv_source_max_pool(weft_source *s)
 {
     const pool_attr *a = s->attr;
     const weft_shape *x = &s->in[0].shape;
     weft_shape w = {2, {1, 1}};
     for (int d = 0; d < a->kernel.rank; d++) w.dim[w.rank++] = a->kernel.dim[d];
-    conv_sizes z = conv_sizes_of(&a->window, x, &w, &s->out[0].shape);
-    z.images = x->dim[0] * x->dim[1];
-    const int_list shape = shape_of(&z, false, true);
+    const conv_sizes z = conv_sizes_of(&a->window, x, &w, &s->out[0].shape);
+    int_list shape = {.n = 0};
+    add(&shape, x->dim[0] * x->dim[1]);
+    const int64_t *const sizes[] = {z.in, z.out, z.kernel, z.stride, z.dilation, z.begin};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) add_all(&shape, sizes[i], PATCH_DIMS);
     const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0), WEFT_ARG_OUT(1),
                                     WEFT_ARG_INTS(shape.at, shape.n)};
     if (sizes_fit(s, &z)) weft_source_call_of(s, "max_pool", args, 4);
