@@ -32,11 +32,12 @@ static number split(uint64_t x)
     return n;
 }
 
-/* m 2^-n; where bits are lost, the last one is set. */
+/* m 2^-n; where bits are lost, the last one is set. Bit by bit, which takes the least code. */
 static __attribute__((noinline)) uint64_t shift_right(uint64_t m, int n)
 {
-    if (n > 63) return m != 0;
-    return m >> n | (m << 1 << (63 - n) != 0);
+    if (n > 63) n = 63;
+    for (; n > 0; n--) m = m >> 1 | (m & 1);
+    return m;
 }
 
 /* Rounds m 2^(exponent - 1085). */
@@ -127,25 +128,28 @@ uint64_t __aeabi_ddiv(uint64_t a, uint64_t b)
 
 uint64_t __aeabi_f2d(uint32_t x)
 {
-    const uint64_t sign = (uint64_t)(x >> 31) << 63, m = x & 0x7fffff;
-    const int exponent = (int)(x >> 23 & 255);
-    if (exponent == 255) return m ? NOT_A_NUMBER : sign | INFINITE;
-    return join(sign, (exponent ? exponent : 1) + 896, (exponent ? m | 0x800000 : m) << 39);
+    const uint32_t sign = x & 0x80000000, u = x ^ sign;
+    if (u < 0x800000) return join((uint64_t)sign << 32, 897, (uint64_t)u << 39);
+    const uint32_t above =
+        u >= 0x7f800000 ? 2 * 896 : 896; /* to the exponents of doubles; infinities and NaN */
+    return (uint64_t)(sign | ((u >> 3) + (above << 20))) << 32 | u << 29;
 }
 
 uint32_t __aeabi_d2f(uint64_t x)
 {
-    const uint32_t sign = (uint32_t)(x >> 63) << 31;
-    uint64_t m = (x & (((uint64_t)1 << 52) - 1)) | (uint64_t)1 << 52;
-    int exponent = (int)(x >> 52 & 2047) - 896;
+    const uint32_t high = (uint32_t)(x >> 32), sign = high & 0x80000000;
+    int exponent = (int)(high >> 20 & 2047) - 896;
+    /* 24 bits and 7 that round, of which the last one is set where bits are lost. */
+    uint32_t m = (uint32_t)(x >> 22) | 0x40000000 | ((uint32_t)x << 10 != 0);
     if (is_nan(x)) return 0x7fc00000;
     if (exponent > 254) return sign | 0x7f800000;
+    m = m << 1 >> 1;
     if (exponent < 1) {
-        m = shift_right(m, 1 - exponent);
+        m = (uint32_t)shift_right(m, 1 - exponent);
         exponent = 1;
     }
-    m += 0xfffffff + (m >> 29 & 1);
-    return sign | (((uint32_t)(exponent - 1) << 23) + (uint32_t)(m >> 29));
+    m += 0x3f + (m >> 7 & 1);
+    return sign | (((uint32_t)(exponent - 1) << 23) + (m >> 7));
 }
 
 uint64_t __aeabi_ul2d(uint64_t x)
