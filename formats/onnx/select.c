@@ -1,10 +1,7 @@
 /* Ops of ONNX that choose or count elements: NonZero, Compress and NonMaxSuppression, data decide the
- * size of whose results (sizes.c); Unique, whose input must be known during the import; and
- * TfIdfVectorizer. */
+ * size of whose results (sizes.c); and TfIdfVectorizer. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
-
-#include "base/sort.h"
 
 #include <math.h>
 #include <string.h>
@@ -95,137 +92,6 @@ void weft__map_NonZero(onnx_node *n)
     weft__add_size(n, 0, 1, size);
 }
 
-/* ---- Unique ---- */
-
-/* A tensor as `count` slices along an axis: slice i has the elements [before, i, after]. */
-typedef struct slices {
-    onnx_tensor tensor;
-    int64_t before, count, after;
-} slices;
-
-static double element_of(const slices *s, int64_t slice, int64_t i)
-{
-    const int64_t at = (i / s->after * s->count + slice) * s->after + i % s->after;
-    return onnx_tensor_element(&s->tensor, at);
-}
-
-/* The order of two slices; NaN is equal to itself and sorts after all numbers. */
-static int compare_slices(const slices *s, int64_t i, int64_t j)
-{
-    for (int64_t k = 0; k < s->before * s->after; k++) {
-        const double a = element_of(s, i, k), b = element_of(s, j, k);
-        if (a == b || (isnan(a) && isnan(b))) continue;
-        return a < b || isnan(b) ? -1 : 1;
-    }
-    return 0;
-}
-
-static int by_contents(const void *a, const void *b, void *context)
-{
-    const int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
-    const int order = compare_slices(context, i, j);
-    return order ? order : i < j ? -1 : i > j;
-}
-
-static int by_number(const void *a, const void *b, void *context)
-{
-    const int32_t *first = context;
-    const int32_t i = first[*(const int32_t *)a], j = first[*(const int32_t *)b];
-    return i < j ? -1 : i > j;
-}
-
-/* What Unique finds. Group k has the slices that equal slice first[k], `times`[k] of them; slice i
- * is in group `group`[i]. */
-typedef struct groups {
-    int32_t *first, *times, *group, *order, *rank;
-    int64_t count;
-} groups;
-
-static bool find_groups(onnx_node *n, slices *s, bool sorted, groups *found)
-{
-    const size_t bytes = ((size_t)s->count + 1) * sizeof(int32_t);
-    int32_t **const lists[] = {&found->first, &found->times, &found->group, &found->order,
-                               &found->rank};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        *lists[i] = weft__arena_alloc(&n->import->memory, bytes);
-        if (!*lists[i])
-            return weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its groups"), false;
-    }
-    for (int32_t i = 0; i < s->count; i++) found->order[i] = i;
-    weft__sort(found->order, (size_t)s->count, sizeof *found->order, by_contents, s);
-    for (int64_t i = 0; i < s->count; i++) {
-        const int32_t slice = found->order[i];
-        if (i == 0 || compare_slices(s, found->order[i - 1], slice) != 0)
-            found->first[found->count++] = slice;
-        found->group[slice] = (int32_t)found->count - 1;
-        found->times[found->count - 1]++;
-    }
-    /* rank[k]: the place of group k in the result; order[]: its inverse. */
-    for (int32_t k = 0; k < found->count; k++) found->order[k] = k;
-    if (!sorted)
-        weft__sort(found->order, (size_t)found->count, sizeof *found->order, by_number,
-                   found->first);
-    for (int32_t k = 0; k < found->count; k++) found->rank[found->order[k]] = k;
-    return true;
-}
-
-/* Output i: `from`[order[k]] for each group k. */
-static void set_group_list(onnx_node *n, size_t i, const groups *found, const int32_t *from)
-{
-    int32_t *list =
-        weft__arena_alloc(&n->import->memory, ((size_t)found->count + 1) * sizeof *list);
-    for (int64_t k = 0; list && k < found->count; k++) list[k] = from[found->order[k]];
-    if (list)
-        weft__set_known(n, i, ONNX_INT64, WEFT_SHAPE(found->count), list);
-    else
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its groups");
-}
-
-static void set_unique(onnx_node *n, const slices *s, const groups *found, weft_shape shape)
-{
-    const size_t run = (size_t)s->after * weft_dtype_bytes(s->tensor.dtype);
-    char *data =
-        weft__arena_alloc(&n->import->memory, (size_t)s->before * (size_t)found->count * run);
-    if (!data) {
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for its elements");
-        return;
-    }
-    for (int64_t b = 0; b < s->before; b++)
-        for (int64_t k = 0; k < found->count && run; k++)
-            memcpy(data + (size_t)(b * found->count + k) * run,
-                   (const char *)s->tensor.data +
-                       (size_t)(b * s->count + found->first[found->order[k]]) * run,
-                   run);
-    weft__set_known(n, 0, weft__in_type(n, 0), shape, data);
-}
-
-/* The different elements, or slices along an axis, and outputs 1 to 3: where each is first, which
- * one each element is, and how often each is there. */
-void weft__map_Unique(onnx_node *n)
-{
-    const onnx_tensor *x = weft__in_tensor(n, 0, "elements to be compared");
-    if (!x) return;
-    slices s = {*x, 1, 1, 1};
-    weft_shape shape = x->shape;
-    if (!weft__has_attr(n, "axis")) shape = WEFT_SHAPE(weft_shape_numel(x->shape));
-    const int axis = weft__attr_axis(n, "axis", 0, shape.rank);
-    if (weft__node_failed(n)) return;
-    for (int i = 0; i < shape.rank; i++)
-        *(i < axis ? &s.before : i == axis ? &s.count : &s.after) *= shape.dim[i];
-    if (weft_shape_numel(shape) > INT32_MAX || s.count > INT32_MAX) {
-        weft__node_fail(n, WEFT_TOO_LARGE, "compares more than 2^31 - 1 elements");
-        return;
-    }
-    groups found = {.count = 0};
-    if (!find_groups(n, &s, weft__attr_int(n, "sorted", 1), &found)) return;
-    shape.dim[axis] = found.count;
-    set_unique(n, &s, &found, shape);
-    set_group_list(n, 1, &found, found.first);
-    for (int64_t i = 0; i < s.count; i++) found.group[i] = found.rank[found.group[i]];
-    weft__set_known(n, 2, ONNX_INT64, WEFT_SHAPE(s.count), found.group);
-    set_group_list(n, 3, &found, found.times);
-}
-
 /* ---- NonMaxSuppression ---- */
 
 /* Boxes [images, n, 4] as two corners, where the attribute says that they are a centre and sizes. */
@@ -286,8 +152,12 @@ static bool check_boxes(onnx_node *n, weft_shape b, weft_shape s)
 static weft_value candidates(onnx_node *n, weft_value scores, int64_t boxes)
 {
     weft_graph *g = n->graph;
-    const double threshold = weft__in_number(n, 4, "score threshold", -INFINITY);
-    weft_value least = weft_cast(g, weft_scalar(g, WEFT_F64, threshold), weft_dtype_of(g, scores));
+    const bool fixed = !has_in(n, 4) || (weft__import_contents(n->import, n->in[4]) &&
+                                         n->in[4]->known && !n->in[4]->least);
+    weft_value least =
+        fixed ? weft_scalar(g, WEFT_F64, weft__in_number(n, 4, "score threshold", -INFINITY))
+              : weft_reshape(g, weft__in_value(n, 4), WEFT_SCALAR);
+    least = weft_cast(g, least, weft_dtype_of(g, scores));
     weft_value good = weft_greater(g, scores, least);
     for (size_t i = 0; i < 2; i++)
         if (has_size(n, i))

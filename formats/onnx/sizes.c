@@ -309,6 +309,7 @@ static const size_rule rules[] = {
     {"NonZero", own},
     {"NonMaxSuppression", own},
     {"Compress", own},
+    {"Unique", own},
     {"Gather", own},
     {"GatherElements", own},
     {"GatherND", own},

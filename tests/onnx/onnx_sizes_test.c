@@ -204,13 +204,83 @@ static void picked(arena *p, written_graph *g)
     write_node(p, g, "Gather", "x r", "y");
 }
 
+/* The outputs of Unique as one list: what it found, where each is first, which one each element is,
+ * and how often each is there. */
+static void join_unique(arena *p, written_graph *g)
+{
+    for (int i = 0; i < 3; i++) {
+        static const char *const lists[] = {"first", "group", "times"};
+        static const char *const floats[] = {"f", "g", "t"};
+        write_int(p, write_node(p, g, "Cast", lists[i], floats[i]), "to", ONNX_FLOAT);
+    }
+    write_int(p, write_node(p, g, "Concat", "u f g t", "y"), "axis", 0);
+}
+
+static void different(arena *p, written_graph *g)
+{
+    write_node(p, g, "Unique", "v", "u first group times");
+    join_unique(p, g);
+}
+
+static void different_in_order(arena *p, written_graph *g)
+{
+    WeftOnnx__NodeProto *node = write_node(p, g, "Unique", "x", "u first group times");
+    write_int(p, node, "sorted", 0);
+    join_unique(p, g);
+}
+
+/* Of a matrix, all of whose elements are compared, though data decide its size. */
+static void different_of_pairs(arena *p, written_graph *g)
+{
+    write_node(p, g, "Unique", "found", "i first group times");
+    write_int(p, write_node(p, g, "Cast", "i", "u"), "to", ONNX_FLOAT);
+    join_unique(p, g);
+}
+
+/* The different rows of the positions. */
+static void different_rows(arena *p, written_graph *g)
+{
+    write_one(p, g, "row", 0);
+    write_int(p, write_node(p, g, "Gather", "at row", "r"), "axis", 1);
+    WeftOnnx__NodeProto *node = write_node(p, g, "Unique", "r", "y");
+    write_int(p, node, "axis", 0);
+    write_int(p, node, "sorted", 0);
+}
+
+static void different_columns(arena *p, written_graph *g)
+{
+    write_int(p, write_node(p, g, "Concat", "x x", "m"), "axis", 1);
+    write_int(p, write_node(p, g, "Unique", "m", "y"), "axis", 1);
+}
+
 static chain *const chains[] = {
-    elements,      arithmetic,        sum,         mean,
-    largest,       smallest_of_rows,  joined,      counted,
-    flattened,     shaped_again,      cut,         cut_to_size,
-    best,          best_two,          scattered,   expanded,
-    probabilities, chosen_again,      found_again, index_of_best,
-    picked,        constant_of_shape,
+    elements,
+    arithmetic,
+    sum,
+    mean,
+    largest,
+    smallest_of_rows,
+    joined,
+    counted,
+    flattened,
+    shaped_again,
+    cut,
+    cut_to_size,
+    best,
+    best_two,
+    scattered,
+    expanded,
+    probabilities,
+    chosen_again,
+    found_again,
+    index_of_best,
+    picked,
+    constant_of_shape,
+    different,
+    different_in_order,
+    different_of_pairs,
+    different_rows,
+    different_columns,
 };
 
 static written_graph *write_chain(arena *p, chain *write)
@@ -499,7 +569,7 @@ static void test_refused(void)
 
 #define BOXES 5
 
-/* Boxes 0, 1 and 4 lie on one another, 2 and 3 apart. */
+/* Boxes 0, 1 and 4 lie on one another, 2 and 3 apart. The least score is fed. */
 static void test_boxes(void)
 {
     static const float boxes[BOXES][4] = {
@@ -508,15 +578,15 @@ static void test_boxes(void)
     static const int32_t wanted[][3] = {{0, 0, 1}, {0, 0, 3}, {0, 1, 2}, {0, 1, 4}};
     static const float overlap = 0.5F, least = 0.2F;
     arena p = {.blocks = NULL};
-    weft_value in[2], out[2];
+    weft_value in[3], out[2];
     weft_error error = {0};
     weft_tensor t;
     written_graph *w = write_graph(&p);
     write_input(&p, w, "boxes", ONNX_FLOAT, WEFT_SHAPE(1, BOXES, 4));
     write_input(&p, w, "scores", ONNX_FLOAT, WEFT_SHAPE(1, 2, BOXES));
+    write_input(&p, w, "least", ONNX_FLOAT, WEFT_SHAPE(1));
     write_one(&p, w, "limit", 3);
     write_floats(&p, w, "overlap", WEFT_SHAPE(1), &overlap);
-    write_floats(&p, w, "least", WEFT_SHAPE(1), &least);
     write_output(&p, w, "y");
     write_node(&p, w, "NonMaxSuppression", "boxes scores limit overlap least", "y");
     weft_onnx *m = must_load_written(&p, w, 17, NULL);
@@ -529,6 +599,7 @@ static void test_boxes(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL(weft_session_feed(s, in[0], boxes, sizeof boxes, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_feed(s, in[1], scores, sizeof scores, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_feed(s, in[2], &least, sizeof least, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_run(s, &error), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(weft_onnx_output(m, s, out, 0, &t, &error), WEFT_OK);
     CU_ASSERT_TRUE_FATAL(weft_shape_equal(t.shape, WEFT_SHAPE(4, 3)));

@@ -415,7 +415,7 @@ static void test_wrong(void)
     refuse(&f, one_node(&f, "Relu", "x", "x"), WEFT_BAD_FILE, "have this name");
     refuse(&f, one_node(&f, "Relu", "x", "z"), WEFT_BAD_FILE, "no node computes");
     refuse(&f, one_node(&f, "MatMul", "x - ", "y"), WEFT_BAD_FILE, "2 inputs");
-    refuse(&f, one_node(&f, "Unique", "x", "y"), WEFT_BAD_ARGUMENT, "they depend on data");
+    refuse(&f, one_node(&f, "Tile", "x x", "y"), WEFT_BAD_ARGUMENT, "they depend on data");
     refuse(&f, one_node(&f, "If", "x", "y"), WEFT_BAD_ARGUMENT, "condition");
 
     written_graph *g = one_node(&f, "Add", "x w", "y");
