@@ -1,5 +1,7 @@
-/* Ops of ONNX that choose elements by indices. Negative indices count from the end. */
-#include "onnx/import.h"
+/* Ops of ONNX that read elements at indices, and what those share that write them (scatter.c). Negative
+ * indices count from the end. */
+#include "onnx/index.h"
+
 #include "onnx/ops.h"
 
 #include <math.h>
@@ -7,7 +9,7 @@
 
 /* ---- Shapes ---- */
 
-static int64_t size_of(weft_shape shape, int begin, int end)
+int64_t weft__size_of(weft_shape shape, int begin, int end)
 {
     int64_t size = 1;
     for (int i = begin; i < end; i++) size *= shape.dim[i];
@@ -28,8 +30,7 @@ static bool append(onnx_node *n, weft_shape *to, weft_shape from, int begin, int
     return true;
 }
 
-/* Moves an axis to another place. */
-static weft_value move_axis(weft_graph *g, weft_value x, int from, int to)
+weft_value weft__move_axis(weft_graph *g, weft_value x, int from, int to)
 {
     weft_axes axes = {.count = weft_rank_of(g, x)};
     for (int i = 0, next = 0; i < axes.count; i++) {
@@ -57,13 +58,13 @@ weft_value weft__gather_rows(onnx_node *n, weft_value x, weft_value indices, int
 {
     weft_graph *g = n->graph;
     const weft_shape s = weft_shape_of(g, x), t = weft_shape_of(g, indices);
-    const int64_t before = size_of(s, 0, axis), after = size_of(s, axis + 1, s.rank);
-    const int64_t count = size_of(t, 0, t.rank);
+    const int64_t before = weft__size_of(s, 0, axis), after = weft__size_of(s, axis + 1, s.rank);
+    const int64_t count = weft__size_of(t, 0, t.rank);
     weft_shape shape = {.rank = 0};
     if (weft__node_failed(n) || !append(n, &shape, s, 0, axis) ||
         !append(n, &shape, t, 0, t.rank) || !append(n, &shape, s, axis + 1, s.rank))
         return WEFT_NO_VALUE;
-    x = weft_reshape(g, move_axis(g, x, axis, 0), WEFT_SHAPE(s.dim[axis], before * after));
+    x = weft_reshape(g, weft__move_axis(g, x, axis, 0), WEFT_SHAPE(s.dim[axis], before * after));
     x = weft_embedding(g, x, weft_reshape(g, indices, WEFT_SHAPE(count)), -1);
     x = weft_reshape(g, x, WEFT_SHAPE(count, before, after));
     return weft_reshape(g, weft_permute(g, x, WEFT_AXES(1, 0, 2)), shape);
@@ -74,13 +75,10 @@ static bool sized_along(const onnx_node *n, size_t i, int axis)
     return has_size(n, i) && n->in[i]->sized_axis == axis;
 }
 
-/* Input 1: indices along an axis of input 0, of which data may decide the size: one beyond it is out
- * of range. */
-static weft_value indices_along(onnx_node *n, int axis)
+weft_value weft__wrap_along(onnx_node *n, weft_value index, int axis)
 {
     weft_graph *g = n->graph;
     const int64_t dim = weft__in_shape(n, 0).dim[axis];
-    const weft_value index = weft__in_filled(n, 1, 0);
     if (!sized_along(n, 0, axis)) return weft__wrap_index(n, index, dim);
     const weft_value size = n->in[0]->size, zero = weft_scalar(g, WEFT_I32, 0);
     weft_value from_end = weft_cast(g, size, WEFT_F64);
@@ -89,6 +87,11 @@ static weft_value indices_along(onnx_node *n, int axis)
     if (has_size(n, 1)) return wrapped;
     weft_value beyond = weft_fill(g, WEFT_I32, WEFT_SCALAR, (double)dim);
     return weft_where(g, weft_less(g, wrapped, size), wrapped, beyond);
+}
+
+weft_value weft__indices_along(onnx_node *n, int axis)
+{
+    return weft__wrap_along(n, weft__in_filled(n, 1, 0), axis);
 }
 
 void weft__map_Gather(onnx_node *n)
@@ -105,7 +108,7 @@ void weft__map_Gather(onnx_node *n)
         if (!t.rank) x = weft_squeeze(g, x, axis);
         for (int i = 1; i < t.rank; i++) x = weft_expand_dims(g, x, axis);
     } else {
-        x = weft__gather_rows(n, x, indices_along(n, axis), axis);
+        x = weft__gather_rows(n, x, weft__indices_along(n, axis), axis);
     }
     weft__set_typed(n, 0, x, weft__in_type(n, 0));
     if (has_size(n, 1)) weft__add_size(n, 0, axis + n->in[1]->sized_axis, n->in[1]->size);
@@ -134,15 +137,13 @@ void weft__map_GatherElements(onnx_node *n)
                         s.rank);
         return;
     }
-    const weft_value indices = indices_along(n, axis);
+    const weft_value indices = weft__indices_along(n, axis);
     weft__set_typed(n, 0, weft_gather(n->graph, cut_to(n->graph, x, t, axis), indices, axis),
                     weft__in_type(n, 0));
     if (has_size(n, 1)) weft__add_size(n, 0, n->in[1]->sized_axis, n->in[1]->size);
 }
 
-/* Indices [..., k], input 1, into the dimensions [batch, batch + k) of input 0 as positions [...] in
- * the rows of a table; -1, which the kernels refuse, for an index out of range. */
-static weft_value row_positions(onnx_node *n, int batch, int k)
+weft_value weft__row_positions(onnx_node *n, int batch, int k)
 {
     const weft_value indices = weft__in_filled(n, 1, 0);
     const weft_shape s = weft__in_shape(n, 0);
@@ -170,7 +171,7 @@ static weft_value row_positions(onnx_node *n, int batch, int k)
     x = weft_sum(g, x, WEFT_AXES(last), false);
     if (batch > 0) { /* each batch has `stride` rows */
         weft_shape per_batch = weft_shape_of(g, x);
-        const int64_t batches = size_of(s, 0, batch);
+        const int64_t batches = weft__size_of(s, 0, batch);
         for (int i = batch; i < per_batch.rank; i++) per_batch.dim[i] = 1;
         x = weft_add(g, x,
                      weft_reshape(g, weft_arange(g, WEFT_F64, batches, 0, stride), per_batch));
@@ -180,8 +181,7 @@ static weft_value row_positions(onnx_node *n, int batch, int k)
     return weft_cast(g, x, WEFT_I32);
 }
 
-/* Checks the last dimension of the indices; returns it, or -1. */
-static int index_depth(onnx_node *n, weft_shape s, weft_shape t, int batch)
+int weft__index_depth(onnx_node *n, weft_shape s, weft_shape t, int batch)
 {
     const int64_t k = t.rank ? t.dim[t.rank - 1] : 0;
     if (k >= 1 && batch >= 0 && batch + k <= s.rank && batch < t.rank) return (int)k;
@@ -194,181 +194,20 @@ void weft__map_GatherND(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
-    const int batch = (int)weft__attr_int(n, "batch_dims", 0), k = index_depth(n, s, t, batch);
+    const int batch = (int)weft__attr_int(n, "batch_dims", 0),
+              k = weft__index_depth(n, s, t, batch);
     weft_shape shape = {.rank = 0};
     if (k < 0 || !append(n, &shape, t, 0, t.rank - 1) || !append(n, &shape, s, batch + k, s.rank))
         return;
-    weft_value rows = row_positions(n, batch, k);
-    weft_value table =
-        weft_reshape(g, weft__in_value(n, 0),
-                     WEFT_SHAPE(size_of(s, 0, batch + k), size_of(s, batch + k, s.rank)));
+    weft_value rows = weft__row_positions(n, batch, k);
+    weft_value table = weft_reshape(
+        g, weft__in_value(n, 0),
+        WEFT_SHAPE(weft__size_of(s, 0, batch + k), weft__size_of(s, batch + k, s.rank)));
     weft__set_typed(n, 0, weft_reshape(g, weft_embedding(g, table, rows, -1), shape),
                     weft__in_type(n, 0));
     if (has_size(n, 1)) weft__add_size(n, 0, n->in[1]->sized_axis, n->in[1]->size);
     if (has_size(n, 0) && n->in[0]->sized_axis >= batch + k)
         weft__add_size(n, 0, n->in[0]->sized_axis - batch - k + t.rank - 1, n->in[0]->size);
-}
-
-/* ---- Scatter ---- */
-
-/* The maximum number of pairs of updates that a reduction of updates at equal indices compares. */
-#define MAX_PAIRS ((int64_t)1 << 26)
-
-static const char *const reductions[] = {"none", "add", "mul", "min", "max"};
-typedef enum reduction { REDUCE_NONE, REDUCE_ADD, REDUCE_MUL, REDUCE_MIN, REDUCE_MAX } reduction;
-
-static reduction reduction_of(onnx_node *n)
-{
-    for (int i = 0; i < (int)(sizeof reductions / sizeof *reductions); i++)
-        if (weft__attr_is(n, "reduction", reductions[i], "none")) return (reduction)i;
-    weft__node_fail(n, WEFT_BAD_FILE, "has an unknown reduction");
-    return REDUCE_NONE;
-}
-
-/* Each update joined with those at the same index along an axis, by comparing all pairs; *first is
- * true at the first of them. */
-static weft_value join_updates(onnx_node *n, weft_value indices, weft_value updates, int axis,
-                               reduction how, weft_value *first)
-{
-    static const double neutral[] = {
-        [REDUCE_MUL] = 1, [REDUCE_MIN] = INFINITY, [REDUCE_MAX] = -INFINITY};
-    weft_graph *g = n->graph;
-    const weft_shape s = weft_shape_of(g, updates);
-    const int64_t count = s.dim[axis];
-    if (s.rank == WEFT_MAX_RANK || weft_shape_numel(s) > MAX_PAIRS / (count + 1))
-        return weft__node_fail(n, WEFT_TOO_LARGE, "joins too many updates");
-    /* [..., i, j, ...]: whether updates i and j have the same index. */
-    weft_value of_i = weft_expand_dims(g, indices, axis + 1);
-    weft_value same = weft_equal(g, of_i, weft_expand_dims(g, indices, axis));
-    weft_shape square = {.rank = s.rank + 1};
-    for (int i = 0; i <= s.rank; i++) square.dim[i] = i == axis || i == axis + 1 ? count : 1;
-    weft_value before = weft_reshape(g, weft_tril_mask(g, count, count, -1), square);
-    weft_value earlier = weft_cast(g, weft_logical_and(g, same, before), WEFT_F32);
-    earlier = weft_sum(g, earlier, WEFT_AXES(axis + 1), false);
-    *first = weft_equal(g, earlier, weft_scalar(g, WEFT_F32, 0));
-    weft_value joined = weft_expand_dims(g, updates, axis);
-    weft_value others = weft_scalar(g, weft_dtype_of(g, updates), neutral[how]);
-    weft_value x = weft_where(g, same, joined, others);
-    return how == REDUCE_MUL   ? weft_prod(g, x, WEFT_AXES(axis + 1), false)
-           : how == REDUCE_MIN ? weft_min(g, x, WEFT_AXES(axis + 1), false)
-                               : weft_max(g, x, WEFT_AXES(axis + 1), false);
-}
-
-/* Joins updates with elements of x along an axis, or replaces the elements by them. Those that do
- * not count change nothing; without a value `counts`, all count. */
-static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_value updates,
-                          weft_value counts, int axis)
-{
-    weft_graph *g = n->graph;
-    const weft_dtype dtype = weft_dtype_of(g, x);
-    const reduction how = reduction_of(n);
-    x = weft__widen(n, x);
-    updates = weft__widen(n, updates);
-    if (weft__node_failed(n)) return WEFT_NO_VALUE;
-    const weft_dtype wide = weft_dtype_of(g, x);
-    weft_value y, one = weft_fill(g, wide, weft_shape_of(g, updates), 1);
-    if (weft_is_value(counts)) {
-        if (how != REDUCE_NONE && how != REDUCE_ADD)
-            return weft__node_fail(n, WEFT_NO_KERNEL, "reduces updates whose number data decide");
-        updates = weft_where(g, counts, updates, weft_scalar(g, wide, 0));
-        one = weft_where(g, counts, one, weft_scalar(g, wide, 0));
-    }
-    if (how == REDUCE_ADD) {
-        y = weft_scatter_add(g, x, indices, updates, axis);
-    } else {
-        weft_value zeros = weft_fill(g, wide, weft_shape_of(g, x), 0);
-        weft_value counted = one, first;
-        if (how != REDUCE_NONE && weft_shape_numel(weft_shape_of(g, updates)) > 0) {
-            updates = join_updates(n, indices, updates, axis, how, &first);
-            if (weft__node_failed(n)) return WEFT_NO_VALUE;
-            counted = weft_cast(g, first, wide);
-            updates = weft_where(g, first, updates, weft_scalar(g, wide, 0));
-        }
-        weft_value times = weft_scatter_add(g, zeros, indices, counted, axis);
-        weft_value placed = weft_scatter_add(g, zeros, indices, updates, axis);
-        if (how == REDUCE_MUL) placed = weft_mul(g, x, placed);
-        if (how == REDUCE_MIN) placed = weft_minimum(g, x, placed);
-        if (how == REDUCE_MAX) placed = weft_maximum(g, x, placed);
-        y = weft_where(g, weft_greater(g, times, weft_scalar(g, wide, 0)), placed, x);
-    }
-    return dtype == WEFT_I32 ? weft__narrow(n, y, weft__in_type(n, 0)) : weft_cast(g, y, dtype);
-}
-
-/* Which updates count: bool that broadcasts to `shape`, or no value. Data decide the size of the
- * indices or of the updates, inputs 1 and 2, along the same axis. */
-static weft_value counted_updates(onnx_node *n, weft_shape shape)
-{
-    const size_t i = has_size(n, 1) ? 1 : 2;
-    if (!has_size(n, i)) return WEFT_NO_VALUE;
-    const int axis = n->in[i]->sized_axis;
-    if (axis < shape.rank)
-        return weft__counted(n->graph, n->in[i]->size, shape.dim[axis], axis, shape.rank);
-    return weft__node_fail(n, WEFT_NO_KERNEL, "data decide the size of a part of its updates");
-}
-
-void weft__map_ScatterElements(onnx_node *n)
-{
-    const weft_shape s = weft__in_shape(n, 0);
-    const int axis = weft__attr_axis(n, "axis", 0, s.rank);
-    if (weft__node_failed(n)) return;
-    weft_value x = weft__in_value(n, 0);
-    const weft_value indices = indices_along(n, axis), updates = weft__in_value(n, 2);
-    const weft_value counts = counted_updates(n, weft__in_shape(n, 1));
-    weft__set_typed(n, 0, scatter(n, x, indices, updates, counts, axis), weft__in_type(n, 0));
-    if (has_size(n, 0)) weft__add_size(n, 0, n->in[0]->sized_axis, n->in[0]->size);
-}
-
-void weft__map_ScatterND(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
-    const int k = index_depth(n, s, t, 0);
-    if (k < 0) return;
-    const int64_t count = size_of(t, 0, t.rank - 1), rest = size_of(s, k, s.rank);
-    weft_value rows = weft_reshape(g, row_positions(n, 0, k), WEFT_SHAPE(count, 1));
-    rows = weft_broadcast_to(g, rows, WEFT_SHAPE(count, rest));
-    weft_shape places = t;
-    places.rank--;
-    weft_value counts = counted_updates(n, places);
-    if (weft_is_value(counts))
-        counts = weft_reshape(g, weft_broadcast_to(g, counts, places), WEFT_SHAPE(count, 1));
-    weft_value x = weft_reshape(g, weft__in_value(n, 0), WEFT_SHAPE(size_of(s, 0, k), rest));
-    weft_value updates = weft_reshape(g, weft__in_value(n, 2), WEFT_SHAPE(count, rest));
-    weft__set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, counts, 0), s),
-                    weft__in_type(n, 0));
-    if (has_size(n, 0)) weft__add_size(n, 0, n->in[0]->sized_axis, n->in[0]->size);
-}
-
-/* Writes updates into a cache along an axis, starting at the position in input 2 for each row. */
-void weft__map_TensorScatter(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const weft_value cache = weft__in_value(n, 0);
-    const weft_shape s = weft__in_shape(n, 0), t = weft__in_shape(n, 1);
-    const int axis = weft__attr_axis(n, "axis", -2, s.rank);
-    if (weft__node_failed(n)) return;
-    if (s.rank < 2 || t.rank != s.rank || axis < 1 ||
-        (has_in(n, 2) && !weft_shape_equal(weft__in_shape(n, 2), WEFT_SHAPE(s.dim[0])))) {
-        weft__node_fail(n, WEFT_BAD_SHAPE, "its updates or positions do not fit the cache");
-        return;
-    }
-    weft_shape rows = {.rank = s.rank}, along = {.rank = s.rank};
-    for (int i = 0; i < s.rank; i++) {
-        rows.dim[i] = i ? 1 : s.dim[0];
-        along.dim[i] = i == axis ? t.dim[axis] : 1;
-    }
-    weft_value first = has_in(n, 2) ? weft_cast(g, weft__in_value(n, 2), WEFT_F64)
-                                    : weft_fill(g, WEFT_F64, WEFT_SHAPE(s.dim[0]), 0);
-    weft_value at = weft_reshape(g, weft_arange(g, WEFT_F64, t.dim[axis], 0, 1), along);
-    at = weft_add(g, weft_reshape(g, first, rows), at);
-    if (weft__attr_is(n, "mode", "circular", "linear") && s.dim[axis] > 0) {
-        const double size = (double)s.dim[axis];
-        weft_value turns = weft_floor(g, weft_mul_scalar(g, weft_add_scalar(g, at, 0.5), 1 / size));
-        at = weft_sub(g, at, weft_mul_scalar(g, turns, size));
-    }
-    at = weft_broadcast_to(g, weft_cast(g, at, WEFT_I32), t);
-    weft__set_typed(n, 0, scatter(n, cache, at, weft__in_value(n, 1), WEFT_NO_VALUE, axis),
-                    weft__in_type(n, 0));
 }
 
 /* ---- Others ---- */
@@ -384,7 +223,7 @@ void weft__map_OneHot(onnx_node *n)
     weft_value hot = weft_one_hot(g, weft__wrap_index(n, indices, depth), depth, WEFT_BOOL);
     weft_value off = weft_squeeze(g, weft_slice(g, values, 0, 0, 1, 1), 0);
     weft_value on = weft_squeeze(g, weft_slice(g, values, 0, 1, 2, 1), 0);
-    weft__set_typed(n, 0, weft_where(g, move_axis(g, hot, rank, axis), on, off),
+    weft__set_typed(n, 0, weft_where(g, weft__move_axis(g, hot, rank, axis), on, off),
                     weft__in_type(n, 2));
 }
 

@@ -179,7 +179,8 @@ void weft__map_NonMaxSuppression(onnx_node *n)
     weft_value good = candidates(n, scores, count);
     scores = weft_masked_fill(g, scores, weft_logical_not(g, good), -INFINITY);
     weft_sort(g, scores, 2, true, &order);
-    /* The others come after all candidates, so they suppress none of these. */
+    /* The others come after all candidates, so they suppress none of these. They lose their area,
+     * so that nothing is compared with them. */
     good = weft_gather(g, good, order, 2);
     weft_value columns[3];
     columns[0] = numbers_along(g, s, 0);
@@ -190,6 +191,8 @@ void weft__map_NonMaxSuppression(onnx_node *n)
     boxes = weft_reshape(g, corners(n, boxes), WEFT_SHAPE(images * count, 4));
     boxes =
         weft_reshape(g, weft__gather_rows(n, boxes, row, 0), WEFT_SHAPE(images, classes, count, 4));
+    weft_value rest = weft_logical_not(g, weft_expand_dims(g, good, 3));
+    boxes = weft_masked_fill(g, boxes, rest, 0);
     weft_value stays = weft_suppress(g, boxes, weft__in_number(n, 3, "threshold", 0));
     stays = weft_logical_and(g, stays, good);
     weft_value number = weft_cumsum(g, weft_cast(g, stays, WEFT_F64), 2, false);

@@ -212,6 +212,18 @@ static void rows(onnx_node *n)
     same_axis(n);
 }
 
+/* The op leaves the dimension as it is, or changes it, which shows in its size. */
+static void other_axes(onnx_node *n)
+{
+    if (weft__node_failed(n)) return;
+    const int axis = has_size(n, 0) ? n->in[0]->sized_axis : 0;
+    const weft_shape out = weft_shape_of(n->graph, n->out[0].value);
+    if (!has_size(n, 0) || out.dim[axis] != weft__in_shape(n, 0).dim[axis])
+        refuse(n);
+    else
+        same_axis(n);
+}
+
 static void gemm(onnx_node *n)
 {
     if (weft__attr_int(n, "transA", 0))
@@ -345,6 +357,8 @@ static const size_rule rules[] = {
     {"MatMul", matmul},
     {"Gemm", gemm},
     {"Conv", rows},
+    {"ConvTranspose", rows},
+    {"Resize", other_axes},
     {"BatchNormalization", rows},
     {"MaxPool", rows},
     {"AveragePool", rows},

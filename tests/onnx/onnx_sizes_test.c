@@ -253,6 +253,38 @@ static void different_columns(arena *p, written_graph *g)
     write_int(p, write_node(p, g, "Unique", "m", "y"), "axis", 1);
 }
 
+/* The rows of x that have an element, twice as large, in a matrix of ones; the other rows stay. */
+static void replaced_rows(arena *p, written_graph *g)
+{
+    static const float ones[NUMEL] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    write_floats(p, g, "ones", WEFT_SHAPE(ROWS, COLUMNS), ones);
+    write_one(p, g, "first", 0);
+    write_one(p, g, "last", 1);
+    write_int(p, write_node(p, g, "Gather", "at first", "r"), "axis", 1);
+    write_node(p, g, "Unique", "r", "u");
+    write_node(p, g, "Gather", "x u", "some");
+    write_node(p, g, "Add", "some some", "doubled");
+    write_node(p, g, "Shape", "some", "s");
+    write_node(p, g, "Unsqueeze", "u last", "column");
+    write_node(p, g, "Expand", "column s", "i");
+    write_node(p, g, "ScatterElements", "ones i doubled", "y");
+}
+
+/* An image of each element and of one more, made larger twice. */
+static void enlarged(arena *p, written_graph *g)
+{
+    static const float kernel[4] = {1, 2, 3, 4}, scales[4] = {1, 1, 2, 3};
+    static const int64_t image[4] = {-1, 1, 1, 1};
+    write_longs(p, g, "image", WEFT_SHAPE(4), image);
+    write_floats(p, g, "kernel", WEFT_SHAPE(1, 1, 2, 2), kernel);
+    write_floats(p, g, "scales", WEFT_SHAPE(4), scales);
+    write_floats(p, g, "one", WEFT_SHAPE(1), kernel);
+    write_int(p, write_node(p, g, "Concat", "v one", "w"), "axis", 0);
+    write_node(p, g, "Reshape", "w image", "images");
+    write_node(p, g, "ConvTranspose", "images kernel", "larger");
+    write_node(p, g, "Resize", "larger - scales", "y");
+}
+
 static chain *const chains[] = {
     elements,
     arithmetic,
@@ -281,6 +313,8 @@ static chain *const chains[] = {
     different_of_pairs,
     different_rows,
     different_columns,
+    replaced_rows,
+    enlarged,
 };
 
 static written_graph *write_chain(arena *p, chain *write)
@@ -299,7 +333,7 @@ static written_graph *write_chain(arena *p, chain *write)
 
 typedef struct result {
     weft_tensor y;
-    double data[4 * NUMEL], rest; /* rest: the largest number that does not count */
+    double data[26 * NUMEL], rest; /* rest: the largest number that does not count */
 } result;
 
 static int64_t offset_of(const weft_tensor *t, int64_t i)

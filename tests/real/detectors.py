@@ -26,17 +26,28 @@ def picture(seed):
     return torch.nn.functional.interpolate(torch.tensor(random, dtype=torch.float32), (SIZE, SIZE))[0]
 
 
+SIZES = {"min_size": SIZE, "max_size": SIZE}
+BOXES, SCORES_FIRST = ["boxes", "labels", "scores"], ["boxes", "scores", "labels"]
+# What makes a detector, its options, and the names of its outputs in their order.
+DETECTORS = {
+    "ssdlite320": ("ssdlite320_mobilenet_v3_large", {"score_thresh": 0.9}, SCORES_FIRST),
+    "faster_rcnn": ("fasterrcnn_mobilenet_v3_large_320_fpn", {"box_score_thresh": 0.35}, BOXES),
+    "ssd300": ("ssd300_vgg16", {"score_thresh": 0.997}, SCORES_FIRST),
+    "retinanet": ("retinanet_resnet50_fpn", {"score_thresh": 0.9, **SIZES}, SCORES_FIRST),
+    "fcos": ("fcos_resnet50_fpn", {"score_thresh": 0.7, **SIZES}, SCORES_FIRST),
+    "mask_rcnn": ("maskrcnn_resnet50_fpn", {"box_score_thresh": 0.35, **SIZES}, [*BOXES, "masks"]),
+}
+
+
 def make(name):
     """A detector, and the names of its outputs in their order."""
-    detection = torchvision.models.detection
     torch.manual_seed(0)
-    options = {"weights": None, "weights_backbone": None, "num_classes": 5}
-    if name == "ssdlite320":
-        model = detection.ssdlite320_mobilenet_v3_large(**options, score_thresh=0.9)
-        outputs = ["boxes", "scores", "labels"]
-    else:
-        model = detection.fasterrcnn_mobilenet_v3_large_320_fpn(**options, box_score_thresh=0.35)
-        outputs = ["boxes", "labels", "scores"]
+    function, options, outputs = DETECTORS[name]
+    model = getattr(torchvision.models.detection, function)(weights=None, weights_backbone=None, num_classes=5,
+                                                            **options)
+    if "masks" in outputs:
+        # Masks stay 28 x 28, for each box: they are not drawn at the size of the box.
+        model.transform.postprocess = lambda result, image_shapes, original_sizes: result
     model.eval()
     norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
     for norm in norms:
@@ -53,6 +64,12 @@ def make(name):
 
 def spread(model, name):
     """Larger weights of the last layers: scores near 0 and 1, so that a rounding moves no box across a threshold."""
+    if name == "ssd300":
+        return
+    if name in ("retinanet", "fcos"):
+        model.head.classification_head.cls_logits.weight.mul_(40 if name == "retinanet" else 30)
+        model.head.classification_head.cls_logits.bias.zero_()
+        return
     if name == "ssdlite320":
         for head, factor in (model.head.classification_head, 3), (model.head.regression_head, 2):
             for layer in head.modules():
@@ -71,7 +88,7 @@ def export(name, path):
                           input_names=["image"], output_names=outputs)
 
 
-def run_weft(weft, path, image, folder):
+def run_weft(weft, path, image, folder, names):
     """The outputs by name."""
     out = folder / "out"
     np.save(folder / "image.npy", image)
@@ -79,7 +96,7 @@ def run_weft(weft, path, image, folder):
                           capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{path.name}: {done.stderr.strip()}")
-    return {name: np.load(out / f"{name}.npy") for name in ("boxes", "scores", "labels")}
+    return {name: np.load(out / f"{name}.npy") for name in names}
 
 
 def time_weft(weft, path):
@@ -101,11 +118,16 @@ def run_reference(session, image):
 
 
 def matched(got, want):
-    """How many boxes of `want` have a box of `got` of the same label, within 1 pixel, and of nearly the same score."""
+    """How many boxes of `want` have a box of `got` of the same label, within 1 pixel, and of nearly the same score; and
+    of nearly the same mask, if the detector makes masks."""
     count = 0
-    for box, score, label in zip(want["boxes"], want["scores"], want["labels"]):
-        near = (np.abs(got["boxes"] - box).max(axis=1, initial=0) < 1) if len(got["boxes"]) else np.zeros(0, bool)
-        count += bool(np.any(near & (got["labels"] == label) & (np.abs(got["scores"] - score) < 1e-3)))
+    for i in range(len(want["boxes"])):
+        near = got["labels"] == want["labels"][i]
+        for name, limit in ("boxes", 1), ("scores", 1e-3), ("masks", 1e-3):
+            if name in want:
+                off = np.abs(got[name] - want[name][i]).reshape(len(near), -1)
+                near &= off.max(axis=1, initial=0) < limit
+        count += bool(np.any(near))
     return count
 
 
@@ -116,7 +138,7 @@ def main():
     options.log_severity_level = 3
     good = True
     print("| detector | picture | boxes, ONNX Runtime | boxes, weft | the same | ms, ONNX Runtime | ms, weft |\n|---|---|---|---|---|---|---|")
-    for name in "ssdlite320", "faster_rcnn":
+    for name in DETECTORS:
         path = folder / f"{name}.onnx"
         export(name, path)
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -124,7 +146,7 @@ def main():
         for seed in range(PICTURES):
             image = picture(seed).numpy()
             want, reference_ms = run_reference(session, image)
-            got = run_weft(weft, path, image, folder)
+            got = run_weft(weft, path, image, folder, want)
             same = matched(got, want)
             good &= 0 < len(want["boxes"]) == len(got["boxes"]) == same
             print(f"| {name} | {seed} | {len(want['boxes'])} | {len(got['boxes'])} | {same} | {reference_ms:.1f} | {ms:.1f} |",
