@@ -90,6 +90,13 @@ weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params, 
     return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_copy_weights", "%s", reason);
 }
 
+weft_status weft_onnx_share_weights(weft_onnx *model, weft_params *params, weft_error *error)
+{
+    (void)model, (void)params;
+    weft_error_clear(error);
+    return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_share_weights", "%s", reason);
+}
+
 weft_status weft_onnx_save(const weft_graph *graph, const weft_value *outputs, size_t n_outputs,
                            const weft_params *params, const char *path,
                            const weft_onnx_save_options *options, weft_error *error)

@@ -18,22 +18,9 @@ static weft_status no_memory(const char *path, weft_error *error)
     return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the model");
 }
 
-/* Allocators for protobuf-c, which does not report whether a message is malformed or it is out of
- * memory. */
-static void *unpack_alloc(void *failed, size_t bytes)
-{
-    void *data = malloc(bytes ? bytes : 1);
-    if (!data) *(bool *)failed = true;
-    return data;
-}
-
-static void unpack_free(void *failed, void *data)
-{
-    (void)failed;
-    free(data);
-}
-
-static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_error *error)
+/* `mapped` if the data are a mapped file. */
+static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, void *mapped,
+                          weft_error *error)
 {
     const weft_status status = weft__wire_check(&weft_onnx__model_proto__descriptor, data, bytes);
     if (status == WEFT_TOO_LARGE)
@@ -42,8 +29,9 @@ static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_err
                               WIRE_MAX_DEPTH);
     bool failed = false;
     m->bytes = bytes;
-    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, &failed};
-    if (status == WEFT_OK) m->proto = weft_onnx__model_proto__unpack(&allocator, bytes, data);
+    if (status == WEFT_OK)
+        m->proto = (WeftOnnx__ModelProto *)weft__wire_unpack(&weft_onnx__model_proto__descriptor,
+                                                             data, bytes, mapped, &failed);
     if (m->proto && m->proto->graph) return WEFT_OK;
     if (failed) return no_memory(m->path, error);
     return weft_error_set(error, WEFT_BAD_FILE, m->path,
@@ -74,7 +62,7 @@ static weft_status read_file(weft_onnx *m, weft_error *error)
             status =
                 weft_error_set(error, WEFT_IO, m->path, "cannot be mapped: %s", strerror(errno));
         } else {
-            status = unpack(m, data, (size_t)facts.bytes, error);
+            status = unpack(m, data, (size_t)facts.bytes, data, error);
             weft__os_unmap(data, (size_t)facts.bytes);
         }
     }
@@ -87,7 +75,7 @@ static weft_status read_model(weft_onnx *m, const weft_memory_file *from, weft_e
 {
     if (!from) return read_file(m, error);
     const weft_status status = check_size(m, from->bytes, error);
-    return status == WEFT_OK ? unpack(m, from->data, from->bytes, error) : status;
+    return status == WEFT_OK ? unpack(m, from->data, from->bytes, NULL, error) : status;
 }
 
 /* Sets the path, and the folder of external data, which a model in memory does not have. */
@@ -485,25 +473,6 @@ const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t *count)
     return list(model ? model->params : NULL, model ? model->n_params : 0, count);
 }
 
-weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params, weft_error *error)
-{
-    weft_error_clear(error);
-    if (!model || !params)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_copy_weights",
-                              "the model or the store is NULL");
-    for (size_t i = 0; i < model->n_weights; i++) {
-        const onnx_weight *w = &model->weights[i];
-        weft_tensor tensor;
-        if (!w->used) continue;
-        const weft_status status =
-            weft_params_add(params, w->name, w->tensor.dtype, w->tensor.shape, &tensor, error);
-        if (status != WEFT_OK) return status;
-        const size_t bytes = weft_tensor_bytes(w->tensor.dtype, w->tensor.shape);
-        if (bytes) memcpy(tensor.data, w->tensor.data, bytes);
-    }
-    return WEFT_OK;
-}
-
 /* ---- Loading and freeing ---- */
 
 /* Loads the file `from` in memory, whose name is `path`, or, if that is NULL, the file of a path. */
@@ -564,8 +533,7 @@ const char *weft_onnx_data_file(const weft_onnx *model, size_t index)
 void weft_onnx_free(weft_onnx *model)
 {
     if (!model) return;
-    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, NULL};
-    if (model->proto) weft_onnx__model_proto__free_unpacked(model->proto, &allocator);
+    if (model->proto) weft__wire_free(&model->proto->base);
     weft__files_close(&model->files);
     weft__arena_free(&model->memory);
     free(model);

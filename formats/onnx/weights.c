@@ -1,5 +1,9 @@
-/* The weights of an ONNX file: which tensors are parameters or running statistics, and their names. */
+/* The weights of an ONNX file: which tensors are parameters or running statistics, their names, and
+ * their way to a store. */
 #include "onnx/import.h"
+#include "onnx/wire.h"
+
+#include "store/params.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,4 +118,51 @@ weft_status weft__onnx_find_weights(weft_onnx *m, const onnx_mappings *mappings,
     }
     find_statistics(m, mappings);
     return status;
+}
+
+/* ---- In a store ---- */
+
+static weft_status copy_weight(const onnx_weight *w, weft_params *params, weft_error *error)
+{
+    weft_tensor tensor;
+    const weft_status status =
+        weft_params_add(params, w->name, w->tensor.dtype, w->tensor.shape, &tensor, error);
+    const size_t bytes = weft_tensor_bytes(w->tensor.dtype, w->tensor.shape);
+    if (status == WEFT_OK && bytes) memcpy(tensor.data, w->tensor.data, bytes);
+    return status;
+}
+
+/* Data that a store can read where they are. The store's type has no const. */
+static weft_status share_weight(const onnx_weight *w, weft_params *params, weft_error *error)
+{
+    const weft_tensor t =
+        weft_tensor_dense((void *)(uintptr_t)w->tensor.data, w->tensor.dtype, w->tensor.shape);
+    if ((uintptr_t)t.data % WIRE_ALIGNMENT || weft_params_find(params, w->name, NULL) ||
+        weft_tensor_bytes(t.dtype, t.shape) < WIRE_LARGE)
+        return copy_weight(w, params, error);
+    return weft__params_lend(params, w->name, &t, error);
+}
+
+static weft_status take_weights(const weft_onnx *model, weft_params *params, const char *where,
+                                weft_status (*take)(const onnx_weight *, weft_params *,
+                                                    weft_error *),
+                                weft_error *error)
+{
+    weft_error_clear(error);
+    if (!model || !params)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, where, "the model or the store is NULL");
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < model->n_weights && status == WEFT_OK; i++)
+        if (model->weights[i].used) status = take(&model->weights[i], params, error);
+    return status;
+}
+
+weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params, weft_error *error)
+{
+    return take_weights(model, params, "weft_onnx_copy_weights", copy_weight, error);
+}
+
+weft_status weft_onnx_share_weights(weft_onnx *model, weft_params *params, weft_error *error)
+{
+    return take_weights(model, params, "weft_onnx_share_weights", share_weight, error);
 }

@@ -1,7 +1,15 @@
-/* Limits of a file before it is unpacked. protobuf-c recurses without a limit and allocates a
+/* Unpacking of a file, and its limits, which are checked before. protobuf-c recurses without a limit and allocates a
  * struct of a hundred bytes for a message of two. So this goes through the nested messages first,
  * and bounds their depth and the memory that unpacking them takes. O(bytes). */
 #include "onnx/wire.h"
+
+#include "base/pages.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Limits ---- */
 
 typedef struct reader {
     const uint8_t *at, *end;
@@ -75,4 +83,57 @@ weft_status weft__wire_check(const ProtobufCMessageDescriptor *message, const vo
     const uint8_t *at = data;
     uint64_t memory = WIRE_SPARE_BYTES + WIRE_MEMORY_RATIO * (uint64_t)bytes;
     return measure(message, (reader){at, at + bytes}, 1, &memory);
+}
+
+/* ---- Unpacking ---- */
+
+/* The bytes of a file while they are unpacked. */
+typedef struct unpacking {
+    void *mapped; /* NULL: the file is in memory */
+    size_t bytes;
+    bool failed; /* out of memory, which protobuf-c does not tell from a malformed message */
+} unpacking;
+
+#define BEFORE (2 * sizeof(void *)) /* room for the address of the allocation */
+
+/* Copies of large data replace the pages of the file that they come from, so that both are not in
+ * memory. */
+static void *unpack_alloc(void *context, size_t bytes)
+{
+    unpacking *u = context;
+    const bool large = bytes >= WIRE_LARGE;
+    char *memory =
+        bytes < SIZE_MAX / 2 ? malloc(BEFORE + (large ? WIRE_ALIGNMENT : 0) + bytes) : NULL;
+    u->failed |= !memory;
+    if (!memory) return NULL;
+    if (large && u->mapped) weft__os_forget(u->mapped, u->bytes);
+    char *data = memory + BEFORE;
+    if (large) data += (WIRE_ALIGNMENT - (uintptr_t)data % WIRE_ALIGNMENT) % WIRE_ALIGNMENT;
+    memcpy(data - BEFORE, &memory, sizeof memory);
+    return data;
+}
+
+static void unpack_free(void *context, void *data)
+{
+    void *memory;
+    (void)context;
+    if (!data) return;
+    memcpy(&memory, (char *)data - BEFORE, sizeof memory);
+    free(memory);
+}
+
+ProtobufCMessage *weft__wire_unpack(const ProtobufCMessageDescriptor *message, const void *data,
+                                    size_t bytes, void *mapped, bool *no_memory)
+{
+    unpacking u = {mapped, bytes, false};
+    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, &u};
+    ProtobufCMessage *unpacked = protobuf_c_message_unpack(message, &allocator, bytes, data);
+    *no_memory = u.failed;
+    return unpacked;
+}
+
+void weft__wire_free(ProtobufCMessage *message)
+{
+    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, NULL};
+    protobuf_c_message_free_unpacked(message, &allocator);
 }

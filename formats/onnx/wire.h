@@ -1,4 +1,4 @@
-/* Limits of a file of protobuf messages, checked before it is unpacked. */
+/* Files of protobuf messages: limits, which are checked first, and unpacking. */
 #ifndef WEFT_ONNX_WIRE_H
 #define WEFT_ONNX_WIRE_H
 
@@ -16,5 +16,14 @@
  */
 weft_status weft__wire_check(const ProtobufCMessageDescriptor *message, const void *data,
                              size_t bytes);
+
+/* Data of at least WIRE_LARGE bytes are unpacked to addresses that a parameter store takes. */
+#define WIRE_LARGE     ((size_t)4096)
+#define WIRE_ALIGNMENT ((size_t)64)
+/* Unpacks a message that was checked; NULL if it is malformed or, which *no_memory says, out of
+ * memory. `mapped` is the data if they are a mapped file, else NULL. */
+ProtobufCMessage *weft__wire_unpack(const ProtobufCMessageDescriptor *message, const void *data,
+                                    size_t bytes, void *mapped, bool *no_memory);
+void weft__wire_free(ProtobufCMessage *message);
 
 #endif

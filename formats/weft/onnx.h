@@ -152,6 +152,11 @@ WEFT_API weft_builder weft_onnx_builder(const weft_onnx *model);
 WEFT_API weft_status weft_onnx_copy_weights(const weft_onnx *model, weft_params *params,
                                             weft_error *error);
 
+/* The same without a copy of large weights: they belong to the model, which must outlive the store.
+ * A training on the store changes the model's weights, but not the file. */
+WEFT_API weft_status weft_onnx_share_weights(weft_onnx *model, weft_params *params,
+                                             weft_error *error);
+
 /* ---- Writing a graph as an ONNX file ---------------------------------------------------------
  *
  * Writes what some outputs of a graph need, as nodes of ONNX's default domain. Inputs keep their

@@ -1,6 +1,8 @@
 /* Files on POSIX systems: see platform.h. */
 #include "platform.h"
 
+#include "pages.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +13,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Memory that may be written counts when it is. */
+#ifdef MAP_NORESERVE
+#define WITHOUT_RESERVE MAP_NORESERVE
+#else
+#define WITHOUT_RESERVE 0
+#endif
 
 /* ---- Opening, reading, writing ---- */
 
@@ -61,15 +70,27 @@ ptrdiff_t weft__os_write(int descriptor, const void *data, size_t bytes)
     return n;
 }
 
+/* The memory may be written, which does not change the file. */
 void *weft__os_map(int descriptor, size_t bytes)
 {
-    void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    void *data =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | WITHOUT_RESERVE, descriptor, 0);
     return data == MAP_FAILED ? NULL : data;
 }
 
 void weft__os_unmap(void *data, size_t bytes)
 {
     munmap(data, bytes);
+}
+
+void weft__os_forget(void *data, size_t bytes)
+{
+#ifdef MADV_DONTNEED
+    madvise(data, bytes, MADV_DONTNEED);
+#else
+    (void)data;
+    (void)bytes;
+#endif
 }
 
 /* ---- Names ---- */

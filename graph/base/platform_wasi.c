@@ -2,6 +2,8 @@
  * libraries to load, or other processes: see platform.h. platform_unix.c has the rest. */
 #include "platform.h"
 
+#include "pages.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -121,6 +123,12 @@ void weft__os_unmap(void *data, size_t bytes)
 {
     (void)bytes;
     free(data);
+}
+
+void weft__os_forget(void *data, size_t bytes)
+{
+    (void)data;
+    (void)bytes;
 }
 
 /* ---- Names ---- */

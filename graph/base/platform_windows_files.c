@@ -2,6 +2,8 @@
  * meanwhile, as on POSIX systems. */
 #include "platform_windows.h"
 
+#include "pages.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <io.h>
@@ -154,12 +156,12 @@ ptrdiff_t weft__os_write(int descriptor, const void *data, size_t bytes)
     return _write(descriptor, data, at_once(bytes));
 }
 
-/* The view keeps the mapping. */
+/* The view keeps the mapping. It may be written, which does not change the file. */
 void *weft__os_map(int descriptor, size_t bytes)
 {
     const HANDLE mapping =
-        CreateFileMappingW(weft__windows_handle(descriptor), NULL, PAGE_READONLY, 0, 0, NULL);
-    void *data = mapping ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, bytes) : NULL;
+        CreateFileMappingW(weft__windows_handle(descriptor), NULL, PAGE_WRITECOPY, 0, 0, NULL);
+    void *data = mapping ? MapViewOfFile(mapping, FILE_MAP_COPY, 0, 0, bytes) : NULL;
     if (!data) weft__windows_set_errno();
     if (mapping) CloseHandle(mapping);
     return data;
@@ -169,6 +171,12 @@ void weft__os_unmap(void *data, size_t bytes)
 {
     (void)bytes;
     UnmapViewOfFile(data);
+}
+
+void weft__os_forget(void *data, size_t bytes)
+{
+    (void)data;
+    (void)bytes;
 }
 
 ptrdiff_t weft__os_read_line(char **line, size_t *capacity, FILE *file)

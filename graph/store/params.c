@@ -152,6 +152,20 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
     return WEFT_OK;
 }
 
+weft_status weft__params_lend(weft_params *params, const char *name, const weft_tensor *tensor,
+                              weft_error *error)
+{
+    if (weft_params_find(params, name, NULL))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in the store");
+    if ((uintptr_t)tensor->data % 64 != 0)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is not 64-byte aligned");
+    char *copy = grow(params) ? weft__params_copy_text(name) : NULL;
+    if (!copy) return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory");
+    params->params[params->n] = (param){copy, weft_state_key_read(copy), *tensor, true};
+    weft__name_table_put(&params->names, copy, params->n++);
+    return WEFT_OK;
+}
+
 weft_status weft_params_share(weft_params *params, const weft_params *from, weft_error *error)
 {
     weft_error_clear(error);
@@ -160,16 +174,13 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
     size_t before = params->n;
     for (size_t i = 0; i < from->n; i++) {
         const char *name = from->params[i].name;
-        bool there = weft_params_find(params, name, NULL);
-        char *copy = !there && grow(params) ? weft__params_copy_text(name) : NULL;
-        if (!copy) {
-            weft__params_truncate(params, before);
-            return there ? weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in both stores")
-                         : weft_error_set(error, WEFT_NO_MEMORY, name, "no memory");
-        }
-        params->params[params->n] =
-            (param){copy, weft_state_key_read(copy), from->params[i].tensor, true};
-        weft__name_table_put(&params->names, copy, params->n++);
+        const weft_status status =
+            weft_params_find(params, name, NULL)
+                ? weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in both stores")
+                : weft__params_lend(params, name, &from->params[i].tensor, error);
+        if (status == WEFT_OK) continue;
+        weft__params_truncate(params, before);
+        return status;
     }
     return WEFT_OK;
 }

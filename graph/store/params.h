@@ -12,7 +12,7 @@ typedef struct param {
     char *name;
     weft_state_key key; /* of the name */
     weft_tensor tensor; /* dense; data are 64-byte aligned and never move */
-    bool shared;        /* the data belong to another store */
+    bool shared;        /* the data belong to another store, or to the program */
 } param;
 
 typedef struct meta {
@@ -52,6 +52,11 @@ static inline const char *memory_file_name(const weft_memory_file *file)
 uint64_t weft__tensor_hash(uint64_t hash, const weft_tensor *tensor);
 /* An empty store with the same allocator, or weft's own for NULL; NULL if out of memory. */
 WEFT_PRIVATE_API weft_params *weft__params_like(const weft_params *params);
+/* Adds a tensor whose data belong to the caller, who must retain them for as long as the store lives:
+ * dense, 64-byte aligned, and writable if they are to be trained. WEFT_BAD_ARGUMENT if the data are
+ * not aligned, or the store has a tensor of that name. */
+WEFT_PRIVATE_API weft_status weft__params_lend(weft_params *params, const char *name,
+                                               const weft_tensor *tensor, weft_error *error);
 /* A copy of a text, which the caller frees; NULL if out of memory. */
 char *weft__params_copy_text(const char *text);
 /* Makes room for `more` entries of metadata; false if out of memory. */

@@ -108,6 +108,49 @@ static void test_network(void)
     end(&f);
 }
 
+/* Large weights lie at one address, the model's, in all stores that share them; small ones, and those
+ * of a store that has them already, are copied. */
+static void test_shared(void)
+{
+    enum { ROWS = 16, COLUMNS = 128 };
+    fixture f;
+    begin(&f);
+    float *large = weft__arena_alloc(&f.memory, ROWS * COLUMNS * sizeof *large);
+    for (int i = 0; i < ROWS * COLUMNS; i++) large[i] = (float)i;
+    written_graph *g = write_graph(&f.memory);
+    write_input(&f.memory, g, "x", ONNX_FLOAT, WEFT_SHAPE(ROWS, COLUMNS));
+    write_floats(&f.memory, g, "w", WEFT_SHAPE(ROWS, COLUMNS), large);
+    write_floats(&f.memory, g, "b", WEFT_SHAPE(COLUMNS), large);
+    write_node(&f.memory, g, "Mul", "x w", "h");
+    write_node(&f.memory, g, "Add", "h b", "y");
+    write_output(&f.memory, g, "y");
+    weft_onnx *m = load(&f, g, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    weft_params *store[3];
+    weft_tensor w[3], b[3];
+    for (int i = 0; i < 3; i++) store[i] = weft_params_new();
+    weft_params_add(store[2], "w", WEFT_F32, WEFT_SHAPE(ROWS, COLUMNS), NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(weft_onnx_share_weights(m, store[i], &f.error), WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_params_find(store[i], "w", &w[i]) &&
+                             weft_params_find(store[i], "b", &b[i]));
+        CU_ASSERT_EQUAL((uintptr_t)w[i].data % 64, 0);
+        CU_ASSERT_EQUAL(memcmp(w[i].data, large, ROWS * COLUMNS * sizeof *large), 0);
+        CU_ASSERT_EQUAL(memcmp(b[i].data, large, COLUMNS * sizeof *large), 0);
+    }
+    CU_ASSERT_PTR_EQUAL(w[0].data, w[1].data);
+    CU_ASSERT_PTR_NOT_EQUAL(w[0].data, w[2].data);
+    CU_ASSERT_PTR_NOT_EQUAL(b[0].data, b[1].data);
+    for (int i = 0; i < 3; i++) weft_params_free(store[i]);
+    store[0] = weft_params_new();
+    weft_params_add(store[0], "w", WEFT_F32, WEFT_SHAPE(1), NULL, NULL);
+    CU_ASSERT_EQUAL(weft_onnx_share_weights(m, store[0], &f.error), WEFT_BAD_SHAPE);
+    CU_ASSERT_EQUAL(weft_onnx_share_weights(m, NULL, &f.error), WEFT_BAD_ARGUMENT);
+    weft_params_free(store[0]);
+    weft_onnx_free(m);
+    end(&f);
+}
+
 /* d sum(y) / d W is the sum of the rows of x, for both rows of W. */
 static void test_gradient(void)
 {
@@ -548,7 +591,7 @@ static weft_status load_and_build(const char *path)
     if (!strcmp(error.message, "no memory for the model"))
         CU_ASSERT_STRING_EQUAL(error.where, model_path);
     if (g && store) status = weft_onnx_build(g, m, 2, &in, &out);
-    if (g && store && status == WEFT_OK) status = weft_onnx_copy_weights(m, store, &error);
+    if (g && store && status == WEFT_OK) status = weft_onnx_share_weights(m, store, &error);
     weft_params_free(store);
     weft_graph_free(g);
     weft_onnx_free(m);
@@ -575,6 +618,7 @@ void onnx_tests(void)
 {
     CU_pSuite suite = CU_add_suite("onnx", NULL, NULL);
     CU_add_test(suite, "a network: inputs, parameters, outputs", test_network);
+    CU_add_test(suite, "stores share large weights", test_shared);
     CU_add_test(suite, "gradients reach parameters", test_gradient);
     CU_add_test(suite, "several outputs that follow from a parameter", test_several_outputs);
     CU_add_test(suite, "integers that do not fit, and absent bounds", test_integers);

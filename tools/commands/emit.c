@@ -208,7 +208,7 @@ static weft_status read_file(const arguments *a, model_args *with, source *s, we
         return error->status;
     if (with->loss.output[0]) with->onnx.outputs = with->loss.output;
     weft_status status = tool_build_args(with, a->train, &s->m, error);
-    if (status == WEFT_OK) status = weft_onnx_copy_weights(s->m.file, s->params, error);
+    if (status == WEFT_OK) status = weft_onnx_share_weights(s->m.file, s->params, error);
     if (status != WEFT_OK || !with->evaluated) return status;
     status = tool_load_states(s->params, s->m.graph, path, error);
     return status == WEFT_OK && a->train ? load_moments(s, path, error) : status;

@@ -101,7 +101,7 @@ static weft_status export_model(const arguments *a, weft_error *error)
     if (!params) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
     weft_status status = tool_build_args(&from->model, false, &m, error);
     if (status == WEFT_OK) {
-        if (m.file) status = weft_onnx_copy_weights(m.file, params, error);
+        if (m.file) status = weft_onnx_share_weights(m.file, params, error);
         if (status == WEFT_OK && from->model.evaluated)
             status = tool_load_states(params, m.graph, tool_source_weights(from), error);
         if (status == WEFT_OK) status = weft_params_init(params, m.graph, from->seed, error);

@@ -155,7 +155,7 @@ static bool load_file(run *r)
         r->which[i] = i;
     }
     return tool_take_error(weft_graph_error(r->graph), &r->error) == WEFT_OK &&
-           weft_onnx_copy_weights(r->model, r->params, &r->error) == WEFT_OK &&
+           weft_onnx_share_weights(r->model, r->params, &r->error) == WEFT_OK &&
            (!r->a->checkpoint[0] ||
             tool_load_states(r->params, r->graph, r->a->checkpoint, &r->error) == WEFT_OK);
 }
