@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 usage="Usage: tests/fuzz.sh SECONDS [KIND...]
 Builds the fuzzers in build-fuzz and runs each for SECONDS, or those of the KINDs: onnx, npy, npz,
-safetensors, peft, gguf, recipe, tokenizer, chat. An input that breaks a promise of tests/fuzz/kinds.h stays in
+safetensors, peft, gguf, recipe, tokenizer, chat, schema. An input that breaks a promise of tests/fuzz/kinds.h stays in
 build-fuzz/findings, and the exit status is 1. Add it to tests/fuzz/corpus/KIND when the bug is fixed."
 case "${1:-}" in
     --help | -h) echo "$usage"; exit 0 ;;

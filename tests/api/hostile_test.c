@@ -168,6 +168,11 @@ static void test_chat(void)
     if (fuzz_kind_find("chat")) check_kind("chat");
 }
 
+static void test_schema(void)
+{
+    if (fuzz_kind_find("schema")) check_kind("schema");
+}
+
 static void test_onnx(void)
 {
     check_kind("onnx");
@@ -184,5 +189,6 @@ void hostile_tests(void)
     CU_add_test(suite, "recipes", test_recipe);
     CU_add_test(suite, "tokenisers", test_tokenizer);
     CU_add_test(suite, "chat templates", test_chat);
+    CU_add_test(suite, "JSON Schemas", test_schema);
     CU_add_test(suite, "ONNX models", test_onnx);
 }

@@ -424,6 +424,7 @@ const fuzz_kind *fuzz_kind_find(const char *name)
                                       {"peft", check_peft},
 #ifdef WEFT_HAVE_TOKENIZERS
                                       {"chat", fuzz_check_chat},
+                                      {"schema", fuzz_check_schema},
                                       {"tokenizer", fuzz_check_tokenizer},
 #endif
                                       {"recipe", check_recipe}};

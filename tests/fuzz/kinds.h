@@ -34,5 +34,6 @@ const char *fuzz_check_error(const weft_error *error, bool good);
 /* Kinds of kinds_text.c. */
 const char *fuzz_check_tokenizer(const char *folder, const uint8_t *data, size_t bytes);
 const char *fuzz_check_chat(const char *folder, const uint8_t *data, size_t bytes);
+const char *fuzz_check_schema(const char *folder, const uint8_t *data, size_t bytes);
 
 #endif

@@ -1,8 +1,11 @@
-/* Reads bytes as files of the library weft-tokenizers: tokenisers and chat templates. */
+/* Reads bytes as files of the library weft-tokenizers: tokenisers, chat templates and JSON Schemas. */
 #include "kinds.h"
 
 #include <weft/chat.h>
+#include <weft/constraint.h>
 #include <weft/tokenizers.h>
+
+#include <cjson/cJSON.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -106,5 +109,71 @@ const char *fuzz_check_chat(const char *folder, const uint8_t *data, size_t byte
     weft_chat_template_free(t);
     weft_chat_template_free(same);
     free(variables);
+    return broken;
+}
+
+/* ---- JSON Schemas ---- */
+
+#define MAX_TEXT 40 /* bytes of a generated text */
+
+/* What a text must not be: whole but not JSON in UTF-8, or able to go on after a text that is not. */
+static const char *check_state(const weft_constraint *c, const char *text, size_t n,
+                               weft_constraint_state before, weft_constraint_state *state)
+{
+    weft_error error;
+    const bool good = weft_constraint_match(c, text, n, state, &error) == WEFT_OK;
+    const char *broken = fuzz_check_error(&error, good);
+    if (!good) *state = WEFT_CONSTRAINT_NEVER;
+    if (broken || !good) return broken;
+    if (before == WEFT_CONSTRAINT_NEVER && *state != WEFT_CONSTRAINT_NEVER)
+        return "a text matches whose beginning does not";
+    if (*state != WEFT_CONSTRAINT_WHOLE) return NULL;
+    const char *end = NULL;
+    cJSON *json = cJSON_ParseWithLengthOpts(text, n, &end, false);
+    if (!json || end != text + n || !weft_text_is_utf8(text, n))
+        broken = "a text that matches is not JSON";
+    cJSON_Delete(json);
+    return broken;
+}
+
+/* Appends the first byte, of those that JSON is made of, with which a text can go on, until none can. */
+static const char *grow(const weft_constraint *c)
+{
+    static const char bytes[] = "\"}]{[0:, truefalsn-.1a\\";
+    char text[MAX_TEXT + 1] = "";
+    const char *broken = NULL;
+    size_t n = 0, i = 0;
+    while (n < MAX_TEXT && bytes[i] && !broken) {
+        weft_constraint_state state;
+        text[n] = bytes[i++];
+        broken = check_state(c, text, n + 1, WEFT_CONSTRAINT_MAYBE, &state);
+        if (state == WEFT_CONSTRAINT_NEVER) {
+            text[n] = 0;
+            continue;
+        }
+        n++;
+        i = 0;
+    }
+    return broken;
+}
+
+/* The bytes are a schema; after a zero byte, a text. */
+const char *fuzz_check_schema(const char *folder, const uint8_t *data, size_t bytes)
+{
+    (void)folder;
+    char *schema = calloc(bytes + 2, 1);
+    if (!schema) abort();
+    if (bytes) memcpy(schema, data, bytes);
+    const char *text = schema + strlen(schema) + 1;
+    const size_t n = strlen(schema) < bytes ? strlen(text) : 0;
+    weft_error error;
+    weft_constraint *c = weft_constraint_new_json(schema, &error);
+    const char *broken = fuzz_check_error(&error, c != NULL);
+    weft_constraint_state state = WEFT_CONSTRAINT_MAYBE;
+    for (size_t i = 0; c && !broken && i <= n && i < 200; i++)
+        broken = check_state(c, text, i, state, &state);
+    if (c && !broken) broken = grow(c);
+    weft_constraint_free(c);
+    free(schema);
     return broken;
 }

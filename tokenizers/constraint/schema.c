@@ -91,14 +91,6 @@ static bool is_required(const cJSON *required, const char *name)
     return false;
 }
 
-static void write_name(schema_writer *w, const char *name)
-{
-    cJSON *text = cJSON_CreateStringReference(name);
-    if (!text) weft__schema_no_memory(w);
-    if (text) weft__schema_literal(w, text);
-    cJSON_Delete(text);
-}
-
 /* Members with other names. Where there are names, the others have no escapes: "\u0061" is "a". */
 static void write_others(schema_writer *w, const cJSON *properties, const cJSON *others,
                          const schema_place *at)
@@ -112,7 +104,7 @@ static void write_others(schema_writer *w, const cJSON *properties, const cJSON 
         cJSON_ArrayForEach(item, properties)
         {
             if (item != properties->child) weft__schema_put(w, "|");
-            write_name(w, item->string);
+            weft__schema_text(w, item->string);
         }
         weft__schema_put(w, ")");
     }
@@ -161,7 +153,7 @@ static void write_object(schema_writer *w, const cJSON *schema, const schema_pla
         const bool wanted = is_required(required, item->string);
         if (!wanted) weft__schema_put(w, "(?:");
         weft__schema_put(w, "(?&e)");
-        write_name(w, item->string);
+        weft__schema_text(w, item->string);
         weft__schema_put(w, ":\\x20?");
         write_schema(w, item, &place);
         if (!wanted) weft__schema_put(w, ")?");

@@ -49,7 +49,9 @@ void weft__schema_copy(schema_writer *w, const char *before, const char *at, con
                        const char *after);
 /* Writes a text of n bytes so that it matches itself. */
 void weft__schema_quote(schema_writer *w, const char *text, size_t n);
-/* Writes a JSON value, as compact text. */
+/* Writes a text as a JSON string. */
+void weft__schema_text(schema_writer *w, const char *text);
+/* Writes a JSON value, in which a space may follow colons and commas. */
 void weft__schema_literal(schema_writer *w, const cJSON *value);
 
 /* A keyword; NULL if the schema does not have it. */

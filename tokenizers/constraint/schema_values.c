@@ -106,7 +106,11 @@ static void write_pattern(schema_writer *w, const char *pattern, const schema_pl
     weft__schema_put(w, ")%s\"", to_end ? "" : SCHEMA_PLAIN "*");
 }
 
-#define DATE "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+/* Days of each month; 29 February in years that 4 divides, but 100 does not, or 400 does. */
+#define LEAP "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29"
+#define DATE                                                                                       \
+    "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"                                 \
+    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" LEAP ")"
 #define TIME                                                                                       \
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?"                                 \
     "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"

@@ -99,12 +99,43 @@ void weft__schema_quote(schema_writer *w, const char *text, size_t n)
     }
 }
 
-void weft__schema_literal(schema_writer *w, const cJSON *value)
+/* A value other than a list or an object. */
+static void put_scalar(schema_writer *w, const cJSON *value)
 {
     char *text = weft__json_print(value, false);
     if (!text) weft__schema_no_memory(w);
     if (text) weft__schema_quote(w, text, strlen(text));
     cJSON_free(text);
+}
+
+void weft__schema_text(schema_writer *w, const char *text)
+{
+    cJSON *value = cJSON_CreateStringReference(text);
+    if (!value) weft__schema_no_memory(w);
+    if (value) put_scalar(w, value);
+    cJSON_Delete(value);
+}
+
+void weft__schema_literal(schema_writer *w, const cJSON *value)
+{
+    const bool object = cJSON_IsObject(value);
+    const cJSON *item;
+    if (!object && !cJSON_IsArray(value)) {
+        put_scalar(w, value);
+        return;
+    }
+    weft__schema_put(w, object ? "\\{" : "\\[");
+    cJSON_ArrayForEach(item, value)
+    {
+        if (w->status != WEFT_OK) return;
+        if (item != value->child) weft__schema_put(w, ",\\x20?");
+        if (object) {
+            weft__schema_text(w, item->string);
+            weft__schema_put(w, ":\\x20?");
+        }
+        weft__schema_literal(w, item);
+    }
+    weft__schema_put(w, object ? "\\}" : "\\]");
 }
 
 /* ---- Keywords ---- */

@@ -30,6 +30,8 @@ WEFT_API weft_constraint *weft_constraint_new_regex(const char *pattern, weft_er
  * allOf of one schema, and $ref to a place in the same schema, also recursively. `type` may stand next
  * to enum and const. Annotations, such as title, have no effect. Generated texts are narrower than the
  * schema in these ways:
+ * - Names of `properties` and values of enum and const have only the escapes that JSON needs, and
+ *   members of these values come in the order of the schema.
  * - Members come in the order of `properties`. Others are allowed only if additionalProperties is
  *   true or a schema, or if there are no `properties`. Next to `properties` their names have no
  *   escapes.
